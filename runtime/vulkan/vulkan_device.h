@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Vulkan device: lists, opens and adopts devices behind runtime/device.h. libvulkan.so.1 is opened at run time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/status.h"
+
+namespace rlx {
+
+struct VulkanOptions {
+  // Loads VK_LAYER_KHRONOS_validation; each error it reports becomes a failure of the next wait. Refused where the layer is
+  // not installed.
+  bool validation = false;
+};
+
+// A device that the caller created. It must outlive every object made from it; nothing of it is destroyed here, and the
+// caller does not use the queue while a call of ours is submitting to it.
+struct AdoptedVulkan {
+  void* instance = nullptr;         // VkInstance
+  void* physical_device = nullptr;  // VkPhysicalDevice
+  void* device = nullptr;           // VkDevice, with bufferDeviceAddress, scalarBlockLayout and shaderInt64 enabled
+  uint32_t queue_family = 0;        // with compute
+  void* queue = nullptr;            // VkQueue
+  void* get_instance_proc_addr = nullptr;  // PFN_vkGetInstanceProcAddr
+  uint64_t features = 0;  // mask of features.def that the caller enabled on the device
+};
+
+// Every device that could be opened, in the loader's order. Empty: why_none says why and which package helps.
+std::vector<DeviceInfo> list_vulkan_devices(std::string& why_none);
+
+// Opens "vulkan:N", or the first device for "vulkan". Errors: no loader, no device, unknown id (the right ones are listed),
+// or a device without what every plan needs.
+Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device, const VulkanOptions& options = {});
+
+// The same on a device that the caller owns.
+Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>& device);
+
+// What the validation layer has said on a device opened with VulkanOptions::validation, oldest first.
+std::vector<std::string> vulkan_validation_messages(const Device& device);
+
+}  // namespace rlx
