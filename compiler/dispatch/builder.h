@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The typed builder of a dispatch: binding a buffer is declaring the access.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "compiler/dispatch/program.h"
+
+namespace rlx {
+
+// Builds one Dispatch step and appends it to the program when it goes out of scope.
+//   ctx.dispatch<KernelId::softmax>()
+//      .workgroup({256}).define("RLX_COLS", cols)
+//      .read(&CopyParams::x, ctx.input(0)).write(&CopyParams::y, ctx.output(0))
+//      .grid(rows).reason("row of 128 in one subgroup");
+template <typename Params>
+class DispatchBuilder {
+ public:
+  DispatchBuilder(Program& program, KernelId kernel, Step step)
+      : program_(&program), step_(std::move(step)) {
+    specialization_.kernel = kernel;
+  }
+  DispatchBuilder(const DispatchBuilder&) = delete;
+  DispatchBuilder& operator=(const DispatchBuilder&) = delete;
+  ~DispatchBuilder() {
+    step_.params.resize(sizeof(Params));
+    std::memcpy(step_.params.data(), &params_, sizeof(Params));
+    step_.kernel = program_->intern(specialization_);
+    program_->steps.push_back(std::move(step_));
+  }
+
+  DispatchBuilder& define(const std::string& name, const std::string& text) {
+    specialization_.defines[name] = text;
+    return *this;
+  }
+  DispatchBuilder& define(const std::string& name, int64_t value) {
+    return define(name, std::to_string(value));
+  }
+  // Text that the kernel includes as "generated/<name>".
+  DispatchBuilder& generated(const std::string& name, const std::string& text) {
+    specialization_.generated["generated/" + name] = text;
+    return *this;
+  }
+  DispatchBuilder& workgroup(Extent3 extent) {
+    specialization_.workgroup = extent;
+    return *this;
+  }
+  DispatchBuilder& grid(uint64_t x, uint64_t y = 1, uint64_t z = 1) {
+    step_.grid = {narrow_grid(x), narrow_grid(y), narrow_grid(z)};
+    return *this;
+  }
+  DispatchBuilder& read(rlx_ptr Params::*field, const TensorRef& ref, uint32_t alignment_bytes = 0) {
+    return bind(position_of(field), ref, AccessMode::Read, alignment_bytes);
+  }
+  DispatchBuilder& write(rlx_ptr Params::*field, const TensorRef& ref, uint32_t alignment_bytes = 0) {
+    return bind(position_of(field), ref, AccessMode::Write, alignment_bytes);
+  }
+  // Binds by byte position, for array fields. alignment_bytes 0: the element size.
+  DispatchBuilder& bind(uint32_t position, const TensorRef& ref, AccessMode mode,
+                        uint32_t alignment_bytes = 0);
+  // The only output may take over the bytes of this input (see Step::in_place_input).
+  DispatchBuilder& allow_in_place(const TensorRef& input) {
+    step_.in_place_input = input.buffer;
+    return *this;
+  }
+  DispatchBuilder& work(uint64_t bytes_moved, uint64_t flops) {
+    step_.bytes_moved = bytes_moved;
+    step_.flops = flops;
+    return *this;
+  }
+  DispatchBuilder& reason(std::string text) {
+    step_.reason = std::move(text);
+    return *this;
+  }
+
+ private:
+  static uint32_t narrow_grid(uint64_t groups);
+  uint32_t position_of(rlx_ptr Params::*field) const {
+    return static_cast<uint32_t>(reinterpret_cast<const char*>(&(params_.*field)) -
+                                 reinterpret_cast<const char*>(&params_));
+  }
+
+  Program* program_;
+  Step step_;
+  Specialization specialization_;
+  Params params_{};
+};
+
+// The access that binding `ref` declares; alignment_bytes 0 means the element size.
+Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode, uint32_t alignment_bytes);
+// Grid counts are below 2^31 here; lowerings split larger ones (see split_grid).
+uint32_t checked_grid(uint64_t groups);
+
+template <typename Params>
+DispatchBuilder<Params>& DispatchBuilder<Params>::bind(uint32_t position, const TensorRef& ref,
+                                                       AccessMode mode, uint32_t alignment_bytes) {
+  step_.accesses.push_back(make_access(position, ref, mode, alignment_bytes));
+  return *this;
+}
+
+template <typename Params>
+uint32_t DispatchBuilder<Params>::narrow_grid(uint64_t groups) {
+  return checked_grid(groups);
+}
+
+// Spreads a linear count of workgroups over x and y so that no axis exceeds 65535 (Vulkan's guaranteed limit). The kernel
+// numbers its group as x + y * RLX_GRID_X and returns when that is not below the count.
+Extent3 split_grid(uint64_t groups);
+
+}  // namespace rlx

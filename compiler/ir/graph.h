@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiler's graph: typed values and named nodes of one entry, and the module that holds the entries together with the
+// weights, constants and states that they share. All symbols are bound: shapes are numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/ir/attributes.h"
+#include "compiler/support/diagnostics.h"
+#include "compiler/support/shape.h"
+
+namespace rlx {
+
+enum class ValueId : uint32_t {};
+enum class NodeId : uint32_t {};
+enum class WeightId : uint32_t {};
+enum class StateId : uint32_t {};
+
+template <typename Id>
+constexpr size_t index_of(Id id) {
+  return static_cast<size_t>(id);
+}
+
+// Bytes of a weight: dense, row-major, little-endian; `owner` keeps them alive (a mapped file or a vector).
+struct HostBytes {
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+// Every element is `value`, rounded to the dtype.
+struct SplatData {
+  double value = 0;
+};
+// Philox of ops.md 0.8 with step 0; the counter is the element index. Uniform: low + (high - low) * u(w), computed in f32.
+// Normal: mean + std * n (ops.md 12.2), computed in f32. Then rounded once to the dtype.
+struct RandomData {
+  enum class Distribution : uint8_t { Uniform, Normal };
+  Distribution distribution = Distribution::Uniform;
+  double a = 0;  // low or mean
+  double b = 1;  // high or std
+  uint64_t seed = 0;
+  uint32_t stream = 0;
+};
+using WeightData = std::variant<HostBytes, SplatData, RandomData>;
+
+// A param or a constant; shared by all entries.
+struct Weight {
+  std::string name;
+  TensorType type;
+  WeightData data;
+  bool is_constant = false;  // written as a constant in the source, or made by folding
+};
+
+// Persistent tensor; `init` absent: zeros.
+struct State {
+  std::string name;
+  TensorType type;
+  std::optional<WeightId> init;
+};
+
+struct Symbol {
+  std::string name;
+  int64_t minimum = 1;
+  int64_t maximum = 1;
+  int64_t multiple_of = 1;
+  int64_t bound = 1;  // value it was bound to
+};
+
+// One scalar operation of a fused elementwise region. Operand i < inputs of the node is the node's input i; operand
+// inputs + j is step j.
+struct RegionStep {
+  std::string op;
+  Attributes attributes;
+  std::vector<uint32_t> operands;
+  DType dtype = DType::f32;  // of the result
+};
+
+struct Node {
+  std::string name;
+  std::string op;  // row of ops.def
+  std::vector<std::optional<ValueId>> inputs;
+  std::vector<ValueId> outputs;
+  Attributes attributes;
+  std::vector<RegionStep> region;  // the chain of an ew_region; otherwise empty
+  SourcePlace place;
+  std::string source;  // the author's note, e.g. "train.py:12"
+};
+
+enum class ValueOrigin : uint8_t { Input, Weight, State, Node };
+
+struct Value {
+  std::string name;
+  TensorType type;  // filled by infer for results of nodes
+  ValueOrigin origin = ValueOrigin::Node;
+  std::optional<WeightId> weight;  // origin Weight
+  std::optional<StateId> state;    // origin State
+  std::optional<NodeId> producer;  // origin Node
+  uint32_t output_index = 0;       // which output of the producer
+};
+
+// One entry. Nodes stand in a topological order after import.
+class Graph {
+ public:
+  std::string name;  // entry's name
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;  // may repeat, may be inputs or weights
+
+  ValueId add_value(Value value);
+  // Adds a node and sets producer and output_index of its outputs.
+  NodeId add_node(Node node);
+  // Adds a node right before `position` in execution order.
+  NodeId insert_node_before(NodeId position, Node node);
+
+  [[nodiscard]] Value& value(ValueId id) { return values_.at(index_of(id)); }
+  [[nodiscard]] const Value& value(ValueId id) const { return values_.at(index_of(id)); }
+  [[nodiscard]] Node& node(NodeId id) { return nodes_.at(index_of(id)); }
+  [[nodiscard]] const Node& node(NodeId id) const { return nodes_.at(index_of(id)); }
+  [[nodiscard]] size_t value_count() const { return values_.size(); }
+  // Execution order of the live nodes.
+  [[nodiscard]] const std::vector<NodeId>& order() const { return order_; }
+  void set_order(std::vector<NodeId> order) { order_ = std::move(order); }
+
+  void remove_node(NodeId id);
+  // Makes every reader of `from` (nodes and graph outputs) read `to`.
+  void replace_uses(ValueId from, ValueId to);
+  // Nodes that read a value, in execution order, a node twice if it reads it twice; graph outputs are not counted.
+  [[nodiscard]] std::vector<NodeId> readers(ValueId id) const;
+  [[nodiscard]] bool is_output(ValueId id) const;
+  // The value standing for a weight or state in this entry, made on first use.
+  ValueId weight_value(WeightId id, const Weight& weight);
+  // A name not yet used by a value, made from `stem`.
+  [[nodiscard]] std::string fresh_name(const std::string& stem) const;
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<NodeId> order_;
+};
+
+struct Module {
+  std::string name;
+  std::string producer;
+  std::vector<Symbol> symbols;
+  std::vector<Weight> weights;
+  std::vector<State> states;
+  std::vector<Graph> entries;
+
+  [[nodiscard]] Weight& weight(WeightId id) { return weights.at(index_of(id)); }
+  [[nodiscard]] const Weight& weight(WeightId id) const { return weights.at(index_of(id)); }
+  [[nodiscard]] const State& state(StateId id) const { return states.at(index_of(id)); }
+  WeightId add_weight(Weight weight);
+};
+
+// Structural check after import and after every pass: ids in range, names unique and not empty, every read value made
+// before it is read, one producer per value, types present. Returns the first fault as a sentence, or nullopt.
+std::optional<std::string> find_fault(const Module& module);
+
+// Stable text form of a module: one line per value and node, no pointers, same text for equal modules.
+std::string print(const Module& module);
+std::string print(const Module& module, const Graph& graph);
+
+}  // namespace rlx

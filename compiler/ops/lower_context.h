@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a lowering sees: strided views of its inputs, its output buffers, scratch, and the dispatch builder.
+#pragma once
+
+#include <string>
+
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+// Where each value of the graph lives; grows as nodes are lowered in order.
+class LoweringState {
+ public:
+  LoweringState(const Module& module, const Graph& graph, Program& program);
+
+  const Module& module;
+  const Graph& graph;
+  Program& program;
+
+  // The view that stands for a value; RLX_CHECKs that it was lowered.
+  [[nodiscard]] const TensorRef& ref(ValueId id) const;
+  void set_ref(ValueId id, TensorRef ref);
+  // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a sub-slot given by place().
+  TensorRef allocate(ValueId id);
+  // Reserves a place for a value that its producer will write later (a concat's sub-slot).
+  void place(ValueId id, TensorRef ref);
+  // A dense copy of a strided view; made once per view.
+  TensorRef materialize(const TensorRef& ref, const Step& origin);
+  TensorRef scratch(const TensorType& type, const std::string& name);
+
+ private:
+  struct DenseCopy {
+    TensorRef from;
+    TensorRef to;
+  };
+  std::vector<std::optional<TensorRef>> refs_;
+  std::vector<std::optional<TensorRef>> places_;
+  std::vector<DenseCopy> copies_;
+};
+
+class LowerContext : public NodeContext {
+ public:
+  LowerContext(const OpDef& op, LoweringState& state, const Node& node, Diagnostics& diagnostics);
+
+  [[nodiscard]] const TensorType& input_type(size_t i) const;
+  [[nodiscard]] const TensorType& output_type(size_t i) const;
+  [[nodiscard]] bool has_output(size_t i) const { return i < node().outputs.size(); }
+  // The input as it stands: any strides (0 for broadcast dims, negative for reversed ones), any offset.
+  [[nodiscard]] TensorRef input(size_t i) const;
+  // The input as a dense row-major tensor; strided views are copied once.
+  TensorRef dense_input(size_t i);
+  // The output's buffer, dense. Call once per output.
+  TensorRef output(size_t i);
+  // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the driver.
+  void alias_output(size_t i, TensorRef view);
+  TensorRef scratch(const TensorType& type, const std::string& name);
+  [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
+  // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
+  [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;
+
+  template <KernelId kernel>
+  DispatchBuilder<typename KernelTraits<kernel>::Params> dispatch() {
+    return DispatchBuilder<typename KernelTraits<kernel>::Params>(program(), kernel, new_step());
+  }
+  // A plain byte copy between dense views of equal size.
+  void copy(const TensorRef& from, const TensorRef& to);
+
+  Program& program() { return state_->program; }
+  LoweringState& state() { return *state_; }
+  // A step carrying this node's name, op and source.
+  [[nodiscard]] Step new_step() const;
+
+ private:
+  LoweringState* state_;
+};
+
+// Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the region kernel, or transpose
+// where that coalesces.
+void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from, const TensorRef& to);
+
+// Lowers an elementwise node or an ew_region to one region dispatch.
+bool lower_elementwise(LowerContext& ctx);
+
+}  // namespace rlx

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// An operator: its interface as data and its five behaviours as functions. One OpDef per op, one row in ops.def.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler/dispatch/builder.h"
+#include "compiler/dispatch/program.h"
+#include "compiler/ir/graph.h"
+#include "compiler/ir/tensor.h"
+
+namespace rlx {
+
+struct Arity {
+  uint32_t minimum = 1;
+  uint32_t maximum = 1;
+};
+inline constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
+
+// One attribute: importers refuse any that is not listed, of another type, or out of range. Each element of a list is held
+// to the range. choices (strings): the legal words.
+struct AttrSpec {
+  std::string_view name;
+  AttrType type = AttrType::Int;
+  // Text of the default as in JSON ("-1", "1e-5", "false", "\"end\"", "[]"); empty: see `required`.
+  std::string_view default_text;
+  bool required = false;  // an attribute with neither default nor `required` is optional: absence has a meaning of its own
+  double minimum = -std::numeric_limits<double>::infinity();
+  double maximum = std::numeric_limits<double>::infinity();
+  std::span<const std::string_view> choices = {};
+  // The attribute is used up by infer (it is in the output's shape or dtype), so lower need not read it.
+  bool consumed_by_infer = false;
+};
+
+// Reads a node's attributes with the defaults of its OpDef, and remembers which were read.
+class AttributeReader {
+ public:
+  AttributeReader(const struct OpDef& op, const Attributes& attributes);
+  [[nodiscard]] bool has(std::string_view name) const;  // written in the node; counts as a read
+  [[nodiscard]] int64_t integer(std::string_view name) const;
+  [[nodiscard]] double real(std::string_view name) const;
+  [[nodiscard]] bool flag(std::string_view name) const;
+  [[nodiscard]] std::string text(std::string_view name) const;
+  [[nodiscard]] Ints integers(std::string_view name) const;
+  [[nodiscard]] Floats reals(std::string_view name) const;
+  [[nodiscard]] DType dtype(std::string_view name) const;
+  // Attributes written in the node that nothing has read and infer does not use up.
+  [[nodiscard]] std::vector<std::string> unread() const;
+
+ private:
+  const AttributeValue& get(std::string_view name, AttributeValue& scratch) const;
+  const struct OpDef* op_;
+  const Attributes* attributes_;
+  mutable std::set<std::string, std::less<>> read_;
+};
+
+// What every behaviour sees of its node.
+class NodeContext {
+ public:
+  NodeContext(const struct OpDef& op, const Node& node, Diagnostics& diagnostics);
+  [[nodiscard]] const Node& node() const { return *node_; }
+  [[nodiscard]] const AttributeReader& attrs() const { return attrs_; }
+  [[nodiscard]] size_t input_count() const { return node_->inputs.size(); }
+  [[nodiscard]] bool has_input(size_t i) const {
+    return i < node_->inputs.size() && node_->inputs[i].has_value();
+  }
+  // Adds an error naming op, node and place; returns false so that a behaviour can `return ctx.fail(...)`.
+  bool fail(DiagCode code, std::string message, std::string hint = {});
+  // Normalises a negative axis; reports and returns nullopt where it is not in [-rank, rank-1].
+  std::optional<int64_t> axis(int64_t axis, size_t rank);
+  // Normalises a list, reports duplicates.
+  std::optional<Ints> axes(const Ints& axes, size_t rank);
+
+ private:
+  const Node* node_;
+  AttributeReader attrs_;
+  Diagnostics* diagnostics_;
+};
+
+class InferContext : public NodeContext {
+ public:
+  InferContext(const struct OpDef& op, const Graph& graph, const Node& node, Diagnostics& diagnostics);
+  [[nodiscard]] const TensorType& input(size_t i) const;
+  [[nodiscard]] const Shape& shape(size_t i) const { return input(i).shape; }
+  [[nodiscard]] DType dtype(size_t i) const { return input(i).dtype; }
+  void set_output(size_t i, TensorType type);
+  [[nodiscard]] const std::vector<TensorType>& outputs() const { return outputs_; }
+
+ private:
+  const Graph* graph_;
+  std::vector<TensorType> outputs_;
+};
+
+// Evaluation on host tensors: plain loops in f64, no code shared with the kernels. Float results are not rounded to the dtype
+// (the caller rounds where a device would store); integer results are wrapped to the dtype by the op.
+class EvaluateContext : public NodeContext {
+ public:
+  EvaluateContext(const struct OpDef& op, const Node& node, std::vector<const Tensor*> inputs,
+                  std::vector<TensorType> output_types, Diagnostics& diagnostics);
+  [[nodiscard]] const Tensor& input(size_t i) const { return *inputs_.at(i); }
+  [[nodiscard]] const TensorType& output_type(size_t i) const { return output_types_.at(i); }
+  [[nodiscard]] size_t output_count() const { return output_types_.size(); }
+  // Zero-filled tensor of the inferred type, to be filled in place.
+  Tensor& output(size_t i) { return outputs_.at(i); }
+  [[nodiscard]] std::vector<Tensor> take_outputs() { return std::move(outputs_); }
+
+ private:
+  std::vector<const Tensor*> inputs_;
+  std::vector<TensorType> output_types_;
+  std::vector<Tensor> outputs_;
+};
+
+// Rewriting a node into simpler ops of the same graph.
+class RewriteContext : public NodeContext {
+ public:
+  RewriteContext(const struct OpDef& op, Graph& graph, NodeId id, Diagnostics& diagnostics);
+  [[nodiscard]] ValueId input(size_t i) const { return node().inputs.at(i).value(); }
+  [[nodiscard]] const TensorType& type(ValueId id) const { return graph_->value(id).type; }
+  // Adds a node before this one and infers its types. Its result is a fresh value.
+  ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs, Attributes attributes = {});
+  // This node's output i becomes `value`; the node is removed when all outputs are replaced.
+  void replace_output(size_t i, ValueId value);
+
+ private:
+  Graph* graph_;
+  NodeId id_;
+};
+
+// What an elementwise op writes for one element. Names in the text are locals of the generated code; the text is one
+// expression valid in GLSL and CUDA C++, over functions of shaders/lib and cuda_kernels/lib with equal names.
+// Compute types: f32, f16, bf16 -> float; f64 -> double; i8, u8, i16, i32 -> int; u32 -> uint; i64 -> int64_t; bool -> bool.
+// The result is of the compute type of result_dtype(); the caller wraps narrow integers to the dtype.
+class ScalarContext {
+ public:
+  ScalarContext(const struct OpDef& op, const Attributes& attributes, std::vector<std::string> operands,
+                std::vector<DType> operand_dtypes, DType result);
+  [[nodiscard]] const AttributeReader& attrs() const { return attrs_; }
+  [[nodiscard]] size_t operand_count() const { return operands_.size(); }
+  [[nodiscard]] const std::string& operand(size_t i) const { return operands_.at(i); }
+  [[nodiscard]] DType operand_dtype(size_t i) const { return operand_dtypes_.at(i); }
+  [[nodiscard]] DType result_dtype() const { return result_; }
+
+ private:
+  AttributeReader attrs_;
+  std::vector<std::string> operands_;
+  std::vector<DType> operand_dtypes_;
+  DType result_;
+};
+
+class LowerContext;  // compiler/ops/lower_context.h
+
+struct OpDef {
+  std::string_view name;  // as written in graph files
+  std::string_view signature;  // for `rlxc ops`: "softmax(x; axis=-1) -> y"
+  Arity inputs;
+  Arity outputs;
+  std::span<const AttrSpec> attrs;
+  bool (*infer)(InferContext&) = nullptr;        // output dtypes and shapes, or a diagnostic
+  bool (*evaluate)(EvaluateContext&) = nullptr;  // test oracle and constant folder
+  bool (*decompose)(RewriteContext&) = nullptr;  // the op as simpler ops; such an op needs no lower
+  bool (*lower)(LowerContext&) = nullptr;        // emit dispatches; the target never appears by name
+  // Elementwise ops: the expression of one element. Such an op can join a region, and its lower is lower_elementwise.
+  std::string (*scalar)(const ScalarContext&) = nullptr;
+  // Optional inputs of this op by position: a null input elsewhere is an arity error.
+  std::span<const uint32_t> optional_inputs = {};
+  // Never folded or merged with an equal node (state_write).
+  bool has_effect = false;
+};
+
+// Every op, in the order of ops.def.
+std::span<const OpDef* const> all_ops();
+// nullptr where there is none of that name.
+const OpDef* find_op(std::string_view name);
+// The op names nearest to a misspelt one, for hints.
+std::string suggest_op(std::string_view name);
+
+// Checks arity and attributes of a node against its OpDef (types, ranges, unknown names, required ones); every fault becomes
+// a diagnostic. Then runs infer and stores the types. Returns false where anything was reported.
+bool check_and_infer(Graph& graph, NodeId id, Diagnostics& diagnostics);
+// Attributes alone, for region steps and importers.
+bool check_attributes(const OpDef& op, const Node& node, Diagnostics& diagnostics);
+// Evaluates one node on host tensors; a null input is nullptr.
+std::optional<std::vector<Tensor>> evaluate_node(const Node& node, std::vector<const Tensor*> inputs,
+                                                 std::vector<TensorType> output_types,
+                                                 Diagnostics& diagnostics);
+
+}  // namespace rlx

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+std::span<const OpDef> transpose_ops() { return {}; }
+
+}  // namespace rlx

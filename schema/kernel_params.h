@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Params of every kernel, read unchanged by C++, GLSL (scalar layout) and CUDA. The bytes of a struct are the push constants
+// on Vulkan and the kernel argument on CUDA: at most 128, no implicit padding. An rlx_ptr is a 64-bit device address; in the
+// plan it is a relocation. Sizes, strides and flags known to the compiler are specializations, never fields.
+#ifndef RLX_KERNEL_PARAMS_H
+#define RLX_KERNEL_PARAMS_H
+
+#if defined(__CUDACC_RTC__) || defined(__CUDACC__)
+typedef unsigned long long rlx_ptr;
+typedef unsigned int rlx_uint;
+#elif defined(__cplusplus)
+#include <cstdint>
+using rlx_ptr = std::uint64_t;
+using rlx_uint = std::uint32_t;
+#else
+#define rlx_ptr uint64_t
+#define rlx_uint uint
+#endif
+
+#define RLX_REGION_BUFFERS 16
+
+// A generated elementwise region: buffers[0] is the output, the inputs follow in the order of the region's operands.
+struct RegionParams {
+  rlx_ptr buffers[RLX_REGION_BUFFERS];
+};
+
+// One input, one output.
+struct CopyParams {
+  rlx_ptr x;
+  rlx_ptr y;
+};
+
+// Fills y; seed words and counters are specializations.
+struct FillParams {
+  rlx_ptr y;
+};
+
+struct GatherParams {
+  rlx_ptr x;
+  rlx_ptr index;
+  rlx_ptr y;
+};
+
+// Reduction with a generated elementwise prologue: operands are the prologue's inputs, partial is scratch of the two-stage form.
+struct ReduceParams {
+  rlx_ptr y;
+  rlx_ptr partial;
+  rlx_ptr operands[14];
+};
+
+// layer_norm and rms_norm; gamma, beta, mean and inv_std are 0 where absent.
+struct NormParams {
+  rlx_ptr x;
+  rlx_ptr gamma;
+  rlx_ptr beta;
+  rlx_ptr y;
+  rlx_ptr mean;
+  rlx_ptr inv_std;
+};
+
+// y = act(a * b + bias) + residual; bias and residual are 0 where absent; partial is scratch of the split-k form.
+struct MatmulParams {
+  rlx_ptr a;
+  rlx_ptr b;
+  rlx_ptr bias;
+  rlx_ptr residual;
+  rlx_ptr y;
+  rlx_ptr partial;
+};
+
+// mask, bias, kv_len, q_start and lse are 0 where absent.
+struct AttentionParams {
+  rlx_ptr q;
+  rlx_ptr k;
+  rlx_ptr v;
+  rlx_ptr mask;
+  rlx_ptr bias;
+  rlx_ptr kv_len;
+  rlx_ptr q_start;
+  rlx_ptr y;
+  rlx_ptr lse;
+};
+
+struct RopeParams {
+  rlx_ptr x;
+  rlx_ptr cos_table;
+  rlx_ptr sin_table;
+  rlx_ptr positions;
+  rlx_ptr y;
+};
+
+// y = act(conv(x, w) + bias) + residual; bias and residual are 0 where absent.
+struct ConvParams {
+  rlx_ptr x;
+  rlx_ptr w;
+  rlx_ptr bias;
+  rlx_ptr residual;
+  rlx_ptr y;
+};
+
+#endif

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first 4 KiB of a plan file: enough to decide from a remote file whether a device can run it. Little-endian.
+#pragma once
+
+#include <cstdint>
+
+namespace rlx {
+
+inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
+inline constexpr uint16_t kPlanMajor = 1;
+inline constexpr uint16_t kPlanMinor = 0;
+inline constexpr uint32_t kPlanHeaderBytes = 4096;
+inline constexpr uint32_t kPlanMaxSections = 16;
+inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;
+inline constexpr uint32_t kMaxParamsBytes = 128;      // Vulkan's guaranteed push-constant size
+inline constexpr uint32_t kArenaAlignmentBytes = 256;  // of every value's offset in its segment
+inline constexpr uint32_t kIoAlignmentBytes = 16;      // of every io buffer that a caller binds
+inline constexpr uint32_t kMaxRank = 8;
+
+// Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged critical.
+enum class SectionKind : uint32_t {
+  Index = 1,     // plan.fbs, 64
+  Params = 2,    // params blobs, 16
+  Code = 3,      // SPIR-V words, cubin, PTX, 256
+  Weights = 4,   // weight bytes as uploaded, 4096
+  SelfTest = 5,  // 64
+  Debug = 6,     // debug.fbs, 8
+};
+inline constexpr uint32_t kSectionCritical = 1;
+
+struct PlanSection {
+  uint32_t kind;
+  uint32_t flags;
+  uint64_t offset_bytes;
+  uint64_t size_bytes;
+  uint64_t checksum;  // XXH3-64 of the section's bytes
+};
+static_assert(sizeof(PlanSection) == 32);
+
+struct PlanVulkanTarget {
+  uint32_t present;
+  uint32_t api_version;  // VK_MAKE_API_VERSION
+  uint64_t features;     // mask of features.def
+  uint32_t max_workgroup_invocations;
+  uint32_t max_shared_bytes;
+  uint32_t max_params_bytes;
+  uint32_t max_grid[3];
+};
+
+struct PlanCudaTarget {
+  uint32_t present;
+  uint32_t ptx_architecture;  // 80 for compute_80, 0: no PTX
+  uint32_t minimum_driver;    // 12040 for CUDA 12.4
+  uint32_t architecture_count;
+  uint32_t architectures[kPlanMaxCudaArchitectures];  // 90 for sm_90
+};
+
+struct PlanHeader {
+  char magic[8];
+  uint16_t major;
+  uint16_t minor;
+  uint32_t header_bytes;
+  uint64_t file_bytes;
+  uint64_t header_checksum;  // XXH3-64 of the 4 KiB page with this field zero
+  uint32_t flags;            // none defined
+  uint32_t section_count;
+  uint64_t weights_bytes;  // sizes of the segments on the device
+  uint64_t state_bytes;
+  uint64_t arena_bytes;  // the largest entry's
+  uint64_t io_bytes;     // the largest entry's inputs and outputs, each rounded up to kArenaAlignmentBytes
+  uint64_t host_bytes;   // index, params and code held in host memory while the plan is open
+  char producer[32];     // compiler and version, zero-padded
+  PlanVulkanTarget vulkan;
+  PlanCudaTarget cuda;
+  PlanSection sections[kPlanMaxSections];
+};
+static_assert(sizeof(PlanHeader) <= kPlanHeaderBytes);
+
+}  // namespace rlx

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/case.h"
+
+namespace rlx::test {
+
+std::vector<Case> gather_cases() { return {}; }
+
+}  // namespace rlx::test

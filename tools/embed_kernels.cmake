@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# Writes OUTPUT, a .cpp that defines rlx::embedded_kernel_sources(): every kernel source below ROOT, by path from ROOT.
+file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/shaders/*.comp ${ROOT}/shaders/*.glsl
+     ${ROOT}/cuda_kernels/*.cu ${ROOT}/cuda_kernels/*.cuh)
+list(APPEND sources schema/kernel_params.h)
+list(SORT sources)
+set(text "#include \"compiler/emit/kernel_sources.h\"\nnamespace rlx {\nconst std::map<std::string, std::string>& embedded_kernel_sources() {\n  static const std::map<std::string, std::string> sources = {\n")
+foreach(path IN LISTS sources)
+  file(READ ${ROOT}/${path} content)
+  # String literals are limited in length: split the text into pieces of 8000 characters.
+  string(APPEND text "      {\"${path}\",")
+  string(LENGTH "${content}" length)
+  set(position 0)
+  while(position LESS length)
+    string(SUBSTRING "${content}" ${position} 8000 piece)
+    string(APPEND text "\n       R\"RLXSRC(${piece})RLXSRC\"")
+    math(EXPR position "${position} + 8000")
+  endwhile()
+  if(length EQUAL 0)
+    string(APPEND text "\"\"")
+  endif()
+  string(APPEND text "},\n")
+endforeach()
+string(APPEND text "  };\n  return sources;\n}\n}  // namespace rlx\n")
+file(WRITE ${OUTPUT} "${text}")
