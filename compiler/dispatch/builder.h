@@ -51,6 +51,10 @@ class DispatchBuilder {
     step_.grid = {narrow_grid(x), narrow_grid(y), narrow_grid(z)};
     return *this;
   }
+  DispatchBuilder& grid(const Extent3& extent) {
+    step_.grid = extent;
+    return *this;
+  }
   DispatchBuilder& read(rlx_ptr Params::*field, const TensorRef& ref, uint32_t alignment_bytes = 0) {
     return bind(position_of(field), ref, AccessMode::Read, alignment_bytes);
   }
@@ -90,7 +94,7 @@ class DispatchBuilder {
 
 // The access that binding `ref` declares; alignment_bytes 0 means the element size.
 Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode, uint32_t alignment_bytes);
-// Grid counts are below 2^31 here; lowerings split larger ones (see split_grid).
+// RLX_CHECKs that one grid axis is in [1, 65535]; lowerings split larger counts (see split_grid).
 uint32_t checked_grid(uint64_t groups);
 
 template <typename Params>
@@ -105,8 +109,8 @@ uint32_t DispatchBuilder<Params>::narrow_grid(uint64_t groups) {
   return checked_grid(groups);
 }
 
-// Spreads a linear count of workgroups over x and y so that no axis exceeds 65535 (Vulkan's guaranteed limit). The kernel
-// numbers its group as x + y * RLX_GRID_X and returns when that is not below the count.
+// Spreads a linear count of workgroups over x, y and z so that no axis exceeds 65535 (Vulkan's guaranteed limit). The kernel
+// numbers its group x + count_x * (y + count_y * z) and returns when that is not below the count.
 Extent3 split_grid(uint64_t groups);
 
 }  // namespace rlx

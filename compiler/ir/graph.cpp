@@ -79,6 +79,7 @@ ValueId Graph::weight_value(WeightId id, const Weight& weight) {
 std::string Graph::fresh_name(const std::string& stem) const {
   std::set<std::string_view> names;
   for (const Value& value : values_) names.insert(value.name);
+  for (const Node& node : nodes_) names.insert(node.name);
   if (!names.contains(stem)) return stem;
   for (uint64_t i = 1;; ++i) {
     std::string name = stem + "." + std::to_string(i);

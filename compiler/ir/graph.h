@@ -110,6 +110,8 @@ class Graph {
   std::string name;  // entry's name
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // may repeat, may be inputs or weights
+  // Names of the outputs as the user wrote them, one per output: passes may replace the values behind them.
+  std::vector<std::string> output_names;
 
   ValueId add_value(Value value);
   // Adds a node and sets producer and output_index of its outputs.
@@ -134,7 +136,7 @@ class Graph {
   [[nodiscard]] bool is_output(ValueId id) const;
   // The value standing for a weight or state in this entry, made on first use.
   ValueId weight_value(WeightId id, const Weight& weight);
-  // A name not yet used by a value, made from `stem`.
+  // A name not yet used by a value or node, made from `stem`.
   [[nodiscard]] std::string fresh_name(const std::string& stem) const;
 
  private:

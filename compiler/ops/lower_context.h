@@ -17,8 +17,8 @@ class LoweringState {
   const Graph& graph;
   Program& program;
 
-  // The view that stands for a value; RLX_CHECKs that it was lowered.
-  [[nodiscard]] const TensorRef& ref(ValueId id) const;
+  // The view that stands for a value; leaves get their buffer on first use. RLX_CHECKs that results were lowered.
+  const TensorRef& ref(ValueId id);
   void set_ref(ValueId id, TensorRef ref);
   // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a sub-slot given by place().
   TensorRef allocate(ValueId id);
@@ -27,8 +27,19 @@ class LoweringState {
   // A dense copy of a strided view; made once per view.
   TensorRef materialize(const TensorRef& ref, const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
+  // The state takes the value of `from` at the end of the run, after every read of the state.
+  void write_state_at_end(StateId state, TensorRef from, Step origin);
+  // Emits the pending state writes and the copies into outputs that are views, inputs, weights or repetitions.
+  void finish();
 
  private:
+  TensorRef leaf_ref(const Value& value);
+  struct StateWrite {
+    StateId state;
+    TensorRef from;
+    Step origin;
+  };
+  std::vector<StateWrite> state_writes_;
   struct DenseCopy {
     TensorRef from;
     TensorRef to;
@@ -49,7 +60,7 @@ class LowerContext : public NodeContext {
   [[nodiscard]] TensorRef input(size_t i) const;
   // The input as a dense row-major tensor; strided views are copied once.
   TensorRef dense_input(size_t i);
-  // The output's buffer, dense. Call once per output.
+  // The output's buffer, dense; the same one on every call.
   TensorRef output(size_t i);
   // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the driver.
   void alias_output(size_t i, TensorRef view);

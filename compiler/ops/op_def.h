@@ -116,11 +116,17 @@ class EvaluateContext : public NodeContext {
   std::vector<Tensor> outputs_;
 };
 
-// Rewriting a node into simpler ops of the same graph.
-class RewriteContext : public NodeContext {
+// A copy of a node, made before the context that reads it.
+struct NodeCopy {
+  Node original;
+};
+
+// Rewriting a node into simpler ops of the same graph. node() is a copy: emit() may move the graph's own nodes.
+class RewriteContext : private NodeCopy, public NodeContext {
  public:
   RewriteContext(const struct OpDef& op, Graph& graph, NodeId id, Diagnostics& diagnostics);
   [[nodiscard]] ValueId input(size_t i) const { return node().inputs.at(i).value(); }
+  [[nodiscard]] Graph& graph() { return *graph_; }
   [[nodiscard]] const TensorType& type(ValueId id) const { return graph_->value(id).type; }
   // Adds a node before this one and infers its types. Its result is a fresh value.
   ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs, Attributes attributes = {});
@@ -130,6 +136,7 @@ class RewriteContext : public NodeContext {
  private:
   Graph* graph_;
   NodeId id_;
+  size_t replaced_ = 0;
 };
 
 // What an elementwise op writes for one element. Names in the text are locals of the generated code; the text is one

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The compiler as one call: module in, plan out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/graph.h"
+#include "compiler/support/diagnostics.h"
+
+namespace rlx {
+
+enum class Precision : uint8_t { F32, F16, Bf16 };
+
+struct CompileOptions {
+  std::vector<std::string> targets = {"vulkan"};
+  std::vector<std::string> entries;  // names; empty: all
+  int optimisation = 2;              // 0: no fusion; 1: clean-ups; 2: everything
+  Precision precision = Precision::F32;
+  uint32_t jobs = 0;                 // threads; 0: one per core
+  std::string cache_dir;             // kernel code cache; empty: none
+  std::string kernels_dir;           // kernel sources from here instead of the embedded ones; empty: embedded
+  std::vector<std::string> disabled_passes;
+  bool debug_section = true;
+  // Called with the module's text after the pass of this name.
+  std::string dump_after;
+  std::function<void(const std::string& text)> dump;
+  // Called with the name of each phase or pass and its seconds.
+  std::function<void(const std::string& phase, double seconds)> timing;
+};
+
+// What the one-line summary and `--json` of rlxc tell.
+struct CompileSummary {
+  size_t steps = 0;
+  size_t kernels = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t arena_lower_bound_bytes = 0;
+  uint64_t weights_bytes = 0;
+  uint64_t plan_bytes = 0;
+};
+
+// Compiles to plan bytes in memory (tests, small models). nullopt where anything was reported.
+std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const CompileOptions& options,
+                                                       Diagnostics& diagnostics,
+                                                       CompileSummary* summary = nullptr);
+
+// Compiles to a file, atomically: `path` holds the old plan, the new one, or none. Weights stream to the file.
+bool compile_to_file(Module module, const CompileOptions& options, const std::string& path,
+                     Diagnostics& diagnostics, CompileSummary* summary = nullptr);
+
+}  // namespace rlx

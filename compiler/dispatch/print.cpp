@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text form of a program.
+#include <array>
+
+#include "compiler/dispatch/program.h"
+
+namespace rlx {
+namespace {
+
+constexpr std::array kSegmentNames = {"weights", "state", "arena", "io"};
+constexpr std::array kModeNames = {"none", "read", "write", "read-write"};
+
+std::string extent_text(const Extent3& extent) {
+  return std::to_string(extent.x) + "x" + std::to_string(extent.y) + "x" + std::to_string(extent.z);
+}
+
+std::string step_text(const Program& program, const Step& step) {
+  std::string text;
+  if (step.kind == StepKind::Dispatch) {
+    const Specialization& kernel = program.kernels.at(index_of(*step.kernel));
+    text = std::string(kernel_row(kernel.kernel).name) + "#" +
+           std::to_string(index_of(*step.kernel)) + " grid " + extent_text(step.grid);
+  } else {
+    text = step.kind == StepKind::Copy ? "copy" : "fill " + std::to_string(step.fill_pattern);
+  }
+  text += " for " + step.op + " \"" + step.node + "\"";
+  for (const Access& access : step.accesses) {
+    text += std::string("\n    ") + kModeNames.at(static_cast<size_t>(access.mode)) + " " +
+            program.buffer(access.buffer).name + "+" + std::to_string(access.range_offset_bytes) +
+            ":" + std::to_string(access.range_bytes);
+  }
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string print(const Program& program) {
+  std::string text = "program " + program.entry + "\n";
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& buffer = program.buffers[i];
+    text += "  buffer " + std::to_string(i) + " " + buffer.name + " " +
+            kSegmentNames.at(static_cast<size_t>(buffer.segment)) + " " +
+            std::to_string(buffer.size_bytes) + " bytes\n";
+  }
+  for (size_t i = 0; i < program.kernels.size(); ++i) {
+    const Specialization& kernel = program.kernels[i];
+    text += "  kernel " + std::to_string(i) + " " + std::string(kernel_row(kernel.kernel).name) +
+            " workgroup " + extent_text(kernel.workgroup);
+    for (const auto& [name, value] : kernel.defines) text += " " + name + "=" + value;
+    text += "\n";
+    for (const auto& [name, body] : kernel.generated) text += "    " + name + ":\n" + body + "\n";
+  }
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    text += "  step " + std::to_string(i) + " " + step_text(program, program.steps[i]);
+  }
+  return text;
+}
+
+}  // namespace rlx

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel table, buffers and views of a program, and its text form.
+#include "compiler/dispatch/program.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/dispatch/builder.h"
+#include "compiler/support/check.h"
+#include "compiler/support/checked.h"
+#include "schema/plan_header.h"
+
+namespace rlx {
+namespace {
+
+enum class Determinism : uint8_t { BitExact, OrderDependent };
+
+constexpr std::array kKernelRows = {
+#define RLX_KERNEL(name, params, determinism) \
+  KernelRow{#name, sizeof(params), Determinism::determinism == Determinism::OrderDependent},
+#include "schema/kernels.def"
+#undef RLX_KERNEL
+};
+
+constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount of Vulkan
+
+}  // namespace
+
+const KernelRow& kernel_row(KernelId id) { return kKernelRows.at(static_cast<size_t>(id)); }
+
+uint32_t TensorRef::alignment_bytes(Segment segment) const {
+  const uint64_t base = segment == Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
+  return static_cast<uint32_t>(std::gcd(base, offset_bytes == 0 ? base : offset_bytes));
+}
+
+TensorRef::ByteRange TensorRef::byte_range() const {
+  if (element_count(type.shape) == 0) return {offset_bytes, 0};
+  if (block_elements(type.dtype) != 1) {
+    RLX_CHECK(dense(), "strided view of a block type " + to_string(type));
+    return {offset_bytes, byte_size(type)};
+  }
+  int64_t lowest = 0;
+  int64_t highest = 0;
+  for (size_t i = 0; i < type.shape.size(); ++i) {
+    const int64_t reach = (type.shape[i] - 1) * strides[i];
+    (reach < 0 ? lowest : highest) += reach;
+  }
+  const int64_t size = element_bytes(type.dtype);
+  const int64_t first = static_cast<int64_t>(offset_bytes) + lowest * size;
+  RLX_CHECK(first >= 0, "view before its buffer");
+  return {static_cast<uint64_t>(first), static_cast<uint64_t>((highest - lowest + 1) * size)};
+}
+
+BufferId Program::add_buffer(Buffer buffer) {
+  buffers.push_back(std::move(buffer));
+  return BufferId{narrow<uint32_t>(buffers.size() - 1)};
+}
+
+KernelInstanceId Program::intern(const Specialization& specialization) {
+  const auto found = std::find(kernels.begin(), kernels.end(), specialization);
+  const auto index = static_cast<size_t>(found - kernels.begin());
+  if (found == kernels.end()) kernels.push_back(specialization);
+  return KernelInstanceId{narrow<uint32_t>(index)};
+}
+
+Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode,
+                   uint32_t alignment_bytes) {
+  const TensorRef::ByteRange range = ref.byte_range();
+  const bool plain = block_elements(ref.dtype()) == 1;
+  return {.position = position,
+          .buffer = ref.buffer,
+          .offset_bytes = ref.offset_bytes,
+          .range_offset_bytes = range.offset_bytes,
+          .range_bytes = range.length_bytes,
+          .alignment_bytes =
+              alignment_bytes != 0 ? alignment_bytes : (plain ? element_bytes(ref.dtype()) : 2),
+          .mode = mode};
+}
+
+uint32_t checked_grid(uint64_t groups) {
+  RLX_CHECK(groups >= 1 && groups <= kMaxGridAxis,
+            "grid axis of " + std::to_string(groups) + " workgroups (use split_grid)");
+  return static_cast<uint32_t>(groups);
+}
+
+Extent3 split_grid(uint64_t groups) {
+  RLX_CHECK(groups >= 1, "empty grid");
+  const uint64_t x = std::min(groups, kMaxGridAxis);
+  const uint64_t y = std::min((groups + x - 1) / x, kMaxGridAxis);
+  const uint64_t z = (groups + x * y - 1) / (x * y);
+  return {checked_grid(x), checked_grid(y), checked_grid(z)};
+}
+
+}  // namespace rlx

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where values live while a graph is lowered.
+#include "compiler/ops/lower_context.h"
+
+#include <algorithm>
+
+#include "compiler/support/check.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+constexpr uint32_t kWidestAccessBytes = 16;
+
+bool same_view(const TensorRef& a, const TensorRef& b) {
+  return a.buffer == b.buffer && a.offset_bytes == b.offset_bytes && a.type == b.type &&
+         a.strides == b.strides;
+}
+
+TensorRef dense_ref(BufferId buffer, const TensorType& type) {
+  return {.buffer = buffer, .offset_bytes = 0, .type = type, .strides = dense_strides(type.shape)};
+}
+
+void emit_copy(Program& program, Step step, const TensorRef& from, const TensorRef& to) {
+  if (element_count(from.shape()) == 0) return;
+  if (!from.dense() || !to.dense()) {
+    emit_strided_copy(program, step, from, to);
+    return;
+  }
+  step.kind = StepKind::Copy;
+  step.accesses = {make_access(0, from, AccessMode::Read, 1), make_access(8, to, AccessMode::Write, 1)};
+  step.bytes_moved = 2 * byte_size(from.type);
+  if (step.reason.empty()) step.reason = "dense copy";
+  program.steps.push_back(std::move(step));
+}
+
+}  // namespace
+
+LoweringState::LoweringState(const Module& module_in, const Graph& graph_in, Program& program_in)
+    : module(module_in),
+      graph(graph_in),
+      program(program_in),
+      refs_(graph_in.value_count()),
+      places_(graph_in.value_count()) {
+  for (uint32_t i = 0; i < graph.inputs.size(); ++i) {
+    const Value& value = graph.value(graph.inputs[i]);
+    const BufferId buffer = program.add_buffer({.name = value.name,
+                                                .type = value.type,
+                                                .size_bytes = byte_size(value.type),
+                                                .segment = Segment::Io,
+                                                .weight = {},
+                                                .state = {},
+                                                .input_index = i,
+                                                .output_index = {}});
+    program.inputs.push_back(buffer);
+    set_ref(graph.inputs[i], dense_ref(buffer, value.type));
+  }
+  for (uint32_t i = 0; i < graph.outputs.size(); ++i) {
+    const Value& value = graph.value(graph.outputs[i]);
+    const BufferId buffer = program.add_buffer({.name = graph.output_names.at(i),
+                                                .type = value.type,
+                                                .size_bytes = byte_size(value.type),
+                                                .segment = Segment::Io,
+                                                .weight = {},
+                                                .state = {},
+                                                .input_index = {},
+                                                .output_index = i});
+    program.outputs.push_back(buffer);
+    std::optional<TensorRef>& place = places_[index_of(graph.outputs[i])];
+    if (value.origin == ValueOrigin::Node && !place) place = dense_ref(buffer, value.type);
+  }
+}
+
+TensorRef LoweringState::leaf_ref(const Value& value) {
+  Buffer buffer{.name = value.name,
+                .type = value.type,
+                .size_bytes = byte_size(value.type),
+                .segment = Segment::Weights,
+                .weight = value.weight,
+                .state = value.state,
+                .input_index = {},
+                .output_index = {}};
+  if (value.origin == ValueOrigin::State) buffer.segment = Segment::State;
+  return dense_ref(program.add_buffer(std::move(buffer)), value.type);
+}
+
+const TensorRef& LoweringState::ref(ValueId id) {
+  std::optional<TensorRef>& ref = refs_.at(index_of(id));
+  if (!ref) {
+    const Value& value = graph.value(id);
+    RLX_CHECK(value.origin == ValueOrigin::Weight || value.origin == ValueOrigin::State,
+              "value \"" + value.name + "\" was not lowered");
+    ref = leaf_ref(value);
+  }
+  return *ref;
+}
+
+void LoweringState::set_ref(ValueId id, TensorRef ref) { refs_.at(index_of(id)) = std::move(ref); }
+
+TensorRef LoweringState::allocate(ValueId id) {
+  const Value& value = graph.value(id);
+  if (refs_.at(index_of(id))) return *refs_[index_of(id)];
+  if (const std::optional<TensorRef>& place = places_.at(index_of(id))) {
+    set_ref(id, *place);
+  } else {
+    set_ref(id, scratch(value.type, value.name));
+  }
+  return *refs_[index_of(id)];
+}
+
+void LoweringState::place(ValueId id, TensorRef ref) {
+  std::optional<TensorRef>& place = places_.at(index_of(id));
+  if (!place) place = std::move(ref);
+}
+
+TensorRef LoweringState::materialize(const TensorRef& ref, const Step& origin) {
+  for (const DenseCopy& copy : copies_) {
+    if (same_view(copy.from, ref)) return copy.to;
+  }
+  const TensorRef dense = scratch(ref.type, program.buffer(ref.buffer).name + ".dense");
+  Step step = origin;
+  step.reason = "dense copy of a strided view for " + origin.op;
+  emit_copy(program, std::move(step), ref, dense);
+  copies_.push_back({.from = ref, .to = dense});
+  return dense;
+}
+
+TensorRef LoweringState::scratch(const TensorType& type, const std::string& name) {
+  return dense_ref(program.add_buffer({.name = name,
+                                       .type = type,
+                                       .size_bytes = byte_size(type),
+                                       .segment = Segment::Arena,
+                                       .weight = {},
+                                       .state = {},
+                                       .input_index = {},
+                                       .output_index = {}}),
+                   type);
+}
+
+void LoweringState::write_state_at_end(StateId state, TensorRef from, Step origin) {
+  state_writes_.push_back({.state = state, .from = std::move(from), .origin = std::move(origin)});
+}
+
+void LoweringState::finish() {
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    const TensorRef& from = ref(graph.outputs[i]);
+    const TensorRef to = dense_ref(program.outputs[i], from.type);
+    if (same_view(from, to)) continue;
+    Step step;
+    step.node = graph.output_names[i];
+    step.op = "output";
+    emit_copy(program, std::move(step), from, to);
+  }
+  // A state's old value may be another state's new one: take such values aside before any state changes.
+  for (StateWrite& write : state_writes_) {
+    if (program.buffer(write.from.buffer).segment == Segment::State) {
+      write.from = materialize(write.from, write.origin);
+    }
+  }
+  for (StateWrite& write : state_writes_) {
+    const auto buffer = std::find_if(
+        program.buffers.begin(), program.buffers.end(),
+        [&write](const Buffer& candidate) { return candidate.state == write.state; });
+    RLX_CHECK(buffer != program.buffers.end(), "write of a state that was never read");
+    const auto id = BufferId(buffer - program.buffers.begin());
+    emit_copy(program, std::move(write.origin), write.from, dense_ref(id, write.from.type));
+  }
+}
+
+LowerContext::LowerContext(const OpDef& op, LoweringState& state, const Node& node,
+                           Diagnostics& diagnostics)
+    : NodeContext(op, node, diagnostics), state_(&state) {}
+
+const TensorType& LowerContext::input_type(size_t i) const {
+  return state_->graph.value(node().inputs.at(i).value()).type;
+}
+
+const TensorType& LowerContext::output_type(size_t i) const {
+  return state_->graph.value(node().outputs.at(i)).type;
+}
+
+TensorRef LowerContext::input(size_t i) const { return state_->ref(node().inputs.at(i).value()); }
+
+TensorRef LowerContext::dense_input(size_t i) {
+  const TensorRef ref = input(i);
+  return ref.dense() ? ref : state_->materialize(ref, new_step());
+}
+
+TensorRef LowerContext::output(size_t i) { return state_->allocate(node().outputs.at(i)); }
+
+void LowerContext::alias_output(size_t i, TensorRef view) {
+  state_->set_ref(node().outputs.at(i), std::move(view));
+}
+
+TensorRef LowerContext::scratch(const TensorType& type, const std::string& name) {
+  return state_->scratch(type, node().name + "." + name);
+}
+
+Segment LowerContext::segment_of(const TensorRef& ref) const {
+  return state_->program.buffer(ref.buffer).segment;
+}
+
+uint32_t LowerContext::alignment(const TensorRef& ref) const {
+  return std::min(ref.alignment_bytes(segment_of(ref)), kWidestAccessBytes);
+}
+
+void LowerContext::copy(const TensorRef& from, const TensorRef& to) {
+  emit_copy(program(), new_step(), from, to);
+}
+
+Step LowerContext::new_step() const {
+  Step step;
+  step.node = node().name;
+  step.op = node().op;
+  step.source = node().source;
+  return step;
+}
+
+}  // namespace rlx

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of all ops, made from ops.def.
+#include <algorithm>
+#include <numeric>
+#include <unordered_map>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+
+#define RLX_OPS(family) std::span<const OpDef> family##_ops();
+#include "compiler/ops/ops.def"
+#undef RLX_OPS
+
+namespace {
+
+std::vector<const OpDef*> collect_ops() {
+  std::vector<const OpDef*> ops;
+  const auto add = [&ops](std::span<const OpDef> family) {
+    for (const OpDef& op : family) ops.push_back(&op);
+  };
+#define RLX_OPS(family) add(family##_ops());
+#include "compiler/ops/ops.def"
+#undef RLX_OPS
+  return ops;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({substitution, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::span<const OpDef* const> all_ops() {
+  static const std::vector<const OpDef*> ops = collect_ops();
+  return ops;
+}
+
+const OpDef* find_op(std::string_view name) {
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const OpDef*> map;
+    for (const OpDef* op : all_ops()) {
+      RLX_CHECK(map.emplace(op->name, op).second, "op \"" + std::string(op->name) + "\" defined twice");
+    }
+    return map;
+  }();
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
+}
+
+std::string suggest_op(std::string_view name) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(name.size() / 3, 2) + 1;
+  for (const OpDef* op : all_ops()) {
+    const size_t distance = edit_distance(name, op->name);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = op->name;
+    }
+  }
+  return best;
+}
+
+}  // namespace rlx

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs an entry on host tensors.
+#include "compiler/reference/evaluate.h"
+
+#include <utility>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/support/check.h"
+#include "compiler/support/philox.h"
+
+namespace rlx {
+namespace {
+
+Tensor splat_tensor(const TensorType& type, double value) {
+  Tensor tensor = Tensor::zeros(type);
+  for (double& element : tensor.floats) element = round_to(type.dtype, value);
+  for (int64_t& element : tensor.integers) element = static_cast<int64_t>(value);
+  return tensor;
+}
+
+class Evaluation {
+ public:
+  Evaluation(const Module& module, const Graph& graph, StateValues& states,
+             const EvaluateOptions& options)
+      : module_(module), graph_(graph), states_(states), options_(options), values_(graph.value_count()), remaining_(graph.value_count()) {
+    for (NodeId id : graph.order()) {
+      for (const std::optional<ValueId>& input : graph.node(id).inputs) {
+        if (input) ++remaining_[index_of(*input)];
+      }
+    }
+    for (ValueId id : graph.outputs) ++remaining_[index_of(id)];
+  }
+
+  void set(ValueId id, Tensor tensor) { values_[index_of(id)] = std::move(tensor); }
+
+  const Tensor& get(ValueId id) {
+    std::optional<Tensor>& slot = values_[index_of(id)];
+    if (!slot) slot = leaf(graph_.value(id));
+    return *slot;
+  }
+
+  bool run_node(const Node& node, Diagnostics& diagnostics) {
+    std::vector<const Tensor*> inputs;
+    for (const std::optional<ValueId>& input : node.inputs) {
+      inputs.push_back(input ? &get(*input) : nullptr);
+    }
+    std::vector<TensorType> types;
+    for (ValueId output : node.outputs) types.push_back(graph_.value(output).type);
+    auto outputs = evaluate_node(node, inputs, std::move(types), diagnostics);
+    if (!outputs) return false;
+    if (node.op == "state_write") {
+      new_states_[graph_.value(*node.inputs[0]).name] = *inputs[1];
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (options_.round_intermediates) (*outputs)[i].round_to_dtype();
+      set(node.outputs[i], std::move((*outputs)[i]));
+    }
+    release_inputs(node);
+    return true;
+  }
+
+  void commit_states() {
+    for (auto& [name, tensor] : new_states_) {
+      tensor.round_to_dtype();
+      states_[name] = std::move(tensor);
+    }
+  }
+
+ private:
+  Tensor leaf(const Value& value) {
+    if (value.origin == ValueOrigin::Weight) return weight_tensor(module_.weight(*value.weight));
+    RLX_CHECK(value.origin == ValueOrigin::State, "value \"" + value.name + "\" was not evaluated");
+    const State& state = module_.state(*value.state);
+    if (const auto found = states_.find(state.name); found != states_.end()) return found->second;
+    return state.init ? weight_tensor(module_.weight(*state.init)) : Tensor::zeros(state.type);
+  }
+
+  // Intermediates are dropped after their last reader, so that memory follows the largest live set.
+  void release_inputs(const Node& node) {
+    for (const std::optional<ValueId>& input : node.inputs) {
+      if (input && --remaining_[index_of(*input)] == 0) values_[index_of(*input)].reset();
+    }
+  }
+
+  const Module& module_;
+  const Graph& graph_;
+  StateValues& states_;
+  EvaluateOptions options_;
+  std::vector<std::optional<Tensor>> values_;
+  std::vector<size_t> remaining_;
+  StateValues new_states_;
+};
+
+}  // namespace
+
+Tensor weight_tensor(const Weight& weight) {
+  if (const auto* host = std::get_if<HostBytes>(&weight.data)) {
+    return Tensor::from_bytes(weight.type, host->bytes);
+  }
+  if (const auto* splat = std::get_if<SplatData>(&weight.data)) {
+    return splat_tensor(weight.type, splat->value);
+  }
+  return random_tensor(weight.type, std::get<RandomData>(weight.data));
+}
+
+std::optional<std::vector<Tensor>> evaluate_entry(const Module& module, const Graph& graph,
+                                                  const std::vector<Tensor>& inputs,
+                                                  StateValues& states,
+                                                  const EvaluateOptions& options,
+                                                  Diagnostics& diagnostics) {
+  RLX_CHECK(inputs.size() == graph.inputs.size(), "inputs of entry " + graph.name);
+  Evaluation evaluation(module, graph, states, options);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    RLX_CHECK(inputs[i].type == graph.value(graph.inputs[i]).type, "input types of " + graph.name);
+    evaluation.set(graph.inputs[i], inputs[i]);
+  }
+  for (NodeId id : graph.order()) {
+    if (!evaluation.run_node(graph.node(id), diagnostics)) return std::nullopt;
+  }
+  std::vector<Tensor> outputs;
+  for (ValueId id : graph.outputs) outputs.push_back(evaluation.get(id));
+  evaluation.commit_states();
+  return outputs;
+}
+
+}  // namespace rlx
