@@ -55,7 +55,7 @@ RLX_FN rlx_u32 rlx_pack_bf16x2(float low, float high) { return rlx_bf16_from_f32
 
 RLX_FN int rlx_wrap_i8(int value) { return static_cast<signed char>(value); }
 RLX_FN int rlx_wrap_i16(int value) { return static_cast<short>(value); }
-RLX_FN rlx_u32 rlx_wrap_u8(rlx_u32 value) { return value & 0xFFu; }
+RLX_FN int rlx_wrap_u8(int value) { return value & 0xFF; }
 RLX_FN rlx_u32 rlx_wrap_u16(rlx_u32 value) { return value & 0xFFFFu; }
 
 // ---- scalars ----
@@ -65,7 +65,7 @@ RLX_FN float rlx_load_f16(rlx_ptr base, rlx_i64 i) { return rlx_f32_from_f16(rlx
 RLX_FN float rlx_load_bf16(rlx_ptr base, rlx_i64 i) { return rlx_f32_from_bf16(rlx_at<unsigned short>(base, i * 2)); }
 RLX_FN double rlx_load_f64(rlx_ptr base, rlx_i64 i) { return rlx_at<double>(base, i * 8); }
 RLX_FN int rlx_load_i8(rlx_ptr base, rlx_i64 i) { return rlx_at<signed char>(base, i); }
-RLX_FN rlx_u32 rlx_load_u8(rlx_ptr base, rlx_i64 i) { return rlx_at<unsigned char>(base, i); }
+RLX_FN int rlx_load_u8(rlx_ptr base, rlx_i64 i) { return rlx_at<unsigned char>(base, i); }
 RLX_FN int rlx_load_i16(rlx_ptr base, rlx_i64 i) { return rlx_at<short>(base, i * 2); }
 RLX_FN rlx_u32 rlx_load_u16(rlx_ptr base, rlx_i64 i) { return rlx_at<unsigned short>(base, i * 2); }
 RLX_FN int rlx_load_i32(rlx_ptr base, rlx_i64 i) { return rlx_at<int>(base, i * 4); }
@@ -82,7 +82,7 @@ RLX_FN void rlx_store_bf16(rlx_ptr base, rlx_i64 i, float value) {
 }
 RLX_FN void rlx_store_f64(rlx_ptr base, rlx_i64 i, double value) { rlx_at<double>(base, i * 8) = value; }
 RLX_FN void rlx_store_i8(rlx_ptr base, rlx_i64 i, int value) { rlx_at<signed char>(base, i) = static_cast<signed char>(value); }
-RLX_FN void rlx_store_u8(rlx_ptr base, rlx_i64 i, rlx_u32 value) {
+RLX_FN void rlx_store_u8(rlx_ptr base, rlx_i64 i, int value) {
   rlx_at<unsigned char>(base, i) = static_cast<unsigned char>(value);
 }
 RLX_FN void rlx_store_i16(rlx_ptr base, rlx_i64 i, int value) { rlx_at<short>(base, i * 2) = static_cast<short>(value); }

@@ -56,7 +56,7 @@ layout(local_size_x = RLX_BLOCK_X, local_size_y = RLX_BLOCK_Y, local_size_z = RL
 #define rlx_t_bf16 float
 #define rlx_t_f64 double
 #define rlx_t_i8 int
-#define rlx_t_u8 uint
+#define rlx_t_u8 int
 #define rlx_t_i16 int
 #define rlx_t_u16 uint
 #define rlx_t_i32 int

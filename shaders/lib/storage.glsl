@@ -66,7 +66,7 @@ uint rlx_pack_bf16x2(float low, float high) { return rlx_bf16_from_f32(low) | (r
 
 int rlx_wrap_i8(int value) { return bitfieldExtract(value, 0, 8); }
 int rlx_wrap_i16(int value) { return bitfieldExtract(value, 0, 16); }
-uint rlx_wrap_u8(uint value) { return value & 0xFFu; }
+int rlx_wrap_u8(int value) { return value & 0xFF; }
 uint rlx_wrap_u16(uint value) { return value & 0xFFFFu; }
 
 // ---- scalars ----
@@ -76,7 +76,7 @@ float rlx_load_f16(rlx_ptr base, int64_t i) { return rlx_f32_from_f16(uint(U16(R
 float rlx_load_bf16(rlx_ptr base, int64_t i) { return rlx_f32_from_bf16(uint(U16(RLX_AT(base, i, 2)).v)); }
 double rlx_load_f64(rlx_ptr base, int64_t i) { return F64(RLX_AT(base, i, 8)).v; }
 int rlx_load_i8(rlx_ptr base, int64_t i) { return int(I8(RLX_AT(base, i, 1)).v); }
-uint rlx_load_u8(rlx_ptr base, int64_t i) { return uint(U8(RLX_AT(base, i, 1)).v); }
+int rlx_load_u8(rlx_ptr base, int64_t i) { return int(U8(RLX_AT(base, i, 1)).v); }
 int rlx_load_i16(rlx_ptr base, int64_t i) { return int(I16(RLX_AT(base, i, 2)).v); }
 uint rlx_load_u16(rlx_ptr base, int64_t i) { return uint(U16(RLX_AT(base, i, 2)).v); }
 int rlx_load_i32(rlx_ptr base, int64_t i) { return I32(RLX_AT(base, i, 4)).v; }
@@ -89,7 +89,7 @@ void rlx_store_f16(rlx_ptr base, int64_t i, float value) { U16(RLX_AT(base, i, 2
 void rlx_store_bf16(rlx_ptr base, int64_t i, float value) { U16(RLX_AT(base, i, 2)).v = uint16_t(rlx_bf16_from_f32(value)); }
 void rlx_store_f64(rlx_ptr base, int64_t i, double value) { F64(RLX_AT(base, i, 8)).v = value; }
 void rlx_store_i8(rlx_ptr base, int64_t i, int value) { I8(RLX_AT(base, i, 1)).v = int8_t(value); }
-void rlx_store_u8(rlx_ptr base, int64_t i, uint value) { U8(RLX_AT(base, i, 1)).v = uint8_t(value); }
+void rlx_store_u8(rlx_ptr base, int64_t i, int value) { U8(RLX_AT(base, i, 1)).v = uint8_t(value); }
 void rlx_store_i16(rlx_ptr base, int64_t i, int value) { I16(RLX_AT(base, i, 2)).v = int16_t(value); }
 void rlx_store_u16(rlx_ptr base, int64_t i, uint value) { U16(RLX_AT(base, i, 2)).v = uint16_t(value); }
 void rlx_store_i32(rlx_ptr base, int64_t i, int value) { I32(RLX_AT(base, i, 4)).v = value; }
