@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Vulkan entry points as tables filled at run time, and owners for the handles made through them.
+#pragma once
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/status.h"
+
+namespace rlx::vulkan {
+
+struct GlobalApi {
+  PFN_vkGetInstanceProcAddr vkGetInstanceProcAddr = nullptr;
+#define RLX_VK_GLOBAL(name) PFN_##name name = nullptr;
+#include "runtime/vulkan/vk_functions.def"
+};
+
+struct InstanceApi {
+#define RLX_VK_INSTANCE(name) PFN_##name name = nullptr;
+#define RLX_VK_OPTIONAL(name) PFN_##name name = nullptr;
+#include "runtime/vulkan/vk_functions.def"
+};
+
+struct DeviceApi {
+#define RLX_VK_DEVICE(name) PFN_##name name = nullptr;
+#include "runtime/vulkan/vk_functions.def"
+};
+
+// Each fills its table; an entry point that the driver lacks is an error that names it.
+Status load_global_api(PFN_vkGetInstanceProcAddr get, GlobalApi& api);
+Status load_instance_api(PFN_vkGetInstanceProcAddr get, VkInstance instance, InstanceApi& api);
+Status load_device_api(PFN_vkGetDeviceProcAddr get, VkDevice device, DeviceApi& api);
+
+// "VK_ERROR_OUT_OF_DEVICE_MEMORY" for its number.
+std::string_view result_name(VkResult result);
+
+// Ok for VK_SUCCESS; otherwise "<what>: <VK_ERROR_...>" with a code by kind: memory, device lost, unsupported or other.
+Status to_status(VkResult result, std::string_view what);
+
+// libvulkan.so.1, open as long as this lives.
+class Library {
+ public:
+  Library() = default;
+  Library(Library&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Library& operator=(Library&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Library();
+
+  // Errors name the package that holds the library.
+  Status open(PFN_vkGetInstanceProcAddr& get);
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// Owns one handle of a device; kDestroy is the DeviceApi member that ends it.
+template <typename Handle, auto kDestroy>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(const DeviceApi& api, VkDevice device, Handle handle)
+      : api_(&api), device_(device), handle_(handle) {}
+  Owned(Owned&& other) noexcept { swap(other); }
+  Owned& operator=(Owned&& other) noexcept {
+    Owned taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ != VK_NULL_HANDLE) (api_->*kDestroy)(device_, handle_, nullptr);
+  }
+
+  [[nodiscard]] Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != VK_NULL_HANDLE; }
+
+ private:
+  void swap(Owned& other) noexcept {
+    std::swap(api_, other.api_);
+    std::swap(device_, other.device_);
+    std::swap(handle_, other.handle_);
+  }
+
+  const DeviceApi* api_ = nullptr;
+  VkDevice device_ = VK_NULL_HANDLE;
+  Handle handle_ = VK_NULL_HANDLE;
+};
+
+using OwnedBuffer = Owned<VkBuffer, &DeviceApi::vkDestroyBuffer>;
+using OwnedMemory = Owned<VkDeviceMemory, &DeviceApi::vkFreeMemory>;
+using OwnedShaderModule = Owned<VkShaderModule, &DeviceApi::vkDestroyShaderModule>;
+using OwnedPipelineLayout = Owned<VkPipelineLayout, &DeviceApi::vkDestroyPipelineLayout>;
+using OwnedPipeline = Owned<VkPipeline, &DeviceApi::vkDestroyPipeline>;
+using OwnedPipelineCache = Owned<VkPipelineCache, &DeviceApi::vkDestroyPipelineCache>;
+using OwnedCommandPool = Owned<VkCommandPool, &DeviceApi::vkDestroyCommandPool>;
+using OwnedQueryPool = Owned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
+using OwnedFence = Owned<VkFence, &DeviceApi::vkDestroyFence>;
+
+}  // namespace rlx::vulkan

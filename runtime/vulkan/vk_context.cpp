@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The logical device: creation or adoption, health, submitting and waiting.
+#include "runtime/vulkan/vk_context.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "runtime/vulkan/vk_errors.h"
+#include "runtime/vulkan/vk_features.h"
+
+namespace rlx::vulkan {
+namespace {
+
+// Short runs end while spinning, which saves the wake-up of a blocked thread (30 us and more).
+constexpr std::chrono::microseconds kSpin(100);
+
+}  // namespace
+
+Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physical,
+                       std::shared_ptr<Context>& context) {
+  if (!physical.unusable.empty()) {
+    return unsuitable("device " + physical.info.id + " \"" + physical.info.name + "\" " + physical.unusable);
+  }
+  std::shared_ptr<Context> made(new Context);
+  made->instance = std::move(instance);
+  made->physical = std::move(physical);
+  const InstanceApi& instance_api = made->instance->api;
+
+  const float priority = 1.0f;
+  const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                         .queueFamilyIndex = made->physical.queue_family,
+                                         .queueCount = 1,
+                                         .pQueuePriorities = &priority};
+  FeatureChain features(made->physical.subgroup_size_control);
+  features.set(made->physical.info.features, made->physical.subgroup_size_control);
+  std::vector<const char*> extensions;
+  if (made->physical.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+  if (made->physical.subgroup_size_control && made->physical.info.api_version < VK_API_VERSION_1_3) {
+    extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  }
+  const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                                   .pNext = features.head(),
+                                   .queueCreateInfoCount = 1,
+                                   .pQueueCreateInfos = &queue,
+                                   .enabledExtensionCount = static_cast<uint32_t>(extensions.size()),
+                                   .ppEnabledExtensionNames = extensions.data()};
+  RLX_RETURN_IF_ERROR(to_status(
+      instance_api.vkCreateDevice(made->physical.handle, &info, nullptr, &made->device),
+      "vkCreateDevice on " + made->physical.info.id + " \"" + made->physical.info.name + "\""));
+  made->owned_ = true;
+  // Destruction needs this one, whatever else is missing.
+  made->api.vkDestroyDevice = reinterpret_cast<PFN_vkDestroyDevice>(
+      instance_api.vkGetDeviceProcAddr(made->device, "vkDestroyDevice"));
+  RLX_RETURN_IF_ERROR(load_device_api(instance_api.vkGetDeviceProcAddr, made->device, made->api));
+  made->queue_family_ = made->physical.queue_family;
+  made->api.vkGetDeviceQueue(made->device, made->queue_family_, 0, &made->queue_);
+  context = std::move(made);
+  return {};
+}
+
+Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physical, const AdoptedVulkan& adopted,
+                      std::shared_ptr<Context>& context) {
+  physical.info.features &= adopted.features;
+  // These need enabling by the creator of the device, who has not told us.
+  physical.subgroup_size_control = false;
+  physical.memory_budget = false;
+  physical.queue_family = adopted.queue_family;
+  if (const uint64_t missing = kRequiredFeatures & ~physical.info.features; missing != 0) {
+    return unsuitable("the adopted device \"" + physical.info.name + "\" was created without " +
+                      feature_names(missing) + "; enable it and name it in the features given");
+  }
+  std::shared_ptr<Context> made(new Context);
+  made->instance = std::move(instance);
+  made->physical = std::move(physical);
+  made->device = static_cast<VkDevice>(adopted.device);
+  made->queue_ = static_cast<VkQueue>(adopted.queue);
+  made->queue_family_ = adopted.queue_family;
+  RLX_RETURN_IF_ERROR(load_device_api(made->instance->api.vkGetDeviceProcAddr, made->device, made->api));
+  context = std::move(made);
+  return {};
+}
+
+Context::~Context() {
+  if (owned_ && api.vkDestroyDevice != nullptr) api.vkDestroyDevice(device, nullptr);
+}
+
+Status Context::check(VkResult result, std::string_view what) {
+  if (result == VK_SUCCESS) return {};
+  if (result == VK_ERROR_DEVICE_LOST) lost_.store(true, std::memory_order_release);
+  return to_status(result, what);
+}
+
+Status Context::health() const {
+  if (lost_.load(std::memory_order_acquire)) {
+    return device_lost("device " + physical.info.id + " \"" + physical.info.name +
+                       "\" was lost earlier; close its sessions and plans and open it again");
+  }
+  if (instance->validation_log.empty()) return {};
+  return driver_error("the validation layer reported: " + instance->validation_log.messages().front());
+}
+
+Status Context::create_command_pool(OwnedCommandPool& pool) {
+  const VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                        .queueFamilyIndex = queue_family_};
+  VkCommandPool handle = VK_NULL_HANDLE;
+  RLX_RETURN_IF_ERROR(check(api.vkCreateCommandPool(device, &info, nullptr, &handle), "vkCreateCommandPool"));
+  pool = OwnedCommandPool(api, device, handle);
+  return {};
+}
+
+Status Context::allocate_command_buffer(VkCommandPool pool, VkCommandBuffer& buffer) {
+  const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                            .commandPool = pool,
+                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                            .commandBufferCount = 1};
+  return check(api.vkAllocateCommandBuffers(device, &info, &buffer), "vkAllocateCommandBuffers");
+}
+
+Status Context::create_fence(OwnedFence& fence) {
+  const VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  VkFence handle = VK_NULL_HANDLE;
+  RLX_RETURN_IF_ERROR(check(api.vkCreateFence(device, &info, nullptr, &handle), "vkCreateFence"));
+  fence = OwnedFence(api, device, handle);
+  return {};
+}
+
+Status Context::submit(VkCommandBuffer buffer, VkFence fence) {
+  RLX_RETURN_IF_ERROR(check(api.vkResetFences(device, 1, &fence), "vkResetFences"));
+  const VkSubmitInfo info = {
+      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &buffer};
+  const std::lock_guard lock(queue_mutex_);
+  return check(api.vkQueueSubmit(queue_, 1, &info, fence), "vkQueueSubmit");
+}
+
+Status Context::wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_view what) {
+  using Clock = std::chrono::steady_clock;
+  const auto timeout = std::chrono::nanoseconds(std::min<uint64_t>(timeout_nanoseconds, INT64_MAX));
+  const Clock::time_point start = Clock::now();
+  VkResult result = VK_NOT_READY;
+  while (result == VK_NOT_READY && Clock::now() - start < std::min<std::chrono::nanoseconds>(kSpin, timeout)) {
+    result = api.vkGetFenceStatus(device, fence);
+  }
+  if (result == VK_NOT_READY) {
+    const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
+    const uint64_t left = timeout_nanoseconds == UINT64_MAX ? UINT64_MAX
+                                                            : static_cast<uint64_t>(std::max<int64_t>(
+                                                                  (timeout - spent).count(), 0));
+    result = api.vkWaitForFences(device, 1, &fence, VK_TRUE, left);
+  }
+  if (result == VK_SUCCESS) return {};
+  if (result == VK_TIMEOUT) {
+    return timed_out(std::string(what) + " did not finish within " +
+                     std::to_string(timeout_nanoseconds / 1000) + " us on " + physical.info.id);
+  }
+  return check(result, what);
+}
+
+}  // namespace rlx::vulkan

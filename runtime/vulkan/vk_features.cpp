@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// features.def against Vulkan's feature structs: one visit serves asking and enabling.
+#include "runtime/vulkan/vk_features.h"
+
+namespace rlx::vulkan {
+namespace {
+
+// Calls visit(feature, flag) for each flag that stands for a row of features.def; the single table of that mapping.
+template <typename Core, typename Vulkan11, typename Vulkan12, typename Visit>
+void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Visit visit) {
+  visit(Feature::Float16, vulkan12.shaderFloat16);
+  visit(Feature::Float64, core.features.shaderFloat64);
+  visit(Feature::Int8, vulkan12.shaderInt8);
+  visit(Feature::Int16, core.features.shaderInt16);
+  visit(Feature::Int64, core.features.shaderInt64);
+  visit(Feature::Storage8, vulkan12.storageBuffer8BitAccess);
+  visit(Feature::Storage16, vulkan11.storageBuffer16BitAccess);
+  visit(Feature::BufferAddress, vulkan12.bufferDeviceAddress);
+  visit(Feature::ScalarLayout, vulkan12.scalarBlockLayout);
+  visit(Feature::MemoryModel, vulkan12.vulkanMemoryModel);
+}
+
+struct FeatureRow {
+  uint64_t mask;
+  const char* text;
+};
+
+constexpr FeatureRow kFeatureRows[] = {
+#define RLX_FEATURE(name, bit, text) {uint64_t{1} << (bit), text},
+#include "schema/features.def"
+#undef RLX_FEATURE
+};
+
+}  // namespace
+
+std::string feature_names(uint64_t mask) {
+  std::string names;
+  const auto append = [&](const std::string& name) {
+    if (!names.empty()) names += ", ";
+    names += name;
+  };
+  for (const FeatureRow& row : kFeatureRows) {
+    if ((mask & row.mask) == 0) continue;
+    append(row.text);
+    mask &= ~row.mask;
+  }
+  for (uint32_t bit = 0; bit < 64; ++bit) {
+    if ((mask >> bit & 1) != 0) append("feature number " + std::to_string(bit) + " (newer than this runtime)");
+  }
+  return names;
+}
+
+FeatureChain::FeatureChain(bool has_subgroup_size_control)
+    : size_control_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
+      vulkan12_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                .pNext = has_subgroup_size_control ? &size_control_ : nullptr},
+      vulkan11_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &vulkan12_},
+      core_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &vulkan11_} {}
+
+uint64_t FeatureChain::mask() const {
+  uint64_t mask = 0;
+  for_each_flag(core_, vulkan11_, vulkan12_, [&](Feature feature, const VkBool32& flag) {
+    if (flag == VK_TRUE) mask |= mask_of(feature);
+  });
+  return mask;
+}
+
+void FeatureChain::set(uint64_t mask, bool subgroup_size_control) {
+  for_each_flag(core_, vulkan11_, vulkan12_, [&](Feature feature, VkBool32& flag) {
+    flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
+  });
+  size_control_.subgroupSizeControl = subgroup_size_control ? VK_TRUE : VK_FALSE;
+}
+
+uint64_t property_features(const VkPhysicalDeviceVulkan11Properties& vulkan11,
+                           const VkPhysicalDeviceVulkan12Properties& vulkan12) {
+  constexpr VkSubgroupFeatureFlags kOperations =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  uint64_t mask = 0;
+  if ((vulkan11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+      (vulkan11.subgroupSupportedOperations & kOperations) == kOperations) {
+    mask |= mask_of(Feature::Subgroup);
+  }
+  if (vulkan12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE) mask |= mask_of(Feature::FloatControls32);
+  return mask;
+}
+
+}  // namespace rlx::vulkan

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// The mapping between features.def and Vulkan's feature structs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/vulkan/vk_api.h"
+
+namespace rlx::vulkan {
+
+enum class Feature : uint64_t {
+#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
+#include "schema/features.def"
+#undef RLX_FEATURE
+};
+
+constexpr uint64_t mask_of(Feature feature) { return static_cast<uint64_t>(feature); }
+
+// What every Vulkan plan needs, whatever its header says.
+inline constexpr uint64_t kRequiredFeatures =
+    mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout) | mask_of(Feature::Int64);
+
+// "16-bit float arithmetic (shaderFloat16), ..." for a mask; bits without a row are named by number.
+std::string feature_names(uint64_t mask);
+
+// Vulkan's feature structs in a chain: asked from a device, reduced to what rlx uses, and given to vkCreateDevice.
+class FeatureChain {
+ public:
+  // subgroup_size_control: the device has that extension or Vulkan 1.3.
+  explicit FeatureChain(bool has_subgroup_size_control);
+  FeatureChain(const FeatureChain&) = delete;
+  FeatureChain& operator=(const FeatureChain&) = delete;
+
+  VkPhysicalDeviceFeatures2* head() { return &core_; }
+  // The features of features.def that are set.
+  [[nodiscard]] uint64_t mask() const;
+  [[nodiscard]] bool subgroup_size_control() const { return size_control_.subgroupSizeControl == VK_TRUE; }
+  // Sets exactly the features of the mask, with what they imply, and subgroup size control where asked.
+  void set(uint64_t mask, bool subgroup_size_control);
+
+ private:
+  VkPhysicalDeviceSubgroupSizeControlFeatures size_control_;
+  VkPhysicalDeviceVulkan12Features vulkan12_;
+  VkPhysicalDeviceVulkan11Features vulkan11_;
+  VkPhysicalDeviceFeatures2 core_;
+};
+
+// Features that Vulkan reports as properties and that need no enabling.
+uint64_t property_features(const VkPhysicalDeviceVulkan11Properties& vulkan11,
+                           const VkPhysicalDeviceVulkan12Properties& vulkan12);
+
+}  // namespace rlx::vulkan
