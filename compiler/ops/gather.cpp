@@ -1,8 +1,160 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/ops/op_def.h"
+// gather and embedding (ops.md 8): rows of x by index, any axis, any index type, no access outside x.
+#include <algorithm>
+
+#include "compiler/ops/lower_context.h"
+#include "compiler/ops/movement.h"
+#include "schema/plan_header.h"
 
 namespace rlx {
+namespace {
 
-std::span<const OpDef> gather_ops() { return {}; }
+bool is_index_type(DType dtype) {
+  return is_integer(dtype) || dtype == DType::f32 || dtype == DType::f16;
+}
+
+int64_t written_axis(NodeContext& ctx) {
+  return ctx.node().op == "embedding" ? 0 : ctx.attrs().integer("axis");
+}
+
+bool infer_gather(InferContext& ctx) {
+  if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
+  const Shape& from = ctx.shape(0);
+  const auto axis = ctx.axis(written_axis(ctx), from.size());
+  if (!axis) return false;
+  if (!is_index_type(ctx.dtype(1))) {
+    return ctx.fail(DiagCode::BadDtype, "index is " + std::string(name_of(ctx.dtype(1))) +
+                                            ", wanted an integer type (or f32, f16)");
+  }
+  Shape to(from.begin(), from.begin() + *axis);
+  to.insert(to.end(), ctx.shape(1).begin(), ctx.shape(1).end());
+  to.insert(to.end(), from.begin() + *axis + 1, from.end());
+  if (to.size() > kMaxRank) {
+    return ctx.fail(DiagCode::BadRank, "output " + to_string(to) + " has rank above 8");
+  }
+  const bool clamp = ctx.node().op == "embedding" || ctx.attrs().text("oob") == "clamp";
+  if (clamp && from[static_cast<size_t>(*axis)] == 0 && element_count(to) > 0) {
+    return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(*axis) + " of " + to_string(from) +
+                                            " is empty: there is no row to clamp to");
+  }
+  ctx.set_output(0, {ctx.dtype(0), std::move(to)});
+  return true;
+}
+
+struct GatherView {
+  int64_t outer = 1;  // elements before the axis
+  int64_t size = 1;   // of the axis
+  int64_t inner = 1;  // elements after the axis
+  int64_t rows = 1;   // indices
+};
+
+GatherView gather_view(const Shape& from, const Shape& index, int64_t axis) {
+  return {.outer = element_count(Shape(from.begin(), from.begin() + axis)),
+          .size = from[static_cast<size_t>(axis)],
+          .inner = element_count(Shape(from.begin() + axis + 1, from.end())),
+          .rows = element_count(index)};
+}
+
+int64_t index_value(const Tensor& index, int64_t i) {
+  if (!index.is_float()) return index.integers[static_cast<size_t>(i)];
+  const double value = index.floats[static_cast<size_t>(i)];
+  if (value != value) return 0;
+  return static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
+}
+
+bool evaluate_gather(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const Tensor& index = ctx.input(1);
+  Tensor& y = ctx.output(0);
+  const int64_t axis = ctx.axis(written_axis(ctx), x.type.shape.size()).value();
+  const GatherView view = gather_view(x.type.shape, index.type.shape, axis);
+  const bool zero = ctx.node().op == "gather" && ctx.attrs().text("oob") == "zero";
+  for (int64_t i = 0; i < y.count(); ++i) {
+    const int64_t column = i % view.inner;
+    const int64_t row = i / view.inner % view.rows;
+    const int64_t outer = i / view.inner / view.rows;
+    int64_t source = index_value(index, row);
+    if (source < 0) source += view.size;
+    const bool inside = source >= 0 && source < view.size;
+    if (!inside && zero) continue;
+    source = std::clamp<int64_t>(source, 0, view.size - 1);
+    const auto from = static_cast<size_t>((outer * view.size + source) * view.inner + column);
+    const auto to = static_cast<size_t>(i);
+    if (x.is_float()) {
+      y.floats[to] = x.floats[from];
+    } else {
+      y.integers[to] = x.integers[from];
+    }
+  }
+  return true;
+}
+
+// The widest word that divides a row of `row_bytes` and every row's address.
+uint64_t word_bytes(uint64_t row_bytes, uint32_t alignment_bytes) {
+  uint64_t word = alignment_bytes;
+  while (row_bytes % word != 0) word /= 2;
+  return word;
+}
+
+bool lower_gather(LowerContext& ctx) {
+  const TensorRef x = ctx.dense_input(0);
+  const TensorRef index = ctx.dense_input(1);
+  const TensorRef y = ctx.output(0);
+  const int64_t axis = ctx.axis(written_axis(ctx), x.shape().size()).value();
+  const GatherView view = gather_view(x.shape(), index.shape(), axis);
+  const bool zero = ctx.node().op == "gather" && ctx.attrs().text("oob") == "zero";
+  const uint64_t row_bytes = static_cast<uint64_t>(view.inner) * element_bytes(x.dtype());
+  const auto word = static_cast<int64_t>(
+      word_bytes(row_bytes, std::min(ctx.alignment(x), ctx.alignment(y))));
+  const int64_t words = static_cast<int64_t>(row_bytes) / word;
+  const auto count = static_cast<uint64_t>(words * view.rows * view.outer);
+  ctx.dispatch<KernelId::gather>()
+      .workgroup({kCopyWorkgroup})
+      .define("RLX_WORD_BYTES", word)
+      .define("RLX_ROW_WORDS", words)
+      .define("RLX_ROWS", view.rows)
+      .define("RLX_SIZE", std::to_string(view.size) + "l")
+      .define("RLX_COUNT", std::to_string(count) + "ul")
+      .define("rlx_index", index_type(count + kCopyWorkgroup))
+      .define("RLX_I", std::string(name_of(index.dtype())))
+      .define("RLX_ZERO_OUTSIDE", zero ? 1 : 0)
+      .read(&GatherParams::x, x, static_cast<uint32_t>(word))
+      .read(&GatherParams::index, index)
+      .write(&GatherParams::y, y, static_cast<uint32_t>(word))
+      .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .work(2 * byte_size(y.type) + byte_size(index.type), 0)
+      .reason("rows of " + std::to_string(row_bytes) + " bytes in words of " + std::to_string(word));
+  return true;
+}
+
+constexpr std::string_view kOutside[] = {"clamp", "zero"};
+const AttrSpec kGatherAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .default_text = "0"},
+    {.name = "oob", .type = AttrType::String, .default_text = "\"clamp\"", .choices = kOutside},
+};
+// padding_idx concerns the gradient only (ops.md 8), so the forward op has nothing to read.
+const AttrSpec kEmbeddingAttrs[] = {
+    {.name = "padding_idx", .type = AttrType::Int, .consumed_by_infer = true}};
+
+const OpDef kGathers[] = {
+    {.name = "gather",
+     .signature = "gather(x, index; axis=0, oob=\"clamp\") -> y",
+     .inputs = {2, 2},
+     .attrs = kGatherAttrs,
+     .infer = infer_gather,
+     .evaluate = evaluate_gather,
+     .lower = lower_gather},
+    {.name = "embedding",
+     .signature = "embedding(table, ids; padding_idx) -> y",
+     .inputs = {2, 2},
+     .attrs = kEmbeddingAttrs,
+     .infer = infer_gather,
+     .evaluate = evaluate_gather,
+     .lower = lower_gather},
+};
+
+}  // namespace
+
+std::span<const OpDef> gather_ops() { return kGathers; }
 
 }  // namespace rlx

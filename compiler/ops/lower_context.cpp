@@ -137,8 +137,12 @@ TensorRef LoweringState::scratch(const TensorType& type, const std::string& name
                    type);
 }
 
-void LoweringState::write_state_at_end(StateId state, TensorRef from, Step origin) {
+bool LoweringState::write_state_at_end(StateId state, TensorRef from, Step origin) {
+  for (const StateWrite& write : state_writes_) {
+    if (write.state == state) return false;
+  }
   state_writes_.push_back({.state = state, .from = std::move(from), .origin = std::move(origin)});
+  return true;
 }
 
 void LoweringState::finish() {

@@ -27,8 +27,9 @@ class LoweringState {
   // A dense copy of a strided view; made once per view.
   TensorRef materialize(const TensorRef& ref, const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
-  // The state takes the value of `from` at the end of the run, after every read of the state.
-  void write_state_at_end(StateId state, TensorRef from, Step origin);
+  // The state takes the value of `from` at the end of the run, after every read of the state. False where the state has been
+  // given a value before.
+  bool write_state_at_end(StateId state, TensorRef from, Step origin);
   // Emits the pending state writes and the copies into outputs that are views, inputs, weights or repetitions.
   void finish();
 

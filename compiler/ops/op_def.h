@@ -89,6 +89,9 @@ class InferContext : public NodeContext {
   [[nodiscard]] const TensorType& input(size_t i) const;
   [[nodiscard]] const Shape& shape(size_t i) const { return input(i).shape; }
   [[nodiscard]] DType dtype(size_t i) const { return input(i).dtype; }
+  [[nodiscard]] ValueOrigin origin(size_t i) const {
+    return graph_->value(node().inputs.at(i).value()).origin;
+  }
   void set_output(size_t i, TensorType type);
   [[nodiscard]] const std::vector<TensorType>& outputs() const { return outputs_; }
 
@@ -178,6 +181,8 @@ struct OpDef {
   std::span<const uint32_t> optional_inputs = {};
   // Never folded or merged with an equal node (state_write).
   bool has_effect = false;
+  // The result depends on the inputs' shapes alone: always folded, even where the inputs are not constants.
+  bool shape_only = false;
 };
 
 // Every op, in the order of ops.def.
