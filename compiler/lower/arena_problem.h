@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The packing problem as the packers see it: sizes in units of the alignment, time cut into sections. Internal to the arena.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "compiler/lower/arena.h"
+
+namespace rlx::arena {
+
+// An item whose size is not 0. A section begins where some item begins; two items are live together exactly when they have
+// a section in common, so sections stand for waves without loss.
+struct Item {
+  uint64_t size = 0;  // in units of the alignment
+  uint32_t first_section = 0;
+  uint32_t last_section = 0;
+};
+
+struct Problem {
+  std::vector<Item> items;
+  std::vector<uint64_t> section_load;  // per section: sum of live sizes
+  uint64_t lower_bound = 0;            // largest section load
+  uint64_t total = 0;                  // sum of all sizes
+  std::vector<uint32_t> conflict_first;  // item -> where its conflicts begin; one more entry than items
+  std::vector<uint32_t> conflicts;       // items live together with the item, ascending
+
+  [[nodiscard]] std::span<const uint32_t> conflicts_of(uint32_t item) const {
+    return std::span(conflicts).subspan(conflict_first[item],
+                                        conflict_first[item + 1] - conflict_first[item]);
+  }
+};
+
+struct Placement {
+  std::vector<uint64_t> offsets;  // per item, in units
+  uint64_t height = 0;
+};
+
+enum class Fit : uint8_t { Lowest, Tightest };
+
+// Problem of the items whose size is not 0, in their order.
+Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes);
+
+// Places the items one by one in `order`, each into the lowest or the tightest gap between the placed items that it conflicts
+// with, else on top of them. nullopt as soon as the height would exceed `limit`.
+std::optional<Placement> place_in_order(const Problem& problem, std::span<const uint32_t> order,
+                                        Fit fit, uint64_t limit);
+
+std::vector<uint32_t> order_by_size(const Problem& problem);
+std::vector<uint32_t> order_by_area(const Problem& problem);
+// Sections from the fullest to the emptiest, in each the largest item first.
+std::vector<uint32_t> order_by_breadth(const Problem& problem);
+
+// Improves on `best` by moving items in the order of placement; returns the best placement found.
+Placement search_orders(const Problem& problem, std::vector<uint32_t> order, Placement best,
+                        uint64_t budget);
+
+// Exact search for a height below best.height; returns the best placement found within the budget.
+Placement search_exactly(const Problem& problem, Placement best, uint64_t budget);
+
+}  // namespace rlx::arena

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hazards by a history of the bytes last written and since read, and the transitive reduction of the edges found.
+#include "compiler/lower/hazards.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+// Numbers the spaces in order of first use.
+class SpaceNumbers {
+ public:
+  uint32_t fresh() { return next_++; }
+  uint32_t of(Segment segment, size_t index) {
+    const auto [entry, added] = numbers_.try_emplace({segment, index}, next_);
+    if (added) ++next_;
+    return entry->second;
+  }
+
+ private:
+  std::map<std::pair<Segment, size_t>, uint32_t> numbers_;
+  uint32_t next_ = 0;
+};
+
+uint32_t space_of(const Buffer& buffer, SpaceNumbers& numbers) {
+  if (buffer.weight) return numbers.of(Segment::Weights, index_of(*buffer.weight));
+  if (buffer.state) return numbers.of(Segment::State, index_of(*buffer.state));
+  return numbers.fresh();
+}
+
+// Bytes [begin, end) of a space, last touched at a position.
+struct Piece {
+  uint32_t position;
+  uint64_t begin;
+  uint64_t end;
+};
+
+// What later accesses of a space must wait for. A write replaces all that it covers: whoever conflicts with the covered part
+// conflicts with the write, and the write waits for it.
+class SpaceHistory {
+ public:
+  void read(const Piece& piece, std::vector<uint32_t>& before) {
+    collect(writes_, piece, before);
+    reads_.push_back(piece);
+  }
+  void write(const Piece& piece, std::vector<uint32_t>& before) {
+    collect(writes_, piece, before);
+    collect(reads_, piece, before);
+    cut(writes_, piece);
+    cut(reads_, piece);
+    writes_.push_back(piece);
+  }
+
+ private:
+  static bool overlap(const Piece& a, const Piece& b) { return a.begin < b.end && b.begin < a.end; }
+
+  static void collect(const std::vector<Piece>& history, const Piece& piece,
+                      std::vector<uint32_t>& before) {
+    for (const Piece& earlier : history) {
+      if (earlier.position != piece.position && overlap(earlier, piece)) {
+        before.push_back(earlier.position);
+      }
+    }
+  }
+  // Takes the bytes of `piece` out of the history.
+  static void cut(std::vector<Piece>& history, const Piece& piece) {
+    std::vector<Piece> right_parts;
+    for (Piece& earlier : history) {
+      if (!overlap(earlier, piece)) continue;
+      if (earlier.end > piece.end) {
+        right_parts.push_back({earlier.position, piece.end, earlier.end});
+      }
+      earlier.end = std::max(earlier.begin, piece.begin);
+    }
+    std::erase_if(history, [](const Piece& earlier) { return earlier.begin == earlier.end; });
+    history.insert(history.end(), right_parts.begin(), right_parts.end());
+  }
+
+  std::vector<Piece> writes_;
+  std::vector<Piece> reads_;
+};
+
+void sort_unique(std::vector<uint32_t>& numbers) {
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+}
+
+}  // namespace
+
+std::vector<BufferPlace> logical_places(const Program& program) {
+  SpaceNumbers numbers;
+  std::vector<BufferPlace> places;
+  for (const Buffer& buffer : program.buffers) places.push_back({.space = space_of(buffer, numbers)});
+  return places;
+}
+
+std::vector<BufferPlace> physical_places(const Program& program,
+                                         std::span<const uint64_t> buffer_offsets) {
+  SpaceNumbers numbers;
+  std::vector<BufferPlace> places;
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& buffer = program.buffers[i];
+    if (buffer.segment == Segment::Arena) {
+      places.push_back({.space = numbers.of(Segment::Arena, 0), .offset_bytes = buffer_offsets[i]});
+    } else {
+      places.push_back({.space = space_of(buffer, numbers)});
+    }
+  }
+  return places;
+}
+
+Edges find_hazards(const Program& program, std::span<const uint32_t> order,
+                   std::span<const BufferPlace> places) {
+  uint32_t space_count = 0;
+  for (const BufferPlace& place : places) space_count = std::max(space_count, place.space + 1);
+  std::vector<SpaceHistory> histories(space_count);
+
+  Edges edges(order.size());
+  for (uint32_t position = 0; position < order.size(); ++position) {
+    const Step& step = program.steps[order[position]];
+    for (const Access& access : step.accesses) {
+      const Buffer& buffer = program.buffer(access.buffer);
+      RLX_CHECK(range_fits(access.range_offset_bytes, access.range_bytes, buffer.size_bytes),
+                "step of node \"" + step.node + "\" accesses " + std::to_string(access.range_bytes) +
+                    " bytes at " + std::to_string(access.range_offset_bytes) + " of buffer \"" +
+                    buffer.name + "\" of " + std::to_string(buffer.size_bytes) + " bytes");
+      if (access.range_bytes == 0) continue;
+      const BufferPlace& place = places[index_of(access.buffer)];
+      const uint64_t begin = place.offset_bytes + access.range_offset_bytes;
+      const Piece piece{.position = position, .begin = begin, .end = begin + access.range_bytes};
+      if (access.mode == AccessMode::Read) {
+        histories[place.space].read(piece, edges[position]);
+      } else {
+        histories[place.space].write(piece, edges[position]);
+      }
+    }
+    sort_unique(edges[position]);
+  }
+  return edges;
+}
+
+void reduce_transitively(Edges& edges) {
+  // Reachability from a block of positions at a time keeps the memory linear in the number of positions.
+  constexpr uint32_t kBlockWords = 64;
+  constexpr uint32_t kBlock = kBlockWords * 64;
+  using Words = std::array<uint64_t, kBlockWords>;
+  const uint32_t count = narrow<uint32_t>(edges.size());
+  Edges kept(edges.size());
+  for (uint32_t block = 0; block < count; block += kBlock) {
+    std::vector<Words> reached(count - block);  // from which positions of the block each later one is reached
+    for (uint32_t position = block; position < count; ++position) {
+      Words through{};  // reached by way of an edge's far end
+      for (const uint32_t from : edges[position]) {
+        if (from < block) continue;
+        for (uint32_t word = 0; word < kBlockWords; ++word) through[word] |= reached[from - block][word];
+      }
+      Words& all = reached[position - block];
+      all = through;
+      for (const uint32_t from : edges[position]) {
+        if (from < block || from - block >= kBlock) continue;
+        const uint32_t word = (from - block) / 64;
+        const uint64_t bit = uint64_t{1} << ((from - block) % 64);
+        if ((through[word] & bit) == 0) kept[position].push_back(from);
+        all[word] |= bit;
+      }
+    }
+  }
+  edges = std::move(kept);
+}
+
+}  // namespace rlx

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lifetimes in waves, and in-place takeovers where an input dies.
+#include "compiler/lower/liveness.h"
+
+#include <algorithm>
+#include <string>
+
+#include "compiler/support/checked.h"
+#include "schema/plan_header.h"
+
+namespace rlx {
+namespace {
+
+const Access* only_access(const Step& step, BufferId buffer) {
+  const Access* found = nullptr;
+  for (const Access& access : step.accesses) {
+    if (access.buffer != buffer || access.range_bytes == 0) continue;
+    if (found) return nullptr;
+    found = &access;
+  }
+  return found;
+}
+
+const Access* only_write(const Step& step) {
+  const Access* found = nullptr;
+  for (const Access& access : step.accesses) {
+    if (access.mode == AccessMode::Read || access.range_bytes == 0) continue;
+    if (found) return nullptr;
+    found = &access;
+  }
+  return found;
+}
+
+// The access covers a buffer from its first byte on, and its pointer is at that byte.
+bool from_start(const Access& access) {
+  return access.offset_bytes == 0 && access.range_offset_bytes == 0;
+}
+
+uint64_t arena_units(const Buffer& buffer) {
+  return round_up(buffer.size_bytes, kArenaAlignmentBytes) / kArenaAlignmentBytes;
+}
+
+// The takeover that the step's hint allows, before any question of lifetimes: one dense read and the only write, of equal
+// ranges from the buffers' starts, in slots of equal size.
+std::optional<InPlaceChance> chance_of(const Program& program, uint32_t step_index) {
+  const Step& step = program.steps[step_index];
+  if (!step.in_place_input) return std::nullopt;
+  const Access* read = only_access(step, *step.in_place_input);
+  const Access* write = only_write(step);
+  if (!read || !write || read->mode != AccessMode::Read || write->mode != AccessMode::Write) {
+    return std::nullopt;
+  }
+  if (write->buffer == read->buffer || only_access(step, write->buffer) != write) return std::nullopt;
+  const Buffer& input = program.buffer(read->buffer);
+  const Buffer& output = program.buffer(write->buffer);
+  if (input.segment != Segment::Arena || output.segment != Segment::Arena) return std::nullopt;
+  if (!from_start(*read) || !from_start(*write) || read->range_bytes != write->range_bytes ||
+      arena_units(input) != arena_units(output)) {
+    return std::nullopt;
+  }
+  return InPlaceChance{.step = step_index, .input = read->buffer, .output = write->buffer};
+}
+
+}  // namespace
+
+LivenessModel::LivenessModel(const Program& program, bool in_place)
+    : program_(&program), users_(program.buffers.size()), used_by_(program.steps.size()) {
+  for (const Buffer& buffer : program.buffers) units_.push_back(arena_units(buffer));
+  for (uint32_t step = 0; step < program.steps.size(); ++step) {
+    for (const Access& access : program.steps[step].accesses) {
+      const Buffer& buffer = program.buffer(access.buffer);
+      if (buffer.segment != Segment::Arena || access.range_bytes == 0) continue;
+      std::vector<uint32_t>& users = users_[index_of(access.buffer)];
+      RLX_CHECK(!users.empty() || access.mode != AccessMode::Read,
+                "node \"" + program.steps[step].node + "\" reads arena buffer \"" + buffer.name +
+                    "\" that no earlier step wrote");
+      if (!users.empty() && users.back() == step) continue;
+      users.push_back(step);
+      used_by_[step].push_back(access.buffer);
+    }
+    if (!in_place) continue;
+    if (const auto chance = chance_of(program, step)) chances_.push_back(*chance);
+  }
+}
+
+LivenessModel::WaveRange LivenessModel::waves_of(BufferId buffer,
+                                                 std::span<const uint32_t> wave_of_step) const {
+  const std::vector<uint32_t>& users = users_[index_of(buffer)];
+  WaveRange range{.first = wave_of_step[users.front()], .last = wave_of_step[users.front()]};
+  for (const uint32_t step : users) {
+    range.first = std::min(range.first, wave_of_step[step]);
+    range.last = std::max(range.last, wave_of_step[step]);
+  }
+  return range;
+}
+
+// The step is alone in its wave with both buffers; the input has no later user and the output no earlier one.
+bool LivenessModel::taken(const InPlaceChance& chance, std::span<const uint32_t> wave_of_step) const {
+  const uint32_t wave = wave_of_step[chance.step];
+  for (const uint32_t user : users(chance.input)) {
+    if (user != chance.step && wave_of_step[user] >= wave) return false;
+  }
+  for (const uint32_t user : users(chance.output)) {
+    if (user != chance.step && wave_of_step[user] <= wave) return false;
+  }
+  return true;
+}
+
+WaveCost LivenessModel::cost(std::span<const uint32_t> wave_of_step, uint32_t wave_count) const {
+  std::vector<uint64_t> change(wave_count + 1, 0);  // differences; wrap, their running sum does not
+  for (size_t i = 0; i < users_.size(); ++i) {
+    if (users_[i].empty()) continue;
+    const WaveRange range = waves_of(BufferId(i), wave_of_step);
+    change[range.first] += units_[i];
+    change[range.last + 1] -= units_[i];
+  }
+  for (const InPlaceChance& chance : chances_) {
+    if (!taken(chance, wave_of_step)) continue;
+    // In the wave of the takeover the slot counts once.
+    const uint32_t wave = wave_of_step[chance.step];
+    change[wave] -= units_[index_of(chance.input)];
+    change[wave + 1] += units_[index_of(chance.input)];
+  }
+  WaveCost cost;
+  uint64_t live = 0;
+  for (uint32_t wave = 0; wave < wave_count; ++wave) {
+    live += change[wave];
+    cost.peak = std::max(cost.peak, live);
+    cost.total += live;
+  }
+  return cost;
+}
+
+void LivenessModel::fill(Schedule& schedule) const {
+  std::vector<uint32_t> position_of(schedule.order.size());
+  std::vector<uint32_t> wave_of_step(schedule.order.size());
+  for (uint32_t position = 0; position < schedule.order.size(); ++position) {
+    position_of[schedule.order[position]] = position;
+    wave_of_step[schedule.order[position]] = schedule.wave[position];
+  }
+  schedule.lifetimes.assign(users_.size(), std::nullopt);
+  schedule.in_place_of.assign(users_.size(), std::nullopt);
+  for (size_t i = 0; i < users_.size(); ++i) {
+    if (users_[i].empty()) continue;
+    const WaveRange waves = waves_of(BufferId(i), wave_of_step);
+    const WaveRange positions = waves_of(BufferId(i), position_of);
+    schedule.lifetimes[i] = Lifetime{.first_wave = waves.first,
+                                     .last_wave = waves.last,
+                                     .first_position = positions.first,
+                                     .last_position = positions.last};
+  }
+  for (const InPlaceChance& chance : chances_) {
+    if (taken(chance, wave_of_step)) schedule.in_place_of[index_of(chance.output)] = chance.input;
+  }
+}
+
+Slots LivenessModel::slots(const Schedule& schedule) const {
+  Slots slots;
+  slots.slot_of_buffer.resize(users_.size());
+  // By first wave, so that a buffer comes after the one that it takes over.
+  std::vector<uint32_t> buffers;
+  for (uint32_t i = 0; i < users_.size(); ++i) {
+    if (!users_[i].empty()) buffers.push_back(i);
+  }
+  std::stable_sort(buffers.begin(), buffers.end(), [&](uint32_t a, uint32_t b) {
+    return schedule.lifetimes[a]->first_position < schedule.lifetimes[b]->first_position;
+  });
+  for (const uint32_t buffer : buffers) {
+    const Lifetime& lifetime = *schedule.lifetimes[buffer];
+    if (const std::optional<BufferId> source = schedule.in_place_of[buffer]) {
+      const uint32_t slot = *slots.slot_of_buffer[index_of(*source)];
+      slots.slot_of_buffer[buffer] = slot;
+      slots.items[slot].last = lifetime.last_wave;
+      slots.items[slot].bytes = std::max(slots.items[slot].bytes, program_->buffers[buffer].size_bytes);
+      continue;
+    }
+    slots.slot_of_buffer[buffer] = narrow<uint32_t>(slots.items.size());
+    slots.items.push_back({.bytes = program_->buffers[buffer].size_bytes,
+                           .first = lifetime.first_wave,
+                           .last = lifetime.last_wave});
+  }
+  return slots;
+}
+
+}  // namespace rlx

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The schedule of a program: hazards, waves, lifetimes, arena, and at last the edges between physical bytes.
+#include "compiler/lower/schedule.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "compiler/lower/arena.h"
+#include "compiler/lower/hazards.h"
+#include "compiler/lower/liveness.h"
+#include "compiler/lower/waves.h"
+#include "compiler/support/checked.h"
+#include "schema/plan_header.h"
+
+namespace rlx {
+namespace {
+
+// Order, waves, lifetimes and slots of one assignment of waves.
+struct Draft {
+  Schedule schedule;
+  Slots slots;
+  ArenaLayout layout;
+};
+
+Draft make_draft(const WavePlan& plan, const LivenessModel& liveness) {
+  Draft draft;
+  Schedule& schedule = draft.schedule;
+  schedule.wave_count = plan.wave_count;
+  schedule.wave_choice = plan.name;
+  schedule.order.resize(plan.wave_of_step.size());
+  std::iota(schedule.order.begin(), schedule.order.end(), 0u);
+  std::stable_sort(schedule.order.begin(), schedule.order.end(), [&](uint32_t a, uint32_t b) {
+    return plan.wave_of_step[a] < plan.wave_of_step[b];
+  });
+  for (const uint32_t step : schedule.order) schedule.wave.push_back(plan.wave_of_step[step]);
+  liveness.fill(schedule);
+  draft.slots = liveness.slots(schedule);
+  return draft;
+}
+
+bool better(const Draft& a, const Draft& b) {
+  if (a.layout.height_bytes != b.layout.height_bytes) {
+    return a.layout.height_bytes < b.layout.height_bytes;
+  }
+  return a.schedule.wave_count < b.schedule.wave_count;
+}
+
+// The draft with the smallest arena; of equal ones that with fewest waves; of equal ones the earlier candidate. All are packed
+// greedily first, so that the searches are spent only where they can still win.
+Draft choose_draft(const std::vector<WavePlan>& plans, const LivenessModel& liveness,
+                   uint64_t search_budget) {
+  std::vector<Draft> drafts;
+  size_t best = 0;
+  for (const WavePlan& plan : plans) {
+    drafts.push_back(make_draft(plan, liveness));
+    Draft& draft = drafts.back();
+    draft.layout = pack(draft.slots.items, kArenaAlignmentBytes,
+                        {.local_search_budget = 0, .exact_search_budget = 0});
+    if (better(draft, drafts[best])) best = drafts.size() - 1;
+  }
+  std::vector<size_t> by_bound(drafts.size());
+  std::iota(by_bound.begin(), by_bound.end(), size_t{0});
+  std::stable_sort(by_bound.begin(), by_bound.end(), [&](size_t a, size_t b) {
+    return drafts[a].layout.lower_bound_bytes < drafts[b].layout.lower_bound_bytes;
+  });
+  const uint64_t share = search_budget / (2 * std::max<size_t>(drafts.size(), 1));
+  for (const size_t index : by_bound) {
+    Draft& draft = drafts[index];
+    if (draft.layout.lower_bound_bytes >= drafts[best].layout.height_bytes) break;
+    if (draft.layout.height_bytes == draft.layout.lower_bound_bytes) continue;
+    draft.layout = pack(draft.slots.items, kArenaAlignmentBytes,
+                        {.local_search_budget = share, .exact_search_budget = share});
+    if (better(draft, drafts[best])) best = index;
+  }
+  return std::move(drafts[best]);
+}
+
+void place_buffers(const Program& program, const Draft& draft, Schedule& schedule) {
+  schedule.buffer_offsets.assign(program.buffers.size(), 0);
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const std::optional<uint32_t> slot = draft.slots.slot_of_buffer[i];
+    if (!slot) continue;
+    schedule.buffer_offsets[i] = draft.layout.offsets[*slot];
+    schedule.unplanned_bytes += round_up(program.buffers[i].size_bytes, kArenaAlignmentBytes);
+  }
+  schedule.arena_bytes = draft.layout.height_bytes;
+  schedule.lower_bound_bytes = draft.layout.lower_bound_bytes;
+  schedule.packer = draft.layout.packer;
+}
+
+}  // namespace
+
+Schedule schedule(const Program& program, const ScheduleOptions& options) {
+  std::vector<uint32_t> program_order(program.steps.size());
+  std::iota(program_order.begin(), program_order.end(), 0u);
+  const Edges hazards = find_hazards(program, program_order, logical_places(program));
+  const LivenessModel liveness(program, options.in_place);
+
+  const std::vector<WavePlan> plans = wave_candidates(hazards, liveness, options);
+  Draft draft = choose_draft(plans, liveness, options.search_budget);
+  Schedule schedule = std::move(draft.schedule);
+  place_buffers(program, draft, schedule);
+
+  // Values that follow each other at one address are hazards too; the waves already keep them apart.
+  schedule.edges = find_hazards(program, schedule.order, physical_places(program, schedule.buffer_offsets));
+  reduce_transitively(schedule.edges);
+  return schedule;
+}
+
+}  // namespace rlx
