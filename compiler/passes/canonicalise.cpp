@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes that do nothing, views of views, and values that are known from shapes.
+#include "compiler/ops/op_def.h"
+#include "compiler/passes/constants.h"
+#include "compiler/passes/pass.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+bool is_reshape(const std::string& op) {
+  return op == "reshape" || op == "squeeze" || op == "unsqueeze" || op == "flatten";
+}
+
+// The value that a node merely passes on, or nullopt.
+std::optional<ValueId> passed_on(const Graph& graph, const Node& node) {
+  if (node.op == "identity" || node.op == "stop_gradient") return node.inputs[0];
+  const bool may_be_plain = is_reshape(node.op) || node.op == "cast" || node.op == "expand";
+  if (!may_be_plain) return std::nullopt;
+  const bool same = graph.value(*node.inputs[0]).type == graph.value(node.outputs[0]).type;
+  return same ? node.inputs[0] : std::nullopt;
+}
+
+const Node* producer(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  return value.origin == ValueOrigin::Node ? &graph.node(*value.producer) : nullptr;
+}
+
+// reshape(reshape(x)) reads x; transpose(transpose(x)) becomes one transpose.
+bool merge_with_producer(Graph& graph, Node& node) {
+  if (!is_reshape(node.op) && node.op != "transpose") return false;
+  const Node* before = producer(graph, *node.inputs[0]);
+  if (before == nullptr) return false;
+  if (is_reshape(node.op) && is_reshape(before->op)) {
+    node.inputs[0] = before->inputs[0];
+    node.op = "reshape";
+    node.attributes = {{"shape", graph.value(node.outputs[0]).type.shape}};
+    return true;
+  }
+  const bool both = node.op == "transpose" && before->op == "transpose" &&
+                    node.attributes.contains("perm") && before->attributes.contains("perm");
+  if (!both) return false;
+  const Ints& outer = std::get<Ints>(node.attributes["perm"]);
+  const Ints& inner = std::get<Ints>(before->attributes.at("perm"));
+  Ints joined;
+  for (int64_t axis : outer) joined.push_back(inner.at(static_cast<size_t>(axis)));
+  node.inputs[0] = before->inputs[0];
+  node.attributes["perm"] = std::move(joined);
+  return true;
+}
+
+bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+  if (!find_op(node.op)->shape_only) return false;
+  Tensor shape_carrier;
+  shape_carrier.type = graph.value(*node.inputs[0]).type;
+  auto outputs = evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
+  RLX_CHECK(outputs.has_value(), "folding " + node.op + " \"" + node.name + "\"");
+  graph.replace_uses(node.outputs[0], add_constant(module, graph, node.outputs[0], (*outputs)[0]));
+  return true;
+}
+
+}  // namespace
+
+size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      Node& node = graph.node(id);
+      if (const std::optional<ValueId> source = passed_on(graph, node)) {
+        graph.replace_uses(node.outputs[0], *source);
+        graph.remove_node(id);
+        ++changed;
+      } else if (fold_shape(module, graph, node, diagnostics)) {
+        graph.remove_node(id);
+        ++changed;
+      } else if (merge_with_producer(graph, node)) {
+        ++changed;
+      }
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv followed by an inference batch_norm of constants: w' = w * s, b' = (b - mean) * s + beta with s = gamma * rsqrt(var + eps)
+// per output channel. The new weights are nodes over constants, which folding evaluates.
+#include "compiler/ops/op_def.h"
+#include "compiler/passes/constants.h"
+#include "compiler/passes/pass.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+class BatchNormFold {
+ public:
+  BatchNormFold(Graph& graph, NodeId conv, NodeId norm) : graph_(graph), conv_(conv), norm_(norm) {}
+
+  void run() {
+    const Node conv = graph_.node(conv_);
+    const Node norm = graph_.node(norm_);
+    const ValueId variance = emit("affine", {norm.inputs[4]}, {{"add", epsilon(norm)}});
+    const ValueId scale = emit("mul", {norm.inputs[1], emit("rsqrt", {variance})});
+    const bool has_bias = conv.inputs.size() > 2 && conv.inputs[2].has_value();
+    const ValueId centred = has_bias ? emit("sub", {conv.inputs[2], norm.inputs[3]})
+                                     : emit("neg", {norm.inputs[3]});
+    const ValueId bias = emit("fma", {centred, scale, norm.inputs[2]});
+    const auto rank = graph_.value(*conv.inputs[1]).type.shape.size();
+    Ints column(rank, 1);
+    column[0] = -1;
+    const ValueId per_channel = emit("reshape", {scale}, {{"shape", column}});
+    Node fused = conv;
+    fused.inputs = {conv.inputs[0], emit("mul", {conv.inputs[1], per_channel}), bias};
+    fused.outputs = norm.outputs;
+    graph_.insert_node_before(norm_, std::move(fused));
+    graph_.remove_node(conv_);
+    graph_.remove_node(norm_);
+  }
+
+ private:
+  static double epsilon(const Node& norm) {
+    return AttributeReader(*find_op(norm.op), norm.attributes).real("eps");
+  }
+
+  ValueId emit(const std::string& op, std::vector<std::optional<ValueId>> inputs,
+               Attributes attributes = {}) {
+    const Node& norm = graph_.node(norm_);
+    const std::string name = graph_.fresh_name(norm.name + "." + op);
+    const ValueId output =
+        graph_.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+    const NodeId id = graph_.insert_node_before(norm_, {.name = name,
+                                                        .op = op,
+                                                        .inputs = std::move(inputs),
+                                                        .outputs = {output},
+                                                        .attributes = std::move(attributes),
+                                                        .region = {},
+                                                        .place = norm.place,
+                                                        .source = norm.source});
+    Diagnostics diagnostics;
+    RLX_CHECK(check_and_infer(graph_, id, diagnostics), diagnostics.text());
+    return output;
+  }
+
+  Graph& graph_;
+  NodeId conv_;
+  NodeId norm_;
+};
+
+bool known_f32(const Module& module, const Graph& graph, const std::optional<ValueId>& id) {
+  const Weight* weight = id ? weight_of(module, graph, *id) : nullptr;
+  return weight != nullptr && is_known(*weight) && weight->type.dtype == DType::f32;
+}
+
+bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
+  if (norm.op != "batch_norm" || norm.outputs.size() != 1) return false;
+  const AttributeReader attrs(*find_op(norm.op), norm.attributes);
+  if (attrs.flag("training") || attrs.integer("axis") != 1) return false;
+  for (size_t i = 1; i < 5; ++i) {
+    if (!known_f32(module, graph, norm.inputs[i])) return false;
+  }
+  const Value& x = graph.value(*norm.inputs[0]);
+  if (x.origin != ValueOrigin::Node || graph.is_output(*norm.inputs[0])) return false;
+  const Node& conv = graph.node(*x.producer);
+  if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
+  if (graph.readers(*norm.inputs[0]).size() != 1) return false;
+  const bool bias_known = conv.inputs.size() < 3 || !conv.inputs[2] ||
+                          known_f32(module, graph, conv.inputs[2]);
+  return bias_known && known_f32(module, graph, conv.inputs[1]);
+}
+
+}  // namespace
+
+size_t fold_batch_norm(Module& module, const PassOptions&, Diagnostics&) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      if (!can_fold(module, graph, graph.node(id))) continue;
+      const ValueId x = *graph.node(id).inputs[0];
+      BatchNormFold(graph, *graph.value(x).producer, id).run();
+      ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

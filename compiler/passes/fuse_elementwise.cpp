@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise chains as regions: a producer whose only reader is elementwise and of the same shape joins its reader.
+#include <algorithm>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/passes/pass.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kMostInputs = 15;  // RLX_REGION_BUFFERS less the output
+constexpr size_t kMostSteps = 48;
+
+bool is_elementwise(const Node& node) {
+  return !node.region.empty() || find_op(node.op)->scalar != nullptr;
+}
+
+bool supported_types(const Graph& graph, const Node& node) {
+  const auto plain = [&graph](ValueId id) {
+    const DTypeKind kind = kind_of(graph.value(id).type.dtype);
+    return kind != DTypeKind::Complex && kind != DTypeKind::Storage;
+  };
+  return plain(node.outputs[0]) && std::all_of(node.inputs.begin(), node.inputs.end(), [&](const auto& input) {
+           return input.has_value() && plain(*input);
+         });
+}
+
+// A node as a chain: its own, or the single step that it is.
+std::vector<RegionStep> chain_of(const Graph& graph, const Node& node) {
+  if (!node.region.empty()) return node.region;
+  RegionStep step{.op = node.op,
+                  .attributes = node.attributes,
+                  .operands = {},
+                  .dtype = graph.value(node.outputs[0]).type.dtype};
+  for (uint32_t i = 0; i < node.inputs.size(); ++i) step.operands.push_back(i);
+  return {step};
+}
+
+// Inputs and steps of `reader` with `producer` computed inside it.
+struct Joined {
+  std::vector<std::optional<ValueId>> inputs;
+  std::vector<RegionStep> steps;
+};
+
+Joined join(const Graph& graph, const Node& producer, const Node& reader) {
+  Joined joined;
+  const auto input_index = [&joined](ValueId id) {
+    const auto found = std::find(joined.inputs.begin(), joined.inputs.end(), id);
+    const auto index = static_cast<uint32_t>(found - joined.inputs.begin());
+    if (found == joined.inputs.end()) joined.inputs.emplace_back(id);
+    return index;
+  };
+  const ValueId inner = producer.outputs[0];
+  for (const auto& input : producer.inputs) input_index(*input);
+  for (const auto& input : reader.inputs) {
+    if (*input != inner) input_index(*input);
+  }
+  const auto input_count = static_cast<uint32_t>(joined.inputs.size());
+  const std::vector<RegionStep> first = chain_of(graph, producer);
+  const auto append = [&](const Node& node, uint32_t first_step) {
+    for (RegionStep step : chain_of(graph, node)) {
+      for (uint32_t& operand : step.operands) {
+        if (operand >= node.inputs.size()) {
+          operand = input_count + first_step + operand - static_cast<uint32_t>(node.inputs.size());
+        } else if (*node.inputs[operand] == inner) {
+          operand = input_count + static_cast<uint32_t>(first.size()) - 1;
+        } else {
+          operand = input_index(*node.inputs[operand]);
+        }
+      }
+      joined.steps.push_back(std::move(step));
+    }
+  };
+  append(producer, 0);
+  append(reader, static_cast<uint32_t>(first.size()));
+  return joined;
+}
+
+bool can_join(const Graph& graph, NodeId producer_id, NodeId reader_id) {
+  const Node& producer = graph.node(producer_id);
+  const Node& reader = graph.node(reader_id);
+  if (!is_elementwise(producer) || !supported_types(graph, producer)) return false;
+  const ValueId inner = producer.outputs[0];
+  if (graph.is_output(inner)) return false;
+  if (graph.value(inner).type.shape != graph.value(reader.outputs[0]).type.shape) return false;
+  const std::vector<NodeId> readers = graph.readers(inner);
+  return std::all_of(readers.begin(), readers.end(),
+                     [reader_id](NodeId id) { return id == reader_id; });
+}
+
+bool join_one_producer(Graph& graph, NodeId reader_id) {
+  for (const std::optional<ValueId>& input : graph.node(reader_id).inputs) {
+    const Value& value = graph.value(*input);
+    if (value.origin != ValueOrigin::Node) continue;
+    const NodeId producer_id = *value.producer;
+    if (!can_join(graph, producer_id, reader_id)) continue;
+    Joined joined = join(graph, graph.node(producer_id), graph.node(reader_id));
+    if (joined.inputs.size() > kMostInputs || joined.steps.size() > kMostSteps) continue;
+    Node& reader = graph.node(reader_id);
+    reader.op = "ew_region";
+    reader.attributes.clear();
+    reader.inputs = std::move(joined.inputs);
+    reader.region = std::move(joined.steps);
+    graph.remove_node(producer_id);
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+size_t fuse_elementwise(Module& module, const PassOptions&, Diagnostics&) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order(graph.order().rbegin(), graph.order().rend());
+    for (NodeId id : order) {
+      const auto& live = graph.order();
+      if (std::find(live.begin(), live.end(), id) == live.end()) continue;
+      if (!is_elementwise(graph.node(id)) || !supported_types(graph, graph.node(id))) continue;
+      while (join_one_producer(graph, id)) ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bias, activation and residual into matmul; activation into conv.
+#include <algorithm>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/ops/region_codegen.h"
+#include "compiler/passes/pass.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+// The only reader of a value that is no graph output, or nullopt.
+std::optional<NodeId> sole_reader(const Graph& graph, ValueId id) {
+  if (graph.is_output(id)) return std::nullopt;
+  const std::vector<NodeId> readers = graph.readers(id);
+  if (readers.size() != 1) return std::nullopt;
+  return readers[0];
+}
+
+// The other operand of a binary node.
+ValueId other_operand(const Node& node, ValueId one) {
+  return *node.inputs[node.inputs[0] == one ? 1 : 0];
+}
+
+// A product grown by the nodes after it.
+struct Epilogue {
+  ValueId result;          // what the fused node computes so far
+  std::vector<NodeId> absorbed;
+  std::optional<ValueId> bias;
+  std::optional<ValueId> residual;
+  std::string activation = "none";
+  Attributes activation_attributes;
+};
+
+bool is_bias(const Graph& graph, ValueId candidate, const TensorType& result) {
+  const TensorType& type = graph.value(candidate).type;
+  return !result.shape.empty() && type.shape == Shape{result.shape.back()} && is_float(type.dtype);
+}
+
+// alpha and beta are all that the fused op passes on.
+bool activation_fits(const Node& node) {
+  if (!is_activation(node.op) || node.inputs.size() != 1) return false;
+  return std::all_of(node.attributes.begin(), node.attributes.end(), [](const auto& attribute) {
+    return attribute.first == "alpha" || attribute.first == "beta";
+  });
+}
+
+bool absorb_add(const Graph& graph, const Node& node, Epilogue& epilogue) {
+  if (node.op != "add" || node.inputs[0] == node.inputs[1]) return false;
+  const ValueId other = other_operand(node, epilogue.result);
+  const TensorType& type = graph.value(epilogue.result).type;
+  if (graph.value(node.outputs[0]).type != type) return false;
+  const bool untouched = epilogue.activation == "none" && !epilogue.residual;
+  if (untouched && !epilogue.bias && is_bias(graph, other, type)) {
+    epilogue.bias = other;
+    return true;
+  }
+  if (epilogue.residual || graph.value(other).type != type) return false;
+  epilogue.residual = other;
+  return true;
+}
+
+bool absorb_activation(const Node& node, Epilogue& epilogue) {
+  if (epilogue.activation != "none" || epilogue.residual || !activation_fits(node)) return false;
+  epilogue.activation = node.op;
+  epilogue.activation_attributes = node.attributes;
+  return true;
+}
+
+// Grows the epilogue as far as single readers allow; the last absorbed node stands where all operands exist.
+void grow(const Graph& graph, Epilogue& epilogue) {
+  for (;;) {
+    const std::optional<NodeId> reader = sole_reader(graph, epilogue.result);
+    if (!reader) return;
+    const Node& node = graph.node(*reader);
+    if (!absorb_add(graph, node, epilogue) && !absorb_activation(node, epilogue)) return;
+    epilogue.absorbed.push_back(*reader);
+    epilogue.result = node.outputs[0];
+  }
+}
+
+bool is_plain_product(const Graph& graph, const Node& node) {
+  if (node.op == "fused_matmul_bias_act") {
+    const bool has_residual = node.inputs.size() > 3 && node.inputs[3].has_value();
+    return !node.attributes.contains("activation") && !has_residual;
+  }
+  if (node.op != "matmul") return false;
+  const Attributes& attributes = node.attributes;
+  const auto flag = attributes.find("trans_a");
+  const bool trans_a = flag != attributes.end() && std::get<bool>(flag->second);
+  const TensorType& x = graph.value(*node.inputs[0]).type;
+  const TensorType& w = graph.value(*node.inputs[1]).type;
+  return !trans_a && !attributes.contains("out_dtype") && x.shape.size() >= 2 &&
+         w.shape.size() == 2 && is_float(x.dtype) && is_float(w.dtype);
+}
+
+bool fuse_product(Graph& graph, NodeId id) {
+  const Node product = graph.node(id);
+  if (!is_plain_product(graph, product)) return false;
+  Epilogue epilogue{.result = product.outputs[0]};
+  if (product.inputs.size() > 2) epilogue.bias = product.inputs[2];
+  grow(graph, epilogue);
+  if (epilogue.absorbed.empty()) return false;
+  Node fused{.name = product.name,
+             .op = "fused_matmul_bias_act",
+             .inputs = {product.inputs[0], product.inputs[1], epilogue.bias, epilogue.residual},
+             .outputs = {epilogue.result},
+             .attributes = epilogue.activation_attributes,
+             .region = {},
+             .place = product.place,
+             .source = product.source};
+  for (const char* name : {"trans_b", "trans_w"}) {
+    const auto found = product.attributes.find(name);
+    if (found != product.attributes.end()) fused.attributes["trans_w"] = found->second;
+  }
+  if (epilogue.activation != "none") fused.attributes["activation"] = epilogue.activation;
+  const NodeId last = epilogue.absorbed.back();
+  graph.insert_node_before(last, std::move(fused));
+  graph.remove_node(id);
+  for (NodeId absorbed : epilogue.absorbed) graph.remove_node(absorbed);
+  return true;
+}
+
+bool fuse_conv_activation(Graph& graph, NodeId id) {
+  const Node& conv = graph.node(id);
+  if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
+  const std::optional<NodeId> reader = sole_reader(graph, conv.outputs[0]);
+  if (!reader || !activation_fits(graph.node(*reader))) return false;
+  const Node activation = graph.node(*reader);
+  if (!activation.attributes.empty()) return false;
+  Node fused = conv;
+  fused.outputs = activation.outputs;
+  fused.attributes["activation"] = activation.op;
+  graph.insert_node_before(*reader, std::move(fused));
+  graph.remove_node(id);
+  graph.remove_node(*reader);
+  return true;
+}
+
+}  // namespace
+
+size_t fuse_epilogues(Module& module, const PassOptions&, Diagnostics& diagnostics) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      if (std::find(graph.order().begin(), graph.order().end(), id) == graph.order().end()) continue;
+      if (fuse_product(graph, id) || fuse_conv_activation(graph, id)) ++changed;
+    }
+    for (NodeId id : graph.order()) {
+      if (graph.node(id).op == "fused_matmul_bias_act") {
+        RLX_CHECK(check_and_infer(graph, id, diagnostics), diagnostics.text());
+      }
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

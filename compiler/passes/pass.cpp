@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pipeline: order, verification, dumps and times.
+#include "compiler/passes/pass.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+constexpr Pass kPasses[] = {
+    {"canonicalise", "drop no-ops, merge views, fold shapes", 0, canonicalise},
+    {"fold-batch-norm", "batch_norm into the conv before it", 2, fold_batch_norm},
+    {"decompose", "ops without kernels as simpler ops", 0, decompose},
+    {"lower-precision", "f32 between inputs and outputs as f16 or bf16", 0, lower_precision},
+    {"fold-constants", "evaluate what is known", 1, fold_constants},
+    {"merge-common", "compute equal things once", 1, merge_common},
+    {"remove-dead", "drop what nobody reads", 0, remove_dead},
+    {"fuse-epilogues", "bias, activation and residual into matmul and conv", 2, fuse_epilogues},
+    {"merge-matmuls", "matmuls of one input as one", 2, merge_matmuls},
+    {"fold-joined", "evaluate what merging made constant", 2, fold_constants},
+    {"fuse-elementwise", "chains of scalar ops as one kernel", 2, fuse_elementwise},
+    {"sweep", "drop what fusion left", 0, remove_dead},
+};
+
+bool enabled(const Pass& pass, const PassOptions& options) {
+  const bool disabled = std::find(options.disabled.begin(), options.disabled.end(), pass.name) !=
+                        options.disabled.end();
+  return pass.level <= options.optimisation && (pass.level == 0 || !disabled);
+}
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+
+bool run_passes(Module& module, const PassOptions& options, Diagnostics& diagnostics,
+                std::vector<std::string>& log) {
+  for (const Pass& pass : kPasses) {
+    if (!enabled(pass, options)) continue;
+    const auto start = std::chrono::steady_clock::now();
+    const size_t changed = pass.run(module, options, diagnostics);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    const std::string name(pass.name);
+    if (diagnostics.has_errors()) return false;
+    const std::optional<std::string> fault = find_fault(module);
+    RLX_CHECK(!fault, "after pass " + name + ": " + fault.value_or(""));
+    if (changed > 0) log.push_back(name + ": " + std::to_string(changed) + " nodes changed");
+    if (options.timing) options.timing(name, elapsed.count());
+    if (options.dump && options.dump_after == name) options.dump(print(module));
+  }
+  return true;
+}
+
+}  // namespace rlx
