@@ -1,8 +1,158 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/ops/op_def.h"
+// argmax and argmin (ops.md 7.3).
+#include <cmath>
+#include <numeric>
+
+#include "compiler/ops/rows.h"
 
 namespace rlx {
 
-std::span<const OpDef> arg_reduce_ops() { return {}; }
+namespace {
+
+// The axes searched together: one, or all of them (in row-major order) where the attribute is absent.
+std::optional<Ints> searched_axes(NodeContext& ctx, size_t rank) {
+  if (ctx.attrs().has("axis")) {
+    const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), rank);
+    if (!axis) return std::nullopt;
+    return Ints{*axis};
+  }
+  Ints all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+bool infer(InferContext& ctx) {
+  const DType dtype = ctx.dtype(0);
+  if (!is_float(dtype) && !is_integer(dtype)) {
+    return ctx.fail(DiagCode::BadDtype, "x is " + std::string(name_of(dtype)) +
+                                            ", wanted a float or integer type", "cast x first");
+  }
+  const DType index_dtype = ctx.attrs().dtype("index_dtype");
+  if (index_dtype != DType::i32 && index_dtype != DType::i64 && index_dtype != DType::u32 &&
+      index_dtype != DType::f32) {
+    return ctx.fail(DiagCode::BadAttribute, "index_dtype is " + std::string(name_of(index_dtype)) +
+                                                ", wanted i32, i64, u32 or f32");
+  }
+  const Shape& shape = ctx.shape(0);
+  const std::optional<Ints> axes = searched_axes(ctx, shape.size());
+  if (!axes) return false;
+  Shape result = shape;
+  for (const int64_t axis : *axes) {
+    if (shape[static_cast<size_t>(axis)] == 0) {
+      return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(axis) + " of x " + to_string(shape) +
+                                              " is empty, wanted at least one element to choose from");
+    }
+    result[static_cast<size_t>(axis)] = 1;
+  }
+  if (!ctx.attrs().flag("keep_dims")) {
+    for (size_t i = axes->size(); i-- > 0;) result.erase(result.begin() + (*axes)[i]);
+  }
+  ctx.set_output(0, {.dtype = index_dtype, .shape = result});
+  return true;
+}
+
+// Position of the extreme of one row.
+template <typename Element>
+size_t extreme(const std::vector<Element>& values, int64_t base, const std::vector<int64_t>& offsets,
+               bool smallest, bool select_last) {
+  size_t best = 0;
+  const auto value = [&](size_t i) { return values[static_cast<size_t>(base + offsets[i])]; };
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (value(i) != value(i)) return i;
+    const bool wins = smallest ? value(i) < value(best) : value(i) > value(best);
+    if (wins || (select_last && value(i) == value(best))) best = i;
+  }
+  return best;
+}
+
+bool evaluate(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  Tensor& y = ctx.output(0);
+  const bool smallest = ctx.node().op == "argmin";
+  const bool select_last = ctx.attrs().flag("select_last");
+  const std::optional<Ints> axes = searched_axes(ctx, x.type.shape.size());
+  if (!axes) return false;
+  const RowOffsets offsets = row_offsets(x.type.shape, *axes);
+  for (size_t k = 0; k < offsets.kept.size(); ++k) {
+    const int64_t base = offsets.kept[k];
+    const size_t best = x.is_float()
+                            ? extreme(x.floats, base, offsets.reduced, smallest, select_last)
+                            : extreme(x.integers, base, offsets.reduced, smallest, select_last);
+    if (y.is_float()) {
+      y.floats[k] = static_cast<double>(best);
+    } else {
+      y.integers[k] = static_cast<int64_t>(best);
+    }
+  }
+  return true;
+}
+
+bool lower(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const std::optional<Ints> axes = searched_axes(ctx, x.shape().size());
+  if (!axes) return false;
+  const TensorRef y = ctx.output(0);
+  if (element_count(y.shape()) == 0) return true;
+
+  RowLoops loops = split_rows(x.shape(), x.strides, strides_without(x.shape(), *axes), *axes);
+  loops.kept = by_stride(loops.kept);
+  const RowPlan plan = plan_rows(loops, 1);
+  const int64_t rows = loop_count(loops.kept);
+  const int64_t reduced = loop_count(loops.reduced);
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, rows * reduced));
+  text += index_macro("RLX_X_KEPT", loops.kept, 0);
+  text += index_macro("RLX_X_REDUCED", loops.reduced, 0);
+  text += index_macro("RLX_Y_KEPT", loops.kept, 1);
+  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
+  ctx.dispatch<KernelId::arg_reduce>()
+      .workgroup({plan.threads(), 1, 1})
+      .define("RLX_LANES", plan.lanes)
+      .define("RLX_ROWS", plan.rows)
+      .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
+      .define("RLX_ROW_COUNT", rows)
+      .define("RLX_REDUCED", reduced)
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_SMALLEST", ctx.node().op == "argmin" ? 1 : 0)
+      .define("RLX_SELECT_LAST", ctx.attrs().flag("select_last") ? 1 : 0)
+      .generated("rows.inc", text)
+      .read(&CopyParams::x, x)
+      .write(&CopyParams::y, y)
+      .grid(grid.x, grid.y, grid.z)
+      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
+            static_cast<uint64_t>(rows * reduced))
+      .reason(to_string(plan));
+  return true;
+}
+
+constexpr AttrSpec kAttrs[] = {
+    {.name = "axis", .type = AttrType::Int},
+    {.name = "keep_dims", .type = AttrType::Bool, .default_text = "false", .consumed_by_infer = true},
+    {.name = "select_last", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "index_dtype",
+     .type = AttrType::DTypeName,
+     .default_text = "\"i32\"",
+     .consumed_by_infer = true},
+};
+
+constexpr OpDef arg_op(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {1, 1},
+          .outputs = {1, 1},
+          .attrs = kAttrs,
+          .infer = infer,
+          .evaluate = evaluate,
+          .lower = lower};
+}
+
+constexpr OpDef kOps[] = {
+    arg_op("argmax", "argmax(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
+    arg_op("argmin", "argmin(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
+};
+
+}  // namespace
+
+std::span<const OpDef> arg_reduce_ops() { return kOps; }
 
 }  // namespace rlx

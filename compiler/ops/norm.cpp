@@ -1,8 +1,251 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "compiler/ops/op_def.h"
+// layer_norm and rms_norm (ops.md 4).
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ops/region_codegen.h"
+#include "compiler/ops/rows.h"
 
 namespace rlx {
 
-std::span<const OpDef> norm_ops() { return {}; }
+namespace {
+
+bool is_layer_norm(const NodeContext& ctx) { return ctx.node().op == "layer_norm"; }
+
+// The dims that are normalised together: `axis` and all behind it.
+Ints axes_from(int64_t axis, size_t rank) {
+  Ints axes;
+  for (auto d = static_cast<size_t>(axis); d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  return axes;
+}
+
+bool infer(InferContext& ctx) {
+  if (!check_float_input(ctx, 0, "x")) return false;
+  const Shape& shape = ctx.shape(0);
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const Shape normalised(shape.begin() + *axis, shape.end());
+  if (ctx.has_input(1) && !check_broadcasts(ctx, 1, "gamma", normalised)) return false;
+  if (ctx.has_input(2) && !check_broadcasts(ctx, 2, "beta", normalised)) return false;
+  ctx.set_output(0, ctx.input(0));
+  Shape statistics = shape;
+  std::fill(statistics.begin() + *axis, statistics.end(), 1);
+  for (size_t i = 1; i < ctx.node().outputs.size(); ++i) {
+    ctx.set_output(i, {.dtype = DType::f32, .shape = statistics});
+  }
+  return true;
+}
+
+// gamma or beta by position in the normalised row; `absent` where there is none.
+std::vector<double> per_position(const EvaluateContext& ctx, size_t input, const Shape& normalised,
+                                 double absent) {
+  std::vector<double> values(static_cast<size_t>(element_count(normalised)), absent);
+  if (!ctx.has_input(input)) return values;
+  const Tensor& given = ctx.input(input);
+  const Strides strides =
+      broadcast_strides(given.type.shape, dense_strides(given.type.shape), normalised);
+  const Strides dense = dense_strides(normalised);
+  for (size_t i = 0; i < values.size(); ++i) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < normalised.size(); ++d) {
+      offset += static_cast<int64_t>(i) / dense[d] % normalised[d] * strides[d];
+    }
+    values[i] = given.floats[static_cast<size_t>(offset)];
+  }
+  return values;
+}
+
+bool evaluate(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const Shape& shape = x.type.shape;
+  const bool centred = is_layer_norm(ctx);
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const double eps = ctx.attrs().real("eps");
+  const double gamma_offset = centred ? 0.0 : ctx.attrs().real("gamma_offset");
+  const Shape normalised(shape.begin() + *axis, shape.end());
+  const std::vector<double> gamma = per_position(ctx, 1, normalised, 1.0);
+  const std::vector<double> beta = per_position(ctx, 2, normalised, 0.0);
+  const size_t cols = gamma.size();
+  const size_t rows = static_cast<size_t>(element_count(Shape(shape.begin(), shape.begin() + *axis)));
+  for (size_t row = 0; row < rows; ++row) {
+    const auto begin = x.floats.begin() + static_cast<std::ptrdiff_t>(row * cols);
+    double mean = 0;
+    for (size_t i = 0; i < cols && centred; ++i) mean += begin[static_cast<std::ptrdiff_t>(i)];
+    mean /= static_cast<double>(cols);
+    if (!centred) mean = 0;
+    double squares = 0;
+    for (size_t i = 0; i < cols; ++i) {
+      const double centred_value = begin[static_cast<std::ptrdiff_t>(i)] - mean;
+      squares += centred_value * centred_value;
+    }
+    const double inv_std = 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
+    for (size_t i = 0; i < cols; ++i) {
+      ctx.output(0).floats[row * cols + i] =
+          (begin[static_cast<std::ptrdiff_t>(i)] - mean) * inv_std * (gamma[i] + gamma_offset) + beta[i];
+    }
+    if (centred && ctx.output_count() > 1) ctx.output(1).floats[row] = mean;
+    const size_t inv_std_output = centred ? 2 : 1;
+    if (ctx.output_count() > inv_std_output) ctx.output(inv_std_output).floats[row] = inv_std;
+  }
+  return true;
+}
+
+// "#define NAME(i) ...": offset of an affine parameter by position in the row.
+std::string affine_macro(const std::string& name, const std::optional<TensorRef>& affine,
+                         const Shape& normalised) {
+  LoopDims dims;
+  if (affine) {
+    const Strides strides = broadcast_strides(affine->shape(), affine->strides, normalised);
+    for (size_t d = 0; d < normalised.size(); ++d) {
+      dims.push_back({.size = normalised[d], .strides = {strides[d], 0}});
+    }
+  }
+  return index_macro(name, merged(dims), 0);
+}
+
+struct NormOperands {
+  TensorRef x;
+  TensorRef y;
+  std::optional<TensorRef> gamma;
+  std::optional<TensorRef> beta;
+  RowLoops loops;
+  Shape normalised;
+};
+
+std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
+  const DType real = operands.x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const int64_t cols = element_count(operands.normalised);
+  const std::string type = "rlx_" + std::string(name_of(real));
+  const double gamma_offset = is_layer_norm(ctx) ? 0.0 : ctx.attrs().real("gamma_offset");
+  std::vector<const TensorRef*> views = {&operands.x, &operands.y};
+  if (operands.gamma) views.push_back(&*operands.gamma);
+  if (operands.beta) views.push_back(&*operands.beta);
+  std::string text = define_line("RLX_INDEX", index_type(views, element_count(operands.x.shape())));
+  text += define_line("RLX_REAL", type);
+  text += define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
+                                               : "((a) / " + type + "(" + std::to_string(cols) + "))");
+  text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
+  text += define_line("RLX_GAMMA_OFFSET", literal(real, gamma_offset));
+  text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);
+  text += index_macro("RLX_Y_KEPT", operands.loops.kept, 1);
+  text += affine_macro("RLX_GAMMA_AT", operands.gamma, operands.normalised);
+  text += affine_macro("RLX_BETA_AT", operands.beta, operands.normalised);
+  return text;
+}
+
+std::string dtype_or(const std::optional<TensorRef>& ref, const TensorRef& fallback) {
+  return std::string(name_of(ref ? ref->dtype() : fallback.dtype()));
+}
+
+void emit_norm(LowerContext& ctx, const NormOperands& operands) {
+  const TensorRef& x = operands.x;
+  const TensorRef& y = operands.y;
+  const uint32_t width = std::min(vector_width(ctx, x, operands.loops, 0),
+                                  vector_width(ctx, y, operands.loops, 1));
+  const RowPlan plan = plan_neighbours(loop_count(operands.loops.reduced), width);
+  const int64_t rows = loop_count(operands.loops.kept);
+  const int64_t cols = loop_count(operands.loops.reduced);
+  const int64_t items = items_per_lane(plan, cols, width);
+  const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
+  const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
+  const bool has_inv_std = ctx.has_output(inv_std_output);
+  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
+  const uint32_t alignment = width > 1 ? width * element_bytes(x.dtype()) : 0;
+  auto dispatch = ctx.dispatch<KernelId::norm>();
+  dispatch.workgroup({plan.threads(), 1, 1})
+      .define("RLX_LANES", plan.lanes)
+      .define("RLX_ROWS", plan.rows)
+      .define("RLX_BY_COLUMN", 0)
+      .define("RLX_ROW_COUNT", rows)
+      .define("RLX_COLS", cols)
+      .define("RLX_CENTER", is_layer_norm(ctx) ? 1 : 0)
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_GAMMA", dtype_or(operands.gamma, x))
+      .define("RLX_BETA", dtype_or(operands.beta, x))
+      .define("RLX_HAS_GAMMA", operands.gamma ? 1 : 0)
+      .define("RLX_HAS_BETA", operands.beta ? 1 : 0)
+      .define("RLX_HAS_MEAN", has_mean ? 1 : 0)
+      .define("RLX_HAS_INV_STD", has_inv_std ? 1 : 0)
+      .define("RLX_WIDTH", width)
+      .define("RLX_ITEMS", items)
+      .generated("rows.inc", rows_text(ctx, operands))
+      .grid(grid.x, grid.y, grid.z)
+      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
+            static_cast<uint64_t>(rows * cols) * 8)
+      .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read again"));
+  if (cols > 0) {
+    dispatch.read(&NormParams::x, x, alignment);
+    if (operands.gamma) dispatch.read(&NormParams::gamma, *operands.gamma);
+    if (operands.beta) dispatch.read(&NormParams::beta, *operands.beta);
+    dispatch.write(&NormParams::y, y, alignment);
+  }
+  if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));
+  if (has_inv_std) dispatch.write(&NormParams::inv_std, ctx.output(inv_std_output));
+  if (!has_mean && !has_inv_std && x.strides == y.strides) dispatch.allow_in_place(x);
+}
+
+bool lower(LowerContext& ctx) {
+  TensorRef x = ctx.input(0);
+  const Shape& shape = ctx.input_type(0).shape;
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const TensorRef y = ctx.output(0);
+  const Ints axes = axes_from(*axis, shape.size());
+  const Shape normalised(shape.begin() + *axis, shape.end());
+  const int64_t rows = element_count(Shape(shape.begin(), shape.begin() + *axis));
+  if (rows == 0 || (element_count(shape) == 0 && ctx.node().outputs.size() == 1)) {
+    for (size_t i = 1; i < ctx.node().outputs.size(); ++i) ctx.output(i);
+    return true;
+  }
+  RowLoops loops = split_rows(shape, x.strides, y.strides, axes);
+  if (!is_contiguous(loops.reduced)) {
+    x = ctx.dense_input(0);
+    loops = split_rows(shape, x.strides, y.strides, axes);
+  }
+  NormOperands operands{.x = x, .y = y, .gamma = std::nullopt, .beta = std::nullopt,
+                        .loops = loops, .normalised = normalised};
+  if (ctx.has_input(1)) operands.gamma = ctx.input(1);
+  if (ctx.has_input(2)) operands.beta = ctx.input(2);
+  emit_norm(ctx, operands);
+  return true;
+}
+
+constexpr uint32_t kOptional[] = {1, 2};
+
+constexpr AttrSpec kLayerNormAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
+    {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
+};
+constexpr AttrSpec kRmsNormAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
+    {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
+    {.name = "gamma_offset", .type = AttrType::Float, .default_text = "0"},
+};
+
+constexpr OpDef kOps[] = {
+    {.name = "layer_norm",
+     .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5) -> y, [mean], [inv_std]",
+     .inputs = {1, 3},
+     .outputs = {1, 3},
+     .attrs = kLayerNormAttrs,
+     .infer = infer,
+     .evaluate = evaluate,
+     .lower = lower,
+     .optional_inputs = kOptional},
+    {.name = "rms_norm",
+     .signature = "rms_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0) -> y, [inv_rms]",
+     .inputs = {1, 3},
+     .outputs = {1, 2},
+     .attrs = kRmsNormAttrs,
+     .infer = infer,
+     .evaluate = evaluate,
+     .lower = lower,
+     .optional_inputs = kOptional},
+};
+
+}  // namespace
+
+std::span<const OpDef> norm_ops() { return kOps; }
 
 }  // namespace rlx
