@@ -3,9 +3,9 @@
 #include "runtime/vulkan/vk_memory.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
+#include "runtime/text.h"
 #include "runtime/vulkan/vk_errors.h"
 #include "schema/plan_header.h"
 
@@ -147,9 +147,14 @@ struct Cut {
   uint64_t size_bytes = 0;
 };
 
-// Joins overlapping parts, then packs neighbours into cuts of at most `limit` bytes.
+// Rounds parts outwards to whole alignment units, joins overlapping ones, then packs neighbours into cuts of at most `limit` bytes.
 Status cut_segment(const Context& context, std::string_view what, uint64_t limit, std::vector<SegmentPart> parts,
                    std::vector<Cut>& cuts) {
+  for (SegmentPart& part : parts) {
+    const uint64_t end = round_up(part.offset_bytes + part.size_bytes, kArenaAlignmentBytes);
+    part.offset_bytes = part.offset_bytes / kArenaAlignmentBytes * kArenaAlignmentBytes;
+    part.size_bytes = part.size_bytes == 0 ? 0 : end - part.offset_bytes;
+  }
   std::sort(parts.begin(), parts.end(),
             [](const SegmentPart& a, const SegmentPart& b) { return a.offset_bytes < b.offset_bytes; });
   std::vector<SegmentPart> joined;
@@ -166,9 +171,9 @@ Status cut_segment(const Context& context, std::string_view what, uint64_t limit
   for (const SegmentPart& part : joined) {
     const uint64_t end = part.offset_bytes + part.size_bytes;
     if (part.size_bytes > limit) {
-      return unsuitable(std::string(what) + ": the bytes that hold \"" + std::string(part.name) + "\" must lie in one piece of " +
-                        bytes_text(part.size_bytes) + ", and device " + context.physical.info.id +
-                        " allocates at most " + bytes_text(limit) + " at once");
+      return unsuitable(text_of(what, ": the bytes that hold ", quoted(part.name), " must lie in one piece of ",
+                                bytes_text(part.size_bytes), ", and device ", context.physical.info.id,
+                                " allocates at most ", bytes_text(limit), " at once"));
     }
     if (!cuts.empty() && end - cuts.back().offset_bytes <= limit) {
       cuts.back().size_bytes = end - cuts.back().offset_bytes;
@@ -217,20 +222,6 @@ uint64_t Segment::contiguous_bytes(uint64_t offset_bytes) const {
   const Chunk& chunk = chunk_of(offset_bytes);
   const uint64_t inside = offset_bytes - chunk.offset_bytes;
   return chunk.memory.size_bytes - std::min(inside, chunk.memory.size_bytes);
-}
-
-std::string bytes_text(uint64_t bytes) {
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return std::to_string(bytes) + " bytes";
-  double size = static_cast<double>(bytes) / 1024;
-  size_t unit = 0;
-  while (size >= 1024 && unit + 1 < std::size(kUnits)) {
-    size /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof text, "%.2f %s", size, kUnits[unit]);
-  return text;
 }
 
 }  // namespace rlx::vulkan

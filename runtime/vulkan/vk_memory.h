@@ -73,7 +73,4 @@ class Segment {
   std::vector<Chunk> chunks_;  // by offset
 };
 
-// "1.50 GiB", "12 bytes".
-std::string bytes_text(uint64_t bytes);
-
 }  // namespace rlx::vulkan

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pipeline cache file: an identity, then the driver's bytes. Whatever does not fit exactly is as good as absent.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runtime/input_file.h"
+#include "runtime/vulkan/vk_pipelines.h"
+
+namespace rlx::vulkan {
+namespace {
+
+// Everything that a driver's pipeline data depends on. Compared byte by byte.
+struct CacheIdentity {
+  char magic[8];
+  uint32_t version;
+  uint32_t vendor_id;
+  uint32_t device_id;
+  uint32_t driver_version;
+  uint8_t pipeline_cache_uuid[VK_UUID_SIZE];
+  uint8_t driver_uuid[VK_UUID_SIZE];
+  uint64_t plan;
+};
+
+struct CacheHeader {
+  CacheIdentity identity;
+  uint64_t data_bytes;
+  uint64_t data_checksum;  // XXH3-64
+};
+static_assert(sizeof(CacheHeader) == 80, "no implicit padding: the header is compared and written as bytes");
+
+// A driver's cache of a large plan takes some 10 MB; a larger file is not ours.
+constexpr uint64_t kMaxDataBytes = uint64_t{1} << 30;
+
+CacheIdentity identity_of(const PhysicalDevice& device, const PlanView& plan) {
+  CacheIdentity identity = {.magic = {'R', 'L', 'X', 'V', 'K', 'P', 'C', '\0'},
+                            .version = 1,
+                            .vendor_id = device.vendor_id,
+                            .device_id = device.device_id,
+                            .driver_version = device.driver_version,
+                            .plan = plan.identity()};
+  std::copy_n(device.pipeline_cache_uuid, VK_UUID_SIZE, identity.pipeline_cache_uuid);
+  std::copy_n(device.driver_uuid, VK_UUID_SIZE, identity.driver_uuid);
+  return identity;
+}
+
+bool write_all(int descriptor, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(written));
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device, const PlanView& plan) {
+  InputFile file;
+  CacheHeader header;
+  if (!InputFile::open(path, file).ok() || file.size_bytes() < sizeof header) return {};
+  if (!file.read(0, std::as_writable_bytes(std::span(&header, 1))).ok()) return {};
+  const CacheIdentity wanted = identity_of(device, plan);
+  if (std::memcmp(&header.identity, &wanted, sizeof wanted) != 0) return {};
+  if (header.data_bytes > kMaxDataBytes || header.data_bytes != file.size_bytes() - sizeof header) return {};
+  std::vector<std::byte> data(header.data_bytes);
+  if (!file.read(sizeof header, data).ok()) return {};
+  if (XXH3_64bits(data.data(), data.size()) != header.data_checksum) return {};
+  return data;
+}
+
+bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device, const PlanView& plan,
+                          std::span<const std::byte> data) {
+  const CacheHeader header = {.identity = identity_of(device, plan),
+                              .data_bytes = data.size(),
+                              .data_checksum = XXH3_64bits(data.data(), data.size())};
+  std::string temporary = path + ".XXXXXX";
+  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
+  if (descriptor < 0) return false;
+  bool done = write_all(descriptor, std::as_bytes(std::span(&header, 1))) && write_all(descriptor, data) &&
+              ::fchmod(descriptor, 0644) == 0;
+  done = ::close(descriptor) == 0 && done;
+  done = done && ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (!done) ::unlink(temporary.c_str());
+  return done;
+}
+
+}  // namespace rlx::vulkan

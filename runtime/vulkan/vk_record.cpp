@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recording. A plan was verified before it came here, so its indices, ranges and sizes are used as they are.
+#include "runtime/vulkan/vk_record.h"
+
+#include <array>
+#include <cstring>
+
+namespace rlx::vulkan {
+namespace {
+
+constexpr VkPipelineStageFlags kWorkStages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkAccessFlags kWorkWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
+constexpr VkAccessFlags kWorkAccesses =
+    kWorkWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+
+void barrier(const Context& context, VkCommandBuffer commands, VkPipelineStageFlags source_stages,
+             VkAccessFlags source, VkPipelineStageFlags target_stages, VkAccessFlags target) {
+  const VkMemoryBarrier memory = {
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = target};
+  context.api.vkCmdPipelineBarrier(commands, source_stages, target_stages, 0, 1, &memory, 0, nullptr, 0, nullptr);
+}
+
+Place place_of(const LinkedEntry& linked, const fb::Relocation& relocation) {
+  Place place = linked.places[relocation.value()];
+  place.offset_bytes += relocation.offset_bytes();
+  place.address += relocation.offset_bytes();
+  return place;
+}
+
+class StepRecorder {
+ public:
+  StepRecorder(const Context& context, const PlanView& plan, const PipelineSet& pipelines, const LinkedEntry& linked,
+               VkCommandBuffer commands)
+      : api_(context.api), plan_(plan), pipelines_(pipelines), linked_(linked), commands_(commands) {}
+
+  void record(const fb::Step& step) {
+    const std::span<const fb::Relocation> relocations = PlanView::relocations(*linked_.entry, step);
+    switch (step.kind()) {
+      case fb::StepKind::Dispatch: dispatch(step, relocations); break;
+      case fb::StepKind::Copy: copy(relocations); break;
+      case fb::StepKind::Fill: fill(step, relocations); break;
+      case fb::StepKind::LibraryGemm: break;  // check_device refused such plans.
+    }
+  }
+
+ private:
+  void dispatch(const fb::Step& step, std::span<const fb::Relocation> relocations) {
+    const KernelPipeline& kernel = pipelines_.at(step.kernel());
+    const std::span<const std::byte> blob = plan_.params(step);
+    std::array<std::byte, kMaxParamsBytes> params;
+    std::memcpy(params.data(), blob.data(), blob.size());
+    for (const fb::Relocation& relocation : relocations) {
+      const uint64_t address = place_of(linked_, relocation).address;
+      std::memcpy(params.data() + relocation.position(), &address, sizeof address);
+    }
+    if (kernel.pipeline != bound_) {
+      api_.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline);
+      bound_ = kernel.pipeline;
+    }
+    if (!blob.empty()) {
+      api_.vkCmdPushConstants(commands_, kernel.layout, VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                              static_cast<uint32_t>(blob.size()), params.data());
+    }
+    api_.vkCmdDispatch(commands_, step.grid_x(), step.grid_y(), step.grid_z());
+  }
+
+  void copy(std::span<const fb::Relocation> relocations) {
+    if (relocations[0].length_bytes() == 0) return;
+    const Place source = place_of(linked_, relocations[0]);
+    const Place target = place_of(linked_, relocations[1]);
+    const VkBufferCopy region = {.srcOffset = source.offset_bytes,
+                                 .dstOffset = target.offset_bytes,
+                                 .size = relocations[0].length_bytes()};
+    api_.vkCmdCopyBuffer(commands_, source.buffer, target.buffer, 1, &region);
+  }
+
+  void fill(const fb::Step& step, std::span<const fb::Relocation> relocations) {
+    if (relocations[0].length_bytes() == 0) return;
+    const Place target = place_of(linked_, relocations[0]);
+    api_.vkCmdFillBuffer(commands_, target.buffer, target.offset_bytes, relocations[0].length_bytes(),
+                         step.fill_pattern());
+  }
+
+  const DeviceApi& api_;
+  const PlanView& plan_;
+  const PipelineSet& pipelines_;
+  const LinkedEntry& linked_;
+  VkCommandBuffer commands_;
+  VkPipeline bound_ = VK_NULL_HANDLE;
+};
+
+}  // namespace
+
+Status begin_commands(Context& context, VkCommandBuffer commands) {
+  const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  RLX_RETURN_IF_ERROR(context.check(context.api.vkBeginCommandBuffer(commands, &info), "vkBeginCommandBuffer"));
+  barrier(context, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT, kWorkStages, kWorkAccesses);
+  return {};
+}
+
+void record_barrier(const Context& context, VkCommandBuffer commands) {
+  barrier(context, commands, kWorkStages, kWorkWrites, kWorkStages, kWorkAccesses);
+}
+
+void record_host_barrier(const Context& context, VkCommandBuffer commands) {
+  barrier(context, commands, kWorkStages, kWorkWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+}
+
+Status end_commands(Context& context, VkCommandBuffer commands) {
+  return context.check(context.api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
+}
+
+void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines, const LinkedEntry& linked,
+                  const RecordOptions& options, VkCommandBuffer commands) {
+  const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
+  const bool timed = options.step_times != VK_NULL_HANDLE;
+  StepRecorder recorder(context, plan, pipelines, linked, commands);
+  if (timed) {
+    context.api.vkCmdResetQueryPool(commands, options.step_times, 0, options.step_count + 1);
+    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, options.step_times, 0);
+    record_barrier(context, commands);
+  }
+  for (uint32_t i = 0; i < steps.size(); ++i) {
+    if (!timed && i > 0 && steps[i].wave() != steps[i - 1].wave()) record_barrier(context, commands);
+    recorder.record(steps[i]);
+    if (!timed) continue;
+    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, options.step_times, i + 1);
+    record_barrier(context, commands);
+  }
+}
+
+}  // namespace rlx::vulkan

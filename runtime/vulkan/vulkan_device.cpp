@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Listing, opening and adopting Vulkan devices.
+#include "runtime/vulkan/vulkan_device.h"
+
+#include <charconv>
+#include <optional>
+
+#include "runtime/text.h"
+#include "runtime/vulkan/vk_context.h"
+#include "runtime/vulkan/vk_errors.h"
+#include "runtime/vulkan/vk_plan.h"
+
+namespace rlx {
+namespace vulkan {
+namespace {
+
+constexpr std::string_view kNoDevice =
+    "the Vulkan loader finds no device; install your GPU's driver, or the package mesa-vulkan-drivers for the software "
+    "device lavapipe";
+
+class VulkanDevice final : public Device {
+ public:
+  explicit VulkanDevice(std::shared_ptr<Context> context) : context_(std::move(context)) {}
+
+  [[nodiscard]] const DeviceInfo& info() const override { return context_->physical.info; }
+  Status load(const PlanView& plan, const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) override {
+    return VulkanPlan::load(context_, plan, options, loaded);
+  }
+  [[nodiscard]] const Context& context() const { return *context_; }
+
+ private:
+  std::shared_ptr<Context> context_;
+};
+
+std::string device_id(size_t index) { return text_of("vulkan:", index); }
+
+Status describe_all(const Instance& instance, std::vector<PhysicalDevice>& devices) {
+  std::vector<VkPhysicalDevice> handles;
+  RLX_RETURN_IF_ERROR(instance.physical_devices(handles));
+  for (size_t i = 0; i < handles.size(); ++i) devices.push_back(describe(instance.api, handles[i], device_id(i)));
+  return {};
+}
+
+// The N of "vulkan:N"; 0 for "vulkan".
+std::optional<size_t> index_of(std::string_view id) {
+  constexpr std::string_view kPrefix = "vulkan:";
+  if (id == "vulkan") return 0;
+  if (id.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
+  const std::string_view digits = id.substr(kPrefix.size());
+  size_t index = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  return index;
+}
+
+Status unknown_device(const std::string& id, const std::vector<PhysicalDevice>& devices) {
+  std::string message = text_of("there is no device ", quoted(id), "; this machine has ");
+  for (size_t i = 0; i < devices.size(); ++i) {
+    message += text_of(i == 0 ? "" : ", ", devices[i].info.id, " (", devices[i].info.name, ")");
+  }
+  return no_device(std::move(message));
+}
+
+}  // namespace
+}  // namespace vulkan
+
+std::vector<DeviceInfo> list_vulkan_devices(std::string& why_none) {
+  using namespace vulkan;
+  why_none.clear();
+  std::shared_ptr<Instance> instance;
+  std::vector<PhysicalDevice> devices;
+  Status status = Instance::create({}, instance);
+  if (status.ok()) status = describe_all(*instance, devices);
+  if (!status.ok()) {
+    why_none = status.message();
+    return {};
+  }
+  std::vector<DeviceInfo> usable;
+  for (PhysicalDevice& device : devices) {
+    if (device.unusable.empty()) {
+      usable.push_back(std::move(device.info));
+    } else {
+      why_none += text_of(why_none.empty() ? "" : "; ", device.info.id, " ", quoted(device.info.name), " ",
+                          device.unusable);
+    }
+  }
+  if (devices.empty()) why_none = kNoDevice;
+  return usable;
+}
+
+Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device, const VulkanOptions& options) {
+  using namespace vulkan;
+  std::shared_ptr<Instance> instance;
+  RLX_RETURN_IF_ERROR(Instance::create(options, instance));
+  std::vector<PhysicalDevice> devices;
+  RLX_RETURN_IF_ERROR(describe_all(*instance, devices));
+  if (devices.empty()) return no_device(std::string(kNoDevice));
+  const std::optional<size_t> index = index_of(id);
+  if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
+  std::shared_ptr<Context> context;
+  RLX_RETURN_IF_ERROR(Context::create(std::move(instance), std::move(devices[*index]), context));
+  device = std::make_shared<VulkanDevice>(std::move(context));
+  return {};
+}
+
+Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>& device) {
+  using namespace vulkan;
+  if (adopted.instance == nullptr || adopted.physical_device == nullptr || adopted.device == nullptr ||
+      adopted.queue == nullptr) {
+    return invalid_argument("adopting a Vulkan device needs its instance, physical device, device and queue; one is null");
+  }
+  std::shared_ptr<Instance> instance;
+  RLX_RETURN_IF_ERROR(Instance::adopt(static_cast<VkInstance>(adopted.instance),
+                                      reinterpret_cast<PFN_vkGetInstanceProcAddr>(adopted.get_instance_proc_addr),
+                                      instance));
+  PhysicalDevice physical =
+      describe(instance->api, static_cast<VkPhysicalDevice>(adopted.physical_device), "vulkan:adopted");
+  if (!physical.unusable.empty()) {
+    return unsuitable(text_of("the adopted device ", quoted(physical.info.name), " ", physical.unusable));
+  }
+  std::shared_ptr<Context> context;
+  RLX_RETURN_IF_ERROR(Context::adopt(std::move(instance), std::move(physical), adopted, context));
+  device = std::make_shared<VulkanDevice>(std::move(context));
+  return {};
+}
+
+std::vector<std::string> vulkan_validation_messages(const Device& device) {
+  const auto* ours = dynamic_cast<const vulkan::VulkanDevice*>(&device);
+  return ours == nullptr ? std::vector<std::string>() : ours->context().instance->validation_log.messages();
+}
+
+}  // namespace rlx
