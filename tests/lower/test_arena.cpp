@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of the arena packers.
+#include "compiler/lower/arena.h"
+
+#include <random>
+
+#include "compiler/lower/arena_problem.h"
+#include "compiler/support/check.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+bool live_together(const ArenaItem& a, const ArenaItem& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+// Whether no two items live together share a byte, and all lie below the height, aligned.
+bool sound(const std::vector<ArenaItem>& items, const ArenaLayout& layout, uint64_t alignment) {
+  for (size_t i = 0; i < items.size(); ++i) {
+    if (layout.offsets[i] % alignment != 0) return false;
+    if (layout.offsets[i] + items[i].bytes > layout.height_bytes) return false;
+    for (size_t j = 0; j < i; ++j) {
+      if (!live_together(items[i], items[j])) continue;
+      if (layout.offsets[i] < layout.offsets[j] + items[j].bytes &&
+          layout.offsets[j] < layout.offsets[i] + items[i].bytes) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<ArenaItem> random_items(std::mt19937_64& random, size_t count, uint32_t waves,
+                                    uint64_t largest) {
+  std::vector<ArenaItem> items;
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t first = static_cast<uint32_t>(random() % waves);
+    const uint32_t length = static_cast<uint32_t>(random() % (random() % 8 == 0 ? waves : 4));
+    items.push_back({.bytes = random() % largest, .first = first, .last = first + length});
+  }
+  return items;
+}
+
+TEST_CASE("no_items_need_no_arena") {
+  const ArenaLayout layout = pack({}, 256);
+  CHECK(layout.height_bytes == 0);
+  CHECK(layout.lower_bound_bytes == 0);
+  CHECK(layout.offsets.empty());
+}
+
+TEST_CASE("items_of_no_bytes_take_no_room") {
+  const std::vector<ArenaItem> items{{.bytes = 0, .first = 0, .last = 9}, {.bytes = 1, .first = 0, .last = 0}};
+  const ArenaLayout layout = pack(items, 256);
+  CHECK(layout.height_bytes == 256);
+  CHECK(layout.offsets == std::vector<uint64_t>{0, 0});
+}
+
+TEST_CASE("an_item_that_dies_before_it_is_born_is_our_mistake") {
+  const std::vector<ArenaItem> items{{.bytes = 1, .first = 2, .last = 1}};
+  CHECK_THROWS_AS(pack(items, 256), InternalError);
+}
+
+TEST_CASE("random_layouts_are_sound_for_every_packer") {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 400; ++round) {
+    const std::vector<ArenaItem> items = random_items(random, random() % 40, 20, 5000);
+    for (const uint64_t local : {0, 200'000}) {
+      for (const uint64_t exact : {0, 200'000}) {
+        const ArenaLayout layout =
+            pack(items, 256, {.local_search_budget = local, .exact_search_budget = exact});
+        REQUIRE(sound(items, layout, 256));
+        REQUIRE(layout.height_bytes >= layout.lower_bound_bytes);
+        REQUIRE(layout.height_bytes <= layout.total_bytes);
+      }
+    }
+  }
+}
+
+// Least height by trying every order of placement.
+uint64_t least_height(const arena::Problem& problem) {
+  std::vector<uint32_t> order(problem.items.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  uint64_t least = ~uint64_t{0};
+  do {
+    const auto placed = arena::place_in_order(problem, order, arena::Fit::Lowest, ~uint64_t{0});
+    least = std::min(least, placed->height);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+TEST_CASE("exact_search_finds_the_least_height") {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<ArenaItem> items;
+    for (int i = 0; i < 8; ++i) {
+      const uint32_t first = static_cast<uint32_t>(random() % 6);
+      const uint32_t last = first + static_cast<uint32_t>(random() % 3);
+      items.push_back({.bytes = 1 + random() % 3, .first = first, .last = last});
+    }
+    const arena::Problem problem = arena::make_problem(items, 1);
+    const uint64_t least = least_height(problem);
+    const ArenaLayout layout =
+        pack(items, 1, {.local_search_budget = 0, .exact_search_budget = 10'000'000});
+    REQUIRE(sound(items, layout, 1));
+    REQUIRE(layout.height_bytes == least);
+  }
+}
+
+TEST_CASE("exact_search_stops_above_a_bound_that_cannot_be_reached") {
+  // Every wave is full, and yet no layout has the height of the fullest.
+  const std::vector<ArenaItem> items{
+      {.bytes = 3, .first = 0, .last = 0}, {.bytes = 2, .first = 0, .last = 2},
+      {.bytes = 1, .first = 1, .last = 3}, {.bytes = 1, .first = 1, .last = 5},
+      {.bytes = 1, .first = 1, .last = 4}, {.bytes = 1, .first = 3, .last = 4},
+      {.bytes = 1, .first = 3, .last = 3}, {.bytes = 2, .first = 4, .last = 5},
+      {.bytes = 2, .first = 5, .last = 5}};
+  CHECK(least_height(arena::make_problem(items, 1)) == 6);
+  const ArenaLayout layout = pack(items, 1);
+  CHECK(sound(items, layout, 1));
+  CHECK(layout.lower_bound_bytes == 5);
+  CHECK(layout.height_bytes == 6);
+}
+
+TEST_CASE("search_reaches_the_bound_where_greedy_does_not") {
+  // Perfect packings, made by cutting a rectangle again and again, are hard for greedy packers.
+  std::mt19937_64 random(3);
+  int greedy_missed = 0;
+  int missed = 0;
+  for (int round = 0; round < 40; ++round) {
+    struct Rectangle {
+      uint64_t height;
+      uint32_t first, last;
+    };
+    std::vector<Rectangle> rectangles{{.height = 64, .first = 0, .last = 63}};
+    while (rectangles.size() < 40) {
+      Rectangle& cut = rectangles[random() % rectangles.size()];
+      Rectangle other = cut;
+      if (random() % 2 == 0 && cut.height > 1) {
+        other.height = 1 + random() % (cut.height - 1);
+        cut.height -= other.height;
+      } else if (cut.last > cut.first) {
+        const uint32_t middle = cut.first + static_cast<uint32_t>(random() % (cut.last - cut.first));
+        cut.last = middle;
+        other.first = middle + 1;
+      } else {
+        continue;
+      }
+      rectangles.push_back(other);
+    }
+    std::vector<ArenaItem> items;
+    for (const Rectangle& r : rectangles) items.push_back({.bytes = r.height, .first = r.first, .last = r.last});
+    const ArenaLayout greedy = pack(items, 1, {.local_search_budget = 0, .exact_search_budget = 0});
+    const ArenaLayout layout = pack(items, 1);
+    REQUIRE(sound(items, layout, 1));
+    greedy_missed += greedy.height_bytes > 64;
+    missed += layout.height_bytes > 64;
+  }
+  CHECK(greedy_missed > 10);
+  CHECK(missed <= 2);
+}
+
+TEST_CASE("packing_is_the_same_each_time") {
+  std::mt19937_64 random(5);
+  const std::vector<ArenaItem> items = random_items(random, 120, 40, 100'000);
+  const ArenaLayout one = pack(items, 256);
+  const ArenaLayout two = pack(items, 256);
+  CHECK(one.offsets == two.offsets);
+  CHECK(one.packer == two.packer);
+}
+
+}  // namespace
+}  // namespace rlx::test

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of the schedule: dependencies, waves, in-place takeovers and reuse.
+#include "compiler/lower/schedule.h"
+
+#include "compiler/support/check.h"
+#include "tests/lower/test_program.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+using Waves = std::vector<uint32_t>;
+
+TEST_CASE("empty_program_has_no_waves") {
+  const Schedule result = schedule(Program{});
+  CHECK(result.wave_count == 0);
+  CHECK(result.arena_bytes == 0);
+  CHECK(result.order.empty());
+}
+
+TEST_CASE("arena_reuses_dead_value") {
+  TestProgram t;
+  const BufferId x = t.io("x", 1024), y = t.io("y", 1024);
+  const BufferId a = t.arena("a", 1024), b = t.arena("b", 1024), c = t.arena("c", 1024);
+  t.step("s0", {x}, {a});
+  t.step("s1", {a}, {b});
+  t.step("s2", {b}, {c});
+  t.step("s3", {c}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.arena_bytes == 2048);
+  CHECK(result.unplanned_bytes == 3072);
+  CHECK(result.buffer_offsets[index_of(a)] == result.buffer_offsets[index_of(c)]);
+  CHECK(result.wave_count == 4);
+}
+
+TEST_CASE("in_place_chain_shares_one_slot") {
+  TestProgram t;
+  const BufferId x = t.io("x", 1000), y = t.io("y", 1000);
+  const BufferId a = t.arena("a", 1000), b = t.arena("b", 1000), c = t.arena("c", 1000);
+  t.step("s0", {x}, {a});
+  t.step("s1", {a}, {b}).in_place_input = a;
+  t.step("s2", {b}, {c}).in_place_input = b;
+  t.step("s3", {c}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.arena_bytes == 1024);
+  CHECK(result.in_place_of[index_of(c)] == b);
+  CHECK(result.in_place_of[index_of(b)] == a);
+
+  const Schedule apart = schedule(t.program, {.in_place = false});
+  CHECK(faults_of(t.program, apart).empty());
+  CHECK(apart.arena_bytes == 2048);
+  CHECK_FALSE(apart.in_place_of[index_of(b)].has_value());
+}
+
+TEST_CASE("in_place_is_refused_while_another_step_reads_the_input") {
+  TestProgram t;
+  const BufferId x = t.io("x", 512), y = t.io("y", 512), z = t.io("z", 512);
+  const BufferId a = t.arena("a", 512), b = t.arena("b", 512);
+  t.step("make", {x}, {a});
+  t.step("over", {a}, {b}).in_place_input = a;
+  t.step("later_reader", {a, b}, {y});
+  t.step("last", {b}, {z});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK_FALSE(result.in_place_of[index_of(b)].has_value());
+}
+
+TEST_CASE("in_place_waits_for_other_readers_where_the_chain_allows") {
+  TestProgram t;
+  const BufferId x = t.io("x", 512), y = t.io("y", 512);
+  const BufferId a = t.arena("a", 4096), b = t.arena("b", 4096), c = t.arena("c", 256),
+                 d = t.arena("d", 256);
+  t.step("make", {x}, {a});
+  t.step("other", {a}, {c});
+  t.step("deeper", {c}, {d});
+  t.step("over", {a}, {b}).in_place_input = a;
+  t.step("join", {b, d}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.wave_count == 4);
+  CHECK(result.in_place_of[index_of(b)] == a);
+  CHECK(result.arena_bytes == 4096 + 256 + 256);
+}
+
+TEST_CASE("in_place_needs_equal_dense_ranges") {
+  for (const bool shifted : {false, true}) {
+    TestProgram t;
+    const BufferId x = t.io("x", 1024), y = t.io("y", 512);
+    const BufferId a = t.arena("a", 1024), b = t.arena("b", shifted ? 1024 : 512);
+    t.step("make", {x}, {a});
+    t.step("over", {TestProgram::part(a, shifted ? 256 : 0, 512, AccessMode::Read),
+                    TestProgram::part(b, 0, 512, AccessMode::Write)})
+        .in_place_input = a;
+    t.step("last", {TestProgram::part(b, 0, 512, AccessMode::Read), t.whole(y, AccessMode::Write)});
+    const Schedule result = schedule(t.program);
+    CHECK(faults_of(t.program, result).empty());
+    CHECK_FALSE(result.in_place_of[index_of(b)].has_value());
+  }
+}
+
+TEST_CASE("an_input_read_twice_by_the_step_is_not_taken_over") {
+  TestProgram t;
+  const BufferId x = t.io("x", 512), y = t.io("y", 512);
+  const BufferId a = t.arena("a", 512), b = t.arena("b", 512);
+  t.step("make", {x}, {a});
+  t.step("transposed_sum", {a, a}, {b}).in_place_input = a;
+  t.step("last", {b}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK_FALSE(result.in_place_of[index_of(b)].has_value());
+}
+
+TEST_CASE("concurrent_steps_never_alias") {
+  TestProgram t;
+  const BufferId x = t.io("x", 256), y = t.io("y", 256);
+  std::vector<BufferId> branches;
+  for (int i = 0; i < 6; ++i) {
+    branches.push_back(t.arena("b" + std::to_string(i), 256));
+    t.step("branch" + std::to_string(i), {x}, {branches.back()});
+  }
+  t.step("join", branches, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.wave_count == 2);
+  CHECK(result.arena_bytes == 6 * 256);
+}
+
+TEST_CASE("disjoint_parts_of_one_buffer_are_written_concurrently") {
+  TestProgram t;
+  const BufferId x = t.io("x", 256), y = t.io("y", 512);
+  const BufferId joined = t.arena("joined", 512);
+  t.step("left", {t.whole(x, AccessMode::Read), TestProgram::part(joined, 0, 256, AccessMode::Write)});
+  t.step("right",
+         {t.whole(x, AccessMode::Read), TestProgram::part(joined, 256, 256, AccessMode::Write)});
+  t.step("use", {joined}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.wave == Waves{0, 0, 1});
+  CHECK(result.edges[2] == Waves{0, 1});
+}
+
+TEST_CASE("a_state_is_written_after_it_was_read") {
+  TestProgram t;
+  const BufferId state = t.add(Segment::State, "cache", 64);
+  const BufferId x = t.io("x", 64), y = t.io("y", 64);
+  t.step("read", {state}, {y});
+  t.step("write", {x}, {state});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.wave == Waves{0, 1});
+  CHECK(result.edges[1] == Waves{0});
+}
+
+TEST_CASE("buffers_of_one_state_are_one_memory") {
+  TestProgram t;
+  const BufferId first = t.add(Segment::State, "cache", 64);
+  const BufferId second = t.add(Segment::State, "cache_again", 64);
+  t.program.buffers[index_of(second)].state = t.program.buffers[index_of(first)].state;
+  const BufferId x = t.io("x", 64), y = t.io("y", 64);
+  t.step("write", {x}, {first});
+  t.step("read", {second}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.edges[1] == Waves{0});
+}
+
+TEST_CASE("readers_of_one_weight_do_not_wait_for_each_other") {
+  TestProgram t;
+  const BufferId weight = t.add(Segment::Weights, "w", 64);
+  const BufferId y = t.io("y", 64), z = t.io("z", 64);
+  t.step("a", {weight}, {y});
+  t.step("b", {weight}, {z});
+  const Schedule result = schedule(t.program);
+  CHECK(result.wave_count == 1);
+  CHECK(result.edges[1].empty());
+}
+
+TEST_CASE("empty_accesses_order_nothing") {
+  TestProgram t;
+  const BufferId y = t.io("y", 64);
+  t.step("a", {TestProgram::part(y, 0, 0, AccessMode::Write)});
+  t.step("b", {TestProgram::part(y, 0, 0, AccessMode::Read)});
+  const Schedule result = schedule(t.program);
+  CHECK(result.wave_count == 1);
+  CHECK(faults_of(t.program, result).empty());
+}
+
+TEST_CASE("edges_are_transitively_reduced") {
+  TestProgram t;
+  const BufferId x = t.io("x", 64), y = t.io("y", 64);
+  const BufferId a = t.arena("a", 64), b = t.arena("b", 64);
+  t.step("s0", {x}, {a});
+  t.step("s1", {a}, {b});
+  t.step("s2", {a, b}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(result.edges[2] == Waves{1});
+}
+
+TEST_CASE("a_step_off_the_chain_is_delayed_when_that_saves_memory") {
+  // Three large values from the input are each reduced to a small one at a point of a long chain.
+  TestProgram t;
+  const BufferId x = t.io("x", 64), y = t.io("y", 64);
+  std::vector<BufferId> large;
+  for (int i = 0; i < 3; ++i) {
+    large.push_back(t.arena("large" + std::to_string(i), 1 << 20));
+    t.step("make" + std::to_string(i), {x}, {large.back()});
+  }
+  BufferId chain = t.arena("c", 64);
+  t.step("start", {x}, {chain});
+  for (int i = 0; i < 3; ++i) {
+    const BufferId next = t.arena("c" + std::to_string(i), 64);
+    const BufferId after = t.arena("d" + std::to_string(i), 64);
+    t.step("use" + std::to_string(i), {chain, large[static_cast<size_t>(i)]}, {next});
+    t.step("rest" + std::to_string(i), {next}, {after});
+    chain = after;
+  }
+  t.step("end", {chain}, {y});
+  const Schedule result = schedule(t.program);
+  CHECK(faults_of(t.program, result).empty());
+  CHECK(result.wave_count == 8);
+  CHECK(result.arena_bytes < (2 << 20));
+}
+
+TEST_CASE("memory_goal_takes_more_waves_to_save_memory") {
+  TestProgram t;
+  const BufferId x = t.io("x", 64), y = t.io("y", 64 * 4);
+  for (int i = 0; i < 4; ++i) {
+    const BufferId large = t.arena("large" + std::to_string(i), 1 << 16);
+    t.step("make" + std::to_string(i), {x}, {large});
+    t.step("use" + std::to_string(i),
+           {t.whole(large, AccessMode::Read),
+            TestProgram::part(y, static_cast<uint64_t>(i) * 64, 64, AccessMode::Write)});
+  }
+  const Schedule fast = schedule(t.program);
+  const Schedule small = schedule(t.program, {.goal = ScheduleGoal::Memory});
+  CHECK(faults_of(t.program, fast).empty());
+  CHECK(faults_of(t.program, small).empty());
+  CHECK(fast.wave_count == 2);
+  CHECK(fast.arena_bytes == 4 << 16);
+  CHECK(small.arena_bytes == 1 << 16);
+  CHECK(small.wave_count == 8);
+}
+
+TEST_CASE("reading_arena_bytes_that_nothing_wrote_is_our_mistake") {
+  TestProgram t;
+  const BufferId y = t.io("y", 64), a = t.arena("a", 64);
+  t.step("enc.0.softmax", {a}, {y});
+  CHECK_THROWS_WITH(schedule(t.program), Catch::Contains("enc.0.softmax") && Catch::Contains("\"a\""));
+}
+
+TEST_CASE("an_access_outside_its_buffer_is_our_mistake") {
+  TestProgram t;
+  const BufferId y = t.io("y", 64);
+  t.step("enc.0.pad", {TestProgram::part(y, 32, 64, AccessMode::Write)});
+  CHECK_THROWS_WITH(schedule(t.program), Catch::Contains("enc.0.pad"));
+}
+
+TEST_CASE("a_schedule_is_the_same_each_time") {
+  TestProgram t;
+  const BufferId x = t.io("x", 64);
+  for (int i = 0; i < 40; ++i) {
+    const BufferId a = t.arena("a" + std::to_string(i), 100u * static_cast<uint64_t>(i % 7 + 1));
+    const BufferId y = t.io("y" + std::to_string(i), 64);
+    t.step("p" + std::to_string(i), {x}, {a});
+    t.step("q" + std::to_string(i), {a}, {y});
+  }
+  const Schedule one = schedule(t.program);
+  const Schedule two = schedule(t.program);
+  CHECK(one.order == two.order);
+  CHECK(one.buffer_offsets == two.buffer_offsets);
+  CHECK(one.edges == two.edges);
+}
+
+}  // namespace
+}  // namespace rlx::test
