@@ -32,4 +32,11 @@ else()
   target_link_libraries(rlx_shaderc INTERFACE ${static_group})
 endif()
 unset(CMAKE_REQUIRED_LIBRARIES)
+
+# The version is part of the key of cached code.
+find_package(PkgConfig QUIET)
+if(PkgConfig_FOUND)
+  pkg_check_modules(RLX_SHADERC_MODULE QUIET shaderc)
+endif()
+target_compile_definitions(rlx_shaderc INTERFACE RLX_SHADERC_VERSION="${RLX_SHADERC_MODULE_VERSION}")
 set(SHADERC_LIBRARY rlx_shaderc CACHE INTERNAL "Target that carries shaderc")

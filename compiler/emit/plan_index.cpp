@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs, schedules and kernel codes as plan.fbs tables.
+#include "compiler/emit/plan_index.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "compiler/emit/spirv_module.h"
+#include "compiler/emit/vulkan_code.h"
+#include "compiler/support/check.h"
+#include "compiler/support/checked.h"
+#include "schema/debug_generated.h"
+#include "schema/plan_generated.h"
+
+namespace rlx {
+namespace {
+
+using flatbuffers::FlatBufferBuilder;
+using flatbuffers::Offset;
+
+constexpr uint64_t kParamsAlignmentBytes = 16;
+constexpr uint64_t kCodeAlignmentBytes = 256;
+constexpr uint32_t kVulkanApiVersion = (1u << 22) | (2u << 12);  // VK_MAKE_API_VERSION(0, 1, 2, 0)
+
+std::vector<uint64_t> dims_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+
+// One section of byte strings, equal ones stored once.
+class BlobSection {
+ public:
+  explicit BlobSection(uint64_t alignment_bytes) : alignment_bytes_(alignment_bytes) {}
+  uint64_t add(const std::vector<std::byte>& blob) {
+    const auto [place, added] = offsets_.try_emplace(blob, round_up(bytes_.size(), alignment_bytes_));
+    if (added) {
+      bytes_.resize(place->second);
+      bytes_.insert(bytes_.end(), blob.begin(), blob.end());
+    }
+    return place->second;
+  }
+  [[nodiscard]] std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  uint64_t alignment_bytes_;
+  std::vector<std::byte> bytes_;
+  std::map<std::vector<std::byte>, uint64_t> offsets_;
+};
+
+// What a kernel does with one pointer, over all steps that run it.
+struct KernelPointer {
+  uint32_t alignment_bytes = 1;
+  uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
+  AccessMode mode = AccessMode::Read;
+};
+using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
+
+void add_access(KernelPointers& pointers, const Step& step, const Access& access) {
+  const auto [entry, added] = pointers.try_emplace(access.position, KernelPointer{.mode = access.mode});
+  KernelPointer& pointer = entry->second;
+  RLX_CHECK(pointer.mode == access.mode,
+            step.op + " \"" + step.node + "\": one kernel instance uses a pointer in two modes");
+  pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
+  pointer.min_bytes = std::min(pointer.min_bytes, access.range_bytes);
+}
+
+fb::AccessMode mode_of(AccessMode mode) { return static_cast<fb::AccessMode>(mode); }
+fb::Segment segment_of(Segment segment) { return static_cast<fb::Segment>(segment); }
+static_assert(static_cast<int>(fb::Segment::Io) == static_cast<int>(Segment::Io));
+static_assert(static_cast<int>(fb::AccessMode::ReadWrite) == static_cast<int>(AccessMode::ReadWrite));
+static_assert(static_cast<int>(fb::StepKind::Fill) == static_cast<int>(StepKind::Fill));
+
+class IndexBuilder {
+ public:
+  IndexBuilder(const PlanContent& content, const SegmentLayout& layout)
+      : content_(&content), layout_(&layout), pointers_(content.kernels->kernels.size()) {}
+
+  PlanIndex build();
+
+ private:
+  void gather_pointers();
+  Offset<fb::Entry> entry(const PlanEntry& entry, size_t program);
+  Offset<fb::Kernel> kernel(size_t index);
+  std::vector<Offset<fb::Weight>> weights();
+  std::vector<Offset<fb::State>> states();
+  std::vector<Offset<fb::Symbol>> symbols();
+  friend class EntryBuilder;
+
+  const PlanContent* content_;
+  const SegmentLayout* layout_;
+  std::vector<KernelPointers> pointers_;  // per kernel of the set
+  FlatBufferBuilder builder_;
+  BlobSection params_{kParamsAlignmentBytes};
+  BlobSection code_{kCodeAlignmentBytes};
+  PlanIndex result_;
+};
+
+// Builds the tables of one entry: values of the buffers in use, then steps in the schedule's order.
+class EntryBuilder {
+ public:
+  EntryBuilder(IndexBuilder& index, const PlanEntry& entry, size_t program)
+      : index_(&index),
+        program_(entry.program),
+        schedule_(entry.schedule),
+        program_index_(program),
+        value_of_(entry.program->buffers.size()) {}
+
+  Offset<fb::Entry> build() {
+    number_values();
+    const std::vector<Offset<fb::Value>> values = build_values();
+    for (uint32_t position = 0; position < schedule_->order.size(); ++position) add_step(position);
+    FlatBufferBuilder& builder = index_->builder_;
+    const auto name = builder.CreateString(program_->entry);
+    const auto inputs = builder.CreateVector(values_of(program_->inputs));
+    const auto outputs = builder.CreateVector(values_of(program_->outputs));
+    const auto value_list = builder.CreateVector(values);
+    const auto step_list = builder.CreateVectorOfStructs(steps_);
+    const auto relocation_list = builder.CreateVectorOfStructs(relocations_);
+    const auto edge_list = builder.CreateVector(edges_);
+    return fb::CreateEntry(builder, name, inputs, outputs, value_list, step_list, relocation_list, edge_list,
+                           schedule_->wave_count, schedule_->arena_bytes, schedule_->lower_bound_bytes);
+  }
+
+ private:
+  struct Use {
+    bool used = false;
+    uint32_t first = 0;
+    uint32_t last = 0;
+  };
+
+  // Buffers that a step accesses and all inputs and outputs become values, in the order of the buffers.
+  void number_values() {
+    uses_.resize(program_->buffers.size());
+    for (uint32_t position = 0; position < schedule_->order.size(); ++position) {
+      for (const Access& access : program_->steps.at(schedule_->order[position]).accesses) {
+        Use& use = uses_.at(index_of(access.buffer));
+        if (!use.used) use.first = position;
+        use.last = position;
+        use.used = true;
+      }
+    }
+    for (size_t b = 0; b < program_->buffers.size(); ++b) {
+      if (uses_[b].used || program_->buffers[b].segment == Segment::Io) value_of_[b] = value_count_++;
+    }
+  }
+
+  std::vector<Offset<fb::Value>> build_values() {
+    std::vector<Offset<fb::Value>> values;
+    uint64_t io_bytes = 0;
+    for (size_t b = 0; b < program_->buffers.size(); ++b) {
+      if (!value_of_[b]) continue;
+      const Buffer& buffer = program_->buffers[b];
+      RLX_CHECK(buffer.size_bytes == byte_size(buffer.type), "size of buffer " + buffer.name);
+      if (buffer.segment == Segment::Io) io_bytes += round_up(buffer.size_bytes, kArenaAlignmentBytes);
+      values.push_back(build_value(b));
+    }
+    index_->result_.io_bytes = std::max(index_->result_.io_bytes, io_bytes);
+    index_->result_.arena_bytes = std::max(index_->result_.arena_bytes, schedule_->arena_bytes);
+    return values;
+  }
+
+  Offset<fb::Value> build_value(size_t b) {
+    const Buffer& buffer = program_->buffers[b];
+    FlatBufferBuilder& builder = index_->builder_;
+    // Only what lies in the arena comes and goes.
+    const bool transient = buffer.segment == Segment::Arena;
+    const auto steps = narrow<uint32_t>(schedule_->order.size());
+    const uint32_t first = transient ? uses_[b].first : 0;
+    const uint32_t last = transient ? uses_[b].last : (steps == 0 ? 0 : steps - 1);
+    flatbuffers::Optional<uint32_t> alias = flatbuffers::nullopt;
+    if (transient && schedule_->in_place_of.at(b)) {
+      alias = value_of_.at(index_of(*schedule_->in_place_of[b])).value();
+    }
+    const auto name = builder.CreateString(buffer.name);
+    const auto dims = builder.CreateVector(dims_of(buffer.type.shape));
+    return fb::CreateValue(builder, name, static_cast<uint8_t>(buffer.type.dtype), dims, segment_of(buffer.segment),
+                           offset_of(b), buffer.size_bytes, first, last, alias);
+  }
+
+  uint64_t offset_of(size_t b) const {
+    const Buffer& buffer = program_->buffers[b];
+    switch (buffer.segment) {
+      case Segment::Weights: {
+        const auto placed = index_->layout_->index_of_weight.at(index_of(buffer.weight.value()));
+        return index_->layout_->weights.at(placed.value()).offset_bytes;
+      }
+      case Segment::State: return index_->layout_->states.at(index_of(buffer.state.value())).offset_bytes;
+      case Segment::Arena: return schedule_->buffer_offsets.at(b);
+      case Segment::Io: return 0;
+    }
+    RLX_CHECK(false, "segment of buffer " + buffer.name);
+    return 0;
+  }
+
+  void add_step(uint32_t position) {
+    const Step& step = program_->steps.at(schedule_->order[position]);
+    const auto relocation_first = narrow<uint32_t>(relocations_.size());
+    std::vector<Access> accesses = step.accesses;
+    std::stable_sort(accesses.begin(), accesses.end(),
+                     [](const Access& a, const Access& b) { return a.position < b.position; });
+    for (const Access& access : accesses) {
+      RLX_CHECK(access.range_offset_bytes == access.offset_bytes,
+                step.op + " \"" + step.node + "\": a pointer into the middle of its range");
+      relocations_.emplace_back(value_of_.at(index_of(access.buffer)).value(), access.position,
+                                access.offset_bytes, access.range_bytes, mode_of(access.mode));
+    }
+    const auto edge_first = narrow<uint32_t>(edges_.size());
+    const std::vector<uint32_t>& before = schedule_->edges.at(position);
+    edges_.insert(edges_.end(), before.begin(), before.end());
+
+    const bool dispatch = step.kind == StepKind::Dispatch;
+    const uint32_t kernel =
+        dispatch ? index_->content_->kernels->index_of_instance.at(program_index_)
+                       .at(index_of(step.kernel.value())).value()
+                 : 0;
+    const uint64_t params_offset = dispatch ? index_->params_.add(step.params) : 0;
+    const auto params_bytes = dispatch ? narrow<uint32_t>(step.params.size()) : 0;
+    steps_.emplace_back(static_cast<fb::StepKind>(step.kind), kernel, step.grid.x, step.grid.y, step.grid.z,
+                        schedule_->wave.at(position), params_offset, params_bytes, relocation_first,
+                        narrow<uint32_t>(accesses.size()), edge_first, narrow<uint32_t>(before.size()),
+                        step.fill_pattern, step.bytes_moved, step.flops);
+    if (dispatch) note_limits(step);
+  }
+
+  void note_limits(const Step& step) {
+    PlanVulkanTarget& target = index_->result_.vulkan;
+    target.max_params_bytes = std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
+    target.max_grid[0] = std::max(target.max_grid[0], step.grid.x);
+    target.max_grid[1] = std::max(target.max_grid[1], step.grid.y);
+    target.max_grid[2] = std::max(target.max_grid[2], step.grid.z);
+  }
+
+  std::vector<uint32_t> values_of(const std::vector<BufferId>& buffers) const {
+    std::vector<uint32_t> values;
+    for (const BufferId buffer : buffers) values.push_back(value_of_.at(index_of(buffer)).value());
+    return values;
+  }
+
+  IndexBuilder* index_;
+  const Program* program_;
+  const Schedule* schedule_;
+  size_t program_index_;
+  std::vector<std::optional<uint32_t>> value_of_;  // per buffer
+  uint32_t value_count_ = 0;
+  std::vector<Use> uses_;  // per buffer
+  std::vector<fb::Step> steps_;
+  std::vector<fb::Relocation> relocations_;
+  std::vector<uint32_t> edges_;
+};
+
+void IndexBuilder::gather_pointers() {
+  const std::vector<PlanEntry> entries = content_->all_entries();
+  for (size_t e = 0; e < entries.size(); ++e) {
+    for (const Step& step : entries[e].program->steps) {
+      if (!step.kernel) continue;
+      const auto kernel = content_->kernels->index_of_instance.at(e).at(index_of(*step.kernel));
+      for (const Access& access : step.accesses) add_access(pointers_.at(kernel.value()), step, access);
+    }
+  }
+}
+
+Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
+  const Specialization& specialization = content_->kernels->kernels[index].specialization;
+  const KernelRow& row = kernel_row(specialization.kernel);
+  const KernelCode& code = content_->codes[index];
+  PlanVulkanTarget& target = result_.vulkan;
+  target.features |= code.features;
+  target.max_shared_bytes = std::max(target.max_shared_bytes, code.shared_bytes);
+  target.max_workgroup_invocations = std::max(
+      target.max_workgroup_invocations, code.workgroup.x * code.workgroup.y * code.workgroup.z);
+
+  std::vector<fb::KernelAccess> accesses;
+  for (const auto& [position, pointer] : pointers_[index]) {
+    accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes, mode_of(pointer.mode));
+  }
+  const auto entry_point = builder_.CreateString(code.entry_point);
+  const std::vector<Offset<fb::Variant>> variants = {fb::CreateVariant(
+      builder_, fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0, code_.add(code.bytes), code.bytes.size(),
+      XXH3_64bits(code.bytes.data(), code.bytes.size()), entry_point, code.workgroup.x, code.workgroup.y,
+      code.workgroup.z, 0, code.shared_bytes, code.features)};
+  const auto name = builder_.CreateString(row.name.data(), row.name.size());
+  const auto access_list = builder_.CreateVectorOfStructs(accesses);
+  const auto variant_list = builder_.CreateVector(variants);
+  const auto text = builder_.CreateString(describe(specialization));
+  return fb::CreateKernel(builder_, name, row.params_bytes, access_list, variant_list, text, row.order_dependent);
+}
+
+std::vector<Offset<fb::Weight>> IndexBuilder::weights() {
+  std::vector<Offset<fb::Weight>> tables;
+  for (const PlacedWeight& placed : layout_->weights) {
+    const Weight& weight = content_->module->weight(placed.id);
+    const auto name = builder_.CreateString(weight.name);
+    const auto dims = builder_.CreateVector(dims_of(weight.type.shape));
+    tables.push_back(fb::CreateWeight(builder_, name, static_cast<uint8_t>(weight.type.dtype), dims,
+                                      placed.is_inline ? fb::WeightKind::Inline : fb::WeightKind::Generated,
+                                      placed.offset_bytes, byte_size(weight.type)));
+  }
+  return tables;
+}
+
+std::vector<Offset<fb::State>> IndexBuilder::states() {
+  std::vector<Offset<fb::State>> tables;
+  for (const PlacedState& placed : layout_->states) {
+    const State& state = content_->module->state(placed.id);
+    const auto name = builder_.CreateString(state.name);
+    const auto dims = builder_.CreateVector(dims_of(state.type.shape));
+    flatbuffers::Optional<uint32_t> weight = flatbuffers::nullopt;
+    if (state.init) weight = layout_->index_of_weight.at(index_of(*state.init)).value();
+    tables.push_back(fb::CreateState(builder_, name, static_cast<uint8_t>(state.type.dtype), dims,
+                                     placed.offset_bytes, byte_size(state.type),
+                                     state.init ? fb::StateInit::Weight : fb::StateInit::Zeros, weight));
+  }
+  return tables;
+}
+
+std::vector<Offset<fb::Symbol>> IndexBuilder::symbols() {
+  std::vector<Offset<fb::Symbol>> tables;
+  for (const Symbol& symbol : content_->module->symbols) {
+    const auto name = builder_.CreateString(symbol.name);
+    tables.push_back(fb::CreateSymbol(builder_, name, narrow<uint64_t>(symbol.minimum),
+                                      narrow<uint64_t>(symbol.maximum), narrow<uint64_t>(symbol.multiple_of),
+                                      narrow<uint64_t>(symbol.bound)));
+  }
+  return tables;
+}
+
+PlanIndex IndexBuilder::build() {
+  result_.vulkan = {.present = 1,
+                    .api_version = kVulkanApiVersion,
+                    .features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout),
+                    .max_workgroup_invocations = 1,
+                    .max_shared_bytes = 0,
+                    .max_params_bytes = 0,
+                    .max_grid = {1, 1, 1}};
+  gather_pointers();
+  const auto symbol_list = builder_.CreateVector(symbols());
+  const auto weight_list = builder_.CreateVector(weights());
+  const auto state_list = builder_.CreateVector(states());
+  std::vector<Offset<fb::Kernel>> kernels;
+  for (size_t i = 0; i < content_->kernels->kernels.size(); ++i) kernels.push_back(kernel(i));
+  const auto kernel_list = builder_.CreateVector(kernels);
+  std::vector<Offset<fb::Entry>> entries;
+  for (size_t i = 0; i < content_->entries.size(); ++i) {
+    entries.push_back(EntryBuilder(*this, content_->entries[i], i).build());
+  }
+  const auto entry_list = builder_.CreateVector(entries);
+  Offset<fb::Entry> init;
+  if (content_->init) init = EntryBuilder(*this, *content_->init, content_->entries.size()).build();
+  const auto name = builder_.CreateString(content_->module->name);
+  const auto producer = builder_.CreateString(content_->producer);
+  const auto precision = builder_.CreateString(content_->precision);
+  fb::FinishPlanBuffer(builder_, fb::CreatePlan(builder_, name, producer, precision, symbol_list, weight_list,
+                                                state_list, kernel_list, entry_list, init));
+  const auto* bytes = reinterpret_cast<const std::byte*>(builder_.GetBufferPointer());
+  result_.index.assign(bytes, bytes + builder_.GetSize());
+  result_.params = params_.take();
+  result_.code = code_.take();
+  return std::move(result_);
+}
+
+}  // namespace
+
+PlanIndex build_plan_index(const PlanContent& content, const SegmentLayout& layout) {
+  RLX_CHECK(content.codes.size() == content.kernels->kernels.size(), "one code per kernel");
+  return IndexBuilder(content, layout).build();
+}
+
+std::vector<std::byte> build_debug_section(const PlanContent& content) {
+  FlatBufferBuilder builder;
+  std::vector<Offset<fb::EntryNotes>> entries;
+  std::vector<uint64_t> unplanned;
+  for (const PlanEntry& entry : content.all_entries()) {
+    std::vector<Offset<fb::StepNote>> notes;
+    for (const uint32_t s : entry.schedule->order) {
+      const Step& step = entry.program->steps.at(s);
+      // Shared: the same few words stand on many steps.
+      const auto node = builder.CreateSharedString(step.node);
+      const auto op = builder.CreateSharedString(step.op);
+      const auto source = builder.CreateSharedString(step.source);
+      const auto reason = builder.CreateSharedString(step.reason);
+      notes.push_back(fb::CreateStepNote(builder, node, op, source, reason));
+    }
+    entries.push_back(fb::CreateEntryNotes(builder, builder.CreateVector(notes)));
+    unplanned.push_back(entry.schedule->unplanned_bytes);
+  }
+  const auto entry_list = builder.CreateVector(entries);
+  const auto pass_list = builder.CreateVectorOfStrings(content.pass_log);
+  const auto unplanned_list = builder.CreateVector(unplanned);
+  fb::FinishDebugBuffer(builder, fb::CreateDebug(builder, entry_list, pass_list, unplanned_list));
+  const auto* bytes = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  return {bytes, bytes + builder.GetSize()};
+}
+
+}  // namespace rlx

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The index, params and code sections of a plan, and the facts that its header repeats.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "compiler/emit/plan_content.h"
+#include "compiler/emit/weight_layout.h"
+#include "schema/plan_header.h"
+
+namespace rlx {
+
+struct PlanIndex {
+  std::vector<std::byte> index;
+  std::vector<std::byte> params;
+  std::vector<std::byte> code;
+  uint64_t arena_bytes = 0;
+  uint64_t io_bytes = 0;
+  PlanVulkanTarget vulkan{};  // least limits and features that the plan needs
+};
+
+PlanIndex build_plan_index(const PlanContent& content, const SegmentLayout& layout);
+
+// The debug section: a note per step and the pass log.
+std::vector<std::byte> build_debug_section(const PlanContent& content);
+
+}  // namespace rlx

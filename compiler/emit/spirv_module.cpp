@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Walks over SPIR-V instructions. Numbers of opcodes, capabilities and modes come from the registry's header.
+#include "compiler/emit/spirv_module.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <map>
+#include <spirv/unified1/spirv.hpp>
+
+#include "compiler/support/check.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kHeaderWords = 5;
+
+struct Instruction {
+  spv::Op op;
+  std::span<const uint32_t> operands;  // the words behind the first
+  size_t position;                     // of the first word in the module
+};
+
+// Calls visit(instruction) for each instruction in order.
+template <typename Visit>
+void for_each_instruction(std::span<const uint32_t> words, Visit visit) {
+  RLX_CHECK(words.size() > kHeaderWords && words[0] == spv::MagicNumber, "SPIR-V header");
+  for (size_t position = kHeaderWords; position < words.size();) {
+    const size_t length = words[position] >> spv::WordCountShift;
+    RLX_CHECK(length >= 1 && length <= words.size() - position, "SPIR-V instruction length");
+    visit(Instruction{.op = static_cast<spv::Op>(words[position] & spv::OpCodeMask),
+                      .operands = words.subspan(position + 1, length - 1),
+                      .position = position});
+    position += length;
+  }
+}
+
+std::string literal_text(std::span<const uint32_t> words) {
+  const char* text = reinterpret_cast<const char*>(words.data());
+  return std::string(text, strnlen(text, words.size_bytes()));
+}
+
+// What features.def asks of a device for a capability; 0 for those that every Vulkan device has, nullopt for unknown ones.
+std::optional<uint64_t> capability_features(uint32_t capability) {
+  struct Row {
+    spv::Capability capability;
+    uint64_t features;
+  };
+  static constexpr std::array kRows = {
+      Row{spv::CapabilityMatrix, 0},
+      Row{spv::CapabilityShader, 0},
+      Row{spv::CapabilityFloat16, feature_bit(Feature::Float16)},
+      Row{spv::CapabilityFloat64, feature_bit(Feature::Float64)},
+      Row{spv::CapabilityInt8, feature_bit(Feature::Int8)},
+      Row{spv::CapabilityInt16, feature_bit(Feature::Int16)},
+      Row{spv::CapabilityInt64, feature_bit(Feature::Int64)},
+      Row{spv::CapabilityStorageBuffer8BitAccess, feature_bit(Feature::Storage8)},
+      Row{spv::CapabilityStorageBuffer16BitAccess, feature_bit(Feature::Storage16)},
+      Row{spv::CapabilityPhysicalStorageBufferAddresses, feature_bit(Feature::BufferAddress)},
+      Row{spv::CapabilityGroupNonUniform, feature_bit(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformVote, feature_bit(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformArithmetic, feature_bit(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformBallot, feature_bit(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformShuffle, feature_bit(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformShuffleRelative, feature_bit(Feature::Subgroup)},
+      Row{spv::CapabilitySignedZeroInfNanPreserve, feature_bit(Feature::FloatControls32)},
+      Row{spv::CapabilityVulkanMemoryModel, feature_bit(Feature::MemoryModel)},
+  };
+  for (const Row& row : kRows) {
+    if (static_cast<uint32_t>(row.capability) == capability) return row.features;
+  }
+  return std::nullopt;
+}
+
+// Sizes of the types of a module, for shared memory and push constants.
+class TypeTable {
+ public:
+  void read(const Instruction& instruction) {
+    const std::span<const uint32_t> operands = instruction.operands;
+    switch (instruction.op) {
+      case spv::OpTypeBool: plain(operands[0], 4); break;  // as drivers lay it out
+      case spv::OpTypeInt:
+      case spv::OpTypeFloat: plain(operands[0], operands[1] / 8); break;
+      case spv::OpTypePointer:
+        pointees_[operands[0]] = operands[2];
+        plain(operands[0], 8);
+        break;
+      case spv::OpTypeVector: repeated(operands[0], operands[1], operands[2]); break;
+      case spv::OpTypeMatrix: repeated(operands[0], operands[1], operands[2]); break;
+      case spv::OpTypeArray: repeated(operands[0], operands[1], constants_.at(operands[2])); break;
+      case spv::OpTypeStruct: structure(operands[0], operands.subspan(1)); break;
+      case spv::OpConstant: constants_[operands[1]] = operands[2]; break;
+      case spv::OpMemberDecorate:
+        if (operands[2] == spv::DecorationOffset) offsets_[operands[0]][operands[1]] = operands[3];
+        break;
+      default: break;
+    }
+  }
+
+  // Natural size of what a pointer type points to.
+  [[nodiscard]] uint64_t pointee_bytes(uint32_t pointer) const {
+    return layouts_.at(pointees_.at(pointer)).size_bytes;
+  }
+  [[nodiscard]] uint64_t pointee_alignment(uint32_t pointer) const {
+    return layouts_.at(pointees_.at(pointer)).alignment_bytes;
+  }
+
+ private:
+  struct Layout {
+    uint64_t size_bytes = 0;
+    uint64_t alignment_bytes = 1;
+  };
+
+  void plain(uint32_t id, uint32_t bytes) { layouts_[id] = {.size_bytes = bytes, .alignment_bytes = bytes}; }
+  void repeated(uint32_t id, uint32_t element, uint32_t count) {
+    const Layout layout = layouts_.at(element);
+    layouts_[id] = {.size_bytes = layout.size_bytes * count, .alignment_bytes = layout.alignment_bytes};
+  }
+  // Declared offsets where there are any (blocks), otherwise members one after another at their alignment.
+  void structure(uint32_t id, std::span<const uint32_t> members) {
+    Layout layout;
+    const auto declared = offsets_.find(id);
+    for (uint32_t i = 0; i < members.size(); ++i) {
+      const auto member = layouts_.find(members[i]);
+      if (member == layouts_.end()) continue;  // a runtime array ends its block
+      uint64_t offset = round_up(layout.size_bytes, member->second.alignment_bytes);
+      if (declared != offsets_.end()) offset = declared->second.at(i);
+      layout.size_bytes = std::max(layout.size_bytes, offset + member->second.size_bytes);
+      layout.alignment_bytes = std::max(layout.alignment_bytes, member->second.alignment_bytes);
+    }
+    layouts_[id] = layout;
+  }
+
+  std::map<uint32_t, Layout> layouts_;
+  std::map<uint32_t, uint32_t> pointees_;
+  std::map<uint32_t, uint32_t> constants_;
+  std::map<uint32_t, std::map<uint32_t, uint32_t>> offsets_;  // struct -> member -> bytes
+};
+
+}  // namespace
+
+SpirvFacts reflect_spirv(std::span<const uint32_t> words) {
+  SpirvFacts facts;
+  facts.features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout);
+  TypeTable types;
+  uint64_t shared_bytes = 0;
+  for_each_instruction(words, [&](const Instruction& instruction) {
+    const std::span<const uint32_t> operands = instruction.operands;
+    types.read(instruction);
+    if (instruction.op == spv::OpCapability) {
+      const std::optional<uint64_t> features = capability_features(operands[0]);
+      if (features) facts.features |= *features;
+      else facts.unknown_capabilities.push_back(operands[0]);
+    } else if (instruction.op == spv::OpEntryPoint) {
+      facts.entry_point = literal_text(operands.subspan(2));
+    } else if (instruction.op == spv::OpExecutionMode &&
+               operands[1] == spv::ExecutionModeLocalSize) {
+      facts.workgroup = {.x = operands[2], .y = operands[3], .z = operands[4]};
+    } else if (instruction.op == spv::OpVariable && operands[2] == spv::StorageClassWorkgroup) {
+      shared_bytes = round_up(shared_bytes, types.pointee_alignment(operands[0])) +
+                     types.pointee_bytes(operands[0]);
+    } else if (instruction.op == spv::OpVariable && operands[2] == spv::StorageClassPushConstant) {
+      facts.params_bytes = narrow<uint32_t>(types.pointee_bytes(operands[0]));
+    }
+  });
+  facts.shared_bytes = narrow<uint32_t>(shared_bytes);
+  return facts;
+}
+
+std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words) {
+  bool has_float32 = false;
+  bool has_capability = false;
+  uint32_t entry_point = 0;
+  size_t capability_position = kHeaderWords;  // behind the last capability
+  size_t mode_position = 0;                   // behind the entry point
+  for_each_instruction(words, [&](const Instruction& instruction) {
+    const size_t end = instruction.position + 1 + instruction.operands.size();
+    if (instruction.op == spv::OpCapability) {
+      capability_position = end;
+      if (instruction.operands[0] == spv::CapabilitySignedZeroInfNanPreserve) has_capability = true;
+    } else if (instruction.op == spv::OpEntryPoint) {
+      entry_point = instruction.operands[1];
+      mode_position = end;
+    } else if (instruction.op == spv::OpTypeFloat && instruction.operands[1] == 32) {
+      has_float32 = true;
+    }
+  });
+  std::vector<uint32_t> amended(words.begin(), words.end());
+  if (!has_float32 || has_capability) return amended;
+  const std::array<uint32_t, 4> mode = {(4u << spv::WordCountShift) | spv::OpExecutionMode, entry_point,
+                                        spv::ExecutionModeSignedZeroInfNanPreserve, 32};
+  const std::array<uint32_t, 2> capability = {(2u << spv::WordCountShift) | spv::OpCapability,
+                                              spv::CapabilitySignedZeroInfNanPreserve};
+  // From back to front, so that the positions stay right. SPIR-V 1.4 made the extension's declaration unnecessary.
+  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(mode_position), mode.begin(), mode.end());
+  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(capability_position), capability.begin(),
+                 capability.end());
+  return amended;
+}
+
+}  // namespace rlx

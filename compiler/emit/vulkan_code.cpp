@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel instances to SPIR-V.
+#include "compiler/emit/vulkan_code.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <set>
+#include <shaderc/shaderc.hpp>
+#include <spirv-tools/libspirv.hpp>
+#include <spirv-tools/optimizer.hpp>
+
+#include "compiler/emit/spirv_module.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
+
+std::string source_path(const Specialization& specialization) {
+  return "shaders/" + std::string(kernel_row(specialization.kernel).name) + ".comp";
+}
+
+// What `#include "name"` in a kernel means; nullptr where there is no such file.
+const std::string* find_include(const std::string& name, const Specialization& specialization,
+                                const KernelSources& sources) {
+  if (const auto found = specialization.generated.find(name); found != specialization.generated.end()) {
+    return &found->second;
+  }
+  if (name.find("..") != std::string::npos) return nullptr;
+  if (name.starts_with("lib/")) return sources.find("shaders/" + name);
+  if (name.starts_with("schema/")) return sources.find(name);
+  return nullptr;
+}
+
+class Includer final : public shaderc::CompileOptions::IncluderInterface {
+ public:
+  Includer(const Specialization& specialization, const KernelSources& sources)
+      : specialization_(&specialization), sources_(&sources) {}
+
+  shaderc_include_result* GetInclude(const char* requested, shaderc_include_type, const char*,
+                                     size_t) override {
+    auto result = std::make_unique<Result>();
+    const std::string* text = find_include(requested, *specialization_, *sources_);
+    // shaderc's convention for a failure: an empty name, and the reason as content.
+    result->name = text == nullptr ? "" : requested;
+    result->text = text == nullptr ? "no such file; kernels include lib/..., schema/kernel_params.h and "
+                                     "generated/... only"
+                                   : *text;
+    result->source_name = result->name.data();
+    result->source_name_length = result->name.size();
+    result->content = result->text.data();
+    result->content_length = result->text.size();
+    return result.release();
+  }
+  void ReleaseInclude(shaderc_include_result* result) override { delete static_cast<Result*>(result); }
+
+ private:
+  struct Result : shaderc_include_result {
+    std::string name;
+    std::string text;
+  };
+  const Specialization* specialization_;
+  const KernelSources* sources_;
+};
+
+shaderc::CompileOptions make_options(const Specialization& specialization,
+                                     const KernelSources& sources) {
+  shaderc::CompileOptions options;
+  options.SetSourceLanguage(shaderc_source_language_glsl);
+  options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
+  options.SetTargetSpirv(shaderc_spirv_version_1_5);
+  // The optimiser runs after float controls are declared, so that it respects them.
+  options.SetOptimizationLevel(shaderc_optimization_level_zero);
+  options.SetIncluder(std::make_unique<Includer>(specialization, sources));
+  for (const auto& [name, text] : specialization.defines) options.AddMacroDefinition(name, text);
+  options.AddMacroDefinition("RLX_BLOCK_X", std::to_string(specialization.workgroup.x));
+  options.AddMacroDefinition("RLX_BLOCK_Y", std::to_string(specialization.workgroup.y));
+  options.AddMacroDefinition("RLX_BLOCK_Z", std::to_string(specialization.workgroup.z));
+  options.AddMacroDefinition("RLX_VULKAN", "1");
+  return options;
+}
+
+// Collects what SPIRV-Tools says.
+spvtools::MessageConsumer collect_into(std::string& text) {
+  return [&text](spv_message_level_t level, const char*, const spv_position_t& position,
+                 const char* message) {
+    if (level > SPV_MSG_WARNING) return;
+    text += "word " + std::to_string(position.index) + ": " + message + "\n";
+  };
+}
+
+std::optional<KernelFault> optimize(std::vector<uint32_t>& words, const KernelCodeOptions& options) {
+  std::string messages;
+  spvtools::Optimizer optimizer(kEnvironment);
+  optimizer.SetMessageConsumer(collect_into(messages));
+  if (options.optimize) optimizer.RegisterPerformancePasses();
+  optimizer.RegisterPass(spvtools::CreateStripDebugInfoPass());
+  optimizer.RegisterPass(spvtools::CreateCompactIdsPass());
+  spvtools::OptimizerOptions settings;
+  settings.set_run_validator(false);  // validate() does, with scalar layout
+  std::vector<uint32_t> result;
+  if (!optimizer.Run(words.data(), words.size(), &result, settings)) {
+    return KernelFault{"SPIR-V optimiser: " + messages};
+  }
+  words = std::move(result);
+  return std::nullopt;
+}
+
+std::optional<KernelFault> validate(const std::vector<uint32_t>& words) {
+  std::string messages;
+  spvtools::SpirvTools tools(kEnvironment);
+  tools.SetMessageConsumer(collect_into(messages));
+  spvtools::ValidatorOptions settings;
+  settings.SetScalarBlockLayout(true);
+  if (tools.Validate(words.data(), words.size(), settings)) return std::nullopt;
+  return KernelFault{"SPIR-V validator: " + messages};
+}
+
+std::optional<KernelFault> check_facts(const SpirvFacts& facts, const Specialization& specialization) {
+  const KernelRow& row = kernel_row(specialization.kernel);
+  if (!facts.unknown_capabilities.empty()) {
+    return KernelFault{"needs SPIR-V capability " + std::to_string(facts.unknown_capabilities.front()) +
+                       ", for which schema/features.def has no row"};
+  }
+  if (facts.params_bytes != 0 && facts.params_bytes != row.params_bytes) {
+    return KernelFault{"reads " + std::to_string(facts.params_bytes) + " bytes of params, but its row of " +
+                       "schema/kernels.def names a struct of " + std::to_string(row.params_bytes)};
+  }
+  if (facts.workgroup != specialization.workgroup) {
+    return KernelFault{"declares another workgroup than RLX_BLOCK_X, RLX_BLOCK_Y and RLX_BLOCK_Z say"};
+  }
+  return std::nullopt;
+}
+
+// Appends a file and, the first time each is met, everything that it includes. Includes in parts that #if leaves out count
+// too: the list may be too long, never too short.
+void append_with_includes(const std::string& name, const std::string& text,
+                          const Specialization& specialization, const KernelSources& sources,
+                          std::set<std::string>& seen, std::string& all) {
+  if (!seen.insert(name).second) return;
+  all += "file " + name + " " + std::to_string(text.size()) + "\n" + text + "\n";
+  for (size_t line = 0; line < text.size();) {
+    const size_t end = std::min(text.find('\n', line), text.size());
+    const std::string_view words = std::string_view(text).substr(line, end - line);
+    line = end + 1;
+    const size_t include = words.find("include");
+    if (words.find('#') == std::string_view::npos || include == std::string_view::npos) continue;
+    const size_t open = words.find('"', include);
+    if (open == std::string_view::npos) continue;
+    const size_t close = words.find('"', open + 1);
+    if (close == std::string_view::npos) continue;
+    const std::string included(words.substr(open + 1, close - open - 1));
+    const std::string* content = find_include(included, specialization, sources);
+    if (content != nullptr) {
+      append_with_includes(included, *content, specialization, sources, seen, all);
+    }
+  }
+}
+
+}  // namespace
+
+std::string describe(const Specialization& specialization) {
+  std::string text;
+  for (const auto& [name, value] : specialization.defines) text += name + "=" + value + " ";
+  const Extent3& block = specialization.workgroup;
+  return text + "block " + std::to_string(block.x) + "x" + std::to_string(block.y) + "x" +
+         std::to_string(block.z);
+}
+
+KernelResult compile_vulkan(const Specialization& specialization, const KernelSources& sources,
+                            const KernelCodeOptions& options) {
+  const std::string path = source_path(specialization);
+  const std::string* source = sources.find(path);
+  if (source == nullptr) return KernelFault{path + ": no such kernel source"};
+
+  const shaderc::Compiler compiler;
+  const shaderc::SpvCompilationResult compiled = compiler.CompileGlslToSpv(
+      source->data(), source->size(), shaderc_compute_shader, path.c_str(), "main",
+      make_options(specialization, sources));
+  if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
+    return KernelFault{compiled.GetErrorMessage()};
+  }
+  std::vector<uint32_t> words(compiled.cbegin(), compiled.cend());
+  if (options.float_controls) words = with_float_controls(words);
+  if (auto fault = optimize(words, options)) return *fault;
+  if (auto fault = validate(words)) return *fault;
+  SpirvFacts facts = reflect_spirv(words);
+  if (auto fault = check_facts(facts, specialization)) return *fault;
+
+  KernelCode code{.bytes = std::vector<std::byte>(words.size() * sizeof(uint32_t)),
+                  .entry_point = std::move(facts.entry_point),
+                  .workgroup = facts.workgroup,
+                  .shared_bytes = facts.shared_bytes,
+                  .features = facts.features};
+  std::memcpy(code.bytes.data(), words.data(), code.bytes.size());
+  return code;
+}
+
+std::optional<std::string> vulkan_code_inputs(const Specialization& specialization,
+                                              const KernelSources& sources,
+                                              const KernelCodeOptions& options) {
+  const std::string path = source_path(specialization);
+  const std::string* source = sources.find(path);
+  if (source == nullptr) return std::nullopt;
+  std::string all = "vulkan 1.2 spir-v 1.5\nshaderc " RLX_SHADERC_VERSION "\n";
+  all += spvSoftwareVersionDetailsString();
+  all += "\nfloat_controls " + std::to_string(options.float_controls ? 1 : 0) + " optimize " +
+         std::to_string(options.optimize ? 1 : 0) + "\n" + describe(specialization) + "\n";
+  for (const auto& [name, text] : specialization.defines) all += "define " + name + "=" + text + "\n";
+  std::set<std::string> seen;
+  append_with_includes(path, *source, specialization, sources, seen, all);
+  return all;
+}
+
+}  // namespace rlx
