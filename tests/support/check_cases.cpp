@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a table of conformance cases.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/reference/evaluate.h"
+#include "tests/support/catch.h"
+#include "tests/support/harness.h"
+#include "tests/support/judge.h"
+
+namespace rlx::test {
+namespace {
+
+constexpr size_t kBatch = 48;  // cases in one plan: fewer pipelines to load, still small enough to tell apart
+
+std::string label(const Case& test) { return test.op + ": " + test.name + " " + test.attributes; }
+
+std::string tally_key(const Case& test, const std::string& device) {
+  const std::string dtype =
+      test.inputs.empty() || !test.inputs[0] ? "-" : std::string(name_of(test.inputs[0]->type.dtype));
+  return test.op + " " + dtype + " " + device;
+}
+
+void check_golden(const Case& test, const std::vector<Tensor>& outputs) {
+  for (size_t k = 0; k < test.golden.size(); ++k) {
+    const Tensor& output = outputs[k];
+    REQUIRE(static_cast<size_t>(output.count()) == test.golden[k].size());
+    for (size_t i = 0; i < test.golden[k].size(); ++i) {
+      const double wanted = test.golden[k][i];
+      const double got =
+          output.is_float() ? output.floats[i] : static_cast<double>(output.integers[i]);
+      INFO("golden output " << k << " element " << i << ": evaluator gives " << got << ", wanted "
+                            << wanted);
+      const bool special = std::isnan(wanted) ? std::isnan(got) : got == wanted;
+      const bool near =
+          std::fabs(got - wanted) <= test.golden_tolerance * std::max(1.0, std::fabs(wanted));
+      CHECK((special || near));
+    }
+  }
+}
+
+// Equal bits, but for NaN, whose payload is free.
+bool equal_bits(const Tensor& a, const Tensor& b) {
+  for (size_t i = 0; i < a.floats.size(); ++i) {
+    const bool both_nan = std::isnan(a.floats[i]) && std::isnan(b.floats[i]);
+    if (!both_nan && std::memcmp(&a.floats[i], &b.floats[i], sizeof(double)) != 0) return false;
+  }
+  return a.integers == b.integers;
+}
+
+// Batches that do not compile as a whole are compiled case by case, so that the one at fault is named.
+struct Batch {
+  std::span<const Case> cases;
+  CaseGraph graph;
+  std::shared_ptr<const PlanView> plan;
+  std::vector<Tensor> reference;
+};
+
+std::optional<Batch> prepare(std::span<const Case> cases, Diagnostics& diagnostics) {
+  auto built = build_graph(cases, diagnostics);
+  if (!built) return std::nullopt;
+  Batch batch{.cases = cases, .graph = std::move(*built), .plan = {}, .reference = {}};
+  StateValues states;
+  const Module& module = batch.graph.module;
+  auto reference =
+      evaluate_entry(module, module.entries[0], batch.graph.inputs, states, {}, diagnostics);
+  if (!reference) return std::nullopt;
+  batch.reference = std::move(*reference);
+  batch.plan = compile_plan(module, test_options(0), diagnostics);
+  if (!batch.plan) return std::nullopt;
+  return batch;
+}
+
+void check_outputs(const Batch& batch, const std::vector<std::vector<Tensor>>& runs,
+                   const std::string& device, std::map<std::string, Tally>& tallies) {
+  for (size_t c = 0; c < batch.cases.size(); ++c) {
+    const Case& test = batch.cases[c];
+    INFO(label(test) << " on " << device);
+    Tally& tally = tallies[tally_key(test, device)];
+    ++tally.cases;
+    bool good = true;
+    for (size_t k = 0; k < test.outputs; ++k) {
+      const size_t output = batch.graph.first_output[c] + k;
+      const Verdict verdict = judge(runs[0][output], batch.reference[output], test.tolerance);
+      tally.worst_ratio = std::max(tally.worst_ratio, verdict.worst_ratio);
+      INFO("output " << k << ": " << verdict.fault);
+      CHECK(verdict.good);
+      const bool repeats = equal_bits(runs[0][output], runs[1][output]) &&
+                           equal_bits(runs[0][output], runs[2][output]);
+      INFO("the same bits whatever the arena held before");
+      CHECK(repeats);
+      good = good && verdict.good && repeats;
+    }
+    if (!good) ++tally.failed;
+  }
+}
+
+void run_batch(const Batch& batch, std::map<std::string, Tally>& tallies) {
+  for (size_t c = 0; c < batch.cases.size(); ++c) {
+    INFO(label(batch.cases[c]));
+    const auto first = batch.reference.begin() + static_cast<int64_t>(batch.graph.first_output[c]);
+    check_golden(batch.cases[c],
+                 std::vector<Tensor>(first, first + static_cast<int64_t>(batch.cases[c].outputs)));
+  }
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    TestSession session(*device, batch.plan);
+    std::vector<std::vector<Tensor>> runs;
+    for (const int poison : {0x00, 0xFF, 0xA5}) {
+      runs.push_back(session.run(0, batch.graph.inputs, std::byte(poison)));
+    }
+    check_outputs(batch, runs, device->info().id, tallies);
+  }
+}
+
+}  // namespace
+
+void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies) {
+  for (size_t first = 0; first < cases.size(); first += kBatch) {
+    const auto chunk = cases.subspan(first, std::min(kBatch, cases.size() - first));
+    Diagnostics diagnostics;
+    if (auto batch = prepare(chunk, diagnostics)) {
+      run_batch(*batch, tallies);
+      continue;
+    }
+    for (const Case& test : chunk) {
+      Diagnostics own;
+      auto single = prepare(std::span(&test, 1), own);
+      INFO(label(test) << "\n" << own.text());
+      CHECK(single.has_value());
+      if (single) run_batch(*single, tallies);
+    }
+  }
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compiling and running test graphs.
+#include "tests/support/harness.h"
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "compiler/ops/op_def.h"
+#include "runtime/vulkan/vulkan_device.h"
+#include "tests/support/fill.h"
+
+namespace rlx::test {
+namespace {
+
+void require_ok(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message());
+}
+
+Devices open_devices() {
+  Devices found;
+  const std::vector<DeviceInfo> infos = list_vulkan_devices(found.note);
+  for (const DeviceInfo& info : infos) {
+    std::shared_ptr<Device> device;
+    if (Status status = open_vulkan_device(info.id, device, {.validation = true}); !status.ok()) {
+      found.note += "without validation: " + status.message() + "\n";
+      require_ok(open_vulkan_device(info.id, device, {}));
+    }
+    found.devices.push_back(std::move(device));
+  }
+  return found;
+}
+
+AttributeValue attribute_from(const nlohmann::json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (value.is_number_integer()) return value.get<int64_t>();
+  if (value.is_number()) return value.get<double>();
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.empty() && value[0].is_string()) return value.get<Strings>();
+  for (const nlohmann::json& element : value) {
+    if (!element.is_number_integer()) return value.get<Floats>();
+  }
+  return value.get<Ints>();
+}
+
+Attributes attributes_from(const std::string& text) {
+  Attributes attributes;
+  const nlohmann::json object = nlohmann::json::parse(text);
+  for (const auto& [name, value] : object.items()) attributes[name] = attribute_from(value);
+  return attributes;
+}
+
+ValueId add_case_input(CaseGraph& built, Graph& graph, const CaseTensor& spec, Tensor tensor,
+                       const std::string& name) {
+  if (!spec.is_param) {
+    const ValueId id = graph.add_value({.name = name,
+                                        .type = spec.type,
+                                        .origin = ValueOrigin::Input,
+                                        .weight = {},
+                                        .state = {},
+                                        .producer = {}});
+    graph.inputs.push_back(id);
+    built.inputs.push_back(std::move(tensor));
+    return id;
+  }
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
+  const WeightId weight =
+      built.module.add_weight({.name = name,
+                               .type = spec.type,
+                               .data = HostBytes{.owner = bytes, .bytes = *bytes}});
+  return graph.weight_value(weight, built.module.weight(weight));
+}
+
+bool add_case(CaseGraph& built, Graph& graph, const Case& test, const std::string& prefix,
+              Diagnostics& diagnostics) {
+  Node node{.name = prefix + "node",
+            .op = test.op,
+            .inputs = {},
+            .outputs = {},
+            .attributes = attributes_from(test.attributes),
+            .region = {},
+            .place = {.file = test.name, .position = ""},
+            .source = ""};
+  for (size_t k = 0; k < test.inputs.size(); ++k) {
+    if (!test.inputs[k]) {
+      node.inputs.emplace_back();
+      continue;
+    }
+    Tensor tensor = fill(*test.inputs[k], test.op + test.name + std::to_string(k));
+    node.inputs.emplace_back(add_case_input(built, graph, *test.inputs[k], std::move(tensor),
+                                            prefix + "i" + std::to_string(k)));
+  }
+  built.first_output.push_back(graph.outputs.size());
+  for (size_t k = 0; k < test.outputs; ++k) {
+    const std::string name = prefix + "o" + std::to_string(k);
+    node.outputs.push_back(
+        graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}}));
+    graph.outputs.push_back(node.outputs.back());
+    graph.output_names.push_back(name);
+  }
+  return check_and_infer(graph, graph.add_node(std::move(node)), diagnostics);
+}
+
+}  // namespace
+
+const Devices& present_devices() {
+  static const Devices devices = open_devices();
+  return devices;
+}
+
+std::vector<std::string> validation_messages() {
+  std::vector<std::string> all;
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    const std::vector<std::string> said = vulkan_validation_messages(*device);
+    all.insert(all.end(), said.begin(), said.end());
+  }
+  return all;
+}
+
+std::optional<CaseGraph> build_graph(std::span<const Case> cases, Diagnostics& diagnostics) {
+  CaseGraph built;
+  Graph graph;
+  graph.name = "main";
+  bool good = true;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    good = add_case(built, graph, cases[i], "c" + std::to_string(i) + ".", diagnostics) && good;
+  }
+  built.module.name = "cases";
+  built.module.entries.push_back(std::move(graph));
+  if (!good) return std::nullopt;
+  return built;
+}
+
+CompileOptions test_options(int optimisation) {
+  CompileOptions options;
+  options.optimisation = optimisation;
+  options.cache_dir = std::string(RLX_BUILD_DIR) + "/kernel-cache";
+  return options;
+}
+
+std::shared_ptr<const PlanView> compile_plan(Module module, const CompileOptions& options,
+                                             Diagnostics& diagnostics) {
+  const auto bytes = compile_to_bytes(std::move(module), options, diagnostics);
+  if (!bytes) return nullptr;
+  std::shared_ptr<const PlanView> plan;
+  require_ok(PlanView::open_memory(*bytes, {.check_weights = true, .copy_memory = true}, plan));
+  return plan;
+}
+
+TestSession::TestSession(Device& device, std::shared_ptr<const PlanView> plan)
+    : plan_(std::move(plan)) {
+  require_ok(device.load(*plan_, {}, loaded_));
+  require_ok(loaded_->create_session(session_));
+}
+
+std::vector<Tensor> TestSession::run(uint32_t entry, const std::vector<Tensor>& inputs,
+                                     std::byte poison) {
+  const fb::Entry& index = plan_->entry(entry);
+  require_ok(session_->poison_arena(poison));
+  for (uint32_t i = 0; i < inputs.size(); ++i) {
+    require_ok(session_->write(entry, index.inputs()->Get(i), inputs[i].to_bytes()));
+  }
+  require_ok(session_->submit(entry));
+  require_ok(session_->wait(UINT64_MAX));
+  std::vector<Tensor> outputs;
+  for (uint32_t value_index : *index.outputs()) {
+    const fb::Value& value = PlanView::value(index, value_index);
+    TensorType type{dtype_from_number(value.dtype()).value(), {}};
+    for (uint64_t dim : *value.dims()) type.shape.push_back(static_cast<int64_t>(dim));
+    std::vector<std::byte> bytes(value.size_bytes());
+    require_ok(session_->read(entry, value_index, bytes));
+    outputs.push_back(Tensor::from_bytes(type, bytes));
+  }
+  return outputs;
+}
+
+}  // namespace rlx::test
