@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `activation` attribute of products: a unary op applied to the sum before it is rounded.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compiler/ops/lower_context.h"
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+// op empty: no activation. attributes are those of the op itself.
+struct Activation {
+  std::string op;
+  Attributes attributes;
+
+  [[nodiscard]] bool none() const { return op.empty(); }
+};
+
+// Reads `activation` and, where the OpDef has them, `alpha` and `beta`. Reports a name that is no unary float op, a parameter
+// that the op does not take and one that it needs but cannot be given here.
+std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters);
+
+// generated/epilogue.inc for the kernels of lib/product.glsl; acc is the dtype that stands for the accumulator.
+std::string activation_source(const Activation& activation, DType acc);
+
+// A sum of products with S = sum of |terms| (ops.md 0.5).
+struct ProductSums {
+  std::vector<double> values;
+  std::vector<double> magnitudes;
+};
+// Applies the activation in f64. Afterwards S bounds the error that the sum's own error leaves behind the activation (its
+// slope) and the activation's own tolerance (class transc).
+void apply_activation(const Activation& activation, DType dtype, int64_t terms, ProductSums& sums);
+
+}  // namespace rlx

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// A workgroup's tile of a product: panels of A (RLX_TILE_M lines) and B (RLX_TILE_N lines), RLX_TILE_K deep, staged in shared
+// memory as [depth][line] in accumulator precision; every thread keeps RLX_THREAD_M x RLX_THREAD_N sums in registers.
+//   Staging goes by blocks of 4 lines x 4 depths, so a panel that is contiguous along either axis is read four elements at a
+//   time and written to shared memory as whole vectors, without bank conflicts.
+//   RLX_DEPTH_GROUPS groups of threads hold the same tile and share out the depth; rlx_join_depth_groups adds their sums.
+//   RLX_STAGES 2: the next panels are stored while the present ones are read.
+// The kernel defines `void load_block(uint block, ..., inout rlx_acc4_t values[4])` for blocks of A, then of B.
+// The twin of cuda_kernels/lib/tile.cuh.
+#ifndef RLX_LIB_TILE_GLSL
+#define RLX_LIB_TILE_GLSL
+
+#define RLX_THREADS_M (RLX_TILE_M / RLX_THREAD_M)
+#define RLX_THREADS_N (RLX_TILE_N / RLX_THREAD_N)
+#define RLX_TILE_THREADS (RLX_THREADS_M * RLX_THREADS_N)
+#define RLX_VECTORS_M (RLX_THREAD_M / 4)
+#define RLX_VECTORS_N (RLX_THREAD_N / 4)
+#define RLX_GROUP_DEPTH (RLX_TILE_K / RLX_DEPTH_GROUPS)
+
+// Vectors per depth row, and per stage.
+#define RLX_A_PITCH (RLX_TILE_M / 4)
+#define RLX_B_PITCH (RLX_TILE_N / 4)
+#define RLX_STAGE_VECTORS (RLX_TILE_K * (RLX_A_PITCH + RLX_B_PITCH))
+#define RLX_JOIN_VECTORS ((RLX_DEPTH_GROUPS - 1) * RLX_TILE_M * RLX_TILE_N / 4)
+
+#define RLX_A_BLOCKS (RLX_A_PITCH * RLX_TILE_K / 4)
+#define RLX_B_BLOCKS (RLX_B_PITCH * RLX_TILE_K / 4)
+#define RLX_BLOCK_LOADS ((RLX_A_BLOCKS + RLX_B_BLOCKS + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
+
+#if RLX_STAGES * RLX_STAGE_VECTORS > RLX_JOIN_VECTORS
+RLX_SHARED rlx_acc4_t rlx_staged[RLX_STAGES * RLX_STAGE_VECTORS];
+#else
+RLX_SHARED rlx_acc4_t rlx_staged[RLX_JOIN_VECTORS];
+#endif
+
+// Where a block lies in its panel. Eight neighbouring threads take neighbouring lines: their stores fill whole bank rows, and
+// together with the depths a warp reads whole memory sectors along either axis.
+struct BlockPlace {
+  uint line4;   // first line / 4
+  uint depth4;  // first depth / 4
+};
+RLX_FN BlockPlace rlx_block_place(uint block, uint pitch) {
+  const uint together = min(pitch, 8u);
+  const uint depths = uint(RLX_TILE_K / 4);
+  BlockPlace place;
+  place.line4 = block % together + block / (together * depths) * together;
+  place.depth4 = block / together % depths;
+  return place;
+}
+
+// values[i]: depth i of lines 0..3.
+RLX_FN void rlx_stage_block(uint block, uint stage, rlx_acc4_t values[4]) {
+  uint base = stage * uint(RLX_STAGE_VECTORS);
+  uint pitch = uint(RLX_A_PITCH);
+  if (block >= uint(RLX_A_BLOCKS)) {
+    block -= uint(RLX_A_BLOCKS);
+    base += uint(RLX_TILE_K * RLX_A_PITCH);
+    pitch = uint(RLX_B_PITCH);
+  }
+  const BlockPlace place = rlx_block_place(block, pitch);
+  RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {
+    rlx_staged[base + (place.depth4 * 4u + i) * pitch + place.line4] = values[i];
+  }
+}
+
+// Turns four lines of four depths into four depths of four lines.
+RLX_FN void rlx_transpose_block(inout rlx_acc4_t v[4]) {
+  const rlx_acc4_t line0 = v[0];
+  const rlx_acc4_t line1 = v[1];
+  const rlx_acc4_t line2 = v[2];
+  const rlx_acc4_t line3 = v[3];
+  v[0] = rlx_acc4_t(line0.x, line1.x, line2.x, line3.x);
+  v[1] = rlx_acc4_t(line0.y, line1.y, line2.y, line3.y);
+  v[2] = rlx_acc4_t(line0.z, line1.z, line2.z, line3.z);
+  v[3] = rlx_acc4_t(line0.w, line1.w, line2.w, line3.w);
+}
+
+// Place of a thread in the tile: row and column of its first vector, and its depth group.
+struct TileThread {
+  uint row;
+  uint column;
+  uint depth_group;
+};
+RLX_FN TileThread rlx_tile_thread(uint thread) {
+  TileThread place;
+  place.depth_group = thread / uint(RLX_TILE_THREADS);
+  thread %= uint(RLX_TILE_THREADS);
+#if RLX_THREADS_N % 8 == 0 && RLX_THREADS_M % 4 == 0
+  // 32 neighbours cover 4 x 8 vectors, so that their reads of shared memory touch few different vectors.
+  const uint bundle = thread / 32u;
+  const uint across = uint(RLX_THREADS_N / 8);
+  place.row = bundle / across * 4u + thread % 32u / 8u;
+  place.column = bundle % across * 8u + thread % 8u;
+#else
+  place.row = thread / uint(RLX_THREADS_N);
+  place.column = thread % uint(RLX_THREADS_N);
+#endif
+  return place;
+}
+
+// Row of the tile held by acc[i][...], and first column held by acc[...][j].
+#define RLX_TILE_ROW(place, i) ((uint((i) / 4) * uint(RLX_THREADS_M) + (place).row) * 4u + uint((i) % 4))
+#define RLX_TILE_COLUMN(place, j) ((uint(j) * uint(RLX_THREADS_N) + (place).column) * 4u)
+
+#define RLX_SUMS acc[RLX_THREAD_M][RLX_VECTORS_N]
+
+// Adds the staged panels' products to the thread's sums.
+RLX_FN void rlx_multiply_stage(uint stage, TileThread place, inout rlx_acc4_t RLX_SUMS) {
+  const uint depth_first = place.depth_group * uint(RLX_GROUP_DEPTH);
+  uint a_at = stage * uint(RLX_STAGE_VECTORS) + depth_first * uint(RLX_A_PITCH) + place.row;
+  uint b_at = stage * uint(RLX_STAGE_VECTORS) + uint(RLX_TILE_K * RLX_A_PITCH) +
+              depth_first * uint(RLX_B_PITCH) + place.column;
+  for (uint depth = 0u; depth < uint(RLX_GROUP_DEPTH); depth += 4u) {
+    RLX_UNROLL for (uint step = 0u; step < 4u; ++step) {
+      rlx_acc4_t a[RLX_VECTORS_M];
+      rlx_acc4_t b[RLX_VECTORS_N];
+      RLX_UNROLL for (uint i = 0u; i < uint(RLX_VECTORS_M); ++i) {
+        a[i] = rlx_staged[a_at + step * uint(RLX_A_PITCH) + i * uint(RLX_THREADS_M)];
+      }
+      RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
+        b[j] = rlx_staged[b_at + step * uint(RLX_B_PITCH) + j * uint(RLX_THREADS_N)];
+      }
+      RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
+        RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
+          acc[i][j] += rlx_acc4_splat(a[i / 4u][i % 4u]) * b[j];
+        }
+      }
+    }
+    a_at += 4u * uint(RLX_A_PITCH);
+    b_at += 4u * uint(RLX_B_PITCH);
+  }
+}
+
+// Adds the sums of all depth groups, in order, in the threads of group 0. All threads call it after their last stage.
+RLX_FN void rlx_join_depth_groups(TileThread place, uint thread, inout rlx_acc4_t RLX_SUMS) {
+#if RLX_DEPTH_GROUPS > 1
+  rlx_barrier();
+  const uint lane = thread % uint(RLX_TILE_THREADS);
+  RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
+    RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
+      const uint slot = (i * uint(RLX_VECTORS_N) + j) * uint(RLX_TILE_THREADS) + lane;
+      if (place.depth_group > 0u) {
+        rlx_staged[(place.depth_group - 1u) * uint(RLX_TILE_M * RLX_TILE_N / 4) + slot] = acc[i][j];
+      }
+    }
+  }
+  rlx_barrier();
+  if (place.depth_group > 0u) return;
+  RLX_UNROLL for (uint group = 0u; group < uint(RLX_DEPTH_GROUPS - 1); ++group) {
+    RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
+      RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
+        const uint slot = (i * uint(RLX_VECTORS_N) + j) * uint(RLX_TILE_THREADS) + lane;
+        acc[i][j] += rlx_staged[group * uint(RLX_TILE_M * RLX_TILE_N / 4) + slot];
+      }
+    }
+  }
+#endif
+}
+
+// Number of a tile in a grid of tiles_m x tiles_n, in bands of 8 tile rows: tiles that run together share panels in the cache.
+struct TilePlace {
+  uint m;
+  uint n;
+};
+RLX_FN TilePlace rlx_tile_place(uint tile, uint tiles_m, uint tiles_n) {
+  const uint band = tile / (8u * tiles_n);
+  const uint rows = min(8u, tiles_m - band * 8u);
+  const uint within = tile - band * 8u * tiles_n;
+  TilePlace place;
+  place.m = band * 8u + within % rows;
+  place.n = within / rows;
+  return place;
+}
+
+#endif

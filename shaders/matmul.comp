@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n], for every batch entry.
+// Layout: a and b are strided and contiguous along one of their two axes; bias and residual have any strides; y is dense.
+// Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS 0: one pass. With RLX_SPLITS > 1, pass 1 writes the
+//   sums of each range of k to partial[split][batch][m][n], and pass 2 (a thread per RLX_Y_VECTOR elements) adds them in order.
+// Specializations: tile shape (lib/tile.glsl), epilogue (lib/product.glsl); RLX_M, RLX_N, RLX_K, RLX_BATCHES, RLX_SPLIT_K (depth of
+//   a split); RLX_A, RLX_B storage types; RLX_A_LINE, RLX_A_DEPTH, RLX_B_LINE, RLX_B_DEPTH strides (a line is an m of a, an n of b);
+//   RLX_A_VECTOR, RLX_B_VECTOR: LINE or DEPTH where four neighbours along that axis are one aligned load, else 1;
+//   generated/batch.inc: element offsets a_batch, b_batch, bias_batch, residual_batch (rlx_i64) of `batch`.
+// Numerics: f32, f16 and bf16 accumulate in f32, f64 in f64, i8 and u8 in i32; one rounding at the store.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "lib/prelude.glsl"
+#include "lib/storage.glsl"
+#include "lib/product.glsl"
+
+RLX_PARAMS(MatmulParams);
+
+#define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
+#define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
+#define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
+
+#if RLX_PASS == 2
+RLX_MAIN {
+  const rlx_u64 count = rlx_u64(RLX_BATCHES) * rlx_u64(RLX_M) * rlx_u64(RLX_N);
+  const rlx_u64 first = (rlx_linear_group * rlx_u64(RLX_BLOCK_SIZE) + rlx_u64(rlx_local_index)) * rlx_u64(RLX_Y_VECTOR);
+  if (first >= count) return;
+  const uint batch = uint(first / (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
+  const uint element = uint(first % (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
+  const RLX_INDEX m = RLX_INDEX(element / uint(RLX_N));
+  const RLX_INDEX n = RLX_INDEX(element % uint(RLX_N));
+#include "generated/batch.inc"
+#ifdef RLX_BIAS
+  const rlx_ptr bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
+#else
+  const rlx_ptr bias = 0;
+#endif
+#ifdef RLX_RESIDUAL
+  const rlx_ptr residual = RLX_AT(p.residual, residual_batch, RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+#else
+  const rlx_ptr residual = 0;
+#endif
+#if RLX_Y_VECTOR == 4
+  rlx_acc4_t sum = rlx_acc4_splat(0);
+  for (uint split = 0u; split < uint(RLX_SPLITS); ++split) {
+    sum += RLX_CAT(rlx_load4_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * count + first));
+  }
+  RLX_CAT(rlx_store4_, RLX_Y)(p.y, rlx_i64(first), rlx_finish4(sum, bias, residual, m, n));
+#else
+  rlx_acc_t sum = rlx_acc_t(0);
+  for (uint split = 0u; split < uint(RLX_SPLITS); ++split) {
+    sum += RLX_CAT(rlx_load_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * count + first));
+  }
+  RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(first), rlx_finish(sum, bias, residual, m, n));
+#endif
+}
+#else
+#include "lib/tile.glsl"
+
+// load_panel(base, line, depth, depth_end, values): values[i] = depth `depth + i` of lines line..line+3, zero beyond the edges.
+#define RLX_PANEL_LOADER(load_panel, dtype, lines, line_stride, depth_stride, vector)                        \
+  RLX_FN void load_panel(rlx_ptr base, uint line, uint depth, uint depth_end, inout rlx_acc4_t values[4]) {  \
+    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) values[i] = rlx_acc4_splat(0);                                 \
+    const RLX_INDEX at = RLX_INDEX(line) * (line_stride) + RLX_INDEX(depth) * (depth_stride);                \
+    RLX_CAT(RLX_PANEL_LOAD_, vector)(dtype, lines, line_stride, depth_stride)                                \
+  }
+// Element by element.
+#define RLX_PANEL_LOAD_1(dtype, lines, line_stride, depth_stride)                                            \
+  RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                                \
+    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
+      if (depth + i < depth_end && line + j < uint(lines)) {                                                 \
+        values[i][j] = RLX_ELEMENT(dtype, base,                                                              \
+                                   at + RLX_INDEX(j) * (line_stride) + RLX_INDEX(i) * (depth_stride));       \
+      }                                                                                                      \
+    }                                                                                                        \
+  }
+// Vectors along the lines: `lines` is a multiple of 4.
+#define RLX_PANEL_LOAD_LINE(dtype, lines, line_stride, depth_stride)                                         \
+  if (line < uint(lines)) {                                                                                  \
+    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                              \
+      if (depth + i < depth_end) values[i] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
+    }                                                                                                        \
+  }
+// Vectors along the depth: every range of depths is a multiple of 4.
+#define RLX_PANEL_LOAD_DEPTH(dtype, lines, line_stride, depth_stride)                                        \
+  if (depth < depth_end) {                                                                                   \
+    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
+      if (line + j < uint(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
+    }                                                                                                        \
+  }                                                                                                          \
+  rlx_transpose_block(values);
+
+RLX_PANEL_LOADER(load_a_panel, RLX_A, RLX_M, RLX_A_LINE, RLX_A_DEPTH, RLX_A_VECTOR)
+RLX_PANEL_LOADER(load_b_panel, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
+
+// The blocks of the panels at `depth` that this thread stages.
+RLX_FN void load_blocks(rlx_ptr a, rlx_ptr b, TilePlace tile, uint depth, uint depth_end,
+                        inout rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
+  RLX_UNROLL for (uint load = 0u; load < uint(RLX_BLOCK_LOADS); ++load) {
+    const uint block = rlx_local_index + load * uint(RLX_BLOCK_SIZE);
+    if (block < uint(RLX_A_BLOCKS)) {
+      const BlockPlace place = rlx_block_place(block, uint(RLX_A_PITCH));
+      load_a_panel(a, tile.m * uint(RLX_TILE_M) + place.line4 * 4u, depth + place.depth4 * 4u, depth_end, next[load]);
+    } else if (block < uint(RLX_A_BLOCKS + RLX_B_BLOCKS)) {
+      const BlockPlace place = rlx_block_place(block - uint(RLX_A_BLOCKS), uint(RLX_B_PITCH));
+      load_b_panel(b, tile.n * uint(RLX_TILE_N) + place.line4 * 4u, depth + place.depth4 * 4u, depth_end, next[load]);
+    }
+  }
+}
+
+RLX_FN void stage_blocks(uint stage, rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
+  RLX_UNROLL for (uint load = 0u; load < uint(RLX_BLOCK_LOADS); ++load) {
+    const uint block = rlx_local_index + load * uint(RLX_BLOCK_SIZE);
+    if (block < uint(RLX_A_BLOCKS + RLX_B_BLOCKS)) rlx_stage_block(block, stage, next[load]);
+  }
+}
+
+RLX_MAIN {
+  const rlx_u64 group = rlx_linear_group;
+  if (group >= rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS) * rlx_u64(RLX_BATCHES)) return;
+  const TilePlace tile = rlx_tile_place(uint(group % rlx_u64(RLX_TILES)), uint(RLX_TILES_M), uint(RLX_TILES_N));
+  const uint split = uint(group / rlx_u64(RLX_TILES)) % uint(RLX_SPLITS);
+  const uint batch = uint(group / (rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS)));
+#include "generated/batch.inc"
+  const rlx_ptr a = RLX_AT(p.a, a_batch, RLX_CAT(rlx_bytes_, RLX_A));
+  const rlx_ptr b = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_B));
+  const TileThread place = rlx_tile_thread(rlx_local_index);
+  const uint depth_begin = split * uint(RLX_SPLIT_K);
+  const uint depth_end = min(uint(RLX_K), depth_begin + uint(RLX_SPLIT_K));
+  const uint steps = (depth_end - depth_begin + uint(RLX_TILE_K - 1)) / uint(RLX_TILE_K);
+
+  // Multiply: the panels of the next step travel to registers while the present ones are used.
+  rlx_acc4_t RLX_SUMS;
+  RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
+    RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) acc[i][j] = rlx_acc4_splat(0);
+  }
+  rlx_acc4_t next[RLX_BLOCK_LOADS][4];
+  load_blocks(a, b, tile, depth_begin, depth_end, next);
+  stage_blocks(0u, next);
+  rlx_barrier();
+  for (uint step = 0u; step < steps; ++step) {
+    const uint stage = step % uint(RLX_STAGES);
+    const bool more = step + 1u < steps;
+    if (more) load_blocks(a, b, tile, depth_begin + (step + 1u) * uint(RLX_TILE_K), depth_end, next);
+    rlx_multiply_stage(stage, place, acc);
+#if RLX_STAGES == 1
+    rlx_barrier();
+#endif
+    if (more) stage_blocks((step + 1u) % uint(RLX_STAGES), next);
+    rlx_barrier();
+  }
+  rlx_join_depth_groups(place, rlx_local_index, acc);
+  if (place.depth_group > 0u) return;
+
+  // Store.
+#if RLX_PASS == 1
+  const rlx_ptr out_base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
+                                  RLX_CAT(rlx_bytes_, RLX_ACC));
+#else
+  const rlx_ptr out_base = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+#endif
+#ifdef RLX_BIAS
+  const rlx_ptr bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
+#else
+  const rlx_ptr bias = 0;
+#endif
+#ifdef RLX_RESIDUAL
+  const rlx_ptr residual = RLX_AT(p.residual, residual_batch, RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+#else
+  const rlx_ptr residual = 0;
+#endif
+  RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
+    const uint row = tile.m * uint(RLX_TILE_M) + RLX_TILE_ROW(place, i);
+    if (row < uint(RLX_M)) {
+      RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
+        const uint column = tile.n * uint(RLX_TILE_N) + RLX_TILE_COLUMN(place, j);
+        const RLX_INDEX m = RLX_INDEX(row);
+        const RLX_INDEX n = RLX_INDEX(column);
+        const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+#if RLX_Y_VECTOR == 4
+        if (column < uint(RLX_N)) {
+#if RLX_PASS == 1
+          RLX_CAT(rlx_store4_, RLX_ACC)(out_base, at, acc[i][j]);
+#else
+          RLX_CAT(rlx_store4_, RLX_Y)(out_base, at, rlx_finish4(acc[i][j], bias, residual, m, n));
+#endif
+        }
+#else
+        RLX_UNROLL for (uint c = 0u; c < 4u; ++c) {
+          if (column + c < uint(RLX_N)) {
+            const RLX_INDEX k = RLX_INDEX(c);
+#if RLX_PASS == 1
+            RLX_CAT(rlx_store_, RLX_ACC)(out_base, at + k, acc[i][j][c]);
+#else
+            RLX_CAT(rlx_store_, RLX_Y)(out_base, at + k, rlx_finish(acc[i][j][c], bias, residual, m, n + k));
+#endif
+          }
+        }
+#endif
+      }
+    }
+  }
+}
+#endif
