@@ -40,6 +40,9 @@ class PlanView {
   static Status open_memory(std::span<const std::byte> bytes, const PlanOptions& options,
                             std::shared_ptr<const PlanView>& view);
 
+  // Header of a plan of which only the first 4 KiB are at hand, checked as far as they allow.
+  static Status open_header(std::span<const std::byte> first_page, PlanHeader& header);
+
   [[nodiscard]] const PlanHeader& header() const { return header_; }
   [[nodiscard]] const fb::Plan& index() const { return *index_; }
   [[nodiscard]] std::string_view name() const { return text(index_->name()); }

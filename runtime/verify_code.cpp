@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifier, rule group 9: code agrees with the records that describe it.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "runtime/cuda_code.h"
+#include "runtime/spirv_facts.h"
+#include "runtime/verify_context.h"
+
+namespace rlx {
+namespace {
+
+enum Feature : uint64_t {
+#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
+#include "schema/features.def"
+#undef RLX_FEATURE
+};
+
+// SPIR-V capabilities that code of a plan may declare, with the features of the target that allow them (0: always there).
+struct CapabilityRow {
+  uint32_t capability;
+  std::string_view name;
+  uint64_t features;
+};
+
+constexpr CapabilityRow kCapabilities[] = {
+    {0, "Matrix", 0},
+    {1, "Shader", 0},
+    {9, "Float16", Float16},
+    {10, "Float64", Float64},
+    {11, "Int64", Int64},
+    {22, "Int16", Int16},
+    {39, "Int8", Int8},
+    {61, "GroupNonUniform", Subgroup},
+    {63, "GroupNonUniformArithmetic", Subgroup},
+    {65, "GroupNonUniformShuffle", Subgroup},
+    {66, "GroupNonUniformShuffleRelative", Subgroup},
+    {4433, "StorageBuffer16BitAccess", Storage16},
+    {4448, "StorageBuffer8BitAccess", Storage8},
+    {4466, "SignedZeroInfNanPreserve", FloatControls32},
+    {5345, "VulkanMemoryModel", MemoryModel},
+    {5347, "PhysicalStorageBufferAddresses", BufferAddress},
+};
+
+// Newest SPIR-V that a Vulkan version reads (Vulkan specification, appendix A).
+constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
+  const uint32_t minor = vulkan_api_version >> 12 & 0x3FF;
+  if (minor >= 3) return 0x00010600;
+  if (minor == 2) return 0x00010500;
+  return minor == 1 ? 0x00010300 : 0x00010000;
+}
+
+std::string extent_text(const std::array<uint32_t, 3>& extent) {
+  return text_of(extent[0], " x ", extent[1], " x ", extent[2]);
+}
+
+class CodeVerifier {
+ public:
+  CodeVerifier(const PlanParts& parts, Faults& faults) : parts_(parts), faults_(faults) {}
+
+  void verify(uint32_t k, const fb::Variant& variant) {
+    kernel_ = k;
+    const std::span<const std::byte> code = parts_.code_of(variant);
+    const uint64_t hash = hash_of(variant, code);
+    if (hash != variant.code_hash()) {
+      return fault(VerifyRule::CodeHash, "code has hash ", hash, ", recorded is ", variant.code_hash());
+    }
+    const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
+    const bool is_spirv = variant.format() == fb::CodeFormat::SpirV;
+    if (is_vulkan != is_spirv || (variant.architecture() == 0) != is_vulkan) {
+      return fault(VerifyRule::CodeFormat, "target ", is_vulkan ? "Vulkan" : "CUDA", " has code of format ",
+                   fb::EnumNameCodeFormat(variant.format()), " and architecture ", variant.architecture());
+    }
+    if (!is_vulkan) return verify_cuda(variant, code);
+    if ((variant.features() & ~parts_.header.vulkan.features) != 0) {
+      return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(), ", the header declares ",
+                   parts_.header.vulkan.features);
+    }
+    verify_spirv(variant, code);
+  }
+
+ private:
+  // Equal code is hashed and read once, however many kernels use it.
+  struct CodeFacts {
+    uint64_t hash = 0;
+    bool read = false;
+    SpirvReading spirv;
+  };
+
+  template <class... Pieces>
+  void fault(VerifyRule rule, const Pieces&... pieces) {
+    faults_.add(rule, kernel_name(parts_.plan, kernel_), ": ", pieces...);
+  }
+
+  uint64_t hash_of(const fb::Variant& variant, std::span<const std::byte> code) {
+    auto [it, inserted] = codes_.try_emplace(variant.code_offset());
+    if (inserted) it->second.hash = XXH3_64bits(code.data(), code.size());
+    return it->second.hash;
+  }
+
+  const SpirvReading& spirv_of(const fb::Variant& variant, std::span<const std::byte> code) {
+    CodeFacts& facts = codes_[variant.code_offset()];
+    if (!facts.read) {
+      facts.spirv = read_spirv({reinterpret_cast<const uint32_t*>(code.data()), code.size() / sizeof(uint32_t)});
+      facts.read = true;
+    }
+    return facts.spirv;
+  }
+
+  void verify_spirv(const fb::Variant& variant, std::span<const std::byte> code) {
+    if (variant.code_offset() % sizeof(uint32_t) != 0 || code.size() % sizeof(uint32_t) != 0) {
+      return fault(VerifyRule::SpirvForm, "SPIR-V at byte ", variant.code_offset(), " of ", code.size(),
+                   " bytes is not made of 32-bit words");
+    }
+    const SpirvReading& reading = spirv_of(variant, code);
+    if (!reading.facts.has_value()) return fault(VerifyRule::SpirvForm, "SPIR-V is malformed: ", reading.error);
+    const SpirvFacts& facts = *reading.facts;
+    const uint32_t newest = spirv_version_of(parts_.header.vulkan.api_version);
+    if (facts.version > newest || facts.version < 0x00010000) {
+      fault(VerifyRule::SpirvForm, "SPIR-V has version ", facts.version >> 16, ".", facts.version >> 8 & 0xFF,
+            ", the target reads up to 1.", newest >> 8 & 0xFF);
+    }
+    verify_entry_point(variant, facts);
+    const uint32_t params_bytes = parts_.plan.kernels()->Get(kernel_)->params_bytes();
+    if (facts.push_constant_bytes > params_bytes) {
+      fault(VerifyRule::SpirvParams, "SPIR-V has ", facts.push_constant_bytes, " bytes of push constants, the kernel takes ",
+            params_bytes, " bytes of params");
+    }
+    for (const uint32_t capability : facts.capabilities) verify_capability(variant, capability);
+  }
+
+  void verify_entry_point(const fb::Variant& variant, const SpirvFacts& facts) {
+    const auto entry = std::find_if(facts.compute_entry_points.begin(), facts.compute_entry_points.end(),
+                                    [&](const SpirvEntryPoint& candidate) {
+                                      return candidate.name == PlanView::text(variant.entry_point());
+                                    });
+    if (entry == facts.compute_entry_points.end()) {
+      return fault(VerifyRule::SpirvEntry, "SPIR-V has no compute entry point named ",
+                   quoted(PlanView::text(variant.entry_point())));
+    }
+    const std::array<uint32_t, 3> wanted = {variant.workgroup_x(), variant.workgroup_y(), variant.workgroup_z()};
+    const std::optional<std::array<uint32_t, 3>> got =
+        facts.workgroup_size.has_value() ? facts.workgroup_size : entry->local_size;
+    if (got == wanted) return;
+    fault(VerifyRule::SpirvWorkgroup, "SPIR-V has ", got.has_value() ? text_of("a workgroup of ", extent_text(*got)) : "no workgroup size",
+          ", recorded is ", extent_text(wanted));
+  }
+
+  void verify_capability(const fb::Variant& variant, uint32_t capability) {
+    const auto row = std::find_if(std::begin(kCapabilities), std::end(kCapabilities),
+                                  [&](const CapabilityRow& candidate) { return candidate.capability == capability; });
+    if (row == std::end(kCapabilities)) {
+      return fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", capability, ", which plans may not use");
+    }
+    if ((row->features & ~variant.features()) == 0) return;
+    fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", row->name, ", which is not among the recorded features ",
+          variant.features());
+  }
+
+  void verify_cuda(const fb::Variant& variant, std::span<const std::byte> code) {
+    const std::string_view entry_point = PlanView::text(variant.entry_point());
+    if (variant.format() == fb::CodeFormat::Ptx) {
+      const std::string error = check_ptx(code, entry_point, variant.architecture());
+      if (!error.empty()) fault(VerifyRule::PtxForm, "PTX ", error);
+      return;
+    }
+    std::string error = check_cubin(code, variant.architecture());
+    if (!error.empty()) return fault(VerifyRule::CubinForm, "cubin ", error);
+    if (!cubin_has_function(code, entry_point)) {
+      fault(VerifyRule::CubinEntry, "cubin has no function named ", quoted(entry_point));
+    }
+  }
+
+  const PlanParts& parts_;
+  Faults& faults_;
+  uint32_t kernel_ = 0;
+  std::map<uint64_t, CodeFacts> codes_;  // by offset in the code section
+};
+
+}  // namespace
+
+void verify_code(const PlanParts& parts, Faults& faults) {
+  CodeVerifier verifier(parts, faults);
+  for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
+    for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) verifier.verify(k, *variant);
+  }
+}
+
+}  // namespace rlx

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rule groups of the verifier share: the parts of a plan, the list of faults, and the names of places in messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/plan_view.h"
+#include "runtime/text.h"
+#include "runtime/verify.h"
+
+namespace rlx {
+
+class Faults {
+ public:
+  explicit Faults(uint32_t max_faults) : max_faults_(max_faults) {}
+
+  // The message is put together only here, so checks that pass cost no strings.
+  template <class... Pieces>
+  void add(VerifyRule rule, const Pieces&... pieces) {
+    if (full()) return;
+    list_.push_back({rule, text_of(rule_text(rule).code, ": ", pieces...)});
+  }
+  [[nodiscard]] bool full() const { return list_.size() >= max_faults_; }
+  [[nodiscard]] bool empty() const { return list_.empty(); }
+  [[nodiscard]] std::vector<VerifyFault>& list() { return list_; }
+
+ private:
+  uint32_t max_faults_;
+  std::vector<VerifyFault> list_;
+};
+
+// An entry with its records as spans, and the names of its places.
+class EntryParts {
+ public:
+  EntryParts(const fb::Plan& plan, const fb::Entry& entry, bool is_init);
+
+  const fb::Plan& plan;
+  const fb::Entry& entry;
+  const bool is_init;
+  const std::span<const fb::Step> steps;
+  const std::span<const fb::Relocation> relocations;
+  const std::span<const uint32_t> edges;
+
+  [[nodiscard]] uint32_t value_count() const { return entry.values()->size(); }
+  [[nodiscard]] const fb::Value& value(uint32_t index) const { return *entry.values()->Get(index); }
+  // Valid once rule group 2 has passed.
+  [[nodiscard]] std::span<const fb::Relocation> relocations_of(const fb::Step& step) const {
+    return relocations.subspan(step.relocation_first(), step.relocation_count());
+  }
+  [[nodiscard]] std::span<const uint32_t> edges_of(const fb::Step& step) const {
+    return edges.subspan(step.edge_first(), step.edge_count());
+  }
+
+  [[nodiscard]] std::string name() const;                  // entry "main"
+  [[nodiscard]] std::string step_name(size_t step) const;  // entry "main", step 12 (matmul)
+  [[nodiscard]] std::string value_name(size_t value) const;  // entry "main", value 3 "h"
+  [[nodiscard]] std::string short_value_name(size_t value) const;  // value 3 "h"
+};
+
+struct PlanParts {
+  const PlanHeader& header;
+  const fb::Plan& plan;
+  std::span<const std::byte> params;
+  std::span<const std::byte> code;
+  uint64_t index_bytes = 0;
+  uint64_t weights_section_bytes = 0;
+  std::vector<EntryParts> entries;  // init last where there is one
+
+  [[nodiscard]] std::span<const std::byte> code_of(const fb::Variant& variant) const {
+    return code.subspan(variant.code_offset(), variant.code_bytes());
+  }
+};
+
+inline std::string kernel_name(const fb::Plan& plan, uint32_t kernel) {
+  return text_of("kernel ", kernel, " ", quoted(PlanView::text(plan.kernels()->Get(kernel)->name())));
+}
+
+inline std::span<const uint64_t> dims_of(const flatbuffers::Vector<uint64_t>* dims) {
+  return {reinterpret_cast<const uint64_t*>(dims->Data()), dims->size()};
+}
+
+// `length` bytes at `offset` lie in `size` bytes.
+inline bool range_inside(uint64_t offset, uint64_t length, uint64_t size) {
+  return length <= size && offset <= size - length;
+}
+
+// Group 1. The header alone, then the sections against their bytes.
+void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults);
+void verify_section_checksum(const PlanSection& section, uint64_t actual, Faults& faults);
+std::string_view section_name(uint32_t kind);
+
+// Group 2. The first makes the tables of the index safe to walk; the others make every index in them safe to follow.
+void verify_index_structure(std::span<const std::byte> index, Faults& faults);
+void verify_debug_structure(std::span<const std::byte> debug, Faults& faults);
+void verify_tables(const PlanParts& parts, Faults& faults);
+void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+
+// Groups 3 to 10, each relying on those before it.
+void verify_sizes(const PlanParts& parts, Faults& faults);
+void verify_lifetimes(const EntryParts& entry, Faults& faults);
+void verify_access_order(const PlanParts& parts, const EntryParts& entry, Faults& faults);  // groups 5 and 6
+void verify_params(const PlanParts& parts, Faults& faults);
+void verify_limits(const PlanParts& parts, Faults& faults);
+void verify_code(const PlanParts& parts, Faults& faults);
+void verify_completeness(const PlanParts& parts, Faults& faults);
+
+// Groups 2 (indices) to 10 in order; stops after the first group that finds a fault.
+void verify_content(PlanParts& parts, Faults& faults);
+
+}  // namespace rlx
