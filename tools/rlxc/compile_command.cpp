@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// `rlxc MODEL -o PLAN`.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "compiler/compile.h"
+#include "compiler/import/import.h"
+#include "compiler/passes/pass.h"
+#include "tools/rlxc/commands.h"
+#include "tools/rlxc/report.h"
+
+namespace rlx {
+namespace {
+
+constexpr std::array kTargets = {"vulkan"};
+
+struct CompileArguments {
+  std::string model;
+  std::string plan;
+  std::string target = "vulkan";
+  std::vector<std::string> entries;
+  std::vector<std::string> dims;
+  int optimisation = 2;
+  std::string precision = "f32";
+  uint32_t jobs = 0;
+  std::string cache;
+  bool no_cache = false;
+  std::string kernels;
+  std::vector<std::string> disabled_passes;
+  std::string dump_after;
+  bool time_passes = false;
+  bool no_debug = false;
+  bool json = false;
+  bool quiet = false;
+};
+
+// $XDG_CACHE_HOME/rlx or ~/.cache/rlx; empty where neither is known.
+std::string default_cache_folder() {
+  const char* cache_home = std::getenv("XDG_CACHE_HOME");
+  if (cache_home != nullptr && *cache_home == '/') return std::string(cache_home) + "/rlx";
+  const char* home = std::getenv("HOME");
+  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/rlx";
+  return {};
+}
+
+// One line on the terminal that is overwritten by the next phase.
+class Progress {
+ public:
+  explicit Progress(bool enabled) : enabled_(enabled) {}
+  ~Progress() { show(""); }
+  void show(const std::string& text) const {
+    if (!enabled_) return;
+    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fflush(stderr);
+  }
+
+ private:
+  bool enabled_;
+};
+
+std::optional<std::string> find_misuse(const CompileArguments& arguments) {
+  if (arguments.model.empty()) return "MODEL is missing; see rlxc --help";
+  if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
+  if (arguments.no_cache && !arguments.cache.empty()) return "--cache and --no-cache exclude each other";
+  const auto check_pass = [](const std::string& name) -> std::optional<std::string> {
+    std::string names;
+    for (const Pass& pass : all_passes()) {
+      if (pass.name == name) return std::nullopt;
+      names += (names.empty() ? "" : ", ") + std::string(pass.name);
+    }
+    return "there is no pass \"" + name + "\"; passes are " + names;
+  };
+  if (!arguments.dump_after.empty()) {
+    if (auto misuse = check_pass(arguments.dump_after)) return misuse;
+  }
+  for (const std::string& name : arguments.disabled_passes) {
+    if (auto misuse = check_pass(name)) return misuse;
+  }
+  return std::nullopt;
+}
+
+bool check_target(const std::string& target, Diagnostics& diagnostics) {
+  std::string names;
+  for (const char* known : kTargets) {
+    if (target == known) return true;
+    names += (names.empty() ? "" : ", ") + std::string(known);
+  }
+  diagnostics.error(DiagCode::UnsupportedTarget, {},
+                    "--target \"" + target + "\" is none of this compiler's targets", "targets: " + names);
+  return false;
+}
+
+struct PhaseTime {
+  std::string name;
+  double seconds = 0;
+};
+
+CompileOptions make_options(const CompileArguments& arguments, const Progress& progress,
+                            std::vector<PhaseTime>& times) {
+  CompileOptions options;
+  options.targets = {arguments.target};
+  options.entries = arguments.entries;
+  options.optimisation = arguments.optimisation;
+  options.precision = arguments.precision == "f16"    ? Precision::F16
+                      : arguments.precision == "bf16" ? Precision::Bf16
+                                                      : Precision::F32;
+  options.jobs = arguments.jobs;
+  if (!arguments.no_cache) {
+    options.cache_dir = arguments.cache.empty() ? default_cache_folder() : arguments.cache;
+  }
+  options.kernels_dir = arguments.kernels;
+  options.disabled_passes = arguments.disabled_passes;
+  options.debug_section = !arguments.no_debug;
+  options.dump_after = arguments.dump_after;
+  options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
+  options.timing = [&](const std::string& phase, double seconds) {
+    progress.show(phase);
+    times.push_back({.name = phase, .seconds = seconds});
+  };
+  return options;
+}
+
+void print_summary(const CompileArguments& arguments, const CompileSummary& summary, double seconds) {
+  if (arguments.json) {
+    const nlohmann::ordered_json json = {{"plan", arguments.plan},
+                                         {"steps", summary.steps},
+                                         {"kernels", summary.kernels},
+                                         {"arena_bytes", summary.arena_bytes},
+                                         {"arena_lower_bound_bytes", summary.arena_lower_bound_bytes},
+                                         {"weights_bytes", summary.weights_bytes},
+                                         {"plan_bytes", summary.plan_bytes},
+                                         {"seconds", seconds}};
+    std::printf("%s\n", json.dump(2).c_str());
+    return;
+  }
+  if (arguments.quiet) return;
+  const double ratio = summary.arena_lower_bound_bytes == 0
+                           ? 1.0
+                           : static_cast<double>(summary.arena_bytes) /
+                                 static_cast<double>(summary.arena_lower_bound_bytes);
+  std::printf("%s: %zu steps, %zu kernels, arena %s (%.3f of its bound), weights %s, plan %s, %.2f s\n",
+              arguments.plan.c_str(), summary.steps, summary.kernels, size_text(summary.arena_bytes).c_str(),
+              ratio, size_text(summary.weights_bytes).c_str(), size_text(summary.plan_bytes).c_str(), seconds);
+}
+
+void print_times(const std::vector<PhaseTime>& times) {
+  for (const PhaseTime& time : times) {
+    std::fprintf(stderr, "%10.3f ms  %s\n", time.seconds * 1e3, time.name.c_str());
+  }
+}
+
+int compile(const CompileArguments& arguments) {
+  if (const auto misuse = find_misuse(arguments)) return usage_error(*misuse);
+  const auto dims = parse_dims(arguments.dims);
+  if (!dims) return kExitUsage;
+  Diagnostics diagnostics;
+  if (!check_target(arguments.target, diagnostics)) return report(diagnostics);
+
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
+  };
+  std::vector<PhaseTime> times;
+  CompileSummary summary;
+  bool good = false;
+  {
+    const Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
+    progress.show("import");
+    std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
+    times.push_back({.name = "import", .seconds = seconds_since(start)});
+    if (module) {
+      good = compile_to_file(std::move(*module), make_options(arguments, progress, times), arguments.plan,
+                             diagnostics, &summary);
+    }
+  }
+  const int code = report(diagnostics);
+  if (!good) return code != kExitOk ? code : kExitInternal;
+  if (arguments.time_passes) print_times(times);
+  print_summary(arguments, summary, seconds_since(start));
+  return kExitOk;
+}
+
+}  // namespace
+
+void add_compile_command(CLI::App& app, Action& action) {
+  const auto arguments = std::make_shared<CompileArguments>();
+  app.add_option("MODEL", arguments->model, "Graph file: .json or .rlxg");
+  app.add_option("-o,--output", arguments->plan, "Plan file to write");
+  app.add_option("--target", arguments->target, "Kind of device to compile for")->capture_default_str();
+  app.add_option("--entry", arguments->entries, "Entry to compile; may be repeated (default: all)")
+      ->allow_extra_args(false);
+  app.add_option("--dim", arguments->dims, "Value of a symbolic dimension, as batch=8; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
+      ->check(CLI::Range(0, 2))
+      ->capture_default_str();
+  app.add_option("--precision", arguments->precision, "Type of tensors between inputs and outputs")
+      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
+      ->capture_default_str();
+  app.add_option("-j,--jobs", arguments->jobs, "Threads; 0: one per core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--cache", arguments->cache, "Folder of compiled kernels (default: $XDG_CACHE_HOME/rlx or ~/.cache/rlx)");
+  app.add_flag("--no-cache", arguments->no_cache, "Compile every kernel anew");
+  app.add_option("--kernels", arguments->kernels, "Folder with shaders/ that replace the embedded ones");
+  app.add_option("--disable-pass", arguments->disabled_passes, "Pass to leave out; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");
+  app.add_flag("--time-passes", arguments->time_passes, "Print the time of each phase to stderr");
+  app.add_flag("--no-debug", arguments->no_debug, "Leave out node names and reasons");
+  app.add_flag("--json", arguments->json, "Print the summary as JSON");
+  app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
+  action = [arguments] { return compile(*arguments); };
+}
+
+}  // namespace rlx

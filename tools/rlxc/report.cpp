@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Diagnostics to stderr and exit codes.
+#include "tools/rlxc/report.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+
+#include "tools/rlxc/commands.h"
+
+namespace rlx {
+namespace {
+
+bool is_usage(DiagCode code) {
+  return code == DiagCode::BadOption || code == DiagCode::UnsupportedTarget;
+}
+
+}  // namespace
+
+int report(const Diagnostics& diagnostics) {
+  std::fputs(diagnostics.text().c_str(), stderr);
+  int code = kExitOk;
+  for (const Diagnostic& diagnostic : diagnostics.all()) {
+    if (diagnostic.severity != Severity::Error) continue;
+    if (diagnostic.code == DiagCode::FileWrite) return kExitResources;
+    code = std::max(code, is_usage(diagnostic.code) ? kExitUsage : kExitInputRefused);
+  }
+  return code;
+}
+
+int usage_error(const std::string& message) {
+  std::fprintf(stderr, "rlxc: error: %s\n", message.c_str());
+  return kExitUsage;
+}
+
+std::string size_text(uint64_t bytes) {
+  static constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f %s", value, kUnits.at(unit));
+  return text.data();
+}
+
+std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments) {
+  std::map<std::string, int64_t> dims;
+  for (const std::string& argument : arguments) {
+    const size_t equals = argument.find('=');
+    int64_t value = 0;
+    const char* end = argument.data() + argument.size();
+    const char* digits = argument.data() + std::min(equals + 1, argument.size());
+    const bool named = equals != std::string::npos && equals > 0;
+    const auto [rest, error] = std::from_chars(digits, end, value);
+    if (!named || error != std::errc{} || rest != end) {
+      usage_error("--dim \"" + argument + "\" is not NAME=NUMBER");
+      return std::nullopt;
+    }
+    if (!dims.emplace(argument.substr(0, equals), value).second) {
+      usage_error("--dim \"" + argument.substr(0, equals) + "\" is given twice");
+      return std::nullopt;
+    }
+  }
+  return dims;
+}
+
+}  // namespace rlx

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands of rlxc say and return: diagnostics, sizes, NAME=VALUE arguments.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compiler/support/diagnostics.h"
+
+namespace rlx {
+
+// Prints all diagnostics to stderr and returns the exit code they call for: wrong use, refused input, or a file that cannot
+// be written. Without errors kExitOk.
+int report(const Diagnostics& diagnostics);
+
+// Prints "rlxc: error: <message>" and returns kExitUsage.
+int usage_error(const std::string& message);
+
+// "3.4 MiB", "512 B".
+std::string size_text(uint64_t bytes);
+
+// Arguments of --dim: NAME=NUMBER, each name once. Reports to stderr; nullopt where one is wrong.
+std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments);
+
+}  // namespace rlx
