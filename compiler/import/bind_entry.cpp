@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// One entry of a graph file: names resolved, nodes in order, types inferred.
+#include "compiler/import/bind_entry.h"
+
+#include <algorithm>
+
+#include "compiler/import/names.h"
+#include "compiler/import/node_order.h"
+#include "compiler/import/weights.h"
+
+namespace rlx {
+namespace {
+
+// Searching the nearest name among many is slow; later misspelt names get no hint.
+constexpr size_t kMaxNameHints = 50;
+
+// A value that the entry defines itself. `id` absent: not made yet, or its definition failed.
+struct Definition {
+  std::string role;  // "input", "output of node \"n\""
+  std::optional<size_t> node;
+  std::optional<ValueId> id;
+};
+
+class EntryBinder {
+ public:
+  EntryBinder(const SourceEntry& source, EntryContext context) : source_(source), context_(context) {
+    graph_.name = source.name;
+  }
+
+  Graph bind() {
+    for (const SourceTensor& input : source_.inputs) bind_input(input);
+    define_outputs();
+    for (const size_t index : sorted_nodes()) bind_node(source_.nodes[index]);
+    bind_outputs();
+    return std::move(graph_);
+  }
+
+ private:
+  void define(const std::string& name, const SourcePlace& place, Definition definition) {
+    const auto leaf = context_.leaves.find(name);
+    const auto earlier = definitions_.find(name);
+    const bool is_leaf = leaf != context_.leaves.end();
+    if (!is_leaf && earlier == definitions_.end()) {
+      definitions_.emplace(name, std::move(definition));
+      return;
+    }
+    const std::string first = is_leaf ? std::string(leaf->second.role) : earlier->second.role;
+    context_.diagnostics.error(DiagCode::DuplicateName, place,
+                               "value " + quoted(name) + " is defined twice: as " + first + " and as " + definition.role);
+  }
+
+  void bind_input(const SourceTensor& input) {
+    const std::string what = "input " + quoted(input.name);
+    const std::optional<Shape> shape = context_.symbols.resolve(input.shape, input.place, "shape of " + what);
+    Definition definition{.role = "input", .node = {}, .id = {}};
+    if (shape) {
+      TensorType type{input.dtype, *shape};
+      if (const auto fault = type_fault(type)) {
+        context_.diagnostics.error(DiagCode::Limit, input.place, what + " " + *fault);
+      } else {
+        definition.id = graph_.add_value({.name = input.name, .type = std::move(type), .origin = ValueOrigin::Input});
+        graph_.inputs.push_back(*definition.id);
+      }
+    }
+    define(input.name, input.place, std::move(definition));
+  }
+
+  void define_outputs() {
+    std::unordered_map<std::string_view, size_t> names;
+    for (size_t i = 0; i < source_.nodes.size(); ++i) {
+      const SourceNode& node = source_.nodes[i];
+      if (!names.emplace(node.name, i).second) {
+        context_.diagnostics.error(DiagCode::DuplicateName, node.place, "node name " + quoted(node.name) + " is used twice");
+      }
+      for (const std::string& output : node.outputs) {
+        define(output, node.place, {.role = "output of node " + quoted(node.name), .node = i, .id = {}});
+      }
+    }
+  }
+
+  std::vector<size_t> sorted_nodes() {
+    std::vector<std::vector<size_t>> producers(source_.nodes.size());
+    for (size_t i = 0; i < source_.nodes.size(); ++i) {
+      for (const auto& input : source_.nodes[i].inputs) {
+        const auto found = input ? definitions_.find(*input) : definitions_.end();
+        if (found != definitions_.end() && found->second.node) producers[i].push_back(*found->second.node);
+      }
+    }
+    NodeOrder sorted = order_nodes(producers);
+    for (const std::vector<size_t>& cycle : sorted.cycles) {
+      std::vector<std::string_view> names;
+      for (const size_t index : cycle) names.push_back(source_.nodes[index].name);
+      context_.diagnostics.error(DiagCode::Cycle, source_.nodes[cycle.front()].place,
+                                 "these nodes read each other's outputs in a circle: " + list_names(names),
+                                 "a value carried from run to run is a state");
+    }
+    return std::move(sorted.order);
+  }
+
+  void fail(const SourceNode& node, DiagCode code, std::string message, std::string hint) {
+    context_.diagnostics.add({.severity = Severity::Error,
+                              .code = code,
+                              .place = node.place,
+                              .op = node.op,
+                              .node = node.name,
+                              .message = std::move(message),
+                              .hint = std::move(hint)});
+  }
+
+  // A node on a cycle reads a value that is not made yet, so it is skipped like one whose input failed.
+  void bind_node(const SourceNode& source) {
+    const OpDef* op = find_op(source.op);
+    if (op == nullptr) {
+      const std::string near = suggest_op(source.op);
+      fail(source, DiagCode::UnknownOp, "there is no op " + quoted(source.op),
+           near.empty() ? "`rlxc ops` lists all ops" : "did you mean " + quoted(near) + "?");
+    }
+    Node node{.name = source.name, .op = source.op, .place = source.place, .source = source.source};
+    bool is_good = op != nullptr;
+    for (size_t i = 0; i < source.inputs.size(); ++i) {
+      if (!source.inputs[i]) {
+        node.inputs.emplace_back(std::nullopt);
+        continue;
+      }
+      node.inputs.push_back(find_value(*source.inputs[i], [&](std::string hint) {
+        fail(source, DiagCode::UnknownValue, "input " + std::to_string(i) + " reads " + quoted(*source.inputs[i]) +
+                                                 ", which nothing defines",
+             std::move(hint));
+      }));
+      is_good = is_good && node.inputs.back().has_value();
+    }
+    std::optional<Attributes> attributes = op ? context_.symbols.resolve(source, *op) : std::nullopt;
+    if (!attributes) return;
+    node.attributes = std::move(*attributes);
+    if (is_good) {
+      infer(source, std::move(node));
+    } else if (op != nullptr) {
+      check_attributes(*op, node, context_.diagnostics);
+    }
+  }
+
+  // Adds a node whose inputs are all known and makes its outputs usable if its types can be inferred.
+  void infer(const SourceNode& source, Node node) {
+    std::vector<ValueId> outputs;
+    for (const std::string& name : source.outputs) outputs.push_back(graph_.add_value({.name = name}));
+    node.outputs = outputs;
+    const NodeId id = graph_.add_node(std::move(node));
+    if (!check_and_infer(graph_, id, context_.diagnostics)) return;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (const auto fault = type_fault(graph_.value(outputs[i]).type)) {
+        fail(source, DiagCode::Limit, "output " + quoted(source.outputs[i]) + " " + *fault, {});
+        continue;
+      }
+      Definition& definition = definitions_.at(source.outputs[i]);
+      // A name that is defined twice keeps its first meaning.
+      if (definition.node && &source_.nodes[*definition.node] == &source) definition.id = outputs[i];
+    }
+  }
+
+  void bind_outputs() {
+    bool has_effect = false;
+    for (const NodeId id : graph_.order()) {
+      const OpDef* op = find_op(graph_.node(id).op);
+      has_effect = has_effect || (op && op->has_effect);
+    }
+    if (source_.outputs.empty() && !has_effect && !context_.diagnostics.has_errors()) {
+      context_.diagnostics.error(DiagCode::BadField, source_.place,
+                                 "entry " + quoted(source_.name) + " has no outputs and writes no state");
+    }
+    for (const std::string& output : source_.outputs) {
+      const std::optional<ValueId> id = find_value(output, [&](std::string hint) {
+        context_.diagnostics.error(DiagCode::UnknownValue, source_.place,
+                                   "output " + quoted(output) + " of entry " + quoted(source_.name) + " is defined by nothing",
+                                   std::move(hint));
+      });
+      if (id) graph_.outputs.push_back(*id);
+    }
+  }
+
+  // The value of that name. nullopt: its definition failed earlier, or there is none, which `report_unknown` tells.
+  template <typename Report>
+  std::optional<ValueId> find_value(const std::string& name, Report report_unknown) {
+    if (const auto found = definitions_.find(name); found != definitions_.end()) return found->second.id;
+    if (const auto found = leaf_values_.find(name); found != leaf_values_.end()) return found->second;
+    const auto leaf = context_.leaves.find(name);
+    if (leaf != context_.leaves.end()) return leaf_value(name, leaf->second);
+    report_unknown(name_hint(name));
+    return std::nullopt;
+  }
+
+  std::optional<ValueId> leaf_value(const std::string& name, const Leaf& leaf) {
+    if (!leaf.weight && !leaf.state) return std::nullopt;
+    const ValueId id = graph_.add_value(
+        {.name = name,
+         .type = leaf.weight ? context_.module.weight(*leaf.weight).type : context_.module.state(*leaf.state).type,
+         .origin = leaf.weight ? ValueOrigin::Weight : ValueOrigin::State,
+         .weight = leaf.weight,
+         .state = leaf.state});
+    leaf_values_.emplace(name, id);
+    return id;
+  }
+
+  std::string name_hint(const std::string& name) {
+    if (hint_count_++ >= kMaxNameHints) return {};
+    std::vector<std::string_view> names;
+    for (const auto& [key, leaf] : context_.leaves) names.push_back(key);
+    for (const auto& [key, definition] : definitions_) names.push_back(key);
+    std::sort(names.begin(), names.end());  // the hint must not depend on hash order
+    return nearest_hint(name, names);
+  }
+
+  const SourceEntry& source_;
+  EntryContext context_;
+  Graph graph_;
+  std::unordered_map<std::string, Definition> definitions_;
+  std::unordered_map<std::string, ValueId> leaf_values_;  // of leaves that the entry reads
+  size_t hint_count_ = 0;
+};
+
+}  // namespace
+
+Graph bind_entry(const SourceEntry& source, EntryContext context) {
+  return EntryBinder(source, context).bind();
+}
+
+}  // namespace rlx

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph file as written: the fields of schema/graph.fbs, before symbols are bound and names are resolved.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "compiler/ir/attributes.h"
+#include "compiler/ir/graph.h"
+#include "compiler/support/diagnostics.h"
+#include "compiler/support/dtype.h"
+#include "schema/plan_header.h"  // kMaxRank
+
+namespace rlx {
+
+// Limits of every graph format (schema/README.md). Readers refuse what lies beyond them.
+inline constexpr size_t kMaxNameBytes = 256;
+inline constexpr size_t kMaxNoteBytes = 4096;         // source notes, paths
+inline constexpr size_t kMaxStringBytes = 1u << 16;   // string attributes
+inline constexpr size_t kMaxListItems = 1u << 20;     // items of one list attribute
+inline constexpr size_t kMaxNodes = 1u << 20;         // nodes of a file; tensors of a file
+inline constexpr size_t kMaxEntries = 1024;
+inline constexpr int64_t kMaxDim = (int64_t{1} << 40) - 1;
+inline constexpr uint64_t kMaxTensorBytes = (uint64_t{1} << 48) - 1;
+
+struct SourceSymbol {
+  SourcePlace place;
+  std::string name;
+  int64_t minimum = 1;
+  int64_t maximum = 1;
+  int64_t multiple_of = 1;
+};
+
+// A number, or the name of a symbol.
+using SourceDim = std::variant<int64_t, std::string>;
+
+// Paths are relative to the folder of the graph file and stay inside it.
+struct NpyFile {
+  std::string path;
+};
+struct SafetensorsFile {
+  std::string path;
+  std::string tensor;
+};
+struct RawFile {
+  std::string path;
+  uint64_t offset_bytes = 0;
+};
+// HostBytes: inline, little-endian, row-major.
+using SourceData = std::variant<HostBytes, NpyFile, SafetensorsFile, RawFile, SplatData, RandomData>;
+
+// An input of an entry (no data), a param, a constant, or a state (no data: zeros).
+struct SourceTensor {
+  SourcePlace place;
+  std::string name;
+  DType dtype = DType::f32;
+  std::vector<SourceDim> shape;
+  std::optional<SourceData> data;
+};
+
+using SourceDims = std::vector<SourceDim>;
+// Alternatives in the order of the union AttributeValue of graph.fbs.
+using SourceAttribute =
+    std::variant<int64_t, double, bool, std::string, Ints, Floats, Strings, SourceDims>;
+
+struct SourceNode {
+  SourcePlace place;
+  std::string name;
+  std::string op;
+  std::vector<std::optional<std::string>> inputs;  // nullopt: a missing optional input
+  std::vector<std::string> outputs;
+  std::map<std::string, SourceAttribute> attributes;
+  std::string source;  // the author's note; may be empty
+};
+
+struct SourceEntry {
+  SourcePlace place;
+  std::string name;
+  std::vector<SourceTensor> inputs;
+  std::vector<SourceNode> nodes;
+  std::vector<std::string> outputs;
+};
+
+struct SourceGraph {
+  std::string file;  // as named by the user; every place carries it
+  std::string name;
+  std::string producer;
+  std::vector<SourceSymbol> symbols;
+  std::vector<SourceTensor> params;
+  std::vector<SourceTensor> constants;
+  std::vector<SourceTensor> states;
+  std::vector<SourceEntry> entries;
+};
+
+}  // namespace rlx

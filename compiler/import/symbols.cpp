@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding symbols and making shapes and attributes concrete.
+#include "compiler/import/symbols.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler/import/names.h"
+
+namespace rlx {
+namespace {
+
+std::vector<std::string_view> names_of(const std::vector<SourceSymbol>& symbols) {
+  std::vector<std::string_view> names;
+  for (const SourceSymbol& symbol : symbols) names.push_back(symbol.name);
+  return names;
+}
+
+std::string range_text(const SourceSymbol& symbol) {
+  std::string text = "from " + std::to_string(symbol.minimum) + " to " + std::to_string(symbol.maximum);
+  if (symbol.multiple_of != 1) text += ", a multiple of " + std::to_string(symbol.multiple_of);
+  return text;
+}
+
+std::optional<double> special_real(const std::string& text) {
+  if (text == "inf") return std::numeric_limits<double>::infinity();
+  if (text == "-inf") return -std::numeric_limits<double>::infinity();
+  if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return std::nullopt;
+}
+
+// The double equal to an integer, where there is one.
+std::optional<double> exact_real(int64_t value) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  if (value < -kExact || value > kExact) return std::nullopt;
+  return static_cast<double>(value);
+}
+
+AttributeValue real_of(const SourceAttribute& value, AttributeValue unchanged) {
+  std::optional<double> real;
+  if (const auto* integer = std::get_if<int64_t>(&value)) real = exact_real(*integer);
+  if (const auto* text = std::get_if<std::string>(&value)) real = special_real(*text);
+  return real ? AttributeValue(*real) : unchanged;
+}
+
+AttributeValue reals_of(const SourceAttribute& value, AttributeValue unchanged) {
+  const auto* ints = std::get_if<Ints>(&value);
+  if (ints == nullptr) return unchanged;
+  Floats floats;
+  for (const int64_t item : *ints) {
+    const std::optional<double> real = exact_real(item);
+    if (!real) return unchanged;
+    floats.push_back(*real);
+  }
+  return floats;
+}
+
+// A value as it was written; a dim list as texts.
+AttributeValue as_written(const SourceAttribute& value) {
+  const auto* dims = std::get_if<SourceDims>(&value);
+  if (dims == nullptr) {
+    return std::visit(
+        [](const auto& typed) -> AttributeValue {
+          if constexpr (std::is_same_v<std::decay_t<decltype(typed)>, SourceDims>) {
+            return Strings();
+          } else {
+            return typed;
+          }
+        },
+        value);
+  }
+  Strings texts;
+  for (const SourceDim& dim : *dims) {
+    const auto* size = std::get_if<int64_t>(&dim);
+    texts.push_back(size ? std::to_string(*size) : std::get<std::string>(dim));
+  }
+  return texts;
+}
+
+}  // namespace
+
+SymbolTable::SymbolTable(const SourceGraph& graph, const DimBindings& dims, Diagnostics& diagnostics)
+    : graph_(graph), diagnostics_(diagnostics) {
+  for (const SourceSymbol& symbol : graph.symbols) {
+    const std::optional<int64_t> value = bind(symbol, dims);
+    values_.emplace(symbol.name, value);
+    bound_.push_back({.name = symbol.name,
+                      .minimum = symbol.minimum,
+                      .maximum = symbol.maximum,
+                      .multiple_of = symbol.multiple_of,
+                      .bound = value.value_or(symbol.minimum)});
+  }
+  const std::vector<std::string_view> names = names_of(graph.symbols);
+  for (const auto& [name, value] : dims) {
+    if (values_.contains(name)) continue;
+    diagnostics_.error(DiagCode::BadBinding, {graph.file, ""},
+                       "--dim " + name + "=" + std::to_string(value) + " names no symbol of the graph",
+                       names.empty() ? "the graph has no symbols" : "its symbols are " + list_names(names));
+  }
+}
+
+std::optional<int64_t> SymbolTable::bind(const SourceSymbol& symbol, const DimBindings& dims) {
+  const auto given = dims.find(symbol.name);
+  if (given == dims.end() && symbol.minimum != symbol.maximum) {
+    diagnostics_.error(DiagCode::UnboundSymbol, symbol.place, "symbol " + quoted(symbol.name) + " has no value",
+                       "give it with --dim " + symbol.name + "=N, N " + range_text(symbol));
+    return std::nullopt;
+  }
+  const int64_t value = given == dims.end() ? symbol.minimum : given->second;
+  if (value >= symbol.minimum && value <= symbol.maximum && value % symbol.multiple_of == 0) return value;
+  diagnostics_.error(DiagCode::BadBinding, symbol.place,
+                     "symbol " + quoted(symbol.name) + " is bound to " + std::to_string(value) + ", wanted a value " +
+                         range_text(symbol));
+  return std::nullopt;
+}
+
+std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePlace& place,
+                                          const std::string& what) {
+  Shape shape;
+  bool is_good = true;
+  for (const SourceDim& dim : dims) {
+    if (const auto* size = std::get_if<int64_t>(&dim)) {
+      shape.push_back(*size);
+      continue;
+    }
+    const std::string& name = std::get<std::string>(dim);
+    const auto found = values_.find(name);
+    if (found == values_.end()) {
+      const std::vector<std::string_view> names = names_of(graph_.symbols);
+      const std::string near = nearest_hint(name, names);
+      diagnostics_.error(DiagCode::UnboundSymbol, place, what + " uses symbol " + quoted(name) + ", which the graph does not declare",
+                         near.empty() ? "declare it in \"symbols\"" : near);
+    }
+    is_good = is_good && found != values_.end() && found->second.has_value();
+    if (is_good) shape.push_back(*found->second);
+  }
+  if (!is_good) return std::nullopt;
+  return shape;
+}
+
+std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const std::string& name,
+                                                   AttrType type, const SourceAttribute& value) {
+  const std::string what = "attribute " + quoted(name) + " of node " + quoted(node.name);
+  std::optional<SourceDims> dims;  // a value that may hold symbols, where the op wants integers
+  if (const auto* list = std::get_if<SourceDims>(&value)) dims = *list;
+  if (const auto* names = std::get_if<Strings>(&value)) dims.emplace(names->begin(), names->end());
+  if (type == AttrType::IntList && dims) {
+    const std::optional<Ints> ints = resolve(*dims, node.place, what);
+    return ints ? std::optional<AttributeValue>(*ints) : std::nullopt;
+  }
+  const auto* symbol = std::get_if<std::string>(&value);
+  if (type == AttrType::Int && symbol && values_.contains(*symbol)) {
+    const std::optional<int64_t> bound = values_.at(*symbol);
+    return bound ? std::optional<AttributeValue>(*bound) : std::nullopt;
+  }
+  if (type == AttrType::Float) return real_of(value, as_written(value));
+  if (type == AttrType::FloatList) return reals_of(value, as_written(value));
+  const auto* ints = std::get_if<Ints>(&value);
+  if (type == AttrType::StringList && ints && ints->empty()) return Strings();
+  return as_written(value);
+}
+
+std::optional<Attributes> SymbolTable::resolve(const SourceNode& node, const OpDef& op) {
+  Attributes attributes;
+  bool is_good = true;
+  for (const auto& [name, value] : node.attributes) {
+    const auto spec = std::find_if(op.attrs.begin(), op.attrs.end(),
+                                   [&name = name](const AttrSpec& row) { return row.name == name; });
+    const auto resolved = spec == op.attrs.end() ? std::optional(as_written(value))
+                                                 : resolve(node, name, spec->type, value);
+    is_good = is_good && resolved.has_value();
+    if (resolved) attributes.emplace(name, *resolved);
+  }
+  if (!is_good) return std::nullopt;
+  return attributes;
+}
+
+}  // namespace rlx
