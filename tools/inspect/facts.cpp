@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Facts of the entries: values with lifetimes in waves, steps with their accesses.
+#include "tools/inspect/facts.h"
+
+#include <span>
+
+#include "runtime/text.h"
+
+namespace rlx::inspect {
+namespace {
+
+constexpr std::string_view kSegmentNames[] = {"weights", "state", "arena", "io"};
+constexpr std::string_view kModeNames[] = {"none", "read", "write", "read-write"};
+constexpr std::string_view kStepKindNames[] = {"dispatch", "copy", "fill", "library-gemm"};
+
+uint64_t aligned(uint64_t bytes) {
+  return (bytes + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes * kArenaAlignmentBytes;
+}
+
+std::string type_text(uint8_t dtype, const flatbuffers::Vector<uint64_t>& dims) {
+  return tensor_text(dtype, std::span(dims.data(), dims.size()));
+}
+
+ValueFacts value_facts(const fb::Entry& entry, uint32_t index) {
+  const fb::Value& value = PlanView::value(entry, index);
+  const std::span<const fb::Step> steps = PlanView::steps(entry);
+  const auto wave_of = [&](uint32_t step) { return step < steps.size() ? steps[step].wave() : 0; };
+  ValueFacts facts{.index = index,
+                   .name = std::string(PlanView::text(value.name())),
+                   .type = type_text(value.dtype(), *value.dims()),
+                   .segment = segment_name(value.segment()),
+                   .offset_bytes = value.offset_bytes(),
+                   .size_bytes = value.size_bytes(),
+                   .first_step = value.first_step(),
+                   .last_step = value.last_step(),
+                   .first_wave = wave_of(value.first_step()),
+                   .last_wave = wave_of(value.last_step())};
+  if (const auto alias = value.alias_of()) {
+    facts.alias_of = std::string(PlanView::text(PlanView::value(entry, *alias).name()));
+  }
+  return facts;
+}
+
+AccessFacts access_facts(const fb::Entry& entry, const fb::Relocation& relocation) {
+  const fb::Value& value = PlanView::value(entry, relocation.value());
+  return {.value = std::string(PlanView::text(value.name())),
+          .type = type_text(value.dtype(), *value.dims()),
+          .segment = segment_name(value.segment()),
+          .mode = kModeNames[static_cast<size_t>(relocation.mode())],
+          .offset_bytes = relocation.offset_bytes(),
+          .length_bytes = relocation.length_bytes(),
+          .segment_offset_bytes = value.offset_bytes() + relocation.offset_bytes(),
+          .params_position = relocation.position()};
+}
+
+void add_kernel(const PlanView& plan, const fb::Step& step, StepFacts& facts) {
+  if (step.kind() != fb::StepKind::Dispatch) return;
+  const fb::Kernel& kernel = plan.kernel(step.kernel());
+  facts.kernel = PlanView::text(kernel.name());
+  facts.specialization = std::string(PlanView::text(kernel.specialization()));
+  facts.grid[0] = step.grid_x();
+  facts.grid[1] = step.grid_y();
+  facts.grid[2] = step.grid_z();
+  facts.params_bytes = step.params_bytes();
+  if (kernel.variants()->size() == 0) return;
+  const fb::Variant& variant = *kernel.variants()->Get(0);
+  facts.workgroup[0] = variant.workgroup_x();
+  facts.workgroup[1] = variant.workgroup_y();
+  facts.workgroup[2] = variant.workgroup_z();
+}
+
+StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t entry_index,
+                     uint32_t position) {
+  const fb::Step& step = PlanView::steps(entry)[position];
+  StepFacts facts{.position = position,
+                  .wave = step.wave(),
+                  .kind = kStepKindNames[static_cast<size_t>(step.kind())],
+                  .bytes_moved = step.bytes_moved(),
+                  .flops = step.flops(),
+                  .names = plan.step_names(entry_index, position)};
+  add_kernel(plan, step, facts);
+  for (const fb::Relocation& relocation : PlanView::relocations(entry, step)) {
+    facts.accesses.push_back(access_facts(entry, relocation));
+  }
+  const std::span<const uint32_t> edges = PlanView::edges(entry, step);
+  facts.edges.assign(edges.begin(), edges.end());
+  return facts;
+}
+
+EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, uint32_t entry_index) {
+  EntryFacts facts{.name = std::string(PlanView::text(entry.name())),
+                   .is_init = entry_index == plan.entry_count(),
+                   .wave_count = entry.wave_count(),
+                   .arena_bytes = entry.arena_bytes(),
+                   .lower_bound_bytes = entry.arena_lower_bound(),
+                   .inputs = {entry.inputs()->begin(), entry.inputs()->end()},
+                   .outputs = {entry.outputs()->begin(), entry.outputs()->end()}};
+  for (uint32_t i = 0; i < entry.values()->size(); ++i) {
+    facts.values.push_back(value_facts(entry, i));
+    if (entry.values()->Get(i)->segment() == fb::Segment::Arena) {
+      facts.unplanned_bytes += aligned(facts.values.back().size_bytes);
+    }
+  }
+  for (uint32_t i = 0; i < PlanView::steps(entry).size(); ++i) {
+    facts.steps.push_back(step_facts(plan, entry, entry_index, i));
+  }
+  return facts;
+}
+
+}  // namespace
+
+double EntryFacts::ratio() const {
+  if (lower_bound_bytes == 0) return 1.0;
+  return static_cast<double>(arena_bytes) / static_cast<double>(lower_bound_bytes);
+}
+
+std::vector<EntryFacts> entry_facts(const PlanView& plan) {
+  std::vector<EntryFacts> all;
+  for (uint32_t i = 0; i < plan.entry_count(); ++i) all.push_back(facts_of(plan, plan.entry(i), i));
+  if (plan.init() != nullptr) all.push_back(facts_of(plan, *plan.init(), plan.entry_count()));
+  return all;
+}
+
+std::string_view segment_name(fb::Segment segment) {
+  return kSegmentNames[static_cast<size_t>(segment)];
+}
+
+std::vector<std::string_view> feature_names(uint64_t mask) {
+  std::vector<std::string_view> names;
+#define RLX_FEATURE(name, bit, text) \
+  if ((mask >> (bit)) & 1) names.push_back(#name);
+#include "schema/features.def"
+#undef RLX_FEATURE
+  return names;
+}
+
+}  // namespace rlx::inspect

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The facts behind the views of a plan, gathered once; text, JSON and SVG only differ in how they write them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/plan_view.h"
+
+namespace rlx::inspect {
+
+struct ValueFacts {
+  uint32_t index = 0;  // in the entry's list of values
+  std::string name;
+  std::string type;  // "f32[2,3]"
+  std::string_view segment;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  uint32_t first_step = 0;
+  uint32_t last_step = 0;
+  uint32_t first_wave = 0;
+  uint32_t last_wave = 0;
+  std::optional<std::string> alias_of;
+};
+
+struct AccessFacts {
+  std::string value;
+  std::string type;
+  std::string_view segment;
+  std::string_view mode;  // "read", "write", "read-write"
+  uint64_t offset_bytes = 0;  // in the value
+  uint64_t length_bytes = 0;
+  uint64_t segment_offset_bytes = 0;
+  uint32_t params_position = 0;
+};
+
+struct StepFacts {
+  uint32_t position = 0;
+  uint32_t wave = 0;
+  std::string_view kind;   // "dispatch", "copy", "fill", "library-gemm"
+  std::string_view kernel;  // row of kernels.def; empty unless a dispatch
+  std::string specialization;
+  uint32_t grid[3] = {0, 0, 0};
+  uint32_t workgroup[3] = {0, 0, 0};
+  uint32_t params_bytes = 0;
+  std::vector<AccessFacts> accesses;
+  std::vector<uint32_t> edges;
+  uint64_t bytes_moved = 0;
+  uint64_t flops = 0;
+  StepNames names;
+};
+
+struct EntryFacts {
+  std::string name;  // "init" entries are named by the plan too
+  bool is_init = false;
+  uint32_t wave_count = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t lower_bound_bytes = 0;
+  uint64_t unplanned_bytes = 0;  // all arena values, each aligned, without reuse
+  std::vector<ValueFacts> values;
+  std::vector<StepFacts> steps;
+  std::vector<uint32_t> inputs;   // values
+  std::vector<uint32_t> outputs;
+
+  [[nodiscard]] uint64_t gap_bytes() const { return arena_bytes - lower_bound_bytes; }
+  // Arena bytes over the lower bound; 1 for an empty arena.
+  [[nodiscard]] double ratio() const;
+};
+
+// A run of bytes of the file, or of a section.
+struct Region {
+  std::string name;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+};
+
+struct WeightFacts {
+  std::string name;
+  std::string type;
+  uint64_t offset_bytes = 0;  // in the weights segment
+  uint64_t size_bytes = 0;
+  bool generated = false;  // filled on the device: no bytes in the file
+};
+
+// A piece of code in the code section; kernels with equal code share it.
+struct CodeFacts {
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  std::string_view format;
+  std::vector<std::string> kernels;  // "matmul (RLX_TILE=16 ...)"
+};
+
+struct SizeFacts {
+  uint64_t file_bytes = 0;
+  std::vector<Region> regions;  // header, sections and padding: every byte of the file, in order
+  std::vector<WeightFacts> weights;
+  uint64_t weights_padding_bytes = 0;  // of the weights section, between tensors
+  std::vector<CodeFacts> code;
+  uint64_t code_padding_bytes = 0;
+  uint32_t params_blobs = 0;  // different ones
+  uint64_t params_blob_bytes = 0;
+  uint64_t params_padding_bytes = 0;
+};
+
+// The entries, then init where there is one.
+std::vector<EntryFacts> entry_facts(const PlanView& plan);
+SizeFacts size_facts(const PlanView& plan);
+
+std::string_view segment_name(fb::Segment segment);
+// Names of the features in a mask, in the order of features.def.
+std::vector<std::string_view> feature_names(uint64_t mask);
+
+}  // namespace rlx::inspect

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// The views as JSON. Sizes and offsets are bytes.
+#include "tools/inspect/facts.h"
+#include "tools/inspect/inspect.h"
+#include "tools/inspect/views.h"
+
+namespace rlx::inspect {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json segments_json(const PlanHeader& header) {
+  return {{"weights_bytes", header.weights_bytes},
+          {"state_bytes", header.state_bytes},
+          {"arena_bytes", header.arena_bytes},
+          {"io_bytes", header.io_bytes},
+          {"host_bytes", header.host_bytes}};
+}
+
+Json arena_json(const EntryFacts& entry) {
+  return {{"bytes", entry.arena_bytes},
+          {"lower_bound_bytes", entry.lower_bound_bytes},
+          {"gap_bytes", entry.gap_bytes()},
+          {"ratio", entry.ratio()},
+          {"unplanned_bytes", entry.unplanned_bytes}};
+}
+
+Json value_json(const ValueFacts& value) {
+  Json json = {{"name", value.name},
+               {"type", value.type},
+               {"segment", value.segment},
+               {"offset_bytes", value.offset_bytes},
+               {"size_bytes", value.size_bytes},
+               {"first_step", value.first_step},
+               {"last_step", value.last_step},
+               {"first_wave", value.first_wave},
+               {"last_wave", value.last_wave}};
+  if (value.alias_of) json["in_place_of"] = *value.alias_of;
+  return json;
+}
+
+Json access_json(const AccessFacts& access) {
+  return {{"value", access.value},
+          {"type", access.type},
+          {"segment", access.segment},
+          {"mode", access.mode},
+          {"offset_bytes", access.offset_bytes},
+          {"length_bytes", access.length_bytes},
+          {"segment_offset_bytes", access.segment_offset_bytes},
+          {"params_position", access.params_position}};
+}
+
+Json extent_json(const uint32_t (&extent)[3]) { return Json::array({extent[0], extent[1], extent[2]}); }
+
+Json step_json(const StepFacts& step) {
+  Json json = {{"position", step.position}, {"wave", step.wave}, {"kind", step.kind}};
+  if (!step.kernel.empty()) {
+    json["kernel"] = step.kernel;
+    json["specialization"] = step.specialization;
+    json["grid"] = extent_json(step.grid);
+    json["workgroup"] = extent_json(step.workgroup);
+    json["params_bytes"] = step.params_bytes;
+  }
+  json["edges"] = step.edges;
+  json["bytes_moved"] = step.bytes_moved;
+  json["flops"] = step.flops;
+  json["node"] = step.names.node;
+  json["op"] = step.names.op;
+  json["accesses"] = Json::array();
+  for (const AccessFacts& access : step.accesses) json["accesses"].push_back(access_json(access));
+  return json;
+}
+
+Json entry_head(const EntryFacts& entry) {
+  return {{"name", entry.name}, {"init", entry.is_init}, {"wave_count", entry.wave_count}};
+}
+
+Json names_json(const EntryFacts& entry, const std::vector<uint32_t>& values) {
+  Json json = Json::array();
+  for (const uint32_t value : values) {
+    json.push_back({{"name", entry.values[value].name}, {"type", entry.values[value].type}});
+  }
+  return json;
+}
+
+Json targets_json(const PlanHeader& header) {
+  Json json = Json::object();
+  if (header.vulkan.present != 0) {
+    json["vulkan"] = {{"api_version", header.vulkan.api_version},
+                      {"features", feature_names(header.vulkan.features)},
+                      {"max_workgroup_invocations", header.vulkan.max_workgroup_invocations},
+                      {"max_shared_bytes", header.vulkan.max_shared_bytes},
+                      {"max_grid", extent_json(header.vulkan.max_grid)}};
+  }
+  if (header.cuda.present != 0) {
+    Json architectures = Json::array();
+    for (uint32_t i = 0; i < header.cuda.architecture_count; ++i) {
+      architectures.push_back(header.cuda.architectures[i]);
+    }
+    json["cuda"] = {{"architectures", architectures},
+                    {"ptx_architecture", header.cuda.ptx_architecture},
+                    {"minimum_driver", header.cuda.minimum_driver}};
+  }
+  return json;
+}
+
+Json symbols_json(const fb::Plan& index) {
+  Json symbols = Json::array();
+  for (const fb::Symbol* symbol : *index.symbols()) {
+    Json json = {{"name", PlanView::text(symbol->name())},
+                 {"minimum", symbol->minimum()},
+                 {"maximum", symbol->maximum()},
+                 {"multiple_of", symbol->multiple_of()}};
+    if (const auto bound = symbol->bound()) json["bound"] = *bound;
+    symbols.push_back(std::move(json));
+  }
+  return symbols;
+}
+
+Json summary_json(const PlanView& plan) {
+  const PlanHeader& header = plan.header();
+  Json json = {{"name", plan.name()},
+               {"producer", PlanView::text(plan.index().producer())},
+               {"precision", PlanView::text(plan.index().precision())},
+               {"format", {{"major", header.major}, {"minor", header.minor}}},
+               {"file_bytes", header.file_bytes},
+               {"targets", targets_json(header)},
+               {"segments", segments_json(header)},
+               {"weight_count", plan.index().weights()->size()},
+               {"state_count", plan.index().states()->size()},
+               {"kernel_count", plan.index().kernels()->size()},
+               {"symbols", symbols_json(plan.index())},
+               {"entries", Json::array()}};
+  for (const EntryFacts& entry : entry_facts(plan)) {
+    Json head = entry_head(entry);
+    head["step_count"] = entry.steps.size();
+    head["inputs"] = names_json(entry, entry.inputs);
+    head["outputs"] = names_json(entry, entry.outputs);
+    head["arena"] = arena_json(entry);
+    json["entries"].push_back(std::move(head));
+  }
+  return json;
+}
+
+Json memory_json(const PlanView& plan) {
+  Json json = {{"segments", segments_json(plan.header())}, {"entries", Json::array()}};
+  for (const EntryFacts& entry : entry_facts(plan)) {
+    Json head = entry_head(entry);
+    head["arena"] = arena_json(entry);
+    head["values"] = Json::array();
+    for (const ValueFacts& value : entry.values) head["values"].push_back(value_json(value));
+    json["entries"].push_back(std::move(head));
+  }
+  return json;
+}
+
+Json steps_json(const PlanView& plan) {
+  Json json = {{"entries", Json::array()}};
+  for (const EntryFacts& entry : entry_facts(plan)) {
+    Json head = entry_head(entry);
+    head["steps"] = Json::array();
+    for (const StepFacts& step : entry.steps) head["steps"].push_back(step_json(step));
+    json["entries"].push_back(std::move(head));
+  }
+  return json;
+}
+
+Json sizes_json(const PlanView& plan) {
+  const SizeFacts facts = size_facts(plan);
+  Json json = {{"file_bytes", facts.file_bytes}, {"regions", Json::array()}};
+  for (const Region& region : facts.regions) {
+    json["regions"].push_back({{"name", region.name},
+                               {"offset_bytes", region.offset_bytes},
+                               {"size_bytes", region.size_bytes}});
+  }
+  json["params"] = {{"blobs", facts.params_blobs},
+                    {"blob_bytes", facts.params_blob_bytes},
+                    {"padding_bytes", facts.params_padding_bytes}};
+  json["code"] = {{"padding_bytes", facts.code_padding_bytes}, {"pieces", Json::array()}};
+  for (const CodeFacts& piece : facts.code) {
+    json["code"]["pieces"].push_back({{"offset_bytes", piece.offset_bytes},
+                                      {"size_bytes", piece.size_bytes},
+                                      {"format", piece.format},
+                                      {"kernels", piece.kernels}});
+  }
+  json["weights"] = {{"padding_bytes", facts.weights_padding_bytes}, {"tensors", Json::array()}};
+  for (const WeightFacts& weight : facts.weights) {
+    json["weights"]["tensors"].push_back({{"name", weight.name},
+                                          {"type", weight.type},
+                                          {"offset_bytes", weight.offset_bytes},
+                                          {"size_bytes", weight.size_bytes},
+                                          {"generated", weight.generated}});
+  }
+  return json;
+}
+
+Json why_json(const PlanView& plan) {
+  Json json = {{"has_debug", plan.debug() != nullptr}, {"passes", Json::array()}, {"entries", Json::array()}};
+  if (plan.debug() == nullptr) return json;
+  if (plan.debug()->passes() != nullptr) {
+    for (const flatbuffers::String* pass : *plan.debug()->passes()) json["passes"].push_back(PlanView::text(pass));
+  }
+  for (const EntryFacts& entry : entry_facts(plan)) {
+    Json head = entry_head(entry);
+    head["steps"] = Json::array();
+    for (const StepFacts& step : entry.steps) {
+      head["steps"].push_back({{"position", step.position},
+                               {"kernel", step_title(step)},
+                               {"specialization", step.specialization},
+                               {"node", step.names.node},
+                               {"op", step.names.op},
+                               {"source", step.names.source},
+                               {"reason", step.names.reason}});
+    }
+    json["entries"].push_back(std::move(head));
+  }
+  return json;
+}
+
+}  // namespace
+}  // namespace rlx::inspect
+
+namespace rlx {
+
+nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view) {
+  switch (view) {
+    case InspectView::Summary: return inspect::summary_json(plan);
+    case InspectView::Memory: return inspect::memory_json(plan);
+    case InspectView::Steps: return inspect::steps_json(plan);
+    case InspectView::Sizes: return inspect::sizes_json(plan);
+    case InspectView::Why: return inspect::why_json(plan);
+  }
+  return {};
+}
+
+}  // namespace rlx
