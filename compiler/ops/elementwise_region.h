@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// One dispatch of the region kernel: strided operands, one output, and the code of one element.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/dispatch/program.h"
+
+namespace rlx {
+
+// How an element lies in memory and is held while computing.
+struct ElementStorage {
+  std::string name;     // of the load and store functions: "f32", "u16", "bool"
+  std::string compute;  // type of the local: "rlx_f32"
+  uint32_t bytes = 4;
+};
+ElementStorage element_storage(DType dtype);
+// Unsigned storage of the same size, for copies that keep every bit.
+ElementStorage raw_storage(uint32_t bytes);
+
+struct RegionOperand {
+  TensorRef view;  // broadcasts to the output's shape
+  ElementStorage storage;
+};
+
+struct Region {
+  TensorRef output;  // any strides
+  ElementStorage output_storage;
+  std::vector<RegionOperand> operands;  // at most kMaxRegionOperands, seen as x1, x2, ... in order
+  std::string element_text;             // statements over x1, x2, ...; ends in "return <output's compute type>;"
+  uint64_t operations = 0;              // arithmetic operations per element
+  std::string subject;                  // for the reason: "region of 5 ops"
+};
+constexpr size_t kMaxRegionOperands = RLX_REGION_BUFFERS - 1;
+
+// Emits the dispatch; nothing where the output is empty.
+void emit_region(Program& program, const Step& origin, const Region& region);
+
+}  // namespace rlx
