@@ -8,6 +8,7 @@
 #include "compiler/dispatch/program.h"
 #include "compiler/lower/check_schedule.h"
 #include "compiler/lower/schedule.h"
+#include "compiler/support/check.h"
 
 namespace rlx::test {
 
@@ -51,6 +52,19 @@ class TestProgram {
     return step(node, std::move(accesses));
   }
 };
+
+// The message of the internal error that scheduling the program ends in; empty where there is none.
+inline std::string internal_error_of(const Program& program) {
+  try {
+    schedule(program);
+  } catch (const InternalError& error) {
+    return error.what();
+  }
+  return {};
+}
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // All faults as text, one per line; empty for a right schedule.
 inline std::string faults_of(const Program& program, const Schedule& schedule) {
