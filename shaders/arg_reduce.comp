@@ -21,7 +21,7 @@ struct Candidate {
   RLX_INDEX position;
 };
 
-RLX_FN Candidate rlx_shuffle_xor(Candidate candidate, uint distance) {
+RLX_FN Candidate rlx_shuffle_xor(Candidate candidate, rlx_u32 distance) {
   candidate.value = rlx_shuffle_xor(candidate.value, distance);
   candidate.position = rlx_shuffle_xor(candidate.position, distance);
   return candidate;

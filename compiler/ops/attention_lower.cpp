@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of attention: one dispatch of the attention kernel, tiled by the sizes.
+#include <algorithm>
+
+#include "compiler/ops/attention_problem.h"
+#include "compiler/ops/lower_context.h"
+#include "compiler/ops/region_codegen.h"
+#include "compiler/ops/rows.h"
+
+namespace rlx {
+
+namespace {
+
+constexpr int64_t kLanes = 8;     // threads side by side: 4 keys and 4 columns each
+constexpr int64_t kThreadRows = 16;
+constexpr int64_t kColumnsPerBlock = 4 * kLanes;
+constexpr int64_t kWidestWindow = int64_t{1} << 30;  // positions and windows add up in 32 bits
+
+// How a group shares the work; the names are those of the kernel's header comment.
+struct Tiling {
+  bool split = false;
+  int64_t queries_per_thread = 1;
+  int64_t column_blocks = 1;
+  int64_t d4 = 1;
+  int64_t dc4 = 1;
+  int64_t pitch = 1;
+  bool queries_resident = true;
+  int64_t stage = 1;
+
+  [[nodiscard]] int64_t tile_queries() const {
+    return split ? queries_per_thread : queries_per_thread * kThreadRows;
+  }
+};
+
+int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Tiling choose_tiling(const AttentionProblem& problem) {
+  constexpr int64_t kFewQueries = 4;
+  constexpr int64_t kWantedGroups = 128;
+  constexpr int64_t kAccumulators = 16;    // pieces of four in registers
+  constexpr int64_t kResidentPieces = 1024;  // 16 KiB
+  Tiling tiling;
+  tiling.column_blocks = quotient_up(problem.v_head_dim, kColumnsPerBlock);
+  tiling.d4 = quotient_up(problem.head_dim, 4);
+  tiling.split = problem.q_tokens <= kFewQueries;
+  if (tiling.split) {
+    const bool small = problem.head_dim <= 128 && problem.v_head_dim <= 128;
+    tiling.queries_per_thread = small ? std::max<int64_t>(problem.q_tokens, 1) : 1;
+    tiling.dc4 = std::min<int64_t>(tiling.d4, 2);
+  } else {
+    for (int64_t queries = 4; queries > 1; queries /= 2) {
+      const int64_t groups =
+          problem.batch * problem.heads * quotient_up(problem.q_tokens, queries * kThreadRows);
+      if (queries * tiling.column_blocks > kAccumulators || groups < kWantedGroups) continue;
+      tiling.queries_per_thread = queries;
+      break;
+    }
+    tiling.dc4 = std::min<int64_t>(tiling.d4, 8);
+  }
+  tiling.pitch = tiling.dc4 | 1;
+  tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= kResidentPieces;
+  const int64_t staged_keys = 4 * kLanes * (tiling.split ? kThreadRows : 1);
+  const int64_t scores_stage =
+      staged_keys * tiling.pitch + (tiling.queries_resident ? 0 : tiling.tile_queries() * tiling.dc4);
+  const int64_t values_stage = tiling.split ? kThreadRows * kLanes : 4 * kLanes * kLanes;
+  tiling.stage = std::max(scores_stage, values_stage);
+  return tiling;
+}
+
+// One of q, k, v: the tensor with its first element moved to where the view starts.
+struct Heads {
+  TensorRef ref;
+  HeadsView view;
+};
+
+Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t which) {
+  const size_t input = problem.packed == "none" ? which : 0;
+  TensorRef ref = ctx.input(input);
+  HeadsView view = attention_view(problem, which, ref.strides);
+  // The head stride of bsd is a multiple of the last stride, so a last stride of 1 is all that the kernel needs.
+  if (view.dim != 1) {
+    ref = ctx.dense_input(input);
+    view = attention_view(problem, which, ref.strides);
+  }
+  const bool values = which == 2;
+  const int64_t heads = which == 0 ? problem.heads : problem.kv_heads;
+  const int64_t tokens = which == 0 ? problem.q_tokens : problem.kv_tokens;
+  TensorRef moved{.buffer = ref.buffer,
+                  .offset_bytes = ref.offset_bytes +
+                                  static_cast<uint64_t>(view.offset * element_bytes(ref.dtype())),
+                  .type = {.dtype = ref.dtype(),
+                           .shape = {problem.batch, heads, tokens,
+                                     values ? problem.v_head_dim : problem.head_dim}},
+                  .strides = {view.batch, view.head, view.token, view.dim}};
+  return {.ref = moved, .view = view};
+}
+
+// Four elements at a time: whole pieces of four, each aligned.
+bool is_wide(const LowerContext& ctx, const Heads& heads) {
+  const DType dtype = heads.ref.dtype();
+  if (dtype == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
+  return heads.ref.shape()[3] % 4 == 0 && heads.view.batch % 4 == 0 && heads.view.head % 4 == 0 &&
+         heads.view.token % 4 == 0;
+}
+
+std::string stride_lines(const std::string& name, const HeadsView& view, bool with_dim) {
+  const auto line = [&](const char* suffix, int64_t stride) {
+    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + std::to_string(stride) + ")");
+  };
+  return line("_B", view.batch) + line("_H", view.head) + line("_S", view.token) +
+         (with_dim ? line("_K", view.dim) : "");
+}
+
+std::string attends_text(DType dtype) {
+  if (dtype == DType::bool_) return "(m)";
+  return is_float(dtype) ? "((m) >= 0.5f)" : "((m) > 0)";
+}
+
+struct AttentionOperands {
+  Heads q;
+  Heads k;
+  Heads v;
+  Heads y;
+  std::optional<Heads> mask;
+  std::optional<Heads> bias;
+};
+
+std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem, size_t input) {
+  if (!ctx.has_input(input)) return std::nullopt;
+  const TensorRef ref = ctx.input(input);
+  return Heads{.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
+}
+
+std::string generated_text(const AttentionProblem& problem, const AttentionOperands& o) {
+  std::vector<const TensorRef*> views = {&o.q.ref, &o.k.ref, &o.v.ref, &o.y.ref};
+  if (o.mask) views.push_back(&o.mask->ref);
+  if (o.bias) views.push_back(&o.bias->ref);
+  std::string text = define_line(
+      "RLX_INDEX", index_type(views, problem.batch * problem.heads * (problem.q_tokens + 1)));
+  text += stride_lines("Q", o.q.view, false) + stride_lines("K", o.k.view, false) +
+          stride_lines("V", o.v.view, false) + stride_lines("Y", o.y.view, false);
+  if (o.mask) {
+    text += stride_lines("MASK", o.mask->view, true);
+    text += define_line("RLX_ATTENDS(m)", attends_text(o.mask->ref.dtype()));
+  }
+  if (o.bias) text += stride_lines("BIAS", o.bias->view, true);
+  text += define_line("RLX_SCALE", literal(DType::f32, problem.scale));
+  const std::string cap = literal(DType::f32, problem.softcap);
+  text += define_line("RLX_SOFTCAP(s)",
+                      problem.softcap > 0 ? "(" + cap + " * rlx_tanh((s) / " + cap + "))" : "(s)");
+  return text;
+}
+
+using AttentionDispatch = DispatchBuilder<AttentionParams>;
+
+void define_problem(AttentionDispatch& dispatch, const AttentionProblem& problem,
+                    const AttentionOperands& o) {
+  const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
+                         o.mask.has_value() || o.bias.has_value();
+  const auto dtype = [](const Heads& heads) { return std::string(name_of(heads.ref.dtype())); };
+  dispatch.define("RLX_HEADS", problem.heads)
+      .define("RLX_HEADS_PER_KV", problem.heads / problem.kv_heads)
+      .define("RLX_SQ", problem.q_tokens)
+      .define("RLX_SK", problem.kv_tokens)
+      .define("RLX_D", problem.head_dim)
+      .define("RLX_DV", problem.v_head_dim)
+      .define("RLX_Q", dtype(o.q))
+      .define("RLX_K", dtype(o.k))
+      .define("RLX_V", dtype(o.v))
+      .define("RLX_CAUSAL", problem.causal ? 1 : 0)
+      .define("RLX_ALIGN_END", problem.align_end ? 1 : 0)
+      .define("RLX_WINDOW_LEFT", std::min(problem.window_left, kWidestWindow))
+      .define("RLX_WINDOW_RIGHT", std::min(problem.window_right, kWidestWindow))
+      .define("RLX_HAS_MASK", o.mask ? 1 : 0)
+      .define("RLX_HAS_BIAS", o.bias ? 1 : 0)
+      .define("RLX_SELECTIVE", selective ? 1 : 0)
+      .generated("attention.inc", generated_text(problem, o));
+  if (o.mask) dispatch.define("RLX_MASK", dtype(*o.mask));
+  if (o.bias) dispatch.define("RLX_BIAS", dtype(*o.bias));
+}
+
+void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem, const Tiling& tiling) {
+  const int64_t query_tiles = quotient_up(problem.q_tokens, tiling.tile_queries());
+  const int64_t groups = problem.batch * problem.heads * query_tiles;
+  const Extent3 grid = split_grid(static_cast<uint64_t>(groups));
+  dispatch.workgroup({static_cast<uint32_t>(kLanes * kThreadRows), 1, 1})
+      .define("RLX_LANES", kLanes)
+      .define("RLX_ROWS", kThreadRows)
+      .define("RLX_BY_COLUMN", 0)
+      .define("RLX_SPLIT", tiling.split ? 1 : 0)
+      .define("RLX_RQ", tiling.queries_per_thread)
+      .define("RLX_NV", tiling.column_blocks)
+      .define("RLX_D4", tiling.d4)
+      .define("RLX_DC4", tiling.dc4)
+      .define("RLX_KP", tiling.pitch)
+      .define("RLX_STAGE", tiling.stage)
+      .define("RLX_Q_RESIDENT", tiling.queries_resident ? 1 : 0)
+      .define("RLX_QUERY_TILES", query_tiles)
+      .define("RLX_GROUPS", groups)
+      .grid(grid.x, grid.y, grid.z)
+      .reason("tiles of " + std::to_string(tiling.tile_queries()) + " queries" +
+              (tiling.split ? ", keys split over the group" : ""));
+}
+
+void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionOperands& o,
+                const AttentionProblem& problem) {
+  const auto alignment = [&](const Heads& heads) {
+    return is_wide(ctx, heads) ? 4 * element_bytes(heads.ref.dtype()) : 0U;
+  };
+  dispatch.define("RLX_Q_WIDE", is_wide(ctx, o.q) ? 1 : 0)
+      .define("RLX_K_WIDE", is_wide(ctx, o.k) ? 1 : 0)
+      .define("RLX_V_WIDE", is_wide(ctx, o.v) ? 1 : 0)
+      .define("RLX_Y_WIDE", is_wide(ctx, o.y) ? 1 : 0)
+      .read(&AttentionParams::q, o.q.ref, alignment(o.q))
+      .write(&AttentionParams::y, o.y.ref, alignment(o.y));
+  if (problem.kv_tokens > 0) {
+    dispatch.read(&AttentionParams::k, o.k.ref, alignment(o.k))
+        .read(&AttentionParams::v, o.v.ref, alignment(o.v));
+    if (o.mask) dispatch.read(&AttentionParams::mask, o.mask->ref);
+    if (o.bias) dispatch.read(&AttentionParams::bias, o.bias->ref);
+  }
+}
+
+// kv_len or q_start, read on the device: a scalar or one per batch.
+void bind_per_batch(AttentionDispatch& dispatch, const LowerContext& ctx, size_t input,
+                    rlx_ptr AttentionParams::*field, const std::string& name) {
+  dispatch.define("RLX_HAS_" + name, ctx.has_input(input) ? 1 : 0);
+  if (!ctx.has_input(input)) return;
+  const TensorRef ref = ctx.input(input);
+  dispatch.define("RLX_" + name, std::string(name_of(ref.dtype())))
+      .define("RLX_" + name + "_STRIDE", ref.strides.empty() ? 0 : ref.strides[0])
+      .read(field, ref);
+}
+
+uint64_t bytes_touched(const AttentionOperands& o) {
+  uint64_t bytes = 0;
+  for (const Heads* heads : {&o.q, &o.k, &o.v, &o.y}) bytes += byte_size(heads->ref.type);
+  if (o.mask) bytes += byte_size(o.mask->ref.type);
+  if (o.bias) bytes += byte_size(o.bias->ref.type);
+  return bytes;
+}
+
+}  // namespace
+
+bool lower_attention(LowerContext& ctx) {
+  std::vector<std::optional<TensorType>> types;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    types.push_back(ctx.has_input(i) ? std::optional(ctx.input_type(i)) : std::nullopt);
+  }
+  const std::optional<AttentionProblem> problem = attention_problem(ctx, types);
+  if (!problem) return false;
+  for (const uint32_t input : {kAttentionQ, kAttentionK, kAttentionV, kAttentionBias}) {
+    if (ctx.has_input(input) && ctx.input_type(input).dtype == DType::f64) {
+      return ctx.fail(DiagCode::UnsupportedOp, "has no f64 kernel (input " + std::to_string(input) +
+                                                   " is f64)", "cast it to f32");
+    }
+  }
+  const TensorRef y = ctx.output(0);
+  std::optional<TensorRef> lse;
+  if (ctx.has_output(1)) lse = ctx.output(1);
+  const int64_t queries = problem->batch * problem->heads * problem->q_tokens;
+  if (queries == 0) return true;
+
+  TensorRef y_heads = y;
+  const HeadsView y_view = attention_output_view(*problem);
+  y_heads.type.shape = {problem->batch, problem->heads, problem->q_tokens, problem->v_head_dim};
+  y_heads.strides = {y_view.batch, y_view.head, y_view.token, y_view.dim};
+  const AttentionOperands operands{.q = heads_of(ctx, *problem, 0),
+                                   .k = heads_of(ctx, *problem, 1),
+                                   .v = heads_of(ctx, *problem, 2),
+                                   .y = {.ref = y_heads, .view = y_view},
+                                   .mask = masking(ctx, *problem, kAttentionMask),
+                                   .bias = masking(ctx, *problem, kAttentionBias)};
+  auto dispatch = ctx.dispatch<KernelId::attention>();
+  define_problem(dispatch, *problem, operands);
+  define_tiling(dispatch, *problem, choose_tiling(*problem));
+  bind_heads(dispatch, ctx, operands, *problem);
+  bind_per_batch(dispatch, ctx, kAttentionKvLen, &AttentionParams::kv_len, "KV_LEN");
+  bind_per_batch(dispatch, ctx, kAttentionQStart, &AttentionParams::q_start, "Q_START");
+  dispatch.define("RLX_HAS_LSE", lse ? 1 : 0);
+  if (lse) dispatch.write(&AttentionParams::lse, *lse);
+  dispatch.work(bytes_touched(operands),
+                static_cast<uint64_t>(2 * queries * problem->kv_tokens *
+                                      (problem->head_dim + problem->v_head_dim)));
+  return true;
+}
+
+}  // namespace rlx

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// An attention node's inputs under one shape, whatever their layouts (ops.md 5.1).
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+// Input positions.
+enum AttentionInput : uint32_t {
+  kAttentionQ,
+  kAttentionK,
+  kAttentionV,
+  kAttentionMask,
+  kAttentionBias,
+  kAttentionKvLen,
+  kAttentionQStart,
+};
+
+// Where element (b, head, s, d) of a tensor stands, in elements: offset + b * batch + head * head + s * token + d * dim.
+struct HeadsView {
+  int64_t offset = 0;
+  int64_t batch = 0;
+  int64_t head = 0;
+  int64_t token = 0;
+  int64_t dim = 0;
+};
+
+struct AttentionProblem {
+  int64_t batch = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t q_tokens = 0;
+  int64_t kv_tokens = 0;
+  int64_t head_dim = 0;
+  int64_t v_head_dim = 0;
+  std::string packed;  // none, 3hd, gqa
+  std::string q_layout;
+  std::string kv_layout;
+  std::string out_layout;
+  bool causal = false;
+  bool align_end = true;
+  int64_t window_left = -1;
+  int64_t window_right = -1;
+  double scale = 1;
+  double softcap = 0;
+};
+
+// Reads attributes and sizes; reports what does not fit.
+std::optional<AttentionProblem> attention_problem(NodeContext& ctx,
+                                                  const std::vector<std::optional<TensorType>>& inputs);
+// The shape of y.
+Shape attention_output_shape(const AttentionProblem& problem);
+
+// The views of q, k and v (which: 0, 1, 2) in an input of these strides; with packed inputs all three are in slot q.
+HeadsView attention_view(const AttentionProblem& problem, uint32_t which, const Strides& strides);
+HeadsView attention_output_view(const AttentionProblem& problem);
+// Strides of a mask or bias by (b, head, query, key), 0 where it is broadcast.
+HeadsView attention_mask_view(const AttentionProblem& problem, const Shape& shape,
+                              const Strides& strides);
+
+bool evaluate_attention(EvaluateContext& ctx);
+class LowerContext;
+bool lower_attention(LowerContext& ctx);
+
+}  // namespace rlx
