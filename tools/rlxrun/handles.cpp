@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads the plan's records through the C API.
+#include "tools/rlxrun/handles.h"
+
+#include "tools/rlxrun/errors.h"
+
+namespace rlx::tool {
+namespace {
+
+Tensor to_tensor(const rlx_tensor_info& info) {
+  return {.name = info.name,
+          .dtype = info.dtype,
+          .dims = std::vector<uint64_t>(info.dims, info.dims + info.rank),
+          .size_bytes = info.size_bytes,
+          .first_step = info.first_step,
+          .last_step = info.last_step,
+          .segment = info.segment};
+}
+
+using TensorGetter = rlx_status (*)(const rlx_plan*, uint32_t, uint32_t, rlx_tensor_info*);
+
+std::vector<Tensor> tensors(const rlx_plan* plan, uint32_t entry, uint32_t count, TensorGetter get) {
+  std::vector<Tensor> all;
+  for (uint32_t i = 0; i < count; ++i) {
+    rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
+    check(get(plan, entry, i, &info));
+    all.push_back(to_tensor(info));
+  }
+  return all;
+}
+
+rlx_entry_info entry_info(const rlx_plan* plan, uint32_t entry) {
+  rlx_entry_info info = RLX_INIT(rlx_entry_info);
+  check(rlx_plan_get_entry(plan, entry, &info));
+  return info;
+}
+
+uint32_t only_entry(const rlx_plan* plan) {
+  rlx_plan_info info = RLX_INIT(rlx_plan_info);
+  check(rlx_plan_get_info(plan, &info));
+  if (info.entry_count == 1) return 0;
+  std::string names;
+  for (uint32_t i = 0; i < info.entry_count; ++i) names += (i == 0 ? "" : ", ") + std::string(entry_info(plan, i).name);
+  throw Failure(ExitCode::Usage, "the plan has several entries, choose one with --entry: " + names);
+}
+
+}  // namespace
+
+EntryView describe_entry(const rlx_plan* plan, const std::string& name) {
+  EntryView entry;
+  if (name.empty()) {
+    entry.index = only_entry(plan);
+  } else {
+    check(rlx_plan_find_entry(plan, name.c_str(), &entry.index));
+  }
+  const rlx_entry_info info = entry_info(plan, entry.index);
+  entry.name = info.name;
+  entry.wave_count = info.wave_count;
+  entry.arena_bytes = info.arena_bytes;
+  entry.arena_lower_bound = info.arena_lower_bound;
+  entry.inputs = tensors(plan, entry.index, info.input_count, rlx_plan_get_input);
+  entry.outputs = tensors(plan, entry.index, info.output_count, rlx_plan_get_output);
+  for (uint32_t i = 0; i < info.step_count; ++i) {
+    rlx_step_info step = RLX_INIT(rlx_step_info);
+    check(rlx_plan_get_step(plan, entry.index, i, &step));
+    entry.steps.push_back(step);
+  }
+  return entry;
+}
+
+std::vector<Tensor> describe_values(const rlx_plan* plan, uint32_t entry) {
+  return tensors(plan, entry, entry_info(plan, entry).value_count, rlx_plan_get_value);
+}
+
+std::string shape_text(const std::vector<uint64_t>& dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(dims[i]);
+  return text + ']';
+}
+
+std::string type_text(uint32_t dtype, const std::vector<uint64_t>& dims) {
+  const char* name = rlx_dtype_name(dtype);
+  return (name != nullptr ? name : "dtype " + std::to_string(dtype)) + shape_text(dims);
+}
+
+}  // namespace rlx::tool

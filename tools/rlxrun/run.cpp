@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// The course of a run: check the inputs, then touch the device, then measure.
+#include "tools/rlxrun/run.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "tools/rlxrun/device.h"
+#include "tools/rlxrun/errors.h"
+#include "tools/rlxrun/inputs.h"
+
+namespace rlx::tool {
+namespace {
+
+class Stopwatch {
+ public:
+  [[nodiscard]] double microseconds() const {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
+  }
+  [[nodiscard]] double milliseconds() const { return microseconds() / 1000; }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+DeviceFacts facts_of(const rlx_device_info& info) {
+  return {.id = info.id,
+          .name = info.name,
+          .driver = info.driver,
+          .api_version = info.api_version,
+          .memory_bytes = info.memory_bytes,
+          .available_bytes = info.available_bytes,
+          .unified_memory = info.unified_memory != 0};
+}
+
+PlanFacts facts_of(const rlx_plan* plan) {
+  rlx_plan_info info = RLX_INIT(rlx_plan_info);
+  check(rlx_plan_get_info(plan, &info));
+  return {.name = info.name,
+          .producer = info.producer,
+          .file_bytes = info.file_bytes,
+          .weights_bytes = info.weights_bytes,
+          .state_bytes = info.state_bytes,
+          .arena_bytes = info.arena_bytes,
+          .io_bytes = info.io_bytes};
+}
+
+rlx_tensor to_tensor(const Tensor& wanted, const npy::Array& array) {
+  rlx_tensor tensor = RLX_INIT(rlx_tensor);
+  tensor.data = array.data.data();
+  tensor.size_bytes = array.data.size();
+  tensor.dtype = wanted.dtype;
+  tensor.rank = static_cast<uint32_t>(wanted.dims.size());
+  std::copy(wanted.dims.begin(), wanted.dims.end(), tensor.dims);
+  return tensor;
+}
+
+void set_inputs(rlx_session* session, const EntryView& entry, const Matched& inputs) {
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    const rlx_tensor tensor = to_tensor(entry.inputs[i], inputs.arrays[i]);
+    check(rlx_session_set_input(session, entry.index, entry.inputs[i].name.c_str(), &tensor));
+  }
+}
+
+std::vector<Output> read_outputs(rlx_session* session, const EntryView& entry) {
+  std::vector<Output> outputs;
+  for (const Tensor& tensor : entry.outputs) {
+    Output output{.tensor = tensor, .data = std::vector<std::byte>(tensor.size_bytes), .path = {}};
+    check(rlx_session_read_output(session, entry.index, tensor.name.c_str(), output.data.data(), output.data.size()));
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
+npy::Array to_array(const Tensor& tensor, const std::vector<std::byte>& data) {
+  const std::optional<npy::Element> element = npy::element_for(tensor.dtype);
+  if (!element.has_value()) {
+    throw Failure(ExitCode::InputRefused, "\"" + tensor.name + "\" is " + type_text(tensor.dtype, tensor.dims) +
+                                              ", which .npy files cannot hold");
+  }
+  return {.element = *element, .dims = tensor.dims, .data = data};
+}
+
+void write_array(const std::string& path, const Tensor& tensor, const std::vector<std::byte>& data,
+                 std::vector<std::string>& notes) {
+  if (const Status status = npy::write_npy(path, to_array(tensor, data)); !status.ok()) {
+    throw Failure(ExitCode::Resources, status.message());
+  }
+  if (tensor.dtype == RLX_BF16) notes.push_back(path + " holds bf16 bits as u16");
+}
+
+// Names come from the plan: one that is a path would write anywhere.
+std::string file_name_for(const std::string& name) {
+  std::string file = name;
+  for (char& letter : file) {
+    if (letter == '/' || letter == '\\') letter = '_';
+  }
+  if (file == "." || file == "..") file = "_";
+  return file + ".npy";
+}
+
+void write_outputs(const std::string& folder, std::vector<Output>& outputs, std::vector<std::string>& notes) {
+  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    throw Failure(ExitCode::Resources, folder + ": cannot create this folder: " + std::strerror(errno));
+  }
+  for (Output& output : outputs) {
+    output.path = folder + "/" + file_name_for(output.tensor.name);
+    write_array(output.path, output.tensor, output.data, notes);
+  }
+}
+
+std::vector<Comparison> compare_outputs(const Matched& expected, const std::vector<Output>& outputs,
+                                        const Options& options) {
+  std::vector<Comparison> comparisons;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!expected.given[i]) continue;
+    comparisons.push_back(compare(outputs[i].tensor, outputs[i].data, expected.arrays[i],
+                                  {.rtol = options.rtol, .atol = options.atol}));
+  }
+  return comparisons;
+}
+
+bool wants_device_times(const Options& options) {
+  return options.profile || !options.trace_path.empty() || options.repeat > 1;
+}
+
+SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options) {
+  rlx_session_options session_options = RLX_INIT(rlx_session_options);
+  session_options.jobs = options.jobs;
+  session_options.profile = wants_device_times(options) ? 1 : 0;
+  session_options.pipeline_cache_path =
+      options.pipeline_cache_path.empty() ? nullptr : options.pipeline_cache_path.c_str();
+  session_options.memory_budget_bytes = options.memory_budget_bytes;
+  rlx_session* session = nullptr;
+  check(rlx_session_create(plan, device, &session_options, &session));
+  return SessionHandle(session);
+}
+
+// States change with each run, so the timed runs begin from the same values as the first one.
+void measure(rlx_session* session, uint32_t entry, const Options& options, Timing& timing) {
+  check(rlx_session_reset_states(session));
+  for (uint32_t i = 0; i < options.warmup; ++i) check(rlx_session_run(session, entry));
+  std::vector<double> wall;
+  std::vector<double> device;
+  wall.reserve(options.repeat);
+  device.reserve(options.repeat);
+  for (uint32_t i = 0; i < options.repeat; ++i) {
+    const Stopwatch watch;
+    check(rlx_session_run(session, entry));
+    wall.push_back(watch.microseconds());
+    double microseconds = 0;
+    if (wants_device_times(options)) check(rlx_session_last_run_microseconds(session, &microseconds));
+    device.push_back(microseconds);
+  }
+  timing.wall = summarize(std::move(wall));
+  if (wants_device_times(options)) timing.device = summarize(std::move(device));
+}
+
+std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& entry, const Options& options) {
+  std::vector<std::vector<double>> samples(entry.steps.size());
+  std::vector<rlx_step_time> times(entry.steps.size());
+  check(rlx_session_reset_states(session));
+  for (uint32_t i = 0; i < options.repeat; ++i) {
+    uint32_t count = 0;
+    check(rlx_session_profile(session, entry.index, times.data(), static_cast<uint32_t>(times.size()), &count));
+    for (uint32_t j = 0; j < count; ++j) samples[times[j].step].push_back(times[j].microseconds);
+  }
+  std::vector<StepProfile> profile;
+  double total = 0;
+  for (uint32_t i = 0; i < entry.steps.size(); ++i) {
+    const rlx_step_info& step = entry.steps[i];
+    const double microseconds = summarize(std::move(samples[i])).median;
+    total += microseconds;
+    const double per_second = microseconds > 0 ? 1e6 / microseconds : 0;
+    profile.push_back({.step = i,
+                       .kernel = step.kernel,
+                       .node = step.node,
+                       .wave = step.wave,
+                       .microseconds = microseconds,
+                       .gigabytes_per_second = static_cast<double>(step.bytes_moved) * per_second / 1e9,
+                       .teraflops = static_cast<double>(step.flops) * per_second / 1e12});
+  }
+  for (StepProfile& step : profile) step.share = total > 0 ? step.microseconds / total : 0;
+  return profile;
+}
+
+uint32_t find_value(const std::vector<Tensor>& values, const DumpRequest& request) {
+  std::optional<uint32_t> found;
+  for (uint32_t i = 0; i < values.size(); ++i) {
+    const Tensor& value = values[i];
+    const bool fits = request.value.empty()
+                          ? value.segment == RLX_ARENA && value.first_step == request.step
+                          : value.name == request.value && (value.segment != RLX_ARENA || (value.first_step <= request.step &&
+                                                                                            request.step <= value.last_step));
+    if (!fits) continue;
+    if (found.has_value()) {
+      throw Failure(ExitCode::InputRefused, "--dump-after " + std::to_string(request.step) + ": several values fit (\"" +
+                                                values[*found].name + "\" and \"" + value.name + "\"); name one as STEP:VALUE");
+    }
+    found = i;
+  }
+  if (!found.has_value()) {
+    throw Failure(ExitCode::InputRefused,
+                  request.value.empty()
+                      ? "--dump-after " + std::to_string(request.step) + ": no value begins at this step; name one as STEP:VALUE"
+                      : "--dump-after " + std::to_string(request.step) + ": no value \"" + request.value + "\" lives at this step");
+  }
+  return *found;
+}
+
+void dump_values(rlx_session* session, const rlx_plan* plan, const EntryView& entry, const Options& options,
+                 Report& report) {
+  if (options.dumps.empty()) return;
+  const std::vector<Tensor> values = describe_values(plan, entry.index);
+  for (const DumpRequest& request : options.dumps) {
+    if (request.step >= entry.steps.size()) {
+      throw Failure(ExitCode::InputRefused, "--dump-after " + std::to_string(request.step) + ": entry \"" + entry.name +
+                                                "\" has steps 0 to " + std::to_string(entry.steps.size()) + " (exclusive)");
+    }
+    const uint32_t value = find_value(values, request);
+    std::vector<std::byte> data(values[value].size_bytes);
+    check(rlx_session_reset_states(session));
+    check(rlx_session_read_value(session, entry.index, request.step, value, data.data(), data.size()));
+    write_array(request.path, values[value], data, report.notes);
+    report.dumped.push_back(request.path);
+  }
+}
+
+}  // namespace
+
+bool Report::matches() const {
+  return std::all_of(comparisons.begin(), comparisons.end(),
+                     [](const Comparison& comparison) { return comparison.wrong_count == 0; });
+}
+
+Report run(const Options& options, PlanHandle& plan) {
+  Report report;
+  const Stopwatch open_watch;
+  rlx_plan_options plan_options = RLX_INIT(rlx_plan_options);
+  plan_options.check_weights = options.check_weights ? 1 : 0;
+  rlx_plan* opened = nullptr;
+  check(rlx_plan_open_file(options.plan_path.c_str(), &plan_options, &opened));
+  plan.reset(opened);
+  report.timing.open_milliseconds = open_watch.milliseconds();
+  report.plan = facts_of(plan.get());
+  report.entry = describe_entry(plan.get(), options.entry);
+  const Matched inputs = load_inputs(options, report.entry.inputs);
+  const Matched expected = match_files(options.expected, report.entry.outputs, "output");
+  report.notes = inputs.notes;
+  report.notes.insert(report.notes.end(), expected.notes.begin(), expected.notes.end());
+
+  const DeviceHandle device = open_device(options.device, options.validate);
+  rlx_device_info device_info = RLX_INIT(rlx_device_info);
+  check(rlx_device_get_info(device.get(), &device_info));
+  report.device = facts_of(device_info);
+
+  const Stopwatch load_watch;
+  const SessionHandle session = create_session(plan.get(), device.get(), options);
+  report.timing.load_milliseconds = load_watch.milliseconds();
+  set_inputs(session.get(), report.entry, inputs);
+  if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
+
+  const Stopwatch first_watch;
+  check(rlx_session_run(session.get(), report.entry.index));
+  report.timing.first_run_milliseconds = first_watch.milliseconds();
+  report.outputs = read_outputs(session.get(), report.entry);
+  report.comparisons = compare_outputs(expected, report.outputs, options);
+  if (!options.outputs_folder.empty()) write_outputs(options.outputs_folder, report.outputs, report.notes);
+
+  report.timing.repeat = options.repeat;
+  measure(session.get(), report.entry.index, options, report.timing);
+  if (options.profile || !options.trace_path.empty()) {
+    report.profile = profile_steps(session.get(), report.entry, options);
+  }
+  dump_values(session.get(), plan.get(), report.entry, options, report);
+  return report;
+}
+
+std::vector<DeviceFacts> list_devices(std::string& note) {
+  rlx_device_list* opened = nullptr;
+  check(rlx_device_list_create(&opened));
+  const DeviceListHandle list(opened);
+  std::vector<DeviceFacts> devices;
+  for (uint32_t i = 0; i < rlx_device_list_count(list.get()); ++i) {
+    rlx_device_info info = RLX_INIT(rlx_device_info);
+    check(rlx_device_list_get(list.get(), i, &info));
+    devices.push_back(facts_of(info));
+  }
+  note = rlx_device_list_note(list.get());
+  return devices;
+}
+
+}  // namespace rlx::tool

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// One use of rlxrun: load, run, compare, time. Everything it finds out is in its Report.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/rlxrun/compare.h"
+#include "tools/rlxrun/handles.h"
+#include "tools/rlxrun/options.h"
+#include "tools/rlxrun/stats.h"
+
+namespace rlx::tool {
+
+struct DeviceFacts {
+  std::string id;
+  std::string name;
+  std::string driver;
+  uint32_t api_version = 0;
+  uint64_t memory_bytes = 0;
+  uint64_t available_bytes = 0;
+  bool unified_memory = false;
+};
+
+struct PlanFacts {
+  std::string name;
+  std::string producer;
+  uint64_t file_bytes = 0;
+  uint64_t weights_bytes = 0;
+  uint64_t state_bytes = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t io_bytes = 0;
+};
+
+struct Output {
+  Tensor tensor;
+  std::vector<std::byte> data;
+  std::string path;  // where it was written; empty: nowhere
+};
+
+struct StepProfile {
+  uint32_t step = 0;
+  std::string kernel;
+  std::string node;
+  uint32_t wave = 0;
+  double microseconds = 0;  // median over the profiled runs
+  double gigabytes_per_second = 0;
+  double teraflops = 0;
+  double share = 0;  // of the sum of all steps
+};
+
+struct Timing {
+  uint32_t repeat = 0;
+  double open_milliseconds = 0;       // plan opened and verified
+  double load_milliseconds = 0;       // session created: weights, pipelines
+  double first_run_milliseconds = 0;  // with recording
+  Summary wall;                       // microseconds
+  std::optional<Summary> device;      // microseconds
+};
+
+struct Report {
+  DeviceFacts device;
+  PlanFacts plan;
+  EntryView entry;
+  std::vector<std::string> notes;
+  std::vector<Output> outputs;
+  std::vector<Comparison> comparisons;
+  std::vector<std::string> dumped;  // paths
+  Timing timing;
+  std::vector<StepProfile> profile;
+
+  [[nodiscard]] bool matches() const;
+};
+
+// Throws a Failure where something is refused; a mismatch with --expected is no failure but in the report. `plan` receives
+// the open plan, which the report's step records refer to.
+Report run(const Options& options, PlanHandle& plan);
+
+std::vector<DeviceFacts> list_devices(std::string& note);
+
+}  // namespace rlx::tool
