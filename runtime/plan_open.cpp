@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/plan_view.h"
@@ -15,8 +16,10 @@ namespace {
 
 constexpr uint64_t kReadChunkBytes = uint64_t{1} << 20;
 
+// Of a page of kPlanHeaderBytes.
 uint64_t header_checksum(std::span<const std::byte> page) {
-  std::vector<std::byte> copy(page.begin(), page.end());
+  std::array<std::byte, kPlanHeaderBytes> copy;
+  std::memcpy(copy.data(), page.data(), copy.size());
   std::memset(copy.data() + offsetof(PlanHeader, header_checksum), 0, sizeof(PlanHeader::header_checksum));
   return XXH3_64bits(copy.data(), copy.size());
 }

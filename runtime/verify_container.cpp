@@ -86,7 +86,7 @@ void verify_targets(const PlanHeader& header, Faults& faults) {
     faults.add(VerifyRule::TargetFields, "a target's mark of presence is ", std::max(vulkan.present, cuda.present),
                ", wanted 0 or 1");
   }
-  const bool vulkan_limits = vulkan.max_workgroup_invocations > 0 && vulkan.max_params_bytes > 0 &&
+  const bool vulkan_limits = vulkan.max_workgroup_invocations > 0 &&
                              vulkan.max_grid[0] > 0 && vulkan.max_grid[1] > 0 && vulkan.max_grid[2] > 0;
   if (vulkan.present != 0 && !vulkan_limits) faults.add(VerifyRule::TargetFields, "the Vulkan target has a limit of 0");
   if (cuda.present != 0 && cuda.architecture_count > kPlanMaxCudaArchitectures) {

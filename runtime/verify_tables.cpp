@@ -42,9 +42,9 @@ void verify_unique_names(std::string_view what, const flatbuffers::Vector<flatbu
   verify_unique(what, std::move(names), faults);
 }
 
-bool good_name(const flatbuffers::String* name) {
+bool good_name(const flatbuffers::String* name, size_t max_bytes = kMaxNameBytes) {
   const std::string_view text = PlanView::text(name);
-  return !text.empty() && text.size() <= kMaxNameBytes && text.find('\0') == std::string_view::npos && is_utf8(text);
+  return !text.empty() && text.size() <= max_bytes && text.find('\0') == std::string_view::npos && is_utf8(text);
 }
 
 template <class Table>
@@ -235,6 +235,10 @@ void verify_steps(const PlanParts& parts, const EntryParts& entry, Faults& fault
 void verify_values(const EntryParts& entry, Faults& faults) {
   for (uint32_t v = 0; v < entry.value_count() && !faults.full(); ++v) {
     const fb::Value& value = entry.value(v);
+    // Names of values in between are made up of other names.
+    if (!good_name(value.name(), value.segment() == fb::Segment::Io ? kMaxNameBytes : kMaxTextBytes)) {
+      faults.add(VerifyRule::NameForm, entry.value_name(v), " has a name that is empty, too long or no UTF-8");
+    }
     if (value.segment() > fb::Segment::MAX || dtype_row(value.dtype()) == nullptr) {
       faults.add(VerifyRule::EnumRange, entry.value_name(v), " has dtype ", value.dtype(), " and segment ",
                  static_cast<uint32_t>(value.segment()), ", one of them unknown");
@@ -315,7 +319,6 @@ void verify_tables(const PlanParts& parts, Faults& faults) {
 }
 
 void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
-  verify_names(text_of(entry.name(), ", value"), *entry.entry.values(), faults);
   verify_values(entry, faults);
   if (!faults.empty()) return;
   verify_io(entry, faults);

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// rlx.h: library and plans.
+#include <cstdio>
+#include <iterator>
+
+#include "runtime/api/handles.h"
+#include "runtime/dtype.h"
+#include "runtime/preflight.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kMaxErrorBytes = 4096;
+// Of fixed size, so that an error can be told when memory has run out.
+thread_local char last_error[kMaxErrorBytes];
+
+constexpr const char* kStatusNames[] = {
+    "ok",
+    "invalid argument",
+    "invalid state",
+    "io error",
+    "invalid plan",
+    "unsupported version",
+    "unsuitable device",
+    "no device",
+    "out of host memory",
+    "out of device memory",
+    "device lost",
+    "timeout",
+    "driver error",
+    "internal error",
+};
+static_assert(std::size(kStatusNames) == RLX_INTERNAL_ERROR + 1);
+
+// The public numbers are those of dtype.def.
+enum class DTypeNumber : int {
+#define RLX_DTYPE(name, block_elements, block_bytes, kind) name,
+#include "schema/dtype.def"
+#undef RLX_DTYPE
+};
+static_assert(static_cast<int>(DTypeNumber::f32) == RLX_F32 && static_cast<int>(DTypeNumber::f16) == RLX_F16);
+static_assert(static_cast<int>(DTypeNumber::bf16) == RLX_BF16 && static_cast<int>(DTypeNumber::f64) == RLX_F64);
+static_assert(static_cast<int>(DTypeNumber::i8) == RLX_I8 && static_cast<int>(DTypeNumber::u8) == RLX_U8);
+static_assert(static_cast<int>(DTypeNumber::i16) == RLX_I16 && static_cast<int>(DTypeNumber::i32) == RLX_I32);
+static_assert(static_cast<int>(DTypeNumber::u32) == RLX_U32 && static_cast<int>(DTypeNumber::i64) == RLX_I64);
+static_assert(static_cast<int>(DTypeNumber::bool_) == RLX_BOOL && static_cast<int>(DTypeNumber::c64) == RLX_C64);
+static_assert(static_cast<int>(DTypeNumber::f8e4m3) == RLX_F8E4M3 && static_cast<int>(DTypeNumber::f8e5m2) == RLX_F8E5M2);
+static_assert(RLX_MAX_RANK == kMaxRank);
+static_assert(static_cast<int>(fb::Segment::Io) == RLX_IO && static_cast<int>(fb::StepKind::Fill) == RLX_STEP_FILL);
+
+Status check_entry(const rlx_plan* plan, uint32_t entry) {
+  if (plan == nullptr) return null_argument("plan");
+  if (entry < plan->view->entry_count()) return {};
+  return {RLX_INVALID_ARGUMENT, text_of("there is no entry ", entry, ", the plan has ", plan->view->entry_count())};
+}
+
+Status missing_index(std::string_view what, uint32_t index, size_t count) {
+  return {RLX_INVALID_ARGUMENT, text_of("there is no ", what, " ", index, ", the entry has ", count)};
+}
+
+rlx_plan_info describe_header(const PlanHeader& header) {
+  rlx_plan_info info = RLX_INIT(rlx_plan_info);
+  info.name = "";
+  info.producer = "";
+  info.precision = "";
+  info.format_major = header.major;
+  info.format_minor = header.minor;
+  info.file_bytes = header.file_bytes;
+  info.weights_bytes = header.weights_bytes;
+  info.state_bytes = header.state_bytes;
+  info.arena_bytes = header.arena_bytes;
+  info.io_bytes = header.io_bytes;
+  info.host_bytes = header.host_bytes;
+  info.vulkan_api_version = header.vulkan.present != 0 ? header.vulkan.api_version : 0;
+  info.vulkan_features = header.vulkan.present != 0 ? header.vulkan.features : 0;
+  const uint32_t ptx = header.cuda.ptx_architecture != 0 ? 1 : 0;
+  info.cuda_architecture_count = header.cuda.present != 0 ? header.cuda.architecture_count + ptx : 0;
+  return info;
+}
+
+rlx_tensor_info describe_value(const fb::Value& value) {
+  rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
+  info.name = value.name()->c_str();
+  info.dtype = value.dtype();
+  info.rank = value.dims()->size();
+  std::copy(value.dims()->begin(), value.dims()->end(), info.dims);
+  info.size_bytes = value.size_bytes();
+  info.segment = static_cast<uint32_t>(value.segment());
+  info.first_step = value.first_step();
+  info.last_step = value.last_step();
+  return info;
+}
+
+Status get_port(const rlx_plan* plan, uint32_t entry, std::string_view what, uint32_t index,
+                const flatbuffers::Vector<uint32_t>* (fb::Entry::*list)() const, rlx_tensor_info* info) {
+  RLX_RETURN_IF_ERROR(check_entry(plan, entry));
+  RLX_RETURN_IF_ERROR(check_room(info, "info"));
+  const fb::Entry& record = plan->view->entry(entry);
+  const flatbuffers::Vector<uint32_t>& values = *(record.*list)();
+  if (index >= values.size()) return missing_index(what, index, values.size());
+  give_struct(describe_value(PlanView::value(record, values.Get(index))), info);
+  return {};
+}
+
+Status take_plan_options(const rlx_plan_options* given, PlanOptions& options) {
+  if (given == nullptr) return {};
+  rlx_plan_options taken{};
+  RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
+  if (taken.check_weights > 1 || taken.copy_memory > 1) {
+    return {RLX_INVALID_ARGUMENT, text_of("options.check_weights is ", taken.check_weights, " and options.copy_memory is ",
+                                          taken.copy_memory, ", each must be 0 or 1")};
+  }
+  options = {.check_weights = taken.check_weights == 1, .copy_memory = taken.copy_memory == 1};
+  return {};
+}
+
+const char* text_or_empty(const flatbuffers::String* string) { return string == nullptr ? "" : string->c_str(); }
+
+}  // namespace
+
+rlx_status remember(rlx_status code, const char* message) noexcept {
+  std::snprintf(last_error, sizeof last_error, "%s", code == RLX_OK ? "" : message);
+  return code;
+}
+
+rlx_status remember(const Status& status) noexcept { return remember(status.code(), status.message().c_str()); }
+
+}  // namespace rlx
+
+using rlx::guarded;
+using rlx::null_argument;
+using rlx::PlanView;
+using rlx::Status;
+
+const char* rlx_version(void) { return RLX_VERSION; }
+
+void rlx_plan_format(uint32_t* major, uint32_t* minor) {
+  if (major != nullptr) *major = rlx::kPlanMajor;
+  if (minor != nullptr) *minor = rlx::kPlanMinor;
+}
+
+const char* rlx_last_error(void) { return rlx::last_error; }
+
+const char* rlx_status_name(rlx_status status) {
+  const auto number = static_cast<size_t>(status);
+  return number < std::size(rlx::kStatusNames) ? rlx::kStatusNames[number] : "unknown status";
+}
+
+const char* rlx_dtype_name(uint32_t dtype) {
+  const rlx::DTypeRow* row = rlx::dtype_row(dtype);
+  return row == nullptr ? nullptr : row->name;
+}
+
+uint64_t rlx_dtype_bytes(uint32_t dtype, uint64_t count) {
+  const rlx::DTypeRow* row = rlx::dtype_row(dtype);
+  if (row == nullptr || count % row->block_elements != 0) return 0;
+  const uint64_t blocks = count / row->block_elements;
+  return blocks <= UINT64_MAX / row->block_bytes ? blocks * row->block_bytes : 0;
+}
+
+rlx_status rlx_plan_open_file(const char* path, const rlx_plan_options* options, rlx_plan** plan) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    *plan = nullptr;
+    if (path == nullptr) return null_argument("path");
+    rlx::PlanOptions taken;
+    RLX_RETURN_IF_ERROR(rlx::take_plan_options(options, taken));
+    auto opened = std::make_unique<rlx_plan>();
+    RLX_RETURN_IF_ERROR(PlanView::open_file(path, taken, opened->view));
+    *plan = opened.release();
+    return {};
+  });
+}
+
+rlx_status rlx_plan_open_memory(const void* data, size_t size_bytes, const rlx_plan_options* options, rlx_plan** plan) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    *plan = nullptr;
+    if (data == nullptr) return null_argument("data");
+    rlx::PlanOptions taken;
+    RLX_RETURN_IF_ERROR(rlx::take_plan_options(options, taken));
+    auto opened = std::make_unique<rlx_plan>();
+    RLX_RETURN_IF_ERROR(PlanView::open_memory({static_cast<const std::byte*>(data), size_bytes}, taken, opened->view));
+    *plan = opened.release();
+    return {};
+  });
+}
+
+void rlx_plan_close(rlx_plan* plan) { delete plan; }
+
+rlx_status rlx_plan_get_info(const rlx_plan* plan, rlx_plan_info* info) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const rlx::fb::Plan& index = plan->view->index();
+    rlx_plan_info filled = rlx::describe_header(plan->view->header());
+    filled.name = rlx::text_or_empty(index.name());
+    filled.producer = rlx::text_or_empty(index.producer());
+    filled.precision = rlx::text_or_empty(index.precision());
+    filled.entry_count = plan->view->entry_count();
+    rlx::give_struct(filled, info);
+    return {};
+  });
+}
+
+rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes, const rlx_device* device, rlx_plan_info* info) {
+  return guarded([&]() -> Status {
+    if (first_page == nullptr) return null_argument("first_page");
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    rlx::PlanHeader header{};
+    RLX_RETURN_IF_ERROR(PlanView::open_header({static_cast<const std::byte*>(first_page), size_bytes}, header));
+    rlx::give_struct(rlx::describe_header(header), info);
+    return device == nullptr ? Status() : rlx::check_device_suits(header, device->shared->device->info());
+  });
+}
+
+rlx_status rlx_plan_get_entry(const rlx_plan* plan, uint32_t entry, rlx_entry_info* info) {
+  return guarded([&]() -> Status {
+    RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const rlx::fb::Entry& record = plan->view->entry(entry);
+    rlx_entry_info filled = RLX_INIT(rlx_entry_info);
+    filled.name = record.name()->c_str();
+    filled.input_count = record.inputs()->size();
+    filled.output_count = record.outputs()->size();
+    filled.value_count = record.values()->size();
+    filled.step_count = record.steps()->size();
+    filled.wave_count = record.wave_count();
+    filled.arena_bytes = record.arena_bytes();
+    filled.arena_lower_bound = record.arena_lower_bound();
+    rlx::give_struct(filled, info);
+    return {};
+  });
+}
+
+rlx_status rlx_plan_find_entry(const rlx_plan* plan, const char* name, uint32_t* entry) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    if (name == nullptr) return null_argument("name");
+    if (entry == nullptr) return null_argument("entry");
+    std::vector<std::string_view> names;
+    for (uint32_t i = 0; i < plan->view->entry_count(); ++i) {
+      names.push_back(PlanView::text(plan->view->entry(i).name()));
+      if (names.back() != name) continue;
+      *entry = i;
+      return {};
+    }
+    return {RLX_INVALID_ARGUMENT,
+            rlx::text_of("the plan has no entry ", rlx::quoted(name), "; its entries are ", rlx::list_text(names))};
+  });
+}
+
+rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint32_t input, rlx_tensor_info* info) {
+  return guarded([&] { return rlx::get_port(plan, entry, "input", input, &rlx::fb::Entry::inputs, info); });
+}
+
+rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output, rlx_tensor_info* info) {
+  return guarded([&] { return rlx::get_port(plan, entry, "output", output, &rlx::fb::Entry::outputs, info); });
+}
+
+rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value, rlx_tensor_info* info) {
+  return guarded([&]() -> Status {
+    RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const rlx::fb::Entry& record = plan->view->entry(entry);
+    if (value >= record.values()->size()) return rlx::missing_index("value", value, record.values()->size());
+    rlx::give_struct(rlx::describe_value(PlanView::value(record, value)), info);
+    return {};
+  });
+}
+
+rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step, rlx_step_info* info) {
+  return guarded([&]() -> Status {
+    RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const std::span<const rlx::fb::Step> steps = PlanView::steps(plan->view->entry(entry));
+    if (step >= steps.size()) return rlx::missing_index("step", step, steps.size());
+    const rlx::fb::Step& record = steps[step];
+    rlx_step_info filled = RLX_INIT(rlx_step_info);
+    filled.kernel = record.kind() == rlx::fb::StepKind::Copy ? "copy" : "fill";
+    if (record.kind() == rlx::fb::StepKind::Dispatch) filled.kernel = plan->view->kernel(record.kernel()).name()->c_str();
+    const rlx::StepNames names = plan->view->step_names(entry, step);
+    // Texts of a FlatBuffer end with a zero.
+    filled.node = names.node.empty() ? "" : names.node.data();
+    filled.op = names.op.empty() ? "" : names.op.data();
+    filled.kind = static_cast<uint32_t>(record.kind());
+    filled.wave = record.wave();
+    filled.grid[0] = record.grid_x();
+    filled.grid[1] = record.grid_y();
+    filled.grid[2] = record.grid_z();
+    filled.bytes_moved = record.bytes_moved();
+    filled.flops = record.flops();
+    rlx::give_struct(filled, info);
+    return {};
+  });
+}

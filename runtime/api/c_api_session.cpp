@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// rlx.h: sessions.
+#include "runtime/api/handles.h"
+
+namespace rlx {
+namespace {
+
+Status lost_device(const SharedDevice& device) {
+  return {RLX_DEVICE_LOST, text_of("device ", device.device->info().id, " was lost; close its sessions and open it again")};
+}
+
+// Remembers the loss of a device for all who share it.
+Status note_loss(SharedDevice& device, Status status) {
+  if (status.code() == RLX_DEVICE_LOST) device.lost = true;
+  return status;
+}
+
+// Releases a session to the next call.
+class Turn {
+ public:
+  explicit Turn(std::atomic_flag& busy) : busy_(busy), is_ours_(!busy.test_and_set(std::memory_order_acquire)) {}
+  ~Turn() {
+    if (is_ours_) busy_.clear(std::memory_order_release);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  [[nodiscard]] bool is_ours() const { return is_ours_; }
+
+ private:
+  std::atomic_flag& busy_;
+  const bool is_ours_;
+};
+
+// Frame of every call on a session.
+template <class Body>
+rlx_status in_session(rlx_session* session, const Body& body) {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return null_argument("session");
+    const Turn turn(session->busy);
+    if (!turn.is_ours()) return {RLX_INVALID_STATE, "another thread is in a call of this session"};
+    if (session->device->lost) return lost_device(*session->device);
+    return note_loss(*session->device, body(*session->session));
+  });
+}
+
+// The plan on the device: what another session already loaded, or loaded now. The plan's mutex is held.
+Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device, const LoadOptions& options,
+                 std::shared_ptr<DevicePlan>& loaded) {
+  std::erase_if(plan.loaded, [](const rlx_plan::Loaded& entry) { return entry.plan.expired() || entry.device.expired(); });
+  for (const rlx_plan::Loaded& entry : plan.loaded) {
+    const bool fits = entry.device.lock() == device && (entry.profile || !options.profile);
+    if (fits) loaded = entry.plan.lock();
+    if (loaded != nullptr) return {};
+  }
+  RLX_RETURN_IF_ERROR(device->device->load(*plan.view, options, loaded));
+  plan.loaded.push_back({.plan = loaded, .device = device, .profile = options.profile});
+  return {};
+}
+
+Status check_budget(const PlanHeader& header, uint64_t budget_bytes) {
+  const uint64_t needed = header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
+  if (budget_bytes == 0 || needed <= budget_bytes) return {};
+  return {RLX_OUT_OF_DEVICE_MEMORY,
+          text_of("the plan needs ", bytes_text(needed), " of device memory (weights ", header.weights_bytes, ", state ",
+                  header.state_bytes, ", arena ", header.arena_bytes, ", io ", header.io_bytes, "), the budget is ",
+                  bytes_text(budget_bytes))};
+}
+
+Status take_session_options(const rlx_session_options* given, LoadOptions& options) {
+  if (given == nullptr) return {};
+  rlx_session_options taken{};
+  RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
+  if (taken.profile > 1) return {RLX_INVALID_ARGUMENT, text_of("options.profile is ", taken.profile, ", must be 0 or 1")};
+  options.jobs = taken.jobs;
+  options.profile = taken.profile == 1;
+  options.memory_budget_bytes = taken.memory_budget_bytes;
+  if (taken.pipeline_cache_path != nullptr) options.pipeline_cache_path = taken.pipeline_cache_path;
+  return {};
+}
+
+}  // namespace
+}  // namespace rlx
+
+using rlx::guarded;
+using rlx::in_session;
+using rlx::null_argument;
+using rlx::Session;
+using rlx::Status;
+
+rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device, const rlx_session_options* options,
+                              rlx_session** session) {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return null_argument("session");
+    *session = nullptr;
+    if (plan == nullptr) return null_argument("plan");
+    if (device == nullptr) return null_argument("device");
+    rlx::LoadOptions load;
+    RLX_RETURN_IF_ERROR(rlx::take_session_options(options, load));
+    RLX_RETURN_IF_ERROR(rlx::check_budget(plan->view->header(), load.memory_budget_bytes));
+    const std::shared_ptr<rlx::SharedDevice> shared = device->shared;
+    if (shared->lost) return rlx::lost_device(*shared);
+    std::shared_ptr<rlx::DevicePlan> loaded;
+    {
+      const std::lock_guard lock(plan->mutex);
+      RLX_RETURN_IF_ERROR(rlx::note_loss(*shared, rlx::load_once(*plan, shared, load, loaded)));
+    }
+    auto made = std::make_unique<rlx_session>();
+    made->device = shared;
+    RLX_RETURN_IF_ERROR(rlx::note_loss(*shared, Session::create(plan->view, loaded, load.profile, made->session)));
+    *session = made.release();
+    return {};
+  });
+}
+
+void rlx_session_close(rlx_session* session) { delete session; }
+
+rlx_status rlx_session_prepare(rlx_session* session, uint32_t entry) {
+  return in_session(session, [&](Session& s) { return s.prepare(entry); });
+}
+
+rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name, const rlx_tensor* tensor) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (name == nullptr) return null_argument("name");
+    rlx_tensor taken{};
+    RLX_RETURN_IF_ERROR(rlx::take_struct(tensor, "tensor", taken));
+    if (taken.rank > RLX_MAX_RANK) {
+      return {RLX_INVALID_ARGUMENT, rlx::text_of("tensor.rank is ", taken.rank, ", at most ", RLX_MAX_RANK, " is possible")};
+    }
+    if (taken.data == nullptr && taken.size_bytes > 0) return null_argument("tensor.data");
+    return s.set_input(entry, name,
+                       {.bytes = {static_cast<const std::byte*>(taken.data), taken.size_bytes},
+                        .dtype = taken.dtype,
+                        .dims = {taken.dims, taken.rank}});
+  });
+}
+
+rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, const char* name, uint64_t device_address,
+                                  uint64_t size_bytes) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (name == nullptr) return null_argument("name");
+    return s.bind_input(entry, name, {.device_address = device_address, .size_bytes = size_bytes});
+  });
+}
+
+rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name, uint64_t device_address,
+                                   uint64_t size_bytes) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (name == nullptr) return null_argument("name");
+    return s.bind_output(entry, name, {.device_address = device_address, .size_bytes = size_bytes});
+  });
+}
+
+rlx_status rlx_session_run(rlx_session* session, uint32_t entry) {
+  return in_session(session, [&](Session& s) { return s.run(entry); });
+}
+
+rlx_status rlx_session_submit(rlx_session* session, uint32_t entry) {
+  return in_session(session, [&](Session& s) { return s.submit(entry); });
+}
+
+rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanoseconds) {
+  return in_session(session, [&](Session& s) { return s.wait(timeout_nanoseconds); });
+}
+
+rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name, void* data,
+                                   uint64_t size_bytes) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (name == nullptr) return null_argument("name");
+    if (data == nullptr && size_bytes > 0) return null_argument("data");
+    return s.read_output(entry, name, {static_cast<std::byte*>(data), size_bytes});
+  });
+}
+
+rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_time* times, uint32_t capacity,
+                               uint32_t* count) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (count == nullptr) return null_argument("count");
+    if (times == nullptr && capacity > 0) return null_argument("times");
+    RLX_RETURN_IF_ERROR(s.check_room_for_steps(entry, capacity));
+    std::vector<rlx::StepTime> measured;
+    RLX_RETURN_IF_ERROR(s.profile(entry, measured));
+    for (size_t i = 0; i < measured.size(); ++i) {
+      times[i] = {.step = measured[i].step, .reserved = 0, .microseconds = measured[i].microseconds};
+    }
+    *count = static_cast<uint32_t>(measured.size());
+    return {};
+  });
+}
+
+rlx_status rlx_session_last_run_microseconds(const rlx_session* session, double* microseconds) {
+  return in_session(const_cast<rlx_session*>(session), [&](Session& s) -> Status {
+    if (microseconds == nullptr) return null_argument("microseconds");
+    return s.last_run_microseconds(*microseconds);
+  });
+}
+
+rlx_status rlx_session_reset_states(rlx_session* session) {
+  return in_session(session, [](Session& s) { return s.reset_states(); });
+}
+
+rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step, uint32_t value, void* data,
+                                  uint64_t size_bytes) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (data == nullptr && size_bytes > 0) return null_argument("data");
+    return s.read_value(entry, step, value, {static_cast<std::byte*>(data), size_bytes});
+  });
+}
+
+rlx_status rlx_session_poison_arena(rlx_session* session, uint8_t pattern) {
+  return in_session(session, [&](Session& s) { return s.poison_arena(std::byte{pattern}); });
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is behind the opaque handles of rlx.h, and the frame of every C function: no exception leaves, errors become texts.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/api/session.h"
+#include "runtime/device.h"
+#include "runtime/plan_view.h"
+#include "runtime/status.h"
+#include "runtime/text.h"
+
+namespace rlx {
+
+// A device and whether it was lost, shared by its handle and its sessions.
+struct SharedDevice {
+  std::shared_ptr<Device> device;
+  std::atomic<bool> lost{false};
+};
+
+// Wraps a device as the C API's handle; the caller closes it.
+rlx_device* make_device_handle(std::shared_ptr<Device> device);
+
+// Copies `status` to this thread's last error and returns its code.
+rlx_status remember(const Status& status) noexcept;
+// The same without a Status, for when memory is short.
+rlx_status remember(rlx_status code, const char* message) noexcept;
+
+// Runs the body of a C function.
+template <class Body>
+rlx_status guarded(const Body& body) noexcept {
+  try {
+    return remember(body());
+  } catch (const std::bad_alloc&) {
+    return remember(RLX_OUT_OF_HOST_MEMORY, "out of host memory");
+  } catch (const std::exception& error) {
+    return remember(RLX_INTERNAL_ERROR, error.what());
+  } catch (...) {
+    return remember(RLX_INTERNAL_ERROR, "an unknown exception");
+  }
+}
+
+inline Status null_argument(std::string_view name) {
+  return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " is NULL")};
+}
+
+// A struct this large was not made by any version of the header.
+inline constexpr size_t kMaxStructBytes = 4096;
+
+// A struct that the caller filled, as this version knows it. Null means all defaults where `optional`.
+template <class Struct>
+Status take_struct(const Struct* given, std::string_view name, Struct& taken) {
+  static_assert(std::is_trivially_copyable_v<Struct>);
+  if (given == nullptr) return null_argument(name);
+  if (given->struct_size < sizeof(Struct) || given->struct_size > kMaxStructBytes) {
+    return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " has struct_size ", given->struct_size, ", wanted ",
+                                          sizeof(Struct), "; set it with RLX_INIT")};
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
+  const bool unknown_set = std::any_of(bytes + sizeof(Struct), bytes + given->struct_size,
+                                       [](unsigned char byte) { return byte != 0; });
+  if (unknown_set) {
+    return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " sets a field that this version of the library does not know")};
+  }
+  std::memcpy(&taken, given, sizeof(Struct));
+  return {};
+}
+
+// Checks a struct that the library is to fill.
+template <class Struct>
+Status check_room(const Struct* out, std::string_view name) {
+  if (out == nullptr) return null_argument(name);
+  if (out->struct_size >= sizeof(Struct) && out->struct_size <= kMaxStructBytes) return {};
+  return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " has struct_size ", out->struct_size, ", wanted ", sizeof(Struct),
+                                        "; set it with RLX_INIT")};
+}
+
+template <class Struct>
+void give_struct(Struct filled, Struct* out) {
+  filled.struct_size = out->struct_size;
+  std::memcpy(out, &filled, sizeof(Struct));
+}
+
+rlx_device_info describe_device(const DeviceInfo& info);
+
+}  // namespace rlx
+
+// Device plans live as long as a session uses them; a later session with the same device finds them here.
+struct rlx_plan {
+  struct Loaded {
+    std::weak_ptr<rlx::DevicePlan> plan;
+    std::weak_ptr<rlx::SharedDevice> device;
+    bool profile = false;
+  };
+  std::shared_ptr<const rlx::PlanView> view;
+  std::mutex mutex;  // guards `loaded`, and makes two threads load a plan once
+  std::vector<Loaded> loaded;
+};
+
+struct rlx_device {
+  std::shared_ptr<rlx::SharedDevice> shared;
+};
+
+struct rlx_device_list {
+  std::vector<rlx::DeviceInfo> devices;
+  std::string note;
+};
+
+struct rlx_session {
+  std::shared_ptr<rlx::SharedDevice> device;  // outlives the session
+  std::unique_ptr<rlx::Session> session;
+  std::atomic_flag busy = ATOMIC_FLAG_INIT;  // a call is in progress
+};

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// One user of a plan on a device.
+#include "runtime/api/session.h"
+
+#include <algorithm>
+
+#include "runtime/dtype.h"
+#include "runtime/text.h"
+
+namespace rlx {
+namespace {
+
+std::span<const uint64_t> dims_of(const fb::Value& value) { return {value.dims()->data(), value.dims()->size()}; }
+
+std::string name_of(const fb::Value& value) { return quoted(PlanView::text(value.name())); }
+
+bool ranges_overlap(ExternalBuffer a, ExternalBuffer b) {
+  return a.device_address < b.device_address + b.size_bytes && b.device_address < a.device_address + a.size_bytes;
+}
+
+// What the caller's tensor must be for an input.
+Status check_tensor(const fb::Value& value, const std::string& place, const HostTensor& tensor) {
+  const std::span<const uint64_t> wanted = dims_of(value);
+  const bool same_dims = std::equal(wanted.begin(), wanted.end(), tensor.dims.begin(), tensor.dims.end());
+  if (value.dtype() != tensor.dtype || !same_dims) {
+    return {RLX_INVALID_ARGUMENT, text_of("input ", name_of(value), " of ", place, " got ",
+                                          tensor_text(tensor.dtype, tensor.dims), ", wanted ",
+                                          tensor_text(value.dtype(), wanted))};
+  }
+  if (tensor.bytes.size() != value.size_bytes()) {
+    return {RLX_INVALID_ARGUMENT, text_of("input ", name_of(value), " of ", place, " got ", tensor.bytes.size(),
+                                          " bytes, wanted ", value.size_bytes(), " for ",
+                                          tensor_text(value.dtype(), wanted))};
+  }
+  return {};
+}
+
+}  // namespace
+
+Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded, bool profile,
+                       std::unique_ptr<Session>& session) {
+  std::unique_ptr<Session> made(new Session);
+  made->plan_ = std::move(plan);
+  made->loaded_ = std::move(loaded);
+  made->profile_ = profile;
+  RLX_RETURN_IF_ERROR(made->loaded_->create_session(made->device_session_));
+  for (uint32_t e = 0; e < made->plan_->entry_count(); ++e) {
+    const fb::Entry& entry = made->plan_->entry(e);
+    Ports ports;
+    for (const uint32_t v : *entry.inputs()) {
+      // An input of no bytes holds all it ever will.
+      ports.inputs.push_back({.value = v, .is_set = PlanView::value(entry, v).size_bytes() == 0});
+    }
+    for (const uint32_t v : *entry.outputs()) ports.outputs.push_back({.value = v});
+    made->entries_.push_back(std::move(ports));
+  }
+  session = std::move(made);
+  return {};
+}
+
+Session::~Session() {
+  // Whatever this wait says, the run is over or the device is gone.
+  if (running_.has_value()) static_cast<void>(device_session_->wait(UINT64_MAX));
+}
+
+std::string Session::entry_text(uint32_t entry) const {
+  return text_of("entry ", quoted(PlanView::text(plan_->entry(entry).name())));
+}
+
+Status Session::check_entry(uint32_t entry) const {
+  if (entry < plan_->entry_count()) return {};
+  return {RLX_INVALID_ARGUMENT, text_of("there is no entry ", entry, ", the plan has ", plan_->entry_count())};
+}
+
+Status Session::check_idle() const {
+  if (!running_.has_value()) return {};
+  return {RLX_INVALID_STATE, text_of("a run of ", entry_text(*running_), " is under way; wait for it first")};
+}
+
+Status Session::find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port) {
+  std::vector<Port>& ports = kind == PortKind::Input ? entries_[entry].inputs : entries_[entry].outputs;
+  for (Port& candidate : ports) {
+    if (PlanView::text(value_of(entry, candidate).name()) == name) {
+      port = &candidate;
+      return {};
+    }
+  }
+  std::vector<std::string_view> names;
+  for (const Port& candidate : ports) names.push_back(PlanView::text(value_of(entry, candidate).name()));
+  const std::string_view what = kind == PortKind::Input ? "input" : "output";
+  return {RLX_INVALID_ARGUMENT,
+          text_of(entry_text(entry), " has no ", what, " ", quoted(name), "; its ", what, "s are ", list_text(names))};
+}
+
+void Session::claim_io(uint32_t entry) {
+  if (io_owner_ == entry) return;
+  if (io_owner_.has_value()) {
+    Ports& previous = entries_[*io_owner_];
+    previous.outputs_valid = false;
+    for (Port& input : previous.inputs) {
+      if (!input.bound.has_value() && value_of(*io_owner_, input).size_bytes() > 0) input.is_set = false;
+    }
+  }
+  io_owner_ = entry;
+}
+
+Status Session::prepare(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
+  if (entries_[entry].prepared) return {};
+  RLX_RETURN_IF_ERROR(device_session_->prepare(entry));
+  entries_[entry].prepared = true;
+  return {};
+}
+
+Status Session::set_input(uint32_t entry, std::string_view name, const HostTensor& tensor) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
+  Port* port = nullptr;
+  RLX_RETURN_IF_ERROR(find_port(PortKind::Input, entry, name, port));
+  const fb::Value& value = value_of(entry, *port);
+  RLX_RETURN_IF_ERROR(check_tensor(value, entry_text(entry), tensor));
+  if (port->bound.has_value()) {
+    return {RLX_INVALID_STATE, text_of("input ", name_of(value), " of ", entry_text(entry),
+                                       " is bound to the caller's memory; write there, or bind it with size 0 first")};
+  }
+  claim_io(entry);
+  // Until the copy has succeeded the input holds neither the old nor the new tensor.
+  port->is_set = false;
+  RLX_RETURN_IF_ERROR(device_session_->write(entry, port->value, tensor.bytes));
+  port->is_set = true;
+  return {};
+}
+
+Status Session::check_overlap(PortKind kind, uint32_t entry, const Port& port, ExternalBuffer buffer) const {
+  const auto check_list = [&](const std::vector<Port>& ports) -> Status {
+    for (const Port& other : ports) {
+      if (&other == &port || !other.bound.has_value() || !ranges_overlap(buffer, *other.bound)) continue;
+      return {RLX_INVALID_ARGUMENT, text_of("the memory for ", name_of(value_of(entry, port)), " of ", entry_text(entry),
+                                            " overlaps that of ", name_of(value_of(entry, other)),
+                                            ", and one of them is an output")};
+    }
+    return {};
+  };
+  RLX_RETURN_IF_ERROR(check_list(entries_[entry].outputs));
+  return kind == PortKind::Output ? check_list(entries_[entry].inputs) : Status();
+}
+
+Status Session::bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
+  Port* port = nullptr;
+  RLX_RETURN_IF_ERROR(find_port(kind, entry, name, port));
+  const fb::Value& value = value_of(entry, *port);
+  const bool gives_back = buffer.size_bytes == 0;
+  if (gives_back && !port->bound.has_value()) return {};
+  if (!gives_back) {
+    const bool fits = buffer.size_bytes >= value.size_bytes() && buffer.device_address != 0 &&
+                      buffer.device_address % kIoAlignmentBytes == 0 &&
+                      buffer.size_bytes <= UINT64_MAX - buffer.device_address;
+    if (!fits) {
+      return {RLX_INVALID_ARGUMENT, text_of("the memory for ", name_of(value), " of ", entry_text(entry), " has address ",
+                                            buffer.device_address, " and ", buffer.size_bytes, " bytes, wanted an address that is a multiple of ",
+                                            kIoAlignmentBytes, " and at least ", value.size_bytes(), " bytes")};
+    }
+    RLX_RETURN_IF_ERROR(check_overlap(kind, entry, *port, buffer));
+  }
+  RLX_RETURN_IF_ERROR(device_session_->bind(entry, port->value, buffer));
+  port->bound = gives_back ? std::nullopt : std::optional(buffer);
+  if (kind == PortKind::Input) port->is_set = !gives_back || value.size_bytes() == 0;
+  entries_[entry].outputs_valid = entries_[entry].outputs_valid && kind == PortKind::Input;
+  entries_[entry].prepared = false;
+  return {};
+}
+
+Status Session::bind_input(uint32_t entry, std::string_view name, ExternalBuffer buffer) {
+  return bind(PortKind::Input, entry, name, buffer);
+}
+
+Status Session::bind_output(uint32_t entry, std::string_view name, ExternalBuffer buffer) {
+  return bind(PortKind::Output, entry, name, buffer);
+}
+
+Status Session::check_inputs_set(uint32_t entry) const {
+  const Ports& ports = entries_[entry];
+  if (std::all_of(ports.inputs.begin(), ports.inputs.end(), [](const Port& input) { return input.is_set; })) return {};
+  std::vector<std::string_view> missing;
+  for (const Port& input : ports.inputs) {
+    if (!input.is_set) missing.push_back(PlanView::text(value_of(entry, input).name()));
+  }
+  const bool taken = io_owner_.has_value() && *io_owner_ != entry;
+  return {RLX_INVALID_STATE,
+          text_of("input ", list_text(missing), " of ", entry_text(entry), missing.size() == 1 ? " was" : " were", " never set",
+                  taken ? text_of(" since ", entry_text(*io_owner_), " used the memory that entries share") : "")};
+}
+
+Status Session::begin_run(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
+  RLX_RETURN_IF_ERROR(check_inputs_set(entry));
+  claim_io(entry);
+  entries_[entry].outputs_valid = false;
+  return {};
+}
+
+Status Session::submit(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(begin_run(entry));
+  RLX_RETURN_IF_ERROR(device_session_->submit(entry));
+  running_ = entry;
+  return {};
+}
+
+Status Session::wait(uint64_t timeout_nanoseconds) {
+  if (!running_.has_value()) return {};
+  Status status = device_session_->wait(timeout_nanoseconds);
+  if (status.code() == RLX_TIMEOUT) return status;
+  entries_[*running_].outputs_valid = status.ok();
+  running_.reset();
+  return status;
+}
+
+Status Session::run(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(submit(entry));
+  return wait(UINT64_MAX);
+}
+
+Status Session::read_output(uint32_t entry, std::string_view name, std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
+  Port* port = nullptr;
+  RLX_RETURN_IF_ERROR(find_port(PortKind::Output, entry, name, port));
+  const fb::Value& value = value_of(entry, *port);
+  if (bytes.size() != value.size_bytes()) {
+    return {RLX_INVALID_ARGUMENT, text_of("output ", name_of(value), " of ", entry_text(entry), " got room for ", bytes.size(),
+                                          " bytes, wanted ", value.size_bytes(), " for ",
+                                          tensor_text(value.dtype(), dims_of(value)))};
+  }
+  if (port->bound.has_value()) {
+    return {RLX_INVALID_STATE, text_of("output ", name_of(value), " of ", entry_text(entry),
+                                       " is bound to the caller's memory; read it there")};
+  }
+  if (!entries_[entry].outputs_valid) {
+    return {RLX_INVALID_STATE, text_of("output ", name_of(value), " of ", entry_text(entry),
+                                       " is not there: no run of this entry has finished since its memory was last used")};
+  }
+  return device_session_->read(entry, port->value, bytes);
+}
+
+Status Session::check_room_for_steps(uint32_t entry, uint32_t capacity) const {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  const size_t step_count = PlanView::steps(plan_->entry(entry)).size();
+  if (capacity >= step_count) return {};
+  return {RLX_INVALID_ARGUMENT, text_of("there is room for the times of ", capacity, " steps, ", entry_text(entry), " has ",
+                                        step_count)};
+}
+
+Status Session::profile(uint32_t entry, std::vector<StepTime>& times) {
+  if (!profile_) return {RLX_INVALID_STATE, "the session was created without the option profile"};
+  RLX_RETURN_IF_ERROR(begin_run(entry));
+  RLX_RETURN_IF_ERROR(device_session_->profile(entry, times));
+  entries_[entry].outputs_valid = true;
+  return {};
+}
+
+Status Session::last_run_microseconds(double& microseconds) const {
+  if (!profile_) return {RLX_INVALID_STATE, "the session was created without the option profile"};
+  RLX_RETURN_IF_ERROR(check_idle());
+  microseconds = device_session_->last_run_microseconds();
+  return {};
+}
+
+Status Session::reset_states() {
+  RLX_RETURN_IF_ERROR(check_idle());
+  return device_session_->reset_states();
+}
+
+Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index, std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  const fb::Entry& record = plan_->entry(entry);
+  const size_t step_count = PlanView::steps(record).size();
+  if (step >= step_count || value_index >= record.values()->size()) {
+    return {RLX_INVALID_ARGUMENT, text_of("there is no value ", value_index, " after step ", step, " of ", entry_text(entry),
+                                          ", which has ", record.values()->size(), " values and ", step_count, " steps")};
+  }
+  const fb::Value& value = PlanView::value(record, value_index);
+  if (step < value.first_step() || step > value.last_step()) {
+    return {RLX_INVALID_ARGUMENT, text_of("value ", name_of(value), " of ", entry_text(entry), " lives from step ",
+                                          value.first_step(), " to ", value.last_step(), ", not after step ", step)};
+  }
+  if (bytes.size() != value.size_bytes()) {
+    return {RLX_INVALID_ARGUMENT, text_of("value ", name_of(value), " of ", entry_text(entry), " got room for ", bytes.size(),
+                                          " bytes, wanted ", value.size_bytes())};
+  }
+  RLX_RETURN_IF_ERROR(begin_run(entry));
+  return device_session_->read_after(entry, step, value_index, bytes);
+}
+
+Status Session::poison_arena(std::byte pattern) {
+  RLX_RETURN_IF_ERROR(check_idle());
+  return device_session_->poison_arena(pattern);
+}
+
+}  // namespace rlx

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// One user of a plan on a device: inputs by name, runs, outputs. Everything that a caller can get wrong is told here; the device
+// below is only given what is right.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/plan_view.h"
+#include "runtime/status.h"
+
+namespace rlx {
+
+// A tensor in host memory, dense and row-major.
+struct HostTensor {
+  std::span<const std::byte> bytes;
+  uint32_t dtype = 0;
+  std::span<const uint64_t> dims;
+};
+
+class Session {
+ public:
+  // `profile`: the plan was loaded so that steps can be timed.
+  static Status create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded, bool profile,
+                       std::unique_ptr<Session>& session);
+  // Waits for a run that is under way.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  Status prepare(uint32_t entry);
+  Status set_input(uint32_t entry, std::string_view name, const HostTensor& tensor);
+  Status bind_input(uint32_t entry, std::string_view name, ExternalBuffer buffer);
+  Status bind_output(uint32_t entry, std::string_view name, ExternalBuffer buffer);
+  Status run(uint32_t entry);
+  Status submit(uint32_t entry);
+  Status wait(uint64_t timeout_nanoseconds);
+  Status read_output(uint32_t entry, std::string_view name, std::span<std::byte> bytes);
+  // An error unless `capacity` records suffice for the entry's steps.
+  Status check_room_for_steps(uint32_t entry, uint32_t capacity) const;
+  Status profile(uint32_t entry, std::vector<StepTime>& times);
+  Status last_run_microseconds(double& microseconds) const;
+  Status reset_states();
+  Status read_value(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes);
+  Status poison_arena(std::byte pattern);
+
+ private:
+  // An input or output of an entry.
+  struct Port {
+    uint32_t value = 0;
+    bool is_set = false;                  // inputs: holds what the caller gave
+    std::optional<ExternalBuffer> bound;  // the caller's memory
+  };
+  struct Ports {
+    std::vector<Port> inputs;
+    std::vector<Port> outputs;
+    bool outputs_valid = false;
+    bool prepared = false;
+  };
+  enum class PortKind : uint8_t { Input, Output };
+
+  Session() = default;
+
+  Status check_entry(uint32_t entry) const;
+  Status check_idle() const;
+  Status check_inputs_set(uint32_t entry) const;
+  Status begin_run(uint32_t entry);
+  // Entries share their io memory; the one that uses it last owns it.
+  void claim_io(uint32_t entry);
+  Status find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port);
+  Status bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer);
+  Status check_overlap(PortKind kind, uint32_t entry, const Port& port, ExternalBuffer buffer) const;
+  [[nodiscard]] const fb::Value& value_of(uint32_t entry, const Port& port) const {
+    return PlanView::value(plan_->entry(entry), port.value);
+  }
+  [[nodiscard]] std::string entry_text(uint32_t entry) const;
+
+  // Destroyed from the last to the first: a device session before its plan's weights, these before the view.
+  std::shared_ptr<const PlanView> plan_;
+  std::shared_ptr<DevicePlan> loaded_;
+  std::unique_ptr<DeviceSession> device_session_;
+  std::vector<Ports> entries_;
+  std::optional<uint32_t> io_owner_;
+  std::optional<uint32_t> running_;  // entry of the run under way
+  bool profile_ = false;
+};
+
+}  // namespace rlx

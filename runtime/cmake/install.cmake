@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+# librlx as it is installed: librlx.a with everything in it but libc and libstdc++, librlx.so that exports rlx_* only and
+# carries libstdc++ itself, the header, a CMake package and a pkg-config file.
+include(CMakePackageConfigHelpers)
+
+get_property(parts GLOBAL PROPERTY rlx_runtime_parts)
+foreach(part IN LISTS parts)
+  list(APPEND objects $<TARGET_OBJECTS:${part}>)
+endforeach()
+
+add_library(rlx_static STATIC ${objects})
+add_library(rlx_shared SHARED ${objects})
+set(version_script ${CMAKE_CURRENT_SOURCE_DIR}/cmake/exports.map)
+target_link_options(rlx_shared PRIVATE -Wl,--gc-sections -Wl,--version-script=${version_script} -Wl,-z,defs)
+if(NOT RLX_SANITIZE)
+  target_link_options(rlx_shared PRIVATE -static-libstdc++ -static-libgcc)
+endif()
+set_target_properties(rlx_shared PROPERTIES LINK_DEPENDS ${version_script} VERSION ${PROJECT_VERSION}
+                                            SOVERSION ${PROJECT_VERSION_MAJOR})
+foreach(library rlx_static rlx_shared)
+  set_target_properties(${library} PROPERTIES OUTPUT_NAME rlx LINKER_LANGUAGE CXX)
+  target_link_libraries(${library} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+endforeach()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rlx)
+configure_package_config_file(cmake/rlxConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake
+                              INSTALL_DESTINATION ${package_dir}
+                              PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+configure_file(cmake/rlx.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc @ONLY)
+
+# The component lets a test install the runtime alone.
+install(TARGETS rlx_static rlx_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime NAMELINK_COMPONENT rlx_runtime)
+install(FILES include/rlx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT rlx_runtime)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake
+        DESTINATION ${package_dir} COMPONENT rlx_runtime)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT rlx_runtime)

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// The null device: host memory, real copies and fills, counted dispatches.
+#include "runtime/null/null_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "runtime/dtype.h"
+#include "runtime/plan_view.h"
+#include "runtime/text.h"
+
+namespace rlx {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+class NullDriver {
+ public:
+  explicit NullDriver(std::shared_ptr<NullControl> control) : control_(std::move(control)) {}
+
+  // Stands for one call of a driver.
+  Status call(std::string_view what) {
+    const uint64_t number = ++control_->calls;
+    if (lost_) return {RLX_DEVICE_LOST, text_of("the null device was lost before ", what)};
+    if (number != control_->fail_at_call) return {};
+    const rlx_status code = control_->fail_with;
+    lost_ = code == RLX_DEVICE_LOST;
+    return {code, text_of("the null device was told to fail call ", number, ", ", what)};
+  }
+  [[nodiscard]] NullControl& control() const { return *control_; }
+
+ private:
+  std::shared_ptr<NullControl> control_;
+  std::atomic<bool> lost_{false};
+};
+
+class NullPlan final : public DevicePlan, public std::enable_shared_from_this<NullPlan> {
+ public:
+  NullPlan(std::shared_ptr<NullDriver> driver, const PlanView& view) : driver_(std::move(driver)), view_(view) {
+    ++driver_->control().live_objects;
+  }
+  ~NullPlan() override { --driver_->control().live_objects; }
+
+  Status load();
+  Status create_session(std::unique_ptr<DeviceSession>& session) override;
+
+  [[nodiscard]] NullDriver& driver() const { return *driver_; }
+  [[nodiscard]] const PlanView& view() const { return view_; }
+  [[nodiscard]] Bytes& weights() { return weights_; }
+
+ private:
+  std::shared_ptr<NullDriver> driver_;
+  const PlanView& view_;
+  Bytes weights_;
+};
+
+// The addresses of one entry's values, and its steps.
+struct LinkedEntry {
+  const fb::Entry* entry = nullptr;
+  std::vector<std::byte*> addresses;  // per value
+};
+
+void run_step(const LinkedEntry& linked, const fb::Step& step, NullControl& control) {
+  const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, step);
+  const auto address = [&](const fb::Relocation& range) { return linked.addresses[range.value()] + range.offset_bytes(); };
+  switch (step.kind()) {
+    case fb::StepKind::Copy:
+      if (ranges[0].length_bytes() > 0) std::memcpy(address(ranges[1]), address(ranges[0]), ranges[0].length_bytes());
+      break;
+    case fb::StepKind::Fill: {
+      const uint32_t pattern = step.fill_pattern();
+      for (uint64_t i = 0; i < ranges[0].length_bytes(); i += sizeof pattern) {
+        std::memcpy(address(ranges[0]) + i, &pattern, sizeof pattern);
+      }
+      break;
+    }
+    case fb::StepKind::Dispatch:
+    case fb::StepKind::LibraryGemm: ++control.dispatches; break;
+  }
+}
+
+class NullSession final : public DeviceSession {
+ public:
+  explicit NullSession(std::shared_ptr<NullPlan> plan)
+      : plan_(std::move(plan)), view_(plan_->view()), driver_(plan_->driver()), control_(driver_.control()) {
+    ++control_.live_objects;
+  }
+  ~NullSession() override { --control_.live_objects; }
+
+  Status create();
+  Status prepare(uint32_t entry) override;
+  Status write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) override;
+  Status read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) override;
+  Status bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) override;
+  Status submit(uint32_t entry) override;
+  Status wait(uint64_t timeout_nanoseconds) override;
+  Status profile(uint32_t entry, std::vector<StepTime>& times) override;
+  [[nodiscard]] double last_run_microseconds() const override { return last_run_microseconds_; }
+  Status reset_states() override;
+  Status read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) override;
+  Status poison_arena(std::byte pattern) override;
+
+ private:
+  void link(uint32_t entry);
+  void run_one(const LinkedEntry& linked, uint32_t step) {
+    if (control_.record) control_.steps_run.push_back(step);
+    run_step(linked, PlanView::steps(*linked.entry)[step], control_);
+  }
+
+  std::shared_ptr<NullPlan> plan_;
+  const PlanView& view_;
+  NullDriver& driver_;
+  NullControl& control_;
+  Bytes state_;
+  Bytes arena_;
+  Bytes io_;
+  std::vector<LinkedEntry> entries_;
+  std::vector<std::vector<ExternalBuffer>> bound_;  // per entry and value; size 0: the session's own
+  double last_run_microseconds_ = 0;
+};
+
+class NullDevice final : public Device {
+ public:
+  explicit NullDevice(std::shared_ptr<NullControl> control) : driver_(std::make_shared<NullDriver>(std::move(control))) {
+    info_.id = "null";
+    info_.name = "null device";
+    info_.driver = "rlx null";
+    info_.unified_memory = true;
+  }
+  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  Status load(const PlanView& plan, const LoadOptions&, std::shared_ptr<DevicePlan>& loaded) override {
+    auto made = std::make_shared<NullPlan>(driver_, plan);
+    RLX_RETURN_IF_ERROR(made->load());
+    loaded = std::move(made);
+    return {};
+  }
+
+ private:
+  DeviceInfo info_;
+  std::shared_ptr<NullDriver> driver_;
+};
+
+std::byte* own_address(NullPlan& plan, Bytes& state, Bytes& arena, const fb::Value& value) {
+  switch (value.segment()) {
+    case fb::Segment::Weights: return plan.weights().data() + value.offset_bytes();
+    case fb::Segment::State: return state.data() + value.offset_bytes();
+    case fb::Segment::Arena: return arena.data() + value.offset_bytes();
+    case fb::Segment::Io: break;
+  }
+  return nullptr;
+}
+
+Status NullPlan::load() {
+  RLX_RETURN_IF_ERROR(driver_->call("allocation of the weights"));
+  weights_.resize(view_.header().weights_bytes);
+  RLX_RETURN_IF_ERROR(driver_->call("upload of the weights"));
+  RLX_RETURN_IF_ERROR(view_.read_weights(0, std::span(weights_).first(view_.weights_section_bytes())));
+  ++driver_->control().loads;
+  if (view_.init() == nullptr) return {};
+  RLX_RETURN_IF_ERROR(driver_->call("run of the init entry"));
+  Bytes arena(view_.init()->arena_bytes());
+  Bytes none;
+  LinkedEntry linked{.entry = view_.init()};
+  for (const fb::Value* value : *view_.init()->values()) linked.addresses.push_back(own_address(*this, none, arena, *value));
+  for (const fb::Step& step : PlanView::steps(*view_.init())) run_step(linked, step, driver_->control());
+  return {};
+}
+
+Status NullPlan::create_session(std::unique_ptr<DeviceSession>& session) {
+  auto made = std::make_unique<NullSession>(shared_from_this());
+  RLX_RETURN_IF_ERROR(made->create());
+  session = std::move(made);
+  return {};
+}
+
+Status NullSession::create() {
+  RLX_RETURN_IF_ERROR(driver_.call("allocation of the state"));
+  state_.resize(view_.header().state_bytes);
+  RLX_RETURN_IF_ERROR(driver_.call("allocation of the arena"));
+  arena_.resize(view_.header().arena_bytes);
+  RLX_RETURN_IF_ERROR(driver_.call("allocation of the io"));
+  io_.resize(view_.header().io_bytes);
+  for (uint32_t e = 0; e < view_.entry_count(); ++e) {
+    entries_.push_back({.entry = &view_.entry(e)});
+    bound_.emplace_back(view_.entry(e).values()->size());
+    link(e);
+  }
+  return reset_states();
+}
+
+// Entries share the io segment: each lays its inputs and outputs out from its start.
+void NullSession::link(uint32_t e) {
+  const fb::Entry& entry = view_.entry(e);
+  std::vector<std::byte*>& addresses = entries_[e].addresses;
+  addresses.assign(entry.values()->size(), nullptr);
+  uint64_t io_bytes = 0;
+  for (uint32_t v = 0; v < addresses.size(); ++v) {
+    const fb::Value& value = PlanView::value(entry, v);
+    addresses[v] = own_address(*plan_, state_, arena_, value);
+    if (value.segment() != fb::Segment::Io) continue;
+    const ExternalBuffer& bound = bound_[e][v];
+    addresses[v] = bound.size_bytes > 0 ? reinterpret_cast<std::byte*>(bound.device_address) : io_.data() + io_bytes;
+    io_bytes += (value.size_bytes() + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes * kArenaAlignmentBytes;
+  }
+}
+
+Status NullSession::prepare(uint32_t) { return driver_.call("recording of an entry"); }
+
+Status NullSession::write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("write of an input"));
+  if (!bytes.empty()) std::memcpy(entries_[entry].addresses[value], bytes.data(), bytes.size());
+  return {};
+}
+
+Status NullSession::read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("read of an output"));
+  if (!bytes.empty()) std::memcpy(bytes.data(), entries_[entry].addresses[value], bytes.size());
+  return {};
+}
+
+Status NullSession::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) {
+  RLX_RETURN_IF_ERROR(driver_.call("binding of a buffer"));
+  bound_[entry][value] = buffer;
+  link(entry);
+  return {};
+}
+
+Status NullSession::submit(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(driver_.call("submit"));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto steps = static_cast<uint32_t>(PlanView::steps(*entries_[entry].entry).size());
+  for (uint32_t s = 0; s < steps; ++s) run_one(entries_[entry], s);
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  last_run_microseconds_ = took.count();
+  ++control_.runs;
+  return {};
+}
+
+Status NullSession::wait(uint64_t timeout_nanoseconds) {
+  RLX_RETURN_IF_ERROR(driver_.call("wait"));
+  if (timeout_nanoseconds == UINT64_MAX || control_.timeouts == 0) return {};
+  --control_.timeouts;
+  return {RLX_TIMEOUT, text_of("the run did not end within ", timeout_nanoseconds, " ns")};
+}
+
+Status NullSession::profile(uint32_t entry, std::vector<StepTime>& times) {
+  RLX_RETURN_IF_ERROR(driver_.call("profiled run"));
+  const auto steps = static_cast<uint32_t>(PlanView::steps(*entries_[entry].entry).size());
+  times.clear();
+  for (uint32_t s = 0; s < steps; ++s) {
+    const auto begin = std::chrono::steady_clock::now();
+    run_one(entries_[entry], s);
+    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+    times.push_back({.step = s, .microseconds = took.count()});
+  }
+  return {};
+}
+
+Status NullSession::reset_states() {
+  RLX_RETURN_IF_ERROR(driver_.call("reset of the states"));
+  for (const fb::State* state : *view_.index().states()) {
+    const std::span<std::byte> bytes = std::span(state_).subspan(state->offset_bytes(), state->size_bytes());
+    if (bytes.empty()) continue;
+    if (state->init() == fb::StateInit::Zeros) std::fill(bytes.begin(), bytes.end(), std::byte{0});
+    if (state->init() == fb::StateInit::Ones) fill_with_ones(state->dtype(), bytes);
+    if (state->init() == fb::StateInit::Weight) {
+      const fb::Weight& weight = *view_.index().weights()->Get(*state->init_weight());
+      std::memcpy(bytes.data(), plan_->weights().data() + weight.offset_bytes(), bytes.size());
+    }
+  }
+  return {};
+}
+
+Status NullSession::read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("run up to a step"));
+  for (uint32_t s = 0; s <= step && s < PlanView::steps(*entries_[entry].entry).size(); ++s) run_one(entries_[entry], s);
+  return read(entry, value, bytes);
+}
+
+Status NullSession::poison_arena(std::byte pattern) {
+  RLX_RETURN_IF_ERROR(driver_.call("poisoning of the arena"));
+  std::fill(arena_.begin(), arena_.end(), pattern);
+  return {};
+}
+
+}  // namespace
+
+std::shared_ptr<Device> open_null_device(std::shared_ptr<NullControl> control) {
+  return std::make_shared<NullDevice>(std::move(control));
+}
+
+}  // namespace rlx
