@@ -40,7 +40,10 @@ struct RegionPlan {
 
 std::string index_type(const RegionPlan& plan) { return plan.wide_index ? "rlx_u64" : "rlx_u32"; }
 std::string index_number(const RegionPlan& plan, int64_t value) {
-  return plan.wide_index ? "rlx_u64(" + std::to_string(value) + "ul)" : std::to_string(value) + "u";
+  if (!plan.wide_index) return std::to_string(value) + "u";
+  // GLSL takes no 64-bit literal in a define.
+  const std::string low = "rlx_u64(" + std::to_string(value & 0xFFFFFFFF) + "u)";
+  return value >> 32 == 0 ? low : "((rlx_u64(" + std::to_string(value >> 32) + "u) << 32) | " + low + ")";
 }
 
 uint32_t view_alignment(const Program& program, const TensorRef& view) {
