@@ -98,4 +98,11 @@ struct ConvParams {
   rlx_ptr y;
 };
 
+// indices is 0 where absent.
+struct PoolParams {
+  rlx_ptr x;
+  rlx_ptr y;
+  rlx_ptr indices;
+};
+
 #endif

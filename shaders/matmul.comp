@@ -57,39 +57,6 @@ RLX_MAIN {
 #else
 #include "lib/tile.glsl"
 
-// load_panel(base, line, depth, depth_end, values): values[i] = depth `depth + i` of lines line..line+3, zero beyond the edges.
-#define RLX_PANEL_LOADER(load_panel, dtype, lines, line_stride, depth_stride, vector)                        \
-  RLX_FN void load_panel(rlx_ptr base, uint line, uint depth, uint depth_end, inout rlx_acc4_t values[4]) {  \
-    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) values[i] = rlx_acc4_splat(0);                                 \
-    const RLX_INDEX at = RLX_INDEX(line) * (line_stride) + RLX_INDEX(depth) * (depth_stride);                \
-    RLX_CAT(RLX_PANEL_LOAD_, vector)(dtype, lines, line_stride, depth_stride)                                \
-  }
-// Element by element.
-#define RLX_PANEL_LOAD_1(dtype, lines, line_stride, depth_stride)                                            \
-  RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                                \
-    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
-      if (depth + i < depth_end && line + j < uint(lines)) {                                                 \
-        values[i][j] = RLX_ELEMENT(dtype, base,                                                              \
-                                   at + RLX_INDEX(j) * (line_stride) + RLX_INDEX(i) * (depth_stride));       \
-      }                                                                                                      \
-    }                                                                                                        \
-  }
-// Vectors along the lines: `lines` is a multiple of 4.
-#define RLX_PANEL_LOAD_LINE(dtype, lines, line_stride, depth_stride)                                         \
-  if (line < uint(lines)) {                                                                                  \
-    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                              \
-      if (depth + i < depth_end) values[i] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
-    }                                                                                                        \
-  }
-// Vectors along the depth: every range of depths is a multiple of 4.
-#define RLX_PANEL_LOAD_DEPTH(dtype, lines, line_stride, depth_stride)                                        \
-  if (depth < depth_end) {                                                                                   \
-    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
-      if (line + j < uint(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
-    }                                                                                                        \
-  }                                                                                                          \
-  rlx_transpose_block(values);
-
 RLX_PANEL_LOADER(load_a_panel, RLX_A, RLX_M, RLX_A_LINE, RLX_A_DEPTH, RLX_A_VECTOR)
 RLX_PANEL_LOADER(load_b_panel, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
 

@@ -5,7 +5,6 @@
 //   time and written to shared memory as whole vectors, without bank conflicts.
 //   RLX_DEPTH_GROUPS groups of threads hold the same tile and share out the depth; rlx_join_depth_groups adds their sums.
 //   RLX_STAGES 2: the next panels are stored while the present ones are read.
-// The kernel defines `void load_block(uint block, ..., inout rlx_acc4_t values[4])` for blocks of A, then of B.
 // The twin of cuda_kernels/lib/tile.cuh.
 #ifndef RLX_LIB_TILE_GLSL
 #define RLX_LIB_TILE_GLSL
@@ -74,6 +73,40 @@ RLX_FN void rlx_transpose_block(inout rlx_acc4_t v[4]) {
   v[2] = rlx_acc4_t(line0.z, line1.z, line2.z, line3.z);
   v[3] = rlx_acc4_t(line0.w, line1.w, line2.w, line3.w);
 }
+
+// RLX_PANEL_LOADER defines load_panel(base, line, depth, depth_end, values) for a strided matrix: values[i] becomes depth
+// `depth + i` of lines line..line+3, zero beyond the edges. `vector` is 1, LINE or DEPTH.
+#define RLX_PANEL_LOADER(load_panel, dtype, lines, line_stride, depth_stride, vector)                        \
+  RLX_FN void load_panel(rlx_ptr base, uint line, uint depth, uint depth_end, inout rlx_acc4_t values[4]) {  \
+    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) values[i] = rlx_acc4_splat(0);                                 \
+    const RLX_INDEX at = RLX_INDEX(line) * (line_stride) + RLX_INDEX(depth) * (depth_stride);                \
+    RLX_CAT(RLX_PANEL_LOAD_, vector)(dtype, lines, line_stride, depth_stride)                                \
+  }
+// Element by element.
+#define RLX_PANEL_LOAD_1(dtype, lines, line_stride, depth_stride)                                            \
+  RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                                \
+    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
+      if (depth + i < depth_end && line + j < uint(lines)) {                                                 \
+        values[i][j] = RLX_ELEMENT(dtype, base,                                                              \
+                                   at + RLX_INDEX(j) * (line_stride) + RLX_INDEX(i) * (depth_stride));       \
+      }                                                                                                      \
+    }                                                                                                        \
+  }
+// Vectors along the lines: `lines` is a multiple of 4.
+#define RLX_PANEL_LOAD_LINE(dtype, lines, line_stride, depth_stride)                                         \
+  if (line < uint(lines)) {                                                                                  \
+    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                              \
+      if (depth + i < depth_end) values[i] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
+    }                                                                                                        \
+  }
+// Vectors along the depth: every range of depths is a multiple of 4.
+#define RLX_PANEL_LOAD_DEPTH(dtype, lines, line_stride, depth_stride)                                        \
+  if (depth < depth_end) {                                                                                   \
+    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
+      if (line + j < uint(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
+    }                                                                                                        \
+  }                                                                                                          \
+  rlx_transpose_block(values);
 
 // Place of a thread in the tile: row and column of its first vector, and its depth group.
 struct TileThread {

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of conv: as a matrix product, by the depthwise kernel or by the implicit product.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ops/conv_window.h"
+#include "compiler/ops/lower_context.h"
+#include "compiler/ops/matmul_activation.h"
+
+namespace rlx {
+
+// y = act(conv(x, w) + bias) + residual. w is dense; residual is dense and of y's shape.
+struct Convolution {
+  Window window;
+  int64_t images = 0;
+  int64_t groups = 1;
+  int64_t group_in = 0;
+  int64_t group_out = 0;
+  TensorRef x;
+  TensorRef w;
+  std::optional<TensorRef> bias;
+  std::optional<TensorRef> residual;
+  TensorRef y;
+  Activation activation;
+};
+
+// Emits the dispatches of a convolution whose y is not empty.
+bool lower_convolution(LowerContext& ctx, const Convolution& conv);
+
+}  // namespace rlx

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sliding windows of conv and pool: `stride`, `pads`, `dilation` over one to three spatial dims (ops.md 9).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+inline constexpr size_t kSpatialDims = 3;
+
+// Dims before the given ones are of size 1: a 1-d window is a 3-d window of depth and height 1.
+struct Window {
+  size_t rank = 0;  // spatial dims that the op has
+  std::array<int64_t, kSpatialDims> in{1, 1, 1};
+  std::array<int64_t, kSpatialDims> kernel{1, 1, 1};
+  std::array<int64_t, kSpatialDims> stride{1, 1, 1};
+  std::array<int64_t, kSpatialDims> begin{};  // pads
+  std::array<int64_t, kSpatialDims> end{};
+  std::array<int64_t, kSpatialDims> dilation{1, 1, 1};
+  std::array<int64_t, kSpatialDims> out{1, 1, 1};
+
+  [[nodiscard]] int64_t in_count() const { return in[0] * in[1] * in[2]; }
+  [[nodiscard]] int64_t out_count() const { return out[0] * out[1] * out[2]; }
+  [[nodiscard]] int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // Sizes of the spatial dims that the op has.
+  [[nodiscard]] Shape out_shape() const { return {out.end() - static_cast<int64_t>(rank), out.end()}; }
+};
+
+enum class WindowRounding : uint8_t { Floor, Ceil };
+
+// Reads the attributes for spatial sizes `in` and `kernel` and computes `out`. Reports wrong list lengths and windows that do
+// not fit.
+std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints& kernel, WindowRounding rounding);
+
+// Strides of the three spatial dims of x [N, C, spatial..], 0 for dims that it lacks.
+std::array<int64_t, kSpatialDims> spatial_strides(const Strides& strides);
+
+// "RLX_IN_D", "RLX_IN_H", "RLX_IN_W" and the same for KERNEL, STRIDE, BEGIN, DILATION and OUT.
+template <typename Params>
+void define_window(DispatchBuilder<Params>& dispatch, const Window& window) {
+  constexpr std::array<const char*, kSpatialDims> kDims = {"_D", "_H", "_W"};
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    dispatch.define(std::string("RLX_IN") + kDims[d], window.in[d])
+        .define(std::string("RLX_KERNEL") + kDims[d], window.kernel[d])
+        .define(std::string("RLX_STRIDE") + kDims[d], window.stride[d])
+        .define(std::string("RLX_BEGIN") + kDims[d], window.begin[d])
+        .define(std::string("RLX_DILATION") + kDims[d], window.dilation[d])
+        .define(std::string("RLX_OUT") + kDims[d], window.out[d]);
+  }
+}
+
+}  // namespace rlx
