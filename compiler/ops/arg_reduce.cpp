@@ -9,7 +9,8 @@ namespace rlx {
 
 namespace {
 
-// The axes searched together: one, or all of them (in row-major order) where the attribute is absent.
+// The axes searched together: one, or all of them (in row-major order) where the attribute is
+// absent.
 std::optional<Ints> searched_axes(NodeContext& ctx, size_t rank) {
   if (ctx.attrs().has("axis")) {
     const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), rank);
@@ -24,8 +25,9 @@ std::optional<Ints> searched_axes(NodeContext& ctx, size_t rank) {
 bool infer(InferContext& ctx) {
   const DType dtype = ctx.dtype(0);
   if (!is_float(dtype) && !is_integer(dtype)) {
-    return ctx.fail(DiagCode::BadDtype, "x is " + std::string(name_of(dtype)) +
-                                            ", wanted a float or integer type", "cast x first");
+    return ctx.fail(DiagCode::BadDtype,
+                    "x is " + std::string(name_of(dtype)) + ", wanted a float or integer type",
+                    "cast x first");
   }
   const DType index_dtype = ctx.attrs().dtype("index_dtype");
   if (index_dtype != DType::i32 && index_dtype != DType::i64 && index_dtype != DType::u32 &&
@@ -39,8 +41,9 @@ bool infer(InferContext& ctx) {
   Shape result = shape;
   for (const int64_t axis : *axes) {
     if (shape[static_cast<size_t>(axis)] == 0) {
-      return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(axis) + " of x " + to_string(shape) +
-                                              " is empty, wanted at least one element to choose from");
+      return ctx.fail(DiagCode::BadShape,
+                      "axis " + std::to_string(axis) + " of x " + to_string(shape) +
+                          " is empty, wanted at least one element to choose from");
     }
     result[static_cast<size_t>(axis)] = 1;
   }
@@ -53,8 +56,8 @@ bool infer(InferContext& ctx) {
 
 // Position of the extreme of one row.
 template <typename Element>
-size_t extreme(const std::vector<Element>& values, int64_t base, const std::vector<int64_t>& offsets,
-               bool smallest, bool select_last) {
+size_t extreme(const std::vector<Element>& values, int64_t base,
+               const std::vector<int64_t>& offsets, bool smallest, bool select_last) {
   size_t best = 0;
   const auto value = [&](size_t i) { return values[static_cast<size_t>(base + offsets[i])]; };
   for (size_t i = 0; i < offsets.size(); ++i) {
@@ -127,7 +130,10 @@ bool lower(LowerContext& ctx) {
 
 constexpr AttrSpec kAttrs[] = {
     {.name = "axis", .type = AttrType::Int},
-    {.name = "keep_dims", .type = AttrType::Bool, .default_text = "false", .consumed_by_infer = true},
+    {.name = "keep_dims",
+     .type = AttrType::Bool,
+     .default_text = "false",
+     .consumed_by_infer = true},
     {.name = "select_last", .type = AttrType::Bool, .default_text = "false"},
     {.name = "index_dtype",
      .type = AttrType::DTypeName,
@@ -147,12 +153,16 @@ constexpr OpDef arg_op(std::string_view name, std::string_view signature) {
 }
 
 constexpr OpDef kOps[] = {
-    arg_op("argmax", "argmax(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
-    arg_op("argmin", "argmin(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
+    arg_op("argmax",
+           "argmax(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
+    arg_op("argmin",
+           "argmin(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
 };
 
 }  // namespace
 
-std::span<const OpDef> arg_reduce_ops() { return kOps; }
+std::span<const OpDef> arg_reduce_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

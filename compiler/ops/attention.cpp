@@ -19,8 +19,8 @@ bool check_mask(InferContext& ctx, const AttentionProblem& problem) {
   const TensorType& mask = ctx.input(kAttentionMask);
   const DTypeKind kind = kind_of(mask.dtype);
   if (kind == DTypeKind::Storage || kind == DTypeKind::Complex) {
-    return ctx.fail(DiagCode::BadDtype,
-                    "mask is " + std::string(name_of(mask.dtype)) + ", wanted bool or a number type");
+    return ctx.fail(DiagCode::BadDtype, "mask is " + std::string(name_of(mask.dtype)) +
+                                            ", wanted bool or a number type");
   }
   const Shape per_key = {problem.batch, problem.kv_tokens};
   const Shape per_query = {problem.batch, problem.q_tokens, problem.kv_tokens};
@@ -52,16 +52,18 @@ bool check_bias(InferContext& ctx, const AttentionProblem& problem) {
   }
   const Shape wanted = {problem.batch, problem.heads, problem.q_tokens, problem.kv_tokens};
   if (broadcast_shapes(bias.shape, wanted) == wanted) return true;
-  return ctx.fail(DiagCode::BadShape, "bias is " + to_string(bias) + ", wanted a shape that broadcasts to " +
-                                          to_string(wanted));
+  return ctx.fail(
+      DiagCode::BadShape,
+      "bias is " + to_string(bias) + ", wanted a shape that broadcasts to " + to_string(wanted));
 }
 
 bool check_per_batch(InferContext& ctx, size_t input, const char* name, int64_t batch) {
   if (!ctx.has_input(input)) return true;
   const TensorType& type = ctx.input(input);
   if (!is_integer(type.dtype)) {
-    return ctx.fail(DiagCode::BadDtype, std::string(name) + " is " + std::string(name_of(type.dtype)) +
-                                            ", wanted an integer type");
+    return ctx.fail(
+        DiagCode::BadDtype,
+        std::string(name) + " is " + std::string(name_of(type.dtype)) + ", wanted an integer type");
   }
   if (type.shape.empty() || type.shape == Shape{batch}) return true;
   return ctx.fail(DiagCode::BadShape, std::string(name) + " is " + to_string(type) +
@@ -86,8 +88,8 @@ bool infer(InferContext& ctx) {
   }
   ctx.set_output(0, {.dtype = ctx.dtype(kAttentionQ), .shape = attention_output_shape(*problem)});
   if (ctx.node().outputs.size() > 1) {
-    ctx.set_output(1, {.dtype = DType::f32,
-                       .shape = {problem->batch, problem->heads, problem->q_tokens}});
+    ctx.set_output(
+        1, {.dtype = DType::f32, .shape = {problem->batch, problem->heads, problem->q_tokens}});
   }
   return true;
 }
@@ -104,11 +106,17 @@ constexpr AttrSpec kAttrs[] = {
     {.name = "head_dim", .type = AttrType::Int, .required = true, .minimum = 1, .maximum = 512},
     {.name = "v_head_dim", .type = AttrType::Int, .minimum = 1, .maximum = 512},
     {.name = "q_layout", .type = AttrType::String, .default_text = "\"bshd\"", .choices = kLayouts},
-    {.name = "kv_layout", .type = AttrType::String, .default_text = "\"bshd\"", .choices = kLayouts},
+    {.name = "kv_layout",
+     .type = AttrType::String,
+     .default_text = "\"bshd\"",
+     .choices = kLayouts},
     {.name = "out_layout", .type = AttrType::String, .choices = kLayouts},
     {.name = "packed", .type = AttrType::String, .default_text = "\"none\"", .choices = kPackings},
     {.name = "causal", .type = AttrType::Bool, .default_text = "false"},
-    {.name = "causal_align", .type = AttrType::String, .default_text = "\"end\"", .choices = kAlignments},
+    {.name = "causal_align",
+     .type = AttrType::String,
+     .default_text = "\"end\"",
+     .choices = kAlignments},
     {.name = "window_left", .type = AttrType::Int, .default_text = "-1", .minimum = -1},
     {.name = "window_right", .type = AttrType::Int, .default_text = "-1", .minimum = -1},
     {.name = "scale", .type = AttrType::Float},
@@ -117,10 +125,11 @@ constexpr AttrSpec kAttrs[] = {
 
 constexpr OpDef kOps[] = {
     {.name = "attention",
-     .signature = "attention(q, k, v, [mask], [bias], [kv_len], [q_start]; num_heads, "
-                  "num_kv_heads=num_heads, head_dim, v_head_dim=head_dim, q_layout=bshd, "
-                  "kv_layout=bshd, out_layout=q_layout, packed=none, causal=false, causal_align=end, "
-                  "window_left=-1, window_right=-1, scale=1/sqrt(head_dim), softcap=0) -> y, [lse]",
+     .signature =
+         "attention(q, k, v, [mask], [bias], [kv_len], [q_start]; num_heads, "
+         "num_kv_heads=num_heads, head_dim, v_head_dim=head_dim, q_layout=bshd, "
+         "kv_layout=bshd, out_layout=q_layout, packed=none, causal=false, causal_align=end, "
+         "window_left=-1, window_right=-1, scale=1/sqrt(head_dim), softcap=0) -> y, [lse]",
      .inputs = {1, 7},
      .outputs = {1, 2},
      .attrs = kAttrs,
@@ -132,6 +141,8 @@ constexpr OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> attention_ops() { return kOps; }
+std::span<const OpDef> attention_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

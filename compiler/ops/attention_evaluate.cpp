@@ -34,7 +34,7 @@ struct Operands {
   Operand v;
   Operand mask;
   Operand bias;
-  std::vector<int64_t> kv_len;   // by batch
+  std::vector<int64_t> kv_len;  // by batch
   std::vector<int64_t> q_start;
 };
 
@@ -52,18 +52,19 @@ Operands gather_operands(const EvaluateContext& ctx, const AttentionProblem& pro
   const auto masking = [&](uint32_t input) {
     if (!ctx.has_input(input)) return Operand{};
     const Tensor& tensor = ctx.input(input);
-    return Operand{.tensor = &tensor,
-                   .view = attention_mask_view(problem, tensor.type.shape,
-                                               dense_strides(tensor.type.shape))};
+    return Operand{
+        .tensor = &tensor,
+        .view = attention_mask_view(problem, tensor.type.shape, dense_strides(tensor.type.shape))};
   };
-  Operands operands{.problem = problem,
-                    .q = operand(0),
-                    .k = operand(1),
-                    .v = operand(2),
-                    .mask = masking(kAttentionMask),
-                    .bias = masking(kAttentionBias),
-                    .kv_len = std::vector<int64_t>(static_cast<size_t>(problem.batch), problem.kv_tokens),
-                    .q_start = {}};
+  Operands operands{
+      .problem = problem,
+      .q = operand(0),
+      .k = operand(1),
+      .v = operand(2),
+      .mask = masking(kAttentionMask),
+      .bias = masking(kAttentionBias),
+      .kv_len = std::vector<int64_t>(static_cast<size_t>(problem.batch), problem.kv_tokens),
+      .q_start = {}};
   if (ctx.has_input(kAttentionKvLen)) {
     operands.kv_len = per_batch(ctx.input(kAttentionKvLen), problem.batch);
     for (int64_t& count : operands.kv_len) count = std::clamp<int64_t>(count, 0, problem.kv_tokens);

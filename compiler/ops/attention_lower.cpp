@@ -11,7 +11,7 @@ namespace rlx {
 
 namespace {
 
-constexpr int64_t kLanes = 8;     // threads side by side: 4 keys and 4 columns each
+constexpr int64_t kLanes = 8;  // threads side by side: 4 keys and 4 columns each
 constexpr int64_t kThreadRows = 16;
 constexpr int64_t kColumnsPerBlock = 4 * kLanes;
 constexpr int64_t kWidestWindow = int64_t{1} << 30;  // positions and windows add up in 32 bits
@@ -32,12 +32,14 @@ struct Tiling {
   }
 };
 
-int64_t quotient_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t quotient_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 Tiling choose_tiling(const AttentionProblem& problem) {
   constexpr int64_t kFewQueries = 4;
   constexpr int64_t kWantedGroups = 128;
-  constexpr int64_t kAccumulators = 16;    // pieces of four in registers
+  constexpr int64_t kAccumulators = 16;      // pieces of four in registers
   constexpr int64_t kResidentPieces = 1024;  // 16 KiB
   Tiling tiling;
   tiling.column_blocks = quotient_up(problem.v_head_dim, kColumnsPerBlock);
@@ -60,8 +62,8 @@ Tiling choose_tiling(const AttentionProblem& problem) {
   tiling.pitch = tiling.dc4 | 1;
   tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= kResidentPieces;
   const int64_t staged_keys = 4 * kLanes * (tiling.split ? kThreadRows : 1);
-  const int64_t scores_stage =
-      staged_keys * tiling.pitch + (tiling.queries_resident ? 0 : tiling.tile_queries() * tiling.dc4);
+  const int64_t scores_stage = staged_keys * tiling.pitch +
+                               (tiling.queries_resident ? 0 : tiling.tile_queries() * tiling.dc4);
   const int64_t values_stage = tiling.split ? kThreadRows * kLanes : 4 * kLanes * kLanes;
   tiling.stage = std::max(scores_stage, values_stage);
   return tiling;
@@ -77,7 +79,8 @@ Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t whic
   const size_t input = problem.packed == "none" ? which : 0;
   TensorRef ref = ctx.input(input);
   HeadsView view = attention_view(problem, which, ref.strides);
-  // The head stride of bsd is a multiple of the last stride, so a last stride of 1 is all that the kernel needs.
+  // The head stride of bsd is a multiple of the last stride, so a last stride of 1 is all that the
+  // kernel needs.
   if (view.dim != 1) {
     ref = ctx.dense_input(input);
     view = attention_view(problem, which, ref.strides);
@@ -125,7 +128,8 @@ struct AttentionOperands {
   std::optional<Heads> bias;
 };
 
-std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem, size_t input) {
+std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem,
+                             size_t input) {
   if (!ctx.has_input(input)) return std::nullopt;
   const TensorRef ref = ctx.input(input);
   return Heads{.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
@@ -179,7 +183,8 @@ void define_problem(AttentionDispatch& dispatch, const AttentionProblem& problem
   if (o.bias) dispatch.define("RLX_BIAS", dtype(*o.bias));
 }
 
-void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem, const Tiling& tiling) {
+void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
+                   const Tiling& tiling) {
   const int64_t query_tiles = quotient_up(problem.q_tokens, tiling.tile_queries());
   const int64_t groups = problem.batch * problem.heads * query_tiles;
   const Extent3 grid = split_grid(static_cast<uint64_t>(groups));
@@ -251,8 +256,9 @@ bool lower_attention(LowerContext& ctx) {
   if (!problem) return false;
   for (const uint32_t input : {kAttentionQ, kAttentionK, kAttentionV, kAttentionBias}) {
     if (ctx.has_input(input) && ctx.input_type(input).dtype == DType::f64) {
-      return ctx.fail(DiagCode::UnsupportedOp, "has no f64 kernel (input " + std::to_string(input) +
-                                                   " is f64)", "cast it to f32");
+      return ctx.fail(DiagCode::UnsupportedOp,
+                      "has no f64 kernel (input " + std::to_string(input) + " is f64)",
+                      "cast it to f32");
     }
   }
   const TensorRef y = ctx.output(0);

@@ -10,7 +10,9 @@ namespace rlx {
 
 namespace {
 
-std::string type_text(const TensorType& type) { return to_string(type); }
+std::string type_text(const TensorType& type) {
+  return to_string(type);
+}
 
 // Sizes of q, k or v under a layout.
 struct HeadsSizes {
@@ -27,7 +29,8 @@ std::optional<HeadsSizes> sizes_in(const std::string& layout, const Shape& s, in
     return HeadsSizes{.batch = s[0], .heads = heads, .tokens = s[1], .dim = s[2] / heads};
   }
   if (s.size() != 4) return std::nullopt;
-  if (layout == "bshd") return HeadsSizes{.batch = s[0], .heads = s[2], .tokens = s[1], .dim = s[3]};
+  if (layout == "bshd")
+    return HeadsSizes{.batch = s[0], .heads = s[2], .tokens = s[1], .dim = s[3]};
   return HeadsSizes{.batch = s[0], .heads = s[1], .tokens = s[2], .dim = s[3]};
 }
 
@@ -39,13 +42,15 @@ std::string wanted_shape(const std::string& layout, int64_t heads, int64_t dim) 
 }
 
 // Checks q, k or v of a given layout and returns its sizes.
-std::optional<HeadsSizes> checked_sizes(NodeContext& ctx, const char* name, const std::string& layout,
-                                        const TensorType& type, int64_t heads, int64_t dim) {
+std::optional<HeadsSizes> checked_sizes(NodeContext& ctx, const char* name,
+                                        const std::string& layout, const TensorType& type,
+                                        int64_t heads, int64_t dim) {
   const std::optional<HeadsSizes> sizes = sizes_in(layout, type.shape, heads);
   const std::string wanted = "wanted " + wanted_shape(layout, heads, dim) + " for layout " + layout;
   if (!sizes) {
-    ctx.fail(type.shape.size() == (layout == "bsd" ? 3U : 4U) ? DiagCode::BadShape : DiagCode::BadRank,
-             std::string(name) + " is " + type_text(type) + ", " + wanted);
+    ctx.fail(
+        type.shape.size() == (layout == "bsd" ? 3U : 4U) ? DiagCode::BadShape : DiagCode::BadRank,
+        std::string(name) + " is " + type_text(type) + ", " + wanted);
     return std::nullopt;
   }
   if (sizes->heads != heads || sizes->dim != dim) {
@@ -61,24 +66,26 @@ bool read_packed(NodeContext& ctx, AttentionProblem& problem, const TensorType& 
   const Shape& s = q.shape;
   const bool three = problem.packed == "3hd";
   if (three && problem.kv_heads != problem.heads) {
-    return ctx.fail(DiagCode::BadAttribute, "num_kv_heads is " + std::to_string(problem.kv_heads) +
-                                                ", wanted num_heads = " + std::to_string(problem.heads) +
-                                                " with packed \"3hd\"");
+    return ctx.fail(DiagCode::BadAttribute,
+                    "num_kv_heads is " + std::to_string(problem.kv_heads) +
+                        ", wanted num_heads = " + std::to_string(problem.heads) +
+                        " with packed \"3hd\"");
   }
   if (problem.v_head_dim != problem.head_dim) {
-    return ctx.fail(DiagCode::BadAttribute, "v_head_dim is " + std::to_string(problem.v_head_dim) +
-                                                ", wanted head_dim = " +
-                                                std::to_string(problem.head_dim) + " with packed q, k, v");
+    return ctx.fail(DiagCode::BadAttribute,
+                    "v_head_dim is " + std::to_string(problem.v_head_dim) + ", wanted head_dim = " +
+                        std::to_string(problem.head_dim) + " with packed q, k, v");
   }
-  const bool fits = three ? s.size() == 5 && s[2] == 3 && s[3] == problem.heads && s[4] == problem.head_dim
-                          : s.size() == 3 && s[2] == width;
+  const bool fits =
+      three ? s.size() == 5 && s[2] == 3 && s[3] == problem.heads && s[4] == problem.head_dim
+            : s.size() == 3 && s[2] == width;
   if (!fits) {
     const std::string wanted = three ? "[B, S, 3, " + std::to_string(problem.heads) + ", " +
                                            std::to_string(problem.head_dim) + "]"
                                      : "[B, S, " + std::to_string(width) + "]";
-    return ctx.fail(s.size() == (three ? 5U : 3U) ? DiagCode::BadShape : DiagCode::BadRank,
-                    "q is " + type_text(q) + ", wanted " + wanted + " with packed \"" + problem.packed +
-                        "\"");
+    return ctx.fail(
+        s.size() == (three ? 5U : 3U) ? DiagCode::BadShape : DiagCode::BadRank,
+        "q is " + type_text(q) + ", wanted " + wanted + " with packed \"" + problem.packed + "\"");
   }
   problem.batch = s[0];
   problem.q_tokens = s[1];
@@ -96,13 +103,15 @@ bool read_separate(NodeContext& ctx, AttentionProblem& problem, const TensorType
       checked_sizes(ctx, "v", problem.kv_layout, v, problem.kv_heads, problem.v_head_dim);
   if (!q_sizes || !k_sizes || !v_sizes) return false;
   if (k_sizes->batch != q_sizes->batch || v_sizes->batch != q_sizes->batch) {
-    return ctx.fail(DiagCode::BadShape, "batch sizes of q, k, v are " + std::to_string(q_sizes->batch) +
-                                            ", " + std::to_string(k_sizes->batch) + ", " +
+    return ctx.fail(DiagCode::BadShape, "batch sizes of q, k, v are " +
+                                            std::to_string(q_sizes->batch) + ", " +
+                                            std::to_string(k_sizes->batch) + ", " +
                                             std::to_string(v_sizes->batch) + ", wanted equal ones");
   }
   if (k_sizes->tokens != v_sizes->tokens) {
-    return ctx.fail(DiagCode::BadShape, "k has " + std::to_string(k_sizes->tokens) + " tokens and v " +
-                                            std::to_string(v_sizes->tokens) + ", wanted equal counts");
+    return ctx.fail(DiagCode::BadShape, "k has " + std::to_string(k_sizes->tokens) +
+                                            " tokens and v " + std::to_string(v_sizes->tokens) +
+                                            ", wanted equal counts");
   }
   problem.batch = q_sizes->batch;
   problem.q_tokens = q_sizes->tokens;
@@ -142,16 +151,16 @@ std::optional<AttentionProblem> attention_problem(
                                      : 1 / std::sqrt(static_cast<double>(problem.head_dim));
   problem.softcap = attrs.real("softcap");
   if (problem.heads % problem.kv_heads != 0) {
-    ctx.fail(DiagCode::BadAttribute, "num_heads is " + std::to_string(problem.heads) +
-                                         ", wanted a multiple of num_kv_heads = " +
-                                         std::to_string(problem.kv_heads));
+    ctx.fail(DiagCode::BadAttribute,
+             "num_heads is " + std::to_string(problem.heads) +
+                 ", wanted a multiple of num_kv_heads = " + std::to_string(problem.kv_heads));
     return std::nullopt;
   }
   const auto has = [&](uint32_t i) { return i < inputs.size() && inputs[i].has_value(); };
   const bool packed = problem.packed != "none";
   if (packed && (has(kAttentionK) || has(kAttentionV))) {
-    ctx.fail(DiagCode::BadArity, "k and v are given besides packed \"" + problem.packed +
-                                     "\", wanted null for both");
+    ctx.fail(DiagCode::BadArity,
+             "k and v are given besides packed \"" + problem.packed + "\", wanted null for both");
     return std::nullopt;
   }
   if (!packed && (!has(kAttentionK) || !has(kAttentionV))) {

@@ -20,7 +20,8 @@ enum AttentionInput : uint32_t {
   kAttentionQStart,
 };
 
-// Where element (b, head, s, d) of a tensor stands, in elements: offset + b * batch + head * head + s * token + d * dim.
+// Where element (b, head, s, d) of a tensor stands, in elements: offset + b * batch + head * head +
+// s * token + d * dim.
 struct HeadsView {
   int64_t offset = 0;
   int64_t batch = 0;
@@ -50,12 +51,13 @@ struct AttentionProblem {
 };
 
 // Reads attributes and sizes; reports what does not fit.
-std::optional<AttentionProblem> attention_problem(NodeContext& ctx,
-                                                  const std::vector<std::optional<TensorType>>& inputs);
+std::optional<AttentionProblem> attention_problem(
+    NodeContext& ctx, const std::vector<std::optional<TensorType>>& inputs);
 // The shape of y.
 Shape attention_output_shape(const AttentionProblem& problem);
 
-// The views of q, k and v (which: 0, 1, 2) in an input of these strides; with packed inputs all three are in slot q.
+// The views of q, k and v (which: 0, 1, 2) in an input of these strides; with packed inputs all
+// three are in slot q.
 HeadsView attention_view(const AttentionProblem& problem, uint32_t which, const Strides& strides);
 HeadsView attention_output_view(const AttentionProblem& problem);
 // Strides of a mask or bias by (b, head, query, key), 0 where it is broadcast.

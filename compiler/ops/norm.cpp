@@ -10,7 +10,9 @@ namespace rlx {
 
 namespace {
 
-bool is_layer_norm(const NodeContext& ctx) { return ctx.node().op == "layer_norm"; }
+bool is_layer_norm(const NodeContext& ctx) {
+  return ctx.node().op == "layer_norm";
+}
 
 // The dims that are normalised together: `axis` and all behind it.
 Ints axes_from(int64_t axis, size_t rank) {
@@ -67,7 +69,8 @@ bool evaluate(EvaluateContext& ctx) {
   const std::vector<double> gamma = per_position(ctx, 1, normalised, 1.0);
   const std::vector<double> beta = per_position(ctx, 2, normalised, 0.0);
   const size_t cols = gamma.size();
-  const size_t rows = static_cast<size_t>(element_count(Shape(shape.begin(), shape.begin() + *axis)));
+  const size_t rows =
+      static_cast<size_t>(element_count(Shape(shape.begin(), shape.begin() + *axis)));
   for (size_t row = 0; row < rows; ++row) {
     const auto begin = x.floats.begin() + static_cast<std::ptrdiff_t>(row * cols);
     double mean = 0;
@@ -82,7 +85,8 @@ bool evaluate(EvaluateContext& ctx) {
     const double inv_std = 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
     for (size_t i = 0; i < cols; ++i) {
       ctx.output(0).floats[row * cols + i] =
-          (begin[static_cast<std::ptrdiff_t>(i)] - mean) * inv_std * (gamma[i] + gamma_offset) + beta[i];
+          (begin[static_cast<std::ptrdiff_t>(i)] - mean) * inv_std * (gamma[i] + gamma_offset) +
+          beta[i];
     }
     if (centred && ctx.output_count() > 1) ctx.output(1).floats[row] = mean;
     const size_t inv_std_output = centred ? 2 : 1;
@@ -123,8 +127,9 @@ std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
   if (operands.beta) views.push_back(&*operands.beta);
   std::string text = define_line("RLX_INDEX", index_type(views, element_count(operands.x.shape())));
   text += define_line("RLX_REAL", type);
-  text += define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
-                                               : "((a) / " + type + "(" + std::to_string(cols) + "))");
+  text +=
+      define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
+                                           : "((a) / " + type + "(" + std::to_string(cols) + "))");
   text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
   text += define_line("RLX_GAMMA_OFFSET", literal(real, gamma_offset));
   text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);
@@ -141,8 +146,8 @@ std::string dtype_or(const std::optional<TensorRef>& ref, const TensorRef& fallb
 void emit_norm(LowerContext& ctx, const NormOperands& operands) {
   const TensorRef& x = operands.x;
   const TensorRef& y = operands.y;
-  const uint32_t width = std::min(vector_width(ctx, x, operands.loops, 0),
-                                  vector_width(ctx, y, operands.loops, 1));
+  const uint32_t width =
+      std::min(vector_width(ctx, x, operands.loops, 0), vector_width(ctx, y, operands.loops, 1));
   const RowPlan plan = plan_neighbours(loop_count(operands.loops.reduced), width);
   const int64_t rows = loop_count(operands.loops.kept);
   const int64_t cols = loop_count(operands.loops.reduced);
@@ -203,8 +208,12 @@ bool lower(LowerContext& ctx) {
     x = ctx.dense_input(0);
     loops = split_rows(shape, x.strides, y.strides, axes);
   }
-  NormOperands operands{.x = x, .y = y, .gamma = std::nullopt, .beta = std::nullopt,
-                        .loops = loops, .normalised = normalised};
+  NormOperands operands{.x = x,
+                        .y = y,
+                        .gamma = std::nullopt,
+                        .beta = std::nullopt,
+                        .loops = loops,
+                        .normalised = normalised};
   if (ctx.has_input(1)) operands.gamma = ctx.input(1);
   if (ctx.has_input(2)) operands.beta = ctx.input(2);
   emit_norm(ctx, operands);
@@ -246,6 +255,8 @@ constexpr OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> norm_ops() { return kOps; }
+std::span<const OpDef> norm_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

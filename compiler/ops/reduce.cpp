@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over any axes (ops.md 7.1): interface, shape rule and reference evaluation; the lowering is in reduce_lower.cpp.
+// Reductions over any axes (ops.md 7.1): interface, shape rule and reference evaluation; the
+// lowering is in reduce_lower.cpp.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -20,12 +21,12 @@ struct KindRow {
   Takes takes;
 };
 constexpr KindRow kKinds[] = {
-    {"reduce_sum", Takes::Numbers},        {"reduce_mean", Takes::Numbers},
-    {"reduce_max", Takes::Numbers},        {"reduce_min", Takes::Numbers},
-    {"reduce_prod", Takes::Numbers},       {"reduce_l1", Takes::Floats},
-    {"reduce_l2", Takes::Floats},          {"reduce_sum_square", Takes::Floats},
-    {"reduce_log_sum", Takes::Floats},     {"reduce_log_sum_exp", Takes::Floats},
-    {"reduce_any", Takes::Bools},          {"reduce_all", Takes::Bools},
+    {"reduce_sum", Takes::Numbers},    {"reduce_mean", Takes::Numbers},
+    {"reduce_max", Takes::Numbers},    {"reduce_min", Takes::Numbers},
+    {"reduce_prod", Takes::Numbers},   {"reduce_l1", Takes::Floats},
+    {"reduce_l2", Takes::Floats},      {"reduce_sum_square", Takes::Floats},
+    {"reduce_log_sum", Takes::Floats}, {"reduce_log_sum_exp", Takes::Floats},
+    {"reduce_any", Takes::Bools},      {"reduce_all", Takes::Bools},
     {"variance", Takes::Floats},
 };
 
@@ -158,8 +159,10 @@ int64_t wrap(DType dtype, uint64_t value) {
 }
 
 int64_t evaluate_integers(std::string_view op, DType dtype, const std::vector<int64_t>& row) {
-  if (op == "reduce_any") return std::any_of(row.begin(), row.end(), [](int64_t v) { return v != 0; });
-  if (op == "reduce_all") return std::all_of(row.begin(), row.end(), [](int64_t v) { return v != 0; });
+  if (op == "reduce_any")
+    return std::any_of(row.begin(), row.end(), [](int64_t v) { return v != 0; });
+  if (op == "reduce_all")
+    return std::all_of(row.begin(), row.end(), [](int64_t v) { return v != 0; });
   if (op == "reduce_max") {
     return row.empty() ? integer_range(dtype).lowest : *std::max_element(row.begin(), row.end());
   }
@@ -185,7 +188,8 @@ bool evaluate(EvaluateContext& ctx) {
   if (!axes) return false;
   const RowOffsets offsets = row_offsets(x.type.shape, *axes);
   const bool is_variance = ctx.node().op == "variance";
-  const auto correction = is_variance ? static_cast<double>(ctx.attrs().integer("correction")) : 0.0;
+  const auto correction =
+      is_variance ? static_cast<double>(ctx.attrs().integer("correction")) : 0.0;
   if (x.is_float()) y.magnitudes.resize(offsets.kept.size());
   y.terms = static_cast<int64_t>(offsets.reduced.size());
   for (size_t k = 0; k < offsets.kept.size(); ++k) {
@@ -207,11 +211,17 @@ bool evaluate(EvaluateContext& ctx) {
 
 constexpr AttrSpec kAttrs[] = {
     {.name = "axes", .type = AttrType::IntList},
-    {.name = "keep_dims", .type = AttrType::Bool, .default_text = "false", .consumed_by_infer = true},
+    {.name = "keep_dims",
+     .type = AttrType::Bool,
+     .default_text = "false",
+     .consumed_by_infer = true},
 };
 constexpr AttrSpec kVarianceAttrs[] = {
     {.name = "axes", .type = AttrType::IntList},
-    {.name = "keep_dims", .type = AttrType::Bool, .default_text = "false", .consumed_by_infer = true},
+    {.name = "keep_dims",
+     .type = AttrType::Bool,
+     .default_text = "false",
+     .consumed_by_infer = true},
     {.name = "correction", .type = AttrType::Int, .default_text = "1", .minimum = 0},
 };
 
@@ -258,6 +268,8 @@ std::optional<Ints> reduced_axes(NodeContext& ctx, size_t rank) {
   return all;
 }
 
-std::span<const OpDef> reduce_ops() { return kOps; }
+std::span<const OpDef> reduce_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of reductions: one dispatch, or two where few long rows would leave the device idle; variance and log_sum_exp first
-// reduce to a centre (mean, maximum) and then sum what is left around it.
+// Lowering of reductions: one dispatch, or two where few long rows would leave the device idle;
+// variance and log_sum_exp first reduce to a centre (mean, maximum) and then sum what is left
+// around it.
 #include "compiler/ops/reduce_lower.h"
 
 #include <algorithm>
@@ -15,11 +16,11 @@ namespace {
 
 // One pass of the reduce kernel, in the words of its header comment.
 struct Pass {
-  std::string combine;   // SUM, PROD, MAX, MIN, OR, AND
-  std::string acc;       // RLX_ACC
-  std::string identity;  // RLX_IDENTITY
-  std::string map;       // RLX_MAP, over v
-  std::string finish;    // RLX_FINISH, over a
+  std::string combine;         // SUM, PROD, MAX, MIN, OR, AND
+  std::string acc;             // RLX_ACC
+  std::string identity;        // RLX_IDENTITY
+  std::string map;             // RLX_MAP, over v
+  std::string finish;          // RLX_FINISH, over a
   DType partial = DType::f32;  // storage type of acc, in scratch
 };
 
@@ -34,7 +35,9 @@ struct Place {
 constexpr uint32_t kWantedGroups = 256;
 constexpr int64_t kElementsPerThread = 32;
 
-std::string float_of(DType dtype) { return dtype == DType::f64 ? "rlx_f64" : "rlx_f32"; }
+std::string float_of(DType dtype) {
+  return dtype == DType::f64 ? "rlx_f64" : "rlx_f32";
+}
 
 std::string count_as(const std::string& type, int64_t count) {
   return type + "(" + std::to_string(count) + ")";
@@ -59,7 +62,8 @@ Pass integer_extreme(DType dtype, const std::string& combine) {
   const IntegerRange range = integer_range(dtype);
   // The lowest i64 has no literal of its own.
   const std::string identity =
-      combine == "MIN" ? type + "(" + std::to_string(range.highest) + (dtype == DType::i64 ? "L)" : ")")
+      combine == "MIN"
+          ? type + "(" + std::to_string(range.highest) + (dtype == DType::i64 ? "L)" : ")")
       : range.lowest == 0 ? type + "(0)"
       : dtype == DType::i64
           ? "(-rlx_i64(" + std::to_string(range.highest) + "L) - rlx_i64(1))"
@@ -71,7 +75,9 @@ Pass integer_extreme(DType dtype, const std::string& combine) {
           .identity = identity,
           .map = "(v)",
           .finish = "(a)",
-          .partial = wide ? DType::i64 : is_signed ? DType::i32 : DType::u32};
+          .partial = wide        ? DType::i64
+                     : is_signed ? DType::i32
+                                 : DType::u32};
 }
 
 // Sums and products modulo 2^32 or 2^64; a mean needs the sum itself.
@@ -139,7 +145,8 @@ std::string load_prologue(DType dtype) {
 std::string rows_text(const Place& place, const Pass& pass, const std::string& finish) {
   const int64_t count = loop_count(place.loops.kept) * loop_count(place.loops.reduced);
   std::string text = define_line("RLX_INDEX", index_type({&place.x, &place.y}, count));
-  text += define_line("RLX_VALUE", "RLX_CAT(rlx_t_, " + std::string(name_of(place.x.dtype())) + ")");
+  text +=
+      define_line("RLX_VALUE", "RLX_CAT(rlx_t_, " + std::string(name_of(place.x.dtype())) + ")");
   text += define_line("RLX_ACC", pass.acc);
   text += define_line("RLX_IDENTITY", pass.identity);
   text += define_line("RLX_MAP(v)", pass.acc + "(" + pass.map + ")");
@@ -199,7 +206,8 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
     dispatch.bind(kOperands, place.x, AccessMode::Read,
                   width > 1 ? width * element_bytes(place.x.dtype()) : 0);
   }
-  if (place.center) dispatch.bind(kOperands + 13 * sizeof(rlx_ptr), *place.center, AccessMode::Read);
+  if (place.center)
+    dispatch.bind(kOperands + 13 * sizeof(rlx_ptr), *place.center, AccessMode::Read);
   if (partial) {
     dispatch.write(&ReduceParams::partial, *partial);
   } else {
@@ -236,7 +244,8 @@ void emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
   last.map = "(v)";
   const Place second = partial_place(place, partial, chunks.count);
   const RowPlan second_plan = plan_rows(second.loops, 1);
-  dispatch_pass(ctx, last, second, second_plan, {.count = 1, .length = chunks.count}, 1, std::nullopt);
+  dispatch_pass(ctx, last, second, second_plan, {.count = 1, .length = chunks.count}, 1,
+                std::nullopt);
 }
 
 // The passes whose second one is centred on the result of the first.

@@ -42,14 +42,15 @@ std::optional<RopeSizes> rope_sizes(NodeContext& ctx, const TensorType& x) {
   }
   if (layout == "bsd" ? s[2] % sizes.head_dim != 0 : s.back() != sizes.head_dim) {
     ctx.fail(DiagCode::BadShape, "x is " + to_string(x) + ", wanted a last dim " +
-                                     (layout == "bsd" ? "divisible by" : "equal to") + " head_dim = " +
-                                     std::to_string(sizes.head_dim) + " for layout " + layout);
+                                     (layout == "bsd" ? "divisible by" : "equal to") +
+                                     " head_dim = " + std::to_string(sizes.head_dim) +
+                                     " for layout " + layout);
     return std::nullopt;
   }
   if (sizes.n_rot % 2 != 0 || sizes.n_rot > sizes.head_dim) {
-    ctx.fail(DiagCode::BadAttribute, "n_rot is " + std::to_string(sizes.n_rot) +
-                                         ", wanted an even number from 0 to head_dim = " +
-                                         std::to_string(sizes.head_dim));
+    ctx.fail(DiagCode::BadAttribute,
+             "n_rot is " + std::to_string(sizes.n_rot) +
+                 ", wanted an even number from 0 to head_dim = " + std::to_string(sizes.head_dim));
     return std::nullopt;
   }
   if (layout == "bsd") {
@@ -96,7 +97,8 @@ bool check_table(InferContext& ctx, const RopeSizes& sizes) {
     return ctx.fail(DiagCode::BadRank, "cos has shape " + to_string(cos) + ", wanted rank 2 or 3");
   }
   if (cos.back() < sizes.n_rot / 2) {
-    return ctx.fail(DiagCode::BadShape, "cos has shape " + to_string(cos) + ", wanted at least n_rot / 2 = " +
+    return ctx.fail(DiagCode::BadShape, "cos has shape " + to_string(cos) +
+                                            ", wanted at least n_rot / 2 = " +
                                             std::to_string(sizes.n_rot / 2) + " entries per row");
   }
   if (cos.size() == 3 && (cos[0] != sizes.batch || cos[1] != sizes.tokens)) {
@@ -106,9 +108,9 @@ bool check_table(InferContext& ctx, const RopeSizes& sizes) {
   }
   const bool by_token = ctx.attrs().text("table") == "token";
   if (cos.size() == 2 && by_token && cos[0] != sizes.batch * sizes.tokens) {
-    return ctx.fail(DiagCode::BadShape, "cos has " + std::to_string(cos[0]) + " rows, wanted batch * tokens = " +
-                                            std::to_string(sizes.batch * sizes.tokens) +
-                                            " with table \"token\"");
+    return ctx.fail(DiagCode::BadShape,
+                    "cos has " + std::to_string(cos[0]) + " rows, wanted batch * tokens = " +
+                        std::to_string(sizes.batch * sizes.tokens) + " with table \"token\"");
   }
   if (cos.size() == 2 && cos[0] == 0 && sizes.batch * sizes.tokens > 0) {
     return ctx.fail(DiagCode::BadShape, "cos has no rows, wanted at least one");
@@ -138,9 +140,9 @@ bool check_positions(InferContext& ctx, const RopeSizes& sizes) {
       positions.shape == Shape{sizes.batch, sizes.tokens}) {
     return true;
   }
-  return ctx.fail(DiagCode::BadShape, "positions is " + to_string(positions) + ", wanted a scalar, [" +
-                                          std::to_string(sizes.tokens) + "] or [" +
-                                          std::to_string(sizes.batch) + ", " +
+  return ctx.fail(DiagCode::BadShape, "positions is " + to_string(positions) +
+                                          ", wanted a scalar, [" + std::to_string(sizes.tokens) +
+                                          "] or [" + std::to_string(sizes.batch) + ", " +
                                           std::to_string(sizes.tokens) + "]");
 }
 
@@ -170,8 +172,8 @@ int64_t position_of(const EvaluateContext& ctx, int64_t batch, int64_t token, in
 }
 
 // Rotates or copies one head vector.
-void rotate_head(const Tensor& x, Tensor& y, int64_t base, int64_t dim_stride, const RopeSizes& sizes,
-                 bool neox, const double* c, const double* s, double sign) {
+void rotate_head(const Tensor& x, Tensor& y, int64_t base, int64_t dim_stride,
+                 const RopeSizes& sizes, bool neox, const double* c, const double* s, double sign) {
   const auto at = [&](int64_t d) { return static_cast<size_t>(base + d * dim_stride); };
   for (int64_t d = sizes.n_rot; d < sizes.head_dim; ++d) y.floats[at(d)] = x.floats[at(d)];
   for (int64_t i = 0; i < sizes.n_rot / 2; ++i) {
@@ -206,8 +208,9 @@ bool evaluate(EvaluateContext& ctx) {
                                    : std::clamp<int64_t>(position_of(ctx, b, t, sizes->tokens), 0,
                                                          cos.type.shape[0] - 1);
       for (int64_t h = 0; h < sizes->heads; ++h) {
-        rotate_head(x, y, b * strides.batch + t * strides.token + h * strides.head, strides.dim, *sizes,
-                    neox, cos.floats.data() + row * width, sin.floats.data() + row * width, sign);
+        rotate_head(x, y, b * strides.batch + t * strides.token + h * strides.head, strides.dim,
+                    *sizes, neox, cos.floats.data() + row * width, sin.floats.data() + row * width,
+                    sign);
       }
     }
   }
@@ -223,7 +226,8 @@ std::string stride_lines(const std::string& name, const RopeStrides& strides) {
 }
 
 // Offset of entry i of a table's row for (batch b, token t, position row r).
-std::string table_macro(const std::string& name, const TensorRef& table, bool by_token, int64_t tokens) {
+std::string table_macro(const std::string& name, const TensorRef& table, bool by_token,
+                        int64_t tokens) {
   const auto term = [](const std::string& index, int64_t stride) {
     return "(" + index + ") * RLX_INDEX(" + std::to_string(stride) + ")";
   };
@@ -306,7 +310,8 @@ bool lower(LowerContext& ctx) {
       .reason(neox ? "one thread per half-split pair" : "one thread per neighbouring pair");
   if (has_positions) {
     const TensorRef given = ctx.input(kPositions);
-    dispatch.define("RLX_POSITIONS", std::string(name_of(given.dtype()))).read(&RopeParams::positions, given);
+    dispatch.define("RLX_POSITIONS", std::string(name_of(given.dtype())))
+        .read(&RopeParams::positions, given);
   }
   if (x.strides == y.strides) dispatch.allow_in_place(x);
   return true;
@@ -329,8 +334,9 @@ constexpr AttrSpec kAttrs[] = {
 
 constexpr OpDef kOps[] = {
     {.name = "rope",
-     .signature = "rope(x, cos, sin, [positions]; head_dim, n_rot=head_dim, style=neox, layout=bshd, "
-                  "position_offset=0, table=position, inverse=false) -> y",
+     .signature =
+         "rope(x, cos, sin, [positions]; head_dim, n_rot=head_dim, style=neox, layout=bshd, "
+         "position_offset=0, table=position, inverse=false) -> y",
      .inputs = {3, 4},
      .outputs = {1, 1},
      .attrs = kAttrs,
@@ -342,6 +348,8 @@ constexpr OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> rope_ops() { return kOps; }
+std::span<const OpDef> rope_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

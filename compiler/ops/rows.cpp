@@ -22,11 +22,10 @@ LoopDims merged(const LoopDims& dims) {
   LoopDims result;
   for (const LoopDim& dim : dims) {
     if (dim.size == 1) continue;
-    const bool joins = !result.empty() && std::equal(dim.strides.begin(), dim.strides.end(),
-                                                     result.back().strides.begin(),
-                                                     [&](int64_t inner, int64_t outer) {
-                                                       return outer == inner * dim.size;
-                                                     });
+    const bool joins =
+        !result.empty() &&
+        std::equal(dim.strides.begin(), dim.strides.end(), result.back().strides.begin(),
+                   [&](int64_t inner, int64_t outer) { return outer == inner * dim.size; });
     if (joins) {
       result.back() = {.size = result.back().size * dim.size, .strides = dim.strides};
     } else {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loops over strided operands split into kept and reduced dims: what reductions, softmax and norms lower from.
+// Loops over strided operands split into kept and reduced dims: what reductions, softmax and norms
+// lower from.
 #pragma once
 
 #include <array>
@@ -10,7 +11,8 @@
 
 namespace rlx {
 
-// One loop with a stride per operand, in elements. Operand 0 is the tensor read, operand 1 the tensor written.
+// One loop with a stride per operand, in elements. Operand 0 is the tensor read, operand 1 the
+// tensor written.
 struct LoopDim {
   int64_t size = 1;
   std::array<int64_t, 2> strides{};
@@ -22,26 +24,32 @@ struct RowLoops {
   LoopDims reduced;
 };
 
-// Splits the dims of `shape` by `axes` (normalised), drops those of size 1 and merges neighbours that step alike. The strides
-// of a written tensor that lacks a dim are 0 there.
-RowLoops split_rows(const Shape& shape, const Strides& read, const Strides& written, const Ints& axes);
-// Strides of a dense tensor without the dims in `axes` (or with 1 in their place), written by the dims of `shape`.
+// Splits the dims of `shape` by `axes` (normalised), drops those of size 1 and merges neighbours
+// that step alike. The strides of a written tensor that lacks a dim are 0 there.
+RowLoops split_rows(const Shape& shape, const Strides& read, const Strides& written,
+                    const Ints& axes);
+// Strides of a dense tensor without the dims in `axes` (or with 1 in their place), written by the
+// dims of `shape`.
 Strides strides_without(const Shape& shape, const Ints& axes);
-// Puts the dim with the smallest stride of operand 0 innermost, then merges again. Only for loops whose order is free.
+// Puts the dim with the smallest stride of operand 0 innermost, then merges again. Only for loops
+// whose order is free.
 LoopDims by_stride(LoopDims dims);
 LoopDims merged(const LoopDims& dims);
 int64_t loop_count(const LoopDims& dims);
 // One dim of stride 1 in operand 0, or nothing to loop over.
 bool is_contiguous(const LoopDims& dims);
 
-// "#define NAME(i) (...)": the element offset of loop position i in one operand, an expression of type RLX_INDEX.
+// "#define NAME(i) (...)": the element offset of loop position i in one operand, an expression of
+// type RLX_INDEX.
 std::string index_macro(const std::string& name, const LoopDims& dims, size_t operand);
-// Text of the type for offsets and loop counters: "rlx_i32" where all views and `count` stay below 2^30, else "rlx_i64".
+// Text of the type for offsets and loop counters: "rlx_i32" where all views and `count` stay below
+// 2^30, else "rlx_i64".
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count);
 
 // How the threads of a workgroup divide into rows.
 //   Row: `lanes` neighbouring threads share a row; `rows` rows per workgroup.
-//   Column: `rows` neighbouring threads take neighbouring rows, so that loads coalesce over a strided reduction.
+//   Column: `rows` neighbouring threads take neighbouring rows, so that loads coalesce over a
+//   strided reduction.
 struct RowPlan {
   bool by_column = false;
   uint32_t lanes = 1;
@@ -56,16 +64,19 @@ RowPlan plan_rows(const RowLoops& loops, uint32_t elements_per_lane);
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane);
 std::string to_string(const RowPlan& plan);
 
-// 4 where rows of this f32, f16 or bf16 view can be read or written four elements at a time (rlx_load4_*), else 1.
+// 4 where rows of this f32, f16 or bf16 view can be read or written four elements at a time
+// (rlx_load4_*), else 1.
 uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
                       size_t operand);
-// Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0 where it is too long.
+// Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0
+// where it is too long.
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width);
 
 // "#define NAME text\n"
 std::string define_line(const std::string& name, const std::string& text);
 
-// Kept and reduced positions of a dense tensor, for the evaluator: element (k, r) is at kept[k] + reduced[r].
+// Kept and reduced positions of a dense tensor, for the evaluator: element (k, r) is at kept[k] +
+// reduced[r].
 struct RowOffsets {
   std::vector<int64_t> kept;
   std::vector<int64_t> reduced;
@@ -75,6 +86,7 @@ RowOffsets row_offsets(const Shape& shape, const Ints& axes);
 // f32, f16 or bf16; else a diagnostic naming what was got. `what` names the input ("x").
 bool check_float_input(InferContext& ctx, size_t input, const std::string& what);
 // Input `input` must be a float tensor whose shape broadcasts to `target`.
-bool check_broadcasts(InferContext& ctx, size_t input, const std::string& what, const Shape& target);
+bool check_broadcasts(InferContext& ctx, size_t input, const std::string& what,
+                      const Shape& target);
 
 }  // namespace rlx

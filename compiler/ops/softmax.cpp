@@ -111,6 +111,8 @@ constexpr OpDef kOps[] = {
 
 }  // namespace
 
-std::span<const OpDef> softmax_ops() { return kOps; }
+std::span<const OpDef> softmax_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

@@ -1,8 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
+// Conformance of layer_norm and rms_norm (ops.md 4).
 #include "tests/support/case.h"
 
 namespace rlx::test {
 
-std::vector<Case> norm_cases() { return {}; }
+namespace {
+
+Case norm_case(const std::string& law, const std::string& op,
+               std::vector<std::optional<CaseTensor>> inputs, const std::string& attributes = "{}",
+               size_t outputs = 1) {
+  return {.name = law + " " + to_string(inputs[0]->type),
+          .op = op,
+          .inputs = std::move(inputs),
+          .attributes = attributes,
+          .tolerance = Tolerance::Norm,
+          .outputs = outputs};
+}
+
+void add_layouts(std::vector<Case>& cases, const std::string& op) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    cases.push_back(norm_case(
+        "prime row", op, {tensor(dtype, {5, 197}), tensor(dtype, {197}), tensor(dtype, {197})}));
+    cases.push_back(
+        norm_case("four at a time", op,
+                  {tensor(dtype, {5, 384}), tensor(dtype, {384}), tensor(dtype, {384})}));
+    cases.push_back(
+        norm_case("gamma and beta of another dtype", op,
+                  {tensor(dtype, {3, 40}), tensor(DType::f32, {40}), tensor(DType::f16, {40})}));
+  }
+  const DType f32 = DType::f32;
+  cases.push_back(norm_case("T63 no gamma, no beta", op, {tensor(f32, {3, 37})}));
+  cases.push_back(norm_case("T63 gamma alone", op, {tensor(f32, {3, 37}), tensor(f32, {37})}));
+  cases.push_back(
+      norm_case("T63 beta alone", op, {tensor(f32, {3, 37}), std::nullopt, tensor(f32, {37})}));
+  cases.push_back(norm_case("T64 two trailing axes", op,
+                            {tensor(f32, {5, 7, 11}), tensor(f32, {7, 11}), tensor(f32, {7, 11})},
+                            R"({"axis": 1})"));
+  cases.push_back(norm_case("T64 axis -2, gamma broadcast", op,
+                            {tensor(f32, {5, 7, 11}), tensor(f32, {7, 1}), tensor(f32, {11})},
+                            R"({"axis": -2})"));
+  cases.push_back(norm_case("all axes", op, {tensor(f32, {5, 7, 11})}, R"({"axis": 0})"));
+  cases.push_back(
+      norm_case("long row read again", op, {tensor(f32, {2, 20011}), tensor(f32, {20011})}));
+  cases.push_back(norm_case("long aligned row read again", op,
+                            {tensor(f32, {2, 16384}), tensor(f32, {16384})}));
+  cases.push_back(norm_case("T20 more rows than a grid axis holds", op, {tensor(f32, {70001, 3})}));
+  cases.push_back(norm_case("row of one", op, {tensor(f32, {5, 1})}));
+  cases.push_back(norm_case("T19 empty", op, {tensor(f32, {0, 7})}));
+  cases.push_back(norm_case("T19 empty rows", op, {tensor(f32, {7, 0})}));
+  cases.push_back(norm_case("large eps", op, {tensor(f32, {3, 37})}, R"({"eps": 2.5})"));
+  cases.push_back(norm_case("eps 1e-12", op, {tensor(f32, {3, 384})}, R"({"eps": 1e-12})"));
+}
+
+}  // namespace
+
+std::vector<Case> norm_cases() {
+  std::vector<Case> cases;
+  add_layouts(cases, "layer_norm");
+  add_layouts(cases, "rms_norm");
+  const CaseTensor x = tensor(DType::f32, {4}).of({1, 2, 4, -3});
+  Case golden = norm_case("golden", "layer_norm", {x}, R"({"eps": 1e-5})");
+  golden.golden = {{0, 0.392232, 1.176696, -1.568928}};
+  cases.push_back(golden);
+  golden = norm_case("golden", "rms_norm", {x}, R"({"eps": 1e-5})");
+  golden.golden = {{0.3651481, 0.7302963, 1.460593, -1.095444}};
+  cases.push_back(golden);
+  const CaseTensor far = tensor(DType::f32, {3, 512}).uniform(9999, 10001);
+  cases.push_back(norm_case("T62 far from zero", "layer_norm", {far}));
+  cases.push_back(norm_case("T62 far from zero, long row", "layer_norm",
+                            {tensor(DType::f32, {1, 20000}).uniform(9999, 10001)}));
+  cases.push_back(
+      norm_case("mean and inv_std", "layer_norm", {tensor(DType::f32, {5, 70})}, "{}", 3));
+  cases.push_back(norm_case("mean and inv_std", "layer_norm", {tensor(DType::f16, {5, 3, 70})},
+                            R"({"axis": 1})", 3));
+  cases.push_back(norm_case("mean alone", "layer_norm", {tensor(DType::f32, {5, 70})}, "{}", 2));
+  cases.push_back(norm_case("inv_rms", "rms_norm", {tensor(DType::f32, {5, 70})}, "{}", 2));
+  cases.push_back(
+      norm_case("T65 gamma_offset 1 and beta", "rms_norm",
+                {tensor(DType::f32, {5, 70}), tensor(DType::f32, {70}), tensor(DType::f32, {70})},
+                R"({"gamma_offset": 1})"));
+  return cases;
+}
 
 }  // namespace rlx::test
