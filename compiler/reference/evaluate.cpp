@@ -5,18 +5,11 @@
 #include <utility>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/weight_fill.h"
 #include "compiler/support/check.h"
-#include "compiler/support/philox.h"
 
 namespace rlx {
 namespace {
-
-Tensor splat_tensor(const TensorType& type, double value) {
-  Tensor tensor = Tensor::zeros(type);
-  for (double& element : tensor.floats) element = round_to(type.dtype, value);
-  for (int64_t& element : tensor.integers) element = static_cast<int64_t>(value);
-  return tensor;
-}
 
 class Evaluation {
  public:
@@ -97,10 +90,7 @@ Tensor weight_tensor(const Weight& weight) {
   if (const auto* host = std::get_if<HostBytes>(&weight.data)) {
     return Tensor::from_bytes(weight.type, host->bytes);
   }
-  if (const auto* splat = std::get_if<SplatData>(&weight.data)) {
-    return splat_tensor(weight.type, splat->value);
-  }
-  return random_tensor(weight.type, std::get<RandomData>(weight.data));
+  return evaluate_weight_fill(weight);
 }
 
 std::optional<std::vector<Tensor>> evaluate_entry(const Module& module, const Graph& graph,
