@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// A graph of one node for unit tests of ops: infer with its diagnostics, and the program that lower emits.
+#pragma once
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "compiler/ops/lower_context.h"
+
+namespace rlx::test {
+
+struct OneNode {
+  std::string op;
+  std::vector<std::optional<TensorType>> inputs;
+  Attributes attributes = {};
+  size_t outputs = 1;
+};
+
+struct Inferred {
+  bool good = false;
+  std::vector<TensorType> outputs;
+  std::string diagnostics;
+};
+
+class OneNodeGraph {
+ public:
+  explicit OneNodeGraph(const OneNode& spec) {
+    Node node{.name = "n", .op = spec.op, .attributes = spec.attributes};
+    for (size_t i = 0; i < spec.inputs.size(); ++i) {
+      if (!spec.inputs[i]) {
+        node.inputs.emplace_back();
+        continue;
+      }
+      const ValueId id = graph_.add_value(
+          {.name = "x" + std::to_string(i), .type = *spec.inputs[i], .origin = ValueOrigin::Input});
+      graph_.inputs.push_back(id);
+      node.inputs.emplace_back(id);
+    }
+    for (size_t i = 0; i < spec.outputs; ++i) {
+      node.outputs.push_back(graph_.add_value({.name = "y" + std::to_string(i)}));
+    }
+    id_ = graph_.add_node(node);
+  }
+
+  Inferred infer() {
+    Diagnostics diagnostics;
+    Inferred result{.good = check_and_infer(graph_, id_, diagnostics)};
+    for (const ValueId id : graph_.node(id_).outputs) result.outputs.push_back(graph_.value(id).type);
+    result.diagnostics = diagnostics.text();
+    return result;
+  }
+
+  // Infers and lowers; input `strided` (if any) is seen through the given strides.
+  struct Strided {
+    size_t input;
+    Strides strides;
+  };
+  Program lower(std::optional<Strided> strided = std::nullopt) {
+    Program program;
+    Diagnostics diagnostics;
+    if (!check_and_infer(graph_, id_, diagnostics)) throw std::runtime_error(diagnostics.text());
+    LoweringState state(module_, graph_, program);
+    const Node& node = graph_.node(id_);
+    if (strided) {
+      TensorRef view = state.ref(*node.inputs[strided->input]);
+      view.strides = strided->strides;
+      state.set_ref(*node.inputs[strided->input], view);
+    }
+    const OpDef& op = *find_op(node.op);
+    LowerContext ctx(op, state, node, diagnostics);
+    if (!op.lower(ctx)) throw std::runtime_error(diagnostics.text());
+    return program;
+  }
+
+ private:
+  Module module_;
+  Graph graph_;
+  NodeId id_{};
+};
+
+inline Inferred infer(const OneNode& spec) { return OneNodeGraph(spec).infer(); }
+inline Program lower(const OneNode& spec) { return OneNodeGraph(spec).lower(); }
+
+inline const Specialization& kernel_of(const Program& program, size_t step) {
+  return program.kernels.at(index_of(program.steps.at(step).kernel.value()));
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of matmul's shapes, diagnostics and choice of kernel.
+#include "tests/ops/one_node.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+
+OneNode matmul(Shape a, Shape b, Attributes attributes = {}) {
+  return {.op = "matmul", .inputs = {f32(std::move(a)), f32(std::move(b))}, .attributes = std::move(attributes)};
+}
+
+bool refused(const OneNode& node, const std::string& code, const std::string& part) {
+  const Inferred result = infer(node);
+  UNSCOPED_INFO(result.diagnostics);
+  return !result.good && contains(result.diagnostics, "[" + code + "]") && contains(result.diagnostics, part);
+}
+
+}  // namespace
+
+TEST_CASE("matmul_broadcasts_batches_and_drops_unit_dims_of_vectors") {
+  CHECK(infer(matmul({2, 1, 4, 5}, {1, 3, 5, 6})).outputs[0].shape == Shape{2, 3, 4, 6});
+  CHECK(infer(matmul({5}, {5, 6})).outputs[0].shape == Shape{6});
+  CHECK(infer(matmul({4, 5}, {5})).outputs[0].shape == Shape{4});
+  CHECK(infer(matmul({5}, {5})).outputs[0].shape == Shape{});
+  CHECK(infer(matmul({0, 5}, {5, 6})).outputs[0].shape == Shape{0, 6});
+  CHECK(infer(matmul({7, 4, 5}, {6, 5}, {{"trans_b", true}})).outputs[0].shape == Shape{7, 4, 6});
+}
+
+TEST_CASE("matmul_result_dtype_follows_the_family_rule") {
+  const auto dtype = [](DType a, DType b, Attributes attributes = {}) {
+    return infer({.op = "matmul", .inputs = {TensorType{a, {2, 3}}, TensorType{b, {3, 4}}}, .attributes = attributes})
+        .outputs[0]
+        .dtype;
+  };
+  CHECK(dtype(DType::f32, DType::bf16) == DType::f32);
+  CHECK(dtype(DType::f16, DType::f32) == DType::f16);
+  CHECK(dtype(DType::f16, DType::f16, {{"out_dtype", std::string("f32")}}) == DType::f32);
+  CHECK(dtype(DType::f64, DType::f64) == DType::f64);
+  CHECK(dtype(DType::i8, DType::u8) == DType::i32);
+}
+
+TEST_CASE("matmul_refuses_what_has_no_product") {
+  CHECK(refused(matmul({4, 5}, {6, 7}), "bad-shape", "K=5"));
+  CHECK(refused(matmul({2, 4, 5}, {3, 5, 6}), "bad-shape", "batch dims [2] and [3]"));
+  CHECK(refused(matmul({}, {5, 6}), "bad-rank", "a has rank 0"));
+  CHECK(refused(matmul({5}, {5, 6}, {{"trans_a", true}}), "bad-attribute", "trans_a"));
+  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::bool_, {2, 3}}, f32({3, 4})}}, "bad-dtype", "bool"));
+  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::f64, {2, 3}}, f32({3, 4})}}, "bad-dtype", "f64"));
+  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::i32, {2, 3}}, TensorType{DType::i32, {3, 4}}}},
+                "bad-dtype", "i32"));
+  CHECK(refused(matmul({2, 3}, {3, 4}, {{"out_dtype", std::string("i32")}}), "bad-attribute", "out_dtype i32"));
+}
+
+TEST_CASE("fused_matmul_refuses_what_the_epilogue_cannot_do") {
+  const auto fused = [](std::optional<TensorType> bias, Attributes attributes) {
+    return OneNode{.op = "fused_matmul_bias_act",
+                   .inputs = {f32({2, 3}), f32({3, 4}), std::move(bias)},
+                   .attributes = std::move(attributes)};
+  };
+  CHECK(refused(fused(f32({3}), {}), "bad-shape", "bias [3]"));
+  CHECK(refused(fused(f32({5, 2, 4}), {}), "bad-shape", "does not broadcast"));
+  CHECK(refused(fused({}, {{"activation", std::string("softmax")}}), "bad-attribute", "softmax"));
+  CHECK(refused(fused({}, {{"activation", std::string("relu")}, {"alpha", 0.5}}), "bad-attribute", "alpha"));
+  CHECK(refused(fused({}, {{"activation", std::string("powf")}}), "bad-attribute", "exponent"));
+  CHECK(refused(fused({}, {{"beta", 0.5}}), "bad-attribute", "beta"));
+}
+
+TEST_CASE("matmul_names_its_kernel_in_the_reason") {
+  const Program tiles = lower(matmul({128, 384}, {384, 1536}));
+  CHECK(contains(tiles.steps.at(0).reason, "tile"));
+  CHECK(contains(tiles.steps.at(0).reason, "workgroups"));
+  const Program vector = lower(matmul({1, 384}, {384, 1536}));
+  CHECK(contains(vector.steps.at(0).reason, "matvec: m=1"));
+  const Program columns = lower(matmul({500, 384}, {384, 3}));
+  CHECK(contains(columns.steps.at(0).reason, "matvec: n=3"));
+}
+
+TEST_CASE("matmul_makes_one_product_of_a_batch_over_one_matrix") {
+  const Program program = lower(matmul({2, 64, 32}, {32, 48}));
+  REQUIRE(program.steps.size() == 1);
+  CHECK(kernel_of(program, 0).defines.at("RLX_BATCHES") == "1");
+  CHECK(kernel_of(program, 0).defines.at("RLX_M") == "128");
+}
+
+TEST_CASE("matmul_reads_transposed_views_in_place_and_copies_views_without_unit_axis") {
+  const Program transposed = OneNodeGraph(matmul({64, 32}, {32, 48})).lower({{.input = 1, .strides = {1, 32}}});
+  REQUIRE(transposed.steps.size() == 1);
+  CHECK(kernel_of(transposed, 0).defines.at("RLX_B_DEPTH") == "1");
+  CHECK(kernel_of(transposed, 0).defines.at("RLX_B_VECTOR") == "DEPTH");
+  const Program strided = OneNodeGraph(matmul({64, 32}, {32, 48})).lower({{.input = 1, .strides = {96, 2}}});
+  REQUIRE(strided.steps.size() == 2);
+  CHECK(contains(strided.steps[1].reason, "matmul"));
+  CHECK(kernel_of(strided, 1).defines.at("RLX_B_DEPTH") == "48");
+}
+
+TEST_CASE("matmul_reads_vectors_only_where_alignment_allows") {
+  const Program odd = lower(matmul({64, 33}, {33, 50}));
+  CHECK(kernel_of(odd, 0).defines.at("RLX_A_VECTOR") == "1");
+  CHECK(kernel_of(odd, 0).defines.at("RLX_B_VECTOR") == "1");
+  CHECK(kernel_of(odd, 0).defines.at("RLX_Y_VECTOR") == "1");
+  const Program even = lower(matmul({64, 32}, {32, 48}));
+  CHECK(kernel_of(even, 0).defines.at("RLX_A_VECTOR") == "DEPTH");
+  CHECK(kernel_of(even, 0).defines.at("RLX_B_VECTOR") == "LINE");
+}
+
+TEST_CASE("matmul_splits_a_long_k_over_few_tiles_and_joins_in_order") {
+  const Program program = lower(matmul({64, 16384}, {16384, 64}));
+  REQUIRE(program.steps.size() == 2);
+  CHECK(contains(program.steps[0].reason, "split-k"));
+  CHECK(kernel_of(program, 1).defines.at("RLX_PASS") == "2");
+}
+
+TEST_CASE("matmul_spreads_many_tiles_over_grid_axes") {
+  const Program program = lower(matmul({100000, 8, 16}, {100000, 16, 8}));
+  const Extent3 grid = program.steps.at(0).grid;
+  CHECK(grid.x <= 65535);
+  CHECK(uint64_t{grid.x} * grid.y * grid.z >= 100000);
+}
+
+TEST_CASE("residual_may_be_overwritten_only_where_no_other_operand_reads_it") {
+  const Program apart = lower({.op = "fused_matmul_bias_act",
+                               .inputs = {f32({8, 16}), f32({16, 16}), std::nullopt, f32({8, 16})}});
+  CHECK(apart.steps.back().in_place_input.has_value());
+  const Program row = lower({.op = "fused_matmul_bias_act",
+                             .inputs = {f32({8, 16}), f32({16, 16}), std::nullopt, f32({16})}});
+  CHECK_FALSE(row.steps.back().in_place_input.has_value());
+}
+
+}  // namespace rlx::test
