@@ -37,7 +37,8 @@ class ModuleBinder {
  private:
   // The tensor's type, or nullopt after an error.
   std::optional<TensorType> type_of(const SourceTensor& tensor, const std::string& what) {
-    const std::optional<Shape> shape = symbols_.resolve(tensor.shape, tensor.place, "shape of " + what);
+    const std::optional<Shape> shape =
+        symbols_.resolve(tensor.shape, tensor.place, "shape of " + what);
     if (!shape) return std::nullopt;
     TensorType type{tensor.dtype, *shape};
     const std::optional<std::string> fault = type_fault(type);
@@ -50,8 +51,8 @@ class ModuleBinder {
     const auto [earlier, is_new] = leaves_.emplace(tensor.name, leaf);
     if (is_new) return;
     diagnostics_.error(DiagCode::DuplicateName, tensor.place,
-                       "value " + quoted(tensor.name) + " is defined twice: as " + std::string(earlier->second.role) +
-                           " and as " + std::string(leaf.role));
+                       "value " + quoted(tensor.name) + " is defined twice: as " +
+                           std::string(earlier->second.role) + " and as " + std::string(leaf.role));
   }
 
   void bind_weight(const SourceTensor& tensor, std::string_view role, bool is_constant) {
@@ -75,9 +76,11 @@ class ModuleBinder {
     add_leaf(tensor, leaf);
   }
 
-  StateId add_state(const SourceTensor& tensor, const TensorType& type, std::optional<WeightData> data) {
+  StateId add_state(const SourceTensor& tensor, const TensorType& type,
+                    std::optional<WeightData> data) {
     State state{.name = tensor.name, .type = type, .init = {}};
-    if (data) state.init = module_.add_weight({init_name(tensor.name), type, std::move(*data), true});
+    if (data)
+      state.init = module_.add_weight({init_name(tensor.name), type, std::move(*data), true});
     module_.states.push_back(std::move(state));
     return StateId{static_cast<uint32_t>(module_.states.size() - 1)};
   }

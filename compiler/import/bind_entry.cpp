@@ -23,7 +23,8 @@ struct Definition {
 
 class EntryBinder {
  public:
-  EntryBinder(const SourceEntry& source, EntryContext context) : source_(source), context_(context) {
+  EntryBinder(const SourceEntry& source, EntryContext context)
+      : source_(source), context_(context) {
     graph_.name = source.name;
   }
 
@@ -45,20 +46,23 @@ class EntryBinder {
       return;
     }
     const std::string first = is_leaf ? std::string(leaf->second.role) : earlier->second.role;
-    context_.diagnostics.error(DiagCode::DuplicateName, place,
-                               "value " + quoted(name) + " is defined twice: as " + first + " and as " + definition.role);
+    context_.diagnostics.error(
+        DiagCode::DuplicateName, place,
+        "value " + quoted(name) + " is defined twice: as " + first + " and as " + definition.role);
   }
 
   void bind_input(const SourceTensor& input) {
     const std::string what = "input " + quoted(input.name);
-    const std::optional<Shape> shape = context_.symbols.resolve(input.shape, input.place, "shape of " + what);
+    const std::optional<Shape> shape =
+        context_.symbols.resolve(input.shape, input.place, "shape of " + what);
     Definition definition{.role = "input", .node = {}, .id = {}};
     if (shape) {
       TensorType type{input.dtype, *shape};
       if (const auto fault = type_fault(type)) {
         context_.diagnostics.error(DiagCode::Limit, input.place, what + " " + *fault);
       } else {
-        definition.id = graph_.add_value({.name = input.name, .type = std::move(type), .origin = ValueOrigin::Input});
+        definition.id = graph_.add_value(
+            {.name = input.name, .type = std::move(type), .origin = ValueOrigin::Input});
         graph_.inputs.push_back(*definition.id);
       }
     }
@@ -70,10 +74,12 @@ class EntryBinder {
     for (size_t i = 0; i < source_.nodes.size(); ++i) {
       const SourceNode& node = source_.nodes[i];
       if (!names.emplace(node.name, i).second) {
-        context_.diagnostics.error(DiagCode::DuplicateName, node.place, "node name " + quoted(node.name) + " is used twice");
+        context_.diagnostics.error(DiagCode::DuplicateName, node.place,
+                                   "node name " + quoted(node.name) + " is used twice");
       }
       for (const std::string& output : node.outputs) {
-        define(output, node.place, {.role = "output of node " + quoted(node.name), .node = i, .id = {}});
+        define(output, node.place,
+               {.role = "output of node " + quoted(node.name), .node = i, .id = {}});
       }
     }
   }
@@ -83,16 +89,18 @@ class EntryBinder {
     for (size_t i = 0; i < source_.nodes.size(); ++i) {
       for (const auto& input : source_.nodes[i].inputs) {
         const auto found = input ? definitions_.find(*input) : definitions_.end();
-        if (found != definitions_.end() && found->second.node) producers[i].push_back(*found->second.node);
+        if (found != definitions_.end() && found->second.node)
+          producers[i].push_back(*found->second.node);
       }
     }
     NodeOrder sorted = order_nodes(producers);
     for (const std::vector<size_t>& cycle : sorted.cycles) {
       std::vector<std::string_view> names;
       for (const size_t index : cycle) names.push_back(source_.nodes[index].name);
-      context_.diagnostics.error(DiagCode::Cycle, source_.nodes[cycle.front()].place,
-                                 "these nodes read each other's outputs in a circle: " + list_names(names),
-                                 "a value carried from run to run is a state");
+      context_.diagnostics.error(
+          DiagCode::Cycle, source_.nodes[cycle.front()].place,
+          "these nodes read each other's outputs in a circle: " + list_names(names),
+          "a value carried from run to run is a state");
     }
     return std::move(sorted.order);
   }
@@ -107,7 +115,8 @@ class EntryBinder {
                               .hint = std::move(hint)});
   }
 
-  // A node on a cycle reads a value that is not made yet, so it is skipped like one whose input failed.
+  // A node on a cycle reads a value that is not made yet, so it is skipped like one whose input
+  // failed.
   void bind_node(const SourceNode& source) {
     const OpDef* op = find_op(source.op);
     if (op == nullptr) {
@@ -123,13 +132,15 @@ class EntryBinder {
         continue;
       }
       node.inputs.push_back(find_value(*source.inputs[i], [&](std::string hint) {
-        fail(source, DiagCode::UnknownValue, "input " + std::to_string(i) + " reads " + quoted(*source.inputs[i]) +
-                                                 ", which nothing defines",
+        fail(source, DiagCode::UnknownValue,
+             "input " + std::to_string(i) + " reads " + quoted(*source.inputs[i]) +
+                 ", which nothing defines",
              std::move(hint));
       }));
       is_good = is_good && node.inputs.back().has_value();
     }
-    std::optional<Attributes> attributes = op ? context_.symbols.resolve(source, *op) : std::nullopt;
+    std::optional<Attributes> attributes =
+        op ? context_.symbols.resolve(source, *op) : std::nullopt;
     if (!attributes) return;
     node.attributes = std::move(*attributes);
     if (is_good) {
@@ -139,10 +150,12 @@ class EntryBinder {
     }
   }
 
-  // Adds a node whose inputs are all known and makes its outputs usable if its types can be inferred.
+  // Adds a node whose inputs are all known and makes its outputs usable if its types can be
+  // inferred.
   void infer(const SourceNode& source, Node node) {
     std::vector<ValueId> outputs;
-    for (const std::string& name : source.outputs) outputs.push_back(graph_.add_value({.name = name}));
+    for (const std::string& name : source.outputs)
+      outputs.push_back(graph_.add_value({.name = name}));
     node.outputs = outputs;
     const NodeId id = graph_.add_node(std::move(node));
     if (!check_and_infer(graph_, id, context_.diagnostics)) return;
@@ -151,9 +164,10 @@ class EntryBinder {
         fail(source, DiagCode::Limit, "output " + quoted(source.outputs[i]) + " " + *fault, {});
         continue;
       }
-      Definition& definition = definitions_.at(source.outputs[i]);
-      // A name that is defined twice keeps its first meaning.
-      if (definition.node && &source_.nodes[*definition.node] == &source) definition.id = outputs[i];
+      // A name that is defined twice, which was reported, keeps its first meaning.
+      const auto found = definitions_.find(source.outputs[i]);
+      if (found == definitions_.end() || !found->second.node) continue;
+      if (&source_.nodes[*found->second.node] == &source) found->second.id = outputs[i];
     }
   }
 
@@ -164,24 +178,29 @@ class EntryBinder {
       has_effect = has_effect || (op && op->has_effect);
     }
     if (source_.outputs.empty() && !has_effect && !context_.diagnostics.has_errors()) {
-      context_.diagnostics.error(DiagCode::BadField, source_.place,
-                                 "entry " + quoted(source_.name) + " has no outputs and writes no state");
+      context_.diagnostics.error(
+          DiagCode::BadField, source_.place,
+          "entry " + quoted(source_.name) + " has no outputs and writes no state");
     }
     for (const std::string& output : source_.outputs) {
       const std::optional<ValueId> id = find_value(output, [&](std::string hint) {
         context_.diagnostics.error(DiagCode::UnknownValue, source_.place,
-                                   "output " + quoted(output) + " of entry " + quoted(source_.name) + " is defined by nothing",
+                                   "output " + quoted(output) + " of entry " +
+                                       quoted(source_.name) + " is defined by nothing",
                                    std::move(hint));
       });
       if (id) graph_.outputs.push_back(*id);
     }
   }
 
-  // The value of that name. nullopt: its definition failed earlier, or there is none, which `report_unknown` tells.
+  // The value of that name. nullopt: its definition failed earlier, or there is none, which
+  // `report_unknown` tells.
   template <typename Report>
   std::optional<ValueId> find_value(const std::string& name, Report report_unknown) {
-    if (const auto found = definitions_.find(name); found != definitions_.end()) return found->second.id;
-    if (const auto found = leaf_values_.find(name); found != leaf_values_.end()) return found->second;
+    if (const auto found = definitions_.find(name); found != definitions_.end())
+      return found->second.id;
+    if (const auto found = leaf_values_.find(name); found != leaf_values_.end())
+      return found->second;
     const auto leaf = context_.leaves.find(name);
     if (leaf != context_.leaves.end()) return leaf_value(name, leaf->second);
     report_unknown(name_hint(name));
@@ -190,12 +209,13 @@ class EntryBinder {
 
   std::optional<ValueId> leaf_value(const std::string& name, const Leaf& leaf) {
     if (!leaf.weight && !leaf.state) return std::nullopt;
-    const ValueId id = graph_.add_value(
-        {.name = name,
-         .type = leaf.weight ? context_.module.weight(*leaf.weight).type : context_.module.state(*leaf.state).type,
-         .origin = leaf.weight ? ValueOrigin::Weight : ValueOrigin::State,
-         .weight = leaf.weight,
-         .state = leaf.state});
+    const ValueId id =
+        graph_.add_value({.name = name,
+                          .type = leaf.weight ? context_.module.weight(*leaf.weight).type
+                                              : context_.module.state(*leaf.state).type,
+                          .origin = leaf.weight ? ValueOrigin::Weight : ValueOrigin::State,
+                          .weight = leaf.weight,
+                          .state = leaf.state});
     leaf_values_.emplace(name, id);
     return id;
   }

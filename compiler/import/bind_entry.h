@@ -9,7 +9,8 @@
 
 namespace rlx {
 
-// A param, constant or state as entries see it. Neither id: it could not be read, which was reported.
+// A param, constant or state as entries see it. Neither id: it could not be read, which was
+// reported.
 struct Leaf {
   std::string_view role;  // "param", "constant", "state"
   std::optional<WeightId> weight;
@@ -25,7 +26,8 @@ struct EntryContext {
   Diagnostics& diagnostics;
 };
 
-// Builds the graph of an entry; faults become diagnostics, and what depends on a faulty node is skipped in silence.
+// Builds the graph of an entry; faults become diagnostics, and what depends on a faulty node is
+// skipped in silence.
 Graph bind_entry(const SourceEntry& source, EntryContext context);
 
 }  // namespace rlx

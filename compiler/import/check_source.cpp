@@ -25,7 +25,8 @@ class SourceChecker {
     for (const SourceTensor& constant : graph.constants) weight("constant", constant);
     for (const SourceTensor& state : graph.states) tensor("state", state);
     if (graph.entries.empty()) {
-      diagnostics_.error(DiagCode::BadField, place, "the graph has no entries, wanted at least one");
+      diagnostics_.error(DiagCode::BadField, place,
+                         "the graph has no entries, wanted at least one");
     }
     count(place, "entries", graph.entries.size(), kMaxEntries);
     entries(graph.entries, place);
@@ -66,10 +67,13 @@ class SourceChecker {
       count(entry.place, "outputs", entry.outputs.size());
       for (const SourceTensor& input : entry.inputs) {
         tensor("input", input);
-        if (input.data) fail(input.place, "input " + quoted(input.name) + " has data; only weights and states may");
+        if (input.data)
+          fail(input.place,
+               "input " + quoted(input.name) + " has data; only weights and states may");
       }
       for (const SourceNode& item : entry.nodes) node(item);
-      for (const std::string& output : entry.outputs) name(entry.place, "name of an output", output);
+      for (const std::string& output : entry.outputs)
+        name(entry.place, "name of an output", output);
     }
     count(place, "nodes", node_count);
   }
@@ -110,7 +114,8 @@ class SourceChecker {
 
   void weight(const char* role, const SourceTensor& weight) {
     tensor(role, weight);
-    if (!weight.data) fail(weight.place, std::string(role) + " " + quoted(weight.name) + " has no data");
+    if (!weight.data)
+      fail(weight.place, std::string(role) + " " + quoted(weight.name) + " has no data");
   }
 
   void tensor(const char* role, const SourceTensor& tensor) {
@@ -119,8 +124,8 @@ class SourceChecker {
     name(tensor.place, std::string("name of the ") + role, tensor.name);
     if (tensor.shape.size() > kMaxRank) {
       diagnostics_.error(DiagCode::Limit, tensor.place,
-                         what + " has rank " + std::to_string(tensor.shape.size()) +
-                             ", at most " + std::to_string(kMaxRank) + " is allowed");
+                         what + " has rank " + std::to_string(tensor.shape.size()) + ", at most " +
+                             std::to_string(kMaxRank) + " is allowed");
     }
     for (const SourceDim& dim : tensor.shape) {
       if (const auto* symbol = std::get_if<std::string>(&dim)) {
@@ -152,12 +157,14 @@ class SourceChecker {
   void name(const SourcePlace& place, const std::string& what, const std::string& name) {
     if (const auto fault = name_fault(name)) limit(place, what, name, *fault);
   }
-  void text(const SourcePlace& place, const std::string& what, const std::string& text, size_t max) {
+  void text(const SourcePlace& place, const std::string& what, const std::string& text,
+            size_t max) {
     if (const auto fault = text_fault(text, max)) limit(place, what, text, *fault);
   }
   void limit(const SourcePlace& place, const std::string& what, const std::string& text,
              const std::string& fault) {
-    diagnostics_.error(DiagCode::Limit, place, what + ", " + quoted(text.substr(0, 40)) + ", " + fault);
+    diagnostics_.error(DiagCode::Limit, place,
+                       what + ", " + quoted(text.substr(0, 40)) + ", " + fault);
   }
   void count(const SourcePlace& place, const char* what, size_t count, size_t most = kMaxNodes) {
     if (count <= most) return;

@@ -9,8 +9,9 @@ namespace rlx {
 // Readers stop after this many errors: a hostile file must not fill memory with messages.
 inline constexpr size_t kMaxErrors = 1000;
 
-// Reports every breach of the limits of source_graph.h, every name that is not legal, every repeated name of a symbol, entry
-// or attribute list, and symbols whose range is empty. False where anything was reported.
+// Reports every breach of the limits of source_graph.h, every name that is not legal, every
+// repeated name of a symbol, entry or attribute list, and symbols whose range is empty. False where
+// anything was reported.
 bool check_source(const SourceGraph& graph, Diagnostics& diagnostics);
 
 }  // namespace rlx

@@ -44,7 +44,8 @@ bool is_same_folder(const std::string& a, const std::string& b) {
 
 std::optional<GraphFormat> detect_format(std::span<const std::byte> bytes) {
   std::string_view text = text_of(bytes);
-  if (text.substr(0, 8).substr(std::min<size_t>(4, text.size())) == "RLXG") return GraphFormat::Rlxg;
+  if (text.substr(0, 8).substr(std::min<size_t>(4, text.size())) == "RLXG")
+    return GraphFormat::Rlxg;
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{') return GraphFormat::Json;
@@ -56,9 +57,11 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
   const std::optional<GraphFormat> format = detect_format(bytes.bytes);
   if (format == GraphFormat::Json) return read_json_graph(text_of(bytes.bytes), file, diagnostics);
   if (format == GraphFormat::Rlxg) return read_rlxg_graph(bytes, file, diagnostics);
-  diagnostics.error(DiagCode::FileFormat, {file, ""},
-                    bytes.bytes.empty() ? "the file is empty" : "the file is not a graph that rlx reads",
-                    "graph files are JSON (.json, beginning with '{') or flatbuffers (.rlxg, with \"RLXG\" at byte 4)");
+  diagnostics.error(
+      DiagCode::FileFormat, {file, ""},
+      bytes.bytes.empty() ? "the file is empty" : "the file is not a graph that rlx reads",
+      "graph files are JSON (.json, beginning with '{') or flatbuffers (.rlxg, with \"RLXG\" at "
+      "byte 4)");
   return std::nullopt;
 }
 
@@ -88,13 +91,16 @@ bool convert_graph(const std::string& input, const std::string& output, Diagnost
   }
   const std::optional<SourceGraph> graph = read_graph_file(input, diagnostics);
   if (!graph) return false;
-  const std::optional<std::string> text = format == GraphFormat::Json ? std::optional(write_json_graph(*graph))
-                                                                      : write_rlxg_graph(*graph, diagnostics);
-  if (!text || !write_file_atomically(output, std::as_bytes(std::span(*text)), diagnostics)) return false;
+  const std::optional<std::string> text = format == GraphFormat::Json
+                                              ? std::optional(write_json_graph(*graph))
+                                              : write_rlxg_graph(*graph, diagnostics);
+  if (!text || !write_file_atomically(output, std::as_bytes(std::span(*text)), diagnostics))
+    return false;
   if (has_file_references(*graph) && !is_same_folder(input, output)) {
-    diagnostics.warning(DiagCode::FileMissing, {output, ""},
-                        "the graph refers to weight files by paths relative to its folder, which were kept",
-                        "copy those files from the folder of " + input);
+    diagnostics.warning(
+        DiagCode::FileMissing, {output, ""},
+        "the graph refers to weight files by paths relative to its folder, which were kept",
+        "copy those files from the folder of " + input);
   }
   return true;
 }

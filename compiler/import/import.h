@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph files in: read, bind, load and convert. Every fault of a file becomes a diagnostic; nothing throws for bad input.
+// Graph files in: read, bind, load and convert. Every fault of a file becomes a diagnostic; nothing
+// throws for bad input.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,8 @@ enum class GraphFormat : uint8_t { Json, Rlxg };
 // By content: the identifier "RLXG" at byte 4, or '{' as the first character after white space.
 std::optional<GraphFormat> detect_format(std::span<const std::byte> bytes);
 
-// Bytes of a file together with what keeps them alive; inline weights of an .rlxg stay views of them.
+// Bytes of a file together with what keeps them alive; inline weights of an .rlxg stay views of
+// them.
 struct GraphBytes {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
@@ -39,16 +41,18 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
                                       Diagnostics& diagnostics);
 std::optional<SourceGraph> read_graph_file(const std::string& path, Diagnostics& diagnostics);
 
-// Writers: one text or byte string per graph, so a round trip through either form gives the same graph. Precondition: the
-// graph came from a reader or keeps its limits. The flatbuffer writer reports a graph whose inline data is too big for one.
+// Writers: one text or byte string per graph, so a round trip through either form gives the same
+// graph. Precondition: the graph came from a reader or keeps its limits. The flatbuffer writer
+// reports a graph whose inline data is too big for one.
 std::string write_json_graph(const SourceGraph& graph);
 std::optional<std::string> write_rlxg_graph(const SourceGraph& graph, Diagnostics& diagnostics);
 
 // Values of symbols by name, as given by --dim.
 using DimBindings = std::map<std::string, int64_t>;
 
-// Binds symbols, reads the weights (mapped where no conversion is needed), resolves names, sorts the nodes and infers every
-// type. `folder` is where file references start. Reports as many errors as is safe; nullopt where there was one.
+// Binds symbols, reads the weights (mapped where no conversion is needed), resolves names, sorts
+// the nodes and infers every type. `folder` is where file references start. Reports as many errors
+// as is safe; nullopt where there was one.
 std::optional<Module> bind_module(const SourceGraph& source, const DimBindings& dims,
                                   const std::string& folder, Diagnostics& diagnostics);
 
@@ -60,8 +64,8 @@ struct ImportOptions {
 std::optional<Module> load_module(const std::string& path, const ImportOptions& options,
                                   Diagnostics& diagnostics);
 
-// Rewrites a graph file in the form that `output` ends in (.json or .rlxg), atomically. References to weight files are kept
-// as they are; a warning says so when the output lies in another folder.
+// Rewrites a graph file in the form that `output` ends in (.json or .rlxg), atomically. References
+// to weight files are kept as they are; a warning says so when the output lies in another folder.
 bool convert_graph(const std::string& input, const std::string& output, Diagnostics& diagnostics);
 
 }  // namespace rlx

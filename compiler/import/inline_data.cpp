@@ -41,7 +41,9 @@ T load(std::span<const std::byte> bytes) {
 }
 
 // The type that one list item stands for: a c64 element is two f32 items.
-DType item_dtype(DType dtype) { return dtype == DType::c64 ? DType::f32 : dtype; }
+DType item_dtype(DType dtype) {
+  return dtype == DType::c64 ? DType::f32 : dtype;
+}
 
 std::string item_text(const JsonValue& value) {
   if (const auto* flag = std::get_if<bool>(&value.data)) return *flag ? "true" : "false";
@@ -64,10 +66,18 @@ std::optional<std::string> append_float(std::vector<std::byte>& out, DType dtype
     return "(" + item_text(item) + ") does not fit " + std::string(name_of(dtype));
   }
   switch (dtype) {
-    case DType::f64: append_bytes(out, *value); break;
-    case DType::f32: append_bytes(out, static_cast<float>(*value)); break;
-    case DType::f16: append_bytes(out, f16_from_double(*value)); break;
-    default: append_bytes(out, bf16_from_double(*value)); break;
+    case DType::f64:
+      append_bytes(out, *value);
+      break;
+    case DType::f32:
+      append_bytes(out, static_cast<float>(*value));
+      break;
+    case DType::f16:
+      append_bytes(out, f16_from_double(*value));
+      break;
+    default:
+      append_bytes(out, bf16_from_double(*value));
+      break;
   }
   return std::nullopt;
 }
@@ -136,8 +146,8 @@ class ValueEncoder {
   }
   bool item(const JsonValue& value) {
     const DType dtype = item_dtype(dtype_);
-    const std::optional<std::string> wrong = is_float(dtype) ? append_float(bytes, dtype, value)
-                                                             : append_integer(bytes, dtype, value);
+    const std::optional<std::string> wrong =
+        is_float(dtype) ? append_float(bytes, dtype, value) : append_integer(bytes, dtype, value);
     if (wrong) return fail("value " + std::to_string(count_) + " " + *wrong);
     ++count_;
     return true;
@@ -171,18 +181,30 @@ std::string float_json(T value) {
 
 std::string element_text(DType dtype, std::span<const std::byte> bytes) {
   switch (dtype) {
-    case DType::f32: return float_json(load<float>(bytes));
-    case DType::f16: return float_json(static_cast<float>(double_from_f16(load<uint16_t>(bytes))));
-    case DType::bf16: return float_json(static_cast<float>(double_from_bf16(load<uint16_t>(bytes))));
-    case DType::f64: return float_json(load<double>(bytes));
-    case DType::i8: return std::to_string(load<int8_t>(bytes));
-    case DType::u8: return std::to_string(load<uint8_t>(bytes));
-    case DType::i16: return std::to_string(load<int16_t>(bytes));
-    case DType::i32: return std::to_string(load<int32_t>(bytes));
-    case DType::u32: return std::to_string(load<uint32_t>(bytes));
-    case DType::i64: return std::to_string(load<int64_t>(bytes));
-    case DType::bool_: return load<uint8_t>(bytes) != 0 ? "true" : "false";
-    default: RLX_CHECK(false, "text of a " + std::string(name_of(dtype)) + " element");
+    case DType::f32:
+      return float_json(load<float>(bytes));
+    case DType::f16:
+      return float_json(static_cast<float>(double_from_f16(load<uint16_t>(bytes))));
+    case DType::bf16:
+      return float_json(static_cast<float>(double_from_bf16(load<uint16_t>(bytes))));
+    case DType::f64:
+      return float_json(load<double>(bytes));
+    case DType::i8:
+      return std::to_string(load<int8_t>(bytes));
+    case DType::u8:
+      return std::to_string(load<uint8_t>(bytes));
+    case DType::i16:
+      return std::to_string(load<int16_t>(bytes));
+    case DType::i32:
+      return std::to_string(load<int32_t>(bytes));
+    case DType::u32:
+      return std::to_string(load<uint32_t>(bytes));
+    case DType::i64:
+      return std::to_string(load<int64_t>(bytes));
+    case DType::bool_:
+      return load<uint8_t>(bytes) != 0 ? "true" : "false";
+    default:
+      RLX_CHECK(false, "text of a " + std::string(name_of(dtype)) + " element");
   }
 }
 
@@ -197,15 +219,16 @@ InlineBytes decode_base64(std::string_view text) {
   bytes.reserve(text.size() / 4 * 3);
   for (size_t i = 0; i < text.size(); i += 4) {
     const bool is_last = i + 4 == text.size();
-    const size_t padding =
-        !is_last ? 0 : text[i + 3] != '=' ? 0 : text[i + 2] != '=' ? 1 : 2;
+    const size_t padding = !is_last ? 0 : text[i + 3] != '=' ? 0 : text[i + 2] != '=' ? 1 : 2;
     uint32_t bits = 0;
     for (size_t j = 0; j < 4; ++j) {
-      const int8_t value = j >= 4 - padding ? int8_t{0} : kValues[static_cast<uint8_t>(text[i + j])];
+      const int8_t value =
+          j >= 4 - padding ? int8_t{0} : kValues[static_cast<uint8_t>(text[i + j])];
       if (value < 0) return "base64 text has a wrong character at " + std::to_string(i + j);
       bits = bits << 6 | static_cast<uint32_t>(value);
     }
-    if ((bits & ((1u << (8 * padding)) - 1)) != 0) return "base64 text ends in unused bits that are not zero";
+    if ((bits & ((1u << (8 * padding)) - 1)) != 0)
+      return "base64 text ends in unused bits that are not zero";
     for (size_t j = 0; j < 3 - padding; ++j) {
       bytes.push_back(static_cast<std::byte>(bits >> (16 - 8 * j) & 255));
     }
@@ -264,7 +287,9 @@ std::optional<std::string> values_text(DType dtype, std::span<const std::byte> b
   return text;
 }
 
-std::string real_text(double value) { return with_point(shortest(value)); }
+std::string real_text(double value) {
+  return with_point(shortest(value));
+}
 
 std::string any_real_json(double value) {
   if (std::isnan(value)) return "\"nan\"";

@@ -16,7 +16,10 @@ const JsonArray kNoItems;
 
 JsonFields::JsonFields(JsonErrors& errors, const JsonValue& value, std::string pointer,
                        std::string what, std::initializer_list<std::string_view> known)
-    : errors_(errors), pointer_(std::move(pointer)), what_(std::move(what)), object_(value.object()) {
+    : errors_(errors),
+      pointer_(std::move(pointer)),
+      what_(std::move(what)),
+      object_(value.object()) {
   if (object_ == nullptr) {
     fail(DiagCode::BadField, what_ + " is " + std::string(kind_text(value)) + ", wanted an object");
     return;
@@ -25,7 +28,8 @@ JsonFields::JsonFields(JsonErrors& errors, const JsonValue& value, std::string p
     if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
     std::string hint = nearest_hint(member.key, {known.begin(), known.end()});
     if (hint.empty()) hint = "its fields are " + list_names({known.begin(), known.end()});
-    fail(DiagCode::BadField, what_ + " has an unknown field " + quoted(member.key), std::move(hint));
+    fail(DiagCode::BadField, what_ + " has an unknown field " + quoted(member.key),
+         std::move(hint));
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Typed access to the fields of one JSON object, with an error for every field that is unknown, missing or of a wrong type.
+// Typed access to the fields of one JSON object, with an error for every field that is unknown,
+// missing or of a wrong type.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct JsonErrors {
   }
 };
 
-// One object. `what` names it in messages ("param \"w\"", "node"); every getter reports at most one error and then returns a
-// harmless default, so reading goes on and finds the next error.
+// One object. `what` names it in messages ("param \"w\"", "node"); every getter reports at most one
+// error and then returns a harmless default, so reading goes on and finds the next error.
 class JsonFields {
  public:
   // Reports a value that is no object, and every field that is not in `known`.

@@ -81,7 +81,8 @@ class GraphReader {
     const JsonObject* object = root.object();
     const JsonValue* version = object ? find_member(*object, "rlx_graph") : nullptr;
     if (version == nullptr || version->integer() == nullptr) {
-      errors_.add(DiagCode::BadField, "", "this JSON is not a graph: it has no integer field \"rlx_graph\"",
+      errors_.add(DiagCode::BadField, "",
+                  "this JSON is not a graph: it has no integer field \"rlx_graph\"",
                   "the first field of a graph is \"rlx_graph\": 1");
       return false;
     }
@@ -150,7 +151,8 @@ class GraphReader {
       } else if (input.string()) {
         node.inputs.emplace_back(*input.string());
       } else {
-        fields.fail(DiagCode::BadField, "inputs of " + what + " hold " + std::string(kind_text(input)) +
+        fields.fail(DiagCode::BadField, "inputs of " + what + " hold " +
+                                            std::string(kind_text(input)) +
                                             ", wanted names of values, or null for a missing one");
         break;
       }
@@ -169,8 +171,9 @@ class GraphReader {
   void read_attributes(SourceNode& node, const JsonValue& value, const std::string& pointer,
                        const std::string& what) {
     if (value.object() == nullptr) {
-      errors_.add(DiagCode::BadField, pointer,
-                  "attributes of " + what + " are " + std::string(kind_text(value)) + ", wanted an object");
+      errors_.add(
+          DiagCode::BadField, pointer,
+          "attributes of " + what + " are " + std::string(kind_text(value)) + ", wanted an object");
       return;
     }
     for (const JsonMember& member : *value.object()) {
@@ -179,12 +182,12 @@ class GraphReader {
         node.attributes.emplace(member.key, *read);
         continue;
       }
-      errors_.add(DiagCode::BadAttribute, pointer + "/attributes" + pointer_step(member.key),
-                  "attribute " + quoted(member.key) + " of " + what +
-                      " is of no type that attributes have",
-                  "wanted an integer of 64 bits, a real, a boolean, a string, a list of integers and "
-                  "symbols, a list of numbers, a list of strings, or {\"float\": \"inf\"}, "
-                  "{\"floats\": [...]}, {\"strings\": [...]}, {\"dims\": [...]}");
+      errors_.add(
+          DiagCode::BadAttribute, pointer + "/attributes" + pointer_step(member.key),
+          "attribute " + quoted(member.key) + " of " + what + " is of no type that attributes have",
+          "wanted an integer of 64 bits, a real, a boolean, a string, a list of integers and "
+          "symbols, a list of numbers, a list of strings, or {\"float\": \"inf\"}, "
+          "{\"floats\": [...]}, {\"strings\": [...]}, {\"dims\": [...]}");
     }
   }
 

@@ -16,7 +16,8 @@ struct RoleText {
   std::string_view name;
   std::string_view data_field;  // empty: none
 };
-constexpr std::array<RoleText, 4> kRoles = {{{"input", ""}, {"param", "data"}, {"constant", "data"}, {"state", "init"}}};
+constexpr std::array<RoleText, 4> kRoles = {
+    {{"input", ""}, {"param", "data"}, {"constant", "data"}, {"state", "init"}}};
 
 DType read_dtype(JsonFields& fields, const std::string& what) {
   const std::string text = fields.required_text("dtype");
@@ -28,9 +29,10 @@ DType read_dtype(JsonFields& fields, const std::string& what) {
   for (uint32_t i = 0; dtype_from_number(i); ++i) known.push_back(name_of(*dtype_from_number(i)));
   const std::string hint = nearest_hint(text, known);
   fields.fail(DiagCode::UnknownDtype, what + " has unknown dtype " + quoted(text),
-              hint.empty() ? "dtypes are f32, f16, bf16, f64, i8, u8, i16, i32, u32, i64, bool, c64 "
-                             "and the block types of the catalogue"
-                           : hint);
+              hint.empty()
+                  ? "dtypes are f32, f16, bf16, f64, i8, u8, i16, i32, u32, i64, bool, c64 "
+                    "and the block types of the catalogue"
+                  : hint);
   return DType::f32;
 }
 
@@ -45,7 +47,11 @@ class DataReader {
  public:
   DataReader(JsonErrors& errors, const JsonValue& value, std::string pointer,
              const SourceTensor& tensor, std::string what)
-      : errors_(errors), value_(value), pointer_(std::move(pointer)), tensor_(tensor), what_(std::move(what)) {}
+      : errors_(errors),
+        value_(value),
+        pointer_(std::move(pointer)),
+        tensor_(tensor),
+        what_(std::move(what)) {}
 
   std::optional<SourceData> read() {
     const JsonObject* object = value_.object();
@@ -105,7 +111,8 @@ class DataReader {
   }
   std::optional<SourceData> splat() {
     JsonFields f = fields({"splat"});
-    if (const auto* flag = std::get_if<bool>(&f.find("splat")->data)) return SplatData{*flag ? 1.0 : 0.0};
+    if (const auto* flag = std::get_if<bool>(&f.find("splat")->data))
+      return SplatData{*flag ? 1.0 : 0.0};
     return SplatData{f.real("splat", 0)};
   }
   std::optional<SourceData> random() {
@@ -124,7 +131,8 @@ class DataReader {
     }
     const uint64_t stream = f.unsigned_integer("stream", default_stream(tensor_.name));
     if (stream > std::numeric_limits<uint32_t>::max()) {
-      f.fail(DiagCode::BadField, what_ + " has stream " + std::to_string(stream) + ", wanted at most 2^32 - 1");
+      f.fail(DiagCode::BadField,
+             what_ + " has stream " + std::to_string(stream) + ", wanted at most 2^32 - 1");
     }
     return RandomData{.distribution = is_normal ? RandomData::Distribution::Normal
                                                 : RandomData::Distribution::Uniform,
@@ -175,8 +183,8 @@ SourceDims read_json_dims(JsonFields& fields, const JsonArray& items, const std:
   return dims;
 }
 
-SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value, const std::string& pointer,
-                              TensorRole role) {
+SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value,
+                              const std::string& pointer, TensorRole role) {
   const RoleText& text = kRoles.at(static_cast<size_t>(role));
   const JsonValue* name = value.object() ? find_member(*value.object(), "name") : nullptr;
   const std::string what =
@@ -193,7 +201,8 @@ SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value, const 
   tensor.shape = read_json_dims(fields, fields.required_array("shape"), "shape of " + what);
   const JsonValue* data = fields.find(text.data_field);
   if (text.data_field.empty() || data == nullptr) return tensor;
-  if (errors.diagnostics.error_count() > errors_before) return tensor;  // data needs dtype and shape
+  if (errors.diagnostics.error_count() > errors_before)
+    return tensor;  // data needs dtype and shape
   const std::string* word = data->string();
   if (role == TensorRole::State && word && *word == "zeros") return tensor;
   if (role == TensorRole::State && word && *word == "ones") {

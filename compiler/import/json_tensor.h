@@ -13,8 +13,8 @@ namespace rlx {
 enum class TensorRole : uint8_t { Input, Param, Constant, State };
 
 // Reads one tensor; faults go to `errors`.
-SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value, const std::string& pointer,
-                              TensorRole role);
+SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value,
+                              const std::string& pointer, TensorRole role);
 // Numbers and symbol names; anything else is reported as a fault of `fields`.
 SourceDims read_json_dims(JsonFields& fields, const JsonArray& items, const std::string& what);
 

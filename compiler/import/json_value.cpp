@@ -14,11 +14,13 @@ constexpr size_t kMaxQuotedBytes = 200;  // of the parser's message, which quote
 std::string line_and_column(std::string_view text, size_t offset_bytes) {
   const std::string_view before = text.substr(0, offset_bytes);
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
-  const size_t line_start = before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
+  const size_t line_start =
+      before.rfind('\n') == std::string_view::npos ? 0 : before.rfind('\n') + 1;
   return std::to_string(line) + ":" + std::to_string(before.size() - line_start + 1);
 }
 
-// The library's sentence without its own prefix ("[json.exception...] parse error at line 1, column 2: "), made printable.
+// The library's sentence without its own prefix ("[json.exception...] parse error at line 1, column
+// 2: "), made printable.
 std::string plain_message(std::string message) {
   if (const size_t bracket = message.find("] "); bracket != std::string::npos) {
     message.erase(0, bracket + 2);
@@ -53,7 +55,8 @@ class TreeBuilder {
   bool number_float(double value, const std::string& written) {
     // The library turns an integer beyond 64 bits into a float.
     if (written.find_first_of(".eE") == std::string::npos) {
-      return fail(DiagCode::BadField, "integer " + written.substr(0, kMaxQuotedBytes) + " does not fit 64 bits");
+      return fail(DiagCode::BadField,
+                  "integer " + written.substr(0, kMaxQuotedBytes) + " does not fit 64 bits");
     }
     return put({value});
   }
@@ -144,9 +147,9 @@ class TreeBuilder {
 }  // namespace
 
 std::string_view kind_text(const JsonValue& value) {
-  constexpr std::array<std::string_view, 8> kTexts = {
-      "null", "a boolean", "an integer", "an integer", "a real number", "a string", "an array",
-      "an object"};
+  constexpr std::array<std::string_view, 8> kTexts = {"null",       "a boolean",     "an integer",
+                                                      "an integer", "a real number", "a string",
+                                                      "an array",   "an object"};
   return kTexts.at(value.data.index());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON text as a tree, for graph files and safetensors headers: integers exact, keys unique, depth bounded.
+// JSON text as a tree, for graph files and safetensors headers: integers exact, keys unique, depth
+// bounded.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,9 @@ std::string_view kind_text(const JsonValue& value);
 // The member of that key, or nullptr.
 const JsonValue* find_member(const JsonObject& object, std::string_view key);
 
-// Parses a whole text. On a fault adds one error: at "line:column" where the text is malformed, at a JSON pointer where a key
-// is repeated, an integer does not fit 64 bits, or the nesting is too deep.
+// Parses a whole text. On a fault adds one error: at "line:column" where the text is malformed, at
+// a JSON pointer where a key is repeated, an integer does not fit 64 bits, or the nesting is too
+// deep.
 std::optional<JsonValue> parse_json(std::string_view text, const std::string& file,
                                     Diagnostics& diagnostics);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SourceGraph to the JSON form: one line per symbol, tensor and node, fields in a fixed order, defaults left out.
+// SourceGraph to the JSON form: one line per symbol, tensor and node, fields in a fixed order,
+// defaults left out.
 #include <cmath>
 #include <type_traits>
 
@@ -22,7 +23,8 @@ class GraphWriter {
     if (!graph.producer.empty()) text_field("\n  ", "producer", graph.producer);
     section("  ", "symbols", graph.symbols, [&](const SourceSymbol& item) { symbol(item); });
     section("  ", "params", graph.params, [&](const SourceTensor& item) { tensor(item, "data"); });
-    section("  ", "constants", graph.constants, [&](const SourceTensor& item) { tensor(item, "data"); });
+    section("  ", "constants", graph.constants,
+            [&](const SourceTensor& item) { tensor(item, "data"); });
     section("  ", "states", graph.states, [&](const SourceTensor& item) { state(item); });
     if (graph.entries.size() == 1 && graph.entries.front().name == "main") {
       entry_fields("  ", graph.entries.front());
@@ -80,7 +82,8 @@ class GraphWriter {
   void symbol(const SourceSymbol& symbol) {
     out_ += "{\"name\": ";
     append_json_string(out_, symbol.name);
-    out_ += ", \"min\": " + std::to_string(symbol.minimum) + ", \"max\": " + std::to_string(symbol.maximum);
+    out_ += ", \"min\": " + std::to_string(symbol.minimum) +
+            ", \"max\": " + std::to_string(symbol.maximum);
     if (symbol.multiple_of != 1) out_ += ", \"multiple_of\": " + std::to_string(symbol.multiple_of);
     out_ += "}";
   }
@@ -136,13 +139,16 @@ class GraphWriter {
     append_json_string(out_, file.path);
     out_ += ", \"offset\": " + std::to_string(file.offset_bytes) + "}";
   }
-  void data(DType, const SplatData& splat) { out_ += "{\"splat\": " + any_real_json(splat.value) + "}"; }
+  void data(DType, const SplatData& splat) {
+    out_ += "{\"splat\": " + any_real_json(splat.value) + "}";
+  }
   void data(DType, const RandomData& random) {
     const bool is_normal = random.distribution == RandomData::Distribution::Normal;
     out_ += std::string("{\"random\": {\"distribution\": ") +
-            (is_normal ? "\"normal\", \"mean\": " : "\"uniform\", \"low\": ") + any_real_json(random.a) +
-            (is_normal ? ", \"std\": " : ", \"high\": ") + any_real_json(random.b) +
-            ", \"seed\": " + std::to_string(random.seed) + ", \"stream\": " + std::to_string(random.stream) + "}}";
+            (is_normal ? "\"normal\", \"mean\": " : "\"uniform\", \"low\": ") +
+            any_real_json(random.a) + (is_normal ? ", \"std\": " : ", \"high\": ") +
+            any_real_json(random.b) + ", \"seed\": " + std::to_string(random.seed) +
+            ", \"stream\": " + std::to_string(random.stream) + "}}";
   }
 
   void node(const SourceNode& node) {
@@ -203,7 +209,8 @@ class GraphWriter {
   void attribute(const SourceDims& list) {
     size_t symbols = 0;
     for (const SourceDim& dim : list) symbols += std::holds_alternative<std::string>(dim) ? 1 : 0;
-    const bool is_plain = symbols > 0 && symbols < list.size();  // else it reads back as Strings or Ints
+    const bool is_plain =
+        symbols > 0 && symbols < list.size();  // else it reads back as Strings or Ints
     if (!is_plain) out_ += "{\"dims\": ";
     dims(list);
     if (!is_plain) out_ += "}";
@@ -211,7 +218,8 @@ class GraphWriter {
 
   void entry_fields(const std::string& indent, const SourceEntry& entry) {
     section(indent, "inputs", entry.inputs, [&](const SourceTensor& item) { tensor(item, ""); });
-    section(indent, "nodes", entry.nodes, [&](const SourceNode& item) { node(item); }, true);
+    section(
+        indent, "nodes", entry.nodes, [&](const SourceNode& item) { node(item); }, true);
     out_ += ",\n" + indent + "\"outputs\": ";
     texts(entry.outputs);
   }
@@ -232,6 +240,8 @@ class GraphWriter {
 
 }  // namespace
 
-std::string write_json_graph(const SourceGraph& graph) { return GraphWriter().write(graph); }
+std::string write_json_graph(const SourceGraph& graph) {
+  return GraphWriter().write(graph);
+}
 
 }  // namespace rlx

@@ -41,13 +41,17 @@ class Descriptor {
   int value_;
 };
 
-std::string system_text(int error) { return std::strerror(error); }
+std::string system_text(int error) {
+  return std::strerror(error);
+}
 
 FileResult map_descriptor(const Descriptor& file, bool is_confined) {
   struct stat status = {};
-  if (::fstat(file.get(), &status) != 0) return FileFault{DiagCode::FileMissing, "cannot be read: " + system_text(errno)};
+  if (::fstat(file.get(), &status) != 0)
+    return FileFault{DiagCode::FileMissing, "cannot be read: " + system_text(errno)};
   if (!S_ISREG(status.st_mode)) {
-    return FileFault{is_confined ? DiagCode::FileOutside : DiagCode::FileMissing, "is not a regular file"};
+    return FileFault{is_confined ? DiagCode::FileOutside : DiagCode::FileMissing,
+                     "is not a regular file"};
   }
   if (is_confined && status.st_nlink != 1) {
     return FileFault{DiagCode::FileOutside,
@@ -57,7 +61,8 @@ FileResult map_descriptor(const Descriptor& file, bool is_confined) {
   const auto size = static_cast<size_t>(status.st_size);
   if (size == 0) return std::make_shared<const MappedFile>(nullptr, 0);
   const void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return FileFault{DiagCode::FileMissing, "cannot be mapped: " + system_text(errno)};
+  if (address == MAP_FAILED)
+    return FileFault{DiagCode::FileMissing, "cannot be mapped: " + system_text(errno)};
   return std::make_shared<const MappedFile>(address, size);
 }
 
@@ -81,7 +86,8 @@ std::vector<std::string> components_of(const std::string& path) {
 // What the text of a reference alone shows to be wrong.
 std::optional<FileFault> path_fault(const std::string& path) {
   if (path.empty()) return FileFault{DiagCode::FileMissing, "is an empty path"};
-  if (path.find('\0') != std::string::npos) return FileFault{DiagCode::FileOutside, "holds a zero byte"};
+  if (path.find('\0') != std::string::npos)
+    return FileFault{DiagCode::FileOutside, "holds a zero byte"};
   if (path.front() == '/') return FileFault{DiagCode::FileOutside, "is an absolute path"};
   for (const std::string& component : components_of(path)) {
     if (component == "..") return FileFault{DiagCode::FileOutside, "goes through \"..\""};
@@ -89,7 +95,8 @@ std::optional<FileFault> path_fault(const std::string& path) {
   return std::nullopt;
 }
 
-// For kernels without openat2: one component at a time, following no link. errno is set where the result is not open.
+// For kernels without openat2: one component at a time, following no link. errno is set where the
+// result is not open.
 Descriptor open_by_components(int folder, const std::string& path) {
   const std::vector<std::string> components = components_of(path);
   Descriptor current(-1);
@@ -99,7 +106,8 @@ Descriptor open_by_components(int folder, const std::string& path) {
     const int flags = is_last ? kReadFlags | O_NOFOLLOW : O_PATH | O_CLOEXEC | O_NOFOLLOW;
     Descriptor next(::openat(from, components[i].c_str(), flags));
     struct stat status = {};
-    if (next.is_open() && !is_last && ::fstat(next.get(), &status) == 0 && S_ISLNK(status.st_mode)) {
+    if (next.is_open() && !is_last && ::fstat(next.get(), &status) == 0 &&
+        S_ISLNK(status.st_mode)) {
       errno = ELOOP;
       return Descriptor(-1);
     }
@@ -130,7 +138,8 @@ TemporaryFile create_beside(const std::string& path) {
   TemporaryFile temporary{Descriptor(-1), {}};
   for (int attempt = 0; attempt < 100 && !temporary.file.is_open(); ++attempt) {
     temporary.path = path + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
-    temporary.file = Descriptor(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    temporary.file =
+        Descriptor(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (!temporary.file.is_open() && errno != EEXIST) break;
   }
   return temporary;
@@ -162,8 +171,10 @@ FileResult map_file(const std::string& path) {
   return map_descriptor(file, false);
 }
 
-ModelFolder::ModelFolder(const std::string& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
+ModelFolder::ModelFolder(const std::string& path, Options options)
+    : path_(path),
+      options_(options),
+      descriptor_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
 
 ModelFolder::~ModelFolder() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -171,8 +182,11 @@ ModelFolder::~ModelFolder() {
 
 FileResult ModelFolder::map(const std::string& relative_path) const {
   if (const auto fault = path_fault(relative_path)) return *fault;
-  if (descriptor_ < 0) return FileFault{DiagCode::FileMissing, "lies in folder \"" + path_ + "\", which cannot be opened"};
-  const Descriptor file = open_beneath(descriptor_, relative_path);
+  if (descriptor_ < 0)
+    return FileFault{DiagCode::FileMissing,
+                     "lies in folder \"" + path_ + "\", which cannot be opened"};
+  const Descriptor file = options_.use_openat2 ? open_beneath(descriptor_, relative_path)
+                                               : open_by_components(descriptor_, relative_path);
   if (!file.is_open()) return open_fault(errno);
   return map_descriptor(file, true);
 }
@@ -190,7 +204,8 @@ bool write_file_atomically(const std::string& path, std::span<const std::byte> b
     return false;
   };
   struct stat status = {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return fail("it exists and is not a regular file");
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return fail("it exists and is not a regular file");
   const std::string folder = folder_of(path);
   const TemporaryFile temporary = create_beside(path);
   if (!temporary.file.is_open()) return fail(system_text(errno));
@@ -200,7 +215,8 @@ bool write_file_atomically(const std::string& path, std::span<const std::byte> b
     ::unlink(temporary.path.c_str());
     return fail(why);
   }
-  // The rename itself reaches the disk with its folder; a folder that cannot be opened for that is no reason to fail.
+  // The rename itself reaches the disk with its folder; a folder that cannot be opened for that is
+  // no reason to fail.
   const Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (parent.is_open()) ::fsync(parent.get());
   return true;

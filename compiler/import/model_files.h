@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of a model: mapping them, and opening those that a graph refers to without leaving the model's folder.
+// Files of a model: mapping them, and opening those that a graph refers to without leaving the
+// model's folder.
 #pragma once
 
 #include <cstddef>
@@ -40,11 +41,15 @@ using FileResult = std::variant<std::shared_ptr<const MappedFile>, FileFault>;
 // Maps a file that the user named.
 FileResult map_file(const std::string& path);
 
-// The folder of a graph file. References are relative to it and may not leave it: no absolute path, no "..", no symbolic link
-// on the way, a regular file with one name (link count 1).
+// The folder of a graph file. References are relative to it and may not leave it: no absolute path,
+// no "..", no symbolic link on the way, a regular file with one name (link count 1).
 class ModelFolder {
  public:
-  explicit ModelFolder(const std::string& path);
+  struct Options {
+    bool use_openat2 = true;  // false: the walk for kernels without it, which holds the same rules
+  };
+  explicit ModelFolder(const std::string& path) : ModelFolder(path, Options()) {}
+  ModelFolder(const std::string& path, Options options);
   ~ModelFolder();
   ModelFolder(const ModelFolder&) = delete;
   ModelFolder& operator=(const ModelFolder&) = delete;
@@ -53,13 +58,15 @@ class ModelFolder {
 
  private:
   std::string path_;
+  Options options_;
   int descriptor_ = -1;  // -1: the folder cannot be opened, which map() reports
 };
 
 // The folder part of a path, "." where there is none.
 std::string folder_of(const std::string& path);
 
-// Writes a file so that a reader sees the old bytes or the new ones: a temporary file in the same folder, flushed, renamed.
+// Writes a file so that a reader sees the old bytes or the new ones: a temporary file in the same
+// folder, flushed, renamed.
 bool write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
                            Diagnostics& diagnostics);
 

@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kMaxListedNames = 20;
 constexpr size_t kMaxQuotedBytes = 256;
 
-// Bytes of the UTF-8 character at the start of `text`, 0 where there is none: overlong forms, surrogates and values beyond
-// U+10FFFF are not UTF-8 (Unicode 15, table 3-7).
+// Bytes of the UTF-8 character at the start of `text`, 0 where there is none: overlong forms,
+// surrogates and values beyond U+10FFFF are not UTF-8 (Unicode 15, table 3-7).
 size_t utf8_character_bytes(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint8_t first = byte(0);
@@ -32,7 +32,8 @@ size_t utf8_character_bytes(std::string_view text) {
   return length;
 }
 
-// Edits (insert, delete, replace, swap of neighbours) between two short texts, or `limit` if there are as many or more.
+// Edits (insert, delete, replace, swap of neighbours) between two short texts, or `limit` if there
+// are as many or more.
 size_t edit_distance(std::string_view a, std::string_view b, size_t limit) {
   const size_t difference = a.size() > b.size() ? a.size() - b.size() : b.size() - a.size();
   if (difference >= limit) return limit;
@@ -92,7 +93,8 @@ std::string quoted(std::string_view text) {
 
 std::optional<std::string> nearest_name(std::string_view name,
                                         std::span<const std::string_view> candidates) {
-  size_t best_distance = name.size() / 3 + 2;  // a third of the letters may be wrong, in short names one
+  size_t best_distance =
+      name.size() / 3 + 2;  // a third of the letters may be wrong, in short names one
   std::optional<std::string> best;
   for (const std::string_view candidate : candidates) {
     const size_t distance = edit_distance(name, candidate, best_distance);

@@ -10,7 +10,8 @@
 
 namespace rlx {
 
-// Why a text is not legal (too long, not UTF-8, a control character), as the end of a sentence about it; nullopt if it is.
+// Why a text is not legal (too long, not UTF-8, a control character), as the end of a sentence
+// about it; nullopt if it is.
 std::optional<std::string> text_fault(std::string_view text, size_t max_bytes);
 // The same for a name: not empty, at most kMaxNameBytes.
 std::optional<std::string> name_fault(std::string_view name);

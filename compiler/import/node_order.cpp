@@ -40,8 +40,9 @@ NodeOrder order_nodes(const std::vector<std::vector<size_t>>& producers) {
       } else if (marks[producer] == Mark::Open && result.cycles.size() < kMaxCycles) {
         // The stack from the producer to its top reads in a circle.
         std::vector<size_t> cycle;
-        const auto first = std::find_if(stack.begin(), stack.end(),
-                                        [producer](const Visit& open) { return open.node == producer; });
+        const auto first = std::find_if(stack.begin(), stack.end(), [producer](const Visit& open) {
+          return open.node == producer;
+        });
         for (auto open = first; open != stack.end(); ++open) cycle.push_back(open->node);
         result.cycles.push_back(std::move(cycle));
       }

@@ -8,8 +8,10 @@
 namespace rlx {
 
 struct NodeOrder {
-  std::vector<size_t> order;                // every node once, producers first; file order where that is one already
-  std::vector<std::vector<size_t>> cycles;  // nodes of each cycle met, reader before producer; at most kMaxCycles
+  std::vector<size_t>
+      order;  // every node once, producers first; file order where that is one already
+  std::vector<std::vector<size_t>>
+      cycles;  // nodes of each cycle met, reader before producer; at most kMaxCycles
 };
 inline constexpr size_t kMaxCycles = 16;
 

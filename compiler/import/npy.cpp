@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy .npy files (format: numpy.lib.format of NumPy 2). The header is a Python dict literal; exactly its three keys with
-// values of their types are accepted.
+// NumPy .npy files (format: numpy.lib.format of NumPy 2). The header is a Python dict literal;
+// exactly its three keys with values of their types are accepted.
 #include "compiler/import/npy.h"
 
 #include <algorithm>
@@ -56,8 +56,9 @@ class HeaderParser {
 
   // The header, or what is wrong with it.
   std::variant<Header, std::string> parse() {
-    if (!dict()) return (message_.empty() ? "is not the dict that NumPy writes" : message_) +
-                        " at byte " + std::to_string(position_) + " of the header";
+    if (!dict())
+      return (message_.empty() ? "is not the dict that NumPy writes" : message_) + " at byte " +
+             std::to_string(position_) + " of the header";
     if (!header_.descr || !header_.fortran_order || !header_.shape) {
       return std::string("lacks one of the keys 'descr', 'fortran_order', 'shape'");
     }
@@ -112,13 +113,15 @@ class HeaderParser {
     const size_t end = text_.find(quote, position_ + 1);
     if (end == std::string_view::npos) return std::nullopt;
     const std::string_view inside = text_.substr(position_ + 1, end - position_ - 1);
-    if (inside.find('\\') != std::string_view::npos) return std::nullopt;  // NumPy writes no escapes
+    if (inside.find('\\') != std::string_view::npos)
+      return std::nullopt;  // NumPy writes no escapes
     position_ = end + 1;
     return std::string(inside);
   }
   bool descr() {
     skip_space();
-    if (peek() == '[' || peek() == '(') return fail("has a structured dtype, wanted one element type");
+    if (peek() == '[' || peek() == '(')
+      return fail("has a structured dtype, wanted one element type");
     header_.descr = quoted_text();
     return header_.descr.has_value();
   }
@@ -172,7 +175,9 @@ uint64_t read_little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
-ParseFault format_fault(std::string message) { return {DiagCode::FileFormat, std::move(message)}; }
+ParseFault format_fault(std::string message) {
+  return {DiagCode::FileFormat, std::move(message)};
+}
 
 struct HeaderPlace {
   std::string_view text;
@@ -181,7 +186,8 @@ struct HeaderPlace {
 
 std::variant<HeaderPlace, ParseFault> find_header(std::span<const std::byte> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  if (text.substr(0, kMagic.size()) != kMagic) return format_fault("is not a .npy file: its first bytes are not \"\\x93NUMPY\"");
+  if (text.substr(0, kMagic.size()) != kMagic)
+    return format_fault("is not a .npy file: its first bytes are not \"\\x93NUMPY\"");
   if (file.size() < 10) return ParseFault{DiagCode::FileSize, "ends inside its header"};
   const auto major = static_cast<uint32_t>(file[6]);
   const auto minor = static_cast<uint32_t>(file[7]);
@@ -197,7 +203,8 @@ std::variant<HeaderPlace, ParseFault> find_header(std::span<const std::byte> fil
     return format_fault("has a header of " + std::to_string(length) + " bytes, at most " +
                         std::to_string(kMaxHeaderBytes) + " are read");
   }
-  if (!range_fits(start, length, file.size())) return ParseFault{DiagCode::FileSize, "ends inside its header"};
+  if (!range_fits(start, length, file.size()))
+    return ParseFault{DiagCode::FileSize, "ends inside its header"};
   return HeaderPlace{text.substr(start, length), start + length};
 }
 
@@ -207,12 +214,14 @@ std::variant<NpyView, ParseFault> view_of(const Header& header) {
   if (descr.find('O') != std::string::npos) {
     return format_fault("holds Python objects (dtype " + quoted(descr) + "), wanted numbers");
   }
-  const bool has_order = !descr.empty() && std::string_view("<>|=").find(descr.front()) != std::string_view::npos;
+  const bool has_order =
+      !descr.empty() && std::string_view("<>|=").find(descr.front()) != std::string_view::npos;
   const char order = has_order ? descr.front() : '|';
   const NpyDType* row = find_code(std::string_view(descr).substr(has_order ? 1 : 0));
   if (row == nullptr || (order == '|' && row->swap_bytes > 1) || order == '=') {
-    return format_fault("has dtype " + quoted(descr) +
-                        ", wanted f2, f4, f8, i1, i2, i4, i8, u1, u4, b1 or c8 with byte order < or >");
+    return format_fault(
+        "has dtype " + quoted(descr) +
+        ", wanted f2, f4, f8, i1, i2, i4, i8, u1, u4, b1 or c8 with byte order < or >");
   }
   view.type.dtype = row->dtype;
   view.is_big_endian = order == '>' && row->swap_bytes > 1;
@@ -223,12 +232,14 @@ std::variant<NpyView, ParseFault> view_of(const Header& header) {
   }
   uint64_t bytes = element_bytes(row->dtype);
   for (const uint64_t dim : *header.shape) {
-    if (dim > static_cast<uint64_t>(kMaxDim)) return format_fault("has a dim of " + std::to_string(dim) + ", wanted less than 2^40");
+    if (dim > static_cast<uint64_t>(kMaxDim))
+      return format_fault("has a dim of " + std::to_string(dim) + ", wanted less than 2^40");
     view.type.shape.push_back(static_cast<int64_t>(dim));
   }
   for (const uint64_t dim : *header.shape) {
     const auto product = checked_mul(bytes, std::max<uint64_t>(dim, 1));
-    if (!product || *product > kMaxTensorBytes) return format_fault("has shape " + to_string(view.type.shape) + ", more than 2^48 bytes");
+    if (!product || *product > kMaxTensorBytes)
+      return format_fault("has shape " + to_string(view.type.shape) + ", more than 2^48 bytes");
     bytes = *product;
   }
   return view;
@@ -252,7 +263,8 @@ std::variant<NpyView, ParseFault> parse_npy(std::span<const std::byte> file) {
   if (payload.size() != wanted) {
     return ParseFault{DiagCode::FileSize, "holds " + std::to_string(payload.size()) +
                                               " bytes after its header, its own shape " +
-                                              to_string(good->type) + " wants " + std::to_string(wanted)};
+                                              to_string(good->type) + " wants " +
+                                              std::to_string(wanted)};
   }
   good->payload = payload;
   return view;
@@ -264,14 +276,16 @@ HostBytes npy_bytes(const NpyView& view, std::shared_ptr<const void> owner) {
   const size_t element = element_bytes(view.type.dtype);
   const Shape& shape = view.type.shape;
   Strides source_strides(shape.size(), 1);  // in elements: dense, the first dim fastest
-  for (size_t i = 1; i < shape.size(); ++i) source_strides[i] = source_strides[i - 1] * shape[i - 1];
+  for (size_t i = 1; i < shape.size(); ++i)
+    source_strides[i] = source_strides[i - 1] * shape[i - 1];
   if (!is_reordered) source_strides = dense_strides(shape);
 
   auto bytes = std::make_shared<std::vector<std::byte>>(view.payload.size());
   std::vector<int64_t> index(shape.size(), 0);
   int64_t source = 0;
   for (size_t target = 0; target < bytes->size(); target += element) {
-    std::memcpy(bytes->data() + target, view.payload.data() + static_cast<size_t>(source) * element, element);
+    std::memcpy(bytes->data() + target, view.payload.data() + static_cast<size_t>(source) * element,
+                element);
     for (size_t axis = shape.size(); axis-- > 0;) {
       source += source_strides[axis];
       if (++index[axis] < shape[axis]) break;

@@ -31,8 +31,8 @@ struct ParseFault {
 
 std::variant<NpyView, ParseFault> parse_npy(std::span<const std::byte> file);
 
-// The array as dense, row-major, little-endian bytes: the payload itself where it is that already (`owner` keeps it alive),
-// converted otherwise.
+// The array as dense, row-major, little-endian bytes: the payload itself where it is that already
+// (`owner` keeps it alive), converted otherwise.
 HostBytes npy_bytes(const NpyView& view, std::shared_ptr<const void> owner);
 
 }  // namespace rlx

@@ -15,7 +15,9 @@ constexpr uint32_t kVersion = 1;
 constexpr uint64_t kMaxRlxgBytes = (uint64_t{1} << 31) - 1;  // offsets are signed 32-bit
 constexpr size_t kAlignment = 16;
 
-std::string text_of(const flatbuffers::String* text) { return text ? text->str() : std::string(); }
+std::string text_of(const flatbuffers::String* text) {
+  return text ? text->str() : std::string();
+}
 
 // Copies without relying on the alignment of the vector.
 template <typename T>
@@ -51,18 +53,20 @@ class GraphReader {
     }
     graph.name = text_of(source.name());
     graph.producer = text_of(source.producer());
-    graph.symbols = each<SourceSymbol>(source.symbols(), "/symbols/", [&](const auto& item, auto place) {
-      return SourceSymbol{.place = std::move(place),
-                          .name = item.name()->str(),
-                          .minimum = item.min(),
-                          .maximum = item.max(),
-                          .multiple_of = item.multiple_of()};
-    });
+    graph.symbols =
+        each<SourceSymbol>(source.symbols(), "/symbols/", [&](const auto& item, auto place) {
+          return SourceSymbol{.place = std::move(place),
+                              .name = item.name()->str(),
+                              .minimum = item.min(),
+                              .maximum = item.max(),
+                              .multiple_of = item.multiple_of()};
+        });
     graph.params = tensors(source.params(), "/params/");
     graph.constants = tensors(source.constants(), "/constants/");
     graph.states = tensors(source.states(), "/states/");
-    graph.entries = each<SourceEntry>(source.entries(), "/entries/",
-                                      [&](const auto& item, auto place) { return entry(item, place); });
+    graph.entries =
+        each<SourceEntry>(source.entries(), "/entries/",
+                          [&](const auto& item, auto place) { return entry(item, place); });
     return graph;
   }
 
@@ -81,7 +85,8 @@ class GraphReader {
 
   template <typename Vector>
   std::vector<SourceTensor> tensors(const Vector* vector, const std::string& base) {
-    return each<SourceTensor>(vector, base, [&](const auto& item, auto place) { return tensor(item, place); });
+    return each<SourceTensor>(vector, base,
+                              [&](const auto& item, auto place) { return tensor(item, place); });
   }
 
   template <typename Vector>
@@ -107,8 +112,9 @@ class GraphReader {
     SourceTensor tensor{.place = place, .name = item.name()->str()};
     const std::optional<DType> dtype = dtype_from_name(item.dtype()->str());
     if (!dtype) {
-      diagnostics_.error(DiagCode::UnknownDtype, place,
-                         "tensor " + quoted(tensor.name) + " has unknown dtype " + quoted(item.dtype()->str()));
+      diagnostics_.error(
+          DiagCode::UnknownDtype, place,
+          "tensor " + quoted(tensor.name) + " has unknown dtype " + quoted(item.dtype()->str()));
     }
     tensor.dtype = dtype.value_or(DType::f32);
     tensor.shape = dims(*item.shape(), place);
@@ -118,12 +124,15 @@ class GraphReader {
 
   std::optional<SourceData> data(const fb::Tensor& item, const SourcePlace& place) {
     switch (item.data_type()) {
-      case fb::Data::NONE: return std::nullopt;
+      case fb::Data::NONE:
+        return std::nullopt;
       case fb::Data::Bytes: {
         const auto& bytes = *item.data_as_Bytes()->data();
-        return HostBytes{.owner = bytes_.owner, .bytes = std::as_bytes(std::span(bytes.Data(), bytes.size()))};
+        return HostBytes{.owner = bytes_.owner,
+                         .bytes = std::as_bytes(std::span(bytes.Data(), bytes.size()))};
       }
-      case fb::Data::NpyFile: return NpyFile{item.data_as_NpyFile()->path()->str()};
+      case fb::Data::NpyFile:
+        return NpyFile{item.data_as_NpyFile()->path()->str()};
       case fb::Data::SafetensorsFile: {
         const fb::SafetensorsFile& file = *item.data_as_SafetensorsFile();
         return SafetensorsFile{.path = file.path()->str(), .tensor = file.tensor()->str()};
@@ -132,8 +141,10 @@ class GraphReader {
         const fb::RawFile& file = *item.data_as_RawFile();
         return RawFile{.path = file.path()->str(), .offset_bytes = file.offset()};
       }
-      case fb::Data::Splat: return SplatData{item.data_as_Splat()->value()};
-      case fb::Data::Random: return random(*item.data_as_Random(), item.name()->str(), place);
+      case fb::Data::Splat:
+        return SplatData{item.data_as_Splat()->value()};
+      case fb::Data::Random:
+        return random(*item.data_as_Random(), item.name()->str(), place);
     }
     return std::nullopt;
   }
@@ -142,8 +153,8 @@ class GraphReader {
     const std::string distribution = item.distribution()->str();
     if (distribution != "uniform" && distribution != "normal") {
       diagnostics_.error(DiagCode::BadField, place,
-                         "data of " + quoted(name) + " has unknown distribution " + quoted(distribution) +
-                             ", wanted \"uniform\" or \"normal\"");
+                         "data of " + quoted(name) + " has unknown distribution " +
+                             quoted(distribution) + ", wanted \"uniform\" or \"normal\"");
     }
     return {.distribution = distribution == "normal" ? RandomData::Distribution::Normal
                                                      : RandomData::Distribution::Uniform,
@@ -155,15 +166,24 @@ class GraphReader {
 
   SourceAttribute attribute(const fb::Attribute& item, const SourcePlace& place) {
     switch (item.value_type()) {
-      case fb::AttributeValue::NONE: break;  // refused by the verifier
-      case fb::AttributeValue::IntValue: return item.value_as_IntValue()->value();
-      case fb::AttributeValue::FloatValue: return item.value_as_FloatValue()->value();
-      case fb::AttributeValue::BoolValue: return item.value_as_BoolValue()->value();
-      case fb::AttributeValue::StringValue: return item.value_as_StringValue()->value()->str();
-      case fb::AttributeValue::IntsValue: return numbers_of(*item.value_as_IntsValue()->value());
-      case fb::AttributeValue::FloatsValue: return numbers_of(*item.value_as_FloatsValue()->value());
-      case fb::AttributeValue::StringsValue: return texts_of(*item.value_as_StringsValue()->value());
-      case fb::AttributeValue::DimsValue: return dims(*item.value_as_DimsValue()->value(), place);
+      case fb::AttributeValue::NONE:
+        break;  // refused by the verifier
+      case fb::AttributeValue::IntValue:
+        return item.value_as_IntValue()->value();
+      case fb::AttributeValue::FloatValue:
+        return item.value_as_FloatValue()->value();
+      case fb::AttributeValue::BoolValue:
+        return item.value_as_BoolValue()->value();
+      case fb::AttributeValue::StringValue:
+        return item.value_as_StringValue()->value()->str();
+      case fb::AttributeValue::IntsValue:
+        return numbers_of(*item.value_as_IntsValue()->value());
+      case fb::AttributeValue::FloatsValue:
+        return numbers_of(*item.value_as_FloatsValue()->value());
+      case fb::AttributeValue::StringsValue:
+        return texts_of(*item.value_as_StringsValue()->value());
+      case fb::AttributeValue::DimsValue:
+        return dims(*item.value_as_DimsValue()->value(), place);
     }
     return int64_t{0};
   }
@@ -179,8 +199,9 @@ class GraphReader {
     for (const fb::Attribute* written : *item.attributes()) {
       const std::string name = written->name()->str();
       if (node.attributes.emplace(name, attribute(*written, place)).second) continue;
-      diagnostics_.error(DiagCode::DuplicateName, place,
-                         "attribute " + quoted(name) + " of node " + quoted(node.name) + " is given twice");
+      diagnostics_.error(
+          DiagCode::DuplicateName, place,
+          "attribute " + quoted(name) + " of node " + quoted(node.name) + " is given twice");
     }
     return node;
   }
@@ -188,8 +209,9 @@ class GraphReader {
   SourceEntry entry(const fb::GraphEntry& item, const SourcePlace& place) {
     SourceEntry entry{.place = place, .name = item.name()->str()};
     entry.inputs = tensors(item.inputs(), place.position + "/inputs/");
-    entry.nodes = each<SourceNode>(item.nodes(), place.position + "/nodes/",
-                                   [&](const auto& inner, auto where) { return node(inner, where); });
+    entry.nodes =
+        each<SourceNode>(item.nodes(), place.position + "/nodes/",
+                         [&](const auto& inner, auto where) { return node(inner, where); });
     entry.outputs = texts_of(*item.outputs());
     return entry;
   }
@@ -219,7 +241,8 @@ std::optional<SourceGraph> read_rlxg_graph(const GraphBytes& bytes, const std::s
     return std::nullopt;
   }
   if (detect_format(bytes.bytes) != GraphFormat::Rlxg) {
-    diagnostics.error(DiagCode::Syntax, {file, ""}, "these bytes are no graph flatbuffer: byte 4 does not begin \"RLXG\"");
+    diagnostics.error(DiagCode::Syntax, {file, ""},
+                      "these bytes are no graph flatbuffer: byte 4 does not begin \"RLXG\"");
     return std::nullopt;
   }
   const GraphBytes readable = aligned(bytes);

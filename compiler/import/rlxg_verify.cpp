@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk over a graph flatbuffer. The verifier that flatc generates visits a vector again for every reference to it, so a
-// megabyte of references to one long vector would hold it for minutes; this one uses the same library checks for each step and
-// charges each visit against a budget proportional to the file.
+// The walk over a graph flatbuffer. The verifier that flatc generates visits a vector again for
+// every reference to it, so a megabyte of references to one long vector would hold it for minutes;
+// this one uses the same library checks for each step and charges each visit against a budget
+// proportional to the file.
 #include "compiler/import/rlxg_verify.h"
 
 #include <flatbuffers/flatbuffers.h>
@@ -16,8 +17,9 @@ namespace {
 using flatbuffers::Table;
 using Field = flatbuffers::voffset_t;
 
-// Work and copied bytes that a file may cause, per byte of it. A file that shares nothing needs less than 1 for its own bytes
-// and about 5 for names of 256 bytes that are used by many nodes through one shared string.
+// Work and copied bytes that a file may cause, per byte of it. A file that shares nothing needs
+// less than 1 for its own bytes and about 5 for names of 256 bytes that are used by many nodes
+// through one shared string.
 constexpr uint64_t kBudgetPerByte = 64;
 constexpr uint64_t kBudgetFloor = 1 << 20;
 
@@ -51,7 +53,8 @@ class Walk {
     return t->VerifyField<T>(verifier_, field, sizeof(T));
   }
   bool string(const Table* t, Field field, bool is_required = false) {
-    if (!(is_required ? t->VerifyOffsetRequired(verifier_, field) : t->VerifyOffset(verifier_, field))) {
+    if (!(is_required ? t->VerifyOffsetRequired(verifier_, field)
+                      : t->VerifyOffset(verifier_, field))) {
       return false;
     }
     return text(t->GetPointer<const flatbuffers::String*>(field));
@@ -61,7 +64,8 @@ class Walk {
   }
   template <typename T>
   bool vector(const Table* t, Field field, uint64_t item_cost, bool is_required) {
-    if (!(is_required ? t->VerifyOffsetRequired(verifier_, field) : t->VerifyOffset(verifier_, field))) {
+    if (!(is_required ? t->VerifyOffsetRequired(verifier_, field)
+                      : t->VerifyOffset(verifier_, field))) {
       return false;
     }
     const auto* items = t->GetPointer<const flatbuffers::Vector<T>*>(field);
@@ -92,7 +96,8 @@ class Walk {
   // The offset of item i leads to a place inside the buffer.
   template <typename T>
   bool item_fits(const flatbuffers::Vector<flatbuffers::Offset<T>>* items, uint32_t i) {
-    const auto slot = static_cast<size_t>(items->Data() - base_) + i * sizeof(flatbuffers::uoffset_t);
+    const auto slot =
+        static_cast<size_t>(items->Data() - base_) + i * sizeof(flatbuffers::uoffset_t);
     return verifier_.VerifyOffset(slot) != 0;
   }
   // The union value: a table whose only field `field` of the table's type is checked by `visit`.
@@ -103,7 +108,8 @@ class Walk {
   }
 
   bool dim(const Table* t) {
-    return table(t, [&] { return scalar<int64_t>(t, fb::Dim::VT_SIZE) && string(t, fb::Dim::VT_SYMBOL); });
+    return table(
+        t, [&] { return scalar<int64_t>(t, fb::Dim::VT_SIZE) && string(t, fb::Dim::VT_SYMBOL); });
   }
   bool symbol(const Table* t) {
     using S = fb::GraphSymbol;
@@ -115,7 +121,8 @@ class Walk {
 
   bool data(const Table* t, fb::Data type) {
     switch (type) {
-      case fb::Data::NONE: return false;
+      case fb::Data::NONE:
+        return false;
       case fb::Data::Bytes:
         return table(t, [&] { return vector<uint8_t>(t, fb::Bytes::VT_DATA, 0, true); });
       case fb::Data::NpyFile:
@@ -127,11 +134,13 @@ class Walk {
         });
       case fb::Data::RawFile:
         return table(t, [&] {
-          return string(t, fb::RawFile::VT_PATH, true) && scalar<uint64_t>(t, fb::RawFile::VT_OFFSET);
+          return string(t, fb::RawFile::VT_PATH, true) &&
+                 scalar<uint64_t>(t, fb::RawFile::VT_OFFSET);
         });
       case fb::Data::Splat:
         return table(t, [&] { return scalar<double>(t, fb::Splat::VT_VALUE); });
-      case fb::Data::Random: return random(t);
+      case fb::Data::Random:
+        return random(t);
     }
     return false;  // a type that this schema does not have
   }
@@ -161,16 +170,25 @@ class Walk {
   bool value(const Table* t, fb::AttributeValue type) {
     return table(t, [&] {
       switch (type) {
-        case fb::AttributeValue::NONE: return false;
-        case fb::AttributeValue::IntValue: return scalar<int64_t>(t, fb::IntValue::VT_VALUE);
-        case fb::AttributeValue::FloatValue: return scalar<double>(t, fb::FloatValue::VT_VALUE);
-        case fb::AttributeValue::BoolValue: return scalar<uint8_t>(t, fb::BoolValue::VT_VALUE);
-        case fb::AttributeValue::StringValue: return string(t, fb::StringValue::VT_VALUE, true);
-        case fb::AttributeValue::IntsValue: return vector<int64_t>(t, fb::IntsValue::VT_VALUE, 8, true);
-        case fb::AttributeValue::FloatsValue: return vector<double>(t, fb::FloatsValue::VT_VALUE, 8, true);
-        case fb::AttributeValue::StringsValue: return strings(t, fb::StringsValue::VT_VALUE);
+        case fb::AttributeValue::NONE:
+          return false;
+        case fb::AttributeValue::IntValue:
+          return scalar<int64_t>(t, fb::IntValue::VT_VALUE);
+        case fb::AttributeValue::FloatValue:
+          return scalar<double>(t, fb::FloatValue::VT_VALUE);
+        case fb::AttributeValue::BoolValue:
+          return scalar<uint8_t>(t, fb::BoolValue::VT_VALUE);
+        case fb::AttributeValue::StringValue:
+          return string(t, fb::StringValue::VT_VALUE, true);
+        case fb::AttributeValue::IntsValue:
+          return vector<int64_t>(t, fb::IntsValue::VT_VALUE, 8, true);
+        case fb::AttributeValue::FloatsValue:
+          return vector<double>(t, fb::FloatsValue::VT_VALUE, 8, true);
+        case fb::AttributeValue::StringsValue:
+          return strings(t, fb::StringsValue::VT_VALUE);
         case fb::AttributeValue::DimsValue:
-          return tables(t, fb::DimsValue::VT_VALUE, "value", true, [&](const Table* d) { return dim(d); });
+          return tables(t, fb::DimsValue::VT_VALUE, "value", true,
+                        [&](const Table* d) { return dim(d); });
       }
       return false;
     });
@@ -207,8 +225,10 @@ class Walk {
       return tables(t, field, label, false, [&](const Table* w) { return tensor(w); });
     };
     return table(t, [&] {
-      return scalar<uint32_t>(t, G::VT_VERSION) && string(t, G::VT_NAME) && string(t, G::VT_PRODUCER) &&
-             tables(t, G::VT_SYMBOLS, "symbols", false, [&](const Table* s) { return symbol(s); }) &&
+      return scalar<uint32_t>(t, G::VT_VERSION) && string(t, G::VT_NAME) &&
+             string(t, G::VT_PRODUCER) &&
+             tables(t, G::VT_SYMBOLS, "symbols", false,
+                    [&](const Table* s) { return symbol(s); }) &&
              weights(G::VT_PARAMS, "params") && weights(G::VT_CONSTANTS, "constants") &&
              weights(G::VT_STATES, "states") &&
              tables(t, G::VT_ENTRIES, "entries", true, [&](const Table* e) { return entry(e); });

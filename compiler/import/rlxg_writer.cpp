@@ -23,26 +23,31 @@ class GraphWriter {
     const auto name = optional_text(graph.name);
     const auto producer = optional_text(graph.producer);
     const auto symbols = each<fb::GraphSymbol>(graph.symbols, [&](const SourceSymbol& symbol) {
-      return fb::CreateGraphSymbol(builder_, text(symbol.name), symbol.minimum, symbol.maximum, symbol.multiple_of);
+      return fb::CreateGraphSymbol(builder_, text(symbol.name), symbol.minimum, symbol.maximum,
+                                   symbol.multiple_of);
     });
     const auto params = tensors(graph.params);
     const auto constants = tensors(graph.constants);
     const auto states = tensors(graph.states);
     const auto entries =
         each<fb::GraphEntry>(graph.entries, [&](const SourceEntry& item) { return entry(item); });
-    fb::FinishGraphBuffer(builder_, fb::CreateGraph(builder_, 1, name, producer, symbols, params, constants, states, entries));
+    fb::FinishGraphBuffer(builder_, fb::CreateGraph(builder_, 1, name, producer, symbols, params,
+                                                    constants, states, entries));
     if (is_too_big_) return std::nullopt;
-    return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()), builder_.GetSize());
+    return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
+                       builder_.GetSize());
   }
 
  private:
-  // Whether `bytes` more still fit; what does not is left out, and the whole buffer is dropped at the end.
+  // Whether `bytes` more still fit; what does not is left out, and the whole buffer is dropped at
+  // the end.
   bool fits(uint64_t bytes) {
     if (builder_.GetSize() + bytes > kMaxRlxgBytes) is_too_big_ = true;
     return !is_too_big_;
   }
 
-  // Tables with real numbers are written in full: the builder leaves out what equals the default 0, and -0 does.
+  // Tables with real numbers are written in full: the builder leaves out what equals the default 0,
+  // and -0 does.
   template <typename Write>
   UnionValue exact(Write write) {
     builder_.ForceDefaults(true);
@@ -57,7 +62,8 @@ class GraphWriter {
   Offset<flatbuffers::String> optional_text(const std::string& written) {
     return written.empty() ? Offset<flatbuffers::String>() : text(written);
   }
-  Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> texts(const std::vector<std::string>& texts) {
+  Offset<flatbuffers::Vector<Offset<flatbuffers::String>>> texts(
+      const std::vector<std::string>& texts) {
     std::vector<Offset<flatbuffers::String>> offsets;
     for (const std::string& item : texts) offsets.push_back(text(item));
     return builder_.CreateVector(offsets);
@@ -84,7 +90,8 @@ class GraphWriter {
   UnionValue data(const HostBytes& data) {
     const size_t size = fits(data.bytes.size()) ? data.bytes.size() : 0;
     builder_.ForceVectorAlignment(size, 1, kDataAlignment);
-    const auto bytes = builder_.CreateVector(reinterpret_cast<const uint8_t*>(data.bytes.data()), size);
+    const auto bytes =
+        builder_.CreateVector(reinterpret_cast<const uint8_t*>(data.bytes.data()), size);
     return {uint8_t(fb::Data::Bytes), fb::CreateBytes(builder_, bytes).Union()};
   }
   UnionValue data(const NpyFile& file) {
@@ -93,31 +100,40 @@ class GraphWriter {
   UnionValue data(const SafetensorsFile& file) {
     const auto path = text(file.path);
     const auto tensor = text(file.tensor);
-    return {uint8_t(fb::Data::SafetensorsFile), fb::CreateSafetensorsFile(builder_, path, tensor).Union()};
+    return {uint8_t(fb::Data::SafetensorsFile),
+            fb::CreateSafetensorsFile(builder_, path, tensor).Union()};
   }
   UnionValue data(const RawFile& file) {
-    return {uint8_t(fb::Data::RawFile), fb::CreateRawFile(builder_, text(file.path), file.offset_bytes).Union()};
+    return {uint8_t(fb::Data::RawFile),
+            fb::CreateRawFile(builder_, text(file.path), file.offset_bytes).Union()};
   }
   UnionValue data(const SplatData& splat) {
-    return exact([&] { return UnionValue{uint8_t(fb::Data::Splat), fb::CreateSplat(builder_, splat.value).Union()}; });
+    return exact([&] {
+      return UnionValue{uint8_t(fb::Data::Splat), fb::CreateSplat(builder_, splat.value).Union()};
+    });
   }
   UnionValue data(const RandomData& random) {
     const bool is_normal = random.distribution == RandomData::Distribution::Normal;
     const auto distribution = builder_.CreateString(is_normal ? "normal" : "uniform");
     return exact([&] {
-      return UnionValue{uint8_t(fb::Data::Random),
-                        fb::CreateRandom(builder_, distribution, random.a, random.b, random.seed, random.stream).Union()};
+      return UnionValue{
+          uint8_t(fb::Data::Random),
+          fb::CreateRandom(builder_, distribution, random.a, random.b, random.seed, random.stream)
+              .Union()};
     });
   }
 
-  Offset<flatbuffers::Vector<Offset<fb::Tensor>>> tensors(const std::vector<SourceTensor>& tensors) {
+  Offset<flatbuffers::Vector<Offset<fb::Tensor>>> tensors(
+      const std::vector<SourceTensor>& tensors) {
     return each<fb::Tensor>(tensors, [&](const SourceTensor& tensor) {
       UnionValue value;
-      if (tensor.data) value = std::visit([&](const auto& written) { return data(written); }, *tensor.data);
+      if (tensor.data)
+        value = std::visit([&](const auto& written) { return data(written); }, *tensor.data);
       const auto name = text(tensor.name);
       const auto dtype = builder_.CreateSharedString(std::string(name_of(tensor.dtype)));
       const auto shape = dims(tensor.shape);
-      return fb::CreateTensor(builder_, name, dtype, shape, static_cast<fb::Data>(value.type), value.value);
+      return fb::CreateTensor(builder_, name, dtype, shape, static_cast<fb::Data>(value.type),
+                              value.value);
     });
   }
 
@@ -126,14 +142,16 @@ class GraphWriter {
   }
   UnionValue attribute(double value) {
     return exact([&] {
-      return UnionValue{uint8_t(fb::AttributeValue::FloatValue), fb::CreateFloatValue(builder_, value).Union()};
+      return UnionValue{uint8_t(fb::AttributeValue::FloatValue),
+                        fb::CreateFloatValue(builder_, value).Union()};
     });
   }
   UnionValue attribute(bool value) {
     return {uint8_t(fb::AttributeValue::BoolValue), fb::CreateBoolValue(builder_, value).Union()};
   }
   UnionValue attribute(const std::string& value) {
-    return {uint8_t(fb::AttributeValue::StringValue), fb::CreateStringValue(builder_, text(value)).Union()};
+    return {uint8_t(fb::AttributeValue::StringValue),
+            fb::CreateStringValue(builder_, text(value)).Union()};
   }
   UnionValue attribute(const Ints& value) {
     const auto ints = builder_.CreateVector(fits(value.size() * 8) ? value : Ints());
@@ -141,21 +159,26 @@ class GraphWriter {
   }
   UnionValue attribute(const Floats& value) {
     const auto floats = builder_.CreateVector(fits(value.size() * 8) ? value : Floats());
-    return {uint8_t(fb::AttributeValue::FloatsValue), fb::CreateFloatsValue(builder_, floats).Union()};
+    return {uint8_t(fb::AttributeValue::FloatsValue),
+            fb::CreateFloatsValue(builder_, floats).Union()};
   }
   UnionValue attribute(const Strings& value) {
-    return {uint8_t(fb::AttributeValue::StringsValue), fb::CreateStringsValue(builder_, texts(value)).Union()};
+    return {uint8_t(fb::AttributeValue::StringsValue),
+            fb::CreateStringsValue(builder_, texts(value)).Union()};
   }
   UnionValue attribute(const SourceDims& value) {
-    return {uint8_t(fb::AttributeValue::DimsValue), fb::CreateDimsValue(builder_, dims(value)).Union()};
+    return {uint8_t(fb::AttributeValue::DimsValue),
+            fb::CreateDimsValue(builder_, dims(value)).Union()};
   }
 
   Offset<fb::Node> node(const SourceNode& node) {
     std::vector<Offset<fb::Attribute>> attributes;
     for (const auto& [name, value] : node.attributes) {
       const auto key = text(name);
-      const UnionValue written = std::visit([&](const auto& typed) { return attribute(typed); }, value);
-      attributes.push_back(fb::CreateAttribute(builder_, key, static_cast<fb::AttributeValue>(written.type), written.value));
+      const UnionValue written =
+          std::visit([&](const auto& typed) { return attribute(typed); }, value);
+      attributes.push_back(fb::CreateAttribute(
+          builder_, key, static_cast<fb::AttributeValue>(written.type), written.value));
     }
     std::vector<std::string> input_names;
     for (const auto& input : node.inputs) input_names.push_back(input.value_or(std::string()));
@@ -171,7 +194,8 @@ class GraphWriter {
   Offset<fb::GraphEntry> entry(const SourceEntry& entry) {
     const auto name = text(entry.name);
     const auto inputs = tensors(entry.inputs);
-    const auto nodes = each<fb::Node>(entry.nodes, [&](const SourceNode& item) { return node(item); });
+    const auto nodes =
+        each<fb::Node>(entry.nodes, [&](const SourceNode& item) { return node(item); });
     const auto outputs = texts(entry.outputs);
     return fb::CreateGraphEntry(builder_, name, inputs, nodes, outputs);
   }

@@ -79,8 +79,10 @@ std::optional<ParseFault> add_tensor(const JsonMember& member, std::span<const s
   const JsonValue* dtype = object ? find_member(*object, "dtype") : nullptr;
   const auto shape = integers_of(object ? find_member(*object, "shape") : nullptr);
   const auto offsets = integers_of(object ? find_member(*object, "data_offsets") : nullptr);
-  if (!object || object->size() != 3 || !dtype || !dtype->string() || !shape || !offsets || offsets->size() != 2) {
-    return fault_of(who + " whose header is not {\"dtype\", \"shape\", \"data_offsets\": [begin, end]}");
+  if (!object || object->size() != 3 || !dtype || !dtype->string() || !shape || !offsets ||
+      offsets->size() != 2) {
+    return fault_of(who +
+                    " whose header is not {\"dtype\", \"shape\", \"data_offsets\": [begin, end]}");
   }
   const uint64_t begin = offsets->at(0);
   const uint64_t end = offsets->at(1);
@@ -89,15 +91,19 @@ std::optional<ParseFault> add_tensor(const JsonMember& member, std::span<const s
                         ", the file holds " + std::to_string(data.size()) + " bytes of data",
                     DiagCode::FileSize);
   }
-  const auto* stored = std::find_if(kStoredTypes.begin(), kStoredTypes.end(),
-                                    [&](const StoredType& type) { return type.text == *dtype->string(); });
-  SafetensorsTensor tensor{.dtype_text = *dtype->string(), .dtype = std::nullopt, .shape = *shape,
+  const auto* stored =
+      std::find_if(kStoredTypes.begin(), kStoredTypes.end(),
+                   [&](const StoredType& type) { return type.text == *dtype->string(); });
+  SafetensorsTensor tensor{.dtype_text = *dtype->string(),
+                           .dtype = std::nullopt,
+                           .shape = *shape,
                            .bytes = data.subspan(begin, end - begin)};
   if (stored != kStoredTypes.end()) {
     tensor.dtype = stored->dtype;
     const auto wanted = bytes_of(*shape, stored->bytes);
     if (!wanted || *wanted != end - begin) {
-      return fault_of(who + " of " + std::to_string(end - begin) + " bytes, its shape and dtype want " +
+      return fault_of(who + " of " + std::to_string(end - begin) +
+                          " bytes, its shape and dtype want " +
                           (wanted ? std::to_string(*wanted) : "more than 2^48"),
                       DiagCode::FileSize);
     }
@@ -115,7 +121,8 @@ std::optional<ParseFault> check_coverage(std::vector<Placed> placed, uint64_t da
   uint64_t covered = 0;
   for (const Placed& item : placed) {
     if (item.begin != covered) {
-      return fault_of("has tensor " + quoted(*item.name) + " at byte " + std::to_string(item.begin) +
+      return fault_of("has tensor " + quoted(*item.name) + " at byte " +
+                      std::to_string(item.begin) +
                       (item.begin < covered ? ", inside another tensor that ends at "
                                             : ", after a hole that begins at ") +
                       std::to_string(covered));
@@ -140,7 +147,8 @@ std::variant<SafetensorsView, ParseFault> parse_safetensors(std::span<const std:
                     std::to_string(file.size()) + " bytes and at most " +
                     std::to_string(kMaxHeaderBytes) + " are read");
   }
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, header_bytes);
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes,
+                              header_bytes);
   Diagnostics diagnostics;
   const std::optional<JsonValue> header = parse_json(text, {}, diagnostics);
   if (!header) return fault_of("has a header with " + diagnostics.all().front().message);

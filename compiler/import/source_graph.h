@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph file as written: the fields of schema/graph.fbs, before symbols are bound and names are resolved.
+// A graph file as written: the fields of schema/graph.fbs, before symbols are bound and names are
+// resolved.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,10 @@ namespace rlx {
 
 // Limits of every graph format (schema/README.md). Readers refuse what lies beyond them.
 inline constexpr size_t kMaxNameBytes = 256;
-inline constexpr size_t kMaxNoteBytes = 4096;         // source notes, paths
-inline constexpr size_t kMaxStringBytes = 1u << 16;   // string attributes
-inline constexpr size_t kMaxListItems = 1u << 20;     // items of one list attribute
-inline constexpr size_t kMaxNodes = 1u << 20;         // nodes of a file; tensors of a file
+inline constexpr size_t kMaxNoteBytes = 4096;        // source notes, paths
+inline constexpr size_t kMaxStringBytes = 1u << 16;  // string attributes
+inline constexpr size_t kMaxListItems = 1u << 20;    // items of one list attribute
+inline constexpr size_t kMaxNodes = 1u << 20;        // nodes of a file; tensors of a file
 inline constexpr size_t kMaxEntries = 1024;
 inline constexpr int64_t kMaxDim = (int64_t{1} << 40) - 1;
 inline constexpr uint64_t kMaxTensorBytes = (uint64_t{1} << 48) - 1;
@@ -51,7 +52,8 @@ struct RawFile {
   uint64_t offset_bytes = 0;
 };
 // HostBytes: inline, little-endian, row-major.
-using SourceData = std::variant<HostBytes, NpyFile, SafetensorsFile, RawFile, SplatData, RandomData>;
+using SourceData =
+    std::variant<HostBytes, NpyFile, SafetensorsFile, RawFile, SplatData, RandomData>;
 
 // An input of an entry (no data), a param, a constant, or a state (no data: zeros).
 struct SourceTensor {

@@ -17,7 +17,8 @@ std::vector<std::string_view> names_of(const std::vector<SourceSymbol>& symbols)
 }
 
 std::string range_text(const SourceSymbol& symbol) {
-  std::string text = "from " + std::to_string(symbol.minimum) + " to " + std::to_string(symbol.maximum);
+  std::string text =
+      "from " + std::to_string(symbol.minimum) + " to " + std::to_string(symbol.maximum);
   if (symbol.multiple_of != 1) text += ", a multiple of " + std::to_string(symbol.multiple_of);
   return text;
 }
@@ -79,7 +80,8 @@ AttributeValue as_written(const SourceAttribute& value) {
 
 }  // namespace
 
-SymbolTable::SymbolTable(const SourceGraph& graph, const DimBindings& dims, Diagnostics& diagnostics)
+SymbolTable::SymbolTable(const SourceGraph& graph, const DimBindings& dims,
+                         Diagnostics& diagnostics)
     : graph_(graph), diagnostics_(diagnostics) {
   for (const SourceSymbol& symbol : graph.symbols) {
     const std::optional<int64_t> value = bind(symbol, dims);
@@ -93,24 +95,27 @@ SymbolTable::SymbolTable(const SourceGraph& graph, const DimBindings& dims, Diag
   const std::vector<std::string_view> names = names_of(graph.symbols);
   for (const auto& [name, value] : dims) {
     if (values_.contains(name)) continue;
-    diagnostics_.error(DiagCode::BadBinding, {graph.file, ""},
-                       "--dim " + name + "=" + std::to_string(value) + " names no symbol of the graph",
-                       names.empty() ? "the graph has no symbols" : "its symbols are " + list_names(names));
+    diagnostics_.error(
+        DiagCode::BadBinding, {graph.file, ""},
+        "--dim " + name + "=" + std::to_string(value) + " names no symbol of the graph",
+        names.empty() ? "the graph has no symbols" : "its symbols are " + list_names(names));
   }
 }
 
 std::optional<int64_t> SymbolTable::bind(const SourceSymbol& symbol, const DimBindings& dims) {
   const auto given = dims.find(symbol.name);
   if (given == dims.end() && symbol.minimum != symbol.maximum) {
-    diagnostics_.error(DiagCode::UnboundSymbol, symbol.place, "symbol " + quoted(symbol.name) + " has no value",
+    diagnostics_.error(DiagCode::UnboundSymbol, symbol.place,
+                       "symbol " + quoted(symbol.name) + " has no value",
                        "give it with --dim " + symbol.name + "=N, N " + range_text(symbol));
     return std::nullopt;
   }
   const int64_t value = given == dims.end() ? symbol.minimum : given->second;
-  if (value >= symbol.minimum && value <= symbol.maximum && value % symbol.multiple_of == 0) return value;
+  if (value >= symbol.minimum && value <= symbol.maximum && value % symbol.multiple_of == 0)
+    return value;
   diagnostics_.error(DiagCode::BadBinding, symbol.place,
-                     "symbol " + quoted(symbol.name) + " is bound to " + std::to_string(value) + ", wanted a value " +
-                         range_text(symbol));
+                     "symbol " + quoted(symbol.name) + " is bound to " + std::to_string(value) +
+                         ", wanted a value " + range_text(symbol));
   return std::nullopt;
 }
 
@@ -128,8 +133,10 @@ std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePl
     if (found == values_.end()) {
       const std::vector<std::string_view> names = names_of(graph_.symbols);
       const std::string near = nearest_hint(name, names);
-      diagnostics_.error(DiagCode::UnboundSymbol, place, what + " uses symbol " + quoted(name) + ", which the graph does not declare",
-                         near.empty() ? "declare it in \"symbols\"" : near);
+      diagnostics_.error(
+          DiagCode::UnboundSymbol, place,
+          what + " uses symbol " + quoted(name) + ", which the graph does not declare",
+          near.empty() ? "declare it in \"symbols\"" : near);
     }
     is_good = is_good && found != values_.end() && found->second.has_value();
     if (is_good) shape.push_back(*found->second);
@@ -164,8 +171,9 @@ std::optional<Attributes> SymbolTable::resolve(const SourceNode& node, const OpD
   Attributes attributes;
   bool is_good = true;
   for (const auto& [name, value] : node.attributes) {
-    const auto spec = std::find_if(op.attrs.begin(), op.attrs.end(),
-                                   [&name = name](const AttrSpec& row) { return row.name == name; });
+    const auto spec =
+        std::find_if(op.attrs.begin(), op.attrs.end(),
+                     [&name = name](const AttrSpec& row) { return row.name == name; });
     const auto resolved = spec == op.attrs.end() ? std::optional(as_written(value))
                                                  : resolve(node, name, spec->type, value);
     is_good = is_good && resolved.has_value();

@@ -15,29 +15,32 @@ namespace rlx {
 
 class SymbolTable {
  public:
-  // Binds every symbol: by `dims`, or by itself where its range is one number. Reports symbols that stay unbound, values out
-  // of range, and bindings of no symbol.
+  // Binds every symbol: by `dims`, or by itself where its range is one number. Reports symbols that
+  // stay unbound, values out of range, and bindings of no symbol.
   SymbolTable(const SourceGraph& graph, const DimBindings& dims, Diagnostics& diagnostics);
 
   [[nodiscard]] const std::vector<Symbol>& bound() const { return bound_; }
 
-  // The numbers of a shape or dim list. nullopt: a symbol was not bound, or is not declared (reported here, as a fault of
-  // `what`).
-  std::optional<Shape> resolve(const SourceDims& dims, const SourcePlace& place, const std::string& what);
+  // The numbers of a shape or dim list. nullopt: a symbol was not bound, or is not declared
+  // (reported here, as a fault of `what`).
+  std::optional<Shape> resolve(const SourceDims& dims, const SourcePlace& place,
+                               const std::string& what);
 
-  // The attributes of a node in the types of its op's specs: integers become floats, symbols numbers, "inf" a float. What does
-  // not fit a spec keeps its type; check_attributes reports it. nullopt as in resolve.
+  // The attributes of a node in the types of its op's specs: integers become floats, symbols
+  // numbers, "inf" a float. What does not fit a spec keeps its type; check_attributes reports it.
+  // nullopt as in resolve.
   std::optional<Attributes> resolve(const SourceNode& node, const OpDef& op);
 
  private:
   std::optional<int64_t> bind(const SourceSymbol& symbol, const DimBindings& dims);
-  std::optional<AttributeValue> resolve(const SourceNode& node, const std::string& name, AttrType type,
-                                        const SourceAttribute& value);
+  std::optional<AttributeValue> resolve(const SourceNode& node, const std::string& name,
+                                        AttrType type, const SourceAttribute& value);
 
   const SourceGraph& graph_;
   Diagnostics& diagnostics_;
   std::vector<Symbol> bound_;
-  std::map<std::string, std::optional<int64_t>, std::less<>> values_;  // nullopt: could not be bound
+  std::map<std::string, std::optional<int64_t>, std::less<>>
+      values_;  // nullopt: could not be bound
 };
 
 }  // namespace rlx

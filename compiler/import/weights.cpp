@@ -14,7 +14,8 @@ namespace {
 // Bool bytes are 0 or 1 in memory; any other non-zero byte of a file counts as 1.
 HostBytes normalised(HostBytes data, DType dtype) {
   const auto is_wide = [](std::byte b) { return b > std::byte{1}; };
-  if (dtype != DType::bool_ || std::none_of(data.bytes.begin(), data.bytes.end(), is_wide)) return data;
+  if (dtype != DType::bool_ || std::none_of(data.bytes.begin(), data.bytes.end(), is_wide))
+    return data;
   auto bytes = std::make_shared<std::vector<std::byte>>(data.bytes.begin(), data.bytes.end());
   for (std::byte& b : *bytes) b = b == std::byte{0} ? b : std::byte{1};
   const std::span<const std::byte> view(*bytes);
@@ -36,17 +37,21 @@ bool is_same_shape(const std::vector<uint64_t>& written, const Shape& wanted) {
 
 std::optional<std::string> type_fault(const TensorType& type) {
   if (type.shape.size() > kMaxRank) {
-    return "has rank " + std::to_string(type.shape.size()) + ", at most " + std::to_string(kMaxRank) + " is allowed";
+    return "has rank " + std::to_string(type.shape.size()) + ", at most " +
+           std::to_string(kMaxRank) + " is allowed";
   }
   const uint32_t block = block_elements(type.dtype);
   if (block > 1 && (type.shape.empty() || type.shape.back() % block != 0)) {
-    return "is " + to_string(type) + ", its last dim must hold whole blocks of " + std::to_string(block) + " elements";
+    return "is " + to_string(type) + ", its last dim must hold whole blocks of " +
+           std::to_string(block) + " elements";
   }
   uint64_t bytes = block_bytes(type.dtype);
   for (const int64_t dim : type.shape) {
-    if (dim < 0 || dim > kMaxDim) return "has dim " + std::to_string(dim) + ", wanted 0 to 2^40 - 1";
+    if (dim < 0 || dim > kMaxDim)
+      return "has dim " + std::to_string(dim) + ", wanted 0 to 2^40 - 1";
     const auto product = checked_mul(bytes, static_cast<uint64_t>(std::max<int64_t>(dim, 1)));
-    if (!product || *product > kMaxTensorBytes) return "is " + to_string(type) + ", more than 2^48 bytes";
+    if (!product || *product > kMaxTensorBytes)
+      return "is " + to_string(type) + ", more than 2^48 bytes";
     bytes = *product;
   }
   return std::nullopt;
@@ -58,7 +63,8 @@ std::optional<WeightData> WeightReader::read(const SourceTensor& tensor, const T
   std::optional<WeightData> result =
       std::visit([&](const auto& written) { return data(request, written); }, *tensor.data);
   if (!result) return std::nullopt;
-  if (auto* bytes = std::get_if<HostBytes>(&*result)) *bytes = normalised(std::move(*bytes), type.dtype);
+  if (auto* bytes = std::get_if<HostBytes>(&*result))
+    *bytes = normalised(std::move(*bytes), type.dtype);
   return result;
 }
 
@@ -89,9 +95,10 @@ std::optional<WeightData> WeightReader::data(const Request& request, const NpyFi
   }
   const NpyView& view = std::get<NpyView>(parsed);
   if (view.type != request.type) {
-    return fail(request, view.type.dtype != request.type.dtype ? DiagCode::BadDtype : DiagCode::BadShape,
-                "file " + quoted(file.path) + " holds " + to_string(view.type) + ", the graph wants " +
-                    to_string(request.type),
+    return fail(request,
+                view.type.dtype != request.type.dtype ? DiagCode::BadDtype : DiagCode::BadShape,
+                "file " + quoted(file.path) + " holds " + to_string(view.type) +
+                    ", the graph wants " + to_string(request.type),
                 view.type.dtype != request.type.dtype && request.type.dtype == DType::bf16
                     ? "NumPy has no bf16: use .safetensors or raw data"
                     : "");
@@ -116,7 +123,8 @@ std::optional<WeightData> WeightReader::data(const Request& request, const Safet
   if (!is_dtype || !is_same_shape(tensor.shape, request.type.shape)) {
     return fail(request, is_dtype ? DiagCode::BadShape : DiagCode::BadDtype,
                 "tensor " + quoted(file.tensor) + " of file " + quoted(file.path) + " is " +
-                    quoted(tensor.dtype_text) + shape_text(tensor.shape) + ", the graph wants " + to_string(request.type));
+                    quoted(tensor.dtype_text) + shape_text(tensor.shape) + ", the graph wants " +
+                    to_string(request.type));
   }
   return HostBytes{.owner = std::get<OpenFile>(files_.at(file.path)).file, .bytes = tensor.bytes};
 }
@@ -128,36 +136,46 @@ std::optional<WeightData> WeightReader::data(const Request& request, const RawFi
   const uint64_t wanted = byte_size(request.type);
   if (!range_fits(file.offset_bytes, wanted, bytes.size())) {
     return fail(request, DiagCode::FileSize,
-                "raw file " + quoted(file.path) + " has " + std::to_string(bytes.size()) + " bytes, " +
-                    to_string(request.type) + " wants " + std::to_string(wanted) + " from byte " +
-                    std::to_string(file.offset_bytes));
+                "raw file " + quoted(file.path) + " has " + std::to_string(bytes.size()) +
+                    " bytes, " + to_string(request.type) + " wants " + std::to_string(wanted) +
+                    " from byte " + std::to_string(file.offset_bytes));
   }
-  const auto [use, is_first] = raw_uses_.try_emplace(
-      file.path, RawUse{.place = request.tensor.place, .what = request.what, .end_bytes = wanted,
-                        .file_bytes = bytes.size(), .is_alone_at_zero = file.offset_bytes == 0});
+  const auto [use, is_first] =
+      raw_uses_.try_emplace(file.path, RawUse{.place = request.tensor.place,
+                                              .what = request.what,
+                                              .end_bytes = wanted,
+                                              .file_bytes = bytes.size(),
+                                              .is_alone_at_zero = file.offset_bytes == 0});
   if (!is_first) use->second.is_alone_at_zero = false;
   return HostBytes{.owner = open_file->file, .bytes = bytes.subspan(file.offset_bytes, wanted)};
 }
 
 std::optional<WeightData> WeightReader::data(const Request& request, const SplatData& splat) {
   const DType dtype = request.type.dtype;
-  bool is_held = is_float(dtype) && (!std::isfinite(splat.value) || std::isfinite(round_to(dtype, splat.value)));
+  bool is_held = is_float(dtype) &&
+                 (!std::isfinite(splat.value) || std::isfinite(round_to(dtype, splat.value)));
   if (is_integer(dtype) || dtype == DType::bool_) {
     const IntegerRange range = integer_range(dtype);
     // -2^63 is exact in f64 and 2^63 is the first value above i64.
-    is_held = splat.value == std::trunc(splat.value) && splat.value >= static_cast<double>(range.lowest) &&
-              splat.value < 0x1p63 && static_cast<int64_t>(splat.value) <= range.highest;
+    is_held = splat.value == std::trunc(splat.value) &&
+              splat.value >= static_cast<double>(range.lowest) && splat.value < 0x1p63 &&
+              static_cast<int64_t>(splat.value) <= range.highest;
   }
   if (is_held) return splat;
-  return fail(request, DiagCode::BadDtype, "splat " + std::to_string(splat.value) + " is no value of " + std::string(name_of(dtype)));
+  return fail(
+      request, DiagCode::BadDtype,
+      "splat " + std::to_string(splat.value) + " is no value of " + std::string(name_of(dtype)));
 }
 
 std::optional<WeightData> WeightReader::data(const Request& request, const RandomData& random) {
   const bool is_normal = random.distribution == RandomData::Distribution::Normal;
   if (!is_float(request.type.dtype)) {
-    return fail(request, DiagCode::BadDtype, "random data is for f32, f16, bf16 and f64, not for " + std::string(name_of(request.type.dtype)));
+    return fail(request, DiagCode::BadDtype,
+                "random data is for f32, f16, bf16 and f64, not for " +
+                    std::string(name_of(request.type.dtype)));
   }
-  const bool is_range = std::isfinite(random.a) && std::isfinite(random.b) && (is_normal ? random.b >= 0 : random.b >= random.a);
+  const bool is_range = std::isfinite(random.a) && std::isfinite(random.b) &&
+                        (is_normal ? random.b >= 0 : random.b >= random.a);
   if (is_range) return random;
   return fail(request, DiagCode::BadField,
               is_normal ? "random data wants a finite mean and a finite std >= 0"
@@ -177,7 +195,9 @@ WeightReader::OpenFile* WeightReader::open(const Request& request, const std::st
   if (auto* file = std::get_if<OpenFile>(&found->second)) return file;
   const FileFault& fault = std::get<FileFault>(found->second);
   fail(request, fault.code, "file " + quoted(path) + " " + fault.message,
-       fault.code == DiagCode::FileOutside ? "weights are plain files inside the folder of the graph file" : "");
+       fault.code == DiagCode::FileOutside
+           ? "weights are plain files inside the folder of the graph file"
+           : "");
   return nullptr;
 }
 
@@ -188,7 +208,8 @@ const SafetensorsView* WeightReader::tensors_of(const Request& request, const st
   auto bad = bad_safetensors_.find(path);
   if (bad == bad_safetensors_.end()) {
     auto parsed = parse_safetensors(file->file->bytes());
-    if (auto* view = std::get_if<SafetensorsView>(&parsed)) return &file->tensors.emplace(std::move(*view));
+    if (auto* view = std::get_if<SafetensorsView>(&parsed))
+      return &file->tensors.emplace(std::move(*view));
     bad = bad_safetensors_.emplace(path, std::get<ParseFault>(std::move(parsed))).first;
   }
   fail(request, bad->second.code, "file " + quoted(path) + " " + bad->second.message);
@@ -197,7 +218,8 @@ const SafetensorsView* WeightReader::tensors_of(const Request& request, const st
 
 std::nullopt_t WeightReader::fail(const Request& request, DiagCode code, const std::string& message,
                                   std::string hint) {
-  diagnostics_.error(code, request.tensor.place, "data of " + request.what + ": " + message, std::move(hint));
+  diagnostics_.error(code, request.tensor.place, "data of " + request.what + ": " + message,
+                     std::move(hint));
   return std::nullopt;
 }
 

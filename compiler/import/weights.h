@@ -15,8 +15,8 @@
 
 namespace rlx {
 
-// Checks a shape against the limits: rank, dims, whole blocks, bytes below 2^48 (zero dims counted as 1, so that products of
-// dims never wrap). Returns the end of a sentence about the tensor.
+// Checks a shape against the limits: rank, dims, whole blocks, bytes below 2^48 (zero dims counted
+// as 1, so that products of dims never wrap). Returns the end of a sentence about the tensor.
 std::optional<std::string> type_fault(const TensorType& type);
 
 // Reads the data of many tensors; each file is opened and checked once.
@@ -25,9 +25,10 @@ class WeightReader {
   WeightReader(const std::string& folder, Diagnostics& diagnostics)
       : folder_(folder), diagnostics_(diagnostics) {}
 
-  // Bytes of exactly byte_size(type), or a generator. `what` names the tensor in messages. Precondition: type_fault(type) is
-  // nullopt and tensor.data is present. nullopt after an error.
-  std::optional<WeightData> read(const SourceTensor& tensor, const TensorType& type, const std::string& what);
+  // Bytes of exactly byte_size(type), or a generator. `what` names the tensor in messages.
+  // Precondition: type_fault(type) is nullopt and tensor.data is present. nullopt after an error.
+  std::optional<WeightData> read(const SourceTensor& tensor, const TensorType& type,
+                                 const std::string& what);
   // Reports raw files that are longer than the one tensor that is read from them.
   void finish();
 
