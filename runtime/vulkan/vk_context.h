@@ -32,7 +32,7 @@ class ValidationLog {
 class Instance {
  public:
   static Status create(const VulkanOptions& options, std::shared_ptr<Instance>& instance);
-  // An instance that the caller owns.
+  // An instance that the caller owns; a null `get` is taken from the system's loader.
   static Status adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get, std::shared_ptr<Instance>& instance);
   ~Instance();
   Instance(const Instance&) = delete;

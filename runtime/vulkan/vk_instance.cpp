@@ -110,6 +110,7 @@ Status Instance::start(const VulkanOptions& options) {
 Status Instance::adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get, std::shared_ptr<Instance>& instance) {
   std::shared_ptr<Instance> made(new Instance);
   made->handle_ = handle;
+  if (get == nullptr) RLX_RETURN_IF_ERROR(made->library_.open(get));
   RLX_RETURN_IF_ERROR(load_instance_api(get, handle, made->api));
   instance = std::move(made);
   return {};

@@ -3,6 +3,7 @@
 #include "runtime/vulkan/vk_session.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "runtime/text.h"
@@ -203,6 +204,7 @@ void VulkanSession::record_outputs(const EntryState& state, VkCommandBuffer comm
 Status VulkanSession::write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) {
   RLX_RETURN_IF_ERROR(require_idle("write"));
   const IoSlot& slot = io_slot(entries_[entry], value);
+  if (slot.bound_address.has_value()) return invalid_state("write: the input lives in a bound buffer; write it there");
   std::byte* target = io_.mapped != nullptr ? io_.mapped : upload_.mapped;
   if (!bytes.empty()) std::memcpy(target + slot.offset_bytes, bytes.data(), bytes.size());
   return {};
@@ -212,6 +214,7 @@ Status VulkanSession::read(uint32_t entry, uint32_t value, std::span<std::byte> 
   RLX_RETURN_IF_ERROR(require_idle("read"));
   RLX_RETURN_IF_ERROR(context_.health());
   const IoSlot& slot = io_slot(entries_[entry], value);
+  if (slot.bound_address.has_value()) return invalid_state("read: the output lives in a bound buffer; read it there");
   const std::byte* source = download_.buffer ? download_.mapped : io_.mapped;
   if (!bytes.empty()) std::memcpy(bytes.data(), source + slot.offset_bytes, bytes.size());
   return {};
@@ -268,8 +271,7 @@ Status VulkanSession::take_run_time() {
   return {};
 }
 
-template <typename Body>
-Status VulkanSession::run_once(std::string_view what, Body body) {
+Status VulkanSession::run_once(std::string_view what, const std::function<void(VkCommandBuffer)>& body) {
   RLX_RETURN_IF_ERROR(require_idle(what));
   RLX_RETURN_IF_ERROR(context_.health());
   RLX_RETURN_IF_ERROR(begin_commands(context_, once_));

@@ -2,6 +2,7 @@
 // State, arena and io of one user of a plan, with one recorded command buffer per entry.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -62,8 +63,7 @@ class VulkanSession final : public DeviceSession {
   void record_state_resets(VkCommandBuffer commands);
   Status upload_ones();
   // Begins, records by `body`, submits and waits; for everything that is not a run.
-  template <typename Body>
-  Status run_once(std::string_view what, Body body);
+  Status run_once(std::string_view what, const std::function<void(VkCommandBuffer)>& body);
   Status require_idle(std::string_view what) const;
   Status take_run_time();
 

@@ -26,7 +26,7 @@ struct AdoptedVulkan {
   void* device = nullptr;           // VkDevice, with bufferDeviceAddress, scalarBlockLayout and shaderInt64 enabled
   uint32_t queue_family = 0;        // with compute
   void* queue = nullptr;            // VkQueue
-  void* get_instance_proc_addr = nullptr;  // PFN_vkGetInstanceProcAddr
+  void* get_instance_proc_addr = nullptr;  // PFN_vkGetInstanceProcAddr; null: of the system's loader
   uint64_t features = 0;  // mask of features.def that the caller enabled on the device
 };
 

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sketches to plan descriptions: GLSL compiled, lifetimes, sizes and relocations derived.
+#include "tests/vulkan/plan_sketch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <shaderc/shaderc.hpp>
+#include <stdexcept>
+
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+enum FeatureBit : uint64_t {
+#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
+#include "schema/features.def"
+#undef RLX_FEATURE
+};
+constexpr uint64_t kFeatures = BufferAddress | ScalarLayout | Int64;
+
+uint64_t round_up(uint64_t bytes, uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+
+std::vector<std::byte> compile(const SketchKernel& kernel) {
+  std::string source =
+      "#version 460\n"
+      "#extension GL_EXT_buffer_reference : require\n"
+      "#extension GL_EXT_scalar_block_layout : require\n"
+      "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+      "layout(local_size_x = 64) in;\n"
+      "layout(buffer_reference, scalar, buffer_reference_align = 4) buffer F32 { float v[]; };\n"
+      "layout(push_constant, scalar) uniform Params {\n";
+  for (size_t i = 0; i < kernel.pointers.size(); ++i) {
+    source += std::string("uint64_t ") + static_cast<char>('a' + i) + ";\n";
+  }
+  source += "} p;\nvoid main() { uint i = gl_GlobalInvocationID.x;\n" + kernel.body + "\n}\n";
+  shaderc::CompileOptions options;
+  options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
+  const auto result =
+      shaderc::Compiler().CompileGlslToSpv(source, shaderc_compute_shader, kernel.name.c_str(), options);
+  if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
+    throw std::runtime_error(result.GetErrorMessage());
+  }
+  return {reinterpret_cast<const std::byte*>(result.cbegin()), reinterpret_cast<const std::byte*>(result.cend())};
+}
+
+SpecKernel to_spec(const SketchKernel& kernel) {
+  SpecKernel spec{.name = kernel.name, .params_bytes = static_cast<uint32_t>(kernel.pointers.size() * 8)};
+  for (uint32_t i = 0; i < kernel.pointers.size(); ++i) {
+    spec.accesses.push_back({.position = i * 8, .alignment = 4, .min_bytes = 4, .mode = kernel.pointers[i]});
+  }
+  spec.variants.push_back({.code = compile(kernel), .features = kFeatures});
+  return spec;
+}
+
+// Arena values live from their first to their last use, all others throughout.
+void set_lifetimes(const SketchEntry& entry, SpecEntry& spec) {
+  for (uint32_t v = 0; v < spec.values.size(); ++v) {
+    SpecValue& value = spec.values[v];
+    value.last_step = static_cast<uint32_t>(entry.steps.size()) - 1;
+    if (value.segment != fb::Segment::Arena) continue;
+    value.first_step = value.last_step;
+    value.last_step = 0;
+    for (uint32_t s = 0; s < entry.steps.size(); ++s) {
+      for (const SketchPointer& pointer : entry.steps[s].pointers) {
+        if (pointer.value != v) continue;
+        value.first_step = std::min(value.first_step, s);
+        value.last_step = std::max(value.last_step, s);
+      }
+    }
+  }
+}
+
+SpecStep to_spec(const SketchStep& step, const SketchEntry& entry) {
+  const bool dispatch = step.kind == fb::StepKind::Dispatch;
+  SpecStep spec{.kind = step.kind, .kernel = step.kernel, .wave = step.wave, .fill_pattern = step.fill_pattern};
+  if (dispatch) {
+    spec.grid = {step.grid, 1, 1};
+    spec.params_bytes = static_cast<uint32_t>(step.pointers.size() * 8);
+  }
+  for (uint32_t i = 0; i < step.pointers.size(); ++i) {
+    const SketchPointer& pointer = step.pointers[i];
+    const uint64_t elements = pointer.elements != 0 ? pointer.elements : entry.values[pointer.value].elements;
+    spec.relocations.push_back({.value = pointer.value,
+                                .position = i * 8,
+                                .offset_bytes = pointer.first_element * 4,
+                                .length_bytes = elements * 4,
+                                .mode = pointer.mode});
+  }
+  return spec;
+}
+
+SpecEntry to_spec(const SketchEntry& entry) {
+  SpecEntry spec{.name = entry.name};
+  for (uint32_t i = 0; i < entry.values.size(); ++i) {
+    const SketchValue& value = entry.values[i];
+    spec.values.push_back({.name = value.name,
+                           .dims = {value.elements},
+                           .segment = value.segment,
+                           .offset_bytes = value.offset_bytes,
+                           .size_bytes = value.elements * uint64_t{4}});
+    if (value.role == Role::Input) spec.inputs.push_back(i);
+    if (value.role == Role::Output) spec.outputs.push_back(i);
+    if (value.segment == fb::Segment::Arena) {
+      spec.arena_bytes =
+          std::max(spec.arena_bytes, round_up(value.offset_bytes + value.elements * uint64_t{4}, kArenaAlignmentBytes));
+    }
+  }
+  set_lifetimes(entry, spec);
+  for (const SketchStep& step : entry.steps) {
+    SpecStep& added = spec.steps.emplace_back(to_spec(step, entry));
+    for (uint32_t earlier = 0; earlier + 1 < spec.steps.size(); ++earlier) {
+      if (spec.steps[earlier].wave < added.wave) added.edges.push_back(earlier);
+    }
+  }
+  return spec;
+}
+
+void add_weight(const SketchWeight& weight, PlanSpec& spec) {
+  const uint64_t size_bytes = weight.data.size() * 4;
+  spec.weights.push_back({.name = weight.name,
+                          .dims = {weight.data.size()},
+                          .kind = weight.generated ? fb::WeightKind::Generated : fb::WeightKind::Inline,
+                          .offset_bytes = weight.offset_bytes,
+                          .size_bytes = size_bytes});
+  const uint64_t end = weight.offset_bytes + size_bytes;
+  spec.weights_bytes = std::max(spec.weights_bytes, round_up(end, kArenaAlignmentBytes));
+  if (weight.generated) return;
+  spec.weight_bytes.resize(std::max<uint64_t>(spec.weight_bytes.size(), end));
+  std::memcpy(spec.weight_bytes.data() + weight.offset_bytes, weight.data.data(), size_bytes);
+}
+
+void add_state(const SketchState& state, PlanSpec& spec) {
+  const uint64_t size_bytes = state.elements * uint64_t{4};
+  spec.states.push_back({.name = state.name,
+                         .dims = {state.elements},
+                         .offset_bytes = state.offset_bytes,
+                         .size_bytes = size_bytes,
+                         .init = state.init});
+  if (state.init == fb::StateInit::Weight) spec.states.back().init_weight = state.init_weight;
+  spec.state_bytes = std::max(spec.state_bytes, round_up(state.offset_bytes + size_bytes, kArenaAlignmentBytes));
+}
+
+}  // namespace
+
+PlanSpec to_spec(const PlanSketch& sketch) {
+  PlanSpec spec;
+  spec.name = sketch.name;
+  for (const SketchWeight& weight : sketch.weights) add_weight(weight, spec);
+  for (const SketchState& state : sketch.states) add_state(state, spec);
+  for (const SketchKernel& kernel : sketch.kernels) spec.kernels.push_back(to_spec(kernel));
+  for (const SketchEntry& entry : sketch.entries) spec.entries.push_back(to_spec(entry));
+  if (!sketch.init.empty()) spec.init = to_spec(sketch.init[0]);
+  spec.params.resize(128);  // all zero: every byte of a sketch's params is a pointer
+  spec.vulkan = {.present = 1,
+                 .api_version = 1u << 22 | 2u << 12,
+                 .features = kFeatures | sketch.extra_features,
+                 .max_workgroup_invocations = kSketchWorkgroup,
+                 .max_shared_bytes = sketch.max_shared_bytes,
+                 .max_params_bytes = 128,
+                 .max_grid = {65535, 65535, 65535}};
+  return spec;
+}
+
+std::shared_ptr<const PlanView> open_plan(const PlanSketch& sketch) {
+  std::shared_ptr<const PlanView> view;
+  const Status status =
+      PlanView::open_memory(serialise(to_spec(sketch)), {.check_weights = true, .copy_memory = true}, view);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return view;
+}
+
+}  // namespace rlx::test
