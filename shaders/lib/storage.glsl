@@ -76,7 +76,7 @@ float rlx_load_f16(rlx_ptr base, int64_t i) { return rlx_f32_from_f16(uint(U16(R
 float rlx_load_bf16(rlx_ptr base, int64_t i) { return rlx_f32_from_bf16(uint(U16(RLX_AT(base, i, 2)).v)); }
 double rlx_load_f64(rlx_ptr base, int64_t i) { return F64(RLX_AT(base, i, 8)).v; }
 int rlx_load_i8(rlx_ptr base, int64_t i) { return int(I8(RLX_AT(base, i, 1)).v); }
-int rlx_load_u8(rlx_ptr base, int64_t i) { return int(U8(RLX_AT(base, i, 1)).v); }
+int rlx_load_u8(rlx_ptr base, int64_t i) { return int(uint(U8(RLX_AT(base, i, 1)).v)); }
 int rlx_load_i16(rlx_ptr base, int64_t i) { return int(I16(RLX_AT(base, i, 2)).v); }
 uint rlx_load_u16(rlx_ptr base, int64_t i) { return uint(U16(RLX_AT(base, i, 2)).v); }
 int rlx_load_i32(rlx_ptr base, int64_t i) { return I32(RLX_AT(base, i, 4)).v; }
@@ -89,7 +89,7 @@ void rlx_store_f16(rlx_ptr base, int64_t i, float value) { U16(RLX_AT(base, i, 2
 void rlx_store_bf16(rlx_ptr base, int64_t i, float value) { U16(RLX_AT(base, i, 2)).v = uint16_t(rlx_bf16_from_f32(value)); }
 void rlx_store_f64(rlx_ptr base, int64_t i, double value) { F64(RLX_AT(base, i, 8)).v = value; }
 void rlx_store_i8(rlx_ptr base, int64_t i, int value) { I8(RLX_AT(base, i, 1)).v = int8_t(value); }
-void rlx_store_u8(rlx_ptr base, int64_t i, int value) { U8(RLX_AT(base, i, 1)).v = uint8_t(value); }
+void rlx_store_u8(rlx_ptr base, int64_t i, int value) { U8(RLX_AT(base, i, 1)).v = uint8_t(uint(value)); }
 void rlx_store_i16(rlx_ptr base, int64_t i, int value) { I16(RLX_AT(base, i, 2)).v = int16_t(value); }
 void rlx_store_u16(rlx_ptr base, int64_t i, uint value) { U16(RLX_AT(base, i, 2)).v = uint16_t(value); }
 void rlx_store_i32(rlx_ptr base, int64_t i, int value) { I32(RLX_AT(base, i, 4)).v = value; }
