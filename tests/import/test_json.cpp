@@ -256,5 +256,18 @@ TEST_CASE("60,000 params are read and bound in under a second") {
         5.0);  // the goal is 1 s in a release build; sanitizers and busy machines are slower
 }
 
+TEST_CASE("every example of schema/README.md is a graph") {
+  const std::string text = read_text("schema/README.md");
+  const std::string fence = "```json\n";
+  size_t count = 0;
+  for (size_t start = text.find(fence); start != std::string::npos;
+       start = text.find(fence, start)) {
+    start += fence.size();
+    read_good(text.substr(start, text.find("```", start) - start));
+    ++count;
+  }
+  CHECK(count == 2);
+}
+
 }  // namespace
 }  // namespace rlx::test
