@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifier, rule group 2: the structure of the index, and every index, range, name and enumerator in it.
 #include <algorithm>
-#include <optional>
 
 #include "runtime/dtype.h"
 #include "runtime/verify_context.h"
@@ -77,11 +76,12 @@ void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
       faults.add(VerifyRule::EnumRange, "state ", i, " ", name, " has dtype ", state.dtype(), " and initial value ",
                  static_cast<uint32_t>(state.init()), ", one of them unknown");
     }
-    const std::optional<uint32_t> weight = state.init_weight().has_value() ? std::optional(*state.init_weight()) : std::nullopt;
+    const flatbuffers::Optional<uint32_t> weight = state.init_weight();
     const bool wants_weight = state.init() == fb::StateInit::Weight;
-    if (weight.has_value() != wants_weight || (weight.has_value() && *weight >= plan.weights()->size())) {
-      faults.add(VerifyRule::ValueIndex, "state ", i, " ", name, " begins as weight ",
-                 weight.has_value() ? std::to_string(*weight) : "(none)", "; the plan has ", plan.weights()->size(),
+    if (weight.has_value() != wants_weight || (wants_weight && weight.value_or(0) >= plan.weights()->size())) {
+      faults.add(VerifyRule::ValueIndex, "state ", i, " ", name, wants_weight ? " begins" : " does not begin",
+                 " as a weight and names ", weight.has_value() ? std::to_string(weight.value_or(0)) : "none", "; the plan has ",
+                 plan.weights()->size(),
                  " weights");
     }
   }

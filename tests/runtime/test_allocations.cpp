@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run allocates nothing: counted by operator new of this whole program.
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "runtime/include/rlx.h"
+#include "tests/support/catch.h"
+#include "tests/support/plan_fixture.h"
+
+namespace {
+
+std::atomic<uint64_t> allocations{0};
+
+void* counted(size_t bytes) {
+  ++allocations;
+  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(size_t bytes) { return counted(bytes); }
+void* operator new[](size_t bytes) { return counted(bytes); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+
+TEST_CASE("a_run_allocates_nothing") {
+  const std::vector<std::byte> bytes = rlx::test::serialise(rlx::test::small_plan());
+  rlx_plan* plan = nullptr;
+  rlx_device* device = nullptr;
+  rlx_session* session = nullptr;
+  REQUIRE(rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan) == RLX_OK);
+  REQUIRE(rlx_device_open("null", &device) == RLX_OK);
+  REQUIRE(rlx_session_create(plan, device, nullptr, &session) == RLX_OK);
+  float x[64] = {};
+  float y[64] = {};
+  rlx_tensor tensor = RLX_INIT(rlx_tensor);
+  tensor.data = x;
+  tensor.size_bytes = sizeof x;
+  tensor.rank = 1;
+  tensor.dims[0] = 64;
+  bool all_ok = true;
+  const auto replay = [&] {
+    all_ok = all_ok && rlx_session_set_input(session, 0, "x", &tensor) == RLX_OK && rlx_session_run(session, 0) == RLX_OK &&
+             rlx_session_submit(session, 0) == RLX_OK && rlx_session_wait(session, RLX_NO_TIMEOUT) == RLX_OK &&
+             rlx_session_read_output(session, 0, "y", y, sizeof y) == RLX_OK;
+  };
+  replay();
+  const uint64_t before = allocations;
+  for (int i = 0; i < 100; ++i) replay();
+  const uint64_t after = allocations;
+  CHECK(all_ok);
+  CHECK(after - before == 0);
+  rlx_session_close(session);
+  rlx_device_close(device);
+  rlx_plan_close(plan);
+}

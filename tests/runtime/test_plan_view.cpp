@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening of plans from files and memory.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/plan_view.h"
+#include "tests/support/catch.h"
+#include "tests/support/plan_fixture.h"
+
+using rlx::PlanView;
+using rlx::Status;
+using namespace rlx::test;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+// A folder that goes with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "rlx_test_XXXXXX").string();
+    REQUIRE(mkdtemp(pattern.data()) != nullptr);
+    path_ = pattern;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+void write_file(const std::string& path, const Bytes& bytes) {
+  std::ofstream stream(path, std::ios::binary);
+  stream.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace
+
+TEST_CASE("a_file_and_its_bytes_open_alike") {
+  const TemporaryFolder folder;
+  const Bytes plan = serialise(small_plan());
+  write_file(folder.file("a.plan"), plan);
+  std::shared_ptr<const PlanView> from_file;
+  std::shared_ptr<const PlanView> from_memory;
+  REQUIRE(PlanView::open_file(folder.file("a.plan"), {}, from_file).ok());
+  REQUIRE(PlanView::open_memory(plan, {}, from_memory).ok());
+  CHECK(from_file->identity() == from_memory->identity());
+  for (const auto& view : {from_file, from_memory}) {
+    CHECK(view->name() == "fixture");
+    CHECK(view->entry_count() == 2);
+    CHECK(view->describe_step(0, 1) == "step 1 (region, node \"main.node1\")");
+    float numbers[2] = {};
+    REQUIRE(view->read_weights(4, std::as_writable_bytes(std::span(numbers))).ok());
+    CHECK(numbers[0] == 1);
+    CHECK(numbers[1] == 2);
+    CHECK_FALSE(view->read_weights(508, std::as_writable_bytes(std::span(numbers))).ok());
+  }
+}
+
+TEST_CASE("a_copied_plan_needs_its_source_no_more") {
+  Bytes plan = serialise(small_plan());
+  std::shared_ptr<const PlanView> view;
+  REQUIRE(PlanView::open_memory(plan, {.copy_memory = true}, view).ok());
+  std::fill(plan.begin(), plan.end(), std::byte{0});
+  float number = 0;
+  REQUIRE(view->read_weights(4, std::as_writable_bytes(std::span(&number, 1))).ok());
+  CHECK(number == 1);
+}
+
+TEST_CASE("metadata_is_copied_before_it_is_verified") {
+  Bytes plan = serialise(small_plan());
+  std::shared_ptr<const PlanView> view;
+  REQUIRE(PlanView::open_memory(plan, {}, view).ok());
+  std::fill(plan.begin(), plan.end(), std::byte{0xFF});
+  CHECK(view->name() == "fixture");
+  CHECK(PlanView::steps(view->entry(0)).size() == 6);
+}
+
+TEST_CASE("unaligned_memory_opens") {
+  const Bytes plan = serialise(small_plan());
+  Bytes shifted(plan.size() + 1);
+  std::memcpy(shifted.data() + 1, plan.data(), plan.size());
+  std::shared_ptr<const PlanView> view;
+  CHECK(PlanView::open_memory(std::span(shifted).subspan(1), {}, view).ok());
+}
+
+TEST_CASE("files_that_are_no_plans_are_refused_by_name") {
+  const TemporaryFolder folder;
+  write_file(folder.file("empty"), {});
+  write_file(folder.file("short"), Bytes(100));
+  REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+  std::shared_ptr<const PlanView> view;
+  const auto refusal = [&](const std::string& name) { return PlanView::open_file(folder.file(name), {}, view); };
+  CHECK(refusal("missing").code() == RLX_IO_ERROR);
+  CHECK(refusal("missing").message().find("No such file") != std::string::npos);
+  CHECK(refusal(".").code() == RLX_IO_ERROR);
+  CHECK(refusal(".").message().find("it is a directory") != std::string::npos);
+  CHECK(refusal("pipe").code() == RLX_IO_ERROR);
+  CHECK(refusal("empty").code() == RLX_INVALID_PLAN);
+  CHECK(refusal("short").code() == RLX_INVALID_PLAN);
+  CHECK(refusal("short").message().find("this is no plan") != std::string::npos);
+  CHECK(view == nullptr);
+}
+
+TEST_CASE("a_newer_major_is_refused_with_both_versions") {
+  PlanSpec spec = small_plan();
+  spec.edit_header = [](rlx::PlanHeader& header) { header.major = 9; };
+  std::shared_ptr<const PlanView> view;
+  const Bytes plan = serialise(spec);
+  const Status status = PlanView::open_memory(plan, {}, view);
+  CHECK(status.code() == RLX_UNSUPPORTED_VERSION);
+  CHECK(status.message().find("9.0") != std::string::npos);
+  CHECK(status.message().find("1.0") != std::string::npos);
+}
+
+TEST_CASE("a_file_shortened_while_open_is_an_error") {
+  const TemporaryFolder folder;
+  const Bytes plan = serialise(small_plan());
+  write_file(folder.file("a.plan"), plan);
+  std::shared_ptr<const PlanView> view;
+  REQUIRE(PlanView::open_file(folder.file("a.plan"), {}, view).ok());
+  REQUIRE(truncate(folder.file("a.plan").c_str(), 5000) == 0);
+  float number = 0;
+  const Status status = view->read_weights(0, std::as_writable_bytes(std::span(&number, 1)));
+  CHECK(status.code() == RLX_IO_ERROR);
+  CHECK(status.message().find("was shortened") != std::string::npos);
+}
+
+TEST_CASE("opening_a_long_plan_prints_its_cost") {
+  const Bytes plan = serialise(chain_plan(10000));
+  std::shared_ptr<const PlanView> view;
+  double best = 1e9;
+  for (int i = 0; i < 5; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    REQUIRE(PlanView::open_memory(plan, {}, view).ok());
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    best = std::min(best, took.count());
+  }
+  std::printf("open and verify: %.3f ms per 1,000 steps\n", best / 10);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans for tests: a plain description that a test edits, and the bytes that it stands for. No compiler needed.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schema/plan_generated.h"
+#include "schema/plan_header.h"
+
+namespace rlx::test {
+
+struct SpecRelocation {
+  uint32_t value = 0;
+  uint32_t position = 0;
+  uint64_t offset_bytes = 0;
+  uint64_t length_bytes = 0;
+  fb::AccessMode mode = fb::AccessMode::Read;
+};
+
+struct SpecStep {
+  fb::StepKind kind = fb::StepKind::Dispatch;
+  uint32_t kernel = 0;
+  std::array<uint32_t, 3> grid = {1, 1, 1};
+  uint32_t wave = 0;
+  uint64_t params_offset = 0;
+  uint32_t params_bytes = 0;
+  std::vector<SpecRelocation> relocations;
+  std::vector<uint32_t> edges;
+  uint32_t fill_pattern = 0;
+  std::optional<uint32_t> relocation_first;  // instead of where serialise() placed them
+};
+
+struct SpecValue {
+  std::string name;
+  uint8_t dtype = 0;
+  std::vector<uint64_t> dims;
+  fb::Segment segment = fb::Segment::Arena;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  uint32_t first_step = 0;
+  uint32_t last_step = 0;
+  std::optional<uint32_t> alias_of;
+};
+
+struct SpecVariant {
+  fb::TargetKind target = fb::TargetKind::Vulkan;
+  fb::CodeFormat format = fb::CodeFormat::SpirV;
+  uint32_t architecture = 0;
+  std::vector<std::byte> code;           // placed in the code section by serialise()
+  std::optional<uint64_t> code_offset;   // instead of where serialise() placed the code
+  std::optional<uint64_t> code_hash;     // instead of the right one
+  std::string entry_point = "main";
+  std::array<uint32_t, 3> workgroup = {64, 1, 1};
+  uint32_t shared_bytes = 0;
+  uint64_t features = 0;
+};
+
+struct SpecAccess {
+  uint32_t position = 0;
+  uint32_t alignment = 16;
+  uint64_t min_bytes = 0;
+  fb::AccessMode mode = fb::AccessMode::Read;
+};
+
+struct SpecKernel {
+  std::string name;
+  uint32_t params_bytes = 0;
+  std::vector<SpecAccess> accesses;
+  std::vector<SpecVariant> variants;
+};
+
+struct SpecWeight {
+  std::string name;
+  uint8_t dtype = 0;
+  std::vector<uint64_t> dims;
+  fb::WeightKind kind = fb::WeightKind::Inline;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+};
+
+struct SpecState {
+  std::string name;
+  uint8_t dtype = 0;
+  std::vector<uint64_t> dims;
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  fb::StateInit init = fb::StateInit::Zeros;
+  std::optional<uint32_t> init_weight;
+};
+
+struct SpecSymbol {
+  std::string name;
+  uint64_t minimum = 1;
+  uint64_t maximum = 1;
+  uint64_t multiple_of = 1;
+  std::optional<uint64_t> bound;
+};
+
+struct SpecEntry {
+  std::string name;
+  std::vector<uint32_t> inputs;
+  std::vector<uint32_t> outputs;
+  std::vector<SpecValue> values;
+  std::vector<SpecStep> steps;
+  std::optional<uint32_t> wave_count;  // instead of what the steps have
+  uint64_t arena_bytes = 0;
+  uint64_t arena_lower_bound = 0;
+};
+
+struct PlanSpec {
+  std::string name = "fixture";
+  std::vector<SpecSymbol> symbols;
+  std::vector<SpecWeight> weights;
+  std::vector<SpecState> states;
+  std::vector<SpecKernel> kernels;
+  std::vector<SpecEntry> entries;
+  std::optional<SpecEntry> init;
+  std::vector<std::byte> params;
+  std::vector<std::byte> weight_bytes;  // the weights section
+  uint64_t weights_bytes = 0;           // of the segment
+  uint64_t state_bytes = 0;
+  bool debug_notes = true;
+  PlanVulkanTarget vulkan{};
+  PlanCudaTarget cuda{};
+  std::function<void(PlanHeader&)> edit_header;  // last word before the checksums
+};
+
+// A valid plan of two entries. "main": x f32[64] -> y f32[64], z f32[4], through two kernels, with an inline and a generated
+// weight and a state that keeps what the last run gave to y. "echo": x f32[64] -> y f32[64], a copy.
+PlanSpec small_plan();
+
+// A valid plan of one entry "main" with `steps` chained dispatches over a small arena, x f32[64] -> y f32[64].
+PlanSpec chain_plan(uint32_t steps);
+
+// The bytes of a plan, with right sizes and checksums.
+std::vector<std::byte> serialise(const PlanSpec& spec);
+
+// Makes all checksums right again after an edit of the bytes.
+void reseal(std::vector<std::byte>& plan);
+
+PlanHeader header_of(std::span<const std::byte> plan);
+void set_header(std::vector<std::byte>& plan, const PlanHeader& header);
+
+struct SpirvOptions {
+  std::string entry_point = "main";
+  std::array<uint32_t, 3> local_size = {64, 1, 1};
+  uint32_t push_constant_words64 = 3;          // a block of so many 64-bit integers
+  std::vector<uint32_t> capabilities = {1, 11};  // Shader, Int64
+  uint32_t version = 0x00010300;
+};
+
+// A complete SPIR-V module whose kernel does nothing.
+std::vector<std::byte> empty_kernel(const SpirvOptions& options = {});
+
+}  // namespace rlx::test
