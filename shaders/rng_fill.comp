@@ -94,17 +94,16 @@ RLX_FN rlx_i64 integer_of(rlx_u32 word_high, rlx_u32 word_low) {
 RLX_MAIN {
   const rlx_u64 block = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(rlx_local_x);
   const rlx_uvec4 w = philox(block);
-  const rlx_i64 none = rlx_i64(0);
 #if RLX_KIND == 0
-  put(block * rlx_u64(4), p.y, value_of(w.x), none);
-  put(block * rlx_u64(4) + rlx_u64(1), p.y, value_of(w.y), none);
-  put(block * rlx_u64(4) + rlx_u64(2), p.y, value_of(w.z), none);
-  put(block * rlx_u64(4) + rlx_u64(3), p.y, value_of(w.w), none);
+  put(block * rlx_u64(4), p.y, value_of(w.x), rlx_i64(0));
+  put(block * rlx_u64(4) + rlx_u64(1), p.y, value_of(w.y), rlx_i64(0));
+  put(block * rlx_u64(4) + rlx_u64(2), p.y, value_of(w.z), rlx_i64(0));
+  put(block * rlx_u64(4) + rlx_u64(3), p.y, value_of(w.w), rlx_i64(0));
 #elif RLX_KIND == 1
-  put(block * rlx_u64(4), p.y, scaled(normal_of(w.x, w.y, 0u)), none);
-  put(block * rlx_u64(4) + rlx_u64(1), p.y, scaled(normal_of(w.x, w.y, 1u)), none);
-  put(block * rlx_u64(4) + rlx_u64(2), p.y, scaled(normal_of(w.z, w.w, 0u)), none);
-  put(block * rlx_u64(4) + rlx_u64(3), p.y, scaled(normal_of(w.z, w.w, 1u)), none);
+  put(block * rlx_u64(4), p.y, scaled(normal_of(w.x, w.y, 0u)), rlx_i64(0));
+  put(block * rlx_u64(4) + rlx_u64(1), p.y, scaled(normal_of(w.x, w.y, 1u)), rlx_i64(0));
+  put(block * rlx_u64(4) + rlx_u64(2), p.y, scaled(normal_of(w.z, w.w, 0u)), rlx_i64(0));
+  put(block * rlx_u64(4) + rlx_u64(3), p.y, scaled(normal_of(w.z, w.w, 1u)), rlx_i64(0));
 #elif RLX_KIND == 2
   put(block * rlx_u64(4), p.y, 0.0f, integer_of(w.x));
   put(block * rlx_u64(4) + rlx_u64(1), p.y, 0.0f, integer_of(w.y));

@@ -18,10 +18,10 @@ RLX_FN float rlx_native_floor(float x) { return floor(x); }
 RLX_FN float rlx_native_ceil(float x) { return ceil(x); }
 RLX_FN float rlx_native_trunc(float x) { return trunc(x); }
 RLX_FN float rlx_native_round(float x) { return roundEven(x); }
-RLX_FN int rlx_top_bit(uint x) { return findMSB(x); }  // of a non-zero word
-RLX_FN double rlx_f64_of(uint low, uint high) { return packDouble2x32(uvec2(low, high)); }
-RLX_FN uint rlx_low_word(double x) { return unpackDouble2x32(x).x; }
-RLX_FN uint rlx_high_word(double x) { return unpackDouble2x32(x).y; }
+RLX_FN int rlx_top_bit(rlx_u32 x) { return findMSB(x); }  // of a non-zero word
+RLX_FN double rlx_f64_of(rlx_u32 low, rlx_u32 high) { return packDouble2x32(uvec2(low, high)); }
+RLX_FN rlx_u32 rlx_low_word(double x) { return unpackDouble2x32(x).x; }
+RLX_FN rlx_u32 rlx_high_word(double x) { return unpackDouble2x32(x).y; }
 RLX_FN double rlx_native_sqrt(double x) { return sqrt(x); }
 RLX_FN double rlx_native_floor(double x) { return floor(x); }
 RLX_FN double rlx_native_ceil(double x) { return ceil(x); }
@@ -32,7 +32,7 @@ RLX_FN double rlx_native_round(double x) { return roundEven(x); }
 #define RLX_INF rlx_from_bits(0x7F800000u)
 #define RLX_NAN rlx_from_bits(0x7FC00000u)
 
-RLX_FN uint rlx_magnitude_bits(float x) { return rlx_bits(x) & 0x7FFFFFFFu; }
+RLX_FN rlx_u32 rlx_magnitude_bits(float x) { return rlx_bits(x) & 0x7FFFFFFFu; }
 RLX_FN bool rlx_is_nan(float x) { return rlx_magnitude_bits(x) > 0x7F800000u; }
 RLX_FN bool rlx_is_inf(float x) { return rlx_magnitude_bits(x) == 0x7F800000u; }
 RLX_FN bool rlx_is_negative(float x) { return (rlx_bits(x) >> 31) != 0u; }  // the sign bit
@@ -42,7 +42,7 @@ RLX_FN float rlx_neg(float x) { return rlx_from_bits(rlx_bits(x) ^ 0x80000000u);
 RLX_FN float rlx_copysign(float magnitude, float sign) {
   return rlx_from_bits(rlx_magnitude_bits(magnitude) | (rlx_bits(sign) & 0x80000000u));
 }
-RLX_FN float rlx_pow2(int e) { return rlx_from_bits(uint(e + 127) << 23); }  // 2^e for -126 <= e <= 127
+RLX_FN float rlx_pow2(int e) { return rlx_from_bits(rlx_u32(e + 127) << 23); }  // 2^e for -126 <= e <= 127
 // x * 2^e for |e| <= 252, in two steps so that neither factor overflows.
 RLX_FN float rlx_scale(float x, int e) {
   const int half_e = e >> 1;
@@ -52,7 +52,7 @@ RLX_FN float rlx_scale(float x, int e) {
 RLX_FN float rlx_upper(float x) { return rlx_from_bits(rlx_bits(x) & 0xFFFFF000u); }
 
 RLX_FN bool rlx_is_nan(double x) {
-  const uint high = rlx_high_word(x) & 0x7FFFFFFFu;
+  const rlx_u32 high = rlx_high_word(x) & 0x7FFFFFFFu;
   return high > 0x7FF00000u || (high == 0x7FF00000u && rlx_low_word(x) != 0u);
 }
 RLX_FN bool rlx_is_inf(double x) {
@@ -68,10 +68,10 @@ RLX_FN double rlx_copysign(double magnitude, double sign) {
 }
 
 // ---- integers: wrap modulo 2^n; x / 0 = 0, x mod 0 = 0, MIN / -1 = MIN; `bits` is the dtype's width ----
-RLX_FN int rlx_add(int a, int b) { return int(uint(a) + uint(b)); }
-RLX_FN int rlx_sub(int a, int b) { return int(uint(a) - uint(b)); }
-RLX_FN int rlx_mul(int a, int b) { return int(uint(a) * uint(b)); }
-RLX_FN int rlx_neg(int x) { return int(0u - uint(x)); }
+RLX_FN int rlx_add(int a, int b) { return int(rlx_u32(a) + rlx_u32(b)); }
+RLX_FN int rlx_sub(int a, int b) { return int(rlx_u32(a) - rlx_u32(b)); }
+RLX_FN int rlx_mul(int a, int b) { return int(rlx_u32(a) * rlx_u32(b)); }
+RLX_FN int rlx_neg(int x) { return int(0u - rlx_u32(x)); }
 RLX_FN int rlx_abs(int x) { return x < 0 ? rlx_neg(x) : x; }
 RLX_FN int rlx_sign(int x) { return x > 0 ? 1 : (x < 0 ? -1 : 0); }
 RLX_FN int rlx_div(int a, int b) { return b == 0 ? 0 : (b == -1 ? rlx_neg(a) : a / b); }
@@ -87,15 +87,15 @@ RLX_FN int rlx_floor_div(int a, int b) {
 RLX_FN int rlx_max(int a, int b) { return a > b ? a : b; }
 RLX_FN int rlx_min(int a, int b) { return a < b ? a : b; }
 RLX_FN int rlx_shift_left(int a, int b, int bits) {
-  return (b < 0 || b >= bits) ? 0 : int(uint(a) << uint(b));
+  return (b < 0 || b >= bits) ? 0 : int(rlx_u32(a) << rlx_u32(b));
 }
 RLX_FN int rlx_shift_right(int a, int b, int bits) {
   return (b < 0 || b >= bits) ? (a < 0 ? -1 : 0) : a >> b;
 }
 RLX_FN int rlx_pow(int a, int b) {
   if (b < 0) return a == 1 ? 1 : (a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0);
-  uint result = 1u;
-  uint square = uint(a);
+  rlx_u32 result = 1u;
+  rlx_u32 square = rlx_u32(a);
   for (int n = b; n != 0; n >>= 1) {
     if ((n & 1) != 0) result *= square;
     square *= square;
@@ -103,24 +103,24 @@ RLX_FN int rlx_pow(int a, int b) {
   return int(result);
 }
 
-RLX_FN uint rlx_add(uint a, uint b) { return a + b; }
-RLX_FN uint rlx_sub(uint a, uint b) { return a - b; }
-RLX_FN uint rlx_mul(uint a, uint b) { return a * b; }
-RLX_FN uint rlx_neg(uint x) { return 0u - x; }
-RLX_FN uint rlx_abs(uint x) { return x; }
-RLX_FN uint rlx_sign(uint x) { return x != 0u ? 1u : 0u; }
-RLX_FN uint rlx_div(uint a, uint b) { return b == 0u ? 0u : a / b; }
-RLX_FN uint rlx_fmod(uint a, uint b) { return b == 0u ? 0u : a % b; }
-RLX_FN uint rlx_mod(uint a, uint b) { return rlx_fmod(a, b); }
-RLX_FN uint rlx_floor_div(uint a, uint b) { return rlx_div(a, b); }
-RLX_FN uint rlx_max(uint a, uint b) { return a > b ? a : b; }
-RLX_FN uint rlx_min(uint a, uint b) { return a < b ? a : b; }
-RLX_FN uint rlx_shift_left(uint a, uint b, int bits) { return b >= uint(bits) ? 0u : a << b; }
-RLX_FN uint rlx_shift_right(uint a, uint b, int bits) { return b >= uint(bits) ? 0u : a >> b; }
-RLX_FN uint rlx_pow(uint a, uint b) {
-  uint result = 1u;
-  uint square = a;
-  for (uint n = b; n != 0u; n >>= 1) {
+RLX_FN rlx_u32 rlx_add(rlx_u32 a, rlx_u32 b) { return a + b; }
+RLX_FN rlx_u32 rlx_sub(rlx_u32 a, rlx_u32 b) { return a - b; }
+RLX_FN rlx_u32 rlx_mul(rlx_u32 a, rlx_u32 b) { return a * b; }
+RLX_FN rlx_u32 rlx_neg(rlx_u32 x) { return 0u - x; }
+RLX_FN rlx_u32 rlx_abs(rlx_u32 x) { return x; }
+RLX_FN rlx_u32 rlx_sign(rlx_u32 x) { return x != 0u ? 1u : 0u; }
+RLX_FN rlx_u32 rlx_div(rlx_u32 a, rlx_u32 b) { return b == 0u ? 0u : a / b; }
+RLX_FN rlx_u32 rlx_fmod(rlx_u32 a, rlx_u32 b) { return b == 0u ? 0u : a % b; }
+RLX_FN rlx_u32 rlx_mod(rlx_u32 a, rlx_u32 b) { return rlx_fmod(a, b); }
+RLX_FN rlx_u32 rlx_floor_div(rlx_u32 a, rlx_u32 b) { return rlx_div(a, b); }
+RLX_FN rlx_u32 rlx_max(rlx_u32 a, rlx_u32 b) { return a > b ? a : b; }
+RLX_FN rlx_u32 rlx_min(rlx_u32 a, rlx_u32 b) { return a < b ? a : b; }
+RLX_FN rlx_u32 rlx_shift_left(rlx_u32 a, rlx_u32 b, int bits) { return b >= rlx_u32(bits) ? 0u : a << b; }
+RLX_FN rlx_u32 rlx_shift_right(rlx_u32 a, rlx_u32 b, int bits) { return b >= rlx_u32(bits) ? 0u : a >> b; }
+RLX_FN rlx_u32 rlx_pow(rlx_u32 a, rlx_u32 b) {
+  rlx_u32 result = 1u;
+  rlx_u32 square = a;
+  for (rlx_u32 n = b; n != 0u; n >>= 1) {
     if ((n & 1u) != 0u) result *= square;
     square *= square;
   }
@@ -153,11 +153,11 @@ RLX_FN rlx_i64 rlx_floor_div(rlx_i64 a, rlx_i64 b) {
 RLX_FN rlx_i64 rlx_max(rlx_i64 a, rlx_i64 b) { return a > b ? a : b; }
 RLX_FN rlx_i64 rlx_min(rlx_i64 a, rlx_i64 b) { return a < b ? a : b; }
 RLX_FN rlx_i64 rlx_shift_left(rlx_i64 a, rlx_i64 b, int bits) {
-  return (b < rlx_i64(0) || b >= rlx_i64(bits)) ? rlx_i64(0) : rlx_i64(rlx_u64(a) << uint(b));
+  return (b < rlx_i64(0) || b >= rlx_i64(bits)) ? rlx_i64(0) : rlx_i64(rlx_u64(a) << rlx_u32(b));
 }
 RLX_FN rlx_i64 rlx_shift_right(rlx_i64 a, rlx_i64 b, int bits) {
   if (b < rlx_i64(0) || b >= rlx_i64(bits)) return a < rlx_i64(0) ? rlx_i64(-1) : rlx_i64(0);
-  return a >> uint(b);
+  return a >> rlx_u32(b);
 }
 RLX_FN rlx_i64 rlx_pow(rlx_i64 a, rlx_i64 b) {
   if (b < rlx_i64(0)) {
@@ -181,9 +181,9 @@ RLX_FN int rlx_i32_from(float x) {
   if (x < -2147483648.0f) return int(0x80000000u);
   return int(x);
 }
-RLX_FN uint rlx_u32_from(float x) {
+RLX_FN rlx_u32 rlx_u32_from(float x) {
   if (rlx_is_nan(x) || x <= 0.0f) return 0u;
-  return x >= 4294967296.0f ? 0xFFFFFFFFu : uint(x);
+  return x >= 4294967296.0f ? 0xFFFFFFFFu : rlx_u32(x);
 }
 RLX_FN rlx_i64 rlx_i64_from(float x) {
   if (rlx_is_nan(x)) return rlx_i64(0);
@@ -191,11 +191,11 @@ RLX_FN rlx_i64 rlx_i64_from(float x) {
   if (x >= 9223372036854775808.0f) return rlx_i64(top - rlx_u64(1));
   if (x < -9223372036854775808.0f) return rlx_i64(top);
   // The significand shifted into place: drivers' own 64-bit conversions are not trusted.
-  const uint magnitude = rlx_magnitude_bits(x);
+  const rlx_u32 magnitude = rlx_magnitude_bits(x);
   const int shift = int(magnitude >> 23) - 150;
   const rlx_u64 significand = rlx_u64((magnitude & 0x7FFFFFu) | 0x800000u);
   if (shift <= -24) return rlx_i64(0);
-  const rlx_i64 value = rlx_i64(shift < 0 ? significand >> uint(-shift) : significand << uint(shift));
+  const rlx_i64 value = rlx_i64(shift < 0 ? significand >> rlx_u32(-shift) : significand << rlx_u32(shift));
   return rlx_is_negative(x) ? rlx_neg(value) : value;
 }
 RLX_FN int rlx_i32_from(double x) {
@@ -204,37 +204,37 @@ RLX_FN int rlx_i32_from(double x) {
   if (x <= double(-2147483648.0f)) return int(0x80000000u);
   return int(x);
 }
-RLX_FN uint rlx_u32_from(double x) {
+RLX_FN rlx_u32 rlx_u32_from(double x) {
   if (rlx_is_nan(x) || x <= double(0.0f)) return 0u;
-  return x >= double(4294967296.0f) ? 0xFFFFFFFFu : uint(x);
+  return x >= double(4294967296.0f) ? 0xFFFFFFFFu : rlx_u32(x);
 }
 RLX_FN rlx_i64 rlx_i64_from(double x) {
   if (rlx_is_nan(x)) return rlx_i64(0);
   const rlx_u64 top = rlx_u64(1) << 63;
   if (x >= double(9223372036854775808.0f)) return rlx_i64(top - rlx_u64(1));
   if (x < double(-9223372036854775808.0f)) return rlx_i64(top);
-  const uint high = rlx_high_word(x) & 0x7FFFFFFFu;
+  const rlx_u32 high = rlx_high_word(x) & 0x7FFFFFFFu;
   const int shift = int(high >> 20) - 1075;
   const rlx_u64 significand =
       (rlx_u64((high & 0xFFFFFu) | 0x100000u) << 32) | rlx_u64(rlx_low_word(x));
   if (shift <= -53) return rlx_i64(0);
-  const rlx_i64 value = rlx_i64(shift < 0 ? significand >> uint(-shift) : significand << uint(shift));
+  const rlx_i64 value = rlx_i64(shift < 0 ? significand >> rlx_u32(-shift) : significand << rlx_u32(shift));
   return rlx_is_negative(x) ? rlx_neg(value) : value;
 }
 
 // Integer to float, nearest even: both parts are exact, the sum rounds once.
 RLX_FN float rlx_f32_from(int x) { return float(x >> 8) * 256.0f + float(x & 255); }
-RLX_FN float rlx_f32_from(uint x) { return float(x >> 8) * 256.0f + float(x & 255u); }
+RLX_FN float rlx_f32_from(rlx_u32 x) { return float(x >> 8) * 256.0f + float(x & 255u); }
 // 64 bits: the top 24 bits (25 after a carry) as an exact float, rounded by hand. to_odd: a lost bit sets the last one instead, so
 // that a second rounding to a 16-bit float comes out right.
 RLX_FN float rlx_f32_from_u64(rlx_u64 x, bool to_odd) {
-  const uint high = uint(x >> 32);
-  if (high == 0u && uint(x) < 0x1000000u) return float(uint(x));
-  const int top = high != 0u ? 32 + rlx_top_bit(high) : rlx_top_bit(uint(x));
+  const rlx_u32 high = rlx_u32(x >> 32);
+  if (high == 0u && rlx_u32(x) < 0x1000000u) return float(rlx_u32(x));
+  const int top = high != 0u ? 32 + rlx_top_bit(high) : rlx_top_bit(rlx_u32(x));
   const int shift = top - 23;
-  uint kept = uint(x >> uint(shift));
-  const rlx_u64 lost = x & ((rlx_u64(1) << uint(shift)) - rlx_u64(1));
-  const rlx_u64 middle = rlx_u64(1) << uint(shift - 1);
+  rlx_u32 kept = rlx_u32(x >> rlx_u32(shift));
+  const rlx_u64 lost = x & ((rlx_u64(1) << rlx_u32(shift)) - rlx_u64(1));
+  const rlx_u64 middle = rlx_u64(1) << rlx_u32(shift - 1);
   if (to_odd) {
     kept |= lost != rlx_u64(0) ? 1u : 0u;
   } else if (lost > middle || (lost == middle && (kept & 1u) != 0u)) {
@@ -251,14 +251,14 @@ RLX_FN float rlx_f32_odd_from(rlx_i64 x) {
   return x < rlx_i64(0) ? -magnitude : magnitude;
 }
 RLX_FN double rlx_f64_from(rlx_i64 x) {
-  return double(int(x >> 32)) * double(4294967296.0f) + double(uint(rlx_u64(x) & rlx_u64(0xFFFFFFFFu)));
+  return double(int(x >> 32)) * double(4294967296.0f) + double(rlx_u32(rlx_u64(x) & rlx_u64(0xFFFFFFFFu)));
 }
 // f64 to f32 such that a second rounding to a 16-bit float comes out right.
 RLX_FN float rlx_f32_odd_from(double x) {
   const float near = float(x);
   const double back = double(near);
   if (rlx_is_nan(x) || back == x) return near;
-  const uint bits = rlx_bits(near) - (rlx_abs(back) > rlx_abs(x) ? 1u : 0u);
+  const rlx_u32 bits = rlx_bits(near) - (rlx_abs(back) > rlx_abs(x) ? 1u : 0u);
   return rlx_from_bits(bits | 1u);
 }
 
@@ -295,8 +295,8 @@ RLX_FN float rlx_rsqrt(float x) {
 // Exact remainder with the sign of a: long division of the significands, 32 bits of quotient at a time.
 RLX_FN float rlx_fmod(float a, float b) {
   if (rlx_is_nan(a) || rlx_is_nan(b) || rlx_is_inf(a) || rlx_magnitude_bits(b) == 0u) return RLX_NAN;
-  const uint a_bits = rlx_magnitude_bits(a);
-  const uint b_bits = rlx_magnitude_bits(b);
+  const rlx_u32 a_bits = rlx_magnitude_bits(a);
+  const rlx_u32 b_bits = rlx_magnitude_bits(b);
   if (a_bits < b_bits) return a;
   const int a_exponent = a_bits < 0x800000u ? 1 : int(a_bits >> 23);
   const int b_exponent = b_bits < 0x800000u ? 1 : int(b_bits >> 23);
@@ -305,16 +305,16 @@ RLX_FN float rlx_fmod(float a, float b) {
   int left = a_exponent - b_exponent;
   while (left > 0 && rest != rlx_u64(0)) {
     const int chunk = left < 32 ? left : 32;
-    rest = (rest << uint(chunk)) % divisor;
+    rest = (rest << rlx_u32(chunk)) % divisor;
     left -= chunk;
   }
-  const uint sign = rlx_bits(a) & 0x80000000u;
-  const uint r = uint(rest);
+  const rlx_u32 sign = rlx_bits(a) & 0x80000000u;
+  const rlx_u32 r = rlx_u32(rest);
   if (r == 0u) return rlx_from_bits(sign);
   // The rest counts units of 2^(b_exponent - 150): normalise it by bits, so that subnormal results survive.
   const int shift = rlx_min(23 - rlx_top_bit(r), b_exponent - 1);
-  const uint significand = r << uint(shift);
-  const uint exponent = significand < 0x800000u ? 0u : uint(b_exponent - shift);
+  const rlx_u32 significand = r << rlx_u32(shift);
+  const rlx_u32 exponent = significand < 0x800000u ? 0u : rlx_u32(b_exponent - shift);
   return rlx_from_bits(sign | (exponent << 23) | (significand & 0x7FFFFFu));
 }
 // Remainder with the sign of b.
@@ -415,8 +415,8 @@ RLX_FN double rlx_fma(double a, double b, double c) {
   if (rlx_truth(lost) && (rlx_low_word(rest) & 1u) == 0u) {
     // One unit toward `lost`: away from zero sets the last bit, toward zero borrows.
     const bool away = rlx_is_negative(lost) == rlx_is_negative(rest);
-    const uint low = rlx_low_word(rest) + (away ? 1u : 0xFFFFFFFFu);
-    const uint high = rlx_high_word(rest) - ((!away && rlx_low_word(rest) == 0u) ? 1u : 0u);
+    const rlx_u32 low = rlx_low_word(rest) + (away ? 1u : 0xFFFFFFFFu);
+    const rlx_u32 high = rlx_high_word(rest) - ((!away && rlx_low_word(rest) == 0u) ? 1u : 0u);
     rest = rlx_f64_of(low, high);
   }
   return sum + rest;
@@ -468,7 +468,7 @@ struct RlxLogParts {
   float f;
 };
 RLX_FN RlxLogParts rlx_log_parts(float x) {
-  uint bits = rlx_bits(x);
+  rlx_u32 bits = rlx_bits(x);
   int offset = 0;
   if (bits < 0x800000u) {
     bits = rlx_bits(float(bits));
@@ -477,7 +477,7 @@ RLX_FN RlxLogParts rlx_log_parts(float x) {
   const int e = int(bits - 0x3F3504F3u) >> 23;
   RlxLogParts parts;
   parts.exponent = e + offset;
-  parts.f = rlx_from_bits(bits - (uint(e) << 23)) - 1.0f;
+  parts.f = rlx_from_bits(bits - (rlx_u32(e) << 23)) - 1.0f;
   return parts;
 }
 // (ln(1+f) - f + f^2/2) / f^3 on [-0.293, 0.415], to 2^-25.
@@ -595,22 +595,22 @@ RLX_FN float rlx_pow(float x, rlx_i64 n) {
 // ---- trigonometry ----
 // x = quadrant * pi/2 + r, |r| <= pi/4.
 struct RlxAngle {
-  uint quadrant;
+  rlx_u32 quadrant;
   float r;
 };
 // 32 bits of 2/pi, preceded by 31 zero bits and the point: word 0 is empty, word i holds binary places 32i - 31 to 32i.
-RLX_FN uint rlx_two_over_pi(int i) {
+RLX_FN rlx_u32 rlx_two_over_pi(int i) {
   return i == 0 ? 0u : (i == 1 ? 0xA2F9836Eu : (i == 2 ? 0x4E441529u : (i == 3 ? 0xFC2757D1u :
          (i == 4 ? 0xF534DDC0u : (i == 5 ? 0xDB629599u : (i == 6 ? 0x3C439041u : 0xFE5163ABu))))));
 }
 // Payne and Hanek in integers: the 24-bit significand times the 96 bits of 2/pi that matter modulo 4.
 RLX_FN RlxAngle rlx_reduce_large(float x) {
-  const uint bits = rlx_magnitude_bits(x);
+  const rlx_u32 bits = rlx_magnitude_bits(x);
   const rlx_u64 m = rlx_u64((bits & 0x7FFFFFu) | 0x800000u);
   // x = m * 2^e; places up to e - 2 of 2/pi give multiples of 4. `position` is the window's first bit in the table.
   const int position = int(bits >> 23) - 150 - 1 + 31;
   const int word = position >> 5;
-  const uint shift = uint(position & 31);
+  const rlx_u32 shift = rlx_u32(position & 31);
   const rlx_u64 t01 = (rlx_u64(rlx_two_over_pi(word)) << 32) | rlx_u64(rlx_two_over_pi(word + 1));
   const rlx_u64 t12 = (rlx_u64(rlx_two_over_pi(word + 1)) << 32) | rlx_u64(rlx_two_over_pi(word + 2));
   const rlx_u64 t23 = (rlx_u64(rlx_two_over_pi(word + 2)) << 32) | rlx_u64(rlx_two_over_pi(word + 3));
@@ -624,7 +624,7 @@ RLX_FN RlxAngle rlx_reduce_large(float x) {
   // The product modulo 2^96: two bits of quadrant, then the fraction, 64 bits of which are kept.
   const rlx_u64 top = ((p2 & mask) << 32) | (p1 & mask);
   RlxAngle angle;
-  angle.quadrant = uint(top >> 62);
+  angle.quadrant = rlx_u32(top >> 62);
   rlx_u64 fraction = (top << 2) | ((p0 & mask) >> 30);
   bool negative = false;
   if ((fraction >> 63) != rlx_u64(0)) {
@@ -632,7 +632,7 @@ RLX_FN RlxAngle rlx_reduce_large(float x) {
     fraction = rlx_u64(0) - fraction;
     negative = true;
   }
-  const float size = float(uint(fraction >> 32)) * rlx_pow2(-32) + float(uint(fraction & mask)) * rlx_pow2(-64);
+  const float size = float(rlx_u32(fraction >> 32)) * rlx_pow2(-32) + float(rlx_u32(fraction & mask)) * rlx_pow2(-64);
   angle.r = (negative ? -size : size) * 1.57079637f;
   if (rlx_is_negative(x)) {
     angle.r = -angle.r;
@@ -649,7 +649,7 @@ RLX_FN RlxAngle rlx_reduce_angle(float x) {
   RLX_PRECISE float r3 = r2 - n * 1.58906914e-08f;
   RLX_PRECISE float r4 = r3 - n * 2.56334407e-12f;
   RlxAngle angle;
-  angle.quadrant = uint(int(n));
+  angle.quadrant = rlx_u32(int(n));
   angle.r = r4;
   return angle;
 }

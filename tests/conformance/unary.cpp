@@ -1,8 +1,153 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/support/case.h"
+// Conformance of the unary ops: every op on every float dtype, all f16 values, and the traps of ops.md 20.
+#include <limits>
+#include <string>
+
+#include "tests/conformance/elementwise.h"
 
 namespace rlx::test {
+namespace {
 
-std::vector<Case> unary_cases() { return {}; }
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::vector<double> all_f16_values() {
+  std::vector<double> values(65536);
+  for (uint32_t bits = 0; bits < 65536; ++bits) values[bits] = double_from_f16(static_cast<uint16_t>(bits));
+  return values;
+}
+
+Case unary(const std::string& law, const UnaryOp& op, CaseTensor x) {
+  return {.name = law + " " + op.name + " " + std::string(name_of(x.type.dtype)),
+          .op = op.name,
+          .inputs = {std::move(x)},
+          .attributes = op.attributes,
+          .tolerance = op.tolerance};
+}
+
+void add_floats(std::vector<Case>& cases) {
+  const std::vector<double> halves = all_f16_values();
+  for (const UnaryOp& op : unary_float_ops()) {
+    cases.push_back(unary("all values of", op, tensor(DType::f16, {65536}).of(halves)));
+    cases.push_back(unary("edges of", op, tensor(DType::f32, {4099}).edges()));
+    cases.push_back(unary("edges of", op, tensor(DType::bf16, {1021}).edges()));
+    cases.push_back(unary("values around 0 of", op, tensor(DType::f32, {37, 53}).uniform(-4, 4)));
+    cases.push_back(unary("values around 1 of", op, tensor(DType::f32, {997}).uniform(0.9, 1.1)));
+    cases.push_back(unary("T16 large values of", op, tensor(DType::f32, {1009}).uniform(-1048576, 1048576)));
+    if (op.has_double) cases.push_back(unary("edges of", op, tensor(DType::f64, {127}).edges()));
+  }
+}
+
+void add_integers(std::vector<Case>& cases) {
+  for (const char* name : {"neg", "abs", "sign", "floor", "round", "square", "relu", "bitwise_not"}) {
+    for (DType dtype : kIntegerDTypes) {
+      cases.push_back(unary("wraps at the ends of", {name}, tensor(dtype, {257}).edges()));
+    }
+  }
+  cases.push_back(unary("negation of", {"logical_not"}, tensor(DType::bool_, {131})));
+}
+
+void add_shapes(std::vector<Case>& cases) {
+  for (const Shape& shape : std::vector<Shape>{{}, {1}, {3}, {5}, {0}, {4, 0, 3}, {1, 1, 1}, {2, 3, 1, 2, 3, 2, 1, 2}, {127, 129}}) {
+    cases.push_back(unary("T19 T20 shape " + to_string(shape) + " of", {"exp", Tolerance::Transc}, tensor(DType::f32, shape)));
+    cases.push_back(unary("shape " + to_string(shape) + " of", {"neg"}, tensor(DType::bf16, shape)));
+  }
+  cases.push_back(unary("several items per thread of", {"abs"}, tensor(DType::u8, {2500003})));
+  cases.push_back(unary("several items per thread of", {"square", Tolerance::Arith}, tensor(DType::f16, {9000001})));
+}
+
+Case golden(const std::string& law, const UnaryOp& op, std::vector<double> x, std::vector<double> y) {
+  const auto count = static_cast<int64_t>(x.size());
+  Case test = unary(law, op, tensor(DType::f32, {count}).of(std::move(x)));
+  test.golden = {std::move(y)};
+  return test;
+}
+
+void add_golden(std::vector<Case>& cases) {
+  struct Row {
+    const char* name;
+    std::vector<double> y;
+  };
+  const std::vector<Row> rows = {{"gelu", {-0.1586553, 0.3457312, 2.99595}},
+                                 {"gelu_tanh", {-0.158808, 0.345714, 2.996363}},
+                                 {"silu", {-0.2689414, 0.3112297, 2.857722}},
+                                 {"mish", {-0.3034015, 0.3752452, 2.986535}},
+                                 {"softplus", {0.3132617, 0.974077, 3.048587}},
+                                 {"selu", {-1.111331, 0.5253505, 3.152103}},
+                                 {"hard_swish", {-0.3333333, 0.2916667, 3}}};
+  for (const Row& row : rows) {
+    cases.push_back(golden("T28 golden values of", {row.name, Tolerance::Transc}, {-1, 0.5, 3}, row.y));
+  }
+  cases.push_back(golden("T26 ties go to even in", {"round"}, {-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, {-2, -2, -0.0, 0, 2, 2}));
+  cases.push_back(golden("T28 far tail of", {"gelu", Tolerance::Transc}, {-10, -kInfinity, kInfinity, kNaN}, {-7.6e-23, 0, kInfinity, kNaN}));
+  cases.push_back(golden("T16 large angles of", {"sin", Tolerance::Transc}, {1000, 1048576}, {0.82687954, 0.81654434}));
+  cases.push_back(golden("T16 large angles of", {"cos", Tolerance::Transc}, {20000, 1000}, {0.81581488, 0.56237908}));
+  cases.push_back(golden("T16 small result of", {"exp", Tolerance::Transc}, {-80, kInfinity, -kInfinity}, {1.8048514e-35, kInfinity, 0}));
+  cases.push_back(golden("T16 near 1 of", {"log", Tolerance::Transc}, {0.99999994, 0, -1}, {-5.9604645e-8, -kInfinity, kNaN}));
+  cases.push_back(golden("T16 near 0 of", {"atan", Tolerance::Transc}, {1e-3, kInfinity}, {9.9999967e-4, 1.5707963}));
+  cases.push_back(golden("T16 saturation of", {"tanh", Tolerance::Transc}, {9, 100, -kInfinity}, {0.99999997, 1, -1}));
+  cases.push_back(golden("T17 NaN through", {"relu", Tolerance::Arith}, {kNaN, -3, 2}, {kNaN, 0, 2}));
+  cases.push_back(golden("T29 golden values of", {"erf", Tolerance::Transc}, {-1, 0.5, 3}, {-0.8427008, 0.5204999, 0.9999779}));
+  cases.push_back(golden("T30 constant exponent of", {"powf", Tolerance::Pow, R"({"exponent": 3})"}, {-2, 2, 0}, {-8, 8, 0}));
+}
+
+void add_flags(std::vector<Case>& cases) {
+  for (const char* attributes : {R"({})", R"({"detect_negative": false})", R"({"detect_positive": false})",
+                                 R"({"detect_negative": false, "detect_positive": false})"}) {
+    cases.push_back(unary(std::string("edges with ") + attributes, {"is_inf", Tolerance::Exact, attributes}, tensor(DType::f32, {211}).edges()));
+  }
+  for (DType dtype : kFloatDTypes) cases.push_back(unary("edges of", {"is_nan"}, tensor(dtype, {211}).edges()));
+}
+
+}  // namespace
+
+std::vector<UnaryOp> unary_float_ops() {
+  const Tolerance exact = Tolerance::Exact;
+  const Tolerance transc = Tolerance::Transc;
+  std::vector<UnaryOp> ops = {
+      {"neg", exact, "{}", true},
+      {"abs", exact, "{}", true},
+      {"sign", exact, "{}", true},
+      {"floor", exact, "{}", true},
+      {"ceil", exact, "{}", true},
+      {"trunc", exact, "{}", true},
+      {"round", exact, "{}", true},
+      {"sqrt", Tolerance::ArithDiv, "{}", true},
+      {"rsqrt", Tolerance::ArithDiv, "{}", true},
+      {"reciprocal", Tolerance::ArithDiv, "{}", true},
+      {"square", Tolerance::Arith, "{}", true},
+      {"relu", Tolerance::Arith, "{}", true},
+      {"leaky_relu", Tolerance::Arith, R"({"alpha": 0.25})", true},
+      {"elu", transc, R"({"alpha": 0.7})"},
+      {"celu", transc, R"({"alpha": 0.7})"},
+      {"selu", transc},
+      {"swish", transc, R"({"alpha": 1.7})"},
+      {"softplus", transc, R"({"beta": 2})"},
+      {"hard_sigmoid", transc, R"({"alpha": 0.3, "beta": 0.4})", true},
+      {"hard_swish", transc, "{}", true},
+      {"thresholded_relu", Tolerance::Arith, R"({"alpha": 0.5})", true},
+      {"shrink", Tolerance::Arith, R"({"lambd": 0.25, "bias": 0.125})", true},
+      {"affine", Tolerance::Arith, R"({"mul": 1.7, "add": -0.3})", true},
+      {"powf", Tolerance::Pow, R"({"exponent": 2.5})"},
+      {"powf", Tolerance::Pow, R"({"exponent": 2})"},
+      {"powf", Tolerance::Pow, R"({"exponent": -3})"},
+      {"softsign", transc, "{}", true},
+  };
+  for (const char* name : {"exp",  "exp2", "expm1", "log",   "log2",  "log10", "log1p",   "sin",         "cos",  "tan",       "asin", "acos", "atan",
+                           "sinh", "cosh", "tanh",  "asinh", "acosh", "atanh", "erf",     "sigmoid",     "gelu", "gelu_tanh", "silu", "mish", "log_sigmoid"}) {
+    ops.push_back({name, transc});
+  }
+  return ops;
+}
+
+std::vector<Case> unary_cases() {
+  std::vector<Case> cases;
+  add_floats(cases);
+  add_integers(cases);
+  add_shapes(cases);
+  add_golden(cases);
+  add_flags(cases);
+  return cases;
+}
 
 }  // namespace rlx::test

@@ -8,17 +8,16 @@
 
 namespace rlx::glsl {
 
-using uint = uint32_t;
 struct uvec2 {
-  uint x;
-  uint y;
+  uint32_t x;
+  uint32_t y;
 };
 inline double packDouble2x32(uvec2 words) {
   return std::bit_cast<double>(uint64_t{words.x} | uint64_t{words.y} << 32);
 }
 inline uvec2 unpackDouble2x32(double value) {
   const auto bits = std::bit_cast<uint64_t>(value);
-  return {static_cast<uint>(bits), static_cast<uint>(bits >> 32)};
+  return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
 }
 inline float sqrt(float x) { return std::sqrt(x); }
 inline float inversesqrt(float x) { return 1.0f / std::sqrt(x); }
@@ -31,17 +30,19 @@ inline double floor(double x) { return std::floor(x); }
 inline double ceil(double x) { return std::ceil(x); }
 inline double trunc(double x) { return std::trunc(x); }
 inline double roundEven(double x) { return std::nearbyint(x); }
-inline int findMSB(uint x) { return 31 - std::countl_zero(x); }
+inline int findMSB(uint32_t x) { return 31 - std::countl_zero(x); }
 
 #define RLX_FN [[maybe_unused]] static inline
 #define precise
+#define rlx_u32 uint32_t
 #define rlx_i64 int64_t
 #define rlx_u64 uint64_t
-#define rlx_bits(x) std::bit_cast<uint>(x)
+#define rlx_bits(x) std::bit_cast<uint32_t>(x)
 #define rlx_from_bits(x) std::bit_cast<float>(x)
 #include "shaders/lib/math.glsl"
 #undef RLX_FN
 #undef precise
+#undef rlx_u32
 #undef rlx_i64
 #undef rlx_u64
 #undef rlx_bits

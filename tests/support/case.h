@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/ir/graph.h"
 #include "compiler/support/shape.h"
 
 namespace rlx::test {
@@ -49,6 +50,7 @@ struct Case {
   // Golden values of each output from ops.md 17, NumPy or PyTorch, given to about 7 digits; empty: none.
   std::vector<std::vector<double>> golden = {};
   double golden_tolerance = 2e-6;  // relative to max(1, |value|)
+  std::vector<RegionStep> region = {};  // the chain of an ew_region
 };
 
 }  // namespace rlx::test

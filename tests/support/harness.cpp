@@ -77,7 +77,7 @@ bool add_case(CaseGraph& built, Graph& graph, const Case& test, const std::strin
             .inputs = {},
             .outputs = {},
             .attributes = attributes_from(test.attributes),
-            .region = {},
+            .region = test.region,
             .place = {.file = test.name, .position = ""},
             .source = ""};
   for (size_t k = 0; k < test.inputs.size(); ++k) {

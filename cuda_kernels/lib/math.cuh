@@ -1,0 +1,812 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scalar functions of elementwise code, one per op, accurate to ops.md 0.5: the twin of shaders/lib/math.glsl, which has the same text
+// but for the first block and fma, so that both targets give the same values. Polynomials are near-minimax (Chebyshev nodes, 40
+// digits, rounded to f32). Contraction into fma is harmless but for the functions ending in _rn.
+#ifndef RLX_LIB_MATH_CUH
+#define RLX_LIB_MATH_CUH
+
+// ---- what the two languages spell differently ----
+#define RLX_PRECISE
+// Products and sums rounded once and never contracted into an fma.
+RLX_FN float rlx_mul_rn(float a, float b) { return __fmul_rn(a, b); }
+RLX_FN float rlx_add_rn(float a, float b) { return __fadd_rn(a, b); }
+RLX_FN float rlx_native_sqrt(float x) { return sqrtf(x); }
+RLX_FN float rlx_native_rsqrt(float x) { return rsqrtf(x); }
+RLX_FN float rlx_native_floor(float x) { return floorf(x); }
+RLX_FN float rlx_native_ceil(float x) { return ceilf(x); }
+RLX_FN float rlx_native_trunc(float x) { return truncf(x); }
+RLX_FN float rlx_native_round(float x) { return rintf(x); }
+RLX_FN int rlx_top_bit(rlx_u32 x) { return 31 - __clz(int(x)); }  // of a non-zero word
+RLX_FN double rlx_f64_of(rlx_u32 low, rlx_u32 high) { return __hiloint2double(int(high), int(low)); }
+RLX_FN rlx_u32 rlx_low_word(double x) { return rlx_u32(__double2loint(x)); }
+RLX_FN rlx_u32 rlx_high_word(double x) { return rlx_u32(__double2hiint(x)); }
+RLX_FN double rlx_native_sqrt(double x) { return sqrt(x); }
+RLX_FN double rlx_native_floor(double x) { return floor(x); }
+RLX_FN double rlx_native_ceil(double x) { return ceil(x); }
+RLX_FN double rlx_native_trunc(double x) { return trunc(x); }
+RLX_FN double rlx_native_round(double x) { return rint(x); }
+
+// ---- bits ----
+#define RLX_INF rlx_from_bits(0x7F800000u)
+#define RLX_NAN rlx_from_bits(0x7FC00000u)
+
+RLX_FN rlx_u32 rlx_magnitude_bits(float x) { return rlx_bits(x) & 0x7FFFFFFFu; }
+RLX_FN bool rlx_is_nan(float x) { return rlx_magnitude_bits(x) > 0x7F800000u; }
+RLX_FN bool rlx_is_inf(float x) { return rlx_magnitude_bits(x) == 0x7F800000u; }
+RLX_FN bool rlx_is_negative(float x) { return (rlx_bits(x) >> 31) != 0u; }  // the sign bit
+RLX_FN bool rlx_truth(float x) { return rlx_magnitude_bits(x) != 0u; }      // NaN is true
+RLX_FN float rlx_abs(float x) { return rlx_from_bits(rlx_magnitude_bits(x)); }
+RLX_FN float rlx_neg(float x) { return rlx_from_bits(rlx_bits(x) ^ 0x80000000u); }
+RLX_FN float rlx_copysign(float magnitude, float sign) {
+  return rlx_from_bits(rlx_magnitude_bits(magnitude) | (rlx_bits(sign) & 0x80000000u));
+}
+RLX_FN float rlx_pow2(int e) { return rlx_from_bits(rlx_u32(e + 127) << 23); }  // 2^e for -126 <= e <= 127
+// x * 2^e for |e| <= 252, in two steps so that neither factor overflows.
+RLX_FN float rlx_scale(float x, int e) {
+  const int half_e = e >> 1;
+  return (x * rlx_pow2(half_e)) * rlx_pow2(e - half_e);
+}
+// The upper 12 bits of the significand: products of two such values are exact.
+RLX_FN float rlx_upper(float x) { return rlx_from_bits(rlx_bits(x) & 0xFFFFF000u); }
+
+RLX_FN bool rlx_is_nan(double x) {
+  const rlx_u32 high = rlx_high_word(x) & 0x7FFFFFFFu;
+  return high > 0x7FF00000u || (high == 0x7FF00000u && rlx_low_word(x) != 0u);
+}
+RLX_FN bool rlx_is_inf(double x) {
+  return (rlx_high_word(x) & 0x7FFFFFFFu) == 0x7FF00000u && rlx_low_word(x) == 0u;
+}
+RLX_FN bool rlx_is_negative(double x) { return (rlx_high_word(x) >> 31) != 0u; }
+RLX_FN bool rlx_truth(double x) { return ((rlx_high_word(x) & 0x7FFFFFFFu) | rlx_low_word(x)) != 0u; }
+RLX_FN double rlx_abs(double x) { return rlx_f64_of(rlx_low_word(x), rlx_high_word(x) & 0x7FFFFFFFu); }
+RLX_FN double rlx_neg(double x) { return rlx_f64_of(rlx_low_word(x), rlx_high_word(x) ^ 0x80000000u); }
+RLX_FN double rlx_copysign(double magnitude, double sign) {
+  return rlx_f64_of(rlx_low_word(magnitude),
+                    (rlx_high_word(magnitude) & 0x7FFFFFFFu) | (rlx_high_word(sign) & 0x80000000u));
+}
+
+// ---- integers: wrap modulo 2^n; x / 0 = 0, x mod 0 = 0, MIN / -1 = MIN; `bits` is the dtype's width ----
+RLX_FN int rlx_add(int a, int b) { return int(rlx_u32(a) + rlx_u32(b)); }
+RLX_FN int rlx_sub(int a, int b) { return int(rlx_u32(a) - rlx_u32(b)); }
+RLX_FN int rlx_mul(int a, int b) { return int(rlx_u32(a) * rlx_u32(b)); }
+RLX_FN int rlx_neg(int x) { return int(0u - rlx_u32(x)); }
+RLX_FN int rlx_abs(int x) { return x < 0 ? rlx_neg(x) : x; }
+RLX_FN int rlx_sign(int x) { return x > 0 ? 1 : (x < 0 ? -1 : 0); }
+RLX_FN int rlx_div(int a, int b) { return b == 0 ? 0 : (b == -1 ? rlx_neg(a) : a / b); }
+RLX_FN int rlx_fmod(int a, int b) { return (b == 0 || b == -1) ? 0 : a - a / b * b; }
+RLX_FN int rlx_mod(int a, int b) {
+  const int r = rlx_fmod(a, b);
+  return (r != 0 && ((r < 0) != (b < 0))) ? r + b : r;
+}
+RLX_FN int rlx_floor_div(int a, int b) {
+  const int r = rlx_fmod(a, b);
+  return rlx_sub(rlx_div(a, b), (r != 0 && ((r < 0) != (b < 0))) ? 1 : 0);
+}
+RLX_FN int rlx_max(int a, int b) { return a > b ? a : b; }
+RLX_FN int rlx_min(int a, int b) { return a < b ? a : b; }
+RLX_FN int rlx_shift_left(int a, int b, int bits) {
+  return (b < 0 || b >= bits) ? 0 : int(rlx_u32(a) << rlx_u32(b));
+}
+RLX_FN int rlx_shift_right(int a, int b, int bits) {
+  return (b < 0 || b >= bits) ? (a < 0 ? -1 : 0) : a >> b;
+}
+RLX_FN int rlx_pow(int a, int b) {
+  if (b < 0) return a == 1 ? 1 : (a == -1 ? ((b & 1) != 0 ? -1 : 1) : 0);
+  rlx_u32 result = 1u;
+  rlx_u32 square = rlx_u32(a);
+  for (int n = b; n != 0; n >>= 1) {
+    if ((n & 1) != 0) result *= square;
+    square *= square;
+  }
+  return int(result);
+}
+
+RLX_FN rlx_u32 rlx_add(rlx_u32 a, rlx_u32 b) { return a + b; }
+RLX_FN rlx_u32 rlx_sub(rlx_u32 a, rlx_u32 b) { return a - b; }
+RLX_FN rlx_u32 rlx_mul(rlx_u32 a, rlx_u32 b) { return a * b; }
+RLX_FN rlx_u32 rlx_neg(rlx_u32 x) { return 0u - x; }
+RLX_FN rlx_u32 rlx_abs(rlx_u32 x) { return x; }
+RLX_FN rlx_u32 rlx_sign(rlx_u32 x) { return x != 0u ? 1u : 0u; }
+RLX_FN rlx_u32 rlx_div(rlx_u32 a, rlx_u32 b) { return b == 0u ? 0u : a / b; }
+RLX_FN rlx_u32 rlx_fmod(rlx_u32 a, rlx_u32 b) { return b == 0u ? 0u : a % b; }
+RLX_FN rlx_u32 rlx_mod(rlx_u32 a, rlx_u32 b) { return rlx_fmod(a, b); }
+RLX_FN rlx_u32 rlx_floor_div(rlx_u32 a, rlx_u32 b) { return rlx_div(a, b); }
+RLX_FN rlx_u32 rlx_max(rlx_u32 a, rlx_u32 b) { return a > b ? a : b; }
+RLX_FN rlx_u32 rlx_min(rlx_u32 a, rlx_u32 b) { return a < b ? a : b; }
+RLX_FN rlx_u32 rlx_shift_left(rlx_u32 a, rlx_u32 b, int bits) { return b >= rlx_u32(bits) ? 0u : a << b; }
+RLX_FN rlx_u32 rlx_shift_right(rlx_u32 a, rlx_u32 b, int bits) { return b >= rlx_u32(bits) ? 0u : a >> b; }
+RLX_FN rlx_u32 rlx_pow(rlx_u32 a, rlx_u32 b) {
+  rlx_u32 result = 1u;
+  rlx_u32 square = a;
+  for (rlx_u32 n = b; n != 0u; n >>= 1) {
+    if ((n & 1u) != 0u) result *= square;
+    square *= square;
+  }
+  return result;
+}
+
+RLX_FN rlx_i64 rlx_add(rlx_i64 a, rlx_i64 b) { return rlx_i64(rlx_u64(a) + rlx_u64(b)); }
+RLX_FN rlx_i64 rlx_sub(rlx_i64 a, rlx_i64 b) { return rlx_i64(rlx_u64(a) - rlx_u64(b)); }
+RLX_FN rlx_i64 rlx_mul(rlx_i64 a, rlx_i64 b) { return rlx_i64(rlx_u64(a) * rlx_u64(b)); }
+RLX_FN rlx_i64 rlx_neg(rlx_i64 x) { return rlx_i64(rlx_u64(0) - rlx_u64(x)); }
+RLX_FN rlx_i64 rlx_abs(rlx_i64 x) { return x < rlx_i64(0) ? rlx_neg(x) : x; }
+RLX_FN rlx_i64 rlx_sign(rlx_i64 x) {
+  return x > rlx_i64(0) ? rlx_i64(1) : (x < rlx_i64(0) ? rlx_i64(-1) : rlx_i64(0));
+}
+RLX_FN rlx_i64 rlx_div(rlx_i64 a, rlx_i64 b) {
+  return b == rlx_i64(0) ? rlx_i64(0) : (b == rlx_i64(-1) ? rlx_neg(a) : a / b);
+}
+RLX_FN rlx_i64 rlx_fmod(rlx_i64 a, rlx_i64 b) {
+  return (b == rlx_i64(0) || b == rlx_i64(-1)) ? rlx_i64(0) : a - a / b * b;
+}
+RLX_FN rlx_i64 rlx_mod(rlx_i64 a, rlx_i64 b) {
+  const rlx_i64 r = rlx_fmod(a, b);
+  return (r != rlx_i64(0) && ((r < rlx_i64(0)) != (b < rlx_i64(0)))) ? r + b : r;
+}
+RLX_FN rlx_i64 rlx_floor_div(rlx_i64 a, rlx_i64 b) {
+  const rlx_i64 r = rlx_fmod(a, b);
+  const bool down = r != rlx_i64(0) && ((r < rlx_i64(0)) != (b < rlx_i64(0)));
+  return rlx_sub(rlx_div(a, b), down ? rlx_i64(1) : rlx_i64(0));
+}
+RLX_FN rlx_i64 rlx_max(rlx_i64 a, rlx_i64 b) { return a > b ? a : b; }
+RLX_FN rlx_i64 rlx_min(rlx_i64 a, rlx_i64 b) { return a < b ? a : b; }
+RLX_FN rlx_i64 rlx_shift_left(rlx_i64 a, rlx_i64 b, int bits) {
+  return (b < rlx_i64(0) || b >= rlx_i64(bits)) ? rlx_i64(0) : rlx_i64(rlx_u64(a) << rlx_u32(b));
+}
+RLX_FN rlx_i64 rlx_shift_right(rlx_i64 a, rlx_i64 b, int bits) {
+  if (b < rlx_i64(0) || b >= rlx_i64(bits)) return a < rlx_i64(0) ? rlx_i64(-1) : rlx_i64(0);
+  return a >> rlx_u32(b);
+}
+RLX_FN rlx_i64 rlx_pow(rlx_i64 a, rlx_i64 b) {
+  if (b < rlx_i64(0)) {
+    const rlx_i64 odd = (b & rlx_i64(1)) != rlx_i64(0) ? rlx_i64(-1) : rlx_i64(1);
+    return a == rlx_i64(1) ? rlx_i64(1) : (a == rlx_i64(-1) ? odd : rlx_i64(0));
+  }
+  rlx_u64 result = rlx_u64(1);
+  rlx_u64 square = rlx_u64(a);
+  for (rlx_u64 n = rlx_u64(b); n != rlx_u64(0); n >>= 1) {
+    if ((n & rlx_u64(1)) != rlx_u64(0)) result *= square;
+    square *= square;
+  }
+  return rlx_i64(result);
+}
+
+// ---- conversions ----
+// Float to integer: toward zero, saturating, NaN gives 0.
+RLX_FN int rlx_i32_from(float x) {
+  if (rlx_is_nan(x)) return 0;
+  if (x >= 2147483648.0f) return 0x7FFFFFFF;
+  if (x < -2147483648.0f) return int(0x80000000u);
+  return int(x);
+}
+RLX_FN rlx_u32 rlx_u32_from(float x) {
+  if (rlx_is_nan(x) || x <= 0.0f) return 0u;
+  return x >= 4294967296.0f ? 0xFFFFFFFFu : rlx_u32(x);
+}
+RLX_FN rlx_i64 rlx_i64_from(float x) {
+  if (rlx_is_nan(x)) return rlx_i64(0);
+  const rlx_u64 top = rlx_u64(1) << 63;
+  if (x >= 9223372036854775808.0f) return rlx_i64(top - rlx_u64(1));
+  if (x < -9223372036854775808.0f) return rlx_i64(top);
+  // The significand shifted into place: drivers' own 64-bit conversions are not trusted.
+  const rlx_u32 magnitude = rlx_magnitude_bits(x);
+  const int shift = int(magnitude >> 23) - 150;
+  const rlx_u64 significand = rlx_u64((magnitude & 0x7FFFFFu) | 0x800000u);
+  if (shift <= -24) return rlx_i64(0);
+  const rlx_i64 value = rlx_i64(shift < 0 ? significand >> rlx_u32(-shift) : significand << rlx_u32(shift));
+  return rlx_is_negative(x) ? rlx_neg(value) : value;
+}
+RLX_FN int rlx_i32_from(double x) {
+  if (rlx_is_nan(x)) return 0;
+  if (x >= double(2147483648.0f)) return 0x7FFFFFFF;
+  if (x <= double(-2147483648.0f)) return int(0x80000000u);
+  return int(x);
+}
+RLX_FN rlx_u32 rlx_u32_from(double x) {
+  if (rlx_is_nan(x) || x <= double(0.0f)) return 0u;
+  return x >= double(4294967296.0f) ? 0xFFFFFFFFu : rlx_u32(x);
+}
+RLX_FN rlx_i64 rlx_i64_from(double x) {
+  if (rlx_is_nan(x)) return rlx_i64(0);
+  const rlx_u64 top = rlx_u64(1) << 63;
+  if (x >= double(9223372036854775808.0f)) return rlx_i64(top - rlx_u64(1));
+  if (x < double(-9223372036854775808.0f)) return rlx_i64(top);
+  const rlx_u32 high = rlx_high_word(x) & 0x7FFFFFFFu;
+  const int shift = int(high >> 20) - 1075;
+  const rlx_u64 significand =
+      (rlx_u64((high & 0xFFFFFu) | 0x100000u) << 32) | rlx_u64(rlx_low_word(x));
+  if (shift <= -53) return rlx_i64(0);
+  const rlx_i64 value = rlx_i64(shift < 0 ? significand >> rlx_u32(-shift) : significand << rlx_u32(shift));
+  return rlx_is_negative(x) ? rlx_neg(value) : value;
+}
+
+// Integer to float, nearest even: both parts are exact, the sum rounds once.
+RLX_FN float rlx_f32_from(int x) { return float(x >> 8) * 256.0f + float(x & 255); }
+RLX_FN float rlx_f32_from(rlx_u32 x) { return float(x >> 8) * 256.0f + float(x & 255u); }
+// 64 bits: the top 24 bits (25 after a carry) as an exact float, rounded by hand. to_odd: a lost bit sets the last one instead, so
+// that a second rounding to a 16-bit float comes out right.
+RLX_FN float rlx_f32_from_u64(rlx_u64 x, bool to_odd) {
+  const rlx_u32 high = rlx_u32(x >> 32);
+  if (high == 0u && rlx_u32(x) < 0x1000000u) return float(rlx_u32(x));
+  const int top = high != 0u ? 32 + rlx_top_bit(high) : rlx_top_bit(rlx_u32(x));
+  const int shift = top - 23;
+  rlx_u32 kept = rlx_u32(x >> rlx_u32(shift));
+  const rlx_u64 lost = x & ((rlx_u64(1) << rlx_u32(shift)) - rlx_u64(1));
+  const rlx_u64 middle = rlx_u64(1) << rlx_u32(shift - 1);
+  if (to_odd) {
+    kept |= lost != rlx_u64(0) ? 1u : 0u;
+  } else if (lost > middle || (lost == middle && (kept & 1u) != 0u)) {
+    kept += 1u;
+  }
+  return float(kept) * rlx_pow2(shift);
+}
+RLX_FN float rlx_f32_from(rlx_i64 x) {
+  const float magnitude = rlx_f32_from_u64(rlx_u64(rlx_abs(x)), false);
+  return x < rlx_i64(0) ? -magnitude : magnitude;
+}
+RLX_FN float rlx_f32_odd_from(rlx_i64 x) {
+  const float magnitude = rlx_f32_from_u64(rlx_u64(rlx_abs(x)), true);
+  return x < rlx_i64(0) ? -magnitude : magnitude;
+}
+RLX_FN double rlx_f64_from(rlx_i64 x) {
+  return double(int(x >> 32)) * double(4294967296.0f) + double(rlx_u32(rlx_u64(x) & rlx_u64(0xFFFFFFFFu)));
+}
+// f64 to f32 such that a second rounding to a 16-bit float comes out right.
+RLX_FN float rlx_f32_odd_from(double x) {
+  const float near = float(x);
+  const double back = double(near);
+  if (rlx_is_nan(x) || back == x) return near;
+  const rlx_u32 bits = rlx_bits(near) - (rlx_abs(back) > rlx_abs(x) ? 1u : 0u);
+  return rlx_from_bits(bits | 1u);
+}
+
+// ---- exact and nearly exact float functions ----
+RLX_FN float rlx_sign(float x) {
+  return rlx_is_nan(x) ? x : (rlx_magnitude_bits(x) == 0u ? 0.0f : rlx_copysign(1.0f, x));
+}
+// These four keep the sign of their argument, which also keeps -0.
+RLX_FN float rlx_floor(float x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_floor(x), x); }
+RLX_FN float rlx_ceil(float x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_ceil(x), x); }
+RLX_FN float rlx_trunc(float x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_trunc(x), x); }
+RLX_FN float rlx_round(float x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_round(x), x); }
+RLX_FN float rlx_max(float a, float b) {
+  return rlx_is_nan(a) ? a : (rlx_is_nan(b) ? b : (a > b ? a : b));
+}
+RLX_FN float rlx_min(float a, float b) {
+  return rlx_is_nan(a) ? a : (rlx_is_nan(b) ? b : (a < b ? a : b));
+}
+RLX_FN float rlx_clamp(float x, float low, float high) { return rlx_min(rlx_max(x, low), high); }
+// Drivers need not divide well by values near the ends of the exponent range: scale those by 2^64.
+RLX_FN float rlx_div(float a, float b) {
+  const float magnitude = rlx_abs(b);
+  const float s = magnitude > 7.9e28f ? rlx_pow2(-64) : (magnitude < 1.2e-29f ? rlx_pow2(64) : 1.0f);
+  return (a * s) / (b * s);
+}
+RLX_FN float rlx_sqrt(float x) {
+  if (x < 0.0f) return RLX_NAN;
+  return rlx_magnitude_bits(x) == 0u || !(x < RLX_INF) ? x : rlx_native_sqrt(x);
+}
+RLX_FN float rlx_rsqrt(float x) {
+  if (x < 0.0f) return RLX_NAN;
+  return rlx_magnitude_bits(x) == 0u ? RLX_INF : (rlx_is_inf(x) ? 0.0f : rlx_native_rsqrt(x));
+}
+// Exact remainder with the sign of a: long division of the significands, 32 bits of quotient at a time.
+RLX_FN float rlx_fmod(float a, float b) {
+  if (rlx_is_nan(a) || rlx_is_nan(b) || rlx_is_inf(a) || rlx_magnitude_bits(b) == 0u) return RLX_NAN;
+  const rlx_u32 a_bits = rlx_magnitude_bits(a);
+  const rlx_u32 b_bits = rlx_magnitude_bits(b);
+  if (a_bits < b_bits) return a;
+  const int a_exponent = a_bits < 0x800000u ? 1 : int(a_bits >> 23);
+  const int b_exponent = b_bits < 0x800000u ? 1 : int(b_bits >> 23);
+  const rlx_u64 divisor = rlx_u64(b_bits < 0x800000u ? b_bits : ((b_bits & 0x7FFFFFu) | 0x800000u));
+  rlx_u64 rest = rlx_u64(a_bits < 0x800000u ? a_bits : ((a_bits & 0x7FFFFFu) | 0x800000u)) % divisor;
+  int left = a_exponent - b_exponent;
+  while (left > 0 && rest != rlx_u64(0)) {
+    const int chunk = left < 32 ? left : 32;
+    rest = (rest << rlx_u32(chunk)) % divisor;
+    left -= chunk;
+  }
+  const rlx_u32 sign = rlx_bits(a) & 0x80000000u;
+  const rlx_u32 r = rlx_u32(rest);
+  if (r == 0u) return rlx_from_bits(sign);
+  // The rest counts units of 2^(b_exponent - 150): normalise it by bits, so that subnormal results survive.
+  const int shift = rlx_min(23 - rlx_top_bit(r), b_exponent - 1);
+  const rlx_u32 significand = r << rlx_u32(shift);
+  const rlx_u32 exponent = significand < 0x800000u ? 0u : rlx_u32(b_exponent - shift);
+  return rlx_from_bits(sign | (exponent << 23) | (significand & 0x7FFFFFu));
+}
+// Remainder with the sign of b.
+RLX_FN float rlx_mod(float a, float b) {
+  const float r = rlx_fmod(a, b);
+  if (rlx_is_nan(r) || rlx_magnitude_bits(r) == 0u) return r;
+  return rlx_is_negative(r) != rlx_is_negative(b) ? r + b : r;
+}
+// Exact below 2^20: above 2^23 every float is whole; elsewhere the rounded quotient may have crossed a whole number.
+RLX_FN float rlx_floor_div(float a, float b) {
+  const float quotient = rlx_div(a, b);
+  if (rlx_is_nan(quotient) || rlx_is_inf(b) || rlx_abs(quotient) >= 8388608.0f) return rlx_floor(quotient);
+  RLX_PRECISE float whole = rlx_div(a - rlx_mod(a, b), b);
+  return rlx_copysign(rlx_round(whole), quotient);
+}
+// a * b + c with one rounding.
+RLX_FN float rlx_fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
+// ---- the same for double ----
+RLX_FN double rlx_sign(double x) {
+  return rlx_is_nan(x) ? x : (rlx_truth(x) ? rlx_copysign(double(1.0f), x) : double(0.0f));
+}
+RLX_FN double rlx_floor(double x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_floor(x), x); }
+RLX_FN double rlx_ceil(double x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_ceil(x), x); }
+RLX_FN double rlx_trunc(double x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_trunc(x), x); }
+RLX_FN double rlx_round(double x) { return rlx_is_nan(x) ? x : rlx_copysign(rlx_native_round(x), x); }
+RLX_FN double rlx_max(double a, double b) {
+  return rlx_is_nan(a) ? a : (rlx_is_nan(b) ? b : (a > b ? a : b));
+}
+RLX_FN double rlx_min(double a, double b) {
+  return rlx_is_nan(a) ? a : (rlx_is_nan(b) ? b : (a < b ? a : b));
+}
+RLX_FN double rlx_clamp(double x, double low, double high) { return rlx_min(rlx_max(x, low), high); }
+RLX_FN double rlx_div(double a, double b) { return a / b; }
+RLX_FN double rlx_softsign(double x) {
+  return rlx_is_inf(x) ? rlx_copysign(double(1.0f), x) : x / (double(1.0f) + rlx_abs(x));
+}
+RLX_FN double rlx_sqrt(double x) {
+  if (x < double(0.0f)) return double(RLX_NAN);
+  return !rlx_truth(x) || !(x < double(RLX_INF)) ? x : rlx_native_sqrt(x);
+}
+RLX_FN double rlx_rsqrt(double x) { return rlx_truth(x) ? double(1.0f) / rlx_sqrt(x) : double(RLX_INF); }
+RLX_FN double rlx_fma(double a, double b, double c) { return __fma_rn(a, b, c); }
+
+// ---- exponentials ----
+// (e^r - 1 - r) / r^2 for |r| <= 0.35, to 2^-26.8 of e^r.
+RLX_FN float rlx_exp_tail(float r) {
+  return 0.5f + r * (0.166665733f + r * (0.0416665487f + r * (0.00836377405f + r * 0.00139269268f)));
+}
+// e^(x + rest), |rest| <= 2^-10.
+RLX_FN float rlx_exp_sum(float x, float rest) {
+  if (rlx_is_nan(x)) return x;
+  if (x > 88.8f) return RLX_INF;
+  if (x < -104.0f) return 0.0f;
+  const float n = rlx_native_round(x * 1.44269504f);
+  // n * ln2_high is exact (7 and 16 bits).
+  RLX_PRECISE float r = ((x - n * 0.693145752f) - n * 1.42860677e-06f) + rest;
+  return rlx_scale(1.0f + (r + r * r * rlx_exp_tail(r)), int(n));
+}
+RLX_FN float rlx_exp(float x) { return rlx_exp_sum(x, 0.0f); }
+RLX_FN float rlx_exp2(float x) {
+  if (rlx_is_nan(x)) return x;
+  if (x >= 128.0f) return RLX_INF;
+  if (x < -150.0f) return 0.0f;
+  const float n = rlx_native_round(x);
+  const float r = x - n;
+  const float q = 0.693147182f + r * (0.240226507f + r * (0.0555035695f +
+                  r * (0.00961808302f + r * (0.00133908633f + r * 0.000154531634f))));
+  return rlx_scale(1.0f + r * q, int(n));
+}
+RLX_FN float rlx_expm1(float x) {
+  if (rlx_is_nan(x)) return x;
+  if (x > 88.8f) return RLX_INF;
+  if (x < -18.0f) return -1.0f;
+  const float n = rlx_native_round(x * 1.44269504f);
+  RLX_PRECISE float r = (x - n * 0.693145752f) - n * 1.42860677e-06f;
+  const float e = r + r * r * rlx_exp_tail(r);
+  if (rlx_magnitude_bits(n) == 0u) return e;
+  if (n > 126.0f) return rlx_scale(1.0f + e, int(n));
+  const float s = rlx_pow2(int(n));
+  return s * e + (s - 1.0f);
+}
+
+// ---- logarithms ----
+// x = 2^exponent * (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); x positive and finite, subnormals by integer arithmetic.
+struct RlxLogParts {
+  int exponent;
+  float f;
+};
+RLX_FN RlxLogParts rlx_log_parts(float x) {
+  rlx_u32 bits = rlx_bits(x);
+  int offset = 0;
+  if (bits < 0x800000u) {
+    bits = rlx_bits(float(bits));
+    offset = -149;
+  }
+  const int e = int(bits - 0x3F3504F3u) >> 23;
+  RlxLogParts parts;
+  parts.exponent = e + offset;
+  parts.f = rlx_from_bits(bits - (rlx_u32(e) << 23)) - 1.0f;
+  return parts;
+}
+// (ln(1+f) - f + f^2/2) / f^3 on [-0.293, 0.415], to 2^-25.
+RLX_FN float rlx_log_tail(float f) {
+  return 0.333333313f + f * (-0.24999997f + f * (0.200007156f + f * (-0.166678026f + f * (0.142490581f +
+         f * (-0.124256872f + f * (0.116854198f + f * (-0.114797339f + f * 0.0697161183f)))))));
+}
+RLX_FN float rlx_log_near_one(float f) {
+  const float square = f * f;
+  return f + (square * f * rlx_log_tail(f) - 0.5f * square);
+}
+// What a logarithm gives where x is not positive and finite.
+RLX_FN float rlx_log_edge(float x) {
+  if (rlx_is_nan(x)) return x;
+  if (rlx_magnitude_bits(x) == 0u) return -RLX_INF;
+  return rlx_is_negative(x) ? RLX_NAN : RLX_INF;
+}
+RLX_FN bool rlx_log_regular(float x) { return rlx_bits(x) - 1u < 0x7F7FFFFFu; }
+RLX_FN float rlx_log(float x) {
+  if (!rlx_log_regular(x)) return rlx_log_edge(x);
+  const RlxLogParts parts = rlx_log_parts(x);
+  const float k = float(parts.exponent);
+  return k * 0.693145752f + (rlx_log_near_one(parts.f) + k * 1.42860677e-06f);
+}
+RLX_FN float rlx_log2(float x) {
+  if (!rlx_log_regular(x)) return rlx_log_edge(x);
+  const RlxLogParts parts = rlx_log_parts(x);
+  return float(parts.exponent) + rlx_log_near_one(parts.f) * 1.44269504f;
+}
+RLX_FN float rlx_log10(float x) {
+  if (!rlx_log_regular(x)) return rlx_log_edge(x);
+  const RlxLogParts parts = rlx_log_parts(x);
+  const float k = float(parts.exponent);
+  return k * 0.301025391f + (rlx_log_near_one(parts.f) * 0.434294482f + k * 4.60503907e-06f);
+}
+RLX_FN float rlx_log1p(float x) {
+  if (rlx_is_nan(x)) return x;
+  if (x <= -1.0f) return x == -1.0f ? -RLX_INF : RLX_NAN;
+  if (x > 1.0e9f) return rlx_log(x);
+  if (x > -0.29f && x < 0.41f) return rlx_log_near_one(x);
+  // ln(1 + x) = ln(u) + (what the rounding of u lost) / u
+  RLX_PRECISE float u = 1.0f + x;
+  RLX_PRECISE float lost = x > 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
+  return rlx_log(u) + lost / u;
+}
+
+// ---- power ----
+struct RlxPair {
+  float high;
+  float low;
+};
+// ln(x) as high + low with about 28 bits, x positive and finite.
+RLX_FN RlxPair rlx_log_pair(float x) {
+  const RlxLogParts parts = rlx_log_parts(x);
+  const float f = parts.f;
+  const float f1 = rlx_upper(f);
+  RLX_PRECISE float f2 = f - f1;
+  // f^2 / 2 = half + half_rest, half exact.
+  const float half_square = 0.5f * rlx_mul_rn(f1, f1);
+  const float half_rest = 0.5f * f2 * (f + f1);
+  RLX_PRECISE float near = f - half_square;
+  RLX_PRECISE float near_rest = (f - near) - half_square;
+  const float k = float(parts.exponent);
+  const float whole = rlx_mul_rn(k, 0.693145752f);
+  RLX_PRECISE float sum = whole + near;
+  RLX_PRECISE float part = sum - whole;
+  RLX_PRECISE float sum_rest = (whole - (sum - part)) + (near - part);
+  RLX_PRECISE float low = (sum_rest + near_rest) + ((f * f * f * rlx_log_tail(f) - half_rest) + k * 1.42860677e-06f);
+  RlxPair pair;
+  RLX_PRECISE float high = sum + low;
+  pair.high = high;
+  RLX_PRECISE float high_rest = (sum - high) + low;
+  pair.low = high_rest;
+  return pair;
+}
+// x^y for x >= 0 (not NaN), y not NaN, neither giving one of pow's special cases except by value.
+RLX_FN float rlx_pow_magnitude(float x, float y) {
+  if (rlx_magnitude_bits(y) == 0u || x == 1.0f) return 1.0f;
+  if (rlx_magnitude_bits(x) == 0u) return rlx_is_negative(y) ? RLX_INF : 0.0f;
+  if (rlx_is_inf(x)) return rlx_is_negative(y) ? 0.0f : RLX_INF;
+  if (rlx_is_inf(y)) return (x > 1.0f) != rlx_is_negative(y) ? RLX_INF : 0.0f;
+  const RlxPair l = rlx_log_pair(x);
+  const float rough = y * l.high;
+  if (!(rlx_abs(rough) < 110.0f)) return rough > 0.0f ? RLX_INF : 0.0f;
+  // y * l.high = product + rest.
+  const float y1 = rlx_upper(y);
+  const float l1 = rlx_upper(l.high);
+  RLX_PRECISE float y2 = y - y1;
+  RLX_PRECISE float l2 = l.high - l1;
+  const float product = rlx_mul_rn(y, l.high);
+  const float rest_1 = rlx_add_rn(rlx_add_rn(rlx_mul_rn(y1, l1), -product), rlx_mul_rn(y1, l2));
+  const float rest_2 = rlx_add_rn(rest_1, rlx_mul_rn(y2, l1));
+  return rlx_exp_sum(product, rlx_add_rn(rest_2, rlx_mul_rn(y2, l2)) + y * l.low);
+}
+RLX_FN float rlx_pow(float x, float y) {
+  if (rlx_magnitude_bits(y) == 0u || x == 1.0f) return 1.0f;
+  if (rlx_is_nan(x)) return x;
+  if (rlx_is_nan(y)) return y;
+  const float magnitude = rlx_pow_magnitude(rlx_abs(x), y);
+  if (!rlx_is_negative(x)) return magnitude;
+  // Floats from 2^24 on are even whole numbers.
+  const float y_size = rlx_abs(y);
+  const bool even = y_size >= 16777216.0f || rlx_native_trunc(y_size * 0.5f) == y_size * 0.5f;
+  const bool whole = even || rlx_native_trunc(y_size) == y_size;
+  if (!whole && rlx_magnitude_bits(x) != 0u && !rlx_is_inf(x)) return RLX_NAN;
+  return whole && !even ? -magnitude : magnitude;
+}
+RLX_FN float rlx_pow(float x, rlx_i64 n) {
+  if (n == rlx_i64(0)) return 1.0f;
+  if (rlx_is_nan(x)) return x;
+  const float magnitude = rlx_pow_magnitude(rlx_abs(x), rlx_f32_from(n));
+  return rlx_is_negative(x) && (n & rlx_i64(1)) != rlx_i64(0) ? -magnitude : magnitude;
+}
+
+// ---- trigonometry ----
+// x = quadrant * pi/2 + r, |r| <= pi/4.
+struct RlxAngle {
+  rlx_u32 quadrant;
+  float r;
+};
+// 32 bits of 2/pi, preceded by 31 zero bits and the point: word 0 is empty, word i holds binary places 32i - 31 to 32i.
+RLX_FN rlx_u32 rlx_two_over_pi(int i) {
+  return i == 0 ? 0u : (i == 1 ? 0xA2F9836Eu : (i == 2 ? 0x4E441529u : (i == 3 ? 0xFC2757D1u :
+         (i == 4 ? 0xF534DDC0u : (i == 5 ? 0xDB629599u : (i == 6 ? 0x3C439041u : 0xFE5163ABu))))));
+}
+// Payne and Hanek in integers: the 24-bit significand times the 96 bits of 2/pi that matter modulo 4.
+RLX_FN RlxAngle rlx_reduce_large(float x) {
+  const rlx_u32 bits = rlx_magnitude_bits(x);
+  const rlx_u64 m = rlx_u64((bits & 0x7FFFFFu) | 0x800000u);
+  // x = m * 2^e; places up to e - 2 of 2/pi give multiples of 4. `position` is the window's first bit in the table.
+  const int position = int(bits >> 23) - 150 - 1 + 31;
+  const int word = position >> 5;
+  const rlx_u32 shift = rlx_u32(position & 31);
+  const rlx_u64 t01 = (rlx_u64(rlx_two_over_pi(word)) << 32) | rlx_u64(rlx_two_over_pi(word + 1));
+  const rlx_u64 t12 = (rlx_u64(rlx_two_over_pi(word + 1)) << 32) | rlx_u64(rlx_two_over_pi(word + 2));
+  const rlx_u64 t23 = (rlx_u64(rlx_two_over_pi(word + 2)) << 32) | rlx_u64(rlx_two_over_pi(word + 3));
+  const rlx_u64 mask = rlx_u64(0xFFFFFFFFu);
+  const rlx_u64 w2 = (t01 >> (32u - shift)) & mask;
+  const rlx_u64 w1 = (t12 >> (32u - shift)) & mask;
+  const rlx_u64 w0 = (t23 >> (32u - shift)) & mask;
+  const rlx_u64 p0 = m * w0;
+  const rlx_u64 p1 = m * w1 + (p0 >> 32);
+  const rlx_u64 p2 = m * w2 + (p1 >> 32);
+  // The product modulo 2^96: two bits of quadrant, then the fraction, 64 bits of which are kept.
+  const rlx_u64 top = ((p2 & mask) << 32) | (p1 & mask);
+  RlxAngle angle;
+  angle.quadrant = rlx_u32(top >> 62);
+  rlx_u64 fraction = (top << 2) | ((p0 & mask) >> 30);
+  bool negative = false;
+  if ((fraction >> 63) != rlx_u64(0)) {
+    angle.quadrant += 1u;
+    fraction = rlx_u64(0) - fraction;
+    negative = true;
+  }
+  const float size = float(rlx_u32(fraction >> 32)) * rlx_pow2(-32) + float(rlx_u32(fraction & mask)) * rlx_pow2(-64);
+  angle.r = (negative ? -size : size) * 1.57079637f;
+  if (rlx_is_negative(x)) {
+    angle.r = -angle.r;
+    angle.quadrant = 0u - angle.quadrant;
+  }
+  return angle;
+}
+// x finite. Below 2^11 the multiple of pi/2 has 11 bits, so that its product with each 13-bit part of pi/2 is exact.
+RLX_FN RlxAngle rlx_reduce_angle(float x) {
+  if (rlx_abs(x) >= 2048.0f) return rlx_reduce_large(x);
+  const float n = rlx_native_round(x * 0.636619747f);
+  RLX_PRECISE float r = x - n * 1.57055664f;
+  RLX_PRECISE float r2 = r - n * 0.000239670277f;
+  RLX_PRECISE float r3 = r2 - n * 1.58906914e-08f;
+  RLX_PRECISE float r4 = r3 - n * 2.56334407e-12f;
+  RlxAngle angle;
+  angle.quadrant = rlx_u32(int(n));
+  angle.r = r4;
+  return angle;
+}
+RLX_FN float rlx_sin_poly(float r) {
+  const float s = r * r;
+  return r + r * s * (-0.166666672f + s * (0.00833333191f + s * (-0.000198400827f + s * 2.72493139e-06f)));
+}
+RLX_FN float rlx_cos_poly(float r) {
+  const float s = r * r;
+  const float tail = s * s * (0.0416666679f + s * (-0.00138888881f + s * (2.48005963e-05f - s * 2.73004474e-07f)));
+  return (1.0f - 0.5f * s) + tail;
+}
+RLX_FN float rlx_sin(float x) {
+  if (rlx_magnitude_bits(x) >= 0x7F800000u) return RLX_NAN;
+  const RlxAngle angle = rlx_reduce_angle(x);
+  const float size = (angle.quadrant & 1u) != 0u ? rlx_cos_poly(angle.r) : rlx_sin_poly(angle.r);
+  return (angle.quadrant & 2u) != 0u ? -size : size;
+}
+RLX_FN float rlx_cos(float x) {
+  if (rlx_magnitude_bits(x) >= 0x7F800000u) return RLX_NAN;
+  const RlxAngle angle = rlx_reduce_angle(x);
+  const float size = (angle.quadrant & 1u) != 0u ? rlx_sin_poly(angle.r) : rlx_cos_poly(angle.r);
+  return ((angle.quadrant + 1u) & 2u) != 0u ? -size : size;
+}
+RLX_FN float rlx_tan(float x) {
+  if (rlx_magnitude_bits(x) >= 0x7F800000u) return RLX_NAN;
+  const RlxAngle angle = rlx_reduce_angle(x);
+  const float s = rlx_sin_poly(angle.r);
+  const float c = rlx_cos_poly(angle.r);
+  return (angle.quadrant & 1u) != 0u ? -rlx_div(c, s) : s / c;
+}
+// asin on [-1/2, 1/2].
+RLX_FN float rlx_asin_poly(float x) {
+  const float s = x * x;
+  return x + x * s * (0.166666657f + s * (0.0750009418f + s * (0.0445994027f +
+         s * (0.0311006624f + s * (0.0171492379f + s * 0.0336908475f)))));
+}
+RLX_FN float rlx_asin(float x) {
+  const float size = rlx_abs(x);
+  if (!(size <= 1.0f)) return RLX_NAN;
+  if (size <= 0.5f) return rlx_asin_poly(x);
+  const float half_angle = rlx_asin_poly(rlx_sqrt((1.0f - size) * 0.5f));
+  return rlx_copysign(1.57079637f - (2.0f * half_angle + 4.371139e-08f), x);
+}
+RLX_FN float rlx_acos(float x) {
+  const float size = rlx_abs(x);
+  if (!(size <= 1.0f)) return RLX_NAN;
+  if (size <= 0.5f) return 1.57079637f - (rlx_asin_poly(x) + 4.371139e-08f);
+  const float angle = 2.0f * rlx_asin_poly(rlx_sqrt((1.0f - size) * 0.5f));
+  return rlx_is_negative(x) ? 3.14159274f - (angle + 8.742278e-08f) : angle;
+}
+// atan of a positive ratio a / b, either part may be infinite or zero (not both).
+RLX_FN float rlx_atan_ratio(float a, float b) {
+  float numerator = a;
+  float denominator = b;
+  float start = 0.0f;
+  float rest = 0.0f;
+  if (a > b * 2.41421366f) {
+    numerator = -b;
+    denominator = a;
+    start = 1.57079637f;
+    rest = -4.371139e-08f;
+  } else if (a > b * 0.414213568f) {
+    numerator = a - b;
+    denominator = a + b;
+    start = 0.785398185f;
+    rest = -2.1855695e-08f;
+  }
+  const float z = rlx_div(numerator, denominator);
+  const float s = z * z;
+  const float tail = z * s * (-0.333333313f + s * (0.199995399f + s * (-0.142639562f +
+                     s * (0.107437313f - s * 0.0645192787f))));
+  return start + (z + (tail + rest));
+}
+RLX_FN float rlx_atan(float x) {
+  if (rlx_is_nan(x)) return x;
+  return rlx_copysign(rlx_atan_ratio(rlx_abs(x), 1.0f), x);
+}
+RLX_FN float rlx_atan2(float y, float x) {
+  if (rlx_is_nan(x)) return x;
+  if (rlx_is_nan(y)) return y;
+  float a = rlx_abs(y);
+  float b = rlx_abs(x);
+  if (rlx_is_inf(a) && rlx_is_inf(b)) {
+    a = 1.0f;
+    b = 1.0f;
+  }
+  // Far from the ends of the exponent range, so that sums and products of the two neither overflow nor vanish.
+  const float larger = a > b ? a : b;
+  const float s = larger > 1.0e37f ? rlx_pow2(-24) : (larger < 1.0e-30f ? rlx_pow2(48) : 1.0f);
+  const bool both_zero = rlx_magnitude_bits(a) == 0u && rlx_magnitude_bits(b) == 0u;
+  const float angle = both_zero ? 0.0f : rlx_atan_ratio(a * s, b * s);
+  return rlx_copysign(rlx_is_negative(x) ? 3.14159274f - (angle + 8.742278e-08f) : angle, y);
+}
+
+// ---- hyperbolic functions ----
+RLX_FN float rlx_sinh(float x) {
+  const float size = rlx_abs(x);
+  if (rlx_is_nan(x)) return x;
+  if (size > 80.0f) {
+    const float half_power = rlx_exp(0.5f * size);
+    return rlx_copysign((0.5f * half_power) * half_power, x);
+  }
+  const float e = rlx_expm1(size);
+  return rlx_copysign(0.5f * (e + e / (e + 1.0f)), x);
+}
+RLX_FN float rlx_cosh(float x) {
+  const float size = rlx_abs(x);
+  if (size > 80.0f) {
+    const float half_power = rlx_exp(0.5f * size);
+    return (0.5f * half_power) * half_power;
+  }
+  const float e = rlx_exp(size);
+  return 0.5f * (e + 1.0f / e);
+}
+RLX_FN float rlx_tanh(float x) {
+  const float size = rlx_abs(x);
+  if (rlx_is_nan(x)) return x;
+  if (size > 10.0f) return rlx_copysign(1.0f, x);
+  const float e = rlx_expm1(2.0f * size);
+  return rlx_copysign(e / (e + 2.0f), x);
+}
+RLX_FN float rlx_asinh(float x) {
+  const float size = rlx_abs(x);
+  if (rlx_is_nan(x) || rlx_is_inf(x)) return x;
+  if (size > 1.0e6f) return rlx_copysign(rlx_log(size) + 0.693147182f, x);
+  const float square = size * size;
+  return rlx_copysign(rlx_log1p(size + square / (1.0f + rlx_sqrt(1.0f + square))), x);
+}
+RLX_FN float rlx_acosh(float x) {
+  if (rlx_is_nan(x)) return x;
+  if (x < 1.0f) return RLX_NAN;
+  if (x > 1.0e6f) return rlx_log(x) + 0.693147182f;
+  const float t = x - 1.0f;
+  return rlx_log1p(t + rlx_sqrt(2.0f * t + t * t));
+}
+RLX_FN float rlx_atanh(float x) {
+  const float size = rlx_abs(x);
+  if (!(size <= 1.0f)) return RLX_NAN;
+  if (size == 1.0f) return rlx_copysign(RLX_INF, x);
+  return rlx_copysign(0.5f * rlx_log1p(rlx_div(2.0f * size, 1.0f - size)), x);
+}
+
+// ---- error function and activations ----
+// exp(-x^2 / 2): the square as an exact part and a rest.
+RLX_FN float rlx_gauss(float x) {
+  const float x1 = rlx_upper(x);
+  RLX_PRECISE float x2 = x - x1;
+  const float square = rlx_mul_rn(x1, x1);
+  if (square > 230.0f) return 0.0f;
+  return rlx_exp(-0.5f * square) * rlx_exp(-0.5f * x2 * (x + x1));
+}
+// Normal distribution's tail: the integral of the density from x to infinity for x >= 0, to about 3 units of the last place.
+RLX_FN float rlx_normal_tail(float x) {
+  if (x > 15.0f) return 0.0f;
+  const float t = 1.0f / (1.0f + 0.3f * x);
+  const float q = 0.119687751f + t * (0.119550116f + t * (0.1104232f + t * (0.07748577f + t * (0.0988308415f +
+                  t * (-0.084481284f + t * (0.197921649f + t * (-0.232835487f + t * (0.114402115f - t * 0.0209846701f))))))));
+  return t * q * rlx_gauss(x);
+}
+RLX_FN float rlx_erf(float x) {
+  if (rlx_is_nan(x)) return x;
+  const float size = rlx_abs(x);
+  if (size > 4.0f) return rlx_copysign(1.0f, x);
+  if (size > 1.0f) return rlx_copysign(1.0f - 2.0f * rlx_normal_tail(size * 1.41421354f), x);
+  const float s = x * x;
+  return x * (1.12837923f + s * (-0.376126379f + s * (0.112837821f + s * (-0.0268654302f + s * (0.00522103161f +
+         s * (-0.000848408032f + s * (0.000112659589f - s * 9.66704465e-06f)))))));
+}
+RLX_FN float rlx_gelu(float x) {
+  if (rlx_is_nan(x)) return x;
+  const float tail = rlx_normal_tail(rlx_abs(x));
+  if (!rlx_is_negative(x)) return x * (1.0f - tail);
+  return rlx_magnitude_bits(tail) == 0u ? 0.0f : x * tail;
+}
+RLX_FN float rlx_sigmoid(float x) {
+  if (rlx_is_nan(x)) return x;
+  const float e = rlx_exp(-rlx_abs(x));
+  return rlx_is_negative(x) ? e / (1.0f + e) : 1.0f / (1.0f + e);
+}
+RLX_FN float rlx_log_sigmoid(float x) {
+  if (rlx_is_nan(x)) return x;
+  return (x < 0.0f ? x : 0.0f) - rlx_log1p(rlx_exp(-rlx_abs(x)));
+}
+// x * gate where a gate of 0 wins over an infinite x.
+RLX_FN float rlx_gated(float x, float gate) { return rlx_magnitude_bits(gate) == 0u ? 0.0f : x * gate; }
+// 1/2 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+RLX_FN float rlx_gelu_tanh(float x) {
+  if (rlx_is_nan(x)) return x;
+  return rlx_gated(x, rlx_sigmoid(1.59576917f * x * (1.0f + 0.044715f * (x * x))));
+}
+RLX_FN float rlx_swish(float x, float alpha) {
+  if (rlx_is_nan(x)) return x;
+  return rlx_gated(x, rlx_sigmoid(alpha * x));
+}
+RLX_FN float rlx_silu(float x) {
+  if (rlx_is_nan(x)) return x;
+  return rlx_gated(x, rlx_sigmoid(x));
+}
+// tanh(ln(1 + e^x)) = (e^2x + 2e^x) / (e^2x + 2e^x + 2)
+RLX_FN float rlx_mish(float x) {
+  if (rlx_is_nan(x) || x > 20.0f) return x;
+  const float e = rlx_exp(x);
+  const float n = e * (e + 2.0f);
+  return rlx_gated(x, n / (n + 2.0f));
+}
+RLX_FN float rlx_softplus(float x, float beta) {
+  if (rlx_is_nan(x)) return x;
+  const float z = beta * x;
+  return rlx_div((z > 0.0f ? z : 0.0f) + rlx_log1p(rlx_exp(-rlx_abs(z))), beta);
+}
+RLX_FN float rlx_elu(float x, float alpha) { return x > 0.0f ? x : alpha * rlx_expm1(x); }
+RLX_FN float rlx_celu(float x, float alpha) {
+  if (rlx_is_nan(x)) return x;
+  const float tail = alpha * rlx_expm1(rlx_div(x, alpha));
+  return (x > 0.0f ? x : 0.0f) + (tail < 0.0f ? tail : 0.0f);
+}
+RLX_FN float rlx_selu(float x, float alpha, float gamma) {
+  return gamma * (x > 0.0f ? x : alpha * rlx_expm1(x));
+}
+RLX_FN float rlx_softsign(float x) {
+  return rlx_is_inf(x) ? rlx_copysign(1.0f, x) : rlx_div(x, 1.0f + rlx_abs(x));
+}
+
+#endif
