@@ -51,12 +51,12 @@ class ModuleBinder {
     const auto [earlier, is_new] = leaves_.emplace(tensor.name, leaf);
     if (is_new) return;
     diagnostics_.error(DiagCode::DuplicateName, tensor.place,
-                       "value " + quoted(tensor.name) + " is defined twice: as " +
+                       "value " + in_quotes(tensor.name) + " is defined twice: as " +
                            std::string(earlier->second.role) + " and as " + std::string(leaf.role));
   }
 
   void bind_weight(const SourceTensor& tensor, std::string_view role, bool is_constant) {
-    const std::string what = std::string(role) + " " + quoted(tensor.name);
+    const std::string what = std::string(role) + " " + in_quotes(tensor.name);
     Leaf leaf{.role = role, .weight = {}, .state = {}};
     const std::optional<TensorType> type = type_of(tensor, what);
     std::optional<WeightData> data;
@@ -66,7 +66,7 @@ class ModuleBinder {
   }
 
   void bind_state(const SourceTensor& tensor) {
-    const std::string what = "state " + quoted(tensor.name);
+    const std::string what = "state " + in_quotes(tensor.name);
     Leaf leaf{.role = "state", .weight = {}, .state = {}};
     if (const std::optional<TensorType> type = type_of(tensor, what)) {
       std::optional<WeightData> data;

@@ -48,11 +48,11 @@ class EntryBinder {
     const std::string first = is_leaf ? std::string(leaf->second.role) : earlier->second.role;
     context_.diagnostics.error(
         DiagCode::DuplicateName, place,
-        "value " + quoted(name) + " is defined twice: as " + first + " and as " + definition.role);
+        "value " + in_quotes(name) + " is defined twice: as " + first + " and as " + definition.role);
   }
 
   void bind_input(const SourceTensor& input) {
-    const std::string what = "input " + quoted(input.name);
+    const std::string what = "input " + in_quotes(input.name);
     const std::optional<Shape> shape =
         context_.symbols.resolve(input.shape, input.place, "shape of " + what);
     Definition definition{.role = "input", .node = {}, .id = {}};
@@ -75,11 +75,11 @@ class EntryBinder {
       const SourceNode& node = source_.nodes[i];
       if (!names.emplace(node.name, i).second) {
         context_.diagnostics.error(DiagCode::DuplicateName, node.place,
-                                   "node name " + quoted(node.name) + " is used twice");
+                                   "node name " + in_quotes(node.name) + " is used twice");
       }
       for (const std::string& output : node.outputs) {
         define(output, node.place,
-               {.role = "output of node " + quoted(node.name), .node = i, .id = {}});
+               {.role = "output of node " + in_quotes(node.name), .node = i, .id = {}});
       }
     }
   }
@@ -121,8 +121,8 @@ class EntryBinder {
     const OpDef* op = find_op(source.op);
     if (op == nullptr) {
       const std::string near = suggest_op(source.op);
-      fail(source, DiagCode::UnknownOp, "there is no op " + quoted(source.op),
-           near.empty() ? "`rlxc ops` lists all ops" : "did you mean " + quoted(near) + "?");
+      fail(source, DiagCode::UnknownOp, "there is no op " + in_quotes(source.op),
+           near.empty() ? "`rlxc ops` lists all ops" : "did you mean " + in_quotes(near) + "?");
     }
     Node node{.name = source.name, .op = source.op, .place = source.place, .source = source.source};
     bool is_good = op != nullptr;
@@ -133,7 +133,7 @@ class EntryBinder {
       }
       node.inputs.push_back(find_value(*source.inputs[i], [&](std::string hint) {
         fail(source, DiagCode::UnknownValue,
-             "input " + std::to_string(i) + " reads " + quoted(*source.inputs[i]) +
+             "input " + std::to_string(i) + " reads " + in_quotes(*source.inputs[i]) +
                  ", which nothing defines",
              std::move(hint));
       }));
@@ -161,7 +161,7 @@ class EntryBinder {
     if (!check_and_infer(graph_, id, context_.diagnostics)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (const auto fault = type_fault(graph_.value(outputs[i]).type)) {
-        fail(source, DiagCode::Limit, "output " + quoted(source.outputs[i]) + " " + *fault, {});
+        fail(source, DiagCode::Limit, "output " + in_quotes(source.outputs[i]) + " " + *fault, {});
         continue;
       }
       // A name that is defined twice, which was reported, keeps its first meaning.
@@ -180,13 +180,13 @@ class EntryBinder {
     if (source_.outputs.empty() && !has_effect && !context_.diagnostics.has_errors()) {
       context_.diagnostics.error(
           DiagCode::BadField, source_.place,
-          "entry " + quoted(source_.name) + " has no outputs and writes no state");
+          "entry " + in_quotes(source_.name) + " has no outputs and writes no state");
     }
     for (const std::string& output : source_.outputs) {
       const std::optional<ValueId> id = find_value(output, [&](std::string hint) {
         context_.diagnostics.error(DiagCode::UnknownValue, source_.place,
-                                   "output " + quoted(output) + " of entry " +
-                                       quoted(source_.name) + " is defined by nothing",
+                                   "output " + in_quotes(output) + " of entry " +
+                                       in_quotes(source_.name) + " is defined by nothing",
                                    std::move(hint));
       });
       if (id) graph_.outputs.push_back(*id);

@@ -39,12 +39,12 @@ class SourceChecker {
       name(symbol.place, "name of a symbol", symbol.name);
       if (!seen.insert(symbol.name).second) {
         diagnostics_.error(DiagCode::DuplicateName, symbol.place,
-                           "symbol " + quoted(symbol.name) + " is declared twice");
+                           "symbol " + in_quotes(symbol.name) + " is declared twice");
       }
       if (symbol.minimum < 0 || symbol.maximum < symbol.minimum || symbol.maximum > kMaxDim ||
           symbol.multiple_of < 1) {
         diagnostics_.error(DiagCode::BadField, symbol.place,
-                           "symbol " + quoted(symbol.name) + " has min " +
+                           "symbol " + in_quotes(symbol.name) + " has min " +
                                std::to_string(symbol.minimum) + ", max " +
                                std::to_string(symbol.maximum) + ", multiple_of " +
                                std::to_string(symbol.multiple_of) +
@@ -60,7 +60,7 @@ class SourceChecker {
       name(entry.place, "name of an entry", entry.name);
       if (!seen.insert(entry.name).second) {
         diagnostics_.error(DiagCode::DuplicateName, entry.place,
-                           "entry " + quoted(entry.name) + " is defined twice");
+                           "entry " + in_quotes(entry.name) + " is defined twice");
       }
       node_count += entry.nodes.size();
       count(entry.place, "inputs", entry.inputs.size());
@@ -69,7 +69,7 @@ class SourceChecker {
         tensor("input", input);
         if (input.data)
           fail(input.place,
-               "input " + quoted(input.name) + " has data; only weights and states may");
+               "input " + in_quotes(input.name) + " has data; only weights and states may");
       }
       for (const SourceNode& item : entry.nodes) node(item);
       for (const std::string& output : entry.outputs)
@@ -94,7 +94,7 @@ class SourceChecker {
   }
 
   void attribute(const SourceNode& node, const std::string& key, const SourceAttribute& value) {
-    const std::string what = "attribute " + quoted(key) + " of node " + quoted(node.name);
+    const std::string what = "attribute " + in_quotes(key) + " of node " + in_quotes(node.name);
     if (const auto* string = std::get_if<std::string>(&value)) {
       text(node.place, what, *string, kMaxStringBytes);
     } else if (const auto* strings = std::get_if<Strings>(&value)) {
@@ -115,12 +115,12 @@ class SourceChecker {
   void weight(const char* role, const SourceTensor& weight) {
     tensor(role, weight);
     if (!weight.data)
-      fail(weight.place, std::string(role) + " " + quoted(weight.name) + " has no data");
+      fail(weight.place, std::string(role) + " " + in_quotes(weight.name) + " has no data");
   }
 
   void tensor(const char* role, const SourceTensor& tensor) {
     if (diagnostics_.error_count() > kMaxErrors) return;
-    const std::string what = std::string(role) + " " + quoted(tensor.name);
+    const std::string what = std::string(role) + " " + in_quotes(tensor.name);
     name(tensor.place, std::string("name of the ") + role, tensor.name);
     if (tensor.shape.size() > kMaxRank) {
       diagnostics_.error(DiagCode::Limit, tensor.place,
@@ -164,7 +164,7 @@ class SourceChecker {
   void limit(const SourcePlace& place, const std::string& what, const std::string& text,
              const std::string& fault) {
     diagnostics_.error(DiagCode::Limit, place,
-                       what + ", " + quoted(text.substr(0, 40)) + ", " + fault);
+                       what + ", " + in_quotes(text.substr(0, 40)) + ", " + fault);
   }
   void count(const SourcePlace& place, const char* what, size_t count, size_t most = kMaxNodes) {
     if (count <= most) return;

@@ -28,7 +28,7 @@ JsonFields::JsonFields(JsonErrors& errors, const JsonValue& value, std::string p
     if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
     std::string hint = nearest_hint(member.key, {known.begin(), known.end()});
     if (hint.empty()) hint = "its fields are " + list_names({known.begin(), known.end()});
-    fail(DiagCode::BadField, what_ + " has an unknown field " + quoted(member.key),
+    fail(DiagCode::BadField, what_ + " has an unknown field " + in_quotes(member.key),
          std::move(hint));
   }
 }
@@ -40,7 +40,7 @@ const JsonValue* JsonFields::find(std::string_view key) const {
 const JsonValue* JsonFields::required(std::string_view key) {
   const JsonValue* value = find(key);
   if (value == nullptr && object_ != nullptr) {
-    fail(DiagCode::BadField, what_ + " has no field " + quoted(key));
+    fail(DiagCode::BadField, what_ + " has no field " + in_quotes(key));
   }
   return value;
 }
@@ -114,7 +114,7 @@ std::vector<std::string> JsonFields::texts(std::string_view key) {
   std::vector<std::string> texts;
   for (const JsonValue& item : array(key)) {
     if (item.string() == nullptr) {
-      fail(DiagCode::BadField, "field " + quoted(key) + " of " + what_ + " holds " +
+      fail(DiagCode::BadField, "field " + in_quotes(key) + " of " + what_ + " holds " +
                                    std::string(kind_text(item)) + ", wanted only strings");
       return {};
     }
@@ -124,7 +124,7 @@ std::vector<std::string> JsonFields::texts(std::string_view key) {
 }
 
 void JsonFields::wrong_type(std::string_view key, const JsonValue& value, std::string_view wanted) {
-  fail(DiagCode::BadField, "field " + quoted(key) + " of " + what_ + " is " +
+  fail(DiagCode::BadField, "field " + in_quotes(key) + " of " + what_ + " is " +
                                std::string(kind_text(value)) + ", wanted " + std::string(wanted));
 }
 

@@ -28,7 +28,7 @@ DType read_dtype(JsonFields& fields, const std::string& what) {
   std::vector<std::string_view> known;
   for (uint32_t i = 0; dtype_from_number(i); ++i) known.push_back(name_of(*dtype_from_number(i)));
   const std::string hint = nearest_hint(text, known);
-  fields.fail(DiagCode::UnknownDtype, what + " has unknown dtype " + quoted(text),
+  fields.fail(DiagCode::UnknownDtype, what + " has unknown dtype " + in_quotes(text),
               hint.empty()
                   ? "dtypes are f32, f16, bf16, f64, i8, u8, i16, i32, u32, i64, bool, c64 "
                     "and the block types of the catalogue"
@@ -126,7 +126,7 @@ class DataReader {
                            : Known{"distribution", "low", "high", "seed", "stream"});
     const std::string distribution = f.required_text("distribution");
     if (!is_normal && distribution != "uniform" && kind && kind->string()) {
-      f.fail(DiagCode::BadField, what_ + " has unknown distribution " + quoted(distribution) +
+      f.fail(DiagCode::BadField, what_ + " has unknown distribution " + in_quotes(distribution) +
                                      ", wanted \"uniform\" or \"normal\"");
     }
     const uint64_t stream = f.unsigned_integer("stream", default_stream(tensor_.name));
@@ -188,7 +188,7 @@ SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value,
   const RoleText& text = kRoles.at(static_cast<size_t>(role));
   const JsonValue* name = value.object() ? find_member(*value.object(), "name") : nullptr;
   const std::string what =
-      std::string(text.name) + (name && name->string() ? " " + quoted(*name->string()) : "");
+      std::string(text.name) + (name && name->string() ? " " + in_quotes(*name->string()) : "");
   using Known = std::initializer_list<std::string_view>;
   JsonFields fields(errors, value, pointer, what,
                     text.data_field.empty() ? Known{"name", "dtype", "shape"}
@@ -210,7 +210,7 @@ SourceTensor read_json_tensor(JsonErrors& errors, const JsonValue& value,
     return tensor;
   }
   if (role == TensorRole::State && word) {
-    fields.fail(DiagCode::BadField, "init of " + what + " is " + quoted(*word) +
+    fields.fail(DiagCode::BadField, "init of " + what + " is " + in_quotes(*word) +
                                         ", wanted \"zeros\", \"ones\" or an object as in \"data\"");
     return tensor;
   }

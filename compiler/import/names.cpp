@@ -82,7 +82,7 @@ std::optional<std::string> name_fault(std::string_view name) {
   return text_fault(name, kMaxNameBytes);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string result = "\"";
   for (const char c : text.substr(0, kMaxQuotedBytes)) {
     result += static_cast<uint8_t>(c) < 0x20 || c == 0x7f ? '?' : c;
@@ -107,13 +107,13 @@ std::optional<std::string> nearest_name(std::string_view name,
 
 std::string nearest_hint(std::string_view name, std::span<const std::string_view> candidates) {
   const std::optional<std::string> near = nearest_name(name, candidates);
-  return near ? "did you mean " + quoted(*near) + "?" : std::string();
+  return near ? "did you mean " + in_quotes(*near) + "?" : std::string();
 }
 
 std::string list_names(std::span<const std::string_view> names) {
   std::string text;
   for (size_t i = 0; i < std::min(names.size(), kMaxListedNames); ++i) {
-    text += (i > 0 ? ", " : "") + quoted(names[i]);
+    text += (i > 0 ? ", " : "") + in_quotes(names[i]);
   }
   if (names.size() > kMaxListedNames) {
     text += " and " + std::to_string(names.size() - kMaxListedNames) + " more";

@@ -17,7 +17,7 @@ std::optional<std::string> text_fault(std::string_view text, size_t max_bytes);
 std::optional<std::string> name_fault(std::string_view name);
 
 // A name or path in a message: in quotes, shortened, made printable.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 // The candidate with the fewest edits to `name`; nullopt where none is near.
 std::optional<std::string> nearest_name(std::string_view name,

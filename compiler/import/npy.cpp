@@ -104,7 +104,7 @@ class HeaderParser {
     if (*key == "descr" && !header_.descr) return descr();
     if (*key == "fortran_order" && !header_.fortran_order) return fortran_order();
     if (*key == "shape" && !header_.shape) return shape();
-    return fail("has an unknown or repeated key " + quoted(*key));
+    return fail("has an unknown or repeated key " + in_quotes(*key));
   }
   std::optional<std::string> quoted_text() {
     skip_space();
@@ -212,7 +212,7 @@ std::variant<NpyView, ParseFault> view_of(const Header& header) {
   NpyView view;
   const std::string& descr = *header.descr;
   if (descr.find('O') != std::string::npos) {
-    return format_fault("holds Python objects (dtype " + quoted(descr) + "), wanted numbers");
+    return format_fault("holds Python objects (dtype " + in_quotes(descr) + "), wanted numbers");
   }
   const bool has_order =
       !descr.empty() && std::string_view("<>|=").find(descr.front()) != std::string_view::npos;
@@ -220,7 +220,7 @@ std::variant<NpyView, ParseFault> view_of(const Header& header) {
   const NpyDType* row = find_code(std::string_view(descr).substr(has_order ? 1 : 0));
   if (row == nullptr || (order == '|' && row->swap_bytes > 1) || order == '=') {
     return format_fault(
-        "has dtype " + quoted(descr) +
+        "has dtype " + in_quotes(descr) +
         ", wanted f2, f4, f8, i1, i2, i4, i8, u1, u4, b1 or c8 with byte order < or >");
   }
   view.type.dtype = row->dtype;

@@ -101,7 +101,7 @@ class GraphReader {
       if (dim->size() != 0) {
         diagnostics_.error(DiagCode::BadField, place,
                            "a dim has both size " + std::to_string(dim->size()) + " and symbol " +
-                               quoted(dim->symbol()->str()));
+                               in_quotes(dim->symbol()->str()));
       }
       dims.emplace_back(dim->symbol()->str());
     }
@@ -114,7 +114,7 @@ class GraphReader {
     if (!dtype) {
       diagnostics_.error(
           DiagCode::UnknownDtype, place,
-          "tensor " + quoted(tensor.name) + " has unknown dtype " + quoted(item.dtype()->str()));
+          "tensor " + in_quotes(tensor.name) + " has unknown dtype " + in_quotes(item.dtype()->str()));
     }
     tensor.dtype = dtype.value_or(DType::f32);
     tensor.shape = dims(*item.shape(), place);
@@ -153,8 +153,8 @@ class GraphReader {
     const std::string distribution = item.distribution()->str();
     if (distribution != "uniform" && distribution != "normal") {
       diagnostics_.error(DiagCode::BadField, place,
-                         "data of " + quoted(name) + " has unknown distribution " +
-                             quoted(distribution) + ", wanted \"uniform\" or \"normal\"");
+                         "data of " + in_quotes(name) + " has unknown distribution " +
+                             in_quotes(distribution) + ", wanted \"uniform\" or \"normal\"");
     }
     return {.distribution = distribution == "normal" ? RandomData::Distribution::Normal
                                                      : RandomData::Distribution::Uniform,
@@ -201,7 +201,7 @@ class GraphReader {
       if (node.attributes.emplace(name, attribute(*written, place)).second) continue;
       diagnostics_.error(
           DiagCode::DuplicateName, place,
-          "attribute " + quoted(name) + " of node " + quoted(node.name) + " is given twice");
+          "attribute " + in_quotes(name) + " of node " + in_quotes(node.name) + " is given twice");
     }
     return node;
   }

@@ -74,7 +74,7 @@ std::optional<uint64_t> bytes_of(const std::vector<uint64_t>& shape, uint64_t el
 // One member of the header. Returns what is wrong with it, or adds it.
 std::optional<ParseFault> add_tensor(const JsonMember& member, std::span<const std::byte> data,
                                      SafetensorsView& view, std::vector<Placed>& placed) {
-  const std::string who = "has tensor " + quoted(member.key);
+  const std::string who = "has tensor " + in_quotes(member.key);
   const JsonObject* object = member.value.object();
   const JsonValue* dtype = object ? find_member(*object, "dtype") : nullptr;
   const auto shape = integers_of(object ? find_member(*object, "shape") : nullptr);
@@ -121,7 +121,7 @@ std::optional<ParseFault> check_coverage(std::vector<Placed> placed, uint64_t da
   uint64_t covered = 0;
   for (const Placed& item : placed) {
     if (item.begin != covered) {
-      return fault_of("has tensor " + quoted(*item.name) + " at byte " +
+      return fault_of("has tensor " + in_quotes(*item.name) + " at byte " +
                       std::to_string(item.begin) +
                       (item.begin < covered ? ", inside another tensor that ends at "
                                             : ", after a hole that begins at ") +

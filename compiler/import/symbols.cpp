@@ -106,7 +106,7 @@ std::optional<int64_t> SymbolTable::bind(const SourceSymbol& symbol, const DimBi
   const auto given = dims.find(symbol.name);
   if (given == dims.end() && symbol.minimum != symbol.maximum) {
     diagnostics_.error(DiagCode::UnboundSymbol, symbol.place,
-                       "symbol " + quoted(symbol.name) + " has no value",
+                       "symbol " + in_quotes(symbol.name) + " has no value",
                        "give it with --dim " + symbol.name + "=N, N " + range_text(symbol));
     return std::nullopt;
   }
@@ -114,7 +114,7 @@ std::optional<int64_t> SymbolTable::bind(const SourceSymbol& symbol, const DimBi
   if (value >= symbol.minimum && value <= symbol.maximum && value % symbol.multiple_of == 0)
     return value;
   diagnostics_.error(DiagCode::BadBinding, symbol.place,
-                     "symbol " + quoted(symbol.name) + " is bound to " + std::to_string(value) +
+                     "symbol " + in_quotes(symbol.name) + " is bound to " + std::to_string(value) +
                          ", wanted a value " + range_text(symbol));
   return std::nullopt;
 }
@@ -135,7 +135,7 @@ std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePl
       const std::string near = nearest_hint(name, names);
       diagnostics_.error(
           DiagCode::UnboundSymbol, place,
-          what + " uses symbol " + quoted(name) + ", which the graph does not declare",
+          what + " uses symbol " + in_quotes(name) + ", which the graph does not declare",
           near.empty() ? "declare it in \"symbols\"" : near);
     }
     is_good = is_good && found != values_.end() && found->second.has_value();
@@ -147,7 +147,7 @@ std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePl
 
 std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const std::string& name,
                                                    AttrType type, const SourceAttribute& value) {
-  const std::string what = "attribute " + quoted(name) + " of node " + quoted(node.name);
+  const std::string what = "attribute " + in_quotes(name) + " of node " + in_quotes(node.name);
   std::optional<SourceDims> dims;  // a value that may hold symbols, where the op wants integers
   if (const auto* list = std::get_if<SourceDims>(&value)) dims = *list;
   if (const auto* names = std::get_if<Strings>(&value)) dims.emplace(names->begin(), names->end());

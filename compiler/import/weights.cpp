@@ -72,7 +72,7 @@ void WeightReader::finish() {
   for (const auto& [path, use] : raw_uses_) {
     if (!use.is_alone_at_zero || use.end_bytes == use.file_bytes) continue;
     diagnostics_.error(DiagCode::FileSize, use.place,
-                       "data of " + use.what + ": raw file " + quoted(path) + " has " +
+                       "data of " + use.what + ": raw file " + in_quotes(path) + " has " +
                            std::to_string(use.file_bytes) + " bytes, the tensor takes " +
                            std::to_string(use.end_bytes));
   }
@@ -91,13 +91,13 @@ std::optional<WeightData> WeightReader::data(const Request& request, const NpyFi
   if (open_file == nullptr) return std::nullopt;
   const auto parsed = parse_npy(open_file->file->bytes());
   if (const auto* fault = std::get_if<ParseFault>(&parsed)) {
-    return fail(request, fault->code, "file " + quoted(file.path) + " " + fault->message);
+    return fail(request, fault->code, "file " + in_quotes(file.path) + " " + fault->message);
   }
   const NpyView& view = std::get<NpyView>(parsed);
   if (view.type != request.type) {
     return fail(request,
                 view.type.dtype != request.type.dtype ? DiagCode::BadDtype : DiagCode::BadShape,
-                "file " + quoted(file.path) + " holds " + to_string(view.type) +
+                "file " + in_quotes(file.path) + " holds " + to_string(view.type) +
                     ", the graph wants " + to_string(request.type),
                 view.type.dtype != request.type.dtype && request.type.dtype == DType::bf16
                     ? "NumPy has no bf16: use .safetensors or raw data"
@@ -115,15 +115,15 @@ std::optional<WeightData> WeightReader::data(const Request& request, const Safet
     for (const auto& [name, tensor] : *tensors) names.push_back(name);
     const std::string near = nearest_hint(file.tensor, names);
     return fail(request, DiagCode::FileFormat,
-                "file " + quoted(file.path) + " has no tensor " + quoted(file.tensor),
+                "file " + in_quotes(file.path) + " has no tensor " + in_quotes(file.tensor),
                 near.empty() ? "its tensors are " + list_names(names) : near);
   }
   const SafetensorsTensor& tensor = found->second;
   const bool is_dtype = tensor.dtype == request.type.dtype;
   if (!is_dtype || !is_same_shape(tensor.shape, request.type.shape)) {
     return fail(request, is_dtype ? DiagCode::BadShape : DiagCode::BadDtype,
-                "tensor " + quoted(file.tensor) + " of file " + quoted(file.path) + " is " +
-                    quoted(tensor.dtype_text) + shape_text(tensor.shape) + ", the graph wants " +
+                "tensor " + in_quotes(file.tensor) + " of file " + in_quotes(file.path) + " is " +
+                    in_quotes(tensor.dtype_text) + shape_text(tensor.shape) + ", the graph wants " +
                     to_string(request.type));
   }
   return HostBytes{.owner = std::get<OpenFile>(files_.at(file.path)).file, .bytes = tensor.bytes};
@@ -136,7 +136,7 @@ std::optional<WeightData> WeightReader::data(const Request& request, const RawFi
   const uint64_t wanted = byte_size(request.type);
   if (!range_fits(file.offset_bytes, wanted, bytes.size())) {
     return fail(request, DiagCode::FileSize,
-                "raw file " + quoted(file.path) + " has " + std::to_string(bytes.size()) +
+                "raw file " + in_quotes(file.path) + " has " + std::to_string(bytes.size()) +
                     " bytes, " + to_string(request.type) + " wants " + std::to_string(wanted) +
                     " from byte " + std::to_string(file.offset_bytes));
   }
@@ -194,7 +194,7 @@ WeightReader::OpenFile* WeightReader::open(const Request& request, const std::st
   }
   if (auto* file = std::get_if<OpenFile>(&found->second)) return file;
   const FileFault& fault = std::get<FileFault>(found->second);
-  fail(request, fault.code, "file " + quoted(path) + " " + fault.message,
+  fail(request, fault.code, "file " + in_quotes(path) + " " + fault.message,
        fault.code == DiagCode::FileOutside
            ? "weights are plain files inside the folder of the graph file"
            : "");
@@ -212,7 +212,7 @@ const SafetensorsView* WeightReader::tensors_of(const Request& request, const st
       return &file->tensors.emplace(std::move(*view));
     bad = bad_safetensors_.emplace(path, std::get<ParseFault>(std::move(parsed))).first;
   }
-  fail(request, bad->second.code, "file " + quoted(path) + " " + bad->second.message);
+  fail(request, bad->second.code, "file " + in_quotes(path) + " " + bad->second.message);
   return nullptr;
 }
 
