@@ -43,8 +43,33 @@ void fill_sections(Problem& problem, std::span<const ArenaItem> live) {
   }
 }
 
-void fill_conflicts(Problem& problem) {
+bool conflict(const Item& a, const Item& b) {
+  return a.first_section <= b.last_section && b.first_section <= a.last_section;
+}
+
+void count_conflicts(Problem& problem) {
+  std::vector<uint64_t> starts(problem.section_load.size() + 1, 0);
+  std::vector<uint64_t> ends(problem.section_load.size() + 1, 0);
+  for (const Item& item : problem.items) {
+    ++starts[item.first_section];
+    ++ends[item.last_section + 1];
+  }
+  uint64_t live = 0;
+  for (size_t section = 0; section < problem.section_load.size(); ++section) {
+    live -= ends[section];
+    const uint64_t fresh = starts[section];
+    problem.conflict_pairs += fresh * live + fresh * (fresh - 1) / 2;
+    live += fresh;
+  }
+}
+
+void list_conflicts(Problem& problem) {
+  constexpr uint64_t kMostListedPairs = 16'000'000;
+  constexpr uint64_t kListFactor = 64;  // sorting one conflict costs as much as looking at about 64 items
   const size_t count = problem.items.size();
+  problem.listed = problem.conflict_pairs <= kMostListedPairs &&
+                   2 * problem.conflict_pairs * kListFactor <= uint64_t{count} * count + 10'000;
+  if (!problem.listed) return;
   std::vector<uint32_t> by_start(count);
   std::iota(by_start.begin(), by_start.end(), 0u);
   std::stable_sort(by_start.begin(), by_start.end(), [&](uint32_t a, uint32_t b) {
@@ -72,14 +97,20 @@ void fill_conflicts(Problem& problem) {
 struct Occupied {
   uint64_t begin;
   uint64_t end;
+  uint32_t item;
 };
 
-// Where `size` units go among the occupied ranges, which are sorted by begin and may overlap each other.
-uint64_t choose_offset(std::span<const Occupied> occupied, uint64_t size, Fit fit) {
+bool begins_before(const Occupied& a, const Occupied& b) { return a.begin < b.begin; }
+
+// Where item goes among the occupied ranges, which are sorted by begin and may overlap each other; those that `matters` denies
+// are passed over.
+template <typename Matters>
+uint64_t choose_offset(std::span<const Occupied> occupied, uint64_t size, Fit fit, Matters matters) {
   uint64_t top = 0;
   uint64_t best_offset = 0;
   uint64_t best_gap = kNoLimit;
   for (const Occupied& range : occupied) {
+    if (!matters(range)) continue;
     if (range.begin > top && range.begin - top >= size) {
       const uint64_t gap = range.begin - top;
       if (fit == Fit::Lowest) return top;
@@ -92,6 +123,43 @@ uint64_t choose_offset(std::span<const Occupied> occupied, uint64_t size, Fit fi
   }
   return best_gap == kNoLimit ? top : best_offset;
 }
+
+// The placed items of one run of place_in_order, looked through in whichever way suits the problem.
+class Shelf {
+ public:
+  explicit Shelf(const Problem& problem) : problem_(problem), ranges_(problem.items.size()) {
+    if (!problem.listed) sorted_.reserve(problem.items.size());
+  }
+
+  uint64_t offset_for(uint32_t item, Fit fit) {
+    const uint64_t size = problem_.items[item].size;
+    if (!problem_.listed) {
+      return choose_offset(sorted_, size, fit, [&](const Occupied& range) {
+        return conflict(problem_.items[item], problem_.items[range.item]);
+      });
+    }
+    sorted_.clear();
+    for (const uint32_t other : problem_.conflicts_of(item)) {
+      if (ranges_[other].end > 0) sorted_.push_back(ranges_[other]);
+    }
+    std::sort(sorted_.begin(), sorted_.end(), begins_before);
+    return choose_offset(sorted_, size, fit, [](const Occupied&) { return true; });
+  }
+
+  void put(uint32_t item, uint64_t offset) {
+    const Occupied range{.begin = offset, .end = offset + problem_.items[item].size, .item = item};
+    if (problem_.listed) {
+      ranges_[item] = range;
+    } else {
+      sorted_.insert(std::upper_bound(sorted_.begin(), sorted_.end(), range, begins_before), range);
+    }
+  }
+
+ private:
+  const Problem& problem_;
+  std::vector<Occupied> ranges_;  // listed: per item, end 0 until it is placed
+  std::vector<Occupied> sorted_;  // listed: those around the item in hand; else all placed ones
+};
 
 // Sorts all items by a descending key; ties by earlier start, then by index, so that the order is total.
 template <typename Key>
@@ -121,30 +189,21 @@ Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes)
     problem.total += problem.items.back().size;
   }
   fill_sections(problem, live);
-  fill_conflicts(problem);
+  count_conflicts(problem);
+  list_conflicts(problem);
   return problem;
 }
 
 std::optional<Placement> place_in_order(const Problem& problem, std::span<const uint32_t> order,
                                         Fit fit, uint64_t limit) {
   Placement placement{.offsets = std::vector<uint64_t>(problem.items.size(), 0)};
-  std::vector<bool> placed(problem.items.size(), false);
-  std::vector<Occupied> occupied;
+  Shelf shelf(problem);
   for (const uint32_t item : order) {
-    occupied.clear();
-    for (const uint32_t other : problem.conflicts_of(item)) {
-      if (!placed[other]) continue;
-      const uint64_t begin = placement.offsets[other];
-      occupied.push_back({.begin = begin, .end = begin + problem.items[other].size});
-    }
-    std::sort(occupied.begin(), occupied.end(),
-              [](const Occupied& a, const Occupied& b) { return a.begin < b.begin; });
-    const uint64_t size = problem.items[item].size;
-    const uint64_t offset = choose_offset(occupied, size, fit);
+    const uint64_t offset = shelf.offset_for(item, fit);
+    shelf.put(item, offset);
     placement.offsets[item] = offset;
-    placement.height = std::max(placement.height, offset + size);
+    placement.height = std::max(placement.height, offset + problem.items[item].size);
     if (placement.height > limit) return std::nullopt;
-    placed[item] = true;
   }
   return placement;
 }

@@ -24,12 +24,22 @@ struct Problem {
   std::vector<uint64_t> section_load;  // per section: sum of live sizes
   uint64_t lower_bound = 0;            // largest section load
   uint64_t total = 0;                  // sum of all sizes
+  uint64_t conflict_pairs = 0;
+  // Where conflicts are few, each item has the list of the items that it conflicts with; else `listed` is false and the lists
+  // are absent, because looking through all items is as fast then and takes no memory.
+  bool listed = false;
   std::vector<uint32_t> conflict_first;  // item -> where its conflicts begin; one more entry than items
   std::vector<uint32_t> conflicts;       // items live together with the item, ascending
 
   [[nodiscard]] std::span<const uint32_t> conflicts_of(uint32_t item) const {
     return std::span(conflicts).subspan(conflict_first[item],
                                         conflict_first[item + 1] - conflict_first[item]);
+  }
+  // Elementary operations of one placement of all items.
+  [[nodiscard]] uint64_t placement_cost() const {
+    constexpr uint64_t kSortFactor = 4;  // sorting costs more than listing
+    const uint64_t count = items.size();
+    return listed ? (2 * conflict_pairs + count) * kSortFactor : count * count;
   }
 };
 

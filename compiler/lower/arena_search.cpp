@@ -66,9 +66,8 @@ void mutate(const Problem& problem, const Placement& placement, std::vector<uint
 Placement search_orders(const Problem& problem, std::vector<uint32_t> order, Placement best,
                         uint64_t budget) {
   constexpr uint32_t kStallLimit = 400;
-  constexpr uint64_t kSortFactor = 4;  // sorting the occupied ranges costs more than listing them
   if (order.size() < 2) return best;
-  const uint64_t cost = (problem.conflicts.size() + problem.items.size()) * kSortFactor;
+  const uint64_t cost = problem.placement_cost();
   Random random;
   std::vector<uint32_t> best_order = order;
   Placement current = best;

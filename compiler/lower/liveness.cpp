@@ -83,41 +83,44 @@ LivenessModel::LivenessModel(const Program& program, bool in_place)
   }
 }
 
-LivenessModel::WaveRange LivenessModel::waves_of(BufferId buffer,
-                                                 std::span<const uint32_t> wave_of_step) const {
-  const std::vector<uint32_t>& users = users_[index_of(buffer)];
-  WaveRange range{.first = wave_of_step[users.front()], .last = wave_of_step[users.front()]};
-  for (const uint32_t step : users) {
-    range.first = std::min(range.first, wave_of_step[step]);
-    range.last = std::max(range.last, wave_of_step[step]);
+std::vector<LivenessModel::WaveRange> LivenessModel::ranges(
+    std::span<const uint32_t> wave_of_step) const {
+  std::vector<WaveRange> ranges(users_.size());
+  for (size_t i = 0; i < users_.size(); ++i) {
+    if (users_[i].empty()) continue;
+    WaveRange range{.first = wave_of_step[users_[i].front()], .last = wave_of_step[users_[i].front()]};
+    for (const uint32_t step : users_[i]) {
+      const uint32_t wave = wave_of_step[step];
+      if (wave < range.first) range = {.first = wave, .last = range.last, .last_users = range.last_users};
+      if (wave > range.last) range = {.first = range.first, .last = wave, .first_users = range.first_users};
+      range.first_users += wave == range.first ? 1 : 0;
+      range.last_users += wave == range.last ? 1 : 0;
+    }
+    ranges[i] = range;
   }
-  return range;
+  return ranges;
 }
 
 // The step is alone in its wave with both buffers; the input has no later user and the output no earlier one.
-bool LivenessModel::taken(const InPlaceChance& chance, std::span<const uint32_t> wave_of_step) const {
-  const uint32_t wave = wave_of_step[chance.step];
-  for (const uint32_t user : users(chance.input)) {
-    if (user != chance.step && wave_of_step[user] >= wave) return false;
-  }
-  for (const uint32_t user : users(chance.output)) {
-    if (user != chance.step && wave_of_step[user] <= wave) return false;
-  }
-  return true;
+bool LivenessModel::taken(const InPlaceChance& chance, uint32_t wave,
+                          std::span<const WaveRange> ranges) {
+  const WaveRange& input = ranges[index_of(chance.input)];
+  const WaveRange& output = ranges[index_of(chance.output)];
+  return input.last == wave && input.last_users == 1 && output.first == wave && output.first_users == 1;
 }
 
 WaveCost LivenessModel::cost(std::span<const uint32_t> wave_of_step, uint32_t wave_count) const {
+  const std::vector<WaveRange> all = ranges(wave_of_step);
   std::vector<uint64_t> change(wave_count + 1, 0);  // differences; wrap, their running sum does not
   for (size_t i = 0; i < users_.size(); ++i) {
     if (users_[i].empty()) continue;
-    const WaveRange range = waves_of(BufferId(i), wave_of_step);
-    change[range.first] += units_[i];
-    change[range.last + 1] -= units_[i];
+    change[all[i].first] += units_[i];
+    change[all[i].last + 1] -= units_[i];
   }
   for (const InPlaceChance& chance : chances_) {
-    if (!taken(chance, wave_of_step)) continue;
-    // In the wave of the takeover the slot counts once.
     const uint32_t wave = wave_of_step[chance.step];
+    if (!taken(chance, wave, all)) continue;
+    // In the wave of the takeover the slot counts once.
     change[wave] -= units_[index_of(chance.input)];
     change[wave + 1] += units_[index_of(chance.input)];
   }
@@ -140,17 +143,18 @@ void LivenessModel::fill(Schedule& schedule) const {
   }
   schedule.lifetimes.assign(users_.size(), std::nullopt);
   schedule.in_place_of.assign(users_.size(), std::nullopt);
+  const std::vector<WaveRange> waves = ranges(wave_of_step);
+  const std::vector<WaveRange> positions = ranges(position_of);
   for (size_t i = 0; i < users_.size(); ++i) {
     if (users_[i].empty()) continue;
-    const WaveRange waves = waves_of(BufferId(i), wave_of_step);
-    const WaveRange positions = waves_of(BufferId(i), position_of);
-    schedule.lifetimes[i] = Lifetime{.first_wave = waves.first,
-                                     .last_wave = waves.last,
-                                     .first_position = positions.first,
-                                     .last_position = positions.last};
+    schedule.lifetimes[i] = Lifetime{.first_wave = waves[i].first,
+                                     .last_wave = waves[i].last,
+                                     .first_position = positions[i].first,
+                                     .last_position = positions[i].last};
   }
   for (const InPlaceChance& chance : chances_) {
-    if (taken(chance, wave_of_step)) schedule.in_place_of[index_of(chance.output)] = chance.input;
+    if (!taken(chance, wave_of_step[chance.step], waves)) continue;
+    schedule.in_place_of[index_of(chance.output)] = chance.input;
   }
 }
 

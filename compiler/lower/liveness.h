@@ -56,12 +56,17 @@ class LivenessModel {
   [[nodiscard]] Slots slots(const Schedule& schedule) const;
 
  private:
+  // First and last wave of a buffer, and how many steps use it in each of the two.
   struct WaveRange {
     uint32_t first = 0;
     uint32_t last = 0;
+    uint32_t first_users = 0;
+    uint32_t last_users = 0;
   };
-  [[nodiscard]] WaveRange waves_of(BufferId buffer, std::span<const uint32_t> wave_of_step) const;
-  [[nodiscard]] bool taken(const InPlaceChance& chance, std::span<const uint32_t> wave_of_step) const;
+  // Per buffer; meaningless for one without users.
+  [[nodiscard]] std::vector<WaveRange> ranges(std::span<const uint32_t> wave_of_step) const;
+  [[nodiscard]] static bool taken(const InPlaceChance& chance, uint32_t wave,
+                                  std::span<const WaveRange> ranges);
 
   const Program* program_;
   std::vector<std::vector<uint32_t>> users_;

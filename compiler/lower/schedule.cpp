@@ -46,34 +46,35 @@ bool better(const Draft& a, const Draft& b) {
   return a.schedule.wave_count < b.schedule.wave_count;
 }
 
-// The draft with the smallest arena; of equal ones that with fewest waves; of equal ones the earlier candidate. All are packed
-// greedily first, so that the searches are spent only where they can still win.
+// The draft with the smallest arena; of equal ones that with fewest waves; of equal ones the one with the smaller live set, then
+// the earlier candidate. Candidates are tried from the smallest live set on, first with the greedy packers, then those that can
+// still win with the searches.
 Draft choose_draft(const std::vector<WavePlan>& plans, const LivenessModel& liveness,
                    uint64_t search_budget) {
-  std::vector<Draft> drafts;
-  size_t best = 0;
-  for (const WavePlan& plan : plans) {
-    drafts.push_back(make_draft(plan, liveness));
-    Draft& draft = drafts.back();
+  std::vector<size_t> by_peak(plans.size());
+  std::iota(by_peak.begin(), by_peak.end(), size_t{0});
+  std::stable_sort(by_peak.begin(), by_peak.end(), [&](size_t a, size_t b) {
+    return plans[a].cost.peak < plans[b].cost.peak;
+  });
+  const auto bound_of = [&](size_t plan) { return plans[plan].cost.peak * kArenaAlignmentBytes; };
+
+  std::optional<Draft> best;
+  for (const size_t plan : by_peak) {
+    if (best && bound_of(plan) > best->layout.height_bytes) break;
+    Draft draft = make_draft(plans[plan], liveness);
     draft.layout = pack(draft.slots.items, kArenaAlignmentBytes,
                         {.local_search_budget = 0, .exact_search_budget = 0});
-    if (better(draft, drafts[best])) best = drafts.size() - 1;
+    if (!best || better(draft, *best)) best = std::move(draft);
   }
-  std::vector<size_t> by_bound(drafts.size());
-  std::iota(by_bound.begin(), by_bound.end(), size_t{0});
-  std::stable_sort(by_bound.begin(), by_bound.end(), [&](size_t a, size_t b) {
-    return drafts[a].layout.lower_bound_bytes < drafts[b].layout.lower_bound_bytes;
-  });
-  const uint64_t share = search_budget / (2 * std::max<size_t>(drafts.size(), 1));
-  for (const size_t index : by_bound) {
-    Draft& draft = drafts[index];
-    if (draft.layout.lower_bound_bytes >= drafts[best].layout.height_bytes) break;
-    if (draft.layout.height_bytes == draft.layout.lower_bound_bytes) continue;
+  const uint64_t share = search_budget / (2 * plans.size());
+  for (const size_t plan : by_peak) {
+    if (bound_of(plan) >= best->layout.height_bytes) break;
+    Draft draft = make_draft(plans[plan], liveness);
     draft.layout = pack(draft.slots.items, kArenaAlignmentBytes,
                         {.local_search_budget = share, .exact_search_budget = share});
-    if (better(draft, drafts[best])) best = index;
+    if (better(draft, *best)) best = std::move(draft);
   }
-  return std::move(drafts[best]);
+  return std::move(*best);
 }
 
 void place_buffers(const Program& program, const Draft& draft, Schedule& schedule) {
