@@ -17,6 +17,9 @@
 namespace rlx {
 namespace {
 
+// Part of the key of cached code: raised whenever this file makes something else of the same inputs.
+constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 2";
+
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
 
 std::string source_path(const Specialization& specialization) {
@@ -75,12 +78,29 @@ shaderc::CompileOptions make_options(const Specialization& specialization,
   // The optimiser runs after float controls are declared, so that it respects them.
   options.SetOptimizationLevel(shaderc_optimization_level_zero);
   options.SetIncluder(std::make_unique<Includer>(specialization, sources));
-  for (const auto& [name, text] : specialization.defines) options.AddMacroDefinition(name, text);
-  options.AddMacroDefinition("RLX_BLOCK_X", std::to_string(specialization.workgroup.x));
-  options.AddMacroDefinition("RLX_BLOCK_Y", std::to_string(specialization.workgroup.y));
-  options.AddMacroDefinition("RLX_BLOCK_Z", std::to_string(specialization.workgroup.z));
-  options.AddMacroDefinition("RLX_VULKAN", "1");
   return options;
+}
+
+// The source with the specialization's macros behind its #version line. shaderc would put macros before it, where 64-bit
+// literals are not known yet. nullopt where there is no #version line.
+std::optional<std::string> with_defines(const std::string& source, const Specialization& specialization) {
+  const size_t version = source.starts_with("#version") ? 0 : source.find("\n#version");
+  if (version == std::string::npos) return std::nullopt;
+  const size_t end = source.find('\n', version + 1);
+  if (end == std::string::npos) return std::nullopt;
+  std::string text = source.substr(0, end + 1);
+  const auto line = std::count(text.begin(), text.end(), '\n') + 1;
+  text += "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n";
+  const auto define = [&text](const std::string& name, const std::string& value) {
+    text += "#define " + name + " " + value + "\n";
+  };
+  for (const auto& [name, value] : specialization.defines) define(name, value);
+  define("RLX_BLOCK_X", std::to_string(specialization.workgroup.x));
+  define("RLX_BLOCK_Y", std::to_string(specialization.workgroup.y));
+  define("RLX_BLOCK_Z", std::to_string(specialization.workgroup.z));
+  define("RLX_VULKAN", "1");
+  text += "#line " + std::to_string(line) + "\n";
+  return text + source.substr(end + 1);
 }
 
 // Collects what SPIRV-Tools says.
@@ -176,9 +196,12 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   const std::string* source = sources.find(path);
   if (source == nullptr) return KernelFault{path + ": no such kernel source"};
 
+  const std::optional<std::string> text = with_defines(*source, specialization);
+  if (!text) return KernelFault{path + ": the source has no #version line"};
+
   const shaderc::Compiler compiler;
   const shaderc::SpvCompilationResult compiled = compiler.CompileGlslToSpv(
-      source->data(), source->size(), shaderc_compute_shader, path.c_str(), "main",
+      text->data(), text->size(), shaderc_compute_shader, path.c_str(), "main",
       make_options(specialization, sources));
   if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
     return KernelFault{compiled.GetErrorMessage()};
@@ -205,7 +228,8 @@ std::optional<std::string> vulkan_code_inputs(const Specialization& specializati
   const std::string path = source_path(specialization);
   const std::string* source = sources.find(path);
   if (source == nullptr) return std::nullopt;
-  std::string all = "vulkan 1.2 spir-v 1.5\nshaderc " RLX_SHADERC_VERSION "\n";
+  std::string all(kRecipe);
+  all += "\nshaderc " RLX_SHADERC_VERSION "\n";
   all += spvSoftwareVersionDetailsString();
   all += "\nfloat_controls " + std::to_string(options.float_controls ? 1 : 0) + " optimize " +
          std::to_string(options.optimize ? 1 : 0) + "\n" + describe(specialization) + "\n";
