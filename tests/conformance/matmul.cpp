@@ -62,6 +62,24 @@ void add_sizes(std::vector<Case>& cases) {
   }
 }
 
+// Shapes for which the compiler chooses each of its larger or narrower tiles (tests/ops/test_matmul.cpp asserts which).
+void add_tiles(std::vector<Case>& cases) {
+  const auto tiled = [&](const std::string& tile, int64_t m, int64_t n, int64_t k) {
+    cases.push_back(product(tile + " tile, " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k),
+                            tensor(DType::f32, {m, k}), tensor(DType::f32, {k, n})));
+  };
+  tiled("128x128", 2048, 2048, 16);
+  tiled("128x128", 1900, 1900, 18);
+  tiled("64x128", 1024, 1024, 16);
+  tiled("64x128", 1020, 1021, 15);
+  tiled("64x64", 1500, 1500, 16);
+  tiled("64x64", 1499, 1501, 17);
+  tiled("16x64", 16, 8448, 64);
+  tiled("16x64", 13, 8447, 63);
+  tiled("64x16", 8448, 16, 64);
+  tiled("64x16", 8447, 13, 63);
+}
+
 void add_dtypes(std::vector<Case>& cases) {
   for (const DType a : kFloats) {
     for (const DType b : kFloats) {
@@ -210,7 +228,7 @@ void add_fused(std::vector<Case>& cases) {
                         {tensor(DType::f32, {12}), tensor(DType::f32, {8, 12})}, R"({"activation": "tanh"})"));
   cases.push_back(fused("n=3 columns with a bias", {50, 32}, {32, 3}, {tensor(DType::f32, {3}), tensor(DType::f32, {50, 3})},
                         R"({"activation": "relu"})"));
-  cases.push_back(fused("f64 with activation", {7, 12}, {12, 9}, {tensor(DType::f64, {9})}, R"({"activation": "gelu"})",
+  cases.push_back(fused("f64 with activation", {7, 12}, {12, 9}, {tensor(DType::f64, {9})}, R"({"activation": "relu"})",
                         DType::f64));
 }
 
@@ -220,6 +238,7 @@ std::vector<Case> matmul_cases() {
   std::vector<Case> cases;
   add_golden(cases);
   add_sizes(cases);
+  add_tiles(cases);
   add_dtypes(cases);
   add_batches(cases);
   add_edges(cases);

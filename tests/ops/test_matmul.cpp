@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of matmul's shapes, diagnostics and choice of kernel.
+#include "compiler/ops/matmul_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
@@ -104,6 +105,23 @@ TEST_CASE("matmul_reads_vectors_only_where_alignment_allows") {
   const Program even = lower(matmul({64, 32}, {32, 48}));
   CHECK(kernel_of(even, 0).defines.at("RLX_A_VECTOR") == "DEPTH");
   CHECK(kernel_of(even, 0).defines.at("RLX_B_VECTOR") == "LINE");
+}
+
+TEST_CASE("matmul_chooses_every_tile_for_the_shapes_of_the_conformance_table") {
+  const auto tile = [](int64_t m, int64_t n, int64_t k) {
+    return choose_tile({.m = m, .n = n, .k = k}, {}).text();
+  };
+  CHECK(contains(tile(2048, 2048, 16), "128x128x16"));
+  CHECK(contains(tile(1900, 1900, 18), "128x128x16"));
+  CHECK(contains(tile(1024, 1024, 16), "64x128x16"));
+  CHECK(contains(tile(1020, 1021, 15), "64x128x16"));
+  CHECK(contains(tile(1500, 1500, 16), "64x64x16"));
+  CHECK(contains(tile(1499, 1501, 17), "64x64x16"));
+  CHECK(contains(tile(16, 8448, 64), "16x64x32"));
+  CHECK(contains(tile(13, 8447, 63), "16x64x32"));
+  CHECK(contains(tile(8448, 16, 64), "64x16x32"));
+  CHECK(contains(tile(8447, 13, 63), "64x16x32"));
+  CHECK(contains(tile(128, 128, 64), "32x32x32"));
 }
 
 TEST_CASE("matmul_splits_a_long_k_over_few_tiles_and_joins_in_order") {
