@@ -65,7 +65,9 @@ struct EntryFacts {
   std::vector<uint32_t> inputs;   // values
   std::vector<uint32_t> outputs;
 
-  [[nodiscard]] uint64_t gap_bytes() const { return arena_bytes - lower_bound_bytes; }
+  [[nodiscard]] uint64_t gap_bytes() const {
+    return arena_bytes > lower_bound_bytes ? arena_bytes - lower_bound_bytes : 0;
+  }
   // Arena bytes over the lower bound; 1 for an empty arena.
   [[nodiscard]] double ratio() const;
 };

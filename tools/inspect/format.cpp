@@ -32,6 +32,19 @@ std::string plain_text(std::string_view words) {
   return text;
 }
 
+std::string utf8_text(std::string_view words) {
+  std::string text(words);
+  if (is_utf8(text)) return text;
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  }
+  return text;
+}
+
+std::string count_text(uint64_t count, std::string_view noun) {
+  return grouped(count) + " " + std::string(noun) + (count == 1 ? "" : "s");
+}
+
 std::string grouped(uint64_t number) {
   std::string digits = std::to_string(number);
   for (size_t i = digits.size(); i > 3;) {

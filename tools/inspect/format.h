@@ -14,6 +14,10 @@ namespace rlx::inspect {
 std::string name_text(std::string_view name);
 // Words from a file, control characters shown as "?": a plan cannot steer the terminal.
 std::string plain_text(std::string_view words);
+// Words from a file as UTF-8, for JSON: where they are none, bytes outside ASCII shown as "?".
+std::string utf8_text(std::string_view words);
+// "1 step", "12 steps"
+std::string count_text(uint64_t count, std::string_view noun);
 // "12,345,678"
 std::string grouped(uint64_t number);
 // "12,345 bytes", from 64 KiB on also as "(11.8 MiB)"

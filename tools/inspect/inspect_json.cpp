@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The views as JSON. Sizes and offsets are bytes.
 #include "tools/inspect/facts.h"
+#include "tools/inspect/format.h"
 #include "tools/inspect/inspect.h"
 #include "tools/inspect/views.h"
 
@@ -8,6 +9,12 @@ namespace rlx::inspect {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+Json utf8_texts(const std::vector<std::string>& texts) {
+  Json json = Json::array();
+  for (const std::string& text : texts) json.push_back(utf8_text(text));
+  return json;
+}
 
 Json segments_json(const PlanHeader& header) {
   return {{"weights_bytes", header.weights_bytes},
@@ -26,7 +33,7 @@ Json arena_json(const EntryFacts& entry) {
 }
 
 Json value_json(const ValueFacts& value) {
-  Json json = {{"name", value.name},
+  Json json = {{"name", utf8_text(value.name)},
                {"type", value.type},
                {"segment", value.segment},
                {"offset_bytes", value.offset_bytes},
@@ -35,12 +42,12 @@ Json value_json(const ValueFacts& value) {
                {"last_step", value.last_step},
                {"first_wave", value.first_wave},
                {"last_wave", value.last_wave}};
-  if (value.alias_of) json["in_place_of"] = *value.alias_of;
+  if (value.alias_of) json["in_place_of"] = utf8_text(*value.alias_of);
   return json;
 }
 
 Json access_json(const AccessFacts& access) {
-  return {{"value", access.value},
+  return {{"value", utf8_text(access.value)},
           {"type", access.type},
           {"segment", access.segment},
           {"mode", access.mode},
@@ -55,8 +62,8 @@ Json extent_json(const uint32_t (&extent)[3]) { return Json::array({extent[0], e
 Json step_json(const StepFacts& step) {
   Json json = {{"position", step.position}, {"wave", step.wave}, {"kind", step.kind}};
   if (!step.kernel.empty()) {
-    json["kernel"] = step.kernel;
-    json["specialization"] = step.specialization;
+    json["kernel"] = utf8_text(step.kernel);
+    json["specialization"] = utf8_text(step.specialization);
     json["grid"] = extent_json(step.grid);
     json["workgroup"] = extent_json(step.workgroup);
     json["params_bytes"] = step.params_bytes;
@@ -64,21 +71,21 @@ Json step_json(const StepFacts& step) {
   json["edges"] = step.edges;
   json["bytes_moved"] = step.bytes_moved;
   json["flops"] = step.flops;
-  json["node"] = step.names.node;
-  json["op"] = step.names.op;
+  json["node"] = utf8_text(step.names.node);
+  json["op"] = utf8_text(step.names.op);
   json["accesses"] = Json::array();
   for (const AccessFacts& access : step.accesses) json["accesses"].push_back(access_json(access));
   return json;
 }
 
 Json entry_head(const EntryFacts& entry) {
-  return {{"name", entry.name}, {"init", entry.is_init}, {"wave_count", entry.wave_count}};
+  return {{"name", utf8_text(entry.name)}, {"init", entry.is_init}, {"wave_count", entry.wave_count}};
 }
 
 Json names_json(const EntryFacts& entry, const std::vector<uint32_t>& values) {
   Json json = Json::array();
   for (const uint32_t value : values) {
-    json.push_back({{"name", entry.values[value].name}, {"type", entry.values[value].type}});
+    json.push_back({{"name", utf8_text(entry.values[value].name)}, {"type", entry.values[value].type}});
   }
   return json;
 }
@@ -107,7 +114,7 @@ Json targets_json(const PlanHeader& header) {
 Json symbols_json(const fb::Plan& index) {
   Json symbols = Json::array();
   for (const fb::Symbol* symbol : *index.symbols()) {
-    Json json = {{"name", PlanView::text(symbol->name())},
+    Json json = {{"name", utf8_text(PlanView::text(symbol->name()))},
                  {"minimum", symbol->minimum()},
                  {"maximum", symbol->maximum()},
                  {"multiple_of", symbol->multiple_of()}};
@@ -119,9 +126,9 @@ Json symbols_json(const fb::Plan& index) {
 
 Json summary_json(const PlanView& plan) {
   const PlanHeader& header = plan.header();
-  Json json = {{"name", plan.name()},
-               {"producer", PlanView::text(plan.index().producer())},
-               {"precision", PlanView::text(plan.index().precision())},
+  Json json = {{"name", utf8_text(plan.name())},
+               {"producer", utf8_text(PlanView::text(plan.index().producer()))},
+               {"precision", utf8_text(PlanView::text(plan.index().precision()))},
                {"format", {{"major", header.major}, {"minor", header.minor}}},
                {"file_bytes", header.file_bytes},
                {"targets", targets_json(header)},
@@ -181,11 +188,11 @@ Json sizes_json(const PlanView& plan) {
     json["code"]["pieces"].push_back({{"offset_bytes", piece.offset_bytes},
                                       {"size_bytes", piece.size_bytes},
                                       {"format", piece.format},
-                                      {"kernels", piece.kernels}});
+                                      {"kernels", utf8_texts(piece.kernels)}});
   }
   json["weights"] = {{"padding_bytes", facts.weights_padding_bytes}, {"tensors", Json::array()}};
   for (const WeightFacts& weight : facts.weights) {
-    json["weights"]["tensors"].push_back({{"name", weight.name},
+    json["weights"]["tensors"].push_back({{"name", utf8_text(weight.name)},
                                           {"type", weight.type},
                                           {"offset_bytes", weight.offset_bytes},
                                           {"size_bytes", weight.size_bytes},
@@ -198,19 +205,19 @@ Json why_json(const PlanView& plan) {
   Json json = {{"has_debug", plan.debug() != nullptr}, {"passes", Json::array()}, {"entries", Json::array()}};
   if (plan.debug() == nullptr) return json;
   if (plan.debug()->passes() != nullptr) {
-    for (const flatbuffers::String* pass : *plan.debug()->passes()) json["passes"].push_back(PlanView::text(pass));
+    for (const flatbuffers::String* pass : *plan.debug()->passes()) json["passes"].push_back(utf8_text(PlanView::text(pass)));
   }
   for (const EntryFacts& entry : entry_facts(plan)) {
     Json head = entry_head(entry);
     head["steps"] = Json::array();
     for (const StepFacts& step : entry.steps) {
       head["steps"].push_back({{"position", step.position},
-                               {"kernel", step_title(step)},
-                               {"specialization", step.specialization},
-                               {"node", step.names.node},
-                               {"op", step.names.op},
-                               {"source", step.names.source},
-                               {"reason", step.names.reason}});
+                               {"kernel", utf8_text(step_title(step))},
+                               {"specialization", utf8_text(step.specialization)},
+                               {"node", utf8_text(step.names.node)},
+                               {"op", utf8_text(step.names.op)},
+                               {"source", utf8_text(step.names.source)},
+                               {"reason", utf8_text(step.names.reason)}});
     }
     json["entries"].push_back(std::move(head));
   }

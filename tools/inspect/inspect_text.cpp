@@ -36,8 +36,8 @@ std::string cuda_text(const PlanCudaTarget& target) {
 }
 
 std::string entry_summary(const EntryFacts& entry) {
-  std::string text = entry_title(entry) + ": " + std::to_string(entry.steps.size()) + " steps in " +
-                     std::to_string(entry.wave_count) + " waves, arena " +
+  std::string text = entry_title(entry) + ": " + count_text(entry.steps.size(), "step") + " in " +
+                     count_text(entry.wave_count, "wave") + ", arena " +
                      byte_count(entry.arena_bytes) + ", lower bound " +
                      byte_count(entry.lower_bound_bytes) + "\n";
   const auto list = [&](std::string_view what, const std::vector<uint32_t>& values) {
@@ -121,9 +121,9 @@ std::string summary_text(const PlanView& plan) {
   if (!precision.empty()) text += "precision " + plain_text(precision) + "\n";
   if (header.vulkan.present != 0) text += "target " + vulkan_text(header.vulkan) + "\n";
   if (header.cuda.present != 0) text += "target " + cuda_text(header.cuda) + "\n";
-  text += "file " + byte_count(header.file_bytes) + ": " + std::to_string(plan.index().weights()->size()) +
-          " weights, " + std::to_string(plan.index().states()->size()) + " states, " +
-          std::to_string(plan.index().kernels()->size()) + " kernels\n";
+  text += "file " + byte_count(header.file_bytes) + ": " + count_text(plan.index().weights()->size(), "weight") +
+          ", " + count_text(plan.index().states()->size(), "state") + ", " +
+          count_text(plan.index().kernels()->size(), "kernel") + "\n";
   text += "device memory: weights " + byte_count(header.weights_bytes) + ", state " +
           byte_count(header.state_bytes) + ", arena " + byte_count(header.arena_bytes) + ", io " +
           byte_count(header.io_bytes) + "; host memory " + byte_count(header.host_bytes) + "\n";
@@ -135,8 +135,8 @@ std::string summary_text(const PlanView& plan) {
 std::string steps_text(const PlanView& plan) {
   std::string text;
   for (const EntryFacts& entry : entry_facts(plan)) {
-    text += entry_title(entry) + ": " + std::to_string(entry.steps.size()) + " steps in " +
-            std::to_string(entry.wave_count) + " waves\n";
+    text += entry_title(entry) + ": " + count_text(entry.steps.size(), "step") + " in " +
+            count_text(entry.wave_count, "wave") + "\n";
     for (const StepFacts& step : entry.steps) text += step_text(step);
   }
   return text;
@@ -151,7 +151,7 @@ std::string sizes_text(const PlanView& plan) {
   }
   std::string text = "file: " + byte_count(facts.file_bytes) + "\n" + file.text(2);
 
-  text += "params: " + std::to_string(facts.params_blobs) + " different blobs, " +
+  text += "params: " + count_text(facts.params_blobs, "different blob") + ", " +
           byte_count(facts.params_blob_bytes) + ", padding " + byte_count(facts.params_padding_bytes) + "\n";
 
   Table code({{"offset", Align::Right}, {"bytes", Align::Right}, {"format"}, {"kernels"}});

@@ -25,6 +25,7 @@ std::string escaped(std::string_view text) {
       case '<': result += "&lt;"; break;
       case '>': result += "&gt;"; break;
       case '"': result += "&quot;"; break;
+      case '\n': result += "&#10;"; break;
       default: result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // XML has no control characters
     }
   }
@@ -62,7 +63,7 @@ std::string rectangle(const Scale& scale, const ValueFacts& value, size_t index)
          attribute("width", scale.x(uint64_t{value.last_wave} + 1) - scale.x(value.first_wave)) +
          attribute("height", scale.y(value.offset_bytes) - scale.y(end)) + " fill=\"" + color_of(index) +
          "\" stroke=\"#333\" stroke-width=\"0.5\"><title>" +
-         escaped(value.name + " " + value.type + "\noffset " + grouped(value.offset_bytes) + ", " +
+         escaped(plain_text(value.name) + " " + value.type + "\noffset " + grouped(value.offset_bytes) + ", " +
                  grouped(value.size_bytes) + " bytes\nwaves " + std::to_string(value.first_wave) + " to " +
                  std::to_string(value.last_wave)) +
          "</title></rect>\n";
@@ -95,7 +96,7 @@ std::string document(const EntryFacts& entry) {
   svg += text_at(kMargin - 4, scale.y(entry.arena_bytes), "end", grouped(entry.arena_bytes));
   svg += text_at(kMargin, kMargin + kPlotHeight + 16, "start", "wave 0");
   svg += text_at(kMargin + plot_width, kMargin + kPlotHeight + 16, "end",
-                 std::to_string(entry.wave_count) + " waves");
+                 count_text(entry.wave_count, "wave"));
   return svg + "</svg>\n";
 }
 

@@ -49,8 +49,8 @@ std::string entry_text(const EntryFacts& entry) {
   table.add({"gap", grouped(entry.gap_bytes())});
   table.add({"without reuse", grouped(entry.unplanned_bytes)});
   text += table.text(2);
-  text += "  arena / lower bound " + three_digits(entry.ratio()) + ", " + std::to_string(arena.size()) +
-          " arena values, " + std::to_string(entry.wave_count) + " waves\n";
+  text += "  arena / lower bound " + three_digits(entry.ratio()) + ", " + count_text(arena.size(), "arena value") +
+          ", " + count_text(entry.wave_count, "wave") + "\n";
   text += values_table(entry, arena);
   return text + arena_drawing(entry, arena);
 }
@@ -89,8 +89,8 @@ class Canvas {
 
   [[nodiscard]] std::string text() const {
     const std::string top = grouped(rows_ * bytes_per_row_);
-    std::string text = "  lifetimes: a column is " + std::to_string(waves_per_column_) +
-                       (waves_per_column_ == 1 ? " wave" : " waves") + ", a row is " +
+    std::string text = "  lifetimes: a column is " + count_text(waves_per_column_, "wave") +
+                       ", a row is " +
                        byte_count(bytes_per_row_) + "; each row begins at the offset beside it\n";
     for (uint64_t row = rows_; row-- > 0;) {
       const std::string offset = grouped(row * bytes_per_row_);

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of the views of a plan.
+#include "tools/inspect/inspect.h"
+
+#include <memory>
+
+#include "tests/support/catch.h"
+#include "tests/support/plan_fixture.h"
+
+namespace rlx::test {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::shared_ptr<const PlanView> open(const PlanSpec& spec) {
+  std::shared_ptr<const PlanView> plan;
+  const Status status = PlanView::open_memory(serialise(spec), {.copy_memory = true}, plan);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return plan;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+constexpr InspectView kViews[] = {InspectView::Summary, InspectView::Memory, InspectView::Steps,
+                                  InspectView::Sizes, InspectView::Why};
+
+TEST_CASE("every_view_of_every_plan_ends_in_a_newline_and_is_the_same_each_time") {
+  for (const PlanSpec& spec : {small_plan(), chain_plan(1), chain_plan(300)}) {
+    const auto plan = open(spec);
+    for (const InspectView view : kViews) {
+      const std::string text = inspect_text(*plan, view);
+      REQUIRE_FALSE(text.empty());
+      CHECK(text.back() == '\n');
+      CHECK(text == inspect_text(*plan, view));
+      CHECK(inspect_json(*plan, view).dump() == inspect_json(*plan, view).dump());
+    }
+  }
+}
+
+TEST_CASE("summary_names_targets_inputs_and_outputs") {
+  const auto plan = open(small_plan());
+  const std::string text = inspect_text(*plan, InspectView::Summary);
+  CHECK(contains(text, "plan \"fixture\", format 1.0"));
+  CHECK(contains(text, "target vulkan 1.2"));
+  CHECK(contains(text, "input  \"x\" f32[64]"));
+  CHECK(contains(text, "output \"z\" f32[4]"));
+  CHECK(contains(text, "symbol \"batch\": 1 to 8, multiple of 1, compiled for 1"));
+  const Json json = inspect_json(*plan, InspectView::Summary);
+  CHECK(json["entries"].size() == 3);
+  CHECK(json["entries"][2]["init"] == true);
+}
+
+TEST_CASE("memory_compares_the_arena_with_its_bound_and_with_no_reuse") {
+  const auto plan = open(small_plan());
+  const Json arena = inspect_json(*plan, InspectView::Memory)["entries"][0]["arena"];
+  CHECK(arena["bytes"] == 512);
+  CHECK(arena["lower_bound_bytes"] == 512);
+  CHECK(arena["gap_bytes"] == 0);
+  CHECK(arena["ratio"] == 1.0);
+  CHECK(arena["unplanned_bytes"] == 768);
+}
+
+TEST_CASE("memory_draws_lifetimes_with_offsets_upwards_and_waves_to_the_right") {
+  const auto plan = open(small_plan());
+  const std::string text = inspect_text(*plan, InspectView::Memory);
+  CHECK(contains(text, "  256 |.bb.|\n    0 |aacc|\n"));
+}
+
+TEST_CASE("memory_drawing_stays_small_for_a_long_plan") {
+  const auto plan = open(chain_plan(1000));
+  const std::string text = inspect_text(*plan, InspectView::Memory);
+  const size_t drawing = text.find("lifetimes:");
+  REQUIRE(drawing != std::string::npos);
+  CHECK(text.size() - drawing < 4000);
+  CHECK(contains(text.substr(drawing), "a column is 11 waves"));
+}
+
+TEST_CASE("a_value_that_takes_over_another_one_says_so") {
+  PlanSpec spec = small_plan();
+  SpecEntry& main = spec.entries[0];
+  for (SpecValue& value : main.values) {
+    if (value.name == "b") {
+      value.offset_bytes = 0;
+      value.alias_of = 6;  // "a"
+    }
+    if (value.name == "c") value.offset_bytes = 256;
+  }
+  const auto plan = open(spec);
+  CHECK(contains(inspect_text(*plan, InspectView::Memory), "\"b\" in place of \"a\""));
+  const Json values = inspect_json(*plan, InspectView::Memory)["entries"][0]["values"];
+  CHECK(values[7]["in_place_of"] == "a");
+  CHECK_FALSE(values[6].contains("in_place_of"));
+}
+
+TEST_CASE("steps_tell_kernel_grid_accesses_and_edges") {
+  const auto plan = open(small_plan());
+  const std::string text = inspect_text(*plan, InspectView::Steps);
+  CHECK(contains(text, "step 1, wave 1: region, grid 1x1x1, workgroup 64x1x1, params 24 bytes"));
+  CHECK(contains(text, "waits for 0"));
+  CHECK(contains(text, "read       \"g\" f32[64], bytes 0 to 256, weights + 512"));
+  const Json step = inspect_json(*plan, InspectView::Steps)["entries"][0]["steps"][2];
+  CHECK(step["kernel"] == "region");
+  CHECK(step["wave"] == 2);
+  CHECK(step["edges"] == Json::array({1}));
+  CHECK(step["accesses"][2]["value"] == "g");
+  CHECK(step["accesses"][2]["mode"] == "read");
+}
+
+TEST_CASE("sizes_account_for_every_byte_of_the_file") {
+  for (const PlanSpec& spec : {small_plan(), chain_plan(50)}) {
+    const auto plan = open(spec);
+    const Json json = inspect_json(*plan, InspectView::Sizes);
+    uint64_t end = 0;
+    for (const Json& region : json["regions"]) {
+      CHECK(region["offset_bytes"] == end);
+      end += region["size_bytes"].get<uint64_t>();
+    }
+    CHECK(end == serialise(spec).size());
+    CHECK(json["file_bytes"] == end);
+
+    const auto section = [&](const std::string& name) {
+      uint64_t bytes = 0;
+      for (const Json& region : json["regions"]) {
+        if (region["name"] == name) bytes += region["size_bytes"].get<uint64_t>();
+      }
+      return bytes;
+    };
+    uint64_t weights = json["weights"]["padding_bytes"];
+    for (const Json& weight : json["weights"]["tensors"]) {
+      if (weight["generated"] == false) weights += weight["size_bytes"].get<uint64_t>();
+    }
+    CHECK(weights == section("weights"));
+    uint64_t code = json["code"]["padding_bytes"];
+    for (const Json& piece : json["code"]["pieces"]) code += piece["size_bytes"].get<uint64_t>();
+    CHECK(code == section("code"));
+    CHECK(json["params"]["blob_bytes"].get<uint64_t>() + json["params"]["padding_bytes"].get<uint64_t>() ==
+          section("params"));
+  }
+}
+
+TEST_CASE("why_gives_the_reason_of_each_step_and_says_when_nothing_is_recorded") {
+  const auto plan = open(small_plan());
+  const std::string text = inspect_text(*plan, InspectView::Why);
+  CHECK(contains(text, "step 1: region for add \"main.node1\""));
+  CHECK(contains(text, "why     only one"));
+
+  PlanSpec spec = small_plan();
+  spec.debug_notes = false;
+  const auto bare = open(spec);
+  CHECK(contains(inspect_text(*bare, InspectView::Why), "no debug section"));
+  CHECK(inspect_json(*bare, InspectView::Why)["has_debug"] == false);
+}
+
+TEST_CASE("svg_has_a_rectangle_and_a_tooltip_for_each_arena_value") {
+  PlanSpec spec = small_plan();
+  spec.entries[0].values[6].name = "a<&\"b\">";
+  const auto plan = open(spec);
+  const std::string svg = memory_svg(*plan, 0);
+  CHECK(svg.rfind("<svg xmlns=", 0) == 0);
+  CHECK(contains(svg, "<title>a&lt;&amp;&quot;b&quot;&gt; f32[64]&#10;offset 0, 256 bytes&#10;waves 0 to 1</title>"));
+  CHECK(contains(svg, "<title>c f32[64]"));
+  CHECK(contains(svg, "</svg>"));
+  CHECK_NOTHROW(memory_svg(*plan, 2));  // init
+  CHECK_THROWS_AS(memory_svg(*plan, 3), std::out_of_range);
+}
+
+TEST_CASE("names_cannot_steer_the_terminal") {
+  PlanSpec spec = small_plan();
+  spec.entries[0].values[6].name = "a\x1b[2J";
+  const auto plan = open(spec);
+  for (const InspectView view : kViews) CHECK_FALSE(contains(inspect_text(*plan, view), "\x1b"));
+  CHECK_FALSE(contains(memory_svg(*plan, 0), "\x1b"));
+}
+
+}  // namespace
+}  // namespace rlx::test
