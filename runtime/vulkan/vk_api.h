@@ -38,7 +38,8 @@ Status load_device_api(PFN_vkGetDeviceProcAddr get, VkDevice device, DeviceApi& 
 // "VK_ERROR_OUT_OF_DEVICE_MEMORY" for its number.
 std::string_view result_name(VkResult result);
 
-// Ok for VK_SUCCESS; otherwise "<what>: <VK_ERROR_...>" with a code by kind: memory, device lost, unsupported or other.
+// Ok for VK_SUCCESS; otherwise "<what>: <VK_ERROR_...>" with a code by kind: memory, device lost,
+// unsupported or other.
 Status to_status(VkResult result, std::string_view what);
 
 // libvulkan.so.1, open as long as this lives.

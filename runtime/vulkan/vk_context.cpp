@@ -19,7 +19,8 @@ constexpr std::chrono::microseconds kSpin(100);
 Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physical,
                        std::shared_ptr<Context>& context) {
   if (!physical.unusable.empty()) {
-    return unsuitable("device " + physical.info.id + " \"" + physical.info.name + "\" " + physical.unusable);
+    return unsuitable("device " + physical.info.id + " \"" + physical.info.name + "\" " +
+                      physical.unusable);
   }
   std::shared_ptr<Context> made(new Context);
   made->instance = std::move(instance);
@@ -31,19 +32,23 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
                                          .queueFamilyIndex = made->physical.queue_family,
                                          .queueCount = 1,
                                          .pQueuePriorities = &priority};
+  FeatureChain supported(made->physical.subgroup_size_control);
+  instance_api.vkGetPhysicalDeviceFeatures2(made->physical.handle, supported.head());
   FeatureChain features(made->physical.subgroup_size_control);
-  features.set(made->physical.info.features, made->physical.subgroup_size_control);
+  features.set(made->physical.info.features, made->physical.subgroup_size_control, supported);
   std::vector<const char*> extensions;
   if (made->physical.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-  if (made->physical.subgroup_size_control && made->physical.info.api_version < VK_API_VERSION_1_3) {
+  if (made->physical.subgroup_size_control &&
+      made->physical.info.api_version < VK_API_VERSION_1_3) {
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   }
-  const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-                                   .pNext = features.head(),
-                                   .queueCreateInfoCount = 1,
-                                   .pQueueCreateInfos = &queue,
-                                   .enabledExtensionCount = static_cast<uint32_t>(extensions.size()),
-                                   .ppEnabledExtensionNames = extensions.data()};
+  const VkDeviceCreateInfo info = {
+      .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+      .pNext = features.head(),
+      .queueCreateInfoCount = 1,
+      .pQueueCreateInfos = &queue,
+      .enabledExtensionCount = static_cast<uint32_t>(extensions.size()),
+      .ppEnabledExtensionNames = extensions.data()};
   RLX_RETURN_IF_ERROR(to_status(
       instance_api.vkCreateDevice(made->physical.handle, &info, nullptr, &made->device),
       "vkCreateDevice on " + made->physical.info.id + " \"" + made->physical.info.name + "\""));
@@ -58,8 +63,8 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
   return {};
 }
 
-Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physical, const AdoptedVulkan& adopted,
-                      std::shared_ptr<Context>& context) {
+Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physical,
+                      const AdoptedVulkan& adopted, std::shared_ptr<Context>& context) {
   physical.info.features &= adopted.features;
   // These need enabling by the creator of the device, who has not told us.
   physical.subgroup_size_control = false;
@@ -75,7 +80,8 @@ Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physica
   made->device = static_cast<VkDevice>(adopted.device);
   made->queue_ = static_cast<VkQueue>(adopted.queue);
   made->queue_family_ = adopted.queue_family;
-  RLX_RETURN_IF_ERROR(load_device_api(made->instance->api.vkGetDeviceProcAddr, made->device, made->api));
+  RLX_RETURN_IF_ERROR(
+      load_device_api(made->instance->api.vkGetDeviceProcAddr, made->device, made->api));
   context = std::move(made);
   return {};
 }
@@ -96,7 +102,8 @@ Status Context::health() const {
                        "\" was lost earlier; close its sessions and plans and open it again");
   }
   if (instance->validation_log.empty()) return {};
-  return driver_error("the validation layer reported: " + instance->validation_log.messages().front());
+  return driver_error("the validation layer reported: " +
+                      instance->validation_log.messages().front());
 }
 
 Status Context::create_command_pool(OwnedCommandPool& pool) {
@@ -104,7 +111,8 @@ Status Context::create_command_pool(OwnedCommandPool& pool) {
                                         .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
                                         .queueFamilyIndex = queue_family_};
   VkCommandPool handle = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(check(api.vkCreateCommandPool(device, &info, nullptr, &handle), "vkCreateCommandPool"));
+  RLX_RETURN_IF_ERROR(
+      check(api.vkCreateCommandPool(device, &info, nullptr, &handle), "vkCreateCommandPool"));
   pool = OwnedCommandPool(api, device, handle);
   return {};
 }
@@ -138,14 +146,16 @@ Status Context::wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_vi
   const auto timeout = std::chrono::nanoseconds(std::min<uint64_t>(timeout_nanoseconds, INT64_MAX));
   const Clock::time_point start = Clock::now();
   VkResult result = VK_NOT_READY;
-  while (result == VK_NOT_READY && Clock::now() - start < std::min<std::chrono::nanoseconds>(kSpin, timeout)) {
+  while (result == VK_NOT_READY &&
+         Clock::now() - start < std::min<std::chrono::nanoseconds>(kSpin, timeout)) {
     result = api.vkGetFenceStatus(device, fence);
   }
   if (result == VK_NOT_READY) {
     const auto spent = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start);
-    const uint64_t left = timeout_nanoseconds == UINT64_MAX ? UINT64_MAX
-                                                            : static_cast<uint64_t>(std::max<int64_t>(
-                                                                  (timeout - spent).count(), 0));
+    const uint64_t left =
+        timeout_nanoseconds == UINT64_MAX
+            ? UINT64_MAX
+            : static_cast<uint64_t>(std::max<int64_t>((timeout - spent).count(), 0));
     result = api.vkWaitForFences(device, 1, &fence, VK_TRUE, left);
   }
   if (result == VK_SUCCESS) return {};

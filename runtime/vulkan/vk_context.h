@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan instance and logical device that everything else here is made from, with what is known about them.
+// The Vulkan instance and logical device that everything else here is made from, with what is known
+// about them.
 #pragma once
 
 #include <atomic>
@@ -33,7 +34,8 @@ class Instance {
  public:
   static Status create(const VulkanOptions& options, std::shared_ptr<Instance>& instance);
   // An instance that the caller owns; a null `get` is taken from the system's loader.
-  static Status adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get, std::shared_ptr<Instance>& instance);
+  static Status adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get,
+                      std::shared_ptr<Instance>& instance);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -67,6 +69,8 @@ struct PhysicalDevice {
   uint8_t pipeline_cache_uuid[VK_UUID_SIZE] = {};
   uint8_t driver_uuid[VK_UUID_SIZE] = {};
   uint64_t max_allocation_bytes = 0;
+  bool is_cpu = false;        // a software device, whose heap sizes say little
+  bool staging_only = false;  // device memory is not to be mapped
   uint32_t min_subgroup_size = 0;
   uint32_t max_subgroup_size = 0;
   bool subgroup_size_control = false;  // a pipeline may require its subgroup size
@@ -94,7 +98,8 @@ class Context {
 
   // to_status that also remembers a lost device.
   Status check(VkResult result, std::string_view what);
-  // Why nothing can run any more: a lost device or a message of the validation layer. Ok while healthy; allocates nothing then.
+  // Why nothing can run any more: a lost device or a message of the validation layer. Ok while
+  // healthy; allocates nothing then.
   [[nodiscard]] Status health() const;
 
   Status create_command_pool(OwnedCommandPool& pool);

@@ -5,7 +5,8 @@
 namespace rlx::vulkan {
 namespace {
 
-// Calls visit(feature, flag) for each flag that stands for a row of features.def; the single table of that mapping.
+// Calls visit(feature, flag) for each flag that stands for a row of features.def; the single table
+// of that mapping.
 template <typename Core, typename Vulkan11, typename Vulkan12, typename Visit>
 void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Visit visit) {
   visit(Feature::Float16, vulkan12.shaderFloat16);
@@ -45,7 +46,8 @@ std::string feature_names(uint64_t mask) {
     mask &= ~row.mask;
   }
   for (uint32_t bit = 0; bit < 64; ++bit) {
-    if ((mask >> bit & 1) != 0) append("feature number " + std::to_string(bit) + " (newer than this runtime)");
+    if ((mask >> bit & 1) != 0)
+      append("feature number " + std::to_string(bit) + " (newer than this runtime)");
   }
   return names;
 }
@@ -54,7 +56,8 @@ FeatureChain::FeatureChain(bool has_subgroup_size_control)
     : size_control_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
       vulkan12_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                 .pNext = has_subgroup_size_control ? &size_control_ : nullptr},
-      vulkan11_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &vulkan12_},
+      vulkan11_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+                .pNext = &vulkan12_},
       core_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &vulkan11_} {}
 
 uint64_t FeatureChain::mask() const {
@@ -65,23 +68,33 @@ uint64_t FeatureChain::mask() const {
   return mask;
 }
 
-void FeatureChain::set(uint64_t mask, bool subgroup_size_control) {
+void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported) {
   for_each_flag(core_, vulkan11_, vulkan12_, [&](Feature feature, VkBool32& flag) {
     flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
   });
   size_control_.subgroupSizeControl = subgroup_size_control ? VK_TRUE : VK_FALSE;
+  vulkan11_.uniformAndStorageBuffer16BitAccess =
+      supported.vulkan11_.uniformAndStorageBuffer16BitAccess;
+  vulkan12_.uniformAndStorageBuffer8BitAccess =
+      supported.vulkan12_.uniformAndStorageBuffer8BitAccess;
+  vulkan12_.shaderSubgroupExtendedTypes = supported.vulkan12_.shaderSubgroupExtendedTypes;
+  vulkan12_.vulkanMemoryModelDeviceScope = vulkan12_.vulkanMemoryModel == VK_TRUE
+                                               ? supported.vulkan12_.vulkanMemoryModelDeviceScope
+                                               : VK_FALSE;
 }
 
 uint64_t property_features(const VkPhysicalDeviceVulkan11Properties& vulkan11,
                            const VkPhysicalDeviceVulkan12Properties& vulkan12) {
-  constexpr VkSubgroupFeatureFlags kOperations =
-      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  constexpr VkSubgroupFeatureFlags kOperations = VK_SUBGROUP_FEATURE_BASIC_BIT |
+                                                 VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
+                                                 VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
   uint64_t mask = 0;
   if ((vulkan11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
       (vulkan11.subgroupSupportedOperations & kOperations) == kOperations) {
     mask |= mask_of(Feature::Subgroup);
   }
-  if (vulkan12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE) mask |= mask_of(Feature::FloatControls32);
+  if (vulkan12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE)
+    mask |= mask_of(Feature::FloatControls32);
   return mask;
 }
 

@@ -15,16 +15,20 @@ enum class Feature : uint64_t {
 #undef RLX_FEATURE
 };
 
-constexpr uint64_t mask_of(Feature feature) { return static_cast<uint64_t>(feature); }
+constexpr uint64_t mask_of(Feature feature) {
+  return static_cast<uint64_t>(feature);
+}
 
 // What every Vulkan plan needs, whatever its header says.
 inline constexpr uint64_t kRequiredFeatures =
     mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout) | mask_of(Feature::Int64);
 
-// "16-bit float arithmetic (shaderFloat16), ..." for a mask; bits without a row are named by number.
+// "16-bit float arithmetic (shaderFloat16), ..." for a mask; bits without a row are named by
+// number.
 std::string feature_names(uint64_t mask);
 
-// Vulkan's feature structs in a chain: asked from a device, reduced to what rlx uses, and given to vkCreateDevice.
+// Vulkan's feature structs in a chain: asked from a device, reduced to what rlx uses, and given to
+// vkCreateDevice.
 class FeatureChain {
  public:
   // subgroup_size_control: the device has that extension or Vulkan 1.3.
@@ -35,9 +39,12 @@ class FeatureChain {
   VkPhysicalDeviceFeatures2* head() { return &core_; }
   // The features of features.def that are set.
   [[nodiscard]] uint64_t mask() const;
-  [[nodiscard]] bool subgroup_size_control() const { return size_control_.subgroupSizeControl == VK_TRUE; }
-  // Sets exactly the features of the mask, with what they imply, and subgroup size control where asked.
-  void set(uint64_t mask, bool subgroup_size_control);
+  [[nodiscard]] bool subgroup_size_control() const {
+    return size_control_.subgroupSizeControl == VK_TRUE;
+  }
+  // Sets exactly the features of the mask, subgroup size control where asked, and those companions
+  // (wider uses of the same types and scopes) that `supported` has.
+  void set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported);
 
  private:
   VkPhysicalDeviceSubgroupSizeControlFeatures size_control_;

@@ -70,9 +70,11 @@ Status Instance::start(const VulkanOptions& options) {
   RLX_RETURN_IF_ERROR(library_.open(get));
   RLX_RETURN_IF_ERROR(load_global_api(get, global_));
   uint32_t version = 0;
-  RLX_RETURN_IF_ERROR(to_status(global_.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion"));
+  RLX_RETURN_IF_ERROR(
+      to_status(global_.vkEnumerateInstanceVersion(&version), "vkEnumerateInstanceVersion"));
   if (version < VK_API_VERSION_1_2) {
-    return no_device("the Vulkan loader is version " + std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
+    return no_device("the Vulkan loader is version " +
+                     std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
                      std::to_string(VK_API_VERSION_MINOR(version)) + "; 1.2 or newer is needed");
   }
   if (options.validation) RLX_RETURN_IF_ERROR(require_validation_layer(global_));
@@ -92,22 +94,26 @@ Status Instance::start(const VulkanOptions& options) {
                                      .ppEnabledExtensionNames = &extension};
   const VkResult result = global_.vkCreateInstance(&info, nullptr, &handle_);
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER) {
-    return no_device("the Vulkan loader finds no driver; install your GPU's driver, or mesa-vulkan-drivers for "
-                     "the software device lavapipe");
+    return no_device(
+        "the Vulkan loader finds no driver; install your GPU's driver, or mesa-vulkan-drivers for "
+        "the software device lavapipe");
   }
   RLX_RETURN_IF_ERROR(to_status(result, "vkCreateInstance"));
   owned_ = true;
   // Destruction needs this one, whatever else is missing.
-  api.vkDestroyInstance = reinterpret_cast<PFN_vkDestroyInstance>(get(handle_, "vkDestroyInstance"));
+  api.vkDestroyInstance =
+      reinterpret_cast<PFN_vkDestroyInstance>(get(handle_, "vkDestroyInstance"));
   RLX_RETURN_IF_ERROR(load_instance_api(get, handle_, api));
   if (options.validation) {
-    RLX_RETURN_IF_ERROR(to_status(api.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_),
-                                  "vkCreateDebugUtilsMessengerEXT"));
+    RLX_RETURN_IF_ERROR(
+        to_status(api.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_),
+                  "vkCreateDebugUtilsMessengerEXT"));
   }
   return {};
 }
 
-Status Instance::adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get, std::shared_ptr<Instance>& instance) {
+Status Instance::adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get,
+                       std::shared_ptr<Instance>& instance) {
   std::shared_ptr<Instance> made(new Instance);
   made->handle_ = handle;
   if (get == nullptr) RLX_RETURN_IF_ERROR(made->library_.open(get));
@@ -118,18 +124,19 @@ Status Instance::adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get, std::sh
 
 Instance::~Instance() {
   if (!owned_) return;
-  if (messenger_ != VK_NULL_HANDLE) api.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, nullptr);
+  if (messenger_ != VK_NULL_HANDLE)
+    api.vkDestroyDebugUtilsMessengerEXT(handle_, messenger_, nullptr);
   if (api.vkDestroyInstance != nullptr) api.vkDestroyInstance(handle_, nullptr);
 }
 
 Status Instance::physical_devices(std::vector<VkPhysicalDevice>& devices) const {
   uint32_t count = 0;
-  RLX_RETURN_IF_ERROR(
-      to_status(api.vkEnumeratePhysicalDevices(handle_, &count, nullptr), "vkEnumeratePhysicalDevices"));
+  RLX_RETURN_IF_ERROR(to_status(api.vkEnumeratePhysicalDevices(handle_, &count, nullptr),
+                                "vkEnumeratePhysicalDevices"));
   devices.resize(count);
   if (count == 0) return {};
-  RLX_RETURN_IF_ERROR(
-      to_status(api.vkEnumeratePhysicalDevices(handle_, &count, devices.data()), "vkEnumeratePhysicalDevices"));
+  RLX_RETURN_IF_ERROR(to_status(api.vkEnumeratePhysicalDevices(handle_, &count, devices.data()),
+                                "vkEnumeratePhysicalDevices"));
   devices.resize(count);
   return {};
 }

@@ -28,14 +28,19 @@ TypeWish wish_for(const PhysicalDevice& device, MemoryUse use) {
     case MemoryUse::Device:
       if (device.info.unified_memory) return {kLocal, kHostCoherent | kCached, 0};
       return {kLocal, 0, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT};
-    case MemoryUse::Io: return {kLocal, kHostCoherent | kCached, 0};
-    case MemoryUse::Upload: return {kHostCoherent, 0, kLocal};
-    case MemoryUse::Readback: return {kHostCoherent, kCached, kLocal};
+    case MemoryUse::Io:
+      return {kLocal, kHostCoherent | kCached, 0};
+    case MemoryUse::Upload:
+      return {kHostCoherent, 0, kLocal};
+    case MemoryUse::Readback:
+      return {kHostCoherent, kCached, kLocal};
   }
   return {};
 }
 
-int bit_count(VkMemoryPropertyFlags flags) { return __builtin_popcount(flags); }
+int bit_count(VkMemoryPropertyFlags flags) {
+  return __builtin_popcount(flags);
+}
 
 // A small window onto device memory (a BAR of 256 MiB) is not worth filling with tensors.
 bool in_small_window(const PhysicalDevice& device, const VkMemoryType& type) {
@@ -56,7 +61,9 @@ std::optional<uint32_t> choose_type(const PhysicalDevice& device, uint32_t allow
   for (uint32_t i = 0; i < device.memory.memoryTypeCount; ++i) {
     const VkMemoryType& type = device.memory.memoryTypes[i];
     const VkMemoryPropertyFlags flags = type.propertyFlags;
-    if ((allowed >> i & 1) == 0 || (flags & wish.required) != wish.required || (flags & kSpecial) != 0) continue;
+    if ((allowed >> i & 1) == 0 || (flags & wish.required) != wish.required ||
+        (flags & kSpecial) != 0)
+      continue;
     if (in_small_window(device, type)) continue;
     const int score = bit_count(flags & wish.wanted) - 2 * bit_count(flags & wish.avoided);
     if (best.has_value() && score <= best_score) continue;
@@ -66,9 +73,12 @@ std::optional<uint32_t> choose_type(const PhysicalDevice& device, uint32_t allow
   return best;
 }
 
-bool is_device_use(MemoryUse use) { return use == MemoryUse::Device || use == MemoryUse::Io; }
+bool is_device_use(MemoryUse use) {
+  return use == MemoryUse::Device || use == MemoryUse::Io;
+}
 
-Status create_handle(Context& context, uint64_t size_bytes, MemoryUse use, const std::string& what, Buffer& buffer) {
+Status create_handle(Context& context, uint64_t size_bytes, MemoryUse use, const std::string& what,
+                     Buffer& buffer) {
   VkBufferUsageFlags usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
   if (is_device_use(use)) {
     usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
@@ -79,7 +89,8 @@ Status create_handle(Context& context, uint64_t size_bytes, MemoryUse use, const
                                    .sharingMode = VK_SHARING_MODE_EXCLUSIVE};
   VkBuffer handle = VK_NULL_HANDLE;
   RLX_RETURN_IF_ERROR(
-      context.check(context.api.vkCreateBuffer(context.device, &info, nullptr, &handle), "vkCreateBuffer for " + what));
+      context.check(context.api.vkCreateBuffer(context.device, &info, nullptr, &handle),
+                    "vkCreateBuffer for " + what));
   buffer.buffer = OwnedBuffer(context.api, context.device, handle);
   buffer.size_bytes = size_bytes;
   return {};
@@ -99,31 +110,39 @@ Status allocate(Context& context, MemoryUse use, const std::string& what, Buffer
                                      .allocationSize = needs.size,
                                      .memoryTypeIndex = *type};
   VkDeviceMemory memory = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(context.check(context.api.vkAllocateMemory(context.device, &info, nullptr, &memory),
-                                    "allocating " + bytes_text(needs.size) + " for " + what + " on " +
-                                        context.physical.info.id));
-  buffer.memory = OwnedMemory(context.api, context.device, memory);
   RLX_RETURN_IF_ERROR(context.check(
-      context.api.vkBindBufferMemory(context.device, buffer.buffer.get(), memory, 0), "vkBindBufferMemory for " + what));
+      context.api.vkAllocateMemory(context.device, &info, nullptr, &memory),
+      "allocating " + bytes_text(needs.size) + " for " + what + " on " + context.physical.info.id));
+  buffer.memory = OwnedMemory(context.api, context.device, memory);
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkBindBufferMemory(context.device, buffer.buffer.get(), memory, 0),
+                    "vkBindBufferMemory for " + what));
   const VkMemoryPropertyFlags properties = context.physical.memory.memoryTypes[*type].propertyFlags;
   buffer.host_cached = (properties & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0;
   if ((properties & kHostCoherent) != kHostCoherent) return {};
+  if (context.physical.staging_only && is_device_use(use)) return {};
   void* mapped = nullptr;
-  RLX_RETURN_IF_ERROR(context.check(
-      context.api.vkMapMemory(context.device, memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory for " + what));
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkMapMemory(context.device, memory, 0, VK_WHOLE_SIZE, 0, &mapped),
+                    "vkMapMemory for " + what));
   buffer.mapped = static_cast<std::byte*>(mapped);
   return {};
 }
 
-uint64_t round_up(uint64_t bytes, uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+uint64_t round_up(uint64_t bytes, uint64_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
 
 }  // namespace
 
-Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what, Buffer& buffer) {
+Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what,
+                     Buffer& buffer) {
   const std::string name(what);
   Buffer made;
-  // Whole alignment units: fills and copies of padded ends stay inside. Never empty: Vulkan has no empty buffers.
-  const uint64_t padded = std::max<uint64_t>(round_up(size_bytes, kArenaAlignmentBytes), kArenaAlignmentBytes);
+  // Whole alignment units: fills and copies of padded ends stay inside. Never empty: Vulkan has no
+  // empty buffers.
+  const uint64_t padded =
+      std::max<uint64_t>(round_up(size_bytes, kArenaAlignmentBytes), kArenaAlignmentBytes);
   RLX_RETURN_IF_ERROR(create_handle(context, padded, use, name, made));
   RLX_RETURN_IF_ERROR(allocate(context, use, name, made));
   if (is_device_use(use)) {
@@ -147,20 +166,23 @@ struct Cut {
   uint64_t size_bytes = 0;
 };
 
-// Rounds parts outwards to whole alignment units, joins overlapping ones, then packs neighbours into cuts of at most `limit` bytes.
-Status cut_segment(const Context& context, std::string_view what, uint64_t limit, std::vector<SegmentPart> parts,
-                   std::vector<Cut>& cuts) {
+// Rounds parts outwards to whole alignment units, joins overlapping ones, then packs neighbours
+// into cuts of at most `limit` bytes.
+Status cut_segment(const Context& context, std::string_view what, uint64_t limit,
+                   std::vector<SegmentPart> parts, std::vector<Cut>& cuts) {
   for (SegmentPart& part : parts) {
     const uint64_t end = round_up(part.offset_bytes + part.size_bytes, kArenaAlignmentBytes);
     part.offset_bytes = part.offset_bytes / kArenaAlignmentBytes * kArenaAlignmentBytes;
     part.size_bytes = part.size_bytes == 0 ? 0 : end - part.offset_bytes;
   }
-  std::sort(parts.begin(), parts.end(),
-            [](const SegmentPart& a, const SegmentPart& b) { return a.offset_bytes < b.offset_bytes; });
+  std::sort(parts.begin(), parts.end(), [](const SegmentPart& a, const SegmentPart& b) {
+    return a.offset_bytes < b.offset_bytes;
+  });
   std::vector<SegmentPart> joined;
   for (const SegmentPart& part : parts) {
     if (part.size_bytes == 0) continue;
-    if (!joined.empty() && part.offset_bytes < joined.back().offset_bytes + joined.back().size_bytes) {
+    if (!joined.empty() &&
+        part.offset_bytes < joined.back().offset_bytes + joined.back().size_bytes) {
       const uint64_t end = std::max(joined.back().offset_bytes + joined.back().size_bytes,
                                     part.offset_bytes + part.size_bytes);
       joined.back().size_bytes = end - joined.back().offset_bytes;
@@ -171,9 +193,10 @@ Status cut_segment(const Context& context, std::string_view what, uint64_t limit
   for (const SegmentPart& part : joined) {
     const uint64_t end = part.offset_bytes + part.size_bytes;
     if (part.size_bytes > limit) {
-      return unsuitable(text_of(what, ": the bytes that hold ", quoted(part.name), " must lie in one piece of ",
-                                bytes_text(part.size_bytes), ", and device ", context.physical.info.id,
-                                " allocates at most ", bytes_text(limit), " at once"));
+      return unsuitable(text_of(what, ": the bytes that hold ", quoted(part.name),
+                                " must lie in one piece of ", bytes_text(part.size_bytes),
+                                ", and device ", context.physical.info.id, " allocates at most ",
+                                bytes_text(limit), " at once"));
     }
     if (!cuts.empty() && end - cuts.back().offset_bytes <= limit) {
       cuts.back().size_bytes = end - cuts.back().offset_bytes;
@@ -186,17 +209,20 @@ Status cut_segment(const Context& context, std::string_view what, uint64_t limit
 
 }  // namespace
 
-Status Segment::create(Context& context, std::string_view what, uint64_t size_bytes, std::vector<SegmentPart> parts,
-                       Segment& segment) {
-  const uint64_t limit = context.physical.max_allocation_bytes / kArenaAlignmentBytes * kArenaAlignmentBytes;
+Status Segment::create(Context& context, std::string_view what, uint64_t size_bytes,
+                       std::vector<SegmentPart> parts, Segment& segment) {
+  const uint64_t limit =
+      context.physical.max_allocation_bytes / kArenaAlignmentBytes * kArenaAlignmentBytes;
   std::vector<Cut> cuts;
-  if (size_bytes > limit) RLX_RETURN_IF_ERROR(cut_segment(context, what, limit, std::move(parts), cuts));
+  if (size_bytes > limit)
+    RLX_RETURN_IF_ERROR(cut_segment(context, what, limit, std::move(parts), cuts));
   if (cuts.empty()) cuts.push_back({.offset_bytes = 0, .size_bytes = size_bytes});
   Segment made;
   made.size_bytes_ = size_bytes;
   for (const Cut& cut : cuts) {
     Chunk chunk{.offset_bytes = cut.offset_bytes, .memory = {}};
-    RLX_RETURN_IF_ERROR(create_buffer(context, cut.size_bytes, MemoryUse::Device, what, chunk.memory));
+    RLX_RETURN_IF_ERROR(
+        create_buffer(context, cut.size_bytes, MemoryUse::Device, what, chunk.memory));
     made.chunks_.push_back(std::move(chunk));
   }
   segment = std::move(made);
@@ -204,8 +230,9 @@ Status Segment::create(Context& context, std::string_view what, uint64_t size_by
 }
 
 const Segment::Chunk& Segment::chunk_of(uint64_t offset_bytes) const {
-  const auto after = std::upper_bound(chunks_.begin(), chunks_.end(), offset_bytes,
-                                      [](uint64_t offset, const Chunk& chunk) { return offset < chunk.offset_bytes; });
+  const auto after = std::upper_bound(
+      chunks_.begin(), chunks_.end(), offset_bytes,
+      [](uint64_t offset, const Chunk& chunk) { return offset < chunk.offset_bytes; });
   return after == chunks_.begin() ? chunks_.front() : *(after - 1);
 }
 

@@ -30,9 +30,11 @@ struct Buffer {
 };
 
 // `what` names the buffer in errors.
-Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what, Buffer& buffer);
+Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what,
+                     Buffer& buffer);
 
-// Where some bytes of a plan are. `buffer` is null for memory of the caller, which is known by its address only.
+// Where some bytes of a plan are. `buffer` is null for memory of the caller, which is known by its
+// address only.
 struct Place {
   VkBuffer buffer = VK_NULL_HANDLE;
   uint64_t offset_bytes = 0;  // in the buffer
@@ -50,11 +52,13 @@ struct SegmentPart {
 // A segment in as few buffers as the device's largest allocation allows; parts are never cut.
 class Segment {
  public:
-  // `what` ("weights") and the parts' names are for errors: a part larger than the largest allocation is refused.
-  static Status create(Context& context, std::string_view what, uint64_t size_bytes, std::vector<SegmentPart> parts,
-                       Segment& segment);
+  // `what` ("weights") and the parts' names are for errors: a part larger than the largest
+  // allocation is refused.
+  static Status create(Context& context, std::string_view what, uint64_t size_bytes,
+                       std::vector<SegmentPart> parts, Segment& segment);
 
-  // The place of an offset below size_bytes(); bytes from there to the end of the part that holds it are contiguous.
+  // The place of an offset below size_bytes(); bytes from there to the end of the part that holds
+  // it are contiguous.
   [[nodiscard]] Place place(uint64_t offset_bytes) const;
   // Bytes from the offset to the end of its buffer.
   [[nodiscard]] uint64_t contiguous_bytes(uint64_t offset_bytes) const;

@@ -9,35 +9,42 @@
 namespace rlx::vulkan {
 namespace {
 
-std::vector<VkExtensionProperties> device_extensions(const InstanceApi& api, VkPhysicalDevice handle) {
+std::vector<VkExtensionProperties> device_extensions(const InstanceApi& api,
+                                                     VkPhysicalDevice handle) {
   uint32_t count = 0;
-  if (api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr) != VK_SUCCESS) return {};
+  if (api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr) != VK_SUCCESS)
+    return {};
   std::vector<VkExtensionProperties> extensions(count);
-  if (api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()) != VK_SUCCESS) {
+  if (api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()) !=
+      VK_SUCCESS) {
     return {};
   }
   return extensions;
 }
 
 bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
-  return std::any_of(extensions.begin(), extensions.end(), [&](const VkExtensionProperties& extension) {
-    return std::strcmp(extension.extensionName, name) == 0;
-  });
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [&](const VkExtensionProperties& extension) {
+                       return std::strcmp(extension.extensionName, name) == 0;
+                     });
 }
 
 std::string version_text(uint32_t version) {
-  return std::to_string(VK_API_VERSION_MAJOR(version)) + "." + std::to_string(VK_API_VERSION_MINOR(version)) + "." +
+  return std::to_string(VK_API_VERSION_MAJOR(version)) + "." +
+         std::to_string(VK_API_VERSION_MINOR(version)) + "." +
          std::to_string(VK_API_VERSION_PATCH(version));
 }
 
-// The first family with compute: on every known driver the one with graphics too, which has the full width of the device.
+// The first family with compute: on every known driver the one with graphics too, which has the
+// full width of the device.
 void find_queue_family(const InstanceApi& api, PhysicalDevice& device) {
   uint32_t count = 0;
   api.vkGetPhysicalDeviceQueueFamilyProperties(device.handle, &count, nullptr);
   std::vector<VkQueueFamilyProperties> families(count);
   api.vkGetPhysicalDeviceQueueFamilyProperties(device.handle, &count, families.data());
   for (uint32_t i = 0; i < count; ++i) {
-    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0 || families[i].queueCount == 0) continue;
+    if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0 || families[i].queueCount == 0)
+      continue;
     device.queue_family = i;
     device.timestamp_valid_bits = families[i].timestampValidBits;
     return;
@@ -46,16 +53,18 @@ void find_queue_family(const InstanceApi& api, PhysicalDevice& device) {
 }
 
 void describe_memory(const InstanceApi& api, PhysicalDevice& device) {
-  VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+  VkPhysicalDeviceMemoryProperties2 memory = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
   api.vkGetPhysicalDeviceMemoryProperties2(device.handle, &memory);
   device.memory = memory.memoryProperties;
-  bool all_host_visible = true;
+  bool all_local = true;
   for (uint32_t i = 0; i < device.memory.memoryHeapCount; ++i) {
     const VkMemoryHeap& heap = device.memory.memoryHeaps[i];
-    if ((heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) == 0) all_host_visible = false;
-    else device.info.memory_bytes = std::max<uint64_t>(device.info.memory_bytes, heap.size);
+    const bool local = (heap.flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0;
+    if (local) device.info.memory_bytes = std::max<uint64_t>(device.info.memory_bytes, heap.size);
+    all_local = all_local && local;
   }
-  device.info.unified_memory = all_host_visible;
+  device.info.unified_memory = all_local;
   device.info.available_bytes = available_bytes(api, device);
 }
 
@@ -76,15 +85,17 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
 
   const std::vector<VkExtensionProperties> extensions = device_extensions(api, handle);
   device.memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-  const bool has_size_control = basic.apiVersion >= VK_API_VERSION_1_3 ||
-                                has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+  const bool has_size_control =
+      basic.apiVersion >= VK_API_VERSION_1_3 ||
+      has_extension(extensions, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
 
   VkPhysicalDeviceSubgroupSizeControlProperties size_control = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES};
-  VkPhysicalDeviceVulkan12Properties vulkan12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
-                                                 .pNext = has_size_control ? &size_control : nullptr};
-  VkPhysicalDeviceVulkan11Properties vulkan11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
-                                                 .pNext = &vulkan12};
+  VkPhysicalDeviceVulkan12Properties vulkan12 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
+      .pNext = has_size_control ? &size_control : nullptr};
+  VkPhysicalDeviceVulkan11Properties vulkan11 = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES, .pNext = &vulkan12};
   VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                             .pNext = &vulkan11};
   api.vkGetPhysicalDeviceProperties2(handle, &properties);
@@ -99,6 +110,7 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   device.info.max_shared_bytes = limits.maxComputeSharedMemorySize;
   device.info.max_params_bytes = limits.maxPushConstantsSize;
   std::copy_n(limits.maxComputeWorkGroupCount, 3, device.info.max_grid);
+  device.is_cpu = basic.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   device.vendor_id = basic.vendorID;
   device.device_id = basic.deviceID;
   device.driver_version = basic.driverVersion;
@@ -106,9 +118,12 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   std::copy_n(vulkan11.driverUUID, VK_UUID_SIZE, device.driver_uuid);
   device.max_allocation_bytes = vulkan11.maxMemoryAllocationSize;
   device.subgroup_size_control =
-      features.subgroup_size_control() && (size_control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-  device.min_subgroup_size = has_size_control ? size_control.minSubgroupSize : vulkan11.subgroupSize;
-  device.max_subgroup_size = has_size_control ? size_control.maxSubgroupSize : vulkan11.subgroupSize;
+      features.subgroup_size_control() &&
+      (size_control.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+  device.min_subgroup_size =
+      has_size_control ? size_control.minSubgroupSize : vulkan11.subgroupSize;
+  device.max_subgroup_size =
+      has_size_control ? size_control.maxSubgroupSize : vulkan11.subgroupSize;
   device.timestamp_nanoseconds = limits.timestampPeriod;
   find_queue_family(api, device);
   describe_memory(api, device);
@@ -121,8 +136,8 @@ uint64_t available_bytes(const InstanceApi& api, const PhysicalDevice& device) {
   if (!device.memory_budget) return 0;
   VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-  VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
-                                              .pNext = &budget};
+  VkPhysicalDeviceMemoryProperties2 memory = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
   api.vkGetPhysicalDeviceMemoryProperties2(device.handle, &memory);
   uint64_t largest = 0;
   for (uint32_t i = 0; i < device.memory.memoryHeapCount; ++i) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline cache file: an identity, then the driver's bytes. Whatever does not fit exactly is as good as absent.
+// The pipeline cache file: an identity, then the driver's bytes. Whatever does not fit exactly is
+// as good as absent.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +35,8 @@ struct CacheHeader {
   uint64_t data_bytes;
   uint64_t data_checksum;  // XXH3-64
 };
-static_assert(sizeof(CacheHeader) == 80, "no implicit padding: the header is compared and written as bytes");
+static_assert(sizeof(CacheHeader) == 80,
+              "no implicit padding: the header is compared and written as bytes");
 
 // A driver's cache of a large plan takes some 10 MB; a larger file is not ours.
 constexpr uint64_t kMaxDataBytes = uint64_t{1} << 30;
@@ -63,30 +65,32 @@ bool write_all(int descriptor, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device, const PlanView& plan) {
+std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device,
+                                           const PlanView& plan) {
   InputFile file;
   CacheHeader header;
   if (!InputFile::open(path, file).ok() || file.size_bytes() < sizeof header) return {};
   if (!file.read(0, std::as_writable_bytes(std::span(&header, 1))).ok()) return {};
   const CacheIdentity wanted = identity_of(device, plan);
   if (std::memcmp(&header.identity, &wanted, sizeof wanted) != 0) return {};
-  if (header.data_bytes > kMaxDataBytes || header.data_bytes != file.size_bytes() - sizeof header) return {};
+  if (header.data_bytes > kMaxDataBytes || header.data_bytes != file.size_bytes() - sizeof header)
+    return {};
   std::vector<std::byte> data(header.data_bytes);
   if (!file.read(sizeof header, data).ok()) return {};
   if (XXH3_64bits(data.data(), data.size()) != header.data_checksum) return {};
   return data;
 }
 
-bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device, const PlanView& plan,
-                          std::span<const std::byte> data) {
+bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device,
+                          const PlanView& plan, std::span<const std::byte> data) {
   const CacheHeader header = {.identity = identity_of(device, plan),
                               .data_bytes = data.size(),
                               .data_checksum = XXH3_64bits(data.data(), data.size())};
   std::string temporary = path + ".XXXXXX";
   const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
   if (descriptor < 0) return false;
-  bool done = write_all(descriptor, std::as_bytes(std::span(&header, 1))) && write_all(descriptor, data) &&
-              ::fchmod(descriptor, 0644) == 0;
+  bool done = write_all(descriptor, std::as_bytes(std::span(&header, 1))) &&
+              write_all(descriptor, data) && ::fchmod(descriptor, 0644) == 0;
   done = ::close(descriptor) == 0 && done;
   done = done && ::rename(temporary.c_str(), path.c_str()) == 0;
   if (!done) ::unlink(temporary.c_str());

@@ -41,13 +41,18 @@ std::string kernel_text(const fb::Kernel& kernel) {
 }
 
 // Whether a pipeline must ask for the size, and whether it can have it.
-Status check_subgroup_size(const PhysicalDevice& device, const fb::Kernel& kernel, uint32_t size, bool& require) {
+Status check_subgroup_size(const PhysicalDevice& device, const fb::Kernel& kernel, uint32_t size,
+                           bool& require) {
   require = false;
-  if (size == 0 || (size == device.min_subgroup_size && size == device.max_subgroup_size)) return {};
+  if (size == 0 || (size == device.min_subgroup_size && size == device.max_subgroup_size))
+    return {};
   require = true;
-  if (device.subgroup_size_control && size >= device.min_subgroup_size && size <= device.max_subgroup_size) return {};
-  return unsuitable(text_of(kernel_text(kernel), " needs subgroups of ", size, ", device ", device.info.id, " has ",
-                            device.min_subgroup_size, " to ", device.max_subgroup_size,
+  if (device.subgroup_size_control && size >= device.min_subgroup_size &&
+      size <= device.max_subgroup_size)
+    return {};
+  return unsuitable(text_of(kernel_text(kernel), " needs subgroups of ", size, ", device ",
+                            device.info.id, " has ", device.min_subgroup_size, " to ",
+                            device.max_subgroup_size,
                             device.subgroup_size_control ? "" : " and cannot choose between them"));
 }
 
@@ -56,26 +61,30 @@ Status create_cache(Context& context, std::span<const std::byte> data, OwnedPipe
                                           .initialDataSize = data.size(),
                                           .pInitialData = data.data()};
   VkPipelineCache handle = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(context.check(context.api.vkCreatePipelineCache(context.device, &info, nullptr, &handle),
-                                    "vkCreatePipelineCache"));
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkCreatePipelineCache(context.device, &info, nullptr, &handle),
+                    "vkCreatePipelineCache"));
   cache = OwnedPipelineCache(context.api, context.device, handle);
   return {};
 }
 
 Status cache_data(Context& context, VkPipelineCache cache, std::vector<std::byte>& data) {
   size_t size_bytes = 0;
-  RLX_RETURN_IF_ERROR(context.check(
-      context.api.vkGetPipelineCacheData(context.device, cache, &size_bytes, nullptr), "vkGetPipelineCacheData"));
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkGetPipelineCacheData(context.device, cache, &size_bytes, nullptr),
+                    "vkGetPipelineCacheData"));
   data.resize(size_bytes);
   RLX_RETURN_IF_ERROR(context.check(
-      context.api.vkGetPipelineCacheData(context.device, cache, &size_bytes, data.data()), "vkGetPipelineCacheData"));
+      context.api.vkGetPipelineCacheData(context.device, cache, &size_bytes, data.data()),
+      "vkGetPipelineCacheData"));
   data.resize(size_bytes);
   return {};
 }
 
 }  // namespace
 
-Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOptions& options, PipelineSet& set) {
+Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOptions& options,
+                           PipelineSet& set) {
   PipelineSet made;
   const std::vector<uint32_t> used = used_kernels(plan);
   made.owned_.resize(used.size());
@@ -85,7 +94,8 @@ Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOpt
   OwnedPipelineCache cache;
   bool missed = false;
   if (!options.pipeline_cache_path.empty()) {
-    const std::vector<std::byte> known = read_pipeline_cache(options.pipeline_cache_path, context.physical, plan);
+    const std::vector<std::byte> known =
+        read_pipeline_cache(options.pipeline_cache_path, context.physical, plan);
     missed = known.empty();
     RLX_RETURN_IF_ERROR(create_cache(context, known, cache));
   }
@@ -93,17 +103,20 @@ Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOpt
   if (missed) {
     std::vector<std::byte> data;
     RLX_RETURN_IF_ERROR(cache_data(context, cache.get(), data));
-    static_cast<void>(write_pipeline_cache(options.pipeline_cache_path, context.physical, plan, data));
+    static_cast<void>(
+        write_pipeline_cache(options.pipeline_cache_path, context.physical, plan, data));
   }
   set = std::move(made);
   return {};
 }
 
-Status PipelineSet::create_layouts(Context& context, const PlanView& plan, const std::vector<uint32_t>& used) {
+Status PipelineSet::create_layouts(Context& context, const PlanView& plan,
+                                   const std::vector<uint32_t>& used) {
   for (const uint32_t kernel : used) {
     const uint32_t params_bytes = plan.kernel(kernel).params_bytes();
-    const auto same = std::find_if(layouts_.begin(), layouts_.end(),
-                                   [&](const Layout& layout) { return layout.params_bytes == params_bytes; });
+    const auto same = std::find_if(layouts_.begin(), layouts_.end(), [&](const Layout& layout) {
+      return layout.params_bytes == params_bytes;
+    });
     if (same != layouts_.end()) {
       kernels_[kernel].layout = same->layout.get();
       continue;
@@ -114,30 +127,34 @@ Status PipelineSet::create_layouts(Context& context, const PlanView& plan, const
                                              .pushConstantRangeCount = params_bytes == 0 ? 0u : 1u,
                                              .pPushConstantRanges = &range};
     VkPipelineLayout handle = VK_NULL_HANDLE;
-    RLX_RETURN_IF_ERROR(context.check(
-        context.api.vkCreatePipelineLayout(context.device, &info, nullptr, &handle), "vkCreatePipelineLayout"));
-    layouts_.push_back({.params_bytes = params_bytes, .layout = OwnedPipelineLayout(context.api, context.device, handle)});
+    RLX_RETURN_IF_ERROR(
+        context.check(context.api.vkCreatePipelineLayout(context.device, &info, nullptr, &handle),
+                      "vkCreatePipelineLayout"));
+    layouts_.push_back({.params_bytes = params_bytes,
+                        .layout = OwnedPipelineLayout(context.api, context.device, handle)});
     kernels_[kernel].layout = handle;
   }
   return {};
 }
 
-Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint32_t kernel, VkPipelineCache cache,
-                                    OwnedPipeline& pipeline) const {
+Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint32_t kernel,
+                                    VkPipelineCache cache, OwnedPipeline& pipeline) const {
   const fb::Kernel& record = plan.kernel(kernel);
   const fb::Variant* variant = PlanView::vulkan_variant(record);
   if (variant == nullptr) return unsuitable(kernel_text(record) + " has no Vulkan code");
   bool require_size = false;
-  RLX_RETURN_IF_ERROR(check_subgroup_size(context.physical, record, variant->subgroup_size(), require_size));
+  RLX_RETURN_IF_ERROR(
+      check_subgroup_size(context.physical, record, variant->subgroup_size(), require_size));
 
   const std::span<const std::byte> code = plan.code(*variant);
-  const VkShaderModuleCreateInfo module_info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                                .codeSize = code.size(),
-                                                .pCode = reinterpret_cast<const uint32_t*>(code.data())};
+  const VkShaderModuleCreateInfo module_info = {
+      .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+      .codeSize = code.size(),
+      .pCode = reinterpret_cast<const uint32_t*>(code.data())};
   VkShaderModule handle = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(
-      context.check(context.api.vkCreateShaderModule(context.device, &module_info, nullptr, &handle),
-                    "vkCreateShaderModule for " + kernel_text(record)));
+  RLX_RETURN_IF_ERROR(context.check(
+      context.api.vkCreateShaderModule(context.device, &module_info, nullptr, &handle),
+      "vkCreateShaderModule for " + kernel_text(record)));
   const OwnedShaderModule module(context.api, context.device, handle);
 
   const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
@@ -152,15 +169,16 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
                 .pName = variant->entry_point()->c_str()},
       .layout = kernels_[kernel].layout};
   VkPipeline made = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(
-      context.check(context.api.vkCreateComputePipelines(context.device, cache, 1, &info, nullptr, &made),
-                    "vkCreateComputePipelines for " + kernel_text(record)));
+  RLX_RETURN_IF_ERROR(context.check(
+      context.api.vkCreateComputePipelines(context.device, cache, 1, &info, nullptr, &made),
+      "vkCreateComputePipelines for " + kernel_text(record)));
   pipeline = OwnedPipeline(context.api, context.device, made);
   return {};
 }
 
-Status PipelineSet::create_pipelines(Context& context, const PlanView& plan, const std::vector<uint32_t>& used,
-                                     uint32_t jobs, VkPipelineCache cache) {
+Status PipelineSet::create_pipelines(Context& context, const PlanView& plan,
+                                     const std::vector<uint32_t>& used, uint32_t jobs,
+                                     VkPipelineCache cache) {
   std::vector<Status> results(used.size());
   std::atomic<size_t> next = 0;
   const auto work = [&] {

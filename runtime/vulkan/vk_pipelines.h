@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compute pipelines of a plan, created in parallel, and the file that keeps what the driver compiled.
+// The compute pipelines of a plan, created in parallel, and the file that keeps what the driver
+// compiled.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,11 @@ struct KernelPipeline {
 // One pipeline for each kernel that a step of the plan dispatches.
 class PipelineSet {
  public:
-  // Reads options.pipeline_cache_path where its identity fits; writes it where it was missing or did not fit. A cache that
-  // cannot be written costs the next load its speed-up and nothing else, so it fails no load.
-  static Status create(Context& context, const PlanView& plan, const LoadOptions& options, PipelineSet& set);
+  // Reads options.pipeline_cache_path where its identity fits; writes it where it was missing or
+  // did not fit. A cache that cannot be written costs the next load its speed-up and nothing else,
+  // so it fails no load.
+  static Status create(Context& context, const PlanView& plan, const LoadOptions& options,
+                       PipelineSet& set);
 
   [[nodiscard]] const KernelPipeline& at(uint32_t kernel) const { return kernels_[kernel]; }
 
@@ -32,21 +35,24 @@ class PipelineSet {
   };
 
   Status create_layouts(Context& context, const PlanView& plan, const std::vector<uint32_t>& used);
-  Status create_pipeline(Context& context, const PlanView& plan, uint32_t kernel, VkPipelineCache cache,
-                         OwnedPipeline& pipeline) const;
-  Status create_pipelines(Context& context, const PlanView& plan, const std::vector<uint32_t>& used, uint32_t jobs,
-                          VkPipelineCache cache);
+  Status create_pipeline(Context& context, const PlanView& plan, uint32_t kernel,
+                         VkPipelineCache cache, OwnedPipeline& pipeline) const;
+  Status create_pipelines(Context& context, const PlanView& plan, const std::vector<uint32_t>& used,
+                          uint32_t jobs, VkPipelineCache cache);
 
   std::vector<Layout> layouts_;
   std::vector<OwnedPipeline> owned_;
   std::vector<KernelPipeline> kernels_;  // by kernel index; null where no step uses it
 };
 
-// The driver's data kept at `path` for this plan on this device and driver; empty where there is none that fits.
-std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device, const PlanView& plan);
+// The driver's data kept at `path` for this plan on this device and driver; empty where there is
+// none that fits.
+std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device,
+                                           const PlanView& plan);
 
-// Replaces the file in one step, so that a reader sees the old one, the new one or none. False where it cannot.
-bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device, const PlanView& plan,
-                          std::span<const std::byte> data);
+// Replaces the file in one step, so that a reader sees the old one, the new one or none. False
+// where it cannot.
+bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device,
+                          const PlanView& plan, std::span<const std::byte> data);
 
 }  // namespace rlx::vulkan

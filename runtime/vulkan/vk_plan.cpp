@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loading: requirements, weights, pipelines, and the init entry that generates weights on the device.
+// Loading: requirements, weights, pipelines, and the init entry that generates weights on the
+// device.
 #include "runtime/vulkan/vk_plan.h"
 
 #include <algorithm>
@@ -33,26 +34,32 @@ Status check_requirements(const Context& context, const PlanView& view) {
   const PlanVulkanTarget& needs = view.header().vulkan;
   const DeviceInfo& has = context.physical.info;
   if (needs.present == 0) {
-    return unsuitable(text_of("plan ", quoted(view.name()), " holds no Vulkan code, so ", device_text(context),
+    return unsuitable(text_of("plan ", quoted(view.name()), " holds no Vulkan code, so ",
+                              device_text(context),
                               " cannot run it; compile it with --target vulkan"));
   }
   std::string faults;
   if (needs.api_version > has.api_version) {
-    faults += text_of("; Vulkan version: the plan needs ", version_text(needs.api_version), ", this device has ",
-                      version_text(has.api_version));
+    faults += text_of("; Vulkan version: the plan needs ", version_text(needs.api_version),
+                      ", this device has ", version_text(has.api_version));
   }
   if (const uint64_t missing = needs.features & ~has.features; missing != 0) {
-    faults += text_of("; features that the plan needs and this device lacks: ", feature_names(missing));
+    faults +=
+        text_of("; features that the plan needs and this device lacks: ", feature_names(missing));
   }
-  append_shortfall(faults, "workgroup invocations", needs.max_workgroup_invocations, has.max_workgroup_invocations);
-  append_shortfall(faults, "bytes of shared memory per workgroup", needs.max_shared_bytes, has.max_shared_bytes);
+  append_shortfall(faults, "workgroup invocations", needs.max_workgroup_invocations,
+                   has.max_workgroup_invocations);
+  append_shortfall(faults, "bytes of shared memory per workgroup", needs.max_shared_bytes,
+                   has.max_shared_bytes);
   append_shortfall(faults, "bytes of push constants", needs.max_params_bytes, has.max_params_bytes);
-  constexpr std::array<std::string_view, 3> kAxes = {"workgroups along x", "workgroups along y", "workgroups along z"};
+  constexpr std::array<std::string_view, 3> kAxes = {"workgroups along x", "workgroups along y",
+                                                     "workgroups along z"};
   for (size_t axis = 0; axis < kAxes.size(); ++axis) {
     append_shortfall(faults, kAxes[axis], needs.max_grid[axis], has.max_grid[axis]);
   }
   if (faults.empty()) return {};
-  return unsuitable(text_of("plan ", quoted(view.name()), " does not fit ", device_text(context), faults));
+  return unsuitable(
+      text_of("plan ", quoted(view.name()), " does not fit ", device_text(context), faults));
 }
 
 Status check_step_kinds(const PlanView& view) {
@@ -60,8 +67,9 @@ Status check_step_kinds(const PlanView& view) {
     const std::span<const fb::Step> steps = PlanView::steps(view.entry(entry));
     for (uint32_t step = 0; step < steps.size(); ++step) {
       if (steps[step].kind() != fb::StepKind::LibraryGemm) continue;
-      return unsuitable(text_of("plan ", quoted(view.name()), ": ", view.describe_step(entry, step),
-                                " calls a CUDA library, which Vulkan has not; compile it with --target vulkan"));
+      return unsuitable(
+          text_of("plan ", quoted(view.name()), ": ", view.describe_step(entry, step),
+                  " calls a CUDA library, which Vulkan has not; compile it with --target vulkan"));
     }
   }
   return {};
@@ -79,24 +87,30 @@ std::string largest_segments_text(const PlanHeader& header) {
                                        {"io", header.io_bytes}}};
   std::stable_sort(needs.begin(), needs.end(),
                    [](const SegmentNeed& a, const SegmentNeed& b) { return a.bytes > b.bytes; });
-  return text_of("largest segments: ", needs[0].name, " ", bytes_text(needs[0].bytes), ", ", needs[1].name, " ",
-                 bytes_text(needs[1].bytes), ", ", needs[2].name, " ", bytes_text(needs[2].bytes));
+  return text_of("largest segments: ", needs[0].name, " ", bytes_text(needs[0].bytes), ", ",
+                 needs[1].name, " ", bytes_text(needs[1].bytes), ", ", needs[2].name, " ",
+                 bytes_text(needs[2].bytes));
 }
 
 Status check_memory(const Context& context, const PlanView& view, const LoadOptions& options) {
   const PlanHeader& header = view.header();
-  const uint64_t needed = header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
+  const uint64_t needed =
+      header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
   if (options.memory_budget_bytes != 0 && needed > options.memory_budget_bytes) {
-    return out_of_device_memory(text_of("plan ", quoted(view.name()), " needs ", bytes_text(needed), " on ",
-                                        device_text(context), ", the budget is ",
-                                        bytes_text(options.memory_budget_bytes), "; ", largest_segments_text(header)));
+    return out_of_device_memory(text_of("plan ", quoted(view.name()), " needs ", bytes_text(needed),
+                                        " on ", device_text(context), ", the budget is ",
+                                        bytes_text(options.memory_budget_bytes), "; ",
+                                        largest_segments_text(header)));
   }
   const uint64_t available = available_bytes(context.instance->api, context.physical);
   const uint64_t limit = available != 0 ? available : context.physical.info.memory_bytes;
-  if (needed > limit) {
-    return out_of_device_memory(text_of("plan ", quoted(view.name()), " needs ", bytes_text(needed), ", ",
-                                        device_text(context), " has ", bytes_text(limit),
-                                        available != 0 ? " free; " : "; ", largest_segments_text(header)));
+  // A software device has the host's memory, of which its one heap says nothing: there the
+  // allocation itself decides.
+  if (needed > limit && !context.physical.is_cpu) {
+    return out_of_device_memory(text_of("plan ", quoted(view.name()), " needs ", bytes_text(needed),
+                                        ", ", device_text(context), " has ", bytes_text(limit),
+                                        available != 0 ? " free; " : "; ",
+                                        largest_segments_text(header)));
   }
   return {};
 }
@@ -116,12 +130,14 @@ std::vector<SegmentPart> inline_ranges(const PlanView& view) {
     if (weight->kind() != fb::WeightKind::Inline || weight->size_bytes() == 0) continue;
     ranges.push_back({.offset_bytes = weight->offset_bytes(), .size_bytes = weight->size_bytes()});
   }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const SegmentPart& a, const SegmentPart& b) { return a.offset_bytes < b.offset_bytes; });
+  std::sort(ranges.begin(), ranges.end(), [](const SegmentPart& a, const SegmentPart& b) {
+    return a.offset_bytes < b.offset_bytes;
+  });
   std::vector<SegmentPart> joined;
   for (const SegmentPart& range : ranges) {
     const uint64_t end = range.offset_bytes + range.size_bytes;
-    if (joined.empty() || range.offset_bytes > joined.back().offset_bytes + joined.back().size_bytes + kJoinGapBytes) {
+    if (joined.empty() || range.offset_bytes > joined.back().offset_bytes +
+                                                   joined.back().size_bytes + kJoinGapBytes) {
       joined.push_back(range);
     } else {
       SegmentPart& last = joined.back();
@@ -148,8 +164,8 @@ void append_arena_parts(const fb::Entry& entry, std::vector<SegmentPart>& parts)
   }
 }
 
-Status VulkanPlan::load(std::shared_ptr<Context> context, const PlanView& view, const LoadOptions& options,
-                        std::shared_ptr<DevicePlan>& loaded) {
+Status VulkanPlan::load(std::shared_ptr<Context> context, const PlanView& view,
+                        const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) {
   RLX_RETURN_IF_ERROR(context->health());
   RLX_RETURN_IF_ERROR(check_device(*context, view, options));
   std::shared_ptr<VulkanPlan> made(new VulkanPlan(std::move(context), view, options.profile));
@@ -172,8 +188,8 @@ Status VulkanPlan::create_weights() {
                      .size_bytes = weight->size_bytes(),
                      .name = PlanView::text(weight->name())});
   }
-  RLX_RETURN_IF_ERROR(
-      Segment::create(*context_, "weights", view_.header().weights_bytes, std::move(parts), weights_));
+  RLX_RETURN_IF_ERROR(Segment::create(*context_, "weights", view_.header().weights_bytes,
+                                      std::move(parts), weights_));
   Uploader uploader(*context_);
   const Uploader::Source read = [this](uint64_t offset_bytes, std::span<std::byte> destination) {
     return view_.read_weights(offset_bytes, destination);
@@ -190,7 +206,8 @@ Status VulkanPlan::run_init() {
   std::vector<SegmentPart> parts;
   append_arena_parts(*init, parts);
   Segment arena;
-  RLX_RETURN_IF_ERROR(Segment::create(*context_, "the arena of init", init->arena_bytes(), std::move(parts), arena));
+  RLX_RETURN_IF_ERROR(Segment::create(*context_, "the arena of init", init->arena_bytes(),
+                                      std::move(parts), arena));
   LinkedEntry linked{.entry = init};
   for (const fb::Value* value : *init->values()) {
     const Segment& segment = value->segment() == fb::Segment::Weights ? weights_ : arena;
@@ -203,7 +220,8 @@ Status VulkanPlan::run_init() {
   RLX_RETURN_IF_ERROR(context_->create_fence(fence));
   RLX_RETURN_IF_ERROR(context_->allocate_command_buffer(pool.get(), commands));
   RLX_RETURN_IF_ERROR(begin_commands(*context_, commands));
-  record_steps(*context_, view_, pipelines_, linked, {.step_count = init->steps()->size()}, commands);
+  record_steps(*context_, view_, pipelines_, linked, {.step_count = init->steps()->size()},
+               commands);
   RLX_RETURN_IF_ERROR(end_commands(*context_, commands));
   RLX_RETURN_IF_ERROR(context_->submit(commands, fence.get()));
   RLX_RETURN_IF_ERROR(context_->wait(fence.get(), UINT64_MAX, "the plan's init entry"));

@@ -15,8 +15,8 @@ namespace rlx::vulkan {
 class VulkanPlan final : public DevicePlan, public std::enable_shared_from_this<VulkanPlan> {
  public:
   // Checks what the plan needs against the device and the budget before anything is allocated.
-  static Status load(std::shared_ptr<Context> context, const PlanView& view, const LoadOptions& options,
-                     std::shared_ptr<DevicePlan>& loaded);
+  static Status load(std::shared_ptr<Context> context, const PlanView& view,
+                     const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded);
 
   Status create_session(std::unique_ptr<DeviceSession>& session) override;
 
@@ -40,8 +40,8 @@ class VulkanPlan final : public DevicePlan, public std::enable_shared_from_this<
   PipelineSet pipelines_;
 };
 
-// Ok where the device has everything that the plan's header names and the memory suffices; otherwise a message with every
-// shortcoming: what the plan needs, what the device has.
+// Ok where the device has everything that the plan's header names and the memory suffices;
+// otherwise a message with every shortcoming: what the plan needs, what the device has.
 Status check_device(const Context& context, const PlanView& view, const LoadOptions& options);
 
 // The parts of an entry's arena that must not be cut.

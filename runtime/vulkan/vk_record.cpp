@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recording. A plan was verified before it came here, so its indices, ranges and sizes are used as they are.
+// Recording. A plan was verified before it came here, so its indices, ranges and sizes are used as
+// they are.
 #include "runtime/vulkan/vk_record.h"
 
 #include <array>
@@ -8,7 +9,8 @@
 namespace rlx::vulkan {
 namespace {
 
-constexpr VkPipelineStageFlags kWorkStages = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+constexpr VkPipelineStageFlags kWorkStages =
+    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
 constexpr VkAccessFlags kWorkWrites = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT;
 constexpr VkAccessFlags kWorkAccesses =
     kWorkWrites | VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
@@ -17,7 +19,8 @@ void barrier(const Context& context, VkCommandBuffer commands, VkPipelineStageFl
              VkAccessFlags source, VkPipelineStageFlags target_stages, VkAccessFlags target) {
   const VkMemoryBarrier memory = {
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = target};
-  context.api.vkCmdPipelineBarrier(commands, source_stages, target_stages, 0, 1, &memory, 0, nullptr, 0, nullptr);
+  context.api.vkCmdPipelineBarrier(commands, source_stages, target_stages, 0, 1, &memory, 0,
+                                   nullptr, 0, nullptr);
 }
 
 Place place_of(const LinkedEntry& linked, const fb::Relocation& relocation) {
@@ -29,17 +32,28 @@ Place place_of(const LinkedEntry& linked, const fb::Relocation& relocation) {
 
 class StepRecorder {
  public:
-  StepRecorder(const Context& context, const PlanView& plan, const PipelineSet& pipelines, const LinkedEntry& linked,
-               VkCommandBuffer commands)
-      : api_(context.api), plan_(plan), pipelines_(pipelines), linked_(linked), commands_(commands) {}
+  StepRecorder(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
+               const LinkedEntry& linked, VkCommandBuffer commands)
+      : api_(context.api),
+        plan_(plan),
+        pipelines_(pipelines),
+        linked_(linked),
+        commands_(commands) {}
 
   void record(const fb::Step& step) {
     const std::span<const fb::Relocation> relocations = PlanView::relocations(*linked_.entry, step);
     switch (step.kind()) {
-      case fb::StepKind::Dispatch: dispatch(step, relocations); break;
-      case fb::StepKind::Copy: copy(relocations); break;
-      case fb::StepKind::Fill: fill(step, relocations); break;
-      case fb::StepKind::LibraryGemm: break;  // check_device refused such plans.
+      case fb::StepKind::Dispatch:
+        dispatch(step, relocations);
+        break;
+      case fb::StepKind::Copy:
+        copy(relocations);
+        break;
+      case fb::StepKind::Fill:
+        fill(step, relocations);
+        break;
+      case fb::StepKind::LibraryGemm:
+        break;  // check_device refused such plans.
     }
   }
 
@@ -77,8 +91,8 @@ class StepRecorder {
   void fill(const fb::Step& step, std::span<const fb::Relocation> relocations) {
     if (relocations[0].length_bytes() == 0) return;
     const Place target = place_of(linked_, relocations[0]);
-    api_.vkCmdFillBuffer(commands_, target.buffer, target.offset_bytes, relocations[0].length_bytes(),
-                         step.fill_pattern());
+    api_.vkCmdFillBuffer(commands_, target.buffer, target.offset_bytes,
+                         relocations[0].length_bytes(), step.fill_pattern());
   }
 
   const DeviceApi& api_;
@@ -93,8 +107,10 @@ class StepRecorder {
 
 Status begin_commands(Context& context, VkCommandBuffer commands) {
   const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-  RLX_RETURN_IF_ERROR(context.check(context.api.vkBeginCommandBuffer(commands, &info), "vkBeginCommandBuffer"));
-  barrier(context, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT, kWorkStages, kWorkAccesses);
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkBeginCommandBuffer(commands, &info), "vkBeginCommandBuffer"));
+  barrier(context, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,
+          kWorkStages, kWorkAccesses);
   return {};
 }
 
@@ -103,28 +119,33 @@ void record_barrier(const Context& context, VkCommandBuffer commands) {
 }
 
 void record_host_barrier(const Context& context, VkCommandBuffer commands) {
-  barrier(context, commands, kWorkStages, kWorkWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+  barrier(context, commands, kWorkStages, kWorkWrites, VK_PIPELINE_STAGE_HOST_BIT,
+          VK_ACCESS_HOST_READ_BIT);
 }
 
 Status end_commands(Context& context, VkCommandBuffer commands) {
   return context.check(context.api.vkEndCommandBuffer(commands), "vkEndCommandBuffer");
 }
 
-void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines, const LinkedEntry& linked,
-                  const RecordOptions& options, VkCommandBuffer commands) {
+void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
+                  const LinkedEntry& linked, const RecordOptions& options,
+                  VkCommandBuffer commands) {
   const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
   const bool timed = options.step_times != VK_NULL_HANDLE;
   StepRecorder recorder(context, plan, pipelines, linked, commands);
   if (timed) {
     context.api.vkCmdResetQueryPool(commands, options.step_times, 0, options.step_count + 1);
-    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, options.step_times, 0);
+    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
+                                    options.step_times, 0);
     record_barrier(context, commands);
   }
   for (uint32_t i = 0; i < steps.size(); ++i) {
-    if (!timed && i > 0 && steps[i].wave() != steps[i - 1].wave()) record_barrier(context, commands);
+    if (!timed && i > 0 && steps[i].wave() != steps[i - 1].wave())
+      record_barrier(context, commands);
     recorder.record(steps[i]);
     if (!timed) continue;
-    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, options.step_times, i + 1);
+    context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
+                                    options.step_times, i + 1);
     record_barrier(context, commands);
   }
 }

@@ -20,11 +20,13 @@ struct LinkedEntry {
 // The first `step_count` steps of an entry.
 struct RecordOptions {
   uint32_t step_count = 0;
-  // Not null: the steps run one after another; query 0 is written before the first step and query i + 1 after step i.
+  // Not null: the steps run one after another; query 0 is written before the first step and query i
+  // + 1 after step i.
   VkQueryPool step_times = VK_NULL_HANDLE;
 };
 
-// Begins a command buffer that may be submitted again and again; earlier device and host writes are visible to what follows.
+// Begins a command buffer that may be submitted again and again; earlier device and host writes are
+// visible to what follows.
 Status begin_commands(Context& context, VkCommandBuffer commands);
 // Makes everything recorded so far visible to later steps, copies and fills.
 void record_barrier(const Context& context, VkCommandBuffer commands);
@@ -33,7 +35,8 @@ void record_host_barrier(const Context& context, VkCommandBuffer commands);
 Status end_commands(Context& context, VkCommandBuffer commands);
 
 // The steps with their pointers patched, and a barrier wherever the wave changes.
-void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines, const LinkedEntry& linked,
-                  const RecordOptions& options, VkCommandBuffer commands);
+void record_steps(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
+                  const LinkedEntry& linked, const RecordOptions& options,
+                  VkCommandBuffer commands);
 
 }  // namespace rlx::vulkan

@@ -28,11 +28,13 @@ class VulkanSession final : public DeviceSession {
   Status profile(uint32_t entry, std::vector<StepTime>& times) override;
   double last_run_microseconds() const override { return last_run_microseconds_; }
   Status reset_states() override;
-  Status read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) override;
+  Status read_after(uint32_t entry, uint32_t step, uint32_t value,
+                    std::span<std::byte> bytes) override;
   Status poison_arena(std::byte pattern) override;
 
  private:
-  // An input or output in the io segment. Entries share the segment: their values lie one after another from its start.
+  // An input or output in the io segment. Entries share the segment: their values lie one after
+  // another from its start.
   struct IoSlot {
     uint32_t value = 0;
     uint64_t offset_bytes = 0;
@@ -73,9 +75,9 @@ class VulkanSession final : public DeviceSession {
   const PlanView& view_;
   Segment state_;
   Segment arena_;
-  Buffer io_;        // on the device
-  Buffer upload_;    // inputs on their way, where the host does not reach io_
-  Buffer download_;  // outputs on their way, where the host does not read io_ fast
+  Buffer io_;                 // on the device
+  Buffer upload_;             // inputs on their way, where the host does not reach io_
+  Buffer download_;           // outputs on their way, where the host does not read io_ fast
   OwnedQueryPool run_times_;  // begin and end of a run; null without profiling
   OwnedCommandPool pool_;
   OwnedFence fence_;

@@ -12,25 +12,26 @@
 namespace rlx::vulkan {
 namespace {
 
-// The number one, in the order of dtype.def. Quantised blocks have no single pattern for it and no row.
+// The number one, in the order of dtype.def. Quantised blocks have no single pattern for it and no
+// row.
 struct One {
   uint32_t size_bytes;
   uint64_t bits;
 };
-constexpr std::array<One, 14> kOnes = {{{4, 0x3f800000},           // f32
-                                        {2, 0x3c00},               // f16
-                                        {2, 0x3f80},               // bf16
-                                        {8, 0x3ff0000000000000},   // f64
-                                        {1, 1},                    // i8
-                                        {1, 1},                    // u8
-                                        {2, 1},                    // i16
-                                        {4, 1},                    // i32
-                                        {4, 1},                    // u32
-                                        {8, 1},                    // i64
-                                        {1, 1},                    // bool
-                                        {8, 0x3f800000},           // c64: 1 + 0i
-                                        {1, 0x38},                 // f8e4m3
-                                        {1, 0x3c}}};               // f8e5m2
+constexpr std::array<One, 14> kOnes = {{{4, 0x3f800000},          // f32
+                                        {2, 0x3c00},              // f16
+                                        {2, 0x3f80},              // bf16
+                                        {8, 0x3ff0000000000000},  // f64
+                                        {1, 1},                   // i8
+                                        {1, 1},                   // u8
+                                        {2, 1},                   // i16
+                                        {4, 1},                   // i32
+                                        {4, 1},                   // u32
+                                        {8, 1},                   // i64
+                                        {1, 1},                   // bool
+                                        {8, 0x3f800000},          // c64: 1 + 0i
+                                        {1, 0x38},                // f8e4m3
+                                        {1, 0x3c}}};              // f8e5m2
 
 void fill_ones(const One& one, std::span<std::byte> destination) {
   for (size_t i = 0; i + one.size_bytes <= destination.size(); i += one.size_bytes) {

@@ -7,19 +7,22 @@
 namespace rlx::vulkan {
 namespace {
 
-// Large enough that a copy's fixed cost vanishes, small enough that filling one slot overlaps copying another.
+// Large enough that a copy's fixed cost vanishes, small enough that filling one slot overlaps
+// copying another.
 constexpr uint64_t kSlotBytes = uint64_t{32} << 20;
 
 }  // namespace
 
 Uploader::~Uploader() {
   for (Slot& slot : slots_) {
-    // The memory must not go while a copy reads it; a failure to wait was reported by the call that failed.
+    // The memory must not go while a copy reads it; a failure to wait was reported by the call that
+    // failed.
     if (slot.in_flight) static_cast<void>(wait(slot));
   }
 }
 
-Status Uploader::upload(const Segment& segment, uint64_t offset_bytes, uint64_t size_bytes, const Source& source) {
+Status Uploader::upload(const Segment& segment, uint64_t offset_bytes, uint64_t size_bytes,
+                        const Source& source) {
   const uint64_t end = offset_bytes + size_bytes;
   while (offset_bytes < end) {
     const Place place = segment.place(offset_bytes);
@@ -27,9 +30,9 @@ Status Uploader::upload(const Segment& segment, uint64_t offset_bytes, uint64_t 
     if (piece == 0) {
       // Padding between two buffers of the segment: nothing there is ever read.
       const auto& chunks = segment.chunks();
-      const auto following = std::find_if(chunks.begin(), chunks.end(), [&](const Segment::Chunk& chunk) {
-        return chunk.offset_bytes > offset_bytes;
-      });
+      const auto following = std::find_if(
+          chunks.begin(), chunks.end(),
+          [&](const Segment::Chunk& chunk) { return chunk.offset_bytes > offset_bytes; });
       if (following == chunks.end()) return {};
       offset_bytes = following->offset_bytes;
       continue;
@@ -50,7 +53,8 @@ Status Uploader::prepare_slots() {
   OwnedCommandPool pool;
   RLX_RETURN_IF_ERROR(context_.create_command_pool(pool));
   for (Slot& slot : slots_) {
-    RLX_RETURN_IF_ERROR(create_buffer(context_, kSlotBytes, MemoryUse::Upload, "the staging ring", slot.memory));
+    RLX_RETURN_IF_ERROR(
+        create_buffer(context_, kSlotBytes, MemoryUse::Upload, "the staging ring", slot.memory));
     RLX_RETURN_IF_ERROR(context_.allocate_command_buffer(pool.get(), slot.commands));
     RLX_RETURN_IF_ERROR(context_.create_fence(slot.fence));
   }
@@ -58,7 +62,8 @@ Status Uploader::prepare_slots() {
   return {};
 }
 
-Status Uploader::upload_staged(const Place& place, uint64_t offset_bytes, uint64_t size_bytes, const Source& source) {
+Status Uploader::upload_staged(const Place& place, uint64_t offset_bytes, uint64_t size_bytes,
+                               const Source& source) {
   RLX_RETURN_IF_ERROR(prepare_slots());
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
@@ -68,7 +73,8 @@ Status Uploader::upload_staged(const Place& place, uint64_t offset_bytes, uint64
   const DeviceApi& api = context_.api;
   const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
                                           .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-  RLX_RETURN_IF_ERROR(context_.check(api.vkBeginCommandBuffer(slot.commands, &begin), "vkBeginCommandBuffer"));
+  RLX_RETURN_IF_ERROR(
+      context_.check(api.vkBeginCommandBuffer(slot.commands, &begin), "vkBeginCommandBuffer"));
   const VkBufferCopy region = {.srcOffset = 0, .dstOffset = place.offset_bytes, .size = size_bytes};
   api.vkCmdCopyBuffer(slot.commands, slot.memory.buffer.get(), place.buffer, 1, &region);
   RLX_RETURN_IF_ERROR(context_.check(api.vkEndCommandBuffer(slot.commands), "vkEndCommandBuffer"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Brings host bytes into device segments: directly where the host reaches them, else through a ring of staging buffers
-// whose copies run while the next one is being filled.
+// Brings host bytes into device segments: directly where the host reaches them, else through a ring
+// of staging buffers whose copies run while the next one is being filled.
 #pragma once
 
 #include <array>
@@ -21,8 +21,10 @@ class Uploader {
   Uploader(const Uploader&) = delete;
   Uploader& operator=(const Uploader&) = delete;
 
-  // Fills [offset, offset + size) of the segment with what the source writes. Call finish() before the bytes are used.
-  Status upload(const Segment& segment, uint64_t offset_bytes, uint64_t size_bytes, const Source& source);
+  // Fills [offset, offset + size) of the segment with what the source writes. Call finish() before
+  // the bytes are used.
+  Status upload(const Segment& segment, uint64_t offset_bytes, uint64_t size_bytes,
+                const Source& source);
   Status finish();
 
  private:
@@ -34,7 +36,8 @@ class Uploader {
   };
 
   Status prepare_slots();
-  Status upload_staged(const Place& place, uint64_t offset_bytes, uint64_t size_bytes, const Source& source);
+  Status upload_staged(const Place& place, uint64_t offset_bytes, uint64_t size_bytes,
+                       const Source& source);
   Status wait(Slot& slot);
 
   Context& context_;

@@ -2,6 +2,7 @@
 // Listing, opening and adopting Vulkan devices.
 #include "runtime/vulkan/vulkan_device.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -15,7 +16,8 @@ namespace vulkan {
 namespace {
 
 constexpr std::string_view kNoDevice =
-    "the Vulkan loader finds no device; install your GPU's driver, or the package mesa-vulkan-drivers for the software "
+    "the Vulkan loader finds no device; install your GPU's driver, or the package "
+    "mesa-vulkan-drivers for the software "
     "device lavapipe";
 
 class VulkanDevice final : public Device {
@@ -23,7 +25,8 @@ class VulkanDevice final : public Device {
   explicit VulkanDevice(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return context_->physical.info; }
-  Status load(const PlanView& plan, const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) override {
+  Status load(const PlanView& plan, const LoadOptions& options,
+              std::shared_ptr<DevicePlan>& loaded) override {
     return VulkanPlan::load(context_, plan, options, loaded);
   }
   [[nodiscard]] const Context& context() const { return *context_; }
@@ -32,12 +35,15 @@ class VulkanDevice final : public Device {
   std::shared_ptr<Context> context_;
 };
 
-std::string device_id(size_t index) { return text_of("vulkan:", index); }
+std::string device_id(size_t index) {
+  return text_of("vulkan:", index);
+}
 
 Status describe_all(const Instance& instance, std::vector<PhysicalDevice>& devices) {
   std::vector<VkPhysicalDevice> handles;
   RLX_RETURN_IF_ERROR(instance.physical_devices(handles));
-  for (size_t i = 0; i < handles.size(); ++i) devices.push_back(describe(instance.api, handles[i], device_id(i)));
+  for (size_t i = 0; i < handles.size(); ++i)
+    devices.push_back(describe(instance.api, handles[i], device_id(i)));
   return {};
 }
 
@@ -80,15 +86,16 @@ std::vector<DeviceInfo> list_vulkan_devices(std::string& why_none) {
     if (device.unusable.empty()) {
       usable.push_back(std::move(device.info));
     } else {
-      why_none += text_of(why_none.empty() ? "" : "; ", device.info.id, " ", quoted(device.info.name), " ",
-                          device.unusable);
+      why_none += text_of(why_none.empty() ? "" : "; ", device.info.id, " ",
+                          quoted(device.info.name), " ", device.unusable);
     }
   }
   if (devices.empty()) why_none = kNoDevice;
   return usable;
 }
 
-Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device, const VulkanOptions& options) {
+Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device,
+                          const VulkanOptions& options) {
   using namespace vulkan;
   std::shared_ptr<Instance> instance;
   RLX_RETURN_IF_ERROR(Instance::create(options, instance));
@@ -97,26 +104,35 @@ Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device
   if (devices.empty()) return no_device(std::string(kNoDevice));
   const std::optional<size_t> index = index_of(id);
   if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
+  PhysicalDevice& chosen = devices[*index];
+  chosen.staging_only = options.staging_only;
+  if (options.max_allocation_bytes != 0) {
+    chosen.max_allocation_bytes =
+        std::min(chosen.max_allocation_bytes, options.max_allocation_bytes);
+  }
   std::shared_ptr<Context> context;
-  RLX_RETURN_IF_ERROR(Context::create(std::move(instance), std::move(devices[*index]), context));
+  RLX_RETURN_IF_ERROR(Context::create(std::move(instance), std::move(chosen), context));
   device = std::make_shared<VulkanDevice>(std::move(context));
   return {};
 }
 
 Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>& device) {
   using namespace vulkan;
-  if (adopted.instance == nullptr || adopted.physical_device == nullptr || adopted.device == nullptr ||
-      adopted.queue == nullptr) {
-    return invalid_argument("adopting a Vulkan device needs its instance, physical device, device and queue; one is null");
+  if (adopted.instance == nullptr || adopted.physical_device == nullptr ||
+      adopted.device == nullptr || adopted.queue == nullptr) {
+    return invalid_argument(
+        "adopting a Vulkan device needs its instance, physical device, device and queue; one is "
+        "null");
   }
   std::shared_ptr<Instance> instance;
-  RLX_RETURN_IF_ERROR(Instance::adopt(static_cast<VkInstance>(adopted.instance),
-                                      reinterpret_cast<PFN_vkGetInstanceProcAddr>(adopted.get_instance_proc_addr),
-                                      instance));
-  PhysicalDevice physical =
-      describe(instance->api, static_cast<VkPhysicalDevice>(adopted.physical_device), "vulkan:adopted");
+  RLX_RETURN_IF_ERROR(Instance::adopt(
+      static_cast<VkInstance>(adopted.instance),
+      reinterpret_cast<PFN_vkGetInstanceProcAddr>(adopted.get_instance_proc_addr), instance));
+  PhysicalDevice physical = describe(
+      instance->api, static_cast<VkPhysicalDevice>(adopted.physical_device), "vulkan:adopted");
   if (!physical.unusable.empty()) {
-    return unsuitable(text_of("the adopted device ", quoted(physical.info.name), " ", physical.unusable));
+    return unsuitable(
+        text_of("the adopted device ", quoted(physical.info.name), " ", physical.unusable));
   }
   std::shared_ptr<Context> context;
   RLX_RETURN_IF_ERROR(Context::adopt(std::move(instance), std::move(physical), adopted, context));
@@ -126,7 +142,8 @@ Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>
 
 std::vector<std::string> vulkan_validation_messages(const Device& device) {
   const auto* ours = dynamic_cast<const vulkan::VulkanDevice*>(&device);
-  return ours == nullptr ? std::vector<std::string>() : ours->context().instance->validation_log.messages();
+  return ours == nullptr ? std::vector<std::string>()
+                         : ours->context().instance->validation_log.messages();
 }
 
 }  // namespace rlx

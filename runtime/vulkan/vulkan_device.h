@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan device: lists, opens and adopts devices behind runtime/device.h. libvulkan.so.1 is opened at run time.
+// The Vulkan device: lists, opens and adopts devices behind runtime/device.h. libvulkan.so.1 is
+// opened at run time.
 #pragma once
 
 #include <cstdint>
@@ -13,34 +14,44 @@
 namespace rlx {
 
 struct VulkanOptions {
-  // Loads VK_LAYER_KHRONOS_validation; each error it reports becomes a failure of the next wait. Refused where the layer is
-  // not installed.
+  // Loads VK_LAYER_KHRONOS_validation; each error it reports becomes a failure of the next wait.
+  // Refused where the layer is not installed.
   bool validation = false;
+  // For tests on unified memory: device memory is never mapped, so that bytes travel as they do on
+  // a discrete GPU.
+  bool staging_only = false;
+  // For tests: no allocation is larger, whatever the driver allows. 0: the driver's limit.
+  uint64_t max_allocation_bytes = 0;
 };
 
-// A device that the caller created. It must outlive every object made from it; nothing of it is destroyed here, and the
-// caller does not use the queue while a call of ours is submitting to it.
+// A device that the caller created. It must outlive every object made from it; nothing of it is
+// destroyed here, and the caller does not use the queue while a call of ours is submitting to it.
 struct AdoptedVulkan {
   void* instance = nullptr;         // VkInstance
   void* physical_device = nullptr;  // VkPhysicalDevice
-  void* device = nullptr;           // VkDevice, with bufferDeviceAddress, scalarBlockLayout and shaderInt64 enabled
-  uint32_t queue_family = 0;        // with compute
-  void* queue = nullptr;            // VkQueue
-  void* get_instance_proc_addr = nullptr;  // PFN_vkGetInstanceProcAddr; null: of the system's loader
+  void* device =
+      nullptr;  // VkDevice, with bufferDeviceAddress, scalarBlockLayout and shaderInt64 enabled
+  uint32_t queue_family = 0;  // with compute
+  void* queue = nullptr;      // VkQueue
+  void* get_instance_proc_addr =
+      nullptr;            // PFN_vkGetInstanceProcAddr; null: of the system's loader
   uint64_t features = 0;  // mask of features.def that the caller enabled on the device
 };
 
-// Every device that could be opened, in the loader's order. Empty: why_none says why and which package helps.
+// Every device that could be opened, in the loader's order. Empty: why_none says why and which
+// package helps.
 std::vector<DeviceInfo> list_vulkan_devices(std::string& why_none);
 
-// Opens "vulkan:N", or the first device for "vulkan". Errors: no loader, no device, unknown id (the right ones are listed),
-// or a device without what every plan needs.
-Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device, const VulkanOptions& options = {});
+// Opens "vulkan:N", or the first device for "vulkan". Errors: no loader, no device, unknown id (the
+// right ones are listed), or a device without what every plan needs.
+Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device,
+                          const VulkanOptions& options = {});
 
 // The same on a device that the caller owns.
 Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>& device);
 
-// What the validation layer has said on a device opened with VulkanOptions::validation, oldest first.
+// What the validation layer has said on a device opened with VulkanOptions::validation, oldest
+// first.
 std::vector<std::string> vulkan_validation_messages(const Device& device);
 
 }  // namespace rlx

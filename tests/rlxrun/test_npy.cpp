@@ -14,7 +14,8 @@ using npy::Array;
 using npy::Element;
 
 // A .npy file from its header's text and payload, without padding.
-std::vector<std::byte> make_file(const std::string& header, const std::string& payload, char major = 1) {
+std::vector<std::byte> make_file(const std::string& header, const std::string& payload,
+                                 char major = 1) {
   std::string text = "\x93NUMPY";
   text += major;
   text += '\0';
@@ -27,7 +28,8 @@ std::vector<std::byte> make_file(const std::string& header, const std::string& p
 }
 
 std::string header(const std::string& descr, const std::string& shape, bool fortran = false) {
-  return "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") + ", 'shape': " + shape + ", }\n";
+  return "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") +
+         ", 'shape': " + shape + ", }\n";
 }
 
 std::string refusal(const std::vector<std::byte>& file) {
@@ -51,7 +53,9 @@ std::string bytes_of(const Array& array) {
   return {reinterpret_cast<const char*>(array.data.data()), array.data.size()};
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -89,14 +93,16 @@ TEST_CASE("npy_reads_versions_1_2_and_3") {
 
 TEST_CASE("npy_turns_fortran_order_into_row_major") {
   // [[0 1 2], [3 4 5]] column by column.
-  CHECK(bytes_of(accepted(make_file(header("|u1", "(2, 3)", true), std::string("\0\3\1\4\2\5", 6)))) ==
+  CHECK(bytes_of(
+            accepted(make_file(header("|u1", "(2, 3)", true), std::string("\0\3\1\4\2\5", 6)))) ==
         std::string("\0\1\2\3\4\5", 6));
   // Three axes: file index = i + 2 * j + 4 * k.
   CHECK(bytes_of(accepted(make_file(header("|u1", "(2, 2, 2)", true), "abcdefgh"))) == "aecgbfdh");
 }
 
 TEST_CASE("npy_swaps_big_endian_elements") {
-  CHECK(bytes_of(accepted(make_file(header(">i4", "(1,)"), std::string("\0\0\1\2", 4)))) == std::string("\2\1\0\0", 4));
+  CHECK(bytes_of(accepted(make_file(header(">i4", "(1,)"), std::string("\0\0\1\2", 4)))) ==
+        std::string("\2\1\0\0", 4));
   CHECK(bytes_of(accepted(make_file(header(">c8", "(1,)"), "abcdefgh"))) == "dcbahgfe");
 }
 
@@ -109,17 +115,24 @@ TEST_CASE("npy_reads_scalars_and_empty_arrays") {
 
 TEST_CASE("npy_refuses_what_it_cannot_hold_by_name") {
   CHECK(contains(refusal(make_file(header("|O", "(2,)"), "abcdefgh")), "Python objects"));
-  CHECK(contains(refusal(make_file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", "abcdefgh")),
-                 "structured"));
-  CHECK(contains(refusal(make_file(header("<u8", "(1,)"), "abcdefgh")), "'<u8' has no counterpart"));
-  CHECK(contains(refusal(make_file(header("<U4", "(1,)"), "abcdefgh")), "'<U4' has no counterpart"));
-  CHECK(contains(refusal(make_file(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "abcd")), "'shape'"));
+  CHECK(contains(
+      refusal(make_file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
+                        "abcdefgh")),
+      "structured"));
+  CHECK(
+      contains(refusal(make_file(header("<u8", "(1,)"), "abcdefgh")), "'<u8' has no counterpart"));
+  CHECK(
+      contains(refusal(make_file(header("<U4", "(1,)"), "abcdefgh")), "'<U4' has no counterpart"));
+  CHECK(contains(refusal(make_file(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "abcd")),
+                 "'shape'"));
 }
 
 TEST_CASE("npy_refuses_payloads_of_another_length") {
-  CHECK(contains(refusal(make_file(header("<f4", "(2,)"), "abcdefg")), "say 8 bytes of data, the file holds 7"));
+  CHECK(contains(refusal(make_file(header("<f4", "(2,)"), "abcdefg")),
+                 "say 8 bytes of data, the file holds 7"));
   CHECK(contains(refusal(make_file(header("<f4", "(2,)"), "abcdefghi")), "the file holds 9"));
-  CHECK(contains(refusal(make_file(header("<f4", "(1099511627775, 1099511627775)"), "")), "larger than any tensor"));
+  CHECK(contains(refusal(make_file(header("<f4", "(1099511627775, 1099511627775)"), "")),
+                 "larger than any tensor"));
 }
 
 TEST_CASE("npy_refuses_every_truncation") {

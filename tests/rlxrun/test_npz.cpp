@@ -21,10 +21,11 @@ std::string little(uint64_t value, int bytes) {
 }
 
 std::string npy_file(const std::string& payload) {
-  const npy::Array array{.element = npy::Element::U8,
-                         .dims = {payload.size()},
-                         .data = {reinterpret_cast<const std::byte*>(payload.data()),
-                                  reinterpret_cast<const std::byte*>(payload.data()) + payload.size()}};
+  const npy::Array array{
+      .element = npy::Element::U8,
+      .dims = {payload.size()},
+      .data = {reinterpret_cast<const std::byte*>(payload.data()),
+               reinterpret_cast<const std::byte*>(payload.data()) + payload.size()}};
   const std::vector<std::byte> file = npy::serialize(array);
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
@@ -56,21 +57,27 @@ std::string archive(const std::vector<Member>& members) {
   std::string directory;
   for (const Member& member : members) {
     const std::string packed = member.deflate ? deflated(member.content) : member.content;
-    const uint32_t crc = static_cast<uint32_t>(
-        crc32(0, reinterpret_cast<const Bytef*>(member.content.data()), static_cast<uInt>(member.content.size())));
-    const std::string extra =
-        member.zip64 ? little(1, 2) + little(16, 2) + little(member.content.size(), 8) + little(packed.size(), 8) : "";
-    const std::string sizes = member.zip64 ? little(UINT32_MAX, 4) + little(UINT32_MAX, 4)
-                                           : little(packed.size(), 4) + little(member.content.size(), 4);
-    const std::string common = little(member.flags, 2) + little(member.deflate ? 8 : 0, 2) + little(0, 4) + little(crc, 4) +
-                               sizes + little(member.name.size(), 2) + little(extra.size(), 2);
-    directory += little(0x02014b50, 4) + little(20, 2) + little(20, 2) + common + little(0, 2) + little(0, 2) + little(0, 2) +
-                 little(0, 4) + little(file.size(), 4) + member.name + extra;
+    const uint32_t crc =
+        static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(member.content.data()),
+                                    static_cast<uInt>(member.content.size())));
+    const std::string extra = member.zip64
+                                  ? little(1, 2) + little(16, 2) +
+                                        little(member.content.size(), 8) + little(packed.size(), 8)
+                                  : "";
+    const std::string sizes = member.zip64
+                                  ? little(UINT32_MAX, 4) + little(UINT32_MAX, 4)
+                                  : little(packed.size(), 4) + little(member.content.size(), 4);
+    const std::string common = little(member.flags, 2) + little(member.deflate ? 8 : 0, 2) +
+                               little(0, 4) + little(crc, 4) + sizes +
+                               little(member.name.size(), 2) + little(extra.size(), 2);
+    directory += little(0x02014b50, 4) + little(20, 2) + little(20, 2) + common + little(0, 2) +
+                 little(0, 2) + little(0, 2) + little(0, 4) + little(file.size(), 4) + member.name +
+                 extra;
     file += little(0x04034b50, 4) + little(20, 2) + common + member.name + extra + packed;
   }
   const size_t offset = file.size();
-  return file + directory + little(0x06054b50, 4) + little(0, 4) + little(members.size(), 2) + little(members.size(), 2) +
-         little(directory.size(), 4) + little(offset, 4) + little(0, 2);
+  return file + directory + little(0x06054b50, 4) + little(0, 4) + little(members.size(), 2) +
+         little(members.size(), 2) + little(directory.size(), 4) + little(offset, 4) + little(0, 2);
 }
 
 Status parse(const std::string& file, std::vector<NamedArray>& arrays) {
@@ -86,17 +93,20 @@ std::string refusal(const std::string& file) {
   return status.message();
 }
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
 TEST_CASE("npz_reads_stored_deflated_and_zip64_members") {
   const std::string long_text(5000, 'z');
   std::vector<NamedArray> arrays;
-  const Status status = parse(archive({{.name = "a.npy", .content = npy_file("abc")},
-                                       {.name = "b.npy", .content = npy_file(long_text), .deflate = true},
-                                       {.name = "c.npy", .content = npy_file("xy"), .deflate = true, .zip64 = true}}),
-                              arrays);
+  const Status status =
+      parse(archive({{.name = "a.npy", .content = npy_file("abc")},
+                     {.name = "b.npy", .content = npy_file(long_text), .deflate = true},
+                     {.name = "c.npy", .content = npy_file("xy"), .deflate = true, .zip64 = true}}),
+            arrays);
   INFO(status.message());
   REQUIRE(status.ok());
   REQUIRE(arrays.size() == 3);
@@ -110,16 +120,21 @@ TEST_CASE("npz_refuses_damage_by_member_name") {
   std::string wrong_crc = archive({{.name = "a.npy", .content = npy_file("abc")}});
   wrong_crc[wrong_crc.find("abc")] = 'x';
   CHECK(contains(refusal(wrong_crc), "member \"a.npy\": its checksum is wrong"));
-  CHECK(contains(refusal(archive({{.name = "a.npy", .content = npy_file("abc"), .flags = 1}})), "encrypted"));
-  CHECK(contains(refusal(archive({{.name = "a.txt", .content = "hello"}})), "\"a.txt\" is no .npy array"));
-  CHECK(contains(refusal(archive({{.name = "a.npy", .content = "hello"}})), "member \"a.npy\": this is no .npy file"));
-  CHECK(contains(refusal(archive({{.name = "a.npy", .content = npy_file("1")}, {.name = "a.npy", .content = npy_file("2")}})),
+  CHECK(contains(refusal(archive({{.name = "a.npy", .content = npy_file("abc"), .flags = 1}})),
+                 "encrypted"));
+  CHECK(contains(refusal(archive({{.name = "a.txt", .content = "hello"}})),
+                 "\"a.txt\" is no .npy array"));
+  CHECK(contains(refusal(archive({{.name = "a.npy", .content = "hello"}})),
+                 "member \"a.npy\": this is no .npy file"));
+  CHECK(contains(refusal(archive({{.name = "a.npy", .content = npy_file("1")},
+                                  {.name = "a.npy", .content = npy_file("2")}})),
                  "two members are named \"a\""));
 }
 
 TEST_CASE("npz_refuses_every_truncation") {
-  const std::string whole = archive({{.name = "a.npy", .content = npy_file("abc")},
-                                     {.name = "b.npy", .content = npy_file("defghi"), .deflate = true}});
+  const std::string whole =
+      archive({{.name = "a.npy", .content = npy_file("abc")},
+               {.name = "b.npy", .content = npy_file("defghi"), .deflate = true}});
   for (size_t length = 0; length < whole.size(); ++length) {
     INFO(length);
     refusal(whole.substr(0, length));
@@ -127,7 +142,8 @@ TEST_CASE("npz_refuses_every_truncation") {
 }
 
 TEST_CASE("npz_survives_every_flipped_byte") {
-  const std::string whole = archive({{.name = "a.npy", .content = npy_file("abc"), .deflate = true, .zip64 = true}});
+  const std::string whole =
+      archive({{.name = "a.npy", .content = npy_file("abc"), .deflate = true, .zip64 = true}});
   for (size_t i = 0; i < whole.size(); ++i) {
     for (const int flip : {0x01, 0x80, 0xff}) {
       std::string changed = whole;

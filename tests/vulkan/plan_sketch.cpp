@@ -19,7 +19,9 @@ enum FeatureBit : uint64_t {
 };
 constexpr uint64_t kFeatures = BufferAddress | ScalarLayout | Int64;
 
-uint64_t round_up(uint64_t bytes, uint64_t multiple) { return (bytes + multiple - 1) / multiple * multiple; }
+uint64_t round_up(uint64_t bytes, uint64_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
 
 std::vector<std::byte> compile(const SketchKernel& kernel) {
   std::string source =
@@ -36,18 +38,21 @@ std::vector<std::byte> compile(const SketchKernel& kernel) {
   source += "} p;\nvoid main() { uint i = gl_GlobalInvocationID.x;\n" + kernel.body + "\n}\n";
   shaderc::CompileOptions options;
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
-  const auto result =
-      shaderc::Compiler().CompileGlslToSpv(source, shaderc_compute_shader, kernel.name.c_str(), options);
+  const auto result = shaderc::Compiler().CompileGlslToSpv(source, shaderc_compute_shader,
+                                                           kernel.name.c_str(), options);
   if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
     throw std::runtime_error(result.GetErrorMessage());
   }
-  return {reinterpret_cast<const std::byte*>(result.cbegin()), reinterpret_cast<const std::byte*>(result.cend())};
+  return {reinterpret_cast<const std::byte*>(result.cbegin()),
+          reinterpret_cast<const std::byte*>(result.cend())};
 }
 
 SpecKernel to_spec(const SketchKernel& kernel) {
-  SpecKernel spec{.name = kernel.name, .params_bytes = static_cast<uint32_t>(kernel.pointers.size() * 8)};
+  SpecKernel spec{.name = kernel.name,
+                  .params_bytes = static_cast<uint32_t>(kernel.pointers.size() * 8)};
   for (uint32_t i = 0; i < kernel.pointers.size(); ++i) {
-    spec.accesses.push_back({.position = i * 8, .alignment = 4, .min_bytes = 4, .mode = kernel.pointers[i]});
+    spec.accesses.push_back(
+        {.position = i * 8, .alignment = 4, .min_bytes = 4, .mode = kernel.pointers[i]});
   }
   spec.variants.push_back({.code = compile(kernel), .features = kFeatures});
   return spec;
@@ -73,14 +78,18 @@ void set_lifetimes(const SketchEntry& entry, SpecEntry& spec) {
 
 SpecStep to_spec(const SketchStep& step, const SketchEntry& entry) {
   const bool dispatch = step.kind == fb::StepKind::Dispatch;
-  SpecStep spec{.kind = step.kind, .kernel = step.kernel, .wave = step.wave, .fill_pattern = step.fill_pattern};
+  SpecStep spec{.kind = step.kind,
+                .kernel = step.kernel,
+                .wave = step.wave,
+                .fill_pattern = step.fill_pattern};
   if (dispatch) {
     spec.grid = {step.grid, 1, 1};
     spec.params_bytes = static_cast<uint32_t>(step.pointers.size() * 8);
   }
   for (uint32_t i = 0; i < step.pointers.size(); ++i) {
     const SketchPointer& pointer = step.pointers[i];
-    const uint64_t elements = pointer.elements != 0 ? pointer.elements : entry.values[pointer.value].elements;
+    const uint64_t elements =
+        pointer.elements != 0 ? pointer.elements : entry.values[pointer.value].elements;
     spec.relocations.push_back({.value = pointer.value,
                                 .position = i * 8,
                                 .offset_bytes = pointer.first_element * 4,
@@ -102,8 +111,9 @@ SpecEntry to_spec(const SketchEntry& entry) {
     if (value.role == Role::Input) spec.inputs.push_back(i);
     if (value.role == Role::Output) spec.outputs.push_back(i);
     if (value.segment == fb::Segment::Arena) {
-      spec.arena_bytes =
-          std::max(spec.arena_bytes, round_up(value.offset_bytes + value.elements * uint64_t{4}, kArenaAlignmentBytes));
+      spec.arena_bytes = std::max(
+          spec.arena_bytes,
+          round_up(value.offset_bytes + value.elements * uint64_t{4}, kArenaAlignmentBytes));
     }
   }
   set_lifetimes(entry, spec);
@@ -118,11 +128,12 @@ SpecEntry to_spec(const SketchEntry& entry) {
 
 void add_weight(const SketchWeight& weight, PlanSpec& spec) {
   const uint64_t size_bytes = weight.data.size() * 4;
-  spec.weights.push_back({.name = weight.name,
-                          .dims = {weight.data.size()},
-                          .kind = weight.generated ? fb::WeightKind::Generated : fb::WeightKind::Inline,
-                          .offset_bytes = weight.offset_bytes,
-                          .size_bytes = size_bytes});
+  spec.weights.push_back(
+      {.name = weight.name,
+       .dims = {weight.data.size()},
+       .kind = weight.generated ? fb::WeightKind::Generated : fb::WeightKind::Inline,
+       .offset_bytes = weight.offset_bytes,
+       .size_bytes = size_bytes});
   const uint64_t end = weight.offset_bytes + size_bytes;
   spec.weights_bytes = std::max(spec.weights_bytes, round_up(end, kArenaAlignmentBytes));
   if (weight.generated) return;
@@ -138,7 +149,8 @@ void add_state(const SketchState& state, PlanSpec& spec) {
                          .size_bytes = size_bytes,
                          .init = state.init});
   if (state.init == fb::StateInit::Weight) spec.states.back().init_weight = state.init_weight;
-  spec.state_bytes = std::max(spec.state_bytes, round_up(state.offset_bytes + size_bytes, kArenaAlignmentBytes));
+  spec.state_bytes =
+      std::max(spec.state_bytes, round_up(state.offset_bytes + size_bytes, kArenaAlignmentBytes));
 }
 
 }  // namespace
@@ -164,8 +176,8 @@ PlanSpec to_spec(const PlanSketch& sketch) {
 
 std::shared_ptr<const PlanView> open_plan(const PlanSketch& sketch) {
   std::shared_ptr<const PlanView> view;
-  const Status status =
-      PlanView::open_memory(serialise(to_spec(sketch)), {.check_weights = true, .copy_memory = true}, view);
+  const Status status = PlanView::open_memory(serialise(to_spec(sketch)),
+                                              {.check_weights = true, .copy_memory = true}, view);
   INFO(status.message());
   REQUIRE(status.ok());
   return view;

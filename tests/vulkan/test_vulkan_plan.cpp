@@ -25,7 +25,9 @@ constexpr uint32_t kCount = 1000;  // no multiple of the workgroup
 constexpr uint32_t kGrid = (kCount + kSketchWorkgroup - 1) / kSketchWorkgroup;
 
 SketchKernel double_plus_one() {
-  return {.name = "region", .body = "if (i < 1000) F32(p.b).v[i] = F32(p.a).v[i] * 2.0 + 1.0;", .pointers = {kRead, kWrite}};
+  return {.name = "region",
+          .body = "if (i < 1000) F32(p.b).v[i] = F32(p.a).v[i] * 2.0 + 1.0;",
+          .pointers = {kRead, kWrite}};
 }
 
 SketchKernel add_kernel() {
@@ -41,23 +43,28 @@ SketchStep dispatch(uint32_t kernel, uint32_t wave, std::vector<SketchPointer> p
 // y = 2 * x + 1
 PlanSketch affine_sketch() {
   return {.kernels = {double_plus_one()},
-          .entries = {{.name = "main",
-                       .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
-                                  {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
-                       .steps = {dispatch(0, 0, {{0, kRead}, {1, kWrite}})}}}};
+          .entries = {
+              {.name = "main",
+               .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                          {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
+               .steps = {dispatch(0, 0, {{0, kRead}, {1, kWrite}})}}}};
 }
 
-// x -> eight times 2 * h + 1 through two arena values in turn -> y: every step waits for the one before.
+// x -> eight times 2 * h + 1 through two arena values in turn -> y: every step waits for the one
+// before.
 PlanSketch chain_sketch() {
   PlanSketch sketch{.kernels = {double_plus_one()}};
-  SketchEntry entry{.name = "main",
-                    .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
-                               {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}}};
+  SketchEntry entry{
+      .name = "main",
+      .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                 {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}}};
   for (uint32_t i = 0; i < 7; ++i) {
-    entry.values.push_back({.name = "h" + std::to_string(i), .elements = kCount, .offset_bytes = i % 2 * 4096u});
+    entry.values.push_back(
+        {.name = "h" + std::to_string(i), .elements = kCount, .offset_bytes = i % 2 * 4096u});
   }
   for (uint32_t i = 0; i < 8; ++i) {
-    entry.steps.push_back(dispatch(0, i, {{i == 0 ? 0 : i + 1, kRead}, {i == 7 ? 1 : i + 2, kWrite}}));
+    entry.steps.push_back(
+        dispatch(0, i, {{i == 0 ? 0 : i + 1, kRead}, {i == 7 ? 1 : i + 2, kWrite}}));
   }
   sketch.entries.push_back(std::move(entry));
   return sketch;
@@ -68,43 +75,69 @@ PlanSketch weights_sketch() {
   std::vector<float> data(kCount);
   std::iota(data.begin(), data.end(), 0.0f);
   return {.weights = {{.name = "w", .offset_bytes = 0, .data = data},
-                      {.name = "g", .offset_bytes = 4096, .data = std::vector<float>(kCount), .generated = true}},
+                      {.name = "g",
+                       .offset_bytes = 4096,
+                       .data = std::vector<float>(kCount),
+                       .generated = true}},
           .kernels = {add_kernel(),
-                      {.name = "pad", .body = "if (i < 1000) F32(p.b).v[i] = F32(p.a).v[i] * 3.0;", .pointers = {kRead, kWrite}}},
-          .entries = {{.name = "main",
-                       .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
-                                  {.name = "w", .segment = fb::Segment::Weights, .elements = kCount},
-                                  {.name = "g", .segment = fb::Segment::Weights, .elements = kCount, .offset_bytes = 4096},
-                                  {.name = "h", .elements = kCount},
-                                  {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
-                       .steps = {dispatch(0, 0, {{0, kRead}, {1, kRead}, {3, kWrite}}),
-                                 dispatch(0, 1, {{3, kRead}, {2, kRead}, {4, kWrite}})}}},
+                      {.name = "pad",
+                       .body = "if (i < 1000) F32(p.b).v[i] = F32(p.a).v[i] * 3.0;",
+                       .pointers = {kRead, kWrite}}},
+          .entries =
+              {{.name = "main",
+                .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                           {.name = "w", .segment = fb::Segment::Weights, .elements = kCount},
+                           {.name = "g",
+                            .segment = fb::Segment::Weights,
+                            .elements = kCount,
+                            .offset_bytes = 4096},
+                           {.name = "h", .elements = kCount},
+                           {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
+                .steps = {dispatch(0, 0, {{0, kRead}, {1, kRead}, {3, kWrite}}),
+                          dispatch(0, 1, {{3, kRead}, {2, kRead}, {4, kWrite}})}}},
           .init = {{.name = "init",
                     .values = {{.name = "w", .segment = fb::Segment::Weights, .elements = kCount},
-                               {.name = "g", .segment = fb::Segment::Weights, .elements = kCount, .offset_bytes = 4096}},
+                               {.name = "g",
+                                .segment = fb::Segment::Weights,
+                                .elements = kCount,
+                                .offset_bytes = 4096}},
                     .steps = {dispatch(1, 0, {{0, kRead}, {1, kWrite}})}}}};
 }
 
-// Counts runs in a state: s += 1, y = s. Further states begin as ones and as a weight and are copied out.
+// Counts runs in a state: s += 1, y = s. Further states begin as ones and as a weight and are
+// copied out.
 PlanSketch state_sketch() {
   std::vector<float> data(kCount, 7.5f);
-  return {.weights = {{.name = "w", .data = data}},
-          .states = {{.name = "s", .offset_bytes = 0, .elements = kCount},
-                     {.name = "ones", .offset_bytes = 4096, .elements = kCount, .init = fb::StateInit::Ones},
-                     {.name = "copy", .offset_bytes = 8192, .elements = kCount, .init = fb::StateInit::Weight}},
-          .kernels = {{.name = "region",
-                       .body = "if (i < 1000) { F32(p.a).v[i] += 1.0; F32(p.b).v[i] = F32(p.a).v[i]; }",
-                       .pointers = {kReadWrite, kWrite}}},
-          .entries = {{.name = "main",
-                       .values = {{.name = "s", .segment = fb::Segment::State, .elements = kCount},
-                                  {.name = "ones", .segment = fb::Segment::State, .elements = kCount, .offset_bytes = 4096},
-                                  {.name = "copy", .segment = fb::Segment::State, .elements = kCount, .offset_bytes = 8192},
-                                  {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output},
-                                  {.name = "one_out", .segment = kIo, .elements = kCount, .role = Role::Output},
-                                  {.name = "copy_out", .segment = kIo, .elements = kCount, .role = Role::Output}},
-                       .steps = {dispatch(0, 0, {{0, kReadWrite}, {3, kWrite}}),
-                                 {.kind = fb::StepKind::Copy, .pointers = {{1, kRead}, {4, kWrite}}},
-                                 {.kind = fb::StepKind::Copy, .pointers = {{2, kRead}, {5, kWrite}}}}}}};
+  return {
+      .weights = {{.name = "w", .data = data}},
+      .states =
+          {{.name = "s", .offset_bytes = 0, .elements = kCount},
+           {.name = "ones", .offset_bytes = 4096, .elements = kCount, .init = fb::StateInit::Ones},
+           {.name = "copy",
+            .offset_bytes = 8192,
+            .elements = kCount,
+            .init = fb::StateInit::Weight}},
+      .kernels = {{.name = "region",
+                   .body = "if (i < 1000) { F32(p.a).v[i] += 1.0; F32(p.b).v[i] = F32(p.a).v[i]; }",
+                   .pointers = {kReadWrite, kWrite}}},
+      .entries = {
+          {.name = "main",
+           .values =
+               {{.name = "s", .segment = fb::Segment::State, .elements = kCount},
+                {.name = "ones",
+                 .segment = fb::Segment::State,
+                 .elements = kCount,
+                 .offset_bytes = 4096},
+                {.name = "copy",
+                 .segment = fb::Segment::State,
+                 .elements = kCount,
+                 .offset_bytes = 8192},
+                {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output},
+                {.name = "one_out", .segment = kIo, .elements = kCount, .role = Role::Output},
+                {.name = "copy_out", .segment = kIo, .elements = kCount, .role = Role::Output}},
+           .steps = {dispatch(0, 0, {{0, kReadWrite}, {3, kWrite}}),
+                     {.kind = fb::StepKind::Copy, .pointers = {{1, kRead}, {4, kWrite}}},
+                     {.kind = fb::StepKind::Copy, .pointers = {{2, kRead}, {5, kWrite}}}}}}};
 }
 
 std::vector<float> ramp(float start) {
@@ -141,13 +174,15 @@ TEST_CASE("a wave sees everything that the waves before it wrote") {
 TEST_CASE("copies and fills move just the ranges that they name") {
   RLX_NEED_VULKAN(device);
   PlanSketch sketch{
-      .entries = {{.name = "main",
-                   .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
-                              {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
-                   .steps = {{.kind = fb::StepKind::Fill, .pointers = {{1, kWrite}}, .fill_pattern = 0x3f800000},
-                             {.kind = fb::StepKind::Copy,
-                              .wave = 1,
-                              .pointers = {{0, kRead, 10, 20}, {1, kWrite, 500, 20}}}}}}};
+      .entries = {
+          {.name = "main",
+           .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                      {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
+           .steps = {
+               {.kind = fb::StepKind::Fill, .pointers = {{1, kWrite}}, .fill_pattern = 0x3f800000},
+               {.kind = fb::StepKind::Copy,
+                .wave = 1,
+                .pointers = {{0, kRead, 10, 20}, {1, kWrite, 500, 20}}}}}}};
   const auto plan = open_plan(sketch);
   VulkanRun run(device, plan);
   run.write(0, ramp(0));
@@ -218,8 +253,8 @@ TEST_CASE("two threads with a session each do not disturb one another") {
     std::vector<float> y(kCount);
     for (int i = 0; i < 100; ++i) {
       const std::vector<float> x = ramp(static_cast<float>(which * 1000 + i));
-      const bool good = session->write(0, 0, std::as_bytes(std::span(x))).ok() && session->submit(0).ok() &&
-                        session->wait(UINT64_MAX).ok() &&
+      const bool good = session->write(0, 0, std::as_bytes(std::span(x))).ok() &&
+                        session->submit(0).ok() && session->wait(UINT64_MAX).ok() &&
                         session->read(0, 1, std::as_writable_bytes(std::span(y))).ok();
       if (!good || y[5] != 256.0f * x[5] + 255.0f) ++wrong[static_cast<size_t>(which)];
     }
@@ -268,7 +303,8 @@ TEST_CASE("a bound buffer is read and written in place") {
   VulkanRun owner(device, plan);
   vulkan::Buffer memory;
   vulkan::Context& context = context_of(owner);
-  REQUIRE_OK(vulkan::create_buffer(context, 2 * 4096, vulkan::MemoryUse::Io, "the caller's", memory));
+  REQUIRE_OK(
+      vulkan::create_buffer(context, 2 * 4096, vulkan::MemoryUse::Io, "the caller's", memory));
   if (memory.mapped == nullptr) {
     std::puts("SKIPPED: the device's memory cannot be mapped");
     return;
@@ -276,12 +312,14 @@ TEST_CASE("a bound buffer is read and written in place") {
   const std::vector<float> x = ramp(5);
   std::memcpy(memory.mapped, x.data(), 4000);
   REQUIRE_OK(owner.session().bind(0, 0, {.device_address = memory.address, .size_bytes = 4000}));
-  REQUIRE_OK(owner.session().bind(0, 1, {.device_address = memory.address + 4096, .size_bytes = 4000}));
+  REQUIRE_OK(
+      owner.session().bind(0, 1, {.device_address = memory.address + 4096, .size_bytes = 4000}));
   owner.execute();
   std::vector<float> y(kCount);
   std::memcpy(y.data(), memory.mapped + 4096, 4000);
   CHECK(y[10] == 31.0f);
-  CHECK(owner.session().read(0, 1, std::as_writable_bytes(std::span(y))).code() == RLX_INVALID_STATE);
+  CHECK(owner.session().read(0, 1, std::as_writable_bytes(std::span(y))).code() ==
+        RLX_INVALID_STATE);
   REQUIRE_OK(owner.session().bind(0, 0, {}));
   REQUIRE_OK(owner.session().bind(0, 1, {}));
   owner.write(0, ramp(0));
@@ -310,7 +348,8 @@ TEST_CASE("the device tells what a plan needs and it has not") {
   const auto plan = open_plan(sketch);
   const Status status = device->load(*plan, {}, loaded);
   CHECK(status.code() == RLX_UNSUITABLE_DEVICE);
-  CHECK(status.message().find("bytes of shared memory per workgroup: the plan needs 1073741824, this device has") !=
+  CHECK(status.message().find(
+            "bytes of shared memory per workgroup: the plan needs 1073741824, this device has") !=
         std::string::npos);
   CHECK(status.message().find("feature number 63") != std::string::npos);
 }
@@ -325,7 +364,8 @@ TEST_CASE("a memory budget is refused before anything is allocated, naming the l
   CHECK(loaded == nullptr);
 }
 
-TEST_CASE("the pipeline cache is written once, used again, and never believed when it does not fit") {
+TEST_CASE(
+    "the pipeline cache is written once, used again, and never believed when it does not fit") {
   RLX_NEED_VULKAN(device);
   const std::string path = temporary_path("pipelines");
   const auto plan = open_plan(affine_sketch());
@@ -377,4 +417,125 @@ TEST_CASE("devices can be opened and closed again and again") {
   const Status status = open_vulkan_device("vulkan:99", none);
   CHECK(status.code() == RLX_NO_DEVICE);
   CHECK(status.message().find("this machine has vulkan:0") != std::string::npos);
+}
+
+TEST_CASE("what the validation layer reports fails the session from then on") {
+  std::string why;
+  std::shared_ptr<Device> device;
+  if (list_vulkan_devices(why).empty() ||
+      !open_vulkan_device("vulkan:0", device, {.validation = true}).ok()) {
+    std::printf("SKIPPED: no Vulkan device or no validation layer. %s\n", why.c_str());
+    return;
+  }
+  const auto plan = open_plan(affine_sketch());
+  VulkanRun run(device, plan);
+  run.write(0, ramp(0));
+  run.execute();
+  vulkan::Context& context = context_of(run);
+  const VkFenceCreateInfo wrong = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO};
+  VkFence fence = VK_NULL_HANDLE;
+  context.api.vkCreateFence(context.device, &wrong, nullptr, &fence);
+  context.api.vkDestroyFence(context.device, fence, nullptr);
+  CHECK_FALSE(vulkan_validation_messages(*device).empty());
+  const Status status = run.session().submit(0);
+  CHECK(status.code() == RLX_DRIVER_ERROR);
+  CHECK(status.message().find("the validation layer reported: ") == 0);
+}
+
+TEST_CASE("a device whose memory cannot be mapped gives the same answers through staging") {
+  RLX_NEED_VULKAN_WITH(device, {.staging_only = true});
+  const auto weights = open_plan(weights_sketch());
+  VulkanRun run(device, weights, {.profile = true});
+  for (const float start : {0.0f, 50.0f}) {
+    run.write(0, ramp(start));
+    run.execute();
+    const std::vector<float> y = run.read(4);
+    for (uint32_t i = 0; i < kCount; ++i) REQUIRE(y[i] == 5.0f * static_cast<float>(i) + start);
+  }
+  std::vector<StepTime> times;
+  REQUIRE_OK(run.session().profile(0, times));
+  CHECK(run.read(4)[1] == 55.0f);
+  const auto states = open_plan(state_sketch());
+  VulkanRun counter(device, states);
+  counter.execute();
+  CHECK(counter.read(3) == std::vector<float>(kCount, 1.0f));
+  CHECK(counter.read(4) == std::vector<float>(kCount, 1.0f));
+  CHECK(counter.read(5) == std::vector<float>(kCount, 7.5f));
+}
+
+TEST_CASE("weights larger than the staging ring arrive whole") {
+  RLX_NEED_VULKAN_WITH(device, {.staging_only = true});
+  // 130 MiB in four weights: more than the ring's three slots, with cuts inside of weights.
+  constexpr uint32_t kElements = 130u << 16;
+  PlanSketch sketch{
+      .kernels = {{.name = "region",
+                   .body = "if (i < 4) { uint at = i * 2839889u; F32(p.b).v[i] = F32(p.a).v[at]; }",
+                   .pointers = {kRead, kWrite}}}};
+  SketchEntry entry{.name = "main"};
+  for (uint32_t w = 0; w < 4; ++w) {
+    SketchWeight weight{.name = "w" + std::to_string(w),
+                        .offset_bytes = w * uint64_t{kElements} * 4};
+    weight.data.resize(kElements);
+    for (uint32_t i = 0; i < kElements; ++i) weight.data[i] = static_cast<float>(i % 1000003 + w);
+    sketch.weights.push_back(std::move(weight));
+    entry.values.push_back({.name = "w" + std::to_string(w),
+                            .segment = fb::Segment::Weights,
+                            .elements = kElements,
+                            .offset_bytes = w * uint64_t{kElements} * 4});
+  }
+  for (uint32_t w = 0; w < 4; ++w) {
+    entry.values.push_back(
+        {.name = "y" + std::to_string(w), .segment = kIo, .elements = 4, .role = Role::Output});
+    entry.steps.push_back({.grid = 1, .pointers = {{w, kRead}, {4 + w, kWrite}}});
+  }
+  sketch.entries.push_back(std::move(entry));
+  const auto plan = open_plan(sketch);
+  VulkanRun run(device, plan);
+  run.execute();
+  for (uint32_t w = 0; w < 4; ++w) {
+    const std::vector<float> y = run.read(4 + w);
+    for (uint32_t i = 0; i < 4; ++i) CHECK(y[i] == sketch.weights[w].data[i * 2839889u]);
+  }
+}
+
+TEST_CASE("segments are cut between values where one allocation does not hold them") {
+  RLX_NEED_VULKAN_WITH(device, {.max_allocation_bytes = 8192});
+  const auto plan = open_plan(weights_sketch());
+  VulkanRun run(device, plan);
+  const vulkan::VulkanPlan& loaded = dynamic_cast<const vulkan::VulkanPlan&>(run.loaded());
+  CHECK(loaded.weights().chunks().size() == 1);
+  run.write(0, ramp(0));
+  run.execute();
+  CHECK(run.read(4)[3] == 15.0f);
+}
+
+TEST_CASE(
+    "a plan gives the same answers when every value has its own allocation, and says when one is "
+    "too large") {
+  RLX_NEED_VULKAN_WITH(device, {.max_allocation_bytes = 4096});
+  const auto plan = open_plan(weights_sketch());
+  std::shared_ptr<DevicePlan> loaded;
+  REQUIRE_OK(device->load(*plan, {}, loaded));
+  CHECK(dynamic_cast<const vulkan::VulkanPlan&>(*loaded).weights().chunks().size() == 2);
+  VulkanRun run(loaded, plan);
+  run.write(0, ramp(0));
+  run.execute();
+  CHECK(run.read(4)[3] == 15.0f);
+  const auto states = open_plan(state_sketch());
+  VulkanRun counter(device, states);
+  counter.execute();
+  CHECK(counter.read(5)[9] == 7.5f);
+
+  PlanSketch large = weights_sketch();
+  large.weights[0].data.resize(1100);
+  large.weights[1].offset_bytes = 8192;
+  for (SketchEntry* entry : {&large.entries[0], &large.init[0]}) {
+    for (SketchValue& value : entry->values) {
+      if (value.name == "g") value.offset_bytes = 8192;
+    }
+  }
+  const Status status = device->load(*open_plan(large), {}, loaded);
+  CHECK(status.code() == RLX_UNSUITABLE_DEVICE);
+  CHECK(status.message().find("the bytes that hold \"w\" must lie in one piece") !=
+        std::string::npos);
 }

@@ -2,6 +2,8 @@
 // A device with validation, or a counted skip; and a session with the statuses checked.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <fstream>
 #include <memory>
@@ -9,39 +11,41 @@
 #include <string>
 #include <vector>
 
-#include <unistd.h>
-
 #include "runtime/plan_view.h"
 #include "runtime/vulkan/vk_plan.h"
 #include "runtime/vulkan/vulkan_device.h"
 #include "tests/support/catch.h"
 
-#define REQUIRE_OK(expression)               \
-  do {                                       \
+#define REQUIRE_OK(expression)                \
+  do {                                        \
     const ::rlx::Status status_ = expression; \
-    INFO(status_.message());                 \
-    REQUIRE(status_.ok());                   \
+    INFO(status_.message());                  \
+    REQUIRE(status_.ok());                    \
   } while (false)
 
-// Declares `device`, or ends the test case where there is none. At the end of the scope the validation layer must be silent.
-#define RLX_NEED_VULKAN(device)                                     \
-  const ::rlx::test::WatchedDevice watched_;                        \
-  if (watched_.device == nullptr) return;                           \
+// Declares `device`, or ends the test case where there is none. At the end of the scope the
+// validation layer must be silent.
+#define RLX_NEED_VULKAN(device) RLX_NEED_VULKAN_WITH(device, {})
+#define RLX_NEED_VULKAN_WITH(device, ...)                 \
+  const ::rlx::test::WatchedDevice watched_(__VA_ARGS__); \
+  if (watched_.device == nullptr) return;                 \
   const std::shared_ptr<::rlx::Device>& device = watched_.device
 
 namespace rlx::test {
 
 struct WatchedDevice {
-  WatchedDevice() {
+  explicit WatchedDevice(VulkanOptions options) {
     std::string why;
     if (list_vulkan_devices(why).empty()) {
       std::printf("SKIPPED: %s\n", why.c_str());
       return;
     }
-    Status status = open_vulkan_device("vulkan:0", device, {.validation = true});
+    options.validation = true;
+    Status status = open_vulkan_device("vulkan:0", device, options);
     if (!status.ok()) {
       std::printf("SKIPPED: validation (%s)\n", status.message().c_str());
-      status = open_vulkan_device("vulkan:0", device);
+      options.validation = false;
+      status = open_vulkan_device("vulkan:0", device, options);
     }
     INFO(status.message());
     REQUIRE(status.ok());
@@ -60,7 +64,8 @@ struct WatchedDevice {
 
 class VulkanRun {
  public:
-  VulkanRun(const std::shared_ptr<Device>& device, std::shared_ptr<const PlanView> plan, const LoadOptions& options = {})
+  VulkanRun(const std::shared_ptr<Device>& device, std::shared_ptr<const PlanView> plan,
+            const LoadOptions& options = {})
       : plan_(std::move(plan)) {
     REQUIRE_OK(device->load(*plan_, options, loaded_));
     REQUIRE_OK(loaded_->create_session(session_));
@@ -96,7 +101,8 @@ inline vulkan::Context& context_of(const VulkanRun& run) {
   return dynamic_cast<vulkan::VulkanPlan&>(run.loaded()).context();
 }
 
-inline vulkan::PhysicalDevice physical_of(Device& device, const std::shared_ptr<const PlanView>& plan) {
+inline vulkan::PhysicalDevice physical_of(Device& device,
+                                          const std::shared_ptr<const PlanView>& plan) {
   std::shared_ptr<DevicePlan> loaded;
   REQUIRE_OK(device.load(*plan, {}, loaded));
   return dynamic_cast<vulkan::VulkanPlan&>(*loaded).context().physical;

@@ -40,7 +40,9 @@ constexpr std::array<ElementRow, 14> kElements = {{{Element::F32, "f32", "f4", 4
                                                    {Element::Raw8, "raw8", "V1", 1, 1},
                                                    {Element::Raw16, "raw16", "V2", 2, 2}}};
 
-const ElementRow& row_of(Element element) { return kElements[static_cast<size_t>(element)]; }
+const ElementRow& row_of(Element element) {
+  return kElements[static_cast<size_t>(element)];
+}
 
 // Which elements are a tensor of a dtype; the first is the one that is written.
 struct Carrier {
@@ -83,11 +85,15 @@ class HeaderParser {
     while (!take('}')) {
       std::string key;
       if (!take_string(key) || !take(':')) return "a key of the header is malformed";
-      bool* seen = key == "descr" ? &has_descr : key == "fortran_order" ? &has_order : key == "shape" ? &has_shape : nullptr;
+      bool* seen = key == "descr"           ? &has_descr
+                   : key == "fortran_order" ? &has_order
+                   : key == "shape"         ? &has_shape
+                                            : nullptr;
       if (seen == nullptr) return "unknown key '" + key + "' in the header";
       if (*seen) return "the key '" + key + "' stands twice in the header";
       *seen = true;
-      if (key == "descr" && peek() == '[') return "its dtype is structured; save each field as an array of its own";
+      if (key == "descr" && peek() == '[')
+        return "its dtype is structured; save each field as an array of its own";
       const bool good = key == "descr"           ? take_string(header.descr)
                         : key == "fortran_order" ? take_bool(header.fortran_order)
                                                  : take_shape(header.dims);
@@ -95,7 +101,8 @@ class HeaderParser {
       if (!take(',') && peek() != '}') return "the header is malformed after '" + key + "'";
     }
     if (peek() != '\0') return "bytes follow the header's closing }";
-    if (!has_descr || !has_order || !has_shape) return "the header lacks descr, fortran_order or shape";
+    if (!has_descr || !has_order || !has_shape)
+      return "the header lacks descr, fortran_order or shape";
     return {};
   }
 
@@ -193,26 +200,32 @@ Status split(std::span<const std::byte> file, std::string_view name, std::string
                            std::to_string(kMaxHeaderBytes) + " are read");
   }
   if (file.size() - 8 - length_bytes < header_bytes) {
-    return fault(name, "the file ends in its header: " + std::to_string(header_bytes) + " bytes wanted, " +
-                           std::to_string(file.size() - 8 - length_bytes) + " there");
+    return fault(name, "the file ends in its header: " + std::to_string(header_bytes) +
+                           " bytes wanted, " + std::to_string(file.size() - 8 - length_bytes) +
+                           " there");
   }
   text = {reinterpret_cast<const char*>(file.data()) + 8 + length_bytes, header_bytes};
   payload = file.subspan(8 + length_bytes + header_bytes);
   return {};
 }
 
-Status find_element(const std::string& descr, std::string_view name, const ElementRow*& row, bool& big_endian) {
+Status find_element(const std::string& descr, std::string_view name, const ElementRow*& row,
+                    bool& big_endian) {
   constexpr std::string_view kOrders = "<>|=";
   const bool has_order = !descr.empty() && kOrders.find(descr[0]) != std::string_view::npos;
   const std::string_view code = std::string_view(descr).substr(has_order ? 1 : 0);
   if (!code.empty() && code[0] == 'O') {
-    return fault(name, "it holds Python objects (dtype " + descr + "); save it with a numeric dtype");
+    return fault(name,
+                 "it holds Python objects (dtype " + descr + "); save it with a numeric dtype");
   }
-  const auto found =
-      std::find_if(kElements.begin(), kElements.end(), [&](const ElementRow& each) { return each.code == code; });
+  const auto found = std::find_if(kElements.begin(), kElements.end(),
+                                  [&](const ElementRow& each) { return each.code == code; });
   if (found == kElements.end()) {
-    return fault(name, "dtype '" + descr + "' has no counterpart here; convert it to one of f4 f2 f8 i1 u1 i2 i4 u4 i8 b1 c8 "
-                                           "(u2 for bf16)");
+    return fault(
+        name,
+        "dtype '" + descr +
+            "' has no counterpart here; convert it to one of f4 f2 f8 i1 u1 i2 i4 u4 i8 b1 c8 "
+            "(u2 for bf16)");
   }
   row = &*found;
   big_endian = descr[0] == '>';
@@ -220,12 +233,14 @@ Status find_element(const std::string& descr, std::string_view name, const Eleme
 }
 
 void swap_bytes(std::span<std::byte> data, size_t unit) {
-  for (size_t i = 0; i + unit <= data.size(); i += unit) std::reverse(data.begin() + static_cast<ptrdiff_t>(i), data.begin() + static_cast<ptrdiff_t>(i + unit));
+  for (size_t i = 0; i + unit <= data.size(); i += unit)
+    std::reverse(data.begin() + static_cast<ptrdiff_t>(i),
+                 data.begin() + static_cast<ptrdiff_t>(i + unit));
 }
 
 // Elements from first-axis-fastest to last-axis-fastest order.
-std::vector<std::byte> to_row_major(std::span<const std::byte> source, const std::vector<uint64_t>& dims,
-                                    size_t element_size) {
+std::vector<std::byte> to_row_major(std::span<const std::byte> source,
+                                    const std::vector<uint64_t>& dims, size_t element_size) {
   std::vector<std::byte> target(source.size());
   const size_t count = source.size() / element_size;
   std::vector<uint64_t> index(dims.size(), 0);
@@ -237,7 +252,8 @@ std::vector<std::byte> to_row_major(std::span<const std::byte> source, const std
   }
   uint64_t from = 0;
   for (size_t to = 0; to < count; ++to) {
-    std::memcpy(target.data() + to * element_size, source.data() + from * element_size, element_size);
+    std::memcpy(target.data() + to * element_size, source.data() + from * element_size,
+                element_size);
     for (size_t axis = dims.size(); axis-- > 0;) {
       from += strides[axis];
       if (++index[axis] < dims[axis]) break;
@@ -248,10 +264,12 @@ std::vector<std::byte> to_row_major(std::span<const std::byte> source, const std
   return target;
 }
 
-Status payload_bytes(const Header& header, std::string_view name, uint64_t element_size, uint64_t& bytes) {
+Status payload_bytes(const Header& header, std::string_view name, uint64_t element_size,
+                     uint64_t& bytes) {
   bytes = element_size;
   for (const uint64_t dim : header.dims) {
-    if (dim != 0 && bytes > kMaxBytes / dim) return fault(name, "its shape is larger than any tensor");
+    if (dim != 0 && bytes > kMaxBytes / dim)
+      return fault(name, "its shape is larger than any tensor");
     bytes *= dim;
   }
   return {};
@@ -259,11 +277,17 @@ Status payload_bytes(const Header& header, std::string_view name, uint64_t eleme
 
 }  // namespace
 
-uint64_t Array::element_count() const { return data.size() / element_bytes(element); }
+uint64_t Array::element_count() const {
+  return data.size() / element_bytes(element);
+}
 
-uint32_t element_bytes(Element element) { return row_of(element).size_bytes; }
+uint32_t element_bytes(Element element) {
+  return row_of(element).size_bytes;
+}
 
-std::string_view element_name(Element element) { return row_of(element).name; }
+std::string_view element_name(Element element) {
+  return row_of(element).name;
+}
 
 bool carries(Element element, uint32_t dtype) {
   return std::any_of(kCarriers.begin(), kCarriers.end(), [&](const Carrier& carrier) {
@@ -282,15 +306,16 @@ Status parse(std::span<const std::byte> file, std::string_view name, Array& arra
   std::span<const std::byte> payload;
   RLX_RETURN_IF_ERROR(split(file, name, text, payload));
   Header header;
-  if (const std::string wrong = HeaderParser(text).parse(header); !wrong.empty()) return fault(name, wrong);
+  if (const std::string wrong = HeaderParser(text).parse(header); !wrong.empty())
+    return fault(name, wrong);
   const ElementRow* row = nullptr;
   bool big_endian = false;
   RLX_RETURN_IF_ERROR(find_element(header.descr, name, row, big_endian));
   uint64_t bytes = 0;
   RLX_RETURN_IF_ERROR(payload_bytes(header, name, row->size_bytes, bytes));
   if (payload.size() != bytes) {
-    return fault(name, "dtype and shape say " + std::to_string(bytes) + " bytes of data, the file holds " +
-                           std::to_string(payload.size()));
+    return fault(name, "dtype and shape say " + std::to_string(bytes) +
+                           " bytes of data, the file holds " + std::to_string(payload.size()));
   }
   Array made{.element = row->element, .dims = std::move(header.dims), .data = {}};
   if (header.fortran_order && made.dims.size() > 1) {
@@ -311,8 +336,9 @@ Status read_npy(const std::string& path, Array& array) {
 
 std::vector<std::byte> serialize(const Array& array) {
   const ElementRow& row = row_of(array.element);
-  std::string text = "{'descr': '" + std::string(row.swap_bytes == 1 || row.code[0] == 'V' ? "|" : "<") + std::string(row.code) +
-                     "', 'fortran_order': False, 'shape': (";
+  std::string text = "{'descr': '" +
+                     std::string(row.swap_bytes == 1 || row.code[0] == 'V' ? "|" : "<") +
+                     std::string(row.code) + "', 'fortran_order': False, 'shape': (";
   for (const uint64_t dim : array.dims) text += std::to_string(dim) + ", ";
   if (array.dims.size() > 1) text.resize(text.size() - 2);
   if (array.dims.size() == 1) text.pop_back();
@@ -338,6 +364,8 @@ std::vector<std::byte> serialize(const Array& array) {
   return file;
 }
 
-Status write_npy(const std::string& path, const Array& array) { return write_file(path, serialize(array)); }
+Status write_npy(const std::string& path, const Array& array) {
+  return write_file(path, serialize(array));
+}
 
 }  // namespace rlx::npy

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy's .npy and .npz files for tools and tests: read strictly, written plainly. Nothing is converted.
+// NumPy's .npy and .npz files for tools and tests: read strictly, written plainly. Nothing is
+// converted.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,24 @@
 
 namespace rlx::npy {
 
-// Element types as NumPy has them. U16 and Raw16 carry bf16, U8 and Raw8 carry 8-bit floats, which NumPy lacks.
-enum class Element : uint8_t { F32, F16, F64, I8, U8, I16, U16, I32, U32, I64, Bool, C64, Raw8, Raw16 };
+// Element types as NumPy has them. U16 and Raw16 carry bf16, U8 and Raw8 carry 8-bit floats, which
+// NumPy lacks.
+enum class Element : uint8_t {
+  F32,
+  F16,
+  F64,
+  I8,
+  U8,
+  I16,
+  U16,
+  I32,
+  U32,
+  I64,
+  Bool,
+  C64,
+  Raw8,
+  Raw16
+};
 
 struct Array {
   Element element = Element::F32;
@@ -33,21 +50,25 @@ struct NamedArray {
 uint32_t element_bytes(Element element);
 // "f32", "u16"
 std::string_view element_name(Element element);
-// Whether the bytes of such an array are a tensor of this rlx_dtype: the same type, or a carrier of it.
+// Whether the bytes of such an array are a tensor of this rlx_dtype: the same type, or a carrier of
+// it.
 bool carries(Element element, uint32_t dtype);
 // The type that a tensor of this rlx_dtype is written as; none for block formats.
 std::optional<Element> element_for(uint32_t dtype);
 
-// The bytes of a .npy file: versions 1.0, 2.0 and 3.0, either byte order, C or Fortran order. Refused, with `name` and the
-// cause in the message: object and structured types, types that no plan has, headers above 10,000 bytes, ranks above 8, and
-// payloads that are not exactly as long as dtype and shape say.
+// The bytes of a .npy file: versions 1.0, 2.0 and 3.0, either byte order, C or Fortran order.
+// Refused, with `name` and the cause in the message: object and structured types, types that no
+// plan has, headers above 10,000 bytes, ranks above 8, and payloads that are not exactly as long as
+// dtype and shape say.
 Status parse(std::span<const std::byte> file, std::string_view name, Array& array);
 Status read_npy(const std::string& path, Array& array);
 
-// A .npz file: a zip of .npy members, stored or deflated, with or without zip64. Names are without ".npy". Refused: encrypted
-// or damaged members, other methods, names that occur twice, members that are no arrays.
+// A .npz file: a zip of .npy members, stored or deflated, with or without zip64. Names are without
+// ".npy". Refused: encrypted or damaged members, other methods, names that occur twice, members
+// that are no arrays.
 Status read_npz(const std::string& path, std::vector<NamedArray>& arrays);
-Status parse_npz(std::span<const std::byte> file, std::string_view name, std::vector<NamedArray>& arrays);
+Status parse_npz(std::span<const std::byte> file, std::string_view name,
+                 std::vector<NamedArray>& arrays);
 
 // The .npy file (version 1.0) of an array.
 std::vector<std::byte> serialize(const Array& array);

@@ -23,7 +23,8 @@ constexpr size_t kEnd64LocatorBytes = 20;
 constexpr size_t kCentralBytes = 46;
 constexpr size_t kLocalBytes = 30;
 constexpr uint64_t kMaxCommentBytes = 65535;
-// Deflate packs at most 1032 bytes into one: a larger claim is a lie, found before memory is asked for.
+// Deflate packs at most 1032 bytes into one: a larger claim is a lie, found before memory is asked
+// for.
 constexpr uint64_t kMaxRatio = 1032;
 
 struct Member {
@@ -49,8 +50,12 @@ class Fields {
   [[nodiscard]] bool has(uint64_t offset, uint64_t count) const {
     return count <= bytes_.size() && offset <= bytes_.size() - count;
   }
-  [[nodiscard]] uint16_t u16(uint64_t offset) const { return static_cast<uint16_t>(number(offset, 2)); }
-  [[nodiscard]] uint32_t u32(uint64_t offset) const { return static_cast<uint32_t>(number(offset, 4)); }
+  [[nodiscard]] uint16_t u16(uint64_t offset) const {
+    return static_cast<uint16_t>(number(offset, 2));
+  }
+  [[nodiscard]] uint32_t u32(uint64_t offset) const {
+    return static_cast<uint32_t>(number(offset, 4));
+  }
   [[nodiscard]] uint64_t u64(uint64_t offset) const { return number(offset, 8); }
   [[nodiscard]] std::span<const std::byte> range(uint64_t offset, uint64_t count) const {
     return bytes_.subspan(offset, count);
@@ -60,7 +65,8 @@ class Fields {
  private:
   [[nodiscard]] uint64_t number(uint64_t offset, size_t count) const {
     uint64_t value = 0;
-    for (size_t i = 0; i < count; ++i) value |= std::to_integer<uint64_t>(bytes_[offset + i]) << (8 * i);
+    for (size_t i = 0; i < count; ++i)
+      value |= std::to_integer<uint64_t>(bytes_[offset + i]) << (8 * i);
     return value;
   }
 
@@ -72,13 +78,16 @@ Status fault(std::string_view name, const std::string& what) {
 }
 
 Status find_directory(const Fields& file, std::string_view name, Directory& directory) {
-  if (!file.has(0, kEndBytes)) return fault(name, "this is no .npz file: too short for a zip archive");
+  if (!file.has(0, kEndBytes))
+    return fault(name, "this is no .npz file: too short for a zip archive");
   const uint64_t last = file.size() - kEndBytes;
   const uint64_t first = last > kMaxCommentBytes ? last - kMaxCommentBytes : 0;
   for (uint64_t at = last + 1; at-- > first;) {
     if (file.u32(at) != kEndSignature || file.u16(at + 20) != last - at) continue;
-    directory = {.offset = file.u32(at + 16), .size_bytes = file.u32(at + 12), .count = file.u16(at + 10)};
-    const bool large = directory.offset == UINT32_MAX || directory.size_bytes == UINT32_MAX || directory.count == UINT16_MAX;
+    directory = {
+        .offset = file.u32(at + 16), .size_bytes = file.u32(at + 12), .count = file.u16(at + 10)};
+    const bool large = directory.offset == UINT32_MAX || directory.size_bytes == UINT32_MAX ||
+                       directory.count == UINT16_MAX;
     if (!large) return {};
     if (at < kEnd64LocatorBytes || file.u32(at - kEnd64LocatorBytes) != kEnd64LocatorSignature) {
       return fault(name, "the zip64 end record is missing");
@@ -87,7 +96,9 @@ Status find_directory(const Fields& file, std::string_view name, Directory& dire
     if (!file.has(end64, kEnd64Bytes) || file.u32(end64) != kEnd64Signature) {
       return fault(name, "the zip64 end record is missing");
     }
-    directory = {.offset = file.u64(end64 + 48), .size_bytes = file.u64(end64 + 40), .count = file.u64(end64 + 32)};
+    directory = {.offset = file.u64(end64 + 48),
+                 .size_bytes = file.u64(end64 + 40),
+                 .count = file.u64(end64 + 32)};
     return {};
   }
   return fault(name, "this is no whole .npz file: the zip archive's end record is missing");
@@ -166,41 +177,51 @@ bool inflate_all(std::span<const std::byte> packed, std::span<std::byte> unpacke
   return result == Z_STREAM_END && written == unpacked.size();
 }
 
-Status unpack(const Fields& file, std::string_view label, const Member& member, std::vector<std::byte>& bytes) {
+Status unpack(const Fields& file, std::string_view label, const Member& member,
+              std::vector<std::byte>& bytes) {
   if ((member.flags & 1) != 0) return fault(label, "the member is encrypted");
-  if (!file.has(member.local_offset, kLocalBytes) || file.u32(member.local_offset) != kLocalSignature) {
+  if (!file.has(member.local_offset, kLocalBytes) ||
+      file.u32(member.local_offset) != kLocalSignature) {
     return fault(label, "its local header is missing");
   }
   // Extra fields may differ from the directory's, so only these lengths count.
   const uint64_t skip =
       kLocalBytes + file.u16(member.local_offset + 26) + file.u16(member.local_offset + 28);
-  if (!file.has(member.local_offset, skip) || !file.has(member.local_offset + skip, member.packed_bytes)) {
+  if (!file.has(member.local_offset, skip) ||
+      !file.has(member.local_offset + skip, member.packed_bytes)) {
     return fault(label, "its data reach past the end of the file");
   }
-  const std::span<const std::byte> packed = file.range(member.local_offset + skip, member.packed_bytes);
+  const std::span<const std::byte> packed =
+      file.range(member.local_offset + skip, member.packed_bytes);
   if (member.method == 0) {
-    if (member.packed_bytes != member.size_bytes) return fault(label, "a stored member has two different sizes");
+    if (member.packed_bytes != member.size_bytes)
+      return fault(label, "a stored member has two different sizes");
     bytes.assign(packed.begin(), packed.end());
   } else if (member.method == 8) {
-    if (member.size_bytes / kMaxRatio > member.packed_bytes) return fault(label, "its claimed size cannot be right");
+    if (member.size_bytes / kMaxRatio > member.packed_bytes)
+      return fault(label, "its claimed size cannot be right");
     bytes.resize(member.size_bytes);
     if (!inflate_all(packed, bytes)) return fault(label, "its compressed data are damaged");
   } else {
-    return fault(label, "compression method " + std::to_string(member.method) +
-                            " is unknown; numpy.savez and numpy.savez_compressed write what is read here");
+    return fault(label,
+                 "compression method " + std::to_string(member.method) +
+                     " is unknown; numpy.savez and numpy.savez_compressed write what is read here");
   }
-  const uLong crc = crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  const uLong crc =
+      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
   if (crc != member.crc) return fault(label, "its checksum is wrong");
   return {};
 }
 
 }  // namespace
 
-Status parse_npz(std::span<const std::byte> bytes, std::string_view name, std::vector<NamedArray>& arrays) {
+Status parse_npz(std::span<const std::byte> bytes, std::string_view name,
+                 std::vector<NamedArray>& arrays) {
   const Fields file(bytes);
   Directory directory;
   RLX_RETURN_IF_ERROR(find_directory(file, name, directory));
-  if (!file.has(directory.offset, directory.size_bytes) || directory.count > directory.size_bytes / kCentralBytes) {
+  if (!file.has(directory.offset, directory.size_bytes) ||
+      directory.count > directory.size_bytes / kCentralBytes) {
     return fault(name, "the zip directory reaches past the end of the file");
   }
   std::vector<NamedArray> made;
@@ -210,7 +231,8 @@ Status parse_npz(std::span<const std::byte> bytes, std::string_view name, std::v
     RLX_RETURN_IF_ERROR(read_member(file, name, at, member));
     constexpr std::string_view kSuffix = ".npy";
     const size_t stem = member.name.size() - std::min(member.name.size(), kSuffix.size());
-    if (member.name.substr(stem) != kSuffix) return fault(name, "member \"" + member.name + "\" is no .npy array");
+    if (member.name.substr(stem) != kSuffix)
+      return fault(name, "member \"" + member.name + "\" is no .npy array");
     const std::string label = std::string(name) + ": member \"" + member.name + "\"";
     member.name.resize(stem);
     std::vector<std::byte> content;

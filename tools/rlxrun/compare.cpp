@@ -19,14 +19,16 @@ double difference(double got, double wanted) {
   if (std::isnan(got) || std::isnan(wanted)) {
     return std::isnan(got) && std::isnan(wanted) ? 0 : std::numeric_limits<double>::infinity();
   }
-  if (std::isinf(got) || std::isinf(wanted)) return got == wanted ? 0 : std::numeric_limits<double>::infinity();
+  if (std::isinf(got) || std::isinf(wanted))
+    return got == wanted ? 0 : std::numeric_limits<double>::infinity();
   return std::fabs(got - wanted);
 }
 
 // Exact for 64-bit integers, whose doubles may coincide.
 double integer_difference(int64_t got, int64_t wanted) {
-  const uint64_t distance = got > wanted ? static_cast<uint64_t>(got) - static_cast<uint64_t>(wanted)
-                                         : static_cast<uint64_t>(wanted) - static_cast<uint64_t>(got);
+  const uint64_t distance = got > wanted
+                                ? static_cast<uint64_t>(got) - static_cast<uint64_t>(wanted)
+                                : static_cast<uint64_t>(wanted) - static_cast<uint64_t>(got);
   return static_cast<double>(distance);
 }
 
@@ -45,13 +47,15 @@ uint32_t dtype_in_file(const npy::Array& wanted, uint32_t dtype) {
 
 }  // namespace
 
-Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got, const npy::Array& wanted,
-                   const Tolerances& tolerances) {
+Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got,
+                   const npy::Array& wanted, const Tolerances& tolerances) {
   const uint32_t wanted_dtype = dtype_in_file(wanted, tensor.dtype);
   const NumberClass kind = class_of(tensor.dtype);
   if (wanted.dims != tensor.dims || kind == NumberClass::None || class_of(wanted_dtype) != kind) {
-    throw Failure(ExitCode::InputRefused, "expected \"" + tensor.name + "\": got " + std::string(npy::element_name(wanted.element)) +
-                                              shape_text(wanted.dims) + ", wanted " + type_text(tensor.dtype, tensor.dims));
+    throw Failure(ExitCode::InputRefused, "expected \"" + tensor.name + "\": got " +
+                                              std::string(npy::element_name(wanted.element)) +
+                                              shape_text(wanted.dims) + ", wanted " +
+                                              type_text(tensor.dtype, tensor.dims));
   }
   const bool floats = kind == NumberClass::Float || kind == NumberClass::Complex;
   const double rtol = tolerances.rtol.value_or(floats ? kFloatRtol : 0);
@@ -63,13 +67,15 @@ Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got, cons
   for (uint64_t i = 0; i < result.element_count; ++i) {
     const Number a = number_at(got, tensor.dtype, i);
     const Number b = number_at(wanted.data, wanted_dtype, i);
-    const double error = floats ? std::max(difference(a.real, b.real), difference(a.imaginary, b.imaginary))
-                                : integer_difference(a.integer, b.integer);
+    const double error =
+        floats ? std::max(difference(a.real, b.real), difference(a.imaginary, b.imaginary))
+               : integer_difference(a.integer, b.integer);
     const double size = std::max(std::fabs(b.real), std::fabs(b.imaginary));
     const double bound = std::isfinite(size) ? atol + rtol * size : atol;
     if (!(error <= bound)) ++result.wrong_count;
     result.max_error = std::max(result.max_error, error);
-    if (size > 0 && std::isfinite(size)) result.max_relative_error = std::max(result.max_relative_error, error / size);
+    if (size > 0 && std::isfinite(size))
+      result.max_relative_error = std::max(result.max_relative_error, error / size);
     if (error - bound > worst_excess) {
       worst_excess = error - bound;
       worst = i;

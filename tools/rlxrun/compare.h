@@ -29,9 +29,9 @@ struct Comparison {
   double worst_wanted = 0;
 };
 
-// NaN equals NaN, infinities of one sign are equal. Refuses, by a Failure, another shape or another class of type; floats
-// compare with floats of any width, integers with integers.
-Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got, const npy::Array& wanted,
-                   const Tolerances& tolerances);
+// NaN equals NaN, infinities of one sign are equal. Refuses, by a Failure, another shape or another
+// class of type; floats compare with floats of any width, integers with integers.
+Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got,
+                   const npy::Array& wanted, const Tolerances& tolerances);
 
 }  // namespace rlx::tool

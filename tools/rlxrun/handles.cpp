@@ -19,7 +19,8 @@ Tensor to_tensor(const rlx_tensor_info& info) {
 
 using TensorGetter = rlx_status (*)(const rlx_plan*, uint32_t, uint32_t, rlx_tensor_info*);
 
-std::vector<Tensor> tensors(const rlx_plan* plan, uint32_t entry, uint32_t count, TensorGetter get) {
+std::vector<Tensor> tensors(const rlx_plan* plan, uint32_t entry, uint32_t count,
+                            TensorGetter get) {
   std::vector<Tensor> all;
   for (uint32_t i = 0; i < count; ++i) {
     rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
@@ -40,7 +41,8 @@ uint32_t only_entry(const rlx_plan* plan) {
   check(rlx_plan_get_info(plan, &info));
   if (info.entry_count == 1) return 0;
   std::string names;
-  for (uint32_t i = 0; i < info.entry_count; ++i) names += (i == 0 ? "" : ", ") + std::string(entry_info(plan, i).name);
+  for (uint32_t i = 0; i < info.entry_count; ++i)
+    names += (i == 0 ? "" : ", ") + std::string(entry_info(plan, i).name);
   throw Failure(ExitCode::Usage, "the plan has several entries, choose one with --entry: " + names);
 }
 

@@ -18,7 +18,8 @@ struct Closer {
 
 using PlanHandle = std::unique_ptr<rlx_plan, Closer<rlx_plan, rlx_plan_close>>;
 using DeviceHandle = std::unique_ptr<rlx_device, Closer<rlx_device, rlx_device_close>>;
-using DeviceListHandle = std::unique_ptr<rlx_device_list, Closer<rlx_device_list, rlx_device_list_close>>;
+using DeviceListHandle =
+    std::unique_ptr<rlx_device_list, Closer<rlx_device_list, rlx_device_list_close>>;
 using SessionHandle = std::unique_ptr<rlx_session, Closer<rlx_session, rlx_session_close>>;
 
 struct Tensor {

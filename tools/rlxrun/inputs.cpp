@@ -23,7 +23,8 @@ std::string list_tensors(const std::vector<Tensor>& tensors) {
 }
 
 bool ends_with(const std::string& text, std::string_view suffix) {
-  return text.size() >= suffix.size() && text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
+  return text.size() >= suffix.size() &&
+         text.compare(text.size() - suffix.size(), suffix.size(), suffix) == 0;
 }
 
 class Matcher {
@@ -45,7 +46,8 @@ class Matcher {
     } else if (wanted_.size() == 1) {
       add(wanted_[0].name, std::move(array));
     } else {
-      throw Failure(ExitCode::InputRefused, file.path + " needs a name, as in name=" + file.path + "; the " + kind_ +
+      throw Failure(ExitCode::InputRefused, file.path + " needs a name, as in name=" + file.path +
+                                                "; the " + kind_ +
                                                 "s are: " + list_tensors(wanted_));
     }
   }
@@ -55,7 +57,9 @@ class Matcher {
  private:
   void add_npz(const TensorFile& file) {
     if (!file.name.empty()) {
-      throw Failure(ExitCode::InputRefused, file.name + "=" + file.path + ": a .npz file names its arrays itself; give it alone");
+      throw Failure(
+          ExitCode::InputRefused,
+          file.name + "=" + file.path + ": a .npz file names its arrays itself; give it alone");
     }
     std::vector<npy::NamedArray> arrays;
     check(npy::read_npz(file.path, arrays));
@@ -63,14 +67,15 @@ class Matcher {
   }
 
   void add(const std::string& name, npy::Array array) {
-    const auto found =
-        std::find_if(wanted_.begin(), wanted_.end(), [&](const Tensor& tensor) { return tensor.name == name; });
+    const auto found = std::find_if(wanted_.begin(), wanted_.end(),
+                                    [&](const Tensor& tensor) { return tensor.name == name; });
     if (found == wanted_.end()) {
-      throw Failure(ExitCode::InputRefused,
-                    "there is no " + kind_ + " \"" + name + "\"; the " + kind_ + "s are: " + list_tensors(wanted_));
+      throw Failure(ExitCode::InputRefused, "there is no " + kind_ + " \"" + name + "\"; the " +
+                                                kind_ + "s are: " + list_tensors(wanted_));
     }
     const auto index = static_cast<size_t>(found - wanted_.begin());
-    if (matched_.given[index]) throw Failure(ExitCode::InputRefused, kind_ + " \"" + name + "\" is given twice");
+    if (matched_.given[index])
+      throw Failure(ExitCode::InputRefused, kind_ + " \"" + name + "\" is given twice");
     if (array.element == npy::Element::U16 && found->dtype == RLX_BF16) {
       matched_.notes.push_back(kind_ + " \"" + name + "\": the file's u16 are taken as bf16 bits");
     }
@@ -99,7 +104,8 @@ class Generator {
   // In (0, 1).
   double uniform() { return (static_cast<double>(next() >> 12) + 0.5) * 0x1p-52; }
 
-  // The sum of twelve uniform numbers has variance 1: close enough to normal, and free of libm's differences.
+  // The sum of twelve uniform numbers has variance 1: close enough to normal, and free of libm's
+  // differences.
   double normal() {
     double sum = -6;
     for (int i = 0; i < 12; ++i) sum += uniform();
@@ -128,51 +134,73 @@ void put_integer(std::vector<std::byte>& data, uint64_t index, uint32_t size_byt
 
 int64_t largest_of(uint32_t dtype) {
   switch (dtype) {
-    case RLX_I8: return INT8_MAX;
-    case RLX_U8: return UINT8_MAX;
-    case RLX_I16: return INT16_MAX;
-    case RLX_I32: return INT32_MAX;
-    case RLX_U32: return UINT32_MAX;
-    default: return INT64_MAX - 1;
+    case RLX_I8:
+      return INT8_MAX;
+    case RLX_U8:
+      return UINT8_MAX;
+    case RLX_I16:
+      return INT16_MAX;
+    case RLX_I32:
+      return INT32_MAX;
+    case RLX_U32:
+      return UINT32_MAX;
+    default:
+      return INT64_MAX - 1;
   }
 }
 
-void put_seeded(std::vector<std::byte>& data, uint64_t index, const Tensor& tensor, uint32_t size_bytes, int64_t bound,
-                Generator& generator) {
+void put_seeded(std::vector<std::byte>& data, uint64_t index, const Tensor& tensor,
+                uint32_t size_bytes, int64_t bound, Generator& generator) {
   switch (tensor.dtype) {
-    case RLX_F32: put(data, index, static_cast<float>(generator.normal())); break;
-    case RLX_F64: put(data, index, generator.normal()); break;
-    case RLX_F16: put(data, index, to_f16(static_cast<float>(generator.normal()))); break;
-    case RLX_BF16: put(data, index, to_bf16(static_cast<float>(generator.normal()))); break;
+    case RLX_F32:
+      put(data, index, static_cast<float>(generator.normal()));
+      break;
+    case RLX_F64:
+      put(data, index, generator.normal());
+      break;
+    case RLX_F16:
+      put(data, index, to_f16(static_cast<float>(generator.normal())));
+      break;
+    case RLX_BF16:
+      put(data, index, to_bf16(static_cast<float>(generator.normal())));
+      break;
     case RLX_C64:
       put(data, 2 * index, static_cast<float>(generator.normal()));
       put(data, 2 * index + 1, static_cast<float>(generator.normal()));
       break;
     // Clearing the second bit keeps every pattern finite: no exponent is all ones.
     case RLX_F8E4M3:
-    case RLX_F8E5M2: put(data, index, static_cast<uint8_t>(generator.next() & 0xbf)); break;
-    case RLX_BOOL: put(data, index, static_cast<uint8_t>(generator.next() >> 63)); break;
+    case RLX_F8E5M2:
+      put(data, index, static_cast<uint8_t>(generator.next() & 0xbf));
+      break;
+    case RLX_BOOL:
+      put(data, index, static_cast<uint8_t>(generator.next() >> 63));
+      break;
     default:
-      put_integer(data, index, size_bytes, static_cast<int64_t>(generator.next() % static_cast<uint64_t>(bound)));
+      put_integer(data, index, size_bytes,
+                  static_cast<int64_t>(generator.next() % static_cast<uint64_t>(bound)));
   }
 }
 
 }  // namespace
 
-Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted, std::string_view kind) {
+Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
+                    std::string_view kind) {
   Matcher matcher(wanted, kind);
   for (const TensorFile& file : files) matcher.add_file(file);
   return matcher.take();
 }
 
-void require_same_types(const Matched& matched, const std::vector<Tensor>& wanted, std::string_view kind) {
+void require_same_types(const Matched& matched, const std::vector<Tensor>& wanted,
+                        std::string_view kind) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (!matched.given[i]) continue;
     const npy::Array& array = matched.arrays[i];
     if (npy::carries(array.element, wanted[i].dtype) && array.dims == wanted[i].dims) continue;
     throw Failure(ExitCode::InputRefused, std::string(kind) + " \"" + wanted[i].name + "\": got " +
-                                              std::string(npy::element_name(array.element)) + shape_text(array.dims) +
-                                              ", wanted " + type_text(wanted[i].dtype, wanted[i].dims));
+                                              std::string(npy::element_name(array.element)) +
+                                              shape_text(array.dims) + ", wanted " +
+                                              type_text(wanted[i].dtype, wanted[i].dims));
   }
 }
 
@@ -189,8 +217,9 @@ Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted) {
     matched.arrays[i] = seeded_array(wanted[i], options.seed, options.seeded_max);
   }
   if (!missing.empty()) {
-    throw Failure(ExitCode::InputRefused, "no file gives these inputs: " + list_tensors(missing) +
-                                              "; use --inputs name=file.npy, or --seeded for random ones");
+    throw Failure(ExitCode::InputRefused,
+                  "no file gives these inputs: " + list_tensors(missing) +
+                      "; use --inputs name=file.npy, or --seeded for random ones");
   }
   return matched;
 }
@@ -198,7 +227,8 @@ Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted) {
 npy::Array seeded_array(const Tensor& tensor, uint64_t seed, int64_t seeded_max) {
   const std::optional<npy::Element> element = npy::element_for(tensor.dtype);
   if (!element.has_value()) {
-    throw Failure(ExitCode::InputRefused, "input \"" + tensor.name + "\": " + type_text(tensor.dtype, tensor.dims) +
+    throw Failure(ExitCode::InputRefused, "input \"" + tensor.name +
+                                              "\": " + type_text(tensor.dtype, tensor.dims) +
                                               " cannot be seeded");
   }
   npy::Array array{.element = *element, .dims = tensor.dims, .data = {}};
@@ -206,7 +236,8 @@ npy::Array seeded_array(const Tensor& tensor, uint64_t seed, int64_t seeded_max)
   const uint32_t size_bytes = npy::element_bytes(*element);
   const int64_t bound = std::min(seeded_max, largest_of(tensor.dtype));
   Generator generator(hash_name(tensor.name) ^ seed * 0x9e3779b97f4a7c15);
-  for (uint64_t i = 0; i < array.element_count(); ++i) put_seeded(array.data, i, tensor, size_bytes, bound, generator);
+  for (uint64_t i = 0; i < array.element_count(); ++i)
+    put_seeded(array.data, i, tensor, size_bytes, bound, generator);
   return array;
 }
 

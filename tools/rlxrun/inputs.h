@@ -18,18 +18,21 @@ struct Matched {
   std::vector<std::string> notes;  // what was taken for something else, as u16 for bf16
 };
 
-// Reads the files and gives each array to the tensor of its name. Refused: unknown names (the right ones are listed), names
-// given twice, a file without a name where several tensors could be meant.
-Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted, std::string_view kind);
+// Reads the files and gives each array to the tensor of its name. Refused: unknown names (the right
+// ones are listed), names given twice, a file without a name where several tensors could be meant.
+Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
+                    std::string_view kind);
 
 // Refuses arrays whose type or shape is not the tensor's own; nothing is converted.
-void require_same_types(const Matched& matched, const std::vector<Tensor>& wanted, std::string_view kind);
+void require_same_types(const Matched& matched, const std::vector<Tensor>& wanted,
+                        std::string_view kind);
 
-// The bytes of each input: from the files, or seeded where `options.seeded` is set. Missing ones are all named.
+// The bytes of each input: from the files, or seeded where `options.seeded` is set. Missing ones
+// are all named.
 Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted);
 
-// Random bytes for a tensor: normal floats, integers in [0, seeded_max), both values of bool. The same for the same name,
-// type and seed on every machine.
+// Random bytes for a tensor: normal floats, integers in [0, seeded_max), both values of bool. The
+// same for the same name, type and seed on every machine.
 npy::Array seeded_array(const Tensor& tensor, uint64_t seed, int64_t seeded_max);
 
 }  // namespace rlx::tool

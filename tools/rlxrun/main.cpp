@@ -16,7 +16,8 @@ ExitCode run_tool(const Options& options) {
   if (options.list_devices) {
     std::string note;
     const std::vector<DeviceFacts> devices = list_devices(note);
-    std::fputs((options.json ? devices_json(devices, note) : devices_text(devices, note)).c_str(), stdout);
+    std::fputs((options.json ? devices_json(devices, note) : devices_text(devices, note)).c_str(),
+               stdout);
     return ExitCode::Ok;
   }
   PlanHandle plan;

@@ -15,7 +15,8 @@ enum class NumberClass : uint8_t { Float, Integer, Bool, Complex, None };
 // None for block formats.
 NumberClass class_of(uint32_t dtype);
 
-// The rlx_dtype that an array from a file is read as where no tensor says better: u16 and raw16 are bf16.
+// The rlx_dtype that an array from a file is read as where no tensor says better: u16 and raw16 are
+// bf16.
 uint32_t dtype_of(npy::Element element);
 
 // Element `index` of a tensor: its value, or the real and imaginary part of a complex one.

@@ -40,10 +40,12 @@ DumpRequest split_dump(const std::string& text) {
   const size_t colon = left.find(':');
   const std::string digits = left.substr(0, colon);
   DumpRequest request;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), request.step);
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), request.step);
   if (equals == std::string::npos || equals + 1 == text.size() || error != std::errc() ||
       end != digits.data() + digits.size()) {
-    throw CLI::ValidationError("--dump-after: \"" + text + "\" is neither STEP=FILE.npy nor STEP:VALUE=FILE.npy");
+    throw CLI::ValidationError("--dump-after: \"" + text +
+                               "\" is neither STEP=FILE.npy nor STEP:VALUE=FILE.npy");
   }
   if (colon != std::string::npos) request.value = left.substr(colon + 1);
   request.path = text.substr(equals + 1);
@@ -52,41 +54,68 @@ DumpRequest split_dump(const std::string& text) {
 
 void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("plan", options.plan_path, "The plan to run")->type_name("PLAN");
-  app.add_option("--entry", options.entry, "Entry to run; may be left out where the plan has one only")->type_name("NAME");
-  app.add_option("-i,--inputs", raw.inputs, "x.npy for a plan with one input, name=x.npy, or file.npz")->type_name("FILE");
-  app.add_flag("--seeded", options.seeded, "Random values for the inputs that no file gives; the same for the same name and seed");
+  app.add_option("--entry", options.entry,
+                 "Entry to run; may be left out where the plan has one only")
+      ->type_name("NAME");
+  app.add_option("-i,--inputs", raw.inputs,
+                 "x.npy for a plan with one input, name=x.npy, or file.npz")
+      ->type_name("FILE");
+  app.add_flag(
+      "--seeded", options.seeded,
+      "Random values for the inputs that no file gives; the same for the same name and seed");
   app.add_option("--seed", options.seed, "Seed of --seeded")->needs("--seeded");
-  app.add_option("--seeded-max", options.seeded_max, "Seeded integers are at least 0 and below this")
-      ->needs("--seeded")->check(CLI::Range(int64_t{1}, INT64_MAX))->capture_default_str();
-  app.add_option("-o,--outputs", options.outputs_folder, "Write each output of the first run to DIR/name.npy")->type_name("DIR");
+  app.add_option("--seeded-max", options.seeded_max,
+                 "Seeded integers are at least 0 and below this")
+      ->needs("--seeded")
+      ->check(CLI::Range(int64_t{1}, INT64_MAX))
+      ->capture_default_str();
+  app.add_option("-o,--outputs", options.outputs_folder,
+                 "Write each output of the first run to DIR/name.npy")
+      ->type_name("DIR");
   app.add_option("--expected", raw.expected,
-                 "y.npy for a plan with one output, name=y.npy, or file.npz: compare with the first run's outputs; "
-                 "floats may be given in any float type")->type_name("FILE");
-  app.add_option("--rtol", options.rtol, "Relative tolerance; 1e-4 for floats unless given, 0 for other types")
+                 "y.npy for a plan with one output, name=y.npy, or file.npz: compare with the "
+                 "first run's outputs; "
+                 "floats may be given in any float type")
+      ->type_name("FILE");
+  app.add_option("--rtol", options.rtol,
+                 "Relative tolerance; 1e-4 for floats unless given, 0 for other types")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--atol", options.atol, "Absolute tolerance; 1e-5 for floats unless given, 0 for other types")
+  app.add_option("--atol", options.atol,
+                 "Absolute tolerance; 1e-5 for floats unless given, 0 for other types")
       ->check(CLI::NonNegativeNumber);
 }
 
 void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
-  app.add_option("--repeat", options.repeat, "Timed runs")->check(CLI::Range(1u, 100000000u))->capture_default_str();
+  app.add_option("--repeat", options.repeat, "Timed runs")
+      ->check(CLI::Range(1u, 100000000u))
+      ->capture_default_str();
   app.add_option("--warmup", options.warmup, "Runs before the timed ones")->capture_default_str();
   app.add_flag("--profile", options.profile, "Time each step: GB/s, TFLOP/s and share");
-  app.add_option("--trace", options.trace_path, "Write the profile as a Chrome / Perfetto trace")->type_name("FILE");
+  app.add_option("--trace", options.trace_path, "Write the profile as a Chrome / Perfetto trace")
+      ->type_name("FILE");
   app.add_option("--dump-after", raw.dumps,
-                 "Write the value that begins at a step, or any that lives then: STEP=FILE.npy or STEP:VALUE=FILE.npy");
-  app.add_option("--device", options.device, "vulkan:N, vulkan (the first) or null (checks, computes nothing)")
-      ->type_name("ID")->capture_default_str();
+                 "Write the value that begins at a step, or any that lives then: STEP=FILE.npy or "
+                 "STEP:VALUE=FILE.npy");
+  app.add_option("--device", options.device,
+                 "vulkan:N, vulkan (the first) or null (checks, computes nothing)")
+      ->type_name("ID")
+      ->capture_default_str();
   app.add_flag("--list-devices", options.list_devices, "List the devices of this machine and end");
-  app.add_option("-j,--threads", options.jobs, "Threads that create pipelines; 0: one per core")->capture_default_str();
-  app.add_option("--pipeline-cache", options.pipeline_cache_path, "Keep what the driver compiles in this file")->type_name("FILE");
-  app.add_option("--memory-budget", options.memory_budget_bytes, "Refuse a plan that needs more device memory than this")
+  app.add_option("-j,--threads", options.jobs, "Threads that create pipelines; 0: one per core")
+      ->capture_default_str();
+  app.add_option("--pipeline-cache", options.pipeline_cache_path,
+                 "Keep what the driver compiles in this file")
+      ->type_name("FILE");
+  app.add_option("--memory-budget", options.memory_budget_bytes,
+                 "Refuse a plan that needs more device memory than this")
       ->type_name("BYTES");
   app.add_flag("--json", options.json, "Print the result as JSON");
-  app.add_flag("--validate", options.validate, "Load the Vulkan validation layer; any error it reports fails the run");
+  app.add_flag("--validate", options.validate,
+               "Load the Vulkan validation layer; any error it reports fails the run");
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
   app.add_option("--poison", options.poison, "Fill the arena with this byte before the first run")
-      ->check(CLI::Range(0, 255))->type_name("BYTE");
+      ->check(CLI::Range(0, 255))
+      ->type_name("BYTE");
 }
 
 }  // namespace
@@ -104,10 +133,12 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
-    for (const std::string& text : raw.expected) options.expected.push_back(split_tensor_file(text));
+    for (const std::string& text : raw.expected)
+      options.expected.push_back(split_tensor_file(text));
     for (const std::string& text : raw.dumps) options.dumps.push_back(split_dump(text));
   } catch (const CLI::ParseError& error) {
-    parsed.exit = app.exit(error) == 0 ? static_cast<int>(ExitCode::Ok) : static_cast<int>(ExitCode::Usage);
+    parsed.exit =
+        app.exit(error) == 0 ? static_cast<int>(ExitCode::Ok) : static_cast<int>(ExitCode::Usage);
   }
   return parsed;
 }

@@ -9,7 +9,8 @@
 
 namespace rlx::tool {
 
-// "name=path", or a path alone (a .npz names its arrays itself; a .npy then stands for the only tensor).
+// "name=path", or a path alone (a .npz names its arrays itself; a .npy then stands for the only
+// tensor).
 struct TensorFile {
   std::string name;  // empty: none was given
   std::string path;

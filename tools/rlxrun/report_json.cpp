@@ -37,7 +37,8 @@ Json plan_json(const PlanFacts& plan) {
 }
 
 Json summary_json(const Summary& summary) {
-  return {{"min", summary.min}, {"median", summary.median}, {"p90", summary.p90}, {"p99", summary.p99}};
+  return {
+      {"min", summary.min}, {"median", summary.median}, {"p90", summary.p90}, {"p99", summary.p99}};
 }
 
 // JSON has no infinities and NaN; they are told as text.
@@ -95,7 +96,9 @@ Json array_json(const std::vector<T>& items, Convert convert) {
 }
 
 // Names from files may be any bytes.
-std::string dump(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+std::string dump(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace
 

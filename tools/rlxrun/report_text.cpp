@@ -19,7 +19,8 @@ __attribute__((format(printf, 2, 3))) void print(std::string& out, const char* f
   va_start(arguments, format);
   const int length = std::vsnprintf(line.data(), line.size(), format, arguments);
   va_end(arguments);
-  out.append(line.data(), std::min<size_t>(static_cast<size_t>(std::max(length, 0)), line.size() - 1));
+  out.append(line.data(),
+             std::min<size_t>(static_cast<size_t>(std::max(length, 0)), line.size() - 1));
 }
 
 std::string bytes_text(uint64_t bytes) {
@@ -46,12 +47,13 @@ std::string time_text(double microseconds) {
 
 void append_summary(std::string& out, const char* label, const Summary& summary) {
   print(out, "%s: min %s, median %s, p90 %s, p99 %s\n", label, time_text(summary.min).c_str(),
-        time_text(summary.median).c_str(), time_text(summary.p90).c_str(), time_text(summary.p99).c_str());
+        time_text(summary.median).c_str(), time_text(summary.p90).c_str(),
+        time_text(summary.p99).c_str());
 }
 
 void append_timing(std::string& out, const Timing& timing) {
-  print(out, "open %.2f ms, load %.2f ms, first run %.2f ms\n", timing.open_milliseconds, timing.load_milliseconds,
-        timing.first_run_milliseconds);
+  print(out, "open %.2f ms, load %.2f ms, first run %.2f ms\n", timing.open_milliseconds,
+        timing.load_milliseconds, timing.first_run_milliseconds);
   print(out, "%u timed run%s\n", timing.repeat, timing.repeat == 1 ? "" : "s");
   append_summary(out, "  wall  ", timing.wall);
   if (timing.device.has_value()) append_summary(out, "  device", *timing.device);
@@ -84,12 +86,14 @@ void append_output(std::string& out, const Output& output) {
 }
 
 void append_comparison(std::string& out, const Comparison& comparison) {
-  out += "expected " + comparison.name + ": " + (comparison.wrong_count == 0 ? "matches" : "MISMATCH");
+  out +=
+      "expected " + comparison.name + ": " + (comparison.wrong_count == 0 ? "matches" : "MISMATCH");
   if (comparison.wrong_count != 0) {
-    out += ", " + std::to_string(comparison.wrong_count) + " of " + std::to_string(comparison.element_count) +
-           " elements differ by more than the tolerance";
+    out += ", " + std::to_string(comparison.wrong_count) + " of " +
+           std::to_string(comparison.element_count) + " elements differ by more than the tolerance";
   }
-  print(out, ", max error %.3g (relative %.3g)", comparison.max_error, comparison.max_relative_error);
+  print(out, ", max error %.3g (relative %.3g)", comparison.max_error,
+        comparison.max_relative_error);
   if (comparison.max_error != 0) {
     print(out, ", worst at %s: got %.9g, expected %.9g", shape_text(comparison.worst_index).c_str(),
           comparison.worst_got, comparison.worst_wanted);
@@ -104,12 +108,13 @@ struct KernelSum {
 };
 
 void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
-  print(out, "\n%5s %5s %10s %9s %9s %6s  %-16s %s\n", "step", "wave", "us", "GB/s", "TFLOP/s", "share", "kernel",
-        "node");
+  print(out, "\n%5s %5s %10s %9s %9s %6s  %-16s %s\n", "step", "wave", "us", "GB/s", "TFLOP/s",
+        "share", "kernel", "node");
   std::map<std::string, KernelSum> kernels;
   for (const StepProfile& step : profile) {
-    print(out, "%5u %5u %10.2f %9.1f %9.3f %5.1f%%  %-16s ", step.step, step.wave, step.microseconds,
-          step.gigabytes_per_second, step.teraflops, step.share * 100, step.kernel.c_str());
+    print(out, "%5u %5u %10.2f %9.1f %9.3f %5.1f%%  %-16s ", step.step, step.wave,
+          step.microseconds, step.gigabytes_per_second, step.teraflops, step.share * 100,
+          step.kernel.c_str());
     out += step.node + "\n";
     KernelSum& sum = kernels[step.kernel];
     ++sum.steps;
@@ -117,8 +122,9 @@ void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
     sum.share += step.share;
   }
   std::vector<std::pair<std::string, KernelSum>> sorted(kernels.begin(), kernels.end());
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.second.microseconds > b.second.microseconds; });
+  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+    return a.second.microseconds > b.second.microseconds;
+  });
   out += "\nby kernel (steps one after another)\n";
   for (const auto& [kernel, sum] : sorted) {
     print(out, "%10.2f us %5.1f%%  %4u x ", sum.microseconds, sum.share * 100, sum.steps);
@@ -129,12 +135,14 @@ void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
 }  // namespace
 
 std::string report_text(const Report& report) {
-  std::string out = "plan " + report.plan.name + ", entry " + report.entry.name + " on " + report.device.id + " " +
-                    report.device.name + "\n";
+  std::string out = "plan " + report.plan.name + ", entry " + report.entry.name + " on " +
+                    report.device.id + " " + report.device.name + "\n";
   print(out, "%zu steps in %u waves; weights %s, state %s, arena %s (lower bound %s), io %s\n",
-        report.entry.steps.size(), report.entry.wave_count, bytes_text(report.plan.weights_bytes).c_str(),
-        bytes_text(report.plan.state_bytes).c_str(), bytes_text(report.entry.arena_bytes).c_str(),
-        bytes_text(report.entry.arena_lower_bound).c_str(), bytes_text(report.plan.io_bytes).c_str());
+        report.entry.steps.size(), report.entry.wave_count,
+        bytes_text(report.plan.weights_bytes).c_str(), bytes_text(report.plan.state_bytes).c_str(),
+        bytes_text(report.entry.arena_bytes).c_str(),
+        bytes_text(report.entry.arena_lower_bound).c_str(),
+        bytes_text(report.plan.io_bytes).c_str());
   for (const std::string& note : report.notes) out += "note: " + note + "\n";
   for (const Output& output : report.outputs) append_output(out, output);
   for (const Comparison& comparison : report.comparisons) append_comparison(out, comparison);
@@ -147,7 +155,8 @@ std::string report_text(const Report& report) {
 std::string devices_text(const std::vector<DeviceFacts>& devices, const std::string& note) {
   std::string out;
   for (const DeviceFacts& device : devices) {
-    out += device.id + "  " + device.name + "  (" + device.driver + ", " + bytes_text(device.memory_bytes);
+    out += device.id + "  " + device.name + "  (" + device.driver + ", " +
+           bytes_text(device.memory_bytes);
     if (device.available_bytes != 0) out += ", " + bytes_text(device.available_bytes) + " free";
     out += ")\n";
   }

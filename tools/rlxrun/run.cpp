@@ -19,7 +19,8 @@ namespace {
 class Stopwatch {
  public:
   [[nodiscard]] double microseconds() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_).count();
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
+        .count();
   }
   [[nodiscard]] double milliseconds() const { return microseconds() / 1000; }
 
@@ -70,7 +71,8 @@ std::vector<Output> read_outputs(rlx_session* session, const EntryView& entry) {
   std::vector<Output> outputs;
   for (const Tensor& tensor : entry.outputs) {
     Output output{.tensor = tensor, .data = std::vector<std::byte>(tensor.size_bytes), .path = {}};
-    check(rlx_session_read_output(session, entry.index, tensor.name.c_str(), output.data.data(), output.data.size()));
+    check(rlx_session_read_output(session, entry.index, tensor.name.c_str(), output.data.data(),
+                                  output.data.size()));
     outputs.push_back(std::move(output));
   }
   return outputs;
@@ -79,7 +81,8 @@ std::vector<Output> read_outputs(rlx_session* session, const EntryView& entry) {
 npy::Array to_array(const Tensor& tensor, const std::vector<std::byte>& data) {
   const std::optional<npy::Element> element = npy::element_for(tensor.dtype);
   if (!element.has_value()) {
-    throw Failure(ExitCode::InputRefused, "\"" + tensor.name + "\" is " + type_text(tensor.dtype, tensor.dims) +
+    throw Failure(ExitCode::InputRefused, "\"" + tensor.name + "\" is " +
+                                              type_text(tensor.dtype, tensor.dims) +
                                               ", which .npy files cannot hold");
   }
   return {.element = *element, .dims = tensor.dims, .data = data};
@@ -103,9 +106,11 @@ std::string file_name_for(const std::string& name) {
   return file + ".npy";
 }
 
-void write_outputs(const std::string& folder, std::vector<Output>& outputs, std::vector<std::string>& notes) {
+void write_outputs(const std::string& folder, std::vector<Output>& outputs,
+                   std::vector<std::string>& notes) {
   if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-    throw Failure(ExitCode::Resources, folder + ": cannot create this folder: " + std::strerror(errno));
+    throw Failure(ExitCode::Resources,
+                  folder + ": cannot create this folder: " + std::strerror(errno));
   }
   for (Output& output : outputs) {
     output.path = folder + "/" + file_name_for(output.tensor.name);
@@ -153,20 +158,23 @@ void measure(rlx_session* session, uint32_t entry, const Options& options, Timin
     check(rlx_session_run(session, entry));
     wall.push_back(watch.microseconds());
     double microseconds = 0;
-    if (wants_device_times(options)) check(rlx_session_last_run_microseconds(session, &microseconds));
+    if (wants_device_times(options))
+      check(rlx_session_last_run_microseconds(session, &microseconds));
     device.push_back(microseconds);
   }
   timing.wall = summarize(std::move(wall));
   if (wants_device_times(options)) timing.device = summarize(std::move(device));
 }
 
-std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& entry, const Options& options) {
+std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& entry,
+                                       const Options& options) {
   std::vector<std::vector<double>> samples(entry.steps.size());
   std::vector<rlx_step_time> times(entry.steps.size());
   check(rlx_session_reset_states(session));
   for (uint32_t i = 0; i < options.repeat; ++i) {
     uint32_t count = 0;
-    check(rlx_session_profile(session, entry.index, times.data(), static_cast<uint32_t>(times.size()), &count));
+    check(rlx_session_profile(session, entry.index, times.data(),
+                              static_cast<uint32_t>(times.size()), &count));
     for (uint32_t j = 0; j < count; ++j) samples[times[j].step].push_back(times[j].microseconds);
   }
   std::vector<StepProfile> profile;
@@ -176,13 +184,14 @@ std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& en
     const double microseconds = summarize(std::move(samples[i])).median;
     total += microseconds;
     const double per_second = microseconds > 0 ? 1e6 / microseconds : 0;
-    profile.push_back({.step = i,
-                       .kernel = step.kernel,
-                       .node = step.node,
-                       .wave = step.wave,
-                       .microseconds = microseconds,
-                       .gigabytes_per_second = static_cast<double>(step.bytes_moved) * per_second / 1e9,
-                       .teraflops = static_cast<double>(step.flops) * per_second / 1e12});
+    profile.push_back(
+        {.step = i,
+         .kernel = step.kernel,
+         .node = step.node,
+         .wave = step.wave,
+         .microseconds = microseconds,
+         .gigabytes_per_second = static_cast<double>(step.bytes_moved) * per_second / 1e9,
+         .teraflops = static_cast<double>(step.flops) * per_second / 1e12});
   }
   for (StepProfile& step : profile) step.share = total > 0 ? step.microseconds / total : 0;
   return profile;
@@ -194,37 +203,44 @@ uint32_t find_value(const std::vector<Tensor>& values, const DumpRequest& reques
     const Tensor& value = values[i];
     const bool fits = request.value.empty()
                           ? value.segment == RLX_ARENA && value.first_step == request.step
-                          : value.name == request.value && (value.segment != RLX_ARENA || (value.first_step <= request.step &&
-                                                                                            request.step <= value.last_step));
+                          : value.name == request.value &&
+                                (value.segment != RLX_ARENA || (value.first_step <= request.step &&
+                                                                request.step <= value.last_step));
     if (!fits) continue;
     if (found.has_value()) {
-      throw Failure(ExitCode::InputRefused, "--dump-after " + std::to_string(request.step) + ": several values fit (\"" +
-                                                values[*found].name + "\" and \"" + value.name + "\"); name one as STEP:VALUE");
+      throw Failure(ExitCode::InputRefused, "--dump-after " + std::to_string(request.step) +
+                                                ": several values fit (\"" + values[*found].name +
+                                                "\" and \"" + value.name +
+                                                "\"); name one as STEP:VALUE");
     }
     found = i;
   }
   if (!found.has_value()) {
     throw Failure(ExitCode::InputRefused,
                   request.value.empty()
-                      ? "--dump-after " + std::to_string(request.step) + ": no value begins at this step; name one as STEP:VALUE"
-                      : "--dump-after " + std::to_string(request.step) + ": no value \"" + request.value + "\" lives at this step");
+                      ? "--dump-after " + std::to_string(request.step) +
+                            ": no value begins at this step; name one as STEP:VALUE"
+                      : "--dump-after " + std::to_string(request.step) + ": no value \"" +
+                            request.value + "\" lives at this step");
   }
   return *found;
 }
 
-void dump_values(rlx_session* session, const rlx_plan* plan, const EntryView& entry, const Options& options,
-                 Report& report) {
+void dump_values(rlx_session* session, const rlx_plan* plan, const EntryView& entry,
+                 const Options& options, Report& report) {
   if (options.dumps.empty()) return;
   const std::vector<Tensor> values = describe_values(plan, entry.index);
   for (const DumpRequest& request : options.dumps) {
     if (request.step >= entry.steps.size()) {
-      throw Failure(ExitCode::InputRefused, "--dump-after " + std::to_string(request.step) + ": entry \"" + entry.name +
-                                                "\" has steps 0 to " + std::to_string(entry.steps.size()) + " (exclusive)");
+      throw Failure(ExitCode::InputRefused,
+                    "--dump-after " + std::to_string(request.step) + ": entry \"" + entry.name +
+                        "\" has steps 0 to " + std::to_string(entry.steps.size()) + " (exclusive)");
     }
     const uint32_t value = find_value(values, request);
     std::vector<std::byte> data(values[value].size_bytes);
     check(rlx_session_reset_states(session));
-    check(rlx_session_read_value(session, entry.index, request.step, value, data.data(), data.size()));
+    check(rlx_session_read_value(session, entry.index, request.step, value, data.data(),
+                                 data.size()));
     write_array(request.path, values[value], data, report.notes);
     report.dumped.push_back(request.path);
   }
@@ -269,7 +285,8 @@ Report run(const Options& options, PlanHandle& plan) {
   report.timing.first_run_milliseconds = first_watch.milliseconds();
   report.outputs = read_outputs(session.get(), report.entry);
   report.comparisons = compare_outputs(expected, report.outputs, options);
-  if (!options.outputs_folder.empty()) write_outputs(options.outputs_folder, report.outputs, report.notes);
+  if (!options.outputs_folder.empty())
+    write_outputs(options.outputs_folder, report.outputs, report.notes);
 
   report.timing.repeat = options.repeat;
   measure(session.get(), report.entry.index, options, report.timing);

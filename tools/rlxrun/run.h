@@ -73,8 +73,8 @@ struct Report {
   [[nodiscard]] bool matches() const;
 };
 
-// Throws a Failure where something is refused; a mismatch with --expected is no failure but in the report. `plan` receives
-// the open plan, which the report's step records refer to.
+// Throws a Failure where something is refused; a mismatch with --expected is no failure but in the
+// report. `plan` receives the open plan, which the report's step records refer to.
 Report run(const Options& options, PlanHandle& plan);
 
 std::vector<DeviceFacts> list_devices(std::string& note);

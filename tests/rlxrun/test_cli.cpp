@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// rlxrun as its users meet it: exit codes and messages. On the null device, which copies, so that
+// every machine runs this.
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+
+#include "runtime/include/rlx.h"
+#include "tests/support/catch.h"
+#include "tests/support/plan_fixture.h"
+#include "tools/npy/file.h"
+#include "tools/npy/npy.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string text;  // both streams
+};
+
+Outcome rlxrun(const std::string& arguments) {
+  const std::string command = std::string(RLX_BIN_DIR) + "/rlxrun " + arguments + " 2>&1";
+  Outcome outcome;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> part;
+  for (size_t count = 0; (count = std::fread(part.data(), 1, part.size(), pipe)) > 0;) {
+    outcome.text.append(part.data(), count);
+  }
+  const int status = ::pclose(pipe);
+  outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+// A folder with the fixture's plan and some arrays; gone afterwards.
+class Workplace {
+ public:
+  Workplace() {
+    std::string path = "/tmp/rlxrun_test_XXXXXX";
+    REQUIRE(::mkdtemp(path.data()) != nullptr);
+    folder_ = path;
+    const std::vector<std::byte> plan = serialise(small_plan());
+    REQUIRE(npy::write_file(at("small.plan"), plan).ok());
+    std::vector<float> x(64);
+    std::iota(x.begin(), x.end(), 1.0f);
+    write("x.npy", x);
+    x[7] = 100;
+    write("wrong.npy", x);
+  }
+  ~Workplace() { REQUIRE(std::system(("rm -rf " + folder_).c_str()) == 0); }
+  Workplace(const Workplace&) = delete;
+  Workplace& operator=(const Workplace&) = delete;
+
+  [[nodiscard]] std::string at(const std::string& name) const { return folder_ + "/" + name; }
+
+  template <typename T>
+  void write(const std::string& name, const std::vector<T>& values,
+             npy::Element element = npy::Element::F32) const {
+    const auto bytes = std::as_bytes(std::span(values));
+    const npy::Array array{
+        .element = element, .dims = {values.size()}, .data = {bytes.begin(), bytes.end()}};
+    REQUIRE(npy::write_npy(at(name), array).ok());
+  }
+
+  // The entry "echo", which copies x to y.
+  [[nodiscard]] Outcome echo(const std::string& arguments) const {
+    return rlxrun(at("small.plan") + " --entry echo --device null " + arguments);
+  }
+
+ private:
+  std::string folder_;
+};
+
+void check_refused(const Outcome& outcome, int code, const std::string& part) {
+  INFO(outcome.text);
+  CHECK(outcome.code == code);
+  CHECK(outcome.text.find(part) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("rlxrun copies an input to an output and writes it") {
+  const Workplace place;
+  const Outcome outcome = place.echo("--inputs " + place.at("x.npy") + " --outputs " +
+                                     place.at("out") + " --expected " + place.at("x.npy"));
+  INFO(outcome.text);
+  REQUIRE(outcome.code == 0);
+  CHECK(outcome.text.find("expected y: matches") != std::string::npos);
+  npy::Array x;
+  npy::Array y;
+  REQUIRE(npy::read_npy(place.at("x.npy"), x).ok());
+  REQUIRE(npy::read_npy(place.at("out/y.npy"), y).ok());
+  CHECK(x.data == y.data);
+}
+
+TEST_CASE("rlxrun says where a mismatch is and exits with 4") {
+  const Workplace place;
+  const Outcome outcome =
+      place.echo("--inputs x=" + place.at("x.npy") + " --expected y=" + place.at("wrong.npy"));
+  check_refused(outcome, 4, "worst at [7]: got 8, expected 100");
+  check_refused(outcome, 4, "1 of 64 elements differ by more than the tolerance");
+  CHECK(place
+            .echo("--inputs x=" + place.at("x.npy") + " --expected y=" + place.at("wrong.npy") +
+                  " --atol 92")
+            .code == 0);
+}
+
+TEST_CASE("rlxrun refuses wrong usage with 1") {
+  const Workplace place;
+  check_refused(rlxrun(""), 1, "PLAN is required");
+  check_refused(rlxrun("--no-such-flag"), 1, "--no-such-flag");
+  check_refused(rlxrun(place.at("small.plan") + " --seeded --device null"), 1,
+                "several entries, choose one with --entry: main, echo");
+  check_refused(place.echo("--seeded --repeat 0"), 1, "--repeat");
+  check_refused(place.echo("--seeded --poison 256"), 1, "--poison");
+  check_refused(place.echo("--seeded --dump-after x=y.npy"), 1, "STEP=FILE.npy");
+  check_refused(place.echo("--seed 3"), 1, "--seeded");
+  CHECK(rlxrun("--help").code == 0);
+  CHECK(rlxrun("--version").code == 0);
+}
+
+TEST_CASE("rlxrun refuses wrong inputs with 2, naming what was got and what was wanted") {
+  const Workplace place;
+  const std::string x = place.at("x.npy");
+  check_refused(rlxrun("/no/such.plan"), 2, "/no/such.plan");
+  check_refused(rlxrun(x), 2, "x.npy");
+  check_refused(rlxrun(place.at("small.plan") + " --entry nothing --device null"), 2, "nothing");
+  check_refused(place.echo("--inputs z=" + x), 2,
+                "there is no input \"z\"; the inputs are: x f32[64]");
+  check_refused(place.echo(""), 2, "no file gives these inputs: x f32[64]");
+  check_refused(place.echo("--inputs x=" + x + " x=" + x), 2, "input \"x\" is given twice");
+  check_refused(place.echo("--inputs x=" + place.at("none.npy")), 2, "none.npy: cannot open");
+  check_refused(place.echo("--seeded --expected q=" + x), 2,
+                "there is no output \"q\"; the outputs are: y f32[64]");
+  place.write("doubles.npy", std::vector<double>(64), npy::Element::F64);
+  check_refused(place.echo("--inputs " + place.at("doubles.npy")), 2,
+                "input \"x\": got f64[64], wanted f32[64]");
+  place.write("short.npy", std::vector<float>(63));
+  check_refused(place.echo("--inputs " + place.at("short.npy")), 2,
+                "input \"x\": got f32[63], wanted f32[64]");
+  std::ofstream(place.at("broken.npz")) << "no zip";
+  check_refused(place.echo("--inputs " + place.at("broken.npz")), 2,
+                "broken.npz: this is no .npz file");
+  check_refused(place.echo("--seeded --dump-after 9=" + place.at("d.npy")), 2, "--dump-after 9");
+}
+
+TEST_CASE("rlxrun tells unsuitable devices with 3 and missing room with 5") {
+  const Workplace place;
+  check_refused(rlxrun(place.at("small.plan") + " --entry echo --seeded --device toaster"), 3,
+                "toaster");
+  check_refused(place.echo("--seeded --memory-budget 10"), 5, "budget");
+  check_refused(place.echo("--seeded --outputs " + place.at("x.npy") + "/out"), 5,
+                "cannot create this folder");
+  check_refused(place.echo("--seeded --trace /no/such/folder/trace.json"), 5,
+                "/no/such/folder/trace.json");
+}
+
+TEST_CASE("rlxrun reports as JSON and as a trace") {
+  const Workplace place;
+  const Outcome outcome = place.echo("--seeded --json --repeat 5 --warmup 1 --profile --trace " +
+                                     place.at("trace.json") + " --poison 165");
+  INFO(outcome.text);
+  REQUIRE(outcome.code == 0);
+  const nlohmann::json report = nlohmann::json::parse(outcome.text);
+  CHECK(report["entry"]["name"] == "echo");
+  CHECK(report["timing"]["repeat"] == 5);
+  CHECK(report["timing"]["wall_us"]["min"] <= report["timing"]["wall_us"]["p99"]);
+  CHECK(report["outputs"][0]["shape"][0] == 64);
+  CHECK(report["profile"].size() == 1);
+  std::ifstream stream(place.at("trace.json"));
+  const nlohmann::json trace = nlohmann::json::parse(stream);
+  CHECK(trace["traceEvents"].size() == 3);
+}
+
+TEST_CASE("rlxrun dumps the value that a step begins") {
+  const Workplace place;
+  const Outcome outcome =
+      rlxrun(place.at("small.plan") + " --entry main --device null --inputs " + place.at("x.npy") +
+             " --dump-after 0=" + place.at("a.npy") + " --dump-after 0:x=" + place.at("x2.npy"));
+  INFO(outcome.text);
+  REQUIRE(outcome.code == 0);
+  npy::Array x;
+  npy::Array a;
+  REQUIRE(npy::read_npy(place.at("x.npy"), x).ok());
+  REQUIRE(npy::read_npy(place.at("a.npy"), a).ok());
+  CHECK(x.data == a.data);
+}
+
+TEST_CASE("rlxrun runs the same plan on Vulkan, the validation layer silent") {
+  const Workplace place;
+  const Outcome devices = rlxrun("--list-devices");
+  REQUIRE(devices.code == 0);
+  if (devices.text.find("vulkan:0") == std::string::npos) {
+    std::printf("SKIPPED: %s", devices.text.c_str());
+    return;
+  }
+  const std::string run = place.at("small.plan") + " --entry echo --device vulkan:0 --inputs " +
+                          place.at("x.npy") + " --expected " + place.at("x.npy") +
+                          " --pipeline-cache " + place.at("cache");
+  const Outcome plain = rlxrun(run + " --repeat 3 --profile");
+  INFO(plain.text);
+  CHECK(plain.code == 0);
+  const Outcome validated = rlxrun(run + " --validate");
+  if (validated.code == 3 && validated.text.find("vulkan-validationlayers") != std::string::npos) {
+    std::printf("SKIPPED: validation: %s", validated.text.c_str());
+    return;
+  }
+  INFO(validated.text);
+  CHECK(validated.code == 0);
+  check_refused(rlxrun(place.at("small.plan") + " --entry echo --seeded --device vulkan:99"), 3,
+                "vulkan:0");
+}
