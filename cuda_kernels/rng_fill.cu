@@ -2,22 +2,24 @@
 // y = random values of ops.md 0.8 and 12.2 (Philox4x32-10). RLX_KIND: 0 uniform floats low + span * u, 1 normals mean + std * n,
 // 2 integers low + floor(w * count / 2^32), 3 the same from 64-bit words. compiler/support/philox.h is the host's form.
 // Layout: y dense. Grid: one Philox block (4 elements, 2 of kind 3) per thread, groups spread by split_grid.
-// Specializations: RLX_Y storage type, RLX_FLOAT (y holds floats), RLX_COUNT, RLX_SEED0/1, RLX_STREAM, RLX_STEP; floats are given by
-// their bits: RLX_LOW, RLX_SPAN, RLX_HIGH, RLX_BELOW, RLX_ROUND (0), RLX_MEAN, RLX_STD, RLX_LEAST, RLX_MOST (1), RLX_LOW0/1 and
-// RLX_SPAN0/1 = count - 1 (2, 3). Numerics: uniforms and integers exact, no contraction.
+// Specializations: RLX_Y storage type, RLX_FLOAT (y holds floats), RLX_KIND; RLX_ROUND rounds to the type (0), RLX_LEAST and RLX_MOST
+// bound integers (1). What differs from weight to weight is in the params, so that one kernel fills them all.
+// Numerics: uniforms and integers exact, no contraction.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/math.cuh"
 
-RLX_PARAMS(FillParams);
+RLX_PARAMS(RandomParams);
 
-RLX_FN rlx_uvec4 philox(rlx_u64 block) {
+#define COUNT ((rlx_u64(p.count_high) << 32) | rlx_u64(p.count_low))
+
+RLX_FN rlx_uvec4 philox(RandomParams p, rlx_u64 block) {
   rlx_u32 c0 = rlx_u32(block & rlx_u64(0xFFFFFFFFu));
   rlx_u32 c1 = rlx_u32(block >> 32);
-  rlx_u32 c2 = RLX_STEP;
-  rlx_u32 c3 = RLX_STREAM;
-  rlx_u32 k0 = RLX_SEED0;
-  rlx_u32 k1 = RLX_SEED1;
+  rlx_u32 c2 = p.step;
+  rlx_u32 c3 = p.stream;
+  rlx_u32 k0 = p.seed_low;
+  rlx_u32 k1 = p.seed_high;
   RLX_UNROLL for (int round = 0; round < 10; ++round) {
     const rlx_u64 p0 = rlx_u64(0xD2511F53u) * rlx_u64(c0);
     const rlx_u64 p1 = rlx_u64(0xCD9E8D57u) * rlx_u64(c2);
@@ -39,11 +41,11 @@ RLX_FN rlx_uvec4 philox(rlx_u64 block) {
 RLX_FN float unit_of(rlx_u32 word) { return float(word >> 8) * 5.96046448e-08f; }
 
 #if RLX_KIND == 0
-RLX_FN float value_of(rlx_u32 word) {
-  const float sum = rlx_add_rn(rlx_from_bits(RLX_LOW), rlx_mul_rn(rlx_from_bits(RLX_SPAN), unit_of(word)));
-  const float high = rlx_from_bits(RLX_HIGH);
+RLX_FN float value_of(RandomParams p, rlx_u32 word) {
+  const float sum = rlx_add_rn(rlx_from_bits(p.value0), rlx_mul_rn(rlx_from_bits(p.value1), unit_of(word)));
+  const float high = rlx_from_bits(p.value2);
   const float held = RLX_ROUND(sum);
-  return held >= high && high > rlx_from_bits(RLX_LOW) ? rlx_from_bits(RLX_BELOW) : held;
+  return held >= high && high > rlx_from_bits(p.value0) ? rlx_from_bits(p.value3) : held;
 }
 #elif RLX_KIND == 1
 // n0 and n1 of Box-Muller: radius sqrt(-2 ln v), angle 2 pi u, whose quadrant and rest are exact.
@@ -58,30 +60,30 @@ RLX_FN float normal_of(rlx_u32 radius_word, rlx_u32 angle_word, rlx_u32 which) {
   const float size = (quadrant & 1u) != 0u ? rlx_sin_poly(r) : rlx_cos_poly(r);
   return radius * (((quadrant + 1u) & 2u) != 0u ? -size : size);
 }
-RLX_FN float scaled(float n) { return rlx_from_bits(RLX_MEAN) + rlx_from_bits(RLX_STD) * n; }
+RLX_FN float scaled(RandomParams p, float n) { return rlx_from_bits(p.value0) + rlx_from_bits(p.value1) * n; }
 #endif
 
-RLX_FN void put(rlx_u64 i, rlx_ptr y, float f, rlx_i64 n) {
-  if (i >= rlx_u64(RLX_COUNT)) return;
+RLX_FN void put(RandomParams p, rlx_u64 i, float f, rlx_i64 n) {
+  if (i >= COUNT) return;
 #if RLX_FLOAT
-  RLX_CAT(rlx_store_, RLX_Y)(y, rlx_i64(i), RLX_CAT(rlx_t_, RLX_Y)(f));
+  RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(i), RLX_CAT(rlx_t_, RLX_Y)(f));
 #elif RLX_KIND == 1
-  RLX_CAT(rlx_store_, RLX_Y)(y, rlx_i64(i), RLX_CAT(rlx_t_, RLX_Y)(rlx_min(rlx_max(rlx_i64_from(rlx_round(f)), RLX_LEAST), RLX_MOST)));
+  RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(i), RLX_CAT(rlx_t_, RLX_Y)(rlx_min(rlx_max(rlx_i64_from(rlx_round(f)), RLX_LEAST), RLX_MOST)));
 #else
-  RLX_CAT(rlx_store_, RLX_Y)(y, rlx_i64(i), RLX_CAT(rlx_t_, RLX_Y)(n));
+  RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(i), RLX_CAT(rlx_t_, RLX_Y)(n));
 #endif
 }
 
 #if RLX_KIND == 2
-RLX_FN rlx_i64 integer_of(rlx_u32 word) {
-  const rlx_u64 low = (rlx_u64(RLX_LOW1) << 32) | rlx_u64(RLX_LOW0);
-  return rlx_i64(low + ((rlx_u64(word) * (rlx_u64(RLX_SPAN0) + rlx_u64(1))) >> 32));
+RLX_FN rlx_i64 integer_of(RandomParams p, rlx_u32 word) {
+  const rlx_u64 low = (rlx_u64(p.value1) << 32) | rlx_u64(p.value0);
+  return rlx_i64(low + ((rlx_u64(word) * (rlx_u64(p.value2) + rlx_u64(1))) >> 32));
 }
 #elif RLX_KIND == 3
 // Upper half of the 128-bit product word * (span + 1).
-RLX_FN rlx_i64 integer_of(rlx_u32 word_high, rlx_u32 word_low) {
-  const rlx_u64 low = (rlx_u64(RLX_LOW1) << 32) | rlx_u64(RLX_LOW0);
-  const rlx_u64 count = ((rlx_u64(RLX_SPAN1) << 32) | rlx_u64(RLX_SPAN0)) + rlx_u64(1);
+RLX_FN rlx_i64 integer_of(RandomParams p, rlx_u32 word_high, rlx_u32 word_low) {
+  const rlx_u64 low = (rlx_u64(p.value1) << 32) | rlx_u64(p.value0);
+  const rlx_u64 count = ((rlx_u64(p.value3) << 32) | rlx_u64(p.value2)) + rlx_u64(1);
   const rlx_u64 mask = rlx_u64(0xFFFFFFFFu);
   if (count == rlx_u64(0)) return rlx_i64(low + ((rlx_u64(word_high) << 32) | rlx_u64(word_low)));
   const rlx_u64 middle = rlx_u64(word_high) * (count & mask) + ((rlx_u64(word_low) * (count & mask)) >> 32);
@@ -92,24 +94,24 @@ RLX_FN rlx_i64 integer_of(rlx_u32 word_high, rlx_u32 word_low) {
 
 RLX_MAIN {
   const rlx_u64 block = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(rlx_local_x);
-  const rlx_uvec4 w = philox(block);
+  const rlx_uvec4 w = philox(p, block);
 #if RLX_KIND == 0
-  put(block * rlx_u64(4), p.y, value_of(w.x), rlx_i64(0));
-  put(block * rlx_u64(4) + rlx_u64(1), p.y, value_of(w.y), rlx_i64(0));
-  put(block * rlx_u64(4) + rlx_u64(2), p.y, value_of(w.z), rlx_i64(0));
-  put(block * rlx_u64(4) + rlx_u64(3), p.y, value_of(w.w), rlx_i64(0));
+  put(p, block * rlx_u64(4), value_of(p, w.x), rlx_i64(0));
+  put(p, block * rlx_u64(4) + rlx_u64(1), value_of(p, w.y), rlx_i64(0));
+  put(p, block * rlx_u64(4) + rlx_u64(2), value_of(p, w.z), rlx_i64(0));
+  put(p, block * rlx_u64(4) + rlx_u64(3), value_of(p, w.w), rlx_i64(0));
 #elif RLX_KIND == 1
-  put(block * rlx_u64(4), p.y, scaled(normal_of(w.x, w.y, 0u)), rlx_i64(0));
-  put(block * rlx_u64(4) + rlx_u64(1), p.y, scaled(normal_of(w.x, w.y, 1u)), rlx_i64(0));
-  put(block * rlx_u64(4) + rlx_u64(2), p.y, scaled(normal_of(w.z, w.w, 0u)), rlx_i64(0));
-  put(block * rlx_u64(4) + rlx_u64(3), p.y, scaled(normal_of(w.z, w.w, 1u)), rlx_i64(0));
+  put(p, block * rlx_u64(4), scaled(p, normal_of(w.x, w.y, 0u)), rlx_i64(0));
+  put(p, block * rlx_u64(4) + rlx_u64(1), scaled(p, normal_of(w.x, w.y, 1u)), rlx_i64(0));
+  put(p, block * rlx_u64(4) + rlx_u64(2), scaled(p, normal_of(w.z, w.w, 0u)), rlx_i64(0));
+  put(p, block * rlx_u64(4) + rlx_u64(3), scaled(p, normal_of(w.z, w.w, 1u)), rlx_i64(0));
 #elif RLX_KIND == 2
-  put(block * rlx_u64(4), p.y, 0.0f, integer_of(w.x));
-  put(block * rlx_u64(4) + rlx_u64(1), p.y, 0.0f, integer_of(w.y));
-  put(block * rlx_u64(4) + rlx_u64(2), p.y, 0.0f, integer_of(w.z));
-  put(block * rlx_u64(4) + rlx_u64(3), p.y, 0.0f, integer_of(w.w));
+  put(p, block * rlx_u64(4), 0.0f, integer_of(p, w.x));
+  put(p, block * rlx_u64(4) + rlx_u64(1), 0.0f, integer_of(p, w.y));
+  put(p, block * rlx_u64(4) + rlx_u64(2), 0.0f, integer_of(p, w.z));
+  put(p, block * rlx_u64(4) + rlx_u64(3), 0.0f, integer_of(p, w.w));
 #else
-  put(block * rlx_u64(2), p.y, 0.0f, integer_of(w.x, w.y));
-  put(block * rlx_u64(2) + rlx_u64(1), p.y, 0.0f, integer_of(w.z, w.w));
+  put(p, block * rlx_u64(2), 0.0f, integer_of(p, w.x, w.y));
+  put(p, block * rlx_u64(2) + rlx_u64(1), 0.0f, integer_of(p, w.z, w.w));
 #endif
 }

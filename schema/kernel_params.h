@@ -30,9 +30,29 @@ struct CopyParams {
   rlx_ptr y;
 };
 
-// Fills y; seed words and counters are specializations.
-struct FillParams {
+// Repeats the two words over `bytes` bytes of y. 64-bit values stand as low and high word.
+struct SplatParams {
   rlx_ptr y;
+  rlx_uint bytes_low;
+  rlx_uint bytes_high;
+  rlx_uint word0;
+  rlx_uint word1;
+};
+
+// Random values of one weight: every weight shares the kernel of its dtype and distribution. value0..3, floats by their bits:
+// uniform: low, high - low, high, largest value below high; normal: mean, std; integers: low (two words), high - low (two words).
+struct RandomParams {
+  rlx_ptr y;
+  rlx_uint count_low;
+  rlx_uint count_high;
+  rlx_uint seed_low;
+  rlx_uint seed_high;
+  rlx_uint stream;
+  rlx_uint step;
+  rlx_uint value0;
+  rlx_uint value1;
+  rlx_uint value2;
+  rlx_uint value3;
 };
 
 struct GatherParams {

@@ -2,12 +2,13 @@
 // gather: y[outer, r, :] = x[outer, index[r], :]; negative indices count from the end once, then those outside [0, size) take
 // the nearest row (or zeros). Rows are copied in words, bit by bit.
 // Layout: x [outer, size, row], index [rows], y [outer, rows, row], all dense. Grid: one thread per word of y.
-// Specializations: RLX_WORD_BYTES 1..16, RLX_ROW_WORDS, RLX_ROWS, RLX_SIZE, RLX_COUNT words of y, rlx_index the index type,
+// Specializations: RLX_WORD_BYTES 1..16, RLX_ROW_WORDS, RLX_ROWS, rlx_index the index type, generated/sizes.inc: RLX_SIZE, RLX_COUNT words of y,
 // RLX_I dtype of the index, RLX_ZERO_OUTSIDE.
 #version 460
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
 #include "lib/indexing.glsl"
+#include "generated/sizes.inc"
 
 RLX_PARAMS(GatherParams);
 

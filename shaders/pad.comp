@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // pad: y[i] = x[source(i)], or the constant where the source lies outside; bits are copied as they stand.
 // Layout: y dense, x strided. Grid: one thread per element of y, groups spread over three axes by split_grid.
-// Specializations: RLX_RAW storage type, RLX_COUNT elements of y, rlx_index the index type, RLX_CONSTANT the constant's bits,
+// Specializations: RLX_RAW storage type, rlx_index the index type, generated/sizes.inc: RLX_COUNT elements of y and RLX_CONSTANT,
 // generated/source.inc: statements that take `rest` (the linear index) apart and add the source's element offset to `offset`.
 #version 460
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
+#include "generated/sizes.inc"
 
 RLX_PARAMS(CopyParams);
 

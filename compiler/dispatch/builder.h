@@ -64,6 +64,11 @@ class DispatchBuilder {
   // Binds by byte position, for array fields. alignment_bytes 0: the element size.
   DispatchBuilder& bind(uint32_t position, const TensorRef& ref, AccessMode mode,
                         uint32_t alignment_bytes = 0);
+  // A params field that is no pointer.
+  DispatchBuilder& set(rlx_uint Params::*field, uint32_t value) {
+    params_.*field = value;
+    return *this;
+  }
   // The only output may take over the bytes of this input (see Step::in_place_input).
   DispatchBuilder& allow_in_place(const TensorRef& input) {
     step_.in_place_input = input.buffer;

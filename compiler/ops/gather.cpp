@@ -113,8 +113,8 @@ bool lower_gather(LowerContext& ctx) {
       .define("RLX_WORD_BYTES", word)
       .define("RLX_ROW_WORDS", words)
       .define("RLX_ROWS", view.rows)
-      .define("RLX_SIZE", std::to_string(view.size) + "l")
-      .define("RLX_COUNT", std::to_string(count) + "ul")
+      .generated("sizes.inc", wide_define("RLX_SIZE", view.size) +
+                                  wide_define("RLX_COUNT", static_cast<int64_t>(count)))
       .define("rlx_index", index_type(count + kCopyWorkgroup))
       .define("RLX_I", std::string(name_of(index.dtype())))
       .define("RLX_ZERO_OUTSIDE", zero ? 1 : 0)

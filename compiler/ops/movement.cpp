@@ -2,6 +2,8 @@
 // Shared parts of the data-movement ops.
 #include "compiler/ops/movement.h"
 
+#include <limits>
+
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -46,6 +48,14 @@ std::string raw_type(DType dtype) {
 
 std::string index_type(uint64_t count) {
   return count < (uint64_t{1} << 31) ? "rlx_u32" : "rlx_u64";
+}
+
+std::string wide_define(const std::string& name, int64_t value) {
+  // The lowest value has no literal of its own sign.
+  if (value == std::numeric_limits<int64_t>::min()) {
+    return "#define " + name + " (-9223372036854775807l - 1l)\n";
+  }
+  return "#define " + name + " (" + std::to_string(value) + "l)\n";
 }
 
 TensorRef shifted(TensorRef x, int64_t elements) {

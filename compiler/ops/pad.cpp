@@ -177,14 +177,13 @@ bool lower_pad(LowerContext& ctx) {
   const bool complex_type = kind_of(x.dtype()) == DTypeKind::Complex;
   const auto count = static_cast<uint64_t>(element_count(y.shape()));
   const std::string raw = raw_type(x.dtype());
-  const std::string suffix = raw == "i64" ? "l" : "u";
+  const int64_t constant = complex_type ? 0 : constant_bits(x.dtype(), value);
   ctx.dispatch<KernelId::pad>()
       .workgroup({kCopyWorkgroup})
       .define("RLX_RAW", raw)
-      .define("RLX_COUNT", std::to_string(count) + "ul")
       .define("rlx_index", index_type(count + kCopyWorkgroup))
-      .define("RLX_CONSTANT",
-              std::to_string(complex_type ? 0 : constant_bits(x.dtype(), value)) + suffix)
+      .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(count)) +
+                                  wide_define("RLX_CONSTANT", constant))
       .generated("source.inc", code)
       .read(&CopyParams::x, x)
       .write(&CopyParams::y, y)

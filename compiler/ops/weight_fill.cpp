@@ -3,6 +3,7 @@
 #include "compiler/ops/weight_fill.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -17,13 +18,9 @@ namespace {
 
 constexpr uint32_t kBlock = 256;
 
-std::string word_text(uint32_t word) { return std::to_string(word) + "u"; }
-std::string float_text(float value) { return word_text(std::bit_cast<uint32_t>(value)); }
-// GLSL takes no 64-bit literal in a define.
-std::string count_text(uint64_t count) {
-  return "((rlx_u64(" + word_text(static_cast<uint32_t>(count >> 32)) + ") << 32) | rlx_u64(" +
-         word_text(static_cast<uint32_t>(count)) + "))";
-}
+uint32_t low_word(uint64_t value) { return static_cast<uint32_t>(value); }
+uint32_t high_word(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
+uint32_t float_word(double value) { return std::bit_cast<uint32_t>(static_cast<float>(value)); }
 
 Step fill_step(const Weight& weight, const char* op) {
   Step step;
@@ -63,13 +60,14 @@ void lower_splat(Program& program, const TensorRef& target, const Weight& weight
     std::memcpy(reinterpret_cast<std::byte*>(words) + i, one.data(), one.size());
   }
   const Extent3 grid = grid_for((bytes + 15) / 16);
-  DispatchBuilder<FillParams> dispatch(program, KernelId::splat_fill, fill_step(weight, "splat"));
+  DispatchBuilder<SplatParams> dispatch(program, KernelId::splat_fill, fill_step(weight, "splat"));
   dispatch.workgroup({kBlock})
-      .define("RLX_WORD0", word_text(words[0]))
-      .define("RLX_WORD1", word_text(words[1]))
-      .define("RLX_BYTES", count_text(bytes))
-      .write(&FillParams::y, target, 16)
-      .grid(grid.x, grid.y, grid.z)
+      .write(&SplatParams::y, target, 16)
+      .set(&SplatParams::bytes_low, low_word(bytes))
+      .set(&SplatParams::bytes_high, high_word(bytes))
+      .set(&SplatParams::word0, words[0])
+      .set(&SplatParams::word1, words[1])
+      .grid(grid)
       .work(bytes, 0)
       .reason("splat, 16 bytes per thread");
 }
@@ -83,44 +81,50 @@ RandomKind kind_of_random(DType dtype, const RandomData& data) {
   return integer_span(dtype, data.a, data.b).needs_pair() ? RandomKind::WideInteger : RandomKind::Integer;
 }
 
+// value0..3 of RandomParams.
+std::array<uint32_t, 4> random_words(DType dtype, RandomKind kind, const RandomData& data) {
+  if (kind == RandomKind::Uniform) {
+    const UniformRange range = uniform_range(dtype, data.a, data.b);
+    return {float_word(range.low), float_word(range.span), float_word(range.high), float_word(range.below)};
+  }
+  if (kind == RandomKind::Normal) return {float_word(data.a), float_word(data.b), 0, 0};
+  const IntegerSpan span = integer_span(dtype, data.a, data.b);
+  const auto low = static_cast<uint64_t>(span.low);
+  return {low_word(low), high_word(low), low_word(span.count_minus_one), high_word(span.count_minus_one)};
+}
+
 void lower_random(Program& program, const TensorRef& target, const Weight& weight, const RandomData& data) {
   const DType dtype = target.dtype();
   const RandomKind kind = kind_of_random(dtype, data);
   const auto count = static_cast<uint64_t>(element_count(target.shape()));
   const uint64_t per_block = kind == RandomKind::WideInteger ? 2 : 4;
   const Extent3 grid = grid_for((count + per_block - 1) / per_block);
-  DispatchBuilder<FillParams> dispatch(program, KernelId::rng_fill, fill_step(weight, "random"));
+  const std::array<uint32_t, 4> values = random_words(dtype, kind, data);
+  DispatchBuilder<RandomParams> dispatch(program, KernelId::rng_fill, fill_step(weight, "random"));
   dispatch.workgroup({kBlock})
       .define("RLX_Y", std::string(name_of(dtype)))
       .define("RLX_KIND", static_cast<int64_t>(kind))
       .define("RLX_FLOAT", is_float(dtype) ? 1 : 0)
-      .define("RLX_SEED0", word_text(static_cast<uint32_t>(data.seed)))
-      .define("RLX_SEED1", word_text(static_cast<uint32_t>(data.seed >> 32)))
-      .define("RLX_STREAM", word_text(data.stream))
-      .define("RLX_STEP", "0u")
-      .define("RLX_COUNT", count_text(count))
-      .write(&FillParams::y, target)
-      .grid(grid.x, grid.y, grid.z)
+      .write(&RandomParams::y, target)
+      .set(&RandomParams::count_low, low_word(count))
+      .set(&RandomParams::count_high, high_word(count))
+      .set(&RandomParams::seed_low, low_word(data.seed))
+      .set(&RandomParams::seed_high, high_word(data.seed))
+      .set(&RandomParams::stream, data.stream)
+      .set(&RandomParams::value0, values[0])
+      .set(&RandomParams::value1, values[1])
+      .set(&RandomParams::value2, values[2])
+      .set(&RandomParams::value3, values[3])
+      .grid(grid)
       .work(byte_size(target.type), count * 40)
       .reason("Philox, one block per thread");
   if (kind == RandomKind::Uniform) {
-    const UniformRange range = uniform_range(dtype, data.a, data.b);
-    dispatch.define("RLX_LOW", float_text(range.low)).define("RLX_SPAN", float_text(range.span));
-    dispatch.define("RLX_HIGH", float_text(range.high)).define("RLX_BELOW", float_text(range.below));
-    dispatch.define("RLX_ROUND", dtype == DType::f16 || dtype == DType::bf16 ? "rlx_round_" + std::string(name_of(dtype)) : "rlx_f32");
-  } else if (kind == RandomKind::Normal) {
-    dispatch.define("RLX_MEAN", float_text(static_cast<float>(data.a))).define("RLX_STD", float_text(static_cast<float>(data.b)));
-    if (!is_float(dtype)) {
-      const IntegerRange range = integer_range(dtype);
-      dispatch.define("RLX_LEAST", integer_literal(DType::i64, range.lowest));
-      dispatch.define("RLX_MOST", integer_literal(DType::i64, range.highest));
-    }
-  } else {
-    const IntegerSpan span = integer_span(dtype, data.a, data.b);
-    const auto low = static_cast<uint64_t>(span.low);
-    dispatch.define("RLX_LOW0", word_text(static_cast<uint32_t>(low))).define("RLX_LOW1", word_text(static_cast<uint32_t>(low >> 32)));
-    dispatch.define("RLX_SPAN0", word_text(static_cast<uint32_t>(span.count_minus_one)));
-    dispatch.define("RLX_SPAN1", word_text(static_cast<uint32_t>(span.count_minus_one >> 32)));
+    const bool narrow = dtype == DType::f16 || dtype == DType::bf16;
+    dispatch.define("RLX_ROUND", narrow ? "rlx_round_" + std::string(name_of(dtype)) : "rlx_f32");
+  } else if (kind == RandomKind::Normal && !is_float(dtype)) {
+    const IntegerRange range = integer_range(dtype);
+    dispatch.define("RLX_LEAST", integer_literal(DType::i64, range.lowest));
+    dispatch.define("RLX_MOST", integer_literal(DType::i64, range.highest));
   }
 }
 
