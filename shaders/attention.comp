@@ -135,7 +135,7 @@ RLX_MAIN {
   int key_count = RLX_SK;
 #if RLX_HAS_KV_LEN
   const rlx_i64 given = rlx_i64(RLX_CAT(rlx_load_, RLX_KV_LEN)(p.kv_len, batch * RLX_INDEX(RLX_KV_LEN_STRIDE)));
-  key_count = given < rlx_i64(0) ? 0 : given > rlx_i64(RLX_SK) ? RLX_SK : int(given);
+  key_count = int(min(max(given, rlx_i64(0)), rlx_i64(RLX_SK)));
 #endif
 #if RLX_HAS_Q_START
   const int position_0 = int(RLX_CAT(rlx_load_, RLX_Q_START)(p.q_start, batch * RLX_INDEX(RLX_Q_START_STRIDE)));
@@ -375,15 +375,15 @@ RLX_MAIN {
   }
   rlx_barrier();
   RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-    float common = RLX_MINUS_INFINITY;
-    for (int slice = 0; slice < RLX_ROWS; ++slice) common = max(common, weights[i * RLX_ROWS + slice].x);
+    float highest_top = RLX_MINUS_INFINITY;
+    for (int slice = 0; slice < RLX_ROWS; ++slice) highest_top = max(highest_top, weights[i * RLX_ROWS + slice].x);
     float sum = 0.0f;
     for (int slice = 0; slice < RLX_ROWS; ++slice) {
       const rlx_vec4 state = weights[i * RLX_ROWS + slice];
-      sum += state.y * relative(state.x, common);
+      sum += state.y * relative(state.x, highest_top);
     }
-    const float share = relative(top[i], common);
-    top[i] = common;
+    const float share = relative(top[i], highest_top);
+    top[i] = highest_top;
     total[i] = sum;
     RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
       rlx_barrier();

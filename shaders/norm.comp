@@ -9,11 +9,13 @@
 // Specializations: RLX_LANES x RLX_ROWS threads (lib/reduce.glsl, neighbours share a row); RLX_ROW_COUNT, RLX_COLS; storage types
 //   RLX_X (of x and y), RLX_GAMMA, RLX_BETA; RLX_HAS_GAMMA, RLX_HAS_BETA, RLX_HAS_MEAN, RLX_HAS_INV_STD; RLX_WIDTH 4: four elements
 //   of x and y at a time; RLX_ITEMS: pieces of RLX_WIDTH elements that a thread keeps in registers, 0: the row is read again.
-// Numerics: mean first, then the centred squares, in f32 (f64 for f64); one rounding at the end.
+// Numerics: mean first, then the centred squares, in f32 (f64 for f64); one rounding at the end. The mean is rounded, which matters
+//   far from zero: the mean of what is left after centring corrects it.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
+#include "lib/math.glsl"
 #include "lib/reduce.glsl"
 #include "generated/rows.inc"
 
@@ -71,10 +73,14 @@ RLX_MAIN {
 #endif
   // Squares.
   RLX_REAL squares = RLX_REAL(0);
+  RLX_REAL rest = RLX_REAL(0);
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS * RLX_WIDTH; ++k) {
     const RLX_INDEX i = first + RLX_INDEX(k / RLX_WIDTH) * step;
     held[k] -= mean;
-    if (i < RLX_INDEX(RLX_COLS)) squares += held[k] * held[k];
+    if (i < RLX_INDEX(RLX_COLS)) {
+      squares += held[k] * held[k];
+      rest += held[k];
+    }
   }
 #else
 #if RLX_CENTER
@@ -92,6 +98,7 @@ RLX_MAIN {
 #endif
   // Squares.
   RLX_REAL squares = RLX_REAL(0);
+  RLX_REAL rest = RLX_REAL(0);
   for (RLX_INDEX i = first; i < RLX_INDEX(RLX_COLS); i += step) {
 #if RLX_WIDTH == 4
     rlx_vec4 four = RLX_LOAD4(i);
@@ -100,13 +107,23 @@ RLX_MAIN {
     four.z -= mean;
     four.w -= mean;
     squares += (four.x * four.x + four.y * four.y) + (four.z * four.z + four.w * four.w);
+    rest += (four.x + four.y) + (four.z + four.w);
 #else
     const RLX_REAL centred = RLX_LOAD(i) - mean;
     squares += centred * centred;
+    rest += centred;
 #endif
   }
 #endif
-  const RLX_REAL inv_std = RLX_REAL(1) / sqrt(RLX_MEAN(row_sum(squares)) + RLX_EPS);
+  RLX_REAL variance = RLX_MEAN(row_sum(squares));
+#if RLX_CENTER
+  // What the rounding of the mean left over.
+  const RLX_REAL missed = RLX_MEAN(row_sum(rest));
+  variance -= missed * missed;
+#else
+  const RLX_REAL missed = RLX_REAL(0);
+#endif
+  const RLX_REAL inv_std = RLX_REAL(1) / sqrt(variance + RLX_EPS);
 
   // Result.
   if (!inside) return;
@@ -116,32 +133,32 @@ RLX_MAIN {
     if (i >= RLX_INDEX(RLX_COLS)) continue;
 #if RLX_WIDTH == 4
     rlx_vec4 four;
-    four.x = RLX_RESULT(held[4 * k], i);
-    four.y = RLX_RESULT(held[4 * k + 1], i + 1);
-    four.z = RLX_RESULT(held[4 * k + 2], i + 2);
-    four.w = RLX_RESULT(held[4 * k + 3], i + 3);
+    four.x = RLX_RESULT(held[4 * k] - missed, i);
+    four.y = RLX_RESULT(held[4 * k + 1] - missed, i + 1);
+    four.z = RLX_RESULT(held[4 * k + 2] - missed, i + 2);
+    four.w = RLX_RESULT(held[4 * k + 3] - missed, i + 3);
     RLX_CAT(rlx_store4_, RLX_X)(p.y, y_row + i, four);
 #else
-    RLX_CAT(rlx_store_, RLX_X)(p.y, y_row + i, RLX_RESULT(held[k], i));
+    RLX_CAT(rlx_store_, RLX_X)(p.y, y_row + i, RLX_RESULT(held[k] - missed, i));
 #endif
   }
 #else
   for (RLX_INDEX i = first; i < RLX_INDEX(RLX_COLS); i += step) {
 #if RLX_WIDTH == 4
     rlx_vec4 four = RLX_LOAD4(i);
-    four.x = RLX_RESULT(four.x - mean, i);
-    four.y = RLX_RESULT(four.y - mean, i + 1);
-    four.z = RLX_RESULT(four.z - mean, i + 2);
-    four.w = RLX_RESULT(four.w - mean, i + 3);
+    four.x = RLX_RESULT(four.x - mean - missed, i);
+    four.y = RLX_RESULT(four.y - mean - missed, i + 1);
+    four.z = RLX_RESULT(four.z - mean - missed, i + 2);
+    four.w = RLX_RESULT(four.w - mean - missed, i + 3);
     RLX_CAT(rlx_store4_, RLX_X)(p.y, y_row + i, four);
 #else
-    RLX_CAT(rlx_store_, RLX_X)(p.y, y_row + i, RLX_RESULT(RLX_LOAD(i) - mean, i));
+    RLX_CAT(rlx_store_, RLX_X)(p.y, y_row + i, RLX_RESULT(RLX_LOAD(i) - mean - missed, i));
 #endif
   }
 #endif
   if (rlx_lane != 0u) return;
 #if RLX_HAS_MEAN
-  rlx_store_f32(p.mean, row, rlx_f32(mean));
+  rlx_store_f32(p.mean, row, rlx_f32(mean + missed));
 #endif
 #if RLX_HAS_INV_STD
   rlx_store_f32(p.inv_std, row, rlx_f32(inv_std));

@@ -46,9 +46,7 @@ RLX_MAIN {
 #else
   position += rlx_i64(token);
 #endif
-  const rlx_i64 last = rlx_i64(RLX_TABLE_ROWS - 1);
-  position = position < rlx_i64(0) ? rlx_i64(0) : position;
-  row = RLX_INDEX(position > last ? last : position);
+  row = RLX_INDEX(min(max(position, rlx_i64(0)), rlx_i64(RLX_TABLE_ROWS - 1)));
 #endif
   const float c = RLX_CAT(rlx_load_, RLX_COS)(p.cos_table, RLX_COS_AT(batch, token, row, item));
 #if RLX_INVERSE

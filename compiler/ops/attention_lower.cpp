@@ -36,6 +36,7 @@ int64_t quotient_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
+// Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of reductions together.
 Tiling choose_tiling(const AttentionProblem& problem) {
   constexpr int64_t kFewQueries = 4;
   constexpr int64_t kWantedGroups = 128;
@@ -48,7 +49,7 @@ Tiling choose_tiling(const AttentionProblem& problem) {
   if (tiling.split) {
     const bool small = problem.head_dim <= 128 && problem.v_head_dim <= 128;
     tiling.queries_per_thread = small ? std::max<int64_t>(problem.q_tokens, 1) : 1;
-    tiling.dc4 = std::min<int64_t>(tiling.d4, 2);
+    tiling.dc4 = std::min<int64_t>(tiling.d4, tiling.queries_per_thread > 2 ? 1 : 2);
   } else {
     for (int64_t queries = 4; queries > 1; queries /= 2) {
       const int64_t groups =

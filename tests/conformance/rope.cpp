@@ -77,6 +77,9 @@ std::vector<Case> rope_cases() {
   cases.push_back(rope_case("T83 positions per batch",
                             {f32, wide, wide, tensor(DType::i32, {2, 5}).range(0, 27)},
                             attributes));
+  cases.push_back(rope_case("positions outside the table are clamped",
+                            {f32, wide, wide, tensor(DType::i32, {2, 5}).range(-40, 80)},
+                            attributes));
   cases.push_back(rope_case("positions per token",
                             {f32, wide, wide, tensor(DType::i64, {5}).range(0, 27)}, attributes));
   cases.push_back(rope_case("scalar position counts on",

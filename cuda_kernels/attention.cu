@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = sum over allowed keys of softmax(s) * v, s = softcap(scale * q . k) + bias; lse = log of the sum of exp(s). The scores are
+// never written to memory: a running maximum and sum per query are carried over tiles of keys.
+// Layout: q [B,H,Sq,D], k [B,G,Sk,D], v [B,G,Sk,Dv], y [B,H,Sq,Dv] by strides with the last dim contiguous; lse [B,H,Sq] dense;
+//   mask and bias [B,H,Sq,Sk] by strides. Query head h reads kv head h / RLX_HEADS_PER_KV.
+// Threads: RLX_LANES (tx) x RLX_ROWS (ty). A thread owns RLX_RQ queries, four neighbouring keys of the tile (4 tx ...) and four
+//   neighbouring columns (4 tx ...) of each of the RLX_NV column blocks of the result.
+//   RLX_SPLIT 0: ty numbers queries, tiles of 4 * RLX_LANES keys are shared. RLX_SPLIT 1 (few queries): all ty have the same
+//   queries, each takes its own keys, and the RLX_ROWS results are merged at the end.
+// Grid: one group per (batch, head, tile of queries), query tiles fastest, spread by split_grid.
+// Specializations: RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS, RLX_HEADS_PER_KV, RLX_SQ, RLX_SK, RLX_D, RLX_DV; RLX_D4 = ceil(RLX_D / 4);
+//   RLX_DC4 pieces of four per staged chunk of D; RLX_KP pitch of a staged key (odd); RLX_STAGE pieces of the staging buffer;
+//   RLX_Q_RESIDENT: the queries stay in shared memory, else they are staged with each chunk; storage types RLX_Q (of q and y), RLX_K,
+//   RLX_V, RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_Q_WIDE, RLX_K_WIDE, RLX_V_WIDE, RLX_Y_WIDE: four elements at a time;
+//   RLX_HAS_MASK, RLX_HAS_BIAS, RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar);
+//   RLX_CAUSAL, RLX_ALIGN_END, RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none), RLX_SELECTIVE: some key of a tile may be disallowed.
+// generated/attention.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_SCALE, RLX_SOFTCAP(s), RLX_ATTENDS(mask value).
+// Numerics: f32 throughout, one rounding. A disallowed key has the weight -0, and its v is never multiplied: it may be NaN. A query
+//   without keys gives 0 and lse -inf; a NaN score gives NaN.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "lib/math.cuh"
+#include "lib/reduce.cuh"
+#include "generated/attention.inc"
+
+RLX_PARAMS(AttentionParams);
+
+#define RLX_TILE_KEYS (4 * RLX_LANES)
+#if RLX_SPLIT
+#define RLX_TILE_QUERIES RLX_RQ
+#define RLX_STAGED_KEYS (RLX_TILE_KEYS * RLX_ROWS)
+#else
+#define RLX_TILE_QUERIES (RLX_RQ * RLX_ROWS)
+#define RLX_STAGED_KEYS RLX_TILE_KEYS
+#endif
+#define RLX_MINUS_INFINITY rlx_from_bits(0xFF800000u)
+#define RLX_DISALLOWED 0x80000000u
+#define RLX_COMBINE_GREATER(a, b) ((a) > (b) ? (a) : (b))
+
+RLX_SHARED rlx_vec4 stage[RLX_STAGE];
+#if RLX_Q_RESIDENT
+RLX_SHARED rlx_vec4 queries[RLX_TILE_QUERIES * RLX_D4];
+#endif
+RLX_SHARED rlx_vec4 weights[RLX_RQ * RLX_ROWS * RLX_LANES];
+RLX_SHARED rlx_u32 stage_with_nonfinite;
+
+RLX_GROUP_REDUCE(row_max, float, RLX_COMBINE_GREATER)
+RLX_GROUP_REDUCE(row_sum, float, RLX_COMBINE_SUM)
+
+// Elements d..d+3 of a vector of `size` elements, 0 behind its end.
+#define RLX_LOAD4_FN(name, dtype, size)                                            \
+  RLX_FN rlx_vec4 name(rlx_ptr base, RLX_INDEX at, int d) {                        \
+    rlx_vec4 four;                                                                 \
+    four.x = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d));                   \
+    four.y = 0.0f;                                                                 \
+    four.z = 0.0f;                                                                 \
+    four.w = 0.0f;                                                                 \
+    if (d + 1 < (size)) four.y = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 1)); \
+    if (d + 2 < (size)) four.z = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 2)); \
+    if (d + 3 < (size)) four.w = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 3)); \
+    return four;                                                                   \
+  }
+#if RLX_Q_WIDE
+#define load_q(base, at, d) RLX_CAT(rlx_load4_, RLX_Q)(base, (at) + RLX_INDEX(d))
+#else
+RLX_LOAD4_FN(load_q, RLX_Q, RLX_D)
+#endif
+#if RLX_K_WIDE
+#define load_k(base, at, d) RLX_CAT(rlx_load4_, RLX_K)(base, (at) + RLX_INDEX(d))
+#else
+RLX_LOAD4_FN(load_k, RLX_K, RLX_D)
+#endif
+#if RLX_V_WIDE
+#define load_v(base, at, d) RLX_CAT(rlx_load4_, RLX_V)(base, (at) + RLX_INDEX(d))
+#else
+RLX_LOAD4_FN(load_v, RLX_V, RLX_DV)
+#endif
+
+RLX_FN rlx_vec4 zero4() {
+  rlx_vec4 zero;
+  zero.x = 0.0f;
+  zero.y = 0.0f;
+  zero.z = 0.0f;
+  zero.w = 0.0f;
+  return zero;
+}
+
+RLX_FN float dot_plus(rlx_vec4 a, rlx_vec4 b, float sum) {
+  return sum + (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
+}
+
+// sum + weight * v
+RLX_FN rlx_vec4 add_scaled(rlx_vec4 sum, float weight, rlx_vec4 v) {
+  sum.x += weight * v.x;
+  sum.y += weight * v.y;
+  sum.z += weight * v.z;
+  sum.w += weight * v.w;
+  return sum;
+}
+
+// The same, without touching v where the key is disallowed.
+RLX_FN rlx_vec4 add_allowed(rlx_vec4 sum, float weight, rlx_vec4 v) {
+  if (rlx_bits(weight) == RLX_DISALLOWED) return sum;
+  return add_scaled(sum, weight, v);
+}
+
+RLX_FN bool nonfinite4(rlx_vec4 v) {
+  const rlx_u32 exponent = 0x7F800000u;
+  return (rlx_bits(v.x) & exponent) == exponent || (rlx_bits(v.y) & exponent) == exponent ||
+         (rlx_bits(v.z) & exponent) == exponent || (rlx_bits(v.w) & exponent) == exponent;
+}
+
+// exp(value - top), where a row that has seen no key has top -inf.
+RLX_FN float relative(float value, float top) {
+  return rlx_exp(value - (top == RLX_MINUS_INFINITY ? 0.0f : top));
+}
+
+RLX_MAIN {
+  const RLX_INDEX group = RLX_INDEX(rlx_linear_group);
+  if (group >= RLX_INDEX(RLX_GROUPS)) return;
+  const int thread = int(rlx_thread);
+  const int tx = int(rlx_lane);
+  const int ty = int(rlx_row);
+  const int first_query = int(group % RLX_INDEX(RLX_QUERY_TILES)) * RLX_TILE_QUERIES;
+  const RLX_INDEX head = group / RLX_INDEX(RLX_QUERY_TILES) % RLX_INDEX(RLX_HEADS);
+  const RLX_INDEX batch = group / RLX_INDEX(RLX_QUERY_TILES) / RLX_INDEX(RLX_HEADS);
+  const RLX_INDEX kv_head = head / RLX_INDEX(RLX_HEADS_PER_KV);
+  const RLX_INDEX q_base = batch * RLX_Q_B + head * RLX_Q_H;
+  const RLX_INDEX k_base = batch * RLX_K_B + kv_head * RLX_K_H;
+  const RLX_INDEX v_base = batch * RLX_V_B + kv_head * RLX_V_H;
+
+  // Keys that exist, the position of query 0, and the range of keys that some query of the tile may attend to.
+  int key_count = RLX_SK;
+#if RLX_HAS_KV_LEN
+  const rlx_i64 given = rlx_i64(RLX_CAT(rlx_load_, RLX_KV_LEN)(p.kv_len, batch * RLX_INDEX(RLX_KV_LEN_STRIDE)));
+  key_count = int(min(max(given, rlx_i64(0)), rlx_i64(RLX_SK)));
+#endif
+#if RLX_HAS_Q_START
+  const int position_0 = int(RLX_CAT(rlx_load_, RLX_Q_START)(p.q_start, batch * RLX_INDEX(RLX_Q_START_STRIDE)));
+#elif RLX_ALIGN_END
+  const int position_0 = key_count - RLX_SQ;
+#else
+  const int position_0 = 0;
+#endif
+  const int last_query = min(first_query + RLX_TILE_QUERIES, RLX_SQ) - 1;
+  int begin = 0;
+  int end = key_count;
+#if RLX_WINDOW_LEFT >= 0
+  begin = max(begin, position_0 + first_query - RLX_WINDOW_LEFT);
+#endif
+#if RLX_WINDOW_RIGHT >= 0
+  end = min(end, position_0 + last_query + RLX_WINDOW_RIGHT + 1);
+#endif
+#if RLX_CAUSAL
+  end = min(end, position_0 + last_query + 1);
+#endif
+
+#if RLX_Q_RESIDENT
+  for (int i = thread; i < RLX_TILE_QUERIES * RLX_D4; i += RLX_BLOCK_SIZE) {
+    const int query = first_query + i / RLX_D4;
+    queries[i] = zero4();
+    if (query < RLX_SQ) queries[i] = load_q(p.q, q_base + RLX_INDEX(query) * RLX_Q_S, i % RLX_D4 * 4);
+  }
+#endif
+  if (thread == 0) stage_with_nonfinite = 0u;
+  rlx_u32 stage_number = 0u;
+
+  float top[RLX_RQ];
+  float total[RLX_RQ];
+  rlx_vec4 result[RLX_RQ * RLX_NV];
+  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+    top[i] = RLX_MINUS_INFINITY;
+    total[i] = 0.0f;
+  }
+  RLX_UNROLL for (int i = 0; i < RLX_RQ * RLX_NV; ++i) result[i] = zero4();
+
+  RLX_LOOP for (int tile = begin; tile < end; tile += RLX_STAGED_KEYS) {
+    // Scores.
+    float score[RLX_RQ * 4];
+    RLX_UNROLL for (int i = 0; i < RLX_RQ * 4; ++i) score[i] = 0.0f;
+    RLX_LOOP for (int chunk = 0; chunk < RLX_D4; chunk += RLX_DC4) {
+      rlx_barrier();
+      // Key 4 a + b of a slice lies at row b * RLX_LANES + a, so that the lanes of a row read neighbouring rows.
+      for (int i = thread; i < RLX_STAGED_KEYS * RLX_DC4; i += RLX_BLOCK_SIZE) {
+        const int staged = i / RLX_DC4;
+        const int in_slice = staged % RLX_TILE_KEYS;
+        const int piece = i % RLX_DC4;
+        const int row = staged - in_slice + in_slice % 4 * RLX_LANES + in_slice / 4;
+        rlx_vec4 four = zero4();
+        if (tile + staged < end && chunk + piece < RLX_D4) {
+          four = load_k(p.k, k_base + RLX_INDEX(tile + staged) * RLX_K_S, (chunk + piece) * 4);
+        }
+        stage[row * RLX_KP + piece] = four;
+      }
+#if !RLX_Q_RESIDENT
+      for (int i = thread; i < RLX_TILE_QUERIES * RLX_DC4; i += RLX_BLOCK_SIZE) {
+        const int query = first_query + i / RLX_DC4;
+        const int piece = i % RLX_DC4;
+        rlx_vec4 four = zero4();
+        if (query < RLX_SQ && chunk + piece < RLX_D4) {
+          four = load_q(p.q, q_base + RLX_INDEX(query) * RLX_Q_S, (chunk + piece) * 4);
+        }
+        stage[RLX_STAGED_KEYS * RLX_KP + i] = four;
+      }
+#endif
+      rlx_barrier();
+#if RLX_SPLIT
+      const int slice = ty * RLX_TILE_KEYS;
+#else
+      const int slice = 0;
+#endif
+      RLX_UNROLL for (int piece = 0; piece < RLX_DC4; ++piece) {
+        if (RLX_D4 % RLX_DC4 != 0 && chunk + piece >= RLX_D4) break;
+        const rlx_vec4 k0 = stage[(slice + tx) * RLX_KP + piece];
+        const rlx_vec4 k1 = stage[(slice + tx + RLX_LANES) * RLX_KP + piece];
+        const rlx_vec4 k2 = stage[(slice + tx + RLX_LANES * 2) * RLX_KP + piece];
+        const rlx_vec4 k3 = stage[(slice + tx + RLX_LANES * 3) * RLX_KP + piece];
+        RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+#if RLX_SPLIT
+          const int row = i;
+#else
+          const int row = ty * RLX_RQ + i;
+#endif
+#if RLX_Q_RESIDENT
+          const rlx_vec4 q = queries[row * RLX_D4 + chunk + piece];
+#else
+          const rlx_vec4 q = stage[RLX_STAGED_KEYS * RLX_KP + row * RLX_DC4 + piece];
+#endif
+          score[4 * i] = dot_plus(q, k0, score[4 * i]);
+          score[4 * i + 1] = dot_plus(q, k1, score[4 * i + 1]);
+          score[4 * i + 2] = dot_plus(q, k2, score[4 * i + 2]);
+          score[4 * i + 3] = dot_plus(q, k3, score[4 * i + 3]);
+        }
+      }
+    }
+
+    // Weights relative to the maximum so far; what was summed before is brought to it.
+    RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+#if RLX_SPLIT
+      const int query = first_query + i;
+      const int first_key = tile + ty * RLX_TILE_KEYS + 4 * tx;
+#else
+      const int query = first_query + ty * RLX_RQ + i;
+      const int first_key = tile + 4 * tx;
+#endif
+      const int position = position_0 + query;
+      bool allowed[4];
+      float highest = RLX_MINUS_INFINITY;
+      RLX_UNROLL for (int j = 0; j < 4; ++j) {
+        const int key = first_key + j;
+        bool allow = key < end && query < RLX_SQ;
+#if RLX_CAUSAL
+        allow = allow && key <= position;
+#endif
+#if RLX_WINDOW_LEFT >= 0
+        allow = allow && key >= position - RLX_WINDOW_LEFT;
+#endif
+#if RLX_WINDOW_RIGHT >= 0
+        allow = allow && key <= position + RLX_WINDOW_RIGHT;
+#endif
+#if RLX_HAS_MASK
+        if (allow) {
+          allow = RLX_ATTENDS(RLX_CAT(rlx_load_, RLX_MASK)(p.mask, batch * RLX_MASK_B + head * RLX_MASK_H +
+                                                           RLX_INDEX(query) * RLX_MASK_S + RLX_INDEX(key) * RLX_MASK_K));
+        }
+#endif
+        float s = RLX_SOFTCAP(score[4 * i + j] * RLX_SCALE);
+#if RLX_HAS_BIAS
+        if (allow) {
+          const float bias = RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, batch * RLX_BIAS_B + head * RLX_BIAS_H +
+                                                          RLX_INDEX(query) * RLX_BIAS_S + RLX_INDEX(key) * RLX_BIAS_K);
+          allow = bias != RLX_MINUS_INFINITY;
+          s += bias;
+        }
+#endif
+        allowed[j] = allow;
+        score[4 * i + j] = s;
+        if (allow && s > highest) highest = s;
+      }
+      const float new_top = max(top[i], row_max(highest));
+      const float decay = relative(top[i], new_top);
+      top[i] = new_top;
+      RLX_UNROLL for (int j = 0; j < 4; ++j) {
+        score[4 * i + j] = allowed[j] ? relative(score[4 * i + j], new_top) : rlx_from_bits(RLX_DISALLOWED);
+      }
+      rlx_vec4 four;
+      four.x = score[4 * i];
+      four.y = score[4 * i + 1];
+      four.z = score[4 * i + 2];
+      four.w = score[4 * i + 3];
+      total[i] = total[i] * decay + ((four.x + four.y) + (four.z + four.w));
+      RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
+        result[i * RLX_NV + n] = add_scaled(zero4(), decay, result[i * RLX_NV + n]);
+      }
+      weights[(ty * RLX_RQ + i) * RLX_LANES + tx] = four;
+    }
+
+    // Weighted sum of v.
+    RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
+      const int column = (n * RLX_LANES + tx) * 4;
+#if RLX_SPLIT
+      rlx_barrier();
+      RLX_LOOP for (int k4 = 0; k4 < RLX_LANES; ++k4) {
+        RLX_UNROLL for (int b = 0; b < 4; ++b) {
+          const int key = tile + ty * RLX_TILE_KEYS + 4 * k4 + b;
+          rlx_vec4 v = zero4();
+          if (key < end && column < RLX_DV) v = load_v(p.v, v_base + RLX_INDEX(key) * RLX_V_S, column);
+          RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+            const rlx_vec4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
+            const float weight = b == 0 ? w.x : b == 1 ? w.y : b == 2 ? w.z : w.w;
+            result[i * RLX_NV + n] = add_allowed(result[i * RLX_NV + n], weight, v);
+          }
+        }
+      }
+#else
+      rlx_barrier();
+      ++stage_number;
+      for (int i = thread; i < RLX_TILE_KEYS * RLX_LANES; i += RLX_BLOCK_SIZE) {
+        const int key = tile + i / RLX_LANES;
+        const int staged_column = (n * RLX_LANES + i % RLX_LANES) * 4;
+        rlx_vec4 four = zero4();
+        if (key < end && staged_column < RLX_DV) {
+          four = load_v(p.v, v_base + RLX_INDEX(key) * RLX_V_S, staged_column);
+        }
+        stage[i] = four;
+#if RLX_SELECTIVE
+        if (nonfinite4(four)) stage_with_nonfinite = stage_number;
+#endif
+      }
+      rlx_barrier();
+#if RLX_SELECTIVE
+      if (stage_with_nonfinite == stage_number) {
+        RLX_LOOP for (int k4 = 0; k4 < RLX_LANES; ++k4) {
+          RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+            const rlx_vec4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
+            rlx_vec4 sum = result[i * RLX_NV + n];
+            sum = add_allowed(sum, w.x, stage[(4 * k4) * RLX_LANES + tx]);
+            sum = add_allowed(sum, w.y, stage[(4 * k4 + 1) * RLX_LANES + tx]);
+            sum = add_allowed(sum, w.z, stage[(4 * k4 + 2) * RLX_LANES + tx]);
+            result[i * RLX_NV + n] = add_allowed(sum, w.w, stage[(4 * k4 + 3) * RLX_LANES + tx]);
+          }
+        }
+        continue;
+      }
+#endif
+      RLX_UNROLL for (int k4 = 0; k4 < RLX_LANES; ++k4) {
+        const rlx_vec4 v0 = stage[(4 * k4) * RLX_LANES + tx];
+        const rlx_vec4 v1 = stage[(4 * k4 + 1) * RLX_LANES + tx];
+        const rlx_vec4 v2 = stage[(4 * k4 + 2) * RLX_LANES + tx];
+        const rlx_vec4 v3 = stage[(4 * k4 + 3) * RLX_LANES + tx];
+        RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+          const rlx_vec4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
+          rlx_vec4 sum = result[i * RLX_NV + n];
+          sum = add_scaled(sum, w.x, v0);
+          sum = add_scaled(sum, w.y, v1);
+          sum = add_scaled(sum, w.z, v2);
+          result[i * RLX_NV + n] = add_scaled(sum, w.w, v3);
+        }
+      }
+#endif
+    }
+  }
+
+  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) total[i] = row_sum(total[i]);
+#if RLX_SPLIT
+  // Merge of the slices: ty 0 adds up what each brought to the common maximum.
+  rlx_barrier();
+  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+    rlx_vec4 state = zero4();
+    state.x = top[i];
+    state.y = total[i];
+    if (tx == 0) weights[i * RLX_ROWS + ty] = state;
+  }
+  rlx_barrier();
+  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+    float highest_top = RLX_MINUS_INFINITY;
+    for (int slice = 0; slice < RLX_ROWS; ++slice) highest_top = max(highest_top, weights[i * RLX_ROWS + slice].x);
+    float sum = 0.0f;
+    for (int slice = 0; slice < RLX_ROWS; ++slice) {
+      const rlx_vec4 state = weights[i * RLX_ROWS + slice];
+      sum += state.y * relative(state.x, highest_top);
+    }
+    const float share = relative(top[i], highest_top);
+    top[i] = highest_top;
+    total[i] = sum;
+    RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
+      rlx_barrier();
+      stage[ty * RLX_LANES + tx] = add_scaled(zero4(), share, result[i * RLX_NV + n]);
+      rlx_barrier();
+      rlx_vec4 merged = zero4();
+      for (int slice = 0; slice < RLX_ROWS; ++slice) merged = add_scaled(merged, 1.0f, stage[slice * RLX_LANES + tx]);
+      result[i * RLX_NV + n] = merged;
+    }
+  }
+  if (ty != 0) return;
+#endif
+
+  // Result.
+  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
+#if RLX_SPLIT
+    const int query = first_query + i;
+#else
+    const int query = first_query + ty * RLX_RQ + i;
+#endif
+    if (query >= RLX_SQ) continue;
+    const bool no_key = total[i] == 0.0f;
+    const float inverse = no_key ? 0.0f : 1.0f / total[i];
+    const RLX_INDEX y_row = batch * RLX_Y_B + head * RLX_Y_H + RLX_INDEX(query) * RLX_Y_S;
+    RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
+      const int column = (n * RLX_LANES + tx) * 4;
+      const rlx_vec4 four = add_scaled(zero4(), inverse, result[i * RLX_NV + n]);
+#if RLX_Y_WIDE
+      if (column < RLX_DV) RLX_CAT(rlx_store4_, RLX_Q)(p.y, y_row + RLX_INDEX(column), four);
+#else
+      if (column < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column), four.x);
+      if (column + 1 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 1), four.y);
+      if (column + 2 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 2), four.z);
+      if (column + 3 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 3), four.w);
+#endif
+    }
+#if RLX_HAS_LSE
+    if (tx == 0) {
+      rlx_store_f32(p.lse, (batch * RLX_INDEX(RLX_HEADS) + head) * RLX_INDEX(RLX_SQ) + RLX_INDEX(query),
+                    no_key ? RLX_MINUS_INFINITY : top[i] + rlx_log(total[i]));
+    }
+#endif
+  }
+}
