@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -108,7 +109,9 @@ class Context {
   // One vkQueueSubmit under the queue's lock.
   Status submit(VkCommandBuffer buffer, VkFence fence);
   // Waits for the fence: spins briefly, then blocks. `what` names the work in errors.
-  Status wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_view what);
+  // Around the time `expected` from now it spins again; 0 where nothing is known.
+  Status wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_view what,
+              std::chrono::nanoseconds expected = std::chrono::nanoseconds(0));
 
   std::shared_ptr<Instance> instance;
   PhysicalDevice physical;

@@ -3,6 +3,7 @@
 // they are.
 #include "runtime/vulkan/vk_record.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -21,6 +22,16 @@ void barrier(const Context& context, VkCommandBuffer commands, VkPipelineStageFl
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = target};
   context.api.vkCmdPipelineBarrier(commands, source_stages, target_stages, 0, 1, &memory, 0,
                                    nullptr, 0, nullptr);
+}
+
+void record_wave_barrier(const Context& context, VkCommandBuffer commands, bool kernels_only) {
+  if (kernels_only) {
+    barrier(context, commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+            VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+            VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+  } else {
+    barrier(context, commands, kWorkStages, kWorkWrites, kWorkStages, kWorkAccesses);
+  }
 }
 
 Place place_of(const LinkedEntry& linked, const fb::Relocation& relocation) {
@@ -131,6 +142,10 @@ void record_steps(const Context& context, const PlanView& plan, const PipelineSe
                   const LinkedEntry& linked, const RecordOptions& options,
                   VkCommandBuffer commands) {
   const std::span<const fb::Step> steps = PlanView::steps(*linked.entry).first(options.step_count);
+  // Between kernels alone the transfer stage need not be waited for.
+  const bool kernels_only = std::all_of(steps.begin(), steps.end(), [](const fb::Step& step) {
+    return step.kind() == fb::StepKind::Dispatch;
+  });
   const bool timed = options.step_times != VK_NULL_HANDLE;
   StepRecorder recorder(context, plan, pipelines, linked, commands);
   if (timed) {
@@ -140,8 +155,8 @@ void record_steps(const Context& context, const PlanView& plan, const PipelineSe
     record_barrier(context, commands);
   }
   for (uint32_t i = 0; i < steps.size(); ++i) {
-    if (!timed && i > 0 && steps[i].wave() != steps[i - 1].wave())
-      record_barrier(context, commands);
+    const bool new_wave = i > 0 && steps[i].wave() != steps[i - 1].wave();
+    if (!timed && new_wave) record_wave_barrier(context, commands, kernels_only);
     recorder.record(steps[i]);
     if (!timed) continue;
     context.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,

@@ -274,14 +274,20 @@ Status VulkanSession::submit(uint32_t entry) {
   RLX_RETURN_IF_ERROR(context_.health());
   RLX_RETURN_IF_ERROR(prepare(entry));
   RLX_RETURN_IF_ERROR(context_.submit(entries_[entry].commands, fence_.get()));
+  submitted_ = std::chrono::steady_clock::now();
   running_ = entry;
   return {};
 }
 
 Status VulkanSession::wait(uint64_t timeout_nanoseconds) {
   if (!running_.has_value()) return {};
-  const Status status = context_.wait(fence_.get(), timeout_nanoseconds, "the run");
+  EntryState& state = entries_[*running_];
+  const auto since_submit = [this] { return std::chrono::steady_clock::now() - submitted_; };
+  const std::chrono::nanoseconds expected = std::max(
+      state.last_duration - std::chrono::nanoseconds(since_submit()), std::chrono::nanoseconds(0));
+  const Status status = context_.wait(fence_.get(), timeout_nanoseconds, "the run", expected);
   if (status.code() == RLX_TIMEOUT) return status;
+  state.last_duration = since_submit();
   const std::string_view entry = PlanView::text(view_.entry(*running_).name());
   running_.reset();
   if (!status.ok()) {

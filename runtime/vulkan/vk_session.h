@@ -2,6 +2,7 @@
 // State, arena and io of one user of a plan, with one recorded command buffer per entry.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,6 +49,8 @@ class VulkanSession final : public DeviceSession {
     std::vector<IoSlot> io;
     VkCommandBuffer commands = VK_NULL_HANDLE;
     bool recorded = false;
+    std::chrono::nanoseconds last_duration =
+        std::chrono::nanoseconds(0);  // from submit to the end of wait
   };
 
   explicit VulkanSession(std::shared_ptr<VulkanPlan> plan)
@@ -85,6 +88,7 @@ class VulkanSession final : public DeviceSession {
   std::vector<EntryState> entries_;
   std::optional<uint32_t> running_;  // entry of the submitted run
   double last_run_microseconds_ = 0;
+  std::chrono::steady_clock::time_point submitted_;
 };
 
 }  // namespace rlx::vulkan

@@ -50,6 +50,7 @@ Json number_json(double value) {
 Json timing_json(const Timing& timing) {
   Json json = {{"open_ms", timing.open_milliseconds},
                {"load_ms", timing.load_milliseconds},
+               {"prepare_ms", timing.prepare_milliseconds},
                {"first_run_ms", timing.first_run_milliseconds},
                {"repeat", timing.repeat},
                {"wall_us", summary_json(timing.wall)}};

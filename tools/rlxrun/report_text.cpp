@@ -52,8 +52,9 @@ void append_summary(std::string& out, const char* label, const Summary& summary)
 }
 
 void append_timing(std::string& out, const Timing& timing) {
-  print(out, "open %.2f ms, load %.2f ms, first run %.2f ms\n", timing.open_milliseconds,
-        timing.load_milliseconds, timing.first_run_milliseconds);
+  print(out, "open %.2f ms, load %.2f ms, prepare %.2f ms, first run %.2f ms\n",
+        timing.open_milliseconds, timing.load_milliseconds, timing.prepare_milliseconds,
+        timing.first_run_milliseconds);
   print(out, "%u timed run%s\n", timing.repeat, timing.repeat == 1 ? "" : "s");
   append_summary(out, "  wall  ", timing.wall);
   if (timing.device.has_value()) append_summary(out, "  device", *timing.device);

@@ -145,8 +145,14 @@ SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& 
   return SessionHandle(session);
 }
 
-// States change with each run, so the timed runs begin from the same values as the first one.
+// States change with each run, so the timed runs begin from the same values as the first one. A
+// single run without warm-up is the first one itself.
 void measure(rlx_session* session, uint32_t entry, const Options& options, Timing& timing) {
+  timing.repeat = options.repeat;
+  if (options.repeat == 1 && options.warmup == 0) {
+    timing.wall = summarize({timing.first_run_milliseconds * 1000});
+    return;
+  }
   check(rlx_session_reset_states(session));
   for (uint32_t i = 0; i < options.warmup; ++i) check(rlx_session_run(session, entry));
   std::vector<double> wall;
@@ -280,6 +286,9 @@ Report run(const Options& options, PlanHandle& plan) {
   set_inputs(session.get(), report.entry, inputs);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
+  const Stopwatch prepare_watch;
+  check(rlx_session_prepare(session.get(), report.entry.index));
+  report.timing.prepare_milliseconds = prepare_watch.milliseconds();
   const Stopwatch first_watch;
   check(rlx_session_run(session.get(), report.entry.index));
   report.timing.first_run_milliseconds = first_watch.milliseconds();
@@ -288,7 +297,6 @@ Report run(const Options& options, PlanHandle& plan) {
   if (!options.outputs_folder.empty())
     write_outputs(options.outputs_folder, report.outputs, report.notes);
 
-  report.timing.repeat = options.repeat;
   measure(session.get(), report.entry.index, options, report.timing);
   if (options.profile || !options.trace_path.empty()) {
     report.profile = profile_steps(session.get(), report.entry, options);

@@ -54,7 +54,8 @@ struct Timing {
   uint32_t repeat = 0;
   double open_milliseconds = 0;       // plan opened and verified
   double load_milliseconds = 0;       // session created: weights, pipelines
-  double first_run_milliseconds = 0;  // with recording
+  double prepare_milliseconds = 0;    // entry recorded
+  double first_run_milliseconds = 0;
   Summary wall;                       // microseconds
   std::optional<Summary> device;      // microseconds
 };
