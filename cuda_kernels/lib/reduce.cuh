@@ -60,27 +60,33 @@ RLX_FN float rlx_finite_or_zero(float x) { return rlx_infinite(x) ? 0.0f : x; }
     rlx_barrier();                                                                          \
     return parts[thread % RLX_ROWS];                                                        \
   }
-#else
+#elif RLX_LANES > 32
 #define RLX_GROUP_REDUCE(name, T, combine)                                                  \
   RLX_FN T name(T value) {                                                                  \
-    const rlx_u32 width = RLX_LANES < RLX_WARP_SIZE ? RLX_LANES : RLX_WARP_SIZE;            \
-    RLX_UNROLL for (rlx_u32 distance = 1u; distance < width; distance *= 2u) {              \
+    RLX_UNROLL for (rlx_u32 distance = 1u; distance < RLX_WARP_SIZE; distance *= 2u) {      \
       const T other = rlx_shuffle_xor(value, distance);                                     \
       value = combine(value, other);                                                        \
     }                                                                                       \
-    if (RLX_LANES > RLX_WARP_SIZE) {                                                        \
-      __shared__ T parts[RLX_BLOCK_SIZE / RLX_WARP_SIZE];                                   \
-      const rlx_u32 warp = rlx_thread / RLX_WARP_SIZE;                                      \
-      rlx_barrier();                                                                        \
-      if (rlx_thread % RLX_WARP_SIZE == 0u) parts[warp] = value;                            \
-      rlx_barrier();                                                                        \
-      const rlx_u32 per_row = RLX_LANES / RLX_WARP_SIZE;                                    \
-      const rlx_u32 first = warp / (per_row == 0u ? 1u : per_row) * per_row;                \
-      value = parts[first];                                                                 \
-      for (rlx_u32 i = 1u; i < per_row; ++i) {                                              \
-        const T other = parts[first + i];                                                   \
-        value = combine(value, other);                                                      \
-      }                                                                                     \
+    __shared__ T parts[RLX_BLOCK_SIZE / RLX_WARP_SIZE];                                     \
+    const rlx_u32 warp = rlx_thread / RLX_WARP_SIZE;                                        \
+    rlx_barrier();                                                                          \
+    if (rlx_thread % RLX_WARP_SIZE == 0u) parts[warp] = value;                              \
+    rlx_barrier();                                                                          \
+    const rlx_u32 per_row = RLX_LANES / RLX_WARP_SIZE;                                      \
+    const rlx_u32 first = warp / per_row * per_row;                                         \
+    value = parts[first];                                                                   \
+    for (rlx_u32 i = 1u; i < per_row; ++i) {                                                \
+      const T other = parts[first + i];                                                     \
+      value = combine(value, other);                                                        \
+    }                                                                                       \
+    return value;                                                                           \
+  }
+#else
+#define RLX_GROUP_REDUCE(name, T, combine)                                                  \
+  RLX_FN T name(T value) {                                                                  \
+    RLX_UNROLL for (rlx_u32 distance = 1u; distance < RLX_LANES; distance *= 2u) {          \
+      const T other = rlx_shuffle_xor(value, distance);                                     \
+      value = combine(value, other);                                                        \
     }                                                                                       \
     return value;                                                                           \
   }
