@@ -87,6 +87,16 @@ std::optional<std::string> find_mismatch(const Value& value, const npy::Array& a
          to_string(got) + ", wanted " + to_string(value.type);
 }
 
+// Names come from the model: one that is a path would write anywhere. The names of files are those of rlxrun.
+std::string file_name_for(const std::string& name) {
+  std::string file = name;
+  for (char& letter : file) {
+    if (letter == '/' || letter == '\\') letter = '_';
+  }
+  if (file == "." || file == "..") file = "_";
+  return file + ".npy";
+}
+
 // Writes one output as NumPy's type of its dtype, or as f64 before rounding.
 Status write_output(const std::string& folder, const std::string& name, const Tensor& tensor, bool float64) {
   npy::Array array;
@@ -103,11 +113,7 @@ Status write_output(const std::string& folder, const std::string& name, const Te
     array.element = *element;
     array.data = tensor.to_bytes();
   }
-  std::string file = name;
-  for (char& c : file) {
-    if (c == '/') c = '_';
-  }
-  return npy::write_npy((std::filesystem::path(folder) / (file + ".npy")).string(), array);
+  return npy::write_npy((std::filesystem::path(folder) / file_name_for(name)).string(), array);
 }
 
 // nullopt after a refusal was printed.

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// rlxc as its users meet it: commands, exit codes, messages, and what is on disk afterwards.
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <set>
+
+#include "tests/rlxc/tool_run.h"
+#include "tests/support/catch.h"
+#include "tools/npy/npy.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// Runs and expects an exit code; what was said is shown when the expectation fails.
+ToolResult expect(int code, const Workplace& place, const std::vector<std::string>& arguments) {
+  const ToolResult result = place.rlxc(arguments);
+  INFO("output: " << result.output << "\nerrors: " << result.errors);
+  CHECK(result.exit_code == code);
+  return result;
+}
+
+std::vector<std::string> compile_arguments(const Workplace& place, std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {place.write("m.json", small_model()), "-o", place.path("m.plan"), "--target",
+                                        "vulkan", "--dim", "batch=4"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+void write_floats(const std::string& path, std::vector<uint64_t> dims, const std::vector<float>& values) {
+  npy::Array array{.element = npy::Element::F32, .dims = std::move(dims), .data = {}};
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+  array.data.assign(bytes.begin(), bytes.end());
+  REQUIRE(npy::write_npy(path, array).ok());
+}
+
+}  // namespace
+
+TEST_CASE("a model compiles to a plan that verifies; one line says what came of it") {
+  const Workplace place;
+  const ToolResult compiled = expect(0, place, compile_arguments(place));
+  CHECK(contains(compiled.output, "m.plan: "));
+  CHECK(contains(compiled.output, "(1.000 of its bound)"));
+  CHECK(std::count(compiled.output.begin(), compiled.output.end(), '\n') == 1);
+  CHECK(compiled.errors.empty());  // no progress where there is no terminal
+  CHECK(contains(expect(0, place, {"verify", place.path("m.plan")}).output, "verified"));
+  for (const char* view : {"--memory", "--steps", "--sizes", "--why"}) {
+    CHECK_FALSE(expect(0, place, {"inspect", place.path("m.plan"), view}).output.empty());
+    const ToolResult json = expect(0, place, {"inspect", place.path("m.plan"), view, "--json"});
+    CHECK(nlohmann::json::accept(json.output));
+  }
+  expect(0, place, {"inspect", place.path("m.plan"), "--svg", place.path("m.svg")});
+  CHECK(contains(read_file(place.path("m.svg")), "<svg"));
+  CHECK(contains(expect(1, place, {"inspect", place.path("m.plan"), "--svg", place.path("n.svg"), "--entry", "x"}).errors,
+                 "entries are main"));
+}
+
+TEST_CASE("--quiet says nothing and --json says it as JSON") {
+  const Workplace place;
+  const ToolResult quiet = expect(0, place, compile_arguments(place, {"--quiet"}));
+  CHECK((quiet.output + quiet.errors).empty());
+  const ToolResult json = expect(0, place, compile_arguments(place, {"--json"}));
+  const auto summary = nlohmann::json::parse(json.output, nullptr, false);
+  REQUIRE(summary.is_object());
+  CHECK(summary["plan_bytes"] == std::filesystem::file_size(place.path("m.plan")));
+}
+
+TEST_CASE("the plan's bytes depend on model and options, not on folder, threads or cache") {
+  const Workplace place;
+  expect(0, place, compile_arguments(place, {"--no-cache", "-j1"}));
+  const std::string reference = read_file(place.path("m.plan"));
+  REQUIRE(reference.size() > 4096);
+  for (const std::vector<std::string>& more :
+       {std::vector<std::string>{"-j2"}, {"-j1"}, {"-j3", "--cache", place.path("other cache")}}) {
+    expect(0, place, compile_arguments(place, more));
+    CHECK((read_file(place.path("m.plan")) == reference));
+  }
+  const std::string model = place.write("other folder/other name.json", small_model());
+  expect(0, place, {model, "-o", place.path("other folder/p"), "--dim", "batch=4"});
+  CHECK((read_file(place.path("other folder/p")) == reference));
+  expect(0, place, {model, "-o", place.path("p"), "--dim", "batch=5"});
+  CHECK((read_file(place.path("p")) != reference));
+}
+
+TEST_CASE("wrong use is told what is right") {
+  const Workplace place;
+  CHECK(contains(expect(1, place, {}).errors, "MODEL is missing"));
+  CHECK(contains(expect(1, place, {"m.json"}).errors, "-o PLAN is missing"));
+  expect(1, place, compile_arguments(place, {"--unknown"}));
+  expect(1, place, compile_arguments(place, {"-O3"}));
+  expect(1, place, compile_arguments(place, {"--precision", "f8"}));
+  CHECK(contains(expect(1, place, {place.path("m.json"), "-o", place.path("m.plan"), "--target", "cuda"}).errors, "targets: vulkan"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--dump-after", "magic"})).errors, "fuse-elementwise"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch"})).errors, "NAME=NUMBER"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch=2"})).errors, "given twice"));
+  expect(1, place, compile_arguments(place, {"--no-cache", "--cache", place.path("c")}));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "decode"})).errors, "its entries are: main"));
+  expect(1, place, {"inspect", place.path("m.plan"), "--memory", "--steps"});
+  CHECK_FALSE(std::filesystem::exists(place.path("m.plan")));
+}
+
+TEST_CASE("a refused model names file, place and what was wanted, and leaves no plan") {
+  const Workplace place;
+  const auto refuse = [&](const std::string& text) {
+    const std::string model = place.write("bad.json", text);
+    const ToolResult result = expect(2, place, {model, "-o", place.path("bad.plan"), "--dim", "batch=4"});
+    CHECK(contains(result.errors, "bad.json:"));
+    CHECK_FALSE(std::filesystem::exists(place.path("bad.plan")));
+    return result.errors;
+  };
+  CHECK(contains(refuse("{\"rlx_graph\": 1,\n \"nodes\": [}"), "[syntax]"));
+  const std::string ops = refuse(small_model(R"(
+      {"name": "a", "op": "reluu", "inputs": ["x"], "outputs": ["h"]},
+      {"name": "b", "op": "frobnicate", "inputs": ["h"], "outputs": ["y"]})"));
+  CHECK(contains(ops, "reluu"));
+  CHECK(contains(ops, "frobnicate"));
+  CHECK(contains(ops, "relu"));  // the hint
+  CHECK(contains(refuse(small_model(R"({"name": "a", "op": "softmax", "inputs": ["x"], "outputs": ["y"],
+                                        "attributes": {"axis": 4}})")), "[bad-axis]"));
+  const ToolResult unbound = expect(2, place, {place.write("m.json", small_model()), "-o", place.path("x.plan")});
+  CHECK(contains(unbound.errors, "--dim batch=N"));
+  CHECK(contains(expect(2, place, {place.path("nowhere.json"), "-o", place.path("x.plan")}).errors, "nowhere.json"));
+}
+
+TEST_CASE("an output path that cannot be written is a matter of resources and keeps what was there") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  expect(5, place, {model, "-o", place.path("m.json") + "/x.plan", "--dim", "batch=4"});
+  std::filesystem::create_directory(place.path("folder.plan"));
+  CHECK(contains(expect(5, place, {model, "-o", place.path("folder.plan"), "--dim", "batch=4"}).errors, "folder"));
+  CHECK(read_file(model) == small_model());
+}
+
+TEST_CASE("passes can be watched") {
+  const Workplace place;
+  CHECK(contains(expect(0, place, compile_arguments(place, {"--dump-after", "fuse-epilogues"})).output, "matmul"));
+  CHECK(contains(expect(0, place, compile_arguments(place, {"--time-passes"})).errors, "write plan"));
+  expect(0, place, compile_arguments(place, {"-O0"}));
+  expect(0, place, compile_arguments(place, {"-O", "1", "--disable-pass", "merge-common"}));
+}
+
+TEST_CASE("--precision and --no-debug make other plans that verify") {
+  const Workplace place;
+  for (const char* precision : {"f16", "bf16"}) {
+    expect(0, place, compile_arguments(place, {"--precision", precision}));
+    expect(0, place, {"verify", place.path("m.plan")});
+  }
+  expect(0, place, compile_arguments(place));
+  CHECK(contains(read_file(place.path("m.plan")), "product"));  // a node's name
+  expect(0, place, compile_arguments(place, {"--no-debug"}));
+  CHECK_FALSE(contains(read_file(place.path("m.plan")), "product"));
+  expect(0, place, {"verify", place.path("m.plan")});
+}
+
+TEST_CASE("a kernel of --kernels replaces the embedded one, and its errors name kernel, node and line") {
+  const Workplace place;
+  place.write("k/shaders/matmul.comp", "#version 460\nnonsense\n");
+  place.write("k/shaders/matvec.comp", "#version 460\nnonsense\n");
+  const ToolResult result = expect(2, place, compile_arguments(place, {"--kernels", place.path("k"), "--no-cache"}));
+  CHECK(contains(result.errors, "does not compile"));
+  CHECK(contains(result.errors, ".comp:2: error"));
+  CHECK(contains(result.errors, "\"product\""));
+  CHECK(contains(expect(2, place, compile_arguments(place, {"--kernels", place.path("none")})).errors, "neither"));
+}
+
+TEST_CASE("convert goes to the binary form and back without loss") {
+  const Workplace place;
+  expect(0, place, {"convert", place.write("m.json", small_model()), place.path("m.rlxg")});
+  expect(0, place, {"convert", place.path("m.rlxg"), place.path("back.json")});
+  expect(0, place, {"convert", place.path("back.json"), place.path("again.rlxg")});
+  CHECK((read_file(place.path("m.rlxg")) == read_file(place.path("again.rlxg"))));
+  expect(0, place, {place.path("m.json"), "-o", place.path("a.plan"), "--dim", "batch=4", "--no-debug"});
+  expect(0, place, {place.path("m.rlxg"), "-o", place.path("b.plan"), "--dim", "batch=4", "--no-debug"});
+  CHECK((read_file(place.path("a.plan")) == read_file(place.path("b.plan"))));
+  expect(2, place, {"convert", place.path("nothing.json"), place.path("x.rlxg")});
+}
+
+TEST_CASE("ops lists every operator in text and in JSON") {
+  const Workplace place;
+  const ToolResult text = expect(0, place, {"ops"});
+  const auto json = nlohmann::json::parse(expect(0, place, {"ops", "--json"}).output, nullptr, false);
+  REQUIRE(json.is_array());
+  std::set<std::string> names;
+  for (const auto& op : json) {
+    names.insert(op["name"].get<std::string>());
+    CHECK(contains(text.output, op["signature"].get<std::string>() + "\n"));
+  }
+  CHECK(names.size() == json.size());
+  for (const char* name : {"matmul", "softmax", "attention", "conv", "layer_norm", "gather"}) CHECK(names.count(name) == 1);
+}
+
+TEST_CASE("reference runs the model on the host") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  write_floats(place.path("x.npy"), {2, 3}, {1, 2, 3, 0, 1, 0});
+  expect(0, place, {"reference", model, "--dim", "batch=2", "--inputs", place.path("x.npy"), "--outputs", place.path("out")});
+  npy::Array y;
+  REQUIRE(npy::read_npy(place.path("out/y.npy"), y).ok());
+  CHECK(y.dims == std::vector<uint64_t>{2, 2});
+  std::vector<float> values(4);
+  std::memcpy(values.data(), y.data.data(), y.data.size());
+  CHECK(values == std::vector<float>{0, 11.5f, 2.25f, 0});  // rows: [1+4-9+.25, -1+1+12-.5], [2.25, 0]
+  expect(0, place, {"reference", model, "--dim", "batch=2", "--inputs", "x=" + place.path("x.npy"), "--outputs",
+                    place.path("out64"), "--float64"});
+  REQUIRE(npy::read_npy(place.path("out64/y.npy"), y).ok());
+  CHECK(y.element == npy::Element::F64);
+
+  const auto refuse = [&](const std::vector<std::string>& inputs) {
+    std::vector<std::string> arguments = {"reference", model, "--dim", "batch=2", "--outputs", place.path("no")};
+    if (!inputs.empty()) arguments.push_back("--inputs");
+    arguments.insert(arguments.end(), inputs.begin(), inputs.end());
+    return expect(2, place, arguments).errors;
+  };
+  CHECK(contains(refuse({}), "input \"x\" is missing; inputs are x f32[2, 3]"));
+  CHECK(contains(refuse({"z=" + place.path("x.npy")}), "no input \"z\""));
+  write_floats(place.path("wide.npy"), {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(contains(refuse({place.path("wide.npy")}), "got f32[2, 4], wanted f32[2, 3]"));
+  CHECK_FALSE(std::filesystem::exists(place.path("no/y.npy")));
+}
+
+TEST_CASE("verify refuses a plan that was cut or altered") {
+  const Workplace place;
+  expect(0, place, compile_arguments(place));
+  const std::string plan = read_file(place.path("m.plan"));
+  place.write("cut.plan", plan.substr(0, plan.size() - 1));
+  expect(2, place, {"verify", place.path("cut.plan")});
+  std::string altered = plan;
+  altered.back() = static_cast<char>(altered.back() ^ 1);  // a weight
+  place.write("altered.plan", altered);
+  CHECK(contains(expect(2, place, {"verify", place.path("altered.plan")}).errors, "V1.15"));
+  expect(2, place, {"inspect", place.path("missing.plan")});
+}
+
+TEST_CASE("a compile killed at any moment leaves the old plan, the new one or none") {
+  const Workplace place;
+  constexpr size_t kWeightBytes = size_t{8} << 20;
+  place.write("w.bin", std::string(kWeightBytes, '\1'));
+  const std::string model = place.write("m.json", R"({"rlx_graph": 1, "name": "big",
+      "params": [{"name": "w", "dtype": "f32", "shape": [2097152], "data": {"raw": "w.bin"}}],
+      "inputs": [{"name": "x", "dtype": "f32", "shape": [2097152]}],
+      "nodes": [{"op": "add", "inputs": ["x", "w"], "outputs": ["y"]}], "outputs": ["y"]})");
+  const std::string plan = place.path("out/big.plan");
+  const std::vector<std::string> arguments = {model, "-o", plan, "-q"};
+  expect(0, place, arguments);
+  const std::string complete = read_file(plan);
+  REQUIRE(complete.size() > kWeightBytes);
+  std::mt19937 random(7);
+  for (int round = 0; round < 25; ++round) {
+    const bool had_plan = round % 2 == 0;
+    if (had_plan) std::ofstream(plan, std::ios::binary) << "old";
+    else std::filesystem::remove(plan);
+    const pid_t child = place.start(arguments);
+    usleep(random() % 60000);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    if (std::filesystem::exists(plan)) {
+      const std::string left = read_file(plan);
+      CHECK((left == complete || (had_plan && left == "old")));
+    } else {
+      CHECK_FALSE(had_plan);
+    }
+    for (const auto& file : std::filesystem::directory_iterator(place.path("out"))) {
+      const std::string name = file.path().filename().string();
+      CHECK((name == "big.plan" || name == "big.plan.partial"));
+    }
+  }
+  expect(0, place, arguments);
+  CHECK((read_file(plan) == complete));
+  CHECK_FALSE(std::filesystem::exists(plan + ".partial"));
+}
