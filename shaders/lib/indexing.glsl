@@ -11,7 +11,7 @@ rlx_i64 rlx_index_from_f32(float value) {
 }
 rlx_i64 rlx_index_from_f16(float value) { return rlx_index_from_f32(value); }
 rlx_i64 rlx_index_from_i8(int value) { return rlx_i64(value); }
-rlx_i64 rlx_index_from_u8(uint value) { return rlx_i64(value); }
+rlx_i64 rlx_index_from_u8(rlx_t_u8 value) { return rlx_i64(value); }
 rlx_i64 rlx_index_from_i16(int value) { return rlx_i64(value); }
 rlx_i64 rlx_index_from_i32(int value) { return rlx_i64(value); }
 rlx_i64 rlx_index_from_u32(uint value) { return rlx_i64(value); }
@@ -31,13 +31,13 @@ void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_uvec2 word) { rlx_put8(base, i 
 uint rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u32(base, i); }
 void rlx_store_word(rlx_ptr base, rlx_i64 i, uint word) { rlx_store_u32(base, i, word); }
 #elif RLX_WORD_BYTES == 2
-#define RLX_WORD uint
-uint rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u16(base, i); }
-void rlx_store_word(rlx_ptr base, rlx_i64 i, uint word) { rlx_store_u16(base, i, word); }
+#define RLX_WORD rlx_t_u16
+rlx_t_u16 rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u16(base, i); }
+void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_t_u16 word) { rlx_store_u16(base, i, word); }
 #else
-#define RLX_WORD uint
-uint rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u8(base, i); }
-void rlx_store_word(rlx_ptr base, rlx_i64 i, uint word) { rlx_store_u8(base, i, word); }
+#define RLX_WORD rlx_t_u8
+rlx_t_u8 rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u8(base, i); }
+void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_t_u8 word) { rlx_store_u8(base, i, word); }
 #endif
 #endif
 

@@ -78,7 +78,7 @@ int64_t integer_element(const CaseTensor& spec, size_t i, Random& random) {
   const IntegerRange range = integer_range(spec.type.dtype);
   if (spec.fill == FillKind::Edges) {
     const std::vector<int64_t> special = special_integers(spec.type.dtype);
-    return special[random.bits() % special.size()];
+    return std::clamp(special[random.bits() % special.size()], range.lowest, range.highest);
   }
   const double drawn = std::floor(spec.low + (spec.high - spec.low + 1) * random.unit());
   return std::clamp(static_cast<int64_t>(drawn), range.lowest, range.highest);
