@@ -32,11 +32,12 @@ class EdgeReach {
  public:
   explicit EdgeReach(const EntryParts& entry) : entry_(entry) {}
 
-  // Unordered conflicts, in order of discovery; empty as well where the budget ends (see exhausted()).
+  // Unordered conflicts, by their earlier step; empty as well where the budget ends (see exhausted()).
   std::vector<Conflict> unordered(std::vector<Conflict> conflicts) {
     std::erase_if(conflicts, [&](const Conflict& c) { return has_edge(c.before, c.after); });
-    std::stable_sort(conflicts.begin(), conflicts.end(),
-                     [](const Conflict& a, const Conflict& b) { return a.before < b.before; });
+    std::sort(conflicts.begin(), conflicts.end(), [](const Conflict& a, const Conflict& b) {
+      return a.before != b.before ? a.before < b.before : a.after < b.after;
+    });
     std::vector<Conflict> missing;
     for (size_t i = 0; i < conflicts.size() && !exhausted();) {
       const uint32_t block_end = conflicts[i].before / kSourcesPerBlock * kSourcesPerBlock + kSourcesPerBlock;

@@ -378,7 +378,7 @@ std::vector<Fixture> limit_and_code_fixtures() {
       variant_fixture(Rule::CodeFormat, "PTX for Vulkan", [](SpecVariant& v) { v.format = fb::CodeFormat::Ptx; }),
       variant_fixture(Rule::CodeFeatures, "a feature that the header lacks", [](SpecVariant& v) { v.features |= 2; }),
       variant_fixture(Rule::SpirvForm, "an instruction past the end",
-                      [](SpecVariant& v) { v.code.resize(v.code.size() - 4); v.code[v.code.size() - 2] = std::byte{9}; }),
+                      [](SpecVariant& v) { v.code[v.code.size() - 2] = std::byte{9}; }),
       variant_fixture(Rule::SpirvForm, "SPIR-V 1.6 for Vulkan 1.2",
                       [](SpecVariant& v) { v.code = empty_kernel({.version = 0x00010600}); }),
       variant_fixture(Rule::SpirvEntry, "another entry point",

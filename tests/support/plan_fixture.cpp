@@ -277,7 +277,7 @@ PlanSpec chain_plan(uint32_t steps) {
     const uint32_t from = s == 0 ? 0 : 2 + s;
     const uint32_t to = is_last ? 1 : 3 + s;
     if (!is_last) {
-      main.values.push_back(vector_value("v" + std::to_string(s), fb::Segment::Arena, s % 2 * kVectorBytes, s, s + 1));
+      main.values.push_back(vector_value(std::string("v").append(std::to_string(s)), fb::Segment::Arena, s % 2 * kVectorBytes, s, s + 1));
     }
     main.steps.push_back(binary_step(to, from, 2, s, s == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{s - 1}));
   }
