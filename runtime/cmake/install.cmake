@@ -27,6 +27,8 @@ configure_package_config_file(cmake/rlxConfig.cmake.in ${CMAKE_CURRENT_BINARY_DI
                               INSTALL_DESTINATION ${package_dir}
                               PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+# The folder of the .pc file finds the prefix, so that an installed tree can be moved.
+file(RELATIVE_PATH RLX_PREFIX_FROM_PKGCONFIG /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/rlx.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc @ONLY)
 
 # The component lets a test install the runtime alone.
