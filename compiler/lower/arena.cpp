@@ -65,7 +65,8 @@ void count_conflicts(Problem& problem) {
 
 void list_conflicts(Problem& problem) {
   constexpr uint64_t kMostListedPairs = 16'000'000;
-  constexpr uint64_t kListFactor = 64;  // sorting one conflict costs as much as looking at about 64 items
+  constexpr uint64_t kListFactor =
+      64;  // sorting one conflict costs as much as looking at about 64 items
   const size_t count = problem.items.size();
   problem.listed = problem.conflict_pairs <= kMostListedPairs &&
                    2 * problem.conflict_pairs * kListFactor <= uint64_t{count} * count + 10'000;
@@ -100,12 +101,15 @@ struct Occupied {
   uint32_t item;
 };
 
-bool begins_before(const Occupied& a, const Occupied& b) { return a.begin < b.begin; }
+bool begins_before(const Occupied& a, const Occupied& b) {
+  return a.begin < b.begin;
+}
 
-// Where item goes among the occupied ranges, which are sorted by begin and may overlap each other; those that `matters` denies
-// are passed over.
+// Where item goes among the occupied ranges, which are sorted by begin and may overlap each other;
+// those that `matters` denies are passed over.
 template <typename Matters>
-uint64_t choose_offset(std::span<const Occupied> occupied, uint64_t size, Fit fit, Matters matters) {
+uint64_t choose_offset(std::span<const Occupied> occupied, uint64_t size, Fit fit,
+                       Matters matters) {
   uint64_t top = 0;
   uint64_t best_offset = 0;
   uint64_t best_gap = kNoLimit;
@@ -161,7 +165,8 @@ class Shelf {
   std::vector<Occupied> sorted_;  // listed: those around the item in hand; else all placed ones
 };
 
-// Sorts all items by a descending key; ties by earlier start, then by index, so that the order is total.
+// Sorts all items by a descending key; ties by earlier start, then by index, so that the order is
+// total.
 template <typename Key>
 std::vector<uint32_t> order_by(const Problem& problem, Key key) {
   std::vector<uint32_t> order(problem.items.size());
@@ -175,7 +180,9 @@ std::vector<uint32_t> order_by(const Problem& problem, Key key) {
   return order;
 }
 
-uint64_t duration(const Item& item) { return item.last_section - item.first_section + 1u; }
+uint64_t duration(const Item& item) {
+  return item.last_section - item.first_section + 1u;
+}
 
 }  // namespace
 
@@ -214,9 +221,8 @@ std::vector<uint32_t> order_by_size(const Problem& problem) {
     uint64_t duration;
     auto operator<=>(const Key&) const = default;
   };
-  return order_by(problem, [](const Item& item) {
-    return Key{.size = item.size, .duration = duration(item)};
-  });
+  return order_by(
+      problem, [](const Item& item) { return Key{.size = item.size, .duration = duration(item)}; });
 }
 
 std::vector<uint32_t> order_by_area(const Problem& problem) {
@@ -288,8 +294,8 @@ Winner best_of_all(const arena::Problem& problem, const PackOptions& options) {
     best.packer = packer;
   };
   if (best.placement.height > problem.lower_bound && options.local_search_budget > 0) {
-    improve("local-search", arena::search_orders(problem, best.order, best.placement,
-                                                 options.local_search_budget));
+    improve("local-search",
+            arena::search_orders(problem, best.order, best.placement, options.local_search_budget));
   }
   if (best.placement.height > problem.lower_bound && options.exact_search_budget > 0) {
     improve("exact-search",
@@ -304,9 +310,9 @@ ArenaLayout pack(std::span<const ArenaItem> items, uint64_t alignment_bytes,
                  const PackOptions& options) {
   RLX_CHECK(alignment_bytes > 0, "arena alignment");
   for (const ArenaItem& item : items) {
-    RLX_CHECK(item.first <= item.last, "lifetime of an arena item of " + std::to_string(item.bytes) +
-                                           " bytes: first wave " + std::to_string(item.first) +
-                                           ", last wave " + std::to_string(item.last));
+    RLX_CHECK(item.first <= item.last,
+              "lifetime of an arena item of " + std::to_string(item.bytes) + " bytes: first wave " +
+                  std::to_string(item.first) + ", last wave " + std::to_string(item.last));
   }
   const arena::Problem problem = arena::make_problem(items, alignment_bytes);
   const Winner best = best_of_all(problem, options);

@@ -16,25 +16,29 @@ struct ArenaItem {
   uint32_t last = 0;
 };
 
-// Elementary operations that a search may spend; 0 switches it off. Counts, not times: results do not depend on the machine.
+// Elementary operations that a search may spend; 0 switches it off. Counts, not times: results do
+// not depend on the machine.
 struct PackOptions {
   uint64_t local_search_budget = 50'000'000;
   uint64_t exact_search_budget = 50'000'000;
 };
 
 struct ArenaLayout {
-  std::vector<uint64_t> offsets;  // per item, multiples of the alignment; 0 for an item of 0 bytes
-  uint64_t height_bytes = 0;      // arena size
+  std::vector<uint64_t> offsets;   // per item, multiples of the alignment; 0 for an item of 0 bytes
+  uint64_t height_bytes = 0;       // arena size
   uint64_t lower_bound_bytes = 0;  // largest sum of aligned sizes live in one wave
   uint64_t total_bytes = 0;        // sum of all aligned sizes
-  std::string_view packer;         // name of the packer that won; the earlier one where two are equal
+  std::string_view packer;  // name of the packer that won; the earlier one where two are equal
 };
 
 // Places every item so that items with a common wave share no byte.
-//   1. Four greedy placements: by size into the lowest gap, by breadth of the waves, by area, by size into the tightest gap.
+//   1. Four greedy placements: by size into the lowest gap, by breadth of the waves, by area, by
+//   size into the tightest gap.
 //   2. A local search over the order of placement.
-//   3. An exact search that asks for the lower bound first, then for heights between it and the best one known.
-// It stops as soon as the height equals the lower bound. Every `first` must be at most its `last`; alignment_bytes > 0.
+//   3. An exact search that asks for the lower bound first, then for heights between it and the
+//   best one known.
+// It stops as soon as the height equals the lower bound. Every `first` must be at most its `last`;
+// alignment_bytes > 0.
 ArenaLayout pack(std::span<const ArenaItem> items, uint64_t alignment_bytes,
                  const PackOptions& options = {});
 

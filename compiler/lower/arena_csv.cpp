@@ -81,8 +81,8 @@ class Reader {
       numbers[columns_[i]] = *number;
     }
     if (numbers[Lower] >= numbers[Upper] || numbers[Upper] > std::numeric_limits<uint32_t>::max()) {
-      return "live from " + std::to_string(numbers[Lower]) + " to " + std::to_string(numbers[Upper]) +
-             ", wanted lower < upper < 2^32";
+      return "live from " + std::to_string(numbers[Lower]) + " to " +
+             std::to_string(numbers[Upper]) + ", wanted lower < upper < 2^32";
     }
     if (numbers[Size] >= uint64_t{1} << 48) {
       return "size " + std::to_string(numbers[Size]) + ", wanted less than 2^48";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packing problems as CSV in the format of the MiniMalloc benchmarks: a header line that names the columns id, lower, upper,
-// size in any order (others are refused), then one item per line, live during lower <= t < upper.
+// Packing problems as CSV in the format of the MiniMalloc benchmarks: a header line that names the
+// columns id, lower, upper, size in any order (others are refused), then one item per line, live
+// during lower <= t < upper.
 #pragma once
 
 #include <string>

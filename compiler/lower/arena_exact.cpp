@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Exact packing under a given capacity: branch and bound over canonical layouts.
 //
-// A layout is canonical when no item could be put at a lower offset with all others left where they are; every layout that fits
-// can be made canonical without growing. Taken in the order of (offset, rank), each item of a canonical layout stands on the
-// highest of the earlier items that it conflicts with (its floor). So the search only decides which item comes next:
+// A layout is canonical when no item could be put at a lower offset with all others left where they
+// are; every layout that fits can be made canonical without growing. Taken in the order of (offset,
+// rank), each item of a canonical layout stands on the highest of the earlier items that it
+// conflicts with (its floor). So the search only decides which item comes next:
 //   - offsets never decrease along a branch, and equal offsets take ranks in ascending order;
-//   - an item whose floor is at or above a place where another unplaced item fits whole is not next: that one goes below it;
+//   - an item whose floor is at or above a place where another unplaced item fits whole is not
+//   next: that one goes below it;
 //   - of equal items only the first unplaced one is tried;
-//   - in each section, the lowest possible offset of what is unplaced plus its total size must stay within the capacity;
-//   - when the unplaced items fall apart into groups with no common section, each group is searched by itself.
+//   - in each section, the lowest possible offset of what is unplaced plus its total size must stay
+//   within the capacity;
+//   - when the unplaced items fall apart into groups with no common section, each group is searched
+//   by itself.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -63,7 +67,8 @@ class ExactSearch {
     for (const uint32_t item : order_by_area(problem_)) rank_[item] = next++;
   }
 
-  // Searches each group of `items` (sorted by first section) that shares no section with the others.
+  // Searches each group of `items` (sorted by first section) that shares no section with the
+  // others.
   Verdict solve_groups(const std::vector<uint32_t>& items, Last last) {
     size_t begin = 0;
     while (begin < items.size()) {
@@ -73,9 +78,10 @@ class ExactSearch {
         reach = std::max(reach, problem_.items[items[end]].last_section);
         ++end;
       }
-      const Verdict verdict = solve(std::vector<uint32_t>(items.begin() + static_cast<ptrdiff_t>(begin),
-                                                          items.begin() + static_cast<ptrdiff_t>(end)),
-                                    last);
+      const Verdict verdict =
+          solve(std::vector<uint32_t>(items.begin() + static_cast<ptrdiff_t>(begin),
+                                      items.begin() + static_cast<ptrdiff_t>(end)),
+                last);
       if (verdict != Verdict::Found) return verdict;
       begin = end;
     }
@@ -93,7 +99,8 @@ class ExactSearch {
         if (other != item) rest.push_back(other);
       }
       const Verdict verdict = solve_groups(rest, {.offset = offset_[item], .rank = rank_[item]});
-      // Floors go back even after success: a sibling group may still fail, and then another item is tried here.
+      // Floors go back even after success: a sibling group may still fail, and then another item is
+      // tried here.
       for (const FloorChange& change : changes) floor_[change.item] = change.before;
       if (verdict != Verdict::Impossible) return verdict;
     }
@@ -127,7 +134,8 @@ class ExactSearch {
   bool equal_items(uint32_t a, uint32_t b) const {
     const Item& x = problem_.items[a];
     const Item& y = problem_.items[b];
-    return x.size == y.size && x.first_section == y.first_section && x.last_section == y.last_section;
+    return x.size == y.size && x.first_section == y.first_section &&
+           x.last_section == y.last_section;
   }
 
   // What may come next, the lowest floor first.
@@ -139,9 +147,11 @@ class ExactSearch {
     std::vector<uint32_t> chosen;
     for (const uint32_t item : items) {
       const uint64_t floor = floor_[item];
-      const bool in_order = floor > last.offset || (floor == last.offset && rank_[item] > last.rank);
+      const bool in_order =
+          floor > last.offset || (floor == last.offset && rank_[item] > last.rank);
       if (!in_order || floor >= lowest_top) continue;
-      // Equal items share first_section, so they stand close together; the one with the lowest rank goes first.
+      // Equal items share first_section, so they stand close together; the one with the lowest rank
+      // goes first.
       const bool twin_first = std::any_of(chosen.begin(), chosen.end(), [&](uint32_t other) {
         return equal_items(item, other) && floor_[other] == floor;
       });
@@ -190,7 +200,8 @@ Placement search_exactly(const Problem& problem, Placement best, uint64_t budget
   // `impossible` is the largest height that is known not to do, or that was given up.
   uint64_t impossible = problem.lower_bound - 1;
   uint64_t capacity = problem.lower_bound;
-  uint64_t share = budget / 2;  // half for the lower bound itself, then half of what is left each time
+  uint64_t share =
+      budget / 2;  // half for the lower bound itself, then half of what is left each time
   while (impossible + 1 < best.height && share > 0) {
     ExactSearch search(problem, capacity, share);
     const Verdict verdict = search.run();

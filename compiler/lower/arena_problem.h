@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The packing problem as the packers see it: sizes in units of the alignment, time cut into sections. Internal to the arena.
+// The packing problem as the packers see it: sizes in units of the alignment, time cut into
+// sections. Internal to the arena.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace rlx::arena {
 
-// An item whose size is not 0. A section begins where some item begins; two items are live together exactly when they have
-// a section in common, so sections stand for waves without loss.
+// An item whose size is not 0. A section begins where some item begins; two items are live together
+// exactly when they have a section in common, so sections stand for waves without loss.
 struct Item {
   uint64_t size = 0;  // in units of the alignment
   uint32_t first_section = 0;
@@ -25,11 +26,13 @@ struct Problem {
   uint64_t lower_bound = 0;            // largest section load
   uint64_t total = 0;                  // sum of all sizes
   uint64_t conflict_pairs = 0;
-  // Where conflicts are few, each item has the list of the items that it conflicts with; else `listed` is false and the lists
-  // are absent, because looking through all items is as fast then and takes no memory.
+  // Where conflicts are few, each item has the list of the items that it conflicts with; else
+  // `listed` is false and the lists are absent, because looking through all items is as fast then
+  // and takes no memory.
   bool listed = false;
-  std::vector<uint32_t> conflict_first;  // item -> where its conflicts begin; one more entry than items
-  std::vector<uint32_t> conflicts;       // items live together with the item, ascending
+  std::vector<uint32_t>
+      conflict_first;               // item -> where its conflicts begin; one more entry than items
+  std::vector<uint32_t> conflicts;  // items live together with the item, ascending
 
   [[nodiscard]] std::span<const uint32_t> conflicts_of(uint32_t item) const {
     return std::span(conflicts).subspan(conflict_first[item],
@@ -53,8 +56,9 @@ enum class Fit : uint8_t { Lowest, Tightest };
 // Problem of the items whose size is not 0, in their order.
 Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes);
 
-// Places the items one by one in `order`, each into the lowest or the tightest gap between the placed items that it conflicts
-// with, else on top of them. nullopt as soon as the height would exceed `limit`.
+// Places the items one by one in `order`, each into the lowest or the tightest gap between the
+// placed items that it conflicts with, else on top of them. nullopt as soon as the height would
+// exceed `limit`.
 std::optional<Placement> place_in_order(const Problem& problem, std::span<const uint32_t> order,
                                         Fit fit, uint64_t limit);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Local search over the order of placement: moves and swaps of items, restarted from the best order when it stalls.
+// Local search over the order of placement: moves and swaps of items, restarted from the best order
+// when it stalls.
 #include <algorithm>
 #include <utility>
 
@@ -72,10 +73,12 @@ Placement search_orders(const Problem& problem, std::vector<uint32_t> order, Pla
   std::vector<uint32_t> best_order = order;
   Placement current = best;
   uint32_t stalled = 0;
-  for (uint64_t spent = 0; spent + cost <= budget && best.height > problem.lower_bound; spent += cost) {
+  for (uint64_t spent = 0; spent + cost <= budget && best.height > problem.lower_bound;
+       spent += cost) {
     std::vector<uint32_t> candidate = order;
     mutate(problem, current, candidate, random);
-    std::optional<Placement> placed = place_in_order(problem, candidate, Fit::Lowest, current.height);
+    std::optional<Placement> placed =
+        place_in_order(problem, candidate, Fit::Lowest, current.height);
     ++stalled;
     if (placed) {
       order = std::move(candidate);

@@ -11,14 +11,18 @@
 namespace rlx {
 namespace {
 
-bool writes(const Access& access) { return access.mode != AccessMode::Read; }
+bool writes(const Access& access) {
+  return access.mode != AccessMode::Read;
+}
 
 uint64_t aligned(uint64_t bytes) {
   const uint64_t over = bytes % kArenaAlignmentBytes;
   return over == 0 ? bytes : bytes - over + kArenaAlignmentBytes;
 }
 
-std::string quoted(const std::string& name) { return "\"" + name + "\""; }
+std::string quoted(const std::string& name) {
+  return "\"" + name + "\"";
+}
 
 class Checker {
  public:
@@ -89,14 +93,16 @@ class Checker {
       for (const uint32_t from : schedule_.edges[position]) {
         if (from >= position) {
           fault(ScheduleFaultKind::Shape, "edge to position " + std::to_string(position) +
-                                              " comes from the later position " + std::to_string(from));
+                                              " comes from the later position " +
+                                              std::to_string(from));
         }
       }
     }
     for (const std::optional<BufferId>& source : schedule_.in_place_of) {
       if (source && index_of(*source) >= buffers) {
-        fault(ScheduleFaultKind::Shape, "in_place_of names buffer " + std::to_string(index_of(*source)) +
-                                            " of " + std::to_string(buffers));
+        fault(ScheduleFaultKind::Shape, "in_place_of names buffer " +
+                                            std::to_string(index_of(*source)) + " of " +
+                                            std::to_string(buffers));
       }
     }
   }
@@ -110,8 +116,8 @@ class Checker {
         if (end < access.range_bytes || index_of(access.buffer) >= program_.buffers.size() ||
             end > program_.buffers[index_of(access.buffer)].size_bytes) {
           fault(ScheduleFaultKind::Access,
-                step_text(position) + " accesses bytes up to " + std::to_string(end) + " of buffer " +
-                    std::to_string(index_of(access.buffer)) + ", which is smaller");
+                step_text(position) + " accesses bytes up to " + std::to_string(end) +
+                    " of buffer " + std::to_string(index_of(access.buffer)) + ", which is smaller");
           continue;
         }
         touches_.push_back({.position = position,
@@ -140,7 +146,8 @@ class Checker {
       }
     }
     for (uint32_t wave = 0; wave < schedule_.wave_count; ++wave) {
-      if (!used[wave]) fault(ScheduleFaultKind::Order, "wave " + std::to_string(wave) + " is empty");
+      if (!used[wave])
+        fault(ScheduleFaultKind::Order, "wave " + std::to_string(wave) + " is empty");
     }
   }
 
@@ -151,7 +158,8 @@ class Checker {
       if (!schedule_.lifetimes[i]) {
         if (offset != 0) {
           fault(ScheduleFaultKind::Placement, "buffer " + quoted(buffer.name) +
-                                                  " is not in use but has offset " + std::to_string(offset));
+                                                  " is not in use but has offset " +
+                                                  std::to_string(offset));
         }
         continue;
       }
@@ -206,8 +214,8 @@ class Checker {
                                        uint32_t last) const {
     return std::any_of(touches_.begin(), touches_.end(), [&](const Touch& touch) {
       const uint32_t wave = schedule_.wave[touch.position];
-      return index_of(touch.access->buffer) == buffer && touch.position != position && wave >= first &&
-             wave <= last;
+      return index_of(touch.access->buffer) == buffer && touch.position != position &&
+             wave >= first && wave <= last;
     });
   }
 
@@ -254,7 +262,8 @@ class Checker {
     for (size_t a = 0; a < program_.buffers.size(); ++a) {
       for (size_t b = a + 1; b < program_.buffers.size(); ++b) {
         if (!schedule_.lifetimes[a] || !schedule_.lifetimes[b]) continue;
-        if (schedule_.in_place_of[a] == BufferId(b) || schedule_.in_place_of[b] == BufferId(a)) continue;
+        if (schedule_.in_place_of[a] == BufferId(b) || schedule_.in_place_of[b] == BufferId(a))
+          continue;
         const Lifetime& x = *schedule_.lifetimes[a];
         const Lifetime& y = *schedule_.lifetimes[b];
         if (x.last_wave < y.first_wave || y.last_wave < x.first_wave) continue;
@@ -337,18 +346,19 @@ class Checker {
         if (!share_bytes(a, b)) continue;
         if (same_tensor(a, b) && a.begin < b.end && b.begin < a.end && a.step > b.step) {
           fault(ScheduleFaultKind::Order, step_text(a.position) + " runs before " +
-                                              step_text(b.position) + ", which comes first in the program");
+                                              step_text(b.position) +
+                                              ", which comes first in the program");
         }
         if (conflict_[b.position][a.position]) continue;
         conflict_[b.position][a.position] = true;
         if (schedule_.wave[a.position] == schedule_.wave[b.position]) {
-          fault(ScheduleFaultKind::SameWave, step_text(a.position) + " and " + step_text(b.position) +
-                                                 " touch the same bytes in wave " +
-                                                 std::to_string(schedule_.wave[a.position]));
+          fault(ScheduleFaultKind::SameWave,
+                step_text(a.position) + " and " + step_text(b.position) +
+                    " touch the same bytes in wave " + std::to_string(schedule_.wave[a.position]));
         }
         if (!reachable_[b.position][a.position]) {
-          fault(ScheduleFaultKind::MissingEdge, step_text(b.position) + " does not wait for " +
-                                                    step_text(a.position));
+          fault(ScheduleFaultKind::MissingEdge,
+                step_text(b.position) + " does not wait for " + step_text(a.position));
         }
       }
     }
@@ -357,9 +367,9 @@ class Checker {
   void check_spare_edges() {
     for (uint32_t position = 0; position < count_; ++position) {
       for (const uint32_t from : schedule_.edges[position]) {
-        const bool implied = std::any_of(
-            schedule_.edges[position].begin(), schedule_.edges[position].end(),
-            [&](uint32_t other) { return reachable_[other][from]; });
+        const bool implied =
+            std::any_of(schedule_.edges[position].begin(), schedule_.edges[position].end(),
+                        [&](uint32_t other) { return reachable_[other][from]; });
         if (!implied && conflict_[position][from]) continue;
         fault(ScheduleFaultKind::SpareEdge,
               step_text(position) + " need not wait for " + step_text(from));

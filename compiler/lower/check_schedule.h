@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Independent check of a schedule, by comparing all pairs. It shares no code with the scheduler and the packers.
+// Independent check of a schedule, by comparing all pairs. It shares no code with the scheduler and
+// the packers.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +12,10 @@
 namespace rlx {
 
 enum class ScheduleFaultKind : uint8_t {
-  Shape,        // a list has the wrong length, or an index is out of range
-  Order,        // not a permutation, waves out of order, or conflicting steps in another order than in the program
-  Access,       // an access outside its buffer, or a read of arena bytes that nothing wrote
+  Shape,   // a list has the wrong length, or an index is out of range
+  Order,   // not a permutation, waves out of order, or conflicting steps in another order than in
+           // the program
+  Access,  // an access outside its buffer, or a read of arena bytes that nothing wrote
   Placement,    // an offset misaligned or outside the arena
   Lifetime,     // a recorded lifetime is not what the accesses say
   InPlace,      // a takeover that the steps do not allow

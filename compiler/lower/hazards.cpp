@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hazards by a history of the bytes last written and since read, and the transitive reduction of the edges found.
+// Hazards by a history of the bytes last written and since read, and the transitive reduction of
+// the edges found.
 #include "compiler/lower/hazards.h"
 
 #include <algorithm>
@@ -40,8 +41,8 @@ struct Piece {
   uint64_t end;
 };
 
-// What later accesses of a space must wait for. A write replaces all that it covers: whoever conflicts with the covered part
-// conflicts with the write, and the write waits for it.
+// What later accesses of a space must wait for. A write replaces all that it covers: whoever
+// conflicts with the covered part conflicts with the write, and the write waits for it.
 class SpaceHistory {
  public:
   void read(const Piece& piece, std::vector<uint32_t>& before) {
@@ -95,7 +96,8 @@ void sort_unique(std::vector<uint32_t>& numbers) {
 std::vector<BufferPlace> logical_places(const Program& program) {
   SpaceNumbers numbers;
   std::vector<BufferPlace> places;
-  for (const Buffer& buffer : program.buffers) places.push_back({.space = space_of(buffer, numbers)});
+  for (const Buffer& buffer : program.buffers)
+    places.push_back({.space = space_of(buffer, numbers)});
   return places;
 }
 
@@ -126,9 +128,10 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
     for (const Access& access : step.accesses) {
       const Buffer& buffer = program.buffer(access.buffer);
       RLX_CHECK(range_fits(access.range_offset_bytes, access.range_bytes, buffer.size_bytes),
-                "step of node \"" + step.node + "\" accesses " + std::to_string(access.range_bytes) +
-                    " bytes at " + std::to_string(access.range_offset_bytes) + " of buffer \"" +
-                    buffer.name + "\" of " + std::to_string(buffer.size_bytes) + " bytes");
+                "step of node \"" + step.node + "\" accesses " +
+                    std::to_string(access.range_bytes) + " bytes at " +
+                    std::to_string(access.range_offset_bytes) + " of buffer \"" + buffer.name +
+                    "\" of " + std::to_string(buffer.size_bytes) + " bytes");
       if (access.range_bytes == 0) continue;
       const BufferPlace& place = places[index_of(access.buffer)];
       const uint64_t begin = place.offset_bytes + access.range_offset_bytes;
@@ -145,19 +148,22 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
 }
 
 void reduce_transitively(Edges& edges) {
-  // Reachability from a block of positions at a time keeps the memory linear in the number of positions.
+  // Reachability from a block of positions at a time keeps the memory linear in the number of
+  // positions.
   constexpr uint32_t kBlockWords = 64;
   constexpr uint32_t kBlock = kBlockWords * 64;
   using Words = std::array<uint64_t, kBlockWords>;
   const uint32_t count = narrow<uint32_t>(edges.size());
   Edges kept(edges.size());
   for (uint32_t block = 0; block < count; block += kBlock) {
-    std::vector<Words> reached(count - block);  // from which positions of the block each later one is reached
+    std::vector<Words> reached(
+        count - block);  // from which positions of the block each later one is reached
     for (uint32_t position = block; position < count; ++position) {
       Words through{};  // reached by way of an edge's far end
       for (const uint32_t from : edges[position]) {
         if (from < block) continue;
-        for (uint32_t word = 0; word < kBlockWords; ++word) through[word] |= reached[from - block][word];
+        for (uint32_t word = 0; word < kBlockWords; ++word)
+          through[word] |= reached[from - block][word];
       }
       Words& all = reached[position - block];
       all = through;

@@ -40,8 +40,8 @@ uint64_t arena_units(const Buffer& buffer) {
   return round_up(buffer.size_bytes, kArenaAlignmentBytes) / kArenaAlignmentBytes;
 }
 
-// The takeover that the step's hint allows, before any question of lifetimes: one dense read and the only write, of equal
-// ranges from the buffers' starts, in slots of equal size.
+// The takeover that the step's hint allows, before any question of lifetimes: one dense read and
+// the only write, of equal ranges from the buffers' starts, in slots of equal size.
 std::optional<InPlaceChance> chance_of(const Program& program, uint32_t step_index) {
   const Step& step = program.steps[step_index];
   if (!step.in_place_input) return std::nullopt;
@@ -50,7 +50,8 @@ std::optional<InPlaceChance> chance_of(const Program& program, uint32_t step_ind
   if (!read || !write || read->mode != AccessMode::Read || write->mode != AccessMode::Write) {
     return std::nullopt;
   }
-  if (write->buffer == read->buffer || only_access(step, write->buffer) != write) return std::nullopt;
+  if (write->buffer == read->buffer || only_access(step, write->buffer) != write)
+    return std::nullopt;
   const Buffer& input = program.buffer(read->buffer);
   const Buffer& output = program.buffer(write->buffer);
   if (input.segment != Segment::Arena || output.segment != Segment::Arena) return std::nullopt;
@@ -88,11 +89,14 @@ std::vector<LivenessModel::WaveRange> LivenessModel::ranges(
   std::vector<WaveRange> ranges(users_.size());
   for (size_t i = 0; i < users_.size(); ++i) {
     if (users_[i].empty()) continue;
-    WaveRange range{.first = wave_of_step[users_[i].front()], .last = wave_of_step[users_[i].front()]};
+    WaveRange range{.first = wave_of_step[users_[i].front()],
+                    .last = wave_of_step[users_[i].front()]};
     for (const uint32_t step : users_[i]) {
       const uint32_t wave = wave_of_step[step];
-      if (wave < range.first) range = {.first = wave, .last = range.last, .last_users = range.last_users};
-      if (wave > range.last) range = {.first = range.first, .last = wave, .first_users = range.first_users};
+      if (wave < range.first)
+        range = {.first = wave, .last = range.last, .last_users = range.last_users};
+      if (wave > range.last)
+        range = {.first = range.first, .last = wave, .first_users = range.first_users};
       range.first_users += wave == range.first ? 1 : 0;
       range.last_users += wave == range.last ? 1 : 0;
     }
@@ -101,12 +105,14 @@ std::vector<LivenessModel::WaveRange> LivenessModel::ranges(
   return ranges;
 }
 
-// The step is alone in its wave with both buffers; the input has no later user and the output no earlier one.
+// The step is alone in its wave with both buffers; the input has no later user and the output no
+// earlier one.
 bool LivenessModel::taken(const InPlaceChance& chance, uint32_t wave,
                           std::span<const WaveRange> ranges) {
   const WaveRange& input = ranges[index_of(chance.input)];
   const WaveRange& output = ranges[index_of(chance.output)];
-  return input.last == wave && input.last_users == 1 && output.first == wave && output.first_users == 1;
+  return input.last == wave && input.last_users == 1 && output.first == wave &&
+         output.first_users == 1;
 }
 
 WaveCost LivenessModel::cost(std::span<const uint32_t> wave_of_step, uint32_t wave_count) const {
@@ -175,7 +181,8 @@ Slots LivenessModel::slots(const Schedule& schedule) const {
       const uint32_t slot = *slots.slot_of_buffer[index_of(*source)];
       slots.slot_of_buffer[buffer] = slot;
       slots.items[slot].last = lifetime.last_wave;
-      slots.items[slot].bytes = std::max(slots.items[slot].bytes, program_->buffers[buffer].size_bytes);
+      slots.items[slot].bytes =
+          std::max(slots.items[slot].bytes, program_->buffers[buffer].size_bytes);
       continue;
     }
     slots.slot_of_buffer[buffer] = narrow<uint32_t>(slots.items.size());

@@ -13,7 +13,8 @@
 
 namespace rlx {
 
-// Memory of one assignment of waves, in units of the arena alignment; smaller is better, the peak counts first.
+// Memory of one assignment of waves, in units of the arena alignment; smaller is better, the peak
+// counts first.
 struct WaveCost {
   uint64_t peak = 0;   // largest live set of a wave
   uint64_t total = 0;  // sum of the live sets of all waves
@@ -35,8 +36,8 @@ struct Slots {
 
 class LivenessModel {
  public:
-  // A buffer is live from the wave of its first access to the wave of its last. An arena buffer that is read before it is
-  // written is an internal error. The program must outlive the model.
+  // A buffer is live from the wave of its first access to the wave of its last. An arena buffer
+  // that is read before it is written is an internal error. The program must outlive the model.
   LivenessModel(const Program& program, bool in_place);
 
   [[nodiscard]] const std::vector<InPlaceChance>& chances() const { return chances_; }

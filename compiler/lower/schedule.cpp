@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedule of a program: hazards, waves, lifetimes, arena, and at last the edges between physical bytes.
+// The schedule of a program: hazards, waves, lifetimes, arena, and at last the edges between
+// physical bytes.
 #include "compiler/lower/schedule.h"
 
 #include <algorithm>
@@ -46,16 +47,15 @@ bool better(const Draft& a, const Draft& b) {
   return a.schedule.wave_count < b.schedule.wave_count;
 }
 
-// The draft with the smallest arena; of equal ones that with fewest waves; of equal ones the one with the smaller live set, then
-// the earlier candidate. Candidates are tried from the smallest live set on, first with the greedy packers, then those that can
-// still win with the searches.
+// The draft with the smallest arena; of equal ones that with fewest waves; of equal ones the one
+// with the smaller live set, then the earlier candidate. Candidates are tried from the smallest
+// live set on, first with the greedy packers, then those that can still win with the searches.
 Draft choose_draft(const std::vector<WavePlan>& plans, const LivenessModel& liveness,
                    uint64_t search_budget) {
   std::vector<size_t> by_peak(plans.size());
   std::iota(by_peak.begin(), by_peak.end(), size_t{0});
-  std::stable_sort(by_peak.begin(), by_peak.end(), [&](size_t a, size_t b) {
-    return plans[a].cost.peak < plans[b].cost.peak;
-  });
+  std::stable_sort(by_peak.begin(), by_peak.end(),
+                   [&](size_t a, size_t b) { return plans[a].cost.peak < plans[b].cost.peak; });
   const auto bound_of = [&](size_t plan) { return plans[plan].cost.peak * kArenaAlignmentBytes; };
 
   std::optional<Draft> best;
@@ -103,8 +103,10 @@ Schedule schedule(const Program& program, const ScheduleOptions& options) {
   Schedule schedule = std::move(draft.schedule);
   place_buffers(program, draft, schedule);
 
-  // Values that follow each other at one address are hazards too; the waves already keep them apart.
-  schedule.edges = find_hazards(program, schedule.order, physical_places(program, schedule.buffer_offsets));
+  // Values that follow each other at one address are hazards too; the waves already keep them
+  // apart.
+  schedule.edges =
+      find_hazards(program, schedule.order, physical_places(program, schedule.buffer_offsets));
   reduce_transitively(schedule.edges);
   return schedule;
 }

@@ -27,7 +27,8 @@ uint32_t wave_count_of(const std::vector<uint32_t>& wave) {
 std::vector<uint32_t> earliest_waves(const Edges& before) {
   std::vector<uint32_t> wave(before.size(), 0);
   for (uint32_t step = 0; step < before.size(); ++step) {
-    for (const uint32_t earlier : before[step]) wave[step] = std::max(wave[step], wave[earlier] + 1);
+    for (const uint32_t earlier : before[step])
+      wave[step] = std::max(wave[step], wave[earlier] + 1);
   }
   return wave;
 }
@@ -63,7 +64,8 @@ uint64_t evaluation_cost(const Edges& before, const LivenessModel& liveness, uin
   return 2 * uses + wave_count + liveness.chances().size();
 }
 
-// Moves single steps within the slack that their neighbours leave, as long as that makes the cost smaller.
+// Moves single steps within the slack that their neighbours leave, as long as that makes the cost
+// smaller.
 void balance(const Edges& before, const LivenessModel& liveness, Budget& budget, WavePlan& plan) {
   constexpr int kRounds = 4;
   const Edges after = successors_of(before);
@@ -76,7 +78,8 @@ void balance(const Edges& before, const LivenessModel& liveness, Budget& budget,
       if (liveness.used_by(narrow<uint32_t>(step)).empty()) continue;
       uint32_t low = 0;
       uint32_t high = plan.wave_count - 1;
-      for (const uint32_t earlier : before[step]) low = std::max(low, plan.wave_of_step[earlier] + 1);
+      for (const uint32_t earlier : before[step])
+        low = std::max(low, plan.wave_of_step[earlier] + 1);
       for (const uint32_t later : after[step]) high = std::min(high, plan.wave_of_step[later] - 1);
       if (low == high) continue;
       const uint32_t home = plan.wave_of_step[step];
@@ -105,7 +108,10 @@ WavePlan make_plan(std::string_view name, std::vector<uint32_t> wave_of_step,
                    const LivenessModel& liveness) {
   const uint32_t wave_count = wave_count_of(wave_of_step);
   const WaveCost cost = liveness.cost(wave_of_step, wave_count);
-  return {.name = name, .wave_of_step = std::move(wave_of_step), .wave_count = wave_count, .cost = cost};
+  return {.name = name,
+          .wave_of_step = std::move(wave_of_step),
+          .wave_count = wave_count,
+          .cost = cost};
 }
 
 struct Names {
@@ -129,8 +135,8 @@ void add_shortest(const Edges& before, const LivenessModel& liveness, const Name
   plans.push_back(std::move(balanced));
 }
 
-// The hazards and, for each takeover that can be had without a longer chain, edges from the other users of the input to the
-// step that overwrites it. nullopt when there are none to add.
+// The hazards and, for each takeover that can be had without a longer chain, edges from the other
+// users of the input to the step that overwrites it. nullopt when there are none to add.
 std::optional<Edges> order_for_in_place(const Edges& hazards, const LivenessModel& liveness,
                                         Budget& budget) {
   Edges before = hazards;
@@ -160,7 +166,8 @@ std::optional<Edges> order_for_in_place(const Edges& hazards, const LivenessMode
   return before;
 }
 
-// A topological order that at each turn takes the step after which the fewest bytes are live; ties in program order.
+// A topological order that at each turn takes the step after which the fewest bytes are live; ties
+// in program order.
 std::vector<uint32_t> least_memory_order(const Edges& before, const LivenessModel& liveness) {
   const uint32_t count = narrow<uint32_t>(before.size());
   const Edges after = successors_of(before);
@@ -176,7 +183,8 @@ std::vector<uint32_t> least_memory_order(const Edges& before, const LivenessMode
     int64_t units = 0;
     for (const BufferId buffer : liveness.used_by(step)) {
       const size_t left = uses_left[index_of(buffer)];
-      if (left == liveness.users(buffer).size()) units += static_cast<int64_t>(liveness.units(buffer));
+      if (left == liveness.users(buffer).size())
+        units += static_cast<int64_t>(liveness.units(buffer));
       if (left == 1) units -= static_cast<int64_t>(liveness.units(buffer));
     }
     return units;
@@ -202,7 +210,8 @@ std::vector<uint32_t> least_memory_order(const Edges& before, const LivenessMode
   return order;
 }
 
-// One step per wave in `order`; then each step joins the wave before it where hazards and the peak allow.
+// One step per wave in `order`; then each step joins the wave before it where hazards and the peak
+// allow.
 WavePlan chain_plan(std::string_view name, const std::vector<uint32_t>& order, const Edges& before,
                     const LivenessModel& liveness, Budget& budget) {
   std::vector<uint32_t> wave(order.size());
@@ -234,14 +243,16 @@ std::vector<WavePlan> wave_candidates(const Edges& hazards, const LivenessModel&
                                       const ScheduleOptions& options) {
   Budget budget(options.search_budget / 4);
   std::vector<WavePlan> plans;
-  add_shortest(hazards, liveness,
-               {.earliest = "as-early-as-possible", .latest = "as-late-as-possible", .balanced = "balanced"},
-               budget, plans);
+  add_shortest(
+      hazards, liveness,
+      {.earliest = "as-early-as-possible", .latest = "as-late-as-possible", .balanced = "balanced"},
+      budget, plans);
   const std::optional<Edges> ordered = order_for_in_place(hazards, liveness, budget);
   if (ordered) {
-    add_shortest(*ordered, liveness,
-                 {.earliest = "in-place-early", .latest = "in-place-late", .balanced = "in-place-balanced"},
-                 budget, plans);
+    add_shortest(
+        *ordered, liveness,
+        {.earliest = "in-place-early", .latest = "in-place-late", .balanced = "in-place-balanced"},
+        budget, plans);
   }
   if (options.goal == ScheduleGoal::Memory && !hazards.empty()) {
     std::vector<uint32_t> program_order(hazards.size());

@@ -19,12 +19,14 @@ struct WavePlan {
   WaveCost cost;
 };
 
-// Candidates in the order in which they are preferred where equal. `hazards` are the edges between steps in program order.
+// Candidates in the order in which they are preferred where equal. `hazards` are the edges between
+// steps in program order.
 //   Speed, each with as few waves as the longest chain has steps:
-//     as-early-as-possible, as-late-as-possible, balanced (the better of the two, improved by moving single steps within
-//     their slack), and the same three with other readers of an in-place input put before the step that overwrites it, where
-//     that does not lengthen the chain.
-//   Memory adds orders of one step per wave, afterwards merged where that costs no memory: program-order and
+//     as-early-as-possible, as-late-as-possible, balanced (the better of the two, improved by
+//     moving single steps within their slack), and the same three with other readers of an in-place
+//     input put before the step that overwrites it, where that does not lengthen the chain.
+//   Memory adds orders of one step per wave, afterwards merged where that costs no memory:
+//   program-order and
 //     least-memory-first (a greedy list schedule).
 std::vector<WavePlan> wave_candidates(const Edges& hazards, const LivenessModel& liveness,
                                       const ScheduleOptions& options);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of the views of a plan.
-#include "tools/inspect/inspect.h"
-
 #include <memory>
 
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
+#include "tools/inspect/inspect.h"
 
 namespace rlx::test {
 namespace {
@@ -136,7 +135,8 @@ TEST_CASE("sizes_account_for_every_byte_of_the_file") {
     uint64_t code = json["code"]["padding_bytes"];
     for (const Json& piece : json["code"]["pieces"]) code += piece["size_bytes"].get<uint64_t>();
     CHECK(code == section("code"));
-    CHECK(json["params"]["blob_bytes"].get<uint64_t>() + json["params"]["padding_bytes"].get<uint64_t>() ==
+    CHECK(json["params"]["blob_bytes"].get<uint64_t>() +
+              json["params"]["padding_bytes"].get<uint64_t>() ==
           section("params"));
   }
 }
@@ -160,7 +160,9 @@ TEST_CASE("svg_has_a_rectangle_and_a_tooltip_for_each_arena_value") {
   const auto plan = open(spec);
   const std::string svg = memory_svg(*plan, 0);
   CHECK(svg.rfind("<svg xmlns=", 0) == 0);
-  CHECK(contains(svg, "<title>a&lt;&amp;&quot;b&quot;&gt; f32[64]&#10;offset 0, 256 bytes&#10;waves 0 to 1</title>"));
+  CHECK(contains(svg,
+                 "<title>a&lt;&amp;&quot;b&quot;&gt; f32[64]&#10;offset 0, 256 bytes&#10;waves 0 "
+                 "to 1</title>"));
   CHECK(contains(svg, "<title>c f32[64]"));
   CHECK(contains(svg, "</svg>"));
   CHECK_NOTHROW(memory_svg(*plan, 2));  // init

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reading of packing problems.
 #include "compiler/lower/arena_csv.h"
-
 #include "tests/support/catch.h"
 
 namespace rlx::test {

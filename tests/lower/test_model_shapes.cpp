@@ -33,8 +33,10 @@ class Model {
   }
 };
 
-// A BERT-style encoder; unfused, with every intermediate value of attention and of the feed-forward part.
-Program encoder(uint64_t batch, uint64_t sequence, uint64_t hidden, uint64_t heads, uint64_t layers) {
+// A BERT-style encoder; unfused, with every intermediate value of attention and of the feed-forward
+// part.
+Program encoder(uint64_t batch, uint64_t sequence, uint64_t hidden, uint64_t heads,
+                uint64_t layers) {
   Model m;
   const uint64_t rows = batch * sequence;
   const uint64_t wide = rows * hidden * 4;
@@ -74,7 +76,8 @@ Program residual_network(uint64_t batch, bool in_place) {
       BufferId y = m.op("conv1", {x}, unit * width * before * before);
       y = m.op("conv3", {y}, unit * width * side * side);
       y = m.op("conv1", {y}, unit * width * 4 * side * side);
-      const BufferId shortcut = block == 0 ? m.op("shortcut", {x}, unit * width * 4 * side * side) : x;
+      const BufferId shortcut =
+          block == 0 ? m.op("shortcut", {x}, unit * width * 4 * side * side) : x;
       x = in_place ? m.over("add", {y, shortcut})
                    : m.op("add", {y, shortcut}, unit * width * 4 * side * side);
     }
@@ -82,7 +85,8 @@ Program residual_network(uint64_t batch, bool in_place) {
   return m.finish(m.op("mean", {x}, unit * 2048));
 }
 
-// DenseNet-121, every layer reading the concatenation of all earlier ones; as copies, or written in place into one buffer.
+// DenseNet-121, every layer reading the concatenation of all earlier ones; as copies, or written in
+// place into one buffer.
 Program dense_network(bool sub_slots) {
   Model m;
   const uint64_t growth = 32;

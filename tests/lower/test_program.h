@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short ways to write programs for the scheduler's tests: buffers of so many bytes, steps that read and write them.
+// Short ways to write programs for the scheduler's tests: buffers of so many bytes, steps that read
+// and write them.
 #pragma once
 
 #include <string>
@@ -23,13 +24,16 @@ class TestProgram {
     if (segment == Segment::State) buffer.state = StateId(program.buffers.size());
     return program.add_buffer(buffer);
   }
-  BufferId arena(const std::string& name, uint64_t bytes) { return add(Segment::Arena, name, bytes); }
+  BufferId arena(const std::string& name, uint64_t bytes) {
+    return add(Segment::Arena, name, bytes);
+  }
   BufferId io(const std::string& name, uint64_t bytes) { return add(Segment::Io, name, bytes); }
 
   [[nodiscard]] Access whole(BufferId buffer, AccessMode mode) const {
     return part(buffer, 0, program.buffer(buffer).size_bytes, mode);
   }
-  [[nodiscard]] static Access part(BufferId buffer, uint64_t offset, uint64_t bytes, AccessMode mode) {
+  [[nodiscard]] static Access part(BufferId buffer, uint64_t offset, uint64_t bytes,
+                                   AccessMode mode) {
     return {.buffer = buffer,
             .offset_bytes = offset,
             .range_offset_bytes = offset,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random programs: every schedule passes the independent checker, and every planted fault is noticed by it.
+// Random programs: every schedule passes the independent checker, and every planted fault is
+// noticed by it.
 #include <random>
 
 #include "compiler/lower/arena.h"
@@ -14,8 +15,8 @@ class ProgramMaker {
  public:
   explicit ProgramMaker(uint64_t seed) : random_(seed) {}
 
-  // Steps that read parts of earlier values, weights, states and inputs, and write new values, parts of concatenations, states
-  // and outputs; some with an in-place hint.
+  // Steps that read parts of earlier values, weights, states and inputs, and write new values,
+  // parts of concatenations, states and outputs; some with an in-place hint.
   Program make() {
     TestProgram t;
     input_ = t.io("input", 4096);
@@ -42,7 +43,8 @@ class ProgramMaker {
       accesses.push_back(TestProgram::part(value, from, size - from, AccessMode::Read));
     }
     if (below(3) == 0) accesses.push_back(t.whole(weight_, AccessMode::Read));
-    if (below(4) == 0) accesses.push_back(TestProgram::part(state_, below(4000), 64, AccessMode::Read));
+    if (below(4) == 0)
+      accesses.push_back(TestProgram::part(state_, below(4000), 64, AccessMode::Read));
     if (below(4) == 0) accesses.push_back(t.whole(input_, AccessMode::Read));
   }
 
@@ -241,7 +243,8 @@ TEST_CASE("other_planted_faults_are_noticed") {
     for (size_t i = 0; i < program.buffers.size(); ++i) {
       if (!result.lifetimes[i]) continue;
       expect(ScheduleFaultKind::Placement, [&](Schedule& s) { s.buffer_offsets[i] += 128; });
-      expect(ScheduleFaultKind::Placement, [&](Schedule& s) { s.buffer_offsets[i] = s.arena_bytes; });
+      expect(ScheduleFaultKind::Placement,
+             [&](Schedule& s) { s.buffer_offsets[i] = s.arena_bytes; });
       expect(ScheduleFaultKind::Lifetime, [&](Schedule& s) { s.lifetimes[i]->last_wave += 1; });
       expect(ScheduleFaultKind::Lifetime, [&](Schedule& s) { s.lifetimes[i].reset(); });
       if (result.in_place_of[i]) {
@@ -250,7 +253,8 @@ TEST_CASE("other_planted_faults_are_noticed") {
         expect(ScheduleFaultKind::InPlace, [&](Schedule& s) { s.in_place_of[i] = BufferId(i); });
       }
     }
-    expect(ScheduleFaultKind::Accounting, [](Schedule& s) { s.arena_bytes += kArenaAlignmentBytes; });
+    expect(ScheduleFaultKind::Accounting,
+           [](Schedule& s) { s.arena_bytes += kArenaAlignmentBytes; });
     expect(ScheduleFaultKind::Accounting, [](Schedule& s) { s.lower_bound_bytes += 1; });
     expect(ScheduleFaultKind::Order, [](Schedule& s) { s.order[0] = s.order.back() + 1; });
     expect(ScheduleFaultKind::Shape, [](Schedule& s) { s.wave.push_back(0); });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of the schedule: dependencies, waves, in-place takeovers and reuse.
 #include "compiler/lower/schedule.h"
-
 #include "tests/lower/test_program.h"
 #include "tests/support/catch.h"
 
@@ -130,7 +129,8 @@ TEST_CASE("disjoint_parts_of_one_buffer_are_written_concurrently") {
   TestProgram t;
   const BufferId x = t.io("x", 256), y = t.io("y", 512);
   const BufferId joined = t.arena("joined", 512);
-  t.step("left", {t.whole(x, AccessMode::Read), TestProgram::part(joined, 0, 256, AccessMode::Write)});
+  t.step("left",
+         {t.whole(x, AccessMode::Read), TestProgram::part(joined, 0, 256, AccessMode::Write)});
   t.step("right",
          {t.whole(x, AccessMode::Read), TestProgram::part(joined, 256, 256, AccessMode::Write)});
   t.step("use", {joined}, {y});

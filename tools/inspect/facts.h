@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The facts behind the views of a plan, gathered once; text, JSON and SVG only differ in how they write them.
+// The facts behind the views of a plan, gathered once; text, JSON and SVG only differ in how they
+// write them.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,7 @@ struct AccessFacts {
   std::string value;
   std::string type;
   std::string_view segment;
-  std::string_view mode;  // "read", "write", "read-write"
+  std::string_view mode;      // "read", "write", "read-write"
   uint64_t offset_bytes = 0;  // in the value
   uint64_t length_bytes = 0;
   uint64_t segment_offset_bytes = 0;
@@ -40,7 +41,7 @@ struct AccessFacts {
 struct StepFacts {
   uint32_t position = 0;
   uint32_t wave = 0;
-  std::string_view kind;   // "dispatch", "copy", "fill", "library-gemm"
+  std::string_view kind;    // "dispatch", "copy", "fill", "library-gemm"
   std::string_view kernel;  // row of kernels.def; empty unless a dispatch
   std::string specialization;
   uint32_t grid[3] = {0, 0, 0};
@@ -62,7 +63,7 @@ struct EntryFacts {
   uint64_t unplanned_bytes = 0;  // all arena values, each aligned, without reuse
   std::vector<ValueFacts> values;
   std::vector<StepFacts> steps;
-  std::vector<uint32_t> inputs;   // values
+  std::vector<uint32_t> inputs;  // values
   std::vector<uint32_t> outputs;
 
   [[nodiscard]] uint64_t gap_bytes() const {

@@ -21,7 +21,9 @@ std::string fixed(double number, int digits) {
 
 }  // namespace
 
-std::string name_text(std::string_view name) { return rlx::quoted(name); }
+std::string name_text(std::string_view name) {
+  return rlx::quoted(name);
+}
 
 std::string plain_text(std::string_view words) {
   std::string text(words);
@@ -67,7 +69,9 @@ std::string flop_count(uint64_t flops) {
   return fixed(static_cast<double>(flops) / 1e9, 2) + " GFLOP";
 }
 
-std::string three_digits(double number) { return fixed(number, 3); }
+std::string three_digits(double number) {
+  return fixed(number, 3);
+}
 
 std::string Table::text(uint32_t indent) const {
   std::vector<size_t> widths;

@@ -3,9 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "runtime/plan_view.h"
 
@@ -13,7 +12,8 @@ namespace rlx {
 
 enum class InspectView : uint8_t {
   Summary,  // name, producer, targets, segments, counts
-  Memory,   // segments, arena against its lower bound, values with offset, size and lifetime, a drawing of the lifetimes
+  Memory,   // segments, arena against its lower bound, values with offset, size and lifetime, a
+            // drawing of the lifetimes
   Steps,    // each step: kernel, grid, params, reads, writes, edges, work
   Sizes,    // every byte of the file, by section, weight and kernel
   Why,      // passes, and for each step the source node and the reason of its kernel
@@ -25,8 +25,9 @@ std::string inspect_text(const PlanView& plan, InspectView view);
 // The same facts; keys keep one order.
 nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view);
 
-// The arena of one entry (entry_count() means init) as an SVG document: waves from left to right, offsets from bottom to top,
-// a rectangle with a tooltip for each value. An entry out of range is a std::out_of_range.
+// The arena of one entry (entry_count() means init) as an SVG document: waves from left to right,
+// offsets from bottom to top, a rectangle with a tooltip for each value. An entry out of range is a
+// std::out_of_range.
 std::string memory_svg(const PlanView& plan, uint32_t entry);
 
 }  // namespace rlx

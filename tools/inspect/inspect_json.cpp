@@ -33,14 +33,10 @@ Json arena_json(const EntryFacts& entry) {
 }
 
 Json value_json(const ValueFacts& value) {
-  Json json = {{"name", utf8_text(value.name)},
-               {"type", value.type},
-               {"segment", value.segment},
-               {"offset_bytes", value.offset_bytes},
-               {"size_bytes", value.size_bytes},
-               {"first_step", value.first_step},
-               {"last_step", value.last_step},
-               {"first_wave", value.first_wave},
+  Json json = {{"name", utf8_text(value.name)},  {"type", value.type},
+               {"segment", value.segment},       {"offset_bytes", value.offset_bytes},
+               {"size_bytes", value.size_bytes}, {"first_step", value.first_step},
+               {"last_step", value.last_step},   {"first_wave", value.first_wave},
                {"last_wave", value.last_wave}};
   if (value.alias_of) json["in_place_of"] = utf8_text(*value.alias_of);
   return json;
@@ -57,7 +53,9 @@ Json access_json(const AccessFacts& access) {
           {"params_position", access.params_position}};
 }
 
-Json extent_json(const uint32_t (&extent)[3]) { return Json::array({extent[0], extent[1], extent[2]}); }
+Json extent_json(const uint32_t (&extent)[3]) {
+  return Json::array({extent[0], extent[1], extent[2]});
+}
 
 Json step_json(const StepFacts& step) {
   Json json = {{"position", step.position}, {"wave", step.wave}, {"kind", step.kind}};
@@ -79,13 +77,15 @@ Json step_json(const StepFacts& step) {
 }
 
 Json entry_head(const EntryFacts& entry) {
-  return {{"name", utf8_text(entry.name)}, {"init", entry.is_init}, {"wave_count", entry.wave_count}};
+  return {
+      {"name", utf8_text(entry.name)}, {"init", entry.is_init}, {"wave_count", entry.wave_count}};
 }
 
 Json names_json(const EntryFacts& entry, const std::vector<uint32_t>& values) {
   Json json = Json::array();
   for (const uint32_t value : values) {
-    json.push_back({{"name", utf8_text(entry.values[value].name)}, {"type", entry.values[value].type}});
+    json.push_back(
+        {{"name", utf8_text(entry.values[value].name)}, {"type", entry.values[value].type}});
   }
   return json;
 }
@@ -202,10 +202,13 @@ Json sizes_json(const PlanView& plan) {
 }
 
 Json why_json(const PlanView& plan) {
-  Json json = {{"has_debug", plan.debug() != nullptr}, {"passes", Json::array()}, {"entries", Json::array()}};
+  Json json = {{"has_debug", plan.debug() != nullptr},
+               {"passes", Json::array()},
+               {"entries", Json::array()}};
   if (plan.debug() == nullptr) return json;
   if (plan.debug()->passes() != nullptr) {
-    for (const flatbuffers::String* pass : *plan.debug()->passes()) json["passes"].push_back(utf8_text(PlanView::text(pass)));
+    for (const flatbuffers::String* pass : *plan.debug()->passes())
+      json["passes"].push_back(utf8_text(PlanView::text(pass)));
   }
   for (const EntryFacts& entry : entry_facts(plan)) {
     Json head = entry_head(entry);
@@ -231,11 +234,16 @@ namespace rlx {
 
 nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view) {
   switch (view) {
-    case InspectView::Summary: return inspect::summary_json(plan);
-    case InspectView::Memory: return inspect::memory_json(plan);
-    case InspectView::Steps: return inspect::steps_json(plan);
-    case InspectView::Sizes: return inspect::sizes_json(plan);
-    case InspectView::Why: return inspect::why_json(plan);
+    case InspectView::Summary:
+      return inspect::summary_json(plan);
+    case InspectView::Memory:
+      return inspect::memory_json(plan);
+    case InspectView::Steps:
+      return inspect::steps_json(plan);
+    case InspectView::Sizes:
+      return inspect::sizes_json(plan);
+    case InspectView::Why:
+      return inspect::why_json(plan);
   }
   return {};
 }

@@ -19,7 +19,8 @@ std::string list_of(const std::vector<uint32_t>& numbers) {
 std::string vulkan_text(const PlanVulkanTarget& target) {
   std::string text = "vulkan " + std::to_string(target.api_version >> 22 & 0x7F) + "." +
                      std::to_string(target.api_version >> 12 & 0x3FF);
-  for (const std::string_view feature : feature_names(target.features)) text += " " + std::string(feature);
+  for (const std::string_view feature : feature_names(target.features))
+    text += " " + std::string(feature);
   return text + "; workgroup up to " + std::to_string(target.max_workgroup_invocations) +
          " invocations and " + grouped(target.max_shared_bytes) + " shared bytes, grid up to " +
          std::to_string(target.max_grid[0]) + "x" + std::to_string(target.max_grid[1]) + "x" +
@@ -54,9 +55,9 @@ std::string entry_summary(const EntryFacts& entry) {
 std::string symbols_text(const fb::Plan& index) {
   std::string text;
   for (const fb::Symbol* symbol : *index.symbols()) {
-    text += "symbol " + name_text(PlanView::text(symbol->name())) + ": " + std::to_string(symbol->minimum()) +
-            " to " + std::to_string(symbol->maximum()) + ", multiple of " +
-            std::to_string(symbol->multiple_of());
+    text += "symbol " + name_text(PlanView::text(symbol->name())) + ": " +
+            std::to_string(symbol->minimum()) + " to " + std::to_string(symbol->maximum()) +
+            ", multiple of " + std::to_string(symbol->multiple_of());
     if (const auto bound = symbol->bound()) text += ", compiled for " + std::to_string(*bound);
     text += "\n";
   }
@@ -77,8 +78,8 @@ std::string access_line(const AccessFacts& access) {
 }
 
 std::string step_text(const StepFacts& step) {
-  std::string text = "  step " + std::to_string(step.position) + ", wave " + std::to_string(step.wave) +
-                     ": " + step_title(step);
+  std::string text = "  step " + std::to_string(step.position) + ", wave " +
+                     std::to_string(step.wave) + ": " + step_title(step);
   if (!step.kernel.empty()) {
     text += ", grid " + extent_text(step.grid) + ", workgroup " + extent_text(step.workgroup) +
             ", params " + std::to_string(step.params_bytes) + " bytes";
@@ -86,7 +87,8 @@ std::string step_text(const StepFacts& step) {
   text += ", moves " + byte_count(step.bytes_moved) + ", " + flop_count(step.flops);
   text += step.edges.empty() ? ", waits for none\n" : ", waits for " + list_of(step.edges) + "\n";
   if (!step.names.node.empty()) {
-    text += "    node       " + name_text(step.names.node) + " (" + plain_text(step.names.op) + ")\n";
+    text +=
+        "    node       " + name_text(step.names.node) + " (" + plain_text(step.names.op) + ")\n";
   }
   for (const AccessFacts& access : step.accesses) text += access_line(access);
   return text;
@@ -94,7 +96,8 @@ std::string step_text(const StepFacts& step) {
 
 std::string share(uint64_t bytes, uint64_t all) {
   if (all == 0) return "0.0 %";
-  const std::string thousandths = three_digits(100.0 * static_cast<double>(bytes) / static_cast<double>(all));
+  const std::string thousandths =
+      three_digits(100.0 * static_cast<double>(bytes) / static_cast<double>(all));
   return thousandths.substr(0, thousandths.size() - 2) + " %";
 }
 
@@ -109,20 +112,22 @@ std::string step_title(const StepFacts& step) {
 }
 
 std::string extent_text(const uint32_t (&extent)[3]) {
-  return std::to_string(extent[0]) + "x" + std::to_string(extent[1]) + "x" + std::to_string(extent[2]);
+  return std::to_string(extent[0]) + "x" + std::to_string(extent[1]) + "x" +
+         std::to_string(extent[2]);
 }
 
 std::string summary_text(const PlanView& plan) {
   const PlanHeader& header = plan.header();
-  std::string text = "plan " + name_text(plan.name()) + ", format " + std::to_string(header.major) + "." +
-                     std::to_string(header.minor) + ", by " +
+  std::string text = "plan " + name_text(plan.name()) + ", format " + std::to_string(header.major) +
+                     "." + std::to_string(header.minor) + ", by " +
                      plain_text(PlanView::text(plan.index().producer())) + "\n";
   const std::string_view precision = PlanView::text(plan.index().precision());
   if (!precision.empty()) text += "precision " + plain_text(precision) + "\n";
   if (header.vulkan.present != 0) text += "target " + vulkan_text(header.vulkan) + "\n";
   if (header.cuda.present != 0) text += "target " + cuda_text(header.cuda) + "\n";
-  text += "file " + byte_count(header.file_bytes) + ": " + count_text(plan.index().weights()->size(), "weight") +
-          ", " + count_text(plan.index().states()->size(), "state") + ", " +
+  text += "file " + byte_count(header.file_bytes) + ": " +
+          count_text(plan.index().weights()->size(), "weight") + ", " +
+          count_text(plan.index().states()->size(), "state") + ", " +
           count_text(plan.index().kernels()->size(), "kernel") + "\n";
   text += "device memory: weights " + byte_count(header.weights_bytes) + ", state " +
           byte_count(header.state_bytes) + ", arena " + byte_count(header.arena_bytes) + ", io " +
@@ -144,7 +149,8 @@ std::string steps_text(const PlanView& plan) {
 
 std::string sizes_text(const PlanView& plan) {
   const SizeFacts facts = size_facts(plan);
-  Table file({{"offset", Align::Right}, {"bytes", Align::Right}, {"share", Align::Right}, {"what"}});
+  Table file(
+      {{"offset", Align::Right}, {"bytes", Align::Right}, {"share", Align::Right}, {"what"}});
   for (const Region& region : facts.regions) {
     file.add({grouped(region.offset_bytes), grouped(region.size_bytes),
               share(region.size_bytes, facts.file_bytes), region.name});
@@ -152,20 +158,24 @@ std::string sizes_text(const PlanView& plan) {
   std::string text = "file: " + byte_count(facts.file_bytes) + "\n" + file.text(2);
 
   text += "params: " + count_text(facts.params_blobs, "different blob") + ", " +
-          byte_count(facts.params_blob_bytes) + ", padding " + byte_count(facts.params_padding_bytes) + "\n";
+          byte_count(facts.params_blob_bytes) + ", padding " +
+          byte_count(facts.params_padding_bytes) + "\n";
 
   Table code({{"offset", Align::Right}, {"bytes", Align::Right}, {"format"}, {"kernels"}});
   for (const CodeFacts& piece : facts.code) {
     std::string kernels;
-    for (const std::string& kernel : piece.kernels) kernels += (kernels.empty() ? "" : "; ") + plain_text(kernel);
-    code.add({grouped(piece.offset_bytes), grouped(piece.size_bytes), std::string(piece.format), kernels});
+    for (const std::string& kernel : piece.kernels)
+      kernels += (kernels.empty() ? "" : "; ") + plain_text(kernel);
+    code.add({grouped(piece.offset_bytes), grouped(piece.size_bytes), std::string(piece.format),
+              kernels});
   }
   text += "code: padding " + byte_count(facts.code_padding_bytes) + "\n" + code.text(2);
 
   Table weights({{"offset", Align::Right}, {"bytes", Align::Right}, {"type"}, {"weight"}});
   for (const WeightFacts& weight : facts.weights) {
     weights.add({grouped(weight.offset_bytes), grouped(weight.size_bytes), weight.type,
-                 name_text(weight.name) + (weight.generated ? ", filled on the device, not in the file" : "")});
+                 name_text(weight.name) +
+                     (weight.generated ? ", filled on the device, not in the file" : "")});
   }
   text += "weights: padding " + byte_count(facts.weights_padding_bytes) + "\n" + weights.text(2);
   return text;
@@ -189,7 +199,8 @@ std::string why_text(const PlanView& plan) {
               plain_text(step.names.op) + " " + name_text(step.names.node) + "\n";
       if (!step.names.source.empty()) text += "    source  " + plain_text(step.names.source) + "\n";
       if (!step.names.reason.empty()) text += "    why     " + plain_text(step.names.reason) + "\n";
-      if (!step.specialization.empty()) text += "    built   " + plain_text(step.specialization) + "\n";
+      if (!step.specialization.empty())
+        text += "    built   " + plain_text(step.specialization) + "\n";
     }
   }
   return text;
@@ -201,11 +212,16 @@ namespace rlx {
 
 std::string inspect_text(const PlanView& plan, InspectView view) {
   switch (view) {
-    case InspectView::Summary: return inspect::summary_text(plan);
-    case InspectView::Memory: return inspect::memory_text(plan);
-    case InspectView::Steps: return inspect::steps_text(plan);
-    case InspectView::Sizes: return inspect::sizes_text(plan);
-    case InspectView::Why: return inspect::why_text(plan);
+    case InspectView::Summary:
+      return inspect::summary_text(plan);
+    case InspectView::Memory:
+      return inspect::memory_text(plan);
+    case InspectView::Steps:
+      return inspect::steps_text(plan);
+    case InspectView::Sizes:
+      return inspect::sizes_text(plan);
+    case InspectView::Why:
+      return inspect::why_text(plan);
   }
   return {};
 }

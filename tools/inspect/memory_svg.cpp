@@ -21,12 +21,23 @@ std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : text) {
     switch (c) {
-      case '&': result += "&amp;"; break;
-      case '<': result += "&lt;"; break;
-      case '>': result += "&gt;"; break;
-      case '"': result += "&quot;"; break;
-      case '\n': result += "&#10;"; break;
-      default: result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // XML has no control characters
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      case '\n':
+        result += "&#10;";
+        break;
+      default:
+        result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // XML has no control characters
     }
   }
   return result;
@@ -41,7 +52,9 @@ struct Scale {
   double wave_width;
   double byte_height;
 
-  [[nodiscard]] double x(uint64_t wave) const { return kMargin + static_cast<double>(wave) * wave_width; }
+  [[nodiscard]] double x(uint64_t wave) const {
+    return kMargin + static_cast<double>(wave) * wave_width;
+  }
   // SVG counts downwards; offsets go up.
   [[nodiscard]] double y(uint64_t offset) const {
     return kMargin + kPlotHeight - static_cast<double>(offset) * byte_height;
@@ -53,19 +66,19 @@ std::string attribute(std::string_view name, double value) {
 }
 
 std::string text_at(double x, double y, std::string_view anchor, const std::string& text) {
-  return "<text" + attribute("x", x) + attribute("y", y) + " text-anchor=\"" + std::string(anchor) + "\">" +
-         escaped(text) + "</text>\n";
+  return "<text" + attribute("x", x) + attribute("y", y) + " text-anchor=\"" + std::string(anchor) +
+         "\">" + escaped(text) + "</text>\n";
 }
 
 std::string rectangle(const Scale& scale, const ValueFacts& value, size_t index) {
   const uint64_t end = value.offset_bytes + value.size_bytes;
   return "<rect" + attribute("x", scale.x(value.first_wave)) + attribute("y", scale.y(end)) +
          attribute("width", scale.x(uint64_t{value.last_wave} + 1) - scale.x(value.first_wave)) +
-         attribute("height", scale.y(value.offset_bytes) - scale.y(end)) + " fill=\"" + color_of(index) +
-         "\" stroke=\"#333\" stroke-width=\"0.5\"><title>" +
-         escaped(plain_text(value.name) + " " + value.type + "\noffset " + grouped(value.offset_bytes) + ", " +
-                 grouped(value.size_bytes) + " bytes\nwaves " + std::to_string(value.first_wave) + " to " +
-                 std::to_string(value.last_wave)) +
+         attribute("height", scale.y(value.offset_bytes) - scale.y(end)) + " fill=\"" +
+         color_of(index) + "\" stroke=\"#333\" stroke-width=\"0.5\"><title>" +
+         escaped(plain_text(value.name) + " " + value.type + "\noffset " +
+                 grouped(value.offset_bytes) + ", " + grouped(value.size_bytes) + " bytes\nwaves " +
+                 std::to_string(value.first_wave) + " to " + std::to_string(value.last_wave)) +
          "</title></rect>\n";
 }
 
@@ -79,19 +92,21 @@ std::string document(const EntryFacts& entry) {
   const double height = kPlotHeight + 2 * kMargin;
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\"" + attribute("width", width) +
                     attribute("height", height) +
-                    " font-family=\"sans-serif\" font-size=\"11\">\n<rect" + attribute("width", width) +
-                    attribute("height", height) + " fill=\"white\"/>\n";
+                    " font-family=\"sans-serif\" font-size=\"11\">\n<rect" +
+                    attribute("width", width) + attribute("height", height) + " fill=\"white\"/>\n";
   svg += text_at(kMargin, kMargin / 2, "start",
-                 entry_title(entry) + ": arena " + byte_count(entry.arena_bytes) + ", lower bound " +
-                     byte_count(entry.lower_bound_bytes) + ", without reuse " +
+                 entry_title(entry) + ": arena " + byte_count(entry.arena_bytes) +
+                     ", lower bound " + byte_count(entry.lower_bound_bytes) + ", without reuse " +
                      byte_count(entry.unplanned_bytes));
-  svg += "<rect" + attribute("x", kMargin) + attribute("y", kMargin) + attribute("width", plot_width) +
-         attribute("height", kPlotHeight) + " fill=\"none\" stroke=\"#999\"/>\n";
+  svg += "<rect" + attribute("x", kMargin) + attribute("y", kMargin) +
+         attribute("width", plot_width) + attribute("height", kPlotHeight) +
+         " fill=\"none\" stroke=\"#999\"/>\n";
   const std::vector<ValueFacts> values = arena_values(entry);
   for (size_t i = 0; i < values.size(); ++i) svg += rectangle(scale, values[i], i);
   const double bound = scale.y(entry.lower_bound_bytes);
-  svg += "<line" + attribute("x1", kMargin) + attribute("x2", kMargin + plot_width) + attribute("y1", bound) +
-         attribute("y2", bound) + " stroke=\"#c00\" stroke-dasharray=\"4 3\"/>\n";
+  svg += "<line" + attribute("x1", kMargin) + attribute("x2", kMargin + plot_width) +
+         attribute("y1", bound) + attribute("y2", bound) +
+         " stroke=\"#c00\" stroke-dasharray=\"4 3\"/>\n";
   svg += text_at(kMargin - 4, scale.y(0), "end", "0");
   svg += text_at(kMargin - 4, scale.y(entry.arena_bytes), "end", grouped(entry.arena_bytes));
   svg += text_at(kMargin, kMargin + kPlotHeight + 16, "start", "wave 0");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory view: segments, arena against its bound, values, and the lifetimes drawn with characters.
+// The memory view: segments, arena against its bound, values, and the lifetimes drawn with
+// characters.
 #include <algorithm>
 #include <string_view>
 
@@ -9,7 +10,8 @@
 namespace rlx::inspect {
 namespace {
 
-constexpr std::string_view kMarks = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+constexpr std::string_view kMarks =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 constexpr uint64_t kMostColumns = 96;
 constexpr uint64_t kMostRows = 24;
 
@@ -31,7 +33,8 @@ std::string values_table(const EntryFacts& entry, const std::vector<ValueFacts>&
     table.add({mark, std::string(value.segment), io ? "-" : grouped(value.offset_bytes),
                grouped(value.size_bytes), range_text(value.first_wave, value.last_wave),
                range_text(value.first_step, value.last_step), value.type,
-               name_text(value.name) + (value.alias_of ? " in place of " + name_text(*value.alias_of) : "")});
+               name_text(value.name) +
+                   (value.alias_of ? " in place of " + name_text(*value.alias_of) : "")});
   };
   for (size_t i = 0; i < arena.size(); ++i) add(arena[i], std::string(1, mark_of(i)));
   for (const ValueFacts& value : entry.values) {
@@ -49,13 +52,16 @@ std::string entry_text(const EntryFacts& entry) {
   table.add({"gap", grouped(entry.gap_bytes())});
   table.add({"without reuse", grouped(entry.unplanned_bytes)});
   text += table.text(2);
-  text += "  arena / lower bound " + three_digits(entry.ratio()) + ", " + count_text(arena.size(), "arena value") +
-          ", " + count_text(entry.wave_count, "wave") + "\n";
+  text += "  arena / lower bound " + three_digits(entry.ratio()) + ", " +
+          count_text(arena.size(), "arena value") + ", " + count_text(entry.wave_count, "wave") +
+          "\n";
   text += values_table(entry, arena);
   return text + arena_drawing(entry, arena);
 }
 
-uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+uint64_t ceil_div(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
 
 // Character cells; each shows the value that covers most of it.
 class Canvas {
@@ -72,7 +78,8 @@ class Canvas {
     if (value.size_bytes == 0) return;
     const uint64_t end = value.offset_bytes + value.size_bytes;
     const uint64_t wave_end = uint64_t{value.last_wave} + 1;
-    for (uint64_t row = value.offset_bytes / bytes_per_row_; row <= (end - 1) / bytes_per_row_; ++row) {
+    for (uint64_t row = value.offset_bytes / bytes_per_row_; row <= (end - 1) / bytes_per_row_;
+         ++row) {
       const uint64_t bytes = std::min(end, (row + 1) * bytes_per_row_) -
                              std::max(value.offset_bytes, row * bytes_per_row_);
       for (uint64_t column = value.first_wave / waves_per_column_;
@@ -90,12 +97,13 @@ class Canvas {
   [[nodiscard]] std::string text() const {
     const std::string top = grouped(rows_ * bytes_per_row_);
     std::string text = "  lifetimes: a column is " + count_text(waves_per_column_, "wave") +
-                       ", a row is " +
-                       byte_count(bytes_per_row_) + "; each row begins at the offset beside it\n";
+                       ", a row is " + byte_count(bytes_per_row_) +
+                       "; each row begins at the offset beside it\n";
     for (uint64_t row = rows_; row-- > 0;) {
       const std::string offset = grouped(row * bytes_per_row_);
       text += "  " + std::string(top.size() - offset.size(), ' ') + offset + " |";
-      for (uint64_t column = 0; column < columns_; ++column) text += cells_[row * columns_ + column].mark;
+      for (uint64_t column = 0; column < columns_; ++column)
+        text += cells_[row * columns_ + column].mark;
       text += "|\n";
     }
     return text;
@@ -115,7 +123,9 @@ class Canvas {
 
 }  // namespace
 
-char mark_of(size_t arena_value) { return kMarks[arena_value % kMarks.size()]; }
+char mark_of(size_t arena_value) {
+  return kMarks[arena_value % kMarks.size()];
+}
 
 std::vector<ValueFacts> arena_values(const EntryFacts& entry) {
   std::vector<ValueFacts> values;

@@ -15,19 +15,26 @@ constexpr std::string_view kFormatNames[] = {"spir-v", "cubin", "ptx"};
 
 std::string section_name(uint32_t kind) {
   switch (static_cast<SectionKind>(kind)) {
-    case SectionKind::Index: return "index";
-    case SectionKind::Params: return "params";
-    case SectionKind::Code: return "code";
-    case SectionKind::Weights: return "weights";
-    case SectionKind::SelfTest: return "self-test";
-    case SectionKind::Debug: return "debug";
+    case SectionKind::Index:
+      return "index";
+    case SectionKind::Params:
+      return "params";
+    case SectionKind::Code:
+      return "code";
+    case SectionKind::Weights:
+      return "weights";
+    case SectionKind::SelfTest:
+      return "self-test";
+    case SectionKind::Debug:
+      return "debug";
   }
   return "section of unknown kind " + std::to_string(kind);
 }
 
 uint64_t section_bytes(const PlanHeader& header, SectionKind kind) {
   for (uint32_t i = 0; i < header.section_count; ++i) {
-    if (header.sections[i].kind == static_cast<uint32_t>(kind)) return header.sections[i].size_bytes;
+    if (header.sections[i].kind == static_cast<uint32_t>(kind))
+      return header.sections[i].size_bytes;
   }
   return 0;
 }
@@ -47,7 +54,8 @@ std::vector<Region> file_regions(const PlanHeader& header) {
   std::vector<Region> all;
   uint64_t end = 0;
   const auto pad_to = [&](uint64_t offset) {
-    if (offset > end) all.push_back({.name = "padding", .offset_bytes = end, .size_bytes = offset - end});
+    if (offset > end)
+      all.push_back({.name = "padding", .offset_bytes = end, .size_bytes = offset - end});
   };
   for (Region& part : parts) {
     pad_to(part.offset_bytes);
@@ -78,7 +86,8 @@ void add_weights(const PlanView& plan, SizeFacts& facts) {
     const bool generated = weight->kind() == fb::WeightKind::Generated;
     facts.weights.push_back(
         {.name = std::string(PlanView::text(weight->name())),
-         .type = tensor_text(weight->dtype(), std::span(weight->dims()->data(), weight->dims()->size())),
+         .type = tensor_text(weight->dtype(),
+                             std::span(weight->dims()->data(), weight->dims()->size())),
          .offset_bytes = weight->offset_bytes(),
          .size_bytes = weight->size_bytes(),
          .generated = generated});
