@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <map>
 
 #include "compiler/emit/compile_kernels.h"
 #include "compiler/emit/plan_writer.h"
@@ -76,10 +77,19 @@ bool select_entries(Module& module, const CompileOptions& options, Diagnostics& 
   return !diagnostics.has_errors();
 }
 
+// Fixes the outputs' names before passes replace values. A value listed twice is told apart as "name.2".
+void name_outputs(Graph& graph) {
+  std::map<std::string, size_t> uses;
+  for (ValueId id : graph.outputs) {
+    const std::string& name = graph.value(id).name;
+    const size_t use = ++uses[name];
+    graph.output_names.push_back(use == 1 ? name : name + "." + std::to_string(use));
+  }
+}
+
 bool transform(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
   for (Graph& graph : compilation.module.entries) {
-    if (!graph.output_names.empty()) continue;
-    for (ValueId id : graph.outputs) graph.output_names.push_back(graph.value(id).name);
+    if (graph.output_names.empty()) name_outputs(graph);
   }
   const PassOptions passes{.optimisation = options.optimisation,
                            .precision = kPrecisionNames.at(static_cast<size_t>(options.precision)),
