@@ -2,6 +2,7 @@
 // Verifier, rule group 7: params, relocations and what their kernels make of them; copies and fills.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 
 #include "runtime/verify_context.h"
 
@@ -44,6 +45,15 @@ uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& reloca
   return offset == 0 ? base : std::min(base, offset & (~offset + 1));
 }
 
+// What the blob holds in the place of the pointer. 0 where that is outside, which other rules tell.
+uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation) {
+  uint64_t addend = 0;
+  if (range_inside(relocation.position(), sizeof addend, step.params_bytes())) {
+    std::memcpy(&addend, parts.params.data() + step.params_offset() + relocation.position(), sizeof addend);
+  }
+  return addend;
+}
+
 void verify_pointer(const PlanParts& parts, const EntryParts& entry, size_t s, const fb::Relocation& relocation,
                     const fb::KernelAccess& access, Faults& faults) {
   const auto pointer = [&] {
@@ -58,6 +68,11 @@ void verify_pointer(const PlanParts& parts, const EntryParts& entry, size_t s, c
   if (relocation.length_bytes() < access.min_bytes()) {
     faults.add(VerifyRule::RelocationBytes, pointer(), ": gives ", relocation.length_bytes(), " bytes, ",
                kernel_name(parts.plan, entry.steps[s].kernel()), " needs ", access.min_bytes());
+  }
+  const uint64_t addend = addend_of(parts, entry.steps[s], relocation);
+  if (addend != 0 && (addend >= relocation.length_bytes() || addend % access.alignment() != 0)) {
+    faults.add(VerifyRule::RelocationRange, pointer(), ": stands ", addend, " bytes behind the begin of its range of ",
+               relocation.length_bytes(), " bytes, wanted a multiple of ", access.alignment(), " inside it");
   }
   if (address_alignment(entry, relocation) < access.alignment()) {
     faults.add(VerifyRule::RelocationAlignment, pointer(), ": has an alignment of ", address_alignment(entry, relocation),

@@ -202,10 +202,8 @@ class EntryBuilder {
     std::stable_sort(accesses.begin(), accesses.end(),
                      [](const Access& a, const Access& b) { return a.position < b.position; });
     for (const Access& access : accesses) {
-      RLX_CHECK(access.range_offset_bytes == access.offset_bytes,
-                step.op + " \"" + step.node + "\": a pointer into the middle of its range");
       relocations_.emplace_back(value_of_.at(index_of(access.buffer)).value(), access.position,
-                                access.offset_bytes, access.range_bytes, mode_of(access.mode));
+                                access.range_offset_bytes, access.range_bytes, mode_of(access.mode));
     }
     const auto edge_first = narrow<uint32_t>(edges_.size());
     const std::vector<uint32_t>& before = schedule_->edges.at(position);
@@ -216,13 +214,26 @@ class EntryBuilder {
         dispatch ? index_->content_->kernels->index_of_instance.at(program_index_)
                        .at(index_of(step.kernel.value())).value()
                  : 0;
-    const uint64_t params_offset = dispatch ? index_->params_.add(step.params) : 0;
+    const uint64_t params_offset = dispatch ? index_->params_.add(params_of(step)) : 0;
     const auto params_bytes = dispatch ? narrow<uint32_t>(step.params.size()) : 0;
     steps_.emplace_back(static_cast<fb::StepKind>(step.kind), kernel, step.grid.x, step.grid.y, step.grid.z,
                         schedule_->wave.at(position), params_offset, params_bytes, relocation_first,
                         narrow<uint32_t>(accesses.size()), edge_first, narrow<uint32_t>(before.size()),
                         step.fill_pattern, step.bytes_moved, step.flops);
     if (dispatch) note_limits(step);
+  }
+
+  // The step's params; a pointer into the middle of its range (a view that runs backwards) holds its distance from there.
+  static std::vector<std::byte> params_of(const Step& step) {
+    std::vector<std::byte> params = step.params;
+    for (const Access& access : step.accesses) {
+      const uint64_t addend = access.offset_bytes - access.range_offset_bytes;
+      RLX_CHECK(access.offset_bytes >= access.range_offset_bytes &&
+                    range_fits(access.position, sizeof addend, params.size()),
+                step.op + " \"" + step.node + "\": pointer outside its range or its params");
+      std::memcpy(params.data() + access.position, &addend, sizeof addend);
+    }
+    return params;
   }
 
   void note_limits(const Step& step) {

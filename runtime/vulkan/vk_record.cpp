@@ -75,7 +75,9 @@ class StepRecorder {
     std::array<std::byte, kMaxParamsBytes> params;
     std::memcpy(params.data(), blob.data(), blob.size());
     for (const fb::Relocation& relocation : relocations) {
-      const uint64_t address = place_of(linked_, relocation).address;
+      uint64_t address = 0;
+      std::memcpy(&address, params.data() + relocation.position(), sizeof address);  // what is to be added
+      address += place_of(linked_, relocation).address;
       std::memcpy(params.data() + relocation.position(), &address, sizeof address);
     }
     if (kernel.pipeline != bound_) {
