@@ -24,18 +24,32 @@ RLX_PARAMS(ConvParams);
 RLX_SHARED rlx_acc_t staged_x[RLX_PATCH_H * RLX_PATCH_W];
 RLX_SHARED rlx_acc_t staged_w[RLX_TAPS];
 
-// Sum over the taps of the output at (h, w) of the tile.
-RLX_FN rlx_acc_t sum_window(uint h, uint w) {
+#define RLX_TAP(tap_h, tap_w) \
+  staged_x[corner + (tap_h) * uint(RLX_DILATION_H * RLX_PATCH_W) + (tap_w) * uint(RLX_DILATION_W)]
+
+// Sum over the taps of the output whose window begins at `corner` of the patch. A small kernel's weights stay in registers.
+#if RLX_TAPS <= 32
+#define RLX_WEIGHTS rlx_acc_t weights[RLX_TAPS]
+RLX_FN rlx_acc_t sum_window(uint corner, RLX_WEIGHTS) {
   rlx_acc_t sum = rlx_acc_t(0);
-  const uint corner = h * uint(RLX_STRIDE_H * RLX_PATCH_W) + w * uint(RLX_STRIDE_W);
-  for (uint tap_h = 0u; tap_h < uint(RLX_KERNEL_H); ++tap_h) {
-    for (uint tap_w = 0u; tap_w < uint(RLX_KERNEL_W); ++tap_w) {
-      sum += staged_x[corner + tap_h * uint(RLX_DILATION_H * RLX_PATCH_W) + tap_w * uint(RLX_DILATION_W)] *
-             staged_w[tap_h * uint(RLX_KERNEL_W) + tap_w];
+  RLX_UNROLL for (uint tap_h = 0u; tap_h < uint(RLX_KERNEL_H); ++tap_h) {
+    RLX_UNROLL for (uint tap_w = 0u; tap_w < uint(RLX_KERNEL_W); ++tap_w) {
+      sum += RLX_TAP(tap_h, tap_w) * weights[tap_h * uint(RLX_KERNEL_W) + tap_w];
     }
   }
   return sum;
 }
+#else
+RLX_FN rlx_acc_t sum_window(uint corner) {
+  rlx_acc_t sum = rlx_acc_t(0);
+  for (uint tap_h = 0u; tap_h < uint(RLX_KERNEL_H); ++tap_h) {
+    for (uint tap_w = 0u; tap_w < uint(RLX_KERNEL_W); ++tap_w) {
+      sum += RLX_TAP(tap_h, tap_w) * staged_w[tap_h * uint(RLX_KERNEL_W) + tap_w];
+    }
+  }
+  return sum;
+}
+#endif
 
 RLX_MAIN {
   const rlx_u64 group = rlx_linear_group;
@@ -50,9 +64,9 @@ RLX_MAIN {
   // Stage.
   const rlx_ptr x = RLX_AT(p.x, rlx_i64(image) * rlx_i64(RLX_X_N) + rlx_i64(channel / uint(RLX_MULTIPLIER)) * rlx_i64(RLX_X_C),
                            RLX_CAT(rlx_bytes_, RLX_X));
-  const rlx_ptr weights = RLX_AT(p.w, rlx_i64(channel) * rlx_i64(RLX_TAPS), RLX_CAT(rlx_bytes_, RLX_W));
+  const rlx_ptr channel_w = RLX_AT(p.w, rlx_i64(channel) * rlx_i64(RLX_TAPS), RLX_CAT(rlx_bytes_, RLX_W));
   for (uint i = rlx_local_index; i < uint(RLX_TAPS); i += uint(RLX_BLOCK_SIZE)) {
-    staged_w[i] = RLX_ELEMENT(RLX_W, weights, RLX_INDEX(i));
+    staged_w[i] = RLX_ELEMENT(RLX_W, channel_w, RLX_INDEX(i));
   }
   for (uint i = rlx_local_index; i < uint(RLX_PATCH_H * RLX_PATCH_W); i += uint(RLX_BLOCK_SIZE)) {
     const int h = int(first_h) * RLX_STRIDE_H - RLX_BEGIN_H + int(i / uint(RLX_PATCH_W));
@@ -80,12 +94,22 @@ RLX_MAIN {
 #else
   const rlx_ptr residual = 0;
 #endif
+#if RLX_TAPS <= 32
+  RLX_WEIGHTS;
+  RLX_UNROLL for (uint i = 0u; i < uint(RLX_TAPS); ++i) weights[i] = staged_w[i];
+#endif
   for (uint i = rlx_local_index; i < uint(RLX_TILE_H * RLX_TILE_W); i += uint(RLX_BLOCK_SIZE)) {
     const uint h = i / uint(RLX_TILE_W);
     const uint w = i % uint(RLX_TILE_W);
     if (first_h + h < uint(RLX_OUT_H) && first_w + w < uint(RLX_OUT_W)) {
       const RLX_INDEX pixel = RLX_INDEX(first_h + h) * RLX_INDEX(RLX_OUT_W) + RLX_INDEX(first_w + w);
-      const rlx_acc_t value = rlx_finish(sum_window(h, w), bias, residual, RLX_INDEX(channel), pixel);
+      const uint corner = h * uint(RLX_STRIDE_H * RLX_PATCH_W) + w * uint(RLX_STRIDE_W);
+#if RLX_TAPS <= 32
+      const rlx_acc_t sum = sum_window(corner, weights);
+#else
+      const rlx_acc_t sum = sum_window(corner);
+#endif
+      const rlx_acc_t value = rlx_finish(sum, bias, residual, RLX_INDEX(channel), pixel);
       RLX_CAT(rlx_store_, RLX_Y)(out_base, pixel, value);
     }
   }

@@ -15,6 +15,8 @@ namespace {
 constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
 constexpr int64_t kVectorElements = 4;
 constexpr int64_t kSharedBytes = 32768;
+// Filters per channel up to which staging the patch anew for each is cheaper than a matrix product with K = taps.
+constexpr int64_t kMaxMultiplier = 4;
 
 using ConvDispatch = DispatchBuilder<ConvParams>;
 
@@ -149,7 +151,7 @@ int64_t staged_elements(const Window& window, const DepthwiseTile& tile) {
 // The largest tile whose patch fits into shared memory; none where not even a small one does.
 std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
   const Window& window = conv.window;
-  if (conv.group_in != 1 || window.rank > 2) return std::nullopt;
+  if (conv.group_in != 1 || conv.group_out > kMaxMultiplier || window.rank > 2) return std::nullopt;
   const int64_t capacity = kSharedBytes / element_bytes(accumulator_of(conv.x.dtype()));
   DepthwiseTile tile{.h = std::min<int64_t>(window.out[1], 32), .w = std::min<int64_t>(window.out[2], 32)};
   if (window.out[1] == 1) tile.w = std::min<int64_t>(window.out[2], 512);

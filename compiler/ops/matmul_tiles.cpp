@@ -15,25 +15,27 @@ namespace {
 // Shared memory stays within the 32 KiB that every Vulkan 1.3 desktop device has.
 constexpr uint64_t kSharedBytes = 32768;
 
-constexpr std::array<TileShape, 6> kTiles = {{
+constexpr std::array<TileShape, 8> kTiles = {{
     {.m = 128, .n = 128, .k = 16, .thread_m = 8, .thread_n = 8, .depth_groups = 1, .stages = 2, .efficiency = 0.65},
     {.m = 64, .n = 128, .k = 16, .thread_m = 8, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.55},
     {.m = 64, .n = 64, .k = 16, .thread_m = 8, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.5},
+    {.m = 32, .n = 64, .k = 16, .thread_m = 4, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.4},
+    {.m = 16, .n = 128, .k = 16, .thread_m = 4, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.35},
     {.m = 32, .n = 32, .k = 32, .thread_m = 4, .thread_n = 4, .depth_groups = 4, .stages = 2, .efficiency = 0.35},
     {.m = 16, .n = 64, .k = 32, .thread_m = 4, .thread_n = 4, .depth_groups = 4, .stages = 2, .efficiency = 0.3},
     {.m = 64, .n = 16, .k = 32, .thread_m = 4, .thread_n = 4, .depth_groups = 4, .stages = 2, .efficiency = 0.3},
 }};
 
-// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per cycle at 1.7 GHz when 8 or
+// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per cycle at 1.7 GHz when 12 or
 // more warps of 32 are resident; a staging step costs at least its latency; a second pass costs a launch and its traffic.
 constexpr double kMultiprocessors = 132;
 constexpr double kProductsPerMicrosecond = 128 * 1700.0;
-constexpr double kWarpsForPeak = 8;
+constexpr double kWarpsForPeak = 12;
 constexpr double kResidentWarps = 16;
 constexpr double kStepMicroseconds = 0.35;
 constexpr double kSecondPassMicroseconds = 2.5;
 constexpr double kBytesPerMicrosecond = 3e6;
-constexpr std::array<int64_t, 7> kSplits = {1, 2, 3, 4, 6, 8, 16};
+constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -79,7 +81,7 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits) {
     if (shared_bytes(tile, limits.acc_bytes) > kSharedBytes) continue;
     const int64_t steps = std::max<int64_t>(ceil_div(size.k, tile.k), 1);
     for (const int64_t wanted : kSplits) {
-      if (wanted > 1 && (!limits.allow_splits || wanted * 4 > steps)) continue;
+      if (wanted > 1 && (!limits.allow_splits || wanted * 8 > steps)) continue;
       const int64_t split_steps = ceil_div(steps, wanted);
       TileChoice choice{.tile = tile};
       choice.tiles = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n);

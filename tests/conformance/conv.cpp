@@ -57,6 +57,8 @@ void add_groups(std::vector<Case>& cases) {
                           R"({"groups": 4, "stride": [2, 2], "dilation": [2, 2], "pads": [0, 1, 2, 0]})"));
   cases.push_back(conv_of("depthwise 1-d", {2, 4, 600}, {4, 1, 7}, R"({"groups": 4, "pads": [3]})"));
   cases.push_back(conv_of("depthwise 3-d", {1, 3, 4, 5, 6}, {3, 1, 2, 2, 2}, R"({"groups": 3})"));
+  cases.push_back(conv_of("depthwise with many filters per channel is a product", {1, 2, 9, 9}, {12, 1, 3, 3}, R"({"groups": 2})"));
+  cases.push_back(conv_of("depthwise 7x7", {1, 3, 12, 12}, {3, 1, 7, 7}, R"({"groups": 3, "pads": [3, 3]})"));
   cases.push_back(conv_of("depthwise over several tiles", {1, 2, 37, 41}, {2, 1, 5, 5}, R"({"groups": 2, "pads": [2, 2]})"));
   cases.push_back(conv_of("depthwise whose patch exceeds shared memory", {1, 2, 7, 7}, {2, 1, 2, 2},
                           R"({"groups": 2, "dilation": [100, 100], "pads": [50, 50]})"));

@@ -113,12 +113,16 @@ TEST_CASE("matmul_chooses_every_tile_for_the_shapes_of_the_conformance_table") {
   };
   CHECK(contains(tile(2048, 2048, 16), "128x128x16"));
   CHECK(contains(tile(1900, 1900, 18), "128x128x16"));
-  CHECK(contains(tile(1024, 1024, 16), "64x128x16"));
-  CHECK(contains(tile(1020, 1021, 15), "64x128x16"));
+  CHECK(contains(tile(1408, 1408, 16), "64x128x16"));
+  CHECK(contains(tile(772, 1924, 18), "64x128x16"));
+  CHECK(contains(tile(1024, 1024, 16), "32x64x16"));
+  CHECK(contains(tile(1020, 1021, 15), "32x64x16"));
   CHECK(contains(tile(1500, 1500, 16), "64x64x16"));
   CHECK(contains(tile(1499, 1501, 17), "64x64x16"));
   CHECK(contains(tile(16, 8448, 64), "16x64x32"));
   CHECK(contains(tile(13, 8447, 63), "16x64x32"));
+  CHECK(contains(tile(16, 34000, 16), "16x128x16"));
+  CHECK(contains(tile(15, 34001, 15), "16x128x16"));
   CHECK(contains(tile(8448, 16, 64), "64x16x32"));
   CHECK(contains(tile(8447, 13, 63), "64x16x32"));
   CHECK(contains(tile(128, 128, 64), "32x32x32"));
