@@ -165,7 +165,7 @@ std::string scalar(const ScalarContext& ctx) {
   constexpr const BinaryRow& row = kRows[index];
   // float^int: the exponent's parity must survive, so it stays an integer.
   const bool mixed = is_float(ctx.operand_dtype(0)) && is_integer(ctx.operand_dtype(1));
-  if (mixed) return fill_template("rlx_pow($0, rlx_i64($1))", ctx);
+  if (mixed) return fill_template(ctx.operand_dtype(1) == DType::i64 ? "rlx_pow($0, $1)" : "rlx_pow($0, rlx_widen($1))", ctx);
   return fill_template(is_float(ctx.operand_dtype(0)) ? row.text : row.integer_text, ctx);
 }
 

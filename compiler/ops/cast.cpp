@@ -105,11 +105,12 @@ std::string integer_to_float(DType from, DType to, const std::string& x) {
   const bool narrow = from != DType::i64 && from != DType::i32 && from != DType::u32;
   if (narrow) return float_to_float(DType::f32, to, call("rlx_f32", x));
   if (to != DType::bf16) return float_to_float(DType::f32, to, call("rlx_f32_from", x));
-  return call("rlx_round_bf16", call("rlx_f32_odd_from", from == DType::i64 ? x : call("rlx_i64", x)));
+  return call("rlx_round_bf16", call("rlx_f32_odd_from", x));
 }
 
 std::string convert_compute_type(DType from, DType to, const std::string& x) {
-  return compute_type(from) == compute_type(to) ? x : call(compute_type(to), x);
+  if (compute_type(from) == compute_type(to)) return x;
+  return call(to == DType::i64 ? "rlx_widen" : compute_type(to), x);
 }
 
 std::string integer_to_integer(DType from, DType to, const std::string& x, bool wraps) {

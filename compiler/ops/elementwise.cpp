@@ -137,10 +137,11 @@ std::string fill_template(std::string_view text, const ScalarContext& ctx) {
   return result;
 }
 
-std::vector<double> float_attributes(std::span<const AttrSpec> attrs, const AttributeReader& reader) {
+std::vector<double> float_attributes(std::span<const AttrSpec> attrs, const AttributeReader& reader, DType dtype) {
   std::vector<double> values;
   for (const AttrSpec& spec : attrs) {
-    values.push_back(spec.type == AttrType::Float ? reader.real(spec.name) : 0);
+    const double written = spec.type == AttrType::Float ? reader.real(spec.name) : 0;
+    values.push_back(dtype == DType::f64 ? written : static_cast<double>(static_cast<float>(written)));
   }
   return values;
 }

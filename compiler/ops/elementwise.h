@@ -36,7 +36,8 @@ double real_at(const Tensor& tensor, int64_t i);
 // "{bits}" the width of the result's dtype as an int.
 std::string fill_template(std::string_view text, const ScalarContext& ctx);
 
-// Values of the op's float attributes, in the order of `attrs`; other types give 0.
-std::vector<double> float_attributes(std::span<const AttrSpec> attrs, const AttributeReader& reader);
+// Values of the op's float attributes, in the order of `attrs`, rounded to the type that `dtype` computes in (f64, else f32), as
+// kernels hold them; other types of attributes give 0.
+std::vector<double> float_attributes(std::span<const AttrSpec> attrs, const AttributeReader& reader, DType dtype);
 
 }  // namespace rlx

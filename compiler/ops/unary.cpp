@@ -65,15 +65,22 @@ double softsign(double x) { return std::isinf(x) ? std::copysign(1.0, x) : x / (
 
 int64_t negate(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
 
+// Significant bits of a float: 1 for a power of two.
+int significant_bits(float value) {
+  int bits = 0;
+  int exponent = 0;
+  for (float rest = std::frexp(std::fabs(value), &exponent); rest != 0; rest = 2 * rest - std::floor(2 * rest)) ++bits;
+  return bits;
+}
+
 // x * mul + add with one rounding: products that are exact need no fma.
 std::string affine_text(const ScalarContext& ctx) {
   const double mul = ctx.attrs().real("mul");
   const double add = ctx.attrs().real("add");
-  int exponent = 0;
-  const bool power_of_two = std::fabs(std::frexp(mul, &exponent)) == 0.5;
-  const bool half = ctx.operand_dtype(0) == DType::f16 || ctx.operand_dtype(0) == DType::bf16;
+  const DType dtype = ctx.operand_dtype(0);
+  const int x_bits = dtype == DType::f16 ? 11 : (dtype == DType::bf16 ? 8 : 24);
   if (add == 0) return fill_template("($0 * {mul})", ctx);
-  if (power_of_two || half) return fill_template("($0 * {mul} + {add})", ctx);
+  if (dtype != DType::f64 && significant_bits(static_cast<float>(mul)) - 1 + x_bits <= 24) return fill_template("($0 * {mul} + {add})", ctx);
   return fill_template("rlx_fma($0, {mul}, {add})", ctx);
 }
 
@@ -204,7 +211,7 @@ bool evaluate(EvaluateContext& ctx) {
     }
     return true;
   }
-  const std::vector<double> attributes = float_attributes(row.attrs, ctx.attrs());
+  const std::vector<double> attributes = float_attributes(row.attrs, ctx.attrs(), x.type.dtype);
   for (size_t i = 0; i < x.floats.size(); ++i) {
     const double value = row.real(x.floats[i], attributes.data());
     if (row.to_bool) {

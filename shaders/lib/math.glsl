@@ -22,6 +22,9 @@ RLX_FN int rlx_top_bit(rlx_u32 x) { return findMSB(x); }  // of a non-zero word
 RLX_FN double rlx_f64_of(rlx_u32 low, rlx_u32 high) { return packDouble2x32(uvec2(low, high)); }
 RLX_FN rlx_u32 rlx_low_word(double x) { return unpackDouble2x32(x).x; }
 RLX_FN rlx_u32 rlx_high_word(double x) { return unpackDouble2x32(x).y; }
+// 32 to 64 bits by words: Mesa 22.3 miscompiles comparisons of a sign-extended value with a constant.
+RLX_FN rlx_i64 rlx_widen(int x) { return packInt2x32(ivec2(x, x >> 31)); }
+RLX_FN rlx_i64 rlx_widen(rlx_u32 x) { return packInt2x32(ivec2(int(x), 0)); }
 RLX_FN double rlx_native_sqrt(double x) { return sqrt(x); }
 RLX_FN double rlx_native_floor(double x) { return floor(x); }
 RLX_FN double rlx_native_ceil(double x) { return ceil(x); }
@@ -250,6 +253,8 @@ RLX_FN float rlx_f32_odd_from(rlx_i64 x) {
   const float magnitude = rlx_f32_from_u64(rlx_u64(rlx_abs(x)), true);
   return x < rlx_i64(0) ? -magnitude : magnitude;
 }
+RLX_FN float rlx_f32_odd_from(int x) { return rlx_f32_odd_from(rlx_widen(x)); }
+RLX_FN float rlx_f32_odd_from(rlx_u32 x) { return rlx_f32_odd_from(rlx_widen(x)); }
 RLX_FN double rlx_f64_from(rlx_i64 x) {
   return double(int(x >> 32)) * double(4294967296.0f) + double(rlx_u32(rlx_u64(x) & rlx_u64(0xFFFFFFFFu)));
 }
@@ -327,7 +332,9 @@ RLX_FN float rlx_mod(float a, float b) {
 RLX_FN float rlx_floor_div(float a, float b) {
   const float quotient = rlx_div(a, b);
   if (rlx_is_nan(quotient) || rlx_is_inf(b) || rlx_abs(quotient) >= 8388608.0f) return rlx_floor(quotient);
-  RLX_PRECISE float whole = rlx_div(a - rlx_mod(a, b), b);
+  // Quarters, as a minus the remainder may overflow.
+  const float s = rlx_abs(a) > 8.0e37f ? 0.25f : 1.0f;
+  RLX_PRECISE float whole = rlx_div(a * s - rlx_mod(a, b) * s, b * s);
   return rlx_copysign(rlx_round(whole), quotient);
 }
 // a * b + c with one rounding, whatever the driver's fma does (Boldo and Melquiond: error-free product and sums, the rests added with

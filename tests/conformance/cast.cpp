@@ -23,8 +23,8 @@ Case cast(const std::string& law, CaseTensor x, DType to, const std::string& ove
 void add_pairs(std::vector<Case>& cases) {
   for (DType from : kAll) {
     for (DType to : kAll) {
-      cases.push_back(cast("T2 edges", tensor(from, {515}).edges(), to));
-      if (!is_float(from) && !is_float(to)) cases.push_back(cast("T3 edges", tensor(from, {515}).edges(), to, "wrap"));
+      cases.push_back(cast("T2 edges", edges_of(from, {515}), to));
+      if (!is_float(from) && !is_float(to)) cases.push_back(cast("T3 edges", edges_of(from, {515}), to, "wrap"));
     }
   }
   for (DType to : kAll) cases.push_back(cast("T2 values beyond 32 bits", tensor(DType::f32, {515}).uniform(-1e10, 1e10), to));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/case.h"
@@ -11,6 +12,12 @@ namespace rlx::test {
 
 inline constexpr DType kFloatDTypes[] = {DType::f32, DType::f16, DType::bf16};
 inline constexpr DType kIntegerDTypes[] = {DType::i8, DType::u8, DType::i16, DType::i32, DType::u32, DType::i64};
+
+// Edges of a dtype; bool has only its two values.
+inline CaseTensor edges_of(DType dtype, Shape shape) {
+  CaseTensor plain = tensor(dtype, std::move(shape));
+  return dtype == DType::bool_ ? plain : plain.edges();
+}
 
 struct UnaryOp {
   std::string name;

@@ -19,10 +19,10 @@ Case where(const std::string& law, CaseTensor condition, CaseTensor a, CaseTenso
 
 void add_where(std::vector<Case>& cases) {
   for (DType condition : {DType::bool_, DType::i32, DType::f32, DType::f16, DType::u8, DType::i64}) {
-    cases.push_back(where("T31 condition of any dtype", tensor(condition, {211}).edges(), tensor(DType::f32, {211}), tensor(DType::f32, {211})));
+    cases.push_back(where("T31 condition of any dtype", edges_of(condition, {211}), tensor(DType::f32, {211}), tensor(DType::f32, {211})));
   }
   for (DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::u8, DType::i16, DType::i32, DType::u32, DType::i64, DType::bool_}) {
-    cases.push_back(where("T31 NaN in the branch not taken", tensor(DType::bool_, {127}), tensor(dtype, {127}).edges(), tensor(dtype, {127}).edges()));
+    cases.push_back(where("T31 NaN in the branch not taken", tensor(DType::bool_, {127}), edges_of(dtype, {127}), edges_of(dtype, {127})));
   }
   cases.push_back(where("T23 T31 three broadcasts", tensor(DType::bool_, {4, 1, 1}), tensor(DType::f32, {1, 3, 1}), tensor(DType::f32, {1, 1, 5})));
   cases.push_back(where("T23 T31 three broadcasts", tensor(DType::bool_, {8}), tensor(DType::f32, {3, 1}), tensor(DType::f32, {})));

@@ -80,8 +80,8 @@ void add_golden(std::vector<Case>& cases) {
   }
   cases.push_back(golden("T26 ties go to even in", {"round"}, {-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, {-2, -2, -0.0, 0, 2, 2}));
   cases.push_back(golden("T28 far tail of", {"gelu", Tolerance::Transc}, {-10, -kInfinity, kInfinity, kNaN}, {-7.6e-23, 0, kInfinity, kNaN}));
-  cases.push_back(golden("T16 large angles of", {"sin", Tolerance::Transc}, {1000, 1048576}, {0.82687954, 0.81654434}));
-  cases.push_back(golden("T16 large angles of", {"cos", Tolerance::Transc}, {20000, 1000}, {0.81581488, 0.56237908}));
+  cases.push_back(golden("T16 large angles of", {"sin", Tolerance::Transc}, {1000, 1048576}, {0.82687954, 0.33049314}));
+  cases.push_back(golden("T16 large angles of", {"cos", Tolerance::Transc}, {20000, 1000}, {0.81319969, 0.56237908}));
   cases.push_back(golden("T16 small result of", {"exp", Tolerance::Transc}, {-80, kInfinity, -kInfinity}, {1.8048514e-35, kInfinity, 0}));
   cases.push_back(golden("T16 near 1 of", {"log", Tolerance::Transc}, {0.99999994, 0, -1}, {-5.9604645e-8, -kInfinity, kNaN}));
   cases.push_back(golden("T16 near 0 of", {"atan", Tolerance::Transc}, {1e-3, kInfinity}, {9.9999967e-4, 1.5707963}));

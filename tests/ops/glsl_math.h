@@ -12,6 +12,13 @@ struct uvec2 {
   uint32_t x;
   uint32_t y;
 };
+struct ivec2 {
+  int x;
+  int y;
+};
+inline int64_t packInt2x32(ivec2 words) {
+  return static_cast<int64_t>(uint64_t{static_cast<uint32_t>(words.y)} << 32 | static_cast<uint32_t>(words.x));
+}
 inline double packDouble2x32(uvec2 words) {
   return std::bit_cast<double>(uint64_t{words.x} | uint64_t{words.y} << 32);
 }

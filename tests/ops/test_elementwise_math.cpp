@@ -251,6 +251,8 @@ TEST_CASE("casts between floats and integers are exact and saturate") {
     const int64_t whole = static_cast<int64_t>(uint64_t{stream.next_word()} << 32 | stream.next_word()) >>
                           (stream.next_word() % 64);
     REQUIRE(glsl::rlx_f32_from(whole) == static_cast<float>(whole));
+    const int narrow = static_cast<int>(whole);
+    REQUIRE(glsl::rlx_f32_odd_from(narrow) == glsl::rlx_f32_odd_from(int64_t{narrow}));
     REQUIRE(glsl::rlx_f64_from(whole) == static_cast<double>(whole));
     REQUIRE(glsl::rlx_f32_from(static_cast<int>(whole)) == static_cast<float>(static_cast<int>(whole)));
     REQUIRE(glsl::rlx_f32_from(static_cast<uint32_t>(whole)) == static_cast<float>(static_cast<uint32_t>(whole)));
