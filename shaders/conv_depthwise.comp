@@ -25,26 +25,26 @@ RLX_SHARED rlx_acc_t staged_x[RLX_PATCH_H * RLX_PATCH_W];
 RLX_SHARED rlx_acc_t staged_w[RLX_TAPS];
 
 #define RLX_TAP(tap_h, tap_w) \
-  staged_x[corner + (tap_h) * uint(RLX_DILATION_H * RLX_PATCH_W) + (tap_w) * uint(RLX_DILATION_W)]
+  staged_x[corner + (tap_h) * rlx_u32(RLX_DILATION_H * RLX_PATCH_W) + (tap_w) * rlx_u32(RLX_DILATION_W)]
 
 // Sum over the taps of the output whose window begins at `corner` of the patch. A small kernel's weights stay in registers.
 #if RLX_TAPS <= 32
 #define RLX_WEIGHTS rlx_acc_t weights[RLX_TAPS]
-RLX_FN rlx_acc_t sum_window(uint corner, RLX_WEIGHTS) {
+RLX_FN rlx_acc_t sum_window(rlx_u32 corner, RLX_WEIGHTS) {
   rlx_acc_t sum = rlx_acc_t(0);
-  RLX_UNROLL for (uint tap_h = 0u; tap_h < uint(RLX_KERNEL_H); ++tap_h) {
-    RLX_UNROLL for (uint tap_w = 0u; tap_w < uint(RLX_KERNEL_W); ++tap_w) {
-      sum += RLX_TAP(tap_h, tap_w) * weights[tap_h * uint(RLX_KERNEL_W) + tap_w];
+  RLX_UNROLL for (rlx_u32 tap_h = 0u; tap_h < rlx_u32(RLX_KERNEL_H); ++tap_h) {
+    RLX_UNROLL for (rlx_u32 tap_w = 0u; tap_w < rlx_u32(RLX_KERNEL_W); ++tap_w) {
+      sum += RLX_TAP(tap_h, tap_w) * weights[tap_h * rlx_u32(RLX_KERNEL_W) + tap_w];
     }
   }
   return sum;
 }
 #else
-RLX_FN rlx_acc_t sum_window(uint corner) {
+RLX_FN rlx_acc_t sum_window(rlx_u32 corner) {
   rlx_acc_t sum = rlx_acc_t(0);
-  for (uint tap_h = 0u; tap_h < uint(RLX_KERNEL_H); ++tap_h) {
-    for (uint tap_w = 0u; tap_w < uint(RLX_KERNEL_W); ++tap_w) {
-      sum += RLX_TAP(tap_h, tap_w) * staged_w[tap_h * uint(RLX_KERNEL_W) + tap_w];
+  for (rlx_u32 tap_h = 0u; tap_h < rlx_u32(RLX_KERNEL_H); ++tap_h) {
+    for (rlx_u32 tap_w = 0u; tap_w < rlx_u32(RLX_KERNEL_W); ++tap_w) {
+      sum += RLX_TAP(tap_h, tap_w) * staged_w[tap_h * rlx_u32(RLX_KERNEL_W) + tap_w];
     }
   }
   return sum;
@@ -53,26 +53,26 @@ RLX_FN rlx_acc_t sum_window(uint corner) {
 
 RLX_MAIN {
   const rlx_u64 group = rlx_linear_group;
-  const uint tiles = uint(RLX_TILES_H * RLX_TILES_W);
+  const rlx_u32 tiles = rlx_u32(RLX_TILES_H * RLX_TILES_W);
   if (group >= rlx_u64(tiles) * rlx_u64(RLX_CHANNELS) * rlx_u64(RLX_IMAGES)) return;
-  const uint tile = uint(group % rlx_u64(tiles));
-  const uint channel = uint(group / rlx_u64(tiles) % rlx_u64(RLX_CHANNELS));
-  const uint image = uint(group / (rlx_u64(tiles) * rlx_u64(RLX_CHANNELS)));
-  const uint first_h = tile / uint(RLX_TILES_W) * uint(RLX_TILE_H);
-  const uint first_w = tile % uint(RLX_TILES_W) * uint(RLX_TILE_W);
+  const rlx_u32 tile = rlx_u32(group % rlx_u64(tiles));
+  const rlx_u32 channel = rlx_u32(group / rlx_u64(tiles) % rlx_u64(RLX_CHANNELS));
+  const rlx_u32 image = rlx_u32(group / (rlx_u64(tiles) * rlx_u64(RLX_CHANNELS)));
+  const rlx_u32 first_h = tile / rlx_u32(RLX_TILES_W) * rlx_u32(RLX_TILE_H);
+  const rlx_u32 first_w = tile % rlx_u32(RLX_TILES_W) * rlx_u32(RLX_TILE_W);
 
   // Stage.
-  const rlx_ptr x = RLX_AT(p.x, rlx_i64(image) * rlx_i64(RLX_X_N) + rlx_i64(channel / uint(RLX_MULTIPLIER)) * rlx_i64(RLX_X_C),
+  const rlx_ptr x = RLX_AT(p.x, rlx_i64(image) * rlx_i64(RLX_X_N) + rlx_i64(channel / rlx_u32(RLX_MULTIPLIER)) * rlx_i64(RLX_X_C),
                            RLX_CAT(rlx_bytes_, RLX_X));
   const rlx_ptr channel_w = RLX_AT(p.w, rlx_i64(channel) * rlx_i64(RLX_TAPS), RLX_CAT(rlx_bytes_, RLX_W));
-  for (uint i = rlx_local_index; i < uint(RLX_TAPS); i += uint(RLX_BLOCK_SIZE)) {
+  for (rlx_u32 i = rlx_local_index; i < rlx_u32(RLX_TAPS); i += rlx_u32(RLX_BLOCK_SIZE)) {
     staged_w[i] = RLX_ELEMENT(RLX_W, channel_w, RLX_INDEX(i));
   }
-  for (uint i = rlx_local_index; i < uint(RLX_PATCH_H * RLX_PATCH_W); i += uint(RLX_BLOCK_SIZE)) {
-    const int h = int(first_h) * RLX_STRIDE_H - RLX_BEGIN_H + int(i / uint(RLX_PATCH_W));
-    const int w = int(first_w) * RLX_STRIDE_W - RLX_BEGIN_W + int(i % uint(RLX_PATCH_W));
+  for (rlx_u32 i = rlx_local_index; i < rlx_u32(RLX_PATCH_H * RLX_PATCH_W); i += rlx_u32(RLX_BLOCK_SIZE)) {
+    const int h = int(first_h) * RLX_STRIDE_H - RLX_BEGIN_H + int(i / rlx_u32(RLX_PATCH_W));
+    const int w = int(first_w) * RLX_STRIDE_W - RLX_BEGIN_W + int(i % rlx_u32(RLX_PATCH_W));
     rlx_acc_t value = rlx_acc_t(0);
-    if (uint(h) < uint(RLX_IN_H) && uint(w) < uint(RLX_IN_W)) {
+    if (rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W)) {
       value = RLX_ELEMENT(RLX_X, x, RLX_INDEX(h) * RLX_X_H + RLX_INDEX(w) * RLX_X_W);
     }
     staged_x[i] = value;
@@ -96,14 +96,14 @@ RLX_MAIN {
 #endif
 #if RLX_TAPS <= 32
   RLX_WEIGHTS;
-  RLX_UNROLL for (uint i = 0u; i < uint(RLX_TAPS); ++i) weights[i] = staged_w[i];
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_TAPS); ++i) weights[i] = staged_w[i];
 #endif
-  for (uint i = rlx_local_index; i < uint(RLX_TILE_H * RLX_TILE_W); i += uint(RLX_BLOCK_SIZE)) {
-    const uint h = i / uint(RLX_TILE_W);
-    const uint w = i % uint(RLX_TILE_W);
-    if (first_h + h < uint(RLX_OUT_H) && first_w + w < uint(RLX_OUT_W)) {
+  for (rlx_u32 i = rlx_local_index; i < rlx_u32(RLX_TILE_H * RLX_TILE_W); i += rlx_u32(RLX_BLOCK_SIZE)) {
+    const rlx_u32 h = i / rlx_u32(RLX_TILE_W);
+    const rlx_u32 w = i % rlx_u32(RLX_TILE_W);
+    if (first_h + h < rlx_u32(RLX_OUT_H) && first_w + w < rlx_u32(RLX_OUT_W)) {
       const RLX_INDEX pixel = RLX_INDEX(first_h + h) * RLX_INDEX(RLX_OUT_W) + RLX_INDEX(first_w + w);
-      const uint corner = h * uint(RLX_STRIDE_H * RLX_PATCH_W) + w * uint(RLX_STRIDE_W);
+      const rlx_u32 corner = h * rlx_u32(RLX_STRIDE_H * RLX_PATCH_W) + w * rlx_u32(RLX_STRIDE_W);
 #if RLX_TAPS <= 32
       const rlx_acc_t sum = sum_window(corner, weights);
 #else

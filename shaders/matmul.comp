@@ -25,10 +25,10 @@ RLX_MAIN {
   const rlx_u64 count = rlx_u64(RLX_BATCHES) * rlx_u64(RLX_M) * rlx_u64(RLX_N);
   const rlx_u64 first = (rlx_linear_group * rlx_u64(RLX_BLOCK_SIZE) + rlx_u64(rlx_local_index)) * rlx_u64(RLX_Y_VECTOR);
   if (first >= count) return;
-  const uint batch = uint(first / (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
-  const uint element = uint(first % (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
-  const RLX_INDEX m = RLX_INDEX(element / uint(RLX_N));
-  const RLX_INDEX n = RLX_INDEX(element % uint(RLX_N));
+  const rlx_u32 batch = rlx_u32(first / (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
+  const rlx_u32 element = rlx_u32(first % (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
+  const RLX_INDEX m = RLX_INDEX(element / rlx_u32(RLX_N));
+  const RLX_INDEX n = RLX_INDEX(element % rlx_u32(RLX_N));
 #include "generated/batch.inc"
 #ifdef RLX_BIAS
   const rlx_ptr bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
@@ -42,13 +42,13 @@ RLX_MAIN {
 #endif
 #if RLX_Y_VECTOR == 4
   rlx_acc4_t sum = rlx_acc4_splat(0);
-  for (uint split = 0u; split < uint(RLX_SPLITS); ++split) {
+  for (rlx_u32 split = 0u; split < rlx_u32(RLX_SPLITS); ++split) {
     sum += RLX_CAT(rlx_load4_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * count + first));
   }
   RLX_CAT(rlx_store4_, RLX_Y)(p.y, rlx_i64(first), rlx_finish4(sum, bias, residual, m, n));
 #else
   rlx_acc_t sum = rlx_acc_t(0);
-  for (uint split = 0u; split < uint(RLX_SPLITS); ++split) {
+  for (rlx_u32 split = 0u; split < rlx_u32(RLX_SPLITS); ++split) {
     sum += RLX_CAT(rlx_load_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * count + first));
   }
   RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(first), rlx_finish(sum, bias, residual, m, n));
@@ -61,59 +61,59 @@ RLX_PANEL_LOADER(load_a_panel, RLX_A, RLX_M, RLX_A_LINE, RLX_A_DEPTH, RLX_A_VECT
 RLX_PANEL_LOADER(load_b_panel, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
 
 // The blocks of the panels at `depth` that this thread stages.
-RLX_FN void load_blocks(rlx_ptr a, rlx_ptr b, TilePlace tile, uint depth, uint depth_end,
+RLX_FN void load_blocks(rlx_ptr a, rlx_ptr b, TilePlace tile, rlx_u32 depth, rlx_u32 depth_end,
                         inout rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
-  RLX_UNROLL for (uint load = 0u; load < uint(RLX_BLOCK_LOADS); ++load) {
-    const uint block = rlx_local_index + load * uint(RLX_BLOCK_SIZE);
-    if (block < uint(RLX_A_BLOCKS)) {
-      const BlockPlace place = rlx_block_place(block, uint(RLX_A_PITCH));
-      load_a_panel(a, tile.m * uint(RLX_TILE_M) + place.line4 * 4u, depth + place.depth4 * 4u, depth_end, next[load]);
-    } else if (block < uint(RLX_A_BLOCKS + RLX_B_BLOCKS)) {
-      const BlockPlace place = rlx_block_place(block - uint(RLX_A_BLOCKS), uint(RLX_B_PITCH));
-      load_b_panel(b, tile.n * uint(RLX_TILE_N) + place.line4 * 4u, depth + place.depth4 * 4u, depth_end, next[load]);
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_BLOCK_LOADS); ++load) {
+    const rlx_u32 block = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    if (block < rlx_u32(RLX_A_BLOCKS)) {
+      const BlockPlace place = rlx_block_place(block, rlx_u32(RLX_A_PITCH));
+      load_a_panel(a, tile.m * rlx_u32(RLX_TILE_M) + place.line4 * 4u, depth + place.depth4 * 4u, depth_end, next[load]);
+    } else if (block < rlx_u32(RLX_A_BLOCKS + RLX_B_BLOCKS)) {
+      const BlockPlace place = rlx_block_place(block - rlx_u32(RLX_A_BLOCKS), rlx_u32(RLX_B_PITCH));
+      load_b_panel(b, tile.n * rlx_u32(RLX_TILE_N) + place.line4 * 4u, depth + place.depth4 * 4u, depth_end, next[load]);
     }
   }
 }
 
-RLX_FN void stage_blocks(uint stage, rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
-  RLX_UNROLL for (uint load = 0u; load < uint(RLX_BLOCK_LOADS); ++load) {
-    const uint block = rlx_local_index + load * uint(RLX_BLOCK_SIZE);
-    if (block < uint(RLX_A_BLOCKS + RLX_B_BLOCKS)) rlx_stage_block(block, stage, next[load]);
+RLX_FN void stage_blocks(rlx_u32 stage, rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_BLOCK_LOADS); ++load) {
+    const rlx_u32 block = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    if (block < rlx_u32(RLX_A_BLOCKS + RLX_B_BLOCKS)) rlx_stage_block(block, stage, next[load]);
   }
 }
 
 RLX_MAIN {
   const rlx_u64 group = rlx_linear_group;
   if (group >= rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS) * rlx_u64(RLX_BATCHES)) return;
-  const TilePlace tile = rlx_tile_place(uint(group % rlx_u64(RLX_TILES)), uint(RLX_TILES_M), uint(RLX_TILES_N));
-  const uint split = uint(group / rlx_u64(RLX_TILES)) % uint(RLX_SPLITS);
-  const uint batch = uint(group / (rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS)));
+  const TilePlace tile = rlx_tile_place(rlx_u32(group % rlx_u64(RLX_TILES)), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
+  const rlx_u32 split = rlx_u32(group / rlx_u64(RLX_TILES)) % rlx_u32(RLX_SPLITS);
+  const rlx_u32 batch = rlx_u32(group / (rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS)));
 #include "generated/batch.inc"
   const rlx_ptr a = RLX_AT(p.a, a_batch, RLX_CAT(rlx_bytes_, RLX_A));
   const rlx_ptr b = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_B));
   const TileThread place = rlx_tile_thread(rlx_local_index);
-  const uint depth_begin = split * uint(RLX_SPLIT_K);
-  const uint depth_end = min(uint(RLX_K), depth_begin + uint(RLX_SPLIT_K));
-  const uint steps = (depth_end - depth_begin + uint(RLX_TILE_K - 1)) / uint(RLX_TILE_K);
+  const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
+  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
+  const rlx_u32 steps = (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K);
 
   // Multiply: the panels of the next step travel to registers while the present ones are used.
   rlx_acc4_t RLX_SUMS;
-  RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
-    RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) acc[i][j] = rlx_acc4_splat(0);
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_THREAD_M); ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) acc[i][j] = rlx_acc4_splat(0);
   }
   rlx_acc4_t next[RLX_BLOCK_LOADS][4];
   load_blocks(a, b, tile, depth_begin, depth_end, next);
   stage_blocks(0u, next);
   rlx_barrier();
-  for (uint step = 0u; step < steps; ++step) {
-    const uint stage = step % uint(RLX_STAGES);
+  for (rlx_u32 step = 0u; step < steps; ++step) {
+    const rlx_u32 stage = step % rlx_u32(RLX_STAGES);
     const bool more = step + 1u < steps;
-    if (more) load_blocks(a, b, tile, depth_begin + (step + 1u) * uint(RLX_TILE_K), depth_end, next);
+    if (more) load_blocks(a, b, tile, depth_begin + (step + 1u) * rlx_u32(RLX_TILE_K), depth_end, next);
     rlx_multiply_stage(stage, place, acc);
 #if RLX_STAGES == 1
     rlx_barrier();
 #endif
-    if (more) stage_blocks((step + 1u) % uint(RLX_STAGES), next);
+    if (more) stage_blocks((step + 1u) % rlx_u32(RLX_STAGES), next);
     rlx_barrier();
   }
   rlx_join_depth_groups(place, rlx_local_index, acc);
@@ -136,16 +136,16 @@ RLX_MAIN {
 #else
   const rlx_ptr residual = 0;
 #endif
-  RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
-    const uint row = tile.m * uint(RLX_TILE_M) + RLX_TILE_ROW(place, i);
-    if (row < uint(RLX_M)) {
-      RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
-        const uint column = tile.n * uint(RLX_TILE_N) + RLX_TILE_COLUMN(place, j);
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_THREAD_M); ++i) {
+    const rlx_u32 row = tile.m * rlx_u32(RLX_TILE_M) + RLX_TILE_ROW(place, i);
+    if (row < rlx_u32(RLX_M)) {
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) {
+        const rlx_u32 column = tile.n * rlx_u32(RLX_TILE_N) + RLX_TILE_COLUMN(place, j);
         const RLX_INDEX m = RLX_INDEX(row);
         const RLX_INDEX n = RLX_INDEX(column);
         const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
 #if RLX_Y_VECTOR == 4
-        if (column < uint(RLX_N)) {
+        if (column < rlx_u32(RLX_N)) {
 #if RLX_PASS == 1
           RLX_CAT(rlx_store4_, RLX_ACC)(out_base, at, acc[i][j]);
 #else
@@ -153,8 +153,8 @@ RLX_MAIN {
 #endif
         }
 #else
-        RLX_UNROLL for (uint c = 0u; c < 4u; ++c) {
-          if (column + c < uint(RLX_N)) {
+        RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
+          if (column + c < rlx_u32(RLX_N)) {
             const RLX_INDEX k = RLX_INDEX(c);
 #if RLX_PASS == 1
             RLX_CAT(rlx_store_, RLX_ACC)(out_base, at + k, acc[i][j][c]);

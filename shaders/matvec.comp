@@ -29,7 +29,7 @@ struct Epilogue {
 };
 
 // Writes out[v, o], or its part of a split.
-RLX_FN void store_output(rlx_acc_t value, uint v, uint o, Epilogue to) {
+RLX_FN void store_output(rlx_acc_t value, rlx_u32 v, rlx_u32 o, Epilogue to) {
 #if RLX_SWAPPED
   const RLX_INDEX m = RLX_INDEX(o);
   const RLX_INDEX n = RLX_INDEX(v);
@@ -52,20 +52,20 @@ RLX_GROUP_REDUCE(team_sum, rlx_acc_t, RLX_COMBINE_SUM)
 #define RLX_CHUNK_VECTORS (RLX_CHUNK / 4)
 #define RLX_UNPACK_f16(word) rlx_unpack_f16x2(word)
 #define RLX_UNPACK_bf16(word) rlx_unpack_bf16x2(word)
-RLX_FN void load_x(rlx_ptr x, uint v, uint depth, inout rlx_acc4_t chunk[RLX_CHUNK_VECTORS]) {
+RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 depth, inout rlx_acc4_t chunk[RLX_CHUNK_VECTORS]) {
   const RLX_INDEX at = RLX_INDEX(v) * RLX_X_LINE + RLX_INDEX(depth) * RLX_X_DEPTH;
-  RLX_UNROLL for (uint i = 0u; i < uint(RLX_CHUNK_VECTORS); ++i) {
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_CHUNK_VECTORS); ++i) {
 #if RLX_X_VECTOR == 4
     chunk[i] = RLX_CAT(rlx_load4_, RLX_X)(x, at + RLX_INDEX(i) * 4);
 #else
-    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
       chunk[i][j] = RLX_ELEMENT(RLX_X, x, at + RLX_INDEX(i * 4u + j) * RLX_X_DEPTH);
     }
 #endif
   }
 }
 
-RLX_FN void load_w(rlx_ptr w, uint o, uint depth, inout rlx_acc4_t chunk[RLX_CHUNK_VECTORS]) {
+RLX_FN void load_w(rlx_ptr w, rlx_u32 o, rlx_u32 depth, inout rlx_acc4_t chunk[RLX_CHUNK_VECTORS]) {
   const RLX_INDEX at = RLX_INDEX(o) * RLX_W_LINE + RLX_INDEX(depth);
 #if RLX_CHUNK == 8
   const rlx_uvec4 words = rlx_raw16(w, rlx_i64(at) * 2);
@@ -81,47 +81,47 @@ RLX_FN void load_w(rlx_ptr w, uint o, uint depth, inout rlx_acc4_t chunk[RLX_CHU
 }
 #endif
 
-RLX_FN void multiply(rlx_ptr x, rlx_ptr w, uint block, uint split, Epilogue to) {
-  const uint first = (block * uint(RLX_ROWS) + rlx_row) * uint(RLX_TEAM_OUTPUTS);
-  const uint depth_begin = split * uint(RLX_SPLIT_K);
-  const uint depth_end = min(uint(RLX_K), depth_begin + uint(RLX_SPLIT_K));
+RLX_FN void multiply(rlx_ptr x, rlx_ptr w, rlx_u32 block, rlx_u32 split, Epilogue to) {
+  const rlx_u32 first = (block * rlx_u32(RLX_ROWS) + rlx_row) * rlx_u32(RLX_TEAM_OUTPUTS);
+  const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
+  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
   rlx_acc_t acc[RLX_VECTORS][RLX_TEAM_OUTPUTS];
-  RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
-    RLX_UNROLL for (uint r = 0u; r < uint(RLX_TEAM_OUTPUTS); ++r) acc[v][r] = rlx_acc_t(0);
+  RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
+    RLX_UNROLL for (rlx_u32 r = 0u; r < rlx_u32(RLX_TEAM_OUTPUTS); ++r) acc[v][r] = rlx_acc_t(0);
   }
-  for (uint depth = depth_begin + rlx_lane * uint(RLX_CHUNK); depth < depth_end; depth += uint(RLX_LANES * RLX_CHUNK)) {
+  for (rlx_u32 depth = depth_begin + rlx_lane * rlx_u32(RLX_CHUNK); depth < depth_end; depth += rlx_u32(RLX_LANES * RLX_CHUNK)) {
 #if RLX_CHUNK >= 4
     rlx_acc4_t xs[RLX_VECTORS][RLX_CHUNK_VECTORS];
-    RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) load_x(x, v, depth, xs[v]);
-    RLX_UNROLL for (uint r = 0u; r < uint(RLX_TEAM_OUTPUTS); ++r) {
-      if (first + r < uint(RLX_OUTPUTS)) {
+    RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) load_x(x, v, depth, xs[v]);
+    RLX_UNROLL for (rlx_u32 r = 0u; r < rlx_u32(RLX_TEAM_OUTPUTS); ++r) {
+      if (first + r < rlx_u32(RLX_OUTPUTS)) {
         rlx_acc4_t ws[RLX_CHUNK_VECTORS];
         load_w(w, first + r, depth, ws);
-        RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
-          RLX_UNROLL for (uint i = 0u; i < uint(RLX_CHUNK_VECTORS); ++i) {
-            RLX_UNROLL for (uint j = 0u; j < 4u; ++j) acc[v][r] += xs[v][i][j] * ws[i][j];
+        RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
+          RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_CHUNK_VECTORS); ++i) {
+            RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) acc[v][r] += xs[v][i][j] * ws[i][j];
           }
         }
       }
     }
 #else
     rlx_acc_t xs[RLX_VECTORS];
-    RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
+    RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
       xs[v] = RLX_ELEMENT(RLX_X, x, RLX_INDEX(v) * RLX_X_LINE + RLX_INDEX(depth) * RLX_X_DEPTH);
     }
-    RLX_UNROLL for (uint r = 0u; r < uint(RLX_TEAM_OUTPUTS); ++r) {
-      if (first + r < uint(RLX_OUTPUTS)) {
+    RLX_UNROLL for (rlx_u32 r = 0u; r < rlx_u32(RLX_TEAM_OUTPUTS); ++r) {
+      if (first + r < rlx_u32(RLX_OUTPUTS)) {
         const rlx_acc_t element = RLX_ELEMENT(RLX_W, w, RLX_INDEX(first + r) * RLX_W_LINE + RLX_INDEX(depth));
-        RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) acc[v][r] += xs[v] * element;
+        RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) acc[v][r] += xs[v] * element;
       }
     }
 #endif
   }
-  RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
-    RLX_UNROLL for (uint r = 0u; r < uint(RLX_TEAM_OUTPUTS); ++r) {
+  RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
+    RLX_UNROLL for (rlx_u32 r = 0u; r < rlx_u32(RLX_TEAM_OUTPUTS); ++r) {
       const rlx_acc_t total = team_sum(acc[v][r]);
-      const bool mine = rlx_lane == (v * uint(RLX_TEAM_OUTPUTS) + r) % uint(RLX_LANES);
-      if (mine && first + r < uint(RLX_OUTPUTS)) store_output(total, v, first + r, to);
+      const bool mine = rlx_lane == (v * rlx_u32(RLX_TEAM_OUTPUTS) + r) % rlx_u32(RLX_LANES);
+      if (mine && first + r < rlx_u32(RLX_OUTPUTS)) store_output(total, v, first + r, to);
     }
   }
 }
@@ -129,21 +129,21 @@ RLX_FN void multiply(rlx_ptr x, rlx_ptr w, uint block, uint split, Epilogue to) 
 // parts[(v * RLX_CHUNK + j) * RLX_BLOCK_SIZE + slice * RLX_LANES + lane]
 RLX_SHARED rlx_acc_t parts[RLX_VECTORS * RLX_CHUNK * RLX_BLOCK_SIZE];
 
-RLX_FN void multiply(rlx_ptr x, rlx_ptr w, uint block, uint split, Epilogue to) {
-  const uint lane = rlx_local_index % uint(RLX_LANES);
-  const uint slice = rlx_local_index / uint(RLX_LANES);
-  const uint block_first = block * uint(RLX_LANES * RLX_CHUNK);
-  const uint first = block_first + lane * uint(RLX_CHUNK);
-  const uint depth_begin = split * uint(RLX_SPLIT_K);
-  const uint depth_end = min(uint(RLX_K), depth_begin + uint(RLX_SPLIT_K));
+RLX_FN void multiply(rlx_ptr x, rlx_ptr w, rlx_u32 block, rlx_u32 split, Epilogue to) {
+  const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
+  const rlx_u32 slice = rlx_local_index / rlx_u32(RLX_LANES);
+  const rlx_u32 block_first = block * rlx_u32(RLX_LANES * RLX_CHUNK);
+  const rlx_u32 first = block_first + lane * rlx_u32(RLX_CHUNK);
+  const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
+  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
   rlx_acc_t acc[RLX_VECTORS][RLX_CHUNK];
-  RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
-    RLX_UNROLL for (uint j = 0u; j < uint(RLX_CHUNK); ++j) acc[v][j] = rlx_acc_t(0);
+  RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_CHUNK); ++j) acc[v][j] = rlx_acc_t(0);
   }
-  if (first < uint(RLX_OUTPUTS)) {
-    for (uint depth = depth_begin + slice; depth < depth_end; depth += uint(RLX_SLICES * 4)) {
-      RLX_UNROLL for (uint u = 0u; u < 4u; ++u) {
-        const uint k = depth + u * uint(RLX_SLICES);
+  if (first < rlx_u32(RLX_OUTPUTS)) {
+    for (rlx_u32 depth = depth_begin + slice; depth < depth_end; depth += rlx_u32(RLX_SLICES * 4)) {
+      RLX_UNROLL for (rlx_u32 u = 0u; u < 4u; ++u) {
+        const rlx_u32 k = depth + u * rlx_u32(RLX_SLICES);
         if (k < depth_end) {
           const RLX_INDEX at = RLX_INDEX(first) + RLX_INDEX(k) * RLX_W_DEPTH;
 #if RLX_CHUNK == 4
@@ -151,30 +151,30 @@ RLX_FN void multiply(rlx_ptr x, rlx_ptr w, uint block, uint split, Epilogue to) 
 #else
           const rlx_acc_t element[1] = {RLX_ELEMENT(RLX_W, w, at)};
 #endif
-          RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
+          RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
             const rlx_acc_t value = RLX_ELEMENT(RLX_X, x, RLX_INDEX(v) * RLX_X_LINE + RLX_INDEX(k) * RLX_X_DEPTH);
-            RLX_UNROLL for (uint j = 0u; j < uint(RLX_CHUNK); ++j) acc[v][j] += value * element[j];
+            RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_CHUNK); ++j) acc[v][j] += value * element[j];
           }
         }
       }
     }
   }
-  RLX_UNROLL for (uint v = 0u; v < uint(RLX_VECTORS); ++v) {
-    RLX_UNROLL for (uint j = 0u; j < uint(RLX_CHUNK); ++j) {
-      parts[(v * uint(RLX_CHUNK) + j) * uint(RLX_BLOCK_SIZE) + rlx_local_index] = acc[v][j];
+  RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_CHUNK); ++j) {
+      parts[(v * rlx_u32(RLX_CHUNK) + j) * rlx_u32(RLX_BLOCK_SIZE) + rlx_local_index] = acc[v][j];
     }
   }
   rlx_barrier();
-  for (uint i = rlx_local_index; i < uint(RLX_VECTORS * RLX_CHUNK * RLX_LANES); i += uint(RLX_BLOCK_SIZE)) {
-    const uint j = i % uint(RLX_CHUNK);
-    const uint column = i / uint(RLX_CHUNK) % uint(RLX_LANES);
-    const uint v = i / uint(RLX_CHUNK * RLX_LANES);
-    const uint o = block_first + column * uint(RLX_CHUNK) + j;
+  for (rlx_u32 i = rlx_local_index; i < rlx_u32(RLX_VECTORS * RLX_CHUNK * RLX_LANES); i += rlx_u32(RLX_BLOCK_SIZE)) {
+    const rlx_u32 j = i % rlx_u32(RLX_CHUNK);
+    const rlx_u32 column = i / rlx_u32(RLX_CHUNK) % rlx_u32(RLX_LANES);
+    const rlx_u32 v = i / rlx_u32(RLX_CHUNK * RLX_LANES);
+    const rlx_u32 o = block_first + column * rlx_u32(RLX_CHUNK) + j;
     rlx_acc_t total = rlx_acc_t(0);
-    for (uint s = 0u; s < uint(RLX_SLICES); ++s) {
-      total += parts[(v * uint(RLX_CHUNK) + j) * uint(RLX_BLOCK_SIZE) + s * uint(RLX_LANES) + column];
+    for (rlx_u32 s = 0u; s < rlx_u32(RLX_SLICES); ++s) {
+      total += parts[(v * rlx_u32(RLX_CHUNK) + j) * rlx_u32(RLX_BLOCK_SIZE) + s * rlx_u32(RLX_LANES) + column];
     }
-    if (o < uint(RLX_OUTPUTS)) store_output(total, v, o, to);
+    if (o < rlx_u32(RLX_OUTPUTS)) store_output(total, v, o, to);
   }
 }
 #endif
@@ -182,9 +182,9 @@ RLX_FN void multiply(rlx_ptr x, rlx_ptr w, uint block, uint split, Epilogue to) 
 RLX_MAIN {
   const rlx_u64 group = rlx_linear_group;
   if (group >= rlx_u64(RLX_OUTPUT_BLOCKS) * rlx_u64(RLX_SPLITS) * rlx_u64(RLX_BATCHES)) return;
-  const uint block = uint(group % rlx_u64(RLX_OUTPUT_BLOCKS));
-  const uint split = uint(group / rlx_u64(RLX_OUTPUT_BLOCKS)) % uint(RLX_SPLITS);
-  const uint batch = uint(group / (rlx_u64(RLX_OUTPUT_BLOCKS) * rlx_u64(RLX_SPLITS)));
+  const rlx_u32 block = rlx_u32(group % rlx_u64(RLX_OUTPUT_BLOCKS));
+  const rlx_u32 split = rlx_u32(group / rlx_u64(RLX_OUTPUT_BLOCKS)) % rlx_u32(RLX_SPLITS);
+  const rlx_u32 batch = rlx_u32(group / (rlx_u64(RLX_OUTPUT_BLOCKS) * rlx_u64(RLX_SPLITS)));
 #include "generated/batch.inc"
 #if RLX_SWAPPED
   const rlx_ptr x = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_X));

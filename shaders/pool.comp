@@ -75,8 +75,8 @@ RLX_SHARED int part_indices[RLX_LANES];
 RLX_SHARED int part_counts[RLX_LANES];
 
 // Combines the parts of all threads in a fixed order; thread 0 gets the result.
-RLX_FN Part combine_lanes(Part part, uint lane) {
-  for (uint distance = uint(RLX_LANES) / 2u; distance > 0u; distance /= 2u) {
+RLX_FN Part combine_lanes(Part part, rlx_u32 lane) {
+  for (rlx_u32 distance = rlx_u32(RLX_LANES) / 2u; distance > 0u; distance /= 2u) {
     part_values[lane] = part.value;
     part_indices[lane] = part.index;
     part_counts[lane] = part.counted;
@@ -95,8 +95,8 @@ RLX_FN Part combine_lanes(Part part, uint lane) {
 #endif
 
 RLX_MAIN {
-  const rlx_u64 linear = rlx_linear_group * rlx_u64(RLX_ROWS) + rlx_u64(rlx_local_index / uint(RLX_LANES));
-  const uint lane = rlx_local_index % uint(RLX_LANES);
+  const rlx_u64 linear = rlx_linear_group * rlx_u64(RLX_ROWS) + rlx_u64(rlx_local_index / rlx_u32(RLX_LANES));
+  const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
   if (linear >= rlx_u64(RLX_PLANES) * rlx_u64(RLX_OUT_D) * rlx_u64(RLX_OUT_H) * rlx_u64(RLX_OUT_W)) return;
   const int out_w = int(linear % rlx_u64(RLX_OUT_W));
   const int out_h = int(linear / rlx_u64(RLX_OUT_W) % rlx_u64(RLX_OUT_H));
@@ -114,7 +114,7 @@ RLX_MAIN {
     const int w = out_w * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
     const int h = out_h * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W % RLX_KERNEL_H * RLX_DILATION_H;
     const int d = out_d * RLX_STRIDE_D - RLX_BEGIN_D + tap / (RLX_KERNEL_W * RLX_KERNEL_H) * RLX_DILATION_D;
-    const bool inside = uint(d) < uint(RLX_IN_D) && uint(h) < uint(RLX_IN_H) && uint(w) < uint(RLX_IN_W);
+    const bool inside = rlx_u32(d) < rlx_u32(RLX_IN_D) && rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
 #if RLX_COUNT_PADS
     // Taps beyond the end pads, which rounding up adds, never count.
     if (d < RLX_IN_D + RLX_END_D && h < RLX_IN_H + RLX_END_H && w < RLX_IN_W + RLX_END_W) ++part.counted;

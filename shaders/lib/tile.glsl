@@ -35,12 +35,12 @@ RLX_SHARED rlx_acc4_t rlx_staged[RLX_JOIN_VECTORS];
 // Where a block lies in its panel. Eight neighbouring threads take neighbouring lines: their stores fill whole bank rows, and
 // together with the depths a warp reads whole memory sectors along either axis.
 struct BlockPlace {
-  uint line4;   // first line / 4
-  uint depth4;  // first depth / 4
+  rlx_u32 line4;   // first line / 4
+  rlx_u32 depth4;  // first depth / 4
 };
-RLX_FN BlockPlace rlx_block_place(uint block, uint pitch) {
-  const uint together = min(pitch, 8u);
-  const uint depths = uint(RLX_TILE_K / 4);
+RLX_FN BlockPlace rlx_block_place(rlx_u32 block, rlx_u32 pitch) {
+  const rlx_u32 together = min(pitch, 8u);
+  const rlx_u32 depths = rlx_u32(RLX_TILE_K / 4);
   BlockPlace place;
   place.line4 = block % together + block / (together * depths) * together;
   place.depth4 = block / together % depths;
@@ -48,16 +48,16 @@ RLX_FN BlockPlace rlx_block_place(uint block, uint pitch) {
 }
 
 // values[i]: depth i of lines 0..3.
-RLX_FN void rlx_stage_block(uint block, uint stage, rlx_acc4_t values[4]) {
-  uint base = stage * uint(RLX_STAGE_VECTORS);
-  uint pitch = uint(RLX_A_PITCH);
-  if (block >= uint(RLX_A_BLOCKS)) {
-    block -= uint(RLX_A_BLOCKS);
-    base += uint(RLX_TILE_K * RLX_A_PITCH);
-    pitch = uint(RLX_B_PITCH);
+RLX_FN void rlx_stage_block(rlx_u32 block, rlx_u32 stage, rlx_acc4_t values[4]) {
+  rlx_u32 base = stage * rlx_u32(RLX_STAGE_VECTORS);
+  rlx_u32 pitch = rlx_u32(RLX_A_PITCH);
+  if (block >= rlx_u32(RLX_A_BLOCKS)) {
+    block -= rlx_u32(RLX_A_BLOCKS);
+    base += rlx_u32(RLX_TILE_K * RLX_A_PITCH);
+    pitch = rlx_u32(RLX_B_PITCH);
   }
   const BlockPlace place = rlx_block_place(block, pitch);
-  RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
     rlx_staged[base + (place.depth4 * 4u + i) * pitch + place.line4] = values[i];
   }
 }
@@ -77,16 +77,16 @@ RLX_FN void rlx_transpose_block(inout rlx_acc4_t v[4]) {
 // RLX_PANEL_LOADER defines load_panel(base, line, depth, depth_end, values) for a strided matrix: values[i] becomes depth
 // `depth + i` of lines line..line+3, zero beyond the edges. `vector` is 1, LINE or DEPTH.
 #define RLX_PANEL_LOADER(load_panel, dtype, lines, line_stride, depth_stride, vector)                        \
-  RLX_FN void load_panel(rlx_ptr base, uint line, uint depth, uint depth_end, inout rlx_acc4_t values[4]) {  \
-    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) values[i] = rlx_acc4_splat(0);                                 \
+  RLX_FN void load_panel(rlx_ptr base, rlx_u32 line, rlx_u32 depth, rlx_u32 depth_end, inout rlx_acc4_t values[4]) {  \
+    RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) values[i] = rlx_acc4_splat(0);                                 \
     const RLX_INDEX at = RLX_INDEX(line) * (line_stride) + RLX_INDEX(depth) * (depth_stride);                \
     RLX_CAT(RLX_PANEL_LOAD_, vector)(dtype, lines, line_stride, depth_stride)                                \
   }
 // Element by element.
 #define RLX_PANEL_LOAD_1(dtype, lines, line_stride, depth_stride)                                            \
-  RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                                \
-    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
-      if (depth + i < depth_end && line + j < uint(lines)) {                                                 \
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {                                                                \
+    RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {                                                              \
+      if (depth + i < depth_end && line + j < rlx_u32(lines)) {                                                 \
         values[i][j] = RLX_ELEMENT(dtype, base,                                                              \
                                    at + RLX_INDEX(j) * (line_stride) + RLX_INDEX(i) * (depth_stride));       \
       }                                                                                                      \
@@ -94,96 +94,96 @@ RLX_FN void rlx_transpose_block(inout rlx_acc4_t v[4]) {
   }
 // Vectors along the lines: `lines` is a multiple of 4.
 #define RLX_PANEL_LOAD_LINE(dtype, lines, line_stride, depth_stride)                                         \
-  if (line < uint(lines)) {                                                                                  \
-    RLX_UNROLL for (uint i = 0u; i < 4u; ++i) {                                                              \
+  if (line < rlx_u32(lines)) {                                                                                  \
+    RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {                                                              \
       if (depth + i < depth_end) values[i] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
     }                                                                                                        \
   }
 // Vectors along the depth: every range of depths is a multiple of 4.
 #define RLX_PANEL_LOAD_DEPTH(dtype, lines, line_stride, depth_stride)                                        \
   if (depth < depth_end) {                                                                                   \
-    RLX_UNROLL for (uint j = 0u; j < 4u; ++j) {                                                              \
-      if (line + j < uint(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
+    RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {                                                              \
+      if (line + j < rlx_u32(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
     }                                                                                                        \
   }                                                                                                          \
   rlx_transpose_block(values);
 
 // Place of a thread in the tile: row and column of its first vector, and its depth group.
 struct TileThread {
-  uint row;
-  uint column;
-  uint depth_group;
+  rlx_u32 row;
+  rlx_u32 column;
+  rlx_u32 depth_group;
 };
-RLX_FN TileThread rlx_tile_thread(uint thread) {
+RLX_FN TileThread rlx_tile_thread(rlx_u32 thread) {
   TileThread place;
-  place.depth_group = thread / uint(RLX_TILE_THREADS);
-  thread %= uint(RLX_TILE_THREADS);
+  place.depth_group = thread / rlx_u32(RLX_TILE_THREADS);
+  thread %= rlx_u32(RLX_TILE_THREADS);
 #if RLX_THREADS_N % 8 == 0 && RLX_THREADS_M % 4 == 0
   // 32 neighbours cover 4 x 8 vectors, so that their reads of shared memory touch few different vectors.
-  const uint bundle = thread / 32u;
-  const uint across = uint(RLX_THREADS_N / 8);
+  const rlx_u32 bundle = thread / 32u;
+  const rlx_u32 across = rlx_u32(RLX_THREADS_N / 8);
   place.row = bundle / across * 4u + thread % 32u / 8u;
   place.column = bundle % across * 8u + thread % 8u;
 #else
-  place.row = thread / uint(RLX_THREADS_N);
-  place.column = thread % uint(RLX_THREADS_N);
+  place.row = thread / rlx_u32(RLX_THREADS_N);
+  place.column = thread % rlx_u32(RLX_THREADS_N);
 #endif
   return place;
 }
 
 // Row of the tile held by acc[i][...], and first column held by acc[...][j].
-#define RLX_TILE_ROW(place, i) ((uint((i) / 4) * uint(RLX_THREADS_M) + (place).row) * 4u + uint((i) % 4))
-#define RLX_TILE_COLUMN(place, j) ((uint(j) * uint(RLX_THREADS_N) + (place).column) * 4u)
+#define RLX_TILE_ROW(place, i) ((rlx_u32((i) / 4) * rlx_u32(RLX_THREADS_M) + (place).row) * 4u + rlx_u32((i) % 4))
+#define RLX_TILE_COLUMN(place, j) ((rlx_u32(j) * rlx_u32(RLX_THREADS_N) + (place).column) * 4u)
 
 #define RLX_SUMS acc[RLX_THREAD_M][RLX_VECTORS_N]
 
 // Adds the staged panels' products to the thread's sums.
-RLX_FN void rlx_multiply_stage(uint stage, TileThread place, inout rlx_acc4_t RLX_SUMS) {
-  const uint depth_first = place.depth_group * uint(RLX_GROUP_DEPTH);
-  uint a_at = stage * uint(RLX_STAGE_VECTORS) + depth_first * uint(RLX_A_PITCH) + place.row;
-  uint b_at = stage * uint(RLX_STAGE_VECTORS) + uint(RLX_TILE_K * RLX_A_PITCH) +
-              depth_first * uint(RLX_B_PITCH) + place.column;
-  for (uint depth = 0u; depth < uint(RLX_GROUP_DEPTH); depth += 4u) {
-    RLX_UNROLL for (uint step = 0u; step < 4u; ++step) {
+RLX_FN void rlx_multiply_stage(rlx_u32 stage, TileThread place, inout rlx_acc4_t RLX_SUMS) {
+  const rlx_u32 depth_first = place.depth_group * rlx_u32(RLX_GROUP_DEPTH);
+  rlx_u32 a_at = stage * rlx_u32(RLX_STAGE_VECTORS) + depth_first * rlx_u32(RLX_A_PITCH) + place.row;
+  rlx_u32 b_at = stage * rlx_u32(RLX_STAGE_VECTORS) + rlx_u32(RLX_TILE_K * RLX_A_PITCH) +
+              depth_first * rlx_u32(RLX_B_PITCH) + place.column;
+  for (rlx_u32 depth = 0u; depth < rlx_u32(RLX_GROUP_DEPTH); depth += 4u) {
+    RLX_UNROLL for (rlx_u32 step = 0u; step < 4u; ++step) {
       rlx_acc4_t a[RLX_VECTORS_M];
       rlx_acc4_t b[RLX_VECTORS_N];
-      RLX_UNROLL for (uint i = 0u; i < uint(RLX_VECTORS_M); ++i) {
-        a[i] = rlx_staged[a_at + step * uint(RLX_A_PITCH) + i * uint(RLX_THREADS_M)];
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_VECTORS_M); ++i) {
+        a[i] = rlx_staged[a_at + step * rlx_u32(RLX_A_PITCH) + i * rlx_u32(RLX_THREADS_M)];
       }
-      RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
-        b[j] = rlx_staged[b_at + step * uint(RLX_B_PITCH) + j * uint(RLX_THREADS_N)];
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) {
+        b[j] = rlx_staged[b_at + step * rlx_u32(RLX_B_PITCH) + j * rlx_u32(RLX_THREADS_N)];
       }
-      RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
-        RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_THREAD_M); ++i) {
+        RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) {
           acc[i][j] += rlx_acc4_splat(a[i / 4u][i % 4u]) * b[j];
         }
       }
     }
-    a_at += 4u * uint(RLX_A_PITCH);
-    b_at += 4u * uint(RLX_B_PITCH);
+    a_at += 4u * rlx_u32(RLX_A_PITCH);
+    b_at += 4u * rlx_u32(RLX_B_PITCH);
   }
 }
 
 // Adds the sums of all depth groups, in order, in the threads of group 0. All threads call it after their last stage.
-RLX_FN void rlx_join_depth_groups(TileThread place, uint thread, inout rlx_acc4_t RLX_SUMS) {
+RLX_FN void rlx_join_depth_groups(TileThread place, rlx_u32 thread, inout rlx_acc4_t RLX_SUMS) {
 #if RLX_DEPTH_GROUPS > 1
   rlx_barrier();
-  const uint lane = thread % uint(RLX_TILE_THREADS);
-  RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
-    RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
-      const uint slot = (i * uint(RLX_VECTORS_N) + j) * uint(RLX_TILE_THREADS) + lane;
+  const rlx_u32 lane = thread % rlx_u32(RLX_TILE_THREADS);
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_THREAD_M); ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) {
+      const rlx_u32 slot = (i * rlx_u32(RLX_VECTORS_N) + j) * rlx_u32(RLX_TILE_THREADS) + lane;
       if (place.depth_group > 0u) {
-        rlx_staged[(place.depth_group - 1u) * uint(RLX_TILE_M * RLX_TILE_N / 4) + slot] = acc[i][j];
+        rlx_staged[(place.depth_group - 1u) * rlx_u32(RLX_TILE_M * RLX_TILE_N / 4) + slot] = acc[i][j];
       }
     }
   }
   rlx_barrier();
   if (place.depth_group > 0u) return;
-  RLX_UNROLL for (uint group = 0u; group < uint(RLX_DEPTH_GROUPS - 1); ++group) {
-    RLX_UNROLL for (uint i = 0u; i < uint(RLX_THREAD_M); ++i) {
-      RLX_UNROLL for (uint j = 0u; j < uint(RLX_VECTORS_N); ++j) {
-        const uint slot = (i * uint(RLX_VECTORS_N) + j) * uint(RLX_TILE_THREADS) + lane;
-        acc[i][j] += rlx_staged[group * uint(RLX_TILE_M * RLX_TILE_N / 4) + slot];
+  RLX_UNROLL for (rlx_u32 group = 0u; group < rlx_u32(RLX_DEPTH_GROUPS - 1); ++group) {
+    RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_THREAD_M); ++i) {
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) {
+        const rlx_u32 slot = (i * rlx_u32(RLX_VECTORS_N) + j) * rlx_u32(RLX_TILE_THREADS) + lane;
+        acc[i][j] += rlx_staged[group * rlx_u32(RLX_TILE_M * RLX_TILE_N / 4) + slot];
       }
     }
   }
@@ -192,13 +192,13 @@ RLX_FN void rlx_join_depth_groups(TileThread place, uint thread, inout rlx_acc4_
 
 // Number of a tile in a grid of tiles_m x tiles_n, in bands of 8 tile rows: tiles that run together share panels in the cache.
 struct TilePlace {
-  uint m;
-  uint n;
+  rlx_u32 m;
+  rlx_u32 n;
 };
-RLX_FN TilePlace rlx_tile_place(uint tile, uint tiles_m, uint tiles_n) {
-  const uint band = tile / (8u * tiles_n);
-  const uint rows = min(8u, tiles_m - band * 8u);
-  const uint within = tile - band * 8u * tiles_n;
+RLX_FN TilePlace rlx_tile_place(rlx_u32 tile, rlx_u32 tiles_m, rlx_u32 tiles_n) {
+  const rlx_u32 band = tile / (8u * tiles_n);
+  const rlx_u32 rows = min(8u, tiles_m - band * 8u);
+  const rlx_u32 within = tile - band * 8u * tiles_n;
   TilePlace place;
   place.m = band * 8u + within % rows;
   place.n = within / rows;

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[n, c, o] = combine over the window's taps inside the input of x[n, c, o * stride + t * dilation - begin]: max, min, sum, mean or
+//   prod; optionally the flat spatial index of the first maximum.
+// Layout: y and indices [N, C, D, H, W] dense; x has any strides. Spatial dims that the op lacks have size 1.
+// Grid: RLX_LANES threads share a window (1 for small ones); RLX_ROWS windows per workgroup; spread by split_grid.
+// Specializations: RLX_PLANES (N * C), RLX_CHANNELS; window as in conv_window.h and RLX_END_D, RLX_END_H, RLX_END_W; RLX_KIND (MAX, MIN,
+//   SUM, MEAN, PROD as 0..4); RLX_DIVISOR: 0 counts taps inside the input, RLX_COUNT_PADS 1 also those on pads; RLX_WITH_INDICES;
+//   RLX_IDENTITY; storage types RLX_X (also of y), RLX_INDICES; strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W; RLX_INDEX;
+//   RLX_MAY_BE_NAN 1: the values may be NaN.
+// Numerics: f32, f16 and bf16 combine in f32; NaN wins for max and min; one rounding at the store.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "lib/math.cuh"
+
+// The address of element i of an array whose elements have `bytes` bytes.
+#ifndef RLX_AT
+#define RLX_AT(base, i, bytes) ((base) + rlx_ptr(rlx_i64(i) * rlx_i64(bytes)))
+#endif
+
+RLX_PARAMS(PoolParams);
+
+#define RLX_POOL_MAX 0
+#define RLX_POOL_MIN 1
+#define RLX_POOL_SUM 2
+#define RLX_POOL_MEAN 3
+#define RLX_POOL_PROD 4
+#define RLX_TAPS (RLX_KERNEL_D * RLX_KERNEL_H * RLX_KERNEL_W)
+
+#define rlx_value_t RLX_CAT(rlx_t_, RLX_X)
+
+#if RLX_MAY_BE_NAN
+#define rlx_wins_always(v) rlx_is_nan(v)
+#else
+#define rlx_wins_always(v) false
+#endif
+
+// What a thread knows of a window: the combined value, where the extreme stands, and how many taps the mean divides by.
+struct Part {
+  rlx_value_t value;
+  int index;
+  int counted;
+};
+
+#if RLX_KIND == RLX_POOL_MAX || RLX_KIND == RLX_POOL_MIN
+// True where b replaces a; equal values keep the one that stands first.
+RLX_FN bool replaces(rlx_value_t a, int a_index, rlx_value_t b, int b_index) {
+  if (a_index < 0) return b_index >= 0;
+  if (b_index < 0) return false;
+  const bool a_nan = rlx_wins_always(a);
+  const bool b_nan = rlx_wins_always(b);
+  if (a_nan || b_nan) return b_nan && (!a_nan || b_index < a_index);
+#if RLX_KIND == RLX_POOL_MAX
+  return b > a || (b == a && b_index < a_index);
+#else
+  return b < a || (b == a && b_index < a_index);
+#endif
+}
+#endif
+
+RLX_FN Part combine(Part a, Part b) {
+#if RLX_KIND == RLX_POOL_MAX || RLX_KIND == RLX_POOL_MIN
+  if (replaces(a.value, a.index, b.value, b.index)) {
+    a.value = b.value;
+    a.index = b.index;
+  }
+#elif RLX_KIND == RLX_POOL_PROD
+  a.value *= b.value;
+#else
+  a.value += b.value;
+  a.counted += b.counted;
+#endif
+  return a;
+}
+
+#if RLX_LANES > 1
+RLX_SHARED rlx_value_t part_values[RLX_LANES];
+RLX_SHARED int part_indices[RLX_LANES];
+RLX_SHARED int part_counts[RLX_LANES];
+
+// Combines the parts of all threads in a fixed order; thread 0 gets the result.
+RLX_FN Part combine_lanes(Part part, rlx_u32 lane) {
+  for (rlx_u32 distance = rlx_u32(RLX_LANES) / 2u; distance > 0u; distance /= 2u) {
+    part_values[lane] = part.value;
+    part_indices[lane] = part.index;
+    part_counts[lane] = part.counted;
+    rlx_barrier();
+    if (lane < distance) {
+      Part other;
+      other.value = part_values[lane + distance];
+      other.index = part_indices[lane + distance];
+      other.counted = part_counts[lane + distance];
+      part = combine(part, other);
+    }
+    rlx_barrier();
+  }
+  return part;
+}
+#endif
+
+RLX_MAIN {
+  const rlx_u64 linear = rlx_linear_group * rlx_u64(RLX_ROWS) + rlx_u64(rlx_local_index / rlx_u32(RLX_LANES));
+  const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
+  if (linear >= rlx_u64(RLX_PLANES) * rlx_u64(RLX_OUT_D) * rlx_u64(RLX_OUT_H) * rlx_u64(RLX_OUT_W)) return;
+  const int out_w = int(linear % rlx_u64(RLX_OUT_W));
+  const int out_h = int(linear / rlx_u64(RLX_OUT_W) % rlx_u64(RLX_OUT_H));
+  const int out_d = int(linear / rlx_u64(RLX_OUT_W * RLX_OUT_H) % rlx_u64(RLX_OUT_D));
+  const rlx_u64 plane = linear / rlx_u64(RLX_OUT_W * RLX_OUT_H * RLX_OUT_D);
+  const rlx_ptr x = RLX_AT(p.x, rlx_i64(plane / rlx_u64(RLX_CHANNELS)) * rlx_i64(RLX_X_N) +
+                                    rlx_i64(plane % rlx_u64(RLX_CHANNELS)) * rlx_i64(RLX_X_C),
+                           RLX_CAT(rlx_bytes_, RLX_X));
+
+  Part part;
+  part.value = RLX_IDENTITY;
+  part.index = -1;
+  part.counted = 0;
+  for (int tap = int(lane); tap < RLX_TAPS; tap += RLX_LANES) {
+    const int w = out_w * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
+    const int h = out_h * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W % RLX_KERNEL_H * RLX_DILATION_H;
+    const int d = out_d * RLX_STRIDE_D - RLX_BEGIN_D + tap / (RLX_KERNEL_W * RLX_KERNEL_H) * RLX_DILATION_D;
+    const bool inside = rlx_u32(d) < rlx_u32(RLX_IN_D) && rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
+#if RLX_COUNT_PADS
+    // Taps beyond the end pads, which rounding up adds, never count.
+    if (d < RLX_IN_D + RLX_END_D && h < RLX_IN_H + RLX_END_H && w < RLX_IN_W + RLX_END_W) ++part.counted;
+#else
+    if (inside) ++part.counted;
+#endif
+    if (inside) {
+      Part one;
+      one.value = RLX_CAT(rlx_load_, RLX_X)(x, RLX_INDEX(d) * RLX_X_D + RLX_INDEX(h) * RLX_X_H + RLX_INDEX(w) * RLX_X_W);
+      one.index = (d * RLX_IN_H + h) * RLX_IN_W + w;
+      one.counted = 0;
+      part = combine(part, one);
+    }
+  }
+#if RLX_LANES > 1
+  part = combine_lanes(part, lane);
+  if (lane > 0u) return;
+#endif
+#if RLX_KIND == RLX_POOL_MEAN
+#if RLX_DIVISOR
+  part.value /= rlx_value_t(RLX_DIVISOR);
+#else
+  part.value /= rlx_value_t(max(part.counted, 1));
+#endif
+#endif
+  RLX_CAT(rlx_store_, RLX_X)(p.y, rlx_i64(linear), part.value);
+#if RLX_WITH_INDICES
+  RLX_CAT(rlx_store_, RLX_INDICES)(p.indices, rlx_i64(linear), RLX_CAT(rlx_t_, RLX_INDICES)(max(part.index, 0)));
+#endif
+}
