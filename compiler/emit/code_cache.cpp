@@ -103,7 +103,8 @@ CodeCache::CodeCache(std::string folder) : folder_(std::move(folder)) {
 std::string CodeCache::key_of(std::string_view inputs) {
   const XXH128_hash_t hash = XXH3_128bits(inputs.data(), inputs.size());
   std::array<char, 33> text{};
-  std::snprintf(text.data(), text.size(), "%016llx%016llx", static_cast<unsigned long long>(hash.high64),
+  std::snprintf(text.data(), text.size(), "%016llx%016llx",
+                static_cast<unsigned long long>(hash.high64),
                 static_cast<unsigned long long>(hash.low64));
   return text.data();
 }
@@ -120,7 +121,8 @@ std::optional<KernelCode> CodeCache::load(const std::string& key) const {
 }
 
 void CodeCache::store(const std::string& key, const KernelCode& code) const {
-  static std::atomic<uint32_t> counter{0};  // tells the threads of this process apart; no result depends on it
+  static std::atomic<uint32_t> counter{
+      0};  // tells the threads of this process apart; no result depends on it
   const std::string temporary = path_of(key) + ".tmp-" + std::to_string(getpid()) + "-" +
                                 std::to_string(counter.fetch_add(1));
   const std::string entry = encode(code);
@@ -129,7 +131,8 @@ void CodeCache::store(const std::string& key, const KernelCode& code) const {
   const ssize_t written = write(file, entry.data(), entry.size());
   const bool closed = close(file) == 0;
   const bool whole = closed && std::cmp_equal(written, entry.size());
-  if (!whole || std::rename(temporary.c_str(), path_of(key).c_str()) != 0) unlink(temporary.c_str());
+  if (!whole || std::rename(temporary.c_str(), path_of(key).c_str()) != 0)
+    unlink(temporary.c_str());
 }
 
 }  // namespace rlx

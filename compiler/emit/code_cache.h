@@ -11,9 +11,10 @@
 
 namespace rlx {
 
-// A folder of files <key>.rlxk. Entries are written to a temporary name and renamed, carry a checksum, and hold for every
-// process at once; one that is missing, cut short, altered or of another format is a miss. A folder that cannot be written to
-// costs time, never correctness, so it is not an error.
+// A folder of files <key>.rlxk. Entries are written to a temporary name and renamed, carry a
+// checksum, and hold for every process at once; one that is missing, cut short, altered or of
+// another format is a miss. A folder that cannot be written to costs time, never correctness, so it
+// is not an error.
 class CodeCache {
  public:
   explicit CodeCache(std::string folder);

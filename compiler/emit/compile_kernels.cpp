@@ -45,7 +45,8 @@ CompileResult compile_one(const Specialization& specialization, const KernelSour
 }
 
 std::vector<CompileResult> compile_all(const KernelSet& set, const KernelSources& sources,
-                                       const CodeCache* cache, const CompileKernelsOptions& options) {
+                                       const CodeCache* cache,
+                                       const CompileKernelsOptions& options) {
   std::vector<CompileResult> results(set.kernels.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
@@ -57,7 +58,8 @@ std::vector<CompileResult> compile_all(const KernelSet& set, const KernelSources
       }
     }
   };
-  const size_t jobs = options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+  const size_t jobs =
+      options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
   for (size_t i = 1; i < std::min(jobs, results.size()); ++i) threads.emplace_back(work);
   work();

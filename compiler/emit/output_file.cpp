@@ -20,13 +20,17 @@ namespace {
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;  // Linux transfers at most 2 GiB at once
 constexpr int kOpenAttempts = 16;
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
-void report(const std::string& path, const std::string& what, Diagnostics& diagnostics) {
-  diagnostics.error(DiagCode::FileWrite, {.file = path, .position = {}}, "cannot write the file: " + what);
+std::string reason(int error) {
+  return std::generic_category().message(error);
 }
 
-// True when `descriptor` still is the file that the path names (another writer may have renamed or removed it meanwhile).
+void report(const std::string& path, const std::string& what, Diagnostics& diagnostics) {
+  diagnostics.error(DiagCode::FileWrite, {.file = path, .position = {}},
+                    "cannot write the file: " + what);
+}
+
+// True when `descriptor` still is the file that the path names (another writer may have renamed or
+// removed it meanwhile).
 bool is_current(int descriptor, const std::string& path) {
   struct stat opened {};
   struct stat named {};
@@ -34,7 +38,8 @@ bool is_current(int descriptor, const std::string& path) {
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
-// The entry of the folder, so that the rename survives a power cut. Some file systems refuse; the file is whole anyway.
+// The entry of the folder, so that the rename survives a power cut. Some file systems refuse; the
+// file is whole anyway.
 void sync_folder_of(const std::string& path) {
   std::string folder = std::filesystem::path(path).parent_path().string();
   if (folder.empty()) folder = ".";
@@ -90,8 +95,9 @@ std::optional<OutputFile> OutputFile::create(const std::string& path, Diagnostic
 
 void OutputFile::write_at(uint64_t offset_bytes, std::span<const std::byte> bytes) {
   while (error_ == 0 && !bytes.empty()) {
-    const ssize_t written = pwrite(descriptor_, bytes.data(), std::min(bytes.size(), kMaxWriteBytes),
-                                   static_cast<off_t>(offset_bytes));
+    const ssize_t written =
+        pwrite(descriptor_, bytes.data(), std::min(bytes.size(), kMaxWriteBytes),
+               static_cast<off_t>(offset_bytes));
     if (written < 0) {
       if (errno != EINTR) error_ = errno;
       continue;

@@ -12,8 +12,9 @@
 
 namespace rlx {
 
-// Writes `<path>.partial` and renames it to `path` on commit, after everything has reached the disk. The partial file is
-// locked, so two writers of one path do not mix; a writer that is killed leaves it behind, and the next one takes it over.
+// Writes `<path>.partial` and renames it to `path` on commit, after everything has reached the
+// disk. The partial file is locked, so two writers of one path do not mix; a writer that is killed
+// leaves it behind, and the next one takes it over.
 class OutputFile {
  public:
   OutputFile(OutputFile&& other) noexcept;

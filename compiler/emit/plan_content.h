@@ -22,10 +22,10 @@ struct PlanEntry {
 struct PlanContent {
   const Module* module = nullptr;
   std::vector<PlanEntry> entries;
-  std::optional<PlanEntry> init;   // where its program has steps
-  const KernelSet* kernels = nullptr;        // gathered from the entries' programs in order, then init's
-  std::span<const KernelCode> codes;         // of those kernels
-  std::string producer;                      // compiler and version
+  std::optional<PlanEntry> init;       // where its program has steps
+  const KernelSet* kernels = nullptr;  // gathered from the entries' programs in order, then init's
+  std::span<const KernelCode> codes;   // of those kernels
+  std::string producer;                // compiler and version
   std::string precision;
   bool debug_section = true;
   std::vector<std::string> pass_log;  // "name: what it changed"

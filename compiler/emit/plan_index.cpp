@@ -3,6 +3,8 @@
 #include "compiler/emit/plan_index.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -28,14 +30,31 @@ constexpr uint64_t kParamsAlignmentBytes = 16;
 constexpr uint64_t kCodeAlignmentBytes = 256;
 constexpr uint32_t kVulkanApiVersion = (1u << 22) | (2u << 12);  // VK_MAKE_API_VERSION(0, 1, 2, 0)
 
-std::vector<uint64_t> dims_of(const Shape& shape) { return {shape.begin(), shape.end()}; }
+std::vector<uint64_t> dims_of(const Shape& shape) {
+  return {shape.begin(), shape.end()};
+}
+
+// Names that the compiler derived may have outgrown the format's limit: the end becomes a hash of
+// the whole, at a whole UTF-8 character.
+std::string plan_name(const std::string& name) {
+  constexpr size_t kMaxNameBytes = 256;
+  constexpr size_t kHashBytes = 17;
+  if (name.size() <= kMaxNameBytes) return name;
+  size_t kept = kMaxNameBytes - kHashBytes;
+  while ((static_cast<unsigned char>(name[kept]) & 0xC0u) == 0x80u) --kept;
+  std::array<char, kHashBytes + 1> hash{};
+  std::snprintf(hash.data(), hash.size(), "~%016llx",
+                static_cast<unsigned long long>(XXH3_64bits(name.data(), name.size())));
+  return name.substr(0, kept) + hash.data();
+}
 
 // One section of byte strings, equal ones stored once.
 class BlobSection {
  public:
   explicit BlobSection(uint64_t alignment_bytes) : alignment_bytes_(alignment_bytes) {}
   uint64_t add(const std::vector<std::byte>& blob) {
-    const auto [place, added] = offsets_.try_emplace(blob, round_up(bytes_.size(), alignment_bytes_));
+    const auto [place, added] =
+        offsets_.try_emplace(blob, round_up(bytes_.size(), alignment_bytes_));
     if (added) {
       bytes_.resize(place->second);
       bytes_.insert(bytes_.end(), blob.begin(), blob.end());
@@ -59,7 +78,8 @@ struct KernelPointer {
 using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
 
 void add_access(KernelPointers& pointers, const Step& step, const Access& access) {
-  const auto [entry, added] = pointers.try_emplace(access.position, KernelPointer{.mode = access.mode});
+  const auto [entry, added] =
+      pointers.try_emplace(access.position, KernelPointer{.mode = access.mode});
   KernelPointer& pointer = entry->second;
   RLX_CHECK(pointer.mode == access.mode,
             step.op + " \"" + step.node + "\": one kernel instance uses a pointer in two modes");
@@ -67,10 +87,15 @@ void add_access(KernelPointers& pointers, const Step& step, const Access& access
   pointer.min_bytes = std::min(pointer.min_bytes, access.range_bytes);
 }
 
-fb::AccessMode mode_of(AccessMode mode) { return static_cast<fb::AccessMode>(mode); }
-fb::Segment segment_of(Segment segment) { return static_cast<fb::Segment>(segment); }
+fb::AccessMode mode_of(AccessMode mode) {
+  return static_cast<fb::AccessMode>(mode);
+}
+fb::Segment segment_of(Segment segment) {
+  return static_cast<fb::Segment>(segment);
+}
 static_assert(static_cast<int>(fb::Segment::Io) == static_cast<int>(Segment::Io));
-static_assert(static_cast<int>(fb::AccessMode::ReadWrite) == static_cast<int>(AccessMode::ReadWrite));
+static_assert(static_cast<int>(fb::AccessMode::ReadWrite) ==
+              static_cast<int>(AccessMode::ReadWrite));
 static_assert(static_cast<int>(fb::StepKind::Fill) == static_cast<int>(StepKind::Fill));
 
 class IndexBuilder {
@@ -120,8 +145,9 @@ class EntryBuilder {
     const auto step_list = builder.CreateVectorOfStructs(steps_);
     const auto relocation_list = builder.CreateVectorOfStructs(relocations_);
     const auto edge_list = builder.CreateVector(edges_);
-    return fb::CreateEntry(builder, name, inputs, outputs, value_list, step_list, relocation_list, edge_list,
-                           schedule_->wave_count, schedule_->arena_bytes, schedule_->lower_bound_bytes);
+    return fb::CreateEntry(builder, name, inputs, outputs, value_list, step_list, relocation_list,
+                           edge_list, schedule_->wave_count, schedule_->arena_bytes,
+                           schedule_->lower_bound_bytes);
   }
 
  private:
@@ -131,7 +157,8 @@ class EntryBuilder {
     uint32_t last = 0;
   };
 
-  // Buffers that a step accesses and all inputs and outputs become values, in the order of the buffers.
+  // Buffers that a step accesses and all inputs and outputs become values, in the order of the
+  // buffers.
   void number_values() {
     uses_.resize(program_->buffers.size());
     for (uint32_t position = 0; position < schedule_->order.size(); ++position) {
@@ -143,7 +170,8 @@ class EntryBuilder {
       }
     }
     for (size_t b = 0; b < program_->buffers.size(); ++b) {
-      if (uses_[b].used || program_->buffers[b].segment == Segment::Io) value_of_[b] = value_count_++;
+      if (uses_[b].used || program_->buffers[b].segment == Segment::Io)
+        value_of_[b] = value_count_++;
     }
   }
 
@@ -154,7 +182,8 @@ class EntryBuilder {
       if (!value_of_[b]) continue;
       const Buffer& buffer = program_->buffers[b];
       RLX_CHECK(buffer.size_bytes == byte_size(buffer.type), "size of buffer " + buffer.name);
-      if (buffer.segment == Segment::Io) io_bytes += round_up(buffer.size_bytes, kArenaAlignmentBytes);
+      if (buffer.segment == Segment::Io)
+        io_bytes += round_up(buffer.size_bytes, kArenaAlignmentBytes);
       values.push_back(build_value(b));
     }
     index_->result_.io_bytes = std::max(index_->result_.io_bytes, io_bytes);
@@ -174,10 +203,11 @@ class EntryBuilder {
     if (transient && schedule_->in_place_of.at(b)) {
       alias = value_of_.at(index_of(*schedule_->in_place_of[b])).value();
     }
-    const auto name = builder.CreateString(buffer.name);
+    const auto name = builder.CreateString(plan_name(buffer.name));
     const auto dims = builder.CreateVector(dims_of(buffer.type.shape));
-    return fb::CreateValue(builder, name, static_cast<uint8_t>(buffer.type.dtype), dims, segment_of(buffer.segment),
-                           offset_of(b), buffer.size_bytes, first, last, alias);
+    return fb::CreateValue(builder, name, static_cast<uint8_t>(buffer.type.dtype), dims,
+                           segment_of(buffer.segment), offset_of(b), buffer.size_bytes, first, last,
+                           alias);
   }
 
   uint64_t offset_of(size_t b) const {
@@ -187,9 +217,12 @@ class EntryBuilder {
         const auto placed = index_->layout_->index_of_weight.at(index_of(buffer.weight.value()));
         return index_->layout_->weights.at(placed.value()).offset_bytes;
       }
-      case Segment::State: return index_->layout_->states.at(index_of(buffer.state.value())).offset_bytes;
-      case Segment::Arena: return schedule_->buffer_offsets.at(b);
-      case Segment::Io: return 0;
+      case Segment::State:
+        return index_->layout_->states.at(index_of(buffer.state.value())).offset_bytes;
+      case Segment::Arena:
+        return schedule_->buffer_offsets.at(b);
+      case Segment::Io:
+        return 0;
     }
     RLX_CHECK(false, "segment of buffer " + buffer.name);
     return 0;
@@ -203,27 +236,31 @@ class EntryBuilder {
                      [](const Access& a, const Access& b) { return a.position < b.position; });
     for (const Access& access : accesses) {
       relocations_.emplace_back(value_of_.at(index_of(access.buffer)).value(), access.position,
-                                access.range_offset_bytes, access.range_bytes, mode_of(access.mode));
+                                access.range_offset_bytes, access.range_bytes,
+                                mode_of(access.mode));
     }
     const auto edge_first = narrow<uint32_t>(edges_.size());
     const std::vector<uint32_t>& before = schedule_->edges.at(position);
     edges_.insert(edges_.end(), before.begin(), before.end());
 
     const bool dispatch = step.kind == StepKind::Dispatch;
-    const uint32_t kernel =
-        dispatch ? index_->content_->kernels->index_of_instance.at(program_index_)
-                       .at(index_of(step.kernel.value())).value()
-                 : 0;
+    const uint32_t kernel = dispatch
+                                ? index_->content_->kernels->index_of_instance.at(program_index_)
+                                      .at(index_of(step.kernel.value()))
+                                      .value()
+                                : 0;
     const uint64_t params_offset = dispatch ? index_->params_.add(params_of(step)) : 0;
     const auto params_bytes = dispatch ? narrow<uint32_t>(step.params.size()) : 0;
-    steps_.emplace_back(static_cast<fb::StepKind>(step.kind), kernel, step.grid.x, step.grid.y, step.grid.z,
-                        schedule_->wave.at(position), params_offset, params_bytes, relocation_first,
-                        narrow<uint32_t>(accesses.size()), edge_first, narrow<uint32_t>(before.size()),
-                        step.fill_pattern, step.bytes_moved, step.flops);
+    steps_.emplace_back(static_cast<fb::StepKind>(step.kind), kernel, step.grid.x, step.grid.y,
+                        step.grid.z, schedule_->wave.at(position), params_offset, params_bytes,
+                        relocation_first, narrow<uint32_t>(accesses.size()), edge_first,
+                        narrow<uint32_t>(before.size()), step.fill_pattern, step.bytes_moved,
+                        step.flops);
     if (dispatch) note_limits(step);
   }
 
-  // The step's params; a pointer into the middle of its range (a view that runs backwards) holds its distance from there.
+  // The step's params; a pointer into the middle of its range (a view that runs backwards) holds
+  // its distance from there.
   static std::vector<std::byte> params_of(const Step& step) {
     std::vector<std::byte> params = step.params;
     for (const Access& access : step.accesses) {
@@ -238,7 +275,8 @@ class EntryBuilder {
 
   void note_limits(const Step& step) {
     PlanVulkanTarget& target = index_->result_.vulkan;
-    target.max_params_bytes = std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
+    target.max_params_bytes =
+        std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
     target.max_grid[0] = std::max(target.max_grid[0], step.grid.x);
     target.max_grid[1] = std::max(target.max_grid[1], step.grid.y);
     target.max_grid[2] = std::max(target.max_grid[2], step.grid.z);
@@ -268,7 +306,8 @@ void IndexBuilder::gather_pointers() {
     for (const Step& step : entries[e].program->steps) {
       if (!step.kernel) continue;
       const auto kernel = content_->kernels->index_of_instance.at(e).at(index_of(*step.kernel));
-      for (const Access& access : step.accesses) add_access(pointers_.at(kernel.value()), step, access);
+      for (const Access& access : step.accesses)
+        add_access(pointers_.at(kernel.value()), step, access);
     }
   }
 }
@@ -285,29 +324,32 @@ Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
 
   std::vector<fb::KernelAccess> accesses;
   for (const auto& [position, pointer] : pointers_[index]) {
-    accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes, mode_of(pointer.mode));
+    accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes,
+                          mode_of(pointer.mode));
   }
   const auto entry_point = builder_.CreateString(code.entry_point);
   const std::vector<Offset<fb::Variant>> variants = {fb::CreateVariant(
-      builder_, fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0, code_.add(code.bytes), code.bytes.size(),
-      XXH3_64bits(code.bytes.data(), code.bytes.size()), entry_point, code.workgroup.x, code.workgroup.y,
-      code.workgroup.z, 0, code.shared_bytes, code.features)};
+      builder_, fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0, code_.add(code.bytes),
+      code.bytes.size(), XXH3_64bits(code.bytes.data(), code.bytes.size()), entry_point,
+      code.workgroup.x, code.workgroup.y, code.workgroup.z, 0, code.shared_bytes, code.features)};
   const auto name = builder_.CreateString(row.name.data(), row.name.size());
   const auto access_list = builder_.CreateVectorOfStructs(accesses);
   const auto variant_list = builder_.CreateVector(variants);
   const auto text = builder_.CreateString(describe(specialization));
-  return fb::CreateKernel(builder_, name, row.params_bytes, access_list, variant_list, text, row.order_dependent);
+  return fb::CreateKernel(builder_, name, row.params_bytes, access_list, variant_list, text,
+                          row.order_dependent);
 }
 
 std::vector<Offset<fb::Weight>> IndexBuilder::weights() {
   std::vector<Offset<fb::Weight>> tables;
   for (const PlacedWeight& placed : layout_->weights) {
     const Weight& weight = content_->module->weight(placed.id);
-    const auto name = builder_.CreateString(weight.name);
+    const auto name = builder_.CreateString(plan_name(weight.name));
     const auto dims = builder_.CreateVector(dims_of(weight.type.shape));
-    tables.push_back(fb::CreateWeight(builder_, name, static_cast<uint8_t>(weight.type.dtype), dims,
-                                      placed.is_inline ? fb::WeightKind::Inline : fb::WeightKind::Generated,
-                                      placed.offset_bytes, byte_size(weight.type)));
+    tables.push_back(
+        fb::CreateWeight(builder_, name, static_cast<uint8_t>(weight.type.dtype), dims,
+                         placed.is_inline ? fb::WeightKind::Inline : fb::WeightKind::Generated,
+                         placed.offset_bytes, byte_size(weight.type)));
   }
   return tables;
 }
@@ -320,9 +362,9 @@ std::vector<Offset<fb::State>> IndexBuilder::states() {
     const auto dims = builder_.CreateVector(dims_of(state.type.shape));
     flatbuffers::Optional<uint32_t> weight = flatbuffers::nullopt;
     if (state.init) weight = layout_->index_of_weight.at(index_of(*state.init)).value();
-    tables.push_back(fb::CreateState(builder_, name, static_cast<uint8_t>(state.type.dtype), dims,
-                                     placed.offset_bytes, byte_size(state.type),
-                                     state.init ? fb::StateInit::Weight : fb::StateInit::Zeros, weight));
+    tables.push_back(fb::CreateState(
+        builder_, name, static_cast<uint8_t>(state.type.dtype), dims, placed.offset_bytes,
+        byte_size(state.type), state.init ? fb::StateInit::Weight : fb::StateInit::Zeros, weight));
   }
   return tables;
 }
@@ -331,21 +373,22 @@ std::vector<Offset<fb::Symbol>> IndexBuilder::symbols() {
   std::vector<Offset<fb::Symbol>> tables;
   for (const Symbol& symbol : content_->module->symbols) {
     const auto name = builder_.CreateString(symbol.name);
-    tables.push_back(fb::CreateSymbol(builder_, name, narrow<uint64_t>(symbol.minimum),
-                                      narrow<uint64_t>(symbol.maximum), narrow<uint64_t>(symbol.multiple_of),
-                                      narrow<uint64_t>(symbol.bound)));
+    tables.push_back(fb::CreateSymbol(
+        builder_, name, narrow<uint64_t>(symbol.minimum), narrow<uint64_t>(symbol.maximum),
+        narrow<uint64_t>(symbol.multiple_of), narrow<uint64_t>(symbol.bound)));
   }
   return tables;
 }
 
 PlanIndex IndexBuilder::build() {
-  result_.vulkan = {.present = 1,
-                    .api_version = kVulkanApiVersion,
-                    .features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout),
-                    .max_workgroup_invocations = 1,
-                    .max_shared_bytes = 0,
-                    .max_params_bytes = 0,
-                    .max_grid = {1, 1, 1}};
+  result_.vulkan = {
+      .present = 1,
+      .api_version = kVulkanApiVersion,
+      .features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout),
+      .max_workgroup_invocations = 1,
+      .max_shared_bytes = 0,
+      .max_params_bytes = 0,
+      .max_grid = {1, 1, 1}};
   gather_pointers();
   const auto symbol_list = builder_.CreateVector(symbols());
   const auto weight_list = builder_.CreateVector(weights());
@@ -363,8 +406,9 @@ PlanIndex IndexBuilder::build() {
   const auto name = builder_.CreateString(content_->module->name);
   const auto producer = builder_.CreateString(content_->producer);
   const auto precision = builder_.CreateString(content_->precision);
-  fb::FinishPlanBuffer(builder_, fb::CreatePlan(builder_, name, producer, precision, symbol_list, weight_list,
-                                                state_list, kernel_list, entry_list, init));
+  fb::FinishPlanBuffer(builder_,
+                       fb::CreatePlan(builder_, name, producer, precision, symbol_list, weight_list,
+                                      state_list, kernel_list, entry_list, init));
   const auto* bytes = reinterpret_cast<const std::byte*>(builder_.GetBufferPointer());
   result_.index.assign(bytes, bytes + builder_.GetSize());
   result_.params = params_.take();

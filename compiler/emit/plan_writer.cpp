@@ -34,7 +34,9 @@ struct HashStateDeleter {
 class SectionHash {
  public:
   SectionHash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
-  void add(std::span<const std::byte> bytes) { XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()); }
+  void add(std::span<const std::byte> bytes) {
+    XXH3_64bits_update(state_.get(), bytes.data(), bytes.size());
+  }
   void add_zeros(uint64_t count) {
     static constexpr std::array<std::byte, 512> kZeros{};
     while (count > 0) {
@@ -54,7 +56,8 @@ class SectionWriter {
  public:
   SectionWriter(PlanHeader& header, const Sink& sink) : header_(&header), sink_(&sink) {}
 
-  void add(SectionKind kind, uint64_t alignment_bytes, uint32_t flags, std::span<const std::byte> bytes) {
+  void add(SectionKind kind, uint64_t alignment_bytes, uint32_t flags,
+           std::span<const std::byte> bytes) {
     const SegmentLayout::Piece whole{.offset_bytes = 0, .bytes = bytes};
     add_pieces(kind, alignment_bytes, flags, {&whole, 1}, bytes.size());
   }
@@ -112,7 +115,8 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   sections.add(SectionKind::Params, 16, kSectionCritical, index.params);
   sections.add(SectionKind::Code, 256, kSectionCritical, index.code);
   if (content.debug_section) sections.add(SectionKind::Debug, 8, 0, build_debug_section(content));
-  sections.add_pieces(SectionKind::Weights, 4096, kSectionCritical, layout.pieces, layout.section_bytes);
+  sections.add_pieces(SectionKind::Weights, 4096, kSectionCritical, layout.pieces,
+                      layout.section_bytes);
   header.file_bytes = sections.end_bytes();
 
   std::array<std::byte, kPlanHeaderBytes> page{};

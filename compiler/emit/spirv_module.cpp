@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Walks over SPIR-V instructions. Numbers of opcodes, capabilities and modes come from the registry's header.
+// Walks over SPIR-V instructions. Numbers of opcodes, capabilities and modes come from the
+// registry's header.
 #include "compiler/emit/spirv_module.h"
 
 #include <algorithm>
@@ -41,7 +42,8 @@ std::string literal_text(std::span<const uint32_t> words) {
   return std::string(text, strnlen(text, words.size_bytes()));
 }
 
-// What features.def asks of a device for a capability; 0 for those that every Vulkan device has, nullopt for unknown ones.
+// What features.def asks of a device for a capability; 0 for those that every Vulkan device has,
+// nullopt for unknown ones.
 std::optional<uint64_t> capability_features(uint32_t capability) {
   struct Row {
     spv::Capability capability;
@@ -79,22 +81,37 @@ class TypeTable {
   void read(const Instruction& instruction) {
     const std::span<const uint32_t> operands = instruction.operands;
     switch (instruction.op) {
-      case spv::OpTypeBool: plain(operands[0], 4); break;  // as drivers lay it out
+      case spv::OpTypeBool:
+        plain(operands[0], 4);
+        break;  // as drivers lay it out
       case spv::OpTypeInt:
-      case spv::OpTypeFloat: plain(operands[0], operands[1] / 8); break;
+      case spv::OpTypeFloat:
+        plain(operands[0], operands[1] / 8);
+        break;
       case spv::OpTypePointer:
         pointees_[operands[0]] = operands[2];
         plain(operands[0], 8);
         break;
-      case spv::OpTypeVector: repeated(operands[0], operands[1], operands[2]); break;
-      case spv::OpTypeMatrix: repeated(operands[0], operands[1], operands[2]); break;
-      case spv::OpTypeArray: repeated(operands[0], operands[1], constants_.at(operands[2])); break;
-      case spv::OpTypeStruct: structure(operands[0], operands.subspan(1)); break;
-      case spv::OpConstant: constants_[operands[1]] = operands[2]; break;
+      case spv::OpTypeVector:
+        repeated(operands[0], operands[1], operands[2]);
+        break;
+      case spv::OpTypeMatrix:
+        repeated(operands[0], operands[1], operands[2]);
+        break;
+      case spv::OpTypeArray:
+        repeated(operands[0], operands[1], constants_.at(operands[2]));
+        break;
+      case spv::OpTypeStruct:
+        structure(operands[0], operands.subspan(1));
+        break;
+      case spv::OpConstant:
+        constants_[operands[1]] = operands[2];
+        break;
       case spv::OpMemberDecorate:
         if (operands[2] == spv::DecorationOffset) offsets_[operands[0]][operands[1]] = operands[3];
         break;
-      default: break;
+      default:
+        break;
     }
   }
 
@@ -112,12 +129,16 @@ class TypeTable {
     uint64_t alignment_bytes = 1;
   };
 
-  void plain(uint32_t id, uint32_t bytes) { layouts_[id] = {.size_bytes = bytes, .alignment_bytes = bytes}; }
+  void plain(uint32_t id, uint32_t bytes) {
+    layouts_[id] = {.size_bytes = bytes, .alignment_bytes = bytes};
+  }
   void repeated(uint32_t id, uint32_t element, uint32_t count) {
     const Layout layout = layouts_.at(element);
-    layouts_[id] = {.size_bytes = layout.size_bytes * count, .alignment_bytes = layout.alignment_bytes};
+    layouts_[id] = {.size_bytes = layout.size_bytes * count,
+                    .alignment_bytes = layout.alignment_bytes};
   }
-  // Declared offsets where there are any (blocks), otherwise members one after another at their alignment.
+  // Declared offsets where there are any (blocks), otherwise members one after another at their
+  // alignment.
   void structure(uint32_t id, std::span<const uint32_t> members) {
     Layout layout;
     const auto declared = offsets_.find(id);
@@ -150,8 +171,10 @@ SpirvFacts reflect_spirv(std::span<const uint32_t> words) {
     types.read(instruction);
     if (instruction.op == spv::OpCapability) {
       const std::optional<uint64_t> features = capability_features(operands[0]);
-      if (features) facts.features |= *features;
-      else facts.unknown_capabilities.push_back(operands[0]);
+      if (features)
+        facts.features |= *features;
+      else
+        facts.unknown_capabilities.push_back(operands[0]);
     } else if (instruction.op == spv::OpEntryPoint) {
       facts.entry_point = literal_text(operands.subspan(2));
     } else if (instruction.op == spv::OpExecutionMode &&
@@ -188,14 +211,17 @@ std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words) {
   });
   std::vector<uint32_t> amended(words.begin(), words.end());
   if (!has_float32 || has_capability) return amended;
-  const std::array<uint32_t, 4> mode = {(4u << spv::WordCountShift) | spv::OpExecutionMode, entry_point,
-                                        spv::ExecutionModeSignedZeroInfNanPreserve, 32};
+  const std::array<uint32_t, 4> mode = {(4u << spv::WordCountShift) | spv::OpExecutionMode,
+                                        entry_point, spv::ExecutionModeSignedZeroInfNanPreserve,
+                                        32};
   const std::array<uint32_t, 2> capability = {(2u << spv::WordCountShift) | spv::OpCapability,
                                               spv::CapabilitySignedZeroInfNanPreserve};
-  // From back to front, so that the positions stay right. SPIR-V 1.4 made the extension's declaration unnecessary.
-  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(mode_position), mode.begin(), mode.end());
-  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(capability_position), capability.begin(),
-                 capability.end());
+  // From back to front, so that the positions stay right. SPIR-V 1.4 made the extension's
+  // declaration unnecessary.
+  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(mode_position), mode.begin(),
+                 mode.end());
+  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(capability_position),
+                 capability.begin(), capability.end());
   return amended;
 }
 

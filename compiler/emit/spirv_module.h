@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading and amending SPIR-V words: what a compute module needs of a device, and the float-controls execution mode.
+// Reading and amending SPIR-V words: what a compute module needs of a device, and the
+// float-controls execution mode.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +19,27 @@ enum class Feature : uint64_t {
 #include "schema/features.def"
 #undef RLX_FEATURE
 };
-constexpr uint64_t feature_bit(Feature feature) { return static_cast<uint64_t>(feature); }
+constexpr uint64_t feature_bit(Feature feature) {
+  return static_cast<uint64_t>(feature);
+}
 
 struct SpirvFacts {
   std::string entry_point;
   Extent3 workgroup;
-  uint64_t features = 0;              // features.def; BufferAddress and ScalarLayout always
-  uint32_t shared_bytes = 0;          // all Workgroup variables
-  uint32_t params_bytes = 0;          // end of the last member of the push-constant block; 0 where there is none
+  uint64_t features = 0;      // features.def; BufferAddress and ScalarLayout always
+  uint32_t shared_bytes = 0;  // all Workgroup variables
+  uint32_t params_bytes =
+      0;  // end of the last member of the push-constant block; 0 where there is none
   std::vector<uint32_t> unknown_capabilities;  // no row of features.def stands for them
 };
 
-// Reads a module made by our own compile step: precondition, it is well-formed and has one compute entry point.
+// Reads a module made by our own compile step: precondition, it is well-formed and has one compute
+// entry point.
 SpirvFacts reflect_spirv(std::span<const uint32_t> words);
 
-// The module with SignedZeroInfNanPreserve declared for 32-bit floats, so that neither optimiser nor driver assumes that NaN,
-// infinities and signed zeros do not occur. Modules without 32-bit floats come back unchanged.
+// The module with SignedZeroInfNanPreserve declared for 32-bit floats, so that neither optimiser
+// nor driver assumes that NaN, infinities and signed zeros do not occur. Modules without 32-bit
+// floats come back unchanged.
 std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words);
 
 }  // namespace rlx

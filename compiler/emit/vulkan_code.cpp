@@ -17,7 +17,8 @@
 namespace rlx {
 namespace {
 
-// Part of the key of cached code: raised whenever this file makes something else of the same inputs.
+// Part of the key of cached code: raised whenever this file makes something else of the same
+// inputs.
 constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 2";
 
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
@@ -29,7 +30,8 @@ std::string source_path(const Specialization& specialization) {
 // What `#include "name"` in a kernel means; nullptr where there is no such file.
 const std::string* find_include(const std::string& name, const Specialization& specialization,
                                 const KernelSources& sources) {
-  if (const auto found = specialization.generated.find(name); found != specialization.generated.end()) {
+  if (const auto found = specialization.generated.find(name);
+      found != specialization.generated.end()) {
     return &found->second;
   }
   if (name.find("..") != std::string::npos) return nullptr;
@@ -49,16 +51,19 @@ class Includer final : public shaderc::CompileOptions::IncluderInterface {
     const std::string* text = find_include(requested, *specialization_, *sources_);
     // shaderc's convention for a failure: an empty name, and the reason as content.
     result->name = text == nullptr ? "" : requested;
-    result->text = text == nullptr ? "no such file; kernels include lib/..., schema/kernel_params.h and "
-                                     "generated/... only"
-                                   : *text;
+    result->text = text == nullptr
+                       ? "no such file; kernels include lib/..., schema/kernel_params.h and "
+                         "generated/... only"
+                       : *text;
     result->source_name = result->name.data();
     result->source_name_length = result->name.size();
     result->content = result->text.data();
     result->content_length = result->text.size();
     return result.release();
   }
-  void ReleaseInclude(shaderc_include_result* result) override { delete static_cast<Result*>(result); }
+  void ReleaseInclude(shaderc_include_result* result) override {
+    delete static_cast<Result*>(result);
+  }
 
  private:
   struct Result : shaderc_include_result {
@@ -81,9 +86,10 @@ shaderc::CompileOptions make_options(const Specialization& specialization,
   return options;
 }
 
-// The source with the specialization's macros behind its #version line. shaderc would put macros before it, where 64-bit
-// literals are not known yet. nullopt where there is no #version line.
-std::optional<std::string> with_defines(const std::string& source, const Specialization& specialization) {
+// The source with the specialization's macros behind its #version line. shaderc would put macros
+// before it, where 64-bit literals are not known yet. nullopt where there is no #version line.
+std::optional<std::string> with_defines(const std::string& source,
+                                        const Specialization& specialization) {
   const size_t version = source.starts_with("#version") ? 0 : source.find("\n#version");
   if (version == std::string::npos) return std::nullopt;
   const size_t end = source.find('\n', version + 1);
@@ -112,7 +118,8 @@ spvtools::MessageConsumer collect_into(std::string& text) {
   };
 }
 
-std::optional<KernelFault> optimize(std::vector<uint32_t>& words, const KernelCodeOptions& options) {
+std::optional<KernelFault> optimize(std::vector<uint32_t>& words,
+                                    const KernelCodeOptions& options) {
   std::string messages;
   spvtools::Optimizer optimizer(kEnvironment);
   optimizer.SetMessageConsumer(collect_into(messages));
@@ -139,24 +146,28 @@ std::optional<KernelFault> validate(const std::vector<uint32_t>& words) {
   return KernelFault{"SPIR-V validator: " + messages};
 }
 
-std::optional<KernelFault> check_facts(const SpirvFacts& facts, const Specialization& specialization) {
+std::optional<KernelFault> check_facts(const SpirvFacts& facts,
+                                       const Specialization& specialization) {
   const KernelRow& row = kernel_row(specialization.kernel);
   if (!facts.unknown_capabilities.empty()) {
-    return KernelFault{"needs SPIR-V capability " + std::to_string(facts.unknown_capabilities.front()) +
+    return KernelFault{"needs SPIR-V capability " +
+                       std::to_string(facts.unknown_capabilities.front()) +
                        ", for which schema/features.def has no row"};
   }
   if (facts.params_bytes != 0 && facts.params_bytes != row.params_bytes) {
-    return KernelFault{"reads " + std::to_string(facts.params_bytes) + " bytes of params, but its row of " +
+    return KernelFault{"reads " + std::to_string(facts.params_bytes) +
+                       " bytes of params, but its row of " +
                        "schema/kernels.def names a struct of " + std::to_string(row.params_bytes)};
   }
   if (facts.workgroup != specialization.workgroup) {
-    return KernelFault{"declares another workgroup than RLX_BLOCK_X, RLX_BLOCK_Y and RLX_BLOCK_Z say"};
+    return KernelFault{
+        "declares another workgroup than RLX_BLOCK_X, RLX_BLOCK_Y and RLX_BLOCK_Z say"};
   }
   return std::nullopt;
 }
 
-// Appends a file and, the first time each is met, everything that it includes. Includes in parts that #if leaves out count
-// too: the list may be too long, never too short.
+// Appends a file and, the first time each is met, everything that it includes. Includes in parts
+// that #if leaves out count too: the list may be too long, never too short.
 void append_with_includes(const std::string& name, const std::string& text,
                           const Specialization& specialization, const KernelSources& sources,
                           std::set<std::string>& seen, std::string& all) {
@@ -200,9 +211,9 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   if (!text) return KernelFault{path + ": the source has no #version line"};
 
   const shaderc::Compiler compiler;
-  const shaderc::SpvCompilationResult compiled = compiler.CompileGlslToSpv(
-      text->data(), text->size(), shaderc_compute_shader, path.c_str(), "main",
-      make_options(specialization, sources));
+  const shaderc::SpvCompilationResult compiled =
+      compiler.CompileGlslToSpv(text->data(), text->size(), shaderc_compute_shader, path.c_str(),
+                                "main", make_options(specialization, sources));
   if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
     return KernelFault{compiled.GetErrorMessage()};
   }
@@ -233,7 +244,8 @@ std::optional<std::string> vulkan_code_inputs(const Specialization& specializati
   all += spvSoftwareVersionDetailsString();
   all += "\nfloat_controls " + std::to_string(options.float_controls ? 1 : 0) + " optimize " +
          std::to_string(options.optimize ? 1 : 0) + "\n" + describe(specialization) + "\n";
-  for (const auto& [name, text] : specialization.defines) all += "define " + name + "=" + text + "\n";
+  for (const auto& [name, text] : specialization.defines)
+    all += "define " + name + "=" + text + "\n";
   std::set<std::string> seen;
   append_with_includes(path, *source, specialization, sources, seen, all);
   return all;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel instance to SPIR-V: shaderc compiles, SPIRV-Tools optimises and validates, and the facts are read back and checked.
+// A kernel instance to SPIR-V: shaderc compiles, SPIRV-Tools optimises and validates, and the facts
+// are read back and checked.
 #pragma once
 
 #include <string>
@@ -10,12 +11,13 @@
 
 namespace rlx {
 
-// Compiles shaders/<kernel>.comp under the specialization. Thread-safe; the same arguments give the same words.
+// Compiles shaders/<kernel>.comp under the specialization. Thread-safe; the same arguments give the
+// same words.
 KernelResult compile_vulkan(const Specialization& specialization, const KernelSources& sources,
                             const KernelCodeOptions& options);
 
-// Everything that the result of compile_vulkan depends on, as one text: sources with all their includes, defines, options, and
-// versions of the tools. nullopt where the kernel has no source.
+// Everything that the result of compile_vulkan depends on, as one text: sources with all their
+// includes, defines, options, and versions of the tools. nullopt where the kernel has no source.
 std::optional<std::string> vulkan_code_inputs(const Specialization& specialization,
                                               const KernelSources& sources,
                                               const KernelCodeOptions& options);

@@ -23,7 +23,8 @@ struct PlacedState {
   uint64_t offset_bytes = 0;
 };
 
-// Inline weights come first, so that offsets in the segment and in the weights section agree; equal bytes share one place.
+// Inline weights come first, so that offsets in the segment and in the weights section agree; equal
+// bytes share one place.
 struct SegmentLayout {
   struct Piece {
     uint64_t offset_bytes = 0;
@@ -33,7 +34,7 @@ struct SegmentLayout {
   std::vector<PlacedState> states;    // all, in the module's order
   std::vector<Piece> pieces;          // the weights section, ascending; gaps are zero
   uint64_t section_bytes = 0;
-  uint64_t weights_bytes = 0;         // of the segment
+  uint64_t weights_bytes = 0;  // of the segment
   uint64_t states_bytes = 0;
   // Per weight of the module: index into `weights`.
   std::vector<std::optional<uint32_t>> index_of_weight;

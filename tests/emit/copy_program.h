@@ -31,15 +31,18 @@ struct SmallPlan {
     for (const Program& program : programs) pointers.push_back(&program);
     kernels = gather_kernels(pointers);
     Diagnostics diagnostics;
-    const CompileKernelsOptions options{.jobs = 1, .cache_folder = {}, .kernels_folder = folder.path(), .code = {}};
+    const CompileKernelsOptions options{
+        .jobs = 1, .cache_folder = {}, .kernels_folder = folder.path(), .code = {}};
     auto codes = compile_kernels(kernels, options, diagnostics);
     RLX_CHECK(codes.has_value(), diagnostics.text());
     compiled = std::move(*codes);
     for (const Program& program : programs) schedules.push_back(schedule(program));
     for (size_t i = 0; i < programs.size(); ++i) {
       const PlanEntry entry{.program = &programs[i], .schedule = &schedules[i]};
-      if (programs[i].entry == "init") content.init = entry;
-      else content.entries.push_back(entry);
+      if (programs[i].entry == "init")
+        content.init = entry;
+      else
+        content.entries.push_back(entry);
     }
     content.module = &module;
     content.kernels = &kernels;
@@ -49,15 +52,19 @@ struct SmallPlan {
   }
 };
 
-inline TensorRef add_buffer(Program& program, const std::string& name, const TensorType& type, Segment segment,
-                            std::optional<WeightId> weight = {}) {
-  const BufferId id = program.add_buffer(
-      {.name = name, .type = type, .size_bytes = byte_size(type), .segment = segment, .weight = weight});
+inline TensorRef add_buffer(Program& program, const std::string& name, const TensorType& type,
+                            Segment segment, std::optional<WeightId> weight = {}) {
+  const BufferId id = program.add_buffer({.name = name,
+                                          .type = type,
+                                          .size_bytes = byte_size(type),
+                                          .segment = segment,
+                                          .weight = weight});
   return {.buffer = id, .offset_bytes = 0, .type = type, .strides = dense_strides(type.shape)};
 }
 
 // y = x converted from one storage type to another, with the kernel of convert_body().
-inline void add_conversion(Program& program, const TensorRef& x, const TensorRef& y, const std::string& node) {
+inline void add_conversion(Program& program, const TensorRef& x, const TensorRef& y,
+                           const std::string& node) {
   const int64_t count = element_count(x.type.shape);
   DispatchBuilder<CopyParams>(program, KernelId::pad, Step{.node = node, .op = "cast"})
       .workgroup({.x = 64, .y = 1, .z = 1})

@@ -2,12 +2,12 @@
 // Folders of kernel sources and programs of one kernel, for the tests of emit.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
-
-#include <unistd.h>
 
 #include "compiler/dispatch/program.h"
 #include "compiler/emit/compile_kernels.h"
@@ -60,13 +60,17 @@ inline std::string convert_body() {
 }
 
 inline Specialization specialization(std::map<std::string, std::string> defines = {}) {
-  return {.kernel = KernelId::pad, .defines = std::move(defines), .generated = {}, .workgroup = {.x = 64, .y = 1, .z = 1}};
+  return {.kernel = KernelId::pad,
+          .defines = std::move(defines),
+          .generated = {},
+          .workgroup = {.x = 64, .y = 1, .z = 1}};
 }
 
 inline KernelSet kernel_set(const std::vector<Specialization>& specializations) {
   KernelSet set;
   for (const Specialization& each : specializations) {
-    set.kernels.push_back({.specialization = each, .nodes = {"pad \"n" + std::to_string(set.kernels.size()) + "\""}});
+    set.kernels.push_back(
+        {.specialization = each, .nodes = {"pad \"n" + std::to_string(set.kernels.size()) + "\""}});
   }
   return set;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiling all kernels of a plan: threads, cache, diagnostics.
 #include "compiler/emit/compile_kernels.h"
-
 #include "tests/emit/kernel_folder.h"
 #include "tests/support/catch.h"
 
@@ -20,7 +19,8 @@ struct Kernels {
 
   CompiledKernels compile(uint32_t jobs, bool use_cache) {
     Diagnostics diagnostics;
-    CompileKernelsOptions options{.jobs = jobs, .cache_folder = {}, .kernels_folder = folder.path(), .code = {}};
+    CompileKernelsOptions options{
+        .jobs = jobs, .cache_folder = {}, .kernels_folder = folder.path(), .code = {}};
     if (use_cache) options.cache_folder = cache;
     auto compiled = compile_kernels(set, options, diagnostics);
     INFO(diagnostics.text());
@@ -30,7 +30,8 @@ struct Kernels {
 
   std::vector<std::filesystem::path> cache_files() const {
     std::vector<std::filesystem::path> files;
-    for (const auto& file : std::filesystem::directory_iterator(cache)) files.push_back(file.path());
+    for (const auto& file : std::filesystem::directory_iterator(cache))
+      files.push_back(file.path());
     std::sort(files.begin(), files.end());
     return files;
   }
@@ -63,8 +64,10 @@ TEST_CASE("an altered or truncated cache entry is a miss and is replaced") {
   const auto files = kernels.cache_files();
   REQUIRE(files.size() == 3);
   const std::string whole = read(files[0]);
-  std::vector<std::string> damaged = {"", whole.substr(0, 7), whole.substr(0, whole.size() - 1), whole + "x"};
-  for (const size_t position : {size_t{0}, size_t{9}, size_t{20}, whole.size() / 2, whole.size() - 1}) {
+  std::vector<std::string> damaged = {"", whole.substr(0, 7), whole.substr(0, whole.size() - 1),
+                                      whole + "x"};
+  for (const size_t position :
+       {size_t{0}, size_t{9}, size_t{20}, whole.size() / 2, whole.size() - 1}) {
     damaged.push_back(whole);
     damaged.back()[position] = static_cast<char>(damaged.back()[position] ^ 1);
   }
@@ -95,12 +98,14 @@ TEST_CASE("every kernel that fails is one diagnostic naming kernel, nodes and li
   Kernels kernels;
   kernels.folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE + nothing);"));
   Diagnostics diagnostics;
-  const CompileKernelsOptions options{.jobs = 2, .cache_folder = {}, .kernels_folder = kernels.folder.path(), .code = {}};
+  const CompileKernelsOptions options{
+      .jobs = 2, .cache_folder = {}, .kernels_folder = kernels.folder.path(), .code = {}};
   CHECK_FALSE(compile_kernels(kernels.set, options, diagnostics).has_value());
   REQUIRE(diagnostics.error_count() == 3);
   const std::string text = to_string(diagnostics.all()[1]);
   CHECK(text.find("kernel \"pad\" for pad \"n1\" does not compile") != std::string::npos);
-  CHECK(text.find("shaders/pad.comp:8: error: 'nothing' : undeclared identifier") != std::string::npos);
+  CHECK(text.find("shaders/pad.comp:8: error: 'nothing' : undeclared identifier") !=
+        std::string::npos);
   CHECK(text.find("VALUE=2u") != std::string::npos);
   CHECK(text.find("[kernel]") != std::string::npos);
 }

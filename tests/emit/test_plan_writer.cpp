@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan writer: layout, deduplication, determinism, atomic files. Every plan here also passed the runtime's verifier, which
-// the writer calls.
-#include "compiler/emit/plan_writer.h"
-
+// The plan writer: layout, deduplication, determinism, atomic files. Every plan here also passed
+// the runtime's verifier, which the writer calls.
 #include <sys/stat.h>
 
 #include <cstring>
 
 #include "compiler/emit/output_file.h"
+#include "compiler/emit/plan_writer.h"
 #include "runtime/plan_view.h"
 #include "tests/emit/copy_program.h"
 #include "tests/support/catch.h"
@@ -23,7 +22,8 @@ WeightId add_weight(Module& module, const std::string& name, float first) {
   auto values = std::make_shared<std::vector<float>>(100, 1.0f);
   values->front() = first;
   const std::span<const std::byte> bytes = std::as_bytes(std::span(*values));
-  return module.add_weight({.name = name, .type = kVector, .data = HostBytes{.owner = values, .bytes = bytes}});
+  return module.add_weight(
+      {.name = name, .type = kVector, .data = HostBytes{.owner = values, .bytes = bytes}});
 }
 
 // x -> h -> y, and weights a, b, c of which a and c are equal, converted into further outputs.
@@ -33,11 +33,14 @@ void build(SmallPlan& plan) {
   const WeightId b = add_weight(plan.module, "b", 2);
   const WeightId c = add_weight(plan.module, "c", 1);
   add_weight(plan.module, "unused", 3);
-  plan.module.symbols.push_back({.name = "n", .minimum = 1, .maximum = 200, .multiple_of = 1, .bound = 100});
+  plan.module.symbols.push_back(
+      {.name = "n", .minimum = 1, .maximum = 200, .multiple_of = 1, .bound = 100});
   Program& program = plan.programs.emplace_back(conversion_program(kVector, kVector));
   program.steps.clear();
-  const TensorRef x{.buffer = program.inputs[0], .offset_bytes = 0, .type = kVector, .strides = {1}};
-  const TensorRef y{.buffer = program.outputs[0], .offset_bytes = 0, .type = kVector, .strides = {1}};
+  const TensorRef x{
+      .buffer = program.inputs[0], .offset_bytes = 0, .type = kVector, .strides = {1}};
+  const TensorRef y{
+      .buffer = program.outputs[0], .offset_bytes = 0, .type = kVector, .strides = {1}};
   const TensorRef h = add_buffer(program, "h", kVector, Segment::Arena);
   add_buffer(program, "never", kVector, Segment::Arena);
   add_conversion(program, x, h, "first");
@@ -56,7 +59,8 @@ void build(SmallPlan& plan) {
 
 std::shared_ptr<const PlanView> open(const std::vector<std::byte>& bytes) {
   std::shared_ptr<const PlanView> view;
-  const Status status = PlanView::open_memory(bytes, {.check_weights = true, .copy_memory = true}, view);
+  const Status status =
+      PlanView::open_memory(bytes, {.check_weights = true, .copy_memory = true}, view);
   INFO(status.message());
   REQUIRE(status.ok());
   return view;
@@ -124,6 +128,20 @@ TEST_CASE("equal weights share bytes and unused ones are left out") {
   CHECK(view->weights_section_bytes() == 512 + 400);
 }
 
+TEST_CASE("a derived name beyond the format's limit is cut at a character and stays distinct") {
+  SmallPlan small;
+  build(small);
+  std::string stem(250, 'n');
+  for (int i = 0; i < 10; ++i) stem += "\xC3\xA9";
+  small.module.weights[0].name = stem + "a";
+  small.module.weights[1].name = stem + "b";
+  for (Buffer& buffer : small.programs[0].buffers) {
+    if (buffer.name == "h") buffer.name = stem;
+  }
+  const auto view = open(plan_bytes(small.content));
+  CHECK(view->index().weights()->Get(0)->name()->size() <= 256);
+}
+
 TEST_CASE("the debug section can be left out") {
   SmallPlan small;
   build(small);
@@ -134,7 +152,8 @@ TEST_CASE("the debug section can be left out") {
 TEST_CASE("generated weights lie behind the section and belong to init") {
   SmallPlan small;
   const WeightId inline_weight = add_weight(small.module, "inline", 5);
-  const WeightId splat = small.module.add_weight({.name = "splat", .type = kVector, .data = SplatData{.value = 1}});
+  const WeightId splat =
+      small.module.add_weight({.name = "splat", .type = kVector, .data = SplatData{.value = 1}});
   Program& main = small.programs.emplace_back(conversion_program(kVector, kVector));
   main.steps.clear();
   const TensorRef y{.buffer = main.outputs[0], .offset_bytes = 0, .type = kVector, .strides = {1}};
@@ -195,13 +214,15 @@ TEST_CASE("a view that runs backwards keeps its range and points to its first el
 TEST_CASE("a plan that the verifier refuses is an internal error and is not written") {
   SmallPlan small;
   build(small);
-  small.schedules[0].wave.assign(5, 0);  // the second step reads what the first writes in the same wave
+  small.schedules[0].wave.assign(
+      5, 0);  // the second step reads what the first writes in the same wave
   small.schedules[0].wave_count = 1;
   CHECK(refusal(small.content).find("V6.1") != std::string::npos);
   const TemporaryFolder folder;
   folder.write("old.plan", "old");
   Diagnostics diagnostics;
-  CHECK_THROWS_AS(write_plan(small.content, folder.path() + "/old.plan", diagnostics), InternalError);
+  CHECK_THROWS_AS(write_plan(small.content, folder.path() + "/old.plan", diagnostics),
+                  InternalError);
   CHECK(read_bytes(folder.path() + "/old.plan").size() == 3);
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/old.plan.partial"));
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/storage.glsl on every Vulkan device present: conversions against the compiler's own, pattern by pattern.
+// lib/storage.glsl on every Vulkan device present: conversions against the compiler's own, pattern
+// by pattern.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -30,10 +31,12 @@ std::vector<std::string> devices() {
 }
 
 // Runs the conversion of `input` (elements of `from`) on a device.
-std::vector<std::byte> convert(const std::string& device_id, DType from, DType to, std::span<const std::byte> input) {
+std::vector<std::byte> convert(const std::string& device_id, DType from, DType to,
+                               std::span<const std::byte> input) {
   const auto count = static_cast<int64_t>(input.size() / element_bytes(from));
   SmallPlan small;
-  small.programs.push_back(conversion_program({.dtype = from, .shape = {count}}, {.dtype = to, .shape = {count}}));
+  small.programs.push_back(
+      conversion_program({.dtype = from, .shape = {count}}, {.dtype = to, .shape = {count}}));
   small.finish(kernel_text(convert_body()));
   const std::vector<std::byte> bytes = plan_bytes(small.content);
   rlx_plan* plan = nullptr;
@@ -82,16 +85,20 @@ std::vector<float> halves_and_midpoints(double (*decode)(uint16_t)) {
     const auto value = static_cast<float>(decode(static_cast<uint16_t>(i)));
     const auto next = static_cast<float>(decode(static_cast<uint16_t>(i + 1)));
     const float middle = std::isfinite(next) ? value / 2 + next / 2 : value;
-    for (const float each : {value, middle, std::nextafter(middle, 1e30f), std::nextafter(middle, -1e30f)}) {
+    for (const float each :
+         {value, middle, std::nextafter(middle, 1e30f), std::nextafter(middle, -1e30f)}) {
       values.push_back(each);
     }
   }
   std::mt19937 random(1);
-  for (int i = 0; i < 100000; ++i) values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
+  for (int i = 0; i < 100000; ++i)
+    values.push_back(std::bit_cast<float>(static_cast<uint32_t>(random())));
   return values;
 }
 
-bool is_subnormal32(float value) { return value != 0 && std::abs(value) < 0x1p-126f; }
+bool is_subnormal32(float value) {
+  return value != 0 && std::abs(value) < 0x1p-126f;
+}
 
 }  // namespace
 
@@ -100,13 +107,16 @@ TEST_CASE("all 65,536 patterns of f16 and bf16 load as their values, subnormals 
     for (const DType dtype : {DType::f16, DType::bf16}) {
       INFO(device << " " << name_of(dtype));
       const std::vector<uint16_t> patterns = all_patterns();
-      const auto got = values_of<float>(convert(device, dtype, DType::f32, std::as_bytes(std::span(patterns))));
+      const auto got =
+          values_of<float>(convert(device, dtype, DType::f32, std::as_bytes(std::span(patterns))));
       size_t wrong = 0;
       for (size_t i = 0; i < patterns.size(); ++i) {
-        const double wanted = dtype == DType::f16 ? double_from_f16(patterns[i]) : double_from_bf16(patterns[i]);
-        const bool same = std::isnan(wanted) ? std::isnan(got[i])
-                                             : std::bit_cast<uint32_t>(static_cast<float>(wanted)) ==
-                                                   std::bit_cast<uint32_t>(got[i]);
+        const double wanted =
+            dtype == DType::f16 ? double_from_f16(patterns[i]) : double_from_bf16(patterns[i]);
+        const bool same = std::isnan(wanted)
+                              ? std::isnan(got[i])
+                              : std::bit_cast<uint32_t>(static_cast<float>(wanted)) ==
+                                    std::bit_cast<uint32_t>(got[i]);
         if (!same && wrong++ < 5) UNSCOPED_INFO(i << " gave " << got[i] << ", wanted " << wanted);
       }
       CHECK(wrong == 0);
@@ -119,16 +129,20 @@ TEST_CASE("f32 stores as f16 and bf16 to nearest even, with NaN, infinities and 
     for (const DType dtype : {DType::f16, DType::bf16}) {
       INFO(device << " " << name_of(dtype));
       const bool half = dtype == DType::f16;
-      const std::vector<float> values = halves_and_midpoints(half ? double_from_f16 : double_from_bf16);
-      const auto got = values_of<uint16_t>(convert(device, DType::f32, dtype, std::as_bytes(std::span(values))));
+      const std::vector<float> values =
+          halves_and_midpoints(half ? double_from_f16 : double_from_bf16);
+      const auto got =
+          values_of<uint16_t>(convert(device, DType::f32, dtype, std::as_bytes(std::span(values))));
       size_t wrong = 0;
       for (size_t i = 0; i < values.size(); ++i) {
         const uint16_t wanted = half ? f16_from_double(values[i]) : bf16_from_double(values[i]);
         const double stored = half ? double_from_f16(got[i]) : double_from_bf16(got[i]);
         bool same = std::isnan(values[i]) ? std::isnan(stored) : got[i] == wanted;
         // f32 subnormals may be flushed to zero of their sign.
-        if (is_subnormal32(values[i]) && got[i] == (std::signbit(values[i]) ? 0x8000u : 0u)) same = true;
-        if (!same && wrong++ < 5) UNSCOPED_INFO(values[i] << " gave " << got[i] << ", wanted " << wanted);
+        if (is_subnormal32(values[i]) && got[i] == (std::signbit(values[i]) ? 0x8000u : 0u))
+          same = true;
+        if (!same && wrong++ < 5)
+          UNSCOPED_INFO(values[i] << " gave " << got[i] << ", wanted " << wanted);
       }
       CHECK(wrong == 0);
     }
@@ -139,11 +153,14 @@ TEST_CASE("f16 round trips keep every pattern that is not NaN") {
   for (const std::string& device : devices()) {
     const std::vector<uint16_t> patterns = all_patterns();
     for (const DType dtype : {DType::f16, DType::bf16}) {
-      const auto got = values_of<uint16_t>(convert(device, dtype, dtype, std::as_bytes(std::span(patterns))));
+      const auto got =
+          values_of<uint16_t>(convert(device, dtype, dtype, std::as_bytes(std::span(patterns))));
       size_t wrong = 0;
       for (size_t i = 0; i < patterns.size(); ++i) {
-        const double value = dtype == DType::f16 ? double_from_f16(patterns[i]) : double_from_bf16(patterns[i]);
-        const double stored = dtype == DType::f16 ? double_from_f16(got[i]) : double_from_bf16(got[i]);
+        const double value =
+            dtype == DType::f16 ? double_from_f16(patterns[i]) : double_from_bf16(patterns[i]);
+        const double stored =
+            dtype == DType::f16 ? double_from_f16(got[i]) : double_from_bf16(got[i]);
         if (std::isnan(value) ? !std::isnan(stored) : got[i] != patterns[i]) ++wrong;
       }
       CHECK(wrong == 0);
@@ -152,7 +169,8 @@ TEST_CASE("f16 round trips keep every pattern that is not NaN") {
 }
 
 TEST_CASE("narrow integers load with their sign and wrap when stored") {
-  std::vector<int32_t> values = {0, 1, -1, 127, 128, -128, -129, 255, 256, 32767, 32768, -32769, 65535, 65536, 1 << 30};
+  std::vector<int32_t> values = {0,   1,     -1,    127,    128,   -128,  -129,   255,
+                                 256, 32767, 32768, -32769, 65535, 65536, 1 << 30};
   for (const std::string& device : devices()) {
     const std::span<const std::byte> input = std::as_bytes(std::span(values));
     const auto i8 = convert(device, DType::i32, DType::i8, input);

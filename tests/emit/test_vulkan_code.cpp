@@ -57,7 +57,8 @@ Specialization conversion(const std::string& from, const std::string& to) {
 
 }  // namespace
 
-TEST_CASE("every storage type loads and stores, and asks for the features that it needs and no others") {
+TEST_CASE(
+    "every storage type loads and stores, and asks for the features that it needs and no others") {
   const uint64_t base = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout) |
                         feature_bit(Feature::Int64);
   const uint64_t float32 = feature_bit(Feature::FloatControls32);
@@ -76,7 +77,8 @@ TEST_CASE("every storage type loads and stores, and asks for the features that i
       {"bool", feature_bit(Feature::Storage8)}};
   for (const auto& [name, features] : extra) {
     INFO(name);
-    const KernelCode code = code_of(compile_text(kernel_text(convert_body()), conversion(name, name)));
+    const KernelCode code =
+        code_of(compile_text(kernel_text(convert_body()), conversion(name, name)));
     CHECK(code.features == (base | features));
     CHECK(code.entry_point == "main");
     CHECK(code.shared_bytes == 0);
@@ -86,7 +88,8 @@ TEST_CASE("every storage type loads and stores, and asks for the features that i
 TEST_CASE("NaN, infinities and signed zeros are preserved unless asked otherwise") {
   const std::string text = kernel_text(convert_body());
   CHECK(declares_preserve(code_of(compile_text(text, conversion("f32", "f32")))));
-  CHECK_FALSE(declares_preserve(code_of(compile_text(text, conversion("f32", "f32"), {.float_controls = false}))));
+  CHECK_FALSE(declares_preserve(
+      code_of(compile_text(text, conversion("f32", "f32"), {.float_controls = false}))));
   CHECK_FALSE(declares_preserve(code_of(compile_text(text, conversion("i32", "i32")))));
 }
 
@@ -94,9 +97,10 @@ TEST_CASE("the workgroup comes from the specialization and shared memory is coun
   Specialization wide = conversion("f32", "f32");
   wide.workgroup = {.x = 8, .y = 4, .z = 2};
   const KernelCode code = code_of(compile_text(
-      kernel_text("  tile[rlx_local_index] = rlx_load_f32(p.x, rlx_local_index);\n  rlx_barrier();\n"
-                  "  rlx_store_f32(p.y, rlx_local_index, tile[63 - rlx_local_index]);",
-                  "RLX_SHARED float tile[100];"),
+      kernel_text(
+          "  tile[rlx_local_index] = rlx_load_f32(p.x, rlx_local_index);\n  rlx_barrier();\n"
+          "  rlx_store_f32(p.y, rlx_local_index, tile[63 - rlx_local_index]);",
+          "RLX_SHARED float tile[100];"),
       wide));
   CHECK(code.workgroup == Extent3{.x = 8, .y = 4, .z = 2});
   CHECK(code.shared_bytes == 400);
@@ -105,15 +109,19 @@ TEST_CASE("the workgroup comes from the specialization and shared memory is coun
 TEST_CASE("generated text is included by name") {
   Specialization with = specialization();
   with.generated["generated/body.inc"] = "rlx_store_u32(p.y, 0, 7u);\n";
-  const KernelCode code = code_of(compile_text(kernel_text("#include \"generated/body.inc\""), with));
+  const KernelCode code =
+      code_of(compile_text(kernel_text("#include \"generated/body.inc\""), with));
   CHECK(words_of(code).front() == spv::MagicNumber);
-  const std::string fault = fault_of(compile_text(kernel_text("#include \"generated/other.inc\""), with));
+  const std::string fault =
+      fault_of(compile_text(kernel_text("#include \"generated/other.inc\""), with));
   CHECK(fault.find("generated/other.inc") != std::string::npos);
 }
 
 TEST_CASE("a kernel includes nothing outside the sources") {
-  CHECK(fault_of(compile_text(kernel_text("#include \"lib/../pad.comp\""))).find("no such file") != std::string::npos);
-  CHECK(fault_of(compile_text(kernel_text("#include \"/etc/passwd\""))).find("no such file") != std::string::npos);
+  CHECK(fault_of(compile_text(kernel_text("#include \"lib/../pad.comp\""))).find("no such file") !=
+        std::string::npos);
+  CHECK(fault_of(compile_text(kernel_text("#include \"/etc/passwd\""))).find("no such file") !=
+        std::string::npos);
 }
 
 TEST_CASE("an error in a source names file and line") {
@@ -134,13 +142,15 @@ TEST_CASE("a capability without a row in features.def is refused") {
       "#version 460\n#extension GL_KHR_shader_subgroup_quad : require\n"
       "#extension GL_GOOGLE_include_directive : require\n#include \"lib/prelude.glsl\"\n"
       "#include \"lib/storage.glsl\"\nRLX_PARAMS(CopyParams);\n"
-      "RLX_MAIN { rlx_store_u32(p.y, 0, subgroupQuadBroadcast(rlx_load_u32(p.x, rlx_local_x), 0)); }\n"));
+      "RLX_MAIN { rlx_store_u32(p.y, 0, subgroupQuadBroadcast(rlx_load_u32(p.x, rlx_local_x), 0)); "
+      "}\n"));
   CHECK(fault.find("capability 68") != std::string::npos);
 }
 
 TEST_CASE("another local size than the specialization's is refused") {
   std::string text = kernel_text("rlx_store_u32(p.y, 0, 1u);");
-  text.replace(text.find("#include \"lib/prelude"), 0, "#undef RLX_BLOCK_X\n#define RLX_BLOCK_X 32\n");
+  text.replace(text.find("#include \"lib/prelude"), 0,
+               "#undef RLX_BLOCK_X\n#define RLX_BLOCK_X 32\n");
   CHECK(fault_of(compile_text(text)).find("workgroup") != std::string::npos);
 }
 
@@ -150,7 +160,8 @@ TEST_CASE("embedded kernel sources are the tree's files, byte for byte") {
     INFO(path);
     std::ifstream stream(path, std::ios::binary);
     REQUIRE(stream);
-    const std::string file{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+    const std::string file{std::istreambuf_iterator<char>(stream),
+                           std::istreambuf_iterator<char>()};
     CHECK((file == text));
     if (path.ends_with(".comp")) ++kernels;
   }
@@ -167,10 +178,13 @@ TEST_CASE("a folder without kernels is refused") {
 TEST_CASE("everything that code depends on is in its inputs") {
   const TemporaryFolder folder;
   folder.write("shaders/pad.comp", kernel_text("#include \"lib/extra.glsl\""));
-  const auto inputs = [&](const std::string& extra, const Specialization& with, const KernelCodeOptions& options) {
+  const auto inputs = [&](const std::string& extra, const Specialization& with,
+                          const KernelCodeOptions& options) {
     folder.write("shaders/lib/extra.glsl", extra);
     Diagnostics diagnostics;
-    return vulkan_code_inputs(with, *KernelSources::from_folder(folder.path(), diagnostics), options).value();
+    return vulkan_code_inputs(with, *KernelSources::from_folder(folder.path(), diagnostics),
+                              options)
+        .value();
   };
   const std::string first = inputs("// a", specialization({{"A", "1"}}), {});
   CHECK(first == inputs("// a", specialization({{"A", "1"}}), {}));

@@ -14,7 +14,9 @@ using namespace rlx::test;
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Runs and expects an exit code; what was said is shown when the expectation fails.
 ToolResult expect(int code, const Workplace& place, const std::vector<std::string>& arguments) {
@@ -24,14 +26,21 @@ ToolResult expect(int code, const Workplace& place, const std::vector<std::strin
   return result;
 }
 
-std::vector<std::string> compile_arguments(const Workplace& place, std::vector<std::string> more = {}) {
-  std::vector<std::string> arguments = {place.write("m.json", small_model()), "-o", place.path("m.plan"), "--target",
-                                        "vulkan", "--dim", "batch=4"};
+std::vector<std::string> compile_arguments(const Workplace& place,
+                                           std::vector<std::string> more = {}) {
+  std::vector<std::string> arguments = {place.write("m.json", small_model()),
+                                        "-o",
+                                        place.path("m.plan"),
+                                        "--target",
+                                        "vulkan",
+                                        "--dim",
+                                        "batch=4"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
 
-void write_floats(const std::string& path, std::vector<uint64_t> dims, const std::vector<float>& values) {
+void write_floats(const std::string& path, std::vector<uint64_t> dims,
+                  const std::vector<float>& values) {
   npy::Array array{.element = npy::Element::F32, .dims = std::move(dims), .data = {}};
   const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
   array.data.assign(bytes.begin(), bytes.end());
@@ -55,8 +64,11 @@ TEST_CASE("a model compiles to a plan that verifies; one line says what came of 
   }
   expect(0, place, {"inspect", place.path("m.plan"), "--svg", place.path("m.svg")});
   CHECK(contains(read_file(place.path("m.svg")), "<svg"));
-  CHECK(contains(expect(1, place, {"inspect", place.path("m.plan"), "--svg", place.path("n.svg"), "--entry", "x"}).errors,
-                 "entries are main"));
+  CHECK(contains(
+      expect(1, place,
+             {"inspect", place.path("m.plan"), "--svg", place.path("n.svg"), "--entry", "x"})
+          .errors,
+      "entries are main"));
 }
 
 TEST_CASE("--quiet says nothing and --json says it as JSON") {
@@ -93,12 +105,19 @@ TEST_CASE("wrong use is told what is right") {
   expect(1, place, compile_arguments(place, {"--unknown"}));
   expect(1, place, compile_arguments(place, {"-O3"}));
   expect(1, place, compile_arguments(place, {"--precision", "f8"}));
-  CHECK(contains(expect(1, place, {place.path("m.json"), "-o", place.path("m.plan"), "--target", "cuda"}).errors, "targets: vulkan"));
-  CHECK(contains(expect(1, place, compile_arguments(place, {"--dump-after", "magic"})).errors, "fuse-elementwise"));
-  CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch"})).errors, "NAME=NUMBER"));
-  CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch=2"})).errors, "given twice"));
+  CHECK(contains(
+      expect(1, place, {place.path("m.json"), "-o", place.path("m.plan"), "--target", "cuda"})
+          .errors,
+      "targets: vulkan"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--dump-after", "magic"})).errors,
+                 "fuse-elementwise"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch"})).errors,
+                 "NAME=NUMBER"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch=2"})).errors,
+                 "given twice"));
   expect(1, place, compile_arguments(place, {"--no-cache", "--cache", place.path("c")}));
-  CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "decode"})).errors, "its entries are: main"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "decode"})).errors,
+                 "its entries are: main"));
   expect(1, place, {"inspect", place.path("m.plan"), "--memory", "--steps"});
   CHECK_FALSE(std::filesystem::exists(place.path("m.plan")));
 }
@@ -107,7 +126,8 @@ TEST_CASE("a refused model names file, place and what was wanted, and leaves no 
   const Workplace place;
   const auto refuse = [&](const std::string& text) {
     const std::string model = place.write("bad.json", text);
-    const ToolResult result = expect(2, place, {model, "-o", place.path("bad.plan"), "--dim", "batch=4"});
+    const ToolResult result =
+        expect(2, place, {model, "-o", place.path("bad.plan"), "--dim", "batch=4"});
     CHECK(contains(result.errors, "bad.json:"));
     CHECK_FALSE(std::filesystem::exists(place.path("bad.plan")));
     return result.errors;
@@ -119,26 +139,36 @@ TEST_CASE("a refused model names file, place and what was wanted, and leaves no 
   CHECK(contains(ops, "reluu"));
   CHECK(contains(ops, "frobnicate"));
   CHECK(contains(ops, "relu"));  // the hint
-  CHECK(contains(refuse(small_model(R"({"name": "a", "op": "softmax", "inputs": ["x"], "outputs": ["y"],
-                                        "attributes": {"axis": 4}})")), "[bad-axis]"));
-  const ToolResult unbound = expect(2, place, {place.write("m.json", small_model()), "-o", place.path("x.plan")});
+  CHECK(contains(
+      refuse(small_model(R"({"name": "a", "op": "softmax", "inputs": ["x"], "outputs": ["y"],
+                                        "attributes": {"axis": 4}})")),
+      "[bad-axis]"));
+  const ToolResult unbound =
+      expect(2, place, {place.write("m.json", small_model()), "-o", place.path("x.plan")});
   CHECK(contains(unbound.errors, "--dim batch=N"));
-  CHECK(contains(expect(2, place, {place.path("nowhere.json"), "-o", place.path("x.plan")}).errors, "nowhere.json"));
+  CHECK(contains(expect(2, place, {place.path("nowhere.json"), "-o", place.path("x.plan")}).errors,
+                 "nowhere.json"));
 }
 
-TEST_CASE("an output path that cannot be written is a matter of resources and keeps what was there") {
+TEST_CASE(
+    "an output path that cannot be written is a matter of resources and keeps what was there") {
   const Workplace place;
   const std::string model = place.write("m.json", small_model());
   expect(5, place, {model, "-o", place.path("m.json") + "/x.plan", "--dim", "batch=4"});
   std::filesystem::create_directory(place.path("folder.plan"));
-  CHECK(contains(expect(5, place, {model, "-o", place.path("folder.plan"), "--dim", "batch=4"}).errors, "folder"));
+  CHECK(contains(
+      expect(5, place, {model, "-o", place.path("folder.plan"), "--dim", "batch=4"}).errors,
+      "folder"));
   CHECK(read_file(model) == small_model());
 }
 
 TEST_CASE("passes can be watched") {
   const Workplace place;
-  CHECK(contains(expect(0, place, compile_arguments(place, {"--dump-after", "fuse-epilogues"})).output, "matmul"));
-  CHECK(contains(expect(0, place, compile_arguments(place, {"--time-passes"})).errors, "write plan"));
+  CHECK(contains(
+      expect(0, place, compile_arguments(place, {"--dump-after", "fuse-epilogues"})).output,
+      "matmul"));
+  CHECK(
+      contains(expect(0, place, compile_arguments(place, {"--time-passes"})).errors, "write plan"));
   expect(0, place, compile_arguments(place, {"-O0"}));
   expect(0, place, compile_arguments(place, {"-O", "1", "--disable-pass", "merge-common"}));
 }
@@ -156,15 +186,19 @@ TEST_CASE("--precision and --no-debug make other plans that verify") {
   expect(0, place, {"verify", place.path("m.plan")});
 }
 
-TEST_CASE("a kernel of --kernels replaces the embedded one, and its errors name kernel, node and line") {
+TEST_CASE(
+    "a kernel of --kernels replaces the embedded one, and its errors name kernel, node and line") {
   const Workplace place;
   place.write("k/shaders/matmul.comp", "#version 460\nnonsense\n");
   place.write("k/shaders/matvec.comp", "#version 460\nnonsense\n");
-  const ToolResult result = expect(2, place, compile_arguments(place, {"--kernels", place.path("k"), "--no-cache"}));
+  const ToolResult result =
+      expect(2, place, compile_arguments(place, {"--kernels", place.path("k"), "--no-cache"}));
   CHECK(contains(result.errors, "does not compile"));
   CHECK(contains(result.errors, ".comp:2: error"));
   CHECK(contains(result.errors, "\"product\""));
-  CHECK(contains(expect(2, place, compile_arguments(place, {"--kernels", place.path("none")})).errors, "neither"));
+  CHECK(
+      contains(expect(2, place, compile_arguments(place, {"--kernels", place.path("none")})).errors,
+               "neither"));
 }
 
 TEST_CASE("convert goes to the binary form and back without loss") {
@@ -173,8 +207,10 @@ TEST_CASE("convert goes to the binary form and back without loss") {
   expect(0, place, {"convert", place.path("m.rlxg"), place.path("back.json")});
   expect(0, place, {"convert", place.path("back.json"), place.path("again.rlxg")});
   CHECK((read_file(place.path("m.rlxg")) == read_file(place.path("again.rlxg"))));
-  expect(0, place, {place.path("m.json"), "-o", place.path("a.plan"), "--dim", "batch=4", "--no-debug"});
-  expect(0, place, {place.path("m.rlxg"), "-o", place.path("b.plan"), "--dim", "batch=4", "--no-debug"});
+  expect(0, place,
+         {place.path("m.json"), "-o", place.path("a.plan"), "--dim", "batch=4", "--no-debug"});
+  expect(0, place,
+         {place.path("m.rlxg"), "-o", place.path("b.plan"), "--dim", "batch=4", "--no-debug"});
   CHECK((read_file(place.path("a.plan")) == read_file(place.path("b.plan"))));
   expect(2, place, {"convert", place.path("nothing.json"), place.path("x.rlxg")});
 }
@@ -182,7 +218,8 @@ TEST_CASE("convert goes to the binary form and back without loss") {
 TEST_CASE("ops lists every operator in text and in JSON") {
   const Workplace place;
   const ToolResult text = expect(0, place, {"ops"});
-  const auto json = nlohmann::json::parse(expect(0, place, {"ops", "--json"}).output, nullptr, false);
+  const auto json =
+      nlohmann::json::parse(expect(0, place, {"ops", "--json"}).output, nullptr, false);
   REQUIRE(json.is_array());
   std::set<std::string> names;
   for (const auto& op : json) {
@@ -190,27 +227,33 @@ TEST_CASE("ops lists every operator in text and in JSON") {
     CHECK(contains(text.output, op["signature"].get<std::string>() + "\n"));
   }
   CHECK(names.size() == json.size());
-  for (const char* name : {"matmul", "softmax", "attention", "conv", "layer_norm", "gather"}) CHECK(names.count(name) == 1);
+  for (const char* name : {"matmul", "softmax", "attention", "conv", "layer_norm", "gather"})
+    CHECK(names.count(name) == 1);
 }
 
 TEST_CASE("reference runs the model on the host") {
   const Workplace place;
   const std::string model = place.write("m.json", small_model());
   write_floats(place.path("x.npy"), {2, 3}, {1, 2, 3, 0, 1, 0});
-  expect(0, place, {"reference", model, "--dim", "batch=2", "--inputs", place.path("x.npy"), "--outputs", place.path("out")});
+  expect(0, place,
+         {"reference", model, "--dim", "batch=2", "--inputs", place.path("x.npy"), "--outputs",
+          place.path("out")});
   npy::Array y;
   REQUIRE(npy::read_npy(place.path("out/y.npy"), y).ok());
   CHECK(y.dims == std::vector<uint64_t>{2, 2});
   std::vector<float> values(4);
   std::memcpy(values.data(), y.data.data(), y.data.size());
-  CHECK(values == std::vector<float>{0, 11.5f, 2.25f, 0});  // rows: [1+4-9+.25, -1+1+12-.5], [2.25, 0]
-  expect(0, place, {"reference", model, "--dim", "batch=2", "--inputs", "x=" + place.path("x.npy"), "--outputs",
-                    place.path("out64"), "--float64"});
+  CHECK(values ==
+        std::vector<float>{0, 11.5f, 2.25f, 0});  // rows: [1+4-9+.25, -1+1+12-.5], [2.25, 0]
+  expect(0, place,
+         {"reference", model, "--dim", "batch=2", "--inputs", "x=" + place.path("x.npy"),
+          "--outputs", place.path("out64"), "--float64"});
   REQUIRE(npy::read_npy(place.path("out64/y.npy"), y).ok());
   CHECK(y.element == npy::Element::F64);
 
   const auto refuse = [&](const std::vector<std::string>& inputs) {
-    std::vector<std::string> arguments = {"reference", model, "--dim", "batch=2", "--outputs", place.path("no")};
+    std::vector<std::string> arguments = {"reference", model,       "--dim",
+                                          "batch=2",   "--outputs", place.path("no")};
     if (!inputs.empty()) arguments.push_back("--inputs");
     arguments.insert(arguments.end(), inputs.begin(), inputs.end());
     return expect(2, place, arguments).errors;
@@ -251,8 +294,10 @@ TEST_CASE("a compile killed at any moment leaves the old plan, the new one or no
   std::mt19937 random(7);
   for (int round = 0; round < 25; ++round) {
     const bool had_plan = round % 2 == 0;
-    if (had_plan) std::ofstream(plan, std::ios::binary) << "old";
-    else std::filesystem::remove(plan);
+    if (had_plan)
+      std::ofstream(plan, std::ios::binary) << "old";
+    else
+      std::filesystem::remove(plan);
     const pid_t child = place.start(arguments);
     usleep(random() % 60000);
     kill(child, SIGKILL);

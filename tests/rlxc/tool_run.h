@@ -67,7 +67,8 @@ class Workplace {
     if (child != 0) return child;
     dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDOUT_FILENO);
     dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644), STDERR_FILENO);
-    execve(program.c_str(), const_cast<char* const*>(argv.data()), const_cast<char* const*>(environment.data()));
+    execve(program.c_str(), const_cast<char* const*>(argv.data()),
+           const_cast<char* const*>(environment.data()));
     _exit(127);
   }
 
@@ -93,7 +94,8 @@ inline std::string small_model(const std::string& nodes = R"(
   "params": [{"name": "w", "dtype": "f32", "shape": [3, 2], "data": {"values": [1, -1, 2, 0.5, -3, 4]}},
              {"name": "b", "dtype": "f32", "shape": [2], "data": {"values": [0.25, -0.5]}}],
   "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 3]}],
-  "nodes": [)" + nodes + R"(],
+  "nodes": [)" +
+         nodes + R"(],
   "outputs": ["y"]})";
 }
 

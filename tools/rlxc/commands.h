@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subcommands of rlxc. Each adds its options to the parser and, when it was chosen, sets what is to be done.
+// The subcommands of rlxc. Each adds its options to the parser and, when it was chosen, sets what
+// is to be done.
 #pragma once
 
 #include <functional>

@@ -70,7 +70,8 @@ class Progress {
 std::optional<std::string> find_misuse(const CompileArguments& arguments) {
   if (arguments.model.empty()) return "MODEL is missing; see rlxc --help";
   if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
-  if (arguments.no_cache && !arguments.cache.empty()) return "--cache and --no-cache exclude each other";
+  if (arguments.no_cache && !arguments.cache.empty())
+    return "--cache and --no-cache exclude each other";
   const auto check_pass = [](const std::string& name) -> std::optional<std::string> {
     std::string names;
     for (const Pass& pass : all_passes()) {
@@ -95,7 +96,8 @@ bool check_target(const std::string& target, Diagnostics& diagnostics) {
     names += (names.empty() ? "" : ", ") + std::string(known);
   }
   diagnostics.error(DiagCode::UnsupportedTarget, {},
-                    "--target \"" + target + "\" is none of this compiler's targets", "targets: " + names);
+                    "--target \"" + target + "\" is none of this compiler's targets",
+                    "targets: " + names);
   return false;
 }
 
@@ -129,16 +131,18 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   return options;
 }
 
-void print_summary(const CompileArguments& arguments, const CompileSummary& summary, double seconds) {
+void print_summary(const CompileArguments& arguments, const CompileSummary& summary,
+                   double seconds) {
   if (arguments.json) {
-    const nlohmann::ordered_json json = {{"plan", arguments.plan},
-                                         {"steps", summary.steps},
-                                         {"kernels", summary.kernels},
-                                         {"arena_bytes", summary.arena_bytes},
-                                         {"arena_lower_bound_bytes", summary.arena_lower_bound_bytes},
-                                         {"weights_bytes", summary.weights_bytes},
-                                         {"plan_bytes", summary.plan_bytes},
-                                         {"seconds", seconds}};
+    const nlohmann::ordered_json json = {
+        {"plan", arguments.plan},
+        {"steps", summary.steps},
+        {"kernels", summary.kernels},
+        {"arena_bytes", summary.arena_bytes},
+        {"arena_lower_bound_bytes", summary.arena_lower_bound_bytes},
+        {"weights_bytes", summary.weights_bytes},
+        {"plan_bytes", summary.plan_bytes},
+        {"seconds", seconds}};
     std::printf("%s\n", json.dump(2).c_str());
     return;
   }
@@ -147,15 +151,26 @@ void print_summary(const CompileArguments& arguments, const CompileSummary& summ
                            ? 1.0
                            : static_cast<double>(summary.arena_bytes) /
                                  static_cast<double>(summary.arena_lower_bound_bytes);
-  std::printf("%s: %zu steps, %zu kernels, arena %s (%.3f of its bound), weights %s, plan %s, %.2f s\n",
-              arguments.plan.c_str(), summary.steps, summary.kernels, size_text(summary.arena_bytes).c_str(),
-              ratio, size_text(summary.weights_bytes).c_str(), size_text(summary.plan_bytes).c_str(), seconds);
+  std::printf(
+      "%s: %zu steps, %zu kernels, arena %s (%.3f of its bound), weights %s, plan %s, %.2f s\n",
+      arguments.plan.c_str(), summary.steps, summary.kernels,
+      size_text(summary.arena_bytes).c_str(), ratio, size_text(summary.weights_bytes).c_str(),
+      size_text(summary.plan_bytes).c_str(), seconds);
 }
 
 void print_times(const std::vector<PhaseTime>& times) {
   for (const PhaseTime& time : times) {
     std::fprintf(stderr, "%10.3f ms  %s\n", time.seconds * 1e3, time.name.c_str());
   }
+}
+
+// An embedded kernel that does not compile is no fault of the model's.
+bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagnostics) {
+  const std::vector<Diagnostic>& all = diagnostics.all();
+  return arguments.kernels.empty() &&
+         std::any_of(all.begin(), all.end(), [](const Diagnostic& diagnostic) {
+           return diagnostic.code == DiagCode::Kernel;
+         });
 }
 
 int compile(const CompileArguments& arguments) {
@@ -178,12 +193,13 @@ int compile(const CompileArguments& arguments) {
     std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
     if (module) {
-      good = compile_to_file(std::move(*module), make_options(arguments, progress, times), arguments.plan,
-                             diagnostics, &summary);
+      good = compile_to_file(std::move(*module), make_options(arguments, progress, times),
+                             arguments.plan, diagnostics, &summary);
     }
   }
   const int code = report(diagnostics);
-  if (!good) return code != kExitOk ? code : kExitInternal;
+  if (!good)
+    return is_own_mistake(arguments, diagnostics) || code == kExitOk ? kExitInternal : code;
   if (arguments.time_passes) print_times(times);
   print_summary(arguments, summary, seconds_since(start));
   return kExitOk;
@@ -195,10 +211,12 @@ void add_compile_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<CompileArguments>();
   app.add_option("MODEL", arguments->model, "Graph file: .json or .rlxg");
   app.add_option("-o,--output", arguments->plan, "Plan file to write");
-  app.add_option("--target", arguments->target, "Kind of device to compile for")->capture_default_str();
+  app.add_option("--target", arguments->target, "Kind of device to compile for")
+      ->capture_default_str();
   app.add_option("--entry", arguments->entries, "Entry to compile; may be repeated (default: all)")
       ->allow_extra_args(false);
-  app.add_option("--dim", arguments->dims, "Value of a symbolic dimension, as batch=8; may be repeated")
+  app.add_option("--dim", arguments->dims,
+                 "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
   app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
       ->check(CLI::Range(0, 2))
@@ -209,9 +227,11 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("-j,--jobs", arguments->jobs, "Threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--cache", arguments->cache, "Folder of compiled kernels (default: $XDG_CACHE_HOME/rlx or ~/.cache/rlx)");
+  app.add_option("--cache", arguments->cache,
+                 "Folder of compiled kernels (default: $XDG_CACHE_HOME/rlx or ~/.cache/rlx)");
   app.add_flag("--no-cache", arguments->no_cache, "Compile every kernel anew");
-  app.add_option("--kernels", arguments->kernels, "Folder with shaders/ that replace the embedded ones");
+  app.add_option("--kernels", arguments->kernels,
+                 "Folder with shaders/ that replace the embedded ones");
   app.add_option("--disable-pass", arguments->disabled_passes, "Pass to leave out; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");

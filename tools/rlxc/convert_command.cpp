@@ -15,9 +15,11 @@ void add_convert_command(CLI::App& app, Action& action) {
     std::string output;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command = app.add_subcommand("convert", "Rewrite a graph file in its other form, without loss");
+  CLI::App* command =
+      app.add_subcommand("convert", "Rewrite a graph file in its other form, without loss");
   command->add_option("IN", arguments->input, "Graph file: .json or .rlxg")->required();
-  command->add_option("OUT", arguments->output, "Graph file to write; its ending chooses the form")->required();
+  command->add_option("OUT", arguments->output, "Graph file to write; its ending chooses the form")
+      ->required();
   command->callback([arguments, &action] {
     action = [arguments] {
       Diagnostics diagnostics;

@@ -17,7 +17,8 @@ int run(const rlx::Action& action) {
     std::fputs("rlxc: error: out of memory\n", stderr);
     return rlx::kExitResources;
   } catch (const rlx::InternalError& error) {
-    std::fprintf(stderr, "rlxc: internal error: %s\n  hint: this is a mistake of rlxc, not of the model\n",
+    std::fprintf(stderr,
+                 "rlxc: internal error: %s\n  hint: this is a mistake of rlxc, not of the model\n",
                  error.what());
     return rlx::kExitInternal;
   } catch (const std::exception& error) {

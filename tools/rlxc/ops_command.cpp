@@ -43,7 +43,8 @@ std::string attribute_text(const AttrSpec& spec) {
 void print_text() {
   for (const OpDef* op : all_ops()) {
     std::printf("%.*s\n", static_cast<int>(op->signature.size()), op->signature.data());
-    std::printf("    inputs %s, outputs %s\n", arity_text(op->inputs).c_str(), arity_text(op->outputs).c_str());
+    std::printf("    inputs %s, outputs %s\n", arity_text(op->inputs).c_str(),
+                arity_text(op->outputs).c_str());
     for (const AttrSpec& spec : op->attrs) {
       std::printf("    %.*s: %s\n", static_cast<int>(spec.name.size()), spec.name.data(),
                   attribute_text(spec).c_str());
@@ -64,7 +65,8 @@ Json attribute_json(const AttrSpec& spec) {
   }
   if (std::isfinite(spec.minimum)) json["minimum"] = spec.minimum;
   if (std::isfinite(spec.maximum)) json["maximum"] = spec.maximum;
-  if (!spec.choices.empty()) json["choices"] = std::vector<std::string>(spec.choices.begin(), spec.choices.end());
+  if (!spec.choices.empty())
+    json["choices"] = std::vector<std::string>(spec.choices.begin(), spec.choices.end());
   return json;
 }
 
@@ -91,8 +93,10 @@ void add_ops_command(CLI::App& app, Action& action) {
   command->add_flag("--json", *json, "As JSON");
   command->callback([json, &action] {
     action = [json] {
-      if (*json) print_json();
-      else print_text();
+      if (*json)
+        print_json();
+      else
+        print_text();
       return kExitOk;
     };
   });

@@ -56,7 +56,8 @@ int write_svg(const PlanView& plan, const InspectArguments& arguments) {
 }
 
 int inspect(const InspectArguments& arguments) {
-  if (!arguments.entry.empty() && arguments.svg.empty()) return usage_error("--entry goes with --svg");
+  if (!arguments.entry.empty() && arguments.svg.empty())
+    return usage_error("--entry goes with --svg");
   std::shared_ptr<const PlanView> plan;
   if (const Status status = PlanView::open_file(arguments.plan, {}, plan); !status.ok()) {
     return report_status(status);
@@ -76,7 +77,8 @@ int inspect(const InspectArguments& arguments) {
 
 int verify(const std::string& path) {
   std::shared_ptr<const PlanView> plan;
-  if (const Status status = PlanView::open_file(path, {.check_weights = true}, plan); !status.ok()) {
+  if (const Status status = PlanView::open_file(path, {.check_weights = true}, plan);
+      !status.ok()) {
     return report_status(status);
   }
   std::printf("%s: verified\n", path.c_str());
@@ -90,7 +92,8 @@ void add_inspect_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("inspect", "Show what a plan holds");
   command->add_option("PLAN", arguments->plan, "Plan file")->required();
   CLI::Option_group* views = command->add_option_group("views", "One of these; without, a summary");
-  views->add_flag("--memory", arguments->memory, "Segments, arena against its lower bound, lifetimes");
+  views->add_flag("--memory", arguments->memory,
+                  "Segments, arena against its lower bound, lifetimes");
   views->add_flag("--steps", arguments->steps, "Each step: kernel, grid, reads, writes, work");
   views->add_flag("--sizes", arguments->sizes, "Every byte of the file");
   views->add_flag("--why", arguments->why, "Passes, and why each kernel was chosen");

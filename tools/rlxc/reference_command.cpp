@@ -68,8 +68,8 @@ Status read_argument(const std::string& argument, const Graph& graph, Arrays& ar
   }
   const size_t equals = argument.find('=');
   if (equals == std::string::npos && graph.inputs.size() != 1) {
-    return {RLX_INVALID_ARGUMENT, "--inputs \"" + argument + "\" is not NAME=FILE.npy; inputs are " +
-                                      input_list(graph)};
+    return {RLX_INVALID_ARGUMENT,
+            "--inputs \"" + argument + "\" is not NAME=FILE.npy; inputs are " + input_list(graph)};
   }
   const std::string name = equals == std::string::npos ? graph.value(graph.inputs.front()).name
                                                        : argument.substr(0, equals);
@@ -87,7 +87,8 @@ std::optional<std::string> find_mismatch(const Value& value, const npy::Array& a
          to_string(got) + ", wanted " + to_string(value.type);
 }
 
-// Names come from the model: one that is a path would write anywhere. The names of files are those of rlxrun.
+// Names come from the model: one that is a path would write anywhere. The names of files are those
+// of rlxrun.
 std::string file_name_for(const std::string& name) {
   std::string file = name;
   for (char& letter : file) {
@@ -98,17 +99,20 @@ std::string file_name_for(const std::string& name) {
 }
 
 // Writes one output as NumPy's type of its dtype, or as f64 before rounding.
-Status write_output(const std::string& folder, const std::string& name, const Tensor& tensor, bool float64) {
+Status write_output(const std::string& folder, const std::string& name, const Tensor& tensor,
+                    bool float64) {
   npy::Array array;
   array.dims.assign(tensor.type.shape.begin(), tensor.type.shape.end());
   if (float64 && tensor.is_float()) {
     array.element = npy::Element::F64;
     array.data.resize(tensor.floats.size() * sizeof(double));
-    if (!array.data.empty()) std::memcpy(array.data.data(), tensor.floats.data(), array.data.size());
+    if (!array.data.empty())
+      std::memcpy(array.data.data(), tensor.floats.data(), array.data.size());
   } else {
     const auto element = npy::element_for(static_cast<uint32_t>(tensor.type.dtype));
     if (!element) {
-      return {RLX_INVALID_ARGUMENT, "output \"" + name + "\" is " + to_string(tensor.type) + ", which .npy lacks"};
+      return {RLX_INVALID_ARGUMENT,
+              "output \"" + name + "\" is " + to_string(tensor.type) + ", which .npy lacks"};
     }
     array.element = *element;
     array.data = tensor.to_bytes();
@@ -142,13 +146,15 @@ std::optional<std::vector<Tensor>> gather_inputs(const Graph& graph, const Array
   return tensors;
 }
 
-int write_outputs(const Graph& graph, const std::vector<Tensor>& outputs, const ReferenceArguments& arguments) {
+int write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
+                  const ReferenceArguments& arguments) {
   std::error_code error;
   std::filesystem::create_directories(arguments.outputs, error);
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name =
         graph.output_names.empty() ? graph.value(graph.outputs[i]).name : graph.output_names.at(i);
-    if (const Status status = write_output(arguments.outputs, name, outputs[i], arguments.float64); !status.ok()) {
+    if (const Status status = write_output(arguments.outputs, name, outputs[i], arguments.float64);
+        !status.ok()) {
       std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
       return kExitResources;
     }
@@ -185,13 +191,18 @@ void add_reference_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<ReferenceArguments>();
   CLI::App* command = app.add_subcommand("reference", "Run a model on the host in 64-bit floats");
   command->add_option("MODEL", arguments->model, "Graph file: .json or .rlxg")->required();
-  command->add_option("--inputs", arguments->inputs, "NAME=FILE.npy, FILE.npz, or FILE.npy for a single input");
-  command->add_option("--outputs", arguments->outputs, "Folder for one .npy file per output")->required();
+  command->add_option("--inputs", arguments->inputs,
+                      "NAME=FILE.npy, FILE.npz, or FILE.npy for a single input");
+  command->add_option("--outputs", arguments->outputs, "Folder for one .npy file per output")
+      ->required();
   command->add_option("--entry", arguments->entry, "Entry to run (default: the only one)");
-  command->add_option("--dim", arguments->dims, "Value of a symbolic dimension, as batch=8; may be repeated")
+  command
+      ->add_option("--dim", arguments->dims,
+                   "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
   command->add_flag("--float64", arguments->float64, "Write float outputs unrounded as f64");
-  command->callback([arguments, &action] { action = [arguments] { return reference(*arguments); }; });
+  command->callback(
+      [arguments, &action] { action = [arguments] { return reference(*arguments); }; });
 }
 
 }  // namespace rlx

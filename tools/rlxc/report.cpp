@@ -45,7 +45,8 @@ std::string size_text(uint64_t bytes) {
   return text.data();
 }
 
-std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments) {
+std::optional<std::map<std::string, int64_t>> parse_dims(
+    const std::vector<std::string>& arguments) {
   std::map<std::string, int64_t> dims;
   for (const std::string& argument : arguments) {
     const size_t equals = argument.find('=');

@@ -12,8 +12,8 @@
 
 namespace rlx {
 
-// Prints all diagnostics to stderr and returns the exit code they call for: wrong use, refused input, or a file that cannot
-// be written. Without errors kExitOk.
+// Prints all diagnostics to stderr and returns the exit code they call for: wrong use, refused
+// input, or a file that cannot be written. Without errors kExitOk.
 int report(const Diagnostics& diagnostics);
 
 // Prints "rlxc: error: <message>" and returns kExitUsage.
