@@ -36,7 +36,8 @@ int64_t quotient_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of reductions together.
+// Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of
+// reductions together.
 Tiling choose_tiling(const AttentionProblem& problem) {
   constexpr int64_t kFewQueries = 4;
   constexpr int64_t kWantedGroups = 128;
@@ -109,7 +110,7 @@ bool is_wide(const LowerContext& ctx, const Heads& heads) {
 
 std::string stride_lines(const std::string& name, const HeadsView& view, bool with_dim) {
   const auto line = [&](const char* suffix, int64_t stride) {
-    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + std::to_string(stride) + ")");
+    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
   };
   return line("_B", view.batch) + line("_H", view.head) + line("_S", view.token) +
          (with_dim ? line("_K", view.dim) : "");
@@ -202,7 +203,7 @@ void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
       .define("RLX_STAGE", tiling.stage)
       .define("RLX_Q_RESIDENT", tiling.queries_resident ? 1 : 0)
       .define("RLX_QUERY_TILES", query_tiles)
-      .define("RLX_GROUPS", groups)
+      .define("RLX_GROUPS", integer_text(groups))
       .grid(grid.x, grid.y, grid.z)
       .reason("tiles of " + std::to_string(tiling.tile_queries()) + " queries" +
               (tiling.split ? ", keys split over the group" : ""));

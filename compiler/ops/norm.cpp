@@ -129,7 +129,7 @@ std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
   text += define_line("RLX_REAL", type);
   text +=
       define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
-                                           : "((a) / " + type + "(" + std::to_string(cols) + "))");
+                                           : "((a) / " + type + "(" + integer_text(cols) + "))");
   text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
   text += define_line("RLX_GAMMA_OFFSET", literal(real, gamma_offset));
   text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);
@@ -162,8 +162,8 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
       .define("RLX_LANES", plan.lanes)
       .define("RLX_ROWS", plan.rows)
       .define("RLX_BY_COLUMN", 0)
-      .define("RLX_ROW_COUNT", rows)
-      .define("RLX_COLS", cols)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_COLS", integer_text(cols))
       .define("RLX_CENTER", is_layer_norm(ctx) ? 1 : 0)
       .define("RLX_X", std::string(name_of(x.dtype())))
       .define("RLX_GAMMA", dtype_or(operands.gamma, x))

@@ -40,7 +40,7 @@ std::string float_of(DType dtype) {
 }
 
 std::string count_as(const std::string& type, int64_t count) {
-  return type + "(" + std::to_string(count) + ")";
+  return type + "(" + integer_text(count) + ")";
 }
 
 Pass float_pass(DType dtype, const std::string& combine, const std::string& map,
@@ -186,10 +186,10 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .define("RLX_LANES", plan.lanes)
       .define("RLX_ROWS", plan.rows)
       .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
-      .define("RLX_ROW_COUNT", rows)
-      .define("RLX_REDUCED", reduced)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_REDUCED", integer_text(reduced))
       .define("RLX_CHUNKS", chunks.count)
-      .define("RLX_CHUNK_LENGTH", chunks.length)
+      .define("RLX_CHUNK_LENGTH", integer_text(chunks.length))
       .define("RLX_COMBINE", pass.combine)
       .define("RLX_X", std::string(name_of(place.x.dtype())))
       .define("RLX_Y", std::string(name_of(place.y.dtype())))

@@ -219,7 +219,7 @@ bool evaluate(EvaluateContext& ctx) {
 
 std::string stride_lines(const std::string& name, const RopeStrides& strides) {
   const auto line = [&](const char* suffix, int64_t stride) {
-    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + std::to_string(stride) + ")");
+    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
   };
   return line("_B", strides.batch) + line("_S", strides.token) + line("_H", strides.head) +
          line("_D", strides.dim);
@@ -229,7 +229,7 @@ std::string stride_lines(const std::string& name, const RopeStrides& strides) {
 std::string table_macro(const std::string& name, const TensorRef& table, bool by_token,
                         int64_t tokens) {
   const auto term = [](const std::string& index, int64_t stride) {
-    return "(" + index + ") * RLX_INDEX(" + std::to_string(stride) + ")";
+    return "(" + index + ") * RLX_INDEX(" + integer_text(stride) + ")";
   };
   const std::string entry = " + " + term("i", table.strides.back());
   std::string row = term("r", table.strides[0]);
@@ -242,7 +242,7 @@ std::string table_macro(const std::string& name, const TensorRef& table, bool by
 }
 
 std::string position_macros(const LowerContext& ctx) {
-  const std::string offset = std::to_string(ctx.attrs().integer("position_offset"));
+  const std::string offset = integer_text(ctx.attrs().integer("position_offset"));
   std::string text = define_line("RLX_OFFSET", "rlx_i64(" + offset + ")");
   if (!ctx.has_input(kPositions)) return text;
   const TensorRef positions = ctx.input(kPositions);
@@ -287,7 +287,7 @@ bool lower(LowerContext& ctx) {
   const Extent3 grid = split_grid(static_cast<uint64_t>((count + kThreads - 1) / kThreads));
   auto dispatch = ctx.dispatch<KernelId::rope>();
   dispatch.workgroup({kThreads, 1, 1})
-      .define("RLX_COUNT", count)
+      .define("RLX_COUNT", integer_text(count))
       .define("RLX_TOKENS", sizes->tokens)
       .define("RLX_HEADS", sizes->heads)
       .define("RLX_PAIRS", pairs)

@@ -74,6 +74,11 @@ bool is_contiguous(const LoopDims& dims) {
   return dims.empty() || (dims.size() == 1 && dims[0].strides[0] == 1);
 }
 
+std::string integer_text(int64_t value) {
+  constexpr int64_t kShort = int64_t{1} << 31;
+  return std::to_string(value) + (value < kShort && value > -kShort ? "" : "L");
+}
+
 std::string index_macro(const std::string& name, const LoopDims& dims, size_t operand) {
   std::string sum;
   int64_t inner = loop_count(dims);
@@ -82,9 +87,9 @@ std::string index_macro(const std::string& name, const LoopDims& dims, size_t op
     const int64_t stride = dims[d].strides[operand];
     if (stride == 0) continue;
     std::string term = "RLX_INDEX(i)";
-    if (inner > 1) term += " / " + std::to_string(inner);
-    if (d > 0) term += " % " + std::to_string(dims[d].size);
-    if (stride != 1) term = "(" + term + ") * RLX_INDEX(" + std::to_string(stride) + ")";
+    if (inner > 1) term += " / RLX_INDEX(" + integer_text(inner) + ")";
+    if (d > 0) term += " % RLX_INDEX(" + integer_text(dims[d].size) + ")";
+    if (stride != 1) term = "(" + term + ") * RLX_INDEX(" + integer_text(stride) + ")";
     sum += (sum.empty() ? "" : " + ") + term;
   }
   return "#define " + name + "(i) (" + (sum.empty() ? "RLX_INDEX(0)" : sum) + ")\n";

@@ -46,6 +46,9 @@ std::string index_macro(const std::string& name, const LoopDims& dims, size_t op
 // 2^30, else "rlx_i64".
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count);
 
+// A literal of any size, valid in GLSL and CUDA C++.
+std::string integer_text(int64_t value);
+
 // How the threads of a workgroup divide into rows.
 //   Row: `lanes` neighbouring threads share a row; `rows` rows per workgroup.
 //   Column: `rows` neighbouring threads take neighbouring rows, so that loads coalesce over a

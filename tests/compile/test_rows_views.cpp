@@ -71,4 +71,24 @@ TEST_CASE("attention_and_rope_read_transposed_and_sliced_heads") {
     "outputs": ["y", "z"]})");
 }
 
+TEST_CASE("T20_T21_tensors_beyond_32_bits_compile") {
+  const auto compiles = [](const std::string& shape, const std::string& node_text) {
+    const std::string text =
+        R"({"rlx_graph": 1, "inputs": [{"name": "v", "dtype": "f16", "shape": )" + shape +
+        R"(}], "nodes": [)" + node_text + R"(], "outputs": ["y"]})";
+    CHECK_FALSE(compiled(module_from(text), test_options(2)).empty());
+  };
+  for (const char* shape : {"[70000, 70001]", "[5000000000, 2]", "[2, 5000000000]"}) {
+    for (const char* axis : {"0", "1"}) {
+      compiles(shape, node("reduce_sum", R"({"axes": [)" + std::string(axis) + "]}"));
+      compiles(shape, node("argmax", R"({"axis": )" + std::string(axis) + "}"));
+      compiles(shape, node("log_softmax", R"({"axis": )" + std::string(axis) + "}"));
+    }
+    compiles(shape, node("layer_norm", "{}"));
+    compiles(shape, node("variance", "{}"));
+  }
+  compiles("[40000, 512, 3, 8, 16]",
+           node("attention", R"({"num_heads": 8, "head_dim": 16, "packed": "3hd"})"));
+}
+
 }  // namespace rlx::test

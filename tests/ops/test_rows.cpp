@@ -41,9 +41,9 @@ TEST_CASE("loops_run_innermost_along_the_smallest_stride") {
 
 TEST_CASE("index_macro_gives_the_offset_of_a_loop_position") {
   const LoopDims dims = {{.size = 3, .strides = {100, 1}}, {.size = 5, .strides = {7, 3}}};
-  CHECK(
-      index_macro("AT", dims, 0) ==
-      "#define AT(i) ((RLX_INDEX(i) / 5) * RLX_INDEX(100) + (RLX_INDEX(i) % 5) * RLX_INDEX(7))\n");
+  CHECK(index_macro("AT", dims, 0) ==
+        "#define AT(i) ((RLX_INDEX(i) / RLX_INDEX(5)) * RLX_INDEX(100) + "
+        "(RLX_INDEX(i) % RLX_INDEX(5)) * RLX_INDEX(7))\n");
   CHECK(index_macro("AT", {}, 0) == "#define AT(i) (RLX_INDEX(0))\n");
 }
 
