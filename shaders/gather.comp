@@ -2,8 +2,8 @@
 // gather: y[outer, r, :] = x[outer, index[r], :]; negative indices count from the end once, then those outside [0, size) take
 // the nearest row (or zeros). Rows are copied in words, bit by bit.
 // Layout: x [outer, size, row], index [rows], y [outer, rows, row], all dense. Grid: one thread per word of y.
-// Specializations: RLX_WORD_BYTES 1..16, RLX_ROW_WORDS, RLX_ROWS, rlx_index the index type, generated/sizes.inc: RLX_SIZE, RLX_COUNT words of y,
-// RLX_I dtype of the index, RLX_ZERO_OUTSIDE.
+// Specializations: RLX_WORD_BYTES 1..16, RLX_ROW_WORDS, RLX_ROWS, rlx_index the index type, RLX_I dtype of the index,
+// RLX_ZERO_OUTSIDE, generated/sizes.inc: RLX_SIZE, RLX_COUNT words of y.
 #version 460
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
@@ -24,12 +24,12 @@ RLX_MAIN {
 #if RLX_ZERO_OUTSIDE
   const bool inside = source >= rlx_i64(0) && source < RLX_SIZE;
 #endif
-  source = source < rlx_i64(0) ? rlx_i64(0) : (source >= RLX_SIZE ? RLX_SIZE - rlx_i64(1) : source);
+  source = min(max(source, rlx_i64(0)), rlx_i64(RLX_SIZE) - rlx_i64(1));
   const rlx_i64 from = (outer * RLX_SIZE + source) * rlx_i64(RLX_ROW_WORDS) + rlx_i64(column);
   const rlx_i64 to = rlx_i64(word);
 #if RLX_ZERO_OUTSIDE
   if (!inside) {
-    rlx_store_word(p.y, to, RLX_WORD(0u));
+    rlx_store_word(p.y, to, RLX_ZERO_WORD);
     return;
   }
 #endif

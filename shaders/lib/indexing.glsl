@@ -7,7 +7,7 @@
 // Legacy float indices: truncated toward zero, NaN is 0, the rest saturates far outside any tensor.
 rlx_i64 rlx_index_from_f32(float value) {
   if ((rlx_bits(value) & 0x7FFFFFFFu) > 0x7F800000u) return rlx_i64(0);
-  return rlx_i64(clamp(value, -4.6e18, 4.6e18));
+  return rlx_i64(min(max(value, -4.6e18f), 4.6e18f));
 }
 rlx_i64 rlx_index_from_f16(float value) { return rlx_index_from_f32(value); }
 rlx_i64 rlx_index_from_i8(int value) { return rlx_i64(value); }
@@ -20,22 +20,27 @@ rlx_i64 rlx_index_from_i64(rlx_i64 value) { return value; }
 #ifdef RLX_WORD_BYTES
 #if RLX_WORD_BYTES == 16
 #define RLX_WORD rlx_uvec4
+#define RLX_ZERO_WORD rlx_uvec4(0u)
 rlx_uvec4 rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_raw16(base, i * rlx_i64(16)); }
 void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_uvec4 word) { rlx_put16(base, i * rlx_i64(16), word); }
 #elif RLX_WORD_BYTES == 8
 #define RLX_WORD rlx_uvec2
+#define RLX_ZERO_WORD rlx_uvec2(0u)
 rlx_uvec2 rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_raw8(base, i * rlx_i64(8)); }
 void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_uvec2 word) { rlx_put8(base, i * rlx_i64(8), word); }
 #elif RLX_WORD_BYTES == 4
 #define RLX_WORD uint
+#define RLX_ZERO_WORD 0u
 uint rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u32(base, i); }
 void rlx_store_word(rlx_ptr base, rlx_i64 i, uint word) { rlx_store_u32(base, i, word); }
 #elif RLX_WORD_BYTES == 2
 #define RLX_WORD rlx_t_u16
+#define RLX_ZERO_WORD rlx_t_u16(0)
 rlx_t_u16 rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u16(base, i); }
 void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_t_u16 word) { rlx_store_u16(base, i, word); }
 #else
 #define RLX_WORD rlx_t_u8
+#define RLX_ZERO_WORD rlx_t_u8(0)
 rlx_t_u8 rlx_load_word(rlx_ptr base, rlx_i64 i) { return rlx_load_u8(base, i); }
 void rlx_store_word(rlx_ptr base, rlx_i64 i, rlx_t_u8 word) { rlx_store_u8(base, i, word); }
 #endif

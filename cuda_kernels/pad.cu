@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// pad: y[i] = x[source(i)], or the constant where the source lies outside; bits are copied as they stand.
+// Layout: y dense, x strided. Grid: one thread per element of y, groups spread over three axes by split_grid.
+// Specializations: RLX_RAW storage type, rlx_index the index type, generated/sizes.inc: RLX_COUNT elements of y and RLX_CONSTANT,
+// generated/source.inc: statements that take `rest` (the linear index) apart and add the source's element offset to `offset`.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "generated/sizes.inc"
+
+RLX_PARAMS(CopyParams);
+
+RLX_MAIN {
+  const rlx_u64 element = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(rlx_local_x);
+  if (element >= rlx_u64(RLX_COUNT)) return;
+  rlx_index rest = rlx_index(element);
+  rlx_i64 offset = rlx_i64(0);
+  bool inside = true;
+  int c;
+#include "generated/source.inc"
+  RLX_CAT(rlx_t_, RLX_RAW) bits = RLX_CAT(rlx_t_, RLX_RAW)(RLX_CONSTANT);
+  if (inside) bits = RLX_CAT(rlx_load_, RLX_RAW)(p.x, offset);
+  RLX_CAT(rlx_store_, RLX_RAW)(p.y, rlx_i64(element), bits);
+}
