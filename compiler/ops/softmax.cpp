@@ -45,7 +45,7 @@ bool evaluate(EvaluateContext& ctx) {
 
 std::string rows_text(const TensorRef& x, const TensorRef& y, const RowLoops& loops) {
   std::string text = define_line("RLX_INDEX", index_type({&x, &y}, element_count(x.shape())));
-  text += define_line("RLX_REAL", x.dtype() == DType::f64 ? "rlx_f64" : "rlx_f32");
+  text += define_line("RLX_REAL", "rlx_f32");
   text += index_macro("RLX_X_KEPT", loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", loops.reduced, 0);
   text += index_macro("RLX_Y_KEPT", loops.kept, 1);
@@ -55,6 +55,9 @@ std::string rows_text(const TensorRef& x, const TensorRef& y, const RowLoops& lo
 
 bool lower(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
+  if (x.dtype() == DType::f64) {
+    return ctx.fail(DiagCode::UnsupportedOp, "has no f64 kernel", "cast x to f32");
+  }
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.shape().size());
   if (!axis) return false;
   const TensorRef y = ctx.output(0);
