@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binary, compare and logical elementwise ops (ops.md 2.3): one row each gives interface, expression and definition.
+// Binary, compare and logical elementwise ops (ops.md 2.3): one row each gives interface,
+// expression and definition.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -26,20 +27,30 @@ struct BinaryRow {
   bool to_bool = false;  // result is bool; `real` gives 0 or 1
 };
 
-uint64_t bits_of(int64_t x) { return static_cast<uint64_t>(x); }
-int64_t signed_of(uint64_t x) { return static_cast<int64_t>(x); }
+uint64_t bits_of(int64_t x) {
+  return static_cast<uint64_t>(x);
+}
+int64_t signed_of(uint64_t x) {
+  return static_cast<int64_t>(x);
+}
 
 int64_t divide(int64_t a, int64_t b) {
   if (b == 0) return 0;
   return b == -1 ? signed_of(-bits_of(a)) : a / b;
 }
-int64_t remainder(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
+int64_t remainder(int64_t a, int64_t b) {
+  return b == 0 || b == -1 ? 0 : a % b;
+}
 bool floors_below(int64_t a, int64_t b) {
   const int64_t rest = remainder(a, b);
   return rest != 0 && (rest < 0) != (b < 0);
 }
-int64_t floor_divide(int64_t a, int64_t b) { return signed_of(bits_of(divide(a, b)) - floors_below(a, b)); }
-int64_t modulo(int64_t a, int64_t b) { return remainder(a, b) + (floors_below(a, b) ? b : 0); }
+int64_t floor_divide(int64_t a, int64_t b) {
+  return signed_of(bits_of(divide(a, b)) - floors_below(a, b));
+}
+int64_t modulo(int64_t a, int64_t b) {
+  return remainder(a, b) + (floors_below(a, b) ? b : 0);
+}
 int64_t power(int64_t base, int64_t exponent) {
   if (exponent < 0) {
     if (base == 1) return 1;
@@ -54,8 +65,12 @@ int64_t power(int64_t base, int64_t exponent) {
   }
   return signed_of(result);
 }
-int64_t shift_left(int64_t a, int64_t b, int bits) { return b < 0 || b >= bits ? 0 : signed_of(bits_of(a) << b); }
-int64_t shift_right(int64_t a, int64_t b, int bits) { return b < 0 || b >= bits ? (a < 0 ? -1 : 0) : a >> b; }
+int64_t shift_left(int64_t a, int64_t b, int bits) {
+  return b < 0 || b >= bits ? 0 : signed_of(bits_of(a) << b);
+}
+int64_t shift_right(int64_t a, int64_t b, int bits) {
+  return b < 0 || b >= bits ? (a < 0 ? -1 : 0) : a >> b;
+}
 
 double real_max(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return NAN;
@@ -72,8 +87,9 @@ double real_mod(double a, double b) {
 }
 
 #define RLX_REAL(expression) [](double a, double b) -> double { return expression; }
-#define RLX_INTEGER(expression) \
-  []([[maybe_unused]] int64_t a, [[maybe_unused]] int64_t b, [[maybe_unused]] int bits) -> int64_t { return expression; }
+#define RLX_INTEGER(expression)                              \
+  []([[maybe_unused]] int64_t a, [[maybe_unused]] int64_t b, \
+     [[maybe_unused]] int bits) -> int64_t { return expression; }
 
 constexpr DTypeSet kNumber = DTypeSet::Number;
 constexpr DTypeSet kFloat = DTypeSet::Float;
@@ -81,32 +97,89 @@ constexpr DTypeSet kInteger = DTypeSet::Integer;
 constexpr DTypeSet kAny = DTypeSet::NumberOrBool;
 
 constexpr BinaryRow kRows[] = {
-    {"add", "add(a, b) -> y", kNumber, "($0 + $1)", RLX_REAL(a + b), "rlx_add($0, $1)", RLX_INTEGER(signed_of(bits_of(a) + bits_of(b)))},
-    {"sub", "sub(a, b) -> y", kNumber, "($0 - $1)", RLX_REAL(a - b), "rlx_sub($0, $1)", RLX_INTEGER(signed_of(bits_of(a) - bits_of(b)))},
-    {"mul", "mul(a, b) -> y", kNumber, "($0 * $1)", RLX_REAL(a * b), "rlx_mul($0, $1)", RLX_INTEGER(signed_of(bits_of(a) * bits_of(b)))},
-    {"div", "div(a, b) -> y", kNumber, "rlx_div($0, $1)", RLX_REAL(a / b), "rlx_div($0, $1)", RLX_INTEGER(divide(a, b))},
-    {"floor_div", "floor_div(a, b) -> y", kNumber, "rlx_floor_div($0, $1)", RLX_REAL(std::floor(a / b)), "rlx_floor_div($0, $1)",
-     RLX_INTEGER(floor_divide(a, b))},
-    {"mod", "mod(a, b) -> y", kNumber, "rlx_mod($0, $1)", real_mod, "rlx_mod($0, $1)", RLX_INTEGER(modulo(a, b))},
-    {"fmod", "fmod(a, b) -> y", kNumber, "rlx_fmod($0, $1)", RLX_REAL(std::fmod(a, b)), "rlx_fmod($0, $1)", RLX_INTEGER(remainder(a, b))},
-    {"pow", "pow(a, b) -> y", kNumber, "rlx_pow($0, $1)", RLX_REAL(std::pow(a, b)), "rlx_pow($0, $1)", RLX_INTEGER(power(a, b))},
-    {"max", "max(a, b) -> y", kNumber, "rlx_max($0, $1)", real_max, "rlx_max($0, $1)", RLX_INTEGER(std::max(a, b))},
-    {"min", "min(a, b) -> y", kNumber, "rlx_min($0, $1)", real_min, "rlx_min($0, $1)", RLX_INTEGER(std::min(a, b))},
+    {"add", "add(a, b) -> y", kNumber, "($0 + $1)", RLX_REAL(a + b), "rlx_add($0, $1)",
+     RLX_INTEGER(signed_of(bits_of(a) + bits_of(b)))},
+    {"sub", "sub(a, b) -> y", kNumber, "($0 - $1)", RLX_REAL(a - b), "rlx_sub($0, $1)",
+     RLX_INTEGER(signed_of(bits_of(a) - bits_of(b)))},
+    {"mul", "mul(a, b) -> y", kNumber, "($0 * $1)", RLX_REAL(a* b), "rlx_mul($0, $1)",
+     RLX_INTEGER(signed_of(bits_of(a) * bits_of(b)))},
+    {"div", "div(a, b) -> y", kNumber, "rlx_div($0, $1)", RLX_REAL(a / b), "rlx_div($0, $1)",
+     RLX_INTEGER(divide(a, b))},
+    {"floor_div", "floor_div(a, b) -> y", kNumber, "rlx_floor_div($0, $1)",
+     RLX_REAL(std::floor(a / b)), "rlx_floor_div($0, $1)", RLX_INTEGER(floor_divide(a, b))},
+    {"mod", "mod(a, b) -> y", kNumber, "rlx_mod($0, $1)", real_mod, "rlx_mod($0, $1)",
+     RLX_INTEGER(modulo(a, b))},
+    {"fmod", "fmod(a, b) -> y", kNumber, "rlx_fmod($0, $1)", RLX_REAL(std::fmod(a, b)),
+     "rlx_fmod($0, $1)", RLX_INTEGER(remainder(a, b))},
+    {"pow", "pow(a, b) -> y", kNumber, "rlx_pow($0, $1)", RLX_REAL(std::pow(a, b)),
+     "rlx_pow($0, $1)", RLX_INTEGER(power(a, b))},
+    {"max", "max(a, b) -> y", kNumber, "rlx_max($0, $1)", real_max, "rlx_max($0, $1)",
+     RLX_INTEGER(std::max(a, b))},
+    {"min", "min(a, b) -> y", kNumber, "rlx_min($0, $1)", real_min, "rlx_min($0, $1)",
+     RLX_INTEGER(std::min(a, b))},
     {"atan2", "atan2(y, x) -> angle", kFloat, "rlx_atan2($0, $1)", RLX_REAL(std::atan2(a, b))},
-    {"eq", "eq(a, b) -> bool", kAny, "($0 == $1)", RLX_REAL(a == b), "($0 == $1)", RLX_INTEGER(a == b), true},
-    {"ne", "ne(a, b) -> bool", kAny, "($0 != $1)", RLX_REAL(a != b), "($0 != $1)", RLX_INTEGER(a != b), true},
-    {"lt", "lt(a, b) -> bool", kNumber, "($0 < $1)", RLX_REAL(a < b), "($0 < $1)", RLX_INTEGER(a < b), true},
-    {"le", "le(a, b) -> bool", kNumber, "($0 <= $1)", RLX_REAL(a <= b), "($0 <= $1)", RLX_INTEGER(a <= b), true},
-    {"gt", "gt(a, b) -> bool", kNumber, "($0 > $1)", RLX_REAL(a > b), "($0 > $1)", RLX_INTEGER(a > b), true},
-    {"ge", "ge(a, b) -> bool", kNumber, "($0 >= $1)", RLX_REAL(a >= b), "($0 >= $1)", RLX_INTEGER(a >= b), true},
-    {"logical_and", "logical_and(a, b) -> y", DTypeSet::Bool, {}, nullptr, "($0 && $1)", RLX_INTEGER(a != 0 && b != 0)},
-    {"logical_or", "logical_or(a, b) -> y", DTypeSet::Bool, {}, nullptr, "($0 || $1)", RLX_INTEGER(a != 0 || b != 0)},
-    {"logical_xor", "logical_xor(a, b) -> y", DTypeSet::Bool, {}, nullptr, "($0 != $1)", RLX_INTEGER((a != 0) != (b != 0))},
-    {"bitwise_and", "bitwise_and(a, b) -> y", kInteger, {}, nullptr, "($0 & $1)", RLX_INTEGER(a & b)},
+    {"eq", "eq(a, b) -> bool", kAny, "($0 == $1)", RLX_REAL(a == b), "($0 == $1)",
+     RLX_INTEGER(a == b), true},
+    {"ne", "ne(a, b) -> bool", kAny, "($0 != $1)", RLX_REAL(a != b), "($0 != $1)",
+     RLX_INTEGER(a != b), true},
+    {"lt", "lt(a, b) -> bool", kNumber, "($0 < $1)", RLX_REAL(a < b), "($0 < $1)",
+     RLX_INTEGER(a < b), true},
+    {"le", "le(a, b) -> bool", kNumber, "($0 <= $1)", RLX_REAL(a <= b), "($0 <= $1)",
+     RLX_INTEGER(a <= b), true},
+    {"gt", "gt(a, b) -> bool", kNumber, "($0 > $1)", RLX_REAL(a > b), "($0 > $1)",
+     RLX_INTEGER(a > b), true},
+    {"ge", "ge(a, b) -> bool", kNumber, "($0 >= $1)", RLX_REAL(a >= b), "($0 >= $1)",
+     RLX_INTEGER(a >= b), true},
+    {"logical_and",
+     "logical_and(a, b) -> y",
+     DTypeSet::Bool,
+     {},
+     nullptr,
+     "($0 && $1)",
+     RLX_INTEGER(a != 0 && b != 0)},
+    {"logical_or",
+     "logical_or(a, b) -> y",
+     DTypeSet::Bool,
+     {},
+     nullptr,
+     "($0 || $1)",
+     RLX_INTEGER(a != 0 || b != 0)},
+    {"logical_xor",
+     "logical_xor(a, b) -> y",
+     DTypeSet::Bool,
+     {},
+     nullptr,
+     "($0 != $1)",
+     RLX_INTEGER((a != 0) != (b != 0))},
+    {"bitwise_and",
+     "bitwise_and(a, b) -> y",
+     kInteger,
+     {},
+     nullptr,
+     "($0 & $1)",
+     RLX_INTEGER(a& b)},
     {"bitwise_or", "bitwise_or(a, b) -> y", kInteger, {}, nullptr, "($0 | $1)", RLX_INTEGER(a | b)},
-    {"bitwise_xor", "bitwise_xor(a, b) -> y", kInteger, {}, nullptr, "($0 ^ $1)", RLX_INTEGER(a ^ b)},
-    {"shift_left", "shift_left(a, b) -> y", kInteger, {}, nullptr, "rlx_shift_left($0, $1, {bits})", shift_left},
-    {"shift_right", "shift_right(a, b) -> y", kInteger, {}, nullptr, "rlx_shift_right($0, $1, {bits})", shift_right},
+    {"bitwise_xor",
+     "bitwise_xor(a, b) -> y",
+     kInteger,
+     {},
+     nullptr,
+     "($0 ^ $1)",
+     RLX_INTEGER(a ^ b)},
+    {"shift_left",
+     "shift_left(a, b) -> y",
+     kInteger,
+     {},
+     nullptr,
+     "rlx_shift_left($0, $1, {bits})",
+     shift_left},
+    {"shift_right",
+     "shift_right(a, b) -> y",
+     kInteger,
+     {},
+     nullptr,
+     "rlx_shift_right($0, $1, {bits})",
+     shift_right},
 };
 constexpr size_t kRowCount = std::size(kRows);
 
@@ -132,14 +205,15 @@ bool infer(InferContext& ctx) {
 }
 
 void evaluate_real(const BinaryRow& row, const Tensor& a, const Tensor& b, Tensor& y) {
-  for_each_broadcast(y.type.shape, {&a.type.shape, &b.type.shape}, [&](int64_t o, const int64_t* in) {
-    const double value = row.real(a.floats[static_cast<size_t>(in[0])], real_at(b, in[1]));
-    if (row.to_bool) {
-      y.integers[static_cast<size_t>(o)] = value != 0;
-    } else {
-      y.floats[static_cast<size_t>(o)] = value;
-    }
-  });
+  for_each_broadcast(
+      y.type.shape, {&a.type.shape, &b.type.shape}, [&](int64_t o, const int64_t* in) {
+        const double value = row.real(a.floats[static_cast<size_t>(in[0])], real_at(b, in[1]));
+        if (row.to_bool) {
+          y.integers[static_cast<size_t>(o)] = value != 0;
+        } else {
+          y.floats[static_cast<size_t>(o)] = value;
+        }
+      });
 }
 
 bool evaluate(EvaluateContext& ctx) {
@@ -152,11 +226,12 @@ bool evaluate(EvaluateContext& ctx) {
     return true;
   }
   const int bits = static_cast<int>(element_bytes(a.type.dtype)) * 8;
-  for_each_broadcast(y.type.shape, {&a.type.shape, &b.type.shape}, [&](int64_t o, const int64_t* in) {
-    const int64_t value =
-        row.integer(a.integers[static_cast<size_t>(in[0])], b.integers[static_cast<size_t>(in[1])], bits);
-    y.integers[static_cast<size_t>(o)] = wrap_integer(y.type.dtype, value);
-  });
+  for_each_broadcast(
+      y.type.shape, {&a.type.shape, &b.type.shape}, [&](int64_t o, const int64_t* in) {
+        const int64_t value = row.integer(a.integers[static_cast<size_t>(in[0])],
+                                          b.integers[static_cast<size_t>(in[1])], bits);
+        y.integers[static_cast<size_t>(o)] = wrap_integer(y.type.dtype, value);
+      });
   return true;
 }
 
@@ -165,7 +240,9 @@ std::string scalar(const ScalarContext& ctx) {
   constexpr const BinaryRow& row = kRows[index];
   // float^int: the exponent's parity must survive, so it stays an integer.
   const bool mixed = is_float(ctx.operand_dtype(0)) && is_integer(ctx.operand_dtype(1));
-  if (mixed) return fill_template(ctx.operand_dtype(1) == DType::i64 ? "rlx_pow($0, $1)" : "rlx_pow($0, rlx_widen($1))", ctx);
+  if (mixed)
+    return fill_template(
+        ctx.operand_dtype(1) == DType::i64 ? "rlx_pow($0, $1)" : "rlx_pow($0, rlx_widen($1))", ctx);
   return fill_template(is_float(ctx.operand_dtype(0)) ? row.text : row.integer_text, ctx);
 }
 

@@ -12,7 +12,10 @@ namespace {
 constexpr std::string_view kOverflows[] = {"saturate", "wrap"};
 constexpr AttrSpec kCastAttrs[] = {
     {.name = "to", .type = AttrType::DTypeName, .required = true, .consumed_by_infer = true},
-    {.name = "overflow", .type = AttrType::String, .default_text = "\"saturate\"", .choices = kOverflows}};
+    {.name = "overflow",
+     .type = AttrType::String,
+     .default_text = "\"saturate\"",
+     .choices = kOverflows}};
 constexpr AttrSpec kBitcastAttrs[] = {
     {.name = "to", .type = AttrType::DTypeName, .required = true, .consumed_by_infer = true}};
 
@@ -22,7 +25,8 @@ bool infer_cast(InferContext& ctx) {
   const DType to = ctx.attrs().dtype("to");
   if (!check_dtype(ctx, 0, DTypeSet::NumberOrBool)) return false;
   if (!contains(DTypeSet::NumberOrBool, to)) {
-    return ctx.fail(DiagCode::UnsupportedOp, "there is no cast to " + std::string(name_of(to)) + " yet, wanted " +
+    return ctx.fail(DiagCode::UnsupportedOp, "there is no cast to " + std::string(name_of(to)) +
+                                                 " yet, wanted " +
                                                  "a float, integer or bool dtype");
   }
   ctx.set_output(0, {to, ctx.shape(0)});
@@ -48,9 +52,11 @@ int64_t integer_from_integer(DType to, int64_t value, bool wraps) {
 double float_from_integer(DType to, int64_t value) {
   if (to == DType::f64) return static_cast<double>(value);
   if (to == DType::f32) return static_cast<float>(value);
-  const auto magnitude = value < 0 ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
+  const auto magnitude =
+      value < 0 ? uint64_t{0} - static_cast<uint64_t>(value) : static_cast<uint64_t>(value);
   const uint64_t low = magnitude & 0x7FF;
-  const uint64_t odd = magnitude < (uint64_t{1} << 53) ? magnitude : (magnitude - low) | (low != 0 ? 0x800 : 0);
+  const uint64_t odd =
+      magnitude < (uint64_t{1} << 53) ? magnitude : (magnitude - low) | (low != 0 ? 0x800 : 0);
   const double rounded = round_to(to, static_cast<double>(odd));
   return value < 0 ? -rounded : rounded;
 }
@@ -88,7 +94,8 @@ std::string float_to_float(DType from, DType to, const std::string& x) {
 }
 
 std::string clamped(const std::string& x, DType type, int64_t low, int64_t high) {
-  return "rlx_min(rlx_max(" + x + ", " + integer_literal(type, low) + "), " + integer_literal(type, high) + ")";
+  return "rlx_min(rlx_max(" + x + ", " + integer_literal(type, low) + "), " +
+         integer_literal(type, high) + ")";
 }
 
 std::string float_to_integer(DType to, const std::string& x) {
@@ -118,8 +125,10 @@ std::string integer_to_integer(DType from, DType to, const std::string& x, bool 
   const IntegerRange source = integer_range(from);
   const IntegerRange target = integer_range(to);
   std::string text = x;
-  if (target.lowest > source.lowest) text = "rlx_max(" + text + ", " + integer_literal(from, target.lowest) + ")";
-  if (target.highest < source.highest) text = "rlx_min(" + text + ", " + integer_literal(from, target.highest) + ")";
+  if (target.lowest > source.lowest)
+    text = "rlx_max(" + text + ", " + integer_literal(from, target.lowest) + ")";
+  if (target.highest < source.highest)
+    text = "rlx_min(" + text + ", " + integer_literal(from, target.highest) + ")";
   return convert_compute_type(from, to, text);
 }
 
@@ -143,12 +152,15 @@ std::string scalar_cast(const ScalarContext& ctx) {
 bool infer_bitcast(InferContext& ctx) {
   const DType to = ctx.attrs().dtype("to");
   const DType from = ctx.dtype(0);
-  if (block_elements(from) != 1 || block_elements(to) != 1 || block_bytes(from) != block_bytes(to)) {
-    return ctx.fail(DiagCode::BadDtype, "input 0 has dtype " + std::string(name_of(from)) + ", wanted one of the size of " +
+  if (block_elements(from) != 1 || block_elements(to) != 1 ||
+      block_bytes(from) != block_bytes(to)) {
+    return ctx.fail(DiagCode::BadDtype, "input 0 has dtype " + std::string(name_of(from)) +
+                                            ", wanted one of the size of " +
                                             std::string(name_of(to)));
   }
   if (to == DType::bool_ && from != DType::bool_) {
-    return ctx.fail(DiagCode::BadDtype, "bytes of " + std::string(name_of(from)) + " are not all 0 or 1, as bool wants",
+    return ctx.fail(DiagCode::BadDtype,
+                    "bytes of " + std::string(name_of(from)) + " are not all 0 or 1, as bool wants",
                     "use cast");
   }
   ctx.set_output(0, {to, ctx.shape(0)});
@@ -173,10 +185,19 @@ bool lower_bitcast(LowerContext& ctx) {
 
 std::span<const OpDef> cast_ops() {
   static const std::array<OpDef, 2> ops = {
-      OpDef{.name = "cast", .signature = "cast(x; to, overflow=\"saturate\") -> y", .attrs = kCastAttrs,
-            .infer = infer_cast, .evaluate = evaluate_cast, .lower = lower_elementwise, .scalar = scalar_cast},
-      OpDef{.name = "bitcast", .signature = "bitcast(x; to) -> y", .attrs = kBitcastAttrs, .infer = infer_bitcast,
-            .evaluate = evaluate_bitcast, .lower = lower_bitcast},
+      OpDef{.name = "cast",
+            .signature = "cast(x; to, overflow=\"saturate\") -> y",
+            .attrs = kCastAttrs,
+            .infer = infer_cast,
+            .evaluate = evaluate_cast,
+            .lower = lower_elementwise,
+            .scalar = scalar_cast},
+      OpDef{.name = "bitcast",
+            .signature = "bitcast(x; to) -> y",
+            .attrs = kBitcastAttrs,
+            .infer = infer_bitcast,
+            .evaluate = evaluate_bitcast,
+            .lower = lower_bitcast},
   };
   return ops;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the elementwise ops share: operand checks, broadcasting loops of the evaluator, expression templates.
+// What the elementwise ops share: operand checks, broadcasting loops of the evaluator, expression
+// templates.
 #include "compiler/ops/elementwise.h"
 
 #include <cctype>
@@ -36,11 +37,16 @@ std::string fill_braces(std::string_view name, const ScalarContext& ctx) {
 
 bool contains(DTypeSet set, DType dtype) {
   switch (set) {
-    case DTypeSet::Float: return is_float(dtype);
-    case DTypeSet::Integer: return is_integer(dtype);
-    case DTypeSet::Bool: return dtype == DType::bool_;
-    case DTypeSet::Number: return is_float(dtype) || is_integer(dtype);
-    case DTypeSet::NumberOrBool: return is_float(dtype) || is_integer(dtype) || dtype == DType::bool_;
+    case DTypeSet::Float:
+      return is_float(dtype);
+    case DTypeSet::Integer:
+      return is_integer(dtype);
+    case DTypeSet::Bool:
+      return dtype == DType::bool_;
+    case DTypeSet::Number:
+      return is_float(dtype) || is_integer(dtype);
+    case DTypeSet::NumberOrBool:
+      return is_float(dtype) || is_integer(dtype) || dtype == DType::bool_;
   }
   return false;
 }
@@ -106,13 +112,20 @@ void for_each_broadcast(const Shape& shape, const std::vector<const Shape*>& ope
 
 int64_t wrap_integer(DType dtype, int64_t value) {
   switch (dtype) {
-    case DType::i8: return static_cast<int8_t>(value);
-    case DType::u8: return static_cast<uint8_t>(value);
-    case DType::i16: return static_cast<int16_t>(value);
-    case DType::i32: return static_cast<int32_t>(value);
-    case DType::u32: return static_cast<uint32_t>(value);
-    case DType::bool_: return value != 0 ? 1 : 0;
-    default: return value;
+    case DType::i8:
+      return static_cast<int8_t>(value);
+    case DType::u8:
+      return static_cast<uint8_t>(value);
+    case DType::i16:
+      return static_cast<int16_t>(value);
+    case DType::i32:
+      return static_cast<int32_t>(value);
+    case DType::u32:
+      return static_cast<uint32_t>(value);
+    case DType::bool_:
+      return value != 0 ? 1 : 0;
+    default:
+      return value;
   }
 }
 
@@ -137,11 +150,13 @@ std::string fill_template(std::string_view text, const ScalarContext& ctx) {
   return result;
 }
 
-std::vector<double> float_attributes(std::span<const AttrSpec> attrs, const AttributeReader& reader, DType dtype) {
+std::vector<double> float_attributes(std::span<const AttrSpec> attrs, const AttributeReader& reader,
+                                     DType dtype) {
   std::vector<double> values;
   for (const AttrSpec& spec : attrs) {
     const double written = spec.type == AttrType::Float ? reader.real(spec.name) : 0;
-    values.push_back(dtype == DType::f64 ? written : static_cast<double>(static_cast<float>(written)));
+    values.push_back(dtype == DType::f64 ? written
+                                         : static_cast<double>(static_cast<float>(written)));
   }
   return values;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Strided copies, bit by bit: tiles of the transpose kernel where input and output run along different axes, else a region.
+// Strided copies, bit by bit: tiles of the transpose kernel where input and output run along
+// different axes, else a region.
 #include <algorithm>
 
 #include "compiler/dispatch/builder.h"
@@ -16,7 +17,8 @@ constexpr int64_t kTileRows = 8;   // workgroup 32 x 8
 constexpr int64_t kLeastEdge = 8;  // smaller matrices waste most of a tile
 constexpr int64_t kMaxIndex32 = (int64_t{1} << 31) - 1;
 
-// A batch of matrices that `from` holds along `row_loop` (stride 1) and `to` along the innermost loop (stride 1).
+// A batch of matrices that `from` holds along `row_loop` (stride 1) and `to` along the innermost
+// loop (stride 1).
 struct Transposition {
   LoopNest loops;  // strides: 0 from, 1 to
   size_t row_loop = 0;
@@ -28,17 +30,22 @@ std::optional<Transposition> find_transposition(const TensorRef& from, const Ten
   const LoopNest& loops = found.loops;
   if (loops.sizes.size() < 2) return std::nullopt;
   for (const Strides& strides : loops.strides) {
-    if (std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; })) return std::nullopt;
+    if (std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; }))
+      return std::nullopt;
   }
   const auto unit_loop = [&](const Strides& strides) {
     return static_cast<size_t>(std::find(strides.begin(), strides.end(), 1) - strides.begin());
   };
   found.row_loop = unit_loop(loops.strides[0]);
   found.column_loop = unit_loop(loops.strides[1]);
-  if (found.row_loop >= loops.sizes.size() || found.column_loop >= loops.sizes.size()) return std::nullopt;
+  if (found.row_loop >= loops.sizes.size() || found.column_loop >= loops.sizes.size())
+    return std::nullopt;
   if (found.row_loop == found.column_loop) return std::nullopt;
-  if (std::min(loops.sizes[found.row_loop], loops.sizes[found.column_loop]) < kLeastEdge) return std::nullopt;
-  if (from.byte_range().length_bytes > uint64_t{kMaxIndex32} || to.byte_range().length_bytes > uint64_t{kMaxIndex32}) return std::nullopt;
+  if (std::min(loops.sizes[found.row_loop], loops.sizes[found.column_loop]) < kLeastEdge)
+    return std::nullopt;
+  if (from.byte_range().length_bytes > uint64_t{kMaxIndex32} ||
+      to.byte_range().length_bytes > uint64_t{kMaxIndex32})
+    return std::nullopt;
   return found;
 }
 
@@ -55,8 +62,8 @@ std::string batch_text(const Transposition& t) {
   return text;
 }
 
-void emit_transposition(Program& program, const Step& origin, const TensorRef& from, const TensorRef& to,
-                        const Transposition& t) {
+void emit_transposition(Program& program, const Step& origin, const TensorRef& from,
+                        const TensorRef& to, const Transposition& t) {
   const uint32_t bytes = element_bytes(from.dtype());
   const int64_t rows = t.loops.sizes[t.row_loop];
   const int64_t columns = t.loops.sizes[t.column_loop];
@@ -77,14 +84,16 @@ void emit_transposition(Program& program, const Step& origin, const TensorRef& f
       .write(&CopyParams::y, to)
       .grid(grid.x, grid.y, grid.z)
       .work(2 * byte_size(to.type), 0)
-      .reason(std::to_string(batches) + " transposed " + std::to_string(rows) + " x " + std::to_string(columns) +
-              " matrices through 32 x 32 tiles");
+      .reason(std::to_string(batches) + " transposed " + std::to_string(rows) + " x " +
+              std::to_string(columns) + " matrices through 32 x 32 tiles");
 }
 
 }  // namespace
 
-void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from, const TensorRef& to) {
-  RLX_CHECK(from.type == to.type, "copy of " + to_string(from.type) + " to " + to_string(to.type) + " for " + origin.node);
+void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from,
+                       const TensorRef& to) {
+  RLX_CHECK(from.type == to.type, "copy of " + to_string(from.type) + " to " + to_string(to.type) +
+                                      " for " + origin.node);
   if (element_count(to.shape()) == 0) return;
   if (const std::optional<Transposition> t = find_transposition(from, to)) {
     emit_transposition(program, origin, from, to, *t);

@@ -13,7 +13,8 @@ struct LoopNest {
   std::vector<Strides> strides;  // per tensor, one stride per loop
 };
 
-// Drops axes of size 1 and joins neighbours that every tensor steps through evenly. `strides`: one list per tensor.
+// Drops axes of size 1 and joins neighbours that every tensor steps through evenly. `strides`: one
+// list per tensor.
 LoopNest coalesce_loops(const Shape& shape, const std::vector<Strides>& strides);
 
 }  // namespace rlx

@@ -13,10 +13,16 @@ namespace {
 
 // Ops whose expressions also exist for f64; the others are polynomials in f32.
 constexpr std::string_view kDoubleOps[] = {
-    "neg", "abs", "sign", "floor", "ceil", "trunc", "round", "sqrt", "rsqrt", "reciprocal",
-    "square", "relu", "leaky_relu", "softsign", "affine", "thresholded_relu", "shrink",
-    "hard_sigmoid", "hard_swish", "is_nan", "is_inf", "add", "sub", "mul", "div", "max", "min",
-    "eq", "ne", "lt", "le", "gt", "ge", "where", "clamp", "prelu", "fma", "cast"};
+    "neg",        "abs",          "sign",       "floor",
+    "ceil",       "trunc",        "round",      "sqrt",
+    "rsqrt",      "reciprocal",   "square",     "relu",
+    "leaky_relu", "softsign",     "affine",     "thresholded_relu",
+    "shrink",     "hard_sigmoid", "hard_swish", "is_nan",
+    "is_inf",     "add",          "sub",        "mul",
+    "div",        "max",          "min",        "eq",
+    "ne",         "lt",           "le",         "gt",
+    "ge",         "where",        "clamp",      "prelu",
+    "fma",        "cast"};
 
 bool has_double_form(std::string_view op) {
   return std::find(std::begin(kDoubleOps), std::end(kDoubleOps), op) != std::end(kDoubleOps);
@@ -26,7 +32,10 @@ bool has_double_form(std::string_view op) {
 std::vector<RegionStep> steps_of(LowerContext& ctx) {
   const Node& node = ctx.node();
   if (!node.region.empty()) return node.region;
-  RegionStep step{.op = node.op, .attributes = node.attributes, .operands = {}, .dtype = ctx.output_type(0).dtype};
+  RegionStep step{.op = node.op,
+                  .attributes = node.attributes,
+                  .operands = {},
+                  .dtype = ctx.output_type(0).dtype};
   for (uint32_t i = 0; i < node.inputs.size(); ++i) step.operands.push_back(i);
   return {step};
 }
@@ -37,22 +46,24 @@ bool check_double(LowerContext& ctx, const std::vector<RegionStep>& steps) {
     bool uses_double = step.dtype == DType::f64;
     for (uint32_t operand : step.operands) {
       if (operand < inputs && !ctx.has_input(operand)) continue;
-      uses_double |= (operand < inputs ? ctx.input_type(operand).dtype : steps[operand - inputs].dtype) == DType::f64;
+      uses_double |= (operand < inputs ? ctx.input_type(operand).dtype
+                                       : steps[operand - inputs].dtype) == DType::f64;
     }
     if (uses_double && !has_double_form(step.op)) {
-      return ctx.fail(DiagCode::UnsupportedOp, "\"" + step.op + "\" has no kernel for f64", "cast to f32 around it");
+      return ctx.fail(DiagCode::UnsupportedOp, "\"" + step.op + "\" has no kernel for f64",
+                      "cast to f32 around it");
     }
   }
   return true;
 }
 
 bool same_operand(const RegionOperand& a, const RegionOperand& b) {
-  return a.view.buffer == b.view.buffer && a.view.offset_bytes == b.view.offset_bytes && a.view.type == b.view.type &&
-         a.view.strides == b.view.strides;
+  return a.view.buffer == b.view.buffer && a.view.offset_bytes == b.view.offset_bytes &&
+         a.view.type == b.view.type && a.view.strides == b.view.strides;
 }
 
-// The kernel's operands, each distinct view once, and for every input of the node the name of the local that holds it; a
-// missing optional input has an empty name.
+// The kernel's operands, each distinct view once, and for every input of the node the name of the
+// local that holds it; a missing optional input has an empty name.
 struct RegionInputs {
   std::vector<RegionOperand> operands;
   std::vector<std::string> names;
@@ -67,9 +78,11 @@ RegionInputs gather_inputs(LowerContext& ctx) {
       inputs.dtypes.push_back(DType::f32);
       continue;
     }
-    const RegionOperand operand{.view = ctx.input(i), .storage = element_storage(ctx.input_type(i).dtype)};
-    const auto found = std::find_if(inputs.operands.begin(), inputs.operands.end(),
-                                    [&](const RegionOperand& other) { return same_operand(operand, other); });
+    const RegionOperand operand{.view = ctx.input(i),
+                                .storage = element_storage(ctx.input_type(i).dtype)};
+    const auto found =
+        std::find_if(inputs.operands.begin(), inputs.operands.end(),
+                     [&](const RegionOperand& other) { return same_operand(operand, other); });
     inputs.names.push_back("x" + std::to_string(found - inputs.operands.begin() + 1));
     inputs.dtypes.push_back(ctx.input_type(i).dtype);
     if (found == inputs.operands.end()) inputs.operands.push_back(operand);
@@ -83,8 +96,9 @@ bool lower_elementwise(LowerContext& ctx) {
   const std::vector<RegionStep> steps = steps_of(ctx);
   RegionInputs inputs = gather_inputs(ctx);
   if (inputs.operands.size() > kMaxRegionOperands) {
-    return ctx.fail(DiagCode::Limit, "a region of " + std::to_string(inputs.operands.size()) +
-                                         " inputs, wanted at most " + std::to_string(kMaxRegionOperands),
+    return ctx.fail(DiagCode::Limit,
+                    "a region of " + std::to_string(inputs.operands.size()) +
+                        " inputs, wanted at most " + std::to_string(kMaxRegionOperands),
                     "split the region");
   }
   if (!check_double(ctx, steps)) return false;
@@ -93,7 +107,8 @@ bool lower_elementwise(LowerContext& ctx) {
   for (const auto& [name, value] : ctx.node().attributes) {
     RLX_CHECK(ctx.attrs().has(name), "attribute " + name + " of " + ctx.node().name);
   }
-  const std::string subject = steps.size() == 1 ? "one op" : "region of " + std::to_string(steps.size()) + " ops";
+  const std::string subject =
+      steps.size() == 1 ? "one op" : "region of " + std::to_string(steps.size()) + " ops";
   emit_region(ctx.program(), ctx.new_step(),
               {.output = ctx.output(0),
                .output_storage = element_storage(ctx.output_type(0).dtype),

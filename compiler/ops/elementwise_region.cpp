@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One dispatch of the region kernel: index arithmetic, vector width and loads as text, and the binding of its buffers.
+// One dispatch of the region kernel: index arithmetic, vector width and loads as text, and the
+// binding of its buffers.
 #include "compiler/ops/elementwise_region.h"
 
 #include <algorithm>
@@ -22,10 +23,10 @@ constexpr int64_t kMaxIndex32 = (int64_t{1} << 31) - 1;
 struct Stream {
   uint32_t number = 0;
   ElementStorage storage;
-  TensorRef view;    // broadcast to the loops' shape, rebased to its lowest element, all strides >= 0
-  Strides strides;   // per loop, in elements, signed
-  int64_t start = 0; // index of the first element, from the lowest
-  bool wide = false; // four neighbours in one access
+  TensorRef view;  // broadcast to the loops' shape, rebased to its lowest element, all strides >= 0
+  Strides strides;    // per loop, in elements, signed
+  int64_t start = 0;  // index of the first element, from the lowest
+  bool wide = false;  // four neighbours in one access
 };
 
 struct RegionPlan {
@@ -38,20 +39,25 @@ struct RegionPlan {
   bool has_tail = false;
 };
 
-std::string index_type(const RegionPlan& plan) { return plan.wide_index ? "rlx_u64" : "rlx_u32"; }
+std::string index_type(const RegionPlan& plan) {
+  return plan.wide_index ? "rlx_u64" : "rlx_u32";
+}
 std::string index_number(const RegionPlan& plan, int64_t value) {
   if (!plan.wide_index) return std::to_string(value) + "u";
   // GLSL takes no 64-bit literal in a define.
   const std::string low = "rlx_u64(" + std::to_string(value & 0xFFFFFFFF) + "u)";
-  return value >> 32 == 0 ? low : "((rlx_u64(" + std::to_string(value >> 32) + "u) << 32) | " + low + ")";
+  return value >> 32 == 0 ? low
+                          : "((rlx_u64(" + std::to_string(value >> 32) + "u) << 32) | " + low + ")";
 }
 
 uint32_t view_alignment(const Program& program, const TensorRef& view) {
   return std::min(view.alignment_bytes(program.buffer(view.buffer).segment), kWidestAccessBytes);
 }
 
-// The same elements read from their lowest address upward, for a pointer that needs no negative index.
-Stream make_stream(uint32_t number, const TensorRef& ref, const ElementStorage& storage, const Shape& shape) {
+// The same elements read from their lowest address upward, for a pointer that needs no negative
+// index.
+Stream make_stream(uint32_t number, const TensorRef& ref, const ElementStorage& storage,
+                   const Shape& shape) {
   Stream stream{.number = number, .storage = storage, .view = ref, .strides = {}};
   stream.view.strides = broadcast_strides(ref.shape(), ref.strides, shape);
   stream.view.type.shape = shape;
@@ -76,8 +82,9 @@ bool can_be_wide(const Program& program, const Stream& stream) {
 
 void choose_width(const Program& program, RegionPlan& plan) {
   const Shape& sizes = plan.loops.sizes;
-  const bool has_eight_bytes = std::any_of(plan.streams.begin(), plan.streams.end(),
-                                           [](const Stream& stream) { return stream.storage.bytes == 8; });
+  const bool has_eight_bytes =
+      std::any_of(plan.streams.begin(), plan.streams.end(),
+                  [](const Stream& stream) { return stream.storage.bytes == 8; });
   const int64_t count = element_count(sizes);
   plan.items = count;
   if (has_eight_bytes) {
@@ -101,8 +108,8 @@ RegionPlan make_plan(const Program& program, const Region& region) {
   const Shape& shape = region.output.shape();
   plan.streams.push_back(make_stream(0, region.output, region.output_storage, shape));
   for (const RegionOperand& operand : region.operands) {
-    plan.streams.push_back(
-        make_stream(static_cast<uint32_t>(plan.streams.size()), operand.view, operand.storage, shape));
+    plan.streams.push_back(make_stream(static_cast<uint32_t>(plan.streams.size()), operand.view,
+                                       operand.storage, shape));
   }
   std::vector<Strides> strides{region.output.strides};
   for (const RegionOperand& operand : region.operands) {
@@ -120,7 +127,8 @@ RegionPlan make_plan(const Program& program, const Region& region) {
   return plan;
 }
 
-// Statements that take `item` apart into the loops' coordinates c0, c1, ... (the innermost counts elements).
+// Statements that take `item` apart into the loops' coordinates c0, c1, ... (the innermost counts
+// elements).
 std::string coordinate_text(const RegionPlan& plan) {
   const Shape& sizes = plan.loops.sizes;
   const std::string type = index_type(plan);
@@ -134,7 +142,8 @@ std::string coordinate_text(const RegionPlan& plan) {
     text += "const " + type + " c" + std::to_string(i) + " = " + coordinate + ";\n";
     if (i == 0) break;
     const std::string next = "rest" + std::to_string(i);
-    text += "const " + type + " " + next + " = " + rest + " / " + index_number(plan, pieces) + ";\n";
+    text +=
+        "const " + type + " " + next + " = " + rest + " / " + index_number(plan, pieces) + ";\n";
     rest = next;
   }
   return text;
@@ -146,7 +155,8 @@ std::string index_text(const RegionPlan& plan, const Stream& stream) {
   for (size_t i = 0; i < stream.strides.size(); ++i) {
     const int64_t stride = stream.strides[i];
     if (stride == 0) continue;
-    const std::string size = std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
+    const std::string size =
+        std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
     const std::string term = "c" + std::to_string(i) + size;
     sum = empty && stride > 0 ? term : sum + (stride > 0 ? " + " : " - ") + term;
     empty = false;
@@ -154,7 +164,9 @@ std::string index_text(const RegionPlan& plan, const Stream& stream) {
   return "const " + index_type(plan) + " i" + std::to_string(stream.number) + " = " + sum + ";\n";
 }
 
-std::string pointer(const Stream& stream) { return "p.buffers[" + std::to_string(stream.number) + "]"; }
+std::string pointer(const Stream& stream) {
+  return "p.buffers[" + std::to_string(stream.number) + "]";
+}
 
 std::string load_call(const Stream& stream, const std::string& index) {
   return "rlx_load_" + stream.storage.name + "(" + pointer(stream) + ", rlx_i64(" + index + "))";
@@ -165,7 +177,8 @@ std::string lane_text(const Stream& stream, uint32_t lane) {
   static constexpr const char* kLanes[] = {".x", ".y", ".z", ".w"};
   const std::string vector = "v" + std::to_string(stream.number);
   const std::string& name = stream.storage.name;
-  if (name == "f32" || name == "f16" || name == "bf16" || name == "u32") return vector + kLanes[lane];
+  if (name == "f32" || name == "f16" || name == "bf16" || name == "u32")
+    return vector + kLanes[lane];
   if (name == "i32") return "rlx_i32(" + vector + kLanes[lane] + ")";
   if (stream.storage.bytes == 2) {
     const std::string word = vector + kLanes[lane / 2] + (lane % 2 == 0 ? "" : " >> 16u");
@@ -185,12 +198,13 @@ std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
   if (stream.wide) {
     const std::string index = "rlx_i64(i" + number + ")";
     if (name == "f32" || name == "f16" || name == "bf16") {
-      text += "const rlx_vec4 v" + number + " = rlx_load4_" + name + "(" + pointer(stream) + ", " + index + ");\n";
+      text += "const rlx_vec4 v" + number + " = rlx_load4_" + name + "(" + pointer(stream) + ", " +
+              index + ");\n";
     } else {
       static constexpr const char* kTypes[] = {"", "rlx_u32", "rlx_uvec2", "", "rlx_uvec4"};
       text += std::string("const ") + kTypes[stream.storage.bytes] + " v" + number + " = rlx_raw" +
-              std::to_string(kVectorWidth * stream.storage.bytes) + "(" + pointer(stream) + ", " + index + " * " +
-              std::to_string(stream.storage.bytes) + ");\n";
+              std::to_string(kVectorWidth * stream.storage.bytes) + "(" + pointer(stream) + ", " +
+              index + " * " + std::to_string(stream.storage.bytes) + ");\n";
     }
   }
   const int64_t stride = stream.strides.empty() ? 0 : stream.strides.back();
@@ -206,7 +220,8 @@ std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
       if (step != 0) index += (step > 0 ? " + " : " - ") + index_number(plan, std::abs(step));
       value = load_call(stream, index);
     }
-    text += "const " + stream.storage.compute + " x" + number + "_" + std::to_string(lane) + " = " + value + ";\n";
+    text += "const " + stream.storage.compute + " x" + number + "_" + std::to_string(lane) + " = " +
+            value + ";\n";
   }
   return text;
 }
@@ -220,28 +235,33 @@ std::string element_call(const RegionPlan& plan, const std::string& suffix) {
 }
 
 std::string store_text(const Stream& output, const std::string& index, const std::string& value) {
-  return "rlx_store_" + output.storage.name + "(" + pointer(output) + ", rlx_i64(" + index + "), " + value + ");\n";
+  return "rlx_store_" + output.storage.name + "(" + pointer(output) + ", rlx_i64(" + index + "), " +
+         value + ");\n";
 }
 
 std::string wide_store_text(const Stream& output) {
   const std::string& name = output.storage.name;
   if (name == "f32" || name == "f16" || name == "bf16") {
-    return "rlx_vec4 y;\ny.x = y0;\ny.y = y1;\ny.z = y2;\ny.w = y3;\nrlx_store4_" + name + "(" + pointer(output) +
-           ", rlx_i64(i0), y);\n";
+    return "rlx_vec4 y;\ny.x = y0;\ny.y = y1;\ny.z = y2;\ny.w = y3;\nrlx_store4_" + name + "(" +
+           pointer(output) + ", rlx_i64(i0), y);\n";
   }
-  const std::string at = pointer(output) + ", rlx_i64(i0) * " + std::to_string(output.storage.bytes);
+  const std::string at =
+      pointer(output) + ", rlx_i64(i0) * " + std::to_string(output.storage.bytes);
   if (output.storage.bytes == 4) {
-    return "rlx_uvec4 y;\ny.x = rlx_u32(y0);\ny.y = rlx_u32(y1);\ny.z = rlx_u32(y2);\ny.w = rlx_u32(y3);\nrlx_put16(" + at +
-           ", y);\n";
+    return "rlx_uvec4 y;\ny.x = rlx_u32(y0);\ny.y = rlx_u32(y1);\ny.z = rlx_u32(y2);\ny.w = "
+           "rlx_u32(y3);\nrlx_put16(" +
+           at + ", y);\n";
   }
   if (output.storage.bytes == 2) {
     return "rlx_uvec2 y;\ny.x = (rlx_u32(y0) & 0xFFFFu) | (rlx_u32(y1) << 16);\n"
-           "y.y = (rlx_u32(y2) & 0xFFFFu) | (rlx_u32(y3) << 16);\nrlx_put8(" + at + ", y);\n";
+           "y.y = (rlx_u32(y2) & 0xFFFFu) | (rlx_u32(y3) << 16);\nrlx_put8(" +
+           at + ", y);\n";
   }
   std::string word;
   for (uint32_t lane = 0; lane < kVectorWidth; ++lane) {
     const std::string y = "y" + std::to_string(lane);
-    const std::string byte = name == "bool" ? "(" + y + " ? 1u : 0u)" : "(rlx_u32(" + y + ") & 0xFFu)";
+    const std::string byte =
+        name == "bool" ? "(" + y + " ? 1u : 0u)" : "(rlx_u32(" + y + ") & 0xFFu)";
     word += lane == 0 ? byte : " | (" + byte + " << " + std::to_string(8 * lane) + ")";
   }
   return "rlx_put4(" + at + ", " + word + ");\n";
@@ -254,12 +274,14 @@ std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
     const int64_t stride = stream.strides.empty() ? 0 : stream.strides.back();
     const std::string base = "i" + std::to_string(stream.number);
     if (lane.empty() || stride == 0) return base;
-    const std::string size = std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
+    const std::string size =
+        std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
     return base + (stride > 0 ? " + " : " - ") + lane + size;
   };
   for (size_t k = 1; k < plan.streams.size(); ++k) {
     const Stream& stream = plan.streams[k];
-    text += "const " + stream.storage.compute + " x" + std::to_string(k) + " = " + load_call(stream, index(stream)) + ";\n";
+    text += "const " + stream.storage.compute + " x" + std::to_string(k) + " = " +
+            load_call(stream, index(stream)) + ";\n";
   }
   return text + store_text(plan.streams[0], index(plan.streams[0]), element_call(plan, ""));
 }
@@ -272,23 +294,28 @@ std::string item_text(const RegionPlan& plan) {
   for (size_t k = 1; k < plan.streams.size(); ++k) wide += wide_load_text(plan, plan.streams[k]);
   for (uint32_t lane = 0; lane < plan.width; ++lane) {
     const std::string number = std::to_string(lane);
-    wide += "const " + plan.streams[0].storage.compute + " y" + number + " = " + element_call(plan, "_" + number) + ";\n";
+    wide += "const " + plan.streams[0].storage.compute + " y" + number + " = " +
+            element_call(plan, "_" + number) + ";\n";
   }
   wide += wide_store_text(plan.streams[0]);
   if (!plan.has_tail) return text + wide;
   // A tail exists only where one loop is left, so c0 is the element's number.
   const std::string count = index_number(plan, plan.loops.sizes.back());
-  text += "if (c0 + " + index_number(plan, kVectorWidth) + " <= " + count + ") {\n" + wide + "} else {\n";
-  text += "for (" + index_type(plan) + " lane = " + index_number(plan, 0) + "; c0 + lane < " + count + "; ++lane) {\n";
+  text += "if (c0 + " + index_number(plan, kVectorWidth) + " <= " + count + ") {\n" + wide +
+          "} else {\n";
+  text += "for (" + index_type(plan) + " lane = " + index_number(plan, 0) + "; c0 + lane < " +
+          count + "; ++lane) {\n";
   return text + scalar_text(plan, "lane") + "}\n}\n";
 }
 
 std::string element_function(const Region& region) {
   std::string parameters;
   for (size_t k = 0; k < region.operands.size(); ++k) {
-    parameters += (k > 0 ? ", " : "") + region.operands[k].storage.compute + " x" + std::to_string(k + 1);
+    parameters +=
+        (k > 0 ? ", " : "") + region.operands[k].storage.compute + " x" + std::to_string(k + 1);
   }
-  return "RLX_FN " + region.output_storage.compute + " rlx_element(" + parameters + ") {\n" + region.element_text + "}\n";
+  return "RLX_FN " + region.output_storage.compute + " rlx_element(" + parameters + ") {\n" +
+         region.element_text + "}\n";
 }
 
 // Pieces of work per thread: more where there are plenty, so that several loads are in flight.
@@ -298,23 +325,26 @@ uint32_t items_per_thread(const RegionPlan& plan, uint64_t operations) {
   return plan.items < (int64_t{1} << 21) ? 2 : 4;
 }
 
-// The operand whose bytes the output may take over: same place in a buffer of the same size, and no other operand sees
-// that buffer in another way.
+// The operand whose bytes the output may take over: same place in a buffer of the same size, and no
+// other operand sees that buffer in another way.
 const TensorRef* in_place_operand(const Program& program, const Region& region) {
   const TensorRef& y = region.output;
   const Buffer& y_buffer = program.buffer(y.buffer);
   if (!y.dense() || y.offset_bytes != 0) return nullptr;
   const auto fits = [&](const RegionOperand& operand) {
     const TensorRef& x = operand.view;
-    return x.offset_bytes == 0 && operand.storage.bytes == region.output_storage.bytes && x.dense() &&
-           element_count(x.shape()) == element_count(y.shape());
+    return x.offset_bytes == 0 && operand.storage.bytes == region.output_storage.bytes &&
+           x.dense() && element_count(x.shape()) == element_count(y.shape());
   };
   for (const RegionOperand& operand : region.operands) {
     const Buffer& buffer = program.buffer(operand.view.buffer);
-    if (!fits(operand) || buffer.segment != Segment::Arena || buffer.size_bytes != y_buffer.size_bytes) continue;
-    const bool alone = std::all_of(region.operands.begin(), region.operands.end(), [&](const RegionOperand& other) {
-      return other.view.buffer != operand.view.buffer || fits(other);
-    });
+    if (!fits(operand) || buffer.segment != Segment::Arena ||
+        buffer.size_bytes != y_buffer.size_bytes)
+      continue;
+    const bool alone = std::all_of(region.operands.begin(), region.operands.end(),
+                                   [&](const RegionOperand& other) {
+                                     return other.view.buffer != operand.view.buffer || fits(other);
+                                   });
     if (alone) return &operand.view;
   }
   return nullptr;
@@ -330,8 +360,9 @@ uint64_t distinct_bytes(const Stream& stream) {
 
 std::string reason_text(const Region& region, const RegionPlan& plan) {
   const size_t inputs = region.operands.size();
-  std::string text = region.subject + ", " + std::to_string(inputs) + (inputs == 1 ? " input" : " inputs") +
-                     ", vector width " + std::to_string(plan.width);
+  std::string text = region.subject + ", " + std::to_string(inputs) +
+                     (inputs == 1 ? " input" : " inputs") + ", vector width " +
+                     std::to_string(plan.width);
   if (!plan.width_reason.empty()) text += " (" + plan.width_reason + ")";
   if (plan.wide_index) text += ", 64-bit indices";
   return text;
@@ -340,16 +371,23 @@ std::string reason_text(const Region& region, const RegionPlan& plan) {
 }  // namespace
 
 ElementStorage element_storage(DType dtype) {
-  return {.name = std::string(name_of(dtype)), .compute = std::string(compute_type(dtype)), .bytes = element_bytes(dtype)};
+  return {.name = std::string(name_of(dtype)),
+          .compute = std::string(compute_type(dtype)),
+          .bytes = element_bytes(dtype)};
 }
 
 ElementStorage raw_storage(uint32_t bytes) {
   switch (bytes) {
-    case 1: return {.name = "u8", .compute = "rlx_i32", .bytes = 1};
-    case 2: return {.name = "u16", .compute = "rlx_u32", .bytes = 2};
-    case 4: return {.name = "u32", .compute = "rlx_u32", .bytes = 4};
-    case 8: return {.name = "i64", .compute = "rlx_i64", .bytes = 8};
-    default: RLX_CHECK(false, "raw elements of " + std::to_string(bytes) + " bytes");
+    case 1:
+      return {.name = "u8", .compute = "rlx_i32", .bytes = 1};
+    case 2:
+      return {.name = "u16", .compute = "rlx_u32", .bytes = 2};
+    case 4:
+      return {.name = "u32", .compute = "rlx_u32", .bytes = 4};
+    case 8:
+      return {.name = "i64", .compute = "rlx_i64", .bytes = 8};
+    default:
+      RLX_CHECK(false, "raw elements of " + std::to_string(bytes) + " bytes");
   }
 }
 

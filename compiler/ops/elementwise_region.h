@@ -28,9 +28,10 @@ struct Region {
   TensorRef output;  // any strides
   ElementStorage output_storage;
   std::vector<RegionOperand> operands;  // at most kMaxRegionOperands, seen as x1, x2, ... in order
-  std::string element_text;             // statements over x1, x2, ...; ends in "return <output's compute type>;"
-  uint64_t operations = 0;              // arithmetic operations per element
-  std::string subject;                  // for the reason: "region of 5 ops"
+  std::string
+      element_text;  // statements over x1, x2, ...; ends in "return <output's compute type>;"
+  uint64_t operations = 0;  // arithmetic operations per element
+  std::string subject;      // for the reason: "region of 5 ops"
 };
 constexpr size_t kMaxRegionOperands = RLX_REGION_BUFFERS - 1;
 

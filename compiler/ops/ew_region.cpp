@@ -8,7 +8,9 @@
 namespace rlx {
 namespace {
 
-std::string step_name(const Node& node, size_t j) { return node.name + " step " + std::to_string(j); }
+std::string step_name(const Node& node, size_t j) {
+  return node.name + " step " + std::to_string(j);
+}
 
 // A graph of the region's inputs, to which the steps are added as nodes.
 struct StepGraph {
@@ -19,13 +21,15 @@ struct StepGraph {
 bool check_operands(InferContext& ctx, const RegionStep& step, size_t j) {
   const OpDef* op = find_op(step.op);
   if (op == nullptr || op->scalar == nullptr) {
-    return ctx.fail(DiagCode::UnsupportedOp, "step " + std::to_string(j) + " is \"" + step.op + "\", wanted an elementwise op");
+    return ctx.fail(DiagCode::UnsupportedOp, "step " + std::to_string(j) + " is \"" + step.op +
+                                                 "\", wanted an elementwise op");
   }
   const size_t known = ctx.input_count() + j;
   for (uint32_t operand : step.operands) {
     if (operand < known) continue;
-    return ctx.fail(DiagCode::UnknownValue, "step " + std::to_string(j) + " reads operand " + std::to_string(operand) +
-                                                ", wanted an input or an earlier step, below " + std::to_string(known));
+    return ctx.fail(DiagCode::UnknownValue,
+                    "step " + std::to_string(j) + " reads operand " + std::to_string(operand) +
+                        ", wanted an input or an earlier step, below " + std::to_string(known));
   }
   return true;
 }
@@ -34,32 +38,46 @@ bool infer_step(InferContext& ctx, StepGraph& chain, size_t j) {
   const RegionStep& step = ctx.node().region[j];
   if (!check_operands(ctx, step, j)) return false;
   const std::string name = step_name(ctx.node(), j);
-  const ValueId result = chain.graph.add_value(
-      {.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
-  Node node{.name = name, .op = step.op, .inputs = {}, .outputs = {result}, .attributes = step.attributes, .region = {},
-            .place = ctx.node().place, .source = ctx.node().source};
+  const ValueId result =
+      chain.graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+  Node node{.name = name,
+            .op = step.op,
+            .inputs = {},
+            .outputs = {result},
+            .attributes = step.attributes,
+            .region = {},
+            .place = ctx.node().place,
+            .source = ctx.node().source};
   for (uint32_t operand : step.operands) node.inputs.emplace_back(chain.operands.at(operand));
   const NodeId id = chain.graph.add_node(std::move(node));
   Diagnostics diagnostics;
   if (!check_and_infer(chain.graph, id, diagnostics)) {
     const Diagnostic& first = diagnostics.all().front();
-    return ctx.fail(first.code, "step " + std::to_string(j) + " (" + step.op + "): " + first.message, first.hint);
+    return ctx.fail(first.code,
+                    "step " + std::to_string(j) + " (" + step.op + "): " + first.message,
+                    first.hint);
   }
   const DType inferred = chain.graph.value(result).type.dtype;
   if (inferred != step.dtype) {
-    return ctx.fail(DiagCode::BadDtype, "step " + std::to_string(j) + " (" + step.op + ") says dtype " +
-                                            std::string(name_of(step.dtype)) + ", wanted " + std::string(name_of(inferred)));
+    return ctx.fail(DiagCode::BadDtype, "step " + std::to_string(j) + " (" + step.op +
+                                            ") says dtype " + std::string(name_of(step.dtype)) +
+                                            ", wanted " + std::string(name_of(inferred)));
   }
   chain.operands.push_back(result);
   return true;
 }
 
 bool infer(InferContext& ctx) {
-  if (ctx.node().region.empty()) return ctx.fail(DiagCode::BadField, "the chain has no steps, wanted at least one");
+  if (ctx.node().region.empty())
+    return ctx.fail(DiagCode::BadField, "the chain has no steps, wanted at least one");
   StepGraph chain;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
-    chain.operands.push_back(chain.graph.add_value({.name = "input " + std::to_string(i), .type = ctx.input(i),
-                                                    .origin = ValueOrigin::Input, .weight = {}, .state = {}, .producer = {}}));
+    chain.operands.push_back(chain.graph.add_value({.name = "input " + std::to_string(i),
+                                                    .type = ctx.input(i),
+                                                    .origin = ValueOrigin::Input,
+                                                    .weight = {},
+                                                    .state = {},
+                                                    .producer = {}}));
   }
   for (size_t j = 0; j < ctx.node().region.size(); ++j) {
     if (!infer_step(ctx, chain, j)) return false;
@@ -72,13 +90,21 @@ bool infer(InferContext& ctx) {
   return true;
 }
 
-std::optional<Tensor> evaluate_step(EvaluateContext& ctx, const RegionStep& step, size_t j, const std::vector<const Tensor*>& operands,
+std::optional<Tensor> evaluate_step(EvaluateContext& ctx, const RegionStep& step, size_t j,
+                                    const std::vector<const Tensor*>& operands,
                                     const Shape& shape) {
-  Node node{.name = step_name(ctx.node(), j), .op = step.op, .inputs = {}, .outputs = {ValueId{}}, .attributes = step.attributes,
-            .region = {}, .place = ctx.node().place, .source = ctx.node().source};
+  Node node{.name = step_name(ctx.node(), j),
+            .op = step.op,
+            .inputs = {},
+            .outputs = {ValueId{}},
+            .attributes = step.attributes,
+            .region = {},
+            .place = ctx.node().place,
+            .source = ctx.node().source};
   node.inputs.assign(operands.size(), ValueId{});
   Diagnostics diagnostics;
-  std::optional<std::vector<Tensor>> results = evaluate_node(node, operands, {{step.dtype, shape}}, diagnostics);
+  std::optional<std::vector<Tensor>> results =
+      evaluate_node(node, operands, {{step.dtype, shape}}, diagnostics);
   if (!results) {
     const Diagnostic& first = diagnostics.all().front();
     ctx.fail(first.code, "step " + std::to_string(j) + ": " + first.message);
@@ -96,7 +122,8 @@ bool evaluate(EvaluateContext& ctx) {
     std::vector<const Tensor*> operands;
     Shape shape;
     for (uint32_t operand : steps[j].operands) {
-      const Tensor* tensor = operand < ctx.input_count() ? &ctx.input(operand) : &results[operand - ctx.input_count()];
+      const Tensor* tensor =
+          operand < ctx.input_count() ? &ctx.input(operand) : &results[operand - ctx.input_count()];
       operands.push_back(tensor);
       shape = broadcast_shapes(shape, tensor->type.shape).value();
     }
@@ -114,8 +141,12 @@ bool evaluate(EvaluateContext& ctx) {
 
 std::span<const OpDef> ew_region_ops() {
   static const std::array<OpDef, 1> ops = {
-      OpDef{.name = "ew_region", .signature = "ew_region(in0, ...; chain) -> y", .inputs = {1, kUnlimited}, .infer = infer,
-            .evaluate = evaluate, .lower = lower_elementwise},
+      OpDef{.name = "ew_region",
+            .signature = "ew_region(in0, ...; chain) -> y",
+            .inputs = {1, kUnlimited},
+            .infer = infer,
+            .evaluate = evaluate,
+            .lower = lower_elementwise},
   };
   return ops;
 }

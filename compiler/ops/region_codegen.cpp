@@ -32,7 +32,8 @@ std::string float_literal(float value) {
 
 std::string double_literal(double value) {
   const auto bits = std::bit_cast<uint64_t>(value);
-  return "rlx_f64_of(" + hex(static_cast<uint32_t>(bits)) + ", " + hex(static_cast<uint32_t>(bits >> 32)) + ")";
+  return "rlx_f64_of(" + hex(static_cast<uint32_t>(bits)) + ", " +
+         hex(static_cast<uint32_t>(bits >> 32)) + ")";
 }
 
 }  // namespace
@@ -41,16 +42,23 @@ std::string_view compute_type(DType dtype) {
   switch (dtype) {
     case DType::f32:
     case DType::f16:
-    case DType::bf16: return "rlx_f32";
-    case DType::f64: return "rlx_f64";
+    case DType::bf16:
+      return "rlx_f32";
+    case DType::f64:
+      return "rlx_f64";
     case DType::i8:
     case DType::u8:
     case DType::i16:
-    case DType::i32: return "rlx_i32";
-    case DType::u32: return "rlx_u32";
-    case DType::i64: return "rlx_i64";
-    case DType::bool_: return "rlx_bool";
-    default: RLX_CHECK(false, "compute type of " + std::string(name_of(dtype)));
+    case DType::i32:
+      return "rlx_i32";
+    case DType::u32:
+      return "rlx_u32";
+    case DType::i64:
+      return "rlx_i64";
+    case DType::bool_:
+      return "rlx_bool";
+    default:
+      RLX_CHECK(false, "compute type of " + std::string(name_of(dtype)));
   }
 }
 
@@ -98,7 +106,8 @@ std::string scalar_expression(std::string_view op, const Attributes& attributes,
   return text;
 }
 
-GeneratedChain generate_chain(std::span<const RegionStep> steps, const std::vector<std::string>& inputs,
+GeneratedChain generate_chain(std::span<const RegionStep> steps,
+                              const std::vector<std::string>& inputs,
                               const std::vector<DType>& input_dtypes, const std::string& prefix) {
   RLX_CHECK(!steps.empty(), "a chain without steps");
   GeneratedChain chain;
@@ -114,8 +123,8 @@ GeneratedChain generate_chain(std::span<const RegionStep> steps, const std::vect
     }
     const std::string name = prefix + std::to_string(j);
     chain.text += "const " + std::string(compute_type(step.dtype)) + " " + name + " = " +
-                  scalar_expression(step.op, step.attributes, std::move(operands), std::move(operand_dtypes),
-                                    step.dtype) +
+                  scalar_expression(step.op, step.attributes, std::move(operands),
+                                    std::move(operand_dtypes), step.dtype) +
                   ";\n";
     names.push_back(name);
     dtypes.push_back(step.dtype);
@@ -129,7 +138,8 @@ bool is_activation(std::string_view op) {
   if (op == "none" || op == "identity") return true;
   const OpDef* def = find_op(op);
   if (def == nullptr || def->scalar == nullptr || def->inputs.maximum != 1) return false;
-  return op != "cast" && op != "logical_not" && op != "bitwise_not" && op != "is_nan" && op != "is_inf";
+  return op != "cast" && op != "logical_not" && op != "bitwise_not" && op != "is_nan" &&
+         op != "is_inf";
 }
 
 std::string activation_expression(const std::string& op, const Attributes& attributes,

@@ -14,24 +14,25 @@
 
 namespace rlx {
 
-// Type of a local that holds one element of `dtype` while computing, by its name in both languages: "rlx_f32", "rlx_f64", "rlx_i32"
-// (i8, u8, i16 and i32), "rlx_u32", "rlx_i64", "rlx_bool"; it also converts, as in "rlx_f32(x)".
-// Storage and complex dtypes have none (internal error).
+// Type of a local that holds one element of `dtype` while computing, by its name in both languages:
+// "rlx_f32", "rlx_f64", "rlx_i32" (i8, u8, i16 and i32), "rlx_u32", "rlx_i64", "rlx_bool"; it also
+// converts, as in "rlx_f32(x)". Storage and complex dtypes have none (internal error).
 std::string_view compute_type(DType dtype);
 
-// A literal of dtype's compute type that has exactly the value `value` rounded to the compute type: "0.1f", "(-3)", "true".
+// A literal of dtype's compute type that has exactly the value `value` rounded to the compute type:
+// "0.1f", "(-3)", "true".
 std::string literal(DType dtype, double value);
 std::string integer_literal(DType dtype, int64_t value);
 
 // `x`, of dtype's compute type, as a condition: x != 0, NaN is true.
 std::string truth_expression(DType dtype, const std::string& x);
 
-// `expression`, of dtype's compute type, brought back into the range of a narrow integer dtype (two's complement wrap); any
-// other dtype: unchanged.
+// `expression`, of dtype's compute type, brought back into the range of a narrow integer dtype
+// (two's complement wrap); any other dtype: unchanged.
 std::string wrapped(DType dtype, const std::string& expression);
 
-// One elementwise op as an expression over `operands` (texts of the operands' compute types), wrapped to `result`.
-// Precondition: the op has a scalar form (RLX_CHECK).
+// One elementwise op as an expression over `operands` (texts of the operands' compute types),
+// wrapped to `result`. Precondition: the op has a scalar form (RLX_CHECK).
 std::string scalar_expression(std::string_view op, const Attributes& attributes,
                               std::vector<std::string> operands, std::vector<DType> operand_dtypes,
                               DType result);
@@ -43,12 +44,16 @@ struct GeneratedChain {
   DType dtype = DType::f32;
 };
 
-// `inputs` are the texts of the chain's inputs (locals of the inputs' compute types); locals are named `prefix`0, `prefix`1...
-GeneratedChain generate_chain(std::span<const RegionStep> steps, const std::vector<std::string>& inputs,
-                              const std::vector<DType>& input_dtypes, const std::string& prefix = "t");
+// `inputs` are the texts of the chain's inputs (locals of the inputs' compute types); locals are
+// named `prefix`0, `prefix`1...
+GeneratedChain generate_chain(std::span<const RegionStep> steps,
+                              const std::vector<std::string>& inputs,
+                              const std::vector<DType>& input_dtypes,
+                              const std::string& prefix = "t");
 
-// An activation (any unary float op of 2.1, "none" or "identity": the variable itself) as an expression over a float variable. For the
-// epilogues of matmul, conv and norms: `attributes` are the op's own attributes (alpha, beta ...).
+// An activation (any unary float op of 2.1, "none" or "identity": the variable itself) as an
+// expression over a float variable. For the epilogues of matmul, conv and norms: `attributes` are
+// the op's own attributes (alpha, beta ...).
 std::string activation_expression(const std::string& op, const Attributes& attributes,
                                   const std::string& variable);
 // True where activation_expression takes this name.

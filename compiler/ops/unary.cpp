@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unary elementwise ops (ops.md 2.1): one row each gives interface, expression and f64 definition.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -17,8 +18,10 @@ constexpr AttrSpec kAlphaAttrs[] = {{"alpha", AttrType::Float, "1"}};
 constexpr AttrSpec kSeluAttrs[] = {{"alpha", AttrType::Float, "1.6732632423543772"},
                                    {"gamma", AttrType::Float, "1.0507009873554805"}};
 constexpr AttrSpec kSoftplusAttrs[] = {{"beta", AttrType::Float, "1"}};
-constexpr AttrSpec kHardSigmoidAttrs[] = {{"alpha", AttrType::Float, "0.2"}, {"beta", AttrType::Float, "0.5"}};
-constexpr AttrSpec kShrinkAttrs[] = {{"lambd", AttrType::Float, "0.5"}, {"bias", AttrType::Float, "0"}};
+constexpr AttrSpec kHardSigmoidAttrs[] = {{"alpha", AttrType::Float, "0.2"},
+                                          {"beta", AttrType::Float, "0.5"}};
+constexpr AttrSpec kShrinkAttrs[] = {{"lambd", AttrType::Float, "0.5"},
+                                     {"bias", AttrType::Float, "0"}};
 constexpr AttrSpec kAffineAttrs[] = {{"mul", AttrType::Float, "1"}, {"add", AttrType::Float, "0"}};
 constexpr AttrSpec kPowfAttrs[] = {{.name = "exponent", .type = AttrType::Float, .required = true}};
 constexpr AttrSpec kIsInfAttrs[] = {{"detect_negative", AttrType::Bool, "true"},
@@ -34,11 +37,11 @@ struct UnaryRow {
   std::string_view signature;
   Attrs attrs = {};
   DTypeSet types = DTypeSet::Float;
-  std::string_view text = {};             // template for floats (and bool)
-  RealFunction real = nullptr;            // its definition
-  std::string_view integer_text = {};     // template for integers
+  std::string_view text = {};          // template for floats (and bool)
+  RealFunction real = nullptr;         // its definition
+  std::string_view integer_text = {};  // template for integers
   IntegerFunction integer = nullptr;
-  bool to_bool = false;                   // result is bool; `real` gives 0 or 1
+  bool to_bool = false;                                    // result is bool; `real` gives 0 or 1
   std::string (*special)(const ScalarContext&) = nullptr;  // instead of `text`
 };
 
@@ -46,10 +49,18 @@ double sigmoid(double x) {
   return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
 }
 // x * gate where a gate of 0 wins over an infinite x.
-double gated(double x, double gate) { return gate == 0 ? 0 : x * gate; }
-double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
-double clamp_unit(double x) { return std::isnan(x) ? x : std::min(std::max(x, 0.0), 1.0); }
-double sign(double x) { return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0)); }
+double gated(double x, double gate) {
+  return gate == 0 ? 0 : x * gate;
+}
+double softplus(double x) {
+  return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+}
+double clamp_unit(double x) {
+  return std::isnan(x) ? x : std::min(std::max(x, 0.0), 1.0);
+}
+double sign(double x) {
+  return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0));
+}
 double gelu_tanh(double x) {
   return gated(x, sigmoid(2 * std::sqrt(2 / M_PI) * x * (1 + 0.044715 * x * x)));
 }
@@ -61,16 +72,19 @@ double celu(double x, double alpha) {
   if (std::isnan(x)) return x;
   return std::max(0.0, x) + std::min(0.0, alpha * std::expm1(x / alpha));
 }
-double softsign(double x) { return std::isinf(x) ? std::copysign(1.0, x) : x / (1 + std::fabs(x)); }
+double softsign(double x) {
+  return std::isinf(x) ? std::copysign(1.0, x) : x / (1 + std::fabs(x));
+}
 
-int64_t negate(int64_t x) { return static_cast<int64_t>(-static_cast<uint64_t>(x)); }
+int64_t negate(int64_t x) {
+  return static_cast<int64_t>(-static_cast<uint64_t>(x));
+}
 
-// Significant bits of a float: 1 for a power of two.
+// Significant bits of a float: 1 for a power of two, 24 where nothing better is known.
 int significant_bits(float value) {
-  int bits = 0;
-  int exponent = 0;
-  for (float rest = std::frexp(std::fabs(value), &exponent); rest != 0; rest = 2 * rest - std::floor(2 * rest)) ++bits;
-  return bits;
+  if (!std::isnormal(value)) return 24;
+  const uint32_t significand = (std::bit_cast<uint32_t>(value) & 0x7FFFFFu) | 0x800000u;
+  return 24 - std::countr_zero(significand);
 }
 
 // x * mul + add with one rounding: products that are exact need no fma.
@@ -80,7 +94,9 @@ std::string affine_text(const ScalarContext& ctx) {
   const DType dtype = ctx.operand_dtype(0);
   const int x_bits = dtype == DType::f16 ? 11 : (dtype == DType::bf16 ? 8 : 24);
   if (add == 0) return fill_template("($0 * {mul})", ctx);
-  if (dtype != DType::f64 && significant_bits(static_cast<float>(mul)) - 1 + x_bits <= 24) return fill_template("($0 * {mul} + {add})", ctx);
+  const int mul_bits = significant_bits(static_cast<float>(mul));
+  const bool exact = mul_bits == 1 || mul_bits + x_bits <= 24;
+  if (dtype != DType::f64 && exact) return fill_template("($0 * {mul} + {add})", ctx);
   return fill_template("rlx_fma($0, {mul}, {add})", ctx);
 }
 
@@ -103,21 +119,75 @@ std::string is_inf_text(const ScalarContext& ctx) {
 constexpr DTypeSet kNumber = DTypeSet::Number;
 constexpr DTypeSet kFloat = DTypeSet::Float;
 
-#define RLX_REAL(expression) [](double x, [[maybe_unused]] const double* a) -> double { return expression; }
+#define RLX_REAL(expression) \
+  [](double x, [[maybe_unused]] const double* a) -> double { return expression; }
 #define RLX_INTEGER(expression) [](int64_t x) -> int64_t { return expression; }
 
 constexpr UnaryRow kRows[] = {
     {"neg", "neg(x) -> y", {}, kNumber, "rlx_neg($0)", RLX_REAL(-x), "rlx_neg($0)", negate},
-    {"abs", "abs(x) -> y", {}, kNumber, "rlx_abs($0)", RLX_REAL(std::fabs(x)), "rlx_abs($0)", RLX_INTEGER(x < 0 ? negate(x) : x)},
-    {"sign", "sign(x) -> y", {}, kNumber, "rlx_sign($0)", RLX_REAL(sign(x)), "rlx_sign($0)", RLX_INTEGER((x > 0) - (x < 0))},
-    {"floor", "floor(x) -> y", {}, kNumber, "rlx_floor($0)", RLX_REAL(std::floor(x)), "$0", RLX_INTEGER(x)},
-    {"ceil", "ceil(x) -> y", {}, kNumber, "rlx_ceil($0)", RLX_REAL(std::ceil(x)), "$0", RLX_INTEGER(x)},
-    {"trunc", "trunc(x) -> y", {}, kNumber, "rlx_trunc($0)", RLX_REAL(std::trunc(x)), "$0", RLX_INTEGER(x)},
-    {"round", "round(x) -> y", {}, kNumber, "rlx_round($0)", RLX_REAL(std::nearbyint(x)), "$0", RLX_INTEGER(x)},
+    {"abs",
+     "abs(x) -> y",
+     {},
+     kNumber,
+     "rlx_abs($0)",
+     RLX_REAL(std::fabs(x)),
+     "rlx_abs($0)",
+     RLX_INTEGER(x < 0 ? negate(x) : x)},
+    {"sign",
+     "sign(x) -> y",
+     {},
+     kNumber,
+     "rlx_sign($0)",
+     RLX_REAL(sign(x)),
+     "rlx_sign($0)",
+     RLX_INTEGER((x > 0) - (x < 0))},
+    {"floor",
+     "floor(x) -> y",
+     {},
+     kNumber,
+     "rlx_floor($0)",
+     RLX_REAL(std::floor(x)),
+     "$0",
+     RLX_INTEGER(x)},
+    {"ceil",
+     "ceil(x) -> y",
+     {},
+     kNumber,
+     "rlx_ceil($0)",
+     RLX_REAL(std::ceil(x)),
+     "$0",
+     RLX_INTEGER(x)},
+    {"trunc",
+     "trunc(x) -> y",
+     {},
+     kNumber,
+     "rlx_trunc($0)",
+     RLX_REAL(std::trunc(x)),
+     "$0",
+     RLX_INTEGER(x)},
+    {"round",
+     "round(x) -> y",
+     {},
+     kNumber,
+     "rlx_round($0)",
+     RLX_REAL(std::nearbyint(x)),
+     "$0",
+     RLX_INTEGER(x)},
     {"sqrt", "sqrt(x) -> y", {}, kFloat, "rlx_sqrt($0)", RLX_REAL(std::sqrt(x))},
-    {"rsqrt", "rsqrt(x) -> y", {}, kFloat, "rlx_rsqrt($0)", RLX_REAL(x == 0 ? INFINITY : 1 / std::sqrt(x))},
+    {"rsqrt",
+     "rsqrt(x) -> y",
+     {},
+     kFloat,
+     "rlx_rsqrt($0)",
+     RLX_REAL(x == 0 ? INFINITY : 1 / std::sqrt(x))},
     {"reciprocal", "reciprocal(x) -> y", {}, kFloat, "rlx_div({1}, $0)", RLX_REAL(1 / x)},
-    {"square", "square(x) -> y", {}, kNumber, "($0 * $0)", RLX_REAL(x * x), "rlx_mul($0, $0)",
+    {"square",
+     "square(x) -> y",
+     {},
+     kNumber,
+     "($0 * $0)",
+     RLX_REAL(x* x),
+     "rlx_mul($0, $0)",
      RLX_INTEGER(static_cast<int64_t>(static_cast<uint64_t>(x) * static_cast<uint64_t>(x)))},
     {"exp", "exp(x) -> y", {}, kFloat, "rlx_exp($0)", RLX_REAL(std::exp(x))},
     {"exp2", "exp2(x) -> y", {}, kFloat, "rlx_exp2($0)", RLX_REAL(std::exp2(x))},
@@ -140,35 +210,110 @@ constexpr UnaryRow kRows[] = {
     {"atanh", "atanh(x) -> y", {}, kFloat, "rlx_atanh($0)", RLX_REAL(std::atanh(x))},
     {"erf", "erf(x) -> y", {}, kFloat, "rlx_erf($0)", RLX_REAL(std::erf(x))},
     {"sigmoid", "sigmoid(x) -> y", {}, kFloat, "rlx_sigmoid($0)", RLX_REAL(sigmoid(x))},
-    {"log_sigmoid", "log_sigmoid(x) -> y", {}, kFloat, "rlx_log_sigmoid($0)", RLX_REAL(std::isnan(x) ? x : -softplus(-x))},
-    {"relu", "relu(x) -> y", {}, kNumber, "rlx_max($0, {0})", RLX_REAL(x < 0 ? 0 : x), "rlx_max($0, {0})", RLX_INTEGER(x < 0 ? 0 : x)},
-    {"leaky_relu", "leaky_relu(x; alpha=0.01) -> y", kLeakyAttrs, kFloat, "($0 >= {0} ? $0 : {alpha} * $0)", RLX_REAL(x >= 0 ? x : a[0] * x)},
-    {"elu", "elu(x; alpha=1) -> y", kAlphaAttrs, kFloat, "rlx_elu($0, {alpha})", RLX_REAL(x > 0 ? x : a[0] * std::expm1(x))},
-    {"celu", "celu(x; alpha=1) -> y", kAlphaAttrs, kFloat, "rlx_celu($0, {alpha})", RLX_REAL(celu(x, a[0]))},
-    {"selu", "selu(x; alpha=1.6732632423543772, gamma=1.0507009873554805) -> y", kSeluAttrs, kFloat, "rlx_selu($0, {alpha}, {gamma})",
-     RLX_REAL(a[1] * (x > 0 ? x : a[0] * std::expm1(x)))},
-    {"gelu", "gelu(x) -> y", {}, kFloat, "rlx_gelu($0)", RLX_REAL(gated(x, 0.5 * std::erfc(-x * M_SQRT1_2)))},
+    {"log_sigmoid",
+     "log_sigmoid(x) -> y",
+     {},
+     kFloat,
+     "rlx_log_sigmoid($0)",
+     RLX_REAL(std::isnan(x) ? x : -softplus(-x))},
+    {"relu",
+     "relu(x) -> y",
+     {},
+     kNumber,
+     "rlx_max($0, {0})",
+     RLX_REAL(x < 0 ? 0 : x),
+     "rlx_max($0, {0})",
+     RLX_INTEGER(x < 0 ? 0 : x)},
+    {"leaky_relu", "leaky_relu(x; alpha=0.01) -> y", kLeakyAttrs, kFloat,
+     "($0 >= {0} ? $0 : {alpha} * $0)", RLX_REAL(x >= 0 ? x : a[0] * x)},
+    {"elu", "elu(x; alpha=1) -> y", kAlphaAttrs, kFloat, "rlx_elu($0, {alpha})",
+     RLX_REAL(x > 0 ? x : a[0] * std::expm1(x))},
+    {"celu", "celu(x; alpha=1) -> y", kAlphaAttrs, kFloat, "rlx_celu($0, {alpha})",
+     RLX_REAL(celu(x, a[0]))},
+    {"selu", "selu(x; alpha=1.6732632423543772, gamma=1.0507009873554805) -> y", kSeluAttrs, kFloat,
+     "rlx_selu($0, {alpha}, {gamma})", RLX_REAL(a[1] * (x > 0 ? x : a[0] * std::expm1(x)))},
+    {"gelu",
+     "gelu(x) -> y",
+     {},
+     kFloat,
+     "rlx_gelu($0)",
+     RLX_REAL(gated(x, 0.5 * std::erfc(-x * M_SQRT1_2)))},
     {"gelu_tanh", "gelu_tanh(x) -> y", {}, kFloat, "rlx_gelu_tanh($0)", RLX_REAL(gelu_tanh(x))},
     {"silu", "silu(x) -> y", {}, kFloat, "rlx_silu($0)", RLX_REAL(gated(x, sigmoid(x)))},
-    {"swish", "swish(x; alpha=1) -> y", kAlphaAttrs, kFloat, "rlx_swish($0, {alpha})", RLX_REAL(gated(x, sigmoid(a[0] * x)))},
+    {"swish", "swish(x; alpha=1) -> y", kAlphaAttrs, kFloat, "rlx_swish($0, {alpha})",
+     RLX_REAL(gated(x, sigmoid(a[0] * x)))},
     {"mish", "mish(x) -> y", {}, kFloat, "rlx_mish($0)", RLX_REAL(mish(x))},
     {"softplus", "softplus(x; beta=1) -> y", kSoftplusAttrs, kFloat, "rlx_softplus($0, {beta})",
      RLX_REAL(std::isnan(x) ? x : softplus(a[0] * x) / a[0])},
     {"softsign", "softsign(x) -> y", {}, kFloat, "rlx_softsign($0)", RLX_REAL(softsign(x))},
     {"hard_sigmoid", "hard_sigmoid(x; alpha=0.2, beta=0.5) -> y", kHardSigmoidAttrs, kFloat,
      "rlx_clamp({alpha} * $0 + {beta}, {0}, {1})", RLX_REAL(clamp_unit(a[0] * x + a[1]))},
-    {"hard_swish", "hard_swish(x) -> y", {}, kFloat, "($0 * rlx_clamp($0 / {6} + {0.5}, {0}, {1}))", RLX_REAL(x * clamp_unit(x / 6 + 0.5))},
-    {"thresholded_relu", "thresholded_relu(x; alpha=1) -> y", kAlphaAttrs, kFloat, "($0 > {alpha} ? $0 : {0})", RLX_REAL(x > a[0] ? x : 0)},
+    {"hard_swish",
+     "hard_swish(x) -> y",
+     {},
+     kFloat,
+     "($0 * rlx_clamp($0 / {6} + {0.5}, {0}, {1}))",
+     RLX_REAL(x* clamp_unit(x / 6 + 0.5))},
+    {"thresholded_relu", "thresholded_relu(x; alpha=1) -> y", kAlphaAttrs, kFloat,
+     "($0 > {alpha} ? $0 : {0})", RLX_REAL(x > a[0] ? x : 0)},
     {"shrink", "shrink(x; lambd=0.5, bias=0) -> y", kShrinkAttrs, kFloat,
      "($0 < -{lambd} ? $0 + {bias} : ($0 > {lambd} ? $0 - {bias} : {0}))",
      RLX_REAL(x < -a[0] ? x + a[1] : (x > a[0] ? x - a[1] : 0))},
-    {"affine", "affine(x; mul=1, add=0) -> y", kAffineAttrs, kFloat, {}, RLX_REAL(x * a[0] + a[1]), {}, nullptr, false, affine_text},
-    {"powf", "powf(x; exponent) -> y", kPowfAttrs, kFloat, {}, RLX_REAL(std::pow(x, a[0])), {}, nullptr, false, powf_text},
-    {"is_nan", "is_nan(x) -> bool", {}, kFloat, "rlx_is_nan($0)", RLX_REAL(std::isnan(x)), {}, nullptr, true},
-    {"is_inf", "is_inf(x; detect_negative=true, detect_positive=true) -> bool", kIsInfAttrs, kFloat, {}, RLX_REAL(std::isinf(x)), {}, nullptr, true,
+    {"affine",
+     "affine(x; mul=1, add=0) -> y",
+     kAffineAttrs,
+     kFloat,
+     {},
+     RLX_REAL(x* a[0] + a[1]),
+     {},
+     nullptr,
+     false,
+     affine_text},
+    {"powf",
+     "powf(x; exponent) -> y",
+     kPowfAttrs,
+     kFloat,
+     {},
+     RLX_REAL(std::pow(x, a[0])),
+     {},
+     nullptr,
+     false,
+     powf_text},
+    {"is_nan",
+     "is_nan(x) -> bool",
+     {},
+     kFloat,
+     "rlx_is_nan($0)",
+     RLX_REAL(std::isnan(x)),
+     {},
+     nullptr,
+     true},
+    {"is_inf",
+     "is_inf(x; detect_negative=true, detect_positive=true) -> bool",
+     kIsInfAttrs,
+     kFloat,
+     {},
+     RLX_REAL(std::isinf(x)),
+     {},
+     nullptr,
+     true,
      is_inf_text},
-    {"logical_not", "logical_not(x) -> y", {}, DTypeSet::Bool, {}, nullptr, "(!$0)", RLX_INTEGER(!x)},
-    {"bitwise_not", "bitwise_not(x) -> y", {}, DTypeSet::Integer, {}, nullptr, "(~$0)", RLX_INTEGER(~x)},
+    {"logical_not",
+     "logical_not(x) -> y",
+     {},
+     DTypeSet::Bool,
+     {},
+     nullptr,
+     "(!$0)",
+     RLX_INTEGER(!x)},
+    {"bitwise_not",
+     "bitwise_not(x) -> y",
+     {},
+     DTypeSet::Integer,
+     {},
+     nullptr,
+     "(~$0)",
+     RLX_INTEGER(~x)},
 };
 constexpr size_t kRowCount = std::size(kRows);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that are not bytes of a file: splats and seeded random values, made on the device and on the host alike.
+// Weights that are not bytes of a file: splats and seeded random values, made on the device and on
+// the host alike.
 #pragma once
 
 #include "compiler/dispatch/program.h"
@@ -8,8 +9,8 @@
 
 namespace rlx {
 
-// Appends the dispatch that fills `target`, the dense whole of the weight's buffer. Precondition: weight.data is SplatData or
-// RandomData. Nothing where the weight is empty.
+// Appends the dispatch that fills `target`, the dense whole of the weight's buffer. Precondition:
+// weight.data is SplatData or RandomData. Nothing where the weight is empty.
 void lower_weight_fill(Program& program, const TensorRef& target, const Weight& weight);
 
 // The same values on the host: equal bits, but for normals (2e-6 of std).

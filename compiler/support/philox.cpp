@@ -54,8 +54,12 @@ PhiloxWords philox_block(uint64_t seed, uint32_t stream, uint32_t step, uint64_t
                 {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
-float philox_uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-float philox_open_uniform(uint32_t word) { return static_cast<float>(2 * (word >> 9) + 1) * 0x1p-24f; }
+float philox_uniform(uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-24f;
+}
+float philox_open_uniform(uint32_t word) {
+  return static_cast<float>(2 * (word >> 9) + 1) * 0x1p-24f;
+}
 
 std::array<double, 4> philox_normals(const PhiloxWords& words) {
   std::array<double, 4> normals{};
@@ -93,15 +97,18 @@ IntegerSpan integer_span(DType dtype, double low, double high) {
   };
   const int64_t lowest = clamp(std::ceil(low));
   const int64_t highest = std::max(lowest, clamp(std::floor(high)));
-  return {.low = lowest, .count_minus_one = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest)};
+  return {.low = lowest,
+          .count_minus_one = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest)};
 }
 
-int64_t integer_value(const IntegerSpan& span, uint64_t seed, uint32_t stream, uint32_t step, uint64_t index) {
+int64_t integer_value(const IntegerSpan& span, uint64_t seed, uint32_t stream, uint32_t step,
+                      uint64_t index) {
   uint64_t offset = 0;
   if (span.needs_pair()) {
     const PhiloxWords words = philox_block(seed, stream, step, index / 2);
     const uint64_t word = uint64_t{words[2 * (index % 2)]} << 32 | words[2 * (index % 2) + 1];
-    offset = span.count_minus_one == ~uint64_t{0} ? word : high_product(word, span.count_minus_one + 1);
+    offset =
+        span.count_minus_one == ~uint64_t{0} ? word : high_product(word, span.count_minus_one + 1);
   } else {
     const uint32_t word = philox_block(seed, stream, step, index / 4)[index % 4];
     offset = (uint64_t{word} * (span.count_minus_one + 1)) >> 32;

@@ -11,7 +11,8 @@
 namespace rlx::test {
 
 inline constexpr DType kFloatDTypes[] = {DType::f32, DType::f16, DType::bf16};
-inline constexpr DType kIntegerDTypes[] = {DType::i8, DType::u8, DType::i16, DType::i32, DType::u32, DType::i64};
+inline constexpr DType kIntegerDTypes[] = {DType::i8,  DType::u8,  DType::i16,
+                                           DType::i32, DType::u32, DType::i64};
 
 // Edges of a dtype; bool has only its two values.
 inline CaseTensor edges_of(DType dtype, Shape shape) {

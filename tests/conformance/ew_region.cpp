@@ -8,14 +8,23 @@
 namespace rlx::test {
 namespace {
 
-Case region(std::string law, std::vector<CaseTensor> inputs, std::vector<RegionStep> steps, Tolerance tolerance) {
-  Case test{.name = std::move(law), .op = "ew_region", .inputs = {}, .tolerance = tolerance, .region = std::move(steps)};
+Case region(std::string law, std::vector<CaseTensor> inputs, std::vector<RegionStep> steps,
+            Tolerance tolerance) {
+  Case test{.name = std::move(law),
+            .op = "ew_region",
+            .inputs = {},
+            .tolerance = tolerance,
+            .region = std::move(steps)};
   for (CaseTensor& input : inputs) test.inputs.emplace_back(std::move(input));
   return test;
 }
 
-RegionStep step(std::string op, std::vector<uint32_t> operands, DType dtype = DType::f32, Attributes attributes = {}) {
-  return {.op = std::move(op), .attributes = std::move(attributes), .operands = std::move(operands), .dtype = dtype};
+RegionStep step(std::string op, std::vector<uint32_t> operands, DType dtype = DType::f32,
+                Attributes attributes = {}) {
+  return {.op = std::move(op),
+          .attributes = std::move(attributes),
+          .operands = std::move(operands),
+          .dtype = dtype};
 }
 
 // The few attributes that unary_float_ops uses are single numbers: {"name": value, ...}.
@@ -32,55 +41,89 @@ Attributes parse_numbers(const std::string& text) {
 
 void add_unary(std::vector<Case>& cases) {
   for (const UnaryOp& op : unary_float_ops()) {
-    cases.push_back(region("T27 T33 " + op.name + " " + op.attributes + " inside a region", {tensor(DType::f32, {131}).edges()},
-                           {step(op.name, {0}, DType::f32, parse_numbers(op.attributes)), step("neg", {1})}, op.tolerance));
+    cases.push_back(
+        region("T27 T33 " + op.name + " " + op.attributes + " inside a region",
+               {tensor(DType::f32, {131}).edges()},
+               {step(op.name, {0}, DType::f32, parse_numbers(op.attributes)), step("neg", {1})},
+               op.tolerance));
   }
 }
 
 void add_broadcasts(std::vector<Case>& cases) {
-  cases.push_back(region("T22 [4,1] + [4,3] in a region", {tensor(DType::f32, {4, 1}), tensor(DType::f32, {4, 3})},
+  cases.push_back(region("T22 [4,1] + [4,3] in a region",
+                         {tensor(DType::f32, {4, 1}), tensor(DType::f32, {4, 3})},
                          {step("add", {0, 1}), step("relu", {2})}, Tolerance::Arith));
-  cases.push_back(region("T22 [1,3,1,2] + [2,3,5,2] in a region", {tensor(DType::f32, {1, 3, 1, 2}), tensor(DType::f32, {2, 3, 5, 2})},
+  cases.push_back(region("T22 [1,3,1,2] + [2,3,5,2] in a region",
+                         {tensor(DType::f32, {1, 3, 1, 2}), tensor(DType::f32, {2, 3, 5, 2})},
                          {step("add", {0, 1}), step("neg", {2})}, Tolerance::Arith));
-  cases.push_back(region("T23 the steps' shapes grow", {tensor(DType::f32, {1, 4}), tensor(DType::f32, {4, 1}), tensor(DType::f32, {3, 1, 1})},
-                         {step("mul", {0, 1}), step("max", {3, 2})}, Tolerance::Arith));
-  cases.push_back(region("bias and activation over rows", {tensor(DType::f32, {37, 128}), tensor(DType::f32, {128})},
+  cases.push_back(region(
+      "T23 the steps' shapes grow",
+      {tensor(DType::f32, {1, 4}), tensor(DType::f32, {4, 1}), tensor(DType::f32, {3, 1, 1})},
+      {step("mul", {0, 1}), step("max", {3, 2})}, Tolerance::Arith));
+  cases.push_back(region("bias and activation over rows",
+                         {tensor(DType::f32, {37, 128}), tensor(DType::f32, {128})},
                          {step("add", {0, 1}), step("gelu", {2})}, Tolerance::Transc));
-  cases.push_back(region("scale per row, rows not a multiple of 4", {tensor(DType::f16, {37, 129}), tensor(DType::f16, {37, 1})},
-                         {step("mul", {0, 1}, DType::f16), step("abs", {2}, DType::f16)}, Tolerance::Arith));
-  cases.push_back(region("T19 nothing to do", {tensor(DType::f32, {0, 4}), tensor(DType::f32, {4})}, {step("add", {0, 1}), step("neg", {2})},
+  cases.push_back(region("scale per row, rows not a multiple of 4",
+                         {tensor(DType::f16, {37, 129}), tensor(DType::f16, {37, 1})},
+                         {step("mul", {0, 1}, DType::f16), step("abs", {2}, DType::f16)},
                          Tolerance::Arith));
-  cases.push_back(region("rank 8", {tensor(DType::f32, {2, 1, 2, 3, 1, 2, 2, 4}), tensor(DType::f32, {2, 1, 2, 2, 1, 4})},
-                         {step("sub", {0, 1}), step("neg", {2})}, Tolerance::Arith));
+  cases.push_back(region("T19 nothing to do", {tensor(DType::f32, {0, 4}), tensor(DType::f32, {4})},
+                         {step("add", {0, 1}), step("neg", {2})}, Tolerance::Arith));
+  cases.push_back(
+      region("rank 8",
+             {tensor(DType::f32, {2, 1, 2, 3, 1, 2, 2, 4}), tensor(DType::f32, {2, 1, 2, 2, 1, 4})},
+             {step("sub", {0, 1}), step("neg", {2})}, Tolerance::Arith));
 }
 
 void add_types(std::vector<Case>& cases) {
-  Case rounded = region("T2 a cast to f16 inside a region rounds", {tensor(DType::f32, {1}).of({1 + 0x1p-12})},
-                        {step("cast", {0}, DType::f16, {{"to", "f16"}}), step("cast", {1}, DType::f32, {{"to", "f32"}})}, Tolerance::Exact);
+  Case rounded =
+      region("T2 a cast to f16 inside a region rounds", {tensor(DType::f32, {1}).of({1 + 0x1p-12})},
+             {step("cast", {0}, DType::f16, {{"to", "f16"}}),
+              step("cast", {1}, DType::f32, {{"to", "f32"}})},
+             Tolerance::Exact);
   rounded.golden = {{1.0}};
   cases.push_back(std::move(rounded));
-  cases.push_back(region("compare and where inside a region", {tensor(DType::f32, {211}).edges(), tensor(DType::f32, {211})},
-                         {step("gt", {0, 1}, DType::bool_), step("where", {2, 0, 1})}, Tolerance::Exact));
-  cases.push_back(region("narrow integers wrap between steps", {tensor(DType::i8, {517}).edges(), tensor(DType::i8, {517}).edges()},
-                         {step("add", {0, 1}, DType::i8), step("cast", {2}, DType::i32, {{"to", "i32"}}), step("square", {3}, DType::i32)},
+  cases.push_back(region("compare and where inside a region",
+                         {tensor(DType::f32, {211}).edges(), tensor(DType::f32, {211})},
+                         {step("gt", {0, 1}, DType::bool_), step("where", {2, 0, 1})},
                          Tolerance::Exact));
-  cases.push_back(region("unsigned bytes wrap between steps", {tensor(DType::u8, {517}).edges(), tensor(DType::u8, {517}).edges()},
-                         {step("sub", {0, 1}, DType::u8), step("shift_right", {2, 1}, DType::u8), step("cast", {3}, DType::f32, {{"to", "f32"}})},
+  cases.push_back(
+      region("narrow integers wrap between steps",
+             {tensor(DType::i8, {517}).edges(), tensor(DType::i8, {517}).edges()},
+             {step("add", {0, 1}, DType::i8), step("cast", {2}, DType::i32, {{"to", "i32"}}),
+              step("square", {3}, DType::i32)},
+             Tolerance::Exact));
+  cases.push_back(region("unsigned bytes wrap between steps",
+                         {tensor(DType::u8, {517}).edges(), tensor(DType::u8, {517}).edges()},
+                         {step("sub", {0, 1}, DType::u8), step("shift_right", {2, 1}, DType::u8),
+                          step("cast", {3}, DType::f32, {{"to", "f32"}})},
                          Tolerance::Exact));
-  cases.push_back(region("i64 and f32 in one region", {tensor(DType::i64, {97}), tensor(DType::f32, {97})},
-                         {step("cast", {0}, DType::f32, {{"to", "f32"}}), step("mul", {1, 2})}, Tolerance::Arith));
+  cases.push_back(region(
+      "i64 and f32 in one region", {tensor(DType::i64, {97}), tensor(DType::f32, {97})},
+      {step("cast", {0}, DType::f32, {{"to", "f32"}}), step("mul", {1, 2})}, Tolerance::Arith));
   for (const char* op : {"abs", "sign"}) {
-    cases.push_back(region(std::string("a 32-bit value extended to 64 bits keeps its sign for ") + op, {tensor(DType::i32, {97}).edges()},
-                           {step("cast", {0}, DType::i64, {{"to", "i64"}}), step(op, {1}, DType::i64)}, Tolerance::Exact));
-    cases.push_back(region(std::string("an unsigned value extended to 64 bits stays positive for ") + op, {tensor(DType::u32, {97}).edges()},
-                           {step("cast", {0}, DType::i64, {{"to", "i64"}}), step(op, {1}, DType::i64)}, Tolerance::Exact));
+    cases.push_back(
+        region(std::string("a 32-bit value extended to 64 bits keeps its sign for ") + op,
+               {tensor(DType::i32, {97}).edges()},
+               {step("cast", {0}, DType::i64, {{"to", "i64"}}), step(op, {1}, DType::i64)},
+               Tolerance::Exact));
+    cases.push_back(
+        region(std::string("an unsigned value extended to 64 bits stays positive for ") + op,
+               {tensor(DType::u32, {97}).edges()},
+               {step("cast", {0}, DType::i64, {{"to", "i64"}}), step(op, {1}, DType::i64)},
+               Tolerance::Exact));
   }
-  cases.push_back(region("bool in, bool out", {tensor(DType::bool_, {97}), tensor(DType::bool_, {97}), tensor(DType::f32, {97})},
-                         {step("logical_and", {0, 1}, DType::bool_), step("is_nan", {2}, DType::bool_), step("logical_xor", {3, 4}, DType::bool_)},
-                         Tolerance::Exact));
-  cases.push_back(region("bf16 chain rounds once at the end", {tensor(DType::bf16, {260}), tensor(DType::bf16, {260})},
-                         {step("mul", {0, 1}, DType::bf16), step("abs", {2}, DType::bf16)}, Tolerance::Arith));
-  cases.push_back(region("an input read twice", {tensor(DType::f32, {64})}, {step("mul", {0, 0}), step("add", {1, 0})}, Tolerance::Norm));
+  cases.push_back(
+      region("bool in, bool out",
+             {tensor(DType::bool_, {97}), tensor(DType::bool_, {97}), tensor(DType::f32, {97})},
+             {step("logical_and", {0, 1}, DType::bool_), step("is_nan", {2}, DType::bool_),
+              step("logical_xor", {3, 4}, DType::bool_)},
+             Tolerance::Exact));
+  cases.push_back(region(
+      "bf16 chain rounds once at the end", {tensor(DType::bf16, {260}), tensor(DType::bf16, {260})},
+      {step("mul", {0, 1}, DType::bf16), step("abs", {2}, DType::bf16)}, Tolerance::Arith));
+  cases.push_back(region("an input read twice", {tensor(DType::f32, {64})},
+                         {step("mul", {0, 0}), step("add", {1, 0})}, Tolerance::Norm));
 }
 
 void add_many_inputs(std::vector<Case>& cases) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conformance of the unary ops: every op on every float dtype, all f16 values, and the traps of ops.md 20.
+// Conformance of the unary ops: every op on every float dtype, all f16 values, and the traps of
+// ops.md 20.
 #include <limits>
 #include <string>
 
@@ -13,7 +14,8 @@ const double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<double> all_f16_values() {
   std::vector<double> values(65536);
-  for (uint32_t bits = 0; bits < 65536; ++bits) values[bits] = double_from_f16(static_cast<uint16_t>(bits));
+  for (uint32_t bits = 0; bits < 65536; ++bits)
+    values[bits] = double_from_f16(static_cast<uint16_t>(bits));
   return values;
 }
 
@@ -33,13 +35,15 @@ void add_floats(std::vector<Case>& cases) {
     cases.push_back(unary("edges of", op, tensor(DType::bf16, {1021}).edges()));
     cases.push_back(unary("values around 0 of", op, tensor(DType::f32, {37, 53}).uniform(-4, 4)));
     cases.push_back(unary("values around 1 of", op, tensor(DType::f32, {997}).uniform(0.9, 1.1)));
-    cases.push_back(unary("T16 large values of", op, tensor(DType::f32, {1009}).uniform(-1048576, 1048576)));
+    cases.push_back(
+        unary("T16 large values of", op, tensor(DType::f32, {1009}).uniform(-1048576, 1048576)));
     if (op.has_double) cases.push_back(unary("edges of", op, tensor(DType::f64, {127}).edges()));
   }
 }
 
 void add_integers(std::vector<Case>& cases) {
-  for (const char* name : {"neg", "abs", "sign", "floor", "round", "square", "relu", "bitwise_not"}) {
+  for (const char* name :
+       {"neg", "abs", "sign", "floor", "round", "square", "relu", "bitwise_not"}) {
     for (DType dtype : kIntegerDTypes) {
       cases.push_back(unary("wraps at the ends of", {name}, tensor(dtype, {257}).edges()));
     }
@@ -48,15 +52,20 @@ void add_integers(std::vector<Case>& cases) {
 }
 
 void add_shapes(std::vector<Case>& cases) {
-  for (const Shape& shape : std::vector<Shape>{{}, {1}, {3}, {5}, {0}, {4, 0, 3}, {1, 1, 1}, {2, 3, 1, 2, 3, 2, 1, 2}, {127, 129}}) {
-    cases.push_back(unary("T19 T20 shape " + to_string(shape) + " of", {"exp", Tolerance::Transc}, tensor(DType::f32, shape)));
-    cases.push_back(unary("shape " + to_string(shape) + " of", {"neg"}, tensor(DType::bf16, shape)));
+  for (const Shape& shape : std::vector<Shape>{
+           {}, {1}, {3}, {5}, {0}, {4, 0, 3}, {1, 1, 1}, {2, 3, 1, 2, 3, 2, 1, 2}, {127, 129}}) {
+    cases.push_back(unary("T19 T20 shape " + to_string(shape) + " of", {"exp", Tolerance::Transc},
+                          tensor(DType::f32, shape)));
+    cases.push_back(
+        unary("shape " + to_string(shape) + " of", {"neg"}, tensor(DType::bf16, shape)));
   }
   cases.push_back(unary("several items per thread of", {"abs"}, tensor(DType::u8, {2500003})));
-  cases.push_back(unary("several items per thread of", {"square", Tolerance::Arith}, tensor(DType::f16, {9000001})));
+  cases.push_back(unary("several items per thread of", {"square", Tolerance::Arith},
+                        tensor(DType::f16, {9000001})));
 }
 
-Case golden(const std::string& law, const UnaryOp& op, std::vector<double> x, std::vector<double> y) {
+Case golden(const std::string& law, const UnaryOp& op, std::vector<double> x,
+            std::vector<double> y) {
   const auto count = static_cast<int64_t>(x.size());
   Case test = unary(law, op, tensor(DType::f32, {count}).of(std::move(x)));
   test.golden = {std::move(y)};
@@ -68,35 +77,49 @@ void add_golden(std::vector<Case>& cases) {
     const char* name;
     std::vector<double> y;
   };
-  const std::vector<Row> rows = {{"gelu", {-0.1586553, 0.3457312, 2.99595}},
-                                 {"gelu_tanh", {-0.158808, 0.345714, 2.996363}},
-                                 {"silu", {-0.2689414, 0.3112297, 2.857722}},
-                                 {"mish", {-0.3034015, 0.3752452, 2.986535}},
-                                 {"softplus", {0.3132617, 0.974077, 3.048587}},
-                                 {"selu", {-1.111331, 0.5253505, 3.152103}},
-                                 {"hard_swish", {-0.3333333, 0.2916667, 3}}};
+  const std::vector<Row> rows = {
+      {"gelu", {-0.1586553, 0.3457312, 2.99595}},    {"gelu_tanh", {-0.158808, 0.345714, 2.996363}},
+      {"silu", {-0.2689414, 0.3112297, 2.857722}},   {"mish", {-0.3034015, 0.3752452, 2.986535}},
+      {"softplus", {0.3132617, 0.974077, 3.048587}}, {"selu", {-1.111331, 0.5253505, 3.152103}},
+      {"hard_swish", {-0.3333333, 0.2916667, 3}}};
   for (const Row& row : rows) {
-    cases.push_back(golden("T28 golden values of", {row.name, Tolerance::Transc}, {-1, 0.5, 3}, row.y));
+    cases.push_back(
+        golden("T28 golden values of", {row.name, Tolerance::Transc}, {-1, 0.5, 3}, row.y));
   }
-  cases.push_back(golden("T26 ties go to even in", {"round"}, {-2.5, -1.5, -0.5, 0.5, 1.5, 2.5}, {-2, -2, -0.0, 0, 2, 2}));
-  cases.push_back(golden("T28 far tail of", {"gelu", Tolerance::Transc}, {-10, -kInfinity, kInfinity, kNaN}, {-7.6e-23, 0, kInfinity, kNaN}));
-  cases.push_back(golden("T16 large angles of", {"sin", Tolerance::Transc}, {1000, 1048576}, {0.82687954, 0.33049314}));
-  cases.push_back(golden("T16 large angles of", {"cos", Tolerance::Transc}, {20000, 1000}, {0.81319969, 0.56237908}));
-  cases.push_back(golden("T16 small result of", {"exp", Tolerance::Transc}, {-80, kInfinity, -kInfinity}, {1.8048514e-35, kInfinity, 0}));
-  cases.push_back(golden("T16 near 1 of", {"log", Tolerance::Transc}, {0.99999994, 0, -1}, {-5.9604645e-8, -kInfinity, kNaN}));
-  cases.push_back(golden("T16 near 0 of", {"atan", Tolerance::Transc}, {1e-3, kInfinity}, {9.9999967e-4, 1.5707963}));
-  cases.push_back(golden("T16 saturation of", {"tanh", Tolerance::Transc}, {9, 100, -kInfinity}, {0.99999997, 1, -1}));
-  cases.push_back(golden("T17 NaN through", {"relu", Tolerance::Arith}, {kNaN, -3, 2}, {kNaN, 0, 2}));
-  cases.push_back(golden("T29 golden values of", {"erf", Tolerance::Transc}, {-1, 0.5, 3}, {-0.8427008, 0.5204999, 0.9999779}));
-  cases.push_back(golden("T30 constant exponent of", {"powf", Tolerance::Pow, R"({"exponent": 3})"}, {-2, 2, 0}, {-8, 8, 0}));
+  cases.push_back(golden("T26 ties go to even in", {"round"}, {-2.5, -1.5, -0.5, 0.5, 1.5, 2.5},
+                         {-2, -2, -0.0, 0, 2, 2}));
+  cases.push_back(golden("T28 far tail of", {"gelu", Tolerance::Transc},
+                         {-10, -kInfinity, kInfinity, kNaN}, {-7.6e-23, 0, kInfinity, kNaN}));
+  cases.push_back(golden("T16 large angles of", {"sin", Tolerance::Transc}, {1000, 1048576},
+                         {0.82687954, 0.33049314}));
+  cases.push_back(golden("T16 large angles of", {"cos", Tolerance::Transc}, {20000, 1000},
+                         {0.81319969, 0.56237908}));
+  cases.push_back(golden("T16 small result of", {"exp", Tolerance::Transc},
+                         {-80, kInfinity, -kInfinity}, {1.8048514e-35, kInfinity, 0}));
+  cases.push_back(golden("T16 near 1 of", {"log", Tolerance::Transc}, {0.99999994, 0, -1},
+                         {-5.9604645e-8, -kInfinity, kNaN}));
+  cases.push_back(golden("T16 near 0 of", {"atan", Tolerance::Transc}, {1e-3, kInfinity},
+                         {9.9999967e-4, 1.5707963}));
+  cases.push_back(golden("T16 saturation of", {"tanh", Tolerance::Transc}, {9, 100, -kInfinity},
+                         {0.99999997, 1, -1}));
+  cases.push_back(
+      golden("T17 NaN through", {"relu", Tolerance::Arith}, {kNaN, -3, 2}, {kNaN, 0, 2}));
+  cases.push_back(golden("T29 golden values of", {"erf", Tolerance::Transc}, {-1, 0.5, 3},
+                         {-0.8427008, 0.5204999, 0.9999779}));
+  cases.push_back(golden("T30 constant exponent of", {"powf", Tolerance::Pow, R"({"exponent": 3})"},
+                         {-2, 2, 0}, {-8, 8, 0}));
 }
 
 void add_flags(std::vector<Case>& cases) {
-  for (const char* attributes : {R"({})", R"({"detect_negative": false})", R"({"detect_positive": false})",
-                                 R"({"detect_negative": false, "detect_positive": false})"}) {
-    cases.push_back(unary(std::string("edges with ") + attributes, {"is_inf", Tolerance::Exact, attributes}, tensor(DType::f32, {211}).edges()));
+  for (const char* attributes :
+       {R"({})", R"({"detect_negative": false})", R"({"detect_positive": false})",
+        R"({"detect_negative": false, "detect_positive": false})"}) {
+    cases.push_back(unary(std::string("edges with ") + attributes,
+                          {"is_inf", Tolerance::Exact, attributes},
+                          tensor(DType::f32, {211}).edges()));
   }
-  for (DType dtype : kFloatDTypes) cases.push_back(unary("edges of", {"is_nan"}, tensor(dtype, {211}).edges()));
+  for (DType dtype : kFloatDTypes)
+    cases.push_back(unary("edges of", {"is_nan"}, tensor(dtype, {211}).edges()));
 }
 
 }  // namespace
@@ -133,8 +156,10 @@ std::vector<UnaryOp> unary_float_ops() {
       {"powf", Tolerance::Pow, R"({"exponent": -3})"},
       {"softsign", transc, "{}", true},
   };
-  for (const char* name : {"exp",  "exp2", "expm1", "log",   "log2",  "log10", "log1p",   "sin",         "cos",  "tan",       "asin", "acos", "atan",
-                           "sinh", "cosh", "tanh",  "asinh", "acosh", "atanh", "erf",     "sigmoid",     "gelu", "gelu_tanh", "silu", "mish", "log_sigmoid"}) {
+  for (const char* name :
+       {"exp",   "exp2", "expm1",   "log",  "log2",      "log10", "log1p", "sin",        "cos",
+        "tan",   "asin", "acos",    "atan", "sinh",      "cosh",  "tanh",  "asinh",      "acosh",
+        "atanh", "erf",  "sigmoid", "gelu", "gelu_tanh", "silu",  "mish",  "log_sigmoid"}) {
     ops.push_back({name, transc});
   }
   return ops;

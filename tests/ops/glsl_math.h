@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shaders/lib/math.glsl compiled as C++ on the host, with the few words of GLSL that it uses.
+// shaders/lib/scalar.glsl and math.glsl compiled as C++ on the host, with the few words of GLSL that it uses.
 #pragma once
 
 #include <bit>
@@ -46,6 +46,7 @@ inline int findMSB(uint32_t x) { return 31 - std::countl_zero(x); }
 #define rlx_u64 uint64_t
 #define rlx_bits(x) std::bit_cast<uint32_t>(x)
 #define rlx_from_bits(x) std::bit_cast<float>(x)
+#include "shaders/lib/scalar.glsl"
 #include "shaders/lib/math.glsl"
 #undef RLX_FN
 #undef precise

@@ -24,14 +24,20 @@ TensorRef arena_tensor(Program& program, DType dtype, Shape shape) {
 }
 
 Region add_region(const TensorRef& y, std::vector<TensorRef> operands) {
-  Region region{.output = y, .output_storage = element_storage(y.dtype()), .operands = {}, .element_text = "return x1;\n",
-                .operations = 1, .subject = "one op"};
-  for (TensorRef& operand : operands) region.operands.push_back({.view = operand, .storage = element_storage(operand.dtype())});
+  Region region{.output = y,
+                .output_storage = element_storage(y.dtype()),
+                .operands = {},
+                .element_text = "return x1;\n",
+                .operations = 1,
+                .subject = "one op"};
+  for (TensorRef& operand : operands)
+    region.operands.push_back({.view = operand, .storage = element_storage(operand.dtype())});
   return region;
 }
 
 const std::string& generated(const Program& program, const std::string& name) {
-  return program.kernels.at(index_of(*program.steps.back().kernel)).generated.at("generated/" + name);
+  return program.kernels.at(index_of(*program.steps.back().kernel))
+      .generated.at("generated/" + name);
 }
 
 }  // namespace
@@ -45,12 +51,14 @@ TEST_CASE("literals read back exactly") {
   CHECK(literal(DType::f64, 1) == "rlx_f64_of(0x00000000u, 0x3FF00000u)");
   CHECK(integer_literal(DType::i32, INT32_MIN) == "rlx_i32(0x80000000u)");
   CHECK(integer_literal(DType::u32, 4294967295) == "4294967295u");
-  CHECK(integer_literal(DType::i64, INT64_MIN) == "rlx_i64((rlx_u64(0x80000000u) << 32) | rlx_u64(0x00000000u))");
+  CHECK(integer_literal(DType::i64, INT64_MIN) ==
+        "rlx_i64((rlx_u64(0x80000000u) << 32) | rlx_u64(0x00000000u))");
 }
 
 TEST_CASE("a chain is one line per step") {
-  const std::vector<RegionStep> steps = {{.op = "add", .attributes = {}, .operands = {0, 1}, .dtype = DType::f32},
-                                         {.op = "leaky_relu", .attributes = {{"alpha", 0.25}}, .operands = {2}, .dtype = DType::f32}};
+  const std::vector<RegionStep> steps = {
+      {.op = "add", .attributes = {}, .operands = {0, 1}, .dtype = DType::f32},
+      {.op = "leaky_relu", .attributes = {{"alpha", 0.25}}, .operands = {2}, .dtype = DType::f32}};
   const GeneratedChain chain = generate_chain(steps, {"x1", "x2"}, {DType::f32, DType::f32});
   CHECK(chain.text ==
         "const rlx_f32 t0 = (x1 + x2);\n"
@@ -59,12 +67,14 @@ TEST_CASE("a chain is one line per step") {
 }
 
 TEST_CASE("narrow integers wrap and casts convert") {
-  CHECK(scalar_expression("add", {}, {"a", "b"}, {DType::i8, DType::i8}, DType::i8) == "rlx_wrap_i8(rlx_add(a, b))");
+  CHECK(scalar_expression("add", {}, {"a", "b"}, {DType::i8, DType::i8}, DType::i8) ==
+        "rlx_wrap_i8(rlx_add(a, b))");
   CHECK(scalar_expression("cast", {{"to", "i8"}}, {"a"}, {DType::i16}, DType::i8) ==
         "rlx_wrap_i8(rlx_min(rlx_max(a, (-128)), 127))");
-  CHECK(scalar_expression("cast", {{"to", "f16"}}, {"a"}, {DType::f32}, DType::f16) == "rlx_round_f16(a)");
-  CHECK(scalar_expression("clamp", {{"max", 6.0}}, {"a", "", ""}, {DType::f32, DType::f32, DType::f32}, DType::f32) ==
-        "rlx_min(a, 6.0f)");
+  CHECK(scalar_expression("cast", {{"to", "f16"}}, {"a"}, {DType::f32}, DType::f16) ==
+        "rlx_round_f16(a)");
+  CHECK(scalar_expression("clamp", {{"max", 6.0}}, {"a", "", ""},
+                          {DType::f32, DType::f32, DType::f32}, DType::f32) == "rlx_min(a, 6.0f)");
   CHECK(activation_expression("gelu", {}, "acc") == "rlx_gelu(acc)");
   CHECK(activation_expression("none", {}, "acc") == "acc");
   CHECK(is_activation("silu"));
@@ -73,7 +83,8 @@ TEST_CASE("narrow integers wrap and casts convert") {
 }
 
 TEST_CASE("an attribute that the text does not use is an internal error") {
-  CHECK_THROWS_AS(scalar_expression("gelu", {{"alpha", 1.0}}, {"a"}, {DType::f32}, DType::f32), InternalError);
+  CHECK_THROWS_AS(scalar_expression("gelu", {{"alpha", 1.0}}, {"a"}, {DType::f32}, DType::f32),
+                  InternalError);
 }
 
 TEST_CASE("dense operands are read four at a time, with a tail") {
@@ -123,7 +134,9 @@ TEST_CASE("an operand seen in two ways is not overwritten in place") {
   CHECK_FALSE(program.steps.back().in_place_input.has_value());
 }
 
-TEST_CASE("T21 regions beyond 65535 workgroups and 2^32 elements spread over the grid with 64-bit indices") {
+TEST_CASE(
+    "T21 regions beyond 65535 workgroups and 2^32 elements spread over the grid with 64-bit "
+    "indices") {
   Program program;
   const TensorRef x = arena_tensor(program, DType::u8, {3, int64_t{1} << 31});
   const TensorRef y = arena_tensor(program, DType::u8, {3, int64_t{1} << 31});
@@ -164,7 +177,9 @@ TEST_CASE("a transposed copy goes through tiles, other strided copies through a 
 
 TEST_CASE("an empty output has no dispatch") {
   Program program;
-  emit_region(program, {}, add_region(arena_tensor(program, DType::f32, {0, 3}), {arena_tensor(program, DType::f32, {3})}));
+  emit_region(program, {},
+              add_region(arena_tensor(program, DType::f32, {0, 3}),
+                         {arena_tensor(program, DType::f32, {3})}));
   CHECK(program.steps.empty());
 }
 

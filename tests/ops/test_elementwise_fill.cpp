@@ -17,7 +17,8 @@ Weight random_weight(DType dtype, Shape shape, RandomData data) {
 }  // namespace
 
 TEST_CASE("T135 Philox gives the known answers") {
-  CHECK(philox({0, 0, 0, 0}, {0, 0}) == PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox({0, 0, 0, 0}, {0, 0}) ==
+        PhiloxWords{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
   CHECK(philox({0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}, {0xffffffff, 0xffffffff}) ==
         PhiloxWords{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
   CHECK(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
@@ -65,7 +66,9 @@ TEST_CASE("random integers cover the closed range of their dtype") {
 }
 
 TEST_CASE("normals have their mean and deviation") {
-  const Weight weight = random_weight(DType::f32, {40000}, {.distribution = RandomData::Distribution::Normal, .a = 2, .b = 0.5, .seed = 9});
+  const Weight weight = random_weight(
+      DType::f32, {40000},
+      {.distribution = RandomData::Distribution::Normal, .a = 2, .b = 0.5, .seed = 9});
   double sum = 0;
   double squares = 0;
   for (double value : evaluate_weight_fill(weight).floats) {
@@ -77,14 +80,26 @@ TEST_CASE("normals have their mean and deviation") {
 }
 
 TEST_CASE("a splat holds its value in the dtype, and is one dispatch") {
-  const Weight weight{.name = "w", .type = {DType::bf16, {3, 7}}, .data = SplatData{.value = 1.001}};
+  const Weight weight{
+      .name = "w", .type = {DType::bf16, {3, 7}}, .data = SplatData{.value = 1.001}};
   CHECK(evaluate_weight_fill(weight).floats.at(20) == 1.0);
   const Weight bytes{.name = "w", .type = {DType::u8, {2}}, .data = SplatData{.value = 300}};
   CHECK(evaluate_weight_fill(bytes).integers.at(1) == 255);
   Program program;
-  const BufferId buffer = program.add_buffer(
-      {.name = "w", .type = weight.type, .size_bytes = 42, .segment = Segment::Weights, .weight = WeightId{0}, .state = {}, .input_index = {}, .output_index = {}});
-  lower_weight_fill(program, {.buffer = buffer, .offset_bytes = 0, .type = weight.type, .strides = dense_strides(weight.type.shape)}, weight);
+  const BufferId buffer = program.add_buffer({.name = "w",
+                                              .type = weight.type,
+                                              .size_bytes = 42,
+                                              .segment = Segment::Weights,
+                                              .weight = WeightId{0},
+                                              .state = {},
+                                              .input_index = {},
+                                              .output_index = {}});
+  lower_weight_fill(program,
+                    {.buffer = buffer,
+                     .offset_bytes = 0,
+                     .type = weight.type,
+                     .strides = dense_strides(weight.type.shape)},
+                    weight);
   REQUIRE(program.steps.size() == 1);
   CHECK(program.kernels.at(0).kernel == KernelId::splat_fill);
   SplatParams params;

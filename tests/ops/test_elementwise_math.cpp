@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scalar functions of the kernels against f64 libm, over all exponents: the bounds of ops.md 0.5.
+// The scalar functions of the kernels against f64 libm, over all exponents: the bounds of ops.md
+// 0.5.
 #include <functional>
 #include <limits>
 #include <string>
@@ -14,17 +15,23 @@ constexpr double kUnit = 0x1p-24;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-// Error in units of the tolerance of class transc (4u + 32u |ref| + u |ref|); 0 where both are NaN or equal.
+// Error in units of the tolerance of class transc (4u + 32u |ref| + u |ref|); 0 where both are NaN
+// or equal.
 double transc_error(double got, double reference) {
-  if (std::isnan(reference) || std::isnan(got)) return std::isnan(reference) && std::isnan(got) ? 0 : 1e9;
+  if (std::isnan(reference) || std::isnan(got))
+    return std::isnan(reference) && std::isnan(got) ? 0 : 1e9;
   if (got == reference) return 0;
   const double rounded = static_cast<float>(reference);
   if (std::isinf(rounded) || std::isinf(got)) return got == rounded ? 0 : 1e9;
   return std::fabs(got - reference) / (kUnit * (4 + 33 * std::fabs(reference)));
 }
 
-double phi_gelu(double x) { return std::isinf(x) && x < 0 ? 0 : 0.5 * x * std::erfc(-x / std::sqrt(2.0)); }
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double phi_gelu(double x) {
+  return std::isinf(x) && x < 0 ? 0 : 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+}
+double sigmoid(double x) {
+  return 1 / (1 + std::exp(-x));
+}
 
 struct FunctionCase {
   const char* name;
@@ -72,7 +79,8 @@ const FunctionCase kFunctions[] = {
      [](double x) { return std::isinf(x) ? std::copysign(1.0, x) : x / (1 + std::fabs(x)); }},
 };
 
-// Every `step`th bit pattern of f32: all signs and exponents, normals and NaNs; subnormals may be flushed and are left out.
+// Every `step`th bit pattern of f32: all signs and exponents, normals and NaNs; subnormals may be
+// flushed and are left out.
 void for_patterns(uint32_t step, const std::function<void(float)>& visit) {
   for (uint64_t bits = 0; bits < uint64_t{1} << 32; bits += step) {
     const auto value = std::bit_cast<float>(static_cast<uint32_t>(bits));
@@ -91,17 +99,15 @@ class FloatStream {
     return value != 0 && std::fabs(value) < 0x1p-126f ? 0.0f : value;
   }
   // Exponents near 1.
-  float next_moderate() {
-    return std::bit_cast<float>((next_word() & 0x87FFFFFFu) + 0x3C000000u);
-  }
+  float next_moderate() { return std::bit_cast<float>((next_word() & 0x87FFFFFFu) + 0x3C000000u); }
   uint32_t next_word() {
     state_ = state_ * 6364136223846793005u + 1442695040888963407u;
     return static_cast<uint32_t>(state_ >> 32);
   }
 
  private:
-  static constexpr float kSpecial[] = {0.0f, -0.0f, 1.0f,       -1.0f,      2.0f, -2.0f, 0.5f, 3.0f,
-                                       -3.0f, 1e9f, kInfinity, -kInfinity, kNaN, 0x1p24f};
+  static constexpr float kSpecial[] = {0.0f, -0.0f, 1.0f, -1.0f,     2.0f,       -2.0f, 0.5f,
+                                       3.0f, -3.0f, 1e9f, kInfinity, -kInfinity, kNaN,  0x1p24f};
   uint64_t state_ = 1;
 };
 
@@ -152,15 +158,19 @@ TEST_CASE("pow follows C and stays within its class") {
     const double rounded = static_cast<float>(reference);
     double error = 1e9;
     if (std::isinf(rounded) || std::isinf(got)) {
-      error = std::isinf(got) && std::fabs(reference) > 3.4e38 && std::signbit(got) == std::signbit(reference) ? 0 : 1e9;
+      error = std::isinf(got) && std::fabs(reference) > 3.4e38 &&
+                      std::signbit(got) == std::signbit(reference)
+                  ? 0
+                  : 1e9;
     } else if (!std::isnan(got) && !std::isnan(reference)) {
       const double exponent = std::fabs(y * std::log(std::fabs(double{x})));
-      error = std::fabs(got - reference) / (kUnit * (4 + (33 + 2 * exponent) * std::fabs(reference)));
+      error =
+          std::fabs(got - reference) / (kUnit * (4 + (33 + 2 * exponent) * std::fabs(reference)));
     }
     if (error > worst) {
       worst = error;
-      worst_case = std::to_string(x) + " ^ " + std::to_string(y) + " = " + std::to_string(got) + ", wanted " +
-                   std::to_string(reference);
+      worst_case = std::to_string(x) + " ^ " + std::to_string(y) + " = " + std::to_string(got) +
+                   ", wanted " + std::to_string(reference);
     }
   }
   INFO(worst_case);
@@ -215,7 +225,8 @@ TEST_CASE("fma rounds once") {
     const float reference = std::fma(a, b, c);
     const float product = a * b;
     if (std::isinf(product) || (std::fabs(product) < 0x1p-100f && product != 0)) continue;
-    INFO(a << " * " << b << " + " << c << " got " << glsl::rlx_fma(a, b, c) << " wanted " << reference);
+    INFO(a << " * " << b << " + " << c << " got " << glsl::rlx_fma(a, b, c) << " wanted "
+           << reference);
     const float got = glsl::rlx_fma(a, b, c);
     REQUIRE((got == reference || (std::isnan(got) && std::isnan(reference))));
   }
@@ -224,7 +235,8 @@ TEST_CASE("fma rounds once") {
 TEST_CASE("fma of doubles rounds once") {
   FloatStream stream;
   const auto moderate = [&] {
-    return stream.next_moderate() * (1 + stream.next_word() * 0x1p-32 + stream.next_word() * 0x1p-52);
+    return stream.next_moderate() *
+           (1 + stream.next_word() * 0x1p-32 + stream.next_word() * 0x1p-52);
   };
   for (int i = 0; i < 200000; ++i) {
     const double a = moderate();
@@ -247,15 +259,19 @@ TEST_CASE("casts between floats and integers are exact and saturate") {
     REQUIRE(glsl::rlx_i32_from(x) == saturated(x, -0x1p31, 0x1p31 - 1));
     REQUIRE(glsl::rlx_u32_from(x) == saturated(x, 0, 0x1p32 - 1));
     if (std::fabs(x) < 0x1p62f) REQUIRE(glsl::rlx_i64_from(x) == static_cast<int64_t>(x));
-    if (std::fabs(x) < 0x1p62f) REQUIRE(glsl::rlx_i64_from(double{x} / 3) == static_cast<int64_t>(double{x} / 3));
-    const int64_t whole = static_cast<int64_t>(uint64_t{stream.next_word()} << 32 | stream.next_word()) >>
-                          (stream.next_word() % 64);
+    if (std::fabs(x) < 0x1p62f)
+      REQUIRE(glsl::rlx_i64_from(double{x} / 3) == static_cast<int64_t>(double{x} / 3));
+    const int64_t whole =
+        static_cast<int64_t>(uint64_t{stream.next_word()} << 32 | stream.next_word()) >>
+        (stream.next_word() % 64);
     REQUIRE(glsl::rlx_f32_from(whole) == static_cast<float>(whole));
     const int narrow = static_cast<int>(whole);
     REQUIRE(glsl::rlx_f32_odd_from(narrow) == glsl::rlx_f32_odd_from(int64_t{narrow}));
     REQUIRE(glsl::rlx_f64_from(whole) == static_cast<double>(whole));
-    REQUIRE(glsl::rlx_f32_from(static_cast<int>(whole)) == static_cast<float>(static_cast<int>(whole)));
-    REQUIRE(glsl::rlx_f32_from(static_cast<uint32_t>(whole)) == static_cast<float>(static_cast<uint32_t>(whole)));
+    REQUIRE(glsl::rlx_f32_from(static_cast<int>(whole)) ==
+            static_cast<float>(static_cast<int>(whole)));
+    REQUIRE(glsl::rlx_f32_from(static_cast<uint32_t>(whole)) ==
+            static_cast<float>(static_cast<uint32_t>(whole)));
   }
   CHECK(glsl::rlx_i64_from(1e30f) == std::numeric_limits<int64_t>::max());
   CHECK(glsl::rlx_i64_from(-kInfinity) == std::numeric_limits<int64_t>::min());

@@ -16,13 +16,27 @@ struct Inferred {
   Diagnostics diagnostics;
 };
 
-Inferred infer_op(const std::string& op, const std::vector<TensorType>& inputs, Attributes attributes = {}, std::vector<RegionStep> region = {}) {
+Inferred infer_op(const std::string& op, const std::vector<TensorType>& inputs,
+                  Attributes attributes = {}, std::vector<RegionStep> region = {}) {
   Graph graph;
-  Node node{.name = "n", .op = op, .inputs = {}, .outputs = {}, .attributes = std::move(attributes), .region = std::move(region), .place = {}, .source = {}};
+  Node node{.name = "n",
+            .op = op,
+            .inputs = {},
+            .outputs = {},
+            .attributes = std::move(attributes),
+            .region = std::move(region),
+            .place = {},
+            .source = {}};
   for (size_t i = 0; i < inputs.size(); ++i) {
-    node.inputs.emplace_back(graph.add_value({.name = "x" + std::to_string(i), .type = inputs[i], .origin = ValueOrigin::Input, .weight = {}, .state = {}, .producer = {}}));
+    node.inputs.emplace_back(graph.add_value({.name = "x" + std::to_string(i),
+                                              .type = inputs[i],
+                                              .origin = ValueOrigin::Input,
+                                              .weight = {},
+                                              .state = {},
+                                              .producer = {}}));
   }
-  node.outputs.push_back(graph.add_value({.name = "y", .type = {}, .weight = {}, .state = {}, .producer = {}}));
+  node.outputs.push_back(
+      graph.add_value({.name = "y", .type = {}, .weight = {}, .state = {}, .producer = {}}));
   const ValueId y = node.outputs[0];
   Inferred result;
   result.good = check_and_infer(graph, graph.add_node(std::move(node)), result.diagnostics);
@@ -31,20 +45,35 @@ Inferred infer_op(const std::string& op, const std::vector<TensorType>& inputs, 
 }
 
 Tensor floats(DType dtype, std::vector<double> values) {
-  Tensor tensor{.type = {dtype, {static_cast<int64_t>(values.size())}}, .floats = {}, .integers = {}, .magnitudes = {}};
+  Tensor tensor{.type = {dtype, {static_cast<int64_t>(values.size())}},
+                .floats = {},
+                .integers = {},
+                .magnitudes = {}};
   tensor.floats = std::move(values);
   return tensor;
 }
 
 Tensor integers(DType dtype, std::vector<int64_t> values) {
-  Tensor tensor{.type = {dtype, {static_cast<int64_t>(values.size())}}, .floats = {}, .integers = {}, .magnitudes = {}};
+  Tensor tensor{.type = {dtype, {static_cast<int64_t>(values.size())}},
+                .floats = {},
+                .integers = {},
+                .magnitudes = {}};
   tensor.integers = std::move(values);
   return tensor;
 }
 
-Tensor evaluate_op(const std::string& op, const std::vector<const Tensor*>& inputs, TensorType type, Attributes attributes = {}) {
-  Node node{.name = "n", .op = op, .inputs = {}, .outputs = {ValueId{}}, .attributes = std::move(attributes), .region = {}, .place = {}, .source = {}};
-  for (const Tensor* input : inputs) node.inputs.emplace_back(input == nullptr ? std::nullopt : std::optional(ValueId{}));
+Tensor evaluate_op(const std::string& op, const std::vector<const Tensor*>& inputs, TensorType type,
+                   Attributes attributes = {}) {
+  Node node{.name = "n",
+            .op = op,
+            .inputs = {},
+            .outputs = {ValueId{}},
+            .attributes = std::move(attributes),
+            .region = {},
+            .place = {},
+            .source = {}};
+  for (const Tensor* input : inputs)
+    node.inputs.emplace_back(input == nullptr ? std::nullopt : std::optional(ValueId{}));
   Diagnostics diagnostics;
   auto outputs = evaluate_node(node, inputs, {std::move(type)}, diagnostics);
   INFO(diagnostics.text());
@@ -60,9 +89,12 @@ DiagCode first_code(const Inferred& inferred) {
 }  // namespace
 
 TEST_CASE("elementwise ops broadcast as NumPy does") {
-  CHECK(infer_op("add", {{DType::f32, {1, 4}}, {DType::f32, {4, 1}}}).type == TensorType{DType::f32, {4, 4}});
-  CHECK(infer_op("lt", {{DType::i64, {0, 5}}, {DType::i64, {1, 5}}}).type == TensorType{DType::bool_, {0, 5}});
-  CHECK(infer_op("where", {{DType::f32, {4, 1, 1}}, {DType::i8, {3, 1}}, {DType::i8, {5}}}).type == TensorType{DType::i8, {4, 3, 5}});
+  CHECK(infer_op("add", {{DType::f32, {1, 4}}, {DType::f32, {4, 1}}}).type ==
+        TensorType{DType::f32, {4, 4}});
+  CHECK(infer_op("lt", {{DType::i64, {0, 5}}, {DType::i64, {1, 5}}}).type ==
+        TensorType{DType::bool_, {0, 5}});
+  CHECK(infer_op("where", {{DType::f32, {4, 1, 1}}, {DType::i8, {3, 1}}, {DType::i8, {5}}}).type ==
+        TensorType{DType::i8, {4, 3, 5}});
   const Inferred bad = infer_op("add", {{DType::f32, {2, 3}}, {DType::f32, {3, 2}}});
   CHECK(first_code(bad) == DiagCode::BadShape);
   CHECK(bad.diagnostics.text().find("[3, 2]") != std::string::npos);
@@ -71,27 +103,34 @@ TEST_CASE("elementwise ops broadcast as NumPy does") {
 TEST_CASE("wrong dtypes are refused by name") {
   CHECK(first_code(infer_op("add", {{DType::f32, {2}}, {DType::i32, {2}}})) == DiagCode::BadDtype);
   CHECK(first_code(infer_op("exp", {{DType::i32, {2}}})) == DiagCode::BadDtype);
-  CHECK(first_code(infer_op("lt", {{DType::bool_, {2}}, {DType::bool_, {2}}})) == DiagCode::BadDtype);
-  CHECK(first_code(infer_op("logical_and", {{DType::i32, {2}}, {DType::i32, {2}}})) == DiagCode::BadDtype);
-  CHECK(first_code(infer_op("fma", {{DType::f16, {2}}, {DType::f16, {2}}, {DType::f16, {2}}})) == DiagCode::BadDtype);
+  CHECK(first_code(infer_op("lt", {{DType::bool_, {2}}, {DType::bool_, {2}}})) ==
+        DiagCode::BadDtype);
+  CHECK(first_code(infer_op("logical_and", {{DType::i32, {2}}, {DType::i32, {2}}})) ==
+        DiagCode::BadDtype);
+  CHECK(first_code(infer_op("fma", {{DType::f16, {2}}, {DType::f16, {2}}, {DType::f16, {2}}})) ==
+        DiagCode::BadDtype);
   const Inferred complex = infer_op("neg", {{DType::c64, {2}}});
   CHECK(first_code(complex) == DiagCode::BadDtype);
   CHECK(complex.diagnostics.text().find("c64") != std::string::npos);
 }
 
 TEST_CASE("attributes are checked") {
-  CHECK(first_code(infer_op("gelu", {{DType::f32, {2}}}, {{"alpha", 1.0}})) == DiagCode::UnknownAttribute);
+  CHECK(first_code(infer_op("gelu", {{DType::f32, {2}}}, {{"alpha", 1.0}})) ==
+        DiagCode::UnknownAttribute);
   CHECK(first_code(infer_op("powf", {{DType::f32, {2}}})) == DiagCode::MissingAttribute);
-  CHECK(first_code(infer_op("cast", {{DType::f32, {2}}}, {{"to", "f32"}, {"overflow", "clip"}})) == DiagCode::BadAttribute);
-  CHECK(first_code(infer_op("prelu", {{DType::f32, {2, 3}}, {DType::f32, {4, 2, 3}}})) == DiagCode::BadShape);
-  CHECK(first_code(infer_op("bitcast", {{DType::f32, {2}}}, {{"to", "i64"}})) == DiagCode::BadDtype);
+  CHECK(first_code(infer_op("cast", {{DType::f32, {2}}}, {{"to", "f32"}, {"overflow", "clip"}})) ==
+        DiagCode::BadAttribute);
+  CHECK(first_code(infer_op("prelu", {{DType::f32, {2, 3}}, {DType::f32, {4, 2, 3}}})) ==
+        DiagCode::BadShape);
+  CHECK(first_code(infer_op("bitcast", {{DType::f32, {2}}}, {{"to", "i64"}})) ==
+        DiagCode::BadDtype);
 }
 
 TEST_CASE("golden values of the activations") {
   const std::vector<std::pair<std::string, std::vector<double>>> rows = {
-      {"gelu", {-0.1586553, 0.3457312, 2.99595}},     {"gelu_tanh", {-0.158808, 0.345714, 2.996363}},
-      {"silu", {-0.2689414, 0.3112297, 2.857722}},    {"mish", {-0.3034015, 0.3752452, 2.986535}},
-      {"softplus", {0.3132617, 0.974077, 3.048587}},  {"selu", {-1.111331, 0.5253505, 3.152103}},
+      {"gelu", {-0.1586553, 0.3457312, 2.99595}},    {"gelu_tanh", {-0.158808, 0.345714, 2.996363}},
+      {"silu", {-0.2689414, 0.3112297, 2.857722}},   {"mish", {-0.3034015, 0.3752452, 2.986535}},
+      {"softplus", {0.3132617, 0.974077, 3.048587}}, {"selu", {-1.111331, 0.5253505, 3.152103}},
       {"hard_swish", {-0.3333333, 0.2916667, 3}}};
   const Tensor x = floats(DType::f64, {-1, 0.5, 3});
   for (const auto& [op, wanted] : rows) {
@@ -113,24 +152,35 @@ TEST_CASE("T29 gelu of the evaluator is accurate to f64") {
 TEST_CASE("integers wrap, divide and shift by the rules") {
   const Tensor a = integers(DType::i8, {127, -128, -128, 5, -7});
   const Tensor b = integers(DType::i8, {1, -1, 1, 0, 3});
-  CHECK(evaluate_op("add", {&a, &b}, a.type).integers == std::vector<int64_t>{-128, 127, -127, 5, -4});
-  CHECK(evaluate_op("div", {&a, &b}, a.type).integers == std::vector<int64_t>{127, -128, -128, 0, -2});
+  CHECK(evaluate_op("add", {&a, &b}, a.type).integers ==
+        std::vector<int64_t>{-128, 127, -127, 5, -4});
+  CHECK(evaluate_op("div", {&a, &b}, a.type).integers ==
+        std::vector<int64_t>{127, -128, -128, 0, -2});
   CHECK(evaluate_op("mod", {&a, &b}, a.type).integers == std::vector<int64_t>{0, 0, 0, 0, 2});
-  CHECK(evaluate_op("floor_div", {&a, &b}, a.type).integers == std::vector<int64_t>{127, -128, -128, 0, -3});
-  CHECK(evaluate_op("shift_left", {&a, &b}, a.type).integers == std::vector<int64_t>{-2, 0, 0, 5, -56});
+  CHECK(evaluate_op("floor_div", {&a, &b}, a.type).integers ==
+        std::vector<int64_t>{127, -128, -128, 0, -3});
+  CHECK(evaluate_op("shift_left", {&a, &b}, a.type).integers ==
+        std::vector<int64_t>{-2, 0, 0, 5, -56});
   CHECK(evaluate_op("neg", {&a}, a.type).integers == std::vector<int64_t>{-127, -128, -128, -5, 7});
 }
 
 TEST_CASE("T2 T3 casts convert exactly") {
   const Tensor x = floats(DType::f32, {1.9, -1.9, 3e9, NAN});
-  CHECK(evaluate_op("cast", {&x}, {DType::i32, {4}}, {{"to", "i32"}}).integers == std::vector<int64_t>{1, -1, 2147483647, 0});
-  CHECK(evaluate_op("cast", {&x}, {DType::bool_, {4}}, {{"to", "bool"}}).integers == std::vector<int64_t>{1, 1, 1, 1});
+  CHECK(evaluate_op("cast", {&x}, {DType::i32, {4}}, {{"to", "i32"}}).integers ==
+        std::vector<int64_t>{1, -1, 2147483647, 0});
+  CHECK(evaluate_op("cast", {&x}, {DType::bool_, {4}}, {{"to", "bool"}}).integers ==
+        std::vector<int64_t>{1, 1, 1, 1});
   const Tensor i = integers(DType::i16, {200, -1});
-  CHECK(evaluate_op("cast", {&i}, {DType::i8, {2}}, {{"to", "i8"}}).integers == std::vector<int64_t>{127, -1});
-  CHECK(evaluate_op("cast", {&i}, {DType::i8, {2}}, {{"to", "i8"}, {"overflow", "wrap"}}).integers == std::vector<int64_t>{-56, -1});
-  CHECK(evaluate_op("cast", {&i}, {DType::u32, {2}}, {{"to", "u32"}, {"overflow", "wrap"}}).integers == std::vector<int64_t>{200, 4294967295});
+  CHECK(evaluate_op("cast", {&i}, {DType::i8, {2}}, {{"to", "i8"}}).integers ==
+        std::vector<int64_t>{127, -1});
+  CHECK(
+      evaluate_op("cast", {&i}, {DType::i8, {2}}, {{"to", "i8"}, {"overflow", "wrap"}}).integers ==
+      std::vector<int64_t>{-56, -1});
+  CHECK(evaluate_op("cast", {&i}, {DType::u32, {2}}, {{"to", "u32"}, {"overflow", "wrap"}})
+            .integers == std::vector<int64_t>{200, 4294967295});
   const Tensor wide = integers(DType::i64, {(int64_t{1} << 53) + 1});
-  CHECK(evaluate_op("cast", {&wide}, {DType::f32, {1}}, {{"to", "f32"}}).floats[0] == 9007199254740992.0);
+  CHECK(evaluate_op("cast", {&wide}, {DType::f32, {1}}, {{"to", "f32"}}).floats[0] ==
+        9007199254740992.0);
 }
 
 TEST_CASE("T18 clamp with lo > hi gives hi and NaN stays") {
