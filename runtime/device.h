@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one narrow interface to a device. A device knows bytes, code blobs and grids, never an op. Everything it is given comes
-// from a verified PlanView, so it checks nothing again.
+// The one narrow interface to a device. A device knows bytes, code blobs and grids, never an op.
+// Everything it is given comes from a verified PlanView, so it checks nothing again.
 //
-// Lifetimes: Device > DevicePlan > DeviceSession (shared_ptr inside the implementations keeps the parent alive).
-// Threads: Device and DevicePlan may be used by many threads; a DeviceSession by one at a time.
+// Lifetimes: Device > DevicePlan > DeviceSession (shared_ptr inside the implementations keeps the
+// parent alive). Threads: Device and DevicePlan may be used by many threads; a DeviceSession by one
+// at a time.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +21,9 @@ namespace rlx {
 class PlanView;
 
 struct DeviceInfo {
-  std::string id;      // "vulkan:0", "cuda:0", "null"
-  std::string name;    // as the driver says it
-  std::string driver;  // name and version
+  std::string id;            // "vulkan:0", "cuda:0", "null"
+  std::string name;          // as the driver says it
+  std::string driver;        // name and version
   uint32_t api_version = 0;  // VK_MAKE_API_VERSION, or CUDA driver version
   uint64_t features = 0;     // mask of features.def
   uint64_t memory_bytes = 0;
@@ -36,14 +37,16 @@ struct DeviceInfo {
 };
 
 struct LoadOptions {
-  uint32_t jobs = 0;                   // threads that create pipelines; 0: one per core
-  std::string pipeline_cache_path;     // empty: none. Read where its identity fits, rewritten where it missed.
-  uint64_t memory_budget_bytes = 0;    // 0: none. More than this is refused before the first allocation.
-  bool profile = false;                // sessions can time steps
+  uint32_t jobs = 0;  // threads that create pipelines; 0: one per core
+  std::string
+      pipeline_cache_path;  // empty: none. Read where its identity fits, rewritten where it missed.
+  uint64_t memory_budget_bytes =
+      0;                 // 0: none. More than this is refused before the first allocation.
+  bool profile = false;  // sessions can time steps
 };
 
-// Memory owned by the caller that stands for one input or output. Vulkan: a device address (and the VkBuffer for layers);
-// CUDA: a CUdeviceptr.
+// Memory owned by the caller that stands for one input or output. Vulkan: a device address (and the
+// VkBuffer for layers); CUDA: a CUdeviceptr.
 struct ExternalBuffer {
   uint64_t device_address = 0;
   uint64_t size_bytes = 0;
@@ -54,27 +57,34 @@ struct StepTime {
   double microseconds = 0;
 };
 
-// State, arena and io of one user of a plan, with every entry recorded on first use or by prepare().
+// State, arena and io of one user of a plan, with every entry recorded on first use or by
+// prepare().
 class DeviceSession {
  public:
   virtual ~DeviceSession() = default;
   // Records an entry so that the first run costs no more than the others.
   virtual Status prepare(uint32_t entry) = 0;
-  // Host bytes to an input value, io to host bytes from an output value; sizes equal the value's size_bytes.
+  // Host bytes to an input value, io to host bytes from an output value; sizes equal the value's
+  // size_bytes.
   virtual Status write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) = 0;
   virtual Status read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) = 0;
-  // An input or output lives in the caller's memory from now on; size 0 gives it back to the session's own.
+  // An input or output lives in the caller's memory from now on; size 0 gives it back to the
+  // session's own.
   virtual Status bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) = 0;
   virtual Status submit(uint32_t entry) = 0;
-  // Waits for the last submit; timeout in nanoseconds, UINT64_MAX for none. Spins briefly, then blocks.
+  // Waits for the last submit; timeout in nanoseconds, UINT64_MAX for none. Spins briefly, then
+  // blocks.
   virtual Status wait(uint64_t timeout_nanoseconds) = 0;
-  // Runs the entry once with a timestamp around each step (steps run one after another) and returns the times.
+  // Runs the entry once with a timestamp around each step (steps run one after another) and returns
+  // the times.
   virtual Status profile(uint32_t entry, std::vector<StepTime>& times) = 0;
-  // Device time of the last finished submit in microseconds, where LoadOptions::profile was set; otherwise 0.
+  // Device time of the last finished submit in microseconds, where LoadOptions::profile was set;
+  // otherwise 0.
   virtual double last_run_microseconds() const = 0;
   virtual Status reset_states() = 0;
   // Any live value of the entry after `step`, by running up to and including it. For debugging.
-  virtual Status read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) = 0;
+  virtual Status read_after(uint32_t entry, uint32_t step, uint32_t value,
+                            std::span<std::byte> bytes) = 0;
   // Fills the whole arena with a byte. For tests that nothing reads stale bytes.
   virtual Status poison_arena(std::byte pattern) = 0;
 };
@@ -90,8 +100,10 @@ class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
-  // Uploads weights, creates pipelines or modules, runs the plan's init entry. The view must outlive the DevicePlan.
-  virtual Status load(const PlanView& plan, const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) = 0;
+  // Uploads weights, creates pipelines or modules, runs the plan's init entry. The view must
+  // outlive the DevicePlan.
+  virtual Status load(const PlanView& plan, const LoadOptions& options,
+                      std::shared_ptr<DevicePlan>& loaded) = 0;
 };
 
 }  // namespace rlx

@@ -19,7 +19,8 @@ constexpr const char* shown_name(const char* row_name) {
 }
 
 constexpr DTypeRow kRows[] = {
-#define RLX_DTYPE(name, block_elements, block_bytes, kind) {shown_name(#name), block_elements, block_bytes},
+#define RLX_DTYPE(name, block_elements, block_bytes, kind) \
+  {shown_name(#name), block_elements, block_bytes},
 #include "schema/dtype.def"
 #undef RLX_DTYPE
 };
@@ -30,16 +31,23 @@ constexpr uint64_t kOnes[] = {
     0x3c00,              // f16
     0x3f80,              // bf16
     0x3ff0000000000000,  // f64
-    1, 1, 1, 1, 1, 1,    // i8, u8, i16, i32, u32, i64
-    1,                   // bool
-    0x3f800000,          // c64: 1 + 0i
-    0x38,                // f8e4m3
-    0x3c,                // f8e5m2
+    1,
+    1,
+    1,
+    1,
+    1,
+    1,           // i8, u8, i16, i32, u32, i64
+    1,           // bool
+    0x3f800000,  // c64: 1 + 0i
+    0x38,        // f8e4m3
+    0x3c,        // f8e5m2
 };
 
 }  // namespace
 
-const DTypeRow* dtype_row(uint32_t dtype) { return dtype < std::size(kRows) ? &kRows[dtype] : nullptr; }
+const DTypeRow* dtype_row(uint32_t dtype) {
+  return dtype < std::size(kRows) ? &kRows[dtype] : nullptr;
+}
 
 std::optional<uint64_t> tensor_bytes(uint32_t dtype, std::span<const uint64_t> dims) {
   const DTypeRow* row = dtype_row(dtype);
@@ -60,7 +68,9 @@ std::optional<uint64_t> tensor_bytes(uint32_t dtype, std::span<const uint64_t> d
   return bytes < kMaxTensorBytes ? std::optional(bytes) : std::nullopt;
 }
 
-bool has_one(uint32_t dtype) { return dtype < std::size(kOnes); }
+bool has_one(uint32_t dtype) {
+  return dtype < std::size(kOnes);
+}
 
 void fill_with_ones(uint32_t dtype, std::span<std::byte> elements) {
   const uint32_t element_bytes = kRows[dtype].block_bytes;

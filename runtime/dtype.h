@@ -19,8 +19,8 @@ struct DTypeRow {
 // Null for a number that is no dtype.
 const DTypeRow* dtype_row(uint32_t dtype);
 
-// Bytes of a dense tensor. None where the dtype or rank is unknown, a dim is 2^40 or more, the last dim holds no whole blocks,
-// or the bytes reach 2^48.
+// Bytes of a dense tensor. None where the dtype or rank is unknown, a dim is 2^40 or more, the last
+// dim holds no whole blocks, or the bytes reach 2^48.
 std::optional<uint64_t> tensor_bytes(uint32_t dtype, std::span<const uint64_t> dims);
 
 // True for the dtypes of which a number one exists: all but the quantised blocks.

@@ -44,7 +44,8 @@ Status InputFile::open(const std::string& path, InputFile& file) {
   opened.path_ = path;
   // O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused below as no regular file.
   opened.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (opened.descriptor_ < 0) return {RLX_IO_ERROR, text_of("cannot open ", quoted(path), ": ", system_reason(errno))};
+  if (opened.descriptor_ < 0)
+    return {RLX_IO_ERROR, text_of("cannot open ", quoted(path), ": ", system_reason(errno))};
   struct stat facts {};
   if (::fstat(opened.descriptor_, &facts) != 0) {
     return {RLX_IO_ERROR, text_of("cannot examine ", quoted(path), ": ", system_reason(errno))};
@@ -60,8 +61,9 @@ Status InputFile::open(const std::string& path, InputFile& file) {
 
 Status InputFile::read(uint64_t offset_bytes, std::span<std::byte> destination) const {
   if (destination.size() > size_bytes_ || offset_bytes > size_bytes_ - destination.size()) {
-    return {RLX_IO_ERROR, text_of(quoted(path_), ": bytes ", offset_bytes, " to ", offset_bytes + destination.size(),
-                                  " lie past the file's ", size_bytes_, " bytes")};
+    return {RLX_IO_ERROR, text_of(quoted(path_), ": bytes ", offset_bytes, " to ",
+                                  offset_bytes + destination.size(), " lie past the file's ",
+                                  size_bytes_, " bytes")};
   }
   size_t done = 0;
   while (done < destination.size()) {
@@ -69,12 +71,12 @@ Status InputFile::read(uint64_t offset_bytes, std::span<std::byte> destination) 
                                   static_cast<off_t>(offset_bytes + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      return {RLX_IO_ERROR, text_of("cannot read ", quoted(path_), " at byte ", offset_bytes + done, ": ",
-                                    system_reason(errno))};
+      return {RLX_IO_ERROR, text_of("cannot read ", quoted(path_), " at byte ", offset_bytes + done,
+                                    ": ", system_reason(errno))};
     }
     if (count == 0) {
-      return {RLX_IO_ERROR, text_of(quoted(path_), " was shortened while it was open: it had ", size_bytes_,
-                                    " bytes, it ends at ", offset_bytes + done)};
+      return {RLX_IO_ERROR, text_of(quoted(path_), " was shortened while it was open: it had ",
+                                    size_bytes_, " bytes, it ends at ", offset_bytes + done)};
     }
     done += static_cast<size_t>(count);
   }

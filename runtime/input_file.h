@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file opened read-only, whose size was taken once and whose ranges are read with that size in mind.
+// A file opened read-only, whose size was taken once and whose ranges are read with that size in
+// mind.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,9 @@
 
 namespace rlx {
 
-// Owns the file descriptor. Reads go through pread, so a file that is shortened after it was opened gives an error where a
-// memory mapping would raise SIGBUS; pages still come from the page cache once.
+// Owns the file descriptor. Reads go through pread, so a file that is shortened after it was opened
+// gives an error where a memory mapping would raise SIGBUS; pages still come from the page cache
+// once.
 class InputFile {
  public:
   InputFile() = default;

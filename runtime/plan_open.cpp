@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening of a plan: copies its small sections out of the file, verifies them, and only then gives them away.
+// Opening of a plan: copies its small sections out of the file, verifies them, and only then gives
+// them away.
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -20,17 +21,19 @@ constexpr uint64_t kReadChunkBytes = uint64_t{1} << 20;
 uint64_t header_checksum(std::span<const std::byte> page) {
   std::array<std::byte, kPlanHeaderBytes> copy;
   std::memcpy(copy.data(), page.data(), copy.size());
-  std::memset(copy.data() + offsetof(PlanHeader, header_checksum), 0, sizeof(PlanHeader::header_checksum));
+  std::memset(copy.data() + offsetof(PlanHeader, header_checksum), 0,
+              sizeof(PlanHeader::header_checksum));
   return XXH3_64bits(copy.data(), copy.size());
 }
 
 }  // namespace
 
-// Fills a PlanView. Statuses are for what the system refuses; what the plan does wrong goes to the list of faults.
+// Fills a PlanView. Statuses are for what the system refuses; what the plan does wrong goes to the
+// list of faults.
 class PlanLoader {
  public:
-  static Status load_file(const std::string& path, const VerifyOptions& options, std::shared_ptr<PlanView>& view,
-                          std::vector<VerifyFault>& faults) {
+  static Status load_file(const std::string& path, const VerifyOptions& options,
+                          std::shared_ptr<PlanView>& view, std::vector<VerifyFault>& faults) {
     auto opened = std::shared_ptr<PlanView>(new PlanView);
     RLX_RETURN_IF_ERROR(InputFile::open(path, opened->file_));
     PlanLoader loader(*opened, opened->file_.size_bytes(), options);
@@ -40,8 +43,9 @@ class PlanLoader {
     return {};
   }
 
-  static Status load_memory(std::span<const std::byte> bytes, bool copy, const VerifyOptions& options,
-                            std::shared_ptr<PlanView>& view, std::vector<VerifyFault>& faults) {
+  static Status load_memory(std::span<const std::byte> bytes, bool copy,
+                            const VerifyOptions& options, std::shared_ptr<PlanView>& view,
+                            std::vector<VerifyFault>& faults) {
     auto opened = std::shared_ptr<PlanView>(new PlanView);
     if (copy) opened->owned_.assign(bytes.begin(), bytes.end());
     opened->memory_ = copy ? std::span<const std::byte>(opened->owned_) : bytes;
@@ -54,7 +58,10 @@ class PlanLoader {
 
  private:
   PlanLoader(PlanView& view, uint64_t size_bytes, const VerifyOptions& options)
-      : view_(view), size_bytes_(size_bytes), check_weights_(options.check_weights), faults_(options.max_faults) {}
+      : view_(view),
+        size_bytes_(size_bytes),
+        check_weights_(options.check_weights),
+        faults_(options.max_faults) {}
 
   Status load() {
     RLX_RETURN_IF_ERROR(load_header());
@@ -80,21 +87,23 @@ class PlanLoader {
     if (size_bytes_ < kPlanHeaderBytes) {
       std::vector<std::byte> start(std::min<uint64_t>(size_bytes_, sizeof kPlanMagic));
       RLX_RETURN_IF_ERROR(read(0, start));
-      const bool is_plan = start.size() == sizeof kPlanMagic && std::memcmp(start.data(), kPlanMagic, start.size()) == 0;
-      faults_.add(VerifyRule::FileLength, is_plan ? "the plan was truncated" : "this is no plan", ": it has ", size_bytes_,
-                  " bytes, its header page alone has ", kPlanHeaderBytes);
+      const bool is_plan = start.size() == sizeof kPlanMagic &&
+                           std::memcmp(start.data(), kPlanMagic, start.size()) == 0;
+      faults_.add(VerifyRule::FileLength, is_plan ? "the plan was truncated" : "this is no plan",
+                  ": it has ", size_bytes_, " bytes, its header page alone has ", kPlanHeaderBytes);
       return {};
     }
     std::vector<std::byte> page(kPlanHeaderBytes);
     RLX_RETURN_IF_ERROR(read(0, page));
     std::memcpy(&view_.header_, page.data(), sizeof(PlanHeader));
     const bool is_ours = std::memcmp(view_.header_.magic, kPlanMagic, sizeof kPlanMagic) == 0 &&
-                         view_.header_.major == kPlanMajor && view_.header_.header_bytes == kPlanHeaderBytes;
+                         view_.header_.major == kPlanMajor &&
+                         view_.header_.header_bytes == kPlanHeaderBytes;
     // An altered header is told as such, before any of its fields is judged.
     const uint64_t checksum = header_checksum(page);
     if (is_ours && checksum != view_.header_.header_checksum) {
-      faults_.add(VerifyRule::HeaderChecksum, "the header was altered: its checksum is ", checksum, ", recorded is ",
-                  view_.header_.header_checksum);
+      faults_.add(VerifyRule::HeaderChecksum, "the header was altered: its checksum is ", checksum,
+                  ", recorded is ", view_.header_.header_checksum);
       return {};
     }
     verify_header(view_.header_, size_bytes_, faults_);
@@ -105,17 +114,28 @@ class PlanLoader {
     for (uint32_t i = 0; i < view_.header_.section_count; ++i) {
       const PlanSection& section = view_.header_.sections[i];
       switch (static_cast<SectionKind>(section.kind)) {
-        case SectionKind::Index: RLX_RETURN_IF_ERROR(load_section(section, view_.index_bytes_)); break;
-        case SectionKind::Params: RLX_RETURN_IF_ERROR(load_section(section, view_.params_)); break;
-        case SectionKind::Code: RLX_RETURN_IF_ERROR(load_section(section, view_.code_)); break;
-        case SectionKind::SelfTest: RLX_RETURN_IF_ERROR(load_section(section, view_.self_test_)); break;
-        case SectionKind::Debug: RLX_RETURN_IF_ERROR(load_section(section, view_.debug_bytes_)); break;
+        case SectionKind::Index:
+          RLX_RETURN_IF_ERROR(load_section(section, view_.index_bytes_));
+          break;
+        case SectionKind::Params:
+          RLX_RETURN_IF_ERROR(load_section(section, view_.params_));
+          break;
+        case SectionKind::Code:
+          RLX_RETURN_IF_ERROR(load_section(section, view_.code_));
+          break;
+        case SectionKind::SelfTest:
+          RLX_RETURN_IF_ERROR(load_section(section, view_.self_test_));
+          break;
+        case SectionKind::Debug:
+          RLX_RETURN_IF_ERROR(load_section(section, view_.debug_bytes_));
+          break;
         case SectionKind::Weights:
           view_.weights_offset_ = section.offset_bytes;
           view_.weights_bytes_ = section.size_bytes;
           if (check_weights_) RLX_RETURN_IF_ERROR(check_weights(section));
           break;
-        default: break;  // a section of a newer minor, not critical
+        default:
+          break;  // a section of a newer minor, not critical
       }
     }
     return {};
@@ -134,7 +154,8 @@ class PlanLoader {
     XXH3_64bits_reset(&state);
     std::vector<std::byte> chunk(std::min(section.size_bytes, kReadChunkBytes));
     for (uint64_t done = 0; done < section.size_bytes;) {
-      const std::span<std::byte> part(chunk.data(), std::min<uint64_t>(chunk.size(), section.size_bytes - done));
+      const std::span<std::byte> part(chunk.data(),
+                                      std::min<uint64_t>(chunk.size(), section.size_bytes - done));
       RLX_RETURN_IF_ERROR(read(section.offset_bytes + done, part));
       XXH3_64bits_update(&state, part.data(), part.size());
       done += part.size();
@@ -145,7 +166,8 @@ class PlanLoader {
 
   Status read(uint64_t offset_bytes, std::span<std::byte> destination) const {
     if (view_.file_.is_open()) return view_.file_.read(offset_bytes, destination);
-    if (!destination.empty()) std::memcpy(destination.data(), view_.memory_.data() + offset_bytes, destination.size());
+    if (!destination.empty())
+      std::memcpy(destination.data(), view_.memory_.data() + offset_bytes, destination.size());
     return {};
   }
 
@@ -159,15 +181,18 @@ namespace {
 
 Status refusal(const std::string& place, const VerifyFault& fault) {
   const bool version = fault.rule == VerifyRule::MajorVersion;
-  return {version ? RLX_UNSUPPORTED_VERSION : RLX_INVALID_PLAN, text_of(place, ": ", fault.message)};
+  return {version ? RLX_UNSUPPORTED_VERSION : RLX_INVALID_PLAN,
+          text_of(place, ": ", fault.message)};
 }
 
 }  // namespace
 
-Status PlanView::open_file(const std::string& path, const PlanOptions& options, std::shared_ptr<const PlanView>& view) {
+Status PlanView::open_file(const std::string& path, const PlanOptions& options,
+                           std::shared_ptr<const PlanView>& view) {
   std::shared_ptr<PlanView> opened;
   std::vector<VerifyFault> faults;
-  RLX_RETURN_IF_ERROR(PlanLoader::load_file(path, {.check_weights = options.check_weights}, opened, faults));
+  RLX_RETURN_IF_ERROR(
+      PlanLoader::load_file(path, {.check_weights = options.check_weights}, opened, faults));
   if (!faults.empty()) return refusal(text_of("plan ", quoted(path)), faults.front());
   view = std::move(opened);
   return {};
@@ -186,18 +211,19 @@ Status PlanView::open_memory(std::span<const std::byte> bytes, const PlanOptions
 
 Status PlanView::open_header(std::span<const std::byte> first_page, PlanHeader& header) {
   if (first_page.size() < kPlanHeaderBytes) {
-    return {RLX_INVALID_ARGUMENT, text_of("a preflight needs the first ", kPlanHeaderBytes, " bytes of a plan, got ",
-                                          first_page.size())};
+    return {RLX_INVALID_ARGUMENT, text_of("a preflight needs the first ", kPlanHeaderBytes,
+                                          " bytes of a plan, got ", first_page.size())};
   }
   first_page = first_page.first(kPlanHeaderBytes);
   PlanHeader copy;
   std::memcpy(&copy, first_page.data(), sizeof copy);
   Faults faults(1);
-  const bool is_ours = std::memcmp(copy.magic, kPlanMagic, sizeof kPlanMagic) == 0 && copy.major == kPlanMajor;
+  const bool is_ours =
+      std::memcmp(copy.magic, kPlanMagic, sizeof kPlanMagic) == 0 && copy.major == kPlanMajor;
   const uint64_t checksum = header_checksum(first_page);
   if (is_ours && checksum != copy.header_checksum) {
-    faults.add(VerifyRule::HeaderChecksum, "the header was altered: its checksum is ", checksum, ", recorded is ",
-               copy.header_checksum);
+    faults.add(VerifyRule::HeaderChecksum, "the header was altered: its checksum is ", checksum,
+               ", recorded is ", copy.header_checksum);
   } else {
     verify_header(copy, copy.file_bytes, faults);
   }
@@ -206,7 +232,8 @@ Status PlanView::open_header(std::span<const std::byte> first_page, PlanHeader& 
   return {};
 }
 
-std::vector<VerifyFault> verify_plan(std::span<const std::byte> plan, const VerifyOptions& options) {
+std::vector<VerifyFault> verify_plan(std::span<const std::byte> plan,
+                                     const VerifyOptions& options) {
   std::shared_ptr<PlanView> view;
   std::vector<VerifyFault> faults;
   // Reading from memory cannot fail.

@@ -17,14 +17,18 @@ std::span<const Struct> structs_of(const flatbuffers::Vector<const Struct*>* vec
 
 }  // namespace
 
-std::span<const fb::Step> PlanView::steps(const fb::Entry& entry) { return structs_of(entry.steps()); }
+std::span<const fb::Step> PlanView::steps(const fb::Entry& entry) {
+  return structs_of(entry.steps());
+}
 
-std::span<const fb::Relocation> PlanView::relocations(const fb::Entry& entry, const fb::Step& step) {
+std::span<const fb::Relocation> PlanView::relocations(const fb::Entry& entry,
+                                                      const fb::Step& step) {
   return structs_of(entry.relocations()).subspan(step.relocation_first(), step.relocation_count());
 }
 
 std::span<const uint32_t> PlanView::edges(const fb::Entry& entry, const fb::Step& step) {
-  return std::span(entry.edges()->data(), entry.edges()->size()).subspan(step.edge_first(), step.edge_count());
+  return std::span(entry.edges()->data(), entry.edges()->size())
+      .subspan(step.edge_first(), step.edge_count());
 }
 
 const fb::Variant* PlanView::vulkan_variant(const fb::Kernel& kernel) {
@@ -44,20 +48,26 @@ std::span<const std::byte> PlanView::code(const fb::Variant& variant) const {
 
 Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const {
   if (destination.size() > weights_bytes_ || offset_bytes > weights_bytes_ - destination.size()) {
-    return {RLX_INVALID_ARGUMENT, text_of("weights have ", weights_bytes_, " bytes, wanted were ", destination.size(), " at ",
-                                          offset_bytes)};
+    return {RLX_INVALID_ARGUMENT, text_of("weights have ", weights_bytes_, " bytes, wanted were ",
+                                          destination.size(), " at ", offset_bytes)};
   }
   if (file_.is_open()) return file_.read(weights_offset_ + offset_bytes, destination);
-  if (!destination.empty()) std::memcpy(destination.data(), memory_.data() + weights_offset_ + offset_bytes, destination.size());
+  if (!destination.empty())
+    std::memcpy(destination.data(), memory_.data() + weights_offset_ + offset_bytes,
+                destination.size());
   return {};
 }
 
 StepNames PlanView::step_names(uint32_t entry, uint32_t step) const {
-  if (debug_ == nullptr || debug_->entries() == nullptr || entry >= debug_->entries()->size()) return {};
+  if (debug_ == nullptr || debug_->entries() == nullptr || entry >= debug_->entries()->size())
+    return {};
   const auto* notes = debug_->entries()->Get(entry)->steps();
   if (notes == nullptr || step >= notes->size()) return {};
   const fb::StepNote& note = *notes->Get(step);
-  return {.node = text(note.node()), .op = text(note.op()), .source = text(note.source()), .reason = text(note.reason())};
+  return {.node = text(note.node()),
+          .op = text(note.op()),
+          .source = text(note.source()),
+          .reason = text(note.reason())};
 }
 
 std::string PlanView::describe_step(uint32_t entry_index, uint32_t step) const {
@@ -66,7 +76,8 @@ std::string PlanView::describe_step(uint32_t entry_index, uint32_t step) const {
   std::string_view kernel_name = which.kind() == fb::StepKind::Copy ? "copy" : "fill";
   if (which.kind() == fb::StepKind::Dispatch) kernel_name = text(kernel(which.kernel()).name());
   const std::string_view node = step_names(entry_index, step).node;
-  return text_of("step ", step, " (", kernel_name, node.empty() ? "" : ", node ", node.empty() ? "" : quoted(node), ")");
+  return text_of("step ", step, " (", kernel_name, node.empty() ? "" : ", node ",
+                 node.empty() ? "" : quoted(node), ")");
 }
 
 }  // namespace rlx

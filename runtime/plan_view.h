@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An open, verified plan: header, index, params, code and debug notes in host memory, weights where they are. Immutable, so
-// it is shared by threads. Every accessor may be called without further checks.
+// An open, verified plan: header, index, params, code and debug notes in host memory, weights where
+// they are. Immutable, so it is shared by threads. Every accessor may be called without further
+// checks.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +36,8 @@ struct StepNames {
 class PlanView {
  public:
   // Opens, copies out and verifies. Errors name the file, the rule's code and the place.
-  static Status open_file(const std::string& path, const PlanOptions& options, std::shared_ptr<const PlanView>& view);
+  static Status open_file(const std::string& path, const PlanOptions& options,
+                          std::shared_ptr<const PlanView>& view);
   // Without copy_memory the bytes must outlive the view.
   static Status open_memory(std::span<const std::byte> bytes, const PlanOptions& options,
                             std::shared_ptr<const PlanView>& view);
@@ -49,17 +51,23 @@ class PlanView {
 
   // Entries that a caller can run. init() is not among them.
   [[nodiscard]] uint32_t entry_count() const { return index_->entries()->size(); }
-  [[nodiscard]] const fb::Entry& entry(uint32_t index) const { return *index_->entries()->Get(index); }
+  [[nodiscard]] const fb::Entry& entry(uint32_t index) const {
+    return *index_->entries()->Get(index);
+  }
   // Run once after the weights are uploaded; null where there is nothing to generate.
   [[nodiscard]] const fb::Entry* init() const { return index_->init(); }
 
   [[nodiscard]] static std::span<const fb::Step> steps(const fb::Entry& entry);
-  [[nodiscard]] static std::span<const fb::Relocation> relocations(const fb::Entry& entry, const fb::Step& step);
-  [[nodiscard]] static std::span<const uint32_t> edges(const fb::Entry& entry, const fb::Step& step);
+  [[nodiscard]] static std::span<const fb::Relocation> relocations(const fb::Entry& entry,
+                                                                   const fb::Step& step);
+  [[nodiscard]] static std::span<const uint32_t> edges(const fb::Entry& entry,
+                                                       const fb::Step& step);
   [[nodiscard]] static const fb::Value& value(const fb::Entry& entry, uint32_t index) {
     return *entry.values()->Get(index);
   }
-  [[nodiscard]] const fb::Kernel& kernel(uint32_t index) const { return *index_->kernels()->Get(index); }
+  [[nodiscard]] const fb::Kernel& kernel(uint32_t index) const {
+    return *index_->kernels()->Get(index);
+  }
   // The Vulkan variant of a kernel; null if the plan is not for Vulkan.
   [[nodiscard]] static const fb::Variant* vulkan_variant(const fb::Kernel& kernel);
 
@@ -68,10 +76,11 @@ class PlanView {
   // Code of a variant; SPIR-V is 4-byte aligned.
   [[nodiscard]] std::span<const std::byte> code(const fb::Variant& variant) const;
 
-  // Bytes of the weights section, which go to the start of the weights segment (header().weights_bytes long; the rest is
-  // filled by init()).
+  // Bytes of the weights section, which go to the start of the weights segment
+  // (header().weights_bytes long; the rest is filled by init()).
   [[nodiscard]] uint64_t weights_section_bytes() const { return weights_bytes_; }
-  // Copies a range of the weights section. From a file by pread, so that a file shortened meanwhile is an error, not a signal.
+  // Copies a range of the weights section. From a file by pread, so that a file shortened meanwhile
+  // is an error, not a signal.
   Status read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const;
   // Bytes of the optional self-test section.
   [[nodiscard]] std::span<const std::byte> self_test() const { return self_test_; }
@@ -87,16 +96,17 @@ class PlanView {
   [[nodiscard]] uint64_t identity() const { return header_.header_checksum; }
 
   [[nodiscard]] static std::string_view text(const flatbuffers::String* string) {
-    return string == nullptr ? std::string_view() : std::string_view(string->c_str(), string->size());
+    return string == nullptr ? std::string_view()
+                             : std::string_view(string->c_str(), string->size());
   }
 
  private:
   friend class PlanLoader;
   PlanView() = default;
 
-  InputFile file_;                        // when opened by path
-  std::vector<std::byte> owned_;           // when opened from memory with a copy
-  std::span<const std::byte> memory_;      // the whole plan when opened from memory
+  InputFile file_;                     // when opened by path
+  std::vector<std::byte> owned_;       // when opened from memory with a copy
+  std::span<const std::byte> memory_;  // the whole plan when opened from memory
   PlanHeader header_{};
   std::vector<std::byte> index_bytes_;
   std::vector<std::byte> params_;

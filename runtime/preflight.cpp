@@ -40,30 +40,37 @@ class Shortfalls {
   std::string list_;
 };
 
-std::string version_text(uint32_t version) { return text_of(version >> 22 & 0x7F, ".", version >> 12 & 0x3FF); }
+std::string version_text(uint32_t version) {
+  return text_of(version >> 22 & 0x7F, ".", version >> 12 & 0x3FF);
+}
 
 Status check_vulkan(const PlanVulkanTarget& needs, const DeviceInfo& device) {
   if (needs.present == 0) {
-    return {RLX_UNSUITABLE_DEVICE, text_of("the plan holds no Vulkan code, so device ", device.id, " ", quoted(device.name),
-                                           " cannot run it; compile the model with --target vulkan")};
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("the plan holds no Vulkan code, so device ", device.id, " ",
+                    quoted(device.name), " cannot run it; compile the model with --target vulkan")};
   }
   Shortfalls lacking;
   if (needs.api_version > device.api_version) {
-    lacking.append(text_of("Vulkan ", version_text(needs.api_version), " (has ", version_text(device.api_version), ")"));
+    lacking.append(text_of("Vulkan ", version_text(needs.api_version), " (has ",
+                           version_text(device.api_version), ")"));
   }
   for (const FeatureRow& row : kFeatureRows) {
-    if ((needs.features & row.mask) != 0 && (device.features & row.mask) == 0) lacking.append(row.text);
+    if ((needs.features & row.mask) != 0 && (device.features & row.mask) == 0)
+      lacking.append(row.text);
   }
-  lacking.add_limit("workgroup invocations", needs.max_workgroup_invocations, device.max_workgroup_invocations);
+  lacking.add_limit("workgroup invocations", needs.max_workgroup_invocations,
+                    device.max_workgroup_invocations);
   lacking.add_limit("bytes of shared memory", needs.max_shared_bytes, device.max_shared_bytes);
   lacking.add_limit("bytes of push constants", needs.max_params_bytes, device.max_params_bytes);
   for (size_t axis = 0; axis < 3; ++axis) {
-    static constexpr std::string_view kAxes[] = {"workgroups along x", "workgroups along y", "workgroups along z"};
+    static constexpr std::string_view kAxes[] = {"workgroups along x", "workgroups along y",
+                                                 "workgroups along z"};
     lacking.add_limit(kAxes[axis], needs.max_grid[axis], device.max_grid[axis]);
   }
   if (lacking.list().empty()) return {};
-  return {RLX_UNSUITABLE_DEVICE, text_of("device ", device.id, " ", quoted(device.name), " lacks what the plan needs: ",
-                                         lacking.list())};
+  return {RLX_UNSUITABLE_DEVICE, text_of("device ", device.id, " ", quoted(device.name),
+                                         " lacks what the plan needs: ", lacking.list())};
 }
 
 Status check_memory(const PlanHeader& header, const DeviceInfo& device) {
@@ -73,15 +80,17 @@ Status check_memory(const PlanHeader& header, const DeviceInfo& device) {
                                           {"io", header.io_bytes}}};
   uint64_t needed = 0;
   for (const SegmentNeed& segment : segments) needed += segment.bytes;
-  const uint64_t available = device.available_bytes != 0 ? device.available_bytes : device.memory_bytes;
+  const uint64_t available =
+      device.available_bytes != 0 ? device.available_bytes : device.memory_bytes;
   if (needed <= available) return {};
   std::stable_sort(segments.begin(), segments.end(),
                    [](const SegmentNeed& a, const SegmentNeed& b) { return a.bytes > b.bytes; });
   return {RLX_OUT_OF_DEVICE_MEMORY,
-          text_of("the plan needs ", bytes_text(needed), " of device memory, device ", device.id, " ", quoted(device.name),
-                  " has ", bytes_text(available), "; largest segments: ", segments[0].name, " ", bytes_text(segments[0].bytes),
-                  ", ", segments[1].name, " ", bytes_text(segments[1].bytes), ", ", segments[2].name, " ",
-                  bytes_text(segments[2].bytes))};
+          text_of("the plan needs ", bytes_text(needed), " of device memory, device ", device.id,
+                  " ", quoted(device.name), " has ", bytes_text(available),
+                  "; largest segments: ", segments[0].name, " ", bytes_text(segments[0].bytes),
+                  ", ", segments[1].name, " ", bytes_text(segments[1].bytes), ", ",
+                  segments[2].name, " ", bytes_text(segments[2].bytes))};
 }
 
 }  // namespace

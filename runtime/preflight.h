@@ -8,8 +8,8 @@
 
 namespace rlx {
 
-// RLX_UNSUITABLE_DEVICE with everything that the device lacks, or RLX_OUT_OF_DEVICE_MEMORY with what is needed and there. The
-// null device suits every plan.
+// RLX_UNSUITABLE_DEVICE with everything that the device lacks, or RLX_OUT_OF_DEVICE_MEMORY with
+// what is needed and there. The null device suits every plan.
 Status check_device_suits(const PlanHeader& header, const DeviceInfo& device);
 
 }  // namespace rlx

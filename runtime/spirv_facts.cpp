@@ -67,9 +67,11 @@ class Reader {
   explicit Reader(std::span<const uint32_t> words) : words_(words) {}
 
   SpirvReading read() {
-    if (words_.size() < kHeaderWords || words_[0] != kMagic) return {{}, "it does not begin as SPIR-V does"};
+    if (words_.size() < kHeaderWords || words_[0] != kMagic)
+      return {{}, "it does not begin as SPIR-V does"};
     facts_.version = words_[1];
-    if (words_[3] == 0 || words_[3] > kMaxIdBound || words_[4] != 0) return {{}, "its header is malformed"};
+    if (words_[3] == 0 || words_[3] > kMaxIdBound || words_[4] != 0)
+      return {{}, "its header is malformed"};
     size_t position = kHeaderWords;
     bool in_declarations = true;
     while (position < words_.size()) {
@@ -80,7 +82,9 @@ class Reader {
       }
       in_declarations = in_declarations && opcode != OpFunction;
       if (in_declarations && !instruction(opcode, words_.subspan(position + 1, count - 1))) {
-        return {{}, text_of("its instruction at word ", position, " (opcode ", opcode, ") is malformed")};
+        return {
+            {},
+            text_of("its instruction at word ", position, " (opcode ", opcode, ") is malformed")};
       }
       position += count;
     }
@@ -97,10 +101,14 @@ class Reader {
         if (!has(1)) return false;
         facts_.capabilities.push_back(operands[0]);
         return true;
-      case OpEntryPoint: return has(3) && entry_point(operands);
-      case OpExecutionMode: return has(2) && execution_mode(operands);
-      case OpDecorate: return has(2) && decorate(operands);
-      case OpMemberDecorate: return has(3) && member_decorate(operands);
+      case OpEntryPoint:
+        return has(3) && entry_point(operands);
+      case OpExecutionMode:
+        return has(2) && execution_mode(operands);
+      case OpDecorate:
+        return has(2) && decorate(operands);
+      case OpMemberDecorate:
+        return has(3) && member_decorate(operands);
       case OpConstant:
       case OpSpecConstant:
         if (!has(3)) return false;
@@ -109,13 +117,16 @@ class Reader {
       case OpConstantComposite:
       case OpSpecConstantComposite:
         if (!has(2)) return false;
-        if (operands[1] == workgroup_id_) workgroup_parts_.assign(operands.begin() + 2, operands.end());
+        if (operands[1] == workgroup_id_)
+          workgroup_parts_.assign(operands.begin() + 2, operands.end());
         return true;
       case OpVariable:
         if (!has(3)) return false;
-        if (operands[2] == kStorageClassPushConstant) push_constant_pointers_.push_back(operands[0]);
+        if (operands[2] == kStorageClassPushConstant)
+          push_constant_pointers_.push_back(operands[0]);
         return true;
-      default: return type(opcode, operands);
+      default:
+        return type(opcode, operands);
     }
   }
 
@@ -141,7 +152,8 @@ class Reader {
         if (!has(1)) return false;
         types_[operands[0]] = {.opcode = opcode, .members = {operands.begin() + 1, operands.end()}};
         return true;
-      default: return true;
+      default:
+        return true;
     }
   }
 
@@ -190,17 +202,25 @@ class Reader {
   // Bytes of a type as laid out in the push-constant block; kTooLarge where they are unknown.
   uint64_t type_bytes(uint32_t id, uint32_t matrix_stride, uint32_t depth) {
     const auto found = types_.find(id);
-    if (found == types_.end() || depth > kMaxTypeDepth || ++types_visited_ > words_.size()) return kTooLarge;
+    if (found == types_.end() || depth > kMaxTypeDepth || ++types_visited_ > words_.size())
+      return kTooLarge;
     const Type& type = found->second;
     switch (type.opcode) {
       case OpTypeInt:
-      case OpTypeFloat: return type.bits / 8;
-      case OpTypeVector: return std::min(kTooLarge, type.count * type_bytes(type.element, 0, depth + 1));
-      case OpTypeMatrix: return std::min(kTooLarge, uint64_t{type.count} * matrix_stride);
-      case OpTypePointer: return kPointerBytes;
-      case OpTypeArray: return array_bytes(id, type, depth);
-      case OpTypeStruct: return struct_bytes(id, type, depth);
-      default: return kTooLarge;
+      case OpTypeFloat:
+        return type.bits / 8;
+      case OpTypeVector:
+        return std::min(kTooLarge, type.count * type_bytes(type.element, 0, depth + 1));
+      case OpTypeMatrix:
+        return std::min(kTooLarge, uint64_t{type.count} * matrix_stride);
+      case OpTypePointer:
+        return kPointerBytes;
+      case OpTypeArray:
+        return array_bytes(id, type, depth);
+      case OpTypeStruct:
+        return struct_bytes(id, type, depth);
+      default:
+        return kTooLarge;
     }
   }
 
@@ -227,14 +247,18 @@ class Reader {
   SpirvReading finish() {
     for (const uint32_t pointer : push_constant_pointers_) {
       const auto type = types_.find(pointer);
-      if (type == types_.end() || type->second.opcode != OpTypePointer) return {{}, "a push-constant variable has no pointer type"};
-      facts_.push_constant_bytes = std::max(facts_.push_constant_bytes, type_bytes(type->second.element, 0, 0));
+      if (type == types_.end() || type->second.opcode != OpTypePointer)
+        return {{}, "a push-constant variable has no pointer type"};
+      facts_.push_constant_bytes =
+          std::max(facts_.push_constant_bytes, type_bytes(type->second.element, 0, 0));
     }
     if (workgroup_id_ != 0) {
       std::array<uint32_t, 3> size{};
       for (size_t i = 0; i < size.size(); ++i) {
-        const auto part = i < workgroup_parts_.size() ? constants_.find(workgroup_parts_[i]) : constants_.end();
-        if (part == constants_.end()) return {{}, "its WorkgroupSize is no constant of three parts"};
+        const auto part =
+            i < workgroup_parts_.size() ? constants_.find(workgroup_parts_[i]) : constants_.end();
+        if (part == constants_.end())
+          return {{}, "its WorkgroupSize is no constant of three parts"};
         size[i] = part->second;
       }
       facts_.workgroup_size = size;
@@ -257,6 +281,8 @@ class Reader {
 
 }  // namespace
 
-SpirvReading read_spirv(std::span<const uint32_t> words) { return Reader(words).read(); }
+SpirvReading read_spirv(std::span<const uint32_t> words) {
+  return Reader(words).read();
+}
 
 }  // namespace rlx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Facts of a SPIR-V compute module that the plan's records must agree with. Reads the module's declarations only.
+// Facts of a SPIR-V compute module that the plan's records must agree with. Reads the module's
+// declarations only.
 #pragma once
 
 #include <array>
@@ -14,15 +15,17 @@ namespace rlx {
 
 struct SpirvEntryPoint {
   std::string name;
-  std::optional<std::array<uint32_t, 3>> local_size;  // none: given by the WorkgroupSize built-in alone
+  std::optional<std::array<uint32_t, 3>>
+      local_size;  // none: given by the WorkgroupSize built-in alone
 };
 
 struct SpirvFacts {
   uint32_t version = 0;  // 0x00010300 for 1.3
   std::vector<uint32_t> capabilities;
   std::vector<SpirvEntryPoint> compute_entry_points;
-  std::optional<std::array<uint32_t, 3>> workgroup_size;  // of a constant decorated WorkgroupSize, which takes precedence
-  uint64_t push_constant_bytes = 0;                       // end of the last member; 0 without a push-constant block
+  std::optional<std::array<uint32_t, 3>>
+      workgroup_size;  // of a constant decorated WorkgroupSize, which takes precedence
+  uint64_t push_constant_bytes = 0;  // end of the last member; 0 without a push-constant block
 };
 
 struct SpirvReading {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status of a runtime call: a code that says what kind of thing went wrong and a full sentence that says which.
+// Status of a runtime call: a code that says what kind of thing went wrong and a full sentence that
+// says which.
 #pragma once
 
 #include <string>
@@ -26,7 +27,7 @@ class [[nodiscard]] Status {
 }  // namespace rlx
 
 // Returns the status from the enclosing function when it is not ok.
-#define RLX_RETURN_IF_ERROR(expression)          \
-  do {                                           \
+#define RLX_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                       \
     if (::rlx::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)

@@ -52,7 +52,8 @@ std::string quoted(std::string_view name) {
   while (!name.empty()) {
     const size_t length = utf8_sequence(name);
     const auto first = static_cast<unsigned char>(name[0]);
-    const bool plain = length > 1 || (length == 1 && first >= 0x20 && first != 0x7F && first != '"' && first != '\\');
+    const bool plain = length > 1 || (length == 1 && first >= 0x20 && first != 0x7F &&
+                                      first != '"' && first != '\\');
     if (plain) {
       out += name.substr(0, length);
     } else {
@@ -81,7 +82,8 @@ std::string tensor_text(uint32_t dtype, std::span<const uint64_t> dims) {
 std::string bytes_text(uint64_t bytes) {
   std::string out = text_of(bytes, bytes == 1 ? " byte" : " bytes");
   if (bytes < 64 * 1024) return out;
-  const uint64_t tenths = bytes / kBytesPerMebibyte * 10 + bytes % kBytesPerMebibyte * 10 / kBytesPerMebibyte;
+  const uint64_t tenths =
+      bytes / kBytesPerMebibyte * 10 + bytes % kBytesPerMebibyte * 10 / kBytesPerMebibyte;
   return text_of(out, " (", tenths / 10, ".", tenths % 10, " MiB)");
 }
 

@@ -10,7 +10,9 @@
 
 namespace rlx {
 
-inline void append_text(std::string& out, std::string_view piece) { out += piece; }
+inline void append_text(std::string& out, std::string_view piece) {
+  out += piece;
+}
 template <std::integral Number>
 void append_text(std::string& out, Number number) {
   out += std::to_string(number);
@@ -24,8 +26,8 @@ std::string text_of(const Pieces&... pieces) {
   return out;
 }
 
-// A name from a file between double quotes: at most 256 bytes of it, control characters, quotes and bytes that are not
-// ASCII where the name is not UTF-8 shown as \xNN.
+// A name from a file between double quotes: at most 256 bytes of it, control characters, quotes and
+// bytes that are not ASCII where the name is not UTF-8 shown as \xNN.
 std::string quoted(std::string_view name);
 
 // True for well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.

@@ -23,8 +23,12 @@ std::span<const Struct> structs_of(const flatbuffers::Vector<const Struct*>* vec
 
 }  // namespace
 
-const VerifyRuleText& rule_text(VerifyRule rule) { return kRules[static_cast<size_t>(rule)]; }
-std::span<const VerifyRuleText> all_verify_rules() { return kRules; }
+const VerifyRuleText& rule_text(VerifyRule rule) {
+  return kRules[static_cast<size_t>(rule)];
+}
+std::span<const VerifyRuleText> all_verify_rules() {
+  return kRules;
+}
 
 EntryParts::EntryParts(const fb::Plan& plan, const fb::Entry& entry, bool is_init)
     : plan(plan),
@@ -52,21 +56,27 @@ std::string EntryParts::step_name(size_t step) const {
 }
 
 std::string EntryParts::short_value_name(size_t index) const {
-  return text_of("value ", index, " ", quoted(PlanView::text(value(static_cast<uint32_t>(index)).name())));
+  return text_of("value ", index, " ",
+                 quoted(PlanView::text(value(static_cast<uint32_t>(index)).name())));
 }
 
-std::string EntryParts::value_name(size_t index) const { return text_of(name(), ", ", short_value_name(index)); }
+std::string EntryParts::value_name(size_t index) const {
+  return text_of(name(), ", ", short_value_name(index));
+}
 
 void verify_content(PlanParts& parts, Faults& faults) {
   verify_tables(parts, faults);
   if (!faults.empty()) return;
-  for (const fb::Entry* entry : *parts.plan.entries()) parts.entries.emplace_back(parts.plan, *entry, false);
-  if (parts.plan.init() != nullptr) parts.entries.emplace_back(parts.plan, *parts.plan.init(), true);
+  for (const fb::Entry* entry : *parts.plan.entries())
+    parts.entries.emplace_back(parts.plan, *entry, false);
+  if (parts.plan.init() != nullptr)
+    parts.entries.emplace_back(parts.plan, *parts.plan.init(), true);
   for (const EntryParts& entry : parts.entries) verify_entry_tables(parts, entry, faults);
   if (!faults.empty()) return;
   verify_sizes(parts, faults);
   if (!faults.empty()) return;
-  // Params before lifetimes and order: these take a relocation's range as the bytes that its step touches.
+  // Params before lifetimes and order: these take a relocation's range as the bytes that its step
+  // touches.
   verify_params(parts, faults);
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) verify_lifetimes(entry, faults);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan verifier: proves that a plan can be replayed without any further check. The rules are listed in verify_rules.def.
-// PlanView runs it on every open; the compiler runs it before it writes.
+// The plan verifier: proves that a plan can be replayed without any further check. The rules are
+// listed in verify_rules.def. PlanView runs it on every open; the compiler runs it before it
+// writes.
 #pragma once
 
 #include <cstddef>
@@ -33,11 +34,13 @@ struct VerifyFault {
 };
 
 struct VerifyOptions {
-  uint32_t max_faults = 1;  // stops after so many; rule groups build on each other, so a group with faults is the last one run
+  uint32_t max_faults = 1;  // stops after so many; rule groups build on each other, so a group with
+                            // faults is the last one run
   bool check_weights = false;
 };
 
 // Faults of a plan in memory; empty if it is right.
-std::vector<VerifyFault> verify_plan(std::span<const std::byte> plan, const VerifyOptions& options = {});
+std::vector<VerifyFault> verify_plan(std::span<const std::byte> plan,
+                                     const VerifyOptions& options = {});
 
 }  // namespace rlx

@@ -20,7 +20,8 @@ enum Feature : uint64_t {
 #undef RLX_FEATURE
 };
 
-// SPIR-V capabilities that code of a plan may declare, with the features of the target that allow them (0: always there).
+// SPIR-V capabilities that code of a plan may declare, with the features of the target that allow
+// them (0: always there).
 struct CapabilityRow {
   uint32_t capability;
   std::string_view name;
@@ -67,18 +68,20 @@ class CodeVerifier {
     const std::span<const std::byte> code = parts_.code_of(variant);
     const uint64_t hash = hash_of(variant, code);
     if (hash != variant.code_hash()) {
-      return fault(VerifyRule::CodeHash, "code has hash ", hash, ", recorded is ", variant.code_hash());
+      return fault(VerifyRule::CodeHash, "code has hash ", hash, ", recorded is ",
+                   variant.code_hash());
     }
     const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
     const bool is_spirv = variant.format() == fb::CodeFormat::SpirV;
     if (is_vulkan != is_spirv || (variant.architecture() == 0) != is_vulkan) {
-      return fault(VerifyRule::CodeFormat, "target ", is_vulkan ? "Vulkan" : "CUDA", " has code of format ",
-                   fb::EnumNameCodeFormat(variant.format()), " and architecture ", variant.architecture());
+      return fault(VerifyRule::CodeFormat, "target ", is_vulkan ? "Vulkan" : "CUDA",
+                   " has code of format ", fb::EnumNameCodeFormat(variant.format()),
+                   " and architecture ", variant.architecture());
     }
     if (!is_vulkan) return verify_cuda(variant, code);
     if ((variant.features() & ~parts_.header.vulkan.features) != 0) {
-      return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(), ", the header declares ",
-                   parts_.header.vulkan.features);
+      return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(),
+                   ", the header declares ", parts_.header.vulkan.features);
     }
     verify_spirv(variant, code);
   }
@@ -105,7 +108,8 @@ class CodeVerifier {
   const SpirvReading& spirv_of(const fb::Variant& variant, std::span<const std::byte> code) {
     CodeFacts& facts = codes_[variant.code_offset()];
     if (!facts.read) {
-      facts.spirv = read_spirv({reinterpret_cast<const uint32_t*>(code.data()), code.size() / sizeof(uint32_t)});
+      facts.spirv = read_spirv(
+          {reinterpret_cast<const uint32_t*>(code.data()), code.size() / sizeof(uint32_t)});
       facts.read = true;
     }
     return facts.spirv;
@@ -113,52 +117,58 @@ class CodeVerifier {
 
   void verify_spirv(const fb::Variant& variant, std::span<const std::byte> code) {
     if (variant.code_offset() % sizeof(uint32_t) != 0 || code.size() % sizeof(uint32_t) != 0) {
-      return fault(VerifyRule::SpirvForm, "SPIR-V at byte ", variant.code_offset(), " of ", code.size(),
-                   " bytes is not made of 32-bit words");
+      return fault(VerifyRule::SpirvForm, "SPIR-V at byte ", variant.code_offset(), " of ",
+                   code.size(), " bytes is not made of 32-bit words");
     }
     const SpirvReading& reading = spirv_of(variant, code);
-    if (!reading.facts.has_value()) return fault(VerifyRule::SpirvForm, "SPIR-V is malformed: ", reading.error);
+    if (!reading.facts.has_value())
+      return fault(VerifyRule::SpirvForm, "SPIR-V is malformed: ", reading.error);
     const SpirvFacts& facts = *reading.facts;
     const uint32_t newest = spirv_version_of(parts_.header.vulkan.api_version);
     if (facts.version > newest || facts.version < 0x00010000) {
-      fault(VerifyRule::SpirvForm, "SPIR-V has version ", facts.version >> 16, ".", facts.version >> 8 & 0xFF,
-            ", the target reads up to 1.", newest >> 8 & 0xFF);
+      fault(VerifyRule::SpirvForm, "SPIR-V has version ", facts.version >> 16, ".",
+            facts.version >> 8 & 0xFF, ", the target reads up to 1.", newest >> 8 & 0xFF);
     }
     verify_entry_point(variant, facts);
     const uint32_t params_bytes = parts_.plan.kernels()->Get(kernel_)->params_bytes();
     if (facts.push_constant_bytes > params_bytes) {
-      fault(VerifyRule::SpirvParams, "SPIR-V has ", facts.push_constant_bytes, " bytes of push constants, the kernel takes ",
-            params_bytes, " bytes of params");
+      fault(VerifyRule::SpirvParams, "SPIR-V has ", facts.push_constant_bytes,
+            " bytes of push constants, the kernel takes ", params_bytes, " bytes of params");
     }
     for (const uint32_t capability : facts.capabilities) verify_capability(variant, capability);
   }
 
   void verify_entry_point(const fb::Variant& variant, const SpirvFacts& facts) {
-    const auto entry = std::find_if(facts.compute_entry_points.begin(), facts.compute_entry_points.end(),
-                                    [&](const SpirvEntryPoint& candidate) {
-                                      return candidate.name == PlanView::text(variant.entry_point());
-                                    });
+    const auto entry =
+        std::find_if(facts.compute_entry_points.begin(), facts.compute_entry_points.end(),
+                     [&](const SpirvEntryPoint& candidate) {
+                       return candidate.name == PlanView::text(variant.entry_point());
+                     });
     if (entry == facts.compute_entry_points.end()) {
       return fault(VerifyRule::SpirvEntry, "SPIR-V has no compute entry point named ",
                    quoted(PlanView::text(variant.entry_point())));
     }
-    const std::array<uint32_t, 3> wanted = {variant.workgroup_x(), variant.workgroup_y(), variant.workgroup_z()};
+    const std::array<uint32_t, 3> wanted = {variant.workgroup_x(), variant.workgroup_y(),
+                                            variant.workgroup_z()};
     const std::optional<std::array<uint32_t, 3>> got =
         facts.workgroup_size.has_value() ? facts.workgroup_size : entry->local_size;
     if (got == wanted) return;
-    fault(VerifyRule::SpirvWorkgroup, "SPIR-V has ", got.has_value() ? text_of("a workgroup of ", extent_text(*got)) : "no workgroup size",
+    fault(VerifyRule::SpirvWorkgroup, "SPIR-V has ",
+          got.has_value() ? text_of("a workgroup of ", extent_text(*got)) : "no workgroup size",
           ", recorded is ", extent_text(wanted));
   }
 
   void verify_capability(const fb::Variant& variant, uint32_t capability) {
-    const auto row = std::find_if(std::begin(kCapabilities), std::end(kCapabilities),
-                                  [&](const CapabilityRow& candidate) { return candidate.capability == capability; });
+    const auto row = std::find_if(
+        std::begin(kCapabilities), std::end(kCapabilities),
+        [&](const CapabilityRow& candidate) { return candidate.capability == capability; });
     if (row == std::end(kCapabilities)) {
-      return fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", capability, ", which plans may not use");
+      return fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", capability,
+                   ", which plans may not use");
     }
     if ((row->features & ~variant.features()) == 0) return;
-    fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", row->name, ", which is not among the recorded features ",
-          variant.features());
+    fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", row->name,
+          ", which is not among the recorded features ", variant.features());
   }
 
   void verify_cuda(const fb::Variant& variant, std::span<const std::byte> code) {
@@ -186,7 +196,8 @@ class CodeVerifier {
 void verify_code(const PlanParts& parts, Faults& faults) {
   CodeVerifier verifier(parts, faults);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
-    for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) verifier.verify(k, *variant);
+    for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants())
+      verifier.verify(k, *variant);
   }
 }
 

@@ -20,13 +20,15 @@ struct SectionRow {
 };
 
 constexpr SectionRow kSectionRows[] = {
-    {SectionKind::Index, "index", 64},     {SectionKind::Params, "params", 16},      {SectionKind::Code, "code", 256},
-    {SectionKind::Weights, "weights", 4096}, {SectionKind::SelfTest, "self-test", 64}, {SectionKind::Debug, "debug", 8},
+    {SectionKind::Index, "index", 64},        {SectionKind::Params, "params", 16},
+    {SectionKind::Code, "code", 256},         {SectionKind::Weights, "weights", 4096},
+    {SectionKind::SelfTest, "self-test", 64}, {SectionKind::Debug, "debug", 8},
 };
 
 const SectionRow* section_row(uint32_t kind) {
-  const auto* row = std::find_if(std::begin(kSectionRows), std::end(kSectionRows),
-                                 [&](const SectionRow& candidate) { return static_cast<uint32_t>(candidate.kind) == kind; });
+  const auto* row = std::find_if(
+      std::begin(kSectionRows), std::end(kSectionRows),
+      [&](const SectionRow& candidate) { return static_cast<uint32_t>(candidate.kind) == kind; });
   return row == std::end(kSectionRows) ? nullptr : row;
 }
 
@@ -40,16 +42,18 @@ void verify_section(const PlanHeader& header, uint32_t index, Faults& faults) {
   const SectionRow* row = section_row(section.kind);
   if (row == nullptr && (section.flags & kSectionCritical) != 0) {
     faults.add(VerifyRule::SectionUnknown, "section ", index, " is of kind ", section.kind,
-               " and marked critical; this runtime (format ", kPlanMajor, ".", kPlanMinor, ") does not know it, the plan has format ",
-               header.major, ".", header.minor);
+               " and marked critical; this runtime (format ", kPlanMajor, ".", kPlanMinor,
+               ") does not know it, the plan has format ", header.major, ".", header.minor);
   }
-  if (section.offset_bytes < kPlanHeaderBytes || !range_inside(section.offset_bytes, section.size_bytes, header.file_bytes)) {
-    faults.add(VerifyRule::SectionRange, place(header, index), " has offset ", section.offset_bytes, " and size ",
-               section.size_bytes, ", which is not inside bytes ", kPlanHeaderBytes, " to ", header.file_bytes);
+  if (section.offset_bytes < kPlanHeaderBytes ||
+      !range_inside(section.offset_bytes, section.size_bytes, header.file_bytes)) {
+    faults.add(VerifyRule::SectionRange, place(header, index), " has offset ", section.offset_bytes,
+               " and size ", section.size_bytes, ", which is not inside bytes ", kPlanHeaderBytes,
+               " to ", header.file_bytes);
   }
   if (row != nullptr && section.offset_bytes % row->alignment_bytes != 0) {
-    faults.add(VerifyRule::SectionAlignment, place(header, index), " has offset ", section.offset_bytes,
-               ", wanted a multiple of ", row->alignment_bytes);
+    faults.add(VerifyRule::SectionAlignment, place(header, index), " has offset ",
+               section.offset_bytes, ", wanted a multiple of ", row->alignment_bytes);
   }
 }
 
@@ -64,34 +68,40 @@ void verify_sections_together(const PlanHeader& header, Faults& faults) {
     const PlanSection& section = header.sections[order[i]];
     if (section.size_bytes == 0) continue;
     if (section.offset_bytes < end) {
-      faults.add(VerifyRule::SectionOverlap, place(header, order[i]), " begins at byte ", section.offset_bytes,
-                 ", before the section in front of it ends at ", end);
+      faults.add(VerifyRule::SectionOverlap, place(header, order[i]), " begins at byte ",
+                 section.offset_bytes, ", before the section in front of it ends at ", end);
     }
     end = std::max(end, section.offset_bytes + section.size_bytes);
   }
   for (const SectionRow& row : kSectionRows) {
-    const auto count = std::count_if(header.sections, header.sections + header.section_count, [&](const PlanSection& section) {
-      return section.kind == static_cast<uint32_t>(row.kind);
-    });
-    if (count > 1) faults.add(VerifyRule::SectionDuplicate, "the plan has ", count, " sections of kind ", row.name);
-    if (count == 0 && row.kind == SectionKind::Index) faults.add(VerifyRule::SectionMissing, "the plan has no index section");
+    const auto count = std::count_if(header.sections, header.sections + header.section_count,
+                                     [&](const PlanSection& section) {
+                                       return section.kind == static_cast<uint32_t>(row.kind);
+                                     });
+    if (count > 1)
+      faults.add(VerifyRule::SectionDuplicate, "the plan has ", count, " sections of kind ",
+                 row.name);
+    if (count == 0 && row.kind == SectionKind::Index)
+      faults.add(VerifyRule::SectionMissing, "the plan has no index section");
   }
 }
 
 void verify_targets(const PlanHeader& header, Faults& faults) {
   const PlanVulkanTarget& vulkan = header.vulkan;
   const PlanCudaTarget& cuda = header.cuda;
-  if (vulkan.present == 0 && cuda.present == 0) faults.add(VerifyRule::TargetMissing, "the header names no target");
+  if (vulkan.present == 0 && cuda.present == 0)
+    faults.add(VerifyRule::TargetMissing, "the header names no target");
   if (vulkan.present > 1 || cuda.present > 1) {
-    faults.add(VerifyRule::TargetFields, "a target's mark of presence is ", std::max(vulkan.present, cuda.present),
-               ", wanted 0 or 1");
+    faults.add(VerifyRule::TargetFields, "a target's mark of presence is ",
+               std::max(vulkan.present, cuda.present), ", wanted 0 or 1");
   }
-  const bool vulkan_limits = vulkan.max_workgroup_invocations > 0 &&
-                             vulkan.max_grid[0] > 0 && vulkan.max_grid[1] > 0 && vulkan.max_grid[2] > 0;
-  if (vulkan.present != 0 && !vulkan_limits) faults.add(VerifyRule::TargetFields, "the Vulkan target has a limit of 0");
+  const bool vulkan_limits = vulkan.max_workgroup_invocations > 0 && vulkan.max_grid[0] > 0 &&
+                             vulkan.max_grid[1] > 0 && vulkan.max_grid[2] > 0;
+  if (vulkan.present != 0 && !vulkan_limits)
+    faults.add(VerifyRule::TargetFields, "the Vulkan target has a limit of 0");
   if (cuda.present != 0 && cuda.architecture_count > kPlanMaxCudaArchitectures) {
-    faults.add(VerifyRule::TargetFields, "the CUDA target lists ", cuda.architecture_count, " architectures, at most ",
-               kPlanMaxCudaArchitectures, " have room");
+    faults.add(VerifyRule::TargetFields, "the CUDA target lists ", cuda.architecture_count,
+               " architectures, at most ", kPlanMaxCudaArchitectures, " have room");
   }
   if (cuda.present != 0 && cuda.architecture_count == 0 && cuda.ptx_architecture == 0) {
     faults.add(VerifyRule::TargetFields, "the CUDA target has neither an architecture nor PTX");
@@ -107,8 +117,9 @@ std::string_view section_name(uint32_t kind) {
 
 void verify_section_checksum(const PlanSection& section, uint64_t actual, Faults& faults) {
   if (actual == section.checksum) return;
-  faults.add(VerifyRule::SectionChecksum, "the ", section_name(section.kind), " section at byte ", section.offset_bytes,
-             " was altered: its checksum is ", actual, ", the header says ", section.checksum);
+  faults.add(VerifyRule::SectionChecksum, "the ", section_name(section.kind), " section at byte ",
+             section.offset_bytes, " was altered: its checksum is ", actual, ", the header says ",
+             section.checksum);
 }
 
 void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults) {
@@ -116,25 +127,27 @@ void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults
     return faults.add(VerifyRule::Magic, "this is no plan: its first bytes are not RLXPLAN");
   }
   if (header.major != kPlanMajor) {
-    return faults.add(VerifyRule::MajorVersion, "the plan has format ", header.major, ".", header.minor,
-                      ", this runtime reads ", kPlanMajor, ".", kPlanMinor, " and older minors; ",
-                      header.major > kPlanMajor ? "use a newer runtime" : "compile the model again");
+    return faults.add(
+        VerifyRule::MajorVersion, "the plan has format ", header.major, ".", header.minor,
+        ", this runtime reads ", kPlanMajor, ".", kPlanMinor, " and older minors; ",
+        header.major > kPlanMajor ? "use a newer runtime" : "compile the model again");
   }
   if (header.header_bytes != kPlanHeaderBytes) {
-    return faults.add(VerifyRule::HeaderBytes, "the header says that it has ", header.header_bytes, " bytes, wanted ",
-                      kPlanHeaderBytes);
+    return faults.add(VerifyRule::HeaderBytes, "the header says that it has ", header.header_bytes,
+                      " bytes, wanted ", kPlanHeaderBytes);
   }
   if (header.file_bytes != file_bytes) {
-    return faults.add(VerifyRule::FileBytes, "the plan was ", file_bytes < header.file_bytes ? "truncated" : "extended",
-                      ": it has ", file_bytes, " bytes, its header says ", header.file_bytes);
+    return faults.add(VerifyRule::FileBytes, "the plan was ",
+                      file_bytes < header.file_bytes ? "truncated" : "extended", ": it has ",
+                      file_bytes, " bytes, its header says ", header.file_bytes);
   }
   if (header.flags != 0) {
-    faults.add(VerifyRule::HeaderFlags, "the header has flags ", header.flags, ", none is known to format ", kPlanMajor, ".",
-               kPlanMinor);
+    faults.add(VerifyRule::HeaderFlags, "the header has flags ", header.flags,
+               ", none is known to format ", kPlanMajor, ".", kPlanMinor);
   }
   if (header.section_count > kPlanMaxSections) {
-    return faults.add(VerifyRule::SectionCount, "the header says ", header.section_count, " sections, at most ",
-                      kPlanMaxSections, " have room");
+    return faults.add(VerifyRule::SectionCount, "the header says ", header.section_count,
+                      " sections, at most ", kPlanMaxSections, " have room");
   }
   for (uint32_t i = 0; i < header.section_count; ++i) verify_section(header, i, faults);
   if (!faults.empty()) return;

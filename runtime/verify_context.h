@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rule groups of the verifier share: the parts of a plan, the list of faults, and the names of places in messages.
+// What the rule groups of the verifier share: the parts of a plan, the list of faults, and the
+// names of places in messages.
 #pragma once
 
 #include <cstddef>
@@ -56,9 +57,9 @@ class EntryParts {
     return edges.subspan(step.edge_first(), step.edge_count());
   }
 
-  [[nodiscard]] std::string name() const;                  // entry "main"
-  [[nodiscard]] std::string step_name(size_t step) const;  // entry "main", step 12 (matmul)
-  [[nodiscard]] std::string value_name(size_t value) const;  // entry "main", value 3 "h"
+  [[nodiscard]] std::string name() const;                          // entry "main"
+  [[nodiscard]] std::string step_name(size_t step) const;          // entry "main", step 12 (matmul)
+  [[nodiscard]] std::string value_name(size_t value) const;        // entry "main", value 3 "h"
   [[nodiscard]] std::string short_value_name(size_t value) const;  // value 3 "h"
 };
 
@@ -77,7 +78,8 @@ struct PlanParts {
 };
 
 inline std::string kernel_name(const fb::Plan& plan, uint32_t kernel) {
-  return text_of("kernel ", kernel, " ", quoted(PlanView::text(plan.kernels()->Get(kernel)->name())));
+  return text_of("kernel ", kernel, " ",
+                 quoted(PlanView::text(plan.kernels()->Get(kernel)->name())));
 }
 
 inline std::span<const uint64_t> dims_of(const flatbuffers::Vector<uint64_t>* dims) {
@@ -94,7 +96,8 @@ void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults
 void verify_section_checksum(const PlanSection& section, uint64_t actual, Faults& faults);
 std::string_view section_name(uint32_t kind);
 
-// Group 2. The first makes the tables of the index safe to walk; the others make every index in them safe to follow.
+// Group 2. The first makes the tables of the index safe to walk; the others make every index in
+// them safe to follow.
 void verify_index_structure(std::span<const std::byte> index, Faults& faults);
 void verify_debug_structure(std::span<const std::byte> debug, Faults& faults);
 void verify_tables(const PlanParts& parts, Faults& faults);
@@ -103,7 +106,8 @@ void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults
 // Groups 3 to 10, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);
 void verify_lifetimes(const EntryParts& entry, Faults& faults);
-void verify_access_order(const PlanParts& parts, const EntryParts& entry, Faults& faults);  // groups 5 and 6
+void verify_access_order(const PlanParts& parts, const EntryParts& entry,
+                         Faults& faults);  // groups 5 and 6
 void verify_params(const PlanParts& parts, Faults& faults);
 void verify_limits(const PlanParts& parts, Faults& faults);
 void verify_code(const PlanParts& parts, Faults& faults);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule group 4: values that live at once share no bytes, steps keep to lifetimes and segments.
+// Verifier, rule group 4: values that live at once share no bytes, steps keep to lifetimes and
+// segments.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -17,8 +18,9 @@ constexpr uint64_t kVisitsPerValue = 256;
 constexpr uint64_t kLeastVisitBudget = uint64_t{1} << 16;
 constexpr uint64_t kMostVisitBudget = uint64_t{1} << 25;
 
-// Sweeps the steps: each value, when its life begins, takes its bytes over from the values that had them, which must be dead or
-// aliases. Ranges of bytes map to the list of values that live there; lists share their tails and only grow at the front.
+// Sweeps the steps: each value, when its life begins, takes its bytes over from the values that had
+// them, which must be dead or aliases. Ranges of bytes map to the list of values that live there;
+// lists share their tails and only grow at the front.
 class LifetimeSweep {
  public:
   LifetimeSweep(const EntryParts& entry, fb::Segment segment, Faults& faults)
@@ -27,18 +29,21 @@ class LifetimeSweep {
   void run() {
     std::vector<uint32_t> order;
     for (uint32_t v = 0; v < entry_.value_count(); ++v) {
-      if (entry_.value(v).segment() == segment_ && entry_.value(v).size_bytes() > 0) order.push_back(v);
+      if (entry_.value(v).segment() == segment_ && entry_.value(v).size_bytes() > 0)
+        order.push_back(v);
     }
     std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
       const uint32_t first_a = entry_.value(a).first_step();
       const uint32_t first_b = entry_.value(b).first_step();
       return first_a != first_b ? first_a < first_b : a < b;
     });
-    const uint64_t budget = std::min(kMostVisitBudget, kLeastVisitBudget + kVisitsPerValue * order.size());
+    const uint64_t budget =
+        std::min(kMostVisitBudget, kLeastVisitBudget + kVisitsPerValue * order.size());
     for (const uint32_t v : order) {
       if (faults_.full()) return;
       if (visits_ > budget) {
-        return faults_.add(VerifyRule::OrderBudget, entry_.name(), " has too many values on the same bytes to be checked");
+        return faults_.add(VerifyRule::OrderBudget, entry_.name(),
+                           " has too many values on the same bytes to be checked");
       }
       take_over(v);
     }
@@ -73,7 +78,8 @@ class LifetimeSweep {
     return names(a, b) || names(b, a);
   }
 
-  // The list of a region after `value` joined it: the owners that are still alive, all of them its aliases.
+  // The list of a region after `value` joined it: the owners that are still alive, all of them its
+  // aliases.
   uint32_t joined(uint32_t owners, uint32_t value) {
     const uint32_t now = entry_.value(value).first_step();
     uint32_t kept = kNoOwner;
@@ -92,10 +98,11 @@ class LifetimeSweep {
   void report(uint32_t earlier, uint32_t later) {
     const fb::Value& a = entry_.value(earlier);
     const fb::Value& b = entry_.value(later);
-    faults_.add(VerifyRule::LifetimeOverlap, entry_.value_name(earlier), " (bytes ", a.offset_bytes(), " to ",
-                a.offset_bytes() + a.size_bytes(), ", steps ", a.first_step(), " to ", a.last_step(), ") and ",
-                entry_.short_value_name(later), " (bytes ", b.offset_bytes(), " to ", b.offset_bytes() + b.size_bytes(),
-                ", steps ", b.first_step(), " to ", b.last_step(), ") live at once on the same bytes");
+    faults_.add(VerifyRule::LifetimeOverlap, entry_.value_name(earlier), " (bytes ",
+                a.offset_bytes(), " to ", a.offset_bytes() + a.size_bytes(), ", steps ",
+                a.first_step(), " to ", a.last_step(), ") and ", entry_.short_value_name(later),
+                " (bytes ", b.offset_bytes(), " to ", b.offset_bytes() + b.size_bytes(), ", steps ",
+                b.first_step(), " to ", b.last_step(), ") live at once on the same bytes");
   }
 
   void take_over(uint32_t v) {
@@ -144,14 +151,16 @@ class LifetimeSweep {
   uint64_t visits_ = 0;
 };
 
-void verify_access(const EntryParts& entry, size_t s, const fb::Relocation& relocation, Faults& faults) {
+void verify_access(const EntryParts& entry, size_t s, const fb::Relocation& relocation,
+                   Faults& faults) {
   const uint32_t v = relocation.value();
   const fb::Value& value = entry.value(v);
   if (s < value.first_step() || s > value.last_step()) {
-    faults.add(VerifyRule::LifetimeAccess, entry.step_name(s), " uses ", entry.short_value_name(v), ", which lives from step ",
-               value.first_step(), " to ", value.last_step());
+    faults.add(VerifyRule::LifetimeAccess, entry.step_name(s), " uses ", entry.short_value_name(v),
+               ", which lives from step ", value.first_step(), " to ", value.last_step());
   }
-  const bool outside_init = value.segment() == fb::Segment::State || value.segment() == fb::Segment::Io;
+  const bool outside_init =
+      value.segment() == fb::Segment::State || value.segment() == fb::Segment::Io;
   if (entry.is_init && outside_init) {
     faults.add(VerifyRule::InitReach, entry.step_name(s), " uses ", entry.short_value_name(v),
                ", which is neither a weight nor in the arena");
@@ -165,33 +174,41 @@ class WeightLookup {
     for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
       if (plan.weights()->Get(i)->kind() == fb::WeightKind::Generated) generated_.push_back(i);
     }
-    std::sort(generated_.begin(), generated_.end(), [&](uint32_t a, uint32_t b) { return offset(a) < offset(b); });
+    std::sort(generated_.begin(), generated_.end(),
+              [&](uint32_t a, uint32_t b) { return offset(a) < offset(b); });
   }
   [[nodiscard]] bool is_generated(const fb::Value& value) const {
-    const auto after = std::upper_bound(generated_.begin(), generated_.end(), value.offset_bytes(),
-                                        [&](uint64_t at, uint32_t weight) { return at < offset(weight); });
+    const auto after =
+        std::upper_bound(generated_.begin(), generated_.end(), value.offset_bytes(),
+                         [&](uint64_t at, uint32_t weight) { return at < offset(weight); });
     if (after == generated_.begin()) return false;
     const fb::Weight& weight = *plan_.weights()->Get(*std::prev(after));
-    return range_inside(value.offset_bytes() - weight.offset_bytes(), value.size_bytes(), weight.size_bytes());
+    return range_inside(value.offset_bytes() - weight.offset_bytes(), value.size_bytes(),
+                        weight.size_bytes());
   }
 
  private:
-  [[nodiscard]] uint64_t offset(uint32_t weight) const { return plan_.weights()->Get(weight)->offset_bytes(); }
+  [[nodiscard]] uint64_t offset(uint32_t weight) const {
+    return plan_.weights()->Get(weight)->offset_bytes();
+  }
 
   const fb::Plan& plan_;
   std::vector<uint32_t> generated_;
 };
 
-void verify_writes(const EntryParts& entry, const std::vector<uint8_t>& is_input, const WeightLookup& weights, size_t s,
-                   const fb::Relocation& relocation, Faults& faults) {
+void verify_writes(const EntryParts& entry, const std::vector<uint8_t>& is_input,
+                   const WeightLookup& weights, size_t s, const fb::Relocation& relocation,
+                   Faults& faults) {
   if (relocation.mode() == fb::AccessMode::Read || relocation.length_bytes() == 0) return;
   const uint32_t v = relocation.value();
   const fb::Value& value = entry.value(v);
   if (is_input[v] != 0) {
-    faults.add(VerifyRule::InputWritten, entry.step_name(s), " writes to input ", entry.short_value_name(v));
+    faults.add(VerifyRule::InputWritten, entry.step_name(s), " writes to input ",
+               entry.short_value_name(v));
   }
   if (value.segment() == fb::Segment::Weights && !(entry.is_init && weights.is_generated(value))) {
-    faults.add(VerifyRule::WeightWritten, entry.step_name(s), " writes to ", entry.short_value_name(v),
+    faults.add(VerifyRule::WeightWritten, entry.step_name(s), " writes to ",
+               entry.short_value_name(v),
                entry.is_init ? ", which is an inline weight" : ", which is a weight");
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule groups 8 and 10: grids, workgroups, shared memory and params within the targets' limits; code for every target.
+// Verifier, rule groups 8 and 10: grids, workgroups, shared memory and params within the targets'
+// limits; code for every target.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -9,7 +10,8 @@
 namespace rlx {
 namespace {
 
-// CUDA's limits hold for all architectures since 5.0 (CUDA C++ Programming Guide, table of technical specifications).
+// CUDA's limits hold for all architectures since 5.0 (CUDA C++ Programming Guide, table of
+// technical specifications).
 constexpr std::array<uint32_t, 3> kCudaMaxGrid = {2147483647u, 65535u, 65535u};
 constexpr std::array<uint32_t, 3> kCudaMaxBlock = {1024, 1024, 64};
 constexpr uint32_t kCudaMaxThreads = 1024;
@@ -40,23 +42,29 @@ TargetLimits cuda_limits() {
           .params_bytes = kMaxParamsBytes};
 }
 
-void verify_variant_limits(const PlanParts& parts, uint32_t k, const fb::Variant& variant, Faults& faults) {
+void verify_variant_limits(const PlanParts& parts, uint32_t k, const fb::Variant& variant,
+                           Faults& faults) {
   const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
   const TargetLimits limits = is_vulkan ? vulkan_limits(parts.header.vulkan) : cuda_limits();
-  const std::array<uint64_t, 3> block = {variant.workgroup_x(), variant.workgroup_y(), variant.workgroup_z()};
+  const std::array<uint64_t, 3> block = {variant.workgroup_x(), variant.workgroup_y(),
+                                         variant.workgroup_z()};
   bool fits = true;
-  for (size_t axis = 0; axis < 3; ++axis) fits = fits && block[axis] >= 1 && block[axis] <= limits.block[axis];
+  for (size_t axis = 0; axis < 3; ++axis)
+    fits = fits && block[axis] >= 1 && block[axis] <= limits.block[axis];
   if (!fits || block[0] * block[1] * block[2] > limits.threads) {
-    faults.add(VerifyRule::WorkgroupLimit, kernel_name(parts.plan, k), " has a workgroup of ", block[0], " x ", block[1], " x ",
-               block[2], ", at least 1 and at most ", limits.threads, " in all are possible");
+    faults.add(VerifyRule::WorkgroupLimit, kernel_name(parts.plan, k), " has a workgroup of ",
+               block[0], " x ", block[1], " x ", block[2], ", at least 1 and at most ",
+               limits.threads, " in all are possible");
   }
   if (variant.shared_bytes() > limits.shared_bytes) {
-    faults.add(VerifyRule::SharedLimit, kernel_name(parts.plan, k), " uses ", variant.shared_bytes(),
-               " bytes of shared memory, the target allows ", limits.shared_bytes);
+    faults.add(VerifyRule::SharedLimit, kernel_name(parts.plan, k), " uses ",
+               variant.shared_bytes(), " bytes of shared memory, the target allows ",
+               limits.shared_bytes);
   }
   if (parts.plan.kernels()->Get(k)->params_bytes() > limits.params_bytes) {
-    faults.add(VerifyRule::ParamsLimit, kernel_name(parts.plan, k), " takes ", parts.plan.kernels()->Get(k)->params_bytes(),
-               " bytes of params, the target allows ", limits.params_bytes);
+    faults.add(VerifyRule::ParamsLimit, kernel_name(parts.plan, k), " takes ",
+               parts.plan.kernels()->Get(k)->params_bytes(), " bytes of params, the target allows ",
+               limits.params_bytes);
   }
 }
 
@@ -64,10 +72,12 @@ void verify_grid(const EntryParts& entry, size_t s, const TargetLimits& limits, 
   const fb::Step& step = entry.steps[s];
   const std::array<uint32_t, 3> grid = {step.grid_x(), step.grid_y(), step.grid_z()};
   bool fits = true;
-  for (size_t axis = 0; axis < 3; ++axis) fits = fits && grid[axis] >= 1 && grid[axis] <= limits.grid[axis];
+  for (size_t axis = 0; axis < 3; ++axis)
+    fits = fits && grid[axis] >= 1 && grid[axis] <= limits.grid[axis];
   if (fits) return;
-  faults.add(VerifyRule::GridLimit, entry.step_name(s), " has a grid of ", grid[0], " x ", grid[1], " x ", grid[2],
-             ", the target allows 1 to ", limits.grid[0], " x ", limits.grid[1], " x ", limits.grid[2]);
+  faults.add(VerifyRule::GridLimit, entry.step_name(s), " has a grid of ", grid[0], " x ", grid[1],
+             " x ", grid[2], ", the target allows 1 to ", limits.grid[0], " x ", limits.grid[1],
+             " x ", limits.grid[2]);
 }
 
 // A piece of code that a plan for these targets needs once per kernel.
@@ -79,7 +89,8 @@ struct WantedVariant {
 
 std::vector<WantedVariant> wanted_variants(const PlanHeader& header) {
   std::vector<WantedVariant> wanted;
-  if (header.vulkan.present != 0) wanted.push_back({fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0});
+  if (header.vulkan.present != 0)
+    wanted.push_back({fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0});
   if (header.cuda.present == 0) return wanted;
   for (uint32_t i = 0; i < header.cuda.architecture_count; ++i) {
     wanted.push_back({fb::TargetKind::Cuda, fb::CodeFormat::Cubin, header.cuda.architectures[i]});
@@ -95,7 +106,8 @@ std::string variant_text(fb::TargetKind target, fb::CodeFormat format, uint32_t 
   return text_of(format == fb::CodeFormat::Ptx ? "PTX for compute_" : "CUDA sm_", architecture);
 }
 
-void verify_variants(const PlanParts& parts, uint32_t k, const std::vector<WantedVariant>& wanted, Faults& faults) {
+void verify_variants(const PlanParts& parts, uint32_t k, const std::vector<WantedVariant>& wanted,
+                     Faults& faults) {
   std::vector<uint32_t> counts(wanted.size(), 0);
   for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
     const auto row = std::find_if(wanted.begin(), wanted.end(), [&](const WantedVariant& want) {
@@ -112,7 +124,8 @@ void verify_variants(const PlanParts& parts, uint32_t k, const std::vector<Wante
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (counts[i] > 0) continue;
     faults.add(VerifyRule::VariantMissing, kernel_name(parts.plan, k), " has no code for ",
-               variant_text(wanted[i].target, wanted[i].format, wanted[i].architecture), ", a target that the header names");
+               variant_text(wanted[i].target, wanted[i].format, wanted[i].architecture),
+               ", a target that the header names");
   }
 }
 
@@ -121,15 +134,17 @@ void verify_variants(const PlanParts& parts, uint32_t k, const std::vector<Wante
 void verify_limits(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
-      const bool claimed = variant->target() == fb::TargetKind::Vulkan ? parts.header.vulkan.present != 0
-                                                                        : parts.header.cuda.present != 0;
+      const bool claimed = variant->target() == fb::TargetKind::Vulkan
+                               ? parts.header.vulkan.present != 0
+                               : parts.header.cuda.present != 0;
       if (claimed) verify_variant_limits(parts, k, *variant, faults);
     }
   }
   for (const EntryParts& entry : parts.entries) {
     for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
       if (entry.steps[s].kind() != fb::StepKind::Dispatch) continue;
-      if (parts.header.vulkan.present != 0) verify_grid(entry, s, vulkan_limits(parts.header.vulkan), faults);
+      if (parts.header.vulkan.present != 0)
+        verify_grid(entry, s, vulkan_limits(parts.header.vulkan), faults);
       if (parts.header.cuda.present != 0) verify_grid(entry, s, cuda_limits(), faults);
     }
   }
@@ -137,7 +152,8 @@ void verify_limits(const PlanParts& parts, Faults& faults) {
 
 void verify_completeness(const PlanParts& parts, Faults& faults) {
   const std::vector<WantedVariant> wanted = wanted_variants(parts.header);
-  for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) verify_variants(parts, k, wanted, faults);
+  for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
+    verify_variants(parts, k, wanted, faults);
 }
 
 }  // namespace rlx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule groups 5 and 6: bytes are written before they are read, and accesses that conflict are ordered both by waves
-// (Vulkan's barriers) and by edges (CUDA's graph).
+// Verifier, rule groups 5 and 6: bytes are written before they are read, and accesses that conflict
+// are ordered both by waves (Vulkan's barriers) and by edges (CUDA's graph).
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -12,7 +12,8 @@ namespace rlx {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-// Conflicts per access and edges per entry before an order counts as too tangled to check; real plans have a few per access.
+// Conflicts per access and edges per entry before an order counts as too tangled to check; real
+// plans have a few per access.
 constexpr uint64_t kConflictsPerAccess = 256;
 constexpr uint64_t kLeastConflictBudget = uint64_t{1} << 16;
 constexpr uint64_t kMostConflictBudget = uint64_t{1} << 25;
@@ -26,13 +27,15 @@ struct Conflict {
   uint32_t value;  // of `after`
 };
 
-// Finds which conflicts no path of edges joins. Direct edges are tried first; the rest is solved for 64 sources at a time by
-// pushing sets of reachable sources along the edges, as far as the last step that asks.
+// Finds which conflicts no path of edges joins. Direct edges are tried first; the rest is solved
+// for 64 sources at a time by pushing sets of reachable sources along the edges, as far as the last
+// step that asks.
 class EdgeReach {
  public:
   explicit EdgeReach(const EntryParts& entry) : entry_(entry) {}
 
-  // Unordered conflicts, by their earlier step; empty as well where the budget ends (see exhausted()).
+  // Unordered conflicts, by their earlier step; empty as well where the budget ends (see
+  // exhausted()).
   std::vector<Conflict> unordered(std::vector<Conflict> conflicts) {
     std::erase_if(conflicts, [&](const Conflict& c) { return has_edge(c.before, c.after); });
     std::sort(conflicts.begin(), conflicts.end(), [](const Conflict& a, const Conflict& b) {
@@ -40,7 +43,8 @@ class EdgeReach {
     });
     std::vector<Conflict> missing;
     for (size_t i = 0; i < conflicts.size() && !exhausted();) {
-      const uint32_t block_end = conflicts[i].before / kSourcesPerBlock * kSourcesPerBlock + kSourcesPerBlock;
+      const uint32_t block_end =
+          conflicts[i].before / kSourcesPerBlock * kSourcesPerBlock + kSourcesPerBlock;
       size_t end = i;
       while (end < conflicts.size() && conflicts[end].before < block_end) ++end;
       solve_block({conflicts.data() + i, end - i}, missing);
@@ -83,17 +87,20 @@ class EdgeReach {
   uint64_t visits_ = 0;
 };
 
-// Walks the steps in order and keeps, for each range of bytes, its last writer and the readers since. Ordering each access
-// after those orders all conflicting pairs, because between any two on a byte there is a chain of such neighbours.
+// Walks the steps in order and keeps, for each range of bytes, its last writer and the readers
+// since. Ordering each access after those orders all conflicting pairs, because between any two on
+// a byte there is a chain of such neighbours.
 class AccessSweep {
  public:
   AccessSweep(const EntryParts& entry, Faults& faults)
       : entry_(entry),
         faults_(faults),
-        budget_(std::min(kMostConflictBudget, kLeastConflictBudget + kConflictsPerAccess * entry.relocations.size())) {
+        budget_(std::min(kMostConflictBudget,
+                         kLeastConflictBudget + kConflictsPerAccess * entry.relocations.size())) {
     for (uint32_t v = 0; v < entry.value_count(); ++v) {
       const bool io = entry.value(v).segment() == fb::Segment::Io;
-      space_of_value_.push_back(io ? kSharedSpaces + io_count_++ : static_cast<uint32_t>(entry.value(v).segment()));
+      space_of_value_.push_back(io ? kSharedSpaces + io_count_++
+                                   : static_cast<uint32_t>(entry.value(v).segment()));
     }
     spaces_.reserve(kSharedSpaces + io_count_);
     for (uint32_t i = 0; i < kSharedSpaces + io_count_; ++i) spaces_.emplace_back(&pool_);
@@ -120,7 +127,8 @@ class AccessSweep {
   }
 
  private:
-  static constexpr uint32_t kSharedSpaces = 3;  // weights, state, arena; each io value is a space of its own
+  static constexpr uint32_t kSharedSpaces =
+      3;  // weights, state, arena; each io value is a space of its own
 
   struct Bytes {
     uint64_t begin;
@@ -149,7 +157,8 @@ class AccessSweep {
     region.end = offset;
   }
 
-  // Bytes that hold something from the start: weights, states, inputs. In init, generated weights do not.
+  // Bytes that hold something from the start: weights, states, inputs. In init, generated weights
+  // do not.
   [[nodiscard]] bool filled_before(uint32_t v) const {
     const fb::Segment segment = entry_.value(v).segment();
     if (segment == fb::Segment::State) return true;
@@ -163,13 +172,15 @@ class AccessSweep {
       if (weight->kind() != fb::WeightKind::Generated || weight->size_bytes() == 0) continue;
       generated_.push_back({weight->offset_bytes(), weight->offset_bytes() + weight->size_bytes()});
     }
-    std::sort(generated_.begin(), generated_.end(), [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; });
+    std::sort(generated_.begin(), generated_.end(),
+              [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; });
   }
   [[nodiscard]] bool overlaps_generated(uint32_t v) const {
     const uint64_t begin = entry_.value(v).offset_bytes();
     const uint64_t end = begin + entry_.value(v).size_bytes();
-    const auto after = std::lower_bound(generated_.begin(), generated_.end(), end,
-                                        [](const Bytes& range, uint64_t at) { return range.begin < at; });
+    const auto after =
+        std::lower_bound(generated_.begin(), generated_.end(), end,
+                         [](const Bytes& range, uint64_t at) { return range.begin < at; });
     return after != generated_.begin() && std::prev(after)->end > begin;
   }
 
@@ -187,7 +198,9 @@ class AccessSweep {
     ++visits_;
     if (before == after) return;
     const Conflict conflict{before, after, value};
-    if (!conflicts_.empty() && conflicts_.back().before == before && conflicts_.back().after == after) return;
+    if (!conflicts_.empty() && conflicts_.back().before == before &&
+        conflicts_.back().after == after)
+      return;
     conflicts_.push_back(conflict);
   }
 
@@ -213,7 +226,8 @@ class AccessSweep {
     if (position < end) first_read(regions, position, end, s, v, filled);
   }
 
-  void first_read(Regions& regions, uint64_t begin, uint64_t end, uint32_t s, uint32_t v, bool filled) {
+  void first_read(Regions& regions, uint64_t begin, uint64_t end, uint32_t s, uint32_t v,
+                  bool filled) {
     if (!filled) report_uncovered(s, v, begin);
     Region region{end, kNone, kNone, kNone};
     push_reader(region, s, v);
@@ -240,7 +254,8 @@ class AccessSweep {
       const Region& region = it->second;
       if (region.writer != kNone) add_conflict(region.writer, s, v);
       if (region.writer == s) report_double_write(s, v);
-      for (uint32_t i = region.readers; i != kNone; i = readers_[i].next) add_conflict(readers_[i].step, s, v);
+      for (uint32_t i = region.readers; i != kNone; i = readers_[i].next)
+        add_conflict(readers_[i].step, s, v);
       it = regions.erase(it);
     }
     regions.emplace_hint(it, begin, Region{end, s, v, kNone});
@@ -248,7 +263,8 @@ class AccessSweep {
 
   void verify_outputs() {
     for (const uint32_t v : *entry_.entry.outputs()) {
-      verify_written(VerifyRule::OutputCovered, "output ", v, spaces_[space_of_value_[v]], 0, entry_.value(v).size_bytes());
+      verify_written(VerifyRule::OutputCovered, "output ", v, spaces_[space_of_value_[v]], 0,
+                     entry_.value(v).size_bytes());
     }
   }
 
@@ -259,12 +275,14 @@ class AccessSweep {
       if (weight->kind() != fb::WeightKind::Generated) continue;
       const uint64_t hole = first_hole(regions, weight->offset_bytes(), weight->size_bytes());
       if (hole == weight->size_bytes()) continue;
-      faults_.add(VerifyRule::GeneratedCovered, "the init entry leaves weight ", quoted(PlanView::text(weight->name())),
-                  " unwritten from byte ", hole, " of ", weight->size_bytes());
+      faults_.add(VerifyRule::GeneratedCovered, "the init entry leaves weight ",
+                  quoted(PlanView::text(weight->name())), " unwritten from byte ", hole, " of ",
+                  weight->size_bytes());
     }
   }
 
-  // First byte of the range that no step wrote, counted from its beginning; its length if there is none.
+  // First byte of the range that no step wrote, counted from its beginning; its length if there is
+  // none.
   [[nodiscard]] static uint64_t first_hole(const Regions& regions, uint64_t begin, uint64_t bytes) {
     uint64_t position = begin;
     auto it = regions.upper_bound(begin);
@@ -277,40 +295,44 @@ class AccessSweep {
     return std::min(position - begin, bytes);
   }
 
-  void verify_written(VerifyRule rule, std::string_view what, uint32_t v, const Regions& regions, uint64_t begin,
-                      uint64_t bytes) {
+  void verify_written(VerifyRule rule, std::string_view what, uint32_t v, const Regions& regions,
+                      uint64_t begin, uint64_t bytes) {
     const uint64_t hole = first_hole(regions, begin, bytes);
     if (hole == bytes) return;
-    faults_.add(rule, entry_.name(), " leaves ", what, entry_.short_value_name(v), " unwritten from byte ", hole, " of ",
-                bytes);
+    faults_.add(rule, entry_.name(), " leaves ", what, entry_.short_value_name(v),
+                " unwritten from byte ", hole, " of ", bytes);
   }
 
   void verify_conflicts() {
     for (const Conflict& c : conflicts_) {
       if (entry_.steps[c.before].wave() < entry_.steps[c.after].wave()) continue;
-      faults_.add(VerifyRule::WaveSeparates, entry_.step_name(c.before), " and step ", c.after, " touch the same bytes of ",
-                  entry_.short_value_name(c.value), " in wave ", entry_.steps[c.after].wave(), ", and one of them writes");
+      faults_.add(VerifyRule::WaveSeparates, entry_.step_name(c.before), " and step ", c.after,
+                  " touch the same bytes of ", entry_.short_value_name(c.value), " in wave ",
+                  entry_.steps[c.after].wave(), ", and one of them writes");
     }
     if (!faults_.empty()) return;
     EdgeReach reach(entry_);
     const std::vector<Conflict> missing = reach.unordered(std::move(conflicts_));
     if (reach.exhausted()) return report_budget();
     for (const Conflict& c : missing) {
-      faults_.add(VerifyRule::EdgeSeparates, entry_.step_name(c.after), " must wait for step ", c.before,
-                  ", which touches the same bytes of ", entry_.short_value_name(c.value), ", but no edges lead there");
+      faults_.add(VerifyRule::EdgeSeparates, entry_.step_name(c.after), " must wait for step ",
+                  c.before, ", which touches the same bytes of ", entry_.short_value_name(c.value),
+                  ", but no edges lead there");
     }
   }
 
   void report_uncovered(uint32_t s, uint32_t v, uint64_t position) {
-    faults_.add(VerifyRule::ReadCovered, entry_.step_name(s), " reads ", entry_.short_value_name(v), " at byte ",
-                position - entry_.value(v).offset_bytes(), ", which no earlier step wrote");
+    faults_.add(VerifyRule::ReadCovered, entry_.step_name(s), " reads ", entry_.short_value_name(v),
+                " at byte ", position - entry_.value(v).offset_bytes(),
+                ", which no earlier step wrote");
   }
   void report_double_write(uint32_t s, uint32_t v) {
-    faults_.add(VerifyRule::WaveSeparates, entry_.step_name(s), " writes the same bytes of ", entry_.short_value_name(v),
-                " through two pointers");
+    faults_.add(VerifyRule::WaveSeparates, entry_.step_name(s), " writes the same bytes of ",
+                entry_.short_value_name(v), " through two pointers");
   }
   void report_budget() {
-    faults_.add(VerifyRule::OrderBudget, entry_.name(), " has too many conflicting accesses to be checked");
+    faults_.add(VerifyRule::OrderBudget, entry_.name(),
+                " has too many conflicting accesses to be checked");
   }
 
   const EntryParts& entry_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule group 7: params, relocations and what their kernels make of them; copies and fills.
+// Verifier, rule group 7: params, relocations and what their kernels make of them; copies and
+// fills.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,31 +17,39 @@ void verify_kernel_accesses(const PlanParts& parts, uint32_t k, Faults& faults) 
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
   uint64_t taken = 0;  // bit per 8 bytes of params
   for (const fb::KernelAccess* access : *kernel.accesses()) {
-    const bool inside = range_inside(access->position(), kPointerBytes, std::min(kernel.params_bytes(), kMaxParamsBytes));
+    const bool inside = range_inside(access->position(), kPointerBytes,
+                                     std::min(kernel.params_bytes(), kMaxParamsBytes));
     const bool aligned = access->position() % kPointerBytes == 0;
-    const bool usable_alignment = std::has_single_bit(access->alignment()) && access->alignment() <= kArenaAlignmentBytes;
+    const bool usable_alignment =
+        std::has_single_bit(access->alignment()) && access->alignment() <= kArenaAlignmentBytes;
     const uint64_t bit = inside ? uint64_t{1} << (access->position() / kPointerBytes) : 0;
     if (!inside || !aligned || !usable_alignment || (taken & bit) != 0) {
-      faults.add(VerifyRule::AccessForm, kernel_name(parts.plan, k), " has a pointer at byte ", access->position(), " of ",
-                 kernel.params_bytes(), " with alignment ", access->alignment(),
-                 (taken & bit) != 0 ? ", where it has one already"
-                                    : ", wanted a multiple of 8 inside and an alignment of 1, 2, 4 to 256");
+      faults.add(VerifyRule::AccessForm, kernel_name(parts.plan, k), " has a pointer at byte ",
+                 access->position(), " of ", kernel.params_bytes(), " with alignment ",
+                 access->alignment(),
+                 (taken & bit) != 0
+                     ? ", where it has one already"
+                     : ", wanted a multiple of 8 inside and an alignment of 1, 2, 4 to 256");
     }
     taken |= bit;
   }
 }
 
-void verify_range(const EntryParts& entry, size_t s, const fb::Relocation& relocation, Faults& faults) {
+void verify_range(const EntryParts& entry, size_t s, const fb::Relocation& relocation,
+                  Faults& faults) {
   const fb::Value& value = entry.value(relocation.value());
-  if (range_inside(relocation.offset_bytes(), relocation.length_bytes(), value.size_bytes())) return;
-  faults.add(VerifyRule::RelocationRange, entry.step_name(s), " touches ", relocation.length_bytes(), " bytes at ",
-             relocation.offset_bytes(), " of ", entry.short_value_name(relocation.value()), ", which has ", value.size_bytes());
+  if (range_inside(relocation.offset_bytes(), relocation.length_bytes(), value.size_bytes()))
+    return;
+  faults.add(VerifyRule::RelocationRange, entry.step_name(s), " touches ",
+             relocation.length_bytes(), " bytes at ", relocation.offset_bytes(), " of ",
+             entry.short_value_name(relocation.value()), ", which has ", value.size_bytes());
 }
 
 // What the address of a relocation is known to be a multiple of.
 uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation) {
   const fb::Value& value = entry.value(relocation.value());
-  const uint64_t base = value.segment() == fb::Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
+  const uint64_t base =
+      value.segment() == fb::Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
   const uint64_t offset = relocation.offset_bytes();
   return offset == 0 ? base : std::min(base, offset & (~offset + 1));
 }
@@ -49,34 +58,41 @@ uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& reloca
 uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation) {
   uint64_t addend = 0;
   if (range_inside(relocation.position(), sizeof addend, step.params_bytes())) {
-    std::memcpy(&addend, parts.params.data() + step.params_offset() + relocation.position(), sizeof addend);
+    std::memcpy(&addend, parts.params.data() + step.params_offset() + relocation.position(),
+                sizeof addend);
   }
   return addend;
 }
 
-void verify_pointer(const PlanParts& parts, const EntryParts& entry, size_t s, const fb::Relocation& relocation,
-                    const fb::KernelAccess& access, Faults& faults) {
+void verify_pointer(const PlanParts& parts, const EntryParts& entry, size_t s,
+                    const fb::Relocation& relocation, const fb::KernelAccess& access,
+                    Faults& faults) {
   const auto pointer = [&] {
     return text_of(entry.step_name(s), ", pointer at byte ", relocation.position(), " to ",
                    entry.short_value_name(relocation.value()));
   };
   if (relocation.mode() != access.mode()) {
     static constexpr std::string_view kModes[] = {"nothing", "read", "write", "read and write"};
-    faults.add(VerifyRule::RelocationMode, pointer(), ": declared as ", kModes[static_cast<size_t>(relocation.mode())], ", ",
-               kernel_name(parts.plan, entry.steps[s].kernel()), " does ", kModes[static_cast<size_t>(access.mode())]);
+    faults.add(VerifyRule::RelocationMode, pointer(), ": declared as ",
+               kModes[static_cast<size_t>(relocation.mode())], ", ",
+               kernel_name(parts.plan, entry.steps[s].kernel()), " does ",
+               kModes[static_cast<size_t>(access.mode())]);
   }
   if (relocation.length_bytes() < access.min_bytes()) {
-    faults.add(VerifyRule::RelocationBytes, pointer(), ": gives ", relocation.length_bytes(), " bytes, ",
-               kernel_name(parts.plan, entry.steps[s].kernel()), " needs ", access.min_bytes());
+    faults.add(VerifyRule::RelocationBytes, pointer(), ": gives ", relocation.length_bytes(),
+               " bytes, ", kernel_name(parts.plan, entry.steps[s].kernel()), " needs ",
+               access.min_bytes());
   }
   const uint64_t addend = addend_of(parts, entry.steps[s], relocation);
   if (addend != 0 && (addend >= relocation.length_bytes() || addend % access.alignment() != 0)) {
-    faults.add(VerifyRule::RelocationRange, pointer(), ": stands ", addend, " bytes behind the begin of its range of ",
-               relocation.length_bytes(), " bytes, wanted a multiple of ", access.alignment(), " inside it");
+    faults.add(VerifyRule::RelocationRange, pointer(), ": stands ", addend,
+               " bytes behind the begin of its range of ", relocation.length_bytes(),
+               " bytes, wanted a multiple of ", access.alignment(), " inside it");
   }
   if (address_alignment(entry, relocation) < access.alignment()) {
-    faults.add(VerifyRule::RelocationAlignment, pointer(), ": has an alignment of ", address_alignment(entry, relocation),
-               " bytes, ", kernel_name(parts.plan, entry.steps[s].kernel()), " relies on ", access.alignment());
+    faults.add(VerifyRule::RelocationAlignment, pointer(), ": has an alignment of ",
+               address_alignment(entry, relocation), " bytes, ",
+               kernel_name(parts.plan, entry.steps[s].kernel()), " relies on ", access.alignment());
   }
 }
 
@@ -84,19 +100,22 @@ void verify_dispatch(const PlanParts& parts, const EntryParts& entry, size_t s, 
   const fb::Step& step = entry.steps[s];
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(step.kernel());
   if (step.params_bytes() != kernel.params_bytes()) {
-    faults.add(VerifyRule::ParamsBytes, entry.step_name(s), " has ", step.params_bytes(), " bytes of params, ",
-               kernel_name(parts.plan, step.kernel()), " takes ", kernel.params_bytes());
+    faults.add(VerifyRule::ParamsBytes, entry.step_name(s), " has ", step.params_bytes(),
+               " bytes of params, ", kernel_name(parts.plan, step.kernel()), " takes ",
+               kernel.params_bytes());
   }
   uint64_t placed = 0;  // bit per access of the kernel
   for (const fb::Relocation& relocation : entry.relocations_of(step)) {
     verify_range(entry, s, relocation, faults);
     uint32_t found = 0;
-    while (found < kernel.accesses()->size() && kernel.accesses()->Get(found)->position() != relocation.position()) ++found;
+    while (found < kernel.accesses()->size() &&
+           kernel.accesses()->Get(found)->position() != relocation.position())
+      ++found;
     const uint64_t bit = uint64_t{1} << found;
     if (found == kernel.accesses()->size() || (placed & bit) != 0) {
       faults.add(VerifyRule::RelocationPosition, entry.step_name(s), " has a pointer to ",
-                 entry.short_value_name(relocation.value()), " at byte ", relocation.position(), " of its params, where ",
-                 kernel_name(parts.plan, step.kernel()),
+                 entry.short_value_name(relocation.value()), " at byte ", relocation.position(),
+                 " of its params, where ", kernel_name(parts.plan, step.kernel()),
                  found == kernel.accesses()->size() ? " has none" : " has only one");
       continue;
     }
@@ -105,8 +124,9 @@ void verify_dispatch(const PlanParts& parts, const EntryParts& entry, size_t s, 
   }
   for (uint32_t i = 0; i < kernel.accesses()->size(); ++i) {
     if ((placed >> i & 1) != 0) continue;
-    faults.add(VerifyRule::RelocationPosition, entry.step_name(s), " gives no address for the pointer at byte ",
-               kernel.accesses()->Get(i)->position(), " of ", kernel_name(parts.plan, step.kernel()));
+    faults.add(VerifyRule::RelocationPosition, entry.step_name(s),
+               " gives no address for the pointer at byte ", kernel.accesses()->Get(i)->position(),
+               " of ", kernel_name(parts.plan, step.kernel()));
   }
 }
 
@@ -123,21 +143,25 @@ bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Rel
 void verify_copy(const EntryParts& entry, size_t s, Faults& faults) {
   const std::span<const fb::Relocation> ends = entry.relocations_of(entry.steps[s]);
   const bool well_formed = ends.size() == 2 && ends[0].mode() == fb::AccessMode::Read &&
-                           ends[1].mode() == fb::AccessMode::Write && ends[0].length_bytes() == ends[1].length_bytes();
+                           ends[1].mode() == fb::AccessMode::Write &&
+                           ends[0].length_bytes() == ends[1].length_bytes();
   if (!well_formed) {
-    return faults.add(VerifyRule::CopyForm, entry.step_name(s), " has ", ends.size(),
-                      " ranges, wanted one that is read and one of the same length that is written");
+    return faults.add(
+        VerifyRule::CopyForm, entry.step_name(s), " has ", ends.size(),
+        " ranges, wanted one that is read and one of the same length that is written");
   }
   for (const fb::Relocation& end : ends) verify_range(entry, s, end, faults);
   if (!faults.empty() || !same_memory(entry, ends[0], ends[1])) return;
-  faults.add(VerifyRule::CopyForm, entry.step_name(s), " copies ", entry.short_value_name(ends[0].value()), " to ",
+  faults.add(VerifyRule::CopyForm, entry.step_name(s), " copies ",
+             entry.short_value_name(ends[0].value()), " to ",
              entry.short_value_name(ends[1].value()), ", and the two ranges overlap");
 }
 
 void verify_fill(const EntryParts& entry, size_t s, Faults& faults) {
   const std::span<const fb::Relocation> ends = entry.relocations_of(entry.steps[s]);
   const bool well_formed = ends.size() == 1 && ends[0].mode() == fb::AccessMode::Write &&
-                           ends[0].length_bytes() % kFillWordBytes == 0 && ends[0].offset_bytes() % kFillWordBytes == 0;
+                           ends[0].length_bytes() % kFillWordBytes == 0 &&
+                           ends[0].offset_bytes() % kFillWordBytes == 0;
   if (!well_formed) {
     return faults.add(VerifyRule::FillForm, entry.step_name(s), " has ", ends.size(),
                       " ranges, wanted one that is written, of whole 32-bit words");
@@ -148,7 +172,8 @@ void verify_fill(const EntryParts& entry, size_t s, Faults& faults) {
 }  // namespace
 
 void verify_params(const PlanParts& parts, Faults& faults) {
-  for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) verify_kernel_accesses(parts, k, faults);
+  for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
+    verify_kernel_accesses(parts, k, faults);
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {
     for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
@@ -158,7 +183,8 @@ void verify_params(const PlanParts& parts, Faults& faults) {
         continue;
       }
       if (step.params_bytes() != 0) {
-        faults.add(VerifyRule::ParamsBytes, entry.step_name(s), " has ", step.params_bytes(), " bytes of params, wanted none");
+        faults.add(VerifyRule::ParamsBytes, entry.step_name(s), " has ", step.params_bytes(),
+                   " bytes of params, wanted none");
       }
       if (step.kind() == fb::StepKind::Copy) verify_copy(entry, s, faults);
       if (step.kind() == fb::StepKind::Fill) verify_fill(entry, s, faults);

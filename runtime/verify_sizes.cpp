@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule group 3: bytes of tensors, their places in the segments, and the sizes that the header declares.
+// Verifier, rule group 3: bytes of tensors, their places in the segments, and the sizes that the
+// header declares.
 #include <algorithm>
 
 #include "runtime/dtype.h"
@@ -18,18 +19,24 @@ struct OwnedRange {
   bool shareable;
 };
 
-uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+uint64_t round_up(uint64_t bytes, uint64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 template <class Tensor>
-void verify_tensor_bytes(VerifyRule rule, const Tensor& tensor, const std::string& name, Faults& faults) {
+void verify_tensor_bytes(VerifyRule rule, const Tensor& tensor, const std::string& name,
+                         Faults& faults) {
   const std::span<const uint64_t> dims = dims_of(tensor.dims());
   if (dims.size() > kMaxRank) {
-    return faults.add(rule, name, " has rank ", dims.size(), ", at most ", kMaxRank, " is possible");
+    return faults.add(rule, name, " has rank ", dims.size(), ", at most ", kMaxRank,
+                      " is possible");
   }
   const std::optional<uint64_t> bytes = tensor_bytes(tensor.dtype(), dims);
   if (bytes == tensor.size_bytes()) return;
-  faults.add(rule, name, " is ", tensor_text(tensor.dtype(), dims), " with ", tensor.size_bytes(), " bytes, wanted ",
-             bytes.has_value() ? std::to_string(*bytes) : "a shape of whole blocks below 2^48 bytes");
+  faults.add(
+      rule, name, " is ", tensor_text(tensor.dtype(), dims), " with ", tensor.size_bytes(),
+      " bytes, wanted ",
+      bytes.has_value() ? std::to_string(*bytes) : "a shape of whole blocks below 2^48 bytes");
 }
 
 std::vector<OwnedRange> sorted_by_offset(std::vector<OwnedRange> ranges) {
@@ -40,7 +47,8 @@ std::vector<OwnedRange> sorted_by_offset(std::vector<OwnedRange> ranges) {
   return ranges;
 }
 
-// Ranges that overlap without both being shareable. `ranges` sorted by offset; `report` gets the two indices.
+// Ranges that overlap without both being shareable. `ranges` sorted by offset; `report` gets the
+// two indices.
 template <class Report>
 void find_overlaps(const std::vector<OwnedRange>& ranges, const Report& report) {
   struct Reach {
@@ -67,18 +75,21 @@ std::vector<OwnedRange> verify_weights(const PlanParts& parts, Faults& faults) {
     const fb::Weight& weight = *parts.plan.weights()->Get(i);
     verify_tensor_bytes(VerifyRule::WeightBytes, weight, name(i), faults);
     const bool is_inline = weight.kind() == fb::WeightKind::Inline;
-    const uint64_t limit = is_inline ? std::min(parts.weights_section_bytes, parts.header.weights_bytes)
-                                     : parts.header.weights_bytes;
+    const uint64_t limit = is_inline
+                               ? std::min(parts.weights_section_bytes, parts.header.weights_bytes)
+                               : parts.header.weights_bytes;
     if (!range_inside(weight.offset_bytes(), weight.size_bytes(), limit)) {
-      faults.add(VerifyRule::WeightRange, name(i), " has offset ", weight.offset_bytes(), " and ", weight.size_bytes(),
-                 " bytes, the weights ", is_inline ? "section" : "segment", " has ", limit);
+      faults.add(VerifyRule::WeightRange, name(i), " has offset ", weight.offset_bytes(), " and ",
+                 weight.size_bytes(), " bytes, the weights ", is_inline ? "section" : "segment",
+                 " has ", limit);
       continue;
     }
     ranges.push_back({weight.offset_bytes(), weight.size_bytes(), i, is_inline});
   }
   ranges = sorted_by_offset(std::move(ranges));
   find_overlaps(ranges, [&](uint32_t a, uint32_t b) {
-    faults.add(VerifyRule::WeightOverlap, name(a), " and ", name(b), " overlap, and one of them is generated");
+    faults.add(VerifyRule::WeightOverlap, name(a), " and ", name(b),
+               " overlap, and one of them is generated");
   });
   return ranges;
 }
@@ -93,18 +104,21 @@ std::vector<OwnedRange> verify_states(const PlanParts& parts, Faults& faults) {
     verify_tensor_bytes(VerifyRule::WeightBytes, state, name(i), faults);
     if (!range_inside(state.offset_bytes(), state.size_bytes(), parts.header.state_bytes) ||
         state.offset_bytes() % kArenaAlignmentBytes != 0) {
-      faults.add(VerifyRule::StateRange, name(i), " has offset ", state.offset_bytes(), " and ", state.size_bytes(),
-                 " bytes, the state segment has ", parts.header.state_bytes, " bytes and slots of ", kArenaAlignmentBytes);
+      faults.add(VerifyRule::StateRange, name(i), " has offset ", state.offset_bytes(), " and ",
+                 state.size_bytes(), " bytes, the state segment has ", parts.header.state_bytes,
+                 " bytes and slots of ", kArenaAlignmentBytes);
       continue;
     }
     if (state.init() == fb::StateInit::Ones && !has_one(state.dtype())) {
-      faults.add(VerifyRule::StateInitial, name(i), " begins as ones, which its quantised dtype ", state.dtype(), " has not");
+      faults.add(VerifyRule::StateInitial, name(i), " begins as ones, which its quantised dtype ",
+                 state.dtype(), " has not");
     }
     if (state.init() == fb::StateInit::Weight) {
       const fb::Weight& weight = *parts.plan.weights()->Get(*state.init_weight());
       if (weight.size_bytes() != state.size_bytes() || weight.dtype() != state.dtype()) {
-        faults.add(VerifyRule::StateInitial, name(i), " has ", state.size_bytes(), " bytes of dtype ", state.dtype(),
-                   ", the weight that it begins as has ", weight.size_bytes(), " of dtype ", weight.dtype());
+        faults.add(VerifyRule::StateInitial, name(i), " has ", state.size_bytes(),
+                   " bytes of dtype ", state.dtype(), ", the weight that it begins as has ",
+                   weight.size_bytes(), " of dtype ", weight.dtype());
       }
     }
     ranges.push_back({state.offset_bytes(), state.size_bytes(), i, false});
@@ -139,13 +153,14 @@ class OwnerIndex {
   std::vector<uint64_t> reaches_;  // furthest end of this range and those before it
 };
 
-void verify_value(const PlanParts& parts, const EntryParts& entry, uint32_t v, const OwnerIndex& weights,
-                  const OwnerIndex& states, Faults& faults) {
+void verify_value(const PlanParts& parts, const EntryParts& entry, uint32_t v,
+                  const OwnerIndex& weights, const OwnerIndex& states, Faults& faults) {
   const fb::Value& value = entry.value(v);
   verify_tensor_bytes(VerifyRule::ValueBytes, value, entry.value_name(v), faults);
   const bool io = value.segment() == fb::Segment::Io;
   if (io ? value.offset_bytes() != 0 : value.offset_bytes() % kArenaAlignmentBytes != 0) {
-    faults.add(VerifyRule::ValueAlignment, entry.value_name(v), " has offset ", value.offset_bytes(), ", wanted ",
+    faults.add(VerifyRule::ValueAlignment, entry.value_name(v), " has offset ",
+               value.offset_bytes(), ", wanted ",
                io ? "0 for an input or output" : "a multiple of 256");
   }
   if (io) return;
@@ -153,14 +168,18 @@ void verify_value(const PlanParts& parts, const EntryParts& entry, uint32_t v, c
   if (value.segment() == fb::Segment::Weights) segment_bytes = parts.header.weights_bytes;
   if (value.segment() == fb::Segment::State) segment_bytes = parts.header.state_bytes;
   if (!range_inside(value.offset_bytes(), value.size_bytes(), segment_bytes)) {
-    return faults.add(VerifyRule::ValueSegment, entry.value_name(v), " has offset ", value.offset_bytes(), " and ",
-                      value.size_bytes(), " bytes, its segment has ", segment_bytes);
+    return faults.add(VerifyRule::ValueSegment, entry.value_name(v), " has offset ",
+                      value.offset_bytes(), " and ", value.size_bytes(), " bytes, its segment has ",
+                      segment_bytes);
   }
-  const bool owned = (value.segment() != fb::Segment::Weights || weights.holds(value.offset_bytes(), value.size_bytes())) &&
-                     (value.segment() != fb::Segment::State || states.holds(value.offset_bytes(), value.size_bytes()));
+  const bool owned = (value.segment() != fb::Segment::Weights ||
+                      weights.holds(value.offset_bytes(), value.size_bytes())) &&
+                     (value.segment() != fb::Segment::State ||
+                      states.holds(value.offset_bytes(), value.size_bytes()));
   if (!owned) {
-    faults.add(VerifyRule::ValueOwner, entry.value_name(v), " has offset ", value.offset_bytes(), " and ",
-               value.size_bytes(), " bytes, which no ", value.segment() == fb::Segment::State ? "state" : "weight", " holds");
+    faults.add(VerifyRule::ValueOwner, entry.value_name(v), " has offset ", value.offset_bytes(),
+               " and ", value.size_bytes(), " bytes, which no ",
+               value.segment() == fb::Segment::State ? "state" : "weight", " holds");
   }
 }
 
@@ -168,7 +187,8 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
   const PlanHeader& header = parts.header;
   const auto verify_size = [&](std::string_view what, uint64_t declared, uint64_t needed) {
     if (declared == needed) return;
-    faults.add(VerifyRule::SegmentBytes, "the header declares ", declared, " bytes of ", what, ", the plan needs ", needed);
+    faults.add(VerifyRule::SegmentBytes, "the header declares ", declared, " bytes of ", what,
+               ", the plan needs ", needed);
   };
   uint64_t arena = 0;
   uint64_t io = 0;
@@ -176,21 +196,26 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
     uint64_t entry_io = 0;
     for (uint32_t v = 0; v < entry.value_count(); ++v) {
       if (entry.value(v).segment() != fb::Segment::Io) continue;
-      entry_io = std::min(kMaxSegmentBytes, entry_io + round_up(entry.value(v).size_bytes(), kArenaAlignmentBytes));
+      entry_io = std::min(kMaxSegmentBytes,
+                          entry_io + round_up(entry.value(v).size_bytes(), kArenaAlignmentBytes));
     }
     io = std::max(io, entry_io);
     arena = std::max(arena, entry.entry.arena_bytes());
     if (entry.entry.arena_lower_bound() > entry.entry.arena_bytes()) {
-      faults.add(VerifyRule::ArenaBound, entry.name(), " has an arena of ", entry.entry.arena_bytes(),
-                 " bytes, less than its lower bound of ", entry.entry.arena_lower_bound());
+      faults.add(VerifyRule::ArenaBound, entry.name(), " has an arena of ",
+                 entry.entry.arena_bytes(), " bytes, less than its lower bound of ",
+                 entry.entry.arena_lower_bound());
     }
   }
   verify_size("arena", header.arena_bytes, arena);
   verify_size("io", header.io_bytes, io);
-  verify_size("host memory", header.host_bytes, parts.index_bytes + parts.params.size() + parts.code.size());
-  for (const uint64_t bytes : {header.weights_bytes, header.state_bytes, header.arena_bytes, header.io_bytes}) {
+  verify_size("host memory", header.host_bytes,
+              parts.index_bytes + parts.params.size() + parts.code.size());
+  for (const uint64_t bytes :
+       {header.weights_bytes, header.state_bytes, header.arena_bytes, header.io_bytes}) {
     if (bytes < kMaxSegmentBytes) continue;
-    faults.add(VerifyRule::SegmentBytes, "the header declares a segment of ", bytes, " bytes, at most 2^48 is possible");
+    faults.add(VerifyRule::SegmentBytes, "the header declares a segment of ", bytes,
+               " bytes, at most 2^48 is possible");
   }
   if (header.weights_bytes < parts.weights_section_bytes) {
     faults.add(VerifyRule::SegmentBytes, "the weights section has ", parts.weights_section_bytes,

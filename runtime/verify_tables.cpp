@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule group 2: the structure of the index, and every index, range, name and enumerator in it.
+// Verifier, rule group 2: the structure of the index, and every index, range, name and enumerator
+// in it.
 #include <algorithm>
 
 #include "runtime/dtype.h"
@@ -28,61 +29,70 @@ void verify_unique(std::string_view what, std::vector<NamedPlace> names, Faults&
   });
   for (size_t i = 1; i < names.size(); ++i) {
     if (names[i].name != names[i - 1].name) continue;
-    faults.add(VerifyRule::NameUnique, what, " ", names[i - 1].index, " and ", names[i].index, " are both named ",
-               quoted(names[i].name));
+    faults.add(VerifyRule::NameUnique, what, " ", names[i - 1].index, " and ", names[i].index,
+               " are both named ", quoted(names[i].name));
   }
 }
 
 template <class Table>
-void verify_unique_names(std::string_view what, const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables, Faults& faults) {
+void verify_unique_names(std::string_view what,
+                         const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables,
+                         Faults& faults) {
   std::vector<NamedPlace> names;
   names.reserve(tables.size());
-  for (uint32_t i = 0; i < tables.size(); ++i) names.push_back({PlanView::text(tables.Get(i)->name()), i});
+  for (uint32_t i = 0; i < tables.size(); ++i)
+    names.push_back({PlanView::text(tables.Get(i)->name()), i});
   verify_unique(what, std::move(names), faults);
 }
 
 bool good_name(const flatbuffers::String* name, size_t max_bytes = kMaxNameBytes) {
   const std::string_view text = PlanView::text(name);
-  return !text.empty() && text.size() <= max_bytes && text.find('\0') == std::string_view::npos && is_utf8(text);
+  return !text.empty() && text.size() <= max_bytes && text.find('\0') == std::string_view::npos &&
+         is_utf8(text);
 }
 
 template <class Table>
-void verify_names(std::string_view what, const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables, Faults& faults) {
+void verify_names(std::string_view what,
+                  const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables, Faults& faults) {
   for (uint32_t i = 0; i < tables.size(); ++i) {
     if (good_name(tables.Get(i)->name())) continue;
-    faults.add(VerifyRule::NameForm, "the name of ", what, " ", i, " is not 1 to 256 bytes of UTF-8: ",
-               quoted(PlanView::text(tables.Get(i)->name())));
+    faults.add(VerifyRule::NameForm, "the name of ", what, " ", i,
+               " is not 1 to 256 bytes of UTF-8: ", quoted(PlanView::text(tables.Get(i)->name())));
   }
 }
 
 void verify_free_text(std::string_view what, const flatbuffers::String* string, Faults& faults) {
   const std::string_view text = PlanView::text(string);
   if (text.size() <= kMaxTextBytes && is_utf8(text)) return;
-  faults.add(VerifyRule::NameForm, "the plan's ", what, " is not UTF-8 of at most ", kMaxTextBytes, " bytes");
+  faults.add(VerifyRule::NameForm, "the plan's ", what, " is not UTF-8 of at most ", kMaxTextBytes,
+             " bytes");
 }
 
 void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
   for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
     const fb::Weight& weight = *plan.weights()->Get(i);
     if (weight.kind() > fb::WeightKind::MAX || dtype_row(weight.dtype()) == nullptr) {
-      faults.add(VerifyRule::EnumRange, "weight ", i, " ", quoted(PlanView::text(weight.name())), " has dtype ",
-                 weight.dtype(), " and kind ", static_cast<uint32_t>(weight.kind()), ", one of them unknown");
+      faults.add(VerifyRule::EnumRange, "weight ", i, " ", quoted(PlanView::text(weight.name())),
+                 " has dtype ", weight.dtype(), " and kind ", static_cast<uint32_t>(weight.kind()),
+                 ", one of them unknown");
     }
   }
   for (uint32_t i = 0; i < plan.states()->size(); ++i) {
     const fb::State& state = *plan.states()->Get(i);
     const std::string name = quoted(PlanView::text(state.name()));
     if (state.init() > fb::StateInit::MAX || dtype_row(state.dtype()) == nullptr) {
-      faults.add(VerifyRule::EnumRange, "state ", i, " ", name, " has dtype ", state.dtype(), " and initial value ",
-                 static_cast<uint32_t>(state.init()), ", one of them unknown");
+      faults.add(VerifyRule::EnumRange, "state ", i, " ", name, " has dtype ", state.dtype(),
+                 " and initial value ", static_cast<uint32_t>(state.init()),
+                 ", one of them unknown");
     }
     const flatbuffers::Optional<uint32_t> weight = state.init_weight();
     const bool wants_weight = state.init() == fb::StateInit::Weight;
-    if (weight.has_value() != wants_weight || (wants_weight && weight.value_or(0) >= plan.weights()->size())) {
-      faults.add(VerifyRule::ValueIndex, "state ", i, " ", name, wants_weight ? " begins" : " does not begin",
-                 " as a weight and names ", weight.has_value() ? std::to_string(weight.value_or(0)) : "none", "; the plan has ",
-                 plan.weights()->size(),
-                 " weights");
+    if (weight.has_value() != wants_weight ||
+        (wants_weight && weight.value_or(0) >= plan.weights()->size())) {
+      faults.add(VerifyRule::ValueIndex, "state ", i, " ", name,
+                 wants_weight ? " begins" : " does not begin", " as a weight and names ",
+                 weight.has_value() ? std::to_string(weight.value_or(0)) : "none",
+                 "; the plan has ", plan.weights()->size(), " weights");
     }
   }
 }
@@ -90,14 +100,18 @@ void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
 void verify_symbols(const fb::Plan& plan, Faults& faults) {
   for (uint32_t i = 0; i < plan.symbols()->size(); ++i) {
     const fb::Symbol& symbol = *plan.symbols()->Get(i);
-    const bool range = symbol.minimum() <= symbol.maximum() && symbol.maximum() < kMaxBytes && symbol.multiple_of() > 0;
-    const bool bound = !symbol.bound().has_value() ||
-                       (range && *symbol.bound() >= symbol.minimum() && *symbol.bound() <= symbol.maximum() &&
-                        *symbol.bound() % symbol.multiple_of() == 0);
+    const bool range = symbol.minimum() <= symbol.maximum() && symbol.maximum() < kMaxBytes &&
+                       symbol.multiple_of() > 0;
+    const bool bound =
+        !symbol.bound().has_value() ||
+        (range && *symbol.bound() >= symbol.minimum() && *symbol.bound() <= symbol.maximum() &&
+         *symbol.bound() % symbol.multiple_of() == 0);
     if (range && bound) continue;
-    faults.add(VerifyRule::SymbolRange, "symbol ", i, " ", quoted(PlanView::text(symbol.name())), " has minimum ",
-               symbol.minimum(), ", maximum ", symbol.maximum(), ", multiple ", symbol.multiple_of(), " and bound ",
-               symbol.bound().has_value() ? std::to_string(*symbol.bound()) : "(none)", ", which do not agree");
+    faults.add(VerifyRule::SymbolRange, "symbol ", i, " ", quoted(PlanView::text(symbol.name())),
+               " has minimum ", symbol.minimum(), ", maximum ", symbol.maximum(), ", multiple ",
+               symbol.multiple_of(), " and bound ",
+               symbol.bound().has_value() ? std::to_string(*symbol.bound()) : "(none)",
+               ", which do not agree");
   }
 }
 
@@ -110,30 +124,36 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
   std::vector<CodeRange> ranges;
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
     const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
-    if (kernel.variants()->size() > kMaxVariantsPerKernel || kernel.accesses()->size() > kMaxAccessesPerKernel) {
-      faults.add(VerifyRule::IndexShared, kernel_name(parts.plan, k), " has ", kernel.variants()->size(), " variants and ",
-                 kernel.accesses()->size(), " accesses, at most ", kMaxVariantsPerKernel, " and ", kMaxAccessesPerKernel,
+    if (kernel.variants()->size() > kMaxVariantsPerKernel ||
+        kernel.accesses()->size() > kMaxAccessesPerKernel) {
+      faults.add(VerifyRule::IndexShared, kernel_name(parts.plan, k), " has ",
+                 kernel.variants()->size(), " variants and ", kernel.accesses()->size(),
+                 " accesses, at most ", kMaxVariantsPerKernel, " and ", kMaxAccessesPerKernel,
                  " can be used");
       continue;
     }
     for (const fb::KernelAccess* access : *kernel.accesses()) {
       if (access->mode() >= fb::AccessMode::Read && access->mode() <= fb::AccessMode::MAX) continue;
-      faults.add(VerifyRule::EnumRange, kernel_name(parts.plan, k), ", access at byte ", access->position(), " has mode ",
-                 static_cast<uint32_t>(access->mode()));
+      faults.add(VerifyRule::EnumRange, kernel_name(parts.plan, k), ", access at byte ",
+                 access->position(), " has mode ", static_cast<uint32_t>(access->mode()));
     }
     for (const fb::Variant* variant : *kernel.variants()) {
       if (variant->target() > fb::TargetKind::MAX || variant->format() > fb::CodeFormat::MAX) {
         faults.add(VerifyRule::EnumRange, kernel_name(parts.plan, k), " has a variant of target ",
-                   static_cast<uint32_t>(variant->target()), " and format ", static_cast<uint32_t>(variant->format()));
+                   static_cast<uint32_t>(variant->target()), " and format ",
+                   static_cast<uint32_t>(variant->format()));
       }
       if (!good_name(variant->entry_point())) {
-        faults.add(VerifyRule::NameForm, kernel_name(parts.plan, k), " has an entry point that is no name: ",
+        faults.add(VerifyRule::NameForm, kernel_name(parts.plan, k),
+                   " has an entry point that is no name: ",
                    quoted(PlanView::text(variant->entry_point())));
       }
-      const bool inside = range_inside(variant->code_offset(), variant->code_bytes(), parts.code.size());
+      const bool inside =
+          range_inside(variant->code_offset(), variant->code_bytes(), parts.code.size());
       if (!inside || variant->code_bytes() == 0) {
-        faults.add(VerifyRule::CodeRange, kernel_name(parts.plan, k), " has code at ", variant->code_offset(), " of ",
-                   variant->code_bytes(), " bytes, the code section has ", parts.code.size());
+        faults.add(VerifyRule::CodeRange, kernel_name(parts.plan, k), " has code at ",
+                   variant->code_offset(), " of ", variant->code_bytes(),
+                   " bytes, the code section has ", parts.code.size());
         continue;
       }
       ranges.push_back({variant->code_offset(), variant->code_bytes(), k});
@@ -149,56 +169,65 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
     const bool same = a.offset == b.offset && a.bytes == b.bytes;
     if (same || a.offset + a.bytes <= b.offset) continue;
     faults.add(VerifyRule::CodeRange, "the code of ", kernel_name(parts.plan, a.kernel), " and of ",
-               kernel_name(parts.plan, b.kernel), " overlap at byte ", b.offset, " of the code section");
+               kernel_name(parts.plan, b.kernel), " overlap at byte ", b.offset,
+               " of the code section");
   }
 }
 
-// Vectors may in principle be shared by several tables of a FlatBuffer, which would let a small file describe a huge plan.
+// Vectors may in principle be shared by several tables of a FlatBuffer, which would let a small
+// file describe a huge plan.
 void verify_unshared(const PlanParts& parts, Faults& faults) {
   uint64_t bytes = 0;
   const auto add_entry = [&](const fb::Entry& entry) {
-    bytes += uint64_t{entry.values()->size()} * sizeof(uint32_t) + uint64_t{entry.steps()->size()} * sizeof(fb::Step) +
+    bytes += uint64_t{entry.values()->size()} * sizeof(uint32_t) +
+             uint64_t{entry.steps()->size()} * sizeof(fb::Step) +
              uint64_t{entry.relocations()->size()} * sizeof(fb::Relocation) +
-             (uint64_t{entry.edges()->size()} + entry.inputs()->size() + entry.outputs()->size()) * sizeof(uint32_t);
+             (uint64_t{entry.edges()->size()} + entry.inputs()->size() + entry.outputs()->size()) *
+                 sizeof(uint32_t);
   };
   for (const fb::Entry* entry : *parts.plan.entries()) add_entry(*entry);
   if (parts.plan.init() != nullptr) add_entry(*parts.plan.init());
   if (bytes <= parts.index_bytes) return;
-  faults.add(VerifyRule::IndexShared, "the entries describe ", bytes, " bytes of records in an index of ", parts.index_bytes,
+  faults.add(VerifyRule::IndexShared, "the entries describe ", bytes,
+             " bytes of records in an index of ", parts.index_bytes,
              " bytes, so some are used twice");
 }
 
 void verify_step(const PlanParts& parts, const EntryParts& entry, size_t s, Faults& faults) {
   const fb::Step& step = entry.steps[s];
   if (step.kind() > fb::StepKind::Fill) {
-    return faults.add(VerifyRule::EnumRange, entry.name(), ", step ", s, " is of kind ", static_cast<uint32_t>(step.kind()),
-                      ", which this runtime does not know");
+    return faults.add(VerifyRule::EnumRange, entry.name(), ", step ", s, " is of kind ",
+                      static_cast<uint32_t>(step.kind()), ", which this runtime does not know");
   }
   if (step.kind() == fb::StepKind::Dispatch && step.kernel() >= parts.plan.kernels()->size()) {
-    faults.add(VerifyRule::KernelIndex, entry.name(), ", step ", s, " runs kernel ", step.kernel(), ", the plan has ",
-               parts.plan.kernels()->size());
+    faults.add(VerifyRule::KernelIndex, entry.name(), ", step ", s, " runs kernel ", step.kernel(),
+               ", the plan has ", parts.plan.kernels()->size());
   }
   if (!range_inside(step.relocation_first(), step.relocation_count(), entry.relocations.size())) {
-    faults.add(VerifyRule::RelocationList, entry.step_name(s), " has relocations ", step.relocation_first(), " and ",
-               step.relocation_count(), " more, the entry has ", entry.relocations.size());
+    faults.add(VerifyRule::RelocationList, entry.step_name(s), " has relocations ",
+               step.relocation_first(), " and ", step.relocation_count(), " more, the entry has ",
+               entry.relocations.size());
   }
   if (!range_inside(step.edge_first(), step.edge_count(), entry.edges.size())) {
-    faults.add(VerifyRule::EdgeList, entry.step_name(s), " has edges ", step.edge_first(), " and ", step.edge_count(),
-               " more, the entry has ", entry.edges.size());
+    faults.add(VerifyRule::EdgeList, entry.step_name(s), " has edges ", step.edge_first(), " and ",
+               step.edge_count(), " more, the entry has ", entry.edges.size());
   } else {
     for (const uint32_t before : entry.edges_of(step)) {
       if (before < s) continue;
-      faults.add(VerifyRule::EdgeList, entry.step_name(s), " waits for step ", before, ", which is not an earlier one");
+      faults.add(VerifyRule::EdgeList, entry.step_name(s), " waits for step ", before,
+                 ", which is not an earlier one");
     }
   }
   if (!range_inside(step.params_offset(), step.params_bytes(), parts.params.size())) {
-    faults.add(VerifyRule::ParamsRange, entry.step_name(s), " has params at ", step.params_offset(), " of ",
-               step.params_bytes(), " bytes, the params section has ", parts.params.size());
+    faults.add(VerifyRule::ParamsRange, entry.step_name(s), " has params at ", step.params_offset(),
+               " of ", step.params_bytes(), " bytes, the params section has ", parts.params.size());
   }
   const uint32_t previous = s == 0 ? 0 : entry.steps[s - 1].wave();
-  const bool counts_up = s == 0 ? step.wave() == 0 : step.wave() == previous || step.wave() == uint64_t{previous} + 1;
+  const bool counts_up =
+      s == 0 ? step.wave() == 0 : step.wave() == previous || step.wave() == uint64_t{previous} + 1;
   if (!counts_up) {
-    faults.add(VerifyRule::WaveOrder, entry.step_name(s), " is in wave ", step.wave(), " after wave ", previous);
+    faults.add(VerifyRule::WaveOrder, entry.step_name(s), " is in wave ", step.wave(),
+               " after wave ", previous);
   }
 }
 
@@ -212,18 +241,19 @@ void verify_steps(const PlanParts& parts, const EntryParts& entry, Faults& fault
   }
   const uint64_t waves = entry.steps.empty() ? 0 : uint64_t{entry.steps.back().wave()} + 1;
   if (entry.entry.wave_count() != waves) {
-    faults.add(VerifyRule::WaveOrder, entry.name(), " says that it has ", entry.entry.wave_count(), " waves, its steps have ",
-               waves);
+    faults.add(VerifyRule::WaveOrder, entry.name(), " says that it has ", entry.entry.wave_count(),
+               " waves, its steps have ", waves);
   }
   if (relocations > entry.relocations.size() || edges > entry.edges.size()) {
-    faults.add(VerifyRule::IndexShared, entry.name(), " has ", entry.relocations.size(), " relocations and ",
-               entry.edges.size(), " edges, its steps use ", relocations, " and ", edges, ", so some are used twice");
+    faults.add(VerifyRule::IndexShared, entry.name(), " has ", entry.relocations.size(),
+               " relocations and ", entry.edges.size(), " edges, its steps use ", relocations,
+               " and ", edges, ", so some are used twice");
   }
   for (size_t i = 0; i < entry.relocations.size(); ++i) {
     const fb::Relocation& relocation = entry.relocations[i];
     if (relocation.value() >= entry.value_count()) {
-      faults.add(VerifyRule::ValueIndex, entry.name(), ", relocation ", i, " names value ", relocation.value(),
-                 ", the entry has ", entry.value_count());
+      faults.add(VerifyRule::ValueIndex, entry.name(), ", relocation ", i, " names value ",
+                 relocation.value(), ", the entry has ", entry.value_count());
     }
     if (relocation.mode() < fb::AccessMode::Read || relocation.mode() > fb::AccessMode::MAX) {
       faults.add(VerifyRule::EnumRange, entry.name(), ", relocation ", i, " has mode ",
@@ -236,21 +266,25 @@ void verify_values(const EntryParts& entry, Faults& faults) {
   for (uint32_t v = 0; v < entry.value_count() && !faults.full(); ++v) {
     const fb::Value& value = entry.value(v);
     // Names of values in between are made up of other names.
-    if (!good_name(value.name(), value.segment() == fb::Segment::Io ? kMaxNameBytes : kMaxTextBytes)) {
-      faults.add(VerifyRule::NameForm, entry.value_name(v), " has a name that is empty, too long or no UTF-8");
+    if (!good_name(value.name(),
+                   value.segment() == fb::Segment::Io ? kMaxNameBytes : kMaxTextBytes)) {
+      faults.add(VerifyRule::NameForm, entry.value_name(v),
+                 " has a name that is empty, too long or no UTF-8");
     }
     if (value.segment() > fb::Segment::MAX || dtype_row(value.dtype()) == nullptr) {
-      faults.add(VerifyRule::EnumRange, entry.value_name(v), " has dtype ", value.dtype(), " and segment ",
-                 static_cast<uint32_t>(value.segment()), ", one of them unknown");
+      faults.add(VerifyRule::EnumRange, entry.value_name(v), " has dtype ", value.dtype(),
+                 " and segment ", static_cast<uint32_t>(value.segment()), ", one of them unknown");
     }
-    if (value.alias_of().has_value() && (*value.alias_of() >= entry.value_count() || *value.alias_of() == v)) {
-      faults.add(VerifyRule::ValueIndex, entry.value_name(v), " is an alias of value ", *value.alias_of(), ", the entry has ",
-                 entry.value_count(), " values");
+    if (value.alias_of().has_value() &&
+        (*value.alias_of() >= entry.value_count() || *value.alias_of() == v)) {
+      faults.add(VerifyRule::ValueIndex, entry.value_name(v), " is an alias of value ",
+                 *value.alias_of(), ", the entry has ", entry.value_count(), " values");
     }
     const uint64_t step_count = std::max<uint64_t>(entry.steps.size(), 1);
     if (value.first_step() > value.last_step() || value.last_step() >= step_count) {
-      faults.add(VerifyRule::LifetimeRange, entry.value_name(v), " lives from step ", value.first_step(), " to ",
-                 value.last_step(), ", the entry has ", entry.steps.size(), " steps");
+      faults.add(VerifyRule::LifetimeRange, entry.value_name(v), " lives from step ",
+                 value.first_step(), " to ", value.last_step(), ", the entry has ",
+                 entry.steps.size(), " steps");
     }
   }
 }
@@ -262,8 +296,8 @@ void verify_io(const EntryParts& entry, Faults& faults) {
     for (uint32_t i = 0; i < list.size() && !faults.full(); ++i) {
       const uint32_t v = list.Get(i);
       if (v >= entry.value_count()) {
-        faults.add(VerifyRule::ValueIndex, entry.name(), ", ", what, " ", i, " is value ", v, ", the entry has ",
-                   entry.value_count());
+        faults.add(VerifyRule::ValueIndex, entry.name(), ", ", what, " ", i, " is value ", v,
+                   ", the entry has ", entry.value_count());
         continue;
       }
       if (roles[v]++ != 0 || entry.value(v).segment() != fb::Segment::Io) {
@@ -278,20 +312,23 @@ void verify_io(const EntryParts& entry, Faults& faults) {
   verify_list("output", *entry.entry.outputs());
   for (uint32_t v = 0; v < entry.value_count(); ++v) {
     if (roles[v] != 0 || entry.value(v).segment() != fb::Segment::Io) continue;
-    faults.add(VerifyRule::IoRole, entry.value_name(v), " is an io value, but neither an input nor an output");
+    faults.add(VerifyRule::IoRole, entry.value_name(v),
+               " is an io value, but neither an input nor an output");
   }
 }
 
 }  // namespace
 
 void verify_index_structure(std::span<const std::byte> index, Faults& faults) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(index.data()), index.size(), kMaxTableDepth, kMaxTables);
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(index.data()), index.size(),
+                                 kMaxTableDepth, kMaxTables);
   if (index.size() >= 8 && fb::VerifyPlanBuffer(verifier)) return;
   faults.add(VerifyRule::IndexStructure, "the index section is no well-formed plan index");
 }
 
 void verify_debug_structure(std::span<const std::byte> debug, Faults& faults) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(debug.data()), debug.size(), kMaxTableDepth, kMaxTables);
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(debug.data()), debug.size(),
+                                 kMaxTableDepth, kMaxTables);
   if (debug.size() >= 8 && fb::VerifyDebugBuffer(verifier)) return;
   faults.add(VerifyRule::DebugStructure, "the debug section is no well-formed list of notes");
 }

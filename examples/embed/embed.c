@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C program with a plan inside: opens it, says what it needs, runs its first entry once and prints the outputs' beginnings.
+// A C program with a plan inside: opens it, says what it needs, runs its first entry once and
+// prints the outputs' beginnings.
 #include <inttypes.h>
 #include <rlx.h>
 #include <stdio.h>
@@ -17,7 +18,8 @@ static int fail(const char* what) {
 static const char* file_of(const char* name, int count, char** arguments) {
   const size_t length = strlen(name);
   for (int i = 0; i < count; ++i) {
-    if (strncmp(arguments[i], name, length) == 0 && arguments[i][length] == '=') return arguments[i] + length + 1;
+    if (strncmp(arguments[i], name, length) == 0 && arguments[i][length] == '=')
+      return arguments[i] + length + 1;
   }
   return NULL;
 }
@@ -31,14 +33,16 @@ static int read_raw(const char* path, void* bytes, size_t size) {
   return whole;
 }
 
-static int set_inputs(const rlx_plan* plan, rlx_session* session, uint32_t count, int argument_count, char** arguments) {
+static int set_inputs(const rlx_plan* plan, rlx_session* session, uint32_t count,
+                      int argument_count, char** arguments) {
   for (uint32_t i = 0; i < count; ++i) {
     rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
     if (rlx_plan_get_input(plan, 0, i, &info) != RLX_OK) return fail("input");
     const char* path = file_of(info.name, argument_count, arguments);
     if (path == NULL) {
-      fprintf(stderr, "embed: input %s needs an argument %s=FILE with %" PRIu64 " raw bytes of %s\n", info.name, info.name,
-              info.size_bytes, rlx_dtype_name(info.dtype));
+      fprintf(stderr,
+              "embed: input %s needs an argument %s=FILE with %" PRIu64 " raw bytes of %s\n",
+              info.name, info.name, info.size_bytes, rlx_dtype_name(info.dtype));
       return 1;
     }
     void* bytes = malloc(info.size_bytes + 1);
@@ -66,12 +70,14 @@ static int print_outputs(const rlx_plan* plan, rlx_session* session, uint32_t co
     rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
     if (rlx_plan_get_output(plan, 0, i, &info) != RLX_OK) return fail("output");
     unsigned char* bytes = malloc(info.size_bytes + 1);
-    if (bytes == NULL || rlx_session_read_output(session, 0, info.name, bytes, info.size_bytes) != RLX_OK) {
+    if (bytes == NULL ||
+        rlx_session_read_output(session, 0, info.name, bytes, info.size_bytes) != RLX_OK) {
       free(bytes);
       return fail("output");
     }
     printf("%s:", info.name);
-    const uint64_t elements = info.dtype == RLX_F32 ? info.size_bytes / sizeof(float) : info.size_bytes;
+    const uint64_t elements =
+        info.dtype == RLX_F32 ? info.size_bytes / sizeof(float) : info.size_bytes;
     for (uint64_t e = 0; e < elements && e < kShownElements; ++e) {
       float number = bytes[e];
       if (info.dtype == RLX_F32) memcpy(&number, bytes + e * sizeof number, sizeof number);
@@ -93,7 +99,8 @@ static int run(const rlx_plan* plan, rlx_session* session, int argument_count, c
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fprintf(stderr, "usage: embed PLAN DEVICE [INPUT=RAW_FILE]...   (DEVICE: vulkan, vulkan:0, null)\n");
+    fprintf(stderr,
+            "usage: embed PLAN DEVICE [INPUT=RAW_FILE]...   (DEVICE: vulkan, vulkan:0, null)\n");
     return 1;
   }
   rlx_plan* plan = NULL;
@@ -107,11 +114,13 @@ int main(int argc, char** argv) {
   } else {
     rlx_plan_info info = RLX_INIT(rlx_plan_info);
     if (rlx_plan_get_info(plan, &info) == RLX_OK) {
-      printf("%s: weights %" PRIu64 ", state %" PRIu64 ", arena %" PRIu64 ", io %" PRIu64 " bytes on the device\n", info.name,
-             info.weights_bytes, info.state_bytes, info.arena_bytes, info.io_bytes);
+      printf("%s: weights %" PRIu64 ", state %" PRIu64 ", arena %" PRIu64 ", io %" PRIu64
+             " bytes on the device\n",
+             info.name, info.weights_bytes, info.state_bytes, info.arena_bytes, info.io_bytes);
     }
-    result = rlx_session_create(plan, device, NULL, &session) != RLX_OK ? fail("session")
-                                                                        : run(plan, session, argc - 3, argv + 3);
+    result = rlx_session_create(plan, device, NULL, &session) != RLX_OK
+                 ? fail("session")
+                 : run(plan, session, argc - 3, argv + 3);
   }
   rlx_session_close(session);
   rlx_device_close(device);

@@ -13,7 +13,8 @@ Status open_device(const std::string& id, std::shared_ptr<Device>& device) {
     return {};
   }
   if (id == "vulkan" || id.starts_with("vulkan:")) return open_vulkan_device(id, device);
-  return {RLX_NO_DEVICE, text_of("there is no device ", quoted(id), "; devices are named vulkan:0, vulkan (the first) or null")};
+  return {RLX_NO_DEVICE, text_of("there is no device ", quoted(id),
+                                 "; devices are named vulkan:0, vulkan (the first) or null")};
 }
 
 }  // namespace
@@ -69,16 +70,21 @@ rlx_status rlx_device_list_get(const rlx_device_list* list, uint32_t index, rlx_
     if (list == nullptr) return null_argument("list");
     RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
     if (index >= list->devices.size()) {
-      return {RLX_INVALID_ARGUMENT, rlx::text_of("there is no device ", index, ", the list has ", list->devices.size())};
+      return {RLX_INVALID_ARGUMENT,
+              rlx::text_of("there is no device ", index, ", the list has ", list->devices.size())};
     }
     rlx::give_struct(rlx::describe_device(list->devices[index]), info);
     return {};
   });
 }
 
-const char* rlx_device_list_note(const rlx_device_list* list) { return list == nullptr ? "" : list->note.c_str(); }
+const char* rlx_device_list_note(const rlx_device_list* list) {
+  return list == nullptr ? "" : list->note.c_str();
+}
 
-void rlx_device_list_close(rlx_device_list* list) { delete list; }
+void rlx_device_list_close(rlx_device_list* list) {
+  delete list;
+}
 
 rlx_status rlx_device_open(const char* id, rlx_device** device) {
   return guarded([&]() -> Status {
@@ -103,14 +109,15 @@ rlx_status rlx_device_adopt_vulkan(const rlx_vulkan_handles* handles, rlx_device
     if (taken.device == nullptr) return null_argument("handles->device");
     if (taken.queue == nullptr) return null_argument("handles->queue");
     std::shared_ptr<rlx::Device> adopted;
-    RLX_RETURN_IF_ERROR(rlx::adopt_vulkan_device({.instance = taken.instance,
-                                                  .physical_device = taken.physical_device,
-                                                  .device = taken.device,
-                                                  .queue_family = taken.queue_family,
-                                                  .queue = taken.queue,
-                                                  .get_instance_proc_addr = taken.get_instance_proc_addr,
-                                                  .features = taken.enabled_features},
-                                                 adopted));
+    RLX_RETURN_IF_ERROR(
+        rlx::adopt_vulkan_device({.instance = taken.instance,
+                                  .physical_device = taken.physical_device,
+                                  .device = taken.device,
+                                  .queue_family = taken.queue_family,
+                                  .queue = taken.queue,
+                                  .get_instance_proc_addr = taken.get_instance_proc_addr,
+                                  .features = taken.enabled_features},
+                                 adopted));
     *device = rlx::make_device_handle(std::move(adopted));
     return {};
   });
@@ -134,4 +141,6 @@ rlx_status rlx_device_health(const rlx_device* device) {
   });
 }
 
-void rlx_device_close(rlx_device* device) { delete device; }
+void rlx_device_close(rlx_device* device) {
+  delete device;
+}

@@ -38,24 +38,34 @@ enum class DTypeNumber : int {
 #include "schema/dtype.def"
 #undef RLX_DTYPE
 };
-static_assert(static_cast<int>(DTypeNumber::f32) == RLX_F32 && static_cast<int>(DTypeNumber::f16) == RLX_F16);
-static_assert(static_cast<int>(DTypeNumber::bf16) == RLX_BF16 && static_cast<int>(DTypeNumber::f64) == RLX_F64);
-static_assert(static_cast<int>(DTypeNumber::i8) == RLX_I8 && static_cast<int>(DTypeNumber::u8) == RLX_U8);
-static_assert(static_cast<int>(DTypeNumber::i16) == RLX_I16 && static_cast<int>(DTypeNumber::i32) == RLX_I32);
-static_assert(static_cast<int>(DTypeNumber::u32) == RLX_U32 && static_cast<int>(DTypeNumber::i64) == RLX_I64);
-static_assert(static_cast<int>(DTypeNumber::bool_) == RLX_BOOL && static_cast<int>(DTypeNumber::c64) == RLX_C64);
-static_assert(static_cast<int>(DTypeNumber::f8e4m3) == RLX_F8E4M3 && static_cast<int>(DTypeNumber::f8e5m2) == RLX_F8E5M2);
+static_assert(static_cast<int>(DTypeNumber::f32) == RLX_F32 &&
+              static_cast<int>(DTypeNumber::f16) == RLX_F16);
+static_assert(static_cast<int>(DTypeNumber::bf16) == RLX_BF16 &&
+              static_cast<int>(DTypeNumber::f64) == RLX_F64);
+static_assert(static_cast<int>(DTypeNumber::i8) == RLX_I8 &&
+              static_cast<int>(DTypeNumber::u8) == RLX_U8);
+static_assert(static_cast<int>(DTypeNumber::i16) == RLX_I16 &&
+              static_cast<int>(DTypeNumber::i32) == RLX_I32);
+static_assert(static_cast<int>(DTypeNumber::u32) == RLX_U32 &&
+              static_cast<int>(DTypeNumber::i64) == RLX_I64);
+static_assert(static_cast<int>(DTypeNumber::bool_) == RLX_BOOL &&
+              static_cast<int>(DTypeNumber::c64) == RLX_C64);
+static_assert(static_cast<int>(DTypeNumber::f8e4m3) == RLX_F8E4M3 &&
+              static_cast<int>(DTypeNumber::f8e5m2) == RLX_F8E5M2);
 static_assert(RLX_MAX_RANK == kMaxRank);
-static_assert(static_cast<int>(fb::Segment::Io) == RLX_IO && static_cast<int>(fb::StepKind::Fill) == RLX_STEP_FILL);
+static_assert(static_cast<int>(fb::Segment::Io) == RLX_IO &&
+              static_cast<int>(fb::StepKind::Fill) == RLX_STEP_FILL);
 
 Status check_entry(const rlx_plan* plan, uint32_t entry) {
   if (plan == nullptr) return null_argument("plan");
   if (entry < plan->view->entry_count()) return {};
-  return {RLX_INVALID_ARGUMENT, text_of("there is no entry ", entry, ", the plan has ", plan->view->entry_count())};
+  return {RLX_INVALID_ARGUMENT,
+          text_of("there is no entry ", entry, ", the plan has ", plan->view->entry_count())};
 }
 
 Status missing_index(std::string_view what, uint32_t index, size_t count) {
-  return {RLX_INVALID_ARGUMENT, text_of("there is no ", what, " ", index, ", the entry has ", count)};
+  return {RLX_INVALID_ARGUMENT,
+          text_of("there is no ", what, " ", index, ", the entry has ", count)};
 }
 
 rlx_plan_info describe_header(const PlanHeader& header) {
@@ -74,7 +84,8 @@ rlx_plan_info describe_header(const PlanHeader& header) {
   info.vulkan_api_version = header.vulkan.present != 0 ? header.vulkan.api_version : 0;
   info.vulkan_features = header.vulkan.present != 0 ? header.vulkan.features : 0;
   const uint32_t ptx = header.cuda.ptx_architecture != 0 ? 1 : 0;
-  info.cuda_architecture_count = header.cuda.present != 0 ? header.cuda.architecture_count + ptx : 0;
+  info.cuda_architecture_count =
+      header.cuda.present != 0 ? header.cuda.architecture_count + ptx : 0;
   return info;
 }
 
@@ -92,7 +103,8 @@ rlx_tensor_info describe_value(const fb::Value& value) {
 }
 
 Status get_port(const rlx_plan* plan, uint32_t entry, std::string_view what, uint32_t index,
-                const flatbuffers::Vector<uint32_t>* (fb::Entry::*list)() const, rlx_tensor_info* info) {
+                const flatbuffers::Vector<uint32_t>* (fb::Entry::*list)() const,
+                rlx_tensor_info* info) {
   RLX_RETURN_IF_ERROR(check_entry(plan, entry));
   RLX_RETURN_IF_ERROR(check_room(info, "info"));
   const fb::Entry& record = plan->view->entry(entry);
@@ -107,14 +119,17 @@ Status take_plan_options(const rlx_plan_options* given, PlanOptions& options) {
   rlx_plan_options taken{};
   RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
   if (taken.check_weights > 1 || taken.copy_memory > 1) {
-    return {RLX_INVALID_ARGUMENT, text_of("options.check_weights is ", taken.check_weights, " and options.copy_memory is ",
-                                          taken.copy_memory, ", each must be 0 or 1")};
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.check_weights is ", taken.check_weights,
+                    " and options.copy_memory is ", taken.copy_memory, ", each must be 0 or 1")};
   }
   options = {.check_weights = taken.check_weights == 1, .copy_memory = taken.copy_memory == 1};
   return {};
 }
 
-const char* text_or_empty(const flatbuffers::String* string) { return string == nullptr ? "" : string->c_str(); }
+const char* text_or_empty(const flatbuffers::String* string) {
+  return string == nullptr ? "" : string->c_str();
+}
 
 }  // namespace
 
@@ -123,7 +138,9 @@ rlx_status remember(rlx_status code, const char* message) noexcept {
   return code;
 }
 
-rlx_status remember(const Status& status) noexcept { return remember(status.code(), status.message().c_str()); }
+rlx_status remember(const Status& status) noexcept {
+  return remember(status.code(), status.message().c_str());
+}
 
 }  // namespace rlx
 
@@ -132,14 +149,18 @@ using rlx::null_argument;
 using rlx::PlanView;
 using rlx::Status;
 
-const char* rlx_version(void) { return RLX_VERSION; }
+const char* rlx_version(void) {
+  return RLX_VERSION;
+}
 
 void rlx_plan_format(uint32_t* major, uint32_t* minor) {
   if (major != nullptr) *major = rlx::kPlanMajor;
   if (minor != nullptr) *minor = rlx::kPlanMinor;
 }
 
-const char* rlx_last_error(void) { return rlx::last_error; }
+const char* rlx_last_error(void) {
+  return rlx::last_error;
+}
 
 const char* rlx_status_name(rlx_status status) {
   const auto number = static_cast<size_t>(status);
@@ -172,7 +193,8 @@ rlx_status rlx_plan_open_file(const char* path, const rlx_plan_options* options,
   });
 }
 
-rlx_status rlx_plan_open_memory(const void* data, size_t size_bytes, const rlx_plan_options* options, rlx_plan** plan) {
+rlx_status rlx_plan_open_memory(const void* data, size_t size_bytes,
+                                const rlx_plan_options* options, rlx_plan** plan) {
   return guarded([&]() -> Status {
     if (plan == nullptr) return null_argument("plan");
     *plan = nullptr;
@@ -180,13 +202,16 @@ rlx_status rlx_plan_open_memory(const void* data, size_t size_bytes, const rlx_p
     rlx::PlanOptions taken;
     RLX_RETURN_IF_ERROR(rlx::take_plan_options(options, taken));
     auto opened = std::make_unique<rlx_plan>();
-    RLX_RETURN_IF_ERROR(PlanView::open_memory({static_cast<const std::byte*>(data), size_bytes}, taken, opened->view));
+    RLX_RETURN_IF_ERROR(PlanView::open_memory({static_cast<const std::byte*>(data), size_bytes},
+                                              taken, opened->view));
     *plan = opened.release();
     return {};
   });
 }
 
-void rlx_plan_close(rlx_plan* plan) { delete plan; }
+void rlx_plan_close(rlx_plan* plan) {
+  delete plan;
+}
 
 rlx_status rlx_plan_get_info(const rlx_plan* plan, rlx_plan_info* info) {
   return guarded([&]() -> Status {
@@ -203,14 +228,17 @@ rlx_status rlx_plan_get_info(const rlx_plan* plan, rlx_plan_info* info) {
   });
 }
 
-rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes, const rlx_device* device, rlx_plan_info* info) {
+rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes, const rlx_device* device,
+                              rlx_plan_info* info) {
   return guarded([&]() -> Status {
     if (first_page == nullptr) return null_argument("first_page");
     RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
     rlx::PlanHeader header{};
-    RLX_RETURN_IF_ERROR(PlanView::open_header({static_cast<const std::byte*>(first_page), size_bytes}, header));
+    RLX_RETURN_IF_ERROR(
+        PlanView::open_header({static_cast<const std::byte*>(first_page), size_bytes}, header));
     rlx::give_struct(rlx::describe_header(header), info);
-    return device == nullptr ? Status() : rlx::check_device_suits(header, device->shared->device->info());
+    return device == nullptr ? Status()
+                             : rlx::check_device_suits(header, device->shared->device->info());
   });
 }
 
@@ -245,31 +273,38 @@ rlx_status rlx_plan_find_entry(const rlx_plan* plan, const char* name, uint32_t*
       *entry = i;
       return {};
     }
-    return {RLX_INVALID_ARGUMENT,
-            rlx::text_of("the plan has no entry ", rlx::quoted(name), "; its entries are ", rlx::list_text(names))};
+    return {RLX_INVALID_ARGUMENT, rlx::text_of("the plan has no entry ", rlx::quoted(name),
+                                               "; its entries are ", rlx::list_text(names))};
   });
 }
 
-rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint32_t input, rlx_tensor_info* info) {
-  return guarded([&] { return rlx::get_port(plan, entry, "input", input, &rlx::fb::Entry::inputs, info); });
+rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint32_t input,
+                              rlx_tensor_info* info) {
+  return guarded(
+      [&] { return rlx::get_port(plan, entry, "input", input, &rlx::fb::Entry::inputs, info); });
 }
 
-rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output, rlx_tensor_info* info) {
-  return guarded([&] { return rlx::get_port(plan, entry, "output", output, &rlx::fb::Entry::outputs, info); });
+rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output,
+                               rlx_tensor_info* info) {
+  return guarded(
+      [&] { return rlx::get_port(plan, entry, "output", output, &rlx::fb::Entry::outputs, info); });
 }
 
-rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value, rlx_tensor_info* info) {
+rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value,
+                              rlx_tensor_info* info) {
   return guarded([&]() -> Status {
     RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
     RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
     const rlx::fb::Entry& record = plan->view->entry(entry);
-    if (value >= record.values()->size()) return rlx::missing_index("value", value, record.values()->size());
+    if (value >= record.values()->size())
+      return rlx::missing_index("value", value, record.values()->size());
     rlx::give_struct(rlx::describe_value(PlanView::value(record, value)), info);
     return {};
   });
 }
 
-rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step, rlx_step_info* info) {
+rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step,
+                             rlx_step_info* info) {
   return guarded([&]() -> Status {
     RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
     RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
@@ -278,7 +313,8 @@ rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step
     const rlx::fb::Step& record = steps[step];
     rlx_step_info filled = RLX_INIT(rlx_step_info);
     filled.kernel = record.kind() == rlx::fb::StepKind::Copy ? "copy" : "fill";
-    if (record.kind() == rlx::fb::StepKind::Dispatch) filled.kernel = plan->view->kernel(record.kernel()).name()->c_str();
+    if (record.kind() == rlx::fb::StepKind::Dispatch)
+      filled.kernel = plan->view->kernel(record.kernel()).name()->c_str();
     const rlx::StepNames names = plan->view->step_names(entry, step);
     // Texts of a FlatBuffer end with a zero.
     filled.node = names.node.empty() ? "" : names.node.data();

@@ -6,7 +6,8 @@ namespace rlx {
 namespace {
 
 Status lost_device(const SharedDevice& device) {
-  return {RLX_DEVICE_LOST, text_of("device ", device.device->info().id, " was lost; close its sessions and open it again")};
+  return {RLX_DEVICE_LOST, text_of("device ", device.device->info().id,
+                                   " was lost; close its sessions and open it again")};
 }
 
 // Remembers the loss of a device for all who share it.
@@ -18,7 +19,8 @@ Status note_loss(SharedDevice& device, Status status) {
 // Releases a session to the next call.
 class Turn {
  public:
-  explicit Turn(std::atomic_flag& busy) : busy_(busy), is_ours_(!busy.test_and_set(std::memory_order_acquire)) {}
+  explicit Turn(std::atomic_flag& busy)
+      : busy_(busy), is_ours_(!busy.test_and_set(std::memory_order_acquire)) {}
   ~Turn() {
     if (is_ours_) busy_.clear(std::memory_order_release);
   }
@@ -43,10 +45,13 @@ rlx_status in_session(rlx_session* session, const Body& body) {
   });
 }
 
-// The plan on the device: what another session already loaded, or loaded now. The plan's mutex is held.
-Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device, const LoadOptions& options,
-                 std::shared_ptr<DevicePlan>& loaded) {
-  std::erase_if(plan.loaded, [](const rlx_plan::Loaded& entry) { return entry.plan.expired() || entry.device.expired(); });
+// The plan on the device: what another session already loaded, or loaded now. The plan's mutex is
+// held.
+Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
+                 const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) {
+  std::erase_if(plan.loaded, [](const rlx_plan::Loaded& entry) {
+    return entry.plan.expired() || entry.device.expired();
+  });
   for (const rlx_plan::Loaded& entry : plan.loaded) {
     const bool fits = entry.device.lock() == device && (entry.profile || !options.profile);
     if (fits) loaded = entry.plan.lock();
@@ -58,19 +63,23 @@ Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device, co
 }
 
 Status check_budget(const PlanHeader& header, uint64_t budget_bytes) {
-  const uint64_t needed = header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
+  const uint64_t needed =
+      header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
   if (budget_bytes == 0 || needed <= budget_bytes) return {};
-  return {RLX_OUT_OF_DEVICE_MEMORY,
-          text_of("the plan needs ", bytes_text(needed), " of device memory (weights ", header.weights_bytes, ", state ",
-                  header.state_bytes, ", arena ", header.arena_bytes, ", io ", header.io_bytes, "), the budget is ",
-                  bytes_text(budget_bytes))};
+  return {
+      RLX_OUT_OF_DEVICE_MEMORY,
+      text_of("the plan needs ", bytes_text(needed), " of device memory (weights ",
+              header.weights_bytes, ", state ", header.state_bytes, ", arena ", header.arena_bytes,
+              ", io ", header.io_bytes, "), the budget is ", bytes_text(budget_bytes))};
 }
 
 Status take_session_options(const rlx_session_options* given, LoadOptions& options) {
   if (given == nullptr) return {};
   rlx_session_options taken{};
   RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
-  if (taken.profile > 1) return {RLX_INVALID_ARGUMENT, text_of("options.profile is ", taken.profile, ", must be 0 or 1")};
+  if (taken.profile > 1)
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.profile is ", taken.profile, ", must be 0 or 1")};
   options.jobs = taken.jobs;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;
@@ -87,8 +96,8 @@ using rlx::null_argument;
 using rlx::Session;
 using rlx::Status;
 
-rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device, const rlx_session_options* options,
-                              rlx_session** session) {
+rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
+                              const rlx_session_options* options, rlx_session** session) {
   return guarded([&]() -> Status {
     if (session == nullptr) return null_argument("session");
     *session = nullptr;
@@ -106,25 +115,30 @@ rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device, const rlx_sess
     }
     auto made = std::make_unique<rlx_session>();
     made->device = shared;
-    RLX_RETURN_IF_ERROR(rlx::note_loss(*shared, Session::create(plan->view, loaded, load.profile, made->session)));
+    RLX_RETURN_IF_ERROR(
+        rlx::note_loss(*shared, Session::create(plan->view, loaded, load.profile, made->session)));
     *session = made.release();
     return {};
   });
 }
 
-void rlx_session_close(rlx_session* session) { delete session; }
+void rlx_session_close(rlx_session* session) {
+  delete session;
+}
 
 rlx_status rlx_session_prepare(rlx_session* session, uint32_t entry) {
   return in_session(session, [&](Session& s) { return s.prepare(entry); });
 }
 
-rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name, const rlx_tensor* tensor) {
+rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name,
+                                 const rlx_tensor* tensor) {
   return in_session(session, [&](Session& s) -> Status {
     if (name == nullptr) return null_argument("name");
     rlx_tensor taken{};
     RLX_RETURN_IF_ERROR(rlx::take_struct(tensor, "tensor", taken));
     if (taken.rank > RLX_MAX_RANK) {
-      return {RLX_INVALID_ARGUMENT, rlx::text_of("tensor.rank is ", taken.rank, ", at most ", RLX_MAX_RANK, " is possible")};
+      return {RLX_INVALID_ARGUMENT, rlx::text_of("tensor.rank is ", taken.rank, ", at most ",
+                                                 RLX_MAX_RANK, " is possible")};
     }
     if (taken.data == nullptr && taken.size_bytes > 0) return null_argument("tensor.data");
     return s.set_input(entry, name,
@@ -134,16 +148,16 @@ rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const cha
   });
 }
 
-rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, const char* name, uint64_t device_address,
-                                  uint64_t size_bytes) {
+rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, const char* name,
+                                  uint64_t device_address, uint64_t size_bytes) {
   return in_session(session, [&](Session& s) -> Status {
     if (name == nullptr) return null_argument("name");
     return s.bind_input(entry, name, {.device_address = device_address, .size_bytes = size_bytes});
   });
 }
 
-rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name, uint64_t device_address,
-                                   uint64_t size_bytes) {
+rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
+                                   uint64_t device_address, uint64_t size_bytes) {
   return in_session(session, [&](Session& s) -> Status {
     if (name == nullptr) return null_argument("name");
     return s.bind_output(entry, name, {.device_address = device_address, .size_bytes = size_bytes});
@@ -162,8 +176,8 @@ rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanoseconds) 
   return in_session(session, [&](Session& s) { return s.wait(timeout_nanoseconds); });
 }
 
-rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name, void* data,
-                                   uint64_t size_bytes) {
+rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name,
+                                   void* data, uint64_t size_bytes) {
   return in_session(session, [&](Session& s) -> Status {
     if (name == nullptr) return null_argument("name");
     if (data == nullptr && size_bytes > 0) return null_argument("data");
@@ -171,8 +185,8 @@ rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const c
   });
 }
 
-rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_time* times, uint32_t capacity,
-                               uint32_t* count) {
+rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_time* times,
+                               uint32_t capacity, uint32_t* count) {
   return in_session(session, [&](Session& s) -> Status {
     if (count == nullptr) return null_argument("count");
     if (times == nullptr && capacity > 0) return null_argument("times");
@@ -180,7 +194,8 @@ rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_ti
     std::vector<rlx::StepTime> measured;
     RLX_RETURN_IF_ERROR(s.profile(entry, measured));
     for (size_t i = 0; i < measured.size(); ++i) {
-      times[i] = {.step = measured[i].step, .reserved = 0, .microseconds = measured[i].microseconds};
+      times[i] = {
+          .step = measured[i].step, .reserved = 0, .microseconds = measured[i].microseconds};
     }
     *count = static_cast<uint32_t>(measured.size());
     return {};
@@ -198,8 +213,8 @@ rlx_status rlx_session_reset_states(rlx_session* session) {
   return in_session(session, [](Session& s) { return s.reset_states(); });
 }
 
-rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step, uint32_t value, void* data,
-                                  uint64_t size_bytes) {
+rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step,
+                                  uint32_t value, void* data, uint64_t size_bytes) {
   return in_session(session, [&](Session& s) -> Status {
     if (data == nullptr && size_bytes > 0) return null_argument("data");
     return s.read_value(entry, step, value, {static_cast<std::byte*>(data), size_bytes});

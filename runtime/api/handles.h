@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the opaque handles of rlx.h, and the frame of every C function: no exception leaves, errors become texts.
+// What is behind the opaque handles of rlx.h, and the frame of every C function: no exception
+// leaves, errors become texts.
 #pragma once
 
 #include <algorithm>
@@ -55,20 +56,24 @@ inline Status null_argument(std::string_view name) {
 // A struct this large was not made by any version of the header.
 inline constexpr size_t kMaxStructBytes = 4096;
 
-// A struct that the caller filled, as this version knows it. Null means all defaults where `optional`.
+// A struct that the caller filled, as this version knows it. Null means all defaults where
+// `optional`.
 template <class Struct>
 Status take_struct(const Struct* given, std::string_view name, Struct& taken) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (given == nullptr) return null_argument(name);
   if (given->struct_size < sizeof(Struct) || given->struct_size > kMaxStructBytes) {
-    return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " has struct_size ", given->struct_size, ", wanted ",
-                                          sizeof(Struct), "; set it with RLX_INIT")};
+    return {RLX_INVALID_ARGUMENT,
+            text_of("argument ", name, " has struct_size ", given->struct_size, ", wanted ",
+                    sizeof(Struct), "; set it with RLX_INIT")};
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
   const bool unknown_set = std::any_of(bytes + sizeof(Struct), bytes + given->struct_size,
                                        [](unsigned char byte) { return byte != 0; });
   if (unknown_set) {
-    return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " sets a field that this version of the library does not know")};
+    return {
+        RLX_INVALID_ARGUMENT,
+        text_of("argument ", name, " sets a field that this version of the library does not know")};
   }
   std::memcpy(&taken, given, sizeof(Struct));
   return {};
@@ -79,8 +84,8 @@ template <class Struct>
 Status check_room(const Struct* out, std::string_view name) {
   if (out == nullptr) return null_argument(name);
   if (out->struct_size >= sizeof(Struct) && out->struct_size <= kMaxStructBytes) return {};
-  return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " has struct_size ", out->struct_size, ", wanted ", sizeof(Struct),
-                                        "; set it with RLX_INIT")};
+  return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " has struct_size ", out->struct_size,
+                                        ", wanted ", sizeof(Struct), "; set it with RLX_INIT")};
 }
 
 template <class Struct>
@@ -93,7 +98,8 @@ rlx_device_info describe_device(const DeviceInfo& info);
 
 }  // namespace rlx
 
-// Device plans live as long as a session uses them; a later session with the same device finds them here.
+// Device plans live as long as a session uses them; a later session with the same device finds them
+// here.
 struct rlx_plan {
   struct Loaded {
     std::weak_ptr<rlx::DevicePlan> plan;

@@ -10,35 +10,42 @@
 namespace rlx {
 namespace {
 
-std::span<const uint64_t> dims_of(const fb::Value& value) { return {value.dims()->data(), value.dims()->size()}; }
+std::span<const uint64_t> dims_of(const fb::Value& value) {
+  return {value.dims()->data(), value.dims()->size()};
+}
 
-std::string name_of(const fb::Value& value) { return quoted(PlanView::text(value.name())); }
+std::string name_of(const fb::Value& value) {
+  return quoted(PlanView::text(value.name()));
+}
 
 bool ranges_overlap(ExternalBuffer a, ExternalBuffer b) {
-  return a.device_address < b.device_address + b.size_bytes && b.device_address < a.device_address + a.size_bytes;
+  return a.device_address < b.device_address + b.size_bytes &&
+         b.device_address < a.device_address + a.size_bytes;
 }
 
 // What the caller's tensor must be for an input.
 Status check_tensor(const fb::Value& value, const std::string& place, const HostTensor& tensor) {
   const std::span<const uint64_t> wanted = dims_of(value);
-  const bool same_dims = std::equal(wanted.begin(), wanted.end(), tensor.dims.begin(), tensor.dims.end());
+  const bool same_dims =
+      std::equal(wanted.begin(), wanted.end(), tensor.dims.begin(), tensor.dims.end());
   if (value.dtype() != tensor.dtype || !same_dims) {
     return {RLX_INVALID_ARGUMENT, text_of("input ", name_of(value), " of ", place, " got ",
                                           tensor_text(tensor.dtype, tensor.dims), ", wanted ",
                                           tensor_text(value.dtype(), wanted))};
   }
   if (tensor.bytes.size() != value.size_bytes()) {
-    return {RLX_INVALID_ARGUMENT, text_of("input ", name_of(value), " of ", place, " got ", tensor.bytes.size(),
-                                          " bytes, wanted ", value.size_bytes(), " for ",
-                                          tensor_text(value.dtype(), wanted))};
+    return {RLX_INVALID_ARGUMENT,
+            text_of("input ", name_of(value), " of ", place, " got ", tensor.bytes.size(),
+                    " bytes, wanted ", value.size_bytes(), " for ",
+                    tensor_text(value.dtype(), wanted))};
   }
   return {};
 }
 
 }  // namespace
 
-Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded, bool profile,
-                       std::unique_ptr<Session>& session) {
+Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
+                       bool profile, std::unique_ptr<Session>& session) {
   std::unique_ptr<Session> made(new Session);
   made->plan_ = std::move(plan);
   made->loaded_ = std::move(loaded);
@@ -69,16 +76,19 @@ std::string Session::entry_text(uint32_t entry) const {
 
 Status Session::check_entry(uint32_t entry) const {
   if (entry < plan_->entry_count()) return {};
-  return {RLX_INVALID_ARGUMENT, text_of("there is no entry ", entry, ", the plan has ", plan_->entry_count())};
+  return {RLX_INVALID_ARGUMENT,
+          text_of("there is no entry ", entry, ", the plan has ", plan_->entry_count())};
 }
 
 Status Session::check_idle() const {
   if (!running_.has_value()) return {};
-  return {RLX_INVALID_STATE, text_of("a run of ", entry_text(*running_), " is under way; wait for it first")};
+  return {RLX_INVALID_STATE,
+          text_of("a run of ", entry_text(*running_), " is under way; wait for it first")};
 }
 
 Status Session::find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port) {
-  std::vector<Port>& ports = kind == PortKind::Input ? entries_[entry].inputs : entries_[entry].outputs;
+  std::vector<Port>& ports =
+      kind == PortKind::Input ? entries_[entry].inputs : entries_[entry].outputs;
   for (Port& candidate : ports) {
     if (PlanView::text(value_of(entry, candidate).name()) == name) {
       port = &candidate;
@@ -86,10 +96,11 @@ Status Session::find_port(PortKind kind, uint32_t entry, std::string_view name, 
     }
   }
   std::vector<std::string_view> names;
-  for (const Port& candidate : ports) names.push_back(PlanView::text(value_of(entry, candidate).name()));
+  for (const Port& candidate : ports)
+    names.push_back(PlanView::text(value_of(entry, candidate).name()));
   const std::string_view what = kind == PortKind::Input ? "input" : "output";
-  return {RLX_INVALID_ARGUMENT,
-          text_of(entry_text(entry), " has no ", what, " ", quoted(name), "; its ", what, "s are ", list_text(names))};
+  return {RLX_INVALID_ARGUMENT, text_of(entry_text(entry), " has no ", what, " ", quoted(name),
+                                        "; its ", what, "s are ", list_text(names))};
 }
 
 void Session::claim_io(uint32_t entry) {
@@ -98,7 +109,8 @@ void Session::claim_io(uint32_t entry) {
     Ports& previous = entries_[*io_owner_];
     previous.outputs_valid = false;
     for (Port& input : previous.inputs) {
-      if (!input.bound.has_value() && value_of(*io_owner_, input).size_bytes() > 0) input.is_set = false;
+      if (!input.bound.has_value() && value_of(*io_owner_, input).size_bytes() > 0)
+        input.is_set = false;
     }
   }
   io_owner_ = entry;
@@ -121,8 +133,9 @@ Status Session::set_input(uint32_t entry, std::string_view name, const HostTenso
   const fb::Value& value = value_of(entry, *port);
   RLX_RETURN_IF_ERROR(check_tensor(value, entry_text(entry), tensor));
   if (port->bound.has_value()) {
-    return {RLX_INVALID_STATE, text_of("input ", name_of(value), " of ", entry_text(entry),
-                                       " is bound to the caller's memory; write there, or bind it with size 0 first")};
+    return {RLX_INVALID_STATE,
+            text_of("input ", name_of(value), " of ", entry_text(entry),
+                    " is bound to the caller's memory; write there, or bind it with size 0 first")};
   }
   claim_io(entry);
   // Until the copy has succeeded the input holds neither the old nor the new tensor.
@@ -132,13 +145,16 @@ Status Session::set_input(uint32_t entry, std::string_view name, const HostTenso
   return {};
 }
 
-Status Session::check_overlap(PortKind kind, uint32_t entry, const Port& port, ExternalBuffer buffer) const {
+Status Session::check_overlap(PortKind kind, uint32_t entry, const Port& port,
+                              ExternalBuffer buffer) const {
   const auto check_list = [&](const std::vector<Port>& ports) -> Status {
     for (const Port& other : ports) {
-      if (&other == &port || !other.bound.has_value() || !ranges_overlap(buffer, *other.bound)) continue;
-      return {RLX_INVALID_ARGUMENT, text_of("the memory for ", name_of(value_of(entry, port)), " of ", entry_text(entry),
-                                            " overlaps that of ", name_of(value_of(entry, other)),
-                                            ", and one of them is an output")};
+      if (&other == &port || !other.bound.has_value() || !ranges_overlap(buffer, *other.bound))
+        continue;
+      return {RLX_INVALID_ARGUMENT,
+              text_of("the memory for ", name_of(value_of(entry, port)), " of ", entry_text(entry),
+                      " overlaps that of ", name_of(value_of(entry, other)),
+                      ", and one of them is an output")};
     }
     return {};
   };
@@ -159,9 +175,11 @@ Status Session::bind(PortKind kind, uint32_t entry, std::string_view name, Exter
                       buffer.device_address % kIoAlignmentBytes == 0 &&
                       buffer.size_bytes <= UINT64_MAX - buffer.device_address;
     if (!fits) {
-      return {RLX_INVALID_ARGUMENT, text_of("the memory for ", name_of(value), " of ", entry_text(entry), " has address ",
-                                            buffer.device_address, " and ", buffer.size_bytes, " bytes, wanted an address that is a multiple of ",
-                                            kIoAlignmentBytes, " and at least ", value.size_bytes(), " bytes")};
+      return {RLX_INVALID_ARGUMENT,
+              text_of("the memory for ", name_of(value), " of ", entry_text(entry), " has address ",
+                      buffer.device_address, " and ", buffer.size_bytes,
+                      " bytes, wanted an address that is a multiple of ", kIoAlignmentBytes,
+                      " and at least ", value.size_bytes(), " bytes")};
     }
     RLX_RETURN_IF_ERROR(check_overlap(kind, entry, *port, buffer));
   }
@@ -183,15 +201,19 @@ Status Session::bind_output(uint32_t entry, std::string_view name, ExternalBuffe
 
 Status Session::check_inputs_set(uint32_t entry) const {
   const Ports& ports = entries_[entry];
-  if (std::all_of(ports.inputs.begin(), ports.inputs.end(), [](const Port& input) { return input.is_set; })) return {};
+  if (std::all_of(ports.inputs.begin(), ports.inputs.end(),
+                  [](const Port& input) { return input.is_set; }))
+    return {};
   std::vector<std::string_view> missing;
   for (const Port& input : ports.inputs) {
     if (!input.is_set) missing.push_back(PlanView::text(value_of(entry, input).name()));
   }
   const bool taken = io_owner_.has_value() && *io_owner_ != entry;
-  return {RLX_INVALID_STATE,
-          text_of("input ", list_text(missing), " of ", entry_text(entry), missing.size() == 1 ? " was" : " were", " never set",
-                  taken ? text_of(" since ", entry_text(*io_owner_), " used the memory that entries share") : "")};
+  return {RLX_INVALID_STATE, text_of("input ", list_text(missing), " of ", entry_text(entry),
+                                     missing.size() == 1 ? " was" : " were", " never set",
+                                     taken ? text_of(" since ", entry_text(*io_owner_),
+                                                     " used the memory that entries share")
+                                           : "")};
 }
 
 Status Session::begin_run(uint32_t entry) {
@@ -231,17 +253,20 @@ Status Session::read_output(uint32_t entry, std::string_view name, std::span<std
   RLX_RETURN_IF_ERROR(find_port(PortKind::Output, entry, name, port));
   const fb::Value& value = value_of(entry, *port);
   if (bytes.size() != value.size_bytes()) {
-    return {RLX_INVALID_ARGUMENT, text_of("output ", name_of(value), " of ", entry_text(entry), " got room for ", bytes.size(),
-                                          " bytes, wanted ", value.size_bytes(), " for ",
-                                          tensor_text(value.dtype(), dims_of(value)))};
+    return {RLX_INVALID_ARGUMENT,
+            text_of("output ", name_of(value), " of ", entry_text(entry), " got room for ",
+                    bytes.size(), " bytes, wanted ", value.size_bytes(), " for ",
+                    tensor_text(value.dtype(), dims_of(value)))};
   }
   if (port->bound.has_value()) {
     return {RLX_INVALID_STATE, text_of("output ", name_of(value), " of ", entry_text(entry),
                                        " is bound to the caller's memory; read it there")};
   }
   if (!entries_[entry].outputs_valid) {
-    return {RLX_INVALID_STATE, text_of("output ", name_of(value), " of ", entry_text(entry),
-                                       " is not there: no run of this entry has finished since its memory was last used")};
+    return {
+        RLX_INVALID_STATE,
+        text_of("output ", name_of(value), " of ", entry_text(entry),
+                " is not there: no run of this entry has finished since its memory was last used")};
   }
   return device_session_->read(entry, port->value, bytes);
 }
@@ -250,8 +275,8 @@ Status Session::check_room_for_steps(uint32_t entry, uint32_t capacity) const {
   RLX_RETURN_IF_ERROR(check_entry(entry));
   const size_t step_count = PlanView::steps(plan_->entry(entry)).size();
   if (capacity >= step_count) return {};
-  return {RLX_INVALID_ARGUMENT, text_of("there is room for the times of ", capacity, " steps, ", entry_text(entry), " has ",
-                                        step_count)};
+  return {RLX_INVALID_ARGUMENT, text_of("there is room for the times of ", capacity, " steps, ",
+                                        entry_text(entry), " has ", step_count)};
 }
 
 Status Session::profile(uint32_t entry, std::vector<StepTime>& times) {
@@ -274,22 +299,27 @@ Status Session::reset_states() {
   return device_session_->reset_states();
 }
 
-Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index, std::span<std::byte> bytes) {
+Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index,
+                           std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
   const fb::Entry& record = plan_->entry(entry);
   const size_t step_count = PlanView::steps(record).size();
   if (step >= step_count || value_index >= record.values()->size()) {
-    return {RLX_INVALID_ARGUMENT, text_of("there is no value ", value_index, " after step ", step, " of ", entry_text(entry),
-                                          ", which has ", record.values()->size(), " values and ", step_count, " steps")};
+    return {
+        RLX_INVALID_ARGUMENT,
+        text_of("there is no value ", value_index, " after step ", step, " of ", entry_text(entry),
+                ", which has ", record.values()->size(), " values and ", step_count, " steps")};
   }
   const fb::Value& value = PlanView::value(record, value_index);
   if (step < value.first_step() || step > value.last_step()) {
-    return {RLX_INVALID_ARGUMENT, text_of("value ", name_of(value), " of ", entry_text(entry), " lives from step ",
-                                          value.first_step(), " to ", value.last_step(), ", not after step ", step)};
+    return {RLX_INVALID_ARGUMENT,
+            text_of("value ", name_of(value), " of ", entry_text(entry), " lives from step ",
+                    value.first_step(), " to ", value.last_step(), ", not after step ", step)};
   }
   if (bytes.size() != value.size_bytes()) {
-    return {RLX_INVALID_ARGUMENT, text_of("value ", name_of(value), " of ", entry_text(entry), " got room for ", bytes.size(),
-                                          " bytes, wanted ", value.size_bytes())};
+    return {RLX_INVALID_ARGUMENT,
+            text_of("value ", name_of(value), " of ", entry_text(entry), " got room for ",
+                    bytes.size(), " bytes, wanted ", value.size_bytes())};
   }
   RLX_RETURN_IF_ERROR(begin_run(entry));
   return device_session_->read_after(entry, step, value_index, bytes);

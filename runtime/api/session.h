@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One user of a plan on a device: inputs by name, runs, outputs. Everything that a caller can get wrong is told here; the device
-// below is only given what is right.
+// One user of a plan on a device: inputs by name, runs, outputs. Everything that a caller can get
+// wrong is told here; the device below is only given what is right.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,8 @@ struct HostTensor {
 class Session {
  public:
   // `profile`: the plan was loaded so that steps can be timed.
-  static Status create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded, bool profile,
-                       std::unique_ptr<Session>& session);
+  static Status create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
+                       bool profile, std::unique_ptr<Session>& session);
   // Waits for a run that is under way.
   ~Session();
   Session(const Session&) = delete;
@@ -76,13 +76,15 @@ class Session {
   void claim_io(uint32_t entry);
   Status find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port);
   Status bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer);
-  Status check_overlap(PortKind kind, uint32_t entry, const Port& port, ExternalBuffer buffer) const;
+  Status check_overlap(PortKind kind, uint32_t entry, const Port& port,
+                       ExternalBuffer buffer) const;
   [[nodiscard]] const fb::Value& value_of(uint32_t entry, const Port& port) const {
     return PlanView::value(plan_->entry(entry), port.value);
   }
   [[nodiscard]] std::string entry_text(uint32_t entry) const;
 
-  // Destroyed from the last to the first: a device session before its plan's weights, these before the view.
+  // Destroyed from the last to the first: a device session before its plan's weights, these before
+  // the view.
   std::shared_ptr<const PlanView> plan_;
   std::shared_ptr<DevicePlan> loaded_;
   std::unique_ptr<DeviceSession> device_session_;

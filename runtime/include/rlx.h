@@ -1,16 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// rlx: replays compiled plans on GPUs. The one public header: C11 and C++, opaque handles, no exceptions across it.
+// rlx: replays compiled plans on GPUs. The one public header: C11 and C++, opaque handles, no
+// exceptions across it.
 //
-// Errors.   Every call that can fail returns an rlx_status; rlx_last_error() then holds a full sentence for this thread.
-//           A failed call leaves its out-parameters untouched (handles are set to NULL) and writes nothing partly.
-// Sizes.    Every struct starts with struct_size, which the caller sets to sizeof(the struct) (RLX_INIT does). An older
-//           program keeps working with a newer library; fields that the library does not know must be zero.
-// Strings.  UTF-8, zero-terminated. Strings that the library returns belong to it and live as long as the comment says.
-// Threads.  Plans and devices may be used by any number of threads at once; a session by one thread at a time.
-// Handles.  Closing NULL does nothing. A session keeps its plan and device alive: close in any order.
-// Trust.    A plan is data and is verified completely when it is opened: no plan makes a step touch a byte outside the values
-//           it names, provided that its kernels keep to the accesses declared for them. Kernel code itself is trusted as a
-//           program would be: open plans whose origin you trust, or keep a list of their digests.
+// Errors. Every call that can fail returns an rlx_status; rlx_last_error() then holds a full
+// sentence for this thread. A failed call leaves its out-parameters untouched (handles are set to
+// NULL) and writes nothing partly.
+//
+// Sizes. Every struct starts with struct_size, which the caller sets to sizeof(the struct)
+// (RLX_INIT does). An older program keeps working with a newer library; fields that the library
+// does not know must be zero.
+//
+// Strings. UTF-8, zero-terminated. Strings that the library returns belong to it and live as long
+// as the comment says.
+//
+// Threads. Plans and devices may be used by any number of threads at once; a session by one thread
+// at a time.
+//
+// Handles. Closing NULL does nothing. A session keeps its plan and device alive: close in any
+// order.
+//
+// Trust. A plan is data and is verified completely when it is opened: no plan makes a step touch a
+// byte outside the values it names, provided that its kernels keep to the accesses declared for
+// them. Kernel code itself is trusted as a program would be: open plans whose origin you trust, or
+// keep a list of their digests.
 #ifndef RLX_H
 #define RLX_H
 
@@ -32,19 +44,31 @@ extern "C" {
 
 typedef enum rlx_status {
   RLX_OK = 0,
-  RLX_INVALID_ARGUMENT = 1,      // the call is wrong: null, a size, a dtype, a shape, a name that does not exist
-  RLX_INVALID_STATE = 2,         // the call is right, its moment is not: an input never set, a run still under way
-  RLX_IO_ERROR = 3,              // a file cannot be opened or read
-  RLX_INVALID_PLAN = 4,          // the bytes are no plan, an altered one, or one that the verifier refuses
-  RLX_UNSUPPORTED_VERSION = 5,   // a plan of another major version
-  RLX_UNSUITABLE_DEVICE = 6,     // this device lacks what the plan needs, or the plan was compiled for another target
-  RLX_NO_DEVICE = 7,             // no such device, or its driver library is missing
+  // The call is wrong: null, a size, a dtype, a shape, a name that does not exist.
+  RLX_INVALID_ARGUMENT = 1,
+  // The call is right, its moment is not: an input never set, a run still under way.
+  RLX_INVALID_STATE = 2,
+  // A file cannot be opened or read.
+  RLX_IO_ERROR = 3,
+  // The bytes are no plan, an altered one, or one that the verifier refuses.
+  RLX_INVALID_PLAN = 4,
+  // A plan of another major version.
+  RLX_UNSUPPORTED_VERSION = 5,
+  // The device lacks what the plan needs, or the plan was compiled for another target.
+  RLX_UNSUITABLE_DEVICE = 6,
+  // No such device, or its driver library is missing.
+  RLX_NO_DEVICE = 7,
   RLX_OUT_OF_HOST_MEMORY = 8,
-  RLX_OUT_OF_DEVICE_MEMORY = 9,  // includes a memory budget that the plan exceeds
-  RLX_DEVICE_LOST = 10,          // sticky for the device and all its sessions; close them and open the device again
-  RLX_TIMEOUT = 11,              // the run is still under way; wait again
-  RLX_DRIVER_ERROR = 12,         // any other refusal by the driver, with its own name for it
-  RLX_INTERNAL_ERROR = 13        // our mistake
+  // Includes a memory budget that the plan exceeds.
+  RLX_OUT_OF_DEVICE_MEMORY = 9,
+  // Sticky for the device and all its sessions; close them and open the device again.
+  RLX_DEVICE_LOST = 10,
+  // The run is still under way; wait again.
+  RLX_TIMEOUT = 11,
+  // Any other refusal by the driver, with its own name for it.
+  RLX_DRIVER_ERROR = 12,
+  // Our mistake.
+  RLX_INTERNAL_ERROR = 13
 } rlx_status;
 
 // Element types, numbered as in plan files.
@@ -93,30 +117,35 @@ typedef struct rlx_session rlx_session;
 RLX_API const char* rlx_version(void);
 // Version of the plan format that this library reads: major and the newest minor it knows.
 RLX_API void rlx_plan_format(uint32_t* major, uint32_t* minor);
-// Sentence of this thread's last failed call, "" if the last call succeeded. Valid until this thread's next rlx call.
+// Sentence of this thread's last failed call, "" if the last call succeeded. Valid until this
+// thread's next rlx call.
 RLX_API const char* rlx_last_error(void);
 // "invalid argument" for RLX_INVALID_ARGUMENT; "unknown status" for no code. Static.
 RLX_API const char* rlx_status_name(rlx_status status);
 // "f32" for RLX_F32; NULL for no dtype. Static.
 RLX_API const char* rlx_dtype_name(uint32_t dtype);
-// Bytes of `count` elements; 0 for no dtype, for a count that is no whole number of blocks, or where it exceeds 64 bits.
+// Bytes of `count` elements; 0 for no dtype, for a count that is no whole number of blocks, or
+// where it exceeds 64 bits.
 RLX_API uint64_t rlx_dtype_bytes(uint32_t dtype, uint64_t count);
 
 // ---- Plans ----
 
 typedef struct rlx_plan_options {
   size_t struct_size;
-  uint32_t check_weights;  // 1: also check the checksum of the weights (reads them all). Everything else is always checked.
-  uint32_t copy_memory;    // rlx_plan_open_memory: 1 copies the bytes, 0 uses the caller's until the plan is gone
+  // 1: also check the checksum of the weights (reads them all). Everything else is always checked.
+  uint32_t check_weights;
+  // rlx_plan_open_memory: 1 copies the bytes, 0 uses the caller's until the plan is gone.
+  uint32_t copy_memory;
 } rlx_plan_options;
 
-// Opens and verifies a plan file. `options` may be NULL. The file must not be written to while the plan is open; a file
-// that is shortened meanwhile gives an error at the next load, never a crash.
-RLX_API rlx_status rlx_plan_open_file(const char* path, const rlx_plan_options* options, rlx_plan** plan);
-// The same from memory; any alignment. Without copy_memory the bytes must stay until the plan and all sessions on it are
-// closed, and unchanged.
-RLX_API rlx_status rlx_plan_open_memory(const void* data, size_t size_bytes, const rlx_plan_options* options,
-                                        rlx_plan** plan);
+// Opens and verifies a plan file. `options` may be NULL. The file must not be written to while the
+// plan is open; a file that is shortened meanwhile gives an error at the next load, never a crash.
+RLX_API rlx_status rlx_plan_open_file(const char* path, const rlx_plan_options* options,
+                                      rlx_plan** plan);
+// The same from memory; any alignment. Without copy_memory the bytes must stay until the plan and
+// all sessions on it are closed, and unchanged.
+RLX_API rlx_status rlx_plan_open_memory(const void* data, size_t size_bytes,
+                                        const rlx_plan_options* options, rlx_plan** plan);
 // Sessions on the plan go on working.
 RLX_API void rlx_plan_close(rlx_plan* plan);
 
@@ -130,13 +159,15 @@ typedef struct rlx_plan_info {
   uint32_t entry_count;  // 0 in a preflight
   uint32_t reserved;
   uint64_t file_bytes;
-  // Memory that one session needs, in bytes; weights are shared by the sessions of one plan on one device.
+  // Memory that one session needs, in bytes; weights are shared by the sessions of one plan on one
+  // device.
   uint64_t weights_bytes;
   uint64_t state_bytes;
   uint64_t arena_bytes;
   uint64_t io_bytes;
   uint64_t host_bytes;
-  // Targets. Vulkan: 0 or the least API version (VK_MAKE_API_VERSION). CUDA: 0 or the number of architectures (and PTX).
+  // Targets. Vulkan: 0 or the least API version (VK_MAKE_API_VERSION). CUDA: 0 or the number of
+  // architectures (and PTX).
   uint32_t vulkan_api_version;
   uint32_t cuda_architecture_count;
   uint64_t vulkan_features;  // mask of features.def
@@ -144,10 +175,11 @@ typedef struct rlx_plan_info {
 
 // Memory report and targets of an open plan; nothing is loaded.
 RLX_API rlx_status rlx_plan_get_info(const rlx_plan* plan, rlx_plan_info* info);
-// Judges a plan by its first 4,096 bytes, of a remote file for instance: fills `info` and, where `device` is not NULL, says
-// with RLX_UNSUITABLE_DEVICE or RLX_OUT_OF_DEVICE_MEMORY what the device lacks (info is filled then too).
-RLX_API rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes, const rlx_device* device,
-                                      rlx_plan_info* info);
+// Judges a plan by its first 4,096 bytes, of a remote file for instance: fills `info` and, where
+// `device` is not NULL, says with RLX_UNSUITABLE_DEVICE or RLX_OUT_OF_DEVICE_MEMORY what the device
+// lacks (info is filled then too).
+RLX_API rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes,
+                                      const rlx_device* device, rlx_plan_info* info);
 
 typedef struct rlx_entry_info {
   size_t struct_size;
@@ -179,17 +211,21 @@ typedef struct rlx_tensor_info {
   uint32_t reserved;
 } rlx_tensor_info;
 
-RLX_API rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint32_t input, rlx_tensor_info* info);
-RLX_API rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output, rlx_tensor_info* info);
+RLX_API rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint32_t input,
+                                      rlx_tensor_info* info);
+RLX_API rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output,
+                                       rlx_tensor_info* info);
 // Any value of the entry, for rlx_session_read_value. Their names need not be unique.
-RLX_API rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value, rlx_tensor_info* info);
+RLX_API rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value,
+                                      rlx_tensor_info* info);
 
 typedef struct rlx_step_info {
   size_t struct_size;
-  const char* kernel;  // "matmul"; "copy" or "fill" for such steps. Strings live as long as the plan
-  const char* node;    // source node, "" where the plan has no debug section
-  const char* op;      // its operator, "" likewise
-  uint32_t kind;       // rlx_step_kind
+  // "matmul"; "copy" or "fill" for such steps. Strings live as long as the plan.
+  const char* kernel;
+  const char* node;  // source node, "" where the plan has no debug section
+  const char* op;    // its operator, "" likewise
+  uint32_t kind;     // rlx_step_kind
   uint32_t wave;
   uint32_t grid[3];
   uint32_t reserved;
@@ -197,7 +233,8 @@ typedef struct rlx_step_info {
   uint64_t flops;
 } rlx_step_info;
 
-RLX_API rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step, rlx_step_info* info);
+RLX_API rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step,
+                                     rlx_step_info* info);
 
 // ---- Devices ----
 
@@ -219,11 +256,13 @@ typedef struct rlx_device_info {
   uint32_t reserved;
 } rlx_device_info;
 
-// Lists what this machine has. No device is no error: the list is then empty and rlx_device_list_note says why, naming the
-// package that helps. The null device (checks and copies, computes nothing) is not listed; open it as "null".
+// Lists what this machine has. No device is no error: the list is then empty and
+// rlx_device_list_note says why, naming the package that helps. The null device (checks and copies,
+// computes nothing) is not listed; open it as "null".
 RLX_API rlx_status rlx_device_list_create(rlx_device_list** list);
 RLX_API uint32_t rlx_device_list_count(const rlx_device_list* list);
-RLX_API rlx_status rlx_device_list_get(const rlx_device_list* list, uint32_t index, rlx_device_info* info);
+RLX_API rlx_status rlx_device_list_get(const rlx_device_list* list, uint32_t index,
+                                       rlx_device_info* info);
 // Why a kind of device is missing, "" if none is. Lives as long as the list.
 RLX_API const char* rlx_device_list_note(const rlx_device_list* list);
 RLX_API void rlx_device_list_close(rlx_device_list* list);
@@ -231,10 +270,11 @@ RLX_API void rlx_device_list_close(rlx_device_list* list);
 // Opens "vulkan:0", "vulkan" (the first), or "null".
 RLX_API rlx_status rlx_device_open(const char* id, rlx_device** device);
 
-// A VkDevice that the program has already. The program keeps it, must have enabled the features that its plans need
-// (bufferDeviceAddress and scalarBlockLayout at least; info.features of rlx_device_open's device of the same GPU lists what
-// could be), must not destroy it before the last session on it is closed, and must not use the queue while a call of a session is
-// in progress. Handles are passed as void* so that this header needs no Vulkan headers.
+// A VkDevice that the program has already. The program keeps it, must have enabled the features
+// that its plans need (bufferDeviceAddress and scalarBlockLayout at least; info.features of
+// rlx_device_open's device of the same GPU lists what could be), must not destroy it before the
+// last session on it is closed, and must not use the queue while a call of a session is in
+// progress. Handles are passed as void* so that this header needs no Vulkan headers.
 typedef struct rlx_vulkan_handles {
   size_t struct_size;
   void* get_instance_proc_addr;  // PFN_vkGetInstanceProcAddr; NULL: of the system's loader
@@ -244,7 +284,7 @@ typedef struct rlx_vulkan_handles {
   void* queue;                   // VkQueue of a family with compute
   uint32_t queue_family;
   uint32_t reserved;
-  uint64_t enabled_features;     // mask of features.def that the program enabled on the device
+  uint64_t enabled_features;  // mask of features.def that the program enabled on the device
 } rlx_vulkan_handles;
 
 RLX_API rlx_status rlx_device_adopt_vulkan(const rlx_vulkan_handles* handles, rlx_device** device);
@@ -257,16 +297,19 @@ RLX_API void rlx_device_close(rlx_device* device);
 
 typedef struct rlx_session_options {
   size_t struct_size;
-  uint32_t jobs;                    // threads that create pipelines; 0: one per core
-  uint32_t profile;                 // 1: rlx_session_profile and rlx_session_last_run_microseconds work
-  const char* pipeline_cache_path;  // NULL: none. Used if it fits plan, driver and device; written anew where it does not
-  uint64_t memory_budget_bytes;     // 0: none. A plan that needs more on the device is refused before anything is allocated
+  uint32_t jobs;     // threads that create pipelines; 0: one per core
+  uint32_t profile;  // 1: rlx_session_profile and rlx_session_last_run_microseconds work
+  // NULL: none. Used if it fits plan, driver and device; written anew where it does not.
+  const char* pipeline_cache_path;
+  // 0: none. A plan that needs more on the device is refused before anything is allocated.
+  uint64_t memory_budget_bytes;
 } rlx_session_options;
 
-// Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at the same time) and
-// allocates this session's state, arena and io. `options` may be NULL. States start at their initial values.
-RLX_API rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device, const rlx_session_options* options,
-                                      rlx_session** session);
+// Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at
+// the same time) and allocates this session's state, arena and io. `options` may be NULL. States
+// start at their initial values.
+RLX_API rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
+                                      const rlx_session_options* options, rlx_session** session);
 // Waits for a run that is under way.
 RLX_API void rlx_session_close(rlx_session* session);
 // Records an entry, so that its first run takes no longer than the later ones. Optional.
@@ -281,13 +324,15 @@ typedef struct rlx_tensor {
   uint64_t dims[RLX_MAX_RANK];
 } rlx_tensor;
 
-// Copies a tensor from host memory to the input of that name; it stays set for later runs. dtype, rank and dims must be the
-// input's own. Entries share their input and output memory: touching another entry's inputs, or running it, unsets these.
+// Copies a tensor from host memory to the input of that name; it stays set for later runs. dtype,
+// rank and dims must be the input's own. Entries share their input and output memory: touching
+// another entry's inputs, or running it, unsets these.
 RLX_API rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name,
                                          const rlx_tensor* tensor);
-// Uses the caller's device memory for an input or output from now on, without copies. Vulkan: the VkDeviceAddress of a
-// buffer; 16-byte aligned, at least the tensor's size. Buffers of outputs overlap no other bound buffer. Size 0 gives the
-// tensor back to the session's own memory (an input is then unset). The memory must live while runs use it.
+// Uses the caller's device memory for an input or output from now on, without copies. Vulkan: the
+// VkDeviceAddress of a buffer; 16-byte aligned, at least the tensor's size. Buffers of outputs
+// overlap no other bound buffer. Size 0 gives the tensor back to the session's own memory (an input
+// is then unset). The memory must live while runs use it.
 RLX_API rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, const char* name,
                                           uint64_t device_address, uint64_t size_bytes);
 RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
@@ -296,11 +341,13 @@ RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry,
 RLX_API rlx_status rlx_session_run(rlx_session* session, uint32_t entry);
 // Starts a run; rlx_session_wait ends it. One run of a session is under way at a time.
 RLX_API rlx_status rlx_session_submit(rlx_session* session, uint32_t entry);
-// Waits for the submitted run. RLX_TIMEOUT after that many nanoseconds: the run goes on, wait again. Without a run: RLX_OK.
+// Waits for the submitted run. RLX_TIMEOUT after that many nanoseconds: the run goes on, wait
+// again. Without a run: RLX_OK.
 RLX_API rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanoseconds);
-// Copies an output of the finished run to host memory; size_bytes must be the output's. The copy is whole or not begun.
-RLX_API rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name, void* data,
-                                           uint64_t size_bytes);
+// Copies an output of the finished run to host memory; size_bytes must be the output's. The copy is
+// whole or not begun.
+RLX_API rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name,
+                                           void* data, uint64_t size_bytes);
 
 typedef struct rlx_step_time {
   uint32_t step;
@@ -308,17 +355,19 @@ typedef struct rlx_step_time {
   double microseconds;  // on the device
 } rlx_step_time;
 
-// Runs the entry once with its steps one after another and gives the device time of each. `times` has room for `capacity`
-// records, at least the entry's step_count. Needs the option profile.
-RLX_API rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_time* times, uint32_t capacity,
-                                       uint32_t* count);
+// Runs the entry once with its steps one after another and gives the device time of each. `times`
+// has room for `capacity` records, at least the entry's step_count. Needs the option profile.
+RLX_API rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_time* times,
+                                       uint32_t capacity, uint32_t* count);
 // Device time of the last finished run, in microseconds. Needs the option profile.
-RLX_API rlx_status rlx_session_last_run_microseconds(const rlx_session* session, double* microseconds);
+RLX_API rlx_status rlx_session_last_run_microseconds(const rlx_session* session,
+                                                     double* microseconds);
 // Sets all states to their initial values.
 RLX_API rlx_status rlx_session_reset_states(rlx_session* session);
-// For debugging: runs the entry up to and including `step` and copies a value that lives then; outputs are invalid afterwards.
-RLX_API rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step, uint32_t value, void* data,
-                                          uint64_t size_bytes);
+// For debugging: runs the entry up to and including `step` and copies a value that lives then;
+// outputs are invalid afterwards.
+RLX_API rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step,
+                                          uint32_t value, void* data, uint64_t size_bytes);
 // For tests: fills the arena with a byte, to show that no run reads what an earlier one left there.
 RLX_API rlx_status rlx_session_poison_arena(rlx_session* session, uint8_t pattern);
 

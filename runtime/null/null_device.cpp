@@ -38,7 +38,8 @@ class NullDriver {
 
 class NullPlan final : public DevicePlan, public std::enable_shared_from_this<NullPlan> {
  public:
-  NullPlan(std::shared_ptr<NullDriver> driver, const PlanView& view) : driver_(std::move(driver)), view_(view) {
+  NullPlan(std::shared_ptr<NullDriver> driver, const PlanView& view)
+      : driver_(std::move(driver)), view_(view) {
     ++driver_->control().live_objects;
   }
   ~NullPlan() override { --driver_->control().live_objects; }
@@ -64,10 +65,13 @@ struct LinkedEntry {
 
 void run_step(const LinkedEntry& linked, const fb::Step& step, NullControl& control) {
   const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, step);
-  const auto address = [&](const fb::Relocation& range) { return linked.addresses[range.value()] + range.offset_bytes(); };
+  const auto address = [&](const fb::Relocation& range) {
+    return linked.addresses[range.value()] + range.offset_bytes();
+  };
   switch (step.kind()) {
     case fb::StepKind::Copy:
-      if (ranges[0].length_bytes() > 0) std::memcpy(address(ranges[1]), address(ranges[0]), ranges[0].length_bytes());
+      if (ranges[0].length_bytes() > 0)
+        std::memcpy(address(ranges[1]), address(ranges[0]), ranges[0].length_bytes());
       break;
     case fb::StepKind::Fill: {
       const uint32_t pattern = step.fill_pattern();
@@ -77,14 +81,19 @@ void run_step(const LinkedEntry& linked, const fb::Step& step, NullControl& cont
       break;
     }
     case fb::StepKind::Dispatch:
-    case fb::StepKind::LibraryGemm: ++control.dispatches; break;
+    case fb::StepKind::LibraryGemm:
+      ++control.dispatches;
+      break;
   }
 }
 
 class NullSession final : public DeviceSession {
  public:
   explicit NullSession(std::shared_ptr<NullPlan> plan)
-      : plan_(std::move(plan)), view_(plan_->view()), driver_(plan_->driver()), control_(driver_.control()) {
+      : plan_(std::move(plan)),
+        view_(plan_->view()),
+        driver_(plan_->driver()),
+        control_(driver_.control()) {
     ++control_.live_objects;
   }
   ~NullSession() override { --control_.live_objects; }
@@ -99,7 +108,8 @@ class NullSession final : public DeviceSession {
   Status profile(uint32_t entry, std::vector<StepTime>& times) override;
   [[nodiscard]] double last_run_microseconds() const override { return last_run_microseconds_; }
   Status reset_states() override;
-  Status read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) override;
+  Status read_after(uint32_t entry, uint32_t step, uint32_t value,
+                    std::span<std::byte> bytes) override;
   Status poison_arena(std::byte pattern) override;
 
  private:
@@ -117,20 +127,23 @@ class NullSession final : public DeviceSession {
   Bytes arena_;
   Bytes io_;
   std::vector<LinkedEntry> entries_;
-  std::vector<std::vector<ExternalBuffer>> bound_;  // per entry and value; size 0: the session's own
+  std::vector<std::vector<ExternalBuffer>>
+      bound_;  // per entry and value; size 0: the session's own
   double last_run_microseconds_ = 0;
 };
 
 class NullDevice final : public Device {
  public:
-  explicit NullDevice(std::shared_ptr<NullControl> control) : driver_(std::make_shared<NullDriver>(std::move(control))) {
+  explicit NullDevice(std::shared_ptr<NullControl> control)
+      : driver_(std::make_shared<NullDriver>(std::move(control))) {
     info_.id = "null";
     info_.name = "null device";
     info_.driver = "rlx null";
     info_.unified_memory = true;
   }
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  Status load(const PlanView& plan, const LoadOptions&, std::shared_ptr<DevicePlan>& loaded) override {
+  Status load(const PlanView& plan, const LoadOptions&,
+              std::shared_ptr<DevicePlan>& loaded) override {
     auto made = std::make_shared<NullPlan>(driver_, plan);
     RLX_RETURN_IF_ERROR(made->load());
     loaded = std::move(made);
@@ -144,10 +157,14 @@ class NullDevice final : public Device {
 
 std::byte* own_address(NullPlan& plan, Bytes& state, Bytes& arena, const fb::Value& value) {
   switch (value.segment()) {
-    case fb::Segment::Weights: return plan.weights().data() + value.offset_bytes();
-    case fb::Segment::State: return state.data() + value.offset_bytes();
-    case fb::Segment::Arena: return arena.data() + value.offset_bytes();
-    case fb::Segment::Io: break;
+    case fb::Segment::Weights:
+      return plan.weights().data() + value.offset_bytes();
+    case fb::Segment::State:
+      return state.data() + value.offset_bytes();
+    case fb::Segment::Arena:
+      return arena.data() + value.offset_bytes();
+    case fb::Segment::Io:
+      break;
   }
   return nullptr;
 }
@@ -156,15 +173,18 @@ Status NullPlan::load() {
   RLX_RETURN_IF_ERROR(driver_->call("allocation of the weights"));
   weights_.resize(view_.header().weights_bytes);
   RLX_RETURN_IF_ERROR(driver_->call("upload of the weights"));
-  RLX_RETURN_IF_ERROR(view_.read_weights(0, std::span(weights_).first(view_.weights_section_bytes())));
+  RLX_RETURN_IF_ERROR(
+      view_.read_weights(0, std::span(weights_).first(view_.weights_section_bytes())));
   ++driver_->control().loads;
   if (view_.init() == nullptr) return {};
   RLX_RETURN_IF_ERROR(driver_->call("run of the init entry"));
   Bytes arena(view_.init()->arena_bytes());
   Bytes none;
   LinkedEntry linked{.entry = view_.init()};
-  for (const fb::Value* value : *view_.init()->values()) linked.addresses.push_back(own_address(*this, none, arena, *value));
-  for (const fb::Step& step : PlanView::steps(*view_.init())) run_step(linked, step, driver_->control());
+  for (const fb::Value* value : *view_.init()->values())
+    linked.addresses.push_back(own_address(*this, none, arena, *value));
+  for (const fb::Step& step : PlanView::steps(*view_.init()))
+    run_step(linked, step, driver_->control());
   return {};
 }
 
@@ -201,12 +221,16 @@ void NullSession::link(uint32_t e) {
     addresses[v] = own_address(*plan_, state_, arena_, value);
     if (value.segment() != fb::Segment::Io) continue;
     const ExternalBuffer& bound = bound_[e][v];
-    addresses[v] = bound.size_bytes > 0 ? reinterpret_cast<std::byte*>(bound.device_address) : io_.data() + io_bytes;
-    io_bytes += (value.size_bytes() + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes * kArenaAlignmentBytes;
+    addresses[v] = bound.size_bytes > 0 ? reinterpret_cast<std::byte*>(bound.device_address)
+                                        : io_.data() + io_bytes;
+    io_bytes += (value.size_bytes() + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes *
+                kArenaAlignmentBytes;
   }
 }
 
-Status NullSession::prepare(uint32_t) { return driver_.call("recording of an entry"); }
+Status NullSession::prepare(uint32_t) {
+  return driver_.call("recording of an entry");
+}
 
 Status NullSession::write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) {
   RLX_RETURN_IF_ERROR(driver_.call("write of an input"));
@@ -261,7 +285,8 @@ Status NullSession::profile(uint32_t entry, std::vector<StepTime>& times) {
 Status NullSession::reset_states() {
   RLX_RETURN_IF_ERROR(driver_.call("reset of the states"));
   for (const fb::State* state : *view_.index().states()) {
-    const std::span<std::byte> bytes = std::span(state_).subspan(state->offset_bytes(), state->size_bytes());
+    const std::span<std::byte> bytes =
+        std::span(state_).subspan(state->offset_bytes(), state->size_bytes());
     if (bytes.empty()) continue;
     if (state->init() == fb::StateInit::Zeros) std::fill(bytes.begin(), bytes.end(), std::byte{0});
     if (state->init() == fb::StateInit::Ones) fill_with_ones(state->dtype(), bytes);
@@ -273,9 +298,11 @@ Status NullSession::reset_states() {
   return {};
 }
 
-Status NullSession::read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) {
+Status NullSession::read_after(uint32_t entry, uint32_t step, uint32_t value,
+                               std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(driver_.call("run up to a step"));
-  for (uint32_t s = 0; s <= step && s < PlanView::steps(*entries_[entry].entry).size(); ++s) run_one(entries_[entry], s);
+  for (uint32_t s = 0; s <= step && s < PlanView::steps(*entries_[entry].entry).size(); ++s)
+    run_one(entries_[entry], s);
   return read(entry, value, bytes);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The null device: host memory for every segment, copies and fills done for real, dispatches counted and nothing more. It takes
-// any verified plan, whatever its target. A test double for everything above Device, and a way to try plans without a GPU.
+// The null device: host memory for every segment, copies and fills done for real, dispatches
+// counted and nothing more. It takes any verified plan, whatever its target. A test double for
+// everything above Device, and a way to try plans without a GPU.
 #pragma once
 
 #include <atomic>
@@ -15,14 +16,14 @@ namespace rlx {
 
 // What a test asks of a null device and learns from it.
 struct NullControl {
-  // Every call that a driver could refuse counts; the call of this number (from 1) fails. 0: none. After RLX_DEVICE_LOST all
-  // later calls fail likewise.
+  // Every call that a driver could refuse counts; the call of this number (from 1) fails. 0: none.
+  // After RLX_DEVICE_LOST all later calls fail likewise.
   std::atomic<uint64_t> fail_at_call{0};
   std::atomic<rlx_status> fail_with{RLX_OUT_OF_DEVICE_MEMORY};
   std::atomic<uint64_t> timeouts{0};  // so many waits with a timeout find the run unfinished
 
   std::atomic<uint64_t> calls{0};
-  std::atomic<uint64_t> loads{0};  // plans whose weights were uploaded
+  std::atomic<uint64_t> loads{0};         // plans whose weights were uploaded
   std::atomic<uint64_t> live_objects{0};  // device plans and sessions that exist
   std::atomic<uint64_t> dispatches{0};
   std::atomic<uint64_t> runs{0};
@@ -33,6 +34,7 @@ struct NullControl {
 };
 
 // Addresses of this device are host pointers: a caller can bind its own memory.
-std::shared_ptr<Device> open_null_device(std::shared_ptr<NullControl> control = std::make_shared<NullControl>());
+std::shared_ptr<Device> open_null_device(
+    std::shared_ptr<NullControl> control = std::make_shared<NullControl>());
 
 }  // namespace rlx

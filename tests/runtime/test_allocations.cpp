@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run allocates nothing: counted by operator new of this whole program.
+// A run allocates nothing, and an allocation that fails is an error: by operator new of this whole
+// program.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -11,9 +12,10 @@
 namespace {
 
 std::atomic<uint64_t> allocations{0};
+std::atomic<uint64_t> fail_at{0};  // 0: none
 
 void* counted(size_t bytes) {
-  ++allocations;
+  if (++allocations == fail_at) throw std::bad_alloc();
   void* memory = std::malloc(bytes == 0 ? 1 : bytes);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -21,16 +23,27 @@ void* counted(size_t bytes) {
 
 }  // namespace
 
-void* operator new(size_t bytes) { return counted(bytes); }
-void* operator new[](size_t bytes) { return counted(bytes); }
-void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  ++allocations;
-  return std::malloc(bytes == 0 ? 1 : bytes);
+void* operator new(size_t bytes) {
+  return counted(bytes);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
+void* operator new[](size_t bytes) {
+  return counted(bytes);
+}
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return ++allocations == fail_at ? nullptr : std::malloc(bytes == 0 ? 1 : bytes);
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, size_t) noexcept {
+  std::free(memory);
+}
 
 TEST_CASE("a_run_allocates_nothing") {
   const std::vector<std::byte> bytes = rlx::test::serialise(rlx::test::small_plan());
@@ -49,8 +62,9 @@ TEST_CASE("a_run_allocates_nothing") {
   tensor.dims[0] = 64;
   bool all_ok = true;
   const auto replay = [&] {
-    all_ok = all_ok && rlx_session_set_input(session, 0, "x", &tensor) == RLX_OK && rlx_session_run(session, 0) == RLX_OK &&
-             rlx_session_submit(session, 0) == RLX_OK && rlx_session_wait(session, RLX_NO_TIMEOUT) == RLX_OK &&
+    all_ok = all_ok && rlx_session_set_input(session, 0, "x", &tensor) == RLX_OK &&
+             rlx_session_run(session, 0) == RLX_OK && rlx_session_submit(session, 0) == RLX_OK &&
+             rlx_session_wait(session, RLX_NO_TIMEOUT) == RLX_OK &&
              rlx_session_read_output(session, 0, "y", y, sizeof y) == RLX_OK;
   };
   replay();
@@ -62,4 +76,43 @@ TEST_CASE("a_run_allocates_nothing") {
   rlx_session_close(session);
   rlx_device_close(device);
   rlx_plan_close(plan);
+}
+
+TEST_CASE("every_failing_allocation_is_an_error_and_the_next_try_works") {
+  const std::vector<std::byte> bytes = rlx::test::serialise(rlx::test::small_plan());
+  const auto use = [&]() -> rlx_status {
+    rlx_plan* plan = nullptr;
+    rlx_device* device = nullptr;
+    rlx_session* session = nullptr;
+    float x[64] = {4};
+    rlx_tensor tensor = RLX_INIT(rlx_tensor);
+    tensor.data = x;
+    tensor.size_bytes = sizeof x;
+    tensor.rank = 1;
+    tensor.dims[0] = 64;
+    rlx_status status = rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan);
+    if (status == RLX_OK) status = rlx_device_open("null", &device);
+    if (status == RLX_OK) status = rlx_session_create(plan, device, nullptr, &session);
+    if (status == RLX_OK) status = rlx_session_set_input(session, 1, "x", &tensor);
+    if (status == RLX_OK) status = rlx_session_run(session, 1);
+    if (status == RLX_OK) status = rlx_session_read_output(session, 1, "y", x, sizeof x);
+    rlx_session_close(session);
+    rlx_device_close(device);
+    rlx_plan_close(plan);
+    return status;
+  };
+  const uint64_t first = allocations;
+  REQUIRE(use() == RLX_OK);
+  const uint64_t count = allocations - first;
+  uint64_t wrong = 0;
+  for (uint64_t k = 1; k <= count; ++k) {
+    fail_at = allocations + k;
+    // std::get_temporary_buffer and its like do without what they were refused.
+    const rlx_status status = use();
+    wrong += status == RLX_OUT_OF_HOST_MEMORY || status == RLX_OK ? 0 : 1;
+    fail_at = 0;
+    wrong += use() == RLX_OK ? 0 : 1;
+  }
+  CHECK(count > 50);
+  CHECK(wrong == 0);
 }

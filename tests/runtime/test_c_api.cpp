@@ -75,7 +75,9 @@ rlx_status read_y(rlx_session* session, uint32_t entry, Vector& into) {
   return rlx_session_read_output(session, entry, "y", into.numbers.data(), 256);
 }
 
-bool error_has(const std::string& text) { return std::string(rlx_last_error()).find(text) != std::string::npos; }
+bool error_has(const std::string& text) {
+  return std::string(rlx_last_error()).find(text) != std::string::npos;
+}
 
 }  // namespace
 
@@ -164,7 +166,8 @@ TEST_CASE("a_wrong_input_name_lists_the_right_ones") {
   CHECK(rlx_session_set_input(session.get(), kMain, "image", &tensor) == RLX_INVALID_ARGUMENT);
   CHECK(error_has("entry \"main\" has no input \"image\"; its inputs are \"x\""));
   Vector y;
-  CHECK(rlx_session_read_output(session.get(), kMain, "logits", y.numbers.data(), 256) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_read_output(session.get(), kMain, "logits", y.numbers.data(), 256) ==
+        RLX_INVALID_ARGUMENT);
   CHECK(error_has("its outputs are \"y\" and \"z\""));
 }
 
@@ -213,7 +216,8 @@ TEST_CASE("an_output_is_there_only_after_a_run") {
   REQUIRE(set_x(session.get(), kEcho, Vector().tensor()) == RLX_OK);
   CHECK(read_y(session.get(), kEcho, y) == RLX_INVALID_STATE);
   REQUIRE(rlx_session_run(session.get(), kEcho) == RLX_OK);
-  CHECK(rlx_session_read_output(session.get(), kEcho, "y", y.numbers.data(), 128) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_read_output(session.get(), kEcho, "y", y.numbers.data(), 128) ==
+        RLX_INVALID_ARGUMENT);
   CHECK(error_has("got room for 128 bytes, wanted 256"));
   CHECK(read_y(session.get(), kEcho, y) == RLX_OK);
 }
@@ -262,11 +266,15 @@ TEST_CASE("bound_buffers_are_used_in_place") {
   Vector y;
   CHECK(read_y(session.get(), kEcho, y) == RLX_INVALID_STATE);
   CHECK(set_x(session.get(), kEcho, Vector().tensor()) == RLX_INVALID_STATE);
-  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", address(in) + 16, 256) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", address(in) + 16, 256) ==
+        RLX_INVALID_ARGUMENT);
   CHECK(error_has("overlaps"));
-  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", address(out) + 4, 256) == RLX_INVALID_ARGUMENT);
-  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", address(out), 128) == RLX_INVALID_ARGUMENT);
-  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", UINT64_MAX - 15, 256) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", address(out) + 4, 256) ==
+        RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", address(out), 128) ==
+        RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_bind_output(session.get(), kEcho, "y", UINT64_MAX - 15, 256) ==
+        RLX_INVALID_ARGUMENT);
   REQUIRE(rlx_session_bind_output(session.get(), kEcho, "y", 0, 0) == RLX_OK);
   REQUIRE(rlx_session_run(session.get(), kEcho) == RLX_OK);
   REQUIRE(read_y(session.get(), kEcho, y) == RLX_OK);
@@ -373,7 +381,8 @@ TEST_CASE("a_budget_is_refused_before_anything_is_allocated") {
   rlx_session_options options = RLX_INIT(rlx_session_options);
   options.memory_budget_bytes = 2303;
   rlx_session* session = nullptr;
-  CHECK(rlx_session_create(rig.plan.get(), rig.device.get(), &options, &session) == RLX_OUT_OF_DEVICE_MEMORY);
+  CHECK(rlx_session_create(rig.plan.get(), rig.device.get(), &options, &session) ==
+        RLX_OUT_OF_DEVICE_MEMORY);
   CHECK(session == nullptr);
   CHECK(error_has("needs 2304 bytes"));
   CHECK(rig.control->calls == 0);
@@ -459,7 +468,8 @@ TEST_CASE("null_arguments_are_refused") {
   rlx_session* none = nullptr;
   CHECK(rlx_session_create(nullptr, rig.device.get(), nullptr, &none) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_session_create(rig.plan.get(), nullptr, nullptr, &none) == RLX_INVALID_ARGUMENT);
-  CHECK(rlx_session_create(rig.plan.get(), rig.device.get(), nullptr, nullptr) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_create(rig.plan.get(), rig.device.get(), nullptr, nullptr) ==
+        RLX_INVALID_ARGUMENT);
   CHECK(rlx_session_set_input(nullptr, 0, "x", &x) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_session_set_input(s, 0, nullptr, &x) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_session_set_input(s, 0, "x", nullptr) == RLX_INVALID_ARGUMENT);
@@ -488,10 +498,12 @@ TEST_CASE("options_of_another_version_are_taken_where_nothing_is_lost") {
   CHECK(rlx_plan_open_memory(plan.data(), plan.size(), &newer.known, &opened) == RLX_OK);
   rlx_plan_close(opened);
   newer.later = 1;
-  CHECK(rlx_plan_open_memory(plan.data(), plan.size(), &newer.known, &opened) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_plan_open_memory(plan.data(), plan.size(), &newer.known, &opened) ==
+        RLX_INVALID_ARGUMENT);
   CHECK(opened == nullptr);
   newer.known.struct_size = 0;
-  CHECK(rlx_plan_open_memory(plan.data(), plan.size(), &newer.known, &opened) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_plan_open_memory(plan.data(), plan.size(), &newer.known, &opened) ==
+        RLX_INVALID_ARGUMENT);
   rlx_plan_options bad = RLX_INIT(rlx_plan_options);
   bad.check_weights = 2;
   CHECK(rlx_plan_open_memory(plan.data(), plan.size(), &bad, &opened) == RLX_INVALID_ARGUMENT);
@@ -543,8 +555,9 @@ TEST_CASE("threads_share_a_plan_with_a_session_each") {
       Vector y;
       bool all = true;
       for (int i = 0; i < 50; ++i) {
-        all = all && rlx_session_set_input(made, kEcho, "x", &tensor) == RLX_OK && rlx_session_run(made, kEcho) == RLX_OK &&
-              read_y(made, kEcho, y) == RLX_OK && y.numbers == x.numbers;
+        all = all && rlx_session_set_input(made, kEcho, "x", &tensor) == RLX_OK &&
+              rlx_session_run(made, kEcho) == RLX_OK && read_y(made, kEcho, y) == RLX_OK &&
+              y.numbers == x.numbers;
       }
       right += all ? 1 : 0;
     });

@@ -42,7 +42,8 @@ TEST_CASE("a_plan_truncated_anywhere_is_refused") {
     INFO(length << " of " << plan.size() << " bytes");
     const auto faults = verify_plan(part);
     REQUIRE(faults.size() == 1);
-    const bool told = faults[0].rule == rlx::VerifyRule::FileLength || faults[0].rule == rlx::VerifyRule::FileBytes;
+    const bool told = faults[0].rule == rlx::VerifyRule::FileLength ||
+                      faults[0].rule == rlx::VerifyRule::FileBytes;
     CHECK(told);
   }
 }
@@ -90,7 +91,8 @@ TEST_CASE("resealed_mutants_are_judged_without_harm") {
     const size_t edits = 1 + random() % 3;
     for (size_t e = 0; e < edits; ++e) {
       const size_t at = section.offset_bytes + random() % section.size_bytes;
-      mutant[at] = random() % 2 == 0 ? std::byte(random()) : mutant[at] ^ std::byte(1u << random() % 8);
+      mutant[at] =
+          random() % 2 == 0 ? std::byte(random()) : mutant[at] ^ std::byte(1u << random() % 8);
     }
     reseal(mutant);
     refused += verify_plan(mutant).empty() ? 0 : 1;
@@ -104,7 +106,8 @@ TEST_CASE("resealed_headers_are_judged_without_harm") {
   std::mt19937_64 random(7);
   for (size_t i = 0; i < 20000; ++i) {
     Bytes mutant = plan;
-    for (size_t e = 0; e < 1 + random() % 3; ++e) mutant[random() % sizeof(PlanHeader)] = std::byte(random());
+    for (size_t e = 0; e < 1 + random() % 3; ++e)
+      mutant[random() % sizeof(PlanHeader)] = std::byte(random());
     reseal(mutant);
     (void)verify_plan(mutant);
   }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every rule of the verifier: a plan that breaks it alone, made from a valid one.
+#include <elf.h>
+
 #include <algorithm>
 #include <cstring>
-#include <elf.h>
 #include <functional>
 #include <set>
 #include <string>
@@ -28,11 +29,13 @@ using Bytes = std::vector<std::byte>;
 struct Fixture {
   VerifyRule rule{};
   std::string what;
-  std::function<void(PlanSpec&)> edit;        // of the description
+  std::function<void(PlanSpec&)> edit;          // of the description
   std::function<void(Bytes&)> edit_bytes = {};  // of the finished plan
 };
 
-PlanSpec valid_spec() { return small_plan(); }
+PlanSpec valid_spec() {
+  return small_plan();
+}
 
 Bytes broken(const Fixture& fixture) {
   PlanSpec spec = valid_spec();
@@ -43,20 +46,24 @@ Bytes broken(const Fixture& fixture) {
 }
 
 Fixture header_fixture(VerifyRule rule, std::string what, std::function<void(PlanHeader&)> edit) {
-  return {rule, std::move(what), [edit = std::move(edit)](PlanSpec& spec) { spec.edit_header = edit; }};
+  return {rule, std::move(what),
+          [edit = std::move(edit)](PlanSpec& spec) { spec.edit_header = edit; }};
 }
 
 Fixture main_fixture(VerifyRule rule, std::string what, std::function<void(SpecEntry&)> edit) {
-  return {rule, std::move(what), [edit = std::move(edit)](PlanSpec& spec) { edit(spec.entries[0]); }};
+  return {rule, std::move(what),
+          [edit = std::move(edit)](PlanSpec& spec) { edit(spec.entries[0]); }};
 }
 
 // The lone section of a kind.
 rlx::PlanSection& section(PlanHeader& header, rlx::SectionKind kind) {
-  return *std::find_if(header.sections, header.sections + header.section_count,
-                       [&](const rlx::PlanSection& s) { return s.kind == static_cast<uint32_t>(kind); });
+  return *std::find_if(
+      header.sections, header.sections + header.section_count,
+      [&](const rlx::PlanSection& s) { return s.kind == static_cast<uint32_t>(kind); });
 }
 
-// The smallest ELF that passes as a cubin: a header, and a section table whose names hold ".text.main".
+// The smallest ELF that passes as a cubin: a header, and a section table whose names hold
+// ".text.main".
 Bytes tiny_cubin(uint32_t architecture, const std::string& function) {
   const std::string names = std::string("\0", 1) + ".text." + function + std::string("\0", 1);
   Elf64_Ehdr header{};
@@ -87,17 +94,23 @@ Bytes text_bytes(const std::string& text) {
 }
 
 Bytes tiny_ptx(const std::string& target, const std::string& entry) {
-  return text_bytes(".version 8.0\n.target " + target + "\n.address_size 64\n.visible .entry " + entry + "()\n{ ret; }\n");
+  return text_bytes(".version 8.0\n.target " + target + "\n.address_size 64\n.visible .entry " +
+                    entry + "()\n{ ret; }\n");
 }
 
 // Adds a CUDA target (sm_90 and PTX for compute_80) to a plan.
 void add_cuda(PlanSpec& spec) {
-  spec.cuda = {.present = 1, .ptx_architecture = 80, .minimum_driver = 12000, .architecture_count = 1};
+  spec.cuda = {
+      .present = 1, .ptx_architecture = 80, .minimum_driver = 12000, .architecture_count = 1};
   spec.cuda.architectures[0] = 90;
   for (SpecKernel& kernel : spec.kernels) {
-    kernel.variants.push_back({.target = fb::TargetKind::Cuda, .format = fb::CodeFormat::Cubin, .architecture = 90,
+    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
+                               .format = fb::CodeFormat::Cubin,
+                               .architecture = 90,
                                .code = tiny_cubin(90, "main")});
-    kernel.variants.push_back({.target = fb::TargetKind::Cuda, .format = fb::CodeFormat::Ptx, .architecture = 80,
+    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
+                               .format = fb::CodeFormat::Ptx,
+                               .architecture = 80,
                                .code = tiny_ptx("sm_80", "main")});
   }
 }
@@ -107,28 +120,35 @@ std::vector<Fixture> container_fixtures() {
   return {
       {Rule::FileLength, "half a header", {}, [](Bytes& plan) { plan.resize(2048); }},
       {Rule::Magic, "another magic", {}, [](Bytes& plan) { plan[0] = std::byte{'X'}; }},
-      header_fixture(Rule::MajorVersion, "a newer major", [](PlanHeader& h) { h.major = rlx::kPlanMajor + 1; }),
-      header_fixture(Rule::HeaderBytes, "a larger header", [](PlanHeader& h) { h.header_bytes = 8192; }),
+      header_fixture(Rule::MajorVersion, "a newer major",
+                     [](PlanHeader& h) { h.major = rlx::kPlanMajor + 1; }),
+      header_fixture(Rule::HeaderBytes, "a larger header",
+                     [](PlanHeader& h) { h.header_bytes = 8192; }),
       {Rule::FileBytes, "one byte more", {}, [](Bytes& plan) { plan.push_back(std::byte{0}); }},
-      {Rule::HeaderChecksum, "another size of the weights", {},
+      {Rule::HeaderChecksum,
+       "another size of the weights",
+       {},
        [](Bytes& plan) {
          PlanHeader h = header_of(plan);
          ++h.weights_bytes;
          set_header(plan, h);
        }},
       header_fixture(Rule::HeaderFlags, "an unknown flag", [](PlanHeader& h) { h.flags = 4; }),
-      header_fixture(Rule::SectionCount, "17 sections", [](PlanHeader& h) { h.section_count = 17; }),
+      header_fixture(Rule::SectionCount, "17 sections",
+                     [](PlanHeader& h) { h.section_count = 17; }),
       header_fixture(Rule::SectionRange, "a section past the end",
                      [](PlanHeader& h) { section(h, rlx::SectionKind::Weights).size_bytes += 1; }),
       header_fixture(Rule::SectionAlignment, "params at an odd place",
                      [](PlanHeader& h) { section(h, rlx::SectionKind::Params).offset_bytes += 1; }),
       header_fixture(Rule::SectionOverlap, "debug notes on the code",
                      [](PlanHeader& h) {
-                       section(h, rlx::SectionKind::Debug).offset_bytes = section(h, rlx::SectionKind::Code).offset_bytes;
+                       section(h, rlx::SectionKind::Debug).offset_bytes =
+                           section(h, rlx::SectionKind::Code).offset_bytes;
                      }),
       header_fixture(Rule::SectionDuplicate, "two params sections",
                      [](PlanHeader& h) {
-                       section(h, rlx::SectionKind::Debug).kind = static_cast<uint32_t>(rlx::SectionKind::Params);
+                       section(h, rlx::SectionKind::Debug).kind =
+                           static_cast<uint32_t>(rlx::SectionKind::Params);
                        section(h, rlx::SectionKind::Params);
                        for (auto& s : h.sections) s.offset_bytes = s.offset_bytes / 16 * 16;
                      }),
@@ -139,23 +159,29 @@ std::vector<Fixture> container_fixtures() {
                      }),
       header_fixture(Rule::SectionUnknown, "a critical section of kind 77",
                      [](PlanHeader& h) {
-                       h.sections[h.section_count] = {.kind = 77, .flags = rlx::kSectionCritical, .offset_bytes = 4096};
+                       h.sections[h.section_count] = {
+                           .kind = 77, .flags = rlx::kSectionCritical, .offset_bytes = 4096};
                        ++h.section_count;
                      }),
-      {Rule::SectionChecksum, "an altered index", {},
+      {Rule::SectionChecksum,
+       "an altered index",
+       {},
        [](Bytes& plan) {
          PlanHeader h = header_of(plan);
          plan[section(h, rlx::SectionKind::Index).offset_bytes + 40] ^= std::byte{1};
        }},
       header_fixture(Rule::TargetMissing, "no target", [](PlanHeader& h) { h.vulkan.present = 0; }),
-      header_fixture(Rule::TargetFields, "a limit of 0", [](PlanHeader& h) { h.vulkan.max_grid[1] = 0; }),
+      header_fixture(Rule::TargetFields, "a limit of 0",
+                     [](PlanHeader& h) { h.vulkan.max_grid[1] = 0; }),
   };
 }
 
 std::vector<Fixture> table_fixtures() {
   using Rule = VerifyRule;
   return {
-      {Rule::IndexStructure, "a broken root", {},
+      {Rule::IndexStructure,
+       "a broken root",
+       {},
        [](Bytes& plan) {
          PlanHeader h = header_of(plan);
          const uint64_t at = section(h, rlx::SectionKind::Index).offset_bytes;
@@ -164,39 +190,61 @@ std::vector<Fixture> table_fixtures() {
        }},
       {Rule::IndexShared, "19 variants of a kernel",
        [](PlanSpec& spec) { spec.kernels[0].variants.resize(19, spec.kernels[0].variants[0]); }},
-      {Rule::EntryMissing, "no entry",
-       [](PlanSpec& spec) { spec.entries.clear(); }},
-      {Rule::NameForm, "a weight without a name", [](PlanSpec& spec) { spec.weights[0].name = ""; }},
-      {Rule::NameForm, "a state whose name is no UTF-8", [](PlanSpec& spec) { spec.states[0].name = "\xC3("; }},
-      {Rule::NameForm, "an entry whose name is 257 bytes", [](PlanSpec& spec) { spec.entries[0].name.assign(257, 'e'); }},
-      {Rule::NameUnique, "two entries of one name", [](PlanSpec& spec) { spec.entries[1].name = "main"; }},
-      main_fixture(Rule::NameUnique, "two outputs of one name", [](SpecEntry& e) { e.values[2].name = "y"; }),
-      main_fixture(Rule::EnumRange, "an unknown dtype", [](SpecEntry& e) { e.values[6].dtype = 99; }),
-      main_fixture(Rule::EnumRange, "an unknown kind of step", [](SpecEntry& e) { e.steps[1].kind = fb::StepKind(9); }),
+      {Rule::EntryMissing, "no entry", [](PlanSpec& spec) { spec.entries.clear(); }},
+      {Rule::NameForm, "a weight without a name",
+       [](PlanSpec& spec) { spec.weights[0].name = ""; }},
+      {Rule::NameForm, "a state whose name is no UTF-8",
+       [](PlanSpec& spec) { spec.states[0].name = "\xC3("; }},
+      {Rule::NameForm, "an entry whose name is 257 bytes",
+       [](PlanSpec& spec) { spec.entries[0].name.assign(257, 'e'); }},
+      {Rule::NameUnique, "two entries of one name",
+       [](PlanSpec& spec) { spec.entries[1].name = "main"; }},
+      main_fixture(Rule::NameUnique, "two outputs of one name",
+                   [](SpecEntry& e) { e.values[2].name = "y"; }),
+      main_fixture(Rule::EnumRange, "an unknown dtype",
+                   [](SpecEntry& e) { e.values[6].dtype = 99; }),
+      main_fixture(Rule::EnumRange, "an unknown kind of step",
+                   [](SpecEntry& e) { e.steps[1].kind = fb::StepKind(9); }),
       main_fixture(Rule::EnumRange, "a library call, which no target has",
                    [](SpecEntry& e) { e.steps[1].kind = fb::StepKind::LibraryGemm; }),
       main_fixture(Rule::EnumRange, "an access that does nothing",
                    [](SpecEntry& e) { e.steps[1].relocations[1].mode = fb::AccessMode::None; }),
-      main_fixture(Rule::ValueIndex, "a relocation to value 9", [](SpecEntry& e) { e.steps[1].relocations[1].value = 9; }),
-      main_fixture(Rule::ValueIndex, "an input that is value 9", [](SpecEntry& e) { e.inputs.push_back(9); }),
-      {Rule::ValueIndex, "a state that begins as weight 3", [](PlanSpec& spec) { spec.states[0].init_weight = 3; }},
+      main_fixture(Rule::ValueIndex, "a relocation to value 9",
+                   [](SpecEntry& e) { e.steps[1].relocations[1].value = 9; }),
+      main_fixture(Rule::ValueIndex, "an input that is value 9",
+                   [](SpecEntry& e) { e.inputs.push_back(9); }),
+      {Rule::ValueIndex, "a state that begins as weight 3",
+       [](PlanSpec& spec) { spec.states[0].init_weight = 3; }},
       main_fixture(Rule::KernelIndex, "kernel 1 of 1", [](SpecEntry& e) { e.steps[1].kernel = 1; }),
       main_fixture(Rule::RelocationList, "relocations past the list",
                    [](SpecEntry& e) { e.steps[5].relocation_first = 13; }),
-      main_fixture(Rule::EdgeList, "an edge from a later step", [](SpecEntry& e) { e.steps[1].edges = {2}; }),
+      main_fixture(Rule::EdgeList, "an edge from a later step",
+                   [](SpecEntry& e) { e.steps[1].edges = {2}; }),
       main_fixture(Rule::WaveOrder, "a wave left out",
                    [](SpecEntry& e) {
                      for (size_t s = 3; s < 6; ++s) e.steps[s].wave = 4;
                    }),
-      main_fixture(Rule::WaveOrder, "a wrong number of waves", [](SpecEntry& e) { e.wave_count = 9; }),
-      main_fixture(Rule::ParamsRange, "params past their section", [](SpecEntry& e) { e.steps[1].params_offset = 9; }),
-      {Rule::CodeRange, "code past its section", [](PlanSpec& spec) { spec.kernels[0].variants[0].code_offset = 4; }},
-      main_fixture(Rule::IoRole, "an input that is a weight", [](SpecEntry& e) { e.inputs = {0, 3}; }),
-      main_fixture(Rule::IoRole, "an io value without a role", [](SpecEntry& e) { e.outputs = {1}; }),
-      main_fixture(Rule::LifetimeRange, "a life past the last step", [](SpecEntry& e) { e.values[8].last_step = 6; }),
-      {Rule::SymbolRange, "a minimum above the maximum", [](PlanSpec& spec) { spec.symbols[0].minimum = 9; }},
-      {Rule::SymbolRange, "a multiple of 0", [](PlanSpec& spec) { spec.symbols[0].multiple_of = 0; }},
-      {Rule::DebugStructure, "broken debug notes", {},
+      main_fixture(Rule::WaveOrder, "a wrong number of waves",
+                   [](SpecEntry& e) { e.wave_count = 9; }),
+      main_fixture(Rule::ParamsRange, "params past their section",
+                   [](SpecEntry& e) { e.steps[1].params_offset = 9; }),
+      {Rule::CodeRange, "code past its section",
+       [](PlanSpec& spec) { spec.kernels[0].variants[0].code_offset = 4; }},
+      main_fixture(Rule::IoRole, "an input that is a weight",
+                   [](SpecEntry& e) {
+                     e.inputs = {0, 3};
+                   }),
+      main_fixture(Rule::IoRole, "an io value without a role",
+                   [](SpecEntry& e) { e.outputs = {1}; }),
+      main_fixture(Rule::LifetimeRange, "a life past the last step",
+                   [](SpecEntry& e) { e.values[8].last_step = 6; }),
+      {Rule::SymbolRange, "a minimum above the maximum",
+       [](PlanSpec& spec) { spec.symbols[0].minimum = 9; }},
+      {Rule::SymbolRange, "a multiple of 0",
+       [](PlanSpec& spec) { spec.symbols[0].multiple_of = 0; }},
+      {Rule::DebugStructure,
+       "broken debug notes",
+       {},
        [](Bytes& plan) {
          PlanHeader h = header_of(plan);
          std::memset(plan.data() + section(h, rlx::SectionKind::Debug).offset_bytes, 0xFF, 4);
@@ -208,12 +256,16 @@ std::vector<Fixture> table_fixtures() {
 std::vector<Fixture> size_fixtures() {
   using Rule = VerifyRule;
   return {
-      main_fixture(Rule::ValueBytes, "4 bytes short", [](SpecEntry& e) { e.values[7].size_bytes -= 4; }),
+      main_fixture(Rule::ValueBytes, "4 bytes short",
+                   [](SpecEntry& e) { e.values[7].size_bytes -= 4; }),
       main_fixture(Rule::ValueBytes, "dims that overflow",
-                   [](SpecEntry& e) { e.values[7].dims = {uint64_t{1} << 39, uint64_t{1} << 39}; }),
+                   [](SpecEntry& e) {
+                     e.values[7].dims = {uint64_t{1} << 39, uint64_t{1} << 39};
+                   }),
       main_fixture(Rule::ValueBytes, "rank 9",
                    [](SpecEntry& e) { e.values[7].dims = {64, 1, 1, 1, 1, 1, 1, 1, 1}; }),
-      main_fixture(Rule::ValueSegment, "a value past the arena", [](SpecEntry& e) { e.values[7].offset_bytes = 512; }),
+      main_fixture(Rule::ValueSegment, "a value past the arena",
+                   [](SpecEntry& e) { e.values[7].offset_bytes = 512; }),
       main_fixture(Rule::ValueAlignment, "a value at byte 16",
                    [](SpecEntry& e) {
                      e.values[7].offset_bytes = 272;
@@ -227,32 +279,49 @@ std::vector<Fixture> size_fixtures() {
                      e.values[4].size_bytes = 512;
                    }),
       {Rule::WeightBytes, "a weight 4 bytes short",
-       [](PlanSpec& spec) { spec.weights.push_back({.name = "short", .dims = {64}, .size_bytes = 252}); }},
+       [](PlanSpec& spec) {
+         spec.weights.push_back({.name = "short", .dims = {64}, .size_bytes = 252});
+       }},
       {Rule::WeightRange, "an inline weight past the section",
        [](PlanSpec& spec) {
-         spec.weights.push_back({.name = "far", .dims = {64}, .offset_bytes = 512, .size_bytes = 256});
+         spec.weights.push_back(
+             {.name = "far", .dims = {64}, .offset_bytes = 512, .size_bytes = 256});
        }},
       {Rule::WeightOverlap, "a generated weight on an inline one",
        [](PlanSpec& spec) {
-         spec.weights.push_back({.name = "on", .dims = {64}, .kind = fb::WeightKind::Generated, .offset_bytes = 0,
+         spec.weights.push_back({.name = "on",
+                                 .dims = {64},
+                                 .kind = fb::WeightKind::Generated,
+                                 .offset_bytes = 0,
                                  .size_bytes = 256});
        }},
       {Rule::StateRange, "a state past its segment",
        [](PlanSpec& spec) {
-         spec.states.push_back({.name = "far", .dims = {64}, .offset_bytes = 256, .size_bytes = 256});
+         spec.states.push_back(
+             {.name = "far", .dims = {64}, .offset_bytes = 256, .size_bytes = 256});
        }},
       {Rule::StateRange, "two states on the same bytes",
-       [](PlanSpec& spec) { spec.states.push_back({.name = "twin", .dims = {64}, .size_bytes = 256}); }},
+       [](PlanSpec& spec) {
+         spec.states.push_back({.name = "twin", .dims = {64}, .size_bytes = 256});
+       }},
       {Rule::StateInitial, "a state of 16 bytes that begins as a weight of 256",
        [](PlanSpec& spec) {
          spec.state_bytes = 512;
-         spec.states.push_back({.name = "small", .dims = {4}, .offset_bytes = 256, .size_bytes = 16,
-                                .init = fb::StateInit::Weight, .init_weight = 0});
+         spec.states.push_back({.name = "small",
+                                .dims = {4},
+                                .offset_bytes = 256,
+                                .size_bytes = 16,
+                                .init = fb::StateInit::Weight,
+                                .init_weight = 0});
        }},
-      header_fixture(Rule::SegmentBytes, "less io than the entries need", [](PlanHeader& h) { h.io_bytes -= 256; }),
-      header_fixture(Rule::SegmentBytes, "more arena than the entries need", [](PlanHeader& h) { h.arena_bytes += 256; }),
-      header_fixture(Rule::SegmentBytes, "other host bytes", [](PlanHeader& h) { h.host_bytes -= 1; }),
-      main_fixture(Rule::ArenaBound, "a bound above the arena", [](SpecEntry& e) { e.arena_lower_bound = 513; }),
+      header_fixture(Rule::SegmentBytes, "less io than the entries need",
+                     [](PlanHeader& h) { h.io_bytes -= 256; }),
+      header_fixture(Rule::SegmentBytes, "more arena than the entries need",
+                     [](PlanHeader& h) { h.arena_bytes += 256; }),
+      header_fixture(Rule::SegmentBytes, "other host bytes",
+                     [](PlanHeader& h) { h.host_bytes -= 1; }),
+      main_fixture(Rule::ArenaBound, "a bound above the arena",
+                   [](SpecEntry& e) { e.arena_lower_bound = 513; }),
   };
 }
 
@@ -262,23 +331,32 @@ void make_tangle(SpecEntry& entry) {
   entry = {.name = "main", .outputs = {1}, .arena_bytes = 5376};
   const uint64_t bytes = kWords * 4;
   entry.values = {{.name = "a", .dims = {kWords}, .size_bytes = bytes, .last_step = 2 * kWords - 1},
-                  {.name = "y", .dims = {kWords}, .segment = fb::Segment::Io, .size_bytes = bytes, .last_step = 2 * kWords - 1}};
+                  {.name = "y",
+                   .dims = {kWords},
+                   .segment = fb::Segment::Io,
+                   .size_bytes = bytes,
+                   .last_step = 2 * kWords - 1}};
   for (uint32_t i = 0; i < kWords; ++i) {
-    entry.steps.push_back({.kind = fb::StepKind::Fill,
-                           .relocations = {{.offset_bytes = i * 4, .length_bytes = 4, .mode = fb::AccessMode::Write}}});
+    entry.steps.push_back(
+        {.kind = fb::StepKind::Fill,
+         .relocations = {
+             {.offset_bytes = i * 4, .length_bytes = 4, .mode = fb::AccessMode::Write}}});
   }
   for (uint32_t i = 0; i < kWords; ++i) {
-    entry.steps.push_back({.kind = fb::StepKind::Copy,
-                           .wave = i + 1,
-                           .relocations = {{.length_bytes = bytes},
-                                           {.value = 1, .position = 8, .length_bytes = bytes, .mode = fb::AccessMode::Write}}});
+    entry.steps.push_back(
+        {.kind = fb::StepKind::Copy,
+         .wave = i + 1,
+         .relocations = {
+             {.length_bytes = bytes},
+             {.value = 1, .position = 8, .length_bytes = bytes, .mode = fb::AccessMode::Write}}});
   }
 }
 
 std::vector<Fixture> order_fixtures() {
   using Rule = VerifyRule;
   return {
-      main_fixture(Rule::LifetimeOverlap, "a still alive where c begins", [](SpecEntry& e) { e.values[6].last_step = 2; }),
+      main_fixture(Rule::LifetimeOverlap, "a still alive where c begins",
+                   [](SpecEntry& e) { e.values[6].last_step = 2; }),
       main_fixture(Rule::LifetimeAccess, "b used after its life",
                    [](SpecEntry& e) { e.steps[3].relocations[0].value = 7; }),
       main_fixture(Rule::WeightWritten, "a copy into a weight",
@@ -308,7 +386,8 @@ std::vector<Fixture> order_fixtures() {
                    [](SpecEntry& e) {
                      for (size_t s = 3; s < 6; ++s) e.steps[s].wave = 2;
                    }),
-      main_fixture(Rule::EdgeSeparates, "an edge taken away", [](SpecEntry& e) { e.steps[2].edges = {}; }),
+      main_fixture(Rule::EdgeSeparates, "an edge taken away",
+                   [](SpecEntry& e) { e.steps[2].edges = {}; }),
       main_fixture(Rule::EdgeSeparates, "the edge to the state's writer taken away",
                    [](SpecEntry& e) { e.steps[4].edges = {}; }),
       {Rule::OrderBudget, "1,300 readers of 1,300 pieces",
@@ -322,11 +401,12 @@ std::vector<Fixture> order_fixtures() {
 std::vector<Fixture> param_fixtures() {
   using Rule = VerifyRule;
   return {
-      main_fixture(Rule::ParamsBytes, "16 bytes of params for 24", [](SpecEntry& e) { e.steps[1].params_bytes = 16; }),
-      main_fixture(Rule::ParamsBytes, "params for a copy", [](SpecEntry& e) { e.steps[0].params_bytes = 8; }),
-      {Rule::AccessForm, "a pointer at byte 20", [](PlanSpec& spec) {
-         spec.kernels[0].accesses[2].position = 20;
-       }},
+      main_fixture(Rule::ParamsBytes, "16 bytes of params for 24",
+                   [](SpecEntry& e) { e.steps[1].params_bytes = 16; }),
+      main_fixture(Rule::ParamsBytes, "params for a copy",
+                   [](SpecEntry& e) { e.steps[0].params_bytes = 8; }),
+      {Rule::AccessForm, "a pointer at byte 20",
+       [](PlanSpec& spec) { spec.kernels[0].accesses[2].position = 20; }},
       main_fixture(Rule::RelocationPosition, "two pointers in one place",
                    [](SpecEntry& e) { e.steps[1].relocations[2].position = 8; }),
       main_fixture(Rule::RelocationPosition, "a pointer without an address",
@@ -335,6 +415,8 @@ std::vector<Fixture> param_fixtures() {
                    [](SpecEntry& e) { e.steps[1].relocations[1].length_bytes = 260; }),
       main_fixture(Rule::RelocationRange, "a range that wraps",
                    [](SpecEntry& e) { e.steps[1].relocations[1].offset_bytes = UINT64_MAX - 15; }),
+      {Rule::RelocationRange, "a pointer that stands behind its range",
+       [](PlanSpec& spec) { spec.params[9] = std::byte{1}; }},
       main_fixture(Rule::RelocationMode, "a write declared as a read",
                    [](SpecEntry& e) { e.steps[1].relocations[0].mode = fb::AccessMode::Read; }),
       main_fixture(Rule::RelocationBytes, "128 bytes for 256",
@@ -359,10 +441,13 @@ std::vector<Fixture> param_fixtures() {
 
 std::vector<Fixture> limit_and_code_fixtures() {
   using Rule = VerifyRule;
-  const auto variant_fixture = [](Rule rule, std::string what, std::function<void(SpecVariant&)> edit) {
-    return Fixture{rule, std::move(what), [edit = std::move(edit)](PlanSpec& spec) { edit(spec.kernels[0].variants[0]); }};
+  const auto variant_fixture = [](Rule rule, std::string what,
+                                  std::function<void(SpecVariant&)> edit) {
+    return Fixture{rule, std::move(what),
+                   [edit = std::move(edit)](PlanSpec& spec) { edit(spec.kernels[0].variants[0]); }};
   };
-  const auto cuda_fixture = [](Rule rule, std::string what, size_t variant, std::function<void(SpecVariant&)> edit) {
+  const auto cuda_fixture = [](Rule rule, std::string what, size_t variant,
+                               std::function<void(SpecVariant&)> edit) {
     return Fixture{rule, std::move(what), [edit = std::move(edit), variant](PlanSpec& spec) {
                      add_cuda(spec);
                      edit(spec.kernels[0].variants[variant]);
@@ -370,13 +455,21 @@ std::vector<Fixture> limit_and_code_fixtures() {
   };
   return {
       main_fixture(Rule::GridLimit, "an empty grid", [](SpecEntry& e) { e.steps[1].grid[1] = 0; }),
-      main_fixture(Rule::GridLimit, "70,000 workgroups along z", [](SpecEntry& e) { e.steps[1].grid[2] = 70000; }),
-      variant_fixture(Rule::WorkgroupLimit, "256 of 128 invocations", [](SpecVariant& v) { v.workgroup = {256, 1, 1}; }),
-      variant_fixture(Rule::SharedLimit, "20,000 bytes of 16,384", [](SpecVariant& v) { v.shared_bytes = 20000; }),
-      {Rule::ParamsLimit, "more params than the target has", [](PlanSpec& spec) { spec.vulkan.max_params_bytes = 16; }},
+      main_fixture(Rule::GridLimit, "70,000 workgroups along z",
+                   [](SpecEntry& e) { e.steps[1].grid[2] = 70000; }),
+      variant_fixture(Rule::WorkgroupLimit, "256 of 128 invocations",
+                      [](SpecVariant& v) {
+                        v.workgroup = {256, 1, 1};
+                      }),
+      variant_fixture(Rule::SharedLimit, "20,000 bytes of 16,384",
+                      [](SpecVariant& v) { v.shared_bytes = 20000; }),
+      {Rule::ParamsLimit, "more params than the target has",
+       [](PlanSpec& spec) { spec.vulkan.max_params_bytes = 16; }},
       variant_fixture(Rule::CodeHash, "another hash", [](SpecVariant& v) { v.code_hash = 1; }),
-      variant_fixture(Rule::CodeFormat, "PTX for Vulkan", [](SpecVariant& v) { v.format = fb::CodeFormat::Ptx; }),
-      variant_fixture(Rule::CodeFeatures, "a feature that the header lacks", [](SpecVariant& v) { v.features |= 2; }),
+      variant_fixture(Rule::CodeFormat, "PTX for Vulkan",
+                      [](SpecVariant& v) { v.format = fb::CodeFormat::Ptx; }),
+      variant_fixture(Rule::CodeFeatures, "a feature that the header lacks",
+                      [](SpecVariant& v) { v.features |= 2; }),
       variant_fixture(Rule::SpirvForm, "an instruction past the end",
                       [](SpecVariant& v) { v.code[v.code.size() - 2] = std::byte{9}; }),
       variant_fixture(Rule::SpirvForm, "SPIR-V 1.6 for Vulkan 1.2",
@@ -384,18 +477,29 @@ std::vector<Fixture> limit_and_code_fixtures() {
       variant_fixture(Rule::SpirvEntry, "another entry point",
                       [](SpecVariant& v) { v.code = empty_kernel({.entry_point = "other"}); }),
       variant_fixture(Rule::SpirvWorkgroup, "another workgroup",
-                      [](SpecVariant& v) { v.code = empty_kernel({.local_size = {32, 2, 1}}); }),
+                      [](SpecVariant& v) {
+                        v.code = empty_kernel({.local_size = {32, 2, 1}});
+                      }),
       variant_fixture(Rule::SpirvParams, "32 bytes of push constants for 24",
                       [](SpecVariant& v) { v.code = empty_kernel({.push_constant_words64 = 4}); }),
       variant_fixture(Rule::SpirvCapability, "a capability without its feature",
-                      [](SpecVariant& v) { v.code = empty_kernel({.capabilities = {1, 11, 10}}); }),
+                      [](SpecVariant& v) {
+                        v.code = empty_kernel({.capabilities = {1, 11, 10}});
+                      }),
       variant_fixture(Rule::SpirvCapability, "a capability that plans may not use",
-                      [](SpecVariant& v) { v.code = empty_kernel({.capabilities = {1, 11, 5}}); }),
-      cuda_fixture(Rule::CubinForm, "a cubin for another architecture", 1, [](SpecVariant& v) { v.code = tiny_cubin(80, "main"); }),
-      cuda_fixture(Rule::CubinForm, "a cubin that is no ELF", 1, [](SpecVariant& v) { v.code = text_bytes("none"); }),
-      cuda_fixture(Rule::CubinEntry, "a cubin without the function", 1, [](SpecVariant& v) { v.code = tiny_cubin(90, "other"); }),
-      cuda_fixture(Rule::PtxForm, "PTX for a newer architecture", 2, [](SpecVariant& v) { v.code = tiny_ptx("sm_90", "main"); }),
-      cuda_fixture(Rule::PtxForm, "PTX without the entry", 2, [](SpecVariant& v) { v.code = tiny_ptx("sm_80", "main2"); }),
+                      [](SpecVariant& v) {
+                        v.code = empty_kernel({.capabilities = {1, 11, 5}});
+                      }),
+      cuda_fixture(Rule::CubinForm, "a cubin for another architecture", 1,
+                   [](SpecVariant& v) { v.code = tiny_cubin(80, "main"); }),
+      cuda_fixture(Rule::CubinForm, "a cubin that is no ELF", 1,
+                   [](SpecVariant& v) { v.code = text_bytes("none"); }),
+      cuda_fixture(Rule::CubinEntry, "a cubin without the function", 1,
+                   [](SpecVariant& v) { v.code = tiny_cubin(90, "other"); }),
+      cuda_fixture(Rule::PtxForm, "PTX for a newer architecture", 2,
+                   [](SpecVariant& v) { v.code = tiny_ptx("sm_90", "main"); }),
+      cuda_fixture(Rule::PtxForm, "PTX without the entry", 2,
+                   [](SpecVariant& v) { v.code = tiny_ptx("sm_80", "main2"); }),
       {Rule::VariantMissing, "no code for the claimed sm_90",
        [](PlanSpec& spec) {
          add_cuda(spec);
@@ -413,8 +517,8 @@ std::vector<Fixture> limit_and_code_fixtures() {
 
 std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
-  for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(), param_fixtures(),
-                    limit_and_code_fixtures()}) {
+  for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(),
+                    param_fixtures(), limit_and_code_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -423,16 +527,20 @@ std::vector<Fixture> all_fixtures() {
 }  // namespace
 
 TEST_CASE("valid_plans_have_no_fault") {
-  for (const VerifyFault& fault : verify_plan(serialise(small_plan()), {.max_faults = 10})) FAIL_CHECK(fault.message);
-  for (const VerifyFault& fault : verify_plan(serialise(chain_plan(50)), {.max_faults = 10})) FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(small_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(chain_plan(50)), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
   PlanSpec both = small_plan();
   add_cuda(both);
-  for (const VerifyFault& fault : verify_plan(serialise(both), {.max_faults = 10})) FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(both), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
 }
 
 TEST_CASE("each_fixture_breaks_its_rule_and_no_other") {
   for (const Fixture& fixture : all_fixtures()) {
-    INFO(rule_text(fixture.rule).code << " " << rule_text(fixture.rule).name << ": " << fixture.what);
+    INFO(rule_text(fixture.rule).code << " " << rule_text(fixture.rule).name << ": "
+                                      << fixture.what);
     const std::vector<VerifyFault> faults = verify_plan(broken(fixture), {.max_faults = 20});
     CHECK_FALSE(faults.empty());
     for (const VerifyFault& fault : faults) {
@@ -498,7 +606,8 @@ TEST_CASE("in_place_values_share_bytes_when_declared") {
   REQUIRE_FALSE(verify_plan(serialise(spec)).empty());
   CHECK(verify_plan(serialise(spec))[0].rule == VerifyRule::LifetimeOverlap);
   main.values[8].alias_of = 7;
-  for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10})) FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
 }
 
 TEST_CASE("an_alias_does_not_cover_a_third_value") {

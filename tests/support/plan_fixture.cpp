@@ -18,15 +18,18 @@ using flatbuffers::Offset;
 
 constexpr uint64_t kVectorBytes = 256;  // f32[64]
 
-uint64_t round_up(uint64_t bytes, uint64_t alignment) { return (bytes + alignment - 1) / alignment * alignment; }
+uint64_t round_up(uint64_t bytes, uint64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
 
 flatbuffers::Optional<uint32_t> optional_index(const std::optional<uint32_t>& index) {
   return index.has_value() ? flatbuffers::Optional<uint32_t>(*index) : flatbuffers::nullopt;
 }
 
 Offset<fb::Value> write_value(FlatBufferBuilder& builder, const SpecValue& value) {
-  return fb::CreateValueDirect(builder, value.name.c_str(), value.dtype, &value.dims, value.segment, value.offset_bytes,
-                               value.size_bytes, value.first_step, value.last_step, optional_index(value.alias_of));
+  return fb::CreateValueDirect(builder, value.name.c_str(), value.dtype, &value.dims, value.segment,
+                               value.offset_bytes, value.size_bytes, value.first_step,
+                               value.last_step, optional_index(value.alias_of));
 }
 
 Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const SpecEntry& entry) {
@@ -42,14 +45,16 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const SpecEntry& entry
       relocations.emplace_back(r.value, r.position, r.offset_bytes, r.length_bytes, r.mode);
     }
     edges.insert(edges.end(), step.edges.begin(), step.edges.end());
-    steps.emplace_back(step.kind, step.kernel, step.grid[0], step.grid[1], step.grid[2], step.wave, step.params_offset,
-                       step.params_bytes, step.relocation_first.value_or(first_relocation),
+    steps.emplace_back(step.kind, step.kernel, step.grid[0], step.grid[1], step.grid[2], step.wave,
+                       step.params_offset, step.params_bytes,
+                       step.relocation_first.value_or(first_relocation),
                        static_cast<uint32_t>(step.relocations.size()), first_edge,
                        static_cast<uint32_t>(step.edges.size()), step.fill_pattern, 0, 0);
   }
   const uint32_t waves = entry.steps.empty() ? 0 : entry.steps.back().wave + 1;
-  return fb::CreateEntryDirect(builder, entry.name.c_str(), &entry.inputs, &entry.outputs, &values, &steps, &relocations,
-                               &edges, entry.wave_count.value_or(waves), entry.arena_bytes, entry.arena_lower_bound);
+  return fb::CreateEntryDirect(builder, entry.name.c_str(), &entry.inputs, &entry.outputs, &values,
+                               &steps, &relocations, &edges, entry.wave_count.value_or(waves),
+                               entry.arena_bytes, entry.arena_lower_bound);
 }
 
 // Code blobs one behind the other, equal ones once.
@@ -76,7 +81,8 @@ class CodeSection {
   std::vector<std::byte> bytes_;
 };
 
-Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& kernel, CodeSection& code) {
+Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& kernel,
+                                CodeSection& code) {
   std::vector<fb::KernelAccess> accesses;
   for (const SpecAccess& access : kernel.accesses) {
     accesses.emplace_back(access.position, access.alignment, access.min_bytes, access.mode);
@@ -85,12 +91,14 @@ Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& ke
   for (const SpecVariant& variant : kernel.variants) {
     const uint64_t offset = code.place(variant.code);
     variants.push_back(fb::CreateVariantDirect(
-        builder, variant.target, variant.format, variant.architecture, variant.code_offset.value_or(offset),
-        variant.code.size(), variant.code_hash.value_or(XXH3_64bits(variant.code.data(), variant.code.size())),
-        variant.entry_point.c_str(), variant.workgroup[0], variant.workgroup[1], variant.workgroup[2], 0,
-        variant.shared_bytes, variant.features));
+        builder, variant.target, variant.format, variant.architecture,
+        variant.code_offset.value_or(offset), variant.code.size(),
+        variant.code_hash.value_or(XXH3_64bits(variant.code.data(), variant.code.size())),
+        variant.entry_point.c_str(), variant.workgroup[0], variant.workgroup[1],
+        variant.workgroup[2], 0, variant.shared_bytes, variant.features));
   }
-  return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses, &variants);
+  return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses,
+                                &variants);
 }
 
 std::vector<std::byte> finished(const FlatBufferBuilder& builder) {
@@ -102,27 +110,33 @@ std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
   FlatBufferBuilder builder;
   std::vector<Offset<fb::Symbol>> symbols;
   for (const SpecSymbol& symbol : spec.symbols) {
-    const auto bound = symbol.bound.has_value() ? flatbuffers::Optional<uint64_t>(*symbol.bound) : flatbuffers::nullopt;
-    symbols.push_back(fb::CreateSymbolDirect(builder, symbol.name.c_str(), symbol.minimum, symbol.maximum,
-                                             symbol.multiple_of, bound));
+    const auto bound = symbol.bound.has_value() ? flatbuffers::Optional<uint64_t>(*symbol.bound)
+                                                : flatbuffers::nullopt;
+    symbols.push_back(fb::CreateSymbolDirect(builder, symbol.name.c_str(), symbol.minimum,
+                                             symbol.maximum, symbol.multiple_of, bound));
   }
   std::vector<Offset<fb::Weight>> weights;
   for (const SpecWeight& weight : spec.weights) {
-    weights.push_back(fb::CreateWeightDirect(builder, weight.name.c_str(), weight.dtype, &weight.dims, weight.kind,
-                                             weight.offset_bytes, weight.size_bytes));
+    weights.push_back(fb::CreateWeightDirect(builder, weight.name.c_str(), weight.dtype,
+                                             &weight.dims, weight.kind, weight.offset_bytes,
+                                             weight.size_bytes));
   }
   std::vector<Offset<fb::State>> states;
   for (const SpecState& state : spec.states) {
-    states.push_back(fb::CreateStateDirect(builder, state.name.c_str(), state.dtype, &state.dims, state.offset_bytes,
-                                           state.size_bytes, state.init, optional_index(state.init_weight)));
+    states.push_back(fb::CreateStateDirect(builder, state.name.c_str(), state.dtype, &state.dims,
+                                           state.offset_bytes, state.size_bytes, state.init,
+                                           optional_index(state.init_weight)));
   }
   std::vector<Offset<fb::Kernel>> kernels;
-  for (const SpecKernel& kernel : spec.kernels) kernels.push_back(write_kernel(builder, kernel, code));
+  for (const SpecKernel& kernel : spec.kernels)
+    kernels.push_back(write_kernel(builder, kernel, code));
   std::vector<Offset<fb::Entry>> entries;
   for (const SpecEntry& entry : spec.entries) entries.push_back(write_entry(builder, entry));
-  const Offset<fb::Entry> init = spec.init.has_value() ? write_entry(builder, *spec.init) : Offset<fb::Entry>();
-  fb::FinishPlanBuffer(builder, fb::CreatePlanDirect(builder, spec.name.c_str(), "fixture 1", "f32", &symbols, &weights,
-                                                     &states, &kernels, &entries, init));
+  const Offset<fb::Entry> init =
+      spec.init.has_value() ? write_entry(builder, *spec.init) : Offset<fb::Entry>();
+  fb::FinishPlanBuffer(
+      builder, fb::CreatePlanDirect(builder, spec.name.c_str(), "fixture 1", "f32", &symbols,
+                                    &weights, &states, &kernels, &entries, init));
   return finished(builder);
 }
 
@@ -133,7 +147,8 @@ std::vector<std::byte> write_debug(const PlanSpec& spec) {
     std::vector<Offset<fb::StepNote>> notes;
     for (size_t s = 0; s < entry.steps.size(); ++s) {
       const std::string node = entry.name + ".node" + std::to_string(s);
-      notes.push_back(fb::CreateStepNoteDirect(builder, node.c_str(), "add", "fixture", "only one"));
+      notes.push_back(
+          fb::CreateStepNoteDirect(builder, node.c_str(), "add", "fixture", "only one"));
     }
     entries.push_back(fb::CreateEntryNotesDirect(builder, &notes));
   };
@@ -143,13 +158,14 @@ std::vector<std::byte> write_debug(const PlanSpec& spec) {
   return finished(builder);
 }
 
-void add_section(std::vector<std::byte>& plan, PlanHeader& header, SectionKind kind, uint64_t alignment,
-                 std::span<const std::byte> bytes) {
+void add_section(std::vector<std::byte>& plan, PlanHeader& header, SectionKind kind,
+                 uint64_t alignment, std::span<const std::byte> bytes) {
   plan.resize(round_up(plan.size(), alignment));
-  header.sections[header.section_count++] = {.kind = static_cast<uint32_t>(kind),
-                                             .flags = kind == SectionKind::Debug ? 0 : kSectionCritical,
-                                             .offset_bytes = plan.size(),
-                                             .size_bytes = bytes.size()};
+  header.sections[header.section_count++] = {
+      .kind = static_cast<uint32_t>(kind),
+      .flags = kind == SectionKind::Debug ? 0 : kSectionCritical,
+      .offset_bytes = plan.size(),
+      .size_bytes = bytes.size()};
   plan.insert(plan.end(), bytes.begin(), bytes.end());
 }
 
@@ -161,7 +177,8 @@ uint64_t io_bytes_of(const SpecEntry& entry) {
   return bytes;
 }
 
-SpecValue vector_value(const std::string& name, fb::Segment segment, uint64_t offset, uint32_t first, uint32_t last) {
+SpecValue vector_value(const std::string& name, fb::Segment segment, uint64_t offset,
+                       uint32_t first, uint32_t last) {
   return {.name = name,
           .dims = {64},
           .segment = segment,
@@ -172,11 +189,15 @@ SpecValue vector_value(const std::string& name, fb::Segment segment, uint64_t of
 }
 
 SpecStep copy_step(uint32_t from, uint32_t to, uint32_t wave, std::vector<uint32_t> edges) {
-  return {.kind = fb::StepKind::Copy,
-          .wave = wave,
-          .relocations = {{.value = from, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Read},
-                          {.value = to, .position = 8, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Write}},
-          .edges = std::move(edges)};
+  return {
+      .kind = fb::StepKind::Copy,
+      .wave = wave,
+      .relocations = {{.value = from, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Read},
+                      {.value = to,
+                       .position = 8,
+                       .length_bytes = kVectorBytes,
+                       .mode = fb::AccessMode::Write}},
+      .edges = std::move(edges)};
 }
 
 SpecStep fill_step(uint32_t to, uint64_t bytes, uint32_t wave, uint32_t pattern) {
@@ -187,13 +208,19 @@ SpecStep fill_step(uint32_t to, uint64_t bytes, uint32_t wave, uint32_t pattern)
 }
 
 // y = f(a, b) by kernel 0.
-SpecStep binary_step(uint32_t y, uint32_t a, uint32_t b, uint32_t wave, std::vector<uint32_t> edges) {
-  return {.wave = wave,
-          .params_bytes = 24,
-          .relocations = {{.value = y, .position = 0, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Write},
-                          {.value = a, .position = 8, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Read},
-                          {.value = b, .position = 16, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Read}},
-          .edges = std::move(edges)};
+SpecStep binary_step(uint32_t y, uint32_t a, uint32_t b, uint32_t wave,
+                     std::vector<uint32_t> edges) {
+  return {
+      .wave = wave,
+      .params_bytes = 24,
+      .relocations =
+          {{.value = y, .position = 0, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Write},
+           {.value = a, .position = 8, .length_bytes = kVectorBytes, .mode = fb::AccessMode::Read},
+           {.value = b,
+            .position = 16,
+            .length_bytes = kVectorBytes,
+            .mode = fb::AccessMode::Read}},
+      .edges = std::move(edges)};
 }
 
 constexpr uint64_t kInt64Feature = 1u << 4;
@@ -230,26 +257,44 @@ PlanSpec small_plan() {
   spec.symbols = {{.name = "batch", .minimum = 1, .maximum = 8, .multiple_of = 1, .bound = 1}};
   spec.weights = {{.name = "w", .dims = {64}, .offset_bytes = 0, .size_bytes = kVectorBytes},
                   {.name = "v", .dims = {64}, .offset_bytes = 256, .size_bytes = kVectorBytes},
-                  {.name = "g", .dims = {64}, .kind = fb::WeightKind::Generated, .offset_bytes = 512,
+                  {.name = "g",
+                   .dims = {64},
+                   .kind = fb::WeightKind::Generated,
+                   .offset_bytes = 512,
                    .size_bytes = kVectorBytes}};
   for (uint32_t i = 0; i < 128; ++i) push_float(spec.weight_bytes, static_cast<float>(i));
   spec.weights_bytes = 768;
-  spec.states = {{.name = "kept", .dims = {64}, .size_bytes = kVectorBytes, .init = fb::StateInit::Weight, .init_weight = 1}};
+  spec.states = {{.name = "kept",
+                  .dims = {64},
+                  .size_bytes = kVectorBytes,
+                  .init = fb::StateInit::Weight,
+                  .init_weight = 1}};
   spec.state_bytes = kVectorBytes;
   spec.kernels = {binary_kernel()};
   spec.params.resize(32);
   spec.vulkan = small_target();
 
-  SpecEntry main{.name = "main", .inputs = {0}, .outputs = {1, 2}, .arena_bytes = 512, .arena_lower_bound = 512};
-  main.values = {vector_value("x", fb::Segment::Io, 0, 0, 5),      vector_value("y", fb::Segment::Io, 0, 0, 5),
-                 {.name = "z", .dims = {4}, .segment = fb::Segment::Io, .size_bytes = 16, .last_step = 5},
-                 vector_value("w", fb::Segment::Weights, 0, 0, 5), vector_value("g", fb::Segment::Weights, 512, 0, 5),
-                 vector_value("kept", fb::Segment::State, 0, 0, 5), vector_value("a", fb::Segment::Arena, 0, 0, 1),
-                 vector_value("b", fb::Segment::Arena, 256, 1, 2), vector_value("c", fb::Segment::Arena, 0, 2, 4)};
-  main.steps = {copy_step(0, 6, 0, {}),         binary_step(7, 6, 3, 1, {0}), binary_step(8, 7, 4, 2, {1}),
-                copy_step(8, 1, 3, {2}),        copy_step(8, 5, 3, {2}),      fill_step(2, 16, 3, 0x3f800000)};
+  SpecEntry main{.name = "main",
+                 .inputs = {0},
+                 .outputs = {1, 2},
+                 .arena_bytes = 512,
+                 .arena_lower_bound = 512};
+  main.values = {
+      vector_value("x", fb::Segment::Io, 0, 0, 5),
+      vector_value("y", fb::Segment::Io, 0, 0, 5),
+      {.name = "z", .dims = {4}, .segment = fb::Segment::Io, .size_bytes = 16, .last_step = 5},
+      vector_value("w", fb::Segment::Weights, 0, 0, 5),
+      vector_value("g", fb::Segment::Weights, 512, 0, 5),
+      vector_value("kept", fb::Segment::State, 0, 0, 5),
+      vector_value("a", fb::Segment::Arena, 0, 0, 1),
+      vector_value("b", fb::Segment::Arena, 256, 1, 2),
+      vector_value("c", fb::Segment::Arena, 0, 2, 4)};
+  main.steps = {copy_step(0, 6, 0, {}),       binary_step(7, 6, 3, 1, {0}),
+                binary_step(8, 7, 4, 2, {1}), copy_step(8, 1, 3, {2}),
+                copy_step(8, 5, 3, {2}),      fill_step(2, 16, 3, 0x3f800000)};
   SpecEntry echo{.name = "echo", .inputs = {0}, .outputs = {1}};
-  echo.values = {vector_value("x", fb::Segment::Io, 0, 0, 0), vector_value("y", fb::Segment::Io, 0, 0, 0)};
+  echo.values = {vector_value("x", fb::Segment::Io, 0, 0, 0),
+                 vector_value("y", fb::Segment::Io, 0, 0, 0)};
   echo.steps = {copy_step(0, 1, 0, {})};
   spec.entries = {main, echo};
 
@@ -269,17 +314,21 @@ PlanSpec chain_plan(uint32_t steps) {
   spec.params.resize(32);
   spec.vulkan = small_target();
   // Values: 0 x, 1 y, 2 w, then the output of every step but the last, in two slots by turns.
-  SpecEntry main{.name = "main", .inputs = {0}, .outputs = {1}, .arena_bytes = 512, .arena_lower_bound = 512};
-  main.values = {vector_value("x", fb::Segment::Io, 0, 0, steps - 1), vector_value("y", fb::Segment::Io, 0, 0, steps - 1),
+  SpecEntry main{
+      .name = "main", .inputs = {0}, .outputs = {1}, .arena_bytes = 512, .arena_lower_bound = 512};
+  main.values = {vector_value("x", fb::Segment::Io, 0, 0, steps - 1),
+                 vector_value("y", fb::Segment::Io, 0, 0, steps - 1),
                  vector_value("w", fb::Segment::Weights, 0, 0, steps - 1)};
   for (uint32_t s = 0; s < steps; ++s) {
     const bool is_last = s + 1 == steps;
     const uint32_t from = s == 0 ? 0 : 2 + s;
     const uint32_t to = is_last ? 1 : 3 + s;
     if (!is_last) {
-      main.values.push_back(vector_value(std::string("v").append(std::to_string(s)), fb::Segment::Arena, s % 2 * kVectorBytes, s, s + 1));
+      main.values.push_back(vector_value(std::string("v").append(std::to_string(s)),
+                                         fb::Segment::Arena, s % 2 * kVectorBytes, s, s + 1));
     }
-    main.steps.push_back(binary_step(to, from, 2, s, s == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{s - 1}));
+    main.steps.push_back(binary_step(
+        to, from, 2, s, s == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{s - 1}));
   }
   spec.entries = {main};
   return spec;
@@ -300,7 +349,8 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
     header.arena_bytes = std::max(header.arena_bytes, entry.arena_bytes);
     header.io_bytes = std::max(header.io_bytes, io_bytes_of(entry));
   }
-  if (spec.init.has_value()) header.arena_bytes = std::max(header.arena_bytes, spec.init->arena_bytes);
+  if (spec.init.has_value())
+    header.arena_bytes = std::max(header.arena_bytes, spec.init->arena_bytes);
   header.host_bytes = index.size() + spec.params.size() + code.bytes().size();
   std::strncpy(header.producer, "fixture 1", sizeof header.producer - 1);
   header.vulkan = spec.vulkan;
@@ -341,7 +391,8 @@ void reseal(std::vector<std::byte>& plan) {
   PlanHeader header = header_of(plan);
   for (uint32_t i = 0; i < header.section_count && i < kPlanMaxSections; ++i) {
     PlanSection& section = header.sections[i];
-    if (section.size_bytes > plan.size() || section.offset_bytes > plan.size() - section.size_bytes) continue;
+    if (section.size_bytes > plan.size() || section.offset_bytes > plan.size() - section.size_bytes)
+      continue;
     section.checksum = XXH3_64bits(plan.data() + section.offset_bytes, section.size_bytes);
   }
   header.header_checksum = 0;
@@ -351,14 +402,15 @@ void reseal(std::vector<std::byte>& plan) {
 }
 
 std::vector<std::byte> empty_kernel(const SpirvOptions& options) {
-  constexpr uint32_t kVoid = 1, kFunctionType = 2, kMain = 3, kLabel = 4, kWord = 5, kBlock = 6, kPointer = 7, kVariable = 8;
+  constexpr uint32_t kVoid = 1, kFunctionType = 2, kMain = 3, kLabel = 4, kWord = 5, kBlock = 6,
+                     kPointer = 7, kVariable = 8;
   std::vector<uint32_t> words = {0x07230203, options.version, 0, 9, 0};
   const auto instruction = [&](uint32_t opcode, const std::vector<uint32_t>& operands) {
     words.push_back(static_cast<uint32_t>(operands.size() + 1) << 16 | opcode);
     words.insert(words.end(), operands.begin(), operands.end());
   };
   for (const uint32_t capability : options.capabilities) instruction(17, {capability});
-  instruction(14, {0, 1});  // OpMemoryModel Logical GLSL450
+  instruction(14, {0, 1});                   // OpMemoryModel Logical GLSL450
   std::vector<uint32_t> entry = {5, kMain};  // GLCompute
   const size_t name_at = entry.size();
   entry.resize(name_at + options.entry_point.size() / 4 + 1);

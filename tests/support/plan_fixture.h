@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for tests: a plain description that a test edits, and the bytes that it stands for. No compiler needed.
+// Plans for tests: a plain description that a test edits, and the bytes that it stands for. No
+// compiler needed.
 #pragma once
 
 #include <array>
@@ -53,9 +54,9 @@ struct SpecVariant {
   fb::TargetKind target = fb::TargetKind::Vulkan;
   fb::CodeFormat format = fb::CodeFormat::SpirV;
   uint32_t architecture = 0;
-  std::vector<std::byte> code;           // placed in the code section by serialise()
-  std::optional<uint64_t> code_offset;   // instead of where serialise() placed the code
-  std::optional<uint64_t> code_hash;     // instead of the right one
+  std::vector<std::byte> code;          // placed in the code section by serialise()
+  std::optional<uint64_t> code_offset;  // instead of where serialise() placed the code
+  std::optional<uint64_t> code_hash;    // instead of the right one
   std::string entry_point = "main";
   std::array<uint32_t, 3> workgroup = {64, 1, 1};
   uint32_t shared_bytes = 0;
@@ -132,11 +133,13 @@ struct PlanSpec {
   std::function<void(PlanHeader&)> edit_header;  // last word before the checksums
 };
 
-// A valid plan of two entries. "main": x f32[64] -> y f32[64], z f32[4], through two kernels, with an inline and a generated
-// weight and a state that keeps what the last run gave to y. "echo": x f32[64] -> y f32[64], a copy.
+// A valid plan of two entries. "main": x f32[64] -> y f32[64], z f32[4], through two kernels, with
+// an inline and a generated weight and a state that keeps what the last run gave to y. "echo": x
+// f32[64] -> y f32[64], a copy.
 PlanSpec small_plan();
 
-// A valid plan of one entry "main" with `steps` chained dispatches over a small arena, x f32[64] -> y f32[64].
+// A valid plan of one entry "main" with `steps` chained dispatches over a small arena, x f32[64] ->
+// y f32[64].
 PlanSpec chain_plan(uint32_t steps);
 
 // The bytes of a plan, with right sizes and checksums.
@@ -151,7 +154,7 @@ void set_header(std::vector<std::byte>& plan, const PlanHeader& header);
 struct SpirvOptions {
   std::string entry_point = "main";
   std::array<uint32_t, 3> local_size = {64, 1, 1};
-  uint32_t push_constant_words64 = 3;          // a block of so many 64-bit integers
+  uint32_t push_constant_words64 = 3;            // a block of so many 64-bit integers
   std::vector<uint32_t> capabilities = {1, 11};  // Shader, Int64
   uint32_t version = 0x00010300;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes a fixture plan of one entry "main" that copies x f32[64] to y, and an input: write_plan PLAN X_RAW.
+// Writes a fixture plan of one entry "main" that copies x f32[64] to y, and an input: write_plan
+// PLAN X_RAW.
 #include <cstdio>
 #include <vector>
 
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
   const std::vector<std::byte> plan = rlx::test::serialise(spec);
   std::vector<float> x;
   for (int i = 0; i < 64; ++i) x.push_back(static_cast<float>(i) / 2);
-  const bool written = write_file(argv[1], plan.data(), plan.size()) && write_file(argv[2], x.data(), x.size() * sizeof(float));
+  const bool written = write_file(argv[1], plan.data(), plan.size()) &&
+                       write_file(argv[2], x.data(), x.size() * sizeof(float));
   return written ? 0 : 1;
 }
