@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm in inference form (ops.md 4): y = (x - mean) * rsqrt(var + eps) * gamma + beta per index along `axis`. It has no
-// kernel: it becomes x * scale + shift, whose two vectors fold to constants where the statistics are weights.
+// batch_norm in inference form (ops.md 4): y = (x - mean) * rsqrt(var + eps) * gamma + beta per
+// index along `axis`. It has no kernel: it becomes x * scale + shift, whose two vectors fold to
+// constants where the statistics are weights.
 #include <array>
 #include <cmath>
 
@@ -15,7 +16,8 @@ constexpr std::array<const char*, kInputs> kInputNames = {"x", "gamma", "beta", 
 bool infer(InferContext& ctx) {
   bool good = true;
   if (ctx.attrs().flag("training")) {
-    good = ctx.fail(DiagCode::UnsupportedOp, "training=true is not supported; wanted the inference form",
+    good = ctx.fail(DiagCode::UnsupportedOp,
+                    "training=true is not supported; wanted the inference form",
                     "export the model in evaluation mode");
   } else if (ctx.node().outputs.size() > 1) {
     good = ctx.fail(DiagCode::BadArity, "has " + std::to_string(ctx.node().outputs.size()) +
@@ -23,7 +25,8 @@ bool infer(InferContext& ctx) {
   }
   for (size_t i = 0; i < kInputs; ++i) {
     if (is_float(ctx.dtype(i))) continue;
-    good = ctx.fail(DiagCode::BadDtype, std::string(kInputNames[i]) + " is " + std::string(name_of(ctx.dtype(i))) +
+    good = ctx.fail(DiagCode::BadDtype, std::string(kInputNames[i]) + " is " +
+                                            std::string(name_of(ctx.dtype(i))) +
                                             "; wanted a float dtype");
   }
   const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), ctx.shape(0).size());
@@ -31,9 +34,10 @@ bool infer(InferContext& ctx) {
   const Shape channels = {ctx.shape(0)[static_cast<size_t>(*axis)]};
   for (size_t i = 1; i < kInputs; ++i) {
     if (ctx.shape(i) == channels) continue;
-    good = ctx.fail(DiagCode::BadShape, std::string(kInputNames[i]) + " has shape " + to_string(ctx.shape(i)) +
-                                            "; wanted " + to_string(channels) + ", the size of axis " +
-                                            std::to_string(*axis) + " of x " + to_string(ctx.shape(0)));
+    good = ctx.fail(DiagCode::BadShape,
+                    std::string(kInputNames[i]) + " has shape " + to_string(ctx.shape(i)) +
+                        "; wanted " + to_string(channels) + ", the size of axis " +
+                        std::to_string(*axis) + " of x " + to_string(ctx.shape(0)));
   }
   if (!good) return false;
   ctx.set_output(0, ctx.input(0));
@@ -51,7 +55,8 @@ bool evaluate(EvaluateContext& ctx) {
   std::vector<double>& y = ctx.output(0).floats;
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t c = i / inner % channels;
-    const double normal = (x.floats[i] - ctx.input(3).floats[c]) / std::sqrt(ctx.input(4).floats[c] + eps);
+    const double normal =
+        (x.floats[i] - ctx.input(3).floats[c]) / std::sqrt(ctx.input(4).floats[c] + eps);
     y[i] = normal * ctx.input(1).floats[c] + ctx.input(2).floats[c];
   }
   return true;
@@ -92,14 +97,18 @@ constexpr std::array kAttrs = {
     AttrSpec{.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
     AttrSpec{.name = "training", .type = AttrType::Bool, .default_text = "false"},
     // Both concern the running statistics, which only training updates.
-    AttrSpec{.name = "momentum", .type = AttrType::Float, .default_text = "0.1", .minimum = 0, .maximum = 1},
+    AttrSpec{.name = "momentum",
+             .type = AttrType::Float,
+             .default_text = "0.1",
+             .minimum = 0,
+             .maximum = 1},
     AttrSpec{.name = "unbiased", .type = AttrType::Bool, .default_text = "true"},
 };
 
 constexpr std::array kOps = {
     OpDef{.name = "batch_norm",
-          .signature =
-              "batch_norm(x, gamma, beta, mean, var; axis=1, eps=1e-5, training=false, momentum=0.1, unbiased=true) -> y",
+          .signature = "batch_norm(x, gamma, beta, mean, var; axis=1, eps=1e-5, training=false, "
+                       "momentum=0.1, unbiased=true) -> y",
           .inputs = {kInputs, kInputs},
           .outputs = {1, 5},
           .attrs = kAttrs,
@@ -110,6 +119,8 @@ constexpr std::array kOps = {
 
 }  // namespace
 
-std::span<const OpDef> batch_norm_ops() { return kOps; }
+std::span<const OpDef> batch_norm_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

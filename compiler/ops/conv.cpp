@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv over one to three spatial dims (ops.md 9.1): shapes, evaluation, and the choice of operands for the lowering.
+// conv over one to three spatial dims (ops.md 9.1): shapes, evaluation, and the choice of operands
+// for the lowering.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -20,15 +21,17 @@ bool check_dtypes(InferContext& ctx) {
   const DType x = ctx.dtype(0);
   bool good = true;
   if (!is_float(x)) {
-    good = ctx.fail(DiagCode::BadDtype, "x is " + std::string(name_of(x)) + "; wanted f32, f16, bf16 or f64");
+    good = ctx.fail(DiagCode::BadDtype,
+                    "x is " + std::string(name_of(x)) + "; wanted f32, f16, bf16 or f64");
   }
   for (size_t i = 1; i < 3; ++i) {
     if (!ctx.has_input(i) || !good) continue;
     const DType dtype = ctx.dtype(i);
     if (x == DType::f64 ? dtype == DType::f64 : is_short_float(dtype)) continue;
-    good = ctx.fail(DiagCode::BadDtype, std::string(i == 1 ? "w" : "bias") + " is " + std::string(name_of(dtype)) +
-                                            "; wanted " + (x == DType::f64 ? "f64" : "f32, f16 or bf16") + " beside " +
-                                            std::string(name_of(x)) + " x");
+    good = ctx.fail(DiagCode::BadDtype, std::string(i == 1 ? "w" : "bias") + " is " +
+                                            std::string(name_of(dtype)) + "; wanted " +
+                                            (x == DType::f64 ? "f64" : "f32, f16 or bf16") +
+                                            " beside " + std::string(name_of(x)) + " x");
   }
   return good;
 }
@@ -39,30 +42,36 @@ bool check_channels(InferContext& ctx) {
   const int64_t filters = ctx.shape(1)[0];
   bool good = true;
   if (channels % groups != 0 || filters % groups != 0) {
-    good = ctx.fail(DiagCode::BadShape, "groups=" + std::to_string(groups) + " does not divide the " +
-                                            std::to_string(channels) + " input and " + std::to_string(filters) +
-                                            " output channels");
+    good =
+        ctx.fail(DiagCode::BadShape, "groups=" + std::to_string(groups) + " does not divide the " +
+                                         std::to_string(channels) + " input and " +
+                                         std::to_string(filters) + " output channels");
   } else if (ctx.shape(1)[1] != channels / groups) {
-    good = ctx.fail(DiagCode::BadShape, "w " + to_string(ctx.shape(1)) + " reads " + std::to_string(ctx.shape(1)[1]) +
-                                            " channels per group; x " + to_string(ctx.shape(0)) + " has " +
-                                            std::to_string(channels / groups) + " in each of " +
-                                            std::to_string(groups) + " groups");
+    good = ctx.fail(DiagCode::BadShape, "w " + to_string(ctx.shape(1)) + " reads " +
+                                            std::to_string(ctx.shape(1)[1]) +
+                                            " channels per group; x " + to_string(ctx.shape(0)) +
+                                            " has " + std::to_string(channels / groups) +
+                                            " in each of " + std::to_string(groups) + " groups");
   }
   if (ctx.has_input(2) && ctx.shape(2) != Shape{filters}) {
     good = ctx.fail(DiagCode::BadShape, "bias has shape " + to_string(ctx.shape(2)) + "; wanted " +
-                                            to_string(Shape{filters}) + ", one value per output channel");
+                                            to_string(Shape{filters}) +
+                                            ", one value per output channel");
   }
   return good;
 }
 
-Shape spatial_of(const Shape& shape) { return {shape.begin() + 2, shape.end()}; }
+Shape spatial_of(const Shape& shape) {
+  return {shape.begin() + 2, shape.end()};
+}
 
 // Also for evaluate and lower, where infer has reported everything already.
 std::optional<Window> window_of(NodeContext& ctx, const Shape& x, const Shape& w) {
   const Shape kernel = spatial_of(w);
   const Ints written = ctx.attrs().integers("kernel");
   if (!written.empty() && written != kernel) {
-    ctx.fail(DiagCode::BadAttribute, "kernel " + to_string(written) + " differs from that of w, " + to_string(kernel));
+    ctx.fail(DiagCode::BadAttribute,
+             "kernel " + to_string(written) + " differs from that of w, " + to_string(kernel));
     return std::nullopt;
   }
   return read_window(ctx, spatial_of(x), kernel, WindowRounding::Floor);
@@ -102,12 +111,15 @@ struct OutputElement {
   std::array<int64_t, kSpatialDims> at;
 };
 
-void add_window(const Tensor& x, const Tensor& w, const Window& window, int64_t group_in, size_t first_channel,
-                const OutputElement& element, double& value, double& magnitude) {
+void add_window(const Tensor& x, const Tensor& w, const Window& window, int64_t group_in,
+                size_t first_channel, const OutputElement& element, double& value,
+                double& magnitude) {
   const auto channels = static_cast<size_t>(x.type.shape[1]);
   for (size_t c = 0; c < static_cast<size_t>(group_in); ++c) {
-    const size_t plane = (element.image * channels + first_channel + c) * static_cast<size_t>(window.in_count());
-    const size_t weights = (element.filter * static_cast<size_t>(group_in) + c) * static_cast<size_t>(window.taps());
+    const size_t plane =
+        (element.image * channels + first_channel + c) * static_cast<size_t>(window.in_count());
+    const size_t weights =
+        (element.filter * static_cast<size_t>(group_in) + c) * static_cast<size_t>(window.taps());
     for (int64_t tap = 0; tap < window.taps(); ++tap) {
       int64_t rest = tap;
       int64_t offset = 0;
@@ -192,18 +204,39 @@ bool lower(LowerContext& ctx) {
 }
 
 constexpr std::array kAttrs = {
-    AttrSpec{.name = "kernel", .type = AttrType::IntList, .default_text = "[]", .minimum = 1, .maximum = kLargestInt},
-    AttrSpec{.name = "stride", .type = AttrType::IntList, .default_text = "[]", .minimum = 1, .maximum = kLargestInt},
-    AttrSpec{.name = "pads", .type = AttrType::IntList, .default_text = "[]", .minimum = 0, .maximum = kLargestInt},
-    AttrSpec{.name = "dilation", .type = AttrType::IntList, .default_text = "[]", .minimum = 1, .maximum = kLargestInt},
-    AttrSpec{.name = "groups", .type = AttrType::Int, .default_text = "1", .minimum = 1, .maximum = kLargestInt},
+    AttrSpec{.name = "kernel",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "stride",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "pads",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 0,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "dilation",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "groups",
+             .type = AttrType::Int,
+             .default_text = "1",
+             .minimum = 1,
+             .maximum = kLargestInt},
     AttrSpec{.name = "activation", .type = AttrType::String, .default_text = "\"none\""},
 };
 constexpr std::array<uint32_t, 1> kOptional = {2};
 
 constexpr std::array kOps = {
     OpDef{.name = "conv",
-          .signature = "conv(x, w, [bias]; kernel, stride, pads, dilation, groups=1, activation=\"none\") -> y",
+          .signature = "conv(x, w, [bias]; kernel, stride, pads, dilation, groups=1, "
+                       "activation=\"none\") -> y",
           .inputs = {2, 3},
           .outputs = {1, 1},
           .attrs = kAttrs,
@@ -215,6 +248,8 @@ constexpr std::array kOps = {
 
 }  // namespace
 
-std::span<const OpDef> conv_ops() { return kOps; }
+std::span<const OpDef> conv_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

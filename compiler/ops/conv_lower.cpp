@@ -15,20 +15,26 @@ namespace {
 constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
 constexpr int64_t kVectorElements = 4;
 constexpr int64_t kSharedBytes = 32768;
-// Filters per channel up to which staging the patch anew for each is cheaper than a matrix product with K = taps.
+// Filters per channel up to which staging the patch anew for each is cheaper than a matrix product
+// with K = taps.
 constexpr int64_t kMaxMultiplier = 4;
 
 using ConvDispatch = DispatchBuilder<ConvParams>;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
-int64_t depth_of(const Convolution& conv) { return conv.group_in * conv.window.taps(); }
+int64_t depth_of(const Convolution& conv) {
+  return conv.group_in * conv.window.taps();
+}
 
 // ---- a 1x1 window that moves by single steps is a matrix product ----
 
 bool is_pointwise(const Window& window) {
   return window.taps() == 1 && window.in == window.out &&
-         std::all_of(window.stride.begin(), window.stride.end(), [](int64_t s) { return s == 1; }) &&
+         std::all_of(window.stride.begin(), window.stride.end(),
+                     [](int64_t s) { return s == 1; }) &&
          std::all_of(window.begin.begin(), window.begin.end(), [](int64_t b) { return b == 0; });
 }
 
@@ -45,30 +51,33 @@ bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) 
   const int64_t image_stride = conv.x.strides[0];
   const int64_t channel_stride = conv.x.strides[1];
   const int64_t group_weights = conv.group_out * conv.group_in;
-  Product product{.batch = {conv.images, conv.groups},
-                  .m = conv.group_out,
-                  .n = conv.window.out_count(),
-                  .k = conv.group_in,
-                  .a = {.ref = conv.w, .batch = {0, group_weights}, .line = conv.group_in, .depth = 1},
-                  .b = {.ref = conv.x,
-                        .batch = {image_stride, conv.group_in * channel_stride},
-                        .line = pixel,
-                        .depth = channel_stride},
-                  .bias = {},
-                  .residual = {},
-                  .y = conv.y,
-                  .activation = conv.activation,
-                  .note = "1x1 conv"};
+  Product product{
+      .batch = {conv.images, conv.groups},
+      .m = conv.group_out,
+      .n = conv.window.out_count(),
+      .k = conv.group_in,
+      .a = {.ref = conv.w, .batch = {0, group_weights}, .line = conv.group_in, .depth = 1},
+      .b = {.ref = conv.x,
+            .batch = {image_stride, conv.group_in * channel_stride},
+            .line = pixel,
+            .depth = channel_stride},
+      .bias = {},
+      .residual = {},
+      .y = conv.y,
+      .activation = conv.activation,
+      .note = "1x1 conv"};
   const int64_t plane = conv.window.out_count();
   if (conv.bias) {
     const int64_t stride = conv.bias->strides[0];
-    product.bias = AddedOperand{.ref = *conv.bias, .batch = {0, conv.group_out * stride}, .m = stride, .n = 0};
+    product.bias =
+        AddedOperand{.ref = *conv.bias, .batch = {0, conv.group_out * stride}, .m = stride, .n = 0};
   }
   if (conv.residual) {
-    product.residual = AddedOperand{.ref = *conv.residual,
-                                    .batch = {conv.groups * conv.group_out * plane, conv.group_out * plane},
-                                    .m = plane,
-                                    .n = 1};
+    product.residual =
+        AddedOperand{.ref = *conv.residual,
+                     .batch = {conv.groups * conv.group_out * plane, conv.group_out * plane},
+                     .m = plane,
+                     .n = 1};
   }
   return lower_product(ctx, std::move(product));
 }
@@ -77,7 +86,8 @@ bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) 
 
 std::string index_type_of(const Convolution& conv) {
   const TensorRef::ByteRange range = conv.x.byte_range();
-  const int64_t x_elements = static_cast<int64_t>(range.length_bytes) / element_bytes(conv.x.dtype());
+  const int64_t x_elements =
+      static_cast<int64_t>(range.length_bytes) / element_bytes(conv.x.dtype());
   const int64_t y_image = conv.groups * conv.group_out * conv.window.out_count();
   const int64_t weights = element_count(conv.w.shape());
   return std::max({x_elements, y_image, weights}) <= kCountLimit ? "int" : "rlx_i64";
@@ -99,7 +109,8 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
       .define("RLX_X_H", spatial[1])
       .define("RLX_X_W", spatial[2])
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
-  if (!conv.activation.none()) dispatch.generated("epilogue.inc", activation_source(conv.activation, acc));
+  if (!conv.activation.none())
+    dispatch.generated("epilogue.inc", activation_source(conv.activation, acc));
   if (conv.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(conv.bias->dtype())))
         .define("RLX_BIAS_M", conv.bias->strides[0])
@@ -114,7 +125,8 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
   }
 }
 
-void bind_common(ConvDispatch& dispatch, const Convolution& conv, uint32_t w_alignment, uint32_t y_alignment) {
+void bind_common(ConvDispatch& dispatch, const Convolution& conv, uint32_t w_alignment,
+                 uint32_t y_alignment) {
   uint64_t bytes = byte_size(conv.y.type);
   if (depth_of(conv) > 0) {
     dispatch.read(&ConvParams::x, conv.x).read(&ConvParams::w, conv.w, w_alignment);
@@ -142,8 +154,10 @@ struct DepthwiseTile {
 };
 
 int64_t staged_elements(const Window& window, const DepthwiseTile& tile) {
-  const int64_t patch_h = (tile.h - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
-  const int64_t patch_w = (tile.w - 1) * window.stride[2] + (window.kernel[2] - 1) * window.dilation[2] + 1;
+  const int64_t patch_h =
+      (tile.h - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
+  const int64_t patch_w =
+      (tile.w - 1) * window.stride[2] + (window.kernel[2] - 1) * window.dilation[2] + 1;
   if (patch_h > kSharedBytes || patch_w > kSharedBytes) return kSharedBytes;
   return patch_h * patch_w + window.taps();
 }
@@ -153,7 +167,8 @@ std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
   const Window& window = conv.window;
   if (conv.group_in != 1 || conv.group_out > kMaxMultiplier || window.rank > 2) return std::nullopt;
   const int64_t capacity = kSharedBytes / element_bytes(accumulator_of(conv.x.dtype()));
-  DepthwiseTile tile{.h = std::min<int64_t>(window.out[1], 32), .w = std::min<int64_t>(window.out[2], 32)};
+  DepthwiseTile tile{.h = std::min<int64_t>(window.out[1], 32),
+                     .w = std::min<int64_t>(window.out[2], 32)};
   if (window.out[1] == 1) tile.w = std::min<int64_t>(window.out[2], 512);
   while (staged_elements(window, tile) > capacity) {
     if (tile.h * tile.w <= 16) return std::nullopt;
@@ -178,8 +193,8 @@ bool lower_depthwise(LowerContext& ctx, const Convolution& conv, const Depthwise
       .define("RLX_TILE_W", tile.w)
       .define("RLX_Y_VECTOR", 1)
       .grid(split_grid(static_cast<uint64_t>(tiles * channels * conv.images)))
-      .reason("depthwise conv: " + std::to_string(tile.h) + "x" + std::to_string(tile.w) + " tile, " +
-              std::to_string(tiles * channels * conv.images) + " workgroups");
+      .reason("depthwise conv: " + std::to_string(tile.h) + "x" + std::to_string(tile.w) +
+              " tile, " + std::to_string(tiles * channels * conv.images) + " workgroups");
   bind_common(dispatch, conv, 0, 0);
   return true;
 }
@@ -190,13 +205,15 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
   const int64_t pixels = conv.window.out_count();
   const ProductSize size{
       .m = conv.group_out, .n = conv.images * pixels, .k = depth_of(conv), .batches = conv.groups};
-  const TileChoice choice =
-      choose_tile(size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))});
+  const TileChoice choice = choose_tile(
+      size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))});
   const bool half_or_single = accumulator_of(conv.x.dtype()) == DType::f32;
   const uint32_t w_bytes = 4 * element_bytes(conv.w.dtype());
   const uint32_t y_bytes = 4 * element_bytes(conv.y.dtype());
-  const bool w_vectors = half_or_single && depth_of(conv) % kVectorElements == 0 && ctx.alignment(conv.w) >= w_bytes;
-  const bool y_vectors = half_or_single && pixels % kVectorElements == 0 && ctx.alignment(conv.y) >= y_bytes;
+  const bool w_vectors =
+      half_or_single && depth_of(conv) % kVectorElements == 0 && ctx.alignment(conv.w) >= w_bytes;
+  const bool y_vectors =
+      half_or_single && pixels % kVectorElements == 0 && ctx.alignment(conv.y) >= y_bytes;
   auto dispatch = ctx.dispatch<KernelId::conv>();
   define_common(dispatch, conv);
   define_tile(dispatch, choice.tile);
@@ -216,17 +233,21 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
 bool lower_convolution(LowerContext& ctx, const Convolution& conv) {
   const int64_t columns = conv.images * conv.window.out_count();
   const int64_t tiles = ceil_div(columns, 16) * ceil_div(conv.group_out, 16);
-  const int64_t largest = std::max({columns, tiles, depth_of(conv), conv.groups * conv.group_out,
-                                    *std::max_element(conv.window.in.begin(), conv.window.in.end())});
+  const int64_t largest =
+      std::max({columns, tiles, depth_of(conv), conv.groups * conv.group_out,
+                *std::max_element(conv.window.in.begin(), conv.window.in.end())});
   if (largest > kCountLimit) {
-    return ctx.fail(DiagCode::UnsupportedOp, "a convolution of " + std::to_string(columns) + " output pixels, " +
-                                                 std::to_string(conv.groups * conv.group_out) + " channels and depth " +
-                                                 std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
+    return ctx.fail(DiagCode::UnsupportedOp,
+                    "a convolution of " + std::to_string(columns) + " output pixels, " +
+                        std::to_string(conv.groups * conv.group_out) + " channels and depth " +
+                        std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
   }
   if (is_pointwise(conv.window)) {
-    if (const std::optional<int64_t> pixel = pixel_stride(conv.x)) return lower_pointwise(ctx, conv, *pixel);
+    if (const std::optional<int64_t> pixel = pixel_stride(conv.x))
+      return lower_pointwise(ctx, conv, *pixel);
   }
-  if (const std::optional<DepthwiseTile> tile = depthwise_tile(conv)) return lower_depthwise(ctx, conv, *tile);
+  if (const std::optional<DepthwiseTile> tile = depthwise_tile(conv))
+    return lower_depthwise(ctx, conv, *tile);
   return lower_implicit(ctx, conv);
 }
 

@@ -11,7 +11,8 @@ std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, in
   if (values.empty()) values.assign(rank, otherwise);
   if (values.size() == rank) return values;
   ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
-                                       " values; wanted " + std::to_string(rank) + ", one per spatial dim");
+                                       " values; wanted " + std::to_string(rank) +
+                                       ", one per spatial dim");
   return std::nullopt;
 }
 
@@ -22,12 +23,14 @@ std::optional<Ints> pad_list(NodeContext& ctx, size_t rank) {
   if (pads.size() == rank) pads.insert(pads.end(), pads.begin(), pads.end());
   if (pads.size() == 2 * rank) return pads;
   ctx.fail(DiagCode::BadAttribute, "pads has " + std::to_string(pads.size()) + " values; wanted " +
-                                       std::to_string(2 * rank) + " (begins, then ends) or " + std::to_string(rank) +
-                                       " (symmetric)");
+                                       std::to_string(2 * rank) + " (begins, then ends) or " +
+                                       std::to_string(rank) + " (symmetric)");
   return std::nullopt;
 }
 
-int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+int64_t floor_div(int64_t a, int64_t b) {
+  return a / b - (a % b < 0 ? 1 : 0);
+}
 
 bool set_output_size(NodeContext& ctx, Window& window, size_t d, WindowRounding rounding) {
   const int64_t reach = window.dilation[d] * (window.kernel[d] - 1) + 1;
@@ -39,15 +42,17 @@ bool set_output_size(NodeContext& ctx, Window& window, size_t d, WindowRounding 
   const bool starts_beyond = (window.out[d] - 1) * stride >= window.in[d] + window.begin[d];
   if (rounding == WindowRounding::Ceil && starts_beyond) --window.out[d];
   if (window.out[d] > 0) return true;
-  return ctx.fail(DiagCode::BadShape, "the window reaches over " + std::to_string(reach) + " elements of spatial dim " +
-                                          std::to_string(d + window.rank - kSpatialDims) + ", which has " +
-                                          std::to_string(padded) + " with its pads",
+  return ctx.fail(DiagCode::BadShape,
+                  "the window reaches over " + std::to_string(reach) + " elements of spatial dim " +
+                      std::to_string(d + window.rank - kSpatialDims) + ", which has " +
+                      std::to_string(padded) + " with its pads",
                   "raise the pads or shrink kernel or dilation");
 }
 
 }  // namespace
 
-std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints& kernel, WindowRounding rounding) {
+std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints& kernel,
+                                  WindowRounding rounding) {
   const size_t rank = in.size();
   const std::optional<Ints> stride = dim_list(ctx, "stride", rank, 1);
   const std::optional<Ints> dilation = dim_list(ctx, "dilation", rank, 1);

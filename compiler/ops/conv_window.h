@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sliding windows of conv and pool: `stride`, `pads`, `dilation` over one to three spatial dims (ops.md 9).
+// Sliding windows of conv and pool: `stride`, `pads`, `dilation` over one to three spatial dims
+// (ops.md 9).
 #pragma once
 
 #include <array>
@@ -28,14 +29,17 @@ struct Window {
   [[nodiscard]] int64_t out_count() const { return out[0] * out[1] * out[2]; }
   [[nodiscard]] int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
   // Sizes of the spatial dims that the op has.
-  [[nodiscard]] Shape out_shape() const { return {out.end() - static_cast<int64_t>(rank), out.end()}; }
+  [[nodiscard]] Shape out_shape() const {
+    return {out.end() - static_cast<int64_t>(rank), out.end()};
+  }
 };
 
 enum class WindowRounding : uint8_t { Floor, Ceil };
 
-// Reads the attributes for spatial sizes `in` and `kernel` and computes `out`. Reports wrong list lengths and windows that do
-// not fit.
-std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints& kernel, WindowRounding rounding);
+// Reads the attributes for spatial sizes `in` and `kernel` and computes `out`. Reports wrong list
+// lengths and windows that do not fit.
+std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints& kernel,
+                                  WindowRounding rounding);
 
 // Strides of the three spatial dims of x [N, C, spatial..], 0 for dims that it lacks.
 std::array<int64_t, kSpatialDims> spatial_strides(const Strides& strides);

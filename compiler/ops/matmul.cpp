@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul and fused_matmul_bias_act (ops.md 3.1, 3.3): shapes, evaluation, and the strided views that the kernels get.
+// matmul and fused_matmul_bias_act (ops.md 3.1, 3.3): shapes, evaluation, and the strided views
+// that the kernels get.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,12 +13,16 @@
 namespace rlx {
 namespace {
 
-bool is_byte(DType dtype) { return dtype == DType::i8 || dtype == DType::u8; }
+bool is_byte(DType dtype) {
+  return dtype == DType::i8 || dtype == DType::u8;
+}
 bool is_short_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-std::string dtype_text(DType dtype) { return std::string(name_of(dtype)); }
+std::string dtype_text(DType dtype) {
+  return std::string(name_of(dtype));
+}
 
 // ---- shapes ----
 
@@ -97,9 +102,10 @@ std::optional<DType> output_dtype(InferContext& ctx, DType natural) {
   const DType wanted = ctx.attrs().dtype("out_dtype");
   const bool legal = wanted == natural || (is_short_float(natural) && is_short_float(wanted));
   if (legal) return wanted;
-  ctx.fail(DiagCode::BadAttribute, "out_dtype " + dtype_text(wanted) + " cannot hold a product that accumulates in " +
-                                       dtype_text(accumulator_of(ctx.dtype(0))) + "; wanted " +
-                                       (is_short_float(natural) ? "f32, f16 or bf16" : dtype_text(natural)));
+  ctx.fail(DiagCode::BadAttribute,
+           "out_dtype " + dtype_text(wanted) + " cannot hold a product that accumulates in " +
+               dtype_text(accumulator_of(ctx.dtype(0))) + "; wanted " +
+               (is_short_float(natural) ? "f32, f16 or bf16" : dtype_text(natural)));
   return std::nullopt;
 }
 
@@ -107,13 +113,14 @@ bool check_depths(InferContext& ctx, const ProductShapesResult& split) {
   const ProductShapes& shapes = split.shapes;
   bool good = true;
   if (shapes.k != shapes.b_k) {
-    good = ctx.fail(DiagCode::BadShape, "the summed dims differ: K=" + std::to_string(shapes.k) + " of " +
-                                            to_string(ctx.shape(0)) + " against K=" + std::to_string(shapes.b_k) + " of " +
+    good = ctx.fail(DiagCode::BadShape, "the summed dims differ: K=" + std::to_string(shapes.k) +
+                                            " of " + to_string(ctx.shape(0)) +
+                                            " against K=" + std::to_string(shapes.b_k) + " of " +
                                             to_string(ctx.shape(1)));
   }
   if (!split.batches_agree) {
-    good = ctx.fail(DiagCode::BadShape, "batch dims " + to_string(shapes.a_batch) + " and " + to_string(shapes.b_batch) +
-                                            " do not broadcast");
+    good = ctx.fail(DiagCode::BadShape, "batch dims " + to_string(shapes.a_batch) + " and " +
+                                            to_string(shapes.b_batch) + " do not broadcast");
   }
   return good;
 }
@@ -128,7 +135,8 @@ bool infer_matmul(InferContext& ctx) {
     if (ctx.shape(i).empty()) {
       good = ctx.fail(DiagCode::BadRank, std::string(name) + " has rank 0; wanted rank 1 or more");
     } else if (ctx.shape(i).size() == 1 && (i == 0 ? transposed.a : transposed.b)) {
-      good = ctx.fail(DiagCode::BadAttribute, std::string("trans_") + name + " has no meaning for " + name + " of rank 1",
+      good = ctx.fail(DiagCode::BadAttribute,
+                      std::string("trans_") + name + " has no meaning for " + name + " of rank 1",
                       "leave the attribute out");
     }
   }
@@ -144,8 +152,9 @@ bool check_added(InferContext& ctx, size_t input, const char* name, const Shape&
   bool good = true;
   const bool f64 = ctx.dtype(0) == DType::f64;
   if (f64 ? ctx.dtype(input) != DType::f64 : !is_short_float(ctx.dtype(input))) {
-    good = ctx.fail(DiagCode::BadDtype, std::string(name) + " is " + dtype_text(ctx.dtype(input)) + "; wanted " +
-                                            (f64 ? "f64" : "f32, f16 or bf16") + " beside " + dtype_text(ctx.dtype(0)));
+    good = ctx.fail(DiagCode::BadDtype, std::string(name) + " is " + dtype_text(ctx.dtype(input)) +
+                                            "; wanted " + (f64 ? "f64" : "f32, f16 or bf16") +
+                                            " beside " + dtype_text(ctx.dtype(0)));
   }
   const auto shape = broadcast_shapes(ctx.shape(input), y);
   if (!shape || *shape != y) {
@@ -159,13 +168,16 @@ bool infer_fused(InferContext& ctx) {
   bool good = read_activation(ctx, true).has_value();
   const std::optional<DType> dtype = product_dtype(ctx);
   if (dtype == DType::i32) {
-    good = ctx.fail(DiagCode::BadDtype, "x is " + dtype_text(ctx.dtype(0)) + "; wanted a float dtype", "use matmul");
+    good = ctx.fail(DiagCode::BadDtype,
+                    "x is " + dtype_text(ctx.dtype(0)) + "; wanted a float dtype", "use matmul");
   }
   if (ctx.shape(0).size() < 2) {
-    good = ctx.fail(DiagCode::BadRank, "x has rank " + std::to_string(ctx.shape(0).size()) + "; wanted [.., M, K]");
+    good = ctx.fail(DiagCode::BadRank,
+                    "x has rank " + std::to_string(ctx.shape(0).size()) + "; wanted [.., M, K]");
   }
   if (ctx.shape(1).size() != 2) {
-    good = ctx.fail(DiagCode::BadRank, "w has rank " + std::to_string(ctx.shape(1).size()) + "; wanted 2");
+    good = ctx.fail(DiagCode::BadRank,
+                    "w has rank " + std::to_string(ctx.shape(1).size()) + "; wanted 2");
   }
   if (ctx.shape(0).size() < 2 || ctx.shape(1).size() != 2) return false;
   const ProductShapesResult split =
@@ -198,7 +210,8 @@ std::vector<int64_t> batch_offsets(const Shape& own, const Shape& batch, int64_t
   return offsets;
 }
 
-// One matrix of the product: element (line, depth) of a, (depth, line) of b, in the order of `transposed`.
+// One matrix of the product: element (line, depth) of a, (depth, line) of b, in the order of
+// `transposed`.
 struct MatrixView {
   size_t base;
   size_t line;
@@ -206,11 +219,12 @@ struct MatrixView {
 };
 
 template <typename Element, typename Add>
-void multiply_matrix(const std::vector<Element>& a, MatrixView av, const std::vector<Element>& b, MatrixView bv,
-                     const ProductShapes& shapes, Add add) {
+void multiply_matrix(const std::vector<Element>& a, MatrixView av, const std::vector<Element>& b,
+                     MatrixView bv, const ProductShapes& shapes, Add add) {
   for (int64_t m = 0; m < shapes.m; ++m) {
     for (int64_t k = 0; k < shapes.k; ++k) {
-      const Element x = a[av.base + static_cast<size_t>(m) * av.line + static_cast<size_t>(k) * av.depth];
+      const Element x =
+          a[av.base + static_cast<size_t>(m) * av.line + static_cast<size_t>(k) * av.depth];
       const size_t row = bv.base + static_cast<size_t>(k) * bv.depth;
       for (int64_t n = 0; n < shapes.n; ++n) {
         add(static_cast<size_t>(m * shapes.n + n), x, b[row + static_cast<size_t>(n) * bv.line]);
@@ -221,23 +235,28 @@ void multiply_matrix(const std::vector<Element>& a, MatrixView av, const std::ve
 
 // Calls add(element of y, x, w) for every product, k ascending for each element.
 template <typename Element, typename Add>
-void multiply(const std::vector<Element>& a, const std::vector<Element>& b, const ProductShapes& shapes,
-              Transposed transposed, Add add) {
-  const std::vector<int64_t> a_at = batch_offsets(shapes.a_batch, shapes.batch, shapes.m * shapes.k);
-  const std::vector<int64_t> b_at = batch_offsets(shapes.b_batch, shapes.batch, shapes.n * shapes.k);
+void multiply(const std::vector<Element>& a, const std::vector<Element>& b,
+              const ProductShapes& shapes, Transposed transposed, Add add) {
+  const std::vector<int64_t> a_at =
+      batch_offsets(shapes.a_batch, shapes.batch, shapes.m * shapes.k);
+  const std::vector<int64_t> b_at =
+      batch_offsets(shapes.b_batch, shapes.batch, shapes.n * shapes.k);
   const auto m = static_cast<size_t>(shapes.m);
   const auto n = static_cast<size_t>(shapes.n);
   const auto k = static_cast<size_t>(shapes.k);
   for (size_t batch = 0; batch < a_at.size(); ++batch) {
-    const MatrixView av{static_cast<size_t>(a_at[batch]), transposed.a ? 1 : k, transposed.a ? m : 1};
-    const MatrixView bv{static_cast<size_t>(b_at[batch]), transposed.b ? k : 1, transposed.b ? 1 : n};
+    const MatrixView av{static_cast<size_t>(a_at[batch]), transposed.a ? 1 : k,
+                        transposed.a ? m : 1};
+    const MatrixView bv{static_cast<size_t>(b_at[batch]), transposed.b ? k : 1,
+                        transposed.b ? 1 : n};
     const size_t plane = batch * m * n;
     multiply_matrix(a, av, b, bv, shapes,
                     [&](size_t element, Element x, Element w) { add(plane + element, x, w); });
   }
 }
 
-ProductSums float_product(const Tensor& a, const Tensor& b, const ProductShapes& shapes, Transposed transposed) {
+ProductSums float_product(const Tensor& a, const Tensor& b, const ProductShapes& shapes,
+                          Transposed transposed) {
   ProductSums sums;
   sums.values.resize(static_cast<size_t>(element_count(shapes.output())));
   sums.magnitudes.resize(sums.values.size());
@@ -271,7 +290,8 @@ bool evaluate_matmul(EvaluateContext& ctx) {
 }
 
 void add_broadcast(const Tensor& added, const Shape& y_shape, ProductSums& sums) {
-  const Strides strides = broadcast_strides(added.type.shape, dense_strides(added.type.shape), y_shape);
+  const Strides strides =
+      broadcast_strides(added.type.shape, dense_strides(added.type.shape), y_shape);
   for (size_t i = 0; i < sums.values.size(); ++i) {
     auto rest = static_cast<int64_t>(i);
     int64_t offset = 0;
@@ -305,7 +325,8 @@ bool evaluate_fused(EvaluateContext& ctx) {
 // ---- lower ----
 
 // Strides of an operand's lines and depths over the broadcast batch dims.
-ProductOperand operand_view(const TensorRef& ref, const Shape& batch, bool transposed, bool is_left) {
+ProductOperand operand_view(const TensorRef& ref, const Shape& batch, bool transposed,
+                            bool is_left) {
   ProductOperand operand{.ref = ref};
   const size_t rank = ref.shape().size();
   if (rank == 1) {
@@ -323,7 +344,8 @@ ProductOperand operand_view(const TensorRef& ref, const Shape& batch, bool trans
 }
 
 // The operand as it stands, or a dense copy where neither of its last two axes has stride 1.
-ProductOperand usable_operand(LowerContext& ctx, size_t input, const ProductShapes& shapes, bool transposed) {
+ProductOperand usable_operand(LowerContext& ctx, size_t input, const ProductShapes& shapes,
+                              bool transposed) {
   const bool is_left = input == 0;
   ProductOperand operand = operand_view(ctx.input(input), shapes.batch, transposed, is_left);
   if (has_unit_axis(operand, is_left ? shapes.m : shapes.n, shapes.k)) return operand;
@@ -394,8 +416,8 @@ constexpr std::array kOps = {
           .evaluate = evaluate_matmul,
           .lower = lower_matmul},
     OpDef{.name = "fused_matmul_bias_act",
-          .signature =
-              "fused_matmul_bias_act(x, w, [bias], [residual]; trans_w=false, activation=\"none\", alpha, beta) -> y",
+          .signature = "fused_matmul_bias_act(x, w, [bias], [residual]; trans_w=false, "
+                       "activation=\"none\", alpha, beta) -> y",
           .inputs = {2, 4},
           .outputs = {1, 1},
           .attrs = kFusedAttrs,
@@ -407,6 +429,8 @@ constexpr std::array kOps = {
 
 }  // namespace
 
-std::span<const OpDef> matmul_ops() { return kOps; }
+std::span<const OpDef> matmul_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

@@ -43,7 +43,8 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
     if (op == nullptr) {
       const std::string near = suggest_op(name);
       ctx.fail(DiagCode::BadAttribute,
-               "activation \"" + name + "\" is not a unary float op; wanted \"none\" or a name such as relu or gelu",
+               "activation \"" + name +
+                   "\" is not a unary float op; wanted \"none\" or a name such as relu or gelu",
                near.empty() ? std::string() : "nearest op names: " + near);
       return std::nullopt;
     }
@@ -52,8 +53,8 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
   for (const std::string_view parameter : {std::string_view("alpha"), std::string_view("beta")}) {
     if (!with_parameters || !ctx.attrs().has(parameter)) continue;
     if (op == nullptr || find_attribute(*op, parameter) == nullptr) {
-      ctx.fail(DiagCode::BadAttribute, "activation \"" + name + "\" takes no attribute \"" +
-                                           std::string(parameter) + "\"");
+      ctx.fail(DiagCode::BadAttribute,
+               "activation \"" + name + "\" takes no attribute \"" + std::string(parameter) + "\"");
       return std::nullopt;
     }
     activation.attributes[std::string(parameter)] = ctx.attrs().real(parameter);
@@ -61,8 +62,9 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
   if (op == nullptr) return activation;
   for (const AttrSpec& spec : op->attrs) {
     if (!spec.required || activation.attributes.contains(spec.name)) continue;
-    ctx.fail(DiagCode::BadAttribute, "activation \"" + name + "\" needs its attribute \"" + std::string(spec.name) +
-                                         "\", which cannot be given here",
+    ctx.fail(DiagCode::BadAttribute,
+             "activation \"" + name + "\" needs its attribute \"" + std::string(spec.name) +
+                 "\", which cannot be given here",
              "write " + name + " as a node of its own; the compiler fuses it");
     return std::nullopt;
   }
@@ -96,7 +98,8 @@ void apply_activation(const Activation& activation, DType dtype, int64_t terms, 
     const double moved = std::max(std::abs(low[i] - value), std::abs(high[i] - value));
     const double own = (4 + 32 * std::abs(value)) * unit;
     // Beyond the op's domain the slope is no number: the values themselves decide there.
-    sums.magnitudes[i] = ((std::isfinite(moved) ? moved : 0) + (std::isfinite(own) ? own : 0)) / sum_bound;
+    sums.magnitudes[i] =
+        ((std::isfinite(moved) ? moved : 0) + (std::isfinite(own) ? own : 0)) / sum_bound;
   }
 }
 

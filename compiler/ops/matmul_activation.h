@@ -20,11 +20,13 @@ struct Activation {
   [[nodiscard]] bool none() const { return op.empty(); }
 };
 
-// Reads `activation` and, where the OpDef has them, `alpha` and `beta`. Reports a name that is no unary float op, a parameter
-// that the op does not take and one that it needs but cannot be given here.
+// Reads `activation` and, where the OpDef has them, `alpha` and `beta`. Reports a name that is no
+// unary float op, a parameter that the op does not take and one that it needs but cannot be given
+// here.
 std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters);
 
-// generated/epilogue.inc for the kernels of lib/product.glsl; acc is the dtype that stands for the accumulator.
+// generated/epilogue.inc for the kernels of lib/product.glsl; acc is the dtype that stands for the
+// accumulator.
 std::string activation_source(const Activation& activation, DType acc);
 
 // A sum of products with S = sum of |terms| (ops.md 0.5).
@@ -32,8 +34,8 @@ struct ProductSums {
   std::vector<double> values;
   std::vector<double> magnitudes;
 };
-// Applies the activation in f64. Afterwards S bounds the error that the sum's own error leaves behind the activation (its
-// slope) and the activation's own tolerance (class transc).
+// Applies the activation in f64. Afterwards S bounds the error that the sum's own error leaves
+// behind the activation (its slope) and the activation's own tolerance (class transc).
 void apply_activation(const Activation& activation, DType dtype, int64_t terms, ProductSums& sums);
 
 }  // namespace rlx

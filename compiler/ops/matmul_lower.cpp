@@ -3,12 +3,11 @@
 #include "compiler/ops/matmul_lower.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "compiler/ops/matmul_tiles.h"
+#include "compiler/ops/matmul_vectors.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -18,8 +17,6 @@ namespace {
 // Up to this many vectors, a product is bound by the other operand's bytes and goes to matvec.
 constexpr int64_t kMaxVectors = 4;
 constexpr int64_t kVectorElements = 4;
-// Workgroups that keep a large GPU's memory busy (3 for each of 132 multiprocessors).
-constexpr int64_t kBusyGroups = 396;
 // The kernels count lines, depths and tiles in 32 bits, and round up to whole tiles.
 constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
 constexpr int64_t kLeastTile = 16;
@@ -27,13 +24,17 @@ constexpr uint32_t kPassThreads = 256;
 
 using MatmulDispatch = DispatchBuilder<MatmulParams>;
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 bool loads_vectors(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-int64_t batch_count(const Product& product) { return element_count(product.batch); }
+int64_t batch_count(const Product& product) {
+  return element_count(product.batch);
+}
 
 // ---- normal form: fewer batch dims ----
 
@@ -69,16 +70,19 @@ void merge_batch_dims(Product& product) {
   }
 }
 
-// The innermost batch dim continues the lines of m: every operand steps through it as through more lines.
+// The innermost batch dim continues the lines of m: every operand steps through it as through more
+// lines.
 bool continues_lines(int64_t batch_stride, int64_t line_stride, int64_t m) {
   return m == 1 || batch_stride == line_stride * m;
 }
 
-// One weight matrix for all batch entries: batch entries become lines of a ([B, S, K] x [K, N] is one product).
+// One weight matrix for all batch entries: batch entries become lines of a ([B, S, K] x [K, N] is
+// one product).
 void fold_batch_into_lines(Product& product) {
   while (!product.batch.empty() && product.b.batch.back() == 0) {
     if (!continues_lines(product.a.batch.back(), product.a.line, product.m)) return;
-    if (product.bias && !continues_lines(product.bias->batch.back(), product.bias->m, product.m)) return;
+    if (product.bias && !continues_lines(product.bias->batch.back(), product.bias->m, product.m))
+      return;
     if (product.residual &&
         !continues_lines(product.residual->batch.back(), product.residual->m, product.m)) {
       return;
@@ -104,21 +108,6 @@ bool whole_vectors(const Strides& batch, std::initializer_list<int64_t> strides)
 bool vector_aligned(const LowerContext& ctx, const TensorRef& ref) {
   return loads_vectors(ref.dtype()) &&
          ctx.alignment(ref) >= kVectorElements * element_bytes(ref.dtype());
-}
-
-// "DEPTH" or "LINE" where aligned vectors lie along that axis, else "1".
-std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
-                        int64_t depth) {
-  if (!vector_aligned(ctx, operand.ref)) return "1";
-  const int64_t line_stride = lines == 1 ? 0 : operand.line;
-  const int64_t depth_stride = depth == 1 ? 0 : operand.depth;
-  if (depth_stride == 1 && depth % kVectorElements == 0 && whole_vectors(operand.batch, {line_stride})) {
-    return "DEPTH";
-  }
-  if (line_stride == 1 && lines % kVectorElements == 0 && whole_vectors(operand.batch, {depth_stride})) {
-    return "LINE";
-  }
-  return "1";
 }
 
 bool y_in_vectors(const LowerContext& ctx, const Product& product) {
@@ -152,7 +141,8 @@ std::string offset_line(const std::string& name, const Strides& strides) {
   std::string text = "const rlx_i64 " + name + " = 0";
   for (size_t i = 0; i < strides.size(); ++i) {
     if (strides[i] == 0) continue;
-    text += " + rlx_i64(batch_" + std::to_string(i) + ") * rlx_i64(" + std::to_string(strides[i]) + "L)";
+    text += " + rlx_i64(batch_" + std::to_string(i) + ") * rlx_i64(" + std::to_string(strides[i]) +
+            "L)";
   }
   return text + ";\n";
 }
@@ -162,8 +152,8 @@ std::string batch_source(const Product& product) {
   std::string text;
   int64_t inner = 1;
   for (size_t i = product.batch.size(); i-- > 0;) {
-    text += "const rlx_u32 batch_" + std::to_string(i) + " = batch / " + std::to_string(inner) + "u % " +
-            std::to_string(product.batch[i]) + "u;\n";
+    text += "const rlx_u32 batch_" + std::to_string(i) + " = batch / " + std::to_string(inner) +
+            "u % " + std::to_string(product.batch[i]) + "u;\n";
     inner *= product.batch[i];
   }
   text += offset_line("a_batch", product.a.batch) + offset_line("b_batch", product.b.batch);
@@ -183,7 +173,8 @@ void define_added(const LowerContext& ctx, MatmulDispatch& dispatch, const std::
 
 enum class Pass : uint8_t { Whole = 0, Split = 1, Join = 2 };
 
-void define_common(const LowerContext& ctx, MatmulDispatch& dispatch, const Product& product, Pass pass) {
+void define_common(const LowerContext& ctx, MatmulDispatch& dispatch, const Product& product,
+                   Pass pass) {
   const DType acc = accumulator_of(product.a.ref.dtype());
   const bool epilogue = pass != Pass::Split;
   dispatch.define("RLX_ACC", std::string(name_of(acc)))
@@ -200,7 +191,8 @@ void define_common(const LowerContext& ctx, MatmulDispatch& dispatch, const Prod
   if (!epilogue) return;
   define_added(ctx, dispatch, "RLX_BIAS", product.bias);
   define_added(ctx, dispatch, "RLX_RESIDUAL", product.residual);
-  if (!product.activation.none()) dispatch.generated("epilogue.inc", activation_source(product.activation, acc));
+  if (!product.activation.none())
+    dispatch.generated("epilogue.inc", activation_source(product.activation, acc));
 }
 
 void bind_operands(MatmulDispatch& dispatch, const Product& product, uint32_t a_alignment,
@@ -227,7 +219,8 @@ void bind_epilogue(const LowerContext& ctx, MatmulDispatch& dispatch, const Prod
   dispatch.write(&MatmulParams::y, product.y, vector_bytes(product.y, y_in_vectors(ctx, product)));
   if (!product.residual) return;
   const TensorRef& residual = product.residual->ref;
-  const bool other_reader = residual.buffer == product.a.ref.buffer || residual.buffer == product.b.ref.buffer ||
+  const bool other_reader = residual.buffer == product.a.ref.buffer ||
+                            residual.buffer == product.b.ref.buffer ||
                             (product.bias && residual.buffer == product.bias->ref.buffer);
   if (residual.dense() && residual.dtype() == product.y.dtype() && !other_reader &&
       element_count(residual.shape()) == element_count(product.y.shape())) {
@@ -265,7 +258,8 @@ TensorRef partial_sums(LowerContext& ctx, const Product& product, int64_t splits
 }
 
 // Adds the splits' sums and applies the epilogue.
-void join_splits(LowerContext& ctx, const Product& product, const TensorRef& partial, int64_t splits) {
+void join_splits(LowerContext& ctx, const Product& product, const TensorRef& partial,
+                 int64_t splits) {
   auto dispatch = ctx.dispatch<KernelId::matmul>();
   const bool in_vectors = y_in_vectors(ctx, product);
   define_common(ctx, dispatch, product, Pass::Join);
@@ -277,7 +271,8 @@ void join_splits(LowerContext& ctx, const Product& product, const TensorRef& par
       .define("RLX_TILE_N", 1)
       .read(&MatmulParams::partial, partial, vector_bytes(partial, in_vectors))
       .grid(split_grid(static_cast<uint64_t>(ceil_div(elements, per_group))))
-      .work(byte_size(partial.type) + byte_size(product.y.type), static_cast<uint64_t>(elements * splits))
+      .work(byte_size(partial.type) + byte_size(product.y.type),
+            static_cast<uint64_t>(elements * splits))
       .reason("adds " + std::to_string(splits) + " ranges of k in order");
   bind_epilogue(ctx, dispatch, product);
 }
@@ -311,111 +306,13 @@ void emit_tiles(LowerContext& ctx, const Product& product) {
     bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
                   vector_bytes(product.b.ref, b_axis != "1"));
     if (partial) {
-      dispatch.write(&MatmulParams::partial, *partial, vector_bytes(*partial, y_in_vectors(ctx, product)));
+      dispatch.write(&MatmulParams::partial, *partial,
+                     vector_bytes(*partial, y_in_vectors(ctx, product)));
     } else {
       bind_epilogue(ctx, dispatch, product);
     }
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);
-}
-
-// How matvec shares out its work.
-struct VectorPlan {
-  bool swapped = false;  // the vectors are columns of y
-  int64_t vectors = 0;
-  int64_t outputs = 0;
-  bool along_depth = false;
-  int64_t chunk = 1;
-  int64_t lanes = 32;
-  int64_t rows = 1;          // teams of a workgroup (along k), or slices of k (along o)
-  int64_t team_outputs = 1;  // along k
-  bool x_in_vectors = false;
-  int64_t blocks = 0;
-  int64_t splits = 1;
-  int64_t split_k = 0;
-};
-
-int64_t splits_for(int64_t groups, int64_t steps) {
-  return std::clamp<int64_t>(kBusyGroups / std::max<int64_t>(groups, 1), 1, std::max<int64_t>(steps / 4, 1));
-}
-
-void plan_along_depth(VectorPlan& plan, const LowerContext& ctx, const ProductOperand& w, int64_t k,
-                      int64_t batches, bool in_vectors) {
-  plan.chunk = in_vectors ? kVectorElements : 1;
-  const bool half = w.ref.dtype() == DType::f16 || w.ref.dtype() == DType::bf16;
-  const auto whole = [](int64_t stride) { return stride % 8 == 0; };
-  if (in_vectors && half && ctx.alignment(w.ref) >= 16 && whole(k) && (plan.outputs == 1 || whole(w.line)) &&
-      std::all_of(w.batch.begin(), w.batch.end(), whole)) {
-    plan.chunk = 8;
-  }
-  const int64_t chunks = ceil_div(k, plan.chunk);
-  while (plan.lanes < 256 && plan.lanes * 8 <= chunks && plan.outputs * batches * plan.lanes < 65536) plan.lanes *= 2;
-  plan.rows = std::max<int64_t>(1, 128 / plan.lanes);
-  plan.team_outputs = plan.outputs * batches < kBusyGroups * plan.rows ? 1 : 2;
-  plan.blocks = ceil_div(plan.outputs, plan.rows * plan.team_outputs);
-  const int64_t steps = ceil_div(chunks, plan.lanes);
-  plan.splits = splits_for(plan.blocks * batches, steps);
-  plan.split_k = ceil_div(steps, plan.splits) * plan.lanes * plan.chunk;
-}
-
-void plan_along_outputs(VectorPlan& plan, int64_t k, int64_t batches, bool in_vectors) {
-  plan.chunk = in_vectors ? kVectorElements : 1;
-  plan.lanes = in_vectors ? 8 : 32;
-  plan.rows = 256 / plan.lanes;
-  while (plan.rows > 4 && plan.rows > k) plan.rows /= 2;
-  plan.blocks = ceil_div(plan.outputs, plan.lanes * plan.chunk);
-  const int64_t steps = ceil_div(k, plan.rows * 4);
-  plan.splits = splits_for(plan.blocks * batches, steps);
-  plan.split_k = ceil_div(steps, plan.splits) * plan.rows * 4;
-}
-
-VectorPlan plan_vectors(const LowerContext& ctx, const Product& product) {
-  VectorPlan plan;
-  plan.swapped = product.n < product.m;
-  plan.vectors = std::min(product.m, product.n);
-  plan.outputs = std::max(product.m, product.n);
-  const ProductOperand& x = plan.swapped ? product.b : product.a;
-  const ProductOperand& w = plan.swapped ? product.a : product.b;
-  const int64_t batches = batch_count(product);
-  const std::string axis = vector_axis(ctx, w, plan.outputs, product.k);
-  plan.along_depth = plan.outputs > 1 ? w.line != 1 : w.depth == 1 || product.k == 1;
-  if (plan.outputs > 1 && w.line == 1 && w.depth == 1) plan.along_depth = axis != "LINE";
-  plan.x_in_vectors = vector_axis(ctx, x, plan.vectors, product.k) == "DEPTH";
-  if (plan.along_depth) {
-    plan_along_depth(plan, ctx, w, product.k, batches, axis == "DEPTH");
-  } else {
-    plan_along_outputs(plan, product.k, batches, axis == "LINE");
-  }
-  plan.splits = ceil_div(product.k, plan.split_k);
-  return plan;
-}
-
-std::string text_of(const VectorPlan& plan, int64_t batches) {
-  std::string text = std::string("matvec: ") + (plan.swapped ? "n=" : "m=") + std::to_string(plan.vectors) +
-                     ", weights along " + (plan.along_depth ? "k" : "the outputs") + ", ";
-  if (plan.splits > 1) text += "split-k " + std::to_string(plan.splits) + ", ";
-  return text + std::to_string(plan.blocks * plan.splits * batches) + " workgroups";
-}
-
-void define_plan(MatmulDispatch& dispatch, const VectorPlan& plan) {
-  dispatch.workgroup({narrow<uint32_t>(plan.lanes * plan.rows), 1, 1})
-      .define("RLX_SWAPPED", plan.swapped ? 1 : 0)
-      .define("RLX_ALONG_DEPTH", plan.along_depth ? 1 : 0)
-      .define("RLX_VECTORS", plan.vectors)
-      .define("RLX_OUTPUTS", plan.outputs)
-      .define("RLX_OUTPUT_BLOCKS", plan.blocks)
-      .define("RLX_CHUNK", plan.chunk)
-      .define("RLX_LANES", plan.lanes)
-      .define("RLX_SPLITS", plan.splits)
-      .define("RLX_SPLIT_K", plan.split_k);
-  if (plan.along_depth) {
-    dispatch.define("RLX_BY_COLUMN", 0)
-        .define("RLX_ROWS", plan.rows)
-        .define("RLX_TEAM_OUTPUTS", plan.team_outputs)
-        .define("RLX_X_VECTOR", plan.x_in_vectors ? kVectorElements : 1);
-  } else {
-    dispatch.define("RLX_SLICES", plan.rows);
-  }
 }
 
 void emit_vectors(LowerContext& ctx, const Product& product) {
@@ -437,10 +334,13 @@ void emit_vectors(LowerContext& ctx, const Product& product) {
         .define("RLX_W_DEPTH", w.depth)
         .grid(split_grid(static_cast<uint64_t>(plan.blocks * plan.splits * batches)))
         .work(least_bytes(product), flops_of(product))
-        .reason(reason_of(product, text_of(plan, batches)));
-    const uint32_t w_bytes = plan.chunk == 1 ? 0 : narrow<uint32_t>(plan.chunk) * element_bytes(w.ref.dtype());
-    const uint32_t x_bytes = vector_bytes(x.ref, plan.along_depth && plan.chunk > 1 && plan.x_in_vectors);
-    bind_operands(dispatch, product, plan.swapped ? w_bytes : x_bytes, plan.swapped ? x_bytes : w_bytes);
+        .reason(reason_of(product, to_string(plan, batches)));
+    const uint32_t w_bytes =
+        plan.chunk == 1 ? 0 : narrow<uint32_t>(plan.chunk) * element_bytes(w.ref.dtype());
+    const uint32_t x_bytes =
+        vector_bytes(x.ref, plan.along_depth && plan.chunk > 1 && plan.x_in_vectors);
+    bind_operands(dispatch, product, plan.swapped ? w_bytes : x_bytes,
+                  plan.swapped ? x_bytes : w_bytes);
     if (partial) {
       dispatch.write(&MatmulParams::partial, *partial);
     } else {
@@ -461,6 +361,22 @@ bool has_unit_axis(const ProductOperand& operand, int64_t lines, int64_t depth) 
   return operand.line == 1 || operand.depth == 1 || lines <= 1 || depth <= 1;
 }
 
+std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
+                        int64_t depth) {
+  if (!vector_aligned(ctx, operand.ref)) return "1";
+  const int64_t line_stride = lines == 1 ? 0 : operand.line;
+  const int64_t depth_stride = depth == 1 ? 0 : operand.depth;
+  if (depth_stride == 1 && depth % kVectorElements == 0 &&
+      whole_vectors(operand.batch, {line_stride})) {
+    return "DEPTH";
+  }
+  if (line_stride == 1 && lines % kVectorElements == 0 &&
+      whole_vectors(operand.batch, {depth_stride})) {
+    return "LINE";
+  }
+  return "1";
+}
+
 AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape) {
   AddedOperand added{.ref = ref, .batch = broadcast_strides(ref.shape(), ref.strides, y_shape)};
   RLX_CHECK(added.batch.size() >= 2, "an added tensor of rank below 2: " + to_string(y_shape));
@@ -477,9 +393,12 @@ bool lower_product(LowerContext& ctx, Product product) {
   merge_batch_dims(product);
   fold_batch_into_lines(product);
   const int64_t largest = std::max({product.m, product.n, product.k, batch_count(product)});
-  if (largest > kCountLimit || ceil_div(product.m, kLeastTile) * ceil_div(product.n, kLeastTile) > kCountLimit) {
-    return ctx.fail(DiagCode::UnsupportedOp, "a product of m=" + std::to_string(product.m) + " n=" + std::to_string(product.n) +
-                                                 " k=" + std::to_string(product.k) + " exceeds the kernels' 32-bit counts");
+  if (largest > kCountLimit ||
+      ceil_div(product.m, kLeastTile) * ceil_div(product.n, kLeastTile) > kCountLimit) {
+    return ctx.fail(DiagCode::UnsupportedOp, "a product of m=" + std::to_string(product.m) +
+                                                 " n=" + std::to_string(product.n) +
+                                                 " k=" + std::to_string(product.k) +
+                                                 " exceeds the kernels' 32-bit counts");
   }
   const int64_t vectors = std::min(product.m, product.n);
   if (vectors <= kMaxVectors && product.k > 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of a product y = act(a * b + bias) + residual over strided views: what matmul and 1x1 convolutions share.
+// Lowering of a product y = act(a * b + bias) + residual over strided views: what matmul and 1x1
+// convolutions share.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace rlx {
 
-// a as lines of m, or b as lines of n: a line is K elements at distance `depth`. Strides in elements.
+// a as lines of m, or b as lines of n: a line is K elements at distance `depth`. Strides in
+// elements.
 struct ProductOperand {
   TensorRef ref;
   Strides batch;  // per dim of Product::batch
@@ -45,6 +47,9 @@ struct Product {
 DType accumulator_of(DType operand);
 // The kernels need one axis of stride 1 (or of a single element).
 bool has_unit_axis(const ProductOperand& operand, int64_t lines, int64_t depth);
+// "DEPTH" or "LINE" where four neighbours along that axis are always one aligned load, else "1".
+std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
+                        int64_t depth);
 // Strides of an added tensor against y of shape [batch.., m, n].
 AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape);
 

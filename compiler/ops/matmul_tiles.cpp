@@ -16,18 +16,75 @@ namespace {
 constexpr uint64_t kSharedBytes = 32768;
 
 constexpr std::array<TileShape, 8> kTiles = {{
-    {.m = 128, .n = 128, .k = 16, .thread_m = 8, .thread_n = 8, .depth_groups = 1, .stages = 2, .efficiency = 0.65},
-    {.m = 64, .n = 128, .k = 16, .thread_m = 8, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.55},
-    {.m = 64, .n = 64, .k = 16, .thread_m = 8, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.5},
-    {.m = 32, .n = 64, .k = 16, .thread_m = 4, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.4},
-    {.m = 16, .n = 128, .k = 16, .thread_m = 4, .thread_n = 4, .depth_groups = 1, .stages = 2, .efficiency = 0.35},
-    {.m = 32, .n = 32, .k = 32, .thread_m = 4, .thread_n = 4, .depth_groups = 4, .stages = 2, .efficiency = 0.35},
-    {.m = 16, .n = 64, .k = 32, .thread_m = 4, .thread_n = 4, .depth_groups = 4, .stages = 2, .efficiency = 0.3},
-    {.m = 64, .n = 16, .k = 32, .thread_m = 4, .thread_n = 4, .depth_groups = 4, .stages = 2, .efficiency = 0.3},
+    {.m = 128,
+     .n = 128,
+     .k = 16,
+     .thread_m = 8,
+     .thread_n = 8,
+     .depth_groups = 1,
+     .stages = 2,
+     .efficiency = 0.65},
+    {.m = 64,
+     .n = 128,
+     .k = 16,
+     .thread_m = 8,
+     .thread_n = 4,
+     .depth_groups = 1,
+     .stages = 2,
+     .efficiency = 0.55},
+    {.m = 64,
+     .n = 64,
+     .k = 16,
+     .thread_m = 8,
+     .thread_n = 4,
+     .depth_groups = 1,
+     .stages = 2,
+     .efficiency = 0.5},
+    {.m = 32,
+     .n = 64,
+     .k = 16,
+     .thread_m = 4,
+     .thread_n = 4,
+     .depth_groups = 1,
+     .stages = 2,
+     .efficiency = 0.4},
+    {.m = 16,
+     .n = 128,
+     .k = 16,
+     .thread_m = 4,
+     .thread_n = 4,
+     .depth_groups = 1,
+     .stages = 2,
+     .efficiency = 0.35},
+    {.m = 32,
+     .n = 32,
+     .k = 32,
+     .thread_m = 4,
+     .thread_n = 4,
+     .depth_groups = 4,
+     .stages = 2,
+     .efficiency = 0.35},
+    {.m = 16,
+     .n = 64,
+     .k = 32,
+     .thread_m = 4,
+     .thread_n = 4,
+     .depth_groups = 4,
+     .stages = 2,
+     .efficiency = 0.3},
+    {.m = 64,
+     .n = 16,
+     .k = 32,
+     .thread_m = 4,
+     .thread_n = 4,
+     .depth_groups = 4,
+     .stages = 2,
+     .efficiency = 0.3},
 }};
 
-// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per cycle at 1.7 GHz when 12 or
-// more warps of 32 are resident; a staging step costs at least its latency; a second pass costs a launch and its traffic.
+// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per
+// cycle at 1.7 GHz when 12 or more warps of 32 are resident; a staging step costs at least its
+// latency; a second pass costs a launch and its traffic.
 constexpr double kMultiprocessors = 132;
 constexpr double kProductsPerMicrosecond = 128 * 1700.0;
 constexpr double kWarpsForPeak = 12;
@@ -37,7 +94,9 @@ constexpr double kSecondPassMicroseconds = 2.5;
 constexpr double kBytesPerMicrosecond = 3e6;
 constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+int64_t ceil_div(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
 
 uint64_t shared_bytes(const TileShape& tile, uint32_t acc_bytes) {
   const uint64_t staged = uint64_t{tile.stages} * tile.k * (tile.m + tile.n);
@@ -51,7 +110,8 @@ double microseconds(const ProductSize& size, const TileChoice& choice) {
   const double warps_each = tile.threads() / 32.0;
   const double resident = std::min(rounds, std::max(1.0, std::floor(kResidentWarps / warps_each)));
   const double occupied = std::min(1.0, resident * warps_each / kWarpsForPeak);
-  const double products = static_cast<double>(tile.m) * tile.n * static_cast<double>(choice.split_k);
+  const double products =
+      static_cast<double>(tile.m) * tile.n * static_cast<double>(choice.split_k);
   const double compute = rounds * products / (kProductsPerMicrosecond * tile.efficiency * occupied);
   const double steps = static_cast<double>(ceil_div(choice.split_k, tile.k));
   const double latency = std::ceil(rounds / resident) * steps * kStepMicroseconds;

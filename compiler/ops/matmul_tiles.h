@@ -20,9 +20,7 @@ struct TileShape {
   uint32_t stages;
   double efficiency;  // share of the arithmetic peak that full multiprocessors reach
 
-  [[nodiscard]] uint32_t threads() const {
-    return m / thread_m * (n / thread_n) * depth_groups;
-  }
+  [[nodiscard]] uint32_t threads() const { return m / thread_m * (n / thread_n) * depth_groups; }
 };
 
 struct ProductSize {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool and global_pool (ops.md 9.3): shapes, evaluation and lowering. global_pool becomes a reduction.
+// pool and global_pool (ops.md 9.3): shapes, evaluation and lowering. global_pool becomes a
+// reduction.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -14,7 +15,13 @@ namespace rlx {
 namespace {
 
 constexpr std::array<std::string_view, 5> kKinds = {"max", "min", "sum", "mean", "prod"};
-enum class PoolKind : uint8_t { Max, Min, Sum, Mean, Prod };  // in the order of kKinds and of shaders/pool.comp
+enum class PoolKind : uint8_t {
+  Max,
+  Min,
+  Sum,
+  Mean,
+  Prod
+};  // in the order of kKinds and of shaders/pool.comp
 constexpr double kLargestInt = std::numeric_limits<int32_t>::max();
 constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
 // Up to this many taps a thread takes a window of its own.
@@ -27,14 +34,17 @@ PoolKind kind_of_node(const NodeContext& ctx) {
   return static_cast<PoolKind>(std::find(kKinds.begin(), kKinds.end(), text) - kKinds.begin());
 }
 
-bool is_extreme(PoolKind kind) { return kind == PoolKind::Max || kind == PoolKind::Min; }
+bool is_extreme(PoolKind kind) {
+  return kind == PoolKind::Max || kind == PoolKind::Min;
+}
 
 // Floats, and for max and min integers too.
 bool check_dtype(InferContext& ctx, PoolKind kind) {
   const DType dtype = ctx.dtype(0);
   if (is_float(dtype) || (is_extreme(kind) && is_integer(dtype))) return true;
-  return ctx.fail(DiagCode::BadDtype, "x is " + std::string(name_of(dtype)) + "; wanted a float dtype" +
-                                          (is_extreme(kind) ? " or an integer" : " for this kind"),
+  return ctx.fail(DiagCode::BadDtype,
+                  "x is " + std::string(name_of(dtype)) + "; wanted a float dtype" +
+                      (is_extreme(kind) ? " or an integer" : " for this kind"),
                   "insert a cast");
 }
 
@@ -49,8 +59,9 @@ std::optional<Window> window_of(NodeContext& ctx, const Shape& x) {
   const Shape spatial(x.begin() + 2, x.end());
   const Ints kernel = ctx.attrs().integers("kernel");
   if (kernel.size() != spatial.size()) {
-    ctx.fail(DiagCode::BadAttribute, "kernel has " + std::to_string(kernel.size()) + " values; wanted " +
-                                         std::to_string(spatial.size()) + ", one per spatial dim of x " + to_string(x));
+    ctx.fail(DiagCode::BadAttribute, "kernel has " + std::to_string(kernel.size()) +
+                                         " values; wanted " + std::to_string(spatial.size()) +
+                                         ", one per spatial dim of x " + to_string(x));
     return std::nullopt;
   }
   const bool ceil = ctx.attrs().flag("ceil_mode");
@@ -61,8 +72,8 @@ bool check_indices(InferContext& ctx, PoolKind kind) {
   const DType dtype = ctx.attrs().dtype("index_dtype");
   bool good = true;
   if (dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u32 && dtype != DType::f32) {
-    good = ctx.fail(DiagCode::BadAttribute,
-                    "index_dtype is " + std::string(name_of(dtype)) + "; wanted i32, i64, u32 or f32");
+    good = ctx.fail(DiagCode::BadAttribute, "index_dtype is " + std::string(name_of(dtype)) +
+                                                "; wanted i32, i64, u32 or f32");
   }
   if (ctx.node().outputs.size() > 1 && kind != PoolKind::Max) {
     good = ctx.fail(DiagCode::BadArity, "only kind \"max\" has a second output, the indices");
@@ -86,7 +97,8 @@ bool infer_pool(InferContext& ctx) {
 
 // ---- evaluate ----
 
-// The taps of one window that lie inside the input, as offsets in the plane, and the count that a mean divides by.
+// The taps of one window that lie inside the input, as offsets in the plane, and the count that a
+// mean divides by.
 struct Taps {
   std::vector<int64_t> offsets;
   int64_t counted = 0;
@@ -122,8 +134,8 @@ struct Extreme {
 };
 
 template <typename Element>
-Extreme<Element> extreme_of(const std::vector<Element>& x, size_t plane, const Taps& taps, PoolKind kind,
-                            Element identity) {
+Extreme<Element> extreme_of(const std::vector<Element>& x, size_t plane, const Taps& taps,
+                            PoolKind kind, Element identity) {
   Extreme<Element> best{.value = identity};
   bool first = true;
   for (const int64_t offset : taps.offsets) {
@@ -141,7 +153,8 @@ struct Combined {
   double value = 0;
   double magnitude = 0;
 };
-Combined combine(const std::vector<double>& x, size_t plane, const Taps& taps, PoolKind kind, int64_t divisor) {
+Combined combine(const std::vector<double>& x, size_t plane, const Taps& taps, PoolKind kind,
+                 int64_t divisor) {
   Combined result;
   if (kind == PoolKind::Prod) result.value = 1;
   for (const int64_t offset : taps.offsets) {
@@ -193,13 +206,14 @@ bool evaluate_pool(EvaluateContext& ctx) {
       y.magnitudes[i] = combined.magnitude;
     } else if (floats) {
       const double infinity = std::numeric_limits<double>::infinity();
-      const auto best = extreme_of(x.floats, plane, taps, kind, kind == PoolKind::Max ? -infinity : infinity);
+      const auto best =
+          extreme_of(x.floats, plane, taps, kind, kind == PoolKind::Max ? -infinity : infinity);
       y.floats[i] = best.value;
       index = best.offset;
     } else {
       const IntegerRange range = integer_range(x.type.dtype);
-      const auto best =
-          extreme_of(x.integers, plane, taps, kind, kind == PoolKind::Max ? range.lowest : range.highest);
+      const auto best = extreme_of(x.integers, plane, taps, kind,
+                                   kind == PoolKind::Max ? range.lowest : range.highest);
       y.integers[i] = best.value;
       index = best.offset;
     }
@@ -215,22 +229,25 @@ std::string identity_of(PoolKind kind, DType dtype) {
   const std::string type = "RLX_CAT(rlx_t_, " + std::string(name_of(dtype)) + ")";
   if (!is_extreme(kind)) return type + (kind == PoolKind::Prod ? "(1)" : "(0)");
   const bool lowest = kind == PoolKind::Max;
-  if (is_float(dtype)) return type + "(rlx_from_bits(" + (lowest ? "0xFF800000u" : "0x7F800000u") + "))";
+  if (is_float(dtype))
+    return type + "(rlx_from_bits(" + (lowest ? "0xFF800000u" : "0x7F800000u") + "))";
   if (dtype == DType::i64) return lowest ? "(rlx_i64(1) << 63)" : "(~(rlx_i64(1) << 63))";
   if (dtype == DType::i32) return lowest ? "(-2147483647 - 1)" : "2147483647";
   const IntegerRange range = integer_range(dtype);
-  return type + "(" + std::to_string(lowest ? range.lowest : range.highest) + (dtype == DType::u32 ? "u)" : ")");
+  return type + "(" + std::to_string(lowest ? range.lowest : range.highest) +
+         (dtype == DType::u32 ? "u)" : ")");
 }
 
 // "int" where every offset inside a plane fits.
-std::string plane_index_type(const Window& window, const std::array<int64_t, kSpatialDims>& strides) {
+std::string plane_index_type(const Window& window,
+                             const std::array<int64_t, kSpatialDims>& strides) {
   int64_t reach = 0;
   for (size_t d = 0; d < kSpatialDims; ++d) reach += (window.in[d] - 1) * std::abs(strides[d]);
   return reach <= kCountLimit ? "int" : "rlx_i64";
 }
 
-void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx, const Window& window,
-                 const TensorRef& x, PoolKind kind) {
+void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
+                 const Window& window, const TensorRef& x, PoolKind kind) {
   const std::array<int64_t, kSpatialDims> strides = spatial_strides(x.strides);
   define_window(dispatch, window);
   dispatch.define("RLX_END_D", window.end[0])
@@ -265,9 +282,11 @@ bool lower_pool(LowerContext& ctx) {
   std::optional<TensorRef> indices;
   if (with_indices) indices = ctx.output(1);
   auto too_large = [](int64_t size) { return size > kCountLimit; };
-  if (too_large(window->in_count()) || too_large(window->out_count()) || too_large(x.shape()[0] * x.shape()[1])) {
-    return ctx.fail(DiagCode::UnsupportedOp,
-                    "a plane or the count of planes of x " + to_string(x.shape()) + " exceeds the kernel's 32-bit counts");
+  if (too_large(window->in_count()) || too_large(window->out_count()) ||
+      too_large(x.shape()[0] * x.shape()[1])) {
+    return ctx.fail(DiagCode::UnsupportedOp, "a plane or the count of planes of x " +
+                                                 to_string(x.shape()) +
+                                                 " exceeds the kernel's 32-bit counts");
   }
   if (count == 0) {
     // Attributes that only steer the values are used up by an empty result.
@@ -285,8 +304,9 @@ bool lower_pool(LowerContext& ctx) {
       .grid(split_grid(static_cast<uint64_t>((count + rows - 1) / rows)))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))
-      .reason(lanes == 1 ? "pool: a thread per window of " + std::to_string(window->taps()) + " taps"
-                         : "pool: a workgroup per window of " + std::to_string(window->taps()) + " taps")
+      .reason(lanes == 1
+                  ? "pool: a thread per window of " + std::to_string(window->taps()) + " taps"
+                  : "pool: a workgroup per window of " + std::to_string(window->taps()) + " taps")
       .write(&PoolParams::y, y);
   if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x);
   if (indices) dispatch.define("RLX_INDICES", index_dtype).write(&PoolParams::indices, *indices);
@@ -295,7 +315,9 @@ bool lower_pool(LowerContext& ctx) {
 
 // ---- global_pool ----
 
-std::string reduction_of(PoolKind kind) { return "reduce_" + std::string(kKinds.at(static_cast<size_t>(kind))); }
+std::string reduction_of(PoolKind kind) {
+  return "reduce_" + std::string(kKinds.at(static_cast<size_t>(kind)));
+}
 
 Ints spatial_axes(size_t rank) {
   Ints axes;
@@ -333,13 +355,32 @@ bool decompose_global(RewriteContext& ctx) {
 
 constexpr std::array kPoolAttrs = {
     AttrSpec{.name = "kind", .type = AttrType::String, .required = true, .choices = kKinds},
-    AttrSpec{.name = "kernel", .type = AttrType::IntList, .required = true, .minimum = 1, .maximum = kLargestInt},
-    AttrSpec{.name = "stride", .type = AttrType::IntList, .default_text = "[]", .minimum = 1, .maximum = kLargestInt},
-    AttrSpec{.name = "pads", .type = AttrType::IntList, .default_text = "[]", .minimum = 0, .maximum = kLargestInt},
-    AttrSpec{.name = "dilation", .type = AttrType::IntList, .default_text = "[]", .minimum = 1, .maximum = kLargestInt},
+    AttrSpec{.name = "kernel",
+             .type = AttrType::IntList,
+             .required = true,
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "stride",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "pads",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 0,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "dilation",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
     AttrSpec{.name = "ceil_mode", .type = AttrType::Bool, .default_text = "false"},
     AttrSpec{.name = "count_include_pad", .type = AttrType::Bool, .default_text = "false"},
-    AttrSpec{.name = "divisor_override", .type = AttrType::Int, .default_text = "0", .maximum = kLargestInt},
+    AttrSpec{.name = "divisor_override",
+             .type = AttrType::Int,
+             .default_text = "0",
+             .maximum = kLargestInt},
     AttrSpec{.name = "index_dtype", .type = AttrType::DTypeName, .default_text = "\"i32\""},
 };
 constexpr std::array kGlobalAttrs = {
@@ -348,7 +389,8 @@ constexpr std::array kGlobalAttrs = {
 
 constexpr std::array kOps = {
     OpDef{.name = "pool",
-          .signature = "pool(x; kind, kernel, stride, pads, dilation, ceil_mode=false, count_include_pad=false, "
+          .signature = "pool(x; kind, kernel, stride, pads, dilation, ceil_mode=false, "
+                       "count_include_pad=false, "
                        "divisor_override=0, index_dtype=i32) -> y, [indices]",
           .inputs = {1, 1},
           .outputs = {1, 2},
@@ -368,6 +410,8 @@ constexpr std::array kOps = {
 
 }  // namespace
 
-std::span<const OpDef> pool_ops() { return kOps; }
+std::span<const OpDef> pool_ops() {
+  return kOps;
+}
 
 }  // namespace rlx

@@ -12,9 +12,12 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::array kFloats = {DType::f32, DType::f16, DType::bf16};
 
-std::string text_of(const Shape& shape) { return to_string(shape); }
+std::string text_of(const Shape& shape) {
+  return to_string(shape);
+}
 
-Case product(std::string name, const CaseTensor& a, const CaseTensor& b, std::string attributes = "{}") {
+Case product(std::string name, const CaseTensor& a, const CaseTensor& b,
+             std::string attributes = "{}") {
   return {.name = std::move(name),
           .op = "matmul",
           .inputs = {a, b},
@@ -31,12 +34,14 @@ void add_golden(std::vector<Case>& cases) {
                       tensor(DType::f32, {3, 2}).of({7, 8, 9, 10, 11, 12}));
   test.golden = {{58, 64, 139, 154}};
   cases.push_back(test);
-  Case fused{.name = "act(x w + bias) + residual against NumPy",
-             .op = "fused_matmul_bias_act",
-             .inputs = {tensor(DType::f32, {1, 2}).of({1, -2}), tensor(DType::f32, {2, 2}).of({1, 0, 3, -1}),
-                        tensor(DType::f32, {2}).of({0.5, 1}), tensor(DType::f32, {1, 2}).of({10, 20})},
-             .attributes = R"({"activation": "relu"})",
-             .tolerance = Tolerance::Sum};
+  Case fused{
+      .name = "act(x w + bias) + residual against NumPy",
+      .op = "fused_matmul_bias_act",
+      .inputs = {tensor(DType::f32, {1, 2}).of({1, -2}),
+                 tensor(DType::f32, {2, 2}).of({1, 0, 3, -1}), tensor(DType::f32, {2}).of({0.5, 1}),
+                 tensor(DType::f32, {1, 2}).of({10, 20})},
+      .attributes = R"({"activation": "relu"})",
+      .tolerance = Tolerance::Sum};
   fused.golden = {{10, 23}};
   cases.push_back(fused);
 }
@@ -49,24 +54,29 @@ void add_sizes(std::vector<Case>& cases) {
     int64_t k;
   };
   constexpr std::array kSizes = {
-      Size{1, 1, 1},   Size{1, 1, 7},    Size{1, 64, 1},   Size{1, 129, 384}, Size{2, 33, 65},  Size{3, 128, 96},
-      Size{4, 100, 31}, Size{100, 4, 64}, Size{77, 1, 256}, Size{129, 2, 63},  Size{5, 5, 5},    Size{17, 45, 30},
-      Size{16, 64, 32}, Size{15, 63, 31}, Size{17, 65, 33}, Size{64, 16, 32},  Size{63, 17, 31}, Size{32, 32, 32},
-      Size{31, 33, 64}, Size{64, 64, 16}, Size{65, 63, 17}, Size{128, 128, 16}, Size{127, 129, 15}, Size{131, 137, 67}};
+      Size{1, 1, 1},    Size{1, 1, 7},      Size{1, 64, 1},     Size{1, 129, 384}, Size{2, 33, 65},
+      Size{3, 128, 96}, Size{4, 100, 31},   Size{100, 4, 64},   Size{77, 1, 256},  Size{129, 2, 63},
+      Size{5, 5, 5},    Size{17, 45, 30},   Size{16, 64, 32},   Size{15, 63, 31},  Size{17, 65, 33},
+      Size{64, 16, 32}, Size{63, 17, 31},   Size{32, 32, 32},   Size{31, 33, 64},  Size{64, 64, 16},
+      Size{65, 63, 17}, Size{128, 128, 16}, Size{127, 129, 15}, Size{131, 137, 67}};
   for (const Size& size : kSizes) {
-    const std::string text = std::to_string(size.m) + "x" + std::to_string(size.n) + "x" + std::to_string(size.k);
+    const std::string text =
+        std::to_string(size.m) + "x" + std::to_string(size.n) + "x" + std::to_string(size.k);
     cases.push_back(product("T39 T40 size " + text, tensor(DType::f32, {size.m, size.k}),
                             tensor(DType::f32, {size.k, size.n})));
-    cases.push_back(product("T40 size " + text + " with both operands transposed", tensor(DType::f32, {size.k, size.m}),
-                            tensor(DType::f32, {size.n, size.k}), R"({"trans_a": true, "trans_b": true})"));
+    cases.push_back(product(
+        "T40 size " + text + " with both operands transposed", tensor(DType::f32, {size.k, size.m}),
+        tensor(DType::f32, {size.n, size.k}), R"({"trans_a": true, "trans_b": true})"));
   }
 }
 
-// Shapes for which the compiler chooses each of its larger or narrower tiles (tests/ops/test_matmul.cpp asserts which).
+// Shapes for which the compiler chooses each of its larger or narrower tiles
+// (tests/ops/test_matmul.cpp asserts which).
 void add_tiles(std::vector<Case>& cases) {
   const auto tiled = [&](const std::string& tile, int64_t m, int64_t n, int64_t k) {
-    cases.push_back(product(tile + " tile, " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k),
-                            tensor(DType::f32, {m, k}), tensor(DType::f32, {k, n})));
+    cases.push_back(product(
+        tile + " tile, " + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k),
+        tensor(DType::f32, {m, k}), tensor(DType::f32, {k, n})));
   };
   tiled("128x128", 2048, 2048, 16);
   tiled("128x128", 1900, 1900, 18);
@@ -89,32 +99,37 @@ void add_dtypes(std::vector<Case>& cases) {
     for (const DType b : kFloats) {
       const std::string name = std::string(name_of(a)) + " by " + std::string(name_of(b));
       cases.push_back(product(name, tensor(a, {37, 40}), tensor(b, {40, 52})));
-      cases.push_back(product("T39 m=1 " + name, tensor(a, {1, 72}), tensor(b, {24, 72}).param(), R"({"trans_b": true})"));
+      cases.push_back(product("T39 m=1 " + name, tensor(a, {1, 72}), tensor(b, {24, 72}).param(),
+                              R"({"trans_b": true})"));
     }
-    cases.push_back(product("T39 one output, " + std::string(name_of(a)), tensor(a, {1, 33}), tensor(a, {33, 1})));
-    cases.push_back(product("out_dtype f16 of " + std::string(name_of(a)), tensor(a, {9, 20}), tensor(a, {20, 12}),
-                            R"({"out_dtype": "f16"})"));
+    cases.push_back(product("T39 one output, " + std::string(name_of(a)), tensor(a, {1, 33}),
+                            tensor(a, {33, 1})));
+    cases.push_back(product("out_dtype f16 of " + std::string(name_of(a)), tensor(a, {9, 20}),
+                            tensor(a, {20, 12}), R"({"out_dtype": "f16"})"));
   }
   cases.push_back(product("f64", tensor(DType::f64, {19, 33}), tensor(DType::f64, {33, 21})));
   cases.push_back(product("f64 m=1", tensor(DType::f64, {1, 33}), tensor(DType::f64, {33, 21})));
-  cases.push_back(product("f64 n=2 transposed", tensor(DType::f64, {40, 33}), tensor(DType::f64, {2, 33}),
-                          R"({"trans_b": true})"));
+  cases.push_back(product("f64 n=2 transposed", tensor(DType::f64, {40, 33}),
+                          tensor(DType::f64, {2, 33}), R"({"trans_b": true})"));
   for (const DType a : {DType::i8, DType::u8}) {
     for (const DType b : {DType::i8, DType::u8}) {
       const auto range = [](const CaseTensor& t) {
         return t.type.dtype == DType::i8 ? t.range(-128, 127) : t.range(0, 255);
       };
-      const std::string name = std::string(name_of(a)) + " by " + std::string(name_of(b)) + " is exact in i32";
+      const std::string name =
+          std::string(name_of(a)) + " by " + std::string(name_of(b)) + " is exact in i32";
       cases.push_back(product(name, range(tensor(a, {18, 50})), range(tensor(b, {50, 35}))));
-      cases.push_back(product("T39 m=1 " + name, range(tensor(a, {1, 50})), range(tensor(b, {50, 35}))));
+      cases.push_back(
+          product("T39 m=1 " + name, range(tensor(a, {1, 50})), range(tensor(b, {50, 35}))));
     }
   }
 }
 
 void add_batches(std::vector<Case>& cases) {
-  const auto batched = [&](const std::string& name, const Shape& a, const Shape& b, const std::string& attributes) {
-    cases.push_back(product("T38 " + name + " " + text_of(a) + " by " + text_of(b), tensor(DType::f32, a),
-                            tensor(DType::f32, b), attributes));
+  const auto batched = [&](const std::string& name, const Shape& a, const Shape& b,
+                           const std::string& attributes) {
+    cases.push_back(product("T38 " + name + " " + text_of(a) + " by " + text_of(b),
+                            tensor(DType::f32, a), tensor(DType::f32, b), attributes));
   };
   batched("one matrix for the batch", {3, 7, 12}, {12, 20}, "{}");
   batched("unit batch of b", {3, 7, 12}, {1, 12, 20}, "{}");
@@ -130,42 +145,50 @@ void add_batches(std::vector<Case>& cases) {
   batched("vector by vector", {12}, {12}, "{}");
   batched("vector by batch", {12}, {3, 12, 20}, "{}");
   batched("batch by vector", {3, 7, 12}, {12}, "{}");
-  cases.push_back(product("T38 mixed dtypes compute every batch entry", tensor(DType::f32, {4, 8, 16}),
-                          tensor(DType::bf16, {4, 16, 24})));
+  cases.push_back(product("T38 mixed dtypes compute every batch entry",
+                          tensor(DType::f32, {4, 8, 16}), tensor(DType::bf16, {4, 16, 24})));
 }
 
 void add_edges(std::vector<Case>& cases) {
   const auto empty = [&](const Shape& a, const Shape& b) {
-    cases.push_back(product("T39 empty " + text_of(a) + " by " + text_of(b), tensor(DType::f32, a), tensor(DType::f32, b)));
+    cases.push_back(product("T39 empty " + text_of(a) + " by " + text_of(b), tensor(DType::f32, a),
+                            tensor(DType::f32, b)));
   };
   empty({5, 0}, {0, 6});
   empty({1, 0}, {0, 6});
   empty({0, 5}, {5, 6});
   empty({5, 6}, {6, 0});
   empty({0, 3, 4}, {4, 5});
-  cases.push_back({.name = "T39 K=0 leaves the bias",
-                   .op = "fused_matmul_bias_act",
-                   .inputs = {tensor(DType::f32, {6, 0}), tensor(DType::f32, {0, 5}), tensor(DType::f32, {5})},
-                   .tolerance = Tolerance::Sum});
-  cases.push_back(product("T10 f16 ones over K=8192 reach 8192", filled(tensor(DType::f16, {2, 8192}), 1),
+  cases.push_back(
+      {.name = "T39 K=0 leaves the bias",
+       .op = "fused_matmul_bias_act",
+       .inputs = {tensor(DType::f32, {6, 0}), tensor(DType::f32, {0, 5}), tensor(DType::f32, {5})},
+       .tolerance = Tolerance::Sum});
+  cases.push_back(product("T10 f16 ones over K=8192 reach 8192",
+                          filled(tensor(DType::f16, {2, 8192}), 1),
                           filled(tensor(DType::f16, {8192, 5}), 1)));
-  cases.push_back(product("T10 f16 ones over K=8192 in tiles", filled(tensor(DType::f16, {8, 8192}), 1),
+  cases.push_back(product("T10 f16 ones over K=8192 in tiles",
+                          filled(tensor(DType::f16, {8, 8192}), 1),
                           filled(tensor(DType::f16, {8192, 8}), 1)));
   for (const int64_t m : {1, 8}) {
     std::vector<double> b(static_cast<size_t>(4 * 8), 1.0);
     b[2] = kNan;
     b[5] = kInfinity;
     cases.push_back(product("T14 a row of zeros meets NaN and infinity, m=" + std::to_string(m),
-                            filled(tensor(DType::f32, {m, 4}), 0), tensor(DType::f32, {4, 8}).of(b)));
+                            filled(tensor(DType::f32, {m, 4}), 0),
+                            tensor(DType::f32, {4, 8}).of(b)));
   }
-  cases.push_back(product("split-k: few outputs, long K", tensor(DType::f32, {8, 4096}), tensor(DType::f32, {4096, 8})));
-  cases.push_back(product("split-k: one output, long K", tensor(DType::f32, {1, 20000}), tensor(DType::f32, {20000, 1})));
-  cases.push_back(product("split-k: vector, long K along the outputs", tensor(DType::f16, {2, 6000}),
-                          tensor(DType::f16, {6000, 12})));
+  cases.push_back(product("split-k: few outputs, long K", tensor(DType::f32, {8, 4096}),
+                          tensor(DType::f32, {4096, 8})));
+  cases.push_back(product("split-k: one output, long K", tensor(DType::f32, {1, 20000}),
+                          tensor(DType::f32, {20000, 1})));
+  cases.push_back(product("split-k: vector, long K along the outputs",
+                          tensor(DType::f16, {2, 6000}), tensor(DType::f16, {6000, 12})));
 }
 
-Case fused(std::string name, const Shape& x, const Shape& w, std::vector<std::optional<CaseTensor>> rest,
-           std::string attributes, DType dtype = DType::f32) {
+Case fused(std::string name, const Shape& x, const Shape& w,
+           std::vector<std::optional<CaseTensor>> rest, std::string attributes,
+           DType dtype = DType::f32) {
   Case test{.name = std::move(name),
             .op = "fused_matmul_bias_act",
             .inputs = {tensor(dtype, x), tensor(dtype, w)},
@@ -177,12 +200,14 @@ Case fused(std::string name, const Shape& x, const Shape& w, std::vector<std::op
 
 void add_activations(std::vector<Case>& cases) {
   constexpr std::array kActivations = {
-      "neg",  "abs",       "sign",        "square",       "exp",      "exp2",      "expm1",       "sin",      "cos",
-      "tanh", "atan",      "asinh",       "erf",          "sigmoid",  "log_sigmoid", "relu",      "leaky_relu", "elu",
-      "celu", "selu",      "gelu",        "gelu_tanh",    "silu",     "mish",      "softplus",    "softsign", "hard_sigmoid",
-      "hard_swish", "sinh", "cosh"};
+      "neg",      "abs",      "sign",         "square",     "exp",        "exp2",
+      "expm1",    "sin",      "cos",          "tanh",       "atan",       "asinh",
+      "erf",      "sigmoid",  "log_sigmoid",  "relu",       "leaky_relu", "elu",
+      "celu",     "selu",     "gelu",         "gelu_tanh",  "silu",       "mish",
+      "softplus", "softsign", "hard_sigmoid", "hard_swish", "sinh",       "cosh"};
   for (const char* name : kActivations) {
-    Case test = fused(std::string("T41 epilogue ") + name, {9, 12}, {12, 20}, {tensor(DType::f32, {20}).uniform(-0.5, 0.5)},
+    Case test = fused(std::string("T41 epilogue ") + name, {9, 12}, {12, 20},
+                      {tensor(DType::f32, {20}).uniform(-0.5, 0.5)},
                       R"({"activation": ")" + std::string(name) + "\"}");
     test.inputs[0] = tensor(DType::f32, {9, 12}).uniform(-0.9, 0.9);
     test.inputs[1] = tensor(DType::f32, {12, 20}).uniform(-0.9, 0.9);
@@ -197,13 +222,15 @@ void add_activations(std::vector<Case>& cases) {
     test.inputs[1] = tensor(DType::f32, {12, 20}).uniform(0.1, 1);
     cases.push_back(test);
   }
-  cases.push_back(fused("T41 leaky_relu with alpha", {9, 12}, {12, 20}, {}, R"({"activation": "leaky_relu", "alpha": 0.3})"));
+  cases.push_back(fused("T41 leaky_relu with alpha", {9, 12}, {12, 20}, {},
+                        R"({"activation": "leaky_relu", "alpha": 0.3})"));
   cases.push_back(fused("T41 hard_sigmoid with alpha and beta", {9, 12}, {12, 20}, {},
                         R"({"activation": "hard_sigmoid", "alpha": 0.1, "beta": 0.4})"));
   for (const int64_t m : {1, 8, 33, 64}) {
     for (const int64_t n : {32, 45}) {
-      cases.push_back(fused("T12 gelu agrees for m=" + std::to_string(m) + " n=" + std::to_string(n), {m, 30}, {30, n},
-                            {tensor(DType::f32, {n})}, R"({"activation": "gelu"})"));
+      cases.push_back(
+          fused("T12 gelu agrees for m=" + std::to_string(m) + " n=" + std::to_string(n), {m, 30},
+                {30, n}, {tensor(DType::f32, {n})}, R"({"activation": "gelu"})"));
     }
   }
 }
@@ -212,13 +239,17 @@ void add_fused(std::vector<Case>& cases) {
   for (const DType dtype : kFloats) {
     const std::string text(name_of(dtype));
     cases.push_back(fused("bias and residual, " + text, {2, 17, 24}, {24, 36},
-                          {tensor(dtype, {36}), tensor(dtype, {2, 17, 36})}, R"({"activation": "gelu_tanh"})", dtype));
-    cases.push_back(fused("trans_w, " + text, {17, 24}, {36, 24}, {tensor(DType::f32, {36})}, R"({"trans_w": true})", dtype));
+                          {tensor(dtype, {36}), tensor(dtype, {2, 17, 36})},
+                          R"({"activation": "gelu_tanh"})", dtype));
+    cases.push_back(fused("trans_w, " + text, {17, 24}, {36, 24}, {tensor(DType::f32, {36})},
+                          R"({"trans_w": true})", dtype));
     cases.push_back(fused("m=1 with bias and residual, " + text, {1, 64}, {64, 40},
-                          {tensor(dtype, {40}), tensor(dtype, {1, 40})}, R"({"activation": "silu"})", dtype));
+                          {tensor(dtype, {40}), tensor(dtype, {1, 40})},
+                          R"({"activation": "silu"})", dtype));
   }
   const auto with_bias = [&](const Shape& bias) {
-    cases.push_back(fused("T42 bias " + text_of(bias) + " broadcasts", {2, 5, 12}, {12, 8}, {tensor(DType::f32, bias)}, "{}"));
+    cases.push_back(fused("T42 bias " + text_of(bias) + " broadcasts", {2, 5, 12}, {12, 8},
+                          {tensor(DType::f32, bias)}, "{}"));
   };
   with_bias({8});
   with_bias({1});
@@ -229,11 +260,13 @@ void add_fused(std::vector<Case>& cases) {
   cases.push_back(fused("residual without bias broadcasts over rows", {6, 12}, {12, 8},
                         {std::nullopt, tensor(DType::f32, {8})}, "{}"));
   cases.push_back(fused("split-k keeps bias, activation and residual", {8, 2048}, {2048, 12},
-                        {tensor(DType::f32, {12}), tensor(DType::f32, {8, 12})}, R"({"activation": "tanh"})"));
-  cases.push_back(fused("n=3 columns with a bias", {50, 32}, {32, 3}, {tensor(DType::f32, {3}), tensor(DType::f32, {50, 3})},
+                        {tensor(DType::f32, {12}), tensor(DType::f32, {8, 12})},
+                        R"({"activation": "tanh"})"));
+  cases.push_back(fused("n=3 columns with a bias", {50, 32}, {32, 3},
+                        {tensor(DType::f32, {3}), tensor(DType::f32, {50, 3})},
                         R"({"activation": "relu"})"));
-  cases.push_back(fused("f64 with activation", {7, 12}, {12, 9}, {tensor(DType::f64, {9})}, R"({"activation": "relu"})",
-                        DType::f64));
+  cases.push_back(fused("f64 with activation", {7, 12}, {12, 9}, {tensor(DType::f64, {9})},
+                        R"({"activation": "relu"})", DType::f64));
 }
 
 }  // namespace
@@ -249,8 +282,8 @@ std::vector<Case> matmul_cases() {
   add_activations(cases);
   add_fused(cases);
   // More tiles than one grid axis may count (65,535), in the flattened batch and in rows.
-  cases.push_back(product("more workgroups than a grid axis holds", tensor(DType::f32, {66000, 1, 2}),
-                          tensor(DType::f32, {66000, 2, 1})));
+  cases.push_back(product("more workgroups than a grid axis holds",
+                          tensor(DType::f32, {66000, 1, 2}), tensor(DType::f32, {66000, 2, 1})));
   return cases;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A graph of one node for unit tests of ops: infer with its diagnostics, and the program that lower emits.
+// A graph of one node for unit tests of ops: infer with its diagnostics, and the program that lower
+// emits.
 #pragma once
 
 #include <optional>
@@ -47,7 +48,8 @@ class OneNodeGraph {
   Inferred infer() {
     Diagnostics diagnostics;
     Inferred result{.good = check_and_infer(graph_, id_, diagnostics)};
-    for (const ValueId id : graph_.node(id_).outputs) result.outputs.push_back(graph_.value(id).type);
+    for (const ValueId id : graph_.node(id_).outputs)
+      result.outputs.push_back(graph_.value(id).type);
     result.diagnostics = diagnostics.text();
     return result;
   }
@@ -80,8 +82,12 @@ class OneNodeGraph {
   NodeId id_{};
 };
 
-inline Inferred infer(const OneNode& spec) { return OneNodeGraph(spec).infer(); }
-inline Program lower(const OneNode& spec) { return OneNodeGraph(spec).lower(); }
+inline Inferred infer(const OneNode& spec) {
+  return OneNodeGraph(spec).infer();
+}
+inline Program lower(const OneNode& spec) {
+  return OneNodeGraph(spec).lower();
+}
 
 inline const Specialization& kernel_of(const Program& program, size_t step) {
   return program.kernels.at(index_of(program.steps.at(step).kernel.value()));

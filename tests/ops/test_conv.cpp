@@ -15,43 +15,55 @@ OneNode conv(Shape x, Shape w, Attributes attributes = {}) {
 bool refused(const OneNode& node, const std::string& code, const std::string& part) {
   const Inferred result = infer(node);
   UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") && contains(result.diagnostics, part);
+  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
+         contains(result.diagnostics, part);
 }
 
 }  // namespace
 
 TEST_CASE("conv_output_size_follows_window_pads_and_dilation") {
   CHECK(infer(conv({1, 3, 9, 9}, {4, 3, 3, 3})).outputs[0].shape == Shape{1, 4, 7, 7});
-  CHECK(infer(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"stride", Ints{2, 3}}, {"pads", Ints{0, 1, 2, 0}}})).outputs[0].shape ==
-        Shape{1, 4, 5, 3});
-  CHECK(infer(conv({1, 3, 9}, {4, 3, 3}, {{"dilation", Ints{4}}})).outputs[0].shape == Shape{1, 4, 1});
+  CHECK(
+      infer(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"stride", Ints{2, 3}}, {"pads", Ints{0, 1, 2, 0}}}))
+          .outputs[0]
+          .shape == Shape{1, 4, 5, 3});
+  CHECK(infer(conv({1, 3, 9}, {4, 3, 3}, {{"dilation", Ints{4}}})).outputs[0].shape ==
+        Shape{1, 4, 1});
   CHECK(infer(conv({1, 1, 5, 5, 5}, {2, 1, 2, 2, 2})).outputs[0].shape == Shape{1, 2, 4, 4, 4});
 }
 
 TEST_CASE("conv_refuses_what_does_not_fit") {
-  CHECK(refused(conv({1, 3, 2, 9}, {4, 3, 3, 3}), "bad-shape", "reaches over 3 elements of spatial dim 0"));
+  CHECK(refused(conv({1, 3, 2, 9}, {4, 3, 3, 3}), "bad-shape",
+                "reaches over 3 elements of spatial dim 0"));
   CHECK(refused(conv({1, 3, 9, 9}, {4, 2, 3, 3}), "bad-shape", "reads 2 channels"));
-  CHECK(refused(conv({1, 3, 9, 9}, {4, 1, 3, 3}, {{"groups", int64_t{3}}}), "bad-shape", "groups=3"));
+  CHECK(
+      refused(conv({1, 3, 9, 9}, {4, 1, 3, 3}, {{"groups", int64_t{3}}}), "bad-shape", "groups=3"));
   CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3}), "bad-rank", "w has rank 3"));
   CHECK(refused(conv({3, 9}, {4, 3}), "bad-rank", "x has rank 2"));
-  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"stride", Ints{2}}}), "bad-attribute", "stride has 1 values"));
-  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1}}}), "bad-attribute", "pads has 3 values"));
-  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"kernel", Ints{5, 5}}}), "bad-attribute", "kernel [5, 5]"));
+  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"stride", Ints{2}}}), "bad-attribute",
+                "stride has 1 values"));
+  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"pads", Ints{1, 1, 1}}}), "bad-attribute",
+                "pads has 3 values"));
+  CHECK(refused(conv({1, 3, 9, 9}, {4, 3, 3, 3}, {{"kernel", Ints{5, 5}}}), "bad-attribute",
+                "kernel [5, 5]"));
   OneNode bias = conv({1, 3, 9, 9}, {4, 3, 3, 3});
   bias.inputs.push_back(TensorType{DType::f32, {3}});
   CHECK(refused(bias, "bad-shape", "bias has shape [3]"));
 }
 
 TEST_CASE("conv_chooses_product_depthwise_or_implicit_product") {
-  CHECK(contains(lower(conv({2, 16, 8, 8}, {32, 16, 1, 1})).steps.at(0).reason, "1x1 conv: matmul"));
-  CHECK(contains(lower(conv({2, 16, 8, 8}, {16, 1, 3, 3}, {{"groups", int64_t{16}}})).steps.at(0).reason,
-                 "depthwise conv"));
-  CHECK(contains(lower(conv({2, 16, 8, 8}, {32, 16, 3, 3})).steps.at(0).reason, "implicit product"));
+  CHECK(
+      contains(lower(conv({2, 16, 8, 8}, {32, 16, 1, 1})).steps.at(0).reason, "1x1 conv: matmul"));
+  CHECK(contains(
+      lower(conv({2, 16, 8, 8}, {16, 1, 3, 3}, {{"groups", int64_t{16}}})).steps.at(0).reason,
+      "depthwise conv"));
+  CHECK(
+      contains(lower(conv({2, 16, 8, 8}, {32, 16, 3, 3})).steps.at(0).reason, "implicit product"));
 }
 
 TEST_CASE("conv_reads_strided_inputs_without_a_copy") {
-  const Program program =
-      OneNodeGraph(conv({2, 4, 6, 6}, {5, 4, 3, 3})).lower({{.input = 0, .strides = {1, 2, 48, 8}}});
+  const Program program = OneNodeGraph(conv({2, 4, 6, 6}, {5, 4, 3, 3}))
+                              .lower({{.input = 0, .strides = {1, 2, 48, 8}}});
   REQUIRE(program.steps.size() == 1);
   CHECK(kernel_of(program, 0).defines.at("RLX_X_C") == "2");
 }

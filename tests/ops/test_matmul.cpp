@@ -7,16 +7,21 @@
 namespace rlx::test {
 namespace {
 
-TensorType f32(Shape shape) { return {DType::f32, std::move(shape)}; }
+TensorType f32(Shape shape) {
+  return {DType::f32, std::move(shape)};
+}
 
 OneNode matmul(Shape a, Shape b, Attributes attributes = {}) {
-  return {.op = "matmul", .inputs = {f32(std::move(a)), f32(std::move(b))}, .attributes = std::move(attributes)};
+  return {.op = "matmul",
+          .inputs = {f32(std::move(a)), f32(std::move(b))},
+          .attributes = std::move(attributes)};
 }
 
 bool refused(const OneNode& node, const std::string& code, const std::string& part) {
   const Inferred result = infer(node);
   UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") && contains(result.diagnostics, part);
+  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
+         contains(result.diagnostics, part);
 }
 
 }  // namespace
@@ -32,7 +37,9 @@ TEST_CASE("matmul_broadcasts_batches_and_drops_unit_dims_of_vectors") {
 
 TEST_CASE("matmul_result_dtype_follows_the_family_rule") {
   const auto dtype = [](DType a, DType b, Attributes attributes = {}) {
-    return infer({.op = "matmul", .inputs = {TensorType{a, {2, 3}}, TensorType{b, {3, 4}}}, .attributes = attributes})
+    return infer({.op = "matmul",
+                  .inputs = {TensorType{a, {2, 3}}, TensorType{b, {3, 4}}},
+                  .attributes = attributes})
         .outputs[0]
         .dtype;
   };
@@ -48,11 +55,15 @@ TEST_CASE("matmul_refuses_what_has_no_product") {
   CHECK(refused(matmul({2, 4, 5}, {3, 5, 6}), "bad-shape", "batch dims [2] and [3]"));
   CHECK(refused(matmul({}, {5, 6}), "bad-rank", "a has rank 0"));
   CHECK(refused(matmul({5}, {5, 6}, {{"trans_a", true}}), "bad-attribute", "trans_a"));
-  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::bool_, {2, 3}}, f32({3, 4})}}, "bad-dtype", "bool"));
-  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::f64, {2, 3}}, f32({3, 4})}}, "bad-dtype", "f64"));
-  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::i32, {2, 3}}, TensorType{DType::i32, {3, 4}}}},
-                "bad-dtype", "i32"));
-  CHECK(refused(matmul({2, 3}, {3, 4}, {{"out_dtype", std::string("i32")}}), "bad-attribute", "out_dtype i32"));
+  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::bool_, {2, 3}}, f32({3, 4})}},
+                "bad-dtype", "bool"));
+  CHECK(refused({.op = "matmul", .inputs = {TensorType{DType::f64, {2, 3}}, f32({3, 4})}},
+                "bad-dtype", "f64"));
+  CHECK(refused(
+      {.op = "matmul", .inputs = {TensorType{DType::i32, {2, 3}}, TensorType{DType::i32, {3, 4}}}},
+      "bad-dtype", "i32"));
+  CHECK(refused(matmul({2, 3}, {3, 4}, {{"out_dtype", std::string("i32")}}), "bad-attribute",
+                "out_dtype i32"));
 }
 
 TEST_CASE("fused_matmul_refuses_what_the_epilogue_cannot_do") {
@@ -64,7 +75,8 @@ TEST_CASE("fused_matmul_refuses_what_the_epilogue_cannot_do") {
   CHECK(refused(fused(f32({3}), {}), "bad-shape", "bias [3]"));
   CHECK(refused(fused(f32({5, 2, 4}), {}), "bad-shape", "does not broadcast"));
   CHECK(refused(fused({}, {{"activation", std::string("softmax")}}), "bad-attribute", "softmax"));
-  CHECK(refused(fused({}, {{"activation", std::string("relu")}, {"alpha", 0.5}}), "bad-attribute", "alpha"));
+  CHECK(refused(fused({}, {{"activation", std::string("relu")}, {"alpha", 0.5}}), "bad-attribute",
+                "alpha"));
   CHECK(refused(fused({}, {{"activation", std::string("powf")}}), "bad-attribute", "exponent"));
   CHECK(refused(fused({}, {{"beta", 0.5}}), "bad-attribute", "beta"));
 }
@@ -87,11 +99,13 @@ TEST_CASE("matmul_makes_one_product_of_a_batch_over_one_matrix") {
 }
 
 TEST_CASE("matmul_reads_transposed_views_in_place_and_copies_views_without_unit_axis") {
-  const Program transposed = OneNodeGraph(matmul({64, 32}, {32, 48})).lower({{.input = 1, .strides = {1, 32}}});
+  const Program transposed =
+      OneNodeGraph(matmul({64, 32}, {32, 48})).lower({{.input = 1, .strides = {1, 32}}});
   REQUIRE(transposed.steps.size() == 1);
   CHECK(kernel_of(transposed, 0).defines.at("RLX_B_DEPTH") == "1");
   CHECK(kernel_of(transposed, 0).defines.at("RLX_B_VECTOR") == "DEPTH");
-  const Program strided = OneNodeGraph(matmul({64, 32}, {32, 48})).lower({{.input = 1, .strides = {96, 2}}});
+  const Program strided =
+      OneNodeGraph(matmul({64, 32}, {32, 48})).lower({{.input = 1, .strides = {96, 2}}});
   REQUIRE(strided.steps.size() == 2);
   CHECK(contains(strided.steps[1].reason, "matmul"));
   CHECK(kernel_of(strided, 1).defines.at("RLX_B_DEPTH") == "48");
@@ -143,8 +157,9 @@ TEST_CASE("matmul_spreads_many_tiles_over_grid_axes") {
 }
 
 TEST_CASE("residual_may_be_overwritten_only_where_no_other_operand_reads_it") {
-  const Program apart = lower({.op = "fused_matmul_bias_act",
-                               .inputs = {f32({8, 16}), f32({16, 16}), std::nullopt, f32({8, 16})}});
+  const Program apart =
+      lower({.op = "fused_matmul_bias_act",
+             .inputs = {f32({8, 16}), f32({16, 16}), std::nullopt, f32({8, 16})}});
   CHECK(apart.steps.back().in_place_input.has_value());
   const Program row = lower({.op = "fused_matmul_bias_act",
                              .inputs = {f32({8, 16}), f32({16, 16}), std::nullopt, f32({16})}});

@@ -17,7 +17,8 @@ OneNode pool(Shape x, Attributes attributes, const std::string& kind = "max", si
 bool refused(const OneNode& node, const std::string& code, const std::string& part) {
   const Inferred result = infer(node);
   UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") && contains(result.diagnostics, part);
+  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
+         contains(result.diagnostics, part);
 }
 
 OneNode batch_norm(Shape x, Shape gamma, Attributes attributes = {}) {
@@ -30,10 +31,15 @@ OneNode batch_norm(Shape x, Shape gamma, Attributes attributes = {}) {
 }  // namespace
 
 TEST_CASE("pool_output_size_follows_ceil_mode") {
-  CHECK(infer(pool({1, 2, 6}, {{"kernel", Ints{3}}, {"stride", Ints{2}}})).outputs[0].shape == Shape{1, 2, 2});
-  CHECK(infer(pool({1, 2, 6}, {{"kernel", Ints{3}}, {"stride", Ints{2}}, {"ceil_mode", true}})).outputs[0].shape ==
-        Shape{1, 2, 3});
-  CHECK(infer(pool({1, 2, 4}, {{"kernel", Ints{2}}, {"stride", Ints{3}}, {"pads", Ints{1, 1}}, {"ceil_mode", true}}))
+  CHECK(infer(pool({1, 2, 6}, {{"kernel", Ints{3}}, {"stride", Ints{2}}})).outputs[0].shape ==
+        Shape{1, 2, 2});
+  CHECK(infer(pool({1, 2, 6}, {{"kernel", Ints{3}}, {"stride", Ints{2}}, {"ceil_mode", true}}))
+            .outputs[0]
+            .shape == Shape{1, 2, 3});
+  CHECK(infer(pool({1, 2, 4}, {{"kernel", Ints{2}},
+                               {"stride", Ints{3}},
+                               {"pads", Ints{1, 1}},
+                               {"ceil_mode", true}}))
             .outputs[0]
             .shape == Shape{1, 2, 2});
 }
@@ -58,7 +64,8 @@ TEST_CASE("batch_norm_refuses_training_and_wrong_channel_counts") {
   CHECK(infer(batch_norm({2, 3, 4}, {3})).good);
   CHECK(infer(batch_norm({2, 3, 4}, {4}, {{"axis", int64_t{-1}}})).good);
   CHECK(refused(batch_norm({2, 3, 4}, {4}), "bad-shape", "gamma has shape [4]"));
-  CHECK(refused(batch_norm({2, 3, 4}, {3}, {{"training", true}}), "unsupported-op", "training=true"));
+  CHECK(
+      refused(batch_norm({2, 3, 4}, {3}, {{"training", true}}), "unsupported-op", "training=true"));
   CHECK(refused(batch_norm({2, 3, 4}, {3}, {{"axis", int64_t{3}}}), "bad-axis", "3"));
 }
 
