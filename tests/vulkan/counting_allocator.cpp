@@ -20,10 +20,12 @@ uint64_t allocations_of_this_thread() {
 
 }  // namespace rlx::test
 
-void* operator new(std::size_t size_bytes) {
+void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {
   ++allocation_count;
-  if (void* memory = std::malloc(size_bytes == 0 ? 1 : size_bytes); memory != nullptr)
-    return memory;
+  return std::malloc(size_bytes == 0 ? 1 : size_bytes);
+}
+void* operator new(std::size_t size_bytes) {
+  if (void* memory = operator new(size_bytes, std::nothrow); memory != nullptr) return memory;
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept {
