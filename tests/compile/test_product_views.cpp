@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products, convolutions and pools read views: transposed, sliced, reversed and broadcast tensors;
+// their epilogues may write over the residual.
+#include "tests/compile/graph_text.h"
+
+namespace rlx::test {
+namespace {
+
+std::string input(const std::string& name, const std::string& shape) {
+  return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape + "}";
+}
+
+std::string node(const std::string& op, const std::string& inputs, const std::string& output,
+                 const std::string& attributes = "{}") {
+  return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [")" + output +
+         R"("], "attributes": )" + attributes + "}";
+}
+
+std::string graph(const std::string& inputs, const std::string& nodes) {
+  return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
+         R"(], "outputs": ["y"]})";
+}
+
+}  // namespace
+
+TEST_CASE("matmul_reads_transposed_operands") {
+  // Few lines of a (matvec) and many (tiles); a transposed b is contiguous along k.
+  for (const char* a : {"[2, 48]", "[40, 48]"}) {
+    check_on_devices(
+        graph(input("a", a) + ", " + input("b", "[36, 48]"),
+              node("transpose", R"("b")", "t") + ", " + node("matmul", R"("a", "t")", "y")));
+  }
+  check_on_devices(graph(input("a", "[3, 48, 20]") + ", " + input("b", "[48, 36]"),
+                         node("transpose", R"("a")", "t", R"({"perm": [0, 2, 1]})") + ", " +
+                             node("matmul", R"("t", "b")", "y")));
+}
+
+TEST_CASE("matmul_reads_heads_of_a_packed_projection") {
+  // [2, 16, 3 * 24]: slices become [2, 3, 16, 8] by reshape and transpose.
+  const std::string slices =
+      node("slice", R"("x")", "q1", R"({"starts": [0], "ends": [24], "axes": [2], "steps": [1]})") +
+      ", " +
+      node("slice", R"("x")", "k1",
+           R"({"starts": [24], "ends": [48], "axes": [2], "steps": [1]})") +
+      ", " + node("reshape", R"("q1")", "q2", R"({"shape": [2, 16, 3, 8]})") + ", " +
+      node("reshape", R"("k1")", "k2", R"({"shape": [2, 16, 3, 8]})") + ", " +
+      node("transpose", R"("q2")", "q", R"({"perm": [0, 2, 1, 3]})") + ", " +
+      node("transpose", R"("k2")", "k", R"({"perm": [0, 2, 1, 3]})") + ", ";
+  check_on_devices(graph(input("x", "[2, 16, 72]"),
+                         slices + node("matmul", R"("q", "k")", "y", R"({"trans_b": true})")));
+}
+
+TEST_CASE("matmul_reads_reversed_and_strided_views") {
+  const std::string reversed =
+      node("slice", R"("a")", "v",
+           R"({"starts": [-1], "ends": [-100], "axes": [0], "steps": [-1]})") +
+      ", ";
+  check_on_devices(graph(input("a", "[24, 20]") + ", " + input("b", "[20, 12]"),
+                         reversed + node("matmul", R"("v", "b")", "y")));
+  const std::string sparse =
+      node("slice", R"("a")", "v",
+           R"({"starts": [0, 1], "ends": [24, 20], "axes": [0, 1], "steps": [2, 3]})") +
+      ", ";
+  check_on_devices(graph(input("a", "[24, 20]") + ", " + input("b", "[7, 12]"),
+                         sparse + node("matmul", R"("v", "b")", "y")));
+}
+
+TEST_CASE("matmul_reads_broadcast_views_without_unit_batches") {
+  check_on_devices(graph(input("a", "[1, 9, 16]") + ", " + input("b", "[5, 16, 12]"),
+                         node("expand", R"("a")", "v", R"({"shape": [5, 9, 16]})") + ", " +
+                             node("matmul", R"("v", "b")", "y")));
+}
+
+TEST_CASE("fused_epilogue_adds_a_residual_that_dies_and_one_that_is_also_an_operand") {
+  const std::string inputs =
+      input("x", "[10, 16]") + ", " + input("w", "[16, 16]") + ", " + input("c", "[16]");
+  const std::string dying = node("exp", R"("x")", "e") + ", " + node("matmul", R"("x", "w")", "p") +
+                            ", " + node("add", R"("p", "c")", "b") + ", " +
+                            node("gelu", R"("b")", "g") + ", " + node("add", R"("g", "e")", "y");
+  check_on_devices(graph(inputs, dying));
+  const std::string shared = node("exp", R"("x")", "e") + ", " +
+                             node("matmul", R"("e", "w")", "p") + ", " +
+                             node("add", R"("p", "e")", "y");
+  check_on_devices(graph(inputs, shared));
+}
+
+TEST_CASE("conv_and_pool_read_channels_last_and_sliced_images") {
+  const std::string inputs = input("x", "[2, 9, 10, 6]") + ", " + input("w", "[8, 6, 3, 3]") +
+                             ", " + input("d", "[6, 1, 3, 3]") + ", " + input("o", "[8, 6, 1, 1]");
+  const std::string planar = node("transpose", R"("x")", "v", R"({"perm": [0, 3, 1, 2]})") + ", ";
+  check_on_devices(graph(inputs, planar + node("conv", R"("v", "w")", "y", R"({"pads": [1, 1]})")));
+  check_on_devices(graph(inputs, planar + node("conv", R"("v", "d")", "y", R"({"groups": 6})")));
+  check_on_devices(graph(inputs, planar + node("conv", R"("v", "o")", "y")));
+  check_on_devices(
+      graph(inputs, planar + node("pool", R"("v")", "y",
+                                  R"({"kind": "mean", "kernel": [3, 2], "stride": [2, 2]})")));
+  const std::string cropped =
+      planar +
+      node("slice", R"("v")", "s",
+           R"({"starts": [1, -2], "ends": [8, -9], "axes": [2, 3], "steps": [1, -1]})") +
+      ", ";
+  check_on_devices(graph(inputs, cropped + node("conv", R"("s", "w")", "y")));
+  check_on_devices(graph(inputs, cropped + node("conv", R"("s", "o")", "y")));
+  check_on_devices(
+      graph(inputs, cropped + node("pool", R"("s")", "y", R"({"kind": "max", "kernel": [2, 2]})")));
+}
+
+TEST_CASE("batch_norm_after_conv_folds_or_follows") {
+  const std::string inputs = input("x", "[2, 3, 7, 7]") + ", " + input("w", "[4, 3, 3, 3]") + ", " +
+                             input("g", "[4]") + ", " + input("b", "[4]") + ", " +
+                             input("m", "[4]") + ", " + input("v", "[4]");
+  check_on_devices(
+      graph(inputs, node("conv", R"("x", "w")", "c") + ", " + node("square", R"("v")", "s") + ", " +
+                        node("batch_norm", R"("c", "g", "b", "m", "s")", "n", R"({"eps": 0.5})") +
+                        ", " + node("relu", R"("n")", "y")));
+}
+
+}  // namespace rlx::test
