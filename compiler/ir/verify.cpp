@@ -62,6 +62,9 @@ Fault find_node_fault(const Graph& graph, NodeId id, std::vector<bool>& made,
     }
   }
   for (uint32_t i = 0; i < node.outputs.size(); ++i) {
+    if (index_of(node.outputs[i]) >= graph.value_count()) {
+      return described(graph, "node \"" + node.name + "\" makes a value that does not exist");
+    }
     const Value& output = graph.value(node.outputs[i]);
     if (output.origin != ValueOrigin::Node || output.producer != id || output.output_index != i) {
       return described(graph, "output \"" + output.name + "\" does not name its producer \"" +
@@ -88,7 +91,8 @@ Fault find_graph_fault(const Module& module, const Graph& graph) {
     if (Fault fault = find_node_fault(graph, id, made, names)) return fault;
   }
   for (ValueId id : graph.outputs) {
-    if (!made.at(index_of(id))) {
+    if (index_of(id) >= graph.value_count()) return described(graph, "an output does not exist");
+    if (!made[index_of(id)]) {
       return described(graph, "output \"" + graph.value(id).name + "\" is never made");
     }
   }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nodes that do nothing, views of views, and values that are known from shapes.
+#include <algorithm>
+#include <numeric>
+
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -12,10 +15,26 @@ bool is_reshape(const std::string& op) {
   return op == "reshape" || op == "squeeze" || op == "unsqueeze" || op == "flatten";
 }
 
+// The axes of a transpose; without the attribute it reverses them.
+Ints permutation(const Graph& graph, const Node& node) {
+  const auto written = node.attributes.find("perm");
+  if (written != node.attributes.end()) return std::get<Ints>(written->second);
+  Ints reversed(graph.value(*node.inputs[0]).type.shape.size());
+  std::iota(reversed.rbegin(), reversed.rend(), 0);
+  return reversed;
+}
+
+// What a transpose may do without: axes that all stay where they are.
+bool keeps_axes(const Graph& graph, const Node& node) {
+  const Ints axes = permutation(graph, node);
+  return std::is_sorted(axes.begin(), axes.end());
+}
+
 // The value that a node merely passes on, or nullopt.
 std::optional<ValueId> passed_on(const Graph& graph, const Node& node) {
   if (node.op == "identity" || node.op == "stop_gradient") return node.inputs[0];
-  const bool may_be_plain = is_reshape(node.op) || node.op == "cast" || node.op == "expand";
+  const bool may_be_plain = is_reshape(node.op) || node.op == "cast" || node.op == "expand" ||
+                            (node.op == "transpose" && keeps_axes(graph, node));
   if (!may_be_plain) return std::nullopt;
   const bool same = graph.value(*node.inputs[0]).type == graph.value(node.outputs[0]).type;
   return same ? node.inputs[0] : std::nullopt;
@@ -37,13 +56,11 @@ bool merge_with_producer(Graph& graph, Node& node) {
     node.attributes = {{"shape", graph.value(node.outputs[0]).type.shape}};
     return true;
   }
-  const bool both = node.op == "transpose" && before->op == "transpose" &&
-                    node.attributes.contains("perm") && before->attributes.contains("perm");
-  if (!both) return false;
-  const Ints& outer = std::get<Ints>(node.attributes["perm"]);
-  const Ints& inner = std::get<Ints>(before->attributes.at("perm"));
+  if (node.op != "transpose" || before->op != "transpose") return false;
+  const Ints inner = permutation(graph, *before);
   Ints joined;
-  for (int64_t axis : outer) joined.push_back(inner.at(static_cast<size_t>(axis)));
+  for (int64_t axis : permutation(graph, node))
+    joined.push_back(inner.at(static_cast<size_t>(axis)));
   node.inputs[0] = before->inputs[0];
   node.attributes["perm"] = std::move(joined);
   return true;
@@ -53,7 +70,8 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   if (!find_op(node.op)->shape_only) return false;
   Tensor shape_carrier;
   shape_carrier.type = graph.value(*node.inputs[0]).type;
-  auto outputs = evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
+  auto outputs =
+      evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
   RLX_CHECK(outputs.has_value(), "folding " + node.op + " \"" + node.name + "\"");
   graph.replace_uses(node.outputs[0], add_constant(module, graph, node.outputs[0], (*outputs)[0]));
   return true;
@@ -67,16 +85,19 @@ size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       Node& node = graph.node(id);
-      if (const std::optional<ValueId> source = passed_on(graph, node)) {
+      if (fold_shape(module, graph, node, diagnostics)) {
+        graph.remove_node(id);
+        ++changed;
+        continue;
+      }
+      // A merged view may turn out to change nothing.
+      const bool merged = merge_with_producer(graph, node);
+      const std::optional<ValueId> source = passed_on(graph, node);
+      if (source) {
         graph.replace_uses(node.outputs[0], *source);
         graph.remove_node(id);
-        ++changed;
-      } else if (fold_shape(module, graph, node, diagnostics)) {
-        graph.remove_node(id);
-        ++changed;
-      } else if (merge_with_producer(graph, node)) {
-        ++changed;
       }
+      if (merged || source) ++changed;
     }
   }
   return changed;

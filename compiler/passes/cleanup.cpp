@@ -31,7 +31,15 @@ size_t remove_dead_nodes(Graph& graph) {
   return dead.size();
 }
 
-using NodeKey = std::tuple<std::string, std::vector<std::optional<ValueId>>, Attributes, size_t>;
+using NodeKey = std::tuple<std::string, std::vector<std::optional<ValueId>>, std::string, size_t>;
+
+// As text, because numbers compare otherwise than they compute: -0.0 equals 0.0, and NaN has no
+// place in an order.
+std::string attributes_key(const Attributes& attributes) {
+  std::string key;
+  for (const auto& [name, value] : attributes) key += name + "=" + to_string(value) + ";";
+  return key;
+}
 
 size_t merge_common_nodes(Graph& graph) {
   std::map<NodeKey, NodeId> seen;
@@ -40,8 +48,8 @@ size_t merge_common_nodes(Graph& graph) {
   for (NodeId id : order) {
     const Node& node = graph.node(id);
     if (find_op(node.op)->has_effect || !node.region.empty()) continue;
-    const auto [first, fresh] =
-        seen.try_emplace(NodeKey(node.op, node.inputs, node.attributes, node.outputs.size()), id);
+    const auto [first, fresh] = seen.try_emplace(
+        NodeKey(node.op, node.inputs, attributes_key(node.attributes), node.outputs.size()), id);
     if (fresh) continue;
     const Node& same = graph.node(first->second);
     for (size_t i = 0; i < node.outputs.size(); ++i) {

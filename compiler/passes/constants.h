@@ -9,7 +9,8 @@
 
 namespace rlx {
 
-// Adds `tensor` to the module as a constant named after `stem` and returns the value that stands for it.
+// Adds `tensor` to the module as a constant named after `stem` and returns the value that stands
+// for it.
 ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& tensor);
 
 // The weight behind a value, or nullptr.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv followed by an inference batch_norm of constants: w' = w * s, b' = (b - mean) * s + beta with s = gamma * rsqrt(var + eps)
-// per output channel. The new weights are nodes over constants, which folding evaluates.
+// conv followed by an inference batch_norm of constants: w' = w * s, b' = (b - mean) * s + beta
+// with s = gamma * rsqrt(var + eps) per output channel. The new weights are nodes over constants,
+// which folding evaluates.
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -19,8 +20,8 @@ class BatchNormFold {
     const ValueId variance = emit("affine", {norm.inputs[4]}, {{"add", epsilon(norm)}});
     const ValueId scale = emit("mul", {norm.inputs[1], emit("rsqrt", {variance})});
     const bool has_bias = conv.inputs.size() > 2 && conv.inputs[2].has_value();
-    const ValueId centred = has_bias ? emit("sub", {conv.inputs[2], norm.inputs[3]})
-                                     : emit("neg", {norm.inputs[3]});
+    const ValueId centred =
+        has_bias ? emit("sub", {conv.inputs[2], norm.inputs[3]}) : emit("neg", {norm.inputs[3]});
     const ValueId bias = emit("fma", {centred, scale, norm.inputs[2]});
     const auto rank = graph_.value(*conv.inputs[1]).type.shape.size();
     Ints column(rank, 1);
@@ -80,8 +81,8 @@ bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
   const Node& conv = graph.node(*x.producer);
   if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
   if (graph.readers(*norm.inputs[0]).size() != 1) return false;
-  const bool bias_known = conv.inputs.size() < 3 || !conv.inputs[2] ||
-                          known_f32(module, graph, conv.inputs[2]);
+  const bool bias_known =
+      conv.inputs.size() < 3 || !conv.inputs[2] || known_f32(module, graph, conv.inputs[2]);
   return bias_known && known_f32(module, graph, conv.inputs[1]);
 }
 

@@ -10,7 +10,8 @@
 namespace rlx {
 namespace {
 
-// A result may be larger than its inputs by this factor, or stay below this size; otherwise the plan would swell.
+// A result may be larger than its inputs by this factor, or stay below this size; otherwise the
+// plan would swell.
 constexpr uint64_t kGrowthLimit = 2;
 constexpr uint64_t kSmallBytes = 64 * 1024;
 // f64 evaluation needs 8 bytes an element: beyond this the device does the work at every run.
@@ -58,9 +59,36 @@ bool fold_node(Module& module, Graph& graph, const Node& node, Diagnostics& diag
   auto outputs = evaluate_node(node, pointers, types, diagnostics);
   if (!outputs) return false;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    graph.replace_uses(node.outputs[i], add_constant(module, graph, node.outputs[i], (*outputs)[i]));
+    graph.replace_uses(node.outputs[i],
+                       add_constant(module, graph, node.outputs[i], (*outputs)[i]));
   }
   return true;
+}
+
+bool is_taken(const Module& module, const std::string& name) {
+  return std::any_of(module.weights.begin(), module.weights.end(),
+                     [&name](const Weight& weight) { return weight.name == name; });
+}
+
+bool same_numbers(const RandomData& a, const RandomData& b) {
+  return a.distribution == b.distribution && a.a == b.a && a.b == b.b && a.seed == b.seed &&
+         a.stream == b.stream;
+}
+
+// A weight of the type and the random numbers of `wanted`: one that an earlier cast left, or a new
+// one. Its name is a wish: the model may have a weight of that name.
+WeightId generated_weight(Module& module, const Graph& graph, Weight wanted) {
+  for (size_t i = 0; i < module.weights.size(); ++i) {
+    const Weight& known = module.weights[i];
+    const auto* numbers = std::get_if<RandomData>(&known.data);
+    const bool same = numbers != nullptr && known.type == wanted.type &&
+                      same_numbers(*numbers, std::get<RandomData>(wanted.data));
+    if (same) return WeightId(i);
+  }
+  wanted.name = graph.fresh_name(wanted.name);
+  while (is_taken(module, wanted.name))
+    wanted.name = graph.fresh_name(wanted.name + "." + graph.name);
+  return module.add_weight(std::move(wanted));
 }
 
 // cast(generated weight) between floats: the generator rounds to the other type itself.
@@ -71,13 +99,10 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
   if (weight == nullptr || is_known(*weight) || !is_float(type.dtype)) return false;
   // Only widening to or rounding from f32 is the same as generating: the generator computes in f32.
   if (weight->type.dtype != DType::f32) return false;
-  const std::string name = weight->name + "." + std::string(name_of(type.dtype));
-  const auto same = std::find_if(module.weights.begin(), module.weights.end(),
-                                 [&](const Weight& known) { return known.name == name; });
-  WeightId id = WeightId(same - module.weights.begin());
-  if (same == module.weights.end()) {
-    id = module.add_weight({.name = name, .type = type, .data = weight->data});
-  }
+  const Weight cast{.name = weight->name + "." + std::string(name_of(type.dtype)),
+                    .type = type,
+                    .data = weight->data};
+  const WeightId id = generated_weight(module, graph, cast);
   graph.replace_uses(node.outputs[0], graph.weight_value(id, module.weight(id)));
   return true;
 }
@@ -86,12 +111,8 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
 
 ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& tensor) {
   const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
-  const auto taken = [&module](const std::string& name) {
-    return std::any_of(module.weights.begin(), module.weights.end(),
-                       [&name](const Weight& weight) { return weight.name == name; });
-  };
   std::string name = graph.fresh_name(graph.value(stem).name + ".const");
-  while (taken(name)) name = graph.fresh_name(name + "." + graph.name);
+  while (is_taken(module, name)) name = graph.fresh_name(name + "." + graph.name);
   const WeightId id = module.add_weight({.name = name,
                                          .type = tensor.type,
                                          .data = HostBytes{.owner = bytes, .bytes = *bytes},
@@ -104,7 +125,9 @@ const Weight* weight_of(const Module& module, const Graph& graph, ValueId id) {
   return value.origin == ValueOrigin::Weight ? &module.weight(*value.weight) : nullptr;
 }
 
-bool is_known(const Weight& weight) { return !std::holds_alternative<RandomData>(weight.data); }
+bool is_known(const Weight& weight) {
+  return !std::holds_alternative<RandomData>(weight.data);
+}
 
 size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnostics) {
   size_t changed = 0;
@@ -112,9 +135,9 @@ size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnosti
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const Node node = graph.node(id);
-      const bool folded = fold_generated_cast(module, graph, node) ||
-                          (evaluable(module, graph, node) &&
-                           fold_node(module, graph, node, diagnostics));
+      const bool folded =
+          fold_generated_cast(module, graph, node) ||
+          (evaluable(module, graph, node) && fold_node(module, graph, node, diagnostics));
       if (!folded) continue;
       graph.remove_node(id);
       ++changed;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementwise chains as regions: a producer whose only reader is elementwise and of the same shape joins its reader.
+// Elementwise chains as regions: a producer whose only reader is elementwise and of the same shape
+// joins its reader.
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
@@ -21,9 +22,9 @@ bool supported_types(const Graph& graph, const Node& node) {
     const DTypeKind kind = kind_of(graph.value(id).type.dtype);
     return kind != DTypeKind::Complex && kind != DTypeKind::Storage;
   };
-  return plain(node.outputs[0]) && std::all_of(node.inputs.begin(), node.inputs.end(), [&](const auto& input) {
-           return input.has_value() && plain(*input);
-         });
+  return plain(node.outputs[0]) &&
+         std::all_of(node.inputs.begin(), node.inputs.end(),
+                     [&](const auto& input) { return input.has_value() && plain(*input); });
 }
 
 // A node as a chain: its own, or the single step that it is.

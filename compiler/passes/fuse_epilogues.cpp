@@ -25,7 +25,7 @@ ValueId other_operand(const Node& node, ValueId one) {
 
 // A product grown by the nodes after it.
 struct Epilogue {
-  ValueId result;          // what the fused node computes so far
+  ValueId result;  // what the fused node computes so far
   std::vector<NodeId> absorbed;
   std::optional<ValueId> bias;
   std::optional<ValueId> residual;
@@ -61,20 +61,22 @@ bool absorb_add(const Graph& graph, const Node& node, Epilogue& epilogue) {
   return true;
 }
 
-bool absorb_activation(const Node& node, Epilogue& epilogue) {
+bool absorb_activation(const Graph& graph, const Node& node, Epilogue& epilogue) {
   if (epilogue.activation != "none" || epilogue.residual || !activation_fits(node)) return false;
+  if (graph.value(node.outputs[0]).type != graph.value(epilogue.result).type) return false;
   epilogue.activation = node.op;
   epilogue.activation_attributes = node.attributes;
   return true;
 }
 
-// Grows the epilogue as far as single readers allow; the last absorbed node stands where all operands exist.
+// Grows the epilogue as far as single readers allow; the last absorbed node stands where all
+// operands exist.
 void grow(const Graph& graph, Epilogue& epilogue) {
   for (;;) {
     const std::optional<NodeId> reader = sole_reader(graph, epilogue.result);
     if (!reader) return;
     const Node& node = graph.node(*reader);
-    if (!absorb_add(graph, node, epilogue) && !absorb_activation(node, epilogue)) return;
+    if (!absorb_add(graph, node, epilogue) && !absorb_activation(graph, node, epilogue)) return;
     epilogue.absorbed.push_back(*reader);
     epilogue.result = node.outputs[0];
   }
@@ -145,7 +147,8 @@ size_t fuse_epilogues(Module& module, const PassOptions&, Diagnostics& diagnosti
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (std::find(graph.order().begin(), graph.order().end(), id) == graph.order().end()) continue;
+      if (std::find(graph.order().begin(), graph.order().end(), id) == graph.order().end())
+        continue;
       if (fuse_product(graph, id) || fuse_conv_activation(graph, id)) ++changed;
     }
     for (NodeId id : graph.order()) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precision mode: f32 values between the inputs and outputs of an entry become f16 or bf16. Kernels still accumulate, and
-// norms and softmax still compute, in f32 (ops.md 0.4). States keep their type.
+// The precision mode: f32 values between the inputs and outputs of an entry become f16 or bf16.
+// Kernels still accumulate, and norms and softmax still compute, in f32 (ops.md 0.4). States keep
+// their type.
 #include <map>
 
 #include "compiler/ops/op_def.h"
@@ -9,6 +10,16 @@
 
 namespace rlx {
 namespace {
+
+// Inputs that stay f32 where the model gives them so: rounding would change indices and conditions,
+// not only precision, and casts read the exact value.
+bool keeps_f32(const std::string& op, size_t input) {
+  if (op == "cast") return true;
+  if (op == "gather" || op == "embedding") return input == 1;
+  if (op == "rope") return input == 3;       // positions
+  if (op == "attention") return input >= 5;  // kv_len, q_start
+  return op == "where" && input == 0;
+}
 
 class PrecisionRewrite {
  public:
@@ -56,29 +67,38 @@ class PrecisionRewrite {
     RLX_CHECK(check_and_infer(graph_, id, diagnostics), diagnostics.text());
   }
 
-  // The low-precision twin of a leaf, cast once before its first reader.
-  ValueId lowered_leaf(ValueId leaf, NodeId reader) {
-    const auto [entry, fresh] = lowered_.try_emplace(leaf);
-    if (fresh) entry->second = add_cast(leaf, low_, reader);
+  // The low-precision twin of a value, cast once before its first reader.
+  ValueId lowered(ValueId value, NodeId reader) {
+    const auto [entry, fresh] = lowered_.try_emplace(value);
+    if (fresh) entry->second = add_cast(value, low_, reader);
     return entry->second;
   }
 
-  void rewrite_node(NodeId id) {
-    const std::vector<std::optional<ValueId>> inputs = graph_.node(id).inputs;
-    const bool writes_state = graph_.node(id).op == "state_write";
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (!inputs[i]) continue;
-      const Value value = graph_.value(*inputs[i]);
-      if (writes_state) {
-        const bool lowered = i == 1 && value.type.dtype == low_;
-        const DType wanted = graph_.value(*inputs[0]).type.dtype;
-        if (lowered && wanted != low_) graph_.node(id).inputs[1] = add_cast(*inputs[1], wanted, id);
-      } else if (value.origin != ValueOrigin::Node && value.type.dtype == DType::f32) {
-        const ValueId twin = lowered_leaf(*inputs[i], id);
-        graph_.node(id).inputs[i] = twin;
-      }
+  // The value that `node` reads instead of its input `i`.
+  ValueId rewritten_input(NodeId id, size_t i) {
+    const ValueId input = *graph_.node(id).inputs[i];
+    const std::string op = graph_.node(id).op;
+    const DType dtype = graph_.value(input).type.dtype;
+    if (op == "state_write") {
+      const DType wanted = graph_.value(*graph_.node(id).inputs[0]).type.dtype;
+      return i == 1 && dtype != wanted ? add_cast(input, wanted, id) : input;
     }
-    lower_attribute(graph_.node(id), "to");
+    if (op == "bitcast") {
+      const auto& to = std::get<std::string>(graph_.node(id).attributes.at("to"));
+      const bool shrunk = block_bytes(dtype) != block_bytes(dtype_from_name(to).value());
+      return shrunk ? add_cast(input, DType::f32, id) : input;
+    }
+    // f32 here: a leaf, or one of the few results that are f32 by definition.
+    return dtype == DType::f32 && !keeps_f32(op, i) ? lowered(input, id) : input;
+  }
+
+  void rewrite_node(NodeId id) {
+    for (size_t i = 0; i < graph_.node(id).inputs.size(); ++i) {
+      if (!graph_.node(id).inputs[i]) continue;
+      const ValueId input = rewritten_input(id, i);
+      graph_.node(id).inputs[i] = input;
+    }
+    if (graph_.node(id).op != "bitcast") lower_attribute(graph_.node(id), "to");
     lower_attribute(graph_.node(id), "out_dtype");
     infer(id);
     ++changed_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matmuls of one input with constant weights of one layout become one matmul: the weights and biases are concatenated (folding
-// does it once), the results are slices. Fewer and fuller kernels.
+// Matmuls of one input with constant weights of one layout become one matmul: the weights and
+// biases are concatenated (folding does it once), the results are slices. Fewer and fuller kernels.
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
@@ -28,15 +28,19 @@ bool is_candidate(const Module& module, const Graph& graph, const Node& node) {
   if (!known || element_count(weight->type.shape) > kMostElements) return false;
   if (node.inputs.size() < 3 || !node.inputs[2]) return true;
   const Weight* bias = weight_of(module, graph, *node.inputs[2]);
-  return bias != nullptr && is_known(*bias) && bias->type.shape.size() == 1;
+  const Shape columns = {graph.value(node.outputs[0]).type.shape.back()};
+  return bias != nullptr && is_known(*bias) && bias->type.shape == columns;
+}
+
+// What the matmuls must share in an optional input: both lack it, or both have it in one dtype.
+std::optional<DType> input_dtype(const Graph& graph, const Node& node, size_t input) {
+  if (node.inputs.size() <= input || !node.inputs[input]) return std::nullopt;
+  return graph.value(*node.inputs[input]).type.dtype;
 }
 
 bool agree(const Graph& graph, const Node& a, const Node& b) {
-  const bool bias_a = a.inputs.size() > 2 && a.inputs[2].has_value();
-  const bool bias_b = b.inputs.size() > 2 && b.inputs[2].has_value();
-  const DType weight_a = graph.value(*a.inputs[1]).type.dtype;
-  const DType weight_b = graph.value(*b.inputs[1]).type.dtype;
-  return a.inputs[0] == b.inputs[0] && bias_a == bias_b && weight_a == weight_b &&
+  return a.inputs[0] == b.inputs[0] && input_dtype(graph, a, 1) == input_dtype(graph, b, 1) &&
+         input_dtype(graph, a, 2) == input_dtype(graph, b, 2) &&
          flag_of(a, "trans_w") == flag_of(b, "trans_w");
 }
 
@@ -47,8 +51,7 @@ class Merger {
   void run() {
     const Node first = graph_.node(nodes_[0]);
     const bool trans = flag_of(first, "trans_w");
-    std::vector<std::optional<ValueId>> inputs = {first.inputs[0],
-                                                  concat(1, trans ? 0 : 1)};
+    std::vector<std::optional<ValueId>> inputs = {first.inputs[0], concat(1, trans ? 0 : 1)};
     if (first.inputs.size() > 2 && first.inputs[2]) inputs.push_back(concat(2, 0));
     Attributes attributes;
     if (trans) attributes["trans_w"] = true;

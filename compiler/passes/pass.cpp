@@ -33,7 +33,9 @@ bool enabled(const Pass& pass, const PassOptions& options) {
 
 }  // namespace
 
-std::span<const Pass> all_passes() { return kPasses; }
+std::span<const Pass> all_passes() {
+  return kPasses;
+}
 
 bool run_passes(Module& module, const PassOptions& options, Diagnostics& diagnostics,
                 std::vector<std::string>& log) {

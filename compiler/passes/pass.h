@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graph passes and their pipeline. Each pass is one function that keeps the module valid: it is verified after every pass.
+// Graph passes and their pipeline. Each pass is one function that keeps the module valid: it is
+// verified after every pass.
 #pragma once
 
 #include <functional>
@@ -13,16 +14,16 @@
 namespace rlx {
 
 struct PassOptions {
-  int optimisation = 2;                  // passes of a higher level do not run
-  std::string precision = "f32";         // "f32", "f16" or "bf16"
-  std::vector<std::string> disabled;     // names; levels 0 cannot be disabled
+  int optimisation = 2;               // passes of a higher level do not run
+  std::string precision = "f32";      // "f32", "f16" or "bf16"
+  std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
   std::string dump_after;
   std::function<void(const std::string& text)> dump;
   std::function<void(const std::string& pass, double seconds)> timing;
 };
 
-// Returns how many nodes it changed. Throws InternalError on our own mistakes; models are refused before passes run, except for
-// what only rewriting finds out, which goes to Diagnostics.
+// Returns how many nodes it changed. Throws InternalError on our own mistakes; models are refused
+// before passes run, except for what only rewriting finds out, which goes to Diagnostics.
 using PassFunction = size_t (*)(Module&, const PassOptions&, Diagnostics&);
 
 struct Pass {
@@ -35,21 +36,23 @@ struct Pass {
 // In the order in which they run.
 std::span<const Pass> all_passes();
 
-// Runs the pipeline; `log` receives "name: n nodes changed" for each pass that changed something. False where an error was
-// reported.
+// Runs the pipeline; `log` receives "name: n nodes changed" for each pass that changed something.
+// False where an error was reported.
 bool run_passes(Module& module, const PassOptions& options, Diagnostics& diagnostics,
                 std::vector<std::string>& log);
 
-// Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of reshapes and of transposes, and
-// replaces ops that depend on shapes alone by constants.
+// Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of
+// reshapes and of transposes, and replaces ops that depend on shapes alone by constants.
 size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Replaces every op that has a decomposition and no lowering by simpler ops.
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Evaluates nodes whose inputs are constants. Random weights stay as they are; their casts move into the generator.
+// Evaluates nodes whose inputs are constants. Random weights stay as they are; their casts move
+// into the generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision); weights once.
+// Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
+// weights once.
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Merges nodes that compute the same.
 size_t merge_common(Module& module, const PassOptions& options, Diagnostics& diagnostics);

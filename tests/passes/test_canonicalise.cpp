@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// canonicalise: what changes nothing goes, chains of views become one view, shapes become
+// constants.
+#include "tests/passes/pass_support.h"
+
+namespace rlx::test {
+
+TEST_CASE("identity and stop_gradient pass their input on") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3]}],
+    "nodes": [{"op": "identity", "inputs": ["x"], "outputs": ["a"]},
+              {"op": "stop_gradient", "inputs": ["a"], "outputs": ["b"]},
+              {"op": "exp", "inputs": ["b"], "outputs": ["y"]}],
+    "outputs": ["y", "b"])");
+  CHECK(apply_keeping_values(canonicalise, module) == 2);
+  CHECK(node_lines(module) == Lines{"exp(x)"});
+  CHECK(output_lines(module) == Lines{"y : f32[2, 3]", "x : f32[2, 3]"});
+}
+
+TEST_CASE("casts, reshapes, expands and transposes to the type that is there go") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [3, 3]}],
+    "nodes": [{"op": "cast", "inputs": ["x"], "outputs": ["a"], "attributes": {"to": "f32"}},
+              {"op": "reshape", "inputs": ["a"], "outputs": ["b"], "attributes": {"shape": [3, -1]}},
+              {"op": "expand", "inputs": ["b"], "outputs": ["c"], "attributes": {"shape": [3, 3]}},
+              {"op": "transpose", "inputs": ["c"], "outputs": ["d"], "attributes": {"perm": [0, 1]}},
+              {"op": "neg", "inputs": ["d"], "outputs": ["y"]}],
+    "outputs": ["y"])");
+  CHECK(apply_keeping_values(canonicalise, module) == 4);
+  CHECK(node_lines(module) == Lines{"neg(x)"});
+}
+
+TEST_CASE("a square transpose, a narrowing cast and a widening expand stay") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [3, 3]}],
+    "nodes": [{"op": "transpose", "inputs": ["x"], "outputs": ["a"]},
+              {"op": "cast", "inputs": ["a"], "outputs": ["b"], "attributes": {"to": "f16"}},
+              {"op": "expand", "inputs": ["b"], "outputs": ["y"], "attributes": {"shape": [2, 3, 3]}}],
+    "outputs": ["y"])");
+  CHECK(apply_keeping_values(canonicalise, module) == 0);
+  CHECK(node_lines(module) == Lines{"transpose(x)", "cast(a)", "expand(b)"});
+}
+
+TEST_CASE("a chain of reshapes reads the first input, and goes where it comes back to its shape") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2, 6]}],
+    "nodes": [{"op": "flatten", "inputs": ["x"], "outputs": ["a"], "attributes": {"axis": 0}},
+              {"op": "unsqueeze", "inputs": ["a"], "outputs": ["b"], "attributes": {"axes": [0]}},
+              {"op": "reshape", "inputs": ["b"], "outputs": ["c"], "attributes": {"shape": [3, 4]}},
+              {"op": "reshape", "inputs": ["c"], "outputs": ["d"], "attributes": {"shape": [2, 6]}}],
+    "outputs": ["c", "d"])");
+  apply_keeping_values(canonicalise, module);
+  apply(remove_dead, module);
+  CHECK(node_lines(module) == Lines{"reshape(x)"});
+  CHECK(output_lines(module) == Lines{"c : f32[3, 4]", "x : f32[2, 6]"});
+}
+
+TEST_CASE("transposes compose, with the perm written or not") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3, 4]}],
+    "nodes": [{"op": "transpose", "inputs": ["x"], "outputs": ["a"], "attributes": {"perm": [1, 2, 0]}},
+              {"op": "transpose", "inputs": ["a"], "outputs": ["b"]},
+              {"op": "transpose", "inputs": ["b"], "outputs": ["c"], "attributes": {"perm": [0, 2, 1]}},
+              {"op": "transpose", "inputs": ["c"], "outputs": ["d"], "attributes": {"perm": [1, 2, 0]}}],
+    "outputs": ["b", "d"])");
+  apply_keeping_values(canonicalise, module);
+  apply(remove_dead, module);
+  CHECK(node_lines(module).front() == "transpose(x)");
+  for (const std::string& line : node_lines(module)) CHECK(line == "transpose(x)");
+}
+
+TEST_CASE("shape_of and size_of become constants though their input is not") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f16", "shape": [2, 0, 5]}],
+    "nodes": [{"op": "shape_of", "inputs": ["x"], "outputs": ["s"]},
+              {"op": "size_of", "inputs": ["x"], "outputs": ["n"]},
+              {"op": "mul", "inputs": ["s", "n"], "outputs": ["y"]}],
+    "outputs": ["y", "s"])");
+  CHECK(apply_keeping_values(canonicalise, module) == 2);
+  CHECK(node_lines(module) == Lines{"mul(s.const, n.const)"});
+  CHECK(outputs_of(module)[1].integers == std::vector<int64_t>{2, 0, 5});
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+// fuse_epilogues, merge_matmuls and fuse_elementwise.
+#include "tests/passes/pass_support.h"
+
+namespace rlx::test {
+namespace {
+
+const std::string kProductInputs =
+    R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2, 3]}, {"name": "w", "dtype": "f32", "shape": [3, 4]},
+  {"name": "b", "dtype": "f32", "shape": [4]}, {"name": "r", "dtype": "f32", "shape": [2, 4]},
+  {"name": "one", "dtype": "f32", "shape": [1]}, {"name": "col", "dtype": "f32", "shape": [2, 1]}],
+  "nodes": [{"op": "matmul", "inputs": ["x", "w"], "outputs": ["p"]}, )";
+
+Module product(const std::string& rest) {
+  return module_of(kProductInputs + rest);
+}
+
+size_t text_count(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("bias, activation and residual join the matmul, in this order") {
+  Module module = product(R"({"op": "add", "inputs": ["b", "p"], "outputs": ["s"]},
+    {"op": "leaky_relu", "inputs": ["s"], "outputs": ["a"], "attributes": {"alpha": 0.25}},
+    {"op": "add", "inputs": ["r", "a"], "outputs": ["y"]}], "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, module) == 1);
+  CHECK(node_lines(module) == Lines{"fused_matmul_bias_act(x, w, b, r)"});
+  const Node& fused = only_node(module, "fused_matmul_bias_act");
+  CHECK(fused.attributes.at("activation") == AttributeValue(std::string("leaky_relu")));
+  CHECK(fused.attributes.at("alpha") == AttributeValue(0.25));
+}
+
+TEST_CASE("an activation after the residual, or a bias after the activation, stays outside") {
+  Module late_activation = product(R"({"op": "add", "inputs": ["p", "r"], "outputs": ["s"]},
+    {"op": "relu", "inputs": ["s"], "outputs": ["y"]}], "outputs": ["y"])");
+  apply_keeping_values(fuse_epilogues, late_activation);
+  CHECK(node_lines(late_activation) == Lines{"fused_matmul_bias_act(x, w, null, r)", "relu(s)"});
+  Module late_bias = product(R"({"op": "relu", "inputs": ["p"], "outputs": ["s"]},
+    {"op": "add", "inputs": ["s", "b"], "outputs": ["y"]}], "outputs": ["y"])");
+  apply_keeping_values(fuse_epilogues, late_bias);
+  CHECK(node_lines(late_bias) == Lines{"fused_matmul_bias_act(x, w, null, null)", "add(s, b)"});
+}
+
+TEST_CASE("T42: only a vector as long as the rows is a bias") {
+  for (const std::string other : {"one", "col"}) {
+    Module module = product(R"({"op": "add", "inputs": ["p", ")" + other +
+                            R"("], "outputs": ["y"]}], "outputs": ["y"])");
+    CHECK(apply_keeping_values(fuse_epilogues, module) == 0);
+    CHECK(node_lines(module) == Lines{"matmul(x, w)", "add(p, " + other + ")"});
+  }
+}
+
+TEST_CASE("T42: a matmul that is an output or has two readers is not swallowed") {
+  Module output =
+      product(R"({"op": "add", "inputs": ["p", "b"], "outputs": ["y"]}], "outputs": ["p", "y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, output) == 0);
+  Module read_twice = product(R"({"op": "add", "inputs": ["p", "b"], "outputs": ["y"]},
+    {"op": "exp", "inputs": ["p"], "outputs": ["z"]}], "outputs": ["y", "z"])");
+  CHECK(apply_keeping_values(fuse_epilogues, read_twice) == 0);
+  Module doubled =
+      product(R"({"op": "add", "inputs": ["p", "p"], "outputs": ["y"]}], "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, doubled) == 0);
+}
+
+TEST_CASE("the chain stops at a value that is an output") {
+  Module module = product(R"({"op": "add", "inputs": ["p", "b"], "outputs": ["s"]},
+    {"op": "relu", "inputs": ["s"], "outputs": ["y"]}], "outputs": ["s", "y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, module) == 1);
+  CHECK(node_lines(module) == Lines{"fused_matmul_bias_act(x, w, b, null)", "relu(s)"});
+}
+
+TEST_CASE("ops whose result is no float of the product's type are no activations") {
+  Module module =
+      product(R"({"op": "is_nan", "inputs": ["p"], "outputs": ["y"]}], "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_epilogues, module) == 0);
+}
+
+TEST_CASE("transposed weights stay transposed; transposed activations are not fused") {
+  const auto with = [](const std::string& flag, const std::string& x, const std::string& w) {
+    return module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": )" + x +
+                     R"(}, {"name": "w", "dtype": "f32", "shape": )" + w + R"(}],
+      "nodes": [{"op": "matmul", "inputs": ["x", "w"], "outputs": ["p"], "attributes": {")" +
+                     flag + R"(": true}},
+                {"op": "relu", "inputs": ["p"], "outputs": ["y"]}], "outputs": ["y"])");
+  };
+  Module weights = with("trans_b", "[2, 3]", "[4, 3]");
+  CHECK(apply_keeping_values(fuse_epilogues, weights) == 1);
+  CHECK(only_node(weights, "fused_matmul_bias_act").attributes.at("trans_w") ==
+        AttributeValue(true));
+  Module rows = with("trans_a", "[3, 2]", "[3, 4]");
+  CHECK(apply_keeping_values(fuse_epilogues, rows) == 0);
+}
+
+TEST_CASE("a conv takes a plain activation") {
+  const auto with = [](const std::string& attributes) {
+    return module_of(
+        R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, 1, 5]}, {"name": "w", "dtype": "f32", "shape": [1, 1, 3]}],
+      "nodes": [{"op": "conv", "inputs": ["x", "w"], "outputs": ["k"]},
+                {"op": "leaky_relu", "inputs": ["k"], "outputs": ["y"])" +
+        attributes + R"(}], "outputs": ["y"])");
+  };
+  Module plain = with("");
+  CHECK(apply_keeping_values(fuse_epilogues, plain) == 1);
+  CHECK(node_lines(plain) == Lines{"conv(x, w)"});
+  Module parameter = with(R"(, "attributes": {"alpha": 0.5})");
+  CHECK(apply_keeping_values(fuse_epilogues, parameter) == 0);
+}
+
+namespace {
+
+Module parallel(const std::string& second_bias, const std::string& outputs = R"(["y"])") {
+  return module_of(
+      R"("constants": [{"name": "w1", "dtype": "f32", "shape": [3, 2], "data": {"values": [1, 2, 3, 4, 5, 6]}},
+                  {"name": "w2", "dtype": "f32", "shape": [3, 2], "data": {"values": [-1, 0.5, 2, 1, 3, -2]}},
+                  {"name": "b1", "dtype": "f32", "shape": [2], "data": {"values": [1, -1]}}, )" +
+      second_bias + R"(],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 3]}],
+    "nodes": [{"op": "fused_matmul_bias_act", "inputs": ["x", "w1", "b1"], "outputs": ["p"]},
+              {"op": "fused_matmul_bias_act", "inputs": ["x", "w2", "b2"], "outputs": ["q"]},
+              {"op": "mul", "inputs": ["p", "q"], "outputs": ["y"]}],
+    "outputs": )" +
+      outputs);
+}
+
+const std::string kSecondBias =
+    R"({"name": "b2", "dtype": "f32", "shape": [2], "data": {"values": [4, 5]}})";
+
+}  // namespace
+
+TEST_CASE("matmuls of one input become one, with slices of its result") {
+  Module module = parallel(kSecondBias);
+  CHECK(apply_keeping_values(merge_matmuls, module) == 2);
+  apply(fold_constants, module);
+  const Lines lines = node_lines(module);
+  REQUIRE(lines.size() == 4);
+  CHECK(lines[0].starts_with("fused_matmul_bias_act(x, "));
+  CHECK(only_node(module, "mul").inputs.size() == 2);
+}
+
+TEST_CASE(
+    "matmuls whose biases differ in dtype, broadcast, or whose result is an output stay apart") {
+  Module dtypes =
+      parallel(R"({"name": "b2", "dtype": "f16", "shape": [2], "data": {"values": [4, 5]}})");
+  CHECK(apply_keeping_values(merge_matmuls, dtypes) == 0);
+  Module broadcast =
+      parallel(R"({"name": "b2", "dtype": "f32", "shape": [1], "data": {"values": [4]}})");
+  CHECK(apply_keeping_values(merge_matmuls, broadcast) == 0);
+  Module output = parallel(kSecondBias, R"(["y", "q"])");
+  CHECK(apply_keeping_values(merge_matmuls, output) == 0);
+}
+
+TEST_CASE("T22: a chain with three broadcast patterns becomes one region, steps in order") {
+  Module module = module_of(
+      R"("inputs": [{"name": "a", "dtype": "f32", "shape": [4, 1, 6]}, {"name": "b", "dtype": "f32", "shape": [5, 1]},
+      {"name": "c", "dtype": "f32", "shape": [4, 5, 6]}],
+    "nodes": [{"op": "add", "inputs": ["a", "b"], "outputs": ["s"]}, {"op": "sigmoid", "inputs": ["s"], "outputs": ["t"]},
+              {"op": "lt", "inputs": ["t", "c"], "outputs": ["m"]}, {"op": "where", "inputs": ["m", "t", "c"], "outputs": ["y"]}],
+    "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_elementwise, module) == 3);
+  const Node& region = only_node(module, "ew_region");
+  REQUIRE(region.region.size() == 4);
+  const std::vector<std::string> ops = {"add", "sigmoid", "lt", "where"};
+  for (size_t i = 0; i < 4; ++i) {
+    CHECK(region.region[i].op == ops[i]);
+    for (uint32_t operand : region.region[i].operands) CHECK(operand < region.inputs.size() + i);
+  }
+  CHECK(region.region[2].dtype == DType::bool_);
+  CHECK(region.inputs.size() == 3);
+}
+
+TEST_CASE("a producer of a smaller shape keeps its own kernel") {
+  Module module = module_of(
+      R"("inputs": [{"name": "a", "dtype": "f32", "shape": [6]}, {"name": "c", "dtype": "f32", "shape": [4, 6]}],
+    "nodes": [{"op": "exp", "inputs": ["a"], "outputs": ["e"]}, {"op": "mul", "inputs": ["c", "e"], "outputs": ["y"]}],
+    "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_elementwise, module) == 0);
+}
+
+TEST_CASE("T35: producers that are outputs or have readers outside the region stay") {
+  Module module = module_of(R"("states": [{"name": "st", "dtype": "f32", "shape": [3, 7]}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [3, 7]}],
+    "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["a"]}, {"op": "tanh", "inputs": ["a"], "outputs": ["b"]},
+              {"op": "neg", "inputs": ["b"], "outputs": ["c"]}, {"op": "state_write", "inputs": ["st", "c"], "outputs": ["n"]},
+              {"op": "abs", "inputs": ["c"], "outputs": ["y"]}],
+    "outputs": ["a", "y"])");
+  CHECK(apply_keeping_values(fuse_elementwise, module) == 1);
+  CHECK(node_lines(module) == Lines{"exp(x)", "ew_region(a)", "state_write(st, c)", "abs(c)"});
+}
+
+TEST_CASE("a diamond becomes one region that computes its top once") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [5]}],
+    "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["t"]}, {"op": "neg", "inputs": ["t"], "outputs": ["l"]},
+              {"op": "sqrt", "inputs": ["t"], "outputs": ["r"]}, {"op": "mul", "inputs": ["l", "r"], "outputs": ["y"]}],
+    "outputs": ["y"])");
+  CHECK(apply_keeping_values(fuse_elementwise, module) == 3);
+  CHECK(only_node(module, "ew_region").region.size() == 4);
+}
+
+TEST_CASE("T34: equal chains of different ops stay different") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [5]}],
+    "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["a"]}, {"op": "neg", "inputs": ["a"], "outputs": ["y"]},
+              {"op": "tanh", "inputs": ["x"], "outputs": ["b"]}, {"op": "neg", "inputs": ["b"], "outputs": ["z"]}],
+    "outputs": ["y", "z"])");
+  CHECK(apply_keeping_values(fuse_elementwise, module) == 2);
+  CHECK(apply_keeping_values(merge_common, module) == 0);
+}
+
+TEST_CASE("a region has at most 15 inputs") {
+  std::string inputs = R"({"name": "x0", "dtype": "f32", "shape": [4]})";
+  std::string nodes;
+  for (int i = 1; i <= 20; ++i) {
+    const std::string n = std::to_string(i);
+    inputs += R"(, {"name": "x)" + n + R"(", "dtype": "f32", "shape": [4]})";
+    const std::string left = i == 1 ? "x0" : "s" + std::to_string(i - 1);
+    nodes += (i > 1 ? ", " : "") + (R"({"op": "add", "inputs": [")" + left + R"(", "x)" + n +
+                                    R"("], "outputs": ["s)" + n + R"("]})");
+  }
+  Module module =
+      module_of("\"inputs\": [" + inputs + "], \"nodes\": [" + nodes + "], \"outputs\": [\"s20\"]");
+  apply_keeping_values(fuse_elementwise, module);
+  const Graph& graph = module.entries[0];
+  CHECK(graph.order().size() == 2);
+  for (NodeId id : graph.order()) CHECK(graph.node(id).inputs.size() <= 15);
+}
+
+TEST_CASE("a chain longer than a region can be becomes several") {
+  std::string nodes;
+  for (int i = 0; i < 100; ++i) {
+    const std::string from = i == 0 ? "x" : "t" + std::to_string(i - 1);
+    nodes += (i > 0 ? ", " : "") + (R"({"op": "neg", "inputs": [")" + from +
+                                    R"("], "outputs": ["t)" + std::to_string(i) + "\"]}");
+  }
+  Module module =
+      module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4]}], "nodes": [)" + nodes +
+                R"(], "outputs": ["t99"])");
+  apply_keeping_values(fuse_elementwise, module);
+  CHECK(text_count(print(module), "= ew_region(") == 3);
+}
+
+}  // namespace rlx::test
