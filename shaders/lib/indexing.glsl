@@ -4,17 +4,19 @@
 #ifndef RLX_LIB_INDEXING_GLSL
 #define RLX_LIB_INDEXING_GLSL
 
+#include "lib/scalar.glsl"
+
 // Legacy float indices: truncated toward zero, NaN is 0, the rest saturates far outside any tensor.
 rlx_i64 rlx_index_from_f32(float value) {
   if ((rlx_bits(value) & 0x7FFFFFFFu) > 0x7F800000u) return rlx_i64(0);
   return rlx_i64(min(max(value, -4.6e18f), 4.6e18f));
 }
 rlx_i64 rlx_index_from_f16(float value) { return rlx_index_from_f32(value); }
-rlx_i64 rlx_index_from_i8(int value) { return rlx_i64(value); }
-rlx_i64 rlx_index_from_u8(rlx_t_u8 value) { return rlx_i64(value); }
-rlx_i64 rlx_index_from_i16(int value) { return rlx_i64(value); }
-rlx_i64 rlx_index_from_i32(int value) { return rlx_i64(value); }
-rlx_i64 rlx_index_from_u32(uint value) { return rlx_i64(value); }
+rlx_i64 rlx_index_from_i8(int value) { return rlx_widen(value); }
+rlx_i64 rlx_index_from_u8(rlx_t_u8 value) { return rlx_widen(value); }
+rlx_i64 rlx_index_from_i16(int value) { return rlx_widen(value); }
+rlx_i64 rlx_index_from_i32(int value) { return rlx_widen(value); }
+rlx_i64 rlx_index_from_u32(uint value) { return rlx_widen(value); }
 rlx_i64 rlx_index_from_i64(rlx_i64 value) { return value; }
 
 #ifdef RLX_WORD_BYTES
