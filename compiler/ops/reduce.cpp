@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/ops/reduce_chain.h"
 #include "compiler/ops/reduce_lower.h"
 #include "compiler/ops/rows.h"
 #include "compiler/support/check.h"
@@ -182,7 +183,9 @@ int64_t evaluate_integers(std::string_view op, DType dtype, const std::vector<in
 }
 
 bool evaluate(EvaluateContext& ctx) {
-  const Tensor& x = ctx.input(0);
+  const bool has_chain = !ctx.node().region.empty();
+  const Tensor chain = has_chain ? evaluate_reduce_chain(ctx) : Tensor{};
+  const Tensor& x = has_chain ? chain : ctx.input(0);
   Tensor& y = ctx.output(0);
   const std::optional<Ints> axes = reduced_axes(ctx, x.type.shape.size());
   if (!axes) return false;

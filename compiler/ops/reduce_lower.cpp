@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "compiler/ops/reduce_chain.h"
 #include "compiler/ops/rows.h"
 #include "compiler/support/check.h"
 
@@ -30,6 +31,7 @@ struct Place {
   TensorRef y;
   RowLoops loops;  // operand 0: x, operand 1: y
   std::optional<TensorRef> center;
+  std::optional<ReduceChain> chain = std::nullopt;  // x is its value
 };
 
 constexpr uint32_t kWantedGroups = 256;
@@ -144,7 +146,11 @@ std::string load_prologue(DType dtype) {
 
 std::string rows_text(const Place& place, const Pass& pass, const std::string& finish) {
   const int64_t count = loop_count(place.loops.kept) * loop_count(place.loops.reduced);
-  std::string text = define_line("RLX_INDEX", index_type({&place.x, &place.y}, count));
+  std::vector<const TensorRef*> views = {&place.x, &place.y};
+  if (place.chain) {
+    for (const TensorRef& operand : place.chain->operands) views.push_back(&operand);
+  }
+  std::string text = define_line("RLX_INDEX", index_type(views, count));
   text +=
       define_line("RLX_VALUE", "RLX_CAT(rlx_t_, " + std::string(name_of(place.x.dtype())) + ")");
   text += define_line("RLX_ACC", pass.acc);
@@ -154,7 +160,7 @@ std::string rows_text(const Place& place, const Pass& pass, const std::string& f
   text += index_macro("RLX_X_KEPT", place.loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", place.loops.reduced, 0);
   text += index_macro("RLX_Y_KEPT", place.loops.kept, 1);
-  return text;
+  return place.chain ? text + place.chain->macros : text;
 }
 
 struct Chunks {
@@ -174,6 +180,13 @@ Chunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t widt
   return {.count = (reduced + length - 1) / length, .length = length};
 }
 
+std::string reason_text(const Place& place, const RowPlan& plan, const Chunks& chunks) {
+  std::string text = to_string(plan);
+  if (chunks.count > 1) text += ", " + std::to_string(chunks.count) + " chunks";
+  if (place.chain) text += ", chain of " + std::to_string(place.chain->steps) + " ops";
+  return text;
+}
+
 // One dispatch of the kernel; `partial` takes the chunks' totals where there are several.
 void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, const RowPlan& plan,
                    const Chunks& chunks, uint32_t width, const std::optional<TensorRef>& partial) {
@@ -181,6 +194,11 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
   const int64_t rows = loop_count(place.loops.kept);
   const int64_t reduced = loop_count(place.loops.reduced);
   const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count));
+  const std::vector<TensorRef> operands =
+      place.chain ? place.chain->operands : std::vector<TensorRef>{place.x};
+  uint64_t bytes = place.y.byte_range().length_bytes;
+  for (const TensorRef& operand : operands) bytes += operand.byte_range().length_bytes;
+  const uint64_t operations = place.chain ? 1 + place.chain->steps : 1;
   auto dispatch = ctx.dispatch<KernelId::reduce>();
   dispatch.workgroup({plan.threads(), 1, 1})
       .define("RLX_LANES", plan.lanes)
@@ -197,14 +215,14 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .define("RLX_WIDTH", width)
       .define("RLX_CENTERED", place.center ? 1 : 0)
       .generated("rows.inc", rows_text(place, pass, pass.finish))
-      .generated("prologue.inc", load_prologue(place.x.dtype()))
+      .generated("prologue.inc",
+                 place.chain ? place.chain->prologue : load_prologue(place.x.dtype()))
       .grid(grid.x, grid.y, grid.z)
-      .work(place.x.byte_range().length_bytes + place.y.byte_range().length_bytes,
-            static_cast<uint64_t>(rows * reduced))
-      .reason(to_string(plan) + (partial ? ", " + std::to_string(chunks.count) + " chunks" : ""));
-  if (rows * reduced > 0) {
-    dispatch.bind(kOperands, place.x, AccessMode::Read,
-                  width > 1 ? width * element_bytes(place.x.dtype()) : 0);
+      .work(bytes, operations * static_cast<uint64_t>(rows * reduced))
+      .reason(reason_text(place, plan, chunks));
+  for (size_t k = 0; k < operands.size() && rows * reduced > 0; ++k) {
+    dispatch.bind(kOperands + static_cast<uint32_t>(k * sizeof(rlx_ptr)), operands[k],
+                  AccessMode::Read, width > 1 ? width * element_bytes(operands[k].dtype()) : 0);
   }
   if (place.center)
     dispatch.bind(kOperands + 13 * sizeof(rlx_ptr), *place.center, AccessMode::Read);
@@ -229,7 +247,7 @@ Place partial_place(const Place& first, const TensorRef& partial, int64_t chunks
 }
 
 void emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
-  const uint32_t width = vector_width(ctx, place.x, place.loops, 0);
+  const uint32_t width = place.chain ? 1 : vector_width(ctx, place.x, place.loops, 0);
   const RowPlan plan = plan_rows(place.loops, width);
   const Chunks chunks = split_reduction(place.loops, plan, width);
   if (chunks.count == 1) {
@@ -276,7 +294,9 @@ bool needs_double_functions(std::string_view op) {
 }  // namespace
 
 bool lower_reduce(LowerContext& ctx) {
-  const TensorRef x = ctx.input(0);
+  std::optional<ReduceChain> chain;
+  if (!ctx.node().region.empty()) chain = reduce_chain(ctx);
+  const TensorRef x = chain ? chain->value : ctx.input(0);
   const std::string& op = ctx.node().op;
   const std::optional<Ints> axes = reduced_axes(ctx, x.shape().size());
   if (!axes) return false;
@@ -300,7 +320,8 @@ bool lower_reduce(LowerContext& ctx) {
   Place place{.x = x,
               .y = y,
               .loops = {.kept = by_stride(loops.kept), .reduced = by_stride(loops.reduced)},
-              .center = std::nullopt};
+              .center = std::nullopt,
+              .chain = std::move(chain)};
   if (!centred) {
     emit_pass(ctx, plain_pass(op, x.dtype(), count), place);
     return true;

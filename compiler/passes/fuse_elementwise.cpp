@@ -4,20 +4,16 @@
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
-#include "compiler/support/check.h"
 
 namespace rlx {
-namespace {
-
-constexpr size_t kMostInputs = 15;  // RLX_REGION_BUFFERS less the output
-constexpr size_t kMostSteps = 48;
 
 bool is_elementwise(const Node& node) {
-  return !node.region.empty() || find_op(node.op)->scalar != nullptr;
+  return node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
 }
 
-bool supported_types(const Graph& graph, const Node& node) {
+bool has_chain_types(const Graph& graph, const Node& node) {
   const auto plain = [&graph](ValueId id) {
     const DTypeKind kind = kind_of(graph.value(id).type.dtype);
     return kind != DTypeKind::Complex && kind != DTypeKind::Storage;
@@ -27,7 +23,6 @@ bool supported_types(const Graph& graph, const Node& node) {
                      [&](const auto& input) { return input.has_value() && plain(*input); });
 }
 
-// A node as a chain: its own, or the single step that it is.
 std::vector<RegionStep> chain_of(const Graph& graph, const Node& node) {
   if (!node.region.empty()) return node.region;
   RegionStep step{.op = node.op,
@@ -37,6 +32,11 @@ std::vector<RegionStep> chain_of(const Graph& graph, const Node& node) {
   for (uint32_t i = 0; i < node.inputs.size(); ++i) step.operands.push_back(i);
   return {step};
 }
+
+namespace {
+
+constexpr size_t kMostInputs = 15;  // RLX_REGION_BUFFERS less the output
+constexpr size_t kMostSteps = 48;
 
 // Inputs and steps of `reader` with `producer` computed inside it.
 struct Joined {
@@ -81,7 +81,7 @@ Joined join(const Graph& graph, const Node& producer, const Node& reader) {
 bool can_join(const Graph& graph, NodeId producer_id, NodeId reader_id) {
   const Node& producer = graph.node(producer_id);
   const Node& reader = graph.node(reader_id);
-  if (!is_elementwise(producer) || !supported_types(graph, producer)) return false;
+  if (!is_elementwise(producer) || !has_chain_types(graph, producer)) return false;
   const ValueId inner = producer.outputs[0];
   if (graph.is_output(inner)) return false;
   if (graph.value(inner).type.shape != graph.value(reader.outputs[0]).type.shape) return false;
@@ -118,7 +118,7 @@ size_t fuse_elementwise(Module& module, const PassOptions&, Diagnostics&) {
     for (NodeId id : order) {
       const auto& live = graph.order();
       if (std::find(live.begin(), live.end(), id) == live.end()) continue;
-      if (!is_elementwise(graph.node(id)) || !supported_types(graph, graph.node(id))) continue;
+      if (!is_elementwise(graph.node(id)) || !has_chain_types(graph, graph.node(id))) continue;
       while (join_one_producer(graph, id)) ++changed;
     }
   }

@@ -22,6 +22,7 @@ constexpr Pass kPasses[] = {
     {"merge-matmuls", "matmuls of one input as one", 2, merge_matmuls},
     {"fold-joined", "evaluate what merging made constant", 2, fold_constants},
     {"fuse-elementwise", "chains of scalar ops as one kernel", 2, fuse_elementwise},
+    {"fuse-reductions", "chains of scalar ops into the reduction after them", 2, fuse_reductions},
     {"sweep", "drop what fusion left", 0, remove_dead},
 };
 

@@ -62,6 +62,8 @@ size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& di
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins chains of elementwise nodes of one shape into ew_region nodes.
 size_t fuse_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Pulls an elementwise node or region that only a reduction reads into that reduction.
+size_t fuse_reductions(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Removes nodes whose results nobody reads.
 size_t remove_dead(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 

@@ -241,4 +241,37 @@ TEST_CASE("a chain longer than a region can be becomes several") {
   CHECK(text_count(print(module), "= ew_region(") == 3);
 }
 
+TEST_CASE("a chain that only a reduction reads is computed inside the reduction") {
+  Module module = module_of(R"("inputs": [{"name": "a", "dtype": "f32", "shape": [4, 1, 6]},
+      {"name": "b", "dtype": "f32", "shape": [5, 1]}],
+    "nodes": [{"op": "add", "inputs": ["a", "b"], "outputs": ["s"]},
+              {"op": "exp", "inputs": ["s"], "outputs": ["t"]},
+              {"op": "reduce_sum", "inputs": ["t"], "outputs": ["y"], "attributes": {"axes": [0, 2]}},
+              {"op": "cast", "inputs": ["a"], "outputs": ["i"], "attributes": {"to": "i32"}},
+              {"op": "reduce_max", "inputs": ["i"], "outputs": ["z"]}],
+    "outputs": ["y", "z"])");
+  apply_keeping_values(fuse_elementwise, module);
+  CHECK(apply_keeping_values(fuse_reductions, module) == 2);
+  CHECK(node_lines(module) == Lines{"reduce_sum(a, b)", "reduce_max(a)"});
+  CHECK(only_node(module, "reduce_sum").region.size() == 2);
+  CHECK(only_node(module, "reduce_sum").attributes.at("axes") == AttributeValue(Ints{0, 2}));
+}
+
+TEST_CASE("chains with another reader, that are outputs, in f64 or over no axes stay outside") {
+  const auto stays = [](const std::string& dtype, const std::string& attributes,
+                        const std::string& outputs) {
+    Module module = module_of(R"("inputs": [{"name": "x", "dtype": ")" + dtype +
+                              R"(", "shape": [4, 6]}],
+      "nodes": [{"op": "neg", "inputs": ["x"], "outputs": ["t"]},
+                {"op": "abs", "inputs": ["t"], "outputs": ["u"]},
+                {"op": "reduce_sum", "inputs": ["t"], "outputs": ["y"]},
+                {"op": "reduce_sum", "inputs": ["u"], "outputs": ["z"])" +
+                              attributes + "}], \"outputs\": " + outputs);
+    CHECK(apply_keeping_values(fuse_reductions, module) == 0);
+  };
+  stays("f64", "", R"(["y", "z"])");
+  stays("f32", "", R"(["y", "z", "u"])");
+  stays("f32", R"(, "attributes": {"axes": []})", R"(["y", "z"])");
+}
+
 }  // namespace rlx::test

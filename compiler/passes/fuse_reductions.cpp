@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise chains up to the end of a reduction: a chain that only a reduction reads is computed
+// inside it, and its result never reaches memory.
+#include <algorithm>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/ops/reduce_chain.h"
+#include "compiler/ops/reduce_lower.h"
+#include "compiler/passes/chain.h"
+#include "compiler/passes/pass.h"
+
+namespace rlx {
+namespace {
+
+// A reduction of something; one over no axes may be a mere view of its input.
+bool reduces(const Graph& graph, const Node& node) {
+  if (find_op(node.op)->lower != lower_reduce || !node.region.empty()) return false;
+  const auto axes = node.attributes.find("axes");
+  if (axes != node.attributes.end()) return !std::get<Ints>(axes->second).empty();
+  return !graph.value(*node.inputs[0]).type.shape.empty();
+}
+
+// f64 keeps its own kernels, which exist for some ops only.
+bool uses_double(const Graph& graph, const Node& producer) {
+  const auto is_double = [&graph](const std::optional<ValueId>& id) {
+    return graph.value(*id).type.dtype == DType::f64;
+  };
+  const std::vector<RegionStep> steps = chain_of(graph, producer);
+  return std::any_of(producer.inputs.begin(), producer.inputs.end(), is_double) ||
+         std::any_of(steps.begin(), steps.end(),
+                     [](const RegionStep& step) { return step.dtype == DType::f64; });
+}
+
+std::optional<NodeId> chain_before(const Graph& graph, const Node& reduction) {
+  const ValueId x = *reduction.inputs[0];
+  const Value& value = graph.value(x);
+  if (value.origin != ValueOrigin::Node || graph.is_output(x)) return std::nullopt;
+  if (graph.readers(x).size() != 1) return std::nullopt;
+  const Node& producer = graph.node(*value.producer);
+  const bool fits = is_elementwise(producer) && has_chain_types(graph, producer) &&
+                    producer.inputs.size() <= kMaxReduceOperands && !uses_double(graph, producer);
+  return fits ? value.producer : std::nullopt;
+}
+
+}  // namespace
+
+size_t fuse_reductions(Module& module, const PassOptions&, Diagnostics&) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      if (!reduces(graph, graph.node(id))) continue;
+      const std::optional<NodeId> producer = chain_before(graph, graph.node(id));
+      if (!producer) continue;
+      Node& reduction = graph.node(id);
+      reduction.region = chain_of(graph, graph.node(*producer));
+      reduction.inputs = graph.node(*producer).inputs;
+      graph.remove_node(*producer);
+      ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

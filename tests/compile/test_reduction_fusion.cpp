@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise chains computed inside the reduction after them: levels 0, 1 and 2 against the
+// evaluator, on every device, and one kernel at level 2.
+#include "tests/compile/graph_text.h"
+
+namespace rlx::test {
+namespace {
+
+// Checks a graph's values and that level 2 emits `steps` kernels for it.
+void check_fused(const std::string& text, size_t steps = 1) {
+  check_on_devices(text);
+  CompileSummary summary;
+  Diagnostics diagnostics;
+  REQUIRE(compile_to_bytes(module_from(text), test_options(2), diagnostics, &summary));
+  CHECK(summary.steps == steps);
+}
+
+std::string reduction(const std::string& op, const std::string& attributes = "{}") {
+  return R"({"op": ")" + op + R"(", "inputs": ["c"], "outputs": ["y"], "attributes": )" +
+         attributes + R"(}], "outputs": ["y"]})";
+}
+
+}  // namespace
+
+TEST_CASE("a chain of broadcast operands is reduced over several axes in one kernel") {
+  const std::string chain = R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [4, 1, 6, 3]},
+               {"name": "b", "dtype": "f32", "shape": [5, 1, 1]},
+               {"name": "d", "dtype": "f32", "shape": [4, 5, 6, 3]}],
+    "nodes": [{"op": "add", "inputs": ["a", "b"], "outputs": ["s"]},
+              {"op": "sigmoid", "inputs": ["s"], "outputs": ["t"]},
+              {"op": "mul", "inputs": ["t", "d"], "outputs": ["c"]}, )";
+  for (const char* axes : {"[0, 2]", "[1, 3]", "[3]", "[0]", "[0, 1, 2, 3]"}) {
+    const std::string attributes = std::string("{\"axes\": ") + axes + ", \"keep_dims\": true}";
+    check_fused(chain + reduction("reduce_sum", attributes));
+  }
+}
+
+TEST_CASE("a chain without a full-size operand is reduced over the shape that it broadcasts to") {
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [7, 1]},
+               {"name": "b", "dtype": "f32", "shape": [9]}],
+    "nodes": [{"op": "sub", "inputs": ["a", "b"], "outputs": ["c"]}, )" +
+              reduction("reduce_mean", R"({"axes": [0]})"));
+}
+
+TEST_CASE("rows long enough for several workgroups take their chain along") {
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [2, 40000]},
+               {"name": "b", "dtype": "f32", "shape": [2, 1]}],
+    "nodes": [{"op": "mul", "inputs": ["a", "b"], "outputs": ["s"]},
+              {"op": "square", "inputs": ["s"], "outputs": ["c"]}, )" +
+                  reduction("reduce_sum", R"({"axes": [1]})"),
+              2);
+}
+
+TEST_CASE("variance and log_sum_exp compute the chain in both of their passes") {
+  const std::string chain = R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [6, 50]},
+               {"name": "b", "dtype": "f32", "shape": [50]}],
+    "nodes": [{"op": "add", "inputs": ["a", "b"], "outputs": ["s"]},
+              {"op": "tanh", "inputs": ["s"], "outputs": ["c"]}, )";
+  check_fused(chain + reduction("variance", R"({"axes": [1]})"), 2);
+  check_fused(chain + reduction("reduce_log_sum_exp", R"({"axes": [0]})"), 2);
+}
+
+TEST_CASE("operands of a fused chain may be strided views") {
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [6, 10]},
+               {"name": "b", "dtype": "f32", "shape": [10, 12]}],
+    "nodes": [{"op": "transpose", "inputs": ["a"], "outputs": ["t"]},
+              {"op": "slice", "inputs": ["b"], "outputs": ["v"], "attributes": {"axes": [1], "starts": [11], "ends": [-13], "steps": [-2]}},
+              {"op": "sub", "inputs": ["t", "v"], "outputs": ["s"]},
+              {"op": "abs", "inputs": ["s"], "outputs": ["c"]}, )" +
+              reduction("reduce_max", R"({"axes": [0]})"));
+}
+
+TEST_CASE("chains of other dtypes: comparisons, casts, narrow integers and halves") {
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [8, 9]}, {"name": "b", "dtype": "f32", "shape": [9]}],
+    "nodes": [{"op": "lt", "inputs": ["a", "b"], "outputs": ["c"]}, )" +
+              reduction("reduce_any", R"({"axes": [1]})"));
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [8, 9]}, {"name": "b", "dtype": "f32", "shape": [9]}],
+    "nodes": [{"op": "lt", "inputs": ["a", "b"], "outputs": ["m"]},
+              {"op": "cast", "inputs": ["m"], "outputs": ["c"], "attributes": {"to": "i64"}}, )" +
+              reduction("reduce_sum", R"({"axes": [0]})"));
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "i8", "shape": [8, 9]}, {"name": "b", "dtype": "i8", "shape": [8, 1]}],
+    "nodes": [{"op": "add", "inputs": ["a", "b"], "outputs": ["c"]}, )" +
+              reduction("reduce_max", R"({"axes": [1]})"));
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f16", "shape": [8, 64]}, {"name": "b", "dtype": "f16", "shape": [64]}],
+    "nodes": [{"op": "mul", "inputs": ["a", "b"], "outputs": ["c"]}, )" +
+              reduction("reduce_l2", R"({"axes": [1]})"));
+}
+
+TEST_CASE("an empty reduction of a chain gives the reduction's neutral value") {
+  check_fused(R"({"rlx_graph": 1,
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [3, 0]}],
+    "nodes": [{"op": "exp", "inputs": ["a"], "outputs": ["c"]}, )" +
+              reduction("reduce_sum", R"({"axes": [1]})"));
+}
+
+TEST_CASE(
+    "a chain of thirteen inputs fits beside the centre of a variance; one of fourteen stays "
+    "apart") {
+  const auto sum_of = [](int count) {
+    std::string inputs;
+    std::string nodes;
+    for (int i = 0; i < count; ++i) {
+      const std::string n = std::to_string(i);
+      inputs +=
+          (i > 0 ? ", " : "") + (R"({"name": "x)" + n + R"(", "dtype": "f32", "shape": [4, 6]})");
+      if (i == 0) continue;
+      const std::string left = i == 1 ? "x0" : "s" + std::to_string(i - 1);
+      const std::string result = i + 1 == count ? "c" : "s" + n;
+      nodes += R"({"op": "add", "inputs": [")" + left + R"(", "x)" + n + R"("], "outputs": [")" +
+               result + R"("]}, )";
+    }
+    return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
+           reduction("variance", R"({"axes": [1]})");
+  };
+  check_fused(sum_of(13), 2);
+  check_fused(sum_of(14), 3);
+}
+
+}  // namespace rlx::test
