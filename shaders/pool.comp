@@ -6,7 +6,7 @@
 // Specializations: RLX_PLANES (N * C), RLX_CHANNELS; window as in conv_window.h and RLX_END_D, RLX_END_H, RLX_END_W; RLX_KIND (MAX, MIN,
 //   SUM, MEAN, PROD as 0..4); RLX_DIVISOR: 0 counts taps inside the input, RLX_COUNT_PADS 1 also those on pads; RLX_WITH_INDICES;
 //   RLX_IDENTITY; storage types RLX_X (also of y), RLX_INDICES; strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W; RLX_INDEX;
-//   RLX_MAY_BE_NAN 1: the values may be NaN.
+//   RLX_LINEAR: type of window numbers; RLX_MAY_BE_NAN 1: the values may be NaN.
 // Numerics: f32, f16 and bf16 combine in f32; NaN wins for max and min; one rounding at the store.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -95,15 +95,16 @@ RLX_FN Part combine_lanes(Part part, rlx_u32 lane) {
 #endif
 
 RLX_MAIN {
-  const rlx_u64 linear = rlx_linear_group * rlx_u64(RLX_ROWS) + rlx_u64(rlx_local_index / rlx_u32(RLX_LANES));
+  const rlx_u64 window = rlx_linear_group * rlx_u64(RLX_ROWS) + rlx_u64(rlx_local_index / rlx_u32(RLX_LANES));
   const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
-  if (linear >= rlx_u64(RLX_PLANES) * rlx_u64(RLX_OUT_D) * rlx_u64(RLX_OUT_H) * rlx_u64(RLX_OUT_W)) return;
-  const int out_w = int(linear % rlx_u64(RLX_OUT_W));
-  const int out_h = int(linear / rlx_u64(RLX_OUT_W) % rlx_u64(RLX_OUT_H));
-  const int out_d = int(linear / rlx_u64(RLX_OUT_W * RLX_OUT_H) % rlx_u64(RLX_OUT_D));
-  const rlx_u64 plane = linear / rlx_u64(RLX_OUT_W * RLX_OUT_H * RLX_OUT_D);
-  const rlx_ptr x = RLX_AT(p.x, rlx_i64(plane / rlx_u64(RLX_CHANNELS)) * rlx_i64(RLX_X_N) +
-                                    rlx_i64(plane % rlx_u64(RLX_CHANNELS)) * rlx_i64(RLX_X_C),
+  if (window >= rlx_u64(RLX_PLANES) * rlx_u64(RLX_OUT_D) * rlx_u64(RLX_OUT_H) * rlx_u64(RLX_OUT_W)) return;
+  const RLX_LINEAR linear = RLX_LINEAR(window);
+  const int out_w = int(linear % RLX_LINEAR(RLX_OUT_W));
+  const int out_h = int(linear / RLX_LINEAR(RLX_OUT_W) % RLX_LINEAR(RLX_OUT_H));
+  const int out_d = int(linear / RLX_LINEAR(RLX_OUT_W * RLX_OUT_H) % RLX_LINEAR(RLX_OUT_D));
+  const RLX_LINEAR plane = linear / RLX_LINEAR(RLX_OUT_W * RLX_OUT_H * RLX_OUT_D);
+  const rlx_ptr x = RLX_AT(p.x, rlx_i64(plane / RLX_LINEAR(RLX_CHANNELS)) * rlx_i64(RLX_X_N) +
+                                    rlx_i64(plane % RLX_LINEAR(RLX_CHANNELS)) * rlx_i64(RLX_X_C),
                            RLX_CAT(rlx_bytes_, RLX_X));
 
   Part part;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/movement.h"
 #include "compiler/ops/conv_window.h"
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/op_def.h"
@@ -301,6 +302,7 @@ bool lower_pool(LowerContext& ctx) {
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_LANES", lanes)
       .define("RLX_ROWS", rows)
+      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(count + rows)))
       .grid(split_grid(static_cast<uint64_t>((count + rows - 1) / rows)))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))

@@ -140,7 +140,7 @@ RLX_FN RlxPair rlx_log_pair(float x) {
 }
 // x^y for x >= 0 (not NaN), y not NaN, neither giving one of pow's special cases except by value.
 RLX_FN float rlx_pow_magnitude(float x, float y) {
-  if (rlx_magnitude_bits(y) == 0u || x == 1.0f) return 1.0f;
+  if (rlx_magnitude_bits(y) == 0u || rlx_bits(x) == 0x3F800000u) return 1.0f;
   if (rlx_magnitude_bits(x) == 0u) return rlx_is_negative(y) ? RLX_INF : 0.0f;
   if (rlx_is_inf(x)) return rlx_is_negative(y) ? 0.0f : RLX_INF;
   if (rlx_is_inf(y)) return (x > 1.0f) != rlx_is_negative(y) ? RLX_INF : 0.0f;
@@ -158,7 +158,7 @@ RLX_FN float rlx_pow_magnitude(float x, float y) {
   return rlx_exp_sum(product, rlx_add_rn(rest_2, rlx_mul_rn(y2, l2)) + y * l.low);
 }
 RLX_FN float rlx_pow(float x, float y) {
-  if (rlx_magnitude_bits(y) == 0u || x == 1.0f) return 1.0f;
+  if (rlx_magnitude_bits(y) == 0u || rlx_bits(x) == 0x3F800000u) return 1.0f;
   if (rlx_is_nan(x)) return x;
   if (rlx_is_nan(y)) return y;
   const float magnitude = rlx_pow_magnitude(rlx_abs(x), y);

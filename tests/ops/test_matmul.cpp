@@ -127,10 +127,12 @@ TEST_CASE("matmul_chooses_every_tile_for_the_shapes_of_the_conformance_table") {
   };
   CHECK(contains(tile(2048, 2048, 16), "128x128x16"));
   CHECK(contains(tile(1900, 1900, 18), "128x128x16"));
-  CHECK(contains(tile(1408, 1408, 16), "64x128x16"));
-  CHECK(contains(tile(772, 1924, 18), "64x128x16"));
-  CHECK(contains(tile(1024, 1024, 16), "32x64x16"));
-  CHECK(contains(tile(1020, 1021, 15), "32x64x16"));
+  CHECK(contains(tile(1408, 1924, 16), "64x128x16"));
+  CHECK(contains(tile(1407, 1923, 15), "64x128x16"));
+  CHECK(contains(tile(512, 512, 16), "32x64x16"));
+  CHECK(contains(tile(509, 511, 15), "32x64x16"));
+  CHECK(contains(tile(64, 64, 400), "16x32x128"));
+  CHECK(contains(tile(63, 61, 399), "16x32x128"));
   CHECK(contains(tile(1500, 1500, 16), "64x64x16"));
   CHECK(contains(tile(1499, 1501, 17), "64x64x16"));
   CHECK(contains(tile(16, 8448, 64), "16x64x32"));
