@@ -165,8 +165,9 @@ RLX_FN float rlx_pow(float x, float y) {
   if (!rlx_is_negative(x)) return magnitude;
   // Floats from 2^24 on are even whole numbers.
   const float y_size = rlx_abs(y);
-  const bool even = y_size >= 16777216.0f || rlx_native_trunc(y_size * 0.5f) == y_size * 0.5f;
-  const bool whole = even || rlx_native_trunc(y_size) == y_size;
+  const bool whole = rlx_native_trunc(y_size) == y_size;
+  // Half of the smallest normal number may be flushed to zero, so evenness counts for whole numbers only.
+  const bool even = whole && (y_size >= 16777216.0f || rlx_native_trunc(y_size * 0.5f) == y_size * 0.5f);
   if (!whole && rlx_magnitude_bits(x) != 0u && !rlx_is_inf(x)) return RLX_NAN;
   return whole && !even ? -magnitude : magnitude;
 }
