@@ -36,7 +36,8 @@ class PhaseTimer {
   explicit PhaseTimer(const CompileOptions& options) : options_(options) {}
   void end(const std::string& phase) {
     const auto now = std::chrono::steady_clock::now();
-    if (options_.timing) options_.timing(phase, std::chrono::duration<double>(now - start_).count());
+    if (options_.timing)
+      options_.timing(phase, std::chrono::duration<double>(now - start_).count());
     start_ = now;
   }
 
@@ -77,7 +78,8 @@ bool select_entries(Module& module, const CompileOptions& options, Diagnostics& 
   return !diagnostics.has_errors();
 }
 
-// Fixes the outputs' names before passes replace values. A value listed twice is told apart as "name.2".
+// Fixes the outputs' names before passes replace values. A value listed twice is told apart as
+// "name.2".
 void name_outputs(Graph& graph) {
   std::map<std::string, size_t> uses;
   for (ValueId id : graph.outputs) {

@@ -20,9 +20,10 @@ struct CompileOptions {
   std::vector<std::string> entries;  // names; empty: all
   int optimisation = 2;              // 0: no fusion; 1: clean-ups; 2: everything
   Precision precision = Precision::F32;
-  uint32_t jobs = 0;                 // threads; 0: one per core
-  std::string cache_dir;             // kernel code cache; empty: none
-  std::string kernels_dir;           // kernel sources from here instead of the embedded ones; empty: embedded
+  uint32_t jobs = 0;      // threads; 0: one per core
+  std::string cache_dir;  // kernel code cache; empty: none
+  std::string
+      kernels_dir;  // kernel sources from here instead of the embedded ones; empty: embedded
   std::vector<std::string> disabled_passes;
   bool debug_section = true;
   // Called with the module's text after the pass of this name.
@@ -47,7 +48,8 @@ std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const Comp
                                                        Diagnostics& diagnostics,
                                                        CompileSummary* summary = nullptr);
 
-// Compiles to a file, atomically: `path` holds the old plan, the new one, or none. Weights stream to the file.
+// Compiles to a file, atomically: `path` holds the old plan, the new one, or none. Weights stream
+// to the file.
 bool compile_to_file(Module module, const CompileOptions& options, const std::string& path,
                      Diagnostics& diagnostics, CompileSummary* summary = nullptr);
 

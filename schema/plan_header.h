@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first 4 KiB of a plan file: enough to decide from a remote file whether a device can run it. Little-endian.
+// The first 4 KiB of a plan file: enough to decide from a remote file whether a device can run it.
+// Little-endian.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +13,13 @@ inline constexpr uint16_t kPlanMinor = 0;
 inline constexpr uint32_t kPlanHeaderBytes = 4096;
 inline constexpr uint32_t kPlanMaxSections = 16;
 inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;
-inline constexpr uint32_t kMaxParamsBytes = 128;      // Vulkan's guaranteed push-constant size
+inline constexpr uint32_t kMaxParamsBytes = 128;       // Vulkan's guaranteed push-constant size
 inline constexpr uint32_t kArenaAlignmentBytes = 256;  // of every value's offset in its segment
 inline constexpr uint32_t kIoAlignmentBytes = 16;      // of every io buffer that a caller binds
 inline constexpr uint32_t kMaxRank = 8;
 
-// Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged critical.
+// Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged
+// critical.
 enum class SectionKind : uint32_t {
   Index = 1,     // plan.fbs, 64
   Params = 2,    // params blobs, 16
@@ -67,9 +69,10 @@ struct PlanHeader {
   uint64_t weights_bytes;  // sizes of the segments on the device
   uint64_t state_bytes;
   uint64_t arena_bytes;  // the largest entry's
-  uint64_t io_bytes;     // the largest entry's inputs and outputs, each rounded up to kArenaAlignmentBytes
-  uint64_t host_bytes;   // index, params and code held in host memory while the plan is open
-  char producer[32];     // compiler and version, zero-padded
+  uint64_t
+      io_bytes;  // the largest entry's inputs and outputs, each rounded up to kArenaAlignmentBytes
+  uint64_t host_bytes;  // index, params and code held in host memory while the plan is open
+  char producer[32];    // compiler and version, zero-padded
   PlanVulkanTarget vulkan;
   PlanCudaTarget cuda;
   PlanSection sections[kPlanMaxSections];

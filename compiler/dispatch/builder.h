@@ -55,10 +55,12 @@ class DispatchBuilder {
     step_.grid = extent;
     return *this;
   }
-  DispatchBuilder& read(rlx_ptr Params::*field, const TensorRef& ref, uint32_t alignment_bytes = 0) {
+  DispatchBuilder& read(rlx_ptr Params::*field, const TensorRef& ref,
+                        uint32_t alignment_bytes = 0) {
     return bind(position_of(field), ref, AccessMode::Read, alignment_bytes);
   }
-  DispatchBuilder& write(rlx_ptr Params::*field, const TensorRef& ref, uint32_t alignment_bytes = 0) {
+  DispatchBuilder& write(rlx_ptr Params::*field, const TensorRef& ref,
+                         uint32_t alignment_bytes = 0) {
     return bind(position_of(field), ref, AccessMode::Write, alignment_bytes);
   }
   // Binds by byte position, for array fields. alignment_bytes 0: the element size.
@@ -98,7 +100,8 @@ class DispatchBuilder {
 };
 
 // The access that binding `ref` declares; alignment_bytes 0 means the element size.
-Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode, uint32_t alignment_bytes);
+Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode,
+                   uint32_t alignment_bytes);
 // RLX_CHECKs that one grid axis is in [1, 65535]; lowerings split larger counts (see split_grid).
 uint32_t checked_grid(uint64_t groups);
 
@@ -114,8 +117,9 @@ uint32_t DispatchBuilder<Params>::narrow_grid(uint64_t groups) {
   return checked_grid(groups);
 }
 
-// Spreads a linear count of workgroups over x, y and z so that no axis exceeds 65535 (Vulkan's guaranteed limit). The kernel
-// numbers its group x + count_x * (y + count_y * z) and returns when that is not below the count.
+// Spreads a linear count of workgroups over x, y and z so that no axis exceeds 65535 (Vulkan's
+// guaranteed limit). The kernel numbers its group x + count_x * (y + count_y * z) and returns when
+// that is not below the count.
 Extent3 split_grid(uint64_t groups);
 
 }  // namespace rlx

@@ -26,7 +26,9 @@ constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount
 
 }  // namespace
 
-const KernelRow& kernel_row(KernelId id) { return kKernelRows.at(static_cast<size_t>(id)); }
+const KernelRow& kernel_row(KernelId id) {
+  return kKernelRows.at(static_cast<size_t>(id));
+}
 
 uint32_t TensorRef::alignment_bytes(Segment segment) const {
   const uint64_t base = segment == Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;

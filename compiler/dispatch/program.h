@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The neutral Program of one entry: buffers, kernel instances and steps. Nothing here names a target.
+// The neutral Program of one entry: buffers, kernel instances and steps. Nothing here names a
+// target.
 #pragma once
 
 #include <array>
@@ -34,7 +35,8 @@ enum class KernelInstanceId : uint32_t {};
 enum class Segment : uint8_t { Weights, State, Arena, Io };
 enum class AccessMode : uint8_t { Read = 1, Write = 2, ReadWrite = 3 };
 
-// A piece of device memory with one lifetime. A Weights or State buffer stands for the whole weight or state.
+// A piece of device memory with one lifetime. A Weights or State buffer stands for the whole weight
+// or state.
 struct Buffer {
   std::string name;
   TensorType type;  // dense contents
@@ -46,7 +48,8 @@ struct Buffer {
   std::optional<uint32_t> output_index;  // Io: which graph output
 };
 
-// A strided tensor inside a buffer. Elements are at offset_bytes + element_bytes * sum(index_i * strides_i).
+// A strided tensor inside a buffer. Elements are at offset_bytes + element_bytes * sum(index_i *
+// strides_i).
 struct TensorRef {
   BufferId buffer{};
   uint64_t offset_bytes = 0;
@@ -56,9 +59,11 @@ struct TensorRef {
   [[nodiscard]] const Shape& shape() const { return type.shape; }
   [[nodiscard]] DType dtype() const { return type.dtype; }
   [[nodiscard]] bool dense() const { return is_dense(type.shape, strides); }
-  // Largest power of two up to 256 that divides the address of element 0; Io buffers are aligned to 16 bytes only.
+  // Largest power of two up to 256 that divides the address of element 0; Io buffers are aligned to
+  // 16 bytes only.
   [[nodiscard]] uint32_t alignment_bytes(Segment segment) const;
-  // First byte and byte count of the smallest range that holds every element; count 0 for an empty tensor.
+  // First byte and byte count of the smallest range that holds every element; count 0 for an empty
+  // tensor.
   struct ByteRange {
     uint64_t offset_bytes;
     uint64_t length_bytes;
@@ -74,22 +79,27 @@ struct Extent3 {
   auto operator<=>(const Extent3&) const = default;
 };
 
-// A kernel with everything the compiler fixed: #defines, generated include files, and the workgroup. Two steps with equal
-// specializations share one instance, thus one piece of code.
+// A kernel with everything the compiler fixed: #defines, generated include files, and the
+// workgroup. Two steps with equal specializations share one instance, thus one piece of code.
 struct Specialization {
   KernelId kernel{};
-  std::map<std::string, std::string> defines;    // name -> text; RLX_BLOCK_X/Y/Z come from `workgroup`
-  std::map<std::string, std::string> generated;  // "generated/body.inc" -> text valid in GLSL and CUDA C++
+  std::map<std::string, std::string>
+      defines;  // name -> text; RLX_BLOCK_X/Y/Z come from `workgroup`
+  std::map<std::string, std::string>
+      generated;  // "generated/body.inc" -> text valid in GLSL and CUDA C++
   Extent3 workgroup;
   auto operator<=>(const Specialization&) const = default;
 };
 
-// A pointer field of the params, and at once the declaration of the access (hazards, lifetimes, relocation).
+// A pointer field of the params, and at once the declaration of the access (hazards, lifetimes,
+// relocation).
 struct Access {
-  uint32_t position = 0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8 destination; Fill: 0
+  uint32_t position =
+      0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8 destination; Fill: 0
   BufferId buffer{};
   uint64_t offset_bytes = 0;  // where the pointer points, in the buffer
-  uint64_t range_offset_bytes = 0;  // accessed range; starts before offset_bytes for negative strides
+  uint64_t range_offset_bytes =
+      0;  // accessed range; starts before offset_bytes for negative strides
   uint64_t range_bytes = 0;
   uint32_t alignment_bytes = 1;  // that the kernel relies on
   AccessMode mode = AccessMode::Read;
@@ -102,15 +112,16 @@ struct Step {
   std::optional<KernelInstanceId> kernel;  // Dispatch
   std::vector<std::byte> params;           // Dispatch: pointers zero
   std::vector<Access> accesses;
-  Extent3 grid;                // workgroups
-  uint32_t fill_pattern = 0;   // Fill: repeated 32-bit word
-  std::string node;            // source node
+  Extent3 grid;               // workgroups
+  uint32_t fill_pattern = 0;  // Fill: repeated 32-bit word
+  std::string node;           // source node
   std::string op;
   std::string source;
-  std::string reason;          // why this kernel and specialization
-  uint64_t bytes_moved = 0;    // least device-memory traffic
+  std::string reason;        // why this kernel and specialization
+  uint64_t bytes_moved = 0;  // least device-memory traffic
   uint64_t flops = 0;
-  // Input buffer whose bytes the (only) output may take over: the step reads each element before the same thread writes it.
+  // Input buffer whose bytes the (only) output may take over: the step reads each element before
+  // the same thread writes it.
   std::optional<BufferId> in_place_input;
 };
 

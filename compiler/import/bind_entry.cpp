@@ -46,9 +46,9 @@ class EntryBinder {
       return;
     }
     const std::string first = is_leaf ? std::string(leaf->second.role) : earlier->second.role;
-    context_.diagnostics.error(
-        DiagCode::DuplicateName, place,
-        "value " + in_quotes(name) + " is defined twice: as " + first + " and as " + definition.role);
+    context_.diagnostics.error(DiagCode::DuplicateName, place,
+                               "value " + in_quotes(name) + " is defined twice: as " + first +
+                                   " and as " + definition.role);
   }
 
   void bind_input(const SourceTensor& input) {

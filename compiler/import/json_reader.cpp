@@ -139,7 +139,8 @@ class GraphReader {
 
   SourceNode node(const JsonValue& value, const std::string& pointer) {
     const JsonValue* name = value.object() ? find_member(*value.object(), "name") : nullptr;
-    const std::string what = "node" + (name && name->string() ? " " + in_quotes(*name->string()) : "");
+    const std::string what =
+        "node" + (name && name->string() ? " " + in_quotes(*name->string()) : "");
     JsonFields fields(errors_, value, pointer, what,
                       {"name", "op", "inputs", "outputs", "attributes", "source"});
     SourceNode node;
@@ -184,7 +185,8 @@ class GraphReader {
       }
       errors_.add(
           DiagCode::BadAttribute, pointer + "/attributes" + pointer_step(member.key),
-          "attribute " + in_quotes(member.key) + " of " + what + " is of no type that attributes have",
+          "attribute " + in_quotes(member.key) + " of " + what +
+              " is of no type that attributes have",
           "wanted an integer of 64 bits, a real, a boolean, a string, a list of integers and "
           "symbols, a list of numbers, a list of strings, or {\"float\": \"inf\"}, "
           "{\"floats\": [...]}, {\"strings\": [...]}, {\"dims\": [...]}");

@@ -112,9 +112,9 @@ class GraphReader {
     SourceTensor tensor{.place = place, .name = item.name()->str()};
     const std::optional<DType> dtype = dtype_from_name(item.dtype()->str());
     if (!dtype) {
-      diagnostics_.error(
-          DiagCode::UnknownDtype, place,
-          "tensor " + in_quotes(tensor.name) + " has unknown dtype " + in_quotes(item.dtype()->str()));
+      diagnostics_.error(DiagCode::UnknownDtype, place,
+                         "tensor " + in_quotes(tensor.name) + " has unknown dtype " +
+                             in_quotes(item.dtype()->str()));
     }
     tensor.dtype = dtype.value_or(DType::f32);
     tensor.shape = dims(*item.shape(), place);

@@ -56,8 +56,12 @@ struct ValueText {
 
 }  // namespace
 
-std::string_view name_of(AttrType type) { return kTypeNames.at(static_cast<size_t>(type)); }
+std::string_view name_of(AttrType type) {
+  return kTypeNames.at(static_cast<size_t>(type));
+}
 
-std::string to_string(const AttributeValue& value) { return std::visit(ValueText{}, value); }
+std::string to_string(const AttributeValue& value) {
+  return std::visit(ValueText{}, value);
+}
 
 }  // namespace rlx

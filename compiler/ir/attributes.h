@@ -16,10 +16,20 @@ using Ints = std::vector<int64_t>;
 using Floats = std::vector<double>;
 using Strings = std::vector<std::string>;
 
-// Alternatives in the order of AttrType. A dtype name is a String. An empty list from a file is Ints.
+// Alternatives in the order of AttrType. A dtype name is a String. An empty list from a file is
+// Ints.
 using AttributeValue = std::variant<int64_t, double, bool, std::string, Ints, Floats, Strings>;
 
-enum class AttrType : uint8_t { Int, Float, Bool, String, IntList, FloatList, StringList, DTypeName };
+enum class AttrType : uint8_t {
+  Int,
+  Float,
+  Bool,
+  String,
+  IntList,
+  FloatList,
+  StringList,
+  DTypeName
+};
 
 std::string_view name_of(AttrType type);
 

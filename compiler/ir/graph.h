@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler's graph: typed values and named nodes of one entry, and the module that holds the entries together with the
-// weights, constants and states that they share. All symbols are bound: shapes are numbers.
+// The compiler's graph: typed values and named nodes of one entry, and the module that holds the
+// entries together with the weights, constants and states that they share. All symbols are bound:
+// shapes are numbers.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ constexpr size_t index_of(Id id) {
   return static_cast<size_t>(id);
 }
 
-// Bytes of a weight: dense, row-major, little-endian; `owner` keeps them alive (a mapped file or a vector).
+// Bytes of a weight: dense, row-major, little-endian; `owner` keeps them alive (a mapped file or a
+// vector).
 struct HostBytes {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
@@ -37,8 +39,9 @@ struct HostBytes {
 struct SplatData {
   double value = 0;
 };
-// Philox of ops.md 0.8 with step 0; the counter is the element index. Uniform: low + (high - low) * u(w), computed in f32.
-// Normal: mean + std * n (ops.md 12.2), computed in f32. Then rounded once to the dtype.
+// Philox of ops.md 0.8 with step 0; the counter is the element index. Uniform: low + (high - low) *
+// u(w), computed in f32. Normal: mean + std * n (ops.md 12.2), computed in f32. Then rounded once
+// to the dtype.
 struct RandomData {
   enum class Distribution : uint8_t { Uniform, Normal };
   Distribution distribution = Distribution::Uniform;
@@ -72,8 +75,8 @@ struct Symbol {
   int64_t bound = 1;  // value it was bound to
 };
 
-// One scalar operation of a fused elementwise region. Operand i < inputs of the node is the node's input i; operand
-// inputs + j is step j.
+// One scalar operation of a fused elementwise region. Operand i < inputs of the node is the node's
+// input i; operand inputs + j is step j.
 struct RegionStep {
   std::string op;
   Attributes attributes;
@@ -110,7 +113,8 @@ class Graph {
   std::string name;  // entry's name
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // may repeat, may be inputs or weights
-  // Names of the outputs as the user wrote them, one per output: passes may replace the values behind them.
+  // Names of the outputs as the user wrote them, one per output: passes may replace the values
+  // behind them.
   std::vector<std::string> output_names;
 
   ValueId add_value(Value value);
@@ -131,7 +135,8 @@ class Graph {
   void remove_node(NodeId id);
   // Makes every reader of `from` (nodes and graph outputs) read `to`.
   void replace_uses(ValueId from, ValueId to);
-  // Nodes that read a value, in execution order, a node twice if it reads it twice; graph outputs are not counted.
+  // Nodes that read a value, in execution order, a node twice if it reads it twice; graph outputs
+  // are not counted.
   [[nodiscard]] std::vector<NodeId> readers(ValueId id) const;
   [[nodiscard]] bool is_output(ValueId id) const;
   // The value standing for a weight or state in this entry, made on first use.
@@ -159,11 +164,13 @@ struct Module {
   WeightId add_weight(Weight weight);
 };
 
-// Structural check after import and after every pass: ids in range, names unique and not empty, every read value made
-// before it is read, one producer per value, types present. Returns the first fault as a sentence, or nullopt.
+// Structural check after import and after every pass: ids in range, names unique and not empty,
+// every read value made before it is read, one producer per value, types present. Returns the first
+// fault as a sentence, or nullopt.
 std::optional<std::string> find_fault(const Module& module);
 
-// Stable text form of a module: one line per value and node, no pointers, same text for equal modules.
+// Stable text form of a module: one line per value and node, no pointers, same text for equal
+// modules.
 std::string print(const Module& module);
 std::string print(const Module& module, const Graph& graph);
 

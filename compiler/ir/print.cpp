@@ -38,7 +38,8 @@ std::string region_text(const Node& node) {
     for (size_t k = 0; k < step.operands.size(); ++k) {
       text += (k > 0 ? ", " : "") + std::to_string(step.operands[k]);
     }
-    text += ")" + attributes_text(step.attributes) + " : " + std::string(name_of(step.dtype)) + "\n";
+    text +=
+        ")" + attributes_text(step.attributes) + " : " + std::string(name_of(step.dtype)) + "\n";
   }
   return text;
 }

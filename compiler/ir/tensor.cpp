@@ -24,31 +24,46 @@ void store(std::vector<std::byte>& bytes, size_t index, T value) {
 
 double decode_float(DType dtype, std::span<const std::byte> bytes, size_t i) {
   switch (dtype) {
-    case DType::f64: return load<double>(bytes, i);
-    case DType::f32: return load<float>(bytes, i);
-    case DType::f16: return double_from_f16(load<uint16_t>(bytes, i));
-    default: return double_from_bf16(load<uint16_t>(bytes, i));
+    case DType::f64:
+      return load<double>(bytes, i);
+    case DType::f32:
+      return load<float>(bytes, i);
+    case DType::f16:
+      return double_from_f16(load<uint16_t>(bytes, i));
+    default:
+      return double_from_bf16(load<uint16_t>(bytes, i));
   }
 }
 
 void encode_float(DType dtype, std::vector<std::byte>& bytes, size_t i, double value) {
   switch (dtype) {
-    case DType::f64: return store(bytes, i, value);
-    case DType::f32: return store(bytes, i, static_cast<float>(value));
-    case DType::f16: return store(bytes, i, f16_from_double(value));
-    default: return store(bytes, i, bf16_from_double(value));
+    case DType::f64:
+      return store(bytes, i, value);
+    case DType::f32:
+      return store(bytes, i, static_cast<float>(value));
+    case DType::f16:
+      return store(bytes, i, f16_from_double(value));
+    default:
+      return store(bytes, i, bf16_from_double(value));
   }
 }
 
 int64_t decode_integer(DType dtype, std::span<const std::byte> bytes, size_t i) {
   switch (dtype) {
-    case DType::i8: return load<int8_t>(bytes, i);
-    case DType::u8: return load<uint8_t>(bytes, i);
-    case DType::i16: return load<int16_t>(bytes, i);
-    case DType::i32: return load<int32_t>(bytes, i);
-    case DType::u32: return load<uint32_t>(bytes, i);
-    case DType::i64: return load<int64_t>(bytes, i);
-    default: return load<uint8_t>(bytes, i) != 0 ? 1 : 0;
+    case DType::i8:
+      return load<int8_t>(bytes, i);
+    case DType::u8:
+      return load<uint8_t>(bytes, i);
+    case DType::i16:
+      return load<int16_t>(bytes, i);
+    case DType::i32:
+      return load<int32_t>(bytes, i);
+    case DType::u32:
+      return load<uint32_t>(bytes, i);
+    case DType::i64:
+      return load<int64_t>(bytes, i);
+    default:
+      return load<uint8_t>(bytes, i) != 0 ? 1 : 0;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host tensors of the reference evaluator and the constant folder: floats as f64, integers and bools as i64.
+// Host tensors of the reference evaluator and the constant folder: floats as f64, integers and
+// bools as i64.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +11,10 @@
 
 namespace rlx {
 
-// A dense host tensor. Exactly one of `floats` (Float dtypes) and `integers` (Int, Uint, Bool) holds the elements.
-// `magnitudes` is S = sum of |terms| per element (ops.md 0.5) where the producing op sums, otherwise empty. `terms` is the n
-// of class sum(n), the number of summed terms, 0 where the op does not sum.
+// A dense host tensor. Exactly one of `floats` (Float dtypes) and `integers` (Int, Uint, Bool)
+// holds the elements. `magnitudes` is S = sum of |terms| per element (ops.md 0.5) where the
+// producing op sums, otherwise empty. `terms` is the n of class sum(n), the number of summed terms,
+// 0 where the op does not sum.
 struct Tensor {
   TensorType type;
   std::vector<double> floats;
@@ -22,7 +24,8 @@ struct Tensor {
 
   // Zero-filled tensor of a type.
   static Tensor zeros(const TensorType& type);
-  // Decodes dense little-endian bytes; their count must be byte_size(type). Bool bytes become 0 or 1.
+  // Decodes dense little-endian bytes; their count must be byte_size(type). Bool bytes become 0
+  // or 1.
   static Tensor from_bytes(const TensorType& type, std::span<const std::byte> bytes);
   // Encodes, rounding floats to the dtype once.
   [[nodiscard]] std::vector<std::byte> to_bytes() const;

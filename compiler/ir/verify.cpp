@@ -67,8 +67,8 @@ Fault find_node_fault(const Graph& graph, NodeId id, std::vector<bool>& made,
     }
     const Value& output = graph.value(node.outputs[i]);
     if (output.origin != ValueOrigin::Node || output.producer != id || output.output_index != i) {
-      return described(graph, "output \"" + output.name + "\" does not name its producer \"" +
-                                  node.name + "\"");
+      return described(
+          graph, "output \"" + output.name + "\" does not name its producer \"" + node.name + "\"");
     }
     if (Fault fault = find_type_fault(graph, output)) return fault;
     made[index_of(node.outputs[i])] = true;

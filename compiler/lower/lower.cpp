@@ -37,8 +37,8 @@ bool parts_are_contiguous(const Shape& shape, int64_t axis) {
   return std::all_of(shape.begin(), shape.begin() + axis, [](int64_t dim) { return dim == 1; });
 }
 
-// Gives each part of a concat its sub-slot of the output, so that producers write there and no copy runs. Outer concats come
-// first: an inner one's output may already have a place.
+// Gives each part of a concat its sub-slot of the output, so that producers write there and no copy
+// runs. Outer concats come first: an inner one's output may already have a place.
 void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
   const Graph& graph = state.graph;
   std::vector<NodeId> nodes(graph.order().rbegin(), graph.order().rend());
@@ -70,8 +70,8 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
   }
   if (!op.lower(ctx)) return false;
   const std::vector<std::string> unread = ctx.attrs().unread();
-  RLX_CHECK(unread.empty(),
-            "lowering of " + node.op + " \"" + node.name + "\" ignored attribute " + unread.front());
+  RLX_CHECK(unread.empty(), "lowering of " + node.op + " \"" + node.name + "\" ignored attribute " +
+                                unread.front());
   for (ValueId output : node.outputs) state.ref(output);
   return true;
 }

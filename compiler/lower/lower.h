@@ -10,11 +10,13 @@
 
 namespace rlx {
 
-// Lowers one entry. All ops without a lowering are reported before any is run; nullopt where anything was reported.
+// Lowers one entry. All ops without a lowering are reported before any is run; nullopt where
+// anything was reported.
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
                                    Diagnostics& diagnostics);
 
-// The program that fills every splat and random weight which some entry's program reads; no steps where there is none.
+// The program that fills every splat and random weight which some entry's program reads; no steps
+// where there is none.
 Program lower_init(const Module& module, std::span<const Program> entries);
 
 }  // namespace rlx

@@ -55,29 +55,40 @@ std::string unquoted(std::string_view text) {
 
 AttributeValue parse_default(const AttrSpec& spec) {
   switch (spec.type) {
-    case AttrType::Int: return parse_number<int64_t>(spec.default_text);
-    case AttrType::Float: return parse_real(spec.default_text);
-    case AttrType::Bool: return spec.default_text == "true";
+    case AttrType::Int:
+      return parse_number<int64_t>(spec.default_text);
+    case AttrType::Float:
+      return parse_real(spec.default_text);
+    case AttrType::Bool:
+      return spec.default_text == "true";
     case AttrType::String:
-    case AttrType::DTypeName: return unquoted(spec.default_text);
-    case AttrType::IntList: return parse_list<int64_t>(spec.default_text);
-    case AttrType::FloatList: return parse_list<double>(spec.default_text);
-    case AttrType::StringList: return Strings{};
+    case AttrType::DTypeName:
+      return unquoted(spec.default_text);
+    case AttrType::IntList:
+      return parse_list<int64_t>(spec.default_text);
+    case AttrType::FloatList:
+      return parse_list<double>(spec.default_text);
+    case AttrType::StringList:
+      return Strings{};
   }
   return int64_t{0};
 }
 
 bool has_type(const AttributeValue& value, AttrType type) {
   switch (type) {
-    case AttrType::Int: return std::holds_alternative<int64_t>(value);
+    case AttrType::Int:
+      return std::holds_alternative<int64_t>(value);
     case AttrType::Float:
       return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
-    case AttrType::Bool: return std::holds_alternative<bool>(value);
-    case AttrType::String: return std::holds_alternative<std::string>(value);
+    case AttrType::Bool:
+      return std::holds_alternative<bool>(value);
+    case AttrType::String:
+      return std::holds_alternative<std::string>(value);
     case AttrType::DTypeName:
       return std::holds_alternative<std::string>(value) &&
              dtype_from_name(std::get<std::string>(value)).has_value();
-    case AttrType::IntList: return std::holds_alternative<Ints>(value);
+    case AttrType::IntList:
+      return std::holds_alternative<Ints>(value);
     case AttrType::FloatList:
       return std::holds_alternative<Floats>(value) || std::holds_alternative<Ints>(value);
     case AttrType::StringList:

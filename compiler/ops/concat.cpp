@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// concat (ops.md 6). Parts that were placed in the output by the lowering driver cost nothing; the others are copied in.
+// concat (ops.md 6). Parts that were placed in the output by the lowering driver cost nothing; the
+// others are copied in.
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
 
@@ -86,6 +87,8 @@ const OpDef kConcats[] = {{.name = "concat",
 
 }  // namespace
 
-std::span<const OpDef> concat_ops() { return kConcats; }
+std::span<const OpDef> concat_ops() {
+  return kConcats;
+}
 
 }  // namespace rlx

@@ -14,8 +14,8 @@ bool infer_expand(InferContext& ctx) {
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (wanted[i] != -1) continue;
     if (wanted.size() - i > from.size()) {
-      return ctx.fail(DiagCode::BadShape, "shape " + text + " keeps a dim that " + to_string(from) +
-                                              " does not have");
+      return ctx.fail(DiagCode::BadShape,
+                      "shape " + text + " keeps a dim that " + to_string(from) + " does not have");
     }
     wanted[i] = from[from.size() - (wanted.size() - i)];
   }
@@ -58,6 +58,8 @@ const OpDef kExpands[] = {{.name = "expand",
 
 }  // namespace
 
-std::span<const OpDef> expand_ops() { return kExpands; }
+std::span<const OpDef> expand_ops() {
+  return kExpands;
+}
 
 }  // namespace rlx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather and embedding (ops.md 8): rows of x by index, any axis, any index type, no access outside x.
+// gather and embedding (ops.md 8): rows of x by index, any axis, any index type, no access outside
+// x.
 #include <algorithm>
 
 #include "compiler/ops/lower_context.h"
@@ -104,8 +105,8 @@ bool lower_gather(LowerContext& ctx) {
   const GatherView view = gather_view(x.shape(), index.shape(), axis);
   const bool zero = ctx.node().op == "gather" && ctx.attrs().text("oob") == "zero";
   const uint64_t row_bytes = static_cast<uint64_t>(view.inner) * element_bytes(x.dtype());
-  const auto word = static_cast<int64_t>(
-      word_bytes(row_bytes, std::min(ctx.alignment(x), ctx.alignment(y))));
+  const auto word =
+      static_cast<int64_t>(word_bytes(row_bytes, std::min(ctx.alignment(x), ctx.alignment(y))));
   const int64_t words = static_cast<int64_t>(row_bytes) / word;
   const auto count = static_cast<uint64_t>(words * view.rows * view.outer);
   ctx.dispatch<KernelId::gather>()
@@ -123,7 +124,8 @@ bool lower_gather(LowerContext& ctx) {
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
       .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)
-      .reason("rows of " + std::to_string(row_bytes) + " bytes in words of " + std::to_string(word));
+      .reason("rows of " + std::to_string(row_bytes) + " bytes in words of " +
+              std::to_string(word));
   return true;
 }
 
@@ -155,6 +157,8 @@ const OpDef kGathers[] = {
 
 }  // namespace
 
-std::span<const OpDef> gather_ops() { return kGathers; }
+std::span<const OpDef> gather_ops() {
+  return kGathers;
+}
 
 }  // namespace rlx

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// identity, stop_gradient, state_write, shape_of, size_of (ops.md 1). Inputs, params, constants and states are not nodes.
+// identity, stop_gradient, state_write, shape_of, size_of (ops.md 1). Inputs, params, constants and
+// states are not nodes.
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
 #include "compiler/support/check.h"
@@ -115,6 +116,8 @@ const OpDef kLeaves[] = {
 
 }  // namespace
 
-std::span<const OpDef> leaves_ops() { return kLeaves; }
+std::span<const OpDef> leaves_ops() {
+  return kLeaves;
+}
 
 }  // namespace rlx

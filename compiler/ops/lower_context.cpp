@@ -28,7 +28,8 @@ void emit_copy(Program& program, Step step, const TensorRef& from, const TensorR
     return;
   }
   step.kind = StepKind::Copy;
-  step.accesses = {make_access(0, from, AccessMode::Read, 1), make_access(8, to, AccessMode::Write, 1)};
+  step.accesses = {make_access(0, from, AccessMode::Read, 1),
+                   make_access(8, to, AccessMode::Write, 1)};
   step.bytes_moved = 2 * byte_size(from.type);
   if (step.reason.empty()) step.reason = "dense copy";
   program.steps.push_back(std::move(step));
@@ -95,7 +96,9 @@ const TensorRef& LoweringState::ref(ValueId id) {
   return *ref;
 }
 
-void LoweringState::set_ref(ValueId id, TensorRef ref) { refs_.at(index_of(id)) = std::move(ref); }
+void LoweringState::set_ref(ValueId id, TensorRef ref) {
+  refs_.at(index_of(id)) = std::move(ref);
+}
 
 TensorRef LoweringState::allocate(ValueId id) {
   const Value& value = graph.value(id);
@@ -155,16 +158,17 @@ void LoweringState::finish() {
     step.op = "output";
     emit_copy(program, std::move(step), from, to);
   }
-  // A state's old value may be another state's new one: take such values aside before any state changes.
+  // A state's old value may be another state's new one: take such values aside before any state
+  // changes.
   for (StateWrite& write : state_writes_) {
     if (program.buffer(write.from.buffer).segment == Segment::State) {
       write.from = materialize(write.from, write.origin);
     }
   }
   for (StateWrite& write : state_writes_) {
-    const auto buffer = std::find_if(
-        program.buffers.begin(), program.buffers.end(),
-        [&write](const Buffer& candidate) { return candidate.state == write.state; });
+    const auto buffer =
+        std::find_if(program.buffers.begin(), program.buffers.end(),
+                     [&write](const Buffer& candidate) { return candidate.state == write.state; });
     RLX_CHECK(buffer != program.buffers.end(), "write of a state that was never read");
     const auto id = BufferId(buffer - program.buffers.begin());
     emit_copy(program, std::move(write.origin), write.from, dense_ref(id, write.from.type));
@@ -183,14 +187,18 @@ const TensorType& LowerContext::output_type(size_t i) const {
   return state_->graph.value(node().outputs.at(i)).type;
 }
 
-TensorRef LowerContext::input(size_t i) const { return state_->ref(node().inputs.at(i).value()); }
+TensorRef LowerContext::input(size_t i) const {
+  return state_->ref(node().inputs.at(i).value());
+}
 
 TensorRef LowerContext::dense_input(size_t i) {
   const TensorRef ref = input(i);
   return ref.dense() ? ref : state_->materialize(ref, new_step());
 }
 
-TensorRef LowerContext::output(size_t i) { return state_->allocate(node().outputs.at(i)); }
+TensorRef LowerContext::output(size_t i) {
+  return state_->allocate(node().outputs.at(i));
+}
 
 void LowerContext::alias_output(size_t i, TensorRef view) {
   state_->set_ref(node().outputs.at(i), std::move(view));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a lowering sees: strided views of its inputs, its output buffers, scratch, and the dispatch builder.
+// What a lowering sees: strided views of its inputs, its output buffers, scratch, and the dispatch
+// builder.
 #pragma once
 
 #include <string>
@@ -17,20 +18,23 @@ class LoweringState {
   const Graph& graph;
   Program& program;
 
-  // The view that stands for a value; leaves get their buffer on first use. RLX_CHECKs that results were lowered.
+  // The view that stands for a value; leaves get their buffer on first use. RLX_CHECKs that results
+  // were lowered.
   const TensorRef& ref(ValueId id);
   void set_ref(ValueId id, TensorRef ref);
-  // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a sub-slot given by place().
+  // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a
+  // sub-slot given by place().
   TensorRef allocate(ValueId id);
   // Reserves a place for a value that its producer will write later (a concat's sub-slot).
   void place(ValueId id, TensorRef ref);
   // A dense copy of a strided view; made once per view.
   TensorRef materialize(const TensorRef& ref, const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
-  // The state takes the value of `from` at the end of the run, after every read of the state. False where the state has been
-  // given a value before.
+  // The state takes the value of `from` at the end of the run, after every read of the state. False
+  // where the state has been given a value before.
   bool write_state_at_end(StateId state, TensorRef from, Step origin);
-  // Emits the pending state writes and the copies into outputs that are views, inputs, weights or repetitions.
+  // Emits the pending state writes and the copies into outputs that are views, inputs, weights or
+  // repetitions.
   void finish();
 
  private:
@@ -57,13 +61,15 @@ class LowerContext : public NodeContext {
   [[nodiscard]] const TensorType& input_type(size_t i) const;
   [[nodiscard]] const TensorType& output_type(size_t i) const;
   [[nodiscard]] bool has_output(size_t i) const { return i < node().outputs.size(); }
-  // The input as it stands: any strides (0 for broadcast dims, negative for reversed ones), any offset.
+  // The input as it stands: any strides (0 for broadcast dims, negative for reversed ones), any
+  // offset.
   [[nodiscard]] TensorRef input(size_t i) const;
   // The input as a dense row-major tensor; strided views are copied once.
   TensorRef dense_input(size_t i);
   // The output's buffer, dense; the same one on every call.
   TensorRef output(size_t i);
-  // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the driver.
+  // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the
+  // driver.
   void alias_output(size_t i, TensorRef view);
   TensorRef scratch(const TensorType& type, const std::string& name);
   [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
@@ -86,9 +92,10 @@ class LowerContext : public NodeContext {
   LoweringState* state_;
 };
 
-// Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the region kernel, or transpose
-// where that coalesces.
-void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from, const TensorRef& to);
+// Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the
+// region kernel, or transpose where that coalesces.
+void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from,
+                       const TensorRef& to);
 
 // Lowers an elementwise node or an ew_region to one region dispatch.
 bool lower_elementwise(LowerContext& ctx);

@@ -80,17 +80,26 @@ constexpr std::array<TileShape, 9> kTiles = {{
      .depth_groups = 4,
      .stages = 2,
      .efficiency = 0.3},
-    {.m = 16, .n = 32, .k = 128, .thread_m = 4, .thread_n = 4, .depth_groups = 8, .stages = 1, .efficiency = 0.25},
+    {.m = 16,
+     .n = 32,
+     .k = 128,
+     .thread_m = 4,
+     .thread_n = 4,
+     .depth_groups = 8,
+     .stages = 1,
+     .efficiency = 0.25},
 }};
 
-// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per cycle at 1.7 GHz. The groups
-// on one multiprocessor share its arithmetic; a staging step costs its latency besides, which groups that reside together hide
-// from each other; a second pass costs a launch and its traffic. Fitted to chains of 16 products of 128 x {384, 1536} x {384,
-// 1536} f32 on an H200 (Vulkan, driver 580.159): the model is within 20 % of the measured times of the tiles it prefers.
+// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per
+// cycle at 1.7 GHz. The groups on one multiprocessor share its arithmetic; a staging step costs its
+// latency besides, which groups that reside together hide from each other; a second pass costs a
+// launch and its traffic. Fitted to chains of 16 products of 128 x {384, 1536} x {384, 1536} f32 on
+// an H200 (Vulkan, driver 580.159): the model is within 20 % of the measured times of the tiles it
+// prefers.
 constexpr double kMultiprocessors = 132;
 constexpr double kProductsPerMicrosecond = 128 * 1700.0;
 constexpr double kResidentWarps = 16;
-constexpr double kStepMicroseconds = 0.4;        // two stages: the next panels are stored meanwhile
+constexpr double kStepMicroseconds = 0.4;  // two stages: the next panels are stored meanwhile
 constexpr double kSingleStageMicroseconds = 1.0;  // one stage, deeper panels
 constexpr double kSecondPassMicroseconds = 3.6;
 constexpr double kBytesPerMicrosecond = 3e6;
@@ -111,7 +120,8 @@ double microseconds(const ProductSize& size, const TileChoice& choice) {
   const double rounds = std::ceil(static_cast<double>(choice.groups) / kMultiprocessors);
   const double warps_each = tile.threads() / 32.0;
   const double resident = std::min(rounds, std::max(1.0, std::floor(kResidentWarps / warps_each)));
-  const double products = static_cast<double>(tile.m) * tile.n * static_cast<double>(choice.split_k);
+  const double products =
+      static_cast<double>(tile.m) * tile.n * static_cast<double>(choice.split_k);
   const double compute = rounds * products / (kProductsPerMicrosecond * tile.efficiency);
   const double steps = static_cast<double>(ceil_div(choice.split_k, tile.k));
   const double step_latency = tile.stages > 1 ? kStepMicroseconds : kSingleStageMicroseconds;

@@ -39,10 +39,14 @@ bool refuse_block_type(InferContext& ctx, DType dtype) {
 
 std::string raw_type(DType dtype) {
   switch (element_bytes(dtype)) {
-    case 1: return "u8";
-    case 2: return "u16";
-    case 4: return "u32";
-    default: return "i64";
+    case 1:
+      return "u8";
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    default:
+      return "i64";
   }
 }
 

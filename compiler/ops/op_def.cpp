@@ -35,7 +35,8 @@ bool check_arity(const OpDef& op, NodeContext& ctx) {
   }
   if (node.outputs.size() < op.outputs.minimum || node.outputs.size() > op.outputs.maximum) {
     return ctx.fail(DiagCode::BadArity, "got " + std::to_string(node.outputs.size()) +
-                                            " outputs, wanted " + count_text(op.outputs, "outputs"));
+                                            " outputs, wanted " +
+                                            count_text(op.outputs, "outputs"));
   }
   return true;
 }
@@ -59,8 +60,8 @@ bool NodeContext::fail(DiagCode code, std::string message, std::string hint) {
 std::optional<int64_t> NodeContext::axis(int64_t axis, size_t rank) {
   const auto signed_rank = static_cast<int64_t>(rank);
   if (axis < -signed_rank || axis >= signed_rank) {
-    fail(DiagCode::BadAxis, "axis " + std::to_string(axis) + " is out of range for rank " +
-                                std::to_string(rank));
+    fail(DiagCode::BadAxis,
+         "axis " + std::to_string(axis) + " is out of range for rank " + std::to_string(rank));
     return std::nullopt;
   }
   return axis < 0 ? axis + signed_rank : axis;
@@ -82,13 +83,17 @@ std::optional<Ints> NodeContext::axes(const Ints& axes, size_t rank) {
 
 InferContext::InferContext(const OpDef& op, const Graph& graph, const Node& node,
                            Diagnostics& diagnostics)
-    : NodeContext(op, node, diagnostics), graph_(&graph), outputs_(op.outputs.maximum == kUnlimited ? node.outputs.size() : op.outputs.maximum) {}
+    : NodeContext(op, node, diagnostics),
+      graph_(&graph),
+      outputs_(op.outputs.maximum == kUnlimited ? node.outputs.size() : op.outputs.maximum) {}
 
 const TensorType& InferContext::input(size_t i) const {
   return graph_->value(node().inputs.at(i).value()).type;
 }
 
-void InferContext::set_output(size_t i, TensorType type) { outputs_.at(i) = std::move(type); }
+void InferContext::set_output(size_t i, TensorType type) {
+  outputs_.at(i) = std::move(type);
+}
 
 EvaluateContext::EvaluateContext(const OpDef& op, const Node& node,
                                  std::vector<const Tensor*> inputs,
@@ -107,8 +112,8 @@ ValueId RewriteContext::emit(std::string_view op, std::vector<std::optional<Valu
   const OpDef* def = find_op(op);
   RLX_CHECK(def != nullptr, "decomposition into unknown op " + std::string(op));
   const std::string name = graph_->fresh_name(node().name + "." + std::string(op));
-  const ValueId output = graph_->add_value(
-      {.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+  const ValueId output =
+      graph_->add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
   const NodeId id = graph_->insert_node_before(id_, {.name = name,
                                                      .op = std::string(op),
                                                      .inputs = std::move(inputs),

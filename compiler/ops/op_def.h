@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An operator: its interface as data and its five behaviours as functions. One OpDef per op, one row in ops.def.
+// An operator: its interface as data and its five behaviours as functions. One OpDef per op, one
+// row in ops.def.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +24,20 @@ struct Arity {
 };
 inline constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 
-// One attribute: importers refuse any that is not listed, of another type, or out of range. Each element of a list is held
-// to the range. choices (strings): the legal words.
+// One attribute: importers refuse any that is not listed, of another type, or out of range. Each
+// element of a list is held to the range. choices (strings): the legal words.
 struct AttrSpec {
   std::string_view name;
   AttrType type = AttrType::Int;
   // Text of the default as in JSON ("-1", "1e-5", "false", "\"end\"", "[]"); empty: see `required`.
   std::string_view default_text;
-  bool required = false;  // an attribute with neither default nor `required` is optional: absence has a meaning of its own
+  bool required = false;  // an attribute with neither default nor `required` is optional: absence
+                          // has a meaning of its own
   double minimum = -std::numeric_limits<double>::infinity();
   double maximum = std::numeric_limits<double>::infinity();
   std::span<const std::string_view> choices = {};
-  // The attribute is used up by infer (it is in the output's shape or dtype), so lower need not read it.
+  // The attribute is used up by infer (it is in the output's shape or dtype), so lower need not
+  // read it.
   bool consumed_by_infer = false;
 };
 
@@ -70,7 +73,8 @@ class NodeContext {
   [[nodiscard]] bool has_input(size_t i) const {
     return i < node_->inputs.size() && node_->inputs[i].has_value();
   }
-  // Adds an error naming op, node and place; returns false so that a behaviour can `return ctx.fail(...)`.
+  // Adds an error naming op, node and place; returns false so that a behaviour can `return
+  // ctx.fail(...)`.
   bool fail(DiagCode code, std::string message, std::string hint = {});
   // Normalises a negative axis; reports and returns nullopt where it is not in [-rank, rank-1].
   std::optional<int64_t> axis(int64_t axis, size_t rank);
@@ -85,7 +89,8 @@ class NodeContext {
 
 class InferContext : public NodeContext {
  public:
-  InferContext(const struct OpDef& op, const Graph& graph, const Node& node, Diagnostics& diagnostics);
+  InferContext(const struct OpDef& op, const Graph& graph, const Node& node,
+               Diagnostics& diagnostics);
   [[nodiscard]] const TensorType& input(size_t i) const;
   [[nodiscard]] const Shape& shape(size_t i) const { return input(i).shape; }
   [[nodiscard]] DType dtype(size_t i) const { return input(i).dtype; }
@@ -100,8 +105,9 @@ class InferContext : public NodeContext {
   std::vector<TensorType> outputs_;
 };
 
-// Evaluation on host tensors: plain loops in f64, no code shared with the kernels. Float results are not rounded to the dtype
-// (the caller rounds where a device would store); integer results are wrapped to the dtype by the op.
+// Evaluation on host tensors: plain loops in f64, no code shared with the kernels. Float results
+// are not rounded to the dtype (the caller rounds where a device would store); integer results are
+// wrapped to the dtype by the op.
 class EvaluateContext : public NodeContext {
  public:
   EvaluateContext(const struct OpDef& op, const Node& node, std::vector<const Tensor*> inputs,
@@ -124,7 +130,8 @@ struct NodeCopy {
   Node original;
 };
 
-// Rewriting a node into simpler ops of the same graph. node() is a copy: emit() may move the graph's own nodes.
+// Rewriting a node into simpler ops of the same graph. node() is a copy: emit() may move the
+// graph's own nodes.
 class RewriteContext : private NodeCopy, public NodeContext {
  public:
   RewriteContext(const struct OpDef& op, Graph& graph, NodeId id, Diagnostics& diagnostics);
@@ -132,7 +139,8 @@ class RewriteContext : private NodeCopy, public NodeContext {
   [[nodiscard]] Graph& graph() { return *graph_; }
   [[nodiscard]] const TensorType& type(ValueId id) const { return graph_->value(id).type; }
   // Adds a node before this one and infers its types. Its result is a fresh value.
-  ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs, Attributes attributes = {});
+  ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
+               Attributes attributes = {});
   // This node's output i becomes `value`; the node is removed when all outputs are replaced.
   void replace_output(size_t i, ValueId value);
 
@@ -142,14 +150,15 @@ class RewriteContext : private NodeCopy, public NodeContext {
   size_t replaced_ = 0;
 };
 
-// What an elementwise op writes for one element. Names in the text are locals of the generated code; the text is one
-// expression valid in GLSL and CUDA C++, over functions of shaders/lib and cuda_kernels/lib with equal names.
-// Compute types: f32, f16, bf16 -> float; f64 -> double; i8, u8, i16, i32 -> int; u32 -> uint; i64 -> int64_t; bool -> bool.
-// The result is of the compute type of result_dtype(); the caller wraps narrow integers to the dtype.
+// What an elementwise op writes for one element. Names in the text are locals of the generated
+// code; the text is one expression valid in GLSL and CUDA C++, over functions of shaders/lib and
+// cuda_kernels/lib with equal names. Compute types: f32, f16, bf16 -> float; f64 -> double; i8, u8,
+// i16, i32 -> int; u32 -> uint; i64 -> int64_t; bool -> bool. The result is of the compute type of
+// result_dtype(); the caller wraps narrow integers to the dtype.
 class ScalarContext {
  public:
-  ScalarContext(const struct OpDef& op, const Attributes& attributes, std::vector<std::string> operands,
-                std::vector<DType> operand_dtypes, DType result);
+  ScalarContext(const struct OpDef& op, const Attributes& attributes,
+                std::vector<std::string> operands, std::vector<DType> operand_dtypes, DType result);
   [[nodiscard]] const AttributeReader& attrs() const { return attrs_; }
   [[nodiscard]] size_t operand_count() const { return operands_.size(); }
   [[nodiscard]] const std::string& operand(size_t i) const { return operands_.at(i); }
@@ -166,7 +175,7 @@ class ScalarContext {
 class LowerContext;  // compiler/ops/lower_context.h
 
 struct OpDef {
-  std::string_view name;  // as written in graph files
+  std::string_view name;       // as written in graph files
   std::string_view signature;  // for `rlxc ops`: "softmax(x; axis=-1) -> y"
   Arity inputs;
   Arity outputs;
@@ -174,14 +183,16 @@ struct OpDef {
   bool (*infer)(InferContext&) = nullptr;        // output dtypes and shapes, or a diagnostic
   bool (*evaluate)(EvaluateContext&) = nullptr;  // test oracle and constant folder
   bool (*decompose)(RewriteContext&) = nullptr;  // the op as simpler ops; such an op needs no lower
-  bool (*lower)(LowerContext&) = nullptr;        // emit dispatches; the target never appears by name
-  // Elementwise ops: the expression of one element. Such an op can join a region, and its lower is lower_elementwise.
+  bool (*lower)(LowerContext&) = nullptr;  // emit dispatches; the target never appears by name
+  // Elementwise ops: the expression of one element. Such an op can join a region, and its lower is
+  // lower_elementwise.
   std::string (*scalar)(const ScalarContext&) = nullptr;
   // Optional inputs of this op by position: a null input elsewhere is an arity error.
   std::span<const uint32_t> optional_inputs = {};
   // Never folded or merged with an equal node (state_write).
   bool has_effect = false;
-  // The result depends on the inputs' shapes alone: always folded, even where the inputs are not constants.
+  // The result depends on the inputs' shapes alone: always folded, even where the inputs are not
+  // constants.
   bool shape_only = false;
 };
 
@@ -192,13 +203,15 @@ const OpDef* find_op(std::string_view name);
 // The op names nearest to a misspelt one, for hints.
 std::string suggest_op(std::string_view name);
 
-// Checks arity and attributes of a node against its OpDef (types, ranges, unknown names, required ones); every fault becomes
-// a diagnostic. Then runs infer and stores the types. Returns false where anything was reported.
+// Checks arity and attributes of a node against its OpDef (types, ranges, unknown names, required
+// ones); every fault becomes a diagnostic. Then runs infer and stores the types. Returns false
+// where anything was reported.
 bool check_and_infer(Graph& graph, NodeId id, Diagnostics& diagnostics);
 // Attributes alone, for region steps and importers.
 bool check_attributes(const OpDef& op, const Node& node, Diagnostics& diagnostics);
 // Evaluates one node on host tensors; a null input is nullptr.
-std::optional<std::vector<Tensor>> evaluate_node(const Node& node, std::vector<const Tensor*> inputs,
+std::optional<std::vector<Tensor>> evaluate_node(const Node& node,
+                                                 std::vector<const Tensor*> inputs,
                                                  std::vector<TensorType> output_types,
                                                  Diagnostics& diagnostics);
 

@@ -127,7 +127,8 @@ bool evaluate_pad(EvaluateContext& ctx) {
   return true;
 }
 
-// Statements that turn coordinate `c` of an axis into its source coordinate; `inside` turns false where the constant stands.
+// Statements that turn coordinate `c` of an axis into its source coordinate; `inside` turns false
+// where the constant stands.
 std::string source_code(const std::string& mode, const AxisPad& pad) {
   const std::string size = std::to_string(pad.size);
   std::string code = "  c -= " + std::to_string(pad.before) + ";\n";
@@ -195,8 +196,11 @@ bool lower_pad(LowerContext& ctx) {
 
 constexpr std::string_view kModes[] = {"constant", "reflect", "edge", "wrap"};
 const AttrSpec kPadAttrs[] = {
-    {.name = "pads", .type = AttrType::IntList, .required = true,
-     .minimum = -1099511627776.0, .maximum = 1099511627776.0},
+    {.name = "pads",
+     .type = AttrType::IntList,
+     .required = true,
+     .minimum = -1099511627776.0,
+     .maximum = 1099511627776.0},
     {.name = "mode", .type = AttrType::String, .default_text = "\"constant\"", .choices = kModes},
     {.name = "value", .type = AttrType::Float, .default_text = "0"},
     {.name = "axes", .type = AttrType::IntList},
@@ -211,6 +215,8 @@ const OpDef kPads[] = {{.name = "pad",
 
 }  // namespace
 
-std::span<const OpDef> pad_ops() { return kPads; }
+std::span<const OpDef> pad_ops() {
+  return kPads;
+}
 
 }  // namespace rlx

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "compiler/ops/movement.h"
 #include "compiler/ops/conv_window.h"
 #include "compiler/ops/lower_context.h"
+#include "compiler/ops/movement.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/support/checked.h"
 

@@ -52,7 +52,8 @@ const OpDef* find_op(std::string_view name) {
   static const auto by_name = [] {
     std::unordered_map<std::string_view, const OpDef*> map;
     for (const OpDef* op : all_ops()) {
-      RLX_CHECK(map.emplace(op->name, op).second, "op \"" + std::string(op->name) + "\" defined twice");
+      RLX_CHECK(map.emplace(op->name, op).second,
+                "op \"" + std::string(op->name) + "\" defined twice");
     }
     return map;
   }();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshape, squeeze, unsqueeze, flatten (ops.md 6): views; a copy runs only where the input's strides do not allow one.
+// reshape, squeeze, unsqueeze, flatten (ops.md 6): views; a copy runs only where the input's
+// strides do not allow one.
 #include <algorithm>
 
 #include "compiler/ops/lower_context.h"
@@ -61,8 +62,8 @@ bool infer_squeeze(InferContext& ctx) {
     axes = *listed;
     for (int64_t axis : axes) {
       if (from[static_cast<size_t>(axis)] != 1) {
-        return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(axis) + " of " +
-                                                to_string(from) + " is not 1");
+        return ctx.fail(DiagCode::BadShape,
+                        "axis " + std::to_string(axis) + " of " + to_string(from) + " is not 1");
       }
     }
   } else {
@@ -90,7 +91,8 @@ bool infer_unsqueeze(InferContext& ctx) {
   Shape to;
   auto next = ctx.shape(0).begin();
   for (size_t i = 0; i < rank; ++i) {
-    const bool fresh = std::find(axes->begin(), axes->end(), static_cast<int64_t>(i)) != axes->end();
+    const bool fresh =
+        std::find(axes->begin(), axes->end(), static_cast<int64_t>(i)) != axes->end();
     to.push_back(fresh ? 1 : *next++);
   }
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
@@ -103,8 +105,8 @@ bool infer_flatten(InferContext& ctx) {
   const auto rank = static_cast<int64_t>(from.size());
   int64_t axis = ctx.attrs().integer("axis");
   if (axis < -rank || axis > rank) {
-    return ctx.fail(DiagCode::BadAxis, "axis " + std::to_string(axis) + " is out of range for rank " +
-                                           std::to_string(rank));
+    return ctx.fail(DiagCode::BadAxis, "axis " + std::to_string(axis) +
+                                           " is out of range for rank " + std::to_string(rank));
   }
   if (axis < 0) axis += rank;
   const Shape rows(from.begin(), from.begin() + axis);
@@ -135,9 +137,14 @@ bool lower_reshape(LowerContext& ctx) {
 }
 
 const AttrSpec kReshapeAttrs[] = {
-    {.name = "shape", .type = AttrType::IntList, .required = true, .minimum = -1,
+    {.name = "shape",
+     .type = AttrType::IntList,
+     .required = true,
+     .minimum = -1,
      .consumed_by_infer = true},
-    {.name = "zero_copies_dim", .type = AttrType::Bool, .default_text = "false",
+    {.name = "zero_copies_dim",
+     .type = AttrType::Bool,
+     .default_text = "false",
      .consumed_by_infer = true},
 };
 const AttrSpec kSqueezeAttrs[] = {
@@ -176,6 +183,8 @@ const OpDef kReshapes[] = {
 
 }  // namespace
 
-std::span<const OpDef> reshape_ops() { return kReshapes; }
+std::span<const OpDef> reshape_ops() {
+  return kReshapes;
+}
 
 }  // namespace rlx

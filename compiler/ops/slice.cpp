@@ -25,7 +25,8 @@ void take(SliceView& view, size_t axis, int64_t start, int64_t count, int64_t st
   view.strides[axis] *= step;
 }
 
-// NumPy's rule: negative bounds count from the end once, then both are clamped to what the step's direction can reach.
+// NumPy's rule: negative bounds count from the end once, then both are clamped to what the step's
+// direction can reach.
 int64_t clamp_bound(int64_t bound, int64_t size, int64_t lowest, int64_t highest) {
   if (bound < 0 && bound >= -size) {
     bound += size;
@@ -49,14 +50,13 @@ std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const S
   Ints axes;
   for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   if (attrs.has("axes")) axes = attrs.integers("axes");
-  const bool agree = starts.size() == ends.size() && starts.size() == steps.size() &&
-                     starts.size() == axes.size();
+  const bool agree =
+      starts.size() == ends.size() && starts.size() == steps.size() && starts.size() == axes.size();
   if (!agree) {
-    ctx.fail(DiagCode::BadAttribute, "axes, starts, ends and steps have " +
-                                         std::to_string(axes.size()) + ", " +
-                                         std::to_string(starts.size()) + ", " +
-                                         std::to_string(ends.size()) + " and " +
-                                         std::to_string(steps.size()) + " entries, wanted equal counts");
+    ctx.fail(DiagCode::BadAttribute,
+             "axes, starts, ends and steps have " + std::to_string(axes.size()) + ", " +
+                 std::to_string(starts.size()) + ", " + std::to_string(ends.size()) + " and " +
+                 std::to_string(steps.size()) + " entries, wanted equal counts");
     return {};
   }
   const auto normal = ctx.axes(axes, shape.size());
@@ -235,6 +235,8 @@ const OpDef kSlices[] = {
 
 }  // namespace
 
-std::span<const OpDef> slice_ops() { return kSlices; }
+std::span<const OpDef> slice_ops() {
+  return kSlices;
+}
 
 }  // namespace rlx

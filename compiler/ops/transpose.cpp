@@ -18,10 +18,9 @@ bool infer_transpose(InferContext& ctx) {
   const Shape& from = ctx.shape(0);
   const Ints perm = permutation(ctx.attrs(), from.size());
   if (perm.size() != from.size()) {
-    return ctx.fail(DiagCode::BadAttribute, "perm " + to_string(perm) + " has " +
-                                                std::to_string(perm.size()) +
-                                                " axes, the input has rank " +
-                                                std::to_string(from.size()));
+    return ctx.fail(DiagCode::BadAttribute,
+                    "perm " + to_string(perm) + " has " + std::to_string(perm.size()) +
+                        " axes, the input has rank " + std::to_string(from.size()));
   }
   if (!ctx.axes(perm, from.size())) return false;
   Shape to;
@@ -38,8 +37,8 @@ Strides permuted(const Strides& strides, const Ints& perm) {
 
 bool evaluate_transpose(EvaluateContext& ctx) {
   const Shape& from = ctx.input(0).type.shape;
-  copy_strided(ctx.input(0), 0, permuted(dense_strides(from), permutation(ctx.attrs(), from.size())),
-               ctx.output(0));
+  copy_strided(ctx.input(0), 0,
+               permuted(dense_strides(from), permutation(ctx.attrs(), from.size())), ctx.output(0));
   return true;
 }
 
@@ -62,6 +61,8 @@ const OpDef kTransposes[] = {{.name = "transpose",
 
 }  // namespace
 
-std::span<const OpDef> transpose_ops() { return kTransposes; }
+std::span<const OpDef> transpose_ops() {
+  return kTransposes;
+}
 
 }  // namespace rlx

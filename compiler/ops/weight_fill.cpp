@@ -18,9 +18,15 @@ namespace {
 
 constexpr uint32_t kBlock = 256;
 
-uint32_t low_word(uint64_t value) { return static_cast<uint32_t>(value); }
-uint32_t high_word(uint64_t value) { return static_cast<uint32_t>(value >> 32); }
-uint32_t float_word(double value) { return std::bit_cast<uint32_t>(static_cast<float>(value)); }
+uint32_t low_word(uint64_t value) {
+  return static_cast<uint32_t>(value);
+}
+uint32_t high_word(uint64_t value) {
+  return static_cast<uint32_t>(value >> 32);
+}
+uint32_t float_word(double value) {
+  return std::bit_cast<uint32_t>(static_cast<float>(value));
+}
 
 Step fill_step(const Weight& weight, const char* op) {
   Step step;
@@ -29,7 +35,9 @@ Step fill_step(const Weight& weight, const char* op) {
   return step;
 }
 
-Extent3 grid_for(uint64_t threads) { return split_grid((threads + kBlock - 1) / kBlock); }
+Extent3 grid_for(uint64_t threads) {
+  return split_grid((threads + kBlock - 1) / kBlock);
+}
 
 Tensor splat_tensor(const TensorType& type, double value) {
   Tensor tensor = Tensor::zeros(type);
@@ -78,22 +86,26 @@ enum class RandomKind : uint8_t { Uniform = 0, Normal = 1, Integer = 2, WideInte
 RandomKind kind_of_random(DType dtype, const RandomData& data) {
   if (data.distribution == RandomData::Distribution::Normal) return RandomKind::Normal;
   if (is_float(dtype)) return RandomKind::Uniform;
-  return integer_span(dtype, data.a, data.b).needs_pair() ? RandomKind::WideInteger : RandomKind::Integer;
+  return integer_span(dtype, data.a, data.b).needs_pair() ? RandomKind::WideInteger
+                                                          : RandomKind::Integer;
 }
 
 // value0..3 of RandomParams.
 std::array<uint32_t, 4> random_words(DType dtype, RandomKind kind, const RandomData& data) {
   if (kind == RandomKind::Uniform) {
     const UniformRange range = uniform_range(dtype, data.a, data.b);
-    return {float_word(range.low), float_word(range.span), float_word(range.high), float_word(range.below)};
+    return {float_word(range.low), float_word(range.span), float_word(range.high),
+            float_word(range.below)};
   }
   if (kind == RandomKind::Normal) return {float_word(data.a), float_word(data.b), 0, 0};
   const IntegerSpan span = integer_span(dtype, data.a, data.b);
   const auto low = static_cast<uint64_t>(span.low);
-  return {low_word(low), high_word(low), low_word(span.count_minus_one), high_word(span.count_minus_one)};
+  return {low_word(low), high_word(low), low_word(span.count_minus_one),
+          high_word(span.count_minus_one)};
 }
 
-void lower_random(Program& program, const TensorRef& target, const Weight& weight, const RandomData& data) {
+void lower_random(Program& program, const TensorRef& target, const Weight& weight,
+                  const RandomData& data) {
   const DType dtype = target.dtype();
   const RandomKind kind = kind_of_random(dtype, data);
   const auto count = static_cast<uint64_t>(element_count(target.shape()));
@@ -139,13 +151,16 @@ Tensor random_tensor(const TensorType& type, const RandomData& data) {
   const auto count = static_cast<uint64_t>(tensor.count());
   if (kind == RandomKind::Integer || kind == RandomKind::WideInteger) {
     const IntegerSpan span = integer_span(type.dtype, data.a, data.b);
-    for (uint64_t i = 0; i < count; ++i) tensor.integers[i] = integer_value(span, data.seed, data.stream, 0, i);
+    for (uint64_t i = 0; i < count; ++i)
+      tensor.integers[i] = integer_value(span, data.seed, data.stream, 0, i);
     return tensor;
   }
-  const UniformRange range = kind == RandomKind::Uniform ? uniform_range(type.dtype, data.a, data.b) : UniformRange{};
+  const UniformRange range =
+      kind == RandomKind::Uniform ? uniform_range(type.dtype, data.a, data.b) : UniformRange{};
   for (uint64_t i = 0; i < count; i += 4) {
     const PhiloxWords words = philox_block(data.seed, data.stream, 0, i / 4);
-    const std::array<double, 4> normals = kind == RandomKind::Normal ? philox_normals(words) : std::array<double, 4>{};
+    const std::array<double, 4> normals =
+        kind == RandomKind::Normal ? philox_normals(words) : std::array<double, 4>{};
     for (uint64_t k = 0; k < 4 && i + k < count; ++k) {
       if (kind == RandomKind::Uniform) {
         tensor.floats[i + k] = uniform_value(type.dtype, range, words[k]);
@@ -154,8 +169,8 @@ Tensor random_tensor(const TensorType& type, const RandomData& data) {
       } else {
         const IntegerRange held = integer_range(type.dtype);
         const double value = normal_value(type.dtype, data, normals[k]);
-        tensor.integers[i + k] = static_cast<int64_t>(
-            std::min(std::max(value, static_cast<double>(held.lowest)), static_cast<double>(held.highest)));
+        tensor.integers[i + k] = static_cast<int64_t>(std::min(
+            std::max(value, static_cast<double>(held.lowest)), static_cast<double>(held.highest)));
       }
     }
   }
@@ -177,7 +192,8 @@ void lower_weight_fill(Program& program, const TensorRef& target, const Weight& 
 }
 
 Tensor evaluate_weight_fill(const Weight& weight) {
-  if (const auto* splat = std::get_if<SplatData>(&weight.data)) return splat_tensor(weight.type, splat->value);
+  if (const auto* splat = std::get_if<SplatData>(&weight.data))
+    return splat_tensor(weight.type, splat->value);
   const auto* random = std::get_if<RandomData>(&weight.data);
   RLX_CHECK(random != nullptr, "values of " + weight.name + ", whose bytes are in a file");
   return random_tensor(weight.type, *random);

@@ -15,7 +15,12 @@ class Evaluation {
  public:
   Evaluation(const Module& module, const Graph& graph, StateValues& states,
              const EvaluateOptions& options)
-      : module_(module), graph_(graph), states_(states), options_(options), values_(graph.value_count()), remaining_(graph.value_count()) {
+      : module_(module),
+        graph_(graph),
+        states_(states),
+        options_(options),
+        values_(graph.value_count()),
+        remaining_(graph.value_count()) {
     for (NodeId id : graph.order()) {
       for (const std::optional<ValueId>& input : graph.node(id).inputs) {
         if (input) ++remaining_[index_of(*input)];

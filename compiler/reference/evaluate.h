@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The f64 reference evaluator: runs one entry on the host, node by node. The oracle of the tests and of `rlxc reference`.
+// The f64 reference evaluator: runs one entry on the host, node by node. The oracle of the tests
+// and of `rlxc reference`.
 #pragma once
 
 #include <map>
@@ -15,16 +16,19 @@ namespace rlx {
 // A weight's elements: decoded bytes, a splat, or the generator of ops.md 0.8.
 Tensor weight_tensor(const Weight& weight);
 
-// Values of states between runs of the evaluator, by state name; a missing one has its initial value.
+// Values of states between runs of the evaluator, by state name; a missing one has its initial
+// value.
 using StateValues = std::map<std::string, Tensor>;
 
 struct EvaluateOptions {
-  // Round every intermediate to its dtype, as a device without fusion stores it; otherwise float values stay f64.
+  // Round every intermediate to its dtype, as a device without fusion stores it; otherwise float
+  // values stay f64.
   bool round_intermediates = false;
 };
 
-// Outputs of one run in the order of graph.outputs, unrounded unless asked. `inputs` are in the order of graph.inputs and of
-// their types. `states` is read and, after success, updated. nullopt where anything was reported.
+// Outputs of one run in the order of graph.outputs, unrounded unless asked. `inputs` are in the
+// order of graph.inputs and of their types. `states` is read and, after success, updated. nullopt
+// where anything was reported.
 std::optional<std::vector<Tensor>> evaluate_entry(const Module& module, const Graph& graph,
                                                   const std::vector<Tensor>& inputs,
                                                   StateValues& states,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RLX_CHECK: our own mistakes. A failed check throws InternalError, which rlxc reports as exit code 70.
+// RLX_CHECK: our own mistakes. A failed check throws InternalError, which rlxc reports as exit
+// code 70.
 #pragma once
 
 #include <stdexcept>
@@ -16,8 +17,9 @@ struct InternalError : std::logic_error {
 
 }  // namespace rlx
 
-// `context` is a std::string expression naming the node and what was being done; evaluated only on failure.
-#define RLX_CHECK(condition, context)                                           \
-  do {                                                                          \
+// `context` is a std::string expression naming the node and what was being done; evaluated only on
+// failure.
+#define RLX_CHECK(condition, context)                                             \
+  do {                                                                            \
     if (!(condition)) ::rlx::fail_check(#condition, __FILE__, __LINE__, context); \
   } while (false)

@@ -19,8 +19,8 @@ enum class Severity { Note, Warning, Error };
 // The stable text of a code, e.g. "bad-axis".
 std::string_view diag_code_text(DiagCode code);
 
-// A place in the user's files: the file as named by the user and a position in it, a JSON pointer ("/nodes/17"),
-// "line:column" or "byte 123". Either may be empty.
+// A place in the user's files: the file as named by the user and a position in it, a JSON pointer
+// ("/nodes/17"), "line:column" or "byte 123". Either may be empty.
 struct SourcePlace {
   std::string file;
   std::string position;
@@ -36,8 +36,8 @@ struct Diagnostic {
   std::string hint;     // what to do; may be empty
 };
 
-// `model.json:/nodes/17: error: softmax "enc.0.probs": axis 4 is out of range for rank 3 [bad-axis]`, and the hint on its
-// own line as `  hint: ...`.
+// `model.json:/nodes/17: error: softmax "enc.0.probs": axis 4 is out of range for rank 3
+// [bad-axis]`, and the hint on its own line as `  hint: ...`.
 std::string to_string(const Diagnostic& diagnostic);
 
 // Collects diagnostics in order. Not thread-safe.

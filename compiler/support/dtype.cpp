@@ -2,10 +2,10 @@
 // Element types: tables made from schema/dtype.def and 16-bit float conversion.
 #include "compiler/support/dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
-#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -27,10 +27,12 @@ constexpr std::array kRows = {
 #undef RLX_DTYPE
 };
 
-const DTypeRow& row(DType dtype) { return kRows.at(static_cast<size_t>(dtype)); }
+const DTypeRow& row(DType dtype) {
+  return kRows.at(static_cast<size_t>(dtype));
+}
 
-// Rounds a finite magnitude to a binary format with `mantissa_bits` stored bits and minimum normal exponent
-// `min_exponent`; the result is exact in f64.
+// Rounds a finite magnitude to a binary format with `mantissa_bits` stored bits and minimum normal
+// exponent `min_exponent`; the result is exact in f64.
 double round_to_binary(double value, int mantissa_bits, int min_exponent) {
   int exponent = 0;
   std::frexp(value, &exponent);
@@ -40,7 +42,9 @@ double round_to_binary(double value, int mantissa_bits, int min_exponent) {
 
 }  // namespace
 
-std::string_view name_of(DType dtype) { return dtype == DType::bool_ ? "bool" : row(dtype).name; }
+std::string_view name_of(DType dtype) {
+  return dtype == DType::bool_ ? "bool" : row(dtype).name;
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (size_t i = 0; i < kRows.size(); ++i) {
@@ -54,12 +58,19 @@ std::optional<DType> dtype_from_number(uint32_t number) {
   return static_cast<DType>(number);
 }
 
-DTypeKind kind_of(DType dtype) { return row(dtype).kind; }
-uint32_t block_elements(DType dtype) { return row(dtype).block_elements; }
-uint32_t block_bytes(DType dtype) { return row(dtype).block_bytes; }
+DTypeKind kind_of(DType dtype) {
+  return row(dtype).kind;
+}
+uint32_t block_elements(DType dtype) {
+  return row(dtype).block_elements;
+}
+uint32_t block_bytes(DType dtype) {
+  return row(dtype).block_bytes;
+}
 
 uint32_t element_bytes(DType dtype) {
-  RLX_CHECK(block_elements(dtype) == 1, "element size of block type " + std::string(name_of(dtype)));
+  RLX_CHECK(block_elements(dtype) == 1,
+            "element size of block type " + std::string(name_of(dtype)));
   return block_bytes(dtype);
 }
 
@@ -115,11 +126,16 @@ double double_from_bf16(uint16_t bits) {
 
 double round_to(DType dtype, double value) {
   switch (dtype) {
-    case DType::f64: return value;
-    case DType::f32: return static_cast<float>(value);
-    case DType::f16: return double_from_f16(f16_from_double(value));
-    case DType::bf16: return double_from_bf16(bf16_from_double(value));
-    default: RLX_CHECK(false, "rounding to " + std::string(name_of(dtype)));
+    case DType::f64:
+      return value;
+    case DType::f32:
+      return static_cast<float>(value);
+    case DType::f16:
+      return double_from_f16(f16_from_double(value));
+    case DType::bf16:
+      return double_from_bf16(bf16_from_double(value));
+    default:
+      RLX_CHECK(false, "rounding to " + std::string(name_of(dtype)));
   }
 }
 

@@ -25,7 +25,9 @@ DTypeKind kind_of(DType dtype);
 uint32_t block_elements(DType dtype);
 uint32_t block_bytes(DType dtype);
 
-inline bool is_float(DType dtype) { return kind_of(dtype) == DTypeKind::Float; }
+inline bool is_float(DType dtype) {
+  return kind_of(dtype) == DTypeKind::Float;
+}
 // Signed or unsigned integer; bool is neither.
 inline bool is_integer(DType dtype) {
   return kind_of(dtype) == DTypeKind::Int || kind_of(dtype) == DTypeKind::Uint;
@@ -39,7 +41,8 @@ struct IntegerRange {
 };
 IntegerRange integer_range(DType dtype);
 
-// Round to nearest even straight from f64 (no double rounding); NaN stays NaN, overflow becomes infinity.
+// Round to nearest even straight from f64 (no double rounding); NaN stays NaN, overflow becomes
+// infinity.
 uint16_t f16_from_double(double value);
 uint16_t bf16_from_double(double value);
 double double_from_f16(uint16_t bits);

@@ -76,7 +76,8 @@ class StepRecorder {
     std::memcpy(params.data(), blob.data(), blob.size());
     for (const fb::Relocation& relocation : relocations) {
       uint64_t address = 0;
-      std::memcpy(&address, params.data() + relocation.position(), sizeof address);  // what is to be added
+      std::memcpy(&address, params.data() + relocation.position(),
+                  sizeof address);  // what is to be added
       address += place_of(linked_, relocation).address;
       std::memcpy(params.data() + relocation.position(), &address, sizeof address);
     }

@@ -42,7 +42,8 @@ inline std::vector<Tensor> random_inputs(const Graph& graph) {
   return inputs;
 }
 
-// Compiles at every optimisation level, runs on every device, and judges each output by class norm against the evaluator.
+// Compiles at every optimisation level, runs on every device, and judges each output by class norm
+// against the evaluator.
 inline void check_on_devices(const std::string& text, const DimBindings& dims = {}) {
   const Module module = module_from(text, dims);
   const std::vector<Tensor> inputs = random_inputs(module.entries[0]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs whose meaning must survive every pass: levels 0, 1 and 2 against the evaluator, on every device.
+// Graphs whose meaning must survive every pass: levels 0, 1 and 2 against the evaluator, on every
+// device.
 #include "tests/compile/graph_text.h"
 
 namespace rlx::test {

@@ -38,7 +38,8 @@ TEST_CASE("T37_states_change_at_the_end_of_a_run") {
     StateValues states;
     for (int run = 0; run < 3; ++run) {
       const auto inputs = random_inputs(module.entries[0]);
-      const auto wanted = evaluate_entry(module, module.entries[0], inputs, states, {}, diagnostics);
+      const auto wanted =
+          evaluate_entry(module, module.entries[0], inputs, states, {}, diagnostics);
       const auto got = session.run(0, inputs, std::byte{0xFF});
       for (size_t i = 0; i < got.size(); ++i) {
         const Verdict verdict = judge(got[i], (*wanted)[i], Tolerance::Norm);
@@ -97,7 +98,8 @@ TEST_CASE("a_state_written_twice_is_refused") {
               {"name": "second", "op": "state_write", "inputs": ["s", "z"], "outputs": ["b"]}],
     "outputs": ["a", "b"]})");
   CHECK_FALSE(compile_to_bytes(module, test_options(0), diagnostics).has_value());
-  CHECK(diagnostics.text().find("state_write \"second\": state \"s\" is written twice") != std::string::npos);
+  CHECK(diagnostics.text().find("state_write \"second\": state \"s\" is written twice") !=
+        std::string::npos);
 }
 
 TEST_CASE("precision_f16_keeps_inputs_and_outputs_f32") {

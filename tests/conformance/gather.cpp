@@ -6,33 +6,43 @@ namespace rlx::test {
 
 std::vector<Case> gather_cases() {
   std::vector<Case> cases;
-  const auto gather = [&cases](const std::string& name, const CaseTensor& x, const CaseTensor& index,
-                               const std::string& attributes = "{}") {
+  const auto gather = [&cases](const std::string& name, const CaseTensor& x,
+                               const CaseTensor& index, const std::string& attributes = "{}") {
     cases.push_back({.name = name, .op = "gather", .inputs = {x, index}, .attributes = attributes});
   };
   const CaseTensor x = tensor(DType::f32, {10, 5});
-  for (DType i : {DType::i32, DType::i64, DType::u32, DType::u8, DType::i8, DType::i16, DType::f32, DType::f16}) {
+  for (DType i : {DType::i32, DType::i64, DType::u32, DType::u8, DType::i8, DType::i16, DType::f32,
+                  DType::f16}) {
     gather("every index dtype", x, tensor(i, {3}).of({7, 0, 3}));
   }
   for (DType t : {DType::f16, DType::bf16, DType::f64, DType::u8, DType::i64, DType::bool_}) {
     gather("every payload dtype", tensor(t, {6, 3}), tensor(DType::i32, {4}).of({5, 5, 0, 2}));
   }
   gather("T24 index 99 of 10 takes the last row", x, tensor(DType::i32, {2}).of({99, -99}));
-  gather("T24 index 99 of 10 gives zeros", x, tensor(DType::i32, {3}).of({99, 1, -11}), R"({"oob": "zero"})");
+  gather("T24 index 99 of 10 gives zeros", x, tensor(DType::i32, {3}).of({99, 1, -11}),
+         R"({"oob": "zero"})");
   gather("T25 -1 is the last row", x, tensor(DType::i64, {2}).of({-1, -10}));
-  gather("T102 axis 1 keeps the leading dim", tensor(DType::f32, {3, 4, 5}), tensor(DType::i32, {2, 2}).of({3, 0, 1, 1}),
-         R"({"axis": 1})");
-  gather("T102 rank-0 index removes the axis", x, tensor(DType::i32, {}).of({4}), R"({"axis": -1})");
-  gather("rows of 16 bytes", tensor(DType::f32, {7, 8}), tensor(DType::i32, {5}).of({6, 5, 1, 1, 0}));
+  gather("T102 axis 1 keeps the leading dim", tensor(DType::f32, {3, 4, 5}),
+         tensor(DType::i32, {2, 2}).of({3, 0, 1, 1}), R"({"axis": 1})");
+  gather("T102 rank-0 index removes the axis", x, tensor(DType::i32, {}).of({4}),
+         R"({"axis": -1})");
+  gather("rows of 16 bytes", tensor(DType::f32, {7, 8}),
+         tensor(DType::i32, {5}).of({6, 5, 1, 1, 0}));
   gather("T19 no indices", x, tensor(DType::i32, {0}));
-  gather("zeros from an empty axis", tensor(DType::f32, {0, 2}), tensor(DType::i32, {2}).of({0, 1}), R"({"oob": "zero"})");
-  gather("wide offsets", tensor(DType::i64, {4}).of_integers({1, -9223372036854775807, 3, 9007199254740993}),
+  gather("zeros from an empty axis", tensor(DType::f32, {0, 2}), tensor(DType::i32, {2}).of({0, 1}),
+         R"({"oob": "zero"})");
+  gather("wide offsets",
+         tensor(DType::i64, {4}).of_integers({1, -9223372036854775807, 3, 9007199254740993}),
          tensor(DType::i32, {3}).of({3, 1, 0}));
-  cases.push_back({.name = "ids of rank 2, repeated", .op = "embedding",
-                   .inputs = {tensor(DType::f32, {11, 12}).param(), tensor(DType::i64, {2, 3}).of({0, 10, 10, 4, 1, 0})}});
-  cases.push_back({.name = "padding_idx changes nothing forward", .op = "embedding",
-                   .inputs = {tensor(DType::f16, {5, 4}).param(), tensor(DType::i32, {3}).of({0, 1, 4})},
-                   .attributes = R"({"padding_idx": 0})"});
+  cases.push_back({.name = "ids of rank 2, repeated",
+                   .op = "embedding",
+                   .inputs = {tensor(DType::f32, {11, 12}).param(),
+                              tensor(DType::i64, {2, 3}).of({0, 10, 10, 4, 1, 0})}});
+  cases.push_back(
+      {.name = "padding_idx changes nothing forward",
+       .op = "embedding",
+       .inputs = {tensor(DType::f16, {5, 4}).param(), tensor(DType::i32, {3}).of({0, 1, 4})},
+       .attributes = R"({"padding_idx": 0})"});
   return cases;
 }
 

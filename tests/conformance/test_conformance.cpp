@@ -31,8 +31,10 @@ void check_family(const std::vector<Case>& cases) {
 
 }  // namespace
 
-#define RLX_OPS(family) \
-  TEST_CASE("conformance of " #family, "[" #family "]") { check_family(family##_cases()); }
+#define RLX_OPS(family)                                   \
+  TEST_CASE("conformance of " #family, "[" #family "]") { \
+    check_family(family##_cases());                       \
+  }
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shaders/lib/scalar.glsl and math.glsl compiled as C++ on the host, with the few words of GLSL that it uses.
+// shaders/lib/scalar.glsl and math.glsl compiled as C++ on the host, with the few words of GLSL
+// that it uses.
 #pragma once
 
 #include <bit>
@@ -17,7 +18,8 @@ struct ivec2 {
   int y;
 };
 inline int64_t packInt2x32(ivec2 words) {
-  return static_cast<int64_t>(uint64_t{static_cast<uint32_t>(words.y)} << 32 | static_cast<uint32_t>(words.x));
+  return static_cast<int64_t>(uint64_t{static_cast<uint32_t>(words.y)} << 32 |
+                              static_cast<uint32_t>(words.x));
 }
 inline double packDouble2x32(uvec2 words) {
   return std::bit_cast<double>(uint64_t{words.x} | uint64_t{words.y} << 32);
@@ -26,18 +28,42 @@ inline uvec2 unpackDouble2x32(double value) {
   const auto bits = std::bit_cast<uint64_t>(value);
   return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
 }
-inline float sqrt(float x) { return std::sqrt(x); }
-inline float inversesqrt(float x) { return 1.0f / std::sqrt(x); }
-inline float floor(float x) { return std::floor(x); }
-inline float ceil(float x) { return std::ceil(x); }
-inline float trunc(float x) { return std::trunc(x); }
-inline float roundEven(float x) { return std::nearbyint(x); }
-inline double sqrt(double x) { return std::sqrt(x); }
-inline double floor(double x) { return std::floor(x); }
-inline double ceil(double x) { return std::ceil(x); }
-inline double trunc(double x) { return std::trunc(x); }
-inline double roundEven(double x) { return std::nearbyint(x); }
-inline int findMSB(uint32_t x) { return 31 - std::countl_zero(x); }
+inline float sqrt(float x) {
+  return std::sqrt(x);
+}
+inline float inversesqrt(float x) {
+  return 1.0f / std::sqrt(x);
+}
+inline float floor(float x) {
+  return std::floor(x);
+}
+inline float ceil(float x) {
+  return std::ceil(x);
+}
+inline float trunc(float x) {
+  return std::trunc(x);
+}
+inline float roundEven(float x) {
+  return std::nearbyint(x);
+}
+inline double sqrt(double x) {
+  return std::sqrt(x);
+}
+inline double floor(double x) {
+  return std::floor(x);
+}
+inline double ceil(double x) {
+  return std::ceil(x);
+}
+inline double trunc(double x) {
+  return std::trunc(x);
+}
+inline double roundEven(double x) {
+  return std::nearbyint(x);
+}
+inline int findMSB(uint32_t x) {
+  return 31 - std::countl_zero(x);
+}
 
 #define RLX_FN [[maybe_unused]] static inline
 #define precise
@@ -46,8 +72,8 @@ inline int findMSB(uint32_t x) { return 31 - std::countl_zero(x); }
 #define rlx_u64 uint64_t
 #define rlx_bits(x) std::bit_cast<uint32_t>(x)
 #define rlx_from_bits(x) std::bit_cast<float>(x)
-#include "shaders/lib/scalar.glsl"
 #include "shaders/lib/math.glsl"
+#include "shaders/lib/scalar.glsl"
 #undef RLX_FN
 #undef precise
 #undef rlx_u32

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A conformance case: one op on given inputs, checked on the f64 evaluator and on every device present by ops.md 0.5.
+// A conformance case: one op on given inputs, checked on the f64 evaluator and on every device
+// present by ops.md 0.5.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ enum class FillKind : uint8_t { Normal, Uniform, Integers, Edges, Values };
 struct CaseTensor {
   TensorType type;
   FillKind fill = FillKind::Normal;
-  double low = 0;   // Uniform, Integers: inclusive bounds
+  double low = 0;  // Uniform, Integers: inclusive bounds
   double high = 1;
   std::vector<double> values = {};  // Values: row-major; i64 beyond 2^53 through `integers`
   std::vector<int64_t> integers = {};
@@ -27,7 +28,8 @@ struct CaseTensor {
 
   CaseTensor uniform(double lowest, double highest) const;
   CaseTensor range(int64_t lowest, int64_t highest) const;  // random integers
-  // Zeros of both signs, ones, subnormals, largest and smallest finite, infinities, NaN, and random values between.
+  // Zeros of both signs, ones, subnormals, largest and smallest finite, infinities, NaN, and random
+  // values between.
   CaseTensor edges() const;
   CaseTensor of(std::vector<double> row_major) const;
   CaseTensor of_integers(std::vector<int64_t> row_major) const;
@@ -41,15 +43,17 @@ CaseTensor tensor(DType dtype, Shape shape);
 enum class Tolerance : uint8_t { Exact, Arith, ArithDiv, Transc, Pow, Sum, Norm, AttentionHalf };
 
 struct Case {
-  std::string name;  // the law, with its trap number where there is one: "T95 softmax over a middle axis"
+  std::string
+      name;  // the law, with its trap number where there is one: "T95 softmax over a middle axis"
   std::string op;
   std::vector<std::optional<CaseTensor>> inputs;
   std::string attributes = "{}";  // JSON object
   Tolerance tolerance = Tolerance::Exact;
   size_t outputs = 1;
-  // Golden values of each output from ops.md 17, NumPy or PyTorch, given to about 7 digits; empty: none.
+  // Golden values of each output from ops.md 17, NumPy or PyTorch, given to about 7 digits; empty:
+  // none.
   std::vector<std::vector<double>> golden = {};
-  double golden_tolerance = 2e-6;  // relative to max(1, |value|)
+  double golden_tolerance = 2e-6;       // relative to max(1, |value|)
   std::vector<RegionStep> region = {};  // the chain of an ew_region
 };
 

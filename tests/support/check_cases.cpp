@@ -13,13 +13,17 @@
 namespace rlx::test {
 namespace {
 
-constexpr size_t kBatch = 48;  // cases in one plan: fewer pipelines to load, still small enough to tell apart
+constexpr size_t kBatch =
+    48;  // cases in one plan: fewer pipelines to load, still small enough to tell apart
 
-std::string label(const Case& test) { return test.op + ": " + test.name + " " + test.attributes; }
+std::string label(const Case& test) {
+  return test.op + ": " + test.name + " " + test.attributes;
+}
 
 std::string tally_key(const Case& test, const std::string& device) {
-  const std::string dtype =
-      test.inputs.empty() || !test.inputs[0] ? "-" : std::string(name_of(test.inputs[0]->type.dtype));
+  const std::string dtype = test.inputs.empty() || !test.inputs[0]
+                                ? "-"
+                                : std::string(name_of(test.inputs[0]->type.dtype));
   return test.op + " " + dtype + " " + device;
 }
 
@@ -50,7 +54,8 @@ bool equal_bits(const Tensor& a, const Tensor& b) {
   return a.integers == b.integers;
 }
 
-// Batches that do not compile as a whole are compiled case by case, so that the one at fault is named.
+// Batches that do not compile as a whole are compiled case by case, so that the one at fault is
+// named.
 struct Batch {
   std::span<const Case> cases;
   CaseGraph graph;

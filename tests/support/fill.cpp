@@ -35,8 +35,9 @@ class Random {
 
 std::vector<double> special_floats(DType dtype) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  std::vector<double> values = {0.0, -0.0, 1, -1, kInfinity, -kInfinity,
-                                std::numeric_limits<double>::quiet_NaN(), 0.5, -0.5, 1.5, -2.5, 10, -10};
+  std::vector<double> values = {
+      0.0, -0.0, 1,   -1,   kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN(),
+      0.5, -0.5, 1.5, -2.5, 10,        -10};
   const bool half = dtype == DType::f16;
   const double largest = half ? 65504 : dtype == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
   const double smallest_normal = half ? 0x1p-14 : 0x1p-126;

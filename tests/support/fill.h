@@ -9,7 +9,8 @@
 
 namespace rlx::test {
 
-// The elements of a case's input, rounded to its dtype; the same for the same seed text on every machine.
+// The elements of a case's input, rounded to its dtype; the same for the same seed text on every
+// machine.
 Tensor fill(const CaseTensor& spec, const std::string& seed);
 
 }  // namespace rlx::test

@@ -63,10 +63,8 @@ ValueId add_case_input(CaseGraph& built, Graph& graph, const CaseTensor& spec, T
     return id;
   }
   const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
-  const WeightId weight =
-      built.module.add_weight({.name = name,
-                               .type = spec.type,
-                               .data = HostBytes{.owner = bytes, .bytes = *bytes}});
+  const WeightId weight = built.module.add_weight(
+      {.name = name, .type = spec.type, .data = HostBytes{.owner = bytes, .bytes = *bytes}});
   return graph.weight_value(weight, built.module.weight(weight));
 }
 

@@ -18,7 +18,8 @@
 
 namespace rlx::test {
 
-// Devices that compute, with validation where the layer is installed. Opened once. `note` says what is missing.
+// Devices that compute, with validation where the layer is installed. Opened once. `note` says what
+// is missing.
 struct Devices {
   std::vector<std::shared_ptr<Device>> devices;
   std::string note;
@@ -28,22 +29,23 @@ const Devices& present_devices();
 // Messages of validation layers on any device so far; must stay empty.
 std::vector<std::string> validation_messages();
 
-// A one-node graph per case, all in one entry named "main": inputs "<prefix>i<k>", outputs "<prefix>o<k>". nullopt where the
-// compiler refuses one; `diagnostics` says why.
+// A one-node graph per case, all in one entry named "main": inputs "<prefix>i<k>", outputs
+// "<prefix>o<k>". nullopt where the compiler refuses one; `diagnostics` says why.
 struct CaseGraph {
   Module module;
-  std::vector<Tensor> inputs;         // of the entry, in order
-  std::vector<size_t> first_output;   // per case
+  std::vector<Tensor> inputs;        // of the entry, in order
+  std::vector<size_t> first_output;  // per case
 };
 std::optional<CaseGraph> build_graph(std::span<const Case> cases, Diagnostics& diagnostics);
 
-// Compiles at an optimisation level, with the kernel cache of the build folder, and opens the verified plan.
+// Compiles at an optimisation level, with the kernel cache of the build folder, and opens the
+// verified plan.
 std::shared_ptr<const PlanView> compile_plan(Module module, const CompileOptions& options,
                                              Diagnostics& diagnostics);
 CompileOptions test_options(int optimisation);
 
-// One run on a fresh session: inputs in the order of the entry's inputs, arena filled with `poison` before. Throws
-// std::runtime_error with the status' sentence where the runtime refuses anything.
+// One run on a fresh session: inputs in the order of the entry's inputs, arena filled with `poison`
+// before. Throws std::runtime_error with the status' sentence where the runtime refuses anything.
 class TestSession {
  public:
   TestSession(Device& device, std::shared_ptr<const PlanView> plan);
@@ -62,8 +64,9 @@ struct Tally {
   size_t failed = 0;
   double worst_ratio = 0;
 };
-// Checks every case on the evaluator (against its golden values) and on every device, three times with different arena
-// poison for equal bits. Reports failures through Catch2. Keys: "op dtype device".
+// Checks every case on the evaluator (against its golden values) and on every device, three times
+// with different arena poison for equal bits. Reports failures through Catch2. Keys: "op dtype
+// device".
 void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies);
 
 }  // namespace rlx::test

@@ -19,21 +19,27 @@ struct Format {
 
 Format format_of(DType dtype) {
   switch (dtype) {
-    case DType::f16: return {0x1p-24, 0x1p-11, 65504, 0x1p-14, 0x1p-24};
-    case DType::bf16: return {0x1p-24, 0x1p-8, 0x1.fep127, 0x1p-126, 0x1p-133};
-    case DType::f64: return {0x1p-53, 0x1p-53, 0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-1074};
-    default: return {0x1p-24, 0x1p-24, 0x1.fffffep127, 0x1p-126, 0x1p-149};
+    case DType::f16:
+      return {0x1p-24, 0x1p-11, 65504, 0x1p-14, 0x1p-24};
+    case DType::bf16:
+      return {0x1p-24, 0x1p-8, 0x1.fep127, 0x1p-126, 0x1p-133};
+    case DType::f64:
+      return {0x1p-53, 0x1p-53, 0x1.fffffffffffffp1023, 0x1p-1022, 0x1p-1074};
+    default:
+      return {0x1p-24, 0x1p-24, 0x1.fffffep127, 0x1p-126, 0x1p-149};
   }
 }
 
 // Largest finite magnitude of the row (last axis) that holds each element, for class norm.
 std::vector<double> row_maxima(const Tensor& reference) {
-  const int64_t row = reference.type.shape.empty() ? 1 : std::max<int64_t>(reference.type.shape.back(), 1);
+  const int64_t row =
+      reference.type.shape.empty() ? 1 : std::max<int64_t>(reference.type.shape.back(), 1);
   std::vector<double> maxima(reference.floats.size());
   for (size_t first = 0; first < maxima.size(); first += static_cast<size_t>(row)) {
     double largest = 0;
     for (size_t i = first; i < first + static_cast<size_t>(row); ++i) {
-      if (std::isfinite(reference.floats[i])) largest = std::max(largest, std::fabs(reference.floats[i]));
+      if (std::isfinite(reference.floats[i]))
+        largest = std::max(largest, std::fabs(reference.floats[i]));
     }
     std::fill_n(maxima.begin() + static_cast<int64_t>(first), row, largest);
   }
@@ -53,7 +59,8 @@ class Judge {
   [[nodiscard]] double bound(size_t i) const {
     const double magnitude = std::fabs(reference_.floats[i]);
     const double u = format_.unit;
-    // Rounding to the output: half an ulp, or half the grid of subnormals; f32 subnormals may be flushed (0.4-8).
+    // Rounding to the output: half an ulp, or half the grid of subnormals; f32 subnormals may be
+    // flushed (0.4-8).
     const double rounding = std::max(format_.half_ulp * magnitude, format_.grid / 2);
     const double flush = reference_.type.dtype == DType::f16 ? 0 : format_.least_normal;
     return rounding + flush + class_bound(i, magnitude, u);
@@ -62,10 +69,14 @@ class Judge {
  private:
   [[nodiscard]] double class_bound(size_t i, double magnitude, double u) const {
     switch (tolerance_) {
-      case Tolerance::Exact: return 0;
-      case Tolerance::Arith: return u * magnitude;
-      case Tolerance::ArithDiv: return 6 * u * magnitude;
-      case Tolerance::Transc: return 4 * u + 32 * u * magnitude;
+      case Tolerance::Exact:
+        return 0;
+      case Tolerance::Arith:
+        return u * magnitude;
+      case Tolerance::ArithDiv:
+        return 6 * u * magnitude;
+      case Tolerance::Transc:
+        return 4 * u + 32 * u * magnitude;
       // |y ln x| is |ln(x^y)|, known from the result itself.
       case Tolerance::Pow:
         return 4 * u + (32 + 2 * std::fabs(std::log(std::max(magnitude, 1e-300)))) * u * magnitude;
@@ -73,7 +84,8 @@ class Judge {
         const double sum = reference_.magnitudes.empty() ? magnitude : reference_.magnitudes[i];
         return sum * u * (8 + 2 * std::sqrt(static_cast<double>(reference_.terms)));
       }
-      case Tolerance::Norm: return 1e-5 * maxima_[i] + 1e-6 + 2e-5 * magnitude;
+      case Tolerance::Norm:
+        return 1e-5 * maxima_[i] + 1e-6 + 2e-5 * magnitude;
       case Tolerance::AttentionHalf:
         return (1e-5 + 4 * format_.half_ulp) * maxima_[i] + 1e-6 + 2e-5 * magnitude;
     }
@@ -106,7 +118,8 @@ Verdict judge_exact(const Tensor& got, const Tensor& reference) {
   for (size_t i = 0; i < got.floats.size(); ++i) {
     const double wanted = round_to(reference.type.dtype, reference.floats[i]);
     const bool both_nan = std::isnan(wanted) && std::isnan(got.floats[i]);
-    const bool same = got.floats[i] == wanted && std::signbit(got.floats[i]) == std::signbit(wanted);
+    const bool same =
+        got.floats[i] == wanted && std::signbit(got.floats[i]) == std::signbit(wanted);
     if (!both_nan && !same) {
       return {.good = false, .worst_ratio = 0, .fault = described(i, got.floats[i], wanted, 0)};
     }

@@ -52,12 +52,12 @@ struct StepProfile {
 
 struct Timing {
   uint32_t repeat = 0;
-  double open_milliseconds = 0;       // plan opened and verified
-  double load_milliseconds = 0;       // session created: weights, pipelines
-  double prepare_milliseconds = 0;    // entry recorded
+  double open_milliseconds = 0;     // plan opened and verified
+  double load_milliseconds = 0;     // session created: weights, pipelines
+  double prepare_milliseconds = 0;  // entry recorded
   double first_run_milliseconds = 0;
-  Summary wall;                       // microseconds
-  std::optional<Summary> device;      // microseconds
+  Summary wall;                   // microseconds
+  std::optional<Summary> device;  // microseconds
 };
 
 struct Report {
