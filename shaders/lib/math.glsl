@@ -6,9 +6,7 @@
 #ifndef RLX_LIB_MATH_GLSL
 #define RLX_LIB_MATH_GLSL
 
-#ifndef RLX_LIB_SCALAR_GLSL  // the host test has it already, from another path
 #include "lib/scalar.glsl"
-#endif
 
 // ---- exponentials ----
 // (e^r - 1 - r) / r^2 for |r| <= 0.35, to 2^-26.8 of e^r.

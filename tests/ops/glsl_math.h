@@ -72,8 +72,7 @@ inline int findMSB(uint32_t x) {
 #define rlx_u64 uint64_t
 #define rlx_bits(x) std::bit_cast<uint32_t>(x)
 #define rlx_from_bits(x) std::bit_cast<float>(x)
-#include "shaders/lib/math.glsl"
-#include "shaders/lib/scalar.glsl"
+#include "lib/math.glsl"
 #undef RLX_FN
 #undef precise
 #undef rlx_u32
