@@ -87,10 +87,10 @@ RLX_FN void stage_blocks(rlx_u32 stage, rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
 }
 
 RLX_MAIN {
-  const rlx_u64 linear = rlx_linear_group;
-  if (linear >= rlx_u64(RLX_TILES) * rlx_u64(RLX_GROUPS)) return;
-  const TilePlace tile = rlx_tile_place(rlx_u32(linear % rlx_u64(RLX_TILES)), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
-  const rlx_u32 group = rlx_u32(linear / rlx_u64(RLX_TILES));
+  const rlx_u32 linear = rlx_u32(rlx_linear_group);
+  if (linear >= rlx_u32(RLX_TILES) * rlx_u32(RLX_GROUPS)) return;
+  const TilePlace tile = rlx_tile_place(linear % rlx_u32(RLX_TILES), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
+  const rlx_u32 group = linear / rlx_u32(RLX_TILES);
   const rlx_ptr w = RLX_AT(p.w, rlx_i64(group) * rlx_i64(RLX_GROUP_OUT) * rlx_i64(RLX_K), RLX_CAT(rlx_bytes_, RLX_W));
   const rlx_ptr x = RLX_AT(p.x, rlx_i64(group) * rlx_i64(RLX_GROUP_IN) * rlx_i64(RLX_X_C), RLX_CAT(rlx_bytes_, RLX_X));
   const TileThread place = rlx_tile_thread(rlx_local_index);

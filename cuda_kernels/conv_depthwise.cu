@@ -50,12 +50,12 @@ RLX_FN rlx_acc_t sum_window(rlx_u32 corner) {
 #endif
 
 RLX_MAIN {
-  const rlx_u64 group = rlx_linear_group;
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
   const rlx_u32 tiles = rlx_u32(RLX_TILES_H * RLX_TILES_W);
-  if (group >= rlx_u64(tiles) * rlx_u64(RLX_CHANNELS) * rlx_u64(RLX_IMAGES)) return;
-  const rlx_u32 tile = rlx_u32(group % rlx_u64(tiles));
-  const rlx_u32 channel = rlx_u32(group / rlx_u64(tiles) % rlx_u64(RLX_CHANNELS));
-  const rlx_u32 image = rlx_u32(group / (rlx_u64(tiles) * rlx_u64(RLX_CHANNELS)));
+  if (group >= tiles * rlx_u32(RLX_CHANNELS) * rlx_u32(RLX_IMAGES)) return;
+  const rlx_u32 tile = group % tiles;
+  const rlx_u32 channel = group / tiles % rlx_u32(RLX_CHANNELS);
+  const rlx_u32 image = group / (tiles * rlx_u32(RLX_CHANNELS));
   const rlx_u32 first_h = tile / rlx_u32(RLX_TILES_W) * rlx_u32(RLX_TILE_H);
   const rlx_u32 first_w = tile % rlx_u32(RLX_TILES_W) * rlx_u32(RLX_TILE_W);
 

@@ -20,11 +20,12 @@ RLX_PARAMS(MatmulParams);
 
 #if RLX_PASS == 2
 RLX_MAIN {
-  const rlx_u64 count = rlx_u64(RLX_BATCHES) * rlx_u64(RLX_M) * rlx_u64(RLX_N);
-  const rlx_u64 first = (rlx_linear_group * rlx_u64(RLX_BLOCK_SIZE) + rlx_u64(rlx_local_index)) * rlx_u64(RLX_Y_VECTOR);
+  // Counts below 2^31: longer results are not split.
+  const rlx_u32 count = rlx_u32(RLX_BATCHES) * rlx_u32(RLX_M) * rlx_u32(RLX_N);
+  const rlx_u32 first = (rlx_u32(rlx_linear_group) * rlx_u32(RLX_BLOCK_SIZE) + rlx_local_index) * rlx_u32(RLX_Y_VECTOR);
   if (first >= count) return;
-  const rlx_u32 batch = rlx_u32(first / (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
-  const rlx_u32 element = rlx_u32(first % (rlx_u64(RLX_M) * rlx_u64(RLX_N)));
+  const rlx_u32 batch = first / rlx_u32(RLX_M * RLX_N);
+  const rlx_u32 element = first % rlx_u32(RLX_M * RLX_N);
   const RLX_INDEX m = RLX_INDEX(element / rlx_u32(RLX_N));
   const RLX_INDEX n = RLX_INDEX(element % rlx_u32(RLX_N));
 #include "generated/batch.inc"
@@ -41,13 +42,13 @@ RLX_MAIN {
 #if RLX_Y_VECTOR == 4
   rlx_acc4_t sum = rlx_acc4_splat(0);
   for (rlx_u32 split = 0u; split < rlx_u32(RLX_SPLITS); ++split) {
-    sum += RLX_CAT(rlx_load4_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * count + first));
+    sum += RLX_CAT(rlx_load4_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * rlx_u64(count) + rlx_u64(first)));
   }
   RLX_CAT(rlx_store4_, RLX_Y)(p.y, rlx_i64(first), rlx_finish4(sum, bias, residual, m, n));
 #else
   rlx_acc_t sum = rlx_acc_t(0);
   for (rlx_u32 split = 0u; split < rlx_u32(RLX_SPLITS); ++split) {
-    sum += RLX_CAT(rlx_load_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * count + first));
+    sum += RLX_CAT(rlx_load_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * rlx_u64(count) + rlx_u64(first)));
   }
   RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(first), rlx_finish(sum, bias, residual, m, n));
 #endif
@@ -81,11 +82,11 @@ RLX_FN void stage_blocks(rlx_u32 stage, rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
 }
 
 RLX_MAIN {
-  const rlx_u64 group = rlx_linear_group;
-  if (group >= rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS) * rlx_u64(RLX_BATCHES)) return;
-  const TilePlace tile = rlx_tile_place(rlx_u32(group % rlx_u64(RLX_TILES)), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
-  const rlx_u32 split = rlx_u32(group / rlx_u64(RLX_TILES)) % rlx_u32(RLX_SPLITS);
-  const rlx_u32 batch = rlx_u32(group / (rlx_u64(RLX_TILES) * rlx_u64(RLX_SPLITS)));
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
+  const TilePlace tile = rlx_tile_place(group % rlx_u32(RLX_TILES), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
+  const rlx_u32 split = group / rlx_u32(RLX_TILES) % rlx_u32(RLX_SPLITS);
+  const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
 #include "generated/batch.inc"
   const rlx_ptr a = RLX_AT(p.a, a_batch, RLX_CAT(rlx_bytes_, RLX_A));
   const rlx_ptr b = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_B));

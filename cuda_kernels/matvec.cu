@@ -178,11 +178,11 @@ RLX_FN void multiply(rlx_ptr x, rlx_ptr w, rlx_u32 block, rlx_u32 split, Epilogu
 #endif
 
 RLX_MAIN {
-  const rlx_u64 group = rlx_linear_group;
-  if (group >= rlx_u64(RLX_OUTPUT_BLOCKS) * rlx_u64(RLX_SPLITS) * rlx_u64(RLX_BATCHES)) return;
-  const rlx_u32 block = rlx_u32(group % rlx_u64(RLX_OUTPUT_BLOCKS));
-  const rlx_u32 split = rlx_u32(group / rlx_u64(RLX_OUTPUT_BLOCKS)) % rlx_u32(RLX_SPLITS);
-  const rlx_u32 batch = rlx_u32(group / (rlx_u64(RLX_OUTPUT_BLOCKS) * rlx_u64(RLX_SPLITS)));
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= rlx_u32(RLX_OUTPUT_BLOCKS) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
+  const rlx_u32 block = group % rlx_u32(RLX_OUTPUT_BLOCKS);
+  const rlx_u32 split = group / rlx_u32(RLX_OUTPUT_BLOCKS) % rlx_u32(RLX_SPLITS);
+  const rlx_u32 batch = group / (rlx_u32(RLX_OUTPUT_BLOCKS) * rlx_u32(RLX_SPLITS));
 #include "generated/batch.inc"
 #if RLX_SWAPPED
   const rlx_ptr x = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_X));

@@ -14,10 +14,10 @@ RLX_SHARED RLX_CAT(rlx_t_, RLX_RAW) tile[32][33];
 RLX_MAIN {
   const rlx_u32 row_tiles = (RLX_ROWS + 31u) / 32u;
   const rlx_u32 column_tiles = (RLX_COLUMNS + 31u) / 32u;
-  const rlx_u64 group = rlx_linear_group;
-  if (group >= rlx_u64(row_tiles) * rlx_u64(column_tiles) * rlx_u64(RLX_BATCHES)) return;
-  rlx_u32 batch = rlx_u32(group / rlx_u64(row_tiles * column_tiles));
-  const rlx_u32 in_matrix = rlx_u32(group % rlx_u64(row_tiles * column_tiles));
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= row_tiles * column_tiles * RLX_BATCHES) return;
+  rlx_u32 batch = group / (row_tiles * column_tiles);
+  const rlx_u32 in_matrix = group % (row_tiles * column_tiles);
   const rlx_u32 row_start = in_matrix / column_tiles * 32u;
   const rlx_u32 column_start = in_matrix % column_tiles * 32u;
   rlx_u32 x_base = 0u;

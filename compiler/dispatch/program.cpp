@@ -86,7 +86,9 @@ uint32_t checked_grid(uint64_t groups) {
 }
 
 Extent3 split_grid(uint64_t groups) {
-  RLX_CHECK(groups >= 1, "empty grid");
+  // Kernels number their groups in 32 bits, and the grid may overshoot the count.
+  RLX_CHECK(groups >= 1 && groups < (uint64_t{1} << 31),
+            "grid of " + std::to_string(groups) + " workgroups");
   const uint64_t x = std::min(groups, kMaxGridAxis);
   const uint64_t y = std::min((groups + x - 1) / x, kMaxGridAxis);
   const uint64_t z = (groups + x * y - 1) / (x * y);

@@ -146,13 +146,15 @@ std::string TileChoice::text() const {
 }
 
 TileChoice choose_tile(const ProductSize& size, const TileLimits& limits) {
+  // The pass that joins splits counts elements in 32 bits.
+  const bool may_split = limits.allow_splits && size.m * size.n * size.batches < int64_t{1} << 31;
   std::optional<TileChoice> best;
   double best_time = 0;
   for (const TileShape& tile : kTiles) {
     if (shared_bytes(tile, limits.acc_bytes) > kSharedBytes) continue;
     const int64_t steps = std::max<int64_t>(ceil_div(size.k, tile.k), 1);
     for (const int64_t wanted : kSplits) {
-      if (wanted > 1 && (!limits.allow_splits || wanted * 6 > steps)) continue;
+      if (wanted > 1 && (!may_split || wanted * 6 > steps)) continue;
       const int64_t split_steps = ceil_div(steps, wanted);
       TileChoice choice{.tile = tile};
       choice.tiles = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n);
