@@ -63,7 +63,7 @@ const OpDef* find_op(std::string_view name) {
 
 std::string suggest_op(std::string_view name) {
   std::string best;
-  size_t best_distance = std::max<size_t>(name.size() / 3, 2) + 1;
+  size_t best_distance = std::max<size_t>(name.size() / 3, 1) + 1;
   for (const OpDef* op : all_ops()) {
     const size_t distance = edit_distance(name, op->name);
     if (distance < best_distance) {
