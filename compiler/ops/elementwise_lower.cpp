@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "compiler/ops/elementwise.h"
 #include "compiler/ops/elementwise_region.h"
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/region_codegen.h"
@@ -23,10 +24,6 @@ constexpr std::string_view kDoubleOps[] = {
     "ne",         "lt",           "le",         "gt",
     "ge",         "where",        "clamp",      "prelu",
     "fma",        "cast"};
-
-bool has_double_form(std::string_view op) {
-  return std::find(std::begin(kDoubleOps), std::end(kDoubleOps), op) != std::end(kDoubleOps);
-}
 
 // The node as a chain: its own region, or itself as the only step.
 std::vector<RegionStep> steps_of(LowerContext& ctx) {
@@ -91,6 +88,10 @@ RegionInputs gather_inputs(LowerContext& ctx) {
 }
 
 }  // namespace
+
+bool has_double_form(std::string_view op) {
+  return std::find(std::begin(kDoubleOps), std::end(kDoubleOps), op) != std::end(kDoubleOps);
+}
 
 bool lower_elementwise(LowerContext& ctx) {
   const std::vector<RegionStep> steps = steps_of(ctx);

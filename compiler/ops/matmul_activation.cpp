@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/elementwise.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/support/check.h"
 
@@ -69,6 +70,13 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
     return std::nullopt;
   }
   return activation;
+}
+
+bool check_activation_kernel(NodeContext& ctx, const Activation& activation, DType dtype) {
+  if (dtype != DType::f64 || activation.none() || has_double_form(activation.op)) return true;
+  return ctx.fail(DiagCode::UnsupportedOp,
+                  "activation \"" + activation.op + "\" has no kernel for f64",
+                  "cast to f32 around it");
 }
 
 std::string activation_source(const Activation& activation, DType acc) {

@@ -25,6 +25,9 @@ struct Activation {
 // here.
 std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters);
 
+// Reports an activation that has no kernel for sums of this dtype.
+bool check_activation_kernel(NodeContext& ctx, const Activation& activation, DType dtype);
+
 // generated/epilogue.inc for the kernels of lib/product.glsl; acc is the dtype that stands for the
 // accumulator.
 std::string activation_source(const Activation& activation, DType acc);
