@@ -111,19 +111,18 @@ Library::~Library() {
   if (handle_ != nullptr) dlclose(handle_);
 }
 
-Status Library::open(PFN_vkGetInstanceProcAddr& get) {
-  handle_ = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+Status Library::open(const std::string& name, PFN_vkGetInstanceProcAddr& get) {
+  handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
     const char* reason = dlerror();
     return no_device(
-        "the Vulkan loader libvulkan.so.1 cannot be opened (" +
+        "the Vulkan loader " + name + " cannot be opened (" +
         std::string(reason != nullptr ? reason : "no reason given") +
         "); install the package libvulkan1, and mesa-vulkan-drivers for a software device");
   }
   get = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(handle_, "vkGetInstanceProcAddr"));
   if (get == nullptr) {
-    return no_device(
-        "libvulkan.so.1 has no vkGetInstanceProcAddr; reinstall the package libvulkan1");
+    return no_device(name + " has no vkGetInstanceProcAddr; reinstall the package libvulkan1");
   }
   return {};
 }

@@ -42,7 +42,7 @@ std::string_view result_name(VkResult result);
 // unsupported or other.
 Status to_status(VkResult result, std::string_view what);
 
-// libvulkan.so.1, open as long as this lives.
+// The Vulkan loader, open as long as this lives.
 class Library {
  public:
   Library() = default;
@@ -53,8 +53,8 @@ class Library {
   }
   ~Library();
 
-  // Errors name the package that holds the library.
-  Status open(PFN_vkGetInstanceProcAddr& get);
+  // `name` is a file name or path. Errors name the package that holds the library.
+  Status open(const std::string& name, PFN_vkGetInstanceProcAddr& get);
 
  private:
   void* handle_ = nullptr;

@@ -67,7 +67,7 @@ Status Instance::create(const VulkanOptions& options, std::shared_ptr<Instance>&
 
 Status Instance::start(const VulkanOptions& options) {
   PFN_vkGetInstanceProcAddr get = nullptr;
-  RLX_RETURN_IF_ERROR(library_.open(get));
+  RLX_RETURN_IF_ERROR(library_.open(options.loader, get));
   RLX_RETURN_IF_ERROR(load_global_api(get, global_));
   uint32_t version = 0;
   RLX_RETURN_IF_ERROR(
@@ -116,7 +116,7 @@ Status Instance::adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get,
                        std::shared_ptr<Instance>& instance) {
   std::shared_ptr<Instance> made(new Instance);
   made->handle_ = handle;
-  if (get == nullptr) RLX_RETURN_IF_ERROR(made->library_.open(get));
+  if (get == nullptr) RLX_RETURN_IF_ERROR(made->library_.open(VulkanOptions().loader, get));
   RLX_RETURN_IF_ERROR(load_instance_api(get, handle, made->api));
   instance = std::move(made);
   return {};

@@ -22,6 +22,8 @@ struct VulkanOptions {
   bool staging_only = false;
   // For tests: no allocation is larger, whatever the driver allows. 0: the driver's limit.
   uint64_t max_allocation_bytes = 0;
+  // The loader's file name or path.
+  std::string loader = "libvulkan.so.1";
 };
 
 // A device that the caller created. It must outlive every object made from it; nothing of it is

@@ -22,7 +22,7 @@ struct OwnVulkan {
 
   OwnVulkan() {
     PFN_vkGetInstanceProcAddr get = nullptr;
-    REQUIRE_OK(library.open(get));
+    REQUIRE_OK(library.open(VulkanOptions().loader, get));
     REQUIRE_OK(vulkan::load_global_api(get, global));
     const VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                                            .apiVersion = VK_API_VERSION_1_2};
