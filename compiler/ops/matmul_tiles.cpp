@@ -15,6 +15,7 @@ namespace {
 // Shared memory stays within the 32 KiB that every Vulkan 1.3 desktop device has.
 constexpr uint64_t kSharedBytes = 32768;
 
+// clang-format off: one row a tile.
 constexpr std::array<TileShape, 9> kTiles = {{
     {.m = 128,
      .n = 128,
@@ -89,6 +90,7 @@ constexpr std::array<TileShape, 9> kTiles = {{
      .stages = 1,
      .efficiency = 0.25},
 }};
+// clang-format on
 
 // The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per
 // cycle at 1.7 GHz. The groups on one multiprocessor share its arithmetic; a staging step costs its

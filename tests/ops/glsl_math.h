@@ -28,35 +28,15 @@ inline uvec2 unpackDouble2x32(double value) {
   const auto bits = std::bit_cast<uint64_t>(value);
   return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
 }
-inline float sqrt(float x) {
-  return std::sqrt(x);
-}
+using std::ceil;
+using std::floor;
+using std::sqrt;
+using std::trunc;
 inline float inversesqrt(float x) {
   return 1.0f / std::sqrt(x);
 }
-inline float floor(float x) {
-  return std::floor(x);
-}
-inline float ceil(float x) {
-  return std::ceil(x);
-}
-inline float trunc(float x) {
-  return std::trunc(x);
-}
 inline float roundEven(float x) {
   return std::nearbyint(x);
-}
-inline double sqrt(double x) {
-  return std::sqrt(x);
-}
-inline double floor(double x) {
-  return std::floor(x);
-}
-inline double ceil(double x) {
-  return std::ceil(x);
-}
-inline double trunc(double x) {
-  return std::trunc(x);
 }
 inline double roundEven(double x) {
   return std::nearbyint(x);

@@ -7,7 +7,8 @@ using namespace rlx;
 
 TEST_CASE("a_missing_loader_is_refused_with_the_package_that_has_it") {
   std::shared_ptr<Device> device;
-  const Status status = open_vulkan_device("vulkan:0", device, {.loader = "libvulkan-missing.so.1"});
+  const Status status =
+      open_vulkan_device("vulkan:0", device, {.loader = "libvulkan-missing.so.1"});
   CHECK(status.code() == RLX_NO_DEVICE);
   CHECK(status.message().find("the Vulkan loader libvulkan-missing.so.1 cannot be opened") !=
         std::string::npos);
