@@ -125,4 +125,63 @@ struct PoolParams {
   rlx_ptr indices;
 };
 
+// Rows of x go into the cache y at the positions that `positions` holds.
+struct AppendParams {
+  rlx_ptr x;
+  rlx_ptr positions;
+  rlx_ptr y;
+};
+
+// matmul on tensor cores. gamma and beta: normalisation over the rows of the result, 0 where absent; y_norm takes the
+// normalised rows where both they and the plain ones are wanted; partial is scratch of the split-k form.
+struct MatmulMmaParams {
+  rlx_ptr a;
+  rlx_ptr b;
+  rlx_ptr bias;
+  rlx_ptr residual;
+  rlx_ptr gamma;
+  rlx_ptr beta;
+  rlx_ptr y;
+  rlx_ptr y_norm;
+  rlx_ptr partial;
+};
+
+// Few vectors times a streamed matrix. gamma: rms_norm of x before the product; w2: second matrix of a gated pair; all but x, w
+// and y are 0 where absent; partial is scratch of the split-k form.
+struct MatvecStreamParams {
+  rlx_ptr x;
+  rlx_ptr gamma;
+  rlx_ptr w;
+  rlx_ptr w2;
+  rlx_ptr bias;
+  rlx_ptr residual;
+  rlx_ptr y;
+  rlx_ptr partial;
+};
+
+// attention on tensor cores; partial and partial_stats are scratch of the form that splits the keys.
+struct AttentionMmaParams {
+  rlx_ptr q;
+  rlx_ptr k;
+  rlx_ptr v;
+  rlx_ptr mask;
+  rlx_ptr bias;
+  rlx_ptr kv_len;
+  rlx_ptr q_start;
+  rlx_ptr y;
+  rlx_ptr lse;
+  rlx_ptr partial;
+  rlx_ptr partial_stats;
+};
+
+// conv on tensor cores; partial is scratch of the split-k form.
+struct ConvMmaParams {
+  rlx_ptr x;
+  rlx_ptr w;
+  rlx_ptr bias;
+  rlx_ptr residual;
+  rlx_ptr y;
+  rlx_ptr partial;
+};
+
 #endif

@@ -16,8 +16,9 @@ namespace {
 enum class Determinism : uint8_t { BitExact, OrderDependent };
 
 constexpr std::array kKernelRows = {
-#define RLX_KERNEL(name, params, determinism) \
-  KernelRow{#name, sizeof(params), Determinism::determinism == Determinism::OrderDependent},
+#define RLX_KERNEL(name, params, determinism, targets)                                       \
+  KernelRow{#name, sizeof(params), Determinism::determinism == Determinism::OrderDependent, \
+            KernelTargets::targets},
 #include "schema/kernels.def"
 #undef RLX_KERNEL
 };

@@ -11,21 +11,26 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/dispatch/library_gemm.h"
 #include "compiler/ir/graph.h"
 #include "schema/kernel_params.h"
 
 namespace rlx {
 
 enum class KernelId : uint16_t {
-#define RLX_KERNEL(name, params, determinism) name,
+#define RLX_KERNEL(name, params, determinism, targets) name,
 #include "schema/kernels.def"
 #undef RLX_KERNEL
 };
+
+// Which targets have a source for a kernel.
+enum class KernelTargets : uint8_t { Both, Cuda };
 
 struct KernelRow {
   std::string_view name;
   uint32_t params_bytes;
   bool order_dependent;
+  KernelTargets targets;
 };
 const KernelRow& kernel_row(KernelId id);
 
@@ -95,7 +100,8 @@ struct Specialization {
 // relocation).
 struct Access {
   uint32_t position =
-      0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8 destination; Fill: 0
+      0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8 destination; Fill: 0;
+          // LibraryGemm: a GemmOperand
   BufferId buffer{};
   uint64_t offset_bytes = 0;  // where the pointer points, in the buffer
   uint64_t range_offset_bytes =
@@ -105,11 +111,12 @@ struct Access {
   AccessMode mode = AccessMode::Read;
 };
 
-enum class StepKind : uint8_t { Dispatch, Copy, Fill };
+enum class StepKind : uint8_t { Dispatch, Copy, Fill, LibraryGemm };
 
 struct Step {
   StepKind kind = StepKind::Dispatch;
   std::optional<KernelInstanceId> kernel;  // Dispatch
+  std::optional<LibraryGemm> gemm;         // LibraryGemm
   std::vector<std::byte> params;           // Dispatch: pointers zero
   std::vector<Access> accesses;
   Extent3 grid;               // workgroups
@@ -144,11 +151,11 @@ std::string print(const Program& program);
 // Params struct of each kernel, for typed building.
 template <KernelId>
 struct KernelTraits;
-#define RLX_KERNEL(name, params, determinism) \
-  template <>                                 \
-  struct KernelTraits<KernelId::name> {       \
-    using Params = params;                    \
-    static_assert(sizeof(params) <= 128);     \
+#define RLX_KERNEL(name, params, determinism, targets) \
+  template <>                                          \
+  struct KernelTraits<KernelId::name> {                \
+    using Params = params;                             \
+    static_assert(sizeof(params) <= 128);              \
   };
 #include "schema/kernels.def"
 #undef RLX_KERNEL

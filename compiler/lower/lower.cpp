@@ -79,11 +79,11 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
 }  // namespace
 
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
-                                   Diagnostics& diagnostics) {
+                                   const LowerOptions& options, Diagnostics& diagnostics) {
   if (!check_lowerings(graph, diagnostics)) return std::nullopt;
   Program program;
   program.entry = graph.name;
-  LoweringState state(module, graph, program);
+  LoweringState state(module, graph, options, program);
   place_concat_parts(state, diagnostics);
   bool good = true;
   for (NodeId id : graph.order()) {

@@ -6,14 +6,14 @@
 #include <span>
 
 #include "compiler/dispatch/program.h"
-#include "compiler/ops/op_def.h"
+#include "compiler/ops/lower_context.h"
 
 namespace rlx {
 
 // Lowers one entry. All ops without a lowering are reported before any is run; nullopt where
 // anything was reported.
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
-                                   Diagnostics& diagnostics);
+                                   const LowerOptions& options, Diagnostics& diagnostics);
 
 // The program that fills every splat and random weight which some entry's program reads; no steps
 // where there is none.

@@ -37,9 +37,11 @@ void emit_copy(Program& program, Step step, const TensorRef& from, const TensorR
 
 }  // namespace
 
-LoweringState::LoweringState(const Module& module_in, const Graph& graph_in, Program& program_in)
+LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
+                             const LowerOptions& options_in, Program& program_in)
     : module(module_in),
       graph(graph_in),
+      options(options_in),
       program(program_in),
       refs_(graph_in.value_count()),
       places_(graph_in.value_count()) {

@@ -5,17 +5,31 @@
 
 #include <string>
 
+#include "compiler/dispatch/target.h"
 #include "compiler/ops/op_def.h"
 
 namespace rlx {
 
+// How f32 products may be computed.
+enum class ProductPrecision : uint8_t {
+  F32,   // f32, or an emulation as accurate
+  Tf32,  // operands rounded to tf32
+};
+
+struct LowerOptions {
+  const Target* target = nullptr;
+  ProductPrecision products = ProductPrecision::F32;
+};
+
 // Where each value of the graph lives; grows as nodes are lowered in order.
 class LoweringState {
  public:
-  LoweringState(const Module& module, const Graph& graph, Program& program);
+  LoweringState(const Module& module, const Graph& graph, const LowerOptions& options,
+                Program& program);
 
   const Module& module;
   const Graph& graph;
+  const LowerOptions options;
   Program& program;
 
   // The view that stands for a value; leaves get their buffer on first use. RLX_CHECKs that results
@@ -83,6 +97,8 @@ class LowerContext : public NodeContext {
   // A plain byte copy between dense views of equal size.
   void copy(const TensorRef& from, const TensorRef& to);
 
+  [[nodiscard]] const Target& target() const { return *state_->options.target; }
+  [[nodiscard]] ProductPrecision products() const { return state_->options.products; }
   Program& program() { return state_->program; }
   LoweringState& state() { return *state_; }
   // A step carrying this node's name, op and source.

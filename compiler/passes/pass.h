@@ -9,13 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "compiler/dispatch/target.h"
 #include "compiler/ir/graph.h"
 
 namespace rlx {
 
 struct PassOptions {
+  const Target* target = nullptr;     // a pass may fuse into what the target offers a kernel for
   int optimisation = 2;               // passes of a higher level do not run
-  std::string precision = "f32";      // "f32", "f16" or "bf16"
+  std::string precision = "f32";      // "f32", "tf32", "f16" or "bf16"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
   std::string dump_after;
   std::function<void(const std::string& text)> dump;

@@ -7,10 +7,48 @@
 #include "schema/kernel_params.h"
 
 // RLX_PARAMS(SoftmaxParams); names the struct; RLX_MAIN { ... } is the kernel's body, which reads p.x, p.y, ...
+//
+// Programmatic launch (sm_90 and later): a grid may start while those before it still run. So every kernel lets its successors
+// start at once, and waits until its predecessors are complete and their writes visible before it touches anything but weights.
+// RLX_MAIN waits at its entry. The body of RLX_MAIN_PREFETCH may read weights first and calls rlx_wait_for_predecessors()
+// itself, in every thread, before any other read and before any write to memory.
+//
+// RLX_DYNAMIC_SHARED(bytes); declares rlx_shared, the workgroup's dynamic shared memory; RLX_CLUSTER(n); makes n workgroups
+// along x a cluster on sm_90 and later (elsewhere the kernel must be right without). Both leave a constant in the code, from
+// which the compiler reads what the launch must ask for.
 #define RLX_PARAMS(Type) using RlxParams = Type
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void rlx_release_successors() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+__device__ __forceinline__ void rlx_wait_for_predecessors() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+#else
+__device__ __forceinline__ void rlx_release_successors() {}
+__device__ __forceinline__ void rlx_wait_for_predecessors() {}
+#endif
+
+#ifndef RLX_MIN_GROUPS
+#define RLX_MIN_GROUPS 1  // workgroups per multiprocessor that registers must leave room for
+#endif
+#define RLX_MAIN_PREFETCH \
+  __device__ __forceinline__ void rlx_body(const RlxParams& p); \
+  extern "C" __global__ void __launch_bounds__(RLX_BLOCK_X * RLX_BLOCK_Y * RLX_BLOCK_Z, RLX_MIN_GROUPS) \
+  rlx_main(const __grid_constant__ RlxParams p) { \
+    rlx_release_successors(); \
+    rlx_body(p); \
+  } \
+  __device__ __forceinline__ void rlx_body(const RlxParams& p)
 #define RLX_MAIN \
-  extern "C" __global__ void __launch_bounds__(RLX_BLOCK_X * RLX_BLOCK_Y * RLX_BLOCK_Z) \
-  rlx_main(const __grid_constant__ RlxParams p)
+  __device__ __forceinline__ void rlx_waited_body(const RlxParams& p); \
+  RLX_MAIN_PREFETCH { \
+    rlx_wait_for_predecessors(); \
+    rlx_waited_body(p); \
+  } \
+  __device__ __forceinline__ void rlx_waited_body(const RlxParams& p)
+
+#define RLX_DYNAMIC_SHARED(bytes) \
+  extern "C" __device__ const unsigned int rlx_dynamic_shared_bytes = (bytes); \
+  extern __shared__ __align__(128) unsigned char rlx_shared[]
+#define RLX_CLUSTER(n) extern "C" __device__ const unsigned int rlx_cluster_x = (n)
 
 // RLX_CAT(rlx_load_, RLX_X) with -DRLX_X=f16 is rlx_load_f16: both words are expanded before they are joined.
 #define RLX_CAT_(a, b) a##b

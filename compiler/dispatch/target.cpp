@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of targets.
+#include "compiler/dispatch/target.h"
+
+#include <array>
+
+namespace rlx {
+namespace {
+
+// Measured on an H200 (driver 580); see tests/bench/results. Shared memory: Vulkan's guaranteed 32 KiB, and what a workgroup
+// may ask for on the smallest listed CUDA architecture (sm_86: 99 KiB).
+constexpr std::array kTargets = {
+    Target{.kind = TargetKind::Vulkan,
+           .name = "vulkan",
+           .device = {.multiprocessors = 132,
+                      .shared_bytes = 32 * 1024,
+                      .memory_gigabytes_per_second = 4270,
+                      .step_microseconds = 1.84},
+           .library_gemm = false},
+    Target{.kind = TargetKind::Cuda,
+           .name = "cuda",
+           .device = {.multiprocessors = 132,
+                      .shared_bytes = 99 * 1024,
+                      .memory_gigabytes_per_second = 4270,
+                      .step_microseconds = 0.83},
+           .library_gemm = true},
+};
+
+}  // namespace
+
+bool Target::offers(KernelId kernel) const {
+  return kind == TargetKind::Cuda || kernel_row(kernel).targets == KernelTargets::Both;
+}
+
+std::span<const Target> all_targets() {
+  return kTargets;
+}
+
+const Target* find_target(std::string_view name) {
+  for (const Target& target : kTargets) {
+    if (target.name == name) return &target;
+  }
+  return nullptr;
+}
+
+}  // namespace rlx

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the compiler compiles for. Passes and lowerings see what a target offers, never which it is: the name is for messages,
+// the kind for emit and the plan.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "compiler/dispatch/program.h"
+
+namespace rlx {
+
+enum class TargetKind : uint8_t { Vulkan, Cuda };  // numbered as in plan.fbs
+
+// The device class that cost models reckon with where no device is at hand.
+struct DeviceModel {
+  uint32_t multiprocessors;
+  uint64_t shared_bytes;         // of one workgroup, that every device of the target has
+  double memory_gigabytes_per_second;
+  double step_microseconds;      // least time from one dependent step to the next
+};
+
+struct Target {
+  TargetKind kind;
+  std::string_view name;  // as in --target
+  DeviceModel device;
+  bool library_gemm;  // replays LibraryGemm steps
+
+  // True where the target has a source for the kernel.
+  [[nodiscard]] bool offers(KernelId kernel) const;
+};
+
+// Every target, in the order of TargetKind.
+std::span<const Target> all_targets();
+// nullptr where there is none of that name.
+const Target* find_target(std::string_view name);
+
+}  // namespace rlx
