@@ -22,6 +22,8 @@ struct CompileOptions {
   Precision precision = Precision::F32;
   uint32_t jobs = 0;      // threads; 0: one per core
   std::string cache_dir;  // kernel code cache; empty: none
+  std::vector<uint32_t> architectures;  // of CUDA code: 90 for sm_90a; empty: the default ones
+  std::string nvrtc;                    // library file; empty: found as emit/nvrtc.h says
   std::string
       kernels_dir;  // kernel sources from here instead of the embedded ones; empty: embedded
   std::vector<std::string> disabled_passes;

@@ -12,12 +12,19 @@
 
 namespace rlx {
 
+enum class CodeFormat : uint8_t { SpirV, Cubin, Ptx };  // numbered as in plan.fbs
+
 struct KernelCode {
-  std::vector<std::byte> bytes;  // SPIR-V words
+  CodeFormat format = CodeFormat::SpirV;
+  uint32_t architecture = 0;     // CUDA: 90 for sm_90; Vulkan: 0
+  std::vector<std::byte> bytes;  // SPIR-V words, an ELF, or text
   std::string entry_point;
   Extent3 workgroup;
-  uint32_t shared_bytes = 0;
-  uint64_t features = 0;  // mask of features.def
+  uint32_t shared_bytes = 0;            // static and dynamic
+  uint32_t dynamic_shared_bytes = 0;    // CUDA: the part that the launch asks for
+  uint32_t cluster_x = 1;               // CUDA: workgroups of a cluster along x
+  bool waits_for_predecessors = false;  // CUDA: the code itself waits for the grids before it
+  uint64_t features = 0;                // Vulkan: mask of features.def
   bool operator==(const KernelCode&) const = default;
 };
 
@@ -29,7 +36,7 @@ struct KernelFault {
 using KernelResult = std::variant<KernelCode, KernelFault>;
 
 struct KernelCodeOptions {
-  bool float_controls = true;  // keep NaN, infinities and signed zeros (ops.md 0.9)
+  bool float_controls = true;  // Vulkan: keep NaN, infinities and signed zeros (ops.md 0.9)
   bool optimize = true;
 };
 

@@ -24,7 +24,7 @@ struct PlanContent {
   std::vector<PlanEntry> entries;
   std::optional<PlanEntry> init;       // where its program has steps
   const KernelSet* kernels = nullptr;  // gathered from the entries' programs in order, then init's
-  std::span<const KernelCode> codes;   // of those kernels
+  const CompiledKernels* compiled = nullptr;  // those kernels
   std::string producer;                // compiler and version
   std::string precision;
   bool debug_section = true;
