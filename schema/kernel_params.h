@@ -146,6 +146,19 @@ struct MatmulMmaParams {
   rlx_ptr partial;
 };
 
+// matmul in large tiles. b2: second matrix of a gated pair, whose product multiplies the activated one; bias, bias2 and residual
+// are 0 where absent; partial is scratch.
+struct MatmulWgmmaParams {
+  rlx_ptr a;
+  rlx_ptr b;
+  rlx_ptr b2;
+  rlx_ptr bias;
+  rlx_ptr bias2;
+  rlx_ptr residual;
+  rlx_ptr y;
+  rlx_ptr partial;
+};
+
 // Few vectors times a streamed matrix. gamma: rms_norm of x before the product; w2: second matrix of a gated pair; all but x, w
 // and y are 0 where absent; partial is scratch of the split-k form.
 struct MatvecStreamParams {
