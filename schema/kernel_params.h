@@ -125,11 +125,18 @@ struct PoolParams {
   rlx_ptr indices;
 };
 
-// Rows of x go into the cache y at the positions that `positions` holds.
+// Rows of x go into the cache y at the positions that `positions` holds. The form with a rotary embedding takes keys in x,
+// queries in q and values in v: y takes the rotated keys, y_v the values, y_q the rotated queries; all of it is 0 where absent.
 struct AppendParams {
   rlx_ptr x;
   rlx_ptr positions;
   rlx_ptr y;
+  rlx_ptr q;
+  rlx_ptr v;
+  rlx_ptr cos_table;
+  rlx_ptr sin_table;
+  rlx_ptr y_q;
+  rlx_ptr y_v;
 };
 
 // matmul on tensor cores. gamma and beta: normalisation over the rows of the result, 0 where absent; y_norm takes the
@@ -159,17 +166,23 @@ struct MatmulWgmmaParams {
   rlx_ptr partial;
 };
 
-// Few vectors times a streamed matrix. gamma: rms_norm of x before the product; w2: second matrix of a gated pair; all but x, w
-// and y are 0 where absent; partial is scratch of the split-k form.
+// Few vectors times a streamed matrix. gamma: rms_norm of x before the product; w2 and bias2: second matrix of a gated pair, whose
+// product multiplies the activated one. The form whose result is queries, keys and values rotates the first two by cos_table and
+// sin_table at `positions`, and appends keys and values to the caches y_k and y_v. All but x, w and y are 0 where absent.
 struct MatvecStreamParams {
   rlx_ptr x;
   rlx_ptr gamma;
   rlx_ptr w;
   rlx_ptr w2;
   rlx_ptr bias;
+  rlx_ptr bias2;
   rlx_ptr residual;
   rlx_ptr y;
-  rlx_ptr partial;
+  rlx_ptr cos_table;
+  rlx_ptr sin_table;
+  rlx_ptr positions;
+  rlx_ptr y_k;
+  rlx_ptr y_v;
 };
 
 // attention on tensor cores; partial and partial_stats are scratch of the form that splits the keys.
