@@ -8,15 +8,29 @@ namespace rlx {
 namespace {
 
 constexpr std::array kSegmentNames = {"weights", "state", "arena", "io"};
+constexpr std::array kEpilogueNames = {"none",      "bias",     "relu",
+                                       "bias-relu", "gelu-tanh", "bias-gelu-tanh"};
 constexpr std::array kModeNames = {"none", "read", "write", "read-write"};
 
 std::string extent_text(const Extent3& extent) {
   return std::to_string(extent.x) + "x" + std::to_string(extent.y) + "x" + std::to_string(extent.z);
 }
 
+std::string gemm_text(const LibraryGemm& gemm) {
+  std::string text = "library-gemm " + std::to_string(gemm.m) + "x" + std::to_string(gemm.n) + "x" +
+                     std::to_string(gemm.k);
+  if (gemm.batch > 1) text += " batch " + std::to_string(gemm.batch);
+  return text + " " + std::string(name_of(gemm.a_dtype)) + (gemm.a_transposed ? " at" : " a") +
+         (gemm.b_transposed ? " bt" : " b") + " epilogue " +
+         kEpilogueNames.at(static_cast<size_t>(gemm.epilogue)) +
+         (gemm.has_residual ? " residual" : "");
+}
+
 std::string step_text(const Program& program, const Step& step) {
   std::string text;
-  if (step.kind == StepKind::Dispatch) {
+  if (step.kind == StepKind::LibraryGemm) {
+    text = gemm_text(step.gemm.value());
+  } else if (step.kind == StepKind::Dispatch) {
     const Specialization& kernel = program.kernels.at(index_of(*step.kernel));
     text = std::string(kernel_row(kernel.kernel).name) + "#" +
            std::to_string(index_of(*step.kernel)) + " grid " + extent_text(step.grid);
@@ -29,7 +43,9 @@ std::string step_text(const Program& program, const Step& step) {
             program.buffer(access.buffer).name + "+" + std::to_string(access.range_offset_bytes) +
             ":" + std::to_string(access.range_bytes);
   }
-  return text + "\n";
+  text += "\n";
+  for (const Step& other : step.alternatives) text += "   or " + step_text(program, other);
+  return text;
 }
 
 }  // namespace

@@ -130,6 +130,9 @@ struct Step {
   // Input buffer whose bytes the (only) output may take over: the step reads each element before
   // the same thread writes it.
   std::optional<BufferId> in_place_input;
+  // None or one: another way to do the same, for a tuner to decide on. It reads and writes what this
+  // step does; a library's workspace is this step's alone.
+  std::vector<Step> alternatives;
 };
 
 struct Program {
@@ -144,6 +147,15 @@ struct Program {
   KernelInstanceId intern(const Specialization& specialization);
   [[nodiscard]] const Buffer& buffer(BufferId id) const { return buffers.at(index_of(id)); }
 };
+
+// Calls visit(step) for the program's steps and, behind each, for its alternatives.
+template <typename Visit>
+void for_each_step(const Program& program, const Visit& visit) {
+  for (const Step& step : program.steps) {
+    visit(step);
+    for (const Step& other : step.alternatives) visit(other);
+  }
+}
 
 // Stable text form, one line per buffer, kernel and step.
 std::string print(const Program& program);

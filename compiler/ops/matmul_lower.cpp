@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/matmul_library.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/matmul_vectors.h"
 #include "compiler/support/check.h"
@@ -400,12 +401,14 @@ bool lower_product(LowerContext& ctx, Product product) {
                                                  " k=" + std::to_string(product.k) +
                                                  " exceeds the kernels' 32-bit counts");
   }
+  const size_t first_step = ctx.program().steps.size();
   const int64_t vectors = std::min(product.m, product.n);
   if (vectors <= kMaxVectors && product.k > 0) {
     emit_vectors(ctx, product);
   } else {
     emit_tiles(ctx, product);
   }
+  offer_to_library(ctx, product, first_step);
   return true;
 }
 

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products that the target's library computes: which it can take as they are, and where it is the
+// faster choice.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "compiler/dispatch/library_gemm.h"
+#include "compiler/ops/matmul_lower.h"
+
+namespace rlx {
+
+// The product as a problem for the library, or why the library cannot compute it with one rounding.
+struct LibraryProblem {
+  std::optional<LibraryGemm> gemm;
+  std::string refusal;  // "batch dims that do not merge"; empty with a gemm
+};
+// `product` is in the normal form of lower_product: batch dims merged and folded.
+LibraryProblem library_problem(const LowerContext& ctx, const Product& product);
+
+// After the product's own steps were emitted: puts a LibraryGemm step in their place where the
+// target has a library and the cost model expects it to be faster. A single own dispatch stays on
+// that step as its alternative. The reason of the chosen step says why, of a large product that
+// stays ours too. `first_step` is the number of steps before the product's.
+void offer_to_library(LowerContext& ctx, const Product& product, size_t first_step);
+
+}  // namespace rlx
