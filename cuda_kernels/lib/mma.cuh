@@ -83,6 +83,10 @@ RLX_FN void rlx_shared_load4(rlx_u32 (&r)[4], rlx_u32 shared) {
                : "memory");
 }
 
+RLX_FN void rlx_shared_load2(rlx_u32 (&r)[2], rlx_u32 shared) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(r[0]), "=r"(r[1]) : "r"(shared) : "memory");
+}
+
 // ---- mma: d += a * b ----
 
 RLX_FN void rlx_mma_f16(float (&d)[4], const rlx_u32 (&a)[4], const rlx_u32 (&b)[2]) {
@@ -116,10 +120,12 @@ RLX_FN rlx_u32 rlx_cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of the cluster wait for each other and see each other's writes to shared memory.
+// All threads of the cluster wait for each other and see each other's writes to shared memory; in two halves, or at once.
+RLX_FN void rlx_cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+RLX_FN void rlx_cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 RLX_FN void rlx_cluster_barrier() {
-  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+  rlx_cluster_arrive();
+  rlx_cluster_wait();
 }
 // The same address in the shared memory of another workgroup of the cluster.
 RLX_FN rlx_u32 rlx_cluster_address(rlx_u32 shared, rlx_u32 rank) {

@@ -62,28 +62,47 @@ RLX_FN rlx_acc_t rlx_finish(rlx_acc_t value, rlx_ptr bias, rlx_ptr residual, RLX
 }
 
 #if RLX_Y_VECTOR == 4
-// Elements (m, n) to (m, n + 3).
-RLX_FN rlx_acc4_t rlx_finish4(rlx_acc4_t value, rlx_ptr bias, rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
-#ifdef RLX_BIAS
-#if RLX_BIAS_VECTOR == 4
-  value += RLX_CAT(rlx_load4_, RLX_BIAS)(bias, m * RLX_BIAS_M + n);
+// The four elements of bias and residual that belong to (m, n) to (m, n + 3); zeros where there is none.
+RLX_FN rlx_acc4_t rlx_bias4(rlx_ptr bias, RLX_INDEX m, RLX_INDEX n) {
+#ifndef RLX_BIAS
+  return rlx_acc4_splat(0);
+#elif RLX_BIAS_VECTOR == 4
+  return RLX_CAT(rlx_load4_, RLX_BIAS)(bias, m * RLX_BIAS_M + n);
 #else
-  RLX_UNROLL for (int j = 0; j < 4; ++j) {
-    value[j] += RLX_ELEMENT(RLX_BIAS, bias, m * RLX_BIAS_M + (n + j) * RLX_BIAS_N);
-  }
+  rlx_acc4_t value;
+  RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = RLX_ELEMENT(RLX_BIAS, bias, m * RLX_BIAS_M + (n + j) * RLX_BIAS_N);
+  return value;
 #endif
+}
+RLX_FN rlx_acc4_t rlx_residual4(rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
+#ifndef RLX_RESIDUAL
+  return rlx_acc4_splat(0);
+#elif RLX_RESIDUAL_VECTOR == 4
+  return RLX_CAT(rlx_load4_, RLX_RESIDUAL)(residual, m * RLX_RESIDUAL_M + n);
+#else
+  rlx_acc4_t value;
+  RLX_UNROLL for (int j = 0; j < 4; ++j) {
+    value[j] = RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + (n + j) * RLX_RESIDUAL_N);
+  }
+  return value;
+#endif
+}
+
+// act(value + bias) + residual.
+RLX_FN rlx_acc4_t rlx_apply4(rlx_acc4_t value, rlx_acc4_t bias, rlx_acc4_t residual) {
+#ifdef RLX_BIAS
+  value += bias;
 #endif
   RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
 #ifdef RLX_RESIDUAL
-#if RLX_RESIDUAL_VECTOR == 4
-  value += RLX_CAT(rlx_load4_, RLX_RESIDUAL)(residual, m * RLX_RESIDUAL_M + n);
-#else
-  RLX_UNROLL for (int j = 0; j < 4; ++j) {
-    value[j] += RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + (n + j) * RLX_RESIDUAL_N);
-  }
-#endif
+  value += residual;
 #endif
   return value;
+}
+
+// Elements (m, n) to (m, n + 3).
+RLX_FN rlx_acc4_t rlx_finish4(rlx_acc4_t value, rlx_ptr bias, rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
+  return rlx_apply4(value, rlx_bias4(bias, m, n), rlx_residual4(residual, m, n));
 }
 #endif
 

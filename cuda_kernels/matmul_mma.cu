@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] on tensor cores, for every batch entry.
+// Layout: a and b as in matmul.cu, both of one type and in whole aligned 16-byte pieces along one axis: along the depth
+//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
+// Grid: tiles x RLX_SPLITS x batches groups; the RLX_SPLITS groups of a tile are a cluster and share out k.
+// Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES tiles of depth are in flight; RLX_WARPS_M x RLX_WARPS_N warps
+//   share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a group, whole tiles); RLX_A, the
+//   type of both operands; RLX_TF32 1: f32 operands count as tf32; RLX_A_WEIGHTS, RLX_B_WEIGHTS 1: the operand is there before any
+//   step runs, so it travels while the steps before this one finish; epilogue (lib/product.cuh); RLX_M, RLX_N, RLX_K,
+//   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.cu.
+// Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
+//   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
+// Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts, x = high + low / 2048, both within
+//   f32's range of exponents; high * high and the two mixed products are summed apart, low * low is below f32's last bit.
+//   Tensor cores cut sums off instead of rounding them, so high * high moves into a rounded sum every RLX_CHAIN depths. Where
+//   a sum is not finite (an operand is not, or overflows), it is computed again by f32 fused multiply-adds.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "lib/product.cuh"
+#include "lib/mma.cuh"
+
+RLX_PARAMS(MatmulMmaParams);
+
+#define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
+#define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
+#define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
+#define RLX_OPERAND_BYTES RLX_CAT(rlx_bytes_, RLX_A)
+#define RLX_IS_F32 (RLX_OPERAND_BYTES == 4)
+#define RLX_SPLIT_F32 (RLX_IS_F32 && !RLX_TF32)
+
+constexpr rlx_u32 kElementBytes = RLX_OPERAND_BYTES;
+constexpr rlx_u32 kChunk = 16 / kElementBytes;      // elements of a 16-byte piece
+constexpr rlx_u32 kStepDepth = 32 / kElementBytes;  // depth of one mma
+constexpr rlx_u32 kThreads = 32 * RLX_WARPS_M * RLX_WARPS_N * RLX_WARPS_K;
+constexpr rlx_u32 kWarpM = RLX_TILE_M / RLX_WARPS_M;
+constexpr rlx_u32 kWarpN = RLX_TILE_N / RLX_WARPS_N;
+constexpr rlx_u32 kFragmentsM = kWarpM / 16;
+constexpr rlx_u32 kFragmentsN = kWarpN / 8;
+constexpr rlx_u32 kSteps = RLX_TILE_K / kStepDepth / RLX_WARPS_K;  // of a warp per tile of depth
+static_assert(kWarpM % 16 == 0 && kWarpN % 16 == 0 && kSteps * RLX_WARPS_K * kStepDepth == RLX_TILE_K, "whole fragments");
+
+// One operand's panel in shared memory. Along the depth: [lines][RLX_TILE_K] with the pieces of a row exchanged so that eight
+// rows touch all banks (rows are 128 bytes or more). Along the lines: [RLX_TILE_K][lines], rows padded for the same reason.
+template <rlx_u32 kLines, bool kByLine>
+struct Panel {
+  static constexpr rlx_u32 kRows = kByLine ? RLX_TILE_K : kLines;
+  static constexpr rlx_u32 kRowChunks = (kByLine ? kLines : RLX_TILE_K) / kChunk;
+  static constexpr rlx_u32 kPitch = kRowChunks * 16 + (kByLine ? kElementBytes * 8 : 0);
+  static constexpr rlx_u32 kBytes = kRows * kPitch;
+  static_assert(kByLine || kRowChunks % 8 == 0, "rows of whole 128 bytes");
+
+  // Byte position of a piece.
+  static RLX_FN rlx_u32 at(rlx_u32 row, rlx_u32 chunk) {
+    return row * kPitch + (kByLine ? chunk : (chunk ^ (row & 7u))) * 16u;
+  }
+};
+using PanelA = Panel<RLX_TILE_M, RLX_A_BY_LINE>;
+using PanelB = Panel<RLX_TILE_N, RLX_B_BY_LINE>;
+constexpr rlx_u32 kStageBytes = PanelA::kBytes + PanelB::kBytes;
+
+// Columns of the fragments of f32 panels along the lines: a thread reads kPacked neighbours at once, one for each of kPacked
+// fragments, so that column c of fragment f stands for column kPacked * c + f of theirs.
+constexpr bool kPermuted = RLX_IS_F32 && RLX_B_BY_LINE;
+constexpr rlx_u32 kPackedN = kWarpN % 32 == 0 ? 4 : 2;
+constexpr rlx_u32 kPackedM = kWarpM % 32 == 0 ? 4 : 2;
+
+// The tile's sums, one slice for each warp that shares its depth: [RLX_WARPS_K][RLX_TILE_M][kSumPitch] f32.
+constexpr rlx_u32 kSumPitch = RLX_TILE_N + (kPermuted ? 4 : 8);
+constexpr rlx_u32 kSliceFloats = RLX_TILE_M * kSumPitch;
+constexpr rlx_u32 kPipelineBytes = RLX_STAGES * kStageBytes;
+constexpr rlx_u32 kSumBytes = RLX_WARPS_K * kSliceFloats * 4;
+
+RLX_DYNAMIC_SHARED(kPipelineBytes > kSumBytes ? kPipelineBytes : kSumBytes);
+
+#if RLX_SPLITS > 1
+RLX_CLUSTER(RLX_SPLITS);
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+constexpr rlx_u32 kSharers = RLX_SPLITS;  // groups that work on a tile
+#else
+constexpr rlx_u32 kSharers = 1;  // no cluster: its first group does all of the depth
+#endif
+constexpr rlx_u32 kDepth = kSharers == 1 ? RLX_K : RLX_SPLIT_K;  // of a group, at most
+constexpr rlx_u32 kBlocks = (kDepth + RLX_TILE_K - 1) / RLX_TILE_K;
+constexpr bool kRefill = kBlocks > RLX_STAGES;  // else the whole depth is in flight at once
+constexpr rlx_u32 kAhead = kRefill ? RLX_STAGES - 1 : RLX_STAGES;
+static_assert(!kRefill || RLX_STAGES >= 2, "a stage to fill while another is used");
+
+// ---- panels ----
+
+// Starts the copies of one operand's panel of the lines from `line` and the depths from `depth`; zeros beyond the array.
+template <typename P, bool kByLine, rlx_u32 kLinesTotal, rlx_i64 kLine, rlx_i64 kDepthStride>
+RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth) {
+  constexpr rlx_u32 kChunks = P::kRows * P::kRowChunks;
+  constexpr rlx_u32 kLoads = (kChunks + kThreads - 1) / kThreads;
+  RLX_UNROLL for (rlx_u32 load = 0; load < kLoads; ++load) {
+    const rlx_u32 index = rlx_local_index + load * kThreads;
+    if (kChunks % kThreads != 0 && index >= kChunks) break;
+    const rlx_u32 row = index / P::kRowChunks;
+    const rlx_u32 chunk = index % P::kRowChunks;
+    rlx_u32 at_line = line + (kByLine ? chunk * kChunk : row);
+    rlx_u32 at_depth = depth + (kByLine ? row : chunk * kChunk);
+    rlx_u32 bytes = 16;
+    constexpr bool kWholeLines = kLinesTotal % (kByLine ? P::kRowChunks * kChunk : P::kRows) == 0;
+    if (!kWholeLines) {
+      const rlx_u32 left = at_line < kLinesTotal ? kLinesTotal - at_line : 0u;
+      bytes = kByLine ? min(bytes, left * kElementBytes) : left > 0u ? bytes : 0u;
+    }
+    if (RLX_K % RLX_TILE_K != 0) {
+      const rlx_u32 left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
+      bytes = kByLine ? (left > 0u ? bytes : 0u) : min(bytes, left * kElementBytes);
+    }
+    if (bytes == 0u) at_line = at_depth = 0u;
+    const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(kLine) + RLX_INDEX(at_depth) * RLX_INDEX(kDepthStride);
+    rlx_copy16_async(shared + P::at(row, chunk), RLX_AT(base, element, kElementBytes), bytes);
+  }
+}
+RLX_FN void copy_a(rlx_u32 shared, rlx_ptr a, rlx_u32 line, rlx_u32 depth) {
+  copy_panel<PanelA, RLX_A_BY_LINE, RLX_M, RLX_A_LINE, RLX_A_DEPTH>(shared, a, line, depth);
+}
+RLX_FN void copy_b(rlx_u32 shared, rlx_ptr b, rlx_u32 line, rlx_u32 depth) {
+  copy_panel<PanelB, RLX_B_BY_LINE, RLX_N, RLX_B_LINE, RLX_B_DEPTH>(shared + PanelA::kBytes, b, line, depth);
+}
+
+// ---- fragments ----
+
+struct WarpPlace {
+  rlx_u32 m;  // first line of a in the tile
+  rlx_u32 n;  // first line of b
+  rlx_u32 k;  // which of the warps that share the depth
+  rlx_u32 lane;
+};
+
+RLX_FN void load_words(rlx_u32 (&words)[2], rlx_u32 shared) { rlx_shared_load2(words, shared); }
+RLX_FN void load_words(rlx_u32 (&words)[4], rlx_u32 shared) { rlx_shared_load4(words, shared); }
+
+// The warp's fragments at `step` (32 bytes of depth) of a panel.
+RLX_FN void load_a(rlx_u32 panel, WarpPlace warp, rlx_u32 step, rlx_u32 (&a)[kFragmentsM][4]) {
+  const rlx_u32 lane = warp.lane;
+#if !RLX_A_BY_LINE
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    rlx_load_tiles4(a[i], panel + PanelA::at(warp.m + i * 16u + (lane & 15u), step * 2u + (lane >> 4)));
+  }
+#elif !RLX_IS_F32
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    const rlx_u32 depth = step * 16u + (lane & 7u) + ((lane >> 4) << 3);
+    rlx_load_tiles4_transposed(a[i], panel + PanelA::at(depth, (warp.m + i * 16u) / 8u + ((lane >> 3) & 1u)));
+  }
+#else
+  // Row r of fragment f, r below 8 or above, stands for line kPackedM * (r % 8) + 2 f + r / 8 of theirs.
+  const rlx_u32 g = lane >> 2;
+  RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+    const rlx_u32 row = panel + (step * 8u + (lane & 3u) + half * 4u) * PanelA::kPitch;
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; i += kPackedM / 2u) {
+      rlx_u32 words[kPackedM];
+      load_words(words, row + (warp.m + i * 16u + g * kPackedM) * 4u);
+      RLX_UNROLL for (rlx_u32 w = 0; w < kPackedM; ++w) a[i + w / 2u][half * 2u + w % 2u] = words[w];
+    }
+  }
+#endif
+}
+
+RLX_FN void load_b(rlx_u32 panel, WarpPlace warp, rlx_u32 step, rlx_u32 (&b)[kFragmentsN][2]) {
+  const rlx_u32 lane = warp.lane;
+#if RLX_IS_F32 && RLX_B_BY_LINE
+  const rlx_u32 g = lane >> 2;
+  RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+    const rlx_u32 row = panel + (step * 8u + (lane & 3u) + half * 4u) * PanelB::kPitch;
+    RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; j += kPackedN) {
+      rlx_u32 words[kPackedN];
+      load_words(words, row + (warp.n + j * 8u + g * kPackedN) * 4u);
+      RLX_UNROLL for (rlx_u32 w = 0; w < kPackedN; ++w) b[j + w][half] = words[w];
+    }
+  }
+#else
+  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; j += 2u) {
+    rlx_u32 words[4];
+#if RLX_B_BY_LINE
+    rlx_load_tiles4_transposed(
+        words, panel + PanelB::at(step * 16u + (lane & 15u), (warp.n + j * 8u) / 8u + (lane >> 4)));
+#else
+    rlx_load_tiles4(words, panel + PanelB::at(warp.n + j * 8u + (lane & 7u) + ((lane >> 4) << 3), step * 2u + ((lane >> 3) & 1u)));
+#endif
+    b[j][0] = words[0];
+    b[j][1] = words[1];
+    b[j + 1u][0] = words[2];
+    b[j + 1u][1] = words[3];
+  }
+#endif
+}
+
+// ---- products ----
+
+using Sums = float[kFragmentsM][kFragmentsN][4];
+
+#if RLX_SPLIT_F32
+// x = high + low / 2048, both rounded to tf32.
+RLX_FN void split(rlx_u32 bits, rlx_u32& high, rlx_u32& low) {
+  high = (bits + 0x1000u) & 0xFFFFE000u;
+  low = rlx_bits((rlx_from_bits(bits) - rlx_from_bits(high)) * 2048.0f) + 0x1000u;
+}
+#endif
+
+// What a warp has summed. Split f32: `sums` holds high * high since the last settle(), `mixed` the other products times 2048.
+struct Accumulators {
+  Sums sums;
+#if RLX_SPLIT_F32
+  Sums mixed;
+  Sums settled;
+#endif
+};
+
+RLX_FN void clear(Sums& sums) {
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+      RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) sums[i][j][e] = 0.0f;
+    }
+  }
+}
+
+RLX_FN void clear(Accumulators& acc) {
+  clear(acc.sums);
+#if RLX_SPLIT_F32
+  clear(acc.mixed);
+  clear(acc.settled);
+#endif
+}
+
+RLX_FN void multiply_step(rlx_u32 (&a)[kFragmentsM][4], rlx_u32 (&b)[kFragmentsN][2], Accumulators& acc) {
+#if RLX_SPLIT_F32
+  rlx_u32 a_low[kFragmentsM][4];
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) split(a[i][e], a[i][e], a_low[i][e]);
+  }
+#elif RLX_IS_F32
+#define rlx_mma_f32 rlx_mma_tf32
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) a[i][e] += 0x1000u;
+  }
+#endif
+  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+#if RLX_SPLIT_F32
+    rlx_u32 b_low[2];
+    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) split(b[j][e], b[j][e], b_low[e]);
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+      rlx_mma_tf32(acc.mixed[i][j], a_low[i], b[j]);
+      rlx_mma_tf32(acc.sums[i][j], a[i], b[j]);
+      rlx_mma_tf32(acc.mixed[i][j], a[i], b_low);
+    }
+#else
+#if RLX_IS_F32
+    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) b[j][e] += 0x1000u;
+#endif
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) RLX_CAT(rlx_mma_, RLX_A)(acc.sums[i][j], a[i], b[j]);
+#endif
+  }
+}
+
+// Moves the cut-off sums of a tile of depth into rounded ones.
+RLX_FN void settle(Accumulators& acc) {
+#if RLX_SPLIT_F32
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+      RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) acc.settled[i][j][e] += acc.sums[i][j][e];
+    }
+  }
+  clear(acc.sums);
+#endif
+}
+
+RLX_FN float sum_of(const Accumulators& acc, rlx_u32 i, rlx_u32 j, rlx_u32 e) {
+#if RLX_SPLIT_F32
+  return fmaf(acc.mixed[i][j][e], 1.0f / 2048.0f, acc.settled[i][j][e]);
+#else
+  return acc.sums[i][j][e];
+#endif
+}
+
+// ---- the tile's sums ----
+
+RLX_FN void put_sums(const Accumulators& acc, WarpPlace warp) {
+  float* slice = reinterpret_cast<float*>(rlx_shared) + warp.k * kSliceFloats;
+  const rlx_u32 g = warp.lane >> 2;
+  const rlx_u32 t = warp.lane & 3u;
+  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+    RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+#if RLX_IS_F32 && RLX_A_BY_LINE
+      const rlx_u32 fragment = i % (kPackedM / 2u);
+      const rlx_u32 row = warp.m + (i - fragment) * 16u + g * kPackedM + fragment * 2u + half;
+#else
+      const rlx_u32 row = warp.m + i * 16u + half * 8u + g;
+#endif
+      float* line = slice + row * kSumPitch + warp.n;
+#if RLX_IS_F32 && RLX_B_BY_LINE
+      RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; j += kPackedN) {
+        RLX_UNROLL for (rlx_u32 c = 0; c < 2u; ++c) {
+          RLX_UNROLL for (rlx_u32 w = 0; w < kPackedN; w += 2u) {
+            const float2 pair = {sum_of(acc, i, j + w, half * 2u + c), sum_of(acc, i, j + w + 1u, half * 2u + c)};
+            *reinterpret_cast<float2*>(line + j * 8u + (2u * t + c) * kPackedN + w) = pair;
+          }
+        }
+      }
+#else
+      RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+        const float2 pair = {sum_of(acc, i, j, half * 2u), sum_of(acc, i, j, half * 2u + 1u)};
+        *reinterpret_cast<float2*>(line + j * 8u + 2u * t) = pair;
+      }
+#endif
+    }
+  }
+}
+
+// Four neighbours of the tile, added over the cluster's groups and their warps, in that order.
+RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column) {
+  rlx_acc4_t sum = rlx_acc4_splat(0.0f);
+  const rlx_u32 at = row * kSumPitch + column;
+#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const rlx_u32 own = rlx_shared_address(rlx_shared) + at * 4u;
+  RLX_UNROLL for (rlx_u32 rank = 0; rank < kSharers; ++rank) {
+    const rlx_u32 peer = rlx_cluster_address(own, rank);
+    RLX_UNROLL for (rlx_u32 k = 0; k < RLX_WARPS_K; ++k) sum += rlx_cluster_load4(peer + k * kSliceFloats * 4u);
+  }
+#else
+  const float* own = reinterpret_cast<const float*>(rlx_shared) + at;
+  RLX_UNROLL for (rlx_u32 k = 0; k < RLX_WARPS_K; ++k) sum += *reinterpret_cast<const float4*>(own + k * kSliceFloats);
+#endif
+  return sum;
+}
+
+#if RLX_IS_F32
+// The product of a line of a and a line of b by fused multiply-adds.
+__device__ __noinline__ float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
+  float sum = 0.0f;
+  RLX_LOOP for (rlx_u32 k = 0; k < rlx_u32(RLX_K); ++k) {
+    const float x = rlx_load_f32(a, rlx_i64(m) * rlx_i64(RLX_A_LINE) + rlx_i64(k) * rlx_i64(RLX_A_DEPTH));
+    const float w = rlx_load_f32(b, rlx_i64(n) * rlx_i64(RLX_B_LINE) + rlx_i64(k) * rlx_i64(RLX_B_DEPTH));
+    sum = fmaf(x, w, sum);
+  }
+  return sum;
+}
+RLX_FN bool finite(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) < 0x7F800000u; }
+#endif
+
+// ---- the kernel ----
+
+// A thread's share of the tile: kUnits times four neighbours, kThreads * 4 apart.
+constexpr rlx_u32 kRowUnits = RLX_TILE_N / 4;
+constexpr rlx_u32 kGroupUnits = (RLX_TILE_M * kRowUnits + kSharers - 1) / kSharers;
+constexpr rlx_u32 kUnits = (kGroupUnits + kThreads - 1) / kThreads;
+
+struct Unit {
+  bool exists;
+  rlx_u32 row;  // in the tile
+  rlx_u32 column;
+  rlx_u32 m;  // in y
+  rlx_u32 n;
+};
+
+RLX_FN Unit unit_of(rlx_u32 number, rlx_u32 rank, rlx_u32 tile_m, rlx_u32 tile_n) {
+  const rlx_u32 within = rlx_local_index + number * kThreads;
+  const rlx_u32 index = rank * kGroupUnits + within;
+  Unit unit;
+  unit.row = index / kRowUnits;
+  unit.column = index % kRowUnits * 4u;
+  unit.m = tile_m * rlx_u32(RLX_TILE_M) + unit.row;
+  unit.n = tile_n * rlx_u32(RLX_TILE_N) + unit.column;
+  unit.exists = within < kGroupUnits && index < RLX_TILE_M * kRowUnits && unit.m < rlx_u32(RLX_M) && unit.n < rlx_u32(RLX_N);
+  return unit;
+}
+
+RLX_MAIN_PREFETCH {
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
+  const rlx_u32 rank = group % rlx_u32(RLX_SPLITS);
+  if (rank >= kSharers) return;
+  // Tiles in bands of eight rows: neighbours share a's lines or b's.
+  const rlx_u32 tile = group / rlx_u32(RLX_SPLITS) % rlx_u32(RLX_TILES);
+  const rlx_u32 band = tile / (8u * rlx_u32(RLX_TILES_N));
+  const rlx_u32 band_rows = min(8u, rlx_u32(RLX_TILES_M) - band * 8u);
+  const rlx_u32 in_band = tile - band * 8u * rlx_u32(RLX_TILES_N);
+  const rlx_u32 tile_m = band * 8u + in_band % band_rows;
+  const rlx_u32 tile_n = in_band / band_rows;
+  const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
+#include "generated/batch.inc"
+  const rlx_ptr a = RLX_AT(p.a, a_batch, kElementBytes);
+  const rlx_ptr b = RLX_AT(p.b, b_batch, kElementBytes);
+  const rlx_u32 depth_begin = kSharers == 1 ? 0u : rank * rlx_u32(RLX_SPLIT_K);
+  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + kDepth);
+  const rlx_u32 blocks = (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K);
+  const rlx_u32 first_m = tile_m * rlx_u32(RLX_TILE_M);
+  const rlx_u32 first_n = tile_n * rlx_u32(RLX_TILE_N);
+  const rlx_u32 shared = rlx_shared_address(rlx_shared);
+
+  // The first panels: weights before the steps ahead have finished, the rest after.
+  RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
+    if (block >= blocks) break;
+    if (RLX_A_WEIGHTS) copy_a(shared + block * kStageBytes, a, first_m, depth_begin + block * RLX_TILE_K);
+    if (RLX_B_WEIGHTS) copy_b(shared + block * kStageBytes, b, first_n, depth_begin + block * RLX_TILE_K);
+  }
+  rlx_wait_for_predecessors();
+  RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
+    if (block < blocks) {
+      if (!RLX_A_WEIGHTS) copy_a(shared + block * kStageBytes, a, first_m, depth_begin + block * RLX_TILE_K);
+      if (!RLX_B_WEIGHTS) copy_b(shared + block * kStageBytes, b, first_n, depth_begin + block * RLX_TILE_K);
+    }
+    rlx_commit_copies();
+  }
+
+  // Multiply.
+  const rlx_u32 warp_index = rlx_warp;
+  const WarpPlace warp = {warp_index % RLX_WARPS_M * kWarpM, warp_index / RLX_WARPS_M % RLX_WARPS_N * kWarpN,
+                          warp_index / (RLX_WARPS_M * RLX_WARPS_N), rlx_lane_of_warp};
+  Accumulators acc;
+  clear(acc);
+  RLX_LOOP for (rlx_u32 block = 0; block < blocks; ++block) {
+    rlx_wait_copies<kAhead - 1>();
+    rlx_barrier();
+    if (kRefill && block + kAhead < blocks) {
+      const rlx_u32 stage = shared + (block + kAhead) % RLX_STAGES * kStageBytes;
+      copy_a(stage, a, first_m, depth_begin + (block + kAhead) * RLX_TILE_K);
+      copy_b(stage, b, first_n, depth_begin + (block + kAhead) * RLX_TILE_K);
+    }
+    rlx_commit_copies();
+    const rlx_u32 panel_a = shared + block % RLX_STAGES * kStageBytes;
+    RLX_UNROLL for (rlx_u32 step = 0; step < kSteps; ++step) {
+      rlx_u32 a_fragments[kFragmentsM][4];
+      rlx_u32 b_fragments[kFragmentsN][2];
+      load_a(panel_a, warp, step * RLX_WARPS_K + warp.k, a_fragments);
+      load_b(panel_a + PanelA::kBytes, warp, step * RLX_WARPS_K + warp.k, b_fragments);
+      multiply_step(a_fragments, b_fragments, acc);
+    }
+    settle(acc);
+  }
+
+  // Meet in shared memory. What the epilogue adds travels meanwhile.
+#ifdef RLX_BIAS
+  const rlx_ptr bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
+#else
+  const rlx_ptr bias = 0;
+#endif
+#ifdef RLX_RESIDUAL
+  const rlx_ptr residual = RLX_AT(p.residual, residual_batch, RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+#else
+  const rlx_ptr residual = 0;
+#endif
+#if RLX_Y_VECTOR == 4
+  rlx_acc4_t unit_bias[kUnits];
+  rlx_acc4_t unit_residual[kUnits];
+  RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
+    const Unit unit = unit_of(number, rank, tile_m, tile_n);
+    if (!unit.exists) continue;
+    unit_bias[number] = rlx_bias4(bias, RLX_INDEX(unit.m), RLX_INDEX(unit.n));
+    unit_residual[number] = rlx_residual4(residual, RLX_INDEX(unit.m), RLX_INDEX(unit.n));
+  }
+#endif
+  rlx_wait_copies<0>();
+  rlx_barrier();  // nobody reads panels any more
+  put_sums(acc, warp);
+#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  rlx_cluster_barrier();
+#else
+  rlx_barrier();
+#endif
+
+  // Finish and store.
+  const rlx_ptr y = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+  RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
+    const Unit unit = unit_of(number, rank, tile_m, tile_n);
+    if (!unit.exists) continue;
+    const RLX_INDEX m = RLX_INDEX(unit.m);
+    const RLX_INDEX n = RLX_INDEX(unit.n);
+    const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+    rlx_acc4_t value = gather_sums(unit.row, unit.column);
+#if RLX_IS_F32
+    RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {
+      if (!finite(value[c]) && unit.n + c < rlx_u32(RLX_N)) value[c] = exact_sum(a, b, unit.m, unit.n + c);
+    }
+#endif
+#if RLX_Y_VECTOR == 4
+    RLX_CAT(rlx_store4_, RLX_Y)(y, at, rlx_apply4(value, unit_bias[number], unit_residual[number]));
+#else
+    RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {
+      if (unit.n + c >= rlx_u32(RLX_N)) continue;
+      RLX_CAT(rlx_store_, RLX_Y)(y, at + RLX_INDEX(c), rlx_finish(value[c], bias, residual, m, n + RLX_INDEX(c)));
+    }
+#endif
+  }
+#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  rlx_cluster_barrier();  // the others may still read this group's sums
+#endif
+}
