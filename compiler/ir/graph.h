@@ -50,7 +50,15 @@ struct RandomData {
   uint64_t seed = 0;
   uint32_t stream = 0;
 };
-using WeightData = std::variant<HostBytes, SplatData, RandomData>;
+// The only output of a node over weights that stand before this one in the module; at least one of
+// them is made on the device. The init entry computes it once, after the weights are uploaded.
+struct ComputedData {
+  std::string op;  // row of ops.def
+  Attributes attributes;
+  std::vector<std::optional<WeightId>> inputs;
+  bool operator==(const ComputedData&) const = default;
+};
+using WeightData = std::variant<HostBytes, SplatData, RandomData, ComputedData>;
 
 // A param or a constant; shared by all entries.
 struct Weight {

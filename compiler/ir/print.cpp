@@ -8,6 +8,7 @@ namespace rlx {
 namespace {
 
 struct DataText {
+  const Module& module;
   std::string operator()(const HostBytes& data) const {
     return std::to_string(data.bytes.size()) + " bytes";
   }
@@ -20,6 +21,7 @@ struct DataText {
            to_string(AttributeValue(data.b)) + " seed " + std::to_string(data.seed) + " stream " +
            std::to_string(data.stream);
   }
+  std::string operator()(const ComputedData& data) const;
 };
 
 std::string attributes_text(const Attributes& attributes) {
@@ -28,6 +30,15 @@ std::string attributes_text(const Attributes& attributes) {
     text += (text.empty() ? "" : ", ") + name + "=" + to_string(value);
   }
   return text.empty() ? "" : " {" + text + "}";
+}
+
+std::string DataText::operator()(const ComputedData& data) const {
+  std::string text = data.op + "(";
+  for (size_t i = 0; i < data.inputs.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += data.inputs[i] ? module.weight(*data.inputs[i]).name : "null";
+  }
+  return text + ")" + attributes_text(data.attributes);
 }
 
 std::string region_text(const Node& node) {
@@ -94,7 +105,7 @@ std::string print(const Module& module) {
   }
   for (const Weight& weight : module.weights) {
     text += (weight.is_constant ? "constant " : "param ") + weight.name + " : " +
-            to_string(weight.type) + " = " + std::visit(DataText{}, weight.data) + "\n";
+            to_string(weight.type) + " = " + std::visit(DataText{module}, weight.data) + "\n";
   }
   for (const State& state : module.states) {
     text += "state " + state.name + " : " + to_string(state.type) + " = " +

@@ -99,9 +99,26 @@ Fault find_graph_fault(const Module& module, const Graph& graph) {
   return std::nullopt;
 }
 
+// A computed weight reads only weights before it, so that the init entry can make them in order.
+Fault find_weight_fault(const Module& module, size_t index) {
+  const Weight& weight = module.weights[index];
+  const auto* computed = std::get_if<ComputedData>(&weight.data);
+  if (computed == nullptr) return std::nullopt;
+  for (const std::optional<WeightId>& input : computed->inputs) {
+    if (input && index_of(*input) >= index) {
+      return "weight \"" + weight.name +
+             "\" is computed from a weight that does not stand before it";
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Fault find_fault(const Module& module) {
+  for (size_t i = 0; i < module.weights.size(); ++i) {
+    if (Fault fault = find_weight_fault(module, i)) return fault;
+  }
   for (const Graph& graph : module.entries) {
     if (Fault fault = find_graph_fault(module, graph)) return fault;
   }

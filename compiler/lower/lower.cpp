@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/ops/lower_context.h"
-#include "compiler/ops/weight_fill.h"
+#include "compiler/lower/lower_node.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -37,8 +36,8 @@ bool parts_are_contiguous(const Shape& shape, int64_t axis) {
   return std::all_of(shape.begin(), shape.begin() + axis, [](int64_t dim) { return dim == 1; });
 }
 
-// Gives each part of a concat its sub-slot of the output, so that producers write there and no copy
-// runs. Outer concats come first: an inner one's output may already have a place.
+}  // namespace
+
 void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
   const Graph& graph = state.graph;
   std::vector<NodeId> nodes(graph.order().rbegin(), graph.order().rend());
@@ -76,8 +75,6 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
   return true;
 }
 
-}  // namespace
-
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
                                    const LowerOptions& options, Diagnostics& diagnostics) {
   if (!check_lowerings(graph, diagnostics)) return std::nullopt;
@@ -92,41 +89,6 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
   }
   if (!good) return std::nullopt;
   state.finish();
-  return program;
-}
-
-Program lower_init(const Module& module, std::span<const Program> entries) {
-  std::set<WeightId> used;
-  for (const Program& entry : entries) {
-    for (const Buffer& buffer : entry.buffers) {
-      if (buffer.weight) used.insert(*buffer.weight);
-    }
-  }
-  for (const State& state : module.states) {
-    if (state.init) used.insert(*state.init);
-  }
-  Program program;
-  program.entry = "init";
-  for (WeightId id : used) {
-    const Weight& weight = module.weight(id);
-    if (std::holds_alternative<HostBytes>(weight.data) || element_count(weight.type.shape) == 0) {
-      continue;
-    }
-    const BufferId buffer = program.add_buffer({.name = weight.name,
-                                                .type = weight.type,
-                                                .size_bytes = byte_size(weight.type),
-                                                .segment = Segment::Weights,
-                                                .weight = id,
-                                                .state = {},
-                                                .input_index = {},
-                                                .output_index = {}});
-    lower_weight_fill(program,
-                      {.buffer = buffer,
-                       .offset_bytes = 0,
-                       .type = weight.type,
-                       .strides = dense_strides(weight.type.shape)},
-                      weight);
-  }
   return program;
 }
 

@@ -15,8 +15,10 @@ namespace rlx {
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
                                    const LowerOptions& options, Diagnostics& diagnostics);
 
-// The program that fills every splat and random weight which some entry's program reads; no steps
-// where there is none.
-Program lower_init(const Module& module, std::span<const Program> entries);
+// The program that makes every generated weight which some entry's program reads: it fills splats
+// and random weights and computes the others from them. No steps where there is none; nullopt where
+// anything was reported.
+std::optional<Program> lower_init(const Module& module, std::span<const Program> entries,
+                                  const LowerOptions& options, Diagnostics& diagnostics);
 
 }  // namespace rlx

@@ -150,16 +150,24 @@ bool LoweringState::write_state_at_end(StateId state, TensorRef from, Step origi
   return true;
 }
 
+void LoweringState::copy_into(const TensorRef& place, ValueId id, Step step) {
+  const TensorRef& from = ref(id);
+  if (!same_view(from, place)) emit_copy(program, std::move(step), from, place);
+}
+
 void LoweringState::finish() {
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    const TensorRef& from = ref(graph.outputs[i]);
-    const TensorRef to = dense_ref(program.outputs[i], from.type);
-    if (same_view(from, to)) continue;
     Step step;
     step.node = graph.output_names[i];
     step.op = "output";
-    emit_copy(program, std::move(step), from, to);
+    const TensorType& type = graph.value(graph.outputs[i]).type;
+    copy_into(dense_ref(program.outputs[i], type), graph.outputs[i], std::move(step));
   }
+  // What was appended to a state in place is there already.
+  std::erase_if(state_writes_, [this](const StateWrite& write) {
+    const bool own = program.buffer(write.from.buffer).state == write.state;
+    return own && same_view(write.from, dense_ref(write.from.buffer, write.from.type));
+  });
   // A state's old value may be another state's new one: take such values aside before any state
   // changes.
   for (StateWrite& write : state_writes_) {

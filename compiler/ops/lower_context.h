@@ -44,6 +44,8 @@ class LoweringState {
   // A dense copy of a strided view; made once per view.
   TensorRef materialize(const TensorRef& ref, const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
+  // Copies the value to `place` where it does not live there already.
+  void copy_into(const TensorRef& place, ValueId id, Step step);
   // The state takes the value of `from` at the end of the run, after every read of the state. False
   // where the state has been given a value before.
   bool write_state_at_end(StateId state, TensorRef from, Step origin);

@@ -70,7 +70,7 @@ void lower_splat(Program& program, const TensorRef& target, const Weight& weight
   const Extent3 grid = grid_for((bytes + 15) / 16);
   DispatchBuilder<SplatParams> dispatch(program, KernelId::splat_fill, fill_step(weight, "splat"));
   dispatch.workgroup({kBlock})
-      .write(&SplatParams::y, target, 16)
+      .write(&SplatParams::y, target, kFillAlignmentBytes)
       .set(&SplatParams::bytes_low, low_word(bytes))
       .set(&SplatParams::bytes_high, high_word(bytes))
       .set(&SplatParams::word0, words[0])
@@ -180,7 +180,7 @@ Tensor random_tensor(const TensorType& type, const RandomData& data) {
 }  // namespace
 
 void lower_weight_fill(Program& program, const TensorRef& target, const Weight& weight) {
-  RLX_CHECK(target.dense() && target.offset_bytes == 0, "fill of a view of " + weight.name);
+  RLX_CHECK(target.dense(), "fill of a view of " + weight.name);
   if (element_count(target.shape()) == 0) return;
   if (const auto* splat = std::get_if<SplatData>(&weight.data)) {
     lower_splat(program, target, weight, splat->value);

@@ -9,8 +9,11 @@
 
 namespace rlx {
 
-// Appends the dispatch that fills `target`, the dense whole of the weight's buffer. Precondition:
-// weight.data is SplatData or RandomData. Nothing where the weight is empty.
+inline constexpr uint32_t kFillAlignmentBytes = 16;
+
+// Appends the dispatch that fills `target`, a dense tensor of the weight's type at a multiple of
+// kFillAlignmentBytes. Precondition: weight.data is SplatData or RandomData. Nothing where the
+// weight is empty.
 void lower_weight_fill(Program& program, const TensorRef& target, const Weight& weight);
 
 // The same values on the host: equal bits, but for normals (2e-6 of std).

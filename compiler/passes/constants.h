@@ -13,10 +13,16 @@ namespace rlx {
 // for it.
 ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& tensor);
 
+// The weight that `node` computes from weights, and the value that stands for it: made by the init
+// entry, once, or one that is made in the same way already. Precondition: every input of the node
+// is a weight, it has one output and no region. The node itself stays; its readers are the
+// caller's.
+ValueId add_computed(Module& module, Graph& graph, const Node& node);
+
 // The weight behind a value, or nullptr.
 const Weight* weight_of(const Module& module, const Graph& graph, ValueId id);
 
-// True for a weight whose bytes are known to the compiler (not generated at random on the device).
+// True for a weight whose bytes are known to the compiler (not made on the device).
 bool is_known(const Weight& weight);
 
 }  // namespace rlx

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv followed by an inference batch_norm of constants: w' = w * s, b' = (b - mean) * s + beta
-// with s = gamma * rsqrt(var + eps) per output channel. The new weights are nodes over constants,
-// which folding evaluates.
+// with s = gamma * rsqrt(var + eps) per output channel. The new weights are nodes over
+// weights, which folding evaluates or leaves to the init entry.
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -64,9 +64,9 @@ class BatchNormFold {
   NodeId norm_;
 };
 
-bool known_f32(const Module& module, const Graph& graph, const std::optional<ValueId>& id) {
+bool f32_weight(const Module& module, const Graph& graph, const std::optional<ValueId>& id) {
   const Weight* weight = id ? weight_of(module, graph, *id) : nullptr;
-  return weight != nullptr && is_known(*weight) && weight->type.dtype == DType::f32;
+  return weight != nullptr && weight->type.dtype == DType::f32;
 }
 
 bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
@@ -74,16 +74,16 @@ bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
   const AttributeReader attrs(*find_op(norm.op), norm.attributes);
   if (attrs.flag("training") || attrs.integer("axis") != 1) return false;
   for (size_t i = 1; i < 5; ++i) {
-    if (!known_f32(module, graph, norm.inputs[i])) return false;
+    if (!f32_weight(module, graph, norm.inputs[i])) return false;
   }
   const Value& x = graph.value(*norm.inputs[0]);
   if (x.origin != ValueOrigin::Node || graph.is_output(*norm.inputs[0])) return false;
   const Node& conv = graph.node(*x.producer);
   if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
   if (graph.readers(*norm.inputs[0]).size() != 1) return false;
-  const bool bias_known =
-      conv.inputs.size() < 3 || !conv.inputs[2] || known_f32(module, graph, conv.inputs[2]);
-  return bias_known && known_f32(module, graph, conv.inputs[1]);
+  const bool bias_fits =
+      conv.inputs.size() < 3 || !conv.inputs[2] || f32_weight(module, graph, conv.inputs[2]);
+  return bias_fits && f32_weight(module, graph, conv.inputs[1]);
 }
 
 }  // namespace

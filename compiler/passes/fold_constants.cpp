@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant folding through the reference evaluator.
+// Constant folding: through the reference evaluator where every input is known, into weights that
+// the init entry computes where some input is made on the device.
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/reference/evaluate.h"
+#include "compiler/support/check.h"
 
 namespace rlx {
 namespace {
@@ -17,33 +19,46 @@ constexpr uint64_t kSmallBytes = 64 * 1024;
 // f64 evaluation needs 8 bytes an element: beyond this the device does the work at every run.
 constexpr int64_t kMostElements = int64_t{1} << 26;
 
-bool worth_folding(const Module& module, const Graph& graph, const Node& node) {
-  uint64_t input_bytes = 0;
+// What the inputs of a node are made of.
+enum class InputKind : uint8_t {
+  Varying,    // some input is no weight
+  Known,      // weights whose bytes the compiler has
+  Generated,  // weights, some of which are made on the device
+};
+
+InputKind inputs_of(const Module& module, const Graph& graph, const Node& node) {
+  InputKind kind = InputKind::Known;
   for (const std::optional<ValueId>& input : node.inputs) {
     if (!input) continue;
     const Weight* weight = weight_of(module, graph, *input);
-    if (weight == nullptr || !is_known(*weight)) return false;
-    if (element_count(weight->type.shape) > kMostElements) return false;
-    input_bytes += byte_size(weight->type);
+    if (weight == nullptr) return InputKind::Varying;
+    if (!is_known(*weight)) kind = InputKind::Generated;
   }
+  return kind;
+}
+
+bool keeps_plan_small(const Graph& graph, const Node& node) {
+  uint64_t input_bytes = 0;
   uint64_t output_bytes = 0;
-  for (ValueId output : node.outputs) {
-    const DTypeKind kind = kind_of(graph.value(output).type.dtype);
-    if (kind == DTypeKind::Complex || kind == DTypeKind::Storage) return false;
-    output_bytes += byte_size(graph.value(output).type);
+  for (const std::optional<ValueId>& input : node.inputs) {
+    if (input) input_bytes += byte_size(graph.value(*input).type);
   }
+  for (ValueId output : node.outputs) output_bytes += byte_size(graph.value(output).type);
   return output_bytes <= std::max(kGrowthLimit * input_bytes, kSmallBytes);
 }
 
-bool evaluable(const Module& module, const Graph& graph, const Node& node) {
-  const OpDef& op = *find_op(node.op);
-  if (op.has_effect || op.evaluate == nullptr || node.inputs.empty()) return false;
-  for (const std::optional<ValueId>& input : node.inputs) {
-    if (!input) continue;
-    const DTypeKind kind = kind_of(graph.value(*input).type.dtype);
-    if (kind == DTypeKind::Complex || kind == DTypeKind::Storage) return false;
-  }
-  return worth_folding(module, graph, node);
+bool evaluable(const Graph& graph, const Node& node) {
+  if (find_op(node.op)->evaluate == nullptr) return false;
+  const auto evaluates = [&graph](ValueId id) {
+    const DTypeKind kind = kind_of(graph.value(id).type.dtype);
+    return kind != DTypeKind::Complex && kind != DTypeKind::Storage;
+  };
+  const bool inputs_fit =
+      std::all_of(node.inputs.begin(), node.inputs.end(), [&](const std::optional<ValueId>& id) {
+        if (!id) return true;
+        return evaluates(*id) && element_count(graph.value(*id).type.shape) <= kMostElements;
+      });
+  return inputs_fit && std::all_of(node.outputs.begin(), node.outputs.end(), evaluates);
 }
 
 bool fold_node(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
@@ -51,7 +66,7 @@ bool fold_node(Module& module, Graph& graph, const Node& node, Diagnostics& diag
   inputs.reserve(node.inputs.size());
   std::vector<const Tensor*> pointers;
   for (const std::optional<ValueId>& input : node.inputs) {
-    if (input) inputs.push_back(weight_tensor(*weight_of(module, graph, *input)));
+    if (input) inputs.push_back(weight_tensor(module, *weight_of(module, graph, *input)));
     pointers.push_back(input ? &inputs.back() : nullptr);
   }
   std::vector<TensorType> types;
@@ -75,15 +90,22 @@ bool same_numbers(const RandomData& a, const RandomData& b) {
          a.stream == b.stream;
 }
 
-// A weight of the type and the random numbers of `wanted`: one that an earlier cast left, or a new
+// Made on the device in the same way.
+bool same_making(const WeightData& a, const WeightData& b) {
+  const auto* random_a = std::get_if<RandomData>(&a);
+  const auto* random_b = std::get_if<RandomData>(&b);
+  if (random_a != nullptr && random_b != nullptr) return same_numbers(*random_a, *random_b);
+  const auto* computed_a = std::get_if<ComputedData>(&a);
+  const auto* computed_b = std::get_if<ComputedData>(&b);
+  return computed_a != nullptr && computed_b != nullptr && *computed_a == *computed_b;
+}
+
+// A weight of the type and the making of `wanted`: one that an earlier node or entry left, or a new
 // one. Its name is a wish: the model may have a weight of that name.
 WeightId generated_weight(Module& module, const Graph& graph, Weight wanted) {
   for (size_t i = 0; i < module.weights.size(); ++i) {
     const Weight& known = module.weights[i];
-    const auto* numbers = std::get_if<RandomData>(&known.data);
-    const bool same = numbers != nullptr && known.type == wanted.type &&
-                      same_numbers(*numbers, std::get<RandomData>(wanted.data));
-    if (same) return WeightId(i);
+    if (known.type == wanted.type && same_making(known.data, wanted.data)) return WeightId(i);
   }
   wanted.name = graph.fresh_name(wanted.name);
   while (is_taken(module, wanted.name))
@@ -96,7 +118,8 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
   if (node.op != "cast") return false;
   const Weight* weight = weight_of(module, graph, *node.inputs[0]);
   const TensorType type = graph.value(node.outputs[0]).type;
-  if (weight == nullptr || is_known(*weight) || !is_float(type.dtype)) return false;
+  const bool random = weight != nullptr && std::holds_alternative<RandomData>(weight->data);
+  if (!random || !is_float(type.dtype)) return false;
   // Only widening to or rounding from f32 is the same as generating: the generator computes in f32.
   if (weight->type.dtype != DType::f32) return false;
   const Weight cast{.name = weight->name + "." + std::string(name_of(type.dtype)),
@@ -105,6 +128,39 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
   const WeightId id = generated_weight(module, graph, cast);
   graph.replace_uses(node.outputs[0], graph.weight_value(id, module.weight(id)));
   return true;
+}
+
+// Ops whose results are views of their input: they cost nothing at run time.
+bool is_view(const Node& node) {
+  static constexpr std::string_view kViews[] = {"transpose", "reshape", "squeeze",
+                                                "unsqueeze", "flatten", "expand",
+                                                "narrow",    "slice",   "reverse"};
+  return std::find(std::begin(kViews), std::end(kViews), node.op) != std::end(kViews);
+}
+
+// A view of a weight that others read too would be a second copy of it in device memory.
+bool doubles_weight(const Graph& graph, const Node& node) {
+  return is_view(node) && graph.readers(*node.inputs[0]).size() > 1 &&
+         byte_size(graph.value(node.outputs[0]).type) > kSmallBytes;
+}
+
+// A node over weights, some of them made on the device, becomes a weight that the init entry
+// computes.
+bool fold_into_init(Module& module, Graph& graph, const Node& node) {
+  if (node.outputs.size() != 1 || !node.region.empty()) return false;
+  if (find_op(node.op)->lower == nullptr || doubles_weight(graph, node)) return false;
+  const ValueId output = node.outputs[0];
+  graph.replace_uses(output, add_computed(module, graph, node));
+  return true;
+}
+
+bool fold(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+  if (find_op(node.op)->has_effect || node.inputs.empty()) return false;
+  if (fold_generated_cast(module, graph, node)) return true;
+  const InputKind kind = inputs_of(module, graph, node);
+  if (kind == InputKind::Varying || !keeps_plan_small(graph, node)) return false;
+  if (kind == InputKind::Generated) return fold_into_init(module, graph, node);
+  return evaluable(graph, node) && fold_node(module, graph, node, diagnostics);
 }
 
 }  // namespace
@@ -120,13 +176,30 @@ ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& t
   return graph.weight_value(id, module.weight(id));
 }
 
+ValueId add_computed(Module& module, Graph& graph, const Node& node) {
+  RLX_CHECK(node.outputs.size() == 1 && node.region.empty(), "computed weight of " + node.name);
+  ComputedData data{.op = node.op, .attributes = node.attributes, .inputs = {}};
+  for (const std::optional<ValueId>& input : node.inputs) {
+    data.inputs.push_back(input ? graph.value(*input).weight : std::nullopt);
+    RLX_CHECK(!input || data.inputs.back(), "an input of " + node.name + " is no weight");
+  }
+  const Value& output = graph.value(node.outputs[0]);
+  const WeightId id = generated_weight(module, graph,
+                                       {.name = output.name + ".made",
+                                        .type = output.type,
+                                        .data = std::move(data),
+                                        .is_constant = true});
+  return graph.weight_value(id, module.weight(id));
+}
+
 const Weight* weight_of(const Module& module, const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   return value.origin == ValueOrigin::Weight ? &module.weight(*value.weight) : nullptr;
 }
 
 bool is_known(const Weight& weight) {
-  return !std::holds_alternative<RandomData>(weight.data);
+  return !std::holds_alternative<RandomData>(weight.data) &&
+         !std::holds_alternative<ComputedData>(weight.data);
 }
 
 size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnostics) {
@@ -135,10 +208,7 @@ size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnosti
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const Node node = graph.node(id);
-      const bool folded =
-          fold_generated_cast(module, graph, node) ||
-          (evaluable(module, graph, node) && fold_node(module, graph, node, diagnostics));
-      if (!folded) continue;
+      if (!fold(module, graph, node, diagnostics)) continue;
       graph.remove_node(id);
       ++changed;
     }

@@ -66,11 +66,13 @@ class Evaluation {
 
  private:
   Tensor leaf(const Value& value) {
-    if (value.origin == ValueOrigin::Weight) return weight_tensor(module_.weight(*value.weight));
+    if (value.origin == ValueOrigin::Weight)
+      return weight_tensor(module_, module_.weight(*value.weight));
     RLX_CHECK(value.origin == ValueOrigin::State, "value \"" + value.name + "\" was not evaluated");
     const State& state = module_.state(*value.state);
     if (const auto found = states_.find(state.name); found != states_.end()) return found->second;
-    return state.init ? weight_tensor(module_.weight(*state.init)) : Tensor::zeros(state.type);
+    return state.init ? weight_tensor(module_, module_.weight(*state.init))
+                      : Tensor::zeros(state.type);
   }
 
   // Intermediates are dropped after their last reader, so that memory follows the largest live set.
@@ -89,11 +91,33 @@ class Evaluation {
   StateValues new_states_;
 };
 
+Tensor computed_tensor(const Module& module, const Weight& weight, const ComputedData& computed) {
+  std::vector<Tensor> inputs;
+  inputs.reserve(computed.inputs.size());
+  std::vector<const Tensor*> pointers;
+  for (const std::optional<WeightId>& input : computed.inputs) {
+    if (input) inputs.push_back(weight_tensor(module, module.weight(*input)));
+    pointers.push_back(input ? &inputs.back() : nullptr);
+  }
+  Node node;
+  node.name = weight.name;
+  node.op = computed.op;
+  node.attributes = computed.attributes;
+  Diagnostics diagnostics;
+  auto outputs = evaluate_node(node, pointers, {weight.type}, diagnostics);
+  RLX_CHECK(outputs.has_value(), diagnostics.text());
+  outputs->front().round_to_dtype();
+  return std::move(outputs->front());
+}
+
 }  // namespace
 
-Tensor weight_tensor(const Weight& weight) {
+Tensor weight_tensor(const Module& module, const Weight& weight) {
   if (const auto* host = std::get_if<HostBytes>(&weight.data)) {
     return Tensor::from_bytes(weight.type, host->bytes);
+  }
+  if (const auto* computed = std::get_if<ComputedData>(&weight.data)) {
+    return computed_tensor(module, weight, *computed);
   }
   return evaluate_weight_fill(weight);
 }

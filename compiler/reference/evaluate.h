@@ -13,8 +13,9 @@
 
 namespace rlx {
 
-// A weight's elements: decoded bytes, a splat, or the generator of ops.md 0.8.
-Tensor weight_tensor(const Weight& weight);
+// A weight's elements: decoded bytes, a splat, the generator of ops.md 0.8, or a node over other
+// weights, each rounded to its dtype as the init entry stores it.
+Tensor weight_tensor(const Module& module, const Weight& weight);
 
 // Values of states between runs of the evaluator, by state name; a missing one has its initial
 // value.

@@ -52,7 +52,7 @@ TEST_CASE("T37_states_change_at_the_end_of_a_run") {
 
 TEST_CASE("generated_weights_are_those_of_the_catalogue") {
   const Module module = module_from(kRandom);
-  const Tensor uniform = weight_tensor(module.weights[0]);
+  const Tensor uniform = weight_tensor(module, module.weights[0]);
   // ops.md 0.8: seed 42, stream 0, step 0 gives these u(w).
   const double known[] = {0.61295986, 0.46858650, 0.07323170, 0.34086150};
   for (size_t i = 0; i < 4; ++i) CHECK(std::fabs(uniform.floats[i] - (-2 + 5 * known[i])) < 1e-6);
@@ -64,8 +64,8 @@ TEST_CASE("generated_weights_are_those_of_the_catalogue") {
     TestSession session(*device, plan);
     const auto got = session.run(0, {}, std::byte{0});
     CHECK(judge(got[0], uniform, Tolerance::Exact).good);
-    CHECK(judge(got[1], weight_tensor(module.weights[1]), Tolerance::Norm).good);
-    CHECK(judge(got[2], weight_tensor(module.weights[2]), Tolerance::Exact).good);
+    CHECK(judge(got[1], weight_tensor(module, module.weights[1]), Tolerance::Norm).good);
+    CHECK(judge(got[2], weight_tensor(module, module.weights[2]), Tolerance::Exact).good);
   }
 }
 

@@ -18,6 +18,13 @@ Module conv_module(const std::string& entry) {
                    entry);
 }
 
+using Inputs = std::vector<std::optional<WeightId>>;
+
+constexpr const char* kRandomWeights = R"("params": [
+    {"name": "w", "dtype": "f32", "shape": [5], "data": {"random": {"distribution": "normal", "mean": 1, "std": 2, "seed": 3}}},
+    {"name": "v", "dtype": "f32", "shape": [3], "data": {"random": {"distribution": "uniform", "low": 1, "high": 2, "seed": 4}}}],
+    "constants": [{"name": "c", "dtype": "f32", "shape": [1], "data": {"values": [1.5]}}],)";
+
 }  // namespace
 
 TEST_CASE("nodes of constants are evaluated, through chains, up to the first input") {
@@ -56,11 +63,57 @@ TEST_CASE("random weights stay random, and their casts move into the generator")
               {"op": "cast", "inputs": ["w"], "outputs": ["i"], "attributes": {"to": "i32"}},
               {"op": "exp", "inputs": ["a"], "outputs": ["y"]}],
     "outputs": ["y", "a", "b", "i"])");
-  CHECK(apply_keeping_values(fold_constants, module, 2e-3) == 2);
-  CHECK(node_lines(module) == Lines{"cast(w)", "exp(w.f16)"});
-  REQUIRE(module.weights.size() == 2);
+  CHECK(apply_keeping_values(fold_constants, module, 2e-3) == 4);
+  CHECK(node_lines(module).empty());
+  REQUIRE(module.weights.size() == 4);
   CHECK(std::holds_alternative<RandomData>(module.weights[1].data));
   CHECK(module.entries[0].outputs[1] == module.entries[0].outputs[2]);
+  CHECK(std::get<ComputedData>(module.weights[2].data) ==
+        ComputedData{.op = "cast", .attributes = {{"to", "i32"}}, .inputs = {WeightId{0}}});
+  CHECK(std::get<ComputedData>(module.weights[3].data).inputs == Inputs{WeightId{1}});
+}
+
+TEST_CASE("nodes over random weights become weights that are computed once, equal ones once") {
+  Module module = module_of(std::string(kRandomWeights) + R"(
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [8]}],
+    "nodes": [{"op": "concat", "inputs": ["w", "v"], "outputs": ["j"], "attributes": {"axis": 0}},
+              {"op": "concat", "inputs": ["w", "v"], "outputs": ["k"], "attributes": {"axis": 0}},
+              {"op": "mul", "inputs": ["j", "c"], "outputs": ["p"]},
+              {"op": "add", "inputs": ["p", "x"], "outputs": ["y"]}],
+    "outputs": ["y", "k"])");
+  CHECK(apply_keeping_values(fold_constants, module) == 3);
+  CHECK(node_lines(module) == Lines{"add(p.made, x)"});
+  REQUIRE(module.weights.size() == 5);
+  CHECK(std::get<ComputedData>(module.weights[3].data).inputs == Inputs{WeightId{0}, WeightId{1}});
+  CHECK(std::get<ComputedData>(module.weights[4].data).inputs == Inputs{WeightId{3}, WeightId{2}});
+}
+
+TEST_CASE("a view of a random weight that others read too stays a view") {
+  const auto folds = [](const std::string& rows, bool shared) {
+    Module module = module_of(R"("params": [{"name": "w", "dtype": "f32", "shape": [)" + rows +
+                              R"(, 64],
+        "data": {"random": {"distribution": "uniform", "low": 0, "high": 1, "seed": 3}}}],
+      "inputs": [{"name": "x", "dtype": "f32", "shape": [64]}],
+      "nodes": [{"op": "transpose", "inputs": ["w"], "outputs": ["t"]}, {"op": "add", "inputs": [")" +
+                              std::string(shared ? "w" : "x") + R"(", "x"], "outputs": ["y"]}],
+      "outputs": ["t", "y"])");
+    return apply_keeping_values(fold_constants, module);
+  };
+  CHECK(folds("257", true) == 0);
+  CHECK(folds("257", false) == 1);
+  CHECK(folds("256", true) == 1);  // 64 KiB
+}
+
+TEST_CASE("a weight computed from one that stands after it is a fault") {
+  Module module;
+  module.add_weight({.name = "late",
+                     .type = {DType::f32, {2}},
+                     .data = ComputedData{.op = "neg", .attributes = {}, .inputs = {WeightId{1}}}});
+  module.add_weight({.name = "early", .type = {DType::f32, {2}}, .data = RandomData{}});
+  CHECK(find_fault(module).value_or("").find("weight \"late\"") != std::string::npos);
+  std::swap(module.weights[0], module.weights[1]);
+  std::get<ComputedData>(module.weights[1].data).inputs = {WeightId{0}};
+  CHECK_FALSE(find_fault(module).has_value());
 }
 
 TEST_CASE("a weight of the model with the name of a cast is not taken for the cast") {
@@ -97,6 +150,27 @@ TEST_CASE("a batch_norm after a conv of constants goes into its weights") {
   CHECK(only_node(module, "conv").inputs.size() == 3);
   apply(fold_constants, module);
   CHECK(node_lines(module).size() == 1);
+  check_close(outputs_of(module), wanted);
+}
+
+TEST_CASE("a batch_norm of random statistics goes into random weights, which are computed once") {
+  const auto random = [](const std::string& name, const std::string& shape,
+                         const std::string& seed) {
+    return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": [)" + shape +
+           R"(], "data": {"random": {"distribution": "uniform", "low": 0.5, "high": 1.5, "seed": )" +
+           seed + "}}}";
+  };
+  Module module = module_of(R"("params": [)" + random("w", "4, 3, 2", "1") + "," +
+                            random("g", "4", "2") + "," + random("b", "4", "3") + "," +
+                            random("m", "4", "4") + "," + random("v", "4", "5") + R"(],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 3, 6]}],
+    "nodes": [{"op": "conv", "inputs": ["x", "w"], "outputs": ["k"]},
+              {"op": "batch_norm", "inputs": ["k", "g", "b", "m", "v"], "outputs": ["y"]}],
+    "outputs": ["y"])");
+  const std::vector<Tensor> wanted = outputs_of(module);
+  CHECK(apply(fold_batch_norm, module) == 1);
+  apply(fold_constants, module);
+  CHECK(node_lines(module) == Lines{"conv(x, y.mul.2.made, y.fma.made)"});
   check_close(outputs_of(module), wanted);
 }
 

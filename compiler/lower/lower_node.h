@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lowering an entry and lowering the init program share.
+#pragma once
+
+#include "compiler/ops/lower_context.h"
+
+namespace rlx {
+
+// Emits the steps of one node; afterwards each of its outputs has a place. False where anything was
+// reported.
+bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics);
+
+// Gives each part of a concat its sub-slot of the output, so that producers write there and no copy
+// runs. Outer concats come first: an inner one's output may already have a place.
+void place_concat_parts(LoweringState& state, Diagnostics& diagnostics);
+
+}  // namespace rlx
