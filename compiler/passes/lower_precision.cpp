@@ -79,7 +79,8 @@ class PrecisionRewrite {
     const ValueId input = *graph_.node(id).inputs[i];
     const std::string op = graph_.node(id).op;
     const DType dtype = graph_.value(input).type.dtype;
-    if (op == "state_write") {
+    // A state keeps its type, and so does a cache: what goes into them is cast, never they.
+    if (op == "state_write" || op == "kv_append") {
       const DType wanted = graph_.value(*graph_.node(id).inputs[0]).type.dtype;
       return i == 1 && dtype != wanted ? add_cast(input, wanted, id) : input;
     }
@@ -130,7 +131,7 @@ class PrecisionRewrite {
 }  // namespace
 
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics&) {
-  if (options.precision == "f32") return 0;
+  if (options.precision == "f32" || options.precision == "tf32") return 0;
   const DType low = dtype_from_name(options.precision).value();
   size_t changed = 0;
   for (Graph& graph : module.entries) {

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+// kv_append (ops.md 1): rows written into a cache at positions that the device knows, in place
+// where the cache is a state.
+#include "compiler/ops/kv_append.h"
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/ops/movement.h"
+#include "compiler/ops/rows.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+enum AppendInput : uint32_t { kCache, kNew, kPosition };
+
+// The cache as [outer, capacity, inner], with outer = batch * outer_per_batch.
+struct AppendView {
+  int64_t batch = 1;
+  int64_t outer = 1;
+  int64_t capacity = 1;
+  int64_t inner = 1;
+  int64_t rows = 1;  // new ones
+};
+
+AppendView append_view(const Shape& cache, const Shape& added, int64_t axis) {
+  const auto at = static_cast<size_t>(axis);
+  return {.batch = cache[0],
+          .outer = element_count(Shape(cache.begin(), cache.begin() + axis)),
+          .capacity = cache[at],
+          .inner = element_count(Shape(cache.begin() + axis + 1, cache.end())),
+          .rows = added[at]};
+}
+
+std::optional<int64_t> append_axis(NodeContext& ctx, size_t rank) {
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), rank);
+  if (axis == 0) {
+    ctx.fail(DiagCode::BadAttribute, "axis is 0, the batch; wanted one behind it");
+    return std::nullopt;
+  }
+  return axis;
+}
+
+bool infer(InferContext& ctx) {
+  const TensorType& cache = ctx.input(kCache);
+  if (!refuse_block_type(ctx, cache.dtype)) return false;
+  if (cache.shape.size() < 2) {
+    return ctx.fail(DiagCode::BadRank, "cache is " + to_string(cache) + ", wanted rank 2 or more");
+  }
+  const std::optional<int64_t> axis = append_axis(ctx, cache.shape.size());
+  if (!axis) return false;
+  TensorType wanted = cache;
+  const TensorType& added = ctx.input(kNew);
+  if (added.shape.size() == wanted.shape.size()) {
+    wanted.shape[static_cast<size_t>(*axis)] = added.shape[static_cast<size_t>(*axis)];
+  }
+  if (added != wanted) {
+    return ctx.fail(DiagCode::BadShape,
+                    "new is " + to_string(added) + " beside a cache of " + to_string(cache) +
+                        "; wanted its dtype and dims, but for axis " + std::to_string(*axis));
+  }
+  if (!check_append_positions(ctx, kPosition, cache.shape[0])) return false;
+  ctx.set_output(0, cache);
+  return true;
+}
+
+int64_t position_value(const Tensor& positions, int64_t batch) {
+  const size_t i = positions.type.shape.empty() ? 0 : static_cast<size_t>(batch);
+  if (!positions.is_float()) return positions.integers[i];
+  const double value = positions.floats[i];
+  if (value != value) return 0;
+  return static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
+}
+
+bool evaluate(EvaluateContext& ctx) {
+  const Tensor& cache = ctx.input(kCache);
+  const Tensor& added = ctx.input(kNew);
+  Tensor& y = ctx.output(0);
+  y.floats = cache.floats;
+  y.integers = cache.integers;
+  const std::optional<int64_t> axis = append_axis(ctx, cache.type.shape.size());
+  if (!axis) return false;
+  const AppendView view = append_view(cache.type.shape, added.type.shape, *axis);
+  const bool circular = ctx.attrs().text("mode") == "circular";
+  for (int64_t outer = 0; outer < view.outer; ++outer) {
+    const int64_t position =
+        position_value(ctx.input(kPosition), outer / (view.outer / view.batch));
+    for (int64_t i = 0; i < view.rows; ++i) {
+      const int64_t row = appended_row(position, i, view.rows, view.capacity, circular);
+      if (row < 0) continue;
+      const auto from = static_cast<size_t>((outer * view.rows + i) * view.inner);
+      const auto to = static_cast<size_t>((outer * view.capacity + row) * view.inner);
+      const auto count = static_cast<size_t>(view.inner);
+      if (y.is_float()) std::copy_n(added.floats.begin() + from, count, y.floats.begin() + to);
+      if (!y.is_float()) std::copy_n(added.integers.begin() + from, count, y.integers.begin() + to);
+    }
+  }
+  return true;
+}
+
+// The loops over the new rows' strided view, dims before and behind the axis apart.
+struct AddedLoops {
+  LoopDims outer;
+  int64_t row_stride = 0;
+  LoopDims inner;
+};
+
+AddedLoops added_loops(const TensorRef& added, int64_t axis) {
+  AddedLoops loops{
+      .outer = {}, .row_stride = added.strides[static_cast<size_t>(axis)], .inner = {}};
+  for (size_t d = 0; d < added.strides.size(); ++d) {
+    if (static_cast<int64_t>(d) == axis) continue;
+    LoopDims& dims = static_cast<int64_t>(d) < axis ? loops.outer : loops.inner;
+    dims.push_back({.size = added.shape()[d], .strides = {added.strides[d], 0}});
+  }
+  loops.outer = merged(loops.outer);
+  loops.inner = merged(loops.inner);
+  return loops;
+}
+
+// Bytes that one thread moves: the widest word that divides the rows and every address, where both
+// sides are contiguous along them.
+int64_t word_bytes(const LowerContext& ctx, const TensorRef& added, const AddedLoops& loops,
+                   const TensorRef& y, int64_t inner) {
+  const int64_t element = element_bytes(y.dtype());
+  if (!is_contiguous(loops.inner)) return element;
+  int64_t word = std::min<int64_t>(ctx.alignment(added), ctx.alignment(y));
+  const auto divides = [&word, element](int64_t elements) {
+    return elements * element % word == 0;
+  };
+  const auto fits = [&] {
+    return divides(inner) && divides(loops.row_stride) &&
+           std::all_of(loops.outer.begin(), loops.outer.end(),
+                       [&](const LoopDim& dim) { return divides(dim.strides[0]); });
+  };
+  while (word > element && !fits()) word /= 2;
+  return word;
+}
+
+LoopDims in_words(LoopDims dims, int64_t word_elements) {
+  for (LoopDim& dim : dims) dim.strides[0] /= word_elements;
+  return dims;
+}
+
+std::string append_text(const AddedLoops& loops, const AppendView& view, int64_t word_elements,
+                        const std::string& index) {
+  const bool contiguous = word_elements > 1 || is_contiguous(loops.inner);
+  std::string text = define_line("RLX_INDEX", index);
+  text += index_macro("RLX_X_OUTER", in_words(loops.outer, word_elements), 0);
+  text +=
+      define_line("RLX_X_ROW", "RLX_INDEX(" + integer_text(loops.row_stride / word_elements) + ")");
+  text += contiguous ? define_line("RLX_X_COLUMN(i)", "(i)")
+                     : index_macro("RLX_X_COLUMN", loops.inner, 0);
+  text += define_line("RLX_CAPACITY", "rlx_i64(" + integer_text(view.capacity) + ")");
+  return text + define_line("RLX_COUNT",
+                            integer_text(view.outer * view.rows * view.inner / word_elements));
+}
+
+bool lower(LowerContext& ctx) {
+  const std::optional<int64_t> axis = append_axis(ctx, ctx.output_type(0).shape.size());
+  if (!axis) return false;
+  const bool circular = ctx.attrs().text("mode") == "circular";
+  const TensorRef added = ctx.input(kNew);
+  const TensorRef position = ctx.input(kPosition);
+  const TensorRef y = appended_cache(ctx, kCache, 0);
+  const AppendView view = append_view(y.shape(), added.shape(), *axis);
+  const int64_t moved = view.outer * view.rows * view.inner;
+  if (moved == 0) return true;
+  const AddedLoops loops = added_loops(added, *axis);
+  const int64_t word = word_bytes(ctx, added, loops, y, view.inner);
+  const int64_t word_elements = word / element_bytes(y.dtype());
+  const int64_t threads = moved / word_elements;
+  const std::string index = index_type({&added, &y}, moved);
+  ctx.dispatch<KernelId::kv_append>()
+      .workgroup({kCopyWorkgroup, 1, 1})
+      .define("RLX_ROTATE", 0)
+      .define("RLX_WORD_BYTES", word)
+      .define("RLX_ROW_WORDS", view.inner / word_elements)
+      .define("RLX_NEW_ROWS", view.rows)
+      .define("RLX_OUTER_PER_BATCH", view.outer / view.batch)
+      .define("RLX_POSITIONS", std::string(name_of(position.dtype())))
+      .define("RLX_POSITION_STRIDE", position.strides.empty() ? 0 : position.strides[0])
+      .define("RLX_CIRCULAR", circular ? 1 : 0)
+      .generated("append.inc", append_text(loops, view, word_elements, index))
+      .read(&AppendParams::x, added, static_cast<uint32_t>(word))
+      .read(&AppendParams::positions, position)
+      .bind(offsetof(AppendParams, y), y, AccessMode::ReadWrite, static_cast<uint32_t>(word))
+      .grid(split_grid(static_cast<uint64_t>((threads + kCopyWorkgroup - 1) / kCopyWorkgroup)))
+      .work(2 * byte_size(added.type) + byte_size(position.type), 0)
+      .reason("rows of " + std::to_string(view.inner * element_bytes(y.dtype())) +
+              " bytes in words of " + std::to_string(word));
+  return true;
+}
+
+// ---- who else reads a cache ----
+
+bool writes_state(const Graph& graph, ValueId state) {
+  const std::vector<NodeId> readers = graph.readers(state);
+  return std::any_of(readers.begin(), readers.end(), [&](NodeId id) {
+    return graph.node(id).op == "state_write" && graph.node(id).inputs[0] == state;
+  });
+}
+
+// True where nothing but `node`, once, reads the value; being the target of a state_write is no
+// read.
+bool read_once(const Graph& graph, ValueId value) {
+  if (graph.is_output(value)) return false;
+  size_t reads = 0;
+  const std::vector<NodeId> readers = graph.readers(value);
+  for (auto reader = readers.begin(); reader != readers.end(); ++reader) {
+    const Node& node = graph.node(*reader);
+    if (std::find(readers.begin(), reader, *reader) != reader) continue;  // counted with its first
+    const auto uses = std::count(node.inputs.begin(), node.inputs.end(), std::optional(value));
+    const bool target = node.op == "state_write" && node.inputs[0] == value;
+    reads += static_cast<size_t>(uses) - (target ? 1 : 0);
+  }
+  return reads == 1;
+}
+
+bool is_append_result(const Graph& graph, const Value& value) {
+  if (value.origin != ValueOrigin::Node) return false;
+  const std::span<const CacheOperand> operands = cache_operands(graph.node(*value.producer).op);
+  return std::any_of(operands.begin(), operands.end(), [&value](const CacheOperand& operand) {
+    return operand.output == value.output_index;
+  });
+}
+
+bool may_overwrite(const Graph& graph, ValueId cache) {
+  if (!read_once(graph, cache)) return false;
+  const Value& value = graph.value(cache);
+  if (value.origin == ValueOrigin::State) return writes_state(graph, cache);
+  return is_append_result(graph, value);
+}
+
+}  // namespace
+
+TensorRef appended_cache(LowerContext& ctx, size_t input, size_t output) {
+  const TensorRef cache = ctx.input(input);
+  if (may_overwrite(ctx.state().graph, ctx.node().inputs.at(input).value())) {
+    RLX_CHECK(cache.dense(), "a cache is a state or the result of an append");
+    ctx.alias_output(output, cache);
+    return cache;
+  }
+  const TensorRef y = ctx.output(output);
+  ctx.copy(cache, y);
+  return y;
+}
+
+std::span<const CacheOperand> cache_operands(std::string_view op) {
+  static constexpr std::array kAppend = {CacheOperand{.input = kCache, .output = 0}};
+  static constexpr std::array kRope = {CacheOperand{.input = 6, .output = 1},
+                                       CacheOperand{.input = 7, .output = 2}};
+  if (op == "kv_append") return kAppend;
+  if (op == "rope_append") return kRope;
+  return {};
+}
+
+bool check_append_positions(InferContext& ctx, size_t input, int64_t batch) {
+  const TensorType& positions = ctx.input(input);
+  const bool legacy = positions.dtype == DType::f32 || positions.dtype == DType::f16;
+  if (!is_integer(positions.dtype) && !legacy) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "pos is " + std::string(name_of(positions.dtype)) + ", wanted an integer type");
+  }
+  if (positions.shape.empty() || positions.shape == Shape{batch}) return true;
+  return ctx.fail(DiagCode::BadShape, "pos is " + to_string(positions) + ", wanted a scalar or [" +
+                                          std::to_string(batch) + "]");
+}
+
+int64_t appended_row(int64_t position, int64_t i, int64_t new_rows, int64_t capacity,
+                     bool circular) {
+  if (circular) {
+    if (capacity == 0 || new_rows - i > capacity) return -1;  // a later row takes the place
+    const int64_t row = (position % capacity + i % capacity) % capacity;
+    return row < 0 ? row + capacity : row;
+  }
+  const int64_t first = position < 0 ? position + capacity : position;
+  const bool inside = first >= -i && first < capacity - i;
+  return inside ? first + i : -1;
+}
+
+namespace {
+
+constexpr std::string_view kModes[] = {"linear", "circular"};
+constexpr AttrSpec kAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .default_text = "-2"},
+    {.name = "mode", .type = AttrType::String, .default_text = "\"linear\"", .choices = kModes},
+};
+constexpr OpDef kOps[] = {
+    {.name = "kv_append",
+     .signature = "kv_append(cache, new, pos; axis=-2, mode=\"linear\") -> cache'",
+     .inputs = {3, 3},
+     .outputs = {1, 1},
+     .attrs = kAttrs,
+     .infer = infer,
+     .evaluate = evaluate,
+     .lower = lower},
+};
+
+}  // namespace
+
+std::span<const OpDef> kv_append_ops() {
+  return kOps;
+}
+
+}  // namespace rlx

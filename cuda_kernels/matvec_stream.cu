@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Few vectors x times a matrix w that is read once, at the speed of memory:
+//   sum[v, n] = scale[v] * sum over k of x[v, k] * gamma[k] * w[n, k], and
+//   y[v, n] = act(sum[v, n] + bias[n]) + residual[v, n], or of a gated pair (RLX_GATED)
+//   y[v, n] = act(sum[v, n] + bias[n]) * (sum2[v, n] + bias2[n]) + residual[v, n], where sum2 is that of w2.
+//   RLX_NORM 1: gamma[k] stands for gamma[k] + RLX_GAMMA_OFFSET (1 where there is none) and scale[v] for
+//   (mean over k of x[v, k]^2 + RLX_EPS)^(-1/2), which is rms_norm; else both are 1.
+// Layout: w [RLX_N, RLX_K] with rows RLX_W_LINE apart, each a whole number of aligned 16-byte pieces; x [RLX_M, RLX_K] with rows
+//   RLX_X_LINE apart, aligned alike; y and residual dense; gamma, bias, bias2 vectors.
+// Grid: RLX_GROUPS workgroups, one or a few for each multiprocessor; each takes its share of neighbouring outputs.
+//   RLX_TEAMS teams of RLX_LANES threads. A team goes through a stage of RLX_STAGE_UNITS outputs at once; every thread has
+//   the same RLX_PIECES 16-byte pieces of all rows, so its x stays in registers. RLX_DEPTH stages of w are under way in a ring
+//   in shared memory. A thread copies and reads its own pieces only: the stream needs no barrier. The threads' sums meet in
+//   shared memory after RLX_FLUSH stages.
+// Specializations: the above; RLX_W_EARLY 1: w does not depend on earlier steps, so its first stages are loaded before the wait
+//   for them; storage types RLX_X, RLX_W, RLX_Y, RLX_GAMMA, RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL (undefined where absent);
+//   RLX_ACTIVATION with generated/epilogue.inc, as in lib/product.cuh.
+// Numerics: f32 sums in a fixed order; the scale multiplies the sum; one rounding.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "lib/mma.cuh"
+#define RLX_ACC f32
+#define RLX_INDEX rlx_i64
+#if RLX_ACTIVATION
+#include "lib/math.cuh"
+#define rlx_acc_t rlx_f32
+#include "generated/epilogue.inc"
+#else
+#define rlx_activate(value) (value)
+#endif
+
+RLX_PARAMS(MatvecStreamParams);
+
+#if RLX_GATED
+#define RLX_PAIR 2
+#else
+#define RLX_PAIR 1
+#endif
+#define RLX_W_BYTES RLX_CAT(rlx_bytes_, RLX_W)
+#define RLX_X_BYTES RLX_CAT(rlx_bytes_, RLX_X)
+#define RLX_PIECE (16 / RLX_W_BYTES)                    // elements of a piece
+#define RLX_ROW_PIECES (RLX_K / RLX_PIECE)              // pieces of a row
+#define RLX_STAGE_PIECES (RLX_STAGE_UNITS * RLX_PAIR * RLX_PIECES)  // of one thread
+#define RLX_STAGE_BYTES (RLX_STAGE_PIECES * RLX_BLOCK_SIZE * 16)
+#define RLX_STAGE_SUMS (RLX_STAGE_UNITS * RLX_PAIR * RLX_M)  // of one thread: [unit][pair][vector]
+#define RLX_TEAM_WARPS (RLX_LANES / 32)
+#define RLX_FLUSH_UNITS (RLX_FLUSH * RLX_TEAMS * RLX_STAGE_UNITS)
+
+static_assert(RLX_K % RLX_PIECE == 0 && RLX_PIECES * RLX_LANES >= RLX_ROW_PIECES, "pieces cover a row");
+static_assert(RLX_STAGE_SUMS <= 32, "a lane keeps one sum of a stage");
+static_assert(RLX_FLUSH_UNITS * RLX_M <= RLX_BLOCK_SIZE, "a thread finishes one output at a time");
+
+RLX_DYNAMIC_SHARED(RLX_DEPTH * RLX_STAGE_BYTES);
+
+// Sums over a warp, of two flushes in turn: the next one's are written while this one's are read.
+__shared__ float parts[2][RLX_FLUSH_UNITS * RLX_PAIR * RLX_M][RLX_TEAM_WARPS];
+#if RLX_NORM
+__shared__ float squares[RLX_M][RLX_TEAM_WARPS];
+#endif
+
+// The outputs of this workgroup.
+struct Share {
+  rlx_u32 begin;
+  rlx_u32 end;
+};
+
+// The place of a thread.
+struct Stream {
+  rlx_u32 team;
+  rlx_u32 lane;  // of the team
+  rlx_u32 ring;  // shared address of the thread's first piece
+};
+
+RLX_FN rlx_u32 first_unit(Share share, rlx_u32 team, rlx_u32 stage) {
+  return share.begin + (stage * rlx_u32(RLX_TEAMS) + team) * rlx_u32(RLX_STAGE_UNITS);
+}
+
+// Starts the copies of a stage; rows beyond the share and pieces beyond the row become zeros.
+RLX_FN void load_stage(const RlxParams& p, Share share, Stream to, rlx_u32 stage) {
+  const rlx_u32 slot = to.ring + stage % rlx_u32(RLX_DEPTH) * rlx_u32(RLX_STAGE_BYTES);
+  const rlx_u32 first = first_unit(share, to.team, stage);
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_STAGE_UNITS); ++i) {
+    const bool inside = first + i < share.end;
+    const rlx_u64 row = inside ? rlx_u64(first + i) * rlx_u64(RLX_W_LINE * RLX_W_BYTES) : 0;
+    RLX_UNROLL for (rlx_u32 pair = 0u; pair < rlx_u32(RLX_PAIR); ++pair) {
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_PIECES); ++j) {
+        const rlx_u32 piece = j * rlx_u32(RLX_LANES) + to.lane;
+        const bool in_row = (j + 1u) * rlx_u32(RLX_LANES) <= rlx_u32(RLX_ROW_PIECES) || piece < rlx_u32(RLX_ROW_PIECES);
+        const rlx_ptr from = (pair == 0u ? p.w : p.w2) + row + rlx_u64(in_row ? piece : 0u) * 16u;
+        const rlx_u32 into = slot + ((i * rlx_u32(RLX_PAIR) + pair) * rlx_u32(RLX_PIECES) + j) * rlx_u32(RLX_BLOCK_SIZE * 16);
+        rlx_copy16_async(into, from, inside && in_row ? 16u : 0u);
+      }
+    }
+  }
+}
+
+#define RLX_UNPACK_f16(word) rlx_unpack_f16x2(word)
+#define RLX_UNPACK_bf16(word) rlx_unpack_bf16x2(word)
+// The elements of a 16-byte piece of w.
+RLX_FN void unpack_piece(const rlx_u32 (&words)[4], float (&values)[RLX_PIECE]) {
+  RLX_UNROLL for (int i = 0; i < 4; ++i) {
+#if RLX_W_BYTES == 4
+    values[i] = __uint_as_float(words[i]);
+#else
+    const rlx_vec2 two = RLX_CAT(RLX_UNPACK_, RLX_W)(words[i]);
+    values[2 * i] = two.x;
+    values[2 * i + 1] = two.y;
+#endif
+  }
+}
+
+// Elements k to k + RLX_PIECE - 1 of a vector of x.
+RLX_FN void load_x(rlx_ptr x, rlx_i64 at, float (&values)[RLX_PIECE]) {
+#if RLX_X_BYTES == 2 && RLX_PIECE == 8
+  const rlx_uvec4 raw = rlx_raw16(x, at * 2);
+  const rlx_u32 words[4] = {raw.x, raw.y, raw.z, raw.w};
+  RLX_UNROLL for (int i = 0; i < 4; ++i) {
+    const rlx_vec2 two = RLX_CAT(RLX_UNPACK_, RLX_X)(words[i]);
+    values[2 * i] = two.x;
+    values[2 * i + 1] = two.y;
+  }
+#else
+  RLX_UNROLL for (int i = 0; i < RLX_PIECE; i += 4) {
+    const rlx_vec4 four = RLX_CAT(rlx_load4_, RLX_X)(x, at + i);
+    values[i] = four.x;
+    values[i + 1] = four.y;
+    values[i + 2] = four.z;
+    values[i + 3] = four.w;
+  }
+#endif
+}
+
+// Adds each of kCount sums over the 32 lanes. Lanes share out the sums, so that most shuffles move different ones: the lane
+// receives that of number `owned_sum()` in sums[0]; those of equal number hold the same bits.
+template <int kCount>
+RLX_FN void share_out_sums(float (&sums)[kCount], rlx_u32 lane) {
+  int count = kCount;
+  RLX_UNROLL for (rlx_u32 distance = 16u; distance > 0u; distance /= 2u) {
+    const int half = (count + 1) / 2;
+    const bool upper = (lane & distance) != 0u;
+    RLX_UNROLL for (int i = 0; i < half; ++i) {
+      if (count == 1) {
+        sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], distance);
+      } else {
+        const float other = i + half < count ? sums[i + half] : 0.0f;
+        const float sent = upper ? sums[i] : other;
+        const float kept = upper ? other : sums[i];
+        sums[i] = kept + __shfl_xor_sync(0xFFFFFFFFu, sent, distance);
+      }
+    }
+    count = half;
+  }
+}
+// Which sum a lane receives, or kCount where it is no sum, or another lane's too.
+template <int kCount>
+RLX_FN rlx_u32 owned_sum(rlx_u32 lane) {
+  int count = kCount;
+  rlx_u32 owned = 0u;
+  bool repeats = false;
+  RLX_UNROLL for (rlx_u32 distance = 16u; distance > 0u; distance /= 2u) {
+    const bool upper = (lane & distance) != 0u;
+    if (count == 1) {
+      repeats = repeats || upper;
+    } else if (upper) {
+      owned += rlx_u32((count + 1) / 2);
+    }
+    count = (count + 1) / 2;
+  }
+  return repeats || owned >= rlx_u32(kCount) ? rlx_u32(kCount) : owned;
+}
+
+// One stage of the ring times the thread's part of x.
+RLX_FN void multiply_stage(rlx_u32 slot, const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE], float (&sums)[RLX_STAGE_SUMS]) {
+  RLX_UNROLL for (int row = 0; row < RLX_STAGE_UNITS * RLX_PAIR; ++row) {
+    RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[row * RLX_M + v] = 0.0f;
+    RLX_UNROLL for (int j = 0; j < RLX_PIECES; ++j) {
+      rlx_u32 words[4];
+      float values[RLX_PIECE];
+      rlx_shared_load4(words, slot + rlx_u32(row * RLX_PIECES + j) * rlx_u32(RLX_BLOCK_SIZE * 16));
+      unpack_piece(words, values);
+      RLX_UNROLL for (int i = 0; i < RLX_PIECE; ++i) {
+        RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[row * RLX_M + v] += xs[v][j][i] * values[i];
+      }
+    }
+  }
+}
+
+// x, times gamma; the lane's sum of its squares goes to shared memory with its warp's others.
+RLX_FN void prepare_x(const RlxParams& p, Stream at, const float (&gamma)[RLX_PIECES][RLX_PIECE],
+                      float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE]) {
+  RLX_UNROLL for (int v = 0; v < RLX_M; ++v) {
+    float square = 0.0f;
+    RLX_UNROLL for (int j = 0; j < RLX_PIECES; ++j) {
+      const rlx_u32 piece = rlx_u32(j * RLX_LANES) + at.lane;
+      RLX_UNROLL for (int i = 0; i < RLX_PIECE; ++i) xs[v][j][i] = 0.0f;
+      if (piece < rlx_u32(RLX_ROW_PIECES)) load_x(p.x, rlx_i64(v) * RLX_X_LINE + rlx_i64(piece) * RLX_PIECE, xs[v][j]);
+#if RLX_NORM
+      RLX_UNROLL for (int i = 0; i < RLX_PIECE; ++i) {
+        square += xs[v][j][i] * xs[v][j][i];
+        xs[v][j][i] *= gamma[j][i];
+      }
+#endif
+    }
+#if RLX_NORM
+    RLX_UNROLL for (rlx_u32 distance = 16u; distance > 0u; distance /= 2u) {
+      square += __shfl_xor_sync(0xFFFFFFFFu, square, distance);
+    }
+    if (at.team == 0u && at.lane % 32u == 0u) squares[v][at.lane / 32u] = square;
+#endif
+  }
+}
+
+RLX_FN void load_gamma(const RlxParams& p, Stream at, float (&gamma)[RLX_PIECES][RLX_PIECE]) {
+#if RLX_NORM
+  RLX_UNROLL for (int j = 0; j < RLX_PIECES; ++j) {
+    const rlx_u32 piece = rlx_u32(j * RLX_LANES) + at.lane;
+    RLX_UNROLL for (int i = 0; i < RLX_PIECE; ++i) {
+      gamma[j][i] = 1.0f;
+#ifdef RLX_GAMMA
+      if (piece < rlx_u32(RLX_ROW_PIECES)) {
+        gamma[j][i] = RLX_CAT(rlx_load_, RLX_GAMMA)(p.gamma, rlx_i64(piece) * RLX_PIECE + i);
+      }
+#endif
+      gamma[j][i] += RLX_GAMMA_OFFSET;
+    }
+  }
+#endif
+}
+
+// What the epilogue of one output adds; loaded before the sums are there.
+struct Added {
+  float bias = 0.0f;
+  float bias2 = 0.0f;
+  float residual = 0.0f;
+};
+RLX_FN Added load_added(const RlxParams& p, rlx_u32 v, rlx_u32 n) {
+  Added added;
+#ifdef RLX_BIAS
+  added.bias = RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, n);
+#endif
+#ifdef RLX_BIAS2
+  added.bias2 = RLX_CAT(rlx_load_, RLX_BIAS2)(p.bias2, n);
+#endif
+#ifdef RLX_RESIDUAL
+  added.residual = RLX_CAT(rlx_load_, RLX_RESIDUAL)(p.residual, rlx_i64(v) * RLX_N + n);
+#endif
+  return added;
+}
+
+// The sum of the team's warps in order.
+RLX_FN float whole_sum(const float (&warps)[RLX_TEAM_WARPS]) {
+  float total = warps[0];
+  RLX_UNROLL for (int warp = 1; warp < RLX_TEAM_WARPS; ++warp) total += warps[warp];
+  return total;
+}
+
+RLX_FN void finish_output(const RlxParams& p, rlx_u32 buffer, rlx_u32 unit, rlx_u32 v, rlx_u32 n, Added added) {
+  float scale = 1.0f;
+#if RLX_NORM
+  scale = 1.0f / sqrtf(whole_sum(squares[v]) / float(RLX_K) + RLX_EPS);
+#endif
+  const rlx_u32 row = (unit * rlx_u32(RLX_PAIR)) * rlx_u32(RLX_M) + v;
+  float value = rlx_activate(whole_sum(parts[buffer][row]) * scale + added.bias);
+#if RLX_GATED
+  value *= whole_sum(parts[buffer][row + rlx_u32(RLX_M)]) * scale + added.bias2;
+#endif
+  RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(v) * RLX_N + n, value + added.residual);
+}
+
+RLX_MAIN_PREFETCH {
+  const rlx_u32 thread = rlx_local_index;
+  const Share share = {rlx_u32(rlx_u64(rlx_group_x) * RLX_N / RLX_GROUPS), rlx_u32(rlx_u64(rlx_group_x + 1u) * RLX_N / RLX_GROUPS)};
+  const Stream stream = {thread / rlx_u32(RLX_LANES), thread % rlx_u32(RLX_LANES), rlx_shared_address(rlx_shared) + thread * 16u};
+  const rlx_u32 per_stage = rlx_u32(RLX_TEAMS * RLX_STAGE_UNITS);
+  const rlx_u32 stages = (share.end - share.begin + per_stage - 1u) / per_stage;
+#if !RLX_W_EARLY
+  rlx_wait_for_predecessors();
+#endif
+  RLX_UNROLL for (rlx_u32 stage = 0u; stage < rlx_u32(RLX_DEPTH); ++stage) {
+    if (stage < stages) load_stage(p, share, stream, stage);
+    rlx_commit_copies();
+  }
+  float gamma[RLX_PIECES][RLX_PIECE];
+#if RLX_W_EARLY
+  load_gamma(p, stream, gamma);
+  rlx_wait_for_predecessors();
+#else
+  load_gamma(p, stream, gamma);
+#endif
+  float xs[RLX_M][RLX_PIECES][RLX_PIECE];
+  prepare_x(p, stream, gamma, xs);
+
+  const rlx_u32 own_sum = owned_sum<RLX_STAGE_SUMS>(thread % 32u);
+  const rlx_u32 own_unit = thread % rlx_u32(RLX_FLUSH_UNITS);
+  const rlx_u32 own_vector = thread / rlx_u32(RLX_FLUSH_UNITS);
+  rlx_u32 buffer = 0u;
+  for (rlx_u32 begin = 0u; begin < stages; begin += rlx_u32(RLX_FLUSH)) {
+    const rlx_u32 own_output = share.begin + begin * per_stage + own_unit;
+    const bool finishes = own_vector < rlx_u32(RLX_M) && own_output < share.end;
+    Added added;
+    if (finishes) added = load_added(p, own_vector, own_output);
+    const rlx_u32 end = min(begin + rlx_u32(RLX_FLUSH), stages);
+    for (rlx_u32 stage = begin; stage < end; ++stage) {
+      float sums[RLX_STAGE_SUMS];
+      rlx_wait_copies<RLX_DEPTH - 1>();
+      multiply_stage(stream.ring + stage % rlx_u32(RLX_DEPTH) * rlx_u32(RLX_STAGE_BYTES), xs, sums);
+      if (stage + rlx_u32(RLX_DEPTH) < stages) load_stage(p, share, stream, stage + rlx_u32(RLX_DEPTH));
+      rlx_commit_copies();
+      share_out_sums(sums, thread % 32u);
+      if (own_sum < rlx_u32(RLX_STAGE_SUMS)) {
+        const rlx_u32 first = ((stage - begin) * rlx_u32(RLX_TEAMS) + stream.team) * rlx_u32(RLX_STAGE_SUMS);
+        parts[buffer][first + own_sum][stream.lane / 32u] = sums[0];
+      }
+    }
+    rlx_barrier();
+    if (finishes) finish_output(p, buffer, own_unit, own_vector, own_output, added);
+    buffer ^= 1u;
+  }
+}
