@@ -3,10 +3,10 @@
 #include "runtime/preflight.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 
+#include "runtime/plan_memory.h"
 #include "runtime/text.h"
 
 namespace rlx {
@@ -21,11 +21,6 @@ constexpr FeatureRow kFeatureRows[] = {
 #define RLX_FEATURE(name, bit, text) {uint64_t{1} << (bit), text},
 #include "schema/features.def"
 #undef RLX_FEATURE
-};
-
-struct SegmentNeed {
-  std::string_view name;
-  uint64_t bytes;
 };
 
 class Shortfalls {
@@ -73,31 +68,63 @@ Status check_vulkan(const PlanVulkanTarget& needs, const DeviceInfo& device) {
                                          " lacks what the plan needs: ", lacking.list())};
 }
 
+// Mirrors how code is chosen: a cubin runs on its own major architecture from its minor one on, PTX
+// on every architecture that is not older.
+bool has_code_for(const PlanCudaTarget& needs, uint32_t architecture) {
+  if (needs.ptx_architecture != 0 && needs.ptx_architecture <= architecture) return true;
+  return std::any_of(needs.architectures, needs.architectures + needs.architecture_count,
+                     [&](uint32_t candidate) {
+                       return candidate / 10 == architecture / 10 && candidate <= architecture;
+                     });
+}
+
+Status check_cuda(const PlanCudaTarget& needs, const DeviceInfo& device) {
+  if (needs.present == 0) {
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("the plan holds no CUDA code, so device ", device.id, " ", quoted(device.name),
+                    " cannot run it; compile the model with --target cuda")};
+  }
+  if (!has_code_for(needs, device.architecture)) {
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("the plan has code for ", architectures_text(needs), "; device ", device.id,
+                    " ", quoted(device.name), " is sm_", device.architecture,
+                    "; compile the model with --arch sm_", device.architecture)};
+  }
+  if (needs.minimum_driver > device.api_version) {
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("the plan needs a driver for CUDA ", needs.minimum_driver / 1000, ".",
+                    needs.minimum_driver % 1000 / 10, ", device ", device.id, " ",
+                    quoted(device.name), " has ", device.driver)};
+  }
+  return {};
+}
+
 Status check_memory(const PlanHeader& header, const DeviceInfo& device) {
-  std::array<SegmentNeed, 4> segments = {{{"weights", header.weights_bytes},
-                                          {"state", header.state_bytes},
-                                          {"arena", header.arena_bytes},
-                                          {"io", header.io_bytes}}};
-  uint64_t needed = 0;
-  for (const SegmentNeed& segment : segments) needed += segment.bytes;
+  const uint64_t needed = segment_bytes(header);
   const uint64_t available =
       device.available_bytes != 0 ? device.available_bytes : device.memory_bytes;
   if (needed <= available) return {};
-  std::stable_sort(segments.begin(), segments.end(),
-                   [](const SegmentNeed& a, const SegmentNeed& b) { return a.bytes > b.bytes; });
   return {RLX_OUT_OF_DEVICE_MEMORY,
           text_of("the plan needs ", bytes_text(needed), " of device memory, device ", device.id,
-                  " ", quoted(device.name), " has ", bytes_text(available),
-                  "; largest segments: ", segments[0].name, " ", bytes_text(segments[0].bytes),
-                  ", ", segments[1].name, " ", bytes_text(segments[1].bytes), ", ",
-                  segments[2].name, " ", bytes_text(segments[2].bytes))};
+                  " ", quoted(device.name), " has ", bytes_text(available), "; ",
+                  largest_segments_text(header))};
 }
 
 }  // namespace
 
+std::string architectures_text(const PlanCudaTarget& needs) {
+  std::string list;
+  for (uint32_t i = 0; i < needs.architecture_count; ++i)
+    list += text_of(list.empty() ? "" : ", ", "sm_", needs.architectures[i]);
+  if (needs.ptx_architecture != 0)
+    list += text_of(list.empty() ? "" : ", ", "PTX for sm_", needs.ptx_architecture);
+  return list;
+}
+
 Status check_device_suits(const PlanHeader& header, const DeviceInfo& device) {
   if (device.id == "null") return {};
-  RLX_RETURN_IF_ERROR(check_vulkan(header.vulkan, device));
+  RLX_RETURN_IF_ERROR(device.architecture != 0 ? check_cuda(header.cuda, device)
+                                               : check_vulkan(header.vulkan, device));
   return check_memory(header, device);
 }
 

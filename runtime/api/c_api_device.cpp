@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: devices.
 #include "runtime/api/handles.h"
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/null/null_device.h"
 #include "runtime/vulkan/vulkan_device.h"
 
@@ -13,8 +14,10 @@ Status open_device(const std::string& id, std::shared_ptr<Device>& device) {
     return {};
   }
   if (id == "vulkan" || id.starts_with("vulkan:")) return open_vulkan_device(id, device);
-  return {RLX_NO_DEVICE, text_of("there is no device ", quoted(id),
-                                 "; devices are named vulkan:0, vulkan (the first) or null")};
+  if (id == "cuda" || id.starts_with("cuda:")) return open_cuda_device(id, device);
+  return {RLX_NO_DEVICE,
+          text_of("there is no device ", quoted(id),
+                  "; devices are named vulkan:0, vulkan (the first), cuda:0, cuda or null")};
 }
 
 }  // namespace
@@ -40,6 +43,7 @@ rlx_device_info describe_device(const DeviceInfo& device) {
   info.max_workgroup_invocations = device.max_workgroup_invocations;
   info.max_shared_bytes = device.max_shared_bytes;
   info.max_params_bytes = device.max_params_bytes;
+  info.architecture = device.architecture;
   std::copy(std::begin(device.max_grid), std::end(device.max_grid), info.max_grid);
   return info;
 }
@@ -56,6 +60,10 @@ rlx_status rlx_device_list_create(rlx_device_list** list) {
     *list = nullptr;
     auto made = std::make_unique<rlx_device_list>();
     made->devices = rlx::list_vulkan_devices(made->note);
+    std::string no_cuda;
+    std::vector<rlx::DeviceInfo> cuda = rlx::list_cuda_devices(no_cuda);
+    std::move(cuda.begin(), cuda.end(), std::back_inserter(made->devices));
+    if (!no_cuda.empty()) made->note += rlx::text_of(made->note.empty() ? "" : "\n", no_cuda);
     *list = made.release();
     return {};
   });
@@ -118,6 +126,20 @@ rlx_status rlx_device_adopt_vulkan(const rlx_vulkan_handles* handles, rlx_device
                                   .get_instance_proc_addr = taken.get_instance_proc_addr,
                                   .features = taken.enabled_features},
                                  adopted));
+    *device = rlx::make_device_handle(std::move(adopted));
+    return {};
+  });
+}
+
+rlx_status rlx_device_adopt_cuda(const rlx_cuda_handles* handles, rlx_device** device) {
+  return guarded([&]() -> Status {
+    if (device == nullptr) return null_argument("device");
+    *device = nullptr;
+    rlx_cuda_handles taken{};
+    RLX_RETURN_IF_ERROR(rlx::take_struct(handles, "handles", taken));
+    if (taken.context == nullptr) return null_argument("handles->context");
+    std::shared_ptr<rlx::Device> adopted;
+    RLX_RETURN_IF_ERROR(rlx::adopt_cuda_device(taken.context, adopted));
     *device = rlx::make_device_handle(std::move(adopted));
     return {};
   });

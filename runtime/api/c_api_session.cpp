@@ -73,7 +73,8 @@ Status check_budget(const PlanHeader& header, uint64_t budget_bytes) {
               ", io ", header.io_bytes, "), the budget is ", bytes_text(budget_bytes))};
 }
 
-Status take_session_options(const rlx_session_options* given, LoadOptions& options) {
+Status take_session_options(const rlx_session_options* given, LoadOptions& options,
+                            SessionOptions& session) {
   if (given == nullptr) return {};
   rlx_session_options taken{};
   RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
@@ -81,6 +82,7 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
     return {RLX_INVALID_ARGUMENT,
             text_of("options.profile is ", taken.profile, ", must be 0 or 1")};
   options.jobs = taken.jobs;
+  session.stream = taken.cuda_stream;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;
   if (taken.pipeline_cache_path != nullptr) options.pipeline_cache_path = taken.pipeline_cache_path;
@@ -104,7 +106,8 @@ rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
     if (plan == nullptr) return null_argument("plan");
     if (device == nullptr) return null_argument("device");
     rlx::LoadOptions load;
-    RLX_RETURN_IF_ERROR(rlx::take_session_options(options, load));
+    rlx::SessionOptions own;
+    RLX_RETURN_IF_ERROR(rlx::take_session_options(options, load, own));
     RLX_RETURN_IF_ERROR(rlx::check_budget(plan->view->header(), load.memory_budget_bytes));
     const std::shared_ptr<rlx::SharedDevice> shared = device->shared;
     if (shared->lost) return rlx::lost_device(*shared);
@@ -115,8 +118,8 @@ rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
     }
     auto made = std::make_unique<rlx_session>();
     made->device = shared;
-    RLX_RETURN_IF_ERROR(
-        rlx::note_loss(*shared, Session::create(plan->view, loaded, load.profile, made->session)));
+    RLX_RETURN_IF_ERROR(rlx::note_loss(
+        *shared, Session::create(plan->view, loaded, load.profile, own, made->session)));
     *session = made.release();
     return {};
   });

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "runtime/vulkan/vk_errors.h"
+#include "runtime/errors.h"
 
 namespace rlx::vulkan {
 namespace {

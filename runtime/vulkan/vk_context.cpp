@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "runtime/vulkan/vk_errors.h"
+#include "runtime/errors.h"
 #include "runtime/vulkan/vk_features.h"
 
 namespace rlx::vulkan {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/errors.h"
 #include "runtime/vulkan/vk_context.h"
-#include "runtime/vulkan/vk_errors.h"
 
 namespace rlx::vulkan {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "runtime/errors.h"
 #include "runtime/text.h"
-#include "runtime/vulkan/vk_errors.h"
 #include "schema/plan_header.h"
 
 namespace rlx::vulkan {

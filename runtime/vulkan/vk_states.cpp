@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/errors.h"
 #include "runtime/text.h"
-#include "runtime/vulkan/vk_errors.h"
 #include "runtime/vulkan/vk_session.h"
 #include "runtime/vulkan/vk_upload.h"
 

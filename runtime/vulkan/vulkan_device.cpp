@@ -6,9 +6,9 @@
 #include <charconv>
 #include <optional>
 
+#include "runtime/errors.h"
 #include "runtime/text.h"
 #include "runtime/vulkan/vk_context.h"
-#include "runtime/vulkan/vk_errors.h"
 #include "runtime/vulkan/vk_plan.h"
 
 namespace rlx {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of failure that the Vulkan device reports, each with the one status code it has.
+// The kinds of failure that devices report, each with the one status code it has.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "runtime/status.h"
 
-namespace rlx::vulkan {
+namespace rlx {
 
 // This device or driver cannot run the plan, or any plan.
 inline Status unsuitable(std::string message) {
@@ -40,4 +40,4 @@ inline Status invalid_state(std::string message) {
   return {RLX_INVALID_STATE, std::move(message)};
 }
 
-}  // namespace rlx::vulkan
+}  // namespace rlx

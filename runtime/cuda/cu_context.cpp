@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Contexts: the primary one or an adopted one, what they are, and whether they are lost.
+#include "runtime/cuda/cu_context.h"
+
+#include <array>
+
+#include "runtime/errors.h"
+#include "runtime/text.h"
+#include "schema/plan_header.h"
+
+namespace rlx::cuda {
+namespace {
+
+struct AttributeRow {
+  int attribute;
+  uint32_t* value;
+};
+
+}  // namespace
+
+Status describe_device(const Driver& driver, CUdevice device, std::string id, DeviceInfo& info) {
+  const Api& api = driver.api;
+  DeviceInfo made;
+  std::array<char, 256> name = {};
+  RLX_RETURN_IF_ERROR(
+      to_status(api, api.cuDeviceGetName(name.data(), static_cast<int>(name.size()) - 1, device),
+                "cuDeviceGetName of " + id));
+  size_t memory_bytes = 0;
+  RLX_RETURN_IF_ERROR(
+      to_status(api, api.cuDeviceTotalMem_v2(&memory_bytes, device), "cuDeviceTotalMem of " + id));
+  uint32_t major = 0;
+  uint32_t minor = 0;
+  uint32_t integrated = 0;
+  const AttributeRow rows[] = {
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, &major},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, &minor},
+      {CU_DEVICE_ATTRIBUTE_INTEGRATED, &integrated},
+      {CU_DEVICE_ATTRIBUTE_WARP_SIZE, &made.subgroup_size},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, &made.max_workgroup_invocations},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &made.max_shared_bytes},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, &made.max_grid[0]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, &made.max_grid[1]},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, &made.max_grid[2]}};
+  for (const AttributeRow& row : rows) {
+    int value = 0;
+    RLX_RETURN_IF_ERROR(to_status(api, api.cuDeviceGetAttribute(&value, row.attribute, device),
+                                  "cuDeviceGetAttribute of " + id));
+    *row.value = static_cast<uint32_t>(value);
+  }
+  made.id = std::move(id);
+  made.name = name.data();
+  made.driver = version_text(driver.version);
+  made.api_version = static_cast<uint32_t>(driver.version);
+  made.memory_bytes = memory_bytes;
+  made.max_params_bytes = kMaxParamsBytes;
+  made.unified_memory = integrated != 0;
+  made.architecture = major * 10 + minor;
+  info = std::move(made);
+  return {};
+}
+
+Status Context::open(std::shared_ptr<const Driver> driver, CUdevice device, std::string id,
+                     std::shared_ptr<Context>& context) {
+  std::shared_ptr<Context> made(new Context(std::move(driver)));
+  RLX_RETURN_IF_ERROR(describe_device(*made->driver, device, std::move(id), made->info));
+  RLX_RETURN_IF_ERROR(made->check(made->api.cuDevicePrimaryCtxRetain(&made->handle, device),
+                                  "the primary context of " + made->text()));
+  made->device_ = device;
+  made->retained_ = true;
+  made->info.available_bytes = made->available_bytes();
+  context = std::move(made);
+  return {};
+}
+
+Status Context::adopt(std::shared_ptr<const Driver> driver, CUcontext handle,
+                      std::shared_ptr<Context>& context) {
+  std::shared_ptr<Context> made(new Context(std::move(driver)));
+  made->handle = handle;
+  {
+    const Current current(*made);
+    RLX_RETURN_IF_ERROR(current.status());
+    RLX_RETURN_IF_ERROR(made->check(made->api.cuCtxGetDevice(&made->device_), "cuCtxGetDevice"));
+  }
+  RLX_RETURN_IF_ERROR(describe_device(*made->driver, made->device_, "cuda:adopted", made->info));
+  made->info.available_bytes = made->available_bytes();
+  context = std::move(made);
+  return {};
+}
+
+Context::~Context() {
+  if (retained_) static_cast<void>(api.cuDevicePrimaryCtxRelease_v2(device_));
+}
+
+Status Context::check(CUresult result, std::string_view what) {
+  if (result == CUDA_SUCCESS) return {};
+  if (means_lost(result)) lost_.store(true, std::memory_order_release);
+  return to_status(api, result, what);
+}
+
+Status Context::health() const {
+  if (!lost_.load(std::memory_order_acquire)) return {};
+  return device_lost(text() + " was lost earlier; close its sessions and plans and open it again");
+}
+
+uint64_t Context::available_bytes() {
+  const Current current(*this);
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (!current.status().ok() || api.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+    return 0;
+  return free_bytes;
+}
+
+std::string Context::text() const {
+  return text_of("device ", info.id, " ", quoted(info.name));
+}
+
+Status create_stream(Context& context, OwnedStream& stream) {
+  CUstream handle = nullptr;
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.cuStreamCreate(&handle, CU_STREAM_NON_BLOCKING), "cuStreamCreate"));
+  stream = OwnedStream(context, handle);
+  return {};
+}
+
+Status create_event(Context& context, unsigned flags, OwnedEvent& event) {
+  CUevent handle = nullptr;
+  RLX_RETURN_IF_ERROR(context.check(context.api.cuEventCreate(&handle, flags), "cuEventCreate"));
+  event = OwnedEvent(context, handle);
+  return {};
+}
+
+}  // namespace rlx::cuda

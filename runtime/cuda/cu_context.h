@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA context that everything else here is made in, and owners for what is made.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runtime/cuda/cu_api.h"
+#include "runtime/device.h"
+
+namespace rlx::cuda {
+
+// A device's context: its primary one, which it shares with every other user of CUDA in the
+// process, or one of the caller's. Used by plans and sessions, from any thread.
+class Context {
+ public:
+  static Status open(std::shared_ptr<const Driver> driver, CUdevice device, std::string id,
+                     std::shared_ptr<Context>& context);
+  // The caller keeps the context and destroys it after everything made here.
+  static Status adopt(std::shared_ptr<const Driver> driver, CUcontext handle,
+                      std::shared_ptr<Context>& context);
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  // The one way of every driver call's result: to_status that also remembers a lost device.
+  Status check(CUresult result, std::string_view what);
+  // Why nothing can run any more: a lost device. Ok while healthy; allocates nothing then.
+  [[nodiscard]] Status health() const;
+  // Device memory that is free now, of all processes. 0 where the driver does not say.
+  [[nodiscard]] uint64_t available_bytes();
+  // "device cuda:0 \"NVIDIA H200\"", for messages.
+  [[nodiscard]] std::string text() const;
+
+  const std::shared_ptr<const Driver> driver;
+  const Api& api;
+  CUcontext handle = nullptr;
+  DeviceInfo info;
+
+ private:
+  explicit Context(std::shared_ptr<const Driver> from)
+      : driver(std::move(from)), api(driver->api) {}
+
+  CUdevice device_ = 0;
+  bool retained_ = false;
+  std::atomic<bool> lost_ = false;
+};
+
+// What the driver says of a device without a context; info.available_bytes is 0.
+Status describe_device(const Driver& driver, CUdevice device, std::string id, DeviceInfo& info);
+
+// Makes the context this thread's current one for a scope.
+class Current {
+ public:
+  explicit Current(Context& context)
+      : api_(context.api),
+        status_(context.check(api_.cuCtxPushCurrent_v2(context.handle), "cuCtxPushCurrent")) {}
+  ~Current() {
+    CUcontext popped = nullptr;
+    if (status_.ok()) static_cast<void>(api_.cuCtxPopCurrent_v2(&popped));
+  }
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+  [[nodiscard]] const Status& status() const { return status_; }
+
+ private:
+  const Api& api_;
+  Status status_;
+};
+
+// Owns one handle; kDestroy is the Api member that ends it. A refusal to end it means that the
+// context is gone, and the handle with it.
+template <typename Handle, auto kDestroy>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(Context& context, Handle handle) : context_(&context), handle_(handle) {}
+  Owned(Owned&& other) noexcept { swap(other); }
+  Owned& operator=(Owned&& other) noexcept {
+    Owned taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ == Handle{}) return;
+    const Current current(*context_);
+    static_cast<void>((context_->api.*kDestroy)(handle_));
+  }
+
+  [[nodiscard]] Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != Handle{}; }
+
+ private:
+  void swap(Owned& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(handle_, other.handle_);
+  }
+
+  Context* context_ = nullptr;
+  Handle handle_{};
+};
+
+using OwnedDeviceMemory = Owned<CUdeviceptr, &Api::cuMemFree_v2>;
+using OwnedHostMemory = Owned<void*, &Api::cuMemFreeHost>;
+using OwnedModule = Owned<CUmodule, &Api::cuModuleUnload>;
+using OwnedStream = Owned<CUstream, &Api::cuStreamDestroy_v2>;
+using OwnedEvent = Owned<CUevent, &Api::cuEventDestroy_v2>;
+using OwnedGraph = Owned<CUgraph, &Api::cuGraphDestroy>;
+using OwnedGraphExec = Owned<CUgraphExec, &Api::cuGraphExecDestroy>;
+
+// The context is current in all of these.
+Status create_stream(Context& context, OwnedStream& stream);
+Status create_event(Context& context, unsigned flags, OwnedEvent& event);
+
+}  // namespace rlx::cuda

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Descriptions, choice of algorithms, launches.
+#include "runtime/cuda/cu_gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "runtime/cuda/cu_graph.h"
+#include "runtime/errors.h"
+#include "runtime/text.h"
+#include "schema/plan_header.h"
+
+namespace rlx::cuda {
+namespace {
+
+// Positions of a product's relocations (plan.fbs).
+enum class Operand : uint32_t { A = 0, B = 8, Bias = 16, Residual = 24, Y = 32, Workspace = 40 };
+
+// By dtype.def's numbers; -1 where the library computes no such products.
+int library_type(uint8_t dtype) {
+  constexpr std::array<int, 4> kTypes = {CUDA_R_32F, CUDA_R_16F, CUDA_R_16BF, CUDA_R_64F};
+  return dtype < kTypes.size() ? kTypes[dtype] : -1;
+}
+
+struct EpilogueRow {
+  uint32_t library;
+  bool has_bias;
+};
+// By fb::GemmEpilogue.
+constexpr std::array<EpilogueRow, 6> kEpilogues = {{
+    {CUBLASLT_EPILOGUE_DEFAULT, false},
+    {CUBLASLT_EPILOGUE_BIAS, true},
+    {CUBLASLT_EPILOGUE_RELU, false},
+    {CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_BIAS, true},
+    {CUBLASLT_EPILOGUE_GELU, false},
+    {CUBLASLT_EPILOGUE_GELU | CUBLASLT_EPILOGUE_BIAS, true},
+}};
+
+const EpilogueRow& epilogue_of(const fb::LibraryGemm& gemm) {
+  return kEpilogues[static_cast<size_t>(gemm.epilogue())];
+}
+
+int compute_type(const fb::LibraryGemm& gemm) {
+  if (library_type(gemm.y_dtype()) == CUDA_R_64F) return CUBLAS_COMPUTE_64F;
+  return gemm.compute() == fb::GemmCompute::Tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                 : CUBLAS_COMPUTE_32F;
+}
+
+// Factors of the product and of the residual, in the type in which the library scales.
+union Scale {
+  float f32;
+  double f64;
+};
+Scale scale_of(const fb::LibraryGemm& gemm, bool one) {
+  Scale scale;
+  if (library_type(gemm.y_dtype()) == CUDA_R_64F) {
+    scale.f64 = one ? 1 : 0;
+  } else {
+    scale.f32 = one ? 1 : 0;
+  }
+  return scale;
+}
+
+const fb::Relocation* relocation_at(const fb::Entry& entry, const fb::Step& step, Operand operand) {
+  for (const fb::Relocation& relocation : PlanView::relocations(entry, step)) {
+    if (relocation.position() == static_cast<uint32_t>(operand)) return &relocation;
+  }
+  return nullptr;
+}
+
+// What every address that an operand can have is a multiple of: segments begin at multiples of
+// kArenaAlignmentBytes, the caller's buffers at multiples of kIoAlignmentBytes.
+uint32_t alignment_of(const fb::Entry& entry, const fb::Relocation* relocation) {
+  if (relocation == nullptr) return kArenaAlignmentBytes;
+  const fb::Value& value = PlanView::value(entry, relocation->value());
+  const bool is_io = value.segment() == fb::Segment::Io;
+  const uint64_t offset = relocation->offset_bytes() + (is_io ? 0 : value.offset_bytes());
+  const uint64_t base = is_io ? kIoAlignmentBytes : kArenaAlignmentBytes;
+  return static_cast<uint32_t>(offset == 0 ? base : std::min(base, offset & (~offset + 1)));
+}
+
+template <typename Value>
+Status set_product(const BlasLibrary& library, cublasLtMatmulDesc_t product, int attribute,
+                   const Value& value) {
+  return library.check(
+      library.api.cublasLtMatmulDescSetAttribute(product, attribute, &value, sizeof value),
+      "cublasLtMatmulDescSetAttribute");
+}
+
+// A descriptor belongs to one launch: it holds the bias' address.
+Status create_product(const BlasLibrary& library, const fb::LibraryGemm& gemm, CUdeviceptr bias,
+                      OwnedProduct& product) {
+  const int scale_type = library_type(gemm.y_dtype()) == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F;
+  cublasLtMatmulDesc_t handle = nullptr;
+  RLX_RETURN_IF_ERROR(
+      library.check(library.api.cublasLtMatmulDescCreate(&handle, compute_type(gemm), scale_type),
+                    "cublasLtMatmulDescCreate"));
+  product = OwnedProduct(library.api, handle);
+  const int32_t first = gemm.b_transposed() ? CUBLAS_OP_T : CUBLAS_OP_N;
+  const int32_t second = gemm.a_transposed() ? CUBLAS_OP_T : CUBLAS_OP_N;
+  RLX_RETURN_IF_ERROR(set_product(library, handle, CUBLASLT_MATMUL_DESC_TRANSA, first));
+  RLX_RETURN_IF_ERROR(set_product(library, handle, CUBLASLT_MATMUL_DESC_TRANSB, second));
+  const EpilogueRow& epilogue = epilogue_of(gemm);
+  RLX_RETURN_IF_ERROR(
+      set_product(library, handle, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.library));
+  if (!epilogue.has_bias) return {};
+  return set_product(library, handle, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+}
+
+struct MatrixShape {
+  uint8_t dtype;
+  uint64_t rows;  // of our row-major matrix as it is stored
+  uint64_t columns;
+  uint64_t pitch;
+  uint64_t batch_stride;
+};
+
+Status create_layout(const BlasLibrary& library, const MatrixShape& shape, uint64_t batch,
+                     OwnedLayout& layout) {
+  cublasLtMatrixLayout_t handle = nullptr;
+  RLX_RETURN_IF_ERROR(library.check(
+      library.api.cublasLtMatrixLayoutCreate(&handle, library_type(shape.dtype), shape.columns,
+                                             shape.rows, static_cast<int64_t>(shape.pitch)),
+      "cublasLtMatrixLayoutCreate"));
+  layout = OwnedLayout(library.api, handle);
+  if (batch <= 1) return {};
+  const auto count = static_cast<int32_t>(batch);
+  const auto stride = static_cast<int64_t>(shape.batch_stride);
+  RLX_RETURN_IF_ERROR(
+      library.check(library.api.cublasLtMatrixLayoutSetAttribute(
+                        handle, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof count),
+                    "cublasLtMatrixLayoutSetAttribute"));
+  return library.check(
+      library.api.cublasLtMatrixLayoutSetAttribute(
+          handle, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+      "cublasLtMatrixLayoutSetAttribute");
+}
+
+Status create_layouts(const BlasLibrary& library, const fb::LibraryGemm& gemm,
+                      PreparedGemm& prepared) {
+  const auto stored = [](bool transposed, uint64_t rows, uint64_t columns, uint8_t dtype,
+                         uint64_t pitch, uint64_t batch_stride) {
+    return MatrixShape{.dtype = dtype,
+                       .rows = transposed ? columns : rows,
+                       .columns = transposed ? rows : columns,
+                       .pitch = pitch,
+                       .batch_stride = batch_stride};
+  };
+  RLX_RETURN_IF_ERROR(create_layout(library,
+                                    stored(gemm.a_transposed(), gemm.m(), gemm.k(), gemm.a_dtype(),
+                                           gemm.a_pitch(), gemm.a_batch_stride()),
+                                    gemm.batch(), prepared.a));
+  RLX_RETURN_IF_ERROR(create_layout(library,
+                                    stored(gemm.b_transposed(), gemm.k(), gemm.n(), gemm.b_dtype(),
+                                           gemm.b_pitch(), gemm.b_batch_stride()),
+                                    gemm.batch(), prepared.b));
+  const bool residual = gemm.has_residual();
+  RLX_RETURN_IF_ERROR(
+      create_layout(library,
+                    stored(false, gemm.m(), gemm.n(), gemm.y_dtype(),
+                           residual ? gemm.residual_pitch() : gemm.y_pitch(),
+                           residual ? gemm.residual_batch_stride() : gemm.y_batch_stride()),
+                    gemm.batch(), prepared.residual));
+  return create_layout(
+      library,
+      stored(false, gemm.m(), gemm.n(), gemm.y_dtype(), gemm.y_pitch(), gemm.y_batch_stride()),
+      gemm.batch(), prepared.y);
+}
+
+template <typename Value>
+Status set_preference(const BlasLibrary& library, cublasLtMatmulPreference_t preference,
+                      int attribute, const Value& value) {
+  return library.check(
+      library.api.cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value),
+      "cublasLtMatmulPreferenceSetAttribute");
+}
+
+struct AlignmentRow {
+  int attribute;
+  Operand operand;
+};
+constexpr AlignmentRow kAlignments[] = {
+    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, Operand::B},
+    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, Operand::A},
+    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, Operand::Residual},
+    {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, Operand::Y}};
+
+Status create_preference(const BlasLibrary& library, const fb::Entry& entry, const fb::Step& step,
+                         const fb::LibraryGemm& gemm, OwnedPreference& preference) {
+  cublasLtMatmulPreference_t handle = nullptr;
+  RLX_RETURN_IF_ERROR(library.check(library.api.cublasLtMatmulPreferenceCreate(&handle),
+                                    "cublasLtMatmulPreferenceCreate"));
+  preference = OwnedPreference(library.api, handle);
+  RLX_RETURN_IF_ERROR(set_preference(library, handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                     gemm.workspace_bytes()));
+  // Parts of a split k are summed in the compute type and in a fixed order.
+  RLX_RETURN_IF_ERROR(set_preference(library, handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                     CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  for (const AlignmentRow& row : kAlignments) {
+    const fb::Relocation* relocation = relocation_at(entry, step, row.operand);
+    if (relocation == nullptr && row.operand == Operand::Residual)
+      relocation = relocation_at(entry, step, Operand::Y);
+    RLX_RETURN_IF_ERROR(
+        set_preference(library, handle, row.attribute, alignment_of(entry, relocation)));
+  }
+  return {};
+}
+
+// For questions about a product before its bias has an address: one of the same alignment.
+CUdeviceptr stand_in_bias(const fb::Entry& entry, uint32_t step) {
+  return alignment_of(entry, relocation_at(entry, PlanView::steps(entry)[step], Operand::Bias));
+}
+
+const fb::LibraryGemm& gemm_of(const fb::Entry& entry, const fb::Step& step) {
+  return *entry.gemms()->Get(step.kernel());
+}
+
+bool has_gemm(const fb::Entry& entry) {
+  const std::span<const fb::Step> steps = PlanView::steps(entry);
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const fb::Step& step) { return step.kind() == fb::StepKind::LibraryGemm; });
+}
+
+std::string shape_text(const fb::LibraryGemm& gemm) {
+  return text_of(gemm.batch(), " products of ", gemm.m(), " x ", gemm.k(), " and ", gemm.k(), " x ",
+                 gemm.n());
+}
+
+}  // namespace
+
+Status GemmSet::create(Context& context, const PlanView& plan, bool require_tuned, GemmSet& set) {
+  std::vector<const fb::Entry*> entries;
+  for (uint32_t i = 0; i < plan.entry_count(); ++i)
+    entries.push_back(&plan.entry(i, fb::TargetKind::Cuda));
+  if (const fb::Entry* init = plan.init(fb::TargetKind::Cuda)) entries.push_back(init);
+  std::erase_if(entries, [](const fb::Entry* entry) { return !has_gemm(*entry); });
+  if (entries.empty()) return {};
+
+  GemmSet made;
+  RLX_RETURN_IF_ERROR(BlasLibrary::open(made.library_));
+  made.library_text_ = made.library_->text();
+  for (const fb::Entry* entry : entries) {
+    const std::span<const fb::Step> steps = PlanView::steps(*entry);
+    for (uint32_t s = 0; s < steps.size(); ++s) {
+      if (steps[s].kind() != fb::StepKind::LibraryGemm) continue;
+      const Key key{.entry = entry, .step = s};
+      PreparedGemm& gemm = made.gemms_[key];
+      made.order_.push_back(key);
+      const Status status = made.prepare(plan, *entry, s, context.info.name, gemm);
+      const std::string where = plan.describe_step(*entry, s);
+      if (!status.ok()) return {status.code(), text_of(where, ": ", status.message())};
+      if (require_tuned && !gemm.tuned) {
+        return unsuitable(text_of(where, " has no algorithm chosen for ", context.info.name,
+                                  " and ", made.library_text(), gemm.note.empty() ? "" : ": ",
+                                  gemm.note, "; run rlxc tune on this device"));
+      }
+    }
+  }
+  set = std::move(made);
+  return {};
+}
+
+Status GemmSet::prepare(const PlanView&, const fb::Entry& entry, uint32_t step,
+                        const std::string& device, PreparedGemm& gemm) const {
+  const fb::LibraryGemm& record = gemm_of(entry, PlanView::steps(entry)[step]);
+  for (const uint8_t dtype : {record.a_dtype(), record.b_dtype(), record.y_dtype()}) {
+    if (library_type(dtype) < 0)
+      return unsuitable("cuBLASLt computes products of f32, f16, bf16 and f64 here");
+  }
+  gemm.record = &record;
+  RLX_RETURN_IF_ERROR(create_layouts(*library_, record, gemm));
+  return choose(entry, step, device, gemm);
+}
+
+Status GemmSet::choose(const fb::Entry& entry, uint32_t step, const std::string& device,
+                       PreparedGemm& gemm) const {
+  const fb::LibraryGemm& record = *gemm.record;
+  const auto* stored = record.algorithm();
+  if (stored != nullptr && stored->size() == sizeof gemm.algorithm) {
+    const std::string_view tuned_device = PlanView::text(record.tuned_device());
+    const std::string_view tuned_library = PlanView::text(record.tuned_library());
+    if (tuned_device == device && tuned_library == library_text()) {
+      std::memcpy(&gemm.algorithm, stored->data(), sizeof gemm.algorithm);
+      OwnedProduct product;
+      RLX_RETURN_IF_ERROR(create_product(*library_, record, stand_in_bias(entry, step), product));
+      cublasLtMatmulHeuristicResult_t result{};
+      const cublasStatus_t status = library_->api.cublasLtMatmulAlgoCheck(
+          library_->handle, product.get(), gemm.b.get(), gemm.a.get(), gemm.residual.get(),
+          gemm.y.get(), &gemm.algorithm, &result);
+      gemm.tuned =
+          status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= record.workspace_bytes();
+      if (gemm.tuned) return {};
+      gemm.note = "the library does not know the algorithm that the plan names";
+    } else {
+      gemm.note = text_of("tuned on ", tuned_device, " with ", tuned_library);
+    }
+  }
+  std::vector<cublasLtMatmulHeuristicResult_t> results;
+  RLX_RETURN_IF_ERROR(query(entry, step, gemm, 1, results));
+  gemm.algorithm = results.front().algo;
+  return {};
+}
+
+Status GemmSet::query(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm,
+                      uint32_t most, std::vector<cublasLtMatmulHeuristicResult_t>& results) const {
+  const BlasLibrary& library = *library_;
+  const fb::LibraryGemm& record = *gemm.record;
+  OwnedProduct product;
+  OwnedPreference preference;
+  RLX_RETURN_IF_ERROR(create_product(library, record, stand_in_bias(entry, step), product));
+  RLX_RETURN_IF_ERROR(
+      create_preference(library, entry, PlanView::steps(entry)[step], record, preference));
+  std::vector<cublasLtMatmulHeuristicResult_t> found(most);
+  int count = 0;
+  const cublasStatus_t status = library.api.cublasLtMatmulAlgoGetHeuristic(
+      library.handle, product.get(), gemm.b.get(), gemm.a.get(), gemm.residual.get(), gemm.y.get(),
+      preference.get(), static_cast<int>(most), found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0)) {
+    return unsuitable(text_of(library_text(), " has no way to compute ", shape_text(record),
+                              " with these pitches, alignments and epilogue in ",
+                              bytes_text(record.workspace_bytes()), " of workspace"));
+  }
+  RLX_RETURN_IF_ERROR(library.check(status, "cublasLtMatmulAlgoGetHeuristic"));
+  found.resize(static_cast<size_t>(count));
+  std::erase_if(found, [](const cublasLtMatmulHeuristicResult_t& result) {
+    return result.state != CUBLAS_STATUS_SUCCESS;
+  });
+  if (found.empty())
+    return unsuitable(text_of(library_text(), " offers no algorithm for ", shape_text(record)));
+  results = std::move(found);
+  return {};
+}
+
+Status GemmSet::offers(const fb::Entry& entry, uint32_t step, uint32_t most,
+                       std::vector<cublasLtMatmulHeuristicResult_t>& results) const {
+  return query(entry, step, at(entry, step), most, results);
+}
+
+Status GemmSet::launch(const LinkedEntry& linked, uint32_t step, CUstream stream) const {
+  return launch(linked, step, at(*linked.entry, step).algorithm, stream);
+}
+
+Status GemmSet::launch(const LinkedEntry& linked, uint32_t step,
+                       const cublasLtMatmulAlgo_t& algorithm, CUstream stream) const {
+  const PreparedGemm& gemm = at(*linked.entry, step);
+  const fb::Step& record = PlanView::steps(*linked.entry)[step];
+  const auto address = [&](Operand operand) -> CUdeviceptr {
+    const fb::Relocation* relocation = relocation_at(*linked.entry, record, operand);
+    return relocation == nullptr ? 0 : linked.address(*relocation);
+  };
+  const auto pointer = [&](Operand operand) { return reinterpret_cast<void*>(address(operand)); };
+  OwnedProduct product;
+  RLX_RETURN_IF_ERROR(create_product(*library_, *gemm.record, address(Operand::Bias), product));
+  const Scale one = scale_of(*gemm.record, true);
+  const Scale residual_scale = scale_of(*gemm.record, gemm.record->has_residual());
+  const void* residual =
+      gemm.record->has_residual() ? pointer(Operand::Residual) : pointer(Operand::Y);
+  return library_->check(
+      library_->api.cublasLtMatmul(library_->handle, product.get(), &one, pointer(Operand::B),
+                                   gemm.b.get(), pointer(Operand::A), gemm.a.get(), &residual_scale,
+                                   residual, gemm.residual.get(), pointer(Operand::Y), gemm.y.get(),
+                                   &algorithm, pointer(Operand::Workspace),
+                                   gemm.record->workspace_bytes(), stream),
+      "cublasLtMatmul");
+}
+
+std::vector<GemmReport> GemmSet::reports() const {
+  std::vector<GemmReport> reports;
+  for (const Key& key : order_) {
+    const PreparedGemm& gemm = at(*key.entry, key.step);
+    reports.push_back({.entry = std::string(PlanView::text(key.entry->name())),
+                       .step = key.step,
+                       .tuned = gemm.tuned,
+                       .note = gemm.note});
+  }
+  return reports;
+}
+
+}  // namespace rlx::cuda

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library products of a plan: described to cuBLASLt, their algorithms chosen once at load.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/cuda/cu_context.h"
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/plan_view.h"
+
+namespace rlx::cuda {
+
+struct LinkedEntry;
+
+// A product as the library knows it. Row-major matrices are the library's column-major ones
+// transposed, so its first operand is our b, its second our a, and its rows are our n.
+struct PreparedGemm {
+  const fb::LibraryGemm* record = nullptr;
+  OwnedLayout a;
+  OwnedLayout b;
+  OwnedLayout residual;
+  OwnedLayout y;
+  cublasLtMatmulAlgo_t algorithm{};
+  bool tuned = false;
+  std::string note;  // as GemmReport's
+};
+
+class GemmSet {
+ public:
+  // Does nothing for a plan without library products. The context is current.
+  static Status create(Context& context, const PlanView& plan, bool require_tuned, GemmSet& set);
+
+  // Launches a product on a stream, with the algorithm chosen at load.
+  Status launch(const LinkedEntry& linked, uint32_t step, CUstream stream) const;
+  // The same with another algorithm.
+  Status launch(const LinkedEntry& linked, uint32_t step, const cublasLtMatmulAlgo_t& algorithm,
+                CUstream stream) const;
+  // Up to `most` algorithms that the library offers for a step, in its own order, with their
+  // workspaces.
+  Status offers(const fb::Entry& entry, uint32_t step, uint32_t most,
+                std::vector<cublasLtMatmulHeuristicResult_t>& results) const;
+
+  [[nodiscard]] std::vector<GemmReport> reports() const;
+  // "cuBLASLt 13.0.2"; "" for a plan without library products.
+  [[nodiscard]] const std::string& library_text() const { return library_text_; }
+
+ private:
+  struct Key {
+    const fb::Entry* entry = nullptr;
+    uint32_t step = 0;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  Status prepare(const PlanView& plan, const fb::Entry& entry, uint32_t step,
+                 const std::string& device, PreparedGemm& gemm) const;
+  Status choose(const fb::Entry& entry, uint32_t step, const std::string& device,
+                PreparedGemm& gemm) const;
+  Status query(const fb::Entry& entry, uint32_t step, const PreparedGemm& gemm, uint32_t most,
+               std::vector<cublasLtMatmulHeuristicResult_t>& results) const;
+  [[nodiscard]] const PreparedGemm& at(const fb::Entry& entry, uint32_t step) const {
+    return gemms_.find({.entry = &entry, .step = step})->second;
+  }
+
+  std::shared_ptr<const BlasLibrary> library_;
+  std::string library_text_;
+  std::map<Key, PreparedGemm> gemms_;
+  std::vector<Key> order_;  // of the plan
+};
+
+}  // namespace rlx::cuda

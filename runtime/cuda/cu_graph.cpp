@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+// Building graphs. A plan was verified before it came here, so its indices, ranges and sizes are
+// used as they are.
+#include "runtime/cuda/cu_graph.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runtime/text.h"
+
+namespace rlx::cuda {
+namespace {
+
+// The kernels' one parameter: the step's blob with its pointers patched.
+class Launch {
+ public:
+  Launch(const StepCode& code, const LinkedEntry& linked, const fb::Step& step)
+      : kernel_(code.modules.at(step.kernel())) {
+    const std::span<const std::byte> blob = code.plan.params(step);
+    std::memcpy(params_.data(), blob.data(), blob.size());
+    for (const fb::Relocation& relocation : PlanView::relocations(*linked.entry, step)) {
+      uint64_t address = 0;
+      std::memcpy(&address, params_.data() + relocation.position(),
+                  sizeof address);  // what is to be added
+      address += linked.address(relocation);
+      std::memcpy(params_.data() + relocation.position(), &address, sizeof address);
+    }
+    const fb::Variant& variant = *kernel_.variant;
+    node_ = {.func = kernel_.function,
+             .gridDimX = step.grid_x(),
+             .gridDimY = step.grid_y(),
+             .gridDimZ = step.grid_z(),
+             .blockDimX = variant.workgroup_x(),
+             .blockDimY = variant.workgroup_y(),
+             .blockDimZ = variant.workgroup_z(),
+             .sharedMemBytes = variant.dynamic_shared_bytes(),
+             .kernelParams = arguments_.data(),
+             .extra = nullptr,
+             .kern = nullptr,
+             .ctx = nullptr};
+  }
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  [[nodiscard]] const CUDA_KERNEL_NODE_PARAMS& node() const { return node_; }
+  [[nodiscard]] const fb::Variant& variant() const { return *kernel_.variant; }
+
+ private:
+  const LoadedKernel& kernel_;
+  alignas(16) std::array<std::byte, kMaxParamsBytes> params_;
+  std::array<void*, 1> arguments_ = {params_.data()};
+  CUDA_KERNEL_NODE_PARAMS node_{};
+};
+
+// Clusters and programmatic launch exist since compute capability 9.0; code for older ones is right
+// without.
+constexpr uint32_t kClusterArchitecture = 90;
+
+}  // namespace
+
+std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_t step_count) {
+  const std::span<const fb::Step> steps = PlanView::steps(entry).first(step_count);
+  const size_t words = (step_count + 63) / 64;
+  // Bit p of row s: step s runs after step p.
+  std::vector<uint64_t> after(words * step_count, 0);
+  const auto row = [&](uint32_t step) { return after.data() + words * step; };
+  const auto holds = [&](const uint64_t* bits, uint32_t step) {
+    return (bits[step / 64] >> (step % 64) & 1) != 0;
+  };
+  std::vector<std::vector<uint32_t>> kept(step_count);
+  for (uint32_t s = 0; s < step_count; ++s) {
+    const std::span<const uint32_t> edges = PlanView::edges(entry, steps[s]);
+    std::vector<uint32_t> nearest_first(edges.begin(), edges.end());
+    std::sort(nearest_first.begin(), nearest_first.end(), std::greater<>());
+    // An edge that another implies comes after it in this order: it leads further back.
+    for (const uint32_t before : nearest_first) {
+      if (holds(row(s), before)) continue;
+      kept[s].push_back(before);
+      for (size_t w = 0; w < words; ++w) row(s)[w] |= row(before)[w];
+      row(s)[before / 64] |= uint64_t{1} << (before % 64);
+    }
+  }
+  return kept;
+}
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const StepCode& code, const LinkedEntry& linked, CUstream capture, EntryGraph& made)
+      : code_(code),
+        context_(code.context),
+        api_(code.context.api),
+        linked_(linked),
+        capture_(capture),
+        made_(made) {}
+
+  Status create_graph() {
+    CUgraph handle = nullptr;
+    RLX_RETURN_IF_ERROR(context_.check(api_.cuGraphCreate(&handle, 0), "cuGraphCreate"));
+    made_.graph_ = OwnedGraph(context_, handle);
+    graph_ = handle;
+    return {};
+  }
+
+  Status add_steps(uint32_t step_count) {
+    const std::vector<std::vector<uint32_t>> edges = reduced_edges(*linked_.entry, step_count);
+    std::vector<CUgraphNode> before;
+    for (uint32_t s = 0; s < step_count; ++s) {
+      before.clear();
+      for (const uint32_t step : edges[s]) before.push_back(made_.nodes_[step]);
+      RLX_RETURN_IF_ERROR(add_step(s, before));
+    }
+    return {};
+  }
+
+  Status add_timed_steps(uint32_t step_count, std::span<const CUevent> events) {
+    CUgraphNode last = nullptr;
+    for (uint32_t i = 0; i < kCalibrationEvents; ++i)
+      RLX_RETURN_IF_ERROR(add_event(events[i], last));
+    for (uint32_t s = 0; s < step_count; ++s) {
+      RLX_RETURN_IF_ERROR(add_step(s, {&last, 1}));
+      last = made_.nodes_.back();
+      RLX_RETURN_IF_ERROR(add_event(events[kCalibrationEvents + s], last));
+    }
+    return {};
+  }
+
+  Status instantiate() {
+    CUgraphExec exec = nullptr;
+    RLX_RETURN_IF_ERROR(context_.check(api_.cuGraphInstantiateWithFlags(&exec, graph_, 0),
+                                       "cuGraphInstantiateWithFlags"));
+    made_.exec_ = OwnedGraphExec(context_, exec);
+    return {};
+  }
+
+ private:
+  // `last` becomes the event's node.
+  Status add_event(CUevent event, CUgraphNode& last) {
+    CUgraphNode node = nullptr;
+    RLX_RETURN_IF_ERROR(context_.check(
+        api_.cuGraphAddEventRecordNode(&node, graph_, &last, last == nullptr ? 0 : 1, event),
+        "cuGraphAddEventRecordNode"));
+    last = node;
+    return {};
+  }
+
+  // Appends what successors of the step wait for to nodes_.
+  Status add_step(uint32_t index, std::span<const CUgraphNode> before) {
+    const fb::Step& step = PlanView::steps(*linked_.entry)[index];
+    CUgraphNode node = nullptr;
+    Status status;
+    switch (step.kind()) {
+      case fb::StepKind::Dispatch:
+        status = add_kernel(step, before, node);
+        break;
+      case fb::StepKind::Copy:
+        status = add_copy(step, before, node);
+        break;
+      case fb::StepKind::Fill:
+        status = add_fill(step, before, node);
+        break;
+      case fb::StepKind::LibraryGemm:
+        status = add_gemm(index, before, node);
+        break;
+    }
+    if (!status.ok()) {
+      return {status.code(),
+              text_of(code_.plan.describe_step(*linked_.entry, index), ": ", status.message())};
+    }
+    made_.nodes_.push_back(node);
+    return {};
+  }
+
+  Status add_kernel(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
+    const Launch launch(code_, linked_, step);
+    RLX_RETURN_IF_ERROR(
+        context_.check(api_.cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &launch.node()),
+                       "cuGraphAddKernelNode"));
+    if (launch.variant().cluster_x() > 1 && context_.info.architecture >= kClusterArchitecture) {
+      CUlaunchAttributeValue value{};
+      value.clusterDim = {.x = launch.variant().cluster_x(), .y = 1, .z = 1};
+      RLX_RETURN_IF_ERROR(context_.check(
+          api_.cuGraphKernelNodeSetAttribute(node, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &value),
+          text_of("a cluster of ", value.clusterDim.x, " workgroups")));
+    }
+    bool programmatic = false;
+    RLX_RETURN_IF_ERROR(may_start_early(launch.variant(), before, programmatic));
+    return add_edges(before, node, programmatic);
+  }
+
+  // A kernel that waits by itself starts while kernels before it still run. Beside a predecessor of
+  // another kind, or too many of them, the driver orders all of them fully and takes longer to do
+  // so.
+  Status may_start_early(const fb::Variant& variant, std::span<const CUgraphNode> before,
+                         bool& programmatic) {
+    constexpr size_t kMostProgrammatic = 4;
+    programmatic = variant.waits_for_predecessors() &&
+                   variant.architecture() >= kClusterArchitecture && !before.empty() &&
+                   before.size() <= kMostProgrammatic;
+    for (const CUgraphNode node : before) {
+      int type = 0;
+      RLX_RETURN_IF_ERROR(
+          context_.check(api_.cuGraphNodeGetType(node, &type), "cuGraphNodeGetType"));
+      programmatic = programmatic && type == CU_GRAPH_NODE_TYPE_KERNEL;
+    }
+    return {};
+  }
+
+  Status add_edges(std::span<const CUgraphNode> before, CUgraphNode node, bool programmatic) {
+    if (before.empty()) return {};
+    CUgraphEdgeData data{};
+    if (programmatic) {
+      data.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+      data.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    }
+    const std::vector<CUgraphNode> to(before.size(), node);
+    const std::vector<CUgraphEdgeData> edges(before.size(), data);
+    return context_.check(api_.cuGraphAddDependencies_v2(graph_, before.data(), to.data(),
+                                                         edges.data(), before.size()),
+                          "cuGraphAddDependencies");
+  }
+
+  Status add_empty(std::span<const CUgraphNode> before, CUgraphNode& node) {
+    return context_.check(api_.cuGraphAddEmptyNode(&node, graph_, before.data(), before.size()),
+                          "cuGraphAddEmptyNode");
+  }
+
+  Status add_copy(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
+    const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked_.entry, step);
+    if (ranges[0].length_bytes() == 0) return add_empty(before, node);
+    CUDA_MEMCPY3D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = linked_.address(ranges[0]);
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = linked_.address(ranges[1]);
+    copy.WidthInBytes = ranges[0].length_bytes();
+    copy.Height = 1;
+    copy.Depth = 1;
+    return context_.check(api_.cuGraphAddMemcpyNode(&node, graph_, before.data(), before.size(),
+                                                    &copy, context_.handle),
+                          "cuGraphAddMemcpyNode");
+  }
+
+  Status add_fill(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
+    const fb::Relocation& range = PlanView::relocations(*linked_.entry, step)[0];
+    if (range.length_bytes() == 0) return add_empty(before, node);
+    const CUDA_MEMSET_NODE_PARAMS fill = {
+        .dst = linked_.address(range),
+        .pitch = 0,
+        .value = step.fill_pattern(),
+        .elementSize = sizeof(uint32_t),
+        .width = range.length_bytes() / sizeof(uint32_t),
+        .height = 1,
+    };
+    return context_.check(api_.cuGraphAddMemsetNode(&node, graph_, before.data(), before.size(),
+                                                    &fill, context_.handle),
+                          "cuGraphAddMemsetNode");
+  }
+
+  // The library launches its kernels on a capturing stream, which makes them nodes after `before`.
+  Status add_gemm(uint32_t index, std::span<const CUgraphNode> before, CUgraphNode& node) {
+    const std::vector<CUgraphEdgeData> full(before.size(), CUgraphEdgeData{});
+    RLX_RETURN_IF_ERROR(context_.check(
+        api_.cuStreamBeginCaptureToGraph(capture_, graph_, before.data(), full.data(),
+                                         before.size(), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+        "cuStreamBeginCaptureToGraph"));
+    Status status = code_.gemms.launch(linked_, index, capture_);
+    std::vector<CUgraphNode> last;
+    if (status.ok()) status = captured_nodes(last);
+    CUgraph graph = nullptr;
+    const Status ended =
+        context_.check(api_.cuStreamEndCapture(capture_, &graph), "cuStreamEndCapture");
+    RLX_RETURN_IF_ERROR(status);
+    RLX_RETURN_IF_ERROR(ended);
+    if (last.size() != 1) return add_empty(last, node);
+    node = last.front();
+    return {};
+  }
+
+  // What a further operation on the capturing stream would wait for.
+  Status captured_nodes(std::vector<CUgraphNode>& nodes) {
+    int capturing = 0;
+    uint64_t id = 0;
+    CUgraph graph = nullptr;
+    const CUgraphNode* list = nullptr;
+    const CUgraphEdgeData* edges = nullptr;
+    size_t count = 0;
+    RLX_RETURN_IF_ERROR(context_.check(
+        api_.cuStreamGetCaptureInfo_v3(capture_, &capturing, &id, &graph, &list, &edges, &count),
+        "cuStreamGetCaptureInfo"));
+    nodes.assign(list, list + count);
+    return {};
+  }
+
+  const StepCode& code_;
+  Context& context_;
+  const Api& api_;
+  const LinkedEntry& linked_;
+  CUstream capture_;
+  CUgraph graph_ = nullptr;
+  EntryGraph& made_;
+};
+
+Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
+                          const GraphOptions& options, CUstream capture, EntryGraph& graph) {
+  EntryGraph made;
+  GraphBuilder builder(code, linked, capture, made);
+  RLX_RETURN_IF_ERROR(builder.create_graph());
+  RLX_RETURN_IF_ERROR(options.events.empty()
+                          ? builder.add_steps(options.step_count)
+                          : builder.add_timed_steps(options.step_count, options.events));
+  RLX_RETURN_IF_ERROR(builder.instantiate());
+  graph = std::move(made);
+  return {};
+}
+
+Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint32_t step) {
+  const Launch launch(code, linked, PlanView::steps(*linked.entry)[step]);
+  return code.context.check(
+      code.context.api.cuGraphExecKernelNodeSetParams_v2(exec_.get(), nodes_[step], &launch.node()),
+      "cuGraphExecKernelNodeSetParams");
+}
+
+}  // namespace rlx::cuda

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// An entry as a CUDA graph: one node per step, one edge per dependency that no other edge implies.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/cuda/cu_context.h"
+#include "runtime/cuda/cu_gemm.h"
+#include "runtime/cuda/cu_modules.h"
+#include "runtime/plan_view.h"
+
+namespace rlx::cuda {
+
+// An entry whose values have addresses, by value index.
+struct LinkedEntry {
+  const fb::Entry* entry = nullptr;
+  std::vector<CUdeviceptr> addresses;
+
+  // Where the bytes of a relocation begin.
+  [[nodiscard]] CUdeviceptr address(const fb::Relocation& relocation) const {
+    return addresses[relocation.value()] + relocation.offset_bytes();
+  }
+};
+
+// What steps are made of.
+struct StepCode {
+  Context& context;
+  const PlanView& plan;
+  const ModuleSet& modules;
+  const GemmSet& gemms;
+};
+
+struct GraphOptions {
+  uint32_t step_count = 0;  // the first steps of the entry
+  // Not empty: the steps run one after another. Events 0 to kCalibrationEvents are recorded right
+  // after each other, then one after each step.
+  std::span<const CUevent> events;
+};
+// Gaps between events with nothing in between, by which the cost of recording one is known.
+inline constexpr uint32_t kCalibrationEvents = 4;
+
+// Edges of each of the first `step_count` steps without those that others imply: a step that a
+// predecessor waits for anyway.
+std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_t step_count);
+
+// An executable graph with the nodes that it was made from.
+class EntryGraph {
+ public:
+  // The context is current. `capture` is a stream on which nothing runs, for library products.
+  static Status create(const StepCode& code, const LinkedEntry& linked, const GraphOptions& options,
+                       CUstream capture, EntryGraph& graph);
+
+  // True where relink() suffices after an address of one of the step's values changed.
+  [[nodiscard]] static bool can_relink(const fb::Step& step) {
+    return step.kind() == fb::StepKind::Dispatch;
+  }
+  // Gives a step the present addresses of its values.
+  Status relink(const StepCode& code, const LinkedEntry& linked, uint32_t step);
+
+  [[nodiscard]] CUgraphExec exec() const { return exec_.get(); }
+  explicit operator bool() const { return static_cast<bool>(exec_); }
+
+ private:
+  friend class GraphBuilder;
+
+  OwnedGraph graph_;
+  OwnedGraphExec exec_;
+  std::vector<CUgraphNode> nodes_;  // by step: what its successors wait for
+};
+
+}  // namespace rlx::cuda

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA device: lists, opens and adopts devices behind runtime/device.h. libcuda.so.1 is opened
+// at run time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.h"
+#include "runtime/status.h"
+
+namespace rlx {
+
+struct CudaOptions {
+  // The driver library's file name or path.
+  std::string library = "libcuda.so.1";
+};
+
+// Every device, in the driver's order. Empty: why_none says why and which package helps.
+std::vector<DeviceInfo> list_cuda_devices(std::string& why_none, const CudaOptions& options = {});
+
+// Opens "cuda:N", or the first device for "cuda", on its primary context. Errors: no driver
+// library, no device, unknown id (the right ones are listed).
+Status open_cuda_device(const std::string& id, std::shared_ptr<Device>& device,
+                        const CudaOptions& options = {});
+
+// The device of a CUcontext that the caller owns. It must outlive every object made from the
+// device.
+Status adopt_cuda_device(void* context, std::shared_ptr<Device>& device,
+                         const CudaOptions& options = {});
+
+}  // namespace rlx
