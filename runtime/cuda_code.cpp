@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structural checks of CUDA code: cubin (ELF) and PTX.
+// Structural checks of CUDA code, cubin (ELF) and PTX, and what a cubin says about its kernel.
 #include "runtime/cuda_code.h"
 
 #include <elf.h>
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 #include <cstring>
-#include <optional>
+#include <limits>
 
 #include "runtime/text.h"
 
@@ -17,31 +19,152 @@
 namespace rlx {
 namespace {
 
-template <class Record>
-std::optional<Record> record_at(std::span<const std::byte> bytes, uint64_t offset) {
-  if (sizeof(Record) > bytes.size() || offset > bytes.size() - sizeof(Record)) return std::nullopt;
-  Record record;
-  std::memcpy(&record, bytes.data() + offset, sizeof record);
-  return record;
-}
+// Bounds-checked view of an ELF. Constants and formats of NVIDIA's sections are as ptxas 11 to 13
+// write them and `cuobjdump -elf` prints them.
+class Elf {
+ public:
+  explicit Elf(std::span<const std::byte> bytes) : bytes_(bytes), header_(at<Elf64_Ehdr>(0)) {}
 
-std::optional<Elf64_Shdr> section_at(std::span<const std::byte> code, const Elf64_Ehdr& header,
-                                     uint32_t index) {
-  const uint64_t distance = uint64_t{index} * sizeof(Elf64_Shdr);
-  if (header.e_shoff > code.size() || distance > code.size() - header.e_shoff) return std::nullopt;
-  return record_at<Elf64_Shdr>(code, header.e_shoff + distance);
-}
+  [[nodiscard]] const std::optional<Elf64_Ehdr>& header() const { return header_; }
+  [[nodiscard]] uint32_t section_count() const { return header_ ? header_->e_shnum : 0; }
 
-// The zero-terminated text at an offset of a string section.
-std::optional<std::string_view> string_at(std::span<const std::byte> code,
-                                          const Elf64_Shdr& strings, uint64_t offset) {
-  if (strings.sh_offset > code.size() || strings.sh_size > code.size() - strings.sh_offset)
+  [[nodiscard]] std::optional<Elf64_Shdr> section(uint32_t index) const {
+    if (index >= section_count()) return std::nullopt;
+    const uint64_t distance = uint64_t{index} * sizeof(Elf64_Shdr);
+    if (header_->e_shoff > bytes_.size() || distance > bytes_.size() - header_->e_shoff)
+      return std::nullopt;
+    return at<Elf64_Shdr>(header_->e_shoff + distance);
+  }
+
+  [[nodiscard]] std::optional<uint32_t> find(std::string_view name) const {
+    const std::optional<Elf64_Shdr> names = header_ ? section(header_->e_shstrndx) : std::nullopt;
+    if (!names.has_value()) return std::nullopt;
+    for (uint32_t i = 0; i < section_count(); ++i) {
+      const std::optional<Elf64_Shdr> candidate = section(i);
+      if (candidate.has_value() && string(*names, candidate->sh_name) == name) return i;
+    }
     return std::nullopt;
-  if (offset >= strings.sh_size) return std::nullopt;
-  const char* text = reinterpret_cast<const char*>(code.data() + strings.sh_offset + offset);
-  const size_t room = strings.sh_size - offset;
-  const size_t length = strnlen(text, room);
-  return length == room ? std::nullopt : std::optional(std::string_view(text, length));
+  }
+
+  // Bytes of a section; none where it lies outside the file or has none.
+  [[nodiscard]] std::span<const std::byte> content(const Elf64_Shdr& section) const {
+    const bool inside = section.sh_type != SHT_NOBITS && section.sh_offset <= bytes_.size() &&
+                        section.sh_size <= bytes_.size() - section.sh_offset;
+    return inside ? bytes_.subspan(section.sh_offset, section.sh_size)
+                  : std::span<const std::byte>();
+  }
+  [[nodiscard]] std::span<const std::byte> content(std::string_view name) const {
+    const std::optional<uint32_t> index = find(name);
+    const std::optional<Elf64_Shdr> found = index ? section(*index) : std::nullopt;
+    return found ? content(*found) : std::span<const std::byte>();
+  }
+
+  // A symbol with its number in the table.
+  struct Symbol {
+    uint32_t index;
+    Elf64_Sym record;
+  };
+  [[nodiscard]] std::optional<Symbol> symbol(std::string_view name) const {
+    const std::optional<uint32_t> table_index = find(".symtab");
+    if (!table_index.has_value()) return std::nullopt;
+    const Elf64_Shdr table = *section(*table_index);
+    const std::optional<Elf64_Shdr> names = section(table.sh_link);
+    if (!names.has_value()) return std::nullopt;
+    const std::span<const std::byte> records = content(table);
+    for (uint32_t i = 0; i < records.size() / sizeof(Elf64_Sym); ++i) {
+      Elf64_Sym record;
+      std::memcpy(&record, records.data() + i * sizeof record, sizeof record);
+      if (string(*names, record.st_name) == name) return Symbol{.index = i, .record = record};
+    }
+    return std::nullopt;
+  }
+
+  // The 32-bit constant that a variable of this name holds.
+  [[nodiscard]] std::optional<uint32_t> constant(std::string_view name) const {
+    const std::optional<Symbol> variable = symbol(name);
+    if (!variable.has_value()) return std::nullopt;
+    const std::optional<Elf64_Shdr> home = section(variable->record.st_shndx);
+    if (!home.has_value()) return std::nullopt;
+    const std::span<const std::byte> bytes = content(*home);
+    const uint64_t offset = variable->record.st_value;
+    uint32_t value = 0;
+    if (bytes.size() < sizeof value || offset > bytes.size() - sizeof value) return std::nullopt;
+    std::memcpy(&value, bytes.data() + offset, sizeof value);
+    return value;
+  }
+
+ private:
+  template <class Record>
+  [[nodiscard]] std::optional<Record> at(uint64_t offset) const {
+    if (sizeof(Record) > bytes_.size() || offset > bytes_.size() - sizeof(Record))
+      return std::nullopt;
+    Record record;
+    std::memcpy(&record, bytes_.data() + offset, sizeof record);
+    return record;
+  }
+
+  // The zero-terminated text at an offset of a string section.
+  [[nodiscard]] std::optional<std::string_view> string(const Elf64_Shdr& strings,
+                                                       uint64_t offset) const {
+    const std::span<const std::byte> texts = content(strings);
+    if (offset >= texts.size()) return std::nullopt;
+    const char* text = reinterpret_cast<const char*>(texts.data() + offset);
+    const size_t room = texts.size() - offset;
+    const size_t length = strnlen(text, room);
+    return length == room ? std::nullopt : std::optional(std::string_view(text, length));
+  }
+
+  std::span<const std::byte> bytes_;
+  std::optional<Elf64_Ehdr> header_;
+};
+
+// Attributes of .nv.info (about functions, by symbol) and .nv.info.<function>.
+constexpr uint8_t kMaxThreads = 0x05;     // EIATTR_MAX_THREADS: x, y, z
+constexpr uint8_t kFrameBytes = 0x11;     // EIATTR_FRAME_SIZE: symbol, bytes
+constexpr uint8_t kStackBytes = 0x12;     // EIATTR_MIN_STACK_SIZE: symbol, bytes; with callees
+constexpr uint8_t kParamsBytes = 0x19;    // EIATTR_CBANK_PARAM_SIZE: 16 bits
+constexpr uint8_t kRegisterCount = 0x2F;  // EIATTR_REGCOUNT: symbol, count
+constexpr uint8_t kWordsFormat = 0x04;    // EIFMT_SVAL: a 16-bit size and so many bytes
+// A shared section of sm_90 and later begins with what the system keeps of each workgroup's memory;
+// launches do not count it. The code then has the section .nv.shared.reserved.0.
+constexpr uint32_t kReservedSharedBytes = 1024;
+
+struct Attribute {
+  uint8_t id = 0;
+  uint16_t value = 0;               // where it has no words
+  std::array<uint32_t, 3> words{};  // the first ones
+  uint32_t word_count = 0;
+};
+
+// Calls visit(attribute) for each record of an info section; false where one is cut short.
+template <class Visit>
+bool for_each_attribute(std::span<const std::byte> info, const Visit& visit) {
+  constexpr size_t kHeadBytes = 4;  // format, id, 16 bits of value or size
+  while (!info.empty()) {
+    if (info.size() < kHeadBytes) return false;
+    Attribute attribute{.id = std::to_integer<uint8_t>(info[1])};
+    std::memcpy(&attribute.value, info.data() + 2, sizeof attribute.value);
+    const bool has_words = std::to_integer<uint8_t>(info[0]) == kWordsFormat;
+    info = info.subspan(kHeadBytes);
+    if (has_words) {
+      if (attribute.value > info.size()) return false;
+      attribute.word_count = attribute.value / sizeof(uint32_t);
+      const size_t kept =
+          std::min<size_t>(attribute.word_count, attribute.words.size()) * sizeof(uint32_t);
+      std::memcpy(attribute.words.data(), info.data(), kept);
+      info = info.subspan(attribute.value);
+    }
+    visit(attribute);
+  }
+  return true;
+}
+
+uint32_t saturated_product(const std::array<uint32_t, 3>& factors) {
+  uint64_t product = 1;
+  for (const uint32_t factor : factors) {
+    product = std::min<uint64_t>(product * factor, std::numeric_limits<uint32_t>::max());
+  }
+  return static_cast<uint32_t>(product);
 }
 
 bool is_name_character(char c) {
@@ -51,7 +174,8 @@ bool is_name_character(char c) {
 }  // namespace
 
 std::string check_cubin(std::span<const std::byte> code, uint32_t architecture) {
-  const std::optional<Elf64_Ehdr> header = record_at<Elf64_Ehdr>(code, 0);
+  const Elf elf(code);
+  const std::optional<Elf64_Ehdr>& header = elf.header();
   if (!header.has_value() || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
       header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_ident[EI_DATA] != ELFDATA2LSB) {
     return "is no 64-bit little-endian ELF";
@@ -65,8 +189,8 @@ std::string check_cubin(std::span<const std::byte> code, uint32_t architecture) 
   if (low != architecture && high != architecture) {
     return text_of("has flags ", header->e_flags, ", which do not name sm_", architecture);
   }
-  for (uint32_t i = 0; i < header->e_shnum; ++i) {
-    const std::optional<Elf64_Shdr> section = section_at(code, *header, i);
+  for (uint32_t i = 0; i < elf.section_count(); ++i) {
+    const std::optional<Elf64_Shdr> section = elf.section(i);
     const bool inside =
         section.has_value() && (section->sh_type == SHT_NOBITS || section->sh_type == SHT_NULL ||
                                 (section->sh_offset <= code.size() &&
@@ -76,22 +200,48 @@ std::string check_cubin(std::span<const std::byte> code, uint32_t architecture) 
   return {};
 }
 
-bool cubin_has_function(std::span<const std::byte> code, std::string_view name) {
-  const std::optional<Elf64_Ehdr> header = record_at<Elf64_Ehdr>(code, 0);
-  if (!header.has_value()) return false;
-  const std::optional<Elf64_Shdr> names = section_at(code, *header, header->e_shstrndx);
-  if (!names.has_value()) return false;
-  const std::string wanted = text_of(".text.", name);
-  for (uint32_t i = 0; i < header->e_shnum; ++i) {
-    const std::optional<Elf64_Shdr> section = section_at(code, *header, i);
-    if (section.has_value() && string_at(code, *names, section->sh_name) == wanted) return true;
+std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function) {
+  const Elf elf(code);
+  const std::optional<Elf::Symbol> symbol = elf.symbol(function);
+  if (!symbol.has_value() || !elf.find(text_of(".text.", function)).has_value())
+    return std::nullopt;
+  CubinFacts facts;
+  bool counted = false;
+  const bool whole = for_each_attribute(elf.content(".nv.info"), [&](const Attribute& attribute) {
+    if (attribute.word_count != 2 || attribute.words[0] != symbol->index) return;
+    const uint32_t value = attribute.words[1];
+    if (attribute.id == kRegisterCount) {
+      facts.registers = value;
+      counted = true;
+    }
+    if (attribute.id == kFrameBytes || attribute.id == kStackBytes)
+      facts.local_bytes = std::max(facts.local_bytes, value);
+  });
+  const bool own_whole = for_each_attribute(
+      elf.content(text_of(".nv.info.", function)), [&](const Attribute& attribute) {
+        if (attribute.id == kParamsBytes) facts.params_bytes = attribute.value;
+        if (attribute.id == kMaxThreads && attribute.word_count == 3)
+          facts.max_threads = saturated_product(attribute.words);
+      });
+  if (!whole || !own_whole || !counted) return std::nullopt;
+
+  if (const std::optional<uint32_t> shared = elf.find(text_of(".nv.shared.", function))) {
+    const uint64_t size_bytes = elf.section(*shared)->sh_size;
+    const uint32_t reserved = elf.find(".nv.shared.reserved.0") ? kReservedSharedBytes : 0;
+    if (size_bytes < reserved || size_bytes > std::numeric_limits<uint32_t>::max())
+      return std::nullopt;
+    facts.static_shared_bytes = static_cast<uint32_t>(size_bytes) - reserved;
   }
-  return false;
+  facts.dynamic_shared_bytes = elf.constant("rlx_dynamic_shared_bytes").value_or(0);
+  facts.cluster_x = elf.constant("rlx_cluster_x").value_or(1);
+  return facts;
 }
 
 std::string check_ptx(std::span<const std::byte> code, std::string_view entry_point,
                       uint32_t architecture) {
   std::string_view text(reinterpret_cast<const char*>(code.data()), code.size());
+  // The driver takes it as a C string, from where it lies in the plan.
+  if (text.empty() || text.back() != '\0') return "does not end with a zero byte";
   while (!text.empty() && text.back() == '\0') text.remove_suffix(1);
   if (text.find('\0') != std::string_view::npos) return "is no text";
   if (text.find(".version ") == std::string_view::npos) return "has no .version";

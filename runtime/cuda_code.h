@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Structural checks of CUDA code: cubin (ELF) and PTX.
+// Structural checks of CUDA code, cubin (ELF) and PTX, and what a cubin says about its kernel.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,10 +14,24 @@ namespace rlx {
 // Empty if the bytes are a 64-bit little-endian ELF for CUDA and this architecture (90 for sm_90),
 // else what is wrong: "is no 64-bit ELF".
 std::string check_cubin(std::span<const std::byte> code, uint32_t architecture);
-// True if a cubin that passed check_cubin has a section of code for a function of that name.
-bool cubin_has_function(std::span<const std::byte> code, std::string_view name);
-// Empty if the text has the entry point and its target is at most the architecture, else what is
-// wrong.
+
+// What the code of one kernel asks of a launch, as the assembler recorded it.
+struct CubinFacts {
+  uint32_t registers = 0;            // of a thread
+  uint32_t local_bytes = 0;          // of a thread: spilled registers, arrays indexed at run time
+  uint32_t params_bytes = 0;
+  uint32_t max_threads = 0;          // of a workgroup
+  uint32_t static_shared_bytes = 0;  // of a workgroup
+  // The constants of RLX_DYNAMIC_SHARED and RLX_CLUSTER (cuda_kernels/lib/prelude.cuh).
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t cluster_x = 1;
+};
+// nullopt if the cubin has no such function or says nothing about it. For cubins that passed
+// check_cubin.
+std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function);
+
+// Empty if the text ends with a zero byte, has the entry point, and its target is at most the
+// architecture; else what is wrong.
 std::string check_ptx(std::span<const std::byte> code, std::string_view entry_point,
                       uint32_t architecture);
 

@@ -55,6 +55,11 @@ constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
   return minor == 1 ? 0x00010300 : 0x00010000;
 }
 
+// Compute capability since which there are clusters and programmatic launches, and the largest
+// cluster that every such device runs (CUDA C++ Programming Guide, thread block clusters).
+constexpr uint32_t kFirstWithClusters = 90;
+constexpr uint32_t kMaxCluster = 8;
+
 std::string extent_text(const std::array<uint32_t, 3>& extent) {
   return text_of(extent[0], " x ", extent[1], " x ", extent[2]);
 }
@@ -78,6 +83,7 @@ class CodeVerifier {
                    " has code of format ", fb::EnumNameCodeFormat(variant.format()),
                    " and architecture ", variant.architecture());
     }
+    verify_launch(variant);
     if (!is_vulkan) return verify_cuda(variant, code);
     if ((variant.features() & ~parts_.header.vulkan.features) != 0) {
       return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(),
@@ -171,6 +177,22 @@ class CodeVerifier {
           ", which is not among the recorded features ", variant.features());
   }
 
+  // What CUDA's launches ask for beyond grid and workgroup.
+  void verify_launch(const fb::Variant& variant) {
+    const bool is_cuda = variant.target() == fb::TargetKind::Cuda;
+    const bool is_late = is_cuda && variant.architecture() >= kFirstWithClusters;
+    const bool late_fields = variant.cluster_x() != 1 || variant.waits_for_predecessors();
+    const bool cluster_fits = variant.cluster_x() >= 1 && variant.cluster_x() <= kMaxCluster;
+    const bool shared_fits = variant.dynamic_shared_bytes() <= variant.shared_bytes() &&
+                             (is_cuda || variant.dynamic_shared_bytes() == 0);
+    if ((is_late || !late_fields) && cluster_fits && shared_fits) return;
+    fault(VerifyRule::LaunchFields, is_cuda ? "CUDA" : "Vulkan", " code for architecture ",
+          variant.architecture(), " has clusters of ", variant.cluster_x(), " workgroups, ",
+          variant.waits_for_predecessors() ? "waits" : "does not wait",
+          " for its predecessors, and has ", variant.dynamic_shared_bytes(),
+          " bytes of dynamic shared memory of ", variant.shared_bytes(), " in all");
+  }
+
   void verify_cuda(const fb::Variant& variant, std::span<const std::byte> code) {
     const std::string_view entry_point = PlanView::text(variant.entry_point());
     if (variant.format() == fb::CodeFormat::Ptx) {
@@ -178,10 +200,40 @@ class CodeVerifier {
       if (!error.empty()) fault(VerifyRule::PtxForm, "PTX ", error);
       return;
     }
-    std::string error = check_cubin(code, variant.architecture());
+    const std::string error = check_cubin(code, variant.architecture());
     if (!error.empty()) return fault(VerifyRule::CubinForm, "cubin ", error);
-    if (!cubin_has_function(code, entry_point)) {
-      fault(VerifyRule::CubinEntry, "cubin has no function named ", quoted(entry_point));
+    const std::optional<CubinFacts> facts = read_cubin(code, entry_point);
+    if (!facts.has_value()) {
+      return fault(VerifyRule::CubinEntry, "cubin does not describe a function named ",
+                   quoted(entry_point));
+    }
+    verify_cubin(variant, *facts);
+  }
+
+  void verify_cubin(const fb::Variant& variant, const CubinFacts& facts) {
+    const uint32_t params_bytes = parts_.plan.kernels()->Get(kernel_)->params_bytes();
+    if (facts.params_bytes != params_bytes) {
+      fault(VerifyRule::CubinParams, "cubin takes ", facts.params_bytes,
+            " bytes of params, the kernel has ", params_bytes);
+    }
+    const uint64_t threads =
+        uint64_t{variant.workgroup_x()} * variant.workgroup_y() * variant.workgroup_z();
+    if (threads > facts.max_threads) {
+      fault(VerifyRule::CubinWorkgroup, "cubin allows ", facts.max_threads,
+            " threads, the recorded workgroup has ", threads);
+    }
+    const uint64_t shared_bytes = uint64_t{facts.static_shared_bytes} + facts.dynamic_shared_bytes;
+    if (shared_bytes != variant.shared_bytes() ||
+        facts.dynamic_shared_bytes != variant.dynamic_shared_bytes()) {
+      fault(VerifyRule::CubinShared, "cubin uses ", facts.static_shared_bytes,
+            " bytes of static and ", facts.dynamic_shared_bytes,
+            " of dynamic shared memory, recorded are ", variant.shared_bytes(), " in all, ",
+            variant.dynamic_shared_bytes(), " of them dynamic");
+    }
+    const uint32_t cluster = variant.architecture() < kFirstWithClusters ? 1 : facts.cluster_x;
+    if (cluster != variant.cluster_x()) {
+      fault(VerifyRule::CubinCluster, "cubin has clusters of ", cluster, ", recorded are ",
+            variant.cluster_x());
     }
   }
 
@@ -193,11 +245,32 @@ class CodeVerifier {
 
 }  // namespace
 
+namespace {
+
+void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
+    const fb::Step& step = entry.steps[s];
+    if (step.kind() != fb::StepKind::Dispatch) continue;
+    for (const fb::Variant* variant : *parts.plan.kernels()->Get(step.kernel())->variants()) {
+      if (variant->cluster_x() <= 1 || step.grid_x() % variant->cluster_x() == 0) continue;
+      faults.add(VerifyRule::ClusterGrid, entry.step_name(s), " has a grid of ", step.grid_x(),
+                 " workgroups along x, the code for sm_", variant->architecture(),
+                 " has clusters of ", variant->cluster_x());
+      break;
+    }
+  }
+}
+
+}  // namespace
+
 void verify_code(const PlanParts& parts, Faults& faults) {
   CodeVerifier verifier(parts, faults);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants())
       verifier.verify(k, *variant);
+  }
+  for (const EntryParts& entry : parts.entries) {
+    if (entry.serves(fb::TargetKind::Cuda)) verify_cluster_grids(parts, entry, faults);
   }
 }
 

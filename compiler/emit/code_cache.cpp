@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "RLXKERN1";  // the digit is the format's version
+constexpr std::string_view kMagic = "RLXKERN2";  // the digit is the format's version
 
 void append(std::string& bytes, uint64_t value) {
   std::array<char, sizeof(value)> raw{};
@@ -35,10 +35,15 @@ void append(std::string& bytes, uint64_t value) {
 
 std::string encode(const KernelCode& code) {
   std::string body;
+  append(body, static_cast<uint64_t>(code.format));
+  append(body, code.architecture);
   append(body, code.workgroup.x);
   append(body, code.workgroup.y);
   append(body, code.workgroup.z);
   append(body, code.shared_bytes);
+  append(body, code.dynamic_shared_bytes);
+  append(body, code.cluster_x);
+  append(body, code.waits_for_predecessors ? 1 : 0);
   append(body, code.features);
   append(body, code.entry_point.size());
   body += code.entry_point;
@@ -82,8 +87,13 @@ std::optional<KernelCode> decode(std::string_view entry) {
     return std::nullopt;
   }
   KernelCode code;
+  code.format = static_cast<CodeFormat>(reader.number());
+  code.architecture = reader.number32();
   code.workgroup = {.x = reader.number32(), .y = reader.number32(), .z = reader.number32()};
   code.shared_bytes = reader.number32();
+  code.dynamic_shared_bytes = reader.number32();
+  code.cluster_x = reader.number32();
+  code.waits_for_predecessors = reader.number() != 0;
   code.features = reader.number();
   code.entry_point = std::string(reader.take(reader.number()));
   const std::string_view bytes = reader.take(reader.number());

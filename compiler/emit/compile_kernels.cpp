@@ -6,10 +6,15 @@
 #include <atomic>
 #include <exception>
 #include <map>
+#include <memory>
+#include <set>
 #include <thread>
+#include <variant>
 
 #include "compiler/emit/code_cache.h"
+#include "compiler/emit/cuda_code.h"
 #include "compiler/emit/kernel_sources.h"
+#include "compiler/emit/specialized_source.h"
 #include "compiler/emit/vulkan_code.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
@@ -19,55 +24,128 @@ namespace {
 
 constexpr size_t kNodesInMessage = 3;
 
-struct CompileResult {
-  KernelResult result = KernelFault{};
-  bool cached = false;
+// What every compilation of a kernel set shares.
+struct Tools {
+  const KernelSources& sources;
+  const CodeCache* cache = nullptr;  // nullptr: none
+  const CompileKernelsOptions& options;
+  const Nvrtc* nvrtc = nullptr;  // nullptr: no CUDA code is wanted
+  std::vector<const CudaArchitecture*> architectures;
+};
+
+// One call of a compiler: a kernel's SPIR-V, or its cubin for one architecture, there with PTX
+// where that is wanted.
+struct Job {
+  const KernelSet::Kernel* kernel = nullptr;
+  size_t kernel_index = 0;
+  const CudaArchitecture* architecture = nullptr;  // nullptr: SPIR-V
+  bool with_ptx = false;
+};
+
+struct JobResult {
+  std::variant<std::vector<KernelCode>, KernelFault> result = KernelFault{};
+  uint32_t cache_hits = 0;
   std::exception_ptr failure;  // an internal error, raised again on the calling thread
 };
 
-CompileResult compile_one(const Specialization& specialization, const KernelSources& sources,
-                          const CodeCache* cache, const KernelCodeOptions& options) {
-  std::string key;
-  if (cache != nullptr) {
-    if (const auto inputs = vulkan_code_inputs(specialization, sources, options)) {
-      key = CodeCache::key_of(*inputs);
-      if (std::optional<KernelCode> code = cache->load(key)) {
-        return {.result = std::move(*code), .cached = true, .failure = {}};
-      }
-    }
-  }
-  CompileResult compiled{
-      .result = compile_vulkan(specialization, sources, options), .cached = false, .failure = {}};
-  if (cache != nullptr) {
-    if (const auto* code = std::get_if<KernelCode>(&compiled.result)) cache->store(key, *code);
-  }
-  return compiled;
+// Inputs of a job's code as text, all that its cache key depends on; nullopt where the kernel has
+// no source.
+std::optional<std::string> inputs_of(const Job& job, const Tools& tools) {
+  const Specialization& specialization = job.kernel->specialization;
+  if (job.architecture == nullptr)
+    return vulkan_code_inputs(specialization, tools.sources, tools.options.code);
+  return cuda_code_inputs(*tools.nvrtc, specialization, tools.sources, *job.architecture);
 }
 
-std::vector<CompileResult> compile_all(const KernelSet& set, const KernelSources& sources,
-                                       const CodeCache* cache,
-                                       const CompileKernelsOptions& options) {
-  std::vector<CompileResult> results(set.kernels.size());
+// The cache's keys of the codes of a job, in their order; none without a cache.
+std::vector<std::string> keys_of(const Job& job, const Tools& tools) {
+  if (tools.cache == nullptr) return {};
+  const std::optional<std::string> inputs = inputs_of(job, tools);
+  if (!inputs) return {};
+  std::vector<std::string> keys = {CodeCache::key_of(*inputs)};
+  if (job.with_ptx) keys.push_back(CodeCache::key_of("ptx\n" + *inputs));
+  return keys;
+}
+
+std::variant<std::vector<KernelCode>, KernelFault> compile(const Job& job, const Tools& tools) {
+  const Specialization& specialization = job.kernel->specialization;
+  std::vector<KernelCode> codes;
+  if (job.architecture == nullptr) {
+    KernelResult result = compile_vulkan(specialization, tools.sources, tools.options.code);
+    if (auto* fault = std::get_if<KernelFault>(&result)) return std::move(*fault);
+    codes.push_back(std::get<KernelCode>(std::move(result)));
+    return codes;
+  }
+  auto result = compile_cuda(*tools.nvrtc, specialization, tools.sources, *job.architecture);
+  if (auto* fault = std::get_if<KernelFault>(&result)) return std::move(*fault);
+  auto& code = std::get<CudaCode>(result);
+  codes.push_back(std::move(code.cubin));
+  if (job.with_ptx) codes.push_back(std::move(code.ptx));
+  return codes;
+}
+
+JobResult run_job(const Job& job, const Tools& tools) {
+  const std::vector<std::string> keys = keys_of(job, tools);
+  std::vector<KernelCode> cached;
+  for (const std::string& key : keys) {
+    if (std::optional<KernelCode> code = tools.cache->load(key)) cached.push_back(std::move(*code));
+  }
+  const auto hits = narrow<uint32_t>(cached.size());
+  if (!keys.empty() && cached.size() == keys.size())
+    return {.result = std::move(cached), .cache_hits = hits, .failure = {}};
+  JobResult done{.result = compile(job, tools), .cache_hits = 0, .failure = {}};
+  if (const auto* codes = std::get_if<std::vector<KernelCode>>(&done.result)) {
+    for (size_t i = 0; i < keys.size(); ++i) tools.cache->store(keys[i], codes->at(i));
+  }
+  return done;
+}
+
+bool wants(const KernelSet::Kernel& kernel, TargetKind target) {
+  return (kernel.targets >> static_cast<uint32_t>(target) & 1) != 0;
+}
+
+// In the order of CompiledKernels::variants but for PTX, which comes with the lowest architecture.
+std::vector<Job> list_jobs(const KernelSet& set, const Tools& tools) {
+  std::vector<Job> jobs;
+  for (size_t k = 0; k < set.kernels.size(); ++k) {
+    const KernelSet::Kernel& kernel = set.kernels[k];
+    if (wants(kernel, TargetKind::Vulkan)) jobs.push_back({.kernel = &kernel, .kernel_index = k});
+    if (!wants(kernel, TargetKind::Cuda)) continue;
+    for (const CudaArchitecture* architecture : tools.architectures) {
+      const bool lowest = architecture == tools.architectures.front();
+      jobs.push_back({.kernel = &kernel,
+                      .kernel_index = k,
+                      .architecture = architecture,
+                      .with_ptx = lowest && !architecture->specific()});
+    }
+  }
+  return jobs;
+}
+
+std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, const Tools& tools) {
+  std::vector<JobResult> results(jobs.size());
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next.fetch_add(1); i < results.size(); i = next.fetch_add(1)) {
       try {
-        results[i] = compile_one(set.kernels[i].specialization, sources, cache, options.code);
+        results[i] = run_job(jobs[i], tools);
       } catch (...) {
         results[i].failure = std::current_exception();
       }
     }
   };
-  const size_t jobs =
-      options.jobs != 0 ? options.jobs : std::max(1u, std::thread::hardware_concurrency());
+  const size_t thread_count = tools.options.jobs != 0
+                                  ? tools.options.jobs
+                                  : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(jobs, results.size()); ++i) threads.emplace_back(work);
+  for (size_t i = 1; i < std::min(thread_count, results.size()); ++i) threads.emplace_back(work);
   work();
   for (std::thread& thread : threads) thread.join();
   return results;
 }
 
-void report(const KernelSet::Kernel& kernel, const std::string& message, Diagnostics& diagnostics) {
+// The first few nodes of a kernel: `for matmul "a", matmul "b" and 7 more`.
+std::string nodes_text(const KernelSet::Kernel& kernel) {
   std::string nodes;
   for (size_t i = 0; i < std::min(kernel.nodes.size(), kNodesInMessage); ++i) {
     nodes += (i == 0 ? "" : ", ") + kernel.nodes[i];
@@ -75,30 +153,136 @@ void report(const KernelSet::Kernel& kernel, const std::string& message, Diagnos
   if (kernel.nodes.size() > kNodesInMessage) {
     nodes += " and " + std::to_string(kernel.nodes.size() - kNodesInMessage) + " more";
   }
-  const std::string name(kernel_row(kernel.specialization.kernel).name);
-  std::string text = "kernel \"" + name + "\" for " + nodes + " does not compile:\n" + message;
+  return nodes;
+}
+
+// `kernel "matmul" for matmul "a"`, for CUDA with `(sm_90a)`.
+std::string job_text(const Job& job) {
+  const std::string name(kernel_row(job.kernel->specialization.kernel).name);
+  const std::string text = "kernel \"" + name + "\" for " + nodes_text(*job.kernel);
+  if (job.architecture == nullptr) return text;
+  return text + " (" + std::string(job.architecture->name) + ")";
+}
+
+SourcePlace place_of(const Job& job) {
+  const SourceLanguage& language = job.architecture == nullptr ? kGlsl : kCuda;
+  return {.file = source_path(job.kernel->specialization, language), .position = {}};
+}
+
+void report_fault(const Job& job, const std::string& message, Diagnostics& diagnostics) {
+  std::string text = job_text(job) + " does not compile:\n" + message;
   while (text.ends_with('\n')) text.pop_back();
-  diagnostics.error(DiagCode::Kernel, {.file = "shaders/" + name + ".comp", .position = {}}, text,
-                    "specialization: " + describe(kernel.specialization));
+  diagnostics.error(DiagCode::Kernel, place_of(job), text,
+                    "specialization: " + describe(job.kernel->specialization));
+}
+
+void report_local_memory(const Job& job, uint32_t local_bytes, Diagnostics& diagnostics) {
+  diagnostics.warning(DiagCode::Kernel, place_of(job),
+                      job_text(job) +
+                          " is slower than it could be: " + std::to_string(local_bytes) +
+                          " bytes of each thread's registers or arrays lie in memory",
+                      "specialization: " + describe(job.kernel->specialization));
+}
+
+// The architectures asked for, ascending; reports those that rlxc or NVRTC does not know.
+std::vector<const CudaArchitecture*> pick_architectures(const CompileKernelsOptions& options,
+                                                        const Nvrtc& nvrtc,
+                                                        Diagnostics& diagnostics) {
+  std::vector<const CudaArchitecture*> picked;
+  std::string unknown;
+  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
+    const bool wanted = options.architectures.empty()
+                            ? architecture.by_default
+                            : std::ranges::find(options.architectures, architecture.number) !=
+                                  options.architectures.end();
+    if (!wanted) continue;
+    picked.push_back(&architecture);
+    if (std::ranges::find(nvrtc.architectures(), architecture.number) !=
+        nvrtc.architectures().end()) {
+      continue;
+    }
+    unknown += (unknown.empty() ? "" : ", ") + std::string(architecture.name);
+  }
+  RLX_CHECK(options.architectures.empty() || picked.size() == options.architectures.size(),
+            "architectures that cuda_architecture.h does not list, or one twice");
+  RLX_CHECK(picked.size() <= kPlanMaxCudaArchitectures, "too many architectures");
+  if (!unknown.empty()) {
+    diagnostics.error(DiagCode::MissingLibrary, {},
+                      "NVRTC " + nvrtc.version() + " does not compile for " + unknown,
+                      "use a newer NVRTC (cuda-nvrtc-13-0, or pip's nvidia-cuda-nvrtc), or leave "
+                      "the architecture out with --arch");
+  }
+  return picked;
+}
+
+PlanCudaTarget cuda_target(const Tools& tools) {
+  PlanCudaTarget target{.present = 1,
+                        .ptx_architecture = 0,
+                        // Code of a major version runs on drivers of that version and all later
+                        // ones (CUDA compatibility guide, minor version compatibility).
+                        .minimum_driver = tools.nvrtc->major() * 1000,
+                        .architecture_count = narrow<uint32_t>(tools.architectures.size()),
+                        .architectures = {}};
+  for (size_t i = 0; i < tools.architectures.size(); ++i) {
+    target.architectures[i] = tools.architectures[i]->number;
+  }
+  if (!tools.architectures.front()->specific())
+    target.ptx_architecture = tools.architectures.front()->number;
+  return target;
+}
+
+// Sorts what the jobs made into variants per kernel, PTX last. Reports faults and code that is
+// slower than it could be.
+bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results, const Tools& tools,
+             CompiledKernels& compiled, Diagnostics& diagnostics) {
+  std::set<std::pair<size_t, std::string>> told;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    if (results[i].failure) std::rethrow_exception(results[i].failure);
+    if (const auto* fault = std::get_if<KernelFault>(&results[i].result)) {
+      // What is wrong for one architecture often is for all: told once.
+      if (told.insert({jobs[i].kernel_index, fault->message}).second)
+        report_fault(jobs[i], fault->message, diagnostics);
+      continue;
+    }
+    compiled.cache_hits += results[i].cache_hits;
+    for (KernelCode& code : std::get<std::vector<KernelCode>>(results[i].result)) {
+      if (code.format == CodeFormat::Cubin) {
+        const uint32_t local_bytes =
+            unexplained_local_bytes(code, jobs[i].kernel->specialization, tools.sources);
+        if (local_bytes > 0) report_local_memory(jobs[i], local_bytes, diagnostics);
+      }
+      compiled.variants[jobs[i].kernel_index].push_back(std::move(code));
+    }
+  }
+  for (std::vector<KernelCode>& variants : compiled.variants) {
+    std::ranges::stable_partition(
+        variants, [](const KernelCode& code) { return code.format != CodeFormat::Ptx; });
+  }
+  return !diagnostics.has_errors();
 }
 
 }  // namespace
 
-KernelSet gather_kernels(std::span<const Program* const> programs) {
+KernelSet gather_kernels(std::span<const TargetProgram> programs) {
   KernelSet set;
   std::map<Specialization, uint32_t> known;
-  for (const Program* program : programs) {
+  for (const auto& [program, target] : programs) {
+    const uint32_t target_bit = 1u << static_cast<uint32_t>(target->kind);
+    set.targets |= target_bit;
     std::vector<std::optional<uint32_t>>& indices = set.index_of_instance.emplace_back();
     indices.resize(program->kernels.size());
-    for (const Step& step : program->steps) {
-      if (!step.kernel) continue;
-      const Specialization& specialization = program->kernels.at(index_of(*step.kernel));
+    for_each_step(*program, [&, &owner = *program](const Step& step) {
+      if (!step.kernel) return;
+      const Specialization& specialization = owner.kernels.at(index_of(*step.kernel));
       const auto [entry, added] =
           known.try_emplace(specialization, narrow<uint32_t>(set.kernels.size()));
       if (added) set.kernels.push_back({.specialization = specialization, .nodes = {}});
       indices[index_of(*step.kernel)] = entry->second;
-      set.kernels[entry->second].nodes.push_back(step.op + " \"" + step.node + "\"");
-    }
+      KernelSet::Kernel& kernel = set.kernels[entry->second];
+      kernel.targets |= target_bit;
+      const std::string node = step.op + " \"" + step.node + "\"";
+      if (std::ranges::find(kernel.nodes, node) == kernel.nodes.end()) kernel.nodes.push_back(node);
+    });
   }
   return set;
 }
@@ -106,28 +290,31 @@ KernelSet gather_kernels(std::span<const Program* const> programs) {
 std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
                                                const CompileKernelsOptions& options,
                                                Diagnostics& diagnostics) {
-  std::optional<KernelSources> sources =
+  const std::optional<KernelSources> sources =
       options.kernels_folder ? KernelSources::from_folder(*options.kernels_folder, diagnostics)
                              : KernelSources::embedded();
   if (!sources) return std::nullopt;
   std::optional<CodeCache> cache;
   if (options.cache_folder) cache.emplace(*options.cache_folder);
-
-  std::vector<CompileResult> results =
-      compile_all(set, *sources, cache ? &*cache : nullptr, options);
+  Tools tools{.sources = *sources,
+              .cache = cache ? &*cache : nullptr,
+              .options = options,
+              .nvrtc = nullptr,
+              .architectures = {}};
   CompiledKernels compiled;
-  bool good = true;
-  for (size_t i = 0; i < results.size(); ++i) {
-    if (results[i].failure) std::rethrow_exception(results[i].failure);
-    if (const auto* fault = std::get_if<KernelFault>(&results[i].result)) {
-      report(set.kernels[i], fault->message, diagnostics);
-      good = false;
-      continue;
-    }
-    compiled.codes.push_back(std::get<KernelCode>(std::move(results[i].result)));
-    if (results[i].cached) ++compiled.cache_hits;
+  std::unique_ptr<const Nvrtc> nvrtc;
+  if ((set.targets >> static_cast<uint32_t>(TargetKind::Cuda) & 1) != 0) {
+    nvrtc = Nvrtc::open(options.nvrtc, diagnostics);
+    if (nvrtc == nullptr) return std::nullopt;
+    tools.nvrtc = nvrtc.get();
+    tools.architectures = pick_architectures(options, *nvrtc, diagnostics);
+    if (diagnostics.has_errors()) return std::nullopt;
+    compiled.cuda = cuda_target(tools);
   }
-  if (!good) return std::nullopt;
+  const std::vector<Job> jobs = list_jobs(set, tools);
+  std::vector<JobResult> results = run_jobs(jobs, tools);
+  compiled.variants.resize(set.kernels.size());
+  if (!collect(jobs, results, tools, compiled, diagnostics)) return std::nullopt;
   return compiled;
 }
 

@@ -52,7 +52,7 @@ struct CompiledKernels {
   // Per kernel of the set its code for each target that needs it: SPIR-V, then cubins in ascending
   // order of architectures, then PTX.
   std::vector<std::vector<KernelCode>> variants;
-  PlanCudaTarget cuda{};  // for the plan's header; not present where no program is for CUDA
+  PlanCudaTarget cuda{};    // for the plan's header; not present where no program is for CUDA
   uint32_t cache_hits = 0;  // variants
 };
 

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <set>
 #include <shaderc/shaderc.hpp>
 #include <spirv-tools/libspirv.hpp>
 #include <spirv-tools/optimizer.hpp>
 
+#include "compiler/emit/specialized_source.h"
 #include "compiler/emit/spirv_module.h"
 #include "compiler/support/check.h"
 
@@ -19,26 +19,9 @@ namespace {
 
 // Part of the key of cached code: raised whenever this file makes something else of the same
 // inputs.
-constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 2";
+constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 3";
 
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
-
-std::string source_path(const Specialization& specialization) {
-  return "shaders/" + std::string(kernel_row(specialization.kernel).name) + ".comp";
-}
-
-// What `#include "name"` in a kernel means; nullptr where there is no such file.
-const std::string* find_include(const std::string& name, const Specialization& specialization,
-                                const KernelSources& sources) {
-  if (const auto found = specialization.generated.find(name);
-      found != specialization.generated.end()) {
-    return &found->second;
-  }
-  if (name.find("..") != std::string::npos) return nullptr;
-  if (name.starts_with("lib/")) return sources.find("shaders/" + name);
-  if (name.starts_with("schema/")) return sources.find(name);
-  return nullptr;
-}
 
 class Includer final : public shaderc::CompileOptions::IncluderInterface {
  public:
@@ -48,13 +31,10 @@ class Includer final : public shaderc::CompileOptions::IncluderInterface {
   shaderc_include_result* GetInclude(const char* requested, shaderc_include_type, const char*,
                                      size_t) override {
     auto result = std::make_unique<Result>();
-    const std::string* text = find_include(requested, *specialization_, *sources_);
+    const std::string* text = find_include(requested, *specialization_, *sources_, kGlsl);
     // shaderc's convention for a failure: an empty name, and the reason as content.
     result->name = text == nullptr ? "" : requested;
-    result->text = text == nullptr
-                       ? "no such file; kernels include lib/..., schema/kernel_params.h and "
-                         "generated/... only"
-                       : *text;
+    result->text = text == nullptr ? std::string(kNoSuchInclude) : *text;
     result->source_name = result->name.data();
     result->source_name_length = result->name.size();
     result->content = result->text.data();
@@ -97,14 +77,7 @@ std::optional<std::string> with_defines(const std::string& source,
   std::string text = source.substr(0, end + 1);
   const auto line = std::count(text.begin(), text.end(), '\n') + 1;
   text += "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n";
-  const auto define = [&text](const std::string& name, const std::string& value) {
-    text += "#define " + name + " " + value + "\n";
-  };
-  for (const auto& [name, value] : specialization.defines) define(name, value);
-  define("RLX_BLOCK_X", std::to_string(specialization.workgroup.x));
-  define("RLX_BLOCK_Y", std::to_string(specialization.workgroup.y));
-  define("RLX_BLOCK_Z", std::to_string(specialization.workgroup.z));
-  define("RLX_VULKAN", "1");
+  text += define_lines(specialization);
   text += "#line " + std::to_string(line) + "\n";
   return text + source.substr(end + 1);
 }
@@ -166,44 +139,11 @@ std::optional<KernelFault> check_facts(const SpirvFacts& facts,
   return std::nullopt;
 }
 
-// Appends a file and, the first time each is met, everything that it includes. Includes in parts
-// that #if leaves out count too: the list may be too long, never too short.
-void append_with_includes(const std::string& name, const std::string& text,
-                          const Specialization& specialization, const KernelSources& sources,
-                          std::set<std::string>& seen, std::string& all) {
-  if (!seen.insert(name).second) return;
-  all += "file " + name + " " + std::to_string(text.size()) + "\n" + text + "\n";
-  for (size_t line = 0; line < text.size();) {
-    const size_t end = std::min(text.find('\n', line), text.size());
-    const std::string_view words = std::string_view(text).substr(line, end - line);
-    line = end + 1;
-    const size_t include = words.find("include");
-    if (words.find('#') == std::string_view::npos || include == std::string_view::npos) continue;
-    const size_t open = words.find('"', include);
-    if (open == std::string_view::npos) continue;
-    const size_t close = words.find('"', open + 1);
-    if (close == std::string_view::npos) continue;
-    const std::string included(words.substr(open + 1, close - open - 1));
-    const std::string* content = find_include(included, specialization, sources);
-    if (content != nullptr) {
-      append_with_includes(included, *content, specialization, sources, seen, all);
-    }
-  }
-}
-
 }  // namespace
-
-std::string describe(const Specialization& specialization) {
-  std::string text;
-  for (const auto& [name, value] : specialization.defines) text += name + "=" + value + " ";
-  const Extent3& block = specialization.workgroup;
-  return text + "block " + std::to_string(block.x) + "x" + std::to_string(block.y) + "x" +
-         std::to_string(block.z);
-}
 
 KernelResult compile_vulkan(const Specialization& specialization, const KernelSources& sources,
                             const KernelCodeOptions& options) {
-  const std::string path = source_path(specialization);
+  const std::string path = source_path(specialization, kGlsl);
   const std::string* source = sources.find(path);
   if (source == nullptr) return KernelFault{path + ": no such kernel source"};
 
@@ -236,18 +176,15 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
 std::optional<std::string> vulkan_code_inputs(const Specialization& specialization,
                                               const KernelSources& sources,
                                               const KernelCodeOptions& options) {
-  const std::string path = source_path(specialization);
+  const std::string path = source_path(specialization, kGlsl);
   const std::string* source = sources.find(path);
   if (source == nullptr) return std::nullopt;
   std::string all(kRecipe);
   all += "\nshaderc " RLX_SHADERC_VERSION "\n";
   all += spvSoftwareVersionDetailsString();
   all += "\nfloat_controls " + std::to_string(options.float_controls ? 1 : 0) + " optimize " +
-         std::to_string(options.optimize ? 1 : 0) + "\n" + describe(specialization) + "\n";
-  for (const auto& [name, text] : specialization.defines)
-    all += "define " + name + "=" + text + "\n";
-  std::set<std::string> seen;
-  append_with_includes(path, *source, specialization, sources, seen, all);
+         std::to_string(options.optimize ? 1 : 0) + "\n";
+  all += source_inputs(*source, specialization, sources, kGlsl);
   return all;
 }
 

@@ -3,8 +3,8 @@
 // are read back and checked.
 #pragma once
 
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "compiler/emit/kernel_code.h"
 #include "compiler/emit/kernel_sources.h"
@@ -21,8 +21,5 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
 std::optional<std::string> vulkan_code_inputs(const Specialization& specialization,
                                               const KernelSources& sources,
                                               const KernelCodeOptions& options);
-
-// "RLX_X=f16 RLX_COLS=128 block 256x1x1", for messages and inspect.
-std::string describe(const Specialization& specialization);
 
 }  // namespace rlx

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernel instances to cubins and PTX.
+#include "compiler/emit/cuda_code.h"
+
+#include <algorithm>
+
+#include "compiler/emit/specialized_source.h"
+#include "runtime/cuda_code.h"
+
+namespace rlx {
+namespace {
+
+// Part of the key of cached code: raised whenever this file makes something else of the same
+// inputs.
+constexpr std::string_view kRecipe = "cuda recipe 1";
+
+constexpr std::string_view kEntryPoint = "rlx_main";
+constexpr std::string_view kSpillMarker = "// ptxas: spills because ";
+constexpr uint32_t kFirstWithClusters = 90;
+
+// Contraction into fma is harmless wherever kernels allow it (lib/scalar.cuh); the rest of
+// arithmetic is IEEE's.
+std::vector<std::string> options_for(const Nvrtc& nvrtc, const CudaArchitecture& architecture) {
+  std::vector<std::string> options = {"--gpu-architecture=" + std::string(architecture.name),
+                                      "--std=c++17",
+                                      "--fmad=true",
+                                      "--ftz=false",
+                                      "--prec-div=true",
+                                      "--prec-sqrt=true"};
+  // Since CUDA 12.9 NVRTC has a cache of its own, outside of the folder that rlxc was given.
+  if (nvrtc.major() > 12 || (nvrtc.major() == 12 && nvrtc.minor() >= 9))
+    options.emplace_back("--no-cache");
+  return options;
+}
+
+std::optional<KernelFault> check_facts(const CubinFacts& facts,
+                                       const Specialization& specialization) {
+  const KernelRow& row = kernel_row(specialization.kernel);
+  if (facts.params_bytes != row.params_bytes) {
+    return KernelFault{"takes " + std::to_string(facts.params_bytes) +
+                       " bytes of params, but its row of schema/kernels.def names a struct of " +
+                       std::to_string(row.params_bytes)};
+  }
+  const Extent3& block = specialization.workgroup;
+  const uint32_t threads = block.x * block.y * block.z;
+  if (facts.max_threads != threads) {
+    return KernelFault{"is bounded to " + std::to_string(facts.max_threads) +
+                       " threads, but RLX_BLOCK_X, RLX_BLOCK_Y and RLX_BLOCK_Z say " +
+                       std::to_string(threads)};
+  }
+  return std::nullopt;
+}
+
+std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* first = reinterpret_cast<const std::byte*>(text.c_str());
+  return {first, first + text.size() + 1};  // with the zero byte that the driver wants
+}
+
+}  // namespace
+
+std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
+                                                 const Specialization& specialization,
+                                                 const KernelSources& sources,
+                                                 const CudaArchitecture& architecture) {
+  const std::string path = source_path(specialization, kCuda);
+  const std::string* source = sources.find(path);
+  if (source == nullptr) return KernelFault{path + ": no such kernel source"};
+
+  // A file that there is not stands as an #error: it may be in a part that #if leaves out.
+  const std::string missing = "#error \"" + std::string(kNoSuchInclude) + "\"\n";
+  std::vector<Nvrtc::File> includes;
+  for (const IncludedFile& file : included_files(*source, specialization, sources, kCuda)) {
+    includes.push_back({.name = file.name, .text = file.text == nullptr ? &missing : file.text});
+  }
+  const std::string text = define_lines(specialization) + "#line 1 \"" + path + "\"\n" + *source;
+  Nvrtc::Output output =
+      nvrtc.compile({.name = path, .text = &text}, includes, options_for(nvrtc, architecture));
+  if (!output.good) return KernelFault{std::move(output.log)};
+
+  std::string wrong = check_cubin(output.cubin, architecture.number);
+  if (!wrong.empty()) return KernelFault{"the cubin " + wrong};
+  const std::optional<CubinFacts> facts = read_cubin(output.cubin, kEntryPoint);
+  if (!facts) return KernelFault{"has no RLX_MAIN"};
+  if (auto fault = check_facts(*facts, specialization)) return *fault;
+
+  CudaCode code;
+  code.cubin = {
+      .format = CodeFormat::Cubin,
+      .architecture = architecture.number,
+      .bytes = std::move(output.cubin),
+      .entry_point = std::string(kEntryPoint),
+      .workgroup = specialization.workgroup,
+      .shared_bytes = facts->static_shared_bytes + facts->dynamic_shared_bytes,
+      .dynamic_shared_bytes = facts->dynamic_shared_bytes,
+      .cluster_x = architecture.number < kFirstWithClusters ? 1 : facts->cluster_x,
+      .waits_for_predecessors = output.ptx.find("griddepcontrol.wait") != std::string::npos,
+      .features = 0};
+  code.ptx = code.cubin;
+  code.ptx.format = CodeFormat::Ptx;
+  code.ptx.bytes = bytes_of(output.ptx);
+  return code;
+}
+
+std::optional<std::string> cuda_code_inputs(const Nvrtc& nvrtc,
+                                            const Specialization& specialization,
+                                            const KernelSources& sources,
+                                            const CudaArchitecture& architecture) {
+  const std::string* source = sources.find(source_path(specialization, kCuda));
+  if (source == nullptr) return std::nullopt;
+  std::string all = std::string(kRecipe) + "\nnvrtc " + nvrtc.version() + "\n";
+  for (const std::string& option : options_for(nvrtc, architecture)) all += option + "\n";
+  return all + source_inputs(*source, specialization, sources, kCuda);
+}
+
+uint32_t unexplained_local_bytes(const KernelCode& cubin, const Specialization& specialization,
+                                 const KernelSources& sources) {
+  const std::optional<CubinFacts> facts = read_cubin(cubin.bytes, cubin.entry_point);
+  const std::string* source = sources.find(source_path(specialization, kCuda));
+  const bool explained = source != nullptr && source->find(kSpillMarker) != std::string::npos;
+  return facts && !explained ? facts->local_bytes : 0;
+}
+
+}  // namespace rlx
