@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Product of 16-bit matrices in large tiles, summed in f32:
+//   y[m][n] = act(sum over k of a[m][k] * b[n][k] + bias[n]) + residual[m][n], rounded once;
+//   gated: y = act(a b + bias) * (a b2 + bias2) + residual.
+// Layout: a [M][K] and b, b2 [N][K], rows of dense depth at distances RLX_A_PITCH and RLX_B_PITCH; y dense [M][N]; residual rows
+// at distance RLX_RESIDUAL_PITCH. All addresses and pitches are multiples of 16 bytes, K and N multiples of 8.
+// Grid: at most one workgroup per multiprocessor, each takes every gridDim.x-th tile of RLX_TILE_M (128) x RLX_TILE_N.
+// Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots; warpgroups 1
+// and 2 multiply: RLX_PINGPONG 1: tile by tile in turn, so that one finishes a tile while the other multiplies; 0: 64 rows of
+// every tile each. On sm_90a by wgmma; elsewhere by mma, always 64 rows each, with a ring of two slots in 99 KiB.
+// Specializations: RLX_A f16 | bf16, RLX_Y f16 | bf16 | f32, RLX_M, RLX_N, RLX_K, RLX_A_PITCH, RLX_B_PITCH, RLX_TILE_N,
+//   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (row tiles that take turns before the next column of tiles);
+//   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
+//   RLX_SHORT_MATH 1: by lib/short_math.cuh, where y has 16 bits.
+// Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "lib/wgmma.cuh"
+
+RLX_PARAMS(MatmulWgmmaParams);
+
+#define rlx_acc_t rlx_f32
+#if RLX_ACTIVATION
+#include "lib/math.cuh"
+#if RLX_SHORT_MATH
+#include "lib/short_math.cuh"
+#endif
+#include "generated/epilogue.inc"
+#else
+#define rlx_activate(value) (value)
+#endif
+
+#define RLX_IS_F16_f16 1
+#define RLX_IS_F16_bf16 0
+constexpr bool kBf16 = !RLX_CAT(RLX_IS_F16_, RLX_A);
+constexpr rlx_u32 kTileM = 128;
+constexpr rlx_u32 kTileN = RLX_TILE_N;
+constexpr rlx_u32 kSums = RLX_GATED ? 2 : 1;  // products per element of y
+constexpr rlx_u32 kTilesM = (RLX_M + kTileM - 1) / kTileM;
+constexpr rlx_u32 kTilesN = (RLX_N + kTileN - 1) / kTileN;
+constexpr rlx_u32 kTiles = kTilesM * kTilesN;
+constexpr rlx_u32 kSteps = (RLX_K + RLX_PANEL_DEPTH - 1) / RLX_PANEL_DEPTH;
+constexpr bool kWholeTiles = RLX_M % kTileM == 0 && RLX_N % kTileN == 0;
+
+constexpr bool kPingpong = RLX_HAS_WGMMA && RLX_PINGPONG;
+constexpr rlx_u32 kBlocks = kPingpong ? 2 : 1;  // blocks of 64 rows per warpgroup
+constexpr rlx_u32 kStages = RLX_HAS_WGMMA ? RLX_STAGES : 2;
+constexpr rlx_u32 kLag = RLX_HAS_WGMMA ? 2 : 1;  // slots whose copies are under way
+constexpr rlx_u32 kPanelA = kTileM * RLX_PANEL_ROW_BYTES;
+constexpr rlx_u32 kPanelB = kTileN * RLX_PANEL_ROW_BYTES;
+constexpr rlx_u32 kStageBytes = kPanelA + kSums * kPanelB;
+// 64 columns of 16 rows per warp on their way to y, rows 16 bytes apart in the banks.
+constexpr rlx_u32 kOutputRowBytes = 144;
+constexpr bool kStagesOutput = RLX_HAS_WGMMA && RLX_CAT(rlx_bytes_, RLX_Y) == 2;
+constexpr rlx_u32 kOutputBytes = kStagesOutput ? 16 * kOutputRowBytes : 0;
+constexpr rlx_u32 kBarrierBytes = 2 * 8 * kStages;
+RLX_DYNAMIC_SHARED(1024 + kStages * kStageBytes + 8 * kOutputBytes + kBarrierBytes);
+
+constexpr rlx_u32 kProducers = 128;
+constexpr rlx_u32 kReaders = kPingpong ? 4 : 8;  // warps that read a slot
+
+// The ring of slots: where a slot lies, and its barriers.
+struct Ring {
+  rlx_u32 panels;
+  rlx_u32 barriers;
+  RLX_FN rlx_u32 a(rlx_u32 slot) const { return panels + slot * kStageBytes; }
+  RLX_FN rlx_u32 b(rlx_u32 slot) const { return a(slot) + kPanelA; }
+  RLX_FN rlx_u32 full(rlx_u32 slot) const { return barriers + 8u * slot; }
+  RLX_FN rlx_u32 empty(rlx_u32 slot) const { return barriers + 8u * (kStages + slot); }
+};
+
+// The place in the endless sequence of slots.
+struct Turn {
+  rlx_u32 slot = 0;
+  rlx_u32 phase = 0;
+  RLX_FN void next() {
+    if (++slot == kStages) {
+      slot = 0;
+      phase ^= 1u;
+    }
+  }
+  RLX_FN void skip(rlx_u32 turns) {
+    const rlx_u32 sum = slot + turns;
+    phase ^= (sum / kStages) & 1u;
+    slot = sum % kStages;
+  }
+};
+
+struct Tile {
+  rlx_u32 m;
+  rlx_u32 n;
+};
+// Tiles that run at the same time share rows and columns: RLX_RASTER row tiles before the next column.
+RLX_FN Tile tile_at(rlx_u32 index) {
+  const rlx_u32 band = index / (RLX_RASTER * kTilesN);
+  const rlx_u32 first = band * RLX_RASTER;
+  const rlx_u32 rows = kTilesM - first < RLX_RASTER ? kTilesM - first : RLX_RASTER;
+  const rlx_u32 rest = index - first * kTilesN;
+  return {(first + rest % rows) * kTileM, (rest / rows) * kTileN};
+}
+
+// ---- copies ----
+
+// One thread's pieces of a panel of kRows rows: piece thread % 8 of every 16th row. Rows past the end repeat the last one, whose
+// products nobody stores; depths past the end are zeros.
+template <rlx_u32 kRows, rlx_u32 kAllRows, rlx_u32 kPitch>
+RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 first_row, rlx_u32 first_depth, rlx_u32 thread) {
+  const rlx_u32 piece = thread % 8u;
+  const rlx_u32 row = thread / 8u;
+  const rlx_u32 shared = panel + rlx_panel_piece(row, piece);
+  const rlx_u32 depth = first_depth + 8u * piece;
+  const rlx_u32 bytes = RLX_K % RLX_PANEL_DEPTH == 0 || depth < RLX_K ? 16u : 0u;
+  const rlx_u32 safe_depth = bytes == 0u ? 0u : depth;
+  RLX_UNROLL for (rlx_u32 i = 0; i < kRows / 16u; ++i) {
+    rlx_u32 line = first_row + row + 16u * i;
+    if (kAllRows % kRows != 0 && line >= kAllRows) line = kAllRows - 1u;
+    const rlx_ptr from = matrix + (rlx_u64(line) * kPitch + safe_depth) * 2u;
+    rlx_copy16_async(shared + 16u * i * RLX_PANEL_ROW_BYTES, from, bytes);
+  }
+}
+
+RLX_FN void produce(const RlxParams& p, const Ring& ring, rlx_u32 thread) {
+  Turn turn;
+  Turn arrived;
+  rlx_u32 under_way = 0;
+  RLX_LOOP for (rlx_u32 index = rlx_group_x; index < kTiles; index += rlx_grid_x) {
+    const Tile tile = tile_at(index);
+    RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
+      rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
+      copy_panel<kTileM, RLX_M, RLX_A_PITCH>(ring.a(turn.slot), p.a, tile.m, step * RLX_PANEL_DEPTH, thread);
+      copy_panel<kTileN, RLX_N, RLX_B_PITCH>(ring.b(turn.slot), p.b, tile.n, step * RLX_PANEL_DEPTH, thread);
+#if RLX_GATED
+      copy_panel<kTileN, RLX_N, RLX_B_PITCH>(ring.b(turn.slot) + kPanelB, p.b2, tile.n, step * RLX_PANEL_DEPTH, thread);
+#endif
+      rlx_commit_copies();
+      turn.next();
+      if (++under_way > kLag) {
+        rlx_wait_copies<kLag>();
+        rlx_fence_async_shared();
+        rlx_mbarrier_arrive(ring.full(arrived.slot));
+        arrived.next();
+        --under_way;
+      }
+    }
+  }
+  rlx_wait_copies<0>();
+  rlx_fence_async_shared();
+  for (; under_way > 0; --under_way) {
+    rlx_mbarrier_arrive(ring.full(arrived.slot));
+    arrived.next();
+  }
+}
+
+// ---- products ----
+
+// 64 rows by kTileN sums, as wgmma and mma give them to a thread.
+using Sums = float[kTileN / 2];
+
+#if RLX_HAS_WGMMA
+RLX_FN void multiply_slot(Sums (&sums)[kBlocks][kSums], const Ring& ring, rlx_u32 slot, rlx_u32 first_row, bool first) {
+  const rlx_u64 a = rlx_panel_descriptor(ring.a(slot) + first_row * RLX_PANEL_ROW_BYTES);
+  const rlx_u64 b = rlx_panel_descriptor(ring.b(slot));
+  RLX_UNROLL for (rlx_u32 k = 0; k < RLX_PANEL_DEPTH / 16u; ++k) {
+    RLX_UNROLL for (rlx_u32 block = 0; block < kBlocks; ++block) {
+      RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+        // Descriptors count in 16 bytes.
+        rlx_wgmma<kTileN, kBf16>::run(sums[block][s], a + block * (64u * RLX_PANEL_ROW_BYTES / 16u) + 2u * k,
+                                      b + s * (kPanelB / 16u) + 2u * k, first && k == 0u ? 0u : 1u);
+      }
+    }
+  }
+}
+#else
+RLX_FN void multiply_slot(Sums (&sums)[kBlocks][kSums], const Ring& ring, rlx_u32 slot, rlx_u32 first_row, bool) {
+  const rlx_u32 lane = rlx_lane_of_warp;
+  const rlx_u32 a_row = first_row + rlx_warp % 4u * 16u + lane % 16u;
+  RLX_UNROLL for (rlx_u32 k = 0; k < RLX_PANEL_DEPTH / 16u; ++k) {
+    rlx_u32 a[4];
+    rlx_load_tiles4(a, ring.a(slot) + rlx_panel_piece(a_row, 2u * k + lane / 16u));
+    RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+      // Two tiles of 8 columns at once.
+      RLX_UNROLL for (rlx_u32 j = 0; j < kTileN / 8u; j += 2u) {
+        rlx_u32 b[4];
+        const rlx_u32 b_row = 8u * j + lane % 8u + lane / 16u * 8u;
+        rlx_load_tiles4(b, ring.b(slot) + s * kPanelB + rlx_panel_piece(b_row, 2u * k + lane / 8u % 2u));
+        RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+          float(&d)[4] = *reinterpret_cast<float(*)[4]>(&sums[0][s][4u * (j + half)]);
+          const rlx_u32 columns[2] = {b[2u * half], b[2u * half + 1u]};
+          if (kBf16) {
+            rlx_mma_bf16(d, a, columns);
+          } else {
+            rlx_mma_f16(d, a, columns);
+          }
+        }
+      }
+    }
+  }
+}
+#endif
+
+// All of k. Slots are given back as soon as the products that read them are complete.
+RLX_FN void multiply_tile(Sums (&sums)[kBlocks][kSums], const Ring& ring, Turn& turn, rlx_u32 first_row) {
+  const bool speaks = rlx_lane_of_warp == 0u;
+#if !RLX_HAS_WGMMA
+  RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+    RLX_UNROLL for (rlx_u32 i = 0; i < kTileN / 2u; ++i) sums[0][s][i] = 0.0f;
+  }
+#endif
+  rlx_u32 previous = 0;
+  RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
+    rlx_mbarrier_wait(ring.full(turn.slot), turn.phase);
+#if RLX_HAS_WGMMA
+    rlx_wgmma_fence();
+    multiply_slot(sums, ring, turn.slot, first_row, step == 0u);
+    rlx_wgmma_commit();
+    rlx_wgmma_wait<1>();
+    if (speaks && step > 0u) rlx_mbarrier_arrive(ring.empty(previous));
+#else
+    multiply_slot(sums, ring, turn.slot, first_row, false);
+    __syncwarp();
+    if (speaks) rlx_mbarrier_arrive(ring.empty(turn.slot));
+#endif
+    previous = turn.slot;
+    turn.next();
+  }
+#if RLX_HAS_WGMMA
+  rlx_wgmma_wait<0>();
+  if (speaks) rlx_mbarrier_arrive(ring.empty(previous));
+#endif
+}
+
+// ---- epilogue ----
+
+#define RLX_LOAD2(dtype, base, i) RLX_CAT(load2_, dtype)(base, i)
+RLX_FN rlx_vec2 load2_f16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_f16x2(rlx_at<rlx_u32>(base, i * 2)); }
+RLX_FN rlx_vec2 load2_bf16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_bf16x2(rlx_at<rlx_u32>(base, i * 2)); }
+RLX_FN rlx_vec2 load2_f32(rlx_ptr base, rlx_i64 i) { return rlx_at<rlx_vec2>(base, i * 4); }
+RLX_FN rlx_u32 pack2_f16(float x, float y) {
+  rlx_u32 word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
+  return word;
+}
+RLX_FN rlx_u32 pack2_f32(float, float) { return 0; }  // never called
+RLX_FN rlx_u32 pack2_bf16(float x, float y) {
+  rlx_u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
+  return word;
+}
+
+// Elements (row, column) and (row, column + 1) of y from their sums: [s][0 .. 1].
+RLX_FN rlx_vec2 finish2(const RlxParams& p, const float (&sums)[kSums][2], rlx_u32 row, rlx_u32 column) {
+  rlx_vec2 value{sums[0][0], sums[0][1]};
+#ifdef RLX_BIAS
+  const rlx_vec2 bias = RLX_LOAD2(RLX_BIAS, p.bias, column);
+  value.x += bias.x;
+  value.y += bias.y;
+#endif
+  value.x = rlx_activate(value.x);
+  value.y = rlx_activate(value.y);
+#if RLX_GATED
+  rlx_vec2 other{sums[1][0], sums[1][1]};
+#ifdef RLX_BIAS2
+  const rlx_vec2 bias2 = RLX_LOAD2(RLX_BIAS2, p.bias2, column);
+  other.x += bias2.x;
+  other.y += bias2.y;
+#endif
+  value.x *= other.x;
+  value.y *= other.y;
+#endif
+#ifdef RLX_RESIDUAL
+  const rlx_vec2 residual = RLX_LOAD2(RLX_RESIDUAL, p.residual, rlx_i64(row) * RLX_RESIDUAL_PITCH + column);
+  value.x += residual.x;
+  value.y += residual.y;
+#endif
+  return value;
+}
+
+RLX_FN rlx_vec2 finish_pair(const RlxParams& p, const Sums (&sums)[kSums], rlx_u32 at, rlx_u32 row, rlx_u32 column) {
+  float pair[kSums][2];
+  RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+    pair[s][0] = sums[s][at];
+    pair[s][1] = sums[s][at + 1u];
+  }
+  return finish2(p, pair, row, column);
+}
+
+// 64 columns of a warp's 16 rows, from (row, column) of y on, from the first 32 sums of each thread.
+RLX_FN void store_chunk(const RlxParams& p, const Sums (&sums)[kSums], rlx_u32 row, rlx_u32 column, rlx_u32 output) {
+  const rlx_u32 lane = rlx_lane_of_warp;
+  const rlx_u32 group = lane / 4u;
+  const rlx_u32 pair = lane % 4u * 2u;
+  RLX_UNROLL for (rlx_u32 j = 0; j < 8u; ++j) {
+    RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+      const rlx_u32 y_row = row + group + 8u * half;
+      const rlx_u32 y_column = column + 8u * j + pair;
+      if (!kWholeTiles && (y_row >= RLX_M || y_column >= RLX_N)) continue;
+      const rlx_vec2 value = finish_pair(p, sums, 4u * j + 2u * half, y_row, y_column);
+      if (kStagesOutput) {
+        const rlx_u32 word = RLX_CAT(pack2_, RLX_Y)(value.x, value.y);
+        const rlx_u32 shared = output + (group + 8u * half) * kOutputRowBytes + 16u * j + 2u * pair;
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
+      } else {
+        RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column, value.x);
+        RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column + 1, value.y);
+      }
+    }
+  }
+  if (!kStagesOutput) return;
+  __syncwarp();
+  RLX_UNROLL for (rlx_u32 i = 0; i < 4u; ++i) {
+    const rlx_u32 own_row = 4u * i + lane / 8u;
+    const rlx_u32 y_row = row + own_row;
+    const rlx_u32 y_column = column + lane % 8u * 8u;
+    rlx_u32 words[4];
+    rlx_shared_load4(words, output + own_row * kOutputRowBytes + lane % 8u * 16u);
+    if (kWholeTiles || (y_row < RLX_M && y_column < RLX_N)) {
+      rlx_put16(p.y, (rlx_i64(y_row) * RLX_N + y_column) * 2, rlx_uvec4{words[0], words[1], words[2], words[3]});
+    }
+  }
+  __syncwarp();
+}
+
+// A warp's 16 rows of each block of 64. The chunks take turns in the first sums, so that the code of one serves all: unrolled, an
+// activation would stand there a hundred times.
+RLX_FN void store_tile(const RlxParams& p, Sums (&sums)[kBlocks][kSums], rlx_u32 row, rlx_u32 column, rlx_u32 output) {
+  RLX_LOOP for (rlx_u32 block = 0; block < kBlocks; ++block) {
+    RLX_LOOP for (rlx_u32 chunk = 0; chunk < kTileN / 64u; ++chunk) {
+      store_chunk(p, sums[0], row + 64u * block, column + 64u * chunk, output);
+      RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+        RLX_UNROLL for (rlx_u32 i = 32; i < kTileN / 2u; ++i) sums[0][s][i - 32u] = sums[0][s][i];
+      }
+    }
+    RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+      RLX_UNROLL for (rlx_u32 i = 0; i < kTileN / 2u; ++i) sums[0][s][i] = sums[kBlocks - 1u][s][i];
+    }
+  }
+}
+
+RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx_u32 output) {
+  Turn turn;
+  rlx_u32 number = 0;
+  const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
+  RLX_LOOP for (rlx_u32 index = rlx_group_x; index < kTiles; index += rlx_grid_x, ++number) {
+    if (kPingpong && number % 2u != warpgroup) {
+      turn.skip(kSteps);
+      continue;
+    }
+    const Tile tile = tile_at(index);
+    Sums sums[kBlocks][kSums];
+    multiply_tile(sums, ring, turn, first_row);
+    store_tile(p, sums, tile.m + first_row + rlx_warp % 4u * 16u, tile.n, output);
+  }
+}
+
+RLX_MAIN_PREFETCH {
+  const rlx_u32 base = (rlx_shared_address(rlx_shared) + 1023u) & ~1023u;
+  const Ring ring{base, base + kStages * kStageBytes + 8u * kOutputBytes};
+  if (rlx_local_x == 0u) {
+    for (rlx_u32 slot = 0; slot < kStages; ++slot) {
+      rlx_mbarrier_init(ring.full(slot), kProducers);
+      rlx_mbarrier_init(ring.empty(slot), kReaders);
+    }
+    rlx_fence_async_shared();
+  }
+  rlx_barrier();
+  rlx_wait_for_predecessors();
+  if (rlx_local_x < kProducers) {
+    rlx_give_registers<40>();
+    produce(p, ring, rlx_local_x);
+  } else {
+    rlx_take_registers<232>();
+    const rlx_u32 warp = rlx_warp - kProducers / 32u;
+    consume(p, ring, warp / 4u, base + kStages * kStageBytes + warp * kOutputBytes);
+  }
+}
