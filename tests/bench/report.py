@@ -44,9 +44,9 @@ class Row:
     def limit(self):
         """The larger of arithmetic at the rate of a large product and bytes at the rate of a large copy."""
         rate, bandwidth = self.ceilings.get(f"{self.workload.dtype}_flops_per_s"), self.ceilings.get("bytes_per_s")
-        if rate is None or bandwidth is None or "graph" not in self.records:
+        if rate is None or bandwidth is None or "work" not in self.records:
             return None
-        return max(self.get("graph", "flops") / rate, self.get("graph", "bytes") / bandwidth) * 1e3
+        return max(self.get("work", "flops") / rate, self.get("work", "bytes") / bandwidth) * 1e3
 
     def correct(self, target):
         """None where unchecked. Twice the error of the best peer is as accurate as the peer; both have the same roundings."""

@@ -146,7 +146,7 @@ def by_kernel(profile):
 def measure_workload(args, workload, recorder, folder):
     graph = workload.graph()
     told = {"flops": graph.flops, "bytes": graph.bytes}
-    recorder.write(workload.name, "graph", told)
+    recorder.write(workload.name, "work", told)
     wanted = None
     if args.peers:
         import peers
