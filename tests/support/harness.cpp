@@ -152,7 +152,7 @@ std::shared_ptr<const PlanView> compile_plan(Module module, const CompileOptions
 TestSession::TestSession(Device& device, std::shared_ptr<const PlanView> plan)
     : plan_(std::move(plan)) {
   require_ok(device.load(*plan_, {}, loaded_));
-  require_ok(loaded_->create_session(session_));
+  require_ok(loaded_->create_session({}, session_));
 }
 
 std::vector<Tensor> TestSession::run(uint32_t entry, const std::vector<Tensor>& inputs,

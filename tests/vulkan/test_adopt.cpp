@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A device that the program made itself, lent to the runtime.
 #include "runtime/vulkan/vk_features.h"
-#include "tests/vulkan/plan_sketch.h"
+#include "tests/support/plan_sketch.h"
 #include "tests/vulkan/vulkan_fixture.h"
 
 using namespace rlx;

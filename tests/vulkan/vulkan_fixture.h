@@ -72,11 +72,11 @@ class VulkanRun {
             const LoadOptions& options = {})
       : plan_(std::move(plan)) {
     REQUIRE_OK(device->load(*plan_, options, loaded_));
-    REQUIRE_OK(loaded_->create_session(session_));
+    REQUIRE_OK(loaded_->create_session({}, session_));
   }
   VulkanRun(std::shared_ptr<DevicePlan> loaded, std::shared_ptr<const PlanView> plan)
       : plan_(std::move(plan)), loaded_(std::move(loaded)) {
-    REQUIRE_OK(loaded_->create_session(session_));
+    REQUIRE_OK(loaded_->create_session({}, session_));
   }
 
   [[nodiscard]] DeviceSession& session() const { return *session_; }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Replaces the global operators; apart from their users, so that the compiler sees no half of a
 // pair.
-#include "tests/vulkan/counting_allocator.h"
+#include "tests/support/counting_allocator.h"
 
 #include <cstdlib>
 #include <new>

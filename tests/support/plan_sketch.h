@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small Vulkan plans written by hand: f32 vectors, kernels from GLSL, everything derivable derived.
+// Small plans written by hand, for Vulkan and CUDA alike: f32 vectors, kernels from GLSL and PTX,
+// everything derivable derived.
 #pragma once
 
 #include <cstddef>
@@ -46,10 +47,15 @@ struct SketchEntry {
 };
 
 // Body of main(); p.a, p.b, ... are the pointers, F32(p.a).v[i] an element, i the invocation.
+// The PTX body computes with the registers %a, %b, ..., of which those of pointers that are read
+// hold element i of them, and those of pointers that are written are stored there, for i below
+// `elements`. A kernel without PTX makes the plan one for Vulkan alone.
 struct SketchKernel {
   std::string name;
   std::string body;
   std::vector<fb::AccessMode> pointers;
+  std::string ptx;
+  uint32_t elements = 0;
 };
 
 struct SketchWeight {
@@ -77,6 +83,8 @@ struct PlanSketch {
   // The header's requirements on the device.
   uint64_t extra_features = 0;
   uint32_t max_shared_bytes = 16384;
+  // Of the PTX. From 90 on kernels wait for their predecessors themselves.
+  uint32_t cuda_architecture = 80;
 };
 
 // Each kernel has workgroups of 64 along x and invocation i = gl_GlobalInvocationID.x.

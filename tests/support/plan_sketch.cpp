@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sketches to plan descriptions: GLSL compiled, lifetimes, sizes and relocations derived.
-#include "tests/vulkan/plan_sketch.h"
+// Sketches to plan descriptions: GLSL compiled, PTX put together, lifetimes, sizes and relocations
+// derived.
+#include "tests/support/plan_sketch.h"
 
 #include <algorithm>
 #include <cstring>
@@ -47,7 +48,55 @@ std::vector<std::byte> compile(const SketchKernel& kernel) {
           reinterpret_cast<const std::byte*>(result.cend())};
 }
 
-SpecKernel to_spec(const SketchKernel& kernel) {
+// Programmatic launch exists from here on.
+constexpr uint32_t kWaitingArchitecture = 90;
+
+std::string ptx_text(const SketchKernel& kernel, uint32_t architecture) {
+  std::string params;
+  std::string loads;
+  std::string stores;
+  for (size_t k = 0; k < kernel.pointers.size(); ++k) {
+    const std::string name(1, static_cast<char>('a' + k));
+    loads += "  ld.param.u64 %p" + name + ", [params+" + std::to_string(8 * k) +
+             "];\n  add.u64 %p" + name + ", %p" + name + ", %at;\n";
+    if (kernel.pointers[k] != fb::AccessMode::Write)
+      loads += "  ld.global.f32 %" + name + ", [%p" + name + "];\n";
+    if (kernel.pointers[k] != fb::AccessMode::Read)
+      stores += "  st.global.f32 [%p" + name + "], %" + name + ";\n";
+  }
+  const bool waits = architecture >= kWaitingArchitecture;
+  return ".version " + std::string(waits ? "7.8" : "7.0") + "\n.target sm_" +
+         std::to_string(architecture) +
+         "\n.address_size 64\n.visible .entry main(.param .align 8 .b8 params[" +
+         std::to_string(8 * kernel.pointers.size()) +
+         "]) .reqntid 64, 1, 1 {\n"
+         "  .reg .f32 %a, %b, %c, %d;\n"
+         "  .reg .u64 %pa, %pb, %pc, %pd, %at;\n"
+         "  .reg .u32 %i, %group;\n"
+         "  .reg .pred %outside;\n" +
+         (waits ? "  griddepcontrol.launch_dependents;\n  griddepcontrol.wait;\n" : "") +
+         "  mov.u32 %i, %tid.x;\n"
+         "  mov.u32 %group, %ctaid.x;\n"
+         "  mad.lo.u32 %i, %group, 64, %i;\n"
+         "  setp.ge.u32 %outside, %i, " +
+         std::to_string(kernel.elements) +
+         ";\n"
+         "  @%outside bra done;\n"
+         "  mul.wide.u32 %at, %i, 4;\n" +
+         loads + "  " + kernel.ptx + "\n" + stores + "done:\n  ret;\n}\n";
+}
+
+SpecVariant ptx_variant(const SketchKernel& kernel, uint32_t architecture) {
+  const std::string text = ptx_text(kernel, architecture);
+  const auto* bytes = reinterpret_cast<const std::byte*>(text.c_str());
+  return {.target = fb::TargetKind::Cuda,
+          .format = fb::CodeFormat::Ptx,
+          .architecture = architecture,
+          .code = {bytes, bytes + text.size() + 1},  // with the zero at its end
+          .waits_for_predecessors = architecture >= kWaitingArchitecture};
+}
+
+SpecKernel to_spec(const SketchKernel& kernel, uint32_t cuda_architecture) {
   SpecKernel spec{.name = kernel.name,
                   .params_bytes = static_cast<uint32_t>(kernel.pointers.size() * 8)};
   for (uint32_t i = 0; i < kernel.pointers.size(); ++i) {
@@ -55,6 +104,7 @@ SpecKernel to_spec(const SketchKernel& kernel) {
         {.position = i * 8, .alignment = 4, .min_bytes = 4, .mode = kernel.pointers[i]});
   }
   spec.variants.push_back({.code = compile(kernel), .features = kFeatures});
+  if (!kernel.ptx.empty()) spec.variants.push_back(ptx_variant(kernel, cuda_architecture));
   return spec;
 }
 
@@ -160,7 +210,16 @@ PlanSpec to_spec(const PlanSketch& sketch) {
   spec.name = sketch.name;
   for (const SketchWeight& weight : sketch.weights) add_weight(weight, spec);
   for (const SketchState& state : sketch.states) add_state(state, spec);
-  for (const SketchKernel& kernel : sketch.kernels) spec.kernels.push_back(to_spec(kernel));
+  for (const SketchKernel& kernel : sketch.kernels)
+    spec.kernels.push_back(to_spec(kernel, sketch.cuda_architecture));
+  if (std::all_of(sketch.kernels.begin(), sketch.kernels.end(),
+                  [](const SketchKernel& kernel) { return !kernel.ptx.empty(); })) {
+    spec.cuda = {.present = 1,
+                 .ptx_architecture = sketch.cuda_architecture,
+                 .minimum_driver = 12030,
+                 .architecture_count = 0,
+                 .architectures = {}};
+  }
   for (const SketchEntry& entry : sketch.entries) spec.entries.push_back(to_spec(entry));
   if (!sketch.init.empty()) spec.init = to_spec(sketch.init[0]);
   spec.params.resize(128);  // all zero: every byte of a sketch's params is a pointer

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every device does with a plan, end to end, on each that is present.
+#include <numeric>
+#include <thread>
+
+#include "tests/device/device_fixture.h"
+#include "tests/support/sketches.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+TEST_CASE("a kernel reads and writes through addresses in its params") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(affine_sketch());
+    DeviceRun run(device, plan);
+    run.write(0, ramp(0));
+    run.execute();
+    const std::vector<float> y = run.read(1);
+    for (uint32_t i = 0; i < kCount; ++i) REQUIRE(y[i] == 2.0f * static_cast<float>(i) + 1.0f);
+  }
+}
+
+TEST_CASE("a wave sees everything that the waves before it wrote") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(chain_sketch());
+    DeviceRun run(device, plan);
+    for (const std::byte pattern : {std::byte{0x00}, std::byte{0xff}, std::byte{0xa5}}) {
+      REQUIRE_OK(run.session().poison_arena(pattern));
+      run.write(0, ramp(0));
+      run.execute();
+      const std::vector<float> y = run.read(1);
+      for (uint32_t i = 0; i < kCount; ++i)
+        REQUIRE(y[i] == 256.0f * static_cast<float>(i) + 255.0f);
+    }
+  }
+}
+
+TEST_CASE("copies and fills move just the ranges that they name") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    PlanSketch sketch{
+        .entries = {
+            {.name = "main",
+             .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                        {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
+             .steps = {{.kind = fb::StepKind::Fill,
+                        .pointers = {{1, kWrite}},
+                        .fill_pattern = 0x3f800000},
+                       {.kind = fb::StepKind::Copy,
+                        .wave = 1,
+                        .pointers = {{0, kRead, 10, 20}, {1, kWrite, 500, 20}}}}}}};
+    const auto plan = open_plan(sketch);
+    DeviceRun run(device, plan);
+    run.write(0, ramp(0));
+    run.execute();
+    const std::vector<float> y = run.read(1);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      REQUIRE(y[i] == (i >= 500 && i < 520 ? static_cast<float>(i - 490) : 1.0f));
+    }
+  }
+}
+
+TEST_CASE("sessions share weights, generated ones included, and nothing else") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(weights_sketch());
+    std::shared_ptr<DevicePlan> loaded;
+    REQUIRE_OK(device->load(*plan, {}, loaded));
+    DeviceRun first(loaded, plan);
+    DeviceRun second(loaded, plan);
+    first.write(0, ramp(0));
+    second.write(0, ramp(100));
+    first.execute();
+    second.execute();
+    const std::vector<float> y1 = first.read(4);
+    const std::vector<float> y2 = second.read(4);
+    for (uint32_t i = 0; i < kCount; ++i) {
+      REQUIRE(y1[i] == 5.0f * static_cast<float>(i));
+      REQUIRE(y2[i] == 5.0f * static_cast<float>(i) + 100.0f);
+    }
+  }
+}
+
+TEST_CASE("states persist between runs, begin as the plan says and can be reset") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(state_sketch());
+    DeviceRun run(device, plan);
+    for (int round = 0; round < 2; ++round) {
+      for (int count = 1; count <= 3; ++count) {
+        run.execute();
+        REQUIRE(run.read(3) == std::vector<float>(kCount, static_cast<float>(count)));
+      }
+      REQUIRE(run.read(4) == std::vector<float>(kCount, 1.0f));
+      REQUIRE(run.read(5) == std::vector<float>(kCount, 7.5f));
+      REQUIRE_OK(run.session().reset_states());
+    }
+  }
+}
+
+TEST_CASE("a thousand replays give the same bits") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(chain_sketch());
+    DeviceRun run(device, plan);
+    run.write(0, ramp(3));
+    run.execute();
+    const std::vector<float> first = run.read(1);
+    for (int i = 0; i < 1000; ++i) run.execute();
+    REQUIRE(run.read(1) == first);
+  }
+}
+
+TEST_CASE("two threads with a session each do not disturb one another") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(chain_sketch());
+    std::shared_ptr<DevicePlan> loaded;
+    REQUIRE_OK(device->load(*plan, {}, loaded));
+    std::vector<int> wrong(2, 0);
+    const auto work = [&](int which) {
+      std::unique_ptr<DeviceSession> session;
+      if (!loaded->create_session({}, session).ok()) {
+        wrong[static_cast<size_t>(which)] = -1;
+        return;
+      }
+      std::vector<float> y(kCount);
+      for (int i = 0; i < 100; ++i) {
+        const std::vector<float> x = ramp(static_cast<float>(which * 1000 + i));
+        const bool good = session->write(0, 0, std::as_bytes(std::span(x))).ok() &&
+                          session->submit(0).ok() && session->wait(UINT64_MAX).ok() &&
+                          session->read(0, 1, std::as_writable_bytes(std::span(y))).ok();
+        if (!good || y[5] != 256.0f * x[5] + 255.0f) ++wrong[static_cast<size_t>(which)];
+      }
+    };
+    std::thread other(work, 1);
+    work(0);
+    other.join();
+    CHECK(wrong == std::vector<int>{0, 0});
+  }
+}
+
+TEST_CASE("any live value can be read after any step, and dead ones are refused") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(chain_sketch());
+    DeviceRun run(device, plan);
+    run.write(0, ramp(0));
+    std::vector<float> h(kCount);
+    REQUIRE_OK(run.session().read_after(0, 2, 4, std::as_writable_bytes(std::span(h))));
+    for (uint32_t i = 0; i < kCount; ++i) REQUIRE(h[i] == 8.0f * static_cast<float>(i) + 7.0f);
+    const Status dead = run.session().read_after(0, 6, 4, std::as_writable_bytes(std::span(h)));
+    CHECK(dead.code() == RLX_INVALID_ARGUMENT);
+    CHECK(dead.message().find("\"h2\" does not live at step 6") != std::string::npos);
+  }
+}
+
+TEST_CASE("profiling times every step, and the whole run") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(chain_sketch());
+    DeviceRun run(device, plan, {.profile = true});
+    run.write(0, ramp(0));
+    run.execute();
+    CHECK(run.session().last_run_microseconds() > 0);
+    std::vector<StepTime> times;
+    REQUIRE_OK(run.session().profile(0, times));
+    REQUIRE(times.size() == 8);
+    for (uint32_t i = 0; i < 8; ++i) {
+      CHECK(times[i].step == i);
+      CHECK(times[i].microseconds >= 0);
+    }
+    DeviceRun plain(device, plan);
+    CHECK(plain.session().profile(0, times).code() == RLX_INVALID_STATE);
+  }
+}
+
+TEST_CASE("a run under way refuses everything but waiting") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(affine_sketch());
+    DeviceRun run(device, plan);
+    run.write(0, ramp(0));
+    REQUIRE_OK(run.session().submit(0));
+    CHECK(run.session().submit(0).code() == RLX_INVALID_STATE);
+    CHECK(run.session().reset_states().code() == RLX_INVALID_STATE);
+    REQUIRE_OK(run.session().wait(UINT64_MAX));
+    REQUIRE_OK(run.session().wait(UINT64_MAX));
+  }
+}
+
+TEST_CASE("a memory budget is refused before anything is allocated, naming the largest segments") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    const auto plan = open_plan(weights_sketch());
+    std::shared_ptr<DevicePlan> loaded;
+    const Status status = device->load(*plan, {.memory_budget_bytes = 1000}, loaded);
+    CHECK(status.code() == RLX_OUT_OF_DEVICE_MEMORY);
+    CHECK(status.message().find("largest segments: weights") != std::string::npos);
+    CHECK(loaded == nullptr);
+  }
+}
+
+TEST_CASE("weights larger than the staging ring arrive whole") {
+  // 130 MiB in four weights: more than the ring holds, with cuts inside of weights.
+  constexpr uint32_t kElements = 130u << 16;
+  constexpr uint64_t kDistance = 2839889;
+  PlanSketch sketch{.kernels = {{.name = "region",
+                                 .body = "if (i < 1) F32(p.b).v[0] = F32(p.a).v[0];",
+                                 .pointers = {kRead, kWrite},
+                                 .ptx = "mov.f32 %b, %a;",
+                                 .elements = 1}}};
+  SketchEntry entry{.name = "main"};
+  for (uint32_t w = 0; w < 4; ++w) {
+    SketchWeight weight{.name = "w" + std::to_string(w),
+                        .offset_bytes = w * uint64_t{kElements} * 4};
+    weight.data.resize(kElements);
+    for (uint32_t i = 0; i < kElements; ++i) weight.data[i] = static_cast<float>(i % 1000003 + w);
+    entry.values.push_back({.name = weight.name,
+                            .segment = fb::Segment::Weights,
+                            .elements = kElements,
+                            .offset_bytes = weight.offset_bytes});
+    sketch.weights.push_back(std::move(weight));
+  }
+  entry.values.push_back({.name = "y", .segment = kIo, .elements = 12, .role = Role::Output});
+  for (uint32_t i = 0; i < 12; ++i) {
+    entry.steps.push_back(
+        {.wave = i, .pointers = {{i / 3, kRead, i % 3 * kDistance, 1}, {4, kWrite, i, 1}}});
+  }
+  sketch.entries.push_back(std::move(entry));
+  const auto plan = open_plan(sketch);
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    DeviceRun run(device, plan);
+    run.execute();
+    const std::vector<float> y = run.read(4);
+    for (uint32_t i = 0; i < 12; ++i) CHECK(y[i] == sketch.weights[i / 3].data[i % 3 * kDistance]);
+  }
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sketches that several suites run: what a device must get right, in a few f32 vectors.
+#pragma once
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/support/plan_sketch.h"
+
+namespace rlx::test {
+
+inline constexpr fb::AccessMode kRead = fb::AccessMode::Read;
+inline constexpr fb::AccessMode kWrite = fb::AccessMode::Write;
+inline constexpr fb::AccessMode kReadWrite = fb::AccessMode::ReadWrite;
+inline constexpr fb::Segment kIo = fb::Segment::Io;
+inline constexpr uint32_t kCount = 1000;  // no multiple of the workgroup
+inline constexpr uint32_t kGrid = (kCount + kSketchWorkgroup - 1) / kSketchWorkgroup;
+
+inline SketchKernel double_plus_one() {
+  return {.name = "region",
+          .body = "if (i < 1000) F32(p.b).v[i] = F32(p.a).v[i] * 2.0 + 1.0;",
+          .pointers = {kRead, kWrite},
+          .ptx = "fma.rn.f32 %b, %a, 0f40000000, 0f3f800000;",
+          .elements = kCount};
+}
+
+inline SketchKernel add_kernel() {
+  return {.name = "transpose",
+          .body = "if (i < 1000) F32(p.c).v[i] = F32(p.a).v[i] + F32(p.b).v[i];",
+          .pointers = {kRead, kRead, kWrite},
+          .ptx = "add.f32 %c, %a, %b;",
+          .elements = kCount};
+}
+
+inline SketchStep dispatch(uint32_t kernel, uint32_t wave, std::vector<SketchPointer> pointers) {
+  return {.kernel = kernel, .grid = kGrid, .wave = wave, .pointers = std::move(pointers)};
+}
+
+// y = 2 * x + 1
+inline PlanSketch affine_sketch() {
+  return {.kernels = {double_plus_one()},
+          .entries = {
+              {.name = "main",
+               .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                          {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
+               .steps = {dispatch(0, 0, {{0, kRead}, {1, kWrite}})}}}};
+}
+
+// x -> eight times 2 * h + 1 through two arena values in turn -> y: every step waits for the one
+// before.
+inline PlanSketch chain_sketch() {
+  PlanSketch sketch{.kernels = {double_plus_one()}};
+  SketchEntry entry{
+      .name = "main",
+      .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                 {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}}};
+  for (uint32_t i = 0; i < 7; ++i) {
+    entry.values.push_back(
+        {.name = "h" + std::to_string(i), .elements = kCount, .offset_bytes = i % 2 * 4096u});
+  }
+  for (uint32_t i = 0; i < 8; ++i) {
+    entry.steps.push_back(
+        dispatch(0, i, {{i == 0 ? 0 : i + 1, kRead}, {i == 7 ? 1 : i + 2, kWrite}}));
+  }
+  sketch.entries.push_back(std::move(entry));
+  return sketch;
+}
+
+// y = x + w for a weight of the file, and a weight g that init fills with 3 * w.
+inline PlanSketch weights_sketch() {
+  std::vector<float> data(kCount);
+  std::iota(data.begin(), data.end(), 0.0f);
+  return {.weights = {{.name = "w", .offset_bytes = 0, .data = data},
+                      {.name = "g",
+                       .offset_bytes = 4096,
+                       .data = std::vector<float>(kCount),
+                       .generated = true}},
+          .kernels = {add_kernel(),
+                      {.name = "pad",
+                       .body = "if (i < 1000) F32(p.b).v[i] = F32(p.a).v[i] * 3.0;",
+                       .pointers = {kRead, kWrite},
+                       .ptx = "mul.f32 %b, %a, 0f40400000;",
+                       .elements = kCount}},
+          .entries =
+              {{.name = "main",
+                .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                           {.name = "w", .segment = fb::Segment::Weights, .elements = kCount},
+                           {.name = "g",
+                            .segment = fb::Segment::Weights,
+                            .elements = kCount,
+                            .offset_bytes = 4096},
+                           {.name = "h", .elements = kCount},
+                           {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output}},
+                .steps = {dispatch(0, 0, {{0, kRead}, {1, kRead}, {3, kWrite}}),
+                          dispatch(0, 1, {{3, kRead}, {2, kRead}, {4, kWrite}})}}},
+          .init = {{.name = "init",
+                    .values = {{.name = "w", .segment = fb::Segment::Weights, .elements = kCount},
+                               {.name = "g",
+                                .segment = fb::Segment::Weights,
+                                .elements = kCount,
+                                .offset_bytes = 4096}},
+                    .steps = {dispatch(1, 0, {{0, kRead}, {1, kWrite}})}}}};
+}
+
+// Counts runs in a state: s += 1, y = s. Further states begin as ones and as a weight and are
+// copied out.
+inline PlanSketch state_sketch() {
+  std::vector<float> data(kCount, 7.5f);
+  return {
+      .weights = {{.name = "w", .data = data}},
+      .states =
+          {{.name = "s", .offset_bytes = 0, .elements = kCount},
+           {.name = "ones", .offset_bytes = 4096, .elements = kCount, .init = fb::StateInit::Ones},
+           {.name = "copy",
+            .offset_bytes = 8192,
+            .elements = kCount,
+            .init = fb::StateInit::Weight}},
+      .kernels = {{.name = "region",
+                   .body = "if (i < 1000) { F32(p.a).v[i] += 1.0; F32(p.b).v[i] = F32(p.a).v[i]; }",
+                   .pointers = {kReadWrite, kWrite},
+                   .ptx = "add.f32 %a, %a, 0f3f800000; mov.f32 %b, %a;",
+                   .elements = kCount}},
+      .entries = {
+          {.name = "main",
+           .values =
+               {{.name = "s", .segment = fb::Segment::State, .elements = kCount},
+                {.name = "ones",
+                 .segment = fb::Segment::State,
+                 .elements = kCount,
+                 .offset_bytes = 4096},
+                {.name = "copy",
+                 .segment = fb::Segment::State,
+                 .elements = kCount,
+                 .offset_bytes = 8192},
+                {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output},
+                {.name = "one_out", .segment = kIo, .elements = kCount, .role = Role::Output},
+                {.name = "copy_out", .segment = kIo, .elements = kCount, .role = Role::Output}},
+           .steps = {dispatch(0, 0, {{0, kReadWrite}, {3, kWrite}}),
+                     {.kind = fb::StepKind::Copy, .pointers = {{1, kRead}, {4, kWrite}}},
+                     {.kind = fb::StepKind::Copy, .pointers = {{2, kRead}, {5, kWrite}}}}}}};
+}
+
+inline std::vector<float> ramp(float start) {
+  std::vector<float> x(kCount);
+  std::iota(x.begin(), x.end(), start);
+  return x;
+}
+
+}  // namespace rlx::test
