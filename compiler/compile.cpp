@@ -10,6 +10,7 @@
 #include "compiler/emit/compile_kernels.h"
 #include "compiler/emit/plan_writer.h"
 #include "compiler/lower/lower.h"
+#include "compiler/lower/merge_weights.h"
 #include "compiler/lower/schedule.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
@@ -18,14 +19,21 @@
 namespace rlx {
 namespace {
 
-constexpr std::array kPrecisionNames = {"f32", "f16", "bf16"};
+constexpr std::array kPrecisionNames = {"f32", "f16", "bf16", "tf32"};
+
+// The model as one target runs it.
+struct TargetBuild {
+  const Target* target = nullptr;
+  Module module;
+  std::vector<Program> programs;  // of the entries, then init
+  std::vector<Schedule> schedules;
+};
 
 // Everything between the module and the bytes of the plan; owns what PlanContent points to.
 struct Compilation {
-  Module module;
+  Module module;  // at first the source, in the end the weights and states of all targets
   std::vector<std::string> pass_log;
-  std::vector<Program> programs;  // of the entries, then init
-  std::vector<Schedule> schedules;
+  std::vector<TargetBuild> builds;
   KernelSet kernels;
   CompiledKernels codes;
   PlanContent content;
@@ -46,11 +54,23 @@ class PhaseTimer {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
+std::string target_names() {
+  std::string names;
+  for (const Target& target : all_targets()) {
+    names += (names.empty() ? "" : ", ") + std::string(target.name);
+  }
+  return names;
+}
+
 bool check_targets(const CompileOptions& options, Diagnostics& diagnostics) {
+  if (options.targets.empty()) {
+    diagnostics.error(DiagCode::UnsupportedTarget, {}, "no target is named",
+                      "targets are: " + target_names());
+  }
   for (const std::string& target : options.targets) {
-    if (target == "vulkan") continue;
+    if (find_target(target) != nullptr) continue;
     diagnostics.error(DiagCode::UnsupportedTarget, {}, "target \"" + target + "\" is unknown",
-                      "this build compiles for: vulkan");
+                      "targets are: " + target_names());
   }
   return !diagnostics.has_errors();
 }
@@ -89,40 +109,107 @@ void name_outputs(Graph& graph) {
   }
 }
 
+PassOptions pass_options(const CompileOptions& options, const Target* target) {
+  return {.target = target,
+          .optimisation = options.optimisation,
+          .precision = kPrecisionNames.at(static_cast<size_t>(options.precision)),
+          .disabled = options.disabled_passes,
+          .dump_after = options.dump_after,
+          .dump = options.dump,
+          .timing = options.timing};
+}
+
+// The neutral passes once, then a copy of the module and the later passes for each target, in the
+// order of all_targets().
 bool transform(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
   for (Graph& graph : compilation.module.entries) {
     if (graph.output_names.empty()) name_outputs(graph);
   }
-  const PassOptions passes{.optimisation = options.optimisation,
-                           .precision = kPrecisionNames.at(static_cast<size_t>(options.precision)),
-                           .disabled = options.disabled_passes,
-                           .dump_after = options.dump_after,
-                           .dump = options.dump,
-                           .timing = options.timing};
-  return run_passes(compilation.module, passes, diagnostics, compilation.pass_log);
-}
-
-bool lower(Compilation& compilation, Diagnostics& diagnostics) {
-  for (const Graph& graph : compilation.module.entries) {
-    auto program = lower_entry(compilation.module, graph, diagnostics);
-    if (program) compilation.programs.push_back(std::move(*program));
+  if (!run_passes(compilation.module, PassStage::Neutral, pass_options(options, nullptr),
+                  diagnostics, compilation.pass_log)) {
+    return false;
   }
-  if (diagnostics.has_errors()) return false;
-  compilation.programs.push_back(lower_init(compilation.module, compilation.programs));
-  for (const Program& program : compilation.programs) {
-    compilation.schedules.push_back(schedule(program));
+  for (const Target& target : all_targets()) {
+    if (std::ranges::find(options.targets, target.name) == options.targets.end()) continue;
+    TargetBuild& build = compilation.builds.emplace_back();
+    build.target = &target;
+    build.module = compilation.module;
+    std::vector<std::string> log;
+    if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, &target), diagnostics,
+                    log)) {
+      return false;
+    }
+    for (const std::string& line : log) {
+      compilation.pass_log.push_back(std::string(target.name) + ": " + line);
+    }
   }
   return true;
 }
 
+bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics) {
+  const LowerOptions lowering{.target = build.target,
+                              .products = options.precision == Precision::Tf32
+                                              ? ProductPrecision::Tf32
+                                              : ProductPrecision::F32};
+  for (const Graph& graph : build.module.entries) {
+    auto program = lower_entry(build.module, graph, lowering, diagnostics);
+    if (program) build.programs.push_back(std::move(*program));
+  }
+  if (diagnostics.has_errors()) return false;
+  auto init = lower_init(build.module, build.programs, lowering, diagnostics);
+  if (!init) return false;
+  build.programs.push_back(std::move(*init));
+  for (const Program& program : build.programs) build.schedules.push_back(schedule(program));
+  return true;
+}
+
+// Gives the programs of all targets one table of weights.
+void join_weights(Compilation& compilation) {
+  compilation.module = compilation.builds.front().module;
+  for (size_t i = 1; i < compilation.builds.size(); ++i) {
+    TargetBuild& build = compilation.builds[i];
+    const std::vector<WeightId> ids =
+        merge_weights(compilation.module, build.module, "@" + std::string(build.target->name));
+    for (Program& program : build.programs) {
+      for (Buffer& buffer : program.buffers) {
+        if (buffer.weight) buffer.weight = ids.at(index_of(*buffer.weight));
+      }
+    }
+  }
+}
+
+bool lower(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
+  for (TargetBuild& build : compilation.builds) {
+    if (!lower(build, options, diagnostics)) return false;
+  }
+  join_weights(compilation);
+  return true;
+}
+
+// The records of the plan: per target its entries, then per target init where it has steps.
+void list_entries(Compilation& compilation) {
+  PlanContent& content = compilation.content;
+  for (const TargetBuild& build : compilation.builds) {
+    for (size_t i = 0; i < build.programs.size(); ++i) {
+      const PlanEntry entry{&build.programs[i], &build.schedules[i], build.target};
+      if (i + 1 < build.programs.size()) {
+        content.entries.push_back(entry);
+      } else if (!entry.program->steps.empty()) {
+        content.inits.push_back(entry);
+      }
+    }
+  }
+}
+
 bool generate(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
-  std::vector<const Program*> programs;
-  for (const Program& program : compilation.programs) programs.push_back(&program);
-  if (programs.back()->steps.empty()) programs.pop_back();
+  std::vector<TargetProgram> programs;
+  for (const PlanEntry& entry : compilation.content.all_entries())
+    programs.push_back({entry.program, entry.target});
   compilation.kernels = gather_kernels(programs);
-  CompileKernelsOptions code{.jobs = options.jobs, .cache_folder = {}, .kernels_folder = {}};
+  CompileKernelsOptions code{.jobs = options.jobs, .architectures = options.architectures};
   if (!options.cache_dir.empty()) code.cache_folder = options.cache_dir;
   if (!options.kernels_dir.empty()) code.kernels_folder = options.kernels_dir;
+  if (!options.nvrtc.empty()) code.nvrtc = options.nvrtc;
   auto compiled = compile_kernels(compilation.kernels, code, diagnostics);
   if (!compiled) return false;
   compilation.codes = std::move(*compiled);
@@ -132,17 +219,8 @@ bool generate(Compilation& compilation, const CompileOptions& options, Diagnosti
 void assemble(Compilation& compilation, const CompileOptions& options) {
   PlanContent& content = compilation.content;
   content.module = &compilation.module;
-  const size_t entry_count = compilation.module.entries.size();
-  for (size_t i = 0; i < compilation.programs.size(); ++i) {
-    const PlanEntry entry{&compilation.programs[i], &compilation.schedules[i]};
-    if (i < entry_count) {
-      content.entries.push_back(entry);
-    } else if (!entry.program->steps.empty()) {
-      content.init = entry;
-    }
-  }
   content.kernels = &compilation.kernels;
-  content.codes = compilation.codes.codes;
+  content.compiled = &compilation.codes;
   content.producer = kProducer;
   content.precision = kPrecisionNames.at(static_cast<size_t>(options.precision));
   content.debug_section = options.debug_section;
@@ -155,7 +233,8 @@ bool compile(Compilation& compilation, const CompileOptions& options, Diagnostic
   if (!select_entries(compilation.module, options, diagnostics)) return false;
   if (!transform(compilation, options, diagnostics)) return false;
   timer.end("passes");
-  if (!lower(compilation, diagnostics)) return false;
+  if (!lower(compilation, options, diagnostics)) return false;
+  list_entries(compilation);
   timer.end("lower and schedule");
   if (!generate(compilation, options, diagnostics)) return false;
   timer.end("kernel code");

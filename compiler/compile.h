@@ -13,15 +13,17 @@
 
 namespace rlx {
 
-enum class Precision : uint8_t { F32, F16, Bf16 };
+// What the model's f32 tensors become. Tf32: they stay f32, and products round their operands to
+// tf32.
+enum class Precision : uint8_t { F32, F16, Bf16, Tf32 };
 
 struct CompileOptions {
-  std::vector<std::string> targets = {"vulkan"};
-  std::vector<std::string> entries;  // names; empty: all
-  int optimisation = 2;              // 0: no fusion; 1: clean-ups; 2: everything
+  std::vector<std::string> targets = {"vulkan"};  // "vulkan", "cuda"; a plan may be for both
+  std::vector<std::string> entries;               // names; empty: all
+  int optimisation = 2;                           // 0: no fusion; 1: clean-ups; 2: everything
   Precision precision = Precision::F32;
-  uint32_t jobs = 0;      // threads; 0: one per core
-  std::string cache_dir;  // kernel code cache; empty: none
+  uint32_t jobs = 0;                    // threads; 0: one per core
+  std::string cache_dir;                // kernel code cache; empty: none
   std::vector<uint32_t> architectures;  // of CUDA code: 90 for sm_90a; empty: the default ones
   std::string nvrtc;                    // library file; empty: found as emit/nvrtc.h says
   std::string

@@ -17,8 +17,8 @@ std::string check_cubin(std::span<const std::byte> code, uint32_t architecture);
 
 // What the code of one kernel asks of a launch, as the assembler recorded it.
 struct CubinFacts {
-  uint32_t registers = 0;            // of a thread
-  uint32_t local_bytes = 0;          // of a thread: spilled registers, arrays indexed at run time
+  uint32_t registers = 0;    // of a thread
+  uint32_t local_bytes = 0;  // of a thread: spilled registers, arrays indexed at run time
   uint32_t params_bytes = 0;
   uint32_t max_threads = 0;          // of a workgroup
   uint32_t static_shared_bytes = 0;  // of a workgroup

@@ -7,6 +7,7 @@
 // at a time.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,11 @@
 #include "runtime/status.h"
 
 namespace rlx {
+
+namespace fb {
+enum class TargetKind : uint8_t;
+struct Step;
+}  // namespace fb
 
 class PlanView;
 
@@ -34,6 +40,7 @@ struct DeviceInfo {
   uint32_t max_params_bytes = 0;
   uint32_t max_grid[3] = {0, 0, 0};
   bool unified_memory = false;
+  uint32_t architecture = 0;  // CUDA: 90 for compute capability 9.0; else 0
 };
 
 struct LoadOptions {
@@ -43,6 +50,32 @@ struct LoadOptions {
   uint64_t memory_budget_bytes =
       0;                 // 0: none. More than this is refused before the first allocation.
   bool profile = false;  // sessions can time steps
+  // Refuse a plan with a library product for which no tuner chose an algorithm on this device and
+  // library.
+  bool require_tuned = false;
+};
+
+// One way in which the device's library computes a product.
+struct GemmAlgorithm {
+  std::array<std::byte, 64> bytes{};  // as the library serialises it; fb::LibraryGemm::algorithm
+  uint64_t workspace_bytes = 0;
+  double microseconds =
+      0;  // median of one execution in place, the step's operands filled with random numbers
+};
+
+// How a loaded plan computes one of its library products.
+struct GemmReport {
+  std::string entry;
+  uint32_t step = 0;
+  bool tuned = false;  // by the plan's record; else by the library's heuristic
+  std::string note;  // why the plan's record was not used: "tuned on NVIDIA L40S"; "" where it was
+                     // used or there is none
+};
+
+struct SessionOptions {
+  // CUDA: a CUstream of the device's context, on which the session's work is put; the caller keeps
+  // it. Null: the session makes its own.
+  void* stream = nullptr;
 };
 
 // Memory owned by the caller that stands for one input or output. Vulkan: a device address (and the
@@ -87,13 +120,39 @@ class DeviceSession {
                             std::span<std::byte> bytes) = 0;
   // Fills the whole arena with a byte. For tests that nothing reads stale bytes.
   virtual Status poison_arena(std::byte pattern) = 0;
+  // Times up to `most` algorithms that the library's heuristic offers for a LibraryGemm step and
+  // that fit its workspace, fastest first. Arena and io hold anything afterwards.
+  virtual Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
+                                 std::vector<GemmAlgorithm>& algorithms) {
+    (void)entry, (void)step, (void)most, (void)algorithms;
+    return {RLX_UNSUITABLE_DEVICE, "this device has no library of products to tune"};
+  }
 };
 
 // Weights and code of one plan on one device.
 class DevicePlan {
  public:
   virtual ~DevicePlan() = default;
-  virtual Status create_session(std::unique_ptr<DeviceSession>& session) = 0;
+  // Whose entry records its sessions run.
+  [[nodiscard]] virtual fb::TargetKind target() const = 0;
+  virtual Status create_session(const SessionOptions& options,
+                                std::unique_ptr<DeviceSession>& session) = 0;
+  // Which of the plan's code, or which library, a step runs here: "sm_90 cubin"; "" where the plan
+  // leaves no choice. Lives as long as this.
+  [[nodiscard]] virtual const char* code_text(const fb::Step& step) const {
+    (void)step;
+    return "";
+  }
+  // One record per LibraryGemm step of every entry that this device runs.
+  [[nodiscard]] virtual std::vector<GemmReport> gemm_reports() const { return {}; }
+  // Device, driver and library as fb::LibraryGemm's tuned_* fields name them; library "" where
+  // there is none.
+  struct TuningIdentity {
+    std::string device;
+    std::string driver;
+    std::string library;
+  };
+  [[nodiscard]] virtual TuningIdentity tuning_identity() const { return {}; }
 };
 
 class Device {

@@ -80,6 +80,7 @@ class PlanLoader {
                     .index_bytes = view_.index_bytes_.size(),
                     .weights_section_bytes = view_.weights_bytes_};
     verify_content(parts, faults_);
+    if (faults_.empty()) view_.group_records();
     return {};
   }
 

@@ -2,7 +2,9 @@
 // Accessors of an open plan. What they follow was verified when the plan was opened.
 #include "runtime/plan_view.h"
 
+#include <algorithm>
 #include <cstring>
+#include <map>
 
 #include "runtime/text.h"
 
@@ -58,10 +60,36 @@ Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destin
   return {};
 }
 
-StepNames PlanView::step_names(uint32_t entry, uint32_t step) const {
-  if (debug_ == nullptr || debug_->entries() == nullptr || entry >= debug_->entries()->size())
-    return {};
-  const auto* notes = debug_->entries()->Get(entry)->steps();
+std::vector<const fb::Entry*> PlanView::records() const {
+  std::vector<const fb::Entry*> all(index_->entries()->begin(), index_->entries()->end());
+  if (index_->inits() != nullptr)
+    all.insert(all.end(), index_->inits()->begin(), index_->inits()->end());
+  return all;
+}
+
+void PlanView::group_records() {
+  const auto put = [](const fb::Entry& record, EntryRecords& place) {
+    for (size_t target = 0; target < place.records.size(); ++target) {
+      if ((record.targets() >> target & 1) != 0) place.records[target] = &record;
+    }
+  };
+  std::map<std::string_view, size_t> known;
+  for (const fb::Entry* record : *index_->entries()) {
+    const auto [place, added] = known.try_emplace(text(record->name()), entries_.size());
+    if (added) entries_.emplace_back();
+    put(*record, entries_[place->second]);
+  }
+  if (index_->inits() == nullptr) return;
+  for (const fb::Entry* record : *index_->inits()) put(*record, init_);
+}
+
+StepNames PlanView::step_names(const fb::Entry& entry, uint32_t step) const {
+  if (debug_ == nullptr || debug_->entries() == nullptr) return {};
+  const std::vector<const fb::Entry*> all = records();
+  const auto record =
+      static_cast<uint32_t>(std::find(all.begin(), all.end(), &entry) - all.begin());
+  if (record >= debug_->entries()->size()) return {};
+  const auto* notes = debug_->entries()->Get(record)->steps();
   if (notes == nullptr || step >= notes->size()) return {};
   const fb::StepNote& note = *notes->Get(step);
   return {.node = text(note.node()),
@@ -70,14 +98,24 @@ StepNames PlanView::step_names(uint32_t entry, uint32_t step) const {
           .reason = text(note.reason())};
 }
 
-std::string PlanView::describe_step(uint32_t entry_index, uint32_t step) const {
-  const fb::Entry& record = entry_index < entry_count() ? entry(entry_index) : *init();
-  const fb::Step& which = steps(record)[step];
-  std::string_view kernel_name = which.kind() == fb::StepKind::Copy ? "copy" : "fill";
-  if (which.kind() == fb::StepKind::Dispatch) kernel_name = text(kernel(which.kernel()).name());
-  const std::string_view node = step_names(entry_index, step).node;
-  return text_of("step ", step, " (", kernel_name, node.empty() ? "" : ", node ",
-                 node.empty() ? "" : quoted(node), ")");
+const char* PlanView::step_kernel_name(const fb::Step& step) const {
+  switch (step.kind()) {
+    case fb::StepKind::Copy:
+      return "copy";
+    case fb::StepKind::Fill:
+      return "fill";
+    case fb::StepKind::LibraryGemm:
+      return "library_gemm";
+    case fb::StepKind::Dispatch:
+      break;
+  }
+  return kernel(step.kernel()).name()->c_str();
+}
+
+std::string PlanView::describe_step(const fb::Entry& entry, uint32_t step) const {
+  const std::string_view node = step_names(entry, step).node;
+  return text_of("step ", step, " (", step_kernel_name(steps(entry)[step]),
+                 node.empty() ? "" : ", node ", node.empty() ? "" : quoted(node), ")");
 }
 
 }  // namespace rlx

@@ -4,6 +4,7 @@
 // checks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -49,13 +50,29 @@ class PlanView {
   [[nodiscard]] const fb::Plan& index() const { return *index_; }
   [[nodiscard]] std::string_view name() const { return text(index_->name()); }
 
-  // Entries that a caller can run. init() is not among them.
-  [[nodiscard]] uint32_t entry_count() const { return index_->entries()->size(); }
+  // Entries that a caller can run, by name; init() is not among them. Each has one record per
+  // target of the plan, or one that serves several.
+  [[nodiscard]] uint32_t entry_count() const { return static_cast<uint32_t>(entries_.size()); }
+  // The record for a target that the plan is for.
+  [[nodiscard]] const fb::Entry& entry(uint32_t index, fb::TargetKind target) const {
+    return *entries_[index].records[static_cast<size_t>(target)];
+  }
+  // The record for the plan's first target: names, inputs and outputs are those of all.
   [[nodiscard]] const fb::Entry& entry(uint32_t index) const {
-    return *index_->entries()->Get(index);
+    return entry(index, first_target());
   }
   // Run once after the weights are uploaded; null where there is nothing to generate.
-  [[nodiscard]] const fb::Entry* init() const { return index_->init(); }
+  [[nodiscard]] const fb::Entry* init(fb::TargetKind target) const {
+    return init_.records[static_cast<size_t>(target)];
+  }
+  [[nodiscard]] bool is_for(fb::TargetKind target) const {
+    return (target == fb::TargetKind::Vulkan ? header_.vulkan.present : header_.cuda.present) != 0;
+  }
+  [[nodiscard]] fb::TargetKind first_target() const {
+    return is_for(fb::TargetKind::Vulkan) ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda;
+  }
+  // Every record of an entry and then of init, in the order of the file.
+  [[nodiscard]] std::vector<const fb::Entry*> records() const;
 
   [[nodiscard]] static std::span<const fb::Step> steps(const fb::Entry& entry);
   [[nodiscard]] static std::span<const fb::Relocation> relocations(const fb::Entry& entry,
@@ -87,10 +104,12 @@ class PlanView {
 
   // Null where the plan has no debug section.
   [[nodiscard]] const fb::Debug* debug() const { return debug_; }
-  // `entry` == entry_count() means init().
-  [[nodiscard]] StepNames step_names(uint32_t entry, uint32_t step) const;
+  // `entry` is one of records().
+  [[nodiscard]] StepNames step_names(const fb::Entry& entry, uint32_t step) const;
   // "step 12 (matmul, node \"enc.0.q\")", for messages.
-  [[nodiscard]] std::string describe_step(uint32_t entry, uint32_t step) const;
+  [[nodiscard]] std::string describe_step(const fb::Entry& entry, uint32_t step) const;
+  // The kernel that a step runs, or "copy", "fill", "library_gemm".
+  [[nodiscard]] const char* step_kernel_name(const fb::Step& step) const;
 
   // A number that is equal for equal plans: what a pipeline cache is bound to.
   [[nodiscard]] uint64_t identity() const { return header_.header_checksum; }
@@ -103,6 +122,13 @@ class PlanView {
  private:
   friend class PlanLoader;
   PlanView() = default;
+  // Fills entries_ and init_ from the verified index.
+  void group_records();
+
+  // The records of one name, by TargetKind.
+  struct EntryRecords {
+    std::array<const fb::Entry*, static_cast<size_t>(fb::TargetKind::MAX) + 1> records{};
+  };
 
   InputFile file_;                     // when opened by path
   std::vector<std::byte> owned_;       // when opened from memory with a copy
@@ -116,6 +142,8 @@ class PlanView {
   uint64_t weights_offset_ = 0;  // in the file
   uint64_t weights_bytes_ = 0;
   const fb::Plan* index_ = nullptr;
+  std::vector<EntryRecords> entries_;  // in the order of the first record of each name
+  EntryRecords init_;
   const fb::Debug* debug_ = nullptr;
 };
 

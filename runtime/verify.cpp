@@ -43,7 +43,10 @@ std::string EntryParts::name() const {
 }
 
 std::string EntryParts::step_name(size_t step) const {
-  const fb::Step& record = steps[step];
+  return step_name(step, steps[step]);
+}
+
+std::string EntryParts::step_name(size_t step, const fb::Step& record) const {
   std::string what = "copy";
   if (record.kind() == fb::StepKind::Fill) what = "fill";
   if (record.kind() == fb::StepKind::LibraryGemm) what = "library gemm";
@@ -53,6 +56,24 @@ std::string EntryParts::step_name(size_t step) const {
                  : text_of("kernel ", record.kernel());
   }
   return text_of(name(), ", step ", step, " (", what, ")");
+}
+
+std::string StepPlace::name() const {
+  return entry.step_name(number, step) + (is_alternative ? ", alternative" : "");
+}
+
+std::vector<StepPlace> all_places(const EntryParts& entry) {
+  std::vector<StepPlace> places;
+  for (size_t s = 0; s < entry.steps.size(); ++s)
+    places.push_back({.entry = entry, .number = s, .step = entry.steps[s]});
+  if (entry.entry.alternatives() == nullptr) return places;
+  for (const fb::Alternative* alternative : *entry.entry.alternatives()) {
+    places.push_back({.entry = entry,
+                      .number = alternative->step(),
+                      .step = *alternative->other(),
+                      .is_alternative = true});
+  }
+  return places;
 }
 
 std::string EntryParts::short_value_name(size_t index) const {
@@ -69,8 +90,10 @@ void verify_content(PlanParts& parts, Faults& faults) {
   if (!faults.empty()) return;
   for (const fb::Entry* entry : *parts.plan.entries())
     parts.entries.emplace_back(parts.plan, *entry, false);
-  if (parts.plan.init() != nullptr)
-    parts.entries.emplace_back(parts.plan, *parts.plan.init(), true);
+  if (parts.plan.inits() != nullptr) {
+    for (const fb::Entry* init : *parts.plan.inits())
+      parts.entries.emplace_back(parts.plan, *init, true);
+  }
   for (const EntryParts& entry : parts.entries) verify_entry_tables(parts, entry, faults);
   if (!faults.empty()) return;
   verify_sizes(parts, faults);
@@ -82,6 +105,7 @@ void verify_content(PlanParts& parts, Faults& faults) {
   for (const EntryParts& entry : parts.entries) verify_lifetimes(entry, faults);
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) verify_access_order(parts, entry, faults);
+  verify_inits_exist(parts, faults);
   if (!faults.empty()) return;
   verify_limits(parts, faults);
   verify_completeness(parts, faults);

@@ -57,11 +57,28 @@ class EntryParts {
     return edges.subspan(step.edge_first(), step.edge_count());
   }
 
-  [[nodiscard]] std::string name() const;                          // entry "main"
-  [[nodiscard]] std::string step_name(size_t step) const;          // entry "main", step 12 (matmul)
+  [[nodiscard]] bool serves(fb::TargetKind target) const {
+    return (entry.targets() >> static_cast<uint32_t>(target) & 1) != 0;
+  }
+  [[nodiscard]] std::string name() const;                  // entry "main"
+  [[nodiscard]] std::string step_name(size_t step) const;  // entry "main", step 12 (matmul)
+  [[nodiscard]] std::string step_name(size_t step, const fb::Step& record) const;
   [[nodiscard]] std::string value_name(size_t value) const;        // entry "main", value 3 "h"
   [[nodiscard]] std::string short_value_name(size_t value) const;  // value 3 "h"
 };
+
+// A step, or the alternative of one.
+struct StepPlace {
+  const EntryParts& entry;
+  size_t number;
+  const fb::Step& step;
+  bool is_alternative = false;
+
+  [[nodiscard]] std::string name() const;  // entry "main", step 12 (matmul), alternative
+};
+
+// The steps of an entry, then its alternatives. Valid once rule group 2 has passed.
+std::vector<StepPlace> all_places(const EntryParts& entry);
 
 struct PlanParts {
   const PlanHeader& header;
@@ -70,7 +87,7 @@ struct PlanParts {
   std::span<const std::byte> code;
   uint64_t index_bytes = 0;
   uint64_t weights_section_bytes = 0;
-  std::vector<EntryParts> entries;  // init last where there is one
+  std::vector<EntryParts> entries;  // all records, those of init last
 
   [[nodiscard]] std::span<const std::byte> code_of(const fb::Variant& variant) const {
     return code.subspan(variant.code_offset(), variant.code_bytes());
@@ -102,18 +119,31 @@ void verify_index_structure(std::span<const std::byte> index, Faults& faults);
 void verify_debug_structure(std::span<const std::byte> debug, Faults& faults);
 void verify_tables(const PlanParts& parts, Faults& faults);
 void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+// Of a step or alternative: kind, kernel or gemm, and the lists that it points into.
+void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& faults);
+// Gemms and alternatives of an entry; part of verify_entry_tables.
+void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 
-// Groups 3 to 10, each relying on those before it.
+// Groups 3 to 11, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);
 void verify_lifetimes(const EntryParts& entry, Faults& faults);
 void verify_access_order(const PlanParts& parts, const EntryParts& entry,
-                         Faults& faults);  // groups 5 and 6
+                         Faults& faults);                         // groups 5 and 6
+void verify_inits_exist(const PlanParts& parts, Faults& faults);  // rule GeneratedCovered
 void verify_params(const PlanParts& parts, Faults& faults);
+// Part of verify_params.
+void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults);
+void verify_gemm(const StepPlace& place, Faults& faults);
+void verify_alternatives(const EntryParts& entry, Faults& faults);
+// Whether two ranges of values share bytes of a segment.
+bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Relocation& b);
+// What the address of a relocation is known to be a multiple of.
+uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation);
 void verify_limits(const PlanParts& parts, Faults& faults);
 void verify_code(const PlanParts& parts, Faults& faults);
 void verify_completeness(const PlanParts& parts, Faults& faults);
 
-// Groups 2 (indices) to 10 in order; stops after the first group that finds a fault.
+// Groups 2 (indices) to 11 in order; stops after the first group that finds a fault.
 void verify_content(PlanParts& parts, Faults& faults);
 
 }  // namespace rlx

@@ -3,6 +3,7 @@
 // limits; code for every target.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <vector>
 
 #include "runtime/verify_context.h"
@@ -68,16 +69,16 @@ void verify_variant_limits(const PlanParts& parts, uint32_t k, const fb::Variant
   }
 }
 
-void verify_grid(const EntryParts& entry, size_t s, const TargetLimits& limits, Faults& faults) {
-  const fb::Step& step = entry.steps[s];
+void verify_grid(const StepPlace& place, const TargetLimits& limits, Faults& faults) {
+  const fb::Step& step = place.step;
   const std::array<uint32_t, 3> grid = {step.grid_x(), step.grid_y(), step.grid_z()};
   bool fits = true;
   for (size_t axis = 0; axis < 3; ++axis)
     fits = fits && grid[axis] >= 1 && grid[axis] <= limits.grid[axis];
   if (fits) return;
-  faults.add(VerifyRule::GridLimit, entry.step_name(s), " has a grid of ", grid[0], " x ", grid[1],
-             " x ", grid[2], ", the target allows 1 to ", limits.grid[0], " x ", limits.grid[1],
-             " x ", limits.grid[2]);
+  faults.add(VerifyRule::GridLimit, place.name(), " has a grid of ", grid[0], " x ", grid[1], " x ",
+             grid[2], ", the target allows 1 to ", limits.grid[0], " x ", limits.grid[1], " x ",
+             limits.grid[2]);
 }
 
 // A piece of code that a plan for these targets needs once per kernel.
@@ -106,8 +107,20 @@ std::string variant_text(fb::TargetKind target, fb::CodeFormat format, uint32_t 
   return text_of(format == fb::CodeFormat::Ptx ? "PTX for compute_" : "CUDA sm_", architecture);
 }
 
-void verify_variants(const PlanParts& parts, uint32_t k, const std::vector<WantedVariant>& wanted,
-                     Faults& faults) {
+// Per kernel: the targets of the entries that run it.
+std::vector<uint32_t> targets_of_kernels(const PlanParts& parts) {
+  std::vector<uint32_t> targets(parts.plan.kernels()->size(), 0);
+  for (const EntryParts& entry : parts.entries) {
+    for (const StepPlace& place : all_places(entry)) {
+      if (place.step.kind() == fb::StepKind::Dispatch)
+        targets[place.step.kernel()] |= entry.entry.targets();
+    }
+  }
+  return targets;
+}
+
+void verify_variants(const PlanParts& parts, uint32_t k, uint32_t targets,
+                     const std::vector<WantedVariant>& wanted, Faults& faults) {
   std::vector<uint32_t> counts(wanted.size(), 0);
   for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
     const auto row = std::find_if(wanted.begin(), wanted.end(), [&](const WantedVariant& want) {
@@ -122,10 +135,64 @@ void verify_variants(const PlanParts& parts, uint32_t k, const std::vector<Wante
                unclaimed ? ", a target that the header does not name" : " twice");
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
-    if (counts[i] > 0) continue;
+    const bool runs_there = (targets >> static_cast<uint32_t>(wanted[i].target) & 1) != 0;
+    if (counts[i] > 0 || !runs_there) continue;
     faults.add(VerifyRule::VariantMissing, kernel_name(parts.plan, k), " has no code for ",
                variant_text(wanted[i].target, wanted[i].format, wanted[i].architecture),
-               ", a target that the header names");
+               ", a target of an entry that runs it");
+  }
+}
+
+bool same_tensor(const fb::Value& a, const fb::Value& b) {
+  return PlanView::text(a.name()) == PlanView::text(b.name()) && a.dtype() == b.dtype() &&
+         std::ranges::equal(dims_of(a.dims()), dims_of(b.dims()));
+}
+
+bool same_list(const EntryParts& a, const flatbuffers::Vector<uint32_t>& list_a,
+               const EntryParts& b, const flatbuffers::Vector<uint32_t>& list_b) {
+  if (list_a.size() != list_b.size()) return false;
+  for (uint32_t i = 0; i < list_a.size(); ++i) {
+    if (!same_tensor(a.value(list_a.Get(i)), b.value(list_b.Get(i)))) return false;
+  }
+  return true;
+}
+
+// The records of one name, or of init.
+struct RecordGroup {
+  const EntryParts* first = nullptr;
+  uint32_t targets = 0;
+};
+
+// Adds a record to its group: its targets are new there, and its interface is the group's.
+void join_group(const EntryParts& record, RecordGroup& group, uint32_t claimed, Faults& faults) {
+  const uint32_t targets = record.entry.targets();
+  if (targets == 0 || (targets & ~claimed) != 0 || (targets & group.targets) != 0) {
+    faults.add(VerifyRule::EntryTargets, record.name(), " has a record for targets ", targets,
+               ", the header claims ", claimed, ", and other records of it serve ", group.targets);
+  }
+  group.targets |= targets;
+  if (group.first == nullptr) group.first = &record;
+  const EntryParts& first = *group.first;
+  if (same_list(first, *first.entry.inputs(), record, *record.entry.inputs()) &&
+      same_list(first, *first.entry.outputs(), record, *record.entry.outputs()))
+    return;
+  faults.add(VerifyRule::EntryInterface, record.name(),
+             " has inputs or outputs that differ from target to target");
+}
+
+void verify_records(const PlanParts& parts, Faults& faults) {
+  const uint32_t claimed =
+      (parts.header.vulkan.present != 0 ? 1u : 0u) | (parts.header.cuda.present != 0 ? 2u : 0u);
+  std::map<std::string_view, RecordGroup> groups;
+  RecordGroup init;
+  for (const EntryParts& record : parts.entries) {
+    RecordGroup& group = record.is_init ? init : groups[PlanView::text(record.entry.name())];
+    join_group(record, group, claimed, faults);
+  }
+  for (const auto& [name, group] : groups) {
+    if (group.targets == claimed) continue;
+    faults.add(VerifyRule::EntryTargets, group.first->name(), " serves targets ", group.targets,
+               ", the header claims ", claimed);
   }
 }
 
@@ -141,19 +208,21 @@ void verify_limits(const PlanParts& parts, Faults& faults) {
     }
   }
   for (const EntryParts& entry : parts.entries) {
-    for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
-      if (entry.steps[s].kind() != fb::StepKind::Dispatch) continue;
-      if (parts.header.vulkan.present != 0)
-        verify_grid(entry, s, vulkan_limits(parts.header.vulkan), faults);
-      if (parts.header.cuda.present != 0) verify_grid(entry, s, cuda_limits(), faults);
+    for (const StepPlace& place : all_places(entry)) {
+      if (place.step.kind() != fb::StepKind::Dispatch || faults.full()) continue;
+      if (entry.serves(fb::TargetKind::Vulkan))
+        verify_grid(place, vulkan_limits(parts.header.vulkan), faults);
+      if (entry.serves(fb::TargetKind::Cuda)) verify_grid(place, cuda_limits(), faults);
     }
   }
 }
 
 void verify_completeness(const PlanParts& parts, Faults& faults) {
+  verify_records(parts, faults);
   const std::vector<WantedVariant> wanted = wanted_variants(parts.header);
+  const std::vector<uint32_t> targets = targets_of_kernels(parts);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
-    verify_variants(parts, k, wanted, faults);
+    verify_variants(parts, k, targets[k], wanted, faults);
 }
 
 }  // namespace rlx

@@ -87,13 +87,49 @@ class EdgeReach {
   uint64_t visits_ = 0;
 };
 
+// Generated weights, not empty, that entries of any of these targets read or a state begins as.
+std::vector<const fb::Weight*> needed_generated(const PlanParts& parts, uint32_t targets) {
+  const auto& weights = *parts.plan.weights();
+  std::map<uint64_t, uint32_t> by_offset;  // generated weights share no bytes
+  for (uint32_t w = 0; w < weights.size(); ++w) {
+    const fb::Weight& weight = *weights.Get(w);
+    if (weight.kind() == fb::WeightKind::Generated && weight.size_bytes() > 0)
+      by_offset.emplace(weight.offset_bytes(), w);
+  }
+  std::vector<bool> needed(weights.size(), false);
+  // A value lies in one weight.
+  const auto mark = [&](uint64_t begin) {
+    auto after = by_offset.upper_bound(begin);
+    if (after == by_offset.begin()) return;
+    const uint32_t w = std::prev(after)->second;
+    needed[w] = needed[w] || begin < weights.Get(w)->offset_bytes() + weights.Get(w)->size_bytes();
+  };
+  for (const EntryParts& entry : parts.entries) {
+    if (entry.is_init || (entry.entry.targets() & targets) == 0) continue;
+    for (const fb::Value* value : *entry.entry.values()) {
+      if (value->segment() == fb::Segment::Weights) mark(value->offset_bytes());
+    }
+  }
+  for (const fb::State* state : *parts.plan.states()) {
+    if (state->init() == fb::StateInit::Weight) needed[state->init_weight().value_or(0)] = true;
+  }
+  std::vector<const fb::Weight*> list;
+  for (uint32_t w = 0; w < weights.size(); ++w) {
+    const fb::Weight& weight = *weights.Get(w);
+    if (needed[w] && weight.kind() == fb::WeightKind::Generated && weight.size_bytes() > 0)
+      list.push_back(&weight);
+  }
+  return list;
+}
+
 // Walks the steps in order and keeps, for each range of bytes, its last writer and the readers
 // since. Ordering each access after those orders all conflicting pairs, because between any two on
 // a byte there is a chain of such neighbours.
 class AccessSweep {
  public:
-  AccessSweep(const EntryParts& entry, Faults& faults)
-      : entry_(entry),
+  AccessSweep(const PlanParts& parts, const EntryParts& entry, Faults& faults)
+      : parts_(parts),
+        entry_(entry),
         faults_(faults),
         budget_(std::min(kMostConflictBudget,
                          kLeastConflictBudget + kConflictsPerAccess * entry.relocations.size())) {
@@ -271,8 +307,7 @@ class AccessSweep {
   void verify_generated() {
     if (!entry_.is_init) return;
     const Regions& regions = spaces_[static_cast<size_t>(fb::Segment::Weights)];
-    for (const fb::Weight* weight : *entry_.plan.weights()) {
-      if (weight->kind() != fb::WeightKind::Generated) continue;
+    for (const fb::Weight* weight : needed_generated(parts_, entry_.entry.targets())) {
       const uint64_t hole = first_hole(regions, weight->offset_bytes(), weight->size_bytes());
       if (hole == weight->size_bytes()) continue;
       faults_.add(VerifyRule::GeneratedCovered, "the init entry leaves weight ",
@@ -335,6 +370,7 @@ class AccessSweep {
                 " has too many conflicting accesses to be checked");
   }
 
+  const PlanParts& parts_;
   const EntryParts& entry_;
   Faults& faults_;
   const uint64_t budget_;
@@ -352,10 +388,17 @@ class AccessSweep {
 }  // namespace
 
 void verify_access_order(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
-  AccessSweep(entry, faults).run();
-  if (entry.is_init || parts.plan.init() != nullptr || &entry != &parts.entries.front()) return;
-  for (const fb::Weight* weight : *parts.plan.weights()) {
-    if (weight->kind() != fb::WeightKind::Generated || weight->size_bytes() == 0) continue;
+  AccessSweep(parts, entry, faults).run();
+}
+
+void verify_inits_exist(const PlanParts& parts, Faults& faults) {
+  uint32_t without_init = 0;
+  for (const EntryParts& entry : parts.entries) without_init |= entry.entry.targets();
+  for (const EntryParts& entry : parts.entries) {
+    if (entry.is_init) without_init &= ~entry.entry.targets();
+  }
+  if (without_init == 0) return;
+  for (const fb::Weight* weight : needed_generated(parts, without_init)) {
     faults.add(VerifyRule::GeneratedCovered, "weight ", quoted(PlanView::text(weight->name())),
                " is generated, but the plan has no init entry to write it");
   }

@@ -35,25 +35,6 @@ void verify_kernel_accesses(const PlanParts& parts, uint32_t k, Faults& faults) 
   }
 }
 
-void verify_range(const EntryParts& entry, size_t s, const fb::Relocation& relocation,
-                  Faults& faults) {
-  const fb::Value& value = entry.value(relocation.value());
-  if (range_inside(relocation.offset_bytes(), relocation.length_bytes(), value.size_bytes()))
-    return;
-  faults.add(VerifyRule::RelocationRange, entry.step_name(s), " touches ",
-             relocation.length_bytes(), " bytes at ", relocation.offset_bytes(), " of ",
-             entry.short_value_name(relocation.value()), ", which has ", value.size_bytes());
-}
-
-// What the address of a relocation is known to be a multiple of.
-uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation) {
-  const fb::Value& value = entry.value(relocation.value());
-  const uint64_t base =
-      value.segment() == fb::Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
-  const uint64_t offset = relocation.offset_bytes();
-  return offset == 0 ? base : std::min(base, offset & (~offset + 1));
-}
-
 // What the blob holds in the place of the pointer. 0 where that is outside, which other rules tell.
 uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation) {
   uint64_t addend = 0;
@@ -64,26 +45,27 @@ uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Reloc
   return addend;
 }
 
-void verify_pointer(const PlanParts& parts, const EntryParts& entry, size_t s,
+void verify_pointer(const PlanParts& parts, const StepPlace& place,
                     const fb::Relocation& relocation, const fb::KernelAccess& access,
                     Faults& faults) {
+  const EntryParts& entry = place.entry;
   const auto pointer = [&] {
-    return text_of(entry.step_name(s), ", pointer at byte ", relocation.position(), " to ",
+    return text_of(place.name(), ", pointer at byte ", relocation.position(), " to ",
                    entry.short_value_name(relocation.value()));
   };
   if (relocation.mode() != access.mode()) {
     static constexpr std::string_view kModes[] = {"nothing", "read", "write", "read and write"};
     faults.add(VerifyRule::RelocationMode, pointer(), ": declared as ",
                kModes[static_cast<size_t>(relocation.mode())], ", ",
-               kernel_name(parts.plan, entry.steps[s].kernel()), " does ",
+               kernel_name(parts.plan, place.step.kernel()), " does ",
                kModes[static_cast<size_t>(access.mode())]);
   }
   if (relocation.length_bytes() < access.min_bytes()) {
     faults.add(VerifyRule::RelocationBytes, pointer(), ": gives ", relocation.length_bytes(),
-               " bytes, ", kernel_name(parts.plan, entry.steps[s].kernel()), " needs ",
+               " bytes, ", kernel_name(parts.plan, place.step.kernel()), " needs ",
                access.min_bytes());
   }
-  const uint64_t addend = addend_of(parts, entry.steps[s], relocation);
+  const uint64_t addend = addend_of(parts, place.step, relocation);
   if (addend != 0 && (addend >= relocation.length_bytes() || addend % access.alignment() != 0)) {
     faults.add(VerifyRule::RelocationRange, pointer(), ": stands ", addend,
                " bytes behind the begin of its range of ", relocation.length_bytes(),
@@ -92,42 +74,94 @@ void verify_pointer(const PlanParts& parts, const EntryParts& entry, size_t s,
   if (address_alignment(entry, relocation) < access.alignment()) {
     faults.add(VerifyRule::RelocationAlignment, pointer(), ": has an alignment of ",
                address_alignment(entry, relocation), " bytes, ",
-               kernel_name(parts.plan, entry.steps[s].kernel()), " relies on ", access.alignment());
+               kernel_name(parts.plan, place.step.kernel()), " relies on ", access.alignment());
   }
 }
 
-void verify_dispatch(const PlanParts& parts, const EntryParts& entry, size_t s, Faults& faults) {
-  const fb::Step& step = entry.steps[s];
+void verify_dispatch(const PlanParts& parts, const StepPlace& place, Faults& faults) {
+  const EntryParts& entry = place.entry;
+  const fb::Step& step = place.step;
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(step.kernel());
   if (step.params_bytes() != kernel.params_bytes()) {
-    faults.add(VerifyRule::ParamsBytes, entry.step_name(s), " has ", step.params_bytes(),
+    faults.add(VerifyRule::ParamsBytes, place.name(), " has ", step.params_bytes(),
                " bytes of params, ", kernel_name(parts.plan, step.kernel()), " takes ",
                kernel.params_bytes());
   }
   uint64_t placed = 0;  // bit per access of the kernel
   for (const fb::Relocation& relocation : entry.relocations_of(step)) {
-    verify_range(entry, s, relocation, faults);
+    verify_range(place, relocation, faults);
     uint32_t found = 0;
     while (found < kernel.accesses()->size() &&
            kernel.accesses()->Get(found)->position() != relocation.position())
       ++found;
     const uint64_t bit = uint64_t{1} << found;
     if (found == kernel.accesses()->size() || (placed & bit) != 0) {
-      faults.add(VerifyRule::RelocationPosition, entry.step_name(s), " has a pointer to ",
+      faults.add(VerifyRule::RelocationPosition, place.name(), " has a pointer to ",
                  entry.short_value_name(relocation.value()), " at byte ", relocation.position(),
                  " of its params, where ", kernel_name(parts.plan, step.kernel()),
                  found == kernel.accesses()->size() ? " has none" : " has only one");
       continue;
     }
     placed |= bit;
-    verify_pointer(parts, entry, s, relocation, *kernel.accesses()->Get(found), faults);
+    verify_pointer(parts, place, relocation, *kernel.accesses()->Get(found), faults);
   }
   for (uint32_t i = 0; i < kernel.accesses()->size(); ++i) {
     if ((placed >> i & 1) != 0) continue;
-    faults.add(VerifyRule::RelocationPosition, entry.step_name(s),
+    faults.add(VerifyRule::RelocationPosition, place.name(),
                " gives no address for the pointer at byte ", kernel.accesses()->Get(i)->position(),
                " of ", kernel_name(parts.plan, step.kernel()));
   }
+}
+
+void verify_copy(const StepPlace& place, Faults& faults) {
+  const EntryParts& entry = place.entry;
+  const std::span<const fb::Relocation> ends = entry.relocations_of(place.step);
+  const bool well_formed = ends.size() == 2 && ends[0].mode() == fb::AccessMode::Read &&
+                           ends[1].mode() == fb::AccessMode::Write &&
+                           ends[0].length_bytes() == ends[1].length_bytes();
+  if (!well_formed) {
+    return faults.add(
+        VerifyRule::CopyForm, place.name(), " has ", ends.size(),
+        " ranges, wanted one that is read and one of the same length that is written");
+  }
+  for (const fb::Relocation& end : ends) verify_range(place, end, faults);
+  if (!faults.empty() || !same_memory(entry, ends[0], ends[1])) return;
+  faults.add(VerifyRule::CopyForm, place.name(), " copies ",
+             entry.short_value_name(ends[0].value()), " to ",
+             entry.short_value_name(ends[1].value()), ", and the two ranges overlap");
+}
+
+void verify_fill(const StepPlace& place, Faults& faults) {
+  const std::span<const fb::Relocation> ends = place.entry.relocations_of(place.step);
+  const bool well_formed = ends.size() == 1 && ends[0].mode() == fb::AccessMode::Write &&
+                           ends[0].length_bytes() % kFillWordBytes == 0 &&
+                           ends[0].offset_bytes() % kFillWordBytes == 0;
+  if (!well_formed) {
+    return faults.add(VerifyRule::FillForm, place.name(), " has ", ends.size(),
+                      " ranges, wanted one that is written, of whole 32-bit words");
+  }
+  verify_range(place, ends[0], faults);
+}
+
+void verify_place(const PlanParts& parts, const StepPlace& place, Faults& faults) {
+  if (place.step.kind() == fb::StepKind::Dispatch) return verify_dispatch(parts, place, faults);
+  if (place.step.params_bytes() != 0) {
+    faults.add(VerifyRule::ParamsBytes, place.name(), " has ", place.step.params_bytes(),
+               " bytes of params, wanted none");
+  }
+  if (place.step.kind() == fb::StepKind::Copy) verify_copy(place, faults);
+  if (place.step.kind() == fb::StepKind::Fill) verify_fill(place, faults);
+  if (place.step.kind() == fb::StepKind::LibraryGemm) verify_gemm(place, faults);
+}
+
+}  // namespace
+
+uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation) {
+  const fb::Value& value = entry.value(relocation.value());
+  const uint64_t base =
+      value.segment() == fb::Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
+  const uint64_t offset = relocation.offset_bytes();
+  return offset == 0 ? base : std::min(base, offset & (~offset + 1));
 }
 
 bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Relocation& b) {
@@ -140,55 +174,24 @@ bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Rel
   return begin_a < begin_b + b.length_bytes() && begin_b < begin_a + a.length_bytes();
 }
 
-void verify_copy(const EntryParts& entry, size_t s, Faults& faults) {
-  const std::span<const fb::Relocation> ends = entry.relocations_of(entry.steps[s]);
-  const bool well_formed = ends.size() == 2 && ends[0].mode() == fb::AccessMode::Read &&
-                           ends[1].mode() == fb::AccessMode::Write &&
-                           ends[0].length_bytes() == ends[1].length_bytes();
-  if (!well_formed) {
-    return faults.add(
-        VerifyRule::CopyForm, entry.step_name(s), " has ", ends.size(),
-        " ranges, wanted one that is read and one of the same length that is written");
-  }
-  for (const fb::Relocation& end : ends) verify_range(entry, s, end, faults);
-  if (!faults.empty() || !same_memory(entry, ends[0], ends[1])) return;
-  faults.add(VerifyRule::CopyForm, entry.step_name(s), " copies ",
-             entry.short_value_name(ends[0].value()), " to ",
-             entry.short_value_name(ends[1].value()), ", and the two ranges overlap");
+void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults) {
+  const fb::Value& value = place.entry.value(relocation.value());
+  if (range_inside(relocation.offset_bytes(), relocation.length_bytes(), value.size_bytes()))
+    return;
+  faults.add(VerifyRule::RelocationRange, place.name(), " touches ", relocation.length_bytes(),
+             " bytes at ", relocation.offset_bytes(), " of ",
+             place.entry.short_value_name(relocation.value()), ", which has ", value.size_bytes());
 }
-
-void verify_fill(const EntryParts& entry, size_t s, Faults& faults) {
-  const std::span<const fb::Relocation> ends = entry.relocations_of(entry.steps[s]);
-  const bool well_formed = ends.size() == 1 && ends[0].mode() == fb::AccessMode::Write &&
-                           ends[0].length_bytes() % kFillWordBytes == 0 &&
-                           ends[0].offset_bytes() % kFillWordBytes == 0;
-  if (!well_formed) {
-    return faults.add(VerifyRule::FillForm, entry.step_name(s), " has ", ends.size(),
-                      " ranges, wanted one that is written, of whole 32-bit words");
-  }
-  verify_range(entry, s, ends[0], faults);
-}
-
-}  // namespace
 
 void verify_params(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
     verify_kernel_accesses(parts, k, faults);
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {
-    for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
-      const fb::Step& step = entry.steps[s];
-      if (step.kind() == fb::StepKind::Dispatch) {
-        verify_dispatch(parts, entry, s, faults);
-        continue;
-      }
-      if (step.params_bytes() != 0) {
-        faults.add(VerifyRule::ParamsBytes, entry.step_name(s), " has ", step.params_bytes(),
-                   " bytes of params, wanted none");
-      }
-      if (step.kind() == fb::StepKind::Copy) verify_copy(entry, s, faults);
-      if (step.kind() == fb::StepKind::Fill) verify_fill(entry, s, faults);
+    for (const StepPlace& place : all_places(entry)) {
+      if (!faults.full()) verify_place(parts, place, faults);
     }
+    if (faults.empty()) verify_alternatives(entry, faults);
   }
 }
 

@@ -184,58 +184,36 @@ void verify_unshared(const PlanParts& parts, Faults& faults) {
              uint64_t{entry.relocations()->size()} * sizeof(fb::Relocation) +
              (uint64_t{entry.edges()->size()} + entry.inputs()->size() + entry.outputs()->size()) *
                  sizeof(uint32_t);
+    if (entry.gemms() != nullptr) bytes += uint64_t{entry.gemms()->size()} * sizeof(uint32_t);
+    if (entry.alternatives() != nullptr)
+      bytes += uint64_t{entry.alternatives()->size()} * sizeof(uint32_t);
   };
   for (const fb::Entry* entry : *parts.plan.entries()) add_entry(*entry);
-  if (parts.plan.init() != nullptr) add_entry(*parts.plan.init());
+  if (parts.plan.inits() != nullptr) {
+    for (const fb::Entry* init : *parts.plan.inits()) add_entry(*init);
+  }
   if (bytes <= parts.index_bytes) return;
   faults.add(VerifyRule::IndexShared, "the entries describe ", bytes,
              " bytes of records in an index of ", parts.index_bytes,
              " bytes, so some are used twice");
 }
 
-void verify_step(const PlanParts& parts, const EntryParts& entry, size_t s, Faults& faults) {
+void verify_wave(const EntryParts& entry, size_t s, Faults& faults) {
   const fb::Step& step = entry.steps[s];
-  if (step.kind() > fb::StepKind::Fill) {
-    return faults.add(VerifyRule::EnumRange, entry.name(), ", step ", s, " is of kind ",
-                      static_cast<uint32_t>(step.kind()), ", which this runtime does not know");
-  }
-  if (step.kind() == fb::StepKind::Dispatch && step.kernel() >= parts.plan.kernels()->size()) {
-    faults.add(VerifyRule::KernelIndex, entry.name(), ", step ", s, " runs kernel ", step.kernel(),
-               ", the plan has ", parts.plan.kernels()->size());
-  }
-  if (!range_inside(step.relocation_first(), step.relocation_count(), entry.relocations.size())) {
-    faults.add(VerifyRule::RelocationList, entry.step_name(s), " has relocations ",
-               step.relocation_first(), " and ", step.relocation_count(), " more, the entry has ",
-               entry.relocations.size());
-  }
-  if (!range_inside(step.edge_first(), step.edge_count(), entry.edges.size())) {
-    faults.add(VerifyRule::EdgeList, entry.step_name(s), " has edges ", step.edge_first(), " and ",
-               step.edge_count(), " more, the entry has ", entry.edges.size());
-  } else {
-    for (const uint32_t before : entry.edges_of(step)) {
-      if (before < s) continue;
-      faults.add(VerifyRule::EdgeList, entry.step_name(s), " waits for step ", before,
-                 ", which is not an earlier one");
-    }
-  }
-  if (!range_inside(step.params_offset(), step.params_bytes(), parts.params.size())) {
-    faults.add(VerifyRule::ParamsRange, entry.step_name(s), " has params at ", step.params_offset(),
-               " of ", step.params_bytes(), " bytes, the params section has ", parts.params.size());
-  }
   const uint32_t previous = s == 0 ? 0 : entry.steps[s - 1].wave();
   const bool counts_up =
       s == 0 ? step.wave() == 0 : step.wave() == previous || step.wave() == uint64_t{previous} + 1;
-  if (!counts_up) {
-    faults.add(VerifyRule::WaveOrder, entry.step_name(s), " is in wave ", step.wave(),
-               " after wave ", previous);
-  }
+  if (counts_up) return;
+  faults.add(VerifyRule::WaveOrder, entry.step_name(s), " is in wave ", step.wave(), " after wave ",
+             previous);
 }
 
 void verify_steps(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   uint64_t relocations = 0;
   uint64_t edges = 0;
   for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
-    verify_step(parts, entry, s, faults);
+    verify_step_record(parts, {.entry = entry, .number = s, .step = entry.steps[s]}, faults);
+    verify_wave(entry, s, faults);
     relocations += entry.steps[s].relocation_count();
     edges += entry.steps[s].edge_count();
   }
@@ -319,6 +297,38 @@ void verify_io(const EntryParts& entry, Faults& faults) {
 
 }  // namespace
 
+void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& faults) {
+  const EntryParts& entry = place.entry;
+  const fb::Step& step = place.step;
+  if (step.kind() > fb::StepKind::MAX) {
+    return faults.add(VerifyRule::EnumRange, entry.name(), ", step ", place.number, " is of kind ",
+                      static_cast<uint32_t>(step.kind()), ", which this runtime does not know");
+  }
+  if (step.kind() == fb::StepKind::Dispatch && step.kernel() >= parts.plan.kernels()->size()) {
+    faults.add(VerifyRule::KernelIndex, entry.name(), ", step ", place.number, " runs kernel ",
+               step.kernel(), ", the plan has ", parts.plan.kernels()->size());
+  }
+  if (!range_inside(step.relocation_first(), step.relocation_count(), entry.relocations.size())) {
+    faults.add(VerifyRule::RelocationList, place.name(), " has relocations ",
+               step.relocation_first(), " and ", step.relocation_count(), " more, the entry has ",
+               entry.relocations.size());
+  }
+  if (!range_inside(step.edge_first(), step.edge_count(), entry.edges.size())) {
+    faults.add(VerifyRule::EdgeList, place.name(), " has edges ", step.edge_first(), " and ",
+               step.edge_count(), " more, the entry has ", entry.edges.size());
+  } else {
+    for (const uint32_t before : entry.edges_of(step)) {
+      if (before < place.number) continue;
+      faults.add(VerifyRule::EdgeList, place.name(), " waits for step ", before,
+                 ", which is not an earlier one");
+    }
+  }
+  if (!range_inside(step.params_offset(), step.params_bytes(), parts.params.size())) {
+    faults.add(VerifyRule::ParamsRange, place.name(), " has params at ", step.params_offset(),
+               " of ", step.params_bytes(), " bytes, the params section has ", parts.params.size());
+  }
+}
+
 void verify_index_structure(std::span<const std::byte> index, Faults& faults) {
   flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(index.data()), index.size(),
                                  kMaxTableDepth, kMaxTables);
@@ -339,7 +349,6 @@ void verify_tables(const PlanParts& parts, Faults& faults) {
   if (!faults.empty()) return;
   if (plan.entries()->size() == 0) faults.add(VerifyRule::EntryMissing, "the plan has no entry");
   verify_names("entry", *plan.entries(), faults);
-  verify_unique_names("entries", *plan.entries(), faults);
   verify_names("weight", *plan.weights(), faults);
   verify_unique_names("weights", *plan.weights(), faults);
   verify_names("state", *plan.states(), faults);
@@ -360,6 +369,7 @@ void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults
   if (!faults.empty()) return;
   verify_io(entry, faults);
   verify_steps(parts, entry, faults);
+  verify_gemm_tables(parts, entry, faults);
 }
 
 }  // namespace rlx

@@ -14,26 +14,28 @@
 
 namespace rlx {
 
+// An entry as one target runs it.
 struct PlanEntry {
   const Program* program = nullptr;
   const Schedule* schedule = nullptr;
+  const Target* target = nullptr;
 };
 
 struct PlanContent {
-  const Module* module = nullptr;
-  std::vector<PlanEntry> entries;
-  std::optional<PlanEntry> init;       // where its program has steps
-  const KernelSet* kernels = nullptr;  // gathered from the entries' programs in order, then init's
+  const Module* module = nullptr;      // weights, states and symbols of all targets
+  std::vector<PlanEntry> entries;      // per target the entries of the module
+  std::vector<PlanEntry> inits;        // per target, where its program has steps
+  const KernelSet* kernels = nullptr;  // gathered from the entries' programs in order, then inits'
   const CompiledKernels* compiled = nullptr;  // those kernels
-  std::string producer;                // compiler and version
+  std::string producer;                       // compiler and version
   std::string precision;
   bool debug_section = true;
   std::vector<std::string> pass_log;  // "name: what it changed"
 
-  // The entries, then init where there is one.
+  // The entries, then the inits: the records of the plan in their order.
   [[nodiscard]] std::vector<PlanEntry> all_entries() const {
     std::vector<PlanEntry> all = entries;
-    if (init) all.push_back(*init);
+    all.insert(all.end(), inits.begin(), inits.end());
     return all;
   }
 };

@@ -13,8 +13,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "compiler/emit/gemm_table.h"
+#include "compiler/emit/specialized_source.h"
 #include "compiler/emit/spirv_module.h"
-#include "compiler/emit/vulkan_code.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 #include "schema/debug_generated.h"
@@ -96,7 +97,8 @@ fb::Segment segment_of(Segment segment) {
 static_assert(static_cast<int>(fb::Segment::Io) == static_cast<int>(Segment::Io));
 static_assert(static_cast<int>(fb::AccessMode::ReadWrite) ==
               static_cast<int>(AccessMode::ReadWrite));
-static_assert(static_cast<int>(fb::StepKind::Fill) == static_cast<int>(StepKind::Fill));
+static_assert(static_cast<int>(fb::StepKind::LibraryGemm) ==
+              static_cast<int>(StepKind::LibraryGemm));
 
 class IndexBuilder {
  public:
@@ -108,6 +110,8 @@ class IndexBuilder {
  private:
   void gather_pointers();
   Offset<fb::Entry> entry(const PlanEntry& entry, size_t program);
+  void note_limits(const KernelCode& code);
+  Offset<fb::Variant> variant(const KernelCode& code);
   Offset<fb::Kernel> kernel(size_t index);
   std::vector<Offset<fb::Weight>> weights();
   std::vector<Offset<fb::State>> states();
@@ -130,6 +134,7 @@ class EntryBuilder {
       : index_(&index),
         program_(entry.program),
         schedule_(entry.schedule),
+        target_(entry.target->kind),
         program_index_(program),
         value_of_(entry.program->buffers.size()) {}
 
@@ -145,12 +150,20 @@ class EntryBuilder {
     const auto step_list = builder.CreateVectorOfStructs(steps_);
     const auto relocation_list = builder.CreateVectorOfStructs(relocations_);
     const auto edge_list = builder.CreateVector(edges_);
-    return fb::CreateEntry(builder, name, inputs, outputs, value_list, step_list, relocation_list,
-                           edge_list, schedule_->wave_count, schedule_->arena_bytes,
-                           schedule_->lower_bound_bytes);
+    const auto gemm_list = builder.CreateVector(gemms_.build(builder));
+    const auto alternative_list = builder.CreateVector(build_alternatives());
+    return fb::CreateEntry(builder, name, 1u << static_cast<uint32_t>(target_), inputs, outputs,
+                           value_list, step_list, relocation_list, edge_list, schedule_->wave_count,
+                           schedule_->arena_bytes, schedule_->lower_bound_bytes, gemm_list,
+                           alternative_list);
   }
 
  private:
+  // A record that may take the place of a step.
+  struct Other {
+    uint32_t position;
+    fb::Step record;
+  };
   struct Use {
     bool used = false;
     uint32_t first = 0;
@@ -230,6 +243,16 @@ class EntryBuilder {
 
   void add_step(uint32_t position) {
     const Step& step = program_->steps.at(schedule_->order[position]);
+    const auto edge_first = narrow<uint32_t>(edges_.size());
+    const std::vector<uint32_t>& before = schedule_->edges.at(position);
+    edges_.insert(edges_.end(), before.begin(), before.end());
+    steps_.push_back(record_of(step, position, edge_first));
+    for (const Step& other : step.alternatives)
+      others_.push_back({.position = position, .record = record_of(other, position, edge_first)});
+  }
+
+  // `step` at a position of the schedule, whose edges begin at edge_first. Adds its relocations.
+  fb::Step record_of(const Step& step, uint32_t position, uint32_t edge_first) {
     const auto relocation_first = narrow<uint32_t>(relocations_.size());
     std::vector<Access> accesses = step.accesses;
     std::stable_sort(accesses.begin(), accesses.end(),
@@ -239,24 +262,41 @@ class EntryBuilder {
                                 access.range_offset_bytes, access.range_bytes,
                                 mode_of(access.mode));
     }
-    const auto edge_first = narrow<uint32_t>(edges_.size());
-    const std::vector<uint32_t>& before = schedule_->edges.at(position);
-    edges_.insert(edges_.end(), before.begin(), before.end());
-
     const bool dispatch = step.kind == StepKind::Dispatch;
-    const uint32_t kernel = dispatch
-                                ? index_->content_->kernels->index_of_instance.at(program_index_)
-                                      .at(index_of(step.kernel.value()))
-                                      .value()
-                                : 0;
     const uint64_t params_offset = dispatch ? index_->params_.add(params_of(step)) : 0;
     const auto params_bytes = dispatch ? narrow<uint32_t>(step.params.size()) : 0;
-    steps_.emplace_back(static_cast<fb::StepKind>(step.kind), kernel, step.grid.x, step.grid.y,
-                        step.grid.z, schedule_->wave.at(position), params_offset, params_bytes,
-                        relocation_first, narrow<uint32_t>(accesses.size()), edge_first,
-                        narrow<uint32_t>(before.size()), step.fill_pattern, step.bytes_moved,
-                        step.flops);
-    if (dispatch) note_limits(step);
+    if (dispatch && target_ == TargetKind::Vulkan) note_limits(step);
+    return {static_cast<fb::StepKind>(step.kind),
+            code_of(step),
+            step.grid.x,
+            step.grid.y,
+            step.grid.z,
+            schedule_->wave.at(position),
+            params_offset,
+            params_bytes,
+            relocation_first,
+            narrow<uint32_t>(accesses.size()),
+            edge_first,
+            narrow<uint32_t>(schedule_->edges.at(position).size()),
+            step.fill_pattern,
+            step.bytes_moved,
+            step.flops};
+  }
+
+  // What the record's `kernel` is: a kernel of the plan, a gemm of the entry, or 0.
+  uint32_t code_of(const Step& step) {
+    if (step.kind == StepKind::LibraryGemm) return gemms_.add(step.gemm.value());
+    if (step.kind != StepKind::Dispatch) return 0;
+    const auto& instances = index_->content_->kernels->index_of_instance.at(program_index_);
+    return instances.at(index_of(step.kernel.value())).value();
+  }
+
+  std::vector<Offset<fb::Alternative>> build_alternatives() {
+    std::vector<Offset<fb::Alternative>> tables;
+    for (const Other& other : others_) {
+      tables.push_back(fb::CreateAlternative(index_->builder_, other.position, &other.record));
+    }
+    return tables;
   }
 
   // The step's params; a pointer into the middle of its range (a view that runs backwards) holds
@@ -291,11 +331,14 @@ class EntryBuilder {
   IndexBuilder* index_;
   const Program* program_;
   const Schedule* schedule_;
+  TargetKind target_;
   size_t program_index_;
   std::vector<std::optional<uint32_t>> value_of_;  // per buffer
   uint32_t value_count_ = 0;
   std::vector<Use> uses_;  // per buffer
   std::vector<fb::Step> steps_;
+  std::vector<Other> others_;
+  GemmTable gemms_;
   std::vector<fb::Relocation> relocations_;
   std::vector<uint32_t> edges_;
 };
@@ -303,35 +346,52 @@ class EntryBuilder {
 void IndexBuilder::gather_pointers() {
   const std::vector<PlanEntry> entries = content_->all_entries();
   for (size_t e = 0; e < entries.size(); ++e) {
-    for (const Step& step : entries[e].program->steps) {
-      if (!step.kernel) continue;
+    for_each_step(*entries[e].program, [&](const Step& step) {
+      if (!step.kernel) return;
       const auto kernel = content_->kernels->index_of_instance.at(e).at(index_of(*step.kernel));
       for (const Access& access : step.accesses)
         add_access(pointers_.at(kernel.value()), step, access);
-    }
+    });
   }
 }
 
-Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
-  const Specialization& specialization = content_->kernels->kernels[index].specialization;
-  const KernelRow& row = kernel_row(specialization.kernel);
-  const KernelCode& code = content_->codes[index];
+void IndexBuilder::note_limits(const KernelCode& code) {
   PlanVulkanTarget& target = result_.vulkan;
   target.features |= code.features;
   target.max_shared_bytes = std::max(target.max_shared_bytes, code.shared_bytes);
   target.max_workgroup_invocations = std::max(
       target.max_workgroup_invocations, code.workgroup.x * code.workgroup.y * code.workgroup.z);
+}
+
+Offset<fb::Variant> IndexBuilder::variant(const KernelCode& code) {
+  const auto entry_point = builder_.CreateSharedString(code.entry_point);
+  const auto target =
+      code.format == CodeFormat::SpirV ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda;
+  constexpr uint32_t kAnySubgroupSize = 0;
+  return fb::CreateVariant(builder_, target, static_cast<fb::CodeFormat>(code.format),
+                           code.architecture, code_.add(code.bytes), code.bytes.size(),
+                           XXH3_64bits(code.bytes.data(), code.bytes.size()), entry_point,
+                           code.workgroup.x, code.workgroup.y, code.workgroup.z, kAnySubgroupSize,
+                           code.shared_bytes, code.features, code.dynamic_shared_bytes,
+                           code.cluster_x, code.waits_for_predecessors);
+}
+
+Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
+  const Specialization& specialization = content_->kernels->kernels[index].specialization;
+  const KernelRow& row = kernel_row(specialization.kernel);
+  for (const KernelCode& code : content_->compiled->variants[index]) {
+    if (code.format == CodeFormat::SpirV) note_limits(code);
+  }
 
   std::vector<fb::KernelAccess> accesses;
   for (const auto& [position, pointer] : pointers_[index]) {
     accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes,
                           mode_of(pointer.mode));
   }
-  const auto entry_point = builder_.CreateString(code.entry_point);
-  const std::vector<Offset<fb::Variant>> variants = {fb::CreateVariant(
-      builder_, fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0, code_.add(code.bytes),
-      code.bytes.size(), XXH3_64bits(code.bytes.data(), code.bytes.size()), entry_point,
-      code.workgroup.x, code.workgroup.y, code.workgroup.z, 0, code.shared_bytes, code.features)};
+  std::vector<Offset<fb::Variant>> variants;
+  for (const KernelCode& code : content_->compiled->variants[index]) {
+    variants.push_back(variant(code));
+  }
   const auto name = builder_.CreateString(row.name.data(), row.name.size());
   const auto access_list = builder_.CreateVectorOfStructs(accesses);
   const auto variant_list = builder_.CreateVector(variants);
@@ -381,14 +441,16 @@ std::vector<Offset<fb::Symbol>> IndexBuilder::symbols() {
 }
 
 PlanIndex IndexBuilder::build() {
-  result_.vulkan = {
-      .present = 1,
-      .api_version = kVulkanApiVersion,
-      .features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout),
-      .max_workgroup_invocations = 1,
-      .max_shared_bytes = 0,
-      .max_params_bytes = 0,
-      .max_grid = {1, 1, 1}};
+  if ((content_->kernels->targets >> static_cast<uint32_t>(TargetKind::Vulkan) & 1) != 0) {
+    result_.vulkan = {
+        .present = 1,
+        .api_version = kVulkanApiVersion,
+        .features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout),
+        .max_workgroup_invocations = 1,
+        .max_shared_bytes = 0,
+        .max_params_bytes = 0,
+        .max_grid = {1, 1, 1}};
+  }
   gather_pointers();
   const auto symbol_list = builder_.CreateVector(symbols());
   const auto weight_list = builder_.CreateVector(weights());
@@ -401,14 +463,17 @@ PlanIndex IndexBuilder::build() {
     entries.push_back(EntryBuilder(*this, content_->entries[i], i).build());
   }
   const auto entry_list = builder_.CreateVector(entries);
-  Offset<fb::Entry> init;
-  if (content_->init) init = EntryBuilder(*this, *content_->init, content_->entries.size()).build();
+  std::vector<Offset<fb::Entry>> inits;
+  for (size_t i = 0; i < content_->inits.size(); ++i) {
+    inits.push_back(EntryBuilder(*this, content_->inits[i], content_->entries.size() + i).build());
+  }
+  const auto init_list = builder_.CreateVector(inits);
   const auto name = builder_.CreateString(content_->module->name);
   const auto producer = builder_.CreateString(content_->producer);
   const auto precision = builder_.CreateString(content_->precision);
   fb::FinishPlanBuffer(builder_,
                        fb::CreatePlan(builder_, name, producer, precision, symbol_list, weight_list,
-                                      state_list, kernel_list, entry_list, init));
+                                      state_list, kernel_list, entry_list, init_list));
   const auto* bytes = reinterpret_cast<const std::byte*>(builder_.GetBufferPointer());
   result_.index.assign(bytes, bytes + builder_.GetSize());
   result_.params = params_.take();
@@ -419,7 +484,8 @@ PlanIndex IndexBuilder::build() {
 }  // namespace
 
 PlanIndex build_plan_index(const PlanContent& content, const SegmentLayout& layout) {
-  RLX_CHECK(content.codes.size() == content.kernels->kernels.size(), "one code per kernel");
+  RLX_CHECK(content.compiled->variants.size() == content.kernels->kernels.size(),
+            "code of every kernel");
   return IndexBuilder(content, layout).build();
 }
 

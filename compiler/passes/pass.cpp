@@ -11,19 +11,26 @@ namespace rlx {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {"canonicalise", "drop no-ops, merge views, fold shapes", 0, canonicalise},
-    {"fold-batch-norm", "batch_norm into the conv before it", 2, fold_batch_norm},
-    {"decompose", "ops without kernels as simpler ops", 0, decompose},
-    {"lower-precision", "f32 between inputs and outputs as f16 or bf16", 0, lower_precision},
-    {"fold-constants", "evaluate what is known", 1, fold_constants},
-    {"merge-common", "compute equal things once", 1, merge_common},
-    {"remove-dead", "drop what nobody reads", 0, remove_dead},
-    {"fuse-epilogues", "bias, activation and residual into matmul and conv", 2, fuse_epilogues},
-    {"merge-matmuls", "matmuls of one input as one", 2, merge_matmuls},
-    {"fold-joined", "evaluate what merging made constant", 2, fold_constants},
-    {"fuse-elementwise", "chains of scalar ops as one kernel", 2, fuse_elementwise},
-    {"fuse-reductions", "chains of scalar ops into the reduction after them", 2, fuse_reductions},
-    {"sweep", "drop what fusion left", 0, remove_dead},
+    {"canonicalise", "drop no-ops, merge views, fold shapes", 0, PassStage::Neutral, canonicalise},
+    {"fold-batch-norm", "batch_norm into the conv before it", 2, PassStage::Neutral,
+     fold_batch_norm},
+    {"decompose", "ops without kernels as simpler ops", 0, PassStage::Neutral, decompose},
+    {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
+     fold_constants},
+    {"lower-precision", "f32 between inputs and outputs as f16 or bf16", 0, PassStage::Neutral,
+     lower_precision},
+    {"fold-constants", "evaluate what is known", 1, PassStage::Neutral, fold_constants},
+    {"merge-common", "compute equal things once", 1, PassStage::Neutral, merge_common},
+    {"remove-dead", "drop what nobody reads", 0, PassStage::Neutral, remove_dead},
+    {"fuse-epilogues", "bias, activation and residual into matmul and conv", 2,
+     PassStage::PerTarget, fuse_epilogues},
+    {"merge-matmuls", "matmuls of one input as one", 2, PassStage::PerTarget, merge_matmuls},
+    {"fold-joined", "evaluate what merging made constant", 2, PassStage::PerTarget, fold_constants},
+    {"fuse-elementwise", "chains of scalar ops as one kernel", 2, PassStage::PerTarget,
+     fuse_elementwise},
+    {"fuse-reductions", "chains of scalar ops into the reduction after them", 2,
+     PassStage::PerTarget, fuse_reductions},
+    {"sweep", "drop what fusion left", 0, PassStage::PerTarget, remove_dead},
 };
 
 bool enabled(const Pass& pass, const PassOptions& options) {
@@ -38,10 +45,10 @@ std::span<const Pass> all_passes() {
   return kPasses;
 }
 
-bool run_passes(Module& module, const PassOptions& options, Diagnostics& diagnostics,
-                std::vector<std::string>& log) {
+bool run_passes(Module& module, PassStage stage, const PassOptions& options,
+                Diagnostics& diagnostics, std::vector<std::string>& log) {
   for (const Pass& pass : kPasses) {
-    if (!enabled(pass, options)) continue;
+    if (pass.stage != stage || !enabled(pass, options)) continue;
     const auto start = std::chrono::steady_clock::now();
     const size_t changed = pass.run(module, options, diagnostics);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;

@@ -15,7 +15,7 @@
 namespace rlx {
 
 struct PassOptions {
-  const Target* target = nullptr;     // a pass may fuse into what the target offers a kernel for
+  const Target* target = nullptr;     // PerTarget: a pass may ask what the target offers
   int optimisation = 2;               // passes of a higher level do not run
   std::string precision = "f32";      // "f32", "tf32", "f16" or "bf16"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
@@ -28,20 +28,25 @@ struct PassOptions {
 // before passes run, except for what only rewriting finds out, which goes to Diagnostics.
 using PassFunction = size_t (*)(Module&, const PassOptions&, Diagnostics&);
 
+// Neutral passes run once for all targets, the later ones once per target, on its own copy of the
+// module.
+enum class PassStage : uint8_t { Neutral, PerTarget };
+
 struct Pass {
   std::string_view name;
   std::string_view summary;
   int level;  // runs from this optimisation level on
+  PassStage stage;
   PassFunction run;
 };
 
 // In the order in which they run.
 std::span<const Pass> all_passes();
 
-// Runs the pipeline; `log` receives "name: n nodes changed" for each pass that changed something.
-// False where an error was reported.
-bool run_passes(Module& module, const PassOptions& options, Diagnostics& diagnostics,
-                std::vector<std::string>& log);
+// Runs the passes of a stage; `log` receives "name: n nodes changed" for each that changed
+// something. False where an error was reported.
+bool run_passes(Module& module, PassStage stage, const PassOptions& options,
+                Diagnostics& diagnostics, std::vector<std::string>& log);
 
 // Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of
 // reshapes and of transposes, and replaces ops that depend on shapes alone by constants.
@@ -50,8 +55,8 @@ size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& dia
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Evaluates nodes whose inputs are constants. Random weights stay as they are; their casts move
-// into the generator.
+// Evaluates nodes whose inputs are constants. Nodes over weights that are made on the device become
+// weights that the init entry computes once; casts of random weights move into the generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
 // weights once.

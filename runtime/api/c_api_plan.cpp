@@ -63,11 +63,6 @@ Status check_entry(const rlx_plan* plan, uint32_t entry) {
           text_of("there is no entry ", entry, ", the plan has ", plan->view->entry_count())};
 }
 
-Status missing_index(std::string_view what, uint32_t index, size_t count) {
-  return {RLX_INVALID_ARGUMENT,
-          text_of("there is no ", what, " ", index, ", the entry has ", count)};
-}
-
 rlx_plan_info describe_header(const PlanHeader& header) {
   rlx_plan_info info = RLX_INIT(rlx_plan_info);
   info.name = "";
@@ -86,19 +81,6 @@ rlx_plan_info describe_header(const PlanHeader& header) {
   const uint32_t ptx = header.cuda.ptx_architecture != 0 ? 1 : 0;
   info.cuda_architecture_count =
       header.cuda.present != 0 ? header.cuda.architecture_count + ptx : 0;
-  return info;
-}
-
-rlx_tensor_info describe_value(const fb::Value& value) {
-  rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
-  info.name = value.name()->c_str();
-  info.dtype = value.dtype();
-  info.rank = value.dims()->size();
-  std::copy(value.dims()->begin(), value.dims()->end(), info.dims);
-  info.size_bytes = value.size_bytes();
-  info.segment = static_cast<uint32_t>(value.segment());
-  info.first_step = value.first_step();
-  info.last_step = value.last_step();
   return info;
 }
 
@@ -251,11 +233,6 @@ rlx_status rlx_plan_get_entry(const rlx_plan* plan, uint32_t entry, rlx_entry_in
     filled.name = record.name()->c_str();
     filled.input_count = record.inputs()->size();
     filled.output_count = record.outputs()->size();
-    filled.value_count = record.values()->size();
-    filled.step_count = record.steps()->size();
-    filled.wave_count = record.wave_count();
-    filled.arena_bytes = record.arena_bytes();
-    filled.arena_lower_bound = record.arena_lower_bound();
     rlx::give_struct(filled, info);
     return {};
   });
@@ -288,45 +265,4 @@ rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t ou
                                rlx_tensor_info* info) {
   return guarded(
       [&] { return rlx::get_port(plan, entry, "output", output, &rlx::fb::Entry::outputs, info); });
-}
-
-rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value,
-                              rlx_tensor_info* info) {
-  return guarded([&]() -> Status {
-    RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
-    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
-    const rlx::fb::Entry& record = plan->view->entry(entry);
-    if (value >= record.values()->size())
-      return rlx::missing_index("value", value, record.values()->size());
-    rlx::give_struct(rlx::describe_value(PlanView::value(record, value)), info);
-    return {};
-  });
-}
-
-rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step,
-                             rlx_step_info* info) {
-  return guarded([&]() -> Status {
-    RLX_RETURN_IF_ERROR(rlx::check_entry(plan, entry));
-    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
-    const std::span<const rlx::fb::Step> steps = PlanView::steps(plan->view->entry(entry));
-    if (step >= steps.size()) return rlx::missing_index("step", step, steps.size());
-    const rlx::fb::Step& record = steps[step];
-    rlx_step_info filled = RLX_INIT(rlx_step_info);
-    filled.kernel = record.kind() == rlx::fb::StepKind::Copy ? "copy" : "fill";
-    if (record.kind() == rlx::fb::StepKind::Dispatch)
-      filled.kernel = plan->view->kernel(record.kernel()).name()->c_str();
-    const rlx::StepNames names = plan->view->step_names(entry, step);
-    // Texts of a FlatBuffer end with a zero.
-    filled.node = names.node.empty() ? "" : names.node.data();
-    filled.op = names.op.empty() ? "" : names.op.data();
-    filled.kind = static_cast<uint32_t>(record.kind());
-    filled.wave = record.wave();
-    filled.grid[0] = record.grid_x();
-    filled.grid[1] = record.grid_y();
-    filled.grid[2] = record.grid_z();
-    filled.bytes_moved = record.bytes_moved();
-    filled.flops = record.flops();
-    rlx::give_struct(filled, info);
-    return {};
-  });
 }

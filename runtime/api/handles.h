@@ -95,6 +95,9 @@ void give_struct(Struct filled, Struct* out) {
 }
 
 rlx_device_info describe_device(const DeviceInfo& info);
+rlx_tensor_info describe_value(const fb::Value& value);
+// "there is no value 7, the entry has 4"
+Status missing_index(std::string_view what, uint32_t index, size_t count);
 
 }  // namespace rlx
 

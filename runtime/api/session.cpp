@@ -45,14 +45,15 @@ Status check_tensor(const fb::Value& value, const std::string& place, const Host
 }  // namespace
 
 Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
-                       bool profile, std::unique_ptr<Session>& session) {
+                       bool profile, const SessionOptions& options,
+                       std::unique_ptr<Session>& session) {
   std::unique_ptr<Session> made(new Session);
   made->plan_ = std::move(plan);
   made->loaded_ = std::move(loaded);
   made->profile_ = profile;
-  RLX_RETURN_IF_ERROR(made->loaded_->create_session(made->device_session_));
+  RLX_RETURN_IF_ERROR(made->loaded_->create_session(options, made->device_session_));
   for (uint32_t e = 0; e < made->plan_->entry_count(); ++e) {
-    const fb::Entry& entry = made->plan_->entry(e);
+    const fb::Entry& entry = made->record(e);
     Ports ports;
     for (const uint32_t v : *entry.inputs()) {
       // An input of no bytes holds all it ever will.
@@ -71,7 +72,7 @@ Session::~Session() {
 }
 
 std::string Session::entry_text(uint32_t entry) const {
-  return text_of("entry ", quoted(PlanView::text(plan_->entry(entry).name())));
+  return text_of("entry ", quoted(PlanView::text(record(entry).name())));
 }
 
 Status Session::check_entry(uint32_t entry) const {
@@ -273,7 +274,7 @@ Status Session::read_output(uint32_t entry, std::string_view name, std::span<std
 
 Status Session::check_room_for_steps(uint32_t entry, uint32_t capacity) const {
   RLX_RETURN_IF_ERROR(check_entry(entry));
-  const size_t step_count = PlanView::steps(plan_->entry(entry)).size();
+  const size_t step_count = PlanView::steps(record(entry)).size();
   if (capacity >= step_count) return {};
   return {RLX_INVALID_ARGUMENT, text_of("there is room for the times of ", capacity, " steps, ",
                                         entry_text(entry), " has ", step_count)};
@@ -302,15 +303,15 @@ Status Session::reset_states() {
 Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index,
                            std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
-  const fb::Entry& record = plan_->entry(entry);
-  const size_t step_count = PlanView::steps(record).size();
-  if (step >= step_count || value_index >= record.values()->size()) {
+  const fb::Entry& program = record(entry);
+  const size_t step_count = PlanView::steps(program).size();
+  if (step >= step_count || value_index >= program.values()->size()) {
     return {
         RLX_INVALID_ARGUMENT,
         text_of("there is no value ", value_index, " after step ", step, " of ", entry_text(entry),
-                ", which has ", record.values()->size(), " values and ", step_count, " steps")};
+                ", which has ", program.values()->size(), " values and ", step_count, " steps")};
   }
-  const fb::Value& value = PlanView::value(record, value_index);
+  const fb::Value& value = PlanView::value(program, value_index);
   if (step < value.first_step() || step > value.last_step()) {
     return {RLX_INVALID_ARGUMENT,
             text_of("value ", name_of(value), " of ", entry_text(entry), " lives from step ",

@@ -29,7 +29,8 @@ class Session {
  public:
   // `profile`: the plan was loaded so that steps can be timed.
   static Status create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
-                       bool profile, std::unique_ptr<Session>& session);
+                       bool profile, const SessionOptions& options,
+                       std::unique_ptr<Session>& session);
   // Waits for a run that is under way.
   ~Session();
   Session(const Session&) = delete;
@@ -51,6 +52,15 @@ class Session {
   Status read_value(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes);
   Status poison_arena(std::byte pattern);
 
+  [[nodiscard]] const PlanView& plan() const { return *plan_; }
+  // The entry as this session's device runs it.
+  [[nodiscard]] const fb::Entry& record(uint32_t entry) const {
+    return plan_->entry(entry, loaded_->target());
+  }
+  [[nodiscard]] fb::TargetKind target() const { return loaded_->target(); }
+  [[nodiscard]] const DevicePlan& loaded() const { return *loaded_; }
+  Status check_entry(uint32_t entry) const;
+
  private:
   // An input or output of an entry.
   struct Port {
@@ -68,7 +78,6 @@ class Session {
 
   Session() = default;
 
-  Status check_entry(uint32_t entry) const;
   Status check_idle() const;
   Status check_inputs_set(uint32_t entry) const;
   Status begin_run(uint32_t entry);
@@ -79,7 +88,7 @@ class Session {
   Status check_overlap(PortKind kind, uint32_t entry, const Port& port,
                        ExternalBuffer buffer) const;
   [[nodiscard]] const fb::Value& value_of(uint32_t entry, const Port& port) const {
-    return PlanView::value(plan_->entry(entry), port.value);
+    return PlanView::value(record(entry), port.value);
   }
   [[nodiscard]] std::string entry_text(uint32_t entry) const;
 

@@ -97,6 +97,8 @@ typedef enum rlx_step_kind {
   RLX_STEP_LIBRARY_GEMM = 3
 } rlx_step_kind;
 
+typedef enum rlx_target { RLX_TARGET_VULKAN = 0, RLX_TARGET_CUDA = 1 } rlx_target;
+
 typedef enum rlx_segment { RLX_WEIGHTS = 0, RLX_STATE = 1, RLX_ARENA = 2, RLX_IO = 3 } rlx_segment;
 
 typedef struct rlx_plan rlx_plan;
@@ -186,12 +188,6 @@ typedef struct rlx_entry_info {
   const char* name;  // lives as long as the plan
   uint32_t input_count;
   uint32_t output_count;
-  uint32_t value_count;
-  uint32_t step_count;
-  uint32_t wave_count;  // groups of steps between which barriers stand
-  uint32_t reserved;
-  uint64_t arena_bytes;
-  uint64_t arena_lower_bound;  // largest sum of bytes that live at once
 } rlx_entry_info;
 
 RLX_API rlx_status rlx_plan_get_entry(const rlx_plan* plan, uint32_t entry, rlx_entry_info* info);
@@ -215,32 +211,13 @@ RLX_API rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint
                                       rlx_tensor_info* info);
 RLX_API rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output,
                                        rlx_tensor_info* info);
-// Any value of the entry, for rlx_session_read_value. Their names need not be unique.
-RLX_API rlx_status rlx_plan_get_value(const rlx_plan* plan, uint32_t entry, uint32_t value,
-                                      rlx_tensor_info* info);
-
-typedef struct rlx_step_info {
-  size_t struct_size;
-  // "matmul"; "copy" or "fill" for such steps. Strings live as long as the plan.
-  const char* kernel;
-  const char* node;  // source node, "" where the plan has no debug section
-  const char* op;    // its operator, "" likewise
-  uint32_t kind;     // rlx_step_kind
-  uint32_t wave;
-  uint32_t grid[3];
-  uint32_t reserved;
-  uint64_t bytes_moved;  // least device-memory traffic
-  uint64_t flops;
-} rlx_step_info;
-
-RLX_API rlx_status rlx_plan_get_step(const rlx_plan* plan, uint32_t entry, uint32_t step,
-                                     rlx_step_info* info);
 
 // ---- Devices ----
 
 typedef struct rlx_device_info {
   size_t struct_size;
-  const char* id;      // "vulkan:0". Strings live as long as the list or device that they came from
+  const char*
+      id;  // "vulkan:0", "cuda:0". Strings live as long as the list or device that they came from
   const char* name;    // as the driver says it
   const char* driver;  // name and version
   uint32_t api_version;
@@ -253,7 +230,7 @@ typedef struct rlx_device_info {
   uint32_t max_shared_bytes;
   uint32_t max_params_bytes;
   uint32_t max_grid[3];
-  uint32_t reserved;
+  uint32_t architecture;  // CUDA: 90 for compute capability 9.0; 0 for other devices
 } rlx_device_info;
 
 // Lists what this machine has. No device is no error: the list is then empty and
@@ -267,7 +244,8 @@ RLX_API rlx_status rlx_device_list_get(const rlx_device_list* list, uint32_t ind
 RLX_API const char* rlx_device_list_note(const rlx_device_list* list);
 RLX_API void rlx_device_list_close(rlx_device_list* list);
 
-// Opens "vulkan:0", "vulkan" (the first), or "null".
+// Opens "vulkan:0", "vulkan" (the first), "cuda:0", "cuda", or "null". CUDA devices are used
+// through their primary context, which the program's other users of CUDA share.
 RLX_API rlx_status rlx_device_open(const char* id, rlx_device** device);
 
 // A VkDevice that the program has already. The program keeps it, must have enabled the features
@@ -288,6 +266,15 @@ typedef struct rlx_vulkan_handles {
 } rlx_vulkan_handles;
 
 RLX_API rlx_status rlx_device_adopt_vulkan(const rlx_vulkan_handles* handles, rlx_device** device);
+
+// A CUcontext that the program has already, passed as void* so that this header needs no CUDA
+// headers. The program keeps it and must not destroy it before the last session on it is closed.
+typedef struct rlx_cuda_handles {
+  size_t struct_size;
+  void* context;  // CUcontext
+} rlx_cuda_handles;
+
+RLX_API rlx_status rlx_device_adopt_cuda(const rlx_cuda_handles* handles, rlx_device** device);
 RLX_API rlx_status rlx_device_get_info(const rlx_device* device, rlx_device_info* info);
 // RLX_OK, or RLX_DEVICE_LOST once any call on the device has met its loss.
 RLX_API rlx_status rlx_device_health(const rlx_device* device);
@@ -303,6 +290,9 @@ typedef struct rlx_session_options {
   const char* pipeline_cache_path;
   // 0: none. A plan that needs more on the device is refused before anything is allocated.
   uint64_t memory_budget_bytes;
+  // CUDA: a CUstream of the device's context, on which all work of the session is put in order; the
+  // program keeps it until the session is closed. NULL: the session makes its own.
+  void* cuda_stream;
 } rlx_session_options;
 
 // Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at
@@ -330,9 +320,9 @@ typedef struct rlx_tensor {
 RLX_API rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name,
                                          const rlx_tensor* tensor);
 // Uses the caller's device memory for an input or output from now on, without copies. Vulkan: the
-// VkDeviceAddress of a buffer; 16-byte aligned, at least the tensor's size. Buffers of outputs
-// overlap no other bound buffer. Size 0 gives the tensor back to the session's own memory (an input
-// is then unset). The memory must live while runs use it.
+// VkDeviceAddress of a buffer, CUDA: a CUdeviceptr; 16-byte aligned, at least the tensor's size.
+// Buffers of outputs overlap no other bound buffer. Size 0 gives the tensor back to the session's
+// own memory (an input is then unset). The memory must live while runs use it.
 RLX_API rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, const char* name,
                                           uint64_t device_address, uint64_t size_bytes);
 RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
@@ -348,6 +338,44 @@ RLX_API rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanos
 // whole or not begun.
 RLX_API rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name,
                                            void* data, uint64_t size_bytes);
+
+// An entry as the session's device runs it. A plan for several targets holds one program per
+// target.
+typedef struct rlx_program_info {
+  size_t struct_size;
+  uint32_t target;  // rlx_target
+  uint32_t value_count;
+  uint32_t step_count;
+  uint32_t wave_count;  // groups of steps between which barriers stand
+  uint64_t arena_bytes;
+  uint64_t arena_lower_bound;  // largest sum of bytes that live at once
+} rlx_program_info;
+
+RLX_API rlx_status rlx_session_get_program(const rlx_session* session, uint32_t entry,
+                                           rlx_program_info* info);
+// Any value of the entry, for rlx_session_read_value. Their names need not be unique.
+RLX_API rlx_status rlx_session_get_value(const rlx_session* session, uint32_t entry, uint32_t value,
+                                         rlx_tensor_info* info);
+
+typedef struct rlx_step_info {
+  size_t struct_size;
+  // "matmul"; "copy", "fill" or "library_gemm" for such steps. Strings live as long as the plan.
+  const char* kernel;
+  const char* node;  // source node, "" where the plan has no debug section
+  const char* op;    // its operator, "" likewise
+  uint32_t kind;     // rlx_step_kind
+  uint32_t wave;
+  uint32_t grid[3];
+  uint32_t reserved;
+  uint64_t bytes_moved;  // least device-memory traffic
+  uint64_t flops;
+  // Which of the plan's code, or which library, runs the step on this device: "sm_90 cubin". ""
+  // where the plan leaves no choice. Lives as long as the session.
+  const char* code;
+} rlx_step_info;
+
+RLX_API rlx_status rlx_session_get_step(const rlx_session* session, uint32_t entry, uint32_t step,
+                                        rlx_step_info* info);
 
 typedef struct rlx_step_time {
   uint32_t step;

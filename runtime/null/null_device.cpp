@@ -45,7 +45,10 @@ class NullPlan final : public DevicePlan, public std::enable_shared_from_this<Nu
   ~NullPlan() override { --driver_->control().live_objects; }
 
   Status load();
-  Status create_session(std::unique_ptr<DeviceSession>& session) override;
+  Status create_session(const SessionOptions& options,
+                        std::unique_ptr<DeviceSession>& session) override;
+  // Whatever the plan is for first.
+  [[nodiscard]] fb::TargetKind target() const override { return view_.first_target(); }
 
   [[nodiscard]] NullDriver& driver() const { return *driver_; }
   [[nodiscard]] const PlanView& view() const { return view_; }
@@ -176,19 +179,22 @@ Status NullPlan::load() {
   RLX_RETURN_IF_ERROR(
       view_.read_weights(0, std::span(weights_).first(view_.weights_section_bytes())));
   ++driver_->control().loads;
-  if (view_.init() == nullptr) return {};
+  const fb::Entry* init = view_.init(target());
+  if (init == nullptr) return {};
   RLX_RETURN_IF_ERROR(driver_->call("run of the init entry"));
-  Bytes arena(view_.init()->arena_bytes());
+  Bytes arena(init->arena_bytes());
   Bytes none;
-  LinkedEntry linked{.entry = view_.init()};
-  for (const fb::Value* value : *view_.init()->values())
+  LinkedEntry linked{.entry = init};
+  for (const fb::Value* value : *init->values())
     linked.addresses.push_back(own_address(*this, none, arena, *value));
-  for (const fb::Step& step : PlanView::steps(*view_.init()))
-    run_step(linked, step, driver_->control());
+  for (const fb::Step& step : PlanView::steps(*init)) run_step(linked, step, driver_->control());
   return {};
 }
 
-Status NullPlan::create_session(std::unique_ptr<DeviceSession>& session) {
+Status NullPlan::create_session(const SessionOptions& options,
+                                std::unique_ptr<DeviceSession>& session) {
+  if (options.stream != nullptr)
+    return {RLX_INVALID_ARGUMENT, "a stream was given, which the null device has not"};
   auto made = std::make_unique<NullSession>(shared_from_this());
   RLX_RETURN_IF_ERROR(made->create());
   session = std::move(made);

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <thread>
 
+#include "runtime/errors.h"
 #include "runtime/text.h"
-#include "runtime/vulkan/vk_errors.h"
 
 namespace rlx::vulkan {
 namespace {
@@ -23,8 +23,9 @@ void mark_used(const fb::Entry& entry, std::vector<bool>& used) {
 // Kernels that some step dispatches, by index.
 std::vector<uint32_t> used_kernels(const PlanView& plan) {
   std::vector<bool> marks(plan.index().kernels()->size());
-  for (uint32_t i = 0; i < plan.entry_count(); ++i) mark_used(plan.entry(i), marks);
-  if (plan.init() != nullptr) mark_used(*plan.init(), marks);
+  for (uint32_t i = 0; i < plan.entry_count(); ++i)
+    mark_used(plan.entry(i, fb::TargetKind::Vulkan), marks);
+  if (const fb::Entry* init = plan.init(fb::TargetKind::Vulkan)) mark_used(*init, marks);
   std::vector<uint32_t> used;
   for (uint32_t i = 0; i < marks.size(); ++i) {
     if (marks[i]) used.push_back(i);

@@ -7,8 +7,9 @@
 #include <array>
 #include <future>
 
+#include "runtime/errors.h"
+#include "runtime/plan_memory.h"
 #include "runtime/text.h"
-#include "runtime/vulkan/vk_errors.h"
 #include "runtime/vulkan/vk_features.h"
 #include "runtime/vulkan/vk_record.h"
 #include "runtime/vulkan/vk_session.h"
@@ -64,38 +65,21 @@ Status check_requirements(const Context& context, const PlanView& view) {
 
 Status check_step_kinds(const PlanView& view) {
   for (uint32_t entry = 0; entry < view.entry_count(); ++entry) {
-    const std::span<const fb::Step> steps = PlanView::steps(view.entry(entry));
+    const fb::Entry& record = view.entry(entry, fb::TargetKind::Vulkan);
+    const std::span<const fb::Step> steps = PlanView::steps(record);
     for (uint32_t step = 0; step < steps.size(); ++step) {
       if (steps[step].kind() != fb::StepKind::LibraryGemm) continue;
       return unsuitable(
-          text_of("plan ", quoted(view.name()), ": ", view.describe_step(entry, step),
+          text_of("plan ", quoted(view.name()), ": ", view.describe_step(record, step),
                   " calls a CUDA library, which Vulkan has not; compile it with --target vulkan"));
     }
   }
   return {};
 }
 
-struct SegmentNeed {
-  std::string_view name;
-  uint64_t bytes;
-};
-
-std::string largest_segments_text(const PlanHeader& header) {
-  std::array<SegmentNeed, 4> needs = {{{"weights", header.weights_bytes},
-                                       {"state", header.state_bytes},
-                                       {"arena", header.arena_bytes},
-                                       {"io", header.io_bytes}}};
-  std::stable_sort(needs.begin(), needs.end(),
-                   [](const SegmentNeed& a, const SegmentNeed& b) { return a.bytes > b.bytes; });
-  return text_of("largest segments: ", needs[0].name, " ", bytes_text(needs[0].bytes), ", ",
-                 needs[1].name, " ", bytes_text(needs[1].bytes), ", ", needs[2].name, " ",
-                 bytes_text(needs[2].bytes));
-}
-
 Status check_memory(const Context& context, const PlanView& view, const LoadOptions& options) {
   const PlanHeader& header = view.header();
-  const uint64_t needed =
-      header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
+  const uint64_t needed = segment_bytes(header);
   if (options.memory_budget_bytes != 0 && needed > options.memory_budget_bytes) {
     return out_of_device_memory(text_of("plan ", quoted(view.name()), " needs ", bytes_text(needed),
                                         " on ", device_text(context), ", the budget is ",
@@ -113,38 +97,6 @@ Status check_memory(const Context& context, const PlanView& view, const LoadOpti
                                         largest_segments_text(header)));
   }
   return {};
-}
-
-// A refused allocation, told with what the plan needs altogether.
-Status explain(Status status, const PlanHeader& header) {
-  if (status.code() != RLX_OUT_OF_DEVICE_MEMORY) return status;
-  return out_of_device_memory(text_of(status.message(), "; ", largest_segments_text(header)));
-}
-
-// The ranges of inline weights, neighbours joined so that reads are long.
-std::vector<SegmentPart> inline_ranges(const PlanView& view) {
-  // Padding between two weights is in the section too: reading it is cheaper than starting anew.
-  constexpr uint64_t kJoinGapBytes = 64 << 10;
-  std::vector<SegmentPart> ranges;
-  for (const fb::Weight* weight : *view.index().weights()) {
-    if (weight->kind() != fb::WeightKind::Inline || weight->size_bytes() == 0) continue;
-    ranges.push_back({.offset_bytes = weight->offset_bytes(), .size_bytes = weight->size_bytes()});
-  }
-  std::sort(ranges.begin(), ranges.end(), [](const SegmentPart& a, const SegmentPart& b) {
-    return a.offset_bytes < b.offset_bytes;
-  });
-  std::vector<SegmentPart> joined;
-  for (const SegmentPart& range : ranges) {
-    const uint64_t end = range.offset_bytes + range.size_bytes;
-    if (joined.empty() || range.offset_bytes > joined.back().offset_bytes +
-                                                   joined.back().size_bytes + kJoinGapBytes) {
-      joined.push_back(range);
-    } else {
-      SegmentPart& last = joined.back();
-      last.size_bytes = std::max(last.offset_bytes + last.size_bytes, end) - last.offset_bytes;
-    }
-  }
-  return joined;
 }
 
 }  // namespace
@@ -175,8 +127,8 @@ Status VulkanPlan::load(std::shared_ptr<Context> context, const PlanView& view,
   });
   const Status weights = made->create_weights();
   RLX_RETURN_IF_ERROR(pipelines.get());
-  RLX_RETURN_IF_ERROR(explain(weights, view.header()));
-  RLX_RETURN_IF_ERROR(explain(made->run_init(), view.header()));
+  RLX_RETURN_IF_ERROR(explain_memory(weights, view.header()));
+  RLX_RETURN_IF_ERROR(explain_memory(made->run_init(), view.header()));
   loaded = std::move(made);
   return {};
 }
@@ -194,14 +146,14 @@ Status VulkanPlan::create_weights() {
   const Uploader::Source read = [this](uint64_t offset_bytes, std::span<std::byte> destination) {
     return view_.read_weights(offset_bytes, destination);
   };
-  for (const SegmentPart& range : inline_ranges(view_)) {
+  for (const ByteRange& range : inline_weight_ranges(view_)) {
     RLX_RETURN_IF_ERROR(uploader.upload(weights_, range.offset_bytes, range.size_bytes, read));
   }
   return uploader.finish();
 }
 
 Status VulkanPlan::run_init() {
-  const fb::Entry* init = view_.init();
+  const fb::Entry* init = view_.init(fb::TargetKind::Vulkan);
   if (init == nullptr || init->steps()->size() == 0) return {};
   std::vector<SegmentPart> parts;
   append_arena_parts(*init, parts);
@@ -228,8 +180,11 @@ Status VulkanPlan::run_init() {
   return context_->health();
 }
 
-Status VulkanPlan::create_session(std::unique_ptr<DeviceSession>& session) {
-  return explain(VulkanSession::create(shared_from_this(), session), view_.header());
+Status VulkanPlan::create_session(const SessionOptions& options,
+                                  std::unique_ptr<DeviceSession>& session) {
+  if (options.stream != nullptr)
+    return invalid_argument("a CUDA stream was given to a session on a Vulkan device");
+  return explain_memory(VulkanSession::create(shared_from_this(), session), view_.header());
 }
 
 }  // namespace rlx::vulkan

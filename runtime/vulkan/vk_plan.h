@@ -18,13 +18,16 @@ class VulkanPlan final : public DevicePlan, public std::enable_shared_from_this<
   static Status load(std::shared_ptr<Context> context, const PlanView& view,
                      const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded);
 
-  Status create_session(std::unique_ptr<DeviceSession>& session) override;
+  Status create_session(const SessionOptions& options,
+                        std::unique_ptr<DeviceSession>& session) override;
 
   [[nodiscard]] Context& context() const { return *context_; }
   [[nodiscard]] const PlanView& view() const { return view_; }
   [[nodiscard]] const Segment& weights() const { return weights_; }
   [[nodiscard]] const PipelineSet& pipelines() const { return pipelines_; }
   [[nodiscard]] bool profile() const { return profile_; }
+
+  [[nodiscard]] fb::TargetKind target() const override { return fb::TargetKind::Vulkan; }
 
  private:
   VulkanPlan(std::shared_ptr<Context> context, const PlanView& view, bool profile)

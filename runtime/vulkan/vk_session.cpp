@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/errors.h"
 #include "runtime/text.h"
-#include "runtime/vulkan/vk_errors.h"
 
 namespace rlx::vulkan {
 namespace {
@@ -84,7 +84,7 @@ Status VulkanSession::allocate() {
   }
   std::vector<SegmentPart> arena_parts;
   for (uint32_t entry = 0; entry < view_.entry_count(); ++entry)
-    append_arena_parts(view_.entry(entry), arena_parts);
+    append_arena_parts(view_.entry(entry, fb::TargetKind::Vulkan), arena_parts);
   RLX_RETURN_IF_ERROR(Segment::create(context_, "state", view_.header().state_bytes,
                                       std::move(state_parts), state_));
   RLX_RETURN_IF_ERROR(Segment::create(context_, "the arena", view_.header().arena_bytes,
@@ -111,7 +111,7 @@ Status VulkanSession::allocate_io() {
 }
 
 void VulkanSession::link(uint32_t entry) {
-  const fb::Entry& record = view_.entry(entry);
+  const fb::Entry& record = view_.entry(entry, fb::TargetKind::Vulkan);
   EntryState state;
   state.linked.entry = &record;
   uint64_t io_bytes = 0;
@@ -257,7 +257,7 @@ Status VulkanSession::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer
         if (relocation.value() != value) continue;
         return unsuitable(
             text_of(quoted(PlanView::text(PlanView::value(record, value).name())),
-                    " cannot live in a bound buffer: ", view_.describe_step(entry, i),
+                    " cannot live in a bound buffer: ", view_.describe_step(record, i),
                     " copies or fills it, which Vulkan does by buffer handle, not by address"));
       }
     }
@@ -288,7 +288,8 @@ Status VulkanSession::wait(uint64_t timeout_nanoseconds) {
   const Status status = context_.wait(fence_.get(), timeout_nanoseconds, "the run", expected);
   if (status.code() == RLX_TIMEOUT) return status;
   state.last_duration = since_submit();
-  const std::string_view entry = PlanView::text(view_.entry(*running_).name());
+  const std::string_view entry =
+      PlanView::text(view_.entry(*running_, fb::TargetKind::Vulkan).name());
   running_.reset();
   if (!status.ok()) {
     return {status.code(), text_of("plan ", quoted(view_.name()), ", entry ", quoted(entry), " on ",

@@ -27,26 +27,27 @@ struct SmallPlan {
   void finish(const std::string& kernel) {
     const TemporaryFolder folder;
     folder.write("shaders/pad.comp", kernel);
-    std::vector<const Program*> pointers;
-    for (const Program& program : programs) pointers.push_back(&program);
+    const Target* target = find_target("vulkan");
+    std::vector<TargetProgram> pointers;
+    for (const Program& program : programs) pointers.push_back({&program, target});
     kernels = gather_kernels(pointers);
     Diagnostics diagnostics;
     const CompileKernelsOptions options{
-        .jobs = 1, .cache_folder = {}, .kernels_folder = folder.path(), .code = {}};
+        .jobs = 1, .cache_folder = {}, .kernels_folder = folder.path()};
     auto codes = compile_kernels(kernels, options, diagnostics);
     RLX_CHECK(codes.has_value(), diagnostics.text());
     compiled = std::move(*codes);
     for (const Program& program : programs) schedules.push_back(schedule(program));
     for (size_t i = 0; i < programs.size(); ++i) {
-      const PlanEntry entry{.program = &programs[i], .schedule = &schedules[i]};
+      const PlanEntry entry{.program = &programs[i], .schedule = &schedules[i], .target = target};
       if (programs[i].entry == "init")
-        content.init = entry;
+        content.inits.push_back(entry);
       else
         content.entries.push_back(entry);
     }
     content.module = &module;
     content.kernels = &kernels;
-    content.codes = compiled.codes;
+    content.compiled = &compiled;
     content.producer = "rlxc test";
     content.precision = "f32";
   }

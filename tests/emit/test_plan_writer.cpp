@@ -164,7 +164,7 @@ TEST_CASE("generated weights lie behind the section and belong to init") {
   add_conversion(init, from, add_buffer(init, "splat", kVector, Segment::Weights, splat), "fill");
   small.finish(kernel_text(convert_body()));
   const auto view = open(plan_bytes(small.content));
-  REQUIRE(view->init() != nullptr);
+  REQUIRE(view->init(fb::TargetKind::Vulkan) != nullptr);
   const auto& weights = *view->index().weights();
   CHECK(weights.Get(0)->kind() == fb::WeightKind::Inline);
   CHECK(weights.Get(1)->kind() == fb::WeightKind::Generated);

@@ -21,7 +21,10 @@ struct Run {
 Run run(const PassOptions& options) {
   Run result{.module = module_of(kModel), .log = {}};
   Diagnostics diagnostics;
-  REQUIRE(run_passes(result.module, options, diagnostics, result.log));
+  PassOptions for_target = options;
+  for_target.target = find_target("vulkan");
+  for (const PassStage stage : {PassStage::Neutral, PassStage::PerTarget})
+    REQUIRE(run_passes(result.module, stage, for_target, diagnostics, result.log));
   CHECK(diagnostics.all().empty());
   return result;
 }

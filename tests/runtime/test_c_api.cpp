@@ -129,8 +129,8 @@ TEST_CASE("entries_tensors_and_steps_are_described") {
   CHECK(error_has("no entry \"decode\"; its entries are \"main\" and \"echo\""));
   rlx_entry_info about = RLX_INIT(rlx_entry_info);
   REQUIRE(rlx_plan_get_entry(rig.plan.get(), kMain, &about) == RLX_OK);
-  CHECK(about.step_count == 6);
-  CHECK(about.wave_count == 4);
+  CHECK(about.input_count == 1);
+  CHECK(about.output_count == 2);
   rlx_tensor_info tensor = RLX_INIT(rlx_tensor_info);
   REQUIRE(rlx_plan_get_output(rig.plan.get(), kMain, 1, &tensor) == RLX_OK);
   CHECK(std::string(tensor.name) == "z");
@@ -138,12 +138,30 @@ TEST_CASE("entries_tensors_and_steps_are_described") {
   CHECK(tensor.dims[0] == 4);
   CHECK(tensor.size_bytes == 16);
   CHECK(rlx_plan_get_output(rig.plan.get(), kMain, 2, &tensor) == RLX_INVALID_ARGUMENT);
+}
+
+TEST_CASE("session_describes_what_its_device_runs") {
+  Rig rig;
+  const auto session = rig.session();
+  rlx_program_info program = RLX_INIT(rlx_program_info);
+  REQUIRE(rlx_session_get_program(session.get(), kMain, &program) == RLX_OK);
+  CHECK(program.target == RLX_TARGET_VULKAN);
+  CHECK(program.step_count == 6);
+  CHECK(program.wave_count == 4);
+  rlx_tensor_info value = RLX_INIT(rlx_tensor_info);
+  REQUIRE(rlx_session_get_value(session.get(), kMain, 0, &value) == RLX_OK);
+  CHECK(std::string(value.name) == "x");
+  CHECK(rlx_session_get_value(session.get(), kMain, program.value_count, &value) ==
+        RLX_INVALID_ARGUMENT);
+  CHECK(error_has("there is no value"));
   rlx_step_info step = RLX_INIT(rlx_step_info);
-  REQUIRE(rlx_plan_get_step(rig.plan.get(), kMain, 1, &step) == RLX_OK);
+  REQUIRE(rlx_session_get_step(session.get(), kMain, 1, &step) == RLX_OK);
   CHECK(std::string(step.kernel) == "region");
   CHECK(std::string(step.node) == "main.node1");
-  REQUIRE(rlx_plan_get_step(rig.plan.get(), kMain, 5, &step) == RLX_OK);
+  REQUIRE(rlx_session_get_step(session.get(), kMain, 5, &step) == RLX_OK);
   CHECK(std::string(step.kernel) == "fill");
+  CHECK(rlx_session_get_step(session.get(), kMain, 6, &step) == RLX_INVALID_ARGUMENT);
+  CHECK(error_has("there is no step 6"));
 }
 
 TEST_CASE("preflight_needs_the_first_page_alone") {
@@ -459,7 +477,9 @@ TEST_CASE("null_arguments_are_refused") {
   CHECK(rlx_plan_get_entry(nullptr, 0, nullptr) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_plan_find_entry(rig.plan.get(), nullptr, nullptr) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_plan_get_input(rig.plan.get(), 0, 0, nullptr) == RLX_INVALID_ARGUMENT);
-  CHECK(rlx_plan_get_value(rig.plan.get(), 7, 0, nullptr) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_get_program(nullptr, 0, nullptr) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_get_value(nullptr, 0, 0, nullptr) == RLX_INVALID_ARGUMENT);
+  CHECK(rlx_session_get_step(nullptr, 0, 0, nullptr) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_device_open(nullptr, nullptr) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_device_get_info(nullptr, nullptr) == RLX_INVALID_ARGUMENT);
   CHECK(rlx_device_health(nullptr) == RLX_INVALID_ARGUMENT);

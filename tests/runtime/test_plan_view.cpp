@@ -56,7 +56,7 @@ TEST_CASE("a_file_and_its_bytes_open_alike") {
   for (const auto& view : {from_file, from_memory}) {
     CHECK(view->name() == "fixture");
     CHECK(view->entry_count() == 2);
-    CHECK(view->describe_step(0, 1) == "step 1 (region, node \"main.node1\")");
+    CHECK(view->describe_step(view->entry(0), 1) == "step 1 (region, node \"main.node1\")");
     float numbers[2] = {};
     REQUIRE(view->read_weights(4, std::as_writable_bytes(std::span(numbers))).ok());
     CHECK(numbers[0] == 1);

@@ -32,7 +32,9 @@ Offset<fb::Value> write_value(FlatBufferBuilder& builder, const SpecValue& value
                                value.last_step, optional_index(value.alias_of));
 }
 
-Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const SpecEntry& entry) {
+Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
+                              const SpecEntry& entry) {
+  const uint32_t claimed = (spec.vulkan.present != 0 ? 1u : 0u) | (spec.cuda.present != 0 ? 2u : 0u);
   std::vector<Offset<fb::Value>> values;
   for (const SpecValue& value : entry.values) values.push_back(write_value(builder, value));
   std::vector<fb::Step> steps;
@@ -52,8 +54,8 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const SpecEntry& entry
                        static_cast<uint32_t>(step.edges.size()), step.fill_pattern, 0, 0);
   }
   const uint32_t waves = entry.steps.empty() ? 0 : entry.steps.back().wave + 1;
-  return fb::CreateEntryDirect(builder, entry.name.c_str(), &entry.inputs, &entry.outputs, &values,
-                               &steps, &relocations, &edges, entry.wave_count.value_or(waves),
+  return fb::CreateEntryDirect(builder, entry.name.c_str(), entry.targets.value_or(claimed),
+                               &entry.inputs, &entry.outputs, &values, &steps, &relocations, &edges, entry.wave_count.value_or(waves),
                                entry.arena_bytes, entry.arena_lower_bound);
 }
 
@@ -95,7 +97,8 @@ Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& ke
         variant.code_offset.value_or(offset), variant.code.size(),
         variant.code_hash.value_or(XXH3_64bits(variant.code.data(), variant.code.size())),
         variant.entry_point.c_str(), variant.workgroup[0], variant.workgroup[1],
-        variant.workgroup[2], 0, variant.shared_bytes, variant.features));
+        variant.workgroup[2], 0, variant.shared_bytes, variant.features,
+        variant.dynamic_shared_bytes, variant.cluster_x, variant.waits_for_predecessors));
   }
   return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses,
                                 &variants);
@@ -131,12 +134,12 @@ std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
   for (const SpecKernel& kernel : spec.kernels)
     kernels.push_back(write_kernel(builder, kernel, code));
   std::vector<Offset<fb::Entry>> entries;
-  for (const SpecEntry& entry : spec.entries) entries.push_back(write_entry(builder, entry));
-  const Offset<fb::Entry> init =
-      spec.init.has_value() ? write_entry(builder, *spec.init) : Offset<fb::Entry>();
+  for (const SpecEntry& entry : spec.entries) entries.push_back(write_entry(builder, spec, entry));
+  std::vector<Offset<fb::Entry>> inits;
+  if (spec.init.has_value()) inits.push_back(write_entry(builder, spec, *spec.init));
   fb::FinishPlanBuffer(
       builder, fb::CreatePlanDirect(builder, spec.name.c_str(), "fixture 1", "f32", &symbols,
-                                    &weights, &states, &kernels, &entries, init));
+                                    &weights, &states, &kernels, &entries, &inits));
   return finished(builder);
 }
 

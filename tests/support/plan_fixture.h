@@ -61,6 +61,9 @@ struct SpecVariant {
   std::array<uint32_t, 3> workgroup = {64, 1, 1};
   uint32_t shared_bytes = 0;
   uint64_t features = 0;
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t cluster_x = 1;
+  bool waits_for_predecessors = false;
 };
 
 struct SpecAccess {
@@ -106,6 +109,7 @@ struct SpecSymbol {
 
 struct SpecEntry {
   std::string name;
+  std::optional<uint32_t> targets;  // instead of all that the plan is for
   std::vector<uint32_t> inputs;
   std::vector<uint32_t> outputs;
   std::vector<SpecValue> values;

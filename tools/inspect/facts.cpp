@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::string_view kSegmentNames[] = {"weights", "state", "arena", "io"};
 constexpr std::string_view kModeNames[] = {"none", "read", "write", "read-write"};
+constexpr std::string_view kTargetNames[] = {"vulkan", "cuda"};
 constexpr std::string_view kStepKindNames[] = {"dispatch", "copy", "fill", "library-gemm"};
 
 uint64_t aligned(uint64_t bytes) {
@@ -69,15 +70,14 @@ void add_kernel(const PlanView& plan, const fb::Step& step, StepFacts& facts) {
   facts.workgroup[2] = variant.workgroup_z();
 }
 
-StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t entry_index,
-                     uint32_t position) {
+StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t position) {
   const fb::Step& step = PlanView::steps(entry)[position];
   StepFacts facts{.position = position,
                   .wave = step.wave(),
                   .kind = kStepKindNames[static_cast<size_t>(step.kind())],
                   .bytes_moved = step.bytes_moved(),
                   .flops = step.flops(),
-                  .names = plan.step_names(entry_index, position)};
+                  .names = plan.step_names(entry, position)};
   add_kernel(plan, step, facts);
   for (const fb::Relocation& relocation : PlanView::relocations(entry, step)) {
     facts.accesses.push_back(access_facts(entry, relocation));
@@ -87,9 +87,20 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t entr
   return facts;
 }
 
-EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, uint32_t entry_index) {
+// "vulkan, cuda"
+std::string target_names(uint32_t targets) {
+  std::string names;
+  for (size_t target = 0; target < std::size(kTargetNames); ++target) {
+    if ((targets >> target & 1) == 0) continue;
+    names += (names.empty() ? "" : ", ") + std::string(kTargetNames[target]);
+  }
+  return names;
+}
+
+EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) {
   EntryFacts facts{.name = std::string(PlanView::text(entry.name())),
-                   .is_init = entry_index == plan.entry_count(),
+                   .targets = target_names(entry.targets()),
+                   .is_init = is_init,
                    .wave_count = entry.wave_count(),
                    .arena_bytes = entry.arena_bytes(),
                    .lower_bound_bytes = entry.arena_lower_bound(),
@@ -102,7 +113,7 @@ EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, uint32_t entry
     }
   }
   for (uint32_t i = 0; i < PlanView::steps(entry).size(); ++i) {
-    facts.steps.push_back(step_facts(plan, entry, entry_index, i));
+    facts.steps.push_back(step_facts(plan, entry, i));
   }
   return facts;
 }
@@ -116,8 +127,10 @@ double EntryFacts::ratio() const {
 
 std::vector<EntryFacts> entry_facts(const PlanView& plan) {
   std::vector<EntryFacts> all;
-  for (uint32_t i = 0; i < plan.entry_count(); ++i) all.push_back(facts_of(plan, plan.entry(i), i));
-  if (plan.init() != nullptr) all.push_back(facts_of(plan, *plan.init(), plan.entry_count()));
+  const std::vector<const fb::Entry*> records = plan.records();
+  const size_t entry_count = plan.index().entries()->size();
+  for (size_t i = 0; i < records.size(); ++i)
+    all.push_back(facts_of(plan, *records[i], i >= entry_count));
   return all;
 }
 

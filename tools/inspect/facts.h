@@ -55,7 +55,8 @@ struct StepFacts {
 };
 
 struct EntryFacts {
-  std::string name;  // "init" entries are named by the plan too
+  std::string name;     // "init" entries are named by the plan too
+  std::string targets;  // that run it so: "vulkan", "vulkan, cuda"
   bool is_init = false;
   uint32_t wave_count = 0;
   uint64_t arena_bytes = 0;

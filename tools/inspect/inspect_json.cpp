@@ -77,8 +77,10 @@ Json step_json(const StepFacts& step) {
 }
 
 Json entry_head(const EntryFacts& entry) {
-  return {
-      {"name", utf8_text(entry.name)}, {"init", entry.is_init}, {"wave_count", entry.wave_count}};
+  return {{"name", utf8_text(entry.name)},
+          {"targets", entry.targets},
+          {"init", entry.is_init},
+          {"wave_count", entry.wave_count}};
 }
 
 Json names_json(const EntryFacts& entry, const std::vector<uint32_t>& values) {

@@ -104,7 +104,8 @@ std::string share(uint64_t bytes, uint64_t all) {
 }  // namespace
 
 std::string entry_title(const EntryFacts& entry) {
-  return entry.is_init ? "init entry" : "entry " + name_text(entry.name);
+  const std::string title = entry.is_init ? "init entry" : "entry " + name_text(entry.name);
+  return title + " for " + entry.targets;
 }
 
 std::string step_title(const StepFacts& step) {

@@ -126,8 +126,7 @@ void add_params(const PlanView& plan, SizeFacts& facts) {
       if (step.params_bytes() > 0) blobs.emplace(step.params_offset(), step.params_bytes());
     }
   };
-  for (uint32_t i = 0; i < plan.entry_count(); ++i) collect(plan.entry(i));
-  if (plan.init() != nullptr) collect(*plan.init());
+  for (const fb::Entry* record : plan.records()) collect(*record);
   const uint64_t section = section_bytes(plan.header(), SectionKind::Params);
   facts.params_blobs = static_cast<uint32_t>(blobs.size());
   facts.params_padding_bytes = uncovered(section, {blobs.begin(), blobs.end()});

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "compiler/compile.h"
+#include "compiler/emit/cuda_architecture.h"
 #include "compiler/import/import.h"
 #include "compiler/passes/pass.h"
 #include "tools/rlxc/commands.h"
@@ -21,16 +22,20 @@
 namespace rlx {
 namespace {
 
-constexpr std::array kTargets = {"vulkan"};
+constexpr std::array kPrecisions = {
+    std::pair("f32", Precision::F32), std::pair("tf32", Precision::Tf32),
+    std::pair("f16", Precision::F16), std::pair("bf16", Precision::Bf16)};
 
 struct CompileArguments {
   std::string model;
   std::string plan;
-  std::string target = "vulkan";
+  std::vector<std::string> targets = {"vulkan"};
+  std::vector<std::string> architectures;  // names; none: the default ones
+  std::string nvrtc;
   std::vector<std::string> entries;
   std::vector<std::string> dims;
   int optimisation = 2;
-  std::string precision = "f32";
+  Precision precision = Precision::F32;
   uint32_t jobs = 0;
   std::string cache;
   bool no_cache = false;
@@ -67,11 +72,46 @@ class Progress {
   bool enabled_;
 };
 
+std::string architecture_names(bool only_default) {
+  std::string names;
+  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
+    if (only_default && !architecture.by_default) continue;
+    names += (names.empty() ? "" : ",") + std::string(architecture.name);
+  }
+  return names;
+}
+
+// What is wrong with --arch; nothing where all is well.
+std::optional<std::string> find_architecture_misuse(const CompileArguments& arguments) {
+  if (arguments.architectures.empty()) return std::nullopt;
+  const std::vector<std::string>& targets = arguments.targets;
+  if (std::find(targets.begin(), targets.end(), "cuda") == targets.end())
+    return "--arch names architectures for --target cuda, which is not asked for";
+  for (const std::string& name : arguments.architectures) {
+    if (find_cuda_architecture(name) == nullptr) {
+      return "there is no architecture \"" + name + "\"; architectures are " +
+             architecture_names(false);
+    }
+  }
+  return std::nullopt;
+}
+
+// Compute capabilities, each once, ascending.
+std::vector<uint32_t> architecture_numbers(const std::vector<std::string>& names) {
+  std::vector<uint32_t> numbers;
+  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
+    if (std::find(names.begin(), names.end(), architecture.name) != names.end())
+      numbers.push_back(architecture.number);
+  }
+  return numbers;
+}
+
 std::optional<std::string> find_misuse(const CompileArguments& arguments) {
   if (arguments.model.empty()) return "MODEL is missing; see rlxc --help";
   if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
   if (arguments.no_cache && !arguments.cache.empty())
     return "--cache and --no-cache exclude each other";
+  if (auto misuse = find_architecture_misuse(arguments)) return misuse;
   const auto check_pass = [](const std::string& name) -> std::optional<std::string> {
     std::string names;
     for (const Pass& pass : all_passes()) {
@@ -89,18 +129,6 @@ std::optional<std::string> find_misuse(const CompileArguments& arguments) {
   return std::nullopt;
 }
 
-bool check_target(const std::string& target, Diagnostics& diagnostics) {
-  std::string names;
-  for (const char* known : kTargets) {
-    if (target == known) return true;
-    names += (names.empty() ? "" : ", ") + std::string(known);
-  }
-  diagnostics.error(DiagCode::UnsupportedTarget, {},
-                    "--target \"" + target + "\" is none of this compiler's targets",
-                    "targets: " + names);
-  return false;
-}
-
 struct PhaseTime {
   std::string name;
   double seconds = 0;
@@ -109,12 +137,12 @@ struct PhaseTime {
 CompileOptions make_options(const CompileArguments& arguments, const Progress& progress,
                             std::vector<PhaseTime>& times) {
   CompileOptions options;
-  options.targets = {arguments.target};
+  options.targets = arguments.targets;
+  options.architectures = architecture_numbers(arguments.architectures);
+  options.nvrtc = arguments.nvrtc;
   options.entries = arguments.entries;
   options.optimisation = arguments.optimisation;
-  options.precision = arguments.precision == "f16"    ? Precision::F16
-                      : arguments.precision == "bf16" ? Precision::Bf16
-                                                      : Precision::F32;
+  options.precision = arguments.precision;
   options.jobs = arguments.jobs;
   if (!arguments.no_cache) {
     options.cache_dir = arguments.cache.empty() ? default_cache_folder() : arguments.cache;
@@ -178,8 +206,6 @@ int compile(const CompileArguments& arguments) {
   const auto dims = parse_dims(arguments.dims);
   if (!dims) return kExitUsage;
   Diagnostics diagnostics;
-  if (!check_target(arguments.target, diagnostics)) return report(diagnostics);
-
   const auto start = std::chrono::steady_clock::now();
   const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
@@ -211,8 +237,17 @@ void add_compile_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<CompileArguments>();
   app.add_option("MODEL", arguments->model, "Graph file: .json or .rlxg");
   app.add_option("-o,--output", arguments->plan, "Plan file to write");
-  app.add_option("--target", arguments->target, "Kind of device to compile for")
+  app.add_option("--target", arguments->targets,
+                 "Kinds of device to compile for: vulkan, cuda, or both as vulkan,cuda")
+      ->delimiter(',')
       ->capture_default_str();
+  app.add_option("--arch", arguments->architectures,
+                 "CUDA architectures, as sm_80,sm_90a (default: " + architecture_names(true) + ")")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--nvrtc", arguments->nvrtc,
+                 "NVRTC's library or the folder that holds it (default: the loader's path, then "
+                 "/usr/local/cuda/lib64)");
   app.add_option("--entry", arguments->entries, "Entry to compile; may be repeated (default: all)")
       ->allow_extra_args(false);
   app.add_option("--dim", arguments->dims,
@@ -221,9 +256,14 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
-  app.add_option("--precision", arguments->precision, "Type of tensors between inputs and outputs")
-      ->check(CLI::IsMember({"f32", "f16", "bf16"}))
-      ->capture_default_str();
+  app.add_option(
+         "--precision", arguments->precision,
+         "Type of f32 tensors between inputs and outputs; tf32: f32 whose products round their "
+         "operands to tf32")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Precision>(kPrecisions.begin(), kPrecisions.end()),
+          CLI::ignore_case))
+      ->default_str("f32");
   app.add_option("-j,--jobs", arguments->jobs, "Threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -231,7 +271,7 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "Folder of compiled kernels (default: $XDG_CACHE_HOME/rlx or ~/.cache/rlx)");
   app.add_flag("--no-cache", arguments->no_cache, "Compile every kernel anew");
   app.add_option("--kernels", arguments->kernels,
-                 "Folder with shaders/ that replace the embedded ones");
+                 "Folder with shaders/ or cuda_kernels/ that replace the embedded ones");
   app.add_option("--disable-pass", arguments->disabled_passes, "Pass to leave out; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");

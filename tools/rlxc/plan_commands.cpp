@@ -30,11 +30,13 @@ int report_status(const Status& status) {
   return status.code() == RLX_OUT_OF_HOST_MEMORY ? kExitResources : kExitInputRefused;
 }
 
+// The first record of that name among PlanView::records().
 std::optional<uint32_t> find_entry(const PlanView& plan, const std::string& name) {
   if (name.empty()) return 0;
   std::string names;
-  for (uint32_t i = 0; i < plan.entry_count(); ++i) {
-    const std::string_view known = PlanView::text(plan.entry(i).name());
+  const std::vector<const fb::Entry*> records = plan.records();
+  for (uint32_t i = 0; i < records.size(); ++i) {
+    const std::string_view known = PlanView::text(records[i]->name());
     if (known == name) return i;
     names += (names.empty() ? "" : ", ") + std::string(known);
   }

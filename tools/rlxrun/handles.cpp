@@ -17,14 +17,16 @@ Tensor to_tensor(const rlx_tensor_info& info) {
           .segment = info.segment};
 }
 
-using TensorGetter = rlx_status (*)(const rlx_plan*, uint32_t, uint32_t, rlx_tensor_info*);
+template <class Owner>
+using TensorGetter = rlx_status (*)(const Owner*, uint32_t, uint32_t, rlx_tensor_info*);
 
-std::vector<Tensor> tensors(const rlx_plan* plan, uint32_t entry, uint32_t count,
-                            TensorGetter get) {
+template <class Owner>
+std::vector<Tensor> tensors(const Owner* owner, uint32_t entry, uint32_t count,
+                            TensorGetter<Owner> get) {
   std::vector<Tensor> all;
   for (uint32_t i = 0; i < count; ++i) {
     rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
-    check(get(plan, entry, i, &info));
+    check(get(owner, entry, i, &info));
     all.push_back(to_tensor(info));
   }
   return all;
@@ -33,6 +35,12 @@ std::vector<Tensor> tensors(const rlx_plan* plan, uint32_t entry, uint32_t count
 rlx_entry_info entry_info(const rlx_plan* plan, uint32_t entry) {
   rlx_entry_info info = RLX_INIT(rlx_entry_info);
   check(rlx_plan_get_entry(plan, entry, &info));
+  return info;
+}
+
+rlx_program_info program_info(const rlx_session* session, uint32_t entry) {
+  rlx_program_info info = RLX_INIT(rlx_program_info);
+  check(rlx_session_get_program(session, entry, &info));
   return info;
 }
 
@@ -57,21 +65,25 @@ EntryView describe_entry(const rlx_plan* plan, const std::string& name) {
   }
   const rlx_entry_info info = entry_info(plan, entry.index);
   entry.name = info.name;
-  entry.wave_count = info.wave_count;
-  entry.arena_bytes = info.arena_bytes;
-  entry.arena_lower_bound = info.arena_lower_bound;
   entry.inputs = tensors(plan, entry.index, info.input_count, rlx_plan_get_input);
   entry.outputs = tensors(plan, entry.index, info.output_count, rlx_plan_get_output);
-  for (uint32_t i = 0; i < info.step_count; ++i) {
-    rlx_step_info step = RLX_INIT(rlx_step_info);
-    check(rlx_plan_get_step(plan, entry.index, i, &step));
-    entry.steps.push_back(step);
-  }
   return entry;
 }
 
-std::vector<Tensor> describe_values(const rlx_plan* plan, uint32_t entry) {
-  return tensors(plan, entry, entry_info(plan, entry).value_count, rlx_plan_get_value);
+void describe_program(const rlx_session* session, EntryView& entry) {
+  const rlx_program_info info = program_info(session, entry.index);
+  entry.wave_count = info.wave_count;
+  entry.arena_bytes = info.arena_bytes;
+  entry.arena_lower_bound = info.arena_lower_bound;
+  for (uint32_t i = 0; i < info.step_count; ++i) {
+    rlx_step_info step = RLX_INIT(rlx_step_info);
+    check(rlx_session_get_step(session, entry.index, i, &step));
+    entry.steps.push_back(step);
+  }
+}
+
+std::vector<Tensor> describe_values(const rlx_session* session, uint32_t entry) {
+  return tensors(session, entry, program_info(session, entry).value_count, rlx_session_get_value);
 }
 
 std::string shape_text(const std::vector<uint64_t>& dims) {

@@ -44,11 +44,14 @@ struct EntryView {
   std::vector<rlx_step_info> steps;  // their strings live as long as the plan
 };
 
-// The entry of that name; without a name the only one.
+// The entry of that name; without a name the only one. What its device runs is still empty.
 EntryView describe_entry(const rlx_plan* plan, const std::string& name);
 
+// Adds what the session's device runs: waves, arena and steps.
+void describe_program(const rlx_session* session, EntryView& entry);
+
 // Any value of an entry, in the plan's order.
-std::vector<Tensor> describe_values(const rlx_plan* plan, uint32_t entry);
+std::vector<Tensor> describe_values(const rlx_session* session, uint32_t entry);
 
 // "[1,3,224,224]"
 std::string shape_text(const std::vector<uint64_t>& dims);

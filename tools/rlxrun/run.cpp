@@ -232,10 +232,10 @@ uint32_t find_value(const std::vector<Tensor>& values, const DumpRequest& reques
   return *found;
 }
 
-void dump_values(rlx_session* session, const rlx_plan* plan, const EntryView& entry,
-                 const Options& options, Report& report) {
+void dump_values(rlx_session* session, const EntryView& entry, const Options& options,
+                 Report& report) {
   if (options.dumps.empty()) return;
-  const std::vector<Tensor> values = describe_values(plan, entry.index);
+  const std::vector<Tensor> values = describe_values(session, entry.index);
   for (const DumpRequest& request : options.dumps) {
     if (request.step >= entry.steps.size()) {
       throw Failure(ExitCode::InputRefused,
@@ -283,6 +283,7 @@ Report run(const Options& options, PlanHandle& plan) {
   const Stopwatch load_watch;
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
+  describe_program(session.get(), report.entry);
   set_inputs(session.get(), report.entry, inputs);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
@@ -301,7 +302,7 @@ Report run(const Options& options, PlanHandle& plan) {
   if (options.profile || !options.trace_path.empty()) {
     report.profile = profile_steps(session.get(), report.entry, options);
   }
-  dump_values(session.get(), plan.get(), report.entry, options, report);
+  dump_values(session.get(), report.entry, options, report);
   return report;
 }
 
