@@ -248,12 +248,12 @@ class CodeVerifier {
 namespace {
 
 void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
-  for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
-    const fb::Step& step = entry.steps[s];
-    if (step.kind() != fb::StepKind::Dispatch) continue;
+  for (const StepPlace& place : all_places(entry)) {
+    const fb::Step& step = place.step;
+    if (step.kind() != fb::StepKind::Dispatch || faults.full()) continue;
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(step.kernel())->variants()) {
       if (variant->cluster_x() <= 1 || step.grid_x() % variant->cluster_x() == 0) continue;
-      faults.add(VerifyRule::ClusterGrid, entry.step_name(s), " has a grid of ", step.grid_x(),
+      faults.add(VerifyRule::ClusterGrid, place.name(), " has a grid of ", step.grid_x(),
                  " workgroups along x, the code for sm_", variant->architecture(),
                  " has clusters of ", variant->cluster_x());
       break;
