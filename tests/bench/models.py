@@ -40,8 +40,8 @@ class Graph:
         return self.weight(name, shape, -math.sqrt(3) * std, math.sqrt(3) * std, touched)
 
     def table(self, name, values):
-        """An f32 constant; its values travel in a file beside the graph."""
-        self.tables[name] = np.asarray(values, np.float32)
+        """An f32 or i32 constant; its values travel in a file beside the graph."""
+        self.tables[name] = values
         return name
 
     def input(self, name, values, dtype):
@@ -90,8 +90,8 @@ class Graph:
             return list(values.shape)
 
         params = [{"name": w.name, "dtype": w.dtype, "shape": list(w.shape), "data": w.record()} for w in self.weights.values()]
-        constants = [{"name": n, "dtype": "f32", "shape": shape_of(v), "data": {"npy": f"{self.name}.{n}.npy"}}
-                     for n, v in self.tables.items()]
+        constants = [{"name": n, "dtype": {"f": "f32", "i": "i32"}[v.dtype.kind], "shape": shape_of(v),
+                      "data": {"npy": f"{self.name}.{n}.npy"}} for n, v in self.tables.items()]
         states = [{"name": s.name, "dtype": s.dtype, "shape": list(s.shape), "init": s.record()} for s in self.states.values()]
         inputs = [{"name": n, "dtype": d, "shape": shape_of(v)} for n, (d, v) in self.inputs.items()]
         return {"rlx_graph": 1, "name": self.name, "producer": "tests/bench/models.py", "params": params,
@@ -203,7 +203,8 @@ class ResNet50:
 class Llama:
     """Llama-shaped decoder: rms_norm, rope (NeoX), grouped-query attention, SwiGLU, head of its own weights.
 
-    tokens = 1, past = 1024: one decode step over a cache of `past` rows. past = 0: prefill, logits of the last token.
+    past = 1024: a decode step. Caches of cache_rows rows are states whose rows before `position` (an input, on the device) hold
+    earlier tokens; the step appends its own, and reads those that hold tokens. past = 0: prefill, logits of the last token.
     """
 
     tokens: int
@@ -215,14 +216,15 @@ class Llama:
     head: int = 64
     ffn: int = 8192
     vocabulary: int = 128256
+    cache_rows: int = 2048
     eps: float = 1e-5
     theta: float = 5e5
 
     def angles(self):
-        """cos and sin of position * theta^(-2i/head), [past + tokens, head / 2]."""
+        """cos and sin of position * theta^(-2i/head), [cache_rows, head / 2]."""
         frequencies = self.theta ** (-np.arange(0, self.head, 2, dtype=np.float64) / self.head)
-        angle = np.arange(self.past + self.tokens, dtype=np.float64)[:, None] * frequencies
-        return np.cos(angle), np.sin(angle)
+        angle = np.arange(self.cache_rows, dtype=np.float64)[:, None] * frequencies
+        return np.cos(angle).astype(np.float32), np.sin(angle).astype(np.float32)
 
     def graph(self, name, dtype):
         g = Graph(name, dtype)
@@ -230,6 +232,9 @@ class Llama:
         words = g.scaled("words.weight", [self.vocabulary, self.wide], 1.0, touched=self.tokens / self.vocabulary)
         for table, values in zip(("cos", "sin"), self.angles()):
             g.table(table, values)
+        if self.past > 0:
+            g.input("position", np.array(self.past, np.int32), "i32")
+            g.node("add", ["position", g.table("new_rows", np.array(self.tokens, np.int32))], "rows_held")
         x = g.node("embedding", [words, "ids"], "embedded")
         for i in range(self.layers):
             x = self.layer(g, x, f"layers.{i}")
@@ -257,26 +262,29 @@ class Llama:
             return g.node("reshape", [flat], f"{layer}.{part}.heads", shape=[1, self.tokens, count, self.head])
 
         def turned(value):
-            return g.node("rope", [value, "cos", "sin"], f"{value}.turned", head_dim=self.head, position_offset=self.past)
+            position = ["position"] if self.past > 0 else []
+            return g.node("rope", [value, "cos", "sin", *position], f"{value}.turned", head_dim=self.head)
 
         q, k, v = turned(heads_of("q", self.heads)), turned(heads_of("k", self.kv_heads)), heads_of("v", self.kv_heads)
-        layout = {"kv_layout": "bshd"}
+        operands, layout = [q, k, v], "bshd"
         if self.past > 0:
-            k, v = (self.with_past(g, value, f"{layer}.{part}_cache") for value, part in ((k, "k"), (v, "v")))
-            layout = {"kv_layout": "bhsd"}
+            caches = (self.appended(g, value, f"{layer}.{part}_cache") for value, part in ((k, "k"), (v, "v")))
+            operands, layout = [q, *caches, None, None, "rows_held"], "bhsd"
         # Causal pairs: token i sees past + i + 1 keys.
         pairs = self.tokens * self.past + self.tokens * (self.tokens + 1) // 2
         g.flops += 4 * pairs * self.heads * self.head
-        attended = g.node("attention", [q, k, v], f"{layer}.attention", num_heads=self.heads, num_kv_heads=self.kv_heads,
-                          head_dim=self.head, q_layout="bshd", causal=self.tokens > 1, **layout)
+        attended = g.node("attention", operands, f"{layer}.attention", num_heads=self.heads, num_kv_heads=self.kv_heads,
+                          head_dim=self.head, q_layout="bshd", kv_layout=layout, causal=self.tokens > 1)
         return g.node("reshape", [attended], f"{layer}.attended", shape=[1, self.tokens, self.heads * self.head])
 
-    def with_past(self, g, value, cache):
-        """The cache [1, kv_heads, past, head] is an input; the new rows follow its own."""
-        shape = (1, self.kv_heads, self.past, self.head)
-        g.input(cache, Uniform(cache, g.dtype, shape, -1.7, 1.7, SEED), g.dtype)
+    def appended(self, g, value, cache):
+        """The state `cache` [1, kv_heads, cache_rows, head] with the rows of `value` at `position`."""
+        shape = (1, self.kv_heads, self.cache_rows, self.head)
+        g.states[cache] = Uniform(cache, g.dtype, shape, -1.7, 1.7, SEED)
+        g.bytes += self.kv_heads * (self.past + self.tokens) * self.head * BYTES[g.dtype]
         rows = g.node("transpose", [value], f"{value}.rows", perm=[0, 2, 1, 3])
-        return g.node("concat", [cache, rows], f"{cache}.all", axis=2)
+        grown = g.node("kv_append", [cache, rows, "position"], f"{cache}.grown", axis=2)
+        return g.node("state_write", [cache, grown], f"{cache}.new")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -125,8 +125,6 @@ def turned(x, cos, sin):
 
 
 class Llama(nn.Module):
-    CACHE_ROWS = 2048
-
     def __init__(self, n):
         super().__init__()
         self.n = n
@@ -141,7 +139,7 @@ class Llama(nn.Module):
         return self.head(self.norm(x[:, -1:]))
 
     def add_state(self, graph, dtype, device):
-        """Tables for the tokens' positions, and caches of CACHE_ROWS rows whose first `past` are those of the graph."""
+        """Tables for the tokens' positions, and the graph's caches."""
         n = self.n
         wide = dtype if dtype == torch.float64 else torch.float32
         for name in ("cos", "sin"):
@@ -150,9 +148,7 @@ class Llama(nn.Module):
         self.position = torch.arange(n.past, n.past + n.tokens, device=device)
         for layer in self.layers if n.past > 0 else ():
             for part in ("k_cache", "v_cache"):
-                cache = torch.zeros(1, n.kv_heads, self.CACHE_ROWS, n.head, dtype=dtype, device=device)
-                cache[:, :, : n.past] = graph.inputs[f"{layer.name}.{part}"][1].torch(device).to(dtype)
-                setattr(layer, part, cache)
+                setattr(layer, part, graph.states[f"{layer.name}.{part}"].torch(device).to(dtype))
 
 
 NETWORKS = {models.Encoder: Encoder, models.ResNet50: ResNet, models.Llama: Llama}
