@@ -4,9 +4,11 @@
 
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <stdexcept>
 
 #include "compiler/ops/op_def.h"
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/vulkan/vulkan_device.h"
 #include "tests/support/fill.h"
 
@@ -17,10 +19,9 @@ void require_ok(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-Devices open_devices() {
-  Devices found;
-  const std::vector<DeviceInfo> infos = list_vulkan_devices(found.note);
-  for (const DeviceInfo& info : infos) {
+void add_vulkan_devices(Devices& found) {
+  std::string why_none;
+  for (const DeviceInfo& info : list_vulkan_devices(why_none)) {
     std::shared_ptr<Device> device;
     if (Status status = open_vulkan_device(info.id, device, {.validation = true}); !status.ok()) {
       found.note += "without validation: " + status.message() + "\n";
@@ -28,6 +29,23 @@ Devices open_devices() {
     }
     found.devices.push_back(std::move(device));
   }
+  if (!why_none.empty()) found.note += why_none + "\n";
+}
+
+void add_cuda_devices(Devices& found) {
+  std::string why_none;
+  for (const DeviceInfo& info : list_cuda_devices(why_none)) {
+    std::shared_ptr<Device> device;
+    require_ok(open_cuda_device(info.id, device));
+    found.devices.push_back(std::move(device));
+  }
+  if (!why_none.empty()) found.note += why_none + "\n";
+}
+
+Devices open_devices() {
+  Devices found;
+  add_vulkan_devices(found);
+  add_cuda_devices(found);
   if (found.devices.empty()) {
     std::cout << "SKIPPED: no device computes; only what needs none is checked: " << found.note
               << "\n";
@@ -136,6 +154,18 @@ std::optional<CaseGraph> build_graph(std::span<const Case> cases, Diagnostics& d
 CompileOptions test_options(int optimisation) {
   CompileOptions options;
   options.optimisation = optimisation;
+  std::set<uint32_t> architectures;
+  bool vulkan = false;
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    const uint32_t architecture = device->info().architecture;
+    if (architecture != 0) architectures.insert(architecture);
+    vulkan = vulkan || architecture == 0;
+  }
+  if (!architectures.empty()) {
+    options.targets = {"cuda"};
+    if (vulkan) options.targets.insert(options.targets.begin(), "vulkan");
+    options.architectures.assign(architectures.begin(), architectures.end());
+  }
   options.cache_dir = std::string(RLX_BUILD_DIR) + "/kernel-cache";
   return options;
 }
@@ -157,7 +187,7 @@ TestSession::TestSession(Device& device, std::shared_ptr<const PlanView> plan)
 
 std::vector<Tensor> TestSession::run(uint32_t entry, const std::vector<Tensor>& inputs,
                                      std::byte poison) {
-  const fb::Entry& index = plan_->entry(entry);
+  const fb::Entry& index = plan_->entry(entry, loaded_->target());
   require_ok(session_->poison_arena(poison));
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     require_ok(session_->write(entry, index.inputs()->Get(i), inputs[i].to_bytes()));

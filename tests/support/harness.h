@@ -38,10 +38,10 @@ struct CaseGraph {
 };
 std::optional<CaseGraph> build_graph(std::span<const Case> cases, Diagnostics& diagnostics);
 
-// Compiles at an optimisation level, with the kernel cache of the build folder, and opens the
-// verified plan.
+// Compiles and opens the verified plan.
 std::shared_ptr<const PlanView> compile_plan(Module module, const CompileOptions& options,
                                              Diagnostics& diagnostics);
+// An optimisation level for the devices that are present, with the kernel cache of the build folder.
 CompileOptions test_options(int optimisation);
 
 // One run on a fresh session: inputs in the order of the entry's inputs, arena filled with `poison`

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Edges that others imply are no edges of the graph: a node with one predecessor starts sooner than
+// one with many. Needs no GPU.
+#include <random>
+
+#include "runtime/cuda/cu_graph.h"
+#include "tests/support/catch.h"
+
+using namespace rlx;
+
+namespace {
+
+using Edges = std::vector<std::vector<uint32_t>>;
+
+// An entry of steps with these edges and nothing else.
+class EntrySketch {
+ public:
+  explicit EntrySketch(const Edges& edges) {
+    std::vector<fb::Step> steps;
+    std::vector<uint32_t> list;
+    for (const std::vector<uint32_t>& before : edges) {
+      steps.emplace_back(fb::StepKind::Dispatch, 0, 1, 1, 1, 0, 0, 0, 0, 0,
+                         static_cast<uint32_t>(list.size()), static_cast<uint32_t>(before.size()),
+                         0, 0, 0);
+      list.insert(list.end(), before.begin(), before.end());
+    }
+    const std::vector<uint32_t> none;
+    const std::vector<flatbuffers::Offset<fb::Value>> values;
+    const std::vector<fb::Relocation> relocations;
+    builder_.Finish(fb::CreateEntryDirect(builder_, "main", 2, &none, &none, &values, &steps,
+                                          &relocations, &list));
+  }
+  [[nodiscard]] Edges reduced(uint32_t step_count) const {
+    return cuda::reduced_edges(*flatbuffers::GetRoot<fb::Entry>(builder_.GetBufferPointer()),
+                               step_count);
+  }
+
+ private:
+  flatbuffers::FlatBufferBuilder builder_;
+};
+
+// Every pair (step, what it runs after).
+std::vector<std::vector<bool>> closure(const Edges& edges) {
+  std::vector<std::vector<bool>> after(edges.size(), std::vector<bool>(edges.size()));
+  for (size_t s = 0; s < edges.size(); ++s) {
+    for (const uint32_t before : edges[s]) {
+      after[s][before] = true;
+      for (size_t i = 0; i < edges.size(); ++i) after[s][i] = after[s][i] || after[before][i];
+    }
+  }
+  return after;
+}
+
+}  // namespace
+
+TEST_CASE("implied_edges_are_left_out") {
+  const EntrySketch chain({{}, {0}, {0, 1}, {0, 1, 2}, {0, 3}});
+  CHECK(chain.reduced(5) == Edges{{}, {0}, {1}, {2}, {3}});
+  CHECK(chain.reduced(3) == Edges{{}, {0}, {1}});
+  const EntrySketch residual({{}, {0}, {1}, {0, 2}, {0, 1}, {3, 4, 0}});
+  CHECK(residual.reduced(6) == Edges{{}, {0}, {1}, {2}, {1}, {4, 3}});
+}
+
+TEST_CASE("reduction_keeps_every_order_and_nothing_more") {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    Edges edges(1 + random() % 130);
+    for (uint32_t s = 0; s < edges.size(); ++s) {
+      for (uint32_t before = 0; before < s; ++before) {
+        if (random() % 5 == 0) edges[s].push_back(before);
+      }
+    }
+    const Edges kept = EntrySketch(edges).reduced(static_cast<uint32_t>(edges.size()));
+    const auto wanted = closure(edges);
+    REQUIRE(closure(kept) == wanted);
+    for (size_t s = 0; s < kept.size(); ++s) {
+      for (const uint32_t a : kept[s]) {
+        for (const uint32_t b : kept[s]) REQUIRE_FALSE(wanted[a][b]);
+      }
+    }
+  }
+}
