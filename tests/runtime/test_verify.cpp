@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/verify.h"
+#include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 
@@ -24,21 +25,8 @@ namespace fb = rlx::fb;
 
 namespace {
 
-using Bytes = std::vector<std::byte>;
-
-struct Fixture {
-  VerifyRule rule{};
-  std::string what;
-  std::function<void(PlanSpec&)> edit;          // of the description
-  std::function<void(Bytes&)> edit_bytes = {};  // of the finished plan
-};
-
-PlanSpec valid_spec() {
-  return small_plan();
-}
-
 Bytes broken(const Fixture& fixture) {
-  PlanSpec spec = valid_spec();
+  PlanSpec spec = fixture.base();
   if (fixture.edit) fixture.edit(spec);
   Bytes plan = serialise(spec);
   if (fixture.edit_bytes) fixture.edit_bytes(plan);
@@ -205,8 +193,8 @@ std::vector<Fixture> table_fixtures() {
                    [](SpecEntry& e) { e.values[6].dtype = 99; }),
       main_fixture(Rule::EnumRange, "an unknown kind of step",
                    [](SpecEntry& e) { e.steps[1].kind = fb::StepKind(9); }),
-      main_fixture(Rule::EnumRange, "a library call, which no target has",
-                   [](SpecEntry& e) { e.steps[1].kind = fb::StepKind::LibraryGemm; }),
+      main_fixture(Rule::EnumRange, "a step of kind 4",
+                   [](SpecEntry& e) { e.steps[1].kind = static_cast<fb::StepKind>(4); }),
       main_fixture(Rule::EnumRange, "an access that does nothing",
                    [](SpecEntry& e) { e.steps[1].relocations[1].mode = fb::AccessMode::None; }),
       main_fixture(Rule::ValueIndex, "a relocation to value 9",
@@ -518,7 +506,7 @@ std::vector<Fixture> limit_and_code_fixtures() {
 std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
   for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(),
-                    param_fixtures(), limit_and_code_fixtures()}) {
+                    param_fixtures(), limit_and_code_fixtures(), gemm_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -530,6 +518,10 @@ TEST_CASE("valid_plans_have_no_fault") {
   for (const VerifyFault& fault : verify_plan(serialise(small_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(chain_plan(50)), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(gemm_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(alternative_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   PlanSpec both = small_plan();
   add_cuda(both);
@@ -637,4 +629,35 @@ TEST_CASE("a_section_of_a_newer_minor_is_skipped") {
     section(h, rlx::SectionKind::Params);
   };
   for (const VerifyFault& fault : verify_plan(serialise(spec))) FAIL_CHECK(fault.message);
+}
+
+TEST_CASE("a_residual_may_be_y_itself") {
+  PlanSpec spec = gemm_plan();
+  SpecEntry& main = spec.entries[0];
+  // The residual is an arena value that the product turns into its result.
+  main.inputs = {0, 1, 2};
+  main.values[3].segment = fb::Segment::Arena;
+  main.values[3].offset_bytes = 512;
+  main.values[3].last_step = 2;
+  main.values[5].first_step = main.values[5].last_step = 1;
+  for (uint32_t v : {0, 1, 2, 4}) main.values[v].last_step = 2;
+  main.arena_bytes = 1536;
+  SpecStep product = main.steps[0];
+  product.wave = 1;
+  product.edges = {0};
+  product.relocations[4].value = 3;
+  main.steps = {
+      {.kind = fb::StepKind::Fill,
+       .relocations = {{.value = 3, .length_bytes = 1024, .mode = fb::AccessMode::Write}}},
+      product,
+      {.kind = fb::StepKind::Copy,
+       .wave = 2,
+       .relocations =
+           {{.value = 3, .length_bytes = 1024},
+            {.value = 4, .position = 8, .length_bytes = 1024, .mode = fb::AccessMode::Write}},
+       .edges = {1}}};
+  for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  main.gemms[0].residual_pitch = 40;
+  REQUIRE_FALSE(verify_plan(serialise(spec)).empty());
 }

@@ -34,29 +34,50 @@ Offset<fb::Value> write_value(FlatBufferBuilder& builder, const SpecValue& value
 
 Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
                               const SpecEntry& entry) {
-  const uint32_t claimed = (spec.vulkan.present != 0 ? 1u : 0u) | (spec.cuda.present != 0 ? 2u : 0u);
+  const uint32_t claimed =
+      (spec.vulkan.present != 0 ? 1u : 0u) | (spec.cuda.present != 0 ? 2u : 0u);
   std::vector<Offset<fb::Value>> values;
   for (const SpecValue& value : entry.values) values.push_back(write_value(builder, value));
   std::vector<fb::Step> steps;
   std::vector<fb::Relocation> relocations;
   std::vector<uint32_t> edges;
-  for (const SpecStep& step : entry.steps) {
+  const auto record_of = [&](const SpecStep& step) -> fb::Step {
     const auto first_relocation = static_cast<uint32_t>(relocations.size());
     const auto first_edge = static_cast<uint32_t>(edges.size());
     for (const SpecRelocation& r : step.relocations) {
       relocations.emplace_back(r.value, r.position, r.offset_bytes, r.length_bytes, r.mode);
     }
     edges.insert(edges.end(), step.edges.begin(), step.edges.end());
-    steps.emplace_back(step.kind, step.kernel, step.grid[0], step.grid[1], step.grid[2], step.wave,
-                       step.params_offset, step.params_bytes,
-                       step.relocation_first.value_or(first_relocation),
-                       static_cast<uint32_t>(step.relocations.size()), first_edge,
-                       static_cast<uint32_t>(step.edges.size()), step.fill_pattern, 0, 0);
+    return {step.kind,
+            step.kernel,
+            step.grid[0],
+            step.grid[1],
+            step.grid[2],
+            step.wave,
+            step.params_offset,
+            step.params_bytes,
+            step.relocation_first.value_or(first_relocation),
+            static_cast<uint32_t>(step.relocations.size()),
+            first_edge,
+            static_cast<uint32_t>(step.edges.size()),
+            step.fill_pattern,
+            0,
+            0};
+  };
+  for (const SpecStep& step : entry.steps) steps.push_back(record_of(step));
+  std::vector<Offset<fb::LibraryGemm>> gemms;
+  for (const fb::LibraryGemmT& gemm : entry.gemms)
+    gemms.push_back(fb::CreateLibraryGemm(builder, &gemm));
+  std::vector<Offset<fb::Alternative>> alternatives;
+  for (const SpecAlternative& alternative : entry.alternatives) {
+    const fb::Step other = record_of(alternative.other);
+    alternatives.push_back(fb::CreateAlternative(builder, alternative.step, &other));
   }
   const uint32_t waves = entry.steps.empty() ? 0 : entry.steps.back().wave + 1;
   return fb::CreateEntryDirect(builder, entry.name.c_str(), entry.targets.value_or(claimed),
-                               &entry.inputs, &entry.outputs, &values, &steps, &relocations, &edges, entry.wave_count.value_or(waves),
-                               entry.arena_bytes, entry.arena_lower_bound);
+                               &entry.inputs, &entry.outputs, &values, &steps, &relocations, &edges,
+                               entry.wave_count.value_or(waves), entry.arena_bytes,
+                               entry.arena_lower_bound, &gemms, &alternatives);
 }
 
 // Code blobs one behind the other, equal ones once.
@@ -305,6 +326,53 @@ PlanSpec small_plan() {
   init.values = {vector_value("g", fb::Segment::Weights, 512, 0, 0)};
   init.steps = {fill_step(0, kVectorBytes, 0, 0x40000000)};
   spec.init = init;
+  return spec;
+}
+
+PlanSpec gemm_plan() {
+  constexpr uint8_t kF16 = 1;
+  constexpr uint8_t kU8 = 5;
+  const auto tensor = [](const std::string& name, std::vector<uint64_t> dims, uint64_t bytes) {
+    return SpecValue{.name = name,
+                     .dtype = kF16,
+                     .dims = std::move(dims),
+                     .segment = fb::Segment::Io,
+                     .size_bytes = bytes};
+  };
+  SpecEntry main{.name = "main",
+                 .inputs = {0, 1, 2, 3},
+                 .outputs = {4},
+                 .values = {tensor("a", {16, 8}, 256),
+                            tensor("b", {8, 32}, 512),
+                            tensor("bias", {32}, 64),
+                            tensor("residual", {16, 32}, 1024),
+                            tensor("y", {16, 32}, 1024),
+                            {.name = "workspace", .dtype = kU8, .dims = {512}, .size_bytes = 512}},
+                 .arena_bytes = 512};
+  fb::LibraryGemmT gemm;
+  gemm.m = 16;
+  gemm.n = 32;
+  gemm.k = 8;
+  gemm.a_dtype = gemm.b_dtype = gemm.y_dtype = kF16;
+  gemm.epilogue = fb::GemmEpilogue::Bias;
+  gemm.has_residual = true;
+  gemm.a_pitch = 8;
+  gemm.b_pitch = gemm.y_pitch = gemm.residual_pitch = 32;
+  gemm.workspace_bytes = 512;
+  main.gemms.push_back(gemm);
+  SpecStep step{.kind = fb::StepKind::LibraryGemm};
+  for (uint32_t i = 0; i < main.values.size(); ++i) {
+    step.relocations.push_back({.value = i,
+                                .position = 8 * i,
+                                .length_bytes = main.values[i].size_bytes,
+                                .mode = i < 4 ? fb::AccessMode::Read : fb::AccessMode::Write});
+  }
+  main.steps.push_back(std::move(step));
+  PlanSpec spec;
+  spec.cuda = {
+      .present = 1, .ptx_architecture = 80, .minimum_driver = 12000, .architecture_count = 1};
+  spec.cuda.architectures[0] = 90;
+  spec.entries.push_back(std::move(main));
   return spec;
 }
 

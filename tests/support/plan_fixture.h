@@ -107,6 +107,11 @@ struct SpecSymbol {
   std::optional<uint64_t> bound;
 };
 
+struct SpecAlternative {
+  uint32_t step = 0;
+  SpecStep other;  // wave and edges too
+};
+
 struct SpecEntry {
   std::string name;
   std::optional<uint32_t> targets;  // instead of all that the plan is for
@@ -117,6 +122,8 @@ struct SpecEntry {
   std::optional<uint32_t> wave_count;  // instead of what the steps have
   uint64_t arena_bytes = 0;
   uint64_t arena_lower_bound = 0;
+  std::vector<fb::LibraryGemmT> gemms = {};
+  std::vector<SpecAlternative> alternatives = {};
 };
 
 struct PlanSpec {
@@ -145,6 +152,11 @@ PlanSpec small_plan();
 // A valid plan of one entry "main" with `steps` chained dispatches over a small arena, x f32[64] ->
 // y f32[64].
 PlanSpec chain_plan(uint32_t steps);
+
+// A valid plan for CUDA of one entry "main": y f16[16,32] = a f16[16,8] * b f16[8,32] + bias
+// f16[32]
+// + residual f16[16,32], a library product with 512 bytes of workspace.
+PlanSpec gemm_plan();
 
 // The bytes of a plan, with right sizes and checksums.
 std::vector<std::byte> serialise(const PlanSpec& spec);

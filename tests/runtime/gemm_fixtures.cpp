@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans that break the rules of library products and alternatives.
+#include "tests/runtime/verify_fixture.h"
+
+namespace rlx::test {
+namespace {
+
+Fixture gemm_fixture(VerifyRule rule, std::string what,
+                     std::function<void(fb::LibraryGemmT&)> edit) {
+  return {.rule = rule,
+          .what = std::move(what),
+          .edit = [edit = std::move(edit)](PlanSpec& spec) { edit(spec.entries[0].gemms[0]); },
+          .base = gemm_plan};
+}
+
+Fixture entry_fixture(VerifyRule rule, std::string what, std::function<void(SpecEntry&)> edit,
+                      PlanSpec (*base)() = gemm_plan) {
+  return {.rule = rule,
+          .what = std::move(what),
+          .edit = [edit = std::move(edit)](PlanSpec& spec) { edit(spec.entries[0]); },
+          .base = base};
+}
+
+SpecRelocation& operand(SpecEntry& entry, uint32_t position) {
+  return entry.steps[0].relocations[position / 8];
+}
+
+std::vector<Fixture> record_fixtures() {
+  using Rule = VerifyRule;
+  return {
+      gemm_fixture(Rule::EnumRange, "a dtype 99", [](fb::LibraryGemmT& g) { g.b_dtype = 99; }),
+      gemm_fixture(Rule::EnumRange, "an epilogue 6",
+                   [](fb::LibraryGemmT& g) { g.epilogue = static_cast<fb::GemmEpilogue>(6); }),
+      gemm_fixture(Rule::GemmSize, "no depth", [](fb::LibraryGemmT& g) { g.k = 0; }),
+      gemm_fixture(Rule::GemmSize, "2^31 columns",
+                   [](fb::LibraryGemmT& g) { g.n = uint64_t{1} << 31; }),
+      gemm_fixture(Rule::GemmForm, "f16 times bf16", [](fb::LibraryGemmT& g) { g.b_dtype = 2; }),
+      gemm_fixture(Rule::GemmForm, "f16 to bf16", [](fb::LibraryGemmT& g) { g.y_dtype = 2; }),
+      gemm_fixture(Rule::GemmForm, "i32", [](fb::LibraryGemmT& g) { g.a_dtype = g.b_dtype = 7; }),
+      gemm_fixture(Rule::GemmForm, "tf32 of f16",
+                   [](fb::LibraryGemmT& g) { g.compute = fb::GemmCompute::Tf32; }),
+      gemm_fixture(Rule::GemmForm, "relu behind a residual",
+                   [](fb::LibraryGemmT& g) { g.epilogue = fb::GemmEpilogue::BiasRelu; }),
+      gemm_fixture(Rule::GemmPitch, "rows of a that overlap",
+                   [](fb::LibraryGemmT& g) { g.a_pitch = 7; }),
+      gemm_fixture(Rule::GemmPitch, "a pitch of 2^31",
+                   [](fb::LibraryGemmT& g) { g.b_pitch = uint64_t{1} << 31; }),
+      gemm_fixture(Rule::GemmPitch, "batch entries of y that overlap",
+                   [](fb::LibraryGemmT& g) {
+                     g.batch = 2;
+                     g.m = 8;
+                     g.y_batch_stride = 255;
+                   }),
+      gemm_fixture(Rule::GemmTuning, "an algorithm of 63 bytes",
+                   [](fb::LibraryGemmT& g) {
+                     g.algorithm.assign(63, 1);
+                     g.tuned_device = g.tuned_driver = g.tuned_library = "x";
+                   }),
+      gemm_fixture(Rule::GemmTuning, "an algorithm for nobody knows what",
+                   [](fb::LibraryGemmT& g) {
+                     g.algorithm.assign(64, 1);
+                     g.tuned_device = g.tuned_driver = "x";
+                   }),
+      gemm_fixture(Rule::GemmTuning, "a device without an algorithm",
+                   [](fb::LibraryGemmT& g) { g.tuned_device = "x"; }),
+  };
+}
+
+std::vector<Fixture> product_fixtures() {
+  using Rule = VerifyRule;
+  return {
+      entry_fixture(Rule::GemmIndex, "a gemm that is not there",
+                    [](SpecEntry& e) { e.steps[0].kernel = 1; }),
+      {.rule = Rule::GemmTarget,
+       .what = "a library product for Vulkan too",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.vulkan = small_plan().vulkan;
+             spec.entries[0].targets = 3;
+           },
+       .base = gemm_plan},
+      {.rule = Rule::ParamsBytes,
+       .what = "params for a library product",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.params.resize(48);
+             spec.entries[0].steps[0].params_bytes = 48;
+           },
+       .base = gemm_plan},
+      gemm_fixture(Rule::GemmOperands, "a bias that the epilogue does not add",
+                   [](fb::LibraryGemmT& g) { g.epilogue = fb::GemmEpilogue::None; }),
+      gemm_fixture(Rule::GemmOperands, "a residual that is not added",
+                   [](fb::LibraryGemmT& g) { g.has_residual = false; }),
+      gemm_fixture(Rule::GemmOperands, "a workspace that is not wanted",
+                   [](fb::LibraryGemmT& g) { g.workspace_bytes = 0; }),
+      entry_fixture(
+          Rule::GemmOperands, "no b",
+          [](SpecEntry& e) { e.steps[0].relocations.erase(e.steps[0].relocations.begin() + 1); }),
+      entry_fixture(Rule::GemmOperands, "two operands in one place",
+                    [](SpecEntry& e) { operand(e, 24).position = 16; }),
+      entry_fixture(Rule::GemmOperands, "an operand in no place",
+                    [](SpecEntry& e) { operand(e, 16).position = 12; }),
+      entry_fixture(Rule::GemmOperands, "a y that is read",
+                    [](SpecEntry& e) { operand(e, 32).mode = fb::AccessMode::Read; }),
+      entry_fixture(Rule::RelocationRange, "an operand past its value",
+                    [](SpecEntry& e) { operand(e, 0).length_bytes = 257; }),
+      entry_fixture(Rule::GemmRange, "the last row of a left out",
+                    [](SpecEntry& e) { operand(e, 0).length_bytes = 254; }),
+      gemm_fixture(Rule::GemmRange, "a larger pitch than the value has room for",
+                   [](fb::LibraryGemmT& g) { g.b_pitch = 40; }),
+      gemm_fixture(Rule::GemmRange, "another batch entry than there is",
+                   [](fb::LibraryGemmT& g) {
+                     g.batch = 2;
+                     g.m = 8;
+                     g.a_batch_stride = 72;
+                     g.y_batch_stride = g.residual_batch_stride = 256;
+                   }),
+      entry_fixture(Rule::GemmRange, "half of the workspace",
+                    [](SpecEntry& e) { operand(e, 40).length_bytes = 256; }),
+      entry_fixture(Rule::RelocationAlignment, "a bias at byte 8",
+                    [](SpecEntry& e) {
+                      e.values[2].dims = {36};
+                      e.values[2].size_bytes = 72;
+                      operand(e, 16).offset_bytes = 8;
+                    }),
+      entry_fixture(Rule::GemmOverlap, "a residual of another layout on y",
+                    [](SpecEntry& e) {
+                      e.gemms[0].m = 15;
+                      operand(e, 24) = operand(e, 32);
+                      operand(e, 24).position = 24;
+                      operand(e, 24).mode = fb::AccessMode::Read;
+                      operand(e, 24).offset_bytes = 64;
+                      operand(e, 24).length_bytes = 960;
+                      operand(e, 32).length_bytes = 960;
+                    }),
+  };
+}
+
+std::vector<Fixture> alternative_fixtures() {
+  using Rule = VerifyRule;
+  return {
+      entry_fixture(
+          Rule::AlternativeStep, "for a step that is not there",
+          [](SpecEntry& e) { e.alternatives[0].step = 1; }, alternative_plan),
+      entry_fixture(
+          Rule::AlternativeStep, "two for one step",
+          [](SpecEntry& e) { e.alternatives.push_back(e.alternatives[0]); }, alternative_plan),
+      entry_fixture(
+          Rule::AlternativeStep, "a fill",
+          [](SpecEntry& e) { e.alternatives[0].other.kind = fb::StepKind::Fill; },
+          alternative_plan),
+      entry_fixture(
+          Rule::GemmIndex, "a gemm that is not there",
+          [](SpecEntry& e) { e.alternatives[0].other.kernel = 2; }, alternative_plan),
+      entry_fixture(
+          Rule::RelocationList, "operands that are not there",
+          [](SpecEntry& e) { e.alternatives[0].other.relocation_first = 8; }, alternative_plan),
+      entry_fixture(
+          Rule::GemmRange, "the last row of a left out",
+          [](SpecEntry& e) { e.alternatives[0].other.relocations[0].length_bytes = 254; },
+          alternative_plan),
+      entry_fixture(
+          Rule::AlternativePlace, "another wave",
+          [](SpecEntry& e) { e.alternatives[0].other.wave = 1; }, alternative_plan),
+      entry_fixture(
+          Rule::AlternativePlace, "another range of the residual",
+          [](SpecEntry& e) {
+            e.gemms[0].m = e.gemms[1].m = 15;
+            e.alternatives[0].other.relocations[3].length_bytes = 960;
+          },
+          alternative_plan),
+  };
+}
+
+}  // namespace
+
+PlanSpec alternative_plan() {
+  PlanSpec spec = gemm_plan();
+  SpecEntry& main = spec.entries[0];
+  fb::LibraryGemmT frugal = main.gemms[0];
+  frugal.workspace_bytes = 0;
+  main.gemms.push_back(frugal);
+  SpecStep other = main.steps[0];
+  other.kernel = 1;
+  other.relocations.pop_back();
+  main.alternatives.push_back({.step = 0, .other = std::move(other)});
+  return spec;
+}
+
+std::vector<Fixture> gemm_fixtures() {
+  std::vector<Fixture> all = record_fixtures();
+  for (const std::vector<Fixture>& list : {product_fixtures(), alternative_fixtures()})
+    all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan that breaks one rule of the verifier alone, made from a valid one.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/verify.h"
+#include "tests/support/plan_fixture.h"
+
+namespace rlx::test {
+
+using Bytes = std::vector<std::byte>;
+
+struct Fixture {
+  VerifyRule rule{};
+  std::string what;
+  std::function<void(PlanSpec&)> edit;          // of the description
+  std::function<void(Bytes&)> edit_bytes = {};  // of the finished plan
+  PlanSpec (*base)() = small_plan;
+};
+
+// Of rule group 11.
+std::vector<Fixture> gemm_fixtures();
+// gemm_plan() with a dispatch that may take the place of its library product.
+PlanSpec alternative_plan();
+
+}  // namespace rlx::test
