@@ -92,17 +92,19 @@ class Evaluation {
 };
 
 Tensor computed_tensor(const Module& module, const Weight& weight, const ComputedData& computed) {
+  Node node;
+  node.name = weight.name;
+  node.op = computed.op;
+  node.attributes = computed.attributes;
   std::vector<Tensor> inputs;
   inputs.reserve(computed.inputs.size());
   std::vector<const Tensor*> pointers;
   for (const std::optional<WeightId>& input : computed.inputs) {
     if (input) inputs.push_back(weight_tensor(module, module.weight(*input)));
     pointers.push_back(input ? &inputs.back() : nullptr);
+    // Evaluation sees which inputs are there, not what they are called.
+    node.inputs.push_back(input ? std::optional<ValueId>(ValueId{0}) : std::nullopt);
   }
-  Node node;
-  node.name = weight.name;
-  node.op = computed.op;
-  node.attributes = computed.attributes;
   Diagnostics diagnostics;
   auto outputs = evaluate_node(node, pointers, {weight.type}, diagnostics);
   RLX_CHECK(outputs.has_value(), diagnostics.text());

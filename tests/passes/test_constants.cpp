@@ -125,7 +125,7 @@ TEST_CASE("a weight of the model with the name of a cast is not taken for the ca
               {"op": "add", "inputs": ["a", "w.f16"], "outputs": ["b"]}, {"op": "add", "inputs": ["b", "x"], "outputs": ["y"]}],
     "outputs": ["y"])");
   apply_keeping_values(fold_constants, module, 2e-3);
-  CHECK(module.weights.size() == 3);
+  CHECK(module.weights.size() == 4);  // and their sum
 }
 
 TEST_CASE("state writes of constants and reads of states are not folded") {
@@ -170,8 +170,34 @@ TEST_CASE("a batch_norm of random statistics goes into random weights, which are
   const std::vector<Tensor> wanted = outputs_of(module);
   CHECK(apply(fold_batch_norm, module) == 1);
   apply(fold_constants, module);
-  CHECK(node_lines(module) == Lines{"conv(x, y.mul.2.made, y.fma.made)"});
+  CHECK(node_lines(module) == Lines{"conv(x, y.mul.1.made, y.fma.made)"});
   check_close(outputs_of(module), wanted);
+}
+
+TEST_CASE("a batch_norm of f16 folds in f32, and the weights are rounded once") {
+  const std::string statistic = R"(", "dtype": "f16", "shape": [2], "data": {"values": )";
+  Module module = module_of(R"("constants": [
+    {"name": "w", "dtype": "f16", "shape": [2, 1, 1], "data": {"values": [1.0009765625, 3]}},
+    {"name": "g)" + statistic +
+                            R"([1.0009765625, 0.5]}}, {"name": "b)" + statistic +
+                            R"([1, -1]}}, {"name": "m)" + statistic + R"([0.5, 3]}}, {"name": "v)" +
+                            statistic + R"([1, 0.25]}}],
+    "inputs": [{"name": "x", "dtype": "f16", "shape": [1, 1, 4]}],
+    "nodes": [{"op": "conv", "inputs": ["x", "w"], "outputs": ["k"]},
+              {"op": "batch_norm", "inputs": ["k", "g", "b", "m", "v"], "outputs": ["y"], "attributes": {"eps": 0}}],
+    "outputs": ["y"])");
+  const std::vector<Tensor> wanted = outputs_of(module);
+  CHECK(apply(fold_batch_norm, module) == 1);
+  apply(fold_constants, module);
+  REQUIRE(node_lines(module).size() == 1);
+  check_close(outputs_of(module), wanted, 2e-3);
+  const Graph& graph = module.entries[0];
+  const Node& conv = only_node(module, "conv");
+  CHECK(graph.value(*conv.inputs[1]).type.dtype == DType::f16);
+  CHECK(graph.value(*conv.inputs[2]).type.dtype == DType::f32);
+  // 1.0009765625^2 = 1.00195407..., between 1.001953125 and 1.0029296875.
+  const Weight& folded = module.weight(*graph.value(*conv.inputs[1]).weight);
+  CHECK(weight_tensor(module, folded).floats[0] == 1.001953125);
 }
 
 TEST_CASE(
