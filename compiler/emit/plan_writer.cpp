@@ -109,6 +109,7 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   header.host_bytes = index.index.size() + index.params.size() + index.code.size();
   content.producer.copy(header.producer, sizeof(header.producer) - 1);
   header.vulkan = index.vulkan;
+  header.cuda = content.compiled->cuda;
 
   SectionWriter sections(header, sink);
   sections.add(SectionKind::Index, 64, kSectionCritical, index.index);
