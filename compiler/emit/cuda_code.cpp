@@ -67,7 +67,7 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
   if (source == nullptr) return KernelFault{path + ": no such kernel source"};
 
   // A file that there is not stands as an #error: it may be in a part that #if leaves out.
-  const std::string missing = "#error \"" + std::string(kNoSuchInclude) + "\"\n";
+  const std::string missing = "#error " + std::string(kNoSuchInclude) + "\n";
   std::vector<Nvrtc::File> includes;
   for (const IncludedFile& file : included_files(*source, specialization, sources, kCuda)) {
     includes.push_back({.name = file.name, .text = file.text == nullptr ? &missing : file.text});

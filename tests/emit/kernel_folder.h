@@ -51,6 +51,14 @@ inline std::string kernel_text(const std::string& body, const std::string& globa
          globals + "\nRLX_MAIN {\n" + body + "\n}\n";
 }
 
+// The same for CUDA.
+inline std::string cuda_kernel_text(const std::string& body, const std::string& globals = "") {
+  return "#include \"lib/prelude.cuh\"\n"
+         "#include \"lib/storage.cuh\"\n"
+         "RLX_PARAMS(CopyParams);\n" +
+         globals + "\nRLX_MAIN {\n" + body + "\n}\n";
+}
+
 // y[i] = convert(x[i]) for RLX_COUNT elements, with storage types RLX_X and RLX_Y.
 inline std::string convert_body() {
   return "  const rlx_u64 i = rlx_linear_group * RLX_BLOCK_SIZE + rlx_local_index;\n"
@@ -66,11 +74,15 @@ inline Specialization specialization(std::map<std::string, std::string> defines 
           .workgroup = {.x = 64, .y = 1, .z = 1}};
 }
 
-inline KernelSet kernel_set(const std::vector<Specialization>& specializations) {
+// Kernels for the targets of a mask of 1 << TargetKind.
+inline KernelSet kernel_set(const std::vector<Specialization>& specializations,
+                            uint32_t targets = 1u << static_cast<uint32_t>(TargetKind::Vulkan)) {
   KernelSet set;
+  set.targets = targets;
   for (const Specialization& each : specializations) {
-    set.kernels.push_back(
-        {.specialization = each, .nodes = {"pad \"n" + std::to_string(set.kernels.size()) + "\""}});
+    set.kernels.push_back({.specialization = each,
+                           .nodes = {"pad \"n" + std::to_string(set.kernels.size()) + "\""},
+                           .targets = targets});
   }
   return set;
 }

@@ -20,7 +20,7 @@ struct Kernels {
   CompiledKernels compile(uint32_t jobs, bool use_cache) {
     Diagnostics diagnostics;
     CompileKernelsOptions options{
-        .jobs = jobs, .cache_folder = {}, .kernels_folder = folder.path(), .code = {}};
+        .jobs = jobs, .cache_folder = {}, .kernels_folder = folder.path()};
     if (use_cache) options.cache_folder = cache;
     auto compiled = compile_kernels(set, options, diagnostics);
     INFO(diagnostics.text());
@@ -47,15 +47,15 @@ std::string read(const std::filesystem::path& path) {
 TEST_CASE("code does not depend on the number of threads or on the cache") {
   Kernels kernels;
   const CompiledKernels reference = kernels.compile(1, false);
-  CHECK(reference.codes.size() == 3);
-  CHECK(reference.codes[0] != reference.codes[1]);
-  CHECK(kernels.compile(4, false).codes == reference.codes);
+  CHECK(reference.variants.size() == 3);
+  CHECK(reference.variants[0] != reference.variants[1]);
+  CHECK(kernels.compile(4, false).variants == reference.variants);
   const CompiledKernels cold = kernels.compile(2, true);
   CHECK(cold.cache_hits == 0);
-  CHECK(cold.codes == reference.codes);
+  CHECK(cold.variants == reference.variants);
   const CompiledKernels warm = kernels.compile(2, true);
   CHECK(warm.cache_hits == 3);
-  CHECK(warm.codes == reference.codes);
+  CHECK(warm.variants == reference.variants);
 }
 
 TEST_CASE("an altered or truncated cache entry is a miss and is replaced") {
@@ -75,7 +75,7 @@ TEST_CASE("an altered or truncated cache entry is a miss and is replaced") {
     std::ofstream(files[0], std::ios::binary) << entry;
     const CompiledKernels compiled = kernels.compile(1, true);
     CHECK(compiled.cache_hits == 2);
-    CHECK(compiled.codes == reference.codes);
+    CHECK(compiled.variants == reference.variants);
     CHECK(read(files[0]) == whole);
   }
   CHECK(kernels.cache_files().size() == 3);
@@ -99,7 +99,7 @@ TEST_CASE("every kernel that fails is one diagnostic naming kernel, nodes and li
   kernels.folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE + nothing);"));
   Diagnostics diagnostics;
   const CompileKernelsOptions options{
-      .jobs = 2, .cache_folder = {}, .kernels_folder = kernels.folder.path(), .code = {}};
+      .jobs = 2, .cache_folder = {}, .kernels_folder = kernels.folder.path()};
   CHECK_FALSE(compile_kernels(kernels.set, options, diagnostics).has_value());
   REQUIRE(diagnostics.error_count() == 3);
   const std::string text = to_string(diagnostics.all()[1]);
@@ -119,9 +119,13 @@ TEST_CASE("programs share kernels of equal specialization and list their nodes")
   Program second = first;
   second.entry = "b";
   second.steps[0].node = "y";
-  const std::vector<const Program*> programs = {&first, &second};
+  const Target* vulkan = find_target("vulkan");
+  const Target* cuda = find_target("cuda");
+  const std::vector<TargetProgram> programs = {{&first, vulkan}, {&second, cuda}};
   const KernelSet set = gather_kernels(programs);
   REQUIRE(set.kernels.size() == 1);
+  CHECK(set.kernels[0].targets == 3u);
+  CHECK(set.targets == 3u);
   CHECK(set.kernels[0].nodes == std::vector<std::string>{"pad \"x\"", "pad \"y\""});
   CHECK(set.index_of_instance[1][0] == 0u);
   CHECK_FALSE(set.index_of_instance[1][1].has_value());
