@@ -75,9 +75,11 @@ RLX_DYNAMIC_SHARED(kPipelineBytes > kSumBytes ? kPipelineBytes : kSumBytes);
 #if RLX_SPLITS > 1
 RLX_CLUSTER(RLX_SPLITS);
 #endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define RLX_IN_CLUSTER 1
 constexpr rlx_u32 kSharers = RLX_SPLITS;  // groups that work on a tile
 #else
+#define RLX_IN_CLUSTER 0
 constexpr rlx_u32 kSharers = 1;  // no cluster: its first group does all of the depth
 #endif
 constexpr rlx_u32 kDepth = kSharers == 1 ? RLX_K : RLX_SPLIT_K;  // of a group, at most
@@ -310,21 +312,35 @@ RLX_FN void put_sums(const Accumulators& acc, WarpPlace warp) {
   }
 }
 
-// Four neighbours of the tile, added over the cluster's groups and their warps, in that order.
-RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column) {
-  rlx_acc4_t sum = rlx_acc4_splat(0.0f);
-  const rlx_u32 at = row * kSumPitch + column;
-#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  const rlx_u32 own = rlx_shared_address(rlx_shared) + at * 4u;
-  RLX_UNROLL for (rlx_u32 rank = 0; rank < kSharers; ++rank) {
-    const rlx_u32 peer = rlx_cluster_address(own, rank);
-    RLX_UNROLL for (rlx_u32 k = 0; k < RLX_WARPS_K; ++k) sum += rlx_cluster_load4(peer + k * kSliceFloats * 4u);
-  }
-#else
+// Adds the slices of this group's warps, four neighbours at a time, in order; the sum takes the place of the first.
+RLX_FN rlx_acc4_t sum_slices(rlx_u32 at) {
   const float* own = reinterpret_cast<const float*>(rlx_shared) + at;
+  rlx_acc4_t sum = rlx_acc4_splat(0.0f);
   RLX_UNROLL for (rlx_u32 k = 0; k < RLX_WARPS_K; ++k) sum += *reinterpret_cast<const float4*>(own + k * kSliceFloats);
-#endif
   return sum;
+}
+RLX_FN void join_slices() {
+  RLX_UNROLL for (rlx_u32 first = 0; first < RLX_TILE_M * RLX_TILE_N / 4; first += kThreads) {
+    const rlx_u32 unit = first + rlx_local_index;
+    if (unit >= RLX_TILE_M * RLX_TILE_N / 4) break;
+    const rlx_u32 at = unit / (RLX_TILE_N / 4) * kSumPitch + unit % (RLX_TILE_N / 4) * 4u;
+    *reinterpret_cast<rlx_acc4_t*>(reinterpret_cast<float*>(rlx_shared) + at) = sum_slices(at);
+  }
+}
+
+// Four neighbours of the tile, added over all groups of the tile in their order.
+RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column) {
+  const rlx_u32 at = row * kSumPitch + column;
+#if RLX_IN_CLUSTER
+  const rlx_u32 own = rlx_shared_address(rlx_shared) + at * 4u;
+  float4 parts[kSharers];
+  RLX_UNROLL for (rlx_u32 rank = 0; rank < kSharers; ++rank) parts[rank] = rlx_cluster_load4(rlx_cluster_address(own, rank));
+  rlx_acc4_t sum = parts[0];
+  RLX_UNROLL for (rlx_u32 rank = 1; rank < kSharers; ++rank) sum += parts[rank];
+  return sum;
+#else
+  return sum_slices(at);
+#endif
 }
 
 #if RLX_IS_F32
@@ -456,10 +472,14 @@ RLX_MAIN_PREFETCH {
   rlx_wait_copies<0>();
   rlx_barrier();  // nobody reads panels any more
   put_sums(acc, warp);
-#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  rlx_cluster_barrier();
-#else
   rlx_barrier();
+#if RLX_IN_CLUSTER
+  if (RLX_WARPS_K > 1) {
+    join_slices();
+    rlx_barrier();
+  }
+  rlx_cluster_publish();
+  rlx_cluster_wait();
 #endif
 
   // Finish and store.
@@ -485,7 +505,8 @@ RLX_MAIN_PREFETCH {
     }
 #endif
   }
-#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  rlx_cluster_barrier();  // the others may still read this group's sums
+#if RLX_IN_CLUSTER
+  rlx_cluster_arrive();
+  rlx_cluster_wait();  // the others may still read this group's sums
 #endif
 }

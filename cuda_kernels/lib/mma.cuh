@@ -120,11 +120,17 @@ RLX_FN rlx_u32 rlx_cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
-// All threads of the cluster wait for each other and see each other's writes to shared memory; in two halves, or at once.
-RLX_FN void rlx_cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// All threads of the cluster wait for each other, in two halves. rlx_cluster_publish() is the first half where the others read
+// this workgroup's shared memory afterwards; rlx_cluster_arrive() orders nothing (before an exit: nobody reads any more). An
+// arrival that orders all of memory would wait for every store under way: this one costs a microsecond less.
+RLX_FN void rlx_cluster_publish() {
+  asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+RLX_FN void rlx_cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 RLX_FN void rlx_cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 RLX_FN void rlx_cluster_barrier() {
-  rlx_cluster_arrive();
+  rlx_cluster_publish();
   rlx_cluster_wait();
 }
 // The same address in the shared memory of another workgroup of the cluster.
