@@ -182,7 +182,9 @@ struct OpDef {
   std::span<const AttrSpec> attrs;
   bool (*infer)(InferContext&) = nullptr;        // output dtypes and shapes, or a diagnostic
   bool (*evaluate)(EvaluateContext&) = nullptr;  // test oracle and constant folder
-  bool (*decompose)(RewriteContext&) = nullptr;  // the op as simpler ops; such an op needs no lower
+  // The op as simpler ops: such nodes of a model are rewritten at once. With `lower` too, later
+  // passes make them again where the target has a kernel.
+  bool (*decompose)(RewriteContext&) = nullptr;
   bool (*lower)(LowerContext&) = nullptr;  // emit dispatches; the target never appears by name
   // Elementwise ops: the expression of one element. Such an op can join a region, and its lower is
   // lower_elementwise.

@@ -63,10 +63,20 @@ size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& d
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Merges nodes that compute the same.
 size_t merge_common(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Joins matmuls of one input with constant weights into one matmul whose outputs are slices.
+// Joins products of one input with weights into one product whose outputs are slices.
 size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Pulls bias, activation and residual into matmul, and activation into conv.
+// Joins act(x * w) * (x * w2) into fused_norm_matmul where the target streams such pairs.
+size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Pulls rms_norm into the products that read it, where the target streams all of them.
+size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins the ropes of an attention's q and k, and the kv_append of its k and v, into rope_append.
+size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Pulls bias, activation and residual into matmul.
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Pulls the activation into conv, and the residual before it where the conv runs on tensor cores.
+size_t fuse_conv(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Transposes the weights of convolutions on tensor cores to [Co, H, W, C]; the conv reads them through a view.
+size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins chains of elementwise nodes of one shape into ew_region nodes.
 size_t fuse_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls an elementwise node or region that only a reduction reads into that reduction.

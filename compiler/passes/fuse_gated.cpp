@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gated pairs: act(x * w + b) * (x * w2 + b2), as in SwiGLU, becomes one fused_norm_matmul where
+// the target streams such a pair. Both products are read by the mul alone, and their weights are
+// rows [N, K] of one type.
+#include <algorithm>
+
+#include "compiler/ops/matvec_stream_lower.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/products.h"
+
+namespace rlx {
+namespace {
+
+// A bias of one value per column, or none.
+bool has_plain_bias(const Graph& graph, const ProductNode& product) {
+  const Shape columns = {graph.value(product.w).type.shape[0]};
+  return !product.bias || graph.value(*product.bias).type.shape == columns;
+}
+
+struct GatedPair {
+  ProductNode gate;  // the activated one
+  ProductNode up;
+};
+
+std::optional<ProductNode> half_of(const Graph& graph, ValueId value) {
+  const Node* node = producer_of(graph, value);
+  if (node == nullptr || !sole_reader(graph, value)) return std::nullopt;
+  std::optional<ProductNode> product = product_of(graph, *node);
+  const bool fits =
+      product && product->rows && !product->residual && has_plain_bias(graph, *product);
+  return fits ? product : std::nullopt;
+}
+
+std::optional<GatedPair> pair_of(const Graph& graph, const Node& node) {
+  if (node.op != "mul" || node.inputs[0] == node.inputs[1]) return std::nullopt;
+  const std::optional<ProductNode> first = half_of(graph, *node.inputs[0]);
+  const std::optional<ProductNode> second = half_of(graph, *node.inputs[1]);
+  if (!first || !second || first->x != second->x) return std::nullopt;
+  if (graph.value(first->w).type != graph.value(second->w).type) return std::nullopt;
+  if (!first->activation.empty() && !second->activation.empty()) return std::nullopt;
+  if (first->activation.empty()) return GatedPair{.gate = *second, .up = *first};
+  return GatedPair{.gate = *first, .up = *second};
+}
+
+bool pair_streams(const Graph& graph, const GatedPair& pair, const Target& target) {
+  const TensorType& w = graph.value(pair.gate.w).type;
+  return streams(target, {.m = line_count(graph, pair.gate.x),
+                          .n = w.shape[0],
+                          .k = w.shape[1],
+                          .gated = true,
+                          .x = graph.value(pair.gate.x).type.dtype,
+                          .w = w.dtype});
+}
+
+void fuse(Graph& graph, NodeId id, const GatedPair& pair) {
+  const Node mul = graph.node(id);
+  std::vector<std::optional<ValueId>> inputs = {pair.gate.x, pair.gate.w, pair.up.w};
+  if (pair.gate.bias || pair.up.bias) {
+    inputs.insert(inputs.end(), {std::nullopt, pair.gate.bias, pair.up.bias});
+    if (!pair.up.bias) inputs.pop_back();
+  }
+  const ValueId fused = add_node_before(graph, id, "fused_norm_matmul", mul.name + ".gated", inputs,
+                                        pair.gate.activation);
+  graph.replace_uses(mul.outputs[0], fused);
+  graph.remove_node(id);
+  for (const std::optional<ValueId>& half : mul.inputs)
+    graph.remove_node(*graph.value(*half).producer);
+}
+
+}  // namespace
+
+size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
+  if (options.target == nullptr) return 0;
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      const auto& live = graph.order();
+      if (std::find(live.begin(), live.end(), id) == live.end()) continue;
+      const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
+      if (!pair || !pair_streams(graph, *pair, *options.target)) continue;
+      fuse(graph, id, *pair);
+      ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

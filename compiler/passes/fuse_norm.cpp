@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// rms_norm into the products after it: where every reader of a norm is a product that the target
+// streams, each of them becomes a fused_norm_matmul, whose workgroups compute the statistics
+// themselves, and the norm is gone.
+#include <algorithm>
+
+#include "compiler/ops/matvec_stream_lower.h"
+#include "compiler/ops/op_def.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/products.h"
+
+namespace rlx {
+namespace {
+
+enum FusedInput : size_t { kX, kW, kW2, kGamma, kBias, kBias2, kResidual, kInputs };
+using FusedInputs = std::vector<std::optional<ValueId>>;
+
+// A reader of a norm in the fused form, with the norm's result still as its x.
+struct Fused {
+  FusedInputs inputs;
+  Attributes attributes;
+};
+
+bool is_vector(const Graph& graph, const std::optional<ValueId>& id, int64_t length) {
+  return !id || graph.value(*id).type.shape == Shape{length};
+}
+
+std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
+  if (node.op == "fused_norm_matmul") {
+    Fused fused{.inputs = node.inputs, .attributes = node.attributes};
+    fused.inputs.resize(kInputs);
+    if (fused.attributes.contains("norm")) return std::nullopt;
+    return fused;
+  }
+  const std::optional<ProductNode> product = product_of(graph, node);
+  if (!product || !product->rows) return std::nullopt;
+  const Shape& w = graph.value(product->w).type.shape;
+  const Shape& y = graph.value(node.outputs[0]).type.shape;
+  if (!is_vector(graph, product->bias, w[0])) return std::nullopt;
+  if (product->residual && graph.value(*product->residual).type.shape != y) return std::nullopt;
+  Fused fused{.inputs = FusedInputs(kInputs), .attributes = product->activation};
+  fused.inputs[kX] = product->x;
+  fused.inputs[kW] = product->w;
+  fused.inputs[kBias] = product->bias;
+  fused.inputs[kResidual] = product->residual;
+  return fused;
+}
+
+bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const Target& target) {
+  if (std::count(fused.inputs.begin(), fused.inputs.end(), std::optional(normalised)) != 1)
+    return false;
+  if (fused.inputs[kX] != normalised) return false;
+  const TensorType& w = graph.value(*fused.inputs[kW]).type;
+  return streams(target, {.m = line_count(graph, normalised),
+                          .n = w.shape[0],
+                          .k = w.shape[1],
+                          .gated = fused.inputs[kW2].has_value(),
+                          .x = graph.value(normalised).type.dtype,
+                          .w = w.dtype});
+}
+
+// True for an rms_norm over the last dim with a plain gamma and no beta, whose statistics nobody
+// reads.
+bool is_plain_norm(const Graph& graph, const Node& node) {
+  if (node.op != "rms_norm" || node.outputs.size() != 1 || graph.is_output(node.outputs[0]))
+    return false;
+  const Shape& shape = graph.value(*node.inputs[0]).type.shape;
+  const int64_t axis = AttributeReader(*find_op(node.op), node.attributes).integer("axis");
+  const bool last = axis == -1 || axis == static_cast<int64_t>(shape.size()) - 1;
+  const bool has_beta = node.inputs.size() > 2 && node.inputs[2].has_value();
+  const std::optional<ValueId> gamma = node.inputs.size() > 1 ? node.inputs[1] : std::nullopt;
+  return last && !has_beta && is_vector(graph, gamma, shape.back());
+}
+
+void fuse(Graph& graph, const Node& norm, NodeId reader, Fused fused) {
+  fused.inputs[kX] = norm.inputs[0];
+  if (norm.inputs.size() > 1) fused.inputs[kGamma] = norm.inputs[1];
+  while (!fused.inputs.back()) fused.inputs.pop_back();
+  fused.attributes["norm"] = std::string("rms");
+  for (const char* name : {"eps", "gamma_offset"}) {
+    const auto found = norm.attributes.find(name);
+    if (found != norm.attributes.end()) fused.attributes[name] = found->second;
+  }
+  const Node old = graph.node(reader);
+  const ValueId result = add_node_before(graph, reader, "fused_norm_matmul", old.name + ".normed",
+                                         std::move(fused.inputs), std::move(fused.attributes));
+  graph.replace_uses(old.outputs[0], result);
+  graph.remove_node(reader);
+}
+
+bool fuse_into_readers(Graph& graph, NodeId id, const Target& target) {
+  const Node norm = graph.node(id);
+  if (!is_plain_norm(graph, norm)) return false;
+  const std::vector<NodeId> readers = graph.readers(norm.outputs[0]);
+  std::vector<Fused> forms;
+  for (NodeId reader : readers) {
+    std::optional<Fused> fused = fused_form(graph, graph.node(reader));
+    if (!fused || !can_take(graph, *fused, norm.outputs[0], target)) return false;
+    forms.push_back(std::move(*fused));
+  }
+  for (size_t i = 0; i < readers.size(); ++i) fuse(graph, norm, readers[i], std::move(forms[i]));
+  graph.remove_node(id);
+  return !readers.empty();
+}
+
+}  // namespace
+
+size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
+  if (options.target == nullptr) return 0;
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      const auto& live = graph.order();
+      if (std::find(live.begin(), live.end(), id) == live.end()) continue;
+      if (fuse_into_readers(graph, id, *options.target)) ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rotary embeddings of an attention's queries and keys become one rope_append, together with
+// the kv_append of its keys and values where they go through caches at the same position. Tables
+// are by position, heads rotate as a whole, q and k come as [B,S,H,D].
+#include <algorithm>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/products.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+enum AttentionInput : size_t { kQ, kK, kV };
+enum RopeInput : size_t { kX, kCos, kSin, kPositions };
+enum AppendInput : size_t { kCache, kNew, kPosition };
+
+std::string text_of(const Node& node, const char* name) {
+  return AttributeReader(*find_op(node.op), node.attributes).text(name);
+}
+
+std::optional<ValueId> optional_input(const Node& node, size_t i) {
+  return i < node.inputs.size() ? node.inputs[i] : std::nullopt;
+}
+
+// A rope that rope_append can take over.
+bool is_plain_rope(const Graph& graph, const Node& node) {
+  if (node.op != "rope" || text_of(node, "layout") != "bshd" ||
+      text_of(node, "table") != "position")
+    return false;
+  const AttributeReader attributes(*find_op(node.op), node.attributes);
+  const TensorType& x = graph.value(*node.inputs[kX]).type;
+  const bool whole = !attributes.has("n_rot") || attributes.integer("n_rot") == x.shape[3];
+  const std::optional<ValueId> positions = optional_input(node, kPositions);
+  return whole && x.shape[3] % 2 == 0 && graph.value(*node.inputs[kCos]).type.shape.size() == 2 &&
+         (!positions || graph.value(*positions).type.shape.empty());
+}
+
+bool rotate_alike(const Node& a, const Node& b) {
+  const AttributeReader of_a(*find_op(a.op), a.attributes);
+  const AttributeReader of_b(*find_op(b.op), b.attributes);
+  return a.inputs[kCos] == b.inputs[kCos] && a.inputs[kSin] == b.inputs[kSin] &&
+         optional_input(a, kPositions) == optional_input(b, kPositions) &&
+         of_a.text("style") == of_b.text("style") &&
+         of_a.integer("position_offset") == of_b.integer("position_offset") &&
+         of_a.flag("inverse") == of_b.flag("inverse");
+}
+
+// new -> cache: a kv_append of [B,S,H,D], as it is or transposed to [B,H,S,D].
+struct Append {
+  const Node* node = nullptr;
+  ValueId rows{};  // [B,S,H,D]
+  bool by_head = false;
+};
+
+bool swaps_rows_and_heads(const Node& node) {
+  return node.op == "transpose" && node.attributes.contains("perm") &&
+         std::get<Ints>(node.attributes.at("perm")) == Ints{0, 2, 1, 3};
+}
+
+std::optional<Append> append_of(const Graph& graph, ValueId value) {
+  const Node* node = producer_of(graph, value);
+  // What is written to a state is the value itself.
+  if (node != nullptr && node->op == "state_write") node = producer_of(graph, *node->inputs[1]);
+  if (node == nullptr || node->op != "kv_append" || text_of(*node, "mode") != "linear")
+    return std::nullopt;
+  const Shape& cache = graph.value(*node->inputs[kCache]).type.shape;
+  if (cache.size() != 4 || !graph.value(*node->inputs[kPosition]).type.shape.empty())
+    return std::nullopt;
+  const int64_t axis = AttributeReader(*find_op(node->op), node->attributes).integer("axis");
+  const ValueId added = *node->inputs[kNew];
+  if (axis == 1 || axis == -3) return Append{.node = node, .rows = added, .by_head = false};
+  if (axis != 2 && axis != -2) return std::nullopt;
+  const Node* turned = producer_of(graph, added);
+  if (turned == nullptr || !swaps_rows_and_heads(*turned)) return std::nullopt;
+  return Append{.node = node, .rows = *turned->inputs[0], .by_head = true};
+}
+
+// What becomes one node, and the values that its outputs stand for.
+struct RopeGroup {
+  const Node* q = nullptr;
+  const Node* k = nullptr;
+  std::optional<Append> keys;
+  std::optional<Append> values;
+
+  [[nodiscard]] std::vector<ValueId> results() const {
+    if (!keys) return {q->outputs[0], k->outputs[0]};
+    return {q->outputs[0], keys->node->outputs[0], values->node->outputs[0]};
+  }
+};
+
+bool appends_alike(const Graph& graph, const RopeGroup& group) {
+  const Append& keys = *group.keys;
+  const Append& values = *group.values;
+  const auto position = keys.node->inputs[kPosition];
+  const auto type = [&graph](ValueId id) { return graph.value(id).type; };
+  return keys.by_head == values.by_head && position == values.node->inputs[kPosition] &&
+         position == optional_input(*group.k, kPositions) &&
+         type(group.k->outputs[0]) == type(values.rows) &&
+         keys.node->inputs[kCache] != values.node->inputs[kCache];
+}
+
+// True where the value is computed from one of `results`.
+bool depends_on(const Graph& graph, ValueId value, const std::vector<ValueId>& results,
+                std::vector<bool>& seen) {
+  if (std::find(results.begin(), results.end(), value) != results.end()) return true;
+  if (seen[index_of(value)]) return false;
+  seen[index_of(value)] = true;
+  const Node* node = producer_of(graph, value);
+  if (node == nullptr) return false;
+  return std::any_of(node->inputs.begin(), node->inputs.end(),
+                     [&](const std::optional<ValueId>& input) {
+                       return input && depends_on(graph, *input, results, seen);
+                     });
+}
+
+std::vector<std::optional<ValueId>> inputs_of(const RopeGroup& group) {
+  std::vector<std::optional<ValueId>> inputs = {group.q->inputs[kX], group.k->inputs[kX],
+                                                std::nullopt, group.q->inputs[kCos],
+                                                group.q->inputs[kSin]};
+  const std::optional<ValueId> positions = optional_input(*group.q, kPositions);
+  if (positions) inputs.push_back(positions);
+  if (!group.keys) return inputs;
+  inputs[2] = group.values->rows;
+  inputs.push_back(group.keys->node->inputs[kCache]);
+  inputs.push_back(group.values->node->inputs[kCache]);
+  return inputs;
+}
+
+// Neither input of the joined node is made from one of its outputs, and keys that only the cache
+// takes are read nowhere else.
+bool is_independent(const Graph& graph, const RopeGroup& group) {
+  if (group.keys) {
+    const std::optional<NodeId> reader = sole_reader(graph, group.k->outputs[0]);
+    const bool goes_to_cache =
+        reader && (&graph.node(*reader) == group.keys->node ||
+                   (group.keys->by_head && sole_reader(graph, graph.node(*reader).outputs[0])));
+    if (!goes_to_cache) return false;
+  }
+  std::vector<ValueId> results = group.results();
+  results.push_back(group.k->outputs[0]);
+  std::vector<bool> seen(graph.value_count());
+  const std::vector<std::optional<ValueId>> inputs = inputs_of(group);
+  return std::none_of(inputs.begin(), inputs.end(), [&](const std::optional<ValueId>& input) {
+    return input && depends_on(graph, *input, results, seen);
+  });
+}
+
+std::optional<RopeGroup> group_of(const Graph& graph, const Node& attention) {
+  if (attention.op != "attention" || !optional_input(attention, kK) ||
+      !optional_input(attention, kV))
+    return std::nullopt;
+  RopeGroup group;
+  group.keys = append_of(graph, *attention.inputs[kK]);
+  group.values = append_of(graph, *attention.inputs[kV]);
+  group.q = producer_of(graph, *attention.inputs[kQ]);
+  group.k = producer_of(graph, group.keys ? group.keys->rows : *attention.inputs[kK]);
+  if (group.q == nullptr || group.k == nullptr || group.q == group.k) return std::nullopt;
+  if (!is_plain_rope(graph, *group.q) || !is_plain_rope(graph, *group.k) ||
+      !rotate_alike(*group.q, *group.k))
+    return std::nullopt;
+  const Shape& q = graph.value(group.q->outputs[0]).type.shape;
+  const Shape& k = graph.value(group.k->outputs[0]).type.shape;
+  const bool alike =
+      q[0] == k[0] && q[1] == k[1] && q[3] == k[3] &&
+      graph.value(group.q->outputs[0]).type.dtype == graph.value(group.k->outputs[0]).type.dtype;
+  if (!alike || group.keys.has_value() != group.values.has_value()) return std::nullopt;
+  if (group.keys && !appends_alike(graph, group)) return std::nullopt;
+  return is_independent(graph, group) ? std::optional(group) : std::nullopt;
+}
+
+void fuse(Graph& graph, NodeId attention, const RopeGroup& group) {
+  const std::vector<ValueId> old = group.results();
+  Node node{.name = graph.fresh_name(group.q->name + ".joined"),
+            .op = "rope_append",
+            .inputs = inputs_of(group),
+            .outputs = {},
+            .attributes = {},
+            .region = {},
+            .place = group.q->place,
+            .source = group.q->source};
+  for (const char* name : {"style", "position_offset", "inverse"}) {
+    const auto found = group.q->attributes.find(name);
+    if (found != group.q->attributes.end()) node.attributes[name] = found->second;
+  }
+  if (group.keys) node.attributes["kv_layout"] = std::string(group.keys->by_head ? "bhsd" : "bshd");
+  std::vector<NodeId> replaced;
+  for (ValueId result : old) {
+    replaced.push_back(*graph.value(result).producer);
+    const std::string name = graph.fresh_name(graph.value(result).name + ".joined");
+    node.outputs.push_back(
+        graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}}));
+  }
+  const std::vector<ValueId> fresh = node.outputs;
+  const NodeId id = graph.insert_node_before(attention, std::move(node));
+  Diagnostics diagnostics;
+  RLX_CHECK(check_and_infer(graph, id, diagnostics), diagnostics.text());
+  for (size_t i = 0; i < old.size(); ++i) graph.replace_uses(old[i], fresh[i]);
+  for (NodeId node_id : replaced) graph.remove_node(node_id);
+  // Other readers of the results, such as state_write, may stand before the new node.
+  sort_nodes(graph);
+}
+
+}  // namespace
+
+size_t fuse_rope(Module& module, const PassOptions&, Diagnostics&) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      const std::optional<RopeGroup> group = group_of(graph, graph.node(id));
+      if (!group) continue;
+      fuse(graph, id, *group);
+      ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

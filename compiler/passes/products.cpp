@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products as passes see them.
+#include "compiler/passes/products.h"
+
+#include <algorithm>
+
+#include "compiler/ops/op_def.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+bool flag_of(const Node& node, const char* name) {
+  const auto found = node.attributes.find(name);
+  return found != node.attributes.end() && std::get<bool>(found->second);
+}
+
+std::optional<ValueId> optional_input(const Node& node, size_t i) {
+  return i < node.inputs.size() ? node.inputs[i] : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<ProductNode> product_of(const Graph& graph, const Node& node) {
+  const bool fused = node.op == "fused_matmul_bias_act";
+  if (!fused && node.op != "matmul") return std::nullopt;
+  const TensorType& x = graph.value(*node.inputs[0]).type;
+  const TensorType& w = graph.value(*node.inputs[1]).type;
+  const DType result = graph.value(node.outputs[0]).type.dtype;
+  const bool plain = x.shape.size() >= 2 && w.shape.size() == 2 && is_float(x.dtype) &&
+                     is_float(w.dtype) && result == x.dtype;
+  if (!plain || flag_of(node, "trans_a")) return std::nullopt;
+  ProductNode product{.x = *node.inputs[0],
+                      .w = *node.inputs[1],
+                      .bias = optional_input(node, 2),
+                      .residual = optional_input(node, 3),
+                      .rows = flag_of(node, fused ? "trans_w" : "trans_b"),
+                      .activation = {}};
+  for (const char* name : {"activation", "alpha", "beta"}) {
+    const auto found = node.attributes.find(name);
+    if (found != node.attributes.end()) product.activation[name] = found->second;
+  }
+  const auto activation = product.activation.find("activation");
+  if (activation != product.activation.end() &&
+      activation->second == AttributeValue(std::string("none")))
+    product.activation.clear();
+  return product;
+}
+
+int64_t line_count(const Graph& graph, ValueId x) {
+  const Shape& shape = graph.value(x).type.shape;
+  return element_count(Shape(shape.begin(), shape.end() - 1));
+}
+
+ValueId add_node_before(Graph& graph, NodeId position, const std::string& op,
+                        const std::string& stem, std::vector<std::optional<ValueId>> inputs,
+                        Attributes attributes) {
+  const std::string name = graph.fresh_name(stem);
+  const ValueId output =
+      graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+  const Node& origin = graph.node(position);
+  Node node{.name = name,
+            .op = op,
+            .inputs = std::move(inputs),
+            .outputs = {output},
+            .attributes = std::move(attributes),
+            .region = {},
+            .place = origin.place,
+            .source = origin.source};
+  const NodeId id = graph.insert_node_before(position, std::move(node));
+  Diagnostics diagnostics;
+  RLX_CHECK(check_and_infer(graph, id, diagnostics), diagnostics.text());
+  return output;
+}
+
+std::optional<NodeId> sole_reader(const Graph& graph, ValueId id) {
+  if (graph.is_output(id)) return std::nullopt;
+  const std::vector<NodeId> readers = graph.readers(id);
+  return readers.size() == 1 ? std::optional(readers[0]) : std::nullopt;
+}
+
+const Node* producer_of(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  return value.origin == ValueOrigin::Node ? &graph.node(*value.producer) : nullptr;
+}
+
+void sort_nodes(Graph& graph) {
+  std::vector<bool> made(graph.value_count());
+  for (uint32_t i = 0; i < graph.value_count(); ++i)
+    made[i] = graph.value(ValueId{i}).origin != ValueOrigin::Node;
+  const auto ready = [&](NodeId id) {
+    const Node& node = graph.node(id);
+    return std::all_of(
+        node.inputs.begin(), node.inputs.end(),
+        [&](const std::optional<ValueId>& input) { return !input || made[index_of(*input)]; });
+  };
+  std::vector<NodeId> sorted;
+  std::vector<NodeId> waiting;  // in the old order
+  const auto place = [&](NodeId id) {
+    sorted.push_back(id);
+    for (ValueId output : graph.node(id).outputs) made[index_of(output)] = true;
+  };
+  for (NodeId id : graph.order()) {
+    if (!ready(id)) {
+      waiting.push_back(id);
+      continue;
+    }
+    place(id);
+    for (bool again = true; again;) {
+      const auto next = std::find_if(waiting.begin(), waiting.end(), ready);
+      again = next != waiting.end();
+      if (!again) break;
+      const NodeId freed = *next;
+      waiting.erase(next);
+      place(freed);
+    }
+  }
+  RLX_CHECK(waiting.empty(), "nodes of \"" + graph.name + "\" read each other in a circle");
+  graph.set_order(std::move(sorted));
+}
+
+}  // namespace rlx

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products as passes see them, and what several passes do with nodes.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ir/graph.h"
+
+namespace rlx {
+
+// y = act(x * w + bias) + residual, from a matmul or fused_matmul_bias_act node with a matrix w.
+struct ProductNode {
+  ValueId x{};
+  ValueId w{};
+  std::optional<ValueId> bias;
+  std::optional<ValueId> residual;
+  bool rows = false;      // w is [N, K], else [K, N]
+  Attributes activation;  // activation, alpha, beta as written; empty: none
+};
+// nullopt for other nodes, products with a transposed x or of another dtype than x's, and products
+// of tensors w.
+std::optional<ProductNode> product_of(const Graph& graph, const Node& node);
+
+// The lines of a product's x: all its elements over the last dim.
+int64_t line_count(const Graph& graph, ValueId x);
+
+// Adds a node named after `stem` before `position`, with one output, and infers it.
+ValueId add_node_before(Graph& graph, NodeId position, const std::string& op,
+                        const std::string& stem, std::vector<std::optional<ValueId>> inputs,
+                        Attributes attributes);
+
+// The only reader of a value that is no graph output, or nullopt.
+std::optional<NodeId> sole_reader(const Graph& graph, ValueId id);
+
+// The node that makes a value, or nullptr.
+const Node* producer_of(const Graph& graph, ValueId id);
+
+// Puts the nodes into an order in which every value is made before it is read, moving as few as
+// that takes.
+void sort_nodes(Graph& graph);
+
+}  // namespace rlx

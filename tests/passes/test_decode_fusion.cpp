@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fusions that make a decode layer of few steps: gated pairs, norms into products, rope with
+// append; and merging over generated weights.
+#include "tests/passes/pass_support.h"
+
+namespace rlx::test {
+namespace {
+
+const Target& target_named(const char* name) {
+  return *find_target(name);
+}
+
+size_t apply_for(PassFunction pass, Module& module, const char* target) {
+  const PassOptions options{.target = &target_named(target)};
+  const std::vector<Tensor> wanted = outputs_of(module);
+  const size_t changed = apply(pass, module, options);
+  check_close(outputs_of(module), wanted);
+  return changed;
+}
+
+std::string weight(const std::string& name, const std::string& shape, int stream) {
+  return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape +
+         R"(, "data": {"random": {"distribution": "uniform", "low": -0.5, "high": 0.5, "seed": 3, "stream": )" +
+         std::to_string(stream) + "}}}";
+}
+
+// x [1, lines, 64], weights wg, wu [24, 64] and g [64]; n = rms_norm(x, g); then `nodes`.
+Module feed_forward(const std::string& nodes, const std::string& outputs, int lines = 1) {
+  return module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, )" +
+                   std::to_string(lines) + R"(, 64]}], "params": [)" + weight("wg", "[24, 64]", 1) +
+                   ", " + weight("wu", "[24, 64]", 2) + ", " + weight("g", "[64]", 3) + ", " +
+                   weight("wide", "[24, 64]", 4) + R"(], "nodes": [
+    {"op": "rms_norm", "inputs": ["x", "g"], "outputs": ["n"], "attributes": {"eps": 0.001}},)" +
+                   nodes + R"(], "outputs": )" + outputs);
+}
+
+const std::string kPair = R"(
+    {"op": "fused_matmul_bias_act", "inputs": ["n", "wg"], "outputs": ["gate"], "attributes": {"trans_w": true, "activation": "silu"}},
+    {"op": "matmul", "inputs": ["n", "wu"], "outputs": ["up"], "attributes": {"trans_b": true}},
+    {"op": "mul", "inputs": ["up", "gate"], "outputs": ["y"]})";
+
+// q, k, v as [1, 2, heads, 4] inputs, caches of 5 rows as states.
+Module decode_step(const std::string& key_rope_offset, const std::string& more_nodes,
+                   const std::string& outputs) {
+  return module_of(
+      R"("inputs": [{"name": "q", "dtype": "f32", "shape": [1, 2, 4, 4]}, {"name": "k", "dtype": "f32", "shape": [1, 2, 2, 4]},
+    {"name": "v", "dtype": "f32", "shape": [1, 2, 2, 4]}, {"name": "p", "dtype": "i32", "shape": []},
+    {"name": "c", "dtype": "f32", "shape": [8, 2]}, {"name": "s", "dtype": "f32", "shape": [8, 2]}],
+    "states": [{"name": "kc", "dtype": "f32", "shape": [1, 2, 5, 4]}, {"name": "vc", "dtype": "f32", "shape": [1, 2, 5, 4]}], "nodes": [
+    {"op": "rope", "inputs": ["q", "c", "s", "p"], "outputs": ["qr"], "attributes": {"head_dim": 4}},
+    {"op": "rope", "inputs": ["k", "c", "s", "p"], "outputs": ["kr"], "attributes": {"head_dim": 4, "position_offset": )" +
+      key_rope_offset + R"(}},
+    {"op": "transpose", "inputs": ["kr"], "outputs": ["kt"], "attributes": {"perm": [0, 2, 1, 3]}},
+    {"op": "kv_append", "inputs": ["kc", "kt", "p"], "outputs": ["ka"]},
+    {"op": "state_write", "inputs": ["kc", "ka"], "outputs": ["kn"]},
+    {"op": "transpose", "inputs": ["v"], "outputs": ["vt"], "attributes": {"perm": [0, 2, 1, 3]}},
+    {"op": "kv_append", "inputs": ["vc", "vt", "p"], "outputs": ["va"]},
+    {"op": "state_write", "inputs": ["vc", "va"], "outputs": ["vn"]},)" +
+      more_nodes + R"(
+    {"op": "attention", "inputs": ["qr", "kn", "vn"], "outputs": ["y"],
+     "attributes": {"num_heads": 4, "num_kv_heads": 2, "head_dim": 4, "kv_layout": "bhsd"}}], "outputs": )" +
+      outputs);
+}
+
+}  // namespace
+
+TEST_CASE("a gated pair becomes one product where the target streams it") {
+  Module module = feed_forward(kPair, R"(["y"])");
+  CHECK(apply_for(fuse_gated, module, "cuda") == 1);
+  const Node& fused = only_node(module, "fused_norm_matmul");
+  CHECK(std::get<std::string>(fused.attributes.at("activation")) == "silu");
+  // The activated product comes first, whichever side of the mul it was on.
+  CHECK(node_lines(module) == Lines{"rms_norm(x, g)", "fused_norm_matmul(n, wg, wu)"});
+}
+
+TEST_CASE("a gated pair stays where the target has no kernel, too many lines or another reader") {
+  Module vulkan = feed_forward(kPair, R"(["y"])");
+  CHECK(apply_for(fuse_gated, vulkan, "vulkan") == 0);
+  Module many = feed_forward(kPair, R"(["y"])", 9);
+  CHECK(apply_for(fuse_gated, many, "cuda") == 0);
+  Module read = feed_forward(kPair, R"(["y", "gate"])");
+  CHECK(apply_for(fuse_gated, read, "cuda") == 0);
+}
+
+TEST_CASE("a norm goes into every product that reads it") {
+  Module module = feed_forward(kPair, R"(["y"])");
+  CHECK(apply_for(fuse_norm, module, "cuda") == 1);
+  CHECK(node_lines(module) == Lines{"fused_norm_matmul(x, wg, null, g)",
+                                    "fused_norm_matmul(x, wu, null, g)",
+                                    "mul(up.normed, gate.normed)"});
+  Module gated = feed_forward(kPair, R"(["y"])");
+  CHECK(apply_for(fuse_gated, gated, "cuda") == 1);
+  CHECK(apply_for(fuse_norm, gated, "cuda") == 1);
+  const Node& fused = only_node(gated, "fused_norm_matmul");
+  CHECK(std::get<std::string>(fused.attributes.at("norm")) == "rms");
+  CHECK(std::get<double>(fused.attributes.at("eps")) == 0.001);
+}
+
+TEST_CASE("a norm that something else reads, or as another operand, stays") {
+  const std::string product =
+      R"({"op": "matmul", "inputs": ["n", "wide"], "outputs": ["p"], "attributes": {"trans_b": true}})";
+  Module output = feed_forward(product, R"(["p", "n"])");
+  CHECK(apply_for(fuse_norm, output, "cuda") == 0);
+  Module read = feed_forward(product + R"(, {"op": "neg", "inputs": ["n"], "outputs": ["m"]})",
+                             R"(["p", "m"])");
+  CHECK(apply_for(fuse_norm, read, "cuda") == 0);
+  Module vulkan = feed_forward(product, R"(["p"])");
+  CHECK(apply_for(fuse_norm, vulkan, "vulkan") == 0);
+}
+
+TEST_CASE("products over generated weights merge, whatever their op") {
+  Module module = feed_forward(R"(
+    {"op": "matmul", "inputs": ["n", "wg"], "outputs": ["a"], "attributes": {"trans_b": true}},
+    {"op": "fused_matmul_bias_act", "inputs": ["n", "wu"], "outputs": ["b"], "attributes": {"trans_w": true}},
+    {"op": "sub", "inputs": ["a", "b"], "outputs": ["y"]})",
+                               R"(["y"])");
+  CHECK(apply_for(merge_matmuls, module, "vulkan") == 2);
+  CHECK(node_lines(module) == Lines{"rms_norm(x, g)", "concat(wg, wu)",
+                                    "fused_matmul_bias_act(n, wg.joined)", "narrow(a.joined)",
+                                    "narrow(a.joined)", "sub(a.part, b.part)"});
+}
+
+TEST_CASE("ropes of queries and keys and the appends to their caches become one node") {
+  Module module = decode_step("0", "", R"(["y"])");
+  CHECK(apply_for(fuse_rope, module, "vulkan") == 1);
+  apply(remove_dead, module);
+  CHECK(node_lines(module) == Lines{"rope_append(q, k, v, c, s, p, kc, vc)",
+                                    "state_write(kc, ka.joined)", "state_write(vc, va.joined)",
+                                    "attention(qr.joined, kn, vn)"});
+}
+
+TEST_CASE("ropes that differ, and keys that something else reads, stay") {
+  Module differ = decode_step("1", "", R"(["y"])");
+  CHECK(apply_for(fuse_rope, differ, "vulkan") == 0);
+  Module read =
+      decode_step("0", R"({"op": "neg", "inputs": ["kr"], "outputs": ["m"]},)", R"(["y", "m"])");
+  CHECK(apply_for(fuse_rope, read, "vulkan") == 0);
+}
+
+TEST_CASE("ropes join without caches, but not across a dependency") {
+  const std::string inputs = R"("inputs": [{"name": "q", "dtype": "f32", "shape": [1, 2, 4, 4]},
+    {"name": "k", "dtype": "f32", "shape": [1, 2, 2, 4]}, {"name": "c", "dtype": "f32", "shape": [8, 2]},
+    {"name": "s", "dtype": "f32", "shape": [8, 2]}], "nodes": [)";
+  const std::string attention =
+      R"({"op": "attention", "inputs": ["qr", "kr", "k"], "outputs": ["y"],
+    "attributes": {"num_heads": 4, "num_kv_heads": 2, "head_dim": 4, "causal": true}}], "outputs": ["y"])";
+  const auto rope = [](const std::string& x, const std::string& y) {
+    return R"({"op": "rope", "inputs": [")" + x + R"(", "c", "s"], "outputs": [")" + y +
+           R"("], "attributes": {"head_dim": 4}}, )";
+  };
+  Module module = module_of(inputs + rope("q", "qr") + rope("k", "kr") + attention);
+  CHECK(apply_for(fuse_rope, module, "vulkan") == 1);
+  CHECK(node_lines(module) ==
+        Lines{"rope_append(q, k, null, c, s)", "attention(qr.joined, kr.joined, k)"});
+  // The queries are made from the rotated keys.
+  Module circle = module_of(
+      inputs + rope("k", "kr") +
+      R"({"op": "concat", "inputs": ["kr", "kr"], "outputs": ["qq"], "attributes": {"axis": 2}}, )" +
+      rope("qq", "qr") + attention);
+  CHECK(apply_for(fuse_rope, circle, "vulkan") == 0);
+}
+
+}  // namespace rlx::test
