@@ -15,7 +15,8 @@
 //   RLX_HEADS, RLX_HEADS_PER_KV; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
 //   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none); RLX_PREFETCH: k and v stood before the run, or only few rows of them did not:
-//   they are fetched into L2 before the predecessors are complete.
+//   they are fetched into L2 before the predecessors are complete; RLX_EARLY_POSITIONS: kv_len and q_start stood before the run and
+//   may be read before that, too.
 // generated/attention_mma.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_TILE_OF(z), RLX_ATTENDS(mask value),
 //   RLX_SCORE(s) of the product s, and RLX_EXPONENT > 0: a score's weight is 2^(RLX_EXPONENT * score).
 // Numerics: products of 16-bit values summed in f32; weights rounded to the storage type for the product with v, their sum not.
@@ -24,7 +25,7 @@
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/math.cuh"
-#include "lib/mma.cuh"
+#include "lib/wgmma_rows.cuh"
 #include "generated/attention_mma.inc"
 #include "lib/attention_mma.cuh"
 
@@ -38,36 +39,64 @@ RLX_DYNAMIC_SHARED(kSharedBytes);
 // ---- keys and values ----
 
 #if RLX_STAGED
-// Copies the keys and values of one tile, zeros behind the end.
-RLX_FN void stage_tile(const RlxParams& p, const Place& at, int first_key, int stage) {
-  if (first_key >= at.end) return;
-  const rlx_u32 keys = rlx_shared_address(rlx_shared) + stage * kStageBytes;
-  const rlx_u32 values = keys + kTileKeys * kKeyPitch;
-  RLX_UNROLL for (int i = rlx_local_index; i < kTileKeys * kKeyUnits; i += RLX_BLOCK_SIZE) {
-    const int row = i / kKeyUnits;
-    const int unit = i % kKeyUnits;
-    const bool inside = first_key + row < at.end && unit * 16 < RLX_D * kBytes;
-    const RLX_INDEX element = inside ? RLX_INDEX(first_key + row) * RLX_K_S + RLX_INDEX(unit * (16 / kBytes)) : RLX_INDEX(0);
-    rlx_copy16_async(keys + row * kKeyPitch + unit * 16, key_address(p, at, element), inside ? 16u : 0u);
+// What a thread copies of every tile: piece `piece` of each panel, rows `row`, row + kRowsAtOnce, ...
+struct Stager {
+  rlx_ptr k;  // of the next tile
+  rlx_ptr v;
+  int row;
+  int piece;
+};
+constexpr int kRowsAtOnce = RLX_BLOCK_SIZE / 8;
+static_assert(RLX_BLOCK_SIZE % 64 == 0 && (kTileKeys % kRowsAtOnce == 0 || kTileKeys < kRowsAtOnce));
+
+RLX_FN Stager stager_of(const RlxParams& p, const Place& at, int first_key) {
+  const int row = int(rlx_local_index) / 8;
+  const int piece = int(rlx_local_index) % 8;
+  return {k_row(p, at, first_key + row) + piece * 16, v_row(p, at, first_key + row) + piece * 16, row, piece};
+}
+
+// Copies a tile's rows, the first kRowBytes of each, zeros behind them and behind the `count` rows that there are.
+template <int kPieces, int kRowBytes>
+RLX_FN void copy_rows(rlx_u32 panels, const Stager& stager, rlx_ptr from, rlx_i64 row_bytes, int count) {
+  const rlx_u32 to = panels + rlx_panel_piece(stager.row, stager.piece);
+  const rlx_ptr tile = from - rlx_ptr(stager.row * row_bytes + stager.piece * 16);
+  RLX_UNROLL for (int panel = 0; panel * 8 < kPieces; ++panel) {
+    if (kPieces - panel * 8 < 8 && panel * 8 + stager.piece >= kPieces) break;
+    const bool in_row = kRowBytes - panel * 128 >= 128 || panel * 128 + stager.piece * 16 < kRowBytes;
+    RLX_UNROLL for (int i = 0; i < kTileKeys; i += kRowsAtOnce) {
+      if (kTileKeys < kRowsAtOnce && stager.row >= kTileKeys) break;
+      const bool inside = in_row && stager.row + i < count;
+      const rlx_ptr address = from + rlx_ptr(i * row_bytes + panel * 128);
+      rlx_copy16_async(to + panel * kPanelBytes + i * 128, inside ? address : tile, inside ? 16u : 0u);
+    }
   }
-  RLX_UNROLL for (int i = rlx_local_index; i < kTileKeys * kValueUnits; i += RLX_BLOCK_SIZE) {
-    const int row = i / kValueUnits;
-    const int unit = i % kValueUnits;
-    const bool inside = first_key + row < at.end && unit * 16 < RLX_DV * kBytes;
-    const RLX_INDEX element = inside ? RLX_INDEX(first_key + row) * RLX_V_S + RLX_INDEX(unit * (16 / kBytes)) : RLX_INDEX(0);
-    rlx_copy16_async(values + row * kValuePitch + unit * 16, value_address(p, at, element), inside ? 16u : 0u);
+}
+
+// Copies the next tile, of whose keys `count` are there, into a stage.
+RLX_FN void stage_tile(Stager& stager, rlx_u32 stage, int count) {
+  if (count > 0) {
+    const int rows = min(count, kTileKeys);
+    copy_rows<kKeyPieces, RLX_D * kBytes>(stage, stager, stager.k, rlx_i64(RLX_K_S) * kBytes, rows);
+    copy_rows<kValuePieces, RLX_DV * kBytes>(stage + kKeyPanels * kPanelBytes, stager, stager.v, rlx_i64(RLX_V_S) * kBytes, rows);
+    stager.k += rlx_ptr(rlx_i64(kTileKeys * kSplits) * (rlx_i64(RLX_K_S) * kBytes));
+    stager.v += rlx_ptr(rlx_i64(kTileKeys * kSplits) * (rlx_i64(RLX_V_S) * kBytes));
   }
+  rlx_commit_copies();
 }
 
 // The step's products of q and k; `keys` is the shared address of its first key.
 RLX_FN void staged_scores(float (&s)[kMTiles][kNTiles][4], const Left (&q)[kMTiles][2 * kChunks], rlx_u32 keys) {
   const rlx_u32 lane = rlx_lane_of_warp;
-  RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
-    RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
-      rlx_u32 k[4];
-      rlx_load_tiles4(k, keys + (8 * n + lane % 8) * kKeyPitch + (4 * c + lane / 8) * 16);
-      multiply_chunk(s, q, k, n, c);
+  RLX_UNROLL for (int c = 0; c < 2 * kChunks; ++c) {
+    Right k[kNTiles];
+    const rlx_u32 row = keys + c / 4 * kPanelBytes + rlx_panel_piece(lane / 16 * 8 + lane % 8, c % 4 * 2 + lane / 8 % 2);
+    RLX_UNROLL for (int n = 0; n < kNTiles; n += 2) {
+      rlx_u32 r[4];
+      rlx_load_tiles4(r, row + 8 * n * 128);
+      k[n] = right_of(r[0], r[1]);
+      k[n + 1] = right_of(r[2], r[3]);
     }
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(s[m], q[m][c], k);
   }
 }
 
@@ -77,18 +106,18 @@ RLX_FN void staged_values(rlx_u32 (&b)[kOutTiles][2], rlx_u32 values, int kk) {
 #if RLX_HALF
   RLX_UNROLL for (int j = 0; j < kOutTiles; j += 2) {
     rlx_u32 r[4];
-    rlx_load_tiles4_transposed(r, values + (16 * kk + lane % 16) * kValuePitch + (j + lane / 16) * 16);
+    rlx_load_tiles4_transposed(r, values + j / 8 * kPanelBytes + 16 * kk * 128 + rlx_panel_piece(lane % 16, j % 8 + lane / 16));
     b[j][0] = r[0];
     b[j][1] = r[1];
     b[j + 1][0] = r[2];
     b[j + 1][1] = r[3];
   }
 #else
-  RLX_UNROLL for (int u = 0; u < kOutTiles / 4; ++u) {
+  RLX_UNROLL for (int u = 0; u < kVectors; ++u) {
     rlx_u32 even[4], odd[4];
-    const rlx_u32 row = values + (8 * kk + 2 * (lane % 4)) * kValuePitch + (8 * u + lane / 4) * 16;
-    rlx_shared_load4(even, row);
-    rlx_shared_load4(odd, row + kValuePitch);
+    const rlx_u32 rows = values + u * kPanelBytes + 8 * kk * 128;
+    rlx_shared_load4(even, rows + rlx_panel_piece(2 * (lane % 4), lane / 4));
+    rlx_shared_load4(odd, rows + rlx_panel_piece(2 * (lane % 4) + 1, lane / 4));
     RLX_UNROLL for (int e = 0; e < 4; ++e) {
       b[4 * u + e][0] = even[e];
       b[4 * u + e][1] = odd[e];
@@ -96,6 +125,29 @@ RLX_FN void staged_values(rlx_u32 (&b)[kOutTiles][2], rlx_u32 values, int kk) {
   }
 #endif
 }
+
+#if RLX_HAS_WGMMA
+// The same products by the warpgroup, straight from the panels.
+RLX_FN void warpgroup_scores(float (&s)[kNTiles][4], const Left (&q)[2 * kChunks], rlx_u32 keys) {
+  rlx_wgmma_fence();
+  RLX_UNROLL for (int c = 0; c < 2 * kChunks; ++c) {
+    const rlx_u32 panel = keys + c / 4 * kPanelBytes + c % 4 * 32;
+    rlx_wgmma_rows<kNTiles, false, kBf16>(s, q[c].high, [&](int tile) { return rlx_panel_descriptor(panel + tile * 1024); }, c > 0);
+  }
+  rlx_wgmma_commit();
+  rlx_wgmma_wait<0>();
+}
+RLX_FN void warpgroup_values(float (&out)[kOutTiles][4], const Weights& weights, rlx_u32 values) {
+  rlx_wgmma_fence();
+  RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
+    const rlx_u32 rows = values + kk * 16 * 128;
+    const auto columns = [&](int tile) { return rlx_panel_descriptor(rows + tile / 8 * kPanelBytes + tile % 8 * 16); };
+    rlx_wgmma_rows<kOutTiles, true, kBf16>(out, weights.of(0, kk).high, columns, true);
+  }
+  rlx_wgmma_commit();
+  rlx_wgmma_wait<0>();
+}
+#endif
 #else
 // One step's keys and values of a thread, as they come from memory: 16 bytes of the key rows 8n + g; kVector elements of the value
 // rows that the thread's depth indices name.
@@ -107,43 +159,46 @@ struct Loaded {
 RLX_FN void load_step(Loaded& loaded, const RlxParams& p, const Place& at, int first_key) {
   const int g = rlx_lane_of_warp / 4;
   const int t = rlx_lane_of_warp % 4;
+  const rlx_ptr k = k_row(p, at, first_key + g) + 16 * t;
+  const rlx_ptr v = v_row(p, at, first_key + 2 * t) + g * kVector * kBytes;
   RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
-    const int key = first_key + 8 * n + g;
     RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
-      const int d = (16 * c + 4 * t) * kWordElements;
-      const bool inside = key < at.end && d < RLX_D;
-      load_words(loaded.k[n][c], key_address(p, at, RLX_INDEX(key) * RLX_K_S + RLX_INDEX(d)), inside);
+      const bool inside = first_key + 8 * n + g < at.end && 64 * c + 16 * t < RLX_D * kBytes;
+      load_words(loaded.k[n][c], k + rlx_i64(8 * n) * (rlx_i64(RLX_K_S) * kBytes) + 64 * c, inside);
     }
   }
   RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
     RLX_UNROLL for (int r = 0; r < kDepthRows; ++r) {
-      const int key = first_key + kDepth * kk + 2 * t + r % 2 + r / 2 * 8;
+      const int row = kDepth * kk + r % 2 + r / 2 * 8;
       RLX_UNROLL for (int u = 0; u < kVectors; ++u) {
-        const int d = (8 * u + g) * kVector;
-        const bool inside = key < at.end && d < RLX_DV;
-        load_words(loaded.v[kk][r][u], value_address(p, at, RLX_INDEX(key) * RLX_V_S + RLX_INDEX(d)), inside);
+        const bool inside = first_key + 2 * t + row < at.end && (8 * u + g) * kVector < RLX_DV;
+        load_words(loaded.v[kk][r][u], v + rlx_i64(row) * (rlx_i64(RLX_V_S) * kBytes) + 8 * u * kVector * kBytes, inside);
       }
     }
   }
 }
 
 RLX_FN void loaded_scores(float (&s)[kMTiles][kNTiles][4], const Left (&q)[kMTiles][2 * kChunks], const Loaded& loaded) {
-  RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
-    RLX_UNROLL for (int c = 0; c < kChunks; ++c) multiply_chunk(s, q, loaded.k[n][c], n, c);
+  RLX_UNROLL for (int c = 0; c < 2 * kChunks; ++c) {
+    Right k[kNTiles];
+    RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
+      k[n] = right_of(loaded.k[n][c / 2][c % 2 * 2], loaded.k[n][c / 2][c % 2 * 2 + 1]);
+    }
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(s[m], q[m][c], k);
   }
 }
 
 RLX_FN void loaded_values(rlx_u32 (&b)[kOutTiles][2], const Loaded& loaded, int kk) {
   RLX_UNROLL for (int u = 0; u < kVectors; ++u) {
     RLX_UNROLL for (int e = 0; e < kVector; ++e) {
-#if RLX_HALF
-      const rlx_u32 pick = e % 2 == 0 ? 0x5410u : 0x7632u;  // low or high halves of two words
       RLX_UNROLL for (int i = 0; i < 2; ++i) {
+#if RLX_HALF
+        const rlx_u32 pick = e % 2 == 0 ? 0x5410u : 0x7632u;  // low or high halves of two words
         b[kVector * u + e][i] = __byte_perm(loaded.v[kk][2 * i][u][e / 2], loaded.v[kk][2 * i + 1][u][e / 2], pick);
-      }
 #else
-      RLX_UNROLL for (int i = 0; i < 2; ++i) b[kVector * u + e][i] = loaded.v[kk][i][u][e];
+        b[kVector * u + e][i] = loaded.v[kk][i][u][e];
 #endif
+      }
     }
   }
 }
@@ -162,8 +217,8 @@ RLX_FN void prefetch_first_step(const RlxParams& p, Place at, int slot) {
   find_keys(at, key_count, RLX_ALIGN_END ? key_count - RLX_SQ : 0);
   const int key = at.begin + slot * RLX_STEP_KEYS + int(rlx_lane_of_warp);
   if (rlx_lane_of_warp >= RLX_STEP_KEYS || key >= at.end) return;
-  prefetch_row(key_address(p, at, RLX_INDEX(key) * RLX_K_S), RLX_D * kBytes);
-  prefetch_row(value_address(p, at, RLX_INDEX(key) * RLX_V_S), RLX_DV * kBytes);
+  prefetch_row(k_row(p, at, key), RLX_D * kBytes);
+  prefetch_row(v_row(p, at, key), RLX_DV * kBytes);
 }
 #endif
 
@@ -172,6 +227,7 @@ RLX_MAIN_PREFETCH {
   const int warp_q = rlx_warp / RLX_WARPS_K;
   const int split = rlx_group_x % RLX_SPLITS;
   if (split >= kSplits) return;
+  if (kSplits > 1) enter_cluster();
   Place at;
   at.batch = RLX_INDEX(rlx_group_y);
   at.head = int(rlx_group_x / RLX_SPLITS) * RLX_FOLD;
@@ -179,15 +235,22 @@ RLX_MAIN_PREFETCH {
 #if RLX_PREFETCH
   prefetch_first_step(p, at, split * RLX_WARPS_K + warp_k);
 #endif
-  rlx_wait_for_predecessors();
+#if RLX_EARLY_POSITIONS
   read_positions(p, at);
+#endif
+  rlx_wait_for_predecessors();
+#if !RLX_EARLY_POSITIONS
+  read_positions(p, at);
+#endif
 
   const int tiles = (at.end - at.begin + kTileKeys - 1) / kTileKeys;
   const int first_row = at.first_row + warp_q * 16 * kMTiles;
+  const int unit_row = at.first_row + warp_q * 16 * kMTiles / kUnitRows * kUnitRows;
 #if RLX_STAGED
+  const rlx_u32 stages = (rlx_shared_address(rlx_shared) + 1023u) & ~1023u;
+  Stager stager = stager_of(p, at, at.begin + split * kTileKeys);
   RLX_UNROLL for (int i = 0; i < RLX_STAGED - 1; ++i) {
-    stage_tile(p, at, at.begin + (split + i * kSplits) * kTileKeys, i);
-    rlx_commit_copies();
+    stage_tile(stager, stages + i * kStageBytes, at.end - at.begin - (split + i * kSplits) * kTileKeys);
   }
 #endif
   Left q[kMTiles][2 * kChunks];
@@ -195,42 +258,43 @@ RLX_MAIN_PREFETCH {
   Rows rows;
   clear(rows);
 
-  int stage = 0;
+  [[maybe_unused]] rlx_u32 stage = 0;
   RLX_LOOP for (int tile = split; tile < tiles; tile += kSplits) {
     const int first_key = at.begin + tile * kTileKeys + warp_k * RLX_STEP_KEYS;
-    const bool partial = some_disallowed(at, first_row, first_key);
-    float s[kMTiles][kNTiles][4];
-    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
-      RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
-        RLX_UNROLL for (int i = 0; i < 4; ++i) s[m][n][i] = 0.0f;
-      }
-    }
 #if RLX_STAGED
     rlx_wait_copies<RLX_STAGED - 2>();
+    if constexpr (kWarpgroups) rlx_fence_async_shared();
     rlx_barrier();
-    const int freed = stage == 0 ? RLX_STAGED - 1 : stage - 1;
-    stage_tile(p, at, at.begin + (tile + (RLX_STAGED - 1) * kSplits) * kTileKeys, freed);
-    rlx_commit_copies();
-    const rlx_u32 keys = rlx_shared_address(rlx_shared) + stage * kStageBytes;
-    const rlx_u32 values = keys + kTileKeys * kKeyPitch + warp_k * RLX_STEP_KEYS * kValuePitch;
+    stage_tile(stager, stages + (stage == 0 ? RLX_STAGED - 1 : stage - 1) * kStageBytes,
+               at.end - at.begin - (tile + (RLX_STAGED - 1) * kSplits) * kTileKeys);
+    const rlx_u32 keys = stages + stage * kStageBytes + warp_k * RLX_STEP_KEYS * 128;
+    const rlx_u32 values = keys + kKeyPanels * kPanelBytes;
     stage = stage == RLX_STAGED - 1 ? 0 : stage + 1;
-    staged_scores(s, q, keys + warp_k * RLX_STEP_KEYS * kKeyPitch);
+#endif
+    if (all_disallowed(at, unit_row, first_key)) continue;
+    const bool partial = some_disallowed(at, unit_row, first_key);
+    float s[kMTiles][kNTiles][4];
+    if constexpr (!kWarpgroups) clear(s);
+#if RLX_STAGED
+#if RLX_HAS_WGMMA
+    if constexpr (kWarpgroups) warpgroup_scores(s[0], q[0], keys);
+#endif
+    if constexpr (!kWarpgroups) staged_scores(s, q, keys);
+    const auto read_values = [&](rlx_u32(&b)[kOutTiles][2], int kk) { staged_values(b, values, kk); };
 #else
     Loaded loaded;
     load_step(loaded, p, at, first_key);
     loaded_scores(s, q, loaded);
+    const auto read_values = [&](rlx_u32(&b)[kOutTiles][2], int kk) { loaded_values(b, loaded, kk); };
 #endif
     finish_scores(s, p, at, first_row, first_key, partial);
     weigh(rows, s);
-    RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
-      rlx_u32 b[kOutTiles][2];
-#if RLX_STAGED
-      staged_values(b, values, kk);
-#else
-      loaded_values(b, loaded, kk);
+    const Weights weights(s);
+    if (RLX_SELECTIVE && partial && accumulate_around_nonfinite(rows, weights, read_values, p, at, first_row, first_key)) continue;
+#if RLX_STAGED && RLX_HAS_WGMMA
+    if constexpr (kWarpgroups) warpgroup_values(rows.out[0], weights, values);
 #endif
-      accumulate(rows, s, b, kk, p, at, first_row, first_key, partial);
-    }
+    if constexpr (!kWarpgroups) accumulate(rows, weights, read_values);
   }
 
 #if RLX_STAGED
@@ -238,12 +302,14 @@ RLX_MAIN_PREFETCH {
   rlx_barrier();  // the stages become the place where the warps' results meet
 #endif
   float* const joined = reinterpret_cast<float*>(rlx_shared);
+  [[maybe_unused]] unsigned char* const received = rlx_shared + kSharedBytes - kReceivedBytes;
   leave_rows(rows, joined, warp_q, warp_k);
+  if (kSplits > 1) wait_for_cluster();  // all have started: their shared memory may be written
   rlx_barrier();
-  join_warps(p, at, joined);
-#if RLX_SPLITS > 1 && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  rlx_cluster_barrier();
-  join_workgroups(p, at, joined, split);
-  rlx_cluster_barrier();  // shared memory stays until all have read it
-#endif
+  join_warps(p, at, joined, rlx_shared_address(received), split);
+  if (kSplits > 1) {
+    enter_cluster();
+    wait_for_cluster();
+    join_workgroups(p, at, received, split);
+  }
 }

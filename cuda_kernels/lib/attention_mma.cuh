@@ -12,8 +12,12 @@ constexpr int kSplits = RLX_SPLITS;
 #endif
 #define RLX_HALF (RLX_CAT(rlx_bytes_, RLX_X) == 2)
 #define RLX_SELECTIVE (RLX_CAUSAL || RLX_WINDOW_LEFT >= 0 || RLX_WINDOW_RIGHT >= 0 || RLX_HAS_MASK || RLX_HAS_BIAS)
+#define kBf16_f32 false
+#define kBf16_f16 false
+#define kBf16_bf16 true
 #define RLX_MINUS_INFINITY rlx_from_bits(0xFF800000u)
 
+constexpr bool kBf16 = RLX_CAT(kBf16_, RLX_X);
 constexpr int kBytes = RLX_CAT(rlx_bytes_, RLX_X);
 constexpr int kWordElements = 4 / kBytes;
 #if RLX_HAS_KV_LEN
@@ -37,18 +41,30 @@ constexpr int kVectorWords = kVector / kWordElements;
 constexpr int kVectors = (RLX_DV + 8 * kVector - 1) / (8 * kVector);
 constexpr int kOutTiles = kInOrder ? (RLX_DV + 15) / 16 * 2 : kVectors * kVector;
 
-// Shared memory: stages of keys, then values, rows padded to an odd number of 16-byte units (no bank conflicts); at the end in the
-// same place the rows of every warp along the keys, then its {shift, total} by row.
-constexpr int kKeyUnits = kChunks * 4;
-constexpr int kKeyPitch = (kKeyUnits + 1) * 16;
-constexpr int kValueUnits = kOutTiles * 8 * kBytes / 16;
-constexpr int kValuePitch = (kValueUnits | 1) * 16;
-constexpr int kStageBytes = kTileKeys * (kKeyPitch + kValuePitch);
+// A staged tile of keys or values is one panel (lib/wgmma.cuh) per 128 bytes of a row; the last may be used in part.
+constexpr int kKeyPieces = kChunks * 4;  // 16-byte pieces of a row
+constexpr int kValuePieces = kOutTiles * 8 * kBytes / 16;
+constexpr int kPanelBytes = kTileKeys * 128;
+constexpr int kKeyPanels = (kKeyPieces + 7) / 8;
+constexpr int kValuePanels = (kValuePieces + 7) / 8;
+constexpr int kStageBytes = (kKeyPanels + kValuePanels) * kPanelBytes;
+
+// Shared memory: the stages, each its keys and then its values; in the same place at the end (counted in floats from there) the
+// rows that every warp along the keys found, and their {shift, total}. Behind both what the other workgroups of a cluster send:
+// sums and {shift, total} of every piece of four columns that this workgroup writes.
 constexpr int kJoinPitch = RLX_DV + 8;
-constexpr int kStatsAt = RLX_WARPS_K * kUsedRows * kJoinPitch;  // in floats, as are those below
-constexpr int kGroupStatsAt = kStatsAt + RLX_WARPS_K * kUsedRows * 2;
-constexpr int kJoinBytes = (kGroupStatsAt + kUsedRows * 2) * 4;
-constexpr int kSharedBytes = RLX_STAGED * kStageBytes > kJoinBytes ? RLX_STAGED * kStageBytes : kJoinBytes;
+constexpr int kStatsAt = RLX_WARPS_K * kUsedRows * kJoinPitch;
+constexpr int kJoinBytes = (kStatsAt + RLX_WARPS_K * kUsedRows * 2) * 4;
+constexpr int kStagesBytes = RLX_STAGED * kStageBytes;
+constexpr int kOwnBytes = ((kStagesBytes > kJoinBytes ? kStagesBytes : kJoinBytes) + 15) / 16 * 16;
+constexpr int kPieces = kUsedRows * (RLX_DV / 4);
+constexpr int kPiecesEach = (kPieces + RLX_SPLITS - 1) / RLX_SPLITS;
+constexpr int kReceivedBytes = RLX_SPLITS > 1 ? RLX_SPLITS * kPiecesEach * 24 : 0;
+constexpr int kSharedBytes = kOwnBytes + kReceivedBytes + (RLX_STAGED ? 1024 : 0);  // panels begin at multiples of 1024
+
+// Warpgroups multiply where the architecture has wgmma: tiles of 64 rows, keys and values read from their panels.
+constexpr bool kWarpgroups = RLX_HAS_WGMMA && kInOrder && RLX_M_TILES == 1 && RLX_WARPS_Q % 4 == 0 && RLX_WARPS_K == 1;
+constexpr int kUnitRows = kWarpgroups ? 64 : 16 * kMTiles;  // rows that take the same way through the keys
 
 // ---- where rows and keys stand ----
 
@@ -61,13 +77,14 @@ struct Place {
   int end;
 };
 
+// The address of a key's row.
 template <typename Params>
-RLX_FN rlx_ptr key_address(const Params& p, const Place& at, RLX_INDEX element) {
-  return p.k + rlx_i64(at.batch * RLX_K_B + RLX_INDEX(at.head / RLX_HEADS_PER_KV) * RLX_K_H + element) * kBytes;
+RLX_FN rlx_ptr k_row(const Params& p, const Place& at, int key) {
+  return p.k + rlx_i64(at.batch * RLX_K_B + RLX_INDEX(at.head / RLX_HEADS_PER_KV) * RLX_K_H + RLX_INDEX(key) * RLX_K_S) * kBytes;
 }
 template <typename Params>
-RLX_FN rlx_ptr value_address(const Params& p, const Place& at, RLX_INDEX element) {
-  return p.v + rlx_i64(at.batch * RLX_V_B + RLX_INDEX(at.head / RLX_HEADS_PER_KV) * RLX_V_H + element) * kBytes;
+RLX_FN rlx_ptr v_row(const Params& p, const Place& at, int key) {
+  return p.v + rlx_i64(at.batch * RLX_V_B + RLX_INDEX(at.head / RLX_HEADS_PER_KV) * RLX_V_H + RLX_INDEX(key) * RLX_V_S) * kBytes;
 }
 // Element offset of row r in a tensor of these strides over (batch, head, query).
 #define RLX_ROW_OFFSET(at, row, name) \
@@ -75,8 +92,8 @@ RLX_FN rlx_ptr value_address(const Params& p, const Place& at, RLX_INDEX element
 
 // begin and end for the rows of the tile.
 RLX_FN void find_keys(Place& at, int key_count, int position_0) {
-  const int first_query = at.first_row / RLX_FOLD;
-  const int last_query = (min(at.first_row + kTileRows, kRows) - 1) / RLX_FOLD;
+  [[maybe_unused]] const int first_query = at.first_row / RLX_FOLD;
+  [[maybe_unused]] const int last_query = (min(at.first_row + kTileRows, kRows) - 1) / RLX_FOLD;
   at.position_0 = position_0;
   at.begin = 0;
   at.end = key_count;
@@ -127,15 +144,22 @@ RLX_FN KeyBounds bounds_of(const Place& at, int row) {
   return bounds;
 }
 
-// False where every key of the step is allowed to all rows of the warp.
-RLX_FN bool some_disallowed(const Place& at, int first_row, int first_key) {
+// False where every key of the step is allowed to all rows of the unit.
+RLX_FN bool some_disallowed(const Place& at, int unit_row, int first_key) {
 #if RLX_HAS_MASK || RLX_HAS_BIAS
   return true;
 #else
-  const KeyBounds low = bounds_of(at, first_row);
-  const KeyBounds high = bounds_of(at, first_row + 16 * kMTiles - 1);
+  const KeyBounds low = bounds_of(at, unit_row);
+  const KeyBounds high = bounds_of(at, unit_row + kUnitRows - 1);
   return first_key < high.first || first_key + RLX_STEP_KEYS - 1 > low.last;
 #endif
+}
+
+// True where no key of the step is allowed to any row of the unit.
+RLX_FN bool all_disallowed(const Place& at, int unit_row, int first_key) {
+  const KeyBounds low = bounds_of(at, unit_row);
+  const KeyBounds high = bounds_of(at, unit_row + kUnitRows - 1);
+  return first_key > high.last || first_key + RLX_STEP_KEYS <= low.first;
 }
 
 #if RLX_HAS_BIAS
@@ -164,24 +188,19 @@ RLX_FN bool is_allowed(const Params& p, const Place& at, const KeyBounds& bounds
 
 // ---- memory ----
 
-// One or two 8-byte halves, zeros where `inside` is false (the address is not read then).
+// 16 or 8 bytes of global memory, zeros where `inside` is false (nothing is read then). Loads stay in the order of the source.
 template <int kWords>
 RLX_FN void load_words(rlx_u32 (&words)[kWords], rlx_ptr address, bool inside) {
   RLX_UNROLL for (int i = 0; i < kWords; ++i) words[i] = 0u;
+  if (!inside) return;
   if constexpr (kWords == 4) {
-    if (inside) {
-      const rlx_uvec4 read = rlx_raw16(address, 0);
-      words[0] = read.x;
-      words[1] = read.y;
-      words[2] = read.z;
-      words[3] = read.w;
-    }
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "l"(address));
+  } else if constexpr (kWords == 2) {
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(address));
   } else {
-    if (inside) {
-      const rlx_uvec2 read = rlx_raw8(address, 0);
-      words[0] = read.x;
-      words[1] = read.y;
-    }
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[0]) : "l"(address));
   }
 }
 
@@ -192,63 +211,75 @@ RLX_FN rlx_u32 load_past_l1(rlx_ptr address) {
   return word;
 }
 
-// Brings a row of whole 16-byte units into L2.
+// Brings a row into L2.
 RLX_FN void prefetch_row(rlx_ptr address, int bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(address), "r"(bytes) : "memory");
-#endif
+  RLX_UNROLL for (int at = 0; at < bytes; at += 128) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address + rlx_ptr(at)) : "memory");
+  }
 }
 
 // ---- products ----
 
-// A left operand; of 3xTF32 also what rounding to tf32 left over.
-struct Left {
-  rlx_u32 high[4];
+// An operand of a product; of 3xTF32 also what rounding to tf32 left over.
+template <int kWords>
+struct Operand {
+  rlx_u32 high[kWords];
 #if !RLX_HALF && RLX_TERMS == 3
-  rlx_u32 low[4];
+  rlx_u32 low[kWords];
 #endif
 };
+using Left = Operand<4>;
+using Right = Operand<2>;
 
-RLX_FN Left left_of(rlx_u32 w0, rlx_u32 w1, rlx_u32 w2, rlx_u32 w3) {
-  Left left{{w0, w1, w2, w3}};
+template <int kWords>
+RLX_FN void split_terms(Operand<kWords>& operand) {
 #if !RLX_HALF
-  RLX_UNROLL for (int i = 0; i < 4; ++i) {
-    const float whole = rlx_from_bits(left.high[i]);
-    left.high[i] = rlx_tf32(whole);
+  RLX_UNROLL for (int i = 0; i < kWords; ++i) {
+    const float whole = rlx_from_bits(operand.high[i]);
 #if RLX_TERMS == 3
-    left.low[i] = rlx_bits(whole - rlx_from_bits(left.high[i]));
+    // To nearest, ties away from zero. A NaN may lose itself in the high part, but not in the low one.
+    operand.high[i] = (operand.high[i] + 0x1000u) & 0xFFFFE000u;
+    operand.low[i] = rlx_bits(whole - rlx_from_bits(operand.high[i]));
+#else
+    operand.high[i] = rlx_tf32(whole);
 #endif
   }
 #endif
+}
+RLX_FN Left left_of(rlx_u32 w0, rlx_u32 w1, rlx_u32 w2, rlx_u32 w3) {
+  Left left{{w0, w1, w2, w3}};
+  split_terms(left);
   return left;
 }
-
-// d += a * b. 3xTF32 sums in f32 rounded to nearest: the tensor core truncates, so it only sums within one product.
-RLX_FN void multiply_add(float (&d)[4], const Left& a, rlx_u32 b0, rlx_u32 b1) {
-#if RLX_HALF
-  const rlx_u32 b[2] = {b0, b1};
-  RLX_CAT(rlx_mma_, RLX_X)(d, a.high, b);
-#else
-  const rlx_u32 high[2] = {rlx_tf32(rlx_from_bits(b0)), rlx_tf32(rlx_from_bits(b1))};
-#if RLX_TERMS == 3
-  const rlx_u32 low[2] = {rlx_bits(rlx_from_bits(b0) - rlx_from_bits(high[0])),
-                          rlx_bits(rlx_from_bits(b1) - rlx_from_bits(high[1]))};
-  float product[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-  rlx_mma_tf32(product, a.low, high);
-  rlx_mma_tf32(product, a.high, low);
-  rlx_mma_tf32(product, a.high, high);
-  RLX_UNROLL for (int i = 0; i < 4; ++i) d[i] += product[i];
-#else
-  rlx_mma_tf32(d, a.high, high);
-#endif
-#endif
+RLX_FN Right right_of(rlx_u32 w0, rlx_u32 w1) {
+  Right right{{w0, w1}};
+  split_terms(right);
+  return right;
 }
 
-// Scores of key tile n: the two depth steps of chunk c, whose words of k are at hand.
-RLX_FN void multiply_chunk(float (&s)[kMTiles][kNTiles][4], const Left (&q)[kMTiles][2 * kChunks], const rlx_u32 (&k)[4], int n,
-                           int c) {
-  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(s[m][n], q[m][2 * c], k[0], k[1]);
-  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(s[m][n], q[m][2 * c + 1], k[2], k[3]);
+// d[i] += a * b[i], so ordered that no product waits for the one before it. 3xTF32 sums in f32 rounded to nearest: the tensor core
+// truncates, so it only sums within one product.
+template <int kCount>
+RLX_FN void multiply_add(float (&d)[kCount][4], const Left& a, const Right (&b)[kCount]) {
+#if RLX_HALF
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) RLX_CAT(rlx_mma_, RLX_X)(d[i], a.high, b[i].high);
+#elif RLX_TERMS == 1
+  RLX_UNROLL for (int i = 0; i < kCount; ++i) rlx_mma_tf32(d[i], a.high, b[i].high);
+#else
+  constexpr int kGroup = kCount % 8 == 0 ? 8 : kCount % 4 == 0 ? 4 : kCount % 2 == 0 ? 2 : 1;  // products in flight; bounds the registers they take
+  RLX_UNROLL for (int first = 0; first < kCount; first += kGroup) {
+    float product[kGroup][4];
+    RLX_UNROLL for (int i = 0; i < kGroup; ++i) {
+      RLX_UNROLL for (int e = 0; e < 4; ++e) product[i][e] = 0.0f;
+      rlx_mma_tf32(product[i], a.low, b[first + i].high);
+    }
+    RLX_UNROLL for (int i = 0; i < kGroup; ++i) rlx_mma_tf32(product[i], a.high, b[first + i].low);
+    RLX_UNROLL for (int i = 0; i < kGroup; ++i) rlx_mma_tf32(product[i], a.high, b[first + i].high);
+    RLX_UNROLL for (int i = 0; i < kGroup; ++i) {
+      RLX_UNROLL for (int e = 0; e < 4; ++e) d[first + i][e] += product[i][e];
+    }
+  }
+#endif
 }
 
 // The queries as left operands; zeros behind the last row and column. Words of chunk c in depth order: from shared memory k comes
@@ -258,23 +289,27 @@ RLX_FN void load_queries(Left (&q)[kMTiles][2 * kChunks], const Params& p, const
   const int g = rlx_lane_of_warp / 4;
   const int t = rlx_lane_of_warp % 4;
   RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
-    RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
-      rlx_u32 words[2][4];
-      RLX_UNROLL for (int h = 0; h < 2; ++h) {
-        const int row = first_row + 16 * m + 8 * h + g;
+    rlx_u32 words[2][kChunks][4];
+    RLX_UNROLL for (int h = 0; h < 2; ++h) {
+      const int row = first_row + 16 * m + 8 * h + g;
+      const rlx_ptr address = p.q + rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q)) * kBytes;
+      RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
 #if RLX_STAGED
         RLX_UNROLL for (int i = 0; i < 4; ++i) {
-          const int d = (16 * c + 4 * i + t) * kWordElements;
-          words[h][i] = 0u;
-          if (row < kRows && d < RLX_D) words[h][i] = rlx_raw4(p.q, rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q) + RLX_INDEX(d)) * kBytes);
+          const int byte = (16 * c + 4 * i + t) * 4;
+          rlx_u32 word[1];
+          load_words(word, address + byte, row < kRows && byte < RLX_D * kBytes);
+          words[h][c][i] = word[0];
         }
 #else
-        const int d = (16 * c + 4 * t) * kWordElements;
-        load_words(words[h], p.q + rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q) + RLX_INDEX(d)) * kBytes, row < kRows && d < RLX_D);
+        const int byte = (16 * c + 4 * t) * 4;
+        load_words(words[h][c], address + byte, row < kRows && byte < RLX_D * kBytes);
 #endif
       }
-      q[m][2 * c] = left_of(words[0][0], words[1][0], words[0][1], words[1][1]);
-      q[m][2 * c + 1] = left_of(words[0][2], words[1][2], words[0][3], words[1][3]);
+    }
+    RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
+      q[m][2 * c] = left_of(words[0][c][0], words[1][c][0], words[0][c][1], words[1][c][1]);
+      q[m][2 * c + 1] = left_of(words[0][c][2], words[1][c][2], words[0][c][3], words[1][c][3]);
     }
   }
 }
@@ -318,6 +353,14 @@ RLX_FN float quad_sum(float x) {
   return x + __shfl_xor_sync(0xFFFFFFFFu, x, 2);
 }
 
+RLX_FN void clear(float (&s)[kMTiles][kNTiles][4]) {
+  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+    RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
+      RLX_UNROLL for (int i = 0; i < 4; ++i) s[m][n][i] = 0.0f;
+    }
+  }
+}
+
 // Products to scores: soft-cap, bias, and -inf for what is not allowed.
 template <typename Params>
 RLX_FN void finish_scores(float (&s)[kMTiles][kNTiles][4], const Params& p, const Place& at, int first_row, int first_key,
@@ -351,29 +394,45 @@ RLX_FN void finish_scores(float (&s)[kMTiles][kNTiles][4], const Params& p, cons
   }
 }
 
-// Scores to weights relative to the row's maximum so far, to which what was summed before is brought.
+// Scores to weights relative to 2^shift. The shift of a row is its maximum, or up to kSlack below it: then what was summed before
+// need not be brought to a new one.
+constexpr float kSlack = 8.0f;
 RLX_FN void weigh(Rows& rows, float (&s)[kMTiles][kNTiles][4]) {
+  bool moves = false;
+  float wanted[kMTiles][2];
   RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
     RLX_UNROLL for (int h = 0; h < 2; ++h) {
       float highest = RLX_MINUS_INFINITY;
       RLX_UNROLL for (int n = 0; n < kNTiles; ++n) highest = fmaxf(highest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
-      const float shift = fmaxf(rows.shift[m][h], quad_max(highest) * RLX_EXPONENT);
-      const float reference = finite_or_0(shift);
-      const float decay = power_of_2(rows.shift[m][h] - reference);
-      rows.shift[m][h] = shift;
-      float sum = 0.0f;
+      wanted[m][h] = fmaxf(rows.shift[m][h], quad_max(highest) * RLX_EXPONENT);
+      moves = moves || wanted[m][h] > rows.shift[m][h] + kSlack;
+    }
+  }
+  if (__any_sync(0xFFFFFFFFu, moves)) {
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+      RLX_UNROLL for (int h = 0; h < 2; ++h) {
+        const float decay = power_of_2(rows.shift[m][h] - finite_or_0(wanted[m][h]));
+        rows.shift[m][h] = wanted[m][h];
+        rows.total[m][h] *= decay;
+        RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
+          rows.out[m][j][2 * h] *= decay;
+          rows.out[m][j][2 * h + 1] *= decay;
+        }
+      }
+    }
+  }
+  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+    RLX_UNROLL for (int h = 0; h < 2; ++h) {
+      const float reference = finite_or_0(rows.shift[m][h]);
+      float sum[2] = {0.0f, 0.0f};
       RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
         RLX_UNROLL for (int c = 0; c < 2; ++c) {
           float& weight = s[m][n][2 * h + c];
           weight = power_of_2(fmaf(weight, RLX_EXPONENT, -reference));
-          sum += weight;
+          sum[c] += weight;
         }
       }
-      rows.total[m][h] = fmaf(rows.total[m][h], decay, sum);
-      RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
-        rows.out[m][j][2 * h] *= decay;
-        rows.out[m][j][2 * h + 1] *= decay;
-      }
+      rows.total[m][h] += sum[0] + sum[1];
     }
   }
 }
@@ -410,7 +469,7 @@ RLX_FN rlx_u32 nonfinite_bits(rlx_u32 word) {
   return ((word & ~signs) + RLX_CAT(RLX_EXPONENT_STEP_, RLX_X)) & signs;
 }
 
-// The sum of weight * v row by row, each with the values of the keys allowed to it alone: some others are not finite.
+// out += weights * v row by row, each with the values of the keys allowed to it alone: some others are not finite.
 template <typename Params>
 RLX_FN void accumulate_selectively(float (&out)[kOutTiles][4], const Left& weights, const rlx_u32 (&b)[kOutTiles][2],
                                    const Params& p, const Place& at, int first_row, int first_key) {
@@ -429,39 +488,94 @@ RLX_FN void accumulate_selectively(float (&out)[kOutTiles][4], const Left& weigh
 #endif
     }
     RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
-      float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-      multiply_add(sum, weights, b[j][0] & keep[0], b[j][1] & keep[1]);
+      float sum[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
+      const Right kept[1] = {right_of(b[j][0] & keep[0], b[j][1] & keep[1])};
+      multiply_add(sum, weights, kept);
       RLX_UNROLL for (int i = 0; i < 4; ++i) {
-        if (g + i / 2 * 8 == r) out[j][i] += sum[i];
+        if (g + i / 2 * 8 == r) out[j][i] += sum[0][i];
       }
     }
   }
 }
 
-// out += weights * v for depth step kk.
-template <typename Params>
-RLX_FN void accumulate(Rows& rows, const float (&s)[kMTiles][kNTiles][4], const rlx_u32 (&b)[kOutTiles][2], int kk, const Params& p,
-                       const Place& at, int first_row, int first_key, bool partial) {
-  Left weights[kMTiles];
-  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) weights[m] = weights_of(s[m], kk);
-#if RLX_SELECTIVE
-  if (partial) {
-    rlx_u32 nonfinite = 0u;
-    RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) nonfinite |= nonfinite_bits(b[j][0]) | nonfinite_bits(b[j][1]);
-    if (__any_sync(0xFFFFFFFFu, nonfinite != 0u)) {
-      RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
-        accumulate_selectively(rows.out[m], weights[m], b, p, at, first_row + 16 * m, first_key + kDepth * kk);
-      }
-      return;
+// True in all threads of the unit where it is in one.
+RLX_FN bool any_of_unit(bool here) {
+  if constexpr (kWarpgroups) {
+    int any;
+    asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %1, 0;\nbarrier.cta.red.or.pred p, %2, 128, p;\nselp.s32 %0, 1, 0, p;\n}"
+                 : "=r"(any)
+                 : "r"(int(here)), "r"(1u + rlx_warp / 4u)
+                 : "memory");
+    return any != 0;
+  } else {
+    return __any_sync(0xFFFFFFFFu, here);
+  }
+}
+
+// The weights of a whole step, where they take no more registers than the scores did.
+struct Weights {
+#if RLX_HALF
+  Left packed[kMTiles][kDepthSteps];
+  RLX_FN explicit Weights(const float (&s)[kMTiles][kNTiles][4]) {
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+      RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) packed[m][kk] = weights_of(s[m], kk);
     }
   }
+  RLX_FN const Left& of(int m, int kk) const { return packed[m][kk]; }
+#else
+  const float (&scores)[kMTiles][kNTiles][4];
+  RLX_FN explicit Weights(const float (&s)[kMTiles][kNTiles][4]) : scores(s) {}
+  RLX_FN Left of(int m, int kk) const { return weights_of(scores[m], kk); }
 #endif
-  RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
-    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(rows.out[m][j], weights[m], b[j][0], b[j][1]);
+};
+
+// True after out += weights * v over a step with disallowed keys some of whose values are not finite; false where all are finite
+// and nothing was done. `values(b, kk)` gives the right operands of depth step kk.
+template <typename Params, typename Values>
+RLX_FN bool accumulate_around_nonfinite(Rows& rows, const Weights& weights, Values values, const Params& p,
+                                        const Place& at, int first_row, int first_key) {
+  rlx_u32 nonfinite = 0u;
+  RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
+    rlx_u32 b[kOutTiles][2];
+    values(b, kk);
+    RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) nonfinite |= nonfinite_bits(b[j][0]) | nonfinite_bits(b[j][1]);
+  }
+  if (!any_of_unit(nonfinite != 0u)) return false;
+  RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
+    rlx_u32 b[kOutTiles][2];
+    values(b, kk);
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+      accumulate_selectively(rows.out[m], weights.of(m, kk), b, p, at, first_row + 16 * m, first_key + kDepth * kk);
+    }
+  }
+  return true;
+}
+
+// out += weights * v over the step.
+template <typename Values>
+RLX_FN void accumulate(Rows& rows, const Weights& weights, Values values) {
+  RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
+    rlx_u32 b[kOutTiles][2];
+    values(b, kk);
+    Right right[kOutTiles];
+    RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) right[j] = right_of(b[j][0], b[j][1]);
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(rows.out[m], weights.of(m, kk), right);
   }
 }
 
 // ---- joining ----
+
+// The two halves of a barrier of the cluster: arriving, and waiting for what all did before they arrived.
+RLX_FN void enter_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+RLX_FN void wait_for_cluster() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
 
 // Writes the warp's rows to shared memory.
 RLX_FN void leave_rows(const Rows& rows, float* joined, int warp_q, int warp_k) {
@@ -538,40 +652,43 @@ RLX_FN void write_piece(const Params& p, const Place& at, const Piece& piece, in
 #endif
 }
 
-constexpr int kPieces = kUsedRows * (RLX_DV / 4);
-
-// Joins what the warps along the keys left; writes the result, or leaves it for join_workgroups.
+// Joins what the warps along the keys left. Writes the result, or sends piece i to workgroup i % RLX_SPLITS of the cluster.
 template <typename Params>
-RLX_FN void join_warps(const Params& p, const Place& at, float* joined) {
+RLX_FN void join_warps(const Params& p, const Place& at, const float* joined, rlx_u32 received, int split) {
   for (int i = rlx_local_index; i < kPieces; i += RLX_BLOCK_SIZE) {
     const int row = i / (RLX_DV / 4);
     const int d = i % (RLX_DV / 4) * 4;
     const Piece piece = joined_piece<RLX_WARPS_K>(
         [&](int w) { return *reinterpret_cast<const float2*>(joined + kStatsAt + (w * kUsedRows + row) * 2); },
         [&](int w) { return *reinterpret_cast<const float4*>(joined + (w * kUsedRows + row) * kJoinPitch + d); });
-    if (kSplits == 1) {
+    if constexpr (kSplits == 1) {
       write_piece(p, at, piece, at.first_row + row, d);
     } else {
-      *reinterpret_cast<float4*>(joined + row * kJoinPitch + d) = piece.sum;
-      if (d == 0) *reinterpret_cast<float2*>(joined + kGroupStatsAt + row * 2) = float2{piece.shift, piece.total};
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+      const rlx_u32 place = split * kPiecesEach + i / RLX_SPLITS;
+      const rlx_u32 sum = rlx_cluster_address(received + place * 16, i % RLX_SPLITS);
+      const rlx_u32 stats = rlx_cluster_address(received + RLX_SPLITS * kPiecesEach * 16 + place * 8, i % RLX_SPLITS);
+      asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(sum), "f"(piece.sum.x), "f"(piece.sum.y),
+                   "f"(piece.sum.z), "f"(piece.sum.w)
+                   : "memory");
+      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(stats), "f"(piece.shift), "f"(piece.total) : "memory");
+#endif
     }
   }
 }
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-// Joins what the workgroups of the cluster left: each writes every RLX_SPLITS-th piece.
+// Joins what the workgroups of the cluster sent, and writes it.
 template <typename Params>
-RLX_FN void join_workgroups(const Params& p, const Place& at, float* joined, int split) {
-  const rlx_u32 base = rlx_shared_address(joined);
-  for (int i = split + RLX_SPLITS * rlx_local_index; i < kPieces; i += RLX_SPLITS * RLX_BLOCK_SIZE) {
-    const int row = i / (RLX_DV / 4);
-    const int d = i % (RLX_DV / 4) * 4;
-    const Piece piece = joined_piece<RLX_SPLITS>(
-        [&](int w) { return rlx_cluster_load2(rlx_cluster_address(base + (kGroupStatsAt + row * 2) * 4, w)); },
-        [&](int w) { return rlx_cluster_load4(rlx_cluster_address(base + (row * kJoinPitch + d) * 4, w)); });
-    write_piece(p, at, piece, at.first_row + row, d);
+RLX_FN void join_workgroups(const Params& p, const Place& at, const unsigned char* received, int split) {
+  const float4* const sums = reinterpret_cast<const float4*>(received);
+  const float2* const stats = reinterpret_cast<const float2*>(received + RLX_SPLITS * kPiecesEach * 16);
+  for (int i = rlx_local_index; i < kPiecesEach; i += RLX_BLOCK_SIZE) {
+    const int piece_index = i * RLX_SPLITS + split;
+    if (piece_index >= kPieces) return;
+    const Piece piece = joined_piece<RLX_SPLITS>([&](int w) { return stats[w * kPiecesEach + i]; },
+                                                 [&](int w) { return sums[w * kPiecesEach + i]; });
+    write_piece(p, at, piece, at.first_row + piece_index / (RLX_DV / 4), piece_index % (RLX_DV / 4) * 4);
   }
 }
-#endif
 
 #endif
