@@ -99,11 +99,14 @@ RLX_FN void rlx_transpose_block(rlx_acc4_t v[4]) {
       if (depth + i < depth_end) values[i] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
     }                                                                                                        \
   }
-// Vectors along the depth: every range of depths is a multiple of 4.
+// Vectors along the depth: every range of depths is a multiple of 4. The values are stored under no condition: with few lines
+// nvcc would make one store with a computed index of the four, and that array would lie in local memory.
 #define RLX_PANEL_LOAD_DEPTH(dtype, lines, line_stride, depth_stride)                                        \
   if (depth < depth_end) {                                                                                   \
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {                                                              \
-      if (line + j < rlx_u32(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
+      rlx_acc4_t value = rlx_acc4_splat(0);                                                                  \
+      if (line + j < rlx_u32(lines)) value = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
+      values[j] = value;                                                                                     \
     }                                                                                                        \
   }                                                                                                          \
   rlx_transpose_block(values);
