@@ -12,6 +12,10 @@
 
 namespace rlx {
 
+// True where the target has a library and a product of this size fills its tiles, whatever its
+// views and epilogue.
+bool library_suits(const Target& target, int64_t m, int64_t n, int64_t k);
+
 // The product as a problem for the library, or why the library cannot compute it with one rounding.
 struct LibraryProblem {
   std::optional<LibraryGemm> gemm;

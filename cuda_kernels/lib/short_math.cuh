@@ -22,15 +22,6 @@ RLX_FN float rlx_max_or_nan(float x, float y) {
   return larger;
 }
 
-// max(x, 0) - |x| tail(|x|), tail being the normal distribution's (rlx_normal_tail).
-RLX_FN float rlx_short_gelu(float x) {
-  const float size = fminf(fabsf(x), 15.0f);
-  const float t = rlx_short_reciprocal(1.0f + 0.3f * size);
-  const float q = 0.119687751f + t * (0.119550116f + t * (0.1104232f + t * (0.07748577f + t * (0.0988308415f +
-                  t * (-0.084481284f + t * (0.197921649f + t * (-0.232835487f + t * (0.114402115f - t * 0.0209846701f))))))));
-  const float gauss = rlx_short_exp2(size * (size * -0.72134752f));
-  return rlx_max_or_nan(x, 0.0f) - size * (t * q * gauss);
-}
 // x / (1 + exp(-x)); below -100 it is 0 in 16 bits.
 RLX_FN float rlx_short_silu(float x) {
   const float value = rlx_max_or_nan(x, -100.0f);
@@ -44,7 +35,6 @@ RLX_FN float rlx_short_gelu_tanh(float x) {
   return value * rlx_short_reciprocal(1.0f + rlx_short_exp2(u * -2.30220819f));
 }
 
-#define rlx_gelu(x) rlx_short_gelu(x)
 #define rlx_gelu_tanh(x) rlx_short_gelu_tanh(x)
 #define rlx_silu(x) rlx_short_silu(x)
 

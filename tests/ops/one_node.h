@@ -17,6 +17,8 @@ struct OneNode {
   std::vector<std::optional<TensorType>> inputs;
   Attributes attributes = {};
   size_t outputs = 1;
+  std::string target = "vulkan";
+  ProductPrecision products = ProductPrecision::F32;
 };
 
 struct Inferred {
@@ -27,7 +29,8 @@ struct Inferred {
 
 class OneNodeGraph {
  public:
-  explicit OneNodeGraph(const OneNode& spec) {
+  explicit OneNodeGraph(const OneNode& spec)
+      : options_{.target = find_target(spec.target), .products = spec.products} {
     Node node{.name = "n", .op = spec.op, .attributes = spec.attributes};
     for (size_t i = 0; i < spec.inputs.size(); ++i) {
       if (!spec.inputs[i]) {
@@ -63,7 +66,7 @@ class OneNodeGraph {
     Program program;
     Diagnostics diagnostics;
     if (!check_and_infer(graph_, id_, diagnostics)) throw std::runtime_error(diagnostics.text());
-    LoweringState state(module_, graph_, program);
+    LoweringState state(module_, graph_, options_, program);
     const Node& node = graph_.node(id_);
     if (strided) {
       TensorRef view = state.ref(*node.inputs[strided->input]);
@@ -79,6 +82,7 @@ class OneNodeGraph {
  private:
   Module module_;
   Graph graph_;
+  LowerOptions options_;
   NodeId id_{};
 };
 
