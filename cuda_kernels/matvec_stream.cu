@@ -130,41 +130,45 @@ RLX_FN void load_x(rlx_ptr x, rlx_i64 at, float (&values)[RLX_PIECE]) {
 #endif
 }
 
-// Adds each of kCount sums over the 32 lanes. Lanes share out the sums, so that most shuffles move different ones: the lane
+// The least power of two that is not below `count`.
+constexpr int padded(int count) { return count <= 1 ? 1 : 2 * padded((count + 1) / 2); }
+
+// Adds each of kCount sums over the 32 lanes. Lanes share out the sums, so that most shuffles move different ones: a lane
 // receives that of number `owned_sum()` in sums[0]; those of equal number hold the same bits.
 template <int kCount>
-RLX_FN void share_out_sums(float (&sums)[kCount], rlx_u32 lane) {
-  int count = kCount;
+RLX_FN void share_out_sums(float (&given)[kCount], rlx_u32 lane) {
+  float sums[padded(kCount)];
+  RLX_UNROLL for (int i = 0; i < padded(kCount); ++i) sums[i] = i < kCount ? given[i] : 0.0f;
+  int count = padded(kCount);
   RLX_UNROLL for (rlx_u32 distance = 16u; distance > 0u; distance /= 2u) {
-    const int half = (count + 1) / 2;
     const bool upper = (lane & distance) != 0u;
-    RLX_UNROLL for (int i = 0; i < half; ++i) {
-      if (count == 1) {
-        sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], distance);
-      } else {
-        const float other = i + half < count ? sums[i + half] : 0.0f;
-        const float sent = upper ? sums[i] : other;
-        const float kept = upper ? other : sums[i];
-        sums[i] = kept + __shfl_xor_sync(0xFFFFFFFFu, sent, distance);
-      }
+    if (count == 1) {
+      sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], distance);
+      continue;
     }
-    count = half;
+    count /= 2;
+    RLX_UNROLL for (int i = 0; i < count; ++i) {
+      const float sent = upper ? sums[i] : sums[i + count];
+      const float kept = upper ? sums[i + count] : sums[i];
+      sums[i] = kept + __shfl_xor_sync(0xFFFFFFFFu, sent, distance);
+    }
   }
+  given[0] = sums[0];
 }
-// Which sum a lane receives, or kCount where it is no sum, or another lane's too.
+// Which sum a lane receives, or kCount where it is none, or another lane's too.
 template <int kCount>
 RLX_FN rlx_u32 owned_sum(rlx_u32 lane) {
-  int count = kCount;
+  int count = padded(kCount);
   rlx_u32 owned = 0u;
   bool repeats = false;
   RLX_UNROLL for (rlx_u32 distance = 16u; distance > 0u; distance /= 2u) {
     const bool upper = (lane & distance) != 0u;
     if (count == 1) {
       repeats = repeats || upper;
-    } else if (upper) {
-      owned += rlx_u32((count + 1) / 2);
+      continue;
     }
-    count = (count + 1) / 2;
+    count /= 2;
+    if (upper) owned += rlx_u32(count);
   }
   return repeats || owned >= rlx_u32(kCount) ? rlx_u32(kCount) : owned;
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated pairs: act(x * w + b) * (x * w2 + b2), as in SwiGLU, becomes one fused_norm_matmul where
-// the target streams such a pair. Both products are read by the mul alone, and their weights are
-// rows [N, K] of one type.
+// the target streams such a pair. Where its library computes the products instead, which knows few
+// activations, the activation leaves the product again, so that one elementwise step does it all.
+// Both products are read by the mul alone, and their weights are rows [N, K] of one type.
 #include <algorithm>
 
+#include "compiler/ops/matmul_library.h"
 #include "compiler/ops/matvec_stream_lower.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -18,7 +20,8 @@ bool has_plain_bias(const Graph& graph, const ProductNode& product) {
 }
 
 struct GatedPair {
-  ProductNode gate;  // the activated one
+  ValueId activated{};  // the gate's result
+  ProductNode gate;     // the activated one
   ProductNode up;
 };
 
@@ -38,8 +41,9 @@ std::optional<GatedPair> pair_of(const Graph& graph, const Node& node) {
   if (!first || !second || first->x != second->x) return std::nullopt;
   if (graph.value(first->w).type != graph.value(second->w).type) return std::nullopt;
   if (!first->activation.empty() && !second->activation.empty()) return std::nullopt;
-  if (first->activation.empty()) return GatedPair{.gate = *second, .up = *first};
-  return GatedPair{.gate = *first, .up = *second};
+  if (first->activation.empty())
+    return GatedPair{.activated = *node.inputs[1], .gate = *second, .up = *first};
+  return GatedPair{.activated = *node.inputs[0], .gate = *first, .up = *second};
 }
 
 bool pair_streams(const Graph& graph, const GatedPair& pair, const Target& target) {
@@ -67,6 +71,27 @@ void fuse(Graph& graph, NodeId id, const GatedPair& pair) {
     graph.remove_node(*graph.value(*half).producer);
 }
 
+// The activated product as product and activation.
+void release_activation(Graph& graph, NodeId mul, const GatedPair& pair) {
+  const NodeId gate = *graph.value(pair.activated).producer;
+  const Node old = graph.node(gate);
+  std::vector<std::optional<ValueId>> inputs = {pair.gate.x, pair.gate.w};
+  if (pair.gate.bias) inputs.push_back(pair.gate.bias);
+  const ValueId plain = add_node_before(graph, mul, "fused_matmul_bias_act", old.name + ".plain",
+                                        inputs, {{"trans_w", true}});
+  Attributes parameters = pair.gate.activation;
+  parameters.erase("activation");
+  const std::string op = std::get<std::string>(pair.gate.activation.at("activation"));
+  const ValueId result = add_node_before(graph, mul, op, old.name + "." + op, {plain}, parameters);
+  graph.replace_uses(pair.activated, result);
+  graph.remove_node(gate);
+}
+
+bool library_takes(const Graph& graph, const GatedPair& pair, const Target& target) {
+  const Shape& w = graph.value(pair.gate.w).type.shape;
+  return library_suits(target, line_count(graph, pair.gate.x), w[0], w[1]);
+}
+
 }  // namespace
 
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
@@ -78,8 +103,14 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
       const auto& live = graph.order();
       if (std::find(live.begin(), live.end(), id) == live.end()) continue;
       const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
-      if (!pair || !pair_streams(graph, *pair, *options.target)) continue;
-      fuse(graph, id, *pair);
+      if (!pair) continue;
+      if (pair_streams(graph, *pair, *options.target)) {
+        fuse(graph, id, *pair);
+      } else if (!pair->gate.activation.empty() && library_takes(graph, *pair, *options.target)) {
+        release_activation(graph, id, *pair);
+      } else {
+        continue;
+      }
       ++changed;
     }
   }

@@ -24,11 +24,12 @@ std::string weight(const std::string& name, const std::string& shape, int stream
          std::to_string(stream) + "}}}";
 }
 
-// x [1, lines, 64], weights wg, wu [24, 64] and g [64]; n = rms_norm(x, g); then `nodes`.
-Module feed_forward(const std::string& nodes, const std::string& outputs, int lines = 1) {
+// x [1, lines, 64], weights wg, wu [24, 64] (matrix) and g [64]; n = rms_norm(x, g); then `nodes`.
+Module feed_forward(const std::string& nodes, const std::string& outputs, int lines = 1,
+                    const std::string& matrix = "[24, 64]") {
   return module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [1, )" +
-                   std::to_string(lines) + R"(, 64]}], "params": [)" + weight("wg", "[24, 64]", 1) +
-                   ", " + weight("wu", "[24, 64]", 2) + ", " + weight("g", "[64]", 3) + ", " +
+                   std::to_string(lines) + R"(, 64]}], "params": [)" + weight("wg", matrix, 1) +
+                   ", " + weight("wu", matrix, 2) + ", " + weight("g", "[64]", 3) + ", " +
                    weight("wide", "[24, 64]", 4) + R"(], "nodes": [
     {"op": "rms_norm", "inputs": ["x", "g"], "outputs": ["n"], "attributes": {"eps": 0.001}},)" +
                    nodes + R"(], "outputs": )" + outputs);
@@ -80,6 +81,16 @@ TEST_CASE("a gated pair stays where the target has no kernel, too many lines or 
   CHECK(apply_for(fuse_gated, many, "cuda") == 0);
   Module read = feed_forward(kPair, R"(["y", "gate"])");
   CHECK(apply_for(fuse_gated, read, "cuda") == 0);
+}
+
+TEST_CASE("a gated pair for the library gives its activation back") {
+  Module module = feed_forward(kPair, R"(["y"])", 256, "[128, 64]");
+  CHECK(apply_for(fuse_gated, module, "cuda") == 1);
+  CHECK(node_lines(module) == Lines{"rms_norm(x, g)", "matmul(n, wu)",
+                                    "fused_matmul_bias_act(n, wg)", "silu(gate.plain)",
+                                    "mul(up, gate.silu)"});
+  Module vulkan = feed_forward(kPair, R"(["y"])", 256, "[128, 64]");
+  CHECK(apply_for(fuse_gated, vulkan, "vulkan") == 0);
 }
 
 TEST_CASE("a norm goes into every product that reads it") {
