@@ -96,8 +96,10 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--dump-after", raw.dumps,
                  "Write the value that begins at a step, or any that lives then: STEP=FILE.npy or "
                  "STEP:VALUE=FILE.npy");
-  app.add_option("--device", options.device,
-                 "vulkan:N, vulkan (the first) or null (checks, computes nothing)")
+  app.add_option(
+         "--device", options.device,
+         "cuda:N, cuda (the first), vulkan:N, vulkan, null (checks, computes nothing), or auto: "
+         "cuda where the plan has code for it and the machine a device, else vulkan")
       ->type_name("ID")
       ->capture_default_str();
   app.add_flag("--list-devices", options.list_devices, "List the devices of this machine and end");

@@ -38,7 +38,7 @@ struct Options {
   uint32_t warmup = 0;
   bool profile = false;
   std::string trace_path;
-  std::string device = "vulkan";
+  std::string device = "auto";  // CUDA's first, else Vulkan's, of those that the plan is for
   bool list_devices = false;
   std::vector<DumpRequest> dumps;
   uint32_t jobs = 0;

@@ -11,19 +11,24 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json version_json(uint32_t version) {
+Json version_json(const DeviceFacts& device) {
+  const uint32_t version = device.api_version;
+  if (device.architecture != 0)
+    return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
   return std::to_string(version >> 22 & 0x7f) + "." + std::to_string(version >> 12 & 0x3ff) + "." +
          std::to_string(version & 0xfff);
 }
 
 Json device_json(const DeviceFacts& device) {
-  return {{"id", device.id},
-          {"name", device.name},
-          {"driver", device.driver},
-          {"api_version", version_json(device.api_version)},
-          {"memory_bytes", device.memory_bytes},
-          {"available_bytes", device.available_bytes},
-          {"unified_memory", device.unified_memory}};
+  Json json = {{"id", device.id},
+               {"name", device.name},
+               {"driver", device.driver},
+               {"api_version", version_json(device)},
+               {"memory_bytes", device.memory_bytes},
+               {"available_bytes", device.available_bytes},
+               {"unified_memory", device.unified_memory}};
+  if (device.architecture != 0) json["architecture"] = device.architecture;
+  return json;
 }
 
 Json plan_json(const PlanFacts& plan) {
@@ -78,15 +83,21 @@ Json comparison_json(const Comparison& comparison) {
           {"worst_expected", number_json(comparison.worst_wanted)}};
 }
 
+Json code_json(const CodeUse& use) {
+  return {{"code", use.code}, {"steps", use.steps}};
+}
+
 Json step_json(const StepProfile& step) {
-  return {{"step", step.step},
-          {"kernel", step.kernel},
-          {"node", step.node},
-          {"wave", step.wave},
-          {"us", step.microseconds},
-          {"gb_per_s", step.gigabytes_per_second},
-          {"tflop_per_s", step.teraflops},
-          {"share", step.share}};
+  Json json = {{"step", step.step},
+               {"kernel", step.kernel},
+               {"node", step.node},
+               {"wave", step.wave},
+               {"us", step.microseconds},
+               {"gb_per_s", step.gigabytes_per_second},
+               {"tflop_per_s", step.teraflops},
+               {"share", step.share}};
+  if (!step.code.empty()) json["code"] = step.code;
+  return json;
 }
 
 template <typename T, typename Convert>
@@ -114,6 +125,7 @@ std::string report_json(const Report& report) {
                  {"arena_lower_bound_bytes", report.entry.arena_lower_bound}}},
                {"timing", timing_json(report.timing)},
                {"outputs", array_json(report.outputs, output_json)}};
+  if (!report.codes.empty()) json["codes"] = array_json(report.codes, code_json);
   if (!report.comparisons.empty()) {
     json["matches"] = report.matches();
     json["expected"] = array_json(report.comparisons, comparison_json);

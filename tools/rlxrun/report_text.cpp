@@ -144,6 +144,11 @@ std::string report_text(const Report& report) {
         bytes_text(report.entry.arena_bytes).c_str(),
         bytes_text(report.entry.arena_lower_bound).c_str(),
         bytes_text(report.plan.io_bytes).c_str());
+  for (size_t i = 0; i < report.codes.size(); ++i) {
+    print(out, "%s%u x %s", i == 0 ? "code: " : ", ", report.codes[i].steps,
+          report.codes[i].code.c_str());
+  }
+  if (!report.codes.empty()) out += "\n";
   for (const std::string& note : report.notes) out += "note: " + note + "\n";
   for (const Output& output : report.outputs) append_output(out, output);
   for (const Comparison& comparison : report.comparisons) append_comparison(out, comparison);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <map>
 
 #include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
@@ -33,6 +34,7 @@ DeviceFacts facts_of(const rlx_device_info& info) {
           .name = info.name,
           .driver = info.driver,
           .api_version = info.api_version,
+          .architecture = info.architecture,
           .memory_bytes = info.memory_bytes,
           .available_bytes = info.available_bytes,
           .unified_memory = info.unified_memory != 0};
@@ -129,6 +131,39 @@ std::vector<Comparison> compare_outputs(const Matched& expected, const std::vect
   return comparisons;
 }
 
+// The device for "auto": the first of CUDA, else of Vulkan, for which the plan has code.
+std::string pick_device(rlx_plan* plan) {
+  rlx_plan_info info = RLX_INIT(rlx_plan_info);
+  check(rlx_plan_get_info(plan, &info));
+  std::string note;
+  const std::vector<DeviceFacts> devices = list_devices(note);
+  const auto present = [&](const std::string& kind) {
+    return std::any_of(devices.begin(), devices.end(),
+                       [&](const DeviceFacts& device) { return device.id.starts_with(kind); });
+  };
+  if (info.cuda_architecture_count != 0 && present("cuda")) return "cuda";
+  if (info.vulkan_api_version != 0 && present("vulkan")) return "vulkan";
+  std::string message = "the plan has code for ";
+  if (info.vulkan_api_version != 0) message += "Vulkan";
+  if (info.vulkan_api_version != 0 && info.cuda_architecture_count != 0) message += " and ";
+  if (info.cuda_architecture_count != 0) message += "CUDA";
+  message += "; this machine has ";
+  for (const DeviceFacts& device : devices)
+    message += device.id + " (" + device.name + ")" + (&device == &devices.back() ? "" : ", ");
+  message += devices.empty() ? "no device" : "";
+  throw Failure(ExitCode::DeviceUnsuitable, note.empty() ? message : message + "; " + note);
+}
+
+std::vector<CodeUse> codes_of(const EntryView& entry) {
+  std::map<std::string, uint32_t> counts;
+  for (const rlx_step_info& step : entry.steps) {
+    if (*step.code != '\0') ++counts[step.code];
+  }
+  std::vector<CodeUse> codes;
+  for (const auto& [code, steps] : counts) codes.push_back({.code = code, .steps = steps});
+  return codes;
+}
+
 bool wants_device_times(const Options& options) {
   return options.profile || !options.trace_path.empty() || options.repeat > 1;
 }
@@ -193,6 +228,7 @@ std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& en
     profile.push_back(
         {.step = i,
          .kernel = step.kernel,
+         .code = step.code,
          .node = step.node,
          .wave = step.wave,
          .microseconds = microseconds,
@@ -275,7 +311,8 @@ Report run(const Options& options, PlanHandle& plan) {
   report.notes = inputs.notes;
   report.notes.insert(report.notes.end(), expected.notes.begin(), expected.notes.end());
 
-  const DeviceHandle device = open_device(options.device, options.validate);
+  const std::string device_id = options.device == "auto" ? pick_device(plan.get()) : options.device;
+  const DeviceHandle device = open_device(device_id, options.validate);
   rlx_device_info device_info = RLX_INIT(rlx_device_info);
   check(rlx_device_get_info(device.get(), &device_info));
   report.device = facts_of(device_info);
@@ -284,6 +321,7 @@ Report run(const Options& options, PlanHandle& plan) {
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
   describe_program(session.get(), report.entry);
+  report.codes = codes_of(report.entry);
   set_inputs(session.get(), report.entry, inputs);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 

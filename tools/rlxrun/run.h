@@ -17,7 +17,8 @@ struct DeviceFacts {
   std::string id;
   std::string name;
   std::string driver;
-  uint32_t api_version = 0;
+  uint32_t api_version = 0;   // as the driver packs it
+  uint32_t architecture = 0;  // CUDA: 90 for compute capability 9.0
   uint64_t memory_bytes = 0;
   uint64_t available_bytes = 0;
   bool unified_memory = false;
@@ -42,12 +43,19 @@ struct Output {
 struct StepProfile {
   uint32_t step = 0;
   std::string kernel;
+  std::string code;  // which of the plan's codes; empty: there is but one
   std::string node;
   uint32_t wave = 0;
   double microseconds = 0;  // median over the profiled runs
   double gigabytes_per_second = 0;
   double teraflops = 0;
   double share = 0;  // of the sum of all steps
+};
+
+// Steps that run the same of the plan's codes.
+struct CodeUse {
+  std::string code;  // "sm_90 cubin"
+  uint32_t steps = 0;
 };
 
 struct Timing {
@@ -64,6 +72,7 @@ struct Report {
   DeviceFacts device;
   PlanFacts plan;
   EntryView entry;
+  std::vector<CodeUse> codes;  // of the entry, by name; empty where the plan leaves no choice
   std::vector<std::string> notes;
   std::vector<Output> outputs;
   std::vector<Comparison> comparisons;
