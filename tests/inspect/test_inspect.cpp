@@ -52,6 +52,25 @@ TEST_CASE("summary_names_targets_inputs_and_outputs") {
   CHECK(json["entries"][2]["init"] == true);
 }
 
+TEST_CASE("a_library_product_says_its_problem_and_whether_it_is_tuned") {
+  PlanSpec spec = gemm_plan();
+  auto plan = open(spec);
+  const std::string steps = inspect_text(*plan, InspectView::Steps);
+  CHECK(contains(steps, "library-gemm, 16 x 32 x 8 of f16, bias, residual, workspace 512 bytes"));
+  CHECK(contains(inspect_text(*plan, InspectView::Why), "tuned   no: the library's heuristic"));
+  fb::LibraryGemmT& gemm = spec.entries[0].gemms[0];
+  gemm.algorithm.assign(64, 1);
+  gemm.tuned_device = "some GPU";
+  gemm.tuned_driver = "13.0";
+  gemm.tuned_library = "cuBLASLt 13.1.0";
+  gemm.tuned_microseconds = 12.5;
+  plan = open(spec);
+  const std::string tuned = "12.500 us on some GPU, driver 13.0, cuBLASLt 13.1.0";
+  CHECK(contains(inspect_text(*plan, InspectView::Why), "tuned   " + tuned));
+  const Json json = inspect_json(*plan, InspectView::Why);
+  CHECK(json["entries"][0]["steps"][0]["gemm"]["tuned"] == tuned);
+}
+
 TEST_CASE("memory_compares_the_arena_with_its_bound_and_with_no_reuse") {
   const auto plan = open(small_plan());
   const Json arena = inspect_json(*plan, InspectView::Memory)["entries"][0]["arena"];

@@ -4,7 +4,9 @@
 
 #include <span>
 
+#include "runtime/gemm_text.h"
 #include "runtime/text.h"
+#include "tools/inspect/format.h"
 
 namespace rlx::inspect {
 namespace {
@@ -70,6 +72,37 @@ void add_kernel(const PlanView& plan, const fb::Step& step, StepFacts& facts) {
   facts.workgroup[2] = variant.workgroup_z();
 }
 
+std::string microseconds_text(double microseconds) {
+  return three_digits(microseconds) + " us";
+}
+
+std::optional<GemmFacts> gemm_facts(const fb::Entry& entry, const fb::Step& step) {
+  if (step.kind() != fb::StepKind::LibraryGemm) return std::nullopt;
+  const fb::LibraryGemm& gemm = *entry.gemms()->Get(step.kernel());
+  GemmFacts facts{.problem = gemm_text(gemm), .workspace_bytes = gemm.workspace_bytes()};
+  if (gemm.algorithm() != nullptr && gemm.algorithm()->size() > 0) {
+    facts.tuned = microseconds_text(gemm.tuned_microseconds()) + " on " +
+                  std::string(PlanView::text(gemm.tuned_device())) + ", driver " +
+                  std::string(PlanView::text(gemm.tuned_driver())) + ", " +
+                  std::string(PlanView::text(gemm.tuned_library()));
+  }
+  return facts;
+}
+
+std::string alternative_text(const PlanView& plan, const fb::Entry& entry, uint32_t position) {
+  if (entry.alternatives() == nullptr) return {};
+  for (const fb::Alternative* alternative : *entry.alternatives()) {
+    if (alternative->step() != position) continue;
+    std::string text = plan.step_kernel_name(*alternative->other());
+    if (alternative->other_microseconds() > 0) {
+      text += ", " + microseconds_text(alternative->other_microseconds()) + " against " +
+              microseconds_text(alternative->step_microseconds());
+    }
+    return text;
+  }
+  return {};
+}
+
 StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t position) {
   const fb::Step& step = PlanView::steps(entry)[position];
   StepFacts facts{.position = position,
@@ -77,7 +110,9 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t posi
                   .kind = kStepKindNames[static_cast<size_t>(step.kind())],
                   .bytes_moved = step.bytes_moved(),
                   .flops = step.flops(),
-                  .names = plan.step_names(entry, position)};
+                  .names = plan.step_names(entry, position),
+                  .gemm = gemm_facts(entry, step),
+                  .alternative = alternative_text(plan, entry, position)};
   add_kernel(plan, step, facts);
   for (const fb::Relocation& relocation : PlanView::relocations(entry, step)) {
     facts.accesses.push_back(access_facts(entry, relocation));

@@ -38,6 +38,14 @@ struct AccessFacts {
   uint32_t params_position = 0;
 };
 
+// A product for the vendor's library.
+struct GemmFacts {
+  std::string problem;  // runtime/gemm_text.h
+  uint64_t workspace_bytes = 0;
+  // "12.3 us on NVIDIA H200, driver 13.0, cuBLASLt 13.1.0" where a tuner chose its algorithm
+  std::string tuned;
+};
+
 struct StepFacts {
   uint32_t position = 0;
   uint32_t wave = 0;
@@ -52,6 +60,9 @@ struct StepFacts {
   uint64_t bytes_moved = 0;
   uint64_t flops = 0;
   StepNames names;
+  std::optional<GemmFacts> gemm;  // library-gemm
+  // What a tuner may put in its place: "matmul_wgmma", with both times where they were measured
+  std::string alternative;
 };
 
 struct EntryFacts {

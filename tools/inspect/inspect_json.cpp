@@ -57,6 +57,12 @@ Json extent_json(const uint32_t (&extent)[3]) {
   return Json::array({extent[0], extent[1], extent[2]});
 }
 
+Json gemm_json(const GemmFacts& gemm) {
+  return {{"problem", gemm.problem},
+          {"workspace_bytes", gemm.workspace_bytes},
+          {"tuned", utf8_text(gemm.tuned)}};
+}
+
 Json step_json(const StepFacts& step) {
   Json json = {{"position", step.position}, {"wave", step.wave}, {"kind", step.kind}};
   if (!step.kernel.empty()) {
@@ -66,6 +72,8 @@ Json step_json(const StepFacts& step) {
     json["workgroup"] = extent_json(step.workgroup);
     json["params_bytes"] = step.params_bytes;
   }
+  if (step.gemm) json["gemm"] = gemm_json(*step.gemm);
+  if (!step.alternative.empty()) json["alternative"] = utf8_text(step.alternative);
   json["edges"] = step.edges;
   json["bytes_moved"] = step.bytes_moved;
   json["flops"] = step.flops;
@@ -216,13 +224,16 @@ Json why_json(const PlanView& plan) {
     Json head = entry_head(entry);
     head["steps"] = Json::array();
     for (const StepFacts& step : entry.steps) {
-      head["steps"].push_back({{"position", step.position},
-                               {"kernel", utf8_text(step_title(step))},
-                               {"specialization", utf8_text(step.specialization)},
-                               {"node", utf8_text(step.names.node)},
-                               {"op", utf8_text(step.names.op)},
-                               {"source", utf8_text(step.names.source)},
-                               {"reason", utf8_text(step.names.reason)}});
+      Json why = {{"position", step.position},
+                  {"kernel", utf8_text(step_title(step))},
+                  {"specialization", utf8_text(step.specialization)},
+                  {"node", utf8_text(step.names.node)},
+                  {"op", utf8_text(step.names.op)},
+                  {"source", utf8_text(step.names.source)},
+                  {"reason", utf8_text(step.names.reason)}};
+      if (step.gemm) why["gemm"] = gemm_json(*step.gemm);
+      if (!step.alternative.empty()) why["alternative"] = utf8_text(step.alternative);
+      head["steps"].push_back(std::move(why));
     }
     json["entries"].push_back(std::move(head));
   }

@@ -84,6 +84,9 @@ std::string step_text(const StepFacts& step) {
     text += ", grid " + extent_text(step.grid) + ", workgroup " + extent_text(step.workgroup) +
             ", params " + std::to_string(step.params_bytes) + " bytes";
   }
+  if (step.gemm) {
+    text += ", " + step.gemm->problem + ", workspace " + byte_count(step.gemm->workspace_bytes);
+  }
   text += ", moves " + byte_count(step.bytes_moved) + ", " + flop_count(step.flops);
   text += step.edges.empty() ? ", waits for none\n" : ", waits for " + list_of(step.edges) + "\n";
   if (!step.names.node.empty()) {
@@ -91,6 +94,20 @@ std::string step_text(const StepFacts& step) {
         "    node       " + name_text(step.names.node) + " (" + plain_text(step.names.op) + ")\n";
   }
   for (const AccessFacts& access : step.accesses) text += access_line(access);
+  return text;
+}
+
+// How a step is done, and how else it could be.
+std::string choice_text(const StepFacts& step) {
+  std::string text;
+  if (!step.specialization.empty()) text += "    built   " + plain_text(step.specialization) + "\n";
+  if (step.gemm) {
+    text += "    product " + step.gemm->problem + "\n    tuned   " +
+            (step.gemm->tuned.empty() ? "no: the library's heuristic chooses at load"
+                                      : plain_text(step.gemm->tuned)) +
+            "\n";
+  }
+  if (!step.alternative.empty()) text += "    or      " + plain_text(step.alternative) + "\n";
   return text;
 }
 
@@ -200,8 +217,7 @@ std::string why_text(const PlanView& plan) {
               plain_text(step.names.op) + " " + name_text(step.names.node) + "\n";
       if (!step.names.source.empty()) text += "    source  " + plain_text(step.names.source) + "\n";
       if (!step.names.reason.empty()) text += "    why     " + plain_text(step.names.reason) + "\n";
-      if (!step.specialization.empty())
-        text += "    built   " + plain_text(step.specialization) + "\n";
+      text += choice_text(step);
     }
   }
   return text;
