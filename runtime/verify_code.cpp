@@ -269,6 +269,7 @@ void verify_code(const PlanParts& parts, Faults& faults) {
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants())
       verifier.verify(k, *variant);
   }
+  if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {
     if (entry.serves(fb::TargetKind::Cuda)) verify_cluster_grids(parts, entry, faults);
   }

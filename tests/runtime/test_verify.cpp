@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every rule of the verifier: a plan that breaks it alone, made from a valid one.
-#include <elf.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -48,59 +46,6 @@ rlx::PlanSection& section(PlanHeader& header, rlx::SectionKind kind) {
   return *std::find_if(
       header.sections, header.sections + header.section_count,
       [&](const rlx::PlanSection& s) { return s.kind == static_cast<uint32_t>(kind); });
-}
-
-// The smallest ELF that passes as a cubin: a header, and a section table whose names hold
-// ".text.main".
-Bytes tiny_cubin(uint32_t architecture, const std::string& function) {
-  const std::string names = std::string("\0", 1) + ".text." + function + std::string("\0", 1);
-  Elf64_Ehdr header{};
-  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
-  header.e_ident[EI_CLASS] = ELFCLASS64;
-  header.e_ident[EI_DATA] = ELFDATA2LSB;
-  header.e_machine = 190;
-  header.e_flags = architecture;
-  header.e_shoff = sizeof header + 64;
-  header.e_shnum = 2;
-  header.e_shstrndx = 1;
-  Elf64_Shdr sections[2] = {};
-  sections[0].sh_type = SHT_PROGBITS;
-  sections[0].sh_name = 1;
-  sections[1].sh_type = SHT_STRTAB;
-  sections[1].sh_offset = sizeof header;
-  sections[1].sh_size = names.size();
-  Bytes bytes(sizeof header + 64 + sizeof sections);
-  std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, names.data(), names.size());
-  std::memcpy(bytes.data() + sizeof header + 64, sections, sizeof sections);
-  return bytes;
-}
-
-Bytes text_bytes(const std::string& text) {
-  const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
-  return {bytes, bytes + text.size()};
-}
-
-Bytes tiny_ptx(const std::string& target, const std::string& entry) {
-  return text_bytes(".version 8.0\n.target " + target + "\n.address_size 64\n.visible .entry " +
-                    entry + "()\n{ ret; }\n");
-}
-
-// Adds a CUDA target (sm_90 and PTX for compute_80) to a plan.
-void add_cuda(PlanSpec& spec) {
-  spec.cuda = {
-      .present = 1, .ptx_architecture = 80, .minimum_driver = 12000, .architecture_count = 1};
-  spec.cuda.architectures[0] = 90;
-  for (SpecKernel& kernel : spec.kernels) {
-    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
-                               .format = fb::CodeFormat::Cubin,
-                               .architecture = 90,
-                               .code = tiny_cubin(90, "main")});
-    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
-                               .format = fb::CodeFormat::Ptx,
-                               .architecture = 80,
-                               .code = tiny_ptx("sm_80", "main")});
-  }
 }
 
 std::vector<Fixture> container_fixtures() {
@@ -185,8 +130,6 @@ std::vector<Fixture> table_fixtures() {
        [](PlanSpec& spec) { spec.states[0].name = "\xC3("; }},
       {Rule::NameForm, "an entry whose name is 257 bytes",
        [](PlanSpec& spec) { spec.entries[0].name.assign(257, 'e'); }},
-      {Rule::NameUnique, "two entries of one name",
-       [](PlanSpec& spec) { spec.entries[1].name = "main"; }},
       main_fixture(Rule::NameUnique, "two outputs of one name",
                    [](SpecEntry& e) { e.values[2].name = "y"; }),
       main_fixture(Rule::EnumRange, "an unknown dtype",
@@ -434,13 +377,6 @@ std::vector<Fixture> limit_and_code_fixtures() {
     return Fixture{rule, std::move(what),
                    [edit = std::move(edit)](PlanSpec& spec) { edit(spec.kernels[0].variants[0]); }};
   };
-  const auto cuda_fixture = [](Rule rule, std::string what, size_t variant,
-                               std::function<void(SpecVariant&)> edit) {
-    return Fixture{rule, std::move(what), [edit = std::move(edit), variant](PlanSpec& spec) {
-                     add_cuda(spec);
-                     edit(spec.kernels[0].variants[variant]);
-                   }};
-  };
   return {
       main_fixture(Rule::GridLimit, "an empty grid", [](SpecEntry& e) { e.steps[1].grid[1] = 0; }),
       main_fixture(Rule::GridLimit, "70,000 workgroups along z",
@@ -478,16 +414,6 @@ std::vector<Fixture> limit_and_code_fixtures() {
                       [](SpecVariant& v) {
                         v.code = empty_kernel({.capabilities = {1, 11, 5}});
                       }),
-      cuda_fixture(Rule::CubinForm, "a cubin for another architecture", 1,
-                   [](SpecVariant& v) { v.code = tiny_cubin(80, "main"); }),
-      cuda_fixture(Rule::CubinForm, "a cubin that is no ELF", 1,
-                   [](SpecVariant& v) { v.code = text_bytes("none"); }),
-      cuda_fixture(Rule::CubinEntry, "a cubin without the function", 1,
-                   [](SpecVariant& v) { v.code = tiny_cubin(90, "other"); }),
-      cuda_fixture(Rule::PtxForm, "PTX for a newer architecture", 2,
-                   [](SpecVariant& v) { v.code = tiny_ptx("sm_90", "main"); }),
-      cuda_fixture(Rule::PtxForm, "PTX without the entry", 2,
-                   [](SpecVariant& v) { v.code = tiny_ptx("sm_80", "main2"); }),
       {Rule::VariantMissing, "no code for the claimed sm_90",
        [](PlanSpec& spec) {
          add_cuda(spec);
@@ -498,6 +424,25 @@ std::vector<Fixture> limit_and_code_fixtures() {
          add_cuda(spec);
          spec.cuda = {};
        }},
+      {Rule::EntryTargets, "two entries of one name for one target",
+       [](PlanSpec& spec) { spec.entries.push_back(spec.entries[0]); }},
+      {Rule::EntryTargets, "an entry for no target",
+       [](PlanSpec& spec) { spec.entries[1].targets = 0; }},
+      {Rule::EntryTargets, "an entry for a target that the header does not name",
+       [](PlanSpec& spec) { spec.entries[1].targets = 3; }},
+      {Rule::EntryTargets, "an entry that only one of two targets has",
+       [](PlanSpec& spec) {
+         add_cuda(spec);
+         spec.entries[1].targets = 1;
+       }},
+      {Rule::EntryInterface, "an output with another name on the second target",
+       [](PlanSpec& spec) {
+         add_cuda(spec);
+         spec.entries[1].targets = 1;
+         spec.entries.push_back(spec.entries[1]);
+         spec.entries[2].targets = 2;
+         spec.entries[2].values[spec.entries[2].outputs[0]].name = "w";
+       }},
       {Rule::VariantUnclaimed, "two codes for Vulkan",
        [](PlanSpec& spec) { spec.kernels[0].variants.push_back(spec.kernels[0].variants[0]); }},
   };
@@ -505,8 +450,9 @@ std::vector<Fixture> limit_and_code_fixtures() {
 
 std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
-  for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(),
-                    param_fixtures(), limit_and_code_fixtures(), gemm_fixtures()}) {
+  for (auto list :
+       {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(), param_fixtures(),
+        limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;

@@ -22,6 +22,11 @@ struct Fixture {
   PlanSpec (*base)() = small_plan;
 };
 
+// Of CUDA code, in rule group 9.
+std::vector<Fixture> cuda_fixtures();
+// Gives a plan a second target, CUDA: of each kernel a cubin for sm_90 and PTX for compute_80.
+void add_cuda(PlanSpec& spec);
+
 // Of rule group 11.
 std::vector<Fixture> gemm_fixtures();
 // gemm_plan() with a dispatch that may take the place of its library product.
