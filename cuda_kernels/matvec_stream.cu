@@ -131,7 +131,7 @@ RLX_FN void load_x(rlx_ptr x, rlx_i64 at, float (&values)[RLX_PIECE]) {
 }
 
 // The least power of two that is not below `count`.
-constexpr int padded(int count) { return count <= 1 ? 1 : 2 * padded((count + 1) / 2); }
+RLX_FN constexpr int padded(int count) { return count <= 1 ? 1 : 2 * padded((count + 1) / 2); }
 
 // Adds each of kCount sums over the 32 lanes. Lanes share out the sums, so that most shuffles move different ones: a lane
 // receives that of number `owned_sum()` in sums[0]; those of equal number hold the same bits.
