@@ -26,7 +26,7 @@ constexpr uint64_t kStagingAlignmentBytes = 64;
 
 // Weights: each thread fills its own slot while the copies of the others run. Slots are large
 // enough for a copy's fixed cost to vanish; four threads read page cache as fast as PCIe takes it.
-constexpr uint64_t kSlotBytes = uint64_t{8} << 20;
+constexpr uint64_t kSlotBytes = uint64_t{4} << 20;
 constexpr size_t kUploadThreads = 4;
 
 }  // namespace

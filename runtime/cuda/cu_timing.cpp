@@ -218,9 +218,11 @@ Status CudaSession::time_algorithms(uint32_t entry, uint32_t step, uint32_t most
   std::vector<cublasLtMatmulHeuristicResult_t> offers;
   RLX_RETURN_IF_ERROR(code.gemms.offers(*linked.entry, step, most, offers));
   RLX_RETURN_IF_ERROR(fill_operands(context_, staging_, stream_, linked, record));
-  const fb::Relocation& first = PlanView::relocations(*linked.entry, record).front();
+  const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, record);
+  const fb::Relocation& a = *std::find_if(  // the operand at position 0
+      ranges.begin(), ranges.end(), [](const auto& range) { return range.position() == 0; });
   ProductTimer timer(context_, stream_);
-  RLX_RETURN_IF_ERROR(timer.create(linked.address(first), first.length_bytes()));
+  RLX_RETURN_IF_ERROR(timer.create(linked.address(a), a.length_bytes()));
 
   std::vector<GemmAlgorithm> timed;
   for (const cublasLtMatmulHeuristicResult_t& offer : offers) {
