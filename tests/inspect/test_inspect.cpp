@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "tests/support/catch.h"
+#include "tests/support/cubin.h"
 #include "tests/support/plan_fixture.h"
 #include "tools/inspect/inspect.h"
 
@@ -24,7 +25,7 @@ bool contains(const std::string& text, const std::string& part) {
 }
 
 constexpr InspectView kViews[] = {InspectView::Summary, InspectView::Memory, InspectView::Steps,
-                                  InspectView::Sizes, InspectView::Why};
+                                  InspectView::Kernels, InspectView::Sizes,  InspectView::Why};
 
 TEST_CASE("every_view_of_every_plan_ends_in_a_newline_and_is_the_same_each_time") {
   for (const PlanSpec& spec : {small_plan(), chain_plan(1), chain_plan(300)}) {
@@ -125,6 +126,39 @@ TEST_CASE("steps_tell_kernel_grid_accesses_and_edges") {
   CHECK(step["edges"] == Json::array({1}));
   CHECK(step["accesses"][2]["value"] == "g");
   CHECK(step["accesses"][2]["mode"] == "read");
+}
+
+TEST_CASE("kernels_tell_the_code_of_every_target") {
+  PlanSpec spec = small_plan();
+  spec.cuda = {
+      .present = 1, .ptx_architecture = 80, .architecture_count = 1, .architectures = {90}};
+  for (SpecKernel& kernel : spec.kernels) {
+    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
+                               .format = fb::CodeFormat::Cubin,
+                               .architecture = 90,
+                               .code = make_cubin({.params_bytes = kernel.params_bytes,
+                                                   .registers = 77,
+                                                   .static_shared_bytes = 512,
+                                                   .dynamic_shared_bytes = 1024}),
+                               .shared_bytes = 1536,
+                               .dynamic_shared_bytes = 1024,
+                               .waits_for_predecessors = true});
+    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
+                               .format = fb::CodeFormat::Ptx,
+                               .architecture = 80,
+                               .code = make_ptx("sm_80", "main")});
+  }
+  const auto plan = open(spec);
+  const std::string text = inspect_text(*plan, InspectView::Kernels);
+  CHECK(contains(text, "spir-v"));
+  CHECK(contains(text, "cubin sm_90"));
+  CHECK(contains(text, "ptx compute_80"));
+  const Json variant = inspect_json(*plan, InspectView::Kernels)["kernels"][0]["variants"][1];
+  CHECK(variant["format"] == "cubin sm_90");
+  CHECK(variant["registers"] == 77);
+  CHECK(variant["local_bytes"] == 0);
+  CHECK(variant["shared_bytes"] == 1536);
+  CHECK(variant["waits_for_predecessors"] == true);
 }
 
 TEST_CASE("sizes_account_for_every_byte_of_the_file") {

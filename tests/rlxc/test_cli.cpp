@@ -57,7 +57,7 @@ TEST_CASE("a model compiles to a plan that verifies; one line says what came of 
   CHECK(std::count(compiled.output.begin(), compiled.output.end(), '\n') == 1);
   CHECK(compiled.errors.empty());  // no progress where there is no terminal
   CHECK(contains(expect(0, place, {"verify", place.path("m.plan")}).output, "verified"));
-  for (const char* view : {"--memory", "--steps", "--sizes", "--why"}) {
+  for (const char* view : {"--memory", "--steps", "--kernels", "--sizes", "--why"}) {
     CHECK_FALSE(expect(0, place, {"inspect", place.path("m.plan"), view}).output.empty());
     const ToolResult json = expect(0, place, {"inspect", place.path("m.plan"), view, "--json"});
     CHECK(nlohmann::json::accept(json.output));

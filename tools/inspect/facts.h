@@ -104,7 +104,7 @@ struct WeightFacts {
 struct CodeFacts {
   uint64_t offset_bytes = 0;
   uint64_t size_bytes = 0;
-  std::string_view format;
+  std::string format;                // "spir-v", "cubin sm_90", "ptx compute_80"
   std::vector<std::string> kernels;  // "matmul (RLX_TILE=16 ...)"
 };
 
@@ -119,6 +119,32 @@ struct SizeFacts {
   uint64_t params_blob_bytes = 0;
   uint64_t params_padding_bytes = 0;
 };
+
+// Code of a kernel for one target, or for one architecture of it.
+struct VariantFacts {
+  std::string format;  // as in CodeFacts
+  uint64_t size_bytes = 0;
+  uint32_t workgroup[3] = {0, 0, 0};
+  uint32_t shared_bytes = 0;
+  uint32_t dynamic_shared_bytes = 0;
+  uint32_t cluster_x = 1;
+  bool waits_for_predecessors = false;
+  // Of each thread, as the cubin says: registers, and bytes of local memory.
+  std::optional<uint32_t> registers;
+  std::optional<uint32_t> local_bytes;
+  std::vector<std::string_view> features;
+};
+
+struct KernelFacts {
+  std::string name;
+  std::string specialization;
+  uint32_t steps = 0;  // of all entries
+  std::vector<VariantFacts> variants;
+};
+
+std::vector<KernelFacts> kernel_facts(const PlanView& plan);
+// "spir-v", "cubin sm_90", "ptx compute_80"
+std::string format_text(const fb::Variant& variant);
 
 // The entries, then init where there is one.
 std::vector<EntryFacts> entry_facts(const PlanView& plan);

@@ -15,6 +15,7 @@ enum class InspectView : uint8_t {
   Memory,   // segments, arena against its lower bound, values with offset, size and lifetime, a
             // drawing of the lifetimes
   Steps,    // each step: kernel, grid, params, reads, writes, edges, work
+  Kernels,  // each kernel: its code for every target and architecture, registers, shared memory
   Sizes,    // every byte of the file, by section, weight and kernel
   Why,      // passes, and for each step the source node and the reason of its kernel
 };

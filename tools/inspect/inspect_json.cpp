@@ -182,6 +182,33 @@ Json steps_json(const PlanView& plan) {
   return json;
 }
 
+Json variant_json(const VariantFacts& variant) {
+  Json json = {{"format", variant.format},
+               {"size_bytes", variant.size_bytes},
+               {"workgroup", variant.workgroup},
+               {"shared_bytes", variant.shared_bytes},
+               {"dynamic_shared_bytes", variant.dynamic_shared_bytes},
+               {"cluster_x", variant.cluster_x},
+               {"waits_for_predecessors", variant.waits_for_predecessors},
+               {"features", variant.features}};
+  if (variant.registers) json["registers"] = *variant.registers;
+  if (variant.local_bytes) json["local_bytes"] = *variant.local_bytes;
+  return json;
+}
+
+Json kernels_json(const PlanView& plan) {
+  Json json = {{"kernels", Json::array()}};
+  for (const KernelFacts& kernel : kernel_facts(plan)) {
+    Json variants = Json::array();
+    for (const VariantFacts& variant : kernel.variants) variants.push_back(variant_json(variant));
+    json["kernels"].push_back({{"name", utf8_text(kernel.name)},
+                               {"specialization", utf8_text(kernel.specialization)},
+                               {"steps", kernel.steps},
+                               {"variants", std::move(variants)}});
+  }
+  return json;
+}
+
 Json sizes_json(const PlanView& plan) {
   const SizeFacts facts = size_facts(plan);
   Json json = {{"file_bytes", facts.file_bytes}, {"regions", Json::array()}};
@@ -253,6 +280,8 @@ nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view) {
       return inspect::memory_json(plan);
     case InspectView::Steps:
       return inspect::steps_json(plan);
+    case InspectView::Kernels:
+      return inspect::kernels_json(plan);
     case InspectView::Sizes:
       return inspect::sizes_json(plan);
     case InspectView::Why:

@@ -184,7 +184,7 @@ std::string sizes_text(const PlanView& plan) {
     std::string kernels;
     for (const std::string& kernel : piece.kernels)
       kernels += (kernels.empty() ? "" : "; ") + plain_text(kernel);
-    code.add({grouped(piece.offset_bytes), grouped(piece.size_bytes), std::string(piece.format),
+    code.add({grouped(piece.offset_bytes), grouped(piece.size_bytes), piece.format,
               kernels});
   }
   text += "code: padding " + byte_count(facts.code_padding_bytes) + "\n" + code.text(2);
@@ -235,6 +235,8 @@ std::string inspect_text(const PlanView& plan, InspectView view) {
       return inspect::memory_text(plan);
     case InspectView::Steps:
       return inspect::steps_text(plan);
+    case InspectView::Kernels:
+      return inspect::kernels_text(plan);
     case InspectView::Sizes:
       return inspect::sizes_text(plan);
     case InspectView::Why:

@@ -11,8 +11,6 @@
 namespace rlx::inspect {
 namespace {
 
-constexpr std::string_view kFormatNames[] = {"spir-v", "cubin", "ptx"};
-
 std::string section_name(uint32_t kind) {
   switch (static_cast<SectionKind>(kind)) {
     case SectionKind::Index:
@@ -103,7 +101,7 @@ void add_code(const PlanView& plan, SizeFacts& facts) {
       CodeFacts& piece = pieces[{variant->code_offset(), variant->code_bytes()}];
       piece.offset_bytes = variant->code_offset();
       piece.size_bytes = variant->code_bytes();
-      piece.format = kFormatNames[static_cast<size_t>(variant->format())];
+      piece.format = format_text(*variant);
       std::string name(PlanView::text(kernel->name()));
       const std::string_view specialization = PlanView::text(kernel->specialization());
       if (!specialization.empty()) name += " (" + std::string(specialization) + ")";

@@ -12,6 +12,7 @@ namespace rlx::inspect {
 std::string summary_text(const PlanView& plan);
 std::string memory_text(const PlanView& plan);
 std::string steps_text(const PlanView& plan);
+std::string kernels_text(const PlanView& plan);
 std::string sizes_text(const PlanView& plan);
 std::string why_text(const PlanView& plan);
 

@@ -18,6 +18,7 @@ struct InspectArguments {
   std::string plan;
   bool memory = false;
   bool steps = false;
+  bool kernels = false;
   bool sizes = false;
   bool why = false;
   bool json = false;
@@ -64,11 +65,12 @@ int inspect(const InspectArguments& arguments) {
   if (const Status status = PlanView::open_file(arguments.plan, {}, plan); !status.ok()) {
     return report_status(status);
   }
-  const InspectView view = arguments.memory  ? InspectView::Memory
-                           : arguments.steps ? InspectView::Steps
-                           : arguments.sizes ? InspectView::Sizes
-                           : arguments.why   ? InspectView::Why
-                                             : InspectView::Summary;
+  const InspectView view = arguments.memory    ? InspectView::Memory
+                           : arguments.steps   ? InspectView::Steps
+                           : arguments.kernels ? InspectView::Kernels
+                           : arguments.sizes   ? InspectView::Sizes
+                           : arguments.why     ? InspectView::Why
+                                               : InspectView::Summary;
   if (arguments.json) {
     std::printf("%s\n", inspect_json(*plan, view).dump(2).c_str());
   } else {
@@ -97,6 +99,8 @@ void add_inspect_command(CLI::App& app, Action& action) {
   views->add_flag("--memory", arguments->memory,
                   "Segments, arena against its lower bound, lifetimes");
   views->add_flag("--steps", arguments->steps, "Each step: kernel, grid, reads, writes, work");
+  views->add_flag("--kernels", arguments->kernels,
+                  "Each kernel's code: architectures, registers, shared memory");
   views->add_flag("--sizes", arguments->sizes, "Every byte of the file");
   views->add_flag("--why", arguments->why, "Passes, and why each kernel was chosen");
   views->require_option(0, 1);
