@@ -198,15 +198,24 @@ RLX_FN void multiply_slot(Sums (&sums)[kBlocks][kSums], const Ring& ring, rlx_u3
 }
 #endif
 
+// With kPingpong one warpgroup multiplies at a time: the other one's slots come after, and a slot's phases are told apart only
+// from one to the next. Each warpgroup waits for its turn at a barrier of its own, where the other one arrives.
+RLX_FN void await_turn(rlx_u32 warpgroup) { asm volatile("barrier.sync %0, 256;" ::"r"(1u + warpgroup) : "memory"); }
+RLX_FN void give_turn_to(rlx_u32 warpgroup) { asm volatile("barrier.arrive %0, 256;" ::"r"(1u + warpgroup) : "memory"); }
+
 // All of k. Slots are given back as soon as the products that read them are complete.
-RLX_FN void multiply_tile(Sums (&sums)[kBlocks][kSums], const Ring& ring, Turn& turn, rlx_u32 first_row) {
+RLX_FN void multiply_tile(Sums (&sums)[kBlocks][kSums], const Ring& ring, Turn& turn, rlx_u32 warpgroup) {
+  const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
   const bool speaks = rlx_lane_of_warp == 0u;
 #if !RLX_HAS_WGMMA
   RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
     RLX_UNROLL for (rlx_u32 i = 0; i < kTileN / 2u; ++i) sums[0][s][i] = 0.0f;
   }
 #endif
+#if RLX_HAS_WGMMA
   rlx_u32 previous = 0;
+#endif
+  if (kPingpong) await_turn(warpgroup);
   RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
     rlx_mbarrier_wait(ring.full(turn.slot), turn.phase);
 #if RLX_HAS_WGMMA
@@ -215,14 +224,15 @@ RLX_FN void multiply_tile(Sums (&sums)[kBlocks][kSums], const Ring& ring, Turn& 
     rlx_wgmma_commit();
     rlx_wgmma_wait<1>();
     if (speaks && step > 0u) rlx_mbarrier_arrive(ring.empty(previous));
+    previous = turn.slot;
 #else
     multiply_slot(sums, ring, turn.slot, first_row, false);
     __syncwarp();
     if (speaks) rlx_mbarrier_arrive(ring.empty(turn.slot));
 #endif
-    previous = turn.slot;
     turn.next();
   }
+  if (kPingpong) give_turn_to(1u - warpgroup);
 #if RLX_HAS_WGMMA
   rlx_wgmma_wait<0>();
   if (speaks) rlx_mbarrier_arrive(ring.empty(previous));
@@ -340,6 +350,7 @@ RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx
   Turn turn;
   rlx_u32 number = 0;
   const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
+  if (kPingpong && warpgroup == 1u) give_turn_to(0u);
   RLX_LOOP for (rlx_u32 index = rlx_group_x; index < kTiles; index += rlx_grid_x, ++number) {
     if (kPingpong && number % 2u != warpgroup) {
       turn.skip(kSteps);
@@ -347,7 +358,7 @@ RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx
     }
     const Tile tile = tile_at(index);
     Sums sums[kBlocks][kSums];
-    multiply_tile(sums, ring, turn, first_row);
+    multiply_tile(sums, ring, turn, warpgroup);
     store_tile(p, sums, tile.m + first_row + rlx_warp % 4u * 16u, tile.n, output);
   }
 }
