@@ -47,6 +47,7 @@ struct Stager {
   int piece;
 };
 constexpr int kRowsAtOnce = RLX_BLOCK_SIZE / 8;
+static_assert(kNTiles % 2 == 0);
 static_assert(RLX_BLOCK_SIZE % 64 == 0 && (kTileKeys % kRowsAtOnce == 0 || kTileKeys < kRowsAtOnce));
 
 RLX_FN Stager stager_of(const RlxParams& p, const Place& at, int first_key) {
@@ -85,7 +86,7 @@ RLX_FN void stage_tile(Stager& stager, rlx_u32 stage, int count) {
 }
 
 // The step's products of q and k; `keys` is the shared address of its first key.
-RLX_FN void staged_scores(float (&s)[kMTiles][kNTiles][4], const Left (&q)[kMTiles][2 * kChunks], rlx_u32 keys) {
+RLX_FN void staged_scores(float (&s)[kMTiles][kNTiles][4], Queries& q, rlx_u32 keys) {
   const rlx_u32 lane = rlx_lane_of_warp;
   RLX_UNROLL for (int c = 0; c < 2 * kChunks; ++c) {
     Right k[kNTiles];
@@ -96,26 +97,27 @@ RLX_FN void staged_scores(float (&s)[kMTiles][kNTiles][4], const Left (&q)[kMTil
       k[n] = right_of(r[0], r[1]);
       k[n + 1] = right_of(r[2], r[3]);
     }
-    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(s[m], q[m][c], k);
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add<kNTiles>(s[m], q.of(m, c), k);
   }
 }
 
-// Right operands of the product of weights and values, depth step kk.
-RLX_FN void staged_values(rlx_u32 (&b)[kOutTiles][2], rlx_u32 values, int kk) {
+// Right operands of the product of weights and values, depth step kk, result tiles from `first` on.
+RLX_FN void staged_values(rlx_u32 (&b)[kGroup][2], rlx_u32 values, int kk, int first) {
   const rlx_u32 lane = rlx_lane_of_warp;
 #if RLX_HALF
-  RLX_UNROLL for (int j = 0; j < kOutTiles; j += 2) {
+  RLX_UNROLL for (int j = 0; j < kGroup; j += 2) {
     rlx_u32 r[4];
-    rlx_load_tiles4_transposed(r, values + j / 8 * kPanelBytes + 16 * kk * 128 + rlx_panel_piece(lane % 16, j % 8 + lane / 16));
+    const rlx_u32 rows = values + (first + j) / 8 * kPanelBytes + 16 * kk * 128;
+    rlx_load_tiles4_transposed(r, rows + rlx_panel_piece(lane % 16, (first + j) % 8 + lane / 16));
     b[j][0] = r[0];
     b[j][1] = r[1];
     b[j + 1][0] = r[2];
     b[j + 1][1] = r[3];
   }
 #else
-  RLX_UNROLL for (int u = 0; u < kVectors; ++u) {
+  RLX_UNROLL for (int u = 0; u < kGroup / 4; ++u) {
     rlx_u32 even[4], odd[4];
-    const rlx_u32 rows = values + u * kPanelBytes + 8 * kk * 128;
+    const rlx_u32 rows = values + (first / 4 + u) * kPanelBytes + 8 * kk * 128;
     rlx_shared_load4(even, rows + rlx_panel_piece(2 * (lane % 4), lane / 4));
     rlx_shared_load4(odd, rows + rlx_panel_piece(2 * (lane % 4) + 1, lane / 4));
     RLX_UNROLL for (int e = 0; e < 4; ++e) {
@@ -128,11 +130,11 @@ RLX_FN void staged_values(rlx_u32 (&b)[kOutTiles][2], rlx_u32 values, int kk) {
 
 #if RLX_HAS_WGMMA
 // The same products by the warpgroup, straight from the panels.
-RLX_FN void warpgroup_scores(float (&s)[kNTiles][4], const Left (&q)[2 * kChunks], rlx_u32 keys) {
+RLX_FN void warpgroup_scores(float (&s)[kNTiles][4], Queries& q, rlx_u32 keys) {
   rlx_wgmma_fence();
   RLX_UNROLL for (int c = 0; c < 2 * kChunks; ++c) {
     const rlx_u32 panel = keys + c / 4 * kPanelBytes + c % 4 * 32;
-    rlx_wgmma_rows<kNTiles, false, kBf16>(s, q[c].high, [&](int tile) { return rlx_panel_descriptor(panel + tile * 1024); }, c > 0);
+    rlx_wgmma_rows<kNTiles, false, kBf16>(s, q.of(0, c).high, [&](int tile) { return rlx_panel_descriptor(panel + tile * 1024); }, c > 0);
   }
   rlx_wgmma_commit();
   rlx_wgmma_wait<0>();
@@ -178,27 +180,27 @@ RLX_FN void load_step(Loaded& loaded, const RlxParams& p, const Place& at, int f
   }
 }
 
-RLX_FN void loaded_scores(float (&s)[kMTiles][kNTiles][4], const Left (&q)[kMTiles][2 * kChunks], const Loaded& loaded) {
+RLX_FN void loaded_scores(float (&s)[kMTiles][kNTiles][4], Queries& q, const Loaded& loaded) {
   RLX_UNROLL for (int c = 0; c < 2 * kChunks; ++c) {
     Right k[kNTiles];
     RLX_UNROLL for (int n = 0; n < kNTiles; ++n) {
       k[n] = right_of(loaded.k[n][c / 2][c % 2 * 2], loaded.k[n][c / 2][c % 2 * 2 + 1]);
     }
-    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(s[m], q[m][c], k);
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add<kNTiles>(s[m], q.of(m, c), k);
   }
 }
 
-RLX_FN void loaded_values(rlx_u32 (&b)[kOutTiles][2], const Loaded& loaded, int kk) {
-  RLX_UNROLL for (int u = 0; u < kVectors; ++u) {
-    RLX_UNROLL for (int e = 0; e < kVector; ++e) {
-      RLX_UNROLL for (int i = 0; i < 2; ++i) {
+RLX_FN void loaded_values(rlx_u32 (&b)[kGroup][2], const Loaded& loaded, int kk, int first) {
+  RLX_UNROLL for (int j = 0; j < kGroup; ++j) {
+    const int u = (first + j) / kVector;
+    const int e = (first + j) % kVector;
+    RLX_UNROLL for (int i = 0; i < 2; ++i) {
 #if RLX_HALF
-        const rlx_u32 pick = e % 2 == 0 ? 0x5410u : 0x7632u;  // low or high halves of two words
-        b[kVector * u + e][i] = __byte_perm(loaded.v[kk][2 * i][u][e / 2], loaded.v[kk][2 * i + 1][u][e / 2], pick);
+      const rlx_u32 pick = e % 2 == 0 ? 0x5410u : 0x7632u;  // low or high halves of two words
+      b[j][i] = __byte_perm(loaded.v[kk][2 * i][u][e / 2], loaded.v[kk][2 * i + 1][u][e / 2], pick);
 #else
-        b[kVector * u + e][i] = loaded.v[kk][i][u][e];
+      b[j][i] = loaded.v[kk][i][u][e];
 #endif
-      }
     }
   }
 }
@@ -253,8 +255,7 @@ RLX_MAIN_PREFETCH {
     stage_tile(stager, stages + i * kStageBytes, at.end - at.begin - (split + i * kSplits) * kTileKeys);
   }
 #endif
-  Left q[kMTiles][2 * kChunks];
-  load_queries(q, p, at, first_row);
+  Queries q(p, at, first_row);
   Rows rows;
   clear(rows);
 
@@ -277,15 +278,15 @@ RLX_MAIN_PREFETCH {
     if constexpr (!kWarpgroups) clear(s);
 #if RLX_STAGED
 #if RLX_HAS_WGMMA
-    if constexpr (kWarpgroups) warpgroup_scores(s[0], q[0], keys);
+    if constexpr (kWarpgroups) warpgroup_scores(s[0], q, keys);
 #endif
     if constexpr (!kWarpgroups) staged_scores(s, q, keys);
-    const auto read_values = [&](rlx_u32(&b)[kOutTiles][2], int kk) { staged_values(b, values, kk); };
+    const auto read_values = [&](rlx_u32(&b)[kGroup][2], int kk, int first) { staged_values(b, values, kk, first); };
 #else
     Loaded loaded;
     load_step(loaded, p, at, first_key);
     loaded_scores(s, q, loaded);
-    const auto read_values = [&](rlx_u32(&b)[kOutTiles][2], int kk) { loaded_values(b, loaded, kk); };
+    const auto read_values = [&](rlx_u32(&b)[kGroup][2], int kk, int first) { loaded_values(b, loaded, kk, first); };
 #endif
     finish_scores(s, p, at, first_row, first_key, partial);
     weigh(rows, s);

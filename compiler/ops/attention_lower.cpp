@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowering of attention: one dispatch of the attention kernel, tiled by the sizes.
-#include <algorithm>
+#include "compiler/ops/attention_lower.h"
 
-#include "compiler/ops/attention_problem.h"
-#include "compiler/ops/lower_context.h"
+#include <algorithm>
+#include <vector>
+
 #include "compiler/ops/region_codegen.h"
 #include "compiler/ops/rows.h"
 
@@ -14,7 +15,6 @@ namespace {
 constexpr int64_t kLanes = 8;  // threads side by side: 4 keys and 4 columns each
 constexpr int64_t kThreadRows = 16;
 constexpr int64_t kColumnsPerBlock = 4 * kLanes;
-constexpr int64_t kWidestWindow = int64_t{1} << 30;  // positions and windows add up in 32 bits
 
 // How a group shares the work; the names are those of the kernel's header comment.
 struct Tiling {
@@ -71,12 +71,6 @@ Tiling choose_tiling(const AttentionProblem& problem) {
   return tiling;
 }
 
-// One of q, k, v: the tensor with its first element moved to where the view starts.
-struct Heads {
-  TensorRef ref;
-  HeadsView view;
-};
-
 Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t which) {
   const size_t input = problem.packed == "none" ? which : 0;
   TensorRef ref = ctx.input(input);
@@ -108,28 +102,6 @@ bool is_wide(const LowerContext& ctx, const Heads& heads) {
          heads.view.token % 4 == 0;
 }
 
-std::string stride_lines(const std::string& name, const HeadsView& view, bool with_dim) {
-  const auto line = [&](const char* suffix, int64_t stride) {
-    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
-  };
-  return line("_B", view.batch) + line("_H", view.head) + line("_S", view.token) +
-         (with_dim ? line("_K", view.dim) : "");
-}
-
-std::string attends_text(DType dtype) {
-  if (dtype == DType::bool_) return "(m)";
-  return is_float(dtype) ? "((m) >= 0.5f)" : "((m) > 0)";
-}
-
-struct AttentionOperands {
-  Heads q;
-  Heads k;
-  Heads v;
-  Heads y;
-  std::optional<Heads> mask;
-  std::optional<Heads> bias;
-};
-
 std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem,
                              size_t input) {
   if (!ctx.has_input(input)) return std::nullopt;
@@ -138,18 +110,7 @@ std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& pr
 }
 
 std::string generated_text(const AttentionProblem& problem, const AttentionOperands& o) {
-  std::vector<const TensorRef*> views = {&o.q.ref, &o.k.ref, &o.v.ref, &o.y.ref};
-  if (o.mask) views.push_back(&o.mask->ref);
-  if (o.bias) views.push_back(&o.bias->ref);
-  std::string text = define_line(
-      "RLX_INDEX", index_type(views, problem.batch * problem.heads * (problem.q_tokens + 1)));
-  text += stride_lines("Q", o.q.view, false) + stride_lines("K", o.k.view, false) +
-          stride_lines("V", o.v.view, false) + stride_lines("Y", o.y.view, false);
-  if (o.mask) {
-    text += stride_lines("MASK", o.mask->view, true);
-    text += define_line("RLX_ATTENDS(m)", attends_text(o.mask->ref.dtype()));
-  }
-  if (o.bias) text += stride_lines("BIAS", o.bias->view, true);
+  std::string text = operand_lines(problem, o);
   text += define_line("RLX_SCALE", literal(DType::f32, problem.scale));
   const std::string cap = literal(DType::f32, problem.softcap);
   text += define_line("RLX_SOFTCAP(s)",
@@ -158,32 +119,6 @@ std::string generated_text(const AttentionProblem& problem, const AttentionOpera
 }
 
 using AttentionDispatch = DispatchBuilder<AttentionParams>;
-
-void define_problem(AttentionDispatch& dispatch, const AttentionProblem& problem,
-                    const AttentionOperands& o) {
-  const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
-                         o.mask.has_value() || o.bias.has_value();
-  const auto dtype = [](const Heads& heads) { return std::string(name_of(heads.ref.dtype())); };
-  dispatch.define("RLX_HEADS", problem.heads)
-      .define("RLX_HEADS_PER_KV", problem.heads / problem.kv_heads)
-      .define("RLX_SQ", problem.q_tokens)
-      .define("RLX_SK", problem.kv_tokens)
-      .define("RLX_D", problem.head_dim)
-      .define("RLX_DV", problem.v_head_dim)
-      .define("RLX_Q", dtype(o.q))
-      .define("RLX_K", dtype(o.k))
-      .define("RLX_V", dtype(o.v))
-      .define("RLX_CAUSAL", problem.causal ? 1 : 0)
-      .define("RLX_ALIGN_END", problem.align_end ? 1 : 0)
-      .define("RLX_WINDOW_LEFT", std::min(problem.window_left, kWidestWindow))
-      .define("RLX_WINDOW_RIGHT", std::min(problem.window_right, kWidestWindow))
-      .define("RLX_HAS_MASK", o.mask ? 1 : 0)
-      .define("RLX_HAS_BIAS", o.bias ? 1 : 0)
-      .define("RLX_SELECTIVE", selective ? 1 : 0)
-      .generated("attention.inc", generated_text(problem, o));
-  if (o.mask) dispatch.define("RLX_MASK", dtype(*o.mask));
-  if (o.bias) dispatch.define("RLX_BIAS", dtype(*o.bias));
-}
 
 void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
                    const Tiling& tiling) {
@@ -204,9 +139,12 @@ void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
       .define("RLX_Q_RESIDENT", tiling.queries_resident ? 1 : 0)
       .define("RLX_QUERY_TILES", query_tiles)
       .define("RLX_GROUPS", integer_text(groups))
-      .grid(grid.x, grid.y, grid.z)
-      .reason("tiles of " + std::to_string(tiling.tile_queries()) + " queries" +
-              (tiling.split ? ", keys split over the group" : ""));
+      .grid(grid.x, grid.y, grid.z);
+}
+
+std::string reason_of(const Tiling& tiling) {
+  return "tiles of " + std::to_string(tiling.tile_queries()) + " queries" +
+         (tiling.split ? ", keys split over the group" : "");
 }
 
 void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionOperands& o,
@@ -214,7 +152,10 @@ void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionO
   const auto alignment = [&](const Heads& heads) {
     return is_wide(ctx, heads) ? 4 * element_bytes(heads.ref.dtype()) : 0U;
   };
-  dispatch.define("RLX_Q_WIDE", is_wide(ctx, o.q) ? 1 : 0)
+  dispatch.define("RLX_Q", dtype_text(o.q.ref))
+      .define("RLX_K", dtype_text(o.k.ref))
+      .define("RLX_V", dtype_text(o.v.ref))
+      .define("RLX_Q_WIDE", is_wide(ctx, o.q) ? 1 : 0)
       .define("RLX_K_WIDE", is_wide(ctx, o.k) ? 1 : 0)
       .define("RLX_V_WIDE", is_wide(ctx, o.v) ? 1 : 0)
       .define("RLX_Y_WIDE", is_wide(ctx, o.y) ? 1 : 0)
@@ -223,20 +164,75 @@ void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionO
   if (problem.kv_tokens > 0) {
     dispatch.read(&AttentionParams::k, o.k.ref, alignment(o.k))
         .read(&AttentionParams::v, o.v.ref, alignment(o.v));
-    if (o.mask) dispatch.read(&AttentionParams::mask, o.mask->ref);
-    if (o.bias) dispatch.read(&AttentionParams::bias, o.bias->ref);
   }
 }
 
-// kv_len or q_start, read on the device: a scalar or one per batch.
-void bind_per_batch(AttentionDispatch& dispatch, const LowerContext& ctx, size_t input,
-                    rlx_ptr AttentionParams::*field, const std::string& name) {
-  dispatch.define("RLX_HAS_" + name, ctx.has_input(input) ? 1 : 0);
-  if (!ctx.has_input(input)) return;
-  const TensorRef ref = ctx.input(input);
-  dispatch.define("RLX_" + name, std::string(name_of(ref.dtype())))
-      .define("RLX_" + name + "_STRIDE", ref.strides.empty() ? 0 : ref.strides[0])
-      .read(field, ref);
+void emit_attention(LowerContext& ctx, const AttentionProblem& problem, const AttentionOperands& o,
+                    const std::string& refusal) {
+  const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
+                         o.mask.has_value() || o.bias.has_value();
+  const Tiling tiling = choose_tiling(problem);
+  auto dispatch = ctx.dispatch<KernelId::attention>();
+  define_attention(dispatch, problem, o);
+  dispatch.define("RLX_SELECTIVE", selective ? 1 : 0)
+      .generated("attention.inc", generated_text(problem, o))
+      .reason(reason_of(tiling) + (refusal.empty() ? "" : "; no tensor cores: " + refusal));
+  define_tiling(dispatch, problem, tiling);
+  bind_heads(dispatch, ctx, o, problem);
+}
+
+std::string stride_lines(const std::string& name, const HeadsView& view, bool with_keys) {
+  const auto line = [&](const char* suffix, int64_t stride) {
+    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
+  };
+  return line("_B", view.batch) + line("_H", view.head) + line("_S", view.token) +
+         (with_keys ? line("_K", view.dim) : "");
+}
+
+std::string attends_text(DType dtype) {
+  if (dtype == DType::bool_) return "(m)";
+  return is_float(dtype) ? "((m) >= 0.5f)" : "((m) > 0)";
+}
+
+AttentionOperands operands_of(LowerContext& ctx, const AttentionProblem& problem) {
+  TensorRef y = ctx.output(0);
+  const HeadsView y_view = attention_output_view(problem);
+  y.type.shape = {problem.batch, problem.heads, problem.q_tokens, problem.v_head_dim};
+  y.strides = {y_view.batch, y_view.head, y_view.token, y_view.dim};
+  const auto optional_input = [&](size_t input) {
+    return ctx.has_input(input) ? std::optional(ctx.input(input)) : std::nullopt;
+  };
+  return {.q = heads_of(ctx, problem, 0),
+          .k = heads_of(ctx, problem, 1),
+          .v = heads_of(ctx, problem, 2),
+          .y = {.ref = y, .view = y_view},
+          .mask = masking(ctx, problem, kAttentionMask),
+          .bias = masking(ctx, problem, kAttentionBias),
+          .kv_len = optional_input(kAttentionKvLen),
+          .q_start = optional_input(kAttentionQStart),
+          .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt};
+}
+
+}  // namespace
+
+std::string dtype_text(const TensorRef& ref) {
+  return std::string(name_of(ref.dtype()));
+}
+
+std::string operand_lines(const AttentionProblem& problem, const AttentionOperands& o) {
+  std::vector<const TensorRef*> views = {&o.q.ref, &o.k.ref, &o.v.ref, &o.y.ref};
+  if (o.mask) views.push_back(&o.mask->ref);
+  if (o.bias) views.push_back(&o.bias->ref);
+  std::string text = define_line(
+      "RLX_INDEX", index_type(views, problem.batch * problem.heads * (problem.q_tokens + 1)));
+  text += stride_lines("Q", o.q.view, false) + stride_lines("K", o.k.view, false) +
+          stride_lines("V", o.v.view, false) + stride_lines("Y", o.y.view, false);
+  if (o.mask) {
+    text += stride_lines("MASK", o.mask->view, true);
+    text += define_line("RLX_ATTENDS(m)", attends_text(o.mask->ref.dtype()));
+  }
+  if (o.bias) text += stride_lines("BIAS", o.bias->view, true);
+  return text;
 }
 
 uint64_t bytes_touched(const AttentionOperands& o) {
@@ -247,7 +243,10 @@ uint64_t bytes_touched(const AttentionOperands& o) {
   return bytes;
 }
 
-}  // namespace
+uint64_t flops_of(const AttentionProblem& problem) {
+  return static_cast<uint64_t>(2 * problem.batch * problem.heads * problem.q_tokens *
+                               problem.kv_tokens * (problem.head_dim + problem.v_head_dim));
+}
 
 bool lower_attention(LowerContext& ctx) {
   std::vector<std::optional<TensorType>> types;
@@ -263,33 +262,18 @@ bool lower_attention(LowerContext& ctx) {
                       "cast it to f32");
     }
   }
-  const TensorRef y = ctx.output(0);
-  std::optional<TensorRef> lse;
-  if (ctx.has_output(1)) lse = ctx.output(1);
-  const int64_t queries = problem->batch * problem->heads * problem->q_tokens;
-  if (queries == 0) return true;
-
-  TensorRef y_heads = y;
-  const HeadsView y_view = attention_output_view(*problem);
-  y_heads.type.shape = {problem->batch, problem->heads, problem->q_tokens, problem->v_head_dim};
-  y_heads.strides = {y_view.batch, y_view.head, y_view.token, y_view.dim};
-  const AttentionOperands operands{.q = heads_of(ctx, *problem, 0),
-                                   .k = heads_of(ctx, *problem, 1),
-                                   .v = heads_of(ctx, *problem, 2),
-                                   .y = {.ref = y_heads, .view = y_view},
-                                   .mask = masking(ctx, *problem, kAttentionMask),
-                                   .bias = masking(ctx, *problem, kAttentionBias)};
-  auto dispatch = ctx.dispatch<KernelId::attention>();
-  define_problem(dispatch, *problem, operands);
-  define_tiling(dispatch, *problem, choose_tiling(*problem));
-  bind_heads(dispatch, ctx, operands, *problem);
-  bind_per_batch(dispatch, ctx, kAttentionKvLen, &AttentionParams::kv_len, "KV_LEN");
-  bind_per_batch(dispatch, ctx, kAttentionQStart, &AttentionParams::q_start, "Q_START");
-  dispatch.define("RLX_HAS_LSE", lse ? 1 : 0);
-  if (lse) dispatch.write(&AttentionParams::lse, *lse);
-  dispatch.work(bytes_touched(operands),
-                static_cast<uint64_t>(2 * queries * problem->kv_tokens *
-                                      (problem->head_dim + problem->v_head_dim)));
+  if (problem->batch * problem->heads * problem->q_tokens == 0) return true;
+  const AttentionOperands operands = operands_of(ctx, *problem);
+  if (!ctx.target().offers(KernelId::attention_mma)) {
+    emit_attention(ctx, *problem, operands, "");
+    return true;
+  }
+  const std::optional<std::string> refusal = attention_mma_refusal(ctx, *problem, operands);
+  if (refusal) {
+    emit_attention(ctx, *problem, operands, *refusal);
+  } else {
+    emit_attention_mma(ctx, *problem, operands);
+  }
   return true;
 }
 

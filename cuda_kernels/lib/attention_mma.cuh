@@ -40,6 +40,9 @@ constexpr int kVector = RLX_HALF ? (RLX_DV > 32 && (RLX_DV + 63) / 64 * 64 - RLX
 constexpr int kVectorWords = kVector / kWordElements;
 constexpr int kVectors = (RLX_DV + 8 * kVector - 1) / (8 * kVector);
 constexpr int kOutTiles = kInOrder ? (RLX_DV + 15) / 16 * 2 : kVectors * kVector;
+constexpr int kGroup = kOutTiles % 8 == 0 ? 8 : kOutTiles % 4 == 0 ? 4 : 2;  // result tiles whose operands are held at once
+// The queries stay in registers, or (long rows) are read again for every step.
+constexpr bool kQueriesHeld = kChunks <= 4;
 
 // A staged tile of keys or values is one panel (lib/wgmma.cuh) per 128 bytes of a row; the last may be used in part.
 constexpr int kKeyPieces = kChunks * 4;  // 16-byte pieces of a row
@@ -260,59 +263,75 @@ RLX_FN Right right_of(rlx_u32 w0, rlx_u32 w1) {
 // d[i] += a * b[i], so ordered that no product waits for the one before it. 3xTF32 sums in f32 rounded to nearest: the tensor core
 // truncates, so it only sums within one product.
 template <int kCount>
-RLX_FN void multiply_add(float (&d)[kCount][4], const Left& a, const Right (&b)[kCount]) {
+RLX_FN void multiply_add(float (*d)[4], const Left& a, const Right (&b)[kCount]) {
 #if RLX_HALF
   RLX_UNROLL for (int i = 0; i < kCount; ++i) RLX_CAT(rlx_mma_, RLX_X)(d[i], a.high, b[i].high);
 #elif RLX_TERMS == 1
   RLX_UNROLL for (int i = 0; i < kCount; ++i) rlx_mma_tf32(d[i], a.high, b[i].high);
 #else
-  constexpr int kGroup = kCount % 8 == 0 ? 8 : kCount % 4 == 0 ? 4 : kCount % 2 == 0 ? 2 : 1;  // products in flight; bounds the registers they take
-  RLX_UNROLL for (int first = 0; first < kCount; first += kGroup) {
-    float product[kGroup][4];
-    RLX_UNROLL for (int i = 0; i < kGroup; ++i) {
+  constexpr int kAtOnce = kCount % 8 == 0 ? 8 : kCount % 4 == 0 ? 4 : kCount % 2 == 0 ? 2 : 1;
+  RLX_UNROLL for (int first = 0; first < kCount; first += kAtOnce) {
+    float product[kAtOnce][4];
+    RLX_UNROLL for (int i = 0; i < kAtOnce; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) product[i][e] = 0.0f;
       rlx_mma_tf32(product[i], a.low, b[first + i].high);
     }
-    RLX_UNROLL for (int i = 0; i < kGroup; ++i) rlx_mma_tf32(product[i], a.high, b[first + i].low);
-    RLX_UNROLL for (int i = 0; i < kGroup; ++i) rlx_mma_tf32(product[i], a.high, b[first + i].high);
-    RLX_UNROLL for (int i = 0; i < kGroup; ++i) {
+    RLX_UNROLL for (int i = 0; i < kAtOnce; ++i) rlx_mma_tf32(product[i], a.high, b[first + i].low);
+    RLX_UNROLL for (int i = 0; i < kAtOnce; ++i) rlx_mma_tf32(product[i], a.high, b[first + i].high);
+    RLX_UNROLL for (int i = 0; i < kAtOnce; ++i) {
       RLX_UNROLL for (int e = 0; e < 4; ++e) d[first + i][e] += product[i][e];
     }
   }
 #endif
 }
 
-// The queries as left operands; zeros behind the last row and column. Words of chunk c in depth order: from shared memory k comes
-// as words t, t + 4, t + 8, t + 12 of the chunk, straight from memory as words 4t to 4t + 3.
-template <typename Params>
-RLX_FN void load_queries(Left (&q)[kMTiles][2 * kChunks], const Params& p, const Place& at, int first_row) {
-  const int g = rlx_lane_of_warp / 4;
-  const int t = rlx_lane_of_warp % 4;
-  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
-    rlx_u32 words[2][kChunks][4];
-    RLX_UNROLL for (int h = 0; h < 2; ++h) {
-      const int row = first_row + 16 * m + 8 * h + g;
-      const rlx_ptr address = p.q + rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q)) * kBytes;
-      RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
-#if RLX_STAGED
-        RLX_UNROLL for (int i = 0; i < 4; ++i) {
-          const int byte = (16 * c + 4 * i + t) * 4;
-          rlx_u32 word[1];
-          load_words(word, address + byte, row < kRows && byte < RLX_D * kBytes);
-          words[h][c][i] = word[0];
-        }
-#else
-        const int byte = (16 * c + 4 * t) * 4;
-        load_words(words[h][c], address + byte, row < kRows && byte < RLX_D * kBytes);
-#endif
+// Words of the queries' left operands (not yet split into terms: that would take twice the registers). Zeros behind the last row
+// and column. Words of chunk c in depth order: from shared memory k comes as words t, t + 4, t + 8, t + 12 of the chunk, straight
+// from memory as words 4t to 4t + 3.
+struct Queries {
+  rlx_ptr rows[kMTiles][2];  // of rows g and g + 8, 0 behind the last
+  rlx_u32 words[kMTiles][2 * kChunks][4];
+
+  template <typename Params>
+  RLX_FN Queries(const Params& p, const Place& at, int first_row) {
+    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+      RLX_UNROLL for (int h = 0; h < 2; ++h) {
+        const int row = first_row + 16 * m + 8 * h + int(rlx_lane_of_warp / 4);
+        rows[m][h] = row < kRows ? p.q + rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q)) * kBytes : rlx_ptr(0);
+      }
+      if constexpr (kQueriesHeld) {
+        RLX_UNROLL for (int c = 0; c < kChunks; ++c) load(m, c);
       }
     }
-    RLX_UNROLL for (int c = 0; c < kChunks; ++c) {
-      q[m][2 * c] = left_of(words[0][c][0], words[1][c][0], words[0][c][1], words[1][c][1]);
-      q[m][2 * c + 1] = left_of(words[0][c][2], words[1][c][2], words[0][c][3], words[1][c][3]);
+  }
+
+  // The left operand of depth steps 2c and 2c + 1.
+  RLX_FN Left of(int m, int step) {
+    if (!kQueriesHeld && step % 2 == 0) load(m, step / 2);
+    const rlx_u32(&w)[4] = words[m][step];
+    return left_of(w[0], w[1], w[2], w[3]);
+  }
+
+ private:
+  RLX_FN void load(int m, int c) {
+    const int t = rlx_lane_of_warp % 4;
+    RLX_UNROLL for (int h = 0; h < 2; ++h) {
+      rlx_u32 read[4];
+#if RLX_STAGED
+      RLX_UNROLL for (int i = 0; i < 4; ++i) {
+        const int byte = (16 * c + 4 * i + t) * 4;
+        rlx_u32 word[1];
+        load_words(word, rows[m][h] + byte, rows[m][h] != 0 && byte < RLX_D * kBytes);
+        read[i] = word[0];
+      }
+#else
+      const int byte = (16 * c + 4 * t) * 4;
+      load_words(read, rows[m][h] + byte, rows[m][h] != 0 && byte < RLX_D * kBytes);
+#endif
+      RLX_UNROLL for (int i = 0; i < 4; ++i) words[m][2 * c + i / 2][i % 2 * 2 + h] = read[i];
     }
   }
-}
+};
 
 // ---- running softmax ----
 
@@ -471,7 +490,7 @@ RLX_FN rlx_u32 nonfinite_bits(rlx_u32 word) {
 
 // out += weights * v row by row, each with the values of the keys allowed to it alone: some others are not finite.
 template <typename Params>
-RLX_FN void accumulate_selectively(float (&out)[kOutTiles][4], const Left& weights, const rlx_u32 (&b)[kOutTiles][2],
+RLX_FN void accumulate_selectively(float (*out)[4], const Left& weights, const rlx_u32 (&b)[kGroup][2],
                                    const Params& p, const Place& at, int first_row, int first_key) {
   const int g = rlx_lane_of_warp / 4;
   const int t = rlx_lane_of_warp % 4;
@@ -487,10 +506,10 @@ RLX_FN void accumulate_selectively(float (&out)[kOutTiles][4], const Left& weigh
       keep[i] = is_allowed(p, at, bounds, first_row + r, first_key + 2 * t + i) ? 0xFFFFFFFFu : 0u;
 #endif
     }
-    RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
+    RLX_UNROLL for (int j = 0; j < kGroup; ++j) {
       float sum[1][4] = {{0.0f, 0.0f, 0.0f, 0.0f}};
       const Right kept[1] = {right_of(b[j][0] & keep[0], b[j][1] & keep[1])};
-      multiply_add(sum, weights, kept);
+      multiply_add<1>(sum, weights, kept);
       RLX_UNROLL for (int i = 0; i < 4; ++i) {
         if (g + i / 2 * 8 == r) out[j][i] += sum[0][i];
       }
@@ -530,22 +549,27 @@ struct Weights {
 };
 
 // True after out += weights * v over a step with disallowed keys some of whose values are not finite; false where all are finite
-// and nothing was done. `values(b, kk)` gives the right operands of depth step kk.
+// and nothing was done. `values(b, kk, j)` gives the
+// right operands of depth step kk and tiles j, j + 1, ...
 template <typename Params, typename Values>
 RLX_FN bool accumulate_around_nonfinite(Rows& rows, const Weights& weights, Values values, const Params& p,
                                         const Place& at, int first_row, int first_key) {
   rlx_u32 nonfinite = 0u;
   RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
-    rlx_u32 b[kOutTiles][2];
-    values(b, kk);
-    RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) nonfinite |= nonfinite_bits(b[j][0]) | nonfinite_bits(b[j][1]);
+    RLX_UNROLL for (int first = 0; first < kOutTiles; first += kGroup) {
+      rlx_u32 b[kGroup][2];
+      values(b, kk, first);
+      RLX_UNROLL for (int j = 0; j < kGroup; ++j) nonfinite |= nonfinite_bits(b[j][0]) | nonfinite_bits(b[j][1]);
+    }
   }
   if (!any_of_unit(nonfinite != 0u)) return false;
   RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
-    rlx_u32 b[kOutTiles][2];
-    values(b, kk);
-    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
-      accumulate_selectively(rows.out[m], weights.of(m, kk), b, p, at, first_row + 16 * m, first_key + kDepth * kk);
+    RLX_UNROLL for (int first = 0; first < kOutTiles; first += kGroup) {
+      rlx_u32 b[kGroup][2];
+      values(b, kk, first);
+      RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+        accumulate_selectively(rows.out[m] + first, weights.of(m, kk), b, p, at, first_row + 16 * m, first_key + kDepth * kk);
+      }
     }
   }
   return true;
@@ -555,11 +579,13 @@ RLX_FN bool accumulate_around_nonfinite(Rows& rows, const Weights& weights, Valu
 template <typename Values>
 RLX_FN void accumulate(Rows& rows, const Weights& weights, Values values) {
   RLX_UNROLL for (int kk = 0; kk < kDepthSteps; ++kk) {
-    rlx_u32 b[kOutTiles][2];
-    values(b, kk);
-    Right right[kOutTiles];
-    RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) right[j] = right_of(b[j][0], b[j][1]);
-    RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add(rows.out[m], weights.of(m, kk), right);
+    RLX_UNROLL for (int first = 0; first < kOutTiles; first += kGroup) {
+      rlx_u32 b[kGroup][2];
+      values(b, kk, first);
+      Right right[kGroup];
+      RLX_UNROLL for (int j = 0; j < kGroup; ++j) right[j] = right_of(b[j][0], b[j][1]);
+      RLX_UNROLL for (int m = 0; m < kMTiles; ++m) multiply_add<kGroup>(rows.out[m] + first, weights.of(m, kk), right);
+    }
   }
 }
 
