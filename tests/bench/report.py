@@ -125,15 +125,16 @@ def arena(row, target):
 
 
 def preparation_table(rows):
-    header = ["workload", "dtype", "torch.compile s", "rlxc cold s", "rlxc warm s", "open + load + first output, CUDA ms",
-              "same, Vulkan ms", "steps CUDA / Vulkan", "arena and its ratio to the bound, CUDA", "same, Vulkan", "plan KiB"]
+    header = ["workload", "dtype", "torch.compile s", "rlxc cold / warm s", "load + first output, CUDA ms", "same, Vulkan",
+              "process to first output, CUDA s", "same, Vulkan", "steps CUDA / Vulkan", "arena and its ratio to the bound, CUDA", "same, Vulkan", "plan KiB"]
     lines = []
     for row in rows:
         steps = [str(((row.get(target, "report") or {}).get("entry") or {}).get("steps", "-")) for target in TARGETS]
         size = row.get("plan", "plan_bytes")
-        lines.append([row.workload.title, row.workload.dtype, number(row.get("compile", "prepare_s"), 1),
-                      number(row.get("plan", "cold_s"), 2), number(row.get("plan", "warm_s"), 2),
-                      *(number(row.get(target, "first_output_ms"), 1) for target in TARGETS), " / ".join(steps),
+        compiling = [number(row.get("plan", f"{kind}_s"), 2) for kind in ("cold", "warm")]
+        lines.append([row.workload.title, row.workload.dtype, number(row.get("compile", "prepare_s"), 1), " / ".join(compiling),
+                      *(number(row.get(target, "load_ms"), 1) for target in TARGETS),
+                      *(number(row.get(target, "first_output_s"), 2) for target in TARGETS), " / ".join(steps),
                       *(arena(row, target) for target in TARGETS), "-" if size is None else f"{size / 1024:.0f}"])
     return markdown(header, lines)
 

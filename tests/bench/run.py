@@ -14,6 +14,7 @@ import argparse
 import datetime
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -34,8 +35,10 @@ def parse_arguments():
     parser.add_argument("--build", type=pathlib.Path, help="build folder whose bin/ holds rlxc and rlxrun")
     parser.add_argument("--plans", type=pathlib.Path, help="folder of ready-made WORKLOAD.plan files, instead of compiling")
     parser.add_argument("--targets", default=",".join(TARGETS), help="of cuda,vulkan; none: PyTorch alone")
-    parser.add_argument("--precision", help="rlxc --precision on the f32 graph, instead of a graph in the workload's dtype",
-                        action="store_true")
+    parser.add_argument("--arch", help="rlxc --arch: CUDA architectures to compile for, instead of all")
+    parser.add_argument("--precision", action="store_true",
+                        help="rlxc --precision on the f32 graph, instead of a graph in the workload's dtype")
+    parser.add_argument("--tune", action="store_true", help="rlxrun --tune before the CUDA runs")
     parser.add_argument("--peers", default="eager,graph,compile", help="of eager,graph,compile; none: rlx alone, outputs unchecked")
     parser.add_argument("--repeat", type=int, help="timed runs of rlx; 200 for short workloads, 50 for long ones unless given")
     parser.add_argument("--records", type=pathlib.Path, default=pathlib.Path("bench-records"))
@@ -90,19 +93,19 @@ def checked_output(command):
 
 def compile_plan(args, workload, graph, folder):
     """The plan's path, and how long rlxc took without and with the kernels in its cache."""
-    if args.plans:
-        plan = args.plans / f"{workload.name}.plan"
-        return plan, {"plan_bytes": plan.stat().st_size}
     plan = folder / f"{workload.name}.plan"
+    if args.plans:
+        shutil.copyfile(args.plans / plan.name, plan)  # tuning writes into it
+        return plan, {"plan_bytes": plan.stat().st_size}
     command = [args.build / "bin/rlxc", folder / f"{graph.name}.json", "-o", plan, "--target", ",".join(args.targets), "--json",
                "--cache", folder / f"cache-{workload.name}"]
+    if args.arch:
+        command += ["--arch", args.arch]
     if args.precision and workload.dtype != "f32":
         command += ["--precision", workload.dtype]
     record = {}
     for kind in ("cold", "warm"):
-        begin = time.perf_counter()
-        summary = json.loads(checked_output(command))
-        record[f"{kind}_s"] = time.perf_counter() - begin
+        record[f"{kind}_s"], summary = process(command)
     return plan, {**summary, **record}
 
 
@@ -115,14 +118,16 @@ def run_rlx(args, graph, plan, target, folder, wanted):
     """Times of one target, and its output's error against `wanted`."""
     outputs = folder / f"outputs-{target}"
     inputs = [f"{name}={folder}/{graph.name}.{name}.npy" for name in graph.inputs]
-    command = [args.build / "bin/rlxrun", plan, "--device", f"{target}:0", "--inputs", *inputs, "--outputs", outputs,
-               "--warmup", warmups(args, graph), "--repeat", repeats(args, graph), "--profile", "--json"]
-    begin = time.perf_counter()
-    full = json.loads(checked_output(command))
+    command = [args.build / "bin/rlxrun", plan, "--device", f"{target}:0", "--inputs", *inputs, "--json"]
+    record = {}
+    if args.tune and target == "cuda":
+        record["tune_s"], _ = process(command + ["--tune"])
+    record["first_output_s"], _ = process(command)
+    _, full = process(command + ["--outputs", outputs, "--warmup", warmups(args, graph), "--repeat", repeats(args, graph), "--profile"])
     timing = full["timing"]
-    record = {"gpu_ms": timing["device_us"]["median"] / 1e3, "wall_ms": timing["wall_us"]["median"] / 1e3,
-              "first_output_ms": sum(timing[part] for part in ("open_ms", "load_ms", "prepare_ms", "first_run_ms")),
-              "process_s": time.perf_counter() - begin, "kernels": by_kernel(full["profile"]), "report": full}
+    record |= {"gpu_ms": timing["device_us"]["median"] / 1e3, "wall_ms": timing["wall_us"]["median"] / 1e3,
+               "load_ms": sum(timing[part] for part in ("open_ms", "load_ms", "prepare_ms", "first_run_ms")),
+               "kernels": by_kernel(full["profile"]), "report": full}
     if wanted is not None:
         import torch
 
@@ -131,6 +136,13 @@ def run_rlx(args, graph, plan, target, folder, wanted):
         got = torch.from_numpy(read_output(outputs / f"{name}.npy", full["outputs"][0]["dtype"])).cuda()
         record["error"] = peers.error(got.reshape(wanted.shape), wanted)
     return record
+
+
+def process(command):
+    """Seconds from start to end of a process, and the JSON that it printed."""
+    begin = time.perf_counter()
+    text = checked_output(command)
+    return time.perf_counter() - begin, json.loads(text)
 
 
 def by_kernel(profile):
