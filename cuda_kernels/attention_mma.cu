@@ -5,8 +5,8 @@
 //   [B,H,Sq] dense; mask and bias [B,H,Sq,Sk] by strides. Query head h reads kv head h / RLX_HEADS_PER_KV.
 // Rows: RLX_FOLD query heads of one kv head share a tile: row r is query r / RLX_FOLD of head `first + r % RLX_FOLD`.
 // Grid: x: RLX_SPLITS workgroups that share the keys (a cluster) for each group of RLX_FOLD heads; y: batch; z: tiles of rows in the
-//   order RLX_TILE_OF(z). A workgroup has RLX_WARPS_Q x RLX_WARPS_K warps (keys fastest): 16 * RLX_M_TILES rows and every
-//   RLX_WARPS_K-th step of RLX_STEP_KEYS keys each. What the warps along the keys and the workgroups of a cluster found is joined at
+//   order RLX_TILE_OF(z). A workgroup has RLX_WARPS_Q x RLX_WARPS_K warps (keys fastest) of 16 * RLX_M_TILES rows each; they and
+//   the workgroups of a cluster take the steps of RLX_STEP_KEYS keys in turn. What the warps along the keys and the workgroups of a cluster found is joined at
 //   the end, in fixed order, through shared memory. Below sm_90 the first workgroup of each would-be cluster does all of it.
 // Forms: RLX_STAGED 0: every warp reads its keys and values straight into registers (few tiles: latency counts).
 //   RLX_STAGED n: tiles of keys and values shared by the warps go through n stages of shared memory.
@@ -235,7 +235,7 @@ RLX_MAIN_PREFETCH {
   at.head = int(rlx_group_x / RLX_SPLITS) * RLX_FOLD;
   at.first_row = RLX_TILE_OF(int(rlx_group_z)) * kTileRows;
 #if RLX_PREFETCH
-  prefetch_first_step(p, at, split * RLX_WARPS_K + warp_k);
+  prefetch_first_step(p, at, warp_k * RLX_SPLITS + split);
 #endif
 #if RLX_EARLY_POSITIONS
   read_positions(p, at);
@@ -245,7 +245,10 @@ RLX_MAIN_PREFETCH {
   read_positions(p, at);
 #endif
 
-  const int tiles = (at.end - at.begin + kTileKeys - 1) / kTileKeys;
+  // Steps of one warp each, dealt to the workgroups first; through shared memory tiles of all warps.
+  constexpr int kUnitKeys = RLX_STAGED ? kTileKeys : RLX_STEP_KEYS;
+  constexpr int kStride = RLX_STAGED ? kSplits : kSplits * RLX_WARPS_K;
+  const int units = (at.end - at.begin + kUnitKeys - 1) / kUnitKeys;
   const int first_row = at.first_row + warp_q * 16 * kMTiles;
   const int unit_row = at.first_row + warp_q * 16 * kMTiles / kUnitRows * kUnitRows;
 #if RLX_STAGED
@@ -260,14 +263,14 @@ RLX_MAIN_PREFETCH {
   clear(rows);
 
   [[maybe_unused]] rlx_u32 stage = 0;
-  RLX_LOOP for (int tile = split; tile < tiles; tile += kSplits) {
-    const int first_key = at.begin + tile * kTileKeys + warp_k * RLX_STEP_KEYS;
+  RLX_LOOP for (int unit = RLX_STAGED ? split : warp_k * kSplits + split; unit < units; unit += kStride) {
+    const int first_key = at.begin + unit * kUnitKeys + (RLX_STAGED ? warp_k * RLX_STEP_KEYS : 0);
 #if RLX_STAGED
     rlx_wait_copies<RLX_STAGED - 2>();
     if constexpr (kWarpgroups) rlx_fence_async_shared();
     rlx_barrier();
     stage_tile(stager, stages + (stage == 0 ? RLX_STAGED - 1 : stage - 1) * kStageBytes,
-               at.end - at.begin - (tile + (RLX_STAGED - 1) * kSplits) * kTileKeys);
+               at.end - at.begin - (unit + (RLX_STAGED - 1) * kSplits) * kTileKeys);
     const rlx_u32 keys = stages + stage * kStageBytes + warp_k * RLX_STEP_KEYS * 128;
     const rlx_u32 values = keys + kKeyPanels * kPanelBytes;
     stage = stage == RLX_STAGED - 1 ? 0 : stage + 1;

@@ -3,6 +3,7 @@
 #include "compiler/ops/attention_mma_tiles.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -25,7 +26,6 @@ constexpr double kStagedStepMicroseconds = 0.8;   // of 64 keys by 64 columns, l
 constexpr double kStagedTileMicroseconds = 0.39;  // 64 rows by 64 keys by 64 columns, 16-bit
 constexpr double kF32Slowdown = 5;                // of the same, 3xTF32
 constexpr double kCacheBytesPerMicrosecond = 4.5e6;
-constexpr int64_t kMostWarps = 16;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -84,7 +84,11 @@ double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
       std::max<int64_t>(1, ceil_div(sizes.keys, tiling.step_keys * tiling.splits)));
   const double step_tiles = static_cast<double>(tiling.step_keys) / 64 * width;
   const auto groups = static_cast<double>(tiling.groups(problem));
-  const double share = problem.causal && problem.q_tokens > 1 ? 0.6 : 1;  // of the keys, on average
+  // Of the keys, on average; workgroups of unequal length share multiprocessors badly.
+  const double share = problem.causal
+                           ? std::min(1.0, 0.5 + 2 * static_cast<double>(tiling.tile_rows()) /
+                                                     static_cast<double>(problem.kv_tokens))
+                           : 1;
   const double tiles = groups * static_cast<double>(tiling.warps_q) / 4 * steps *
                        static_cast<double>(tiling.splits) * step_tiles * share;
   const double throughput =
@@ -99,47 +103,90 @@ double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
   return kStagedStartMicroseconds + std::max({throughput, chain, traffic});
 }
 
+// What fits into registers without spilling, on every architecture, by the largest head size.
+struct Limits {
+  int64_t columns;
+  int64_t straight_warps;  // along the keys; 0: keys and values only through shared memory
+  int64_t straight_keys;   // of a step
+  int64_t staged_keys;     // of a step through shared memory; 0: not that way
+};
+constexpr std::array<Limits, 4> kHalfLimits = {{
+    {.columns = 64, .straight_warps = 16, .straight_keys = 32, .staged_keys = 64},
+    {.columns = 128, .straight_warps = 8, .straight_keys = 16, .staged_keys = 64},
+    {.columns = 192, .straight_warps = 8, .straight_keys = 16, .staged_keys = 32},
+    {.columns = 256, .straight_warps = 0, .straight_keys = 0, .staged_keys = 32},
+}};
+constexpr std::array<Limits, 4> kF32Limits = {{
+    {.columns = 32, .straight_warps = 16, .straight_keys = 16, .staged_keys = 32},
+    {.columns = 64, .straight_warps = 8, .straight_keys = 16, .staged_keys = 16},
+    {.columns = 96, .straight_warps = 8, .straight_keys = 8, .staged_keys = 16},
+    {.columns = 128, .straight_warps = 8, .straight_keys = 8, .staged_keys = 0},
+}};
+
+void add_straight(std::vector<AttentionMmaTiling>& candidates, const AttentionProblem& problem,
+                  const Limits& limits, int64_t splits, bool is_f32) {
+  const int64_t depth = is_f32 ? 8 : 16;  // keys of one product with v
+  for (int64_t keys = depth; keys <= limits.straight_keys; keys *= 2) {
+    const int64_t wanted = ceil_div(std::max<int64_t>(keys_of(problem), 1), keys * splits);
+    for (const int64_t warps :
+         {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}, int64_t{16}, wanted}) {
+      if (warps > limits.straight_warps || warps > wanted) continue;
+      candidates.push_back(
+          {.fold = fold_for(problem, 16), .warps_k = warps, .splits = splits, .step_keys = keys});
+    }
+  }
+}
+
+void add_staged(std::vector<AttentionMmaTiling>& candidates, const AttentionProblem& problem,
+                const Limits& limits, int64_t splits, bool is_f32) {
+  if (ceil_div(keys_of(problem), limits.staged_keys) < splits) return;
+  for (const int64_t warps_q : {4, 8}) {
+    if (warps_q == 8 && is_f32) continue;
+    const bool narrow = !is_f32 && std::max(problem.head_dim, problem.v_head_dim) <= 64;
+    candidates.push_back({.fold = fold_for(problem, 16 * warps_q),
+                          .warps_q = warps_q,
+                          .splits = splits,
+                          .step_keys = limits.staged_keys,
+                          .stages = 2,
+                          .min_groups = !narrow        ? 1
+                                        : warps_q == 4 ? 3
+                                                       : 2});
+  }
+}
+
 std::vector<AttentionMmaTiling> candidates_of(const AttentionProblem& problem, DType dtype) {
   const bool is_f32 = dtype == DType::f32;
   const int64_t columns = std::max(problem.head_dim, problem.v_head_dim);
   std::vector<AttentionMmaTiling> candidates;
-  for (const int64_t splits : {1, 2, 4, 8}) {
-    // Registers: a step's keys and values, beside the result and the queries.
-    std::vector<int64_t> step_keys = is_f32 ? std::vector<int64_t>{8} : std::vector<int64_t>{16};
-    if (columns <= 64) step_keys.push_back(2 * step_keys[0]);
-    for (const int64_t keys : step_keys) {
-      const int64_t wanted = ceil_div(std::max<int64_t>(keys_of(problem), 1), keys * splits);
-      const int64_t most = columns <= 64 ? kMostWarps : 8;
-      for (const int64_t warps :
-           {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}, int64_t{16}, wanted}) {
-        if (warps > most || warps > wanted) continue;
-        candidates.push_back({.fold = fold_for(problem, 16),
-                              .warps_q = 1,
-                              .warps_k = warps,
-                              .splits = splits,
-                              .step_keys = keys,
-                              .stages = 0});
-      }
+  for (const Limits& limits : is_f32 ? kF32Limits : kHalfLimits) {
+    if (columns > limits.columns) continue;
+    for (const int64_t splits : {1, 2, 4, 8}) {
+      add_straight(candidates, problem, limits, splits, is_f32);
+      if (limits.staged_keys > 0) add_staged(candidates, problem, limits, splits, is_f32);
     }
-    for (const int64_t warps_q : {4, 8}) {
-      if (warps_q == 8 && is_f32) continue;
-      const int64_t keys = is_f32 ? (columns <= 64 ? 32 : 16) : columns <= 128 ? 64 : 32;
-      if (splits > 1 && ceil_div(keys_of(problem), keys) < splits) continue;
-      const int64_t registers = columns <= 64 ? 3 : columns <= 128 ? 2 : 1;
-      candidates.push_back(
-          {.fold = fold_for(problem, 16 * warps_q),
-           .warps_q = warps_q,
-           .warps_k = 1,
-           .splits = splits,
-           .step_keys = keys,
-           .stages = 2,
-           .min_groups = is_f32 ? 1 : std::max<int64_t>(1, registers * 4 / warps_q)});
-    }
+    break;
   }
   return candidates;
 }
 
+int64_t panels(int64_t row_bytes) {
+  return ceil_div(row_bytes, 128);
+}
+
 }  // namespace
+
+int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
+                                   const AttentionMmaTiling& tiling) {
+  const int64_t bytes = element_bytes(dtype);
+  const int64_t columns = ceil_div(problem.v_head_dim, 16) * 16;
+  const int64_t rows = std::min(problem.q_tokens * tiling.fold, tiling.tile_rows());
+  const int64_t stage = tiling.step_keys * tiling.warps_k * 128 *
+                        (panels(problem.head_dim * bytes) + panels(columns * bytes));
+  const int64_t joined = tiling.warps_k * rows * (problem.v_head_dim + 10) * 4;
+  const int64_t pieces = ceil_div(rows * problem.v_head_dim / 4, tiling.splits) * tiling.splits;
+  return std::max(tiling.stages * stage, joined) + 16 + (tiling.splits > 1 ? pieces * 24 : 0) +
+         (tiling.stages > 0 ? 1024 : 0);
+}
 
 int64_t AttentionMmaTiling::row_tiles(const AttentionProblem& problem) const {
   return ceil_div(problem.q_tokens * fold, tile_rows());
@@ -174,6 +221,12 @@ AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, 
   std::optional<AttentionMmaTiling> best;
   double best_time = 0;
   for (const AttentionMmaTiling& tiling : candidates_of(problem, dtype)) {
+    const bool fills_device = tiling.groups(problem) * tiling.splits > device.multiprocessors;
+    if (tiling.splits > 1 && fills_device) continue;
+    if (attention_mma_shared_bytes(problem, dtype, tiling) >
+        static_cast<int64_t>(device.shared_bytes)) {
+      continue;
+    }
     const double time = attention_mma_microseconds(problem, dtype, device, tiling);
     if (best && time >= best_time) continue;
     best = tiling;

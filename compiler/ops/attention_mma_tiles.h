@@ -31,6 +31,9 @@ struct AttentionMmaTiling {
 // the kernel takes.
 AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, DType dtype,
                                                const DeviceModel& device);
+// Least bound of the kernel's shared memory: the kernel's own sum, or a little more.
+int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
+                                   const AttentionMmaTiling& tiling);
 // The model: microseconds of one dispatch.
 double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
                                   const DeviceModel& device, const AttentionMmaTiling& tiling);

@@ -40,7 +40,7 @@ constexpr int kVector = RLX_HALF ? (RLX_DV > 32 && (RLX_DV + 63) / 64 * 64 - RLX
 constexpr int kVectorWords = kVector / kWordElements;
 constexpr int kVectors = (RLX_DV + 8 * kVector - 1) / (8 * kVector);
 constexpr int kOutTiles = kInOrder ? (RLX_DV + 15) / 16 * 2 : kVectors * kVector;
-constexpr int kGroup = kOutTiles % 8 == 0 ? 8 : kOutTiles % 4 == 0 ? 4 : 2;  // result tiles whose operands are held at once
+constexpr int kGroup = kOutTiles % 4 == 0 ? 4 : 2;  // result tiles whose operands are held at once
 // The queries stay in registers, or (long rows) are read again for every step.
 constexpr bool kQueriesHeld = kChunks <= 4;
 
@@ -64,6 +64,7 @@ constexpr int kPieces = kUsedRows * (RLX_DV / 4);
 constexpr int kPiecesEach = (kPieces + RLX_SPLITS - 1) / RLX_SPLITS;
 constexpr int kReceivedBytes = RLX_SPLITS > 1 ? RLX_SPLITS * kPiecesEach * 24 : 0;
 constexpr int kSharedBytes = kOwnBytes + kReceivedBytes + (RLX_STAGED ? 1024 : 0);  // panels begin at multiples of 1024
+static_assert(kSharedBytes <= 99 * 1024);
 
 // Warpgroups multiply where the architecture has wgmma: tiles of 64 rows, keys and values read from their panels.
 constexpr bool kWarpgroups = RLX_HAS_WGMMA && kInOrder && RLX_M_TILES == 1 && RLX_WARPS_Q % 4 == 0 && RLX_WARPS_K == 1;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of attention's layouts, diagnostics and tiling.
+#include "compiler/ops/attention_mma_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
@@ -100,6 +101,117 @@ TEST_CASE("attention_reads_transposed_heads_without_a_copy") {
   const Program program =
       OneNodeGraph(attention()).lower({{.input = 0, .strides = {160, 8, 40, 1}}});
   CHECK(program.steps.size() == 1);
+}
+
+namespace {
+
+// Attention for the target with tensor cores: q [batch, tokens, heads, dim], k and v [batch, keys,
+// kv_heads, dim].
+struct MmaSizes {
+  DType dtype = DType::f16;
+  int64_t batch = 1;
+  int64_t tokens = 128;
+  int64_t keys = 128;
+  int64_t heads = 12;
+  int64_t kv_heads = 12;
+  int64_t dim = 64;
+};
+
+OneNode mma_attention(const MmaSizes& s, Attributes attributes = {}) {
+  attributes.emplace("num_heads", s.heads);
+  attributes.emplace("num_kv_heads", s.kv_heads);
+  attributes.emplace("head_dim", s.dim);
+  const TensorType kv{s.dtype, {s.batch, s.keys, s.kv_heads, s.dim}};
+  return {.op = "attention",
+          .inputs = {TensorType{s.dtype, {s.batch, s.tokens, s.heads, s.dim}}, kv, kv},
+          .attributes = std::move(attributes),
+          .target = "cuda"};
+}
+
+int64_t defined(const Program& program, const std::string& name) {
+  return std::stoll(kernel_of(program, 0).defines.at(name));
+}
+
+}  // namespace
+
+TEST_CASE("attention_takes_the_tensor_cores_that_a_target_has") {
+  OneNode node = mma_attention({});
+  CHECK(kernel_of(lower(node), 0).kernel == KernelId::attention_mma);
+  CHECK(contains(lower(node).steps[0].reason, "tensor cores"));
+  node.target = "vulkan";
+  CHECK(kernel_of(lower(node), 0).kernel == KernelId::attention);
+}
+
+TEST_CASE("attention_says_why_it_does_without_tensor_cores") {
+  const auto reason = [](const OneNode& node) {
+    const Program program = lower(node);
+    CHECK(kernel_of(program, 0).kernel == KernelId::attention);
+    return program.steps[0].reason;
+  };
+  CHECK(contains(reason(mma_attention({.dim = 12})), "head size 12 is no multiple of 8"));
+  CHECK(contains(reason(mma_attention({.dim = 264})), "head size 264"));
+  CHECK(contains(reason(mma_attention({.dtype = DType::f32, .dim = 160})), "up to 128"));
+  CHECK(contains(reason(mma_attention({.keys = 0})), "no keys"));
+  OneNode mixed = mma_attention({});
+  mixed.inputs[1]->dtype = DType::bf16;
+  CHECK(contains(reason(mixed), "another dtype"));
+}
+
+TEST_CASE("attention_rows_off_16_bytes_do_without_tensor_cores") {
+  // Tokens of q stand 772 elements apart: rows begin at multiples of 8 bytes.
+  const Program program = OneNodeGraph(mma_attention({.tokens = 4, .heads = 2, .kv_heads = 2}))
+                              .lower({{.input = 0, .strides = {0, 772, 64, 1}}});
+  CHECK(kernel_of(program, 0).kernel == KernelId::attention);
+  CHECK(contains(program.steps[0].reason, "rows of q"));
+}
+
+TEST_CASE("attention_products_of_f32_have_three_terms_unless_tf32_is_allowed") {
+  OneNode node = mma_attention({.dtype = DType::f32});
+  CHECK(defined(lower(node), "RLX_TERMS") == 3);
+  node.products = ProductPrecision::Tf32;
+  CHECK(defined(lower(node), "RLX_TERMS") == 1);
+}
+
+TEST_CASE("one_query_of_grouped_heads_folds_them_and_splits_the_keys") {
+  const Program program = lower(
+      mma_attention({.dtype = DType::bf16, .tokens = 1, .keys = 1025, .heads = 32, .kv_heads = 8},
+                    {{"causal", true}}));
+  CHECK(defined(program, "RLX_FOLD") == 4);
+  CHECK(defined(program, "RLX_SPLITS") > 1);
+  CHECK(defined(program, "RLX_CAUSAL") == 0);  // the only query is the last token
+  CHECK(program.steps[0].grid.x == 8 * static_cast<uint32_t>(defined(program, "RLX_SPLITS")));
+}
+
+TEST_CASE("a_full_device_splits_no_keys_and_shares_them_through_shared_memory") {
+  const Program program = lower(mma_attention({.batch = 32}));
+  CHECK(defined(program, "RLX_SPLITS") == 1);
+  CHECK(defined(program, "RLX_STAGED") > 0);
+}
+
+TEST_CASE("few_tiles_of_rows_read_keys_straight_over_several_warps") {
+  const Program program = lower(mma_attention({}));
+  CHECK(defined(program, "RLX_STAGED") == 0);
+  CHECK(defined(program, "RLX_WARPS_K") > 1);
+}
+
+TEST_CASE("every_head_size_finds_a_tiling_within_shared_memory") {
+  const DeviceModel& device = find_target("cuda")->device;
+  for (const DType dtype : {DType::f16, DType::f32}) {
+    for (int64_t dim = 8; dim <= (dtype == DType::f32 ? 128 : 256); dim += 8) {
+      for (const int64_t tokens : {1, 16, 100, 1024}) {
+        AttentionProblem problem;
+        problem.batch = 1;
+        problem.heads = problem.kv_heads = 8;
+        problem.q_tokens = tokens;
+        problem.kv_tokens = 1024;
+        problem.head_dim = problem.v_head_dim = dim;
+        const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, device);
+        CHECK(attention_mma_shared_bytes(problem, dtype, tiling) <=
+              static_cast<int64_t>(device.shared_bytes));
+        CHECK(tiling.row_tiles(problem) * tiling.tile_rows() >= tokens * tiling.fold);
+      }
+    }
+  }
 }
 
 }  // namespace rlx::test
