@@ -156,32 +156,43 @@ std::string nodes_text(const KernelSet::Kernel& kernel) {
   return nodes;
 }
 
-// `kernel "matmul" for matmul "a"`, for CUDA with `(sm_90a)`.
-std::string job_text(const Job& job) {
-  const std::string name(kernel_row(job.kernel->specialization.kernel).name);
-  const std::string text = "kernel \"" + name + "\" for " + nodes_text(*job.kernel);
-  if (job.architecture == nullptr) return text;
-  return text + " (" + std::string(job.architecture->name) + ")";
-}
-
-SourcePlace place_of(const Job& job) {
-  const SourceLanguage& language = job.architecture == nullptr ? kGlsl : kCuda;
-  return {.file = source_path(job.kernel->specialization, language), .position = {}};
+// `kernel "matmul" for matmul "a"`
+std::string kernel_text(const KernelSet::Kernel& kernel) {
+  return "kernel \"" + std::string(kernel_row(kernel.specialization.kernel).name) + "\" for " +
+         nodes_text(kernel);
 }
 
 void report_fault(const Job& job, const std::string& message, Diagnostics& diagnostics) {
-  std::string text = job_text(job) + " does not compile:\n" + message;
+  const bool is_cuda = job.architecture != nullptr;
+  std::string text = kernel_text(*job.kernel);
+  if (is_cuda) text += " (" + std::string(job.architecture->name) + ")";
+  text += " does not compile:\n" + message;
   while (text.ends_with('\n')) text.pop_back();
-  diagnostics.error(DiagCode::Kernel, place_of(job), text,
-                    "specialization: " + describe(job.kernel->specialization));
+  const Specialization& specialization = job.kernel->specialization;
+  diagnostics.error(DiagCode::Kernel,
+                    {.file = source_path(specialization, is_cuda ? kCuda : kGlsl), .position = {}},
+                    text, "specialization: " + describe(specialization));
 }
 
-void report_local_memory(const Job& job, uint32_t local_bytes, Diagnostics& diagnostics) {
-  diagnostics.warning(DiagCode::Kernel, place_of(job),
-                      job_text(job) +
-                          " is slower than it could be: " + std::to_string(local_bytes) +
-                          " bytes of each thread's registers or arrays lie in memory",
-                      "specialization: " + describe(job.kernel->specialization));
+// Warns of a kernel whose threads keep registers or arrays in memory without saying why.
+void report_local_memory(const KernelSet::Kernel& kernel, const std::vector<KernelCode>& variants,
+                         const KernelSources& sources, Diagnostics& diagnostics) {
+  uint32_t most_bytes = 0;
+  std::string architectures;
+  for (const KernelCode& code : variants) {
+    if (code.format != CodeFormat::Cubin) continue;
+    const uint32_t local_bytes = unexplained_local_bytes(code, kernel.specialization, sources);
+    if (local_bytes == 0) continue;
+    most_bytes = std::max(most_bytes, local_bytes);
+    architectures += (architectures.empty() ? "sm_" : ", sm_") + std::to_string(code.architecture);
+  }
+  if (most_bytes == 0) return;
+  diagnostics.warning(DiagCode::Kernel,
+                      {.file = source_path(kernel.specialization, kCuda), .position = {}},
+                      kernel_text(kernel) + " is slower than it could be: its threads keep up to " +
+                          std::to_string(most_bytes) + " bytes of registers or arrays in memory (" +
+                          architectures + ")",
+                      "specialization: " + describe(kernel.specialization));
 }
 
 // The architectures asked for, ascending; reports those that rlxc or NVRTC does not know.
@@ -231,9 +242,8 @@ PlanCudaTarget cuda_target(const Tools& tools) {
   return target;
 }
 
-// Sorts what the jobs made into variants per kernel, PTX last. Reports faults and code that is
-// slower than it could be.
-bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results, const Tools& tools,
+// Sorts what the jobs made into variants per kernel, PTX last. Reports faults.
+bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results,
              CompiledKernels& compiled, Diagnostics& diagnostics) {
   std::set<std::pair<size_t, std::string>> told;
   for (size_t i = 0; i < jobs.size(); ++i) {
@@ -245,14 +255,8 @@ bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results, cons
       continue;
     }
     compiled.cache_hits += results[i].cache_hits;
-    for (KernelCode& code : std::get<std::vector<KernelCode>>(results[i].result)) {
-      if (code.format == CodeFormat::Cubin) {
-        const uint32_t local_bytes =
-            unexplained_local_bytes(code, jobs[i].kernel->specialization, tools.sources);
-        if (local_bytes > 0) report_local_memory(jobs[i], local_bytes, diagnostics);
-      }
+    for (KernelCode& code : std::get<std::vector<KernelCode>>(results[i].result))
       compiled.variants[jobs[i].kernel_index].push_back(std::move(code));
-    }
   }
   for (std::vector<KernelCode>& variants : compiled.variants) {
     std::ranges::stable_partition(
@@ -314,7 +318,9 @@ std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
   const std::vector<Job> jobs = list_jobs(set, tools);
   std::vector<JobResult> results = run_jobs(jobs, tools);
   compiled.variants.resize(set.kernels.size());
-  if (!collect(jobs, results, tools, compiled, diagnostics)) return std::nullopt;
+  if (!collect(jobs, results, compiled, diagnostics)) return std::nullopt;
+  for (size_t k = 0; k < set.kernels.size(); ++k)
+    report_local_memory(set.kernels[k], compiled.variants[k], *sources, diagnostics);
   return compiled;
 }
 

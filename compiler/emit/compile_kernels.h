@@ -57,7 +57,9 @@ struct CompiledKernels {
 };
 
 // Compiles every kernel; each that fails is one diagnostic naming kernel, nodes and the compiler's
-// message. nullopt where any did. The result does not depend on jobs or on what the cache holds.
+// message, and nullopt where any did. A CUDA kernel whose threads keep registers or arrays in
+// memory, without a word in its source why, is a warning (cuda_code.h). The result does not depend
+// on jobs or on what the cache holds.
 std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
                                                const CompileKernelsOptions& options,
                                                Diagnostics& diagnostics);
