@@ -7,18 +7,19 @@
 //   (mean over k of x[v, k]^2 + RLX_EPS)^(-1/2), which is rms_norm; else both are 1.
 // Layout: w [RLX_N, RLX_K] with rows RLX_W_LINE apart, each a whole number of aligned 16-byte pieces; x [RLX_M, RLX_K] with rows
 //   RLX_X_LINE apart, aligned alike; y and residual dense; gamma, bias, bias2 vectors.
-// Grid: RLX_GROUPS workgroups, one or a few for each multiprocessor; each takes its share of neighbouring outputs.
-//   RLX_TEAMS teams of RLX_LANES threads. A team goes through a stage of RLX_STAGE_UNITS outputs at once; every thread has
-//   the same RLX_PIECES 16-byte pieces of all rows, so its x stays in registers. RLX_DEPTH stages of w are under way in a ring
-//   in shared memory. A thread copies and reads its own pieces only: the stream needs no barrier. The threads' sums meet in
-//   shared memory after RLX_FLUSH stages.
+// Grid: RLX_GROUPS workgroups, one for each multiprocessor; each takes its share of neighbouring outputs.
+// Workgroup: RLX_TEAMS teams of RLX_LANES threads multiply; one warp behind them copies. Rows of w come in stages of
+//   RLX_STAGE_UNITS outputs per team, RLX_DEPTH of them in a ring in shared memory, filled before the steps that this one waits for
+//   are complete; at most RLX_PACE are under way at a time, so that what other workgroups read at that moment (the next x above all)
+//   does not queue up behind them. A team's threads have the same RLX_PIECES 16-byte pieces of all its rows, so x stays in registers.
+//   A thread keeps the sums of RLX_BATCH stages; then they meet in shared memory, and after RLX_FLUSH batches become results.
 // Specializations: the above; RLX_W_EARLY 1: w does not depend on earlier steps, so its first stages are loaded before the wait
 //   for them; storage types RLX_X, RLX_W, RLX_Y, RLX_GAMMA, RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL (undefined where absent);
 //   RLX_ACTIVATION with generated/epilogue.inc, as in lib/product.cuh.
 // Numerics: f32 sums in a fixed order; the scale multiplies the sum; one rounding.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
-#include "lib/mma.cuh"
+#include "lib/stream.cuh"
 #define RLX_ACC f32
 #define RLX_INDEX rlx_i64
 #if RLX_ACTIVATION
@@ -40,15 +41,22 @@ RLX_PARAMS(MatvecStreamParams);
 #define RLX_X_BYTES RLX_CAT(rlx_bytes_, RLX_X)
 #define RLX_PIECE (16 / RLX_W_BYTES)                    // elements of a piece
 #define RLX_ROW_PIECES (RLX_K / RLX_PIECE)              // pieces of a row
-#define RLX_STAGE_PIECES (RLX_STAGE_UNITS * RLX_PAIR * RLX_PIECES)  // of one thread
-#define RLX_STAGE_BYTES (RLX_STAGE_PIECES * RLX_BLOCK_SIZE * 16)
+#define RLX_CONSUMERS (RLX_TEAMS * RLX_LANES)
+#define RLX_STAGE_OUTPUTS (RLX_TEAMS * RLX_STAGE_UNITS)
+#define RLX_ROW_BYTES (RLX_K * RLX_W_BYTES)
+#define RLX_HALF_BYTES (RLX_STAGE_OUTPUTS * RLX_ROW_BYTES)  // of a stage: its rows of w, or those of w2
+#define RLX_STAGE_BYTES (RLX_HALF_BYTES * RLX_PAIR)
 #define RLX_STAGE_SUMS (RLX_STAGE_UNITS * RLX_PAIR * RLX_M)  // of one thread: [unit][pair][vector]
+#define RLX_BATCH_SUMS (RLX_BATCH * RLX_STAGE_SUMS)
 #define RLX_TEAM_WARPS (RLX_LANES / 32)
-#define RLX_FLUSH_UNITS (RLX_FLUSH * RLX_TEAMS * RLX_STAGE_UNITS)
+#define RLX_FLUSH_STAGES (RLX_FLUSH * RLX_BATCH)
+#define RLX_FLUSH_UNITS (RLX_FLUSH_STAGES * RLX_STAGE_OUTPUTS)
 
 static_assert(RLX_K % RLX_PIECE == 0 && RLX_PIECES * RLX_LANES >= RLX_ROW_PIECES, "pieces cover a row");
-static_assert(RLX_STAGE_SUMS <= 32, "a lane keeps one sum of a stage");
-static_assert(RLX_FLUSH_UNITS * RLX_M <= RLX_BLOCK_SIZE, "a thread finishes one output at a time");
+static_assert(RLX_BATCH_SUMS <= 32, "a lane keeps one sum of a batch");
+static_assert(RLX_FLUSH_UNITS * RLX_M <= RLX_CONSUMERS, "a thread finishes one output at a time");
+static_assert(RLX_BLOCK_SIZE == RLX_CONSUMERS + 32, "one warp copies");
+static_assert(RLX_PACE <= RLX_DEPTH, "no more under way than the ring holds");
 
 RLX_DYNAMIC_SHARED(RLX_DEPTH * RLX_STAGE_BYTES);
 
@@ -57,42 +65,68 @@ __shared__ float parts[2][RLX_FLUSH_UNITS * RLX_PAIR * RLX_M][RLX_TEAM_WARPS];
 #if RLX_NORM
 __shared__ float squares[RLX_M][RLX_TEAM_WARPS];
 #endif
+__shared__ rlx_u64 full[RLX_DEPTH];
+__shared__ rlx_u64 empty[RLX_DEPTH];
 
-// The outputs of this workgroup.
+// The outputs of this workgroup, and the stages that hold them.
 struct Share {
   rlx_u32 begin;
   rlx_u32 end;
+  rlx_u32 stages;
 };
-
-// The place of a thread.
-struct Stream {
-  rlx_u32 team;
-  rlx_u32 lane;  // of the team
-  rlx_u32 ring;  // shared address of the thread's first piece
-};
-
-RLX_FN rlx_u32 first_unit(Share share, rlx_u32 team, rlx_u32 stage) {
-  return share.begin + (stage * rlx_u32(RLX_TEAMS) + team) * rlx_u32(RLX_STAGE_UNITS);
+RLX_FN Share share_of(rlx_u32 group) {
+  Share share;
+  share.begin = rlx_u32(rlx_u64(group) * RLX_N / RLX_GROUPS);
+  share.end = rlx_u32(rlx_u64(group + 1u) * RLX_N / RLX_GROUPS);
+  share.stages = (share.end - share.begin + rlx_u32(RLX_STAGE_OUTPUTS - 1)) / rlx_u32(RLX_STAGE_OUTPUTS);
+  return share;
 }
 
-// Starts the copies of a stage; rows beyond the share and pieces beyond the row become zeros.
-RLX_FN void load_stage(const RlxParams& p, Share share, Stream to, rlx_u32 stage) {
-  const rlx_u32 slot = to.ring + stage % rlx_u32(RLX_DEPTH) * rlx_u32(RLX_STAGE_BYTES);
-  const rlx_u32 first = first_unit(share, to.team, stage);
-  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_STAGE_UNITS); ++i) {
-    const bool inside = first + i < share.end;
-    const rlx_u64 row = inside ? rlx_u64(first + i) * rlx_u64(RLX_W_LINE * RLX_W_BYTES) : 0;
-    RLX_UNROLL for (rlx_u32 pair = 0u; pair < rlx_u32(RLX_PAIR); ++pair) {
-      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_PIECES); ++j) {
-        const rlx_u32 piece = j * rlx_u32(RLX_LANES) + to.lane;
-        const bool in_row = (j + 1u) * rlx_u32(RLX_LANES) <= rlx_u32(RLX_ROW_PIECES) || piece < rlx_u32(RLX_ROW_PIECES);
-        const rlx_ptr from = (pair == 0u ? p.w : p.w2) + row + rlx_u64(in_row ? piece : 0u) * 16u;
-        const rlx_u32 into = slot + ((i * rlx_u32(RLX_PAIR) + pair) * rlx_u32(RLX_PIECES) + j) * rlx_u32(RLX_BLOCK_SIZE * 16);
-        rlx_copy16_async(into, from, inside && in_row ? 16u : 0u);
-      }
-    }
+RLX_FN rlx_u32 slot_of(rlx_u32 stage) { return stage % rlx_u32(RLX_DEPTH); }
+// Number of the ring's turn that a stage belongs to, as its barriers count.
+RLX_FN rlx_u32 turn_of(rlx_u32 stage) { return stage / rlx_u32(RLX_DEPTH) % 2u; }
+RLX_FN rlx_u32 slot_address(rlx_u32 stage) { return rlx_shared_address(rlx_shared) + slot_of(stage) * rlx_u32(RLX_STAGE_BYTES); }
+
+// ---- the copying warp ----
+
+RLX_FN void copy_rows(rlx_ptr w, rlx_u32 first, rlx_u32 rows, rlx_u32 shared, rlx_u32 barrier, rlx_u32 lane) {
+  const rlx_ptr from = w + rlx_u64(first) * rlx_u64(RLX_W_LINE * RLX_W_BYTES);
+#if RLX_W_LINE == RLX_K
+  rlx_stream_copy(shared, from, rows * rlx_u32(RLX_ROW_BYTES), barrier, lane);
+#else
+  for (rlx_u32 row = 0u; row < rows; ++row) {
+    rlx_stream_copy(shared + row * rlx_u32(RLX_ROW_BYTES), from + rlx_u64(row) * rlx_u64(RLX_W_LINE * RLX_W_BYTES),
+                    rlx_u32(RLX_ROW_BYTES), barrier, lane);
+  }
+#endif
+}
+
+RLX_FN void copy_stages(const RlxParams& p, Share share, rlx_u32 lane) {
+  for (rlx_u32 stage = 0u; stage < share.stages; ++stage) {
+    if (stage >= rlx_u32(RLX_PACE)) rlx_mbarrier_wait(rlx_shared_address(&full[slot_of(stage - rlx_u32(RLX_PACE))]), turn_of(stage - rlx_u32(RLX_PACE)));
+    if (stage >= rlx_u32(RLX_DEPTH)) rlx_mbarrier_wait(rlx_shared_address(&empty[slot_of(stage)]), turn_of(stage) ^ 1u);
+    const rlx_u32 first = share.begin + stage * rlx_u32(RLX_STAGE_OUTPUTS);
+    const rlx_u32 rows = min(rlx_u32(RLX_STAGE_OUTPUTS), share.end - first);
+    const rlx_u32 barrier = rlx_shared_address(&full[slot_of(stage)]);
+    rlx_stream_announce(barrier, rows * rlx_u32(RLX_ROW_BYTES * RLX_PAIR), lane);
+    copy_rows(p.w, first, rows, slot_address(stage), barrier, lane);
+#if RLX_GATED
+    copy_rows(p.w2, first, rows, slot_address(stage) + rlx_u32(RLX_HALF_BYTES), barrier, lane);
+#endif
+    rlx_stream_close(barrier);
   }
 }
+
+// ---- the multiplying teams ----
+
+// The place of a multiplying thread.
+struct Place {
+  rlx_u32 team;
+  rlx_u32 lane;  // of the team
+};
+
+// The consumers' barrier: the copying warp is not part of it.
+RLX_FN void join_teams() { asm volatile("bar.sync 1, %0;" ::"n"(RLX_CONSUMERS) : "memory"); }
 
 #define RLX_UNPACK_f16(word) rlx_unpack_f16x2(word)
 #define RLX_UNPACK_bf16(word) rlx_unpack_bf16x2(word)
@@ -174,13 +208,16 @@ RLX_FN rlx_u32 owned_sum(rlx_u32 lane) {
 }
 
 // One stage of the ring times the thread's part of x.
-RLX_FN void multiply_stage(rlx_u32 slot, const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE], float (&sums)[RLX_STAGE_SUMS]) {
+RLX_FN void multiply_stage(rlx_u32 slot, Place at, const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE], float* sums) {
   RLX_UNROLL for (int row = 0; row < RLX_STAGE_UNITS * RLX_PAIR; ++row) {
+    const rlx_u32 unit = at.team * rlx_u32(RLX_STAGE_UNITS) + rlx_u32(row / RLX_PAIR);
+    const rlx_u32 from = slot + unit * rlx_u32(RLX_ROW_BYTES) + rlx_u32(row % RLX_PAIR * RLX_HALF_BYTES) + at.lane * 16u;
     RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[row * RLX_M + v] = 0.0f;
     RLX_UNROLL for (int j = 0; j < RLX_PIECES; ++j) {
-      rlx_u32 words[4];
+      rlx_u32 words[4] = {0u, 0u, 0u, 0u};
       float values[RLX_PIECE];
-      rlx_shared_load4(words, slot + rlx_u32(row * RLX_PIECES + j) * rlx_u32(RLX_BLOCK_SIZE * 16));
+      const bool in_row = (j + 1) * RLX_LANES <= RLX_ROW_PIECES || rlx_u32(j * RLX_LANES) + at.lane < rlx_u32(RLX_ROW_PIECES);
+      if (in_row) rlx_shared_load4(words, from + rlx_u32(j * RLX_LANES * 16));
       unpack_piece(words, values);
       RLX_UNROLL for (int i = 0; i < RLX_PIECE; ++i) {
         RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[row * RLX_M + v] += xs[v][j][i] * values[i];
@@ -190,7 +227,7 @@ RLX_FN void multiply_stage(rlx_u32 slot, const float (&xs)[RLX_M][RLX_PIECES][RL
 }
 
 // x, times gamma; the lane's sum of its squares goes to shared memory with its warp's others.
-RLX_FN void prepare_x(const RlxParams& p, Stream at, const float (&gamma)[RLX_PIECES][RLX_PIECE],
+RLX_FN void prepare_x(const RlxParams& p, Place at, const float (&gamma)[RLX_PIECES][RLX_PIECE],
                       float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE]) {
   RLX_UNROLL for (int v = 0; v < RLX_M; ++v) {
     float square = 0.0f;
@@ -214,7 +251,7 @@ RLX_FN void prepare_x(const RlxParams& p, Stream at, const float (&gamma)[RLX_PI
   }
 }
 
-RLX_FN void load_gamma(const RlxParams& p, Stream at, float (&gamma)[RLX_PIECES][RLX_PIECE]) {
+RLX_FN void load_gamma(const RlxParams& p, Place at, float (&gamma)[RLX_PIECES][RLX_PIECE]) {
 #if RLX_NORM
   RLX_UNROLL for (int j = 0; j < RLX_PIECES; ++j) {
     const rlx_u32 piece = rlx_u32(j * RLX_LANES) + at.lane;
@@ -271,53 +308,73 @@ RLX_FN void finish_output(const RlxParams& p, rlx_u32 buffer, rlx_u32 unit, rlx_
   RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(v) * RLX_N + n, value + added.residual);
 }
 
-RLX_MAIN_PREFETCH {
-  const rlx_u32 thread = rlx_local_index;
-  const Share share = {rlx_u32(rlx_u64(rlx_group_x) * RLX_N / RLX_GROUPS), rlx_u32(rlx_u64(rlx_group_x + 1u) * RLX_N / RLX_GROUPS)};
-  const Stream stream = {thread / rlx_u32(RLX_LANES), thread % rlx_u32(RLX_LANES), rlx_shared_address(rlx_shared) + thread * 16u};
-  const rlx_u32 per_stage = rlx_u32(RLX_TEAMS * RLX_STAGE_UNITS);
-  const rlx_u32 stages = (share.end - share.begin + per_stage - 1u) / per_stage;
-#if !RLX_W_EARLY
-  rlx_wait_for_predecessors();
-#endif
-  RLX_UNROLL for (rlx_u32 stage = 0u; stage < rlx_u32(RLX_DEPTH); ++stage) {
-    if (stage < stages) load_stage(p, share, stream, stage);
-    rlx_commit_copies();
+// The sums of the stages from `begin` on, up to RLX_FLUSH batches, into parts[buffer].
+RLX_FN void multiply_batches(Share share, Place at, rlx_u32 begin, rlx_u32 own_sum, rlx_u32 buffer,
+                             const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE]) {
+  const rlx_u32 end = min(begin + rlx_u32(RLX_FLUSH_STAGES), share.stages);
+  for (rlx_u32 first = begin; first < end; first += rlx_u32(RLX_BATCH)) {
+    float sums[RLX_BATCH_SUMS];
+    RLX_UNROLL for (int i = 0; i < RLX_BATCH_SUMS; ++i) sums[i] = 0.0f;
+    RLX_UNROLL for (int i = 0; i < RLX_BATCH; ++i) {
+      const rlx_u32 stage = first + rlx_u32(i);
+      if (stage < end) {
+        rlx_mbarrier_wait(rlx_shared_address(&full[slot_of(stage)]), turn_of(stage));
+        multiply_stage(slot_address(stage), at, xs, sums + i * RLX_STAGE_SUMS);
+        __syncwarp();
+        if (at.lane % 32u == 0u) rlx_mbarrier_arrive(rlx_shared_address(&empty[slot_of(stage)]));
+      }
+    }
+    share_out_sums(sums, at.lane % 32u);
+    if (own_sum < rlx_u32(RLX_BATCH_SUMS)) {
+      const rlx_u32 stage = first - begin + own_sum / rlx_u32(RLX_STAGE_SUMS);
+      const rlx_u32 row = (stage * rlx_u32(RLX_TEAMS) + at.team) * rlx_u32(RLX_STAGE_SUMS) + own_sum % rlx_u32(RLX_STAGE_SUMS);
+      parts[buffer][row][at.lane / 32u] = sums[0];
+    }
   }
+}
+
+RLX_FN void multiply_share(const RlxParams& p, Share share, rlx_u32 thread) {
+  const Place at = {thread / rlx_u32(RLX_LANES), thread % rlx_u32(RLX_LANES)};
   float gamma[RLX_PIECES][RLX_PIECE];
 #if RLX_W_EARLY
-  load_gamma(p, stream, gamma);
+  load_gamma(p, at, gamma);
   rlx_wait_for_predecessors();
 #else
-  load_gamma(p, stream, gamma);
+  load_gamma(p, at, gamma);
 #endif
   float xs[RLX_M][RLX_PIECES][RLX_PIECE];
-  prepare_x(p, stream, gamma, xs);
-
-  const rlx_u32 own_sum = owned_sum<RLX_STAGE_SUMS>(thread % 32u);
+  prepare_x(p, at, gamma, xs);
+  const rlx_u32 own_sum = owned_sum<RLX_BATCH_SUMS>(thread % 32u);
   const rlx_u32 own_unit = thread % rlx_u32(RLX_FLUSH_UNITS);
   const rlx_u32 own_vector = thread / rlx_u32(RLX_FLUSH_UNITS);
   rlx_u32 buffer = 0u;
-  for (rlx_u32 begin = 0u; begin < stages; begin += rlx_u32(RLX_FLUSH)) {
-    const rlx_u32 own_output = share.begin + begin * per_stage + own_unit;
+  for (rlx_u32 begin = 0u; begin < share.stages; begin += rlx_u32(RLX_FLUSH_STAGES)) {
+    const rlx_u32 own_output = share.begin + begin * rlx_u32(RLX_STAGE_OUTPUTS) + own_unit;
     const bool finishes = own_vector < rlx_u32(RLX_M) && own_output < share.end;
     Added added;
     if (finishes) added = load_added(p, own_vector, own_output);
-    const rlx_u32 end = min(begin + rlx_u32(RLX_FLUSH), stages);
-    for (rlx_u32 stage = begin; stage < end; ++stage) {
-      float sums[RLX_STAGE_SUMS];
-      rlx_wait_copies<RLX_DEPTH - 1>();
-      multiply_stage(stream.ring + stage % rlx_u32(RLX_DEPTH) * rlx_u32(RLX_STAGE_BYTES), xs, sums);
-      if (stage + rlx_u32(RLX_DEPTH) < stages) load_stage(p, share, stream, stage + rlx_u32(RLX_DEPTH));
-      rlx_commit_copies();
-      share_out_sums(sums, thread % 32u);
-      if (own_sum < rlx_u32(RLX_STAGE_SUMS)) {
-        const rlx_u32 first = ((stage - begin) * rlx_u32(RLX_TEAMS) + stream.team) * rlx_u32(RLX_STAGE_SUMS);
-        parts[buffer][first + own_sum][stream.lane / 32u] = sums[0];
-      }
-    }
-    rlx_barrier();
+    multiply_batches(share, at, begin, own_sum, buffer, xs);
+    join_teams();
     if (finishes) finish_output(p, buffer, own_unit, own_vector, own_output, added);
     buffer ^= 1u;
+  }
+}
+
+RLX_MAIN_PREFETCH {
+  const rlx_u32 thread = rlx_local_index;
+  const Share share = share_of(rlx_group_x);
+#if !RLX_W_EARLY
+  rlx_wait_for_predecessors();
+#endif
+  if (thread < rlx_u32(RLX_DEPTH)) {
+    rlx_mbarrier_init(rlx_shared_address(&full[thread]), RLX_STREAM_ARRIVALS);
+    rlx_mbarrier_init(rlx_shared_address(&empty[thread]), rlx_u32(RLX_CONSUMERS / 32));
+    rlx_fence_async_shared();
+  }
+  rlx_barrier();
+  if (thread >= rlx_u32(RLX_CONSUMERS)) {
+    copy_stages(p, share, thread - rlx_u32(RLX_CONSUMERS));
+  } else {
+    multiply_share(p, share, thread);
   }
 }

@@ -7,8 +7,10 @@
 //   rlx_f64 for f64), RLX_MEAN(a) (a / RLX_COLS), RLX_EPS and RLX_GAMMA_OFFSET.
 // Grid: one group for each RLX_ROWS rows, spread by split_grid.
 // Specializations: RLX_LANES x RLX_ROWS threads (lib/reduce.cuh, neighbours share a row); RLX_ROW_COUNT, RLX_COLS; storage types
-//   RLX_X (of x and y), RLX_GAMMA, RLX_BETA; RLX_HAS_GAMMA, RLX_HAS_BETA, RLX_HAS_MEAN, RLX_HAS_INV_STD; RLX_WIDTH 4: four elements
-//   of x and y at a time; RLX_ITEMS: pieces of RLX_WIDTH elements that a thread keeps in registers, 0: the row is read again.
+//   RLX_X (of x and y), RLX_GAMMA, RLX_BETA; RLX_HAS_GAMMA, RLX_HAS_BETA, RLX_HAS_MEAN, RLX_HAS_INV_STD; RLX_WIDTH 4 or 8: so many
+//   elements of x and y at a time; RLX_GAMMA_VECTOR, RLX_BETA_VECTOR 4: gamma or beta likewise, being contiguous; RLX_ITEMS: pieces
+//   of RLX_WIDTH elements that a thread keeps in registers, 0: the row is read again; RLX_AFFINE_EARLY 1: gamma and beta do not
+//   depend on earlier steps.
 // Numerics: mean first, then the centred squares, in f32 (f64 for f64); one rounding at the end. The mean is rounded, which matters
 //   far from zero: the mean of what is left after centring corrects it.
 #include "lib/prelude.cuh"
@@ -22,20 +24,50 @@ RLX_PARAMS(NormParams);
 RLX_GROUP_REDUCE(row_sum, RLX_REAL, RLX_COMBINE_SUM)
 
 #define RLX_LOAD(i) RLX_CAT(rlx_load_, RLX_X)(p.x, x_row + (i))
-#define RLX_LOAD4(i) RLX_CAT(rlx_load4_, RLX_X)(p.x, x_row + (i))
+
+// A piece: RLX_WIDTH neighbouring elements as RLX_REAL.
+#if RLX_WIDTH == 8
+#define RLX_GET_PIECE(v, dtype, base, at) RLX_CAT(rlx_load8_, dtype)(base, at, v);
+#define RLX_PUT_PIECE(v, dtype, base, at) RLX_CAT(rlx_store8_, dtype)(base, at, v);
+#elif RLX_WIDTH == 4
+#define RLX_GET_PIECE(v, dtype, base, at)                       \
+  {                                                             \
+    const rlx_vec4 four = RLX_CAT(rlx_load4_, dtype)(base, at); \
+    v[0] = four.x;                                              \
+    v[1] = four.y;                                              \
+    v[2] = four.z;                                              \
+    v[3] = four.w;                                              \
+  }
+#define RLX_PUT_PIECE(v, dtype, base, at)        \
+  {                                              \
+    rlx_vec4 four;                               \
+    four.x = v[0];                               \
+    four.y = v[1];                               \
+    four.z = v[2];                               \
+    four.w = v[3];                               \
+    RLX_CAT(rlx_store4_, dtype)(base, at, four); \
+  }
+#else
+#define RLX_GET_PIECE(v, dtype, base, at) v[0] = RLX_REAL(RLX_CAT(rlx_load_, dtype)(base, at));
+#define RLX_PUT_PIECE(v, dtype, base, at) RLX_CAT(rlx_store_, dtype)(base, at, v[0]);
+#endif
+// The same of gamma or beta, which need not be contiguous.
+#define RLX_GET_AFFINE_1(v, dtype, base, offset, at) \
+  RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) v[j] = RLX_REAL(RLX_CAT(rlx_load_, dtype)(base, offset(at + j)));
+#define RLX_GET_AFFINE_4(v, dtype, base, offset, at) RLX_GET_PIECE(v, dtype, base, at)
 
 #if RLX_HAS_GAMMA
-#define RLX_SCALED(v, i) ((v) * inv_std * (RLX_REAL(RLX_CAT(rlx_load_, RLX_GAMMA)(p.gamma, RLX_GAMMA_AT(i))) + RLX_GAMMA_OFFSET))
+#define RLX_GET_GAMMA(v, at) RLX_CAT(RLX_GET_AFFINE_, RLX_GAMMA_VECTOR)(v, RLX_GAMMA, p.gamma, RLX_GAMMA_AT, at)
 #else
-#define RLX_SCALED(v, i) ((v) * inv_std * (RLX_REAL(1) + RLX_GAMMA_OFFSET))
+#define RLX_GET_GAMMA(v, at) RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) v[j] = RLX_REAL(1);
 #endif
 #if RLX_HAS_BETA
-#define RLX_RESULT(v, i) (RLX_SCALED(v, i) + RLX_REAL(RLX_CAT(rlx_load_, RLX_BETA)(p.beta, RLX_BETA_AT(i))))
+#define RLX_GET_BETA(v, at) RLX_CAT(RLX_GET_AFFINE_, RLX_BETA_VECTOR)(v, RLX_BETA, p.beta, RLX_BETA_AT, at)
 #else
-#define RLX_RESULT(v, i) RLX_SCALED(v, i)
+#define RLX_GET_BETA(v, at) RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) v[j] = RLX_REAL(0);
 #endif
 
-RLX_MAIN {
+RLX_MAIN_PREFETCH {
   const RLX_INDEX row = RLX_INDEX(rlx_linear_group) * RLX_INDEX(RLX_ROWS) + RLX_INDEX(rlx_row);
   const bool inside = row < RLX_INDEX(RLX_ROW_COUNT);
   const RLX_INDEX kept = inside ? row : RLX_INDEX(0);
@@ -46,51 +78,65 @@ RLX_MAIN {
   RLX_REAL mean = RLX_REAL(0);
 
 #if RLX_ITEMS > 0
-  // The row into registers; places behind its end hold 0.
-  RLX_REAL held[RLX_ITEMS * RLX_WIDTH];
+  // The row's pieces in registers; places behind its end hold 0. gamma and beta come along, before their row's sums are known.
+  RLX_REAL held[RLX_ITEMS][RLX_WIDTH];
+  RLX_REAL gamma[RLX_ITEMS][RLX_WIDTH];
+  RLX_REAL beta[RLX_ITEMS][RLX_WIDTH];
+#if RLX_AFFINE_EARLY
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const RLX_INDEX i = first + RLX_INDEX(k) * step;
-    const bool in_row = i < RLX_INDEX(RLX_COLS);
-#if RLX_WIDTH == 4
-    rlx_vec4 four;
-    if (in_row) four = RLX_LOAD4(i);
-    held[4 * k] = in_row ? four.x : 0.0f;
-    held[4 * k + 1] = in_row ? four.y : 0.0f;
-    held[4 * k + 2] = in_row ? four.z : 0.0f;
-    held[4 * k + 3] = in_row ? four.w : 0.0f;
-#else
-    held[k] = RLX_REAL(0);
-    if (in_row) held[k] = RLX_LOAD(i);
-#endif
+    if (i < RLX_INDEX(RLX_COLS)) {
+      RLX_GET_GAMMA(gamma[k], i)
+      RLX_GET_BETA(beta[k], i)
+    }
   }
+#endif
+  rlx_wait_for_predecessors();
+  RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
+    const RLX_INDEX i = first + RLX_INDEX(k) * step;
+    RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) held[k][j] = RLX_REAL(0);
+    if (i < RLX_INDEX(RLX_COLS)) {
+      RLX_GET_PIECE(held[k], RLX_X, p.x, x_row + i)
+    }
+  }
+#if !RLX_AFFINE_EARLY
+  RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
+    const RLX_INDEX i = first + RLX_INDEX(k) * step;
+    if (i < RLX_INDEX(RLX_COLS)) {
+      RLX_GET_GAMMA(gamma[k], i)
+      RLX_GET_BETA(beta[k], i)
+    }
+  }
+#endif
 #if RLX_CENTER
   // Mean.
   RLX_REAL sum = RLX_REAL(0);
-  RLX_UNROLL for (int k = 0; k < RLX_ITEMS * RLX_WIDTH; ++k) sum += held[k];
+  RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
+    RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) sum += held[k][j];
+  }
   mean = RLX_MEAN(row_sum(sum));
 #endif
   // Squares.
   RLX_REAL squares = RLX_REAL(0);
   RLX_REAL rest = RLX_REAL(0);
-  RLX_UNROLL for (int k = 0; k < RLX_ITEMS * RLX_WIDTH; ++k) {
-    const RLX_INDEX i = first + RLX_INDEX(k / RLX_WIDTH) * step;
-    held[k] -= mean;
-    if (i < RLX_INDEX(RLX_COLS)) {
-      squares += held[k] * held[k];
-      rest += held[k];
+  RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
+    if (first + RLX_INDEX(k) * step < RLX_INDEX(RLX_COLS)) {
+      RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
+        held[k][j] -= mean;
+        squares += held[k][j] * held[k][j];
+        rest += held[k][j];
+      }
     }
   }
 #else
+  rlx_wait_for_predecessors();
 #if RLX_CENTER
   // Mean.
   RLX_REAL sum = RLX_REAL(0);
   for (RLX_INDEX i = first; i < RLX_INDEX(RLX_COLS); i += step) {
-#if RLX_WIDTH == 4
-    const rlx_vec4 four = RLX_LOAD4(i);
-    sum += (four.x + four.y) + (four.z + four.w);
-#else
-    sum += RLX_LOAD(i);
-#endif
+    RLX_REAL piece[RLX_WIDTH];
+    RLX_GET_PIECE(piece, RLX_X, p.x, x_row + i)
+    RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) sum += piece[j];
   }
   mean = RLX_MEAN(row_sum(sum));
 #endif
@@ -98,19 +144,13 @@ RLX_MAIN {
   RLX_REAL squares = RLX_REAL(0);
   RLX_REAL rest = RLX_REAL(0);
   for (RLX_INDEX i = first; i < RLX_INDEX(RLX_COLS); i += step) {
-#if RLX_WIDTH == 4
-    rlx_vec4 four = RLX_LOAD4(i);
-    four.x -= mean;
-    four.y -= mean;
-    four.z -= mean;
-    four.w -= mean;
-    squares += (four.x * four.x + four.y * four.y) + (four.z * four.z + four.w * four.w);
-    rest += (four.x + four.y) + (four.z + four.w);
-#else
-    const RLX_REAL centred = RLX_LOAD(i) - mean;
-    squares += centred * centred;
-    rest += centred;
-#endif
+    RLX_REAL piece[RLX_WIDTH];
+    RLX_GET_PIECE(piece, RLX_X, p.x, x_row + i)
+    RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
+      const RLX_REAL centred = piece[j] - mean;
+      squares += centred * centred;
+      rest += centred;
+    }
   }
 #endif
   RLX_REAL variance = RLX_MEAN(row_sum(squares));
@@ -128,30 +168,25 @@ RLX_MAIN {
 #if RLX_ITEMS > 0
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const RLX_INDEX i = first + RLX_INDEX(k) * step;
-    if (i >= RLX_INDEX(RLX_COLS)) continue;
-#if RLX_WIDTH == 4
-    rlx_vec4 four;
-    four.x = RLX_RESULT(held[4 * k] - missed, i);
-    four.y = RLX_RESULT(held[4 * k + 1] - missed, i + 1);
-    four.z = RLX_RESULT(held[4 * k + 2] - missed, i + 2);
-    four.w = RLX_RESULT(held[4 * k + 3] - missed, i + 3);
-    RLX_CAT(rlx_store4_, RLX_X)(p.y, y_row + i, four);
-#else
-    RLX_CAT(rlx_store_, RLX_X)(p.y, y_row + i, RLX_RESULT(held[k] - missed, i));
-#endif
+    if (i < RLX_INDEX(RLX_COLS)) {
+      RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
+        held[k][j] = (held[k][j] - missed) * inv_std * (gamma[k][j] + RLX_GAMMA_OFFSET) + beta[k][j];
+      }
+      RLX_PUT_PIECE(held[k], RLX_X, p.y, y_row + i)
+    }
   }
 #else
   for (RLX_INDEX i = first; i < RLX_INDEX(RLX_COLS); i += step) {
-#if RLX_WIDTH == 4
-    rlx_vec4 four = RLX_LOAD4(i);
-    four.x = RLX_RESULT(four.x - mean - missed, i);
-    four.y = RLX_RESULT(four.y - mean - missed, i + 1);
-    four.z = RLX_RESULT(four.z - mean - missed, i + 2);
-    four.w = RLX_RESULT(four.w - mean - missed, i + 3);
-    RLX_CAT(rlx_store4_, RLX_X)(p.y, y_row + i, four);
-#else
-    RLX_CAT(rlx_store_, RLX_X)(p.y, y_row + i, RLX_RESULT(RLX_LOAD(i) - mean - missed, i));
-#endif
+    RLX_REAL piece[RLX_WIDTH];
+    RLX_REAL gamma[RLX_WIDTH];
+    RLX_REAL beta[RLX_WIDTH];
+    RLX_GET_PIECE(piece, RLX_X, p.x, x_row + i)
+    RLX_GET_GAMMA(gamma, i)
+    RLX_GET_BETA(beta, i)
+    RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
+      piece[j] = ((piece[j] - mean) - missed) * inv_std * (gamma[j] + RLX_GAMMA_OFFSET) + beta[j];
+    }
+    RLX_PUT_PIECE(piece, RLX_X, p.y, y_row + i)
   }
 #endif
   if (rlx_lane != 0u) return;

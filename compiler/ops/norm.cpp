@@ -143,15 +143,56 @@ std::string dtype_or(const std::optional<TensorRef>& ref, const TensorRef& fallb
   return std::string(name_of(ref ? ref->dtype() : fallback.dtype()));
 }
 
+// Elements of x and y that a thread moves at a time.
+uint32_t piece_width(const LowerContext& ctx, const NormOperands& operands) {
+  const auto both = [&](uint32_t width) {
+    return std::min(vector_width(ctx, operands.x, operands.loops, 0, width),
+                    vector_width(ctx, operands.y, operands.loops, 1, width));
+  };
+  const bool half = element_bytes(operands.x.dtype()) == 2;
+  return std::max(half ? both(8) : 1, both(4));
+}
+
+// As few threads per row as can hold it in registers: sums then stay within a warp. Workgroups of
+// 128 threads while that takes to fill a large device, else of 256.
+RowPlan plan_norm(const LowerContext& ctx, int64_t rows, int64_t cols, uint32_t width) {
+  constexpr uint32_t kLeastLanes = 32;
+  constexpr uint32_t kMostLanes = 256;
+  RowPlan plan{.by_column = false, .lanes = kLeastLanes, .rows = 1};
+  while (plan.lanes < kMostLanes && items_per_lane(plan, cols, width) == 0) plan.lanes *= 2;
+  plan.rows = std::max<uint32_t>(1, 128 / plan.lanes);
+  if (plan.groups(rows) > 4 * int64_t{ctx.target().device.multiprocessors}) {
+    plan.rows = kMostLanes / plan.lanes;
+  }
+  return plan;
+}
+
+// 4 where pieces of gamma or beta can be read as a whole: contiguous and aligned; else 1.
+int64_t affine_vector(const LowerContext& ctx, const std::optional<TensorRef>& affine,
+                      const Shape& normalised, uint32_t width) {
+  if (!affine || width == 1) return 1;
+  const Strides strides = broadcast_strides(affine->shape(), affine->strides, normalised);
+  const bool contiguous = is_dense(normalised, strides);
+  const uint32_t bytes = std::min<uint32_t>(16, width * element_bytes(affine->dtype()));
+  const bool known = is_float(affine->dtype()) && affine->dtype() != DType::f64;
+  return contiguous && known && ctx.alignment(*affine) >= bytes ? 4 : 1;
+}
+
+bool is_weight(const LowerContext& ctx, const std::optional<TensorRef>& affine) {
+  return !affine || ctx.segment_of(*affine) == Segment::Weights;
+}
+
 void emit_norm(LowerContext& ctx, const NormOperands& operands) {
   const TensorRef& x = operands.x;
   const TensorRef& y = operands.y;
-  const uint32_t width =
-      std::min(vector_width(ctx, x, operands.loops, 0), vector_width(ctx, y, operands.loops, 1));
-  const RowPlan plan = plan_neighbours(loop_count(operands.loops.reduced), width);
+  const uint32_t width = piece_width(ctx, operands);
   const int64_t rows = loop_count(operands.loops.kept);
   const int64_t cols = loop_count(operands.loops.reduced);
+  const RowPlan plan = plan_norm(ctx, rows, cols, width);
   const int64_t items = items_per_lane(plan, cols, width);
+  const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
+  const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
+  const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
   const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
   const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
   const bool has_inv_std = ctx.has_output(inv_std_output);
@@ -174,6 +215,9 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
       .define("RLX_HAS_INV_STD", has_inv_std ? 1 : 0)
       .define("RLX_WIDTH", width)
       .define("RLX_ITEMS", items)
+      .define("RLX_GAMMA_VECTOR", gamma_vector)
+      .define("RLX_BETA_VECTOR", beta_vector)
+      .define("RLX_AFFINE_EARLY", early ? 1 : 0)
       .generated("rows.inc", rows_text(ctx, operands))
       .grid(grid.x, grid.y, grid.z)
       .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
@@ -181,8 +225,15 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
       .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read again"));
   if (cols > 0) {
     dispatch.read(&NormParams::x, x, alignment);
-    if (operands.gamma) dispatch.read(&NormParams::gamma, *operands.gamma);
-    if (operands.beta) dispatch.read(&NormParams::beta, *operands.beta);
+    const auto bytes = [width](const TensorRef& affine, int64_t vector) {
+      return vector == 1 ? 0 : std::min<uint32_t>(16, width * element_bytes(affine.dtype()));
+    };
+    if (operands.gamma) {
+      dispatch.read(&NormParams::gamma, *operands.gamma, bytes(*operands.gamma, gamma_vector));
+    }
+    if (operands.beta) {
+      dispatch.read(&NormParams::beta, *operands.beta, bytes(*operands.beta, beta_vector));
+    }
     dispatch.write(&NormParams::y, y, alignment);
   }
   if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));

@@ -135,16 +135,15 @@ std::string to_string(const RowPlan& plan) {
 }
 
 uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
-                      size_t operand) {
-  constexpr uint32_t kWidth = 4;
+                      size_t operand, uint32_t width) {
   if (!is_float(view.dtype()) || view.dtype() == DType::f64) return 1;
   if (loops.reduced.size() != 1 || loops.reduced[0].strides[operand] != 1) return 1;
-  if (loops.reduced[0].size % kWidth != 0) return 1;
-  if (ctx.alignment(view) < kWidth * element_bytes(view.dtype())) return 1;
+  if (loops.reduced[0].size % width != 0) return 1;
+  if (ctx.alignment(view) < width * element_bytes(view.dtype())) return 1;
   for (const LoopDim& dim : loops.kept) {
-    if (dim.strides[operand] % kWidth != 0) return 1;
+    if (dim.strides[operand] % width != 0) return 1;
   }
-  return kWidth;
+  return width;
 }
 
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) {

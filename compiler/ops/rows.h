@@ -67,10 +67,10 @@ RowPlan plan_rows(const RowLoops& loops, uint32_t elements_per_lane);
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane);
 std::string to_string(const RowPlan& plan);
 
-// 4 where rows of this f32, f16 or bf16 view can be read or written four elements at a time
-// (rlx_load4_*), else 1.
+// `width` (4, or 8 for f16 and bf16) where rows of this f32, f16 or bf16 view can be read or
+// written so many elements at a time (rlx_load4_*, rlx_load8_*), else 1.
 uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
-                      size_t operand);
+                      size_t operand, uint32_t width = 4);
 // Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0
 // where it is too long.
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width);

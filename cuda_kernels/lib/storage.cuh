@@ -26,10 +26,9 @@ RLX_FN float rlx_f32_from_f16(rlx_u32 bits) {
 }
 
 RLX_FN rlx_u32 rlx_bf16_from_f32(float value) {
-  const rlx_u32 bits = __float_as_uint(value);
-  const rlx_u32 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  const rlx_u32 quiet_nan = (bits >> 16) | 0x40u;
-  return (bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded;
+  unsigned short bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
 }
 
 RLX_FN rlx_u32 rlx_f16_from_f32(float value) {
@@ -48,8 +47,16 @@ RLX_FN rlx_vec2 rlx_unpack_f16x2(rlx_u32 word) {
 RLX_FN rlx_vec2 rlx_unpack_bf16x2(rlx_u32 word) {
   return rlx_vec2{__uint_as_float(word << 16), __uint_as_float(word & 0xFFFF0000u)};
 }
-RLX_FN rlx_u32 rlx_pack_f16x2(float low, float high) { return rlx_f16_from_f32(low) | (rlx_f16_from_f32(high) << 16); }
-RLX_FN rlx_u32 rlx_pack_bf16x2(float low, float high) { return rlx_bf16_from_f32(low) | (rlx_bf16_from_f32(high) << 16); }
+RLX_FN rlx_u32 rlx_pack_f16x2(float low, float high) {
+  rlx_u32 word;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
+RLX_FN rlx_u32 rlx_pack_bf16x2(float low, float high) {
+  rlx_u32 word;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
+  return word;
+}
 
 // ---- integers narrower than their compute type, wrapped as their storage would ----
 
@@ -124,6 +131,47 @@ RLX_FN void rlx_store4_f16(rlx_ptr base, rlx_i64 i, rlx_vec4 value) {
 }
 RLX_FN void rlx_store4_bf16(rlx_ptr base, rlx_i64 i, rlx_vec4 value) {
   rlx_at<rlx_uvec2>(base, i * 2) = rlx_uvec2{rlx_pack_bf16x2(value.x, value.y), rlx_pack_bf16x2(value.z, value.w)};
+}
+
+// ---- eight floats: one 16-byte access of f16 or bf16, two of f32; the address is a multiple of 16 ----
+
+RLX_FN void rlx_load8_f32(rlx_ptr base, rlx_i64 i, float (&v)[8]) {
+  const rlx_vec4 low = rlx_load4_f32(base, i);
+  const rlx_vec4 high = rlx_load4_f32(base, i + 4);
+  v[0] = low.x;
+  v[1] = low.y;
+  v[2] = low.z;
+  v[3] = low.w;
+  v[4] = high.x;
+  v[5] = high.y;
+  v[6] = high.z;
+  v[7] = high.w;
+}
+#define RLX_LOAD8(name, unpack)                                       \
+  RLX_FN void name(rlx_ptr base, rlx_i64 i, float (&v)[8]) {          \
+    const rlx_uvec4 words = rlx_raw16(base, i * 2);                   \
+    const rlx_vec2 a = unpack(words.x);                               \
+    const rlx_vec2 b = unpack(words.y);                               \
+    const rlx_vec2 c = unpack(words.z);                               \
+    const rlx_vec2 d = unpack(words.w);                               \
+    v[0] = a.x;                                                       \
+    v[1] = a.y;                                                       \
+    v[2] = b.x;                                                       \
+    v[3] = b.y;                                                       \
+    v[4] = c.x;                                                       \
+    v[5] = c.y;                                                       \
+    v[6] = d.x;                                                       \
+    v[7] = d.y;                                                       \
+  }
+RLX_LOAD8(rlx_load8_f16, rlx_unpack_f16x2)
+RLX_LOAD8(rlx_load8_bf16, rlx_unpack_bf16x2)
+RLX_FN void rlx_store8_f16(rlx_ptr base, rlx_i64 i, const float (&v)[8]) {
+  rlx_put16(base, i * 2, rlx_uvec4{rlx_pack_f16x2(v[0], v[1]), rlx_pack_f16x2(v[2], v[3]), rlx_pack_f16x2(v[4], v[5]),
+                                   rlx_pack_f16x2(v[6], v[7])});
+}
+RLX_FN void rlx_store8_bf16(rlx_ptr base, rlx_i64 i, const float (&v)[8]) {
+  rlx_put16(base, i * 2, rlx_uvec4{rlx_pack_bf16x2(v[0], v[1]), rlx_pack_bf16x2(v[2], v[3]), rlx_pack_bf16x2(v[4], v[5]),
+                                   rlx_pack_bf16x2(v[6], v[7])});
 }
 
 #endif

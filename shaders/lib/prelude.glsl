@@ -32,6 +32,9 @@ layout(local_size_x = RLX_BLOCK_X, local_size_y = RLX_BLOCK_Y, local_size_z = RL
 #define RLX_PARAMS(Type) layout(push_constant, scalar) uniform RlxPush { Type p; }
 // RLX_MAIN { ... } is the kernel's body.
 #define RLX_MAIN void main()
+// A target whose steps may start before those they depend on are complete has a meaning for these two; see cuda_kernels.
+#define RLX_MAIN_PREFETCH RLX_MAIN
+#define rlx_wait_for_predecessors()
 
 // RLX_CAT(rlx_load_, RLX_X) with -DRLX_X=f16 is rlx_load_f16: both words are expanded before they are joined.
 #define RLX_CAT_(a, b) a##b

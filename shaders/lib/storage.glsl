@@ -125,4 +125,31 @@ void rlx_store4_bf16(rlx_ptr base, int64_t i, vec4 value) {
   U32x2(RLX_AT(base, i, 2)).v = uvec2(rlx_pack_bf16x2(value.x, value.y), rlx_pack_bf16x2(value.z, value.w));
 }
 
+// ---- eight floats: one 16-byte access of f16 or bf16, two of f32; the address is a multiple of 16 ----
+
+void rlx_load8_f32(rlx_ptr base, int64_t i, out float v[8]) {
+  const vec4 low = rlx_load4_f32(base, i);
+  const vec4 high = rlx_load4_f32(base, i + 4);
+  v = float[8](low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w);
+}
+#define RLX_LOAD8(name, unpack)                                       \
+  void name(rlx_ptr base, int64_t i, out float v[8]) {                \
+    const uvec4 words = rlx_raw16(base, i * 2);                       \
+    const vec2 a = unpack(words.x);                                   \
+    const vec2 b = unpack(words.y);                                   \
+    const vec2 c = unpack(words.z);                                   \
+    const vec2 d = unpack(words.w);                                   \
+    v = float[8](a.x, a.y, b.x, b.y, c.x, c.y, d.x, d.y);             \
+  }
+RLX_LOAD8(rlx_load8_f16, rlx_unpack_f16x2)
+RLX_LOAD8(rlx_load8_bf16, rlx_unpack_bf16x2)
+void rlx_store8_f16(rlx_ptr base, int64_t i, float v[8]) {
+  rlx_put16(base, i * 2, uvec4(rlx_pack_f16x2(v[0], v[1]), rlx_pack_f16x2(v[2], v[3]), rlx_pack_f16x2(v[4], v[5]),
+                               rlx_pack_f16x2(v[6], v[7])));
+}
+void rlx_store8_bf16(rlx_ptr base, int64_t i, float v[8]) {
+  rlx_put16(base, i * 2, uvec4(rlx_pack_bf16x2(v[0], v[1]), rlx_pack_bf16x2(v[2], v[3]), rlx_pack_bf16x2(v[4], v[5]),
+                               rlx_pack_bf16x2(v[6], v[7])));
+}
+
 #endif

@@ -27,6 +27,11 @@ void add_layouts(std::vector<Case>& cases, const std::string& op) {
     cases.push_back(
         norm_case("gamma and beta of another dtype", op,
                   {tensor(dtype, {3, 40}), tensor(DType::f32, {40}), tensor(DType::f16, {40})}));
+    cases.push_back(norm_case("a row of several warps, weights", op,
+                              {tensor(dtype, {3, 2048}), tensor(dtype, {2048}).param(),
+                               tensor(DType::f32, {2048}).param()}));
+    cases.push_back(norm_case("the last piece of a row is half full", op,
+                              {tensor(dtype, {301, 1000}), tensor(dtype, {1000})}));
   }
   const DType f32 = DType::f32;
   cases.push_back(norm_case("T63 no gamma, no beta", op, {tensor(f32, {3, 37})}));
