@@ -36,6 +36,7 @@ constexpr bool kBf16 = !RLX_CAT(RLX_IS_F16_, RLX_A);
 constexpr rlx_u32 kTileM = 128;
 constexpr rlx_u32 kTileN = RLX_TILE_N;
 constexpr rlx_u32 kSums = RLX_GATED ? 2 : 1;  // products per element of y
+constexpr rlx_u32 kColumns = kSums * kTileN;  // of the multiplied panel: those of b, then those of b2
 constexpr rlx_u32 kTilesM = (RLX_M + kTileM - 1) / kTileM;
 constexpr rlx_u32 kTilesN = (RLX_N + kTileN - 1) / kTileN;
 constexpr rlx_u32 kTiles = kTilesM * kTilesN;
@@ -45,7 +46,6 @@ constexpr bool kWholeTiles = RLX_M % kTileM == 0 && RLX_N % kTileN == 0;
 constexpr bool kPingpong = RLX_HAS_WGMMA && RLX_PINGPONG;
 constexpr rlx_u32 kBlocks = kPingpong ? 2 : 1;  // blocks of 64 rows per warpgroup
 constexpr rlx_u32 kStages = RLX_HAS_WGMMA ? RLX_STAGES : 2;
-constexpr rlx_u32 kLag = RLX_HAS_WGMMA ? 2 : 1;  // slots whose copies are under way
 constexpr rlx_u32 kPanelA = kTileM * RLX_PANEL_ROW_BYTES;
 constexpr rlx_u32 kPanelB = kTileN * RLX_PANEL_ROW_BYTES;
 constexpr rlx_u32 kStageBytes = kPanelA + kSums * kPanelB;
@@ -121,8 +121,6 @@ RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 first_row, rlx_u32
 
 RLX_FN void produce(const RlxParams& p, const Ring& ring, rlx_u32 thread) {
   Turn turn;
-  Turn arrived;
-  rlx_u32 under_way = 0;
   RLX_LOOP for (rlx_u32 index = rlx_group_x; index < kTiles; index += rlx_grid_x) {
     const Tile tile = tile_at(index);
     RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
@@ -132,65 +130,50 @@ RLX_FN void produce(const RlxParams& p, const Ring& ring, rlx_u32 thread) {
 #if RLX_GATED
       copy_panel<kTileN, RLX_N, RLX_B_PITCH>(ring.b(turn.slot) + kPanelB, p.b2, tile.n, step * RLX_PANEL_DEPTH, thread);
 #endif
-      rlx_commit_copies();
+      rlx_mbarrier_arrive_after_copies(ring.full(turn.slot));
       turn.next();
-      if (++under_way > kLag) {
-        rlx_wait_copies<kLag>();
-        rlx_fence_async_shared();
-        rlx_mbarrier_arrive(ring.full(arrived.slot));
-        arrived.next();
-        --under_way;
-      }
     }
   }
-  rlx_wait_copies<0>();
-  rlx_fence_async_shared();
-  for (; under_way > 0; --under_way) {
-    rlx_mbarrier_arrive(ring.full(arrived.slot));
-    arrived.next();
-  }
+  rlx_commit_copies();
+  rlx_wait_copies<0>();  // a thread that ends while its copies are under way loses them
 }
 
 // ---- products ----
 
-// 64 rows by kTileN sums, as wgmma and mma give them to a thread.
-using Sums = float[kTileN / 2];
+// 64 rows by kColumns sums, as wgmma and mma give them to a thread.
+using Sums = float[kColumns / 2];
 
 #if RLX_HAS_WGMMA
-RLX_FN void multiply_slot(Sums (&sums)[kBlocks][kSums], const Ring& ring, rlx_u32 slot, rlx_u32 first_row, bool first) {
+RLX_FN void multiply_slot(Sums (&sums)[kBlocks], const Ring& ring, rlx_u32 slot, rlx_u32 first_row, bool first) {
   const rlx_u64 a = rlx_panel_descriptor(ring.a(slot) + first_row * RLX_PANEL_ROW_BYTES);
   const rlx_u64 b = rlx_panel_descriptor(ring.b(slot));
   RLX_UNROLL for (rlx_u32 k = 0; k < RLX_PANEL_DEPTH / 16u; ++k) {
     RLX_UNROLL for (rlx_u32 block = 0; block < kBlocks; ++block) {
-      RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-        // Descriptors count in 16 bytes.
-        rlx_wgmma<kTileN, kBf16>::run(sums[block][s], a + block * (64u * RLX_PANEL_ROW_BYTES / 16u) + 2u * k,
-                                      b + s * (kPanelB / 16u) + 2u * k, first && k == 0u ? 0u : 1u);
-      }
+      // Descriptors count in 16 bytes.
+      rlx_wgmma<kColumns, kBf16>::run(sums[block], a + block * (64u * RLX_PANEL_ROW_BYTES / 16u) + 2u * k, b + 2u * k,
+                                      first && k == 0u ? 0u : 1u);
     }
   }
 }
 #else
-RLX_FN void multiply_slot(Sums (&sums)[kBlocks][kSums], const Ring& ring, rlx_u32 slot, rlx_u32 first_row, bool) {
+RLX_FN void multiply_slot(Sums (&sums)[kBlocks], const Ring& ring, rlx_u32 slot, rlx_u32 first_row, bool) {
   const rlx_u32 lane = rlx_lane_of_warp;
   const rlx_u32 a_row = first_row + rlx_warp % 4u * 16u + lane % 16u;
   RLX_UNROLL for (rlx_u32 k = 0; k < RLX_PANEL_DEPTH / 16u; ++k) {
     rlx_u32 a[4];
     rlx_load_tiles4(a, ring.a(slot) + rlx_panel_piece(a_row, 2u * k + lane / 16u));
-    RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-      // Two tiles of 8 columns at once.
-      RLX_UNROLL for (rlx_u32 j = 0; j < kTileN / 8u; j += 2u) {
-        rlx_u32 b[4];
-        const rlx_u32 b_row = 8u * j + lane % 8u + lane / 16u * 8u;
-        rlx_load_tiles4(b, ring.b(slot) + s * kPanelB + rlx_panel_piece(b_row, 2u * k + lane / 8u % 2u));
-        RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
-          float(&d)[4] = *reinterpret_cast<float(*)[4]>(&sums[0][s][4u * (j + half)]);
-          const rlx_u32 columns[2] = {b[2u * half], b[2u * half + 1u]};
-          if (kBf16) {
-            rlx_mma_bf16(d, a, columns);
-          } else {
-            rlx_mma_f16(d, a, columns);
-          }
+    // Two tiles of 8 columns at once.
+    RLX_UNROLL for (rlx_u32 j = 0; j < kColumns / 8u; j += 2u) {
+      rlx_u32 b[4];
+      const rlx_u32 b_row = 8u * j + lane % 8u + lane / 16u * 8u;
+      rlx_load_tiles4(b, ring.b(slot) + rlx_panel_piece(b_row, 2u * k + lane / 8u % 2u));
+      RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+        float(&d)[4] = *reinterpret_cast<float(*)[4]>(&sums[0][4u * (j + half)]);
+        const rlx_u32 columns[2] = {b[2u * half], b[2u * half + 1u]};
+        if (kBf16) {
+          rlx_mma_bf16(d, a, columns);
+        } else {
+          rlx_mma_f16(d, a, columns);
         }
       }
     }
@@ -204,13 +187,11 @@ RLX_FN void await_turn(rlx_u32 warpgroup) { asm volatile("barrier.sync %0, 256;"
 RLX_FN void give_turn_to(rlx_u32 warpgroup) { asm volatile("barrier.arrive %0, 256;" ::"r"(1u + warpgroup) : "memory"); }
 
 // All of k. Slots are given back as soon as the products that read them are complete.
-RLX_FN void multiply_tile(Sums (&sums)[kBlocks][kSums], const Ring& ring, Turn& turn, rlx_u32 warpgroup) {
+RLX_FN void multiply_tile(Sums (&sums)[kBlocks], const Ring& ring, Turn& turn, rlx_u32 warpgroup) {
   const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
   const bool speaks = rlx_lane_of_warp == 0u;
 #if !RLX_HAS_WGMMA
-  RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-    RLX_UNROLL for (rlx_u32 i = 0; i < kTileN / 2u; ++i) sums[0][s][i] = 0.0f;
-  }
+  RLX_UNROLL for (rlx_u32 i = 0; i < kColumns / 2u; ++i) sums[0][i] = 0.0f;
 #endif
 #if RLX_HAS_WGMMA
   rlx_u32 previous = 0;
@@ -219,6 +200,7 @@ RLX_FN void multiply_tile(Sums (&sums)[kBlocks][kSums], const Ring& ring, Turn& 
   RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
     rlx_mbarrier_wait(ring.full(turn.slot), turn.phase);
 #if RLX_HAS_WGMMA
+    rlx_fence_async_shared();
     rlx_wgmma_fence();
     multiply_slot(sums, ring, turn.slot, first_row, step == 0u);
     rlx_wgmma_commit();
@@ -257,62 +239,87 @@ RLX_FN rlx_u32 pack2_bf16(float x, float y) {
   return word;
 }
 
-// Elements (row, column) and (row, column + 1) of y from their sums: [s][0 .. 1].
-RLX_FN rlx_vec2 finish2(const RlxParams& p, const float (&sums)[kSums][2], rlx_u32 row, rlx_u32 column) {
-  rlx_vec2 value{sums[0][0], sums[0][1]};
+RLX_FN void add2(rlx_vec2& value, rlx_vec2 added) {
+  value.x += added.x;
+  value.y += added.y;
+}
+
+// What a thread adds to its 32 sums of a chunk, loaded before any of it is used: [j] is for columns 8 j + 2 (lane % 4) and the
+// next, [j][half] for row lane / 4 + 8 half of them.
+struct Added {
 #ifdef RLX_BIAS
-  const rlx_vec2 bias = RLX_LOAD2(RLX_BIAS, p.bias, column);
-  value.x += bias.x;
-  value.y += bias.y;
+  rlx_vec2 bias[8];
+#endif
+#ifdef RLX_BIAS2
+  rlx_vec2 bias2[8];
+#endif
+#ifdef RLX_RESIDUAL
+  rlx_vec2 residual[8][2];
+#endif
+};
+
+RLX_FN void load_added(const RlxParams& p, Added& added, rlx_u32 row, rlx_u32 column) {
+  RLX_UNROLL for (rlx_u32 j = 0; j < 8u; ++j) {
+    const rlx_u32 own = column + 8u * j;
+    const rlx_u32 safe = kWholeTiles || own < RLX_N ? own : 0u;
+#ifdef RLX_BIAS
+    added.bias[j] = RLX_LOAD2(RLX_BIAS, p.bias, safe);
+#endif
+#ifdef RLX_BIAS2
+    added.bias2[j] = RLX_LOAD2(RLX_BIAS2, p.bias2, safe);
+#endif
+#ifdef RLX_RESIDUAL
+    RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+      const rlx_u32 line = kWholeTiles || row + 8u * half < RLX_M ? row + 8u * half : RLX_M - 1u;
+      added.residual[j][half] = RLX_LOAD2(RLX_RESIDUAL, p.residual, rlx_i64(line) * RLX_RESIDUAL_PITCH + safe);
+    }
+#endif
+  }
+}
+
+// Two neighbours of y, from the sums at `at`.
+RLX_FN rlx_vec2 finish(const Sums& sums, rlx_u32 at, const Added& added, rlx_u32 j, rlx_u32 half) {
+  rlx_vec2 value{sums[at], sums[at + 1u]};
+#ifdef RLX_BIAS
+  add2(value, added.bias[j]);
 #endif
   value.x = rlx_activate(value.x);
   value.y = rlx_activate(value.y);
 #if RLX_GATED
-  rlx_vec2 other{sums[1][0], sums[1][1]};
+  rlx_vec2 other{sums[kTileN / 2u + at], sums[kTileN / 2u + at + 1u]};
 #ifdef RLX_BIAS2
-  const rlx_vec2 bias2 = RLX_LOAD2(RLX_BIAS2, p.bias2, column);
-  other.x += bias2.x;
-  other.y += bias2.y;
+  add2(other, added.bias2[j]);
 #endif
   value.x *= other.x;
   value.y *= other.y;
 #endif
 #ifdef RLX_RESIDUAL
-  const rlx_vec2 residual = RLX_LOAD2(RLX_RESIDUAL, p.residual, rlx_i64(row) * RLX_RESIDUAL_PITCH + column);
-  value.x += residual.x;
-  value.y += residual.y;
+  add2(value, added.residual[j][half]);
 #endif
   return value;
 }
 
-RLX_FN rlx_vec2 finish_pair(const RlxParams& p, const Sums (&sums)[kSums], rlx_u32 at, rlx_u32 row, rlx_u32 column) {
-  float pair[kSums][2];
-  RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-    pair[s][0] = sums[s][at];
-    pair[s][1] = sums[s][at + 1u];
-  }
-  return finish2(p, pair, row, column);
-}
-
 // 64 columns of a warp's 16 rows, from (row, column) of y on, from the first 32 sums of each thread.
-RLX_FN void store_chunk(const RlxParams& p, const Sums (&sums)[kSums], rlx_u32 row, rlx_u32 column, rlx_u32 output) {
+RLX_FN void store_chunk(const RlxParams& p, const Sums& sums, rlx_u32 row, rlx_u32 column, rlx_u32 output) {
   const rlx_u32 lane = rlx_lane_of_warp;
   const rlx_u32 group = lane / 4u;
   const rlx_u32 pair = lane % 4u * 2u;
+  Added added;
+  load_added(p, added, row + group, column + pair);
   RLX_UNROLL for (rlx_u32 j = 0; j < 8u; ++j) {
     RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+      const rlx_vec2 value = finish(sums, 4u * j + 2u * half, added, j, half);
+      if (kStagesOutput) {
+        const rlx_u32 word = RLX_CAT(pack2_, RLX_Y)(value.x, value.y);
+        // No clobber: nothing but the loads behind the barrier below, volatile themselves, reads it.
+        asm volatile("st.shared.u32 [%0], %1;" ::"r"(output + (group + 8u * half) * kOutputRowBytes + 16u * j + 2u * pair), "r"(word));
+        continue;
+      }
       const rlx_u32 y_row = row + group + 8u * half;
       const rlx_u32 y_column = column + 8u * j + pair;
       if (!kWholeTiles && (y_row >= RLX_M || y_column >= RLX_N)) continue;
-      const rlx_vec2 value = finish_pair(p, sums, 4u * j + 2u * half, y_row, y_column);
-      if (kStagesOutput) {
-        const rlx_u32 word = RLX_CAT(pack2_, RLX_Y)(value.x, value.y);
-        const rlx_u32 shared = output + (group + 8u * half) * kOutputRowBytes + 16u * j + 2u * pair;
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
-      } else {
-        RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column, value.x);
-        RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column + 1, value.y);
-      }
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column, value.x);
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column + 1, value.y);
     }
   }
   if (!kStagesOutput) return;
@@ -332,17 +339,15 @@ RLX_FN void store_chunk(const RlxParams& p, const Sums (&sums)[kSums], rlx_u32 r
 
 // A warp's 16 rows of each block of 64. The chunks take turns in the first sums, so that the code of one serves all: unrolled, an
 // activation would stand there a hundred times.
-RLX_FN void store_tile(const RlxParams& p, Sums (&sums)[kBlocks][kSums], rlx_u32 row, rlx_u32 column, rlx_u32 output) {
+RLX_FN void store_tile(const RlxParams& p, Sums (&sums)[kBlocks], rlx_u32 row, rlx_u32 column, rlx_u32 output) {
   RLX_LOOP for (rlx_u32 block = 0; block < kBlocks; ++block) {
     RLX_LOOP for (rlx_u32 chunk = 0; chunk < kTileN / 64u; ++chunk) {
       store_chunk(p, sums[0], row + 64u * block, column + 64u * chunk, output);
-      RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-        RLX_UNROLL for (rlx_u32 i = 32; i < kTileN / 2u; ++i) sums[0][s][i - 32u] = sums[0][s][i];
+      RLX_UNROLL for (rlx_u32 i = 0; i < kColumns / 2u; ++i) {
+        if (i % (kTileN / 2u) >= 32u) sums[0][i - 32u] = sums[0][i];
       }
     }
-    RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
-      RLX_UNROLL for (rlx_u32 i = 0; i < kTileN / 2u; ++i) sums[0][s][i] = sums[kBlocks - 1u][s][i];
-    }
+    RLX_UNROLL for (rlx_u32 i = 0; i < kColumns / 2u; ++i) sums[0][i] = sums[kBlocks - 1u][i];
   }
 }
 
@@ -357,7 +362,7 @@ RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx
       continue;
     }
     const Tile tile = tile_at(index);
-    Sums sums[kBlocks][kSums];
+    Sums sums[kBlocks];
     multiply_tile(sums, ring, turn, warpgroup);
     store_tile(p, sums, tile.m + first_row + rlx_warp % 4u * 16u, tile.n, output);
   }

@@ -31,6 +31,10 @@ RLX_FN void rlx_mbarrier_init(rlx_u32 barrier, rlx_u32 arrivals) {
 RLX_FN void rlx_mbarrier_arrive(rlx_u32 barrier) {
   asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(barrier) : "memory");
 }
+// Arrives once this thread's asynchronous copies so far are complete, without waiting for them.
+RLX_FN void rlx_mbarrier_arrive_after_copies(rlx_u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
 RLX_FN bool rlx_mbarrier_done(rlx_u32 barrier, rlx_u32 phase) {
   rlx_u32 done;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -52,7 +56,7 @@ RLX_FN void rlx_mbarrier_wait(rlx_u32 barrier, rlx_u32 phase) {
   }
 }
 
-// What this thread wrote to shared memory is seen by wgmma and bulk copies that follow in order.
+// Writes to shared memory that this thread has made, or learnt of at a barrier, are seen by its wgmma and bulk copies.
 RLX_FN void rlx_fence_async_shared() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
