@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n, c, o] = combine over the window's taps inside the input of x[n, c, o * stride + t * dilation - begin]: max, min, sum, mean or
 //   prod; optionally the flat spatial index of the first maximum.
-// Layout: y and indices [N, C, D, H, W] dense; x has any strides. Spatial dims that the op lacks have size 1.
-// Grid: RLX_LANES threads share a window (1 for small ones); RLX_ROWS windows per workgroup; spread by split_grid.
+// Layout: x has any strides; y and indices are dense: [N, C, D, H, W], or [N, D, H, W, C] where RLX_CHANNELS_LAST is 1. Spatial
+//   dims that the op lacks have size 1.
+// Grid: RLX_LANES threads share a window (1 for small ones); RLX_ROWS windows per workgroup; spread by split_grid. Channels last, a
+//   thread takes the windows of RLX_VECTOR (1 or 4) neighbouring channels; 4: x's channels are dense and its fours aligned.
 // Specializations: RLX_PLANES (N * C), RLX_CHANNELS; window as in conv_window.h and RLX_END_D, RLX_END_H, RLX_END_W; RLX_KIND (MAX, MIN,
 //   SUM, MEAN, PROD as 0..4); RLX_DIVISOR: 0 counts taps inside the input, RLX_COUNT_PADS 1 also those on pads; RLX_WITH_INDICES;
 //   RLX_IDENTITY; storage types RLX_X (also of y), RLX_INDICES; strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W; RLX_INDEX;
@@ -22,6 +24,7 @@ RLX_PARAMS(PoolParams);
 #define RLX_POOL_MEAN 3
 #define RLX_POOL_PROD 4
 #define RLX_TAPS (RLX_KERNEL_D * RLX_KERNEL_H * RLX_KERNEL_W)
+#define RLX_PIECES (RLX_CHANNELS / RLX_VECTOR)  // of the channels
 
 #define rlx_value_t RLX_CAT(rlx_t_, RLX_X)
 
@@ -97,20 +100,29 @@ RLX_FN Part combine_lanes(Part part, rlx_u32 lane) {
 RLX_MAIN {
   const rlx_u64 window = rlx_linear_group * rlx_u64(RLX_ROWS) + rlx_u64(rlx_local_index / rlx_u32(RLX_LANES));
   const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
-  if (window >= rlx_u64(RLX_PLANES) * rlx_u64(RLX_OUT_D) * rlx_u64(RLX_OUT_H) * rlx_u64(RLX_OUT_W)) return;
+  if (window >= rlx_u64(RLX_PLANES / RLX_VECTOR) * rlx_u64(RLX_OUT_D) * rlx_u64(RLX_OUT_H) * rlx_u64(RLX_OUT_W)) return;
   const RLX_LINEAR linear = RLX_LINEAR(window);
-  const int out_w = int(linear % RLX_LINEAR(RLX_OUT_W));
-  const int out_h = int(linear / RLX_LINEAR(RLX_OUT_W) % RLX_LINEAR(RLX_OUT_H));
-  const int out_d = int(linear / RLX_LINEAR(RLX_OUT_W * RLX_OUT_H) % RLX_LINEAR(RLX_OUT_D));
+#if RLX_CHANNELS_LAST
+  const RLX_LINEAR pixel = linear / RLX_LINEAR(RLX_PIECES);
+  const RLX_LINEAR channel = linear % RLX_LINEAR(RLX_PIECES) * RLX_LINEAR(RLX_VECTOR);
+  const RLX_LINEAR image = pixel / RLX_LINEAR(RLX_OUT_W * RLX_OUT_H * RLX_OUT_D);
+#else
+  const RLX_LINEAR pixel = linear;
   const RLX_LINEAR plane = linear / RLX_LINEAR(RLX_OUT_W * RLX_OUT_H * RLX_OUT_D);
-  const rlx_ptr x = RLX_AT(p.x, rlx_i64(plane / RLX_LINEAR(RLX_CHANNELS)) * rlx_i64(RLX_X_N) +
-                                    rlx_i64(plane % RLX_LINEAR(RLX_CHANNELS)) * rlx_i64(RLX_X_C),
-                           RLX_CAT(rlx_bytes_, RLX_X));
+  const RLX_LINEAR channel = plane % RLX_LINEAR(RLX_CHANNELS);
+  const RLX_LINEAR image = plane / RLX_LINEAR(RLX_CHANNELS);
+#endif
+  const int out_w = int(pixel % RLX_LINEAR(RLX_OUT_W));
+  const int out_h = int(pixel / RLX_LINEAR(RLX_OUT_W) % RLX_LINEAR(RLX_OUT_H));
+  const int out_d = int(pixel / RLX_LINEAR(RLX_OUT_W * RLX_OUT_H) % RLX_LINEAR(RLX_OUT_D));
+  const rlx_ptr x = RLX_AT(p.x, rlx_i64(image) * rlx_i64(RLX_X_N) + rlx_i64(channel) * rlx_i64(RLX_X_C), RLX_CAT(rlx_bytes_, RLX_X));
 
-  Part part;
-  part.value = RLX_IDENTITY;
-  part.index = -1;
-  part.counted = 0;
+  Part parts[RLX_VECTOR];
+  RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) {
+    parts[i].value = RLX_IDENTITY;
+    parts[i].index = -1;
+    parts[i].counted = 0;
+  }
   for (int tap = int(lane); tap < RLX_TAPS; tap += RLX_LANES) {
     const int w = out_w * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
     const int h = out_h * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W % RLX_KERNEL_H * RLX_DILATION_H;
@@ -118,31 +130,53 @@ RLX_MAIN {
     const bool inside = rlx_u32(d) < rlx_u32(RLX_IN_D) && rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
 #if RLX_COUNT_PADS
     // Taps beyond the end pads, which rounding up adds, never count.
-    if (d < RLX_IN_D + RLX_END_D && h < RLX_IN_H + RLX_END_H && w < RLX_IN_W + RLX_END_W) ++part.counted;
+    const bool counts = d < RLX_IN_D + RLX_END_D && h < RLX_IN_H + RLX_END_H && w < RLX_IN_W + RLX_END_W;
 #else
-    if (inside) ++part.counted;
+    const bool counts = inside;
 #endif
+    RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) {
+      if (counts) ++parts[i].counted;
+    }
     if (inside) {
-      Part one;
-      one.value = RLX_CAT(rlx_load_, RLX_X)(x, RLX_INDEX(d) * RLX_X_D + RLX_INDEX(h) * RLX_X_H + RLX_INDEX(w) * RLX_X_W);
-      one.index = (d * RLX_IN_H + h) * RLX_IN_W + w;
-      one.counted = 0;
-      part = combine(part, one);
+      rlx_value_t values[RLX_VECTOR];
+      const RLX_INDEX at = RLX_INDEX(d) * RLX_X_D + RLX_INDEX(h) * RLX_X_H + RLX_INDEX(w) * RLX_X_W;
+#if RLX_VECTOR == 4
+      const rlx_vec4 four = RLX_CAT(rlx_load4_, RLX_X)(x, at);
+      values[0] = four.x;
+      values[1] = four.y;
+      values[2] = four.z;
+      values[3] = four.w;
+#else
+      values[0] = RLX_CAT(rlx_load_, RLX_X)(x, at);
+#endif
+      RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) {
+        Part one;
+        one.value = values[i];
+        one.index = (d * RLX_IN_H + h) * RLX_IN_W + w;
+        one.counted = 0;
+        parts[i] = combine(parts[i], one);
+      }
     }
   }
 #if RLX_LANES > 1
-  part = combine_lanes(part, lane);
+  parts[0] = combine_lanes(parts[0], lane);
   if (lane > 0u) return;
 #endif
 #if RLX_KIND == RLX_POOL_MEAN
+  RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) {
 #if RLX_DIVISOR
-  part.value /= rlx_value_t(RLX_DIVISOR);
+    parts[i].value /= rlx_value_t(RLX_DIVISOR);
 #else
-  part.value /= rlx_value_t(max(part.counted, 1));
+    parts[i].value /= rlx_value_t(max(parts[i].counted, 1));
 #endif
+  }
 #endif
-  RLX_CAT(rlx_store_, RLX_X)(p.y, rlx_i64(linear), part.value);
+#if RLX_VECTOR == 4
+  RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(linear) * rlx_i64(RLX_VECTOR), rlx_vec4(parts[0].value, parts[1].value, parts[2].value, parts[3].value));
+#else
+  RLX_CAT(rlx_store_, RLX_X)(p.y, rlx_i64(linear), parts[0].value);
+#endif
 #if RLX_WITH_INDICES
-  RLX_CAT(rlx_store_, RLX_INDICES)(p.indices, rlx_i64(linear), RLX_CAT(rlx_t_, RLX_INDICES)(max(part.index, 0)));
+  RLX_CAT(rlx_store_, RLX_INDICES)(p.indices, rlx_i64(linear), RLX_CAT(rlx_t_, RLX_INDICES)(max(parts[0].index, 0)));
 #endif
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "compiler/lower/layouts.h"
 #include "compiler/lower/lower_node.h"
 #include "compiler/support/check.h"
 
@@ -81,6 +82,7 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
   Program program;
   program.entry = graph.name;
   LoweringState state(module, graph, options, program);
+  choose_layouts(state);
   place_concat_parts(state, diagnostics);
   bool good = true;
   for (NodeId id : graph.order()) {

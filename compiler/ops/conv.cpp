@@ -65,16 +65,10 @@ Shape spatial_of(const Shape& shape) {
   return {shape.begin() + 2, shape.end()};
 }
 
-// Also for evaluate and lower, where infer has reported everything already.
-std::optional<Window> window_of(NodeContext& ctx, const Shape& x, const Shape& w) {
-  const Shape kernel = spatial_of(w);
-  const Ints written = ctx.attrs().integers("kernel");
-  if (!written.empty() && written != kernel) {
-    ctx.fail(DiagCode::BadAttribute,
-             "kernel " + to_string(written) + " differs from that of w, " + to_string(kernel));
-    return std::nullopt;
-  }
-  return read_window(ctx, spatial_of(x), kernel, WindowRounding::Floor);
+bool check_residual(InferContext& ctx, const TensorType& y) {
+  if (!ctx.has_input(3) || ctx.input(3) == y) return true;
+  return ctx.fail(DiagCode::BadShape, "residual is " + to_string(ctx.input(3)) +
+                                          "; wanted the result's type, " + to_string(y));
 }
 
 bool infer(InferContext& ctx) {
@@ -94,10 +88,11 @@ bool infer(InferContext& ctx) {
     if (size < 1) return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " has no taps");
   }
   good = check_channels(ctx) && good;
-  const std::optional<Window> window = window_of(ctx, x, w);
+  const std::optional<Window> window = conv_window(ctx, x, w);
   if (!window || !good) return false;
   Shape y = {x[0], w[0]};
   for (const int64_t size : window->out_shape()) y.push_back(size);
+  if (!check_residual(ctx, {ctx.dtype(0), y})) return false;
   ctx.set_output(0, {ctx.dtype(0), y});
   return true;
 }
@@ -144,7 +139,7 @@ void add_window(const Tensor& x, const Tensor& w, const Window& window, int64_t 
 bool evaluate(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Tensor& w = ctx.input(1);
-  const std::optional<Window> window = window_of(ctx, x.type.shape, w.type.shape);
+  const std::optional<Window> window = conv_window(ctx, x.type.shape, w.type.shape);
   const std::optional<Activation> activation = read_activation(ctx, false);
   if (!window || !activation) return false;
   const auto filters = static_cast<size_t>(w.type.shape[0]);
@@ -169,8 +164,12 @@ bool evaluate(EvaluateContext& ctx) {
     }
     const size_t first_channel = element.filter / group_out * static_cast<size_t>(group_in);
     add_window(x, w, *window, group_in, first_channel, element, sums.values[i], sums.magnitudes[i]);
+    if (ctx.has_input(3)) {
+      sums.values[i] += ctx.input(3).floats[i];
+      sums.magnitudes[i] += std::abs(ctx.input(3).floats[i]);
+    }
   }
-  y.terms = group_in * window->taps() + 1;
+  y.terms = group_in * window->taps() + 2;
   apply_activation(*activation, x.type.dtype, y.terms, sums);
   y.floats = std::move(sums.values);
   y.magnitudes = std::move(sums.magnitudes);
@@ -180,7 +179,7 @@ bool evaluate(EvaluateContext& ctx) {
 bool lower(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const Shape& w = ctx.input_type(1).shape;
-  const std::optional<Window> window = window_of(ctx, x.shape(), w);
+  const std::optional<Window> window = conv_window(ctx, x.shape(), w);
   const std::optional<Activation> activation = read_activation(ctx, false);
   const int64_t groups = ctx.attrs().integer("groups");
   if (!window || !activation) return false;
@@ -189,19 +188,20 @@ bool lower(LowerContext& ctx) {
     ctx.output(0);
     return true;
   }
-  std::optional<TensorRef> bias;
-  if (ctx.has_input(2)) bias = ctx.input(2);
-  return lower_convolution(ctx, {.window = *window,
-                                 .images = x.shape()[0],
-                                 .groups = groups,
-                                 .group_in = w[1],
-                                 .group_out = w[0] / groups,
-                                 .x = x,
-                                 .w = ctx.dense_input(1),
-                                 .bias = bias,
-                                 .residual = {},
-                                 .y = ctx.output(0),
-                                 .activation = *activation});
+  Convolution conv{.window = *window,
+                   .images = x.shape()[0],
+                   .groups = groups,
+                   .group_in = w[1],
+                   .group_out = w[0] / groups,
+                   .x = x,
+                   .w = ctx.input(1),
+                   .bias = {},
+                   .residual = {},
+                   .y = ctx.output(0),
+                   .activation = *activation};
+  if (ctx.has_input(2)) conv.bias = ctx.input(2);
+  if (ctx.has_input(3)) conv.residual = ctx.input(3);
+  return lower_convolution(ctx, conv);
 }
 
 constexpr std::array kAttrs = {
@@ -232,13 +232,13 @@ constexpr std::array kAttrs = {
              .maximum = kLargestInt},
     AttrSpec{.name = "activation", .type = AttrType::String, .default_text = "\"none\""},
 };
-constexpr std::array<uint32_t, 1> kOptional = {2};
+constexpr std::array<uint32_t, 2> kOptional = {2, 3};
 
 constexpr std::array kOps = {
     OpDef{.name = "conv",
-          .signature = "conv(x, w, [bias]; kernel, stride, pads, dilation, groups=1, "
+          .signature = "conv(x, w, [bias], [residual]; kernel, stride, pads, dilation, groups=1, "
                        "activation=\"none\") -> y",
-          .inputs = {2, 3},
+          .inputs = {2, 4},
           .outputs = {1, 1},
           .attrs = kAttrs,
           .infer = infer,
@@ -248,6 +248,17 @@ constexpr std::array kOps = {
 };
 
 }  // namespace
+
+std::optional<Window> conv_window(NodeContext& ctx, const Shape& x, const Shape& w) {
+  const Shape kernel = spatial_of(w);
+  const Ints written = ctx.attrs().integers("kernel");
+  if (!written.empty() && written != kernel) {
+    ctx.fail(DiagCode::BadAttribute,
+             "kernel " + to_string(written) + " differs from that of w, " + to_string(kernel));
+    return std::nullopt;
+  }
+  return read_window(ctx, spatial_of(x), kernel, WindowRounding::Floor);
+}
 
 std::span<const OpDef> conv_ops() {
   return kOps;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a convolution to dispatches of `matmul`, `conv_depthwise` or `conv`.
+// From a convolution to dispatches of `conv_mma`, `matmul`, `conv_depthwise` or `conv`.
 #include "compiler/ops/conv_lower.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "compiler/ops/conv_mma.h"
 #include "compiler/ops/matmul_lower.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/support/checked.h"
@@ -121,7 +122,8 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
     dispatch.define("RLX_RESIDUAL", std::string(name_of(conv.residual->dtype())))
         .define("RLX_RESIDUAL_M", conv.window.out_count())
         .define("RLX_RESIDUAL_N", 1)
-        .define("RLX_RESIDUAL_VECTOR", 1);
+        .define("RLX_RESIDUAL_VECTOR", 1)
+        .define("RLX_RESIDUAL_FIRST", 1);
   }
 }
 
@@ -230,7 +232,12 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
 
 }  // namespace
 
-bool lower_convolution(LowerContext& ctx, const Convolution& conv) {
+bool lower_convolution(LowerContext& ctx, Convolution conv) {
+  const ConvMmaForm form =
+      conv_mma_form(ctx.target(), ctx.products(), ctx.state().graph, ctx.node());
+  if (form != ConvMmaForm::None) return lower_conv_mma(ctx, form, conv);
+  conv.w = ctx.dense(conv.w);
+  if (conv.residual) conv.residual = ctx.dense(*conv.residual);
   const int64_t columns = conv.images * conv.window.out_count();
   const int64_t tiles = ceil_div(columns, 16) * ceil_div(conv.group_out, 16);
   const int64_t largest =
@@ -242,7 +249,9 @@ bool lower_convolution(LowerContext& ctx, const Convolution& conv) {
                         std::to_string(conv.groups * conv.group_out) + " channels and depth " +
                         std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
   }
-  if (is_pointwise(conv.window)) {
+  // A product adds its residual behind the activation.
+  const bool late_residual = !conv.residual || conv.activation.none();
+  if (is_pointwise(conv.window) && late_residual) {
     if (const std::optional<int64_t> pixel = pixel_stride(conv.x))
       return lower_pointwise(ctx, conv, *pixel);
   }

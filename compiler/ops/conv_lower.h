@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of conv: as a matrix product, by the depthwise kernel or by the implicit product.
+// Lowering of conv: on tensor cores, as a matrix product, by the depthwise kernel or by the
+// implicit product.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace rlx {
 
-// y = act(conv(x, w) + bias) + residual. w is dense; residual is dense and of y's shape.
+// y = act(conv(x, w) + bias + residual). All but y may have any strides; residual has y's shape.
 struct Convolution {
   Window window;
   int64_t images = 0;
@@ -25,7 +26,11 @@ struct Convolution {
   Activation activation;
 };
 
+// The window of a conv node whose x and w have these shapes; reports what does not fit. Infer has
+// reported everything already.
+std::optional<Window> conv_window(NodeContext& ctx, const Shape& x, const Shape& w);
+
 // Emits the dispatches of a convolution whose y is not empty.
-bool lower_convolution(LowerContext& ctx, const Convolution& conv);
+bool lower_convolution(LowerContext& ctx, Convolution conv);
 
 }  // namespace rlx

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/elementwise_loops.h"
@@ -103,6 +104,24 @@ void choose_width(const Program& program, RegionPlan& plan) {
   }
 }
 
+// The axes from the output's longest stride to its shortest, so that neighbouring items write
+// neighbouring elements whatever the layout.
+std::vector<size_t> output_order(const TensorRef& output) {
+  std::vector<size_t> axes(output.shape().size());
+  std::iota(axes.begin(), axes.end(), size_t{0});
+  std::stable_sort(axes.begin(), axes.end(), [&output](size_t a, size_t b) {
+    return std::abs(output.strides[a]) > std::abs(output.strides[b]);
+  });
+  return axes;
+}
+
+template <typename List>
+List reordered(const List& list, const std::vector<size_t>& order) {
+  List result;
+  for (const size_t axis : order) result.push_back(list[axis]);
+  return result;
+}
+
 RegionPlan make_plan(const Program& program, const Region& region) {
   RegionPlan plan;
   const Shape& shape = region.output.shape();
@@ -111,11 +130,13 @@ RegionPlan make_plan(const Program& program, const Region& region) {
     plan.streams.push_back(make_stream(static_cast<uint32_t>(plan.streams.size()), operand.view,
                                        operand.storage, shape));
   }
-  std::vector<Strides> strides{region.output.strides};
+  const std::vector<size_t> order = output_order(region.output);
+  std::vector<Strides> strides{reordered(region.output.strides, order)};
   for (const RegionOperand& operand : region.operands) {
-    strides.push_back(broadcast_strides(operand.view.shape(), operand.view.strides, shape));
+    strides.push_back(
+        reordered(broadcast_strides(operand.view.shape(), operand.view.strides, shape), order));
   }
-  plan.loops = coalesce_loops(shape, strides);
+  plan.loops = coalesce_loops(reordered(shape, order), strides);
   int64_t farthest = element_count(shape);
   for (size_t k = 0; k < plan.streams.size(); ++k) {
     plan.streams[k].strides = plan.loops.strides[k];
@@ -325,16 +346,26 @@ uint32_t items_per_thread(const RegionPlan& plan, uint64_t operations) {
   return plan.items < (int64_t{1} << 21) ? 2 : 4;
 }
 
+// True where the view holds each element of its bytes exactly once.
+bool is_packed(const TensorRef& ref) {
+  const auto count = static_cast<uint64_t>(element_count(ref.shape()));
+  return ref.byte_range().length_bytes == count * element_bytes(ref.dtype()) &&
+         std::none_of(ref.strides.begin(), ref.strides.end(), [](int64_t s) { return s <= 0; });
+}
+
 // The operand whose bytes the output may take over: same place in a buffer of the same size, and no
 // other operand sees that buffer in another way.
 const TensorRef* in_place_operand(const Program& program, const Region& region) {
   const TensorRef& y = region.output;
   const Buffer& y_buffer = program.buffer(y.buffer);
-  if (!y.dense() || y.offset_bytes != 0) return nullptr;
+  if (!is_packed(y) || y.offset_bytes != 0) return nullptr;
   const auto fits = [&](const RegionOperand& operand) {
     const TensorRef& x = operand.view;
+    const bool same_order = x.shape() == y.shape() && x.strides == y.strides;
+    const bool both_dense =
+        x.dense() && y.dense() && element_count(x.shape()) == element_count(y.shape());
     return x.offset_bytes == 0 && operand.storage.bytes == region.output_storage.bytes &&
-           x.dense() && element_count(x.shape()) == element_count(y.shape());
+           (same_order || both_dense);
   };
   for (const RegionOperand& operand : region.operands) {
     const Buffer& buffer = program.buffer(operand.view.buffer);

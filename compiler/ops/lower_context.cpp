@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/channels_last.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -44,7 +45,8 @@ LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
       options(options_in),
       program(program_in),
       refs_(graph_in.value_count()),
-      places_(graph_in.value_count()) {
+      places_(graph_in.value_count()),
+      channels_last_(graph_in.value_count()) {
   for (uint32_t i = 0; i < graph.inputs.size(); ++i) {
     const Value& value = graph.value(graph.inputs[i]);
     const BufferId buffer = program.add_buffer({.name = value.name,
@@ -108,7 +110,9 @@ TensorRef LoweringState::allocate(ValueId id) {
   if (const std::optional<TensorRef>& place = places_.at(index_of(id))) {
     set_ref(id, *place);
   } else {
-    set_ref(id, scratch(value.type, value.name));
+    TensorRef fresh = scratch(value.type, value.name);
+    if (channels_last_[index_of(id)]) fresh.strides = channels_last_strides(value.type.shape);
+    set_ref(id, std::move(fresh));
   }
   return *refs_[index_of(id)];
 }
@@ -119,15 +123,21 @@ void LoweringState::place(ValueId id, TensorRef ref) {
 }
 
 TensorRef LoweringState::materialize(const TensorRef& ref, const Step& origin) {
-  for (const DenseCopy& copy : copies_) {
-    if (same_view(copy.from, ref)) return copy.to;
+  return materialize_as(ref, dense_strides(ref.shape()), "dense", origin);
+}
+
+TensorRef LoweringState::materialize_as(const TensorRef& ref, const Strides& strides,
+                                        const std::string& layout, const Step& origin) {
+  for (const LayoutCopy& copy : copies_) {
+    if (same_view(copy.from, ref) && copy.to.strides == strides) return copy.to;
   }
-  const TensorRef dense = scratch(ref.type, program.buffer(ref.buffer).name + ".dense");
+  TensorRef packed = scratch(ref.type, program.buffer(ref.buffer).name + "." + layout);
+  packed.strides = strides;
   Step step = origin;
-  step.reason = "dense copy of a strided view for " + origin.op;
-  emit_copy(program, std::move(step), ref, dense);
-  copies_.push_back({.from = ref, .to = dense});
-  return dense;
+  step.reason = layout + " copy of a strided view for " + origin.op;
+  emit_copy(program, std::move(step), ref, packed);
+  copies_.push_back({.from = ref, .to = packed});
+  return packed;
 }
 
 TensorRef LoweringState::scratch(const TensorType& type, const std::string& name) {
@@ -201,9 +211,14 @@ TensorRef LowerContext::input(size_t i) const {
   return state_->ref(node().inputs.at(i).value());
 }
 
-TensorRef LowerContext::dense_input(size_t i) {
-  const TensorRef ref = input(i);
+TensorRef LowerContext::dense(const TensorRef& ref) {
   return ref.dense() ? ref : state_->materialize(ref, new_step());
+}
+
+TensorRef LowerContext::channels_last(const TensorRef& ref) {
+  if (pixel_pitch(ref) && alignment(ref) >= kWidestAccessBytes) return ref;
+  return state_->materialize_as(ref, channels_last_strides(ref.shape()), "channels_last",
+                                new_step());
 }
 
 TensorRef LowerContext::output(size_t i) {

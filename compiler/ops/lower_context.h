@@ -37,12 +37,17 @@ class LoweringState {
   const TensorRef& ref(ValueId id);
   void set_ref(ValueId id, TensorRef ref);
   // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a
-  // sub-slot given by place().
+  // sub-slot given by place(). Dense, but for fresh buffers after store_channels_last().
   TensorRef allocate(ValueId id);
+  // A fresh buffer of this value is to be channels last.
+  void store_channels_last(ValueId id) { channels_last_.at(index_of(id)) = true; }
   // Reserves a place for a value that its producer will write later (a concat's sub-slot).
   void place(ValueId id, TensorRef ref);
   // A dense copy of a strided view; made once per view.
   TensorRef materialize(const TensorRef& ref, const Step& origin);
+  // The same with these strides, which leave no gaps; `layout` names them in the reason.
+  TensorRef materialize_as(const TensorRef& ref, const Strides& strides, const std::string& layout,
+                           const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
   // Copies the value to `place` where it does not live there already.
   void copy_into(const TensorRef& place, ValueId id, Step step);
@@ -61,13 +66,14 @@ class LoweringState {
     Step origin;
   };
   std::vector<StateWrite> state_writes_;
-  struct DenseCopy {
+  struct LayoutCopy {
     TensorRef from;
     TensorRef to;
   };
   std::vector<std::optional<TensorRef>> refs_;
   std::vector<std::optional<TensorRef>> places_;
-  std::vector<DenseCopy> copies_;
+  std::vector<LayoutCopy> copies_;
+  std::vector<bool> channels_last_;
 };
 
 class LowerContext : public NodeContext {
@@ -81,13 +87,17 @@ class LowerContext : public NodeContext {
   // offset.
   [[nodiscard]] TensorRef input(size_t i) const;
   // The input as a dense row-major tensor; strided views are copied once.
-  TensorRef dense_input(size_t i);
-  // The output's buffer, dense; the same one on every call.
+  TensorRef dense_input(size_t i) { return dense(input(i)); }
+  TensorRef dense(const TensorRef& ref);
+  // The output's buffer, the same one on every call; dense, or channels last where that was chosen
+  // for the value (lower/layouts.h: convolutions, pools and elementwise nodes alone).
   TensorRef output(size_t i);
   // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the
   // driver.
   void alias_output(size_t i, TensorRef view);
   TensorRef scratch(const TensorType& type, const std::string& name);
+  // A channels-last form of the view, aligned to 16 bytes: itself, or a copy made once.
+  TensorRef channels_last(const TensorRef& ref);
   [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
   // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
   [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;

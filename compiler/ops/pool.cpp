@@ -28,6 +28,7 @@ constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
 // Up to this many taps a thread takes a window of its own.
 constexpr int64_t kSmallWindow = 64;
 constexpr uint32_t kThreads = 256;
+constexpr int64_t kFours = 4;  // channels of a vector access
 
 // The OpDef admits no other word.
 PoolKind kind_of_node(const NodeContext& ctx) {
@@ -271,6 +272,17 @@ void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
       .define("RLX_WITH_INDICES", ctx.has_output(1) ? 1 : 0);
 }
 
+// True where four neighbouring channels of any pixel are one aligned load of floats.
+bool reads_fours(const LowerContext& ctx, const TensorRef& x) {
+  const uint32_t bytes = element_bytes(x.dtype());
+  if (!is_float(x.dtype()) || bytes > 4 || x.shape()[1] % kFours != 0 || x.strides[1] != 1)
+    return false;
+  for (size_t i = 0; i < x.strides.size(); ++i) {
+    if (i != 1 && x.strides[i] % kFours != 0) return false;
+  }
+  return ctx.alignment(x) >= kFours * bytes;
+}
+
 bool lower_pool(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const PoolKind kind = kind_of_node(ctx);
@@ -295,22 +307,29 @@ bool lower_pool(LowerContext& ctx) {
     static_cast<void>(ctx.attrs().integer("divisor_override"));
     return true;
   }
-  const int64_t lanes = window->taps() > kSmallWindow ? kThreads : 1;
+  const bool channels_last = !y.dense();
+  const int64_t vector = channels_last && reads_fours(ctx, x) ? kFours : 1;
+  const int64_t lanes = window->taps() > kSmallWindow && !channels_last ? kThreads : 1;
   const int64_t rows = kThreads / lanes;
+  const int64_t windows = count / vector;
+  const uint32_t alignment =
+      vector > 1 ? static_cast<uint32_t>(vector) * element_bytes(x.dtype()) : 0;
   auto dispatch = ctx.dispatch<KernelId::pool>();
   define_pool(dispatch, ctx, *window, x, kind);
   dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_CHANNELS_LAST", channels_last ? 1 : 0)
+      .define("RLX_VECTOR", vector)
       .define("RLX_LANES", lanes)
       .define("RLX_ROWS", rows)
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(count + rows)))
-      .grid(split_grid(static_cast<uint64_t>((count + rows - 1) / rows)))
+      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(windows + rows)))
+      .grid(split_grid(static_cast<uint64_t>((windows + rows - 1) / rows)))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))
-      .reason(lanes == 1
-                  ? "pool: a thread per window of " + std::to_string(window->taps()) + " taps"
-                  : "pool: a workgroup per window of " + std::to_string(window->taps()) + " taps")
-      .write(&PoolParams::y, y);
-  if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x);
+      .reason(std::string("pool: a ") + (lanes == 1 ? "thread" : "workgroup") + " per " +
+              (vector > 1 ? std::to_string(vector) + " channels' windows" : "window") + " of " +
+              std::to_string(window->taps()) + " taps" + (channels_last ? ", channels last" : ""))
+      .write(&PoolParams::y, y, alignment);
+  if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x, alignment);
   if (indices) dispatch.define("RLX_INDICES", index_dtype).write(&PoolParams::indices, *indices);
   return true;
 }

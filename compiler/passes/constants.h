@@ -6,6 +6,7 @@
 
 #include "compiler/ir/graph.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/support/diagnostics.h"
 
 namespace rlx {
 
@@ -18,6 +19,11 @@ ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& t
 // is a weight, it has one output and no region. The node itself stays; its readers are the
 // caller's.
 ValueId add_computed(Module& module, Graph& graph, const Node& node);
+
+// Makes the readers of a node over weights read weights instead: evaluated here, or computed by the
+// init entry where some input is made on the device. The node itself stays. False where an input is
+// no weight, or neither way is open to the node.
+bool fold_weights(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics);
 
 // The weight behind a value, or nullptr.
 const Weight* weight_of(const Module& module, const Graph& graph, ValueId id);

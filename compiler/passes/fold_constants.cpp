@@ -61,7 +61,7 @@ bool evaluable(const Graph& graph, const Node& node) {
   return inputs_fit && std::all_of(node.outputs.begin(), node.outputs.end(), evaluates);
 }
 
-bool fold_node(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+bool evaluate_on_host(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
   std::vector<Tensor> inputs;
   inputs.reserve(node.inputs.size());
   std::vector<const Tensor*> pointers;
@@ -138,29 +138,18 @@ bool is_view(const Node& node) {
   return std::find(std::begin(kViews), std::end(kViews), node.op) != std::end(kViews);
 }
 
-// A view of a weight that others read too would be a second copy of it in device memory.
-bool doubles_weight(const Graph& graph, const Node& node) {
-  return is_view(node) && graph.readers(*node.inputs[0]).size() > 1 &&
+// A view of a generated weight that others read too would be a second copy of it in device memory.
+bool doubles_weight(const Module& module, const Graph& graph, const Node& node) {
+  return is_view(node) && inputs_of(module, graph, node) == InputKind::Generated &&
+         graph.readers(*node.inputs[0]).size() > 1 &&
          byte_size(graph.value(node.outputs[0]).type) > kSmallBytes;
-}
-
-// A node over weights, some of them made on the device, becomes a weight that the init entry
-// computes.
-bool fold_into_init(Module& module, Graph& graph, const Node& node) {
-  if (node.outputs.size() != 1 || !node.region.empty()) return false;
-  if (find_op(node.op)->lower == nullptr || doubles_weight(graph, node)) return false;
-  const ValueId output = node.outputs[0];
-  graph.replace_uses(output, add_computed(module, graph, node));
-  return true;
 }
 
 bool fold(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
   if (find_op(node.op)->has_effect || node.inputs.empty()) return false;
   if (fold_generated_cast(module, graph, node)) return true;
-  const InputKind kind = inputs_of(module, graph, node);
-  if (kind == InputKind::Varying || !keeps_plan_small(graph, node)) return false;
-  if (kind == InputKind::Generated) return fold_into_init(module, graph, node);
-  return evaluable(graph, node) && fold_node(module, graph, node, diagnostics);
+  if (!keeps_plan_small(graph, node) || doubles_weight(module, graph, node)) return false;
+  return fold_weights(module, graph, node, diagnostics);
 }
 
 }  // namespace
@@ -190,6 +179,21 @@ ValueId add_computed(Module& module, Graph& graph, const Node& node) {
                                         .data = std::move(data),
                                         .is_constant = true});
   return graph.weight_value(id, module.weight(id));
+}
+
+bool fold_weights(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+  switch (inputs_of(module, graph, node)) {
+    case InputKind::Varying:
+      return false;
+    case InputKind::Known:
+      return evaluable(graph, node) && evaluate_on_host(module, graph, node, diagnostics);
+    case InputKind::Generated:
+      if (node.outputs.size() != 1 || !node.region.empty()) return false;
+      if (find_op(node.op)->lower == nullptr) return false;
+      graph.replace_uses(node.outputs[0], add_computed(module, graph, node));
+      return true;
+  }
+  RLX_CHECK(false, "kind of the inputs of " + node.name);
 }
 
 const Weight* weight_of(const Module& module, const Graph& graph, ValueId id) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bias, activation and residual into matmul; activation into conv.
+// Bias, activation and residual into matmul.
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
@@ -124,22 +124,6 @@ bool fuse_product(Graph& graph, NodeId id) {
   return true;
 }
 
-bool fuse_conv_activation(Graph& graph, NodeId id) {
-  const Node& conv = graph.node(id);
-  if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
-  const std::optional<NodeId> reader = sole_reader(graph, conv.outputs[0]);
-  if (!reader || !activation_fits(graph.node(*reader))) return false;
-  const Node activation = graph.node(*reader);
-  if (!activation.attributes.empty()) return false;
-  Node fused = conv;
-  fused.outputs = activation.outputs;
-  fused.attributes["activation"] = activation.op;
-  graph.insert_node_before(*reader, std::move(fused));
-  graph.remove_node(id);
-  graph.remove_node(*reader);
-  return true;
-}
-
 }  // namespace
 
 size_t fuse_epilogues(Module& module, const PassOptions&, Diagnostics& diagnostics) {
@@ -149,7 +133,7 @@ size_t fuse_epilogues(Module& module, const PassOptions&, Diagnostics& diagnosti
     for (NodeId id : order) {
       if (std::find(graph.order().begin(), graph.order().end(), id) == graph.order().end())
         continue;
-      if (fuse_product(graph, id) || fuse_conv_activation(graph, id)) ++changed;
+      if (fuse_product(graph, id)) ++changed;
     }
     for (NodeId id : graph.order()) {
       if (graph.node(id).op == "fused_matmul_bias_act") {

@@ -3,6 +3,7 @@
 // Specializations: RLX_ACC f32, f64 or i32; RLX_INDEX type of element offsets (int or int64_t); RLX_Y storage type of y.
 //   RLX_BIAS, RLX_RESIDUAL: storage types, undefined where absent; RLX_BIAS_M, RLX_BIAS_N, RLX_RESIDUAL_M, RLX_RESIDUAL_N: strides;
 //   RLX_BIAS_VECTOR, RLX_RESIDUAL_VECTOR 4: four neighbours along n are one aligned load.
+//   RLX_RESIDUAL_FIRST 1: y = act(value + bias + residual) instead.
 //   RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_acc_t rlx_activate(rlx_acc_t).
 // The twin of shaders/lib/product.glsl.
 #ifndef RLX_LIB_PRODUCT_CUH
@@ -49,14 +50,23 @@ RLX_FN rlx_acc4_t& operator+=(rlx_acc4_t& a, rlx_acc4_t b) {
 #define rlx_activate(value) (value)
 #endif
 
+#ifndef RLX_RESIDUAL_FIRST
+#define RLX_RESIDUAL_FIRST 0
+#endif
+
 // Element (m, n) of y from its sum of products. `bias` and `residual` point at the elements of (0, 0).
 RLX_FN rlx_acc_t rlx_finish(rlx_acc_t value, rlx_ptr bias, rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
 #ifdef RLX_BIAS
   value += RLX_ELEMENT(RLX_BIAS, bias, m * RLX_BIAS_M + n * RLX_BIAS_N);
 #endif
+#if !RLX_RESIDUAL_FIRST
   value = rlx_activate(value);
+#endif
 #ifdef RLX_RESIDUAL
   value += RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + n * RLX_RESIDUAL_N);
+#endif
+#if RLX_RESIDUAL_FIRST
+  value = rlx_activate(value);
 #endif
   return value;
 }
@@ -88,14 +98,19 @@ RLX_FN rlx_acc4_t rlx_residual4(rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
 #endif
 }
 
-// act(value + bias) + residual.
+// act(value + bias) + residual, or as RLX_RESIDUAL_FIRST says.
 RLX_FN rlx_acc4_t rlx_apply4(rlx_acc4_t value, rlx_acc4_t bias, rlx_acc4_t residual) {
 #ifdef RLX_BIAS
   value += bias;
 #endif
+#if !RLX_RESIDUAL_FIRST
   RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
+#endif
 #ifdef RLX_RESIDUAL
   value += residual;
+#endif
+#if RLX_RESIDUAL_FIRST
+  RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
 #endif
   return value;
 }

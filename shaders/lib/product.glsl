@@ -3,6 +3,7 @@
 // Specializations: RLX_ACC f32, f64 or i32; RLX_INDEX type of element offsets (int or int64_t); RLX_Y storage type of y.
 //   RLX_BIAS, RLX_RESIDUAL: storage types, undefined where absent; RLX_BIAS_M, RLX_BIAS_N, RLX_RESIDUAL_M, RLX_RESIDUAL_N: strides;
 //   RLX_BIAS_VECTOR, RLX_RESIDUAL_VECTOR 4: four neighbours along n are one aligned load.
+//   RLX_RESIDUAL_FIRST 1: y = act(value + bias + residual) instead.
 //   RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_acc_t rlx_activate(rlx_acc_t).
 // The twin of cuda_kernels/lib/product.cuh.
 #ifndef RLX_LIB_PRODUCT_GLSL
@@ -25,14 +26,23 @@
 #define rlx_activate(value) (value)
 #endif
 
+#ifndef RLX_RESIDUAL_FIRST
+#define RLX_RESIDUAL_FIRST 0
+#endif
+
 // Element (m, n) of y from its sum of products. `bias` and `residual` point at the elements of (0, 0).
 RLX_FN rlx_acc_t rlx_finish(rlx_acc_t value, rlx_ptr bias, rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
 #ifdef RLX_BIAS
   value += RLX_ELEMENT(RLX_BIAS, bias, m * RLX_BIAS_M + n * RLX_BIAS_N);
 #endif
+#if !RLX_RESIDUAL_FIRST
   value = rlx_activate(value);
+#endif
 #ifdef RLX_RESIDUAL
   value += RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + n * RLX_RESIDUAL_N);
+#endif
+#if RLX_RESIDUAL_FIRST
+  value = rlx_activate(value);
 #endif
   return value;
 }
@@ -49,7 +59,9 @@ RLX_FN rlx_acc4_t rlx_finish4(rlx_acc4_t value, rlx_ptr bias, rlx_ptr residual, 
   }
 #endif
 #endif
+#if !RLX_RESIDUAL_FIRST
   RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
+#endif
 #ifdef RLX_RESIDUAL
 #if RLX_RESIDUAL_VECTOR == 4
   value += RLX_CAT(rlx_load4_, RLX_RESIDUAL)(residual, m * RLX_RESIDUAL_M + n);
@@ -58,6 +70,9 @@ RLX_FN rlx_acc4_t rlx_finish4(rlx_acc4_t value, rlx_ptr bias, rlx_ptr residual, 
     value[j] += RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + (n + j) * RLX_RESIDUAL_N);
   }
 #endif
+#endif
+#if RLX_RESIDUAL_FIRST
+  RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
 #endif
   return value;
 }

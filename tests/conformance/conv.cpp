@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv (ops.md 9.1; golden values of section 17; traps T111, T112, T14).
+// conv (ops.md 9.1; golden values of section 17; traps T111, T112, T14). What tensor cores compute
+// where a target has them: 16-bit types of one group, two spatial dims.
 #include <array>
 #include <limits>
 
@@ -140,6 +141,87 @@ void add_edges(std::vector<Case>& cases) {
   cases.push_back(nan);
 }
 
+// As a model has it: w and bias are weights.
+Case model_conv(std::string name, DType dtype, const Shape& x, const Shape& w,
+                std::string attributes) {
+  return conv(std::move(name) + " " + std::string(name_of(dtype)), tensor(dtype, x),
+              tensor(dtype, w).param(), std::move(attributes), tensor(DType::f32, {w[0]}).param());
+}
+
+// Whole and broken tiles of pixels, filters and depth; channels in pieces of 16 bytes.
+void add_tensor_cores(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto add = [&](std::string name, const Shape& x, const Shape& w, std::string attributes) {
+      cases.push_back(model_conv(std::move(name), dtype, x, w, std::move(attributes)));
+    };
+    add("3x3, 64 to 64", {1, 64, 14, 14}, {64, 64, 3, 3}, R"({"pads": [1, 1]})");
+    add("3x3 stride 2, two images, relu", {2, 16, 9, 11}, {40, 16, 3, 3},
+        R"({"stride": [2, 2], "pads": [1, 1], "activation": "relu"})");
+    add("pads [0, 1, 2, 0], dilation [1, 2]", {2, 8, 7, 9}, {24, 8, 3, 3},
+        R"({"pads": [0, 1, 2, 0], "dilation": [1, 2]})");
+    add("filters that fill no unit", {1, 24, 6, 5}, {33, 24, 3, 3}, R"({"pads": [1, 1]})");
+    add("depth split over workgroups", {1, 128, 7, 7}, {64, 128, 3, 3}, R"({"pads": [1, 1]})");
+    add("1x1", {2, 72, 7, 6}, {48, 72, 1, 1}, R"({"activation": "gelu"})");
+    add("1x1 stride 2", {1, 32, 9, 9}, {64, 32, 1, 1}, R"({"stride": [2, 2]})");
+    add("one pixel", {3, 64, 1, 1}, {40, 64, 1, 1}, "{}");
+    add("5x1", {1, 8, 12, 5}, {16, 8, 5, 1}, R"({"pads": [2, 0]})");
+    add("many pixels", {2, 8, 40, 40}, {64, 8, 3, 3}, R"({"pads": [1, 1]})");
+  }
+  cases.push_back(conv_of("f16 filters that are no weight", {1, 16, 6, 6}, {16, 16, 3, 3},
+                          R"({"pads": [1, 1]})", DType::f16));
+}
+
+// Images of few channels.
+void add_patches(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto add = [&](std::string name, const Shape& x, const Shape& w, std::string attributes) {
+      cases.push_back(model_conv(std::move(name), dtype, x, w, std::move(attributes)));
+    };
+    add("7x7 stride 2 of 3 channels", {2, 3, 41, 37}, {64, 3, 7, 7},
+        R"({"stride": [2, 2], "pads": [3, 3], "activation": "relu"})");
+    add("3x3 of 3 channels", {1, 3, 18, 21}, {32, 3, 3, 3}, R"({"pads": [1, 1]})");
+    add("5x5 of one channel, 70 filters", {1, 1, 12, 30}, {70, 1, 5, 5}, R"({"pads": [2, 2]})");
+    add("3x3 stride 2 of 7 channels, dilation 2", {1, 7, 20, 20}, {20, 7, 3, 3},
+        R"({"stride": [2, 2], "dilation": [2, 2]})");
+    add("11x11 stride 4", {1, 3, 47, 47}, {32, 3, 11, 11}, R"({"stride": [4, 4]})");
+  }
+  // Column 7 lies in no window of the 7 taps from column 0 on.
+  Case infinite = model_conv("a pixel beside the window is infinite,", DType::f16, {1, 1, 7, 9},
+                             {8, 1, 7, 7}, R"({"stride": [1, 2]})");
+  std::vector<double> pixels(63, 0.5);
+  for (size_t row = 0; row < 7; ++row)
+    pixels[row * 9 + 7] = std::numeric_limits<double>::infinity();
+  infinite.inputs[0] = tensor(DType::f16, {1, 1, 7, 9}).of(pixels);
+  cases.push_back(infinite);
+}
+
+void add_residuals(std::vector<Case>& cases) {
+  const auto with_residual = [](Case test, DType dtype, const Shape& shape) {
+    test.inputs.push_back(tensor(dtype, shape));
+    return test;
+  };
+  for (const DType dtype : kFloats) {
+    const std::string attributes = R"({"pads": [1, 1], "activation": "relu"})";
+    cases.push_back(with_residual(model_conv("the residual comes before the activation,", dtype,
+                                             {2, 16, 7, 7}, {40, 16, 3, 3}, attributes),
+                                  dtype, {2, 40, 7, 7}));
+    cases.push_back(with_residual(
+        model_conv("residual without activation,", dtype, {1, 16, 6, 6}, {24, 16, 1, 1}, "{}"),
+        dtype, {1, 24, 6, 6}));
+    cases.push_back(with_residual(model_conv("1x1, residual and activation,", dtype, {1, 16, 6, 6},
+                                             {20, 16, 1, 1}, R"({"activation": "relu"})"),
+                                  dtype, {1, 20, 6, 6}));
+  }
+  cases.push_back(
+      with_residual(conv_of("depthwise with residual and activation", {1, 4, 7, 7}, {4, 1, 3, 3},
+                            R"({"groups": 4, "pads": [1, 1], "activation": "relu"})"),
+                    DType::f32, {1, 4, 7, 7}));
+  Case no_bias = conv("residual without bias", tensor(DType::f16, {1, 16, 5, 5}),
+                      tensor(DType::f16, {16, 16, 1, 1}).param());
+  no_bias.inputs.emplace_back(std::nullopt);
+  cases.push_back(with_residual(no_bias, DType::f16, {1, 16, 5, 5}));
+}
+
 }  // namespace
 
 std::vector<Case> conv_cases() {
@@ -151,6 +233,9 @@ std::vector<Case> conv_cases() {
   add_sizes(cases);
   add_dtypes(cases);
   add_edges(cases);
+  add_tensor_cores(cases);
+  add_patches(cases);
+  add_residuals(cases);
   return cases;
 }
 

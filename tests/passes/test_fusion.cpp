@@ -104,10 +104,10 @@ TEST_CASE("a conv takes a plain activation") {
         attributes + R"(}], "outputs": ["y"])");
   };
   Module plain = with("");
-  CHECK(apply_keeping_values(fuse_epilogues, plain) == 1);
+  CHECK(apply_keeping_values(fuse_conv, plain) == 1);
   CHECK(node_lines(plain) == Lines{"conv(x, w)"});
   Module parameter = with(R"(, "attributes": {"alpha": 0.5})");
-  CHECK(apply_keeping_values(fuse_epilogues, parameter) == 0);
+  CHECK(apply_keeping_values(fuse_conv, parameter) == 0);
 }
 
 namespace {

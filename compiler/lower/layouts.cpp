@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of layouts.
+#include "compiler/lower/layouts.h"
+
+#include <algorithm>
+
+#include "compiler/ops/conv_mma.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kRank = 4;
+
+class LayoutChoice {
+ public:
+  explicit LayoutChoice(LoweringState& state)
+      : state_(state), graph_(state.graph), chosen_(graph_.value_count()) {}
+
+  void run() {
+    for (NodeId id : graph_.order()) {
+      const Node& node = graph_.node(id);
+      const ConvMmaForm form = form_of(node);
+      if (form == ConvMmaForm::None) continue;
+      if (form == ConvMmaForm::Ring) choose(*node.inputs[0]);
+      choose(node.outputs[0]);
+      if (node.inputs.size() > 3 && node.inputs[3]) choose(*node.inputs[3]);
+    }
+    while (spread()) {
+    }
+    for (size_t i = 0; i < chosen_.size(); ++i) {
+      if (chosen_[i]) state_.store_channels_last(ValueId(i));
+    }
+  }
+
+ private:
+  [[nodiscard]] ConvMmaForm form_of(const Node& node) const {
+    return conv_mma_form(*state_.options.target, state_.options.products, graph_, node);
+  }
+  [[nodiscard]] bool is_convolution(const Node& node) const {
+    return form_of(node) != ConvMmaForm::None;
+  }
+
+  // Nodes that read and write any layout of their tensors of rank 4.
+  [[nodiscard]] bool takes_any_layout(const Node& node) const {
+    const bool elementwise = node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
+    return elementwise || (node.op == "pool" && node.outputs.size() == 1);
+  }
+
+  // False where the value has its layout already, or must be dense.
+  bool choose(ValueId id) {
+    const Value& value = graph_.value(id);
+    if (chosen_[index_of(id)] || value.type.shape.size() != kRank || graph_.is_output(id))
+      return false;
+    if (value.origin != ValueOrigin::Node) return false;
+    const Node& producer = graph_.node(*value.producer);
+    if (!is_convolution(producer) && !takes_any_layout(producer)) return false;
+    chosen_[index_of(id)] = true;
+    return true;
+  }
+
+  // Inputs that are broadcast have another shape than the result, but for a pool's.
+  [[nodiscard]] bool counts(const Node& node, ValueId input) const {
+    const Shape& shape = graph_.value(input).type.shape;
+    return shape.size() == kRank &&
+           (node.op == "pool" || shape == graph_.value(node.outputs[0]).type.shape);
+  }
+
+  bool spread() {
+    bool changed = false;
+    for (NodeId id : graph_.order()) {
+      const Node& node = graph_.node(id);
+      if (!takes_any_layout(node)) continue;
+      const ValueId output = node.outputs[0];
+      for (const std::optional<ValueId>& input : node.inputs) {
+        if (!input || !counts(node, *input)) continue;
+        if (chosen_[index_of(*input)]) changed |= choose(output);
+        if (chosen_[index_of(output)]) changed |= choose(*input);
+      }
+    }
+    return changed;
+  }
+
+  LoweringState& state_;
+  const Graph& graph_;
+  std::vector<bool> chosen_;
+};
+
+}  // namespace
+
+void choose_layouts(LoweringState& state) {
+  LayoutChoice(state).run();
+}
+
+}  // namespace rlx

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values [N, C, H, W] whose elements stand in memory as [N, H, W, C].
+#pragma once
+
+#include <optional>
+
+#include "compiler/dispatch/program.h"
+
+namespace rlx {
+
+// Strides of the packed channels-last form of a shape of rank 4.
+Strides channels_last_strides(const Shape& shape);
+
+// Elements between neighbouring pixels where channels are dense and all pixels of all images stand
+// in rows of that length, one after the other; nullopt where they do not.
+std::optional<int64_t> pixel_pitch(const TensorRef& ref);
+
+}  // namespace rlx

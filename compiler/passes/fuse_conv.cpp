@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Residual and activation into conv; filters into the order that tensor cores read.
+#include <algorithm>
+
+#include "compiler/ops/conv_mma.h"
+#include "compiler/ops/region_codegen.h"
+#include "compiler/passes/constants.h"
+#include "compiler/passes/pass.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+ConvMmaForm form_of(const PassOptions& options, const Graph& graph, const Node& node) {
+  if (options.target == nullptr) return ConvMmaForm::None;
+  const auto products =
+      options.precision == "tf32" ? ProductPrecision::Tf32 : ProductPrecision::F32;
+  return conv_mma_form(*options.target, products, graph, node);
+}
+
+// The only reader of a value that is no graph output, or nullopt.
+std::optional<NodeId> sole_reader(const Graph& graph, ValueId id) {
+  if (graph.is_output(id)) return std::nullopt;
+  const std::vector<NodeId> readers = graph.readers(id);
+  if (readers.size() != 1) return std::nullopt;
+  return readers[0];
+}
+
+// What is added to the conv's result, where the node adds a value of the same type and nothing
+// else.
+std::optional<ValueId> added_value(const Graph& graph, const Node& node, ValueId result) {
+  if (node.op != "add" || node.inputs[0] == node.inputs[1]) return std::nullopt;
+  const ValueId other = *node.inputs[node.inputs[0] == result ? 1 : 0];
+  const TensorType& type = graph.value(result).type;
+  if (graph.value(other).type != type || graph.value(node.outputs[0]).type != type)
+    return std::nullopt;
+  return other;
+}
+
+bool is_plain_activation(const Node& node) {
+  return is_activation(node.op) && node.inputs.size() == 1 && node.attributes.empty();
+}
+
+// A conv grown by the nodes after it.
+struct GrownConv {
+  Node node;
+  std::vector<NodeId> absorbed;
+
+  void absorb(const Graph& graph, NodeId id) {
+    node.outputs = graph.node(id).outputs;
+    absorbed.push_back(id);
+  }
+};
+
+GrownConv grown(const Graph& graph, const Node& conv, const PassOptions& options) {
+  GrownConv result{.node = conv, .absorbed = {}};
+  std::optional<NodeId> reader = sole_reader(graph, conv.outputs[0]);
+  const bool has_residual = conv.inputs.size() > 3 && conv.inputs[3];
+  if (reader && !has_residual && form_of(options, graph, conv) != ConvMmaForm::None) {
+    if (const auto residual = added_value(graph, graph.node(*reader), conv.outputs[0])) {
+      result.node.inputs.resize(4);
+      result.node.inputs[3] = residual;
+      result.absorb(graph, *reader);
+      reader = sole_reader(graph, result.node.outputs[0]);
+    }
+  }
+  if (reader && is_plain_activation(graph.node(*reader))) {
+    result.node.attributes["activation"] = graph.node(*reader).op;
+    result.absorb(graph, *reader);
+  }
+  return result;
+}
+
+bool is_live(const Graph& graph, NodeId id) {
+  return std::find(graph.order().begin(), graph.order().end(), id) != graph.order().end();
+}
+
+bool fuse_one(Graph& graph, NodeId id, const PassOptions& options) {
+  const Node& conv = graph.node(id);
+  if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
+  GrownConv fused = grown(graph, conv, options);
+  if (fused.absorbed.empty()) return false;
+  graph.insert_node_before(fused.absorbed.back(), std::move(fused.node));
+  graph.remove_node(id);
+  for (NodeId absorbed : fused.absorbed) graph.remove_node(absorbed);
+  return true;
+}
+
+// ---- filters ----
+
+NodeId emit_transpose(Graph& graph, NodeId before, ValueId x, const Ints& perm) {
+  const std::string name = graph.fresh_name(graph.value(x).name + ".transpose");
+  const ValueId output =
+      graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+  const Node& reader = graph.node(before);
+  const NodeId id = graph.insert_node_before(before, {.name = name,
+                                                      .op = "transpose",
+                                                      .inputs = {x},
+                                                      .outputs = {output},
+                                                      .attributes = {{"perm", perm}},
+                                                      .region = {},
+                                                      .place = reader.place,
+                                                      .source = reader.source});
+  Diagnostics diagnostics;
+  RLX_CHECK(check_and_infer(graph, id, diagnostics), diagnostics.text());
+  return id;
+}
+
+// The conv reads a weight [Co, H, W, C] through a view.
+bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics) {
+  const NodeId stored = emit_transpose(graph, conv, *graph.node(conv).inputs[1], {0, 2, 3, 1});
+  const NodeId view = emit_transpose(graph, conv, graph.node(stored).outputs[0], {0, 3, 1, 2});
+  const bool folded = fold_weights(module, graph, graph.node(stored), diagnostics);
+  if (folded) graph.node(conv).inputs[1] = graph.node(view).outputs[0];
+  if (!folded) graph.remove_node(view);
+  graph.remove_node(stored);
+  return folded;
+}
+
+// Filters of single taps are channels last as they are.
+bool wants_other_order(const Module& module, const Graph& graph, const Node& conv) {
+  const ValueId w = *conv.inputs[1];
+  const Shape& shape = graph.value(w).type.shape;
+  return weight_of(module, graph, w) != nullptr && shape[2] * shape[3] > 1 && shape[1] > 1;
+}
+
+}  // namespace
+
+size_t fuse_conv(Module& module, const PassOptions& options, Diagnostics&) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      if (is_live(graph, id) && fuse_one(graph, id, options)) ++changed;
+    }
+  }
+  return changed;
+}
+
+size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      const Node& conv = graph.node(id);
+      const bool reads_other_order = form_of(options, graph, conv) == ConvMmaForm::Ring &&
+                                     wants_other_order(module, graph, conv);
+      if (reads_other_order && lay_out(module, graph, id, diagnostics)) ++changed;
+    }
+  }
+  return changed;
+}
+
+}  // namespace rlx

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The general form of conv_mma: steps of 128 bytes along K go through a ring of RLX_STAGES slots of shared memory (asynchronous
+// copies that zero what lies in the pads, 16-byte pieces swizzled by the row); every warp takes a part of the tile and, of each
+// step, a part of K. The parts of K, of the warps and then of the cluster's workgroups, are summed in a fixed order through shared
+// memory.
+// Layout: x's channels are dense and a multiple of 16 bytes; w [Co, KERNEL_H, KERNEL_W, C] dense.
+// Grid: tiles of filters fastest, then of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
+#ifndef RLX_LIB_CONV_RING_CUH
+#define RLX_LIB_CONV_RING_CUH
+
+constexpr int kPieceBytes = 16;
+constexpr int kPiece = kPieceBytes / kBytes;  // elements
+constexpr int kStepBytes = 128;
+constexpr int kStep = kStepBytes / kBytes;  // elements of K
+constexpr int kPieces = kStepBytes / kPieceBytes;
+constexpr int kDepth = RLX_KERNEL_H * RLX_KERNEL_W * RLX_CHANNELS;
+constexpr int kTilesN = (RLX_FILTERS + RLX_TILE_N - 1) / RLX_TILE_N;
+constexpr int kTilesM = (kRows + RLX_TILE_M - 1) / RLX_TILE_M;
+constexpr int kAllSteps = (kDepth + kStep - 1) / kStep;
+constexpr int kSteps = (kAllSteps + kSplit - 1) / kSplit;
+constexpr bool kResident = kSteps <= RLX_STAGES;  // the ring holds everything: no slot is used twice
+constexpr int kAhead = kResident ? kSteps : RLX_STAGES - 1;
+constexpr int kSubSteps = kStepBytes / 32 / RLX_WARPS_K;  // mma depths of a step
+
+// What a thread copies: one 16-byte column of every kRowStride-th row.
+constexpr int kRowStride = kThreads / kPieces;
+constexpr int kRowsA = RLX_TILE_M / kRowStride;
+constexpr int kRowsB = RLX_TILE_N / kRowStride;
+static_assert(kRowsA * kRowStride == RLX_TILE_M && kRowsB * kRowStride == RLX_TILE_N && kRowStride % 8 == 0, "copies");
+static_assert(kSubSteps * RLX_WARPS_K * 32 == kStepBytes, "fragments");
+
+// Shared memory: the ring, then (in its place) the sums.
+constexpr int kBytesA = RLX_TILE_M * kStepBytes;
+constexpr int kSlotBytes = kBytesA + RLX_TILE_N * kStepBytes;
+constexpr int kRingBytes = RLX_STAGES * kSlotBytes;
+constexpr int kSumsAt = 0;
+constexpr int kWorkBytes = kRingBytes > kSumBytes ? kRingBytes : kSumBytes;
+
+#include "lib/conv_units.cuh"
+
+// ---- copies into the ring ----
+
+struct Pixel {
+  int offset;  // of the window's first element, in elements; may lie before x
+  int h;       // row and column of the window's first tap
+  int w;
+};
+RLX_FN Pixel pixel_of(int row) {
+  const int image = row / kPixels;
+  const int pixel = row % kPixels;
+  Pixel place;
+  place.h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H;
+  place.w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W;
+  place.offset = image * RLX_X_N + place.h * RLX_X_H + place.w * RLX_X_W;
+  if (row >= kRows) place.h = -(1 << 24);  // outside, whatever the tap
+  return place;
+}
+
+// The pieces of filters at `step`; `row` is the thread's first filter of the tile, `column` its piece.
+RLX_FN void copy_filters(rlx_ptr w, rlx_u32 slot, int step, int first, int row, int column) {
+  const int k = step * kStep + column * kPiece;
+  const rlx_u32 to = slot + kBytesA + row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
+  RLX_UNROLL for (int i = 0; i < kRowsB; ++i) {
+    const int filter = first + row + i * kRowStride;
+    const bool inside = k < kDepth && filter < RLX_FILTERS;
+    const rlx_ptr from = w + rlx_ptr(inside ? rlx_i64(filter) * kDepth + k : 0) * kBytes;
+    rlx_copy16_async(to + i * kRowStride * kStepBytes, from, inside ? 16u : 0u);
+  }
+}
+
+RLX_FN void copy_pixels(rlx_ptr x, rlx_u32 slot, int step, const Pixel (&pixels)[kRowsA], int row, int column) {
+  const int k = step * kStep + column * kPiece;
+  const int tap = k / RLX_CHANNELS;
+  const int tap_h = tap / RLX_KERNEL_W * RLX_DILATION_H;
+  const int tap_w = tap % RLX_KERNEL_W * RLX_DILATION_W;
+  const int offset = tap_h * RLX_X_H + tap_w * RLX_X_W + k % RLX_CHANNELS;
+  const rlx_u32 to = slot + row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
+  RLX_UNROLL for (int i = 0; i < kRowsA; ++i) {
+    const bool inside = k < kDepth && rlx_u32(pixels[i].h + tap_h) < rlx_u32(RLX_IN_H) &&
+                        rlx_u32(pixels[i].w + tap_w) < rlx_u32(RLX_IN_W);
+    const rlx_ptr from = x + rlx_ptr(rlx_i64(inside ? pixels[i].offset + offset : 0) * kBytes);
+    rlx_copy16_async(to + i * kRowStride * kStepBytes, from, inside ? 16u : 0u);
+  }
+}
+
+// ---- products ----
+
+// The warp's part of the step in `slot`: blocks of 16 pixels by 8 filters.
+RLX_FN void multiply_step(rlx_u32 slot, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 warp_k, float (&sums)[kBlocksM][kBlocksN][4]) {
+  const rlx_u32 lane = rlx_lane_of_warp;
+  const rlx_u32 a_rows = slot + (warp_m * kWarpM + lane % 16u) * kStepBytes;
+  const rlx_u32 b_rows = slot + kBytesA + (warp_n * kWarpN + lane % 8u + lane / 16u * 8u) * kStepBytes;
+  RLX_UNROLL for (int sub = 0; sub < kSubSteps; ++sub) {
+    const rlx_u32 piece = (warp_k * kSubSteps + sub) * 2u;
+    const rlx_u32 a_piece = ((piece + lane / 16u) ^ (lane & 7u)) * kPieceBytes;
+    const rlx_u32 b_piece = ((piece + lane / 8u % 2u) ^ (lane & 7u)) * kPieceBytes;
+    rlx_u32 a[kBlocksM][4];
+    rlx_u32 b[kBlocksN / 2][4];
+    RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) rlx_load_tiles4(a[i], a_rows + a_piece + i * 16 * kStepBytes);
+    RLX_UNROLL for (int j = 0; j < kBlocksN / 2; ++j) rlx_load_tiles4(b[j], b_rows + b_piece + j * 16 * kStepBytes);
+    multiply_blocks(sums, a, b);
+  }
+}
+
+// Calls multiply(step) for steps from kStepNumber on, each as soon as its copies, one group per step, are here.
+template <int kStepNumber, typename Multiply>
+RLX_FN void multiply_resident(const Multiply& multiply) {
+  if constexpr (kStepNumber < kSteps) {
+    rlx_wait_copies<kSteps - 1 - kStepNumber>();
+    rlx_barrier();
+    multiply(kStepNumber);
+    multiply_resident<kStepNumber + 1>(multiply);
+  }
+}
+
+RLX_MAIN_PREFETCH {
+  const rlx_u32 linear = rlx_u32(rlx_linear_group);
+  const int tile = int(linear / RLX_SPLIT);
+  const rlx_u32 rank = linear % RLX_SPLIT;
+  if (tile >= kTilesM * kTilesN || rank >= kSplit) return;  // whole clusters
+  const int tile_n = tile % kTilesN;
+  const int tile_m = tile / kTilesN;
+  const int first_step = int(rank) * kSteps;
+#if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
+  // The others may send only when this workgroup runs.
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+#endif
+
+  const rlx_u32 ring = rlx_shared_address(rlx_shared);
+  const int row = int(rlx_local_index) / kPieces;
+  const int column = int(rlx_local_index) % kPieces;
+  Pixel pixels[kRowsA];
+  RLX_UNROLL for (int i = 0; i < kRowsA; ++i) pixels[i] = pixel_of(tile_m * RLX_TILE_M + row + i * kRowStride);
+  const int first_filter = tile_n * RLX_TILE_N;
+
+#if !RLX_PREFETCH
+  rlx_wait_for_predecessors();
+#endif
+  RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
+    copy_filters(p.w, ring + s * kSlotBytes, first_step + s, first_filter, row, column);
+  }
+  Ahead ahead;
+  load_bias(p.bias, first_filter, ahead);
+#if RLX_PREFETCH
+  rlx_wait_for_predecessors();
+#endif
+  RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
+    copy_pixels(p.x, ring + s * kSlotBytes, first_step + s, pixels, row, column);
+    rlx_commit_copies();
+  }
+
+  const auto row_of = [=](int tile_row) { return tile_m * RLX_TILE_M + tile_row; };
+  load_early_residuals(p.residual, rank, first_filter, row_of, ahead);
+
+  const rlx_u32 warp_m = rlx_warp % RLX_WARPS_M;
+  const rlx_u32 warp_n = rlx_warp / RLX_WARPS_M % RLX_WARPS_N;
+  const rlx_u32 warp_k = rlx_warp / (RLX_WARPS_M * RLX_WARPS_N);
+  float sums[kBlocksM][kBlocksN][4];
+  clear_sums(sums);
+  if constexpr (kResident) {
+    multiply_resident<0>([&](int step) { multiply_step(ring + step * kSlotBytes, warp_m, warp_n, warp_k, sums); });
+  } else {
+    rlx_u32 slot = 0;
+    rlx_u32 next_slot = RLX_STAGES - 1;
+    RLX_LOOP for (int step = 0; step < kSteps; ++step) {
+      rlx_wait_copies<RLX_STAGES - 2>();
+      rlx_barrier();
+      if (step + kAhead < kSteps) {
+        const rlx_u32 to = ring + next_slot * kSlotBytes;
+        copy_filters(p.w, to, first_step + step + kAhead, first_filter, row, column);
+        copy_pixels(p.x, to, first_step + step + kAhead, pixels, row, column);
+      }
+      rlx_commit_copies();
+      multiply_step(ring + slot * kSlotBytes, warp_m, warp_n, warp_k, sums);
+      slot = slot + 1u == RLX_STAGES ? 0u : slot + 1u;
+      next_slot = next_slot + 1u == RLX_STAGES ? 0u : next_slot + 1u;
+    }
+  }
+  rlx_wait_copies<0>();
+  rlx_barrier();
+
+  store_sums(warp_m, warp_n, warp_k, sums);
+  rlx_barrier();
+#if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+  exchange_sums(rank);
+#endif
+  finish_units(p, rank, first_filter, row_of, ahead);
+}
+
+#endif
