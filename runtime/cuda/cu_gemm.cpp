@@ -256,6 +256,9 @@ Status GemmSet::create(Context& context, const PlanView& plan, bool require_tune
                                   " and ", made.library_text(), gemm.note.empty() ? "" : ": ",
                                   gemm.note, "; run rlxc tune on this device"));
       }
+      made.texts_[&steps[s]] =
+          text_of(made.library_text(), gemm.tuned ? ", tuned" : ", by its heuristic",
+                  gemm.note.empty() ? "" : ": ", gemm.note);
     }
   }
   set = std::move(made);
@@ -364,6 +367,11 @@ Status GemmSet::launch(const LinkedEntry& linked, uint32_t step,
                                    &algorithm, pointer(Operand::Workspace),
                                    gemm.record->workspace_bytes(), stream),
       "cublasLtMatmul");
+}
+
+const std::string& GemmSet::text_of_step(const fb::Step& step) const {
+  const auto text = texts_.find(&step);
+  return text == texts_.end() ? library_text_ : text->second;
 }
 
 std::vector<GemmReport> GemmSet::reports() const {

@@ -45,6 +45,8 @@ class GemmSet {
                 std::vector<cublasLtMatmulHeuristicResult_t>& results) const;
 
   [[nodiscard]] std::vector<GemmReport> reports() const;
+  // "cuBLASLt 13.0.2, tuned", or by its heuristic and why, for a step of the plan's entries.
+  [[nodiscard]] const std::string& text_of_step(const fb::Step& step) const;
   // "cuBLASLt 13.0.2"; "" for a plan without library products.
   [[nodiscard]] const std::string& library_text() const { return library_text_; }
 
@@ -69,6 +71,7 @@ class GemmSet {
   std::string library_text_;
   std::map<Key, PreparedGemm> gemms_;
   std::vector<Key> order_;  // of the plan
+  std::map<const fb::Step*, std::string> texts_;
 };
 
 }  // namespace rlx::cuda

@@ -193,10 +193,8 @@ class GraphBuilder {
   // so.
   Status may_start_early(const fb::Variant& variant, std::span<const CUgraphNode> before,
                          bool& programmatic) {
-    constexpr size_t kMostProgrammatic = 4;
     programmatic = variant.waits_for_predecessors() &&
-                   variant.architecture() >= kClusterArchitecture && !before.empty() &&
-                   before.size() <= kMostProgrammatic;
+                   variant.architecture() >= kClusterArchitecture && !before.empty();
     for (const CUgraphNode node : before) {
       int type = 0;
       RLX_RETURN_IF_ERROR(

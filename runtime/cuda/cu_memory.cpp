@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -194,8 +195,13 @@ Status upload(Context& context, const Segment& segment, std::span<const ByteRang
   std::mutex mutex;
   Status first_failure;
   const auto work = [&] {
-    UploadThread thread(context, segment, source, piece_bytes);
-    Status status = thread.run(pieces, next);
+    Status status;
+    try {
+      UploadThread thread(context, segment, source, piece_bytes);
+      status = thread.run(pieces, next);
+    } catch (const std::bad_alloc&) {
+      status = out_of_host_memory({});
+    }
     if (status.ok()) return;
     next = pieces.size();  // Nothing that follows would be used.
     const std::lock_guard lock(mutex);

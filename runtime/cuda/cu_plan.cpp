@@ -85,7 +85,7 @@ Status CudaPlan::create_session(const SessionOptions& options,
 }
 
 const char* CudaPlan::code_text(const fb::Step& step) const {
-  if (step.kind() == fb::StepKind::LibraryGemm) return gemms_.library_text().c_str();
+  if (step.kind() == fb::StepKind::LibraryGemm) return gemms_.text_of_step(step).c_str();
   if (step.kind() != fb::StepKind::Dispatch) return "";
   return modules_.at(step.kernel()).text.c_str();
 }
