@@ -224,17 +224,14 @@ def captured(function):
     return graph.replay, output
 
 
-def timed(function, repeat, ahead):
-    """Median GPU and wall milliseconds of one call. ahead: the device is kept busy while the call is enqueued, so that the time
-    of a single launch call is not counted; with many launches it would hide what the caller waits for."""
+def timed(function, repeat):
+    """Median GPU and wall milliseconds of one call on an idle device: events before and after it, as rlxrun does it too."""
     gpu, wall = [], []
     for _ in range(10):
         function()
     for _ in range(repeat):
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
-        if ahead:
-            torch.cuda._sleep(100_000)  # cycles, about 50 us
         start.record()
         function()
         end.record()
@@ -267,7 +264,7 @@ def measure(workload, graph, mode, wanted, repeat=100):
             call()
         torch.cuda.synchronize()
         prepare = time.perf_counter() - begin
-        result = timed(call, repeat, ahead=mode != "eager")
+        result = timed(call, repeat)
         return {**result, "prepare_s": prepare, "error": error(output, wanted)}
 
 
@@ -282,7 +279,7 @@ def ceilings():
     """What the device does at best (of the fastest tenth) through PyTorch: copy bandwidth (bytes read and written), products of
     8192^3."""
     def seconds(function):
-        return timed(function, 20, ahead=True)["gpu_p10_ms"] * 1e-3
+        return timed(function, 20)["gpu_p10_ms"] * 1e-3
 
     rates = {}
     source = torch.empty(1 << 30, dtype=torch.int32, device="cuda").random_()
