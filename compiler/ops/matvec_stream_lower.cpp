@@ -14,17 +14,19 @@ constexpr int64_t kPieceBytes = 16;
 constexpr int64_t kMostVectors = 8;
 // Registers of a thread that hold its part of x.
 constexpr int64_t kVectorRegisters = 64;
-// Bytes under way per workgroup. One workgroup on each multiprocessor; the next step's finds room
-// beside it, and has loaded as much before this one is done.
+// Bytes of the ring. One workgroup on each multiprocessor; the next step's finds room beside it,
+// and has filled its own ring before this one is done.
 constexpr int64_t kRingBytes = 96 * 1024;
-constexpr int64_t kThreads = 256;
-// Rows of a stage: enough that a stage's reduction is spread over its lanes, few enough that stages
-// are short.
-constexpr int64_t kStageRows = 4;
-constexpr int64_t kMostStageSums = 32;
-// Shared bytes in which the warps' sums meet, of two flushes.
-constexpr int64_t kSumBytes = 8 * 1024;
-constexpr int64_t kMostFlushOutputs = 64;
+// Of these under way at a time: enough for the full speed of an H200's memory (26 KB), with room.
+constexpr int64_t kPaceBytes = 48 * 1024;
+constexpr int64_t kStageBytes = 16 * 1024;
+constexpr int64_t kConsumers = 512;
+constexpr int64_t kWidestRow = 256;  // lanes, unless x needs more registers
+// Sums that a thread keeps before they meet, and shared bytes in which they do (two flushes).
+constexpr int64_t kBatchSums = 16;
+constexpr int64_t kMeetingBytes = 2 * 1024;
+// Shared memory of the kernel's own: barriers and alignment.
+constexpr int64_t kSpareBytes = 1024;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -61,38 +63,63 @@ bool is_dense_result(const std::optional<AddedOperand>& added, int64_t m, int64_
 
 }  // namespace
 
+namespace {
+
+// Lanes and pieces: x of `m` vectors in registers; 0 lanes where it does not fit.
+void plan_lanes(StreamPlan& plan, const StreamShape& shape, int64_t piece) {
+  const int64_t row_pieces = shape.k / piece;
+  const auto pieces = [&] { return ceil_div(row_pieces, plan.lanes); };
+  const auto registers = [&] { return shape.m * pieces() * piece; };
+  while (plan.lanes < kWidestRow && plan.lanes < row_pieces) plan.lanes *= 2;
+  while (plan.lanes < kConsumers && (pieces() > 2 || registers() > kVectorRegisters))
+    plan.lanes *= 2;
+  plan.pieces = pieces();
+  plan.teams = kConsumers / plan.lanes;
+  plan.groups_per_multiprocessor = registers() <= 16 ? 2 : 1;
+  if (registers() > kVectorRegisters) plan.lanes = 0;
+}
+
+// Shared bytes where the sums of a flush meet, twice, and those of the squares.
+int64_t meeting_bytes(const StreamPlan& plan, const StreamShape& shape, int64_t pair) {
+  const int64_t units = plan.flush * plan.batch * plan.stage_units * plan.teams;
+  return (2 * units * pair + 1) * shape.m * (plan.lanes / 32) * int64_t{sizeof(float)};
+}
+
+}  // namespace
+
 std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceModel& device) {
   const int64_t piece = kPieceBytes / element_bytes(shape.w);
-  if (shape.m < 1 || shape.m > kMostVectors || shape.n < 1 || shape.k < piece ||
-      shape.k % piece != 0)
-    return std::nullopt;
-  const int64_t row_pieces = shape.k / piece;
+  const bool fits = shape.m >= 1 && shape.m <= kMostVectors && shape.n >= 1 && shape.k >= piece;
+  if (!fits || shape.k % piece != 0) return std::nullopt;
   const int64_t pair = shape.gated ? 2 : 1;
   StreamPlan plan;
-  const auto registers = [&] { return shape.m * ceil_div(row_pieces, plan.lanes) * piece; };
-  while (plan.lanes < kThreads && plan.lanes < row_pieces) plan.lanes *= 2;
-  while (plan.lanes < 2 * kThreads && registers() > kVectorRegisters) plan.lanes *= 2;
-  if (registers() > kVectorRegisters) return std::nullopt;
-  plan.pieces = ceil_div(row_pieces, plan.lanes);
-  plan.teams = std::max<int64_t>(1, kThreads / plan.lanes);
+  plan_lanes(plan, shape, piece);
+  if (plan.lanes == 0) return std::nullopt;
   plan.groups = std::min<int64_t>(device.multiprocessors, ceil_div(shape.n, plan.teams));
 
-  const auto stage_bytes = [&] {
-    return plan.stage_units * pair * plan.pieces * plan.threads() * kPieceBytes;
-  };
-  plan.stage_units = std::max<int64_t>(1, kStageRows / (pair * plan.pieces));
-  while (plan.stage_units > 1 && plan.stage_units * pair * shape.m > kMostStageSums)
-    plan.stage_units /= 2;
+  const int64_t unit_bytes = plan.teams * shape.k * element_bytes(shape.w) * pair;
+  while (2 * plan.stage_units * unit_bytes <= kStageBytes &&
+         2 * plan.stage_units * pair * shape.m <= kBatchSums) {
+    plan.stage_units *= 2;
+  }
+  plan.stage_bytes = plan.stage_units * unit_bytes;
+  const int64_t stages = ceil_div(ceil_div(shape.n, plan.groups), plan.teams * plan.stage_units);
+  plan.batch = std::clamp<int64_t>(kBatchSums / (plan.stage_units * pair * shape.m), 1, stages);
+  const auto outputs = [&] { return plan.flush * plan.batch * plan.stage_units * plan.teams; };
+  if (outputs() * shape.m > kConsumers) return std::nullopt;
+  for (;;) {
+    ++plan.flush;
+    if (meeting_bytes(plan, shape, pair) <= kMeetingBytes && outputs() * shape.m <= kConsumers)
+      continue;
+    --plan.flush;
+    break;
+  }
   const int64_t ring =
-      std::min<int64_t>(kRingBytes, static_cast<int64_t>(device.shared_bytes) - kSumBytes);
-  if (2 * stage_bytes() > ring) return std::nullopt;
-  plan.depth = ring / stage_bytes();
-
-  const int64_t unit_sum_bytes = 2 * pair * shape.m * (plan.lanes / 32) * int64_t{sizeof(float)};
-  const int64_t units =
-      std::min({kMostFlushOutputs, plan.threads() / shape.m, kSumBytes / unit_sum_bytes});
-  plan.flush = std::max<int64_t>(1, units / (plan.teams * plan.stage_units));
-  if (plan.teams * plan.stage_units * shape.m > plan.threads()) return std::nullopt;
+      std::min<int64_t>(kRingBytes, static_cast<int64_t>(device.shared_bytes) - kSpareBytes -
+                                        meeting_bytes(plan, shape, pair));
+  plan.depth = ring / plan.stage_bytes;
+  if (plan.depth < 2) return std::nullopt;
+  plan.pace = std::clamp<int64_t>(kPaceBytes / plan.stage_bytes, 1, plan.depth);
   return plan;
 }
 
@@ -198,23 +225,21 @@ uint64_t bytes_of(const StreamedProduct& streamed) {
   return bytes;
 }
 
-std::string reason_of(const StreamedProduct& streamed, const StreamPlan& plan, int64_t ring_bytes) {
+std::string reason_of(const StreamedProduct& streamed, const StreamPlan& plan) {
   std::string text = streamed.product.note.empty() ? "" : streamed.product.note + ": ";
   text += "matvec_stream: m=" + std::to_string(streamed.product.m);
   if (streamed.norm) text += ", rms_norm first";
   if (streamed.second) text += ", gated pair";
-  return text + ", " + std::to_string(plan.groups) + " workgroups with " +
-         std::to_string(ring_bytes / 1024) + " KiB under way";
+  return text + ", " + std::to_string(plan.groups) + " workgroups, rings of " +
+         std::to_string(plan.depth * plan.stage_bytes / 1024) + " KiB";
 }
 
 }  // namespace
 
 void emit_stream(LowerContext& ctx, const StreamedProduct& streamed) {
   const StreamPlan plan = plan_stream(shape_of(streamed), ctx.target().device).value();
-  const int64_t pair = streamed.second ? 2 : 1;
-  const int64_t ring_bytes =
-      plan.depth * plan.stage_units * pair * plan.pieces * plan.threads() * kPieceBytes;
   const Product& product = streamed.product;
+  const int64_t products = streamed.second ? 2 : 1;
   auto dispatch = ctx.dispatch<KernelId::matvec_stream>();
   dispatch.workgroup({narrow<uint32_t>(plan.threads()), 1, 1})
       .define("RLX_LANES", plan.lanes)
@@ -222,12 +247,15 @@ void emit_stream(LowerContext& ctx, const StreamedProduct& streamed) {
       .define("RLX_PIECES", plan.pieces)
       .define("RLX_STAGE_UNITS", plan.stage_units)
       .define("RLX_DEPTH", plan.depth)
+      .define("RLX_PACE", plan.pace)
+      .define("RLX_BATCH", plan.batch)
       .define("RLX_FLUSH", plan.flush)
       .define("RLX_GROUPS", plan.groups)
+      .define("RLX_MIN_GROUPS", plan.groups_per_multiprocessor)
       .grid(static_cast<uint64_t>(plan.groups))
       .work(bytes_of(streamed), 2 * static_cast<uint64_t>(product.m * product.n) *
-                                    static_cast<uint64_t>(product.k * pair))
-      .reason(reason_of(streamed, plan, ring_bytes));
+                                    static_cast<uint64_t>(product.k * products))
+      .reason(reason_of(streamed, plan));
   define_operands(ctx, dispatch, streamed);
   bind_epilogue(dispatch, streamed);
 }

@@ -45,11 +45,16 @@ struct StreamPlan {
   int64_t teams = 1;        // of lanes
   int64_t pieces = 1;       // 16-byte pieces of a row per thread
   int64_t stage_units = 1;  // outputs of a team per stage
-  int64_t depth = 2;        // stages under way
-  int64_t flush = 1;        // stages between two exchanges of sums
+  int64_t stage_bytes = 0;
+  int64_t depth = 2;  // stages in the ring
+  int64_t pace = 1;   // stages under way at a time
+  int64_t batch = 1;  // stages whose sums a thread keeps
+  int64_t flush = 1;  // batches between two exchanges of sums
   int64_t groups = 1;
+  int64_t groups_per_multiprocessor = 1;  // for which registers must suffice
 
-  [[nodiscard]] int64_t threads() const { return lanes * teams; }
+  // One warp more copies.
+  [[nodiscard]] int64_t threads() const { return lanes * teams + 32; }
 };
 std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceModel& device);
 
