@@ -167,27 +167,25 @@ RLX_FN void load_x(rlx_ptr x, rlx_i64 at, float (&values)[RLX_PIECE]) {
 // The least power of two that is not below `count`.
 RLX_FN constexpr int padded(int count) { return count <= 1 ? 1 : 2 * padded((count + 1) / 2); }
 
-// Adds each of kCount sums over the 32 lanes. Lanes share out the sums, so that most shuffles move different ones: a lane
-// receives that of number `owned_sum()` in sums[0]; those of equal number hold the same bits.
-template <int kCount>
-RLX_FN void share_out_sums(float (&given)[kCount], rlx_u32 lane) {
-  float sums[padded(kCount)];
-  RLX_UNROLL for (int i = 0; i < padded(kCount); ++i) sums[i] = i < kCount ? given[i] : 0.0f;
-  int count = padded(kCount);
-  RLX_UNROLL for (rlx_u32 distance = 16u; distance > 0u; distance /= 2u) {
-    const bool upper = (lane & distance) != 0u;
-    if (count == 1) {
-      sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], distance);
-      continue;
+// Adds each of kCount sums over the lanes at distances kDistance, kDistance / 2, .. 1. Lanes share out the sums, so that most
+// shuffles move different ones: from distance 16 on, a lane receives that of number `owned_sum()` in sums[0]; lanes of equal number
+// hold the same bits. A recursion, so that every index is known when the code is made.
+template <int kCount, rlx_u32 kDistance>
+RLX_FN void share_out_sums(float (&sums)[kCount], rlx_u32 lane) {
+  if constexpr (kCount == 1) {
+    sums[0] += __shfl_xor_sync(0xFFFFFFFFu, sums[0], kDistance);
+    if constexpr (kDistance > 1u) share_out_sums<1, kDistance / 2u>(sums, lane);
+  } else {
+    constexpr int kHalf = kCount / 2;
+    const bool upper = (lane & kDistance) != 0u;
+    float kept[kHalf];
+    RLX_UNROLL for (int i = 0; i < kHalf; ++i) {
+      const float sent = upper ? sums[i] : sums[i + kHalf];
+      kept[i] = (upper ? sums[i + kHalf] : sums[i]) + __shfl_xor_sync(0xFFFFFFFFu, sent, kDistance);
     }
-    count /= 2;
-    RLX_UNROLL for (int i = 0; i < count; ++i) {
-      const float sent = upper ? sums[i] : sums[i + count];
-      const float kept = upper ? sums[i + count] : sums[i];
-      sums[i] = kept + __shfl_xor_sync(0xFFFFFFFFu, sent, distance);
-    }
+    if constexpr (kDistance > 1u) share_out_sums<kHalf, kDistance / 2u>(kept, lane);
+    sums[0] = kept[0];
   }
-  given[0] = sums[0];
 }
 // Which sum a lane receives, or kCount where it is none, or another lane's too.
 template <int kCount>
@@ -207,12 +205,12 @@ RLX_FN rlx_u32 owned_sum(rlx_u32 lane) {
   return repeats || owned >= rlx_u32(kCount) ? rlx_u32(kCount) : owned;
 }
 
-// One stage of the ring times the thread's part of x.
-RLX_FN void multiply_stage(rlx_u32 slot, Place at, const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE], float* sums) {
+// Adds one stage of the ring times the thread's part of x to the sums from `first` on.
+RLX_FN void multiply_stage(rlx_u32 slot, Place at, const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE],
+                           float (&sums)[padded(RLX_BATCH_SUMS)], int first) {
   RLX_UNROLL for (int row = 0; row < RLX_STAGE_UNITS * RLX_PAIR; ++row) {
     const rlx_u32 unit = at.team * rlx_u32(RLX_STAGE_UNITS) + rlx_u32(row / RLX_PAIR);
     const rlx_u32 from = slot + unit * rlx_u32(RLX_ROW_BYTES) + rlx_u32(row % RLX_PAIR * RLX_HALF_BYTES) + at.lane * 16u;
-    RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[row * RLX_M + v] = 0.0f;
     RLX_UNROLL for (int j = 0; j < RLX_PIECES; ++j) {
       rlx_u32 words[4] = {0u, 0u, 0u, 0u};
       float values[RLX_PIECE];
@@ -220,7 +218,7 @@ RLX_FN void multiply_stage(rlx_u32 slot, Place at, const float (&xs)[RLX_M][RLX_
       if (in_row) rlx_shared_load4(words, from + rlx_u32(j * RLX_LANES * 16));
       unpack_piece(words, values);
       RLX_UNROLL for (int i = 0; i < RLX_PIECE; ++i) {
-        RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[row * RLX_M + v] += xs[v][j][i] * values[i];
+        RLX_UNROLL for (int v = 0; v < RLX_M; ++v) sums[first + row * RLX_M + v] += xs[v][j][i] * values[i];
       }
     }
   }
@@ -313,18 +311,18 @@ RLX_FN void multiply_batches(Share share, Place at, rlx_u32 begin, rlx_u32 own_s
                              const float (&xs)[RLX_M][RLX_PIECES][RLX_PIECE]) {
   const rlx_u32 end = min(begin + rlx_u32(RLX_FLUSH_STAGES), share.stages);
   for (rlx_u32 first = begin; first < end; first += rlx_u32(RLX_BATCH)) {
-    float sums[RLX_BATCH_SUMS];
-    RLX_UNROLL for (int i = 0; i < RLX_BATCH_SUMS; ++i) sums[i] = 0.0f;
+    float sums[padded(RLX_BATCH_SUMS)];
+    RLX_UNROLL for (int i = 0; i < padded(RLX_BATCH_SUMS); ++i) sums[i] = 0.0f;
     RLX_UNROLL for (int i = 0; i < RLX_BATCH; ++i) {
       const rlx_u32 stage = first + rlx_u32(i);
       if (stage < end) {
         rlx_mbarrier_wait(rlx_shared_address(&full[slot_of(stage)]), turn_of(stage));
-        multiply_stage(slot_address(stage), at, xs, sums + i * RLX_STAGE_SUMS);
+        multiply_stage(slot_address(stage), at, xs, sums, i * RLX_STAGE_SUMS);
         __syncwarp();
         if (at.lane % 32u == 0u) rlx_mbarrier_arrive(rlx_shared_address(&empty[slot_of(stage)]));
       }
     }
-    share_out_sums(sums, at.lane % 32u);
+    share_out_sums<padded(RLX_BATCH_SUMS), 16u>(sums, at.lane % 32u);
     if (own_sum < rlx_u32(RLX_BATCH_SUMS)) {
       const rlx_u32 stage = first - begin + own_sum / rlx_u32(RLX_STAGE_SUMS);
       const rlx_u32 row = (stage * rlx_u32(RLX_TEAMS) + at.team) * rlx_u32(RLX_STAGE_SUMS) + own_sum % rlx_u32(RLX_STAGE_SUMS);
