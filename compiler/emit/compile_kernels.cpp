@@ -195,10 +195,24 @@ void report_local_memory(const KernelSet::Kernel& kernel, const std::vector<Kern
                       "specialization: " + describe(kernel.specialization));
 }
 
+// Reports the numbers that are no architecture's.
+void check_known(const std::vector<uint32_t>& numbers, Diagnostics& diagnostics) {
+  std::string known;
+  for (const CudaArchitecture& architecture : all_cuda_architectures())
+    known += (known.empty() ? "" : ", ") + std::to_string(architecture.number);
+  for (const uint32_t number : numbers) {
+    if (find_cuda_architecture(number) != nullptr) continue;
+    diagnostics.error(DiagCode::BadOption, {},
+                      "CUDA architecture " + std::to_string(number) + " is unknown",
+                      "architectures are: " + known);
+  }
+}
+
 // The architectures asked for, ascending; reports those that rlxc or NVRTC does not know.
 std::vector<const CudaArchitecture*> pick_architectures(const CompileKernelsOptions& options,
                                                         const Nvrtc& nvrtc,
                                                         Diagnostics& diagnostics) {
+  check_known(options.architectures, diagnostics);
   std::vector<const CudaArchitecture*> picked;
   std::string unknown;
   for (const CudaArchitecture& architecture : all_cuda_architectures()) {
@@ -214,8 +228,6 @@ std::vector<const CudaArchitecture*> pick_architectures(const CompileKernelsOpti
     }
     unknown += (unknown.empty() ? "" : ", ") + std::string(architecture.name);
   }
-  RLX_CHECK(options.architectures.empty() || picked.size() == options.architectures.size(),
-            "architectures that cuda_architecture.h does not list, or one twice");
   RLX_CHECK(picked.size() <= kPlanMaxCudaArchitectures, "too many architectures");
   if (!unknown.empty()) {
     diagnostics.error(DiagCode::MissingLibrary, {},

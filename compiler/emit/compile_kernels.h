@@ -42,7 +42,7 @@ struct CompileKernelsOptions {
   uint32_t jobs = 0;                          // threads; 0: one per core
   std::optional<std::string> cache_folder;    // none: no cache
   std::optional<std::string> kernels_folder;  // sources over the embedded ones
-  // CUDA: 90 for sm_90a, ascending; empty: the default ones (cuda_architecture.h)
+  // CUDA: 90 for sm_90a; empty: the default ones (cuda_architecture.h)
   std::vector<uint32_t> architectures;
   std::optional<std::string> nvrtc;  // library file; none: found as nvrtc.h says
   KernelCodeOptions code;

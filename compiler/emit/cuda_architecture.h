@@ -9,8 +9,9 @@
 namespace rlx {
 
 struct CudaArchitecture {
-  uint32_t number;        // compute capability: 90 for 9.0
-  std::string_view name;  // as in --arch and as NVRTC takes it: "sm_90a"
+  uint32_t number;            // compute capability: 90 for 9.0
+  std::string_view name;      // as in --arch and as NVRTC takes it: "sm_90a"
+  uint32_t max_shared_bytes;  // of a workgroup, static and dynamic
   bool by_default;
   // Named with an "a": code uses instructions of this architecture alone, so its PTX runs nowhere
   // else.

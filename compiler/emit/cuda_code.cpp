@@ -34,7 +34,8 @@ std::vector<std::string> options_for(const Nvrtc& nvrtc, const CudaArchitecture&
 }
 
 std::optional<KernelFault> check_facts(const CubinFacts& facts,
-                                       const Specialization& specialization) {
+                                       const Specialization& specialization,
+                                       const CudaArchitecture& architecture) {
   const KernelRow& row = kernel_row(specialization.kernel);
   if (facts.params_bytes != row.params_bytes) {
     return KernelFault{"takes " + std::to_string(facts.params_bytes) +
@@ -47,6 +48,12 @@ std::optional<KernelFault> check_facts(const CubinFacts& facts,
     return KernelFault{"is bounded to " + std::to_string(facts.max_threads) +
                        " threads, but RLX_BLOCK_X, RLX_BLOCK_Y and RLX_BLOCK_Z say " +
                        std::to_string(threads)};
+  }
+  const uint64_t shared_bytes = uint64_t{facts.static_shared_bytes} + facts.dynamic_shared_bytes;
+  if (shared_bytes > architecture.max_shared_bytes) {
+    return KernelFault{"uses " + std::to_string(shared_bytes) + " bytes of shared memory, " +
+                       std::string(architecture.name) + " has " +
+                       std::to_string(architecture.max_shared_bytes)};
   }
   return std::nullopt;
 }
@@ -81,7 +88,7 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
   if (!wrong.empty()) return KernelFault{"the cubin " + wrong};
   const std::optional<CubinFacts> facts = read_cubin(output.cubin, kEntryPoint);
   if (!facts) return KernelFault{"has no RLX_MAIN"};
-  if (auto fault = check_facts(*facts, specialization)) return *fault;
+  if (auto fault = check_facts(*facts, specialization, architecture)) return *fault;
 
   CudaCode code;
   code.cubin = {

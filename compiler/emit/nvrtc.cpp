@@ -53,15 +53,15 @@ constexpr const char* kHint =
 std::vector<std::string> candidates(const std::optional<std::string>& path) {
   std::error_code ignored;
   if (path && !std::filesystem::is_directory(*path, ignored)) return {*path};
-  std::vector<std::string> files;
-  const auto add_folder = [&files](const std::filesystem::path& folder) {
-    for (const char* name : kNames) files.push_back((folder / name).string());
-  };
+  std::vector<std::filesystem::path> folders;
   if (path) {
-    add_folder(*path);
+    folders = {*path};
   } else {
-    add_folder("");
-    add_folder(kToolkitFolder);
+    folders = {"", kToolkitFolder};  // a name without a folder is the loader's
+  }
+  std::vector<std::string> files;
+  for (const char* name : kNames) {
+    for (const std::filesystem::path& folder : folders) files.push_back((folder / name).string());
   }
   return files;
 }

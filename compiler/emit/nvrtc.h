@@ -16,9 +16,9 @@ namespace rlx {
 
 class Nvrtc {
  public:
-  // `path`: the library's file or the folder that holds it. Without: the loader's search path, then
-  // /usr/local/cuda/lib64; the newest version first. Reports a library that is missing or too old,
-  // with what to install.
+  // `path`: the library's file or the folder that holds it. Without: the newest of those in the
+  // loader's search path and in /usr/local/cuda/lib64. Reports a library that is missing or too
+  // old, with what to install.
   static std::unique_ptr<const Nvrtc> open(const std::optional<std::string>& path,
                                            Diagnostics& diagnostics);
   ~Nvrtc();

@@ -97,4 +97,26 @@ TEST_CASE("CUDA kernels of the examples compile for every architecture and preci
   check_compiles(std::move(*module), options, model);
 }
 
+TEST_CASE("a plan for both targets has the same bytes whatever the threads") {
+  if (!can_compile()) return;
+  Diagnostics diagnostics;
+  const auto compile = [&](uint32_t jobs) {
+    std::optional<Module> module =
+        load_module("examples/mnist/mnist.json", {.dims = {{"batch", 8}}}, diagnostics);
+    CompileOptions options;
+    options.targets = {"vulkan", "cuda"};
+    options.architectures = {80, 90};
+    options.jobs = jobs;
+    return compile_to_bytes(std::move(module.value()), options, diagnostics);
+  };
+  const auto bytes = compile(1);
+  INFO(diagnostics.text());
+  REQUIRE(bytes.has_value());
+  CHECK(compile(4) == bytes);
+  std::shared_ptr<const PlanView> plan;
+  REQUIRE(PlanView::open_memory(*bytes, {.check_weights = true}, plan).ok());
+  CHECK(plan->header().vulkan.present == 1);
+  CHECK(plan->header().cuda.present == 1);
+}
+
 }  // namespace rlx::test

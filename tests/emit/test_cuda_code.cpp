@@ -100,6 +100,15 @@ TEST_CASE("the facts of a launch are read back from the cubin") {
   }
 }
 
+TEST_CASE("more shared memory than the architecture has is refused") {
+  if (present_nvrtc() == nullptr) return;
+  const std::string text = cuda_kernel_text("rlx_store_u32(p.y, 0, rlx_shared[rlx_local_x]);",
+                                            "RLX_DYNAMIC_SHARED(100 * 1024);");
+  code_of(compile_text(text, specialization(), "sm_90a"));
+  CHECK(fault_of(compile_text(text, specialization(), "sm_86")) ==
+        "uses 102400 bytes of shared memory, sm_86 has 101376");
+}
+
 TEST_CASE("spills are counted, and explained by a comment") {
   if (present_nvrtc() == nullptr) return;
   const std::string body =

@@ -119,6 +119,15 @@ TEST_CASE("a CUDA kernel that fails on every architecture is one diagnostic") {
   CHECK(text.find("[kernel]") != std::string::npos);
 }
 
+TEST_CASE("an architecture that is none is named with those that there are") {
+  if (present_nvrtc() == nullptr) return;
+  Kernels kernels(kCudaOnly);
+  CHECK_FALSE(kernels.compile({80, 70}).has_value());
+  const std::string text = kernels.diagnostics.text();
+  CHECK(text.find("CUDA architecture 70 is unknown") != std::string::npos);
+  CHECK(text.find("80, 86, 87, 89, 90, 100") != std::string::npos);
+}
+
 TEST_CASE("a CUDA kernel that spills is a warning") {
   if (present_nvrtc() == nullptr) return;
   Kernels kernels(kCudaOnly);

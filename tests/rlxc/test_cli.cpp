@@ -105,10 +105,9 @@ TEST_CASE("wrong use is told what is right") {
   expect(1, place, compile_arguments(place, {"--unknown"}));
   expect(1, place, compile_arguments(place, {"-O3"}));
   expect(1, place, compile_arguments(place, {"--precision", "f8"}));
-  CHECK(contains(
-      expect(1, place, {place.path("m.json"), "-o", place.path("m.plan"), "--target", "cuda"})
-          .errors,
-      "targets: vulkan"));
+  std::vector<std::string> other_target = compile_arguments(place);
+  other_target[4] = "metal";
+  CHECK(contains(expect(1, place, other_target).errors, "targets are: vulkan, cuda"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--dump-after", "magic"})).errors,
                  "fuse-elementwise"));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--dim", "batch"})).errors,
@@ -119,6 +118,25 @@ TEST_CASE("wrong use is told what is right") {
   CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "decode"})).errors,
                  "its entries are: main"));
   expect(1, place, {"inspect", place.path("m.plan"), "--memory", "--steps"});
+  CHECK_FALSE(std::filesystem::exists(place.path("m.plan")));
+}
+
+TEST_CASE("--arch and --nvrtc are for CUDA and say what is right") {
+  const Workplace place;
+  std::vector<std::string> cuda = compile_arguments(place, {"--no-cache"});
+  cuda[4] = "cuda";
+  const auto with = [](std::vector<std::string> arguments, std::vector<std::string> more) {
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return arguments;
+  };
+  CHECK(contains(expect(1, place, with(cuda, {"--arch", "sm_80,sm_70"})).errors,
+                 "no architecture \"sm_70\"; architectures are sm_80,sm_86,"));
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--arch", "sm_80"})).errors,
+                 "--arch names architectures for --target cuda"));
+  const std::string missing =
+      expect(5, place, with(cuda, {"--nvrtc", place.path("libnvrtc.so.13")})).errors;
+  CHECK(contains(missing, "--target cuda needs NVRTC"));
+  CHECK(contains(missing, "--target vulkan needs none"));
   CHECK_FALSE(std::filesystem::exists(place.path("m.plan")));
 }
 

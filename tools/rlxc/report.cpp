@@ -23,7 +23,8 @@ int report(const Diagnostics& diagnostics) {
   int code = kExitOk;
   for (const Diagnostic& diagnostic : diagnostics.all()) {
     if (diagnostic.severity != Severity::Error) continue;
-    if (diagnostic.code == DiagCode::FileWrite) return kExitResources;
+    if (diagnostic.code == DiagCode::FileWrite || diagnostic.code == DiagCode::MissingLibrary)
+      return kExitResources;
     code = std::max(code, is_usage(diagnostic.code) ? kExitUsage : kExitInputRefused);
   }
   return code;
