@@ -197,7 +197,7 @@ bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagno
   const std::vector<Diagnostic>& all = diagnostics.all();
   return arguments.kernels.empty() &&
          std::any_of(all.begin(), all.end(), [](const Diagnostic& diagnostic) {
-           return diagnostic.code == DiagCode::Kernel;
+           return diagnostic.code == DiagCode::Kernel && diagnostic.severity == Severity::Error;
          });
 }
 
