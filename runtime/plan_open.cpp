@@ -56,6 +56,26 @@ class PlanLoader {
     return {};
   }
 
+  static std::shared_ptr<PlanView> load_index(std::shared_ptr<const PlanView> plan,
+                                              std::vector<std::byte> index,
+                                              std::vector<VerifyFault>& faults) {
+    auto opened = std::shared_ptr<PlanView>(new PlanView);
+    opened->header_ = plan->header_;
+    opened->header_.host_bytes += index.size() - plan->index_bytes_.size();
+    opened->header_.header_checksum ^= XXH3_64bits(index.data(), index.size());
+    opened->index_bytes_ = std::move(index);
+    opened->params_ = plan->params_;
+    opened->code_ = plan->code_;
+    opened->self_test_ = plan->self_test_;
+    opened->debug_bytes_ = plan->debug_bytes_;
+    opened->weights_bytes_ = plan->weights_bytes_;
+    opened->base_ = std::move(plan);
+    PlanLoader loader(*opened, opened->header_.file_bytes, {});
+    loader.verify();
+    faults = std::move(loader.faults_.list());
+    return opened;
+  }
+
  private:
   PlanLoader(PlanView& view, uint64_t size_bytes, const VerifyOptions& options)
       : view_(view),
@@ -68,9 +88,15 @@ class PlanLoader {
     if (!faults_.empty()) return {};
     RLX_RETURN_IF_ERROR(load_sections());
     if (!faults_.empty()) return {};
+    verify();
+    return {};
+  }
+
+  // Everything behind the header and the sections' checksums.
+  void verify() {
     verify_index_structure(view_.index_bytes_, faults_);
     if (!view_.debug_bytes_.empty()) verify_debug_structure(view_.debug_bytes_, faults_);
-    if (!faults_.empty()) return {};
+    if (!faults_.empty()) return;
     view_.index_ = fb::GetPlan(view_.index_bytes_.data());
     if (!view_.debug_bytes_.empty()) view_.debug_ = fb::GetDebug(view_.debug_bytes_.data());
     PlanParts parts{.header = view_.header_,
@@ -81,7 +107,6 @@ class PlanLoader {
                     .weights_section_bytes = view_.weights_bytes_};
     verify_content(parts, faults_);
     if (faults_.empty()) view_.group_records();
-    return {};
   }
 
   Status load_header() {
@@ -207,6 +232,16 @@ Status PlanView::open_memory(std::span<const std::byte> bytes, const PlanOptions
   RLX_RETURN_IF_ERROR(PlanLoader::load_memory(bytes, options.copy_memory, verify, opened, faults));
   if (!faults.empty()) return refusal("plan in memory", faults.front());
   view = std::move(opened);
+  return {};
+}
+
+Status PlanView::with_index(std::shared_ptr<const PlanView> plan, std::vector<std::byte> index,
+                            std::shared_ptr<const PlanView>& view) {
+  std::vector<VerifyFault> faults;
+  std::shared_ptr<PlanView> made =
+      PlanLoader::load_index(std::move(plan), std::move(index), faults);
+  if (!faults.empty()) return refusal("plan with another index", faults.front());
+  view = std::move(made);
   return {};
 }
 

@@ -53,6 +53,7 @@ Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destin
     return {RLX_INVALID_ARGUMENT, text_of("weights have ", weights_bytes_, " bytes, wanted were ",
                                           destination.size(), " at ", offset_bytes)};
   }
+  if (base_ != nullptr) return base_->read_weights(offset_bytes, destination);
   if (file_.is_open()) return file_.read(weights_offset_ + offset_bytes, destination);
   if (!destination.empty())
     std::memcpy(destination.data(), memory_.data() + weights_offset_ + offset_bytes,

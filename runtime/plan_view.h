@@ -43,6 +43,11 @@ class PlanView {
   static Status open_memory(std::span<const std::byte> bytes, const PlanOptions& options,
                             std::shared_ptr<const PlanView>& view);
 
+  // The same plan with another index, verified anew. The new view shares the weights of the old
+  // one.
+  static Status with_index(std::shared_ptr<const PlanView> plan, std::vector<std::byte> index,
+                           std::shared_ptr<const PlanView>& view);
+
   // Header of a plan of which only the first 4 KiB are at hand, checked as far as they allow.
   static Status open_header(std::span<const std::byte> first_page, PlanHeader& header);
 
@@ -130,9 +135,10 @@ class PlanView {
     std::array<const fb::Entry*, static_cast<size_t>(fb::TargetKind::MAX) + 1> records{};
   };
 
-  InputFile file_;                     // when opened by path
-  std::vector<std::byte> owned_;       // when opened from memory with a copy
-  std::span<const std::byte> memory_;  // the whole plan when opened from memory
+  InputFile file_;                        // when opened by path
+  std::shared_ptr<const PlanView> base_;  // whose weights these are, when made by with_index
+  std::vector<std::byte> owned_;          // when opened from memory with a copy
+  std::span<const std::byte> memory_;     // the whole plan when opened from memory
   PlanHeader header_{};
   std::vector<std::byte> index_bytes_;
   std::vector<std::byte> params_;

@@ -45,6 +45,18 @@ rlx_status in_session(rlx_session* session, const Body& body) {
   });
 }
 
+// For a plan that another session loaded without asking.
+Status check_tuned(const DevicePlan& loaded) {
+  for (const GemmReport& gemm : loaded.gemm_reports()) {
+    if (gemm.tuned) continue;
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("entry ", quoted(gemm.entry), ", step ", gemm.step,
+                    " has no algorithm chosen for this device", gemm.note.empty() ? "" : ": ",
+                    gemm.note, "; run rlxc tune on this device")};
+  }
+  return {};
+}
+
 // The plan on the device: what another session already loaded, or loaded now. The plan's mutex is
 // held.
 Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
@@ -55,7 +67,7 @@ Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
   for (const rlx_plan::Loaded& entry : plan.loaded) {
     const bool fits = entry.device.lock() == device && (entry.profile || !options.profile);
     if (fits) loaded = entry.plan.lock();
-    if (loaded != nullptr) return {};
+    if (loaded != nullptr) return options.require_tuned ? check_tuned(*loaded) : Status{};
   }
   RLX_RETURN_IF_ERROR(device->device->load(*plan.view, options, loaded));
   plan.loaded.push_back({.plan = loaded, .device = device, .profile = options.profile});
@@ -81,7 +93,12 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
   if (taken.profile > 1)
     return {RLX_INVALID_ARGUMENT,
             text_of("options.profile is ", taken.profile, ", must be 0 or 1")};
+  if (taken.require_tuned > 1)
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.require_tuned is ", taken.require_tuned, ", must be 0 or 1")};
+  if (taken.reserved != 0) return {RLX_INVALID_ARGUMENT, "options.reserved is not 0"};
   options.jobs = taken.jobs;
+  options.require_tuned = taken.require_tuned == 1;
   session.stream = taken.cuda_stream;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;

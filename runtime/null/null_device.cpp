@@ -16,6 +16,11 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
+constexpr const char* kName = "null device";
+constexpr const char* kDriverText = "rlx null";
+constexpr const char* kLibraryText = "null library 1";
+constexpr uint32_t kAlgorithms = 3;  // that the library offers for every product
+
 class NullDriver {
  public:
   explicit NullDriver(std::shared_ptr<NullControl> control) : control_(std::move(control)) {}
@@ -49,6 +54,13 @@ class NullPlan final : public DevicePlan, public std::enable_shared_from_this<Nu
                         std::unique_ptr<DeviceSession>& session) override;
   // Whatever the plan is for first.
   [[nodiscard]] fb::TargetKind target() const override { return view_.first_target(); }
+
+  [[nodiscard]] std::vector<GemmReport> gemm_reports() const override;
+  [[nodiscard]] TuningIdentity tuning_identity() const override {
+    return {.device = kName, .driver = kDriverText, .library = kLibraryText};
+  }
+  // An error where a library product has no algorithm of this device's.
+  Status check_tuned() const;
 
   [[nodiscard]] NullDriver& driver() const { return *driver_; }
   [[nodiscard]] const PlanView& view() const { return view_; }
@@ -114,6 +126,8 @@ class NullSession final : public DeviceSession {
   Status read_after(uint32_t entry, uint32_t step, uint32_t value,
                     std::span<std::byte> bytes) override;
   Status poison_arena(std::byte pattern) override;
+  Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
+                         std::vector<GemmAlgorithm>& algorithms) override;
 
  private:
   void link(uint32_t entry);
@@ -140,14 +154,15 @@ class NullDevice final : public Device {
   explicit NullDevice(std::shared_ptr<NullControl> control)
       : driver_(std::make_shared<NullDriver>(std::move(control))) {
     info_.id = "null";
-    info_.name = "null device";
-    info_.driver = "rlx null";
+    info_.name = kName;
+    info_.driver = kDriverText;
     info_.unified_memory = true;
   }
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  Status load(const PlanView& plan, const LoadOptions&,
+  Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
     auto made = std::make_shared<NullPlan>(driver_, plan);
+    if (options.require_tuned) RLX_RETURN_IF_ERROR(made->check_tuned());
     RLX_RETURN_IF_ERROR(made->load());
     loaded = std::move(made);
     return {};
@@ -188,6 +203,37 @@ Status NullPlan::load() {
   for (const fb::Value* value : *init->values())
     linked.addresses.push_back(own_address(*this, none, arena, *value));
   for (const fb::Step& step : PlanView::steps(*init)) run_step(linked, step, driver_->control());
+  return {};
+}
+
+std::vector<GemmReport> NullPlan::gemm_reports() const {
+  std::vector<GemmReport> reports;
+  for (uint32_t e = 0; e < view_.entry_count(); ++e) {
+    const fb::Entry& entry = view_.entry(e, target());
+    const std::span<const fb::Step> steps = PlanView::steps(entry);
+    for (uint32_t s = 0; s < steps.size(); ++s) {
+      if (steps[s].kind() != fb::StepKind::LibraryGemm) continue;
+      const fb::LibraryGemm& gemm = *entry.gemms()->Get(steps[s].kernel());
+      const std::string_view device = PlanView::text(gemm.tuned_device());
+      GemmReport report{
+          .entry = std::string(PlanView::text(entry.name())),
+          .step = s,
+          .tuned = device == kName && PlanView::text(gemm.tuned_library()) == kLibraryText,
+          .note = {}};
+      if (!report.tuned && !device.empty()) report.note = text_of("tuned on ", device);
+      reports.push_back(std::move(report));
+    }
+  }
+  return reports;
+}
+
+Status NullPlan::check_tuned() const {
+  for (const GemmReport& report : gemm_reports()) {
+    if (report.tuned) continue;
+    return {RLX_UNSUITABLE_DEVICE,
+            text_of("entry ", quoted(report.entry), ", step ", report.step,
+                    " has no algorithm chosen for the ", kName, "; run rlxc tune on this device")};
+  }
   return {};
 }
 
@@ -283,7 +329,23 @@ Status NullSession::profile(uint32_t entry, std::vector<StepTime>& times) {
     const auto begin = std::chrono::steady_clock::now();
     run_one(entries_[entry], s);
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-    times.push_back({.step = s, .microseconds = took.count()});
+    const bool gemm =
+        PlanView::steps(*entries_[entry].entry)[s].kind() == fb::StepKind::LibraryGemm;
+    const double told = gemm ? control_.gemm_microseconds : control_.dispatch_microseconds;
+    times.push_back({.step = s, .microseconds = told > 0 ? told : took.count()});
+  }
+  return {};
+}
+
+// Algorithm i is made of bytes i + 1; the library suggests the slowest first.
+Status NullSession::time_algorithms(uint32_t, uint32_t, uint32_t most,
+                                    std::vector<GemmAlgorithm>& algorithms) {
+  RLX_RETURN_IF_ERROR(driver_.call("timing of algorithms"));
+  algorithms.clear();
+  for (uint32_t i = std::min(most, kAlgorithms); i-- > 0;) {
+    GemmAlgorithm algorithm{.bytes = {}, .workspace_bytes = 0, .microseconds = 30.0 - 10.0 * i};
+    algorithm.bytes.fill(static_cast<std::byte>(i + 1));
+    algorithms.push_back(algorithm);
   }
   return {};
 }

@@ -28,6 +28,10 @@ struct NullControl {
   std::atomic<uint64_t> dispatches{0};
   std::atomic<uint64_t> runs{0};
 
+  // What sessions say that steps take when they are profiled; 0: what they took.
+  double dispatch_microseconds = 0;
+  double gemm_microseconds = 0;
+
   // Steps in the order in which they ran, kept where `record` was set before the session ran.
   bool record = false;
   std::vector<uint32_t> steps_run;

@@ -40,7 +40,8 @@ int main(int argc, char** argv) {
   rlx::add_verify_command(app, action);
   rlx::add_ops_command(app, action);
   rlx::add_reference_command(app, action);
-  app.footer("Exit codes: 0 ok, 1 wrong use, 2 input refused, 5 resources, 70 internal error.");
+  rlx::add_tune_command(app, action);
+  app.footer("Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 internal error.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -8,9 +8,18 @@
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/report.h"
+#include "tools/tune/tune.h"
 
 namespace rlx::tool {
 namespace {
+
+void tune_plan(const Options& options) {
+  const std::string device = options.device == "auto" ? "cuda" : options.device;
+  tune::TuneReport report;
+  const Status status = tune::tune_file(options.plan_path, options.plan_path, device, {}, report);
+  check(status);
+  std::fputs(tune::report_text(report).c_str(), stderr);
+}
 
 ExitCode run_tool(const Options& options) {
   if (options.list_devices) {
@@ -20,6 +29,7 @@ ExitCode run_tool(const Options& options) {
                stdout);
     return ExitCode::Ok;
   }
+  if (options.tune == TuneMode::Write) tune_plan(options);
   PlanHandle plan;
   const Report report = run(options, plan);
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);

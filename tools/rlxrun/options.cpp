@@ -23,6 +23,7 @@ struct RawOptions {
   std::vector<std::string> inputs;
   std::vector<std::string> expected;
   std::vector<std::string> dumps;
+  std::string tune;
 };
 
 TensorFile split_tensor_file(const std::string& text) {
@@ -114,6 +115,11 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag("--json", options.json, "Print the result as JSON");
   app.add_flag("--validate", options.validate,
                "Load the Vulkan validation layer; any error it reports fails the run");
+  app.add_flag("--tune{write}", raw.tune,
+               "Before the run: time how the library's products can be computed and write the "
+               "fastest ways into PLAN; --tune=locked: refuse a plan where that was not done for "
+               "this device")
+      ->check(CLI::IsMember({"write", "locked"}));
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
   app.add_option("--poison", options.poison, "Fill the arena with this byte before the first run")
       ->check(CLI::Range(0, 255))
@@ -138,6 +144,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     for (const std::string& text : raw.expected)
       options.expected.push_back(split_tensor_file(text));
     for (const std::string& text : raw.dumps) options.dumps.push_back(split_dump(text));
+    if (!raw.tune.empty()) options.tune = raw.tune == "locked" ? TuneMode::Locked : TuneMode::Write;
   } catch (const CLI::ParseError& error) {
     parsed.exit =
         app.exit(error) == 0 ? static_cast<int>(ExitCode::Ok) : static_cast<int>(ExitCode::Usage);

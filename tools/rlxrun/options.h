@@ -23,6 +23,12 @@ struct DumpRequest {
   std::string path;
 };
 
+enum class TuneMode : uint8_t {
+  None,
+  Write,   // tune the plan file before it is run
+  Locked,  // refuse a plan with a library product that is not tuned for this device
+};
+
 struct Options {
   std::string plan_path;
   std::string entry;  // empty: the only one
@@ -46,6 +52,7 @@ struct Options {
   uint64_t memory_budget_bytes = 0;
   bool json = false;
   bool validate = false;
+  TuneMode tune = TuneMode::None;
   bool check_weights = false;
   std::optional<uint8_t> poison;
 };
