@@ -41,7 +41,8 @@ std::optional<CaseGraph> build_graph(std::span<const Case> cases, Diagnostics& d
 // Compiles and opens the verified plan.
 std::shared_ptr<const PlanView> compile_plan(Module module, const CompileOptions& options,
                                              Diagnostics& diagnostics);
-// An optimisation level for the devices that are present, with the kernel cache of the build folder.
+// An optimisation level for the devices that are present, with the kernel cache of the build
+// folder.
 CompileOptions test_options(int optimisation);
 
 // One run on a fresh session: inputs in the order of the entry's inputs, arena filled with `poison`
