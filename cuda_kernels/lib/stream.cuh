@@ -4,7 +4,7 @@
 #ifndef RLX_LIB_STREAM_CUH
 #define RLX_LIB_STREAM_CUH
 
-#include "lib/wgmma.cuh"
+#include "lib/mbarrier.cuh"
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define RLX_HAS_BULK_COPY 1
