@@ -11,13 +11,14 @@
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts, x = high + low / 2048, both within
-//   f32's range of exponents; high * high and the two mixed products are summed apart, low * low is below f32's last bit.
-//   Tensor cores cut sums off instead of rounding them, so high * high moves into a rounded sum every RLX_CHAIN depths. Where
+//   f32's range of exponents; high * high and the mixed products are summed apart; low * low is below f32's last bit.
+//   Tensor cores cut sums off instead of rounding them, so high * high moves into a rounded sum with every tile of depth. Where
 //   a sum is not finite (an operand is not, or overflows), it is computed again by f32 fused multiply-adds.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/product.cuh"
 #include "lib/mma.cuh"
+#include "lib/wgmma_narrow.cuh"
 
 RLX_PARAMS(MatmulMmaParams);
 
@@ -28,6 +29,10 @@ RLX_PARAMS(MatmulMmaParams);
 #define RLX_IS_F32 (RLX_OPERAND_BYTES == 4)
 #define RLX_SPLIT_F32 (RLX_IS_F32 && !RLX_TF32)
 
+#define rlx_is_bf16_f16 0
+#define rlx_is_bf16_bf16 1
+#define rlx_is_bf16_f32 0
+constexpr bool kIsBf16 = RLX_CAT(rlx_is_bf16_, RLX_A);
 constexpr rlx_u32 kElementBytes = RLX_OPERAND_BYTES;
 constexpr rlx_u32 kChunk = 16 / kElementBytes;      // elements of a 16-byte piece
 constexpr rlx_u32 kStepDepth = 32 / kElementBytes;  // depth of one mma
@@ -70,7 +75,13 @@ constexpr rlx_u32 kSliceFloats = RLX_TILE_M * kSumPitch;
 constexpr rlx_u32 kPipelineBytes = RLX_STAGES * kStageBytes;
 constexpr rlx_u32 kSumBytes = RLX_WARPS_K * kSliceFloats * 4;
 
-RLX_DYNAMIC_SHARED(kPipelineBytes > kSumBytes ? kPipelineBytes : kSumBytes);
+// Up to 1024 bytes more, so that panels begin at multiples of 1024.
+RLX_DYNAMIC_SHARED((kPipelineBytes > kSumBytes ? kPipelineBytes : kSumBytes) + 1024);
+
+RLX_FN rlx_u32 shared_base() { return (rlx_shared_address(rlx_shared) + 1023u) & ~1023u; }
+RLX_FN float* sums_base() {
+  return reinterpret_cast<float*>(rlx_shared + (shared_base() - rlx_shared_address(rlx_shared)));
+}
 
 #if RLX_SPLITS > 1
 RLX_CLUSTER(RLX_SPLITS);
@@ -82,11 +93,21 @@ constexpr rlx_u32 kSharers = RLX_SPLITS;  // groups that work on a tile
 #define RLX_IN_CLUSTER 0
 constexpr rlx_u32 kSharers = 1;  // no cluster: its first group does all of the depth
 #endif
+// A warpgroup's product (sm_90a) in place of its warps' own: 16-bit operands along the depth in rows of 128 bytes, 16 lines of a
+// per warp.
+#if RLX_HAS_WGMMA && !RLX_IS_F32 && !RLX_A_BY_LINE && !RLX_B_BY_LINE && RLX_TILE_K == 64 && \
+    RLX_TILE_M == 16 * RLX_WARPS_M && RLX_WARPS_M % 4 == 0
+#define RLX_WARPGROUPS 1
+#else
+#define RLX_WARPGROUPS 0
+#endif
 constexpr rlx_u32 kDepth = kSharers == 1 ? RLX_K : RLX_SPLIT_K;  // of a group, at most
 constexpr rlx_u32 kBlocks = (kDepth + RLX_TILE_K - 1) / RLX_TILE_K;
 constexpr bool kRefill = kBlocks > RLX_STAGES;  // else the whole depth is in flight at once
-constexpr rlx_u32 kAhead = kRefill ? RLX_STAGES - 1 : RLX_STAGES;
-static_assert(!kRefill || RLX_STAGES >= 2, "a stage to fill while another is used");
+// Stages in flight; refilled are the one used last, or the one before, which warpgroups may be still reading.
+constexpr rlx_u32 kBehind = RLX_WARPGROUPS ? 2 : 1;
+constexpr rlx_u32 kAhead = kRefill ? RLX_STAGES - kBehind : RLX_STAGES;
+static_assert(!kRefill || RLX_STAGES > kBehind, "a stage to fill while another is used");
 
 // ---- panels ----
 
@@ -117,13 +138,6 @@ RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth
     rlx_copy16_async(shared + P::at(row, chunk), RLX_AT(base, element, kElementBytes), bytes);
   }
 }
-RLX_FN void copy_a(rlx_u32 shared, rlx_ptr a, rlx_u32 line, rlx_u32 depth) {
-  copy_panel<PanelA, RLX_A_BY_LINE, RLX_M, RLX_A_LINE, RLX_A_DEPTH>(shared, a, line, depth);
-}
-RLX_FN void copy_b(rlx_u32 shared, rlx_ptr b, rlx_u32 line, rlx_u32 depth) {
-  copy_panel<PanelB, RLX_B_BY_LINE, RLX_N, RLX_B_LINE, RLX_B_DEPTH>(shared + PanelA::kBytes, b, line, depth);
-}
-
 // ---- fragments ----
 
 struct WarpPlace {
@@ -196,6 +210,9 @@ RLX_FN void load_b(rlx_u32 panel, WarpPlace warp, rlx_u32 step, rlx_u32 (&b)[kFr
 using Sums = float[kFragmentsM][kFragmentsN][4];
 
 #if RLX_SPLIT_F32
+// Where few products are added, one that dominates shows its last bits: low * low counts there.
+constexpr bool kLowProducts = RLX_K < 192;
+
 // x = high + low / 2048, both rounded to tf32.
 RLX_FN void split(rlx_u32 bits, rlx_u32& high, rlx_u32& low) {
   high = (bits + 0x1000u) & 0xFFFFE000u;
@@ -231,31 +248,43 @@ RLX_FN void clear(Accumulators& acc) {
 RLX_FN void multiply_step(rlx_u32 (&a)[kFragmentsM][4], rlx_u32 (&b)[kFragmentsN][2], Accumulators& acc) {
 #if RLX_SPLIT_F32
   rlx_u32 a_low[kFragmentsM][4];
+  rlx_u32 b_low[kFragmentsN][2];
   RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
     RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) split(a[i][e], a[i][e], a_low[i][e]);
   }
-#elif RLX_IS_F32
+  // Products of one sum stand far apart: each waits for the one before.
+  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+    rlx_u32 rest[2];
+    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) {
+      const float x = rlx_from_bits(b[j][e]);
+      split(b[j][e], b[j][e], b_low[j][e]);
+      rest[e] = rlx_bits(x - rlx_from_bits(b[j][e]));
+    }
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
+      if (kLowProducts) rlx_mma_tf32(acc.mixed[i][j], a_low[i], rest);
+      rlx_mma_tf32(acc.mixed[i][j], a_low[i], b[j]);
+    }
+  }
+  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) rlx_mma_tf32(acc.sums[i][j], a[i], b[j]);
+  }
+  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) rlx_mma_tf32(acc.mixed[i][j], a[i], b_low[j]);
+  }
+#else
+#if RLX_IS_F32
 #define rlx_mma_f32 rlx_mma_tf32
   RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
     RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) a[i][e] += 0x1000u;
   }
+  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
+    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) b[j][e] += 0x1000u;
+  }
 #endif
   RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-#if RLX_SPLIT_F32
-    rlx_u32 b_low[2];
-    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) split(b[j][e], b[j][e], b_low[e]);
-    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
-      rlx_mma_tf32(acc.mixed[i][j], a_low[i], b[j]);
-      rlx_mma_tf32(acc.sums[i][j], a[i], b[j]);
-      rlx_mma_tf32(acc.mixed[i][j], a[i], b_low);
-    }
-#else
-#if RLX_IS_F32
-    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) b[j][e] += 0x1000u;
-#endif
     RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) RLX_CAT(rlx_mma_, RLX_A)(acc.sums[i][j], a[i], b[j]);
-#endif
   }
+#endif
 }
 
 // Moves the cut-off sums of a tile of depth into rounded ones.
@@ -278,10 +307,114 @@ RLX_FN float sum_of(const Accumulators& acc, rlx_u32 i, rlx_u32 j, rlx_u32 e) {
 #endif
 }
 
+// Multiplies the panels of one stage.
+RLX_FN void multiply_block(rlx_u32 stage, WarpPlace warp, Accumulators& acc) {
+#if RLX_WARPGROUPS
+  rlx_wgmma_fence();
+  RLX_UNROLL for (rlx_u32 step = 0; step < kSteps; ++step) {
+    const rlx_u32 depth_bytes = (step * RLX_WARPS_K + warp.k) * 32u;
+    const rlx_u64 a = rlx_panel_descriptor(stage + warp.m / 64u * 64u * RLX_PANEL_ROW_BYTES + depth_bytes);
+    const rlx_u64 b = rlx_panel_descriptor(stage + PanelA::kBytes + warp.n * RLX_PANEL_ROW_BYTES + depth_bytes);
+    using Flat = float[kWarpN / 2];
+    rlx_wgmma<kWarpN, kIsBf16>::run(reinterpret_cast<Flat&>(acc.sums), a, b, 1u);
+  }
+  rlx_wgmma_commit();
+#else
+  RLX_UNROLL for (rlx_u32 step = 0; step < kSteps; ++step) {
+    rlx_u32 a[kFragmentsM][4];
+    rlx_u32 b[kFragmentsN][2];
+    load_a(stage, warp, step * RLX_WARPS_K + warp.k, a);
+    load_b(stage + PanelA::kBytes, warp, step * RLX_WARPS_K + warp.k, b);
+    multiply_step(a, b, acc);
+  }
+  settle(acc);
+#endif
+}
+
+// Makes the sums readable.
+RLX_FN void finish_blocks(Accumulators& acc) {
+#if RLX_WARPGROUPS
+  rlx_wgmma_wait<0>();
+#endif
+}
+
+// ---- the pipeline ----
+
+// What this group multiplies: `blocks` tiles of depth.
+struct Work {
+  rlx_ptr a;
+  rlx_ptr b;
+  rlx_u32 first_m;
+  rlx_u32 first_n;
+  rlx_u32 depth_begin;
+  rlx_u32 blocks;
+  rlx_u32 shared;
+
+  RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block % RLX_STAGES * kStageBytes; }
+  RLX_FN void copy_a(rlx_u32 block) const {
+    copy_panel<PanelA, RLX_A_BY_LINE, RLX_M, RLX_A_LINE, RLX_A_DEPTH>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K);
+  }
+  RLX_FN void copy_b(rlx_u32 block) const {
+    copy_panel<PanelB, RLX_B_BY_LINE, RLX_N, RLX_B_LINE, RLX_B_DEPTH>(stage(block) + PanelA::kBytes, b, first_n,
+                                                                    depth_begin + block * RLX_TILE_K);
+  }
+};
+
+// The first panels: weights before the steps ahead have finished, the rest after. One group of copies per block.
+RLX_FN void start_copies(const Work& work) {
+  RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
+    if (block >= work.blocks) break;
+    if (RLX_A_WEIGHTS) work.copy_a(block);
+    if (RLX_B_WEIGHTS) work.copy_b(block);
+  }
+  rlx_wait_for_predecessors();
+  RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
+    if (block < work.blocks) {
+      if (!RLX_A_WEIGHTS) work.copy_a(block);
+      if (!RLX_B_WEIGHTS) work.copy_b(block);
+    }
+    rlx_commit_copies();
+  }
+}
+
+// Block after block as they arrive; stages are filled again where not all blocks have their own.
+RLX_FN void multiply_in_turn(const Work& work, WarpPlace warp, Accumulators& acc) {
+  RLX_LOOP for (rlx_u32 block = 0; block < work.blocks; ++block) {
+    rlx_wait_copies<kAhead - 1>();
+#if RLX_WARPGROUPS
+    rlx_fence_async_shared();
+    rlx_wgmma_wait<1>();
+#endif
+    rlx_barrier();
+    if (kRefill && block + kAhead < work.blocks) {
+      work.copy_a(block + kAhead);
+      work.copy_b(block + kAhead);
+    }
+    rlx_commit_copies();
+    multiply_block(work.stage(block), warp, acc);
+  }
+  finish_blocks(acc);
+}
+
+// All blocks are in flight, and warpgroups' products follow each other without a barrier (whose fence costs as much as a block):
+// half of the panels, then the others.
+RLX_FN void multiply_at_once(const Work& work, WarpPlace warp, Accumulators& acc) {
+  constexpr rlx_u32 kFirst = (kBlocks + 1) / 2;
+  rlx_wait_copies<kAhead - (kFirst < kAhead ? kFirst : kAhead)>();
+  rlx_fence_async_shared();
+  rlx_barrier();
+  RLX_LOOP for (rlx_u32 block = 0; block < min(kFirst, work.blocks); ++block) multiply_block(work.stage(block), warp, acc);
+  rlx_wait_copies<0>();
+  rlx_fence_async_shared();
+  rlx_barrier();
+  RLX_LOOP for (rlx_u32 block = kFirst; block < work.blocks; ++block) multiply_block(work.stage(block), warp, acc);
+  finish_blocks(acc);
+}
+
 // ---- the tile's sums ----
 
 RLX_FN void put_sums(const Accumulators& acc, WarpPlace warp) {
-  float* slice = reinterpret_cast<float*>(rlx_shared) + warp.k * kSliceFloats;
+  float* slice = sums_base() + warp.k * kSliceFloats;
   const rlx_u32 g = warp.lane >> 2;
   const rlx_u32 t = warp.lane & 3u;
   RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
@@ -314,7 +447,7 @@ RLX_FN void put_sums(const Accumulators& acc, WarpPlace warp) {
 
 // Adds the slices of this group's warps, four neighbours at a time, in order; the sum takes the place of the first.
 RLX_FN rlx_acc4_t sum_slices(rlx_u32 at) {
-  const float* own = reinterpret_cast<const float*>(rlx_shared) + at;
+  const float* own = sums_base() + at;
   rlx_acc4_t sum = rlx_acc4_splat(0.0f);
   RLX_UNROLL for (rlx_u32 k = 0; k < RLX_WARPS_K; ++k) sum += *reinterpret_cast<const float4*>(own + k * kSliceFloats);
   return sum;
@@ -324,7 +457,7 @@ RLX_FN void join_slices() {
     const rlx_u32 unit = first + rlx_local_index;
     if (unit >= RLX_TILE_M * RLX_TILE_N / 4) break;
     const rlx_u32 at = unit / (RLX_TILE_N / 4) * kSumPitch + unit % (RLX_TILE_N / 4) * 4u;
-    *reinterpret_cast<rlx_acc4_t*>(reinterpret_cast<float*>(rlx_shared) + at) = sum_slices(at);
+    *reinterpret_cast<rlx_acc4_t*>(sums_base() + at) = sum_slices(at);
   }
 }
 
@@ -332,7 +465,7 @@ RLX_FN void join_slices() {
 RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column) {
   const rlx_u32 at = row * kSumPitch + column;
 #if RLX_IN_CLUSTER
-  const rlx_u32 own = rlx_shared_address(rlx_shared) + at * 4u;
+  const rlx_u32 own = shared_base() + at * 4u;
   float4 parts[kSharers];
   RLX_UNROLL for (rlx_u32 rank = 0; rank < kSharers; ++rank) parts[rank] = rlx_cluster_load4(rlx_cluster_address(own, rank));
   rlx_acc4_t sum = parts[0];
@@ -376,13 +509,69 @@ RLX_FN Unit unit_of(rlx_u32 number, rlx_u32 rank, rlx_u32 tile_m, rlx_u32 tile_n
   const rlx_u32 within = rlx_local_index + number * kThreads;
   const rlx_u32 index = rank * kGroupUnits + within;
   Unit unit;
-  unit.row = index / kRowUnits;
+  unit.row = min(index / kRowUnits, rlx_u32(RLX_TILE_M - 1));
   unit.column = index % kRowUnits * 4u;
-  unit.m = tile_m * rlx_u32(RLX_TILE_M) + unit.row;
+  unit.m = tile_m * rlx_u32(RLX_TILE_M) + index / kRowUnits;
   unit.n = tile_n * rlx_u32(RLX_TILE_N) + unit.column;
   unit.exists = within < kGroupUnits && index < RLX_TILE_M * kRowUnits && unit.m < rlx_u32(RLX_M) && unit.n < rlx_u32(RLX_N);
   return unit;
 }
+
+#if RLX_Y_VECTOR == 4
+// What the epilogue adds to a unit, as it is stored where that is one load: 16-bit values keep few registers while they wait.
+using rlx_four_f16 = rlx_uvec2;
+using rlx_four_bf16 = rlx_uvec2;
+using rlx_four_f32 = rlx_vec4;
+RLX_FN rlx_acc4_t widened_f32(rlx_vec4 four) { return four; }
+RLX_FN rlx_acc4_t widened_f16(rlx_uvec2 four) {
+  const rlx_vec2 low = rlx_unpack_f16x2(four.x);
+  const rlx_vec2 high = rlx_unpack_f16x2(four.y);
+  return rlx_acc4_t(low.x, low.y, high.x, high.y);
+}
+RLX_FN rlx_acc4_t widened_bf16(rlx_uvec2 four) {
+  const rlx_vec2 low = rlx_unpack_bf16x2(four.x);
+  const rlx_vec2 high = rlx_unpack_bf16x2(four.y);
+  return rlx_acc4_t(low.x, low.y, high.x, high.y);
+}
+
+struct Added {
+#if defined(RLX_BIAS) && RLX_BIAS_VECTOR == 4
+  RLX_CAT(rlx_four_, RLX_BIAS) bias_words;
+  RLX_FN rlx_acc4_t bias() const { return RLX_CAT(widened_, RLX_BIAS)(bias_words); }
+  RLX_FN void load_bias(rlx_ptr base, RLX_INDEX m, RLX_INDEX n) {
+    const rlx_i64 at = rlx_i64(m) * RLX_BIAS_M + rlx_i64(n);
+    bias_words = rlx_at<RLX_CAT(rlx_four_, RLX_BIAS)>(base, at * RLX_CAT(rlx_bytes_, RLX_BIAS));
+  }
+#else
+  rlx_acc4_t bias_value;
+  RLX_FN rlx_acc4_t bias() const { return bias_value; }
+  RLX_FN void load_bias(rlx_ptr base, RLX_INDEX m, RLX_INDEX n) { bias_value = rlx_bias4(base, m, n); }
+#endif
+#if defined(RLX_RESIDUAL) && RLX_RESIDUAL_VECTOR == 4
+  RLX_CAT(rlx_four_, RLX_RESIDUAL) residual_words;
+  RLX_FN rlx_acc4_t residual() const { return RLX_CAT(widened_, RLX_RESIDUAL)(residual_words); }
+  RLX_FN void load_residual(rlx_ptr base, RLX_INDEX m, RLX_INDEX n) {
+    const rlx_i64 at = rlx_i64(m) * RLX_RESIDUAL_M + rlx_i64(n);
+    residual_words = rlx_at<RLX_CAT(rlx_four_, RLX_RESIDUAL)>(base, at * RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+  }
+#else
+  rlx_acc4_t residual_value;
+  RLX_FN rlx_acc4_t residual() const { return residual_value; }
+  RLX_FN void load_residual(rlx_ptr base, RLX_INDEX m, RLX_INDEX n) { residual_value = rlx_residual4(base, m, n); }
+#endif
+};
+// Little enough to wait in registers while the tile is multiplied.
+constexpr bool kAddedEarly = sizeof(Added) * kUnits <= 128;
+
+RLX_FN void load_added(Added (&added)[kUnits], rlx_ptr bias, rlx_ptr residual, rlx_u32 rank, rlx_u32 tile_m, rlx_u32 tile_n) {
+  RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
+    const Unit unit = unit_of(number, rank, tile_m, tile_n);
+    if (!unit.exists) continue;
+    added[number].load_bias(bias, RLX_INDEX(unit.m), RLX_INDEX(unit.n));
+    added[number].load_residual(residual, RLX_INDEX(unit.m), RLX_INDEX(unit.n));
+  }
+}
+#endif
 
 RLX_MAIN_PREFETCH {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
@@ -402,53 +591,16 @@ RLX_MAIN_PREFETCH {
   const rlx_ptr b = RLX_AT(p.b, b_batch, kElementBytes);
   const rlx_u32 depth_begin = kSharers == 1 ? 0u : rank * rlx_u32(RLX_SPLIT_K);
   const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + kDepth);
-  const rlx_u32 blocks = (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K);
-  const rlx_u32 first_m = tile_m * rlx_u32(RLX_TILE_M);
-  const rlx_u32 first_n = tile_n * rlx_u32(RLX_TILE_N);
-  const rlx_u32 shared = rlx_shared_address(rlx_shared);
+  const Work work = {a,
+                     b,
+                     tile_m * rlx_u32(RLX_TILE_M),
+                     tile_n * rlx_u32(RLX_TILE_N),
+                     depth_begin,
+                     (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K),
+                     shared_base()};
+  start_copies(work);
 
-  // The first panels: weights before the steps ahead have finished, the rest after.
-  RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
-    if (block >= blocks) break;
-    if (RLX_A_WEIGHTS) copy_a(shared + block * kStageBytes, a, first_m, depth_begin + block * RLX_TILE_K);
-    if (RLX_B_WEIGHTS) copy_b(shared + block * kStageBytes, b, first_n, depth_begin + block * RLX_TILE_K);
-  }
-  rlx_wait_for_predecessors();
-  RLX_UNROLL for (rlx_u32 block = 0; block < kAhead; ++block) {
-    if (block < blocks) {
-      if (!RLX_A_WEIGHTS) copy_a(shared + block * kStageBytes, a, first_m, depth_begin + block * RLX_TILE_K);
-      if (!RLX_B_WEIGHTS) copy_b(shared + block * kStageBytes, b, first_n, depth_begin + block * RLX_TILE_K);
-    }
-    rlx_commit_copies();
-  }
-
-  // Multiply.
-  const rlx_u32 warp_index = rlx_warp;
-  const WarpPlace warp = {warp_index % RLX_WARPS_M * kWarpM, warp_index / RLX_WARPS_M % RLX_WARPS_N * kWarpN,
-                          warp_index / (RLX_WARPS_M * RLX_WARPS_N), rlx_lane_of_warp};
-  Accumulators acc;
-  clear(acc);
-  RLX_LOOP for (rlx_u32 block = 0; block < blocks; ++block) {
-    rlx_wait_copies<kAhead - 1>();
-    rlx_barrier();
-    if (kRefill && block + kAhead < blocks) {
-      const rlx_u32 stage = shared + (block + kAhead) % RLX_STAGES * kStageBytes;
-      copy_a(stage, a, first_m, depth_begin + (block + kAhead) * RLX_TILE_K);
-      copy_b(stage, b, first_n, depth_begin + (block + kAhead) * RLX_TILE_K);
-    }
-    rlx_commit_copies();
-    const rlx_u32 panel_a = shared + block % RLX_STAGES * kStageBytes;
-    RLX_UNROLL for (rlx_u32 step = 0; step < kSteps; ++step) {
-      rlx_u32 a_fragments[kFragmentsM][4];
-      rlx_u32 b_fragments[kFragmentsN][2];
-      load_a(panel_a, warp, step * RLX_WARPS_K + warp.k, a_fragments);
-      load_b(panel_a + PanelA::kBytes, warp, step * RLX_WARPS_K + warp.k, b_fragments);
-      multiply_step(a_fragments, b_fragments, acc);
-    }
-    settle(acc);
-  }
-
-  // Meet in shared memory. What the epilogue adds travels meanwhile.
+  // What the epilogue adds, where it is little: it arrives with the panels.
 #ifdef RLX_BIAS
   const rlx_ptr bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
 #else
@@ -460,14 +612,25 @@ RLX_MAIN_PREFETCH {
   const rlx_ptr residual = 0;
 #endif
 #if RLX_Y_VECTOR == 4
-  rlx_acc4_t unit_bias[kUnits];
-  rlx_acc4_t unit_residual[kUnits];
-  RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
-    const Unit unit = unit_of(number, rank, tile_m, tile_n);
-    if (!unit.exists) continue;
-    unit_bias[number] = rlx_bias4(bias, RLX_INDEX(unit.m), RLX_INDEX(unit.n));
-    unit_residual[number] = rlx_residual4(residual, RLX_INDEX(unit.m), RLX_INDEX(unit.n));
+  Added added[kUnits];
+  if (kAddedEarly) load_added(added, bias, residual, rank, tile_m, tile_n);
+#endif
+
+  // Multiply.
+  const rlx_u32 warp_index = rlx_warp;
+  const WarpPlace warp = {warp_index % RLX_WARPS_M * kWarpM, warp_index / RLX_WARPS_M % RLX_WARPS_N * kWarpN,
+                          warp_index / (RLX_WARPS_M * RLX_WARPS_N), rlx_lane_of_warp};
+  Accumulators acc;
+  clear(acc);
+  if (kRefill || !RLX_WARPGROUPS) {
+    multiply_in_turn(work, warp, acc);
+  } else {
+    multiply_at_once(work, warp, acc);
   }
+
+  // Meet in shared memory.
+#if RLX_Y_VECTOR == 4
+  if (!kAddedEarly) load_added(added, bias, residual, rank, tile_m, tile_n);
 #endif
   rlx_wait_copies<0>();
   rlx_barrier();  // nobody reads panels any more
@@ -484,20 +647,25 @@ RLX_MAIN_PREFETCH {
 
   // Finish and store.
   const rlx_ptr y = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+  rlx_acc4_t sums[kUnits];
+  RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
+    const Unit unit = unit_of(number, rank, tile_m, tile_n);
+    sums[number] = gather_sums(unit.row, unit.column);  // also of units that do not exist: no branch keeps loads apart
+  }
   RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
     const Unit unit = unit_of(number, rank, tile_m, tile_n);
     if (!unit.exists) continue;
     const RLX_INDEX m = RLX_INDEX(unit.m);
     const RLX_INDEX n = RLX_INDEX(unit.n);
     const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
-    rlx_acc4_t value = gather_sums(unit.row, unit.column);
+    rlx_acc4_t value = sums[number];
 #if RLX_IS_F32
     RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {
       if (!finite(value[c]) && unit.n + c < rlx_u32(RLX_N)) value[c] = exact_sum(a, b, unit.m, unit.n + c);
     }
 #endif
 #if RLX_Y_VECTOR == 4
-    RLX_CAT(rlx_store4_, RLX_Y)(y, at, rlx_apply4(value, unit_bias[number], unit_residual[number]));
+    RLX_CAT(rlx_store4_, RLX_Y)(y, at, rlx_apply4(value, added[number].bias(), added[number].residual()));
 #else
     RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {
       if (unit.n + c >= rlx_u32(RLX_N)) continue;

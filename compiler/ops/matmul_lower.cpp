@@ -8,6 +8,7 @@
 
 #include "compiler/ops/matmul_emit.h"
 #include "compiler/ops/matmul_library.h"
+#include "compiler/ops/matmul_mma_lower.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/matmul_vectors.h"
 #include "compiler/ops/matvec_stream_lower.h"
@@ -238,8 +239,12 @@ bool lower_product(LowerContext& ctx, Product product) {
   const int64_t vectors = std::min(product.m, product.n);
   if (vectors <= kMaxVectors && product.k > 0) {
     emit_vectors(ctx, product);
+  } else if (const std::string refusal = mma_refusal(ctx, product); refusal.empty()) {
+    emit_mma(ctx, product);
   } else {
     emit_tiles(ctx, product);
+    if (ctx.target().offers(KernelId::matmul_mma))
+      ctx.program().steps[first_step].reason += "; not on tensor cores: " + refusal;
   }
   offer_to_library(ctx, product, first_step);
   return true;

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// How matmul_mma divides a product among workgroups and warps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/dispatch/target.h"
+
+namespace rlx {
+
+// How the kernel multiplies.
+enum class MmaKind : uint8_t {
+  Half,      // f16 or bf16
+  Tf32,      // f32 rounded to tf32
+  SplitF32,  // f32 in two tf32 parts
+};
+
+struct MmaProblem {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t batches = 1;
+  MmaKind kind = MmaKind::Half;
+  // Pieces of 16 bytes lie along the lines (an m of a, an n of b), else along the depth.
+  bool a_by_line = false;
+  bool b_by_line = false;
+  double epilogue_operations = 0;  // per element of y, beside the sums
+
+  [[nodiscard]] uint32_t element_bytes() const { return kind == MmaKind::Half ? 2 : 4; }
+};
+
+// Lines of a and b per workgroup, bytes of depth per stage, and the warps that share them.
+struct MmaTile {
+  uint32_t m = 0;
+  uint32_t n = 0;
+  uint32_t stage_bytes = 128;  // of depth
+  uint32_t warps_m = 1;
+  uint32_t warps_n = 1;
+  uint32_t warps_k = 1;
+
+  [[nodiscard]] uint32_t threads() const { return 32 * warps_m * warps_n * warps_k; }
+};
+
+struct MmaChoice {
+  MmaTile tile;
+  uint32_t tile_k = 0;      // depth per stage
+  uint32_t stages = 1;      // in flight
+  int64_t splits = 1;       // workgroups of a tile, one cluster
+  int64_t split_k = 0;      // depth of a workgroup, whole stages
+  int64_t tiles = 0;        // per batch entry
+  int64_t groups = 0;       // tiles * splits * batches
+  uint32_t min_groups = 1;  // that registers leave room for on a multiprocessor
+  double microseconds = 0;  // estimated
+
+  // "64x96 tiles, 4 warps, 4 stages, k split over clusters of 3, 144 workgroups".
+  [[nodiscard]] std::string text() const;
+};
+
+// The tile with the smallest estimate; of equal ones the first of the table.
+MmaChoice choose_mma(const MmaProblem& problem, const DeviceModel& device);
+
+}  // namespace rlx
