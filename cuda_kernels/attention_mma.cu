@@ -57,7 +57,7 @@ RLX_FN Stager stager_of(const RlxParams& p, const Place& at, int first_key) {
 }
 
 // Copies a tile's rows, the first kRowBytes of each, zeros behind them and behind the `count` rows that there are.
-template <int kPieces, int kRowBytes>
+template <int kPieces, int kRowBytes, bool kWhole>
 RLX_FN void copy_rows(rlx_u32 panels, const Stager& stager, rlx_ptr from, rlx_i64 row_bytes, int count) {
   const rlx_u32 to = panels + rlx_panel_piece(stager.row, stager.piece);
   const rlx_ptr tile = from - rlx_ptr(stager.row * row_bytes + stager.piece * 16);
@@ -66,22 +66,34 @@ RLX_FN void copy_rows(rlx_u32 panels, const Stager& stager, rlx_ptr from, rlx_i6
     const bool in_row = kRowBytes - panel * 128 >= 128 || panel * 128 + stager.piece * 16 < kRowBytes;
     RLX_UNROLL for (int i = 0; i < kTileKeys; i += kRowsAtOnce) {
       if (kTileKeys < kRowsAtOnce && stager.row >= kTileKeys) break;
-      const bool inside = in_row && stager.row + i < count;
+      const rlx_u32 shared = to + panel * kPanelBytes + i * 128;
       const rlx_ptr address = from + rlx_ptr(i * row_bytes + panel * 128);
-      rlx_copy16_async(to + panel * kPanelBytes + i * 128, inside ? address : tile, inside ? 16u : 0u);
+      if (kWhole && kRowBytes - panel * 128 >= 128) {
+        rlx_copy16_async(shared, address);
+      } else {
+        const bool inside = in_row && (kWhole || stager.row + i < count);
+        rlx_copy16_async(shared, inside ? address : tile, inside ? 16u : 0u);
+      }
     }
   }
 }
 
+template <bool kWhole>
+RLX_FN void copy_tile(rlx_u32 stage, const Stager& stager, int count) {
+  copy_rows<kKeyPieces, RLX_D * kBytes, kWhole>(stage, stager, stager.k, rlx_i64(RLX_K_S) * kBytes, count);
+  copy_rows<kValuePieces, RLX_DV * kBytes, kWhole>(stage + kKeyPanels * kPanelBytes, stager, stager.v,
+                                                   rlx_i64(RLX_V_S) * kBytes, count);
+}
+
 // Copies the next tile, of whose keys `count` are there, into a stage.
 RLX_FN void stage_tile(Stager& stager, rlx_u32 stage, int count) {
-  if (count > 0) {
-    const int rows = min(count, kTileKeys);
-    copy_rows<kKeyPieces, RLX_D * kBytes>(stage, stager, stager.k, rlx_i64(RLX_K_S) * kBytes, rows);
-    copy_rows<kValuePieces, RLX_DV * kBytes>(stage + kKeyPanels * kPanelBytes, stager, stager.v, rlx_i64(RLX_V_S) * kBytes, rows);
-    stager.k += rlx_ptr(rlx_i64(kTileKeys * kSplits) * (rlx_i64(RLX_K_S) * kBytes));
-    stager.v += rlx_ptr(rlx_i64(kTileKeys * kSplits) * (rlx_i64(RLX_V_S) * kBytes));
+  if (count >= kTileKeys) {
+    copy_tile<true>(stage, stager, kTileKeys);
+  } else if (count > 0) {
+    copy_tile<false>(stage, stager, count);
   }
+  stager.k += rlx_ptr(rlx_i64(kTileKeys * kSplits) * (rlx_i64(RLX_K_S) * kBytes));
+  stager.v += rlx_ptr(rlx_i64(kTileKeys * kSplits) * (rlx_i64(RLX_V_S) * kBytes));
   rlx_commit_copies();
 }
 
@@ -301,6 +313,10 @@ RLX_MAIN_PREFETCH {
     if constexpr (!kWarpgroups) accumulate(rows, weights, read_values);
   }
 
+  if constexpr (RLX_WARPS_K == 1 && kSplits == 1) {
+    write_rows(p, at, rows, warp_q);
+    return;
+  }
 #if RLX_STAGED
   rlx_wait_copies<0>();
   rlx_barrier();  // the stages become the place where the warps' results meet

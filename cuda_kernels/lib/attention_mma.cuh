@@ -134,7 +134,7 @@ struct KeyBounds {
   int last;
 };
 RLX_FN KeyBounds bounds_of(const Place& at, int row) {
-  const int position = at.position_0 + row / RLX_FOLD;
+  [[maybe_unused]] const int position = at.position_0 + row / RLX_FOLD;
   KeyBounds bounds{at.begin, at.end - 1};
 #if RLX_WINDOW_LEFT >= 0
   bounds.first = max(bounds.first, position - RLX_WINDOW_LEFT);
@@ -457,7 +457,8 @@ RLX_FN void weigh(Rows& rows, float (&s)[kMTiles][kNTiles][4]) {
   }
 }
 
-// Two values rounded to the storage type, the first in the low half.
+// Two values rounded to the storage type, the first in the low half (f32: never called).
+RLX_FN rlx_u32 pack_f32(float, float) { return 0u; }
 RLX_FN rlx_u32 pack_f16(float low, float high) {
   rlx_u32 word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -604,37 +605,92 @@ RLX_FN void wait_for_cluster() {
 #endif
 }
 
-// Writes the warp's rows to shared memory.
-RLX_FN void leave_rows(const Rows& rows, float* joined, int warp_q, int warp_k) {
+// Calls write(row of the tile, h, m, column, values...) for runs of neighbouring columns that this thread holds: two in order, else
+// four.
+template <typename Row, typename Pair, typename Four>
+RLX_FN void for_each_run(const Rows& rows, int warp_q, Row begin_row, Pair pair, Four four) {
   const int g = rlx_lane_of_warp / 4;
   const int t = rlx_lane_of_warp % 4;
   RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
     RLX_UNROLL for (int h = 0; h < 2; ++h) {
       const float total = quad_sum(rows.total[m][h]);
       const int row = (warp_q * kMTiles + m) * 16 + 8 * h + g;
-      if (row >= kUsedRows) continue;
-      if (t == 0) {
-        *reinterpret_cast<float2*>(joined + kStatsAt + (warp_k * kUsedRows + row) * 2) = float2{rows.shift[m][h], total};
-      }
-      float* const place = joined + (warp_k * kUsedRows + row) * kJoinPitch;
+      if (!begin_row(row, rows.shift[m][h], total)) continue;
+      const float(&out)[kOutTiles][4] = rows.out[m];
       if constexpr (kInOrder) {
         RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
           const int d = 8 * j + 2 * t;
-          if (d < RLX_DV) *reinterpret_cast<float2*>(place + d) = float2{rows.out[m][j][2 * h], rows.out[m][j][2 * h + 1]};
+          if (d < RLX_DV) pair(d, out[j][2 * h], out[j][2 * h + 1]);
         }
       } else {
         RLX_UNROLL for (int j = 0; j < kOutTiles; j += 4) {
           RLX_UNROLL for (int c = 0; c < 2; ++c) {
+            const int i = 2 * h + c;
             const int d = j / kVector * kVector * 8 + kVector * (2 * t + c) + j % kVector;
-            if (d < RLX_DV) {
-              *reinterpret_cast<float4*>(place + d) = float4{rows.out[m][j][2 * h + c], rows.out[m][j + 1][2 * h + c],
-                                                             rows.out[m][j + 2][2 * h + c], rows.out[m][j + 3][2 * h + c]};
-            }
+            if (d < RLX_DV) four(d, float4{out[j][i], out[j + 1][i], out[j + 2][i], out[j + 3][i]});
           }
         }
       }
     }
   }
+}
+
+// Writes the warp's rows to shared memory.
+RLX_FN void leave_rows(const Rows& rows, float* joined, int warp_q, int warp_k) {
+  float* place = joined;
+  for_each_run(
+      rows, warp_q,
+      [&](int row, float shift, float total) {
+        if (row >= kUsedRows) return false;
+        place = joined + (warp_k * kUsedRows + row) * kJoinPitch;
+        if (rlx_lane_of_warp % 4 == 0) {
+          *reinterpret_cast<float2*>(joined + kStatsAt + (warp_k * kUsedRows + row) * 2) = float2{shift, total};
+        }
+        return true;
+      },
+      [&](int d, float x, float y) { *reinterpret_cast<float2*>(place + d) = float2{x, y}; },
+      [&](int d, float4 four) { *reinterpret_cast<float4*>(place + d) = four; });
+}
+
+// 1 / total, or 0 where the row has no key.
+RLX_FN float inverse_of(float total) {
+  if (total == 0.0f) return 0.0f;
+#if RLX_HALF
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(total));
+  return inverse;
+#else
+  return 1.0f / total;
+#endif
+}
+
+template <typename Params>
+RLX_FN void write_lse(const Params& p, const Place& at, int row, float shift, float total) {
+#if RLX_HAS_LSE
+  rlx_store_f32(p.lse, (rlx_i64(at.batch) * RLX_HEADS + (at.head + row % RLX_FOLD)) * RLX_SQ + row / RLX_FOLD,
+                total == 0.0f ? RLX_MINUS_INFINITY : 0.693147182f * (shift + rlx_log2(total)));
+#endif
+}
+
+// Writes the result of rows that one warp has whole.
+template <typename Params>
+RLX_FN void write_rows(const Params& p, const Place& at, const Rows& rows, int warp_q) {
+  rlx_i64 place = 0;
+  float inverse = 0.0f;
+  for_each_run(
+      rows, warp_q,
+      [&](int tile_row, float shift, float total) {
+        const int row = at.first_row + tile_row;
+        if (row >= kRows) return false;
+        place = rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y));
+        inverse = inverse_of(total);
+        if (rlx_lane_of_warp % 4 == 0) write_lse(p, at, row, shift, total);
+        return true;
+      },
+      [&](int d, float x, float y) { rlx_put4(p.y, (place + d) * kBytes, RLX_CAT(pack_, RLX_X)(x * inverse, y * inverse)); },
+      [&](int d, float4 four) {
+        RLX_CAT(rlx_store4_, RLX_X)(p.y, place + d, rlx_vec4{four.x * inverse, four.y * inverse, four.z * inverse, four.w * inverse});
+      });
 }
 
 // Four neighbouring elements of a row and the row's statistics, gathered from `count` holders.
@@ -667,16 +723,10 @@ RLX_FN Piece joined_piece(Stats stats, Sum sum) {
 template <typename Params>
 RLX_FN void write_piece(const Params& p, const Place& at, const Piece& piece, int row, int d) {
   if (row >= kRows) return;
-  const bool no_key = piece.total == 0.0f;
-  const float inverse = no_key ? 0.0f : 1.0f / piece.total;
-  const float4 y{piece.sum.x * inverse, piece.sum.y * inverse, piece.sum.z * inverse, piece.sum.w * inverse};
-  RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y) + RLX_INDEX(d)), rlx_vec4{y.x, y.y, y.z, y.w});
-#if RLX_HAS_LSE
-  if (d == 0) {
-    rlx_store_f32(p.lse, (rlx_i64(at.batch) * RLX_HEADS + (at.head + row % RLX_FOLD)) * RLX_SQ + row / RLX_FOLD,
-                  no_key ? RLX_MINUS_INFINITY : 0.693147182f * (piece.shift + rlx_log2(piece.total)));
-  }
-#endif
+  const float inverse = inverse_of(piece.total);
+  RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y) + RLX_INDEX(d)),
+                              rlx_vec4{piece.sum.x * inverse, piece.sum.y * inverse, piece.sum.z * inverse, piece.sum.w * inverse});
+  if (d == 0) write_lse(p, at, row, piece.shift, piece.total);
 }
 
 // Joins what the warps along the keys left. Writes the result, or sends piece i to workgroup i % RLX_SPLITS of the cluster.
