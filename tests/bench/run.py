@@ -69,7 +69,7 @@ class Recorder:
         folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, workload, system, content):
-        command = " ".join(sys.argv)
+        command = " ".join(["python3 tests/bench/run.py", *sys.argv[1:]])
         content = {"when": datetime.datetime.now().isoformat(timespec="seconds"), "command": command, **content}
         (self.folder / f"{workload}.{system}.json").write_text(json.dumps(content, indent=1) + "\n")
 
