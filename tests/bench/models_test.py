@@ -15,6 +15,7 @@ import tempfile
 import numpy as np
 
 import models
+import report
 from generator import Uniform, fnv1a, from_bf16_bits, philox_words
 
 SMALL_LLAMA = models.Llama(tokens=24, past=0, layers=2, vocabulary=1000, ffn=512, wide=256, heads=8, kv_heads=2, head=32, cache_rows=64)
@@ -85,7 +86,19 @@ def network_computes_its_reference(tools, name, dtype, network, bound):
         expect(0.1 < wanted[output].std() < 10, f"{name}: values of an odd scale")
 
 
+def table_tells_what_is_missing():
+    """One workload measured on one target, one failed, nothing else: every cell is there."""
+    name = models.WORKLOADS[0].name
+    told = {"when": "2026-01-02T03:04:05", "command": "run"}
+    records = {(name, "cuda"): {**told, "gpu_ms": 0.1, "wall_ms": 0.2}, (name, "vulkan"): {**told, "failed": "no device"},
+               ("machine", "facts"): {**told, "device": "d"}, ("machine", "ceilings"): {**told, "failed": "no PyTorch"}}
+    text = report.table(records)
+    expect("| 0.100 / 0.200 | failed |" in text and "yes, output unchecked" in text, f"odd table:\n{text}")
+    expect(f"- {name}, vulkan: no device" in text, f"the failure is not told:\n{text}")
+
+
 def main():
+    table_tells_what_is_missing()
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(sys.argv[1], pathlib.Path(folder))
         known_answers_of_philox()

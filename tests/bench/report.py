@@ -164,17 +164,20 @@ def failures(records):
 
 def machine_lines(records):
     facts, ceilings = records.get(("machine", "facts"), {}), records.get(("machine", "ceilings"), {})
-    text = f"# {facts.get('when', '')[:10]}, {facts.get('device', '?')} (driver {facts.get('driver', '?')}), PyTorch {facts.get('torch', '?')}\n\n"
+    device = f"{facts.get('device', '?')} (driver {facts.get('driver', '?')})"
+    text = f"# {facts.get('when', '')[:10]}, {device}, PyTorch {facts.get('torch', '?')}\n\n"
     if "bytes_per_s" in ceilings:
         rates = ", ".join(f"{name} {ceilings[f'{name}_flops_per_s'] / 1e12:.1f}" for name in ("f32", "f16", "bf16"))
-        text += (f"Ceilings measured through PyTorch at {ceilings["when"][11:16]}: copy {ceilings['bytes_per_s'] / 1e12:.2f} TB/s (read and "
-                 f"written), products of 8192^3: {rates} TFLOP/s.\n")
+        measured, copy = ceilings["when"][11:16], ceilings["bytes_per_s"] / 1e12
+        text += (f"Ceilings measured through PyTorch at {measured}: copy {copy:.2f} TB/s (read and written), products of "
+                 f"8192^3: {rates} TFLOP/s.\n\n")
     commands = {}
     for (workload, _), record in records.items():
         if workload != "machine":
             commands.setdefault(record["command"], []).append(record["when"])
     lines = [f"- `{command}`, {min(times)[:16]} to {max(times)[11:16]}" for command, times in sorted(commands.items())]
-    return text + "\nCommands, and when they ran; figures of different commands may come from different machines of this kind:\n" + "\n".join(lines) + "\n\n"
+    return (text + "Commands, and when they ran; figures of different commands may come from different machines of this kind:\n"
+            + "\n".join(lines) + "\n\n")
 
 
 def table(records):
