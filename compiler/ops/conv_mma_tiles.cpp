@@ -12,7 +12,8 @@ namespace {
 constexpr int64_t kStepBytes = 128;  // of k, per pixel and filter
 constexpr int64_t kMaxStages = 8;
 constexpr int64_t kSumPad = 8;  // words behind each row of sums
-constexpr std::array<int64_t, 4> kSplits = {1, 2, 4, 8};
+// Clusters that divide k are not chosen: their sums have yet to be tried on a device.
+constexpr std::array<int64_t, 1> kSplits = {1};
 
 // step: microseconds of a step where a workgroup has a multiprocessor to itself.
 struct TileCost {
@@ -36,17 +37,16 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-int64_t shared_bytes(const ConvTile& tile, int64_t stages, int64_t split) {
+int64_t shared_bytes(const ConvTile& tile, int64_t stages) {
   const int64_t ring = stages * (tile.tile_m + tile.tile_n) * kStepBytes;
   const int64_t sums = tile.warps_k * tile.tile_m * (tile.tile_n + kSumPad) * 4;
-  return std::max(ring, sums) + (split > 1 ? tile.tile_m * tile.tile_n * 4 : 0);
+  return std::max(ring, sums);
 }
 
 // As many steps in flight as there are and shared memory holds; at least two slots for a ring.
-int64_t stages_for(const ConvTile& tile, int64_t split, int64_t steps, const DeviceModel& device) {
+int64_t stages_for(const ConvTile& tile, int64_t steps, const DeviceModel& device) {
   int64_t stages = std::min(kMaxStages, steps);
-  while (stages > 1 &&
-         shared_bytes(tile, stages, split) > static_cast<int64_t>(device.shared_bytes))
+  while (stages > 1 && shared_bytes(tile, stages) > static_cast<int64_t>(device.shared_bytes))
     --stages;
   return stages;
 }
@@ -128,7 +128,7 @@ ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& dev
       const int64_t steps = ceil_div(all_steps, split);
       ConvTiling tiling{.tile = cost.tile,
                         .split = split,
-                        .stages = stages_for(cost.tile, split, steps, device),
+                        .stages = stages_for(cost.tile, steps, device),
                         .groups = tiles * split};
       tiling.microseconds = estimate(product, cost, tiling, steps, device);
       if (best.tile.tile_m == 0 || tiling.microseconds < best.microseconds) best = tiling;

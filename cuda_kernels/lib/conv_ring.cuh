@@ -121,10 +121,6 @@ RLX_MAIN_PREFETCH {
   const int tile_n = tile % kTilesN;
   const int tile_m = tile / kTilesN;
   const int first_step = int(rank) * kSteps;
-#if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
-  // The others may send only when this workgroup runs.
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-#endif
 
   const rlx_u32 ring = rlx_shared_address(rlx_shared);
   const int row = int(rlx_local_index) / kPieces;
@@ -182,8 +178,7 @@ RLX_MAIN_PREFETCH {
   store_sums(warp_m, warp_n, warp_k, sums);
   rlx_barrier();
 #if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
-  exchange_sums(rank);
+  publish_sums();
 #endif
   finish_units(p, rank, first_filter, row_of, ahead);
 }

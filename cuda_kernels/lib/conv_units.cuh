@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The epilogue of conv_mma: from a workgroup's sums, RLX_TILE_M pixels by RLX_TILE_N filters in parts of K, to y. Its unit is 16
 // bytes of y; each workgroup of a cluster finishes an equal share of the tile's units.
-// Shared memory: the including form says where its sums begin (kSumsAt) and how many bytes it has (kWorkBytes); behind them lies
-// what a cluster's workgroups send each other, the inbox.
+// Shared memory: the including form says where its sums begin (kSumsAt) and how many bytes it has (kWorkBytes).
 #ifndef RLX_LIB_CONV_UNITS_CUH
 #define RLX_LIB_CONV_UNITS_CUH
 
-constexpr int kInboxBytes = RLX_SPLIT > 1 ? RLX_TILE_M * RLX_TILE_N * 4 : 0;
-RLX_DYNAMIC_SHARED(kWorkBytes + kInboxBytes);
+RLX_DYNAMIC_SHARED(kWorkBytes);
 #if RLX_SPLIT > 1
 RLX_CLUSTER(RLX_SPLIT);
 #endif
@@ -58,31 +56,25 @@ RLX_FN void load_unit(int unit, float (&value)[kUnit]) {
 }
 
 #if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
-// Sends the sums to the workgroups that finish them, and returns when all have arrived. The inbox holds a share per sender, row by
-// row. Neighbouring lanes send neighbouring 16 bytes: those of a warp travel together.
-RLX_FN void exchange_sums(rlx_u32 rank) {
+// Joins the parts of the workgroup's warps in the first one, and returns when the cluster's workgroups have done so too.
+RLX_FN void publish_sums() {
   constexpr int kRowFours = RLX_TILE_N / 4;
-  constexpr int kShareRows = RLX_TILE_M / kSplit;
-  const rlx_u32 inbox = rlx_shared_address(rlx_shared) + kWorkBytes + rank * (kShareRows * RLX_TILE_N * 4u);
-  for (int four = int(rlx_local_index); four < RLX_TILE_M * kRowFours; four += kThreads) {
+  for (int four = int(rlx_local_index); RLX_WARPS_K > 1 && four < RLX_TILE_M * kRowFours; four += kThreads) {
     const int row = four / kRowFours;
+    const int column = four % kRowFours * 4;
     float value[4] = {};
-    RLX_UNROLL for (int part = 0; part < RLX_WARPS_K; ++part) {
-      add4(value, *reinterpret_cast<const float4*>(sum_at(part, row, four % kRowFours * 4)));
-    }
-    const rlx_u32 to = rlx_cluster_address(inbox + rlx_u32(four % (kShareRows * kRowFours)) * 16u, rlx_u32(row / kShareRows));
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(value[0]), "f"(value[1]), "f"(value[2]), "f"(value[3])
-                 : "memory");
+    RLX_UNROLL for (int part = 0; part < RLX_WARPS_K; ++part) add4(value, *reinterpret_cast<const float4*>(sum_at(part, row, column)));
+    *reinterpret_cast<float4*>(sum_at(0, row, column)) = make_float4(value[0], value[1], value[2], value[3]);
   }
   rlx_cluster_barrier();
 }
-RLX_FN void load_inbox(int unit, float (&value)[kUnit]) {
-  const float* inbox = reinterpret_cast<const float*>(rlx_shared + kWorkBytes) + unit * kUnit;
+// The sums of all the cluster's workgroups for the tile's unit `unit`.
+RLX_FN void load_cluster_unit(int unit, float (&value)[kUnit]) {
+  const rlx_u32 own = rlx_shared_address(sum_at(0, unit / kUnitsN, unit % kUnitsN * kUnit));
   RLX_UNROLL for (int e = 0; e < kUnit; ++e) value[e] = 0.0f;
-  RLX_UNROLL for (int sender = 0; sender < kSplit; ++sender) {
-    RLX_UNROLL for (int e = 0; e < kUnit; e += 4) {
-      add4(value + e, *reinterpret_cast<const float4*>(inbox + sender * kUnitsShare * kUnit + e));
-    }
+  RLX_UNROLL for (int sharer = 0; sharer < kSplit; ++sharer) {
+    const rlx_u32 from = rlx_cluster_address(own, rlx_u32(sharer));
+    RLX_UNROLL for (int e = 0; e < kUnit; e += 4) add4(value + e, rlx_cluster_load4(from + e * 4u));
   }
 }
 #endif
@@ -212,7 +204,7 @@ RLX_FN void load_early_residuals(rlx_ptr residual, rlx_u32 rank, int first_filte
 #endif
 }
 
-// y of the workgroup's units: their sums lie in the inbox of a cluster, else in shared memory.
+// y of the workgroup's units.
 template <typename RowOf>
 RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, const RowOf& row_of, Ahead& ahead) {
   RLX_UNROLL for (int u = 0; u < kUnitsThread; ++u) {
@@ -220,7 +212,7 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
     if (!place.inside) continue;
     float value[kUnit];
 #if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
-    load_inbox(place.unit, value);
+    load_cluster_unit(int(rank) * kUnitsShare + place.unit, value);
 #else
     load_unit(place.unit, value);
 #endif
@@ -235,6 +227,11 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
     RLX_UNROLL for (int e = 0; e < kUnit; ++e) value[e] = rlx_activate(value[e]);
     store_unit(p.y, rlx_i64(place.row) * RLX_Y_PITCH + place.column, place.column, value);
   }
+#if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
+  // Nobody leaves while others read its sums.
+  rlx_cluster_arrive();
+  rlx_cluster_wait();
+#endif
 }
 
 #endif
