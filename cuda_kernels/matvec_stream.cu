@@ -9,11 +9,10 @@
 //   RLX_X_LINE apart, aligned alike; y and residual dense; gamma, bias, bias2 vectors.
 // Grid: RLX_GROUPS workgroups, one for each multiprocessor; each takes its share of neighbouring outputs.
 // Workgroup: RLX_TEAMS teams of RLX_LANES threads multiply; one warp behind them copies. Rows of w come in stages of
-//   RLX_STAGE_UNITS outputs per team, RLX_DEPTH of them in a ring in shared memory. The ring is filled before the steps that this
-//   one waits for are complete; while they still run, RLX_AHEAD stages more come into the L2 cache. At most RLX_PACE stages are
-//   under way at a time, so that what others read at that moment (the next x above all) does not queue up behind them.
-//   A team's threads have the same RLX_PIECES 16-byte pieces of all its rows, so x stays in registers. A thread keeps the sums of
-//   RLX_BATCH stages; then they meet in shared memory, and after RLX_FLUSH batches become results.
+//   RLX_STAGE_UNITS outputs per team, RLX_DEPTH of them in a ring in shared memory, filled before the steps that this one waits for
+//   are complete; at most RLX_PACE are under way at a time, so that what other workgroups read at that moment (the next x above all)
+//   does not queue up behind them. A team's threads have the same RLX_PIECES 16-byte pieces of all its rows, so x stays in registers.
+//   A thread keeps the sums of RLX_BATCH stages; then they meet in shared memory, and after RLX_FLUSH batches become results.
 // Specializations: the above; RLX_W_EARLY 1: w does not depend on earlier steps, so its first stages are loaded before the wait
 //   for them; storage types RLX_X, RLX_W, RLX_Y, RLX_GAMMA, RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL (undefined where absent);
 //   RLX_ACTIVATION with generated/epilogue.inc, as in lib/product.cuh.
@@ -68,7 +67,6 @@ __shared__ float squares[RLX_M][RLX_TEAM_WARPS];
 #endif
 __shared__ rlx_u64 full[RLX_DEPTH];
 __shared__ rlx_u64 empty[RLX_DEPTH];
-__shared__ volatile rlx_u32 started;  // 1 from when the steps before are complete
 
 // The outputs of this workgroup, and the stages that hold them.
 struct Share {
@@ -103,46 +101,8 @@ RLX_FN void copy_rows(rlx_ptr w, rlx_u32 first, rlx_u32 rows, rlx_u32 shared, rl
 #endif
 }
 
-// Brings rows into the L2 cache.
-RLX_FN void fetch_rows(rlx_ptr w, rlx_u32 first, rlx_u32 rows, rlx_u32 lane) {
-  constexpr rlx_u32 kCacheLine = 128u;
-  for (rlx_u32 row = 0u; row < rows; ++row) {
-    const rlx_ptr from = w + rlx_u64(first + row) * rlx_u64(RLX_W_LINE * RLX_W_BYTES);
-    for (rlx_u32 at = lane * kCacheLine; at < rlx_u32(RLX_ROW_BYTES); at += 32u * kCacheLine) {
-      asm volatile("prefetch.global.L2 [%0];" ::"l"(from + at));
-    }
-  }
-}
-// Returns when rows that were fetched are there: one word of each 32nd of them.
-RLX_FN void await_rows(rlx_ptr w, rlx_u32 first, rlx_u32 rows, rlx_u32 lane) {
-  const rlx_u64 element = rlx_u64(lane) * rlx_u64(rows * rlx_u32(RLX_ROW_PIECES)) / 32u;
-  const rlx_u64 row = first + element / rlx_u32(RLX_ROW_PIECES);
-  const rlx_ptr from = w + row * rlx_u64(RLX_W_LINE * RLX_W_BYTES) + element % rlx_u32(RLX_ROW_PIECES) * 16u;
-  rlx_u32 word;
-  asm volatile("ld.volatile.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
-  asm volatile("" ::"r"(word));
-}
-
-// While the steps before are still busy, the stages behind the ring come into the L2 cache, two at a time.
-RLX_FN void fetch_ahead(const RlxParams& p, Share share, rlx_u32 lane) {
-  const rlx_u32 end = min(share.stages, rlx_u32(RLX_DEPTH + RLX_AHEAD));
-  for (rlx_u32 stage = rlx_u32(RLX_DEPTH); stage < end && started == 0u; ++stage) {
-    const rlx_u32 first = share.begin + stage * rlx_u32(RLX_STAGE_OUTPUTS);
-    const rlx_u32 rows = min(rlx_u32(RLX_STAGE_OUTPUTS), share.end - first);
-    fetch_rows(p.w, first, rows, lane);
-    if (stage > rlx_u32(RLX_DEPTH)) await_rows(p.w, first - rlx_u32(RLX_STAGE_OUTPUTS), rlx_u32(RLX_STAGE_OUTPUTS), lane);
-#if RLX_GATED
-    fetch_rows(p.w2, first, rows, lane);
-    if (stage > rlx_u32(RLX_DEPTH)) await_rows(p.w2, first - rlx_u32(RLX_STAGE_OUTPUTS), rlx_u32(RLX_STAGE_OUTPUTS), lane);
-#endif
-  }
-}
-
 RLX_FN void copy_stages(const RlxParams& p, Share share, rlx_u32 lane) {
   for (rlx_u32 stage = 0u; stage < share.stages; ++stage) {
-#if RLX_AHEAD > 0
-    if (stage == rlx_u32(RLX_DEPTH)) fetch_ahead(p, share, lane);
-#endif
     if (stage >= rlx_u32(RLX_PACE)) rlx_mbarrier_wait(rlx_shared_address(&full[slot_of(stage - rlx_u32(RLX_PACE))]), turn_of(stage - rlx_u32(RLX_PACE)));
     if (stage >= rlx_u32(RLX_DEPTH)) rlx_mbarrier_wait(rlx_shared_address(&empty[slot_of(stage)]), turn_of(stage) ^ 1u);
     const rlx_u32 first = share.begin + stage * rlx_u32(RLX_STAGE_OUTPUTS);
@@ -380,7 +340,6 @@ RLX_FN void multiply_share(const RlxParams& p, Share share, rlx_u32 thread) {
 #else
   load_gamma(p, at, gamma);
 #endif
-  if (thread == 0u) started = 1u;
   float xs[RLX_M][RLX_PIECES][RLX_PIECE];
   prepare_x(p, at, gamma, xs);
   const rlx_u32 own_sum = owned_sum<RLX_BATCH_SUMS>(thread % 32u);
@@ -410,7 +369,6 @@ RLX_MAIN_PREFETCH {
     rlx_mbarrier_init(rlx_shared_address(&empty[thread]), rlx_u32(RLX_CONSUMERS / 32));
     rlx_fence_async_shared();
   }
-  if (thread == 0u) started = 0u;
   rlx_barrier();
   if (thread >= rlx_u32(RLX_CONSUMERS)) {
     copy_stages(p, share, thread - rlx_u32(RLX_CONSUMERS));

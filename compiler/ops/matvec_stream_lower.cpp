@@ -21,9 +21,8 @@ constexpr int64_t kRingBytes = 96 * 1024;
 // Of these under way at a time: enough for the full speed of an H200's memory (26 KB), with room.
 constexpr int64_t kPaceBytes = 48 * 1024;
 constexpr int64_t kStageBytes = 16 * 1024;
-// Of each workgroup, in the L2 cache behind the ring: 25 MB in all, half of an H200's.
-constexpr int64_t kAheadBytes = 192 * 1024;
-constexpr int64_t kConsumers = 512;
+// Few enough that the small steps between two products find registers beside both of them.
+constexpr int64_t kConsumers = 256;
 constexpr int64_t kWidestRow = 256;  // lanes, unless x needs more registers
 // Sums that a thread keeps before they meet, and shared bytes in which they do (two flushes).
 constexpr int64_t kBatchSums = 16;
@@ -125,7 +124,6 @@ std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceMode
   plan.depth = ring / plan.stage_bytes;
   if (plan.depth < 2) return std::nullopt;
   plan.pace = std::clamp<int64_t>(kPaceBytes / plan.stage_bytes, 1, plan.depth);
-  plan.ahead = kAheadBytes / plan.stage_bytes;
   return plan;
 }
 
@@ -165,9 +163,8 @@ bool reads_weights_only(const LowerContext& ctx, const StreamedProduct& streamed
 }
 
 void define_operands(const LowerContext& ctx, StreamDispatch& dispatch,
-                     const StreamedProduct& streamed, const StreamPlan& plan) {
+                     const StreamedProduct& streamed) {
   const Product& product = streamed.product;
-  const bool early = reads_weights_only(ctx, streamed);
   dispatch.define("RLX_M", product.m)
       .define("RLX_N", product.n)
       .define("RLX_K", product.k)
@@ -176,8 +173,7 @@ void define_operands(const LowerContext& ctx, StreamDispatch& dispatch,
       .define("RLX_Y", std::string(name_of(product.y.dtype())))
       .define("RLX_X_LINE", product.m == 1 ? product.k : product.a.line)
       .define("RLX_W_LINE", product.n == 1 ? product.k : product.b.line)
-      .define("RLX_W_EARLY", early ? 1 : 0)
-      .define("RLX_AHEAD", early ? plan.ahead : 0)
+      .define("RLX_W_EARLY", reads_weights_only(ctx, streamed) ? 1 : 0)
       .define("RLX_GATED", streamed.second ? 1 : 0)
       .define("RLX_NORM", streamed.norm ? 1 : 0)
       .define("RLX_ACTIVATION", product.activation.none() ? 0 : 1)
@@ -264,7 +260,7 @@ void emit_stream(LowerContext& ctx, const StreamedProduct& streamed) {
       .work(bytes_of(streamed), 2 * static_cast<uint64_t>(product.m * product.n) *
                                     static_cast<uint64_t>(product.k * products))
       .reason(reason_of(streamed, plan));
-  define_operands(ctx, dispatch, streamed, plan);
+  define_operands(ctx, dispatch, streamed);
   bind_epilogue(dispatch, streamed);
 }
 

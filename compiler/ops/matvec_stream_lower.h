@@ -48,7 +48,6 @@ struct StreamPlan {
   int64_t stage_bytes = 0;
   int64_t depth = 2;  // stages in the ring
   int64_t pace = 1;   // stages under way at a time
-  int64_t ahead = 0;  // stages that the L2 cache may take behind those of the ring
   int64_t batch = 1;  // stages whose sums a thread keeps
   int64_t flush = 1;  // batches between two exchanges of sums
   int64_t groups = 1;

@@ -40,7 +40,7 @@ RLX_FN void rlx_stream_copy(rlx_u32 shared, rlx_ptr global, rlx_u32 bytes, rlx_u
 // Called by all lanes after the copies of a stage.
 RLX_FN void rlx_stream_close(rlx_u32 barrier) {
 #if !RLX_HAS_BULK_COPY
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
+  rlx_mbarrier_arrive_after_copies(barrier);
 #endif
 }
 
