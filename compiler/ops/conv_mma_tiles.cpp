@@ -12,8 +12,7 @@ namespace {
 constexpr int64_t kStepBytes = 128;  // of k, per pixel and filter
 constexpr int64_t kMaxStages = 8;
 constexpr int64_t kSumPad = 8;  // words behind each row of sums
-// Clusters that divide k are not chosen: their sums have yet to be tried on a device.
-constexpr std::array<int64_t, 1> kSplits = {1};
+constexpr std::array<int64_t, 4> kSplits = {1, 2, 4, 8};
 
 // step: microseconds of a step where a workgroup has a multiprocessor to itself.
 struct TileCost {
