@@ -126,7 +126,8 @@ constexpr uint8_t kParamsBytes = 0x19;    // EIATTR_CBANK_PARAM_SIZE: 16 bits
 constexpr uint8_t kRegisterCount = 0x2F;  // EIATTR_REGCOUNT: symbol, count
 constexpr uint8_t kWordsFormat = 0x04;    // EIFMT_SVAL: a 16-bit size and so many bytes
 // A shared section of sm_90 and later begins with what the system keeps of each workgroup's memory;
-// launches do not count it. The code then has the section .nv.shared.reserved.0.
+// neither ptxas' messages nor launches count it.
+constexpr uint32_t kFirstWithReserved = 90;
 constexpr uint32_t kReservedSharedBytes = 1024;
 
 struct Attribute {
@@ -200,7 +201,8 @@ std::string check_cubin(std::span<const std::byte> code, uint32_t architecture) 
   return {};
 }
 
-std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function) {
+std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function,
+                                     uint32_t architecture) {
   const Elf elf(code);
   const std::optional<Elf::Symbol> symbol = elf.symbol(function);
   if (!symbol.has_value() || !elf.find(text_of(".text.", function)).has_value())
@@ -227,7 +229,7 @@ std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::strin
 
   if (const std::optional<uint32_t> shared = elf.find(text_of(".nv.shared.", function))) {
     const uint64_t size_bytes = elf.section(*shared)->sh_size;
-    const uint32_t reserved = elf.find(".nv.shared.reserved.0") ? kReservedSharedBytes : 0;
+    const uint32_t reserved = architecture < kFirstWithReserved ? 0 : kReservedSharedBytes;
     if (size_bytes < reserved || size_bytes > std::numeric_limits<uint32_t>::max())
       return std::nullopt;
     facts.static_shared_bytes = static_cast<uint32_t>(size_bytes) - reserved;

@@ -28,7 +28,8 @@ struct CubinFacts {
 };
 // nullopt if the cubin has no such function or says nothing about it. For cubins that passed
 // check_cubin.
-std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function);
+std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function,
+                                     uint32_t architecture);
 
 // Empty if the text ends with a zero byte, has the entry point, and its target is at most the
 // architecture; else what is wrong.

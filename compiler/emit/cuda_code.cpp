@@ -86,7 +86,8 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
 
   std::string wrong = check_cubin(output.cubin, architecture.number);
   if (!wrong.empty()) return KernelFault{"the cubin " + wrong};
-  const std::optional<CubinFacts> facts = read_cubin(output.cubin, kEntryPoint);
+  const std::optional<CubinFacts> facts =
+      read_cubin(output.cubin, kEntryPoint, architecture.number);
   if (!facts) return KernelFault{"has no RLX_MAIN"};
   if (auto fault = check_facts(*facts, specialization, architecture)) return *fault;
 
@@ -121,7 +122,8 @@ std::optional<std::string> cuda_code_inputs(const Nvrtc& nvrtc,
 
 uint32_t unexplained_local_bytes(const KernelCode& cubin, const Specialization& specialization,
                                  const KernelSources& sources) {
-  const std::optional<CubinFacts> facts = read_cubin(cubin.bytes, cubin.entry_point);
+  const std::optional<CubinFacts> facts =
+      read_cubin(cubin.bytes, cubin.entry_point, cubin.architecture);
   const std::string* source = sources.find(source_path(specialization, kCuda));
   const bool explained = source != nullptr && source->find(kSpillMarker) != std::string::npos;
   return facts && !explained ? facts->local_bytes : 0;

@@ -44,7 +44,8 @@ Specialization conversion(const std::string& from, const std::string& to) {
 }
 
 CubinFacts facts_of(const KernelCode& cubin) {
-  const std::optional<CubinFacts> facts = read_cubin(cubin.bytes, cubin.entry_point);
+  const std::optional<CubinFacts> facts =
+      read_cubin(cubin.bytes, cubin.entry_point, cubin.architecture);
   REQUIRE(facts.has_value());
   return *facts;
 }

@@ -96,14 +96,14 @@ std::vector<Fixture> cuda_fixtures() {
 }
 
 TEST_CASE("a cubin tells what its kernel needs") {
-  const std::optional<CubinFacts> facts = read_cubin(make_cubin({.params_bytes = 40,
-                                                                 .max_threads = 256,
-                                                                 .registers = 77,
-                                                                 .local_bytes = 16,
-                                                                 .static_shared_bytes = 1000,
-                                                                 .dynamic_shared_bytes = 50000,
-                                                                 .cluster_x = 4}),
-                                                     "main");
+  const Bytes cubin = make_cubin({.params_bytes = 40,
+                                  .max_threads = 256,
+                                  .registers = 77,
+                                  .local_bytes = 16,
+                                  .static_shared_bytes = 1000,
+                                  .dynamic_shared_bytes = 50000,
+                                  .cluster_x = 4});
+  const std::optional<CubinFacts> facts = read_cubin(cubin, "main", 90);
   REQUIRE(facts.has_value());
   CHECK(facts->params_bytes == 40);
   CHECK(facts->max_threads == 256);
@@ -119,7 +119,7 @@ TEST_CASE("a damaged cubin is refused or read, never followed out of its bytes")
   for (size_t size = 0; size < whole.size(); ++size) {
     const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
     CHECK_FALSE(check_cubin(cut, 90).empty());
-    CHECK_FALSE(read_cubin(cut, "main").has_value());
+    CHECK_FALSE(read_cubin(cut, "main", 90).has_value());
   }
   size_t read = 0;
   for (size_t at = 0; at < whole.size(); ++at) {
@@ -127,7 +127,7 @@ TEST_CASE("a damaged cubin is refused or read, never followed out of its bytes")
       Bytes damaged = whole;
       damaged[at] = std::byte(value);
       static_cast<void>(check_cubin(damaged, 90));
-      if (read_cubin(damaged, "main").has_value()) ++read;
+      if (read_cubin(damaged, "main", 90).has_value()) ++read;
     }
   }
   CHECK(read > 0);

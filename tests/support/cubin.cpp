@@ -130,8 +130,10 @@ std::vector<std::byte> make_cubin(const CubinOptions& options) {
   append(own_info, static_cast<uint16_t>(options.params_bytes));
   append_attribute(own_info, 0x05, {options.max_threads, 1, 1});
   elf.add(".nv.info." + options.function, SHT_LOPROC, std::move(own_info));
+  // From sm_90 on the system's part of a workgroup's shared memory stands in front.
+  const uint32_t reserved = options.architecture < 90 ? 0 : 1024;
   if (options.static_shared_bytes > 0)
-    elf.add_nobits(".nv.shared." + options.function, options.static_shared_bytes);
+    elf.add_nobits(".nv.shared." + options.function, reserved + options.static_shared_bytes);
   return elf.finish(options.architecture);
 }
 

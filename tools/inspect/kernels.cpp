@@ -19,7 +19,8 @@ VariantFacts variant_facts(const PlanView& plan, const fb::Variant& variant) {
       .waits_for_predecessors = variant.waits_for_predecessors(),
       .features = feature_names(variant.features())};
   if (variant.format() != fb::CodeFormat::Cubin) return facts;
-  if (const auto cubin = read_cubin(plan.code(variant), PlanView::text(variant.entry_point()))) {
+  if (const auto cubin = read_cubin(plan.code(variant), PlanView::text(variant.entry_point()),
+                                    variant.architecture())) {
     facts.registers = cubin->registers;
     facts.local_bytes = cubin->local_bytes;
   }
