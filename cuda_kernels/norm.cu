@@ -21,6 +21,10 @@
 
 RLX_PARAMS(NormParams);
 
+// 16-bit encoders on an H200: BERT-base b1 s128 0.333 ms against 0.403 ms, MiniLM-L6 0.104 against 0.120; f32 gains by the early start.
+#undef RLX_RELEASES_EARLY
+#define RLX_RELEASES_EARLY (RLX_CAT(rlx_bytes_, RLX_X) > 2)
+
 RLX_GROUP_REDUCE(row_sum, RLX_REAL, RLX_COMBINE_SUM)
 
 #define RLX_LOAD(i) RLX_CAT(rlx_load_, RLX_X)(p.x, x_row + (i))

@@ -134,7 +134,7 @@ struct ProductRates {
 };
 constexpr ProductRates kLibraryRates = {.short_float = 680, .f32 = 45, .tf32 = 380};
 constexpr ProductRates kThreadRates = {.short_float = 25, .f32 = 25, .tf32 = 25};
-constexpr ProductRates kMmaRates = {.short_float = 380, .f32 = 90, .tf32 = 220};
+constexpr ProductRates kMmaRates = {.short_float = 290, .f32 = 90, .tf32 = 220};
 
 double microseconds(const LowerContext& ctx, const ProductRates& rates, DType dtype, uint64_t flops,
                     uint64_t bytes) {
@@ -221,6 +221,21 @@ std::vector<Touched> touched_by(const Step& step) {
 
 bool library_suits(const Target& target, int64_t m, int64_t n, int64_t k) {
   return target.library_gemm && fills_tiles(m, n, k);
+}
+
+bool library_wants_activation_apart(const Target& target, int64_t m, int64_t n, int64_t k,
+                                    DType dtype, const std::string& activation) {
+  if (!library_suits(target, m, n, k) || !is_short_float(dtype)) return false;
+  if (activation == "relu" || activation == "gelu_tanh") return false;  // epilogues of the library
+  const double flops =
+      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
+  const double pass_bytes = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
+                            static_cast<double>(element_bytes(dtype));
+  const double ours = flops / kMmaRates.short_float * 1e-6;
+  const double library = flops / kLibraryRates.short_float * 1e-6 +
+                         pass_bytes / target.device.memory_gigabytes_per_second * 1e-3 +
+                         target.device.step_microseconds;
+  return library < ours;
 }
 
 LibraryProblem library_problem(const LowerContext& ctx, const Product& product) {

@@ -15,6 +15,10 @@ namespace rlx {
 // True where the target has a library and a product of this size fills its tiles, whatever its
 // views and epilogue.
 bool library_suits(const Target& target, int64_t m, int64_t n, int64_t k);
+// True where a product of 16-bit operands is expected to be faster by the library, followed by a
+// pass that applies the activation, than by our own kernel with the activation in its epilogue.
+bool library_wants_activation_apart(const Target& target, int64_t m, int64_t n, int64_t k,
+                                    DType dtype, const std::string& activation);
 
 // The product as a problem for the library, or why the library cannot compute it with one rounding.
 struct LibraryProblem {

@@ -29,11 +29,14 @@ __device__ __forceinline__ void rlx_wait_for_predecessors() {}
 #ifndef RLX_MIN_GROUPS
 #define RLX_MIN_GROUPS 1  // workgroups per multiprocessor that registers must leave room for
 #endif
+// Whether successors may start at once. A kernel sets it to 0 where theirs do better to start when it ends: their workgroups
+// otherwise take the multiprocessors' room unevenly.
+#define RLX_RELEASES_EARLY 1
 #define RLX_MAIN_PREFETCH \
   __device__ __forceinline__ void rlx_body(const RlxParams& p); \
   extern "C" __global__ void __launch_bounds__(RLX_BLOCK_X * RLX_BLOCK_Y * RLX_BLOCK_Z, RLX_MIN_GROUPS) \
   rlx_main(const __grid_constant__ RlxParams p) { \
-    rlx_release_successors(); \
+    if (RLX_RELEASES_EARLY) rlx_release_successors(); \
     rlx_body(p); \
   } \
   __device__ __forceinline__ void rlx_body(const RlxParams& p)
