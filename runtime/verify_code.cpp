@@ -47,17 +47,6 @@ constexpr CapabilityRow kCapabilities[] = {
     {5347, "PhysicalStorageBufferAddresses", BufferAddress},
 };
 
-// Bytes that code takes as arguments: params, then its tensor maps (plan.fbs).
-uint32_t argument_bytes(const fb::Kernel& kernel) {
-  constexpr uint32_t kMapAlignmentBytes = 64;
-  constexpr uint32_t kMapBytes = 128;
-  const uint32_t maps = kernel.maps() == nullptr ? 0 : kernel.maps()->size();
-  if (maps == 0) return kernel.params_bytes();
-  const uint32_t first =
-      (kernel.params_bytes() + kMapAlignmentBytes - 1) / kMapAlignmentBytes * kMapAlignmentBytes;
-  return first + maps * kMapBytes;
-}
-
 // Newest SPIR-V that a Vulkan version reads (Vulkan specification, appendix A).
 constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
   const uint32_t minor = vulkan_api_version >> 12 & 0x3FF;
@@ -222,7 +211,7 @@ class CodeVerifier {
   }
 
   void verify_cubin(const fb::Variant& variant, const CubinFacts& facts) {
-    const uint32_t params_bytes = argument_bytes(*parts_.plan.kernels()->Get(kernel_));
+    const uint32_t params_bytes = parts_.plan.kernels()->Get(kernel_)->params_bytes();
     if (facts.params_bytes != params_bytes) {
       fault(VerifyRule::CubinParams, "cubin takes ", facts.params_bytes,
             " bytes of params, the kernel has ", params_bytes);
