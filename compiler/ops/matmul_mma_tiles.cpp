@@ -21,16 +21,14 @@ constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
 
 // One row a tile. Four or eight warps along m of 16 lines each are warpgroups on sm_90a.
 // clang-format off
-constexpr std::array<MmaTile, 9> kHalfTiles = {{
+constexpr std::array<MmaTile, 7> kHalfTiles = {{
     {.m = 16, .n = 32, .stage_bytes = 256, .warps_k = 4},
     {.m = 16, .n = 64, .warps_n = 2, .warps_k = 2},
-    {.m = 32, .n = 64, .warps_m = 2, .warps_n = 2},
     {.m = 64, .n = 48, .warps_m = 4},
     {.m = 64, .n = 48, .warps_m = 4, .warps_k = 2},
     {.m = 64, .n = 64, .warps_m = 4},
     {.m = 64, .n = 96, .warps_m = 4},
     {.m = 64, .n = 128, .warps_m = 4, .warps_n = 2},
-    {.m = 128, .n = 128, .warps_m = 2, .warps_n = 4},
 }};
 constexpr std::array<MmaTile, 10> kFloatTiles = {{
     {.m = 16, .n = 32, .stage_bytes = 256, .warps_k = 4},
@@ -46,24 +44,26 @@ constexpr std::array<MmaTile, 10> kFloatTiles = {{
 }};
 // clang-format on
 
-// Fitted to 225 measured tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x
+// Fitted to 249 measured tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x
 // 2048, 1024 x 3072 x 2048) in chains with early starts on an H200: what it picks takes 8 % longer
-// than the fastest of them on average, at most 25 %.
-constexpr double kStart = 1.29;            // from the step before to the first product
+// than the fastest of them on average.
+constexpr double kStart = 1.17;            // from the step before to the first product
 constexpr double kCacheRate = 6.5e6;       // bytes per microsecond from L2, all multiprocessors
-constexpr double kPortRate = 0.13e6;       // bytes per microsecond into one multiprocessor
-constexpr double kEarlyWeights = 0.37;     // share of b's travel that the step before does not hide
-constexpr double kRefilledWeights = 2.34;  // the same where stages are filled again
+constexpr double kPortRate = 0.0696e6;     // bytes per microsecond into one multiprocessor
+constexpr double kShared = 0.12;           // of that cost again for a second workgroup there
+constexpr double kRefilledWeights = 2.26;  // b's travel where stages are filled again
+constexpr double kRefilledProducts = 1.1;  // and what all of it loses by that
+constexpr double kRefilledWarpgroups = 1.35;
 constexpr double kWarpgroupRate = 3.6e6;   // products per microsecond and multiprocessor
-constexpr double kWarpRate = 0.65e6;       // of 16-bit operands, warps by themselves
-constexpr double kSplitFloatRate = 0.19e6;  // of f32 in two parts, warps of 32 x 32, eight of them
-constexpr double kFewWarpsPower = 0.65;
-constexpr double kBlock = 0.03;  // a stage
-constexpr double kWarpgroupBlock = 0.041;
-constexpr double kExchange = 0.475;         // of a cluster
-constexpr double kExchangeRate = 0.0528e6;  // bytes of sums per microsecond and multiprocessor
-constexpr double kUnit = 0.0107;            // finishing four elements of y per thread
-constexpr double kUnitOperation = 0.0052;   // each operation of the activation on them
+constexpr double kWarpRate = 0.6e6;        // of 16-bit operands, warps by themselves
+constexpr double kSplitFloatRate = 0.2e6;  // of f32 in two parts, eight warps of 32 x 32
+constexpr double kFewWarpsPower = 0.645;
+constexpr double kBlock = 0.027;  // a stage
+constexpr double kWarpgroupBlock = 0.0616;
+constexpr double kExchange = 0.15;          // each further workgroup of a cluster
+constexpr double kExchangeRate = 0.0201e6;  // bytes of sums per microsecond and workgroup
+constexpr double kJoin = 0.15;              // each slice of sums that a workgroup joins before
+constexpr double kUnitOperation = 0.0068;   // of an activation on four elements of y per thread
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -93,7 +93,7 @@ uint32_t sums_of_thread(const MmaProblem& problem, const MmaTile& tile) {
 // Workgroups of a tile that run at once, one per multiprocessor: clusters do not fill every group
 // of multiprocessors.
 double slots(int64_t splits, const DeviceModel& device) {
-  const double unfilled = splits == 1 ? 0 : splits == 2 ? 0 : splits == 6 ? 0.22 : 0.09;
+  const double unfilled = splits <= 2 ? 0 : splits == 6 ? 0.22 : 0.09;
   return device.multiprocessors * (1 - unfilled);
 }
 
@@ -101,7 +101,7 @@ double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, 
   if (by_warpgroups(problem, tile)) return kWarpgroupRate;
   if (problem.kind == MmaKind::Half) return kWarpRate;
   const uint32_t warp_tile = tile.m / tile.warps_m * (tile.n / tile.warps_n);
-  const double reuse = warp_tile >= 1024 ? 1 : warp_tile >= 512 ? 0.824 : 0.622;
+  const double reuse = warp_tile >= 1024 ? 1 : warp_tile >= 512 ? 0.787 : 0.534;
   const double warps = tile.threads() / 32.0 * together;
   const double rate = kSplitFloatRate * reuse * std::pow(std::min(1.0, warps / 8), kFewWarpsPower);
   return problem.kind == MmaKind::Tf32 ? 2.5 * rate : rate;
@@ -122,18 +122,22 @@ double estimate(const MmaProblem& problem, const MmaChoice& choice, const Device
   const double b_bytes = tile.n * depth_bytes;
   const double cache =
       static_cast<double>(choice.groups) / rounds * (a_bytes + b_bytes) / kCacheRate;
-  const double port =
-      together * (a_bytes + (refills ? kRefilledWeights : kEarlyWeights) * b_bytes) / kPortRate;
+  const double port = (1 + (together - 1) * kShared) *
+                      (a_bytes + (refills ? kRefilledWeights * b_bytes : 0)) / kPortRate;
   const double products = together * tile.m * tile.n * static_cast<double>(choice.split_k) /
                           products_per_microsecond(problem, tile, together);
-  const double body =
-      std::max({cache, port, products}) +
-      static_cast<double>(blocks) * (warpgroups && !refills ? kWarpgroupBlock : kBlock);
+  const double refilled = warpgroups ? kRefilledWarpgroups : kRefilledProducts;
+  const double block = warpgroups && !refills ? kWarpgroupBlock : kBlock;
+  const double body = std::max({cache, port, products}) * (refills ? refilled : 1) +
+                      static_cast<double>(blocks) * block;
   const double tile_elements = static_cast<double>(tile.m) * tile.n;
-  const double exchange =
-      choice.splits > 1 ? kExchange + together * tile_elements * 4 / kExchangeRate : 0;
+  double exchange = 0;
+  if (choice.splits > 1) {
+    exchange = kExchange * static_cast<double>(choice.splits - 1) +
+               tile_elements * 4 / kExchangeRate + (tile.warps_k > 1 ? kJoin * tile.warps_k : 0);
+  }
   const double units = tile_elements / 4 / tile.threads() / static_cast<double>(choice.splits);
-  const double finish = together * units * (kUnit + kUnitOperation * problem.epilogue_operations);
+  const double finish = units * kUnitOperation * problem.epilogue_operations;
   return kStart + rounds * (body + exchange + finish);
 }
 
@@ -154,7 +158,10 @@ std::optional<MmaChoice> tiled(const MmaProblem& problem, const MmaTile& tile, i
   choice.split_k = blocks * choice.tile_k;
   choice.tiles = ceil_div(problem.m, tile.m) * ceil_div(problem.n, tile.n);
   choice.groups = choice.tiles * splits * problem.batches;
-  if (splits > 1 && choice.groups > kClusterGrid) return std::nullopt;
+  // Where products are fast, the sums of wide tiles are too many to exchange.
+  const uint32_t most_exchanged = problem.kind == MmaKind::Half ? 64 * 96 : 64 * 128;
+  if (splits > 1 && (choice.groups > kClusterGrid || tile.m * tile.n > most_exchanged))
+    return std::nullopt;
   const uint32_t sums_each = sums_of_thread(problem, tile);
   const bool small = tile.threads() <= 128 || (tile.threads() <= 256 && sums_each <= 48);
   choice.min_groups = small ? 2 : 1;

@@ -96,6 +96,68 @@ void add_tiles(std::vector<Case>& cases) {
   tiled("64x16", 8447, 13, 63);
 }
 
+// Operands in whole 16-byte pieces, for tensor cores where the target has them: every tile that the
+// model chooses, edges to either side of it, clusters (long k), both layouts of each operand.
+void add_tensor_core_tiles(std::vector<Case>& cases) {
+  struct Size {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+  };
+  constexpr std::array kSizes = {Size{128, 384, 384},  Size{120, 392, 376}, Size{136, 376, 392},
+                                 Size{128, 1152, 384}, Size{40, 72, 520},   Size{128, 384, 1536},
+                                 Size{24, 1000, 2048}, Size{8, 8, 72},      Size{256, 768, 64}};
+  for (const DType dtype : kFloats) {
+    for (const Size& size : kSizes) {
+      const std::string text = std::string(name_of(dtype)) + " " + std::to_string(size.m) + "x" +
+                               std::to_string(size.n) + "x" + std::to_string(size.k);
+      cases.push_back(product("T39 pieces " + text, tensor(dtype, {size.m, size.k}),
+                              tensor(dtype, {size.k, size.n}).param()));
+      cases.push_back(product("T40 pieces " + text + " transposed b",
+                              tensor(dtype, {size.m, size.k}),
+                              tensor(dtype, {size.n, size.k}).param(), R"({"trans_b": true})"));
+      if (size.k > 400) continue;
+      cases.push_back(product("T40 pieces " + text + " transposed a",
+                              tensor(dtype, {size.k, size.m}), tensor(dtype, {size.k, size.n}),
+                              R"({"trans_a": true})"));
+    }
+    cases.push_back(product("T38 pieces, batches of " + std::string(name_of(dtype)),
+                            tensor(dtype, {3, 2, 40, 72}), tensor(dtype, {3, 1, 72, 48})));
+    cases.push_back(product("T39 pieces, a result of odd width, " + std::string(name_of(dtype)),
+                            tensor(dtype, {33, 64}), tensor(dtype, {49, 64}),
+                            R"({"trans_b": true})"));
+  }
+}
+
+// f32 products in parts: what parts of a float cannot hold by themselves.
+void add_extreme_floats(std::vector<Case>& cases) {
+  constexpr int64_t kDepth = 64;
+  const auto sized = [](int64_t lines, double value) {
+    return std::vector<double>(static_cast<size_t>(lines * kDepth), value);
+  };
+  const auto add = [&](const std::string& name, const std::vector<double>& a,
+                       const std::vector<double>& b) {
+    cases.push_back(product("f32 parts: " + name, tensor(DType::f32, {16, kDepth}).of(a),
+                            tensor(DType::f32, {16, kDepth}).of(b), R"({"trans_b": true})"));
+  };
+  std::vector<double> a = sized(16, 1.0);
+  a[5] = kInfinity;
+  a[3 * kDepth + 7] = kNan;
+  a[4 * kDepth + 9] = -kInfinity;
+  a[4 * kDepth + 10] = kInfinity;
+  add("infinities and NaN", a, sized(16, 0.3));
+  a = sized(16, 0.0);
+  a[2 * kDepth + 1] = std::numeric_limits<float>::max();
+  add("the largest float", a, sized(16, 0.5));
+  a = sized(16, 0.0);
+  std::vector<double> b = sized(16, 0.0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<float>((1.0 + static_cast<double>(i * 37 % 101) / 101) * 0x1p-118);
+    b[i] = static_cast<float>((1.0 + static_cast<double>(i * 53 % 97) / 97) * 0x1p100);
+  }
+  add("small by large", a, b);
+}
+
 void add_dtypes(std::vector<Case>& cases) {
   for (const DType a : kFloats) {
     for (const DType b : kFloats) {
@@ -278,6 +340,8 @@ std::vector<Case> matmul_cases() {
   add_golden(cases);
   add_sizes(cases);
   add_tiles(cases);
+  add_tensor_core_tiles(cases);
+  add_extreme_floats(cases);
   add_dtypes(cases);
   add_batches(cases);
   add_edges(cases);

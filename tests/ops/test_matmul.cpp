@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of matmul's shapes, diagnostics and choice of kernel.
+#include "compiler/ops/matmul_mma_tiles.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
@@ -142,6 +143,67 @@ TEST_CASE("matmul_chooses_every_tile_for_the_shapes_of_the_conformance_table") {
   CHECK(contains(tile(8448, 16, 64), "64x16x32"));
   CHECK(contains(tile(8447, 13, 63), "64x16x32"));
   CHECK(contains(tile(128, 128, 64), "32x32x32"));
+}
+
+TEST_CASE("matmul_takes_tensor_cores_where_the_target_has_them_and_the_operands_fit") {
+  const auto kernel = [](DType dtype, Shape a, Shape b, const std::string& target) {
+    const Program program =
+        lower({.op = "matmul",
+               .inputs = {TensorType{dtype, std::move(a)}, TensorType{dtype, std::move(b)}},
+               .target = target});
+    return kernel_of(program, program.steps.size() - 1).kernel;
+  };
+  CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "cuda") == KernelId::matmul_mma);
+  CHECK(kernel(DType::f32, {128, 384}, {384, 384}, "cuda") == KernelId::matmul_mma);
+  CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "vulkan") == KernelId::matmul);
+  CHECK(kernel(DType::f64, {128, 384}, {384, 384}, "cuda") == KernelId::matmul);
+  // Rows of 7 values are no whole 16-byte pieces.
+  CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "cuda") == KernelId::matmul);
+  // Parts of f32 need sums of some length to be as accurate as f32.
+  CHECK(kernel(DType::f32, {128, 16}, {16, 384}, "cuda") == KernelId::matmul);
+}
+
+TEST_CASE("matmul_says_why_not_tensor_cores") {
+  const Program program =
+      lower({.op = "matmul",
+             .inputs = {TensorType{DType::f16, {128, 384}}, TensorType{DType::f32, {384, 384}}},
+             .target = "cuda"});
+  CHECK(contains(program.steps.at(0).reason, "not on tensor cores: operands of two dtypes"));
+}
+
+TEST_CASE("matmul_counts_f32_as_tf32_only_where_that_is_allowed") {
+  OneNode node = matmul({128, 384}, {384, 384});
+  node.target = "cuda";
+  CHECK(kernel_of(lower(node), 0).defines.at("RLX_TF32") == "0");
+  node.products = ProductPrecision::Tf32;
+  CHECK(kernel_of(lower(node), 0).defines.at("RLX_TF32") == "1");
+}
+
+TEST_CASE("tensor_core_tiles_cover_the_product_and_fit_the_device") {
+  const DeviceModel& device = find_target("cuda")->device;
+  for (const MmaKind kind : {MmaKind::Half, MmaKind::SplitF32, MmaKind::Tf32}) {
+    for (const int64_t m : {5, 16, 100, 128, 1000}) {
+      for (const int64_t n : {8, 100, 384, 3072}) {
+        for (const int64_t k : {8, 72, 768, 3072}) {
+          const MmaProblem problem{.m = m, .n = n, .k = k, .kind = kind, .b_by_line = n == 384};
+          const MmaChoice choice = choose_mma(problem, device);
+          INFO(m << "x" << n << "x" << k << ": " << choice.text());
+          CHECK(choice.tiles * choice.tile.m * choice.tile.n >= m * n);
+          CHECK(choice.splits * choice.split_k >= k);
+          CHECK((choice.splits - 1) * choice.split_k < k);
+          CHECK(choice.groups == choice.tiles * choice.splits);
+          const uint64_t lines = choice.tile.m + choice.tile.n + (problem.b_by_line ? 8 : 0);
+          CHECK(choice.stages * lines * choice.tile.stage_bytes + 1024 <= device.shared_bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("tensor_core_products_of_few_tiles_split_k_over_clusters") {
+  const DeviceModel& device = find_target("cuda")->device;
+  CHECK(choose_mma({.m = 128, .n = 768, .k = 3072}, device).splits > 1);
+  CHECK(choose_mma({.m = 4096, .n = 3072, .k = 768}, device).splits == 1);
 }
 
 TEST_CASE("matmul_splits_a_long_k_over_few_tiles_and_joins_in_order") {
