@@ -9,7 +9,14 @@
 namespace rlx {
 
 // Byte positions of a LibraryGemm step's accesses, in place of fields of a params struct.
-enum class GemmOperand : uint32_t { A = 0, B = 8, Bias = 16, Residual = 24, Y = 32, Workspace = 40 };
+enum class GemmOperand : uint32_t {
+  A = 0,
+  B = 8,
+  Bias = 16,
+  Residual = 24,
+  Y = 32,
+  Workspace = 40
+};
 
 enum class GemmCompute : uint8_t {
   F32,   // f32 products and sums; f16 and bf16 operands with f32 sums
@@ -18,9 +25,10 @@ enum class GemmCompute : uint8_t {
 
 enum class GemmEpilogue : uint8_t { None, Bias, Relu, BiasRelu, GeluTanh, BiasGeluTanh };
 
-// y[i][m][n] = epilogue(sum over k of a[i][m][k] * b[i][k][n] + bias[n] + residual[i][m][n]), for i below `batch`.
-// A residual is added before the activation, so it stands only beside None and Bias. Pitches and batch strides count
-// elements; a pitch is the distance of two rows of the matrix as it is stored: [m][k], or [k][m] where transposed.
+// y[i][m][n] = epilogue(sum over k of a[i][m][k] * b[i][k][n] + bias[n] + residual[i][m][n]), for i
+// below `batch`. A residual is added before the activation, so it stands only beside None and Bias.
+// Pitches and batch strides count elements; a pitch is the distance of two rows of the matrix as it
+// is stored: [m][k], or [k][m] where transposed.
 struct LibraryGemm {
   uint64_t m = 0;
   uint64_t n = 0;

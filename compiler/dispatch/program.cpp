@@ -16,7 +16,7 @@ namespace {
 enum class Determinism : uint8_t { BitExact, OrderDependent };
 
 constexpr std::array kKernelRows = {
-#define RLX_KERNEL(name, params, determinism, targets)                                       \
+#define RLX_KERNEL(name, params, determinism, targets)                                      \
   KernelRow{#name, sizeof(params), Determinism::determinism == Determinism::OrderDependent, \
             KernelTargets::targets},
 #include "schema/kernels.def"

@@ -99,9 +99,8 @@ struct Specialization {
 // A pointer field of the params, and at once the declaration of the access (hazards, lifetimes,
 // relocation).
 struct Access {
-  uint32_t position =
-      0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8 destination; Fill: 0;
-          // LibraryGemm: a GemmOperand
+  uint32_t position = 0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8
+                          // destination; Fill: 0; LibraryGemm: a GemmOperand
   BufferId buffer{};
   uint64_t offset_bytes = 0;  // where the pointer points, in the buffer
   uint64_t range_offset_bytes =
@@ -130,8 +129,8 @@ struct Step {
   // Input buffer whose bytes the (only) output may take over: the step reads each element before
   // the same thread writes it.
   std::optional<BufferId> in_place_input;
-  // None or one: another way to do the same, for a tuner to decide on. It reads and writes what this
-  // step does; a library's workspace is this step's alone.
+  // None or one: another way to do the same, for a tuner to decide on. It reads and writes what
+  // this step does; a library's workspace is this step's alone.
   std::vector<Step> alternatives;
 };
 

@@ -7,8 +7,8 @@
 namespace rlx {
 namespace {
 
-// Measured on an H200 (driver 580); see tests/bench/results. Shared memory: Vulkan's guaranteed 32 KiB, and what a workgroup
-// may ask for on the smallest listed CUDA architecture (sm_86: 99 KiB).
+// Measured on an H200 (driver 580); see tests/bench/results. Shared memory: Vulkan's guaranteed 32
+// KiB, and what a workgroup may ask for on the smallest listed CUDA architecture (sm_86: 99 KiB).
 constexpr std::array kTargets = {
     Target{.kind = TargetKind::Vulkan,
            .name = "vulkan",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the compiler compiles for. Passes and lowerings see what a target offers, never which it is: the name is for messages,
-// the kind for emit and the plan.
+// What the compiler compiles for. Passes and lowerings see what a target offers, never which it is:
+// the name is for messages, the kind for emit and the plan.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ enum class TargetKind : uint8_t { Vulkan, Cuda };  // numbered as in plan.fbs
 // The device class that cost models reckon with where no device is at hand.
 struct DeviceModel {
   uint32_t multiprocessors;
-  uint64_t shared_bytes;         // of one workgroup, that every device of the target has
+  uint64_t shared_bytes;  // of one workgroup, that every device of the target has
   double memory_gigabytes_per_second;
-  double step_microseconds;      // least time from one dependent step to the next
+  double step_microseconds;  // least time from one dependent step to the next
 };
 
 struct Target {

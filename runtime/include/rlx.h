@@ -293,8 +293,8 @@ typedef struct rlx_session_options {
   // CUDA: a CUstream of the device's context, on which all work of the session is put in order; the
   // program keeps it until the session is closed. NULL: the session makes its own.
   void* cuda_stream;
-  // 1: refuse a plan with a product of the device's library for which no algorithm was chosen on this
-  // device with this library (rlxc tune); 0: the library's heuristic then chooses.
+  // 1: refuse a plan with a product of the device's library for which no algorithm was chosen on
+  // this device with this library (rlxc tune); 0: the library's heuristic then chooses.
   uint32_t require_tuned;
   uint32_t reserved;
 } rlx_session_options;

@@ -28,11 +28,12 @@ std::vector<Case> norm_matmul_cases() {
         optional((parts & kBias) != 0 && (parts & kGated) != 0, vector),
         optional((parts & kResidual) != 0, tensor(dtype, y))};
     while (!inputs.back()) inputs.pop_back();
-    cases.push_back({.name = name,
-                     .op = "fused_norm_matmul",
-                     .inputs = std::move(inputs),
-                     .attributes = attributes,
-                     .tolerance = dtype == DType::f32 ? Tolerance::Norm : Tolerance::AttentionHalf});
+    cases.push_back(
+        {.name = name,
+         .op = "fused_norm_matmul",
+         .inputs = std::move(inputs),
+         .attributes = attributes,
+         .tolerance = dtype == DType::f32 ? Tolerance::Norm : Tolerance::AttentionHalf});
   };
   const std::string rms = R"({"norm": "rms"})";
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {

@@ -184,8 +184,7 @@ std::string sizes_text(const PlanView& plan) {
     std::string kernels;
     for (const std::string& kernel : piece.kernels)
       kernels += (kernels.empty() ? "" : "; ") + plain_text(kernel);
-    code.add({grouped(piece.offset_bytes), grouped(piece.size_bytes), piece.format,
-              kernels});
+    code.add({grouped(piece.offset_bytes), grouped(piece.size_bytes), piece.format, kernels});
   }
   text += "code: padding " + byte_count(facts.code_padding_bytes) + "\n" + code.text(2);
 

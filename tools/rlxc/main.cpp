@@ -41,7 +41,9 @@ int main(int argc, char** argv) {
   rlx::add_ops_command(app, action);
   rlx::add_reference_command(app, action);
   rlx::add_tune_command(app, action);
-  app.footer("Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 internal error.");
+  app.footer(
+      "Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 "
+      "internal error.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
