@@ -63,6 +63,7 @@ std::vector<WeightId> merge_weights(Module& module, const Module& other,
   for (size_t i = 0; i < module.weights.size(); ++i) note(WeightId{narrow<uint32_t>(i)});
 
   std::vector<WeightId> ids;
+  std::set<WeightId> taken;  // two equal weights of `other` stay two: each state begins as its own
   for (const Weight& theirs : other.weights) {
     Weight weight = theirs;
     weight.data = renumbered(std::move(weight.data), ids);
@@ -70,7 +71,9 @@ std::vector<WeightId> merge_weights(Module& module, const Module& other,
     const auto [first, last] =
         known.equal_range(std::pair(byte_size(weight.type), weight.data.index()));
     for (auto place = first; place != last && !found; ++place) {
-      if (same_weight(module.weight(place->second), weight)) found = place->second;
+      const WeightId candidate = place->second;
+      if (!taken.contains(candidate) && same_weight(module.weight(candidate), weight))
+        found = candidate;
     }
     if (!found) {
       while (names.contains(weight.name)) weight.name += suffix;
@@ -78,6 +81,7 @@ std::vector<WeightId> merge_weights(Module& module, const Module& other,
       module.weights.push_back(std::move(weight));
       note(*found);
     }
+    taken.insert(*found);
     ids.push_back(*found);
   }
   return ids;

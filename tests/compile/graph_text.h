@@ -32,6 +32,18 @@ inline std::vector<std::byte> compiled(Module module, const CompileOptions& opti
   return std::move(*bytes);
 }
 
+// Steps that level 2 emits for the first of the tests' targets: a summary counts those of all.
+inline size_t steps_of(const std::string& text) {
+  CompileOptions options = test_options(2);
+  options.targets.resize(1);
+  Diagnostics diagnostics;
+  CompileSummary summary;
+  const auto plan = compile_to_bytes(module_from(text), options, diagnostics, &summary);
+  INFO(diagnostics.text());
+  REQUIRE(plan.has_value());
+  return summary.steps;
+}
+
 // Random inputs of an entry.
 inline std::vector<Tensor> random_inputs(const Graph& graph) {
   std::vector<Tensor> inputs;

@@ -9,10 +9,7 @@ namespace {
 // Checks a graph's values and that level 2 emits `steps` kernels for it.
 void check_fused(const std::string& text, size_t steps = 1) {
   check_on_devices(text);
-  CompileSummary summary;
-  Diagnostics diagnostics;
-  REQUIRE(compile_to_bytes(module_from(text), test_options(2), diagnostics, &summary));
-  CHECK(summary.steps == steps);
+  CHECK(steps_of(text) == steps);
 }
 
 std::string reduction(const std::string& op, const std::string& attributes = "{}") {
