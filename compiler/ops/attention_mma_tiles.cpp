@@ -111,7 +111,7 @@ struct Limits {
   int64_t staged_keys;     // of a step through shared memory; 0: not that way
 };
 constexpr std::array<Limits, 4> kHalfLimits = {{
-    {.columns = 64, .straight_warps = 16, .straight_keys = 32, .staged_keys = 64},
+    {.columns = 64, .straight_warps = 16, .straight_keys = 32, .staged_keys = 128},
     {.columns = 128, .straight_warps = 8, .straight_keys = 16, .staged_keys = 64},
     {.columns = 192, .straight_warps = 8, .straight_keys = 16, .staged_keys = 32},
     {.columns = 256, .straight_warps = 0, .straight_keys = 0, .staged_keys = 32},
@@ -139,18 +139,17 @@ void add_straight(std::vector<AttentionMmaTiling>& candidates, const AttentionPr
 
 void add_staged(std::vector<AttentionMmaTiling>& candidates, const AttentionProblem& problem,
                 const Limits& limits, int64_t splits, bool is_f32) {
-  if (ceil_div(keys_of(problem), limits.staged_keys) < splits) return;
-  for (const int64_t warps_q : {4, 8}) {
-    if (warps_q == 8 && is_f32) continue;
-    const bool narrow = !is_f32 && std::max(problem.head_dim, problem.v_head_dim) <= 64;
-    candidates.push_back({.fold = fold_for(problem, 16 * warps_q),
-                          .warps_q = warps_q,
+  constexpr int64_t kWarps = 4;  // a warpgroup
+  const bool narrow = !is_f32 && std::max(problem.head_dim, problem.v_head_dim) <= 64;
+  const int64_t least = std::min<int64_t>(limits.staged_keys, is_f32 ? 16 : 64);
+  for (int64_t keys = least; keys <= limits.staged_keys; keys *= 2) {
+    if (ceil_div(keys_of(problem), keys) < splits) continue;
+    candidates.push_back({.fold = fold_for(problem, 16 * kWarps),
+                          .warps_q = kWarps,
                           .splits = splits,
-                          .step_keys = limits.staged_keys,
+                          .step_keys = keys,
                           .stages = 2,
-                          .min_groups = !narrow        ? 1
-                                        : warps_q == 4 ? 3
-                                                       : 2});
+                          .min_groups = narrow ? 3 : 1});
   }
 }
 
@@ -221,7 +220,8 @@ AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, 
   std::optional<AttentionMmaTiling> best;
   double best_time = 0;
   for (const AttentionMmaTiling& tiling : candidates_of(problem, dtype)) {
-    const bool fills_device = tiling.groups(problem) * tiling.splits > device.multiprocessors;
+    const bool fills_device =
+        tiling.groups(problem) * tiling.splits > device.multiprocessors * tiling.min_groups;
     if (tiling.splits > 1 && fills_device) continue;
     if (attention_mma_shared_bytes(problem, dtype, tiling) >
         static_cast<int64_t>(device.shared_bytes)) {

@@ -457,8 +457,7 @@ RLX_FN void weigh(Rows& rows, float (&s)[kMTiles][kNTiles][4]) {
   }
 }
 
-// Two values rounded to the storage type, the first in the low half (f32: never called).
-RLX_FN rlx_u32 pack_f32(float, float) { return 0u; }
+// Two values rounded to the storage type, the first in the low half.
 RLX_FN rlx_u32 pack_f16(float low, float high) {
   rlx_u32 word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -605,51 +604,39 @@ RLX_FN void wait_for_cluster() {
 #endif
 }
 
-// Calls write(row of the tile, h, m, column, values...) for runs of neighbouring columns that this thread holds: two in order, else
-// four.
-template <typename Row, typename Pair, typename Four>
-RLX_FN void for_each_run(const Rows& rows, int warp_q, Row begin_row, Pair pair, Four four) {
+// The column of v that stands in column c of tile j, where tiles interleave; tiles j + 1, ... have the next ones.
+RLX_FN int run_column(int j, int c) { return j / kVector * kVector * 8 + kVector * c + j % kVector; }
+
+// Writes the warp's rows to shared memory.
+RLX_FN void leave_rows(const Rows& rows, float* joined, int warp_q, int warp_k) {
   const int g = rlx_lane_of_warp / 4;
   const int t = rlx_lane_of_warp % 4;
   RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
     RLX_UNROLL for (int h = 0; h < 2; ++h) {
       const float total = quad_sum(rows.total[m][h]);
       const int row = (warp_q * kMTiles + m) * 16 + 8 * h + g;
-      if (!begin_row(row, rows.shift[m][h], total)) continue;
+      if (row >= kUsedRows) continue;
+      if (t == 0) {
+        *reinterpret_cast<float2*>(joined + kStatsAt + (warp_k * kUsedRows + row) * 2) = float2{rows.shift[m][h], total};
+      }
+      float* const place = joined + (warp_k * kUsedRows + row) * kJoinPitch;
       const float(&out)[kOutTiles][4] = rows.out[m];
       if constexpr (kInOrder) {
         RLX_UNROLL for (int j = 0; j < kOutTiles; ++j) {
           const int d = 8 * j + 2 * t;
-          if (d < RLX_DV) pair(d, out[j][2 * h], out[j][2 * h + 1]);
+          if (d < RLX_DV) *reinterpret_cast<float2*>(place + d) = float2{out[j][2 * h], out[j][2 * h + 1]};
         }
       } else {
         RLX_UNROLL for (int j = 0; j < kOutTiles; j += 4) {
           RLX_UNROLL for (int c = 0; c < 2; ++c) {
             const int i = 2 * h + c;
-            const int d = j / kVector * kVector * 8 + kVector * (2 * t + c) + j % kVector;
-            if (d < RLX_DV) four(d, float4{out[j][i], out[j + 1][i], out[j + 2][i], out[j + 3][i]});
+            const int d = run_column(j, 2 * t + c);
+            if (d < RLX_DV) *reinterpret_cast<float4*>(place + d) = float4{out[j][i], out[j + 1][i], out[j + 2][i], out[j + 3][i]};
           }
         }
       }
     }
   }
-}
-
-// Writes the warp's rows to shared memory.
-RLX_FN void leave_rows(const Rows& rows, float* joined, int warp_q, int warp_k) {
-  float* place = joined;
-  for_each_run(
-      rows, warp_q,
-      [&](int row, float shift, float total) {
-        if (row >= kUsedRows) return false;
-        place = joined + (warp_k * kUsedRows + row) * kJoinPitch;
-        if (rlx_lane_of_warp % 4 == 0) {
-          *reinterpret_cast<float2*>(joined + kStatsAt + (warp_k * kUsedRows + row) * 2) = float2{shift, total};
-        }
-        return true;
-      },
-      [&](int d, float x, float y) { *reinterpret_cast<float2*>(place + d) = float2{x, y}; },
-      [&](int d, float4 four) { *reinterpret_cast<float4*>(place + d) = four; });
 }
 
 // 1 / total, or 0 where the row has no key.
@@ -672,25 +659,60 @@ RLX_FN void write_lse(const Params& p, const Place& at, int row, float shift, fl
 #endif
 }
 
+#if RLX_HALF
+// Four words of each lane of a quad, transposed: word i becomes the word t of lane i.
+RLX_FN void transpose_quad(rlx_u32 (&w)[4]) {
+  RLX_UNROLL for (int step = 1; step <= 2; step *= 2) {
+    const bool high = (rlx_lane_of_warp & step) != 0;
+    RLX_UNROLL for (int i = 0; i < 2; ++i) {
+      const int low_word = step == 1 ? 2 * i : i;
+      const rlx_u32 received = __shfl_xor_sync(0xFFFFFFFFu, high ? w[low_word] : w[low_word + step], step);
+      w[low_word] = high ? received : w[low_word];
+      w[low_word + step] = high ? w[low_word + step] : received;
+    }
+  }
+}
+#endif
+
 // Writes the result of rows that one warp has whole.
 template <typename Params>
 RLX_FN void write_rows(const Params& p, const Place& at, const Rows& rows, int warp_q) {
-  rlx_i64 place = 0;
-  float inverse = 0.0f;
-  for_each_run(
-      rows, warp_q,
-      [&](int tile_row, float shift, float total) {
-        const int row = at.first_row + tile_row;
-        if (row >= kRows) return false;
-        place = rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y));
-        inverse = inverse_of(total);
-        if (rlx_lane_of_warp % 4 == 0) write_lse(p, at, row, shift, total);
-        return true;
-      },
-      [&](int d, float x, float y) { rlx_put4(p.y, (place + d) * kBytes, RLX_CAT(pack_, RLX_X)(x * inverse, y * inverse)); },
-      [&](int d, float4 four) {
-        RLX_CAT(rlx_store4_, RLX_X)(p.y, place + d, rlx_vec4{four.x * inverse, four.y * inverse, four.z * inverse, four.w * inverse});
-      });
+  const int g = rlx_lane_of_warp / 4;
+  const int t = rlx_lane_of_warp % 4;
+  RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
+    RLX_UNROLL for (int h = 0; h < 2; ++h) {
+      const float total = quad_sum(rows.total[m][h]);
+      const float inverse = inverse_of(total);
+      const int row = at.first_row + (warp_q * kMTiles + m) * 16 + 8 * h + g;
+      const bool exists = row < kRows;
+      const rlx_i64 place = rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y));
+      if (exists && t == 0) write_lse(p, at, row, rows.shift[m][h], total);
+      const float(&out)[kOutTiles][4] = rows.out[m];
+#if RLX_HALF && RLX_STAGED
+      // Lane t takes the eight columns of tile j + t.
+      RLX_UNROLL for (int j = 0; j < kOutTiles; j += 4) {
+        rlx_u32 words[4] = {0u, 0u, 0u, 0u};
+        RLX_UNROLL for (int i = 0; i < 4; ++i) {
+          if (j + i < kOutTiles) {
+            words[i] = RLX_CAT(pack_, RLX_X)(out[j + i][2 * h] * inverse, out[j + i][2 * h + 1] * inverse);
+          }
+        }
+        transpose_quad(words);
+        const int d = 8 * (j + t);
+        if (exists && d < RLX_DV) rlx_put16(p.y, (place + d) * kBytes, rlx_uvec4{words[0], words[1], words[2], words[3]});
+      }
+#else
+      RLX_UNROLL for (int j = 0; j < kOutTiles; j += 4) {
+        RLX_UNROLL for (int c = 0; c < 2; ++c) {
+          const int i = 2 * h + c;
+          const int d = run_column(j, 2 * t + c);
+          const rlx_vec4 four{out[j][i] * inverse, out[j + 1][i] * inverse, out[j + 2][i] * inverse, out[j + 3][i] * inverse};
+          if (exists && d < RLX_DV) RLX_CAT(rlx_store4_, RLX_X)(p.y, place + d, four);
+        }
+      }
+#endif
+    }
+  }
 }
 
 // Four neighbouring elements of a row and the row's statistics, gathered from `count` holders.

@@ -338,6 +338,125 @@ void add_garbage(std::vector<Case>& cases) {
   }
 }
 
+// Sizes at which kernels on tensor cores change their ways: edges of their tiles, grouped heads
+// that share one, keys split over warps and workgroups, tiles through shared memory.
+void add_tiles(std::vector<Case>& cases, DType dtype) {
+  for (const int64_t tokens : {15, 16, 17}) {
+    for (const int64_t keys : {16, 33}) {
+      cases.push_back(attention_case("edges of tiles", {.batch = 1,
+                                                        .q_tokens = tokens,
+                                                        .kv_tokens = keys,
+                                                        .dim = 32,
+                                                        .v_dim = 40,
+                                                        .dtype = dtype}));
+    }
+  }
+  const CaseTensor lengths = tensor(DType::i32, {3}).of({300, 17, 0});
+  for (const int64_t kv_heads : {8, 4, 2, 1}) {
+    cases.push_back(attention_case("T70 T72 one query per sequence over its cache",
+                                   {.batch = 3,
+                                    .q_tokens = 1,
+                                    .kv_tokens = 300,
+                                    .heads = 8,
+                                    .kv_heads = kv_heads,
+                                    .dim = 32,
+                                    .v_dim = 32,
+                                    .dtype = dtype},
+                                   R"(, "causal": true)", {std::nullopt, std::nullopt, lengths}));
+    cases.push_back(attention_case("T70 a few queries of grouped heads",
+                                   {.batch = 1,
+                                    .q_tokens = 3,
+                                    .kv_tokens = 70,
+                                    .heads = 8,
+                                    .kv_heads = kv_heads,
+                                    .dim = 16,
+                                    .v_dim = 16,
+                                    .dtype = dtype},
+                                   R"(, "causal": true, "window_left": 40)"));
+  }
+}
+
+// Heads too wide for registers, and enough rows to fill a device: keys through shared memory.
+void add_shared_tiles(std::vector<Case>& cases, DType dtype) {
+  const Sizes wide{.batch = 1,
+                   .q_tokens = 70,
+                   .kv_tokens = 90,
+                   .heads = 2,
+                   .kv_heads = 1,
+                   .dim = 256,
+                   .v_dim = 200,
+                   .dtype = dtype};
+  cases.push_back(attention_case("wide heads", wide));
+  cases.push_back(attention_case("wide heads, causal", wide, R"(, "causal": true)"));
+  cases.push_back(
+      attention_case("wide heads, windows", wide, R"(, "window_left": 11, "window_right": 20)"));
+  cases.push_back(
+      attention_case("wide heads, mask", wide, "", {tensor(DType::bool_, {1, 1, 70, 90})}));
+  cases.push_back(attention_case("causal tiles of unequal length",
+                                 {.batch = 1,
+                                  .q_tokens = 200,
+                                  .kv_tokens = 200,
+                                  .heads = 1,
+                                  .kv_heads = 1,
+                                  .dim = 200,
+                                  .v_dim = 64,
+                                  .dtype = dtype},
+                                 R"(, "causal": true)", {}, 1));
+  if (dtype != DType::f16) return;
+  cases.push_back(attention_case("many short sequences",
+                                 {.batch = 4,
+                                  .q_tokens = 64,
+                                  .kv_tokens = 64,
+                                  .heads = 16,
+                                  .kv_heads = 16,
+                                  .dim = 64,
+                                  .v_dim = 64,
+                                  .dtype = dtype},
+                                 "", {}, 1));
+}
+
+// Rows of 16-bit caches behind kv_len, and future keys, hold NaN and infinities.
+void add_dead_rows(std::vector<Case>& cases, DType dtype) {
+  constexpr int64_t kKeys = 150;
+  constexpr int64_t kLive = 93;
+  struct Way {
+    int64_t q_tokens;
+    int64_t dim;
+  };
+  for (const Way& way : {Way{1, 64}, Way{19, 64}, Way{70, 256}}) {
+    std::vector<double> values;
+    for (int64_t j = 0; j < kKeys; ++j) {
+      for (int64_t d = 0; d < way.dim; ++d) {
+        const double fine = static_cast<double>((j * 7 + d * 3) % 11) / 5.0 - 1;
+        values.push_back(j < kLive ? fine : d % 2 == 0 ? kNan : kInfinity);
+      }
+    }
+    const CaseTensor spoilt = tensor(dtype, {1, kKeys, 1, way.dim}).of(values);
+    const auto add = [&](const std::string& law,
+                         const std::vector<std::optional<CaseTensor>>& more_inputs) {
+      Case made = attention_case(law,
+                                 {.batch = 1,
+                                  .q_tokens = way.q_tokens,
+                                  .kv_tokens = kKeys,
+                                  .heads = 2,
+                                  .kv_heads = 1,
+                                  .dim = way.dim,
+                                  .v_dim = way.dim,
+                                  .dtype = dtype},
+                                 R"(, "causal": true)", more_inputs);
+      made.inputs[1] = spoilt;
+      made.inputs[2] = spoilt;
+      cases.push_back(made);
+    };
+    const auto count = [](int64_t value) {
+      return tensor(DType::i32, {}).of({static_cast<double>(value)});
+    };
+    add("T80 16-bit rows behind kv_len hold NaN", {std::nullopt, std::nullopt, count(kLive)});
+    add("T80 16-bit future keys hold NaN",
+        {std::nullopt, std::nullopt, std::nullopt, count(kLive - way.q_tokens)});
+  }
+}
+
 }  // namespace
 
 std::vector<Case> attention_cases() {
@@ -348,6 +467,11 @@ std::vector<Case> attention_cases() {
   add_positions(cases);
   add_masks(cases);
   add_garbage(cases);
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) add_tiles(cases, dtype);
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    add_shared_tiles(cases, dtype);
+    add_dead_rows(cases, dtype);
+  }
   return cases;
 }
 

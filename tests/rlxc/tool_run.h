@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/bin_folder.h"
+
 namespace rlx::test {
 
 struct ToolResult {
@@ -58,7 +60,7 @@ class Workplace {
     const std::string out = (folder_ / "out").string();
     const std::string err = (folder_ / "err").string();
     const std::string cache = "XDG_CACHE_HOME=" + (folder_ / "cache").string();
-    const std::string program = RLX_BIN_DIR "/rlxc";
+    const std::string program = rlx::test::bin_folder() + "/rlxc";
     std::vector<const char*> argv = {program.c_str()};
     for (const std::string& argument : arguments) argv.push_back(argument.c_str());
     argv.push_back(nullptr);

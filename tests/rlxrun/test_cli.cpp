@@ -14,6 +14,7 @@
 #include <string>
 
 #include "runtime/include/rlx.h"
+#include "tests/support/bin_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 #include "tools/npy/file.h"
@@ -33,7 +34,7 @@ Outcome rlxrun(const std::string& arguments) {
   // A Vulkan driver leaves memory behind when the loader unloads it, which a leak checker cannot
   // name any more.
   const std::string command =
-      "ASAN_OPTIONS=detect_leaks=0 " + std::string(RLX_BIN_DIR) + "/rlxrun " + arguments + " 2>&1";
+      "ASAN_OPTIONS=detect_leaks=0 " + rlx::test::bin_folder() + "/rlxrun " + arguments + " 2>&1";
   Outcome outcome;
   FILE* pipe = ::popen(command.c_str(), "r");
   REQUIRE(pipe != nullptr);
