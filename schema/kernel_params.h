@@ -210,4 +210,85 @@ struct ConvMmaParams {
   rlx_ptr partial;
 };
 
+// Rows of updates combined into copies of x at the places that index names; x is 0 where the base is zeros. order and scratch hold
+// the updates sorted by place.
+struct ScatterParams {
+  rlx_ptr x;
+  rlx_ptr index;
+  rlx_ptr updates;
+  rlx_ptr y;
+  rlx_ptr order;
+  rlx_ptr scratch;
+};
+
+// Running combination along an axis; indices (of the running extreme, or of the elements found) and count are 0 where absent;
+// partial is scratch of the form in several parts.
+struct ScanParams {
+  rlx_ptr x;
+  rlx_ptr y;
+  rlx_ptr indices;
+  rlx_ptr count;
+  rlx_ptr partial;
+};
+
+// Ordering along an axis; values or indices are 0 where absent; keys, places and counts are scratch.
+struct SortParams {
+  rlx_ptr x;
+  rlx_ptr values;
+  rlx_ptr indices;
+  rlx_ptr keys;
+  rlx_ptr places;
+  rlx_ptr counts;
+};
+
+// Between codes and values, either way. scale, zero, state, new_scale are 0 where absent.
+struct QuantizeParams {
+  rlx_ptr x;
+  rlx_ptr scale;
+  rlx_ptr zero;
+  rlx_ptr y;
+  rlx_ptr state;
+  rlx_ptr new_scale;
+};
+
+// Products with weights that are decoded on the way, chosen per row, or both. scale and zero: side tensors of the scheme; index:
+// the row's expert; all but x, w and y are 0 where absent; partial is scratch of the split-k form.
+struct WeightedMatmulParams {
+  rlx_ptr x;
+  rlx_ptr w;
+  rlx_ptr scale;
+  rlx_ptr zero;
+  rlx_ptr index;
+  rlx_ptr bias;
+  rlx_ptr y;
+  rlx_ptr partial;
+};
+
+// Integer products, rescaled. w_zero and scale hold one value or one per column.
+struct QuantizedProductParams {
+  rlx_ptr x;
+  rlx_ptr w;
+  rlx_ptr bias;
+  rlx_ptr w_zero;
+  rlx_ptr scale;
+  rlx_ptr y;
+};
+
+// a x = b; factors and pivots are scratch.
+struct SolveParams {
+  rlx_ptr a;
+  rlx_ptr b;
+  rlx_ptr x;
+  rlx_ptr factors;
+  rlx_ptr pivots;
+};
+
+// Taps of each output coordinate along the axis: their input coordinates and weights.
+struct ResizeParams {
+  rlx_ptr x;
+  rlx_ptr taps;
+  rlx_ptr weights;
+  rlx_ptr y;
+};
+
 #endif

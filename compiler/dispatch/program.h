@@ -24,7 +24,7 @@ enum class KernelId : uint16_t {
 };
 
 // Which targets have a source for a kernel.
-enum class KernelTargets : uint8_t { Both, Cuda };
+enum class KernelTargets : uint8_t { Both, Cuda, Vulkan };
 
 struct KernelRow {
   std::string_view name;

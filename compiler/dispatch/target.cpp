@@ -29,7 +29,9 @@ constexpr std::array kTargets = {
 }  // namespace
 
 bool Target::offers(KernelId kernel) const {
-  return kind == TargetKind::Cuda || kernel_row(kernel).targets == KernelTargets::Both;
+  const KernelTargets targets = kernel_row(kernel).targets;
+  return targets == KernelTargets::Both ||
+         (targets == KernelTargets::Cuda) == (kind == TargetKind::Cuda);
 }
 
 std::span<const Target> all_targets() {
