@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ir/constants.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -104,8 +105,13 @@ EvaluateContext::EvaluateContext(const OpDef& op, const Node& node,
   for (const TensorType& type : output_types_) outputs_.push_back(Tensor::zeros(type));
 }
 
-RewriteContext::RewriteContext(const OpDef& op, Graph& graph, NodeId id, Diagnostics& diagnostics)
-    : NodeCopy{graph.node(id)}, NodeContext(op, original, diagnostics), graph_(&graph), id_(id) {}
+RewriteContext::RewriteContext(const OpDef& op, Module& module, Graph& graph, NodeId id,
+                               Diagnostics& diagnostics)
+    : NodeCopy{graph.node(id)},
+      NodeContext(op, original, diagnostics),
+      module_(&module),
+      graph_(&graph),
+      id_(id) {}
 
 ValueId RewriteContext::emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
                              Attributes attributes) {
@@ -125,6 +131,10 @@ ValueId RewriteContext::emit(std::string_view op, std::vector<std::optional<Valu
   Diagnostics diagnostics;
   RLX_CHECK(check_and_infer(*graph_, id, diagnostics), diagnostics.text());
   return output;
+}
+
+ValueId RewriteContext::constant(std::string_view stem, const Tensor& values) {
+  return add_constant(*module_, *graph_, node().name + "." + std::string(stem), values);
 }
 
 void RewriteContext::replace_output(size_t i, ValueId value) {

@@ -134,17 +134,22 @@ struct NodeCopy {
 // graph's own nodes.
 class RewriteContext : private NodeCopy, public NodeContext {
  public:
-  RewriteContext(const struct OpDef& op, Graph& graph, NodeId id, Diagnostics& diagnostics);
+  RewriteContext(const struct OpDef& op, Module& module, Graph& graph, NodeId id,
+                 Diagnostics& diagnostics);
   [[nodiscard]] ValueId input(size_t i) const { return node().inputs.at(i).value(); }
   [[nodiscard]] Graph& graph() { return *graph_; }
   [[nodiscard]] const TensorType& type(ValueId id) const { return graph_->value(id).type; }
   // Adds a node before this one and infers its types. Its result is a fresh value.
   ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
                Attributes attributes = {});
+  // A constant of the module, e.g. a table: dense values of a float or integer dtype, rounded to it
+  // once.
+  ValueId constant(std::string_view stem, const Tensor& values);
   // This node's output i becomes `value`; the node is removed when all outputs are replaced.
   void replace_output(size_t i, ValueId value);
 
  private:
+  Module* module_;
   Graph* graph_;
   NodeId id_;
   size_t replaced_ = 0;

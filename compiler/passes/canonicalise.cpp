@@ -73,7 +73,8 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   auto outputs =
       evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
   RLX_CHECK(outputs.has_value(), "folding " + node.op + " \"" + node.name + "\"");
-  graph.replace_uses(node.outputs[0], add_constant(module, graph, node.outputs[0], (*outputs)[0]));
+  const std::string stem = graph.value(node.outputs[0]).name + ".const";
+  graph.replace_uses(node.outputs[0], add_constant(module, graph, stem, (*outputs)[0]));
   return true;
 }
 

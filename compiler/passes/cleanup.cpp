@@ -85,7 +85,7 @@ size_t decompose(Module& module, const PassOptions&, Diagnostics& diagnostics) {
       for (NodeId id : order) {
         const OpDef& op = *find_op(graph.node(id).op);
         if (op.decompose == nullptr) continue;
-        RewriteContext ctx(op, graph, id, diagnostics);
+        RewriteContext ctx(op, module, graph, id, diagnostics);
         if (!op.decompose(ctx)) {
           RLX_CHECK(diagnostics.has_errors(), "decomposition of " + graph.node(id).name);
           return changed;

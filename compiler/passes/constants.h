@@ -4,15 +4,10 @@
 
 #include <optional>
 
-#include "compiler/ir/graph.h"
-#include "compiler/ir/tensor.h"
+#include "compiler/ir/constants.h"
 #include "compiler/support/diagnostics.h"
 
 namespace rlx {
-
-// Adds `tensor` to the module as a constant named after `stem` and returns the value that stands
-// for it.
-ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& tensor);
 
 // The weight that `node` computes from weights, and the value that stands for it: made by the init
 // entry, once, or one that is made in the same way already. Precondition: every input of the node

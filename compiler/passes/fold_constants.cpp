@@ -74,15 +74,11 @@ bool evaluate_on_host(Module& module, Graph& graph, const Node& node, Diagnostic
   auto outputs = evaluate_node(node, pointers, types, diagnostics);
   if (!outputs) return false;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    graph.replace_uses(node.outputs[i],
-                       add_constant(module, graph, node.outputs[i], (*outputs)[i]));
+    graph.replace_uses(
+        node.outputs[i],
+        add_constant(module, graph, graph.value(node.outputs[i]).name + ".const", (*outputs)[i]));
   }
   return true;
-}
-
-bool is_taken(const Module& module, const std::string& name) {
-  return std::any_of(module.weights.begin(), module.weights.end(),
-                     [&name](const Weight& weight) { return weight.name == name; });
 }
 
 bool same_numbers(const RandomData& a, const RandomData& b) {
@@ -107,9 +103,7 @@ WeightId generated_weight(Module& module, const Graph& graph, Weight wanted) {
     const Weight& known = module.weights[i];
     if (known.type == wanted.type && same_making(known.data, wanted.data)) return WeightId(i);
   }
-  wanted.name = graph.fresh_name(wanted.name);
-  while (is_taken(module, wanted.name))
-    wanted.name = graph.fresh_name(wanted.name + "." + graph.name);
+  wanted.name = fresh_weight_name(module, graph, wanted.name);
   return module.add_weight(std::move(wanted));
 }
 
@@ -153,17 +147,6 @@ bool fold(Module& module, Graph& graph, const Node& node, Diagnostics& diagnosti
 }
 
 }  // namespace
-
-ValueId add_constant(Module& module, Graph& graph, ValueId stem, const Tensor& tensor) {
-  const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
-  std::string name = graph.fresh_name(graph.value(stem).name + ".const");
-  while (is_taken(module, name)) name = graph.fresh_name(name + "." + graph.name);
-  const WeightId id = module.add_weight({.name = name,
-                                         .type = tensor.type,
-                                         .data = HostBytes{.owner = bytes, .bytes = *bytes},
-                                         .is_constant = true});
-  return graph.weight_value(id, module.weight(id));
-}
 
 ValueId add_computed(Module& module, Graph& graph, const Node& node) {
   RLX_CHECK(node.outputs.size() == 1 && node.region.empty(), "computed weight of " + node.name);
