@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "compiler/ops/index_output.h"
 #include "compiler/ops/rows.h"
 
 namespace rlx {
@@ -29,12 +30,7 @@ bool infer(InferContext& ctx) {
                     "x is " + std::string(name_of(dtype)) + ", wanted a float or integer type",
                     "cast x first");
   }
-  const DType index_dtype = ctx.attrs().dtype("index_dtype");
-  if (index_dtype != DType::i32 && index_dtype != DType::i64 && index_dtype != DType::u32 &&
-      index_dtype != DType::f32) {
-    return ctx.fail(DiagCode::BadAttribute, "index_dtype is " + std::string(name_of(index_dtype)) +
-                                                ", wanted i32, i64, u32 or f32");
-  }
+  if (!check_index_dtype(ctx)) return false;
   const Shape& shape = ctx.shape(0);
   const std::optional<Ints> axes = searched_axes(ctx, shape.size());
   if (!axes) return false;
@@ -50,7 +46,7 @@ bool infer(InferContext& ctx) {
   if (!ctx.attrs().flag("keep_dims")) {
     for (size_t i = axes->size(); i-- > 0;) result.erase(result.begin() + (*axes)[i]);
   }
-  ctx.set_output(0, {.dtype = index_dtype, .shape = result});
+  ctx.set_output(0, {.dtype = ctx.attrs().dtype("index_dtype"), .shape = result});
   return true;
 }
 
@@ -81,11 +77,7 @@ bool evaluate(EvaluateContext& ctx) {
     const size_t best = x.is_float()
                             ? extreme(x.floats, base, offsets.reduced, smallest, select_last)
                             : extreme(x.integers, base, offsets.reduced, smallest, select_last);
-    if (y.is_float()) {
-      y.floats[k] = static_cast<double>(best);
-    } else {
-      y.integers[k] = static_cast<int64_t>(best);
-    }
+    set_index(y, k, static_cast<int64_t>(best));
   }
   return true;
 }

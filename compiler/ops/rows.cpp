@@ -134,16 +134,19 @@ std::string to_string(const RowPlan& plan) {
                               std::to_string(plan.rows) + " rows per workgroup";
 }
 
+bool rows_divide(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
+                 size_t operand, uint32_t width) {
+  if (loops.reduced.size() != 1 || loops.reduced[0].strides[operand] != 1) return false;
+  if (loops.reduced[0].size % width != 0) return false;
+  if (ctx.alignment(view) < width * element_bytes(view.dtype())) return false;
+  return std::all_of(loops.kept.begin(), loops.kept.end(),
+                     [&](const LoopDim& dim) { return dim.strides[operand] % width == 0; });
+}
+
 uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
                       size_t operand, uint32_t width) {
   if (!is_float(view.dtype()) || view.dtype() == DType::f64) return 1;
-  if (loops.reduced.size() != 1 || loops.reduced[0].strides[operand] != 1) return 1;
-  if (loops.reduced[0].size % width != 0) return 1;
-  if (ctx.alignment(view) < width * element_bytes(view.dtype())) return 1;
-  for (const LoopDim& dim : loops.kept) {
-    if (dim.strides[operand] % width != 0) return 1;
-  }
-  return width;
+  return rows_divide(ctx, view, loops, operand, width) ? width : 1;
 }
 
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) {

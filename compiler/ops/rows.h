@@ -67,6 +67,10 @@ RowPlan plan_rows(const RowLoops& loops, uint32_t elements_per_lane);
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane);
 std::string to_string(const RowPlan& plan);
 
+// True where every row of this view can be read or written `width` elements at a time, aligned to
+// their bytes.
+bool rows_divide(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
+                 size_t operand, uint32_t width);
 // `width` (4, or 8 for f16 and bf16) where rows of this f32, f16 or bf16 view can be read or
 // written so many elements at a time (rlx_load4_*, rlx_load8_*), else 1.
 uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
