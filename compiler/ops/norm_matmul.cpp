@@ -4,6 +4,7 @@
 // fuse-norm make it again where the target has a kernel for it.
 #include <array>
 
+#include "compiler/ops/evaluate_op.h"
 #include "compiler/ops/matmul_activation.h"
 #include "compiler/ops/matvec_stream_lower.h"
 #include "compiler/ops/op_def.h"
@@ -18,7 +19,7 @@ bool normalises(const NodeContext& ctx) {
   return ctx.attrs().text("norm") == "rms";
 }
 
-std::optional<ValueId> input_or_null(const NodeContext& ctx, Input input) {
+std::optional<ValueId> value_or_null(const NodeContext& ctx, Input input) {
   return ctx.has_input(input) ? ctx.node().inputs[input] : std::nullopt;
 }
 
@@ -88,16 +89,16 @@ Attributes product_attributes(const NodeContext& ctx, bool activated) {
 bool decompose(RewriteContext& ctx) {
   ValueId x = ctx.input(kX);
   if (normalises(ctx))
-    x = ctx.emit("rms_norm", {x, input_or_null(ctx, kGamma)}, norm_attributes(ctx));
-  const std::optional<ValueId> residual = input_or_null(ctx, kResidual);
+    x = ctx.emit("rms_norm", {x, value_or_null(ctx, kGamma)}, norm_attributes(ctx));
+  const std::optional<ValueId> residual = value_or_null(ctx, kResidual);
   const bool gated = ctx.has_input(kW2);
   const auto direct_residual = gated ? std::nullopt : residual;
   ValueId y = ctx.emit("fused_matmul_bias_act",
-                       {x, ctx.input(kW), input_or_null(ctx, kBias), direct_residual},
+                       {x, ctx.input(kW), value_or_null(ctx, kBias), direct_residual},
                        product_attributes(ctx, true));
   if (gated) {
     const ValueId up =
-        ctx.emit("fused_matmul_bias_act", {x, ctx.input(kW2), input_or_null(ctx, kBias2)},
+        ctx.emit("fused_matmul_bias_act", {x, ctx.input(kW2), value_or_null(ctx, kBias2)},
                  product_attributes(ctx, false));
     y = ctx.emit("mul", {y, up});
     if (residual) {
@@ -112,36 +113,17 @@ bool decompose(RewriteContext& ctx) {
   return true;
 }
 
-Tensor evaluate_one(const char* op, std::vector<const Tensor*> inputs, Attributes attributes,
-                    const TensorType& type) {
-  while (inputs.back() == nullptr) inputs.pop_back();
-  Node node{.name = op,
-            .op = op,
-            .inputs = {},
-            .outputs = {},
-            .attributes = std::move(attributes),
-            .region = {}};
-  for (const Tensor* input : inputs)
-    node.inputs.push_back(input ? std::optional(ValueId{0}) : std::nullopt);
-  Diagnostics diagnostics;
-  auto result = evaluate_node(node, std::move(inputs), {type}, diagnostics);
-  RLX_CHECK(result.has_value(), diagnostics.text());
-  return std::move(result->front());
-}
-
 bool evaluate(EvaluateContext& ctx) {
-  const auto given = [&ctx](Input input) {
-    return ctx.has_input(input) ? &ctx.input(input) : nullptr;
-  };
+  const auto given = [&ctx](Input input) { return input_or_null(ctx, input); };
   Tensor x = ctx.input(kX);
   if (normalises(ctx))
-    x = evaluate_one("rms_norm", {&ctx.input(kX), given(kGamma)}, norm_attributes(ctx), x.type);
+    x = evaluate_op("rms_norm", {&ctx.input(kX), given(kGamma)}, norm_attributes(ctx), {x.type})[0];
   const TensorType& type = ctx.output_type(0);
-  Tensor y = evaluate_one("fused_matmul_bias_act", {&x, given(kW), given(kBias)},
-                          product_attributes(ctx, true), type);
+  Tensor y = evaluate_op("fused_matmul_bias_act", {&x, given(kW), given(kBias)},
+                         product_attributes(ctx, true), {type})[0];
   if (ctx.has_input(kW2)) {
-    const Tensor up = evaluate_one("fused_matmul_bias_act", {&x, given(kW2), given(kBias2)},
-                                   product_attributes(ctx, false), type);
+    const Tensor up = evaluate_op("fused_matmul_bias_act", {&x, given(kW2), given(kBias2)},
+                                  product_attributes(ctx, false), {type})[0];
     for (size_t i = 0; i < y.floats.size(); ++i) y.floats[i] *= up.floats[i];
   }
   for (size_t i = 0; ctx.has_input(kResidual) && i < y.floats.size(); ++i)
