@@ -78,6 +78,17 @@ struct NormParams {
   rlx_ptr inv_std;
 };
 
+// Mean (the sum of center and rest) and spread of sets of elements; what is not wanted is 0. partial is scratch of the form that
+// takes a set in several parts: read by its second step, where x is 0, and written by its first.
+struct MomentsParams {
+  rlx_ptr x;
+  rlx_ptr partial;
+  rlx_ptr center;
+  rlx_ptr rest;
+  rlx_ptr inv_std;
+  rlx_ptr variance;
+};
+
 // y = act(a * b + bias) + residual; bias and residual are 0 where absent; partial is scratch of the split-k form.
 struct MatmulParams {
   rlx_ptr a;

@@ -115,22 +115,32 @@ RewriteContext::RewriteContext(const OpDef& op, Module& module, Graph& graph, No
 
 ValueId RewriteContext::emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
                              Attributes attributes) {
+  return emit_all(op, std::move(inputs), std::move(attributes), 1).front();
+}
+
+std::vector<ValueId> RewriteContext::emit_all(std::string_view op,
+                                              std::vector<std::optional<ValueId>> inputs,
+                                              Attributes attributes, size_t output_count) {
   const OpDef* def = find_op(op);
   RLX_CHECK(def != nullptr, "decomposition into unknown op " + std::string(op));
-  const std::string name = graph_->fresh_name(node().name + "." + std::string(op));
-  const ValueId output =
-      graph_->add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
-  const NodeId id = graph_->insert_node_before(id_, {.name = name,
+  const std::string stem = node().name + "." + std::string(op);
+  std::vector<ValueId> outputs;
+  for (size_t i = 0; i < output_count; ++i) {
+    const std::string name = graph_->fresh_name(i == 0 ? stem : stem + "." + std::to_string(i));
+    outputs.push_back(
+        graph_->add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}}));
+  }
+  const NodeId id = graph_->insert_node_before(id_, {.name = graph_->value(outputs.front()).name,
                                                      .op = std::string(op),
                                                      .inputs = std::move(inputs),
-                                                     .outputs = {output},
+                                                     .outputs = outputs,
                                                      .attributes = std::move(attributes),
                                                      .region = {},
                                                      .place = node().place,
                                                      .source = node().source});
   Diagnostics diagnostics;
   RLX_CHECK(check_and_infer(*graph_, id, diagnostics), diagnostics.text());
-  return output;
+  return outputs;
 }
 
 ValueId RewriteContext::constant(std::string_view stem, const Tensor& values) {

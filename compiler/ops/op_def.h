@@ -142,6 +142,9 @@ class RewriteContext : private NodeCopy, public NodeContext {
   // Adds a node before this one and infers its types. Its result is a fresh value.
   ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
                Attributes attributes = {});
+  // The same for an op with several results.
+  std::vector<ValueId> emit_all(std::string_view op, std::vector<std::optional<ValueId>> inputs,
+                                Attributes attributes, size_t output_count);
   // A constant of the module, e.g. a table: dense values of a float or integer dtype, rounded to it
   // once.
   ValueId constant(std::string_view stem, const Tensor& values);
