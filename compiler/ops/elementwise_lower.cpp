@@ -14,16 +14,16 @@ namespace {
 
 // Ops whose expressions also exist for f64; the others are polynomials in f32.
 constexpr std::string_view kDoubleOps[] = {
-    "neg",        "abs",          "sign",       "floor",
-    "ceil",       "trunc",        "round",      "sqrt",
-    "rsqrt",      "reciprocal",   "square",     "relu",
-    "leaky_relu", "softsign",     "affine",     "thresholded_relu",
-    "shrink",     "hard_sigmoid", "hard_swish", "is_nan",
-    "is_inf",     "add",          "sub",        "mul",
-    "div",        "max",          "min",        "eq",
-    "ne",         "lt",           "le",         "gt",
-    "ge",         "where",        "clamp",      "prelu",
-    "fma",        "cast"};
+    "neg",        "abs",          "sign",        "floor",
+    "ceil",       "trunc",        "round",       "sqrt",
+    "rsqrt",      "reciprocal",   "square",      "relu",
+    "leaky_relu", "softsign",     "affine",      "thresholded_relu",
+    "shrink",     "hard_sigmoid", "hard_swish",  "is_nan",
+    "is_inf",     "add",          "sub",         "mul",
+    "div",        "max",          "min",         "eq",
+    "ne",         "lt",           "le",          "gt",
+    "ge",         "where",        "clamp",       "prelu",
+    "fma",        "cast",         "standardise", "scaled"};
 
 // The node as a chain: its own region, or itself as the only step.
 std::vector<RegionStep> steps_of(LowerContext& ctx) {

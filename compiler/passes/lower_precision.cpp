@@ -16,6 +16,8 @@ namespace {
 bool keeps_f32(const std::string& op, size_t input) {
   if (op == "cast") return true;
   if (op == "gather" || op == "embedding") return input == 1;
+  if (op == "standardise") return input >= 1 && input <= 3;  // statistics
+  if (op == "scaled") return input == 1;
   if (op == "rope") return input == 3;       // positions
   if (op == "attention") return input >= 5;  // kv_len, q_start
   return op == "where" && input == 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm in inference form (ops.md 4; trap T67).
+// batch_norm (ops.md 4; trap T67).
 #include <array>
 
 #include "tests/support/case.h"
@@ -19,6 +19,49 @@ Case normalise(std::string name, DType x_dtype, const Shape& x, int64_t channels
                      vector_of(0.5, 2)},
           .attributes = std::move(attributes),
           .tolerance = Tolerance::Norm};
+}
+
+Case train(std::string name, DType x_dtype, const Shape& x, int64_t channels,
+           const std::string& more = "", DType statistics = DType::f32) {
+  Case result = normalise(std::move(name), x_dtype, x, channels,
+                          R"({"training": true)" + more + "}", statistics, false);
+  result.outputs = 5;
+  return result;
+}
+
+void add_training(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
+    const std::string text(name_of(dtype));
+    cases.push_back(train("T67 training, axis 1, " + text, dtype, {3, 5, 4, 7}, 5));
+    cases.push_back(
+        train("T67 training, axis -1, " + text, dtype, {3, 4, 7, 5}, 5, R"(, "axis": -1)"));
+    cases.push_back(train("training, running statistics of " + text, DType::f32, {2, 3, 8}, 3,
+                          R"(, "momentum": 0.75, "eps": 0.1)", dtype));
+  }
+  cases.push_back(train("T67 training, biased running variance", DType::f32, {4, 3, 5}, 3,
+                        R"(, "unbiased": false)"));
+  cases.push_back(train("T67 training, one element a channel keeps the biased variance", DType::f32,
+                        {1, 4, 1}, 4));
+  cases.push_back(train("training, channels in parts", DType::f32, {4, 2, 70, 80}, 2));
+  cases.push_back(train("training, rank 2", DType::f32, {600, 33}, 33));
+  cases.push_back(train("training, empty batch", DType::f32, {0, 3, 2}, 3));
+  Case far = train("T62 training far from zero", DType::f32, {4, 3, 64}, 3);
+  far.inputs[0] = tensor(DType::f32, {4, 3, 64}).uniform(9999, 10001);
+  cases.push_back(far);
+  Case two = train("training, result and mean alone", DType::f32, {4, 3, 6}, 3);
+  two.outputs = 2;
+  cases.push_back(two);
+  // numpy: x = [[1, 5], [3, 9]] by columns; mean 2, 7; var 1, 4; unbiased 2, 8.
+  Case golden{.name = "T67 training against the formula",
+              .op = "batch_norm",
+              .inputs = {tensor(DType::f32, {2, 2}).of({1, 5, 3, 9}),
+                         tensor(DType::f32, {2}).of({1, 2}), tensor(DType::f32, {2}).of({0, 1}),
+                         tensor(DType::f32, {2}).of({0, 1}), tensor(DType::f32, {2}).of({1, 1})},
+              .attributes = R"({"training": true, "eps": 0.0, "momentum": 0.25})",
+              .tolerance = Tolerance::Norm,
+              .outputs = 5};
+  golden.golden = {{-1, -1, 1, 3}, {0.5, 2.5}, {1.25, 2.75}, {2, 7}, {1, 0.5}};
+  cases.push_back(golden);
 }
 
 }  // namespace
@@ -47,6 +90,7 @@ std::vector<Case> batch_norm_cases() {
               .tolerance = Tolerance::Norm};
   golden.golden = {{0.5, 1.5, 0, -1}};
   cases.push_back(golden);
+  add_training(cases);
   return cases;
 }
 
