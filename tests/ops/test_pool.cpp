@@ -60,12 +60,12 @@ TEST_CASE("pool_refuses_wrong_windows_and_dtypes") {
   CHECK(refused(integers, "bad-dtype", "i32"));
 }
 
-TEST_CASE("batch_norm_refuses_training_and_wrong_channel_counts") {
+TEST_CASE("batch_norm_refuses_wrong_channel_counts_and_momentum") {
   CHECK(infer(batch_norm({2, 3, 4}, {3})).good);
   CHECK(infer(batch_norm({2, 3, 4}, {4}, {{"axis", int64_t{-1}}})).good);
   CHECK(refused(batch_norm({2, 3, 4}, {4}), "bad-shape", "gamma has shape [4]"));
-  CHECK(
-      refused(batch_norm({2, 3, 4}, {3}, {{"training", true}}), "unsupported-op", "training=true"));
+  CHECK(infer(batch_norm({2, 3, 4}, {3}, {{"training", true}})).good);
+  CHECK(refused(batch_norm({2, 3, 4}, {3}, {{"momentum", 1.5}}), "bad-attribute", "momentum"));
   CHECK(refused(batch_norm({2, 3, 4}, {3}, {{"axis", int64_t{3}}}), "bad-axis", "3"));
 }
 
