@@ -12,7 +12,7 @@
 // Numerics: f32 operands are rounded to tf32; f32 sums; one rounding at the store.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
-#include "lib/mma.cuh"
+#include "lib/wgmma.cuh"
 
 RLX_PARAMS(ConvMmaParams);
 
@@ -23,6 +23,12 @@ RLX_PARAMS(ConvMmaParams);
 #else
 #define rlx_activate(value) (value)
 #endif
+
+#ifndef RLX_WGMMA
+#define RLX_WGMMA 0
+#endif
+#define RLX_IS_BF16_f16 false
+#define RLX_IS_BF16_bf16 true
 
 constexpr int kThreads = RLX_BLOCK_X;
 constexpr int kBytes = RLX_CAT(rlx_bytes_, RLX_X);

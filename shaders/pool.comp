@@ -4,7 +4,8 @@
 // Layout: x has any strides; y and indices are dense: [N, C, D, H, W], or [N, D, H, W, C] where RLX_CHANNELS_LAST is 1. Spatial
 //   dims that the op lacks have size 1.
 // Grid: RLX_LANES threads share a window (1 for small ones); RLX_ROWS windows per workgroup; spread by split_grid. Channels last, a
-//   thread takes the windows of RLX_VECTOR (1 or 4) neighbouring channels; 4: x's channels are dense and its fours aligned.
+//   thread takes the windows of RLX_VECTOR (1, or without indices 4 or 8) neighbouring channels, which it loads and stores at once:
+//   x's channels are dense, addresses are multiples of a vector. 8: of 16-bit floats.
 // Specializations: RLX_PLANES (N * C), RLX_CHANNELS; window as in conv_window.h and RLX_END_D, RLX_END_H, RLX_END_W; RLX_KIND (MAX, MIN,
 //   SUM, MEAN, PROD as 0..4); RLX_DIVISOR: 0 counts taps inside the input, RLX_COUNT_PADS 1 also those on pads; RLX_WITH_INDICES;
 //   RLX_IDENTITY; storage types RLX_X (also of y), RLX_INDICES; strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W; RLX_INDEX;
@@ -28,6 +29,13 @@ RLX_PARAMS(PoolParams);
 
 #define rlx_value_t RLX_CAT(rlx_t_, RLX_X)
 
+// Small windows of vectors: all taps are loaded, those outside from the nearest element, so that no load waits for a test.
+#if RLX_VECTOR > 1 && RLX_TAPS <= 9
+#define RLX_LOADS_ALL 1
+#else
+#define RLX_LOADS_ALL 0
+#endif
+
 #if RLX_MAY_BE_NAN
 #define rlx_wins_always(v) rlx_is_nan(v)
 #else
@@ -42,6 +50,12 @@ struct Part {
 };
 
 #if RLX_KIND == RLX_POOL_MAX || RLX_KIND == RLX_POOL_MIN
+#if RLX_KIND == RLX_POOL_MAX
+#define rlx_beats(b, a) ((b) > (a))
+#else
+#define rlx_beats(b, a) ((b) < (a))
+#endif
+#if RLX_WITH_INDICES
 // True where b replaces a; equal values keep the one that stands first.
 RLX_FN bool replaces(rlx_value_t a, int a_index, rlx_value_t b, int b_index) {
   if (a_index < 0) return b_index >= 0;
@@ -49,12 +63,13 @@ RLX_FN bool replaces(rlx_value_t a, int a_index, rlx_value_t b, int b_index) {
   const bool a_nan = rlx_wins_always(a);
   const bool b_nan = rlx_wins_always(b);
   if (a_nan || b_nan) return b_nan && (!a_nan || b_index < a_index);
-#if RLX_KIND == RLX_POOL_MAX
-  return b > a || (b == a && b_index < a_index);
-#else
-  return b < a || (b == a && b_index < a_index);
-#endif
+  return rlx_beats(b, a) || (b == a && b_index < a_index);
 }
+#else
+RLX_FN bool replaces(rlx_value_t a, int a_index, rlx_value_t b, int b_index) {
+  return rlx_beats(b, a) || rlx_wins_always(b);
+}
+#endif
 #endif
 
 RLX_FN Part combine(Part a, Part b) {
@@ -123,6 +138,9 @@ RLX_MAIN {
     parts[i].index = -1;
     parts[i].counted = 0;
   }
+#if RLX_LOADS_ALL
+  RLX_UNROLL
+#endif
   for (int tap = int(lane); tap < RLX_TAPS; tap += RLX_LANES) {
     const int w = out_w * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
     const int h = out_h * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W % RLX_KERNEL_H * RLX_DILATION_H;
@@ -137,10 +155,19 @@ RLX_MAIN {
     RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) {
       if (counts) ++parts[i].counted;
     }
-    if (inside) {
+    if (inside || bool(RLX_LOADS_ALL)) {
       rlx_value_t values[RLX_VECTOR];
+#if RLX_LOADS_ALL
+      const RLX_INDEX at_d = RLX_INDEX(min(max(d, 0), RLX_IN_D - 1));
+      const RLX_INDEX at_h = RLX_INDEX(min(max(h, 0), RLX_IN_H - 1));
+      const RLX_INDEX at_w = RLX_INDEX(min(max(w, 0), RLX_IN_W - 1));
+      const RLX_INDEX at = at_d * RLX_X_D + at_h * RLX_X_H + at_w * RLX_X_W;
+#else
       const RLX_INDEX at = RLX_INDEX(d) * RLX_X_D + RLX_INDEX(h) * RLX_X_H + RLX_INDEX(w) * RLX_X_W;
-#if RLX_VECTOR == 4
+#endif
+#if RLX_VECTOR == 8
+      RLX_CAT(rlx_load8_, RLX_X)(x, at, values);
+#elif RLX_VECTOR == 4
       const rlx_vec4 four = RLX_CAT(rlx_load4_, RLX_X)(x, at);
       values[0] = four.x;
       values[1] = four.y;
@@ -151,7 +178,7 @@ RLX_MAIN {
 #endif
       RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) {
         Part one;
-        one.value = values[i];
+        one.value = inside ? values[i] : RLX_IDENTITY;
         one.index = (d * RLX_IN_H + h) * RLX_IN_W + w;
         one.counted = 0;
         parts[i] = combine(parts[i], one);
@@ -171,7 +198,11 @@ RLX_MAIN {
 #endif
   }
 #endif
-#if RLX_VECTOR == 4
+#if RLX_VECTOR == 8
+  rlx_value_t results[RLX_VECTOR];
+  RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) results[i] = parts[i].value;
+  RLX_CAT(rlx_store8_, RLX_X)(p.y, rlx_i64(linear) * rlx_i64(RLX_VECTOR), results);
+#elif RLX_VECTOR == 4
   RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(linear) * rlx_i64(RLX_VECTOR), rlx_vec4(parts[0].value, parts[1].value, parts[2].value, parts[3].value));
 #else
   RLX_CAT(rlx_store_, RLX_X)(p.y, rlx_i64(linear), parts[0].value);

@@ -122,6 +122,7 @@ void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& c
                                                ctx.target().device);
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
+      .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
       .workgroup({tiling.threads()})
       .grid(grid_of(tiling))
       .reason("tensor cores, channels last: " + tiling.text());

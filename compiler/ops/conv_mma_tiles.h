@@ -28,6 +28,7 @@ struct ConvTile {
   int64_t warps_m = 1;
   int64_t warps_n = 1;
   int64_t warps_k = 1;
+  bool by_groups = false;  // warpgroups multiply 16-bit types where the architecture has wgmma
 };
 
 struct ConvTiling {

@@ -28,7 +28,7 @@ constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
 // Up to this many taps a thread takes a window of its own.
 constexpr int64_t kSmallWindow = 64;
 constexpr uint32_t kThreads = 256;
-constexpr int64_t kFours = 4;  // channels of a vector access
+constexpr std::array<int64_t, 2> kVectors = {8, 4};  // channels of an access, the wider first
 
 // The OpDef admits no other word.
 PoolKind kind_of_node(const NodeContext& ctx) {
@@ -272,15 +272,19 @@ void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
       .define("RLX_WITH_INDICES", ctx.has_output(1) ? 1 : 0);
 }
 
-// True where four neighbouring channels of any pixel are one aligned load of floats.
-bool reads_fours(const LowerContext& ctx, const TensorRef& x) {
+// How many neighbouring channels of any pixel are one aligned load of at most 16 bytes; 1 where
+// they are none.
+int64_t channel_vector(const LowerContext& ctx, const TensorRef& x) {
   const uint32_t bytes = element_bytes(x.dtype());
-  if (!is_float(x.dtype()) || bytes > 4 || x.shape()[1] % kFours != 0 || x.strides[1] != 1)
-    return false;
-  for (size_t i = 0; i < x.strides.size(); ++i) {
-    if (i != 1 && x.strides[i] % kFours != 0) return false;
+  if (!is_float(x.dtype()) || bytes > 4 || x.strides[1] != 1) return 1;
+  for (const int64_t vector : kVectors) {
+    bool fits =
+        vector * bytes <= 16 && x.shape()[1] % vector == 0 && ctx.alignment(x) >= vector * bytes;
+    for (size_t i = 0; i < x.strides.size(); ++i)
+      fits = fits && (i == 1 || x.strides[i] % vector == 0);
+    if (fits) return vector;
   }
-  return ctx.alignment(x) >= kFours * bytes;
+  return 1;
 }
 
 bool lower_pool(LowerContext& ctx) {
@@ -308,7 +312,8 @@ bool lower_pool(LowerContext& ctx) {
     return true;
   }
   const bool channels_last = !y.dense();
-  const int64_t vector = channels_last && reads_fours(ctx, x) ? kFours : 1;
+  const int64_t vector =
+      channels_last && !with_indices && element_count(x.shape()) > 0 ? channel_vector(ctx, x) : 1;
   const int64_t lanes = window->taps() > kSmallWindow && !channels_last ? kThreads : 1;
   const int64_t rows = kThreads / lanes;
   const int64_t windows = count / vector;

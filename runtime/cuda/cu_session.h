@@ -64,7 +64,9 @@ class CudaSession final : public DeviceSession {
 
   Status require_idle(std::string_view what) const;
   Status prepare_graph(EntryState& state);
-  Status wait_for_end(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected);
+  // `expected`: until the end of the run; overslept: it had ended before this thread looked.
+  Status wait_for_end(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected,
+                      bool& overslept);
   Status take_run_time();
   // Launches a graph that is no run and waits for its end.
   Status run_once(const EntryGraph& graph, std::string_view what);

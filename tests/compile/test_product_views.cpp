@@ -105,6 +105,31 @@ TEST_CASE("conv_and_pool_read_channels_last_and_sliced_images") {
       graph(inputs, cropped + node("pool", R"("s")", "y", R"({"kind": "max", "kernel": [2, 2]})")));
 }
 
+// 16-bit images between convolutions on tensor cores are stored channels last: pools in vectors of
+// 8 channels, of 4, and of none, with and without pads. Whole numbers, so that nothing is rounded.
+TEST_CASE("pools_between_convolutions") {
+  const auto half = [](const std::string& name, const std::string& shape) {
+    return R"({"name": ")" + name + R"(", "dtype": "f16", "shape": )" + shape + "}";
+  };
+  for (const char* filters : {"16", "12", "10"}) {
+    const std::string count(filters);
+    const std::string inputs = half("x", "[2, 8, 13, 11]") + ", " +
+                               half("w", "[" + count + ", 8, 3, 3]") + ", " +
+                               half("u", "[8, " + count + ", 1, 1]");
+    for (const char* window :
+         {R"({"kind": "max", "kernel": [3, 3], "stride": [2, 2], "pads": [1, 1]})",
+          R"({"kind": "sum", "kernel": [3, 2], "pads": [0, 1]})",
+          R"({"kind": "min", "kernel": [7, 5], "dilation": [1, 2]})"}) {
+      check_on_devices(graph(inputs, node("round", R"("x")", "i") + ", " +
+                                         node("round", R"("w")", "k") + ", " +
+                                         node("round", R"("u")", "l") + ", " +
+                                         node("conv", R"("i", "k")", "c", R"({"pads": [1, 1]})") +
+                                         ", " + node("pool", R"("c")", "p", window) + ", " +
+                                         node("conv", R"("p", "l")", "y")));
+    }
+  }
+}
+
 TEST_CASE("batch_norm_after_conv_folds_or_follows") {
   const std::string inputs = input("x", "[2, 3, 7, 7]") + ", " + input("w", "[4, 3, 3, 3]") + ", " +
                              input("g", "[4]") + ", " + input("b", "[4]") + ", " +

@@ -171,6 +171,17 @@ void add_tensor_cores(std::vector<Case>& cases) {
                           R"({"pads": [1, 1]})", DType::f16));
 }
 
+// Products so large that warpgroups multiply (conv_mma_tiles.cpp); pixels, filters and depth do not
+// fill their last tiles.
+void add_warpgroups(std::vector<Case>& cases) {
+  cases.push_back(model_conv("warpgroups, 128x128 tiles,", DType::bf16, {2, 192, 113, 113},
+                             {65, 192, 1, 1}, R"({"activation": "relu"})"));
+  Case residual = model_conv("warpgroups, 64x64 tiles, residual,", DType::f16, {2, 24, 115, 113},
+                             {68, 24, 3, 3}, R"({"pads": [0, 1]})");
+  residual.inputs.push_back(tensor(DType::f16, {2, 68, 113, 113}));
+  cases.push_back(residual);
+}
+
 // Images of few channels.
 void add_patches(std::vector<Case>& cases) {
   for (const DType dtype : {DType::f16, DType::bf16}) {
@@ -234,6 +245,7 @@ std::vector<Case> conv_cases() {
   add_dtypes(cases);
   add_edges(cases);
   add_tensor_cores(cases);
+  add_warpgroups(cases);
   add_patches(cases);
   add_residuals(cases);
   return cases;
