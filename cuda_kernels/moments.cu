@@ -60,7 +60,7 @@ RLX_MAIN {
 #if RLX_CENTER
   center = RLX_LOAD_PART(first, 0);
   for (RLX_INDEX i = RLX_INDEX(rlx_lane); i < RLX_INDEX(RLX_PARTS); i += RLX_INDEX(RLX_LANES)) {
-    const RLX_REAL away = (RLX_LOAD_PART(first + i, 0) - center) + RLX_LOAD_PART(first + i, 1);
+    RLX_PRECISE RLX_REAL away = (RLX_LOAD_PART(first + i, 0) - center) + RLX_LOAD_PART(first + i, 1);
     rest += away * RLX_REAL(RLX_PART_COUNT(i));
   }
   rest = RLX_OF_ROW(row_sum(rest));
@@ -69,16 +69,17 @@ RLX_MAIN {
   for (RLX_INDEX i = RLX_INDEX(rlx_lane); i < RLX_INDEX(RLX_PARTS); i += RLX_INDEX(RLX_LANES)) {
     squares += RLX_LOAD_PART(first + i, 2);
 #if RLX_CENTER
-    const RLX_REAL away = ((RLX_LOAD_PART(first + i, 0) - center) + RLX_LOAD_PART(first + i, 1)) - rest;
+    RLX_PRECISE RLX_REAL away = ((RLX_LOAD_PART(first + i, 0) - center) + RLX_LOAD_PART(first + i, 1)) - rest;
     squares += away * away * RLX_REAL(RLX_PART_COUNT(i));
 #endif
   }
   squares = row_sum(squares);
 #if RLX_CENTER
   // The sum of both as the nearest number and what it misses.
-  const RLX_REAL mean = center + rest;
-  const RLX_REAL carried = mean - center;
-  rest = (center - (mean - carried)) + (rest - carried);
+  RLX_PRECISE RLX_REAL mean = center + rest;
+  RLX_PRECISE RLX_REAL carried = mean - center;
+  RLX_PRECISE RLX_REAL missed = (center - (mean - carried)) + (rest - carried);
+  rest = missed;
   center = mean;
 #endif
 #else

@@ -322,6 +322,14 @@ bool infer_applied(InferContext& ctx) {
   for (size_t i = 0; i < ctx.input_count(); ++i) {
     if (!check_dtype(ctx, i, DTypeSet::Float)) return false;
   }
+  const DType wanted = statistics_type(ctx.dtype(0));
+  for (size_t i = 1; i < std::min<size_t>(ctx.input_count(), 4); ++i) {
+    if (ctx.dtype(i) == wanted) continue;
+    return ctx.fail(DiagCode::BadDtype, "input " + std::to_string(i) + " is " +
+                                            std::string(name_of(ctx.dtype(i))) + "; wanted " +
+                                            std::string(name_of(wanted)) + " beside " +
+                                            std::string(name_of(ctx.dtype(0))) + " x");
+  }
   const std::optional<Shape> shape = infer_broadcast(ctx);
   if (!shape) return false;
   if (*shape != ctx.shape(0)) {
@@ -355,9 +363,17 @@ std::string scalar_applied(const ScalarContext& ctx, const std::string& first, s
   return text;
 }
 
+// The differences stay as written where that can matter: drivers may take the two numbers of the
+// mean together.
 std::string scalar_standardise(const ScalarContext& ctx) {
-  return scalar_applied(
-      ctx, "(" + ctx.operand(0) + " - " + ctx.operand(1) + " - " + ctx.operand(2) + ")", 3);
+  const bool wide = ctx.result_dtype() == DType::f64;
+  const std::string& x = ctx.operand(0);
+  const std::string& center = ctx.operand(1);
+  const std::string& rest = ctx.operand(2);
+  return scalar_applied(ctx,
+                        wide ? "(" + x + " - " + center + " - " + rest + ")"
+                             : "rlx_add_rn(rlx_add_rn(" + x + ", -" + center + "), -" + rest + ")",
+                        3);
 }
 
 std::string scalar_scaled(const ScalarContext& ctx) {

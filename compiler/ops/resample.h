@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Separable resampling by tables: along each axis an output coordinate combines the input
+// coordinates that a table names. What resize and adaptive_pool become.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+// The table of one axis: `count` taps for each of `out` output coordinates. An absent tap is -1.
+struct AxisTaps {
+  size_t axis = 0;
+  int64_t out = 0;
+  int64_t count = 1;
+  std::vector<int64_t> taps;    // [out][count], input coordinates
+  std::vector<double> weights;  // [out][count]; used by "sum" alone
+};
+
+// True where the axis is left as it is: each output coordinate takes the input coordinate of its
+// own number, with weight 1.
+bool is_identity(const AxisTaps& table, int64_t in);
+
+// Emits resample nodes, one for all axes where that takes few taps, else one per axis. `combine`:
+// "sum" of weight * x, "max", "min", "prod", or "copy" (count 1, any dtype). Between the nodes,
+// sums are f32 (f64 of f64). The result has x's dtype.
+ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tables,
+                      const std::string& combine);
+
+}  // namespace rlx
