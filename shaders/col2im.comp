@@ -3,8 +3,8 @@
 // of im2col, each pixel gathered once.
 // Layout: x: columns as im2col makes them, dense, [N * places, C * taps] (RLX_AS_ROWS 1) or [N, C * taps, places]; y [N, C, D, H, W] dense.
 // Grid: a thread per pixel, spread by split_grid.
-// Specializations: RLX_IMAGES, RLX_CHANNELS; window as in conv_window.h (RLX_IN_*: the image); storage type RLX_X of both; strides
-//   RLX_IMAGE_* of y (unused); RLX_LINEAR: type of pixel numbers.
+// Specializations: RLX_IMAGES, RLX_CHANNELS; window as in conv_window.h (RLX_IN_*: the image); storage type RLX_X of both;
+//   RLX_LINEAR: type of pixel numbers.
 // Numerics: f16, bf16 and f32 add in f32, f64 in f64, integers modulo their range; in the order of the taps; one rounding at the store.
 #version 460
 #extension GL_GOOGLE_include_directive : require

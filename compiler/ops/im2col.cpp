@@ -182,19 +182,12 @@ bool check_counts(LowerContext& ctx, const Columns& columns) {
                   "columns " + to_string(columns.shape()) + " exceed the kernel's 32-bit counts");
 }
 
-void define_columns(DispatchBuilder<CopyParams>& dispatch, const Columns& columns,
-                    const TensorRef& image, int64_t count) {
-  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(image.strides);
+void define_columns(DispatchBuilder<CopyParams>& dispatch, const Columns& columns, int64_t count) {
   define_window(dispatch, columns.window);
   dispatch.define("RLX_CHANNELS", columns.channels)
       .define("RLX_IMAGES", columns.images)
       .define("RLX_AS_ROWS", columns.rows ? 1 : 0)
       .define("RLX_LINEAR", index_type(static_cast<uint64_t>(count) + kThreads))
-      .define("RLX_IMAGE_N", image.strides[0])
-      .define("RLX_IMAGE_C", image.strides[1])
-      .define("RLX_IMAGE_D", spatial[0])
-      .define("RLX_IMAGE_H", spatial[1])
-      .define("RLX_IMAGE_W", spatial[2])
       .workgroup({kThreads, 1, 1});
 }
 
@@ -211,8 +204,14 @@ bool lower_im2col(LowerContext& ctx) {
   const int64_t width = packs ? pack : 1;
   const auto groups = static_cast<uint64_t>((count / width + kThreads - 1) / kThreads);
   auto dispatch = ctx.dispatch<KernelId::im2col>();
-  define_columns(dispatch, *columns, x, count);
+  define_columns(dispatch, *columns, count);
+  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
   dispatch.define("RLX_X", raw_type(x.dtype()))
+      .define("RLX_IMAGE_N", x.strides[0])
+      .define("RLX_IMAGE_C", x.strides[1])
+      .define("RLX_IMAGE_D", spatial[0])
+      .define("RLX_IMAGE_H", spatial[1])
+      .define("RLX_IMAGE_W", spatial[2])
       .define("RLX_X_BYTES", bytes)
       .define("RLX_WIDTH", width)
       .grid(split_grid(groups))
@@ -231,7 +230,7 @@ bool lower_col2im(LowerContext& ctx) {
   const int64_t count = element_count(y.shape());
   if (count == 0) return true;
   auto dispatch = ctx.dispatch<KernelId::col2im>();
-  define_columns(dispatch, *columns, y, count);
+  define_columns(dispatch, *columns, count);
   dispatch.define("RLX_X", std::string(name_of(x.dtype())))
       .grid(split_grid(static_cast<uint64_t>((count + kThreads - 1) / kThreads)))
       .work(byte_size(x.type) + byte_size(y.type), static_cast<uint64_t>(element_count(x.shape())))

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/elementwise_region.h"
+#include "compiler/ops/moments_lower.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/ops/rows.h"
 
@@ -241,6 +243,64 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
   if (!has_mean && !has_inv_std && x.strides == y.strides) dispatch.allow_in_place(x);
 }
 
+// Rows that no workgroup holds in registers, and too few of them to keep the device busy with one
+// workgroup each. f64 is left out where its statistics are wanted, as those are f32.
+bool goes_in_parts(const LowerContext& ctx, const NormOperands& operands) {
+  const int64_t rows = loop_count(operands.loops.kept);
+  const int64_t cols = loop_count(operands.loops.reduced);
+  const RowPlan plan = plan_norm(ctx, rows, cols, 1);
+  if (operands.x.dtype() == DType::f64 && ctx.has_output(1)) return false;
+  return items_per_lane(plan, cols, 1) == 0 &&
+         plan.groups(rows) < 2 * int64_t{ctx.target().device.multiprocessors};
+}
+
+// The statistics by the moments kernel, the rest as one region.
+void emit_in_parts(LowerContext& ctx, const NormOperands& operands, const Ints& axes) {
+  const bool centred = is_layer_norm(ctx);
+  const TensorRef& x = operands.x;
+  const DType real = statistics_type(x.dtype());
+  TensorType type{.dtype = real, .shape = x.shape()};
+  for (const int64_t axis : axes) type.shape[static_cast<size_t>(axis)] = 1;
+  const auto place = [&](size_t output, const char* name) {
+    return ctx.has_output(output) ? ctx.output(output) : ctx.scratch(type, name);
+  };
+  const double eps = ctx.attrs().real("eps");
+  MomentsResults results{.inv_std = place(centred ? 2 : 1, "inv_std")};
+  if (centred) {
+    results.center = place(1, "mean");
+    results.rest = ctx.scratch(type, "rest");
+  }
+  emit_moments(ctx,
+               centred ? variance_problem(x, x.shape(), axes, eps)
+                       : mean_square_problem(x, x.shape(), axes, eps),
+               results);
+  Region region{.output = operands.y,
+                .output_storage = element_storage(operands.y.dtype()),
+                .operands = {},
+                .element_text = {},
+                .operations = 6,
+                .subject = "norm of rows in parts"};
+  const auto operand = [&region, real](const TensorRef& view) {
+    region.operands.push_back({.view = view, .storage = element_storage(view.dtype())});
+    return std::string(compute_type(real)) + "(x" + std::to_string(region.operands.size()) + ")";
+  };
+  const auto minus = [real](const std::string& a, const std::string& b) {
+    return real == DType::f64 ? "(" + a + " - " + b + ")" : "rlx_add_rn(" + a + ", -" + b + ")";
+  };
+  std::string text = operand(x);
+  if (centred) text = minus(minus(text, operand(*results.center)), operand(*results.rest));
+  text += " * " + operand(results.inv_std);
+  if (operands.gamma) {
+    const double offset = centred ? 0.0 : ctx.attrs().real("gamma_offset");
+    text += " * (" + operand(*operands.gamma) + " + " + literal(real, offset) + ")";
+  } else if (!centred) {
+    text += " * " + literal(real, 1 + ctx.attrs().real("gamma_offset"));
+  }
+  if (operands.beta) text += " + " + operand(*operands.beta);
+  region.element_text = "return " + text + ";\n";
+  emit_region(ctx.program(), ctx.new_step(), region);
+}
+
 bool lower(LowerContext& ctx) {
   TensorRef x = ctx.input(0);
   const Shape& shape = ctx.input_type(0).shape;
@@ -267,7 +327,11 @@ bool lower(LowerContext& ctx) {
                         .normalised = normalised};
   if (ctx.has_input(1)) operands.gamma = ctx.input(1);
   if (ctx.has_input(2)) operands.beta = ctx.input(2);
-  emit_norm(ctx, operands);
+  if (goes_in_parts(ctx, operands)) {
+    emit_in_parts(ctx, operands, axes);
+  } else {
+    emit_norm(ctx, operands);
+  }
   return true;
 }
 

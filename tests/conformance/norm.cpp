@@ -46,9 +46,19 @@ void add_layouts(std::vector<Case>& cases, const std::string& op) {
                             R"({"axis": -2})"));
   cases.push_back(norm_case("all axes", op, {tensor(f32, {5, 7, 11})}, R"({"axis": 0})"));
   cases.push_back(
-      norm_case("long row read again", op, {tensor(f32, {2, 20011}), tensor(f32, {20011})}));
-  cases.push_back(norm_case("long aligned row read again", op,
-                            {tensor(f32, {2, 16384}), tensor(f32, {16384})}));
+      norm_case("many long rows, read again", op, {tensor(f32, {600, 8193}), tensor(f32, {8193})}));
+  cases.push_back(norm_case("many long aligned rows, read again", op,
+                            {tensor(DType::f16, {600, 8200}), tensor(f32, {8200})}));
+  for (const DType dtype : {DType::f32, DType::f16, DType::f64}) {
+    cases.push_back(norm_case("few long rows, in parts", op,
+                              {tensor(dtype, {2, 20011}), tensor(dtype, {20011})}));
+  }
+  cases.push_back(norm_case(
+      "few long rows over three axes, in parts", op,
+      {tensor(f32, {2, 16, 32, 40}), tensor(f32, {16, 1, 1}), tensor(DType::f16, {32, 40})},
+      R"({"axis": 1})"));
+  cases.push_back(norm_case("statistics of few long rows", op, {tensor(f32, {3, 12000})}, "{}",
+                            op == "layer_norm" ? 3 : 2));
   cases.push_back(norm_case("T20 more rows than a grid axis holds", op, {tensor(f32, {70001, 3})}));
   cases.push_back(norm_case("row of one", op, {tensor(f32, {5, 1})}));
   cases.push_back(norm_case("T19 empty", op, {tensor(f32, {0, 7})}));
@@ -84,6 +94,9 @@ std::vector<Case> norm_cases() {
       norm_case("T65 gamma_offset 1 and beta", "rms_norm",
                 {tensor(DType::f32, {5, 70}), tensor(DType::f32, {70}), tensor(DType::f32, {70})},
                 R"({"gamma_offset": 1})"));
+  cases.push_back(norm_case("T65 gamma_offset 1 in parts", "rms_norm",
+                            {tensor(DType::f32, {2, 9000}), tensor(DType::f32, {9000})},
+                            R"({"gamma_offset": 1})"));
   return cases;
 }
 
