@@ -72,6 +72,18 @@ bool check_targets(const CompileOptions& options, Diagnostics& diagnostics) {
     diagnostics.error(DiagCode::UnsupportedTarget, {}, "target \"" + target + "\" is unknown",
                       "targets are: " + target_names());
   }
+  if (diagnostics.has_errors()) return false;
+  for (size_t i = 0; i < options.targets.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (options.targets[i] == options.targets[j] ||
+          find_target(options.targets[i])->kind != find_target(options.targets[j])->kind)
+        continue;
+      diagnostics.error(DiagCode::UnsupportedTarget, {},
+                        "targets \"" + options.targets[j] + "\" and \"" + options.targets[i] +
+                            "\" are for one kind of device, and a plan holds one way for each",
+                        "compile two plans");
+    }
+  }
   return !diagnostics.has_errors();
 }
 

@@ -45,6 +45,7 @@ constexpr CapabilityRow kCapabilities[] = {
     {4466, "SignedZeroInfNanPreserve", FloatControls32},
     {5345, "VulkanMemoryModel", MemoryModel},
     {5347, "PhysicalStorageBufferAddresses", BufferAddress},
+    {5357, "CooperativeMatrixNV", CooperativeMatrix},
 };
 
 // Newest SPIR-V that a Vulkan version reads (Vulkan specification, appendix A).

@@ -7,8 +7,9 @@
 namespace rlx {
 namespace {
 
-// Measured on an H200 (driver 580); see tests/bench/results. Shared memory: Vulkan's guaranteed 32
-// KiB, and what a workgroup may ask for on the smallest listed CUDA architecture (sm_86: 99 KiB).
+// Measured on an H200 (driver 580); see tests/bench/results. Shared memory: the 32 KiB that every
+// Vulkan 1.3 desktop device has, NVIDIA's 48, and what a workgroup may ask for on the smallest
+// listed CUDA architecture (sm_86: 99 KiB).
 constexpr std::array kTargets = {
     Target{.kind = TargetKind::Vulkan,
            .name = "vulkan",
@@ -16,19 +17,30 @@ constexpr std::array kTargets = {
                       .shared_bytes = 32 * 1024,
                       .memory_gigabytes_per_second = 4270,
                       .step_microseconds = 1.84},
-           .library_gemm = false},
+           .library_gemm = false,
+           .cooperative_matrices = false},
+    Target{.kind = TargetKind::Vulkan,
+           .name = "vulkan-nvidia",
+           .device = {.multiprocessors = 132,
+                      .shared_bytes = 48 * 1024,
+                      .memory_gigabytes_per_second = 4270,
+                      .step_microseconds = 1.84},
+           .library_gemm = false,
+           .cooperative_matrices = true},
     Target{.kind = TargetKind::Cuda,
            .name = "cuda",
            .device = {.multiprocessors = 132,
                       .shared_bytes = 99 * 1024,
                       .memory_gigabytes_per_second = 4270,
                       .step_microseconds = 0.83},
-           .library_gemm = true},
+           .library_gemm = true,
+           .cooperative_matrices = false},
 };
 
 }  // namespace
 
 bool Target::offers(KernelId kernel) const {
+  if (kernel == KernelId::matmul_coop && !cooperative_matrices) return false;
   const KernelTargets targets = kernel_row(kernel).targets;
   return targets == KernelTargets::Both ||
          (targets == KernelTargets::Cuda) == (kind == TargetKind::Cuda);

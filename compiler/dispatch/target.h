@@ -21,17 +21,19 @@ struct DeviceModel {
   double step_microseconds;  // least time from one dependent step to the next
 };
 
+// Targets of one kind are profiles of its devices; a plan holds one of them.
 struct Target {
   TargetKind kind;
   std::string_view name;  // as in --target
   DeviceModel device;
-  bool library_gemm;  // replays LibraryGemm steps
+  bool library_gemm;          // replays LibraryGemm steps
+  bool cooperative_matrices;  // Feature::CooperativeMatrix of features.def
 
   // True where the target has a source for the kernel.
   [[nodiscard]] bool offers(KernelId kernel) const;
 };
 
-// Every target, in the order of TargetKind.
+// Every target, in the order of TargetKind; of one kind the one with the fewest needs first.
 std::span<const Target> all_targets();
 // nullptr where there is none of that name.
 const Target* find_target(std::string_view name);

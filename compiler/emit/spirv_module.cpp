@@ -68,6 +68,7 @@ std::optional<uint64_t> capability_features(uint32_t capability) {
       Row{spv::CapabilityGroupNonUniformShuffleRelative, feature_bit(Feature::Subgroup)},
       Row{spv::CapabilitySignedZeroInfNanPreserve, feature_bit(Feature::FloatControls32)},
       Row{spv::CapabilityVulkanMemoryModel, feature_bit(Feature::MemoryModel)},
+      Row{spv::CapabilityCooperativeMatrixNV, feature_bit(Feature::CooperativeMatrix)},
   };
   for (const Row& row : kRows) {
     if (static_cast<uint32_t>(row.capability) == capability) return row.features;
@@ -133,9 +134,10 @@ class TypeTable {
     layouts_[id] = {.size_bytes = bytes, .alignment_bytes = bytes};
   }
   void repeated(uint32_t id, uint32_t element, uint32_t count) {
-    const Layout layout = layouts_.at(element);
-    layouts_[id] = {.size_bytes = layout.size_bytes * count,
-                    .alignment_bytes = layout.alignment_bytes};
+    const auto layout = layouts_.find(element);
+    if (layout == layouts_.end()) return;  // cooperative matrices live in registers alone
+    layouts_[id] = {.size_bytes = layout->second.size_bytes * count,
+                    .alignment_bytes = layout->second.alignment_bytes};
   }
   // Declared offsets where there are any (blocks), otherwise members one after another at their
   // alignment.

@@ -95,6 +95,19 @@ bool may_replace_residual(const Product& product) {
          element_count(residual.shape()) == element_count(product.y.shape());
 }
 
+std::optional<PieceAxis> piece_axis(const LowerContext& ctx, const ProductOperand& operand,
+                                    int64_t lines, int64_t depth) {
+  const uint32_t bytes = element_bytes(operand.ref.dtype());
+  const auto whole = [&](int64_t stride) { return stride * bytes % kPieceBytes == 0; };
+  const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
+  if (ctx.alignment(operand.ref) < kPieceBytes || !whole_batches) return std::nullopt;
+  if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
+    return PieceAxis::Depth;
+  if ((operand.line == 1 || lines == 1) && (depth == 1 || whole(operand.depth)))
+    return PieceAxis::Line;
+  return std::nullopt;
+}
+
 uint64_t least_bytes(const Product& product) {
   uint64_t bytes = byte_size(product.y.type);
   const auto add = [&](const TensorRef& ref) { bytes += ref.byte_range().length_bytes; };

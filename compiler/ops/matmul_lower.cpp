@@ -6,9 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/matmul_coop_lower.h"
 #include "compiler/ops/matmul_emit.h"
 #include "compiler/ops/matmul_library.h"
 #include "compiler/ops/matmul_mma_lower.h"
+#include "compiler/ops/matmul_splits.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/matmul_vectors.h"
 #include "compiler/ops/matvec_stream_lower.h"
@@ -21,9 +23,6 @@ namespace {
 // Up to this many vectors, a product is bound by the other operand's bytes and goes to matvec.
 constexpr int64_t kMaxVectors = 4;
 constexpr int64_t kLeastTile = 16;
-constexpr uint32_t kPassThreads = 256;
-
-using MatmulDispatch = DispatchBuilder<MatmulParams>;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -92,38 +91,6 @@ void fold_batch_into_lines(Product& product) {
 
 // ---- the dispatches ----
 
-void define_common(const LowerContext& ctx, MatmulDispatch& dispatch, const Product& product,
-                   Pass pass) {
-  define_product(ctx, dispatch, product, pass);
-  dispatch.define("RLX_PASS", static_cast<int64_t>(pass));
-}
-
-TensorRef partial_sums(LowerContext& ctx, const Product& product, int64_t splits) {
-  const TensorType type{accumulator_of(product.a.ref.dtype()),
-                        {splits, batch_count(product), product.m, product.n}};
-  return ctx.scratch(type, ctx.node().name + ".partial");
-}
-
-// Adds the splits' sums and applies the epilogue.
-void join_splits(LowerContext& ctx, const Product& product, const TensorRef& partial,
-                 int64_t splits) {
-  auto dispatch = ctx.dispatch<KernelId::matmul>();
-  const bool in_vectors = y_in_vectors(ctx, product);
-  define_common(ctx, dispatch, product, Pass::Join);
-  const int64_t elements = product.m * product.n * batch_count(product);
-  const int64_t per_group = kPassThreads * (in_vectors ? kVectorElements : 1);
-  dispatch.workgroup({kPassThreads, 1, 1})
-      .define("RLX_SPLITS", splits)
-      .define("RLX_TILE_M", 1)
-      .define("RLX_TILE_N", 1)
-      .read(&MatmulParams::partial, partial, vector_bytes(partial, in_vectors))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(elements, per_group))))
-      .work(byte_size(partial.type) + byte_size(product.y.type),
-            static_cast<uint64_t>(elements * splits))
-      .reason("adds " + std::to_string(splits) + " ranges of k in order");
-  bind_epilogue(ctx, dispatch, product);
-}
-
 void emit_tiles(LowerContext& ctx, const Product& product) {
   const DType acc = accumulator_of(product.a.ref.dtype());
   const TileChoice choice =
@@ -133,7 +100,7 @@ void emit_tiles(LowerContext& ctx, const Product& product) {
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::matmul>();
-    define_common(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
     define_tile(dispatch, choice.tile);
     const std::string a_axis = vector_axis(ctx, product.a, product.m, product.k);
     const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
@@ -152,14 +119,23 @@ void emit_tiles(LowerContext& ctx, const Product& product) {
         .reason(reason_of(product, "matmul " + choice.text()));
     bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
                   vector_bytes(product.b.ref, b_axis != "1"));
-    if (partial) {
-      dispatch.write(&MatmulParams::partial, *partial,
-                     vector_bytes(*partial, y_in_vectors(ctx, product)));
-    } else {
-      bind_epilogue(ctx, dispatch, product);
-    }
+    bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);
+}
+
+// On matrix units where the target and the operands allow it.
+void emit_matrix(LowerContext& ctx, const Product& product) {
+  const Target& target = ctx.target();
+  const std::string mma = mma_refusal(ctx, product);
+  if (mma.empty()) return emit_mma(ctx, product);
+  const std::string coop = coop_refusal(ctx, product);
+  if (coop.empty()) return emit_coop(ctx, product);
+  const size_t first_step = ctx.program().steps.size();
+  emit_tiles(ctx, product);
+  std::string& reason = ctx.program().steps[first_step].reason;
+  if (target.offers(KernelId::matmul_mma)) reason += "; not on tensor cores: " + mma;
+  if (target.offers(KernelId::matmul_coop)) reason += "; not on cooperative matrices: " + coop;
 }
 
 void emit_vectors(LowerContext& ctx, const Product& product) {
@@ -169,7 +145,7 @@ void emit_vectors(LowerContext& ctx, const Product& product) {
   if (plan.splits > 1) partial = partial_sums(ctx, product, plan.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::matvec>();
-    define_common(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
     define_plan(dispatch, plan);
     const ProductOperand& x = plan.swapped ? product.b : product.a;
     const ProductOperand& w = plan.swapped ? product.a : product.b;
@@ -239,12 +215,8 @@ bool lower_product(LowerContext& ctx, Product product) {
   const int64_t vectors = std::min(product.m, product.n);
   if (vectors <= kMaxVectors && product.k > 0) {
     emit_vectors(ctx, product);
-  } else if (const std::string refusal = mma_refusal(ctx, product); refusal.empty()) {
-    emit_mma(ctx, product);
   } else {
-    emit_tiles(ctx, product);
-    if (ctx.target().offers(KernelId::matmul_mma))
-      ctx.program().steps[first_step].reason += "; not on tensor cores: " + refusal;
+    emit_matrix(ctx, product);
   }
   offer_to_library(ctx, product, first_step);
   return true;

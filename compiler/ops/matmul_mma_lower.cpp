@@ -2,40 +2,16 @@
 // From a product over strided views to one dispatch of matmul_mma.
 #include "compiler/ops/matmul_mma_lower.h"
 
-#include <algorithm>
-#include <optional>
-
 #include "compiler/ops/matmul_emit.h"
 #include "compiler/ops/matmul_mma_tiles.h"
 
 namespace rlx {
 namespace {
 
-constexpr uint32_t kPieceBytes = 16;  // of a copy to shared memory
 // Where sums are short, tf32 parts leave a larger error than f32 products do.
 constexpr int64_t kLeastSplitDepth = 32;
 // Operations of an activation per element; most take less.
 constexpr double kActivationOperations = 30;
-
-bool whole_pieces(int64_t stride, uint32_t element_bytes) {
-  return stride * element_bytes % kPieceBytes == 0;
-}
-
-enum class PieceAxis : uint8_t { Depth, Line };
-
-// The axis along which the operand lies in whole aligned pieces.
-std::optional<PieceAxis> piece_axis(const LowerContext& ctx, const ProductOperand& operand,
-                                    int64_t lines, int64_t depth) {
-  const uint32_t bytes = element_bytes(operand.ref.dtype());
-  const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(),
-                                         [&](int64_t s) { return whole_pieces(s, bytes); });
-  if (ctx.alignment(operand.ref) < kPieceBytes || !whole_batches) return std::nullopt;
-  if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole_pieces(operand.line, bytes)))
-    return PieceAxis::Depth;
-  if ((operand.line == 1 || lines == 1) && (depth == 1 || whole_pieces(operand.depth, bytes)))
-    return PieceAxis::Line;
-  return std::nullopt;
-}
 
 bool is_float_of_mma(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;

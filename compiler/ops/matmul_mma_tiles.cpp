@@ -21,9 +21,11 @@ constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
 
 // One row a tile. Four or eight warps along m of 16 lines each are warpgroups on sm_90a.
 // clang-format off
-constexpr std::array<MmaTile, 7> kHalfTiles = {{
+constexpr std::array<MmaTile, 9> kHalfTiles = {{
     {.m = 16, .n = 32, .stage_bytes = 256, .warps_k = 4},
     {.m = 16, .n = 64, .warps_n = 2, .warps_k = 2},
+    {.m = 64, .n = 32, .warps_m = 4},
+    {.m = 64, .n = 32, .warps_m = 4, .warps_k = 2},
     {.m = 64, .n = 48, .warps_m = 4},
     {.m = 64, .n = 48, .warps_m = 4, .warps_k = 2},
     {.m = 64, .n = 64, .warps_m = 4},
@@ -44,26 +46,49 @@ constexpr std::array<MmaTile, 10> kFloatTiles = {{
 }};
 // clang-format on
 
-// Fitted to 249 measured tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x
-// 2048, 1024 x 3072 x 2048) in chains with early starts on an H200: what it picks takes 8 % longer
-// than the fastest of them on average.
+// Microseconds that a tile takes, from two fits on an H200.
+struct Costs {
+  double cache_rate;        // bytes per microsecond from L2, all multiprocessors
+  double port_rate;         // bytes per microsecond into one multiprocessor
+  double shared;            // of that cost again for a second workgroup there
+  double refilled_weights;  // b's travel where stages are filled again; else it came before
+  double refilled;          // what all travel and products then cost, against once
+  double block;             // a stage
+  double refilled_block;    // a stage that is filled again
+  double exchange;          // each further workgroup of a cluster
+  double exchange_rate;     // bytes of sums per microsecond and workgroup
+  double join;              // each slice of sums that a workgroup of a cluster joins before
+};
+// 249 tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x 2048, 1024 x 3072
+// x 2048) in chains with early starts: what it picks takes 8 % longer than the fastest on average.
+constexpr Costs kWarpCosts{.cache_rate = 6.5e6,
+                           .port_rate = 0.0696e6,
+                           .shared = 0.12,
+                           .refilled_weights = 2.26,
+                           .refilled = 1.1,
+                           .block = 0.027,
+                           .refilled_block = 0.027,
+                           .exchange = 0.15,
+                           .exchange_rate = 0.0201e6,
+                           .join = 0.15};
+// 100 tilings of the products of BERT-base and MiniLM-L6 (b1 s128 f16) in these networks: what it
+// picks is within 0.1 us of the fastest.
+constexpr Costs kWarpgroupCosts{.cache_rate = 7e6,
+                                .port_rate = 0.06e6,
+                                .shared = 0.74,
+                                .refilled_weights = 0.78,
+                                .refilled = 0.9,
+                                .block = 0.058,
+                                .refilled_block = 0,
+                                .exchange = 0.1,
+                                .exchange_rate = 0.0274e6,
+                                .join = 0.054};
 constexpr double kStart = 1.17;            // from the step before to the first product
-constexpr double kCacheRate = 6.5e6;       // bytes per microsecond from L2, all multiprocessors
-constexpr double kPortRate = 0.0696e6;     // bytes per microsecond into one multiprocessor
-constexpr double kShared = 0.12;           // of that cost again for a second workgroup there
-constexpr double kRefilledWeights = 2.26;  // b's travel where stages are filled again
-constexpr double kRefilledProducts = 1.1;  // and what all of it loses by that
-constexpr double kRefilledWarpgroups = 1.35;
-constexpr double kWarpgroupRate = 3.6e6;   // products per microsecond and multiprocessor
+constexpr double kWarpgroupRate = 2.4e6;   // products per microsecond and multiprocessor
 constexpr double kWarpRate = 0.6e6;        // of 16-bit operands, warps by themselves
 constexpr double kSplitFloatRate = 0.2e6;  // of f32 in two parts, eight warps of 32 x 32
 constexpr double kFewWarpsPower = 0.645;
-constexpr double kBlock = 0.027;  // a stage
-constexpr double kWarpgroupBlock = 0.0616;
-constexpr double kExchange = 0.15;          // each further workgroup of a cluster
-constexpr double kExchangeRate = 0.0201e6;  // bytes of sums per microsecond and workgroup
-constexpr double kJoin = 0.15;              // each slice of sums that a workgroup joins before
-constexpr double kUnitOperation = 0.0068;   // of an activation on four elements of y per thread
+constexpr double kUnitOperation = 0.0068;  // of an activation on four elements of y per thread
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -109,7 +134,7 @@ double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, 
 
 double estimate(const MmaProblem& problem, const MmaChoice& choice, const DeviceModel& device) {
   const MmaTile& tile = choice.tile;
-  const bool warpgroups = by_warpgroups(problem, tile);
+  const Costs& costs = by_warpgroups(problem, tile) ? kWarpgroupCosts : kWarpCosts;
   const int64_t blocks = choice.split_k / choice.tile_k;
   const bool refills = blocks > choice.stages;
   const double shares =
@@ -121,20 +146,20 @@ double estimate(const MmaProblem& problem, const MmaChoice& choice, const Device
   const double a_bytes = tile.m * depth_bytes;
   const double b_bytes = tile.n * depth_bytes;
   const double cache =
-      static_cast<double>(choice.groups) / rounds * (a_bytes + b_bytes) / kCacheRate;
-  const double port = (1 + (together - 1) * kShared) *
-                      (a_bytes + (refills ? kRefilledWeights * b_bytes : 0)) / kPortRate;
+      static_cast<double>(choice.groups) / rounds * (a_bytes + b_bytes) / costs.cache_rate;
+  const double port = (1 + (together - 1) * costs.shared) *
+                      (a_bytes + (refills ? costs.refilled_weights * b_bytes : 0)) /
+                      costs.port_rate;
   const double products = together * tile.m * tile.n * static_cast<double>(choice.split_k) /
                           products_per_microsecond(problem, tile, together);
-  const double refilled = warpgroups ? kRefilledWarpgroups : kRefilledProducts;
-  const double block = warpgroups && !refills ? kWarpgroupBlock : kBlock;
-  const double body = std::max({cache, port, products}) * (refills ? refilled : 1) +
-                      static_cast<double>(blocks) * block;
+  const double body = std::max({cache, port, products}) * (refills ? costs.refilled : 1) +
+                      static_cast<double>(blocks) * (refills ? costs.refilled_block : costs.block);
   const double tile_elements = static_cast<double>(tile.m) * tile.n;
   double exchange = 0;
   if (choice.splits > 1) {
-    exchange = kExchange * static_cast<double>(choice.splits - 1) +
-               tile_elements * 4 / kExchangeRate + (tile.warps_k > 1 ? kJoin * tile.warps_k : 0);
+    exchange = costs.exchange * static_cast<double>(choice.splits - 1) +
+               tile_elements * 4 / costs.exchange_rate +
+               (tile.warps_k > 1 ? costs.join * tile.warps_k : 0);
   }
   const double units = tile_elements / 4 / tile.threads() / static_cast<double>(choice.splits);
   const double finish = units * kUnitOperation * problem.epilogue_operations;

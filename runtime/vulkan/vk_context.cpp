@@ -35,9 +35,11 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
                                          .queueFamilyIndex = made->physical.queue_family,
                                          .queueCount = 1,
                                          .pQueuePriorities = &priority};
-  FeatureChain supported(made->physical.subgroup_size_control);
+  const FeatureChain::Known known{.subgroup_size_control = made->physical.subgroup_size_control,
+                                  .cooperative_matrix = made->physical.cooperative_matrix};
+  FeatureChain supported(known);
   instance_api.vkGetPhysicalDeviceFeatures2(made->physical.handle, supported.head());
-  FeatureChain features(made->physical.subgroup_size_control);
+  FeatureChain features(known);
   features.set(made->physical.info.features, made->physical.subgroup_size_control, supported);
   std::vector<const char*> extensions;
   if (made->physical.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
@@ -45,6 +47,8 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
       made->physical.info.api_version < VK_API_VERSION_1_3) {
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   }
+  if (made->physical.cooperative_matrix)
+    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
   const VkDeviceCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
       .pNext = features.head(),

@@ -76,6 +76,7 @@ struct PhysicalDevice {
   uint32_t max_subgroup_size = 0;
   bool subgroup_size_control = false;  // a pipeline may require its subgroup size
   bool memory_budget = false;          // VK_EXT_memory_budget
+  bool cooperative_matrix = false;     // VK_NV_cooperative_matrix
   uint32_t timestamp_valid_bits = 0;   // 0: the queue cannot time
   double timestamp_nanoseconds = 0;    // per tick
 };

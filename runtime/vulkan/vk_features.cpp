@@ -7,8 +7,9 @@ namespace {
 
 // Calls visit(feature, flag) for each flag that stands for a row of features.def; the single table
 // of that mapping.
-template <typename Core, typename Vulkan11, typename Vulkan12, typename Visit>
-void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Visit visit) {
+template <typename Core, typename Vulkan11, typename Vulkan12, typename Cooperative, typename Visit>
+void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Cooperative& cooperative,
+                   Visit visit) {
   visit(Feature::Float16, vulkan12.shaderFloat16);
   visit(Feature::Float64, core.features.shaderFloat64);
   visit(Feature::Int8, vulkan12.shaderInt8);
@@ -19,6 +20,7 @@ void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Visit vis
   visit(Feature::BufferAddress, vulkan12.bufferDeviceAddress);
   visit(Feature::ScalarLayout, vulkan12.scalarBlockLayout);
   visit(Feature::MemoryModel, vulkan12.vulkanMemoryModel);
+  visit(Feature::CooperativeMatrix, cooperative.cooperativeMatrix);
 }
 
 struct FeatureRow {
@@ -52,26 +54,38 @@ std::string feature_names(uint64_t mask) {
   return names;
 }
 
-FeatureChain::FeatureChain(bool has_subgroup_size_control)
-    : size_control_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
-      vulkan12_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                .pNext = has_subgroup_size_control ? &size_control_ : nullptr},
+FeatureChain::FeatureChain(Known known)
+    : cooperative_matrix_{.sType =
+                              VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV},
+      size_control_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
+      vulkan12_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES},
       vulkan11_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
                 .pNext = &vulkan12_},
-      core_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &vulkan11_} {}
+      core_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &vulkan11_} {
+  if (known.subgroup_size_control) {
+    size_control_.pNext = vulkan12_.pNext;
+    vulkan12_.pNext = &size_control_;
+  }
+  if (known.cooperative_matrix) {
+    cooperative_matrix_.pNext = vulkan12_.pNext;
+    vulkan12_.pNext = &cooperative_matrix_;
+  }
+}
 
 uint64_t FeatureChain::mask() const {
   uint64_t mask = 0;
-  for_each_flag(core_, vulkan11_, vulkan12_, [&](Feature feature, const VkBool32& flag) {
-    if (flag == VK_TRUE) mask |= mask_of(feature);
-  });
+  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_,
+                [&](Feature feature, const VkBool32& flag) {
+                  if (flag == VK_TRUE) mask |= mask_of(feature);
+                });
   return mask;
 }
 
 void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported) {
-  for_each_flag(core_, vulkan11_, vulkan12_, [&](Feature feature, VkBool32& flag) {
-    flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
-  });
+  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_,
+                [&](Feature feature, VkBool32& flag) {
+                  flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
+                });
   size_control_.subgroupSizeControl = subgroup_size_control ? VK_TRUE : VK_FALSE;
   vulkan11_.uniformAndStorageBuffer16BitAccess =
       supported.vulkan11_.uniformAndStorageBuffer16BitAccess;

@@ -31,8 +31,12 @@ std::string feature_names(uint64_t mask);
 // vkCreateDevice.
 class FeatureChain {
  public:
-  // subgroup_size_control: the device has that extension or Vulkan 1.3.
-  explicit FeatureChain(bool has_subgroup_size_control);
+  // Structs that only some devices know.
+  struct Known {
+    bool subgroup_size_control = false;  // that extension, or Vulkan 1.3
+    bool cooperative_matrix = false;     // VK_NV_cooperative_matrix
+  };
+  explicit FeatureChain(Known known);
   FeatureChain(const FeatureChain&) = delete;
   FeatureChain& operator=(const FeatureChain&) = delete;
 
@@ -47,6 +51,7 @@ class FeatureChain {
   void set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported);
 
  private:
+  VkPhysicalDeviceCooperativeMatrixFeaturesNV cooperative_matrix_;
   VkPhysicalDeviceSubgroupSizeControlFeatures size_control_;
   VkPhysicalDeviceVulkan12Features vulkan12_;
   VkPhysicalDeviceVulkan11Features vulkan11_;

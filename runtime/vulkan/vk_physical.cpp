@@ -68,6 +68,29 @@ void describe_memory(const InstanceApi& api, PhysicalDevice& device) {
   device.info.available_bytes = available_bytes(api, device);
 }
 
+// The device has the cooperative matrices that Feature::CooperativeMatrix stands for.
+bool multiplies_halves(const InstanceApi& api, VkPhysicalDevice handle,
+                       const VkPhysicalDeviceVulkan11Properties& vulkan11) {
+  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr) return false;
+  uint32_t count = 0;
+  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(handle, &count, nullptr) != VK_SUCCESS)
+    return false;
+  std::vector<VkCooperativeMatrixPropertiesNV> kinds(
+      count, {.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV});
+  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(handle, &count, kinds.data()) !=
+      VK_SUCCESS) {
+    return false;
+  }
+  return vulkan11.subgroupSize == 32 &&
+         std::any_of(kinds.begin(), kinds.end(), [](const VkCooperativeMatrixPropertiesNV& kind) {
+           return kind.MSize == 16 && kind.NSize == 16 && kind.KSize == 16 &&
+                  kind.AType == VK_COMPONENT_TYPE_FLOAT16_NV &&
+                  kind.BType == VK_COMPONENT_TYPE_FLOAT16_NV &&
+                  kind.CType == VK_COMPONENT_TYPE_FLOAT32_NV &&
+                  kind.DType == VK_COMPONENT_TYPE_FLOAT32_NV && kind.scope == VK_SCOPE_SUBGROUP_NV;
+         });
+}
+
 }  // namespace
 
 PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id) {
@@ -99,12 +122,16 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                             .pNext = &vulkan11};
   api.vkGetPhysicalDeviceProperties2(handle, &properties);
-  FeatureChain features(has_size_control);
+  device.cooperative_matrix = has_extension(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  FeatureChain features(
+      {.subgroup_size_control = has_size_control, .cooperative_matrix = device.cooperative_matrix});
   api.vkGetPhysicalDeviceFeatures2(handle, features.head());
 
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   device.info.driver = std::string(vulkan12.driverName) + " " + vulkan12.driverInfo;
   device.info.features = features.mask() | property_features(vulkan11, vulkan12);
+  if (device.cooperative_matrix && !multiplies_halves(api, handle, vulkan11))
+    device.info.features &= ~mask_of(Feature::CooperativeMatrix);
   device.info.subgroup_size = vulkan11.subgroupSize;
   device.info.max_workgroup_invocations = limits.maxComputeWorkGroupInvocations;
   device.info.max_shared_bytes = limits.maxComputeSharedMemorySize;

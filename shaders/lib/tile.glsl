@@ -9,6 +9,8 @@
 #ifndef RLX_LIB_TILE_GLSL
 #define RLX_LIB_TILE_GLSL
 
+#include "lib/tile_place.glsl"
+
 #define RLX_THREADS_M (RLX_TILE_M / RLX_THREAD_M)
 #define RLX_THREADS_N (RLX_TILE_N / RLX_THREAD_N)
 #define RLX_TILE_THREADS (RLX_THREADS_M * RLX_THREADS_N)
@@ -188,21 +190,6 @@ RLX_FN void rlx_join_depth_groups(TileThread place, rlx_u32 thread, inout rlx_ac
     }
   }
 #endif
-}
-
-// Number of a tile in a grid of tiles_m x tiles_n, in bands of 8 tile rows: tiles that run together share panels in the cache.
-struct TilePlace {
-  rlx_u32 m;
-  rlx_u32 n;
-};
-RLX_FN TilePlace rlx_tile_place(rlx_u32 tile, rlx_u32 tiles_m, rlx_u32 tiles_n) {
-  const rlx_u32 band = tile / (8u * tiles_n);
-  const rlx_u32 rows = min(8u, tiles_m - band * 8u);
-  const rlx_u32 within = tile - band * 8u * tiles_n;
-  TilePlace place;
-  place.m = band * 8u + within % rows;
-  place.n = within / rows;
-  return place;
 }
 
 #endif

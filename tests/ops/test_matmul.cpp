@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of matmul's shapes, diagnostics and choice of kernel.
+#include "compiler/ops/matmul_coop_tiles.h"
 #include "compiler/ops/matmul_mma_tiles.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "tests/ops/one_node.h"
@@ -157,6 +158,9 @@ TEST_CASE("matmul_takes_tensor_cores_where_the_target_has_them_and_the_operands_
   CHECK(kernel(DType::f32, {128, 384}, {384, 384}, "cuda") == KernelId::matmul_mma);
   CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "vulkan") == KernelId::matmul);
   CHECK(kernel(DType::f64, {128, 384}, {384, 384}, "cuda") == KernelId::matmul);
+  CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul_coop);
+  CHECK(kernel(DType::bf16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul);
+  CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "vulkan-nvidia") == KernelId::matmul);
   // Rows of 7 values are no whole 16-byte pieces.
   CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "cuda") == KernelId::matmul);
   // Parts of f32 need sums of some length to be as accurate as f32.
@@ -194,6 +198,39 @@ TEST_CASE("tensor_core_tiles_cover_the_product_and_fit_the_device") {
           CHECK(choice.groups == choice.tiles * choice.splits);
           const uint64_t lines = choice.tile.m + choice.tile.n + (problem.b_by_line ? 8 : 0);
           CHECK(choice.stages * lines * choice.tile.stage_bytes + 1024 <= device.shared_bytes);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("matmul_says_why_not_cooperative_matrices") {
+  OneNode node = matmul({128, 384}, {384, 384});
+  node.target = "vulkan-nvidia";
+  CHECK(contains(lower(node).steps.at(0).reason,
+                 "not on cooperative matrices: operands of f32 and f32"));
+}
+
+TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
+  const DeviceModel& device = find_target("vulkan-nvidia")->device;
+  for (const int64_t m : {1, 33, 128, 4096}) {
+    for (const int64_t n : {8, 100, 384, 4096}) {
+      for (const int64_t k : {8, 72, 768, 4096}) {
+        for (const bool by_line : {false, true}) {
+          const CoopProblem problem{
+              .m = m, .n = n, .k = k, .a_by_line = by_line, .b_by_line = by_line};
+          const CoopChoice choice = choose_coop(problem, device);
+          INFO(m << "x" << n << "x" << k << ": " << choice.text());
+          const CoopTile& tile = choice.tile;
+          CHECK(choice.splits * choice.split_k >= k);
+          CHECK((choice.splits - 1) * choice.split_k < k);
+          CHECK(choice.groups * tile.m * tile.n >= m * n * choice.splits);
+          CHECK(tile.m % (16 * tile.warps_m) == 0);
+          CHECK(tile.n % (16 * tile.warps_n) == 0);
+          CHECK(tile.k % (16 * tile.warps_k) == 0);
+          const uint64_t halves =
+              by_line ? tile.k * (tile.m + tile.n + 16) : (tile.m + tile.n) * (tile.k + 8);
+          CHECK(2 * tile.stages * halves <= device.shared_bytes);
         }
       }
     }

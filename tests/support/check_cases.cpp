@@ -63,7 +63,8 @@ struct Batch {
   std::vector<Tensor> reference;
 };
 
-std::optional<Batch> prepare(std::span<const Case> cases, Diagnostics& diagnostics) {
+std::optional<Batch> prepare(std::span<const Case> cases, const std::string& target,
+                             Diagnostics& diagnostics) {
   auto built = build_graph(cases, diagnostics);
   if (!built) return std::nullopt;
   Batch batch{.cases = cases, .graph = std::move(*built), .plan = {}, .reference = {}};
@@ -73,7 +74,9 @@ std::optional<Batch> prepare(std::span<const Case> cases, Diagnostics& diagnosti
       evaluate_entry(module, module.entries[0], batch.graph.inputs, states, {}, diagnostics);
   if (!reference) return std::nullopt;
   batch.reference = std::move(*reference);
-  batch.plan = compile_plan(module, test_options(0), diagnostics);
+  CompileOptions options = test_options(0);
+  if (!target.empty()) options.targets = {target};
+  batch.plan = compile_plan(module, options, diagnostics);
   if (!batch.plan) return std::nullopt;
   return batch;
 }
@@ -102,6 +105,16 @@ void check_outputs(const Batch& batch, const std::vector<std::vector<Tensor>>& r
   }
 }
 
+// A device of the plan's kind without features that its code needs must say so.
+void check_refusal(Device& device, const Batch& batch, std::map<std::string, Tally>& tallies) {
+  std::shared_ptr<DevicePlan> loaded;
+  const Status status = device.load(*batch.plan, {}, loaded);
+  INFO(device.info().id << ": " << status.message());
+  CHECK(status.code() == RLX_UNSUITABLE_DEVICE);
+  CHECK(status.message().find("this device lacks: ") != std::string::npos);
+  for (const Case& test : batch.cases) ++tallies[tally_key(test, device.info().id)].skipped;
+}
+
 void run_batch(const Batch& batch, std::map<std::string, Tally>& tallies) {
   for (size_t c = 0; c < batch.cases.size(); ++c) {
     INFO(label(batch.cases[c]));
@@ -110,6 +123,12 @@ void run_batch(const Batch& batch, std::map<std::string, Tally>& tallies) {
                  std::vector<Tensor>(first, first + static_cast<int64_t>(batch.cases[c].outputs)));
   }
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    const bool is_vulkan = device->info().architecture == 0;
+    if (!batch.plan->is_for(is_vulkan ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda)) continue;
+    if (is_vulkan && (batch.plan->header().vulkan.features & ~device->info().features) != 0) {
+      check_refusal(*device, batch, tallies);
+      continue;
+    }
     TestSession session(*device, batch.plan);
     std::vector<std::vector<Tensor>> runs;
     for (const int poison : {0x00, 0xFF, 0xA5}) {
@@ -121,17 +140,18 @@ void run_batch(const Batch& batch, std::map<std::string, Tally>& tallies) {
 
 }  // namespace
 
-void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies) {
+void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies,
+                 const std::string& target) {
   for (size_t first = 0; first < cases.size(); first += kBatch) {
     const auto chunk = cases.subspan(first, std::min(kBatch, cases.size() - first));
     Diagnostics diagnostics;
-    if (auto batch = prepare(chunk, diagnostics)) {
+    if (auto batch = prepare(chunk, target, diagnostics)) {
       run_batch(*batch, tallies);
       continue;
     }
     for (const Case& test : chunk) {
       Diagnostics own;
-      auto single = prepare(std::span(&test, 1), own);
+      auto single = prepare(std::span(&test, 1), target, own);
       INFO(label(test) << "\n" << own.text());
       CHECK(single.has_value());
       if (single) run_batch(*single, tallies);

@@ -63,11 +63,13 @@ class TestSession {
 struct Tally {
   size_t cases = 0;
   size_t failed = 0;
+  size_t skipped = 0;  // the device lacks what the target's code needs, and refused the plan
   double worst_ratio = 0;
 };
 // Checks every case on the evaluator (against its golden values) and on every device, three times
 // with different arena poison for equal bits. Reports failures through Catch2. Keys: "op dtype
-// device".
-void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies);
+// device". `target`: as --target; empty: those of test_options.
+void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies,
+                 const std::string& target = {});
 
 }  // namespace rlx::test

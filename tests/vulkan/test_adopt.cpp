@@ -36,8 +36,8 @@ struct OwnVulkan {
     const VkDeviceQueueCreateInfo queue_info = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                                 .queueCount = 1,
                                                 .pQueuePriorities = &priority};
-    const vulkan::FeatureChain none(false);
-    vulkan::FeatureChain features(false);
+    const vulkan::FeatureChain none({});
+    vulkan::FeatureChain features({});
     features.set(vulkan::kRequiredFeatures, false, none);
     const VkDeviceCreateInfo device_info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                             .pNext = features.head(),

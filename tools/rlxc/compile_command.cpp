@@ -237,8 +237,10 @@ void add_compile_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<CompileArguments>();
   app.add_option("MODEL", arguments->model, "Graph file: .json or .rlxg");
   app.add_option("-o,--output", arguments->plan, "Plan file to write");
-  app.add_option("--target", arguments->targets,
-                 "Kinds of device to compile for: vulkan, cuda, or both as vulkan,cuda")
+  app.add_option(
+         "--target", arguments->targets,
+         "Devices to compile for: vulkan, or vulkan-nvidia (cooperative matrices), and cuda; "
+         "for two, as vulkan,cuda")
       ->delimiter(',')
       ->capture_default_str();
   app.add_option("--arch", arguments->architectures,

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a product over strided views to dispatches of matmul_coop.
+#include "compiler/ops/matmul_coop_lower.h"
+
+#include "compiler/ops/matmul_coop_tiles.h"
+#include "compiler/ops/matmul_splits.h"
+
+namespace rlx {
+
+std::string coop_refusal(const LowerContext& ctx, const Product& product) {
+  if (!ctx.target().offers(KernelId::matmul_coop)) return "the target has none";
+  const DType dtype = product.a.ref.dtype();
+  if (dtype != DType::f16 || product.b.ref.dtype() != DType::f16) {
+    return "operands of " + std::string(name_of(dtype)) + " and " +
+           std::string(name_of(product.b.ref.dtype()));
+  }
+  const DType y = product.y.dtype();
+  if (y != DType::f16 && y != DType::bf16 && y != DType::f32)
+    return "a result of " + std::string(name_of(y));
+  if (product.k == 0) return "nothing to add";
+  if (!piece_axis(ctx, product.a, product.m, product.k) ||
+      !piece_axis(ctx, product.b, product.n, product.k))
+    return "operands that do not lie in whole aligned 16-byte pieces";
+  return {};
+}
+
+void emit_coop(LowerContext& ctx, const Product& product) {
+  const CoopProblem problem{
+      .m = product.m,
+      .n = product.n,
+      .k = product.k,
+      .batches = batch_count(product),
+      .a_by_line = piece_axis(ctx, product.a, product.m, product.k) == PieceAxis::Line,
+      .b_by_line = piece_axis(ctx, product.b, product.n, product.k) == PieceAxis::Line};
+  const CoopChoice choice = choose_coop(problem, ctx.target().device);
+  std::optional<TensorRef> partial;
+  if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
+  {
+    auto dispatch = ctx.dispatch<KernelId::matmul_coop>();
+    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    dispatch.workgroup({choice.tile.threads(), 1, 1})
+        .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
+        .define("RLX_A_LINE", product.a.line)
+        .define("RLX_A_DEPTH", product.a.depth)
+        .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
+        .define("RLX_B_LINE", product.b.line)
+        .define("RLX_B_DEPTH", product.b.depth)
+        .define("RLX_TILE_M", choice.tile.m)
+        .define("RLX_TILE_N", choice.tile.n)
+        .define("RLX_TILE_K", choice.tile.k)
+        .define("RLX_STAGES", choice.tile.stages)
+        .define("RLX_WARPS_M", choice.tile.warps_m)
+        .define("RLX_WARPS_N", choice.tile.warps_n)
+        .define("RLX_WARPS_K", choice.tile.warps_k)
+        .define("RLX_SPLITS", choice.splits)
+        .define("RLX_SPLIT_K", choice.split_k)
+        .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+        .work(least_bytes(product), flops_of(product))
+        .reason(reason_of(product, "cooperative matrices: " + choice.text()));
+    bind_operands(dispatch, product, kPieceBytes, kPieceBytes);
+    bind_result(ctx, dispatch, product, partial);
+  }
+  if (partial) join_splits(ctx, product, *partial, choice.splits);
+}
+
+}  // namespace rlx

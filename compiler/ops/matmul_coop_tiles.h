@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// How matmul_coop divides a product among workgroups and subgroups.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "compiler/dispatch/target.h"
+
+namespace rlx {
+
+struct CoopProblem {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t batches = 1;
+  // Pieces of 16 bytes lie along the lines (an m of a, an n of b), else along the depth.
+  bool a_by_line = false;
+  bool b_by_line = false;
+};
+
+// Lines of a and b per workgroup, the depth of a stage, and the subgroups of 32 that share them.
+struct CoopTile {
+  uint32_t m = 0;
+  uint32_t n = 0;
+  uint32_t k = 0;
+  uint32_t warps_m = 1;
+  uint32_t warps_n = 1;
+  uint32_t warps_k = 1;
+  uint32_t stages = 1;      // of panels in shared memory
+  uint32_t resident = 1;    // workgroups that registers leave room for on a multiprocessor
+  double efficiency = 0.5;  // share of the matrix units' rate that full multiprocessors reach
+
+  [[nodiscard]] uint32_t threads() const { return 32 * warps_m * warps_n * warps_k; }
+};
+
+struct CoopChoice {
+  CoopTile tile;
+  int64_t splits = 1;       // ranges of k, joined by a second pass
+  int64_t split_k = 0;      // depth of a range, whole stages
+  int64_t groups = 0;       // workgroups: tiles * splits * batches
+  double microseconds = 0;  // estimated
+
+  // "128x256 tiles, 8 subgroups, 1 stage of 32, split-k 2, 512 workgroups".
+  [[nodiscard]] std::string text() const;
+};
+
+// The tile with the smallest estimate; of equal ones the first of the table.
+CoopChoice choose_coop(const CoopProblem& problem, const DeviceModel& device);
+
+}  // namespace rlx

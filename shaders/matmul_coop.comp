@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
+// Layout: a and b as in matmul.comp, both f16 and in whole aligned 16-byte pieces along one axis: along the depth
+//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
+// Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.comp, whose pass 2 joins the splits.
+// Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
+//   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
+//   whole tiles); epilogue (lib/product.glsl); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
+//   as in matmul.comp.
+// Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
+//   through shared memory, 16 x 16 at a time, where each thread adds the slices of its elements in order and finishes them.
+// Numerics: products of halves summed in f32, one rounding at the store.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_NV_cooperative_matrix : require
+#include "lib/prelude.glsl"
+#include "lib/storage.glsl"
+#include "lib/product.glsl"
+#include "lib/tile_place.glsl"
+
+RLX_PARAMS(MatmulParams);
+
+#define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
+#define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
+#define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
+
+#define RLX_SUBGROUP 32
+#define RLX_WARPS (RLX_WARPS_M * RLX_WARPS_N * RLX_WARPS_K)
+#define RLX_WARP_M (RLX_TILE_M / RLX_WARPS_M)
+#define RLX_WARP_N (RLX_TILE_N / RLX_WARPS_N)
+#define RLX_MATRICES_M (RLX_WARP_M / 16)
+#define RLX_MATRICES_N (RLX_WARP_N / 16)
+#define RLX_STEPS (RLX_TILE_K / 16 / RLX_WARPS_K)  // of a subgroup per tile of depth
+
+// ---- panels ----
+
+// In pieces of 16 bytes, 8 halves. Along the depth: [lines][RLX_TILE_K], along the lines: [RLX_TILE_K][lines]. A row ends with one
+// more piece, so that eight rows touch all banks.
+#if RLX_A_BY_LINE
+#define RLX_A_ROWS RLX_TILE_K
+#define RLX_A_PIECES (RLX_TILE_M / 8)
+#else
+#define RLX_A_ROWS RLX_TILE_M
+#define RLX_A_PIECES (RLX_TILE_K / 8)
+#endif
+#if RLX_B_BY_LINE
+#define RLX_B_ROWS RLX_TILE_K
+#define RLX_B_PIECES (RLX_TILE_N / 8)
+#else
+#define RLX_B_ROWS RLX_TILE_N
+#define RLX_B_PIECES (RLX_TILE_K / 8)
+#endif
+#define RLX_A_PITCH (RLX_A_PIECES + 1)
+#define RLX_B_PITCH (RLX_B_PIECES + 1)
+#define RLX_A_LOADS ((RLX_A_ROWS * RLX_A_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
+#define RLX_B_LOADS ((RLX_B_ROWS * RLX_B_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
+#define RLX_B_FIRST (RLX_A_ROWS * RLX_A_PITCH)
+#define RLX_STAGE_PIECES (RLX_B_FIRST + RLX_B_ROWS * RLX_B_PITCH)
+
+// A subgroup's 16 x 16 sums: rows of 16 f32 and one more piece.
+#define RLX_SUM_PITCH 5
+#define RLX_SUM_PIECES (16 * RLX_SUM_PITCH)
+
+#if RLX_STAGES * RLX_STAGE_PIECES > RLX_WARPS * RLX_SUM_PIECES
+RLX_SHARED rlx_uvec4 rlx_panels[RLX_STAGES * RLX_STAGE_PIECES];
+#else
+RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
+#endif
+
+// RLX_PIECE_LOADER defines load_piece(base, line, depth): eight neighbours from there on, zeros beyond the edges; tiles have
+// `line_tile` lines. It selects values instead of branching, so that the loops around it are unrolled and pieces stay in registers.
+#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride)                                \
+  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                                \
+    const bool line_inside = (lines) % (line_tile) == 0 || line < rlx_u32(lines);                                         \
+    const bool inside = line_inside && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));                               \
+    const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);        \
+    const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                              \
+    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                       \
+    if (((by_line) != 0 ? (lines) : RLX_K) % 8 == 0) return rlx_raw16(base, at * 2) & rlx_uvec4(kept);                    \
+    const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                                 \
+    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                      \
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                        \
+      const bool there = inside && e < left;                                                                              \
+      const rlx_u32 bits = rlx_load_u16(base, there ? at + rlx_i64(e) : rlx_i64(0));                                      \
+      piece[e / 2u] |= (there ? bits : 0u) << (e % 2u * 16u);                                                             \
+    }                                                                                                                     \
+    return piece;                                                                                                         \
+  }
+RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
+RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
+
+// The pieces of the panels at `depth` that this thread stages.
+RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TilePlace tile, rlx_u32 depth, inout rlx_uvec4 a_next[RLX_A_LOADS],
+                        inout rlx_uvec4 b_next[RLX_B_LOADS]) {
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 row = index / rlx_u32(RLX_A_PIECES);
+    const rlx_u32 first = index % rlx_u32(RLX_A_PIECES) * 8u;
+    const rlx_u32 line = tile.m * rlx_u32(RLX_TILE_M) + (RLX_A_BY_LINE != 0 ? first : row);
+    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_A_ROWS * RLX_A_PIECES))
+      a_next[load] = load_a_piece(a, line, depth + (RLX_A_BY_LINE != 0 ? row : first));
+  }
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
+    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 row = index / rlx_u32(RLX_B_PIECES);
+    const rlx_u32 first = index % rlx_u32(RLX_B_PIECES) * 8u;
+    const rlx_u32 line = tile.n * rlx_u32(RLX_TILE_N) + (RLX_B_BY_LINE != 0 ? first : row);
+    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_B_ROWS * RLX_B_PIECES))
+      b_next[load] = load_b_piece(b, line, depth + (RLX_B_BY_LINE != 0 ? row : first));
+  }
+}
+
+RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_LOADS], rlx_uvec4 b_next[RLX_B_LOADS]) {
+  const rlx_u32 base = stage * rlx_u32(RLX_STAGE_PIECES);
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 at = index / rlx_u32(RLX_A_PIECES) * rlx_u32(RLX_A_PITCH) + index % rlx_u32(RLX_A_PIECES);
+    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_A_ROWS * RLX_A_PIECES))
+      rlx_panels[base + at] = a_next[load];
+  }
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
+    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 at = index / rlx_u32(RLX_B_PIECES) * rlx_u32(RLX_B_PITCH) + index % rlx_u32(RLX_B_PIECES);
+    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_B_ROWS * RLX_B_PIECES))
+      rlx_panels[base + rlx_u32(RLX_B_FIRST) + at] = b_next[load];
+  }
+}
+
+// ---- the kernel ----
+
+struct Result {
+  rlx_ptr base;  // of y, or of this split's sums
+  rlx_ptr bias;
+  rlx_ptr residual;
+};
+
+// Finishes four neighbours of y, or stores them as sums of this split.
+RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t sum) {
+  if (row >= rlx_u32(RLX_M) || column >= rlx_u32(RLX_N)) return;
+  const RLX_INDEX m = RLX_INDEX(row);
+  const RLX_INDEX n = RLX_INDEX(column);
+  const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+#if RLX_Y_VECTOR == 4
+#if RLX_PASS == 1
+  RLX_CAT(rlx_store4_, RLX_ACC)(result.base, at, sum);
+#else
+  RLX_CAT(rlx_store4_, RLX_Y)(result.base, at, rlx_finish4(sum, result.bias, result.residual, m, n));
+#endif
+#else
+  RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
+    if (column + c < rlx_u32(RLX_N)) {
+      const RLX_INDEX k = RLX_INDEX(c);
+#if RLX_PASS == 1
+      RLX_CAT(rlx_store_, RLX_ACC)(result.base, at + k, sum[c]);
+#else
+      RLX_CAT(rlx_store_, RLX_Y)(result.base, at + k, rlx_finish(sum[c], result.bias, result.residual, m, n + k));
+#endif
+    }
+  }
+#endif
+}
+
+// Finishes the 16 x 16 sums whose first element is (row, column) of y: each of the RLX_WARPS_K subgroups of one place has left its
+// own in shared memory, and they share out the 64 units of four elements.
+RLX_FN void store_matrix(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column) {
+  const rlx_u32 first_slot = warp % rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUM_PIECES);
+  const rlx_u32 sharer =
+      warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUBGROUP) + rlx_local_index % rlx_u32(RLX_SUBGROUP);
+  for (rlx_u32 unit = sharer; unit < 64u; unit += rlx_u32(RLX_SUBGROUP * RLX_WARPS_K)) {
+    const rlx_u32 at = first_slot + unit / 4u * rlx_u32(RLX_SUM_PITCH) + unit % 4u;
+    rlx_acc4_t sum = uintBitsToFloat(rlx_panels[at]);
+    for (rlx_u32 k = 1u; k < rlx_u32(RLX_WARPS_K); ++k) {
+      sum += uintBitsToFloat(rlx_panels[at + k * rlx_u32(RLX_WARPS_M * RLX_WARPS_N * RLX_SUM_PIECES)]);
+    }
+    store_sums(result, row + unit / 4u, column + unit % 4u * 4u, sum);
+  }
+}
+
+// RLX_EACH_MATRIX(X): X(i, j) for each matrix of a subgroup, with literal numbers: SPIRV-Tools and drivers do not unroll loops with
+// branches, and an index that is not known when the code is compiled moves all matrices from registers to memory.
+#if RLX_MATRICES_M > 4 || RLX_MATRICES_N > 4
+#error "RLX_EACH_MATRIX knows 4 x 4 matrices"
+#endif
+#define RLX_EACH_1(X, i) X(i, 0)
+#define RLX_EACH_2(X, i) RLX_EACH_1(X, i) X(i, 1)
+#define RLX_EACH_3(X, i) RLX_EACH_2(X, i) X(i, 2)
+#define RLX_EACH_4(X, i) RLX_EACH_3(X, i) X(i, 3)
+#if RLX_MATRICES_N == 1
+#define RLX_EACH_ROW RLX_EACH_1
+#elif RLX_MATRICES_N == 2
+#define RLX_EACH_ROW RLX_EACH_2
+#elif RLX_MATRICES_N == 3
+#define RLX_EACH_ROW RLX_EACH_3
+#else
+#define RLX_EACH_ROW RLX_EACH_4
+#endif
+#if RLX_MATRICES_M == 1
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0)
+#elif RLX_MATRICES_M == 2
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1)
+#elif RLX_MATRICES_M == 3
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1) RLX_EACH_ROW(X, 2)
+#else
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1) RLX_EACH_ROW(X, 2) RLX_EACH_ROW(X, 3)
+#endif
+
+RLX_MAIN {
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
+  const TilePlace tile = rlx_tile_place(group % rlx_u32(RLX_TILES), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
+  const rlx_u32 split = group / rlx_u32(RLX_TILES) % rlx_u32(RLX_SPLITS);
+  const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
+#include "generated/batch.inc"
+  const rlx_ptr a = RLX_AT(p.a, a_batch, 2);
+  const rlx_ptr b = RLX_AT(p.b, b_batch, 2);
+  const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
+  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
+  const rlx_u32 blocks = (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K);
+  const rlx_u32 warp = rlx_local_index / rlx_u32(RLX_SUBGROUP);
+  const rlx_u32 warp_m = warp % rlx_u32(RLX_WARPS_M) * rlx_u32(RLX_WARP_M);
+  const rlx_u32 warp_n = warp / rlx_u32(RLX_WARPS_M) % rlx_u32(RLX_WARPS_N) * rlx_u32(RLX_WARP_N);
+  const rlx_u32 warp_k = warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N);
+
+  // Multiply.
+  fcoopmatNV<32, gl_ScopeSubgroup, 16, 16> sums[RLX_MATRICES_M][RLX_MATRICES_N];
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
+      sums[i][j] = fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>(0.0);
+    }
+  }
+  rlx_uvec4 a_next[RLX_A_LOADS];
+  rlx_uvec4 b_next[RLX_B_LOADS];
+  load_pieces(a, b, tile, depth_begin, a_next, b_next);
+  stage_pieces(0u, a_next, b_next);
+  rlx_barrier();
+  RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
+    const bool more = block + 1u < blocks;
+    if (more) load_pieces(a, b, tile, depth_begin + (block + 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
+    const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
+    const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
+    RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {
+      const rlx_u32 step = s * rlx_u32(RLX_WARPS_K) + warp_k;
+      fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> left[RLX_MATRICES_M];
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+        const rlx_u32 line = warp_m + i * 16u;
+#if RLX_A_BY_LINE
+        coopMatLoadNV(left[i], rlx_panels, a_panel + step * 16u * rlx_u32(RLX_A_PITCH) + line / 8u, RLX_A_PITCH, true);
+#else
+        coopMatLoadNV(left[i], rlx_panels, a_panel + line * rlx_u32(RLX_A_PITCH) + step * 2u, RLX_A_PITCH, false);
+#endif
+      }
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
+        const rlx_u32 line = warp_n + j * 16u;
+        fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> right;
+#if RLX_B_BY_LINE
+        coopMatLoadNV(right, rlx_panels, b_panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
+#else
+        coopMatLoadNV(right, rlx_panels, b_panel + line * rlx_u32(RLX_B_PITCH) + step * 2u, RLX_B_PITCH, true);
+#endif
+        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+          sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
+        }
+      }
+    }
+#if RLX_STAGES == 1
+    rlx_barrier();
+#endif
+    if (more) stage_pieces((block + 1u) % rlx_u32(RLX_STAGES), a_next, b_next);
+    rlx_barrier();
+  }
+
+  // Store.
+  Result result;
+#if RLX_PASS == 1
+  result.base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
+                       RLX_CAT(rlx_bytes_, RLX_ACC));
+#else
+  result.base = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+#endif
+#ifdef RLX_BIAS
+  result.bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
+#else
+  result.bias = 0;
+#endif
+#ifdef RLX_RESIDUAL
+  result.residual = RLX_AT(p.residual, residual_batch, RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+#else
+  result.residual = 0;
+#endif
+  const rlx_u32 row = tile.m * rlx_u32(RLX_TILE_M) + warp_m;
+  const rlx_u32 column = tile.n * rlx_u32(RLX_TILE_N) + warp_n;
+#define RLX_STORE_MATRIX(i, j)                                                                    \
+  coopMatStoreNV(sums[i][j], rlx_panels, warp * rlx_u32(RLX_SUM_PIECES), RLX_SUM_PITCH, false);   \
+  rlx_barrier();                                                                                  \
+  store_matrix(result, warp, row + i * 16u, column + j * 16u);                                    \
+  rlx_barrier();
+  RLX_EACH_MATRIX(RLX_STORE_MATRIX)
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of halves in every tile of matmul_coop (ops.md 3.1, 3.3; traps T38 to T40): sizes for
+// which the model takes it, edges inside it, both layouts of each operand, split k, epilogues.
+#include <array>
+#include <limits>
+
+#include "tests/support/case.h"
+
+namespace rlx::test {
+namespace {
+
+struct Size {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+};
+
+std::string text_of(const Size& size) {
+  return std::to_string(size.m) + "x" + std::to_string(size.n) + "x" + std::to_string(size.k);
+}
+
+CaseTensor halves(Shape shape) {
+  return tensor(DType::f16, std::move(shape));
+}
+
+Case product(std::string name, const CaseTensor& a, const CaseTensor& b,
+             std::string attributes = "{}") {
+  return {.name = std::move(name),
+          .op = "matmul",
+          .inputs = {a, b},
+          .attributes = std::move(attributes),
+          .tolerance = Tolerance::Sum};
+}
+
+// From small tiles to large ones, whole and with edges; long k is split.
+void add_tiles(std::vector<Case>& cases) {
+  constexpr std::array kSizes = {Size{16, 16, 16},     Size{15, 24, 40},    Size{33, 32, 128},
+                                 Size{64, 64, 2048},   Size{72, 200, 1000}, Size{520, 520, 64},
+                                 Size{1000, 1032, 40}, Size{2056, 1800, 24}};
+  for (const Size& size : kSizes) {
+    cases.push_back(
+        product("T39 coop " + text_of(size), halves({size.m, size.k}), halves({size.k, size.n})));
+    cases.push_back(product("T40 coop " + text_of(size) + " transposed b", halves({size.m, size.k}),
+                            halves({size.n, size.k}), R"({"trans_b": true})"));
+    if (size.m % 8 != 0) continue;
+    cases.push_back(product("T40 coop " + text_of(size) + " transposed a", halves({size.k, size.m}),
+                            halves({size.k, size.n}), R"({"trans_a": true})"));
+  }
+  // Depths and widths that end inside a piece of eight halves, where memory allows such pieces.
+  cases.push_back(product("T39 coop, a width that ends inside a unit", halves({40, 64}),
+                          halves({77, 64}), R"({"trans_b": true})"));
+}
+
+void add_epilogues(std::vector<Case>& cases) {
+  for (const Size& size : {Size{40, 72, 136}, Size{512, 1032, 64}, Size{64, 72, 2048}}) {
+    cases.push_back({.name = "coop act(x w + bias) + residual " + text_of(size),
+                     .op = "fused_matmul_bias_act",
+                     .inputs = {halves({size.m, size.k}), halves({size.k, size.n}).param(),
+                                halves({size.n}).param(), halves({size.m, size.n})},
+                     .attributes = R"({"activation": "relu"})",
+                     .tolerance = Tolerance::Sum});
+  }
+}
+
+void add_specials(std::vector<Case>& cases) {
+  cases.push_back(product("T38 coop, batches", halves({3, 2, 40, 72}), halves({3, 1, 72, 48})));
+  constexpr int64_t kDepth = 64;
+  std::vector<double> a(static_cast<size_t>(16 * kDepth), 1.0);
+  a[5] = std::numeric_limits<double>::infinity();
+  a[3 * kDepth + 7] = std::numeric_limits<double>::quiet_NaN();
+  a[4 * kDepth + 9] = -std::numeric_limits<double>::infinity();
+  a[4 * kDepth + 10] = std::numeric_limits<double>::infinity();
+  a[6 * kDepth + 1] = 65504;    // the largest half
+  a[7 * kDepth + 1] = 0x1p-24;  // the smallest
+  cases.push_back(product("coop, infinities, NaN, the largest and the smallest half",
+                          halves({16, kDepth}).of(a), halves({32, kDepth}).uniform(-0.5, 0.5),
+                          R"({"trans_b": true})"));
+}
+
+}  // namespace
+
+std::vector<Case> cooperative_matrix_cases() {
+  std::vector<Case> cases;
+  add_tiles(cases);
+  add_epilogues(cases);
+  add_specials(cases);
+  return cases;
+}
+
+}  // namespace rlx::test
