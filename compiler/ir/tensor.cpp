@@ -2,6 +2,7 @@
 // Host tensors: decoding and encoding of elements.
 #include "compiler/ir/tensor.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -53,6 +54,8 @@ int64_t decode_integer(DType dtype, std::span<const std::byte> bytes, size_t i) 
     case DType::i8:
       return load<int8_t>(bytes, i);
     case DType::u8:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
       return load<uint8_t>(bytes, i);
     case DType::i16:
       return load<int16_t>(bytes, i);
@@ -72,10 +75,8 @@ void encode_integer(std::vector<std::byte>& bytes, size_t i, size_t size, int64_
   std::memcpy(bytes.data() + i * size, &value, size);
 }
 
-void check_plain(const TensorType& type) {
-  const DTypeKind kind = kind_of(type.dtype);
-  RLX_CHECK(kind != DTypeKind::Complex && kind != DTypeKind::Storage,
-            "host tensor of " + to_string(type));
+void check_held(const TensorType& type) {
+  RLX_CHECK(kind_of(type.dtype) != DTypeKind::Complex, "host tensor of " + to_string(type));
 }
 
 }  // namespace
@@ -83,9 +84,13 @@ void check_plain(const TensorType& type) {
 static_assert(std::endian::native == std::endian::little);
 
 Tensor Tensor::zeros(const TensorType& type) {
-  check_plain(type);
+  check_held(type);
   Tensor tensor;
   tensor.type = type;
+  if (block_elements(type.dtype) != 1) {
+    tensor.blocks.resize(byte_size(type));
+    return tensor;
+  }
   const auto count = static_cast<size_t>(element_count(type.shape));
   if (tensor.is_float()) {
     tensor.floats.resize(count);
@@ -98,6 +103,7 @@ Tensor Tensor::zeros(const TensorType& type) {
 Tensor Tensor::from_bytes(const TensorType& type, std::span<const std::byte> bytes) {
   Tensor tensor = zeros(type);
   RLX_CHECK(bytes.size() == byte_size(type), "bytes of " + to_string(type));
+  std::copy_n(bytes.begin(), tensor.blocks.size(), tensor.blocks.begin());
   for (size_t i = 0; i < tensor.floats.size(); ++i) {
     tensor.floats[i] = decode_float(type.dtype, bytes, i);
   }
@@ -108,6 +114,7 @@ Tensor Tensor::from_bytes(const TensorType& type, std::span<const std::byte> byt
 }
 
 std::vector<std::byte> Tensor::to_bytes() const {
+  if (block_elements(type.dtype) != 1) return blocks;
   std::vector<std::byte> bytes(byte_size(type));
   for (size_t i = 0; i < floats.size(); ++i) encode_float(type.dtype, bytes, i, floats[i]);
   const size_t size = element_bytes(type.dtype);

@@ -11,18 +11,19 @@
 
 namespace rlx {
 
-// A dense host tensor. Exactly one of `floats` (Float dtypes) and `integers` (Int, Uint, Bool)
-// holds the elements. `magnitudes` is S = sum of |terms| per element (ops.md 0.5) where the
-// producing op sums, otherwise empty. `terms` is the n of class sum(n), the number of summed terms,
-// 0 where the op does not sum.
+// A dense host tensor. Exactly one of `floats` (Float dtypes), `integers` (Int, Uint, Bool; the
+// codes of 8-bit floats) and `blocks` (the bytes of block types) holds the elements. `magnitudes`
+// is S = sum of |terms| per element (ops.md 0.5) where the producing op sums, otherwise empty.
+// `terms` is the n of class sum(n), the number of summed terms, 0 where the op does not sum.
 struct Tensor {
   TensorType type;
   std::vector<double> floats;
   std::vector<int64_t> integers;
+  std::vector<std::byte> blocks;
   std::vector<double> magnitudes;
   int64_t terms = 0;
 
-  // Zero-filled tensor of a type.
+  // Zero-filled tensor of a type; blocks and codes of zero bytes.
   static Tensor zeros(const TensorType& type);
   // Decodes dense little-endian bytes; their count must be byte_size(type). Bool bytes become 0
   // or 1.

@@ -165,6 +165,10 @@ RLX_FN void rlx_load8_f32(rlx_ptr base, rlx_i64 i, float (&v)[8]) {
   }
 RLX_LOAD8(rlx_load8_f16, rlx_unpack_f16x2)
 RLX_LOAD8(rlx_load8_bf16, rlx_unpack_bf16x2)
+RLX_FN void rlx_store8_f32(rlx_ptr base, rlx_i64 i, const float (&v)[8]) {
+  rlx_store4_f32(base, i, rlx_vec4{v[0], v[1], v[2], v[3]});
+  rlx_store4_f32(base, i + 4, rlx_vec4{v[4], v[5], v[6], v[7]});
+}
 RLX_FN void rlx_store8_f16(rlx_ptr base, rlx_i64 i, const float (&v)[8]) {
   rlx_put16(base, i * 2, rlx_uvec4{rlx_pack_f16x2(v[0], v[1]), rlx_pack_f16x2(v[2], v[3]), rlx_pack_f16x2(v[4], v[5]),
                                    rlx_pack_f16x2(v[6], v[7])});

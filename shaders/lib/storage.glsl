@@ -143,6 +143,10 @@ void rlx_load8_f32(rlx_ptr base, int64_t i, out float v[8]) {
   }
 RLX_LOAD8(rlx_load8_f16, rlx_unpack_f16x2)
 RLX_LOAD8(rlx_load8_bf16, rlx_unpack_bf16x2)
+void rlx_store8_f32(rlx_ptr base, int64_t i, float v[8]) {
+  rlx_store4_f32(base, i, vec4(v[0], v[1], v[2], v[3]));
+  rlx_store4_f32(base, i + 4, vec4(v[4], v[5], v[6], v[7]));
+}
 void rlx_store8_f16(rlx_ptr base, int64_t i, float v[8]) {
   rlx_put16(base, i * 2, uvec4(rlx_pack_f16x2(v[0], v[1]), rlx_pack_f16x2(v[2], v[3]), rlx_pack_f16x2(v[4], v[5]),
                                rlx_pack_f16x2(v[6], v[7])));

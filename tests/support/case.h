@@ -22,7 +22,8 @@ struct CaseTensor {
   FillKind fill = FillKind::Normal;
   double low = 0;  // Uniform, Integers: inclusive bounds
   double high = 1;
-  std::vector<double> values = {};  // Values: row-major; i64 beyond 2^53 through `integers`
+  std::vector<double> values = {};  // Values: row-major; i64 beyond 2^53 through `integers`; the
+                                    // codes of 8-bit floats, the bytes of block types
   std::vector<int64_t> integers = {};
   bool is_param = false;  // a weight of the graph instead of a run-time input
 
@@ -36,7 +37,8 @@ struct CaseTensor {
   CaseTensor param() const;
 };
 
-// Normal(0, 1) for floats, integers in [-10, 10] (unsigned: [0, 20], bool: [0, 1]).
+// Normal(0, 1) for floats, random codes under moderate scales for block types, integers in [-10,
+// 10] (unsigned: [0, 20], bool: [0, 1]).
 CaseTensor tensor(DType dtype, Shape shape);
 
 // Classes of ops.md 0.5. Sum uses the evaluator's magnitudes and term count.

@@ -51,7 +51,7 @@ bool equal_bits(const Tensor& a, const Tensor& b) {
     const bool both_nan = std::isnan(a.floats[i]) && std::isnan(b.floats[i]);
     if (!both_nan && std::memcmp(&a.floats[i], &b.floats[i], sizeof(double)) != 0) return false;
   }
-  return a.integers == b.integers;
+  return a.integers == b.integers && a.blocks == b.blocks;
 }
 
 // Batches that do not compile as a whole are compiled case by case, so that the one at fault is

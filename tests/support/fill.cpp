@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numbers>
 
+#include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
 namespace rlx::test {
@@ -76,6 +78,8 @@ int64_t integer_element(const CaseTensor& spec, size_t i, Random& random) {
   if (spec.fill == FillKind::Values) {
     return spec.integers.empty() ? static_cast<int64_t>(spec.values.at(i)) : spec.integers.at(i);
   }
+  if (spec.type.dtype == DType::f8e4m3) return e4m3_from_double(random.normal(), true);
+  if (spec.type.dtype == DType::f8e5m2) return e5m2_from_double(random.normal(), true);
   const IntegerRange range = integer_range(spec.type.dtype);
   if (spec.fill == FillKind::Edges) {
     const std::vector<int64_t> special = special_integers(spec.type.dtype);
@@ -83,6 +87,74 @@ int64_t integer_element(const CaseTensor& spec, size_t i, Random& random) {
   }
   const double drawn = std::floor(spec.low + (spec.high - spec.low + 1) * random.unit());
   return std::clamp(static_cast<int64_t>(drawn), range.lowest, range.highest);
+}
+
+// Where a block type keeps its scales (ops.md 0.10): random bytes there would often be NaN or huge.
+enum class ScaleKind : uint8_t { Half, Single, PowerOfTwo, SmallFloat };
+struct BlockScale {
+  DType dtype;
+  ScaleKind kind;
+  std::vector<size_t> positions;
+};
+const BlockScale& scales_of(DType dtype) {
+  static const std::vector<BlockScale> rows = {
+      {DType::q4_0, ScaleKind::Half, {0}},
+      {DType::q4_1, ScaleKind::Half, {0, 2}},
+      {DType::q5_0, ScaleKind::Half, {0}},
+      {DType::q5_1, ScaleKind::Half, {0, 2}},
+      {DType::q8_0, ScaleKind::Half, {0}},
+      {DType::q2_k, ScaleKind::Half, {80, 82}},
+      {DType::q3_k, ScaleKind::Half, {108}},
+      {DType::q4_k, ScaleKind::Half, {0, 2}},
+      {DType::q5_k, ScaleKind::Half, {0, 2}},
+      {DType::q6_k, ScaleKind::Half, {208}},
+      {DType::q8_k, ScaleKind::Single, {0}},
+      {DType::iq4_nl, ScaleKind::Half, {0}},
+      {DType::mxfp4, ScaleKind::PowerOfTwo, {0}},
+      {DType::nvfp4, ScaleKind::SmallFloat, {0, 1, 2, 3}},
+  };
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [dtype](const BlockScale& row) { return row.dtype == dtype; });
+  RLX_CHECK(found != rows.end(), "scales of " + std::string(name_of(dtype)));
+  return *found;
+}
+
+void write_scale(std::byte* at, ScaleKind kind, Random& random) {
+  const double value = 0.05 * random.normal();
+  switch (kind) {
+    case ScaleKind::Half: {
+      const uint16_t bits = f16_from_double(value);
+      std::memcpy(at, &bits, sizeof(bits));
+      return;
+    }
+    case ScaleKind::Single: {
+      const auto single = static_cast<float>(value);
+      std::memcpy(at, &single, sizeof(single));
+      return;
+    }
+    case ScaleKind::PowerOfTwo:
+      *at = static_cast<std::byte>(117 + random.bits() % 14);
+      return;
+    case ScaleKind::SmallFloat:
+      *at = static_cast<std::byte>(random.bits() % 0x60);
+      return;
+  }
+}
+
+// Random codes under moderate scales; the bytes themselves where values are given.
+void fill_blocks(const CaseTensor& spec, Tensor& tensor, Random& random) {
+  for (size_t i = 0; i < tensor.blocks.size(); ++i) {
+    tensor.blocks[i] = spec.fill == FillKind::Values
+                           ? static_cast<std::byte>(static_cast<int>(spec.values.at(i)))
+                           : static_cast<std::byte>(random.bits());
+  }
+  if (tensor.blocks.empty() || spec.fill == FillKind::Values) return;
+  const BlockScale& scales = scales_of(spec.type.dtype);
+  const size_t size = block_bytes(spec.type.dtype);
+  for (size_t first = 0; first < tensor.blocks.size(); first += size) {
+    for (const size_t at : scales.positions)
+      write_scale(&tensor.blocks[first + at], scales.kind, random);
+  }
 }
 
 }  // namespace
@@ -96,6 +168,7 @@ Tensor fill(const CaseTensor& spec, const std::string& seed) {
   for (size_t i = 0; i < tensor.integers.size(); ++i) {
     tensor.integers[i] = integer_element(spec, i, random);
   }
+  fill_blocks(spec, tensor, random);
   tensor.round_to_dtype();
   return tensor;
 }

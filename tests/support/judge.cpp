@@ -131,6 +131,9 @@ Verdict judge_exact(const Tensor& got, const Tensor& reference) {
             .fault = "element " + std::to_string(i) + ": got " + std::to_string(got.integers[i]) +
                      ", wanted " + std::to_string(reference.integers[i])};
   }
+  if (got.blocks != reference.blocks) {
+    return {.good = false, .worst_ratio = 0, .fault = "blocks of other bytes"};
+  }
   return {};
 }
 
