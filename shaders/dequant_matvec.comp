@@ -2,13 +2,12 @@
 // Up to eight vectors x times a weight matrix decoded on the way: y[v, n] = sum over k of x[v, k] * w[n, k] + bias[n]. With RLX_GROUPED
 // each vector is a batch entry of its own and index names its expert's matrix; vectors of no expert give zeros.
 // Layout: x and y dense; w and its side tensors as in lib/weights.glsl, experts one after another.
-// Grid: RLX_OUTPUT_BLOCKS x RLX_SPLITS x RLX_BATCHES groups, spread by split_grid. RLX_PASS 1 writes the sums of a range of k to
-//   partial[split][v][n], which pass 2 of the matmul kernel adds.
+// Grid: RLX_OUTPUT_BLOCKS x RLX_BATCHES groups, spread by split_grid.
 //   RLX_W_ALONG_DEPTH 1: RLX_ROWS teams of RLX_LANES threads; a team has RLX_TEAM_OUTPUTS lines and shares out k by pieces of 32.
 //   0: RLX_LANES threads take 8 neighbouring lines each, RLX_SLICES of them share out k.
-// Specializations: the above; lib/weights.glsl; RLX_VECTORS, RLX_K, RLX_N, RLX_M; RLX_SPLIT_K depth of a split, a multiple of the block; RLX_X
-//   storage type of x, RLX_X_VECTOR 8: eight neighbours are an aligned load; grouped: RLX_I dtype of the index, generated/experts.inc:
-//   RLX_EXPERTS, RLX_EXPERT_BYTES; epilogue of lib/product.glsl.
+// Specializations: the above; lib/weights.glsl; RLX_VECTORS, RLX_K, RLX_N, RLX_GROUP_OUTPUTS lines of a group; RLX_X storage type of x,
+//   RLX_X_VECTOR 8: eight neighbours are an aligned load; grouped: RLX_I dtype of the index, generated/experts.inc: RLX_EXPERTS,
+//   RLX_EXPERT_BYTES; epilogue of lib/product.glsl.
 // Numerics: weights decoded and sums kept in RLX_ACC, in a fixed order; one rounding at the store.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -39,32 +38,26 @@ RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 k, inout rlx_acc_t values[8]) {
 #endif
 }
 
-// Where results go: y or partial, moved to the group's split and batch entry.
+// y and bias, moved to the batch entry and its expert.
 struct Target {
   rlx_ptr base;
   rlx_ptr bias;
 };
 RLX_FN void store_output(rlx_acc_t value, rlx_u32 v, rlx_u32 n, Target to) {
   const rlx_i64 at = rlx_i64(v) * rlx_i64(RLX_N) + rlx_i64(n);
-#if RLX_PASS == 1
-  RLX_CAT(rlx_store_, RLX_ACC)(to.base, at, value);
-#else
   RLX_CAT(rlx_store_, RLX_Y)(to.base, at, rlx_finish(value, to.bias, rlx_ptr(0), RLX_INDEX(v), RLX_INDEX(n)));
-#endif
 }
 
 #if RLX_W_ALONG_DEPTH
 RLX_GROUP_REDUCE(team_sum, rlx_acc_t, RLX_COMBINE_SUM)
 
-RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, rlx_u32 split, Target to) {
+RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
   const rlx_u32 first = (block * rlx_u32(RLX_ROWS) + rlx_row) * rlx_u32(RLX_TEAM_OUTPUTS);
-  const rlx_u32 pieces_begin = split * rlx_u32(RLX_SPLIT_K / 32);
-  const rlx_u32 pieces_end = min(rlx_u32((RLX_K + 31) / 32), pieces_begin + rlx_u32(RLX_SPLIT_K / 32));
   rlx_acc_t acc[RLX_VECTORS][RLX_TEAM_OUTPUTS];
   RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
     RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) acc[v][r] = rlx_acc_t(0);
   }
-  for (rlx_u32 at = pieces_begin + rlx_lane; at < pieces_end; at += rlx_u32(RLX_LANES)) {
+  for (rlx_u32 at = rlx_lane; at < rlx_u32((RLX_K + 31) / 32); at += rlx_u32(RLX_LANES)) {
 #ifdef RLX_W_ELEMENTS
     const rlx_u32 piece = at % rlx_u32(RLX_W_PIECES);
     Piece words[RLX_TEAM_OUTPUTS];
@@ -109,17 +102,15 @@ RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, rlx_u32 split, Targ
 // parts[j * RLX_BLOCK_SIZE + slice * RLX_LANES + lane], of one vector at a time.
 RLX_SHARED rlx_acc_t parts[8 * RLX_BLOCK_SIZE];
 
-RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, rlx_u32 split, Target to) {
+RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
   const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
   const rlx_u32 slice = rlx_local_index / rlx_u32(RLX_LANES);
   const rlx_u32 block_first = block * rlx_u32(RLX_LANES * 8);
-  const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
-  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
   rlx_acc_t acc[RLX_VECTORS][8];
   RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
     RLX_UNROLL for (int j = 0; j < 8; ++j) acc[v][j] = rlx_acc_t(0);
   }
-  for (rlx_u32 k = depth_begin + slice; k < depth_end; k += rlx_u32(RLX_SLICES)) {
+  for (rlx_u32 k = slice; k < rlx_u32(RLX_K); k += rlx_u32(RLX_SLICES)) {
     rlx_acc_t w[8];
     rlx_columns8(from, k, block_first + lane * 8u, w);
     RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
@@ -144,10 +135,9 @@ RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, rlx_u32 split, Targ
 
 RLX_MAIN {
   const rlx_u32 group = rlx_u32(rlx_linear_group);
-  if (group >= rlx_u32(RLX_OUTPUT_BLOCKS) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
+  if (group >= rlx_u32(RLX_OUTPUT_BLOCKS) * rlx_u32(RLX_BATCHES)) return;
   const rlx_u32 block = group % rlx_u32(RLX_OUTPUT_BLOCKS);
-  const rlx_u32 split = group / rlx_u32(RLX_OUTPUT_BLOCKS) % rlx_u32(RLX_SPLITS);
-  const rlx_i64 batch = rlx_i64(group / (rlx_u32(RLX_OUTPUT_BLOCKS) * rlx_u32(RLX_SPLITS)));
+  const rlx_i64 batch = rlx_i64(group / rlx_u32(RLX_OUTPUT_BLOCKS));
   const rlx_i64 plane = rlx_i64(RLX_VECTORS) * rlx_i64(RLX_N);
   Weights from;
   from.w = p.w;
@@ -155,11 +145,7 @@ RLX_MAIN {
   from.zero = p.zero;
   Target to;
   to.bias = p.bias;
-#if RLX_PASS == 1
-  to.base = RLX_AT(p.partial, (rlx_i64(split) * rlx_i64(RLX_BATCHES) + batch) * plane, RLX_CAT(rlx_bytes_, RLX_ACC));
-#else
   to.base = RLX_AT(p.y, batch * plane, RLX_CAT(rlx_bytes_, RLX_Y));
-#endif
 #if RLX_GROUPED
   const rlx_i64 expert = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(p.index, batch));
   if (expert < rlx_i64(0) || expert >= RLX_EXPERTS) {
@@ -175,5 +161,5 @@ RLX_MAIN {
   to.bias = RLX_AT(p.bias, expert * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_BIAS));
 #endif
 #endif
-  multiply(RLX_AT(p.x, batch * rlx_i64(RLX_VECTORS) * rlx_i64(RLX_K), RLX_CAT(rlx_bytes_, RLX_X)), from, block, split, to);
+  multiply(RLX_AT(p.x, batch * rlx_i64(RLX_VECTORS) * rlx_i64(RLX_K), RLX_CAT(rlx_bytes_, RLX_X)), from, block, to);
 }

@@ -62,6 +62,9 @@ RLX_FN void rlx_stage_block(rlx_u32 block, rlx_u32 stage, rlx_acc4_t values[4]) 
   }
 }
 
+// One element of a staged vector.
+RLX_FN void rlx_stage_value(rlx_u32 vector, rlx_u32 component, rlx_acc_t value) { reinterpret_cast<rlx_acc_t*>(rlx_staged)[vector * 4u + component] = value; }
+
 // Turns four lines of four depths into four depths of four lines.
 RLX_FN void rlx_transpose_block(rlx_acc4_t v[4]) {
   const rlx_acc4_t line0 = v[0];

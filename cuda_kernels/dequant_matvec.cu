@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Up to eight vectors x times a weight matrix decoded on the way: y[v, n] = sum over k of x[v, k] * w[n, k] + bias[n]. With RLX_GROUPED
+// each vector is a batch entry of its own and index names its expert's matrix; vectors of no expert give zeros.
+// Layout: x and y dense; w and its side tensors as in lib/weights.cuh, experts one after another.
+// Grid: RLX_OUTPUT_BLOCKS x RLX_BATCHES groups, spread by split_grid.
+//   RLX_W_ALONG_DEPTH 1: RLX_ROWS teams of RLX_LANES threads; a team has RLX_TEAM_OUTPUTS lines and shares out k by pieces of 32.
+//   0: RLX_LANES threads take 8 neighbouring lines each, RLX_SLICES of them share out k.
+// Specializations: the above; lib/weights.cuh; RLX_VECTORS, RLX_K, RLX_N, RLX_GROUP_OUTPUTS lines of a group; RLX_X storage type of x,
+//   RLX_X_VECTOR 8: eight neighbours are an aligned load; grouped: RLX_I dtype of the index, generated/experts.inc: RLX_EXPERTS,
+//   RLX_EXPERT_BYTES; epilogue of lib/product.cuh.
+// Numerics: weights decoded and sums kept in RLX_ACC, in a fixed order; one rounding at the store.
+#include "lib/prelude.cuh"
+#include "lib/storage.cuh"
+#include "lib/product.cuh"
+#include "lib/weights.cuh"
+#if RLX_W_ALONG_DEPTH
+#include "lib/reduce.cuh"
+#endif
+#if RLX_GROUPED
+#include "lib/indexing.cuh"
+#include "generated/experts.inc"
+#endif
+
+RLX_PARAMS(WeightedMatmulParams);
+
+// x[v, k .. k + 7], zero beyond RLX_K.
+RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 k, rlx_acc_t values[8]) {
+  const rlx_i64 at = rlx_i64(v) * rlx_i64(RLX_K) + rlx_i64(k);
+#if RLX_X_VECTOR == 8
+  RLX_CAT(rlx_load8_, RLX_X)(x, at, values);
+#else
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 8u; ++i) {
+    values[i] = rlx_acc_t(0);
+    if (k + i < rlx_u32(RLX_K)) values[i] = RLX_ELEMENT(RLX_X, x, at + rlx_i64(i));
+  }
+#endif
+}
+
+// y and bias, moved to the batch entry and its expert.
+struct Target {
+  rlx_ptr base;
+  rlx_ptr bias;
+};
+RLX_FN void store_output(rlx_acc_t value, rlx_u32 v, rlx_u32 n, Target to) {
+  const rlx_i64 at = rlx_i64(v) * rlx_i64(RLX_N) + rlx_i64(n);
+  RLX_CAT(rlx_store_, RLX_Y)(to.base, at, rlx_finish(value, to.bias, rlx_ptr(0), RLX_INDEX(v), RLX_INDEX(n)));
+}
+
+#if RLX_W_ALONG_DEPTH
+RLX_GROUP_REDUCE(team_sum, rlx_acc_t, RLX_COMBINE_SUM)
+
+RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
+  const rlx_u32 first = (block * rlx_u32(RLX_ROWS) + rlx_row) * rlx_u32(RLX_TEAM_OUTPUTS);
+  rlx_acc_t acc[RLX_VECTORS][RLX_TEAM_OUTPUTS];
+  RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) acc[v][r] = rlx_acc_t(0);
+  }
+  for (rlx_u32 at = rlx_lane; at < rlx_u32((RLX_K + 31) / 32); at += rlx_u32(RLX_LANES)) {
+#ifdef RLX_W_ELEMENTS
+    const rlx_u32 piece = at % rlx_u32(RLX_W_PIECES);
+    Piece words[RLX_TEAM_OUTPUTS];
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+      // Teams beyond the last line repeat it; they store nothing.
+      const rlx_u32 n = min(first + rlx_u32(r), rlx_u32(RLX_N - 1));
+      words[r] = rlx_load_piece(rlx_block_address(from, n, at / rlx_u32(RLX_W_PIECES)), piece);
+    }
+#endif
+    RLX_UNROLL for (rlx_u32 run = 0u; run < 4u; ++run) {
+      rlx_acc_t w[RLX_TEAM_OUTPUTS][8];
+#ifdef RLX_W_ELEMENTS
+      const rlx_u32 k = at / rlx_u32(RLX_W_PIECES) * rlx_u32(RLX_W_ELEMENTS) + rlx_run_place(piece, run);
+      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) rlx_decode_run(words[r], run, w[r]);
+#else
+      const rlx_u32 k = at * 32u + run * 8u;
+      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) rlx_depths8(from, k, first + rlx_u32(r), w[r]);
+#endif
+      RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+        rlx_acc_t values[8];
+#ifdef RLX_W_ELEMENTS
+        load_x(x, rlx_u32(v), k, values);
+#else
+        RLX_UNROLL for (int i = 0; i < 8; ++i) values[i] = rlx_acc_t(0);
+        if (k < rlx_u32(RLX_K)) load_x(x, rlx_u32(v), k, values);
+#endif
+        RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+          RLX_UNROLL for (int i = 0; i < 8; ++i) acc[v][r] += values[i] * w[r][i];
+        }
+      }
+    }
+  }
+  RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+      const rlx_acc_t total = team_sum(acc[v][r]);
+      const bool mine = rlx_lane == rlx_u32(v * RLX_TEAM_OUTPUTS + r) % rlx_u32(RLX_LANES);
+      if (mine && first + rlx_u32(r) < rlx_u32(RLX_N)) store_output(total, rlx_u32(v), first + rlx_u32(r), to);
+    }
+  }
+}
+#else
+// parts[j * RLX_BLOCK_SIZE + slice * RLX_LANES + lane], of one vector at a time.
+RLX_SHARED rlx_acc_t parts[8 * RLX_BLOCK_SIZE];
+
+RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
+  const rlx_u32 lane = rlx_local_index % rlx_u32(RLX_LANES);
+  const rlx_u32 slice = rlx_local_index / rlx_u32(RLX_LANES);
+  const rlx_u32 block_first = block * rlx_u32(RLX_LANES * 8);
+  rlx_acc_t acc[RLX_VECTORS][8];
+  RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+    RLX_UNROLL for (int j = 0; j < 8; ++j) acc[v][j] = rlx_acc_t(0);
+  }
+  for (rlx_u32 k = slice; k < rlx_u32(RLX_K); k += rlx_u32(RLX_SLICES)) {
+    rlx_acc_t w[8];
+    rlx_columns8(from, k, block_first + lane * 8u, w);
+    RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+      const rlx_acc_t value = RLX_ELEMENT(RLX_X, x, rlx_i64(v) * rlx_i64(RLX_K) + rlx_i64(k));
+      RLX_UNROLL for (int j = 0; j < 8; ++j) acc[v][j] += value * w[j];
+    }
+  }
+  RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+    rlx_barrier();
+    RLX_UNROLL for (int j = 0; j < 8; ++j) parts[rlx_u32(j * RLX_BLOCK_SIZE) + rlx_local_index] = acc[v][j];
+    rlx_barrier();
+    for (rlx_u32 i = rlx_local_index; i < rlx_u32(8 * RLX_LANES); i += rlx_u32(RLX_BLOCK_SIZE)) {
+      rlx_acc_t total = rlx_acc_t(0);
+      for (rlx_u32 s = 0u; s < rlx_u32(RLX_SLICES); ++s) {
+        total += parts[i % 8u * rlx_u32(RLX_BLOCK_SIZE) + s * rlx_u32(RLX_LANES) + i / 8u];
+      }
+      if (block_first + i < rlx_u32(RLX_N)) store_output(total, rlx_u32(v), block_first + i, to);
+    }
+  }
+}
+#endif
+
+RLX_MAIN {
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= rlx_u32(RLX_OUTPUT_BLOCKS) * rlx_u32(RLX_BATCHES)) return;
+  const rlx_u32 block = group % rlx_u32(RLX_OUTPUT_BLOCKS);
+  const rlx_i64 batch = rlx_i64(group / rlx_u32(RLX_OUTPUT_BLOCKS));
+  const rlx_i64 plane = rlx_i64(RLX_VECTORS) * rlx_i64(RLX_N);
+  Weights from;
+  from.w = p.w;
+  from.scale = p.scale;
+  from.zero = p.zero;
+  Target to;
+  to.bias = p.bias;
+  to.base = RLX_AT(p.y, batch * plane, RLX_CAT(rlx_bytes_, RLX_Y));
+#if RLX_GROUPED
+  const rlx_i64 expert = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(p.index, batch));
+  if (expert < rlx_i64(0) || expert >= RLX_EXPERTS) {
+    // All groups of the vector leave together; each zeroes its own lines.
+    const rlx_u32 lines = rlx_u32(RLX_GROUP_OUTPUTS);
+    for (rlx_u32 i = rlx_local_index; i < lines && block * lines + i < rlx_u32(RLX_N); i += rlx_u32(RLX_BLOCK_SIZE)) {
+      RLX_CAT(rlx_store_, RLX_Y)(to.base, rlx_i64(block * lines + i), RLX_CAT(rlx_t_, RLX_Y)(0));
+    }
+    return;
+  }
+  from.w += rlx_ptr(expert * RLX_EXPERT_BYTES);
+#ifdef RLX_BIAS
+  to.bias = RLX_AT(p.bias, expert * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_BIAS));
+#endif
+#endif
+  multiply(RLX_AT(p.x, batch * rlx_i64(RLX_VECTORS) * rlx_i64(RLX_K), RLX_CAT(rlx_bytes_, RLX_X)), from, block, to);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// y = x * W + bias for many rows x and a weight matrix in blocks or with side tensors, decoded on its way to shared memory.
+// Layout: x [RLX_M, RLX_K], y [RLX_M, RLX_N], bias [RLX_N], all dense; w as in lib/weights.glsl. Grid, specializations and numerics:
+// lib/weighted_tile.glsl.
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#include "lib/prelude.glsl"
+#include "lib/storage.glsl"
+#include "lib/product.glsl"
+
+RLX_PARAMS(WeightedMatmulParams);
+
+#include "lib/weighted_tile.glsl"
