@@ -4,14 +4,18 @@
 //   gated: y = act(a b + bias) * (a b2 + bias2) + residual.
 // Layout: a [M][K] and b, b2 [N][K], rows of dense depth at distances RLX_A_PITCH and RLX_B_PITCH; y dense [M][N]; residual rows
 // at distance RLX_RESIDUAL_PITCH. All addresses and pitches are multiples of 16 bytes, K and N multiples of 8.
-// Grid: at most one workgroup per multiprocessor, each takes every gridDim.x-th tile of RLX_TILE_M (128) x RLX_TILE_N.
-// Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots; warpgroups 1
-// and 2 multiply: RLX_PINGPONG 1: tile by tile in turn, so that one finishes a tile while the other multiplies; 0: 64 rows of
-// every tile each. On sm_90a by wgmma; elsewhere by mma, always 64 rows each, with a ring of two slots in 99 KiB.
+// Grid: an even number of workgroups, at most one per multiprocessor. Pairs of them, clusters on sm_90a, take every
+// (gridDim.x / 2)-th pair of tiles of 128 x RLX_TILE_N that lie below each other and so share their panels of b.
+// Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots, half of b's
+// for both workgroups of the pair; warpgroups 1 and 2 multiply: RLX_PINGPONG 1: tile by tile in turn, so that one finishes a tile
+// while the other multiplies; 0: 64 rows of every tile each. On sm_90a by tensor copies and wgmma; elsewhere by cp.async and mma,
+// always 64 rows each, no sharing, with a ring of two slots in 99 KiB.
 // Specializations: RLX_A f16 | bf16, RLX_Y f16 | bf16 | f32, RLX_M, RLX_N, RLX_K, RLX_A_PITCH, RLX_B_PITCH, RLX_TILE_N,
-//   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (row tiles that take turns before the next column of tiles);
+//   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
+//   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
 //   RLX_SHORT_MATH 1: by lib/short_math.cuh, where y has 16 bits.
+// Maps: a with a box of 64 x 128, b and b2 with one of 64 x RLX_TILE_N / 2, all with the panels' swizzle of 128 bytes.
 // Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
@@ -39,9 +43,10 @@ constexpr rlx_u32 kSums = RLX_GATED ? 2 : 1;  // products per element of y
 constexpr rlx_u32 kColumns = kSums * kTileN;  // of the multiplied panel: those of b, then those of b2
 constexpr rlx_u32 kTilesM = (RLX_M + kTileM - 1) / kTileM;
 constexpr rlx_u32 kTilesN = (RLX_N + kTileN - 1) / kTileN;
-constexpr rlx_u32 kTiles = kTilesM * kTilesN;
+constexpr rlx_u32 kPairsM = (kTilesM + 1) / 2;
+constexpr rlx_u32 kPairs = kPairsM * kTilesN;
 constexpr rlx_u32 kSteps = (RLX_K + RLX_PANEL_DEPTH - 1) / RLX_PANEL_DEPTH;
-constexpr bool kWholeTiles = RLX_M % kTileM == 0 && RLX_N % kTileN == 0;
+constexpr bool kWholeTiles = RLX_M % (2 * kTileM) == 0 && RLX_N % kTileN == 0;
 
 constexpr bool kPingpong = RLX_HAS_WGMMA && RLX_PINGPONG;
 constexpr rlx_u32 kBlocks = kPingpong ? 2 : 1;  // blocks of 64 rows per warpgroup
@@ -56,8 +61,10 @@ constexpr rlx_u32 kOutputBytes = kStagesOutput ? 16 * kOutputRowBytes : 0;
 constexpr rlx_u32 kBarrierBytes = 2 * 8 * kStages;
 RLX_DYNAMIC_SHARED(1024 + kStages * kStageBytes + 8 * kOutputBytes + kBarrierBytes);
 
+RLX_CLUSTER(2);
+
 constexpr rlx_u32 kProducers = 128;
-constexpr rlx_u32 kReaders = kPingpong ? 4 : 8;  // warps that read a slot
+constexpr rlx_u32 kReaders = kPingpong ? 4 : 8;  // warps of a workgroup that read a slot
 
 // The ring of slots: where a slot lies, and its barriers.
 struct Ring {
@@ -90,17 +97,61 @@ struct Tile {
   rlx_u32 m;
   rlx_u32 n;
 };
-// Tiles that run at the same time share rows and columns: RLX_RASTER row tiles before the next column.
-RLX_FN Tile tile_at(rlx_u32 index) {
-  const rlx_u32 band = index / (RLX_RASTER * kTilesN);
+// The workgroup's tile of a pair. Pairs that run at the same time share rows and columns: RLX_RASTER pairs of row tiles before the
+// next column. Of an odd number of row tiles the last pair's second lies outside the matrix.
+RLX_FN Tile tile_at(rlx_u32 pair) {
+  const rlx_u32 band = pair / (RLX_RASTER * kTilesN);
   const rlx_u32 first = band * RLX_RASTER;
-  const rlx_u32 rows = kTilesM - first < RLX_RASTER ? kTilesM - first : RLX_RASTER;
-  const rlx_u32 rest = index - first * kTilesN;
-  return {(first + rest % rows) * kTileM, (rest / rows) * kTileN};
+  const rlx_u32 rows = kPairsM - first < RLX_RASTER ? kPairsM - first : RLX_RASTER;
+  const rlx_u32 rest = pair - first * kTilesN;
+  return {(2u * (first + rest % rows) + rlx_group_x % 2u) * kTileM, (rest / rows) * kTileN};
 }
+#define RLX_EACH_PAIR(pair) RLX_LOOP for (rlx_u32 pair = rlx_group_x / 2u; pair < kPairs; pair += rlx_grid_x / 2u)
 
 // ---- copies ----
 
+#if RLX_HAS_WGMMA
+// Half of b's panel for both workgroups of the pair, which each copy their half.
+RLX_FN void copy_b(const RlxTensorMaps& maps, const Ring& ring, rlx_u32 slot, rlx_u32 column, rlx_u32 depth) {
+  const rlx_u32 rank = rlx_cluster_rank();
+  const rlx_u32 first = rank * (kTileN / 2u);
+  RLX_UNROLL for (rlx_u32 s = 0; s < kSums; ++s) {
+    rlx_copy_box(ring.b(slot) + s * kPanelB + first * RLX_PANEL_ROW_BYTES, maps.at[1u + s], depth, column + first, ring.full(slot),
+                 3u);
+  }
+}
+
+// One thread. What b needs of the first slots may come before the predecessors' end.
+RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& ring, rlx_u32 thread) {
+  if (thread != 0u) return;
+  constexpr rlx_u32 kEarly = !RLX_PREFETCH ? 0 : kSteps < kStages ? kSteps : kStages;
+  RLX_UNROLL for (rlx_u32 i = 0; i <= kSums; ++i) rlx_prefetch_map(maps.at[i]);
+  if (rlx_group_x / 2u < kPairs) {
+    const Tile tile = tile_at(rlx_group_x / 2u);
+    RLX_LOOP for (rlx_u32 step = 0; step < kEarly; ++step) {
+      rlx_mbarrier_arrive_expecting(ring.full(step), kStageBytes);
+      copy_b(maps, ring, step, tile.n, step * RLX_PANEL_DEPTH);
+    }
+  }
+  rlx_wait_for_predecessors();
+  Turn turn;
+  rlx_u32 early = kEarly;
+  RLX_EACH_PAIR(pair) {
+    const Tile tile = tile_at(pair);
+    RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
+      if (early == 0u) {
+        rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
+        rlx_mbarrier_arrive_expecting(ring.full(turn.slot), kStageBytes);
+        copy_b(maps, ring, turn.slot, tile.n, step * RLX_PANEL_DEPTH);
+      } else {
+        --early;
+      }
+      rlx_copy_box(ring.a(turn.slot), maps.at[0], step * RLX_PANEL_DEPTH, tile.m, ring.full(turn.slot));
+      turn.next();
+    }
+  }
+}
+#else
 // One thread's pieces of a panel of kRows rows: piece thread % 8 of every 16th row. Rows past the end repeat the last one, whose
 // products nobody stores; depths past the end are zeros.
 template <rlx_u32 kRows, rlx_u32 kAllRows, rlx_u32 kPitch>
@@ -112,17 +163,17 @@ RLX_FN void copy_panel(rlx_u32 panel, rlx_ptr matrix, rlx_u32 first_row, rlx_u32
   const rlx_u32 bytes = RLX_K % RLX_PANEL_DEPTH == 0 || depth < RLX_K ? 16u : 0u;
   const rlx_u32 safe_depth = bytes == 0u ? 0u : depth;
   RLX_UNROLL for (rlx_u32 i = 0; i < kRows / 16u; ++i) {
-    rlx_u32 line = first_row + row + 16u * i;
-    if (kAllRows % kRows != 0 && line >= kAllRows) line = kAllRows - 1u;
+    const rlx_u32 own = first_row + row + 16u * i;
+    const rlx_u32 line = own < kAllRows ? own : kAllRows - 1u;
     const rlx_ptr from = matrix + (rlx_u64(line) * kPitch + safe_depth) * 2u;
     rlx_copy16_async(shared + 16u * i * RLX_PANEL_ROW_BYTES, from, bytes);
   }
 }
 
-RLX_FN void produce(const RlxParams& p, const Ring& ring, rlx_u32 thread) {
+RLX_FN void produce(const RlxParams& p, const RlxTensorMaps&, const Ring& ring, rlx_u32 thread) {
   Turn turn;
-  RLX_LOOP for (rlx_u32 index = rlx_group_x; index < kTiles; index += rlx_grid_x) {
-    const Tile tile = tile_at(index);
+  RLX_EACH_PAIR(pair) {
+    const Tile tile = tile_at(pair);
     RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
       rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
       copy_panel<kTileM, RLX_M, RLX_A_PITCH>(ring.a(turn.slot), p.a, tile.m, step * RLX_PANEL_DEPTH, thread);
@@ -137,6 +188,7 @@ RLX_FN void produce(const RlxParams& p, const Ring& ring, rlx_u32 thread) {
   rlx_commit_copies();
   rlx_wait_copies<0>();  // a thread that ends while its copies are under way loses them
 }
+#endif
 
 // ---- products ----
 
@@ -186,10 +238,20 @@ RLX_FN void multiply_slot(Sums (&sums)[kBlocks], const Ring& ring, rlx_u32 slot,
 RLX_FN void await_turn(rlx_u32 warpgroup) { asm volatile("barrier.sync %0, 256;" ::"r"(1u + warpgroup) : "memory"); }
 RLX_FN void give_turn_to(rlx_u32 warpgroup) { asm volatile("barrier.arrive %0, 256;" ::"r"(1u + warpgroup) : "memory"); }
 
+// Gives a slot back to those who fill it: on sm_90a both workgroups of the pair.
+RLX_FN void release(const Ring& ring, rlx_u32 slot) {
+  if (rlx_lane_of_warp != 0u) return;
+#if RLX_HAS_WGMMA
+  rlx_mbarrier_arrive_at(ring.empty(slot), 0u);
+  rlx_mbarrier_arrive_at(ring.empty(slot), 1u);
+#else
+  rlx_mbarrier_arrive(ring.empty(slot));
+#endif
+}
+
 // All of k. Slots are given back as soon as the products that read them are complete.
 RLX_FN void multiply_tile(Sums (&sums)[kBlocks], const Ring& ring, Turn& turn, rlx_u32 warpgroup) {
   const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
-  const bool speaks = rlx_lane_of_warp == 0u;
 #if !RLX_HAS_WGMMA
   RLX_UNROLL for (rlx_u32 i = 0; i < kColumns / 2u; ++i) sums[0][i] = 0.0f;
 #endif
@@ -200,33 +262,38 @@ RLX_FN void multiply_tile(Sums (&sums)[kBlocks], const Ring& ring, Turn& turn, r
   RLX_LOOP for (rlx_u32 step = 0; step < kSteps; ++step) {
     rlx_mbarrier_wait(ring.full(turn.slot), turn.phase);
 #if RLX_HAS_WGMMA
-    rlx_fence_async_shared();
     rlx_wgmma_fence();
     multiply_slot(sums, ring, turn.slot, first_row, step == 0u);
     rlx_wgmma_commit();
     rlx_wgmma_wait<1>();
-    if (speaks && step > 0u) rlx_mbarrier_arrive(ring.empty(previous));
+    if (step > 0u) release(ring, previous);
     previous = turn.slot;
 #else
     multiply_slot(sums, ring, turn.slot, first_row, false);
     __syncwarp();
-    if (speaks) rlx_mbarrier_arrive(ring.empty(turn.slot));
+    release(ring, turn.slot);
 #endif
     turn.next();
   }
   if (kPingpong) give_turn_to(1u - warpgroup);
 #if RLX_HAS_WGMMA
   rlx_wgmma_wait<0>();
-  if (speaks) rlx_mbarrier_arrive(ring.empty(previous));
+  release(ring, previous);
 #endif
 }
 
 // ---- epilogue ----
 
-#define RLX_LOAD2(dtype, base, i) RLX_CAT(load2_, dtype)(base, i)
-RLX_FN rlx_vec2 load2_f16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_f16x2(rlx_at<rlx_u32>(base, i * 2)); }
-RLX_FN rlx_vec2 load2_bf16(rlx_ptr base, rlx_i64 i) { return rlx_unpack_bf16x2(rlx_at<rlx_u32>(base, i * 2)); }
-RLX_FN rlx_vec2 load2_f32(rlx_ptr base, rlx_i64 i) { return rlx_at<rlx_vec2>(base, i * 4); }
+// Two neighbours as they stand in memory, and as floats.
+using Raw2_f16 = rlx_u32;
+using Raw2_bf16 = rlx_u32;
+using Raw2_f32 = rlx_vec2;
+RLX_FN rlx_vec2 unpack2_f16(rlx_u32 word) { return rlx_unpack_f16x2(word); }
+RLX_FN rlx_vec2 unpack2_bf16(rlx_u32 word) { return rlx_unpack_bf16x2(word); }
+RLX_FN rlx_vec2 unpack2_f32(rlx_vec2 pair) { return pair; }
+#define RLX_RAW2(dtype) RLX_CAT(Raw2_, dtype)
+#define RLX_LOAD2(dtype, base, i) rlx_at<RLX_RAW2(dtype)>(base, rlx_i64(i) * rlx_i64(RLX_CAT(rlx_bytes_, dtype)))
+#define RLX_UNPACK2(dtype, raw) RLX_CAT(unpack2_, dtype)(raw)
 RLX_FN rlx_u32 pack2_f16(float x, float y) {
   rlx_u32 word;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(y), "f"(x));
@@ -248,13 +315,13 @@ RLX_FN void add2(rlx_vec2& value, rlx_vec2 added) {
 // next, [j][half] for row lane / 4 + 8 half of them.
 struct Added {
 #ifdef RLX_BIAS
-  rlx_vec2 bias[8];
+  RLX_RAW2(RLX_BIAS) bias[8];
 #endif
 #ifdef RLX_BIAS2
-  rlx_vec2 bias2[8];
+  RLX_RAW2(RLX_BIAS2) bias2[8];
 #endif
 #ifdef RLX_RESIDUAL
-  rlx_vec2 residual[8][2];
+  RLX_RAW2(RLX_RESIDUAL) residual[8][2];
 #endif
 };
 
@@ -281,20 +348,20 @@ RLX_FN void load_added(const RlxParams& p, Added& added, rlx_u32 row, rlx_u32 co
 RLX_FN rlx_vec2 finish(const Sums& sums, rlx_u32 at, const Added& added, rlx_u32 j, rlx_u32 half) {
   rlx_vec2 value{sums[at], sums[at + 1u]};
 #ifdef RLX_BIAS
-  add2(value, added.bias[j]);
+  add2(value, RLX_UNPACK2(RLX_BIAS, added.bias[j]));
 #endif
   value.x = rlx_activate(value.x);
   value.y = rlx_activate(value.y);
 #if RLX_GATED
   rlx_vec2 other{sums[kTileN / 2u + at], sums[kTileN / 2u + at + 1u]};
 #ifdef RLX_BIAS2
-  add2(other, added.bias2[j]);
+  add2(other, RLX_UNPACK2(RLX_BIAS2, added.bias2[j]));
 #endif
   value.x *= other.x;
   value.y *= other.y;
 #endif
 #ifdef RLX_RESIDUAL
-  add2(value, added.residual[j][half]);
+  add2(value, RLX_UNPACK2(RLX_RESIDUAL, added.residual[j][half]));
 #endif
   return value;
 }
@@ -356,36 +423,46 @@ RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx
   rlx_u32 number = 0;
   const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
   if (kPingpong && warpgroup == 1u) give_turn_to(0u);
-  RLX_LOOP for (rlx_u32 index = rlx_group_x; index < kTiles; index += rlx_grid_x, ++number) {
-    if (kPingpong && number % 2u != warpgroup) {
+  RLX_EACH_PAIR(pair) {
+    if (kPingpong && number++ % 2u != warpgroup) {
       turn.skip(kSteps);
       continue;
     }
-    const Tile tile = tile_at(index);
+    const Tile tile = tile_at(pair);
     Sums sums[kBlocks];
     multiply_tile(sums, ring, turn, warpgroup);
     store_tile(p, sums, tile.m + first_row + rlx_warp % 4u * 16u, tile.n, output);
   }
 }
 
-RLX_MAIN_PREFETCH {
+RLX_MAIN_MAPS {
   const rlx_u32 base = (rlx_shared_address(rlx_shared) + 1023u) & ~1023u;
   const Ring ring{base, base + kStages * kStageBytes + 8u * kOutputBytes};
   if (rlx_local_x == 0u) {
     for (rlx_u32 slot = 0; slot < kStages; ++slot) {
-      rlx_mbarrier_init(ring.full(slot), kProducers);
-      rlx_mbarrier_init(ring.empty(slot), kReaders);
+      rlx_mbarrier_init(ring.full(slot), RLX_HAS_WGMMA ? 1u : kProducers);
+      rlx_mbarrier_init(ring.empty(slot), RLX_HAS_WGMMA ? 2u * kReaders : kReaders);
     }
-    rlx_fence_async_shared();
   }
+#if RLX_HAS_WGMMA
+  if (rlx_local_x == 0u) rlx_fence_mbarrier_init();
+  __syncwarp();
+  rlx_cluster_barrier();
+#else
   rlx_barrier();
-  rlx_wait_for_predecessors();
+#endif
   if (rlx_local_x < kProducers) {
     rlx_give_registers<40>();
-    produce(p, ring, rlx_local_x);
+    if (!RLX_HAS_WGMMA) rlx_wait_for_predecessors();
+    produce(p, maps, ring, rlx_local_x);
   } else {
     rlx_take_registers<232>();
+    rlx_wait_for_predecessors();
     const rlx_u32 warp = rlx_warp - kProducers / 32u;
     consume(p, ring, warp / 4u, base + kStages * kStageBytes + warp * kOutputBytes);
   }
+#if RLX_HAS_WGMMA
+  __syncwarp();
+  rlx_cluster_barrier();  // the other workgroup of the pair may still write here
+#endif
 }

@@ -239,6 +239,14 @@ std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::strin
   return facts;
 }
 
+bool takes_arguments(const CubinFacts& facts, uint32_t params_bytes, uint32_t map_count) {
+  constexpr uint32_t kMapAlignmentBytes = 64;
+  constexpr uint32_t kMapBytes = 128;
+  const uint32_t least = params_bytes + map_count * kMapBytes;
+  if (map_count == 0) return facts.params_bytes == least;
+  return facts.params_bytes >= least && facts.params_bytes < least + kMapAlignmentBytes;
+}
+
 std::string check_ptx(std::span<const std::byte> code, std::string_view entry_point,
                       uint32_t architecture) {
   std::string_view text(reinterpret_cast<const char*>(code.data()), code.size());

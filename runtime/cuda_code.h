@@ -26,6 +26,11 @@ struct CubinFacts {
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
 };
+// Tensor maps that a kernel may take.
+inline constexpr uint32_t kMaxTensorMaps = 8;
+// Whether code that takes so many bytes of arguments takes these params and so many tensor maps
+// behind them: 128 bytes each, at a multiple of 64 of the whole constant bank.
+bool takes_arguments(const CubinFacts& facts, uint32_t params_bytes, uint32_t map_count);
 // nullopt if the cubin has no such function or says nothing about it. For cubins that passed
 // check_cubin.
 std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::string_view function,

@@ -212,10 +212,12 @@ class CodeVerifier {
   }
 
   void verify_cubin(const fb::Variant& variant, const CubinFacts& facts) {
-    const uint32_t params_bytes = parts_.plan.kernels()->Get(kernel_)->params_bytes();
-    if (facts.params_bytes != params_bytes) {
+    const fb::Kernel& kernel = *parts_.plan.kernels()->Get(kernel_);
+    const uint32_t params_bytes = kernel.params_bytes();
+    const uint32_t maps = kernel.maps() == nullptr ? 0 : kernel.maps()->size();
+    if (!takes_arguments(facts, params_bytes, maps)) {
       fault(VerifyRule::CubinParams, "cubin takes ", facts.params_bytes,
-            " bytes of params, the kernel has ", params_bytes);
+            " bytes of params, the kernel has ", params_bytes, " and ", maps, " tensor maps");
     }
     const uint64_t threads =
         uint64_t{variant.workgroup_x()} * variant.workgroup_y() * variant.workgroup_z();

@@ -133,6 +133,7 @@ void verify_inits_exist(const PlanParts& parts, Faults& faults);  // rule Genera
 void verify_params(const PlanParts& parts, Faults& faults);
 // Part of verify_params.
 void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults);
+void verify_maps(const PlanParts& parts, uint32_t kernel, Faults& faults);
 void verify_gemm(const StepPlace& place, Faults& faults);
 void verify_alternatives(const EntryParts& entry, Faults& faults);
 // Whether two ranges of values share bytes of a segment.

@@ -186,6 +186,8 @@ void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faul
 void verify_params(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
     verify_kernel_accesses(parts, k, faults);
+  for (uint32_t k = 0; k < parts.plan.kernels()->size() && faults.empty(); ++k)
+    verify_maps(parts, k, faults);
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {
     for (const StepPlace& place : all_places(entry)) {

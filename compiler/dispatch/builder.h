@@ -66,6 +66,13 @@ class DispatchBuilder {
   // Binds by byte position, for array fields. alignment_bytes 0: the element size.
   DispatchBuilder& bind(uint32_t position, const TensorRef& ref, AccessMode mode,
                         uint32_t alignment_bytes = 0);
+  // The kernel's next tensor map, of what `field` is bound to from its pointer on; map.position is
+  // set here.
+  DispatchBuilder& map(rlx_ptr Params::*field, TensorMap map) {
+    map.position = position_of(field);
+    specialization_.maps.push_back(std::move(map));
+    return define("RLX_MAPS", static_cast<int64_t>(specialization_.maps.size()));
+  }
   // A params field that is no pointer.
   DispatchBuilder& set(rlx_uint Params::*field, uint32_t value) {
     params_.*field = value;

@@ -84,6 +84,18 @@ struct Extent3 {
   auto operator<=>(const Extent3&) const = default;
 };
 
+// A dense-rowed tensor as the copy engine of the target's newer devices sees it, at the address of
+// a pointer of the params (plan.fbs).
+struct TensorMap {
+  uint32_t position = 0;  // of the pointer
+  DType dtype{};
+  std::vector<uint64_t> dims;     // elements, innermost first
+  std::vector<uint64_t> strides;  // bytes, of dims 1 and up
+  std::vector<uint32_t> box;      // elements per dim that one copy moves
+  uint32_t swizzle_bytes = 0;     // in shared memory: 0, 32, 64 or 128
+  auto operator<=>(const TensorMap&) const = default;
+};
+
 // A kernel with everything the compiler fixed: #defines, generated include files, and the
 // workgroup. Two steps with equal specializations share one instance, thus one piece of code.
 struct Specialization {
@@ -93,6 +105,8 @@ struct Specialization {
   std::map<std::string, std::string>
       generated;  // "generated/body.inc" -> text valid in GLSL and CUDA C++
   Extent3 workgroup;
+  std::vector<TensorMap> maps =
+      {};  // that the kernel takes behind its params; the define RLX_MAPS counts them
   auto operator<=>(const Specialization&) const = default;
 };
 

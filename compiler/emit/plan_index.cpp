@@ -392,12 +392,19 @@ Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
   for (const KernelCode& code : content_->compiled->variants[index]) {
     variants.push_back(variant(code));
   }
+  std::vector<Offset<fb::TensorMap>> maps;
+  for (const TensorMap& map : specialization.maps) {
+    maps.push_back(fb::CreateTensorMapDirect(builder_, map.position,
+                                             static_cast<uint8_t>(map.dtype), &map.dims,
+                                             &map.strides, &map.box, map.swizzle_bytes));
+  }
   const auto name = builder_.CreateString(row.name.data(), row.name.size());
   const auto access_list = builder_.CreateVectorOfStructs(accesses);
   const auto variant_list = builder_.CreateVector(variants);
   const auto text = builder_.CreateString(describe(specialization));
+  const auto map_list = builder_.CreateVector(maps);
   return fb::CreateKernel(builder_, name, row.params_bytes, access_list, variant_list, text,
-                          row.order_dependent);
+                          row.order_dependent, map_list);
 }
 
 std::vector<Offset<fb::Weight>> IndexBuilder::weights() {

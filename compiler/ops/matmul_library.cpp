@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/ops/matmul_wgmma.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -155,13 +156,16 @@ std::string microseconds_text(double value) {
 }
 
 // What our own steps take, all of them.
-double own_microseconds(LowerContext& ctx, DType dtype, size_t first_step) {
+double own_microseconds(LowerContext& ctx, const Product& product, size_t first_step) {
   const Program& program = ctx.program();
+  const DType dtype = product.a.ref.dtype();
   double sum = 0;
   for (size_t i = first_step; i < program.steps.size(); ++i) {
     const Step& step = program.steps[i];
-    const bool on_tensor_cores =
-        step.kernel && program.kernels.at(index_of(*step.kernel)).kernel == KernelId::matmul_mma;
+    const KernelId kernel = program.kernels.at(index_of(step.kernel.value())).kernel;
+    if (kernel == KernelId::matmul_wgmma)
+      return wgmma_microseconds(ctx.target(), tiled_size({.product = product}));
+    const bool on_tensor_cores = kernel == KernelId::matmul_mma;
     sum += microseconds(ctx, on_tensor_cores ? kMmaRates : kThreadRates, dtype, step.flops,
                         step.bytes_moved);
   }
@@ -231,7 +235,15 @@ bool library_wants_activation_apart(const Target& target, int64_t m, int64_t n, 
       2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   const double pass_bytes = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
                             static_cast<double>(element_bytes(dtype));
-  const double ours = flops / kMmaRates.short_float * 1e-6;
+  double ours = flops / kMmaRates.short_float * 1e-6;
+  if (wgmma_takes(target, m, n, k, dtype)) {
+    ours = std::min(
+        ours, wgmma_microseconds(target, {.m = m,
+                                          .n = n,
+                                          .k = k,
+                                          .gated = false,
+                                          .heavy_activation = is_heavy_activation(activation)}));
+  }
   const double library = flops / kLibraryRates.short_float * 1e-6 +
                          pass_bytes / target.device.memory_gigabytes_per_second * 1e-3 +
                          target.device.step_microseconds;
@@ -299,7 +311,7 @@ void offer_to_library(LowerContext& ctx, const Product& product, size_t first_st
   }
   const DType dtype = product.a.ref.dtype();
   const Step& own = steps[first_step];
-  const double ours = own_microseconds(ctx, dtype, first_step);
+  const double ours = own_microseconds(ctx, product, first_step);
   const double library = microseconds(ctx, kLibraryRates, dtype, own.flops, own.bytes_moved);
   const std::string comparison = microseconds_text(ours) + " by " + own_kernels(ctx, first_step) +
                                  ", " + microseconds_text(library) + " by the library expected";

@@ -13,6 +13,7 @@
 #include "compiler/ops/matmul_splits.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/matmul_vectors.h"
+#include "compiler/ops/matmul_wgmma.h"
 #include "compiler/ops/matvec_stream_lower.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
@@ -194,6 +195,20 @@ AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape) {
   return added;
 }
 
+namespace {
+
+// Large tiles take the product, and enough of them to beat matmul_mma's smaller ones.
+bool tiles_are_faster(const LowerContext& ctx, const Product& product) {
+  constexpr double kMmaTeraflops = 290;  // of large products on an H200
+  const TiledProduct tiled{.product = product};
+  if (!wgmma_refusal(ctx, tiled).empty()) return false;
+  const double by_mma = static_cast<double>(flops_of(product)) / kMmaTeraflops * 1e-6;
+  return wgmma_microseconds(ctx.target(), tiled_size(tiled)) <
+         by_mma + ctx.target().device.step_microseconds;
+}
+
+}  // namespace
+
 bool lower_product(LowerContext& ctx, Product product) {
   const int64_t batches = batch_count(product);
   if (product.m == 0 || product.n == 0 || batches == 0) return true;
@@ -215,6 +230,8 @@ bool lower_product(LowerContext& ctx, Product product) {
   const int64_t vectors = std::min(product.m, product.n);
   if (vectors <= kMaxVectors && product.k > 0) {
     emit_vectors(ctx, product);
+  } else if (tiles_are_faster(ctx, product)) {
+    emit_wgmma(ctx, {.product = product});
   } else {
     emit_matrix(ctx, product);
   }

@@ -6,6 +6,7 @@
 
 #include "compiler/ops/evaluate_op.h"
 #include "compiler/ops/matmul_activation.h"
+#include "compiler/ops/matmul_wgmma.h"
 #include "compiler/ops/matvec_stream_lower.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/support/check.h"
@@ -181,6 +182,12 @@ bool lower(LowerContext& ctx) {
                                  .eps = ctx.attrs().real("eps"),
                                  .gamma_offset = ctx.attrs().real("gamma_offset")};
     if (ctx.has_input(kGamma)) streamed.norm->gamma = ctx.dense_input(kGamma);
+  }
+  const TiledProduct tiled{
+      .product = streamed.product, .second = streamed.second, .second_bias = streamed.second_bias};
+  if (!stream_fits(ctx, streamed) && !streamed.norm && wgmma_refusal(ctx, tiled).empty()) {
+    emit_wgmma(ctx, tiled);
+    return true;
   }
   RLX_CHECK(stream_fits(ctx, streamed),
             "fused_norm_matmul \"" + ctx.node().name + "\" of a shape that no kernel takes");

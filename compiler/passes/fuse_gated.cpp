@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated pairs: act(x * w + b) * (x * w2 + b2), as in SwiGLU, becomes one fused_norm_matmul where
-// the target streams such a pair. Where its library computes the products instead, which knows few
-// activations, the activation leaves the product again, so that one elementwise step does it all.
-// Both products are read by the mul alone, and their weights are rows [N, K] of one type.
+// the target streams such a pair, or multiplies it in large tiles. Where its library computes the
+// products instead, which knows few activations, the activation leaves the product again, so that
+// one elementwise step does it all. Both products are read by the mul alone, and their weights are
+// rows [N, K] of one type.
 #include <algorithm>
 
 #include "compiler/ops/matmul_library.h"
+#include "compiler/ops/matmul_wgmma.h"
 #include "compiler/ops/matvec_stream_lower.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -87,6 +89,12 @@ void release_activation(Graph& graph, NodeId mul, const GatedPair& pair) {
   graph.remove_node(gate);
 }
 
+bool tiles_take(const Graph& graph, const GatedPair& pair, const Target& target) {
+  const TensorType& w = graph.value(pair.gate.w).type;
+  return graph.value(pair.gate.x).type.dtype == w.dtype &&
+         wgmma_takes(target, line_count(graph, pair.gate.x), w.shape[0], w.shape[1], w.dtype);
+}
+
 bool library_takes(const Graph& graph, const GatedPair& pair, const Target& target) {
   const Shape& w = graph.value(pair.gate.w).type.shape;
   return library_suits(target, line_count(graph, pair.gate.x), w[0], w[1]);
@@ -104,7 +112,8 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
       if (std::find(live.begin(), live.end(), id) == live.end()) continue;
       const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
       if (!pair) continue;
-      if (pair_streams(graph, *pair, *options.target)) {
+      if (pair_streams(graph, *pair, *options.target) ||
+          tiles_take(graph, *pair, *options.target)) {
         fuse(graph, id, *pair);
       } else if (!pair->gate.activation.empty() && library_takes(graph, *pair, *options.target)) {
         release_activation(graph, id, *pair);

@@ -22,6 +22,13 @@ RLX_FN float rlx_max_or_nan(float x, float y) {
   return larger;
 }
 
+// As rlx_gelu; by ftz forms, which need no care for small numbers.
+RLX_FN float rlx_short_gelu(float x) {
+  const float size = fminf(fabsf(x), 15.0f);
+  const float t = rlx_short_reciprocal(1.0f + 0.3f * size);
+  const float tail = t * rlx_normal_tail_factor(t) * rlx_short_exp2(size * (size * -0.72134752f));
+  return rlx_max_or_nan(x, 0.0f) - size * tail;
+}
 // x / (1 + exp(-x)); below -100 it is 0 in 16 bits.
 RLX_FN float rlx_short_silu(float x) {
   const float value = rlx_max_or_nan(x, -100.0f);
@@ -35,6 +42,7 @@ RLX_FN float rlx_short_gelu_tanh(float x) {
   return value * rlx_short_reciprocal(1.0f + rlx_short_exp2(u * -2.30220819f));
 }
 
+#define rlx_gelu(x) rlx_short_gelu(x)
 #define rlx_gelu_tanh(x) rlx_short_gelu_tanh(x)
 #define rlx_silu(x) rlx_short_silu(x)
 

@@ -7,6 +7,7 @@
 #ifndef RLX_LIB_WGMMA_CUH
 #define RLX_LIB_WGMMA_CUH
 
+#include "lib/mbarrier.cuh"
 #include "lib/mma.cuh"
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -15,52 +16,30 @@
 #define RLX_HAS_WGMMA 0
 #endif
 
+// A matrix as the tensor copy engine sees it; the runtime makes it from the kernel's record (plan.fbs).
+struct alignas(64) RlxTensorMap {
+  rlx_u64 words[16];
+};
+#ifdef RLX_MAPS
+// RLX_MAIN_MAPS { ... } is RLX_MAIN_PREFETCH with `maps`, one for each map() of the lowering, in their order.
+struct RlxTensorMaps {
+  RlxTensorMap at[RLX_MAPS];
+};
+#define RLX_MAIN_MAPS \
+  RLX_FN void rlx_body(const RlxParams& p, const RlxTensorMaps& maps); \
+  extern "C" __global__ void __launch_bounds__(RLX_BLOCK_X * RLX_BLOCK_Y * RLX_BLOCK_Z, RLX_MIN_GROUPS) \
+  rlx_main(const __grid_constant__ RlxParams p, const __grid_constant__ RlxTensorMaps maps) { \
+    rlx_release_successors(); \
+    rlx_body(p, maps); \
+  } \
+  RLX_FN void rlx_body(const RlxParams& p, const RlxTensorMaps& maps)
+#endif
+
 #define RLX_PANEL_DEPTH 64u
 #define RLX_PANEL_ROW_BYTES 128u
 
 RLX_FN rlx_u32 rlx_panel_piece(rlx_u32 row, rlx_u32 piece) {
   return row * RLX_PANEL_ROW_BYTES + ((piece ^ (row & 7u)) << 4);
-}
-
-// ---- barriers ----
-
-// A barrier completes a phase when `arrivals` threads have arrived; phases are numbered 0, 1, 0, 1 ...
-RLX_FN void rlx_mbarrier_init(rlx_u32 barrier, rlx_u32 arrivals) {
-  asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-RLX_FN void rlx_mbarrier_arrive(rlx_u32 barrier) {
-  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(barrier) : "memory");
-}
-// Arrives once this thread's asynchronous copies so far are complete, without waiting for them.
-RLX_FN void rlx_mbarrier_arrive_after_copies(rlx_u32 barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory");
-}
-RLX_FN bool rlx_mbarrier_done(rlx_u32 barrier, rlx_u32 phase) {
-  rlx_u32 done;
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(done)
-               : "r"(barrier), "r"(phase)
-               : "memory");
-#else
-  asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.u32 %0, 1, 0, p;\n}"
-               : "=r"(done)
-               : "r"(barrier), "r"(phase)
-               : "memory");
-#endif
-  return done != 0u;
-}
-// Returns when the barrier has completed the phase of this number.
-RLX_FN void rlx_mbarrier_wait(rlx_u32 barrier, rlx_u32 phase) {
-  while (!rlx_mbarrier_done(barrier, phase)) {
-  }
-}
-
-// Writes to shared memory that this thread has made, or learnt of at a barrier, are seen by its wgmma and bulk copies.
-RLX_FN void rlx_fence_async_shared() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-#endif
 }
 
 // Registers per thread of the calling warpgroup from here on.
@@ -78,6 +57,41 @@ RLX_FN void rlx_give_registers() {
 }
 
 #if RLX_HAS_WGMMA
+// ---- tensor copies ----
+
+// The workgroup's own barrier expects `bytes` of copies in its present phase, and this thread arrives.
+RLX_FN void rlx_mbarrier_arrive_expecting(rlx_u32 barrier, rlx_u32 bytes) {
+  asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1;\n}" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+// Arrives at the barrier of the same address in another workgroup of the cluster.
+RLX_FN void rlx_mbarrier_arrive_at(rlx_u32 barrier, rlx_u32 rank) {
+  asm volatile("{\n.reg .b32 address;\nmapa.shared::cluster.u32 address, %0, %1;\n"
+               "mbarrier.arrive.shared::cluster.b64 _, [address];\n}" ::"r"(barrier), "r"(rank)
+               : "memory");
+}
+// Barriers that were initialised before are seen by the cluster behind its next barrier.
+RLX_FN void rlx_fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+RLX_FN void rlx_prefetch_map(const RlxTensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(reinterpret_cast<rlx_u64>(&map)) : "memory");
+}
+// One thread copies the map's box from element (x, y) on to shared memory, and its bytes count at the barrier; elements outside
+// the matrix are zeros. With `ranks`, a mask, the same goes to the same addresses of all these workgroups of the cluster.
+RLX_FN void rlx_copy_box(rlx_u32 shared, const RlxTensorMap& map, rlx_u32 x, rlx_u32 y, rlx_u32 barrier) {
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+                   shared),
+               "l"(reinterpret_cast<rlx_u64>(&map)), "r"(x), "r"(y), "r"(barrier)
+               : "memory");
+}
+RLX_FN void rlx_copy_box(rlx_u32 shared, const RlxTensorMap& map, rlx_u32 x, rlx_u32 y, rlx_u32 barrier, rlx_u32 ranks) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], "
+      "[%4], %5;" ::"r"(shared),
+      "l"(reinterpret_cast<rlx_u64>(&map)), "r"(x), "r"(y), "r"(barrier), "h"(static_cast<unsigned short>(ranks))
+      : "memory");
+}
+
 // ---- wgmma: d (64 rows by kColumns) += a (64 x 16) * b^T (kColumns x 16), both in panels ----
 
 RLX_FN void rlx_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -7,16 +7,20 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/cuda/cu_maps.h"
 #include "runtime/text.h"
 
 namespace rlx::cuda {
 namespace {
 
-// The kernels' one parameter: the step's blob with its pointers patched.
+// The kernels' parameters: the step's blob with its pointers patched, and their tensor maps.
 class Launch {
  public:
-  Launch(const StepCode& code, const LinkedEntry& linked, const fb::Step& step)
-      : kernel_(code.modules.at(step.kernel())) {
+  explicit Launch(const LoadedKernel& kernel) : kernel_(kernel) {}
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  Status link(const StepCode& code, const LinkedEntry& linked, const fb::Step& step) {
     const std::span<const std::byte> blob = code.plan.params(step);
     std::memcpy(params_.data(), blob.data(), blob.size());
     for (const fb::Relocation& relocation : PlanView::relocations(*linked.entry, step)) {
@@ -39,9 +43,8 @@ class Launch {
              .extra = nullptr,
              .kern = nullptr,
              .ctx = nullptr};
+    return encode_maps(code.context, code.plan.kernel(step.kernel()), params_, maps_);
   }
-  Launch(const Launch&) = delete;
-  Launch& operator=(const Launch&) = delete;
 
   [[nodiscard]] const CUDA_KERNEL_NODE_PARAMS& node() const { return node_; }
   [[nodiscard]] const fb::Variant& variant() const { return *kernel_.variant; }
@@ -49,7 +52,8 @@ class Launch {
  private:
   const LoadedKernel& kernel_;
   alignas(16) std::array<std::byte, kMaxParamsBytes> params_;
-  std::array<void*, 1> arguments_ = {params_.data()};
+  TensorMaps maps_{};
+  std::array<void*, 2> arguments_ = {params_.data(), maps_.data()};
   CUDA_KERNEL_NODE_PARAMS node_{};
 };
 
@@ -172,7 +176,8 @@ class GraphBuilder {
   }
 
   Status add_kernel(const fb::Step& step, std::span<const CUgraphNode> before, CUgraphNode& node) {
-    const Launch launch(code_, linked_, step);
+    Launch launch(code_.modules.at(step.kernel()));
+    RLX_RETURN_IF_ERROR(launch.link(code_, linked_, step));
     RLX_RETURN_IF_ERROR(
         context_.check(api_.cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &launch.node()),
                        "cuGraphAddKernelNode"));
@@ -313,7 +318,9 @@ Status EntryGraph::create(const StepCode& code, const LinkedEntry& linked,
 }
 
 Status EntryGraph::relink(const StepCode& code, const LinkedEntry& linked, uint32_t step) {
-  const Launch launch(code, linked, PlanView::steps(*linked.entry)[step]);
+  const fb::Step& record = PlanView::steps(*linked.entry)[step];
+  Launch launch(code.modules.at(record.kernel()));
+  RLX_RETURN_IF_ERROR(launch.link(code, linked, record));
   return code.context.check(
       code.context.api.cuGraphExecKernelNodeSetParams_v2(exec_.get(), nodes_[step], &launch.node()),
       "cuGraphExecKernelNodeSetParams");

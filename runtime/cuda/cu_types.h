@@ -23,6 +23,18 @@ using CUgraphExec = struct CUgraphExec_st*;
 using CUarray = struct CUarray_st*;
 using CUkernel = struct CUkern_st*;
 
+// A tensor as the copy engine sees it, opaque.
+struct alignas(128) CUtensorMap {
+  uint64_t opaque[16];
+};
+inline constexpr int CU_TENSOR_MAP_INTERLEAVE_NONE = 0;
+inline constexpr int CU_TENSOR_MAP_SWIZZLE_NONE = 0;
+inline constexpr int CU_TENSOR_MAP_SWIZZLE_32B = 1;
+inline constexpr int CU_TENSOR_MAP_SWIZZLE_64B = 2;
+inline constexpr int CU_TENSOR_MAP_SWIZZLE_128B = 3;
+inline constexpr int CU_TENSOR_MAP_L2_PROMOTION_L2_256B = 3;
+inline constexpr int CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE = 0;
+
 // CUresult. Only those that mean something of their own to the runtime.
 inline constexpr CUresult CUDA_SUCCESS = 0;
 inline constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;

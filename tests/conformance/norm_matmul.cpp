@@ -54,6 +54,12 @@ std::vector<Case> norm_matmul_cases() {
   add("rows that are no whole pieces", DType::f16, {1}, 30, 61, kGamma, rms);
   add("T41 an activation with parameters", DType::f32, {1}, 30, 64, 0,
       R"({"activation": "leaky_relu", "alpha": 0.3})");
+  // Large tiles where the target has them: odd numbers of tiles, ends that no tile fills.
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    add("gated pair in tiles", dtype, {200}, 136, 104, kGated | kBias, R"({"activation": "silu"})");
+    add("gated pair in tiles with a residual", dtype, {2, 193}, 264, 72, kGated | kResidual,
+        R"({"activation": "gelu"})");
+  }
   add("plain rows", DType::bf16, {1}, 9, 4096, 0, "{}");
   add("a long row", DType::f32, {1}, 6, 8192, kGamma, rms);
   return cases;

@@ -83,6 +83,26 @@ TEST_CASE("a gated pair stays where the target has no kernel, too many lines or 
   CHECK(apply_for(fuse_gated, read, "cuda") == 0);
 }
 
+TEST_CASE("a gated pair of 16 bits and many lines becomes one product in large tiles") {
+  const auto matrix = [](const std::string& name, const std::string& shape, int stream) {
+    std::string text = weight(name, shape, stream);
+    return text.replace(text.find("f32"), 3, "f16");
+  };
+  const auto pair = [&](const std::string& shape) {
+    return module_of(
+        R"("inputs": [{"name": "n", "dtype": "f16", "shape": [256, 64]}], "params": [)" +
+        matrix("wg", shape, 1) + ", " + matrix("wu", shape, 2) + R"(], "nodes": [)" +
+        kPair.substr(kPair.find('{')) + R"(], "outputs": ["y"])");
+  };
+  Module module = pair("[128, 64]");
+  CHECK(apply_for(fuse_gated, module, "cuda") == 1);
+  CHECK(node_lines(module) == Lines{"fused_norm_matmul(n, wg, wu)"});
+  // Columns that are no whole 16-byte pieces are for other kernels.
+  Module odd = pair("[100, 64]");
+  apply_for(fuse_gated, odd, "cuda");
+  CHECK(node_lines(odd) != Lines{"fused_norm_matmul(n, wg, wu)"});
+}
+
 TEST_CASE("a gated pair for the library gives its activation back") {
   Module module = feed_forward(kPair, R"(["y"])", 256, "[128, 64]");
   CHECK(apply_for(fuse_gated, module, "cuda") == 1);

@@ -172,7 +172,62 @@ std::vector<Fixture> alternative_fixtures() {
   };
 }
 
+Fixture map_fixture(VerifyRule rule, std::string what, std::function<void(fb::TensorMapT&)> edit) {
+  return {.rule = rule,
+          .what = std::move(what),
+          .edit = [edit = std::move(edit)](PlanSpec& spec) { edit(spec.kernels[0].maps[0]); },
+          .base = map_plan};
+}
+
+std::vector<Fixture> map_fixtures() {
+  using Rule = VerifyRule;
+  using Map = fb::TensorMapT;
+  return {
+      map_fixture(Rule::TensorMapForm, "of no pointer", [](Map& m) { m.position = 8; }),
+      map_fixture(Rule::TensorMapForm, "of blocks", [](Map& m) { m.dtype = 14; }),
+      map_fixture(Rule::TensorMapForm, "of rank 0", [](Map& m) { m.dims = {}; }),
+      map_fixture(Rule::TensorMapForm, "a dim of 0", [](Map& m) { m.dims[1] = 0; }),
+      map_fixture(Rule::TensorMapForm, "a box of 257", [](Map& m) { m.box[1] = 257; }),
+      map_fixture(Rule::TensorMapForm, "a box without a dim", [](Map& m) { m.box = {64}; }),
+      map_fixture(Rule::TensorMapForm, "a stride of 24", [](Map& m) { m.strides[0] = 24; }),
+      map_fixture(Rule::TensorMapForm, "a swizzle of 48", [](Map& m) { m.swizzle_bytes = 48; }),
+      map_fixture(Rule::TensorMapForm, "a row wider than the swizzle",
+                  [](Map& m) { m.swizzle_bytes = 64; }),
+      {.rule = Rule::TensorMapForm,
+       .what = "an address of 8",
+       .edit = [](PlanSpec& spec) { spec.kernels[0].accesses[0].alignment = 8; },
+       .base = map_plan},
+      {.rule = Rule::TensorMapForm,
+       .what = "nine maps",
+       .edit = [](PlanSpec& spec) { spec.kernels[0].maps.resize(9, spec.kernels[0].maps[0]); },
+       .base = map_plan},
+      map_fixture(Rule::TensorMapReach, "one row too many", [](Map& m) { m.dims[1] = 17; }),
+      map_fixture(Rule::TensorMapReach, "a reach that wraps",
+                  [](Map& m) {
+                    m.dims[1] = uint64_t{1} << 32;
+                    m.strides[0] = uint64_t{1} << 36;
+                  }),
+  };
+}
+
 }  // namespace
+
+PlanSpec map_plan() {
+  PlanSpec spec = gemm_plan();
+  fb::TensorMapT map;
+  map.dtype = 1;
+  map.dims = {72, 16};
+  map.strides = {160};
+  map.box = {64, 8};
+  map.swizzle_bytes = 128;
+  // Nothing runs the kernel, so it needs no code.
+  spec.kernels.push_back({.name = "region",
+                          .params_bytes = 16,
+                          .accesses = {{.position = 0, .min_bytes = 15 * 160 + 144}},
+                          .variants = {},
+                          .maps = {map}});
+  return spec;
+}
 
 PlanSpec alternative_plan() {
   PlanSpec spec = gemm_plan();
@@ -189,7 +244,8 @@ PlanSpec alternative_plan() {
 
 std::vector<Fixture> gemm_fixtures() {
   std::vector<Fixture> all = record_fixtures();
-  for (const std::vector<Fixture>& list : {product_fixtures(), alternative_fixtures()})
+  for (const std::vector<Fixture>& list :
+       {product_fixtures(), alternative_fixtures(), map_fixtures()})
     all.insert(all.end(), list.begin(), list.end());
   return all;
 }

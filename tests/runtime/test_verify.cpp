@@ -469,6 +469,8 @@ TEST_CASE("valid_plans_have_no_fault") {
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(alternative_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(map_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
   PlanSpec both = small_plan();
   add_cuda(both);
   for (const VerifyFault& fault : verify_plan(serialise(both), {.max_faults = 10}))

@@ -27,8 +27,10 @@ std::vector<Fixture> cuda_fixtures();
 // Gives a plan a second target, CUDA: of each kernel a cubin for sm_90 and PTX for compute_80.
 void add_cuda(PlanSpec& spec);
 
-// Of rule group 11.
+// Of rule group 11 and of tensor maps.
 std::vector<Fixture> gemm_fixtures();
+// gemm_plan() with a kernel that has a tensor map.
+PlanSpec map_plan();
 // gemm_plan() with a dispatch that may take the place of its library product.
 PlanSpec alternative_plan();
 

@@ -121,8 +121,10 @@ Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& ke
         variant.workgroup[2], 0, variant.shared_bytes, variant.features,
         variant.dynamic_shared_bytes, variant.cluster_x, variant.waits_for_predecessors));
   }
+  std::vector<Offset<fb::TensorMap>> maps;
+  for (const fb::TensorMapT& map : kernel.maps) maps.push_back(fb::CreateTensorMap(builder, &map));
   return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses,
-                                &variants);
+                                &variants, nullptr, false, &maps);
 }
 
 std::vector<std::byte> finished(const FlatBufferBuilder& builder) {

@@ -78,6 +78,7 @@ struct SpecKernel {
   uint32_t params_bytes = 0;
   std::vector<SpecAccess> accesses;
   std::vector<SpecVariant> variants;
+  std::vector<fb::TensorMapT> maps = {};
 };
 
 struct SpecWeight {

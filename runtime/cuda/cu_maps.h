@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensor maps: what kernels of newer devices give to the copy engine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <span>
+
+#include "runtime/cuda/cu_context.h"
+#include "runtime/cuda_code.h"
+#include "runtime/plan_view.h"
+
+namespace rlx::cuda {
+
+using TensorMaps = std::array<CUtensorMap, kMaxTensorMaps>;
+
+// Makes a kernel's maps for a step whose patched params these are. Devices before compute
+// capability 9.0 have no such engine: there the maps stay empty, and the code reads none.
+Status encode_maps(Context& context, const fb::Kernel& kernel, std::span<const std::byte> params,
+                   TensorMaps& maps);
+
+}  // namespace rlx::cuda

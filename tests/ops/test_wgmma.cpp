@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which products go to matmul_wgmma, in which tiles, and what its copy engine is told.
+#include <algorithm>
+
+#include "compiler/ops/matmul_library.h"
+#include "compiler/ops/matmul_wgmma.h"
+#include "tests/ops/one_node.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+const Target& cuda() {
+  return *find_target("cuda");
+}
+
+TensorType bf16(Shape shape) {
+  return {DType::bf16, std::move(shape)};
+}
+
+// x [m, k], two weights [n, k].
+OneNode gated(int64_t m, int64_t n, int64_t k) {
+  return {.op = "fused_norm_matmul",
+          .inputs = {bf16({m, k}), bf16({n, k}), bf16({n, k})},
+          .attributes = {{"activation", std::string("silu")}},
+          .target = "cuda"};
+}
+
+// The step of the kernel among a product's own and alternative steps, with its specialization.
+const Specialization* wgmma_of(const Program& program) {
+  const Specialization* found = nullptr;
+  for_each_step(program, [&](const Step& step) {
+    if (!step.kernel) return;
+    const Specialization& kernel = program.kernels.at(index_of(*step.kernel));
+    if (kernel.kernel == KernelId::matmul_wgmma) found = &kernel;
+  });
+  return found;
+}
+
+OneNode product(DType dtype, int64_t m, int64_t n, int64_t k, bool rows = true) {
+  return {
+      .op = "fused_matmul_bias_act",
+      .inputs = {TensorType{dtype, {m, k}}, TensorType{dtype, rows ? Shape{n, k} : Shape{k, n}}},
+      .attributes = {{"trans_w", rows}},
+      .target = "cuda"};
+}
+
+}  // namespace
+
+TEST_CASE("a_large_gated_pair_is_one_dispatch") {
+  const Program program = lower(gated(1024, 8192, 2048));
+  REQUIRE(program.steps.size() == 1);
+  const Specialization* kernel = wgmma_of(program);
+  REQUIRE(kernel != nullptr);
+  CHECK(kernel->defines.at("RLX_GATED") == "1");
+  CHECK(kernel->defines.at("RLX_MAPS") == "3");
+  CHECK(program.steps[0].flops == uint64_t{4} * 1024 * 8192 * 2048);
+  CHECK(program.steps[0].grid.x % 2 == 0);
+}
+
+TEST_CASE("maps_reach_over_just_what_is_read") {
+  const Program program = lower(gated(200, 136, 104));
+  const Specialization* kernel = wgmma_of(program);
+  REQUIRE(kernel != nullptr);
+  REQUIRE(kernel->maps.size() == 3);
+  for (const TensorMap& map : kernel->maps) {
+    const auto& accesses = program.steps[0].accesses;
+    const auto access = std::find_if(accesses.begin(), accesses.end(),
+                                     [&](const Access& a) { return a.position == map.position; });
+    REQUIRE(access != accesses.end());
+    CHECK((map.dims[1] - 1) * map.strides[0] + map.dims[0] * 2 == access->range_bytes);
+    CHECK(access->alignment_bytes == 16);
+    CHECK(map.box[0] * 2 == map.swizzle_bytes);
+  }
+  CHECK(kernel->maps[0].dims == std::vector<uint64_t>{104, 200});
+  CHECK(kernel->maps[2].dims == std::vector<uint64_t>{104, 136});
+}
+
+TEST_CASE("a_large_plain_product_has_it_or_keeps_it_as_the_alternative") {
+  const Program program = lower(product(DType::f16, 4096, 3072, 768));
+  REQUIRE(program.steps.size() == 1);
+  CHECK(wgmma_of(program) != nullptr);
+}
+
+TEST_CASE("other_products_are_for_other_kernels") {
+  CHECK(wgmma_of(lower(product(DType::f16, 128, 3072, 768))) == nullptr);          // few lines
+  CHECK(wgmma_of(lower(product(DType::f32, 4096, 3072, 768))) == nullptr);         // 32 bits
+  CHECK(wgmma_of(lower(product(DType::f16, 4096, 3072, 768, false))) == nullptr);  // [K, N]
+  CHECK(wgmma_of(lower(product(DType::f16, 4096, 3076, 768))) == nullptr);         // no pieces
+  OneNode vulkan = product(DType::f16, 4096, 3072, 768);
+  vulkan.target = "vulkan";
+  CHECK(wgmma_of(lower(vulkan)) == nullptr);
+}
+
+TEST_CASE("tiles_follow_the_number_of_them_that_fit_at_once") {
+  // One round of 128 x 128 tiles beats a half-empty one of 128 x 256.
+  const Program narrow_one = lower(product(DType::bf16, 1024, 2048, 8192));
+  REQUIRE(wgmma_of(narrow_one) != nullptr);
+  CHECK(wgmma_of(narrow_one)->defines.at("RLX_TILE_N") == "128");
+  // More work never takes less time.
+  double before = 0;
+  for (const int64_t n : {256, 1024, 4096, 16384}) {
+    const double microseconds = wgmma_microseconds(cuda(), {.m = 1024, .n = n, .k = 2048});
+    CHECK(microseconds >= before);
+    before = microseconds;
+  }
+}
+
+TEST_CASE("an_activation_leaves_the_product_only_where_that_is_faster") {
+  // erf-GELU over a short depth keeps the scalar units longer than a pass of its own takes.
+  CHECK(library_wants_activation_apart(cuda(), 4096, 3072, 768, DType::f16, "gelu"));
+  CHECK_FALSE(library_wants_activation_apart(cuda(), 1024, 8192, 2048, DType::bf16, "silu"));
+}
+
+}  // namespace rlx::test
