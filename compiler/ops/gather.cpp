@@ -3,16 +3,12 @@
 // x.
 #include <algorithm>
 
-#include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
+#include "compiler/ops/places.h"
 #include "schema/plan_header.h"
 
 namespace rlx {
 namespace {
-
-bool is_index_type(DType dtype) {
-  return is_integer(dtype) || dtype == DType::f32 || dtype == DType::f16;
-}
 
 int64_t written_axis(NodeContext& ctx) {
   return ctx.node().op == "embedding" ? 0 : ctx.attrs().integer("axis");
@@ -23,10 +19,7 @@ bool infer_gather(InferContext& ctx) {
   const Shape& from = ctx.shape(0);
   const auto axis = ctx.axis(written_axis(ctx), from.size());
   if (!axis) return false;
-  if (!is_index_type(ctx.dtype(1))) {
-    return ctx.fail(DiagCode::BadDtype, "index is " + std::string(name_of(ctx.dtype(1))) +
-                                            ", wanted an integer type (or f32, f16)");
-  }
+  if (!check_index_dtype(ctx, 1)) return false;
   Shape to(from.begin(), from.begin() + *axis);
   to.insert(to.end(), ctx.shape(1).begin(), ctx.shape(1).end());
   to.insert(to.end(), from.begin() + *axis + 1, from.end());
@@ -56,13 +49,6 @@ GatherView gather_view(const Shape& from, const Shape& index, int64_t axis) {
           .rows = element_count(index)};
 }
 
-int64_t index_value(const Tensor& index, int64_t i) {
-  if (!index.is_float()) return index.integers[static_cast<size_t>(i)];
-  const double value = index.floats[static_cast<size_t>(i)];
-  if (value != value) return 0;
-  return static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
-}
-
 bool evaluate_gather(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Tensor& index = ctx.input(1);
@@ -90,42 +76,43 @@ bool evaluate_gather(EvaluateContext& ctx) {
   return true;
 }
 
-// The widest word that divides a row of `row_bytes` and every row's address.
-uint64_t word_bytes(uint64_t row_bytes, uint32_t alignment_bytes) {
-  uint64_t word = alignment_bytes;
-  while (row_bytes % word != 0) word /= 2;
-  return word;
-}
-
 bool lower_gather(LowerContext& ctx) {
-  const TensorRef x = ctx.dense_input(0);
+  const TensorRef x = ctx.input(0);
   const TensorRef index = ctx.dense_input(1);
   const TensorRef y = ctx.output(0);
   const int64_t axis = ctx.axis(written_axis(ctx), x.shape().size()).value();
   const GatherView view = gather_view(x.shape(), index.shape(), axis);
   const bool zero = ctx.node().op == "gather" && ctx.attrs().text("oob") == "zero";
-  const uint64_t row_bytes = static_cast<uint64_t>(view.inner) * element_bytes(x.dtype());
-  const auto word =
-      static_cast<int64_t>(word_bytes(row_bytes, std::min(ctx.alignment(x), ctx.alignment(y))));
-  const int64_t words = static_cast<int64_t>(row_bytes) / word;
-  const auto count = static_cast<uint64_t>(words * view.rows * view.outer);
+  const AxisLoops loops = axis_loops(x, axis);
+  const int64_t word = row_word_bytes(ctx, x, loops, ctx.alignment(y), view.inner);
+  const int64_t word_elements = word / element_bytes(x.dtype());
+  const int64_t words = view.inner / word_elements;
+  const int64_t count = words * view.rows * view.outer;
+  const int64_t items = words_per_thread(count);
+  const int64_t per_group = items * kCopyWorkgroup;
+  const bool contiguous = word_elements > 1 || is_contiguous(loops.inner);
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, count + per_group));
+  text += index_macro("RLX_X_OUTER", in_words(loops.outer, word_elements), 0);
+  text += contiguous ? define_line("RLX_X_COLUMN(i)", "(i)")
+                     : index_macro("RLX_X_COLUMN", loops.inner, 0);
   ctx.dispatch<KernelId::gather>()
       .workgroup({kCopyWorkgroup})
       .define("RLX_WORD_BYTES", word)
       .define("RLX_ROW_WORDS", words)
       .define("RLX_ROWS", view.rows)
-      .generated("sizes.inc", wide_define("RLX_SIZE", view.size) +
-                                  wide_define("RLX_COUNT", static_cast<int64_t>(count)))
-      .define("rlx_index", index_type(count + kCopyWorkgroup))
+      .define("RLX_ITEMS", items)
+      .generated("sizes.inc", text + wide_define("RLX_SIZE", view.size) +
+                                  wide_define("RLX_COUNT", count) +
+                                  wide_define("RLX_X_ROW", loops.row_stride / word_elements))
       .define("RLX_I", std::string(name_of(index.dtype())))
       .define("RLX_ZERO_OUTSIDE", zero ? 1 : 0)
       .read(&GatherParams::x, x, static_cast<uint32_t>(word))
       .read(&GatherParams::index, index)
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
-      .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .grid(split_grid(static_cast<uint64_t>((count + per_group - 1) / per_group)))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)
-      .reason("rows of " + std::to_string(row_bytes) + " bytes in words of " +
-              std::to_string(word));
+      .reason("rows of " + std::to_string(words * word) + " bytes in words of " +
+              std::to_string(word) + (items > 1 ? ", 4 per thread" : ""));
   return true;
 }
 

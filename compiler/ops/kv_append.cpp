@@ -7,7 +7,7 @@
 #include <array>
 
 #include "compiler/ops/movement.h"
-#include "compiler/ops/rows.h"
+#include "compiler/ops/places.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -66,11 +66,7 @@ bool infer(InferContext& ctx) {
 }
 
 int64_t position_value(const Tensor& positions, int64_t batch) {
-  const size_t i = positions.type.shape.empty() ? 0 : static_cast<size_t>(batch);
-  if (!positions.is_float()) return positions.integers[i];
-  const double value = positions.floats[i];
-  if (value != value) return 0;
-  return static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
+  return index_value(positions, positions.type.shape.empty() ? 0 : batch);
 }
 
 bool evaluate(EvaluateContext& ctx) {
@@ -99,51 +95,7 @@ bool evaluate(EvaluateContext& ctx) {
   return true;
 }
 
-// The loops over the new rows' strided view, dims before and behind the axis apart.
-struct AddedLoops {
-  LoopDims outer;
-  int64_t row_stride = 0;
-  LoopDims inner;
-};
-
-AddedLoops added_loops(const TensorRef& added, int64_t axis) {
-  AddedLoops loops{
-      .outer = {}, .row_stride = added.strides[static_cast<size_t>(axis)], .inner = {}};
-  for (size_t d = 0; d < added.strides.size(); ++d) {
-    if (static_cast<int64_t>(d) == axis) continue;
-    LoopDims& dims = static_cast<int64_t>(d) < axis ? loops.outer : loops.inner;
-    dims.push_back({.size = added.shape()[d], .strides = {added.strides[d], 0}});
-  }
-  loops.outer = merged(loops.outer);
-  loops.inner = merged(loops.inner);
-  return loops;
-}
-
-// Bytes that one thread moves: the widest word that divides the rows and every address, where both
-// sides are contiguous along them.
-int64_t word_bytes(const LowerContext& ctx, const TensorRef& added, const AddedLoops& loops,
-                   const TensorRef& y, int64_t inner) {
-  const int64_t element = element_bytes(y.dtype());
-  if (!is_contiguous(loops.inner)) return element;
-  int64_t word = std::min<int64_t>(ctx.alignment(added), ctx.alignment(y));
-  const auto divides = [&word, element](int64_t elements) {
-    return elements * element % word == 0;
-  };
-  const auto fits = [&] {
-    return divides(inner) && divides(loops.row_stride) &&
-           std::all_of(loops.outer.begin(), loops.outer.end(),
-                       [&](const LoopDim& dim) { return divides(dim.strides[0]); });
-  };
-  while (word > element && !fits()) word /= 2;
-  return word;
-}
-
-LoopDims in_words(LoopDims dims, int64_t word_elements) {
-  for (LoopDim& dim : dims) dim.strides[0] /= word_elements;
-  return dims;
-}
-
-std::string append_text(const AddedLoops& loops, const AppendView& view, int64_t word_elements,
+std::string append_text(const AxisLoops& loops, const AppendView& view, int64_t word_elements,
                         const std::string& index) {
   const bool contiguous = word_elements > 1 || is_contiguous(loops.inner);
   std::string text = define_line("RLX_INDEX", index);
@@ -167,8 +119,8 @@ bool lower(LowerContext& ctx) {
   const AppendView view = append_view(y.shape(), added.shape(), *axis);
   const int64_t moved = view.outer * view.rows * view.inner;
   if (moved == 0) return true;
-  const AddedLoops loops = added_loops(added, *axis);
-  const int64_t word = word_bytes(ctx, added, loops, y, view.inner);
+  const AxisLoops loops = axis_loops(added, *axis);
+  const int64_t word = row_word_bytes(ctx, added, loops, ctx.alignment(y), view.inner);
   const int64_t word_elements = word / element_bytes(y.dtype());
   const int64_t threads = moved / word_elements;
   const std::string index = index_type({&added, &y}, moved);
@@ -226,7 +178,43 @@ bool is_append_result(const Graph& graph, const Value& value) {
   });
 }
 
-bool may_overwrite(const Graph& graph, ValueId cache) {
+// True where input `input` is the node's only one in its buffer.
+bool alone_in_buffer(LowerContext& ctx, size_t input) {
+  const BufferId buffer = ctx.input(input).buffer;
+  size_t inputs = 0;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    inputs += ctx.has_input(i) && ctx.input(i).buffer == buffer ? 1 : 0;
+  }
+  return inputs == 1;
+}
+
+// True where the input dies with this node: no other node reads its bytes from here on, by whatever
+// view, and the output has no place of its own.
+bool dies_here(LowerContext& ctx, size_t input, size_t output) {
+  const Graph& graph = ctx.state().graph;
+  const TensorRef view = ctx.input(input);
+  const ValueId result = ctx.node().outputs.at(output);
+  if (ctx.segment_of(view) != Segment::Arena || !view.dense()) return false;
+  if (ctx.state().has_place(result)) return false;
+  const std::vector<NodeId>& order = graph.order();
+  const auto here = std::find(order.begin(), order.end(), *graph.value(result).producer);
+  const std::vector<ValueId> values = ctx.state().values_in(view.buffer);
+  return std::none_of(values.begin(), values.end(), [&](ValueId id) {
+    if (graph.is_output(id)) return true;
+    const std::vector<NodeId> readers = graph.readers(id);
+    // A state takes its new value at the end of the run.
+    return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
+      return graph.node(reader).op == "state_write" ||
+             std::find(here + 1, order.end(), reader) != order.end();
+    });
+  });
+}
+
+bool may_overwrite(LowerContext& ctx, size_t input, size_t output) {
+  const Graph& graph = ctx.state().graph;
+  const ValueId cache = ctx.node().inputs.at(input).value();
+  if (!alone_in_buffer(ctx, input)) return false;
+  if (dies_here(ctx, input, output)) return true;
   if (!read_once(graph, cache)) return false;
   const Value& value = graph.value(cache);
   if (value.origin == ValueOrigin::State) return writes_state(graph, cache);
@@ -237,8 +225,9 @@ bool may_overwrite(const Graph& graph, ValueId cache) {
 
 TensorRef appended_cache(LowerContext& ctx, size_t input, size_t output) {
   const TensorRef cache = ctx.input(input);
-  if (may_overwrite(ctx.state().graph, ctx.node().inputs.at(input).value())) {
-    RLX_CHECK(cache.dense(), "a cache is a state or the result of an append");
+  if (may_overwrite(ctx, input, output)) {
+    RLX_CHECK(cache.dense(), "what is overwritten is a dense value, a state or an append's result");
+    ctx.state().forget_copies_of(cache.buffer);
     ctx.alias_output(output, cache);
     return cache;
   }
@@ -252,17 +241,18 @@ std::span<const CacheOperand> cache_operands(std::string_view op) {
   static constexpr std::array kRope = {CacheOperand{.input = 6, .output = 1},
                                        CacheOperand{.input = 7, .output = 2}};
   if (op == "kv_append") return kAppend;
+  static constexpr std::array<std::string_view, 4> kScatters = {"scatter_nd", "scatter_elements",
+                                                                "index_copy", "index_add"};
+  if (std::find(kScatters.begin(), kScatters.end(), op) != kScatters.end()) return kAppend;
   if (op == "rope_append") return kRope;
+  static constexpr std::array kScatterAdd = {CacheOperand{.input = 2, .output = 0}};
+  if (op == "scatter_add") return kScatterAdd;
   return {};
 }
 
 bool check_append_positions(InferContext& ctx, size_t input, int64_t batch) {
   const TensorType& positions = ctx.input(input);
-  const bool legacy = positions.dtype == DType::f32 || positions.dtype == DType::f16;
-  if (!is_integer(positions.dtype) && !legacy) {
-    return ctx.fail(DiagCode::BadDtype,
-                    "pos is " + std::string(name_of(positions.dtype)) + ", wanted an integer type");
-  }
+  if (!check_index_dtype(ctx, input)) return false;
   if (positions.shape.empty() || positions.shape == Shape{batch}) return true;
   return ctx.fail(DiagCode::BadShape, "pos is " + to_string(positions) + ", wanted a scalar or [" +
                                           std::to_string(batch) + "]");

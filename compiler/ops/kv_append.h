@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caches that grow in place: what kv_append and rope_append share.
+// Tensors that change in place: what kv_append, rope_append and the scattering ops share.
 #pragma once
 
 #include "compiler/ops/lower_context.h"
@@ -8,8 +8,9 @@ namespace rlx {
 
 // Where output `output`, the cache of input `input` with some rows replaced, is to be written; it
 // holds the cache's old rows already, and the output's view is set. In place (no copy) where the
-// cache is a state that this entry writes and whose old value nothing else reads, or the result of
-// an append that nothing else reads; otherwise a copy of the cache.
+// cache is a state that this entry writes and whose old value nothing else reads, the result of an
+// append that nothing else reads, or a value whose bytes nothing reads from this node on; otherwise
+// a copy of the cache.
 TensorRef appended_cache(LowerContext& ctx, size_t input, size_t output);
 
 // True for ops whose output holds the rows of one of its inputs, a cache.

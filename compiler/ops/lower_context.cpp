@@ -152,6 +152,18 @@ TensorRef LoweringState::scratch(const TensorType& type, const std::string& name
                    type);
 }
 
+std::vector<ValueId> LoweringState::values_in(BufferId buffer) const {
+  std::vector<ValueId> values;
+  for (uint32_t i = 0; i < refs_.size(); ++i) {
+    if (refs_[i] && refs_[i]->buffer == buffer) values.push_back(ValueId{i});
+  }
+  return values;
+}
+
+void LoweringState::forget_copies_of(BufferId buffer) {
+  std::erase_if(copies_, [buffer](const LayoutCopy& copy) { return copy.from.buffer == buffer; });
+}
+
 bool LoweringState::write_state_at_end(StateId state, TensorRef from, Step origin) {
   for (const StateWrite& write : state_writes_) {
     if (write.state == state) return false;

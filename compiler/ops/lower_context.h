@@ -49,6 +49,12 @@ class LoweringState {
   TensorRef materialize_as(const TensorRef& ref, const Strides& strides, const std::string& layout,
                            const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
+  // True where allocate() would put the value into a given place instead of a fresh buffer.
+  [[nodiscard]] bool has_place(ValueId id) const { return places_.at(index_of(id)).has_value(); }
+  // The values lowered so far whose views lie in the buffer.
+  [[nodiscard]] std::vector<ValueId> values_in(BufferId buffer) const;
+  // The buffer's contents are about to change: copies made of views of it are not used again.
+  void forget_copies_of(BufferId buffer);
   // Copies the value to `place` where it does not live there already.
   void copy_into(const TensorRef& place, ValueId id, Step step);
   // The state takes the value of `from` at the end of the run, after every read of the state. False

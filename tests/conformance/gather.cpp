@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of gather and embedding.
+#include <cmath>
+#include <cstdint>
+
 #include "tests/support/case.h"
 
 namespace rlx::test {
@@ -34,6 +37,25 @@ std::vector<Case> gather_cases() {
   gather("wide offsets",
          tensor(DType::i64, {4}).of_integers({1, -9223372036854775807, 3, 9007199254740993}),
          tensor(DType::i32, {3}).of({3, 1, 0}));
+  gather("T8 legacy float indices: toward zero, NaN is 0, far ones clamp", x,
+         tensor(DType::f32, {6}).of({2.9, -1.5, NAN, 1e30, -1e30, -0.9}));
+  gather("T24 i64 indices beyond 32 bits", x,
+         tensor(DType::i64, {4}).of_integers({4294967297, -4294967295, INT64_MAX, INT64_MIN}),
+         R"({"oob": "zero"})");
+  gather("T24 u32 indices are never negative", x,
+         tensor(DType::u32, {2}).of_integers({4294967295, 9}), R"({"oob": "zero"})");
+  gather("middle axis of rank 8", tensor(DType::f16, {2, 1, 3, 1, 5, 1, 2, 2}),
+         tensor(DType::i32, {3}).of({4, -1, 0}), R"({"axis": 4})");
+  gather("rank 1 of 16-bit elements", tensor(DType::bf16, {9}),
+         tensor(DType::i8, {5}).of({8, -9, 3, 3, 1}));
+  gather("T21 rows of many words, 4 words per thread", tensor(DType::f32, {5, 70000}),
+         tensor(DType::i32, {61}).range(-5, 4));
+  cases.push_back({.name = "T102 golden of NumPy take over axis 1",
+                   .op = "gather",
+                   .inputs = {tensor(DType::f32, {2, 3}).of({1, 2, 3, 4, 5, 6}),
+                              tensor(DType::i32, {2, 1}).of({2, -3})},
+                   .attributes = R"({"axis": 1})",
+                   .golden = {{3, 1, 6, 4}}});
   cases.push_back({.name = "ids of rank 2, repeated",
                    .op = "embedding",
                    .inputs = {tensor(DType::f32, {11, 12}).param(),
