@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// topk, sort and argsort over any axis (ops.md 7.5): interface, shape rules and reference
+// evaluation; the lowering is in sort_lower.cpp.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "compiler/ops/index_output.h"
+#include "compiler/ops/rows.h"
+#include "compiler/ops/sort_lower.h"
+
+namespace rlx {
+
+namespace {
+
+std::optional<int64_t> ordered_axis(InferContext& ctx) {
+  const DType dtype = ctx.dtype(0);
+  if (!is_float(dtype) && !is_integer(dtype) && dtype != DType::bool_) {
+    ctx.fail(DiagCode::BadDtype, "x is " + std::string(name_of(dtype)) +
+                                     ", wanted a float type, an integer type or bool");
+    return std::nullopt;
+  }
+  if (!check_index_dtype(ctx)) return std::nullopt;
+  return ctx.axis(ctx.attrs().integer("axis"), ctx.shape(0).size());
+}
+
+bool infer_topk(InferContext& ctx) {
+  const std::optional<int64_t> axis = ordered_axis(ctx);
+  if (!axis) return false;
+  Shape shape = ctx.shape(0);
+  int64_t& length = shape[static_cast<size_t>(*axis)];
+  const int64_t k = ctx.attrs().integer("k");
+  if (k > length) {
+    return ctx.fail(DiagCode::BadAttribute, "k is " + std::to_string(k) + ", wanted at most " +
+                                                std::to_string(length) + ", the length of axis " +
+                                                std::to_string(*axis));
+  }
+  length = k;
+  ctx.set_output(0, {ctx.dtype(0), shape});
+  ctx.set_output(1, {ctx.attrs().dtype("index_dtype"), shape});
+  return true;
+}
+
+bool infer_sort(InferContext& ctx) {
+  if (!ordered_axis(ctx)) return false;
+  const TensorType indices = {ctx.attrs().dtype("index_dtype"), ctx.shape(0)};
+  const bool indices_alone = ctx.node().op == "argsort";
+  ctx.set_output(0, indices_alone ? indices : ctx.input(0));
+  if (!indices_alone) ctx.set_output(1, indices);
+  return true;
+}
+
+// a stands before b, of different values; NaN is the greatest.
+bool before(double a, double b, bool descending) {
+  const bool less = std::isnan(b) ? !std::isnan(a) : a < b;
+  const bool greater = std::isnan(a) ? !std::isnan(b) : a > b;
+  return descending ? greater : less;
+}
+bool before(int64_t a, int64_t b, bool descending) {
+  return descending ? a > b : a < b;
+}
+
+template <typename Element>
+std::vector<int64_t> ordered_places(const std::vector<Element>& x, int64_t base,
+                                    const std::vector<int64_t>& offsets, bool descending) {
+  std::vector<int64_t> places(offsets.size());
+  std::iota(places.begin(), places.end(), 0);
+  const auto value = [&](int64_t place) {
+    return x[static_cast<size_t>(base + offsets[static_cast<size_t>(place)])];
+  };
+  std::stable_sort(places.begin(), places.end(),
+                   [&](int64_t a, int64_t b) { return before(value(a), value(b), descending); });
+  return places;
+}
+
+bool evaluate(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.type.shape.size());
+  if (!axis) return false;
+  const bool descending = sorts_descending(ctx);
+  const bool has_values = ctx.node().op != "argsort";
+  const size_t indices_output = has_values ? 1 : 0;
+  const RowOffsets from = row_offsets(x.type.shape, {*axis});
+  const RowOffsets to = row_offsets(ctx.output_type(0).shape, {*axis});
+  for (size_t row = 0; row < from.kept.size(); ++row) {
+    const int64_t base = from.kept[row];
+    const std::vector<int64_t> places =
+        x.is_float() ? ordered_places(x.floats, base, from.reduced, descending)
+                     : ordered_places(x.integers, base, from.reduced, descending);
+    for (size_t i = 0; i < to.reduced.size(); ++i) {
+      const auto source = static_cast<size_t>(base + from.reduced[static_cast<size_t>(places[i])]);
+      const auto target = static_cast<size_t>(to.kept[row] + to.reduced[i]);
+      if (has_values && x.is_float()) ctx.output(0).floats[target] = x.floats[source];
+      if (has_values && !x.is_float()) ctx.output(0).integers[target] = x.integers[source];
+      if (ctx.output_count() > indices_output) {
+        set_index(ctx.output(indices_output), target, places[i]);
+      }
+    }
+  }
+  return true;
+}
+
+constexpr AttrSpec kAxis = {.name = "axis", .type = AttrType::Int, .default_text = "-1"};
+constexpr AttrSpec kIndexDType = {.name = "index_dtype",
+                                  .type = AttrType::DTypeName,
+                                  .default_text = "\"i32\"",
+                                  .consumed_by_infer = true};
+// `sorted` and `stable` give leave to do less than is always done.
+constexpr AttrSpec kTopkAttrs[] = {
+    {.name = "k", .type = AttrType::Int, .required = true, .minimum = 0, .consumed_by_infer = true},
+    kAxis,
+    {.name = "largest", .type = AttrType::Bool, .default_text = "true"},
+    {.name = "sorted", .type = AttrType::Bool, .default_text = "true", .consumed_by_infer = true},
+    kIndexDType,
+};
+constexpr AttrSpec kSortAttrs[] = {
+    kAxis,
+    {.name = "descending", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "stable", .type = AttrType::Bool, .default_text = "true", .consumed_by_infer = true},
+    kIndexDType,
+};
+
+constexpr OpDef kOps[] = {
+    {.name = "topk",
+     .signature = "topk(x; k, axis=-1, largest=true, sorted=true, index_dtype=i32) -> values, "
+                  "[indices]",
+     .inputs = {1, 1},
+     .outputs = {1, 2},
+     .attrs = kTopkAttrs,
+     .infer = infer_topk,
+     .evaluate = evaluate,
+     .lower = lower_sort},
+    {.name = "sort",
+     .signature = "sort(x; axis=-1, descending=false, stable=true, index_dtype=i32) -> values, "
+                  "[indices]",
+     .inputs = {1, 1},
+     .outputs = {1, 2},
+     .attrs = kSortAttrs,
+     .infer = infer_sort,
+     .evaluate = evaluate,
+     .lower = lower_sort},
+    {.name = "argsort",
+     .signature = "argsort(x; axis=-1, descending=false, stable=true, index_dtype=i32) -> indices",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .attrs = kSortAttrs,
+     .infer = infer_sort,
+     .evaluate = evaluate,
+     .lower = lower_sort},
+};
+
+}  // namespace
+
+bool sorts_descending(const NodeContext& ctx) {
+  return ctx.attrs().flag(ctx.node().op == "topk" ? "largest" : "descending");
+}
+
+std::span<const OpDef> sort_ops() {
+  return kOps;
+}
+
+}  // namespace rlx
