@@ -5,12 +5,13 @@
 // Grid: RLX_CHUNKS groups for each RLX_ROWS rows, spread by split_grid. With RLX_CHUNKS > 1 the group writes its chunk's total to
 //   partial[row * RLX_CHUNKS + chunk], and a second dispatch reduces those in a fixed order.
 // Specializations: RLX_LANES x RLX_ROWS threads and RLX_BY_COLUMN (lib/reduce.glsl); RLX_ROW_COUNT, RLX_REDUCED, RLX_CHUNKS,
-//   RLX_CHUNK_LENGTH; RLX_COMBINE (SUM, PROD, MAX, MIN, OR, AND); storage types RLX_Y, RLX_PARTIAL; RLX_WIDTH 4: element loads
-//   go four at a time straight from operands[0] of storage type RLX_X (only with the default prologue); RLX_CENTERED.
+//   RLX_CHUNK_LENGTH; RLX_COMBINE (SUM, PROD, MAX, MIN, OR, AND); storage types RLX_Y, RLX_PARTIAL; RLX_WIDTH 4: elements
+//   go four at a time, straight from operands[0] of storage type RLX_X or (RLX_FUSED) from the prologue; RLX_CENTERED.
 // generated/rows.inc:  RLX_INDEX (type of offsets), RLX_VALUE, RLX_ACC (types), RLX_IDENTITY, RLX_MAP(v), RLX_FINISH(a); both may
 //   name `center`, with RLX_CENTERED the value of operands[13] (type RLX_PARTIAL) at the row's place in y.
 // generated/prologue.inc: statements that set `value` (RLX_VALUE) from `kept` and `reduced` (RLX_INDEX) and operands[0..12].
-//   A fused elementwise chain goes here; by default it is one load of operands[0].
+//   A fused elementwise chain goes here, with RLX_WIDTH 4 one that sets value_x, value_y, value_z and value_w; by default it is one
+//   load of operands[0].
 // Numerics: f16, bf16 and f32 accumulate in f32, f64 in f64, integers in 32 or 64 bits modulo their range; one rounding at the end.
 #version 460
 #extension GL_GOOGLE_include_directive : require
@@ -40,13 +41,26 @@ RLX_MAIN {
   const RLX_INDEX end = min(begin + RLX_INDEX(RLX_CHUNK_LENGTH), RLX_INDEX(RLX_REDUCED));
 #if RLX_WIDTH == 4
   RLX_ACC part_x = total, part_y = total, part_z = total, part_w = total;
-  const RLX_INDEX row_offset = RLX_X_KEPT(kept);
   for (RLX_INDEX i = begin + RLX_INDEX(rlx_lane) * 4; i < end; i += RLX_INDEX(RLX_LANES) * 4) {
-    const rlx_vec4 four = RLX_CAT(rlx_load4_, RLX_X)(p.operands[0], row_offset + i);
-    part_x = RLX_COMBINE_OP(part_x, RLX_MAP(four.x));
-    part_y = RLX_COMBINE_OP(part_y, RLX_MAP(four.y));
-    part_z = RLX_COMBINE_OP(part_z, RLX_MAP(four.z));
-    part_w = RLX_COMBINE_OP(part_w, RLX_MAP(four.w));
+    RLX_VALUE value_x, value_y, value_z, value_w;
+#if RLX_FUSED
+    const RLX_INDEX reduced = i;
+#include "generated/prologue.inc"
+#else
+    const rlx_vec4 four = RLX_CAT(rlx_load4_, RLX_X)(p.operands[0], RLX_X_KEPT(kept) + i);
+    value_x = four.x;
+    value_y = four.y;
+    value_z = four.z;
+    value_w = four.w;
+#endif
+    const RLX_ACC term_x = RLX_MAP(value_x);
+    const RLX_ACC term_y = RLX_MAP(value_y);
+    const RLX_ACC term_z = RLX_MAP(value_z);
+    const RLX_ACC term_w = RLX_MAP(value_w);
+    part_x = RLX_COMBINE_OP(part_x, term_x);
+    part_y = RLX_COMBINE_OP(part_y, term_y);
+    part_z = RLX_COMBINE_OP(part_z, term_z);
+    part_w = RLX_COMBINE_OP(part_w, term_w);
   }
   part_x = RLX_COMBINE_OP(part_x, part_y);
   part_z = RLX_COMBINE_OP(part_z, part_w);

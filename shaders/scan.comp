@@ -72,7 +72,9 @@ RLX_FN RLX_ACC combined(RLX_ACC a, RLX_ACC b) { return RLX_COMBINE_OP(a, b); }
 #define RLX_TERM(v, i) RLX_LIFT(v)
 #endif
 
+#if !RLX_TOTALS
 RLX_GROUP_SCAN(scan_row, RLX_ACC, combined, RLX_IDENTITY)
+#endif
 #if RLX_CHUNKS > 1
 RLX_GROUP_REDUCE(total_of_row, RLX_ACC, combined)
 #endif
@@ -94,7 +96,8 @@ RLX_MAIN {
     const RLX_CAT(rlx_t_, RLX_PARTIAL) part =
         RLX_CAT(rlx_load_, RLX_PARTIAL)(p.partial, kept * RLX_INDEX(RLX_CHUNKS) + k);
 #if RLX_EXTREME
-    const RLX_ACC earlier = candidate(RLX_LOAD_X(x_row, RLX_INDEX(part)), RLX_INDEX(part));
+    const RLX_INDEX position = RLX_INDEX(part);
+    const RLX_ACC earlier = candidate(RLX_LOAD_X(x_row, position), position);
 #else
     const RLX_ACC earlier = RLX_ACC(part);
 #endif
@@ -144,12 +147,14 @@ RLX_MAIN {
     }
 #endif
     RLX_UNROLL for (int k = 1; k < RLX_ITEMS; ++k) held[k] = combined(held[k - 1], held[k]);
+#if RLX_TOTALS
+    carry = combined(carry, held[RLX_ITEMS - 1]);
+#else
 
     RLX_ACC total;
     RLX_ACC before = scan_row(held[RLX_ITEMS - 1], total);
     before = combined(carry, before);
     carry = combined(carry, total);
-#if !RLX_TOTALS
     const RLX_INDEX y_row = RLX_Y_KEPT(kept);
     if (inside && first < end) {
       RLX_CAT(rlx_t_, RLX_Y) result[RLX_ITEMS];
@@ -209,6 +214,7 @@ RLX_MAIN {
 #endif
   }
 #if RLX_TOTALS
+  carry = total_of_row(carry);
   if (inside && rlx_lane == 0u) {
 #if RLX_EXTREME
     const RLX_INDEX result = carry.position;

@@ -82,41 +82,84 @@ bool evaluate(EvaluateContext& ctx) {
   return true;
 }
 
+struct Search {
+  TensorRef x;
+  TensorRef y;
+  RowLoops loops;  // operand 0: x, operand 1: y
+};
+
+// One dispatch: over x, or (`final`) over what the chunks' groups found, in `partial`.
+void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& plan,
+                     const RowChunks& chunks, uint32_t width,
+                     const std::optional<TensorRef>& partial, bool final) {
+  const TensorRef& x = search.x;
+  const TensorRef& y = search.y;
+  const int64_t rows = loop_count(search.loops.kept);
+  const int64_t length = loop_count(search.loops.reduced);
+  const int64_t searched = final ? partial.value().shape()[1] : length;
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, rows * length));
+  text += index_macro("RLX_X_KEPT", search.loops.kept, 0);
+  text += index_macro("RLX_X_REDUCED", search.loops.reduced, 0);
+  text += index_macro("RLX_Y_KEPT", search.loops.kept, 1);
+  auto dispatch = ctx.dispatch<KernelId::arg_reduce>();
+  dispatch.workgroup({plan.threads(), 1, 1})
+      .define("RLX_LANES", plan.lanes)
+      .define("RLX_ROWS", plan.rows)
+      .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_REDUCED", integer_text(searched))
+      .define("RLX_CHUNKS", chunks.count)
+      .define("RLX_CHUNK_LENGTH", integer_text(chunks.length))
+      .define("RLX_FINAL", final ? 1 : 0)
+      .define("RLX_WIDTH", width)
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_SMALLEST", ctx.node().op == "argmin" ? 1 : 0)
+      .define("RLX_SELECT_LAST", ctx.attrs().flag("select_last") ? 1 : 0)
+      .generated("rows.inc", text)
+      .grid(split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count)))
+      .work(static_cast<uint64_t>(rows * searched) * element_bytes(x.dtype()),
+            static_cast<uint64_t>(rows * searched))
+      .reason(to_string(plan) +
+              (chunks.count > 1 ? ", " + std::to_string(chunks.count) + " chunks" : ""));
+  if (final) {
+    dispatch.read(&CopyParams::x, partial.value()).write(&CopyParams::y, y);
+    return;
+  }
+  dispatch.read(&CopyParams::x, x, width > 1 ? 16 : 0);
+  dispatch.write(&CopyParams::y, partial ? *partial : y);
+}
+
 bool lower(LowerContext& ctx) {
+  constexpr int64_t kGroupsPerMultiprocessor = 8;
+  constexpr int64_t kLeastPieces = 4;
   const TensorRef x = ctx.input(0);
   const std::optional<Ints> axes = searched_axes(ctx, x.shape().size());
   if (!axes) return false;
   const TensorRef y = ctx.output(0);
   if (element_count(y.shape()) == 0) return true;
 
-  RowLoops loops = split_rows(x.shape(), x.strides, strides_without(x.shape(), *axes), *axes);
-  loops.kept = by_stride(loops.kept);
-  const RowPlan plan = plan_rows(loops, 1);
-  const int64_t rows = loop_count(loops.kept);
-  const int64_t reduced = loop_count(loops.reduced);
-  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, rows * reduced));
-  text += index_macro("RLX_X_KEPT", loops.kept, 0);
-  text += index_macro("RLX_X_REDUCED", loops.reduced, 0);
-  text += index_macro("RLX_Y_KEPT", loops.kept, 1);
-  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
-  ctx.dispatch<KernelId::arg_reduce>()
-      .workgroup({plan.threads(), 1, 1})
-      .define("RLX_LANES", plan.lanes)
-      .define("RLX_ROWS", plan.rows)
-      .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
-      .define("RLX_ROW_COUNT", integer_text(rows))
-      .define("RLX_REDUCED", integer_text(reduced))
-      .define("RLX_X", std::string(name_of(x.dtype())))
-      .define("RLX_Y", std::string(name_of(y.dtype())))
-      .define("RLX_SMALLEST", ctx.node().op == "argmin" ? 1 : 0)
-      .define("RLX_SELECT_LAST", ctx.attrs().flag("select_last") ? 1 : 0)
-      .generated("rows.inc", text)
-      .read(&CopyParams::x, x)
-      .write(&CopyParams::y, y)
-      .grid(grid.x, grid.y, grid.z)
-      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
-            static_cast<uint64_t>(rows * reduced))
-      .reason(to_string(plan));
+  Search search{
+      .x = x,
+      .y = y,
+      .loops = split_rows(x.shape(), x.strides, strides_without(x.shape(), *axes), *axes)};
+  search.loops.kept = by_stride(search.loops.kept);
+  const uint32_t width = vector_width(ctx, x, search.loops, 0, 16 / element_bytes(x.dtype()));
+  const RowPlan plan = plan_rows(search.loops, width);
+  const int64_t rows = loop_count(search.loops.kept);
+  const RowChunks chunks =
+      split_into_chunks(loop_count(search.loops.reduced), plan.groups(rows),
+                        kGroupsPerMultiprocessor * ctx.target().device.multiprocessors,
+                        static_cast<int64_t>(plan.lanes) * width, kLeastPieces);
+  if (chunks.count == 1) {
+    dispatch_search(ctx, search, plan, chunks, width, std::nullopt, false);
+    return true;
+  }
+  const TensorRef partial =
+      ctx.scratch({.dtype = DType::i64, .shape = {rows, chunks.count, 2}}, "partial");
+  dispatch_search(ctx, search, plan, chunks, width, partial, false);
+  const RowPlan last = plan_neighbours(chunks.count, 1);
+  dispatch_search(ctx, search, last, {.count = 1, .length = chunks.count}, 1, partial, true);
   return true;
 }
 

@@ -123,8 +123,7 @@ struct Scan {
   std::string combine;
   std::string acc;  // RLX_ACC
   DType partial = DType::f32;
-  int64_t chunks = 1;
-  int64_t chunk_length = 0;
+  RowChunks chunks;
 };
 
 // Positions that a thread reads and writes as 16 bytes, 1 where rows do not allow it.
@@ -140,23 +139,20 @@ uint32_t piece_width(const LowerContext& ctx, const Scan& scan) {
 }
 
 // Splits rows that alone would leave the device idle; every chunk costs a second read of x.
-void split_into_chunks(const LowerContext& ctx, Scan& scan) {
-  constexpr int64_t kGroupsPerMultiprocessor = 4;
+void choose_chunks(const LowerContext& ctx, Scan& scan) {
+  constexpr int64_t kGroupsPerMultiprocessor = 8;
   constexpr int64_t kLeastPieces = 4;  // of a chunk
-  const int64_t cols = loop_count(scan.loops.reduced);
   const int64_t groups = scan.plan.groups(loop_count(scan.loops.kept));
   const int64_t wanted = kGroupsPerMultiprocessor * ctx.target().device.multiprocessors;
   const int64_t piece = static_cast<int64_t>(scan.plan.lanes) * scan.items;
-  const int64_t chunks = std::min(wanted / groups, cols / (piece * kLeastPieces));
-  scan.chunk_length = cols;
-  if (chunks <= 1) return;
-  scan.chunk_length = ((cols + chunks - 1) / chunks + piece - 1) / piece * piece;
-  scan.chunks = (cols + scan.chunk_length - 1) / scan.chunk_length;
+  scan.chunks =
+      split_into_chunks(loop_count(scan.loops.reduced), groups, wanted, piece, kLeastPieces);
 }
 
 std::string rows_text(const NodeContext& ctx, const Scan& scan) {
   std::string text = define_line(
-      "RLX_INDEX", index_type({&scan.x, &scan.y}, element_count(scan.x.shape()) + scan.chunks));
+      "RLX_INDEX",
+      index_type({&scan.x, &scan.y}, element_count(scan.x.shape()) + scan.chunks.count));
   text += define_line("RLX_ACC", scan.acc);
   if (is_extreme(ctx)) {
     text += define_line("RLX_EXTREME_BEFORE(a, b)",
@@ -189,8 +185,8 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<Tens
       .define("RLX_BY_COLUMN", scan.plan.by_column ? 1 : 0)
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_COLS", integer_text(cols))
-      .define("RLX_CHUNKS", scan.chunks)
-      .define("RLX_CHUNK_LENGTH", integer_text(scan.chunk_length))
+      .define("RLX_CHUNKS", scan.chunks.count)
+      .define("RLX_CHUNK_LENGTH", integer_text(scan.chunks.length))
       .define("RLX_TOTALS", totals ? 1 : 0)
       .define("RLX_COMBINE", scan.combine)
       .define("RLX_EXTREME", is_extreme(ctx) ? 1 : 0)
@@ -206,10 +202,10 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<Tens
       .define("RLX_I", std::string(name_of(scan.indices ? scan.indices->dtype() : DType::i32)))
       .generated("rows.inc", rows_text(ctx, scan))
       .read(&ScanParams::x, scan.x, alignment)
-      .grid(split_grid(static_cast<uint64_t>(scan.plan.groups(rows) * scan.chunks)))
+      .grid(split_grid(static_cast<uint64_t>(scan.plan.groups(rows) * scan.chunks.count)))
       .work(scan.x.byte_range().length_bytes + written, static_cast<uint64_t>(rows * cols))
       .reason(to_string(scan.plan) +
-              (scan.chunks == 1 ? "" : ", " + std::to_string(scan.chunks) + " chunks") +
+              (scan.chunks.count == 1 ? "" : ", " + std::to_string(scan.chunks.count) + " chunks") +
               (totals ? ": their totals" : ""));
   if (totals) {
     dispatch.write(&ScanParams::partial, partial.value());
@@ -219,7 +215,7 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<Tens
   dispatch.write(&ScanParams::y, scan.y, alignment);
   if (scan.indices) dispatch.write(&ScanParams::indices, *scan.indices);
   // With indices or chunks, x is read again after others have written.
-  const bool once = !is_extreme(ctx) && scan.chunks == 1;
+  const bool once = !is_extreme(ctx) && scan.chunks.count == 1;
   if (once && scan.x.strides == scan.y.strides) dispatch.allow_in_place(scan.x);
 }
 
@@ -265,13 +261,14 @@ bool lower(LowerContext& ctx) {
   if (scan.width > 1) scan.items = scan.width;
   scan.plan = plan_rows(scan.loops, scan.items);
   choose_totals(ctx, scan);
-  split_into_chunks(ctx, scan);
-  if (scan.chunks == 1) {
+  choose_chunks(ctx, scan);
+  if (scan.chunks.count == 1) {
     dispatch_scan(ctx, scan, std::nullopt, false);
     return true;
   }
   const TensorRef partial = ctx.scratch(
-      {.dtype = scan.partial, .shape = {loop_count(scan.loops.kept), scan.chunks}}, "partial");
+      {.dtype = scan.partial, .shape = {loop_count(scan.loops.kept), scan.chunks.count}},
+      "partial");
   dispatch_scan(ctx, scan, partial, true);
   dispatch_scan(ctx, scan, partial, false);
   return true;

@@ -19,6 +19,9 @@ struct ReduceChain {
   std::vector<TensorRef> operands;
   std::string macros;    // RLX_OPERAND_<k>(i): offset in operand k of the value's element i
   std::string prologue;  // sets `value` from RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced)
+  // Sets value_x, value_y, value_z and value_w, those of this element and its next three; empty
+  // where rows or operands do not come in fours.
+  std::string prologue_of_four;
   uint64_t steps = 0;
 };
 

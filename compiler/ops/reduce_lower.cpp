@@ -144,6 +144,11 @@ std::string load_prologue(DType dtype) {
          "(p.operands[0], RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced));\n";
 }
 
+std::string prologue_text(const Place& place, uint32_t width) {
+  if (!place.chain) return load_prologue(place.x.dtype());
+  return width == 4 ? place.chain->prologue_of_four : place.chain->prologue;
+}
+
 std::string rows_text(const Place& place, const Pass& pass, const std::string& finish) {
   const int64_t count = loop_count(place.loops.kept) * loop_count(place.loops.reduced);
   std::vector<const TensorRef*> views = {&place.x, &place.y};
@@ -215,14 +220,16 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .define("RLX_WIDTH", width)
       .define("RLX_CENTERED", place.center ? 1 : 0)
       .generated("rows.inc", rows_text(place, pass, pass.finish))
-      .generated("prologue.inc",
-                 place.chain ? place.chain->prologue : load_prologue(place.x.dtype()))
+      .define("RLX_FUSED", place.chain ? 1 : 0)
+      .generated("prologue.inc", prologue_text(place, width))
       .grid(grid.x, grid.y, grid.z)
       .work(bytes, operations * static_cast<uint64_t>(rows * reduced))
       .reason(reason_text(place, plan, chunks));
   for (size_t k = 0; k < operands.size() && rows * reduced > 0; ++k) {
+    const bool pieces =
+        width > 1 && ctx.alignment(operands[k]) >= 4 * element_bytes(operands[k].dtype());
     dispatch.bind(kOperands + static_cast<uint32_t>(k * sizeof(rlx_ptr)), operands[k],
-                  AccessMode::Read, width > 1 ? width * element_bytes(operands[k].dtype()) : 0);
+                  AccessMode::Read, pieces ? width * element_bytes(operands[k].dtype()) : 0);
   }
   if (place.center)
     dispatch.bind(kOperands + 13 * sizeof(rlx_ptr), *place.center, AccessMode::Read);
@@ -246,8 +253,19 @@ Place partial_place(const Place& first, const TensorRef& partial, int64_t chunks
   return second;
 }
 
+// 4 where rows of a fused chain's value come in fours that its operands can give at once, else 1.
+uint32_t chain_width(const Place& place) {
+  const LoopDims& reduced = place.loops.reduced;
+  if (place.chain->prologue_of_four.empty() || reduced.size() != 1) return 1;
+  const bool kept_in_fours =
+      std::all_of(place.loops.kept.begin(), place.loops.kept.end(),
+                  [](const LoopDim& dim) { return dim.strides[0] % 4 == 0; });
+  return reduced[0].strides[0] == 1 && reduced[0].size % 4 == 0 && kept_in_fours ? 4 : 1;
+}
+
 void emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
-  const uint32_t width = place.chain ? 1 : vector_width(ctx, place.x, place.loops, 0);
+  const uint32_t width =
+      place.chain ? chain_width(place) : vector_width(ctx, place.x, place.loops, 0);
   const RowPlan plan = plan_rows(place.loops, width);
   const Chunks chunks = split_reduction(place.loops, plan, width);
   if (chunks.count == 1) {

@@ -156,6 +156,14 @@ int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) 
   return items * width <= kRegisters ? items : 0;
 }
 
+RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_groups,
+                            int64_t piece, int64_t least_pieces) {
+  const int64_t most = std::min(wanted_groups / groups, row_length / (piece * least_pieces));
+  if (most <= 1) return {.count = 1, .length = row_length};
+  const int64_t length = ((row_length + most - 1) / most + piece - 1) / piece * piece;
+  return {.count = (row_length + length - 1) / length, .length = length};
+}
+
 std::string define_line(const std::string& name, const std::string& text) {
   return "#define " + name + " " + text + "\n";
 }

@@ -79,6 +79,16 @@ uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowL
 // where it is too long.
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width);
 
+// Rows taken in several parts of `length` elements, each by a workgroup of its own.
+struct RowChunks {
+  int64_t count = 1;
+  int64_t length = 0;
+};
+// Splits rows of `row_length` whose `groups` alone would leave the device idle, so that about
+// `wanted_groups` are at work. A chunk is a multiple of `piece` elements, `least_pieces` or more.
+RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_groups,
+                            int64_t piece, int64_t least_pieces);
+
 // "#define NAME text\n"
 std::string define_line(const std::string& name, const std::string& text);
 

@@ -43,17 +43,74 @@ bool evaluate(EvaluateContext& ctx) {
   return true;
 }
 
-std::string rows_text(const TensorRef& x, const TensorRef& y, const RowLoops& loops) {
-  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, element_count(x.shape())));
-  text += define_line("RLX_REAL", "rlx_f32");
-  text += index_macro("RLX_X_KEPT", loops.kept, 0);
-  text += index_macro("RLX_X_REDUCED", loops.reduced, 0);
-  text += index_macro("RLX_Y_KEPT", loops.kept, 1);
-  text += index_macro("RLX_Y_REDUCED", loops.reduced, 1);
+struct Rows {
+  TensorRef x;
+  TensorRef y;
+  RowLoops loops;  // operand 0: x, operand 1: y
+  RowPlan plan;
+  uint32_t width = 1;  // of RLX_WIDTH
+  int64_t items = 0;   // of RLX_ITEMS
+};
+
+std::string rows_text(const Rows& rows) {
+  std::string text =
+      define_line("RLX_INDEX", index_type({&rows.x, &rows.y}, element_count(rows.x.shape())));
+  text += index_macro("RLX_X_KEPT", rows.loops.kept, 0);
+  text += index_macro("RLX_X_REDUCED", rows.loops.reduced, 0);
+  text += index_macro("RLX_Y_KEPT", rows.loops.kept, 1);
+  text += index_macro("RLX_Y_REDUCED", rows.loops.reduced, 1);
   return text;
 }
 
+// Elements that a thread moves at a time: 16 bytes where rows allow it.
+uint32_t piece_width(const LowerContext& ctx, const Rows& rows) {
+  const auto both = [&](uint32_t width) {
+    return std::min(vector_width(ctx, rows.x, rows.loops, 0, width),
+                    vector_width(ctx, rows.y, rows.loops, 1, width));
+  };
+  return std::max(element_bytes(rows.x.dtype()) == 2 ? both(8) : 1, both(4));
+}
+
+// Side by side, rows of 32 bytes a line are enough: narrower and deeper workgroups where wide ones
+// would be too few.
+void deepen(RowPlan& plan, int64_t row_count, int64_t wanted_groups, uint32_t least_rows) {
+  while (plan.by_column && plan.rows > least_rows && plan.groups(row_count) < wanted_groups) {
+    plan.rows /= 2;
+    plan.lanes *= 2;
+  }
+}
+
+void dispatch_rows(LowerContext& ctx, const Rows& rows) {
+  constexpr int64_t kValuesAtOnce = 8;  // of a row that is read twice
+  const TensorRef& x = rows.x;
+  const TensorRef& y = rows.y;
+  const int64_t row_count = loop_count(rows.loops.kept);
+  const int64_t cols = loop_count(rows.loops.reduced);
+  auto dispatch = ctx.dispatch<KernelId::softmax>();
+  dispatch.workgroup({rows.plan.threads(), 1, 1})
+      .define("RLX_LANES", rows.plan.lanes)
+      .define("RLX_ROWS", rows.plan.rows)
+      .define("RLX_BY_COLUMN", rows.plan.by_column ? 1 : 0)
+      .define("RLX_ROW_COUNT", integer_text(row_count))
+      .define("RLX_COLS", integer_text(cols))
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_WIDTH", rows.width)
+      .define("RLX_ITEMS", rows.items)
+      .define("RLX_BATCH", kValuesAtOnce / rows.width)
+      .define("RLX_LOG", ctx.node().op == "log_softmax" ? 1 : 0)
+      .generated("rows.inc", rows_text(rows))
+      .read(&CopyParams::x, x, rows.width > 1 ? rows.width * element_bytes(x.dtype()) : 0)
+      .grid(split_grid(static_cast<uint64_t>(rows.plan.groups(row_count))))
+      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
+            static_cast<uint64_t>(row_count * cols) * 4)
+      .reason(to_string(rows.plan) + (rows.items > 0 ? ", row in registers" : ", row read twice"));
+  dispatch.write(&CopyParams::y, y, rows.width > 1 ? rows.width * element_bytes(y.dtype()) : 0);
+  if (x.strides == y.strides) dispatch.allow_in_place(x);
+}
+
 bool lower(LowerContext& ctx) {
+  constexpr int64_t kGroupsPerMultiprocessor = 4;
   const TensorRef x = ctx.input(0);
   if (x.dtype() == DType::f64) {
     return ctx.fail(DiagCode::UnsupportedOp, "has no f64 kernel", "cast x to f32");
@@ -63,34 +120,16 @@ bool lower(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   if (element_count(y.shape()) == 0) return true;
 
-  RowLoops loops = split_rows(x.shape(), x.strides, y.strides, {*axis});
-  loops.kept = by_stride(loops.kept);
-  const uint32_t width = std::min(vector_width(ctx, x, loops, 0), vector_width(ctx, y, loops, 1));
-  const RowPlan plan = plan_rows(loops, width);
-  const int64_t rows = loop_count(loops.kept);
-  const int64_t cols = loop_count(loops.reduced);
-  const int64_t items = items_per_lane(plan, cols, width);
-  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
-  auto dispatch = ctx.dispatch<KernelId::softmax>();
-  dispatch.workgroup({plan.threads(), 1, 1})
-      .define("RLX_LANES", plan.lanes)
-      .define("RLX_ROWS", plan.rows)
-      .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
-      .define("RLX_ROW_COUNT", integer_text(rows))
-      .define("RLX_COLS", integer_text(cols))
-      .define("RLX_X", std::string(name_of(x.dtype())))
-      .define("RLX_Y", std::string(name_of(y.dtype())))
-      .define("RLX_WIDTH", width)
-      .define("RLX_ITEMS", items)
-      .define("RLX_LOG", ctx.node().op == "log_softmax" ? 1 : 0)
-      .generated("rows.inc", rows_text(x, y, loops))
-      .read(&CopyParams::x, x, width > 1 ? width * element_bytes(x.dtype()) : 0)
-      .write(&CopyParams::y, y, width > 1 ? width * element_bytes(y.dtype()) : 0)
-      .grid(grid.x, grid.y, grid.z)
-      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
-            static_cast<uint64_t>(rows * cols) * 4)
-      .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read twice"));
-  if (x.strides == y.strides) dispatch.allow_in_place(x);
+  Rows rows{.x = x, .y = y, .loops = split_rows(x.shape(), x.strides, y.strides, {*axis})};
+  rows.loops.kept = by_stride(rows.loops.kept);
+  rows.width = piece_width(ctx, rows);
+  rows.plan = plan_rows(rows.loops, rows.width);
+  const int64_t row_count = loop_count(rows.loops.kept);
+  const int64_t cols = loop_count(rows.loops.reduced);
+  const int64_t wanted = kGroupsPerMultiprocessor * ctx.target().device.multiprocessors;
+  deepen(rows.plan, row_count, wanted, 32 / element_bytes(x.dtype()));
+  rows.items = items_per_lane(rows.plan, cols, rows.width);
+  dispatch_rows(ctx, rows);
   return true;
 }
 

@@ -11,6 +11,11 @@ RLX_FN float rlx_mul_rn(float a, float b) { return __fmul_rn(a, b); }
 RLX_FN float rlx_add_rn(float a, float b) { return __fadd_rn(a, b); }
 RLX_FN float rlx_native_sqrt(float x) { return sqrtf(x); }
 RLX_FN float rlx_native_rsqrt(float x) { return rsqrtf(x); }
+RLX_FN float rlx_native_exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 RLX_FN float rlx_native_floor(float x) { return floorf(x); }
 RLX_FN float rlx_native_ceil(float x) { return ceilf(x); }
 RLX_FN float rlx_native_trunc(float x) { return truncf(x); }

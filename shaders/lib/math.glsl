@@ -24,6 +24,8 @@ RLX_FN float rlx_exp_sum(float x, float rest) {
   return rlx_scale(1.0f + (r + r * r * rlx_exp_tail(r)), int(n));
 }
 RLX_FN float rlx_exp(float x) { return rlx_exp_sum(x, 0.0f); }
+// e^x for x <= 0 to a relative 2^-17, 0 below -104 and for NaN: for shares of a sum, which stand in front of their rounding.
+RLX_FN float rlx_exp_below(float x) { return rlx_native_exp2((x > -104.0f ? x : -104.0f) * 1.44269504f); }
 RLX_FN float rlx_exp2(float x) {
   if (rlx_is_nan(x)) return x;
   if (x >= 128.0f) return RLX_INF;

@@ -13,6 +13,7 @@ RLX_FN float rlx_mul_rn(float a, float b) { precise float r = a * b; return r; }
 RLX_FN float rlx_add_rn(float a, float b) { precise float r = a + b; return r; }
 RLX_FN float rlx_native_sqrt(float x) { return sqrt(x); }
 RLX_FN float rlx_native_rsqrt(float x) { return inversesqrt(x); }
+RLX_FN float rlx_native_exp2(float x) { return exp2(x); }
 RLX_FN float rlx_native_floor(float x) { return floor(x); }
 RLX_FN float rlx_native_ceil(float x) { return ceil(x); }
 RLX_FN float rlx_native_trunc(float x) { return trunc(x); }

@@ -41,16 +41,14 @@ uint rlx_bf16_from_f32(float value) {
 
 uint rlx_f16_from_f32(float value) {
   const uint bits = floatBitsToUint(value);
-  const uint magnitude = bits & 0x7FFFFFFFu;
-  const uint sign = (bits >> 16) & 0x8000u;
-  // Normal: drop 13 bits with rounding, re-bias the exponent by 127 - 15; 65520 and above carry into infinity.
-  const uint normal = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - 0x38000000u) >> 13;
-  // Below 2^-14: at 0.5 the unit of f32 is 2^-24, that of the f16 subnormals, so the addition rounds where it should.
-  const uint small = floatBitsToUint(uintBitsToFloat(magnitude) + 0.5) - 0x3F000000u;
-  uint result = magnitude < 0x38800000u ? small : normal;
-  result = magnitude >= 0x477FF000u ? 0x7C00u : result;
-  result = magnitude > 0x7F800000u ? 0x7E00u : result;
-  return sign | result;
+  // Added to a power of two whose unit is the place where the half ends, the magnitude is rounded there: 13 binades above its own
+  // exponent, or above 2^-14, whose unit is that of the subnormals. What stands above that power counts units.
+  const uint exponent = max(bits & 0x7F800000u, 0x38800000u);
+  precise float shifted = uintBitsToFloat(bits & 0x7FFFFFFFu) + uintBitsToFloat(exponent + 0x06800000u);
+  // The exponent re-biased by 127 - 15, one less for the leading bit among the units; 65520 and above come to infinity or beyond.
+  const uint units = floatBitsToUint(shifted) - exponent + (exponent >> 13) - (0x06800000u + (113u << 10));
+  const uint result = (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7E00u : min(units, 0x7C00u);
+  return ((bits >> 16) & 0x8000u) | result;
 }
 
 float rlx_round_f16(float value) { return rlx_f32_from_f16(rlx_f16_from_f32(value)); }

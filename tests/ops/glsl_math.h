@@ -29,6 +29,7 @@ inline uvec2 unpackDouble2x32(double value) {
   return {static_cast<uint32_t>(bits), static_cast<uint32_t>(bits >> 32)};
 }
 using std::ceil;
+using std::exp2;
 using std::floor;
 using std::sqrt;
 using std::trunc;
