@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph fuzzer: random graphs on every device present, compiled in several ways, against the
+// evaluator. Without arguments it checks what a commit needs; a campaign names its seeds.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "tests/fuzz/fuzz_graph.h"
+#include "tests/support/harness.h"
+
+using namespace rlx::test;
+
+namespace {
+
+struct Options {
+  uint64_t first = 1;
+  uint64_t count = 300;
+  int nodes = 24;
+  std::string save;                          // folder of shrunk failures
+  std::string replay = "tests/fuzz/graphs";  // folder of earlier ones
+  double seconds = 0;                        // 0: no limit
+  bool print = false;
+};
+
+void report(const std::string& what, const GraphText& graph, const std::string& fault) {
+  std::cout << what << ": " << fault << "\n" << graph.dump(1) << std::endl;
+}
+
+size_t replay(const Options& options, size_t& checked) {
+  size_t failed = 0;
+  if (!std::filesystem::is_directory(options.replay)) return 0;
+  for (const auto& file : std::filesystem::directory_iterator(options.replay)) {
+    if (file.path().extension() != ".json") continue;
+    std::ifstream stream(file.path());
+    const GraphText graph = GraphText::parse(stream);
+    ++checked;
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      const std::string fault = check_graph(graph, seed);
+      if (fault.empty()) continue;
+      report(file.path().string(), graph, fault);
+      ++failed;
+      break;
+    }
+  }
+  return failed;
+}
+
+size_t campaign(const Options& options, size_t& checked) {
+  size_t failed = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t seed = options.first; seed < options.first + options.count; ++seed) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    if (options.seconds > 0 && passed.count() > options.seconds) break;
+    ++checked;
+    const GraphText graph = generate_graph(seed, options.nodes);
+    if (options.print) std::cout << graph.dump(1) << std::endl;
+    bool says_nothing = false;
+    std::string fault = check_graph(graph, seed, &says_nothing);
+    if (says_nothing) fault = "the reference does not judge what the generator made";
+    if (fault.empty()) continue;
+    ++failed;
+    std::cout << "seed " << seed << ": " << fault << std::endl;
+    const GraphText small = shrink_graph(graph, seed);
+    report("seed " + std::to_string(seed) + " made small", small, check_graph(small, seed));
+    if (options.save.empty()) continue;
+    std::filesystem::create_directories(options.save);
+    std::ofstream(options.save + "/seed-" + std::to_string(seed) + ".json")
+        << small.dump(1) << "\n";
+  }
+  return failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Random graphs on every device present, against the evaluator");
+  app.add_option("--first", options.first, "First seed")->capture_default_str();
+  app.add_option("--count", options.count, "Number of graphs")->capture_default_str();
+  app.add_option("--seconds", options.seconds, "Start no graph after this time; 0: no limit")
+      ->capture_default_str();
+  app.add_option("--nodes", options.nodes, "Most nodes of a graph")->capture_default_str();
+  app.add_option("--save", options.save, "Folder that takes the failing graphs, made small");
+  app.add_option("--replay", options.replay, "Folder of graphs to check first")
+      ->capture_default_str();
+  app.add_flag("--print", options.print, "Print every graph");
+  CLI11_PARSE(app, argc, argv);
+  size_t checked = 0;
+  size_t failed = replay(options, checked);
+  failed += campaign(options, checked);
+  const std::vector<std::string> said = validation_messages();
+  if (!said.empty()) std::cout << said.size() << " validation messages: " << said[0] << "\n";
+  std::cout << "fuzz: " << checked << " graphs on " << present_devices().devices.size()
+            << " devices, " << failed << " failed\n";
+  return failed == 0 && said.empty() ? 0 : 1;
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference of the graph fuzzer, step by step.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "compiler/ops/op_def.h"
+#include "tests/fuzz/fuzz_graph.h"
+
+namespace rlx::test {
+namespace {
+
+double half_ulp(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return 0x1p-11;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::f64:
+      return 0x1p-53;
+    default:
+      return 0x1p-24;
+  }
+}
+
+double largest(const Tensor& tensor) {
+  double most = 0;
+  for (const double value : tensor.floats) most = std::max(most, std::fabs(value));
+  return most;
+}
+
+double deviation(const KnownValue& value) {
+  double most = 0;
+  for (size_t i = 0; i < value.plain.floats.size(); ++i) {
+    most = std::max(most, std::fabs(value.plain.floats[i] - value.stored.floats[i]));
+  }
+  return most;
+}
+
+const std::set<std::string>& movements() {
+  static const std::set<std::string> kOps = {"identity",
+                                             "stop_gradient",
+                                             "transpose",
+                                             "reshape",
+                                             "squeeze",
+                                             "unsqueeze",
+                                             "flatten",
+                                             "slice",
+                                             "narrow",
+                                             "reverse",
+                                             "split",
+                                             "concat",
+                                             "expand",
+                                             "pad",
+                                             "gather",
+                                             "embedding",
+                                             "stack",
+                                             "tile",
+                                             "roll",
+                                             "repeat_interleave",
+                                             "trilu",
+                                             "diagonal",
+                                             "gather_elements",
+                                             "gather_nd",
+                                             "depth_to_space",
+                                             "space_to_depth",
+                                             "where",
+                                             "masked_fill",
+                                             "topk",
+                                             "sort",
+                                             "reverse_sequence",
+                                             "relu",
+                                             "abs",
+                                             "neg",
+                                             "max",
+                                             "min",
+                                             "reduce_max",
+                                             "reduce_min"};
+  return kOps;
+}
+
+}  // namespace
+
+bool is_continuous(const std::string& op) {
+  static const std::set<std::string> kJumps = {"floor",
+                                               "ceil",
+                                               "trunc",
+                                               "round",
+                                               "sign",
+                                               "eq",
+                                               "ne",
+                                               "lt",
+                                               "le",
+                                               "gt",
+                                               "ge",
+                                               "argmax",
+                                               "argmin",
+                                               "topk",
+                                               "sort",
+                                               "argsort",
+                                               "cast_to_integer",
+                                               "mod",
+                                               "fmod",
+                                               "floor_div",
+                                               "is_nan",
+                                               "is_inf",
+                                               "cummax",
+                                               "cummin",
+                                               "nonzero"};
+  return !kJumps.contains(op);
+}
+
+double KnownValue::bound() const {
+  if (exact || !plain.is_float()) return 0;
+  constexpr double kRoundings = 16;
+  constexpr double kAccumulation = 512 * 0x1p-24;
+  return kRoundings * deviation(*this) + 8 * half_ulp(plain.type.dtype) * largest(plain) +
+         kAccumulation * scale;
+}
+
+bool is_wild(const KnownValue& value) {
+  constexpr double kLargest = 1000;
+  if (!value.plain.is_float()) return false;
+  for (const double element : value.plain.floats) {
+    if (!(std::fabs(element) <= kLargest)) return true;
+  }
+  for (const double element : value.stored.floats) {
+    if (!std::isfinite(element)) return true;
+  }
+  return value.bound() > 0.25 * std::max(0.1, largest(value.plain));
+}
+
+std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,
+                                                     const std::vector<const KnownValue*>& inputs,
+                                                     const std::vector<TensorType>& types) {
+  std::vector<const Tensor*> plain;
+  std::vector<const Tensor*> stored;
+  bool exact = true;
+  double scale = 0;
+  bool floats = false;
+  for (const KnownValue* input : inputs) {
+    plain.push_back(input != nullptr ? &input->plain : nullptr);
+    stored.push_back(input != nullptr ? &input->stored : nullptr);
+    if (input == nullptr) continue;
+    exact = exact && input->exact;
+    scale = std::max(scale, input->scale);
+    floats = floats || input->plain.is_float();
+  }
+  Diagnostics diagnostics;
+  auto exactly = evaluate_node(node, plain, types, diagnostics);
+  auto rounded = evaluate_node(node, stored, types, diagnostics);
+  if (!exactly || !rounded) return std::nullopt;
+  std::vector<KnownValue> values;
+  for (size_t i = 0; i < types.size(); ++i) {
+    KnownValue value{.plain = std::move((*exactly)[i]),
+                     .stored = std::move((*rounded)[i]),
+                     .exact = exact,
+                     .scale = scale};
+    value.stored.round_to_dtype();
+    if (value.plain.is_float() && !movements().contains(node.op)) value.exact = false;
+    if (value.plain.is_float()) value.scale = std::max(scale, largest(value.plain));
+    if (value.exact) value.plain = value.stored;
+    values.push_back(std::move(value));
+  }
+  return values;
+}
+
+}  // namespace rlx::test
