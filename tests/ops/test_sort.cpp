@@ -31,8 +31,8 @@ TEST_CASE("T6_topk_of_more_than_the_axis_is_refused") {
 }
 
 TEST_CASE("index_dtype_of_ordering_is_an_index_type") {
-  CHECK(refused(node_of("sort", {5}, {{"index_dtype", DType::f16}}), "bad-attribute", "f16"));
-  CHECK(refused(node_of("nonzero", {5}, {{"max_count", int64_t{1}}, {"index_dtype", DType::i8}}),
+  CHECK(refused(node_of("sort", {5}, {{"index_dtype", "f16"}}), "bad-attribute", "f16"));
+  CHECK(refused(node_of("nonzero", {5}, {{"max_count", int64_t{1}}, {"index_dtype", "i8"}}),
                 "bad-attribute", "i8"));
 }
 
