@@ -9,13 +9,16 @@
 // Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots, half of b's
 // for both workgroups of the pair; warpgroups 1 and 2 multiply: RLX_PINGPONG 1: tile by tile in turn, so that one finishes a tile
 // while the other multiplies; 0: 64 rows of every tile each. On sm_90a by tensor copies and wgmma; elsewhere by cp.async and mma,
-// always 64 rows each, no sharing, with a ring of two slots in 99 KiB.
+// always 64 rows each, no sharing, with a ring of two slots in 99 KiB. On sm_90a results of 16 bits leave through RLX_BUFFERS
+// buffers of 16 x 64 per warp and the copy engine, which also brings a residual of 16 bits there while the tile is multiplied.
 // Specializations: RLX_A f16 | bf16, RLX_Y f16 | bf16 | f32, RLX_M, RLX_N, RLX_K, RLX_A_PITCH, RLX_B_PITCH, RLX_TILE_N,
 //   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
-//   RLX_SHORT_MATH 1: by lib/short_math.cuh, where y has 16 bits.
-// Maps: a with a box of 64 x 128, b and b2 with one of 64 x RLX_TILE_N / 2, all with the panels' swizzle of 128 bytes.
+//   RLX_SHORT_MATH 1: by lib/short_math.cuh, where y has 16 bits; RLX_RESIDUAL_COPIED 1: the residual, of 16 bits as y, has a map;
+//   RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.
+// Maps: a with a box of 64 x 128, b and b2 with one of 64 x RLX_TILE_N / 2, y if it has 16 bits and the residual if it is copied
+// with one of 64 x 16, all with the panels' swizzle of 128 bytes.
 // Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
@@ -54,12 +57,27 @@ constexpr rlx_u32 kStages = RLX_HAS_WGMMA ? RLX_STAGES : 2;
 constexpr rlx_u32 kPanelA = kTileM * RLX_PANEL_ROW_BYTES;
 constexpr rlx_u32 kPanelB = kTileN * RLX_PANEL_ROW_BYTES;
 constexpr rlx_u32 kStageBytes = kPanelA + kSums * kPanelB;
-// 64 columns of 16 rows per warp on their way to y, rows 16 bytes apart in the banks.
-constexpr rlx_u32 kOutputRowBytes = 144;
-constexpr bool kStagesOutput = RLX_HAS_WGMMA && RLX_CAT(rlx_bytes_, RLX_Y) == 2;
-constexpr rlx_u32 kOutputBytes = kStagesOutput ? 16 * kOutputRowBytes : 0;
-constexpr rlx_u32 kBarrierBytes = 2 * 8 * kStages;
-RLX_DYNAMIC_SHARED(1024 + kStages * kStageBytes + 8 * kOutputBytes + kBarrierBytes);
+// Chunks, 64 columns of a warp's 16 rows, pass through buffers: panels of 16 rows.
+constexpr bool kBuffersOutput = RLX_HAS_WGMMA && RLX_CAT(rlx_bytes_, RLX_Y) == 2;
+constexpr bool kCopiesResidual = kBuffersOutput && RLX_RESIDUAL_COPIED;
+constexpr rlx_u32 kBuffers = RLX_BUFFERS;  // per warp
+static_assert(kBuffers > 1 || !kCopiesResidual, "a residual comes into one buffer while another is sent");
+constexpr rlx_u32 kBufferBytes = kBuffersOutput ? 16 * RLX_PANEL_ROW_BYTES : 0;
+// What a warp adds to all rows of a tile: the biases of its columns.
+#ifdef RLX_BIAS
+constexpr rlx_u32 kBiasBytes = kBuffersOutput ? kTileN * RLX_CAT(rlx_bytes_, RLX_BIAS) : 0;
+#else
+constexpr rlx_u32 kBiasBytes = 0;
+#endif
+#ifdef RLX_BIAS2
+constexpr rlx_u32 kBias2Bytes = kBuffersOutput ? kTileN * RLX_CAT(rlx_bytes_, RLX_BIAS2) : 0;
+#else
+constexpr rlx_u32 kBias2Bytes = 0;
+#endif
+constexpr rlx_u32 kPanelBytes = kStages * kStageBytes + 8 * kBuffers * kBufferBytes;
+constexpr rlx_u32 kRingBarrierBytes = 2 * 8 * kStages;
+constexpr rlx_u32 kBarrierBytes = kRingBarrierBytes + 8 * 8 * kBuffers;
+RLX_DYNAMIC_SHARED(1024 + kPanelBytes + kBarrierBytes + 8 * (kBiasBytes + kBias2Bytes));
 
 RLX_CLUSTER(2);
 
@@ -311,114 +329,242 @@ RLX_FN void add2(rlx_vec2& value, rlx_vec2 added) {
   value.y += added.y;
 }
 
-// What a thread adds to its 32 sums of a chunk, loaded before any of it is used: [j] is for columns 8 j + 2 (lane % 4) and the
-// next, [j][half] for row lane / 4 + 8 half of them.
+// What a warp works with beside its sums: its buffers, the barriers at which residuals arrive in them, and its columns' biases,
+// all in shared memory; the number of its next chunk tells the buffer and its phase.
+struct Output {
+  rlx_u32 buffers;
+  rlx_u32 barriers;
+  rlx_u32 bias;
+  rlx_u32 chunk = 0;
+  RLX_FN rlx_u32 buffer(rlx_u32 number) const { return buffers + number % kBuffers * kBufferBytes; }
+  RLX_FN rlx_u32 barrier(rlx_u32 number) const { return barriers + number % kBuffers * 8u; }
+  RLX_FN rlx_u32 phase(rlx_u32 number) const { return number / kBuffers & 1u; }
+};
+
+// Where a thread's sums of a chunk belong, and what is added to them: group 4 * j + half is for columns 8 j + 2 (lane % 4) and the
+// next of row lane / 4 + 8 half.
+struct Place {
+  rlx_u32 row;     // of the thread, half 0
+  rlx_u32 column;  // of the thread, j 0
+  rlx_u32 own;     // in the buffer: the thread's word of row lane / 4, before the piece is chosen
+  rlx_u32 bias;    // in shared memory, of j 0
+  rlx_u32 bias2;
+};
+
+#define RLX_COLUMN_OF(place, j) ((place).column + 8u * (j))
+RLX_FN rlx_u32 safe_column(rlx_u32 column) { return kWholeTiles || column < RLX_N ? column : 0u; }
+RLX_FN rlx_u32 buffer_word(const Place& place, rlx_u32 j, rlx_u32 half) {
+  return place.own + half * (8u * RLX_PANEL_ROW_BYTES) + ((j ^ rlx_lane_of_warp / 4u) << 4);
+}
+
+RLX_FN void shared_load(rlx_u32& word, rlx_u32 shared) { word = rlx_shared_load1(shared); }
+RLX_FN void shared_load(rlx_vec2& pair, rlx_u32 shared) {
+  rlx_u32 words[2];
+  rlx_shared_load2(words, shared);
+  pair = rlx_vec2{rlx_from_bits(words[0]), rlx_from_bits(words[1])};
+}
+
+// What is added to four neighbouring groups of columns, loaded before any of it is used.
 struct Added {
 #ifdef RLX_BIAS
-  RLX_RAW2(RLX_BIAS) bias[8];
+  RLX_RAW2(RLX_BIAS) bias[4];
 #endif
 #ifdef RLX_BIAS2
-  RLX_RAW2(RLX_BIAS2) bias2[8];
+  RLX_RAW2(RLX_BIAS2) bias2[4];
 #endif
 #ifdef RLX_RESIDUAL
-  RLX_RAW2(RLX_RESIDUAL) residual[8][2];
+  RLX_RAW2(RLX_RESIDUAL) residual[4][2];
 #endif
 };
 
-RLX_FN void load_added(const RlxParams& p, Added& added, rlx_u32 row, rlx_u32 column) {
-  RLX_UNROLL for (rlx_u32 j = 0; j < 8u; ++j) {
-    const rlx_u32 own = column + 8u * j;
-    const rlx_u32 safe = kWholeTiles || own < RLX_N ? own : 0u;
+RLX_FN void load_added(const RlxParams& p, Added& added, const Place& place, rlx_u32 first) {
+  RLX_UNROLL for (rlx_u32 i = 0; i < 4u; ++i) {
+    const rlx_u32 j = first + i;
 #ifdef RLX_BIAS
-    added.bias[j] = RLX_LOAD2(RLX_BIAS, p.bias, safe);
+    if (kBuffersOutput) {
+      shared_load(added.bias[i], place.bias + 8u * j * RLX_CAT(rlx_bytes_, RLX_BIAS));
+    } else {
+      added.bias[i] = RLX_LOAD2(RLX_BIAS, p.bias, safe_column(RLX_COLUMN_OF(place, j)));
+    }
 #endif
 #ifdef RLX_BIAS2
-    added.bias2[j] = RLX_LOAD2(RLX_BIAS2, p.bias2, safe);
+    if (kBuffersOutput) {
+      shared_load(added.bias2[i], place.bias2 + 8u * j * RLX_CAT(rlx_bytes_, RLX_BIAS2));
+    } else {
+      added.bias2[i] = RLX_LOAD2(RLX_BIAS2, p.bias2, safe_column(RLX_COLUMN_OF(place, j)));
+    }
 #endif
 #ifdef RLX_RESIDUAL
     RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
-      const rlx_u32 line = kWholeTiles || row + 8u * half < RLX_M ? row + 8u * half : RLX_M - 1u;
-      added.residual[j][half] = RLX_LOAD2(RLX_RESIDUAL, p.residual, rlx_i64(line) * RLX_RESIDUAL_PITCH + safe);
+#if RLX_RESIDUAL_COPIED
+      if (kCopiesResidual) {
+        added.residual[i][half] = rlx_shared_load1(buffer_word(place, j, half));
+        continue;
+      }
+#endif
+      const rlx_u32 row = place.row + 8u * half;
+      const rlx_u32 line = kWholeTiles || row < RLX_M ? row : RLX_M - 1u;
+      added.residual[i][half] =
+          RLX_LOAD2(RLX_RESIDUAL, p.residual, rlx_i64(line) * RLX_RESIDUAL_PITCH + safe_column(RLX_COLUMN_OF(place, j)));
     }
 #endif
   }
 }
 
 // Two neighbours of y, from the sums at `at`.
-RLX_FN rlx_vec2 finish(const Sums& sums, rlx_u32 at, const Added& added, rlx_u32 j, rlx_u32 half) {
+RLX_FN rlx_vec2 finish(const Sums& sums, rlx_u32 at, const Added& added, rlx_u32 i, rlx_u32 half) {
   rlx_vec2 value{sums[at], sums[at + 1u]};
 #ifdef RLX_BIAS
-  add2(value, RLX_UNPACK2(RLX_BIAS, added.bias[j]));
+  add2(value, RLX_UNPACK2(RLX_BIAS, added.bias[i]));
 #endif
   value.x = rlx_activate(value.x);
   value.y = rlx_activate(value.y);
 #if RLX_GATED
   rlx_vec2 other{sums[kTileN / 2u + at], sums[kTileN / 2u + at + 1u]};
 #ifdef RLX_BIAS2
-  add2(other, RLX_UNPACK2(RLX_BIAS2, added.bias2[j]));
+  add2(other, RLX_UNPACK2(RLX_BIAS2, added.bias2[i]));
 #endif
   value.x *= other.x;
   value.y *= other.y;
 #endif
 #ifdef RLX_RESIDUAL
-  add2(value, RLX_UNPACK2(RLX_RESIDUAL, added.residual[j][half]));
+  add2(value, RLX_UNPACK2(RLX_RESIDUAL, added.residual[i][half]));
 #endif
   return value;
 }
 
-// 64 columns of a warp's 16 rows, from (row, column) of y on, from the first 32 sums of each thread.
-RLX_FN void store_chunk(const RlxParams& p, const Sums& sums, rlx_u32 row, rlx_u32 column, rlx_u32 output) {
-  const rlx_u32 lane = rlx_lane_of_warp;
-  const rlx_u32 group = lane / 4u;
-  const rlx_u32 pair = lane % 4u * 2u;
+// A chunk's first or second four groups of columns, from the first 32 sums of each thread.
+RLX_FN void store_half(const RlxParams& p, const Sums& sums, const Place& place, rlx_u32 first) {
   Added added;
-  load_added(p, added, row + group, column + pair);
-  RLX_UNROLL for (rlx_u32 j = 0; j < 8u; ++j) {
+  load_added(p, added, place, first);
+  rlx_vec2 values[4][2];
+  RLX_UNROLL for (rlx_u32 i = 0; i < 4u; ++i) {
     RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
-      const rlx_vec2 value = finish(sums, 4u * j + 2u * half, added, j, half);
-      if (kStagesOutput) {
-        const rlx_u32 word = RLX_CAT(pack2_, RLX_Y)(value.x, value.y);
-        // No clobber: nothing but the loads behind the barrier below, volatile themselves, reads it.
-        asm volatile("st.shared.u32 [%0], %1;" ::"r"(output + (group + 8u * half) * kOutputRowBytes + 16u * j + 2u * pair), "r"(word));
+      values[i][half] = finish(sums, 4u * (first + i) + 2u * half, added, i, half);
+    }
+  }
+  RLX_UNROLL for (rlx_u32 i = 0; i < 4u; ++i) {
+    RLX_UNROLL for (rlx_u32 half = 0; half < 2u; ++half) {
+      const rlx_vec2 value = values[i][half];
+      if (kBuffersOutput) {
+        rlx_shared_store1(buffer_word(place, first + i, half), RLX_CAT(pack2_, RLX_Y)(value.x, value.y));
         continue;
       }
-      const rlx_u32 y_row = row + group + 8u * half;
-      const rlx_u32 y_column = column + 8u * j + pair;
-      if (!kWholeTiles && (y_row >= RLX_M || y_column >= RLX_N)) continue;
-      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column, value.x);
-      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(y_row) * RLX_N + y_column + 1, value.y);
+      const rlx_u32 row = place.row + 8u * half;
+      const rlx_u32 column = RLX_COLUMN_OF(place, first + i);
+      if (!kWholeTiles && (row >= RLX_M || column >= RLX_N)) continue;
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column, value.x);
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column + 1, value.y);
     }
   }
-  if (!kStagesOutput) return;
-  __syncwarp();
-  RLX_UNROLL for (rlx_u32 i = 0; i < 4u; ++i) {
-    const rlx_u32 own_row = 4u * i + lane / 8u;
-    const rlx_u32 y_row = row + own_row;
-    const rlx_u32 y_column = column + lane % 8u * 8u;
-    rlx_u32 words[4];
-    rlx_shared_load4(words, output + own_row * kOutputRowBytes + lane % 8u * 16u);
-    if (kWholeTiles || (y_row < RLX_M && y_column < RLX_N)) {
-      rlx_put16(p.y, (rlx_i64(y_row) * RLX_N + y_column) * 2, rlx_uvec4{words[0], words[1], words[2], words[3]});
-    }
-  }
-  __syncwarp();
 }
 
-// A warp's 16 rows of each block of 64. The chunks take turns in the first sums, so that the code of one serves all: unrolled, an
-// activation would stand there a hundred times.
-RLX_FN void store_tile(const RlxParams& p, Sums (&sums)[kBlocks], rlx_u32 row, rlx_u32 column, rlx_u32 output) {
-  RLX_LOOP for (rlx_u32 block = 0; block < kBlocks; ++block) {
-    RLX_LOOP for (rlx_u32 chunk = 0; chunk < kTileN / 64u; ++chunk) {
-      store_chunk(p, sums[0], row + 64u * block, column + 64u * chunk, output);
-      RLX_UNROLL for (rlx_u32 i = 0; i < kColumns / 2u; ++i) {
-        if (i % (kTileN / 2u) >= 32u) sums[0][i - 32u] = sums[0][i];
+#if RLX_HAS_WGMMA
+// Behind a and b, in order.
+constexpr rlx_u32 kMapY = 1 + kSums;
+constexpr rlx_u32 kMapResidual = 2 + kSums;
+constexpr rlx_u32 kChunks = kBlocks * (kTileN / 64);  // of a warp, per tile
+
+// The residual of the warp's chunk number `of_tile` of a tile that begins at (row, column) for it.
+RLX_FN void copy_residual(const RlxTensorMaps& maps, const Output& output, rlx_u32 row, rlx_u32 column, rlx_u32 of_tile,
+                          rlx_u32 number) {
+  if (rlx_lane_of_warp != 0u) return;
+  constexpr rlx_u32 kRow = kTileN / 64u;
+  rlx_mbarrier_arrive_expecting(output.barrier(number), kBufferBytes);
+  rlx_copy_box(output.buffer(number), maps.at[kMapResidual], column + of_tile % kRow * 64u, row + of_tile / kRow * 64u,
+               output.barrier(number));
+}
+
+// A warp's copy of a tile's biases; columns past the end become zeros.
+template <rlx_u32 kBytes>
+RLX_FN void copy_bias(rlx_u32 shared, rlx_ptr bias, rlx_u32 column) {
+  RLX_UNROLL for (rlx_u32 i = 2u * rlx_lane_of_warp; i < kTileN; i += 64u) {
+    const bool inside = kWholeTiles || column + i < RLX_N;
+    rlx_copy_async<2 * kBytes>(shared + i * kBytes, bias + rlx_u64(inside ? column + i : 0u) * kBytes, inside ? 2u * kBytes : 0u);
+  }
+}
+
+// Before a tile is multiplied: its biases and first residuals set out.
+RLX_FN void begin_tile(const RlxParams& p, const RlxTensorMaps& maps, const Output& output, rlx_u32 row, rlx_u32 column) {
+  if (kCopiesResidual) {
+    if (rlx_lane_of_warp == 0u) rlx_wait_boxes_read<0>();
+    constexpr rlx_u32 kFirst = kBuffers < kChunks ? kBuffers : kChunks;
+    RLX_UNROLL for (rlx_u32 i = 0; i < kFirst; ++i) copy_residual(maps, output, row, column, i, output.chunk + i);
+  }
+  if (kBiasBytes + kBias2Bytes == 0u) return;
+#ifdef RLX_BIAS
+  copy_bias<RLX_CAT(rlx_bytes_, RLX_BIAS)>(output.bias, p.bias, column);
+#endif
+#ifdef RLX_BIAS2
+  copy_bias<RLX_CAT(rlx_bytes_, RLX_BIAS2)>(output.bias + kBiasBytes, p.bias2, column);
+#endif
+}
+
+// Behind a chunk whose values stand in its buffer.
+RLX_FN void send_chunk(const RlxTensorMaps& maps, const Output& output, rlx_u32 row, rlx_u32 column) {
+  rlx_fence_async_shared();
+  __syncwarp();
+  if (rlx_lane_of_warp != 0u) return;
+  rlx_store_box(maps.at[kMapY], column, row, output.buffer(output.chunk));
+  rlx_commit_boxes();
+}
+#endif
+
+// A warp's 16 rows of each block of 64, from (row, column) of y on. The chunks take turns in the first sums, so that the code of
+// one may serve all: unrolled, a long activation would stand there a hundred times.
+#if RLX_UNROLL_CHUNKS
+#define RLX_EACH_CHUNK RLX_UNROLL
+#else
+#define RLX_EACH_CHUNK RLX_LOOP
+#endif
+RLX_FN void store_tile(const RlxParams& p, const RlxTensorMaps& maps, Sums (&sums)[kBlocks], Output& output, rlx_u32 row,
+                       rlx_u32 column) {
+  const rlx_u32 lane = rlx_lane_of_warp;
+  const rlx_u32 pair = lane % 4u * 2u;
+#if RLX_HAS_WGMMA
+  if (kBiasBytes + kBias2Bytes > 0u) {
+    rlx_wait_copies<0>();
+    __syncwarp();
+  }
+#endif
+  RLX_EACH_CHUNK for (rlx_u32 block = 0; block < kBlocks; ++block) {
+    RLX_EACH_CHUNK for (rlx_u32 i = 0; i < kTileN / 64u; ++i) {
+      Place place{row + 64u * block + lane / 4u, column + 64u * i + pair, 0, 0, 0};
+#if RLX_HAS_WGMMA
+      if (kBuffersOutput) {
+        place.own = output.buffer(output.chunk) + lane / 4u * RLX_PANEL_ROW_BYTES + pair * 2u;
+        place.bias = output.bias + (64u * i + pair) * (kBiasBytes / kTileN);
+        place.bias2 = output.bias + kBiasBytes + (64u * i + pair) * (kBias2Bytes / kTileN);
+        if (kCopiesResidual) {
+          rlx_mbarrier_wait(output.barrier(output.chunk), output.phase(output.chunk));
+        } else {
+          if (lane == 0u) rlx_wait_boxes_read<kBuffers - 1u>();
+          __syncwarp();
+        }
+      }
+#endif
+      store_half(p, sums[0], place, 0);
+      store_half(p, sums[0], place, 4);
+#if RLX_HAS_WGMMA
+      if (kBuffersOutput) {
+        send_chunk(maps, output, row + 64u * block, column + 64u * i);
+        const rlx_u32 next = block * (kTileN / 64u) + i + kBuffers - 1u;
+        if (kCopiesResidual && next >= kBuffers && next < kChunks) {
+          if (lane == 0u) rlx_wait_boxes_read<1>();
+          copy_residual(maps, output, row, column, next, output.chunk + kBuffers - 1u);
+        }
+        ++output.chunk;
+      }
+#endif
+      RLX_UNROLL for (rlx_u32 s = 0; s < kColumns / 2u; ++s) {
+        if (s % (kTileN / 2u) >= 32u) sums[0][s - 32u] = sums[0][s];
       }
     }
-    RLX_UNROLL for (rlx_u32 i = 0; i < kColumns / 2u; ++i) sums[0][i] = sums[kBlocks - 1u][i];
+    RLX_UNROLL for (rlx_u32 s = 0; s < kColumns / 2u; ++s) sums[0][s] = sums[kBlocks - 1u][s];
   }
 }
 
-RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx_u32 output) {
+RLX_FN void consume(const RlxParams& p, const RlxTensorMaps& maps, const Ring& ring, rlx_u32 warpgroup, Output output) {
   Turn turn;
   rlx_u32 number = 0;
   const rlx_u32 first_row = kPingpong ? 0u : 64u * warpgroup;
@@ -429,19 +575,29 @@ RLX_FN void consume(const RlxParams& p, const Ring& ring, rlx_u32 warpgroup, rlx
       continue;
     }
     const Tile tile = tile_at(pair);
+    const rlx_u32 row = tile.m + first_row + rlx_warp % 4u * 16u;
     Sums sums[kBlocks];
+#if RLX_HAS_WGMMA
+    begin_tile(p, maps, output, row, tile.n);
+#endif
     multiply_tile(sums, ring, turn, warpgroup);
-    store_tile(p, sums, tile.m + first_row + rlx_warp % 4u * 16u, tile.n, output);
+    store_tile(p, maps, sums, output, row, tile.n);
   }
+#if RLX_HAS_WGMMA
+  if (kBuffersOutput && rlx_lane_of_warp == 0u) rlx_wait_boxes_read<0>();  // buffers live as long as the workgroup
+#endif
 }
 
 RLX_MAIN_MAPS {
   const rlx_u32 base = (rlx_shared_address(rlx_shared) + 1023u) & ~1023u;
-  const Ring ring{base, base + kStages * kStageBytes + 8u * kOutputBytes};
+  const Ring ring{base, base + kPanelBytes};
   if (rlx_local_x == 0u) {
     for (rlx_u32 slot = 0; slot < kStages; ++slot) {
       rlx_mbarrier_init(ring.full(slot), RLX_HAS_WGMMA ? 1u : kProducers);
       rlx_mbarrier_init(ring.empty(slot), RLX_HAS_WGMMA ? 2u * kReaders : kReaders);
+    }
+    if (kCopiesResidual) {
+      for (rlx_u32 i = 0; i < 8u * kBuffers; ++i) rlx_mbarrier_init(base + kPanelBytes + kRingBarrierBytes + 8u * i, 1u);
     }
   }
 #if RLX_HAS_WGMMA
@@ -459,7 +615,10 @@ RLX_MAIN_MAPS {
     rlx_take_registers<232>();
     rlx_wait_for_predecessors();
     const rlx_u32 warp = rlx_warp - kProducers / 32u;
-    consume(p, ring, warp / 4u, base + kStages * kStageBytes + warp * kOutputBytes);
+    const Output output{base + kStages * kStageBytes + warp * (kBuffers * kBufferBytes),
+                        base + kPanelBytes + kRingBarrierBytes + 8u * kBuffers * warp,
+                        base + kPanelBytes + kBarrierBytes + warp * (kBiasBytes + kBias2Bytes)};
+    consume(p, maps, ring, warp / 4u, output);
   }
 #if RLX_HAS_WGMMA
   __syncwarp();

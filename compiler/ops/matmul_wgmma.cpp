@@ -37,35 +37,42 @@ bool is_short_float(DType dtype) {
 struct WgmmaTile {
   int64_t columns;  // of y
   bool pingpong;    // warpgroups take tiles in turn
-  uint32_t stages;  // slots that fit into 227 KiB beside the output's staging
 };
-constexpr std::array kTiles = {WgmmaTile{.columns = 128, .pingpong = true, .stages = 6},
-                               WgmmaTile{.columns = 128, .pingpong = false, .stages = 6},
-                               WgmmaTile{.columns = 192, .pingpong = true, .stages = 5},
-                               WgmmaTile{.columns = 192, .pingpong = false, .stages = 5},
-                               WgmmaTile{.columns = 256, .pingpong = false, .stages = 4}};
-constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true, .stages = 6},
-                                    WgmmaTile{.columns = 128, .pingpong = false, .stages = 4}};
+constexpr std::array kTiles = {
+    WgmmaTile{.columns = 128, .pingpong = true}, WgmmaTile{.columns = 128, .pingpong = false},
+    WgmmaTile{.columns = 192, .pingpong = true}, WgmmaTile{.columns = 192, .pingpong = false},
+    WgmmaTile{.columns = 256, .pingpong = false}};
+constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
+                                    WgmmaTile{.columns = 128, .pingpong = false}};
 
 int64_t pair_count(const TiledSize& size, const WgmmaTile& tile) {
   return ceil_div(ceil_div(size.m, kTileLines), 2) * ceil_div(size.n, tile.columns);
 }
 
-// Fitted to an H200 over the shapes of BERT-base at batch 32 and of a Llama-1B prefill.
+// Fitted to an H200 over the shapes of BERT-base at batch 32 and of a Llama-1B prefill, of plans,
+// where the kernel's start overlaps with its predecessor's end.
 double tile_microseconds(const Target& target, const TiledSize& size, const WgmmaTile& tile) {
+  constexpr double kBegin = 4.2;    // until the first products, and after the last
   constexpr double kStep = 0.0027;  // per column and 64 depths
-  constexpr double kLight = 0.03;   // per column of the epilogue, by one warpgroup
-  constexpr double kHeavy = 0.065;
-  constexpr double kBegin = 5.0;  // until the first products, and after the last
+  // Per column of the epilogue by both warpgroups, and beside the other one's products by one.
+  constexpr double kBoth = 0.0035;
+  constexpr double kBothResidual = 0.005;
+  constexpr double kBothHeavy = 0.012;
+  constexpr double kOne = 0.008;
+  constexpr double kOneResidual = 0.024;
+  constexpr double kOneHeavy = 0.045;
   const auto pairs_at_once = static_cast<int64_t>(target.device.multiprocessors / 2);
   const auto rounds = static_cast<double>(ceil_div(pair_count(size, tile), pairs_at_once));
   const auto columns = static_cast<double>(tile.columns);
   const double multiplied = columns * (size.gated ? 2 : 1);
   const double products = static_cast<double>(ceil_div(size.k, kStepDepth)) * kStep * multiplied;
-  const double epilogue = columns * (size.heavy_activation ? kHeavy : kLight);
-  const double per_tile =
-      tile.pingpong ? std::max(products, (products + epilogue) / 2) : products + epilogue / 2;
-  return kBegin + rounds * per_tile;
+  if (tile.pingpong) {
+    const double rate = size.heavy_activation ? kOneHeavy : size.residual ? kOneResidual : kOne;
+    const double epilogue = columns * rate;
+    return kBegin + rounds * std::max(products, (products + epilogue) / 2) + epilogue / 2;
+  }
+  const double rate = size.heavy_activation ? kBothHeavy : size.residual ? kBothResidual : kBoth;
+  return kBegin + rounds * (products + columns * rate);
 }
 
 struct TileChoice {
@@ -110,6 +117,44 @@ bool is_rows(const LowerContext& ctx, const AddedOperand& added) {
          (is_short_float(added.ref.dtype()) || added.ref.dtype() == DType::f32);
 }
 
+// Whether the copy engine brings the residual: as y leaves through it, in y's 16 bits.
+bool residual_copied(const LowerContext& ctx, const Product& product) {
+  return product.residual && is_short_float(product.y.dtype()) &&
+         is_short_float(product.residual->ref.dtype()) &&
+         product.residual->m % kPieceElements == 0 &&
+         ctx.alignment(product.residual->ref) >= kPieceBytes;
+}
+
+// ---- shared memory ----
+
+// How a workgroup's shared memory is spent, as the kernel lays it out.
+struct SharedPlan {
+  uint32_t stages;   // slots of the ring
+  uint32_t buffers;  // of a warp for its results and residuals
+};
+
+uint32_t bias_bytes(const std::optional<AddedOperand>& bias, const WgmmaTile& tile) {
+  return bias ? narrow<uint32_t>(tile.columns) * element_bytes(bias->ref.dtype()) : 0;
+}
+
+SharedPlan shared_plan(const TiledProduct& tiled, const WgmmaTile& tile, bool copies_residual) {
+  constexpr uint32_t kMostStages = 8;
+  constexpr uint32_t kMostBytes = 227 * 1024;
+  constexpr uint32_t kAlignment = 1024;
+  constexpr uint32_t kBarrierBytes = 8;
+  constexpr uint32_t kBufferBytes = 16 * 128;
+  constexpr uint32_t kWarps = 8;
+  const uint32_t buffers = copies_residual ? 3 : 1;
+  const auto panel_lines = narrow<uint32_t>(kTileLines + tile.columns * (tiled.second ? 2 : 1));
+  const uint32_t stage = panel_lines * 128 + 2 * kBarrierBytes;
+  uint32_t fixed = kAlignment + kWarps * buffers * kBarrierBytes;
+  if (is_short_float(tiled.product.y.dtype())) {
+    fixed += kWarps * (buffers * kBufferBytes + bias_bytes(tiled.product.bias, tile) +
+                       bias_bytes(tiled.second_bias, tile));
+  }
+  return {.stages = std::min(kMostStages, (kMostBytes - fixed) / stage), .buffers = buffers};
+}
+
 // ---- the dispatch ----
 
 TensorMap rows_map(const ProductOperand& operand, int64_t lines, int64_t depth, int64_t box_lines) {
@@ -122,9 +167,21 @@ TensorMap rows_map(const ProductOperand& operand, int64_t lines, int64_t depth, 
           .swizzle_bytes = 128};
 }
 
+// Of chunks of y or of the residual, in which a warp moves them.
+TensorMap chunk_map(const Product& product, DType dtype, int64_t pitch) {
+  constexpr uint32_t kChunkLines = 16;
+  constexpr uint32_t kChunkColumns = 64;
+  return {.position = 0,
+          .dtype = dtype,
+          .dims = {static_cast<uint64_t>(product.n), static_cast<uint64_t>(product.m)},
+          .strides = {static_cast<uint64_t>(pitch) * element_bytes(dtype)},
+          .box = {kChunkColumns, kChunkLines},
+          .swizzle_bytes = 128};
+}
+
 using WgmmaDispatch = DispatchBuilder<MatmulWgmmaParams>;
 
-void bind_added(WgmmaDispatch& dispatch, const TiledProduct& tiled) {
+void bind_added(WgmmaDispatch& dispatch, const TiledProduct& tiled, bool copies_residual) {
   const Product& product = tiled.product;
   if (product.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(product.bias->ref.dtype())))
@@ -139,7 +196,11 @@ void bind_added(WgmmaDispatch& dispatch, const TiledProduct& tiled) {
     dispatch.define("RLX_RESIDUAL", std::string(name_of(product.residual->ref.dtype())))
         .define("RLX_RESIDUAL_PITCH", product.residual->m)
         .read(&MatmulWgmmaParams::residual, product.residual->ref,
-              pair_bytes(product.residual->ref));
+              copies_residual ? kPieceBytes : pair_bytes(product.residual->ref));
+  }
+  if (copies_residual) {
+    dispatch.map(&MatmulWgmmaParams::residual,
+                 chunk_map(product, product.residual->ref.dtype(), product.residual->m));
   }
 }
 
@@ -163,6 +224,7 @@ TiledSize tiled_size(const TiledProduct& tiled) {
           .n = tiled.product.n,
           .k = tiled.product.k,
           .gated = tiled.second.has_value(),
+          .residual = tiled.product.residual.has_value(),
           .heavy_activation = is_heavy_activation(tiled.product.activation.op)};
 }
 
@@ -210,6 +272,8 @@ void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
   const int64_t pairs = pair_count(size, tile);
   const auto groups = std::min<int64_t>(ctx.target().device.multiprocessors / 2 * 2, 2 * pairs);
   const bool activated = !product.activation.none();
+  const bool copies_residual = residual_copied(ctx, product);
+  const SharedPlan shared = shared_plan(tiled, tile, copies_residual);
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
@@ -220,12 +284,15 @@ void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
       .define("RLX_A_PITCH", product.a.line)
       .define("RLX_B_PITCH", product.b.line)
       .define("RLX_TILE_N", tile.columns)
-      .define("RLX_STAGES", int64_t{tile.stages})
+      .define("RLX_STAGES", int64_t{shared.stages})
+      .define("RLX_BUFFERS", int64_t{shared.buffers})
+      .define("RLX_RESIDUAL_COPIED", copies_residual ? 1 : 0)
       .define("RLX_PINGPONG", tile.pingpong ? 1 : 0)
       .define("RLX_GATED", size.gated ? 1 : 0)
       .define("RLX_RASTER", 8)
       .define("RLX_PREFETCH", ctx.segment_of(product.b.ref) == Segment::Weights ? 1 : 0)
       .define("RLX_ACTIVATION", activated ? 1 : 0)
+      .define("RLX_UNROLL_CHUNKS", size.heavy_activation ? 0 : 1)
       .define("RLX_SHORT_MATH", is_short_float(product.y.dtype()) ? 1 : 0)
       .read(&MatmulWgmmaParams::a, product.a.ref, kPieceBytes)
       .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
@@ -238,9 +305,11 @@ void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
   }
   if (activated)
     dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
-  bind_added(dispatch, tiled);
-  dispatch.write(&MatmulWgmmaParams::y, product.y, kPieceBytes)
-      .grid(static_cast<uint64_t>(groups))
+  dispatch.write(&MatmulWgmmaParams::y, product.y, kPieceBytes);
+  if (is_short_float(product.y.dtype()))
+    dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
+  bind_added(dispatch, tiled, copies_residual);
+  dispatch.grid(static_cast<uint64_t>(groups))
       .work(least_bytes(tiled), 2 * static_cast<uint64_t>(product.m) *
                                     static_cast<uint64_t>(product.n) *
                                     static_cast<uint64_t>(product.k) * (size.gated ? 2 : 1))

@@ -23,6 +23,7 @@ struct TiledSize {
   int64_t n = 0;
   int64_t k = 0;
   bool gated = false;
+  bool residual = false;
   bool heavy_activation = false;  // tens of operations per element: erf, tanh
 };
 

@@ -92,6 +92,21 @@ RLX_FN void rlx_copy_box(rlx_u32 shared, const RlxTensorMap& map, rlx_u32 x, rlx
       : "memory");
 }
 
+// One thread copies the map's box from shared memory to element (x, y) on; elements outside the matrix are left out. Writes to the
+// shared memory come before by rlx_fence_async_shared in the threads that made them and a barrier.
+RLX_FN void rlx_store_box(const RlxTensorMap& map, rlx_u32 x, rlx_u32 y, rlx_u32 shared) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(
+                   reinterpret_cast<rlx_u64>(&map)),
+               "r"(x), "r"(y), "r"(shared)
+               : "memory");
+}
+// Closes a group of this thread's stores of boxes; the wait returns when all but the kGroups youngest have read their memory.
+RLX_FN void rlx_commit_boxes() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+template <int kGroups>
+RLX_FN void rlx_wait_boxes_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kGroups) : "memory");
+}
+
 // ---- wgmma: d (64 rows by kColumns) += a (64 x 16) * b^T (kColumns x 16), both in panels ----
 
 RLX_FN void rlx_wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

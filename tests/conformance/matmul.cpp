@@ -262,6 +262,19 @@ Case fused(std::string name, const Shape& x, const Shape& w,
   return test;
 }
 
+// 16 bits and enough of them for the largest tiles where the target has such, ragged at every end.
+void add_largest_tiles(std::vector<Case>& cases) {
+  const auto add = [&](DType dtype, const std::string& activation, bool residual) {
+    Case test = fused("T39 largest tiles, " + std::string(name_of(dtype)), {2040, 520}, {1016, 520},
+                      {tensor(dtype, {1016})},
+                      R"({"trans_w": true, "activation": ")" + activation + "\"}", dtype);
+    if (residual) test.inputs.push_back(tensor(dtype, {2040, 1016}));
+    cases.push_back(test);
+  };
+  add(DType::f16, "relu", true);
+  add(DType::bf16, "silu", false);
+}
+
 void add_activations(std::vector<Case>& cases) {
   constexpr std::array kActivations = {
       "neg",      "abs",      "sign",         "square",     "exp",        "exp2",
@@ -345,6 +358,7 @@ std::vector<Case> matmul_cases() {
   add_dtypes(cases);
   add_batches(cases);
   add_edges(cases);
+  add_largest_tiles(cases);
   add_activations(cases);
   add_fused(cases);
   // More tiles than one grid axis may count (65,535), in the flattened batch and in rows.
