@@ -10,7 +10,7 @@
 //   RLX_X (of x and y), RLX_GAMMA, RLX_BETA; RLX_HAS_GAMMA, RLX_HAS_BETA, RLX_HAS_MEAN, RLX_HAS_INV_STD; RLX_WIDTH 4 or 8: so many
 //   elements of x and y at a time; RLX_GAMMA_VECTOR, RLX_BETA_VECTOR 4: gamma or beta likewise, being contiguous; RLX_ITEMS: pieces
 //   of RLX_WIDTH elements that a thread keeps in registers, 0: the row is read again; RLX_AFFINE_EARLY 1: gamma and beta do not
-//   depend on earlier steps.
+//   depend on earlier steps; RLX_AFFINE_LATE 1: they are read behind the sums, which leaves registers for more rows at a time.
 // Numerics: mean first, then the centred squares, in f32 (f64 for f64); one rounding at the end. The mean is rounded, which matters
 //   far from zero: the mean of what is left after centring corrects it.
 #version 460
@@ -24,6 +24,25 @@
 RLX_PARAMS(NormParams);
 
 RLX_GROUP_REDUCE(row_sum, RLX_REAL, RLX_COMBINE_SUM)
+
+// Sums of the centred squares and of the centred values.
+struct Sums {
+  RLX_REAL squares;
+  RLX_REAL rest;
+};
+#if RLX_CENTER
+RLX_FN Sums rlx_shuffle_xor(Sums sums, rlx_u32 distance) {
+  sums.squares = rlx_shuffle_xor(sums.squares, distance);
+  sums.rest = rlx_shuffle_xor(sums.rest, distance);
+  return sums;
+}
+RLX_FN Sums added(Sums a, Sums b) {
+  a.squares += b.squares;
+  a.rest += b.rest;
+  return a;
+}
+RLX_GROUP_REDUCE(row_sums, Sums, added)
+#endif
 
 #define RLX_LOAD(i) RLX_CAT(rlx_load_, RLX_X)(p.x, x_row + (i))
 
@@ -80,10 +99,13 @@ RLX_MAIN_PREFETCH {
   RLX_REAL mean = RLX_REAL(0);
 
 #if RLX_ITEMS > 0
-  // The row's pieces in registers; places behind its end hold 0. gamma and beta come along, before their row's sums are known.
+  // The row's pieces in registers; places behind its end hold 0. gamma and beta come along, before their row's sums
+  // are known, unless they are to be late.
   RLX_REAL held[RLX_ITEMS][RLX_WIDTH];
+#if !RLX_AFFINE_LATE
   RLX_REAL gamma[RLX_ITEMS][RLX_WIDTH];
   RLX_REAL beta[RLX_ITEMS][RLX_WIDTH];
+#endif
 #if RLX_AFFINE_EARLY
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const RLX_INDEX i = first + RLX_INDEX(k) * step;
@@ -101,7 +123,7 @@ RLX_MAIN_PREFETCH {
       RLX_GET_PIECE(held[k], RLX_X, p.x, x_row + i)
     }
   }
-#if !RLX_AFFINE_EARLY
+#if !RLX_AFFINE_EARLY && !RLX_AFFINE_LATE
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const RLX_INDEX i = first + RLX_INDEX(k) * step;
     if (i < RLX_INDEX(RLX_COLS)) {
@@ -119,14 +141,15 @@ RLX_MAIN_PREFETCH {
   mean = RLX_MEAN(row_sum(sum));
 #endif
   // Squares.
-  RLX_REAL squares = RLX_REAL(0);
-  RLX_REAL rest = RLX_REAL(0);
+  Sums sums;
+  sums.squares = RLX_REAL(0);
+  sums.rest = RLX_REAL(0);
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     if (first + RLX_INDEX(k) * step < RLX_INDEX(RLX_COLS)) {
       RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
         held[k][j] -= mean;
-        squares += held[k][j] * held[k][j];
-        rest += held[k][j];
+        sums.squares += held[k][j] * held[k][j];
+        sums.rest += held[k][j];
       }
     }
   }
@@ -143,24 +166,27 @@ RLX_MAIN_PREFETCH {
   mean = RLX_MEAN(row_sum(sum));
 #endif
   // Squares.
-  RLX_REAL squares = RLX_REAL(0);
-  RLX_REAL rest = RLX_REAL(0);
+  Sums sums;
+  sums.squares = RLX_REAL(0);
+  sums.rest = RLX_REAL(0);
   for (RLX_INDEX i = first; i < RLX_INDEX(RLX_COLS); i += step) {
     RLX_REAL piece[RLX_WIDTH];
     RLX_GET_PIECE(piece, RLX_X, p.x, x_row + i)
     RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
       const RLX_REAL centred = piece[j] - mean;
-      squares += centred * centred;
-      rest += centred;
+      sums.squares += centred * centred;
+      sums.rest += centred;
     }
   }
 #endif
-  RLX_REAL variance = RLX_MEAN(row_sum(squares));
 #if RLX_CENTER
+  sums = row_sums(sums);
+  RLX_REAL variance = RLX_MEAN(sums.squares);
   // What the rounding of the mean left over.
-  const RLX_REAL missed = RLX_MEAN(row_sum(rest));
+  const RLX_REAL missed = RLX_MEAN(sums.rest);
   variance -= missed * missed;
 #else
+  const RLX_REAL variance = RLX_MEAN(row_sum(sums.squares));
   const RLX_REAL missed = RLX_REAL(0);
 #endif
   const RLX_REAL inv_std = RLX_REAL(1) / sqrt(variance + RLX_EPS);
@@ -171,8 +197,17 @@ RLX_MAIN_PREFETCH {
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const RLX_INDEX i = first + RLX_INDEX(k) * step;
     if (i < RLX_INDEX(RLX_COLS)) {
+#if RLX_AFFINE_LATE
+      RLX_REAL gamma[RLX_WIDTH];
+      RLX_REAL beta[RLX_WIDTH];
+      RLX_GET_GAMMA(gamma, i)
+      RLX_GET_BETA(beta, i)
+#define RLX_OF_PIECE(affine, j) affine[j]
+#else
+#define RLX_OF_PIECE(affine, j) affine[k][j]
+#endif
       RLX_UNROLL for (int j = 0; j < RLX_WIDTH; ++j) {
-        held[k][j] = (held[k][j] - missed) * inv_std * (gamma[k][j] + RLX_GAMMA_OFFSET) + beta[k][j];
+        held[k][j] = (held[k][j] - missed) * inv_std * (RLX_OF_PIECE(gamma, j) + RLX_GAMMA_OFFSET) + RLX_OF_PIECE(beta, j);
       }
       RLX_PUT_PIECE(held[k], RLX_X, p.y, y_row + i)
     }

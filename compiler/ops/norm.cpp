@@ -155,6 +155,12 @@ uint32_t piece_width(const LowerContext& ctx, const NormOperands& operands) {
   return std::max(half ? both(8) : 1, both(4));
 }
 
+// More workgroups than the device holds at once: what counts is how many rows are under way, not
+// how soon one is done.
+bool many_groups(const LowerContext& ctx, int64_t groups) {
+  return groups > 4 * int64_t{ctx.target().device.multiprocessors};
+}
+
 // As few threads per row as can hold it in registers: sums then stay within a warp. Workgroups of
 // 128 threads while that takes to fill a large device, else of 256.
 RowPlan plan_norm(const LowerContext& ctx, int64_t rows, int64_t cols, uint32_t width) {
@@ -163,9 +169,7 @@ RowPlan plan_norm(const LowerContext& ctx, int64_t rows, int64_t cols, uint32_t 
   RowPlan plan{.by_column = false, .lanes = kLeastLanes, .rows = 1};
   while (plan.lanes < kMostLanes && items_per_lane(plan, cols, width) == 0) plan.lanes *= 2;
   plan.rows = std::max<uint32_t>(1, 128 / plan.lanes);
-  if (plan.groups(rows) > 4 * int64_t{ctx.target().device.multiprocessors}) {
-    plan.rows = kMostLanes / plan.lanes;
-  }
+  if (many_groups(ctx, plan.groups(rows))) plan.rows = kMostLanes / plan.lanes;
   return plan;
 }
 
@@ -195,6 +199,7 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
   const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
   const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
   const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
+  const bool late = items > 0 && many_groups(ctx, plan.groups(rows));
   const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
   const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
   const bool has_inv_std = ctx.has_output(inv_std_output);
@@ -219,7 +224,8 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
       .define("RLX_ITEMS", items)
       .define("RLX_GAMMA_VECTOR", gamma_vector)
       .define("RLX_BETA_VECTOR", beta_vector)
-      .define("RLX_AFFINE_EARLY", early ? 1 : 0)
+      .define("RLX_AFFINE_EARLY", early && !late ? 1 : 0)
+      .define("RLX_AFFINE_LATE", late ? 1 : 0)
       .generated("rows.inc", rows_text(ctx, operands))
       .grid(grid.x, grid.y, grid.z)
       .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
