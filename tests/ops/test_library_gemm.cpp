@@ -127,11 +127,12 @@ TEST_CASE("epilogues_are_those_with_one_rounding") {
 }
 
 TEST_CASE("transposes_pitches_and_batches_are_the_problems_own") {
-  OneNode turned = product();
-  turned.inputs[1] = f16({kN, kK});
-  turned.attributes["trans_w"] = true;
+  const OneNode turned{.op = "matmul",
+                       .inputs = {f16({6, 512, 256}), f16({6, 1024, 256})},
+                       .attributes = {{"trans_b", true}},
+                       .target = "cuda"};
   CHECK(gemm_of(turned).b_transposed);
-  CHECK(gemm_of(turned).b_pitch == kK);
+  CHECK(gemm_of(turned).b_pitch == 256);
 
   const OneNode batched{
       .op = "matmul", .inputs = {f16({6, 512, 256}), f16({6, 256, 1024})}, .target = "cuda"};

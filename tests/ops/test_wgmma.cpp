@@ -108,8 +108,9 @@ TEST_CASE("tiles_follow_the_number_of_them_that_fit_at_once") {
 }
 
 TEST_CASE("an_activation_leaves_the_product_only_where_that_is_faster") {
-  // erf-GELU over a short depth keeps the scalar units longer than a pass of its own takes.
-  CHECK(library_wants_activation_apart(cuda(), 4096, 3072, 768, DType::f16, "gelu"));
+  // Rows that are no whole 16-byte pieces: the large tiles do not take them, the library does.
+  CHECK(library_wants_activation_apart(cuda(), 4096, 3076, 768, DType::f16, "gelu"));
+  CHECK_FALSE(library_wants_activation_apart(cuda(), 4096, 3072, 768, DType::f16, "gelu"));
   CHECK_FALSE(library_wants_activation_apart(cuda(), 1024, 8192, 2048, DType::bf16, "silu"));
 }
 
