@@ -16,6 +16,9 @@
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/math.cuh"
+#ifdef RLX_DOUBLE
+#include "lib/math64.cuh"
+#endif
 #include "lib/reduce.cuh"
 #include "generated/rows.inc"
 

@@ -18,6 +18,9 @@
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
 #include "lib/math.glsl"
+#ifdef RLX_DOUBLE
+#include "lib/math64.glsl"
+#endif
 #include "lib/reduce.glsl"
 #include "generated/rows.inc"
 

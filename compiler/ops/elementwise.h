@@ -29,8 +29,8 @@ std::optional<Shape> infer_broadcast(InferContext& ctx);
 void for_each_broadcast(const Shape& shape, const std::vector<const Shape*>& operands,
                         const std::function<void(int64_t, const int64_t*)>& visit);
 
-// True where the op's expression also exists for f64; the others are polynomials in f32.
-bool has_double_form(std::string_view op);
+// True where the op's expression for f64 needs nothing but lib/scalar; others call lib/math64.
+bool has_plain_double_form(std::string_view op);
 
 // The value modulo 2^n as integer dtype holds it; bool: value != 0.
 int64_t wrap_integer(DType dtype, int64_t value);

@@ -12,8 +12,8 @@
 namespace rlx {
 namespace {
 
-// Ops whose expressions also exist for f64; the others are polynomials in f32.
-constexpr std::string_view kDoubleOps[] = {
+// Ops whose expressions for f64 need nothing but lib/scalar.
+constexpr std::string_view kPlainDoubleOps[] = {
     "neg",        "abs",          "sign",        "floor",
     "ceil",       "trunc",        "round",       "sqrt",
     "rsqrt",      "reciprocal",   "square",      "relu",
@@ -37,21 +37,18 @@ std::vector<RegionStep> steps_of(LowerContext& ctx) {
   return {step};
 }
 
-bool check_double(LowerContext& ctx, const std::vector<RegionStep>& steps) {
+// True where a step calls a function of doubles.
+bool calls_double_functions(const LowerContext& ctx, const std::vector<RegionStep>& steps) {
   const size_t inputs = ctx.input_count();
-  for (const RegionStep& step : steps) {
-    bool uses_double = step.dtype == DType::f64;
-    for (uint32_t operand : step.operands) {
-      if (operand < inputs && !ctx.has_input(operand)) continue;
-      uses_double |= (operand < inputs ? ctx.input_type(operand).dtype
-                                       : steps[operand - inputs].dtype) == DType::f64;
-    }
-    if (uses_double && !has_double_form(step.op)) {
-      return ctx.fail(DiagCode::UnsupportedOp, "\"" + step.op + "\" has no kernel for f64",
-                      "cast to f32 around it");
-    }
-  }
-  return true;
+  const auto is_double = [&](uint32_t operand) {
+    if (operand >= inputs) return steps[operand - inputs].dtype == DType::f64;
+    return ctx.has_input(operand) && ctx.input_type(operand).dtype == DType::f64;
+  };
+  return std::any_of(steps.begin(), steps.end(), [&](const RegionStep& step) {
+    const bool doubles = step.dtype == DType::f64 ||
+                         std::any_of(step.operands.begin(), step.operands.end(), is_double);
+    return doubles && !has_plain_double_form(step.op);
+  });
 }
 
 bool same_operand(const RegionOperand& a, const RegionOperand& b) {
@@ -89,8 +86,9 @@ RegionInputs gather_inputs(LowerContext& ctx) {
 
 }  // namespace
 
-bool has_double_form(std::string_view op) {
-  return std::find(std::begin(kDoubleOps), std::end(kDoubleOps), op) != std::end(kDoubleOps);
+bool has_plain_double_form(std::string_view op) {
+  return std::find(std::begin(kPlainDoubleOps), std::end(kPlainDoubleOps), op) !=
+         std::end(kPlainDoubleOps);
 }
 
 bool lower_elementwise(LowerContext& ctx) {
@@ -102,7 +100,6 @@ bool lower_elementwise(LowerContext& ctx) {
                         " inputs, wanted at most " + std::to_string(kMaxRegionOperands),
                     "split the region");
   }
-  if (!check_double(ctx, steps)) return false;
   // generate_chain checks that each step uses all of its attributes.
   const GeneratedChain chain = generate_chain(steps, inputs.names, inputs.dtypes);
   for (const auto& [name, value] : ctx.node().attributes) {
@@ -116,7 +113,8 @@ bool lower_elementwise(LowerContext& ctx) {
                .operands = std::move(inputs.operands),
                .element_text = chain.text + "return " + chain.result + ";\n",
                .operations = steps.size(),
-               .subject = subject});
+               .subject = subject,
+               .double_functions = calls_double_functions(ctx, steps)});
   return true;
 }
 

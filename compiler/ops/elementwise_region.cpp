@@ -438,6 +438,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
     bytes += distinct_bytes(stream);
   }
   if (const TensorRef* x = in_place_operand(program, region)) dispatch.allow_in_place(*x);
+  if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   dispatch.workgroup({kBlock})
       .define("RLX_INDEX", index_type(plan))
       .define("RLX_COUNT", index_number(plan, plan.items))

@@ -30,8 +30,9 @@ struct Region {
   std::vector<RegionOperand> operands;  // at most kMaxRegionOperands, seen as x1, x2, ... in order
   std::string
       element_text;  // statements over x1, x2, ...; ends in "return <output's compute type>;"
-  uint64_t operations = 0;  // arithmetic operations per element
-  std::string subject;      // for the reason: "region of 5 ops"
+  uint64_t operations = 0;        // arithmetic operations per element
+  std::string subject;            // for the reason: "region of 5 ops"
+  bool double_functions = false;  // element_text calls functions of lib/math64
 };
 constexpr size_t kMaxRegionOperands = RLX_REGION_BUFFERS - 1;
 

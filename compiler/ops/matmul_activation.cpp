@@ -73,7 +73,7 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
 }
 
 bool check_activation_kernel(NodeContext& ctx, const Activation& activation, DType dtype) {
-  if (dtype != DType::f64 || activation.none() || has_double_form(activation.op)) return true;
+  if (dtype != DType::f64 || activation.none() || has_plain_double_form(activation.op)) return true;
   return ctx.fail(DiagCode::UnsupportedOp,
                   "activation \"" + activation.op + "\" has no kernel for f64",
                   "cast to f32 around it");

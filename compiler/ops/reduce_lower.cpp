@@ -225,6 +225,7 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .grid(grid.x, grid.y, grid.z)
       .work(bytes, operations * static_cast<uint64_t>(rows * reduced))
       .reason(reason_text(place, plan, chunks));
+  if (place.x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   for (size_t k = 0; k < operands.size() && rows * reduced > 0; ++k) {
     const bool pieces =
         width > 1 && ctx.alignment(operands[k]) >= 4 * element_bytes(operands[k].dtype());
@@ -305,10 +306,6 @@ CentredPasses centred_passes(const LowerContext& ctx, DType dtype, int64_t count
                                "(rlx_finite_or_zero(center) + rlx_log(a))")};
 }
 
-bool needs_double_functions(std::string_view op) {
-  return op == "reduce_log_sum" || op == "reduce_log_sum_exp";
-}
-
 }  // namespace
 
 bool lower_reduce(LowerContext& ctx) {
@@ -319,9 +316,6 @@ bool lower_reduce(LowerContext& ctx) {
   const std::optional<Ints> axes = reduced_axes(ctx, x.shape().size());
   if (!axes) return false;
   const bool centred = op == "variance" || op == "reduce_log_sum_exp";
-  if (x.dtype() == DType::f64 && needs_double_functions(op)) {
-    return ctx.fail(DiagCode::UnsupportedOp, "has no f64 kernel", "cast x to f32");
-  }
   const bool arithmetic_free = op == "reduce_sum" || op == "reduce_mean" || op == "reduce_max" ||
                                op == "reduce_min" || op == "reduce_prod";
   if (axes->empty() && arithmetic_free) {

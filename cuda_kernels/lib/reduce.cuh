@@ -34,6 +34,7 @@ RLX_FN bool rlx_infinite(float x) { return (__float_as_uint(x) & 0x7FFFFFFFu) ==
 RLX_FN bool rlx_infinite(double x) { return (__double_as_longlong(x) & 0x7FFFFFFFFFFFFFFFll) == 0x7FF0000000000000ll; }
 
 RLX_FN float rlx_finite_or_zero(float x) { return rlx_infinite(x) ? 0.0f : x; }
+RLX_FN double rlx_finite_or_zero(double x) { return rlx_infinite(x) ? 0.0 : x; }
 
 #define RLX_COMBINE_SUM(a, b) ((a) + (b))
 #define RLX_COMBINE_PROD(a, b) ((a) * (b))

@@ -47,6 +47,7 @@ bool rlx_infinite(double x) {
 }
 
 float rlx_finite_or_zero(float x) { return rlx_infinite(x) ? 0.0 : x; }
+double rlx_finite_or_zero(double x) { return rlx_infinite(x) ? double(0.0) : x; }
 
 #define RLX_COMBINE_SUM(a, b) ((a) + (b))
 #define RLX_COMBINE_PROD(a, b) ((a) * (b))

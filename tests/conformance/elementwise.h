@@ -24,7 +24,6 @@ struct UnaryOp {
   std::string name;
   Tolerance tolerance = Tolerance::Exact;
   std::string attributes = "{}";
-  bool has_double = false;  // also a kernel for f64
 };
 
 // Every op of ops.md 2.1 from float to float, some with attributes that are not the defaults.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shaders/lib/scalar.glsl and math.glsl compiled as C++ on the host, with the few words of GLSL
-// that it uses.
+// shaders/lib/scalar.glsl, math.glsl and math64.glsl compiled as C++ on the host, with the few
+// words of GLSL that it uses.
 #pragma once
 
 #include <bit>
@@ -54,6 +54,7 @@ inline int findMSB(uint32_t x) {
 #define rlx_bits(x) std::bit_cast<uint32_t>(x)
 #define rlx_from_bits(x) std::bit_cast<float>(x)
 #include "lib/math.glsl"
+#include "lib/math64.glsl"
 #undef RLX_FN
 #undef precise
 #undef rlx_u32
