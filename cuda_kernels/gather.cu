@@ -5,6 +5,7 @@
 // thread, neighbours side by side; all of a thread's loads come before its stores.
 // Specializations: RLX_WORD_BYTES 1..16, RLX_ROW_WORDS, RLX_ROWS, RLX_ITEMS, RLX_I dtype of the index, RLX_ZERO_OUTSIDE.
 // generated/sizes.inc: RLX_INDEX; RLX_SIZE, RLX_COUNT words of y; in words RLX_X_OUTER(o), RLX_X_COLUMN(c) and RLX_X_ROW.
+// A table of blocks (RLX_W_ELEMENTS defined): lib/block_rows.cuh.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/indexing.cuh"
@@ -12,6 +13,9 @@
 
 RLX_PARAMS(GatherParams);
 
+#ifdef RLX_W_ELEMENTS
+#include "lib/block_rows.cuh"
+#else
 RLX_MAIN {
   const rlx_u64 first = rlx_linear_group * rlx_u64(RLX_BLOCK_X * RLX_ITEMS) + rlx_u64(rlx_local_x);
   RLX_WORD words[RLX_ITEMS];
@@ -40,3 +44,4 @@ RLX_MAIN {
     if (word < rlx_u64(RLX_COUNT)) rlx_store_word(p.y, rlx_i64(word), words[k]);
   }
 }
+#endif

@@ -3,6 +3,8 @@
 // x.
 #include <algorithm>
 
+#include "compiler/ops/block_rows.h"
+#include "compiler/ops/block_weights.h"
 #include "compiler/ops/movement.h"
 #include "compiler/ops/places.h"
 #include "schema/plan_header.h"
@@ -15,7 +17,11 @@ int64_t written_axis(NodeContext& ctx) {
 }
 
 bool infer_gather(InferContext& ctx) {
-  if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
+  if (is_block_type(ctx.dtype(0))) return infer_block_rows(ctx);
+  if (ctx.attrs().has("out_dtype")) {
+    return ctx.fail(DiagCode::BadAttribute, "out_dtype is for tables of a block type; x is " +
+                                                std::string(name_of(ctx.dtype(0))));
+  }
   const Shape& from = ctx.shape(0);
   const auto axis = ctx.axis(written_axis(ctx), from.size());
   if (!axis) return false;
@@ -50,6 +56,7 @@ GatherView gather_view(const Shape& from, const Shape& index, int64_t axis) {
 }
 
 bool evaluate_gather(EvaluateContext& ctx) {
+  if (is_block_type(ctx.input(0).type.dtype)) return evaluate_block_rows(ctx);
   const Tensor& x = ctx.input(0);
   const Tensor& index = ctx.input(1);
   Tensor& y = ctx.output(0);
@@ -77,6 +84,7 @@ bool evaluate_gather(EvaluateContext& ctx) {
 }
 
 bool lower_gather(LowerContext& ctx) {
+  if (is_block_type(ctx.input_type(0).dtype)) return lower_block_rows(ctx);
   const TensorRef x = ctx.input(0);
   const TensorRef index = ctx.dense_input(1);
   const TensorRef y = ctx.output(0);
@@ -120,21 +128,23 @@ constexpr std::string_view kOutside[] = {"clamp", "zero"};
 const AttrSpec kGatherAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .default_text = "0"},
     {.name = "oob", .type = AttrType::String, .default_text = "\"clamp\"", .choices = kOutside},
+    {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 // padding_idx concerns the gradient only (ops.md 8), so the forward op has nothing to read.
 const AttrSpec kEmbeddingAttrs[] = {
-    {.name = "padding_idx", .type = AttrType::Int, .consumed_by_infer = true}};
+    {.name = "padding_idx", .type = AttrType::Int, .consumed_by_infer = true},
+    {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true}};
 
 const OpDef kGathers[] = {
     {.name = "gather",
-     .signature = "gather(x, index; axis=0, oob=\"clamp\") -> y",
+     .signature = "gather(x, index; axis=0, oob=\"clamp\", out_dtype) -> y",
      .inputs = {2, 2},
      .attrs = kGatherAttrs,
      .infer = infer_gather,
      .evaluate = evaluate_gather,
      .lower = lower_gather},
     {.name = "embedding",
-     .signature = "embedding(table, ids; padding_idx) -> y",
+     .signature = "embedding(table, ids; padding_idx, out_dtype) -> y",
      .inputs = {2, 2},
      .attrs = kEmbeddingAttrs,
      .infer = infer_gather,

@@ -65,6 +65,20 @@ std::vector<Case> gather_cases() {
        .op = "embedding",
        .inputs = {tensor(DType::f16, {5, 4}).param(), tensor(DType::i32, {3}).of({0, 1, 4})},
        .attributes = R"({"padding_idx": 0})"});
+  const auto table = [&cases](const std::string& name, const std::string& op, DType dtype,
+                              const CaseTensor& ids, const std::string& attributes) {
+    cases.push_back({.name = name,
+                     .op = op,
+                     .inputs = {tensor(dtype, {9, 256}).param(), ids},
+                     .attributes = attributes,
+                     .tolerance = Tolerance::Arith});
+  };
+  const CaseTensor ids = tensor(DType::i64, {2, 3}).of({7, 0, 7, 3, -1, 99});
+  for (const DType dtype : {DType::q4_k, DType::q6_k, DType::q8_0, DType::mxfp4}) {
+    table("T103 rows of blocks, out of order and repeated", "embedding", dtype, ids, "{}");
+  }
+  table("T103 rows of blocks, zeros outside, f16", "gather", DType::q5_k, ids,
+        R"({"oob": "zero", "out_dtype": "f16"})");
   return cases;
 }
 
