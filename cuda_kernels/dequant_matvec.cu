@@ -24,7 +24,7 @@
 RLX_PARAMS(WeightedMatmulParams);
 
 // x[v, k .. k + 7], zero beyond RLX_K.
-RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 k, rlx_acc_t values[8]) {
+RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 k, rlx_acc_t (&values)[8]) {
   const rlx_i64 at = rlx_i64(v) * rlx_i64(RLX_K) + rlx_i64(k);
 #if RLX_X_VECTOR == 8
   RLX_CAT(rlx_load8_, RLX_X)(x, at, values);

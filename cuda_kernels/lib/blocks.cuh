@@ -81,13 +81,13 @@ RLX_FN rlx_u32 rlx_look_up(rlx_u32 nibbles, rlx_u32 t0, rlx_u32 t1, rlx_u32 t2, 
 RLX_FN rlx_u32 rlx_e2m1_twice(rlx_u32 nibbles) { return rlx_look_up(nibbles, 0x03020100u, 0x0C080604u, 0xFDFEFF00u, 0xF4F8FAFCu); }
 
 // w = scale * byte + offset for the eight signed bytes of two words.
-RLX_FN void rlx_expand(rlx_u32 low, rlx_u32 high, float scale, float offset, float w[8]) {
+RLX_FN void rlx_expand(rlx_u32 low, rlx_u32 high, float scale, float offset, float (&w)[8]) {
   RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
     w[i] = scale * rlx_signed_byte(low, i) + offset;
     w[i + 4u] = scale * rlx_signed_byte(high, i) + offset;
   }
 }
-RLX_FN void rlx_expand(rlx_u32 low, rlx_u32 high, float scale, float w[8]) {
+RLX_FN void rlx_expand(rlx_u32 low, rlx_u32 high, float scale, float (&w)[8]) {
   RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
     w[i] = scale * rlx_signed_byte(low, i);
     w[i + 4u] = scale * rlx_signed_byte(high, i);
@@ -135,7 +135,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
 RLX_FN rlx_u32 rlx_spread_fifth(rlx_u32 bits) {
   return ((bits & 1u) << 4) | ((bits & 2u) << 11) | ((bits & 4u) << 18) | ((bits & 8u) << 25);
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   rlx_u32 low = RLX_NIBBLES(words.codes[(run & 1u) * 2u], run >> 1);
   rlx_u32 high = RLX_NIBBLES(words.codes[(run & 1u) * 2u + 1u], run >> 1);
 #if defined(RLX_W_q5_0) || defined(RLX_W_q5_1)
@@ -177,7 +177,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
 #endif
   return words;
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   rlx_expand(words.codes[2u * run], words.codes[2u * run + 1u], words.scale, w);
 }
 
@@ -196,7 +196,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
   }
   return words;
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   const rlx_u32 first = (run >> 1) * 2u;
   rlx_expand(rlx_e2m1_twice(RLX_NIBBLES(words.codes[first], run & 1u)),
              rlx_e2m1_twice(RLX_NIBBLES(words.codes[first + 1u], run & 1u)), words.scale[run >> 1], w);
@@ -237,7 +237,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
   }
   return words;
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   const rlx_u32 first = (run & 1u) * 2u;
   rlx_u32 low = RLX_NIBBLES(words.codes[first], run >> 1);
   rlx_u32 high = RLX_NIBBLES(words.codes[first + 1u], run >> 1);
@@ -266,7 +266,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
   words.dmin = rlx_load_f16(block, rlx_i64(41));
   return words;
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   const rlx_u32 sub = words.subs[run >> 1] >> (16u * (run & 1u));
   rlx_expand(RLX_PAIRS(words.codes[0], run), RLX_PAIRS(words.codes[1], run), words.d * rlx_f32(sub & 15u),
              -(words.dmin * rlx_f32((sub >> 4) & 15u)), w);
@@ -294,7 +294,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
   words.d = rlx_load_f16(block, rlx_i64(54));
   return words;
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   const rlx_u32 low_bits = (words.subs[run >> 1] >> (16u * (run & 1u))) & 15u;
   const rlx_u32 high_bits = (words.subs[2] >> (16u * (run & 1u) + 2u * (run >> 1))) & 3u;
   const int sub = int(low_bits | (high_bits << 4)) - 32;
@@ -324,7 +324,7 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) {
   words.d = rlx_load_f16(block, rlx_i64(104));
   return words;
 }
-RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float w[8]) {
+RLX_FN void rlx_decode_run(Piece words, rlx_u32 run, float (&w)[8]) {
   const rlx_u32 first = (run & 1u) == 0u ? words.even[0] : words.odd[0];
   const rlx_u32 second = (run & 1u) == 0u ? words.even[1] : words.odd[1];
   const rlx_u32 low = RLX_NIBBLES(first, run >> 1) | (RLX_PAIRS(words.top[0], run) << 4);

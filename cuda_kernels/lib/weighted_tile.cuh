@@ -95,7 +95,7 @@ RLX_FN rlx_u32 row_of(TilePlace tile, rlx_u32 line) {
 #define RLX_W_LOADS ((RLX_W_RUNS + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
 
 // Blocks of 4 lines x 4 depths of x.
-RLX_FN void load_x(rlx_ptr x, TilePlace tile, rlx_u32 depth, rlx_acc4_t next[RLX_X_LOADS][4]) {
+RLX_FN void load_x(rlx_ptr x, TilePlace tile, rlx_u32 depth, rlx_acc4_t (&next)[RLX_X_LOADS][4]) {
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_X_LOADS); ++load) {
     const rlx_u32 block = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) next[load][j] = rlx_acc4_splat(0);
@@ -129,7 +129,7 @@ RLX_FN void stage_x(rlx_u32 stage, rlx_acc4_t next[RLX_X_LOADS][4]) {
 }
 
 // Runs of 8 depths of a line, or of 8 lines of a depth. Neighbouring threads stage neighbouring lines.
-RLX_FN void load_w(Weights from, TilePlace tile, rlx_u32 depth, rlx_acc_t next[RLX_W_LOADS][8]) {
+RLX_FN void load_w(Weights from, TilePlace tile, rlx_u32 depth, rlx_acc_t (&next)[RLX_W_LOADS][8]) {
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_W_LOADS); ++load) {
     const rlx_u32 run = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
     if (run < rlx_u32(RLX_W_RUNS)) {

@@ -24,7 +24,7 @@ struct Weights {
 RLX_FN rlx_ptr rlx_block_address(Weights from, rlx_u32 n, rlx_u32 block) {
   return from.w + rlx_ptr((rlx_i64(n) * rlx_i64(RLX_K / RLX_W_ELEMENTS) + rlx_i64(block)) * rlx_i64(RLX_W_BYTES));
 }
-RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
+RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t (&w)[8]) {
   RLX_UNROLL for (int i = 0; i < 8; ++i) w[i] = rlx_acc_t(0);
   if (n >= rlx_u32(RLX_N) || k >= rlx_u32(RLX_K)) return;
   const rlx_u32 e = k % rlx_u32(RLX_W_ELEMENTS);
@@ -41,7 +41,7 @@ RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
 #define RLX_DENSE8(at) RLX_CAT(rlx_load8_, RLX_W_DENSE)(from.w, at, w)
 #endif
 #if RLX_W_ALONG_DEPTH
-RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
+RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t (&w)[8]) {
   RLX_UNROLL for (int i = 0; i < 8; ++i) w[i] = rlx_acc_t(0);
   if (n >= rlx_u32(RLX_N) || k >= rlx_u32(RLX_K)) return;
   const rlx_i64 at = rlx_i64(n) * rlx_i64(RLX_K) + rlx_i64(k);
@@ -54,7 +54,7 @@ RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
 #endif
 }
 #else
-RLX_FN void rlx_columns8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
+RLX_FN void rlx_columns8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t (&w)[8]) {
   RLX_UNROLL for (int i = 0; i < 8; ++i) w[i] = rlx_acc_t(0);
   if (n >= rlx_u32(RLX_N) || k >= rlx_u32(RLX_K)) return;
   const rlx_i64 at = rlx_i64(k) * rlx_i64(RLX_N) + rlx_i64(n);
@@ -89,7 +89,6 @@ RLX_FN float rlx_code_value(rlx_u32 bits) {
   return (bits & 8u) != 0u ? -value : value;
 #endif
 }
-#define RLX_CODE_BITS (RLX_W_CODES == 1 || RLX_W_CODES == 4 || RLX_W_CODES == 5 ? 8u : 4u)
 
 // Scale (times the global factor) and zero point of column n in a scale block.
 RLX_FN float rlx_scale_at(Weights from, rlx_i64 at) {
@@ -114,7 +113,7 @@ RLX_FN float rlx_zero_at(Weights from, rlx_i64 at) {
 }
 
 // Eight codes of element `first` and those behind it, as far as `count` goes, zero beyond.
-RLX_FN void rlx_codes8(Weights from, rlx_i64 first, rlx_u32 count, float values[8]) {
+RLX_FN void rlx_codes8(Weights from, rlx_i64 first, rlx_u32 count, float (&values)[8]) {
 #if RLX_W_VECTOR == 8 && (RLX_W_CODES == 1 || RLX_W_CODES == 4 || RLX_W_CODES == 5)
   const rlx_uvec2 words = rlx_raw8(from.w, first);
   RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
@@ -141,7 +140,7 @@ RLX_FN void rlx_codes8(Weights from, rlx_i64 first, rlx_u32 count, float values[
 }
 
 #if RLX_W_ALONG_DEPTH
-RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
+RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t (&w)[8]) {
   RLX_UNROLL for (int i = 0; i < 8; ++i) w[i] = rlx_acc_t(0);
   if (n >= rlx_u32(RLX_N) || k >= rlx_u32(RLX_K)) return;
   const rlx_u32 count = min(8u, rlx_u32(RLX_K) - k);
@@ -154,7 +153,7 @@ RLX_FN void rlx_depths8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
   }
 }
 #else
-RLX_FN void rlx_columns8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t w[8]) {
+RLX_FN void rlx_columns8(Weights from, rlx_u32 k, rlx_u32 n, rlx_acc_t (&w)[8]) {
   RLX_UNROLL for (int i = 0; i < 8; ++i) w[i] = rlx_acc_t(0);
   if (n >= rlx_u32(RLX_N) || k >= rlx_u32(RLX_K)) return;
   const rlx_u32 count = min(8u, rlx_u32(RLX_N) - n);

@@ -89,7 +89,6 @@ RLX_FN float rlx_code_value(rlx_u32 bits) {
   return (bits & 8u) != 0u ? -value : value;
 #endif
 }
-#define RLX_CODE_BITS (RLX_W_CODES == 1 || RLX_W_CODES == 4 || RLX_W_CODES == 5 ? 8u : 4u)
 
 // Scale (times the global factor) and zero point of column n in a scale block.
 RLX_FN float rlx_scale_at(Weights from, rlx_i64 at) {
