@@ -5,7 +5,7 @@
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.comp, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
 //   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
-//   whole tiles); epilogue (lib/product.glsl); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
+//   whole tiles); epilogue (lib/product.glsl; RLX_SHORT_MATH 1: by lib/short_math.glsl, where y has 16 bits); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
 //   as in matmul.comp.
 // Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
 //   through shared memory, 16 x 16 at a time, where each thread adds the slices of its elements in order and finishes them.
@@ -16,6 +16,10 @@
 #extension GL_NV_cooperative_matrix : require
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
+#if RLX_ACTIVATION && RLX_SHORT_MATH
+#include "lib/math.glsl"
+#include "lib/short_math.glsl"
+#endif
 #include "lib/product.glsl"
 #include "lib/tile_place.glsl"
 

@@ -52,6 +52,7 @@ void emit_coop(LowerContext& ctx, const Product& product) {
         .define("RLX_WARPS_M", choice.tile.warps_m)
         .define("RLX_WARPS_N", choice.tile.warps_n)
         .define("RLX_WARPS_K", choice.tile.warps_k)
+        .define("RLX_SHORT_MATH", element_bytes(product.y.dtype()) == 2 ? 1 : 0)
         .define("RLX_SPLITS", choice.splits)
         .define("RLX_SPLIT_K", choice.split_k)
         .grid(split_grid(static_cast<uint64_t>(choice.groups)))

@@ -14,44 +14,41 @@ namespace {
 
 // One row a tile.
 // clang-format off
-constexpr std::array<CoopTile, 6> kTiles = {{
-    {.m = 128, .n = 256, .k = 32, .warps_m = 2, .warps_n = 4, .resident = 1, .efficiency = 0.9},
-    {.m = 128, .n = 128, .k = 32, .warps_m = 2, .warps_n = 4, .stages = 2, .resident = 2, .efficiency = 0.8},
-    {.m = 64, .n = 128, .k = 32, .warps_m = 2, .warps_n = 2, .stages = 2, .resident = 3, .efficiency = 0.7},
-    {.m = 64, .n = 64, .k = 64, .warps_m = 2, .warps_n = 2, .stages = 2, .resident = 4, .efficiency = 0.6},
-    {.m = 32, .n = 64, .k = 64, .warps_m = 1, .warps_n = 2, .warps_k = 2, .stages = 2, .resident = 4, .efficiency = 0.5},
-    {.m = 32, .n = 32, .k = 128, .warps_k = 4, .stages = 2, .resident = 4, .efficiency = 0.4},
+constexpr std::array<CoopTile, 8> kTiles = {{
+    {.m = 32, .n = 32, .k = 128, .warps_k = 4, .stages = 2},
+    {.m = 32, .n = 64, .k = 128, .warps_n = 2, .warps_k = 4},
+    {.m = 64, .n = 32, .k = 128, .warps_m = 2, .warps_k = 4},
+    {.m = 64, .n = 64, .k = 128, .warps_m = 2, .warps_n = 2, .warps_k = 2},
+    {.m = 64, .n = 128, .k = 64, .warps_m = 2, .warps_n = 2},
+    {.m = 128, .n = 128, .k = 32, .warps_m = 2, .warps_n = 4, .stages = 2},
+    {.m = 128, .n = 128, .k = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2},
+    {.m = 128, .n = 256, .k = 32, .warps_m = 2, .warps_n = 4},
 }};
 // clang-format on
 
-constexpr double kProductsPerMicrosecond = 2e6;  // of a multiprocessor's matrix units
-constexpr double kStepMicroseconds = 0.6;        // of a stage, hidden by groups beside it
-constexpr double kStartMicroseconds = 1.5;
-constexpr double kSecondPassMicroseconds = 3.6;
-constexpr double kBytesPerMicrosecond = 3e6;
+// Microseconds and elements per microsecond of one multiprocessor, fitted to 490 measured tilings
+// of 13 shapes (128 x 384..3072 x 384..3072, 1024 x 2048 x 2048, 4096 x 768..4096 x 768..4096) on
+// an H200 by Vulkan: what it picks takes 3 % longer than the fastest of them on average.
+constexpr double kProductRate = 2.55e6;
+constexpr double kReadRate = 0.498e6;     // bytes from shared memory to registers
+constexpr double kStageRate = 0.0911e6;   // bytes through registers to shared memory
+constexpr double kStepLatency = 0.521;    // from a load to its use, where nothing hides it
+constexpr double kTwoStages = 0.847;      // of which two stages leave
+constexpr double kHiddenTraffic = 0.132;  // of shared memory's traffic that products do not hide
+constexpr double kBarrier = 0.0395;       // each workgroup's at a step
+constexpr double kCacheRate = 3.35e6;     // bytes from L2, all multiprocessors
+constexpr double kFinish = 0.343;         // of 16 x 16 sums of each subgroup
+constexpr double kStart = 3.76;
+constexpr double kSecondPass = 4.22;
+constexpr double kSecondPassRate = 4.37e6;  // bytes
+constexpr uint32_t kRegisters = 65536;      // of a multiprocessor
+constexpr uint32_t kMostRegisters = 255;    // of a thread
+constexpr uint32_t kOtherRegisters = 60;    // addresses and the like
+constexpr uint64_t kAllShared = 220 * 1024;
 constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
-}
-
-double estimate(const CoopProblem& problem, const CoopChoice& choice, const DeviceModel& device) {
-  const CoopTile& tile = choice.tile;
-  const double rounds = std::ceil(static_cast<double>(choice.groups) / device.multiprocessors);
-  const double resident = std::min<double>(rounds, tile.resident);
-  const double products =
-      static_cast<double>(tile.m) * tile.n * static_cast<double>(choice.split_k);
-  const double compute = rounds * products / (kProductsPerMicrosecond * tile.efficiency);
-  const double steps = static_cast<double>(ceil_div(choice.split_k, tile.k));
-  const double latency = std::ceil(rounds / resident) * steps * kStepMicroseconds;
-  double time = kStartMicroseconds + std::max(compute, latency);
-  if (choice.splits > 1) {
-    const double elements = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
-                            static_cast<double>(problem.batches);
-    time += kSecondPassMicroseconds +
-            elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / kBytesPerMicrosecond;
-  }
-  return time;
 }
 
 uint64_t shared_bytes(const CoopProblem& problem, const CoopTile& tile) {
@@ -61,6 +58,45 @@ uint64_t shared_bytes(const CoopProblem& problem, const CoopTile& tile) {
   const uint64_t sums = uint64_t{tile.threads() / 32} * 16 * 20 * 4;
   return std::max(
       sums, tile.stages * (panel(tile.m, problem.a_by_line) + panel(tile.n, problem.b_by_line)));
+}
+
+// Workgroups that fit onto a multiprocessor together.
+double resident(const CoopProblem& problem, const CoopTile& tile) {
+  const uint32_t lines = tile.m / tile.warps_m + tile.n / tile.warps_n;
+  const uint32_t sums = tile.m / tile.warps_m * (tile.n / tile.warps_n) / 32;
+  const uint32_t pieces = (tile.m + tile.n) * tile.k / 8 / tile.threads();
+  const uint32_t registers =
+      std::min(kMostRegisters, kOtherRegisters + sums + lines / 16 * 4 + pieces * 4);
+  const uint64_t by_registers = kRegisters / (tile.threads() * ((registers + 7) / 8 * 8));
+  return static_cast<double>(
+      std::max<uint64_t>(1, std::min(by_registers, kAllShared / shared_bytes(problem, tile))));
+}
+
+double estimate(const CoopProblem& problem, const CoopChoice& choice, const DeviceModel& device) {
+  const CoopTile& tile = choice.tile;
+  const double steps = static_cast<double>(choice.split_k / tile.k);
+  const double share = std::ceil(static_cast<double>(choice.groups) / device.multiprocessors);
+  const double together = std::min(share, resident(problem, tile));
+  const double rounds = std::ceil(share / together);
+  const double warps = tile.threads() / 32.0;
+  const uint32_t warp_m = tile.m / tile.warps_m;
+  const uint32_t warp_n = tile.n / tile.warps_n;
+  const double panel_bytes = 2.0 * (tile.m + tile.n) * tile.k;
+  const double read_bytes = warps * (warp_m + warp_n) * (tile.k / tile.warps_k) * 2;
+  const double traffic = read_bytes / kReadRate + panel_bytes / kStageRate;
+  const double products = static_cast<double>(tile.m) * tile.n * tile.k / kProductRate;
+  const double alone = kStepLatency * (tile.stages > 1 ? kTwoStages : 1) + products + traffic;
+  const double full = together * (products + kHiddenTraffic * traffic + kBarrier);
+  const double cache = share * device.multiprocessors * panel_bytes * steps / kCacheRate;
+  double time = kStart + std::max(rounds * steps * std::max(alone, full), cache) +
+                rounds * together * kFinish * (warp_m * warp_n / 256.0);
+  if (choice.splits > 1) {
+    const double elements = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
+                            static_cast<double>(problem.batches);
+    time +=
+        kSecondPass + elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / kSecondPassRate;
+  }
+  return time;
 }
 
 }  // namespace

@@ -27,9 +27,7 @@ struct CoopTile {
   uint32_t warps_m = 1;
   uint32_t warps_n = 1;
   uint32_t warps_k = 1;
-  uint32_t stages = 1;      // of panels in shared memory
-  uint32_t resident = 1;    // workgroups that registers leave room for on a multiprocessor
-  double efficiency = 0.5;  // share of the matrix units' rate that full multiprocessors reach
+  uint32_t stages = 1;  // of panels in shared memory
 
   [[nodiscard]] uint32_t threads() const { return 32 * warps_m * warps_n * warps_k; }
 };
