@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad: y[i] = x[source(i)], or the constant where the source lies outside; bits are copied as they stand.
+// pad and roll: y[i] = x[source(i)], or the constant where the source lies outside; bits are copied as they stand.
 // Layout: y dense, x strided. Grid: one thread per element of y, groups spread over three axes by split_grid.
-// Specializations: RLX_RAW storage type, rlx_index the index type, generated/sizes.inc: RLX_COUNT elements of y and RLX_CONSTANT,
+// Specializations: RLX_RAW storage type, rlx_index the index type, rlx_coordinate a signed one (int or rlx_i64) for coordinates,
+// generated/sizes.inc: RLX_COUNT elements of y and RLX_CONSTANT,
 // generated/source.inc: statements that take `rest` (the linear index) apart and add the source's element offset to `offset`.
 #version 460
 #include "lib/prelude.glsl"
@@ -16,7 +17,7 @@ RLX_MAIN {
   rlx_index rest = rlx_index(element);
   rlx_i64 offset = rlx_i64(0);
   bool inside = true;
-  int c;
+  rlx_coordinate c;
 #include "generated/source.inc"
   RLX_CAT(rlx_t_, RLX_RAW) bits = RLX_CAT(rlx_t_, RLX_RAW)(RLX_CONSTANT);
   if (inside) bits = RLX_CAT(rlx_load_, RLX_RAW)(p.x, offset);

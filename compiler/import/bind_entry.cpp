@@ -7,6 +7,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/node_order.h"
 #include "compiler/import/weights.h"
+#include "compiler/ops/prepare.h"
 
 namespace rlx {
 namespace {
@@ -158,6 +159,7 @@ class EntryBinder {
       outputs.push_back(graph_.add_value({.name = name}));
     node.outputs = outputs;
     const NodeId id = graph_.add_node(std::move(node));
+    if (!prepare_node(context_.module, graph_, id, context_.diagnostics)) return;
     if (!check_and_infer(graph_, id, context_.diagnostics)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (const auto fault = type_fault(graph_.value(outputs[i]).type)) {

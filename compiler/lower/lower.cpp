@@ -3,7 +3,9 @@
 #include "compiler/lower/lower.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <string_view>
 
 #include "compiler/lower/layouts.h"
 #include "compiler/lower/lower_node.h"
@@ -32,9 +34,63 @@ bool is_empty(const Graph& graph, const Node& node) {
   });
 }
 
-// True where the concat's parts are contiguous runs of its output.
-bool parts_are_contiguous(const Shape& shape, int64_t axis) {
-  return std::all_of(shape.begin(), shape.begin() + axis, [](int64_t dim) { return dim == 1; });
+// Ops that read and write tensors of any strides at no cost.
+bool takes_any_strides(const Graph& graph, NodeId id) {
+  static constexpr std::string_view kOps[] = {"concat", "tile", "repeat_interleave",
+                                              "resize_nearest_2x"};
+  const std::string& op = graph.node(id).op;
+  return find_op(op)->lower == lower_elementwise ||
+         std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
+}
+
+bool writes_any_strides(const Graph& graph, ValueId id) {
+  const std::optional<NodeId> producer = graph.value(id).producer;
+  return producer && takes_any_strides(graph, *producer);  // init has values without producers
+}
+
+bool is_read_by_strides(const Graph& graph, ValueId id) {
+  const std::vector<NodeId> readers = graph.readers(id);
+  return std::all_of(readers.begin(), readers.end(),
+                     [&graph](NodeId reader) { return takes_any_strides(graph, reader); });
+}
+
+// Only results of nodes that are nobody's output are written where this entry likes.
+bool is_owned(const Graph& graph, ValueId id) {
+  return graph.value(id).origin == ValueOrigin::Node && !graph.is_output(id);
+}
+
+// The value of which `id` is another shape and nothing else reads, or nullopt.
+std::optional<ValueId> reshaped_from(const Graph& graph, ValueId id) {
+  const std::optional<NodeId> producer = graph.value(id).producer;
+  if (!producer) return std::nullopt;
+  const Node& node = graph.node(*producer);
+  const bool reshapes = node.op == "reshape" || node.op == "squeeze" || node.op == "unsqueeze" ||
+                        node.op == "flatten";
+  if (!reshapes || !is_owned(graph, *node.inputs[0])) return std::nullopt;
+  if (graph.readers(id).size() != 1 || graph.readers(*node.inputs[0]).size() != 1)
+    return std::nullopt;
+  return node.inputs[0];
+}
+
+// The slot for a part, or for the value that the part reshapes. A part lies scattered in its concat
+// only where its producer writes it so, and nobody reads it who would gather it again.
+void place_part(LoweringState& state, ValueId part, TensorRef slot) {
+  const Graph& graph = state.graph;
+  if (!is_owned(graph, part)) return;
+  const bool may_scatter = is_read_by_strides(graph, part);
+  while (const std::optional<ValueId> source = reshaped_from(graph, part)) {
+    auto strides = reshape_strides(slot.shape(), slot.strides, graph.value(*source).type.shape);
+    if (!strides) break;
+    part = *source;
+    slot.type = graph.value(part).type;
+    slot.strides = std::move(*strides);
+  }
+  if (slot.dense()) {
+    slot.strides = dense_strides(slot.shape());
+  } else if (!may_scatter || !writes_any_strides(graph, part)) {
+    return;
+  }
+  state.place(part, std::move(slot));
 }
 
 }  // namespace
@@ -46,17 +102,19 @@ void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
     const Node& node = graph.node(id);
     if (node.op != "concat") continue;
     NodeContext ctx(*find_op("concat"), node, diagnostics);
-    const TensorType& type = graph.value(node.outputs[0]).type;
-    const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), type.shape.size()).value();
-    if (!parts_are_contiguous(type.shape, axis) || is_empty(graph, node)) continue;
-    TensorRef slot = state.allocate(node.outputs[0]);
+    if (is_empty(graph, node)) continue;
+    const TensorRef whole = state.allocate(node.outputs[0]);
+    const auto axis =
+        static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), whole.shape().size()).value());
+    const int64_t pitch_bytes = whole.strides[axis] * element_bytes(whole.dtype());
+    uint64_t offset_bytes = whole.offset_bytes;
     std::set<ValueId> seen;
     for (const std::optional<ValueId>& part : node.inputs) {
+      TensorRef slot = whole;
+      slot.offset_bytes = offset_bytes;
       slot.type = graph.value(*part).type;
-      slot.strides = dense_strides(slot.type.shape);
-      const bool owned = graph.value(*part).origin == ValueOrigin::Node && !graph.is_output(*part);
-      if (owned && seen.insert(*part).second) state.place(*part, slot);
-      slot.offset_bytes += byte_size(slot.type);
+      offset_bytes += static_cast<uint64_t>(slot.shape()[axis] * pitch_bytes);
+      if (seen.insert(*part).second) place_part(state, *part, std::move(slot));
     }
   }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// concat (ops.md 6). Parts that were placed in the output by the lowering driver cost nothing; the
-// others are copied in.
+// concat and stack (ops.md 6). Parts that were placed in the output by the lowering driver cost
+// nothing; the others are copied in.
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
+#include "schema/plan_header.h"
 
 namespace rlx {
 namespace {
@@ -60,6 +61,15 @@ bool evaluate_concat(EvaluateContext& ctx) {
   return true;
 }
 
+// The strides of axes of size 1 say nothing.
+bool is_same_place(const TensorRef& x, const TensorRef& slot) {
+  if (x.buffer != slot.buffer || x.offset_bytes != slot.offset_bytes) return false;
+  for (size_t axis = 0; axis < x.shape().size(); ++axis) {
+    if (x.shape()[axis] != 1 && x.strides[axis] != slot.strides[axis]) return false;
+  }
+  return true;
+}
+
 bool lower_concat(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.shape().size()).value();
@@ -69,9 +79,49 @@ bool lower_concat(LowerContext& ctx) {
     TensorRef slot = shifted(y, start * y.strides[static_cast<size_t>(axis)]);
     slot.type = x.type;
     start += x.shape()[static_cast<size_t>(axis)];
-    const bool placed = x.buffer == slot.buffer && x.offset_bytes == slot.offset_bytes;
-    if (!placed) ctx.copy(x, slot);
+    if (!is_same_place(x, slot)) ctx.copy(x, slot);
   }
+  return true;
+}
+
+bool infer_stack(InferContext& ctx) {
+  Shape shape = ctx.shape(0);
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    if (!refuse_block_type(ctx, ctx.dtype(i))) return false;
+    if (ctx.input(i) == ctx.input(0)) continue;
+    return ctx.fail(DiagCode::BadShape, "input " + std::to_string(i) + " is " +
+                                            to_string(ctx.input(i)) + ", input 0 is " +
+                                            to_string(ctx.input(0)) + ", wanted equal types");
+  }
+  if (shape.size() == kMaxRank) return ctx.fail(DiagCode::BadRank, "output of rank above 8");
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size() + 1);
+  if (!axis) return false;
+  shape.insert(shape.begin() + *axis, static_cast<int64_t>(ctx.input_count()));
+  ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
+  return true;
+}
+
+bool evaluate_stack(EvaluateContext& ctx) {
+  Tensor& y = ctx.output(0);
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.type.shape.size()).value();
+  const int64_t rows = element_count(Shape(y.type.shape.begin(), y.type.shape.begin() + axis));
+  const int64_t pitch = rows == 0 ? 0 : y.count() / rows;
+  const auto parts = static_cast<int64_t>(ctx.input_count());
+  for (int64_t i = 0; i < parts; ++i) {
+    const Tensor& x = ctx.input(static_cast<size_t>(i));
+    copy_part(x.floats, y.floats, rows, pitch / parts, pitch, i * (pitch / parts));
+    copy_part(x.integers, y.integers, rows, pitch / parts, pitch, i * (pitch / parts));
+  }
+  return true;
+}
+
+bool decompose_stack(RewriteContext& ctx) {
+  const size_t rank = ctx.type(ctx.node().outputs[0]).shape.size();
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), rank).value();
+  std::vector<std::optional<ValueId>> parts;
+  for (size_t i = 0; i < ctx.input_count(); ++i)
+    parts.emplace_back(ctx.emit("unsqueeze", {ctx.input(i)}, {{"axes", Ints{axis}}}));
+  ctx.replace_output(0, ctx.emit("concat", std::move(parts), {{"axis", axis}}));
   return true;
 }
 
@@ -83,7 +133,14 @@ const OpDef kConcats[] = {{.name = "concat",
                            .attrs = kConcatAttrs,
                            .infer = infer_concat,
                            .evaluate = evaluate_concat,
-                           .lower = lower_concat}};
+                           .lower = lower_concat},
+                          {.name = "stack",
+                           .signature = "stack(x0, ...; axis) -> y",
+                           .inputs = {1, kUnlimited},
+                           .attrs = kConcatAttrs,
+                           .infer = infer_stack,
+                           .evaluate = evaluate_stack,
+                           .decompose = decompose_stack}};
 
 }  // namespace
 

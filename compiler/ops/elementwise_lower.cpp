@@ -23,7 +23,8 @@ constexpr std::string_view kPlainDoubleOps[] = {
     "div",        "max",          "min",         "eq",
     "ne",         "lt",           "le",          "gt",
     "ge",         "where",        "clamp",       "prelu",
-    "fma",        "cast",         "standardise", "scaled"};
+    "fma",        "cast",         "standardise", "scaled",
+    "ramp",       "eye",          "trilu",       "one_hot_at"};
 
 // The node as a chain: its own region, or itself as the only step.
 std::vector<RegionStep> steps_of(LowerContext& ctx) {
@@ -112,6 +113,7 @@ bool lower_elementwise(LowerContext& ctx) {
                .output_storage = element_storage(ctx.output_type(0).dtype),
                .operands = std::move(inputs.operands),
                .element_text = chain.text + "return " + chain.result + ";\n",
+               .coordinates = chain.coordinates,
                .operations = steps.size(),
                .subject = subject,
                .double_functions = calls_double_functions(ctx, steps)});

@@ -30,9 +30,16 @@ struct Stream {
   bool wide = false;  // four neighbours in one access
 };
 
+// Where an element stands along one axis of the output.
+struct Coordinate {
+  std::string name;  // coordinate_name() of the axis
+  Strides steps;     // per loop: 1 for the axis' own, else 0; an axis of size 1 has no loop
+};
+
 struct RegionPlan {
   LoopNest loops;
   std::vector<Stream> streams;
+  std::vector<Coordinate> coordinates;
   uint32_t width = 1;
   std::string width_reason;
   bool wide_index = false;
@@ -136,7 +143,19 @@ RegionPlan make_plan(const Program& program, const Region& region) {
     strides.push_back(
         reordered(broadcast_strides(operand.view.shape(), operand.view.strides, shape), order));
   }
+  // A coordinate counts like a tensor that steps along its axis alone, which keeps that axis a loop
+  // of its own.
+  for (const uint32_t axis_from_end : region.coordinates) {
+    RLX_CHECK(axis_from_end >= 1 && axis_from_end <= shape.size(), "axis of a coordinate");
+    Strides steps(shape.size(), 0);
+    steps[shape.size() - axis_from_end] = 1;
+    strides.push_back(reordered(steps, order));
+    plan.coordinates.push_back({.name = coordinate_name(axis_from_end), .steps = {}});
+  }
   plan.loops = coalesce_loops(reordered(shape, order), strides);
+  for (size_t k = 0; k < plan.coordinates.size(); ++k) {
+    plan.coordinates[k].steps = plan.loops.strides[plan.streams.size() + k];
+  }
   int64_t farthest = element_count(shape);
   for (size_t k = 0; k < plan.streams.size(); ++k) {
     plan.streams[k].strides = plan.loops.strides[k];
@@ -183,6 +202,20 @@ std::string index_text(const RegionPlan& plan, const Stream& stream) {
     empty = false;
   }
   return "const " + index_type(plan) + " i" + std::to_string(stream.number) + " = " + sum + ";\n";
+}
+
+// An index as i64.
+std::string signed_text(const RegionPlan& plan, const std::string& index) {
+  return (plan.wide_index ? "rlx_i64(" : "rlx_widen(") + index + ")";
+}
+
+std::string coordinate_local(const RegionPlan& plan, const Coordinate& coordinate) {
+  const auto loop = std::find(coordinate.steps.begin(), coordinate.steps.end(), 1);
+  const std::string value =
+      loop == coordinate.steps.end()
+          ? "rlx_i64(0)"
+          : signed_text(plan, "c" + std::to_string(loop - coordinate.steps.begin()));
+  return "const rlx_i64 " + coordinate.name + " = " + value + ";\n";
 }
 
 std::string pointer(const Stream& stream) {
@@ -247,12 +280,17 @@ std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
   return text;
 }
 
-std::string element_call(const RegionPlan& plan, const std::string& suffix) {
-  std::string text = "rlx_element(";
-  for (size_t k = 1; k < plan.streams.size(); ++k) {
-    text += (k > 1 ? ", x" : "x") + std::to_string(k) + suffix;
+// `suffix` of the operands' locals; `lane`: how many elements, as an i64 expression, the element
+// stands behind the item's first; empty: it is the first.
+std::string element_call(const RegionPlan& plan, const std::string& suffix,
+                         const std::string& lane) {
+  std::string text;
+  for (size_t k = 1; k < plan.streams.size(); ++k) text += ", x" + std::to_string(k) + suffix;
+  for (const Coordinate& coordinate : plan.coordinates) {
+    const bool moves = !lane.empty() && !coordinate.steps.empty() && coordinate.steps.back() == 1;
+    text += ", " + coordinate.name + (moves ? " + " + lane : "");
   }
-  return text + ")";
+  return "rlx_element(" + (text.empty() ? text : text.substr(2)) + ")";
 }
 
 std::string store_text(const Stream& output, const std::string& index, const std::string& value) {
@@ -304,19 +342,21 @@ std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
     text += "const " + stream.storage.compute + " x" + std::to_string(k) + " = " +
             load_call(stream, index(stream)) + ";\n";
   }
-  return text + store_text(plan.streams[0], index(plan.streams[0]), element_call(plan, ""));
+  const std::string offset = lane.empty() ? "" : signed_text(plan, lane);
+  return text + store_text(plan.streams[0], index(plan.streams[0]), element_call(plan, "", offset));
 }
 
 std::string item_text(const RegionPlan& plan) {
   std::string text = coordinate_text(plan);
   for (const Stream& stream : plan.streams) text += index_text(plan, stream);
+  for (const Coordinate& coordinate : plan.coordinates) text += coordinate_local(plan, coordinate);
   if (plan.width == 1) return text + scalar_text(plan, "");
   std::string wide;
   for (size_t k = 1; k < plan.streams.size(); ++k) wide += wide_load_text(plan, plan.streams[k]);
   for (uint32_t lane = 0; lane < plan.width; ++lane) {
     const std::string number = std::to_string(lane);
     wide += "const " + plan.streams[0].storage.compute + " y" + number + " = " +
-            element_call(plan, "_" + number) + ";\n";
+            element_call(plan, "_" + number, "rlx_i64(" + number + ")") + ";\n";
   }
   wide += wide_store_text(plan.streams[0]);
   if (!plan.has_tail) return text + wide;
@@ -332,9 +372,11 @@ std::string item_text(const RegionPlan& plan) {
 std::string element_function(const Region& region) {
   std::string parameters;
   for (size_t k = 0; k < region.operands.size(); ++k) {
-    parameters +=
-        (k > 0 ? ", " : "") + region.operands[k].storage.compute + " x" + std::to_string(k + 1);
+    parameters += ", " + region.operands[k].storage.compute + " x" + std::to_string(k + 1);
   }
+  for (const uint32_t axis_from_end : region.coordinates)
+    parameters += ", rlx_i64 " + coordinate_name(axis_from_end);
+  if (!parameters.empty()) parameters = parameters.substr(2);
   return "RLX_FN " + region.output_storage.compute + " rlx_element(" + parameters + ") {\n" +
          region.element_text + "}\n";
 }

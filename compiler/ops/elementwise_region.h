@@ -2,6 +2,7 @@
 // One dispatch of the region kernel: strided operands, one output, and the code of one element.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ struct Region {
   std::vector<RegionOperand> operands;  // at most kMaxRegionOperands, seen as x1, x2, ... in order
   std::string
       element_text;  // statements over x1, x2, ...; ends in "return <output's compute type>;"
+  // Axes of the output, counted from its end, whose coordinates the statements read as
+  // coordinate_name() says.
+  std::set<uint32_t> coordinates = {};
   uint64_t operations = 0;        // arithmetic operations per element
   std::string subject;            // for the reason: "region of 5 ops"
   bool double_functions = false;  // element_text calls functions of lib/math64

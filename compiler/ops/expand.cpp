@@ -20,7 +20,8 @@ bool infer_expand(InferContext& ctx) {
     wanted[i] = from[from.size() - (wanted.size() - i)];
   }
   const auto result = broadcast_shapes(from, wanted);
-  if (!result || result->size() > wanted.size()) {
+  // Fewer dims than x has must fit into x as it stands.
+  if (!result || (result->size() > wanted.size() && *result != from)) {
     return ctx.fail(DiagCode::BadShape, to_string(from) + " does not broadcast to " + text);
   }
   ctx.set_output(0, {ctx.dtype(0), *result});

@@ -2,8 +2,10 @@
 // Shared parts of the data-movement ops.
 #include "compiler/ops/movement.h"
 
+#include <cmath>
 #include <limits>
 
+#include "compiler/ops/region_codegen.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -37,6 +39,44 @@ bool refuse_block_type(InferContext& ctx, DType dtype) {
                                           ", wanted a type whose elements can be moved one by one");
 }
 
+bool check_filling(InferContext& ctx, DType dtype, std::string_view name) {
+  const DTypeKind kind = kind_of(dtype);
+  const std::string text = std::string(name_of(dtype));
+  if (kind == DTypeKind::Complex || kind == DTypeKind::Storage) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "dtype " + text + " is not filled, wanted a float, an integer type or bool");
+  }
+  const double value = ctx.attrs().real(name);
+  if (is_float(dtype) || dtype == DType::bool_) return true;
+  const IntegerRange range = integer_range(dtype);
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  const bool fits = value == std::trunc(value) && value >= static_cast<double>(range.lowest) &&
+                    value <= static_cast<double>(range.highest);
+  if (fits && std::fabs(value) <= kExact) return true;
+  return ctx.fail(DiagCode::BadAttribute,
+                  std::string(name) + " " + std::to_string(value) + " is no value of " + text +
+                      (fits ? " that a real attribute holds exactly" : ""),
+                  fits ? "give it as a constant" : "");
+}
+
+double filling(const AttributeReader& attrs, DType dtype, std::string_view name) {
+  const double value = attrs.real(name);
+  if (dtype == DType::bool_) return value != 0 ? 1 : 0;  // NaN is true
+  return is_float(dtype) ? round_to(dtype, value) : value;
+}
+
+std::string filling_text(const AttributeReader& attrs, DType dtype, std::string_view name) {
+  return literal(dtype, filling(attrs, dtype, name));
+}
+
+void set_element(Tensor& tensor, int64_t i, double value) {
+  if (tensor.is_float()) {
+    tensor.floats[static_cast<size_t>(i)] = value;
+  } else {
+    tensor.integers[static_cast<size_t>(i)] = static_cast<int64_t>(value);
+  }
+}
+
 std::string raw_type(DType dtype) {
   switch (element_bytes(dtype)) {
     case 1:
@@ -60,6 +100,21 @@ std::string wide_define(const std::string& name, int64_t value) {
     return "#define " + name + " (-9223372036854775807l - 1l)\n";
   }
   return "#define " + name + " (" + std::to_string(value) + "l)\n";
+}
+
+bool copy_to_output(LowerContext& ctx, const TensorRef& view) {
+  TensorRef y = ctx.output(0);
+  auto strides = reshape_strides(y.shape(), y.strides, view.shape());
+  if (!strides) return false;
+  y.type = view.type;
+  y.strides = std::move(*strides);
+  ctx.copy(view, y);
+  return true;
+}
+
+std::string number_text(int64_t value) {
+  const bool narrow = value >= -0x7FFFFFFF && value <= 0x7FFFFFFF;
+  return std::to_string(value) + (narrow ? "" : "l");
 }
 
 TensorRef shifted(TensorRef x, int64_t elements) {

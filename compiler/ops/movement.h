@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "compiler/ops/lower_context.h"
 
@@ -15,6 +16,14 @@ void copy_strided(const Tensor& from, int64_t offset_elements, const Strides& st
 // A view op's infer has refused block types before: they have no element strides.
 bool refuse_block_type(InferContext& ctx, DType dtype);
 
+// True where `dtype` holds the number that attribute `name` gives, floats after rounding; the error
+// names the attribute otherwise. Whole numbers beyond 2^53 do not fit a real attribute.
+bool check_filling(InferContext& ctx, DType dtype, std::string_view name);
+// That number as `dtype` holds it, as its text in a kernel, and as an element of a host tensor.
+double filling(const AttributeReader& attrs, DType dtype, std::string_view name);
+std::string filling_text(const AttributeReader& attrs, DType dtype, std::string_view name);
+void set_element(Tensor& tensor, int64_t i, double value);
+
 // "u8", "u16", "u32", "i64": the storage type whose loads and stores keep every bit of an element
 // of `dtype`.
 std::string raw_type(DType dtype);
@@ -26,8 +35,16 @@ std::string index_type(uint64_t count);
 // prelude's extensions.
 std::string wide_define(const std::string& name, int64_t value);
 
+// A number for generated code, with the suffix that 64-bit literals want; GLSL takes that behind
+// the prelude's extensions alone, as in generated includes.
+std::string number_text(int64_t value);
+
 // A view of `x` shifted by whole elements.
 TensorRef shifted(TensorRef x, int64_t elements);
+
+// Copies `view`, of any rank, to output 0, whose elements it holds in row-major order. False, with
+// nothing done, where the output's strides do not split into the view's shape.
+bool copy_to_output(LowerContext& ctx, const TensorRef& view);
 
 inline constexpr uint32_t kCopyWorkgroup = 256;
 

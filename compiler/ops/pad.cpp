@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad (ops.md 6): constant, reflect, edge and wrap; negative pads crop first.
+// pad and roll (ops.md 6): copies whose source coordinate follows from that of the result. pad:
+// constant, reflect, edge and wrap; negative pads crop first, and pads that only crop are views.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
+#include "compiler/support/check.h"
 
 namespace rlx {
 namespace {
+
+constexpr int64_t kMaxCoordinate32 = (int64_t{1} << 29) - 1;  // sums of a few stay below 2^31
 
 struct AxisPad {
   int64_t crop_begin = 0;  // taken off the input
@@ -66,10 +70,17 @@ std::optional<std::vector<AxisPad>> axis_pads(NodeContext& ctx, const Shape& sha
   return result;
 }
 
+bool is_constant_used(NodeContext& ctx) {
+  return ctx.attrs().text("mode") == "constant";
+}
+
 bool infer_pad(InferContext& ctx) {
   if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
-  if (kind_of(ctx.dtype(0)) == DTypeKind::Complex && ctx.attrs().real("value") != 0) {
-    return ctx.fail(DiagCode::UnsupportedOp, "constant pad of c64 takes value 0 only");
+  if (kind_of(ctx.dtype(0)) == DTypeKind::Complex) {
+    if (is_constant_used(ctx) && ctx.attrs().real("value") != 0)
+      return ctx.fail(DiagCode::UnsupportedOp, "constant pad of c64 takes value 0 only");
+  } else if (is_constant_used(ctx) && !check_filling(ctx, ctx.dtype(0), "value")) {
+    return false;
   }
   const auto pads = axis_pads(ctx, ctx.shape(0));
   if (!pads) return false;
@@ -91,20 +102,12 @@ int64_t source_index(const std::string& mode, const AxisPad& pad, int64_t i) {
   return source + pad.crop_begin;
 }
 
-int64_t constant_integer(DType dtype, double value) {
-  const IntegerRange range = integer_range(dtype);
-  if (value != value) return 0;
-  if (value <= static_cast<double>(range.lowest)) return range.lowest;
-  if (value >= static_cast<double>(range.highest)) return range.highest;
-  return static_cast<int64_t>(value);
-}
-
 bool evaluate_pad(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   Tensor& y = ctx.output(0);
   const std::vector<AxisPad> pads = axis_pads(ctx, x.type.shape).value();
   const std::string mode = ctx.attrs().text("mode");
-  const double value = ctx.attrs().real("value");
+  const double value = is_constant_used(ctx) ? filling(ctx.attrs(), x.type.dtype, "value") : 0;
   const Strides strides = dense_strides(x.type.shape);
   const Strides out_strides = dense_strides(y.type.shape);
   for (int64_t i = 0; i < y.count(); ++i) {
@@ -118,71 +121,75 @@ bool evaluate_pad(EvaluateContext& ctx) {
     }
     const auto to = static_cast<size_t>(i);
     const auto from = static_cast<size_t>(offset);
-    if (x.is_float()) {
-      y.floats[to] = inside ? x.floats[from] : round_to(x.type.dtype, value);
+    if (!inside) {
+      set_element(y, i, value);
+    } else if (x.is_float()) {
+      y.floats[to] = x.floats[from];
     } else {
-      y.integers[to] = inside ? x.integers[from] : constant_integer(x.type.dtype, value);
+      y.integers[to] = x.integers[from];
     }
   }
   return true;
 }
 
+// A number of the type of coordinates.
+std::string coordinate_literal(int64_t value) {
+  return "rlx_coordinate(" + number_text(value) + ")";
+}
+
 // Statements that turn coordinate `c` of an axis into its source coordinate; `inside` turns false
 // where the constant stands.
 std::string source_code(const std::string& mode, const AxisPad& pad) {
-  const std::string size = std::to_string(pad.size);
-  std::string code = "  c -= " + std::to_string(pad.before) + ";\n";
+  if (pad.before == 0 && pad.after == 0 && pad.crop_begin == 0) return {};
+  const std::string size = coordinate_literal(pad.size);
+  const std::string zero = coordinate_literal(0);
+  std::string code = "  c -= " + coordinate_literal(pad.before) + ";\n";
   if (pad.before != 0 || pad.after != 0) {
-    const std::string last = std::to_string(pad.size - 1);
-    if (mode == "constant") code += "  inside = inside && c >= 0 && c < " + size + ";\n";
-    if (mode == "edge") code += "  c = c < 0 ? 0 : (c > " + last + " ? " + last + " : c);\n";
-    if (mode == "wrap") {
-      code += "  c = c < 0 ? c + " + size + " : (c >= " + size + " ? c - " + size + " : c);\n";
-    }
+    const std::string last = coordinate_literal(pad.size - 1);
+    const std::string below = "  c = c < " + zero + " ? ";
+    if (mode == "constant") code += "  inside = inside && c >= " + zero + " && c < " + size + ";\n";
+    if (mode == "edge") code += below + zero + " : (c > " + last + " ? " + last + " : c);\n";
+    if (mode == "wrap")
+      code += below + "c + " + size + " : (c >= " + size + " ? c - " + size + " : c);\n";
     if (mode == "reflect") {
-      code += "  c = c < 0 ? -c : (c > " + last + " ? " + std::to_string(2 * (pad.size - 1)) +
+      code += below + "-c : (c > " + last + " ? " + coordinate_literal(2 * (pad.size - 1)) +
               " - c : c);\n";
     }
   }
-  return code;
+  return code + "  c += " + coordinate_literal(pad.crop_begin) + ";\n";
 }
 
 // The pattern of the constant in the element's raw type.
 int64_t constant_bits(DType dtype, double value) {
   Tensor one = Tensor::zeros({dtype, {1}});
-  if (one.is_float()) {
-    one.floats[0] = value;
-  } else {
-    one.integers[0] = constant_integer(dtype, value);
-  }
+  set_element(one, 0, dtype == DType::bool_ && value != 0 ? 1 : value);
   const std::vector<std::byte> bytes = one.to_bytes();
   int64_t bits = 0;
   std::memcpy(&bits, bytes.data(), bytes.size());
   return bits;
 }
 
-bool lower_pad(LowerContext& ctx) {
-  const TensorRef x = ctx.input(0);
-  const TensorRef y = ctx.output(0);
-  const std::vector<AxisPad> pads = axis_pads(ctx, x.shape()).value();
-  const std::string mode = ctx.attrs().text("mode");
-  const double value = ctx.attrs().real("value");
+// y[i] = x[source(i)], or the bits `constant` where the statements make `inside` false. axis_code:
+// per axis, what turns coordinate `c` of y into that of x.
+void emit_index_map(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
+                    const std::vector<std::string>& axis_code, int64_t constant,
+                    const std::string& reason) {
   std::string code;
+  bool wide = false;
   for (size_t axis = x.shape().size(); axis-- > 0;) {
-    const std::string dim = std::to_string(y.shape()[axis]);
-    code += "  c = int(rest % rlx_index(" + dim + "));\n  rest /= rlx_index(" + dim + ");\n" +
-            source_code(mode, pads[axis]) + "  offset += rlx_i64(c + " +
-            std::to_string(pads[axis].crop_begin) + ") * rlx_i64(" +
-            std::to_string(x.strides[axis]) + ");\n";
+    const std::string dim = number_text(y.shape()[axis]);
+    wide = wide || std::max(x.shape()[axis], y.shape()[axis]) > kMaxCoordinate32;
+    code += "  c = rlx_coordinate(rest % rlx_index(" + dim + "));\n  rest /= rlx_index(" + dim +
+            ");\n" + axis_code[axis] + "  offset += rlx_i64(c) * rlx_i64(" +
+            number_text(x.strides[axis]) + ");\n";
   }
-  const bool complex_type = kind_of(x.dtype()) == DTypeKind::Complex;
   const auto count = static_cast<uint64_t>(element_count(y.shape()));
   const std::string raw = raw_type(x.dtype());
-  const int64_t constant = complex_type ? 0 : constant_bits(x.dtype(), value);
   ctx.dispatch<KernelId::pad>()
       .workgroup({kCopyWorkgroup})
       .define("RLX_RAW", raw)
       .define("rlx_index", index_type(count + kCopyWorkgroup))
+      .define("rlx_coordinate", wide ? "rlx_i64" : "int")
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(count)) +
                                   wide_define("RLX_CONSTANT", constant))
       .generated("source.inc", code)
@@ -190,7 +197,101 @@ bool lower_pad(LowerContext& ctx) {
       .write(&CopyParams::y, y)
       .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
       .work(byte_size(x.type) + byte_size(y.type), 0)
-      .reason(mode + " pad, one element of " + raw + " a thread");
+      .reason(reason + ", one element of " + raw + " a thread");
+}
+
+bool lower_pad(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const std::vector<AxisPad> pads = axis_pads(ctx, x.shape()).value();
+  const std::string mode = ctx.attrs().text("mode");
+  const double value = ctx.attrs().real("value");
+  const bool grows = std::any_of(pads.begin(), pads.end(), [](const AxisPad& pad) {
+    return pad.before != 0 || pad.after != 0;
+  });
+  if (!grows) {
+    TensorRef view = x;
+    for (size_t axis = 0; axis < pads.size(); ++axis)
+      view = shifted(view, pads[axis].crop_begin * view.strides[axis]);
+    view.type = ctx.output_type(0);
+    ctx.alias_output(0, std::move(view));
+    return true;
+  }
+  std::vector<std::string> code;
+  for (const AxisPad& pad : pads) code.push_back(source_code(mode, pad));
+  // infer has let c64 pass with 0 alone.
+  const bool has_bits = mode == "constant" && kind_of(x.dtype()) != DTypeKind::Complex;
+  const int64_t constant = has_bits ? constant_bits(x.dtype(), value) : 0;
+  emit_index_map(ctx, x, ctx.output(0), code, constant, mode + " pad");
+  return true;
+}
+
+// ---- roll(x; shifts, axes) ----
+
+// Per axis, the shift as the distance that elements move up, in [0, size).
+std::optional<Ints> axis_shifts(NodeContext& ctx, const Shape& shape) {
+  const Ints shifts = ctx.attrs().integers("shifts");
+  const auto axes = ctx.axes(ctx.attrs().integers("axes"), shape.size());
+  if (!axes) return std::nullopt;
+  if (axes->size() != shifts.size()) {
+    ctx.fail(DiagCode::BadAttribute, "shifts has " + std::to_string(shifts.size()) +
+                                         " entries, axes has " + std::to_string(axes->size()) +
+                                         ", wanted equal counts");
+    return std::nullopt;
+  }
+  Ints result(shape.size(), 0);
+  for (size_t i = 0; i < shifts.size(); ++i) {
+    const auto axis = static_cast<size_t>((*axes)[i]);
+    const int64_t size = std::max<int64_t>(shape[axis], 1);
+    result[axis] = (shifts[i] % size + size) % size;
+  }
+  return result;
+}
+
+bool infer_roll(InferContext& ctx) {
+  if (!refuse_block_type(ctx, ctx.dtype(0)) || !axis_shifts(ctx, ctx.shape(0))) return false;
+  ctx.set_output(0, ctx.input(0));
+  return true;
+}
+
+bool evaluate_roll(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  Tensor& y = ctx.output(0);
+  const Shape& shape = x.type.shape;
+  const Ints shifts = axis_shifts(ctx, shape).value();
+  const Strides strides = dense_strides(shape);
+  for (int64_t i = 0; i < x.count(); ++i) {
+    int64_t to = 0;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const int64_t coordinate = i / strides[axis] % shape[axis];
+      to += (coordinate + shifts[axis]) % shape[axis] * strides[axis];
+    }
+    if (y.is_float()) {
+      y.floats[static_cast<size_t>(to)] = x.floats[static_cast<size_t>(i)];
+    } else {
+      y.integers[static_cast<size_t>(to)] = x.integers[static_cast<size_t>(i)];
+    }
+  }
+  return true;
+}
+
+bool lower_roll(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const Ints shifts = axis_shifts(ctx, x.shape()).value();
+  std::vector<std::string> code;
+  bool moves = false;
+  for (size_t axis = 0; axis < shifts.size(); ++axis) {
+    code.emplace_back();
+    if (shifts[axis] == 0) continue;
+    moves = true;
+    code.back() = "  c -= " + coordinate_literal(shifts[axis]) + ";\n  c += c < " +
+                  coordinate_literal(0) + " ? " + coordinate_literal(x.shape()[axis]) + " : " +
+                  coordinate_literal(0) + ";\n";
+  }
+  if (moves) {
+    emit_index_map(ctx, x, ctx.output(0), code, 0, "roll");
+  } else {
+    ctx.alias_output(0, x);
+  }
   return true;
 }
 
@@ -205,13 +306,21 @@ const AttrSpec kPadAttrs[] = {
     {.name = "value", .type = AttrType::Float, .default_text = "0"},
     {.name = "axes", .type = AttrType::IntList},
 };
+const AttrSpec kRollAttrs[] = {{.name = "shifts", .type = AttrType::IntList, .required = true},
+                               {.name = "axes", .type = AttrType::IntList, .required = true}};
 
 const OpDef kPads[] = {{.name = "pad",
                         .signature = "pad(x; pads, mode=\"constant\", value=0, axes) -> y",
                         .attrs = kPadAttrs,
                         .infer = infer_pad,
                         .evaluate = evaluate_pad,
-                        .lower = lower_pad}};
+                        .lower = lower_pad},
+                       {.name = "roll",
+                        .signature = "roll(x; shifts, axes) -> y",
+                        .attrs = kRollAttrs,
+                        .infer = infer_roll,
+                        .evaluate = evaluate_roll,
+                        .lower = lower_roll}};
 
 }  // namespace
 

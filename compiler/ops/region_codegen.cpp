@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/positions.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -94,15 +95,23 @@ std::string wrapped(DType dtype, const std::string& expression) {
   return "rlx_wrap_" + std::string(name_of(dtype)) + "(" + expression + ")";
 }
 
+std::string coordinate_name(uint32_t axis_from_end) {
+  return "at" + std::to_string(axis_from_end);
+}
+
 std::string scalar_expression(std::string_view op, const Attributes& attributes,
                               std::vector<std::string> operands, std::vector<DType> operand_dtypes,
-                              DType result) {
+                              DType result, std::set<uint32_t>* coordinates) {
   const OpDef* def = find_op(op);
   RLX_CHECK(def != nullptr && def->scalar != nullptr, "scalar form of " + std::string(op));
   const ScalarContext ctx(*def, attributes, std::move(operands), std::move(operand_dtypes), result);
   std::string text = wrapped(result, def->scalar(ctx));
   const std::vector<std::string> unread = ctx.attrs().unread();
   RLX_CHECK(unread.empty(), std::string(op) + " does not use its attribute " + unread.front());
+  const std::set<uint32_t> positions = positions_read(op, attributes);
+  RLX_CHECK(positions.empty() || coordinates != nullptr,
+            std::string(op) + " asks where its element stands");
+  if (coordinates != nullptr) coordinates->insert(positions.begin(), positions.end());
   return text;
 }
 
@@ -124,7 +133,7 @@ GeneratedChain generate_chain(std::span<const RegionStep> steps,
     const std::string name = prefix + std::to_string(j);
     chain.text += "const " + std::string(compute_type(step.dtype)) + " " + name + " = " +
                   scalar_expression(step.op, step.attributes, std::move(operands),
-                                    std::move(operand_dtypes), step.dtype) +
+                                    std::move(operand_dtypes), step.dtype, &chain.coordinates) +
                   ";\n";
     names.push_back(name);
     dtypes.push_back(step.dtype);
@@ -137,7 +146,8 @@ GeneratedChain generate_chain(std::span<const RegionStep> steps,
 bool is_activation(std::string_view op) {
   if (op == "none" || op == "identity") return true;
   const OpDef* def = find_op(op);
-  if (def == nullptr || def->scalar == nullptr || def->inputs.maximum != 1) return false;
+  if (def == nullptr || def->scalar == nullptr || is_positional(op)) return false;
+  if (def->inputs.maximum != 1) return false;
   return op != "cast" && op != "logical_not" && op != "bitwise_not" && op != "is_nan" &&
          op != "is_inf";
 }

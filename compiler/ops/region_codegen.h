@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,17 +32,23 @@ std::string truth_expression(DType dtype, const std::string& x);
 // (two's complement wrap); any other dtype: unchanged.
 std::string wrapped(DType dtype, const std::string& expression);
 
+// The local, of compute type i64, that holds an element's coordinate along an axis counted from the
+// end of the result's shape: "at1" for the last axis.
+std::string coordinate_name(uint32_t axis_from_end);
+
 // One elementwise op as an expression over `operands` (texts of the operands' compute types),
-// wrapped to `result`. Precondition: the op has a scalar form (RLX_CHECK).
+// wrapped to `result`. `coordinates` receives the axes whose coordinate_name() the text reads;
+// without it the op must not be positional. Precondition: the op has a scalar form (RLX_CHECK).
 std::string scalar_expression(std::string_view op, const Attributes& attributes,
                               std::vector<std::string> operands, std::vector<DType> operand_dtypes,
-                              DType result);
+                              DType result, std::set<uint32_t>* coordinates = nullptr);
 
 // Straight-line statements of a chain of region steps.
 struct GeneratedChain {
   std::string text;    // one "type name = expression;" line per step
   std::string result;  // the local that holds the last step
   DType dtype = DType::f32;
+  std::set<uint32_t> coordinates;  // axes from the end whose coordinate_name() the text reads
 };
 
 // `inputs` are the texts of the chain's inputs (locals of the inputs' compute types); locals are

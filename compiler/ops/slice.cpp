@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// narrow, slice, reverse, split (ops.md 6): views; no code runs.
+// narrow, slice, reverse, diagonal, split (ops.md 6): views; no code runs, but for a narrow whose
+// start is a run-time input.
 #include <algorithm>
+#include <cmath>
 
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
@@ -100,6 +102,60 @@ std::vector<SliceView> narrow_views(NodeContext& ctx, const Shape& shape, const 
   return {view};
 }
 
+// With two inputs the start is known only at run time.
+bool has_start_input(const NodeContext& ctx) {
+  return ctx.input_count() == 2;
+}
+
+// A window whose start the device reads: its rows are gathered. Outside [0, size - len] the start
+// is the nearest that fits.
+bool decompose_narrow(RewriteContext& ctx) {
+  if (!has_start_input(ctx)) return true;
+  const Shape& shape = ctx.type(ctx.input(0)).shape;
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), shape.size()).value();
+  const int64_t size = shape[static_cast<size_t>(axis)];
+  const int64_t count = ctx.attrs().integer("len");
+  const auto number = [&ctx](std::string_view stem, int64_t value) {
+    Tensor one = Tensor::zeros({DType::i64, {}});
+    one.integers[0] = value;
+    return ctx.constant(stem, one);
+  };
+  const ValueId written = ctx.emit("cast", {ctx.input(1)}, {{"to", "i64"}});
+  const ValueId wrapped = ctx.emit("add", {written, number("size", size)});
+  const ValueId is_negative = ctx.emit("lt", {written, number("zero", 0)});
+  const ValueId start = ctx.emit("where", {is_negative, wrapped, written});
+  const ValueId inside =
+      ctx.emit("clamp", {start}, {{"min", 0.0}, {"max", static_cast<double>(size - count)}});
+  const ValueId rows = ctx.emit("ramp", {inside, number("one", 1)}, {{"count", count}});
+  ctx.replace_output(0, ctx.emit("gather", {ctx.input(0), rows}, {{"axis", axis}}));
+  return true;
+}
+
+// The axis that is left of two is the last.
+std::vector<SliceView> diagonal_views(NodeContext& ctx, const Shape& shape,
+                                      const Strides& strides) {
+  const Ints written = {ctx.attrs().integer("axis1"), ctx.attrs().integer("axis2")};
+  const auto axes = ctx.axes(written, shape.size());
+  if (!axes) return {};
+  const auto row = static_cast<size_t>((*axes)[0]);
+  const auto column = static_cast<size_t>((*axes)[1]);
+  const int64_t offset = ctx.attrs().integer("offset");
+  // Offsets beyond the matrix leave nothing; clamped so that their magnitudes are sizes.
+  const int64_t down = std::clamp<int64_t>(offset, -shape[row], 0);
+  const int64_t right = std::clamp<int64_t>(offset, 0, shape[column]);
+  SliceView view;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i == row || i == column) continue;
+    view.shape.push_back(shape[i]);
+    view.strides.push_back(strides[i]);
+  }
+  const int64_t count = std::min(shape[row] + down, shape[column] - right);
+  view.shape.push_back(count);
+  view.strides.push_back(strides[row] + strides[column]);
+  if (count > 0) view.offset = right * strides[column] - down * strides[row];
+  return {view};
+}
+
 std::vector<SliceView> reverse_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
   const auto axes = ctx.axes(ctx.attrs().integers("axes"), shape.size());
   if (!axes) return {};
@@ -187,6 +243,52 @@ bool lower_views(LowerContext& ctx) {
   return true;
 }
 
+bool infer_narrow(InferContext& ctx) {
+  if (has_start_input(ctx) == ctx.attrs().has("start")) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    "got both or neither of the attribute and the input start, wanted one of them");
+  }
+  if (!has_start_input(ctx)) return infer_views<narrow_views>(ctx);
+  if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
+  const DType start = ctx.dtype(1);
+  const bool is_index = is_integer(start) || start == DType::f32 || start == DType::f16;
+  if (!is_index || !ctx.shape(1).empty()) {
+    return ctx.fail(DiagCode::BadDtype, "start is " + to_string(ctx.input(1)) +
+                                            ", wanted an integer (or f32, f16) of rank 0");
+  }
+  Shape shape = ctx.shape(0);
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  int64_t& size = shape[static_cast<size_t>(*axis)];
+  const int64_t count = ctx.attrs().integer("len");
+  if (count > size) {
+    return ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements do not fit into axis " +
+                                            std::to_string(*axis) + " of " +
+                                            to_string(ctx.shape(0)));
+  }
+  size = count;
+  ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
+  return true;
+}
+
+bool evaluate_narrow(EvaluateContext& ctx) {
+  if (!has_start_input(ctx)) return evaluate_views<narrow_views>(ctx);
+  const Tensor& x = ctx.input(0);
+  const Tensor& start = ctx.input(1);
+  const auto axis =
+      static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), x.type.shape.size()).value());
+  const int64_t size = x.type.shape[axis];
+  const double written =
+      start.is_float() ? std::trunc(start.floats[0]) : static_cast<double>(start.integers[0]);
+  const double whole = written != written ? 0 : written;  // NaN is 0
+  const double wrapped = whole < 0 ? whole + static_cast<double>(size) : whole;
+  const double last = static_cast<double>(size - ctx.attrs().integer("len"));
+  const auto first = static_cast<int64_t>(std::clamp(wrapped, 0.0, last));
+  const Strides strides = dense_strides(x.type.shape);
+  copy_strided(x, first * strides[axis], strides, ctx.output(0));
+  return true;
+}
+
 const AttrSpec kSliceAttrs[] = {
     {.name = "axes", .type = AttrType::IntList},
     {.name = "starts", .type = AttrType::IntList, .required = true},
@@ -195,10 +297,15 @@ const AttrSpec kSliceAttrs[] = {
 };
 const AttrSpec kNarrowAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .required = true},
-    {.name = "start", .type = AttrType::Int, .required = true},
+    {.name = "start", .type = AttrType::Int},
     {.name = "len", .type = AttrType::Int, .required = true, .minimum = 0},
 };
 const AttrSpec kReverseAttrs[] = {{.name = "axes", .type = AttrType::IntList, .required = true}};
+const AttrSpec kDiagonalAttrs[] = {
+    {.name = "offset", .type = AttrType::Int, .default_text = "0"},
+    {.name = "axis1", .type = AttrType::Int, .default_text = "0"},
+    {.name = "axis2", .type = AttrType::Int, .default_text = "1"},
+};
 const AttrSpec kSplitAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .required = true},
     {.name = "sizes", .type = AttrType::IntList, .minimum = 0},
@@ -207,10 +314,12 @@ const AttrSpec kSplitAttrs[] = {
 
 const OpDef kSlices[] = {
     {.name = "narrow",
-     .signature = "narrow(x; axis, start, len) -> y",
+     .signature = "narrow(x, [start]; axis, start, len) -> y",
+     .inputs = {1, 2},
      .attrs = kNarrowAttrs,
-     .infer = infer_views<narrow_views>,
-     .evaluate = evaluate_views<narrow_views>,
+     .infer = infer_narrow,
+     .evaluate = evaluate_narrow,
+     .decompose = decompose_narrow,
      .lower = lower_views<narrow_views>},
     {.name = "slice",
      .signature = "slice(x; axes, starts, ends, steps=1) -> y",
@@ -224,6 +333,12 @@ const OpDef kSlices[] = {
      .infer = infer_views<reverse_views>,
      .evaluate = evaluate_views<reverse_views>,
      .lower = lower_views<reverse_views>},
+    {.name = "diagonal",
+     .signature = "diagonal(x; offset=0, axis1=0, axis2=1) -> y",
+     .attrs = kDiagonalAttrs,
+     .infer = infer_views<diagonal_views>,
+     .evaluate = evaluate_views<diagonal_views>,
+     .lower = lower_views<diagonal_views>},
     {.name = "split",
      .signature = "split(x; axis, sizes or num) -> y0, ...",
      .outputs = {1, kUnlimited},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dead nodes, common subexpressions, decomposition.
+#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -90,6 +91,9 @@ size_t decompose(Module& module, const PassOptions&, Diagnostics& diagnostics) {
           RLX_CHECK(diagnostics.has_errors(), "decomposition of " + graph.node(id).name);
           return changed;
         }
+        // An op with a kernel for some nodes leaves those as they are.
+        const std::vector<NodeId>& left = graph.order();
+        if (std::find(left.begin(), left.end(), id) != left.end()) continue;
         ++changed;
         again = true;
       }

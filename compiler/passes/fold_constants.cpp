@@ -126,9 +126,9 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
 
 // Ops whose results are views of their input: they cost nothing at run time.
 bool is_view(const Node& node) {
-  static constexpr std::string_view kViews[] = {"transpose", "reshape", "squeeze",
-                                                "unsqueeze", "flatten", "expand",
-                                                "narrow",    "slice",   "reverse"};
+  static constexpr std::string_view kViews[] = {"transpose", "reshape", "squeeze", "unsqueeze",
+                                                "flatten",   "expand",  "narrow",  "slice",
+                                                "reverse",   "diagonal"};
   return std::find(std::begin(kViews), std::end(kViews), node.op) != std::end(kViews);
 }
 
@@ -140,7 +140,9 @@ bool doubles_weight(const Module& module, const Graph& graph, const Node& node) 
 }
 
 bool fold(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
-  if (find_op(node.op)->has_effect || node.inputs.empty()) return false;
+  const OpDef& op = *find_op(node.op);
+  // Without inputs only an elementwise op is known to depend on nothing else.
+  if (op.has_effect || (node.inputs.empty() && op.scalar == nullptr)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
   if (!keeps_plan_small(graph, node) || doubles_weight(module, graph, node)) return false;
   return fold_weights(module, graph, node, diagnostics);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Elementwise chains as regions: a producer whose only reader is elementwise and of the same shape
-// joins its reader.
+// joins its reader, and so does one that computes a single element.
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/positions.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 
@@ -78,13 +79,27 @@ Joined join(const Graph& graph, const Node& producer, const Node& reader) {
   return joined;
 }
 
+// One element, cheap enough to be computed again by every element of its reader. What depends on
+// its position would stand elsewhere there.
+bool is_cheap_scalar(const Graph& graph, const Node& producer, const Shape& reader) {
+  constexpr size_t kMostScalarSteps = 8;
+  const Shape& shape = graph.value(producer.outputs[0]).type.shape;
+  const std::vector<RegionStep> steps = chain_of(graph, producer);
+  return element_count(shape) == 1 && shape.size() <= reader.size() && element_count(reader) > 0 &&
+         steps.size() <= kMostScalarSteps &&
+         std::none_of(steps.begin(), steps.end(),
+                      [](const RegionStep& step) { return is_positional(step.op); });
+}
+
 bool can_join(const Graph& graph, NodeId producer_id, NodeId reader_id) {
   const Node& producer = graph.node(producer_id);
   const Node& reader = graph.node(reader_id);
   if (!is_elementwise(producer) || !has_chain_types(graph, producer)) return false;
   const ValueId inner = producer.outputs[0];
   if (graph.is_output(inner)) return false;
-  if (graph.value(inner).type.shape != graph.value(reader.outputs[0]).type.shape) return false;
+  const Shape& shape = graph.value(reader.outputs[0]).type.shape;
+  if (graph.value(inner).type.shape != shape && !is_cheap_scalar(graph, producer, shape))
+    return false;
   const std::vector<NodeId> readers = graph.readers(inner);
   return std::all_of(readers.begin(), readers.end(),
                      [reader_id](NodeId id) { return id == reader_id; });

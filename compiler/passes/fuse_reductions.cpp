@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/positions.h"
 #include "compiler/ops/reduce_chain.h"
 #include "compiler/ops/reduce_lower.h"
 #include "compiler/passes/chain.h"
@@ -31,6 +32,13 @@ bool uses_double(const Graph& graph, const Node& producer) {
                      [](const RegionStep& step) { return step.dtype == DType::f64; });
 }
 
+// A reduction walks its chain by rows, not by coordinates.
+bool reads_positions(const Graph& graph, const Node& producer) {
+  const std::vector<RegionStep> steps = chain_of(graph, producer);
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const RegionStep& step) { return is_positional(step.op); });
+}
+
 std::optional<NodeId> chain_before(const Graph& graph, const Node& reduction) {
   const ValueId x = *reduction.inputs[0];
   const Value& value = graph.value(x);
@@ -38,7 +46,8 @@ std::optional<NodeId> chain_before(const Graph& graph, const Node& reduction) {
   if (graph.readers(x).size() != 1) return std::nullopt;
   const Node& producer = graph.node(*value.producer);
   const bool fits = is_elementwise(producer) && has_chain_types(graph, producer) &&
-                    producer.inputs.size() <= kMaxReduceOperands && !uses_double(graph, producer);
+                    producer.inputs.size() <= kMaxReduceOperands && !uses_double(graph, producer) &&
+                    !reads_positions(graph, producer);
   return fits ? value.producer : std::nullopt;
 }
 

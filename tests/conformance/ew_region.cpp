@@ -134,6 +134,39 @@ void add_many_inputs(std::vector<Case>& cases) {
   cases.push_back(region("15 inputs", std::move(inputs), std::move(steps), Tolerance::Arith));
 }
 
+// Chains as graph files write them.
+void add_texts(std::vector<Case>& cases) {
+  cases.push_back(
+      {.name = "T22 a chain of a graph file",
+       .op = "ew_region",
+       .inputs = {tensor(DType::f32, {4, 1}), tensor(DType::f32, {4, 3})},
+       .attributes =
+           R"j({"chain": ["add(0, 1)", "clamp(2; min=-0.5, max=inf)", "cast(3; to=f16)"]})j",
+       .tolerance = Tolerance::Arith});
+  cases.push_back({.name = "T22 a modulus of a suffix is its broadcast",
+                   .op = "ew_region",
+                   .inputs = {tensor(DType::f32, {3, 5}), tensor(DType::f32, {5})},
+                   .attributes = R"j({"chain": ["mul(0, 1)"], "input_modulus": [0, 5]})j",
+                   .tolerance = Tolerance::Arith});
+  cases.push_back({.name = "positions inside a region",
+                   .op = "ew_region",
+                   .inputs = {tensor(DType::f32, {3, 5, 8})},
+                   .attributes = R"j({"chain": ["neg(0)", "trilu(1; k=1, upper=false)"]})j"});
+  cases.push_back(
+      {.name = "one chain over three slices",
+       .op = "batch_ew_region",
+       .inputs = {tensor(DType::f32, {2, 5}), tensor(DType::f32, {5}), tensor(DType::f32, {2, 5}),
+                  tensor(DType::f32, {5}), tensor(DType::f32, {2, 5}), tensor(DType::f32, {5})},
+       .attributes = R"j({"chain": ["add(0, 1)", "relu(2)"], "slices": 3})j",
+       .tolerance = Tolerance::Arith});
+  cases.push_back(
+      {.name = "a slice over itself",
+       .op = "batch_ew_region",
+       .inputs = {tensor(DType::i64, {3}).of({1, 2, 3}), tensor(DType::i64, {3}).of({4, 5, 6})},
+       .attributes = R"j({"chain": ["mul(0, 0)"], "slices": 2})j",
+       .golden = {{1, 4, 9, 16, 25, 36}}});
+}
+
 }  // namespace
 
 std::vector<Case> ew_region_cases() {
@@ -142,6 +175,7 @@ std::vector<Case> ew_region_cases() {
   add_broadcasts(cases);
   add_types(cases);
   add_many_inputs(cases);
+  add_texts(cases);
   return cases;
 }
 

@@ -6,7 +6,8 @@ namespace rlx::test {
 
 std::vector<Case> expand_cases() {
   std::vector<Case> cases;
-  for (DType t : {DType::f32, DType::f16, DType::i64, DType::bool_}) {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::u8, DType::i16,
+                  DType::i32, DType::u32, DType::i64, DType::bool_}) {
     cases.push_back({.name = "T90 -1 keeps, 1 grows",
                      .op = "expand",
                      .inputs = {tensor(t, {5, 1})},
@@ -36,6 +37,10 @@ std::vector<Case> expand_cases() {
                    .op = "expand",
                    .inputs = {tensor(DType::f32, {1, 2, 1, 3, 1, 1, 2, 1})},
                    .attributes = R"({"shape": [2, 2, 2, 3, 1, 2, 2, 3]})"});
+  cases.push_back({.name = "T90 fewer dims than x",
+                   .op = "expand",
+                   .inputs = {tensor(DType::f32, {2, 3})},
+                   .attributes = R"({"shape": [1]})"});
   return cases;
 }
 

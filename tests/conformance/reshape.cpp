@@ -6,7 +6,8 @@ namespace rlx::test {
 
 std::vector<Case> reshape_cases() {
   std::vector<Case> cases;
-  for (DType t : {DType::f32, DType::f16, DType::i64, DType::bool_, DType::u8}) {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::u8, DType::i16,
+                  DType::i32, DType::u32, DType::i64, DType::bool_}) {
     cases.push_back({.name = "infers one dim",
                      .op = "reshape",
                      .inputs = {tensor(t, {2, 3, 4})},
@@ -46,6 +47,25 @@ std::vector<Case> reshape_cases() {
                    .op = "flatten",
                    .inputs = {tensor(DType::f32, {2, 3})},
                    .attributes = R"({"axis": 0})"});
+  cases.push_back({.name = "from a negative axis",
+                   .op = "flatten",
+                   .inputs = {tensor(DType::f32, {2, 3, 4})},
+                   .attributes = R"({"axis": -1})"});
+  cases.push_back({.name = "T20 rank 0",
+                   .op = "flatten",
+                   .inputs = {tensor(DType::f32, {})},
+                   .attributes = R"({"axis": 0})"});
+  cases.push_back({.name = "T20 rank 8 to rank 0",
+                   .op = "squeeze",
+                   .inputs = {tensor(DType::f32, {1, 1, 1, 1, 1, 1, 1, 1})}});
+  cases.push_back({.name = "T20 rank 0 to rank 8",
+                   .op = "unsqueeze",
+                   .inputs = {tensor(DType::f32, {})},
+                   .attributes = R"({"axes": [0, 1, 2, 3, 4, 5, 6, -1]})"});
+  cases.push_back({.name = "T19 infers a dim of 0",
+                   .op = "reshape",
+                   .inputs = {tensor(DType::f32, {0, 6})},
+                   .attributes = R"({"shape": [2, -1]})"});
   return cases;
 }
 

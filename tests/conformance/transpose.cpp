@@ -6,8 +6,8 @@ namespace rlx::test {
 
 std::vector<Case> transpose_cases() {
   std::vector<Case> cases;
-  for (DType t :
-       {DType::f32, DType::f16, DType::bf16, DType::i8, DType::i16, DType::i64, DType::bool_}) {
+  for (DType t : {DType::f32, DType::f16, DType::bf16, DType::f64, DType::i8, DType::u8, DType::i16,
+                  DType::i32, DType::u32, DType::i64, DType::bool_}) {
     cases.push_back(
         {.name = "2-d, off the tile edges", .op = "transpose", .inputs = {tensor(t, {33, 65})}});
     cases.push_back({.name = "moves the inner axis out",

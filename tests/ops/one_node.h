@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compiler/ops/lower_context.h"
+#include "compiler/ops/prepare.h"
 
 namespace rlx::test {
 
@@ -50,7 +51,8 @@ class OneNodeGraph {
 
   Inferred infer() {
     Diagnostics diagnostics;
-    Inferred result{.good = check_and_infer(graph_, id_, diagnostics)};
+    Inferred result{.good = prepare_node({}, graph_, id_, diagnostics) &&
+                            check_and_infer(graph_, id_, diagnostics)};
     for (const ValueId id : graph_.node(id_).outputs)
       result.outputs.push_back(graph_.value(id).type);
     result.diagnostics = diagnostics.text();

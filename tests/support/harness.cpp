@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/prepare.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/vulkan/vulkan_device.h"
 #include "tests/support/fill.h"
@@ -86,8 +87,11 @@ ValueId add_case_input(CaseGraph& built, Graph& graph, const CaseTensor& spec, T
     return id;
   }
   const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
-  const WeightId weight = built.module.add_weight(
-      {.name = name, .type = spec.type, .data = HostBytes{.owner = bytes, .bytes = *bytes}});
+  const WeightId weight =
+      built.module.add_weight({.name = name,
+                               .type = spec.type,
+                               .data = HostBytes{.owner = bytes, .bytes = *bytes},
+                               .is_constant = true});
   return graph.weight_value(weight, built.module.weight(weight));
 }
 
@@ -118,7 +122,9 @@ bool add_case(CaseGraph& built, Graph& graph, const Case& test, const std::strin
     graph.outputs.push_back(node.outputs.back());
     graph.output_names.push_back(name);
   }
-  return check_and_infer(graph, graph.add_node(std::move(node)), diagnostics);
+  const NodeId id = graph.add_node(std::move(node));
+  return prepare_node(built.module, graph, id, diagnostics) &&
+         check_and_infer(graph, id, diagnostics);
 }
 
 }  // namespace
