@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm (ops.md 4): y = (x - mean) * rsqrt(var + eps) * gamma + beta per index along `axis`.
-// It has no kernel. The inference form becomes x * scale + shift, whose two vectors fold to
-// constants where the statistics are weights; training takes the statistics of x by the moments
+// It has no kernel. The inference form becomes (x - mean) * scale + beta, whose scale folds to a
+// constant where the statistics are weights; training takes the statistics of x by the moments
 // kernel.
 #include <array>
 #include <cmath>
@@ -189,15 +189,14 @@ bool decompose(RewriteContext& ctx) {
   const DType compute = statistics_type(x.dtype);
   std::array<ValueId, kInputs> inputs{};
   for (size_t i = 0; i < kInputs; ++i) inputs[i] = cast_to(ctx, ctx.input(i), compute);
-  const ValueId shifted = ctx.emit("affine", {inputs[4]}, {{"add", ctx.attrs().real("eps")}});
+  const ValueId shifted = ctx.emit("affine", {inputs[kVar]}, {{"add", ctx.attrs().real("eps")}});
   const ValueId inv_std = ctx.emit("rsqrt", {shifted});
-  ValueId scale = ctx.emit("mul", {inputs[1], inv_std});
-  const ValueId scaled_mean = ctx.emit("mul", {inputs[3], scale});
-  ValueId shift = ctx.emit("sub", {inputs[2], scaled_mean});
-  scale = along_axis(ctx, scale, x.shape, *axis);
-  shift = along_axis(ctx, shift, x.shape, *axis);
-  const ValueId scaled = ctx.emit("mul", {inputs[0], scale});
-  const ValueId normal = ctx.emit("add", {scaled, shift});
+  const ValueId scale = ctx.emit("mul", {inputs[kGamma], inv_std});
+  const auto along = [&](ValueId vector) { return along_axis(ctx, vector, x.shape, *axis); };
+  // The mean goes first: behind the scale it would be rounded, which matters far from zero.
+  const ValueId centred = ctx.emit("sub", {inputs[kX], along(inputs[kMean])});
+  const ValueId scaled = ctx.emit("mul", {centred, along(scale)});
+  const ValueId normal = ctx.emit("add", {scaled, along(inputs[kBeta])});
   ctx.replace_output(0, cast_to(ctx, normal, x.dtype));
   return true;
 }

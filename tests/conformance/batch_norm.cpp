@@ -90,6 +90,10 @@ std::vector<Case> batch_norm_cases() {
               .tolerance = Tolerance::Norm};
   golden.golden = {{0.5, 1.5, 0, -1}};
   cases.push_back(golden);
+  Case far = normalise("inference far from zero", DType::f32, {2, 3, 50}, 3, "{}");
+  far.inputs[0] = tensor(DType::f32, {2, 3, 50}).uniform(9999, 10001);
+  far.inputs[3] = tensor(DType::f32, {3}).of({10000, 10000.25, 9999.5}).param();
+  cases.push_back(far);
   add_training(cases);
   return cases;
 }
