@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values from codes, in two forms.
-// Blocks (RLX_W_ELEMENTS defined): y = the decoded elements of a block-typed x [rows, RLX_K], as they stand or with RLX_TRANSPOSED
-//   [.., RLX_N, RLX_K] -> [.., RLX_K, RLX_N]. Grid: one thread per piece of 32 elements (lib/blocks.cuh); where it transposes,
-//   neighbouring threads have neighbouring rows. Specializations: those of lib/blocks.cuh, RLX_Y, RLX_Y_VECTOR 8: whole runs are stored
-//   at once; rlx_index; generated/sizes.inc: RLX_COUNT pieces.
-// Scaled: y = (x - zero) * scale, the difference in 32-bit integers, the product in f32. scale and zero hold one value (RLX_SCALES 0),
-//   one per index of an axis (1) or per RLX_BLOCK indices of it (2). Grid: RLX_BLOCK_X threads of RLX_CHUNK elements.
-//   Specializations: RLX_X codes, RLX_S scale, RLX_Z zero point (undefined: none), RLX_Y; RLX_AXIS size of the axis, RLX_INNER elements
-//   after it, RLX_BLOCK; RLX_FLOAT_CODES 1: x is an 8-bit float; rlx_index; generated/sizes.inc: RLX_COUNT elements.
-// Numerics: as lib/blocks.cuh, or in f32; one rounding to y.
+// y = the decoded elements of a block-typed x [.., RLX_N, RLX_K], as they stand or with RLX_TRANSPOSED as [.., RLX_K, RLX_N].
+// Grid: one thread per piece of 32 elements (lib/blocks.cuh); where it transposes, neighbouring threads have neighbouring rows.
+// Specializations: those of lib/blocks.cuh; RLX_Y, RLX_Y_VECTOR 8: whole runs are stored at once; rlx_index; generated/sizes.inc:
+// RLX_COUNT pieces. Numerics: as lib/blocks.cuh; one rounding to y.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
+#include "lib/blocks.cuh"
 #include "generated/sizes.inc"
 
-RLX_PARAMS(QuantizeParams);
-
-#ifdef RLX_W_ELEMENTS
-#include "lib/blocks.cuh"
+RLX_PARAMS(CopyParams);
 
 RLX_MAIN {
   const rlx_u64 thread = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(rlx_local_x);
@@ -51,25 +43,3 @@ RLX_MAIN {
 #endif
   }
 }
-#else
-#include "lib/scaled.cuh"
-
-RLX_MAIN {
-  const rlx_u64 thread = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(rlx_local_x);
-  RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_CHUNK); ++j) {
-    const rlx_u64 i = thread * rlx_u64(RLX_CHUNK) + rlx_u64(j);
-    if (i < rlx_u64(RLX_COUNT)) {
-      const rlx_i64 at = rlx_scale_place(rlx_index(i));
-      const RLX_T scale = RLX_T(RLX_CAT(rlx_load_, RLX_S)(p.scale, at));
-#if RLX_FLOAT_CODES
-      const RLX_T code = RLX_CAT(rlx_f32_from_, RLX_X)(rlx_u32(rlx_load_u8(p.x, rlx_i64(i))));
-#elif defined(RLX_Z)
-      const RLX_T code = rlx_f32_from(rlx_sub(RLX_CAT(rlx_load_, RLX_X)(p.x, rlx_i64(i)), RLX_CAT(rlx_load_, RLX_Z)(p.zero, at)));
-#else
-      const RLX_T code = rlx_f32_from(RLX_CAT(rlx_load_, RLX_X)(p.x, rlx_i64(i)));
-#endif
-      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(i), code * scale);
-    }
-  }
-}
-#endif

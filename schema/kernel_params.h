@@ -252,18 +252,8 @@ struct SortParams {
   rlx_ptr counts;
 };
 
-// Between codes and values, either way. scale, zero, state, new_scale are 0 where absent.
-struct QuantizeParams {
-  rlx_ptr x;
-  rlx_ptr scale;
-  rlx_ptr zero;
-  rlx_ptr y;
-  rlx_ptr state;
-  rlx_ptr new_scale;
-};
-
 // Products with weights that are decoded on the way, chosen per row, or both. scale and zero: side tensors of the scheme; index:
-// the row's expert; all but x, w and y are 0 where absent; partial is scratch of the split-k form.
+// the row's expert; all but x, w and y are 0 where absent.
 struct WeightedMatmulParams {
   rlx_ptr x;
   rlx_ptr w;
@@ -271,17 +261,6 @@ struct WeightedMatmulParams {
   rlx_ptr zero;
   rlx_ptr index;
   rlx_ptr bias;
-  rlx_ptr y;
-  rlx_ptr partial;
-};
-
-// Integer products, rescaled. w_zero and scale hold one value or one per column.
-struct QuantizedProductParams {
-  rlx_ptr x;
-  rlx_ptr w;
-  rlx_ptr bias;
-  rlx_ptr w_zero;
-  rlx_ptr scale;
   rlx_ptr y;
 };
 

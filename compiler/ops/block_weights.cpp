@@ -69,8 +69,8 @@ bool lower_dequantize_weights(LowerContext& ctx) {
       .define("RLX_K", shape.back())
       .define("rlx_index", index_type(pieces + kCopyWorkgroup))
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
-      .read(&QuantizeParams::x, w, block_alignment(w.dtype()))
-      .write(&QuantizeParams::y, y, vectors ? 16 : 0)
+      .read(&CopyParams::x, w, block_alignment(w.dtype()))
+      .write(&CopyParams::y, y, vectors ? 16 : 0)
       .grid(split_grid((pieces + kCopyWorkgroup - 1) / kCopyWorkgroup))
       .work(byte_size(w.type) + byte_size(y.type), static_cast<uint64_t>(2 * elements))
       .reason("blocks of " + std::string(name_of(w.dtype())) + ", 32 elements per thread" +
