@@ -264,13 +264,12 @@ struct WeightedMatmulParams {
   rlx_ptr y;
 };
 
-// a x = b; factors and pivots are scratch.
+// a x = b; factors is scratch.
 struct SolveParams {
   rlx_ptr a;
   rlx_ptr b;
   rlx_ptr x;
   rlx_ptr factors;
-  rlx_ptr pivots;
 };
 
 // Taps of each output coordinate along the axis: their input coordinates and weights.
