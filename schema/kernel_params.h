@@ -242,14 +242,13 @@ struct ScanParams {
   rlx_ptr partial;
 };
 
-// Ordering along an axis; values or indices are 0 where absent; keys, places and counts are scratch.
+// Ordering along an axis; values or indices are 0 where absent; keys and places are scratch.
 struct SortParams {
   rlx_ptr x;
   rlx_ptr values;
   rlx_ptr indices;
   rlx_ptr keys;
   rlx_ptr places;
-  rlx_ptr counts;
 };
 
 // Products with weights that are decoded on the way, chosen per row, or both. scale and zero: side tensors of the scheme; index:

@@ -264,7 +264,7 @@ constexpr UnaryRow kRows[] = {
      kAffineAttrs,
      kFloat,
      {},
-     RLX_REAL(x* a[0] + a[1]),
+     RLX_REAL(std::fma(x, a[0], a[1])),
      {},
      nullptr,
      false,
