@@ -38,7 +38,9 @@ RLX_FN PhaseDim phase_dim(int residue, int kernel, int stride, int begin, int di
   PhaseDim dim;
   dim.residue = residue;
   dim.first = 0;
-  while (dim.first < step && (residue + begin - dim.first * dilation) % stride != 0) ++dim.first;
+  // residue + begin - first * dilation modulo stride, over numbers that are not negative.
+  const int back = stride - dilation % stride;
+  while (dim.first < step && (residue + begin + dim.first * back) % stride != 0) ++dim.first;
   dim.count = dim.first < min(step, kernel) ? (kernel - dim.first + step - 1) / step : 0;
   dim.base = (residue + begin - dim.first * dilation) / stride;
   return dim;

@@ -38,12 +38,11 @@ RLX_FN int inside(int i, int size) {
 #else
 #if RLX_ALIGN
   const int period = max(2 * (size - 1), 1);
-  int m = (i < 0 ? -i : i) % period;
+  const int m = (i < 0 ? -i : i) % period;
   return m > size - 1 ? period - m : m;
 #else
   const int period = 2 * size;
-  int m = i % period;
-  m = m < 0 ? m + period : m;
+  const int m = (i < 0 ? -1 - i : i) % period;  // of both, as % is not defined for negative numbers
   return m >= size ? period - 1 - m : m;
 #endif
 #endif
@@ -64,7 +63,7 @@ RLX_FN Axis axis_of(RLX_REAL g, int size) {
   const RLX_REAL scale = RLX_REAL(size) * RLX_REAL(0.5f);
   const RLX_REAL middle = RLX_REAL(size - 1) * RLX_REAL(0.5f);
 #endif
-  RLX_PRECISE RLX_REAL product = g * scale;
+  const RLX_REAL product = rlx_fma(g, scale, RLX_REAL(0));  // not to be contracted with the sum below
   const RLX_REAL product_rest = rlx_fma(g, scale, -product);
   RLX_PRECISE RLX_REAL high = product + middle;
   RLX_PRECISE RLX_REAL carried = high - product;
@@ -96,9 +95,9 @@ RLX_FN Axis axis_of(RLX_REAL g, int size) {
   const int before = inside(first, size);
   const int after = inside(first + 1, size);
 #if RLX_PADDING == 0
-  const bool tie_after = first % 2 != 0;
+  const bool tie_after = (first & 1) != 0;
 #else
-  const bool tie_after = before % 2 != 0;
+  const bool tie_after = (before & 1) != 0;
 #endif
   const bool tie = fraction == RLX_REAL(0.5f);
   axis.taps[0] = (tie ? tie_after : fraction > RLX_REAL(0.5f)) ? after : before;

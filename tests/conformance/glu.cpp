@@ -32,7 +32,8 @@ std::vector<Case> glu_cases() {
   swiglu("no activation", tensor(DType::f32, {3, 10}), R"({"activation": "none"})");
   swiglu("rank 1", tensor(DType::f32, {8}));
   swiglu("T19 empty", tensor(DType::f32, {0, 8}));
-  swiglu("T14 non-finite values", tensor(DType::f32, {4, 64}).edges());
+  // In f16: silu of the smallest normal f32 is subnormal, and may be flushed to zero.
+  swiglu("T14 non-finite values", tensor(DType::f16, {4, 64}).edges());
   for (const DType dtype : {DType::f32, DType::f16}) {
     cases.push_back({.name = "two tensors",
                      .op = "glu",
