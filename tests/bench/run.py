@@ -34,7 +34,8 @@ def parse_arguments():
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="of: " + " ".join(w.name for w in models.WORKLOADS))
     parser.add_argument("--build", type=pathlib.Path, help="build folder whose bin/ holds rlxc and rlxrun")
     parser.add_argument("--plans", type=pathlib.Path, help="folder of ready-made WORKLOAD.plan files, instead of compiling")
-    parser.add_argument("--targets", default=",".join(TARGETS), help="of cuda,vulkan; none: PyTorch alone")
+    parser.add_argument("--targets", default=",".join(TARGETS),
+                        help="of cuda and vulkan (or a profile of it: vulkan-nvidia); none: PyTorch alone")
     parser.add_argument("--arch", help="rlxc --arch: CUDA architectures to compile for, instead of all")
     parser.add_argument("--precision", action="store_true",
                         help="rlxc --precision on the f32 graph, instead of a graph in the workload's dtype")
@@ -179,7 +180,7 @@ def measure_workload(args, workload, recorder, folder):
     if "failed" in record:
         print(f"{workload.name:<22} plan     {record['failed']}", flush=True)
         return
-    for target in args.targets:
+    for target in (name.split("-")[0] for name in args.targets):
         recorder.attempt(workload.name, target, lambda: run_rlx(args, rlx_graph, plan, target, folder, wanted))
 
 
