@@ -62,6 +62,25 @@ TEST_CASE("gathers_read_views_without_a_copy") {
                             R"(["y"])"));
 }
 
+TEST_CASE("T32_conditions_indices_and_targets_may_be_views_with_an_offset") {
+  const std::string part = node("narrow", R"("i")", "j", R"({"axis": 0, "start": 2, "len": 3})");
+  const std::string back = node("reverse", R"("j")", "k", R"({"axes": [0]})");
+  const std::string rows = node("narrow", R"("u")", "v", R"({"axis": 0, "start": 2, "len": 3})");
+  const std::string gather = node("gather", R"("x", "k")", "y");
+  check_on_devices(graph_of(part + ", " + back + ", " + gather, R"(["y"])"));
+  const std::string scatter = node("index_add", R"("x", "k", "v")", "y", R"({"axis": 0})");
+  check_on_devices(graph_of(part + ", " + back + ", " + rows + ", " + scatter, R"(["y"])"));
+  const std::string above = node("gt", R"("x", "x2")", "c");
+  const std::string turned = node("reverse", R"("x")", "x2", R"({"axes": [1]})");
+  const std::string inner =
+      node("slice", R"("c")", "d", R"({"axes": [0, 1], "starts": [1, 7], "ends": [6, -9],
+                                       "steps": [1, -1]})");
+  const std::string where = node("where", R"("d", "u", "z")", "y");
+  const std::string zeros = node("neg", R"("u")", "z");
+  check_on_devices(
+      graph_of(turned + ", " + above + ", " + inner + ", " + zeros + ", " + where, R"(["y"])"));
+}
+
 TEST_CASE("tuples_name_places_of_views") {
   const std::string index = node("reshape", R"("i")", "j", R"({"shape": [5, 1]})") + ", ";
   const std::string turned = node("transpose", R"("x")", "t", R"({"perm": [1, 0]})") + ", ";

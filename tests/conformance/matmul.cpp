@@ -46,6 +46,22 @@ void add_golden(std::vector<Case>& cases) {
   cases.push_back(fused);
 }
 
+// Values that tf32 and f16 cannot hold: a product that rounds its operands misses the bound by far.
+void add_full_precision(std::vector<Case>& cases) {
+  const CaseTensor matrix = tensor(DType::f32, {512, 512});
+  std::vector<double> values(512 * 512);
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = 1 + static_cast<double>(i % 3 + 1) * 0x1p-13;
+  }
+  cases.push_back(
+      product("T11 f32 operands are not rounded", matrix.of(values), matrix.of(values)));
+  cases.push_back({.name = "T11 nor with an activation",
+                   .op = "fused_matmul_bias_act",
+                   .inputs = {matrix.of(values), matrix.of(values)},
+                   .attributes = R"({"activation": "relu"})",
+                   .tolerance = Tolerance::Sum});
+}
+
 // Every tile edge, one element to either side, primes, and the vector kernel's bounds.
 void add_sizes(std::vector<Case>& cases) {
   struct Size {
@@ -351,6 +367,7 @@ void add_fused(std::vector<Case>& cases) {
 std::vector<Case> matmul_cases() {
   std::vector<Case> cases;
   add_golden(cases);
+  add_full_precision(cases);
   add_sizes(cases);
   add_tiles(cases);
   add_tensor_core_tiles(cases);

@@ -53,6 +53,9 @@ void scatter_add_cases(Table& table) {
   table.add("T105 duplicates add up on a base", three, places,
             tensor(DType::f32, {4, 2}).of({1, 1, 1, 1, 1, 1, 1, 1}), R"({"dim0": 4})",
             {{4, 5, 1, 1, 7, 9, 1, 1}});
+  table.add("T13 100,000 updates of ten places give the same bits each time",
+            tensor(DType::f32, {100000}), tensor(DType::i32, {100000}).range(0, 9), std::nullopt,
+            R"({"dim0": 10})");
   table.add("T106 rows beyond every index keep the base", tensor(DType::f32, {6, 8}),
             tensor(DType::i64, {6}).range(0, 2), tensor(DType::f32, {90, 8}), R"({"dim0": 90})");
   table.add("T25 negative indices, T24 outside is dropped", tensor(DType::f32, {5, 3}),

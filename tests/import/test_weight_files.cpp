@@ -253,7 +253,7 @@ TEST_CASE("raw files are read from their offset") {
                    DiagCode::FileSize, "raw file \"w.bin\" has 20 bytes, the tensor takes 16");
 }
 
-TEST_CASE("inline data of the wrong size is refused") {
+TEST_CASE("T5 inline data of the wrong size is refused") {
   check_only_error(bind_bad(param_graph("f32", "[3]", R"({"values": [1, 2]})")), DiagCode::FileSize,
                    "model.json:/params/0: error: data of param \"w\": the inline data has 8 bytes, "
                    "f32[3] wants 12");

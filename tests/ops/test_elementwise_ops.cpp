@@ -100,7 +100,7 @@ TEST_CASE("elementwise ops broadcast as NumPy does") {
   CHECK(bad.diagnostics.text().find("[3, 2]") != std::string::npos);
 }
 
-TEST_CASE("wrong dtypes are refused by name") {
+TEST_CASE("T1 mixed and wrong dtypes are refused by name") {
   CHECK(first_code(infer_op("add", {{DType::f32, {2}}, {DType::i32, {2}}})) == DiagCode::BadDtype);
   CHECK(first_code(infer_op("exp", {{DType::i32, {2}}})) == DiagCode::BadDtype);
   CHECK(first_code(infer_op("lt", {{DType::bool_, {2}}, {DType::bool_, {2}}})) ==
@@ -114,7 +114,7 @@ TEST_CASE("wrong dtypes are refused by name") {
   CHECK(complex.diagnostics.text().find("c64") != std::string::npos);
 }
 
-TEST_CASE("attributes are checked") {
+TEST_CASE("T6 attributes are checked") {
   CHECK(first_code(infer_op("gelu", {{DType::f32, {2}}}, {{"alpha", 1.0}})) ==
         DiagCode::UnknownAttribute);
   CHECK(first_code(infer_op("powf", {{DType::f32, {2}}})) == DiagCode::MissingAttribute);

@@ -176,7 +176,7 @@ TEST_CASE("preflight_needs_the_first_page_alone") {
   CHECK(rlx_plan_preflight(altered.data(), 4096, nullptr, &info) == RLX_INVALID_PLAN);
 }
 
-TEST_CASE("a_wrong_input_name_lists_the_right_ones") {
+TEST_CASE("T7_a_wrong_input_name_lists_the_right_ones") {
   Rig rig;
   const auto session = rig.session();
   const Vector numbers;
@@ -189,7 +189,7 @@ TEST_CASE("a_wrong_input_name_lists_the_right_ones") {
   CHECK(error_has("its outputs are \"y\" and \"z\""));
 }
 
-TEST_CASE("a_wrong_tensor_is_told_got_and_wanted") {
+TEST_CASE("T7_a_wrong_tensor_is_told_got_and_wanted") {
   Rig rig;
   const auto session = rig.session();
   const Vector x;
@@ -219,7 +219,7 @@ TEST_CASE("a_wrong_tensor_is_told_got_and_wanted") {
   CHECK(error_has("struct_size 8"));
 }
 
-TEST_CASE("an_input_never_set_stops_the_run_before_the_launch") {
+TEST_CASE("T7_an_input_never_set_stops_the_run_before_the_launch") {
   Rig rig;
   const auto session = rig.session();
   CHECK(rlx_session_run(session.get(), kMain) == RLX_INVALID_STATE);
