@@ -174,6 +174,25 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
   }
 }
 
+// FlatBuffers' own verifier does not look at the alignment of records in vectors.
+void verify_record_alignment(const fb::Plan& plan, Faults& faults) {
+  const auto check = [&faults](const auto* records, const char* what, size_t alignment) {
+    const bool aligned = reinterpret_cast<uintptr_t>(records->Data()) % alignment == 0;
+    if (records->size() == 0 || aligned) return;
+    faults.add(VerifyRule::IndexStructure, what, " do not lie at a multiple of ", alignment,
+               " bytes");
+  };
+  const auto check_entry = [&check](const fb::Entry& entry) {
+    check(entry.steps(), "steps", alignof(fb::Step));
+    check(entry.relocations(), "relocations", alignof(fb::Relocation));
+  };
+  for (const fb::Kernel* kernel : *plan.kernels())
+    check(kernel->accesses(), "accesses of a kernel", alignof(fb::KernelAccess));
+  for (const fb::Entry* entry : *plan.entries()) check_entry(*entry);
+  if (plan.inits() == nullptr) return;
+  for (const fb::Entry* init : *plan.inits()) check_entry(*init);
+}
+
 // Vectors may in principle be shared by several tables of a FlatBuffer, which would let a small
 // file describe a huge plan.
 void verify_unshared(const PlanParts& parts, Faults& faults) {
@@ -345,6 +364,7 @@ void verify_debug_structure(std::span<const std::byte> debug, Faults& faults) {
 
 void verify_tables(const PlanParts& parts, Faults& faults) {
   const fb::Plan& plan = parts.plan;
+  verify_record_alignment(plan, faults);
   verify_unshared(parts, faults);
   if (!faults.empty()) return;
   if (plan.entries()->size() == 0) faults.add(VerifyRule::EntryMissing, "the plan has no entry");

@@ -121,6 +121,24 @@ std::vector<Fixture> table_fixtures() {
          std::memset(plan.data() + at, 0xFF, 4);
          reseal(plan);
        }},
+      {Rule::IndexStructure,
+       "records four bytes before their place",
+       {},
+       [](Bytes& plan) {
+         PlanHeader h = header_of(plan);
+         std::byte* index = plan.data() + section(h, rlx::SectionKind::Index).offset_bytes;
+         const rlx::fb::Kernel* kernel = rlx::fb::GetPlan(index)->kernels()->Get(0);
+         const auto* table = reinterpret_cast<const flatbuffers::Table*>(kernel);
+         const uint8_t* field = table->GetAddressOf(rlx::fb::Kernel::VT_ACCESSES);
+         std::byte* offset = index + (field - reinterpret_cast<const uint8_t*>(index));
+         uint32_t distance = 0;
+         std::memcpy(&distance, offset, sizeof distance);
+         distance -= 4;
+         std::memcpy(offset, &distance, sizeof distance);
+         const uint32_t one = 1;
+         std::memcpy(offset + distance, &one, sizeof one);
+         reseal(plan);
+       }},
       {Rule::IndexShared, "19 variants of a kernel",
        [](PlanSpec& spec) { spec.kernels[0].variants.resize(19, spec.kernels[0].variants[0]); }},
       {Rule::EntryMissing, "no entry", [](PlanSpec& spec) { spec.entries.clear(); }},
