@@ -12,8 +12,9 @@ namespace {
 std::vector<double> non_finite_rows() {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  const std::vector<double> values = {0.0,  -0.0,  1,   -1,  kInfinity, -kInfinity, kNan,     0.5,
-                                      -2.5, 65504, -10, 100, 0x1p-24,   -0x1p-24,   -0x1p-14, 20000};
+  const std::vector<double> values = {0.0,     -0.0,     1,        -1,    kInfinity, -kInfinity,
+                                      kNan,    0.5,      -2.5,     65504, -10,       100,
+                                      0x1p-24, -0x1p-24, -0x1p-14, 20000};
   std::vector<double> rows;
   for (size_t row = 0; row < 8; ++row) {
     for (size_t i = 0; i < 32; ++i) rows.push_back(values[i % 16]);
