@@ -25,8 +25,9 @@ constexpr std::array kPrecisionNames = {"f32", "f16", "bf16", "tf32"};
 struct TargetBuild {
   const Target* target = nullptr;
   Module module;
-  std::vector<Program> programs;  // of the entries, then init
-  std::vector<Schedule> schedules;
+  std::vector<Program> programs;         // of the entries, then init
+  std::vector<Schedule> schedules;       // of the programs
+  std::vector<double> schedule_seconds;  // what each took
 };
 
 // Everything between the module and the bytes of the plan; owns what PlanContent points to.
@@ -158,6 +159,15 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
   return true;
 }
 
+void schedule_programs(TargetBuild& build, const CompileOptions& options) {
+  for (const Program& program : build.programs) {
+    const auto start = std::chrono::steady_clock::now();
+    build.schedules.push_back(schedule(program, {.in_place = options.in_place}));
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    build.schedule_seconds.push_back(elapsed.count());
+  }
+}
+
 bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics) {
   const LowerOptions lowering{.target = build.target,
                               .products = options.precision == Precision::Tf32
@@ -171,7 +181,7 @@ bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagn
   auto init = lower_init(build.module, build.programs, lowering, diagnostics);
   if (!init) return false;
   build.programs.push_back(std::move(*init));
-  for (const Program& program : build.programs) build.schedules.push_back(schedule(program));
+  schedule_programs(build, options);
   return true;
 }
 
@@ -239,15 +249,22 @@ void assemble(Compilation& compilation, const CompileOptions& options) {
   content.pass_log = compilation.pass_log;
 }
 
-bool compile(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
-  PhaseTimer timer(options);
+// From the module to scheduled programs.
+bool plan(Compilation& compilation, const CompileOptions& options, PhaseTimer& timer,
+          Diagnostics& diagnostics) {
   if (!check_targets(options, diagnostics)) return false;
   if (!select_entries(compilation.module, options, diagnostics)) return false;
   if (!transform(compilation, options, diagnostics)) return false;
   timer.end("passes");
   if (!lower(compilation, options, diagnostics)) return false;
-  list_entries(compilation);
   timer.end("lower and schedule");
+  return true;
+}
+
+bool compile(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
+  PhaseTimer timer(options);
+  if (!plan(compilation, options, timer, diagnostics)) return false;
+  list_entries(compilation);
   if (!generate(compilation, options, diagnostics)) return false;
   timer.end("kernel code");
   assemble(compilation, options);
@@ -264,7 +281,37 @@ void summarise(const Compilation& compilation, CompileSummary& summary) {
   summary.kernels = compilation.kernels.kernels.size();
 }
 
+ArenaSummary summarise_arena(const TargetBuild& build, size_t index) {
+  const Program& program = build.programs[index];
+  const Schedule& schedule = build.schedules[index];
+  return {.target = std::string(build.target->name),
+          .entry = program.entry,
+          .steps = program.steps.size(),
+          .waves = schedule.wave_count,
+          .arena_bytes = schedule.arena_bytes,
+          .lower_bound_bytes = schedule.lower_bound_bytes,
+          .unplanned_bytes = schedule.unplanned_bytes,
+          .packer = schedule.packer,
+          .wave_choice = schedule.wave_choice,
+          .seconds = build.schedule_seconds[index]};
+}
+
 }  // namespace
+
+std::optional<std::vector<ArenaSummary>> plan_arenas(Module module, const CompileOptions& options,
+                                                     Diagnostics& diagnostics) {
+  Compilation compilation;
+  compilation.module = std::move(module);
+  PhaseTimer timer(options);
+  if (!plan(compilation, options, timer, diagnostics)) return std::nullopt;
+  std::vector<ArenaSummary> summaries;
+  for (const TargetBuild& build : compilation.builds) {
+    for (size_t i = 0; i + 1 < build.programs.size(); ++i) {  // the last one is init
+      summaries.push_back(summarise_arena(build, i));
+    }
+  }
+  return summaries;
+}
 
 std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const CompileOptions& options,
                                                        Diagnostics& diagnostics,

@@ -29,6 +29,7 @@ struct CompileOptions {
   std::string
       kernels_dir;  // kernel sources from here instead of the embedded ones; empty: embedded
   std::vector<std::string> disabled_passes;
+  bool in_place = true;  // results may take over the bytes of inputs that die
   bool debug_section = true;
   // Called with the module's text after the pass of this name.
   std::string dump_after;
@@ -46,6 +47,25 @@ struct CompileSummary {
   uint64_t weights_bytes = 0;
   uint64_t plan_bytes = 0;
 };
+
+// The arena of one entry on one target.
+struct ArenaSummary {
+  std::string target;
+  std::string entry;
+  size_t steps = 0;
+  uint32_t waves = 0;
+  uint64_t arena_bytes = 0;
+  uint64_t lower_bound_bytes = 0;
+  uint64_t unplanned_bytes = 0;  // without reuse
+  std::string packer;
+  std::string wave_choice;
+  double seconds = 0;  // ordering, waves, lifetimes and packing
+};
+
+// Compiles as far as the arenas: no kernel code, no plan. Entries in the module's order, for each
+// target in the order of all_targets(). nullopt where anything was reported.
+std::optional<std::vector<ArenaSummary>> plan_arenas(Module module, const CompileOptions& options,
+                                                     Diagnostics& diagnostics);
 
 // Compiles to plan bytes in memory (tests, small models). nullopt where anything was reported.
 std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const CompileOptions& options,

@@ -198,6 +198,7 @@ Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes)
   fill_sections(problem, live);
   count_conflicts(problem);
   list_conflicts(problem);
+  problem.wanted = problem.lower_bound;
   return problem;
 }
 
@@ -281,7 +282,7 @@ Winner best_greedy(const arena::Problem& problem) {
         arena::place_in_order(problem, order, greedy.fit, arena::kNoLimit);
     if (!best.packer.empty() && placement->height >= best.placement.height) continue;
     best = {.placement = std::move(*placement), .order = std::move(order), .packer = greedy.name};
-    if (best.placement.height == problem.lower_bound) break;
+    if (best.placement.height <= problem.wanted) break;
   }
   return best;
 }
@@ -293,11 +294,11 @@ Winner best_of_all(const arena::Problem& problem, const PackOptions& options) {
     best.placement = std::move(found);
     best.packer = packer;
   };
-  if (best.placement.height > problem.lower_bound && options.local_search_budget > 0) {
+  if (best.placement.height > problem.wanted && options.local_search_budget > 0) {
     improve("local-search",
             arena::search_orders(problem, best.order, best.placement, options.local_search_budget));
   }
-  if (best.placement.height > problem.lower_bound && options.exact_search_budget > 0) {
+  if (best.placement.height > problem.wanted && options.exact_search_budget > 0) {
     improve("exact-search",
             arena::search_exactly(problem, best.placement, options.exact_search_budget));
   }
@@ -314,7 +315,8 @@ ArenaLayout pack(std::span<const ArenaItem> items, uint64_t alignment_bytes,
               "lifetime of an arena item of " + std::to_string(item.bytes) + " bytes: first wave " +
                   std::to_string(item.first) + ", last wave " + std::to_string(item.last));
   }
-  const arena::Problem problem = arena::make_problem(items, alignment_bytes);
+  arena::Problem problem = arena::make_problem(items, alignment_bytes);
+  problem.wanted = std::max(problem.lower_bound, options.enough_bytes / alignment_bytes);
   const Winner best = best_of_all(problem, options);
 
   ArenaLayout layout{.offsets = std::vector<uint64_t>(items.size(), 0),

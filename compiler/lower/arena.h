@@ -21,6 +21,7 @@ struct ArenaItem {
 struct PackOptions {
   uint64_t local_search_budget = 50'000'000;
   uint64_t exact_search_budget = 50'000'000;
+  uint64_t enough_bytes = 0;  // no search for less than this or the lower bound
 };
 
 struct ArenaLayout {
@@ -37,8 +38,8 @@ struct ArenaLayout {
 //   2. A local search over the order of placement.
 //   3. An exact search that asks for the lower bound first, then for heights between it and the
 //   best one known.
-// It stops as soon as the height equals the lower bound. Every `first` must be at most its `last`;
-// alignment_bytes > 0.
+// It stops as soon as the height equals the lower bound or is enough. Every `first` must be at most
+// its `last`; alignment_bytes > 0.
 ArenaLayout pack(std::span<const ArenaItem> items, uint64_t alignment_bytes,
                  const PackOptions& options = {});
 

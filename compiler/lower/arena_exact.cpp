@@ -199,10 +199,9 @@ Placement search_exactly(const Problem& problem, Placement best, uint64_t budget
   if (problem.items.empty() || problem.items.size() > kMostItems) return best;
   // `impossible` is the largest height that is known not to do, or that was given up.
   uint64_t impossible = problem.lower_bound - 1;
-  uint64_t capacity = problem.lower_bound;
-  uint64_t share =
-      budget / 2;  // half for the lower bound itself, then half of what is left each time
-  while (impossible + 1 < best.height && share > 0) {
+  uint64_t capacity = std::min(problem.wanted, best.height - 1);
+  uint64_t share = budget / 2;  // half for what is wanted, then half of what is left each time
+  while (best.height > problem.wanted && impossible + 1 < best.height && share > 0) {
     ExactSearch search(problem, capacity, share);
     const Verdict verdict = search.run();
     budget -= std::min(budget, search.spent());

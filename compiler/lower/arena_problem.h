@@ -24,6 +24,7 @@ struct Problem {
   std::vector<Item> items;
   std::vector<uint64_t> section_load;  // per section: sum of live sizes
   uint64_t lower_bound = 0;            // largest section load
+  uint64_t wanted = 0;                 // a height that ends the search; at least lower_bound
   uint64_t total = 0;                  // sum of all sizes
   uint64_t conflict_pairs = 0;
   // Where conflicts are few, each item has the list of the items that it conflicts with; else

@@ -73,8 +73,7 @@ Placement search_orders(const Problem& problem, std::vector<uint32_t> order, Pla
   std::vector<uint32_t> best_order = order;
   Placement current = best;
   uint32_t stalled = 0;
-  for (uint64_t spent = 0; spent + cost <= budget && best.height > problem.lower_bound;
-       spent += cost) {
+  for (uint64_t spent = 0; spent + cost <= budget && best.height > problem.wanted; spent += cost) {
     std::vector<uint32_t> candidate = order;
     mutate(problem, current, candidate, random);
     std::optional<Placement> placed =

@@ -162,6 +162,22 @@ TEST_CASE("search_reaches_the_bound_where_greedy_does_not") {
   CHECK(missed <= 2);
 }
 
+TEST_CASE("packing_stops_at_what_is_enough") {
+  // The same problem as above: 5 cannot be reached, and a search for less than 6 is in vain.
+  const std::vector<ArenaItem> items{
+      {.bytes = 3, .first = 0, .last = 0}, {.bytes = 2, .first = 0, .last = 2},
+      {.bytes = 1, .first = 1, .last = 3}, {.bytes = 1, .first = 1, .last = 5},
+      {.bytes = 1, .first = 1, .last = 4}, {.bytes = 1, .first = 3, .last = 4},
+      {.bytes = 1, .first = 3, .last = 3}, {.bytes = 2, .first = 4, .last = 5},
+      {.bytes = 2, .first = 5, .last = 5}};
+  const ArenaLayout all = pack(items, 1, {.enough_bytes = 100});
+  CHECK(all.packer == "size-first-fit");
+  CHECK(sound(items, all, 1));
+  const ArenaLayout six = pack(items, 1, {.enough_bytes = 6});
+  CHECK(sound(items, six, 1));
+  CHECK(six.height_bytes == 6);
+}
+
 TEST_CASE("packing_is_the_same_each_time") {
   std::mt19937_64 random(5);
   const std::vector<ArenaItem> items = random_items(random, 120, 40, 100'000);

@@ -250,6 +250,39 @@ TEST_CASE("ops lists every operator in text and in JSON") {
     CHECK(names.count(name) == 1);
 }
 
+TEST_CASE("bench-arena packs a problem and says whether it fits") {
+  const Workplace place;
+  const std::string problem =
+      place.write("p.csv", "id,lower,upper,size\na,0,4,10\nb,2,6,20\nc,4,9,10\nd,6,9,20\n");
+  const ToolResult packed = expect(0, place, {"bench-arena", problem, "--capacity", "30"});
+  CHECK(contains(packed.output, "4 items, 30 bytes, lower bound 30, ratio 1.0000"));
+  CHECK(contains(packed.output, ", fits 30"));
+  const ToolResult full = expect(5, place, {"bench-arena", problem, "--capacity", "29", "--json"});
+  const auto json = nlohmann::json::parse(full.output);
+  CHECK(json.at("arena_bytes") == 30);
+  CHECK(json.at("fits") == false);
+  const std::string odd = place.write("odd.csv", "id,lower,upper,size\na,4,4,1\n");
+  CHECK(contains(expect(2, place, {"bench-arena", odd}).errors, "odd.csv: line 2: live from 4"));
+  CHECK(contains(expect(1, place, {"bench-arena", problem, "--dim", "batch=2"}).errors,
+                 "go with a model"));
+}
+
+TEST_CASE("bench-arena plans a model with and without fusion and in-place results") {
+  const Workplace place;
+  const ToolResult planned = expect(0, place,
+                                    {"bench-arena", place.write("m.json", small_model()), "--dim",
+                                     "batch=4", "--target", "vulkan,cuda", "--json"});
+  const auto rows = nlohmann::json::parse(planned.output);
+  REQUIRE(rows.size() == 8);  // four variants of one entry on two targets
+  CHECK(rows[0].at("variant") == "as compiled");
+  CHECK(rows[0].at("steps") == 1);
+  CHECK(rows[6].at("variant") == "no fusion, not in place");
+  CHECK(rows[6].at("steps") == 3);
+  CHECK(rows[6].at("arena_bytes") == 512);  // the product and the sum, each in a slot of 256
+  CHECK(rows[4].at("arena_bytes") == 256);  // the sum takes the product's place
+  CHECK(rows[0].at("arena_bytes") == 0);
+}
+
 TEST_CASE("reference runs the model on the host") {
   const Workplace place;
   const std::string model = place.write("m.json", small_model());

@@ -29,5 +29,6 @@ void add_verify_command(CLI::App& app, Action& action);
 void add_ops_command(CLI::App& app, Action& action);
 void add_reference_command(CLI::App& app, Action& action);
 void add_tune_command(CLI::App& app, Action& action);
+void add_bench_arena_command(CLI::App& app, Action& action);
 
 }  // namespace rlx

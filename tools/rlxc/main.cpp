@@ -41,6 +41,7 @@ int main(int argc, char** argv) {
   rlx::add_ops_command(app, action);
   rlx::add_reference_command(app, action);
   rlx::add_tune_command(app, action);
+  rlx::add_bench_arena_command(app, action);
   app.footer(
       "Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 "
       "internal error.");
