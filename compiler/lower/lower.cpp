@@ -54,6 +54,13 @@ bool is_read_by_strides(const Graph& graph, ValueId id) {
                      [&graph](NodeId reader) { return takes_any_strides(graph, reader); });
 }
 
+// A concat writes its result part by part. Scattered, it leaves the bytes between to its
+// neighbours, and nobody may read it before these are written too, not even to copy it beside
+// itself.
+bool is_whole_at_once(const Graph& graph, ValueId id) {
+  return graph.node(*graph.value(id).producer).op != "concat";
+}
+
 // Only results of nodes that are nobody's output are written where this entry likes.
 bool is_owned(const Graph& graph, ValueId id) {
   return graph.value(id).origin == ValueOrigin::Node && !graph.is_output(id);
@@ -77,7 +84,8 @@ std::optional<ValueId> reshaped_from(const Graph& graph, ValueId id) {
 void place_part(LoweringState& state, ValueId part, TensorRef slot) {
   const Graph& graph = state.graph;
   if (!is_owned(graph, part)) return;
-  const bool may_scatter = is_read_by_strides(graph, part);
+  const bool read_by_strides = is_read_by_strides(graph, part);
+  const bool read_once = graph.readers(part).size() == 1;
   while (const std::optional<ValueId> source = reshaped_from(graph, part)) {
     auto strides = reshape_strides(slot.shape(), slot.strides, graph.value(*source).type.shape);
     if (!strides) break;
@@ -87,7 +95,8 @@ void place_part(LoweringState& state, ValueId part, TensorRef slot) {
   }
   if (slot.dense()) {
     slot.strides = dense_strides(slot.shape());
-  } else if (!may_scatter || !writes_any_strides(graph, part)) {
+  } else if (!read_by_strides || !writes_any_strides(graph, part) ||
+             (!read_once && !is_whole_at_once(graph, part))) {
     return;
   }
   state.place(part, std::move(slot));

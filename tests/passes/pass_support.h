@@ -114,11 +114,16 @@ inline void check_close(const std::vector<Tensor>& got, const std::vector<Tensor
 
 // Applies one pass and checks that the outputs keep their values and types; returns the number of
 // nodes changed.
-inline size_t apply_keeping_values(PassFunction pass, Module& module, double tolerance = 1e-5) {
+inline size_t apply_keeping_values(PassFunction pass, Module& module, double tolerance = 1e-5,
+                                   const PassOptions& options = {}) {
   const std::vector<Tensor> wanted = outputs_of(module);
-  const size_t changed = apply(pass, module);
+  const size_t changed = apply(pass, module, options);
   check_close(outputs_of(module), wanted, tolerance);
   return changed;
+}
+inline size_t apply_for(PassFunction pass, Module& module, const char* target,
+                        double tolerance = 1e-5) {
+  return apply_keeping_values(pass, module, tolerance, {.target = find_target(target)});
 }
 
 using Lines = std::vector<std::string>;

@@ -6,18 +6,6 @@
 namespace rlx::test {
 namespace {
 
-const Target& target_named(const char* name) {
-  return *find_target(name);
-}
-
-size_t apply_for(PassFunction pass, Module& module, const char* target) {
-  const PassOptions options{.target = &target_named(target)};
-  const std::vector<Tensor> wanted = outputs_of(module);
-  const size_t changed = apply(pass, module, options);
-  check_close(outputs_of(module), wanted);
-  return changed;
-}
-
 std::string weight(const std::string& name, const std::string& shape, int stream) {
   return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape +
          R"(, "data": {"random": {"distribution": "uniform", "low": -0.5, "high": 0.5, "seed": 3, "stream": )" +

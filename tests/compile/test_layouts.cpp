@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The choice of layouts: what lies channels last, and where copies remain.
+#include "compiler/lower/lower.h"
+#include "compiler/passes/pass.h"
+#include "tests/compile/graph_text.h"
+
+namespace rlx::test {
+namespace {
+
+// The ops of the program's steps on a target; a copy of another layout is of the op that asks.
+std::vector<std::string> step_ops(const std::string& text, const char* target) {
+  Module module = module_from(text);
+  module.entries.at(0).output_names = {"y"};
+  Diagnostics diagnostics;
+  std::vector<std::string> log;
+  for (const PassStage stage : {PassStage::Neutral, PassStage::PerTarget}) {
+    REQUIRE(run_passes(module, stage, {.target = find_target(target)}, diagnostics, log));
+  }
+  const LowerOptions options{.target = find_target(target)};
+  const auto program = lower_entry(module, module.entries.at(0), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(program.has_value());
+  std::vector<std::string> ops;
+  for (const Step& step : program->steps) ops.push_back(step.op);
+  return ops;
+}
+
+// x [1,16,6,5], filters w [16,16,3,3]; conv, max pool, b + exp(b), conv.
+std::string image(const std::string& dtype) {
+  const std::string typed = R"("dtype": ")" + dtype + R"(", "shape": )";
+  return R"({"rlx_graph": 1, "inputs": [{"name": "x", )" + typed +
+         R"([1, 16, 6, 5]}], "params": [{"name": "w", )" + typed +
+         R"([16, 16, 1, 1], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
+    {"op": "pool", "inputs": ["a"], "outputs": ["b"], "attributes": {"kind": "max", "kernel": [3, 3], "pads": [1, 1]}},
+    {"op": "exp", "inputs": ["b"], "outputs": ["c"]},
+    {"op": "add", "inputs": ["b", "c"], "outputs": ["d"]},
+    {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
+}
+
+using Ops = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("images_between_convolutions_stay_channels_last") {
+  // A copy of x in front of the first conv, and one behind the last: the output is dense.
+  CHECK(step_ops(image("f16"), "cuda") == Ops{"conv", "conv", "pool", "ew_region", "conv", "conv"});
+}
+
+TEST_CASE("images_are_dense_where_no_kernel_wants_channels_last") {
+  CHECK(step_ops(image("f32"), "cuda") == Ops{"conv", "pool", "ew_region", "conv"});
+  CHECK(step_ops(image("f16"), "vulkan") == Ops{"conv", "pool", "ew_region", "conv"});
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// fuse_conv where a target adds residuals, and lay_out_filters.
+#include "tests/passes/pass_support.h"
+
+namespace rlx::test {
+namespace {
+
+// f16 rounds once less where two nodes become one.
+constexpr double kHalfTolerance = 4e-3;
+
+std::string filters(const std::string& name, const std::string& dtype, const std::string& shape) {
+  return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape +
+         R"(, "data": {"random": {"distribution": "uniform", "low": -0.5, "high": 0.5, "seed": 5}}})";
+}
+
+// x [1,16,6,5] and r of the same shape, filters w [16,16,3,3] and point [16,16,1,1].
+Module image(const std::string& nodes, const std::string& outputs = R"(["y"])",
+             const std::string& dtype = "f16") {
+  const std::string type = R"("dtype": ")" + dtype + R"(", "shape": [1, 16, 6, 5]})";
+  return module_of(R"("inputs": [{"name": "x", )" + type + R"(, {"name": "r", )" + type +
+                   R"(], "params": [)" + filters("w", dtype, "[16, 16, 3, 3]") + ", " +
+                   filters("point", dtype, "[16, 16, 1, 1]") + R"(], "nodes": [)" + nodes +
+                   R"(], "outputs": )" + outputs);
+}
+
+std::string conv(const std::string& x, const std::string& w, const std::string& y) {
+  const std::string pads = w == "w" ? "[1, 1, 1, 1]" : "[0, 0, 0, 0]";
+  return R"({"op": "conv", "inputs": [")" + x + R"(", ")" + w + R"("], "outputs": [")" + y +
+         R"("], "attributes": {"pads": )" + pads + "}}";
+}
+std::string node(const std::string& op, const std::string& inputs, const std::string& y) {
+  return R"(, {"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [")" + y + R"("]})";
+}
+
+Shape filter_shape(const Module& module) {
+  const Graph& graph = module.entries.at(0);
+  return graph
+      .value(*graph.node(*graph.value(*only_node(module, "conv").inputs[1]).producer).inputs[0])
+      .type.shape;
+}
+
+}  // namespace
+
+TEST_CASE("a conv on tensor cores takes a residual and the activation behind it") {
+  const std::string sum = GENERATE(R"("k", "r")", R"("r", "k")");
+  Module module = image(conv("x", "w", "k") + node("add", sum, "s") + node("relu", R"("s")", "y"));
+  CHECK(apply_for(fuse_conv, module, "cuda", kHalfTolerance) == 1);
+  CHECK(node_lines(module) == Lines{"conv(x, w, null, r)"});
+  CHECK(only_node(module, "conv").attributes.at("activation") ==
+        AttributeValue(std::string("relu")));
+}
+
+TEST_CASE("an activation before the residual keeps the residual outside") {
+  Module module =
+      image(conv("x", "w", "k") + node("relu", R"("k")", "a") + node("add", R"("a", "r")", "y"));
+  CHECK(apply_for(fuse_conv, module, "cuda", kHalfTolerance) == 1);
+  CHECK(node_lines(module) == Lines{"conv(x, w)", "add(a, r)"});
+}
+
+TEST_CASE("a residual stays outside where the result has other readers or no kernel adds it") {
+  const std::string nodes = conv("x", "w", "k") + node("add", R"("k", "r")", "y");
+  Module output = image(nodes, R"(["y", "k"])");
+  CHECK(apply_for(fuse_conv, output, "cuda", kHalfTolerance) == 0);
+  Module vulkan = image(nodes);
+  CHECK(apply_for(fuse_conv, vulkan, "vulkan", kHalfTolerance) == 0);
+  Module single = image(nodes, R"(["y"])", "f32");
+  CHECK(apply_for(fuse_conv, single, "cuda") == 0);
+  Module twice = image(conv("x", "w", "k") + node("add", R"("k", "k")", "y"));
+  CHECK(apply_for(fuse_conv, twice, "cuda", kHalfTolerance) == 0);
+}
+
+TEST_CASE("filters of several taps are stored channels last where tensor cores read them") {
+  Module taps = image(conv("x", "w", "y"));
+  CHECK(apply_for(lay_out_filters, taps, "cuda") == 1);
+  CHECK(filter_shape(taps) == Shape{16, 3, 3, 16});
+  Module point = image(conv("x", "point", "y"));
+  CHECK(apply_for(lay_out_filters, point, "cuda") == 0);
+  Module vulkan = image(conv("x", "w", "y"));
+  CHECK(apply_for(lay_out_filters, vulkan, "vulkan") == 0);
+}
+
+}  // namespace rlx::test
