@@ -250,6 +250,21 @@ TEST_CASE("ops lists every operator in text and in JSON") {
     CHECK(names.count(name) == 1);
 }
 
+TEST_CASE("ops tells what conformance found, and the document in the tree is what it prints") {
+  const Workplace place;
+  const auto json = nlohmann::json::parse(expect(0, place, {"ops", "--json"}).output);
+  for (const auto& op : json) {
+    INFO(op["name"]);
+    for (const auto& row : op["conformance"]) {
+      REQUIRE(!row["runs"].empty());
+      CHECK(row["runs"][0]["cases"] > 0);
+      for (const auto& run : row["runs"]) CHECK(run["worst_ratio"] <= 1.0);
+    }
+  }
+  INFO("make it anew: rlxc ops --markdown > compiler/ops/OPERATORS.md");
+  CHECK(expect(0, place, {"ops", "--markdown"}).output == read_file("compiler/ops/OPERATORS.md"));
+}
+
 TEST_CASE("bench-arena packs a problem and says whether it fits") {
   const Workplace place;
   const std::string problem =

@@ -21,10 +21,7 @@ std::string label(const Case& test) {
 }
 
 std::string tally_key(const Case& test, const std::string& device) {
-  const std::string dtype = test.inputs.empty() || !test.inputs[0]
-                                ? "-"
-                                : std::string(name_of(test.inputs[0]->type.dtype));
-  return test.op + " " + dtype + " " + device;
+  return test::tally_key(test) + " " + device;
 }
 
 void check_golden(const Case& test, const std::vector<Tensor>& outputs) {
@@ -139,6 +136,12 @@ void run_batch(const Batch& batch, std::map<std::string, Tally>& tallies) {
 }
 
 }  // namespace
+
+std::string tally_key(const Case& test) {
+  const bool without = test.inputs.empty() || !test.inputs[0];
+  return test.op + " " +
+         (without ? std::string("-") : std::string(name_of(test.inputs[0]->type.dtype)));
+}
 
 void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies,
                  const std::string& target) {

@@ -66,6 +66,8 @@ struct Tally {
   size_t skipped = 0;  // the device lacks what the target's code needs, and refused the plan
   double worst_ratio = 0;
 };
+// "op dtype", the dtype being that of the first input, "-" where there is none.
+std::string tally_key(const Case& test);
 // Checks every case on the evaluator (against its golden values) and on every device, three times
 // with different arena poison for equal bits. Reports failures through Catch2. Keys: "op dtype
 // device". `target`: as --target; empty: those of test_options.

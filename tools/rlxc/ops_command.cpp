@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// `rlxc ops`: the catalogue of operators, read from the OpDefs.
+// `rlxc ops`: the catalogue of operators, read from the OpDefs and the record of conformance.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "compiler/ops/conformance_record.h"
 #include "compiler/ops/op_def.h"
 #include "tools/rlxc/commands.h"
 
@@ -40,11 +43,77 @@ std::string attribute_text(const AttrSpec& spec) {
   return text;
 }
 
+// All dtypes of an op on one device.
+ConformanceRun total_run(std::string_view op, size_t device) {
+  ConformanceRun total;
+  for (const ConformanceRow& row : conformance_rows(op)) {
+    total.cases += row.runs.at(device).cases;
+    total.worst_ratio = std::max(total.worst_ratio, row.runs.at(device).worst_ratio);
+  }
+  return total;
+}
+
+// "0.83", "exact", "0.83 (40 of 43 cases)", "not run"; "-" of an op without cases.
+std::string run_text(std::string_view op, size_t device) {
+  const ConformanceRun run = total_run(op, device);
+  if (run.cases == 0) return conformance_rows(op).empty() ? "-" : "not run";
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f", run.worst_ratio);
+  const uint32_t all = total_run(op, 0).cases;
+  return (run.worst_ratio == 0 ? std::string("exact") : std::string(text.data())) +
+         (run.cases == all
+              ? ""
+              : " (" + std::to_string(run.cases) + " of " + std::to_string(all) + " cases)");
+}
+
+// "f32 4, f16 1": dtypes with the number of their cases.
+std::string dtypes_text(std::string_view op) {
+  std::string text;
+  for (const ConformanceRow& row : conformance_rows(op)) {
+    text += (text.empty() ? "" : ", ") + std::string(row.dtype) + " " +
+            std::to_string(row.runs[0].cases);
+  }
+  return text;
+}
+
+// Targets on one of whose devices cases of the op ran.
+std::string targets_text(std::string_view op) {
+  std::vector<std::string_view> targets;
+  std::string text;
+  for (size_t device = 0; device < kConformanceDevices; ++device) {
+    const std::string_view target = conformance_devices()[device].target;
+    if (total_run(op, device).cases == 0 || std::ranges::find(targets, target) != targets.end())
+      continue;
+    targets.push_back(target);
+    text += (text.empty() ? "" : ", ") + std::string(target);
+  }
+  return text;
+}
+
+// "llvmpipe" of "llvmpipe (LLVM 15.0.6, 256 bits)".
+std::string short_name(const ConformanceDevice& device) {
+  return std::string(device.name.substr(0, device.name.find(" (")));
+}
+
+void print_conformance(std::string_view op) {
+  if (conformance_rows(op).empty()) return;
+  std::string runs;
+  for (size_t device = 0; device < kConformanceDevices; ++device) {
+    const ConformanceDevice& known = conformance_devices()[device];
+    runs += (device == 0 ? "" : "; ") + short_name(known) + ", " + std::string(known.target) +
+            ": " + run_text(op, device);
+  }
+  std::printf("    %u cases: %s; targets %s\n    worst error over its bound: %s\n",
+              total_run(op, 0).cases, dtypes_text(op).c_str(), targets_text(op).c_str(),
+              runs.c_str());
+}
+
 void print_text() {
   for (const OpDef* op : all_ops()) {
     std::printf("%.*s\n", static_cast<int>(op->signature.size()), op->signature.data());
     std::printf("    inputs %s, outputs %s\n", arity_text(op->inputs).c_str(),
                 arity_text(op->outputs).c_str());
+    print_conformance(op->name);
     for (const AttrSpec& spec : op->attrs) {
       std::printf("    %.*s: %s\n", static_cast<int>(spec.name.size()), spec.name.data(),
                   attribute_text(spec).c_str());
@@ -70,6 +139,57 @@ Json attribute_json(const AttrSpec& spec) {
   return json;
 }
 
+Json conformance_json(std::string_view op) {
+  Json rows = Json::array();
+  for (const ConformanceRow& row : conformance_rows(op)) {
+    Json runs = Json::array();
+    for (size_t device = 0; device < kConformanceDevices; ++device) {
+      const ConformanceDevice& known = conformance_devices()[device];
+      if (row.runs.at(device).cases == 0) continue;
+      runs.push_back({{"target", known.target},
+                      {"device", known.name},
+                      {"cases", row.runs.at(device).cases},
+                      {"worst_ratio", row.runs.at(device).worst_ratio}});
+    }
+    rows.push_back({{"dtype", row.dtype}, {"runs", runs}});
+  }
+  return rows;
+}
+
+void print_markdown() {
+  std::string head = "| operator | cases by dtype | targets | cases |";
+  std::string rule = "|---|---|---|---|";
+  std::printf(
+      "# Operators\n\n"
+      "What `rlxc ops --markdown` prints; `rlxc ops` lists attributes and ranges too. Each "
+      "operator "
+      "has a table of cases in\n`tests/conformance`, checked against the f64 evaluator and, where "
+      "given, against golden values. Dtypes are those of the\nfirst input; an operator without "
+      "cases is refused by name, comes from another one while compiling, or changes a state and "
+      "has\ntests of its own. The last columns give the largest error seen over its bound, "
+      "on:\n\n");
+  for (const ConformanceDevice& device : conformance_devices()) {
+    std::printf("- %.*s, %.*s: %.*s, %.*s\n", static_cast<int>(device.name.size()),
+                device.name.data(), static_cast<int>(device.target.size()), device.target.data(),
+                static_cast<int>(device.driver.size()), device.driver.data(),
+                static_cast<int>(device.date.size()), device.date.data());
+    head += " " + short_name(device) + ", " + std::string(device.target) + " |";
+    rule += "---|";
+  }
+  std::printf("\n%s\n%s\n", head.c_str(), rule.c_str());
+  uint32_t cases = 0;
+  for (const OpDef* op : all_ops()) {
+    std::string line = "| `" + std::string(op->signature) + "` | " + dtypes_text(op->name) + " | " +
+                       targets_text(op->name) + " | " +
+                       std::to_string(total_run(op->name, 0).cases) + " |";
+    for (size_t device = 0; device < kConformanceDevices; ++device)
+      line += " " + run_text(op->name, device) + " |";
+    cases += total_run(op->name, 0).cases;
+    std::printf("%s\n", line.c_str());
+  }
+  std::printf("\n%zu operators, %u cases.\n", all_ops().size(), cases);
+}
+
 void print_json() {
   Json ops = Json::array();
   for (const OpDef* op : all_ops()) {
@@ -80,7 +200,8 @@ void print_json() {
                    {"inputs", arity_json(op->inputs)},
                    {"outputs", arity_json(op->outputs)},
                    {"attributes", attributes},
-                   {"elementwise", op->scalar != nullptr}});
+                   {"elementwise", op->scalar != nullptr},
+                   {"conformance", conformance_json(op->name)}});
   }
   std::printf("%s\n", ops.dump(2).c_str());
 }
@@ -89,12 +210,18 @@ void print_json() {
 
 void add_ops_command(CLI::App& app, Action& action) {
   const auto json = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand("ops", "List the operators with their attributes");
+  const auto markdown = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand(
+      "ops", "List the operators with their attributes, and what their tests found");
   command->add_flag("--json", *json, "As JSON");
-  command->callback([json, &action] {
-    action = [json] {
+  command->add_flag("--markdown", *markdown, "As the table compiler/ops/OPERATORS.md")
+      ->excludes("--json");
+  command->callback([json, markdown, &action] {
+    action = [json, markdown] {
       if (*json)
         print_json();
+      else if (*markdown)
+        print_markdown();
       else
         print_text();
       return kExitOk;
