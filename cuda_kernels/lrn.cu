@@ -2,11 +2,15 @@
 // y = x / (bias + alpha / size * sum of x_i^2)^beta, i over the RLX_BEFORE channels before x's and the RLX_AFTER behind it that exist.
 // Layout: x and y [N, C, pixels] dense. Grid: a thread per element, neighbours along the pixels; spread by split_grid.
 // Specializations: RLX_CHANNELS, RLX_PIXELS, RLX_COUNT (elements), RLX_BEFORE, RLX_AFTER; storage type RLX_X; RLX_LINEAR: type of element
-//   numbers; generated/power.inc: RLX_SCALED(sum) = bias + alpha / size * sum, RLX_DIVIDED(x, base) = x / base^beta.
+//   numbers; RLX_DOUBLE 1: the power is a function of doubles; generated/power.inc: RLX_SCALED(sum) = bias + alpha / size * sum,
+//   RLX_DIVIDED(x, base) = x / base^beta.
 // Numerics: f32 (f64 for f64), one rounding at the store.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/math.cuh"
+#if RLX_DOUBLE
+#include "lib/math64.cuh"
+#endif
 #include "generated/power.inc"
 
 RLX_PARAMS(CopyParams);

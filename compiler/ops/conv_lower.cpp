@@ -110,8 +110,7 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
       .define("RLX_X_H", spatial[1])
       .define("RLX_X_W", spatial[2])
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
-  if (!conv.activation.none())
-    dispatch.generated("epilogue.inc", activation_source(conv.activation, acc));
+  define_activation(dispatch, conv.activation, acc);
   if (conv.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(conv.bias->dtype())))
         .define("RLX_BIAS_M", conv.bias->strides[0])

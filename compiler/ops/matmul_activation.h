@@ -25,12 +25,20 @@ struct Activation {
 // here.
 std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters);
 
-// Reports an activation that has no kernel for sums of this dtype.
-bool check_activation_kernel(NodeContext& ctx, const Activation& activation, DType dtype);
+// True where the activation of sums held as `acc` calls functions of lib/math64.
+bool calls_double_functions(const Activation& activation, DType acc);
 
 // generated/epilogue.inc for the kernels of lib/product.glsl; acc is the dtype that stands for the
 // accumulator.
 std::string activation_source(const Activation& activation, DType acc);
+
+// Gives a kernel of lib/product.glsl the activation's code, where there is an activation.
+template <typename Params>
+void define_activation(DispatchBuilder<Params>& dispatch, const Activation& activation, DType acc) {
+  if (activation.none()) return;
+  if (calls_double_functions(activation, acc)) dispatch.define("RLX_DOUBLE", 1);
+  dispatch.generated("epilogue.inc", activation_source(activation, acc));
+}
 
 // A sum of products with S = sum of |terms| (ops.md 0.5).
 struct ProductSums {

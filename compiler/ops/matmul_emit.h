@@ -82,8 +82,7 @@ void define_product(const LowerContext& ctx, DispatchBuilder<Params>& dispatch,
   if (!epilogue) return;
   define_added(ctx, dispatch, "RLX_BIAS", product.bias);
   define_added(ctx, dispatch, "RLX_RESIDUAL", product.residual);
-  if (!product.activation.none())
-    dispatch.generated("epilogue.inc", activation_source(product.activation, acc));
+  define_activation(dispatch, product.activation, acc);
 }
 
 template <typename Params>

@@ -55,6 +55,7 @@ struct Rows {
 std::string rows_text(const Rows& rows) {
   std::string text =
       define_line("RLX_INDEX", index_type({&rows.x, &rows.y}, element_count(rows.x.shape())));
+  text += define_line("RLX_REAL", rows.x.dtype() == DType::f64 ? "rlx_f64" : "rlx_f32");
   text += index_macro("RLX_X_KEPT", rows.loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", rows.loops.reduced, 0);
   text += index_macro("RLX_Y_KEPT", rows.loops.kept, 1);
@@ -105,6 +106,7 @@ void dispatch_rows(LowerContext& ctx, const Rows& rows) {
       .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
             static_cast<uint64_t>(row_count * cols) * 4)
       .reason(to_string(rows.plan) + (rows.items > 0 ? ", row in registers" : ", row read twice"));
+  if (x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   dispatch.write(&CopyParams::y, y, rows.width > 1 ? rows.width * element_bytes(y.dtype()) : 0);
   if (x.strides == y.strides) dispatch.allow_in_place(x);
 }
@@ -112,9 +114,6 @@ void dispatch_rows(LowerContext& ctx, const Rows& rows) {
 bool lower(LowerContext& ctx) {
   constexpr int64_t kGroupsPerMultiprocessor = 4;
   const TensorRef x = ctx.input(0);
-  if (x.dtype() == DType::f64) {
-    return ctx.fail(DiagCode::UnsupportedOp, "has no f64 kernel", "cast x to f32");
-  }
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.shape().size());
   if (!axis) return false;
   const TensorRef y = ctx.output(0);

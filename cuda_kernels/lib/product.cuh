@@ -4,7 +4,8 @@
 //   RLX_BIAS, RLX_RESIDUAL: storage types, undefined where absent; RLX_BIAS_M, RLX_BIAS_N, RLX_RESIDUAL_M, RLX_RESIDUAL_N: strides;
 //   RLX_BIAS_VECTOR, RLX_RESIDUAL_VECTOR 4: four neighbours along n are one aligned load.
 //   RLX_RESIDUAL_FIRST 1: y = act(value + bias + residual) instead.
-//   RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_acc_t rlx_activate(rlx_acc_t).
+//   RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_acc_t rlx_activate(rlx_acc_t); RLX_DOUBLE where it calls functions
+//   of doubles.
 // The twin of shaders/lib/product.glsl.
 #ifndef RLX_LIB_PRODUCT_CUH
 #define RLX_LIB_PRODUCT_CUH
@@ -45,6 +46,9 @@ RLX_FN rlx_acc4_t& operator+=(rlx_acc4_t& a, rlx_acc4_t b) {
 
 #if RLX_ACTIVATION
 #include "lib/math.cuh"
+#ifdef RLX_DOUBLE
+#include "lib/math64.cuh"
+#endif
 #include "generated/epilogue.inc"
 #else
 #define rlx_activate(value) (value)

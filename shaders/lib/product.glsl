@@ -4,7 +4,8 @@
 //   RLX_BIAS, RLX_RESIDUAL: storage types, undefined where absent; RLX_BIAS_M, RLX_BIAS_N, RLX_RESIDUAL_M, RLX_RESIDUAL_N: strides;
 //   RLX_BIAS_VECTOR, RLX_RESIDUAL_VECTOR 4: four neighbours along n are one aligned load.
 //   RLX_RESIDUAL_FIRST 1: y = act(value + bias + residual) instead.
-//   RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_acc_t rlx_activate(rlx_acc_t).
+//   RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_acc_t rlx_activate(rlx_acc_t); RLX_DOUBLE where it calls functions
+//   of doubles.
 // The twin of cuda_kernels/lib/product.cuh.
 #ifndef RLX_LIB_PRODUCT_GLSL
 #define RLX_LIB_PRODUCT_GLSL
@@ -21,6 +22,9 @@
 
 #if RLX_ACTIVATION
 #include "lib/math.glsl"
+#ifdef RLX_DOUBLE
+#include "lib/math64.glsl"
+#endif
 #include "generated/epilogue.inc"
 #else
 #define rlx_activate(value) (value)

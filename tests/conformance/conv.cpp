@@ -123,6 +123,10 @@ void add_dtypes(std::vector<Case>& cases) {
                          "{}", tensor(dtype, {5}).param()));
   }
   cases.push_back(conv_of("f64", {1, 3, 7, 7}, {4, 3, 3, 3}, "{}", DType::f64));
+  cases.push_back(conv_of("f64 with gelu", {1, 3, 7, 7}, {4, 3, 3, 3}, R"({"activation": "gelu"})",
+                          DType::f64));
+  cases.push_back(conv_of("f64 depthwise with silu", {1, 3, 7, 7}, {3, 1, 3, 3},
+                          R"({"groups": 3, "activation": "silu"})", DType::f64));
   cases.push_back(
       conv_of("f64 depthwise", {1, 3, 7, 7}, {3, 1, 3, 3}, R"({"groups": 3})", DType::f64));
 }

@@ -21,6 +21,8 @@ std::vector<Case> lrn_cases() {
   add("one channel", tensor(f32, {2, 3, 4}), R"("size": 1, "alpha": 2.0)");
   add("more neighbours than channels", tensor(f32, {2, 3, 4}), R"("size": 9, "alpha": 2.0)");
   add("beta by logarithm", tensor(f32, {2, 6, 4}), R"("size": 3, "alpha": 1.0, "beta": 0.6)");
+  add("beta by logarithm", tensor(DType::f64, {2, 6, 4}),
+      R"("size": 3, "alpha": 1.0, "beta": 0.6)");
   add("beta 2, bias 3", tensor(f32, {2, 6, 4}), R"("size": 3, "alpha": 1.0, "beta": 2, "bias": 3)");
   add("beta 1.5", tensor(DType::f64, {2, 6, 4}), R"("size": 3, "alpha": 1.0, "beta": 1.5)");
   add("no spatial dims", tensor(f32, {4, 9}), R"("size": 3)");

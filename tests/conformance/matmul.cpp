@@ -358,8 +358,13 @@ void add_fused(std::vector<Case>& cases) {
   cases.push_back(fused("n=3 columns with a bias", {50, 32}, {32, 3},
                         {tensor(DType::f32, {3}), tensor(DType::f32, {50, 3})},
                         R"({"activation": "relu"})"));
-  cases.push_back(fused("f64 with activation", {7, 12}, {12, 9}, {tensor(DType::f64, {9})},
-                        R"({"activation": "relu"})", DType::f64));
+  for (const std::string activation : {"relu", "gelu", "silu", "tanh", "mish", "softplus"}) {
+    cases.push_back(fused("T41 f64 with " + activation, {7, 12}, {12, 9}, {tensor(DType::f64, {9})},
+                          R"({"activation": ")" + activation + "\"}", DType::f64));
+  }
+  cases.push_back(fused("T41 f64 m=1 with alpha", {1, 300}, {300, 9},
+                        {tensor(DType::f64, {9}), tensor(DType::f64, {1, 9})},
+                        R"({"activation": "elu", "alpha": 0.3})", DType::f64));
 }
 
 }  // namespace

@@ -31,6 +31,14 @@ std::vector<Case> softmax_cases() {
       cases.push_back(softmax_case("four at a time", op, tensor(dtype, {7, 128}), -1));
       cases.push_back(softmax_case("T95 axis 1 of rank 4", op, tensor(dtype, {3, 7, 5, 11}), 1));
     }
+    for (const Shape& shape : {Shape{5, 197}, Shape{3, 20011}}) {
+      cases.push_back(softmax_case("row of doubles", op, tensor(DType::f64, shape), -1));
+    }
+    cases.push_back(
+        softmax_case("T95 middle axis of doubles", op, tensor(DType::f64, {3, 7, 5}), 1));
+    cases.push_back(softmax_case("T96 edges in doubles", op, tensor(DType::f64, {9, 16}).edges(), 1));
+    cases.push_back(softmax_case("T96 doubles beyond the range of floats", op,
+                                 tensor(DType::f64, {4, 37}).uniform(-1e300, 1e300), 1));
     cases.push_back(softmax_case("T95 T64 axis 0", op, tensor(DType::f32, {13, 3, 5, 7}), 0));
     cases.push_back(softmax_case("T64 axis -2", op, tensor(DType::f32, {3, 300, 5}), -2));
     cases.push_back(softmax_case("long strided axis", op, tensor(DType::f32, {3000, 3}), 0));
