@@ -15,15 +15,32 @@
 //   RLX_HAS_MASK, RLX_HAS_BIAS, RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar);
 //   RLX_CAUSAL, RLX_ALIGN_END, RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none), RLX_SELECTIVE: some key of a tile may be disallowed.
 // generated/attention.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_SCALE, RLX_SOFTCAP(s), RLX_ATTENDS(mask value).
-// Numerics: f32 throughout, one rounding. A disallowed key has the weight -0, and its v is never multiplied: it may be NaN. A query
-//   without keys gives 0 and lse -inf; a NaN score gives NaN.
+// Numerics: f32 throughout (f64 with RLX_DOUBLE 1: q, k, v or bias is f64), one rounding. A disallowed key has the weight -0, and
+//   its v is never multiplied: it may be NaN. A query without keys gives 0 and lse -inf; a NaN score gives NaN.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/math.cuh"
+#if RLX_DOUBLE
+#include "lib/math64.cuh"
+#endif
 #include "lib/reduce.cuh"
 #include "generated/attention.inc"
 
 RLX_PARAMS(AttentionParams);
+
+// Values, and four neighbours of them.
+#if RLX_DOUBLE
+#define RLX_REAL rlx_f64
+struct alignas(16) rlx_real4 {
+  double x;
+  double y;
+  double z;
+  double w;
+};
+#else
+#define RLX_REAL rlx_f32
+#define rlx_real4 rlx_vec4
+#endif
 
 #define RLX_TILE_KEYS (4 * RLX_LANES)
 #if RLX_SPLIT
@@ -33,28 +50,28 @@ RLX_PARAMS(AttentionParams);
 #define RLX_TILE_QUERIES (RLX_RQ * RLX_ROWS)
 #define RLX_STAGED_KEYS RLX_TILE_KEYS
 #endif
-#define RLX_MINUS_INFINITY rlx_from_bits(0xFF800000u)
-#define RLX_DISALLOWED 0x80000000u
+#define RLX_MINUS_INFINITY RLX_REAL(rlx_from_bits(0xFF800000u))
+#define RLX_DISALLOWED RLX_REAL(rlx_from_bits(0x80000000u))
 #define RLX_COMBINE_GREATER(a, b) ((a) > (b) ? (a) : (b))
 
-RLX_SHARED rlx_vec4 stage[RLX_STAGE];
+RLX_SHARED rlx_real4 stage[RLX_STAGE];
 #if RLX_Q_RESIDENT
-RLX_SHARED rlx_vec4 queries[RLX_TILE_QUERIES * RLX_D4];
+RLX_SHARED rlx_real4 queries[RLX_TILE_QUERIES * RLX_D4];
 #endif
-RLX_SHARED rlx_vec4 weights[RLX_RQ * RLX_ROWS * RLX_LANES];
+RLX_SHARED rlx_real4 weights[RLX_RQ * RLX_ROWS * RLX_LANES];
 RLX_SHARED rlx_u32 stage_with_nonfinite;
 
-RLX_GROUP_REDUCE(row_max, float, RLX_COMBINE_GREATER)
-RLX_GROUP_REDUCE(row_sum, float, RLX_COMBINE_SUM)
+RLX_GROUP_REDUCE(row_max, RLX_REAL, RLX_COMBINE_GREATER)
+RLX_GROUP_REDUCE(row_sum, RLX_REAL, RLX_COMBINE_SUM)
 
 // Elements d..d+3 of a vector of `size` elements, 0 behind its end.
 #define RLX_LOAD4_FN(name, dtype, size)                                            \
-  RLX_FN rlx_vec4 name(rlx_ptr base, RLX_INDEX at, int d) {                        \
-    rlx_vec4 four;                                                                 \
+  RLX_FN rlx_real4 name(rlx_ptr base, RLX_INDEX at, int d) {                       \
+    rlx_real4 four;                                                                \
     four.x = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d));                   \
-    four.y = 0.0f;                                                                 \
-    four.z = 0.0f;                                                                 \
-    four.w = 0.0f;                                                                 \
+    four.y = RLX_REAL(0);                                                          \
+    four.z = RLX_REAL(0);                                                          \
+    four.w = RLX_REAL(0);                                                          \
     if (d + 1 < (size)) four.y = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 1)); \
     if (d + 2 < (size)) four.z = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 2)); \
     if (d + 3 < (size)) four.w = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 3)); \
@@ -76,21 +93,29 @@ RLX_LOAD4_FN(load_k, RLX_K, RLX_D)
 RLX_LOAD4_FN(load_v, RLX_V, RLX_DV)
 #endif
 
-RLX_FN rlx_vec4 zero4() {
-  rlx_vec4 zero;
-  zero.x = 0.0f;
-  zero.y = 0.0f;
-  zero.z = 0.0f;
-  zero.w = 0.0f;
+#if RLX_DOUBLE
+RLX_FN bool is_disallowed(RLX_REAL weight) { return rlx_high_word(weight) == 0x80000000u && rlx_low_word(weight) == 0u; }
+RLX_FN bool nonfinite(RLX_REAL x) { return (rlx_high_word(x) & 0x7FF00000u) == 0x7FF00000u; }
+#else
+RLX_FN bool is_disallowed(RLX_REAL weight) { return rlx_bits(weight) == 0x80000000u; }
+RLX_FN bool nonfinite(RLX_REAL x) { return (rlx_bits(x) & 0x7F800000u) == 0x7F800000u; }
+#endif
+
+RLX_FN rlx_real4 zero4() {
+  rlx_real4 zero;
+  zero.x = RLX_REAL(0);
+  zero.y = RLX_REAL(0);
+  zero.z = RLX_REAL(0);
+  zero.w = RLX_REAL(0);
   return zero;
 }
 
-RLX_FN float dot_plus(rlx_vec4 a, rlx_vec4 b, float sum) {
+RLX_FN RLX_REAL dot_plus(rlx_real4 a, rlx_real4 b, RLX_REAL sum) {
   return sum + (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
 }
 
 // sum + weight * v
-RLX_FN rlx_vec4 add_scaled(rlx_vec4 sum, float weight, rlx_vec4 v) {
+RLX_FN rlx_real4 add_scaled(rlx_real4 sum, RLX_REAL weight, rlx_real4 v) {
   sum.x += weight * v.x;
   sum.y += weight * v.y;
   sum.z += weight * v.z;
@@ -99,20 +124,18 @@ RLX_FN rlx_vec4 add_scaled(rlx_vec4 sum, float weight, rlx_vec4 v) {
 }
 
 // The same, without touching v where the key is disallowed.
-RLX_FN rlx_vec4 add_allowed(rlx_vec4 sum, float weight, rlx_vec4 v) {
-  if (rlx_bits(weight) == RLX_DISALLOWED) return sum;
+RLX_FN rlx_real4 add_allowed(rlx_real4 sum, RLX_REAL weight, rlx_real4 v) {
+  if (is_disallowed(weight)) return sum;
   return add_scaled(sum, weight, v);
 }
 
-RLX_FN bool nonfinite4(rlx_vec4 v) {
-  const rlx_u32 exponent = 0x7F800000u;
-  return (rlx_bits(v.x) & exponent) == exponent || (rlx_bits(v.y) & exponent) == exponent ||
-         (rlx_bits(v.z) & exponent) == exponent || (rlx_bits(v.w) & exponent) == exponent;
+RLX_FN bool nonfinite4(rlx_real4 v) {
+  return nonfinite(v.x) || nonfinite(v.y) || nonfinite(v.z) || nonfinite(v.w);
 }
 
 // exp(value - top), where a row that has seen no key has top -inf.
-RLX_FN float relative(float value, float top) {
-  return rlx_exp(value - (top == RLX_MINUS_INFINITY ? 0.0f : top));
+RLX_FN RLX_REAL relative(RLX_REAL value, RLX_REAL top) {
+  return rlx_exp(value - (top == RLX_MINUS_INFINITY ? RLX_REAL(0) : top));
 }
 
 RLX_MAIN {
@@ -165,19 +188,19 @@ RLX_MAIN {
   if (thread == 0) stage_with_nonfinite = 0u;
   rlx_u32 stage_number = 0u;
 
-  float top[RLX_RQ];
-  float total[RLX_RQ];
-  rlx_vec4 result[RLX_RQ * RLX_NV];
+  RLX_REAL top[RLX_RQ];
+  RLX_REAL total[RLX_RQ];
+  rlx_real4 result[RLX_RQ * RLX_NV];
   RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
     top[i] = RLX_MINUS_INFINITY;
-    total[i] = 0.0f;
+    total[i] = RLX_REAL(0);
   }
   RLX_UNROLL for (int i = 0; i < RLX_RQ * RLX_NV; ++i) result[i] = zero4();
 
   RLX_LOOP for (int tile = begin; tile < end; tile += RLX_STAGED_KEYS) {
     // Scores.
-    float score[RLX_RQ * 4];
-    RLX_UNROLL for (int i = 0; i < RLX_RQ * 4; ++i) score[i] = 0.0f;
+    RLX_REAL score[RLX_RQ * 4];
+    RLX_UNROLL for (int i = 0; i < RLX_RQ * 4; ++i) score[i] = RLX_REAL(0);
     RLX_LOOP for (int chunk = 0; chunk < RLX_D4; chunk += RLX_DC4) {
       rlx_barrier();
       // Key 4 a + b of a slice lies at row b * RLX_LANES + a, so that the lanes of a row read neighbouring rows.
@@ -186,7 +209,7 @@ RLX_MAIN {
         const int in_slice = staged % RLX_TILE_KEYS;
         const int piece = i % RLX_DC4;
         const int row = staged - in_slice + in_slice % 4 * RLX_LANES + in_slice / 4;
-        rlx_vec4 four = zero4();
+        rlx_real4 four = zero4();
         if (tile + staged < end && chunk + piece < RLX_D4) {
           four = load_k(p.k, k_base + RLX_INDEX(tile + staged) * RLX_K_S, (chunk + piece) * 4);
         }
@@ -196,7 +219,7 @@ RLX_MAIN {
       for (int i = thread; i < RLX_TILE_QUERIES * RLX_DC4; i += RLX_BLOCK_SIZE) {
         const int query = first_query + i / RLX_DC4;
         const int piece = i % RLX_DC4;
-        rlx_vec4 four = zero4();
+        rlx_real4 four = zero4();
         if (query < RLX_SQ && chunk + piece < RLX_D4) {
           four = load_q(p.q, q_base + RLX_INDEX(query) * RLX_Q_S, (chunk + piece) * 4);
         }
@@ -211,10 +234,10 @@ RLX_MAIN {
 #endif
       RLX_UNROLL for (int piece = 0; piece < RLX_DC4; ++piece) {
         if (RLX_D4 % RLX_DC4 != 0 && chunk + piece >= RLX_D4) break;
-        const rlx_vec4 k0 = stage[(slice + tx) * RLX_KP + piece];
-        const rlx_vec4 k1 = stage[(slice + tx + RLX_LANES) * RLX_KP + piece];
-        const rlx_vec4 k2 = stage[(slice + tx + RLX_LANES * 2) * RLX_KP + piece];
-        const rlx_vec4 k3 = stage[(slice + tx + RLX_LANES * 3) * RLX_KP + piece];
+        const rlx_real4 k0 = stage[(slice + tx) * RLX_KP + piece];
+        const rlx_real4 k1 = stage[(slice + tx + RLX_LANES) * RLX_KP + piece];
+        const rlx_real4 k2 = stage[(slice + tx + RLX_LANES * 2) * RLX_KP + piece];
+        const rlx_real4 k3 = stage[(slice + tx + RLX_LANES * 3) * RLX_KP + piece];
         RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
 #if RLX_SPLIT
           const int row = i;
@@ -222,9 +245,9 @@ RLX_MAIN {
           const int row = ty * RLX_RQ + i;
 #endif
 #if RLX_Q_RESIDENT
-          const rlx_vec4 q = queries[row * RLX_D4 + chunk + piece];
+          const rlx_real4 q = queries[row * RLX_D4 + chunk + piece];
 #else
-          const rlx_vec4 q = stage[RLX_STAGED_KEYS * RLX_KP + row * RLX_DC4 + piece];
+          const rlx_real4 q = stage[RLX_STAGED_KEYS * RLX_KP + row * RLX_DC4 + piece];
 #endif
           score[4 * i] = dot_plus(q, k0, score[4 * i]);
           score[4 * i + 1] = dot_plus(q, k1, score[4 * i + 1]);
@@ -245,7 +268,7 @@ RLX_MAIN {
 #endif
       const int position = position_0 + query;
       bool allowed[4];
-      float highest = RLX_MINUS_INFINITY;
+      RLX_REAL highest = RLX_MINUS_INFINITY;
       RLX_UNROLL for (int j = 0; j < 4; ++j) {
         const int key = first_key + j;
         bool allow = key < end && query < RLX_SQ;
@@ -264,10 +287,10 @@ RLX_MAIN {
                                                            RLX_INDEX(query) * RLX_MASK_S + RLX_INDEX(key) * RLX_MASK_K));
         }
 #endif
-        float s = RLX_SOFTCAP(score[4 * i + j] * RLX_SCALE);
+        RLX_REAL s = RLX_SOFTCAP(score[4 * i + j] * RLX_SCALE);
 #if RLX_HAS_BIAS
         if (allow) {
-          const float bias = RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, batch * RLX_BIAS_B + head * RLX_BIAS_H +
+          const RLX_REAL bias = RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, batch * RLX_BIAS_B + head * RLX_BIAS_H +
                                                           RLX_INDEX(query) * RLX_BIAS_S + RLX_INDEX(key) * RLX_BIAS_K);
           allow = bias != RLX_MINUS_INFINITY;
           s += bias;
@@ -277,13 +300,13 @@ RLX_MAIN {
         score[4 * i + j] = s;
         if (allow && s > highest) highest = s;
       }
-      const float new_top = max(top[i], row_max(highest));
-      const float decay = relative(top[i], new_top);
+      const RLX_REAL new_top = max(top[i], row_max(highest));
+      const RLX_REAL decay = relative(top[i], new_top);
       top[i] = new_top;
       RLX_UNROLL for (int j = 0; j < 4; ++j) {
-        score[4 * i + j] = allowed[j] ? relative(score[4 * i + j], new_top) : rlx_from_bits(RLX_DISALLOWED);
+        score[4 * i + j] = allowed[j] ? relative(score[4 * i + j], new_top) : RLX_DISALLOWED;
       }
-      rlx_vec4 four;
+      rlx_real4 four;
       four.x = score[4 * i];
       four.y = score[4 * i + 1];
       four.z = score[4 * i + 2];
@@ -303,11 +326,11 @@ RLX_MAIN {
       RLX_LOOP for (int k4 = 0; k4 < RLX_LANES; ++k4) {
         RLX_UNROLL for (int b = 0; b < 4; ++b) {
           const int key = tile + ty * RLX_TILE_KEYS + 4 * k4 + b;
-          rlx_vec4 v = zero4();
+          rlx_real4 v = zero4();
           if (key < end && column < RLX_DV) v = load_v(p.v, v_base + RLX_INDEX(key) * RLX_V_S, column);
           RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-            const rlx_vec4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
-            const float weight = b == 0 ? w.x : b == 1 ? w.y : b == 2 ? w.z : w.w;
+            const rlx_real4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
+            const RLX_REAL weight = b == 0 ? w.x : b == 1 ? w.y : b == 2 ? w.z : w.w;
             result[i * RLX_NV + n] = add_allowed(result[i * RLX_NV + n], weight, v);
           }
         }
@@ -318,7 +341,7 @@ RLX_MAIN {
       for (int i = thread; i < RLX_TILE_KEYS * RLX_LANES; i += RLX_BLOCK_SIZE) {
         const int key = tile + i / RLX_LANES;
         const int staged_column = (n * RLX_LANES + i % RLX_LANES) * 4;
-        rlx_vec4 four = zero4();
+        rlx_real4 four = zero4();
         if (key < end && staged_column < RLX_DV) {
           four = load_v(p.v, v_base + RLX_INDEX(key) * RLX_V_S, staged_column);
         }
@@ -332,8 +355,8 @@ RLX_MAIN {
       if (stage_with_nonfinite == stage_number) {
         RLX_LOOP for (int k4 = 0; k4 < RLX_LANES; ++k4) {
           RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-            const rlx_vec4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
-            rlx_vec4 sum = result[i * RLX_NV + n];
+            const rlx_real4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
+            rlx_real4 sum = result[i * RLX_NV + n];
             sum = add_allowed(sum, w.x, stage[(4 * k4) * RLX_LANES + tx]);
             sum = add_allowed(sum, w.y, stage[(4 * k4 + 1) * RLX_LANES + tx]);
             sum = add_allowed(sum, w.z, stage[(4 * k4 + 2) * RLX_LANES + tx]);
@@ -344,13 +367,13 @@ RLX_MAIN {
       }
 #endif
       RLX_UNROLL for (int k4 = 0; k4 < RLX_LANES; ++k4) {
-        const rlx_vec4 v0 = stage[(4 * k4) * RLX_LANES + tx];
-        const rlx_vec4 v1 = stage[(4 * k4 + 1) * RLX_LANES + tx];
-        const rlx_vec4 v2 = stage[(4 * k4 + 2) * RLX_LANES + tx];
-        const rlx_vec4 v3 = stage[(4 * k4 + 3) * RLX_LANES + tx];
+        const rlx_real4 v0 = stage[(4 * k4) * RLX_LANES + tx];
+        const rlx_real4 v1 = stage[(4 * k4 + 1) * RLX_LANES + tx];
+        const rlx_real4 v2 = stage[(4 * k4 + 2) * RLX_LANES + tx];
+        const rlx_real4 v3 = stage[(4 * k4 + 3) * RLX_LANES + tx];
         RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-          const rlx_vec4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
-          rlx_vec4 sum = result[i * RLX_NV + n];
+          const rlx_real4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
+          rlx_real4 sum = result[i * RLX_NV + n];
           sum = add_scaled(sum, w.x, v0);
           sum = add_scaled(sum, w.y, v1);
           sum = add_scaled(sum, w.z, v2);
@@ -366,29 +389,29 @@ RLX_MAIN {
   // Merge of the slices: ty 0 adds up what each brought to the common maximum.
   rlx_barrier();
   RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-    rlx_vec4 state = zero4();
+    rlx_real4 state = zero4();
     state.x = top[i];
     state.y = total[i];
     if (tx == 0) weights[i * RLX_ROWS + ty] = state;
   }
   rlx_barrier();
   RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-    float highest_top = RLX_MINUS_INFINITY;
+    RLX_REAL highest_top = RLX_MINUS_INFINITY;
     for (int slice = 0; slice < RLX_ROWS; ++slice) highest_top = max(highest_top, weights[i * RLX_ROWS + slice].x);
-    float sum = 0.0f;
+    RLX_REAL sum = RLX_REAL(0);
     for (int slice = 0; slice < RLX_ROWS; ++slice) {
-      const rlx_vec4 state = weights[i * RLX_ROWS + slice];
+      const rlx_real4 state = weights[i * RLX_ROWS + slice];
       sum += state.y * relative(state.x, highest_top);
     }
-    const float share = relative(top[i], highest_top);
+    const RLX_REAL share = relative(top[i], highest_top);
     top[i] = highest_top;
     total[i] = sum;
     RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
       rlx_barrier();
       stage[ty * RLX_LANES + tx] = add_scaled(zero4(), share, result[i * RLX_NV + n]);
       rlx_barrier();
-      rlx_vec4 merged = zero4();
-      for (int slice = 0; slice < RLX_ROWS; ++slice) merged = add_scaled(merged, 1.0f, stage[slice * RLX_LANES + tx]);
+      rlx_real4 merged = zero4();
+      for (int slice = 0; slice < RLX_ROWS; ++slice) merged = add_scaled(merged, RLX_REAL(1), stage[slice * RLX_LANES + tx]);
       result[i * RLX_NV + n] = merged;
     }
   }
@@ -403,25 +426,25 @@ RLX_MAIN {
     const int query = first_query + ty * RLX_RQ + i;
 #endif
     if (query >= RLX_SQ) continue;
-    const bool no_key = total[i] == 0.0f;
-    const float inverse = no_key ? 0.0f : 1.0f / total[i];
+    const bool no_key = total[i] == RLX_REAL(0);
+    const RLX_REAL inverse = no_key ? RLX_REAL(0) : RLX_REAL(1) / total[i];
     const RLX_INDEX y_row = batch * RLX_Y_B + head * RLX_Y_H + RLX_INDEX(query) * RLX_Y_S;
     RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
       const int column = (n * RLX_LANES + tx) * 4;
-      const rlx_vec4 four = add_scaled(zero4(), inverse, result[i * RLX_NV + n]);
+      const rlx_real4 four = add_scaled(zero4(), inverse, result[i * RLX_NV + n]);
 #if RLX_Y_WIDE
       if (column < RLX_DV) RLX_CAT(rlx_store4_, RLX_Q)(p.y, y_row + RLX_INDEX(column), four);
 #else
-      if (column < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column), four.x);
-      if (column + 1 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 1), four.y);
-      if (column + 2 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 2), four.z);
-      if (column + 3 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 3), four.w);
+      if (column < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column), RLX_CAT(rlx_t_, RLX_Q)(four.x));
+      if (column + 1 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 1), RLX_CAT(rlx_t_, RLX_Q)(four.y));
+      if (column + 2 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 2), RLX_CAT(rlx_t_, RLX_Q)(four.z));
+      if (column + 3 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 3), RLX_CAT(rlx_t_, RLX_Q)(four.w));
 #endif
     }
 #if RLX_HAS_LSE
     if (tx == 0) {
       rlx_store_f32(p.lse, (batch * RLX_INDEX(RLX_HEADS) + head) * RLX_INDEX(RLX_SQ) + RLX_INDEX(query),
-                    no_key ? RLX_MINUS_INFINITY : top[i] + rlx_log(total[i]));
+                    rlx_f32(no_key ? RLX_MINUS_INFINITY : top[i] + rlx_log(total[i])));
     }
 #endif
   }

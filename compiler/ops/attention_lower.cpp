@@ -37,32 +37,35 @@ int64_t quotient_up(int64_t a, int64_t b) {
 }
 
 // Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of
-// reductions together.
-Tiling choose_tiling(const AttentionProblem& problem) {
+// reductions together. Doubles take half as many of everything that grows with the tile.
+Tiling choose_tiling(const AttentionProblem& problem, DType real) {
+  const bool wide = real == DType::f64;
   constexpr int64_t kFewQueries = 4;
   constexpr int64_t kWantedGroups = 128;
-  constexpr int64_t kAccumulators = 16;      // pieces of four in registers
-  constexpr int64_t kResidentPieces = 1024;  // 16 KiB
+  const int64_t most_queries = wide ? 2 : 4;          // of a thread
+  const int64_t accumulators = wide ? 8 : 16;         // pieces of four in registers
+  const int64_t resident_pieces = wide ? 256 : 1024;  // 16 KiB, 8 KiB of doubles
+  const int64_t chunk = wide ? 4 : 8;                 // pieces of a row at a time
   Tiling tiling;
   tiling.column_blocks = quotient_up(problem.v_head_dim, kColumnsPerBlock);
   tiling.d4 = quotient_up(problem.head_dim, 4);
   tiling.split = problem.q_tokens <= kFewQueries;
   if (tiling.split) {
     const bool small = problem.head_dim <= 128 && problem.v_head_dim <= 128;
-    tiling.queries_per_thread = small ? std::max<int64_t>(problem.q_tokens, 1) : 1;
-    tiling.dc4 = std::min<int64_t>(tiling.d4, tiling.queries_per_thread > 2 ? 1 : 2);
+    tiling.queries_per_thread = small ? std::clamp<int64_t>(problem.q_tokens, 1, most_queries) : 1;
+    tiling.dc4 = std::min<int64_t>(tiling.d4, wide || tiling.queries_per_thread > 2 ? 1 : 2);
   } else {
-    for (int64_t queries = 4; queries > 1; queries /= 2) {
+    for (int64_t queries = most_queries; queries > 1; queries /= 2) {
       const int64_t groups =
           problem.batch * problem.heads * quotient_up(problem.q_tokens, queries * kThreadRows);
-      if (queries * tiling.column_blocks > kAccumulators || groups < kWantedGroups) continue;
+      if (queries * tiling.column_blocks > accumulators || groups < kWantedGroups) continue;
       tiling.queries_per_thread = queries;
       break;
     }
-    tiling.dc4 = std::min<int64_t>(tiling.d4, 8);
+    tiling.dc4 = std::min(tiling.d4, chunk);
   }
   tiling.pitch = tiling.dc4 | 1;
-  tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= kResidentPieces;
+  tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= resident_pieces;
   const int64_t staged_keys = 4 * kLanes * (tiling.split ? kThreadRows : 1);
   const int64_t scores_stage = staged_keys * tiling.pitch +
                                (tiling.queries_resident ? 0 : tiling.tile_queries() * tiling.dc4);
@@ -95,9 +98,9 @@ Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t whic
 }
 
 // Four elements at a time: whole pieces of four, each aligned.
-bool is_wide(const LowerContext& ctx, const Heads& heads) {
+bool is_wide(const LowerContext& ctx, const Heads& heads, DType real) {
   const DType dtype = heads.ref.dtype();
-  if (dtype == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
+  if (real == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
   return heads.ref.shape()[3] % 4 == 0 && heads.view.batch % 4 == 0 && heads.view.head % 4 == 0 &&
          heads.view.token % 4 == 0;
 }
@@ -109,10 +112,19 @@ std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& pr
   return Heads{.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
 }
 
+// f64 where any operand of the scores or of the result is.
+DType arithmetic_of(const AttentionOperands& o) {
+  const auto is_double = [](const Heads& heads) { return heads.ref.dtype() == DType::f64; };
+  const bool wide =
+      is_double(o.q) || is_double(o.k) || is_double(o.v) || (o.bias && is_double(*o.bias));
+  return wide ? DType::f64 : DType::f32;
+}
+
 std::string generated_text(const AttentionProblem& problem, const AttentionOperands& o) {
+  const DType real = arithmetic_of(o);
   std::string text = operand_lines(problem, o);
-  text += define_line("RLX_SCALE", literal(DType::f32, problem.scale));
-  const std::string cap = literal(DType::f32, problem.softcap);
+  text += define_line("RLX_SCALE", literal(real, problem.scale));
+  const std::string cap = literal(real, problem.softcap);
   text += define_line("RLX_SOFTCAP(s)",
                       problem.softcap > 0 ? "(" + cap + " * rlx_tanh((s) / " + cap + "))" : "(s)");
   return text;
@@ -149,16 +161,17 @@ std::string reason_of(const Tiling& tiling) {
 
 void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionOperands& o,
                 const AttentionProblem& problem) {
+  const DType real = arithmetic_of(o);
   const auto alignment = [&](const Heads& heads) {
-    return is_wide(ctx, heads) ? 4 * element_bytes(heads.ref.dtype()) : 0U;
+    return is_wide(ctx, heads, real) ? 4 * element_bytes(heads.ref.dtype()) : 0U;
   };
   dispatch.define("RLX_Q", dtype_text(o.q.ref))
       .define("RLX_K", dtype_text(o.k.ref))
       .define("RLX_V", dtype_text(o.v.ref))
-      .define("RLX_Q_WIDE", is_wide(ctx, o.q) ? 1 : 0)
-      .define("RLX_K_WIDE", is_wide(ctx, o.k) ? 1 : 0)
-      .define("RLX_V_WIDE", is_wide(ctx, o.v) ? 1 : 0)
-      .define("RLX_Y_WIDE", is_wide(ctx, o.y) ? 1 : 0)
+      .define("RLX_Q_WIDE", is_wide(ctx, o.q, real) ? 1 : 0)
+      .define("RLX_K_WIDE", is_wide(ctx, o.k, real) ? 1 : 0)
+      .define("RLX_V_WIDE", is_wide(ctx, o.v, real) ? 1 : 0)
+      .define("RLX_Y_WIDE", is_wide(ctx, o.y, real) ? 1 : 0)
       .read(&AttentionParams::q, o.q.ref, alignment(o.q))
       .write(&AttentionParams::y, o.y.ref, alignment(o.y));
   if (problem.kv_tokens > 0) {
@@ -171,10 +184,12 @@ void emit_attention(LowerContext& ctx, const AttentionProblem& problem, const At
                     const std::string& refusal) {
   const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
                          o.mask.has_value() || o.bias.has_value();
-  const Tiling tiling = choose_tiling(problem);
+  const DType real = arithmetic_of(o);
+  const Tiling tiling = choose_tiling(problem, real);
   auto dispatch = ctx.dispatch<KernelId::attention>();
   define_attention(dispatch, problem, o);
   dispatch.define("RLX_SELECTIVE", selective ? 1 : 0)
+      .define("RLX_DOUBLE", real == DType::f64 ? 1 : 0)
       .generated("attention.inc", generated_text(problem, o))
       .reason(reason_of(tiling) + (refusal.empty() ? "" : "; no tensor cores: " + refusal));
   define_tiling(dispatch, problem, tiling);
@@ -255,13 +270,6 @@ bool lower_attention(LowerContext& ctx) {
   }
   const std::optional<AttentionProblem> problem = attention_problem(ctx, types);
   if (!problem) return false;
-  for (const uint32_t input : {kAttentionQ, kAttentionK, kAttentionV, kAttentionBias}) {
-    if (ctx.has_input(input) && ctx.input_type(input).dtype == DType::f64) {
-      return ctx.fail(DiagCode::UnsupportedOp,
-                      "has no f64 kernel (input " + std::to_string(input) + " is f64)",
-                      "cast it to f32");
-    }
-  }
   if (problem->batch * problem->heads * problem->q_tokens == 0) return true;
   const AttentionOperands operands = operands_of(ctx, *problem);
   if (!ctx.target().offers(KernelId::attention_mma)) {

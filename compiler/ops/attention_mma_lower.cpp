@@ -91,6 +91,7 @@ std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
   const DType dtype = o.q.ref.dtype();
   if (o.k.ref.dtype() != dtype || o.v.ref.dtype() != dtype)
     return "k or v has another dtype than q";
+  if (dtype == DType::f64 || (o.bias && o.bias->ref.dtype() == DType::f64)) return "f64";
   if (problem.kv_tokens == 0) return "there are no keys";
   const int64_t piece = kPieceBytes / element_bytes(dtype);
   const int64_t widest = dtype == DType::f32 ? kWidestF32 : kWidestHalf;

@@ -102,19 +102,6 @@ TEST_CASE("a_state_written_twice_is_refused") {
         std::string::npos);
 }
 
-TEST_CASE("an_activation_without_f64_kernel_is_refused_by_name") {
-  Diagnostics diagnostics;
-  const Module module = module_from(R"({"rlx_graph": 1,
-    "inputs": [{"name": "x", "dtype": "f64", "shape": [4, 8]}, {"name": "w", "dtype": "f64", "shape": [8, 4]}],
-    "nodes": [{"name": "up", "op": "fused_matmul_bias_act", "inputs": ["x", "w"], "outputs": ["y"],
-               "attributes": {"activation": "gelu"}}],
-    "outputs": ["y"]})");
-  CHECK_FALSE(compile_to_bytes(module, test_options(0), diagnostics).has_value());
-  CHECK(diagnostics.text().find(
-            "fused_matmul_bias_act \"up\": activation \"gelu\" has no kernel for f64") !=
-        std::string::npos);
-}
-
 TEST_CASE("precision_f16_keeps_inputs_and_outputs_f32") {
   const Module module = module_from(R"({"rlx_graph": 1,
     "params": [{"name": "w", "dtype": "f32", "shape": [16, 16], "data": {"random": {"distribution": "normal", "mean": 0, "std": 0.25, "seed": 1}}}],

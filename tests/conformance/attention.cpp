@@ -30,7 +30,8 @@ std::string attributes_of(const Sizes& s, const std::string& more) {
 }
 
 Tolerance tolerance_of(DType dtype) {
-  return dtype == DType::f32 ? Tolerance::Norm : Tolerance::AttentionHalf;
+  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  return half ? Tolerance::AttentionHalf : Tolerance::Norm;
 }
 
 // q, k, v in layout bshd, then `more_inputs`.
@@ -160,6 +161,49 @@ void add_sizes(std::vector<Case>& cases) {
   mixed.inputs[1]->type.dtype = DType::f16;
   mixed.inputs[2]->type.dtype = DType::bf16;
   mixed.tolerance = Tolerance::AttentionHalf;
+  cases.push_back(mixed);
+}
+
+void add_doubles(std::vector<Case>& cases) {
+  const auto add = [&](const std::string& law, Sizes s, const std::string& more = "",
+                       const std::vector<std::optional<CaseTensor>>& more_inputs = {}) {
+    s.dtype = DType::f64;
+    cases.push_back(attention_case(law, s, more, more_inputs));
+  };
+  add("f64 primes",
+      {.q_tokens = 17, .kv_tokens = 43, .heads = 3, .kv_heads = 3, .dim = 13, .v_dim = 11});
+  add("f64 T70 grouped heads, two query tiles per thread row", {.batch = 8,
+                                                                .q_tokens = 33,
+                                                                .kv_tokens = 65,
+                                                                .heads = 16,
+                                                                .kv_heads = 4,
+                                                                .dim = 20,
+                                                                .v_dim = 36});
+  add("f64 one query",
+      {.q_tokens = 1, .kv_tokens = 700, .heads = 4, .kv_heads = 2, .dim = 64, .v_dim = 64});
+  add("f64 three queries split their keys",
+      {.q_tokens = 3, .kv_tokens = 600, .kv_heads = 1, .dim = 40, .v_dim = 48});
+  for (const int64_t q_tokens : {1, 19}) {
+    add("f64 T71 head_dim 512", {.batch = 1,
+                                 .q_tokens = q_tokens,
+                                 .kv_tokens = 37,
+                                 .heads = 1,
+                                 .kv_heads = 1,
+                                 .dim = 512,
+                                 .v_dim = 512});
+    add("f64 T79 T80 every key masked, NaN in v", {.q_tokens = q_tokens}, "",
+        {tensor(DType::bool_, {1, 1, 1, 7}).range(0, 0)});
+    cases.back().inputs[2] = tensor(DType::f64, {2, 7, 2, 8}).of(std::vector<double>(224, kNan));
+  }
+  add("f64 T73 T78 causal, window, softcap", {.q_tokens = 40, .kv_tokens = 70},
+      R"(, "causal": true, "window_left": 9, "softcap": 3, "scale": 1.5)");
+  std::vector<double> removing(41, 1e-9);
+  removing[3] = -kInfinity;
+  add("f64 T76 bias", {.q_tokens = 19, .kv_tokens = 41}, "",
+      {std::nullopt, tensor(DType::f64, {1, 1, 1, 41}).of(removing)});
+  Case mixed = attention_case("f32 q beside f64 k and f16 v", {.q_tokens = 6, .kv_tokens = 40});
+  mixed.inputs[1]->type.dtype = DType::f64;
+  mixed.inputs[2]->type.dtype = DType::f16;
   cases.push_back(mixed);
 }
 
@@ -463,6 +507,7 @@ std::vector<Case> attention_cases() {
   std::vector<Case> cases;
   add_golden(cases);
   add_sizes(cases);
+  add_doubles(cases);
   add_layouts(cases);
   add_positions(cases);
   add_masks(cases);

@@ -36,7 +36,8 @@ std::vector<Case> softmax_cases() {
     }
     cases.push_back(
         softmax_case("T95 middle axis of doubles", op, tensor(DType::f64, {3, 7, 5}), 1));
-    cases.push_back(softmax_case("T96 edges in doubles", op, tensor(DType::f64, {9, 16}).edges(), 1));
+    cases.push_back(
+        softmax_case("T96 edges in doubles", op, tensor(DType::f64, {9, 16}).edges(), 1));
     cases.push_back(softmax_case("T96 doubles beyond the range of floats", op,
                                  tensor(DType::f64, {4, 37}).uniform(-1e300, 1e300), 1));
     cases.push_back(softmax_case("T95 T64 axis 0", op, tensor(DType::f32, {13, 3, 5, 7}), 0));

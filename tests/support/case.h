@@ -41,8 +41,19 @@ struct CaseTensor {
 // 10] (unsigned: [0, 20], bool: [0, 1]).
 CaseTensor tensor(DType dtype, Shape shape);
 
-// Classes of ops.md 0.5. Sum uses the evaluator's magnitudes and term count.
-enum class Tolerance : uint8_t { Exact, Arith, ArithDiv, Transc, Pow, Sum, Norm, AttentionHalf };
+// Classes of ops.md 0.5. Sum uses the evaluator's magnitudes and term count. NormDouble: Norm in
+// units of f64, which Norm means where all of a case's floats are f64.
+enum class Tolerance : uint8_t {
+  Exact,
+  Arith,
+  ArithDiv,
+  Transc,
+  Pow,
+  Sum,
+  Norm,
+  NormDouble,
+  AttentionHalf
+};
 
 struct Case {
   std::string

@@ -50,7 +50,8 @@ class Judge {
  public:
   Judge(const Tensor& reference, Tolerance tolerance)
       : reference_(reference), tolerance_(tolerance), format_(format_of(reference.type.dtype)) {
-    if (tolerance == Tolerance::Norm || tolerance == Tolerance::AttentionHalf) {
+    if (tolerance == Tolerance::Norm || tolerance == Tolerance::NormDouble ||
+        tolerance == Tolerance::AttentionHalf) {
       maxima_ = row_maxima(reference);
     }
   }
@@ -84,9 +85,12 @@ class Judge {
         const double sum = reference_.magnitudes.empty() ? magnitude : reference_.magnitudes[i];
         return sum * u * (8 + 2 * std::sqrt(static_cast<double>(reference_.terms)));
       }
-      // Given for f32; f64 is held to as many of its own units, and 8 times as many for long sums.
       case Tolerance::Norm:
-        return (1e-5 * maxima_[i] + 1e-6 + 2e-5 * magnitude) * (u < 0x1p-24 ? 0x1p-26 : 1);
+        return 1e-5 * maxima_[i] + 1e-6 + 2e-5 * magnitude;
+      // As many units of f64 as Norm has of f32, and 8 times as many for what the reference's own
+      // long sums lose.
+      case Tolerance::NormDouble:
+        return (1e-5 * maxima_[i] + 1e-6 + 2e-5 * magnitude) * 0x1p-26;
       case Tolerance::AttentionHalf:
         return (1e-5 + 4 * format_.half_ulp) * maxima_[i] + 1e-6 + 2e-5 * magnitude;
     }
