@@ -332,6 +332,36 @@ TEST_CASE("reference runs the model on the host") {
   CHECK_FALSE(std::filesystem::exists(place.path("no/y.npy")));
 }
 
+TEST_CASE("--keep makes values inside the model outputs, of the plan and of the reference") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const auto outputs_with = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {model, "-o", place.path("k.plan"), "--dim", "batch=2"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    expect(0, place, arguments);
+    const auto plan =
+        nlohmann::json::parse(expect(0, place, {"inspect", place.path("k.plan"), "--json"}).output);
+    std::vector<std::string> names;
+    for (const auto& output : plan["entries"][0]["outputs"]) names.push_back(output["name"]);
+    return names;
+  };
+  CHECK(outputs_with({}) == std::vector<std::string>{"y"});
+  CHECK(outputs_with({"--keep", "h"}) == std::vector<std::string>{"y", "h"});
+  CHECK(outputs_with({"--keep", "h,y"}) == std::vector<std::string>{"y", "h"});
+  CHECK(outputs_with({"--keep-all"}).size() > 2);
+
+  write_floats(place.path("x.npy"), {2, 3}, {1, 2, 3, 0, 1, 0});
+  expect(0, place,
+         {"reference", model, "--dim", "batch=2", "--inputs", place.path("x.npy"), "--outputs",
+          place.path("out"), "--keep", "h"});
+  CHECK(std::filesystem::exists(place.path("out/h.npy")));
+  const std::string errors =
+      expect(1, place, {model, "-o", place.path("no.plan"), "--dim", "batch=2", "--keep", "hh"})
+          .errors;
+  CHECK(contains(errors, "no node of the model gives a value \"hh\""));
+  CHECK(contains(errors, "did you mean \"h\"?"));
+}
+
 TEST_CASE("verify refuses a plan that was cut or altered") {
   const Workplace place;
   expect(0, place, compile_arguments(place));

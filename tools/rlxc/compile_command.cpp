@@ -15,6 +15,7 @@
 #include "compiler/compile.h"
 #include "compiler/emit/cuda_architecture.h"
 #include "compiler/import/import.h"
+#include "compiler/import/keep.h"
 #include "compiler/passes/pass.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
@@ -34,6 +35,7 @@ struct CompileArguments {
   std::string nvrtc;
   std::vector<std::string> entries;
   std::vector<std::string> dims;
+  KeptValues kept;
   int optimisation = 2;
   Precision precision = Precision::F32;
   uint32_t jobs = 0;
@@ -218,7 +220,7 @@ int compile(const CompileArguments& arguments) {
     progress.show("import");
     std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
-    if (module) {
+    if (module && keep_values(*module, arguments.kept, diagnostics)) {
       good = compile_to_file(std::move(*module), make_options(arguments, progress, times),
                              arguments.plan, diagnostics, &summary);
     }
@@ -255,6 +257,7 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("--dim", arguments->dims,
                  "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
+  add_keep_options(app, arguments->kept);
   app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "compiler/import/import.h"
+#include "compiler/import/keep.h"
 #include "compiler/reference/evaluate.h"
 #include "tools/npy/npy.h"
 #include "tools/rlxc/commands.h"
@@ -23,6 +24,7 @@ struct ReferenceArguments {
   std::string outputs;
   std::string entry;
   std::vector<std::string> dims;
+  KeptValues kept;
   bool float64 = false;
 };
 
@@ -166,8 +168,8 @@ int reference(const ReferenceArguments& arguments) {
   const auto dims = parse_dims(arguments.dims);
   if (!dims) return kExitUsage;
   Diagnostics diagnostics;
-  const std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
-  if (!module) return report(diagnostics);
+  std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
+  if (!module || !keep_values(*module, arguments.kept, diagnostics)) return report(diagnostics);
   const Graph* graph = find_entry(*module, arguments.entry);
   if (graph == nullptr) return kExitUsage;
   Arrays arrays;
@@ -200,6 +202,7 @@ void add_reference_command(CLI::App& app, Action& action) {
       ->add_option("--dim", arguments->dims,
                    "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
+  add_keep_options(*command, arguments->kept);
   command->add_flag("--float64", arguments->float64, "Write float outputs unrounded as f64");
   command->callback(
       [arguments, &action] { action = [arguments] { return reference(*arguments); }; });

@@ -2,6 +2,7 @@
 // Diagnostics to stderr and exit codes.
 #include "tools/rlxc/report.h"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -66,6 +67,17 @@ std::optional<std::map<std::string, int64_t>> parse_dims(
     }
   }
   return dims;
+}
+
+void add_keep_options(CLI::App& command, KeptValues& kept) {
+  CLI::Option* names =
+      command
+          .add_option("--keep", kept.names,
+                      "Values inside the model that become outputs too, as a,b; what they are "
+                      "fused into changes (rlxrun --dump-after looks into an unchanged plan)")
+          ->delimiter(',')
+          ->allow_extra_args(false);
+  command.add_flag("--keep-all", kept.all, "Every node's results become outputs")->excludes(names);
 }
 
 }  // namespace rlx

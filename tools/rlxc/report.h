@@ -8,7 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/keep.h"
 #include "compiler/support/diagnostics.h"
+
+namespace CLI {
+class App;
+}
 
 namespace rlx {
 
@@ -24,5 +29,8 @@ std::string size_text(uint64_t bytes);
 
 // Arguments of --dim: NAME=NUMBER, each name once. Reports to stderr; nullopt where one is wrong.
 std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments);
+
+// --keep NAME,... and --keep-all.
+void add_keep_options(CLI::App& command, KeptValues& kept);
 
 }  // namespace rlx
