@@ -9,6 +9,7 @@
 
 #include "compiler/lower/layouts.h"
 #include "compiler/lower/lower_node.h"
+#include "compiler/ops/movement.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -104,6 +105,41 @@ void place_part(LoweringState& state, ValueId part, TensorRef slot) {
 
 }  // namespace
 
+namespace {
+
+// The slots of a concat's parts within the whole.
+std::vector<TensorRef> slots_of(const Graph& graph, const Node& node, const TensorRef& whole,
+                                size_t axis) {
+  std::vector<TensorRef> slots;
+  int64_t start = 0;
+  for (const std::optional<ValueId>& part : node.inputs) {
+    slots.push_back(shifted(whole, start * whole.strides[axis]));
+    slots.back().type = graph.value(*part).type;
+    start += slots.back().shape()[axis];
+  }
+  return slots;
+}
+
+// Where a later concat of the same parts, and more, has given them places side by side, without
+// gaps, the parts make up this concat as they stand.
+void place_whole(LoweringState& state, const Node& node, size_t axis) {
+  const Graph& graph = state.graph;
+  const ValueId output = node.outputs[0];
+  const TensorRef* first = state.place_of(*node.inputs[0]);
+  if (first == nullptr || !is_owned(graph, output)) return;
+  TensorRef whole = *first;
+  whole.type = graph.value(output).type;
+  whole.strides = dense_strides(whole.shape());
+  const std::vector<TensorRef> slots = slots_of(graph, node, whole, axis);
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const TensorRef* place = state.place_of(*node.inputs[i]);
+    if (place == nullptr || !is_same_place(*place, slots[i])) return;
+  }
+  state.place(output, std::move(whole));
+}
+
+}  // namespace
+
 void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
   const Graph& graph = state.graph;
   std::vector<NodeId> nodes(graph.order().rbegin(), graph.order().rend());
@@ -112,18 +148,15 @@ void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
     if (node.op != "concat") continue;
     NodeContext ctx(*find_op("concat"), node, diagnostics);
     if (is_empty(graph, node)) continue;
+    const size_t rank = graph.value(node.outputs[0]).type.shape.size();
+    const auto axis = static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), rank).value());
+    place_whole(state, node, axis);
     const TensorRef whole = state.allocate(node.outputs[0]);
-    const auto axis =
-        static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), whole.shape().size()).value());
-    const int64_t pitch_bytes = whole.strides[axis] * element_bytes(whole.dtype());
-    uint64_t offset_bytes = whole.offset_bytes;
+    std::vector<TensorRef> slots = slots_of(graph, node, whole, axis);
     std::set<ValueId> seen;
-    for (const std::optional<ValueId>& part : node.inputs) {
-      TensorRef slot = whole;
-      slot.offset_bytes = offset_bytes;
-      slot.type = graph.value(*part).type;
-      offset_bytes += static_cast<uint64_t>(slot.shape()[axis] * pitch_bytes);
-      if (seen.insert(*part).second) place_part(state, *part, std::move(slot));
+    for (size_t i = 0; i < slots.size(); ++i) {
+      const ValueId part = *node.inputs[i];
+      if (seen.insert(part).second) place_part(state, part, std::move(slots[i]));
     }
   }
 }

@@ -61,15 +61,6 @@ bool evaluate_concat(EvaluateContext& ctx) {
   return true;
 }
 
-// The strides of axes of size 1 say nothing.
-bool is_same_place(const TensorRef& x, const TensorRef& slot) {
-  if (x.buffer != slot.buffer || x.offset_bytes != slot.offset_bytes) return false;
-  for (size_t axis = 0; axis < x.shape().size(); ++axis) {
-    if (x.shape()[axis] != 1 && x.strides[axis] != slot.strides[axis]) return false;
-  }
-  return true;
-}
-
 bool lower_concat(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.shape().size()).value();

@@ -49,6 +49,11 @@ class LoweringState {
   TensorRef materialize_as(const TensorRef& ref, const Strides& strides, const std::string& layout,
                            const Step& origin);
   TensorRef scratch(const TensorType& type, const std::string& name);
+  // The place reserved for a value, or nullptr.
+  [[nodiscard]] const TensorRef* place_of(ValueId id) const {
+    const std::optional<TensorRef>& place = places_.at(index_of(id));
+    return place ? &*place : nullptr;
+  }
   // True where allocate() would put the value into a given place instead of a fresh buffer.
   [[nodiscard]] bool has_place(ValueId id) const { return places_.at(index_of(id)).has_value(); }
   // The values lowered so far whose views lie in the buffer.

@@ -124,4 +124,12 @@ TensorRef shifted(TensorRef x, int64_t elements) {
   return x;
 }
 
+bool is_same_place(const TensorRef& a, const TensorRef& b) {
+  if (a.buffer != b.buffer || a.offset_bytes != b.offset_bytes) return false;
+  for (size_t axis = 0; axis < a.shape().size(); ++axis) {
+    if (a.shape()[axis] != 1 && a.strides[axis] != b.strides[axis]) return false;
+  }
+  return true;
+}
+
 }  // namespace rlx

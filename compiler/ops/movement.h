@@ -42,6 +42,10 @@ std::string number_text(int64_t value);
 // A view of `x` shifted by whole elements.
 TensorRef shifted(TensorRef x, int64_t elements);
 
+// Whether two views of one type are the same bytes in the same order: strides of axes of size 1 say
+// nothing.
+bool is_same_place(const TensorRef& a, const TensorRef& b);
+
 // Copies `view`, of any rank, to output 0, whose elements it holds in row-major order. False, with
 // nothing done, where the output's strides do not split into the view's shape.
 bool copy_to_output(LowerContext& ctx, const TensorRef& view);

@@ -14,6 +14,7 @@ import tempfile
 
 import numpy as np
 
+import arena_models
 import models
 import report
 from generator import Uniform, fnv1a, from_bf16_bits, philox_words
@@ -24,6 +25,10 @@ SMALL = [
     ("resnet", "f16", models.ResNet50(blocks=(2, 1), size=64), 2e-3),
     ("prefill", "bf16", SMALL_LLAMA, 2e-2),
     ("decode", "f32", dataclasses.replace(SMALL_LLAMA, tokens=1, past=40), 2e-6),
+    ("mobilenet", "f32", arena_models.MobileNetV2(batch=2, size=32), 2e-5),
+    ("densenet", "f32", arena_models.DenseNet121(size=64, blocks=(3, 2), growth=8), 2e-6),
+    ("densenets", "f32", arena_models.DenseNet121(batch=2, size=64, blocks=(3, 2), growth=8), 2e-6),
+    ("whisper", "f32", arena_models.WhisperEncoder(wide=64, layers=2, heads=4, batch=2, mels=8, frames=20), 2e-6),
 ]
 
 

@@ -65,6 +65,39 @@ TEST_CASE("a_part_that_a_product_reads_stays_in_one_piece") {
   CHECK(steps_of(text) == 4);
 }
 
+// Two parts, a concat of them that a product reads, and a larger concat of parts and product.
+std::string grown_concat(const std::string& first, const std::string& second, int64_t axis) {
+  const std::string along = R"({"axis": )" + std::to_string(axis) + "}";
+  return graph(input("x", "[2, 8]") + ", " + input("w", axis == 0 ? "[8, 8]" : "[16, 8]"),
+               node("exp", R"("x")", R"("a")") + ", " + node("neg", R"("x")", R"("b")") + ", " +
+                   node("concat", first, R"("h")", along) + ", " +
+                   node("matmul", R"("h", "w")", R"("c")") + ", " +
+                   node("concat", second, R"("y")", along));
+}
+
+TEST_CASE("parts_that_lie_side_by_side_in_a_larger_concat_make_up_a_smaller_one") {
+  for (const char* second : {R"("a", "b", "c")", R"("c", "a", "b")"}) {
+    INFO(second);
+    const std::string text = grown_concat(R"("a", "b")", second, 0);
+    check_on_devices(text);
+    CHECK(steps_of(text) == 3);  // exp, neg and the product
+    CHECK(arena_bytes(text) == 0);
+  }
+  // "a" has its place at the front, "b" apart from it: both are copied, and "a" once more.
+  const std::string twice = grown_concat(R"("a", "b")", R"("a", "a", "b", "c")", 0);
+  check_on_devices(twice);
+  CHECK(steps_of(twice) == 6);
+}
+
+TEST_CASE("parts_in_another_order_or_with_gaps_between_are_joined_by_copies") {
+  const std::string turned = grown_concat(R"("b", "a")", R"("a", "b", "c")", 0);
+  check_on_devices(turned);
+  CHECK(steps_of(turned) == 5);
+  const std::string with_gaps = grown_concat(R"("a", "b")", R"("a", "b", "c")", 1);
+  check_on_devices(with_gaps);
+  CHECK(steps_of(with_gaps) > 3);
+}
+
 TEST_CASE("stacked_tiled_and_repeated_tensors_are_written_where_they_are_read") {
   const std::string stacked =
       graph(input("x", "[3, 4]"), node("exp", R"("x")", R"("a")") + ", " +
