@@ -29,7 +29,8 @@ class ModuleBinder {
     for (const SourceTensor& state : source_.states) bind_state(state);
     weights_.finish();
     for (const SourceEntry& entry : source_.entries) {
-      module_.entries.push_back(bind_entry(entry, {module_, leaves_, symbols_, diagnostics_}));
+      module_.entries.push_back(
+          bind_entry(entry, {module_, leaves_, symbols_, source_.auto_promote, diagnostics_}));
     }
     return std::move(module_);
   }

@@ -3,11 +3,14 @@
 #include "compiler/import/bind_entry.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "compiler/import/names.h"
 #include "compiler/import/node_order.h"
+#include "compiler/import/promote.h"
 #include "compiler/import/weights.h"
 #include "compiler/ops/prepare.h"
+#include "compiler/support/check.h"
 
 namespace rlx {
 namespace {
@@ -71,10 +74,9 @@ class EntryBinder {
   }
 
   void define_outputs() {
-    std::unordered_map<std::string_view, size_t> names;
     for (size_t i = 0; i < source_.nodes.size(); ++i) {
       const SourceNode& node = source_.nodes[i];
-      if (!names.emplace(node.name, i).second) {
+      if (!node_names_.insert(node.name).second) {
         context_.diagnostics.error(DiagCode::DuplicateName, node.place,
                                    "node name " + in_quotes(node.name) + " is used twice");
       }
@@ -154,6 +156,7 @@ class EntryBinder {
   // Adds a node whose inputs are all known and makes its outputs usable if its types can be
   // inferred.
   void infer(const SourceNode& source, Node node) {
+    if (context_.auto_promote) promote_inputs(node);
     std::vector<ValueId> outputs;
     for (const std::string& name : source.outputs)
       outputs.push_back(graph_.add_value({.name = name}));
@@ -171,6 +174,36 @@ class EntryBinder {
       if (found == definitions_.end() || !found->second.node) continue;
       if (&source_.nodes[*found->second.node] == &source) found->second.id = outputs[i];
     }
+  }
+
+  void promote_inputs(Node& node) {
+    std::vector<std::optional<DType>> dtypes;
+    for (const std::optional<ValueId>& input : node.inputs)
+      dtypes.push_back(input ? std::optional(graph_.value(*input).type.dtype) : std::nullopt);
+    for (const Promotion& promotion : promotions(node.op, dtypes)) {
+      const std::string name = free_name(node.name + ".input" + std::to_string(promotion.input));
+      const ValueId cast = graph_.add_value({.name = name});
+      const NodeId id = graph_.add_node({.name = name,
+                                         .op = "cast",
+                                         .inputs = {node.inputs[promotion.input]},
+                                         .outputs = {cast},
+                                         .attributes = {{"to", std::string(name_of(promotion.to))}},
+                                         .place = node.place,
+                                         .source = node.source});
+      RLX_CHECK(check_and_infer(graph_, id, context_.diagnostics), "cast for " + node.name);
+      node.inputs[promotion.input] = cast;
+    }
+  }
+
+  // A name made from `stem` that nothing in the file has.
+  std::string free_name(std::string stem) {
+    const auto is_taken = [&](const std::string& name) {
+      return definitions_.contains(name) || context_.leaves.contains(name) ||
+             node_names_.contains(name);
+    };
+    while (is_taken(stem)) stem += "_";
+    node_names_.insert(stem);
+    return stem;
   }
 
   void bind_outputs() {
@@ -236,6 +269,7 @@ class EntryBinder {
   Graph graph_;
   std::unordered_map<std::string, Definition> definitions_;
   std::unordered_map<std::string, ValueId> leaf_values_;  // of leaves that the entry reads
+  std::unordered_set<std::string> node_names_;            // of the file, and of casts
   size_t hint_count_ = 0;
 };
 

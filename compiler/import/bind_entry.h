@@ -23,6 +23,7 @@ struct EntryContext {
   const Module& module;
   const Leaves& leaves;
   SymbolTable& symbols;
+  bool auto_promote = false;
   Diagnostics& diagnostics;
 };
 

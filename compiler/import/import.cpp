@@ -77,8 +77,9 @@ std::optional<SourceGraph> read_graph_file(const std::string& path, Diagnostics&
 
 std::optional<Module> load_module(const std::string& path, const ImportOptions& options,
                                   Diagnostics& diagnostics) {
-  const std::optional<SourceGraph> source = read_graph_file(path, diagnostics);
+  std::optional<SourceGraph> source = read_graph_file(path, diagnostics);
   if (!source) return std::nullopt;
+  source->auto_promote = source->auto_promote || options.auto_promote;
   return bind_module(*source, options.dims, folder_of(path), diagnostics);
 }
 

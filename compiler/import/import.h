@@ -58,6 +58,7 @@ std::optional<Module> bind_module(const SourceGraph& source, const DimBindings& 
 
 struct ImportOptions {
   DimBindings dims;
+  bool auto_promote = false;  // as if the file asked for it
 };
 
 // read_graph_file, then bind_module with the file's own folder.

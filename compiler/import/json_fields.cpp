@@ -96,6 +96,14 @@ double JsonFields::real(std::string_view key, double absent) {
   return *real;
 }
 
+bool JsonFields::flag(std::string_view key) {
+  const JsonValue* value = find(key);
+  if (value == nullptr) return false;
+  const bool* flag = std::get_if<bool>(&value->data);
+  if (flag == nullptr) wrong_type(key, *value, "true or false");
+  return flag != nullptr && *flag;
+}
+
 const JsonArray& JsonFields::array(std::string_view key) {
   const JsonValue* value = find(key);
   if (value == nullptr) return kNoItems;

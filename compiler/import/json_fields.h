@@ -43,6 +43,7 @@ class JsonFields {
   int64_t integer(std::string_view key, int64_t absent);
   uint64_t unsigned_integer(std::string_view key, uint64_t absent);
   double real(std::string_view key, double absent);
+  bool flag(std::string_view key);  // absent: false
   const JsonArray& array(std::string_view key);
   const JsonArray& required_array(std::string_view key);
   // Items of an array of strings.

@@ -49,10 +49,11 @@ class GraphReader {
     graph.file = errors_.file;
     if (!is_graph(root)) return graph;
     JsonFields fields(errors_, root, "", "graph",
-                      {"rlx_graph", "name", "producer", "symbols", "params", "constants", "states",
-                       "inputs", "nodes", "outputs", "entries"});
+                      {"rlx_graph", "name", "producer", "auto_promote", "symbols", "params",
+                       "constants", "states", "inputs", "nodes", "outputs", "entries"});
     graph.name = fields.text("name");
     graph.producer = fields.text("producer");
+    graph.auto_promote = fields.flag("auto_promote");
     each(fields, "symbols", [&](const JsonValue& value, const std::string& pointer) {
       graph.symbols.push_back(symbol(value, pointer));
     });

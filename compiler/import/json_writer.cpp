@@ -21,6 +21,7 @@ class GraphWriter {
     out_ = "{\n  \"rlx_graph\": 1";
     if (!graph.name.empty()) text_field("\n  ", "name", graph.name);
     if (!graph.producer.empty()) text_field("\n  ", "producer", graph.producer);
+    if (graph.auto_promote) out_ += ",\n  \"auto_promote\": true";
     section("  ", "symbols", graph.symbols, [&](const SourceSymbol& item) { symbol(item); });
     section("  ", "params", graph.params, [&](const SourceTensor& item) { tensor(item, "data"); });
     section("  ", "constants", graph.constants,

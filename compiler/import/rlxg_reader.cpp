@@ -53,6 +53,7 @@ class GraphReader {
     }
     graph.name = text_of(source.name());
     graph.producer = text_of(source.producer());
+    graph.auto_promote = source.auto_promote();
     graph.symbols =
         each<SourceSymbol>(source.symbols(), "/symbols/", [&](const auto& item, auto place) {
           return SourceSymbol{.place = std::move(place),

@@ -31,8 +31,9 @@ class GraphWriter {
     const auto states = tensors(graph.states);
     const auto entries =
         each<fb::GraphEntry>(graph.entries, [&](const SourceEntry& item) { return entry(item); });
-    fb::FinishGraphBuffer(builder_, fb::CreateGraph(builder_, 1, name, producer, symbols, params,
-                                                    constants, states, entries));
+    fb::FinishGraphBuffer(
+        builder_, fb::CreateGraph(builder_, 1, name, producer, symbols, params, constants, states,
+                                  entries, graph.auto_promote));
     if (is_too_big_) return std::nullopt;
     return std::string(reinterpret_cast<const char*>(builder_.GetBufferPointer()),
                        builder_.GetSize());

@@ -91,6 +91,7 @@ struct SourceGraph {
   std::string file;  // as named by the user; every place carries it
   std::string name;
   std::string producer;
+  bool auto_promote = false;  // operands of elementwise ops are cast to a common dtype (promote.h)
   std::vector<SourceSymbol> symbols;
   std::vector<SourceTensor> params;
   std::vector<SourceTensor> constants;

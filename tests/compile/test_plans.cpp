@@ -102,6 +102,19 @@ TEST_CASE("a_state_written_twice_is_refused") {
         std::string::npos);
 }
 
+TEST_CASE("T1 operands of several dtypes meet in their common one") {
+  check_on_devices(R"({"rlx_graph": 1, "auto_promote": true,
+    "params": [{"name": "scale", "dtype": "bf16", "shape": [4], "data": {"values": [0.5, -2, 3, 1]}}],
+    "inputs": [{"name": "h", "dtype": "f16", "shape": [3, 4]}, {"name": "n", "dtype": "i32", "shape": [3, 1]},
+               {"name": "u", "dtype": "u32", "shape": [3, 4]}, {"name": "f", "dtype": "f64", "shape": []}],
+    "nodes": [{"op": "mul", "inputs": ["h", "scale"], "outputs": ["p"]},
+              {"op": "sub", "inputs": ["n", "u"], "outputs": ["d"]},
+              {"op": "gt", "inputs": ["d", "h"], "outputs": ["g"]},
+              {"op": "where", "inputs": ["g", "n", "p"], "outputs": ["w"]},
+              {"op": "max", "inputs": ["w", "f"], "outputs": ["m"]}],
+    "outputs": ["p", "d", "g", "w", "m"]})");
+}
+
 TEST_CASE("precision_f16_keeps_inputs_and_outputs_f32") {
   const Module module = module_from(R"({"rlx_graph": 1,
     "params": [{"name": "w", "dtype": "f32", "shape": [16, 16], "data": {"random": {"distribution": "normal", "mean": 0, "std": 0.25, "seed": 1}}}],

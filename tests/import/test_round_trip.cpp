@@ -9,7 +9,7 @@ namespace rlx::test {
 namespace {
 
 constexpr const char* kFullGraph = R"({
-  "rlx_graph": 1, "name": "everything \"quoted\" é", "producer": "train.py",
+  "rlx_graph": 1, "name": "everything \"quoted\" é", "producer": "train.py", "auto_promote": true,
   "symbols": [{"name": "batch", "max": 64}, {"name": "seq", "min": 8, "max": 512, "multiple_of": 8}],
   "params": [
     {"name": "w.npy", "dtype": "f32", "shape": [2, 3], "data": {"npy": "w.npy"}},

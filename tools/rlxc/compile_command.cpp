@@ -36,6 +36,7 @@ struct CompileArguments {
   std::vector<std::string> entries;
   std::vector<std::string> dims;
   KeptValues kept;
+  bool auto_promote = false;
   int optimisation = 2;
   Precision precision = Precision::F32;
   uint32_t jobs = 0;
@@ -218,7 +219,8 @@ int compile(const CompileArguments& arguments) {
   {
     const Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
     progress.show("import");
-    std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
+    std::optional<Module> module = load_module(
+        arguments.model, {.dims = *dims, .auto_promote = arguments.auto_promote}, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
     if (module && keep_values(*module, arguments.kept, diagnostics)) {
       good = compile_to_file(std::move(*module), make_options(arguments, progress, times),
@@ -258,6 +260,9 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
   add_keep_options(app, arguments->kept);
+  app.add_flag(
+      "--auto-promote", arguments->auto_promote,
+      "Cast operands of elementwise ops to a common type, as \"auto_promote\" in the file does");
   app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();

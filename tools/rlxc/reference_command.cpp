@@ -25,6 +25,7 @@ struct ReferenceArguments {
   std::string entry;
   std::vector<std::string> dims;
   KeptValues kept;
+  bool auto_promote = false;
   bool float64 = false;
 };
 
@@ -168,7 +169,8 @@ int reference(const ReferenceArguments& arguments) {
   const auto dims = parse_dims(arguments.dims);
   if (!dims) return kExitUsage;
   Diagnostics diagnostics;
-  std::optional<Module> module = load_module(arguments.model, {.dims = *dims}, diagnostics);
+  std::optional<Module> module = load_module(
+      arguments.model, {.dims = *dims, .auto_promote = arguments.auto_promote}, diagnostics);
   if (!module || !keep_values(*module, arguments.kept, diagnostics)) return report(diagnostics);
   const Graph* graph = find_entry(*module, arguments.entry);
   if (graph == nullptr) return kExitUsage;
@@ -203,6 +205,8 @@ void add_reference_command(CLI::App& app, Action& action) {
                    "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
   add_keep_options(*command, arguments->kept);
+  command->add_flag("--auto-promote", arguments->auto_promote,
+                    "Cast operands of elementwise ops to a common type");
   command->add_flag("--float64", arguments->float64, "Write float outputs unrounded as f64");
   command->callback(
       [arguments, &action] { action = [arguments] { return reference(*arguments); }; });
