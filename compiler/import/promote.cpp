@@ -10,10 +10,10 @@ namespace {
 
 // Elementwise ops with operands of one dtype (ops.md 2.2, 2.3).
 constexpr std::string_view kPromotedOps[] = {
-    "add",         "sub",        "mul",         "div",        "floor_div",   "mod",   "fmod",
-    "pow",         "max",        "min",         "atan2",      "eq",          "ne",    "lt",
-    "le",          "gt",         "ge",          "bitwise_and", "bitwise_or", "bitwise_xor",
-    "shift_left",  "shift_right", "where",      "clamp",      "prelu",       "fma"};
+    "add",         "sub",   "mul",   "div",         "floor_div",  "mod",         "fmod",
+    "pow",         "max",   "min",   "atan2",       "eq",         "ne",          "lt",
+    "le",          "gt",    "ge",    "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left",
+    "shift_right", "where", "clamp", "prelu",       "fma"};
 
 bool is_signed(DType dtype) {
   return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64;

@@ -8,8 +8,9 @@
 namespace rlx::test {
 namespace {
 
-constexpr DType kNumbers[] = {DType::f64, DType::f32, DType::f16, DType::bf16, DType::i64, DType::i32,
-                              DType::u32, DType::i16, DType::i8,  DType::u8,   DType::bool_};
+constexpr DType kNumbers[] = {DType::f64, DType::f32, DType::f16,  DType::bf16,
+                              DType::i64, DType::i32, DType::u32,  DType::i16,
+                              DType::i8,  DType::u8,  DType::bool_};
 
 // y = op(a, b, ...) of inputs with these dtypes.
 std::string graph_of(const std::string& op, const std::vector<std::string>& dtypes,
@@ -22,8 +23,8 @@ std::string graph_of(const std::string& op, const std::vector<std::string>& dtyp
               R"(", "shape": [2]})";
     names += (i == 0 ? "\"" : ", \"") + name + "\"";
   }
-  return R"({"rlx_graph": 1, )" + flag + R"("inputs": [)" + inputs + R"(], "nodes": [{"op": ")" + op +
-         R"(", "inputs": [)" + names + R"(], "outputs": ["y"]}], "outputs": ["y"]})";
+  return R"({"rlx_graph": 1, )" + flag + R"("inputs": [)" + inputs + R"(], "nodes": [{"op": ")" +
+         op + R"(", "inputs": [)" + names + R"(], "outputs": ["y"]}], "outputs": ["y"]})";
 }
 
 // dtypes of the last node's inputs, and the nodes before it.
@@ -113,7 +114,8 @@ TEST_CASE("T1 without the flag, and where no dtype fits, the op itself refuses")
   check_only_error(bind_bad(graph_of("add", {"f32", "f8e4m3"})), DiagCode::BadDtype, "add \"y\"");
   check_only_error(bind_bad(graph_of("bitwise_and", {"f32", "i32"})), DiagCode::BadDtype,
                    "bitwise_and \"y\"");
-  check_only_error(bind_bad(graph_of("matmul", {"f16", "f64"})), DiagCode::BadDtype, "matmul \"y\"");
+  check_only_error(bind_bad(graph_of("matmul", {"f16", "f64"})), DiagCode::BadDtype,
+                   "matmul \"y\"");
 }
 
 TEST_CASE("T1 the names of casts are free ones") {
@@ -142,8 +144,8 @@ TEST_CASE("auto_promote is a flag of both forms and of the loader") {
   Diagnostics fresh;
   CHECK(load_module(path, {.dims = {}, .auto_promote = true}, fresh).has_value());
   Diagnostics bad;
-  CHECK_FALSE(
-      read_json_graph(graph_of("add", {"f16"}, R"("auto_promote": 1, )"), "m.json", bad).has_value());
+  CHECK_FALSE(read_json_graph(graph_of("add", {"f16"}, R"("auto_promote": 1, )"), "m.json", bad)
+                  .has_value());
   check_only_error(bad, DiagCode::BadField, "true or false");
 }
 
