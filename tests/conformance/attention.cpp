@@ -80,6 +80,17 @@ void add_golden(std::vector<Case>& cases) {
 }
 
 void add_sizes(std::vector<Case>& cases) {
+  // Enough tiles of rows to fill a device, and enough keys for wide steps.
+  cases.push_back(attention_case("a long prefill",
+                                 {.batch = 1,
+                                  .q_tokens = 200,
+                                  .kv_tokens = 520,
+                                  .heads = 128,
+                                  .kv_heads = 1,
+                                  .dim = 16,
+                                  .v_dim = 16,
+                                  .dtype = DType::f16},
+                                 R"(, "causal": true)"));
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
     cases.push_back(attention_case("primes", {.q_tokens = 17,
                                               .kv_tokens = 43,
