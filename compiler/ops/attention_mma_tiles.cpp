@@ -25,8 +25,8 @@ constexpr double kStagedStartMicroseconds = 1.8;
 constexpr double kStagedStepMicroseconds = 0.8;   // of 64 keys by 64 columns, latency of one warp
 constexpr double kStagedTileMicroseconds = 0.39;  // 64 rows by 64 keys by 64 columns, 16-bit
 constexpr int64_t kManySteps = 4;                 // from so many on, steps twice as wide pay:
-constexpr double kWideStep = 0.86;                // 1024 keys, causal, 32 heads of 64: 21.4 us, not 25.0
-constexpr double kF32Slowdown = 5;                // of the same, 3xTF32
+constexpr double kWideStep = 0.86;  // 1024 keys, causal, 32 heads of 64: 21.4 us, not 25.0
+constexpr double kF32Slowdown = 5;  // of the same, 3xTF32
 constexpr double kCacheBytesPerMicrosecond = 4.5e6;
 
 int64_t ceil_div(int64_t a, int64_t b) {
