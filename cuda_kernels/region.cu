@@ -3,13 +3,19 @@
 // Layout: any strides, fixed in the generated text; dense innermost axes are read and written four elements at a time.
 // Grid: RLX_COUNT items of one or four elements, RLX_ITEMS per thread, a workgroup's width apart; groups spread by split_grid.
 // Specializations: RLX_COUNT, RLX_ITEMS, RLX_INDEX (rlx_u32 or rlx_u64, the type of all indices), generated/element.inc (the function
-// rlx_element) and generated/region.inc (statements over `item`), RLX_DOUBLE where
-// functions of doubles are called. Numerics: f16 and bf16 compute in f32 and round once at the store.
+// rlx_element) and generated/region.inc (statements over `item`), RLX_DOUBLE,
+// RLX_FLOAT8, RLX_COMPLEX where functions of doubles, of 8-bit floats (codes in a word), of complex numbers (64 bits) are called. Numerics: f16 and bf16 compute in f32 and round once at the store.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/math.cuh"
 #ifdef RLX_DOUBLE
 #include "lib/math64.cuh"
+#endif
+#ifdef RLX_FLOAT8
+#include "lib/float8_elements.cuh"
+#endif
+#ifdef RLX_COMPLEX
+#include "lib/complex.cuh"
 #endif
 
 RLX_PARAMS(RegionParams);

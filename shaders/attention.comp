@@ -13,7 +13,8 @@
 //   RLX_Q_RESIDENT: the queries stay in shared memory, else they are staged with each chunk; storage types RLX_Q (of q and y), RLX_K,
 //   RLX_V, RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_Q_WIDE, RLX_K_WIDE, RLX_V_WIDE, RLX_Y_WIDE: four elements at a time;
 //   RLX_HAS_MASK, RLX_HAS_BIAS, RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar);
-//   RLX_CAUSAL, RLX_ALIGN_END, RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none), RLX_SELECTIVE: some key of a tile may be disallowed.
+//   RLX_CAUSAL, RLX_ALIGN_END, RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none), RLX_SELECTIVE: some key of a tile may be disallowed;
+//   RLX_FLOAT8 where RLX_K or RLX_V is an 8-bit float.
 // generated/attention.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_SCALE, RLX_SOFTCAP(s), RLX_ATTENDS(mask value).
 // Numerics: f32 throughout (f64 with RLX_DOUBLE 1: q, k, v or bias is f64), one rounding. A disallowed key has the weight -0, and
 //   its v is never multiplied: it may be NaN. A query without keys gives 0 and lse -inf; a NaN score gives NaN.
@@ -26,6 +27,9 @@
 #include "lib/math64.glsl"
 #endif
 #include "lib/reduce.glsl"
+#ifdef RLX_FLOAT8
+#include "lib/float8_elements.glsl"
+#endif
 #include "generated/attention.inc"
 
 RLX_PARAMS(AttentionParams);

@@ -64,6 +64,7 @@ int64_t decode_integer(DType dtype, std::span<const std::byte> bytes, size_t i) 
     case DType::u32:
       return load<uint32_t>(bytes, i);
     case DType::i64:
+    case DType::c64:
       return load<int64_t>(bytes, i);
     default:
       return load<uint8_t>(bytes, i) != 0 ? 1 : 0;
@@ -75,16 +76,11 @@ void encode_integer(std::vector<std::byte>& bytes, size_t i, size_t size, int64_
   std::memcpy(bytes.data() + i * size, &value, size);
 }
 
-void check_held(const TensorType& type) {
-  RLX_CHECK(kind_of(type.dtype) != DTypeKind::Complex, "host tensor of " + to_string(type));
-}
-
 }  // namespace
 
 static_assert(std::endian::native == std::endian::little);
 
 Tensor Tensor::zeros(const TensorType& type) {
-  check_held(type);
   Tensor tensor;
   tensor.type = type;
   if (block_elements(type.dtype) != 1) {

@@ -12,8 +12,10 @@
 namespace rlx {
 
 // A dense host tensor. Exactly one of `floats` (Float dtypes), `integers` (Int, Uint, Bool; the
-// codes of 8-bit floats) and `blocks` (the bytes of block types) holds the elements. `magnitudes`
-// is S = sum of |terms| per element (ops.md 0.5) where the producing op sums, otherwise empty.
+// codes of 8-bit floats, the bits of c64 as complex_bits.h has them) and `blocks` (the bytes of
+// block types) holds the elements. `magnitudes`
+// is S = sum of |terms| per element (ops.md 0.5) where the producing op sums, of c64 per part;
+// otherwise empty.
 // `terms` is the n of class sum(n), the number of summed terms, 0 where the op does not sum.
 struct Tensor {
   TensorType type;

@@ -2,16 +2,21 @@
 // attention (ops.md 5.1): interface and shape rule.
 #include "compiler/ops/attention_problem.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx {
 
 namespace {
 
+// Caches of keys and values may be 8-bit floats.
 bool check_heads_dtype(InferContext& ctx, size_t input, const char* name) {
   if (!ctx.has_input(input) || is_float(ctx.dtype(input))) return true;
+  const bool may_be_float8 = input != kAttentionQ;
+  if (may_be_float8 && is_float8(ctx.dtype(input))) return true;
   return ctx.fail(DiagCode::BadDtype, std::string(name) + " is " +
                                           std::string(name_of(ctx.dtype(input))) +
-                                          ", wanted f32, f16, bf16 or f64");
+                                          ", wanted f32, f16, bf16" +
+                                          (may_be_float8 ? ", f8e4m3, f8e5m2" : "") + " or f64");
 }
 
 bool check_mask(InferContext& ctx, const AttentionProblem& problem) {

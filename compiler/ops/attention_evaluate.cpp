@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "compiler/ops/attention_problem.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx {
 
@@ -19,7 +20,9 @@ struct Operand {
                                d * view.dim);
   }
   [[nodiscard]] double real(int64_t b, int64_t h, int64_t s, int64_t d) const {
-    return tensor->floats[place(b, h, s, d)];
+    const size_t at = place(b, h, s, d);
+    if (tensor->is_float()) return tensor->floats[at];
+    return double_from_float8(tensor->type.dtype, static_cast<uint8_t>(tensor->integers[at]));
   }
   [[nodiscard]] bool attends(int64_t b, int64_t h, int64_t s, int64_t d) const {
     if (tensor->is_float()) return real(b, h, s, d) >= 0.5;

@@ -7,6 +7,7 @@
 
 #include "compiler/ops/region_codegen.h"
 #include "compiler/ops/rows.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx {
 
@@ -174,6 +175,7 @@ void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionO
       .define("RLX_Y_WIDE", is_wide(ctx, o.y, real) ? 1 : 0)
       .read(&AttentionParams::q, o.q.ref, alignment(o.q))
       .write(&AttentionParams::y, o.y.ref, alignment(o.y));
+  if (is_float8(o.k.ref.dtype()) || is_float8(o.v.ref.dtype())) dispatch.define("RLX_FLOAT8", 1);
   if (problem.kv_tokens > 0) {
     dispatch.read(&AttentionParams::k, o.k.ref, alignment(o.k))
         .read(&AttentionParams::v, o.v.ref, alignment(o.v));

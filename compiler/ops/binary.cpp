@@ -9,12 +9,14 @@
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx {
 namespace {
 
 using RealFunction = double (*)(double a, double b);
 using IntegerFunction = int64_t (*)(int64_t a, int64_t b, int bits);
+using Complex = std::complex<double>;
 
 struct BinaryRow {
   std::string_view name;
@@ -94,16 +96,17 @@ double real_mod(double a, double b) {
 constexpr DTypeSet kNumber = DTypeSet::Number;
 constexpr DTypeSet kFloat = DTypeSet::Float;
 constexpr DTypeSet kInteger = DTypeSet::Integer;
-constexpr DTypeSet kAny = DTypeSet::NumberOrBool;
+constexpr DTypeSet kWithComplex = DTypeSet::NumberOrComplex;
+constexpr DTypeSet kAny = DTypeSet::NumberBoolOrComplex;
 
 constexpr BinaryRow kRows[] = {
-    {"add", "add(a, b) -> y", kNumber, "($0 + $1)", RLX_REAL(a + b), "rlx_add($0, $1)",
+    {"add", "add(a, b) -> y", kWithComplex, "($0 + $1)", RLX_REAL(a + b), "rlx_add($0, $1)",
      RLX_INTEGER(signed_of(bits_of(a) + bits_of(b)))},
-    {"sub", "sub(a, b) -> y", kNumber, "($0 - $1)", RLX_REAL(a - b), "rlx_sub($0, $1)",
+    {"sub", "sub(a, b) -> y", kWithComplex, "($0 - $1)", RLX_REAL(a - b), "rlx_sub($0, $1)",
      RLX_INTEGER(signed_of(bits_of(a) - bits_of(b)))},
-    {"mul", "mul(a, b) -> y", kNumber, "($0 * $1)", RLX_REAL(a* b), "rlx_mul($0, $1)",
+    {"mul", "mul(a, b) -> y", kWithComplex, "($0 * $1)", RLX_REAL(a* b), "rlx_mul($0, $1)",
      RLX_INTEGER(signed_of(bits_of(a) * bits_of(b)))},
-    {"div", "div(a, b) -> y", kNumber, "rlx_div($0, $1)", RLX_REAL(a / b), "rlx_div($0, $1)",
+    {"div", "div(a, b) -> y", kWithComplex, "rlx_div($0, $1)", RLX_REAL(a / b), "rlx_div($0, $1)",
      RLX_INTEGER(divide(a, b))},
     {"floor_div", "floor_div(a, b) -> y", kNumber, "rlx_floor_div($0, $1)",
      RLX_REAL(std::floor(a / b)), "rlx_floor_div($0, $1)", RLX_INTEGER(floor_divide(a, b))},
@@ -216,6 +219,61 @@ void evaluate_real(const BinaryRow& row, const Tensor& a, const Tensor& b, Tenso
       });
 }
 
+// A part of a complex result and the sum of its terms' magnitudes.
+struct Part {
+  double value;
+  double magnitude;
+};
+struct ComplexResult {
+  Part re;
+  Part im;
+};
+
+Part sum_of(double a, double b) {
+  return {a + b, std::fabs(a) + std::fabs(b)};
+}
+
+ComplexResult complex_result(std::string_view op, Complex a, Complex b) {
+  if (op == "add") return {sum_of(a.real(), b.real()), sum_of(a.imag(), b.imag())};
+  if (op == "sub") return {sum_of(a.real(), -b.real()), sum_of(a.imag(), -b.imag())};
+  if (op == "mul") {
+    return {sum_of(a.real() * b.real(), -a.imag() * b.imag()),
+            sum_of(a.real() * b.imag(), a.imag() * b.real())};
+  }
+  // (a conj b) / |b|^2, whose squares do not leave the range of f64.
+  RLX_CHECK(op == "div", "complex " + std::string(op));
+  const double square = b.real() * b.real() + b.imag() * b.imag();
+  ComplexResult result{sum_of(a.real() * b.real(), a.imag() * b.imag()),
+                       sum_of(a.imag() * b.real(), -a.real() * b.imag())};
+  for (Part* part : {&result.re, &result.im}) {
+    part->value /= square;
+    part->magnitude /= square;
+  }
+  return result;
+}
+
+void evaluate_complex(const BinaryRow& row, const Tensor& a, const Tensor& b, Tensor& y) {
+  constexpr int64_t kTerms = 2;
+  if (!row.to_bool) {
+    y.magnitudes.resize(2 * y.integers.size());
+    y.terms = kTerms;
+  }
+  for_each_broadcast(y.type.shape, {&a.type.shape, &b.type.shape},
+                     [&](int64_t o, const int64_t* in) {
+                       const auto at = static_cast<size_t>(o);
+                       const Complex p = complex_from_bits(a.integers[static_cast<size_t>(in[0])]);
+                       const Complex q = complex_from_bits(b.integers[static_cast<size_t>(in[1])]);
+                       if (row.to_bool) {
+                         y.integers[at] = (p == q) == (row.name == "eq");
+                         return;
+                       }
+                       const ComplexResult result = complex_result(row.name, p, q);
+                       y.integers[at] = complex_to_bits({result.re.value, result.im.value});
+                       y.magnitudes[2 * at] = result.re.magnitude;
+                       y.magnitudes[2 * at + 1] = result.im.magnitude;
+                     });
+}
+
 bool evaluate(EvaluateContext& ctx) {
   const BinaryRow& row = row_of(ctx.node());
   const Tensor& a = ctx.input(0);
@@ -223,6 +281,10 @@ bool evaluate(EvaluateContext& ctx) {
   Tensor& y = ctx.output(0);
   if (a.is_float()) {
     evaluate_real(row, a, b, y);
+    return true;
+  }
+  if (a.type.dtype == DType::c64) {
+    evaluate_complex(row, a, b, y);
     return true;
   }
   const int bits = static_cast<int>(element_bytes(a.type.dtype)) * 8;
@@ -238,6 +300,10 @@ bool evaluate(EvaluateContext& ctx) {
 template <size_t index>
 std::string scalar(const ScalarContext& ctx) {
   constexpr const BinaryRow& row = kRows[index];
+  if (ctx.operand_dtype(0) == DType::c64) {
+    if (row.name == "ne") return fill_template("(!rlx_complex_eq($0, $1))", ctx);
+    return fill_template("rlx_complex_" + std::string(row.name) + "($0, $1)", ctx);
+  }
   // float^int: the exponent's parity must survive, so it stays an integer.
   const bool mixed = is_float(ctx.operand_dtype(0)) && is_integer(ctx.operand_dtype(1));
   if (mixed)

@@ -5,6 +5,9 @@
 
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/region_codegen.h"
+#include "compiler/support/blocks.h"
+#include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx {
 namespace {
@@ -23,11 +26,16 @@ constexpr AttrSpec kBitcastAttrs[] = {
 
 bool infer_cast(InferContext& ctx) {
   const DType to = ctx.attrs().dtype("to");
-  if (!check_dtype(ctx, 0, DTypeSet::NumberOrBool)) return false;
-  if (!contains(DTypeSet::NumberOrBool, to)) {
-    return ctx.fail(DiagCode::UnsupportedOp, "there is no cast to " + std::string(name_of(to)) +
-                                                 " yet, wanted " +
-                                                 "a float, integer or bool dtype");
+  if (block_elements(ctx.dtype(0)) != 1) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "input 0 is blocks of " + std::string(name_of(ctx.dtype(0))) +
+                        ", wanted a type of single elements",
+                    "dequantize_weights decodes blocks");
+  }
+  if (block_elements(to) != 1) {
+    return ctx.fail(DiagCode::UnsupportedOp, "there is no cast to blocks of " +
+                                                 std::string(name_of(to)) +
+                                                 ", wanted a type of single elements");
   }
   ctx.set_output(0, {to, ctx.shape(0)});
   return true;
@@ -61,23 +69,54 @@ double float_from_integer(DType to, int64_t value) {
   return value < 0 ? -rounded : rounded;
 }
 
+// Element i as a real number: the value of a float or 8-bit float, the real part of a complex one.
+double real_element(const Tensor& x, size_t i) {
+  const DType from = x.type.dtype;
+  if (x.is_float()) return x.floats[i];
+  if (is_float8(from)) return double_from_float8(from, static_cast<uint8_t>(x.integers[i]));
+  RLX_CHECK(from == DType::c64, "real number of " + std::string(name_of(from)));
+  return complex_from_bits(x.integers[i]).real();
+}
+
+bool truth(const Tensor& x, size_t i) {
+  if (is_integer(x.type.dtype) || x.type.dtype == DType::bool_) return x.integers[i] != 0;
+  if (real_element(x, i) != 0) return true;
+  return x.type.dtype == DType::c64 && complex_from_bits(x.integers[i]).imag() != 0;
+}
+
+void cast_element(const Tensor& x, Tensor& y, size_t i, bool wraps) {
+  const DType from = x.type.dtype;
+  const DType to = y.type.dtype;
+  const bool whole = is_integer(from) || from == DType::bool_;
+  if (to == DType::bool_) {
+    y.integers[i] = truth(x, i);
+  } else if (is_integer(to)) {
+    y.integers[i] =
+        whole ? integer_from_integer(to, x.integers[i], wraps) : saturated(to, real_element(x, i));
+  } else if (is_float(to)) {
+    y.floats[i] = whole ? float_from_integer(to, x.integers[i]) : round_to(to, real_element(x, i));
+  } else {
+    // Whole numbers that f64 does not hold are beyond every 8-bit float; f32 gets them rounded
+    // once.
+    const double value = !whole             ? real_element(x, i)
+                         : to == DType::c64 ? float_from_integer(DType::f32, x.integers[i])
+                                            : static_cast<double>(x.integers[i]);
+    y.integers[i] =
+        to == DType::c64 ? complex_to_bits(value) : float8_from_double(to, value, !wraps);
+  }
+}
+
 bool evaluate_cast(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   Tensor& y = ctx.output(0);
-  const DType to = y.type.dtype;
   const bool wraps = ctx.attrs().text("overflow") == "wrap";
   const auto count = static_cast<size_t>(x.count());
-  for (size_t i = 0; i < count; ++i) {
-    if (x.is_float() && y.is_float()) {
-      y.floats[i] = round_to(to, x.floats[i]);
-    } else if (x.is_float()) {
-      y.integers[i] = to == DType::bool_ ? x.floats[i] != 0 : saturated(to, x.floats[i]);
-    } else if (y.is_float()) {
-      y.floats[i] = float_from_integer(to, x.integers[i]);
-    } else {
-      y.integers[i] = integer_from_integer(to, x.integers[i], wraps);
-    }
+  if (x.type.dtype == y.type.dtype) {
+    y.floats = x.floats;
+    y.integers = x.integers;
+    return true;
   }
+  for (size_t i = 0; i < count; ++i) cast_element(x, y, i, wraps);
   return true;
 }
 
@@ -132,11 +171,8 @@ std::string integer_to_integer(DType from, DType to, const std::string& x, bool 
   return convert_compute_type(from, to, text);
 }
 
-std::string scalar_cast(const ScalarContext& ctx) {
-  const DType from = ctx.operand_dtype(0);
-  const DType to = ctx.result_dtype();
-  const bool wraps = ctx.attrs().text("overflow") == "wrap";
-  const std::string& x = ctx.operand(0);
+// Between types that are neither 8-bit floats nor complex.
+std::string number_cast(DType from, DType to, const std::string& x, bool wraps) {
   if (to == DType::bool_) return truth_expression(from, x);
   if (from == DType::bool_) {
     const std::string one = is_float(to) ? literal(to, 1) : integer_literal(to, 1);
@@ -145,6 +181,35 @@ std::string scalar_cast(const ScalarContext& ctx) {
   }
   if (is_float(from)) return is_float(to) ? float_to_float(from, to, x) : float_to_integer(to, x);
   return is_float(to) ? integer_to_float(from, to, x) : integer_to_integer(from, to, x, wraps);
+}
+
+// From f64 or wide integers through an f32 rounded to odd, so that the second rounding comes out
+// right.
+std::string cast_to_float8(DType from, DType to, const std::string& x, bool wraps) {
+  const bool wide =
+      from == DType::f64 || from == DType::i64 || from == DType::i32 || from == DType::u32;
+  const std::string single =
+      wide ? call("rlx_f32_odd_from", x) : number_cast(from, DType::f32, x, wraps);
+  const std::string name = "rlx_" + std::string(name_of(to));
+  return "rlx_i32(" + call(name + (wraps ? "_wrapping_from_f32" : "_from_f32"), single) + ")";
+}
+
+std::string scalar_cast(const ScalarContext& ctx) {
+  DType from = ctx.operand_dtype(0);
+  const DType to = ctx.result_dtype();
+  const bool wraps = ctx.attrs().text("overflow") == "wrap";
+  std::string x = ctx.operand(0);
+  if (from == to) return x;
+  if (to == DType::bool_) return truth_expression(from, x);
+  if (is_float8(from)) x = call("rlx_f32_from_" + std::string(name_of(from)), "rlx_u32(" + x + ")");
+  if (from == DType::c64) x = call("rlx_real", x);
+  if (is_float8(from) || from == DType::c64) from = DType::f32;
+  if (is_float8(to)) return cast_to_float8(from, to, x, wraps);
+  if (to == DType::c64) {
+    return "rlx_complex(" + number_cast(from, DType::f32, x, wraps) + ", " +
+           literal(DType::f32, 0) + ")";
+  }
+  return number_cast(from, to, x, wraps);
 }
 
 // ---- bitcast ----

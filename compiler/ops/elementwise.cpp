@@ -13,9 +13,15 @@ namespace rlx {
 namespace {
 
 std::string_view text_of(DTypeSet set) {
-  static constexpr std::array<std::string_view, 5> kTexts = {
-      "f32, f16, bf16 or f64", "an integer dtype", "bool", "a float or integer dtype",
-      "a float, integer or bool dtype"};
+  static constexpr std::array<std::string_view, 8> kTexts = {
+      "f32, f16, bf16 or f64",
+      "an integer dtype",
+      "bool",
+      "a float or integer dtype",
+      "a float, integer or bool dtype",
+      "a float or integer dtype or c64",
+      "a float, integer or bool dtype or c64",
+      "a type whose elements can be taken one by one"};
   return kTexts.at(static_cast<size_t>(set));
 }
 
@@ -47,6 +53,12 @@ bool contains(DTypeSet set, DType dtype) {
       return is_float(dtype) || is_integer(dtype);
     case DTypeSet::NumberOrBool:
       return is_float(dtype) || is_integer(dtype) || dtype == DType::bool_;
+    case DTypeSet::NumberOrComplex:
+      return is_float(dtype) || is_integer(dtype) || dtype == DType::c64;
+    case DTypeSet::NumberBoolOrComplex:
+      return contains(DTypeSet::NumberOrComplex, dtype) || dtype == DType::bool_;
+    case DTypeSet::Element:
+      return block_elements(dtype) == 1;
   }
   return false;
 }

@@ -14,8 +14,18 @@
 
 namespace rlx {
 
-// The dtypes an elementwise op takes. Complex and storage dtypes are in none of them.
-enum class DTypeSet : uint8_t { Float, Integer, Bool, Number, NumberOrBool };
+// The dtypes an elementwise op takes. Element: every type but blocks; the 8-bit floats are in it
+// alone, c64 also in the sets that name it.
+enum class DTypeSet : uint8_t {
+  Float,
+  Integer,
+  Bool,
+  Number,
+  NumberOrBool,
+  NumberOrComplex,
+  NumberBoolOrComplex,
+  Element
+};
 bool contains(DTypeSet set, DType dtype);
 // Checks input i against a set; the error names the dtype and what was wanted.
 bool check_dtype(InferContext& ctx, size_t i, DTypeSet set);

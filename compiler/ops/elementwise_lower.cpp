@@ -7,6 +7,7 @@
 #include "compiler/ops/elementwise_region.h"
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/region_codegen.h"
+#include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -50,6 +51,17 @@ bool calls_double_functions(const LowerContext& ctx, const std::vector<RegionSte
                          std::any_of(step.operands.begin(), step.operands.end(), is_double);
     return doubles && !has_plain_double_form(step.op);
   });
+}
+
+// True where the node reads, writes or passes through a dtype that `matches`.
+template <typename Predicate>
+bool meets_dtype(const LowerContext& ctx, const std::vector<RegionStep>& steps,
+                 const Predicate& matches) {
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    if (ctx.has_input(i) && matches(ctx.input_type(i).dtype)) return true;
+  }
+  return std::any_of(steps.begin(), steps.end(),
+                     [&](const RegionStep& step) { return matches(step.dtype); });
 }
 
 bool same_operand(const RegionOperand& a, const RegionOperand& b) {
@@ -116,7 +128,10 @@ bool lower_elementwise(LowerContext& ctx) {
                .coordinates = chain.coordinates,
                .operations = steps.size(),
                .subject = subject,
-               .double_functions = calls_double_functions(ctx, steps)});
+               .double_functions = calls_double_functions(ctx, steps),
+               .float8_functions = meets_dtype(ctx, steps, is_float8),
+               .complex_functions =
+                   meets_dtype(ctx, steps, [](DType dtype) { return dtype == DType::c64; })});
   return true;
 }
 

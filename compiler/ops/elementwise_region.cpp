@@ -10,6 +10,7 @@
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/elementwise_loops.h"
 #include "compiler/ops/region_codegen.h"
+#include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -444,7 +445,10 @@ std::string reason_text(const Region& region, const RegionPlan& plan) {
 }  // namespace
 
 ElementStorage element_storage(DType dtype) {
-  return {.name = std::string(name_of(dtype)),
+  const bool is_code = is_float8(dtype);
+  return {.name = is_code               ? "u8"
+                  : dtype == DType::c64 ? "i64"
+                                        : std::string(name_of(dtype)),
           .compute = std::string(compute_type(dtype)),
           .bytes = element_bytes(dtype)};
 }
@@ -481,6 +485,8 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   }
   if (const TensorRef* x = in_place_operand(program, region)) dispatch.allow_in_place(*x);
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
+  if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
+  if (region.complex_functions) dispatch.define("RLX_COMPLEX", 1);
   dispatch.workgroup({kBlock})
       .define("RLX_INDEX", index_type(plan))
       .define("RLX_COUNT", index_number(plan, plan.items))

@@ -12,7 +12,8 @@ namespace rlx {
 
 // How an element lies in memory and is held while computing.
 struct ElementStorage {
-  std::string name;     // of the load and store functions: "f32", "u16", "bool"
+  std::string name;     // of the load and store functions: "f32", "u16", "bool"; "u8" for codes of
+                        // 8-bit floats, "i64" for the bits of c64
   std::string compute;  // type of the local: "rlx_f32"
   uint32_t bytes = 4;
 };
@@ -34,9 +35,12 @@ struct Region {
   // Axes of the output, counted from its end, whose coordinates the statements read as
   // coordinate_name() says.
   std::set<uint32_t> coordinates = {};
-  uint64_t operations = 0;        // arithmetic operations per element
-  std::string subject;            // for the reason: "region of 5 ops"
-  bool double_functions = false;  // element_text calls functions of lib/math64
+  uint64_t operations = 0;  // arithmetic operations per element
+  std::string subject;      // for the reason: "region of 5 ops"
+  // What element_text calls functions of: lib/math64, lib/float8_elements, lib/complex.
+  bool double_functions = false;
+  bool float8_functions = false;
+  bool complex_functions = false;
 };
 constexpr size_t kMaxRegionOperands = RLX_REGION_BUFFERS - 1;
 

@@ -10,8 +10,7 @@ namespace {
 
 // mask broadcasts to x, whose type the result has; input 2 is of x's dtype.
 bool infer_masked(InferContext& ctx) {
-  if (!check_dtype(ctx, 0, DTypeSet::NumberOrBool) ||
-      !check_dtype(ctx, 1, DTypeSet::NumberOrBool)) {
+  if (!check_dtype(ctx, 0, DTypeSet::Element) || !check_dtype(ctx, 1, DTypeSet::NumberOrBool)) {
     return false;
   }
   if (ctx.dtype(2) != ctx.dtype(0)) {

@@ -6,7 +6,9 @@
 #include <limits>
 
 #include "compiler/ops/region_codegen.h"
+#include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx {
 namespace {
@@ -40,14 +42,13 @@ bool refuse_block_type(InferContext& ctx, DType dtype) {
 }
 
 bool check_filling(InferContext& ctx, DType dtype, std::string_view name) {
-  const DTypeKind kind = kind_of(dtype);
   const std::string text = std::string(name_of(dtype));
-  if (kind == DTypeKind::Complex || kind == DTypeKind::Storage) {
+  if (block_elements(dtype) != 1) {
     return ctx.fail(DiagCode::BadDtype,
-                    "dtype " + text + " is not filled, wanted a float, an integer type or bool");
+                    "blocks of " + text + " are not filled, wanted a type of single elements");
   }
   const double value = ctx.attrs().real(name);
-  if (is_float(dtype) || dtype == DType::bool_) return true;
+  if (!is_integer(dtype)) return true;
   const IntegerRange range = integer_range(dtype);
   constexpr double kExact = 9007199254740992.0;  // 2^53
   const bool fits = value == std::trunc(value) && value >= static_cast<double>(range.lowest) &&
@@ -59,10 +60,15 @@ bool check_filling(InferContext& ctx, DType dtype, std::string_view name) {
                   fits ? "give it as a constant" : "");
 }
 
-double filling(const AttributeReader& attrs, DType dtype, std::string_view name) {
-  const double value = attrs.real(name);
+double held_number(DType dtype, double value) {
   if (dtype == DType::bool_) return value != 0 ? 1 : 0;  // NaN is true
+  if (is_float8(dtype)) return float8_from_double(dtype, value, true);
+  if (dtype == DType::c64) return static_cast<double>(complex_to_bits(value));
   return is_float(dtype) ? round_to(dtype, value) : value;
+}
+
+double filling(const AttributeReader& attrs, DType dtype, std::string_view name) {
+  return held_number(dtype, attrs.real(name));
 }
 
 std::string filling_text(const AttributeReader& attrs, DType dtype, std::string_view name) {

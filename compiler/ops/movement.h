@@ -19,6 +19,9 @@ bool refuse_block_type(InferContext& ctx, DType dtype);
 // True where `dtype` holds the number that attribute `name` gives, floats after rounding; the error
 // names the attribute otherwise. Whole numbers beyond 2^53 do not fit a real attribute.
 bool check_filling(InferContext& ctx, DType dtype, std::string_view name);
+// A number as a host tensor of `dtype` holds it: floats rounded to the dtype, the code of an 8-bit
+// float, the bits of a c64 without imaginary part.
+double held_number(DType dtype, double value);
 // That number as `dtype` holds it, as its text in a kernel, and as an element of a host tensor.
 double filling(const AttributeReader& attrs, DType dtype, std::string_view name);
 std::string filling_text(const AttributeReader& attrs, DType dtype, std::string_view name);

@@ -76,12 +76,7 @@ bool is_constant_used(NodeContext& ctx) {
 
 bool infer_pad(InferContext& ctx) {
   if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
-  if (kind_of(ctx.dtype(0)) == DTypeKind::Complex) {
-    if (is_constant_used(ctx) && ctx.attrs().real("value") != 0)
-      return ctx.fail(DiagCode::UnsupportedOp, "constant pad of c64 takes value 0 only");
-  } else if (is_constant_used(ctx) && !check_filling(ctx, ctx.dtype(0), "value")) {
-    return false;
-  }
+  if (is_constant_used(ctx) && !check_filling(ctx, ctx.dtype(0), "value")) return false;
   const auto pads = axis_pads(ctx, ctx.shape(0));
   if (!pads) return false;
   Shape shape;
@@ -162,7 +157,7 @@ std::string source_code(const std::string& mode, const AxisPad& pad) {
 // The pattern of the constant in the element's raw type.
 int64_t constant_bits(DType dtype, double value) {
   Tensor one = Tensor::zeros({dtype, {1}});
-  set_element(one, 0, dtype == DType::bool_ && value != 0 ? 1 : value);
+  set_element(one, 0, value);
   const std::vector<std::byte> bytes = one.to_bytes();
   int64_t bits = 0;
   std::memcpy(&bits, bytes.data(), bytes.size());
@@ -204,7 +199,7 @@ bool lower_pad(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const std::vector<AxisPad> pads = axis_pads(ctx, x.shape()).value();
   const std::string mode = ctx.attrs().text("mode");
-  const double value = ctx.attrs().real("value");
+  const double value = filling(ctx.attrs(), x.dtype(), "value");
   const bool grows = std::any_of(pads.begin(), pads.end(), [](const AxisPad& pad) {
     return pad.before != 0 || pad.after != 0;
   });
@@ -218,9 +213,7 @@ bool lower_pad(LowerContext& ctx) {
   }
   std::vector<std::string> code;
   for (const AxisPad& pad : pads) code.push_back(source_code(mode, pad));
-  // infer has let c64 pass with 0 alone.
-  const bool has_bits = mode == "constant" && kind_of(x.dtype()) != DTypeKind::Complex;
-  const int64_t constant = has_bits ? constant_bits(x.dtype(), value) : 0;
+  const int64_t constant = mode == "constant" ? constant_bits(x.dtype(), value) : 0;
   emit_index_map(ctx, x, ctx.output(0), code, constant, mode + " pad");
   return true;
 }

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kMostKnownElements = 1024;
 
 bool is_small(const Value& value) {
-  const DTypeKind kind = kind_of(value.type.dtype);
-  return kind != DTypeKind::Complex && kind != DTypeKind::Storage &&
+  return block_elements(value.type.dtype) == 1 &&
          element_count(value.type.shape) <= kMostKnownElements;
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -20,6 +21,10 @@ bool is_short_float(DType dtype) {
 }
 bool is_code(DType dtype) {
   return dtype == DType::i8 || dtype == DType::u8 || dtype == DType::i16 || dtype == DType::i32;
+}
+
+bool is_code_or_float8(DType dtype) {
+  return is_code(dtype) || is_float8(dtype);
 }
 
 std::string text(DType dtype) {
@@ -93,9 +98,14 @@ bool check_list(InferContext& ctx, const char* name, size_t count, const ScaleLa
                                               " values, wanted " + std::to_string(wanted));
 }
 
-bool check_scales(InferContext& ctx, DType values) {
+// `values`: dtype of what is quantised; `codes`: of its codes.
+bool check_scales(InferContext& ctx, DType values, DType codes) {
   const auto layout = read_layout(ctx, ctx.shape(0), true);
   if (!layout) return false;
+  if (is_float8(codes) && (ctx.has_input(2) || ctx.attrs().has("zero_points"))) {
+    return ctx.fail(DiagCode::BadArity,
+                    "codes of " + text(codes) + " have no zero points, wanted none");
+  }
   if (ctx.has_input(1) == ctx.attrs().has("scales")) {
     return ctx.fail(DiagCode::BadArity, "wanted either the input scale or the attribute scales");
   }
@@ -128,25 +138,25 @@ bool infer_quantize(InferContext& ctx) {
   if (!is_float(ctx.dtype(0))) {
     return ctx.fail(DiagCode::BadDtype, "x is " + text(ctx.dtype(0)) + ", wanted a float dtype");
   }
-  if (!is_code(to)) {
-    return ctx.fail(DiagCode::UnsupportedOp,
-                    "there is no quantize to " + text(to) + " yet, wanted i8, u8, i16 or i32");
+  if (!is_code_or_float8(to)) {
+    return ctx.fail(DiagCode::UnsupportedOp, "there is no quantize to " + text(to) +
+                                                 ", wanted i8, u8, i16, i32, f8e4m3 or f8e5m2");
   }
-  if (!check_scales(ctx, ctx.dtype(0))) return false;
+  if (!check_scales(ctx, ctx.dtype(0), to)) return false;
   ctx.set_output(0, {to, ctx.shape(0)});
   return true;
 }
 
 bool infer_dequantize(InferContext& ctx) {
   const DType to = ctx.attrs().dtype("to");
-  if (!is_code(ctx.dtype(0))) {
+  if (!is_code_or_float8(ctx.dtype(0))) {
     return ctx.fail(DiagCode::UnsupportedOp, "there is no dequantize of " + text(ctx.dtype(0)) +
-                                                 " yet, wanted i8, u8, i16 or i32");
+                                                 ", wanted i8, u8, i16, i32, f8e4m3 or f8e5m2");
   }
   if (!is_float(to)) {
     return ctx.fail(DiagCode::BadAttribute, "to is " + text(to) + ", wanted a float dtype");
   }
-  if (!check_scales(ctx, to)) return false;
+  if (!check_scales(ctx, to, ctx.dtype(0))) return false;
   ctx.set_output(0, {to, ctx.shape(0)});
   return true;
 }
@@ -174,12 +184,18 @@ bool evaluate_quantize(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   Tensor& y = ctx.output(0);
   const ScaleLayout layout = read_layout(ctx, x.type.shape, true).value();
-  const IntegerRange range = integer_range(y.type.dtype);
+  const DType to = y.type.dtype;
+  const IntegerRange range = is_float8(to) ? IntegerRange{0, 0} : integer_range(to);
   for (int64_t i = 0; i < x.count(); ++i) {
     const int64_t place = layout.place(i);
+    const double real =
+        quotient(x.type.dtype, x.floats[static_cast<size_t>(i)], scale_at(ctx, place));
+    if (is_float8(to)) {
+      y.integers[static_cast<size_t>(i)] = float8_from_double(to, real, true);
+      continue;
+    }
     const int64_t zero = zero_at(ctx, place);
-    const double rounded = std::nearbyint(
-        quotient(x.type.dtype, x.floats[static_cast<size_t>(i)], scale_at(ctx, place)));
+    const double rounded = std::nearbyint(real);
     const int64_t whole =
         std::isnan(rounded) ? 0 : static_cast<int64_t>(std::clamp(rounded, -0x1p40, 0x1p40));
     y.integers[static_cast<size_t>(i)] = std::clamp(whole + zero, range.lowest, range.highest);
@@ -194,6 +210,12 @@ bool evaluate_dequantize(EvaluateContext& ctx) {
   const bool wide = y.type.dtype == DType::f64;
   for (int64_t i = 0; i < x.count(); ++i) {
     const int64_t place = layout.place(i);
+    if (is_float8(x.type.dtype)) {
+      const auto bits = static_cast<uint8_t>(x.integers[static_cast<size_t>(i)]);
+      y.floats[static_cast<size_t>(i)] =
+          double_from_float8(x.type.dtype, bits) * scale_at(ctx, place);
+      continue;
+    }
     const auto difference =
         static_cast<int32_t>(x.integers[static_cast<size_t>(i)] - zero_at(ctx, place));
     const double code = wide ? difference : static_cast<float>(difference);
@@ -270,7 +292,9 @@ bool decompose_quantize(RewriteContext& ctx) {
   const DType to = ctx.attrs().dtype("to");
   const DType compute = type.dtype == DType::f64 ? DType::f64 : DType::f32;
   const ValueId x = reshape(ctx, cast(ctx, ctx.input(0), compute), met_shape(*layout, type.shape));
-  ValueId y = ctx.emit("round", {ctx.emit("div", {x, scales_of(ctx, *layout, compute)})});
+  ValueId y = ctx.emit("div", {x, scales_of(ctx, *layout, compute)});
+  // The cast to an 8-bit float is the rounding.
+  if (!is_float8(to)) y = ctx.emit("round", {y});
   // Sums with zero points must not wrap; a cast makes 0 of NaN, which leaves the zero point.
   const std::optional<ValueId> zeros = zeros_of(ctx, *layout);
   if (zeros && to == DType::i32) {
@@ -289,7 +313,8 @@ bool decompose_dequantize(RewriteContext& ctx) {
   if (!layout) return false;
   const DType to = ctx.attrs().dtype("to");
   const DType compute = to == DType::f64 ? DType::f64 : DType::f32;
-  ValueId y = reshape(ctx, cast(ctx, ctx.input(0), DType::i32), met_shape(*layout, type.shape));
+  const DType difference = is_float8(type.dtype) ? compute : DType::i32;
+  ValueId y = reshape(ctx, cast(ctx, ctx.input(0), difference), met_shape(*layout, type.shape));
   if (const auto zeros = zeros_of(ctx, *layout)) y = ctx.emit("sub", {y, *zeros});
   y = ctx.emit("mul", {cast(ctx, y, compute), scales_of(ctx, *layout, compute)});
   ctx.replace_output(0, reshape(ctx, cast(ctx, y, to), type.shape));

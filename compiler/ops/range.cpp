@@ -163,11 +163,9 @@ bool infer_eye(InferContext& ctx) {
   const int64_t rows = ctx.attrs().integer("n");
   const int64_t columns = ctx.attrs().has("m") ? ctx.attrs().integer("m") : rows;
   const DType dtype = ctx.attrs().dtype("dtype");
-  const DTypeKind kind = kind_of(dtype);
-  if (kind == DTypeKind::Complex || kind == DTypeKind::Storage) {
-    return ctx.fail(DiagCode::BadDtype, "dtype " + std::string(name_of(dtype)) +
-                                            " is not filled, wanted a float, an integer type or "
-                                            "bool");
+  if (block_elements(dtype) != 1) {
+    return ctx.fail(DiagCode::BadDtype, "blocks of " + std::string(name_of(dtype)) +
+                                            " are not filled, wanted a type of single elements");
   }
   ctx.set_output(0, {dtype, {rows, columns}});
   return true;
@@ -177,9 +175,10 @@ bool evaluate_eye(EvaluateContext& ctx) {
   Tensor& y = ctx.output(0);
   const int64_t columns = y.type.shape[1];
   const int64_t k = ctx.attrs().integer("k");
+  const double one = held_number(y.type.dtype, 1);
   for (int64_t row = 0; row < y.type.shape[0]; ++row) {
     for (int64_t column = 0; column < columns; ++column) {
-      set_element(y, row * columns + column, column - row == k ? 1 : 0);
+      set_element(y, row * columns + column, column - row == k ? one : 0);
     }
   }
   return true;
@@ -189,7 +188,7 @@ std::string scalar_eye(const ScalarContext& ctx) {
   const DType dtype = ctx.result_dtype();
   return "(" + coordinate_name(1) + " - " + coordinate_name(2) +
          " == " + integer_literal(DType::i64, ctx.attrs().integer("k")) + " ? " +
-         literal(dtype, 1) + " : " + literal(dtype, 0) + ")";
+         literal(dtype, held_number(dtype, 1)) + " : " + literal(dtype, 0) + ")";
 }
 
 constexpr AttrSpec kRampAttrs[] = {

@@ -9,6 +9,7 @@
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/positions.h"
+#include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -51,10 +52,13 @@ std::string_view compute_type(DType dtype) {
     case DType::u8:
     case DType::i16:
     case DType::i32:
+    case DType::f8e4m3:
+    case DType::f8e5m2:
       return "rlx_i32";
     case DType::u32:
       return "rlx_u32";
     case DType::i64:
+    case DType::c64:
       return "rlx_i64";
     case DType::bool_:
       return "rlx_bool";
@@ -86,6 +90,8 @@ std::string integer_literal(DType dtype, int64_t value) {
 
 std::string truth_expression(DType dtype, const std::string& x) {
   if (dtype == DType::bool_) return x;
+  if (dtype == DType::c64) return "rlx_complex_truth(" + x + ")";
+  if (is_float8(dtype)) return "((" + x + " & 0x7F) != 0)";
   if (is_float(dtype)) return "rlx_truth(" + x + ")";
   return "(" + x + " != " + integer_literal(dtype, 0) + ")";
 }

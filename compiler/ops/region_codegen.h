@@ -16,8 +16,9 @@
 namespace rlx {
 
 // Type of a local that holds one element of `dtype` while computing, by its name in both languages:
-// "rlx_f32", "rlx_f64", "rlx_i32" (i8, u8, i16 and i32), "rlx_u32", "rlx_i64", "rlx_bool"; it also
-// converts, as in "rlx_f32(x)". Storage and complex dtypes have none (internal error).
+// "rlx_f32", "rlx_f64", "rlx_i32" (i8, u8, i16 and i32; the codes of 8-bit floats), "rlx_u32",
+// "rlx_i64" (and the bits of c64), "rlx_bool"; it also converts, as in "rlx_f32(x)". Block types
+// have none (internal error).
 std::string_view compute_type(DType dtype);
 
 // A literal of dtype's compute type that has exactly the value `value` rounded to the compute type:

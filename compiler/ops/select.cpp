@@ -13,9 +13,9 @@ namespace {
 // ---- where(cond, a, b) ----
 
 bool infer_where(InferContext& ctx) {
-  for (size_t i = 0; i < 3; ++i) {
-    if (!check_dtype(ctx, i, DTypeSet::NumberOrBool)) return false;
-  }
+  if (!check_dtype(ctx, 0, DTypeSet::NumberOrBool) || !check_dtype(ctx, 1, DTypeSet::Element) ||
+      !check_dtype(ctx, 2, DTypeSet::Element))
+    return false;
   if (!check_equal_dtypes(ctx, 1)) return false;
   const std::optional<Shape> shape = infer_broadcast(ctx);
   if (!shape) return false;

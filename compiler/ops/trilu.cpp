@@ -15,7 +15,7 @@ namespace {
 // ---- trilu(x; upper, k) ----
 
 bool infer_trilu(InferContext& ctx) {
-  if (!check_dtype(ctx, 0, DTypeSet::NumberOrBool)) return false;
+  if (!check_dtype(ctx, 0, DTypeSet::Element)) return false;
   if (ctx.shape(0).size() < 2) {
     return ctx.fail(DiagCode::BadRank, "input 0 is " + to_string(ctx.shape(0)) +
                                            ", wanted matrices, of rank 2 or above");

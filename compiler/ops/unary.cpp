@@ -9,6 +9,7 @@
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx {
 namespace {
@@ -117,6 +118,7 @@ std::string is_inf_text(const ScalarContext& ctx) {
 }
 
 constexpr DTypeSet kNumber = DTypeSet::Number;
+constexpr DTypeSet kWithComplex = DTypeSet::NumberOrComplex;
 constexpr DTypeSet kFloat = DTypeSet::Float;
 
 #define RLX_REAL(expression) \
@@ -124,11 +126,11 @@ constexpr DTypeSet kFloat = DTypeSet::Float;
 #define RLX_INTEGER(expression) [](int64_t x) -> int64_t { return expression; }
 
 constexpr UnaryRow kRows[] = {
-    {"neg", "neg(x) -> y", {}, kNumber, "rlx_neg($0)", RLX_REAL(-x), "rlx_neg($0)", negate},
+    {"neg", "neg(x) -> y", {}, kWithComplex, "rlx_neg($0)", RLX_REAL(-x), "rlx_neg($0)", negate},
     {"abs",
      "abs(x) -> y",
      {},
-     kNumber,
+     kWithComplex,
      "rlx_abs($0)",
      RLX_REAL(std::fabs(x)),
      "rlx_abs($0)",
@@ -330,7 +332,9 @@ const UnaryRow& row_of(const Node& node) {
 bool infer(InferContext& ctx) {
   const UnaryRow& row = row_of(ctx.node());
   if (!check_dtype(ctx, 0, row.types)) return false;
-  ctx.set_output(0, {row.to_bool ? DType::bool_ : ctx.dtype(0), ctx.shape(0)});
+  const bool modulus = row.name == "abs" && ctx.dtype(0) == DType::c64;
+  const DType to = row.to_bool ? DType::bool_ : modulus ? DType::f32 : ctx.dtype(0);
+  ctx.set_output(0, {to, ctx.shape(0)});
   return true;
 }
 
@@ -345,11 +349,27 @@ bool evaluate_is_inf(EvaluateContext& ctx) {
   return true;
 }
 
+void evaluate_complex(const UnaryRow& row, const Tensor& x, Tensor& y) {
+  RLX_CHECK(row.name == "neg" || row.name == "abs", "complex " + std::string(row.name));
+  for (size_t i = 0; i < x.integers.size(); ++i) {
+    const std::complex<double> z = complex_from_bits(x.integers[i]);
+    if (row.name == "abs") {
+      y.floats[i] = std::hypot(z.real(), z.imag());
+    } else {
+      y.integers[i] = complex_to_bits({-z.real(), -z.imag()});
+    }
+  }
+}
+
 bool evaluate(EvaluateContext& ctx) {
   const UnaryRow& row = row_of(ctx.node());
   if (row.name == "is_inf") return evaluate_is_inf(ctx);
   const Tensor& x = ctx.input(0);
   Tensor& y = ctx.output(0);
+  if (x.type.dtype == DType::c64) {
+    evaluate_complex(row, x, y);
+    return true;
+  }
   if (!x.is_float()) {
     for (size_t i = 0; i < x.integers.size(); ++i) {
       y.integers[i] = wrap_integer(y.type.dtype, row.integer(x.integers[i]));
@@ -372,6 +392,8 @@ template <size_t index>
 std::string scalar(const ScalarContext& ctx) {
   constexpr const UnaryRow& row = kRows[index];
   if (row.special != nullptr) return row.special(ctx);
+  if (ctx.operand_dtype(0) == DType::c64)
+    return fill_template("rlx_complex_" + std::string(row.name) + "($0)", ctx);
   return fill_template(is_float(ctx.operand_dtype(0)) ? row.text : row.integer_text, ctx);
 }
 

@@ -10,7 +10,7 @@ namespace rlx {
 
 // True for an op with a scalar form and for ew_region.
 bool is_elementwise(const Node& node);
-// True where every input is there and no type is complex or a block type.
+// True where every input is there and no type is a block type.
 bool has_chain_types(const Graph& graph, const Node& node);
 // An elementwise node as a chain: its own, or the single step that it is.
 std::vector<RegionStep> chain_of(const Graph& graph, const Node& node);

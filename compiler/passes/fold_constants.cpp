@@ -50,8 +50,7 @@ bool keeps_plan_small(const Graph& graph, const Node& node) {
 bool evaluable(const Graph& graph, const Node& node) {
   if (find_op(node.op)->evaluate == nullptr) return false;
   const auto evaluates = [&graph](ValueId id) {
-    const DTypeKind kind = kind_of(graph.value(id).type.dtype);
-    return kind != DTypeKind::Complex && kind != DTypeKind::Storage;
+    return block_elements(graph.value(id).type.dtype) == 1;
   };
   const bool inputs_fit =
       std::all_of(node.inputs.begin(), node.inputs.end(), [&](const std::optional<ValueId>& id) {

@@ -16,8 +16,7 @@ bool is_elementwise(const Node& node) {
 
 bool has_chain_types(const Graph& graph, const Node& node) {
   const auto plain = [&graph](ValueId id) {
-    const DTypeKind kind = kind_of(graph.value(id).type.dtype);
-    return kind != DTypeKind::Complex && kind != DTypeKind::Storage;
+    return block_elements(graph.value(id).type.dtype) == 1;
   };
   return plain(node.outputs[0]) &&
          std::all_of(node.inputs.begin(), node.inputs.end(),

@@ -9,6 +9,7 @@
 #include "compiler/ops/reduce_lower.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx {
 namespace {
@@ -21,15 +22,20 @@ bool reduces(const Graph& graph, const Node& node) {
   return !graph.value(*node.inputs[0]).type.shape.empty();
 }
 
-// f64 keeps its own kernels, which exist for some ops only.
-bool uses_double(const Graph& graph, const Node& producer) {
-  const auto is_double = [&graph](const std::optional<ValueId>& id) {
-    return graph.value(*id).type.dtype == DType::f64;
+// f64 keeps its own kernels, which exist for some ops only; 8-bit floats and c64 have functions
+// that regions alone include.
+bool is_foreign(DType dtype) {
+  return dtype == DType::f64 || is_float8(dtype) || dtype == DType::c64;
+}
+
+bool uses_foreign_types(const Graph& graph, const Node& producer) {
+  const auto reads_foreign = [&graph](const std::optional<ValueId>& id) {
+    return is_foreign(graph.value(*id).type.dtype);
   };
   const std::vector<RegionStep> steps = chain_of(graph, producer);
-  return std::any_of(producer.inputs.begin(), producer.inputs.end(), is_double) ||
+  return std::any_of(producer.inputs.begin(), producer.inputs.end(), reads_foreign) ||
          std::any_of(steps.begin(), steps.end(),
-                     [](const RegionStep& step) { return step.dtype == DType::f64; });
+                     [](const RegionStep& step) { return is_foreign(step.dtype); });
 }
 
 // A reduction walks its chain by rows, not by coordinates.
@@ -46,8 +52,8 @@ std::optional<NodeId> chain_before(const Graph& graph, const Node& reduction) {
   if (graph.readers(x).size() != 1) return std::nullopt;
   const Node& producer = graph.node(*value.producer);
   const bool fits = is_elementwise(producer) && has_chain_types(graph, producer) &&
-                    producer.inputs.size() <= kMaxReduceOperands && !uses_double(graph, producer) &&
-                    !reads_positions(graph, producer);
+                    producer.inputs.size() <= kMaxReduceOperands &&
+                    !uses_foreign_types(graph, producer) && !reads_positions(graph, producer);
   return fits ? value.producer : std::nullopt;
 }
 

@@ -215,6 +215,17 @@ uint8_t e5m2_from_double(double value, bool saturates) {
   return signed_code(code > 0x7B && saturates ? 0x7B : code, value);
 }
 
+double double_from_float8(DType dtype, uint8_t code) {
+  RLX_CHECK(is_float8(dtype), "8-bit float of " + std::string(name_of(dtype)));
+  return dtype == DType::f8e4m3 ? double_from_e4m3(code) : double_from_e5m2(code);
+}
+
+uint8_t float8_from_double(DType dtype, double value, bool saturates) {
+  RLX_CHECK(is_float8(dtype), "8-bit float of " + std::string(name_of(dtype)));
+  return dtype == DType::f8e4m3 ? e4m3_from_double(value, saturates)
+                                : e5m2_from_double(value, saturates);
+}
+
 double BlockElement::magnitude() const {
   return std::fabs(product) + std::fabs(offset);
 }

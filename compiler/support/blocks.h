@@ -20,6 +20,13 @@ double double_from_e2m1(uint8_t code);
 uint8_t e4m3_from_double(double value, bool saturates);
 uint8_t e5m2_from_double(double value, bool saturates);
 
+constexpr bool is_float8(DType dtype) {
+  return dtype == DType::f8e4m3 || dtype == DType::f8e5m2;
+}
+// The two above by element type.
+double double_from_float8(DType dtype, uint8_t code);
+uint8_t float8_from_double(DType dtype, double value, bool saturates);
+
 // An element of a block as the sum of at most two terms, as its type defines it.
 struct BlockElement {
   double product = 0;  // of scale and code

@@ -512,6 +512,38 @@ void add_dead_rows(std::vector<Case>& cases, DType dtype) {
   }
 }
 
+// Caches of 8-bit floats beside queries of another dtype, decoding and prefill, wide and narrow
+// loads, NaN behind kv_len.
+void add_float8_caches(std::vector<Case>& cases) {
+  const auto add = [&](const std::string& law, Sizes s, DType k, DType v) {
+    Case made = attention_case(law, s, R"(, "causal": true)");
+    made.inputs[1]->type.dtype = k;
+    made.inputs[2]->type.dtype = v;
+    made.name += " k " + std::string(name_of(k)) + " v " + std::string(name_of(v));
+    cases.push_back(std::move(made));
+  };
+  const Sizes decode{.q_tokens = 1, .kv_tokens = 300, .heads = 4, .dim = 64, .v_dim = 64};
+  Sizes half = decode;
+  half.dtype = DType::f16;
+  add("8-bit caches", decode, DType::f8e4m3, DType::f8e4m3);
+  add("8-bit caches", half, DType::f8e5m2, DType::f8e4m3);
+  add("one 8-bit cache", half, DType::f16, DType::f8e5m2);
+  half.q_tokens = 70;
+  add("8-bit caches", half, DType::f8e4m3, DType::f8e4m3);
+  add("8-bit caches, odd sizes", {.q_tokens = 5, .kv_tokens = 33, .dim = 7, .v_dim = 5},
+      DType::f8e4m3, DType::f8e5m2);
+  std::vector<double> codes(2 * 9 * 2 * 8, 0x7F);  // NaN but for the first 4 keys
+  for (size_t i = 0; i < codes.size(); ++i) {
+    if (i / 16 % 9 < 4) codes[i] = static_cast<double>(i * 37 % 0x50);
+  }
+  Case garbage = attention_case("T80 8-bit rows behind kv_len hold NaN", {.kv_tokens = 9}, "",
+                                {std::nullopt, std::nullopt, tensor(DType::i32, {}).of({4})});
+  for (const size_t input : {1, 2}) {
+    garbage.inputs[input] = tensor(DType::f8e4m3, {2, 9, 2, 8}).of(codes);
+  }
+  cases.push_back(std::move(garbage));
+}
+
 }  // namespace
 
 std::vector<Case> attention_cases() {
@@ -523,6 +555,7 @@ std::vector<Case> attention_cases() {
   add_positions(cases);
   add_masks(cases);
   add_garbage(cases);
+  add_float8_caches(cases);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) add_tiles(cases, dtype);
   for (const DType dtype : {DType::f16, DType::bf16}) {
     add_shared_tiles(cases, dtype);

@@ -160,6 +160,36 @@ void add_traps(std::vector<Case>& cases) {
   cases.push_back(std::move(less));
 }
 
+void add_complex(std::vector<Case>& cases) {
+  const auto add = [&](const std::string& law, const std::string& op, CaseTensor a, CaseTensor b) {
+    cases.push_back(binary(law, {op.c_str()}, std::move(a), std::move(b)));
+    cases.back().name = law + " " + to_string(cases.back().inputs[0]->type);
+    cases.back().op = op;
+    const bool exact = op == "eq" || op == "ne";
+    cases.back().tolerance = exact ? Tolerance::Exact : Tolerance::Sum;
+  };
+  const CaseTensor plain = tensor(DType::c64, {515});
+  for (const char* op : {"add", "sub", "mul", "div"}) {
+    add("complex", op, plain, plain);
+    add("complex row and column", op, tensor(DType::c64, {5, 1}), tensor(DType::c64, {7}));
+  }
+  for (const char* op : {"eq", "ne"}) {
+    add("complex with NaN", op, plain.edges(), plain.edges());
+    add("one part differs", op, tensor(DType::c64, {4}).of({1, 2, 1, 2, 0, 0, 1, 2}),
+        tensor(DType::c64, {4}).of({1, 2, 1, 3, -0.0, 0, 2, 2}));
+  }
+  for (const char* op : {"add", "sub"}) add("complex edges", op, plain.edges(), plain.edges());
+  add("golden", "mul", tensor(DType::c64, {2}).of({1, 2, 0, 1}),
+      tensor(DType::c64, {2}).of({3, -1, 0, 1}));
+  cases.back().golden = {{5, 5, -1, 0}};
+  add("golden", "div", tensor(DType::c64, {2}).of({5, 5, 1, 0}),
+      tensor(DType::c64, {2}).of({3, -1, 0, 2}));
+  cases.back().golden = {{1, 2, 0, -0.5}};
+  add("parts whose squares overflow or vanish", "div",
+      tensor(DType::c64, {3}).of({3e38, 1e38, 1e-30, 2e-30, 3e30, 0}),
+      tensor(DType::c64, {3}).of({2e38, 2e38, 3e-30, 1e-30, 0, 1e-8}));
+}
+
 }  // namespace
 
 std::vector<Case> binary_cases() {
@@ -168,6 +198,7 @@ std::vector<Case> binary_cases() {
   add_integers(cases);
   add_broadcasts(cases);
   add_traps(cases);
+  add_complex(cases);
   return cases;
 }
 

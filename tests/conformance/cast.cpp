@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Conformance of cast between every pair of dtypes, and bitcast.
+#include <cmath>
 #include <limits>
 #include <string>
 
+#include "compiler/support/blocks.h"
 #include "tests/conformance/elementwise.h"
 
 namespace rlx::test {
@@ -15,10 +17,12 @@ constexpr DType kAll[] = {DType::f32, DType::f16, DType::bf16, DType::f64, DType
 Case cast(const std::string& law, CaseTensor x, DType to,
           const std::string& overflow = "saturate") {
   const std::string name(name_of(to));
+  const bool keeps_bits = x.type.dtype == to || !is_float8(to);
   return {.name = law + " " + to_string(x.type) + " to " + name + ", " + overflow,
           .op = "cast",
           .inputs = {std::move(x)},
-          .attributes = R"({"to": ")" + name + R"(", "overflow": ")" + overflow + R"("})"};
+          .attributes = R"({"to": ")" + name + R"(", "overflow": ")" + overflow + R"("})",
+          .tolerance = keeps_bits ? Tolerance::Exact : Tolerance::Arith};
 }
 
 void add_pairs(std::vector<Case>& cases) {
@@ -94,6 +98,68 @@ void add_traps(std::vector<Case>& cases) {
   cases.push_back(cast("rank 8", tensor(DType::f32, {1, 2, 3, 1, 2, 3, 2, 1}), DType::f16));
 }
 
+constexpr DType kFloat8[] = {DType::f8e4m3, DType::f8e5m2};
+
+// Around every code: the codes' values, the middles between them, a little more and a little less.
+std::vector<double> float8_neighbours(DType dtype) {
+  std::vector<double> values;
+  for (int code = 0; code < 0x7F; ++code) {
+    const double low = double_from_float8(dtype, static_cast<uint8_t>(code));
+    const double next = double_from_float8(dtype, static_cast<uint8_t>(code + 1));
+    const double high = std::isfinite(next) ? next : dtype == DType::f8e4m3 ? 480 : 65536;
+    if (!std::isfinite(low)) continue;
+    const double middle = (low + high) / 2;
+    for (double value : {low, middle, middle * (1 - 0x1p-23), middle * (1 + 0x1p-23)}) {
+      values.push_back(value);
+      values.push_back(-value);
+    }
+  }
+  for (double value : {500.0, 1e5, 3e38, std::numeric_limits<double>::infinity(), kNaN}) {
+    values.insert(values.end(), {value, -value});
+  }
+  return values;
+}
+
+void add_float8(std::vector<Case>& cases) {
+  for (DType to : kFloat8) {
+    const std::vector<double> values = float8_neighbours(to);
+    const auto count = static_cast<int64_t>(values.size());
+    for (const char* overflow : {"saturate", "wrap"}) {
+      cases.push_back(
+          cast("T2 around every code,", tensor(DType::f32, {count}).of(values), to, overflow));
+      cases.push_back(
+          cast("T2 one rounding,", tensor(DType::f64, {count}).of(values), to, overflow));
+      cases.push_back(cast("T2 edges", edges_of(DType::f16, {515}), to, overflow));
+      cases.push_back(cast("T2 edges", edges_of(DType::i64, {515}), to, overflow));
+      cases.push_back(cast("T2", tensor(DType::i32, {515}).range(-70000, 70000), to, overflow));
+    }
+    for (DType from : {DType::bf16, DType::i8, DType::u8, DType::i16, DType::u32, DType::bool_})
+      cases.push_back(cast("T2 edges", edges_of(from, {515}), to));
+    for (DType wide : kAll) cases.push_back(cast("T2 every code,", edges_of(to, {515}), wide));
+    for (DType other : kFloat8) cases.push_back(cast("T2 every code,", edges_of(to, {515}), other));
+  }
+  cases.push_back(golden("T2 saturates", tensor(DType::f32, {5}).of({449, -1e9, 464, 465, 0.3}),
+                         DType::f8e4m3, {0x7E, 0xFE, 0x7E, 0x7E, 0x2A}));
+  cases.push_back(golden("T2 wraps to NaN", tensor(DType::f32, {4}).of({449, -1e9, 464, 465}),
+                         DType::f8e4m3, {0x7E, 0xFF, 0x7E, 0x7F}, "wrap"));
+  cases.push_back(golden("T2 wraps to infinity",
+                         tensor(DType::f32, {4}).of({57344, 61439, 61440, -1e9}), DType::f8e5m2,
+                         {0x7B, 0x7B, 0x7C, 0xFC}, "wrap"));
+}
+
+void add_complex(std::vector<Case>& cases) {
+  for (DType from : kAll) {
+    cases.push_back(cast("real to complex", edges_of(from, {515}), DType::c64));
+    cases.back().tolerance = Tolerance::Arith;
+  }
+  for (DType to : kAll) cases.push_back(cast("T2 real part", edges_of(DType::c64, {515}), to));
+  cases.push_back(cast("to 8 bits", edges_of(DType::c64, {515}), DType::f8e4m3));
+  cases.push_back(cast("from 8 bits", edges_of(DType::f8e5m2, {515}), DType::c64));
+  cases.back().tolerance = Tolerance::Arith;
+  cases.push_back(
+      golden("golden", tensor(DType::c64, {3}).of({2.5, 7, -1, 0, 0, 3}), DType::bool_, {1, 1, 1}));
+}
+
 void add_bitcasts(std::vector<Case>& cases) {
   const auto add = [&](CaseTensor x, const char* to) {
     cases.push_back({.name = "bits of " + to_string(x.type) + " as " + to,
@@ -107,6 +173,9 @@ void add_bitcasts(std::vector<Case>& cases) {
   add(tensor(DType::f64, {64}), "i64");
   add(tensor(DType::u8, {64}).edges(), "i8");
   add(tensor(DType::bool_, {64}), "u8");
+  add(tensor(DType::f8e4m3, {64}).edges(), "u8");
+  add(tensor(DType::u8, {64}), "f8e5m2");
+  add(tensor(DType::c64, {64}), "i64");
 }
 
 }  // namespace
@@ -116,6 +185,8 @@ std::vector<Case> cast_cases() {
   add_pairs(cases);
   add_rounding(cases);
   add_traps(cases);
+  add_float8(cases);
+  add_complex(cases);
   add_bitcasts(cases);
   return cases;
 }

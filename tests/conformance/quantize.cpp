@@ -55,6 +55,17 @@ void add_quantize(std::vector<Case>& cases) {
   cases.push_back(coded("a partial last block", "quantize",
                         {tensor(DType::f32, {3, 10, 2}), steps(DType::f32, {3, 3, 2})},
                         R"({"axis": 1, "block_size": 4})"));
+  for (const std::string to : {"f8e4m3", "f8e5m2"}) {
+    cases.push_back(coded("8-bit floats, one scale", "quantize",
+                          {tensor(DType::f32, {515}).edges(), row({0.037})},
+                          R"({"to": ")" + to + R"("})"));
+    cases.push_back(coded("8-bit floats per axis", "quantize",
+                          {tensor(DType::bf16, {5, 12}), steps(DType::f32, {5})},
+                          R"({"axis": 0, "to": ")" + to + R"("})"));
+  }
+  cases.push_back(coded("golden of 8-bit floats", "quantize",
+                        {row({0.25, -3, 1000, kNan, 0.001}), row({0.5})}, R"({"to": "f8e4m3"})",
+                        {0x30, 0xCC, 0x7E, 0x7F, 0x01}));
   cases.push_back(
       coded("f64", "quantize", {tensor(DType::f64, {7}), tensor(DType::f64, {}).of({0.1})}, "{}"));
   cases.push_back(coded(
@@ -82,6 +93,15 @@ void add_dequantize(std::vector<Case>& cases) {
                         R"({"axis": -1, "block_size": 4, "to": "bf16"})"));
   cases.push_back(coded("to f64", "dequantize", {tensor(DType::i32, {5}).range(-99999, 99999)},
                         R"({"scales": [0.25], "to": "f64"})"));
+  cases.push_back(coded("every 8-bit float per axis", "dequantize",
+                        {tensor(DType::f8e4m3, {5, 64}).edges(), steps(DType::f32, {5})},
+                        R"({"axis": 0})"));
+  cases.push_back(coded("8-bit floats in blocks to f16", "dequantize",
+                        {tensor(DType::f8e5m2, {3, 12}), steps(DType::f16, {3, 3})},
+                        R"({"axis": 1, "block_size": 4, "to": "f16"})"));
+  cases.push_back(coded("golden of 8-bit floats", "dequantize",
+                        {tensor(DType::f8e4m3, {4}).of({0x38, 0xC4, 0x7E, 0x01}), row({0.5})}, "{}",
+                        {0.5, -1.5, 224, 0x1p-10}));
 }
 
 void add_fake(std::vector<Case>& cases) {

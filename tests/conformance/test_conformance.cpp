@@ -14,6 +14,7 @@ namespace rlx::test {
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 std::vector<Case> cooperative_matrix_cases();
+std::vector<Case> element_type_cases();
 
 namespace {
 
@@ -51,6 +52,10 @@ void check_family(const std::vector<Case>& cases, const std::string& target = {}
   }
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+
+TEST_CASE("conformance of 8-bit floats and complex numbers in movement and indexing", "[types]") {
+  check_family(element_type_cases());
+}
 
 // Every table's cases of halves that hold a product, by code for cooperative matrices.
 TEST_CASE("conformance on cooperative matrices", "[coop]") {

@@ -143,6 +143,20 @@ void add_flags(std::vector<Case>& cases) {
     cases.push_back(unary("edges of", {"is_nan"}, tensor(dtype, {211}).edges()));
 }
 
+void add_complex(std::vector<Case>& cases) {
+  const auto add = [&cases](const char* op, CaseTensor x, Tolerance tolerance) {
+    cases.push_back({.name = std::string("complex ") + op,
+                     .op = op,
+                     .inputs = {std::move(x)},
+                     .tolerance = tolerance});
+  };
+  add("neg", tensor(DType::c64, {515}).edges(), Tolerance::Arith);
+  add("abs", tensor(DType::c64, {515}).edges(), Tolerance::ArithDiv);
+  add("abs", tensor(DType::c64, {6}).of({3, -4, 3e30, 4e30, 3e-30, 4e-30, 0, 0, 0, -2, 5, 0}),
+      Tolerance::ArithDiv);
+  cases.back().golden = {{5, 5e30, 5e-30, 0, 2, 5}};
+}
+
 }  // namespace
 
 std::vector<UnaryOp> unary_float_ops() {
@@ -193,6 +207,7 @@ std::vector<Case> unary_cases() {
   add_shapes(cases);
   add_golden(cases);
   add_flags(cases);
+  add_complex(cases);
   return cases;
 }
 

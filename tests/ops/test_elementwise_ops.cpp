@@ -109,9 +109,17 @@ TEST_CASE("T1 mixed and wrong dtypes are refused by name") {
         DiagCode::BadDtype);
   CHECK(first_code(infer_op("fma", {{DType::f16, {2}}, {DType::f16, {2}}, {DType::f16, {2}}})) ==
         DiagCode::BadDtype);
-  const Inferred complex = infer_op("neg", {{DType::c64, {2}}});
-  CHECK(first_code(complex) == DiagCode::BadDtype);
-  CHECK(complex.diagnostics.text().find("c64") != std::string::npos);
+  for (const DType dtype : {DType::c64, DType::f8e4m3}) {
+    const Inferred alien = infer_op("exp", {{dtype, {2}}});
+    CHECK(first_code(alien) == DiagCode::BadDtype);
+    CHECK(alien.diagnostics.text().find(name_of(dtype)) != std::string::npos);
+  }
+  for (const char* op : {"max", "lt", "pow"}) {
+    CHECK(first_code(infer_op(op, {{DType::c64, {2}}, {DType::c64, {2}}})) == DiagCode::BadDtype);
+  }
+  CHECK(first_code(infer_op("add", {{DType::f8e5m2, {2}}, {DType::f8e5m2, {2}}})) ==
+        DiagCode::BadDtype);
+  CHECK(infer_op("abs", {{DType::c64, {2}}}).type == TensorType{DType::f32, {2}});
 }
 
 TEST_CASE("T6 attributes are checked") {

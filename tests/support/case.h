@@ -23,14 +23,15 @@ struct CaseTensor {
   double low = 0;  // Uniform, Integers: inclusive bounds
   double high = 1;
   std::vector<double> values = {};  // Values: row-major; i64 beyond 2^53 through `integers`; the
-                                    // codes of 8-bit floats, the bytes of block types
+                                    // codes of 8-bit floats, the bytes of block types, the two
+                                    // parts of each c64
   std::vector<int64_t> integers = {};
   bool is_param = false;  // a weight of the graph instead of a run-time input
 
   CaseTensor uniform(double lowest, double highest) const;
   CaseTensor range(int64_t lowest, int64_t highest) const;  // random integers
   // Zeros of both signs, ones, subnormals, largest and smallest finite, infinities, NaN, and random
-  // values between.
+  // values between; of 8-bit floats every code, of c64 any two of those.
   CaseTensor edges() const;
   CaseTensor of(std::vector<double> row_major) const;
   CaseTensor of_integers(std::vector<int64_t> row_major) const;
@@ -42,7 +43,8 @@ struct CaseTensor {
 CaseTensor tensor(DType dtype, Shape shape);
 
 // Classes of ops.md 0.5. Sum uses the evaluator's magnitudes and term count. NormDouble: Norm in
-// units of f64, which Norm means where all of a case's floats are f64.
+// units of f64, which Norm means where all of a case's floats are f64. Codes of 8-bit floats are
+// exact in every class, but for the sign of NaN where the class is not Exact.
 enum class Tolerance : uint8_t {
   Exact,
   Arith,
@@ -63,8 +65,8 @@ struct Case {
   std::string attributes = "{}";  // JSON object
   Tolerance tolerance = Tolerance::Exact;
   size_t outputs = 1;
-  // Golden values of each output from ops.md 17, NumPy or PyTorch, given to about 7 digits; empty:
-  // none.
+  // Golden values of each output from ops.md 17, NumPy or PyTorch, given to about 7 digits, both
+  // parts of each c64; empty: none.
   std::vector<std::vector<double>> golden = {};
   double golden_tolerance = 2e-6;       // relative to max(1, |value|)
   std::vector<RegionStep> region = {};  // the chain of an ew_region

@@ -6,6 +6,7 @@
 
 #include "compiler/ops/op_def.h"
 #include "compiler/reference/evaluate.h"
+#include "compiler/support/complex_bits.h"
 #include "tests/support/catch.h"
 #include "tests/support/harness.h"
 #include "tests/support/judge.h"
@@ -24,14 +25,28 @@ std::string tally_key(const Case& test, const std::string& device) {
   return test::tally_key(test) + " " + device;
 }
 
+// What golden values stand for: the elements, of c64 both parts.
+std::vector<double> golden_elements(const Tensor& output) {
+  if (output.is_float()) return output.floats;
+  std::vector<double> elements;
+  for (const int64_t bits : output.integers) {
+    if (output.type.dtype == DType::c64) {
+      elements.push_back(complex_from_bits(bits).real());
+      elements.push_back(complex_from_bits(bits).imag());
+    } else {
+      elements.push_back(static_cast<double>(bits));
+    }
+  }
+  return elements;
+}
+
 void check_golden(const Case& test, const std::vector<Tensor>& outputs) {
   for (size_t k = 0; k < test.golden.size(); ++k) {
-    const Tensor& output = outputs[k];
-    REQUIRE(static_cast<size_t>(output.count()) == test.golden[k].size());
+    const std::vector<double> output = golden_elements(outputs[k]);
+    REQUIRE(output.size() == test.golden[k].size());
     for (size_t i = 0; i < test.golden[k].size(); ++i) {
       const double wanted = test.golden[k][i];
-      const double got =
-          output.is_float() ? output.floats[i] : static_cast<double>(output.integers[i]);
+      const double got = output[i];
       INFO("golden output " << k << " element " << i << ": evaluator gives " << got << ", wanted "
                             << wanted);
       const bool special = std::isnan(wanted) ? std::isnan(got) : got == wanted;

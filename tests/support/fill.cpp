@@ -10,6 +10,7 @@
 
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
+#include "compiler/support/complex_bits.h"
 
 namespace rlx::test {
 namespace {
@@ -74,12 +75,24 @@ double float_element(const CaseTensor& spec, size_t i, Random& random) {
   return random.normal();
 }
 
+// Bits of element i of a c64; Values are pairs of a real and an imaginary part.
+int64_t complex_element(const CaseTensor& spec, size_t i, Random& random) {
+  CaseTensor parts = spec;
+  parts.type.dtype = DType::f32;
+  const double re = float_element(parts, 2 * i, random);
+  const double im = float_element(parts, 2 * i + 1, random);
+  return complex_to_bits({re, im});
+}
+
 int64_t integer_element(const CaseTensor& spec, size_t i, Random& random) {
+  if (spec.type.dtype == DType::c64) return complex_element(spec, i, random);
   if (spec.fill == FillKind::Values) {
     return spec.integers.empty() ? static_cast<int64_t>(spec.values.at(i)) : spec.integers.at(i);
   }
-  if (spec.type.dtype == DType::f8e4m3) return e4m3_from_double(random.normal(), true);
-  if (spec.type.dtype == DType::f8e5m2) return e5m2_from_double(random.normal(), true);
+  if (is_float8(spec.type.dtype)) {
+    if (spec.fill == FillKind::Edges) return static_cast<int64_t>(random.bits() & 0xFF);
+    return float8_from_double(spec.type.dtype, random.normal(), true);
+  }
   const IntegerRange range = integer_range(spec.type.dtype);
   if (spec.fill == FillKind::Edges) {
     const std::vector<int64_t> special = special_integers(spec.type.dtype);
