@@ -527,6 +527,8 @@ void add_float8_caches(std::vector<Case>& cases) {
   half.dtype = DType::f16;
   add("8-bit caches", decode, DType::f8e4m3, DType::f8e4m3);
   add("8-bit caches", half, DType::f8e5m2, DType::f8e4m3);
+  add("doubles beside 8-bit caches", {.kv_tokens = 33, .dtype = DType::f64}, DType::f8e4m3,
+      DType::f8e5m2);
   add("one 8-bit cache", half, DType::f16, DType::f8e5m2);
   half.q_tokens = 70;
   add("8-bit caches", half, DType::f8e4m3, DType::f8e4m3);
