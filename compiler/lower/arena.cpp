@@ -230,6 +230,16 @@ std::vector<uint32_t> order_by_area(const Problem& problem) {
   return order_by(problem, [](const Item& item) { return item.size * duration(item); });
 }
 
+std::vector<uint32_t> order_by_duration(const Problem& problem) {
+  struct Key {
+    uint64_t duration;
+    uint64_t size;
+    auto operator<=>(const Key&) const = default;
+  };
+  return order_by(
+      problem, [](const Item& item) { return Key{.duration = duration(item), .size = item.size}; });
+}
+
 std::vector<uint32_t> order_by_breadth(const Problem& problem) {
   std::vector<uint32_t> sections(problem.section_load.size());
   std::iota(sections.begin(), sections.end(), 0u);

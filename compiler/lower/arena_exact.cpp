@@ -10,7 +10,8 @@
 //   next: that one goes below it;
 //   - of equal items only the first unplaced one is tried;
 //   - in each section, the lowest possible offset of what is unplaced plus its total size must stay
-//   within the capacity;
+//   within the capacity; an item that was passed over will be lifted by another unplaced one, and
+//   where none is left that could, the branch ends;
 //   - when the unplaced items fall apart into groups with no common section, each group is searched
 //   by itself.
 #include <algorithm>
@@ -26,17 +27,40 @@ constexpr size_t kMostItems = 2000;  // the recursion is as deep as there are it
 
 enum class Verdict : uint8_t { Found, Impossible, OutOfBudget };
 
+// Per item: those live together with it.
+using Neighbours = std::vector<std::vector<uint32_t>>;
+
+Neighbours find_neighbours(const Problem& problem) {
+  Neighbours neighbours(problem.items.size());
+  for (uint32_t a = 0; a < problem.items.size(); ++a) {
+    for (uint32_t b = 0; b < a; ++b) {
+      const Item& x = problem.items[a];
+      const Item& y = problem.items[b];
+      if (x.first_section > y.last_section || y.first_section > x.last_section) continue;
+      neighbours[a].push_back(b);
+      neighbours[b].push_back(a);
+    }
+  }
+  return neighbours;
+}
+
 class ExactSearch {
  public:
-  ExactSearch(const Problem& problem, uint64_t capacity, uint64_t budget)
+  // `order`: the items, those with the lowest ranks first.
+  ExactSearch(const Problem& problem, const Neighbours& neighbours, std::span<const uint32_t> order,
+              uint64_t capacity, uint64_t budget)
       : problem_(problem),
+        neighbours_(neighbours),
         capacity_(capacity),
         budget_(budget),
+        rank_(problem.items.size(), 0),
+        placed_(problem.items.size(), false),
         floor_(problem.items.size(), 0),
         offset_(problem.items.size(), 0),
         section_low_(problem.section_load.size(), 0),
         section_rest_(problem.section_load.size(), 0) {
-    rank_items();
+    uint32_t next = 1;
+    for (const uint32_t item : order) rank_[item] = next++;
   }
 
   Verdict run() {
@@ -60,12 +84,6 @@ class ExactSearch {
     uint32_t item;
     uint64_t before;
   };
-
-  void rank_items() {
-    rank_.resize(problem_.items.size());
-    uint32_t next = 1;
-    for (const uint32_t item : order_by_area(problem_)) rank_[item] = next++;
-  }
 
   // Searches each group of `items` (sorted by first section) that shares no section with the
   // others.
@@ -92,7 +110,7 @@ class ExactSearch {
     if (!fits(items, last)) return Verdict::Impossible;
     if (spent_ > budget_) return Verdict::OutOfBudget;
     for (const uint32_t item : candidates(items, last)) {
-      const std::vector<FloorChange> changes = place(item, items);
+      const std::vector<FloorChange> changes = place(item);
       std::vector<uint32_t> rest;
       rest.reserve(items.size() - 1);
       for (const uint32_t other : items) {
@@ -101,6 +119,7 @@ class ExactSearch {
       const Verdict verdict = solve_groups(rest, {.offset = offset_[item], .rank = rank_[item]});
       // Floors go back even after success: a sibling group may still fail, and then another item is
       // tried here.
+      placed_[item] = false;
       for (const FloorChange& change : changes) floor_[change.item] = change.before;
       if (verdict != Verdict::Impossible) return verdict;
     }
@@ -116,7 +135,7 @@ class ExactSearch {
     std::fill(section_rest_.begin() + begin, section_rest_.begin() + end + 1, 0);
     for (const uint32_t index : items) {
       const Item& item = problem_.items[index];
-      const uint64_t low = std::max(floor_[index], last.offset);
+      const uint64_t low = lowest_offset(index, last);
       if (low > capacity_ || item.size > capacity_ - low) return false;
       for (uint32_t section = item.first_section; section <= item.last_section; ++section) {
         section_low_[section] = std::min(section_low_[section], low);
@@ -129,6 +148,24 @@ class ExactSearch {
       if (section_rest_[section] > capacity_ - section_low_[section]) return false;
     }
     return true;
+  }
+
+  // Whether the item's turn is still to come by the order of the branch.
+  [[nodiscard]] bool in_order(uint32_t item, Last last) const {
+    return floor_[item] > last.offset || (floor_[item] == last.offset && rank_[item] > last.rank);
+  }
+
+  // A lower bound of where the unplaced item will stand. One that was passed over must be lifted by
+  // another unplaced one, which itself stands at or above the last placed item.
+  uint64_t lowest_offset(uint32_t item, Last last) {
+    if (in_order(item, last)) return floor_[item];
+    uint64_t lowest = capacity_ + 1;
+    for (const uint32_t other : neighbours_[item]) {
+      if (placed_[other]) continue;
+      lowest = std::min(lowest, std::max(floor_[other], last.offset) + problem_.items[other].size);
+    }
+    spent_ += neighbours_[item].size();
+    return lowest;
   }
 
   bool equal_items(uint32_t a, uint32_t b) const {
@@ -147,9 +184,7 @@ class ExactSearch {
     std::vector<uint32_t> chosen;
     for (const uint32_t item : items) {
       const uint64_t floor = floor_[item];
-      const bool in_order =
-          floor > last.offset || (floor == last.offset && rank_[item] > last.rank);
-      if (!in_order || floor >= lowest_top) continue;
+      if (!in_order(item, last) || floor >= lowest_top) continue;
       // Equal items share first_section, so they stand close together; the one with the lowest rank
       // goes first.
       const bool twin_first = std::any_of(chosen.begin(), chosen.end(), [&](uint32_t other) {
@@ -165,28 +200,27 @@ class ExactSearch {
   }
 
   // Puts the item on its floor and raises the floors of the unplaced items that it conflicts with.
-  std::vector<FloorChange> place(uint32_t item, const std::vector<uint32_t>& unplaced) {
+  std::vector<FloorChange> place(uint32_t item) {
     offset_[item] = floor_[item];
+    placed_[item] = true;
     const uint64_t top = floor_[item] + problem_.items[item].size;
-    const Item& placed = problem_.items[item];
     std::vector<FloorChange> changes;
-    for (const uint32_t other : unplaced) {
-      const Item& candidate = problem_.items[other];
-      const bool together = candidate.first_section <= placed.last_section &&
-                            placed.first_section <= candidate.last_section;
-      if (other == item || !together || floor_[other] >= top) continue;
+    for (const uint32_t other : neighbours_[item]) {
+      if (placed_[other] || floor_[other] >= top) continue;
       changes.push_back({.item = other, .before = floor_[other]});
       floor_[other] = top;
     }
-    spent_ += unplaced.size();
+    spent_ += neighbours_[item].size();
     return changes;
   }
 
   const Problem& problem_;
+  const Neighbours& neighbours_;
   uint64_t capacity_;
   uint64_t budget_;
   uint64_t spent_ = 0;
   std::vector<uint32_t> rank_;
+  std::vector<bool> placed_;
   std::vector<uint64_t> floor_;   // of unplaced items
   std::vector<uint64_t> offset_;  // of placed items
   std::vector<uint64_t> section_low_;
@@ -195,18 +229,51 @@ class ExactSearch {
 
 }  // namespace
 
+namespace {
+
+// Ranks decide which branch is looked into first, and so whether a layout is found in time: what
+// one order misses, another one often finds at once.
+std::vector<std::vector<uint32_t>> rank_orders(const Problem& problem) {
+  return {order_by_duration(problem), order_by_area(problem), order_by_size(problem),
+          order_by_breadth(problem)};
+}
+
+// One search after the other by each order, with an equal share of the budget each, until one is
+// decided. `offsets` is that of a layout found.
+struct Attempt {
+  Verdict verdict = Verdict::OutOfBudget;
+  uint64_t spent = 0;
+  std::vector<uint64_t> offsets;
+};
+Attempt attempt(const Problem& problem, const Neighbours& neighbours,
+                const std::vector<std::vector<uint32_t>>& orders, uint64_t capacity,
+                uint64_t budget) {
+  Attempt result;
+  for (const std::vector<uint32_t>& order : orders) {
+    ExactSearch search(problem, neighbours, order, capacity, budget / orders.size());
+    result.verdict = search.run();
+    result.spent += search.spent();
+    if (result.verdict == Verdict::Found) result.offsets = search.offsets();
+    if (result.verdict != Verdict::OutOfBudget) break;
+  }
+  return result;
+}
+
+}  // namespace
+
 Placement search_exactly(const Problem& problem, Placement best, uint64_t budget) {
   if (problem.items.empty() || problem.items.size() > kMostItems) return best;
+  const Neighbours neighbours = find_neighbours(problem);
+  const std::vector<std::vector<uint32_t>> orders = rank_orders(problem);
   // `impossible` is the largest height that is known not to do, or that was given up.
   uint64_t impossible = problem.lower_bound - 1;
   uint64_t capacity = std::min(problem.wanted, best.height - 1);
   uint64_t share = budget / 2;  // half for what is wanted, then half of what is left each time
   while (best.height > problem.wanted && impossible + 1 < best.height && share > 0) {
-    ExactSearch search(problem, capacity, share);
-    const Verdict verdict = search.run();
-    budget -= std::min(budget, search.spent());
-    if (verdict == Verdict::Found) {
-      best.offsets = search.offsets();
+    Attempt made = attempt(problem, neighbours, orders, capacity, share);
+    budget -= std::min(budget, made.spent);
+    if (made.verdict == Verdict::Found) {
+      best.offsets = std::move(made.offsets);
       best.height = 0;
       for (size_t i = 0; i < problem.items.size(); ++i) {
         best.height = std::max(best.height, best.offsets[i] + problem.items[i].size);

@@ -65,6 +65,8 @@ std::optional<Placement> place_in_order(const Problem& problem, std::span<const 
 
 std::vector<uint32_t> order_by_size(const Problem& problem);
 std::vector<uint32_t> order_by_area(const Problem& problem);
+// The longest lives first, of equal ones the largest items.
+std::vector<uint32_t> order_by_duration(const Problem& problem);
 // Sections from the fullest to the emptiest, in each the largest item first.
 std::vector<uint32_t> order_by_breadth(const Problem& problem);
 
