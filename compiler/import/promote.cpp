@@ -39,6 +39,7 @@ DType promoted_integers(DType a, DType b) {
 
 std::optional<DType> promoted(DType a, DType b) {
   if (a == b) return a;
+  if ((a == DType::c64 && is_number(b)) || (b == DType::c64 && is_number(a))) return DType::c64;
   if (!is_number(a) || !is_number(b)) return std::nullopt;
   if (is_float(a) && is_float(b)) {
     const bool halves = element_bytes(a) == 2 && element_bytes(b) == 2;

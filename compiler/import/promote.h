@@ -14,8 +14,8 @@ namespace rlx {
 
 // The dtype to which operands of two dtypes are cast: of one kind the wider; signed beside unsigned
 // the narrowest signed one that holds both, i64 at most; f16 beside bf16 f32; an integer or bool
-// beside a float that float; bool beside an integer that integer. nullopt for complex and storage
-// types beside others.
+// beside a float that float; bool beside an integer that integer; any of these beside c64 c64.
+// nullopt for storage types beside others.
 std::optional<DType> promoted(DType a, DType b);
 
 struct Promotion {

@@ -35,6 +35,10 @@ const Moved kMovements[] = {
     {"trilu", {5, 6}, R"({"k": 1})"},
     {"trilu", {5, 6}, R"({"upper": false})"},
     {"resize_nearest_2x", {1, 2, 3, 4}},
+    {"resize", {1, 2, 3, 4}, R"({"mode": "nearest", "sizes": [5, 7]})"},
+    {"im2col",
+     {1, 2, 4, 5},
+     R"({"kernel": [2, 3], "stride": [1, 2], "pads": [1, 0, 0, 1], "dilation": [1, 1]})"},
 };
 
 CaseTensor edges(DType dtype, Shape shape) {

@@ -56,7 +56,8 @@ TEST_CASE("T1 promotion is symmetric, idempotent and absorbs") {
       if (is_float(a) || is_float(b)) CHECK(is_float(*both));
     }
     CHECK(promoted(a, DType::f64) == DType::f64);
-    CHECK_FALSE(promoted(a, DType::c64).has_value());
+    CHECK(promoted(a, DType::c64) == DType::c64);
+    CHECK(promoted(DType::c64, a) == DType::c64);
     CHECK_FALSE(promoted(a, DType::q8_0).has_value());
     CHECK_FALSE(promoted(a, DType::f8e4m3).has_value());
   }
