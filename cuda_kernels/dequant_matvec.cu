@@ -8,7 +8,9 @@
 // Specializations: the above; lib/weights.cuh; RLX_VECTORS, RLX_K, RLX_N, RLX_GROUP_OUTPUTS lines of a group; RLX_X storage type of x,
 //   RLX_X_VECTOR 8: eight neighbours are an aligned load; grouped: RLX_I dtype of the index, generated/experts.inc: RLX_EXPERTS,
 //   RLX_EXPERT_BYTES; epilogue of lib/product.cuh.
-// Numerics: weights decoded and sums kept in RLX_ACC, in a fixed order; one rounding at the store.
+// Numerics: sums in RLX_ACC, in a fixed order; one rounding at the store. Blocks: the codes of a group that shares a scale are multiplied as
+//   whole numbers, and scale and offset applied to the group's sums; a result that is not finite is computed again from decoded weights,
+//   since 0 * infinity is none of w * x whose w is not 0.
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/product.cuh"
@@ -49,53 +51,118 @@ RLX_FN void store_output(rlx_acc_t value, rlx_u32 v, rlx_u32 n, Target to) {
 #if RLX_W_ALONG_DEPTH
 RLX_GROUP_REDUCE(team_sum, rlx_acc_t, RLX_COMBINE_SUM)
 
+#ifdef RLX_W_ELEMENTS
+#define RLX_LINE_PIECES (RLX_K / 32)
+
+// The words of one piece of each of a team's lines; what lies beyond the matrix repeats its end.
+RLX_FN void load_pieces(Weights from, rlx_u32 first, rlx_u32 at, Words (&words)[RLX_TEAM_OUTPUTS]) {
+  const rlx_u32 inside = min(at, rlx_u32(RLX_LINE_PIECES - 1));
+  RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+    const rlx_ptr block = rlx_block_address(from, min(first + rlx_u32(r), rlx_u32(RLX_N - 1)), inside / rlx_u32(RLX_W_PIECES));
+    words[r] = rlx_load_words(block, inside % rlx_u32(RLX_W_PIECES));
+  }
+}
+
+// The sums of one piece of every line: those of a group that shares scale and offset first.
+RLX_FN void add_piece(rlx_ptr x, rlx_u32 block, rlx_u32 piece, Piece (&pieces)[RLX_TEAM_OUTPUTS],
+                      rlx_acc_t (&acc)[RLX_VECTORS][RLX_TEAM_OUTPUTS]) {
+  RLX_UNROLL for (rlx_u32 group = 0u; group < rlx_u32(4 / RLX_RUNS_OF_GROUP); ++group) {
+    rlx_acc_t sums[RLX_VECTORS][RLX_TEAM_OUTPUTS];
+    rlx_acc_t x_sum[RLX_VECTORS];
+    RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+      x_sum[v] = rlx_acc_t(0);
+      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) sums[v][r] = rlx_acc_t(0);
+    }
+    RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_RUNS_OF_GROUP); ++i) {
+      const rlx_u32 run = group * rlx_u32(RLX_RUNS_OF_GROUP) + i;
+      const rlx_u32 k = block * rlx_u32(RLX_W_ELEMENTS) + rlx_run_place(piece, run);
+      rlx_acc_t codes[RLX_TEAM_OUTPUTS][8];
+      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) rlx_run_codes(rlx_run(pieces[r], run), codes[r]);
+      RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+        rlx_acc_t values[8];
+        load_x(x, rlx_u32(v), k, values);
+        RLX_UNROLL for (int e = 0; e < 8; ++e) {
+          x_sum[v] += values[e];
+          RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) sums[v][r] += values[e] * codes[r][e];
+        }
+      }
+    }
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+      const Run run = rlx_run(pieces[r], group * rlx_u32(RLX_RUNS_OF_GROUP));
+#if defined(RLX_W_mxfp4)
+      const rlx_acc_t factor = pieces[r].offset;
+#else
+      const rlx_acc_t factor = rlx_acc_t(1);
+#endif
+      const rlx_acc_t scale = run.scale * rlx_code_unit(run);
+      const rlx_acc_t offset = RLX_W_OFFSETS != 0 ? run.offset : -(run.zero * run.scale);
+      RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) acc[v][r] += (scale * sums[v][r] + offset * x_sum[v]) * factor;
+    }
+  }
+}
+#endif
+
+// The sum for one output by one thread from decoded weights.
+RLX_FN rlx_acc_t decoded_sum(rlx_ptr x, Weights from, rlx_u32 v, rlx_u32 n) {
+  rlx_acc_t total = rlx_acc_t(0);
+  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K); k += 8u) {
+    rlx_acc_t w[8];
+    rlx_acc_t values[8];
+    rlx_depths8(from, k, n, w);
+    load_x(x, v, k, values);
+    RLX_UNROLL for (int i = 0; i < 8; ++i) total += values[i] * w[i];
+  }
+  return total;
+}
+
 RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
   const rlx_u32 first = (block * rlx_u32(RLX_ROWS) + rlx_row) * rlx_u32(RLX_TEAM_OUTPUTS);
   rlx_acc_t acc[RLX_VECTORS][RLX_TEAM_OUTPUTS];
   RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
     RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) acc[v][r] = rlx_acc_t(0);
   }
-  for (rlx_u32 at = rlx_lane; at < rlx_u32((RLX_K + 31) / 32); at += rlx_u32(RLX_LANES)) {
 #ifdef RLX_W_ELEMENTS
+  Words words[RLX_TEAM_OUTPUTS];
+  load_pieces(from, first, rlx_lane, words);
+  for (rlx_u32 at = rlx_lane; at < rlx_u32(RLX_LINE_PIECES); at += rlx_u32(RLX_LANES)) {
     const rlx_u32 piece = at % rlx_u32(RLX_W_PIECES);
-    Piece words[RLX_TEAM_OUTPUTS];
-    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
-      // Teams beyond the last line repeat it; they store nothing.
-      const rlx_u32 n = min(first + rlx_u32(r), rlx_u32(RLX_N - 1));
-      words[r] = rlx_load_piece(rlx_block_address(from, n, at / rlx_u32(RLX_W_PIECES)), piece);
-    }
-#endif
-    RLX_UNROLL for (rlx_u32 run = 0u; run < 4u; ++run) {
-      rlx_acc_t w[RLX_TEAM_OUTPUTS][8];
-#ifdef RLX_W_ELEMENTS
-      const rlx_u32 k = at / rlx_u32(RLX_W_PIECES) * rlx_u32(RLX_W_ELEMENTS) + rlx_run_place(piece, run);
-      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) rlx_decode_run(words[r], run, w[r]);
+    Piece pieces[RLX_TEAM_OUTPUTS];
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) pieces[r] = rlx_piece(words[r], piece);
+    // The next ones travel meanwhile.
+    load_pieces(from, first, at + rlx_u32(RLX_LANES), words);
+    add_piece(x, at / rlx_u32(RLX_W_PIECES), piece, pieces, acc);
+  }
 #else
-      const rlx_u32 k = at * 32u + run * 8u;
-      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) rlx_depths8(from, k, first + rlx_u32(r), w[r]);
-#endif
-      RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
-        rlx_acc_t values[8];
-#ifdef RLX_W_ELEMENTS
-        load_x(x, rlx_u32(v), k, values);
-#else
-        RLX_UNROLL for (int i = 0; i < 8; ++i) values[i] = rlx_acc_t(0);
-        if (k < rlx_u32(RLX_K)) load_x(x, rlx_u32(v), k, values);
-#endif
-        RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
-          RLX_UNROLL for (int i = 0; i < 8; ++i) acc[v][r] += values[i] * w[r][i];
-        }
+  for (rlx_u32 k = 8u * rlx_lane; k < rlx_u32(RLX_K); k += rlx_u32(8 * RLX_LANES)) {
+    rlx_acc_t w[RLX_TEAM_OUTPUTS][8];
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) rlx_depths8(from, k, first + rlx_u32(r), w[r]);
+    RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
+      rlx_acc_t values[8];
+      load_x(x, rlx_u32(v), k, values);
+      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+        RLX_UNROLL for (int i = 0; i < 8; ++i) acc[v][r] += values[i] * w[r][i];
       }
     }
   }
+#endif
+  // Lane v * RLX_TEAM_OUTPUTS + r has output (v, r).
+  rlx_acc_t own = rlx_acc_t(0);
   RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) {
     RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
       const rlx_acc_t total = team_sum(acc[v][r]);
-      const bool mine = rlx_lane == rlx_u32(v * RLX_TEAM_OUTPUTS + r) % rlx_u32(RLX_LANES);
-      if (mine && first + rlx_u32(r) < rlx_u32(RLX_N)) store_output(total, rlx_u32(v), first + rlx_u32(r), to);
+      own = rlx_lane == rlx_u32(v * RLX_TEAM_OUTPUTS + r) ? total : own;
     }
   }
+  const rlx_u32 n = first + rlx_lane % rlx_u32(RLX_TEAM_OUTPUTS);
+  if (rlx_lane < rlx_u32(RLX_VECTORS * RLX_TEAM_OUTPUTS) && n < rlx_u32(RLX_N)) {
+    const rlx_u32 v = rlx_lane / rlx_u32(RLX_TEAM_OUTPUTS);
+#ifdef RLX_W_ELEMENTS
+    if ((rlx_bits(own) & 0x7F800000u) == 0x7F800000u) own = decoded_sum(x, from, v, n);
+#endif
+    store_output(own, v, n, to);
+  }
 }
+
 #else
 // parts[j * RLX_BLOCK_SIZE + slice * RLX_LANES + lane], of one vector at a time.
 RLX_SHARED rlx_acc_t parts[8 * RLX_BLOCK_SIZE];

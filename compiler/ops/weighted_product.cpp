@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <string>
 
 #include "compiler/ops/block_weights.h"
 #include "compiler/ops/matmul_emit.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/movement.h"
+#include "compiler/ops/weighted_tiles.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -105,18 +107,19 @@ uint64_t moved_bytes(const WeightedProduct& product) {
 
 // Sizes, epilogue and everything but the tile or team.
 void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
-                          const WeightedProduct& product) {
+                          const WeightedProduct& product, int64_t y_vector = 1) {
   const bool wide = product.x.dtype() == DType::f64;
   dispatch.define("RLX_ACC", wide ? "f64" : "f32")
       .define("RLX_INDEX", "rlx_i64")
       .define("RLX_ACTIVATION", 0)
       .define("RLX_X", std::string(name_of(product.x.dtype())))
       .define("RLX_Y", std::string(name_of(product.y.dtype())))
-      .define("RLX_Y_VECTOR", 1)
+      .define("RLX_Y_VECTOR", y_vector)
       .define("RLX_N", product.n)
       .define("RLX_K", product.k)
       .define("RLX_GROUPED", product.index ? 1 : 0)
-      .write(&WeightedMatmulParams::y, product.y)
+      .write(&WeightedMatmulParams::y, product.y,
+             y_vector > 1 ? narrow<uint32_t>(y_vector * element_bytes(product.y.dtype())) : 0)
       .work(moved_bytes(product), 2 * static_cast<uint64_t>(product.m) *
                                       static_cast<uint64_t>(product.n) *
                                       static_cast<uint64_t>(product.k));
@@ -137,54 +140,30 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
   }
 }
 
-// How the threads of dequant_matvec share the work.
-struct VectorTeams {
-  int64_t vectors = 1;
-  int64_t batches = 1;
-  int64_t lanes = 32;
-  int64_t rows = 4;     // teams, or slices of k
-  int64_t outputs = 1;  // lines of a team, along the depth
-  int64_t group_outputs = 0;
-  int64_t blocks = 0;
-};
-
-VectorTeams choose_teams(const WeightedProduct& product) {
-  // Threads that keep the memory of a large GPU busy.
-  constexpr int64_t kBusyThreads = 132 * 1024;
-  VectorTeams teams;
-  teams.vectors = product.index ? 1 : product.m;
-  teams.batches = product.index ? product.m : 1;
-  if (product.along_depth) {
-    const int64_t pieces = ceil_div(product.k, kPieceElements);
-    while (teams.lanes < 128 && teams.lanes * 2 <= pieces &&
-           product.n * teams.batches * teams.lanes < kBusyThreads) {
-      teams.lanes *= 2;
-    }
-    teams.rows = 128 / teams.lanes;
-    teams.outputs = product.n * teams.batches * teams.lanes >= 2 * kBusyThreads ? 2 : 1;
-    teams.group_outputs = teams.rows * teams.outputs;
-  } else {
-    teams.lanes = 8;
-    teams.rows = 32;
-    teams.group_outputs = teams.lanes * kRun;
-  }
-  teams.blocks = ceil_div(product.n, teams.group_outputs);
-  return teams;
+WeightedSize size_of(const WeightedProduct& product) {
+  const DType dtype = product.w.dtype();
+  return {.m = product.index ? 1 : product.m,
+          .n = product.n,
+          .k = product.k,
+          .batches = product.index ? product.m : 1,
+          .bits = is_block_type(dtype) ? 8.0 * block_bytes(dtype) / block_elements(dtype) : 0,
+          .along_depth = product.along_depth};
 }
 
 void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
-  const VectorTeams teams = choose_teams(product);
+  const WeightedSize size = size_of(product);
+  const VectorTeams teams = choose_teams(size);
   const bool runs = loads_run_of_x(ctx, product, kRun);
   auto dispatch = ctx.dispatch<KernelId::dequant_matvec>();
   define_product_sizes(ctx, dispatch, product);
   dispatch.workgroup({narrow<uint32_t>(teams.lanes * teams.rows)})
-      .define("RLX_VECTORS", teams.vectors)
-      .define("RLX_BATCHES", teams.batches)
+      .define("RLX_VECTORS", size.m)
+      .define("RLX_BATCHES", size.batches)
       .define("RLX_LANES", teams.lanes)
       .define("RLX_OUTPUT_BLOCKS", teams.blocks)
       .define("RLX_GROUP_OUTPUTS", teams.group_outputs)
       .define("RLX_X_VECTOR", runs ? kRun : 1)
-      .grid(split_grid(static_cast<uint64_t>(teams.blocks * teams.batches)))
+      .grid(split_grid(static_cast<uint64_t>(teams.blocks * size.batches)))
       .reason("matvec: " + std::to_string(product.m) + " vectors, weights " +
               (product.along_depth ? "along k, " : "along the outputs, ") +
               std::to_string(teams.lanes) + " lanes");
@@ -197,6 +176,41 @@ void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   } else {
     dispatch.define("RLX_SLICES", teams.rows);
   }
+}
+
+// Why the product does not go to tensor cores; empty where it does.
+std::string mma_refusal(const LowerContext& ctx, const WeightedProduct& product) {
+  if (!ctx.target().offers(KernelId::dequant_mma)) return "the target has no tensor cores";
+  const DType x = product.x.dtype();
+  const DType w = product.w.dtype();
+  if (product.index) return "rows of several experts";
+  if (!is_block_type(w)) return "weights that are no blocks";
+  if (w == DType::mxfp4 || w == DType::nvfp4) return "codes that are no whole numbers";
+  if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
+  if (product.k == 0) return "nothing to add";
+  if (!loads_run_of_x(ctx, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
+  return {};
+}
+
+void emit_mma(LowerContext& ctx, const WeightedProduct& product) {
+  const WeightedMmaTile tile = choose_weighted_mma_tile(size_of(product), ctx.target().device);
+  const bool stores_vectors =
+      product.n % 4 == 0 && ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_product_sizes(ctx, dispatch, product, stores_vectors ? 4 : 1);
+  dispatch.workgroup({tile.threads()})
+      .define("RLX_M", product.m)
+      .define("RLX_TILE_N", tile.n)
+      .define("RLX_TILE_M", tile.m)
+      .define("RLX_WARPS_N", tile.warps_n)
+      .define("RLX_WARPS_M", tile.warps_m)
+      .define("RLX_MIN_GROUPS", tile.groups)
+      .grid(split_grid(
+          static_cast<uint64_t>(ceil_div(product.m, tile.m) * ceil_div(product.n, tile.n))))
+      .reason("tensor cores: " + std::to_string(tile.n) + " lines of w x " +
+              std::to_string(tile.m) + " rows of x, " + std::to_string(tile.threads() / 32) +
+              " warps")
+      .read(&WeightedMatmulParams::x, product.x, 16);
 }
 
 // Tiles beside which the row lists of experts fit into 32 KiB of shared memory.
@@ -216,7 +230,7 @@ TileShape plain_tile(const WeightedProduct& product) {
 
 template <KernelId kernel>
 void emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileShape& tile,
-                int64_t tiles_m) {
+                int64_t tiles_m, const std::string& refusal = {}) {
   const bool runs = loads_run_of_x(ctx, product, 4);
   auto dispatch = ctx.dispatch<kernel>();
   define_product_sizes(ctx, dispatch, product);
@@ -226,7 +240,10 @@ void emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileSha
       .define("RLX_X_VECTOR", runs ? 4 : 1)
       .grid(split_grid(static_cast<uint64_t>(tiles_m * ceil_div(product.n, tile.n))))
       .reason(std::to_string(tile.m) + "x" + std::to_string(tile.n) + "x" + std::to_string(tile.k) +
-              " tile, weights decoded into shared memory");
+              " tile, weights decoded into shared memory" +
+              (refusal.empty() || !ctx.target().offers(KernelId::dequant_mma)
+                   ? ""
+                   : "; not on tensor cores: " + refusal));
   if (product.k > 0) {
     dispatch.read(&WeightedMatmulParams::x, product.x,
                   runs ? 4 * element_bytes(product.x.dtype()) : 0);
@@ -255,8 +272,13 @@ bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product) {
   if (product.m <= (grouped ? kMostGroupedVectors : kMostVectors)) {
     emit_teams(ctx, product);
   } else if (!grouped) {
+    const std::string refusal = mma_refusal(ctx, product);
+    if (refusal.empty()) {
+      emit_mma(ctx, product);
+      return true;
+    }
     const TileShape tile = plain_tile(product);
-    emit_tiles<KernelId::dequant_matmul>(ctx, product, tile, ceil_div(product.m, tile.m));
+    emit_tiles<KernelId::dequant_matmul>(ctx, product, tile, ceil_div(product.m, tile.m), refusal);
   } else if (product.experts > kMostExperts) {
     return ctx.fail(DiagCode::UnsupportedOp, std::to_string(product.experts) +
                                                  " experts, at most " +

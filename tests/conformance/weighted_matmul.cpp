@@ -2,6 +2,8 @@
 // Cases of dequant_matmul, grouped_matmul and dequant_grouped_matmul (T43, T44, T46, T50 to T55).
 #include <array>
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "tests/support/case.h"
 
@@ -47,6 +49,35 @@ void add_blocks(std::vector<Case>& cases) {
                           {tensor(DType::f32, {3, 288}), tensor(DType::q8_0, {5, 288}).param()},
                           scheme_of(DType::q8_0)));
   cases.push_back(product("T19 no rows", {tensor(DType::f32, {0, 256}), w}, q4_k));
+}
+
+// Rows of 16-bit floats that go to tensor cores where there are some: edges of tiles, depths of an
+// odd number of pieces, both ways to make numbers of codes, non-finite x.
+void add_rows_of_halves(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::q4_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
+                            DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl}) {
+    cases.push_back(product("T51 M = 70 of f16",
+                            {tensor(DType::f16, {70, 512}), tensor(dtype, {37, 512}).param()},
+                            scheme_of(dtype)));
+  }
+  for (const DType dtype : {DType::q4_k, DType::q6_k, DType::q8_0}) {
+    cases.push_back(product("T51 M = 33 of bf16, bias",
+                            {tensor(DType::bf16, {33, 256}), tensor(dtype, {132, 256}).param(),
+                             std::nullopt, std::nullopt, tensor(DType::bf16, {132})},
+                            scheme_of(dtype)));
+  }
+  cases.push_back(product("T50 K = 288, M = 129",
+                          {tensor(DType::f16, {129, 288}), tensor(DType::q8_0, {130, 288}).param()},
+                          scheme_of(DType::q8_0)));
+  for (const int64_t m : {1, 20}) {
+    std::vector<double> x(static_cast<size_t>(m * 256), 0.25);
+    x[7] = std::numeric_limits<double>::infinity();
+    if (m > 1) x[3 * 256 + 100] = std::numeric_limits<double>::quiet_NaN();
+    cases.push_back(
+        product("T14 x has infinities, M = " + std::to_string(m),
+                {tensor(DType::f16, {m, 256}).of(x), tensor(DType::q4_k, {40, 256}).param()},
+                scheme_of(DType::q4_k)));
+  }
 }
 
 CaseTensor scales(Shape shape) {
@@ -168,6 +199,7 @@ void add_grouped(std::vector<Case>& cases) {
 std::vector<Case> weighted_matmul_cases() {
   std::vector<Case> cases;
   add_blocks(cases);
+  add_rows_of_halves(cases);
   add_side_tensors(cases);
   add_grouped(cases);
   return cases;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the workgroups of weighted products share the work: teams of dequant_matvec and tiles of
+// dequant_mma.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/dispatch/target.h"
+
+namespace rlx {
+
+// What the choices depend on; batches are vectors with a matrix of their own each.
+struct WeightedSize {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  int64_t batches = 1;
+  double bits = 0;  // of a weight in blocks; 0: no blocks
+  bool along_depth = true;
+};
+
+// How the threads of dequant_matvec share the work.
+struct VectorTeams {
+  int64_t lanes = 32;
+  int64_t rows = 4;     // teams, or slices of k
+  int64_t outputs = 1;  // lines of a team, along the depth
+  int64_t group_outputs = 0;
+  int64_t blocks = 0;  // of group_outputs lines
+};
+VectorTeams choose_teams(const WeightedSize& size);
+
+// One instance of dequant_mma: lines of w and rows of x per workgroup, and the warps that share
+// them.
+struct WeightedMmaTile {
+  uint32_t n;
+  uint32_t m;
+  uint32_t warps_n;
+  uint32_t warps_m;
+  uint32_t groups;           // workgroups of a multiprocessor
+  double step_microseconds;  // for 64 depths of all of these
+
+  [[nodiscard]] uint32_t threads() const { return 32 * warps_n * warps_m; }
+};
+// The tile that a model of the device's waves expects to be fastest.
+WeightedMmaTile choose_weighted_mma_tile(const WeightedSize& size, const DeviceModel& device);
+
+}  // namespace rlx

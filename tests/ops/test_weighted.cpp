@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which products with decoded weights go to which kernel, in what teams and tiles.
+#include "compiler/ops/weighted_tiles.h"
+#include "tests/ops/one_node.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+Program product(DType x, int64_t m, DType w, const std::string& target) {
+  return lower({.op = "dequant_matmul",
+                .inputs = {TensorType{x, {m, 512}}, TensorType{w, {256, 512}}},
+                .attributes = {{"scheme", std::string(name_of(w))}},
+                .target = target});
+}
+
+KernelId kernel(DType x, int64_t m, DType w, const std::string& target) {
+  const Program program = product(x, m, w, target);
+  return program.kernels.at(index_of(program.steps.at(0).kernel.value())).kernel;
+}
+
+}  // namespace
+
+TEST_CASE("rows_of_halves_and_blocks_of_whole_codes_go_to_tensor_cores") {
+  CHECK(kernel(DType::f16, 9, DType::q4_k, "cuda") == KernelId::dequant_mma);
+  CHECK(kernel(DType::bf16, 512, DType::q8_0, "cuda") == KernelId::dequant_mma);
+  CHECK(kernel(DType::f16, 8, DType::q4_k, "cuda") == KernelId::dequant_matvec);
+  CHECK(kernel(DType::f32, 9, DType::q4_k, "cuda") == KernelId::dequant_matmul);
+  CHECK(kernel(DType::f16, 9, DType::mxfp4, "cuda") == KernelId::dequant_matmul);
+  CHECK(kernel(DType::f16, 9, DType::q4_k, "vulkan") == KernelId::dequant_matmul);
+  const Program refused = product(DType::f32, 9, DType::q4_k, "cuda");
+  CHECK(refused.steps.at(0).reason.find("not on tensor cores: x of f32") != std::string::npos);
+}
+
+TEST_CASE("teams_of_blocks_fill_the_device") {
+  const VectorTeams wide = choose_teams({.m = 1, .n = 14336, .k = 4096, .bits = 4.5});
+  CHECK(wide.lanes == 32);
+  CHECK(wide.outputs == 4);
+  CHECK(wide.blocks == 14336 / 16);
+  CHECK(choose_teams({.m = 8, .n = 14336, .k = 4096, .bits = 4.5}).outputs == 2);
+  const VectorTeams narrow = choose_teams({.m = 1, .n = 64, .k = 4096, .bits = 4.5});
+  CHECK(narrow.lanes == 128);
+  CHECK(narrow.outputs == 1);
+}
+
+TEST_CASE("few_rows_take_small_tiles") {
+  const DeviceModel& device = find_target("cuda")->device;
+  const auto rows = [&](int64_t m) {
+    return choose_weighted_mma_tile({.m = m, .n = 4096, .k = 4096, .bits = 4.5}, device).m;
+  };
+  CHECK(rows(16) == 32);
+  CHECK(rows(512) == 128);
+  CHECK(rows(2048) == 128);
+}
+
+}  // namespace rlx::test
