@@ -19,9 +19,10 @@
 namespace rlx {
 
 // What a graph file's bytes say that it is.
-enum class GraphFormat : uint8_t { Json, Rlxg };
+enum class GraphFormat : uint8_t { Json, Rlxg, Onnx };
 
-// By content: the identifier "RLXG" at byte 4, or '{' as the first character after white space.
+// By content: the identifier "RLXG" at byte 4, '{' as the first character after white space, or the
+// tag of a ModelProto's first field.
 std::optional<GraphFormat> detect_format(std::span<const std::byte> bytes);
 
 // Bytes of a file together with what keeps them alive; inline weights of an .rlxg stay views of
@@ -36,10 +37,22 @@ std::optional<SourceGraph> read_json_graph(std::string_view text, const std::str
                                            Diagnostics& diagnostics);
 std::optional<SourceGraph> read_rlxg_graph(const GraphBytes& bytes, const std::string& file,
                                            Diagnostics& diagnostics);
-// Detects the format.
+
+// Values of symbols by name, as given by --dim.
+using DimBindings = std::map<std::string, int64_t>;
+
+struct ImportOptions {
+  DimBindings dims = {};
+  std::map<std::string, Shape> input_shapes = {};  // of inputs of ONNX models
+  bool auto_promote = false;                       // as if the file asked for it
+};
+
+// Detects the format. Options bind the symbols of ONNX models, which other formats keep; what an
+// ONNX model refers to is looked for beside `file`.
 std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string& file,
-                                      Diagnostics& diagnostics);
-std::optional<SourceGraph> read_graph_file(const std::string& path, Diagnostics& diagnostics);
+                                      Diagnostics& diagnostics, const ImportOptions& options = {});
+std::optional<SourceGraph> read_graph_file(const std::string& path, Diagnostics& diagnostics,
+                                           const ImportOptions& options = {});
 
 // Writers: one text or byte string per graph, so a round trip through either form gives the same
 // graph. Precondition: the graph came from a reader or keeps its limits. The flatbuffer writer
@@ -47,19 +60,11 @@ std::optional<SourceGraph> read_graph_file(const std::string& path, Diagnostics&
 std::string write_json_graph(const SourceGraph& graph);
 std::optional<std::string> write_rlxg_graph(const SourceGraph& graph, Diagnostics& diagnostics);
 
-// Values of symbols by name, as given by --dim.
-using DimBindings = std::map<std::string, int64_t>;
-
 // Binds symbols, reads the weights (mapped where no conversion is needed), resolves names, sorts
 // the nodes and infers every type. `folder` is where file references start. Reports as many errors
 // as is safe; nullopt where there was one.
 std::optional<Module> bind_module(const SourceGraph& source, const DimBindings& dims,
                                   const std::string& folder, Diagnostics& diagnostics);
-
-struct ImportOptions {
-  DimBindings dims;
-  bool auto_promote = false;  // as if the file asked for it
-};
 
 // read_graph_file, then bind_module with the file's own folder.
 std::optional<Module> load_module(const std::string& path, const ImportOptions& options,
@@ -67,6 +72,8 @@ std::optional<Module> load_module(const std::string& path, const ImportOptions& 
 
 // Rewrites a graph file in the form that `output` ends in (.json or .rlxg), atomically. References
 // to weight files are kept as they are; a warning says so when the output lies in another folder.
-bool convert_graph(const std::string& input, const std::string& output, Diagnostics& diagnostics);
+// Options are for ONNX models: their symbols are bound by them.
+bool convert_graph(const std::string& input, const std::string& output, Diagnostics& diagnostics,
+                   const ImportOptions& options = {});
 
 }  // namespace rlx

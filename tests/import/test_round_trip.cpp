@@ -165,7 +165,7 @@ TEST_CASE("convert refuses an unknown form and a place that cannot be written") 
                    DiagCode::FileMissing, "the file does not exist");
   check_only_error(errors_of(folder.write("empty", ""), folder.path("b.json")),
                    DiagCode::FileFormat, "the file is empty");
-  check_only_error(errors_of(folder.write("x.onnx", "\x08\x07"), folder.path("b.json")),
+  check_only_error(errors_of(folder.write("x.bin", "\x07\x07"), folder.path("b.json")),
                    DiagCode::FileFormat, "the file is not a graph that rlx reads");
 }
 

@@ -34,9 +34,8 @@ struct CompileArguments {
   std::vector<std::string> architectures;  // names; none: the default ones
   std::string nvrtc;
   std::vector<std::string> entries;
-  std::vector<std::string> dims;
+  ImportArguments import;
   KeptValues kept;
-  bool auto_promote = false;
   int optimisation = 2;
   Precision precision = Precision::F32;
   uint32_t jobs = 0;
@@ -206,8 +205,8 @@ bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagno
 
 int compile(const CompileArguments& arguments) {
   if (const auto misuse = find_misuse(arguments)) return usage_error(*misuse);
-  const auto dims = parse_dims(arguments.dims);
-  if (!dims) return kExitUsage;
+  const auto import = parse_import_options(arguments.import);
+  if (!import) return kExitUsage;
   Diagnostics diagnostics;
   const auto start = std::chrono::steady_clock::now();
   const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
@@ -219,8 +218,7 @@ int compile(const CompileArguments& arguments) {
   {
     const Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
     progress.show("import");
-    std::optional<Module> module = load_module(
-        arguments.model, {.dims = *dims, .auto_promote = arguments.auto_promote}, diagnostics);
+    std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
     if (module && keep_values(*module, arguments.kept, diagnostics)) {
       good = compile_to_file(std::move(*module), make_options(arguments, progress, times),
@@ -239,7 +237,7 @@ int compile(const CompileArguments& arguments) {
 
 void add_compile_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<CompileArguments>();
-  app.add_option("MODEL", arguments->model, "Graph file: .json or .rlxg");
+  app.add_option("MODEL", arguments->model, "Graph file: .json, .rlxg or .onnx");
   app.add_option("-o,--output", arguments->plan, "Plan file to write");
   app.add_option(
          "--target", arguments->targets,
@@ -256,12 +254,15 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "/usr/local/cuda/lib64)");
   app.add_option("--entry", arguments->entries, "Entry to compile; may be repeated (default: all)")
       ->allow_extra_args(false);
-  app.add_option("--dim", arguments->dims,
+  app.add_option("--dim", arguments->import.dims,
                  "Value of a symbolic dimension, as batch=8; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--input-shape", arguments->import.shapes,
+                 "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
       ->allow_extra_args(false);
   add_keep_options(app, arguments->kept);
   app.add_flag(
-      "--auto-promote", arguments->auto_promote,
+      "--auto-promote", arguments->import.auto_promote,
       "Cast operands of elementwise ops to a common type, as \"auto_promote\" in the file does");
   app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
       ->check(CLI::Range(0, 2))

@@ -13,17 +13,29 @@ void add_convert_command(CLI::App& app, Action& action) {
   struct Arguments {
     std::string input;
     std::string output;
+    ImportArguments import;
   };
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* command =
-      app.add_subcommand("convert", "Rewrite a graph file in its other form, without loss");
-  command->add_option("IN", arguments->input, "Graph file: .json or .rlxg")->required();
+  CLI::App* command = app.add_subcommand(
+      "convert",
+      "Rewrite a graph file in its other form, without loss; or an ONNX model as a graph file");
+  command->add_option("IN", arguments->input, "Graph file: .json, .rlxg or .onnx")->required();
   command->add_option("OUT", arguments->output, "Graph file to write; its ending chooses the form")
       ->required();
+  command
+      ->add_option("--dim", arguments->import.dims,
+                   "Value of a symbolic dimension of an ONNX model, as batch=8; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--input-shape", arguments->import.shapes,
+                   "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
+      ->allow_extra_args(false);
   command->callback([arguments, &action] {
     action = [arguments] {
+      const auto import = parse_import_options(arguments->import);
+      if (!import) return kExitUsage;
       Diagnostics diagnostics;
-      const bool good = convert_graph(arguments->input, arguments->output, diagnostics);
+      const bool good = convert_graph(arguments->input, arguments->output, diagnostics, *import);
       const int code = report(diagnostics);
       return good ? kExitOk : code;
     };

@@ -23,9 +23,8 @@ struct ReferenceArguments {
   std::vector<std::string> inputs;
   std::string outputs;
   std::string entry;
-  std::vector<std::string> dims;
+  ImportArguments import;
   KeptValues kept;
-  bool auto_promote = false;
   bool float64 = false;
 };
 
@@ -166,11 +165,10 @@ int write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
 }
 
 int reference(const ReferenceArguments& arguments) {
-  const auto dims = parse_dims(arguments.dims);
-  if (!dims) return kExitUsage;
+  const auto import = parse_import_options(arguments.import);
+  if (!import) return kExitUsage;
   Diagnostics diagnostics;
-  std::optional<Module> module = load_module(
-      arguments.model, {.dims = *dims, .auto_promote = arguments.auto_promote}, diagnostics);
+  std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
   if (!module || !keep_values(*module, arguments.kept, diagnostics)) return report(diagnostics);
   const Graph* graph = find_entry(*module, arguments.entry);
   if (graph == nullptr) return kExitUsage;
@@ -194,18 +192,22 @@ int reference(const ReferenceArguments& arguments) {
 void add_reference_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<ReferenceArguments>();
   CLI::App* command = app.add_subcommand("reference", "Run a model on the host in 64-bit floats");
-  command->add_option("MODEL", arguments->model, "Graph file: .json or .rlxg")->required();
+  command->add_option("MODEL", arguments->model, "Graph file: .json, .rlxg or .onnx")->required();
   command->add_option("--inputs", arguments->inputs,
                       "NAME=FILE.npy, FILE.npz, or FILE.npy for a single input");
   command->add_option("--outputs", arguments->outputs, "Folder for one .npy file per output")
       ->required();
   command->add_option("--entry", arguments->entry, "Entry to run (default: the only one)");
   command
-      ->add_option("--dim", arguments->dims,
+      ->add_option("--dim", arguments->import.dims,
                    "Value of a symbolic dimension, as batch=8; may be repeated")
       ->allow_extra_args(false);
+  command
+      ->add_option("--input-shape", arguments->import.shapes,
+                   "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
+      ->allow_extra_args(false);
   add_keep_options(*command, arguments->kept);
-  command->add_flag("--auto-promote", arguments->auto_promote,
+  command->add_flag("--auto-promote", arguments->import.auto_promote,
                     "Cast operands of elementwise ops to a common type");
   command->add_flag("--float64", arguments->float64, "Write float outputs unrounded as f64");
   command->callback(

@@ -80,4 +80,45 @@ void add_keep_options(CLI::App& command, KeptValues& kept) {
   command.add_flag("--keep-all", kept.all, "Every node's results become outputs")->excludes(names);
 }
 
+std::optional<std::map<std::string, Shape>> parse_shapes(
+    const std::vector<std::string>& arguments) {
+  std::map<std::string, Shape> shapes;
+  for (const std::string& argument : arguments) {
+    // The last '=': names of inputs may hold one.
+    const size_t equals = argument.rfind('=');
+    const bool named = equals != std::string::npos && equals > 0;
+    Shape shape;
+    const char* end = argument.data() + argument.size();
+    const char* at = argument.data() + (named ? equals + 1 : argument.size());
+    bool is_good = named;
+    while (is_good && at != end) {
+      int64_t dim = 0;
+      const auto [rest, error] = std::from_chars(at, end, dim);
+      is_good = error == std::errc{} && dim >= 0 && (rest == end || *rest == 'x');
+      shape.push_back(dim);
+      at = rest;
+      if (is_good && at != end && ++at == end) is_good = false;  // "2x"
+    }
+    if (!is_good) {
+      usage_error("--input-shape \"" + argument + "\" is not NAME=2x3x4");
+      return std::nullopt;
+    }
+    if (!shapes.emplace(argument.substr(0, equals), shape).second) {
+      usage_error("--input-shape \"" + argument.substr(0, equals) + "\" is given twice");
+      return std::nullopt;
+    }
+  }
+  return shapes;
+}
+
+std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments) {
+  auto dims = parse_dims(arguments.dims);
+  if (!dims) return std::nullopt;
+  auto shapes = parse_shapes(arguments.shapes);
+  if (!shapes) return std::nullopt;
+  return ImportOptions{.dims = std::move(*dims),
+                       .input_shapes = std::move(*shapes),
+                       .auto_promote = arguments.auto_promote};
+}
+
 }  // namespace rlx

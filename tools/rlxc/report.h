@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/import.h"
 #include "compiler/import/keep.h"
 #include "compiler/support/diagnostics.h"
 
@@ -32,5 +33,16 @@ std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::
 
 // --keep NAME,... and --keep-all.
 void add_keep_options(CLI::App& command, KeptValues& kept);
+
+// Arguments of --input-shape: NAME=2x3x4, each name once; NAME= is a scalar. Reports as parse_dims.
+std::optional<std::map<std::string, Shape>> parse_shapes(const std::vector<std::string>& arguments);
+
+// All options of commands that read a model.
+struct ImportArguments {
+  std::vector<std::string> dims;
+  std::vector<std::string> shapes;
+  bool auto_promote = false;
+};
+std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
 
 }  // namespace rlx

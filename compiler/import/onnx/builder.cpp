@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph under construction.
+#include "compiler/import/onnx/builder.h"
+
+#include <algorithm>
+
+#include "compiler/import/names.h"
+#include "compiler/import/onnx/refusal.h"
+#include "compiler/import/weights.h"
+#include "compiler/ops/op_def.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+// Values with more elements are left to the device and to the compiler's own folding.
+constexpr int64_t kMostKnownElements = 4096;
+
+bool can_be_known(const TensorType& type) {
+  const DTypeKind kind = kind_of(type.dtype);
+  return kind != DTypeKind::Complex && kind != DTypeKind::Storage &&
+         element_count(type.shape) <= kMostKnownElements;
+}
+
+[[noreturn]] void refuse(const Diagnostics& faults, const std::string& op) {
+  Refusal refusal{.code = DiagCode::UnsupportedOp, .message = "", .hint = ""};
+  for (const Diagnostic& fault : faults.all()) {
+    if (fault.severity != Severity::Error) continue;
+    refusal.code = fault.code;
+    refusal.hint = fault.hint;
+    refusal.message = "as op " + in_quotes(op) + " of rlx: " + fault.message;
+    break;
+  }
+  throw refusal;
+}
+
+SourceAttribute source_of(const AttributeValue& value) {
+  return std::visit([](const auto& typed) -> SourceAttribute { return typed; }, value);
+}
+
+SourceDims dims_of(const Shape& shape) {
+  return {shape.begin(), shape.end()};
+}
+
+HostBytes owned(std::vector<std::byte> bytes) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  const std::span<const std::byte> view(*owner);
+  return {.owner = std::move(owner), .bytes = view};
+}
+
+}  // namespace
+
+void Builder::set_origin(std::string stem, SourcePlace place, std::string source) {
+  stem_ = std::move(stem);
+  place_ = std::move(place);
+  source_ = std::move(source);
+}
+
+ValueId Builder::add_input(const std::string& name, TensorType type) {
+  const ValueId id =
+      graph_.add_value({.name = name, .type = std::move(type), .origin = ValueOrigin::Input});
+  graph_.inputs.push_back(id);
+  suggest_name(id, name);
+  return id;
+}
+
+ValueId Builder::add_constant(const std::string& name, TensorType type, HostBytes data,
+                              bool is_param) {
+  const ValueId id =
+      graph_.add_value({.name = name, .type = std::move(type), .origin = ValueOrigin::Weight});
+  constants_.emplace(index_of(id), ConstantInfo{.data = std::move(data), .is_param = is_param});
+  suggest_name(id, name);
+  return id;
+}
+
+ValueId Builder::add_constant(const std::string& name, const Tensor& values) {
+  const ValueId id = add_constant(name, values.type, owned(values.to_bytes()), false);
+  if (can_be_known(values.type)) {
+    Tensor rounded = values;
+    rounded.round_to_dtype();
+    known_.emplace(index_of(id), std::move(rounded));
+  }
+  return id;
+}
+
+ValueId Builder::emit(std::string_view op, Inputs inputs, Attributes attributes) {
+  return emit_all(op, std::move(inputs), std::move(attributes), 1).front();
+}
+
+std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attributes attributes,
+                                       size_t output_count) {
+  while (!inputs.empty() && !inputs.back()) inputs.pop_back();
+  Node node{.name = stem_,
+            .op = std::string(op),
+            .inputs = std::move(inputs),
+            .attributes = std::move(attributes),
+            .place = place_,
+            .source = source_};
+  for (size_t i = 0; i < output_count; ++i) node.outputs.push_back(graph_.add_value({}));
+  const NodeId id = graph_.add_node(std::move(node));
+  Diagnostics faults;
+  if (!check_and_infer(graph_, id, faults)) refuse(faults, std::string(op));
+  const std::vector<ValueId> outputs = graph_.node(id).outputs;
+  for (const ValueId output : outputs) {
+    if (const auto fault = type_fault(type(output)))
+      throw Refusal{.code = DiagCode::Limit, .message = "the output " + *fault, .hint = ""};
+  }
+  return fold(graph_.node(id)).value_or(outputs);
+}
+
+const Tensor* Builder::known(ValueId id) {
+  if (const auto found = known_.find(index_of(id)); found != known_.end()) return &found->second;
+  const auto constant = constants_.find(index_of(id));
+  if (constant == constants_.end() || !can_be_known(type(id))) return nullptr;
+  Tensor values = Tensor::from_bytes(type(id), constant->second.data.bytes);
+  return &known_.emplace(index_of(id), std::move(values)).first->second;
+}
+
+// The outputs of a node as constants, where all that they depend on is known.
+std::optional<std::vector<ValueId>> Builder::fold(const Node& node) {
+  const OpDef* op = find_op(node.op);
+  if (op == nullptr || op->evaluate == nullptr || op->has_effect) return std::nullopt;
+  std::vector<TensorType> types;
+  for (const ValueId output : node.outputs) {
+    types.push_back(type(output));
+    if (!can_be_known(types.back())) return std::nullopt;
+  }
+  std::vector<Tensor> shapes(node.inputs.size());
+  std::vector<const Tensor*> inputs;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i]) {
+      inputs.push_back(nullptr);
+      continue;
+    }
+    shapes[i].type = type(*node.inputs[i]);
+    inputs.push_back(op->shape_only ? &shapes[i] : known(*node.inputs[i]));
+    if (inputs.back() == nullptr) return std::nullopt;
+  }
+  // The maps hold their elements in place, so the pointers stay good.
+  Diagnostics faults;
+  auto results = evaluate_node(node, inputs, types, faults);
+  if (!results) return std::nullopt;
+  std::vector<ValueId> folded;
+  for (size_t i = 0; i < results->size(); ++i) {
+    folded.push_back(add_constant(stem_ + ".value", (*results)[i]));
+  }
+  return folded;
+}
+
+std::set<std::string> Builder::inputs_behind(ValueId id) const {
+  std::set<std::string> names;
+  std::set<size_t> seen;
+  std::vector<ValueId> open = {id};
+  while (!open.empty()) {
+    const ValueId next = open.back();
+    open.pop_back();
+    if (!seen.insert(index_of(next)).second) continue;
+    const Value& value = graph_.value(next);
+    if (value.origin == ValueOrigin::Input) names.insert(value.name);
+    if (!value.producer) continue;
+    for (const auto& input : graph_.node(*value.producer).inputs) {
+      if (input) open.push_back(*input);
+    }
+  }
+  return names;
+}
+
+void Builder::suggest_name(ValueId id, const std::string& name) {
+  names_.emplace(index_of(id), name);
+}
+
+std::string Builder::fresh_name(const std::string& stem) {
+  std::string base = name_fault(stem + "._999999") ? "value" : stem;
+  std::string name = base;
+  for (uint64_t i = 1; !used_names_.insert(name).second; ++i) {
+    name = base + "." + std::to_string(i);
+  }
+  return name;
+}
+
+SourceGraph Builder::finish(const std::vector<Output>& outputs) {
+  SourceGraph source;
+  source.file = file_;
+  SourceEntry entry;
+  entry.place = {file_, ""};
+  entry.name = graph_.name;
+
+  // Results have their own names: what already has one (an input, a constant, another result) is
+  // copied.
+  std::vector<ValueId> results;
+  std::set<size_t> taken;
+  for (const Output& output : outputs) {
+    ValueId id = output.value;
+    if (graph_.value(id).origin != ValueOrigin::Node || !taken.insert(index_of(id)).second) {
+      set_origin(output.name, {file_, ""}, "");
+      const ValueId copy = graph_.add_value({.type = type(id)});
+      Node node{.name = output.name, .op = "identity", .inputs = {id}, .outputs = {copy}};
+      node.place = {file_, ""};
+      graph_.add_node(std::move(node));
+      id = copy;
+      taken.insert(index_of(id));
+    }
+    names_[index_of(id)] = output.name;
+    used_names_.insert(output.name);
+    results.push_back(id);
+    entry.outputs.push_back(output.name);
+  }
+  for (const ValueId input : graph_.inputs) used_names_.insert(graph_.value(input).name);
+
+  // What the results need.
+  std::vector<bool> is_needed(graph_.value_count(), false);
+  for (const ValueId id : results) is_needed[index_of(id)] = true;
+  const std::vector<NodeId>& order = graph_.order();
+  std::vector<NodeId> live;
+  for (size_t i = order.size(); i-- > 0;) {
+    const Node& node = graph_.node(order[i]);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId id) { return is_needed[index_of(id)]; })) {
+      continue;
+    }
+    live.push_back(order[i]);
+    for (const auto& input : node.inputs) {
+      if (input) is_needed[index_of(*input)] = true;
+    }
+  }
+  std::reverse(live.begin(), live.end());
+
+  // Names, in the order of the values.
+  std::vector<std::string> names(graph_.value_count());
+  for (const ValueId id : results) names[index_of(id)] = names_[index_of(id)];
+  for (const ValueId id : graph_.inputs) names[index_of(id)] = graph_.value(id).name;
+  const auto name_of_value = [&](ValueId id, const std::string& stem) {
+    std::string& name = names[index_of(id)];
+    if (!name.empty()) return name;
+    const auto own = names_.find(index_of(id));
+    name = fresh_name(own != names_.end() && !own->second.empty() ? own->second : stem);
+    return name;
+  };
+
+  for (const ValueId input : graph_.inputs) {
+    const Value& value = graph_.value(input);
+    entry.inputs.push_back({.place = {file_, ""},
+                            .name = value.name,
+                            .dtype = value.type.dtype,
+                            .shape = dims_of(value.type.shape),
+                            .data = {}});
+  }
+  for (size_t i = 0; i < graph_.value_count(); ++i) {
+    const auto constant = constants_.find(i);
+    if (!is_needed[i] || constant == constants_.end()) continue;
+    const ValueId id{static_cast<uint32_t>(i)};
+    SourceTensor tensor{.place = {file_, ""},
+                        .name = name_of_value(id, "constant"),
+                        .dtype = type(id).dtype,
+                        .shape = dims_of(type(id).shape),
+                        .data = constant->second.data};
+    (constant->second.is_param ? source.params : source.constants).push_back(std::move(tensor));
+  }
+  std::set<std::string> node_names;
+  for (const NodeId id : live) {
+    const Node& node = graph_.node(id);
+    const std::string stem = name_fault(node.name + "._999999") ? "node" : node.name;
+    SourceNode written{.place = node.place, .name = stem, .op = node.op, .source = node.source};
+    for (uint64_t i = 1; !node_names.insert(written.name).second; ++i) {
+      written.name = stem + "." + std::to_string(i);
+    }
+    for (const auto& input : node.inputs) {
+      written.inputs.push_back(input ? std::optional(name_of_value(*input, "value"))
+                                     : std::nullopt);
+    }
+    for (const ValueId output : node.outputs)
+      written.outputs.push_back(name_of_value(output, written.name + ".out"));
+    for (const auto& [name, value] : node.attributes)
+      written.attributes.emplace(name, source_of(value));
+    entry.nodes.push_back(std::move(written));
+  }
+  source.entries.push_back(std::move(entry));
+  return source;
+}
+
+}  // namespace rlx::onnx_import

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph under construction: every value's type is known as soon as it is made, and small values
+// that follow from constants and shapes alone are computed at once.
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "compiler/import/source_graph.h"
+#include "compiler/ir/graph.h"
+#include "compiler/ir/tensor.h"
+
+namespace rlx::onnx_import {
+
+using Inputs = std::vector<std::optional<ValueId>>;
+
+class Builder {
+ public:
+  explicit Builder(std::string file) : file_(std::move(file)) { graph_.name = "main"; }
+
+  // Where the next nodes come from: their names start with `stem`.
+  void set_origin(std::string stem, SourcePlace place, std::string source);
+
+  ValueId add_input(const std::string& name, TensorType type);
+  // Dense bytes. `is_param`: a weight of the model, not a number of its own.
+  ValueId add_constant(const std::string& name, TensorType type, HostBytes data, bool is_param);
+  ValueId add_constant(const std::string& name, const Tensor& values);
+
+  // Adds a node and infers its types. Throws Refusal where the op does not take this.
+  ValueId emit(std::string_view op, Inputs inputs, Attributes attributes = {});
+  std::vector<ValueId> emit_all(std::string_view op, Inputs inputs, Attributes attributes,
+                                size_t output_count);
+
+  [[nodiscard]] const TensorType& type(ValueId id) const { return graph_.value(id).type; }
+  // The elements of a value that is known now, or nullptr.
+  const Tensor* known(ValueId id);
+  // Inputs of the model on which the elements (not the shape) of a value depend.
+  [[nodiscard]] std::set<std::string> inputs_behind(ValueId id) const;
+  // A name for a value where it has none of the file's yet.
+  void suggest_name(ValueId id, const std::string& name);
+
+  // The nodes and tensors that `outputs` need, as a graph file would have them. A result that is
+  // an input, a constant or given twice becomes an identity of its own name.
+  struct Output {
+    std::string name;
+    ValueId value;
+  };
+  SourceGraph finish(const std::vector<Output>& outputs);
+
+ private:
+  struct ConstantInfo {
+    HostBytes data;
+    bool is_param = false;
+  };
+  std::optional<std::vector<ValueId>> fold(const Node& node);
+  std::string fresh_name(const std::string& stem);
+
+  std::string file_;
+  Graph graph_;
+  std::string stem_;
+  SourcePlace place_;
+  std::string source_;
+  std::unordered_map<size_t, ConstantInfo> constants_;
+  std::unordered_map<size_t, Tensor> known_;
+  std::unordered_map<size_t, std::string> names_;  // of the file
+  std::set<std::string> used_names_;
+};
+
+}  // namespace rlx::onnx_import

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elementwise operators of ONNX.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "compiler/import/onnx/op_table.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+void unary(NodeReader& n, const OnnxOp& row) {
+  n.set_output(0, n.emit(row.target, {n.input(0)}));
+}
+
+// A unary operator with float attributes of the same names in rlx; defaults are ONNX's.
+struct RealAttribute {
+  std::string_view name;
+  double absent;
+};
+void with_reals(NodeReader& n, const OnnxOp& row, std::initializer_list<RealAttribute> list) {
+  Attributes attributes;
+  for (const RealAttribute& item : list)
+    attributes.emplace(item.name, n.real(item.name, item.absent));
+  n.set_output(0, n.emit(row.target, {n.input(0)}, std::move(attributes)));
+}
+
+void with_alpha_hundredth(NodeReader& n, const OnnxOp& row) {
+  with_reals(n, row, {{"alpha", 0.01}});
+}
+void with_alpha_one(NodeReader& n, const OnnxOp& row) {
+  with_reals(n, row, {{"alpha", 1.0}});
+}
+void selu(NodeReader& n, const OnnxOp& row) {
+  with_reals(n, row, {{"alpha", 1.6732632423543772}, {"gamma", 1.0507009873554805}});
+}
+void hard_sigmoid(NodeReader& n, const OnnxOp& row) {
+  with_reals(n, row, {{"alpha", 0.2}, {"beta", 0.5}});
+}
+void shrink(NodeReader& n, const OnnxOp& row) {
+  with_reals(n, row, {{"bias", 0.0}, {"lambd", 0.5}});
+}
+
+void gelu(NodeReader& n, const OnnxOp&) {
+  const std::string form = n.text("approximate", "none");
+  if (form != "none" && form != "tanh") n.refuse("the approximation \"" + form + "\" is unknown");
+  n.set_output(0, n.emit(form == "tanh" ? "gelu_tanh" : "gelu", {n.input(0)}));
+}
+
+void is_inf(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.emit("is_inf", {n.input(0)},
+                         {{"detect_negative", n.integer("detect_negative", 1) != 0},
+                          {"detect_positive", n.integer("detect_positive", 1) != 0}}));
+}
+
+// Opset 6: b is laid against a from `axis` on, unless it has a's shape already.
+ValueId legacy_broadcast(NodeReader& n) {
+  const bool broadcasts = n.integer("broadcast", 0) != 0;
+  const int64_t rank = n.rank(0);
+  const int64_t axis = n.integer("axis", -1);
+  if (!broadcasts || !n.has("axis")) return n.input(1);
+  Shape shape = n.shape(1);
+  const int64_t first = n.axis(axis, std::max<int64_t>(rank, 1));
+  const int64_t behind = rank - first - static_cast<int64_t>(shape.size());
+  if (behind < 0) n.refuse("the second input does not fit behind axis " + std::to_string(axis));
+  shape.insert(shape.end(), static_cast<size_t>(behind), 1);
+  return n.reshape(n.input(1), shape);
+}
+
+void binary(NodeReader& n, const OnnxOp& row) {
+  const ValueId b = n.opset() < 7 ? legacy_broadcast(n) : n.input(1);
+  n.set_output(0, n.emit(row.target, {n.input(0), b}));
+}
+
+// The result has the type of the base; the power is computed in the float type where one is.
+void pow(NodeReader& n, const OnnxOp&) {
+  const DType result = n.dtype(0);
+  const DType exponent = n.dtype(1);
+  DType common = result;
+  if (!is_float(result) && is_float(exponent)) common = exponent;
+  const ValueId b = n.opset() < 7 ? legacy_broadcast(n) : n.input(1);
+  ValueId power = b;
+  if (common != exponent) {
+    power = n.emit("cast", {b}, {{"to", std::string(name_of(common))}});
+  }
+  n.set_output(0, n.cast(n.emit("pow", {n.cast(n.input(0), common), power}), result));
+}
+
+void mod(NodeReader& n, const OnnxOp&) {
+  const bool keeps_sign = n.integer("fmod", 0) != 0;
+  if (!keeps_sign && is_float(n.dtype(0))) n.refuse("floats need the attribute fmod = 1");
+  n.set_output(0, n.emit(keeps_sign ? "fmod" : "mod", {n.input(0), n.input(1)}));
+}
+
+void bit_shift(NodeReader& n, const OnnxOp&) {
+  const std::string direction = n.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT")
+    n.refuse("the direction is \"" + direction + "\", wanted LEFT or RIGHT");
+  n.set_output(
+      0, n.emit(direction == "LEFT" ? "shift_left" : "shift_right", {n.input(0), n.input(1)}));
+}
+
+// Any number of inputs, from the left.
+ValueId fold_left(NodeReader& n, std::string_view op) {
+  ValueId result = n.input(0);
+  for (size_t i = 1; i < n.input_count(); ++i) result = n.emit(op, {result, n.input(i)});
+  return result;
+}
+
+void variadic(NodeReader& n, const OnnxOp& row) {
+  const ValueId result = fold_left(n, row.target);
+  n.set_output(0, n.input_count() == 1 ? n.emit("identity", {result}) : result);
+}
+
+void mean(NodeReader& n, const OnnxOp&) {
+  const ValueId sum = fold_left(n, "add");
+  const auto count = static_cast<double>(n.input_count());
+  n.set_output(0, n.emit("div", {sum, n.scalar(n.type(sum).dtype, count)}));
+}
+
+void where(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.emit("where", {n.input(0), n.input(1), n.input(2)}));
+}
+
+void clip(NodeReader& n, const OnnxOp&) {
+  if (n.opset() >= 11) {
+    n.set_output(0, n.emit("clamp", {n.input(0), n.optional_input(1), n.optional_input(2)}));
+    return;
+  }
+  Attributes bounds;
+  if (n.has("min")) bounds.emplace("min", n.real("min", 0));
+  if (n.has("max")) bounds.emplace("max", n.real("max", 0));
+  n.set_output(0, n.emit("clamp", {n.input(0)}, std::move(bounds)));
+}
+
+// Integers keep their low bits; what leaves an 8-bit float's range saturates unless the node says
+// otherwise.
+void cast_to(NodeReader& n, DType to) {
+  const bool saturates = n.integer("saturate", 1) != 0;
+  n.text("round_mode", "up");  // of a type that rlx does not have
+  Attributes attributes = {{"to", std::string(name_of(to))}};
+  const bool is_narrow_float = to == DType::f8e4m3 || to == DType::f8e5m2;
+  if (is_narrow_float ? !saturates : !is_float(n.dtype(0)))
+    attributes.emplace("overflow", std::string("wrap"));
+  n.set_output(0, n.emit("cast", {n.input(0)}, std::move(attributes)));
+}
+
+void cast(NodeReader& n, const OnnxOp&) {
+  cast_to(n, dtype_of(n.required_integer("to"), "the result"));
+}
+
+void cast_like(NodeReader& n, const OnnxOp&) {
+  cast_to(n, n.dtype(1));
+}
+
+void bit_cast(NodeReader& n, const OnnxOp&) {
+  const DType to = dtype_of(n.required_integer("to"), "the result");
+  n.set_output(0, n.emit("bitcast", {n.input(0)}, {{"to", std::string(name_of(to))}}));
+}
+
+// Opset 6 and older slopes lie along the channels.
+void prelu(NodeReader& n, const OnnxOp&) {
+  ValueId slope = n.input(1);
+  const int64_t rank = n.rank(0);
+  if (n.opset() < 7 && n.rank(1) == 1 && rank > 2) {
+    Shape shape(static_cast<size_t>(rank) - 1, 1);
+    shape.front() = n.shape(1).front();
+    slope = n.reshape(slope, shape);
+  }
+  n.set_output(0, n.emit("prelu", {n.input(0), slope}));
+}
+
+// Inference passes its input through; a mask of it is all ones.
+void dropout(NodeReader& n, const OnnxOp&) {
+  n.integer("seed", 0);
+  if (n.opset() >= 12) {
+    const bool trains = n.has_input(2) && n.known_int(2, "the training mode") != 0;
+    const double ratio = n.has_input(1) && trains ? n.known_real(1, "the ratio") : 0.5;
+    if (trains && ratio != 0)
+      n.refuse("it trains, which needs random numbers at run time",
+               "export the model for inference");
+  } else {
+    n.real("ratio", 0.5);
+    if (n.opset() < 7 && n.integer("is_test", 0) == 0)
+      n.refuse("it trains, which needs random numbers at run time");
+  }
+  const ValueId x = n.input(0);
+  n.set_output(0, n.emit("identity", {x}));
+  if (!n.wants_output(1)) return;
+  const DType mask = n.opset() >= 10 ? DType::bool_ : n.type(x).dtype;
+  const Shape shape = n.type(x).shape;
+  n.set_output(1, n.emit("fill", {},
+                         {{"shape", Ints(shape.begin(), shape.end())},
+                          {"value", 1.0},
+                          {"dtype", std::string(name_of(mask))}}));
+}
+
+constexpr std::array kRows = {
+    OnnxOp{"Abs", unary, "abs"},
+    OnnxOp{"Acos", unary, "acos"},
+    OnnxOp{"Acosh", unary, "acosh"},
+    OnnxOp{"Asin", unary, "asin"},
+    OnnxOp{"Asinh", unary, "asinh"},
+    OnnxOp{"Atan", unary, "atan"},
+    OnnxOp{"Atanh", unary, "atanh"},
+    OnnxOp{"BitwiseNot", unary, "bitwise_not"},
+    OnnxOp{"Ceil", unary, "ceil"},
+    OnnxOp{"Cos", unary, "cos"},
+    OnnxOp{"Cosh", unary, "cosh"},
+    OnnxOp{"Erf", unary, "erf"},
+    OnnxOp{"Exp", unary, "exp"},
+    OnnxOp{"Floor", unary, "floor"},
+    OnnxOp{"HardSwish", unary, "hard_swish"},
+    OnnxOp{"Identity", unary, "identity"},
+    OnnxOp{"IsNaN", unary, "is_nan"},
+    OnnxOp{"Log", unary, "log"},
+    OnnxOp{"Mish", unary, "mish"},
+    OnnxOp{"Neg", unary, "neg"},
+    OnnxOp{"Not", unary, "logical_not"},
+    OnnxOp{"Reciprocal", unary, "reciprocal"},
+    OnnxOp{"Relu", unary, "relu"},
+    OnnxOp{"Round", unary, "round"},
+    OnnxOp{"Sigmoid", unary, "sigmoid"},
+    OnnxOp{"Sign", unary, "sign"},
+    OnnxOp{"Sin", unary, "sin"},
+    OnnxOp{"Sinh", unary, "sinh"},
+    OnnxOp{"Softplus", unary, "softplus"},
+    OnnxOp{"Softsign", unary, "softsign"},
+    OnnxOp{"Sqrt", unary, "sqrt"},
+    OnnxOp{"Tan", unary, "tan"},
+    OnnxOp{"Tanh", unary, "tanh"},
+    OnnxOp{"LeakyRelu", with_alpha_hundredth, "leaky_relu"},
+    OnnxOp{"Elu", with_alpha_one, "elu"},
+    OnnxOp{"Celu", with_alpha_one, "celu"},
+    OnnxOp{"ThresholdedRelu", with_alpha_one, "thresholded_relu"},
+    OnnxOp{"Swish", with_alpha_one, "swish"},
+    OnnxOp{"Selu", selu, "selu"},
+    OnnxOp{"HardSigmoid", hard_sigmoid, "hard_sigmoid"},
+    OnnxOp{"Shrink", shrink, "shrink"},
+    OnnxOp{"Gelu", gelu},
+    OnnxOp{"IsInf", is_inf},
+    OnnxOp{"Add", binary, "add"},
+    OnnxOp{"Sub", binary, "sub"},
+    OnnxOp{"Mul", binary, "mul"},
+    OnnxOp{"Div", binary, "div"},
+    OnnxOp{"And", binary, "logical_and"},
+    OnnxOp{"Or", binary, "logical_or"},
+    OnnxOp{"Xor", binary, "logical_xor"},
+    OnnxOp{"Equal", binary, "eq"},
+    OnnxOp{"Greater", binary, "gt"},
+    OnnxOp{"GreaterOrEqual", binary, "ge"},
+    OnnxOp{"Less", binary, "lt"},
+    OnnxOp{"LessOrEqual", binary, "le"},
+    OnnxOp{"BitwiseAnd", binary, "bitwise_and"},
+    OnnxOp{"BitwiseOr", binary, "bitwise_or"},
+    OnnxOp{"BitwiseXor", binary, "bitwise_xor"},
+    OnnxOp{"Pow", pow},
+    OnnxOp{"Mod", mod},
+    OnnxOp{"BitShift", bit_shift},
+    OnnxOp{"Max", variadic, "max"},
+    OnnxOp{"Min", variadic, "min"},
+    OnnxOp{"Sum", variadic, "add"},
+    OnnxOp{"Mean", mean},
+    OnnxOp{"Where", where},
+    OnnxOp{"Clip", clip},
+    OnnxOp{"Cast", cast},
+    OnnxOp{"CastLike", cast_like},
+    OnnxOp{"BitCast", bit_cast},
+    OnnxOp{"PRelu", prelu},
+    OnnxOp{"Dropout", dropout},
+};
+
+}  // namespace
+
+std::span<const OnnxOp> elementwise_rows() {
+  return kRows;
+}
+
+}  // namespace rlx::onnx_import

@@ -1,0 +1,533 @@
+// SPDX-License-Identifier: Apache-2.0
+// A parsed ONNX model walked into a graph: inputs, initializers, nodes in order, functions and
+// decided branches in place.
+#include "compiler/import/onnx/model_importer.h"
+
+#include <map>
+
+#include "compiler/import/check_source.h"
+#include "compiler/import/names.h"
+#include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/refusal.h"
+#include "compiler/import/weights.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+constexpr int64_t kOldestOpset = 1;
+constexpr int64_t kNewestOpset = 28;  // of ops.md 19
+constexpr int kMaxCallDepth = 32;     // of functions and branches inside each other
+constexpr int64_t kMaxRank = 8;
+
+using Opsets = std::map<std::string, int64_t>;  // by domain
+using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+
+// "ai.onnx" is the default domain's other name.
+std::string domain_of(const std::string& domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
+
+template <typename Imports>
+Opsets opsets_of(const Imports& imports) {
+  Opsets opsets;
+  for (const auto& import : imports) opsets[domain_of(import.domain())] = import.version();
+  return opsets;
+}
+
+// Names of values as the nodes of one graph or function body see them. A name without a value: its
+// node was refused.
+struct Scope {
+  const Scope* outer = nullptr;  // of the graph around a branch; a function sees none
+  std::map<std::string, std::optional<ValueId>> values = {};
+  Opsets opsets = {};
+  AttributeMap call = {};             // the attributes that a function was called with
+  std::set<std::string> absent = {};  // a function's inputs that the call leaves out
+  std::string path = {};              // "node \"f\" / " before names inside a function or branch
+  int depth = 0;
+
+  [[nodiscard]] const std::optional<ValueId>* find(const std::string& name) const {
+    const auto found = values.find(name);
+    if (found != values.end()) return &found->second;
+    return outer != nullptr ? outer->find(name) : nullptr;
+  }
+};
+
+class ModelImporter {
+ public:
+  ModelImporter(const std::shared_ptr<const onnx::ModelProto>& model, const std::string& file,
+                const OnnxOptions& options, Diagnostics& diagnostics)
+      : model_(model),
+        file_(file),
+        options_(options),
+        diagnostics_(diagnostics),
+        builder_(file),
+        tensors_(options.folder),
+        context_{.builder = builder_,
+                 .tensors = tensors_,
+                 .owner = model,
+                 .wanted_inputs = result_.wanted_inputs} {}
+
+  OnnxResult import() {
+    Scope scope;
+    scope.opsets = opsets_of(model_->opset_import());
+    for (const onnx::FunctionProto& function : model_->functions())
+      functions_.emplace(std::pair(domain_of(function.domain()), function.name()), &function);
+    check_model(scope);
+    list_gaps(model_->graph().node(), scope.opsets, 0, "");
+    list_inputs();
+    if (!is_good()) return std::move(result_);
+    import_initializers(model_->graph(), scope);
+    import_inputs(scope);
+    check_options();
+    if (!is_good()) return std::move(result_);
+    import_nodes(model_->graph().node(), scope);
+    finish(scope);
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] bool is_good() const { return diagnostics_.error_count() == errors_before_; }
+  [[nodiscard]] bool is_full() const {
+    return diagnostics_.error_count() >= errors_before_ + kMaxErrors;
+  }
+  [[nodiscard]] SourcePlace place(std::string position) const {
+    return {file_, std::move(position)};
+  }
+  void error(DiagCode code, const std::string& message, std::string hint = {}) {
+    diagnostics_.error(code, place(""), message, std::move(hint));
+  }
+
+  void check_model(const Scope& scope) {
+    const auto found = scope.opsets.find("");
+    if (found == scope.opsets.end()) {
+      error(DiagCode::UnsupportedVersion,
+            "the model imports no opset of the default domain; the file may be no ONNX model");
+    } else if (found->second < kOldestOpset || found->second > kNewestOpset) {
+      error(DiagCode::UnsupportedVersion,
+            "the model is of opset " + std::to_string(found->second) + "; rlx reads " +
+                std::to_string(kOldestOpset) + " to " + std::to_string(kNewestOpset),
+            "convert it with onnx.version_converter");
+    }
+    if (!model_->has_graph()) error(DiagCode::BadField, "the model has no graph");
+    if (static_cast<size_t>(model_->graph().node_size()) > kMaxNodes)
+      error(DiagCode::Limit, "the graph has more than 2^20 nodes");
+    for (const auto& tensor : model_->graph().sparse_initializer()) {
+      error(DiagCode::UnsupportedOp,
+            "initializer " + in_quotes(tensor.values().name()) + " is sparse",
+            "store it as a dense tensor");
+    }
+  }
+
+  // Every node whose operator is not expressed, in functions that are called too.
+  void list_gaps(const Nodes& nodes, const Opsets& opsets, int depth, const std::string& path) {
+    if (depth > kMaxCallDepth) return;  // import_nodes tells
+    for (int i = 0; i < nodes.size() && !is_full(); ++i) {
+      const onnx::NodeProto& node = nodes.Get(i);
+      const std::string domain = domain_of(node.domain());
+      if (find_function(node) != nullptr) {
+        const auto key = std::pair(domain, node.op_type());
+        if (listed_functions_.insert(key).second) {
+          const onnx::FunctionProto& function = *find_function(node);
+          list_gaps(function.node(), opsets_of(function.opset_import()), depth + 1,
+                    path + "function " + in_quotes(node.op_type()) + " ");
+        }
+        continue;
+      }
+      if (domain.empty() && (find_onnx_op(node.op_type()) != nullptr || node.op_type() == "If"))
+        continue;
+      const auto version = opsets.find(domain);
+      const OnnxGap gap = gap_of(domain, node.op_type());
+      report(node, path, i,
+             {.code = DiagCode::UnsupportedOp,
+              .message = "operator " + in_quotes(node.op_type()) + " of " +
+                         (domain.empty() ? std::string("the default domain")
+                                         : "domain " + in_quotes(domain)) +
+                         ", opset " +
+                         (version == opsets.end() ? std::string("not imported")
+                                                  : std::to_string(version->second)) +
+                         ", is not supported: " + std::string(gap.why),
+              .hint = std::string(gap.help)});
+    }
+  }
+
+  static std::string node_name(const onnx::NodeProto& node) {
+    if (!node.name().empty()) return node.name();
+    for (const std::string& output : node.output()) {
+      if (!output.empty()) return output;
+    }
+    return node.op_type();
+  }
+
+  void report(const onnx::NodeProto& node, const std::string& path, int index,
+              const Refusal& refusal) {
+    diagnostics_.add({.severity = Severity::Error,
+                      .code = refusal.code,
+                      .place = place(path + "node " + std::to_string(index)),
+                      .op = node.op_type(),
+                      .node = node_name(node),
+                      .message = refusal.message,
+                      .hint = refusal.hint});
+  }
+
+  [[nodiscard]] const onnx::FunctionProto* find_function(const onnx::NodeProto& node) const {
+    const auto found = functions_.find(std::pair(domain_of(node.domain()), node.op_type()));
+    return found == functions_.end() ? nullptr : found->second;
+  }
+
+  void import_initializers(const onnx::GraphProto& graph, Scope& scope) {
+    for (const onnx::TensorProto& tensor : graph.initializer()) {
+      if (is_full()) return;
+      const std::string what = "initializer " + in_quotes(tensor.name());
+      try {
+        ConstantTensor decoded = tensors_.decode(tensor, model_, what);
+        const bool is_param = is_float(decoded.type.dtype) && !decoded.type.shape.empty();
+        scope.values[tensor.name()] = builder_.add_constant(tensor.name(), std::move(decoded.type),
+                                                            std::move(decoded.data), is_param);
+      } catch (const Refusal& refusal) {
+        error(refusal.code, refusal.message, refusal.hint);
+      }
+    }
+  }
+
+  void list_inputs() {
+    std::set<std::string_view> initialized;
+    for (const auto& tensor : model_->graph().initializer()) initialized.insert(tensor.name());
+    for (const auto& input : model_->graph().input()) {
+      if (!initialized.contains(input.name())) result_.inputs.push_back(input.name());
+    }
+  }
+
+  void import_inputs(Scope& scope) {
+    std::set<std::string_view> seen;
+    for (const onnx::ValueInfoProto& input : model_->graph().input()) {
+      if (!seen.insert(input.name()).second)
+        error(DiagCode::DuplicateName, "input " + in_quotes(input.name()) + " is given twice");
+      if (scope.values.contains(input.name())) continue;  // an initializer is its value
+      if (is_full()) return;
+      try {
+        import_input(input, scope);
+      } catch (const Refusal& refusal) {
+        error(refusal.code, refusal.message, refusal.hint);
+      }
+    }
+  }
+
+  void import_input(const onnx::ValueInfoProto& input, Scope& scope) {
+    const std::string what = "input " + in_quotes(input.name());
+    if (const auto fault = name_fault(input.name()))
+      throw Refusal{.code = DiagCode::BadField, .message = what + ": its name " + *fault};
+    if (!input.type().has_tensor_type())
+      throw Refusal{.message = what + " is no tensor",
+                    .hint = "rlx has no sequences, maps and optional values"};
+    const onnx::TypeProto::Tensor& tensor = input.type().tensor_type();
+    TensorType type{dtype_of(tensor.elem_type(), what), input_shape(input, tensor, what)};
+    if (const auto fault = type_fault(type))
+      throw Refusal{.code = DiagCode::Limit, .message = what + " " + *fault};
+    const auto fixed = options_.fixed_inputs.find(input.name());
+    if (fixed == options_.fixed_inputs.end()) {
+      scope.values[input.name()] = builder_.add_input(input.name(), std::move(type));
+      return;
+    }
+    if (fixed->second.type.dtype != type.dtype)
+      throw Refusal{.code = DiagCode::BadBinding,
+                    .message = what + " is fixed to a tensor of type " +
+                               to_string(fixed->second.type) + ", wanted " + to_string(type)};
+    scope.values[input.name()] = builder_.add_constant(input.name(), fixed->second);
+  }
+
+  Shape input_shape(const onnx::ValueInfoProto& input, const onnx::TypeProto::Tensor& tensor,
+                    const std::string& what) {
+    if (const auto fixed = options_.fixed_inputs.find(input.name());
+        fixed != options_.fixed_inputs.end()) {
+      return fixed->second.type.shape;
+    }
+    if (const auto given = options_.shapes.find(input.name()); given != options_.shapes.end())
+      return checked_shape(given->second, tensor, what);
+    if (!tensor.has_shape()) {
+      throw Refusal{.code = DiagCode::UnboundSymbol,
+                    .message = what + " has no shape",
+                    .hint = "give it with --input-shape " + input.name() + "=2x3"};
+    }
+    Shape shape;
+    for (int axis = 0; axis < tensor.shape().dim_size(); ++axis) {
+      shape.push_back(input_dim(input.name(), tensor.shape().dim(axis), axis, what));
+    }
+    return shape;
+  }
+
+  int64_t input_dim(const std::string& input, const onnx::TensorShapeProto::Dimension& dim,
+                    int axis, const std::string& what) {
+    if (dim.has_dim_value()) {
+      if (dim.dim_value() >= 0 && dim.dim_value() <= kMaxDim) return dim.dim_value();
+      throw Refusal{.code = DiagCode::BadShape,
+                    .message = what + " has the dim " + std::to_string(dim.dim_value())};
+    }
+    const std::string name =
+        dim.dim_param().empty() ? input + "." + std::to_string(axis) : dim.dim_param();
+    symbols_.insert(name);
+    const auto given = options_.dims.find(name);
+    if (given != options_.dims.end()) {
+      if (given->second >= 0 && given->second <= kMaxDim) return given->second;
+      throw Refusal{
+          .code = DiagCode::BadBinding,
+          .message = "symbol " + in_quotes(name) + " is bound to " + std::to_string(given->second)};
+    }
+    throw Refusal{.code = DiagCode::UnboundSymbol,
+                  .message = "dim " + std::to_string(axis) + " of " + what + ", symbol " +
+                             in_quotes(name) + ", has no value",
+                  .hint = "give it with --dim " + name +
+                          "=N or the whole shape with --input-shape " + input + "=..."};
+  }
+
+  static Shape checked_shape(const Shape& shape, const onnx::TypeProto::Tensor& tensor,
+                             const std::string& what) {
+    bool is_good =
+        !tensor.has_shape() || tensor.shape().dim_size() == static_cast<int>(shape.size());
+    for (size_t i = 0; is_good && tensor.has_shape() && i < shape.size(); ++i) {
+      const auto& dim = tensor.shape().dim(static_cast<int>(i));
+      is_good = !dim.has_dim_value() || dim.dim_value() == shape[i];
+    }
+    if (is_good) return shape;
+    throw Refusal{.code = DiagCode::BadBinding,
+                  .message = what + " is given the shape " + to_string(shape) +
+                             ", which does not fit the model's"};
+  }
+
+  // Bindings of what the model does not have.
+  void check_options() {
+    std::set<std::string> inputs;
+    for (const auto& input : model_->graph().input()) inputs.insert(input.name());
+    for (const auto& [name, shape] : options_.shapes) {
+      if (!inputs.contains(name))
+        error(DiagCode::BadBinding,
+              "--input-shape names " + in_quotes(name) + ", which is no input of the model");
+    }
+    for (const auto& [name, value] : options_.dims) {
+      if (symbols_.contains(name)) continue;
+      const std::vector<std::string_view> names(symbols_.begin(), symbols_.end());
+      error(DiagCode::BadBinding,
+            "--dim " + name + "=" + std::to_string(value) + " names no symbol of the model",
+            names.empty() ? "the model has none" : "its symbols are " + list_names(names));
+    }
+  }
+
+  void import_nodes(const Nodes& nodes, Scope& scope) {
+    for (int i = 0; i < nodes.size() && !is_full(); ++i) {
+      const onnx::NodeProto& node = nodes.Get(i);
+      try {
+        if (++translated_nodes_ > kMaxNodes)
+          throw Refusal{.code = DiagCode::Limit,
+                        .message = "with functions in place the model has more than 2^20 nodes"};
+        import_node(node, scope, i);
+        continue;
+      } catch (const Refusal& refusal) {
+        report(node, scope.path, i, refusal);
+      } catch (const SkippedNode&) {
+      }
+      for (const std::string& output : node.output()) scope.values[output] = std::nullopt;
+    }
+  }
+
+  Inputs inputs_of(const onnx::NodeProto& node, const Scope& scope) {
+    Inputs inputs;
+    for (const std::string& name : node.input()) {
+      if (name.empty() || scope.absent.contains(name)) {
+        inputs.emplace_back(std::nullopt);
+        continue;
+      }
+      const std::optional<ValueId>* found = scope.find(name);
+      if (found == nullptr)
+        throw Refusal{
+            .code = DiagCode::UnknownValue,
+            .message = "it reads " + in_quotes(name) + ", which nothing before it defines"};
+      if (!found->has_value()) throw SkippedNode();
+      inputs.push_back(*found);
+    }
+    return inputs;
+  }
+
+  // The attributes as written; inside a function those that name a parameter of the call become
+  // the call's, or are absent.
+  static AttributeMap attributes_of(const onnx::NodeProto& node, const Scope& scope) {
+    AttributeMap attributes;
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      const onnx::AttributeProto* meant = &attribute;
+      if (!attribute.ref_attr_name().empty()) {
+        const auto given = scope.call.find(attribute.ref_attr_name());
+        if (given == scope.call.end()) continue;
+        meant = given->second;
+      }
+      if (!attributes.emplace(attribute.name(), meant).second)
+        throw Refusal{.code = DiagCode::BadAttribute,
+                      .message = "attribute " + in_quotes(attribute.name()) + " is given twice"};
+    }
+    return attributes;
+  }
+
+  void import_node(const onnx::NodeProto& node, Scope& scope, int index) {
+    const std::string domain = domain_of(node.domain());
+    const auto version = scope.opsets.find(domain);
+    const int64_t opset = version == scope.opsets.end() ? 1 : version->second;
+    Inputs inputs = inputs_of(node, scope);
+    AttributeMap attributes = attributes_of(node, scope);
+    const std::string name = node_name(node);
+    builder_.set_origin(name_fault(name) ? "node" : name,
+                        place(scope.path + "node " + std::to_string(index)),
+                        node.op_type() + "-" + std::to_string(opset));
+    if (const onnx::FunctionProto* function = find_function(node)) {
+      call_function(*function, node, std::move(inputs), std::move(attributes), scope);
+      return;
+    }
+    NodeReader reader(context_, node, opset, std::move(inputs), std::move(attributes));
+    if (domain.empty() && node.op_type() == "If") {
+      import_branch(reader, node, scope);
+      return;
+    }
+    const OnnxOp* row = domain.empty() ? find_onnx_op(node.op_type()) : nullptr;
+    if (row == nullptr)
+      throw Refusal{.message = std::string(gap_of(domain, node.op_type()).why),
+                    .hint = std::string(gap_of(domain, node.op_type()).help)};
+    row->translate(reader, *row);
+    reader.check_all_used();
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i).empty()) continue;
+      define(scope, node.output(i), reader.outputs().at(static_cast<size_t>(i)).value());
+    }
+  }
+
+  void define(Scope& scope, const std::string& name, ValueId id) {
+    const auto earlier = scope.values.find(name);
+    if (earlier != scope.values.end() && earlier->second)
+      throw Refusal{.code = DiagCode::DuplicateName,
+                    .message = "value " + in_quotes(name) + " is defined twice"};
+    scope.values[name] = id;
+    if (scope.depth == 0) builder_.suggest_name(id, name);
+  }
+
+  // The body of a function in place of its call.
+  void call_function(const onnx::FunctionProto& function, const onnx::NodeProto& node,
+                     Inputs inputs, AttributeMap attributes, Scope& scope) {
+    Scope inner = enter(scope, node);
+    inner.outer = nullptr;
+    inner.opsets = opsets_of(function.opset_import());
+    for (const auto& [name, value] : attributes) {
+      bool is_known = false;
+      for (const std::string& parameter : function.attribute())
+        is_known = is_known || parameter == name;
+      if (!is_known)
+        throw Refusal{.code = DiagCode::UnknownAttribute,
+                      .message = "attribute " + in_quotes(name) + " is none of the function's"};
+    }
+    inner.call = std::move(attributes);
+    if (inputs.size() > static_cast<size_t>(function.input_size()))
+      throw Refusal{.code = DiagCode::BadArity,
+                    .message = "the function has " + std::to_string(function.input_size()) +
+                               " inputs, the call " + std::to_string(inputs.size())};
+    inputs.resize(static_cast<size_t>(function.input_size()));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string& parameter = function.input(static_cast<int>(i));
+      if (inputs[i]) inner.values[parameter] = inputs[i];
+      if (!inputs[i]) inner.absent.insert(parameter);
+    }
+    import_nodes(function.node(), inner);
+    take_results(function.output(), inner, node, scope);
+  }
+
+  void import_branch(NodeReader& reader, const onnx::NodeProto& node, Scope& scope) {
+    const Tensor& condition = reader.known(0, "the condition");
+    if (condition.integers.size() != 1) reader.refuse("the condition has more than one element");
+    const auto* branch =
+        reader.attribute(condition.integers.front() != 0 ? "then_branch" : "else_branch");
+    if (branch == nullptr || !branch->has_g()) reader.refuse("the branch has no graph");
+    Scope inner = enter(scope, node);
+    inner.outer = &scope;
+    inner.opsets = scope.opsets;
+    inner.call = scope.call;
+    const size_t errors = diagnostics_.error_count();
+    list_gaps(branch->g().node(), inner.opsets, inner.depth, inner.path);
+    if (diagnostics_.error_count() > errors) throw SkippedNode();
+    import_initializers(branch->g(), inner);
+    import_nodes(branch->g().node(), inner);
+    std::vector<std::string> names;
+    for (const auto& output : branch->g().output()) names.push_back(output.name());
+    take_results(names, inner, node, scope);
+  }
+
+  static Scope enter(const Scope& scope, const onnx::NodeProto& node) {
+    Scope inner;
+    inner.depth = scope.depth + 1;
+    inner.path = scope.path + "node " + in_quotes(node_name(node)) + " / ";
+    if (inner.depth > kMaxCallDepth)
+      throw Refusal{.code = DiagCode::Limit,
+                    .message = "functions and branches are nested deeper than " +
+                               std::to_string(kMaxCallDepth)};
+    return inner;
+  }
+
+  template <typename Names>
+  void take_results(const Names& names, const Scope& inner, const onnx::NodeProto& node,
+                    Scope& scope) {
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i).empty()) continue;
+      const std::optional<ValueId>* found =
+          static_cast<size_t>(i) < static_cast<size_t>(names.size())
+              ? inner.find(*(names.begin() + i))
+              : nullptr;
+      if (found == nullptr)
+        throw Refusal{.code = DiagCode::UnknownValue,
+                      .message = "its body does not define output " + std::to_string(i)};
+      if (!found->has_value()) throw SkippedNode();
+      define(scope, node.output(i), **found);
+    }
+  }
+
+  void finish(const Scope& scope) {
+    std::vector<Builder::Output> outputs;
+    std::set<std::string_view> seen;
+    for (const onnx::ValueInfoProto& output : model_->graph().output()) {
+      if (!seen.insert(output.name()).second) continue;
+      if (const auto fault = name_fault(output.name())) {
+        error(DiagCode::BadField, "an output's name " + *fault);
+        continue;
+      }
+      const std::optional<ValueId>* found = scope.find(output.name());
+      if (found == nullptr) {
+        error(DiagCode::UnknownValue,
+              "output " + in_quotes(output.name()) + " is defined by nothing");
+      } else if (found->has_value()) {
+        outputs.push_back({.name = output.name(), .value = **found});
+      }
+    }
+    if (is_good() && outputs.empty()) error(DiagCode::BadField, "the graph has no outputs");
+    if (!is_good()) return;
+    result_.graph = builder_.finish(outputs);
+    const std::string& name = model_->graph().name();
+    result_.graph->name = name_fault(name) ? "model" : name;
+    result_.graph->producer =
+        text_fault(model_->producer_name(), kMaxNameBytes) ? "" : model_->producer_name();
+  }
+
+  std::shared_ptr<const onnx::ModelProto> model_;
+  const std::string& file_;
+  const OnnxOptions& options_;
+  Diagnostics& diagnostics_;
+  const size_t errors_before_ = diagnostics_.error_count();
+  OnnxResult result_;
+  Builder builder_;
+  TensorDecoder tensors_;
+  ModelContext context_;
+  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*> functions_;
+  std::set<std::pair<std::string, std::string>> listed_functions_;
+  std::set<std::string> symbols_;
+  size_t translated_nodes_ = 0;
+};
+
+}  // namespace
+
+OnnxResult import_model(const std::shared_ptr<const onnx::ModelProto>& model,
+                        const std::string& file, const OnnxOptions& options,
+                        Diagnostics& diagnostics) {
+  return ModelImporter(model, file, options, diagnostics).import();
+}
+
+}  // namespace rlx::onnx_import

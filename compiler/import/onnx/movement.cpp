@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators that move elements: joins, cuts, permutations, indexing.
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "compiler/import/onnx/op_table.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+void concat(NodeReader& n, const OnnxOp&) {
+  Inputs parts;
+  for (size_t i = 0; i < n.input_count(); ++i) parts.emplace_back(n.input(i));
+  n.set_output(0, n.emit("concat", std::move(parts), {{"axis", n.required_integer("axis")}}));
+}
+
+// Sizes as an attribute, since opset 13 as an input, or equal parts.
+void split(NodeReader& n, const OnnxOp&) {
+  const size_t parts = n.output_count();
+  const int64_t axis = n.axis(n.integer("axis", 0), n.rank(0));
+  Attributes attributes = {{"axis", axis}};
+  std::optional<Ints> sizes;
+  if (n.opset() >= 13 && n.has_input(1)) sizes = n.known_ints(1, "the sizes of the parts");
+  if (n.opset() < 13 && n.has("split")) sizes = n.integers("split", {});
+  const int64_t count = n.integer("num_outputs", static_cast<int64_t>(parts));
+  const int64_t size = n.shape(0)[static_cast<size_t>(axis)];
+  if (sizes) {
+    attributes.emplace("sizes", *sizes);
+  } else {
+    attributes.emplace("num", count);
+    if (n.opset() < 18 && (count < 1 || size % count != 0))
+      n.refuse("axis " + std::to_string(axis) + " of " + std::to_string(size) +
+               " elements does not split into " + std::to_string(count) + " equal parts");
+  }
+  const size_t all = sizes ? sizes->size() : static_cast<size_t>(std::max<int64_t>(count, 0));
+  if (all < parts || all > 1u << 16)
+    n.refuse("it has " + std::to_string(parts) + " outputs and " + std::to_string(all) + " parts");
+  const std::vector<ValueId> results = n.emit_all("split", {n.input(0)}, attributes, all);
+  for (size_t i = 0; i < parts; ++i) n.set_output(i, results[i]);
+}
+
+// Bounds as attributes, since opset 10 as inputs.
+void slice(NodeReader& n, const OnnxOp&) {
+  Attributes attributes;
+  if (n.opset() >= 10) {
+    attributes.emplace("starts", n.known_ints(1, "the starts"));
+    attributes.emplace("ends", n.known_ints(2, "the ends"));
+    if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
+    if (n.has_input(4)) attributes.emplace("steps", n.known_ints(4, "the steps"));
+  } else {
+    attributes.emplace("starts", n.required_integers("starts"));
+    attributes.emplace("ends", n.required_integers("ends"));
+    if (n.has("axes")) attributes.emplace("axes", n.integers("axes", {}));
+  }
+  n.set_output(0, n.emit("slice", {n.input(0)}, std::move(attributes)));
+}
+
+void transpose(NodeReader& n, const OnnxOp&) {
+  Attributes attributes;
+  if (n.has("perm")) attributes.emplace("perm", n.integers("perm", {}));
+  n.set_output(0, n.emit("transpose", {n.input(0)}, std::move(attributes)));
+}
+
+void gather(NodeReader& n, const OnnxOp& row) {
+  n.set_output(0, n.emit(row.target, {n.input(0), n.input(1)}, {{"axis", n.integer("axis", 0)}}));
+}
+
+void gather_nd(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.emit("gather_nd", {n.input(0), n.input(1)},
+                         {{"batch_dims", n.integer("batch_dims", 0)}}));
+}
+
+void scatter_elements(NodeReader& n, const OnnxOp&) {
+  n.set_output(
+      0, n.emit("scatter_elements", {n.input(0), n.input(1), n.input(2)},
+                {{"axis", n.integer("axis", 0)}, {"reduction", n.text("reduction", "none")}}));
+}
+
+void scatter_nd(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.emit("scatter_nd", {n.input(0), n.input(1), n.input(2)},
+                         {{"reduction", n.text("reduction", "none")}}));
+}
+
+void tile(NodeReader& n, const OnnxOp&) {
+  if (n.opset() < 6) n.refuse("tiles along one axis, as in opset 1, are not supported");
+  n.set_output(0, n.emit("tile", {n.input(0)}, {{"repeats", n.known_ints(1, "the repeats")}}));
+}
+
+// Pads as attributes, since opset 11 as inputs.
+void pad(NodeReader& n, const OnnxOp&) {
+  Attributes attributes = {{"mode", n.text("mode", "constant")}};
+  if (n.opset() >= 11) {
+    attributes.emplace("pads", n.known_ints(1, "the pads"));
+    if (n.has_input(2)) attributes.emplace("value", n.known_real(2, "the value"));
+    if (n.has_input(3)) attributes.emplace("axes", n.known_ints(3, "the axes"));
+  } else {
+    attributes.emplace("pads", n.required_integers("pads"));
+    attributes.emplace("value", n.real("value", 0));
+  }
+  n.set_output(0, n.emit("pad", {n.input(0)}, std::move(attributes)));
+}
+
+void depth_to_space(NodeReader& n, const OnnxOp&) {
+  const std::string mode = n.text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") n.refuse("the mode \"" + mode + "\" is unknown");
+  n.set_output(0, n.emit("depth_to_space", {n.input(0)},
+                         {{"block", n.required_integer("blocksize")},
+                          {"mode", std::string(mode == "DCR" ? "dcr" : "crd")}}));
+}
+
+void space_to_depth(NodeReader& n, const OnnxOp&) {
+  n.set_output(
+      0, n.emit("space_to_depth", {n.input(0)}, {{"block", n.required_integer("blocksize")}}));
+}
+
+void reverse_sequence(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.emit("reverse_sequence", {n.input(0), n.input(1)},
+                         {{"batch_axis", n.integer("batch_axis", 1)},
+                          {"time_axis", n.integer("time_axis", 0)}}));
+}
+
+void trilu(NodeReader& n, const OnnxOp&) {
+  const int64_t k = n.has_input(1) ? n.known_int(1, "the diagonal k") : 0;
+  n.set_output(0, n.emit("trilu", {n.input(0)}, {{"upper", n.integer("upper", 1) != 0}, {"k", k}}));
+}
+
+// With a condition that is known, the places that it takes are.
+void compress(NodeReader& n, const OnnxOp&) {
+  const Ints condition = n.known_ints(1, "the condition");
+  Ints places;
+  for (size_t i = 0; i < condition.size(); ++i) {
+    if (condition[i] != 0) places.push_back(static_cast<int64_t>(i));
+  }
+  ValueId x = n.input(0);
+  int64_t axis = 0;
+  if (n.has("axis")) {
+    axis = n.axis(n.integer("axis", 0), n.rank(0));
+  } else {
+    x = n.reshape(x, {element_count(n.shape(0))});
+  }
+  const int64_t size = n.type(x).shape.at(static_cast<size_t>(axis));
+  if (!places.empty() && places.back() >= size)
+    n.refuse("the condition is longer than the axis of " + std::to_string(size));
+  const auto count = static_cast<int64_t>(places.size());
+  const ValueId index = n.constant_ints(DType::i64, {count}, std::move(places));
+  n.set_output(0, n.emit("gather", {x, index}, {{"axis", axis}}));
+}
+
+// Elements that are known are found now.
+void non_zero(NodeReader& n, const OnnxOp&) {
+  const Tensor& x = n.known(0, "the elements to search");
+  const Strides strides = dense_strides(x.type.shape);
+  const size_t rank = std::max<size_t>(strides.size(), 1);
+  std::vector<Ints> places(rank);
+  for (int64_t i = 0; i < x.count(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    if (x.is_float() ? x.floats[at] == 0 : x.integers[at] == 0) continue;
+    int64_t rest = i;
+    for (size_t axis = 0; axis < rank; ++axis) {
+      const int64_t stride = strides.empty() ? 1 : strides[axis];
+      places[axis].push_back(rest / stride);
+      rest %= stride;
+    }
+  }
+  const auto count = static_cast<int64_t>(places.front().size());
+  Ints all;
+  for (const Ints& axis : places) all.insert(all.end(), axis.begin(), axis.end());
+  n.set_output(0, n.constant_ints(DType::i64, {static_cast<int64_t>(rank), count}, all));
+}
+
+// Values that are known become attributes; others are chosen element by element.
+void one_hot(NodeReader& n, const OnnxOp&) {
+  const auto depth = static_cast<int64_t>(n.known_real(1, "the depth"));
+  const TensorType& values = n.type(n.input(2));
+  if (values.shape != Shape{2}) n.refuse("the values have the shape " + to_string(values.shape));
+  const DType dtype = values.dtype;
+  Attributes attributes = {{"depth", depth}, {"axis", n.integer("axis", -1)}};
+  const Tensor* known = n.builder().known(n.input(2));
+  if (known != nullptr && known->is_float()) {
+    attributes.emplace("dtype", std::string(name_of(dtype)));
+    attributes.emplace("off", known->floats[0]);
+    attributes.emplace("on", known->floats[1]);
+    n.set_output(0, n.emit("one_hot", {n.input(0)}, std::move(attributes)));
+    return;
+  }
+  attributes.emplace("dtype", std::string("bool"));
+  const ValueId mask = n.emit("one_hot", {n.input(0)}, std::move(attributes));
+  const auto value_at = [&](int64_t i) {
+    return n.emit("narrow", {n.input(2)},
+                  {{"axis", int64_t{0}}, {"start", i}, {"len", int64_t{1}}});
+  };
+  n.set_output(0, n.emit("where", {mask, value_at(1), value_at(0)}));
+}
+
+// Each axis to its size: cut or filled on both sides, the smaller part before.
+void center_crop_pad(NodeReader& n, const OnnxOp&) {
+  const Ints sizes = n.known_ints(1, "the sizes");
+  Ints axes(static_cast<size_t>(n.rank(0)));
+  std::iota(axes.begin(), axes.end(), 0);
+  axes = n.integers("axes", axes);
+  if (axes.size() != sizes.size())
+    n.refuse(std::to_string(axes.size()) + " axes have " + std::to_string(sizes.size()) + " sizes");
+  Ints before;
+  Ints behind;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = n.axis(axes[i], n.rank(0));
+    const int64_t more = sizes[i] - n.shape(0)[static_cast<size_t>(axis)];
+    // Half of what is missing, or of what is too much, rounded down.
+    const int64_t first = more >= 0 ? more / 2 : -(-more / 2);
+    before.push_back(first);
+    behind.push_back(more - first);
+  }
+  before.insert(before.end(), behind.begin(), behind.end());
+  n.set_output(0, n.emit("pad", {n.input(0)}, {{"pads", before}, {"axes", axes}}));
+}
+
+constexpr std::array kRows = {
+    OnnxOp{"Concat", concat},
+    OnnxOp{"Split", split},
+    OnnxOp{"Slice", slice},
+    OnnxOp{"Transpose", transpose},
+    OnnxOp{"Gather", gather, "gather"},
+    OnnxOp{"GatherElements", gather, "gather_elements"},
+    OnnxOp{"GatherND", gather_nd},
+    OnnxOp{"Scatter", scatter_elements},
+    OnnxOp{"ScatterElements", scatter_elements},
+    OnnxOp{"ScatterND", scatter_nd},
+    OnnxOp{"Tile", tile},
+    OnnxOp{"Pad", pad},
+    OnnxOp{"DepthToSpace", depth_to_space},
+    OnnxOp{"SpaceToDepth", space_to_depth},
+    OnnxOp{"ReverseSequence", reverse_sequence},
+    OnnxOp{"Trilu", trilu},
+    OnnxOp{"Compress", compress},
+    OnnxOp{"NonZero", non_zero},
+    OnnxOp{"OneHot", one_hot},
+    OnnxOp{"CenterCropPad", center_crop_pad},
+};
+
+}  // namespace
+
+std::span<const OnnxOp> movement_rows() {
+  return kRows;
+}
+
+}  // namespace rlx::onnx_import

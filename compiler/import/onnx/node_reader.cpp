@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// One ONNX node as what translates it sees it.
+#include "compiler/import/onnx/node_reader.h"
+
+#include <numeric>
+
+#include "compiler/import/names.h"
+#include "compiler/import/onnx/refusal.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+std::string kind_text(const onnx::AttributeProto& attribute) {
+  return onnx::AttributeProto::AttributeType_Name(attribute.type());
+}
+
+}  // namespace
+
+NodeReader::NodeReader(ModelContext& model, const onnx::NodeProto& proto, int64_t opset,
+                       Inputs inputs, AttributeMap attributes)
+    : model_(model),
+      proto_(proto),
+      opset_(opset),
+      inputs_(std::move(inputs)),
+      attributes_(std::move(attributes)),
+      outputs_(static_cast<size_t>(proto.output_size())) {}
+
+void NodeReader::refuse(const std::string& message, std::string hint) const {
+  throw Refusal{.code = DiagCode::UnsupportedOp, .message = message, .hint = std::move(hint)};
+}
+
+bool NodeReader::has_input(size_t i) const {
+  read_inputs_.insert(i);
+  return i < inputs_.size() && inputs_[i];
+}
+
+ValueId NodeReader::input(size_t i) const {
+  if (has_input(i)) return *inputs_[i];
+  throw Refusal{.code = DiagCode::BadArity,
+                .message = "input " + std::to_string(i) + " is missing",
+                .hint = ""};
+}
+
+std::optional<ValueId> NodeReader::optional_input(size_t i) const {
+  if (!has_input(i)) return std::nullopt;
+  return inputs_[i];
+}
+
+const Tensor& NodeReader::known(size_t i, const std::string& what) {
+  const ValueId id = input(i);
+  if (const Tensor* values = builder().known(id)) return *values;
+  const std::set<std::string> inputs = builder().inputs_behind(id);
+  model_.wanted_inputs.insert(inputs.begin(), inputs.end());
+  std::vector<std::string_view> names(inputs.begin(), inputs.end());
+  refuse("input " + std::to_string(i) + " gives " + what +
+             ", which must be known when the model is compiled" +
+             (names.empty() ? "" : "; it depends on the model's input " + list_names(names)),
+         "make it a constant of the model, or let it follow from shapes");
+}
+
+Ints NodeReader::known_ints(size_t i, const std::string& what) {
+  const Tensor& values = known(i, what);
+  if (!values.is_float()) return values.integers;
+  refuse("input " + std::to_string(i) + " gives " + what + " as floats, wanted integers");
+}
+
+Floats NodeReader::known_reals(size_t i, const std::string& what) {
+  const Tensor& values = known(i, what);
+  if (values.is_float()) return values.floats;
+  return {values.integers.begin(), values.integers.end()};
+}
+
+int64_t NodeReader::known_int(size_t i, const std::string& what) {
+  const Ints values = known_ints(i, what);
+  if (values.size() == 1) return values.front();
+  refuse("input " + std::to_string(i) + " gives " + what + " with " +
+         std::to_string(values.size()) + " elements, wanted one");
+}
+
+double NodeReader::known_real(size_t i, const std::string& what) {
+  const Floats values = known_reals(i, what);
+  if (values.size() == 1) return values.front();
+  refuse("input " + std::to_string(i) + " gives " + what + " with " +
+         std::to_string(values.size()) + " elements, wanted one");
+}
+
+bool NodeReader::has(std::string_view name) const {
+  return attributes_.find(name) != attributes_.end();
+}
+
+const onnx::AttributeProto* NodeReader::attribute(std::string_view name) {
+  const auto found = attributes_.find(name);
+  if (found == attributes_.end()) return nullptr;
+  read_.insert(std::string(name));
+  return found->second;
+}
+
+namespace {
+
+void check_kind(const onnx::AttributeProto& attribute, onnx::AttributeProto::AttributeType wanted) {
+  // IR versions before 2 leave the type out.
+  if (attribute.type() == wanted || attribute.type() == onnx::AttributeProto::UNDEFINED) return;
+  throw Refusal{.code = DiagCode::BadAttribute,
+                .message = "attribute " + in_quotes(attribute.name()) + " is of type " +
+                           kind_text(attribute) + ", wanted " +
+                           onnx::AttributeProto::AttributeType_Name(wanted),
+                .hint = ""};
+}
+
+}  // namespace
+
+int64_t NodeReader::integer(std::string_view name, int64_t absent) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return absent;
+  check_kind(*found, onnx::AttributeProto::INT);
+  return found->i();
+}
+
+double NodeReader::real(std::string_view name, double absent) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return absent;
+  check_kind(*found, onnx::AttributeProto::FLOAT);
+  return found->f();
+}
+
+std::string NodeReader::text(std::string_view name, std::string absent) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return absent;
+  check_kind(*found, onnx::AttributeProto::STRING);
+  return found->s();
+}
+
+Ints NodeReader::integers(std::string_view name, Ints absent) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return absent;
+  check_kind(*found, onnx::AttributeProto::INTS);
+  return {found->ints().begin(), found->ints().end()};
+}
+
+Floats NodeReader::reals(std::string_view name, Floats absent) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return absent;
+  check_kind(*found, onnx::AttributeProto::FLOATS);
+  return {found->floats().begin(), found->floats().end()};
+}
+
+int64_t NodeReader::required_integer(std::string_view name) {
+  if (has(name)) return integer(name, 0);
+  throw Refusal{.code = DiagCode::MissingAttribute,
+                .message = "attribute " + in_quotes(name) + " is missing",
+                .hint = ""};
+}
+
+Ints NodeReader::required_integers(std::string_view name) {
+  if (has(name)) return integers(name, {});
+  throw Refusal{.code = DiagCode::MissingAttribute,
+                .message = "attribute " + in_quotes(name) + " is missing",
+                .hint = ""};
+}
+
+const onnx::TensorProto* NodeReader::tensor(std::string_view name) {
+  const auto* found = attribute(name);
+  if (found == nullptr) return nullptr;
+  check_kind(*found, onnx::AttributeProto::TENSOR);
+  return &found->t();
+}
+
+int64_t NodeReader::axis(int64_t axis, int64_t rank) const {
+  if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
+  throw Refusal{.code = DiagCode::BadAxis,
+                .message = "axis " + std::to_string(axis) + " is out of range for rank " +
+                           std::to_string(rank),
+                .hint = ""};
+}
+
+size_t NodeReader::output_count() const {
+  size_t count = outputs_.size();
+  while (count > 0 && !wants_output(count - 1)) --count;
+  return count;
+}
+
+bool NodeReader::wants_output(size_t i) const {
+  return i < outputs_.size() && !proto_.output(static_cast<int>(i)).empty();
+}
+
+void NodeReader::set_output(size_t i, ValueId id) {
+  if (i < outputs_.size()) outputs_[i] = id;
+}
+
+ValueId NodeReader::constant(const Tensor& values) {
+  return builder().add_constant("", values);
+}
+
+ValueId NodeReader::constant_ints(DType dtype, Shape shape, Ints values) {
+  Tensor tensor;
+  tensor.type = {dtype, std::move(shape)};
+  tensor.integers = std::move(values);
+  return constant(tensor);
+}
+
+ValueId NodeReader::constant_reals(DType dtype, Shape shape, Floats values) {
+  Tensor tensor;
+  tensor.type = {dtype, std::move(shape)};
+  tensor.floats = std::move(values);
+  return constant(tensor);
+}
+
+ValueId NodeReader::scalar(DType dtype, double value) {
+  if (is_float(dtype)) return constant_reals(dtype, {}, {value});
+  return constant_ints(dtype, {}, {static_cast<int64_t>(value)});
+}
+
+ValueId NodeReader::decode(const onnx::TensorProto& tensor, const std::string& what) {
+  ConstantTensor decoded = model_.tensors.decode(tensor, model_.owner, what);
+  return builder().add_constant("", std::move(decoded.type), std::move(decoded.data), false);
+}
+
+ValueId NodeReader::cast(ValueId x, DType to) {
+  if (type(x).dtype == to) return x;
+  return emit("cast", {x}, {{"to", std::string(name_of(to))}});
+}
+
+ValueId NodeReader::reshape(ValueId x, Shape shape) {
+  if (type(x).shape == shape) return x;
+  return emit("reshape", {x}, {{"shape", Ints(shape.begin(), shape.end())}});
+}
+
+ValueId NodeReader::transpose(ValueId x, Ints perm) {
+  Ints same(perm.size());
+  std::iota(same.begin(), same.end(), 0);
+  if (perm == same) return x;
+  return emit("transpose", {x}, {{"perm", std::move(perm)}});
+}
+
+void NodeReader::check_all_used() const {
+  for (const auto& [name, attribute] : attributes_) {
+    if (read_.contains(name)) continue;
+    throw Refusal{.code = DiagCode::UnknownAttribute,
+                  .message = "attribute " + in_quotes(name) + " is not understood",
+                  .hint = ""};
+  }
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (inputs_[i] && !read_inputs_.contains(i))
+      refuse("input " + std::to_string(i) + " is not understood");
+  }
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (!wants_output(i) || outputs_[i]) continue;
+    refuse("output " + std::to_string(i) + " is not supported");
+  }
+}
+
+}  // namespace rlx::onnx_import

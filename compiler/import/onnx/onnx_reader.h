@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX models in: the same SourceGraph as from the other readers, with every symbol bound.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compiler/import/import.h"
+#include "compiler/ir/tensor.h"
+
+namespace rlx {
+
+struct OnnxOptions {
+  DimBindings dims;                     // of symbolic dims; an unnamed one is called "input.axis"
+  std::map<std::string, Shape> shapes;  // of inputs, whole
+  std::map<std::string, Tensor> fixed_inputs;  // inputs that become constants of the model
+  std::string folder;                          // where external data is looked for
+};
+
+struct OnnxResult {
+  std::optional<SourceGraph> graph;  // nullopt after at least one error
+  std::vector<std::string> inputs;   // of the model, in order, without those that it initializes
+  // Inputs of the model whose values the importer would have to know (shapes, axes, pads, ...).
+  std::set<std::string> wanted_inputs;
+};
+
+// True where this build can read ONNX models.
+bool can_read_onnx();
+
+// Reads a ModelProto. Opsets 7 and newer of the default domain are read as ops.md 19 defines them,
+// older ones where an operator meant the same or says what it means. Every node that cannot be
+// expressed is reported, with why and what would help.
+OnnxResult read_onnx_graph(const GraphBytes& bytes, const std::string& file,
+                           const OnnxOptions& options, Diagnostics& diagnostics);
+
+// Reads a TensorProto, as in test data of ONNX, where uint16 stands for bfloat16. nullopt after an
+// error.
+std::optional<Tensor> read_onnx_tensor(const GraphBytes& bytes, const std::string& file,
+                                       Diagnostics& diagnostics);
+
+}  // namespace rlx

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// All areas as one table, and the operators that are not in it.
+#include "compiler/import/onnx/op_table.h"
+
+#include <array>
+#include <map>
+
+namespace rlx::onnx_import {
+namespace {
+
+using Index = std::map<std::string_view, const OnnxOp*>;
+
+Index make_index() {
+  Index index;
+  for (const auto rows : {elementwise_rows(), shape_rows(), movement_rows(), reduction_rows(),
+                          product_rows(), norm_rows(), vision_rows(), quantize_rows(),
+                          generator_rows(), loss_rows(), recurrent_rows(), spectral_rows()}) {
+    for (const OnnxOp& row : rows) index.emplace(row.name, &row);
+  }
+  return index;
+}
+
+struct GapRow {
+  std::string_view name;
+  OnnxGap gap;
+};
+
+constexpr OnnxGap kDataDependent = {"the size of its result depends on data",
+                                    "move it behind the model, to the host"};
+constexpr OnnxGap kSequences = {"rlx has no sequences and no optional values",
+                                "export the model with plain tensors"};
+constexpr OnnxGap kStrings = {"rlx has no strings", "move it before the model, to the host"};
+constexpr OnnxGap kLoops = {"rlx has no loops",
+                            "export the model with its loop unrolled, or its body as a model"};
+constexpr OnnxGap kRandom = {"rlx has no random numbers at run time",
+                             "make the random tensor an input of the model"};
+constexpr OnnxGap kNotYet = {"no op of rlx expresses it",
+                             "rewrite it with the operators that `rlxc ops --onnx` lists"};
+constexpr OnnxGap kImages = {"images are decoded before the model", "pass pixels as an input"};
+
+constexpr std::array kGaps = {
+    GapRow{"NonMaxSuppression", kDataDependent},
+    GapRow{"Unique", kDataDependent},
+    GapRow{"NonZero", kDataDependent},
+    GapRow{"SequenceAt", kSequences},
+    GapRow{"SequenceConstruct", kSequences},
+    GapRow{"SequenceEmpty", kSequences},
+    GapRow{"SequenceErase", kSequences},
+    GapRow{"SequenceInsert", kSequences},
+    GapRow{"SequenceLength", kSequences},
+    GapRow{"SequenceMap", kSequences},
+    GapRow{"ConcatFromSequence", kSequences},
+    GapRow{"SplitToSequence", kSequences},
+    GapRow{"Optional", kSequences},
+    GapRow{"OptionalGetElement", kSequences},
+    GapRow{"OptionalHasElement", kSequences},
+    GapRow{"StringNormalizer", kStrings},
+    GapRow{"StringConcat", kStrings},
+    GapRow{"StringSplit", kStrings},
+    GapRow{"RegexFullMatch", kStrings},
+    GapRow{"TfIdfVectorizer", kStrings},
+    GapRow{"Loop", kLoops},
+    GapRow{"Scan", kLoops},
+    GapRow{"RandomNormal", kRandom},
+    GapRow{"RandomNormalLike", kRandom},
+    GapRow{"RandomUniform", kRandom},
+    GapRow{"RandomUniformLike", kRandom},
+    GapRow{"Bernoulli", kRandom},
+    GapRow{"Multinomial", kRandom},
+    GapRow{"ImageDecoder", kImages},
+};
+
+}  // namespace
+
+const OnnxOp* find_onnx_op(std::string_view name) {
+  static const Index index = make_index();
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : found->second;
+}
+
+OnnxGap gap_of(std::string_view domain, std::string_view name) {
+  if (domain.starts_with("ai.onnx.preview.training"))
+    return {"rlx does not train", "export the model for inference"};
+  if (!domain.empty()) {
+    return {"rlx knows no operators of this domain beyond the functions of the model",
+            "export the model with operators of the default domain"};
+  }
+  for (const GapRow& row : kGaps) {
+    if (row.name == name) return row.gap;
+  }
+  return kNotYet;
+}
+
+}  // namespace rlx::onnx_import

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of ONNX files: raw, typed or external data, all little-endian in memory.
+#include "compiler/import/onnx/proto_tensor.h"
+
+#include <array>
+#include <charconv>
+#include <cstring>
+#include <map>
+
+#include "compiler/import/names.h"
+#include "compiler/import/onnx/refusal.h"
+#include "compiler/import/weights.h"
+#include "compiler/support/checked.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+struct TypeRow {
+  std::string_view name;  // as ONNX writes it
+  std::optional<DType> dtype;
+};
+
+// By the number of TensorProto.DataType.
+constexpr std::array<TypeRow, 24> kTypes = {{{"undefined", {}},
+                                             {"float", DType::f32},
+                                             {"uint8", DType::u8},
+                                             {"int8", DType::i8},
+                                             {"uint16", {}},
+                                             {"int16", DType::i16},
+                                             {"int32", DType::i32},
+                                             {"int64", DType::i64},
+                                             {"string", {}},
+                                             {"bool", DType::bool_},
+                                             {"float16", DType::f16},
+                                             {"double", DType::f64},
+                                             {"uint32", DType::u32},
+                                             {"uint64", {}},
+                                             {"complex64", DType::c64},
+                                             {"complex128", {}},
+                                             {"bfloat16", DType::bf16},
+                                             {"float8e4m3fn", DType::f8e4m3},
+                                             {"float8e4m3fnuz", {}},
+                                             {"float8e5m2", DType::f8e5m2},
+                                             {"float8e5m2fnuz", {}},
+                                             {"uint4", {}},
+                                             {"int4", {}},
+                                             {"float4e2m1", {}}}};
+
+[[noreturn]] void fail(DiagCode code, const std::string& message, std::string hint = {}) {
+  throw Refusal{.code = code, .message = message, .hint = std::move(hint)};
+}
+
+// A 4-bit integer type, which becomes an 8-bit one, as constants.
+std::optional<DType> unpacked_type(int64_t onnx_type) {
+  if (onnx_type == 21) return DType::u8;
+  if (onnx_type == 22) return DType::i8;
+  return std::nullopt;
+}
+
+HostBytes owned(std::vector<std::byte> bytes) {
+  auto owner = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  const std::span<const std::byte> view(*owner);
+  return {.owner = std::move(owner), .bytes = view};
+}
+
+// Elements that stand in a wider field of the message: the low bytes of each.
+template <typename Field>
+std::vector<std::byte> narrowed(const Field& field, uint32_t bytes_each) {
+  std::vector<std::byte> bytes(static_cast<size_t>(field.size()) * bytes_each);
+  for (int i = 0; i < field.size(); ++i) {
+    const auto value = field.Get(i);
+    std::memcpy(bytes.data() + static_cast<size_t>(i) * bytes_each, &value, bytes_each);
+  }
+  return bytes;
+}
+
+std::vector<std::byte> typed_bytes(const onnx::TensorProto& tensor, uint32_t bytes_each) {
+  switch (tensor.data_type()) {
+    case onnx::TensorProto::FLOAT:
+    case onnx::TensorProto::COMPLEX64:
+      return narrowed(tensor.float_data(), 4);
+    case onnx::TensorProto::DOUBLE:
+      return narrowed(tensor.double_data(), 8);
+    case onnx::TensorProto::INT64:
+      return narrowed(tensor.int64_data(), 8);
+    case onnx::TensorProto::UINT32:
+      return narrowed(tensor.uint64_data(), 4);
+    default:
+      return narrowed(tensor.int32_data(), bytes_each);
+  }
+}
+
+// Nibbles of 4-bit integers, low one first, as bytes.
+std::vector<std::byte> unpack_nibbles(std::span<const std::byte> packed, int64_t count,
+                                      bool is_signed) {
+  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    int value = (std::to_integer<int>(packed[i / 2]) >> (i % 2 * 4)) & 15;
+    if (is_signed && value > 7) value -= 16;
+    bytes[i] = static_cast<std::byte>(value);
+  }
+  return bytes;
+}
+
+std::string text_of(const onnx::TensorProto& tensor, std::string_view key) {
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == key) return entry.value();
+  }
+  return {};
+}
+
+uint64_t number_of(const onnx::TensorProto& tensor, std::string_view key, uint64_t absent,
+                   const std::string& what) {
+  const std::string text = text_of(tensor, key);
+  if (text.empty()) return absent;
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(DiagCode::BadField, what + " has the external " + std::string(key) + " " +
+                                 in_quotes(text) + ", which is no number");
+  return value;
+}
+
+Shape shape_of(const onnx::TensorProto& tensor) {
+  return {tensor.dims().begin(), tensor.dims().end()};
+}
+
+}  // namespace
+
+std::string onnx_type_name(int64_t onnx_type) {
+  if (onnx_type < 0 || onnx_type >= static_cast<int64_t>(kTypes.size()))
+    return "number " + std::to_string(onnx_type);
+  return std::string(kTypes.at(static_cast<size_t>(onnx_type)).name);
+}
+
+DType dtype_of(int64_t onnx_type, const std::string& what) {
+  if (onnx_type >= 0 && onnx_type < static_cast<int64_t>(kTypes.size())) {
+    const TypeRow& row = kTypes.at(static_cast<size_t>(onnx_type));
+    if (row.dtype) return *row.dtype;
+  }
+  fail(DiagCode::UnknownDtype,
+       what + " has the element type " + onnx_type_name(onnx_type) + ", which rlx does not have",
+       "rlx has float, float16, bfloat16, double, int8, uint8, int16, int32, uint32, int64 and "
+       "bool");
+}
+
+HostBytes TensorDecoder::external(const onnx::TensorProto& tensor, uint64_t size_bytes,
+                                  const std::string& what) {
+  const std::string path = text_of(tensor, "location");
+  const uint64_t offset = number_of(tensor, "offset", 0, what);
+  const uint64_t length = number_of(tensor, "length", size_bytes, what);
+  auto found = files_.find(path);
+  if (found == files_.end()) {
+    FileResult file = folder_.map(path);
+    if (const auto* fault = std::get_if<FileFault>(&file))
+      fail(fault->code, what + ": the file " + in_quotes(path) + " of its data " + fault->message);
+    found = files_.emplace(path, std::get<std::shared_ptr<const MappedFile>>(file)).first;
+  }
+  const std::span<const std::byte> bytes = found->second->bytes();
+  if (length != size_bytes || !range_fits(offset, length, bytes.size())) {
+    fail(DiagCode::FileSize, what + " needs " + std::to_string(size_bytes) + " bytes at " +
+                                 std::to_string(offset) + " of " + in_quotes(path) +
+                                 "; the model says " + std::to_string(length) +
+                                 " and the file has " + std::to_string(bytes.size()));
+  }
+  return {.owner = found->second, .bytes = bytes.subspan(offset, length)};
+}
+
+ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
+                                     const std::shared_ptr<const void>& owner,
+                                     const std::string& what) {
+  const std::optional<DType> unpacked = unpacked_type(tensor.data_type());
+  ConstantTensor result;
+  result.type.dtype = unpacked ? *unpacked : dtype_of(tensor.data_type(), what);
+  result.type.shape = shape_of(tensor);
+  for (const int64_t dim : result.type.shape) {
+    if (dim < 0) fail(DiagCode::BadShape, what + " has the dim " + std::to_string(dim));
+  }
+  if (const auto fault = type_fault(result.type)) fail(DiagCode::Limit, what + " " + *fault);
+  if (tensor.has_segment()) fail(DiagCode::BadField, what + " is a segment of a tensor");
+  const int64_t count = element_count(result.type.shape);
+  const uint64_t size_bytes =
+      unpacked ? static_cast<uint64_t>(count + 1) / 2 : byte_size(result.type);
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
+    result.data = external(tensor, size_bytes, what);
+  } else if (tensor.has_raw_data()) {
+    result.data = {.owner = owner, .bytes = std::as_bytes(std::span(tensor.raw_data()))};
+  } else {
+    result.data = owned(typed_bytes(tensor, unpacked ? 1 : block_bytes(result.type.dtype)));
+  }
+  if (result.data.bytes.size() != size_bytes) {
+    fail(DiagCode::FileSize, what + " of type " + to_string(result.type) + " needs " +
+                                 std::to_string(size_bytes) + " bytes and has " +
+                                 std::to_string(result.data.bytes.size()));
+  }
+  if (unpacked)
+    result.data = owned(unpack_nibbles(result.data.bytes, count, *unpacked == DType::i8));
+  return result;
+}
+
+}  // namespace rlx::onnx_import

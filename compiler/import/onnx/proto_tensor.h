@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tensors of ONNX files: raw, typed or external data.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "compiler/import/model_files.h"
+#include "compiler/ir/graph.h"
+#include "onnx.pb.h"
+
+namespace rlx::onnx_import {
+
+// The element type of an ONNX number; a Refusal names those that rlx does not have.
+DType dtype_of(int64_t onnx_type, const std::string& what);
+// "uint16" for 4; the number where ONNX has no such type.
+std::string onnx_type_name(int64_t onnx_type);
+
+struct ConstantTensor {
+  TensorType type;
+  HostBytes data;
+};
+
+// Decodes tensors; external data comes from files in `folder` that do not leave it.
+class TensorDecoder {
+ public:
+  explicit TensorDecoder(const std::string& folder) : folder_(folder) {}
+
+  // `owner` keeps `tensor` alive as long as the bytes are. Throws Refusal.
+  ConstantTensor decode(const onnx::TensorProto& tensor, const std::shared_ptr<const void>& owner,
+                        const std::string& what);
+
+ private:
+  HostBytes external(const onnx::TensorProto& tensor, uint64_t size_bytes, const std::string& what);
+
+  ModelFolder folder_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace rlx::onnx_import

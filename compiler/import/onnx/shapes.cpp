@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators about shapes: what they give is known when the model is compiled.
+#include <algorithm>
+#include <array>
+
+#include "compiler/import/onnx/op_table.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+// Shape from `start` up to `end`.
+void shape(NodeReader& n, const OnnxOp&) {
+  const int64_t rank = n.rank(0);
+  const auto clamped = [&](int64_t axis) {
+    return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank);
+  };
+  const int64_t start = clamped(n.integer("start", 0));
+  const int64_t end = std::max(start, clamped(n.integer("end", rank)));
+  const Shape& dims = n.shape(0);
+  n.set_output(0, n.constant_ints(DType::i64, {end - start},
+                                  Ints(dims.begin() + start, dims.begin() + end)));
+}
+
+void size(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.constant_ints(DType::i64, {}, {element_count(n.shape(0))}));
+}
+
+void reshape(NodeReader& n, const OnnxOp&) {
+  const bool zero_is_empty = n.integer("allowzero", 0) != 0;
+  n.set_output(
+      0, n.emit("reshape", {n.input(0)},
+                {{"shape", n.known_ints(1, "the shape")}, {"zero_copies_dim", !zero_is_empty}}));
+}
+
+// Axes as an attribute, or since opset 13 as an input; nothing where neither is given.
+std::optional<Ints> axes_of(NodeReader& n) {
+  if (n.opset() >= 13) {
+    if (!n.has_input(1)) return std::nullopt;
+    return n.known_ints(1, "the axes");
+  }
+  if (!n.has("axes")) return std::nullopt;
+  return n.integers("axes", {});
+}
+
+void squeeze(NodeReader& n, const OnnxOp&) {
+  const std::optional<Ints> axes = axes_of(n);
+  n.set_output(0,
+               n.emit("squeeze", {n.input(0)}, axes ? Attributes{{"axes", *axes}} : Attributes{}));
+}
+
+void unsqueeze(NodeReader& n, const OnnxOp&) {
+  const std::optional<Ints> axes = axes_of(n);
+  if (!axes) n.refuse("it has no axes");
+  n.set_output(0, n.emit("unsqueeze", {n.input(0)}, {{"axes", *axes}}));
+}
+
+// The axis may be the rank itself: everything before it.
+void flatten(NodeReader& n, const OnnxOp&) {
+  const int64_t rank = n.rank(0);
+  const int64_t written = n.integer("axis", 1);
+  const int64_t axis = written == rank ? rank : n.axis(written, rank);
+  const Shape& dims = n.shape(0);
+  const auto count = [](auto begin, auto end) { return element_count(Shape(begin, end)); };
+  n.set_output(0, n.emit("reshape", {n.input(0)},
+                         {{"shape", Ints{count(dims.begin(), dims.begin() + axis),
+                                         count(dims.begin() + axis, dims.end())}}}));
+}
+
+void expand(NodeReader& n, const OnnxOp&) {
+  const Ints wanted = n.known_ints(1, "the shape");
+  const auto shape = broadcast_shapes(n.shape(0), Shape(wanted.begin(), wanted.end()));
+  if (!shape)
+    n.refuse("a tensor of shape " + to_string(n.shape(0)) + " does not expand to " +
+             to_string(Shape(wanted.begin(), wanted.end())));
+  n.set_output(0, n.emit("expand", {n.input(0)}, {{"shape", Ints(shape->begin(), shape->end())}}));
+}
+
+void constant(NodeReader& n, const OnnxOp&) {
+  if (const onnx::TensorProto* tensor = n.tensor("value")) {
+    n.set_output(0, n.decode(*tensor, "the value"));
+  } else if (n.has("value_float")) {
+    n.set_output(0, n.scalar(DType::f32, n.real("value_float", 0)));
+  } else if (n.has("value_int")) {
+    n.set_output(0, n.constant_ints(DType::i64, {}, {n.integer("value_int", 0)}));
+  } else if (n.has("value_floats")) {
+    const Floats values = n.reals("value_floats", {});
+    n.set_output(0, n.constant_reals(DType::f32, {static_cast<int64_t>(values.size())}, values));
+  } else if (n.has("value_ints")) {
+    const Ints values = n.integers("value_ints", {});
+    n.set_output(0, n.constant_ints(DType::i64, {static_cast<int64_t>(values.size())}, values));
+  } else {
+    n.refuse("its value is sparse or of strings");
+  }
+}
+
+void constant_of_shape(NodeReader& n, const OnnxOp&) {
+  const Ints shape = n.known_ints(0, "the shape");
+  const onnx::TensorProto* tensor = n.tensor("value");
+  ValueId value = n.scalar(DType::f32, 0);
+  if (tensor != nullptr) value = n.reshape(n.decode(*tensor, "the value"), {});
+  n.set_output(0, n.emit("expand", {value}, {{"shape", shape}}));
+}
+
+constexpr std::array kRows = {
+    OnnxOp{"Shape", shape},
+    OnnxOp{"Size", size},
+    OnnxOp{"Reshape", reshape},
+    OnnxOp{"Squeeze", squeeze},
+    OnnxOp{"Unsqueeze", unsqueeze},
+    OnnxOp{"Flatten", flatten},
+    OnnxOp{"Expand", expand},
+    OnnxOp{"Constant", constant},
+    OnnxOp{"ConstantOfShape", constant_of_shape},
+};
+
+}  // namespace
+
+std::span<const OnnxOp> shape_rows() {
+  return kRows;
+}
+
+}  // namespace rlx::onnx_import

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// One backend test of ONNX.
+#include "tests/onnx/onnx_case.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <sstream>
+
+#include "compiler/import/model_files.h"
+#include "compiler/import/onnx/onnx_reader.h"
+#include "compiler/reference/evaluate.h"
+#include "tests/support/harness.h"
+#include "tests/support/judge.h"
+
+namespace rlx::test {
+namespace {
+
+constexpr std::array<std::string_view, 6> kStages = {"data", "import",  "compile",
+                                                     "run",  "compare", "right"};
+
+std::optional<GraphBytes> map_bytes(const std::string& path) {
+  FileResult file = map_file(path);
+  if (std::holds_alternative<FileFault>(file)) return std::nullopt;
+  auto mapped = std::get<std::shared_ptr<const MappedFile>>(std::move(file));
+  return GraphBytes{.owner = mapped, .bytes = mapped->bytes()};
+}
+
+// input_0.pb, input_1.pb, ...; nullopt in a place whose file is no tensor.
+std::vector<std::optional<Tensor>> read_tensors(const std::string& folder,
+                                                const std::string& stem) {
+  std::vector<std::optional<Tensor>> tensors;
+  for (;;) {
+    const std::string path = folder + "/" + stem + "_" + std::to_string(tensors.size()) + ".pb";
+    const auto bytes = map_bytes(path);
+    if (!bytes) return tensors;
+    Diagnostics ignored;  // a test of sequences or strings, which the importer refuses
+    tensors.push_back(read_onnx_tensor(*bytes, path, ignored));
+  }
+}
+
+std::string first_error(const Diagnostics& diagnostics) {
+  for (const Diagnostic& diagnostic : diagnostics.all()) {
+    if (diagnostic.severity != Severity::Error) continue;
+    const std::string node = diagnostic.op.empty() ? "" : diagnostic.op + ": ";
+    return node + diagnostic.message;
+  }
+  return "nothing was reported";
+}
+
+// The model with inputs fixed where their values are wanted.
+struct Imported {
+  OnnxResult result;
+  std::vector<std::optional<Tensor>> inputs;  // of the model, in order
+};
+
+Imported import_case(const OnnxCase& test, Diagnostics& diagnostics) {
+  Imported imported;
+  imported.inputs = read_tensors(test.data, "input");
+  const auto bytes = map_bytes(test.model);
+  if (!bytes) {
+    diagnostics.error(DiagCode::FileMissing, {test.model, ""}, "there is no such file");
+    return imported;
+  }
+  OnnxOptions options;
+  options.folder = folder_of(test.model);
+  for (int attempt = 0; attempt < 8; ++attempt) {
+    Diagnostics found;
+    imported.result = read_onnx_graph(*bytes, test.model, options, found);
+    bool is_new = false;
+    const bool has_shapes = imported.result.graph || !imported.result.wanted_inputs.empty();
+    for (size_t i = 0; i < std::min(imported.result.inputs.size(), imported.inputs.size()); ++i) {
+      const std::string& name = imported.result.inputs[i];
+      if (!imported.inputs[i]) continue;
+      if (!has_shapes)
+        is_new |= options.shapes.emplace(name, imported.inputs[i]->type.shape).second;
+      if (imported.result.wanted_inputs.contains(name))
+        is_new |= options.fixed_inputs.emplace(name, *imported.inputs[i]).second;
+    }
+    if (imported.result.graph || !is_new) {
+      for (const Diagnostic& diagnostic : found.all()) diagnostics.add(diagnostic);
+      return imported;
+    }
+  }
+  return imported;
+}
+
+// numpy.testing.assert_allclose; integers and bools must be equal. The largest error over what is
+// allowed, infinite where shapes, types, or special values differ.
+double onnx_ratio(const Tensor& got, const Tensor& wanted, const OnnxCase& test) {
+  constexpr double kWrong = std::numeric_limits<double>::infinity();
+  if (got.type != wanted.type) return kWrong;
+  if (got.integers != wanted.integers) return kWrong;
+  double worst = 0;
+  for (size_t i = 0; i < got.floats.size(); ++i) {
+    const double a = got.floats[i];
+    const double b = wanted.floats[i];
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double ratio = std::fabs(a - b) / (test.atol + test.rtol * std::fabs(b));
+    worst = std::max(worst, std::isnan(ratio) ? kWrong : ratio);
+  }
+  return worst;
+}
+
+std::string first_difference(const Tensor& got, const Tensor& wanted) {
+  if (got.type != wanted.type)
+    return "got " + to_string(got.type) + ", wanted " + to_string(wanted.type);
+  std::ostringstream text;
+  double worst = -1;
+  for (int64_t i = 0; i < got.count(); ++i) {
+    const auto at = static_cast<size_t>(i);
+    const double a = got.is_float() ? got.floats[at] : static_cast<double>(got.integers[at]);
+    const double b = got.is_float() ? wanted.floats[at] : static_cast<double>(wanted.integers[at]);
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    const double error = std::isnan(a - b) ? 1e300 : std::fabs(a - b);
+    if (error <= worst) continue;
+    worst = error;
+    text.str("");
+    text << "element " << i << ": got " << a << ", wanted " << b;
+  }
+  return text.str();
+}
+
+void compare(const OnnxCase& test, const std::string& device, const std::vector<Tensor>& got,
+             const std::vector<Tensor>& wanted, const std::vector<Tensor>& reference,
+             OnnxVerdict& verdict) {
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const double ratio = onnx_ratio(got[i], wanted[i], test);
+    verdict.onnx_ratio = std::max(verdict.onnx_ratio, ratio);
+    const std::string place = "output " + std::to_string(i) + " on " + device + ", ";
+    if (ratio > 1 && verdict.reason.empty())
+      verdict.reason = place + first_difference(got[i], wanted[i]);
+    if (reference.empty() || got[i].type != reference[i].type) continue;
+    const Verdict own = judge(got[i], reference[i], Tolerance::Norm);
+    verdict.norm_ratio = std::max(verdict.norm_ratio, own.worst_ratio);
+    if (!own.good && verdict.reason.empty())
+      verdict.reason = place + "against the evaluator: " + own.fault;
+  }
+}
+
+OnnxVerdict check(const OnnxCase& test) {
+  OnnxVerdict verdict;
+  std::vector<Tensor> wanted;
+  for (std::optional<Tensor>& tensor : read_tensors(test.data, "output")) {
+    if (tensor) wanted.push_back(std::move(*tensor));
+  }
+  const size_t output_files = read_tensors(test.data, "output").size();
+  verdict.stage = OnnxStage::Import;
+  verdict.refused = true;
+  Diagnostics diagnostics;
+  Imported imported = import_case(test, diagnostics);
+  verdict.reason = first_error(diagnostics);
+  if (!imported.result.graph) return verdict;
+  const auto module = bind_module(*imported.result.graph, {}, folder_of(test.model), diagnostics);
+  if (!module) {
+    verdict.reason = "bind: " + first_error(diagnostics);
+    verdict.refused = false;  // the importer should have known
+    return verdict;
+  }
+  verdict.stage = OnnxStage::Compile;
+  const std::shared_ptr<const PlanView> plan = compile_plan(*module, test_options(2), diagnostics);
+  if (!plan) {
+    verdict.reason = first_error(diagnostics);
+    return verdict;
+  }
+  verdict.refused = false;
+  verdict.stage = OnnxStage::Run;
+  std::vector<Tensor> inputs;
+  const Graph& graph = module->entries.front();
+  for (const ValueId id : graph.inputs) {
+    const auto& names = imported.result.inputs;
+    const auto at = std::find(names.begin(), names.end(), graph.value(id).name) - names.begin();
+    if (static_cast<size_t>(at) >= imported.inputs.size() || !imported.inputs[at]) {
+      verdict.reason = "the data set has no input " + graph.value(id).name;
+      return verdict;
+    }
+    inputs.push_back(*imported.inputs[at]);
+    if (inputs.back().type != graph.value(id).type) {
+      verdict.stage = OnnxStage::Data;
+      verdict.reason = "the data set's input " + graph.value(id).name + " is " +
+                       to_string(inputs.back().type) + ", the model's " +
+                       to_string(graph.value(id).type);
+      verdict.refused = true;
+      return verdict;
+    }
+  }
+  std::vector<Tensor> reference;
+  if (!test.is_network) {
+    StateValues states;
+    auto evaluated = evaluate_entry(*module, graph, inputs, states, {}, diagnostics);
+    if (!evaluated) {
+      verdict.reason = "evaluator: " + first_error(diagnostics);
+      return verdict;
+    }
+    reference = std::move(*evaluated);
+  }
+  verdict.reason.clear();
+  if (wanted.size() != output_files || wanted.empty() || wanted.size() > graph.outputs.size()) {
+    verdict.reason = "the data set has " + std::to_string(wanted.size()) + " outputs, the model " +
+                     std::to_string(graph.outputs.size());
+    return verdict;
+  }
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    const bool is_vulkan = device->info().architecture == 0;
+    if (!plan->is_for(is_vulkan ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda)) continue;
+    if (is_vulkan && (plan->header().vulkan.features & ~device->info().features) != 0) continue;
+    verdict.stage = OnnxStage::Run;
+    TestSession session(*device, plan);
+    const std::vector<Tensor> got = session.run(0, inputs, std::byte{0xA5});
+    verdict.stage = OnnxStage::Compare;
+    compare(test, device->info().id, got, wanted, reference, verdict);
+    if (!verdict.reason.empty()) return verdict;
+  }
+  if (verdict.stage == OnnxStage::Compare) verdict.stage = OnnxStage::Right;
+  return verdict;
+}
+
+}  // namespace
+
+std::string_view name_of(OnnxStage stage) {
+  return kStages.at(static_cast<size_t>(stage));
+}
+
+OnnxVerdict check_onnx_case(const OnnxCase& test) {
+  const auto start = std::chrono::steady_clock::now();
+  OnnxVerdict verdict;
+  try {
+    verdict = check(test);
+  } catch (const std::exception& error) {
+    verdict.stage = OnnxStage::Run;
+    verdict.reason = std::string("exception: ") + error.what();
+  }
+  verdict.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return verdict;
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// ONNX's backend tests as a conformance suite: every test is right, or refused as the list of
+// refusals says.
+#include <fnmatch.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+
+#include "compiler/import/onnx/onnx_reader.h"
+#include "tests/onnx/onnx_case.h"
+#include "tests/support/harness.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+struct Options {
+  std::string suite = "/usr/share/libonnx-testdata/data";
+  std::string refusals = "tests/onnx/refusals.txt";
+  std::vector<std::string> filters = {"*"};
+  bool verbose = false;
+};
+
+// A line of the list: a pattern of test names, and why they are refused, or, after "!", why their
+// data is wrong.
+struct Refusal {
+  bool is_wrong_data = false;
+  std::string pattern;
+  std::string reason;
+  size_t line = 0;
+  size_t uses = 0;
+};
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+// Lines "pattern..." under "# reason" headings; blank lines end nothing.
+std::vector<Refusal> read_refusals(const std::string& path) {
+  std::vector<Refusal> refusals;
+  std::ifstream file(path);
+  std::string line;
+  std::string reason;
+  for (size_t number = 1; std::getline(file, line); ++number) {
+    if (line.starts_with("# ")) reason = line.substr(2);
+    if (line.empty() || line.front() == '#') continue;
+    std::istringstream words(line);
+    std::string pattern;
+    while (words >> pattern) {
+      const bool is_wrong_data = pattern.front() == '!';
+      refusals.push_back({.is_wrong_data = is_wrong_data,
+                          .pattern = pattern.substr(is_wrong_data ? 1 : 0),
+                          .reason = reason,
+                          .line = number,
+                          .uses = 0});
+    }
+  }
+  return refusals;
+}
+
+std::vector<OnnxCase> list_cases(const Options& options) {
+  std::vector<OnnxCase> cases;
+  if (!std::filesystem::is_directory(options.suite)) return cases;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(options.suite)) {
+    const std::filesystem::path folder = entry.path().parent_path();
+    const std::string name = std::filesystem::relative(folder, options.suite).string();
+    if (entry.path().filename() != "model.onnx") continue;
+    const bool is_wanted =
+        std::any_of(options.filters.begin(), options.filters.end(),
+                    [&](const std::string& filter) { return matches(filter, name); });
+    if (!is_wanted) continue;
+    cases.push_back({.name = name,
+                     .model = entry.path().string(),
+                     .data = (folder / "test_data_set_0").string()});
+  }
+  std::sort(cases.begin(), cases.end(),
+            [](const OnnxCase& a, const OnnxCase& b) { return a.name < b.name; });
+  return cases;
+}
+
+struct Count {
+  size_t right = 0;
+  size_t refused = 0;
+  size_t wrong_data = 0;
+  size_t failed = 0;
+};
+
+// What the row says: right, refused, or what is wrong.
+std::string judge_row(const OnnxVerdict& verdict, const Refusal* expected, Count& count) {
+  const bool is_right = verdict.stage == OnnxStage::Right;
+  if (is_right && expected == nullptr) {
+    ++count.right;
+    return "right";
+  }
+  if (verdict.refused && expected != nullptr && !expected->is_wrong_data) {
+    ++count.refused;
+    return "refused";
+  }
+  if (verdict.stage == OnnxStage::Compare && expected != nullptr && expected->is_wrong_data) {
+    ++count.wrong_data;
+    return "differs from wrong data";
+  }
+  ++count.failed;
+  if (is_right)
+    return "FAILED: right, though line " + std::to_string(expected->line) +
+           " of the refusals expects it refused";
+  if (verdict.refused) return "FAILED: refused, and no line of the refusals expects it";
+  return "FAILED: neither right nor refused";
+}
+
+int run(const Options& options) {
+  if (!can_read_onnx()) {
+    std::puts("SKIPPED: built without ONNX; 0 failed");
+    return 0;
+  }
+  const std::vector<OnnxCase> cases = list_cases(options);
+  if (cases.empty()) {
+    std::printf("SKIPPED: no tests under %s (package libonnx-testdata); 0 failed\n",
+                options.suite.c_str());
+    return 0;
+  }
+  if (present_devices().devices.empty()) return 0;  // which was said
+  std::vector<Refusal> refusals = read_refusals(options.refusals);
+  std::map<std::string, Count> counts;  // by folder of the suite
+  Count all;
+  double worst_onnx = 0;
+  double worst_norm = 0;
+  for (const OnnxCase& test : cases) {
+    if (options.verbose) std::cerr << test.name << std::endl;
+    const auto expected =
+        std::find_if(refusals.begin(), refusals.end(),
+                     [&](const Refusal& refusal) { return matches(refusal.pattern, test.name); });
+    if (expected != refusals.end()) ++expected->uses;
+    const OnnxVerdict verdict = check_onnx_case(test);
+    Count& count = counts[test.name.substr(0, test.name.find('/'))];
+    const size_t failed_before = count.failed;
+    const std::string row =
+        judge_row(verdict, expected == refusals.end() ? nullptr : &*expected, count);
+    const bool is_failure = count.failed > failed_before;
+    if (verdict.stage == OnnxStage::Right) {
+      worst_onnx = std::max(worst_onnx, verdict.onnx_ratio);
+      worst_norm = std::max(worst_norm, verdict.norm_ratio);
+    }
+    if (!is_failure && !options.verbose) continue;
+    std::printf("%-60s %-8s %6.2f s  %s\n", test.name.c_str(),
+                std::string(name_of(verdict.stage)).c_str(), verdict.seconds, row.c_str());
+    if (!verdict.reason.empty()) std::printf("    %s\n", verdict.reason.c_str());
+    std::fflush(stdout);
+  }
+  for (const auto& [folder, count] : counts) {
+    std::printf("%-20s %4zu right, %4zu refused, %4zu of wrong data, %4zu failed\n", folder.c_str(),
+                count.right, count.refused, count.wrong_data, count.failed);
+    all.failed += count.failed;
+  }
+  const bool is_whole = options.filters == Options().filters;
+  for (const Refusal& refusal : refusals) {
+    if (!is_whole || refusal.uses > 0) continue;
+    std::printf("FAILED: line %zu of the refusals, %s, matches no test\n", refusal.line,
+                refusal.pattern.c_str());
+    ++all.failed;
+  }
+  std::printf("worst error: %.3f of ONNX's rule, %.3f of the bound of class norm\n", worst_onnx,
+              worst_norm);
+  return all.failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs ONNX's backend tests on every device present");
+  Options options;
+  app.add_option("--suite", options.suite, "Folder of the tests")->capture_default_str();
+  app.add_option("--refusals", options.refusals, "List of the tests that are refused")
+      ->capture_default_str();
+  app.add_flag("-v,--verbose", options.verbose, "Print every test");
+  app.add_option("FILTER", options.filters, "Patterns of test names, as node/test_conv*");
+  CLI11_PARSE(app, argc, argv);
+  return run(options);
+}
