@@ -24,9 +24,7 @@ constexpr double kClusterMicroseconds = 1.0;  // to send results through a clust
 constexpr double kStagedStartMicroseconds = 1.8;
 constexpr double kStagedStepMicroseconds = 0.8;   // of 64 keys by 64 columns, latency of one warp
 constexpr double kStagedTileMicroseconds = 0.39;  // 64 rows by 64 keys by 64 columns, 16-bit
-constexpr int64_t kManySteps = 4;                 // from so many on, steps twice as wide pay:
-constexpr double kWideStep = 0.86;  // 1024 keys, causal, 32 heads of 64: 21.4 us, not 25.0
-constexpr double kF32Slowdown = 5;  // of the same, 3xTF32
+constexpr double kF32Slowdown = 5;                // of the same, 3xTF32
 constexpr double kCacheBytesPerMicrosecond = 4.5e6;
 
 int64_t ceil_div(int64_t a, int64_t b) {
@@ -85,7 +83,6 @@ double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
   const auto steps = static_cast<double>(
       std::max<int64_t>(1, ceil_div(sizes.keys, tiling.step_keys * tiling.splits)));
   const double step_tiles = static_cast<double>(tiling.step_keys) / 64 * width;
-  const double wide = tiling.step_keys > 64 && steps >= kManySteps ? kWideStep : 1;
   const auto groups = static_cast<double>(tiling.groups(problem));
   // Of the keys, on average; workgroups of unequal length share multiprocessors badly.
   const double share = problem.causal
@@ -103,7 +100,7 @@ double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
       groups * static_cast<double>(sizes.keys) * share *
       static_cast<double>((problem.head_dim + problem.v_head_dim) * sizes.bytes) /
       kCacheBytesPerMicrosecond;
-  return kStagedStartMicroseconds + wide * std::max({throughput, chain, traffic});
+  return kStagedStartMicroseconds + std::max({throughput, chain, traffic});
 }
 
 // What fits into registers without spilling, on every architecture, by the largest head size.

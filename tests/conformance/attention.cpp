@@ -80,7 +80,7 @@ void add_golden(std::vector<Case>& cases) {
 }
 
 void add_sizes(std::vector<Case>& cases) {
-  // Enough tiles of rows to fill a device, and enough keys for wide steps.
+  // Enough tiles of rows to fill a device, and many keys.
   cases.push_back(attention_case("a long prefill",
                                  {.batch = 1,
                                   .q_tokens = 200,
