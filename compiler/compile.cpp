@@ -232,6 +232,8 @@ bool generate(Compilation& compilation, const CompileOptions& options, Diagnosti
   if (!options.cache_dir.empty()) code.cache_folder = options.cache_dir;
   if (!options.kernels_dir.empty()) code.kernels_folder = options.kernels_dir;
   if (!options.nvrtc.empty()) code.nvrtc = options.nvrtc;
+  for (const TargetBuild& build : compilation.builds)
+    code.code.native_halves = code.code.native_halves || build.target->native_halves;
   auto compiled = compile_kernels(compilation.kernels, code, diagnostics);
   if (!compiled) return false;
   compilation.codes = std::move(*compiled);

@@ -42,10 +42,14 @@ constexpr CapabilityRow kCapabilities[] = {
     {66, "GroupNonUniformShuffleRelative", Subgroup},
     {4433, "StorageBuffer16BitAccess", Storage16},
     {4448, "StorageBuffer8BitAccess", Storage8},
+    {4464, "DenormPreserve", NativeHalves},
     {4466, "SignedZeroInfNanPreserve", FloatControls32},
+    {4467, "RoundingModeRTE", NativeHalves},
+    {5116, "BFloat16TypeKHR", CooperativeBf16},
+    {5118, "BFloat16CooperativeMatrixKHR", CooperativeBf16},
     {5345, "VulkanMemoryModel", MemoryModel},
     {5347, "PhysicalStorageBufferAddresses", BufferAddress},
-    {5357, "CooperativeMatrixNV", CooperativeMatrix},
+    {6022, "CooperativeMatrixKHR", CooperativeMatrix},
 };
 
 // Newest SPIR-V that a Vulkan version reads (Vulkan specification, appendix A).

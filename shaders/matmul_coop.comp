@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
-// Layout: a and b as in matmul.comp, both f16 and in whole aligned 16-byte pieces along one axis: along the depth
+// Layout: a and b as in matmul.comp, both f16 or both bf16 (RLX_MATRIX) and in whole aligned 16-byte pieces along one axis: along the depth
 //   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.comp, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
 //   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
-//   whole tiles); epilogue (lib/product.glsl; RLX_SHORT_MATH 1: by lib/short_math.glsl, where y has 16 bits); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
+//   whole tiles); RLX_SUM_MATRICES matrices of sums pass through shared memory at a time; epilogue (lib/product.glsl; RLX_SHORT_MATH 1: by lib/short_math.glsl, where y has 16 bits); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
 //   as in matmul.comp.
 // Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
-//   through shared memory, 16 x 16 at a time, where each thread adds the slices of its elements in order and finishes them.
-// Numerics: products of halves summed in f32, one rounding at the store.
+//   through shared memory, 16 rows at a time, where each thread adds the slices of its elements in order and finishes them.
+// Numerics: products summed in f32, one rounding at the store.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
@@ -22,6 +22,7 @@
 #endif
 #include "lib/product.glsl"
 #include "lib/tile_place.glsl"
+#include "lib/matrices.glsl"
 
 RLX_PARAMS(MatmulParams);
 
@@ -29,7 +30,6 @@ RLX_PARAMS(MatmulParams);
 #define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
 #define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
 
-#define RLX_SUBGROUP 32
 #define RLX_WARPS (RLX_WARPS_M * RLX_WARPS_N * RLX_WARPS_K)
 #define RLX_WARP_M (RLX_TILE_M / RLX_WARPS_M)
 #define RLX_WARP_N (RLX_TILE_N / RLX_WARPS_N)
@@ -62,8 +62,9 @@ RLX_PARAMS(MatmulParams);
 #define RLX_B_FIRST (RLX_A_ROWS * RLX_A_PITCH)
 #define RLX_STAGE_PIECES (RLX_B_FIRST + RLX_B_ROWS * RLX_B_PITCH)
 
-// A subgroup's 16 x 16 sums: rows of 16 f32 and one more piece.
-#define RLX_SUM_PITCH 5
+// A subgroup's slot for 16 rows of its sums: f32, a row ends with two more pieces, so that four rows touch all banks.
+#define RLX_SUM_UNITS (RLX_SUM_MATRICES * 4)  // of four elements, in a row
+#define RLX_SUM_PITCH (RLX_SUM_UNITS + 2)
 #define RLX_SUM_PIECES (16 * RLX_SUM_PITCH)
 
 #if RLX_STAGES * RLX_STAGE_PIECES > RLX_WARPS * RLX_SUM_PIECES
@@ -81,7 +82,7 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
     const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);        \
     const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                              \
     const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                       \
-    if (((by_line) != 0 ? (lines) : RLX_K) % 8 == 0) return rlx_raw16(base, at * 2) & rlx_uvec4(kept);                    \
+    if (((by_line) != 0 ? (lines) : RLX_K) % 8 == 0) return rlx_operand16(base, at * 2) & rlx_uvec4(kept);                    \
     const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                                 \
     rlx_uvec4 piece = rlx_uvec4(0u);                                                                                      \
     RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                        \
@@ -94,11 +95,17 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
 RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
 RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
 
+// The piece of a panel that comes `index`-th. Four to a row, eight neighbouring threads would meet in the banks of rows r and r + 1:
+// they take those of rows r and r + 4.
+RLX_FN rlx_u32 piece_in_turn(rlx_u32 index, rlx_u32 pieces) {
+  return pieces != 4u ? index : (index & ~28u) | (index & 4u) << 2u | (index & 24u) >> 1u;
+}
+
 // The pieces of the panels at `depth` that this thread stages.
 RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TilePlace tile, rlx_u32 depth, inout rlx_uvec4 a_next[RLX_A_LOADS],
                         inout rlx_uvec4 b_next[RLX_B_LOADS]) {
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
-    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
     const rlx_u32 row = index / rlx_u32(RLX_A_PIECES);
     const rlx_u32 first = index % rlx_u32(RLX_A_PIECES) * 8u;
     const rlx_u32 line = tile.m * rlx_u32(RLX_TILE_M) + (RLX_A_BY_LINE != 0 ? first : row);
@@ -106,7 +113,7 @@ RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TilePlace tile, rlx_u32 depth, ino
       a_next[load] = load_a_piece(a, line, depth + (RLX_A_BY_LINE != 0 ? row : first));
   }
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
-    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_B_PIECES));
     const rlx_u32 row = index / rlx_u32(RLX_B_PIECES);
     const rlx_u32 first = index % rlx_u32(RLX_B_PIECES) * 8u;
     const rlx_u32 line = tile.n * rlx_u32(RLX_TILE_N) + (RLX_B_BY_LINE != 0 ? first : row);
@@ -118,13 +125,13 @@ RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TilePlace tile, rlx_u32 depth, ino
 RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_LOADS], rlx_uvec4 b_next[RLX_B_LOADS]) {
   const rlx_u32 base = stage * rlx_u32(RLX_STAGE_PIECES);
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
-    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
     const rlx_u32 at = index / rlx_u32(RLX_A_PIECES) * rlx_u32(RLX_A_PITCH) + index % rlx_u32(RLX_A_PIECES);
     if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_A_ROWS * RLX_A_PIECES))
       rlx_panels[base + at] = a_next[load];
   }
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
-    const rlx_u32 index = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
+    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_B_PIECES));
     const rlx_u32 at = index / rlx_u32(RLX_B_PIECES) * rlx_u32(RLX_B_PITCH) + index % rlx_u32(RLX_B_PIECES);
     if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_B_ROWS * RLX_B_PIECES))
       rlx_panels[base + rlx_u32(RLX_B_FIRST) + at] = b_next[load];
@@ -165,19 +172,30 @@ RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t su
 #endif
 }
 
-// Finishes the 16 x 16 sums whose first element is (row, column) of y: each of the RLX_WARPS_K subgroups of one place has left its
-// own in shared memory, and they share out the 64 units of four elements.
-RLX_FN void store_matrix(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column) {
+// The subgroups that share a slot's place, or this one alone, have written their slots, or read them.
+RLX_FN void meet() {
+#if RLX_WARPS_K == 1
+  rlx_subgroup_barrier();
+#else
+  rlx_barrier();
+#endif
+}
+
+// Finishes the sums whose first element is (row, column) of y: each of the RLX_WARPS_K subgroups of one place has left its own in
+// its slot, and they share out the units.
+RLX_FN void store_slot(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column) {
   const rlx_u32 first_slot = warp % rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUM_PIECES);
   const rlx_u32 sharer =
       warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUBGROUP) + rlx_local_index % rlx_u32(RLX_SUBGROUP);
-  for (rlx_u32 unit = sharer; unit < 64u; unit += rlx_u32(RLX_SUBGROUP * RLX_WARPS_K)) {
-    const rlx_u32 at = first_slot + unit / 4u * rlx_u32(RLX_SUM_PITCH) + unit % 4u;
+  for (rlx_u32 unit = sharer; unit < rlx_u32(16 * RLX_SUM_UNITS); unit += rlx_u32(RLX_SUBGROUP * RLX_WARPS_K)) {
+    const rlx_u32 line = unit / rlx_u32(RLX_SUM_UNITS);
+    const rlx_u32 place = unit % rlx_u32(RLX_SUM_UNITS);
+    const rlx_u32 at = first_slot + line * rlx_u32(RLX_SUM_PITCH) + place;
     rlx_acc4_t sum = uintBitsToFloat(rlx_panels[at]);
-    for (rlx_u32 k = 1u; k < rlx_u32(RLX_WARPS_K); ++k) {
+    RLX_UNROLL for (rlx_u32 k = 1u; k < rlx_u32(RLX_WARPS_K); ++k) {
       sum += uintBitsToFloat(rlx_panels[at + k * rlx_u32(RLX_WARPS_M * RLX_WARPS_N * RLX_SUM_PIECES)]);
     }
-    store_sums(result, row + unit / 4u, column + unit % 4u * 4u, sum);
+    store_sums(result, row + line, column + place * 4u, sum);
   }
 }
 
@@ -227,10 +245,10 @@ RLX_MAIN {
   const rlx_u32 warp_k = warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N);
 
   // Multiply.
-  fcoopmatNV<32, gl_ScopeSubgroup, 16, 16> sums[RLX_MATRICES_M][RLX_MATRICES_N];
+  rlx_sum_matrix sums[RLX_MATRICES_M][RLX_MATRICES_N];
   RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
     RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
-      sums[i][j] = fcoopmatNV<32, gl_ScopeSubgroup, 16, 16>(0.0);
+      sums[i][j] = rlx_sum_matrix(0.0);
     }
   }
   rlx_uvec4 a_next[RLX_A_LOADS];
@@ -239,13 +257,13 @@ RLX_MAIN {
   stage_pieces(0u, a_next, b_next);
   rlx_barrier();
   RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
-    const bool more = block + 1u < blocks;
-    if (more) load_pieces(a, b, tile, depth_begin + (block + 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
+    // The last block is loaded and staged once more: a branch would cost more than that does.
+    load_pieces(a, b, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
     const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
     const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
     RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {
       const rlx_u32 step = s * rlx_u32(RLX_WARPS_K) + warp_k;
-      fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> left[RLX_MATRICES_M];
+      rlx_left_matrix left[RLX_MATRICES_M];
       RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
         const rlx_u32 line = warp_m + i * 16u;
 #if RLX_A_BY_LINE
@@ -256,7 +274,7 @@ RLX_MAIN {
       }
       RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
         const rlx_u32 line = warp_n + j * 16u;
-        fcoopmatNV<16, gl_ScopeSubgroup, 16, 16> right;
+        rlx_right_matrix right;
 #if RLX_B_BY_LINE
         coopMatLoadNV(right, rlx_panels, b_panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
 #else
@@ -270,7 +288,7 @@ RLX_MAIN {
 #if RLX_STAGES == 1
     rlx_barrier();
 #endif
-    if (more) stage_pieces((block + 1u) % rlx_u32(RLX_STAGES), a_next, b_next);
+    stage_pieces((block + 1u) % rlx_u32(RLX_STAGES), a_next, b_next);
     rlx_barrier();
   }
 
@@ -294,10 +312,13 @@ RLX_MAIN {
 #endif
   const rlx_u32 row = tile.m * rlx_u32(RLX_TILE_M) + warp_m;
   const rlx_u32 column = tile.n * rlx_u32(RLX_TILE_N) + warp_n;
-#define RLX_STORE_MATRIX(i, j)                                                                    \
-  coopMatStoreNV(sums[i][j], rlx_panels, warp * rlx_u32(RLX_SUM_PIECES), RLX_SUM_PITCH, false);   \
-  rlx_barrier();                                                                                  \
-  store_matrix(result, warp, row + i * 16u, column + j * 16u);                                    \
-  rlx_barrier();
+#define RLX_STORE_MATRIX(i, j)                                                                                      \
+  coopMatStoreNV(sums[i][j], rlx_panels, warp * rlx_u32(RLX_SUM_PIECES) + rlx_u32(j % RLX_SUM_MATRICES * 4),          \
+                 RLX_SUM_PITCH, false);                                                                              \
+  if (j % RLX_SUM_MATRICES == RLX_SUM_MATRICES - 1) {                                                                \
+    meet();                                                                                                          \
+    store_slot(result, warp, row + i * 16u, column + j / RLX_SUM_MATRICES * RLX_SUM_MATRICES * 16u);                  \
+    meet();                                                                                                          \
+  }
   RLX_EACH_MATRIX(RLX_STORE_MATRIX)
 }

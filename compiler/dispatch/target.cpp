@@ -18,7 +18,8 @@ constexpr std::array kTargets = {
                       .memory_gigabytes_per_second = 4270,
                       .step_microseconds = 1.84},
            .library_gemm = false,
-           .cooperative_matrices = false},
+           .cooperative_matrices = false,
+           .native_halves = false},
     Target{.kind = TargetKind::Vulkan,
            .name = "vulkan-nvidia",
            .device = {.multiprocessors = 132,
@@ -26,7 +27,8 @@ constexpr std::array kTargets = {
                       .memory_gigabytes_per_second = 4270,
                       .step_microseconds = 1.84},
            .library_gemm = false,
-           .cooperative_matrices = true},
+           .cooperative_matrices = true,
+           .native_halves = true},
     Target{.kind = TargetKind::Cuda,
            .name = "cuda",
            .device = {.multiprocessors = 132,
@@ -34,7 +36,8 @@ constexpr std::array kTargets = {
                       .memory_gigabytes_per_second = 4270,
                       .step_microseconds = 0.83},
            .library_gemm = true,
-           .cooperative_matrices = false},
+           .cooperative_matrices = false,
+           .native_halves = false},
 };
 
 }  // namespace

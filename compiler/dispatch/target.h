@@ -27,7 +27,8 @@ struct Target {
   std::string_view name;  // as in --target
   DeviceModel device;
   bool library_gemm;          // replays LibraryGemm steps
-  bool cooperative_matrices;  // Feature::CooperativeMatrix of features.def
+  bool cooperative_matrices;  // Feature::CooperativeMatrix and CooperativeBf16 of features.def
+  bool native_halves;         // Feature::NativeHalves
 
   // True where the target has a source for the kernel.
   [[nodiscard]] bool offers(KernelId kernel) const;

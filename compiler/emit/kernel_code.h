@@ -38,6 +38,9 @@ using KernelResult = std::variant<KernelCode, KernelFault>;
 struct KernelCodeOptions {
   bool float_controls = true;  // Vulkan: keep NaN, infinities and signed zeros (ops.md 0.9)
   bool optimize = true;
+  // Vulkan: floats become halves by the device's conversion (Feature::NativeHalves), not by integer
+  // arithmetic.
+  bool native_halves = false;
 };
 
 }  // namespace rlx

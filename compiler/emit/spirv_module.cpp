@@ -9,33 +9,17 @@
 #include <map>
 #include <spirv/unified1/spirv.hpp>
 
+#include "compiler/emit/spirv_words.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
 namespace {
 
-constexpr size_t kHeaderWords = 5;
-
-struct Instruction {
-  spv::Op op;
-  std::span<const uint32_t> operands;  // the words behind the first
-  size_t position;                     // of the first word in the module
-};
-
-// Calls visit(instruction) for each instruction in order.
-template <typename Visit>
-void for_each_instruction(std::span<const uint32_t> words, Visit visit) {
-  RLX_CHECK(words.size() > kHeaderWords && words[0] == spv::MagicNumber, "SPIR-V header");
-  for (size_t position = kHeaderWords; position < words.size();) {
-    const size_t length = words[position] >> spv::WordCountShift;
-    RLX_CHECK(length >= 1 && length <= words.size() - position, "SPIR-V instruction length");
-    visit(Instruction{.op = static_cast<spv::Op>(words[position] & spv::OpCodeMask),
-                      .operands = words.subspan(position + 1, length - 1),
-                      .position = position});
-    position += length;
-  }
-}
+// Of SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16.
+constexpr auto kCapabilityCooperativeMatrix = static_cast<spv::Capability>(6022);
+constexpr auto kCapabilityBf16 = static_cast<spv::Capability>(5116);
+constexpr auto kCapabilityBf16Matrix = static_cast<spv::Capability>(5118);
 
 std::string literal_text(std::span<const uint32_t> words) {
   const char* text = reinterpret_cast<const char*>(words.data());
@@ -67,8 +51,12 @@ std::optional<uint64_t> capability_features(uint32_t capability) {
       Row{spv::CapabilityGroupNonUniformShuffle, feature_bit(Feature::Subgroup)},
       Row{spv::CapabilityGroupNonUniformShuffleRelative, feature_bit(Feature::Subgroup)},
       Row{spv::CapabilitySignedZeroInfNanPreserve, feature_bit(Feature::FloatControls32)},
+      Row{spv::CapabilityRoundingModeRTE, feature_bit(Feature::NativeHalves)},
+      Row{spv::CapabilityDenormPreserve, feature_bit(Feature::NativeHalves)},
       Row{spv::CapabilityVulkanMemoryModel, feature_bit(Feature::MemoryModel)},
-      Row{spv::CapabilityCooperativeMatrixNV, feature_bit(Feature::CooperativeMatrix)},
+      Row{kCapabilityCooperativeMatrix, feature_bit(Feature::CooperativeMatrix)},
+      Row{kCapabilityBf16, feature_bit(Feature::CooperativeBf16)},
+      Row{kCapabilityBf16Matrix, feature_bit(Feature::CooperativeBf16)},
   };
   for (const Row& row : kRows) {
     if (static_cast<uint32_t>(row.capability) == capability) return row.features;
@@ -193,9 +181,19 @@ SpirvFacts reflect_spirv(std::span<const uint32_t> words) {
   return facts;
 }
 
-std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words) {
-  bool has_float32 = false;
-  bool has_capability = false;
+namespace {
+
+struct FloatMode {
+  spv::Capability capability;
+  spv::ExecutionMode mode;
+};
+
+// The module with the modes declared for floats of `bits`, or as it is where it has none. A
+// capability that is there already is not declared again.
+std::vector<uint32_t> with_modes(std::span<const uint32_t> words, uint32_t bits,
+                                 std::span<const FloatMode> wanted) {
+  bool has_floats = false;
+  std::vector<uint32_t> declared;
   uint32_t entry_point = 0;
   size_t capability_position = kHeaderWords;  // behind the last capability
   size_t mode_position = 0;                   // behind the entry point
@@ -203,28 +201,50 @@ std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words) {
     const size_t end = instruction.position + 1 + instruction.operands.size();
     if (instruction.op == spv::OpCapability) {
       capability_position = end;
-      if (instruction.operands[0] == spv::CapabilitySignedZeroInfNanPreserve) has_capability = true;
+      declared.push_back(instruction.operands[0]);
     } else if (instruction.op == spv::OpEntryPoint) {
       entry_point = instruction.operands[1];
       mode_position = end;
-    } else if (instruction.op == spv::OpTypeFloat && instruction.operands[1] == 32) {
-      has_float32 = true;
+    } else if (instruction.op == spv::OpTypeFloat && instruction.operands[1] == bits) {
+      has_floats = true;
     }
   });
   std::vector<uint32_t> amended(words.begin(), words.end());
-  if (!has_float32 || has_capability) return amended;
-  const std::array<uint32_t, 4> mode = {(4u << spv::WordCountShift) | spv::OpExecutionMode,
-                                        entry_point, spv::ExecutionModeSignedZeroInfNanPreserve,
-                                        32};
-  const std::array<uint32_t, 2> capability = {(2u << spv::WordCountShift) | spv::OpCapability,
-                                              spv::CapabilitySignedZeroInfNanPreserve};
+  if (!has_floats) return amended;
+  std::vector<uint32_t> modes;
+  std::vector<uint32_t> capabilities;
+  for (const FloatMode& mode : wanted) {
+    modes.insert(modes.end(), {(4u << spv::WordCountShift) | spv::OpExecutionMode, entry_point,
+                               static_cast<uint32_t>(mode.mode), bits});
+    if (std::ranges::find(declared, static_cast<uint32_t>(mode.capability)) != declared.end())
+      continue;
+    capabilities.insert(capabilities.end(), {(2u << spv::WordCountShift) | spv::OpCapability,
+                                             static_cast<uint32_t>(mode.capability)});
+  }
   // From back to front, so that the positions stay right. SPIR-V 1.4 made the extension's
   // declaration unnecessary.
-  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(mode_position), mode.begin(),
-                 mode.end());
+  amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(mode_position), modes.begin(),
+                 modes.end());
   amended.insert(amended.begin() + static_cast<std::ptrdiff_t>(capability_position),
-                 capability.begin(), capability.end());
+                 capabilities.begin(), capabilities.end());
   return amended;
+}
+
+constexpr FloatMode kKeepSpecials = {spv::CapabilitySignedZeroInfNanPreserve,
+                                     spv::ExecutionModeSignedZeroInfNanPreserve};
+
+}  // namespace
+
+std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words) {
+  return with_modes(words, 32, std::array{kKeepSpecials});
+}
+
+std::vector<uint32_t> with_half_controls(std::span<const uint32_t> words) {
+  return with_modes(
+      words, 16,
+      std::array{kKeepSpecials,
+                 FloatMode{spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE},
+                 FloatMode{spv::CapabilityDenormPreserve, spv::ExecutionModeDenormPreserve}});
 }
 
 }  // namespace rlx

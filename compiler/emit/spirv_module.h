@@ -42,4 +42,8 @@ SpirvFacts reflect_spirv(std::span<const uint32_t> words);
 // floats come back unchanged.
 std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words);
 
+// The module with conversions to halves declared to round to nearest even and to keep subnormals,
+// NaN, infinities and signed zeros. Modules without 16-bit floats come back unchanged.
+std::vector<uint32_t> with_half_controls(std::span<const uint32_t> words);
+
 }  // namespace rlx

@@ -11,6 +11,7 @@
 #include <spirv-tools/optimizer.hpp>
 
 #include "compiler/emit/specialized_source.h"
+#include "compiler/emit/spirv_matrices.h"
 #include "compiler/emit/spirv_module.h"
 #include "compiler/support/check.h"
 
@@ -19,7 +20,7 @@ namespace {
 
 // Part of the key of cached code: raised whenever this file makes something else of the same
 // inputs.
-constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 3";
+constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 4";
 
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
 
@@ -69,7 +70,8 @@ shaderc::CompileOptions make_options(const Specialization& specialization,
 // The source with the specialization's macros behind its #version line. shaderc would put macros
 // before it, where 64-bit literals are not known yet. nullopt where there is no #version line.
 std::optional<std::string> with_defines(const std::string& source,
-                                        const Specialization& specialization) {
+                                        const Specialization& specialization,
+                                        const KernelCodeOptions& options) {
   const size_t version = source.starts_with("#version") ? 0 : source.find("\n#version");
   if (version == std::string::npos) return std::nullopt;
   const size_t end = source.find('\n', version + 1);
@@ -77,6 +79,7 @@ std::optional<std::string> with_defines(const std::string& source,
   std::string text = source.substr(0, end + 1);
   const auto line = std::count(text.begin(), text.end(), '\n') + 1;
   text += "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n";
+  if (options.native_halves) text += "#define RLX_NATIVE_HALVES 1\n";
   text += define_lines(specialization);
   text += "#line " + std::to_string(line) + "\n";
   return text + source.substr(end + 1);
@@ -119,6 +122,13 @@ std::optional<KernelFault> validate(const std::vector<uint32_t>& words) {
   return KernelFault{"SPIR-V validator: " + messages};
 }
 
+// RLX_MATRIX, f16 or bf16, of kernels with cooperative matrices.
+MatrixElement matrix_element(const Specialization& specialization) {
+  const auto define = specialization.defines.find("RLX_MATRIX");
+  const bool is_bf16 = define != specialization.defines.end() && define->second == "bf16";
+  return is_bf16 ? MatrixElement::Bf16 : MatrixElement::F16;
+}
+
 std::optional<KernelFault> check_facts(const SpirvFacts& facts,
                                        const Specialization& specialization) {
   const KernelRow& row = kernel_row(specialization.kernel);
@@ -147,7 +157,7 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   const std::string* source = sources.find(path);
   if (source == nullptr) return KernelFault{path + ": no such kernel source"};
 
-  const std::optional<std::string> text = with_defines(*source, specialization);
+  const std::optional<std::string> text = with_defines(*source, specialization, options);
   if (!text) return KernelFault{path + ": the source has no #version line"};
 
   const shaderc::Compiler compiler;
@@ -160,7 +170,12 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   std::vector<uint32_t> words(compiled.cbegin(), compiled.cend());
   if (options.float_controls) words = with_float_controls(words);
   if (auto fault = optimize(words, options)) return *fault;
+  if (options.native_halves) words = with_half_controls(words);
   if (auto fault = validate(words)) return *fault;
+  // Behind the validator, which does not know this form yet.
+  auto matrices = with_khr_matrices(words, matrix_element(specialization));
+  if (auto* why = std::get_if<std::string>(&matrices)) return KernelFault{path + " " + *why};
+  words = std::get<std::vector<uint32_t>>(std::move(matrices));
   SpirvFacts facts = reflect_spirv(words);
   if (auto fault = check_facts(facts, specialization)) return *fault;
 
@@ -183,7 +198,8 @@ std::optional<std::string> vulkan_code_inputs(const Specialization& specializati
   all += "\nshaderc " RLX_SHADERC_VERSION "\n";
   all += spvSoftwareVersionDetailsString();
   all += "\nfloat_controls " + std::to_string(options.float_controls ? 1 : 0) + " optimize " +
-         std::to_string(options.optimize ? 1 : 0) + "\n";
+         std::to_string(options.optimize ? 1 : 0) + " native_halves " +
+         std::to_string(options.native_halves ? 1 : 0) + "\n";
   all += source_inputs(*source, specialization, sources, kGlsl);
   return all;
 }

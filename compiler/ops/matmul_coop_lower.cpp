@@ -10,7 +10,7 @@ namespace rlx {
 std::string coop_refusal(const LowerContext& ctx, const Product& product) {
   if (!ctx.target().offers(KernelId::matmul_coop)) return "the target has none";
   const DType dtype = product.a.ref.dtype();
-  if (dtype != DType::f16 || product.b.ref.dtype() != DType::f16) {
+  if ((dtype != DType::f16 && dtype != DType::bf16) || product.b.ref.dtype() != dtype) {
     return "operands of " + std::string(name_of(dtype)) + " and " +
            std::string(name_of(product.b.ref.dtype()));
   }
@@ -39,6 +39,7 @@ void emit_coop(LowerContext& ctx, const Product& product) {
     auto dispatch = ctx.dispatch<KernelId::matmul_coop>();
     define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
     dispatch.workgroup({choice.tile.threads(), 1, 1})
+        .define("RLX_MATRIX", std::string(name_of(product.a.ref.dtype())))
         .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
         .define("RLX_A_LINE", product.a.line)
         .define("RLX_A_DEPTH", product.a.depth)
@@ -52,6 +53,7 @@ void emit_coop(LowerContext& ctx, const Product& product) {
         .define("RLX_WARPS_M", choice.tile.warps_m)
         .define("RLX_WARPS_N", choice.tile.warps_n)
         .define("RLX_WARPS_K", choice.tile.warps_k)
+        .define("RLX_SUM_MATRICES", choice.tile.sum_matrices())
         .define("RLX_SHORT_MATH", element_bytes(product.y.dtype()) == 2 ? 1 : 0)
         .define("RLX_SPLITS", choice.splits)
         .define("RLX_SPLIT_K", choice.split_k)

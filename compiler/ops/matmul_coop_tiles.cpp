@@ -55,9 +55,8 @@ uint64_t shared_bytes(const CoopProblem& problem, const CoopTile& tile) {
   const auto panel = [&](uint32_t lines, bool by_line) {
     return uint64_t{by_line ? tile.k * (lines + 8) : lines * (tile.k + 8)} * 2;
   };
-  const uint64_t sums = uint64_t{tile.threads() / 32} * 16 * 20 * 4;
-  return std::max(
-      sums, tile.stages * (panel(tile.m, problem.a_by_line) + panel(tile.n, problem.b_by_line)));
+  return std::max<uint64_t>(tile.sum_bytes(), tile.stages * (panel(tile.m, problem.a_by_line) +
+                                                             panel(tile.n, problem.b_by_line)));
 }
 
 // Workgroups that fit onto a multiprocessor together.
@@ -99,7 +98,23 @@ double estimate(const CoopProblem& problem, const CoopChoice& choice, const Devi
   return time;
 }
 
+// Of a slot for the sums of this many matrices: 16 rows of f32, padded by 8.
+uint32_t slot_bytes(uint32_t matrices) {
+  return 16 * (matrices * 16 + 8) * 4;
+}
+
 }  // namespace
+
+uint32_t CoopTile::sum_matrices() const {
+  constexpr uint32_t kMostBytes = 40 * 1024;
+  uint32_t matrices = n / warps_n / 16;
+  while (matrices % 2 == 0 && warps() * slot_bytes(matrices) > kMostBytes) matrices /= 2;
+  return matrices;
+}
+
+uint32_t CoopTile::sum_bytes() const {
+  return warps() * slot_bytes(sum_matrices());
+}
 
 std::string CoopChoice::text() const {
   std::string text = std::to_string(tile.m) + "x" + std::to_string(tile.n) + " tiles, " +

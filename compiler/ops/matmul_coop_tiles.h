@@ -29,7 +29,12 @@ struct CoopTile {
   uint32_t warps_k = 1;
   uint32_t stages = 1;  // of panels in shared memory
 
-  [[nodiscard]] uint32_t threads() const { return 32 * warps_m * warps_n * warps_k; }
+  [[nodiscard]] uint32_t warps() const { return warps_m * warps_n * warps_k; }
+  [[nodiscard]] uint32_t threads() const { return 32 * warps(); }
+  // Matrices side by side that a subgroup passes through shared memory at a time in the end, and
+  // the bytes of all subgroups' slots for them.
+  [[nodiscard]] uint32_t sum_matrices() const;
+  [[nodiscard]] uint32_t sum_bytes() const;
 };
 
 struct CoopChoice {

@@ -2,14 +2,12 @@
 // Vulkan entry points as tables filled at run time, and owners for the handles made through them.
 #pragma once
 
-#define VK_NO_PROTOTYPES
-#include <vulkan/vulkan_core.h>
-
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "runtime/status.h"
+#include "runtime/vulkan/vk_newer.h"
 
 namespace rlx::vulkan {
 

@@ -36,7 +36,8 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
                                          .queueCount = 1,
                                          .pQueuePriorities = &priority};
   const FeatureChain::Known known{.subgroup_size_control = made->physical.subgroup_size_control,
-                                  .cooperative_matrix = made->physical.cooperative_matrix};
+                                  .cooperative_matrix = made->physical.cooperative_matrix,
+                                  .bfloat16 = made->physical.bfloat16};
   FeatureChain supported(known);
   instance_api.vkGetPhysicalDeviceFeatures2(made->physical.handle, supported.head());
   FeatureChain features(known);
@@ -48,7 +49,8 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
     extensions.push_back(VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
   }
   if (made->physical.cooperative_matrix)
-    extensions.push_back(VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
+    extensions.push_back(VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  if (made->physical.bfloat16) extensions.push_back(VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
   const VkDeviceCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
       .pNext = features.head(),

@@ -76,7 +76,8 @@ struct PhysicalDevice {
   uint32_t max_subgroup_size = 0;
   bool subgroup_size_control = false;  // a pipeline may require its subgroup size
   bool memory_budget = false;          // VK_EXT_memory_budget
-  bool cooperative_matrix = false;     // VK_NV_cooperative_matrix
+  bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
+  bool bfloat16 = false;               // VK_KHR_shader_bfloat16
   uint32_t timestamp_valid_bits = 0;   // 0: the queue cannot time
   double timestamp_nanoseconds = 0;    // per tick
 };

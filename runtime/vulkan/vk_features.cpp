@@ -5,11 +5,12 @@
 namespace rlx::vulkan {
 namespace {
 
-// Calls visit(feature, flag) for each flag that stands for a row of features.def; the single table
-// of that mapping.
-template <typename Core, typename Vulkan11, typename Vulkan12, typename Cooperative, typename Visit>
+// Calls visit(feature, flag) for each flag that stands for a row of features.def, or with others
+// for one; the single table of that mapping.
+template <typename Core, typename Vulkan11, typename Vulkan12, typename Cooperative,
+          typename Bfloat16, typename Visit>
 void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Cooperative& cooperative,
-                   Visit visit) {
+                   Bfloat16& bfloat16, Visit visit) {
   visit(Feature::Float16, vulkan12.shaderFloat16);
   visit(Feature::Float64, core.features.shaderFloat64);
   visit(Feature::Int8, vulkan12.shaderInt8);
@@ -21,6 +22,8 @@ void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Cooperati
   visit(Feature::ScalarLayout, vulkan12.scalarBlockLayout);
   visit(Feature::MemoryModel, vulkan12.vulkanMemoryModel);
   visit(Feature::CooperativeMatrix, cooperative.cooperativeMatrix);
+  visit(Feature::CooperativeBf16, bfloat16.shaderBFloat16Type);
+  visit(Feature::CooperativeBf16, bfloat16.shaderBFloat16CooperativeMatrix);
 }
 
 struct FeatureRow {
@@ -55,8 +58,9 @@ std::string feature_names(uint64_t mask) {
 }
 
 FeatureChain::FeatureChain(Known known)
-    : cooperative_matrix_{.sType =
-                              VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_NV},
+    : bfloat16_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_BFLOAT16_FEATURES_KHR},
+      cooperative_matrix_{.sType =
+                              VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR},
       size_control_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
       vulkan12_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES},
       vulkan11_{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
@@ -70,19 +74,25 @@ FeatureChain::FeatureChain(Known known)
     cooperative_matrix_.pNext = vulkan12_.pNext;
     vulkan12_.pNext = &cooperative_matrix_;
   }
+  if (known.bfloat16) {
+    bfloat16_.pNext = vulkan12_.pNext;
+    vulkan12_.pNext = &bfloat16_;
+  }
 }
 
 uint64_t FeatureChain::mask() const {
-  uint64_t mask = 0;
-  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_,
+  uint64_t named = 0;
+  uint64_t unset = 0;
+  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_, bfloat16_,
                 [&](Feature feature, const VkBool32& flag) {
-                  if (flag == VK_TRUE) mask |= mask_of(feature);
+                  named |= mask_of(feature);
+                  if (flag != VK_TRUE) unset |= mask_of(feature);
                 });
-  return mask;
+  return named & ~unset;
 }
 
 void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported) {
-  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_,
+  for_each_flag(core_, vulkan11_, vulkan12_, cooperative_matrix_, bfloat16_,
                 [&](Feature feature, VkBool32& flag) {
                   flag = (mask & mask_of(feature)) != 0 ? VK_TRUE : VK_FALSE;
                 });
@@ -109,6 +119,14 @@ uint64_t property_features(const VkPhysicalDeviceVulkan11Properties& vulkan11,
   }
   if (vulkan12.shaderSignedZeroInfNanPreserveFloat32 == VK_TRUE)
     mask |= mask_of(Feature::FloatControls32);
+  constexpr auto kEachWidth = VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL;
+  if (vulkan12.shaderRoundingModeRTEFloat16 == VK_TRUE &&
+      vulkan12.shaderDenormPreserveFloat16 == VK_TRUE &&
+      vulkan12.shaderSignedZeroInfNanPreserveFloat16 == VK_TRUE &&
+      vulkan12.roundingModeIndependence == kEachWidth &&
+      vulkan12.denormBehaviorIndependence == kEachWidth) {
+    mask |= mask_of(Feature::NativeHalves);
+  }
   return mask;
 }
 

@@ -34,7 +34,8 @@ class FeatureChain {
   // Structs that only some devices know.
   struct Known {
     bool subgroup_size_control = false;  // that extension, or Vulkan 1.3
-    bool cooperative_matrix = false;     // VK_NV_cooperative_matrix
+    bool cooperative_matrix = false;     // VK_KHR_cooperative_matrix
+    bool bfloat16 = false;               // VK_KHR_shader_bfloat16
   };
   explicit FeatureChain(Known known);
   FeatureChain(const FeatureChain&) = delete;
@@ -51,7 +52,8 @@ class FeatureChain {
   void set(uint64_t mask, bool subgroup_size_control, const FeatureChain& supported);
 
  private:
-  VkPhysicalDeviceCooperativeMatrixFeaturesNV cooperative_matrix_;
+  VkPhysicalDeviceShaderBfloat16FeaturesKHR bfloat16_;
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR cooperative_matrix_;
   VkPhysicalDeviceSubgroupSizeControlFeatures size_control_;
   VkPhysicalDeviceVulkan12Features vulkan12_;
   VkPhysicalDeviceVulkan11Features vulkan11_;

@@ -68,27 +68,34 @@ void describe_memory(const InstanceApi& api, PhysicalDevice& device) {
   device.info.available_bytes = available_bytes(api, device);
 }
 
-// The device has the cooperative matrices that Feature::CooperativeMatrix stands for.
-bool multiplies_halves(const InstanceApi& api, VkPhysicalDevice handle,
-                       const VkPhysicalDeviceVulkan11Properties& vulkan11) {
-  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesNV == nullptr) return false;
-  uint32_t count = 0;
-  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(handle, &count, nullptr) != VK_SUCCESS)
-    return false;
-  std::vector<VkCooperativeMatrixPropertiesNV> kinds(
-      count, {.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_NV});
-  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesNV(handle, &count, kinds.data()) !=
-      VK_SUCCESS) {
-    return false;
+// The features that stand for cooperative matrices which the device has.
+uint64_t matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
+                         const VkPhysicalDeviceVulkan11Properties& vulkan11) {
+  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr ||
+      vulkan11.subgroupSize != 32) {
+    return 0;
   }
-  return vulkan11.subgroupSize == 32 &&
-         std::any_of(kinds.begin(), kinds.end(), [](const VkCooperativeMatrixPropertiesNV& kind) {
-           return kind.MSize == 16 && kind.NSize == 16 && kind.KSize == 16 &&
-                  kind.AType == VK_COMPONENT_TYPE_FLOAT16_NV &&
-                  kind.BType == VK_COMPONENT_TYPE_FLOAT16_NV &&
-                  kind.CType == VK_COMPONENT_TYPE_FLOAT32_NV &&
-                  kind.DType == VK_COMPONENT_TYPE_FLOAT32_NV && kind.scope == VK_SCOPE_SUBGROUP_NV;
-         });
+  uint32_t count = 0;
+  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(handle, &count, nullptr) != VK_SUCCESS)
+    return 0;
+  std::vector<VkCooperativeMatrixPropertiesKHR> kinds(
+      count, {.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR});
+  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(handle, &count, kinds.data()) !=
+      VK_SUCCESS) {
+    return 0;
+  }
+  uint64_t features = 0;
+  for (const VkCooperativeMatrixPropertiesKHR& kind : kinds) {
+    const bool fits = kind.MSize == 16 && kind.NSize == 16 && kind.KSize == 16 &&
+                      kind.AType == kind.BType && kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+                      kind.ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
+                      kind.scope == VK_SCOPE_SUBGROUP_KHR;
+    if (fits && kind.AType == VK_COMPONENT_TYPE_FLOAT16_KHR)
+      features |= mask_of(Feature::CooperativeMatrix);
+    if (fits && kind.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR)
+      features |= mask_of(Feature::CooperativeBf16);
+  }
+  return features;
 }
 
 }  // namespace
@@ -122,16 +129,21 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                             .pNext = &vulkan11};
   api.vkGetPhysicalDeviceProperties2(handle, &properties);
-  device.cooperative_matrix = has_extension(extensions, VK_NV_COOPERATIVE_MATRIX_EXTENSION_NAME);
-  FeatureChain features(
-      {.subgroup_size_control = has_size_control, .cooperative_matrix = device.cooperative_matrix});
+  device.cooperative_matrix = has_extension(extensions, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME);
+  device.bfloat16 = has_extension(extensions, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME);
+  FeatureChain features({.subgroup_size_control = has_size_control,
+                         .cooperative_matrix = device.cooperative_matrix,
+                         .bfloat16 = device.bfloat16});
   api.vkGetPhysicalDeviceFeatures2(handle, features.head());
 
   const VkPhysicalDeviceLimits& limits = properties.properties.limits;
   device.info.driver = std::string(vulkan12.driverName) + " " + vulkan12.driverInfo;
   device.info.features = features.mask() | property_features(vulkan11, vulkan12);
-  if (device.cooperative_matrix && !multiplies_halves(api, handle, vulkan11))
-    device.info.features &= ~mask_of(Feature::CooperativeMatrix);
+  constexpr uint64_t kMatrices =
+      mask_of(Feature::CooperativeMatrix) | mask_of(Feature::CooperativeBf16);
+  const uint64_t matrices =
+      device.cooperative_matrix ? matrix_features(api, handle, vulkan11) : uint64_t{0};
+  device.info.features &= ~kMatrices | matrices;
   device.info.subgroup_size = vulkan11.subgroupSize;
   device.info.max_workgroup_invocations = limits.maxComputeWorkGroupInvocations;
   device.info.max_shared_bytes = limits.maxComputeSharedMemorySize;

@@ -4,7 +4,8 @@
 //   rlx_load4_* / rlx_store4_*: elements i..i+3; their address must be a multiple of 4 elements' bytes (16 for f32, 8 for f16).
 //   rlx_raw4/8/16 and rlx_put4/8/16: 4, 8 or 16 bytes at a byte offset, aligned to their size, as they stand.
 // Numerics: f32 -> f16 and f32 -> bf16 round to nearest even, overflow to infinity, keep NaN a NaN and keep f16 subnormals, in
-// integer arithmetic (and one exact f32 addition), as drivers' own conversions may truncate. i8, u8, i16 wrap on store.
+// integer arithmetic (and one exact f32 addition), as drivers' own conversions may truncate; with RLX_NATIVE_HALVES by the device's
+// conversion, for which the compiler declares the same (compiler/emit/vulkan_code.cpp). i8, u8, i16 wrap on store.
 // Copies that must keep every bit read f16 and bf16 as u16, f32 as u32 and f64 as i64.
 // The twin of cuda_kernels/lib/storage.cuh.
 #ifndef RLX_LIB_STORAGE_GLSL
@@ -39,6 +40,9 @@ uint rlx_bf16_from_f32(float value) {
   return (bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet_nan : rounded;
 }
 
+#if RLX_NATIVE_HALVES
+uint rlx_f16_from_f32(float value) { return uint(float16BitsToUint16(float16_t(value))); }
+#else
 uint rlx_f16_from_f32(float value) {
   const uint bits = floatBitsToUint(value);
   // Added to a power of two whose unit is the place where the half ends, the magnitude is rounded there: 13 binades above its own
@@ -50,6 +54,7 @@ uint rlx_f16_from_f32(float value) {
   const uint result = (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7E00u : min(units, 0x7C00u);
   return ((bits >> 16) & 0x8000u) | result;
 }
+#endif
 
 float rlx_round_f16(float value) { return rlx_f32_from_f16(rlx_f16_from_f32(value)); }
 float rlx_round_bf16(float value) { return rlx_f32_from_bf16(rlx_bf16_from_f32(value)); }
@@ -57,7 +62,11 @@ float rlx_round_bf16(float value) { return rlx_f32_from_bf16(rlx_bf16_from_f32(v
 // Two 16-bit floats in a word, the first in the low half.
 vec2 rlx_unpack_f16x2(uint word) { return unpackHalf2x16(word); }
 vec2 rlx_unpack_bf16x2(uint word) { return uintBitsToFloat(uvec2(word << 16, word & 0xFFFF0000u)); }
+#if RLX_NATIVE_HALVES
+uint rlx_pack_f16x2(float low, float high) { return packFloat2x16(f16vec2(low, high)); }
+#else
 uint rlx_pack_f16x2(float low, float high) { return rlx_f16_from_f32(low) | (rlx_f16_from_f32(high) << 16); }
+#endif
 uint rlx_pack_bf16x2(float low, float high) { return rlx_bf16_from_f32(low) | (rlx_bf16_from_f32(high) << 16); }
 
 // ---- integers narrower than their compute type, wrapped as their storage would ----

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of halves in every tile of matmul_coop (ops.md 3.1, 3.3; traps T38 to T40): sizes for
-// which the model takes it, edges inside it, both layouts of each operand, split k, epilogues.
+// Products of f16 and bf16 in every tile of matmul_coop (ops.md 3.1, 3.3; traps T38 to T40): sizes
+// for which the model takes it, edges inside it, both layouts of each operand, split k, epilogues.
 #include <array>
 #include <limits>
 
@@ -21,6 +21,10 @@ std::string text_of(const Size& size) {
 
 CaseTensor halves(Shape shape) {
   return tensor(DType::f16, std::move(shape));
+}
+
+CaseTensor brains(Shape shape) {
+  return tensor(DType::bf16, std::move(shape));
 }
 
 Case product(std::string name, const CaseTensor& a, const CaseTensor& b,
@@ -49,6 +53,33 @@ void add_tiles(std::vector<Case>& cases) {
   // Depths and widths that end inside a piece of eight halves, where memory allows such pieces.
   cases.push_back(product("T39 coop, a width that ends inside a unit", halves({40, 64}),
                           halves({77, 64}), R"({"trans_b": true})"));
+}
+
+void add_bf16(std::vector<Case>& cases) {
+  for (const Size& size : {Size{15, 24, 40}, Size{33, 32, 128}, Size{72, 200, 1000},
+                           Size{64, 64, 2048}, Size{1000, 1032, 40}}) {
+    cases.push_back(product("T39 coop bf16 " + text_of(size), brains({size.m, size.k}),
+                            brains({size.k, size.n})));
+    cases.push_back(product("T40 coop bf16 " + text_of(size) + " transposed b",
+                            brains({size.m, size.k}), brains({size.n, size.k}),
+                            R"({"trans_b": true})"));
+  }
+  cases.push_back({.name = "coop bf16 act(x w + bias) + residual",
+                   .op = "fused_matmul_bias_act",
+                   .inputs = {brains({40, 136}), brains({136, 72}).param(), brains({72}).param(),
+                              brains({40, 72})},
+                   .attributes = R"({"activation": "relu"})",
+                   .tolerance = Tolerance::Sum});
+  // Powers of two far outside the range of f16, of which every product is exact.
+  constexpr int64_t kDepth = 32;
+  std::vector<double> a(static_cast<size_t>(16 * kDepth), 0.0);
+  std::vector<double> b(static_cast<size_t>(kDepth * 16), 1.0);
+  a[0] = 0x1p120;
+  a[kDepth] = 0x1p-120;
+  a[2 * kDepth] = std::numeric_limits<double>::infinity();
+  a[3 * kDepth] = std::numeric_limits<double>::quiet_NaN();
+  cases.push_back(product("coop bf16, values beyond the range of f16", brains({16, kDepth}).of(a),
+                          brains({kDepth, 16}).of(b)));
 }
 
 void add_epilogues(std::vector<Case>& cases) {
@@ -82,6 +113,7 @@ void add_specials(std::vector<Case>& cases) {
 std::vector<Case> cooperative_matrix_cases() {
   std::vector<Case> cases;
   add_tiles(cases);
+  add_bf16(cases);
   add_epilogues(cases);
   add_specials(cases);
   return cases;

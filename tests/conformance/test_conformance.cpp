@@ -57,13 +57,15 @@ TEST_CASE("conformance of 8-bit floats and complex numbers in movement and index
   check_family(element_type_cases());
 }
 
-// Every table's cases of halves that hold a product, by code for cooperative matrices.
+// Every table's cases of 16-bit floats that hold a product, by code for cooperative matrices.
 TEST_CASE("conformance on cooperative matrices", "[coop]") {
   std::vector<Case> halves;
   for (const std::vector<Case>& cases :
        {matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}) {
     for (const Case& test : cases) {
-      if (test.inputs[0] && test.inputs[0]->type.dtype == DType::f16) halves.push_back(test);
+      if (!test.inputs[0]) continue;
+      const DType dtype = test.inputs[0]->type.dtype;
+      if (dtype == DType::f16 || dtype == DType::bf16) halves.push_back(test);
     }
   }
   check_family(halves, "vulkan-nvidia");

@@ -93,6 +93,17 @@ TEST_CASE("NaN, infinities and signed zeros are preserved unless asked otherwise
   CHECK_FALSE(declares_preserve(code_of(compile_text(text, conversion("i32", "i32")))));
 }
 
+TEST_CASE("the device's own conversions to halves are asked for where halves are written") {
+  const uint64_t native = feature_bit(Feature::NativeHalves) | feature_bit(Feature::Float16);
+  const std::string text = kernel_text(convert_body());
+  const KernelCodeOptions options{.native_halves = true};
+  CHECK((code_of(compile_text(text, conversion("f32", "f16"), options)).features & native) ==
+        native);
+  CHECK((code_of(compile_text(text, conversion("f32", "f16"))).features & native) == 0);
+  CHECK((code_of(compile_text(text, conversion("f32", "bf16"), options)).features & native) == 0);
+  CHECK((code_of(compile_text(text, conversion("i32", "i64"), options)).features & native) == 0);
+}
+
 TEST_CASE("the workgroup comes from the specialization and shared memory is counted") {
   Specialization wide = conversion("f32", "f32");
   wide.workgroup = {.x = 8, .y = 4, .z = 2};
@@ -191,6 +202,7 @@ TEST_CASE("everything that code depends on is in its inputs") {
   CHECK(first != inputs("// b", specialization({{"A", "1"}}), {}));
   CHECK(first != inputs("// a", specialization({{"A", "2"}}), {}));
   CHECK(first != inputs("// a", specialization({{"A", "1"}}), {.float_controls = false}));
+  CHECK(first != inputs("// a", specialization({{"A", "1"}}), {.native_halves = true}));
   Specialization block = specialization({{"A", "1"}});
   block.workgroup.x = 32;
   CHECK(first != inputs("// a", block, {}));

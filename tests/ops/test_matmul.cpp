@@ -159,7 +159,8 @@ TEST_CASE("matmul_takes_tensor_cores_where_the_target_has_them_and_the_operands_
   CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "vulkan") == KernelId::matmul);
   CHECK(kernel(DType::f64, {128, 384}, {384, 384}, "cuda") == KernelId::matmul);
   CHECK(kernel(DType::f16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul_coop);
-  CHECK(kernel(DType::bf16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul);
+  CHECK(kernel(DType::bf16, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul_coop);
+  CHECK(kernel(DType::f32, {128, 384}, {384, 384}, "vulkan-nvidia") == KernelId::matmul);
   CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "vulkan-nvidia") == KernelId::matmul);
   // Rows of 7 values are no whole 16-byte pieces.
   CHECK(kernel(DType::f16, {128, 7}, {7, 384}, "cuda") == KernelId::matmul);
@@ -231,6 +232,8 @@ TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
           const uint64_t halves =
               by_line ? tile.k * (tile.m + tile.n + 16) : (tile.m + tile.n) * (tile.k + 8);
           CHECK(2 * tile.stages * halves <= device.shared_bytes);
+          CHECK(tile.sum_bytes() <= device.shared_bytes);
+          CHECK(tile.n / tile.warps_n / 16 % tile.sum_matrices() == 0);
         }
       }
     }
