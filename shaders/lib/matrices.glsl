@@ -14,11 +14,6 @@ layout(constant_id = 0) const uint rlx_right_rows = 16;
 
 #define RLX_SUBGROUP 32
 
-// 16 bytes at a byte offset that is a multiple of 16, of an operand that no thread of the dispatch writes: drivers may read them
-// through caches that writes do not pass (NVIDIA 580: a product of 4096^3 8 % faster).
-layout(buffer_reference, scalar, buffer_reference_align = 16) restrict readonly buffer OperandPiece { uvec4 v; };
-RLX_FN rlx_uvec4 rlx_operand16(rlx_ptr base, rlx_i64 byte_offset) { return OperandPiece(base + rlx_ptr(byte_offset)).v; }
-
 // What the threads of a subgroup wrote to shared memory is there for all of them.
 RLX_FN void rlx_subgroup_barrier() {
   subgroupMemoryBarrierShared();
