@@ -57,18 +57,34 @@ TEST_CASE("conformance of 8-bit floats and complex numbers in movement and index
   check_family(element_type_cases());
 }
 
-// Every table's cases of 16-bit floats that hold a product, by code for cooperative matrices.
-TEST_CASE("conformance on cooperative matrices", "[coop]") {
+namespace {
+
+// Those of the tables' cases that begin with a tensor of 16-bit floats.
+std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
   std::vector<Case> halves;
-  for (const std::vector<Case>& cases :
-       {matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}) {
+  for (const std::vector<Case>& cases : tables) {
     for (const Case& test : cases) {
       if (!test.inputs[0]) continue;
       const DType dtype = test.inputs[0]->type.dtype;
       if (dtype == DType::f16 || dtype == DType::bf16) halves.push_back(test);
     }
   }
-  check_family(halves, "vulkan-nvidia");
+  return halves;
+}
+
+}  // namespace
+
+// Products by code for cooperative matrices.
+TEST_CASE("conformance on cooperative matrices", "[coop]") {
+  check_family(of_halves({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}),
+               "vulkan-nvidia");
+}
+
+// Where halves are the device's own conversions.
+TEST_CASE("conformance of native halves", "[native_halves]") {
+  check_family(of_halves({unary_cases(), binary_cases(), cast_cases(), reduce_cases(),
+                          softmax_cases(), norm_cases(), pool_cases(), conv_cases()}),
+               "vulkan-nvidia");
 }
 
 TEST_CASE("the record of conformance knows every case of the tables", "[record]") {
