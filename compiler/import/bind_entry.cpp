@@ -157,6 +157,7 @@ class EntryBinder {
   // inferred.
   void infer(const SourceNode& source, Node node) {
     if (context_.auto_promote) promote_inputs(node);
+    clamp_symbolic_k(source, node);
     std::vector<ValueId> outputs;
     for (const std::string& name : source.outputs)
       outputs.push_back(graph_.add_value({.name = name}));
@@ -174,6 +175,23 @@ class EntryBinder {
       if (found == definitions_.end() || !found->second.node) continue;
       if (&source_.nodes[*found->second.node] == &source) found->second.id = outputs[i];
     }
+  }
+
+  // A symbol that bounds a topk may exceed the row, of which k is then all.
+  void clamp_symbolic_k(const SourceNode& source, Node& node) {
+    const auto written = source.attributes.find("k");
+    if (node.op != "topk" || written == source.attributes.end() || node.inputs.empty() ||
+        !node.inputs[0] || !std::holds_alternative<std::string>(written->second)) {
+      return;
+    }
+    auto* k = std::get_if<int64_t>(&node.attributes["k"]);
+    const Shape& shape = graph_.value(*node.inputs[0]).type.shape;
+    const auto given = node.attributes.find("axis");
+    const auto* axis =
+        given == node.attributes.end() ? nullptr : std::get_if<int64_t>(&given->second);
+    const auto rank = static_cast<int64_t>(shape.size());
+    const int64_t at = axis == nullptr ? rank - 1 : *axis < 0 ? *axis + rank : *axis;
+    if (k != nullptr && at >= 0 && at < rank) *k = std::min(*k, shape[static_cast<size_t>(at)]);
   }
 
   void promote_inputs(Node& node) {

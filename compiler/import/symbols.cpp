@@ -156,10 +156,17 @@ std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const
     return ints ? std::optional<AttributeValue>(*ints) : std::nullopt;
   }
   const auto* symbol = std::get_if<std::string>(&value);
-  if (type == AttrType::Int && symbol && values_.contains(*symbol)) {
+  if ((type == AttrType::Int || type == AttrType::IntList) && symbol && values_.contains(*symbol)) {
     const std::optional<int64_t> bound = values_.at(*symbol);
-    return bound ? std::optional<AttributeValue>(*bound) : std::nullopt;
+    if (!bound) return std::nullopt;
+    return type == AttrType::Int ? AttributeValue(*bound) : AttributeValue(Ints{*bound});
   }
+  // One number stands for a list of one.
+  const auto* integer = std::get_if<int64_t>(&value);
+  if (type == AttrType::IntList && integer) return Ints{*integer};
+  if (type == AttrType::FloatList && integer) return reals_of(Ints{*integer}, as_written(value));
+  if (const auto* real = std::get_if<double>(&value); type == AttrType::FloatList && real)
+    return Floats{*real};
   if (type == AttrType::Float) return real_of(value, as_written(value));
   if (type == AttrType::FloatList) return reals_of(value, as_written(value));
   const auto* ints = std::get_if<Ints>(&value);

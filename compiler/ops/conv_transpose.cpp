@@ -62,10 +62,10 @@ bool check_channels(InferContext& ctx) {
   return true;
 }
 
-// A list attribute with one value per spatial dim; `otherwise` where it is absent.
+// A list attribute with one value per spatial dim, or one for all; `otherwise` where it is absent.
 std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, int64_t otherwise) {
   Ints values = ctx.attrs().integers(name);
-  if (values.empty()) values.assign(rank, otherwise);
+  if (values.size() <= 1) values.assign(rank, values.empty() ? otherwise : values[0]);
   if (values.size() == rank) return values;
   ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
                                        " values; wanted " + std::to_string(rank) +
@@ -78,7 +78,7 @@ bool set_sizes(NodeContext& ctx, Window& window, const Ints& output_padding) {
   const size_t rank = window.rank;
   Ints pads = ctx.attrs().integers("pads");
   const Ints wanted = ctx.attrs().integers("output_shape");
-  if (pads.empty()) pads.assign(2 * rank, 0);
+  if (pads.size() <= 1) pads.assign(2 * rank, pads.empty() ? 0 : pads[0]);
   if (pads.size() == rank) pads.insert(pads.end(), pads.begin(), pads.end());
   if (pads.size() != 2 * rank || (!wanted.empty() && wanted.size() != rank)) {
     return ctx.fail(DiagCode::BadAttribute,

@@ -5,10 +5,11 @@
 namespace rlx {
 namespace {
 
-// A list attribute with one value per spatial dim; `otherwise` where it is absent or empty.
+// A list attribute with one value per spatial dim, or one for all; `otherwise` where it is absent
+// or empty.
 std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, int64_t otherwise) {
   Ints values = ctx.attrs().integers(name);
-  if (values.empty()) values.assign(rank, otherwise);
+  if (values.size() <= 1) values.assign(rank, values.empty() ? otherwise : values[0]);
   if (values.size() == rank) return values;
   ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
                                        " values; wanted " + std::to_string(rank) +
@@ -16,10 +17,10 @@ std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, in
   return std::nullopt;
 }
 
-// [b1.., e1..]; a list of `rank` values is symmetric.
+// [b1.., e1..]; a list of `rank` values is symmetric, one value is for every side.
 std::optional<Ints> pad_list(NodeContext& ctx, size_t rank) {
   Ints pads = ctx.attrs().integers("pads");
-  if (pads.empty()) pads.assign(2 * rank, 0);
+  if (pads.size() <= 1) pads.assign(2 * rank, pads.empty() ? 0 : pads[0]);
   if (pads.size() == rank) pads.insert(pads.end(), pads.begin(), pads.end());
   if (pads.size() == 2 * rank) return pads;
   ctx.fail(DiagCode::BadAttribute, "pads has " + std::to_string(pads.size()) + " values; wanted " +

@@ -60,6 +60,7 @@ bool prepare_node(const Module& module, Graph& graph, NodeId id, Diagnostics& di
   const std::string& op = graph.node(id).op;
   if (op == "ew_region") return prepare_chain(graph, id, diagnostics);
   if (op == "range") return prepare_range(module, graph, id, diagnostics);
+  if (op == "topk") prepare_topk(module, graph, id);
   return true;
 }
 

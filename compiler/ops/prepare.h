@@ -11,8 +11,8 @@
 namespace rlx {
 
 // For a node as a graph file has it, whose inputs have their types: the chain of an ew_region,
-// texts, becomes the node's region; the known limit of a range becomes its count. False where
-// anything was reported. Any other node stays as it is.
+// texts, becomes the node's region; the known limit of a range becomes its count, the known k of a
+// topk its attribute. False where anything was reported. Any other node stays as it is.
 bool prepare_node(const Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
 
 // What a value holds where that is known before the run: a small constant of the module, or what
@@ -21,6 +21,7 @@ std::optional<Tensor> known_value(const Module& module, const Graph& graph, Valu
 
 // The parts of prepare_node.
 bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics);
+void prepare_topk(const Module& module, Graph& graph, NodeId id);
 bool prepare_range(const Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
 
 }  // namespace rlx

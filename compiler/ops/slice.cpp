@@ -48,7 +48,8 @@ std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const S
   const AttributeReader& attrs = ctx.attrs();
   const Ints starts = attrs.integers("starts");
   const Ints ends = attrs.integers("ends");
-  Ints steps = attrs.has("steps") ? attrs.integers("steps") : Ints(starts.size(), 1);
+  Ints steps = attrs.has("steps") ? attrs.integers("steps") : Ints{1};
+  if (steps.size() == 1) steps.assign(starts.size(), steps[0]);  // one for all axes
   Ints axes;
   for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   if (attrs.has("axes")) axes = attrs.integers("axes");

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "compiler/ops/index_output.h"
+#include "compiler/ops/prepare.h"
 #include "compiler/ops/rows.h"
 #include "compiler/ops/sort_lower.h"
 
@@ -24,9 +25,23 @@ std::optional<int64_t> ordered_axis(InferContext& ctx) {
   return ctx.axis(ctx.attrs().integer("axis"), ctx.shape(0).size());
 }
 
+// k as an input, where the attribute is the most that it may be.
+bool check_k_input(InferContext& ctx) {
+  if (ctx.has_input(1) && (!is_integer(ctx.dtype(1)) || element_count(ctx.shape(1)) != 1)) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "k is " + to_string(ctx.input(1)) + ", wanted an integer of rank 0");
+  }
+  if (ctx.attrs().has("k")) return true;
+  return ctx.has_input(1)
+             ? ctx.fail(DiagCode::BadAttribute, "k is known only at run time",
+                        "give the most that it may be as the attribute k: the results have that "
+                        "many places, and those from the input's k on hold 0 and the index -1")
+             : ctx.fail(DiagCode::MissingAttribute, "k is given neither as attribute nor as input");
+}
+
 bool infer_topk(InferContext& ctx) {
   const std::optional<int64_t> axis = ordered_axis(ctx);
-  if (!axis) return false;
+  if (!axis || !check_k_input(ctx)) return false;
   Shape shape = ctx.shape(0);
   int64_t& length = shape[static_cast<size_t>(*axis)];
   const int64_t k = ctx.attrs().integer("k");
@@ -73,6 +88,13 @@ std::vector<int64_t> ordered_places(const std::vector<Element>& x, int64_t base,
   return places;
 }
 
+// Places of a row that hold a result.
+size_t filled_places(const EvaluateContext& ctx, size_t places) {
+  if (!ctx.has_input(1)) return places;
+  const int64_t k = ctx.input(1).integers[0];
+  return std::min(places, static_cast<size_t>(std::max<int64_t>(k, 0)));
+}
+
 bool evaluate(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.type.shape.size());
@@ -87,7 +109,11 @@ bool evaluate(EvaluateContext& ctx) {
     const std::vector<int64_t> places =
         x.is_float() ? ordered_places(x.floats, base, from.reduced, descending)
                      : ordered_places(x.integers, base, from.reduced, descending);
-    for (size_t i = 0; i < to.reduced.size(); ++i) {
+    const size_t filled = filled_places(ctx, to.reduced.size());
+    for (size_t i = filled; i < to.reduced.size() && ctx.output_count() > indices_output; ++i) {
+      set_index(ctx.output(indices_output), static_cast<size_t>(to.kept[row] + to.reduced[i]), -1);
+    }
+    for (size_t i = 0; i < filled; ++i) {
       const auto source = static_cast<size_t>(base + from.reduced[static_cast<size_t>(places[i])]);
       const auto target = static_cast<size_t>(to.kept[row] + to.reduced[i]);
       if (has_values && x.is_float()) ctx.output(0).floats[target] = x.floats[source];
@@ -100,6 +126,43 @@ bool evaluate(EvaluateContext& ctx) {
   return true;
 }
 
+// A value in every place of a row.
+ValueId constant_of(RewriteContext& ctx, const char* stem, DType dtype, int64_t value) {
+  Tensor one = Tensor::zeros({dtype, {}});
+  if (one.is_float()) one.floats[0] = static_cast<double>(value);
+  if (!one.is_float()) one.integers[0] = dtype == DType::u32 ? value & 0xFFFFFFFF : value;
+  return ctx.constant(stem, one);
+}
+
+// topk of the most that k may be, and what lies beyond k replaced. Without the input there is a
+// kernel.
+bool decompose_topk(RewriteContext& ctx) {
+  if (ctx.input_count() < 2 || !ctx.has_input(1)) return true;
+  const TensorType type = ctx.type(ctx.node().outputs[0]);
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), type.shape.size());
+  if (!axis) return false;
+  const int64_t most = type.shape[static_cast<size_t>(*axis)];
+  Shape along(type.shape.size(), 1);
+  along[static_cast<size_t>(*axis)] = most;
+  const ValueId places = ctx.emit(
+      "ramp", {constant_of(ctx, "first", DType::i64, 0), constant_of(ctx, "step", DType::i64, 1)},
+      {{"count", most}});
+  const ValueId row = ctx.emit("reshape", {places}, {{"shape", along}});
+  const ValueId wide = ctx.emit("cast", {ctx.input(1)}, {{"to", std::string("i64")}});
+  const ValueId k = ctx.emit("reshape", {wide}, {{"shape", Ints{}}});
+  const ValueId filled = ctx.emit("lt", {row, k});
+  Attributes attributes = ctx.node().attributes;
+  const size_t outputs = ctx.node().outputs.size();
+  const std::vector<ValueId> found =
+      ctx.emit_all("topk", {ctx.input(0)}, std::move(attributes), outputs);
+  for (size_t i = 0; i < outputs; ++i) {
+    const DType dtype = ctx.type(found[i]).dtype;
+    const ValueId rest = constant_of(ctx, i == 0 ? "no_value" : "no_index", dtype, i == 0 ? 0 : -1);
+    ctx.replace_output(i, ctx.emit("where", {filled, found[i], rest}));
+  }
+  return true;
+}
+
 constexpr AttrSpec kAxis = {.name = "axis", .type = AttrType::Int, .default_text = "-1"};
 constexpr AttrSpec kIndexDType = {.name = "index_dtype",
                                   .type = AttrType::DTypeName,
@@ -107,12 +170,13 @@ constexpr AttrSpec kIndexDType = {.name = "index_dtype",
                                   .consumed_by_infer = true};
 // `sorted` and `stable` give leave to do less than is always done.
 constexpr AttrSpec kTopkAttrs[] = {
-    {.name = "k", .type = AttrType::Int, .required = true, .minimum = 0, .consumed_by_infer = true},
+    {.name = "k", .type = AttrType::Int, .minimum = 0, .consumed_by_infer = true},
     kAxis,
     {.name = "largest", .type = AttrType::Bool, .default_text = "true"},
     {.name = "sorted", .type = AttrType::Bool, .default_text = "true", .consumed_by_infer = true},
     kIndexDType,
 };
+constexpr uint32_t kTopkOptional[] = {1};
 constexpr AttrSpec kSortAttrs[] = {
     kAxis,
     {.name = "descending", .type = AttrType::Bool, .default_text = "false"},
@@ -122,14 +186,16 @@ constexpr AttrSpec kSortAttrs[] = {
 
 constexpr OpDef kOps[] = {
     {.name = "topk",
-     .signature = "topk(x; k, axis=-1, largest=true, sorted=true, index_dtype=i32) -> values, "
-                  "[indices]",
-     .inputs = {1, 1},
+     .signature = "topk(x, [k]; k, axis=-1, largest=true, sorted=true, index_dtype=i32) -> "
+                  "values, [indices]",
+     .inputs = {1, 2},
      .outputs = {1, 2},
      .attrs = kTopkAttrs,
      .infer = infer_topk,
      .evaluate = evaluate,
-     .lower = lower_sort},
+     .decompose = decompose_topk,
+     .lower = lower_sort,
+     .optional_inputs = kTopkOptional},
     {.name = "sort",
      .signature = "sort(x; axis=-1, descending=false, stable=true, index_dtype=i32) -> values, "
                   "[indices]",
@@ -150,6 +216,20 @@ constexpr OpDef kOps[] = {
 };
 
 }  // namespace
+
+void prepare_topk(const Module& module, Graph& graph, NodeId id) {
+  Node& node = graph.node(id);
+  if (node.inputs.size() != 2 || !node.inputs[1]) return;
+  const std::optional<Tensor> known = known_value(module, graph, *node.inputs[1]);
+  if (!known || !is_integer(known->type.dtype) || known->count() != 1) return;
+  int64_t k = known->integers[0];
+  const auto most = node.attributes.find("k");
+  const bool has_most =
+      most != node.attributes.end() && std::holds_alternative<int64_t>(most->second);
+  if (has_most) k = std::min(k, std::get<int64_t>(most->second));
+  node.attributes["k"] = k;
+  node.inputs.resize(1);
+}
 
 bool sorts_descending(const NodeContext& ctx) {
   return ctx.attrs().flag(ctx.node().op == "topk" ? "largest" : "descending");

@@ -33,6 +33,20 @@ void add_topk(std::vector<Case>& cases) {
   cases.push_back(ordered("T99 k = 0", "topk", ties, R"({"k": 0})", {{}, {}}));
   cases.push_back(ordered("T99 axis 0", "topk", tensor(DType::f32, {3, 2}).of({1, 6, 3, 4, 2, 5}),
                           R"({"k": 2, "axis": 0})", {{3, 6, 2, 5}, {1, 0, 2, 2}}));
+  for (const double k : {0.0, 2.0, 3.0, 9.0, -1.0}) {
+    Case given = ordered("T99 k at run time is " + std::to_string(k), "topk", ties, R"({"k": 3})");
+    given.inputs.emplace_back(tensor(DType::i64, {}).of({k}));
+    cases.push_back(given);
+  }
+  cases.back().golden = {{0, 0, 0}, {-1, -1, -1}};
+  Case rows = ordered("T99 k at run time, axis 1", "topk", tensor(DType::f16, {3, 70, 11}),
+                      R"({"k": 20, "axis": 1, "index_dtype": "u32", "largest": false})");
+  rows.inputs.emplace_back(tensor(DType::u8, {1}).of({7}));
+  cases.push_back(rows);
+  Case integers = ordered("T99 k at run time, integers, legacy indices", "topk",
+                          tensor(DType::i64, {4, 90}), R"({"k": 9, "index_dtype": "f32"})");
+  integers.inputs.emplace_back(tensor(DType::i32, {}).of({4}));
+  cases.push_back(integers);
   const CaseTensor infinities =
       tensor(DType::f32, {6}).of({-kInfinity, 1, -kInfinity, kNan, kInfinity, kNan});
   cases.push_back(

@@ -36,6 +36,63 @@ TEST_CASE("symbols are bound by name, and by themselves where the range is one n
   CHECK(module.symbols[2].bound == 3);
 }
 
+// The type of the only node's first output.
+TensorType type_of(const std::string& json, const DimBindings& dims = {}) {
+  const Module module = bind_good(json, dims);
+  const Graph& graph = module.entries.at(0);
+  return graph.value(graph.outputs.at(0)).type;
+}
+
+TEST_CASE("one number stands for a list of one, and for every axis of a window") {
+  CHECK(type_of(graph_of(node("reduce_sum", "x", "y", R"({"axes": 1})"))).shape == Shape{2});
+  CHECK(type_of(graph_of(node("slice", "x", "y",
+                              R"({"axes": [0, 1], "starts": [0, 0], "ends": [2, 3], "steps": 2})")))
+            .shape == Shape{1, 2});
+  const std::string image = R"({"rlx_graph": 1, "symbols": [{"name": "s", "min": 2, "max": 2}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 2, 8, 8]}, {"name": "w", "dtype": "f32", "shape": [2, 2, 3, 3]}],
+    "nodes": [{"op": "OP", "inputs": ["x", "w"], "outputs": ["y"], "attributes": {"stride": "s", "pads": 1, MORE"dilation": 1}}],
+    "outputs": ["y"]})";
+  const auto with = [&](const std::string& op, const std::string& more) {
+    std::string json = image;
+    json.replace(json.find("OP"), 2, op);
+    return json.replace(json.find("MORE"), 4, more);
+  };
+  CHECK(type_of(with("conv", "")).shape == Shape{1, 2, 4, 4});
+  CHECK(type_of(with("conv_transpose", R"("output_padding": 1, )")).shape == Shape{1, 2, 16, 16});
+  CHECK(
+      type_of(
+          R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "u8", "shape": [4, 8]}, {"name": "w", "dtype": "i8", "shape": [8, 3]}],
+    "nodes": [{"op": "qmatmul", "inputs": ["x", "w"], "outputs": ["y"], "attributes": {"w_zp": 3, "mult": 0.5}}], "outputs": ["y"]})")
+          .shape == Shape{4, 3});
+}
+
+TEST_CASE("T99 k of a topk may be a symbol beyond the row, or a constant input") {
+  const std::string symbolic = R"({"rlx_graph": 1, "symbols": [{"name": "k", "max": 64}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [5, 7]}],
+    "nodes": [{"op": "topk", "inputs": ["x"], "outputs": ["y"], "attributes": {"k": "k", "axis": -2}}], "outputs": ["y"]})";
+  CHECK(type_of(symbolic, {{"k", 3}}).shape == Shape{3, 7});
+  CHECK(type_of(symbolic, {{"k", 64}}).shape == Shape{5, 7});
+  const auto input = [](const std::string& leaf, const std::string& attributes) {
+    return R"({"rlx_graph": 1, )" + leaf +
+           R"(, "inputs": [{"name": "x", "dtype": "f32", "shape": [5, 7]}, {"name": "r", "dtype": "i32", "shape": []}],
+      "nodes": [{"op": "topk", "inputs": ["x", "k"], "outputs": ["y"], "attributes": )" +
+           attributes + R"(}], "outputs": ["y"]})";
+  };
+  const std::string constant =
+      R"("constants": [{"name": "k", "dtype": "i64", "shape": [1], "data": {"values": [4]}}])";
+  CHECK(type_of(input(constant, "{}")).shape == Shape{5, 4});
+  CHECK(type_of(input(constant, R"({"k": 2})")).shape == Shape{5, 2});
+  const std::string run_time = R"("states": [{"name": "k", "dtype": "i64", "shape": []}])";
+  CHECK(type_of(input(run_time, R"({"k": 6})")).shape == Shape{5, 6});
+  check_only_error(bind_bad(input(run_time, "{}")), DiagCode::BadAttribute,
+                   "topk \"y\": k is known only at run time");
+  check_only_error(
+      bind_bad(input(R"("states": [{"name": "k", "dtype": "f32", "shape": []}])", R"({"k": 6})")),
+      DiagCode::BadDtype, "wanted an integer of rank 0");
+  check_only_error(bind_bad(graph_of(node("topk", "x", "y"))), DiagCode::MissingAttribute,
+                   "neither as attribute nor as input");
+}
+
 TEST_CASE("an unbound symbol is told with the option that binds it") {
   const Diagnostics diagnostics = bind_bad(kSymbolic, {{"seq", 8}});
   check_only_error(diagnostics, DiagCode::UnboundSymbol,
