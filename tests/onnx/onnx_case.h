@@ -25,11 +25,13 @@ struct OnnxVerdict {
   bool refused = false;  // stopped with diagnostics, as a test that is not supported should
 };
 
-// A model and the folder of its data set (input_0.pb ..., output_0.pb ...).
+// A model and its data set: files <inputs>_0.pb ... and <outputs>_0.pb ...; without `inputs`, which
+// ONNX leaves out for its light networks, element i of n of an input is i / n.
 struct OnnxCase {
   std::string name;  // "node/test_abs"
   std::string model;
-  std::string data;    // empty: `inputs` and `outputs` below
+  std::string inputs;
+  std::string outputs;
   double rtol = 1e-3;  // of ONNX's rule
   double atol = 1e-7;
   bool is_network = false;  // too deep for the bound of one op

@@ -64,20 +64,38 @@ std::vector<Refusal> read_refusals(const std::string& path) {
   return refusals;
 }
 
+// The test whose model this file is, if it is one: model.onnx beside its data set, or a light
+// network beside its outputs.
+std::optional<OnnxCase> case_of(const std::filesystem::path& file, const std::string& suite) {
+  if (file.extension() != ".onnx") return std::nullopt;
+  const std::filesystem::path folder = file.parent_path();
+  if (file.filename() == "model.onnx") {
+    const std::string data = (folder / "test_data_set_0").string();
+    return OnnxCase{.name = std::filesystem::relative(folder, suite).string(),
+                    .model = file.string(),
+                    .inputs = data + "/input",
+                    .outputs = data + "/output"};
+  }
+  const std::string stem = (folder / file.stem()).string();
+  if (!std::filesystem::exists(stem + "_output_0.pb")) return std::nullopt;
+  return OnnxCase{.name = std::filesystem::relative(stem, suite).string(),
+                  .model = file.string(),
+                  .inputs = {},
+                  .outputs = stem + "_output",
+                  // The rule that ONNX's own test of this network has.
+                  .rtol = file.stem() == "light_densenet121" ? 2e-3 : 1e-3,
+                  .is_network = true};
+}
+
 std::vector<OnnxCase> list_cases(const Options& options) {
   std::vector<OnnxCase> cases;
   if (!std::filesystem::is_directory(options.suite)) return cases;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(options.suite)) {
-    const std::filesystem::path folder = entry.path().parent_path();
-    const std::string name = std::filesystem::relative(folder, options.suite).string();
-    if (entry.path().filename() != "model.onnx") continue;
-    const bool is_wanted =
+    const std::optional<OnnxCase> found = case_of(entry.path(), options.suite);
+    if (found &&
         std::any_of(options.filters.begin(), options.filters.end(),
-                    [&](const std::string& filter) { return matches(filter, name); });
-    if (!is_wanted) continue;
-    cases.push_back({.name = name,
-                     .model = entry.path().string(),
-                     .data = (folder / "test_data_set_0").string()});
+                    [&](const std::string& filter) { return matches(filter, found->name); }))
+      cases.push_back(*found);
   }
   std::sort(cases.begin(), cases.end(),
             [](const OnnxCase& a, const OnnxCase& b) { return a.name < b.name; });

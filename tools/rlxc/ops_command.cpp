@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "compiler/import/onnx/onnx_reader.h"
 #include "compiler/ops/conformance_record.h"
 #include "compiler/ops/op_def.h"
 #include "tools/rlxc/commands.h"
@@ -121,6 +122,10 @@ void print_text() {
   }
 }
 
+void print_onnx() {
+  for (const std::string& name : onnx_operators()) std::printf("%s\n", name.c_str());
+}
+
 Json arity_json(const Arity& arity) {
   return {{"minimum", arity.minimum},
           {"maximum", arity.maximum == kUnlimited ? Json() : Json(arity.maximum)}};
@@ -216,9 +221,15 @@ void add_ops_command(CLI::App& app, Action& action) {
   command->add_flag("--json", *json, "As JSON");
   command->add_flag("--markdown", *markdown, "As the table compiler/ops/OPERATORS.md")
       ->excludes("--json");
-  command->callback([json, markdown, &action] {
-    action = [json, markdown] {
-      if (*json)
+  const auto onnx = std::make_shared<bool>(false);
+  command->add_flag("--onnx", *onnx, "The operators of ONNX that are read")
+      ->excludes("--json")
+      ->excludes("--markdown");
+  command->callback([json, markdown, onnx, &action] {
+    action = [json, markdown, onnx] {
+      if (*onnx)
+        print_onnx();
+      else if (*json)
         print_json();
       else if (*markdown)
         print_markdown();

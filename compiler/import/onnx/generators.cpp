@@ -10,7 +10,7 @@
 namespace rlx::onnx_import {
 namespace {
 
-constexpr int64_t kMostElements = int64_t{1} << 28;  // of a table made at compile time
+constexpr int64_t kMostElements = int64_t{1} << 24;  // of a table made at compile time
 
 void range(NodeReader& n, const OnnxOp&) {
   const double start = n.known_real(0, "the start");
@@ -18,11 +18,11 @@ void range(NodeReader& n, const OnnxOp&) {
   const double delta = n.known_real(2, "the step");
   const double count = std::ceil((limit - start) / delta);
   if (delta == 0 || !(count <= static_cast<double>(kMostElements)))
-    n.refuse("the range has no end, or more than 2^28 elements");
+    n.refuse("the range has no end, or more than 2^24 elements");
   const ValueId first = n.reshape(n.input(0), {});
   const ValueId step = n.reshape(n.input(2), {});
-  n.set_output(0, n.emit("ramp", {first, step},
-                         {{"count", std::max<int64_t>(static_cast<int64_t>(count), 0)}}));
+  n.set_output(
+      0, n.emit("ramp", {first, step}, {{"count", static_cast<int64_t>(std::max(count, 0.0))}}));
 }
 
 void eye_like(NodeReader& n, const OnnxOp&) {
@@ -72,7 +72,9 @@ void mel_weight_matrix(NodeReader& n, const OnnxOp&) {
   const double high = n.known_real(4, "the highest frequency");
   const int64_t bins = length / 2 + 1;
   if (bands < 1 || length < 1 || rate < 1 || bands > 1 << 16 || bins > kMostElements / bands)
-    n.refuse("the matrix has no size, or more than 2^28 elements");
+    n.refuse("the matrix has no size, or more than 2^24 elements");
+  if (!(std::fabs(low) <= 1e12) || !(std::fabs(high) <= 1e12))
+    n.refuse("the frequencies are " + std::to_string(low) + " and " + std::to_string(high));
   const DType dtype = dtype_of(n.integer("output_datatype", 1), "the result");
   const auto mel = [](double hertz) { return 2595 * std::log10(1 + hertz / 700); };
   const double step = (mel(high) - mel(low)) / static_cast<double>(bands + 2);

@@ -158,13 +158,18 @@ class ModelImporter {
     return node.op_type();
   }
 
+  // Names of files as they are where they are legal.
+  static std::string printable(const std::string& name) {
+    return name_fault(name) ? in_quotes(name) : name;
+  }
+
   void report(const onnx::NodeProto& node, const std::string& path, int index,
               const Refusal& refusal) {
     diagnostics_.add({.severity = Severity::Error,
                       .code = refusal.code,
                       .place = place(path + "node " + std::to_string(index)),
-                      .op = node.op_type(),
-                      .node = node_name(node),
+                      .op = printable(node.op_type()),
+                      .node = printable(node_name(node)),
                       .message = refusal.message,
                       .hint = refusal.hint});
   }

@@ -171,7 +171,9 @@ void non_zero(NodeReader& n, const OnnxOp&) {
 
 // Values that are known become attributes; others are chosen element by element.
 void one_hot(NodeReader& n, const OnnxOp&) {
-  const auto depth = static_cast<int64_t>(n.known_real(1, "the depth"));
+  const double written = n.known_real(1, "the depth");
+  if (!(written >= 0 && written <= 0x1p40)) n.refuse("the depth is " + std::to_string(written));
+  const auto depth = static_cast<int64_t>(written);
   const TensorType& values = n.type(n.input(2));
   if (values.shape != Shape{2}) n.refuse("the values have the shape " + to_string(values.shape));
   const DType dtype = values.dtype;
@@ -205,6 +207,8 @@ void center_crop_pad(NodeReader& n, const OnnxOp&) {
   Ints behind;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = n.axis(axes[i], n.rank(0));
+    if (sizes[i] < 0 || sizes[i] > int64_t{1} << 40)
+      n.refuse("a size is " + std::to_string(sizes[i]));
     const int64_t more = sizes[i] - n.shape(0)[static_cast<size_t>(axis)];
     // Half of what is missing, or of what is too much, rounded down.
     const int64_t first = more >= 0 ? more / 2 : -(-more / 2);

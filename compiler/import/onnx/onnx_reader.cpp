@@ -10,6 +10,7 @@
 #include "compiler/import/check_source.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/model_importer.h"
+#include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/proto_tensor.h"
 #include "compiler/import/onnx/refusal.h"
 
@@ -48,6 +49,10 @@ bool parse(const GraphBytes& bytes, const std::string& file, std::string_view wh
 
 bool can_read_onnx() {
   return true;
+}
+
+std::vector<std::string> onnx_operators() {
+  return onnx_import::onnx_op_names();
 }
 
 OnnxResult read_onnx_graph(const GraphBytes& bytes, const std::string& file,

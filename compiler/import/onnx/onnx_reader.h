@@ -30,6 +30,9 @@ struct OnnxResult {
 // True where this build can read ONNX models.
 bool can_read_onnx();
 
+// The operators that are read, in order of their names.
+std::vector<std::string> onnx_operators();
+
 // Reads a ModelProto. Opsets 7 and newer of the default domain are read as ops.md 19 defines them,
 // older ones where an operator meant the same or says what it means. Every node that cannot be
 // expressed is reported, with why and what would help.

@@ -2,6 +2,7 @@
 // All areas as one table, and the operators that are not in it.
 #include "compiler/import/onnx/op_table.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 
@@ -17,6 +18,11 @@ Index make_index() {
                           generator_rows(), loss_rows(), recurrent_rows(), spectral_rows()}) {
     for (const OnnxOp& row : rows) index.emplace(row.name, &row);
   }
+  return index;
+}
+
+const Index& all_rows() {
+  static const Index index = make_index();
   return index;
 }
 
@@ -73,9 +79,15 @@ constexpr std::array kGaps = {
 }  // namespace
 
 const OnnxOp* find_onnx_op(std::string_view name) {
-  static const Index index = make_index();
-  const auto found = index.find(name);
-  return found == index.end() ? nullptr : found->second;
+  const auto found = all_rows().find(name);
+  return found == all_rows().end() ? nullptr : found->second;
+}
+
+std::vector<std::string> onnx_op_names() {
+  std::vector<std::string> names = {"If"};
+  for (const auto& [name, row] : all_rows()) names.emplace_back(name);
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 OnnxGap gap_of(std::string_view domain, std::string_view name) {

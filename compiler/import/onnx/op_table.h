@@ -25,6 +25,9 @@ std::span<const OnnxOp> spectral_rows();
 // The row of an operator of the default domain; nullptr where it is not expressed.
 const OnnxOp* find_onnx_op(std::string_view name);
 
+// Names of all of them and of If, sorted.
+std::vector<std::string> onnx_op_names();
+
 // Why an operator is not expressed and what would help.
 struct OnnxGap {
   std::string_view why;

@@ -2,6 +2,7 @@
 // Tensors of ONNX files: raw, typed or external data, all little-endian in memory.
 #include "compiler/import/onnx/proto_tensor.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -102,6 +103,15 @@ std::vector<std::byte> unpack_nibbles(std::span<const std::byte> packed, int64_t
   return bytes;
 }
 
+// Bools of 0 and 1: any other byte counts as 1.
+HostBytes normalised(const HostBytes& data) {
+  const auto is_odd = [](std::byte value) { return value > std::byte{1}; };
+  if (std::none_of(data.bytes.begin(), data.bytes.end(), is_odd)) return data;
+  std::vector<std::byte> bytes(data.bytes.begin(), data.bytes.end());
+  for (std::byte& value : bytes) value = value == std::byte{0} ? value : std::byte{1};
+  return owned(std::move(bytes));
+}
+
 std::string text_of(const onnx::TensorProto& tensor, std::string_view key) {
   for (const auto& entry : tensor.external_data()) {
     if (entry.key() == key) return entry.value();
@@ -193,6 +203,7 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
                                  std::to_string(size_bytes) + " bytes and has " +
                                  std::to_string(result.data.bytes.size()));
   }
+  if (result.type.dtype == DType::bool_) result.data = normalised(result.data);
   if (unpacked)
     result.data = owned(unpack_nibbles(result.data.bytes, count, *unpacked == DType::i8));
   return result;

@@ -14,6 +14,8 @@ void grid_sample(NodeReader& n, const OnnxOp& row);
 
 namespace {
 
+constexpr double kMostScale = 0x1p30;
+
 // What is resized: only axes that change, so that others cost nothing.
 struct Sizes {
   Ints axes;
@@ -27,7 +29,7 @@ Sizes from_scales(NodeReader& n, const Ints& axes, const Floats& scales) {
              " scales");
   Sizes result;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (!(scales[i] > 0) || !std::isfinite(scales[i]))
+    if (!(scales[i] > 0) || scales[i] > kMostScale)
       n.refuse("a scale is " + std::to_string(scales[i]));
     if (scales[i] == 1) continue;
     result.axes.push_back(axes[i]);
@@ -44,6 +46,8 @@ Ints with_one_scale(NodeReader& n, const Ints& axes, Ints sizes, bool largest) {
   };
   for (size_t i = 0; i < axes.size(); ++i) {
     const double own = static_cast<double>(sizes[i]) / size_of(i);
+    if (!(own > 0 && own <= kMostScale))
+      n.refuse("a size is " + std::to_string(sizes[i]) + " for " + std::to_string(size_of(i)));
     scale = largest ? std::max(scale, own) : std::min(scale, own);
   }
   for (size_t i = 0; i < axes.size(); ++i)

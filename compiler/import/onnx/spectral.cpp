@@ -9,7 +9,8 @@
 namespace rlx::onnx_import {
 namespace {
 
-constexpr int64_t kMostPoints = 2048;  // the table has up to 4 * n^2 elements
+constexpr int64_t kMostPlaces = int64_t{1} << 24;  // of frames in the signal
+constexpr int64_t kMostPoints = 2048;              // the table has up to 4 * n^2 elements
 
 // Rows: real (and imaginary) part of each of n points; columns: real and imaginary part of the
 // first `bins` of n frequencies. An inverse divides by n.
@@ -105,6 +106,7 @@ void stft(NodeReader& n, const OnnxOp&) {
   check_points(n, points);
   if (points > length) n.refuse("a frame is longer than the signal");
   const int64_t frames = (length - points) / step + 1;
+  if (frames * points > kMostPlaces) n.refuse(std::to_string(frames) + " frames are not supported");
   Ints places;
   for (int64_t frame = 0; frame < frames; ++frame) {
     for (int64_t i = 0; i < points; ++i) places.push_back(frame * step + i);

@@ -15,6 +15,10 @@ void grid_sample(NodeReader& n, const OnnxOp& row);  // resize.cpp
 
 namespace {
 
+// Larger sizes of windows and inputs would not fit products of them.
+constexpr int64_t kMostWindow = int64_t{1} << 30;
+constexpr int64_t kMostPlanes = int64_t{1} << 24;
+
 Ints spatial_of(const Shape& shape) {
   return shape.size() < 2 ? Ints() : Ints(shape.begin() + 2, shape.end());
 }
@@ -43,6 +47,16 @@ void conv_transpose(NodeReader& n, const OnnxOp&) {
   if (stride.size() != rank || dilation.size() != rank || output_padding.size() != rank ||
       pads.size() != 2 * rank || (!wanted.empty() && wanted.size() < rank))
     n.refuse("an attribute has not one value for each of " + std::to_string(rank) + " axes");
+  const std::array<const Ints*, 6> lists = {&kernel,         &stride, &dilation,
+                                            &output_padding, &pads,   &wanted};
+  for (const Ints* list : lists) {
+    if (std::any_of(list->begin(), list->end(),
+                    [](int64_t value) { return value < 0 || value > kMostWindow; }))
+      n.refuse("an attribute of its windows is out of range");
+  }
+  if (std::any_of(n.shape(0).begin(), n.shape(0).end(),
+                  [](int64_t dim) { return dim < 1 || dim > kMostWindow; }))
+    n.refuse("x is of shape " + to_string(n.shape(0)));
   const bool is_same = automatic.starts_with("SAME");
   if (wanted.empty() && is_same) {
     for (size_t i = 0; i < rank; ++i) wanted.push_back(n.shape(0)[i + 2] * stride[i]);
@@ -94,6 +108,8 @@ ValueId whole_indices(NodeReader& n, ValueId plane_indices, bool by_columns) {
     const ValueId column = n.emit("mod", {places, scalar(spatial[1])});
     places = n.emit("add", {n.emit("mul", {column, scalar(spatial[0])}), row});
   }
+  if (x[0] > kMostPlanes || x[1] > kMostPlanes || x[0] * x[1] > kMostPlanes)
+    n.refuse("indices of more than 2^24 planes are not supported");
   Ints starts(static_cast<size_t>(x[0] * x[1]));
   for (size_t i = 0; i < starts.size(); ++i) starts[i] = static_cast<int64_t>(i) * plane;
   Shape shape(x.size(), 1);
@@ -155,12 +171,18 @@ void max_unpool(NodeReader& n, const OnnxOp&) {
   const size_t rank = windows.kernel.size();
   Shape inferred = {n.shape(0)[0], n.shape(0)[1]};
   for (size_t i = 0; i < rank; ++i) {
+    if (n.shape(0)[i + 2] > kMostWindow || windows.stride[i] > kMostWindow)
+      n.refuse("its windows are too large");
     inferred.push_back((n.shape(0)[i + 2] - 1) * windows.stride[i] + windows.kernel[i] -
                        windows.pads[i] - windows.pads[i + rank]);
   }
-  const int64_t all = element_count(inferred);
-  if (std::any_of(inferred.begin(), inferred.end(), [](int64_t dim) { return dim < 0; }))
+  // Products of dims are taken below what a tensor may hold.
+  double elements = 1;
+  for (const int64_t dim : inferred) elements *= static_cast<double>(std::max<int64_t>(dim, 1));
+  if (elements > 0x1p46 ||
+      std::any_of(inferred.begin(), inferred.end(), [](int64_t dim) { return dim < 0; }))
     n.refuse("the result would have the shape " + to_string(inferred));
+  const int64_t all = element_count(inferred);
   const int64_t count = element_count(n.shape(0));
   const ValueId zeros =
       n.emit("fill", {}, {{"shape", Ints{all}}, {"dtype", std::string(name_of(n.dtype(0)))}});

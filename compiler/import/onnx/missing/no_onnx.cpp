@@ -17,6 +17,10 @@ bool can_read_onnx() {
   return false;
 }
 
+std::vector<std::string> onnx_operators() {
+  return {};
+}
+
 OnnxResult read_onnx_graph(const GraphBytes&, const std::string& file, const OnnxOptions&,
                            Diagnostics& diagnostics) {
   report(file, diagnostics);
