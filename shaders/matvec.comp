@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product of matmul for at most four vectors x against a matrix w: out[v, o] = sum over k of x[v, k] * w[o, k], then
 //   act(out + bias) + residual. The vectors are the m of y (RLX_SWAPPED 0: x is a, w is b) or its n (RLX_SWAPPED 1: x is b).
-// Layout: w is contiguous along k (RLX_ALONG_DEPTH 1) or along o (0); x, bias and residual have any strides; y is dense.
+// Layout: w is contiguous along k (RLX_ALONG_DEPTH 1; with RLX_CHUNK 1 of any strides) or along o (0); x, bias and residual have any strides; y is dense.
 // Grid: RLX_OUTPUT_BLOCKS x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS 1 writes the sums of a range of k to
 //   partial[split][batch][m][n], which pass 2 of the matmul kernel adds; RLX_PASS 0 is complete.
 //   Along k: RLX_ROWS teams of RLX_LANES threads; a team has RLX_TEAM_OUTPUTS outputs and shares out k by chunks of RLX_CHUNK.
@@ -111,7 +111,7 @@ RLX_FN void multiply(rlx_ptr x, rlx_ptr w, rlx_u32 block, rlx_u32 split, Epilogu
     }
     RLX_UNROLL for (rlx_u32 r = 0u; r < rlx_u32(RLX_TEAM_OUTPUTS); ++r) {
       if (first + r < rlx_u32(RLX_OUTPUTS)) {
-        const rlx_acc_t element = RLX_ELEMENT(RLX_W, w, RLX_INDEX(first + r) * RLX_W_LINE + RLX_INDEX(depth));
+        const rlx_acc_t element = RLX_ELEMENT(RLX_W, w, RLX_INDEX(first + r) * RLX_W_LINE + RLX_INDEX(depth) * RLX_W_DEPTH);
         RLX_UNROLL for (rlx_u32 v = 0u; v < rlx_u32(RLX_VECTORS); ++v) acc[v][r] += xs[v] * element;
       }
     }
