@@ -9,8 +9,8 @@
 
 #include "compiler/emit/compile_kernels.h"
 #include "compiler/emit/plan_writer.h"
+#include "compiler/ir/merge_weights.h"
 #include "compiler/lower/lower.h"
-#include "compiler/lower/merge_weights.h"
 #include "compiler/lower/schedule.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
@@ -84,29 +84,6 @@ bool check_targets(const CompileOptions& options, Diagnostics& diagnostics) {
                             "\" are for one kind of device, and a plan holds one way for each",
                         "compile two plans");
     }
-  }
-  return !diagnostics.has_errors();
-}
-
-// Keeps the entries asked for, in the module's order.
-bool select_entries(Module& module, const CompileOptions& options, Diagnostics& diagnostics) {
-  for (const std::string& wanted : options.entries) {
-    std::string known;
-    bool found = false;
-    for (const Graph& graph : module.entries) {
-      found = found || graph.name == wanted;
-      known += (known.empty() ? "" : ", ") + graph.name;
-    }
-    if (!found) {
-      diagnostics.error(DiagCode::BadOption, {}, "the model has no entry \"" + wanted + "\"",
-                        "its entries are: " + known);
-    }
-  }
-  if (!options.entries.empty()) {
-    std::erase_if(module.entries, [&options](const Graph& graph) {
-      return std::find(options.entries.begin(), options.entries.end(), graph.name) ==
-             options.entries.end();
-    });
   }
   return !diagnostics.has_errors();
 }
@@ -255,7 +232,6 @@ void assemble(Compilation& compilation, const CompileOptions& options) {
 bool plan(Compilation& compilation, const CompileOptions& options, PhaseTimer& timer,
           Diagnostics& diagnostics) {
   if (!check_targets(options, diagnostics)) return false;
-  if (!select_entries(compilation.module, options, diagnostics)) return false;
   if (!transform(compilation, options, diagnostics)) return false;
   timer.end("passes");
   if (!lower(compilation, options, diagnostics)) return false;

@@ -19,7 +19,6 @@ enum class Precision : uint8_t { F32, F16, Bf16, Tf32 };
 
 struct CompileOptions {
   std::vector<std::string> targets = {"vulkan"};  // names of targets, at most one of a kind
-  std::vector<std::string> entries;               // names; empty: all
   int optimisation = 2;                           // 0: no fusion; 1: clean-ups; 2: everything
   Precision precision = Precision::F32;
   uint32_t jobs = 0;                    // threads; 0: one per core

@@ -2,6 +2,7 @@
 // Constant folding: through the reference evaluator where every input is known, into weights that
 // the init entry computes where some input is made on the device.
 #include <algorithm>
+#include <map>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/constants.h"
@@ -60,7 +61,9 @@ bool evaluable(const Graph& graph, const Node& node) {
   return inputs_fit && std::all_of(node.outputs.begin(), node.outputs.end(), evaluates);
 }
 
-bool evaluate_on_host(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+// nullopt after an error.
+std::optional<std::vector<ValueId>> evaluate_on_host(Module& module, Graph& graph, const Node& node,
+                                                     Diagnostics& diagnostics) {
   std::vector<Tensor> inputs;
   inputs.reserve(node.inputs.size());
   std::vector<const Tensor*> pointers;
@@ -71,13 +74,36 @@ bool evaluate_on_host(Module& module, Graph& graph, const Node& node, Diagnostic
   std::vector<TensorType> types;
   for (ValueId output : node.outputs) types.push_back(graph.value(output).type);
   auto outputs = evaluate_node(node, pointers, types, diagnostics);
-  if (!outputs) return false;
+  if (!outputs) return std::nullopt;
+  std::vector<ValueId> results;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    graph.replace_uses(
-        node.outputs[i],
+    results.push_back(
         add_constant(module, graph, graph.value(node.outputs[i]).name + ".const", (*outputs)[i]));
   }
-  return true;
+  return results;
+}
+
+// The weights that stand for the results of a node over weights. nullopt where an input is no
+// weight, or neither way is open to the node.
+std::optional<std::vector<ValueId>> results_over_weights(Module& module, Graph& graph,
+                                                         const Node& node,
+                                                         Diagnostics& diagnostics) {
+  switch (inputs_of(module, graph, node)) {
+    case InputKind::Varying:
+      return std::nullopt;
+    case InputKind::Known:
+      if (!evaluable(graph, node)) return std::nullopt;
+      return evaluate_on_host(module, graph, node, diagnostics);
+    case InputKind::Generated:
+      if (node.outputs.size() != 1 || !node.region.empty()) return std::nullopt;
+      if (find_op(node.op)->lower == nullptr) return std::nullopt;
+      return std::vector<ValueId>{add_computed(module, graph, node)};
+  }
+  RLX_CHECK(false, "kind of the inputs of " + node.name);
+}
+
+void replace_results(Graph& graph, const Node& node, const std::vector<ValueId>& results) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) graph.replace_uses(node.outputs[i], results[i]);
 }
 
 bool same_numbers(const RandomData& a, const RandomData& b) {
@@ -138,13 +164,69 @@ bool doubles_weight(const Module& module, const Graph& graph, const Node& node) 
          byte_size(graph.value(node.outputs[0]).type) > kSmallBytes;
 }
 
-bool fold(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+// What nodes over weights became. Entries of one module that do the same to a weight, as the
+// buckets of one model do, evaluate it once and hold one result.
+class FoldedNodes {
+ public:
+  // Makes the readers of `node` read what an equal node became; false where there was none.
+  bool reuse(const Module& module, Graph& graph, const Node& node) const {
+    const auto found = folded_.find(key_of(graph, node));
+    if (found == folded_.end() || !node.region.empty()) return false;
+    for (const Folded& folded : found->second) {
+      if (folded.attributes != node.attributes || !fits(module, graph, node, folded)) continue;
+      std::vector<ValueId> results;
+      for (const WeightId id : folded.results)
+        results.push_back(graph.weight_value(id, module.weight(id)));
+      replace_results(graph, node, results);
+      return true;
+    }
+    return false;
+  }
+
+  void add(const Graph& graph, const Node& node, const std::vector<ValueId>& results) {
+    Folded folded{.attributes = node.attributes, .results = {}};
+    for (const ValueId result : results) folded.results.push_back(*graph.value(result).weight);
+    folded_[key_of(graph, node)].push_back(std::move(folded));
+  }
+
+ private:
+  struct Folded {
+    Attributes attributes;
+    std::vector<WeightId> results;
+  };
+  using Key = std::pair<std::string, std::vector<std::optional<WeightId>>>;  // op, inputs
+
+  static Key key_of(const Graph& graph, const Node& node) {
+    Key key{node.op, {}};
+    for (const std::optional<ValueId>& input : node.inputs)
+      key.second.push_back(input ? graph.value(*input).weight : std::nullopt);
+    return key;
+  }
+
+  static bool fits(const Module& module, const Graph& graph, const Node& node,
+                   const Folded& folded) {
+    return std::ranges::equal(node.outputs, folded.results, [&](ValueId output, WeightId result) {
+      return graph.value(output).type == module.weight(result).type;
+    });
+  }
+
+  std::map<Key, std::vector<Folded>> folded_;
+};
+
+bool fold(Module& module, Graph& graph, const Node& node, FoldedNodes& folded,
+          Diagnostics& diagnostics) {
   const OpDef& op = *find_op(node.op);
   // Without inputs only an elementwise op is known to depend on nothing else.
   if (op.has_effect || (node.inputs.empty() && op.scalar == nullptr)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
   if (!keeps_plan_small(graph, node) || doubles_weight(module, graph, node)) return false;
-  return fold_weights(module, graph, node, diagnostics);
+  if (inputs_of(module, graph, node) == InputKind::Varying) return false;
+  if (folded.reuse(module, graph, node)) return true;
+  const auto results = results_over_weights(module, graph, node, diagnostics);
+  if (!results) return false;
+  folded.add(graph, node, *results);
+  replace_results(graph, node, *results);
+  return true;
 }
 
 }  // namespace
@@ -166,18 +248,9 @@ ValueId add_computed(Module& module, Graph& graph, const Node& node) {
 }
 
 bool fold_weights(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
-  switch (inputs_of(module, graph, node)) {
-    case InputKind::Varying:
-      return false;
-    case InputKind::Known:
-      return evaluable(graph, node) && evaluate_on_host(module, graph, node, diagnostics);
-    case InputKind::Generated:
-      if (node.outputs.size() != 1 || !node.region.empty()) return false;
-      if (find_op(node.op)->lower == nullptr) return false;
-      graph.replace_uses(node.outputs[0], add_computed(module, graph, node));
-      return true;
-  }
-  RLX_CHECK(false, "kind of the inputs of " + node.name);
+  const auto results = results_over_weights(module, graph, node, diagnostics);
+  if (results) replace_results(graph, node, *results);
+  return results.has_value();
 }
 
 const Weight* weight_of(const Module& module, const Graph& graph, ValueId id) {
@@ -192,11 +265,12 @@ bool is_known(const Weight& weight) {
 
 size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnostics) {
   size_t changed = 0;
+  FoldedNodes folded;
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const Node node = graph.node(id);
-      if (!fold(module, graph, node, diagnostics)) continue;
+      if (!fold(module, graph, node, folded, diagnostics)) continue;
       graph.remove_node(id);
       ++changed;
     }

@@ -40,6 +40,29 @@ TEST_CASE("nodes of constants are evaluated, through chains, up to the first inp
   CHECK(outputs_of(module)[1].floats == std::vector<double>{-2, -4, -6});
 }
 
+TEST_CASE("entries that do the same to a weight hold one result") {
+  const std::string nodes = R"("nodes": [
+      {"op": "transpose", "inputs": ["a"], "outputs": ["t"], "attributes": {"perm": [1, 0]}},
+      {"op": "mul", "inputs": ["t", "t"], "outputs": ["q"]},
+      {"op": "reshape", "inputs": ["a"], "outputs": ["r"], "attributes": {"shape": [)";
+  const std::string inputs = R"(, "inputs": [{"name": "x", "dtype": "f32", "shape": [1]}], )";
+  const std::string outputs = R"(]}}], "outputs": ["q", "r"]})";
+  Module module = module_of(
+      R"("constants": [{"name": "a", "dtype": "f32", "shape": [2, 3], "data": {"values": [1, 2, 3, 4, 5, 6]}}],
+         "entries": [{"name": "one")" +
+      inputs + nodes + "3, 2" + outputs + R"(, {"name": "two")" + inputs + nodes + "6" + outputs +
+      "]");
+  CHECK(apply(fold_constants, module) == 6);
+  REQUIRE(module.weights.size() == 5);  // a, its transpose, the square, and two reshapes
+  const auto weight = [&](size_t entry, size_t output) {
+    const Graph& graph = module.entries.at(entry);
+    return graph.value(graph.outputs.at(output)).weight;
+  };
+  CHECK(weight(0, 0) == weight(1, 0));
+  CHECK(weight(0, 1) != weight(1, 1));
+  CHECK(outputs_of(module)[0].floats == std::vector<double>{1, 16, 4, 25, 9, 36});
+}
+
 TEST_CASE("folding that would swell the plan is left to the device") {
   const auto expanded = [](const std::string& rows) {
     return module_of(

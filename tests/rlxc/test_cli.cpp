@@ -117,7 +117,13 @@ TEST_CASE("wrong use is told what is right") {
                  "given twice"));
   expect(1, place, compile_arguments(place, {"--no-cache", "--cache", place.path("c")}));
   CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "decode"})).errors,
-                 "its entries are: main"));
+                 "its entries are: \"main\""));
+  for (const char* entry : {"", ":batch=1", "a=", "a=:batch=1"}) {
+    CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", entry})).errors,
+                   "is not NAME[=ENTRY][:DIM=NUMBER,...]"));
+  }
+  CHECK(contains(expect(1, place, compile_arguments(place, {"--entry", "a:batch"})).errors,
+                 "--entry a: \"batch\" is not NAME=NUMBER"));
   expect(1, place, {"inspect", place.path("m.plan"), "--memory", "--steps"});
   CHECK_FALSE(std::filesystem::exists(place.path("m.plan")));
 }
@@ -330,6 +336,27 @@ TEST_CASE("reference runs the model on the host") {
   write_floats(place.path("wide.npy"), {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
   CHECK(contains(refuse({place.path("wide.npy")}), "got f32[2, 4], wanted f32[2, 3]"));
   CHECK_FALSE(std::filesystem::exists(place.path("no/y.npy")));
+}
+
+TEST_CASE("--entry binds symbols per entry, and the entries of a plan share its weights") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const auto weights_with = [&](const std::vector<std::string>& flags) {
+    std::vector<std::string> arguments = {model, "-o", place.path("e.plan")};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    expect(0, place, arguments);
+    expect(0, place, {"verify", place.path("e.plan")});
+    return nlohmann::json::parse(
+        expect(0, place, {"inspect", place.path("e.plan"), "--json"}).output);
+  };
+  const auto one = weights_with({"--dim", "batch=2"});
+  const auto two = weights_with({"--entry", "short:batch=2", "--entry", "long=main:batch=7"});
+  CHECK(two["segments"]["weights_bytes"] == one["segments"]["weights_bytes"]);
+  REQUIRE(two["entries"].size() == 2);
+  CHECK(two["entries"][0]["name"] == "short");
+  CHECK(two["entries"][0]["inputs"][0]["type"] == "f32[2,3]");
+  CHECK(two["entries"][1]["name"] == "long");
+  CHECK(two["entries"][1]["inputs"][0]["type"] == "f32[7,3]");
 }
 
 TEST_CASE("--keep makes values inside the model outputs, of the plan and of the reference") {

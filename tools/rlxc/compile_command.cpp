@@ -142,7 +142,6 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.targets = arguments.targets;
   options.architectures = architecture_numbers(arguments.architectures);
   options.nvrtc = arguments.nvrtc;
-  options.entries = arguments.entries;
   options.optimisation = arguments.optimisation;
   options.precision = arguments.precision;
   options.jobs = arguments.jobs;
@@ -206,7 +205,8 @@ bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagno
 int compile(const CompileArguments& arguments) {
   if (const auto misuse = find_misuse(arguments)) return usage_error(*misuse);
   const auto import = parse_import_options(arguments.import);
-  if (!import) return kExitUsage;
+  const auto entries = parse_entries(arguments.entries);
+  if (!import || !entries) return kExitUsage;
   Diagnostics diagnostics;
   const auto start = std::chrono::steady_clock::now();
   const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
@@ -218,7 +218,9 @@ int compile(const CompileArguments& arguments) {
   {
     const Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
     progress.show("import");
-    std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
+    std::optional<Module> module =
+        entries->empty() ? load_module(arguments.model, *import, diagnostics)
+                         : load_entries(arguments.model, *import, *entries, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
     if (module && keep_values(*module, arguments.kept, diagnostics)) {
       good = compile_to_file(std::move(*module), make_options(arguments, progress, times),
@@ -252,7 +254,11 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("--nvrtc", arguments->nvrtc,
                  "NVRTC's library or the folder that holds it (default: the loader's path, then "
                  "/usr/local/cuda/lib64)");
-  app.add_option("--entry", arguments->entries, "Entry to compile; may be repeated (default: all)")
+  app.add_option(
+         "--entry", arguments->entries,
+         "Entry to compile (default: all), with symbolic dimensions of its own as "
+         "short:batch=1,seq=32, or under another name as short=main:seq=32; may be repeated: "
+         "the entries of a plan share its weights and states")
       ->allow_extra_args(false);
   app.add_option("--dim", arguments->import.dims,
                  "Value of a symbolic dimension, as batch=8; may be repeated")

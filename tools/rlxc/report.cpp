@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <sstream>
 
 #include "tools/rlxc/commands.h"
 
@@ -47,8 +48,8 @@ std::string size_text(uint64_t bytes) {
   return text.data();
 }
 
-std::optional<std::map<std::string, int64_t>> parse_dims(
-    const std::vector<std::string>& arguments) {
+std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments,
+                                                         const std::string& option) {
   std::map<std::string, int64_t> dims;
   for (const std::string& argument : arguments) {
     const size_t equals = argument.find('=');
@@ -58,15 +59,41 @@ std::optional<std::map<std::string, int64_t>> parse_dims(
     const bool named = equals != std::string::npos && equals > 0;
     const auto [rest, error] = std::from_chars(digits, end, value);
     if (!named || error != std::errc{} || rest != end) {
-      usage_error("--dim \"" + argument + "\" is not NAME=NUMBER");
+      usage_error(option + " \"" + argument + "\" is not NAME=NUMBER");
       return std::nullopt;
     }
     if (!dims.emplace(argument.substr(0, equals), value).second) {
-      usage_error("--dim \"" + argument.substr(0, equals) + "\" is given twice");
+      usage_error(option + " \"" + argument.substr(0, equals) + "\" is given twice");
       return std::nullopt;
     }
   }
   return dims;
+}
+
+std::optional<std::vector<EntryRequest>> parse_entries(const std::vector<std::string>& arguments) {
+  std::vector<EntryRequest> requests;
+  for (const std::string& argument : arguments) {
+    const size_t colon = argument.find(':');
+    const std::string names = argument.substr(0, colon);
+    const size_t equals = names.find('=');
+    EntryRequest request;
+    request.name = names.substr(0, equals);
+    if (equals != std::string::npos) request.source = names.substr(equals + 1);
+    if (request.name.empty() || (equals != std::string::npos && request.source.empty())) {
+      usage_error("--entry \"" + argument + "\" is not NAME[=ENTRY][:DIM=NUMBER,...]");
+      return std::nullopt;
+    }
+    if (colon != std::string::npos) {
+      std::vector<std::string> parts;
+      std::stringstream text(argument.substr(colon + 1));
+      for (std::string part; std::getline(text, part, ',');) parts.push_back(part);
+      auto dims = parse_dims(parts, "--entry " + request.name + ":");
+      if (!dims) return std::nullopt;
+      request.dims = std::move(*dims);
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
 }
 
 void add_keep_options(CLI::App& command, KeptValues& kept) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/import/entries.h"
 #include "compiler/import/import.h"
 #include "compiler/import/keep.h"
 #include "compiler/support/diagnostics.h"
@@ -28,8 +29,14 @@ int usage_error(const std::string& message);
 // "3.4 MiB", "512 B".
 std::string size_text(uint64_t bytes);
 
-// Arguments of --dim: NAME=NUMBER, each name once. Reports to stderr; nullopt where one is wrong.
-std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments);
+// Arguments of --dim: NAME=NUMBER, each name once. Reports to stderr, as a fault of `option`;
+// nullopt where one is wrong.
+std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::string>& arguments,
+                                                         const std::string& option = "--dim");
+
+// Arguments of --entry: NAME, NAME:DIM=NUMBER,... or NAME=SOURCE:DIM=NUMBER,.... Reports as
+// parse_dims.
+std::optional<std::vector<EntryRequest>> parse_entries(const std::vector<std::string>& arguments);
 
 // --keep NAME,... and --keep-all.
 void add_keep_options(CLI::App& command, KeptValues& kept);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights of several modules in one table.
-#include "compiler/lower/merge_weights.h"
+#include "compiler/ir/merge_weights.h"
 
+#include <cstring>
 #include <map>
 #include <set>
 #include <tuple>
@@ -13,8 +14,9 @@ namespace rlx {
 namespace {
 
 bool same_data(const HostBytes& a, const HostBytes& b) {
-  // Equal bytes at two places get one place in the plan when it is laid out.
-  return a.bytes.data() == b.bytes.data() && a.bytes.size() == b.bytes.size();
+  if (a.bytes.size() != b.bytes.size()) return false;
+  return a.bytes.data() == b.bytes.data() || a.bytes.empty() ||
+         std::memcmp(a.bytes.data(), b.bytes.data(), a.bytes.size()) == 0;
 }
 bool same_data(const SplatData& a, const SplatData& b) {
   return a.value == b.value;

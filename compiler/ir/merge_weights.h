@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One table of weights for the programs of several targets.
+// One table of weights for the programs of several targets, or for entries bound one by one.
 #pragma once
 
 #include <string>

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// One model as several entries, each with symbols bound in its own way.
+#include "compiler/import/entries.h"
+#include "tests/import/import_support.h"
+
+namespace rlx::test {
+namespace {
+
+// y = x @ w + rows, of a symbolic batch and a param that has it too; `extra`: fields.
+std::string batch_graph(const std::string& extra = {}) {
+  return R"({"rlx_graph": 1, )" + extra +
+         R"("symbols": [{"name": "batch", "min": 1, "max": 64}, {"name": "n", "min": 1, "max": 9}],
+      "params": [{"name": "w", "dtype": "f32", "shape": [2, 2], "data": {"values": [1, 2, 3, 4]}},
+                 {"name": "rows", "dtype": "f32", "shape": ["batch", 2], "data": {"splat": 1}}],
+      "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 2]}],
+      "nodes": [{"op": "matmul", "inputs": ["x", "w"], "outputs": ["p"]},
+                {"op": "add", "inputs": ["p", "rows"], "outputs": ["y"]}], "outputs": ["y"]})";
+}
+
+std::optional<Module> load(const std::string& text, const std::vector<EntryRequest>& requests,
+                           Diagnostics& diagnostics, const DimBindings& dims = {{"n", 1}}) {
+  const TemporaryFolder folder;
+  return load_entries(folder.write("m.json", text), {.dims = dims}, requests, diagnostics);
+}
+
+Module load_good(const std::string& text, const std::vector<EntryRequest>& requests,
+                 const DimBindings& dims = {{"n", 1}}) {
+  Diagnostics diagnostics;
+  std::optional<Module> module = load(text, requests, diagnostics, dims);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  return *module;
+}
+
+std::string refusal(const std::string& text, const std::vector<EntryRequest>& requests) {
+  Diagnostics diagnostics;
+  CHECK_FALSE(load(text, requests, diagnostics).has_value());
+  return diagnostics.text();
+}
+
+const Shape& input_shape(const Module& module, size_t entry) {
+  const Graph& graph = module.entries.at(entry);
+  return graph.value(graph.inputs.at(0)).type.shape;
+}
+
+TEST_CASE("entries of one model share its weights, whatever their symbols are bound to") {
+  const Module module =
+      load_good(batch_graph(), {{.name = "one", .source = {}, .dims = {{"batch", 1}}},
+                                {.name = "many", .source = {}, .dims = {{"batch", 8}}},
+                                {.name = "again", .source = {}, .dims = {{"batch", 1}}}});
+  REQUIRE(module.entries.size() == 3);
+  CHECK(module.entries[0].name == "one");
+  CHECK(module.entries[1].name == "many");
+  CHECK(input_shape(module, 0) == Shape{1, 2});
+  CHECK(input_shape(module, 1) == Shape{8, 2});
+  CHECK(input_shape(module, 2) == Shape{1, 2});
+  REQUIRE(module.weights.size() == 3);  // w, and rows of two sizes
+  CHECK(module.weights[2].name == "rows@many");
+  CHECK(module.weights[2].type.shape == Shape{8, 2});
+}
+
+TEST_CASE("a symbol is the module's only where all entries bind it alike") {
+  const Module module =
+      load_good(batch_graph(), {{.name = "one", .source = {}, .dims = {{"batch", 1}}},
+                                {.name = "many", .source = {}, .dims = {{"batch", 8}}}});
+  REQUIRE(module.symbols.size() == 1);
+  CHECK(module.symbols[0].name == "n");
+}
+
+TEST_CASE("dims of an entry go before those of all entries") {
+  const Module module = load_good(batch_graph(),
+                                  {{.name = "default", .source = "main", .dims = {}},
+                                   {.name = "own", .source = {}, .dims = {{"batch", 5}}}},
+                                  {{"n", 1}, {"batch", 3}});
+  CHECK(input_shape(module, 0) == Shape{3, 2});
+  CHECK(input_shape(module, 1) == Shape{5, 2});
+}
+
+const char* const kTwoEntries = R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 9}],
+    "states": [{"name": "s", "dtype": "f32", "shape": ["n"], "init": {"splat": 2}}],
+    "entries": [{"name": "a", "nodes": [{"op": "relu", "inputs": ["s"], "outputs": ["y"]}], "outputs": ["y"]},
+                {"name": "b", "nodes": [{"op": "neg", "inputs": ["s"], "outputs": ["y"]}], "outputs": ["y"]}]})";
+
+TEST_CASE("entries of a model with several are chosen by name, in the order of the requests") {
+  const Module module = load_good(kTwoEntries, {{.name = "b", .source = {}, .dims = {}},
+                                                {.name = "c", .source = "a", .dims = {}}});
+  REQUIRE(module.entries.size() == 2);
+  CHECK(module.entries[0].name == "b");
+  CHECK(module.entries[0].node(NodeId{0}).op == "neg");
+  CHECK(module.entries[1].name == "c");
+  CHECK(module.entries[1].node(NodeId{0}).op == "relu");
+  CHECK(module.states.size() == 1);
+}
+
+TEST_CASE("what cannot be an entry is refused by name") {
+  const auto has = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  has(refusal(kTwoEntries, {{.name = "c", .source = {}, .dims = {}}}),
+      "no entry \"c\" [bad-option]\n  hint: its entries are: \"a\", \"b\"");
+  has(refusal(kTwoEntries, {{.name = "c", .source = {}, .dims = {{"n", 2}}}}), "as c=ENTRY:DIM=N");
+  has(refusal(kTwoEntries,
+              {{.name = "a", .source = {}, .dims = {}}, {.name = "a", .source = "b", .dims = {}}}),
+      "two entries are asked for as \"a\"");
+  has(refusal(kTwoEntries, {{.name = "a", .source = {}, .dims = {{"n", 2}}},
+                            {.name = "b", .source = {}, .dims = {{"n", 3}}}}),
+      "state \"s\" is f32[3] in entry \"b\", but f32[2] in an entry before it");
+  has(refusal(batch_graph(), {{.name = "x", .source = {}, .dims = {{"batch", 65}}}}),
+      "bound to 65");
+  has(refusal(batch_graph(), {{.name = "x", .source = {}, .dims = {{"bach", 1}}}}),
+      "names no symbol");
+}
+
+}  // namespace
+}  // namespace rlx::test
