@@ -88,20 +88,22 @@ RLX_MAIN {
       RLX_UNROLL for (int w = 0; w < RLX_WIDTH; ++w) held[RLX_WIDTH * k + w] = RLX_MINUS_INFINITY;
     }
   }
-  RLX_UNROLL for (int k = 0; k < RLX_ITEMS * RLX_WIDTH; ++k) top = RLX_COMBINE_MAX(top, held[k]);
+  RLX_UNROLL for (int k = 0; k < RLX_ITEMS * RLX_WIDTH; ++k) top = max(top, held[k]);
   top = row_max(top);
-  // Sum.
+  // Sum. Whatever maximum a NaN left over, the differences of its thread add up to NaN.
   RLX_REAL sum = RLX_REAL(0);
+  RLX_REAL differences = RLX_REAL(0);
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS * RLX_WIDTH; ++k) {
-#if RLX_LOG
     held[k] -= top;
+    differences += held[k];
+#if RLX_LOG
     sum += rlx_exp_below(held[k]);
 #else
-    held[k] = rlx_exp_below(held[k] - top);
+    held[k] = rlx_exp_below(held[k]);
     sum += held[k];
 #endif
   }
-  sum = RLX_SUM_UNLESS(row_sum(sum), top);
+  sum = RLX_SUM_UNLESS(row_sum(rlx_nan(differences) ? differences : sum), top);
   // Result.
 #if RLX_LOG
   const RLX_REAL log_sum = rlx_log(sum);
