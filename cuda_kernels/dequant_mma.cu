@@ -87,19 +87,24 @@ RLX_FN RunPlace place_of(rlx_u32 chunk) { return {chunk >> 2, chunk & 3u}; }
 
 // ---- x ----
 
+// A thread copies one chunk of every kRowsAtOnce-th row, the same one in every step.
+constexpr rlx_u32 kRowsAtOnce = kThreads / 8;
+constexpr rlx_u32 kCopies = RLX_TILE_M / kRowsAtOnce;
+static_assert(kCopies * kRowsAtOnce == RLX_TILE_M && kRowsAtOnce % 8 == 0, "whole rounds, whose rows exchange chunks alike");
+
 // Starts the copies of a step's depths of the tile's rows; zeros beyond the matrix.
 RLX_FN void copy_x(const RlxParams& p, rlx_u32 first_row, rlx_u32 step) {
-  const rlx_u32 to = rlx_shared_address(rlx_shared) + kXAt + step % 3u * kXBytes;
-  RLX_UNROLL for (rlx_u32 i = 0u; i < (RLX_TILE_M * 8u + kThreads - 1u) / kThreads; ++i) {
-    const rlx_u32 at = rlx_local_index + i * kThreads;
-    if ((RLX_TILE_M * 8u) % kThreads != 0u && at >= RLX_TILE_M * 8u) break;
-    const rlx_u32 row = at / 8u;
-    const RunPlace place = place_of(at % 8u);
-    const rlx_u32 piece = 2u * step + place.piece;
-    const bool inside = first_row + row < rlx_u32(RLX_M) && piece < kPieces;
-    const rlx_u32 k = piece / rlx_u32(RLX_W_PIECES) * rlx_u32(RLX_W_ELEMENTS) + rlx_run_place(piece % rlx_u32(RLX_W_PIECES), place.run);
-    const rlx_u64 from = inside ? rlx_u64(first_row + row) * rlx_u64(RLX_K) + k : 0u;
-    rlx_copy16_async(to + chunk_at(row, at % 8u), p.x + from * 2u, inside ? 16u : 0u);
+  const rlx_u32 row = rlx_local_index / 8u;
+  const rlx_u32 chunk = rlx_local_index % 8u;
+  const RunPlace place = place_of(chunk);
+  const rlx_u32 piece = 2u * step + place.piece;
+  const rlx_u32 k = piece / rlx_u32(RLX_W_PIECES) * rlx_u32(RLX_W_ELEMENTS) + rlx_run_place(piece % rlx_u32(RLX_W_PIECES), place.run);
+  const rlx_u32 to = rlx_shared_address(rlx_shared) + kXAt + step % 3u * kXBytes + chunk_at(row, chunk);
+  const rlx_u64 from = p.x + (rlx_u64(first_row + row) * rlx_u64(RLX_K) + k) * 2u;
+  RLX_UNROLL for (rlx_u32 i = 0u; i < kCopies; ++i) {
+    const bool inside = first_row + row + i * kRowsAtOnce < rlx_u32(RLX_M) && piece < kPieces;
+    rlx_copy16_async(to + i * kRowsAtOnce * kRowBytes, inside ? from + rlx_u64(i * kRowsAtOnce) * rlx_u64(RLX_K * 2) : p.x,
+                     inside ? 16u : 0u);
   }
 }
 
@@ -147,15 +152,15 @@ RLX_FN void sum_x(rlx_u32 step) {
 constexpr rlx_u32 kUnits = RLX_TILE_N * 2 / kThreads;  // pieces that a thread decodes in a step
 static_assert(kUnits * kThreads == RLX_TILE_N * 2, "whole pieces");
 
-// Neighbouring threads have neighbouring lines, so that what they stage touches all banks.
-RLX_FN rlx_u32 unit_line(rlx_u32 unit) { return (rlx_local_index + unit * kThreads) % RLX_TILE_N; }
-RLX_FN rlx_u32 unit_piece(rlx_u32 unit) { return (rlx_local_index + unit * kThreads) / RLX_TILE_N; }
+// Neighbouring threads have the two pieces of a line: blocks of an odd size share the words that a warp reads.
+RLX_FN rlx_u32 unit_line(rlx_u32 unit) { return (rlx_local_index + unit * kThreads) / 2u; }
+RLX_FN rlx_u32 unit_piece() { return rlx_local_index % 2u; }
 
 RLX_FN void load_w(Weights from, rlx_u32 first_line, rlx_u32 step, Words (&next)[kUnits]) {
   RLX_UNROLL for (rlx_u32 unit = 0u; unit < kUnits; ++unit) {
     // Lines and pieces beyond the matrix repeat the last.
     const rlx_u32 line = min(first_line + unit_line(unit), rlx_u32(RLX_N - 1));
-    const rlx_u32 piece = min(2u * step + unit_piece(unit), kPieces - 1u);
+    const rlx_u32 piece = min(2u * step + unit_piece(), kPieces - 1u);
     next[unit] = rlx_load_words(rlx_block_address(from, line, piece / rlx_u32(RLX_W_PIECES)), piece % rlx_u32(RLX_W_PIECES));
   }
 }
@@ -198,7 +203,7 @@ RLX_FN void stage_w(rlx_u32 step, const Words (&next)[kUnits]) {
   unsigned char* to = rlx_shared + (step & 1u) * kCodeBytes;
   RLX_UNROLL for (rlx_u32 unit = 0u; unit < kUnits; ++unit) {
     const rlx_u32 line = unit_line(unit);
-    const rlx_u32 piece = unit_piece(unit);
+    const rlx_u32 piece = unit_piece();
     // Beyond the last depth x is zero, and so must be the factors.
     const bool inside = kPieces % 2u == 0u || 2u * step + piece < kPieces;
     const Piece values = rlx_piece(next[unit], (2u * step + piece) % rlx_u32(RLX_W_PIECES));
