@@ -178,7 +178,7 @@ def measure_rlx(args, row, target, folder):
     if target == "cuda" and args.arch:
         command += ["--arch", args.arch]
     output_of(command)
-    run = [args.build / "bin/rlxrun", plan, "--device", target, "--seeded", "--seeded-max", 1000]
+    run = [args.build / "bin/rlxrun", plan, "--device", target.partition("-")[0], "--seeded", "--seeded-max", 1000]
     if args.tune and target == "cuda":
         output_of(run + ["--tune"])
     report = json.loads(output_of(run + ["--warmup", 5, "--repeat", args.repeat, "--profile", "--json"]))
@@ -227,7 +227,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*", metavar="WORD", help="rows whose names hold one of these; all rows unless given")
     parser.add_argument("--build", type=pathlib.Path, required=True, help="build folder whose bin/ holds rlxc and rlxrun")
-    parser.add_argument("--targets", default="cuda,vulkan", help="of cuda,vulkan; none: PyTorch alone")
+    parser.add_argument("--targets", default="cuda,vulkan", help="of cuda, vulkan and its profile vulkan-nvidia; none: PyTorch alone")
     parser.add_argument("--peer", default="torch", help="torch or none")
     parser.add_argument("--arch", default="sm_90a", help="CUDA architecture to compile for")
     parser.add_argument("--tune", action="store_true", help="rlxrun --tune before the CUDA runs")

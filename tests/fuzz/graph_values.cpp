@@ -37,6 +37,16 @@ double deviation(const KnownValue& value) {
   return most;
 }
 
+// What a sum in another order does to a value, whose terms may be as large as the scale: a quotient
+// of what is left after they cancel moves by far more than the rounding of each step tells.
+void accumulate_error(KnownValue& value) {
+  double error = 0x1p-24 * value.scale;
+  for (double& element : value.stored.floats) {
+    element += error;
+    error = -error;
+  }
+}
+
 const std::set<std::string>& movements() {
   static const std::set<std::string> kOps = {"identity",
                                              "stop_gradient",
@@ -156,9 +166,10 @@ std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,
                      .stored = std::move((*rounded)[i]),
                      .exact = exact,
                      .scale = scale};
-    value.stored.round_to_dtype();
     if (value.plain.is_float() && !movements().contains(node.op)) value.exact = false;
     if (value.plain.is_float()) value.scale = std::max(scale, largest(value.plain));
+    if (!value.exact) accumulate_error(value);
+    value.stored.round_to_dtype();
     if (value.exact) value.plain = value.stored;
     values.push_back(std::move(value));
   }
