@@ -349,10 +349,39 @@ bool decompose_batch(RewriteContext& ctx) {
   return true;
 }
 
+// Input `upsample_input`, read at (n, c, h / 2, w / 2), as the result of a node before the region.
+bool prepare_upsampled_input(Graph& graph, NodeId id, Diagnostics& diagnostics) {
+  const Node region = graph.node(id);
+  NodeContext ctx(*find_op(region.op), region, diagnostics);
+  if (!ctx.attrs().has("upsample_input")) return true;
+  const int64_t input = ctx.attrs().integer("upsample_input");
+  const auto count = static_cast<int64_t>(region.inputs.size());
+  if (input < 0 || input >= count || !region.inputs[input]) {
+    return ctx.fail(DiagCode::BadAttribute, "upsample_input is " + std::to_string(input) +
+                                                ", wanted one of the region's " +
+                                                std::to_string(count) + " inputs");
+  }
+  const std::string name = graph.fresh_name(region.name + ".upsample");
+  const ValueId result =
+      graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+  const NodeId upsample = graph.insert_node_before(id, {.name = name,
+                                                        .op = "resize_nearest_2x",
+                                                        .inputs = {region.inputs[input]},
+                                                        .outputs = {result},
+                                                        .attributes = {},
+                                                        .region = {},
+                                                        .place = region.place,
+                                                        .source = region.source});
+  graph.node(id).inputs[input] = result;
+  graph.node(id).attributes.erase("upsample_input");
+  return check_and_infer(graph, upsample, diagnostics);
+}
+
 // Steps as chain_text.h writes them. A node that a pass or prepare_chain made has a region instead.
 constexpr AttrSpec kRegionAttrs[] = {
     {.name = "chain", .type = AttrType::StringList, .consumed_by_infer = true},
     {.name = "input_modulus", .type = AttrType::IntList, .minimum = 0, .consumed_by_infer = true},
+    {.name = "upsample_input", .type = AttrType::Int, .minimum = 0, .consumed_by_infer = true},
 };
 constexpr AttrSpec kBatchAttrs[] = {
     {.name = "chain", .type = AttrType::StringList, .required = true},
@@ -361,8 +390,9 @@ constexpr AttrSpec kBatchAttrs[] = {
 
 }  // namespace
 
-// The chain of a graph file, texts, as the node's region.
+// The chain of a graph file, texts, as the node's region; its upsampled input as a node before it.
 bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics) {
+  if (!prepare_upsampled_input(graph, id, diagnostics)) return false;
   const Node node = graph.node(id);
   const auto texts = node.attributes.find("chain");
   if (texts == node.attributes.end()) return true;
@@ -395,7 +425,7 @@ bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics) {
 std::span<const OpDef> ew_region_ops() {
   static const std::array<OpDef, 2> ops = {
       OpDef{.name = "ew_region",
-            .signature = "ew_region(in0, ...; chain, input_modulus) -> y",
+            .signature = "ew_region(in0, ...; chain, input_modulus, upsample_input) -> y",
             .inputs = {0, kUnlimited},
             .attrs = kRegionAttrs,
             .infer = infer,

@@ -148,6 +148,16 @@ void add_texts(std::vector<Case>& cases) {
                    .inputs = {tensor(DType::f32, {3, 5}), tensor(DType::f32, {5})},
                    .attributes = R"j({"chain": ["mul(0, 1)"], "input_modulus": [0, 5]})j",
                    .tolerance = Tolerance::Arith});
+  cases.push_back({.name = "an input at half the height and width",
+                   .op = "ew_region",
+                   .inputs = {tensor(DType::f32, {1, 2, 4, 6}), tensor(DType::f32, {1, 2, 2, 3})},
+                   .attributes = R"j({"chain": ["add(0, 1)", "relu(2)"], "upsample_input": 1})j",
+                   .tolerance = Tolerance::Arith});
+  cases.push_back({.name = "an upsampled input alone",
+                   .op = "ew_region",
+                   .inputs = {tensor(DType::f16, {1, 1, 1, 2}).of({1, 2})},
+                   .attributes = R"j({"chain": ["neg(0)"], "upsample_input": 0})j",
+                   .golden = {{-1, -1, -2, -2, -1, -1, -2, -2}}});
   cases.push_back({.name = "positions inside a region",
                    .op = "ew_region",
                    .inputs = {tensor(DType::f32, {3, 5, 8})},

@@ -144,6 +144,11 @@ TEST_CASE("chains_of_graph_files_are_checked_step_by_step") {
   OneNode modulus = region({"add(0, 1)"});
   modulus.attributes["input_modulus"] = Ints{0, 2};
   check_refused(modulus, "wanted 0, or the size of a shape that ends [2, 3]");
+  OneNode upsampled = region({"add(0, 1)"});
+  upsampled.attributes["upsample_input"] = int64_t{2};
+  check_refused(upsampled, "upsample_input is 2, wanted one of the region's 2 inputs");
+  upsampled.attributes["upsample_input"] = int64_t{0};
+  check_refused(upsampled, "wanted rank 4");
   check_refused({.op = "batch_ew_region",
                  .inputs = {f32({2}), f32({2}), f32({2})},
                  .attributes = {{"chain", Strings{"neg(0)"}}, {"slices", int64_t{2}}}},
