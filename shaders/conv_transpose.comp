@@ -9,12 +9,13 @@
 //   RLX_IMAGES; window as in conv_window.h, RLX_BEGIN_* may be negative; RLX_TAP_STEP_D, _H, _W = stride / gcd(stride, dilation): from a
 //   tap of a phase to its next; RLX_TAP_MOVE_D, _H, _W = dilation / gcd: so far back in x; RLX_PLACES_D, _H, _W; storage types RLX_X,
 //   RLX_W; strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W.
-// Numerics: f32, f16 and bf16 accumulate in f32, f64 in f64; places beyond the edges of x are zeros that are multiplied; one rounding at
-//   the store.
+// Numerics: f32, f16 and bf16 accumulate in f32, f64 in f64; one rounding at the store. Places beyond the edges of x take part as zeros, so
+//   a weight that is NaN or infinite is staged as a tiny number of its sign, and its true terms are added to y where x is.
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
+#include "lib/scalar.glsl"
 #include "lib/product.glsl"
 #include "lib/tile.glsl"
 
@@ -28,6 +29,9 @@ RLX_PARAMS(ConvParams);
 #define RLX_TILES_M ((RLX_GROUP_OUT + RLX_TILE_M - 1) / RLX_TILE_M)
 #define RLX_TILES_N ((RLX_COLUMNS + RLX_TILE_N - 1) / RLX_TILE_N)
 #define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
+
+// NaN or infinite.
+RLX_FN bool is_odd(rlx_acc_t weight) { return rlx_is_nan(weight) || rlx_is_inf(weight); }
 
 // One dim of a phase: outputs place * stride + residue take the taps first, first + step, ..; tap j reads x at place + base - j * move.
 struct PhaseDim {
@@ -108,21 +112,60 @@ RLX_FN rlx_acc_t weight_at(rlx_ptr w, Depth depth, rlx_u32 co) {
   if (!depth.inside || co >= rlx_u32(RLX_GROUP_OUT)) return rlx_acc_t(0);
   return RLX_ELEMENT(RLX_W, w, depth.w_at + RLX_INDEX(co) * RLX_INDEX(RLX_TAPS));
 }
+RLX_FN rlx_acc_t staged_weight(rlx_acc_t weight) {
+  return is_odd(weight) ? rlx_copysign(rlx_acc_t(rlx_from_bits(0x0D800000u)), weight) : weight;  // 2^-100
+}
 
-RLX_FN rlx_acc_t pixel_at(rlx_ptr x, Depth depth, Column column) {
+RLX_FN bool reads_x(Depth depth, Column column) {
   const int d = column.d + depth.d;
   const int h = column.h + depth.h;
   const int w = column.w + depth.w;
   const bool in_image = rlx_u32(d) < rlx_u32(RLX_IN_D) && rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
-  if (!column.inside || !depth.inside || !in_image) return rlx_acc_t(0);
+  return column.inside && depth.inside && in_image;
+}
+RLX_FN rlx_acc_t pixel_at(rlx_ptr x, Depth depth, Column column) {
+  if (!reads_x(depth, column)) return rlx_acc_t(0);
+  const int d = column.d + depth.d;
+  const int h = column.h + depth.h;
+  const int w = column.w + depth.w;
   const RLX_INDEX at = column.offset + depth.x_at + RLX_INDEX(d) * RLX_INDEX(RLX_X_D) + RLX_INDEX(h) * RLX_INDEX(RLX_X_H) +
                        RLX_INDEX(w) * RLX_INDEX(RLX_X_W);
   return RLX_ELEMENT(RLX_X, x, at);
 }
 
-// The blocks of the panels at `depth` that this thread stages; columns[load] are those of its block.
-RLX_FN void load_blocks(rlx_ptr w, rlx_ptr x, Phase phase, Column columns[RLX_BLOCK_LOADS][4], rlx_u32 tile_m, rlx_u32 depth,
+// What the weights that are NaN or infinite add to an output: 0 where none reaches it, else no finite number.
+RLX_FN rlx_acc_t odd_terms(rlx_ptr w, rlx_ptr x, Phase phase, Column column, rlx_u32 co) {
+  rlx_acc_t sum = rlx_acc_t(0);
+  for (rlx_u32 k = 0u; k < rlx_u32(RLX_GROUP_IN) * phase.taps; ++k) {
+    const Depth depth = depth_of(k, phase);
+    const rlx_acc_t weight = weight_at(w, depth, co);
+    if (is_odd(weight) && reads_x(depth, column)) sum += weight * pixel_at(x, depth, column);
+  }
+  return sum;
+}
+
+// The output of a column and the group's first channel. `inside`: there is one.
+struct Output {
+  rlx_i64 at;
+  bool inside;
+};
+RLX_FN Output output_of(rlx_u32 at, Column column, Phase phase, rlx_u32 group) {
+  const int d = column.d * RLX_STRIDE_D + phase.d.residue;
+  const int h = column.h * RLX_STRIDE_H + phase.h.residue;
+  const int w = column.w * RLX_STRIDE_W + phase.w.residue;
+  const rlx_i64 image = rlx_i64(at / rlx_u32(RLX_PLACES));
+  const rlx_i64 plane = (image * rlx_i64(RLX_GROUPS) + rlx_i64(group)) * rlx_i64(RLX_GROUP_OUT);
+  const rlx_i64 pixel = (rlx_i64(d) * rlx_i64(RLX_OUT_H) + rlx_i64(h)) * rlx_i64(RLX_OUT_W) + rlx_i64(w);
+  Output result;
+  result.at = plane * rlx_i64(RLX_PIXELS) + pixel;
+  result.inside = column.inside && d < RLX_OUT_D && h < RLX_OUT_H && w < RLX_OUT_W;
+  return result;
+}
+
+// The blocks of the panels at `depth` that this thread stages; columns[load] are those of its block. True where a weight is odd.
+RLX_FN bool load_blocks(rlx_ptr w, rlx_ptr x, Phase phase, Column columns[RLX_BLOCK_LOADS][4], rlx_u32 tile_m, rlx_u32 depth,
                         inout rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
+  bool odd = false;
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_BLOCK_LOADS); ++load) {
     const rlx_u32 block = rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE);
     if (block < rlx_u32(RLX_A_BLOCKS)) {
@@ -130,7 +173,9 @@ RLX_FN void load_blocks(rlx_ptr w, rlx_ptr x, Phase phase, Column columns[RLX_BL
       RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
         const Depth line = depth_of(depth + place.depth4 * 4u + i, phase);
         RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
-          next[load][i][j] = weight_at(w, line, tile_m * rlx_u32(RLX_TILE_M) + place.line4 * 4u + j);
+          const rlx_acc_t weight = weight_at(w, line, tile_m * rlx_u32(RLX_TILE_M) + place.line4 * 4u + j);
+          odd = odd || is_odd(weight);
+          next[load][i][j] = staged_weight(weight);
         }
       }
     } else if (block < rlx_u32(RLX_A_BLOCKS + RLX_B_BLOCKS)) {
@@ -141,6 +186,7 @@ RLX_FN void load_blocks(rlx_ptr w, rlx_ptr x, Phase phase, Column columns[RLX_BL
       }
     }
   }
+  return odd;
 }
 
 RLX_FN void stage_blocks(rlx_u32 stage, rlx_acc4_t next[RLX_BLOCK_LOADS][4]) {
@@ -182,15 +228,16 @@ RLX_MAIN {
     RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) acc[i][j] = rlx_acc4_splat(0);
   }
   rlx_acc4_t next[RLX_BLOCK_LOADS][4];
+  bool odd = false;
   if (steps > 0u) {
-    load_blocks(w, x, phase, columns, tile.m, 0u, next);
+    odd = load_blocks(w, x, phase, columns, tile.m, 0u, next);
     stage_blocks(0u, next);
   }
   rlx_barrier();
   for (rlx_u32 step = 0u; step < steps; ++step) {
     const rlx_u32 stage = step % rlx_u32(RLX_STAGES);
     const bool more = step + 1u < steps;
-    if (more) load_blocks(w, x, phase, columns, tile.m, (step + 1u) * rlx_u32(RLX_TILE_K), next);
+    if (more && load_blocks(w, x, phase, columns, tile.m, (step + 1u) * rlx_u32(RLX_TILE_K), next)) odd = true;
     rlx_multiply_stage(stage, place, acc);
 #if RLX_STAGES == 1
     rlx_barrier();
@@ -198,6 +245,12 @@ RLX_MAIN {
     if (more) stage_blocks((step + 1u) % rlx_u32(RLX_STAGES), next);
     rlx_barrier();
   }
+  // Whether any thread has seen an odd weight, told in the panels, which are not read any more.
+  if (rlx_local_index == 0u) rlx_stage_value(0u, 0u, rlx_acc_t(0));
+  rlx_barrier();
+  if (odd) rlx_stage_value(0u, 0u, rlx_acc_t(1));
+  rlx_barrier();
+  const bool adds_odd_terms = rlx_staged[0][0] != rlx_acc_t(0);
   rlx_join_depth_groups(place, rlx_local_index, acc);
   if (place.depth_group > 0u) return;
 
@@ -211,22 +264,29 @@ RLX_MAIN {
   RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS_N); ++j) {
     RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
       const rlx_u32 at = tile.n * rlx_u32(RLX_TILE_N) + RLX_TILE_COLUMN(place, j) + c;
-      const Column column = column_of(at);
-      const int d = column.d * RLX_STRIDE_D + phase.d.residue;
-      const int h = column.h * RLX_STRIDE_H + phase.h.residue;
-      const int w_out = column.w * RLX_STRIDE_W + phase.w.residue;
-      if (column.inside && d < RLX_OUT_D && h < RLX_OUT_H && w_out < RLX_OUT_W) {
-        const rlx_i64 image = rlx_i64(at / rlx_u32(RLX_PLACES));
-        const rlx_i64 plane = (image * rlx_i64(RLX_GROUPS) + rlx_i64(group)) * rlx_i64(RLX_GROUP_OUT);
-        const rlx_i64 pixel = (rlx_i64(d) * rlx_i64(RLX_OUT_H) + rlx_i64(h)) * rlx_i64(RLX_OUT_W) + rlx_i64(w_out);
+      const Output result = output_of(at, column_of(at), phase, group);
+      if (result.inside) {
         RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_THREAD_M); ++i) {
           const rlx_u32 co = tile.m * rlx_u32(RLX_TILE_M) + RLX_TILE_ROW(place, i);
           if (co < rlx_u32(RLX_GROUP_OUT)) {
-            RLX_CAT(rlx_store_, RLX_Y)(p.y, (plane + rlx_i64(co)) * rlx_i64(RLX_PIXELS) + pixel,
+            RLX_CAT(rlx_store_, RLX_Y)(p.y, result.at + rlx_i64(co) * rlx_i64(RLX_PIXELS),
                                        rlx_finish(acc[i][j][c], bias, residual, RLX_INDEX(co), RLX_INDEX(0)));
           }
         }
       }
     }
+  }
+  if (!adds_odd_terms) return;
+  RLX_LOOP for (rlx_u32 n = 0u; n < rlx_u32(RLX_THREAD_M * RLX_THREAD_N); ++n) {
+    const rlx_u32 j = n % rlx_u32(RLX_THREAD_N);
+    const rlx_u32 i = n / rlx_u32(RLX_THREAD_N);
+    const rlx_u32 at = tile.n * rlx_u32(RLX_TILE_N) + RLX_TILE_COLUMN(place, j / 4u) + j % 4u;
+    const rlx_u32 co = tile.m * rlx_u32(RLX_TILE_M) + RLX_TILE_ROW(place, i);
+    const Column column = column_of(at);
+    const Output result = output_of(at, column, phase, group);
+    if (!result.inside || co >= rlx_u32(RLX_GROUP_OUT)) continue;
+    const rlx_acc_t odd = odd_terms(w, x, phase, column, co);
+    const rlx_i64 y_at = result.at + rlx_i64(co) * rlx_i64(RLX_PIXELS);
+    if (is_odd(odd)) RLX_CAT(rlx_store_, RLX_Y)(p.y, y_at, RLX_ELEMENT(RLX_Y, p.y, y_at) + odd);
   }
 }

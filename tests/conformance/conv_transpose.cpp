@@ -98,6 +98,25 @@ void add_dtypes_and_edges(std::vector<Case>& cases) {
   cases.push_back(
       with_bias("no channels leave the bias", {1, 0, 5}, {0, 2, 3}, R"({"stride": [2]})"));
   const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  // A corner tap of NaN and an edge tap of infinity: outputs that those do not reach stay finite,
+  // those that they reach through zeros of x do not.
+  for (const DType dtype : {DType::f32, DType::f16}) {
+    for (const char* attributes :
+         {R"({"stride": [2, 2], "pads": [1, 1], "output_padding": [1, 1]})",
+          R"({"stride": [3, 1], "dilation": [1, 2], "pads": [2, 0, 0, 3]})",
+          R"({"stride": [3, 3]})"}) {
+      std::vector<double> weights(2 * 5 * 9, 0.5);
+      std::vector<double> pixels(2 * 7 * 9, 0.25);
+      for (size_t filter = 0; filter < 10; filter += 3) weights[filter * 9] = nan;
+      for (size_t filter = 0; filter < 10; filter += 4) weights[filter * 9 + 5] = infinity;
+      for (size_t i = 0; i < pixels.size(); i += 2) pixels[i] = 0;
+      cases.push_back(transposed(std::string("T14 NaN and infinite taps at the border, ") +
+                                     attributes + " " + std::string(name_of(dtype)),
+                                 tensor(dtype, {1, 2, 7, 9}).of(pixels),
+                                 tensor(dtype, {2, 5, 3, 3}).of(weights), attributes));
+    }
+  }
   cases.push_back(transposed("T14 zeros meet NaN weights",
                              tensor(DType::f32, {1, 1, 4}).of({0, 0, 0, 0}),
                              tensor(DType::f32, {1, 2, 3}).of({nan, nan, nan, 1, 1, 1}),
