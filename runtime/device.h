@@ -76,6 +76,8 @@ struct SessionOptions {
   // CUDA: a CUstream of the device's context, on which the session's work is put; the caller keeps
   // it. Null: the session makes its own.
   void* stream = nullptr;
+  // The host reads the counts of indices that lie outside (DeviceSession::index_errors).
+  bool check_indices = false;
 };
 
 // Memory owned by the caller that stands for one input or output. Vulkan: a device address (and the
@@ -120,6 +122,10 @@ class DeviceSession {
                             std::span<std::byte> bytes) = 0;
   // Fills the whole arena with a byte. For tests that nothing reads stale bytes.
   virtual Status poison_arena(std::byte pattern) = 0;
+  // The segment of index errors, where SessionOptions::check_indices was set and the plan has one;
+  // otherwise empty. Zero at first; kernels add to it, and the host may read and clear it between
+  // runs.
+  [[nodiscard]] virtual std::span<uint32_t> index_errors() = 0;
   // Times up to `most` algorithms that the library's heuristic offers for a LibraryGemm step and
   // that fit its workspace, fastest first. Arena and io hold anything afterwards.
   virtual Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,

@@ -15,11 +15,12 @@ struct SegmentNeed {
   uint64_t bytes;
 };
 
-std::array<SegmentNeed, 4> segments_of(const PlanHeader& header) {
+std::array<SegmentNeed, 5> segments_of(const PlanHeader& header) {
   return {{{"weights", header.weights_bytes},
            {"state", header.state_bytes},
            {"arena", header.arena_bytes},
-           {"io", header.io_bytes}}};
+           {"io", header.io_bytes},
+           {"index errors", header.index_error_bytes}}};
 }
 
 uint64_t round_up(uint64_t bytes, uint64_t multiple) {
@@ -35,7 +36,7 @@ uint64_t segment_bytes(const PlanHeader& header) {
 }
 
 std::string largest_segments_text(const PlanHeader& header) {
-  std::array<SegmentNeed, 4> needs = segments_of(header);
+  std::array<SegmentNeed, 5> needs = segments_of(header);
   std::stable_sort(needs.begin(), needs.end(),
                    [](const SegmentNeed& a, const SegmentNeed& b) { return a.bytes > b.bytes; });
   return text_of("largest segments: ", needs[0].name, " ", bytes_text(needs[0].bytes), ", ",

@@ -124,7 +124,7 @@ void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& 
 // Gemms and alternatives of an entry; part of verify_entry_tables.
 void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 
-// Groups 3 to 11, each relying on those before it.
+// Groups 3 to 12, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);
 void verify_lifetimes(const EntryParts& entry, Faults& faults);
 void verify_access_order(const PlanParts& parts, const EntryParts& entry,
@@ -136,6 +136,7 @@ void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faul
 void verify_maps(const PlanParts& parts, uint32_t kernel, Faults& faults);
 void verify_gemm(const StepPlace& place, Faults& faults);
 void verify_alternatives(const EntryParts& entry, Faults& faults);
+void verify_index_errors(const EntryParts& entry, Faults& faults);
 // Whether two ranges of values share bytes of a segment.
 bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Relocation& b);
 // What the address of a relocation is known to be a multiple of.
@@ -144,7 +145,7 @@ void verify_limits(const PlanParts& parts, Faults& faults);
 void verify_code(const PlanParts& parts, Faults& faults);
 void verify_completeness(const PlanParts& parts, Faults& faults);
 
-// Groups 2 (indices) to 11 in order; stops after the first group that finds a fault.
+// Groups 2 (indices) to 12 in order; stops after the first group that finds a fault.
 void verify_content(PlanParts& parts, Faults& faults);
 
 }  // namespace rlx

@@ -160,7 +160,7 @@ void verify_access(const EntryParts& entry, size_t s, const fb::Relocation& relo
                ", which lives from step ", value.first_step(), " to ", value.last_step());
   }
   const bool outside_init =
-      value.segment() == fb::Segment::State || value.segment() == fb::Segment::Io;
+      value.segment() != fb::Segment::Weights && value.segment() != fb::Segment::Arena;
   if (entry.is_init && outside_init) {
     faults.add(VerifyRule::InitReach, entry.step_name(s), " uses ", entry.short_value_name(v),
                ", which is neither a weight nor in the arena");

@@ -134,12 +134,13 @@ class AccessSweep {
         budget_(std::min(kMostConflictBudget,
                          kLeastConflictBudget + kConflictsPerAccess * entry.relocations.size())) {
     for (uint32_t v = 0; v < entry.value_count(); ++v) {
-      const bool io = entry.value(v).segment() == fb::Segment::Io;
-      space_of_value_.push_back(io ? kSharedSpaces + io_count_++
-                                   : static_cast<uint32_t>(entry.value(v).segment()));
+      const fb::Segment segment = entry.value(v).segment();
+      const bool own = segment == fb::Segment::Io || segment == fb::Segment::IndexErrors;
+      space_of_value_.push_back(own ? kSharedSpaces + own_count_++
+                                    : static_cast<uint32_t>(segment));
     }
-    spaces_.reserve(kSharedSpaces + io_count_);
-    for (uint32_t i = 0; i < kSharedSpaces + io_count_; ++i) spaces_.emplace_back(&pool_);
+    spaces_.reserve(kSharedSpaces + own_count_);
+    for (uint32_t i = 0; i < kSharedSpaces + own_count_; ++i) spaces_.emplace_back(&pool_);
     is_input_.assign(entry.value_count(), 0);
     for (const uint32_t v : *entry.entry.inputs()) is_input_[v] = 1;
     if (entry.is_init) collect_generated();
@@ -164,7 +165,7 @@ class AccessSweep {
 
  private:
   static constexpr uint32_t kSharedSpaces =
-      3;  // weights, state, arena; each io value is a space of its own
+      3;  // weights, state, arena; each io value and word of index errors is a space of its own
 
   struct Bytes {
     uint64_t begin;
@@ -193,11 +194,11 @@ class AccessSweep {
     region.end = offset;
   }
 
-  // Bytes that hold something from the start: weights, states, inputs. In init, generated weights
+  // Bytes that hold something from the start: weights, states, inputs, counts. In init, generated
   // do not.
   [[nodiscard]] bool filled_before(uint32_t v) const {
     const fb::Segment segment = entry_.value(v).segment();
-    if (segment == fb::Segment::State) return true;
+    if (segment == fb::Segment::State || segment == fb::Segment::IndexErrors) return true;
     if (segment == fb::Segment::Io) return is_input_[v] != 0;
     return segment == fb::Segment::Weights && !(entry_.is_init && overlaps_generated(v));
   }
@@ -381,7 +382,7 @@ class AccessSweep {
   std::vector<Reader> readers_;
   std::vector<Conflict> conflicts_;
   std::vector<Bytes> generated_;
-  uint32_t io_count_ = 0;
+  uint32_t own_count_ = 0;
   uint64_t visits_ = 0;
 };
 

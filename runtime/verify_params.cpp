@@ -158,8 +158,9 @@ void verify_place(const PlanParts& parts, const StepPlace& place, Faults& faults
 
 uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation) {
   const fb::Value& value = entry.value(relocation.value());
-  const uint64_t base =
-      value.segment() == fb::Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
+  uint64_t base = kArenaAlignmentBytes;
+  if (value.segment() == fb::Segment::Io) base = kIoAlignmentBytes;
+  if (value.segment() == fb::Segment::IndexErrors) base = kIndexErrorBytes;
   const uint64_t offset = relocation.offset_bytes();
   return offset == 0 ? base : std::min(base, offset & (~offset + 1));
 }
@@ -194,6 +195,7 @@ void verify_params(const PlanParts& parts, Faults& faults) {
       if (!faults.full()) verify_place(parts, place, faults);
     }
     if (faults.empty()) verify_alternatives(entry, faults);
+    if (faults.empty()) verify_index_errors(entry, faults);
   }
 }
 

@@ -158,15 +158,18 @@ void verify_value(const PlanParts& parts, const EntryParts& entry, uint32_t v,
   const fb::Value& value = entry.value(v);
   verify_tensor_bytes(VerifyRule::ValueBytes, value, entry.value_name(v), faults);
   const bool io = value.segment() == fb::Segment::Io;
-  if (io ? value.offset_bytes() != 0 : value.offset_bytes() % kArenaAlignmentBytes != 0) {
+  const bool index_errors = value.segment() == fb::Segment::IndexErrors;
+  const uint64_t alignment = index_errors ? kIndexErrorBytes : kArenaAlignmentBytes;
+  if (io ? value.offset_bytes() != 0 : value.offset_bytes() % alignment != 0) {
     faults.add(VerifyRule::ValueAlignment, entry.value_name(v), " has offset ",
                value.offset_bytes(), ", wanted ",
-               io ? "0 for an input or output" : "a multiple of 256");
+               io ? "0 for an input or output" : text_of("a multiple of ", alignment));
   }
   if (io) return;
   uint64_t segment_bytes = entry.entry.arena_bytes();
   if (value.segment() == fb::Segment::Weights) segment_bytes = parts.header.weights_bytes;
   if (value.segment() == fb::Segment::State) segment_bytes = parts.header.state_bytes;
+  if (index_errors) segment_bytes = parts.header.index_error_bytes;
   if (!range_inside(value.offset_bytes(), value.size_bytes(), segment_bytes)) {
     return faults.add(VerifyRule::ValueSegment, entry.value_name(v), " has offset ",
                       value.offset_bytes(), " and ", value.size_bytes(), " bytes, its segment has ",
@@ -192,12 +195,16 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
   };
   uint64_t arena = 0;
   uint64_t io = 0;
+  uint64_t index_errors = 0;
   for (const EntryParts& entry : parts.entries) {
     uint64_t entry_io = 0;
     for (uint32_t v = 0; v < entry.value_count(); ++v) {
-      if (entry.value(v).segment() != fb::Segment::Io) continue;
-      entry_io = std::min(kMaxSegmentBytes,
-                          entry_io + round_up(entry.value(v).size_bytes(), kArenaAlignmentBytes));
+      const fb::Value& value = entry.value(v);
+      if (value.segment() == fb::Segment::IndexErrors)
+        index_errors = std::max(index_errors, value.offset_bytes() + value.size_bytes());
+      if (value.segment() != fb::Segment::Io) continue;
+      entry_io =
+          std::min(kMaxSegmentBytes, entry_io + round_up(value.size_bytes(), kArenaAlignmentBytes));
     }
     io = std::max(io, entry_io);
     arena = std::max(arena, entry.entry.arena_bytes());
@@ -209,10 +216,11 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
   }
   verify_size("arena", header.arena_bytes, arena);
   verify_size("io", header.io_bytes, io);
+  verify_size("index errors", header.index_error_bytes, index_errors);
   verify_size("host memory", header.host_bytes,
               parts.index_bytes + parts.params.size() + parts.code.size());
-  for (const uint64_t bytes :
-       {header.weights_bytes, header.state_bytes, header.arena_bytes, header.io_bytes}) {
+  for (const uint64_t bytes : {header.weights_bytes, header.state_bytes, header.arena_bytes,
+                               header.io_bytes, header.index_error_bytes}) {
     if (bytes < kMaxSegmentBytes) continue;
     faults.add(VerifyRule::SegmentBytes, "the header declares a segment of ", bytes,
                " bytes, at most 2^48 is possible");

@@ -2,6 +2,9 @@
 // Params of every kernel, read unchanged by C++, GLSL (scalar layout) and CUDA. The bytes of a struct are the push constants
 // on Vulkan and the kernel argument on CUDA: at most 128, no implicit padding. An rlx_ptr is a 64-bit device address; in the
 // plan it is a relocation. Sizes, strides and flags known to the compiler are specializations, never fields.
+//
+// index_errors, always last: the step's own word of the index_errors segment, to which the kernel adds 1 for every data-dependent
+// index that lies outside its tensor. 0 in forms of the kernel that read no such index, or leave the count to another step.
 #ifndef RLX_KERNEL_PARAMS_H
 #define RLX_KERNEL_PARAMS_H
 
@@ -18,8 +21,10 @@ using rlx_uint = std::uint32_t;
 #endif
 
 #define RLX_REGION_BUFFERS 16
+#define RLX_REGION_INDEX_ERRORS (RLX_REGION_BUFFERS - 1)
 
-// A generated elementwise region: buffers[0] is the output, the inputs follow in the order of the region's operands.
+// A generated elementwise region: buffers[0] is the output, the inputs follow in the order of the region's operands. Where the
+// region reads indices, its last buffer is index_errors.
 struct RegionParams {
   rlx_ptr buffers[RLX_REGION_BUFFERS];
 };
@@ -59,6 +64,7 @@ struct GatherParams {
   rlx_ptr x;
   rlx_ptr index;
   rlx_ptr y;
+  rlx_ptr index_errors;
 };
 
 // Reduction with a generated elementwise prologue: operands are the prologue's inputs, partial is scratch of the two-stage form.
@@ -118,6 +124,7 @@ struct RopeParams {
   rlx_ptr sin_table;
   rlx_ptr positions;
   rlx_ptr y;
+  rlx_ptr index_errors;
 };
 
 // y = act(conv(x, w) + bias) + residual; bias and residual are 0 where absent.
@@ -148,6 +155,7 @@ struct AppendParams {
   rlx_ptr sin_table;
   rlx_ptr y_q;
   rlx_ptr y_v;
+  rlx_ptr index_errors;
 };
 
 // matmul on tensor cores. gamma and beta: normalisation over the rows of the result, 0 where absent; y_norm takes the
@@ -230,6 +238,7 @@ struct ScatterParams {
   rlx_ptr y;
   rlx_ptr order;
   rlx_ptr scratch;
+  rlx_ptr index_errors;
 };
 
 // Running combination along an axis; indices (of the running extreme, or of the elements found) and count are 0 where absent;
@@ -261,6 +270,7 @@ struct WeightedMatmulParams {
   rlx_ptr index;
   rlx_ptr bias;
   rlx_ptr y;
+  rlx_ptr index_errors;
 };
 
 // a x = b; factors is scratch.

@@ -9,13 +9,14 @@ namespace rlx {
 
 inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
 inline constexpr uint16_t kPlanMajor = 1;
-inline constexpr uint16_t kPlanMinor = 0;
+inline constexpr uint16_t kPlanMinor = 1;
 inline constexpr uint32_t kPlanHeaderBytes = 4096;
 inline constexpr uint32_t kPlanMaxSections = 16;
 inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;
 inline constexpr uint32_t kMaxParamsBytes = 128;       // Vulkan's guaranteed push-constant size
 inline constexpr uint32_t kArenaAlignmentBytes = 256;  // of every value's offset in its segment
 inline constexpr uint32_t kIoAlignmentBytes = 16;      // of every io buffer that a caller binds
+inline constexpr uint32_t kIndexErrorBytes = 4;        // a step's word of the index_errors segment
 inline constexpr uint32_t kMaxRank = 8;
 
 // Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged
@@ -76,6 +77,8 @@ struct PlanHeader {
   PlanVulkanTarget vulkan;
   PlanCudaTarget cuda;
   PlanSection sections[kPlanMaxSections];
+  uint64_t
+      index_error_bytes;  // from minor 1 on: the largest entry's words of index errors; 0 before
 };
 static_assert(sizeof(PlanHeader) <= kPlanHeaderBytes);
 

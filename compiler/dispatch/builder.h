@@ -66,6 +66,11 @@ class DispatchBuilder {
   // Binds by byte position, for array fields. alignment_bytes 0: the element size.
   DispatchBuilder& bind(uint32_t position, const TensorRef& ref, AccessMode mode,
                         uint32_t alignment_bytes = 0);
+  // The kernel counts the indices that lie outside in a word of this step's own.
+  DispatchBuilder& count_index_errors() {
+    return bind(position_of(&Params::index_errors), program_->add_index_errors(step_.node),
+                AccessMode::ReadWrite);
+  }
   // The kernel's next tensor map, of what `field` is bound to from its pointer on; map.position is
   // set here.
   DispatchBuilder& map(rlx_ptr Params::*field, TensorMap map) {

@@ -7,7 +7,7 @@
 namespace rlx {
 namespace {
 
-constexpr std::array kSegmentNames = {"weights", "state", "arena", "io"};
+constexpr std::array kSegmentNames = {"weights", "state", "arena", "io", "index_errors"};
 constexpr std::array kEpilogueNames = {"none",      "bias",      "relu",
                                        "bias-relu", "gelu-tanh", "bias-gelu-tanh"};
 constexpr std::array kModeNames = {"none", "read", "write", "read-write"};

@@ -32,7 +32,9 @@ const KernelRow& kernel_row(KernelId id) {
 }
 
 uint32_t TensorRef::alignment_bytes(Segment segment) const {
-  const uint64_t base = segment == Segment::Io ? kIoAlignmentBytes : kArenaAlignmentBytes;
+  uint64_t base = kArenaAlignmentBytes;
+  if (segment == Segment::Io) base = kIoAlignmentBytes;
+  if (segment == Segment::IndexErrors) base = kIndexErrorBytes;
   return static_cast<uint32_t>(std::gcd(base, offset_bytes == 0 ? base : offset_bytes));
 }
 
@@ -57,6 +59,15 @@ TensorRef::ByteRange TensorRef::byte_range() const {
 BufferId Program::add_buffer(Buffer buffer) {
   buffers.push_back(std::move(buffer));
   return BufferId{narrow<uint32_t>(buffers.size() - 1)};
+}
+
+TensorRef Program::add_index_errors(const std::string& node) {
+  const TensorType word{.dtype = DType::u32, .shape = {1}};
+  const BufferId buffer = add_buffer({.name = node + ".index_errors",
+                                      .type = word,
+                                      .size_bytes = kIndexErrorBytes,
+                                      .segment = Segment::IndexErrors});
+  return {.buffer = buffer, .type = word, .strides = {1}};
 }
 
 KernelInstanceId Program::intern(const Specialization& specialization) {

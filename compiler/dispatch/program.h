@@ -37,7 +37,7 @@ const KernelRow& kernel_row(KernelId id);
 enum class BufferId : uint32_t {};
 enum class KernelInstanceId : uint32_t {};
 
-enum class Segment : uint8_t { Weights, State, Arena, Io };
+enum class Segment : uint8_t { Weights, State, Arena, Io, IndexErrors };
 enum class AccessMode : uint8_t { Read = 1, Write = 2, ReadWrite = 3 };
 
 // A piece of device memory with one lifetime. A Weights or State buffer stands for the whole weight
@@ -158,6 +158,8 @@ struct Program {
 
   BufferId add_buffer(Buffer buffer);
   KernelInstanceId intern(const Specialization& specialization);
+  // A fresh word in which one step, for this node, counts indices that lie outside their tensor.
+  TensorRef add_index_errors(const std::string& node);
   [[nodiscard]] const Buffer& buffer(BufferId id) const { return buffers.at(index_of(id)); }
 };
 

@@ -94,7 +94,7 @@ fb::AccessMode mode_of(AccessMode mode) {
 fb::Segment segment_of(Segment segment) {
   return static_cast<fb::Segment>(segment);
 }
-static_assert(static_cast<int>(fb::Segment::Io) == static_cast<int>(Segment::Io));
+static_assert(static_cast<int>(fb::Segment::IndexErrors) == static_cast<int>(Segment::IndexErrors));
 static_assert(static_cast<int>(fb::AccessMode::ReadWrite) ==
               static_cast<int>(AccessMode::ReadWrite));
 static_assert(static_cast<int>(fb::StepKind::LibraryGemm) ==
@@ -136,7 +136,8 @@ class EntryBuilder {
         schedule_(entry.schedule),
         target_(entry.target->kind),
         program_index_(program),
-        value_of_(entry.program->buffers.size()) {}
+        value_of_(entry.program->buffers.size()),
+        index_error_offsets_(entry.program->buffers.size(), 0) {}
 
   Offset<fb::Entry> build() {
     number_values();
@@ -186,6 +187,18 @@ class EntryBuilder {
       if (uses_[b].used || program_->buffers[b].segment == Segment::Io)
         value_of_[b] = value_count_++;
     }
+    place_index_errors();
+  }
+
+  // The words of the steps in use, one after another.
+  void place_index_errors() {
+    uint64_t bytes = 0;
+    for (size_t b = 0; b < program_->buffers.size(); ++b) {
+      if (!value_of_[b] || program_->buffers[b].segment != Segment::IndexErrors) continue;
+      index_error_offsets_[b] = bytes;
+      bytes += kIndexErrorBytes;
+    }
+    index_->result_.index_error_bytes = std::max(index_->result_.index_error_bytes, bytes);
   }
 
   std::vector<Offset<fb::Value>> build_values() {
@@ -236,6 +249,8 @@ class EntryBuilder {
         return schedule_->buffer_offsets.at(b);
       case Segment::Io:
         return 0;
+      case Segment::IndexErrors:
+        return index_error_offsets_.at(b);
     }
     RLX_CHECK(false, "segment of buffer " + buffer.name);
     return 0;
@@ -335,7 +350,8 @@ class EntryBuilder {
   size_t program_index_;
   std::vector<std::optional<uint32_t>> value_of_;  // per buffer
   uint32_t value_count_ = 0;
-  std::vector<Use> uses_;  // per buffer
+  std::vector<uint64_t> index_error_offsets_;  // per buffer
+  std::vector<Use> uses_;                      // per buffer
   std::vector<fb::Step> steps_;
   std::vector<Other> others_;
   GemmTable gemms_;

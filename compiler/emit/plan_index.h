@@ -18,6 +18,7 @@ struct PlanIndex {
   std::vector<std::byte> code;
   uint64_t arena_bytes = 0;
   uint64_t io_bytes = 0;
+  uint64_t index_error_bytes = 0;
   PlanVulkanTarget vulkan{};  // least limits and features that the plan needs
 };
 

@@ -106,6 +106,7 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   header.state_bytes = layout.states_bytes;
   header.arena_bytes = index.arena_bytes;
   header.io_bytes = index.io_bytes;
+  header.index_error_bytes = index.index_error_bytes;
   header.host_bytes = index.index.size() + index.params.size() + index.code.size();
   content.producer.copy(header.producer, sizeof(header.producer) - 1);
   header.vulkan = index.vulkan;

@@ -21,10 +21,11 @@ const Access* only_access(const Step& step, BufferId buffer) {
   return found;
 }
 
-const Access* only_write(const Step& step) {
+const Access* only_write(const Program& program, const Step& step) {
   const Access* found = nullptr;
   for (const Access& access : step.accesses) {
     if (access.mode == AccessMode::Read || access.range_bytes == 0) continue;
+    if (program.buffer(access.buffer).segment == Segment::IndexErrors) continue;
     if (found) return nullptr;
     found = &access;
   }
@@ -41,12 +42,13 @@ uint64_t arena_units(const Buffer& buffer) {
 }
 
 // The takeover that the step's hint allows, before any question of lifetimes: one dense read and
-// the only write, of equal ranges from the buffers' starts, in slots of equal size.
+// the only write (but for the count of its bad indices), of equal ranges from the buffers' starts,
+// in slots of equal size.
 std::optional<InPlaceChance> chance_of(const Program& program, uint32_t step_index) {
   const Step& step = program.steps[step_index];
   if (!step.in_place_input) return std::nullopt;
   const Access* read = only_access(step, *step.in_place_input);
-  const Access* write = only_write(step);
+  const Access* write = only_write(program, step);
   if (!read || !write || read->mode != AccessMode::Read || write->mode != AccessMode::Write) {
     return std::nullopt;
   }

@@ -29,8 +29,9 @@ constexpr const char* kStatusNames[] = {
     "timeout",
     "driver error",
     "internal error",
+    "index out of range",
 };
-static_assert(std::size(kStatusNames) == RLX_INTERNAL_ERROR + 1);
+static_assert(std::size(kStatusNames) == RLX_INDEX_OUT_OF_RANGE + 1);
 
 // The public numbers are those of dtype.def.
 enum class DTypeNumber : int {
@@ -54,6 +55,7 @@ static_assert(static_cast<int>(DTypeNumber::f8e4m3) == RLX_F8E4M3 &&
               static_cast<int>(DTypeNumber::f8e5m2) == RLX_F8E5M2);
 static_assert(RLX_MAX_RANK == kMaxRank);
 static_assert(static_cast<int>(fb::Segment::Io) == RLX_IO &&
+              static_cast<int>(fb::Segment::IndexErrors) == RLX_INDEX_ERRORS &&
               static_cast<int>(fb::StepKind::Fill) == RLX_STEP_FILL);
 
 Status check_entry(const rlx_plan* plan, uint32_t entry) {
@@ -75,6 +77,7 @@ rlx_plan_info describe_header(const PlanHeader& header) {
   info.state_bytes = header.state_bytes;
   info.arena_bytes = header.arena_bytes;
   info.io_bytes = header.io_bytes;
+  info.index_error_bytes = header.index_error_bytes;
   info.host_bytes = header.host_bytes;
   info.vulkan_api_version = header.vulkan.present != 0 ? header.vulkan.api_version : 0;
   info.vulkan_features = header.vulkan.present != 0 ? header.vulkan.features : 0;

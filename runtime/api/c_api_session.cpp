@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: sessions.
 #include "runtime/api/handles.h"
+#include "runtime/plan_memory.h"
 
 namespace rlx {
 namespace {
@@ -75,14 +76,13 @@ Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
 }
 
 Status check_budget(const PlanHeader& header, uint64_t budget_bytes) {
-  const uint64_t needed =
-      header.weights_bytes + header.state_bytes + header.arena_bytes + header.io_bytes;
+  const uint64_t needed = segment_bytes(header);
   if (budget_bytes == 0 || needed <= budget_bytes) return {};
-  return {
-      RLX_OUT_OF_DEVICE_MEMORY,
-      text_of("the plan needs ", bytes_text(needed), " of device memory (weights ",
-              header.weights_bytes, ", state ", header.state_bytes, ", arena ", header.arena_bytes,
-              ", io ", header.io_bytes, "), the budget is ", bytes_text(budget_bytes))};
+  return {RLX_OUT_OF_DEVICE_MEMORY,
+          text_of("the plan needs ", bytes_text(needed), " of device memory (weights ",
+                  header.weights_bytes, ", state ", header.state_bytes, ", arena ",
+                  header.arena_bytes, ", io ", header.io_bytes, ", index errors ",
+                  header.index_error_bytes, "), the budget is ", bytes_text(budget_bytes))};
 }
 
 Status take_session_options(const rlx_session_options* given, LoadOptions& options,
@@ -96,10 +96,13 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
   if (taken.require_tuned > 1)
     return {RLX_INVALID_ARGUMENT,
             text_of("options.require_tuned is ", taken.require_tuned, ", must be 0 or 1")};
-  if (taken.reserved != 0) return {RLX_INVALID_ARGUMENT, "options.reserved is not 0"};
+  if (taken.check_indices > 1)
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.check_indices is ", taken.check_indices, ", must be 0 or 1")};
   options.jobs = taken.jobs;
   options.require_tuned = taken.require_tuned == 1;
   session.stream = taken.cuda_stream;
+  session.check_indices = taken.check_indices == 1;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;
   if (taken.pipeline_cache_path != nullptr) options.pipeline_cache_path = taken.pipeline_cache_path;

@@ -61,6 +61,7 @@ Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<Dev
     }
     for (const uint32_t v : *entry.outputs()) ports.outputs.push_back({.value = v});
     made->entries_.push_back(std::move(ports));
+    made->find_index_words(e);
   }
   session = std::move(made);
   return {};
@@ -237,9 +238,48 @@ Status Session::wait(uint64_t timeout_nanoseconds) {
   if (!running_.has_value()) return {};
   Status status = device_session_->wait(timeout_nanoseconds);
   if (status.code() == RLX_TIMEOUT) return status;
-  entries_[*running_].outputs_valid = status.ok();
+  const uint32_t entry = *running_;
+  entries_[entry].outputs_valid = status.ok();
   running_.reset();
-  return status;
+  return status.ok() ? take_index_errors(entry) : status;
+}
+
+void Session::find_index_words(uint32_t entry) {
+  if (device_session_->index_errors().empty()) return;
+  const fb::Entry& program = record(entry);
+  const std::span<const fb::Step> steps = PlanView::steps(program);
+  for (uint32_t s = 0; s < steps.size(); ++s) {
+    for (const fb::Relocation& range : PlanView::relocations(program, steps[s])) {
+      const fb::Value& value = PlanView::value(program, range.value());
+      if (value.segment() != fb::Segment::IndexErrors) continue;
+      const auto word = static_cast<uint32_t>(value.offset_bytes() / kIndexErrorBytes);
+      entries_[entry].index_words.push_back({.step = s, .word = word});
+    }
+  }
+}
+
+Status Session::take_index_errors(uint32_t entry) {
+  const std::span<uint32_t> counts = device_session_->index_errors();
+  std::optional<IndexWord> first;
+  uint32_t first_count = 0;
+  uint32_t others = 0;
+  for (const IndexWord& word : entries_[entry].index_words) {
+    uint32_t& count = counts[word.word];
+    if (count == 0) continue;
+    others += first.has_value() ? 1 : 0;
+    if (!first.has_value()) {
+      first = word;
+      first_count = count;
+    }
+    count = 0;
+  }
+  if (!first.has_value()) return {};
+  return {RLX_INDEX_OUT_OF_RANGE,
+          text_of(entry_text(entry), ", ", plan_->describe_step(record(entry), first->step), ": ",
+                  first_count, first_count == 1 ? " index lies" : " indices lie", " outside",
+                  others == 0 ? ""
+                              : text_of("; so do indices of ", others, " other step",
+                                        others == 1 ? "" : "s"))};
 }
 
 Status Session::run(uint32_t entry) {
@@ -285,7 +325,7 @@ Status Session::profile(uint32_t entry, std::vector<StepTime>& times) {
   RLX_RETURN_IF_ERROR(begin_run(entry));
   RLX_RETURN_IF_ERROR(device_session_->profile(entry, times));
   entries_[entry].outputs_valid = true;
-  return {};
+  return take_index_errors(entry);
 }
 
 Status Session::last_run_microseconds(double& microseconds) const {
@@ -323,7 +363,9 @@ Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index,
                     bytes.size(), " bytes, wanted ", value.size_bytes())};
   }
   RLX_RETURN_IF_ERROR(begin_run(entry));
-  return device_session_->read_after(entry, step, value_index, bytes);
+  Status status = device_session_->read_after(entry, step, value_index, bytes);
+  for (uint32_t& count : device_session_->index_errors()) count = 0;
+  return status;
 }
 
 Status Session::poison_arena(std::byte pattern) {

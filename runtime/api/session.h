@@ -68,7 +68,12 @@ class Session {
     bool is_set = false;                  // inputs: holds what the caller gave
     std::optional<ExternalBuffer> bound;  // the caller's memory
   };
+  struct IndexWord {
+    uint32_t step = 0;
+    uint32_t word = 0;  // of the segment
+  };
   struct Ports {
+    std::vector<IndexWord> index_words;  // none where indices are not checked
     std::vector<Port> inputs;
     std::vector<Port> outputs;
     bool outputs_valid = false;
@@ -83,6 +88,10 @@ class Session {
   Status begin_run(uint32_t entry);
   // Entries share their io memory; the one that uses it last owns it.
   void claim_io(uint32_t entry);
+  // Which step of the entry counts in which word of index errors, in the order of the steps.
+  void find_index_words(uint32_t entry);
+  // Tells of indices outside that the finished run of the entry has counted, and clears the words.
+  Status take_index_errors(uint32_t entry);
   Status find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port);
   Status bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer);
   Status check_overlap(PortKind kind, uint32_t entry, const Port& port,

@@ -53,7 +53,7 @@ Status PinnedMemory::create(Context& context, std::string_view what, uint64_t si
                             PinnedMemory& memory) {
   const uint64_t padded = std::max<uint64_t>(size_bytes, 1);
   void* address = nullptr;
-  const CUresult result = context.api.cuMemHostAlloc(&address, padded, 0);
+  const CUresult result = context.api.cuMemHostAlloc(&address, padded, CU_MEMHOSTALLOC_DEVICEMAP);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
     return out_of_host_memory(
         text_of("the system pins no ", bytes_text(padded), " of host memory for ", what));

@@ -30,13 +30,18 @@ class Segment {
   uint64_t size_bytes_ = 0;  // rounded up to kArenaAlignmentBytes, never 0
 };
 
-// Host memory that the device copies from and to without the driver's help.
+// Host memory that the device copies from and to without the driver's help, and that kernels reach.
 class PinnedMemory {
  public:
   static Status create(Context& context, std::string_view what, uint64_t size_bytes,
                        PinnedMemory& memory);
   [[nodiscard]] std::span<std::byte> bytes() const {
     return {static_cast<std::byte*>(memory_.get()), size_bytes_};
+  }
+  // Of the same memory, for kernels. The context is current.
+  Status device_address(Context& context, CUdeviceptr& address) const {
+    return context.check(context.api.cuMemHostGetDevicePointer_v2(&address, memory_.get(), 0),
+                         "cuMemHostGetDevicePointer");
   }
 
  private:

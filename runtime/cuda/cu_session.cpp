@@ -3,6 +3,7 @@
 #include "runtime/cuda/cu_session.h"
 
 #include <algorithm>
+#include <cstring>
 #include <thread>
 
 #include "runtime/errors.h"
@@ -50,6 +51,7 @@ Status CudaSession::allocate(const SessionOptions& options) {
   RLX_RETURN_IF_ERROR(Segment::create(context_, "the states", header.state_bytes, state_));
   RLX_RETURN_IF_ERROR(Segment::create(context_, "the arena", header.arena_bytes, arena_));
   RLX_RETURN_IF_ERROR(Segment::create(context_, "io", header.io_bytes, io_));
+  RLX_RETURN_IF_ERROR(allocate_index_errors(options.check_indices));
   if (options.stream != nullptr) {
     RLX_RETURN_IF_ERROR(adopt_stream(options.stream));
   } else {
@@ -61,6 +63,27 @@ Status CudaSession::allocate(const SessionOptions& options) {
   RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_BLOCKING_SYNC | timing, ended_));
   if (plan_->profile()) RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_DEFAULT, begun_));
   return Staging::create(context_, stream_, io_.size_bytes(), staging_);
+}
+
+// Nobody looks at words that the host does not check: these lie where kernels add fastest.
+Status CudaSession::allocate_index_errors(bool for_host) {
+  const uint64_t size_bytes = view_.header().index_error_bytes;
+  if (size_bytes == 0) return {};
+  if (!for_host) {
+    RLX_RETURN_IF_ERROR(
+        Segment::create(context_, "the index errors", size_bytes, device_index_errors_));
+    index_errors_ = device_index_errors_.address();
+    return {};
+  }
+  RLX_RETURN_IF_ERROR(
+      PinnedMemory::create(context_, "the index errors", size_bytes, host_index_errors_));
+  std::memset(host_index_errors_.bytes().data(), 0, size_bytes);
+  return host_index_errors_.device_address(context_, index_errors_);
+}
+
+std::span<uint32_t> CudaSession::index_errors() {
+  const std::span<std::byte> bytes = host_index_errors_.bytes();
+  return {reinterpret_cast<uint32_t*>(bytes.data()), bytes.size() / kIndexErrorBytes};
 }
 
 Status CudaSession::adopt_stream(void* stream) {
@@ -89,6 +112,8 @@ void CudaSession::link(uint32_t entry) {
         return state_.address(value.offset_bytes());
       case fb::Segment::Arena:
         return arena_.address(value.offset_bytes());
+      case fb::Segment::IndexErrors:
+        return index_errors_ + value.offset_bytes();
       case fb::Segment::Io:
         break;  // Placed by its slot, below.
     }

@@ -33,6 +33,7 @@ class CudaSession final : public DeviceSession {
   Status read_after(uint32_t entry, uint32_t step, uint32_t value,
                     std::span<std::byte> bytes) override;
   Status poison_arena(std::byte pattern) override;
+  [[nodiscard]] std::span<uint32_t> index_errors() override;
   Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
                          std::vector<GemmAlgorithm>& algorithms) override;
 
@@ -55,6 +56,7 @@ class CudaSession final : public DeviceSession {
       : plan_(std::move(plan)), context_(plan_->context()), view_(plan_->view()) {}
 
   Status allocate(const SessionOptions& options);
+  Status allocate_index_errors(bool for_host);
   Status adopt_stream(void* stream);
   void link(uint32_t entry);
   [[nodiscard]] CUdeviceptr io_address(const IoSlot& slot) const {
@@ -79,8 +81,11 @@ class CudaSession final : public DeviceSession {
   Segment state_;
   Segment arena_;
   Segment io_;
-  OwnedStream own_stream_;  // unless the caller gave one
-  OwnedStream capture_;     // library products become nodes through it; nothing ever runs on it
+  Segment device_index_errors_;     // where the host does not read them
+  PinnedMemory host_index_errors_;  // where it does
+  CUdeviceptr index_errors_ = 0;    // of either; 0 where the plan has none
+  OwnedStream own_stream_;          // unless the caller gave one
+  OwnedStream capture_;  // library products become nodes through it; nothing ever runs on it
   CUstream stream_ = nullptr;
   Staging staging_;
   OwnedEvent begun_;  // null without profiling

@@ -68,7 +68,11 @@ typedef enum rlx_status {
   // Any other refusal by the driver, with its own name for it.
   RLX_DRIVER_ERROR = 12,
   // Our mistake.
-  RLX_INTERNAL_ERROR = 13
+  RLX_INTERNAL_ERROR = 13,
+  // The run has ended, and indices in its data lay outside the tensors that they index; only with
+  // the option check_indices. Its outputs can be read: such indices were clamped, read as zero or
+  // dropped, as each operator says.
+  RLX_INDEX_OUT_OF_RANGE = 14
 } rlx_status;
 
 // Element types, numbered as in plan files.
@@ -99,7 +103,13 @@ typedef enum rlx_step_kind {
 
 typedef enum rlx_target { RLX_TARGET_VULKAN = 0, RLX_TARGET_CUDA = 1 } rlx_target;
 
-typedef enum rlx_segment { RLX_WEIGHTS = 0, RLX_STATE = 1, RLX_ARENA = 2, RLX_IO = 3 } rlx_segment;
+typedef enum rlx_segment {
+  RLX_WEIGHTS = 0,
+  RLX_STATE = 1,
+  RLX_ARENA = 2,
+  RLX_IO = 3,
+  RLX_INDEX_ERRORS = 4  // counts of indices that lie outside, one u32 per step that reads indices
+} rlx_segment;
 
 typedef struct rlx_plan rlx_plan;
 typedef struct rlx_device rlx_device;
@@ -173,6 +183,8 @@ typedef struct rlx_plan_info {
   uint32_t vulkan_api_version;
   uint32_t cuda_architecture_count;
   uint64_t vulkan_features;  // mask of features.def
+  // Of a session's memory too: the counts of indices that lie outside.
+  uint64_t index_error_bytes;
 } rlx_plan_info;
 
 // Memory report and targets of an open plan; nothing is loaded.
@@ -296,7 +308,13 @@ typedef struct rlx_session_options {
   // 1: refuse a plan with a product of the device's library for which no algorithm was chosen on
   // this device with this library (rlxc tune); 0: the library's heuristic then chooses.
   uint32_t require_tuned;
-  uint32_t reserved;
+  // 1: a run, and a profile of one, in which an index taken from a tensor (of gather, scatter,
+  // embedding, one_hot, a cache's or a rotary embedding's position, a row's expert, the length of a
+  // sequence) lies outside after negative ones have counted from the end, ends with
+  // RLX_INDEX_OUT_OF_RANGE. The error names the first such step's node, its kernel, and how many.
+  // 0: such indices are clamped, read as zero or dropped, and nobody is told. Either way no step
+  // reads or writes outside its tensors, and runs without such indices take the same time.
+  uint32_t check_indices;
 } rlx_session_options;
 
 // Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at
@@ -332,6 +350,8 @@ RLX_API rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, 
 RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
                                            uint64_t device_address, uint64_t size_bytes);
 // Runs the entry and waits for its end. Allocates nothing once the entry is prepared or has run.
+// After RLX_INDEX_OUT_OF_RANGE the run has ended and its outputs are there; the next run begins
+// anew.
 RLX_API rlx_status rlx_session_run(rlx_session* session, uint32_t entry);
 // Starts a run; rlx_session_wait ends it. One run of a session is under way at a time.
 RLX_API rlx_status rlx_session_submit(rlx_session* session, uint32_t entry);
@@ -397,7 +417,7 @@ RLX_API rlx_status rlx_session_last_run_microseconds(const rlx_session* session,
 // Sets all states to their initial values.
 RLX_API rlx_status rlx_session_reset_states(rlx_session* session);
 // For debugging: runs the entry up to and including `step` and copies a value that lives then;
-// outputs are invalid afterwards.
+// outputs are invalid afterwards. Does not report indices that lie outside.
 RLX_API rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step,
                                           uint32_t value, void* data, uint64_t size_bytes);
 // For tests: fills the arena with a byte, to show that no run reads what an earlier one left there.

@@ -102,13 +102,29 @@ void run_step(const LinkedEntry& linked, const fb::Step& step, NullControl& cont
   }
 }
 
+// What the kernel of step number `number` would add to its word.
+void count_index_errors(const LinkedEntry& linked, uint32_t number, const NullControl& control) {
+  const auto found = control.index_errors.find(number);
+  if (found == control.index_errors.end()) return;
+  const fb::Step& step = PlanView::steps(*linked.entry)[number];
+  for (const fb::Relocation& range : PlanView::relocations(*linked.entry, step)) {
+    const fb::Value& value = PlanView::value(*linked.entry, range.value());
+    if (value.segment() != fb::Segment::IndexErrors) continue;
+    uint32_t count = 0;
+    std::memcpy(&count, linked.addresses[range.value()], sizeof count);
+    count += found->second;
+    std::memcpy(linked.addresses[range.value()], &count, sizeof count);
+  }
+}
+
 class NullSession final : public DeviceSession {
  public:
-  explicit NullSession(std::shared_ptr<NullPlan> plan)
+  NullSession(std::shared_ptr<NullPlan> plan, const SessionOptions& options)
       : plan_(std::move(plan)),
         view_(plan_->view()),
         driver_(plan_->driver()),
-        control_(driver_.control()) {
+        control_(driver_.control()),
+        check_indices_(options.check_indices) {
     ++control_.live_objects;
   }
   ~NullSession() override { --control_.live_objects; }
@@ -126,6 +142,9 @@ class NullSession final : public DeviceSession {
   Status read_after(uint32_t entry, uint32_t step, uint32_t value,
                     std::span<std::byte> bytes) override;
   Status poison_arena(std::byte pattern) override;
+  [[nodiscard]] std::span<uint32_t> index_errors() override {
+    return check_indices_ ? std::span(index_errors_) : std::span<uint32_t>();
+  }
   Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
                          std::vector<GemmAlgorithm>& algorithms) override;
 
@@ -134,15 +153,18 @@ class NullSession final : public DeviceSession {
   void run_one(const LinkedEntry& linked, uint32_t step) {
     if (control_.record) control_.steps_run.push_back(step);
     run_step(linked, PlanView::steps(*linked.entry)[step], control_);
+    count_index_errors(linked, step, control_);
   }
 
   std::shared_ptr<NullPlan> plan_;
   const PlanView& view_;
   NullDriver& driver_;
   NullControl& control_;
+  const bool check_indices_;
   Bytes state_;
   Bytes arena_;
   Bytes io_;
+  std::vector<uint32_t> index_errors_;
   std::vector<LinkedEntry> entries_;
   std::vector<std::vector<ExternalBuffer>>
       bound_;  // per entry and value; size 0: the session's own
@@ -173,6 +195,7 @@ class NullDevice final : public Device {
   std::shared_ptr<NullDriver> driver_;
 };
 
+// Null for what is not in the three segments.
 std::byte* own_address(NullPlan& plan, Bytes& state, Bytes& arena, const fb::Value& value) {
   switch (value.segment()) {
     case fb::Segment::Weights:
@@ -182,6 +205,7 @@ std::byte* own_address(NullPlan& plan, Bytes& state, Bytes& arena, const fb::Val
     case fb::Segment::Arena:
       return arena.data() + value.offset_bytes();
     case fb::Segment::Io:
+    case fb::Segment::IndexErrors:
       break;
   }
   return nullptr;
@@ -241,7 +265,7 @@ Status NullPlan::create_session(const SessionOptions& options,
                                 std::unique_ptr<DeviceSession>& session) {
   if (options.stream != nullptr)
     return {RLX_INVALID_ARGUMENT, "a stream was given, which the null device has not"};
-  auto made = std::make_unique<NullSession>(shared_from_this());
+  auto made = std::make_unique<NullSession>(shared_from_this(), options);
   RLX_RETURN_IF_ERROR(made->create());
   session = std::move(made);
   return {};
@@ -254,6 +278,10 @@ Status NullSession::create() {
   arena_.resize(view_.header().arena_bytes);
   RLX_RETURN_IF_ERROR(driver_.call("allocation of the io"));
   io_.resize(view_.header().io_bytes);
+  if (view_.header().index_error_bytes > 0) {
+    RLX_RETURN_IF_ERROR(driver_.call("allocation of the index errors"));
+    index_errors_.resize(view_.header().index_error_bytes / kIndexErrorBytes);
+  }
   for (uint32_t e = 0; e < view_.entry_count(); ++e) {
     entries_.push_back({.entry = &view_.entry(e)});
     bound_.emplace_back(view_.entry(e).values()->size());
@@ -271,6 +299,9 @@ void NullSession::link(uint32_t e) {
   for (uint32_t v = 0; v < addresses.size(); ++v) {
     const fb::Value& value = PlanView::value(entry, v);
     addresses[v] = own_address(*plan_, state_, arena_, value);
+    if (value.segment() == fb::Segment::IndexErrors) {
+      addresses[v] = std::as_writable_bytes(std::span(index_errors_)).data() + value.offset_bytes();
+    }
     if (value.segment() != fb::Segment::Io) continue;
     const ExternalBuffer& bound = bound_[e][v];
     addresses[v] = bound.size_bytes > 0 ? reinterpret_cast<std::byte*>(bound.device_address)

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -27,6 +28,10 @@ struct NullControl {
   std::atomic<uint64_t> live_objects{0};  // device plans and sessions that exist
   std::atomic<uint64_t> dispatches{0};
   std::atomic<uint64_t> runs{0};
+
+  // Indices outside that a step's kernel finds, by the step's number; only where the step counts
+  // them.
+  std::map<uint32_t, uint32_t> index_errors;
 
   // What sessions say that steps take when they are profiled; 0: what they took.
   double dispatch_microseconds = 0;

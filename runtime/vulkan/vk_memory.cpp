@@ -33,6 +33,7 @@ TypeWish wish_for(const PhysicalDevice& device, MemoryUse use) {
     case MemoryUse::Upload:
       return {kHostCoherent, 0, kLocal};
     case MemoryUse::Readback:
+    case MemoryUse::Shared:
       return {kHostCoherent, kCached, kLocal};
   }
   return {};
@@ -77,10 +78,15 @@ bool is_device_use(MemoryUse use) {
   return use == MemoryUse::Device || use == MemoryUse::Io;
 }
 
+// Kernels reach the buffer by its address.
+bool has_address(MemoryUse use) {
+  return is_device_use(use) || use == MemoryUse::Shared;
+}
+
 Status create_handle(Context& context, uint64_t size_bytes, MemoryUse use, const std::string& what,
                      Buffer& buffer) {
   VkBufferUsageFlags usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-  if (is_device_use(use)) {
+  if (has_address(use)) {
     usage |= VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
   }
   const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
@@ -106,7 +112,7 @@ Status allocate(Context& context, MemoryUse use, const std::string& what, Buffer
   const VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
                                            .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
   const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                     .pNext = is_device_use(use) ? &flags : nullptr,
+                                     .pNext = has_address(use) ? &flags : nullptr,
                                      .allocationSize = needs.size,
                                      .memoryTypeIndex = *type};
   VkDeviceMemory memory = VK_NULL_HANDLE;
@@ -145,7 +151,7 @@ Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::
       std::max<uint64_t>(round_up(size_bytes, kArenaAlignmentBytes), kArenaAlignmentBytes);
   RLX_RETURN_IF_ERROR(create_handle(context, padded, use, name, made));
   RLX_RETURN_IF_ERROR(allocate(context, use, name, made));
-  if (is_device_use(use)) {
+  if (has_address(use)) {
     const VkBufferDeviceAddressInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
                                             .buffer = made.buffer.get()};
     made.address = context.api.vkGetBufferDeviceAddress(context.device, &info);

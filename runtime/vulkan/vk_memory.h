@@ -17,6 +17,7 @@ enum class MemoryUse : uint8_t {
   Io,        // device-local, host-visible too where the whole device memory is
   Upload,    // host memory that the host writes and copies read
   Readback,  // host memory that copies write and the host reads
+  Shared,    // host memory that kernels write too, a word now and then
 };
 
 // A buffer alone on its allocation.
@@ -24,7 +25,7 @@ struct Buffer {
   OwnedMemory memory;
   OwnedBuffer buffer;
   uint64_t size_bytes = 0;
-  uint64_t address = 0;         // device address; 0 for host memory
+  uint64_t address = 0;         // device address; 0 for Upload and Readback
   std::byte* mapped = nullptr;  // coherent; null where the host cannot reach it
   bool host_cached = false;     // reading `mapped` is fast
 };

@@ -184,7 +184,8 @@ Status VulkanPlan::create_session(const SessionOptions& options,
                                   std::unique_ptr<DeviceSession>& session) {
   if (options.stream != nullptr)
     return invalid_argument("a CUDA stream was given to a session on a Vulkan device");
-  return explain_memory(VulkanSession::create(shared_from_this(), session), view_.header());
+  return explain_memory(VulkanSession::create(shared_from_this(), options, session),
+                        view_.header());
 }
 
 }  // namespace rlx::vulkan

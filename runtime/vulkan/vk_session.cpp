@@ -58,11 +58,11 @@ void copy_buffer(const Context& context, VkCommandBuffer commands, VkBuffer sour
 
 }  // namespace
 
-Status VulkanSession::create(std::shared_ptr<VulkanPlan> plan,
+Status VulkanSession::create(std::shared_ptr<VulkanPlan> plan, const SessionOptions& options,
                              std::unique_ptr<DeviceSession>& session) {
   std::unique_ptr<VulkanSession> made(new VulkanSession(std::move(plan)));
   RLX_RETURN_IF_ERROR(made->context_.health());
-  RLX_RETURN_IF_ERROR(made->allocate());
+  RLX_RETURN_IF_ERROR(made->allocate(options));
   for (uint32_t entry = 0; entry < made->view_.entry_count(); ++entry) made->link(entry);
   RLX_RETURN_IF_ERROR(made->reset_states());
   session = std::move(made);
@@ -75,7 +75,7 @@ VulkanSession::~VulkanSession() {
     static_cast<void>(context_.wait(fence_.get(), UINT64_MAX, "the last run"));
 }
 
-Status VulkanSession::allocate() {
+Status VulkanSession::allocate(const SessionOptions& options) {
   std::vector<SegmentPart> state_parts;
   for (const fb::State* state : *view_.index().states()) {
     state_parts.push_back({.offset_bytes = state->offset_bytes(),
@@ -89,11 +89,32 @@ Status VulkanSession::allocate() {
                                       std::move(state_parts), state_));
   RLX_RETURN_IF_ERROR(Segment::create(context_, "the arena", view_.header().arena_bytes,
                                       std::move(arena_parts), arena_));
+  RLX_RETURN_IF_ERROR(allocate_index_errors(options.check_indices));
   RLX_RETURN_IF_ERROR(allocate_io());
   if (plan_->profile()) RLX_RETURN_IF_ERROR(create_timestamps(context_, 2, run_times_));
   RLX_RETURN_IF_ERROR(context_.create_command_pool(pool_));
   RLX_RETURN_IF_ERROR(context_.create_fence(fence_));
   return context_.allocate_command_buffer(pool_.get(), once_);
+}
+
+// Nobody looks at words that the host does not check: these lie where kernels add fastest.
+Status VulkanSession::allocate_index_errors(bool for_host) {
+  const uint64_t size_bytes = view_.header().index_error_bytes;
+  if (size_bytes == 0) return {};
+  if (!for_host) {
+    return create_buffer(context_, size_bytes, MemoryUse::Device, "index errors", index_errors_);
+  }
+  RLX_RETURN_IF_ERROR(
+      create_buffer(context_, size_bytes, MemoryUse::Shared, "index errors", index_errors_));
+  index_errors_for_host_ = true;
+  std::memset(index_errors_.mapped, 0, size_bytes);
+  return {};
+}
+
+std::span<uint32_t> VulkanSession::index_errors() {
+  if (!index_errors_for_host_) return {};
+  return {reinterpret_cast<uint32_t*>(index_errors_.mapped),
+          view_.header().index_error_bytes / kIndexErrorBytes};
 }
 
 Status VulkanSession::allocate_io() {
@@ -137,6 +158,11 @@ void VulkanSession::link(uint32_t entry) {
         break;
       case fb::Segment::Arena:
         place = arena_.place(value.offset_bytes());
+        break;
+      case fb::Segment::IndexErrors:
+        place = {.buffer = index_errors_.buffer.get(),
+                 .offset_bytes = value.offset_bytes(),
+                 .address = index_errors_.address + value.offset_bytes()};
         break;
       case fb::Segment::Io:
         break;  // Placed by its slot, below.

@@ -15,7 +15,8 @@ namespace rlx::vulkan {
 
 class VulkanSession final : public DeviceSession {
  public:
-  static Status create(std::shared_ptr<VulkanPlan> plan, std::unique_ptr<DeviceSession>& session);
+  static Status create(std::shared_ptr<VulkanPlan> plan, const SessionOptions& options,
+                       std::unique_ptr<DeviceSession>& session);
   ~VulkanSession() override;
   VulkanSession(const VulkanSession&) = delete;
   VulkanSession& operator=(const VulkanSession&) = delete;
@@ -32,6 +33,7 @@ class VulkanSession final : public DeviceSession {
   Status read_after(uint32_t entry, uint32_t step, uint32_t value,
                     std::span<std::byte> bytes) override;
   Status poison_arena(std::byte pattern) override;
+  [[nodiscard]] std::span<uint32_t> index_errors() override;
 
  private:
   // An input or output in the io segment. Entries share the segment: their values lie one after
@@ -56,8 +58,9 @@ class VulkanSession final : public DeviceSession {
   explicit VulkanSession(std::shared_ptr<VulkanPlan> plan)
       : plan_(std::move(plan)), context_(plan_->context()), view_(plan_->view()) {}
 
-  Status allocate();
+  Status allocate(const SessionOptions& options);
   Status allocate_io();
+  Status allocate_index_errors(bool for_host);
   void link(uint32_t entry);
   [[nodiscard]] Place io_place(const IoSlot& slot) const;
   IoSlot& io_slot(EntryState& state, uint32_t value);
@@ -78,6 +81,8 @@ class VulkanSession final : public DeviceSession {
   const PlanView& view_;
   Segment state_;
   Segment arena_;
+  Buffer index_errors_;  // null where the plan has none
+  bool index_errors_for_host_ = false;
   Buffer io_;                 // on the device
   Buffer upload_;             // inputs on their way, where the host does not reach io_
   Buffer download_;           // outputs on their way, where the host does not read io_ fast

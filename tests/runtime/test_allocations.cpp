@@ -45,14 +45,17 @@ void operator delete[](void* memory, size_t) noexcept {
   std::free(memory);
 }
 
-TEST_CASE("a_run_allocates_nothing") {
-  const std::vector<std::byte> bytes = rlx::test::serialise(rlx::test::small_plan());
+namespace {
+
+void check_that_runs_allocate_nothing(const rlx::test::PlanSpec& spec,
+                                      const rlx_session_options* options) {
+  const std::vector<std::byte> bytes = rlx::test::serialise(spec);
   rlx_plan* plan = nullptr;
   rlx_device* device = nullptr;
   rlx_session* session = nullptr;
   REQUIRE(rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan) == RLX_OK);
   REQUIRE(rlx_device_open("null", &device) == RLX_OK);
-  REQUIRE(rlx_session_create(plan, device, nullptr, &session) == RLX_OK);
+  REQUIRE(rlx_session_create(plan, device, options, &session) == RLX_OK);
   float x[64] = {};
   float y[64] = {};
   rlx_tensor tensor = RLX_INIT(rlx_tensor);
@@ -76,6 +79,18 @@ TEST_CASE("a_run_allocates_nothing") {
   rlx_session_close(session);
   rlx_device_close(device);
   rlx_plan_close(plan);
+}
+
+}  // namespace
+
+TEST_CASE("a_run_allocates_nothing") {
+  check_that_runs_allocate_nothing(rlx::test::small_plan(), nullptr);
+}
+
+TEST_CASE("a_run_that_checks_indices_allocates_nothing") {
+  rlx_session_options options = RLX_INIT(rlx_session_options);
+  options.check_indices = 1;
+  check_that_runs_allocate_nothing(rlx::test::index_plan(5), &options);
 }
 
 TEST_CASE("every_failing_allocation_is_an_error_and_the_next_try_works") {

@@ -470,7 +470,7 @@ std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
   for (auto list :
        {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(), param_fixtures(),
-        limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures()}) {
+        limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(), index_error_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -488,6 +488,8 @@ TEST_CASE("valid_plans_have_no_fault") {
   for (const VerifyFault& fault : verify_plan(serialise(alternative_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(map_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(three_words_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   PlanSpec both = small_plan();
   add_cuda(both);
@@ -593,6 +595,15 @@ TEST_CASE("a_section_of_a_newer_minor_is_skipped") {
     h.minor = 7;
     section(h, rlx::SectionKind::Debug).kind = 77;
     section(h, rlx::SectionKind::Params);
+  };
+  for (const VerifyFault& fault : verify_plan(serialise(spec))) FAIL_CHECK(fault.message);
+}
+
+TEST_CASE("a_plan_of_minor_0_has_no_words_of_index_errors_and_opens") {
+  PlanSpec spec = small_plan();
+  spec.edit_header = [](PlanHeader& h) {
+    h.minor = 0;
+    REQUIRE(h.index_error_bytes == 0);
   };
   for (const VerifyFault& fault : verify_plan(serialise(spec))) FAIL_CHECK(fault.message);
 }

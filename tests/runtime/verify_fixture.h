@@ -29,6 +29,10 @@ void add_cuda(PlanSpec& spec);
 
 // Of rule group 11 and of tensor maps.
 std::vector<Fixture> gemm_fixtures();
+// Of rule group 12, and of what other groups ask of words of index errors.
+std::vector<Fixture> index_error_fixtures();
+// index_plan() of three steps.
+PlanSpec three_words_plan();
 // gemm_plan() with a kernel that has a tensor map.
 PlanSpec map_plan();
 // gemm_plan() with a dispatch that may take the place of its library product.

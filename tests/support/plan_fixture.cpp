@@ -407,6 +407,33 @@ PlanSpec chain_plan(uint32_t steps) {
   return spec;
 }
 
+PlanSpec index_plan(uint32_t steps) {
+  constexpr uint8_t kU32 = 8;
+  PlanSpec spec = chain_plan(steps);
+  SpecKernel& kernel = spec.kernels[0];
+  kernel.params_bytes = 32;
+  kernel.accesses.push_back(
+      {.position = 24, .alignment = 4, .min_bytes = 4, .mode = fb::AccessMode::ReadWrite});
+  kernel.variants[0].code = empty_kernel({.push_constant_words64 = 4});
+  SpecEntry& main = spec.entries[0];
+  for (uint32_t s = 0; s < steps; ++s) {
+    const auto word = static_cast<uint32_t>(main.values.size());
+    main.values.push_back({.name = std::string("word").append(std::to_string(s)),
+                           .dtype = kU32,
+                           .dims = {1},
+                           .segment = fb::Segment::IndexErrors,
+                           .offset_bytes = s * kIndexErrorBytes,
+                           .size_bytes = kIndexErrorBytes,
+                           .last_step = steps - 1});
+    main.steps[s].params_bytes = 32;
+    main.steps[s].relocations.push_back({.value = word,
+                                         .position = 24,
+                                         .length_bytes = kIndexErrorBytes,
+                                         .mode = fb::AccessMode::ReadWrite});
+  }
+  return spec;
+}
+
 std::vector<std::byte> serialise(const PlanSpec& spec) {
   CodeSection code;
   const std::vector<std::byte> index = write_index(spec, code);
@@ -421,6 +448,11 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   for (const SpecEntry& entry : spec.entries) {
     header.arena_bytes = std::max(header.arena_bytes, entry.arena_bytes);
     header.io_bytes = std::max(header.io_bytes, io_bytes_of(entry));
+    for (const SpecValue& value : entry.values) {
+      if (value.segment != fb::Segment::IndexErrors) continue;
+      header.index_error_bytes =
+          std::max(header.index_error_bytes, value.offset_bytes + value.size_bytes);
+    }
   }
   if (spec.init.has_value())
     header.arena_bytes = std::max(header.arena_bytes, spec.init->arena_bytes);

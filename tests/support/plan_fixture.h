@@ -154,6 +154,10 @@ PlanSpec small_plan();
 // y f32[64].
 PlanSpec chain_plan(uint32_t steps);
 
+// chain_plan() in which every step counts indices that lie outside in a word of its own: the last
+// values of the entry, "word0", "word1", ..., at byte 24 of the params.
+PlanSpec index_plan(uint32_t steps);
+
 // A valid plan for CUDA of one entry "main": y f16[16,32] = a f16[16,8] * b f16[8,32] + bias
 // f16[32]
 // + residual f16[16,32], a library product with 512 bytes of workspace.

@@ -11,7 +11,7 @@
 namespace rlx::inspect {
 namespace {
 
-constexpr std::string_view kSegmentNames[] = {"weights", "state", "arena", "io"};
+constexpr std::string_view kSegmentNames[] = {"weights", "state", "arena", "io", "index_errors"};
 constexpr std::string_view kModeNames[] = {"none", "read", "write", "read-write"};
 constexpr std::string_view kTargetNames[] = {"vulkan", "cuda"};
 constexpr std::string_view kStepKindNames[] = {"dispatch", "copy", "fill", "library-gemm"};

@@ -21,6 +21,7 @@ Json segments_json(const PlanHeader& header) {
           {"state_bytes", header.state_bytes},
           {"arena_bytes", header.arena_bytes},
           {"io_bytes", header.io_bytes},
+          {"index_error_bytes", header.index_error_bytes},
           {"host_bytes", header.host_bytes}};
 }
 

@@ -149,7 +149,8 @@ std::string summary_text(const PlanView& plan) {
           count_text(plan.index().kernels()->size(), "kernel") + "\n";
   text += "device memory: weights " + byte_count(header.weights_bytes) + ", state " +
           byte_count(header.state_bytes) + ", arena " + byte_count(header.arena_bytes) + ", io " +
-          byte_count(header.io_bytes) + "; host memory " + byte_count(header.host_bytes) + "\n";
+          byte_count(header.io_bytes) + ", index errors " + byte_count(header.index_error_bytes) +
+          "; host memory " + byte_count(header.host_bytes) + "\n";
   text += symbols_text(plan.index());
   for (const EntryFacts& entry : entry_facts(plan)) text += entry_summary(entry);
   return text;

@@ -153,6 +153,7 @@ std::string memory_text(const PlanView& plan) {
   segments.add({"state", grouped(header.state_bytes)});
   segments.add({"arena", grouped(header.arena_bytes)});
   segments.add({"io", grouped(header.io_bytes)});
+  segments.add({"index_errors", grouped(header.index_error_bytes)});
   segments.add({"host", grouped(header.host_bytes)});
   std::string text = "plan " + name_text(plan.name()) + "\n" + segments.text(2);
   for (const EntryFacts& entry : entry_facts(plan)) text += entry_text(entry);

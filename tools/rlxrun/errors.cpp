@@ -12,6 +12,7 @@ ExitCode exit_code_for(rlx_status status) {
     case RLX_IO_ERROR:
     case RLX_INVALID_PLAN:
     case RLX_UNSUPPORTED_VERSION:
+    case RLX_INDEX_OUT_OF_RANGE:
       return ExitCode::InputRefused;
     case RLX_UNSUITABLE_DEVICE:
     case RLX_NO_DEVICE:

@@ -13,7 +13,7 @@ namespace rlx::tool {
 enum class ExitCode : int {
   Ok = 0,
   Usage = 1,
-  InputRefused = 2,
+  InputRefused = 2,  // a file, or indices in it that lie outside what they index
   DeviceUnsuitable = 3,
   Mismatch = 4,
   Resources = 5,  // memory, disk, a lost device, a timeout

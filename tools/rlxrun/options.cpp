@@ -120,6 +120,10 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
                "fastest ways into PLAN; --tune=locked: refuse a plan where that was not done for "
                "this device")
       ->check(CLI::IsMember({"write", "locked"}));
+  app.add_flag(
+      "--check-indices,!--no-check-indices", options.check_indices,
+      "Fail (exit code 2) where an index that a tensor holds lies outside what it indexes; "
+      "on unless turned off: then it is clamped, read as zero or dropped");
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
   app.add_option("--poison", options.poison, "Fill the arena with this byte before the first run")
       ->check(CLI::Range(0, 255))

@@ -52,6 +52,7 @@ struct Options {
   uint64_t memory_budget_bytes = 0;
   bool json = false;
   bool validate = false;
+  bool check_indices = true;
   TuneMode tune = TuneMode::None;
   bool check_weights = false;
   std::optional<uint8_t> poison;

@@ -176,6 +176,7 @@ SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& 
       options.pipeline_cache_path.empty() ? nullptr : options.pipeline_cache_path.c_str();
   session_options.memory_budget_bytes = options.memory_budget_bytes;
   session_options.require_tuned = options.tune == TuneMode::Locked ? 1 : 0;
+  session_options.check_indices = options.check_indices ? 1 : 0;
   rlx_session* session = nullptr;
   check(rlx_session_create(plan, device, &session_options, &session));
   return SessionHandle(session);
