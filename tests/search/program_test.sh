@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# examples/search from its sources to an answer, with a vocabulary of ten words and a model that takes the mean of a row per
+# word: built against an installed librlx, run on the first Vulkan device. No network.
+# usage: program_test.sh SOURCE_DIR BUILD_DIR
+set -euo pipefail
+source_dir=$1
+build_dir=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build_dir" --component rlx_runtime --prefix "$work/rlx" > "$work/log"
+cmake -S "$source_dir/examples/search" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/rlx" > "$work/log"
+cmake --build "$work/build" > "$work/log"
+
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' cat dog bird fish sings swims > "$work/vocab.txt"
+printf '%s\n' 'the cat' 'A bird sings.' 'fish swims' 'dog, dog, dog and Dog' 'cat dog' > "$work/text"
+cat > "$work/model.json" << 'END'
+{"rlx_graph": 1, "symbols": [{"name": "batch", "min": 1, "max": 8}, {"name": "seq", "min": 1, "max": 64}],
+ "params": [{"name": "table", "dtype": "f32", "shape": [10, 6], "data": {"values": [
+   0,0,0,0,0,0, 0,0,0,0,0,0, 0,0,0,0,0,0, 0,0,0,0,0,0,
+   1,0,0,0,0,0, 0,1,0,0,0,0, 0,0,1,0,0,0, 0,0,0,1,0,0, 0,0,0,0,1,0, 0,0,0,0,0,1]}}],
+ "inputs": [{"name": "input_ids", "dtype": "i64", "shape": ["batch", "seq"]},
+            {"name": "attention_mask", "dtype": "i64", "shape": ["batch", "seq"]}],
+ "nodes": [
+  {"op": "gather", "inputs": ["table", "input_ids"], "outputs": ["words"], "attributes": {"axis": 0}},
+  {"op": "cast", "inputs": ["attention_mask"], "outputs": ["counted"], "attributes": {"to": "f32"}},
+  {"op": "unsqueeze", "inputs": ["counted"], "outputs": ["column"], "attributes": {"axes": [2]}},
+  {"op": "mul", "inputs": ["words", "column"], "outputs": ["masked"]},
+  {"op": "reduce_sum", "inputs": ["masked"], "outputs": ["total"], "attributes": {"axes": [1]}},
+  {"op": "l2_norm", "inputs": ["total"], "outputs": ["sentence_embedding"]}],
+ "outputs": ["sentence_embedding"]}
+END
+bin=$build_dir/bin
+"$bin/rlxc" "$work/model.json" -o "$work/plan" --quiet --entry one=main:batch=1,seq=4 --entry four=main:batch=4,seq=4 \
+  --entry long=main:batch=2,seq=16
+search() { "$work/build/search" "$work/plan" "$work/vocab.txt" "$work/text" "$@"; }
+
+# lines LINE...: the answer holds exactly these, in order.
+expect() {
+  diff "$work/answer" <(printf '%s\n' "$@") || { echo "wrong answer"; exit 1; }
+}
+
+if ! search --query 'Bird' --top 1 --tokens "$work/ids" --embeddings "$work/rows" > "$work/answer" 2> "$work/error"; then
+  cat "$work/error"
+  exit 1
+fi
+sed -i 1d "$work/answer"
+expect '? Bird' '  0.707  2: A bird sings.'
+diff "$work/ids" - << 'END'
+2 1 4 3
+2 1 6 8 1 3
+2 7 9 3
+2 5 1 5 1 5 1 5 3
+2 4 5 3
+END
+[ "$(stat -c %s "$work/rows")" -eq $((5 * 6 * 4)) ]
+
+printf '%s\n' 'DOG?' 'swims' | search --top 2 > "$work/answer"
+sed -i 1d "$work/answer"
+expect '? DOG?' '  1.000  4: dog, dog, dog and Dog' '  0.707  5: cat dog' '? swims' '  0.707  3: fish swims' '  0.000  1: the cat'
+
+# refuse CODE TEXT ARGUMENT...: the program ends with the code and says the text.
+refuse() {
+  local code=0
+  "$work/build/search" "${@:3}" > "$work/answer" 2> "$work/error" || code=$?
+  [ "$code" -eq "$1" ] && grep -q "$2" "$work/error" || { echo "wanted $1, $2; got $code:"; cat "$work/error"; exit 1; }
+}
+refuse 1 'PLAN, VOCABULARY and TEXT are wanted' "$work/plan"
+refuse 1 'is no number' "$work/plan" "$work/vocab.txt" "$work/text" --top many
+refuse 2 'cannot be opened' "$work/plan" "$work/vocab.txt" "$work/none"
+refuse 2 'no piece' "$work/plan" "$work/text" "$work/text"
+refuse 2 '"nope"' "$work/plan" "$work/vocab.txt" "$work/text" --device nope
+echo "examples/search answers as it should"
