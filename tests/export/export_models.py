@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models in the styles that people export, small and with random weights, for export_test.py."""
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+# ---- convolutional networks
+
+class Bottleneck(nn.Module):
+    """ResNet's block with a projection where the shape changes."""
+
+    def __init__(self, wide_in, wide, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(wide_in, wide, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(wide)
+        self.conv2 = nn.Conv2d(wide, wide, 3, stride, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(wide)
+        self.conv3 = nn.Conv2d(wide, 4 * wide, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * wide)
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample = None
+        if stride != 1 or wide_in != 4 * wide:
+            self.downsample = nn.Sequential(nn.Conv2d(wide_in, 4 * wide, 1, stride, bias=False), nn.BatchNorm2d(4 * wide))
+
+    def forward(self, x):
+        identity = x if self.downsample is None else self.downsample(x)
+        y = self.relu(self.bn1(self.conv1(x)))
+        y = self.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        y += identity
+        return self.relu(y)
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(inplace=True),
+                                  nn.MaxPool2d(3, 2, 1))
+        self.layers = nn.Sequential(Bottleneck(16, 8, 1), Bottleneck(32, 16, 2), Bottleneck(64, 16, 1))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.fc(torch.flatten(self.avgpool(self.layers(self.stem(x))), 1))
+
+
+class SqueezeExcitation(nn.Module):
+    def __init__(self, wide):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Conv2d(wide, wide // 4, 1), nn.Conv2d(wide // 4, wide, 1)
+
+    def forward(self, x):
+        return F.hardsigmoid(self.fc2(F.relu(self.fc1(F.adaptive_avg_pool2d(x, 1))))) * x
+
+
+class InvertedResidual(nn.Module):
+    def __init__(self, wide_in, wide, wide_out, stride, activation):
+        super().__init__()
+        self.use_residual = stride == 1 and wide_in == wide_out
+        self.block = nn.Sequential(
+            nn.Conv2d(wide_in, wide, 1, bias=False), nn.BatchNorm2d(wide, eps=1e-3), activation(inplace=True),
+            nn.Conv2d(wide, wide, 5, stride, 2, groups=wide, bias=False), nn.BatchNorm2d(wide, eps=1e-3), SqueezeExcitation(wide),
+            activation(inplace=True), nn.Conv2d(wide, wide_out, 1, bias=False), nn.BatchNorm2d(wide_out))
+
+    def forward(self, x):
+        return x + self.block(x) if self.use_residual else self.block(x)
+
+
+class MobileNet(nn.Module):
+    """MobileNetV2's ReLU6 and V3's hard-swish and squeeze-excitation, with dropout that evaluation leaves out."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.Hardswish(),
+                                      InvertedResidual(16, 32, 24, 2, nn.ReLU6), InvertedResidual(24, 48, 24, 1, nn.Hardswish))
+        self.classifier = nn.Sequential(nn.Linear(24, 40), nn.Hardswish(), nn.Dropout(0.2), nn.Linear(40, 10))
+
+    def forward(self, x):
+        return self.classifier(self.features(x).mean([2, 3])).softmax(-1)
+
+
+def double_conv(wide_in, wide_out):
+    return nn.Sequential(nn.Conv2d(wide_in, wide_out, 3, padding="same"), nn.GroupNorm(4, wide_out), nn.SiLU(),
+                         nn.Conv2d(wide_out, wide_out, 3, padding=1, padding_mode="reflect"), nn.InstanceNorm2d(wide_out, affine=True),
+                         nn.LeakyReLU(0.1))
+
+
+class UNet(nn.Module):
+    """Down by pooling and by stride, up by bilinear resizing, by nearest resizing and by a transposed convolution."""
+
+    def __init__(self):
+        super().__init__()
+        self.down1, self.down2, self.down3, self.bottom = (double_conv(*pair) for pair in ((3, 8), (8, 16), (16, 16), (16, 32)))
+        self.stride = nn.Conv2d(16, 16, 2, 2)
+        self.up1 = nn.ConvTranspose2d(32, 16, 3, 2, 1, output_padding=1)
+        self.up2 = nn.Sequential(nn.Upsample(scale_factor=2, mode="bilinear", align_corners=False), nn.Conv2d(32, 16, 1))
+        self.join1, self.join2, self.join3 = double_conv(32, 32), double_conv(32, 16), double_conv(24, 8)
+        self.head = nn.Conv2d(8, 2, 1)
+
+    def forward(self, image):
+        a = self.down1(image)
+        b = self.down2(F.max_pool2d(a, 2))
+        c = self.down3(self.stride(b))
+        d = self.bottom(F.avg_pool2d(c, 2))
+        y = self.join1(torch.cat([self.up1(d), c], 1))
+        y = self.join2(torch.cat([self.up2(y), b], dim=1))
+        y = self.join3(torch.cat([F.interpolate(y, size=a.shape[2:], mode="nearest"), a], 1))
+        logits = self.head(y)
+        return {"logits": logits, "labels": logits.argmax(1)}
+
+
+# ---- transformers
+
+class Encoder(nn.Module):
+    """Token and position embeddings, PyTorch's own encoder layers with a padding mask, and a pooled head."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(50, 32, padding_idx=0), nn.Embedding(40, 32)
+        layer = nn.TransformerEncoderLayer(32, 4, 64, activation="gelu", batch_first=True)
+        self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.pre = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=True)
+        self.head = nn.Linear(32, 5)
+
+    def forward(self, ids, mask):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
+        x = self.pre(self.layers(x, src_key_padding_mask=mask == 0))
+        weights = mask.unsqueeze(-1).to(x.dtype)
+        pooled = (x * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
+        return self.head(torch.tanh(pooled)), F.normalize(pooled, dim=-1)
+
+
+class Cross(nn.Module):
+    """nn.MultiheadAttention that returns its weights, over another sequence, in [S, B, E] order."""
+
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(24, 3, kdim=16, vdim=20)
+        self.norm = nn.LayerNorm(24)
+
+    def forward(self, query, memory, values):
+        y, weights = self.attend(query, memory, values)
+        return self.norm(y + query), weights
+
+
+class RmsNorm(nn.Module):
+    """As model code writes it, in f32 whatever the type."""
+
+    def __init__(self, wide):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(wide))
+
+    def forward(self, x):
+        wide = x.float() if x.dtype != torch.float64 else x
+        return self.weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).type_as(x)
+
+
+def rotate_half(x):
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((-b, a), dim=-1)
+
+
+class LlamaLayer(nn.Module):
+    def __init__(self, wide, heads, kv_heads):
+        super().__init__()
+        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, wide // heads
+        self.q_proj = nn.Linear(wide, wide, bias=False)
+        self.k_proj = nn.Linear(wide, kv_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(wide, kv_heads * self.head_dim, bias=False)
+        self.o_proj = nn.Linear(wide, wide, bias=False)
+        self.gate_proj, self.up_proj = nn.Linear(wide, 3 * wide, bias=False), nn.Linear(wide, 3 * wide, bias=False)
+        self.down_proj = nn.Linear(3 * wide, wide, bias=False)
+        self.input_norm, self.post_norm = RmsNorm(wide), nn.RMSNorm(wide, eps=1e-5)
+
+    def forward(self, x, cos, sin):
+        batch, count, wide = x.shape
+        h = self.input_norm(x)
+        q = self.q_proj(h).view(batch, count, self.heads, self.head_dim).transpose(1, 2)
+        k = self.k_proj(h).view(batch, count, self.kv_heads, self.head_dim).transpose(1, 2)
+        v = self.v_proj(h).view(batch, count, self.kv_heads, self.head_dim).transpose(1, 2)
+        q, k = q * cos + rotate_half(q) * sin, k * cos + rotate_half(k) * sin
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+        x = x + self.o_proj(y.transpose(1, 2).reshape(batch, count, wide))
+        h = self.post_norm(x)
+        return x + self.down_proj(F.silu(self.gate_proj(h)) * self.up_proj(h))
+
+
+class Llama(nn.Module):
+    """Rotary positions, grouped-query attention, SwiGLU, and an output matrix that is the embedding's."""
+
+    def __init__(self, layers=2, wide=64):
+        super().__init__()
+        self.embed = nn.Embedding(61, wide)
+        self.layers = nn.ModuleList(LlamaLayer(wide, 4, 2) for _ in range(layers))
+        self.norm = RmsNorm(wide)
+        self.lm_head = nn.Linear(wide, 61, bias=False)
+        self.lm_head.weight = self.embed.weight
+        self.register_buffer("inv_freq", 1 / 10000 ** (torch.arange(0, 16, 2) / 16), persistent=False)
+
+    def forward(self, ids):
+        angles = torch.arange(ids.shape[1], device=ids.device)[:, None].to(self.inv_freq.dtype) * self.inv_freq[None]
+        angles = torch.cat((angles, angles), dim=-1)
+        cos, sin = angles.cos(), angles.sin()
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x, cos.to(x.dtype), sin.to(x.dtype))
+        return self.lm_head(self.norm(x))[:, -1]
+
+
+class Masked(nn.Module):
+    """A causal mask by hand, an additive and a boolean mask, a window, and attention without heads."""
+
+    def forward(self, q, k, v):
+        count = q.shape[2]
+        rows = torch.arange(count, device=q.device)
+        causal = rows[:, None] >= rows[None, :]
+        window = causal & (rows[:, None] - rows[None, :] < 3)
+        bias = torch.zeros(count, count, device=q.device, dtype=q.dtype).masked_fill(~causal, float("-inf"))
+        by_hand = ((q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1]) + bias).softmax(-1) @ v
+        return (F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=0.3), by_hand,
+                F.scaled_dot_product_attention(q, k, v, attn_mask=window), F.scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0]))
+
+
+# ---- state
+
+class Counter(nn.Module):
+    """A buffer that every run adds to, and one that it writes a row of."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("total", torch.full((4,), 0.5))
+        self.register_buffer("rows", torch.zeros(3, 4))
+
+    def forward(self, x):
+        self.total += x.sum(0)
+        self.rows[1:2] = x[:1] * 2
+        return self.total + self.rows.sum(0)
+
+
+# ---- many operators
+
+class Elementwise(nn.Module):
+    def forward(self, x, y):
+        p = x.abs() + 0.25
+        floats = [torch.exp(x), torch.log(p), torch.expm1(x), torch.log1p(p), torch.sqrt(p), torch.rsqrt(p), p.reciprocal(), torch.sin(x),
+                  torch.cos(x), torch.atan(x), torch.atan2(x, y), torch.tanh(x), torch.erf(x), torch.erfc(x), F.gelu(x),
+                  F.gelu(x, approximate="tanh"), F.silu(x), F.mish(x), F.softplus(x, beta=2), F.elu(x, 0.7), F.selu(x), F.celu(x, 1.3),
+                  F.hardswish(x), F.hardsigmoid(x), F.hardtanh(x, -0.4, 0.6), F.relu6(x), F.leaky_relu(x, 0.2), F.logsigmoid(x),
+                  F.softsign(x), F.hardshrink(x, 0.3), F.softshrink(x, 0.3), F.threshold(x, 0.1, 0.0), F.threshold(x, 0.1, 2.0),
+                  F.tanhshrink(x), F.glu(torch.cat([x, y], -1)), x.clamp(min=-0.5), x.clamp(-0.5, 0.5), torch.maximum(x, y),
+                  torch.minimum(x, y), torch.fmod(x, 0.3), torch.remainder(x, 0.3), x // 0.3, torch.div(x, 0.3, rounding_mode="trunc"),
+                  p ** 1.7, p ** y, 2 ** x, x ** 2, 1 - x, 3 / p, torch.lerp(x, y, 0.3), torch.addcmul(x, x, y, value=0.5),
+                  torch.where(x > y, x, 0.0), torch.sign(x), torch.floor(x * 3), torch.ceil(x * 3), torch.round(x * 3), torch.trunc(x * 3),
+                  torch.nan_to_num(x / (x * 0), 1.0, 2.0, -2.0), torch.rsub(x, y, alpha=2), x.masked_fill(y > 0, 7.0),
+                  torch.add(x, y, alpha=-0.5)]
+        tests = [x > 0, x <= y, (x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0), ~(x > 0), torch.isnan(x / (x * 0)),
+                 torch.isfinite(x), torch.isclose(x, y)]
+        return torch.stack(floats), torch.stack(tests)
+
+
+class Integers(nn.Module):
+    """Types that mix as PyTorch's rules have it."""
+
+    def forward(self, a, b, x):
+        return (a + b, a * 2 - b, a // 3, a % 3, a / 2, (a & b) | (a ^ 5), ~a, a > b, a.to(torch.uint8), x.to(torch.int32) + a,
+                x * a, a.sum(), b.to(torch.bool).any(), a.cumsum(0),
+                torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4), torch.full_like(a, 3))
+
+
+class Movement(nn.Module):
+    def forward(self, x):  # [2, 3, 4, 6]
+        y = x.clone()
+        y[:, 1] = 5.0
+        y[:, :, 1:3] = x[:, :, :2]
+        y[..., ::2] *= 2
+        a, b = x.split([1, 2], 1)
+        first, *_ = x.unbind(1)
+        return (y, x.permute(0, 2, 3, 1), x.flatten(1), x[:, -1], x[..., 1:-1:2], x[:, None].expand(2, 5, 3, 4, 6).sum(1), a * b,
+                first, x.flip([1, 3]), x.roll(2, 3), x.roll(5), x.repeat(2, 1, 1, 2), x.repeat_interleave(2, dim=2), x.tril(1), x.triu(),
+                F.pad(x, (1, 2, 0, 3), value=0.5), F.pad(x, (1, 2, 2, 1), mode="reflect"), F.pad(x, (1, 2, 2, 1), mode="replicate"),
+                F.pad(x, (1, 2, 2, 1), mode="circular"), F.pixel_shuffle(x.reshape(1, 12, 2, 6), 2), F.pixel_unshuffle(x, 2),
+                x.diagonal(0, 2, 3), torch.einsum("bchw,bdhw->bcd", x, x), x.unfold(3, 3, 2), F.unfold(x, (2, 3)),
+                torch.meshgrid(x[0, 0, :, 0], x[0, 0, 0], indexing="ij")[0], x.squeeze(0).unsqueeze(-1), x.new_zeros(2, 3),
+                x.movedim(1, -1).contiguous().view(2, -1), torch.tensor([1.5, 2.5, 3.5]).view(3, 1, 1) * x)
+
+
+class Reductions(nn.Module):
+    def forward(self, x):  # [2, 3, 4, 6]
+        values, indices = x.topk(3, -1)
+        ordered, order = x.sort(2, descending=True)
+        return (x.sum(), x.mean((1, 3)), x.amax(1, keepdim=True), x.min(), x.max(2)[0], x.max(2)[1], x.min(-1)[1], x.prod(-1), x.var(1),
+                x.std((2, 3), unbiased=False, keepdim=True), x.logsumexp((1, 2)), x.norm(dim=1), x.norm(1, -1), x.argmax(1), x.argmin(),
+                x.cumsum(2), x.cumprod(-1), (x > 0).all(1), (x > 0).any(), values, indices, ordered, order, x.argsort(-1), x.softmax(1),
+                x.log_softmax(-1), F.softmin(x, 0), torch.var_mean(x, 1)[1], F.normalize(x, dim=1), F.cosine_similarity(x, x.flip(0), 1),
+                x.count_nonzero(1), x.cummax(1)[0], F.mse_loss(x, x * 0.5), x.sort(-1)[0][..., 2])
+
+
+class Indexing(nn.Module):
+    def forward(self, x, rows, grid):  # [5, 4, 3], [2, 3] below 4, [5, 2, 3]
+        base = torch.zeros_like(x)
+        return (x[rows], x[:, rows], x[rows, rows], x[:, rows[0], rows[0] % 3], x.index_select(1, rows[0]), x.gather(1, grid),
+                base.scatter(1, grid, x[:, :2]), base.scatter_add(1, grid, x[:, :2]), base.scatter(1, grid, 2.0),
+                base.index_add(0, rows[0], x[:3], alpha=2), base.index_copy(0, torch.tensor([4, 0]), x[:2]),
+                base.index_put((torch.tensor([0, 2]), torch.tensor([1, 3])), x[:2, 0]), x.take_along_dim(grid, 1),
+                x.scatter_reduce(1, grid, x[:, :2], "amax"), x.index_fill(1, rows[0], 1.5))
+
+
+class Spatial(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1d = nn.Conv1d(4, 6, 3, padding=2, dilation=2, groups=2)
+        self.conv3d = nn.Conv3d(1, 2, 3, padding=1)
+        self.up1d = nn.ConvTranspose1d(6, 4, 4, stride=2, padding=1)
+        self.prelu = nn.PReLU(4)
+        self.norm = nn.BatchNorm1d(6)
+
+    def forward(self, x, grid):  # [2, 4, 9, 8], [2, 5, 6, 2]
+        line = self.norm(self.conv1d(x[:, :, 0]))
+        return (self.up1d(line), self.conv3d(x[:, None]), self.prelu(x), F.max_pool1d(line, 3), F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+                F.max_pool2d(x, 2, return_indices=True)[1], F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.avg_pool1d(line, 2),
+                F.max_pool3d(x[:, None], 2), F.adaptive_avg_pool2d(x, (4, 3)), F.adaptive_max_pool2d(x, (4, 3)),
+                F.adaptive_avg_pool2d(x, (None, 2)), F.lp_pool2d(x, 2, 2), F.local_response_norm(x, 3), F.max_pool2d(x[0], 2),
+                F.interpolate(x, scale_factor=(1.7, 0.6)), F.interpolate(x, scale_factor=1.7, mode="bilinear"),
+                F.interpolate(x, size=(5, 13), mode="bilinear", align_corners=True), F.interpolate(x, size=(5, 13), mode="bicubic"),
+                F.interpolate(x, scale_factor=2, mode="nearest-exact"), F.interpolate(line, size=7, mode="linear"),
+                F.interpolate(x[:, None], scale_factor=2, mode="trilinear"), F.interpolate(x, size=(4, 4), mode="bilinear", antialias=True),
+                F.grid_sample(x, grid, align_corners=False), F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
+                F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False), F.layer_norm(x, (9, 8)),
+                F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
+
+
+class Dynamic(nn.Module):
+    """Shapes that depend on dynamic dims in every way that a graph can write."""
+
+    def forward(self, x, y):  # [batch, seq, 8], [batch, 8]
+        batch, seq, wide = x.shape
+        heads = x.reshape(batch, seq, 2, wide // 2).transpose(1, 2)
+        merged = heads.reshape(batch * 2, seq, wide // 2)
+        joined = torch.cat([x, y[:, None].expand(batch, seq, wide)], dim=-1)
+        mask = torch.ones(seq, seq, device=x.device, dtype=x.dtype).tril()
+        mean = x.sum(1) / seq
+        return (merged.transpose(1, 2) @ merged, joined.flatten(0, 1).sum(-1), mask @ x, x[:, -1], x[:, :seq - 1], mean,
+                torch.arange(seq, device=x.device)[None] + torch.zeros(batch, 1, dtype=torch.int64), x.mean(0), y.new_ones(batch, 3))

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Exports the models of export_models.py, compiles and runs them on the devices that are there, and compares with PyTorch in f64.
+What must be refused is refused by name.
+
+    python3 tests/export/export_test.py BUILD_BIN [--target vulkan|cuda|vulkan,cuda] [--arch sm_90a] [MODEL ...]
+
+Exits 77, which counts as skipped, where PyTorch or a device is missing.
+"""
+import argparse
+import copy
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+SKIPPED = 77
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests/export")]
+try:
+    import numpy as np
+    import torch
+except ImportError as missing:
+    print(f"SKIPPED: {missing}; 0 failed")
+    sys.exit(SKIPPED)
+
+import export_models as models  # noqa: E402
+import rlx_export  # noqa: E402
+
+F = torch.nn.functional
+
+
+def floats(*shape):
+    return torch.randn(shape)
+
+
+def integers(low, high, *shape, dtype=torch.int64):
+    return torch.randint(low, high, shape, dtype=dtype)
+
+
+def fixed(make, *inputs, **options):
+    return dict(make=make, inputs=inputs, **options)
+
+
+def padding_mask(batch, count):
+    return (torch.arange(count)[None] < torch.tensor([count - i for i in range(batch)])[:, None]).long()
+
+
+# Name: the model, its inputs, and options: dynamic dims and other sizes to bind them to, precision.
+CASES = {
+    "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
+    "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}}, other=(floats(5, 3, 64, 64),),
+                                    bind={"batch": (2, 5)}),
+    "mobilenet": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56)),
+    "mobilenet_f16": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56), precision="f16", tolerance=2e-2),
+    "unet": lambda: fixed(models.UNet, floats(1, 3, 32, 48)),
+    "encoder": lambda: fixed(models.Encoder, integers(0, 50, 3, 12), padding_mask(3, 12),
+                             dynamic={"ids": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}, "mask": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}},
+                             other=(integers(0, 50, 4, 7), padding_mask(4, 7)), bind={"batch": (3, 4), "seq": (12, 7)}),
+    "cross": lambda: fixed(models.Cross, floats(5, 2, 24), floats(7, 2, 16), floats(7, 2, 20)),
+    "llama": lambda: fixed(models.Llama, integers(0, 61, 2, 9), dynamic={"ids": {1: ("seq", 2, 64)}}, other=(integers(0, 61, 2, 33),),
+                           bind={"seq": (9, 33)}),
+    "llama_bf16": lambda: fixed(models.Llama, integers(0, 61, 2, 9), precision="bf16", tolerance=6e-2),
+    "masked": lambda: fixed(models.Masked, floats(2, 3, 6, 8), floats(2, 3, 6, 8), floats(2, 3, 6, 8)),
+    "counter": lambda: fixed(models.Counter, floats(3, 4)),
+    "elementwise": lambda: fixed(models.Elementwise, floats(3, 5), floats(3, 5)),
+    "integers": lambda: fixed(models.Integers, integers(-9, 9, 7), integers(1, 9, 7, dtype=torch.int32), floats(7)),
+    "movement": lambda: fixed(models.Movement, floats(2, 3, 4, 6)),
+    "reductions": lambda: fixed(models.Reductions, floats(2, 3, 4, 6)),
+    "indexing": lambda: fixed(models.Indexing, floats(5, 4, 3), integers(0, 4, 2, 3), integers(0, 4, 5, 2, 3)),
+    "spatial": lambda: fixed(models.Spatial, floats(2, 4, 9, 8), torch.rand(2, 5, 6, 2) * 2.4 - 1.2),
+    "dynamic": lambda: fixed(models.Dynamic, floats(2, 5, 8), floats(2, 8),
+                             dynamic={"x": {0: ("batch", 1, 16), 1: ("seq", 3, 40)}, "y": {0: ("batch", 1, 16)}},
+                             other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
+}
+
+
+def random_weights(module):
+    """Weights and statistics that nothing can be mistaken for: no ones, no zeros. Initial states are left as they are."""
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
+        with torch.no_grad():
+            if name.endswith("running_var") or (tensor.dim() == 1 and name.endswith("weight")):
+                tensor.uniform_(0.6, 1.4)
+            elif name.endswith(("bias", "running_mean")):
+                tensor.uniform_(-0.3, 0.3)
+
+
+def call(command, wanted=0):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if done.returncode != wanted:
+        raise AssertionError(f"{' '.join(map(str, command))}\nexit {done.returncode}\n{done.stdout[-1500:]}{done.stderr[-3000:]}")
+    return done
+
+
+def save(folder, names, tensors):
+    files = []
+    for name, tensor in zip(names, tensors):
+        array = tensor.view(torch.int16).numpy().view(np.uint16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+        np.save(folder / f"{name}.npy", array)
+        files.append(f"{name}={folder / name}.npy")
+    return files
+
+
+def load(path, wanted):
+    array = np.load(path)
+    if wanted.dtype == torch.bfloat16:
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def flat(outputs):
+    if isinstance(outputs, torch.Tensor):
+        return [outputs]
+    return list(outputs.values() if isinstance(outputs, dict) else outputs)
+
+
+def error_of(got, eager, exact, tolerance):
+    """The largest error over what is allowed; text where types, shapes, integers or special values differ."""
+    if (got.dtype, got.shape) != (eager.dtype, eager.shape):
+        return f"{got.dtype} {tuple(got.shape)}, PyTorch has {eager.dtype} {tuple(eager.shape)}"
+    if not got.dtype.is_floating_point:
+        return 0.0 if torch.equal(got, eager) else f"{int((got != eager).sum())} of {got.numel()} integers differ"
+    got, exact = got.double(), exact.double()
+    is_special = ~torch.isfinite(exact)
+    if not torch.equal(got[is_special].nan_to_num(7, 8, 9), exact[is_special].nan_to_num(7, 8, 9)):
+        return "special values differ"
+    got, exact = got[~is_special], exact[~is_special]
+    if got.numel() == 0:
+        return 0.0
+    ratio = float(((got - exact).abs() / (tolerance * (exact.abs() + exact.abs().max()) + 1e-12)).max())
+    return ratio if ratio == ratio else "a result is not finite"
+
+
+def check(case, name, args, folder):
+    """The worst error of the case on each target, over what is allowed."""
+    torch.manual_seed(sum(map(ord, name)))
+    case = case()
+    module = case["make"]().eval()
+    random_weights(module)
+    model = folder / f"{name}.rlxg"
+    graph = rlx_export.export(module, case["inputs"], model, dynamic=case.get("dynamic"), precision=case.get("precision"),
+                              rlxc=args.build_bin / "rlxc")
+    names = [row["name"] for row in graph.inputs]
+    states = [row["outputs"][0] for row in graph.nodes if row["op"] == "state_write"]
+    keep = ["--keep", ",".join(states)] if states else []
+    worst = 0.0
+    for size, inputs in enumerate([case["inputs"], case["other"]] if "other" in case else [case["inputs"]]):
+        if "precision" in case:
+            inputs = tuple(rlx_export.to_float(value, rlx_export.FLOATS[case["precision"]]) for value in inputs)
+        wanted = expected(module, inputs)
+        dims = [word for key, values in case.get("bind", {}).items() for word in ("--dim", f"{key}={values[size]}")]
+        files = save(folder, names, inputs)
+        for target in args.targets:
+            plan = folder / f"{name}.{target}.plan"
+            architecture = ["--arch", args.arch] if target == "cuda" and args.arch else []
+            call([args.build_bin / "rlxc", model, "-o", plan, "--target", target, "-q", *dims, *architecture, *keep])
+            call([args.build_bin / "rlxrun", plan, "--device", target.split("-")[0], "--inputs", *files, "--outputs", folder / "out",
+                  "--poison", 165])
+            for output, (eager, exact) in zip([*graph.outputs, *states], wanted, strict=True):
+                ratio = error_of(load(folder / "out" / f"{output}.npy", eager), eager, exact, case.get("tolerance", 2e-5))
+                assert isinstance(ratio, float) and ratio <= 1, f"{output} on {target}: {ratio}"
+                worst = max(worst, ratio)
+    return worst
+
+
+def expected(module, inputs):
+    """Each output, and each buffer that the run changed, as PyTorch gives it and in f64; by copies of the module."""
+    runs = []
+    for run, values in ((copy.deepcopy(module), inputs),
+                        (copy.deepcopy(module).double(), [rlx_export.to_float(value, torch.float64) for value in inputs])):
+        before = {name: tensor.clone() for name, tensor in run.named_buffers()}
+        with torch.no_grad():
+            outputs = [tensor.clone() for tensor in flat(run(*values))]
+        runs.append(outputs + [tensor for name, tensor in run.named_buffers() if not torch.equal(tensor, before[name])])
+    return list(zip(*runs, strict=True))
+
+
+# ---- what must be refused
+
+class Refused(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), Picker())
+
+    def forward(self, x):
+        return self.inner(x).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.fft.rfft(x).real.sum()
+
+
+class Picker(torch.nn.Module):
+    def forward(self, x):
+        return x[x > 0]
+
+
+def check_refusals(args, folder):
+    def refusal(module, inputs, **options):
+        try:
+            rlx_export.export(module, inputs, folder / "refused.json", **options)
+        except rlx_export.ExportError as error:
+            return str(error)
+        raise AssertionError(f"{type(module).__name__} was exported")
+    text = refusal(Refused(), (floats(4, 4),))
+    for words in ("inner.1 (Picker)", "export_test.py:", "depends on data", "aten._linalg_eigh", "aten._fft_r2c"):
+        assert words in text, f"{words} is not in: {text}"
+    assert "torch.export" in refusal(models.ResNet(), (floats(2, 3, 64, 64),), dynamic={"x": {1: "channels"}})
+    assert "no input" in refusal(models.Counter(), (floats(2, 4),), dynamic={"y": {0: "batch"}})
+    assert not (folder / "refused.json").exists(), "a refused model left a file"
+
+
+def check_command_line(args, folder):
+    """The command as a user types it, a saved program, and its errors."""
+    command = [sys.executable, ROOT / "tools/rlx_export.py"]
+    place = f"{ROOT / 'tests/export/export_models.py'}:Llama"
+    common = ["--rlxc", args.build_bin / "rlxc", "-o", folder / "cli.rlxg"]
+    call([*command, place, "--kwargs", '{"layers": 1}', "--input", "ids=1x4:i64", "--dynamic", "ids.0=batch:1:4", "ids.1=seq:2:64",
+          "--precision", "f16", *common])
+    call([args.build_bin / "rlxc", folder / "cli.rlxg", "-o", folder / "cli.plan", "--dim", "batch=2", "--dim", "seq=5", "-q"])
+    torch.export.save(torch.export.export(models.ResNet().eval(), (floats(1, 3, 64, 64),)), str(folder / "saved.pt2"))
+    call([*command, folder / "saved.pt2", *common])
+    call([args.build_bin / "rlxc", folder / "cli.rlxg", "-o", folder / "cli.plan", "-q"])
+    for words, message in (([place, "--input", "x=1x4:i64"], "no parameter x"), ([place, "--input", "ids=4:i65"], "wanted NAME="),
+                           (["nowhere:model"], "nowhere"), ([place, "--input", "ids=1x4:i64", "--dynamic", "ids.7=n"], "2 axes")):
+        text = call([*command, *words, *common], wanted=2).stderr
+        assert message in text, f"{message} is not in: {text}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build_bin", type=pathlib.Path)
+    parser.add_argument("models", nargs="*", help="of: " + " ".join(CASES))
+    parser.add_argument("--target", default="vulkan")
+    parser.add_argument("--arch")
+    args = parser.parse_args()
+    args.targets = args.target.split(",")
+    args.build_bin = args.build_bin.resolve()
+    devices = subprocess.run([args.build_bin / "rlxrun", "--list-devices"], capture_output=True, text=True).stdout
+    for target in args.targets:
+        if target.split("-")[0] not in devices:
+            print(f"SKIPPED: no {target} device (package mesa-vulkan-drivers); 0 failed")
+            return SKIPPED
+    failed = 0
+    checks = {name: (lambda folder, name=name: check(CASES[name], name, args, folder)) for name in args.models or CASES}
+    if not args.models:
+        checks["refusals"] = lambda folder: check_refusals(args, folder)
+        checks["command line"] = lambda folder: check_command_line(args, folder)
+    for name, run in checks.items():
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                worst = run(pathlib.Path(folder))
+                print(f"{name:16} right" + ("" if worst is None else f", {worst:.3f} of the bound"), flush=True)
+            except (AssertionError, rlx_export.ExportError) as error:
+                failed += 1
+                print(f"{name:16} FAILED: {error}", flush=True)
+    print(f"{len(checks) - failed} right, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,504 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Exports a PyTorch model as a graph file of rlx, with its weights in a safetensors file beside it.
+
+    python3 tools/rlx_export.py mymodule:make_model --input x=1x3x224x224:f32 -o model.rlxg
+    python3 tools/rlx_export.py model.py:Net --input ids=2x16:i64 --dynamic ids.0=batch ids.1=seq:1:512 -o model.json
+    python3 tools/rlx_export.py saved.pt2 -o model.rlxg
+    build/bin/rlxc model.rlxg -o model.plan --target vulkan,cuda --dim batch=8 --dim seq=128
+
+MODEL is MODULE:NAME or FILE.py:NAME, where NAME is a module or a callable that makes one, or a program saved by
+torch.export.save. Inputs are named as the parameters of its forward. As a library:
+
+    import rlx_export  # with tools/ on sys.path
+    rlx_export.export(module, (x,), "model.rlxg", dynamic={"x": {0: "batch"}})
+
+The program comes from torch.export, so it needs PyTorch 2.5 or newer and nothing else; the package safetensors is used where it
+is installed. Buffers that forward assigns to become states. What has no counterpart is refused, all of it at once.
+"""
+import argparse
+import importlib
+import importlib.util
+import inspect
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+
+TOOLS = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(TOOLS))
+try:
+    import torch
+    from torch.export.graph_signature import InputKind, OutputKind
+except ImportError as error:
+    sys.exit(f"rlx_export: error: PyTorch 2.5 or newer is needed: {error}")
+
+import rlx_export_nn  # noqa: E402, F401  its handlers register themselves
+from rlx_export_aten import HANDLERS  # noqa: E402
+from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression  # noqa: E402
+
+FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
+NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
+LARGEST_DIM = 1 << 31  # of a dynamic dimension for which no maximum is given
+# Nodes that compute nothing: checks of what torch.export assumed.
+IGNORED = ("_assert_async", "_assert_tensor_metadata", "sym_constrain_range", "_check")
+SAMPLES = 65  # values of each dynamic dim for which an assertion on shapes is tried
+
+
+class ExportError(Exception):
+    """What cannot be exported, in words for the user."""
+
+
+# ---- from a module to a program
+
+def capture(module, args=(), kwargs=None, dynamic=None):
+    """The module in evaluation mode, exported and decomposed into the operators that there are handlers for."""
+    kwargs = dict(kwargs or {})
+    names = list(inspect.signature(module.forward).parameters)
+    given = dict(zip(names, args)) | kwargs
+    shapes, ranges = dynamic_shapes(given, dynamic or {})
+    fast_path = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # one operator for a whole layer, which nothing decomposes
+    try:
+        try:
+            program = trace(module, args, kwargs, shapes)
+        except Exception as error:  # noqa: BLE001  torch.export raises errors of many types
+            # What it cannot prove of dynamic dims may hold all the same: assertions in the program, which Converter checks.
+            if "Constraints violated" not in str(error):
+                raise
+            program = trace(module, args, kwargs, shapes, prefer_deferred_runtime_asserts_over_guards=True)
+    except Exception as error:  # noqa: BLE001
+        text = str(error).strip().split("\n\nThe error above occurred")[0]
+        raise ExportError(f"torch.export: {type(error).__name__}: {text}") from error
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast_path)
+    return program, ranges
+
+
+def trace(module, args, kwargs, shapes, **options):
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
+        return torch.export.export(module.eval(), tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
+
+
+def dynamic_shapes(given, dynamic):
+    """torch.export's dynamic_shapes, and {name: (min, max, multiple)}. dynamic: {input: {axis: name or (name, min, max)}}."""
+    unknown = set(dynamic) - set(given)
+    if unknown:
+        raise ExportError(f"--dynamic: there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(given)}")
+    dims, ranges, shapes = {}, {}, {}
+    for name, value in given.items():
+        axes = {}
+        for axis, wanted in dynamic.get(name, {}).items():
+            label, low, high = wanted if isinstance(wanted, tuple) else (wanted, 1, LARGEST_DIM)
+            rank = value.dim() if isinstance(value, torch.Tensor) else 0
+            if not -rank <= axis < rank:
+                raise ExportError(f"--dynamic {name}.{axis}: the input has {rank} axes")
+            if ranges.setdefault(label, (low, high)) != (low, high):
+                raise ExportError(f"--dynamic {label}: two ranges, {ranges[label]} and {(low, high)}")
+            dims.setdefault(label, torch.export.Dim(label, min=low, max=high))
+            axes[axis % rank] = dims[label]
+        shapes[name] = axes or None
+    return (shapes if dims else None), ranges
+
+
+def decompose(program):
+    kept = torch.export.default_decompositions()
+    for op in HANDLERS:
+        kept.pop(op, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return program.run_decompositions(kept)
+
+
+# ---- from a program to a graph
+
+class Converter:
+    def __init__(self, program, name, dynamic, ranges):
+        self.program, self.ranges = program, ranges
+        self.labels = {(key, axis): wanted[0] if isinstance(wanted, tuple) else wanted  # the user's name of an input's axis
+                       for key, axes in dynamic.items() for axis, wanted in axes.items()}
+        self.graph = Graph(name)
+        self.values = {}  # node's name: Tensor, or list of them
+        self.faults = []  # (operator, why, node, source)
+
+    def run(self):
+        outputs = self.program.graph_signature.output_specs
+        self.mutated = {spec.target for spec in outputs if spec.kind == OutputKind.BUFFER_MUTATION}
+        if any(spec.kind == OutputKind.USER_INPUT_MUTATION for spec in outputs):
+            raise ExportError("the model assigns to an input; assign to a copy")
+        specs = {spec.arg.name: spec for spec in self.program.graph_signature.input_specs}
+        for node in self.program.graph.nodes:
+            if node.op == "placeholder":
+                self.add_placeholder(node, specs[node.name])
+            elif node.op == "call_function":
+                self.add_node(node)
+            elif node.op == "output":
+                last = node
+        if self.faults:
+            raise ExportError(self.list_faults())
+        self.add_outputs(last)
+        return self.graph
+
+    def add_placeholder(self, node, spec):
+        if spec.kind == InputKind.USER_INPUT:
+            self.add_input(node)
+        elif not node.users and spec.target not in self.mutated:
+            return
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+            tensor = self.program.state_dict.get(spec.target)
+            tensor = self.program.constants[spec.target] if tensor is None else tensor
+            kind = self.graph.params if spec.kind == InputKind.PARAMETER else self.graph.constants
+            kind = self.graph.states if spec.target in self.mutated else kind
+            self.values[node.name] = self.graph.weight(kind, spec.target, tensor.detach())
+        else:
+            raise ExportError(f"{spec.target}: an input of kind {spec.kind.name.lower()} cannot be exported")
+
+    def add_input(self, node):
+        value = node.meta["val"]
+        if not isinstance(value, torch.Tensor):
+            if value is not None and node.users:
+                raise ExportError(f"input {node.name}: {type(value).__name__} is no tensor; fix it in the model")
+            return
+        name = self.graph.unique(node.name)
+        for axis, dim in enumerate(value.shape):
+            label = self.labels.get((name, axis)) or self.labels.get((name, axis - value.dim()))
+            self.declare(expression(dim), label or f"{name}_{axis}")
+        shape = self.graph.dims(value.shape, f"input {name}")
+        self.graph.inputs.append({"name": name, "dtype": dtype_name(value.dtype), "shape": shape})
+        self.values[node.name] = Tensor(name, value.dtype, tuple(value.shape))
+
+    def declare(self, symbol, label):
+        """A dynamic dimension, by the name that the user gave it: torch.export calls it by one of its own."""
+        if symbol.is_Integer or symbol in self.graph.symbols:
+            return
+        if not symbol.is_Symbol:
+            raise ExportError(f"{label} has the size {symbol}; a dynamic dimension is one number, not an expression")
+        bounds = self.program.range_constraints.get(symbol)
+        low, high = self.ranges.get(label, (1, LARGEST_DIM))
+        if bounds is not None:
+            low = max(low, int(bounds.lower)) if bounds.lower.is_Integer else low
+            high = min(high, int(bounds.upper)) if bounds.upper.is_Integer else high
+        self.graph.names.add(label)
+        self.graph.symbols[symbol] = {"name": label, "min": low, "max": high, "multiple_of": 1}
+
+    def add_node(self, node):
+        target = str(node.target)
+        value = node.meta.get("val")
+        if node.target.__name__ == "getitem" and node.args[0].name in self.values:
+            self.pick(node)
+            return
+        if "_assert_scalar" in target:
+            self.check_assertion(self.resolve(node.args[0]))
+            return
+        if any(word in target for word in IGNORED) or isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+            return
+        handler = HANDLERS.get(node.target)
+        source = source_of(node)
+        if handler is None:
+            self.faults.append((target, "it has no counterpart", node.name, source))
+            self.values[node.name] = self.stand_in(value)
+            return
+        scope = Scope(self.graph, node, source)
+        try:
+            self.values[node.name] = scope.finish(handler(scope, **self.bind(node)))
+        except Unsupported as error:
+            self.faults.append((target, str(error), node.name, source))
+            self.values[node.name] = self.stand_in(value)
+
+    def check_assertion(self, value):
+        """What torch.export could not prove of dynamic dims, tried over their ranges."""
+        condition = expression(value)
+        rows = [(symbol, self.graph.symbols.get(symbol)) for symbol in sorted(condition.free_symbols, key=str)]
+        if any(row is None for _, row in rows):
+            return  # sizes that depend on data; what gives them is refused
+        tries = [{}]
+        for symbol, row in rows:
+            others = [{other: values_of(bounds)[at] for other, bounds in rows if other != symbol} for at in (0, -1)]
+            tries += [{symbol: value, **rest} for value in values_of(row) for rest in others]
+        if not all(bool(condition.subs(values)) for values in (tries[1:] or tries)):
+            raise ExportError(f"the program of torch.export holds only where {self.graph.text(condition)}: narrow the range of the "
+                              "dynamic dimensions, as --dynamic x.1=seq:2:512")
+
+    def pick(self, node):
+        results, at = self.values[node.args[0].name], node.args[1]
+        if at < len(results):
+            self.values[node.name] = results[at]
+        elif node.users:
+            source = source_of(node.args[0])
+            self.faults.append((str(node.args[0].target), f"its result {at} has no counterpart", node.args[0].name, source))
+            self.values[node.name] = self.stand_in(node.meta["val"])
+
+    def stand_in(self, value):
+        """For the result of a node that failed, so that the nodes after it are looked at too."""
+        if isinstance(value, (tuple, list)):
+            return [self.stand_in(part) for part in value]
+        return Tensor("?", value.dtype, tuple(value.shape)) if isinstance(value, torch.Tensor) else None
+
+    def bind(self, node):
+        """The arguments by the names of the operator's schema, with its defaults. Named as a scope or Python would, they change:
+        self is x, s is s_."""
+        arguments = {}
+        for i, slot in enumerate(node.target._schema.arguments):
+            value = node.args[i] if i < len(node.args) else node.kwargs.get(slot.name, slot.default_value)
+            arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value)
+        for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
+            arguments.pop(name, None)
+        if "dtype" in arguments and "dtype" not in accepted(HANDLERS[node.target]):
+            arguments.pop("dtype")
+        return arguments
+
+    def resolve(self, value):
+        if isinstance(value, torch.fx.Node):
+            return self.values[value.name] if value.name in self.values else value.meta["val"]
+        if isinstance(value, (list, tuple)):
+            return [self.resolve(part) for part in value]
+        return value
+
+    def add_outputs(self, node):
+        names = output_names(self.program)
+        specs = self.program.graph_signature.output_specs
+        for spec, value in zip(specs, node.args[0]):
+            if spec.kind == OutputKind.BUFFER_MUTATION:
+                state = self.graph.states[spec.target]["name"]
+                self.add_end("state_write", [state, self.values[value.name].name], f"{state}.new")
+            elif spec.kind == OutputKind.USER_OUTPUT:
+                name = next(names)
+                if not isinstance(value, torch.fx.Node) or not isinstance(self.values.get(value.name), Tensor):
+                    if value is None:
+                        continue
+                    raise ExportError(f"output {name} is {value}, no tensor")
+                self.graph.outputs.append(self.add_end("identity", [self.values[value.name].name], name))
+        if not self.graph.outputs:
+            raise ExportError("the model returns no tensor")
+
+    def add_end(self, op, inputs, name):
+        name = self.graph.unique(name)
+        self.graph.nodes.append({"name": name, "op": op, "inputs": inputs, "outputs": [name]})
+        return name
+
+    def list_faults(self):
+        """Every operator that cannot be exported, with each place of it."""
+        lines = [f"{len(self.faults)} of the model's nodes cannot be exported:"]
+        for target, why in dict.fromkeys((fault[0], fault[1]) for fault in self.faults):
+            lines.append(f"  {target}: {why}")
+            lines += [f"    node {fault[2]}, in {fault[3] or 'the model itself'}" for fault in self.faults
+                      if fault[:2] == (target, why)]
+        return "\n".join(lines)
+
+
+def values_of(row):
+    """Some values of a symbol: the smallest, the largest, and some between."""
+    low, high = row["min"], row["max"]
+    near = range(low, min(high, low + SAMPLES // 2) + 1)
+    return sorted({*near, *(low + (high - low) * i // SAMPLES for i in range(SAMPLES)), high})
+
+
+def accepted(handler):
+    return inspect.signature(handler).parameters
+
+
+def source_of(node):
+    """The module that the node comes from, with its class, and the line of its code: "layers.0.norm (LayerNorm), net.py:12"."""
+    parts = []
+    stack = node.meta.get("nn_module_stack") or {}
+    if stack:
+        path, kind = list(stack.values())[-1]
+        path = re.sub(r"^L\['self'\]\.?", "", path)
+        kind = kind if isinstance(kind, str) else kind.__name__
+        parts.append(f"{path or 'the model'} ({kind.rsplit('.', 1)[-1]})")
+    places = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+    if places:
+        parts.append(f"{pathlib.Path(places[-1][0]).name}:{places[-1][1]}")
+    return ", ".join(parts)
+
+
+def output_names(program):
+    """Names for the user's outputs: the keys of a dict, else output, or output_0, output_1, ..."""
+    spec = program.call_spec.out_spec
+    count = spec.num_leaves
+    leaves = torch.utils._pytree.tree_unflatten(list(range(count)), spec)
+    if isinstance(leaves, dict) and all(isinstance(leaf, int) for leaf in leaves.values()):
+        yield from (re.sub(r"[^\w.]", "_", str(key)) for key, _ in sorted(leaves.items(), key=lambda item: item[1]))
+    else:
+        yield from (["output"] if count == 1 else [f"output_{i}" for i in range(count)])
+
+
+# ---- files
+
+def write(graph, output, rlxc=None):
+    """OUTPUT and its weights beside it, OUTPUT's stem with .safetensors. A .rlxg is converted by rlxc, which checks the graph."""
+    output = pathlib.Path(output)
+    weights = output.with_suffix(".safetensors")
+    if output.suffix not in (".json", ".rlxg"):
+        raise ExportError(f"{output}: the output is a .json or a .rlxg file")
+    if graph.tensors:
+        graph.write_weights(weights)
+    if output.suffix == ".json":
+        graph.write_json(output, weights.name)
+        return
+    with tempfile.NamedTemporaryFile(dir=output.parent or ".", prefix=f".{output.stem}.", suffix=".json") as file:
+        graph.write_json(file.name, weights.name)
+        done = subprocess.run([find_rlxc(rlxc), "convert", file.name, str(output)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise ExportError(f"rlxc convert refuses the graph:\n{done.stderr}")
+
+
+def find_rlxc(given):
+    candidates = [given] if given else [TOOLS.parent / "build/bin/rlxc", shutil.which("rlxc")]
+    for candidate in candidates:
+        if candidate and pathlib.Path(candidate).exists():
+            return str(candidate)
+    raise ExportError("rlxc is needed to write .rlxg: give it as --rlxc, or write a .json")
+
+
+def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None):
+    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}).run()
+    write(graph, output, rlxc)
+    return graph
+
+
+def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None):
+    """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
+
+    dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max)}}. precision: a float type (f32, f16, bf16, f64)
+    that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg.
+    Raises ExportError with everything that stands in the way."""
+    kwargs = dict(kwargs or {})
+    if precision:
+        dtype = FLOATS[precision]
+        module = module.to(dtype)
+        args = tuple(to_float(value, dtype) for value in args)
+        kwargs = {key: to_float(value, dtype) for key, value in kwargs.items()}
+    try:
+        program, ranges = capture(module, args, kwargs, dynamic)
+        return convert(program, output, dynamic, ranges, name, rlxc)
+    except Unsupported as error:
+        raise ExportError(str(error)) from error
+
+
+def to_float(value, dtype):
+    return value.to(dtype) if isinstance(value, torch.Tensor) and value.is_floating_point() else value
+
+
+# ---- the command line
+
+def load_object(text):
+    """MODULE:NAME or FILE.py:NAME."""
+    place, _, name = text.rpartition(":")
+    if not place:
+        raise ExportError(f"{text}: wanted MODULE:NAME, FILE.py:NAME or FILE.pt2")
+    if place.endswith(".py"):
+        if not pathlib.Path(place).is_file():
+            raise ExportError(f"{place}: there is no such file")
+        spec = importlib.util.spec_from_file_location(pathlib.Path(place).stem, place)
+        module = importlib.util.module_from_spec(spec)
+        sys.path.insert(0, str(pathlib.Path(place).resolve().parent))
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, "")
+        try:
+            module = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            raise ExportError(f"{text}: {error}") from error
+    if not hasattr(module, name):
+        raise ExportError(f"{place} has no {name}")
+    return getattr(module, name)
+
+
+def parse_input(text):
+    """x=1x3x224x224:f32 as ("x", a tensor of zeros). The type may be left out, and is f32 then; a scalar is x=:i64."""
+    match = re.fullmatch(r"([A-Za-z_]\w*)=((?:\d+(?:x\d+)*)?)(?::(\w+))?", text)
+    if not match or (match[3] or "f32") not in NAMED_DTYPES:
+        raise ExportError(f"--input {text}: wanted NAME=1x3x224x224:DTYPE, with one of {', '.join(NAMED_DTYPES)}")
+    shape = [int(dim) for dim in match[2].split("x")] if match[2] else []
+    return match[1], torch.zeros(shape, dtype=NAMED_DTYPES[match[3] or "f32"])
+
+
+def parse_dynamic(words):
+    """x.0=batch, x.1=seq:1:512 as {"x": {0: ("batch", 1, LARGEST_DIM), 1: ("seq", 1, 512)}}."""
+    dynamic = {}
+    for text in words:
+        match = re.fullmatch(r"([A-Za-z_]\w*)\.(-?\d+)=([A-Za-z_]\w*)(?::(\d+):(\d+))?", text)
+        if not match:
+            raise ExportError(f"--dynamic {text}: wanted INPUT.AXIS=NAME or INPUT.AXIS=NAME:MIN:MAX")
+        low, high = (int(match[4]), int(match[5])) if match[4] else (1, LARGEST_DIM)
+        dynamic.setdefault(match[1], {})[int(match[2])] = (match[3], low, high)
+    return dynamic
+
+
+def make_module(args):
+    made = load_object(args.model)
+    if not isinstance(made, torch.nn.Module):
+        made = made(**json.loads(args.kwargs))
+    if not isinstance(made, torch.nn.Module):
+        raise ExportError(f"{args.model} gives {type(made).__name__}, not a torch.nn.Module")
+    if args.weights:
+        made.load_state_dict(read_weights(args.weights))
+    return made
+
+
+def read_weights(path):
+    if path.endswith(".safetensors"):
+        from safetensors.torch import load_file
+        return load_file(path)
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def sized_for(inputs, dynamic):
+    """Example inputs whose dynamic dims are at least 2: torch.export takes a 0 or 1 for a fixed size."""
+    for name, axes in dynamic.items():
+        if name in inputs:
+            shape = list(inputs[name].shape)
+            for axis, (_, low, high) in axes.items():
+                if -len(shape) <= axis < len(shape):
+                    shape[axis] = min(max(shape[axis], low, 2), high)
+            inputs[name] = torch.zeros(shape, dtype=inputs[name].dtype)
+    return inputs
+
+
+def run(args):
+    if args.model.endswith(".pt2"):
+        if args.input or args.dynamic or args.precision or args.weights:
+            raise ExportError("a saved program has its inputs, dynamic dims, types and weights in it")
+        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc)
+    dynamic = parse_dynamic(args.dynamic)
+    inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
+    module = make_module(args)
+    parameters = inspect.signature(module.forward).parameters
+    unknown = [name for name in inputs if name not in parameters]
+    if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
+        raise ExportError(f"--input: forward has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
+    return export(module, (), args.output, kwargs=inputs, dynamic=dynamic, precision=args.precision, name=args.name,
+                  rlxc=args.rlxc)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="rlx_export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("-o", "--output", required=True, help=".rlxg or .json; the weights go beside it, as .safetensors")
+    parser.add_argument("--input", nargs="+", default=[], metavar="NAME=SHAPE:DTYPE", help="x=1x3x224x224:f32; may be repeated",
+                        action="extend")
+    parser.add_argument("--dynamic", nargs="+", default=[], metavar="INPUT.AXIS=NAME[:MIN:MAX]", action="extend",
+                        help="a dimension that rlxc --dim binds; the same name on several axes makes them equal")
+    parser.add_argument("--precision", choices=list(FLOATS), help="convert the module and its float inputs to this type first")
+    parser.add_argument("--kwargs", default="{}", metavar="JSON", help="arguments of the callable that makes the model")
+    parser.add_argument("--weights", metavar="FILE", help="state dict to load: .safetensors, or what torch.save wrote")
+    parser.add_argument("--name", help="name of the graph (default: that of the file)")
+    parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
+    args = parser.parse_args()
+    try:
+        graph = run(args)
+    except (ExportError, Unsupported) as error:
+        print(f"rlx_export: error: {error}", file=sys.stderr)
+        sys.exit(2)
+    inputs = ", ".join(f"{row['name']} {row['dtype']}{row['shape']}" for row in graph.inputs)
+    print(f"{args.output}: {len(graph.nodes)} nodes, inputs {inputs}, outputs {', '.join(graph.outputs)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,670 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATen's elementwise operators, reductions, movement and indexing as operators of rlx. A handler takes its scope and the
+arguments of the operator's schema by name ("self" is called x) and returns the result, or a list of several. What is in the
+table is kept whole when the program is decomposed; the rest must decompose into what is in it."""
+import math
+
+import torch
+
+from rlx_export_graph import END, Tensor, Unsupported, dtype_name, expression, known, known_number, same
+
+HANDLERS = {}  # torch.ops.aten overload: handler
+
+
+def aten(*names):
+    """Registers a handler under names as "add.Tensor"; what this version of PyTorch does not have is left out."""
+    def register(handler):
+        for name in names:
+            packet, overload = name.split(".")
+            op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+            if op is not None:
+                HANDLERS[op] = handler
+        return handler
+    return register
+
+
+def table(names, make):
+    for name, target in names.items():
+        aten(*(name if isinstance(name, tuple) else (name,)))(make(target))
+
+
+# ---- elementwise
+
+def unary(op):
+    def handler(s, **arguments):
+        x = next(iter(arguments.values()))
+        is_test = op in ("is_nan", "is_inf")
+        if is_test and not x.dtype.is_floating_point:
+            x = s.cast(x, torch.float32)
+        return s.emit(op, [x if is_test else s.cast(x, s.out.dtype)])
+    return handler
+
+
+table({f"{name}.default": op or name for name, op in {
+    "abs": "", "neg": "", "sign": "", "floor": "", "ceil": "", "trunc": "", "round": "", "sqrt": "", "rsqrt": "",
+    "reciprocal": "", "square": "", "exp": "", "exp2": "", "expm1": "", "log": "", "log2": "", "log10": "", "log1p": "",
+    "sin": "", "cos": "", "tan": "", "asin": "", "acos": "", "atan": "", "sinh": "", "cosh": "", "tanh": "", "asinh": "",
+    "acosh": "", "atanh": "", "erf": "", "sigmoid": "", "log_sigmoid": "", "relu": "", "silu": "", "mish": "",
+    "selu": "", "hardswish": "hard_swish", "isnan": "is_nan", "isinf": "is_inf"}.items()}, unary)
+
+
+@aten("erfc.default")
+def erfc(s, x):
+    return s.emit("sub", [s.graph.splat(1.0, s.out.dtype), s.emit("erf", [s.cast(x, s.out.dtype)])])
+
+
+@aten("gelu.default")
+def gelu(s, x, approximate):
+    return s.emit("gelu_tanh" if approximate == "tanh" else "gelu", [x])
+
+
+@aten("leaky_relu.default")
+def leaky_relu(s, x, negative_slope):
+    return s.emit("leaky_relu", [x], alpha=float(negative_slope))
+
+
+@aten("elu.default")
+def elu(s, x, alpha, scale, input_scale):
+    if scale != 1 or input_scale != 1:
+        raise Unsupported("elu with a scale")
+    return s.emit("elu", [x], alpha=float(alpha))
+
+
+@aten("celu.default")
+def celu(s, x, alpha):
+    return s.emit("celu", [x], alpha=float(alpha))
+
+
+@aten("softplus.default")
+def softplus(s, x, beta, threshold):
+    if threshold < 16:
+        raise Unsupported(f"softplus with threshold {threshold}, which changes its values")
+    return s.emit("softplus", [x], beta=float(beta))
+
+
+@aten("hardsigmoid.default")
+def hard_sigmoid(s, x):
+    return s.emit("hard_sigmoid", [x], alpha=1 / 6, beta=0.5)
+
+
+@aten("hardshrink.default", "softshrink.default")
+def shrink(s, x, lambd):
+    return s.emit("shrink", [x], lambd=float(lambd), bias=float(lambd) if "soft" in str(s.node.target) else 0.0)
+
+
+@aten("threshold.default")
+def threshold(s, x, threshold, value):
+    if value == 0 and x.dtype.is_floating_point:
+        return s.emit("thresholded_relu", [x], alpha=float(threshold))
+    is_above = s.emit("gt", [x, s.operand(threshold, x.dtype)], dtype=torch.bool)
+    return s.emit("where", [is_above, x, s.operand(value, x.dtype)])
+
+
+@aten("prelu.default")
+def prelu(s, x, weight):
+    slopes = s.reshape(weight, [weight.shape[0]] + [1] * (x.rank - 2)) if x.rank > 1 else weight
+    return s.emit("prelu", [x, slopes])
+
+
+@aten("clamp.default", "clamp.Tensor", "clamp_min.default", "clamp_max.default", "clamp_min.Tensor", "clamp_max.Tensor",
+      "hardtanh.default")
+def clamp(s, x, min=None, max=None, min_val=None, max_val=None):
+    low, high = (min if min_val is None else min_val), (max if max_val is None else max_val)
+    x = s.cast(x, s.out.dtype)
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor) and x.dtype.is_floating_point:
+        bounds = {"min": low, "max": high}
+        return s.emit("clamp", [x], **{key: float(value) for key, value in bounds.items() if value is not None})
+    inputs = [x] + [None if bound is None else s.operand(bound, x.dtype) for bound in (low, high)]
+    return s.emit("clamp", inputs)
+
+
+def arithmetic(op):
+    def handler(s, x, other, alpha=1):
+        dtype = s.out.dtype
+        if dtype == torch.bool:
+            if op not in ("add", "mul", "max", "min"):
+                raise Unsupported(f"{op} of bools")
+            logical = "logical_or" if op in ("add", "max") else "logical_and"
+            return s.emit(logical, [s.operand(x, dtype), s.operand(other, dtype)])
+        # Scalars of halves are applied before the result is rounded, as PyTorch does.
+        number = None if isinstance(other, Tensor) else known_number(other)
+        if number is not None and isinstance(x, Tensor) and dtype in (torch.float16, torch.bfloat16) and \
+                op in ("add", "sub", "mul"):
+            factors = {"mul": float(number)} if op == "mul" else {"add": float(number * alpha) * (1 if op == "add" else -1)}
+            return s.emit("affine", [s.cast(x, dtype)], **factors)
+        right = s.operand(other, dtype)
+        if alpha != 1:
+            right = s.emit("mul", [right, s.operand(alpha, dtype)], shape=right.shape)
+        return s.emit(op, [s.operand(x, dtype), right])
+    return handler
+
+
+table({("add.Tensor", "add.Scalar"): "add", ("sub.Tensor", "sub.Scalar"): "sub", ("mul.Tensor", "mul.Scalar"): "mul",
+       ("div.Tensor", "div.Scalar"): "div", ("remainder.Tensor", "remainder.Scalar"): "mod",
+       ("fmod.Tensor", "fmod.Scalar"): "fmod", ("maximum.default",): "max", ("minimum.default",): "min",
+       ("atan2.default",): "atan2", ("floor_divide.default", "floor_divide.Scalar"): "floor_div"}, arithmetic)
+
+
+@aten("div.Tensor_mode", "div.Scalar_mode")
+def div_mode(s, x, other, rounding_mode):
+    operands = [s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)]
+    if rounding_mode == "floor":
+        return s.emit("floor_div", operands)
+    quotient = s.emit("div", operands)
+    return s.emit("trunc", [quotient]) if rounding_mode == "trunc" and s.out.dtype.is_floating_point else quotient
+
+
+@aten("rsub.Tensor", "rsub.Scalar")
+def rsub(s, x, other, alpha):
+    scaled = x if alpha == 1 else s.emit("mul", [s.operand(x, s.out.dtype), s.operand(alpha, s.out.dtype)])
+    return s.emit("sub", [s.operand(other, s.out.dtype), s.operand(scaled, s.out.dtype)])
+
+
+@aten("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
+def power(s, x, exponent):
+    dtype = s.out.dtype
+    number = None if isinstance(exponent, Tensor) else known_number(exponent)
+    if number is not None and dtype.is_floating_point:
+        name = {2: "square", 0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal"}.get(number)
+        x = s.cast(x, dtype)
+        return s.emit(name, [x]) if name else s.emit("powf", [x], exponent=float(number))
+    return s.emit("pow", [s.operand(x, dtype), s.operand(exponent, dtype)])
+
+
+def common_dtype(*values):
+    """PyTorch's type of a comparison's operands."""
+    sample = [torch.empty([1] * value.rank, dtype=value.dtype, device="meta") if isinstance(value, Tensor) else
+              0 if known_number(value) is None else known_number(value) for value in values]
+    return torch.result_type(*sample)
+
+
+def comparison(op):
+    def handler(s, x, other):
+        dtype = common_dtype(x, other)
+        if dtype == torch.bool and op not in ("eq", "ne"):
+            dtype = torch.uint8
+        return s.emit(op, [s.operand(x, dtype), s.operand(other, dtype)])
+    return handler
+
+
+table({(f"{op}.Tensor", f"{op}.Scalar"): op for op in ("eq", "ne", "lt", "le", "gt", "ge")}, comparison)
+
+
+def bitwise(name):
+    def handler(s, x, other):
+        op = ("logical_" if s.out.dtype == torch.bool else "bitwise_") + name
+        return s.emit(op, [s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)])
+    return handler
+
+
+table({(f"bitwise_{op}.Tensor", f"bitwise_{op}.Scalar", f"bitwise_{op}.Scalar_Tensor"): op for op in ("and", "or", "xor")},
+      bitwise)
+
+
+def logical(op):
+    def handler(s, x, other):
+        return s.emit(op, [s.operand(x, torch.bool), s.operand(other, torch.bool)])
+    return handler
+
+
+table({f"{op}.default": op for op in ("logical_and", "logical_or", "logical_xor")}, logical)
+
+
+@aten("logical_not.default", "bitwise_not.default")
+def invert(s, x):
+    return s.emit("logical_not", [s.cast(x, torch.bool)]) if s.out.dtype == torch.bool else s.emit("bitwise_not", [x])
+
+
+@aten("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
+def where(s, condition, x, other):
+    return s.emit("where", [s.cast(condition, torch.bool), s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)])
+
+
+@aten("masked_fill.Scalar", "masked_fill.Tensor")
+def masked_fill(s, x, mask, value):
+    return s.emit("where", [mask, s.operand(value, x.dtype), x])
+
+
+@aten("_to_copy.default", "to.dtype", "to.dtype_layout", "type_as.default")
+def to_dtype(s, x, **_):
+    return s.cast(x, s.out.dtype)
+
+
+@aten("copy.default")
+def copy(s, x, src, **_):
+    return s.expand(s.cast(src, x.dtype), x.shape)
+
+
+@aten("clone.default", "alias.default", "detach.default", "detach_.default", "lift_fresh_copy.default", "contiguous.default")
+def identity(s, x, **_):
+    return x
+
+
+@aten("dropout.default", "native_dropout.default", "feature_dropout.default", "alpha_dropout.default")
+def dropout(s, p, train, x=None, input=None):
+    if train and p:
+        raise Unsupported("dropout that is active: call eval() on the model before the export")
+    return x or input
+
+
+# ---- reductions
+
+def axes_of(x, dim):
+    """The reduced axes; no dim, or an empty list, means all of them."""
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return list(range(x.rank))
+    return sorted(d % max(x.rank, 1) for d in (dim if isinstance(dim, (list, tuple)) else [dim]))
+
+
+def reduction(op):
+    def handler(s, x, dim=None, keepdim=False, **_):
+        if op in ("reduce_any", "reduce_all"):
+            x = s.cast(x, torch.bool)
+        elif s.out.dtype != x.dtype:
+            x = s.cast(x, s.out.dtype)
+        if x.rank == 0:
+            return x
+        return s.emit(op, [x], axes=axes_of(x, dim), keep_dims=bool(keepdim))
+    return handler
+
+
+table({("sum.default", "sum.dim_IntList"): "reduce_sum", ("mean.default", "mean.dim"): "reduce_mean",
+       ("amax.default", "max.default"): "reduce_max", ("amin.default", "min.default"): "reduce_min",
+       ("prod.default", "prod.dim_int"): "reduce_prod", ("logsumexp.default",): "reduce_log_sum_exp",
+       ("any.default", "any.dim", "any.dims"): "reduce_any", ("all.default", "all.dim", "all.dims"): "reduce_all"}, reduction)
+
+
+@aten("max.dim", "min.dim")
+def extreme(s, x, dim, keepdim):
+    kind = "max" if "max" in str(s.node.target) else "min"
+    axis = axes_of(x, dim)
+    values = s.emit(f"reduce_{kind}", [x], axes=axis, keep_dims=keepdim)
+    return [values, s.emit(f"arg{kind}", [x], dtype=torch.int64, axis=axis[0], keep_dims=keepdim, index_dtype="i64")]
+
+
+@aten("argmax.default", "argmin.default")
+def arg_extreme(s, x, dim, keepdim):
+    op = "argmax" if "argmax" in str(s.node.target) else "argmin"
+    return s.emit(op, [x], axis=None if dim is None else dim % x.rank, keep_dims=bool(keepdim), index_dtype="i64")
+
+
+@aten("var.correction", "std.correction")
+def variance(s, x, dim, correction, keepdim):
+    value = s.emit("variance", [x], axes=axes_of(x, dim), keep_dims=bool(keepdim),
+                   correction=1 if correction is None else int(correction))
+    return s.emit("sqrt", [value]) if "std" in str(s.node.target) else value
+
+
+@aten("var_mean.correction")
+def var_mean(s, x, dim, correction, keepdim):
+    mean = s.emit("reduce_mean", [x], axes=axes_of(x, dim), keep_dims=bool(keepdim))
+    return [variance(s, x, dim, correction, keepdim), mean]
+
+
+@aten("linalg_vector_norm.default")
+def vector_norm(s, x, ord, dim, keepdim, dtype):
+    op = {1: "reduce_l1", 2: "reduce_l2", math.inf: "reduce_max"}.get(ord)
+    if op is None:
+        raise Unsupported(f"a norm of order {ord}; 1, 2 and inf can be exported")
+    x = s.cast(x, s.out.dtype)
+    x = s.emit("abs", [x], shape=x.shape) if op == "reduce_max" else x
+    return s.emit(op, [x], axes=axes_of(x, dim), keep_dims=bool(keepdim))
+
+
+@aten("cumsum.default", "cumprod.default")
+def cumulative(s, x, dim, dtype):
+    op = "cumsum" if "cumsum" in str(s.node.target) else "cumprod"
+    return s.emit(op, [s.cast(x, s.out.dtype)], axis=dim % max(x.rank, 1)) if x.rank else s.cast(x, s.out.dtype)
+
+
+@aten("cummax.default", "cummin.default")
+def running_extreme(s, x, dim):
+    op = "cummax" if "cummax" in str(s.node.target) else "cummin"
+    return s.emit_many(op, [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=dim % x.rank, index_dtype="i64")
+
+
+@aten("softmax.int", "_softmax.default", "_safe_softmax.default", "log_softmax.int", "_log_softmax.default")
+def softmax(s, x, dim, **_):
+    op = "log_softmax" if "log_softmax" in str(s.node.target) else "softmax"
+    if x.rank == 0:
+        raise Unsupported("softmax of a scalar")
+    if "_safe_softmax" in str(s.node.target):
+        raise Unsupported("_safe_softmax, whose fully masked rows are 0; use scaled_dot_product_attention")
+    return s.emit(op, [s.cast(x, s.out.dtype)], axis=dim % x.rank)
+
+
+@aten("topk.default")
+def topk(s, x, k, dim, largest, sorted):
+    count = s.dims([k])[0]
+    types = [(value.dtype, value.shape) for value in s.node.meta["val"]]
+    return s.emit_many("topk", [x], types, k=count, axis=dim % x.rank, largest=largest, sorted=sorted, index_dtype="i64")
+
+
+@aten("sort.default", "sort.stable")
+def sort(s, x, dim, descending, stable=None):
+    return s.emit_many("sort", [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=dim % x.rank, descending=descending,
+                       index_dtype="i64")
+
+
+# ---- shapes and movement
+
+@aten("view.default", "reshape.default", "_unsafe_view.default", "flatten.using_ints", "unflatten.int", "squeeze.default",
+      "squeeze.dim", "squeeze.dims", "unsqueeze.default")
+def reshape(s, x, **_):
+    return s.reshape(x, list(s.out.shape))
+
+
+@aten("view.dtype")
+def view_dtype(s, x, dtype):
+    return s.emit("bitcast", [x], to=dtype_name(s.out.dtype))
+
+
+@aten("permute.default")
+def permute(s, x, dims):
+    return s.permute(x, [dim % x.rank for dim in dims])
+
+
+@aten("transpose.int")
+def transpose(s, x, dim0, dim1):
+    perm = list(range(x.rank))
+    if perm:
+        perm[dim0], perm[dim1] = perm[dim1], perm[dim0]
+    return s.permute(x, perm)
+
+
+@aten("t.default")
+def t(s, x):
+    return s.permute(x, list(range(x.rank))[::-1])
+
+
+@aten("expand.default")
+def expand(s, x, size, **_):
+    return s.expand(x, s.out.shape)
+
+
+@aten("repeat.default", "tile.default")
+def repeat(s, x, repeats=None, dims=None):
+    counts = list(dims if repeats is None else repeats)
+    counts = [1] * (x.rank - len(counts)) + counts
+    return s.emit("tile", [s.reshape(x, [1] * (len(counts) - x.rank) + list(x.shape))], repeats=s.dims(counts))
+
+
+@aten("repeat_interleave.self_int")
+def repeat_interleave(s, x, repeats, dim, output_size):
+    x = s.reshape(x, [math.prod(x.shape)]) if dim is None else x
+    return s.emit("repeat_interleave", [x], axis=0 if dim is None else dim % x.rank, repeats=s.dims([repeats])[0])
+
+
+@aten("cat.default")
+def cat(s, tensors, dim):
+    parts = [s.cast(x, s.out.dtype) for x in tensors if not (x.rank == 1 and known(x.shape[0]) == 0 and len(s.out.shape) > 1)]
+    return s.emit("concat", parts, axis=dim % len(s.out.shape))
+
+
+@aten("stack.default")
+def stack(s, tensors, dim):
+    return s.emit("stack", [s.cast(x, s.out.dtype) for x in tensors], axis=dim % len(s.out.shape))
+
+
+@aten("split.Tensor", "split_with_sizes.default", "chunk.default")
+def split(s, x, dim, **_):
+    types = [(part.dtype, part.shape) for part in s.node.meta["val"]]
+    axis = dim % x.rank
+    return s.emit_many("split", [x], types, axis=axis, sizes=s.dims([shape[axis] for _, shape in types]))
+
+
+@aten("unbind.int")
+def unbind(s, x, dim):
+    axis = dim % x.rank
+    return [s.reshape(s.narrow(x, axis, i, 1), list(part.shape)) for i, part in enumerate(s.node.meta["val"])]
+
+
+def from_end(index, dim):
+    """The index as a number, or as the name-free distance from the axis's end, which is negative; None where it is neither."""
+    if known(index) is not None:
+        return known(index)
+    distance = expression(index) - expression(dim)
+    return int(distance) if distance.is_Integer and distance < 0 else None
+
+
+@aten("select.int")
+def select(s, x, dim, index):
+    axis = dim % x.rank
+    start = from_end(index, x.shape[axis])
+    if start is None:
+        raise Unsupported(f"the index {s.graph.text(expression(index))} of an axis of {s.graph.text(expression(x.shape[axis]))}")
+    return s.reshape(s.narrow(x, axis, start, 1), list(s.out.shape))
+
+
+def bound(s, index, dim, default):
+    """A bound of a slice."""
+    if index is None:
+        return default
+    if same(index, dim):
+        return END
+    position = from_end(index, dim)
+    return s.dims([index])[0] if position is None else position
+
+
+@aten("slice.Tensor")
+def slice_axis(s, x, dim, start, end, step):
+    axis = dim % x.rank
+    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
+    if first == 0 and step == 1 and same(s.out.shape[axis], x.shape[axis]):
+        return x
+    return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
+
+
+def put(s, x, source, axis, first, last, step):
+    """x with source in place of a slice."""
+    size = known(x.shape[axis])
+    if size is None or not all(isinstance(value, int) for value in (first, last)):
+        raise Unsupported("an assignment to a slice of a dynamic axis")
+    rows = list(range(size))[slice(first, last, step)]
+    if step == 1 and rows:
+        parts = [s.narrow(x, axis, 0, rows[0])] if rows[0] else []
+        parts.append(source)
+        parts += [s.narrow(x, axis, rows[-1] + 1, size - rows[-1] - 1)] if rows[-1] + 1 < size else []
+        return s.emit("concat", parts, axis=axis) if len(parts) > 1 else source
+    if not rows:
+        return x
+    return s.emit("index_copy", [x, s.graph.indices(rows), source], axis=axis)
+
+
+@aten("slice_scatter.default")
+def slice_scatter(s, x, src, dim, start, end, step):
+    axis = dim % x.rank
+    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
+    shape = list(x.shape)
+    shape[axis] = len(range(known(x.shape[axis]) or 0)[slice(first, last, step)])
+    return put(s, x, s.expand(s.cast(src, x.dtype), shape), axis, first, last, step)
+
+
+@aten("select_scatter.default")
+def select_scatter(s, x, src, dim, index):
+    axis = dim % x.rank
+    start = from_end(index, x.shape[axis])
+    start = start + (known(x.shape[axis]) or 0) if start is not None and start < 0 else start
+    shape = list(x.shape)
+    shape[axis] = 1
+    return put(s, x, s.reshape(s.cast(src, x.dtype), shape), axis, start, None if start is None else start + 1, 1)
+
+
+@aten("unfold.default")
+def unfold(s, x, dimension, size, step):
+    axis = dimension % x.rank
+    count = known(s.out.shape[axis])
+    if count is None:
+        raise Unsupported("windows of a dynamic axis")
+    at = s.reshape(s.graph.indices([start * step + i for start in range(count) for i in range(size)]), [count, size])
+    windows = s.emit("gather", [x, at], shape=[*x.shape[:axis], count, size, *x.shape[axis + 1:]], axis=axis)
+    return s.permute(windows, [i for i in range(x.rank + 1) if i != axis + 1] + [axis + 1])
+
+
+@aten("flip.default")
+def flip(s, x, dims):
+    return s.emit("reverse", [x], axes=[dim % x.rank for dim in dims])
+
+
+@aten("roll.default")
+def roll(s, x, shifts, dims):
+    if dims:
+        return s.emit("roll", [x], shifts=list(shifts), axes=[dim % x.rank for dim in dims])
+    flat = s.reshape(x, [math.prod(x.shape)])
+    return s.reshape(s.emit("roll", [flat], shape=flat.shape, shifts=list(shifts), axes=[0]), list(x.shape))
+
+
+@aten("tril.default", "triu.default")
+def triangle(s, x, diagonal):
+    return s.emit("trilu", [x], upper="triu" in str(s.node.target), k=diagonal)
+
+
+@aten("diagonal.default")
+def diagonal(s, x, offset, dim1, dim2):
+    return s.emit("diagonal", [x], offset=offset, axis1=dim1 % x.rank, axis2=dim2 % x.rank)
+
+
+# The value's padding modes by the names of torch.nn.functional.pad.
+PAD_MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+@aten("pad.default", "constant_pad_nd.default")
+def pad(s, x, pad, mode="constant", value=None):
+    count = len(pad) // 2
+    axes = [x.rank - 1 - i for i in range(count)]
+    pads = s.dims([pad[2 * i] for i in range(count)] + [pad[2 * i + 1] for i in range(count)])
+    is_constant = mode == "constant"
+    return s.emit("pad", [x], pads=pads, axes=axes, mode=PAD_MODES[mode], value=float(value or 0) if is_constant else None)
+
+
+@aten("pixel_shuffle.default")
+def pixel_shuffle(s, x, upscale_factor):
+    if x.rank != 4:
+        raise Unsupported(f"pixel_shuffle of rank {x.rank}")
+    return s.emit("depth_to_space", [x], block=upscale_factor, mode="crd")
+
+
+# ---- constants
+
+@aten("full.default", "full_like.default", "zeros.default", "ones.default", "zeros_like.default", "ones_like.default",
+      "scalar_tensor.default", "new_zeros.default", "new_ones.default", "new_full.default", "empty.memory_format",
+      "empty_like.default", "new_empty.default")
+def full(s, fill_value=None, s_=None, **_):
+    value = fill_value if fill_value is not None else s_
+    value = known_number(value) if value is not None else 1 if "ones" in str(s.node.target) else 0
+    dtype = s.out.dtype
+    if value is None:
+        raise Unsupported("a tensor filled with a value that depends on dynamic dimensions")
+    if len(s.out.shape) == 0:
+        return s.operand(value, dtype)
+    return s.emit("fill", [], shape_=s.dims(s.out.shape), value=float(value), dtype_=dtype_name(dtype))
+
+
+@aten("arange.default", "arange.start", "arange.start_step")
+def arange(s, end, start=0, step=1, **_):
+    dtype = s.out.dtype
+    count = s.dims(s.out.shape)[0]
+    scalars = [s.operand(value, dtype) for value in (start, start, step)]  # the count stands for the limit
+    return s.emit("range", [scalars[0], None, scalars[2]], count=count)
+
+
+@aten("eye.default", "eye.m")
+def eye(s, n, m=None, **_):
+    return s.emit("eye", [], n=s.dims([n])[0], m=s.dims([n if m is None else m])[0], dtype_=dtype_name(s.out.dtype))
+
+
+@aten("one_hot.default")
+def one_hot(s, x, num_classes):
+    if num_classes < 0:
+        raise Unsupported("one_hot without num_classes: the size of its result depends on data")
+    return s.emit("one_hot", [x], depth=num_classes, dtype_="i64")
+
+
+# ---- indexing
+
+@aten("embedding.default")
+def embedding(s, weight, indices, **_):
+    return s.emit("gather", [weight, indices], axis=0)
+
+
+@aten("index_select.default")
+def index_select(s, x, dim, index):
+    return s.emit("gather", [x, index], axis=dim % max(x.rank, 1))
+
+
+@aten("gather.default")
+def gather(s, x, dim, index, **_):
+    return s.emit("gather_elements", [x, index], axis=dim % max(x.rank, 1))
+
+
+def stacked_indices(s, indices):
+    """Index tensors broadcast together, as the tuples along a last axis."""
+    shape = torch.broadcast_shapes(*[tuple(index.shape) for index in indices])
+    columns = [s.expand(s.cast(index, torch.int64), shape) for index in indices]
+    return s.emit("stack", columns, dtype=torch.int64, shape=[*shape, len(columns)], axis=len(shape))
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def index(s, x, indices):
+    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
+        raise Unsupported("selection by a mask: the size of its result depends on data; use torch.where")
+    if len(used) == 1:
+        return s.emit("gather", [x, used[0][1]], axis=used[0][0])
+    axes = [axis for axis, _ in used]
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        raise Unsupported("indexing of axes that are not neighbours")
+    # The indexed axes to the front, and the axes of the indices back to their place.
+    before = list(range(axes[0]))
+    moved = s.permute(x, [*axes, *before, *range(axes[-1] + 1, x.rank)])
+    tuples = stacked_indices(s, [index for _, index in used])
+    lead = tuples.rank - 1
+    found = s.emit("gather_nd", [moved, tuples], shape=[*tuples.shape[:-1], *moved.shape[len(axes):]])
+    after = range(lead + len(before), found.rank)
+    return s.permute(found, [*range(lead, lead + len(before)), *range(lead), *after])
+
+
+@aten("index_put.default")
+def index_put(s, x, indices, values, accumulate):
+    used = [index for index in indices if index is not None]
+    if len(used) == 1 and used[0].dtype == torch.bool and values.rank == 0 and not accumulate:
+        mask = s.reshape(used[0], [*used[0].shape, *[1] * (x.rank - used[0].rank)])
+        return s.emit("where", [mask, s.cast(values, x.dtype), x])
+    if any(index is None for index in indices) or any(index.dtype == torch.bool for index in used):
+        raise Unsupported("assignment by these indices; integers for the first axes can be exported, and one value by a mask")
+    tuples = stacked_indices(s, used)
+    updates = s.expand(s.cast(values, x.dtype), [*tuples.shape[:-1], *x.shape[len(used):]])
+    return s.emit("scatter_nd", [x, tuples, updates], reduction="add" if accumulate else "none")
+
+
+@aten("index_copy.default")
+def index_copy(s, x, dim, index, source):
+    return s.emit("index_copy", [x, index, source], axis=dim % x.rank)
+
+
+@aten("index_add.default")
+def index_add(s, x, dim, index, source, alpha):
+    return s.emit("index_add", [x, index, source], axis=dim % x.rank, alpha=float(alpha))
+
+
+@aten("scatter.src", "scatter.value", "scatter_add.default")
+def scatter(s, x, dim, index, src=None, value=None):
+    if src is None:
+        updates = s.expand(s.operand(value, x.dtype), index.shape)
+    else:
+        updates = src
+        for axis in range(index.rank):  # as much of it as there are indices
+            if not same(updates.shape[axis], index.shape[axis]):
+                updates = s.narrow(updates, axis, 0, index.shape[axis])
+    kind = "add" if "scatter_add" in str(s.node.target) else "none"
+    return s.emit("scatter_elements", [x, index, updates], axis=dim % x.rank, reduction=kind)
+
+
+REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(s, x, dim, index, src, reduce, include_self):
+    if reduce not in REDUCTIONS or not include_self:
+        raise Unsupported(f"scatter_reduce with {reduce}, include_self {include_self}")
+    return s.emit("scatter_elements", [x, index, src], axis=dim % x.rank, reduction=REDUCTIONS[reduce])

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The graph that rlx_export writes: weights, symbols and nodes as schema/README.md has them, and the scope in which the
+handlers of ATen operators add nodes."""
+import dataclasses
+import json
+import math
+import pathlib
+import struct
+
+import sympy
+import torch
+
+DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64", torch.int8: "i8",
+          torch.uint8: "u8", torch.int16: "i16", torch.int32: "i32", torch.uint32: "u32", torch.int64: "i64",
+          torch.bool: "bool", torch.complex64: "c64", torch.float8_e4m3fn: "f8e4m3", torch.float8_e5m2: "f8e5m2"}
+SAFETENSORS_NAMES = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.float64: "F64",
+                     torch.int8: "I8", torch.uint8: "U8", torch.int16: "I16", torch.int32: "I32", torch.uint32: "U32",
+                     torch.int64: "I64", torch.bool: "BOOL", torch.complex64: "C64", torch.float8_e4m3fn: "F8_E4M3",
+                     torch.float8_e5m2: "F8_E5M2"}
+END = 2**63 - 1  # the far end of an axis, in slices
+
+
+class Unsupported(Exception):
+    """Why one node cannot be exported."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A value of the graph. shape holds ints and torch.SymInts."""
+    name: str
+    dtype: torch.dtype
+    shape: tuple
+
+    @property
+    def rank(self):
+        return len(self.shape)
+
+
+def expression(dim):
+    """A dim, an index or a count as a sympy expression."""
+    return dim.node.expr if isinstance(dim, (torch.SymInt, torch.SymFloat, torch.SymBool)) else sympy.sympify(dim)
+
+
+def known(dim):
+    """The dim as an int, or None where it depends on a symbol."""
+    value = expression(dim)
+    return int(value) if value.is_Integer else None
+
+
+def same(a, b):
+    return expression(a) == expression(b)
+
+
+def dtype_name(dtype):
+    if dtype not in DTYPES:
+        raise Unsupported(f"rlx has no element type {dtype}".replace("torch.", ""))
+    return DTYPES[dtype]
+
+
+def json_number(value):
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"}
+    return value
+
+
+class Graph:
+    """What a graph file holds. Values are known by name; every name is given once."""
+
+    def __init__(self, name):
+        self.name = name
+        self.symbols = {}  # sympy symbol: {"name", "min", "max", "multiple_of"}
+        self.params, self.constants, self.states = {}, {}, {}  # name: its JSON
+        self.inputs, self.nodes, self.outputs = [], [], []
+        self.tensors = {}  # name in the safetensors file: torch.Tensor
+        self.names = set()
+        self.stored = {}  # memory of a tensor: its name in the file
+
+    def unique(self, wanted):
+        wanted = wanted[:200] or "value"
+        name, count = wanted, 1
+        while name in self.names:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.names.add(name)
+        return name
+
+    def dims(self, shape, what):
+        """A shape as the file has it: numbers and names of symbols."""
+        out = []
+        for dim in shape:
+            value = expression(dim)
+            if value.is_Integer:
+                out.append(int(value))
+            elif value in self.symbols:
+                out.append(self.symbols[value]["name"])
+            else:
+                raise Unsupported(f"{what} has the dimension {self.text(value)}; only numbers and symbols can be written")
+        return out
+
+    def text(self, value):
+        """An expression with the user's names of symbols."""
+        return str(value.subs({symbol: sympy.Symbol(row["name"]) for symbol, row in self.symbols.items()}))
+
+    def weight(self, kind, name, tensor):
+        """A tensor in the weights file; one that shares its memory with another is stored once."""
+        dtype = dtype_name(tensor.dtype)
+        name = self.unique(name)
+        memory = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if tensor.numel() == 0 or memory not in self.stored:
+            self.stored[memory] = name
+            self.tensors[name] = tensor.detach().cpu().contiguous()
+        data = {"safetensors": None, "tensor": self.stored[memory]}
+        entry = {"name": name, "dtype": dtype, "shape": list(tensor.shape)}
+        entry["init" if kind is self.states else "data"] = data
+        kind[name] = entry
+        return Tensor(name, tensor.dtype, tuple(tensor.shape))
+
+    def splat(self, value, dtype, shape=()):
+        """A constant of one value everywhere."""
+        label = str(value).replace("-", "minus_").replace(".", "_").replace("+", "")
+        key = (dtype, value if value == value else "nan", math.copysign(1, value), tuple(shape))
+        if key not in self.stored:
+            name = self.unique("_".join(["constant", dtype_name(dtype), label, *map(str, shape)]))
+            self.stored[key] = name
+            is_odd = isinstance(value, float) and not math.isfinite(value)
+            data = {"values": [json_number(value)["float"]]} if is_odd else {"splat": value}
+            if is_odd and shape:
+                raise Unsupported(f"a constant tensor of {value}")
+            self.constants[name] = {"name": name, "dtype": dtype_name(dtype), "shape": list(shape), "data": data}
+        return Tensor(self.stored[key], dtype, tuple(shape))
+
+    def indices(self, values):
+        """A constant i64 vector."""
+        name = self.unique(f"indices_{len(self.constants)}")
+        self.constants[name] = {"name": name, "dtype": "i64", "shape": [len(values)], "data": {"values": list(values)}}
+        return Tensor(name, torch.int64, (len(values),))
+
+    def to_json(self, weights_file):
+        def filled(rows, field):
+            for row in rows.values():
+                data = row[field]
+                yield {**row, field: {**data, "safetensors": weights_file} if "safetensors" in data else data}
+        return {"rlx_graph": 1, "name": self.name, "producer": f"rlx_export, torch {torch.__version__}",
+                "symbols": list(self.symbols.values()), "params": list(filled(self.params, "data")),
+                "constants": list(filled(self.constants, "data")), "states": list(filled(self.states, "init")),
+                "inputs": self.inputs, "nodes": self.nodes, "outputs": self.outputs}
+
+    def write_json(self, path, weights_file):
+        pathlib.Path(path).write_text(json.dumps(self.to_json(weights_file), indent=1) + "\n")
+
+    def write_weights(self, path):
+        """The safetensors file; by the package of that name where it is installed, else by hand: u64 length of a JSON header,
+        the header, and the tensors' bytes in its order."""
+        try:
+            from safetensors.torch import save_file
+        except ImportError:
+            write_safetensors(self.tensors, path)
+            return
+        # Views of one memory that are not the same view are told apart by a copy.
+        owners, tensors = set(), {}
+        for name, tensor in self.tensors.items():
+            memory = tensor.untyped_storage().data_ptr()
+            tensors[name] = tensor.clone() if memory in owners else tensor
+            owners.add(memory)
+        save_file(tensors, str(path))
+
+
+def write_safetensors(tensors, path):
+    header, offset = {}, 0
+    for name, tensor in tensors.items():
+        size = tensor.numel() * tensor.element_size()
+        header[name] = {"dtype": SAFETENSORS_NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for tensor in tensors.values():
+            file.write(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+class Scope:
+    """Where the handler of one node of the exported program adds its nodes."""
+
+    def __init__(self, graph, node, source):
+        self.graph, self.node, self.source = graph, node, source
+        self.added = []
+
+    @property
+    def out(self):
+        """The node's result, or the first of several, as torch describes it."""
+        value = self.node.meta["val"]
+        return value[0] if isinstance(value, (tuple, list)) else value
+
+    def emit(self, op, inputs, dtype=None, shape=None, **attributes):
+        """Adds a node of one output, of the exported node's type and shape unless others are given."""
+        return self.emit_many(op, inputs, [(dtype or self.out.dtype, self.out.shape if shape is None else shape)], **attributes)[0]
+
+    def emit_many(self, op, inputs, types, **attributes):
+        names = [self.graph.unique(f"{self.node.name}.{op}" + (f".{i}" if i else "")) for i in range(len(types))]
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        row = {"name": names[0], "op": op, "inputs": [None if x is None else x.name for x in inputs], "outputs": names}
+        # shape_ and dtype_ are the attributes of these names.
+        attributes = {key.rstrip("_"): json_number(value) for key, value in attributes.items() if value is not None}
+        if attributes:
+            row["attributes"] = attributes
+        if self.source:
+            row["source"] = self.source
+        for dtype, _ in types:
+            dtype_name(dtype)
+        self.added.append(row)
+        return [Tensor(name, dtype, tuple(shape)) for name, (dtype, shape) in zip(names, types)]
+
+    def finish(self, results):
+        """Adds the handler's nodes to the graph, and returns its results; a single one that the last of them gives gets the
+        exported node's name."""
+        self.graph.nodes += self.added
+        if not isinstance(results, Tensor) or not self.added or self.added[-1]["outputs"] != [results.name]:
+            return results
+        name = self.graph.unique(self.node.name)
+        self.added[-1].update(name=name, outputs=[name])
+        return dataclasses.replace(results, name=name)
+
+    # What many handlers need.
+
+    def dims(self, shape):
+        return self.graph.dims(shape, "a shape")
+
+    def cast(self, x, dtype):
+        if x.dtype == dtype:
+            return x
+        return self.emit("cast", [x], dtype=dtype, shape=x.shape, to=dtype_name(dtype), overflow="wrap")
+
+    def operand(self, value, dtype):
+        """A tensor or a number, as a tensor of this dtype."""
+        if isinstance(value, Tensor):
+            return self.cast(value, dtype)
+        if isinstance(value, (torch.SymInt, torch.SymFloat)) and known_number(value) is None:
+            return self.cast(self.symbol_value(value), dtype)
+        value = known_number(value)
+        if dtype.is_complex:
+            raise Unsupported("a complex number as an operand")
+        if dtype == torch.bool:
+            return self.graph.splat(bool(value), dtype)
+        return self.graph.splat(float(value) if dtype.is_floating_point else int(value), dtype)
+
+    def symbol_value(self, value):
+        """A symbol as a tensor: read from the shape of an input that has it."""
+        symbol = expression(value)
+        for row in self.graph.inputs:
+            for axis, dim in enumerate(row["shape"]):
+                if symbol in self.graph.symbols and dim == self.graph.symbols[symbol]["name"]:
+                    x = Tensor(row["name"], None, row["shape"])
+                    shape = self.emit("shape_of", [x], dtype=torch.int64, shape=(len(row["shape"]),))
+                    picked = self.emit("narrow", [shape], dtype=torch.int64, shape=(1,), axis=0, start=axis, len=1)
+                    return self.emit("reshape", [picked], dtype=torch.int64, shape=(), shape_=[])
+        raise Unsupported(f"{self.graph.text(symbol)} as a value; only a dynamic dimension itself can be one")
+
+    def reshape(self, x, shape):
+        """At most one dim may be an expression of symbols: it is inferred."""
+        if len(shape) == x.rank and all(same(a, b) for a, b in zip(shape, x.shape)):
+            return x
+        dims = []
+        for dim in shape:
+            try:
+                dims += self.dims([dim])
+            except Unsupported:
+                if -1 in dims:
+                    raise
+                dims.append(-1)
+        return self.emit("reshape", [x], dtype=x.dtype, shape=shape, shape_=dims)
+
+    def permute(self, x, perm):
+        if list(perm) == list(range(x.rank)):
+            return x
+        return self.emit("transpose", [x], dtype=x.dtype, shape=[x.shape[axis] for axis in perm], perm=list(perm))
+
+    def expand(self, x, shape):
+        """Broadcast to the shape; dims that stay are written as -1, so that they may be any expression."""
+        shape = list(shape)
+        lead = len(shape) - x.rank
+        full = [x.shape[i - lead] if i >= lead and expression(dim) == -1 else dim for i, dim in enumerate(shape)]
+        if lead == 0 and all(same(a, b) for a, b in zip(full, x.shape)):
+            return x
+        dims = [-1 if i >= lead and same(dim, x.shape[i - lead]) else self.dims([dim])[0] for i, dim in enumerate(full)]
+        return self.emit("expand", [x], dtype=x.dtype, shape=full, shape_=dims)
+
+    def narrow(self, x, axis, start, count):
+        shape = list(x.shape)
+        shape[axis] = count
+        return self.emit("narrow", [x], dtype=x.dtype, shape=shape, axis=axis, start=start, len=self.dims([count])[0])
+
+    def contraction(self, op, a, b, **attributes):
+        if not a.dtype.is_floating_point:
+            raise Unsupported(f"a product of {dtype_name(a.dtype)}; cast the operands to a float type")
+        return self.emit(op, [a, b], **attributes)
+
+
+def known_number(value):
+    """A Python number, also of a SymInt or SymFloat that is one; None where it depends on a symbol."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        number = expression(value)
+        return None if number.free_symbols else float(number) if isinstance(value, torch.SymFloat) else int(number)
+    return value

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATen's products, norms, attention, convolutions, pools and resizing as operators of rlx. See rlx_export_aten.py."""
+import math
+
+import torch
+
+from rlx_export_aten import aten
+from rlx_export_graph import Unsupported, known, known_number, same
+
+
+# ---- products
+
+@aten("linear.default")
+def linear(s, input, weight, bias):
+    product = s.contraction("matmul", input, weight, trans_b=True)
+    return product if bias is None else s.emit("add", [product, s.cast(bias, s.out.dtype)])
+
+
+@aten("matmul.default", "mm.default", "bmm.default", "mv.default", "dot.default")
+def matmul(s, **arguments):
+    return s.contraction("matmul", *arguments.values())
+
+
+@aten("addmm.default", "baddbmm.default", "addmv.default")
+def addmm(s, x, beta, alpha, **factors):
+    product = s.contraction("matmul", *factors.values())
+    if alpha != 1:
+        product = s.emit("mul", [product, s.operand(alpha, s.out.dtype)])
+    if beta == 0:
+        return product
+    bias = s.cast(x, s.out.dtype)
+    if beta != 1:
+        bias = s.emit("mul", [bias, s.operand(beta, s.out.dtype)], shape=bias.shape)
+    return s.emit("add", [product, bias])
+
+
+# ---- norms
+
+def norm_axis(x, normalized_shape):
+    return x.rank - len(normalized_shape)
+
+
+@aten("layer_norm.default", "native_layer_norm.default")
+def layer_norm(s, input, normalized_shape, weight, bias, eps, **_):
+    y = s.emit("layer_norm", [input, weight, bias], axis=norm_axis(input, normalized_shape), eps=float(eps))
+    return [y] if "native" in str(s.node.target) else y
+
+
+@aten("rms_norm.default", "_fused_rms_norm.default")
+def rms_norm(s, input, normalized_shape, weight, eps):
+    eps = torch.finfo(input.dtype).eps if eps is None else eps
+    y = s.emit("rms_norm", [input, weight], axis=norm_axis(input, normalized_shape), eps=float(eps))
+    return [y] if "fused" in str(s.node.target) else y
+
+
+@aten("group_norm.default")
+def group_norm(s, input, num_groups, weight, bias, eps, **_):
+    return s.emit("group_norm", [input, weight, bias], num_groups=num_groups, eps=float(eps))
+
+
+@aten("native_group_norm.default")
+def native_group_norm(s, input, weight, bias, group, eps, **_):
+    return [s.emit("group_norm", [input, weight, bias], num_groups=group, eps=float(eps))]
+
+
+def per_channel(s, input, weight, bias):
+    """Weights of a norm of channels, ones and zeros where there are none."""
+    shape = (known(input.shape[1]),)
+    return [s.graph.splat(value, input.dtype, shape) if x is None else x for x, value in ((weight, 1.0), (bias, 0.0))]
+
+
+@aten("batch_norm.default", "_native_batch_norm_legit_no_training.default", "_native_batch_norm_legit.default",
+      "_native_batch_norm_legit.no_stats", "native_batch_norm.default")
+def batch_norm(s, input, weight, bias, eps, running_mean=None, running_var=None, training=False, **_):
+    if training or running_mean is None:
+        raise Unsupported("batch norm with the batch's statistics: call eval() on the model, and track running statistics")
+    y = s.emit("batch_norm", [input, *per_channel(s, input, weight, bias), running_mean, running_var], eps=float(eps))
+    return y if str(s.node.target) == "aten.batch_norm.default" else [y]
+
+
+@aten("instance_norm.default")
+def instance_norm(s, input, weight, bias, running_mean, running_var, use_input_stats, eps, **_):
+    if not use_input_stats:
+        return s.emit("batch_norm", [input, *per_channel(s, input, weight, bias), running_mean, running_var], eps=float(eps))
+    return s.emit("instance_norm", [input, weight, bias], eps=float(eps))
+
+
+# ---- attention
+
+def four_dims(s, x):
+    """[.., S, D] as [B, H, S, D]. Without heads there is one; more leading dims are batch."""
+    if x.rank == 3:
+        return s.reshape(x, [x.shape[0], 1, *x.shape[1:]])
+    if x.rank == 2:
+        return s.reshape(x, [1, 1, *x.shape])
+    return x if x.rank == 4 else s.reshape(x, [math.prod(x.shape[:-3]), *x.shape[-3:]])
+
+
+@aten("scaled_dot_product_attention.default")
+def attention(s, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa):
+    if dropout_p:
+        raise Unsupported("attention with dropout: call eval() on the model before the export")
+    if attn_mask is not None and query.rank > 4:
+        raise Unsupported(f"attention of rank {query.rank} with a mask")
+    q, k, v = (four_dims(s, x) for x in (query, key, value))
+    heads, kv_heads = known(q.shape[1]), known(k.shape[1])
+    if heads is None or kv_heads is None:
+        raise Unsupported("attention whose count of heads is dynamic")
+    if not same(q.shape[0], k.shape[0]):
+        k, v = (s.expand(x, [q.shape[0], *x.shape[1:]]) for x in (k, v))
+    mask = bias = None
+    if attn_mask is not None:
+        allowed = s.reshape(attn_mask, [1] * (2 - attn_mask.rank) + list(attn_mask.shape)) if attn_mask.rank < 2 else attn_mask
+        axis = 1 if query.rank == 3 and allowed.rank == 3 else 0  # [N, L, S] beside queries without heads
+        shape = list(allowed.shape)
+        allowed = s.reshape(allowed, [*shape[:axis], *[1] * (4 - len(shape)), *shape[axis:]])
+        mask, bias = (allowed, None) if allowed.dtype == torch.bool else (None, allowed)
+    number = None if scale is None else known_number(scale)
+    if scale is not None and number is None:
+        raise Unsupported("attention whose scale depends on dynamic dimensions")
+    y = s.emit("attention", [q, k, v, mask, bias], shape=[*q.shape[:3], v.shape[3]], num_heads=heads, num_kv_heads=kv_heads,
+               head_dim=known(q.shape[3]), v_head_dim=known(v.shape[3]), q_layout="bhsd", kv_layout="bhsd",
+               causal=is_causal, causal_align="start", scale=None if number is None else float(number))
+    return s.reshape(y, list(s.out.shape))
+
+
+# ---- convolutions, pools
+
+def spread(values, count):
+    """One number for every axis, or a number per axis."""
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    return values * count if len(values) == 1 else values
+
+
+@aten("convolution.default")
+def convolution(s, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    count = weight.rank - 2
+    window = {"stride": spread(stride, count), "pads": spread(padding, count) * 2, "dilation": spread(dilation, count),
+              "groups": groups}
+    if transposed:
+        return s.emit("conv_transpose", [input, weight, bias], output_padding=spread(output_padding, count), **window)
+    return s.emit("conv", [input, weight, bias], **window)
+
+
+def batched(s, x, count):
+    """Input without a batch as a batch of one."""
+    return x if x.rank == count + 2 else s.reshape(x, [1, *x.shape])
+
+
+def windowed(s, kind, x, count, kernel, stride, padding, outputs=1, **attributes):
+    kernel = spread(kernel, count)
+    x = batched(s, x, count)
+    shape = [1, *s.out.shape] if len(s.out.shape) == count + 1 else list(s.out.shape)
+    types = [(s.out.dtype, shape), (torch.int64, shape)][:outputs]
+    results = s.emit_many("pool", [x], types, kind=kind, kernel=kernel, stride=spread(stride, count) if stride else kernel,
+                          pads=spread(padding, count) * 2, **attributes)
+    return [s.reshape(result, list(s.out.shape)) for result in results]
+
+
+def spatial_rank(s):
+    """Of an operator with a name as max_pool2d."""
+    return int(next(c for c in str(s.node.target).split("d.")[0].split("d_")[0][::-1] if c.isdigit()))
+
+
+@aten("max_pool1d.default", "max_pool2d.default", "max_pool3d.default")
+def max_pool(s, x, kernel_size, stride, padding, dilation, ceil_mode):
+    count = spatial_rank(s)
+    return windowed(s, "max", x, count, kernel_size, stride, padding, dilation=spread(dilation, count), ceil_mode=ceil_mode)[0]
+
+
+@aten("max_pool1d_with_indices.default", "max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+def max_pool_with_indices(s, x, kernel_size, stride, padding, dilation, ceil_mode):
+    count = spatial_rank(s)
+    return windowed(s, "max", x, count, kernel_size, stride, padding, outputs=2, dilation=spread(dilation, count),
+                    ceil_mode=ceil_mode, index_dtype="i64")
+
+
+@aten("avg_pool1d.default", "avg_pool2d.default", "avg_pool3d.default")
+def avg_pool(s, x, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override=None):
+    return windowed(s, "mean", x, spatial_rank(s), kernel_size, stride, padding, ceil_mode=ceil_mode,
+                    count_include_pad=count_include_pad, divisor_override=divisor_override or 0)[0]
+
+
+@aten("adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
+      "_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default", "adaptive_max_pool1d.default",
+      "adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_pool(s, x, output_size):
+    count = spatial_rank(s)
+    is_max = "max" in str(s.node.target)
+    sizes = list(s.out.shape)[-count:]
+    x = batched(s, x, count)
+    y = s.emit("adaptive_pool", [x], shape=[*x.shape[:2], *sizes], kind="max" if is_max else "mean", out=s.dims(sizes))
+    y = s.reshape(y, list(s.out.shape))
+    return [y] if is_max else y  # its indices have no counterpart
+
+
+@aten("im2col.default")
+def im2col(s, x, kernel_size, dilation, padding, stride):
+    if x.rank != 4:
+        raise Unsupported("unfold without a batch")
+    return s.emit("im2col", [x], kernel=list(kernel_size), dilation=list(dilation), pads=list(padding) * 2,
+                  stride=list(stride), layout="unfold")
+
+
+@aten("col2im.default")
+def col2im(s, x, output_size, kernel_size, dilation, padding, stride):
+    if x.rank != 3:
+        raise Unsupported("fold without a batch")
+    return s.emit("col2im", [x], out_hw=list(output_size), kernel=list(kernel_size), dilation=list(dilation),
+                  pads=list(padding) * 2, stride=list(stride), layout="unfold")
+
+
+# ---- resizing
+
+def resize(s, x, scales, **attributes):
+    """With scales that were given the coordinates come from them, else from the sizes."""
+    count = x.rank - 2
+    axes = list(range(2, x.rank))
+    scales = [] if scales is None else [known_number(scale) for scale in scales]
+    if scales and None not in scales:
+        return s.emit("resize", [x], scales=[float(scale) for scale in scales], axes=axes, **attributes)
+    return s.emit("resize", [x], sizes=s.dims(list(s.out.shape)[-count:]), axes=axes, **attributes)
+
+
+def given_scales(arguments):
+    """Of the overload with one list, or with one scale per axis."""
+    if "scale_factors" in arguments:
+        return arguments["scale_factors"]
+    return [value for name, value in arguments.items() if name.startswith("scales")]
+
+
+@aten(*(f"{name}.{overload}" for overload in ("vec", "default") for name in
+        ("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+         "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")))
+def upsample_nearest(s, output_size, x=None, input=None, **scales):
+    is_exact = "exact" in str(s.node.target)
+    return resize(s, input if x is None else x, given_scales(scales), mode="nearest",
+                  coord="half_pixel" if is_exact else "asymmetric",
+                  nearest_mode="round_prefer_ceil" if is_exact else "floor")
+
+
+@aten(*(f"{name}.{overload}" for overload in ("vec", "default") for name in
+        ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d", "_upsample_bilinear2d_aa",
+         "_upsample_bicubic2d_aa")))
+def upsample_smooth(s, output_size, align_corners, x=None, input=None, **scales):
+    name = str(s.node.target)
+    is_wide = "_aa" in name  # whose cubic is that of Pillow
+    return resize(s, input if x is None else x, None if align_corners else given_scales(scales),
+                  mode="cubic" if "cubic" in name else "linear", coord="align_corners" if align_corners else "half_pixel",
+                  cubic_a=(-0.5 if is_wide else -0.75) if "cubic" in name else None, antialias=is_wide or None)
+
+
+GRID_MODES = ("linear", "nearest", "cubic")
+GRID_PADDINGS = ("zeros", "border", "reflection")
+
+
+@aten("grid_sampler.default", "grid_sampler_2d.default")
+def grid_sample(s, input, grid, interpolation_mode, padding_mode, align_corners):
+    if input.rank != 4:
+        raise Unsupported("grid_sample of volumes")
+    return s.emit("grid_sample", [input, grid], mode=GRID_MODES[interpolation_mode], padding_mode=GRID_PADDINGS[padding_mode],
+                  align_corners=align_corners)
