@@ -95,7 +95,8 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
     const OnnxOptions onnx = {.dims = options.dims,
                               .shapes = options.input_shapes,
                               .fixed_inputs = {},
-                              .folder = folder_of(file)};
+                              .folder = folder_of(file),
+                              .keep_symbols = options.keep_symbols};
     return read_onnx_graph(bytes, file, onnx, diagnostics).graph;
   }
   if (refuse_shapes(file, options, diagnostics)) return std::nullopt;
@@ -133,7 +134,9 @@ bool convert_graph(const std::string& input, const std::string& output, Diagnost
                       "the output's name ends in neither .json nor .rlxg, so its form is unknown");
     return false;
   }
-  const std::optional<SourceGraph> graph = read_graph_file(input, diagnostics, options);
+  ImportOptions open = options;
+  open.keep_symbols = true;
+  const std::optional<SourceGraph> graph = read_graph_file(input, diagnostics, open);
   if (!graph) return false;
   const std::optional<std::string> text = format == GraphFormat::Json
                                               ? std::optional(write_json_graph(*graph))

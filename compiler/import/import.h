@@ -45,6 +45,7 @@ struct ImportOptions {
   DimBindings dims = {};
   std::map<std::string, Shape> input_shapes = {};  // of inputs of ONNX models
   bool auto_promote = false;                       // as if the file asked for it
+  bool keep_symbols = false;  // symbols of ONNX models that are not bound stay open
 };
 
 // Detects the format. Options bind the symbols of ONNX models, which other formats keep; what an
@@ -72,7 +73,7 @@ std::optional<Module> load_module(const std::string& path, const ImportOptions& 
 
 // Rewrites a graph file in the form that `output` ends in (.json or .rlxg), atomically. References
 // to weight files are kept as they are; a warning says so when the output lies in another folder.
-// Options are for ONNX models: their symbols are bound by them.
+// Options are for ONNX models: symbols that they do not bind are kept.
 bool convert_graph(const std::string& input, const std::string& output, Diagnostics& diagnostics,
                    const ImportOptions& options = {});
 

@@ -36,7 +36,7 @@ struct SourceSymbol {
   int64_t multiple_of = 1;
 };
 
-// A number, or the name of a symbol.
+// A number, or a symbol or an expression of symbols (dim_expression.h).
 using SourceDim = std::variant<int64_t, std::string>;
 
 // Paths are relative to the folder of the graph file and stay inside it.

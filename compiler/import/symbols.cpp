@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/import/dim_expression.h"
 #include "compiler/import/names.h"
 
 namespace rlx {
@@ -128,21 +129,40 @@ std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePl
       shape.push_back(*size);
       continue;
     }
-    const std::string& name = std::get<std::string>(dim);
-    const auto found = values_.find(name);
-    if (found == values_.end()) {
-      const std::vector<std::string_view> names = names_of(graph_.symbols);
-      const std::string near = nearest_hint(name, names);
-      diagnostics_.error(
-          DiagCode::UnboundSymbol, place,
-          what + " uses symbol " + in_quotes(name) + ", which the graph does not declare",
-          near.empty() ? "declare it in \"symbols\"" : near);
-    }
-    is_good = is_good && found != values_.end() && found->second.has_value();
-    if (is_good) shape.push_back(*found->second);
+    const std::optional<int64_t> value = evaluate(std::get<std::string>(dim), place, what);
+    is_good = is_good && value.has_value();
+    if (value) shape.push_back(*value);
   }
   if (!is_good) return std::nullopt;
   return shape;
+}
+
+std::optional<int64_t> SymbolTable::evaluate(const std::string& text, const SourcePlace& place,
+                                             const std::string& what) {
+  bool is_unbound = false;
+  const auto lookup = [&](const std::string& name) -> std::optional<int64_t> {
+    const auto found = values_.find(name);
+    if (found == values_.end()) return std::nullopt;
+    is_unbound = is_unbound || !found->second;
+    return found->second.value_or(1);
+  };
+  const std::variant<int64_t, DimFault> value = evaluate_dim(text, lookup);
+  if (is_unbound) return std::nullopt;  // which was reported
+  if (const auto* number = std::get_if<int64_t>(&value)) return *number;
+  const DimFault& fault = std::get<DimFault>(value);
+  if (!fault.symbol) {
+    diagnostics_.error(DiagCode::BadField, place,
+                       what + ": " + in_quotes(text) + " " + fault.message,
+                       "symbols, integers, + - * / and parentheses make an expression");
+    return std::nullopt;
+  }
+  const std::vector<std::string_view> names = names_of(graph_.symbols);
+  const std::string near = nearest_hint(*fault.symbol, names);
+  diagnostics_.error(
+      DiagCode::UnboundSymbol, place,
+      what + " uses symbol " + in_quotes(*fault.symbol) + ", which the graph does not declare",
+      near.empty() ? "declare it in \"symbols\"" : near);
+  return std::nullopt;
 }
 
 std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const std::string& name,
@@ -156,8 +176,11 @@ std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const
     return ints ? std::optional<AttributeValue>(*ints) : std::nullopt;
   }
   const auto* symbol = std::get_if<std::string>(&value);
-  if ((type == AttrType::Int || type == AttrType::IntList) && symbol && values_.contains(*symbol)) {
-    const std::optional<int64_t> bound = values_.at(*symbol);
+  // A word that is no symbol stays a string, which the op refuses.
+  const bool has_value =
+      symbol && (values_.contains(*symbol) || symbol->find_first_of("+-*/('") != std::string::npos);
+  if ((type == AttrType::Int || type == AttrType::IntList) && has_value) {
+    const std::optional<int64_t> bound = evaluate(*symbol, node.place, what);
     if (!bound) return std::nullopt;
     return type == AttrType::Int ? AttributeValue(*bound) : AttributeValue(Ints{*bound});
   }

@@ -21,8 +21,8 @@ class SymbolTable {
 
   [[nodiscard]] const std::vector<Symbol>& bound() const { return bound_; }
 
-  // The numbers of a shape or dim list. nullopt: a symbol was not bound, or is not declared
-  // (reported here, as a fault of `what`).
+  // The numbers of a shape or dim list. nullopt: a symbol was not bound, or is not declared, or an
+  // expression has no value (reported here, as a fault of `what`).
   std::optional<Shape> resolve(const SourceDims& dims, const SourcePlace& place,
                                const std::string& what);
 
@@ -32,6 +32,9 @@ class SymbolTable {
   std::optional<Attributes> resolve(const SourceNode& node, const OpDef& op);
 
  private:
+  // The value of a symbol or an expression of symbols. nullopt as in resolve.
+  std::optional<int64_t> evaluate(const std::string& text, const SourcePlace& place,
+                                  const std::string& what);
   std::optional<int64_t> bind(const SourceSymbol& symbol, const DimBindings& dims);
   std::optional<AttributeValue> resolve(const SourceNode& node, const std::string& name,
                                         AttrType type, const SourceAttribute& value);

@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint32_t kPieceBytes = 16;  // of channels, copied at once
 constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - (1 << 24);
-constexpr int64_t kMaxGridAxis = 65535;
 
 bool is_one_group(const Node& node) {
   const auto found = node.attributes.find("groups");

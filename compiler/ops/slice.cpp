@@ -3,6 +3,7 @@
 // start is a run-time input.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
@@ -178,6 +179,11 @@ std::optional<Ints> split_sizes(NodeContext& ctx, int64_t size) {
     sizes = ctx.attrs().integers("sizes");
   } else {
     const int64_t parts = ctx.attrs().integer("num");
+    if (std::cmp_not_equal(parts, ctx.node().outputs.size())) {
+      ctx.fail(DiagCode::BadShape, "num is " + std::to_string(parts) + ", the node has " +
+                                       std::to_string(ctx.node().outputs.size()) + " outputs");
+      return std::nullopt;
+    }
     const int64_t each = (size + parts - 1) / parts;
     for (int64_t i = 0; i < parts; ++i) {
       sizes.push_back(std::clamp<int64_t>(size - i * each, 0, each));

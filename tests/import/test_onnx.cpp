@@ -2,99 +2,15 @@
 // ONNX models: what becomes of functions, branches, shape arithmetic and external data, what a
 // refusal says, and damaged files. The operators themselves are the suite's (tests/onnx).
 #ifdef RLX_HAS_ONNX
-#include <onnx.pb.h>
 #include <unistd.h>
 
 #include <random>
 
-#include "compiler/import/onnx/onnx_reader.h"
 #include "compiler/support/check.h"
-#include "tests/import/import_support.h"
+#include "tests/import/onnx_support.h"
 
 using namespace rlx;
 using namespace rlx::test;
-
-namespace {
-
-// Opset 17, one float input "x".
-onnx::ModelProto model_with_input(const std::vector<std::string>& dims) {
-  onnx::ModelProto model;
-  model.set_ir_version(8);
-  model.add_opset_import()->set_version(17);
-  onnx::GraphProto& graph = *model.mutable_graph();
-  graph.set_name("g");
-  onnx::ValueInfoProto& input = *graph.add_input();
-  input.set_name("x");
-  auto& tensor = *input.mutable_type()->mutable_tensor_type();
-  tensor.set_elem_type(onnx::TensorProto::FLOAT);
-  tensor.mutable_shape();
-  for (const std::string& dim : dims) {
-    auto& added = *tensor.mutable_shape()->add_dim();
-    if (dim.find_first_not_of("0123456789") == std::string::npos && !dim.empty()) {
-      added.set_dim_value(std::stoll(dim));
-    } else if (!dim.empty()) {
-      added.set_dim_param(dim);
-    }
-  }
-  return model;
-}
-
-template <typename Owner>
-onnx::NodeProto& add_node(Owner& graph, const std::string& op,
-                          const std::vector<std::string>& inputs,
-                          const std::vector<std::string>& outputs) {
-  onnx::NodeProto& node = *graph.add_node();
-  node.set_op_type(op);
-  node.set_name(outputs.front() + "_node");
-  for (const std::string& input : inputs) node.add_input(input);
-  for (const std::string& output : outputs) node.add_output(output);
-  return node;
-}
-
-onnx::AttributeProto& add_integer(onnx::NodeProto& node, const std::string& name, int64_t value) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INT);
-  attribute.set_i(value);
-  return attribute;
-}
-
-void add_integers(onnx::GraphProto& graph, const std::string& name,
-                  const std::vector<int64_t>& values) {
-  onnx::TensorProto& tensor = *graph.add_initializer();
-  tensor.set_name(name);
-  tensor.set_data_type(onnx::TensorProto::INT64);
-  tensor.add_dims(static_cast<int64_t>(values.size()));
-  for (const int64_t value : values) tensor.add_int64_data(value);
-}
-
-std::optional<SourceGraph> read(const onnx::ModelProto& model, Diagnostics& diagnostics,
-                                const OnnxOptions& options = {}) {
-  return read_onnx_graph(bytes_of(model.SerializeAsString()), "m.onnx", options, diagnostics).graph;
-}
-
-SourceGraph read_good(const onnx::ModelProto& model, const OnnxOptions& options = {}) {
-  Diagnostics diagnostics;
-  std::optional<SourceGraph> graph = read(model, diagnostics, options);
-  INFO(diagnostics.text());
-  REQUIRE(graph.has_value());
-  return *graph;
-}
-
-Diagnostics read_bad(const onnx::ModelProto& model, const OnnxOptions& options = {}) {
-  Diagnostics diagnostics;
-  CHECK_FALSE(read(model, diagnostics, options).has_value());
-  return diagnostics;
-}
-
-std::string ops_of(const SourceGraph& graph) {
-  std::string ops;
-  for (const SourceNode& node : graph.entries.front().nodes)
-    ops += (ops.empty() ? "" : " ") + node.op;
-  return ops;
-}
-
-}  // namespace
 
 TEST_CASE("shape arithmetic of exporters disappears") {
   onnx::ModelProto model = model_with_input({"n", "3", "4"});
@@ -244,6 +160,67 @@ TEST_CASE("external data stays in the model's folder") {
   for (const std::string& bad :
        {std::string("../outside.bin"), folder.path("outside.bin"), std::string("link.bin")})
     check_error(read_bad(model_for(bad, "0"), options), DiagCode::FileOutside, "");
+  REQUIRE(::link(folder.path("outside.bin").c_str(), folder.path("in/twin.bin").c_str()) == 0);
+  check_error(read_bad(model_for("twin.bin", "0"), options), DiagCode::FileOutside, "hard links");
+}
+
+TEST_CASE("the limits of reliability.md hold in ONNX models") {
+  const auto with_shape = [](const std::vector<std::string>& dims) {
+    onnx::ModelProto model = model_with_input(dims);
+    add_node(*model.mutable_graph(), "Relu", {"x"}, {"y"});
+    model.mutable_graph()->add_output()->set_name("y");
+    return model;
+  };
+  check_error(read_bad(with_shape(std::vector<std::string>(9, "1"))), DiagCode::Limit,
+              "has rank 9");
+  check_error(read_bad(with_shape({"1099511627776"})), DiagCode::BadShape, "dim 1099511627776");
+  check_error(read_bad(with_shape({"1099511627775", "1024"})), DiagCode::Limit,
+              "more than 2^48 bytes");
+
+  onnx::ModelProto named = with_shape({"1"});
+  named.mutable_graph()->mutable_output(0)->set_name(std::string(257, 'y'));
+  *named.mutable_graph()->mutable_node(0)->mutable_output(0) = std::string(257, 'y');
+  check_error(read_bad(named), DiagCode::BadField, "257 bytes long");
+  named.mutable_graph()->mutable_output(0)->set_name("\xff");
+  *named.mutable_graph()->mutable_node(0)->mutable_output(0) = "\xff";
+  check_error(read_bad(named), DiagCode::BadField, "not valid UTF-8");
+
+  // Each level of a graph in an attribute nests three messages.
+  onnx::ModelProto deep = with_shape({"1"});
+  onnx::GraphProto* graph = deep.mutable_graph();
+  for (int level = 0; level < 40; ++level) graph = graph->add_node()->add_attribute()->mutable_g();
+  check_error(read_bad(deep), DiagCode::Syntax, "nested deeper than 100");
+}
+
+TEST_CASE("a small ONNX model costs little, whatever it asks for") {
+  // Elements that a few bytes ask for, a terabyte each: they stay nodes, or are refused by name.
+  onnx::ModelProto model = model_with_input({"1"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "size", {int64_t{1} << 37});
+  add_node(graph, "ConstantOfShape", {"size"}, {"zeros"});
+  add_node(graph, "Add", {"zeros", "x"}, {"y"});
+  graph.add_output()->set_name("y");
+  CHECK(ops_of(read_good(model)) == "expand add");
+
+  // Functions that call others twice each: 2^32 nodes in 40 lines.
+  onnx::ModelProto doubling = model_with_input({"1"});
+  doubling.add_opset_import()->set_domain("own");
+  doubling.mutable_opset_import(1)->set_version(1);
+  for (int level = 0; level < 31; ++level) {
+    onnx::FunctionProto& function = *doubling.add_functions();
+    function.set_name("f" + std::to_string(level));
+    function.set_domain("own");
+    function.add_input("a");
+    function.add_output("c");
+    *function.add_opset_import() = doubling.opset_import(0);
+    *function.add_opset_import() = doubling.opset_import(1);
+    const std::string inner = level == 0 ? "Relu" : "f" + std::to_string(level - 1);
+    add_node(function, inner, {"a"}, {"b"}).set_domain(level == 0 ? "" : "own");
+    add_node(function, inner, {"b"}, {"c"}).set_domain(level == 0 ? "" : "own");
+  }
+  add_node(*doubling.mutable_graph(), "f30", {"x"}, {"y"}).set_domain("own");
+  doubling.mutable_graph()->add_output()->set_name("y");
+  check_error(read_bad(doubling), DiagCode::Limit, "more than 2^20 nodes");
 }
 
 TEST_CASE("damaged ONNX files are refused or read, and nothing else") {

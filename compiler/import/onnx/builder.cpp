@@ -139,6 +139,13 @@ std::optional<std::vector<ValueId>> Builder::fold(const Node& node) {
   Diagnostics faults;
   auto results = evaluate_node(node, inputs, types, faults);
   if (!results) return std::nullopt;
+  if (options_.keeps_folded_nodes) {
+    for (size_t i = 0; i < results->size(); ++i) {
+      (*results)[i].round_to_dtype();
+      known_.emplace(index_of(node.outputs[i]), std::move((*results)[i]));
+    }
+    return std::nullopt;
+  }
   std::vector<ValueId> folded;
   for (size_t i = 0; i < results->size(); ++i) {
     folded.push_back(add_constant(stem_ + ".value", (*results)[i]));

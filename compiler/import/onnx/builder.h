@@ -20,7 +20,13 @@ using Inputs = std::vector<std::optional<ValueId>>;
 
 class Builder {
  public:
-  explicit Builder(std::string file) : file_(std::move(file)) { graph_.name = "main"; }
+  struct Options {
+    // Nodes whose results are known stay in the graph; otherwise constants take their place.
+    bool keeps_folded_nodes = false;
+  };
+  Builder(std::string file, Options options) : file_(std::move(file)), options_(options) {
+    graph_.name = "main";
+  }
 
   // Where the next nodes come from: their names start with `stem`.
   void set_origin(std::string stem, SourcePlace place, std::string source);
@@ -60,6 +66,7 @@ class Builder {
   std::string fresh_name(const std::string& stem);
 
   std::string file_;
+  Options options_;
   Graph graph_;
   std::string stem_;
   SourcePlace place_;

@@ -17,7 +17,6 @@ namespace {
 constexpr int64_t kOldestOpset = 1;
 constexpr int64_t kNewestOpset = 28;  // of ops.md 19
 constexpr int kMaxCallDepth = 32;     // of functions and branches inside each other
-constexpr int64_t kMaxRank = 8;
 
 using Opsets = std::map<std::string, int64_t>;  // by domain
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
@@ -60,7 +59,7 @@ class ModelImporter {
         file_(file),
         options_(options),
         diagnostics_(diagnostics),
-        builder_(file),
+        builder_(file, {.keeps_folded_nodes = options.keep_symbols}),
         tensors_(options.folder),
         context_{.builder = builder_,
                  .tensors = tensors_,
@@ -267,8 +266,7 @@ class ModelImporter {
       throw Refusal{.code = DiagCode::BadShape,
                     .message = what + " has the dim " + std::to_string(dim.dim_value())};
     }
-    const std::string name =
-        dim.dim_param().empty() ? input + "." + std::to_string(axis) : dim.dim_param();
+    const std::string name = symbol_of_dim(input, dim, axis);
     symbols_.insert(name);
     const auto given = options_.dims.find(name);
     if (given != options_.dims.end()) {
@@ -528,6 +526,11 @@ class ModelImporter {
 };
 
 }  // namespace
+
+std::string symbol_of_dim(const std::string& input, const onnx::TensorShapeProto::Dimension& dim,
+                          int axis) {
+  return dim.dim_param().empty() ? input + "." + std::to_string(axis) : dim.dim_param();
+}
 
 OnnxResult import_model(const std::shared_ptr<const onnx::ModelProto>& model,
                         const std::string& file, const OnnxOptions& options,

@@ -11,6 +11,7 @@
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/model_importer.h"
 #include "compiler/import/onnx/op_table.h"
+#include "compiler/import/onnx/open_symbols.h"
 #include "compiler/import/onnx/proto_tensor.h"
 #include "compiler/import/onnx/refusal.h"
 
@@ -61,7 +62,8 @@ OnnxResult read_onnx_graph(const GraphBytes& bytes, const std::string& file,
   OnnxResult result;
   if (!parse(bytes, file, "model", *model, diagnostics)) return result;
   const size_t errors_before = diagnostics.error_count();
-  result = onnx_import::import_model(model, file, options, diagnostics);
+  result = options.keep_symbols ? onnx_import::import_open_model(model, file, options, diagnostics)
+                                : onnx_import::import_model(model, file, options, diagnostics);
   if (diagnostics.error_count() > errors_before || !result.graph ||
       !check_source(*result.graph, diagnostics)) {
     result.graph.reset();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ONNX models in: the same SourceGraph as from the other readers, with every symbol bound.
+// ONNX models in: the same SourceGraph as from the other readers, with symbols bound or kept.
 #pragma once
 
 #include <map>
@@ -18,6 +18,7 @@ struct OnnxOptions {
   std::map<std::string, Shape> shapes;  // of inputs, whole
   std::map<std::string, Tensor> fixed_inputs;  // inputs that become constants of the model
   std::string folder;                          // where external data is looked for
+  bool keep_symbols = false;                   // what is not bound stays a symbol of the graph
 };
 
 struct OnnxResult {

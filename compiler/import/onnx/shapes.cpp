@@ -16,13 +16,19 @@ void shape(NodeReader& n, const OnnxOp&) {
   };
   const int64_t start = clamped(n.integer("start", 0));
   const int64_t end = std::max(start, clamped(n.integer("end", rank)));
-  const Shape& dims = n.shape(0);
-  n.set_output(0, n.constant_ints(DType::i64, {end - start},
-                                  Ints(dims.begin() + start, dims.begin() + end)));
+  const ValueId dims = n.emit("shape_of", {n.input(0)});
+  if (start == 0 && end == rank) {
+    n.set_output(0, dims);
+  } else if (start == end) {
+    n.set_output(0, n.constant_ints(DType::i64, {0}, {}));
+  } else {
+    n.set_output(0, n.emit("narrow", {dims},
+                           {{"axis", int64_t{0}}, {"start", start}, {"len", end - start}}));
+  }
 }
 
 void size(NodeReader& n, const OnnxOp&) {
-  n.set_output(0, n.constant_ints(DType::i64, {}, {element_count(n.shape(0))}));
+  n.set_output(0, n.emit("size_of", {n.input(0)}));
 }
 
 void reshape(NodeReader& n, const OnnxOp&) {
