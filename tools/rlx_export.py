@@ -195,7 +195,8 @@ class Converter:
         if "_assert_scalar" in target:
             self.check_assertion(self.resolve(node.args[0]))
             return
-        if any(word in target for word in IGNORED) or isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+        is_number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
+        if is_number or any(word in target for word in IGNORED):
             return
         handler = HANDLERS.get(node.target)
         source = source_of(node)

@@ -84,7 +84,8 @@ class MobileNet(nn.Module):
 
 def double_conv(wide_in, wide_out):
     return nn.Sequential(nn.Conv2d(wide_in, wide_out, 3, padding="same"), nn.GroupNorm(4, wide_out), nn.SiLU(),
-                         nn.Conv2d(wide_out, wide_out, 3, padding=1, padding_mode="reflect"), nn.InstanceNorm2d(wide_out, affine=True),
+                         nn.Conv2d(wide_out, wide_out, 3, padding=1, padding_mode="reflect"),
+                         nn.InstanceNorm2d(wide_out, affine=True),
                          nn.LeakyReLU(0.1))
 
 
@@ -221,7 +222,8 @@ class Masked(nn.Module):
         bias = torch.zeros(count, count, device=q.device, dtype=q.dtype).masked_fill(~causal, float("-inf"))
         by_hand = ((q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1]) + bias).softmax(-1) @ v
         return (F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=0.3), by_hand,
-                F.scaled_dot_product_attention(q, k, v, attn_mask=window), F.scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0]))
+                F.scaled_dot_product_attention(q, k, v, attn_mask=window),
+                F.scaled_dot_product_attention(q[:, 0], k[:, 0], v[:, 0]))
 
 
 # ---- state
@@ -245,15 +247,19 @@ class Counter(nn.Module):
 class Elementwise(nn.Module):
     def forward(self, x, y):
         p = x.abs() + 0.25
-        floats = [torch.exp(x), torch.log(p), torch.expm1(x), torch.log1p(p), torch.sqrt(p), torch.rsqrt(p), p.reciprocal(), torch.sin(x),
+        floats = [torch.exp(x), torch.log(p), torch.expm1(x), torch.log1p(p), torch.sqrt(p), torch.rsqrt(p), p.reciprocal(),
+                  torch.sin(x),
                   torch.cos(x), torch.atan(x), torch.atan2(x, y), torch.tanh(x), torch.erf(x), torch.erfc(x), F.gelu(x),
-                  F.gelu(x, approximate="tanh"), F.silu(x), F.mish(x), F.softplus(x, beta=2), F.elu(x, 0.7), F.selu(x), F.celu(x, 1.3),
+                  F.gelu(x, approximate="tanh"), F.silu(x), F.mish(x), F.softplus(x, beta=2), F.elu(x, 0.7), F.selu(x),
+                  F.celu(x, 1.3),
                   F.hardswish(x), F.hardsigmoid(x), F.hardtanh(x, -0.4, 0.6), F.relu6(x), F.leaky_relu(x, 0.2), F.logsigmoid(x),
                   F.softsign(x), F.hardshrink(x, 0.3), F.softshrink(x, 0.3), F.threshold(x, 0.1, 0.0), F.threshold(x, 0.1, 2.0),
                   F.tanhshrink(x), F.glu(torch.cat([x, y], -1)), x.clamp(min=-0.5), x.clamp(-0.5, 0.5), torch.maximum(x, y),
-                  torch.minimum(x, y), torch.fmod(x, 0.3), torch.remainder(x, 0.3), x // 0.3, torch.div(x, 0.3, rounding_mode="trunc"),
+                  torch.minimum(x, y), torch.fmod(x, 0.3), torch.remainder(x, 0.3), x // 0.3,
+                  torch.div(x, 0.3, rounding_mode="trunc"),
                   p ** 1.7, p ** y, 2 ** x, x ** 2, 1 - x, 3 / p, torch.lerp(x, y, 0.3), torch.addcmul(x, x, y, value=0.5),
-                  torch.where(x > y, x, 0.0), torch.sign(x), torch.floor(x * 3), torch.ceil(x * 3), torch.round(x * 3), torch.trunc(x * 3),
+                  torch.where(x > y, x, 0.0), torch.sign(x), torch.floor(x * 3), torch.ceil(x * 3), torch.round(x * 3),
+                  torch.trunc(x * 3),
                   torch.nan_to_num(x / (x * 0), 1.0, 2.0, -2.0), torch.rsub(x, y, alpha=2), x.masked_fill(y > 0, 7.0),
                   torch.add(x, y, alpha=-0.5)]
         tests = [x > 0, x <= y, (x > 0) & (y > 0), (x > 0) | (y > 0), (x > 0) ^ (y > 0), ~(x > 0), torch.isnan(x / (x * 0)),
@@ -267,7 +273,8 @@ class Integers(nn.Module):
     def forward(self, a, b, x):
         return (a + b, a * 2 - b, a // 3, a % 3, a / 2, (a & b) | (a ^ 5), ~a, a > b, a.to(torch.uint8), x.to(torch.int32) + a,
                 x * a, a.sum(), b.to(torch.bool).any(), a.cumsum(0),
-                torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4), torch.full_like(a, 3))
+                torch.where(a > 2, a, b), a.to(x.dtype).mean(), F.one_hot(b.long() % 4, 4), a == 3, a.clamp(1, 4),
+                torch.full_like(a, 3))
 
 
 class Movement(nn.Module):
@@ -279,7 +286,8 @@ class Movement(nn.Module):
         a, b = x.split([1, 2], 1)
         first, *_ = x.unbind(1)
         return (y, x.permute(0, 2, 3, 1), x.flatten(1), x[:, -1], x[..., 1:-1:2], x[:, None].expand(2, 5, 3, 4, 6).sum(1), a * b,
-                first, x.flip([1, 3]), x.roll(2, 3), x.roll(5), x.repeat(2, 1, 1, 2), x.repeat_interleave(2, dim=2), x.tril(1), x.triu(),
+                first, x.flip([1, 3]), x.roll(2, 3), x.roll(5), x.repeat(2, 1, 1, 2), x.repeat_interleave(2, dim=2), x.tril(1),
+                x.triu(),
                 F.pad(x, (1, 2, 0, 3), value=0.5), F.pad(x, (1, 2, 2, 1), mode="reflect"), F.pad(x, (1, 2, 2, 1), mode="replicate"),
                 F.pad(x, (1, 2, 2, 1), mode="circular"), F.pixel_shuffle(x.reshape(1, 12, 2, 6), 2), F.pixel_unshuffle(x, 2),
                 x.diagonal(0, 2, 3), torch.einsum("bchw,bdhw->bcd", x, x), x.unfold(3, 3, 2), F.unfold(x, (2, 3)),
@@ -291,10 +299,14 @@ class Reductions(nn.Module):
     def forward(self, x):  # [2, 3, 4, 6]
         values, indices = x.topk(3, -1)
         ordered, order = x.sort(2, descending=True)
-        return (x.sum(), x.mean((1, 3)), x.amax(1, keepdim=True), x.min(), x.max(2)[0], x.max(2)[1], x.min(-1)[1], x.prod(-1), x.var(1),
-                x.std((2, 3), unbiased=False, keepdim=True), x.logsumexp((1, 2)), x.norm(dim=1), x.norm(1, -1), x.argmax(1), x.argmin(),
-                x.cumsum(2), x.cumprod(-1), (x > 0).all(1), (x > 0).any(), values, indices, ordered, order, x.argsort(-1), x.softmax(1),
-                x.log_softmax(-1), F.softmin(x, 0), torch.var_mean(x, 1)[1], F.normalize(x, dim=1), F.cosine_similarity(x, x.flip(0), 1),
+        return (x.sum(), x.mean((1, 3)), x.amax(1, keepdim=True), x.min(), x.max(2)[0], x.max(2)[1], x.min(-1)[1], x.prod(-1),
+                x.var(1),
+                x.std((2, 3), unbiased=False, keepdim=True), x.logsumexp((1, 2)), x.norm(dim=1), x.norm(1, -1), x.argmax(1),
+                x.argmin(),
+                x.cumsum(2), x.cumprod(-1), (x > 0).all(1), (x > 0).any(), values, indices, ordered, order, x.argsort(-1),
+                x.softmax(1),
+                x.log_softmax(-1), F.softmin(x, 0), torch.var_mean(x, 1)[1], F.normalize(x, dim=1),
+                F.cosine_similarity(x, x.flip(0), 1),
                 x.count_nonzero(1), x.cummax(1)[0], F.mse_loss(x, x * 0.5), x.sort(-1)[0][..., 2])
 
 
@@ -319,15 +331,19 @@ class Spatial(nn.Module):
 
     def forward(self, x, grid):  # [2, 4, 9, 8], [2, 5, 6, 2]
         line = self.norm(self.conv1d(x[:, :, 0]))
-        return (self.up1d(line), self.conv3d(x[:, None]), self.prelu(x), F.max_pool1d(line, 3), F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
-                F.max_pool2d(x, 2, return_indices=True)[1], F.avg_pool2d(x, 3, 2, 1, count_include_pad=False), F.avg_pool1d(line, 2),
+        return (self.up1d(line), self.conv3d(x[:, None]), self.prelu(x), F.max_pool1d(line, 3),
+                F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+                F.max_pool2d(x, 2, return_indices=True)[1], F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+                F.avg_pool1d(line, 2),
                 F.max_pool3d(x[:, None], 2), F.adaptive_avg_pool2d(x, (4, 3)), F.adaptive_max_pool2d(x, (4, 3)),
                 F.adaptive_avg_pool2d(x, (None, 2)), F.lp_pool2d(x, 2, 2), F.local_response_norm(x, 3), F.max_pool2d(x[0], 2),
                 F.interpolate(x, scale_factor=(1.7, 0.6)), F.interpolate(x, scale_factor=1.7, mode="bilinear"),
                 F.interpolate(x, size=(5, 13), mode="bilinear", align_corners=True), F.interpolate(x, size=(5, 13), mode="bicubic"),
                 F.interpolate(x, scale_factor=2, mode="nearest-exact"), F.interpolate(line, size=7, mode="linear"),
-                F.interpolate(x[:, None], scale_factor=2, mode="trilinear"), F.interpolate(x, size=(4, 4), mode="bilinear", antialias=True),
-                F.grid_sample(x, grid, align_corners=False), F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
+                F.interpolate(x[:, None], scale_factor=2, mode="trilinear"),
+                F.interpolate(x, size=(4, 4), mode="bilinear", antialias=True),
+                F.grid_sample(x, grid, align_corners=False),
+                F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
                 F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False), F.layer_norm(x, (9, 8)),
                 F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
 
@@ -343,4 +359,5 @@ class Dynamic(nn.Module):
         mask = torch.ones(seq, seq, device=x.device, dtype=x.dtype).tril()
         mean = x.sum(1) / seq
         return (merged.transpose(1, 2) @ merged, joined.flatten(0, 1).sum(-1), mask @ x, x[:, -1], x[:, :seq - 1], mean,
-                torch.arange(seq, device=x.device)[None] + torch.zeros(batch, 1, dtype=torch.int64), x.mean(0), y.new_ones(batch, 3))
+                torch.arange(seq, device=x.device)[None] + torch.zeros(batch, 1, dtype=torch.int64), x.mean(0),
+                y.new_ones(batch, 3))

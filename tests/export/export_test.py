@@ -49,16 +49,19 @@ def padding_mask(batch, count):
 # Name: the model, its inputs, and options: dynamic dims and other sizes to bind them to, precision.
 CASES = {
     "resnet": lambda: fixed(models.ResNet, floats(2, 3, 64, 64)),
-    "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}}, other=(floats(5, 3, 64, 64),),
+    "resnet_dynamic": lambda: fixed(models.ResNet, floats(2, 3, 64, 64), dynamic={"x": {0: ("batch", 1, 8)}},
+                                    other=(floats(5, 3, 64, 64),),
                                     bind={"batch": (2, 5)}),
     "mobilenet": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56)),
     "mobilenet_f16": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56), precision="f16", tolerance=2e-2),
     "unet": lambda: fixed(models.UNet, floats(1, 3, 32, 48)),
     "encoder": lambda: fixed(models.Encoder, integers(0, 50, 3, 12), padding_mask(3, 12),
-                             dynamic={"ids": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}, "mask": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}},
+                             dynamic={"ids": {0: ("batch", 1, 16), 1: ("seq", 2, 40)},
+                                      "mask": {0: ("batch", 1, 16), 1: ("seq", 2, 40)}},
                              other=(integers(0, 50, 4, 7), padding_mask(4, 7)), bind={"batch": (3, 4), "seq": (12, 7)}),
     "cross": lambda: fixed(models.Cross, floats(5, 2, 24), floats(7, 2, 16), floats(7, 2, 20)),
-    "llama": lambda: fixed(models.Llama, integers(0, 61, 2, 9), dynamic={"ids": {1: ("seq", 2, 64)}}, other=(integers(0, 61, 2, 33),),
+    "llama": lambda: fixed(models.Llama, integers(0, 61, 2, 9), dynamic={"ids": {1: ("seq", 2, 64)}},
+                           other=(integers(0, 61, 2, 33),),
                            bind={"seq": (9, 33)}),
     "llama_bf16": lambda: fixed(models.Llama, integers(0, 61, 2, 9), precision="bf16", tolerance=6e-2),
     "masked": lambda: fixed(models.Masked, floats(2, 3, 6, 8), floats(2, 3, 6, 8), floats(2, 3, 6, 8)),
@@ -154,7 +157,8 @@ def check(case, name, args, folder):
             plan = folder / f"{name}.{target}.plan"
             architecture = ["--arch", args.arch] if target == "cuda" and args.arch else []
             call([args.build_bin / "rlxc", model, "-o", plan, "--target", target, "-q", *dims, *architecture, *keep])
-            call([args.build_bin / "rlxrun", plan, "--device", target.split("-")[0], "--inputs", *files, "--outputs", folder / "out",
+            call([args.build_bin / "rlxrun", plan, "--device", target.split("-")[0], "--inputs", *files, "--outputs",
+                  folder / "out",
                   "--poison", 165])
             for output, (eager, exact) in zip([*graph.outputs, *states], wanted, strict=True):
                 ratio = error_of(load(folder / "out" / f"{output}.npy", eager), eager, exact, case.get("tolerance", 2e-5))
@@ -229,7 +233,7 @@ def main():
     parser.add_argument("models", nargs="*", help="of: " + " ".join(CASES))
     parser.add_argument("--target", default="vulkan")
     parser.add_argument("--arch")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.targets = args.target.split(",")
     args.build_bin = args.build_bin.resolve()
     devices = subprocess.run([args.build_bin / "rlxrun", "--list-devices"], capture_output=True, text=True).stdout

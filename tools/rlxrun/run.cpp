@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
@@ -114,8 +115,12 @@ void write_outputs(const std::string& folder, std::vector<Output>& outputs,
     throw Failure(ExitCode::Resources,
                   folder + ": cannot create this folder: " + std::strerror(errno));
   }
+  std::set<std::string> used;  // "a/b" and "a_b" would share a file
   for (Output& output : outputs) {
-    output.path = folder + "/" + file_name_for(output.tensor.name);
+    const std::string wanted = folder + "/" + file_name_for(output.tensor.name);
+    output.path = wanted;
+    for (int count = 2; !used.insert(output.path).second; ++count)
+      output.path = wanted.substr(0, wanted.size() - 4) + "_" + std::to_string(count) + ".npy";
     write_array(output.path, output.tensor, output.data, notes);
   }
 }
