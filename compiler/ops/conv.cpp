@@ -75,7 +75,7 @@ bool infer(InferContext& ctx) {
   const Shape& x = ctx.shape(0);
   const Shape& w = ctx.shape(1);
   bool good = check_dtypes(ctx);
-  good = read_activation(ctx, false).has_value() && good;
+  good = read_activation(ctx, true).has_value() && good;
   if (x.size() < 3 || x.size() > 2 + kSpatialDims) {
     return ctx.fail(DiagCode::BadRank, "x has rank " + std::to_string(x.size()) +
                                            "; wanted [N, C, spatial..] with 1 to 3 spatial dims");
@@ -140,7 +140,7 @@ bool evaluate(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   const Tensor& w = ctx.input(1);
   const std::optional<Window> window = conv_window(ctx, x.type.shape, w.type.shape);
-  const std::optional<Activation> activation = read_activation(ctx, false);
+  const std::optional<Activation> activation = read_activation(ctx, true);
   if (!window || !activation) return false;
   const auto filters = static_cast<size_t>(w.type.shape[0]);
   const int64_t group_in = w.type.shape[1];
@@ -180,7 +180,7 @@ bool lower(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const Shape& w = ctx.input_type(1).shape;
   const std::optional<Window> window = conv_window(ctx, x.shape(), w);
-  const std::optional<Activation> activation = read_activation(ctx, false);
+  const std::optional<Activation> activation = read_activation(ctx, true);
   const int64_t groups = ctx.attrs().integer("groups");
   if (!window || !activation) return false;
   if (element_count(ctx.output_type(0).shape) == 0) {
@@ -230,13 +230,17 @@ constexpr std::array kAttrs = {
              .minimum = 1,
              .maximum = kLargestInt},
     AttrSpec{.name = "activation", .type = AttrType::String, .default_text = "\"none\""},
+    AttrSpec{.name = "alpha", .type = AttrType::Float},
+    AttrSpec{.name = "beta", .type = AttrType::Float},
+    AttrSpec{.name = "min", .type = AttrType::Float},
+    AttrSpec{.name = "max", .type = AttrType::Float},
 };
 constexpr std::array<uint32_t, 2> kOptional = {2, 3};
 
 constexpr std::array kOps = {
     OpDef{.name = "conv",
           .signature = "conv(x, w, [bias], [residual]; kernel, stride, pads, dilation, groups=1, "
-                       "activation=\"none\") -> y",
+                       "activation=\"none\", alpha, beta, min, max) -> y",
           .inputs = {2, 4},
           .outputs = {1, 1},
           .attrs = kAttrs,

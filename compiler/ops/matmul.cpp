@@ -403,6 +403,8 @@ constexpr std::array kFusedAttrs = {
     AttrSpec{.name = "activation", .type = AttrType::String, .default_text = "\"none\""},
     AttrSpec{.name = "alpha", .type = AttrType::Float},
     AttrSpec{.name = "beta", .type = AttrType::Float},
+    AttrSpec{.name = "min", .type = AttrType::Float},
+    AttrSpec{.name = "max", .type = AttrType::Float},
 };
 constexpr std::array<uint32_t, 2> kFusedOptional = {2, 3};
 
@@ -417,7 +419,7 @@ constexpr std::array kOps = {
           .lower = lower_matmul},
     OpDef{.name = "fused_matmul_bias_act",
           .signature = "fused_matmul_bias_act(x, w, [bias], [residual]; trans_w=false, "
-                       "activation=\"none\", alpha, beta) -> y",
+                       "activation=\"none\", alpha, beta, min, max) -> y",
           .inputs = {2, 4},
           .outputs = {1, 1},
           .attrs = kFusedAttrs,

@@ -51,7 +51,7 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
     }
     activation.op = name;
   }
-  for (const std::string_view parameter : {std::string_view("alpha"), std::string_view("beta")}) {
+  for (const std::string_view parameter : kActivationParameters) {
     if (!with_parameters || !ctx.attrs().has(parameter)) continue;
     if (op == nullptr || find_attribute(*op, parameter) == nullptr) {
       ctx.fail(DiagCode::BadAttribute,

@@ -2,9 +2,11 @@
 // The `activation` attribute of products: a unary op applied to the sum before it is rounded.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ops/lower_context.h"
@@ -20,7 +22,11 @@ struct Activation {
   [[nodiscard]] bool none() const { return op.empty(); }
 };
 
-// Reads `activation` and, where the OpDef has them, `alpha` and `beta`. Reports a name that is no
+// The attributes of an activation that an op with one may have too.
+inline constexpr std::array<std::string_view, 4> kActivationParameters = {"alpha", "beta", "min",
+                                                                          "max"};
+
+// Reads `activation` and, where the OpDef has them, its parameters. Reports a name that is no
 // unary float op, a parameter that the op does not take and one that it needs but cannot be given
 // here.
 std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters);

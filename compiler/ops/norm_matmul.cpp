@@ -81,7 +81,8 @@ Attributes product_attributes(const NodeContext& ctx, bool activated) {
   Attributes attributes = {{"trans_w", true}};
   if (!activated) return attributes;
   attributes["activation"] = ctx.attrs().text("activation");
-  for (const char* name : {"alpha", "beta"}) {
+  for (const std::string_view parameter : kActivationParameters) {
+    const std::string name(parameter);
     if (ctx.attrs().has(name)) attributes[name] = ctx.attrs().real(name);
   }
   return attributes;
@@ -204,13 +205,15 @@ constexpr std::array kAttrs = {
     AttrSpec{.name = "activation", .type = AttrType::String, .default_text = "\"none\""},
     AttrSpec{.name = "alpha", .type = AttrType::Float},
     AttrSpec{.name = "beta", .type = AttrType::Float},
+    AttrSpec{.name = "min", .type = AttrType::Float},
+    AttrSpec{.name = "max", .type = AttrType::Float},
 };
 constexpr std::array<uint32_t, 5> kOptional = {kW2, kGamma, kBias, kBias2, kResidual};
 constexpr std::array kOps = {
     OpDef{.name = "fused_norm_matmul",
           .signature = "fused_norm_matmul(x, w, [w2], [gamma], [bias], [bias2], [residual]; "
                        "norm=\"none\", eps=1e-5, gamma_offset=0, "
-                       "activation=\"none\", alpha, beta) -> y",
+                       "activation=\"none\", alpha, beta, min, max) -> y",
           .inputs = {2, 7},
           .outputs = {1, 1},
           .attrs = kAttrs,

@@ -153,7 +153,7 @@ bool is_activation(std::string_view op) {
   if (op == "none" || op == "identity") return true;
   const OpDef* def = find_op(op);
   if (def == nullptr || def->scalar == nullptr || is_positional(op)) return false;
-  if (def->inputs.maximum != 1) return false;
+  if (def->inputs.minimum != 1 || (def->inputs.maximum != 1 && op != "clamp")) return false;
   return op != "cast" && op != "logical_not" && op != "bitwise_not" && op != "is_nan" &&
          op != "is_inf";
 }

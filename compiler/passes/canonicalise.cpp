@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nodes that do nothing, views of views, and values that are known from shapes.
+// Nodes that do nothing, views of views, values that are known from shapes, and known bounds of
+// clamp.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "compiler/ops/op_def.h"
@@ -78,6 +80,33 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   return true;
 }
 
+// The one number of a weight of floats, or nullopt.
+std::optional<double> known_number(const Module& module, const Graph& graph, ValueId id) {
+  const TensorType& type = graph.value(id).type;
+  const Weight* weight = weight_of(module, graph, id);
+  if (weight == nullptr || !is_float(type.dtype) || element_count(type.shape) != 1)
+    return std::nullopt;
+  const auto* host = std::get_if<HostBytes>(&weight->data);
+  if (host == nullptr) return std::nullopt;
+  return Tensor::from_bytes(type, host->bytes).floats[0];
+}
+
+// clamp(x, low, high) with known bounds as clamp(x; min, max), which fits behind a product.
+bool write_bounds(const Module& module, const Graph& graph, Node& node) {
+  if (node.op != "clamp" || node.inputs.size() < 2) return false;
+  if (graph.value(*node.inputs[0]).type != graph.value(node.outputs[0]).type) return false;
+  Attributes bounds = node.attributes;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (!node.inputs[i]) continue;
+    const std::optional<double> bound = known_number(module, graph, *node.inputs[i]);
+    if (!bound || std::isnan(*bound)) return false;
+    bounds[i == 1 ? "min" : "max"] = *bound;
+  }
+  node.inputs.resize(1);
+  node.attributes = std::move(bounds);
+  return true;
+}
+
 }  // namespace
 
 size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics) {
@@ -92,7 +121,7 @@ size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics
         continue;
       }
       // A merged view may turn out to change nothing.
-      const bool merged = merge_with_producer(graph, node);
+      const bool merged = merge_with_producer(graph, node) || write_bounds(module, graph, node);
       const std::optional<ValueId> source = passed_on(graph, node);
       if (source) {
         graph.replace_uses(node.outputs[0], *source);

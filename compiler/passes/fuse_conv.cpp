@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "compiler/ops/conv_mma.h"
-#include "compiler/ops/region_codegen.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/products.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -18,14 +18,6 @@ ConvMmaForm form_of(const PassOptions& options, const Graph& graph, const Node& 
   return conv_mma_form(*options.target, products, graph, node);
 }
 
-// The only reader of a value that is no graph output, or nullopt.
-std::optional<NodeId> sole_reader(const Graph& graph, ValueId id) {
-  if (graph.is_output(id)) return std::nullopt;
-  const std::vector<NodeId> readers = graph.readers(id);
-  if (readers.size() != 1) return std::nullopt;
-  return readers[0];
-}
-
 // What is added to the conv's result, where the node adds a value of the same type and nothing
 // else.
 std::optional<ValueId> added_value(const Graph& graph, const Node& node, ValueId result) {
@@ -35,10 +27,6 @@ std::optional<ValueId> added_value(const Graph& graph, const Node& node, ValueId
   if (graph.value(other).type != type || graph.value(node.outputs[0]).type != type)
     return std::nullopt;
   return other;
-}
-
-bool is_plain_activation(const Node& node) {
-  return is_activation(node.op) && node.inputs.size() == 1 && node.attributes.empty();
 }
 
 // A conv grown by the nodes after it.
@@ -64,8 +52,10 @@ GrownConv grown(const Graph& graph, const Node& conv, const PassOptions& options
       reader = sole_reader(graph, result.node.outputs[0]);
     }
   }
-  if (reader && is_plain_activation(graph.node(*reader))) {
-    result.node.attributes["activation"] = graph.node(*reader).op;
+  if (reader && activation_fits(graph.node(*reader))) {
+    const Node& activation = graph.node(*reader);
+    result.node.attributes["activation"] = activation.op;
+    result.node.attributes.insert(activation.attributes.begin(), activation.attributes.end());
     result.absorb(graph, *reader);
   }
   return result;

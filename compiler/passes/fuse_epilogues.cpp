@@ -4,20 +4,12 @@
 
 #include "compiler/ops/matmul_library.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/region_codegen.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/products.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
 namespace {
-
-// The only reader of a value that is no graph output, or nullopt.
-std::optional<NodeId> sole_reader(const Graph& graph, ValueId id) {
-  if (graph.is_output(id)) return std::nullopt;
-  const std::vector<NodeId> readers = graph.readers(id);
-  if (readers.size() != 1) return std::nullopt;
-  return readers[0];
-}
 
 // The other operand of a binary node.
 ValueId other_operand(const Node& node, ValueId one) {
@@ -37,14 +29,6 @@ struct Epilogue {
 bool is_bias(const Graph& graph, ValueId candidate, const TensorType& result) {
   const TensorType& type = graph.value(candidate).type;
   return !result.shape.empty() && type.shape == Shape{result.shape.back()} && is_float(type.dtype);
-}
-
-// alpha and beta are all that the fused op passes on.
-bool activation_fits(const Node& node) {
-  if (!is_activation(node.op) || node.inputs.size() != 1) return false;
-  return std::all_of(node.attributes.begin(), node.attributes.end(), [](const auto& attribute) {
-    return attribute.first == "alpha" || attribute.first == "beta";
-  });
 }
 
 bool absorb_add(const Graph& graph, const Node& node, Epilogue& epilogue) {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "compiler/ops/matmul_activation.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/region_codegen.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -19,7 +21,19 @@ std::optional<ValueId> optional_input(const Node& node, size_t i) {
   return i < node.inputs.size() ? node.inputs[i] : std::nullopt;
 }
 
+bool is_activation_parameter(std::string_view name) {
+  return std::find(kActivationParameters.begin(), kActivationParameters.end(), name) !=
+         kActivationParameters.end();
+}
+
 }  // namespace
+
+bool activation_fits(const Node& node) {
+  if (!is_activation(node.op) || node.inputs.size() != 1) return false;
+  return std::all_of(node.attributes.begin(), node.attributes.end(), [](const auto& attribute) {
+    return is_activation_parameter(attribute.first);
+  });
+}
 
 std::optional<ProductNode> product_of(const Graph& graph, const Node& node) {
   const bool fused = node.op == "fused_matmul_bias_act";
@@ -36,9 +50,8 @@ std::optional<ProductNode> product_of(const Graph& graph, const Node& node) {
                       .residual = optional_input(node, 3),
                       .rows = flag_of(node, fused ? "trans_w" : "trans_b"),
                       .activation = {}};
-  for (const char* name : {"activation", "alpha", "beta"}) {
-    const auto found = node.attributes.find(name);
-    if (found != node.attributes.end()) product.activation[name] = found->second;
+  for (const auto& [name, value] : node.attributes) {
+    if (name == "activation" || is_activation_parameter(name)) product.activation[name] = value;
   }
   const auto activation = product.activation.find("activation");
   if (activation != product.activation.end() &&

@@ -15,7 +15,7 @@ struct ProductNode {
   std::optional<ValueId> bias;
   std::optional<ValueId> residual;
   bool rows = false;      // w is [N, K], else [K, N]
-  Attributes activation;  // activation, alpha, beta as written; empty: none
+  Attributes activation;  // activation and its parameters as written; empty: none
 };
 // nullopt for other nodes, products with a transposed x or of another dtype than x's, and products
 // of tensors w.
@@ -28,6 +28,9 @@ int64_t line_count(const Graph& graph, ValueId x);
 ValueId add_node_before(Graph& graph, NodeId position, const std::string& op,
                         const std::string& stem, std::vector<std::optional<ValueId>> inputs,
                         Attributes attributes);
+
+// True for an activation with one operand, whose attributes a product may have as well.
+bool activation_fits(const Node& node);
 
 // The only reader of a value that is no graph output, or nullopt.
 std::optional<NodeId> sole_reader(const Graph& graph, ValueId id);

@@ -118,6 +118,8 @@ void add_dtypes(std::vector<Case>& cases) {
                             R"({"pads": [1, 1], "activation": "gelu"})", dtype));
     cases.push_back(conv_of("depthwise " + text, {1, 4, 8, 8}, {4, 1, 3, 3},
                             R"({"groups": 4, "activation": "silu"})", dtype));
+    cases.push_back(conv_of("clamp between 0 and 6 in the epilogue", {1, 8, 9, 9}, {16, 8, 3, 3},
+                            R"({"activation": "clamp", "min": 0, "max": 6})", dtype));
     cases.push_back(conv("f32 activations with " + text + " weights",
                          tensor(DType::f32, {1, 4, 6, 6}), tensor(dtype, {5, 4, 3, 3}).param(),
                          "{}", tensor(dtype, {5}).param()));

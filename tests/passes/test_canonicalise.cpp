@@ -16,6 +16,23 @@ TEST_CASE("identity and stop_gradient pass their input on") {
   CHECK(output_lines(module) == Lines{"y : f32[2, 3]", "x : f32[2, 3]"});
 }
 
+TEST_CASE("bounds of clamp that are known become attributes") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4]},
+                                          {"name": "high", "dtype": "f32", "shape": []}],
+    "params": [{"name": "zero", "dtype": "f32", "shape": [], "data": {"values": [0]}},
+               {"name": "six", "dtype": "f32", "shape": [1], "data": {"values": [6]}},
+               {"name": "row", "dtype": "f32", "shape": [4], "data": {"values": [1, 2, 3, 4]}}],
+    "nodes": [{"op": "clamp", "inputs": ["x", "zero", "six"], "outputs": ["both"]},
+              {"op": "clamp", "inputs": ["x", null, "six"], "outputs": ["one"]},
+              {"op": "clamp", "inputs": ["x", "zero", "high"], "outputs": ["unknown"]},
+              {"op": "clamp", "inputs": ["x", "row"], "outputs": ["per_element"]},
+              {"op": "clamp", "inputs": ["zero", "row"], "outputs": ["wider"]}],
+    "outputs": ["both", "one", "unknown", "per_element", "wider"])");
+  CHECK(apply_keeping_values(canonicalise, module) == 2);
+  CHECK(node_lines(module) ==
+        Lines{"clamp(x)", "clamp(x)", "clamp(x, zero, high)", "clamp(x, row)", "clamp(zero, row)"});
+}
+
 TEST_CASE("casts, reshapes, expands and transposes to the type that is there go") {
   Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [3, 3]}],
     "nodes": [{"op": "cast", "inputs": ["x"], "outputs": ["a"], "attributes": {"to": "f32"}},

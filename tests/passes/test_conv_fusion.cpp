@@ -50,6 +50,18 @@ TEST_CASE("a conv on tensor cores takes a residual and the activation behind it"
         AttributeValue(std::string("relu")));
 }
 
+TEST_CASE("an activation brings its parameters") {
+  Module module = image(conv("x", "w", "k") +
+                        R"(, {"op": "clamp", "inputs": ["k"], "outputs": ["y"],
+                              "attributes": {"min": 0, "max": 6}})");
+  const char* target = GENERATE("cuda", "vulkan");
+  CHECK(apply_for(fuse_conv, module, target, kHalfTolerance) == 1);
+  const Attributes& attributes = only_node(module, "conv").attributes;
+  CHECK(attributes.at("activation") == AttributeValue(std::string("clamp")));
+  CHECK(attributes.at("min") == AttributeValue(0.0));
+  CHECK(attributes.at("max") == AttributeValue(6.0));
+}
+
 TEST_CASE("an activation before the residual keeps the residual outside") {
   Module module =
       image(conv("x", "w", "k") + node("relu", R"("k")", "a") + node("add", R"("a", "r")", "y"));
