@@ -13,9 +13,10 @@ using Index = std::map<std::string_view, const OnnxOp*>;
 
 Index make_index() {
   Index index;
-  for (const auto rows : {elementwise_rows(), shape_rows(), movement_rows(), reduction_rows(),
-                          product_rows(), norm_rows(), vision_rows(), quantize_rows(),
-                          generator_rows(), loss_rows(), recurrent_rows(), spectral_rows()}) {
+  for (const auto rows :
+       {elementwise_rows(), shape_rows(), movement_rows(), reduction_rows(), product_rows(),
+        attention_rows(), norm_rows(), vision_rows(), quantize_rows(), generator_rows(),
+        loss_rows(), recurrent_rows(), spectral_rows()}) {
     for (const OnnxOp& row : rows) index.emplace(row.name, &row);
   }
   return index;
