@@ -214,6 +214,7 @@ RLX_MAIN {
 #if RLX_GROUPED
   const rlx_i64 expert = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(p.index, batch));
   if (expert < rlx_i64(0) || expert >= RLX_EXPERTS) {
+    RLX_COUNT_OUTSIDE(block == 0u && rlx_local_index == 0u ? 1u : 0u);
     // All groups of the vector leave together; each zeroes its own lines.
     const rlx_u32 lines = rlx_u32(RLX_GROUP_OUTPUTS);
     for (rlx_u32 i = rlx_local_index; i < lines && block * lines + i < rlx_u32(RLX_N); i += rlx_u32(RLX_BLOCK_SIZE)) {

@@ -19,6 +19,7 @@ RLX_PARAMS(GatherParams);
 RLX_MAIN {
   const rlx_u64 first = rlx_linear_group * rlx_u64(RLX_BLOCK_X * RLX_ITEMS) + rlx_u64(rlx_local_x);
   RLX_WORD words[RLX_ITEMS];
+  rlx_u32 outside = 0u;
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const rlx_u64 word = first + rlx_u64(k * RLX_BLOCK_X);
     words[k] = RLX_ZERO_WORD;
@@ -29,19 +30,17 @@ RLX_MAIN {
       const RLX_INDEX outer = rest / RLX_INDEX(RLX_ROWS);
       rlx_i64 source = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(p.index, rlx_i64(row)));
       if (source < rlx_i64(0)) source += RLX_SIZE;
-#if RLX_ZERO_OUTSIDE
       const bool inside = source >= rlx_i64(0) && source < RLX_SIZE;
-#else
-      const bool inside = true;
-#endif
+      outside += !inside && column == RLX_INDEX(0) && outer == RLX_INDEX(0) ? 1u : 0u;
       source = min(max(source, rlx_i64(0)), rlx_i64(RLX_SIZE) - rlx_i64(1));
       const rlx_i64 from = rlx_i64(RLX_X_OUTER(outer)) + source * rlx_i64(RLX_X_ROW) + rlx_i64(RLX_X_COLUMN(column));
-      if (inside) words[k] = rlx_load_word(p.x, from);
+      if (inside || RLX_ZERO_OUTSIDE == 0) words[k] = rlx_load_word(p.x, from);
     }
   }
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const rlx_u64 word = first + rlx_u64(k * RLX_BLOCK_X);
     if (word < rlx_u64(RLX_COUNT)) rlx_store_word(p.y, rlx_i64(word), words[k]);
   }
+  RLX_COUNT_OUTSIDE(outside);
 }
 #endif

@@ -35,6 +35,9 @@ RLX_FN rlx_i64 append_row(rlx_i64 position, rlx_i64 i) {
 #endif
 }
 
+// A row that lies outside the cache; those that a circular cache would overwrite at once are none.
+RLX_FN bool is_lost(rlx_i64 row) { return RLX_CIRCULAR == 0 && row < rlx_i64(0); }
+
 RLX_FN rlx_i64 given_position(RLX_INDEX batch) {
 #ifdef RLX_POSITIONS
   return RLX_CAT(rlx_index_from_, RLX_POSITIONS)(RLX_CAT(rlx_load_, RLX_POSITIONS)(p.positions, batch * RLX_INDEX(RLX_POSITION_STRIDE)));
@@ -125,8 +128,12 @@ RLX_MAIN {
     rotate(p.q, x_head, p.y_q, rlx_i64(batch * RLX_YQ_B + token * RLX_YQ_S + slot * RLX_YQ_H), pair, table_row);
     return;
   }
+  // The first thread of a token's keys counts its place in the table and in the caches.
+  const bool counts = slot == RLX_INDEX(RLX_Q_HEADS) && pair == RLX_INDEX(0);
+  RLX_COUNT_OUTSIDE(counts && (position < rlx_i64(0) || position >= rlx_i64(RLX_TABLE_ROWS)) ? 1u : 0u);
 #if RLX_APPEND
   const rlx_i64 row = append_row(given, rlx_i64(token));
+  RLX_COUNT_OUTSIDE(counts && is_lost(row) ? 1u : 0u);
   if (row < rlx_i64(0)) return;
 #else
   const rlx_i64 row = rlx_i64(token);
@@ -147,6 +154,8 @@ RLX_MAIN {
   const RLX_INDEX i = index / RLX_INDEX(RLX_ROW_WORDS) % RLX_INDEX(RLX_NEW_ROWS);
   const RLX_INDEX outer = index / RLX_INDEX(RLX_ROW_WORDS) / RLX_INDEX(RLX_NEW_ROWS);
   const rlx_i64 row = append_row(given_position(outer / RLX_INDEX(RLX_OUTER_PER_BATCH)), rlx_i64(i));
+  const bool counts = column == RLX_INDEX(0) && outer % RLX_INDEX(RLX_OUTER_PER_BATCH) == RLX_INDEX(0);
+  RLX_COUNT_OUTSIDE(counts && is_lost(row) ? 1u : 0u);
   if (row < rlx_i64(0)) return;
   const RLX_INDEX from = RLX_X_OUTER(outer) + i * RLX_X_ROW + RLX_X_COLUMN(column);
   const rlx_i64 to = (rlx_i64(outer) * RLX_CAPACITY + row) * rlx_i64(RLX_ROW_WORDS) + rlx_i64(column);

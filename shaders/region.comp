@@ -4,7 +4,8 @@
 // Grid: RLX_COUNT items of one or four elements, RLX_ITEMS per thread, a workgroup's width apart; groups spread by split_grid.
 // Specializations: RLX_COUNT, RLX_ITEMS, RLX_INDEX (rlx_u32 or rlx_u64, the type of all indices), generated/element.inc (the function
 // rlx_element) and generated/region.inc (statements over `item`), RLX_DOUBLE,
-// RLX_FLOAT8, RLX_COMPLEX where functions of doubles, of 8-bit floats (codes in a word), of complex numbers (64 bits) are called. Numerics: f16 and bf16 compute in f32 and round once at the store.
+// RLX_FLOAT8, RLX_COMPLEX where functions of doubles, of 8-bit floats (codes in a word), of complex numbers (64 bits) are called;
+// RLX_INDEX_ERRORS: elements read indices, and count those outside in their last parameter. Numerics: f16 and bf16 compute in f32 and round once at the store.
 #version 460
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
@@ -18,12 +19,18 @@
 #ifdef RLX_COMPLEX
 #include "lib/complex.glsl"
 #endif
+#ifdef RLX_INDEX_ERRORS
+#include "lib/indexing.glsl"
+#endif
 
 RLX_PARAMS(RegionParams);
 
 #include "generated/element.inc"
 
 RLX_MAIN {
+#ifdef RLX_INDEX_ERRORS
+  rlx_u32 outside = 0u;
+#endif
   const RLX_INDEX first = RLX_INDEX(rlx_linear_group) * (RLX_INDEX(RLX_ITEMS) * RLX_BLOCK_X) + rlx_local_x;
   RLX_UNROLL for (rlx_u32 k = 0u; k < RLX_ITEMS; ++k) {
     const RLX_INDEX item = first + RLX_INDEX(k * RLX_BLOCK_X);
@@ -31,4 +38,7 @@ RLX_MAIN {
 #include "generated/region.inc"
     }
   }
+#ifdef RLX_INDEX_ERRORS
+  if (outside != 0u) rlx_add_index_errors(p.buffers[RLX_REGION_INDEX_ERRORS], outside);
+#endif
 }

@@ -65,4 +65,9 @@ RLX_MAIN {
   const float x_b = RLX_CAT(rlx_load_, RLX_X)(p.x, x_head + b * RLX_X_D);
   RLX_CAT(rlx_store_, RLX_X)(p.y, y_head + a * RLX_Y_D, x_a * c - x_b * s);
   RLX_CAT(rlx_store_, RLX_X)(p.y, y_head + b * RLX_Y_D, x_b * c + x_a * s);
+#if RLX_BY_POSITION
+  // The first thread of a token counts its position.
+  const bool outside = position < rlx_i64(0) || position >= rlx_i64(RLX_TABLE_ROWS);
+  RLX_COUNT_OUTSIDE(outside && item == RLX_INDEX(0) && head == RLX_INDEX(0) ? 1u : 0u);
+#endif
 }

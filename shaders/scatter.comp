@@ -18,7 +18,7 @@
 // Buffers: x pairs that SORT reads, 0 in its first pass; order pairs that it writes and the later phases read; scratch winners, counts
 //   or partials.
 // Specializations: the above, RLX_Y dtype of y and updates, RLX_PARTIAL dtype of partials, RLX_FIRST_PASS, RLX_SHIFT of the digit.
-// generated/place.inc: rlx_place(index, tuple) and RLX_INDEX. generated/scatter.inc: RLX_UPDATES, RLX_PLACES, RLX_COLUMNS,
+// generated/place.inc: rlx_place(index, tuple), rlx_place(index, tuple, outside) and RLX_INDEX. generated/scatter.inc: RLX_UPDATES, RLX_PLACES, RLX_COLUMNS,
 //   RLX_ROW_PIECES, RLX_TILES, RLX_RUN, RLX_RUNS; RLX_ACC, RLX_COMBINE(a, b), RLX_SCALED(v).
 #version 460
 #include "lib/prelude.glsl"
@@ -96,9 +96,9 @@ RLX_SHARED rlx_u32 members[256 * 8];    // bits of the round's threads with a di
 
 #if RLX_PHASE == RLX_COUNT || RLX_PHASE == RLX_SORT
 // Key and number of the update at position i; updates without a place sort behind all others.
-RLX_FN rlx_uvec2 pair_at(rlx_ptr index, rlx_ptr pairs, rlx_i64 i) {
+RLX_FN rlx_uvec2 pair_at(rlx_ptr index, rlx_ptr pairs, rlx_i64 i, RLX_INOUT(rlx_u32) outside) {
 #if RLX_FIRST_PASS
-  const rlx_i64 place = rlx_place(index, i);
+  const rlx_i64 place = rlx_place(index, i, outside);
   rlx_uvec2 pair;
   pair.x = place < rlx_i64(0) ? rlx_u32(RLX_PLACES) : rlx_u32(place);
   pair.y = rlx_u32(i);
@@ -129,7 +129,9 @@ RLX_MAIN {
 #if RLX_PHASE == RLX_DIRECT
   const rlx_i64 update = rlx_i64(rlx_linear_group / rlx_u64(RLX_SLICES));
   if (update >= RLX_UPDATES) return;
-  const rlx_i64 place = rlx_place(p.index, update);
+  rlx_u32 outside = 0u;
+  const rlx_i64 place = rlx_place(p.index, update, outside);
+  RLX_COUNT_OUTSIDE(thread == 0u && rlx_linear_group % rlx_u64(RLX_SLICES) == rlx_u64(0) ? outside : 0u);
   if (place < rlx_i64(0)) return;
   if (thread == 0u) others = 0u;
   rlx_barrier();
@@ -174,8 +176,10 @@ RLX_MAIN {
 #elif RLX_PHASE == RLX_WINNER
   const rlx_u64 i = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(thread);
   if (i >= rlx_u64(RLX_UPDATES)) return;
-  const rlx_i64 place = rlx_place(p.index, rlx_i64(i));
+  rlx_u32 outside = 0u;
+  const rlx_i64 place = rlx_place(p.index, rlx_i64(i), outside);
   if (place >= rlx_i64(0)) rlx_atomic_max_u32(p.scratch, place, rlx_u32(i) + 1u);
+  RLX_COUNT_OUTSIDE(outside);
 
 #elif RLX_PHASE == RLX_WRITE || RLX_PHASE == RLX_LAST
   const rlx_u64 i = rlx_linear_group * rlx_u64(RLX_BLOCK_X) + rlx_u64(thread);
@@ -200,12 +204,14 @@ RLX_MAIN {
   if (tile >= rlx_i64(RLX_TILES)) return;
   counts[thread] = 0u;
   rlx_barrier();
+  rlx_u32 outside = 0u;
   for (int round = 0; round < RLX_ROUNDS; ++round) {
     const rlx_i64 i = (tile * rlx_i64(RLX_ROUNDS) + rlx_i64(round)) * rlx_i64(256) + rlx_i64(thread);
-    if (i < RLX_UPDATES) RLX_SHARED_ADD(counts[(pair_at(p.index, p.x, i).x >> RLX_SHIFT) & 255u], 1u);
+    if (i < RLX_UPDATES) RLX_SHARED_ADD(counts[(pair_at(p.index, p.x, i, outside).x >> RLX_SHIFT) & 255u], 1u);
   }
   rlx_barrier();
   rlx_store_u32(p.scratch, rlx_i64(thread) * rlx_i64(RLX_TILES) + tile, counts[thread]);
+  RLX_COUNT_OUTSIDE(outside);
 
 #elif RLX_PHASE == RLX_SCAN
   const rlx_i64 row = rlx_i64(rlx_group_x) * rlx_i64(RLX_TILES);
@@ -248,7 +254,8 @@ RLX_MAIN {
     pair.x = 0u;
     pair.y = 0u;
     const bool is_there = i < RLX_UPDATES;
-    if (is_there) pair = pair_at(p.index, p.x, i);
+    rlx_u32 counted_before = 0u;
+    if (is_there) pair = pair_at(p.index, p.x, i, counted_before);
     const rlx_u32 digit = (pair.x >> RLX_SHIFT) & 255u;
     if (is_there) RLX_SHARED_OR(members[digit * 8u + thread / 32u], 1u << (thread % 32u));
     rlx_barrier();

@@ -68,8 +68,12 @@ class DispatchBuilder {
                         uint32_t alignment_bytes = 0);
   // The kernel counts the indices that lie outside in a word of this step's own.
   DispatchBuilder& count_index_errors() {
-    return bind(position_of(&Params::index_errors), program_->add_index_errors(step_.node),
-                AccessMode::ReadWrite);
+    return count_index_errors(position_of(&Params::index_errors));
+  }
+  // The same by byte position, for array fields.
+  DispatchBuilder& count_index_errors(uint32_t position) {
+    return define("RLX_INDEX_ERRORS", 1)
+        .bind(position, program_->add_index_errors(step_.node), AccessMode::ReadWrite);
   }
   // The kernel's next tensor map, of what `field` is bound to from its pointer on; map.position is
   // set here.

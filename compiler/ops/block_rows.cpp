@@ -30,6 +30,10 @@ std::optional<int64_t> source_row(const Tensor& index, int64_t i, int64_t size, 
 
 }  // namespace
 
+bool reports_outside(const NodeContext& ctx) {
+  return ctx.node().op != "gather" || ctx.attrs().flag("checked");
+}
+
 bool infer_block_rows(InferContext& ctx) {
   const Shape& table = ctx.shape(0);
   if (table.size() != 2 || table[1] % block_elements(ctx.dtype(0)) != 0) {
@@ -87,6 +91,7 @@ bool lower_block_rows(LowerContext& ctx) {
   const bool vectors = ctx.alignment(y) >= 16;
   auto dispatch = ctx.dispatch<KernelId::gather>();
   define_blocks(dispatch, x.dtype());
+  if (reports_outside(ctx)) dispatch.count_index_errors();
   dispatch.workgroup({kCopyWorkgroup})
       .define("RLX_K", x.shape()[1])
       .define("RLX_Y", std::string(name_of(y.dtype())))

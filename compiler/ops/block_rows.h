@@ -10,5 +10,7 @@ namespace rlx {
 bool infer_block_rows(InferContext& ctx);
 bool evaluate_block_rows(EvaluateContext& ctx);
 bool lower_block_rows(LowerContext& ctx);
+// Whether a gather or embedding tells of indices outside.
+bool reports_outside(const NodeContext& ctx);
 
 }  // namespace rlx

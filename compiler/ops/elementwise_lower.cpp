@@ -6,6 +6,7 @@
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/elementwise_region.h"
 #include "compiler/ops/lower_context.h"
+#include "compiler/ops/positions.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
@@ -107,10 +108,14 @@ bool has_plain_double_form(std::string_view op) {
 bool lower_elementwise(LowerContext& ctx) {
   const std::vector<RegionStep> steps = steps_of(ctx);
   RegionInputs inputs = gather_inputs(ctx);
-  if (inputs.operands.size() > kMaxRegionOperands) {
+  const bool counts_outside = std::any_of(
+      steps.begin(), steps.end(), [](const RegionStep& step) { return reads_index(step.op); });
+  const size_t most = kMaxRegionOperands - (counts_outside ? 1 : 0);
+  if (inputs.operands.size() > most) {
     return ctx.fail(DiagCode::Limit,
-                    "a region of " + std::to_string(inputs.operands.size()) +
-                        " inputs, wanted at most " + std::to_string(kMaxRegionOperands),
+                    "a region of " + std::to_string(inputs.operands.size()) + " inputs" +
+                        (counts_outside ? ", one of them indices" : "") + ", wanted at most " +
+                        std::to_string(most),
                     "split the region");
   }
   // generate_chain checks that each step uses all of its attributes.
@@ -126,6 +131,7 @@ bool lower_elementwise(LowerContext& ctx) {
                .operands = std::move(inputs.operands),
                .element_text = chain.text + "return " + chain.result + ";\n",
                .coordinates = chain.coordinates,
+               .counts_outside = counts_outside,
                .operations = steps.size(),
                .subject = subject,
                .double_functions = calls_double_functions(ctx, steps),

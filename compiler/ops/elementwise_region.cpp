@@ -9,6 +9,7 @@
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/elementwise_loops.h"
+#include "compiler/ops/positions.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
@@ -38,6 +39,7 @@ struct Coordinate {
 };
 
 struct RegionPlan {
+  bool counts_outside = false;
   LoopNest loops;
   std::vector<Stream> streams;
   std::vector<Coordinate> coordinates;
@@ -132,6 +134,7 @@ List reordered(const List& list, const std::vector<size_t>& order) {
 
 RegionPlan make_plan(const Program& program, const Region& region) {
   RegionPlan plan;
+  plan.counts_outside = region.counts_outside;
   const Shape& shape = region.output.shape();
   plan.streams.push_back(make_stream(0, region.output, region.output_storage, shape));
   for (const RegionOperand& operand : region.operands) {
@@ -291,6 +294,7 @@ std::string element_call(const RegionPlan& plan, const std::string& suffix,
     const bool moves = !lane.empty() && !coordinate.steps.empty() && coordinate.steps.back() == 1;
     text += ", " + coordinate.name + (moves ? " + " + lane : "");
   }
+  if (plan.counts_outside) text += ", " + std::string(kOutsideName);
   return "rlx_element(" + (text.empty() ? text : text.substr(2)) + ")";
 }
 
@@ -377,6 +381,7 @@ std::string element_function(const Region& region) {
   }
   for (const uint32_t axis_from_end : region.coordinates)
     parameters += ", rlx_i64 " + coordinate_name(axis_from_end);
+  if (region.counts_outside) parameters += ", RLX_INOUT(rlx_u32) " + std::string(kOutsideName);
   if (!parameters.empty()) parameters = parameters.substr(2);
   return "RLX_FN " + region.output_storage.compute + " rlx_element(" + parameters + ") {\n" +
          region.element_text + "}\n";
@@ -470,7 +475,8 @@ ElementStorage raw_storage(uint32_t bytes) {
 
 void emit_region(Program& program, const Step& origin, const Region& region) {
   if (element_count(region.output.shape()) == 0) return;
-  RLX_CHECK(region.operands.size() <= kMaxRegionOperands, "operands of " + origin.node);
+  RLX_CHECK(region.operands.size() + (region.counts_outside ? 1 : 0) <= kMaxRegionOperands,
+            "operands of " + origin.node);
   const RegionPlan plan = make_plan(program, region);
   const uint32_t items_each = items_per_thread(plan, region.operations);
   const uint64_t per_group = uint64_t{kBlock} * items_each;
@@ -484,6 +490,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
     bytes += distinct_bytes(stream);
   }
   if (const TensorRef* x = in_place_operand(program, region)) dispatch.allow_in_place(*x);
+  if (region.counts_outside) dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
   if (region.complex_functions) dispatch.define("RLX_COMPLEX", 1);

@@ -35,6 +35,9 @@ struct Region {
   // Axes of the output, counted from its end, whose coordinates the statements read as
   // coordinate_name() says.
   std::set<uint32_t> coordinates = {};
+  // The statements count indices outside in a local, as reads_index() says; there is one operand
+  // less.
+  bool counts_outside = false;
   uint64_t operations = 0;  // arithmetic operations per element
   std::string subject;      // for the reason: "region of 5 ops"
   // What element_text calls functions of: lib/math64, lib/float8_elements, lib/complex.

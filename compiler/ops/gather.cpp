@@ -103,8 +103,9 @@ bool lower_gather(LowerContext& ctx) {
   text += index_macro("RLX_X_OUTER", in_words(loops.outer, word_elements), 0);
   text += contiguous ? define_line("RLX_X_COLUMN(i)", "(i)")
                      : index_macro("RLX_X_COLUMN", loops.inner, 0);
-  ctx.dispatch<KernelId::gather>()
-      .workgroup({kCopyWorkgroup})
+  auto dispatch = ctx.dispatch<KernelId::gather>();
+  if (reports_outside(ctx)) dispatch.count_index_errors();
+  dispatch.workgroup({kCopyWorkgroup})
       .define("RLX_WORD_BYTES", word)
       .define("RLX_ROW_WORDS", words)
       .define("RLX_ROWS", view.rows)
@@ -128,6 +129,8 @@ constexpr std::string_view kOutside[] = {"clamp", "zero"};
 const AttrSpec kGatherAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .default_text = "0"},
     {.name = "oob", .type = AttrType::String, .default_text = "\"clamp\"", .choices = kOutside},
+    // false: indices outside are meant, and check_indices is not told of them.
+    {.name = "checked", .type = AttrType::Bool, .default_text = "true", .consumed_by_infer = true},
     {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 // padding_idx concerns the gradient only (ops.md 8), so the forward op has nothing to read.
@@ -137,7 +140,7 @@ const AttrSpec kEmbeddingAttrs[] = {
 
 const OpDef kGathers[] = {
     {.name = "gather",
-     .signature = "gather(x, index; axis=0, oob=\"clamp\", out_dtype) -> y",
+     .signature = "gather(x, index; axis=0, oob=\"clamp\", checked=true, out_dtype) -> y",
      .inputs = {2, 2},
      .attrs = kGatherAttrs,
      .infer = infer_gather,

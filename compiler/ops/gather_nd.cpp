@@ -183,6 +183,7 @@ bool lower(LowerContext& ctx) {
       .generated("place.inc", text + wide_define("RLX_COUNT", words))
       .read(&GatherParams::x, x, static_cast<uint32_t>(word))
       .read(&GatherParams::index, index)
+      .count_index_errors()
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
       .grid(split_grid(static_cast<uint64_t>((words + per_group - 1) / per_group)))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)

@@ -137,6 +137,7 @@ bool lower(LowerContext& ctx) {
       .generated("append.inc", append_text(loops, view, word_elements, index))
       .read(&AppendParams::x, added, static_cast<uint32_t>(word))
       .read(&AppendParams::positions, position)
+      .count_index_errors()
       .bind(offsetof(AppendParams, y), y, AccessMode::ReadWrite, static_cast<uint32_t>(word))
       .grid(split_grid(static_cast<uint64_t>((threads + kCopyWorkgroup - 1) / kCopyWorkgroup)))
       .work(2 * byte_size(added.type) + byte_size(position.type), 0)

@@ -87,7 +87,9 @@ bool decompose_scatter(RewriteContext& ctx) {
   const ValueId flags = ctx.emit("cast", {wide}, {{"to", std::string(counter)}});
   const ValueId before =
       ctx.emit("cumsum", {reshape(flags, {count})}, {{"axis", int64_t{0}}, {"exclusive", true}});
-  const ValueId picked = ctx.emit("gather", {reshape(ctx.input(2), {taken}), before});
+  // Elements that are not masked count past the source's end and do not use what they pick.
+  const ValueId picked =
+      ctx.emit("gather", {reshape(ctx.input(2), {taken}), before}, {{"checked", false}});
   ctx.replace_output(0, ctx.emit("where", {wide, reshape(picked, shape), ctx.input(0)}));
   return true;
 }

@@ -45,19 +45,23 @@ std::string place_text(const PlaceMap& map, DType index, int64_t count) {
   const bool narrow = count < kSafeIndex && map.tuples < kSafeIndex && reach(map) < kSafeIndex;
   std::string text = define_line("RLX_INDEX", narrow ? "rlx_u32" : "rlx_i64");
   text += index_macro("RLX_PLACE_BASE", map.base, 0);
-  text += "RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple) {\n";
+  text += "RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple, RLX_INOUT(rlx_u32) outside) {\n";
   text += "  rlx_i64 place = rlx_i64(RLX_PLACE_BASE(tuple));\n  rlx_i64 at;\n";
+  text += "  bool is_place = true;\n  bool inside;\n";
   for (size_t k = 0; k < map.axes.size(); ++k) {
     const std::string size = "rlx_i64(" + integer_text(map.axes[k].size) + ")";
     text += "  at = rlx_index_from_" + dtype + "(rlx_load_" + dtype + "(index, tuple * rlx_i64(" +
             std::to_string(map.axes.size()) + ") + rlx_i64(" + std::to_string(k) + ")));\n";
     text += "  if (at < rlx_i64(0)) at += " + size + ";\n";
+    text += "  inside = at >= rlx_i64(0) && at < " + size + ";\n  if (!inside) ++outside;\n";
     text += map.outside == Outside::Clamp
                 ? "  at = min(max(at, rlx_i64(0)), " + size + " - rlx_i64(1));\n"
-                : "  if (at < rlx_i64(0) || at >= " + size + ") return rlx_i64(-1);\n";
+                : "  is_place = is_place && inside;\n  if (!inside) at = rlx_i64(0);\n";
     text += "  place += at * rlx_i64(" + integer_text(map.axes[k].stride) + ");\n";
   }
-  return text + "  return place;\n}\n";
+  text += "  return is_place ? place : rlx_i64(-1);\n}\n";
+  text += "RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple) {\n";
+  return text + "  rlx_u32 outside = 0u;\n  return rlx_place(index, tuple, outside);\n}\n";
 }
 
 std::optional<int64_t> place_of(const PlaceMap& map, const Tensor& index, int64_t tuple) {

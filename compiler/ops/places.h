@@ -38,7 +38,8 @@ struct PlaceMap {
 };
 
 // generated/place.inc: RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple), -1 where the tuple
-// names none, and RLX_INDEX, an unsigned or wide type for `count` positions and any place. Stands
+// names none; the same with RLX_INOUT(rlx_u32) outside, to which the coordinates are added that lie
+// outside; and RLX_INDEX, an unsigned or wide type for `count` positions and any place. Stands
 // behind lib/indexing.
 std::string place_text(const PlaceMap& map, DType index, int64_t count);
 

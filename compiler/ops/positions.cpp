@@ -34,6 +34,11 @@ bool is_positional(std::string_view op) {
   return find_positional(op) != nullptr;
 }
 
+bool reads_index(std::string_view op) {
+  const PositionalOp* row = find_positional(op);
+  return row != nullptr && row->positions == Positions::AxisAttribute;
+}
+
 std::set<uint32_t> positions_read(std::string_view op, const Attributes& attributes) {
   const PositionalOp* row = find_positional(op);
   if (row == nullptr) return {};

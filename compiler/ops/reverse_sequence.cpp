@@ -112,7 +112,7 @@ std::string source_code(const WordView& view, const SequenceAxes& axes) {
   for (size_t axis = view.shape.size(); axis-- > 0;) {
     const std::string dim = "rlx_index(" + number_text(view.shape[axis]) + ")";
     code += "  c = rlx_i64(rest % " + dim + ");\n  rest /= " + dim + ";\n";
-    if (axis == axes.batch) code += "  batch = c;\n";
+    code += axis == axes.batch ? "  batch = c;\n" : "  first = first && c == rlx_i64(0);\n";
     if (axis == axes.time) {
       code += "  time = c;\n";
     } else {
@@ -142,6 +142,7 @@ bool lower(LowerContext& ctx) {
       .read(&GatherParams::x, x, word)
       .read(&GatherParams::index, lens)
       .write(&GatherParams::y, y, word)
+      .count_index_errors()
       .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
       .work(2 * byte_size(y.type) + byte_size(lens.type), 0)
       .reason("words of " + std::to_string(word) + " bytes");

@@ -312,6 +312,7 @@ bool lower(LowerContext& ctx) {
     const TensorRef given = ctx.input(kPositions);
     dispatch.define("RLX_POSITIONS", std::string(name_of(given.dtype())))
         .read(&RopeParams::positions, given);
+    if (!by_token) dispatch.count_index_errors();
   }
   if (x.strides == y.strides) dispatch.allow_in_place(x);
   return true;

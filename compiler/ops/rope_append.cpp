@@ -314,7 +314,8 @@ void emit(LowerContext& ctx, const Operands& operands) {
     const TensorRef positions = ctx.input(kPositions);
     dispatch.define("RLX_POSITIONS", std::string(name_of(positions.dtype())))
         .define("RLX_POSITION_STRIDE", 0)
-        .read(&AppendParams::positions, positions);
+        .read(&AppendParams::positions, positions)
+        .count_index_errors();
   }
   if (!operands.v) return;
   dispatch.read(&AppendParams::v, *operands.v, bytes(*operands.v))

@@ -153,6 +153,7 @@ void emit_direct(LowerContext& ctx, const Scatter& scatter) {
   describe_moving(dispatch, scatter, Phase::Direct, scatter.count() * slices, true);
   bind_pieces(dispatch, scatter);
   dispatch.define("RLX_SLICES", slices)
+      .count_index_errors()
       .work(moved_bytes(scatter), 0)
       .reason(std::to_string(scatter.count()) +
               " updates: each workgroup looks for its duplicates, " + piece_reason(scatter));
@@ -175,6 +176,7 @@ void emit_winners(LowerContext& ctx, const Scatter& scatter) {
     dispatch.generated("place.inc", places(scatter))
         .generated("scatter.inc", sort_text(scatter))
         .read(&ScatterParams::index, scatter.index)
+        .count_index_errors()
         .bind(offsetof(ScatterParams, scratch), winners, AccessMode::ReadWrite)
         .work(byte_size(scatter.index.type), 0)
         .reason("the last update of each place, by integer maxima");
@@ -215,6 +217,7 @@ TensorRef emit_sort(LowerContext& ctx, const Scatter& scatter) {
     {
       Dispatch dispatch = ctx.dispatch<KernelId::scatter>();
       read_keys(dispatch, Phase::Count);
+      if (first) dispatch.count_index_errors();
       dispatch.write(&ScatterParams::scratch, counts)
           .work(byte_size(pairs), 0)
           .reason(digit + "counted per tile of " + std::to_string(scatter.rounds * kThreads));

@@ -6,6 +6,7 @@
 
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/movement.h"
+#include "compiler/ops/positions.h"
 #include "compiler/ops/region_codegen.h"
 #include "schema/plan_header.h"
 
@@ -130,7 +131,7 @@ bool infer_one_hot_at(InferContext& ctx) {
   return true;
 }
 
-// An index below -depth stays negative, so it meets no coordinate.
+// rlx_is_hot of lib/indexing.
 std::string scalar_one_hot_at(const ScalarContext& ctx) {
   const DType from = ctx.operand_dtype(0);
   const DType to = ctx.result_dtype();
@@ -138,8 +139,8 @@ std::string scalar_one_hot_at(const ScalarContext& ctx) {
       from == DType::i64 ? ctx.operand(0) : "rlx_widen(" + ctx.operand(0) + ")";
   const std::string depth = integer_literal(DType::i64, ctx.attrs().integer("depth"));
   const auto axis = static_cast<uint32_t>(-ctx.attrs().integer("axis"));
-  return "(" + coordinate_name(axis) + " == (" + index + " < rlx_i64(0) ? " + index + " + " +
-         depth + " : " + index + ") ? " + filling_text(ctx.attrs(), to, "on") + " : " +
+  return "(rlx_is_hot(" + coordinate_name(axis) + ", " + index + ", " + depth + ", " +
+         std::string(kOutsideName) + ") ? " + filling_text(ctx.attrs(), to, "on") + " : " +
          filling_text(ctx.attrs(), to, "off") + ")";
 }
 

@@ -136,7 +136,8 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
         .generated("experts.inc",
                    "#define RLX_EXPERTS " + std::to_string(product.experts) + "\n" +
                        wide_define("RLX_EXPERT_BYTES", narrow<int64_t>(expert_bytes(product))))
-        .read(&WeightedMatmulParams::index, *product.index);
+        .read(&WeightedMatmulParams::index, *product.index)
+        .count_index_errors();
   }
 }
 

@@ -35,7 +35,12 @@ std::vector<RegionStep> chain_of(const Graph& graph, const Node& node) {
 
 namespace {
 
-constexpr size_t kMostInputs = 15;  // RLX_REGION_BUFFERS less the output
+// RLX_REGION_BUFFERS less the output, and less the count of indices outside where there is one.
+size_t most_inputs(const std::vector<RegionStep>& steps) {
+  const bool counts = std::any_of(steps.begin(), steps.end(),
+                                  [](const RegionStep& step) { return reads_index(step.op); });
+  return counts ? 14 : 15;
+}
 constexpr size_t kMostSteps = 48;
 
 // Inputs and steps of `reader` with `producer` computed inside it.
@@ -111,7 +116,8 @@ bool join_one_producer(Graph& graph, NodeId reader_id) {
     const NodeId producer_id = *value.producer;
     if (!can_join(graph, producer_id, reader_id)) continue;
     Joined joined = join(graph, graph.node(producer_id), graph.node(reader_id));
-    if (joined.inputs.size() > kMostInputs || joined.steps.size() > kMostSteps) continue;
+    if (joined.inputs.size() > most_inputs(joined.steps) || joined.steps.size() > kMostSteps)
+      continue;
     Node& reader = graph.node(reader_id);
     reader.op = "ew_region";
     reader.attributes.clear();

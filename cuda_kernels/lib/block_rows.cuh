@@ -32,4 +32,5 @@ RLX_MAIN {
     RLX_UNROLL for (int i = 0; i < 8; ++i) RLX_CAT(rlx_store_, RLX_Y)(p.y, to + rlx_i64(i), w[i]);
 #endif
   }
+  RLX_COUNT_OUTSIDE(!inside && column == 0u ? 1u : 0u);
 }

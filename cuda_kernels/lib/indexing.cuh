@@ -19,6 +19,22 @@ RLX_FN rlx_i64 rlx_index_from_i32(int value) { return rlx_widen(value); }
 RLX_FN rlx_i64 rlx_index_from_u32(rlx_u32 value) { return rlx_widen(value); }
 RLX_FN rlx_i64 rlx_index_from_i64(rlx_i64 value) { return value; }
 
+// Whether element `at` of an axis of `size` is the one that a one-hot index names; element 0 counts an index that names none.
+RLX_FN bool rlx_is_hot(rlx_i64 at, rlx_i64 index, rlx_i64 size, RLX_INOUT(rlx_u32) outside) {
+  const rlx_i64 place = index < rlx_i64(0) ? index + size : index;
+  if (at == rlx_i64(0) && (place < rlx_i64(0) || place >= size)) ++outside;
+  return at == place;
+}
+
+// RLX_COUNT_OUTSIDE(count) adds indices that lie outside to the step's word of index errors, where the step has one (RLX_INDEX_ERRORS).
+// A thread counts each index that is its own to count, and adds them once, behind its loads and stores: these need not wait for it.
+#ifdef RLX_INDEX_ERRORS
+RLX_FN void rlx_add_index_errors(rlx_ptr word, rlx_u32 count) { atomicAdd(&rlx_at<rlx_u32>(word, 0), count); }
+#define RLX_COUNT_OUTSIDE(count) if ((count) != 0u) rlx_add_index_errors(p.index_errors, count)
+#else
+#define RLX_COUNT_OUTSIDE(count) static_cast<void>(count)
+#endif
+
 #ifdef RLX_WORD_BYTES
 #if RLX_WORD_BYTES == 16
 #define RLX_WORD rlx_uvec4

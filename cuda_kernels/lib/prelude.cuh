@@ -57,6 +57,9 @@ __device__ __forceinline__ void rlx_wait_for_predecessors() {}
 #define RLX_CAT_(a, b) a##b
 #define RLX_CAT(a, b) RLX_CAT_(a, b)
 
+// A parameter that the function changes for its caller.
+#define RLX_INOUT(type) type&
+
 // Compute types under one name in both languages; rlx_i64(3) converts.
 using rlx_f32 = float;
 using rlx_f64 = double;

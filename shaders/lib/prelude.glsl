@@ -40,6 +40,9 @@ layout(local_size_x = RLX_BLOCK_X, local_size_y = RLX_BLOCK_Y, local_size_z = RL
 #define RLX_CAT_(a, b) a##b
 #define RLX_CAT(a, b) RLX_CAT_(a, b)
 
+// A parameter that the function changes for its caller.
+#define RLX_INOUT(type) inout type
+
 // Compute types under one name in both languages; rlx_i64(3) converts.
 #define rlx_f32 float
 #define rlx_f64 double

@@ -184,6 +184,7 @@ RLX_MAIN {
   bool is_zero = false;
 #if RLX_GROUPED
   const rlx_u32 expert = find_rows(p.index, tile.m);
+  RLX_COUNT_OUTSIDE(group == 0u && rlx_local_index == 0u ? expert_rows[RLX_EXPERTS] : 0u);
   if (expert > rlx_u32(RLX_EXPERTS)) return;
   is_zero = expert == rlx_u32(RLX_EXPERTS);
   const rlx_i64 matrix = is_zero ? rlx_i64(0) : rlx_i64(expert);

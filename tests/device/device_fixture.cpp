@@ -42,10 +42,10 @@ std::vector<std::shared_ptr<Device>> plain_test_devices() {
 }
 
 DeviceRun::DeviceRun(const std::shared_ptr<Device>& device, std::shared_ptr<const PlanView> plan,
-                     const LoadOptions& options)
+                     const LoadOptions& options, const SessionOptions& session)
     : device_(device), plan_(std::move(plan)) {
   REQUIRE_OK(device->load(*plan_, options, loaded_));
-  REQUIRE_OK(loaded_->create_session({}, session_));
+  REQUIRE_OK(loaded_->create_session(session, session_));
 }
 
 DeviceRun::DeviceRun(std::shared_ptr<DevicePlan> loaded, std::shared_ptr<const PlanView> plan)

@@ -29,7 +29,7 @@ std::vector<std::shared_ptr<Device>> plain_test_devices();
 class DeviceRun {
  public:
   DeviceRun(const std::shared_ptr<Device>& device, std::shared_ptr<const PlanView> plan,
-            const LoadOptions& options = {});
+            const LoadOptions& options = {}, const SessionOptions& session = {});
   DeviceRun(std::shared_ptr<DevicePlan> loaded, std::shared_ptr<const PlanView> plan);
   // The validation layer must have been silent.
   ~DeviceRun();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every device does with a plan, end to end, on each that is present.
+#include <bit>
 #include <numeric>
 #include <thread>
 
@@ -225,5 +226,39 @@ TEST_CASE("weights larger than the staging ring arrive whole") {
     run.execute();
     const std::vector<float> y = run.read(4);
     for (uint32_t i = 0; i < 12; ++i) CHECK(y[i] == sketch.weights[i / 3].data[i % 3 * kDistance]);
+  }
+}
+
+TEST_CASE("the host reads and clears what kernels count where indices are checked") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    INFO(device->info().id);
+    const auto plan = open_plan(index_errors_sketch());
+    DeviceRun run(device, plan, {.profile = true}, {.check_indices = true});
+    const std::span<uint32_t> words = run.session().index_errors();
+    REQUIRE(words.size() == 1);
+    CHECK(words[0] == 0);
+    run.write(0, {std::bit_cast<float>(uint32_t{3})});
+    run.execute();
+    CHECK(words[0] == 3);
+    std::vector<StepTime> times;
+    REQUIRE_OK(run.session().profile(0, times));
+    CHECK(words[0] == 6);
+    words[0] = 0;
+    run.execute();
+    CHECK(words[0] == 3);
+  }
+}
+
+TEST_CASE("what kernels count where indices are not checked is nobody's to read") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    INFO(device->info().id);
+    const auto plan = open_plan(index_errors_sketch());
+    DeviceRun run(device, plan);
+    CHECK(run.session().index_errors().empty());
+    run.write(0, {2.0f});
+    run.execute();
+    CHECK(run.read(1) == std::vector<float>{2.0f});
+    DeviceRun none(device, open_plan(affine_sketch()), {}, {.check_indices = true});
+    CHECK(none.session().index_errors().empty());
   }
 }

@@ -43,7 +43,7 @@ TEST_CASE("every_view_of_every_plan_ends_in_a_newline_and_is_the_same_each_time"
 TEST_CASE("summary_names_targets_inputs_and_outputs") {
   const auto plan = open(small_plan());
   const std::string text = inspect_text(*plan, InspectView::Summary);
-  CHECK(contains(text, "plan \"fixture\", format 1.0"));
+  CHECK(contains(text, "plan \"fixture\", format 1.1"));
   CHECK(contains(text, "target vulkan 1.2"));
   CHECK(contains(text, "input  \"x\" f32[64]"));
   CHECK(contains(text, "output \"z\" f32[4]"));
@@ -205,6 +205,16 @@ TEST_CASE("why_gives_the_reason_of_each_step_and_says_when_nothing_is_recorded")
   const auto bare = open(spec);
   CHECK(contains(inspect_text(*bare, InspectView::Why), "no debug section"));
   CHECK(inspect_json(*bare, InspectView::Why)["has_debug"] == false);
+}
+
+TEST_CASE("words_of_index_errors_stand_with_their_steps_and_in_the_memory") {
+  const auto plan = open(index_plan(3));
+  const std::string steps = inspect_text(*plan, InspectView::Steps);
+  CHECK(contains(steps, "\"word2\" u32[1], bytes 0 to 4, index_errors + 8"));
+  const std::string memory = inspect_text(*plan, InspectView::Memory);
+  CHECK(contains(memory, "index_errors"));
+  CHECK(contains(memory, "word1"));
+  CHECK(inspect_json(*plan, InspectView::Memory)["segments"]["index_error_bytes"] == 12);
 }
 
 TEST_CASE("svg_has_a_rectangle_and_a_tooltip_for_each_arena_value") {

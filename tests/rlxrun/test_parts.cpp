@@ -9,6 +9,7 @@
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/inputs.h"
 #include "tools/rlxrun/numbers.h"
+#include "tools/rlxrun/options.h"
 #include "tools/rlxrun/stats.h"
 
 using namespace rlx;
@@ -139,4 +140,18 @@ TEST_CASE("percentiles are values that were measured") {
   CHECK(summary.p99 == 99);
   CHECK(summarize({3}).p99 == 3);
   CHECK(summarize({}).median == 0);
+}
+
+TEST_CASE("indices are checked unless that is turned off, and refused like other inputs") {
+  const auto checks = [](std::vector<const char*> arguments) {
+    arguments.insert(arguments.begin(), "rlxrun");
+    const ParsedCommandLine parsed =
+        parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+    REQUIRE_FALSE(parsed.exit.has_value());
+    return parsed.options.check_indices;
+  };
+  CHECK(checks({"a.plan"}));
+  CHECK(checks({"a.plan", "--check-indices"}));
+  CHECK_FALSE(checks({"a.plan", "--no-check-indices"}));
+  CHECK(exit_code_for(RLX_INDEX_OUT_OF_RANGE) == ExitCode::InputRefused);
 }

@@ -114,7 +114,10 @@ TEST_CASE("files_that_are_no_plans_are_refused_by_name") {
 
 TEST_CASE("a_newer_major_is_refused_with_both_versions") {
   PlanSpec spec = small_plan();
-  spec.edit_header = [](rlx::PlanHeader& header) { header.major = 9; };
+  spec.edit_header = [](rlx::PlanHeader& header) {
+    header.major = 9;
+    header.minor = 0;
+  };
   std::shared_ptr<const PlanView> view;
   const Bytes plan = serialise(spec);
   const Status status = PlanView::open_memory(plan, {}, view);

@@ -153,7 +153,10 @@ SpecEntry to_spec(const SketchEntry& entry) {
   SpecEntry spec{.name = entry.name};
   for (uint32_t i = 0; i < entry.values.size(); ++i) {
     const SketchValue& value = entry.values[i];
+    constexpr uint8_t kU32 = 8;
+    const bool counts = value.segment == fb::Segment::IndexErrors;
     spec.values.push_back({.name = value.name,
+                           .dtype = counts ? kU32 : uint8_t{0},
                            .dims = {value.elements},
                            .segment = value.segment,
                            .offset_bytes = value.offset_bytes,

@@ -47,6 +47,25 @@ inline PlanSketch affine_sketch() {
                .steps = {dispatch(0, 0, {{0, kRead}, {1, kWrite}})}}}};
 }
 
+// What a kernel that found x indices outside does: adds the word x, an integer, to its word of
+// index errors. y is x.
+inline PlanSketch index_errors_sketch() {
+  return {.kernels = {{.name = "gather",
+                       .body = "if (i < 1) F32(p.b).v[i] = uintBitsToFloat("
+                               "floatBitsToUint(F32(p.a).v[i]) + floatBitsToUint(F32(p.b).v[i]));",
+                       .pointers = {kRead, kReadWrite},
+                       .ptx = "{ .reg .b32 x, y; mov.b32 x, %a; mov.b32 y, %b; add.u32 y, y, x; "
+                              "mov.b32 %b, y; }",
+                       .elements = 1}},
+          .entries = {
+              {.name = "main",
+               .values = {{.name = "x", .segment = kIo, .elements = 1, .role = Role::Input},
+                          {.name = "y", .segment = kIo, .elements = 1, .role = Role::Output},
+                          {.name = "errors", .segment = fb::Segment::IndexErrors, .elements = 1}},
+               .steps = {{.grid = 1, .pointers = {{0, kRead}, {2, kReadWrite}}},
+                         {.kind = fb::StepKind::Copy, .pointers = {{0, kRead}, {1, kWrite}}}}}}};
+}
+
 // x -> eight times 2 * h + 1 through two arena values in turn -> y: every step waits for the one
 // before.
 inline PlanSketch chain_sketch() {

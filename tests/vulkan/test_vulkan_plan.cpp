@@ -159,6 +159,21 @@ TEST_CASE("a device whose memory cannot be mapped gives the same answers through
   CHECK(counter.read(5) == std::vector<float>(kCount, 7.5f));
 }
 
+TEST_CASE("words of index errors are mapped where other memory cannot be") {
+  RLX_NEED_VULKAN_WITH(device, {.staging_only = true});
+  const auto plan = open_plan(index_errors_sketch());
+  std::shared_ptr<DevicePlan> loaded;
+  std::unique_ptr<DeviceSession> session;
+  REQUIRE_OK(device->load(*plan, {}, loaded));
+  REQUIRE_OK(loaded->create_session({.check_indices = true}, session));
+  const uint32_t count = 5;
+  REQUIRE_OK(session->write(0, 0, std::as_bytes(std::span(&count, 1))));
+  REQUIRE_OK(session->submit(0));
+  REQUIRE_OK(session->wait(UINT64_MAX));
+  REQUIRE(session->index_errors().size() == 1);
+  CHECK(session->index_errors()[0] == 5);
+}
+
 TEST_CASE("weights larger than the staging ring arrive whole where memory cannot be mapped") {
   RLX_NEED_VULKAN_WITH(device, {.staging_only = true});
   // 130 MiB in four weights: more than the ring's three slots, with cuts inside of weights.
