@@ -121,6 +121,23 @@ def freeze(model, name, array):
     return frozen
 
 
+def seed_weights(model, options):
+    """Weights that the model makes of one value each, by ConstantOfShape, as seeded tensors: scaled by the root of what one
+    result sums up; vectors, which may be variances, are positive."""
+    shapes = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    kept = []
+    for node in model.graph.node:
+        shape = shapes.get(node.input[0]) if node.op_type == "ConstantOfShape" else None
+        if shape is None or node.attribute and node.attribute[0].t.data_type != onnx.TensorProto.FLOAT:
+            kept.append(node)
+            continue
+        array = seeded(node.output[0], np.dtype(np.float32), tuple(shape), options)
+        array = array / np.sqrt(max(np.prod(shape[1:]), 1)) if len(shape) > 1 else 0.5 + 0.25 * np.abs(array)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array.astype(np.float32), node.output[0]))
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+
+
 # ---- onnxruntime
 
 def run_peer(model, inputs, folder, options, inside):
@@ -219,6 +236,12 @@ def compare(model_path, options, peer_path=None):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         frozen_path = model_path
+        if options.seed_weights:
+            seed_weights(model, options)
+            if peer is not model:
+                seed_weights(peer, options)
+            frozen_path = folder / "seeded.onnx"
+            onnx.save(model, frozen_path)
         while True:
             try:
                 shipped = run_rlx(frozen_path, inputs, folder, options, keep_all=False)
@@ -311,6 +334,8 @@ def add_options(parser):
     parser.add_argument("--integers-below", type=int, default=8, help="bound of seeded integers")
     parser.add_argument("--rtol", type=float, help="relative tolerance of floats (default: 1e-4 for f32, by type)")
     parser.add_argument("--atol", type=float, help="absolute tolerance of floats (default: a tenth of rtol of a tensor's largest)")
+    parser.add_argument("--seed-weights", action="store_true",
+                        help="seeded values for weights that the model makes by ConstantOfShape, as ONNX's light networks do")
     parser.add_argument("--outputs-only", action="store_true", help="compare no values inside the model")
     parser.add_argument("--optimized", action="store_true", help="onnxruntime's optimisations on, for the outputs")
     parser.add_argument("--rlxc", nargs="+", default=[], metavar="OPTION", help="more options of rlxc, as --rlxc=--precision=tf32")

@@ -86,7 +86,7 @@ def trace(module, args, kwargs, shapes, **options):
 
 
 def dynamic_shapes(given, dynamic):
-    """torch.export's dynamic_shapes, and {name: (min, max, multiple)}. dynamic: {input: {axis: name or (name, min, max)}}."""
+    """torch.export's dynamic_shapes, and {name: (min, max, multiple)}. dynamic: {input: {axis: name or (name, min, max[, multiple])}}."""
     unknown = set(dynamic) - set(given)
     if unknown:
         raise ExportError(f"--dynamic: there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(given)}")
@@ -94,16 +94,22 @@ def dynamic_shapes(given, dynamic):
     for name, value in given.items():
         axes = {}
         for axis, wanted in dynamic.get(name, {}).items():
-            label, low, high = wanted if isinstance(wanted, tuple) else (wanted, 1, LARGEST_DIM)
+            label, low, high, multiple = whole_range(wanted)
             rank = value.dim() if isinstance(value, torch.Tensor) else 0
             if not -rank <= axis < rank:
                 raise ExportError(f"--dynamic {name}.{axis}: the input has {rank} axes")
-            if ranges.setdefault(label, (low, high)) != (low, high):
-                raise ExportError(f"--dynamic {label}: two ranges, {ranges[label]} and {(low, high)}")
+            if ranges.setdefault(label, (low, high, multiple)) != (low, high, multiple):
+                raise ExportError(f"--dynamic {label}: two ranges, {ranges[label]} and {(low, high, multiple)}")
             dims.setdefault(label, torch.export.Dim(label, min=low, max=high))
             axes[axis % rank] = dims[label]
         shapes[name] = axes or None
     return (shapes if dims else None), ranges
+
+
+def whole_range(wanted):
+    """A symbol's name, smallest and largest value, and what divides it."""
+    values = wanted if isinstance(wanted, tuple) else (wanted,)
+    return (*values, *(None, 1, LARGEST_DIM, 1)[len(values):])
 
 
 def decompose(program):
@@ -179,12 +185,12 @@ class Converter:
         if not symbol.is_Symbol:
             raise ExportError(f"{label} has the size {symbol}; a dynamic dimension is one number, not an expression")
         bounds = self.program.range_constraints.get(symbol)
-        low, high = self.ranges.get(label, (1, LARGEST_DIM))
+        low, high, multiple = self.ranges.get(label, (1, LARGEST_DIM, 1))
         if bounds is not None:
             low = max(low, int(bounds.lower)) if bounds.lower.is_Integer else low
             high = min(high, int(bounds.upper)) if bounds.upper.is_Integer else high
         self.graph.names.add(label)
-        self.graph.symbols[symbol] = {"name": label, "min": low, "max": high, "multiple_of": 1}
+        self.graph.symbols[symbol] = {"name": label, "min": low, "max": high, "multiple_of": multiple}
 
     def add_node(self, node):
         target = str(node.target)
@@ -223,7 +229,7 @@ class Converter:
             tries += [{symbol: value, **rest} for value in values_of(row) for rest in others]
         if not all(bool(condition.subs(values)) for values in (tries[1:] or tries)):
             raise ExportError(f"the program of torch.export holds only where {self.graph.text(condition)}: narrow the range of the "
-                              "dynamic dimensions, as --dynamic x.1=seq:2:512")
+                              "dynamic dimensions, or say what divides them, as --dynamic x.1=seq:2:512 x.2=height:32:512:32")
 
     def pick(self, node):
         results, at = self.values[node.args[0].name], node.args[1]
@@ -294,9 +300,10 @@ class Converter:
 
 def values_of(row):
     """Some values of a symbol: the smallest, the largest, and some between."""
-    low, high = row["min"], row["max"]
+    step = row["multiple_of"]
+    low, high = -(-row["min"] // step), row["max"] // step
     near = range(low, min(high, low + SAMPLES // 2) + 1)
-    return sorted({*near, *(low + (high - low) * i // SAMPLES for i in range(SAMPLES)), high})
+    return [step * value for value in sorted({*near, *(low + (high - low) * i // SAMPLES for i in range(SAMPLES)), high})]
 
 
 def accepted(handler):
@@ -366,7 +373,7 @@ def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None):
 def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None):
     """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
 
-    dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max)}}. precision: a float type (f32, f16, bf16, f64)
+    dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16, bf16, f64)
     that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg.
     Raises ExportError with everything that stands in the way."""
     kwargs = dict(kwargs or {})
@@ -421,14 +428,14 @@ def parse_input(text):
 
 
 def parse_dynamic(words):
-    """x.0=batch, x.1=seq:1:512 as {"x": {0: ("batch", 1, LARGEST_DIM), 1: ("seq", 1, 512)}}."""
+    """x.0=batch, x.1=seq:1:512 as {"x": {0: ("batch", 1, LARGEST_DIM, 1), 1: ("seq", 1, 512, 1)}}."""
     dynamic = {}
     for text in words:
-        match = re.fullmatch(r"([A-Za-z_]\w*)\.(-?\d+)=([A-Za-z_]\w*)(?::(\d+):(\d+))?", text)
+        match = re.fullmatch(r"([A-Za-z_]\w*)\.(-?\d+)=([A-Za-z_]\w*)(?::(\d+):(\d+)(?::([1-9]\d*))?)?", text)
         if not match:
-            raise ExportError(f"--dynamic {text}: wanted INPUT.AXIS=NAME or INPUT.AXIS=NAME:MIN:MAX")
-        low, high = (int(match[4]), int(match[5])) if match[4] else (1, LARGEST_DIM)
-        dynamic.setdefault(match[1], {})[int(match[2])] = (match[3], low, high)
+            raise ExportError(f"--dynamic {text}: wanted INPUT.AXIS=NAME, NAME:MIN:MAX or NAME:MIN:MAX:MULTIPLE")
+        bounds = tuple(int(number) for number in match.groups()[3:] if number)
+        dynamic.setdefault(match[1], {})[int(match[2])] = whole_range((match[3], *bounds))
     return dynamic
 
 
@@ -455,9 +462,10 @@ def sized_for(inputs, dynamic):
     for name, axes in dynamic.items():
         if name in inputs:
             shape = list(inputs[name].shape)
-            for axis, (_, low, high) in axes.items():
+            for axis, (_, low, high, multiple) in axes.items():
                 if -len(shape) <= axis < len(shape):
-                    shape[axis] = min(max(shape[axis], low, 2), high)
+                    size = min(max(shape[axis], low, 2), high)
+                    shape[axis] = -(-size // multiple) * multiple
             inputs[name] = torch.zeros(shape, dtype=inputs[name].dtype)
     return inputs
 
@@ -484,7 +492,7 @@ def main():
     parser.add_argument("-o", "--output", required=True, help=".rlxg or .json; the weights go beside it, as .safetensors")
     parser.add_argument("--input", nargs="+", default=[], metavar="NAME=SHAPE:DTYPE", help="x=1x3x224x224:f32; may be repeated",
                         action="extend")
-    parser.add_argument("--dynamic", nargs="+", default=[], metavar="INPUT.AXIS=NAME[:MIN:MAX]", action="extend",
+    parser.add_argument("--dynamic", nargs="+", default=[], metavar="INPUT.AXIS=NAME[:MIN:MAX[:MULTIPLE]]", action="extend",
                         help="a dimension that rlxc --dim binds; the same name on several axes makes them equal")
     parser.add_argument("--precision", choices=list(FLOATS), help="convert the module and its float inputs to this type first")
     parser.add_argument("--kwargs", default="{}", metavar="JSON", help="arguments of the callable that makes the model")

@@ -431,9 +431,7 @@ def from_end(index, dim):
 def select(s, x, dim, index):
     axis = dim % x.rank
     start = from_end(index, x.shape[axis])
-    if start is None:
-        raise Unsupported(f"the index {s.graph.text(expression(index))} of an axis of {s.graph.text(expression(x.shape[axis]))}")
-    return s.reshape(s.narrow(x, axis, start, 1), list(s.out.shape))
+    return s.reshape(s.narrow(x, axis, index if start is None else start, 1), list(s.out.shape))
 
 
 def bound(s, index, dim, default):
@@ -455,39 +453,44 @@ def slice_axis(s, x, dim, start, end, step):
     return s.emit("slice", [x], axes=[axis], starts=[first], ends=[last], steps=[step])
 
 
-def put(s, x, source, axis, first, last, step):
-    """x with source in place of a slice."""
-    size = known(x.shape[axis])
-    if size is None or not all(isinstance(value, int) for value in (first, last)):
-        raise Unsupported("an assignment to a slice of a dynamic axis")
-    rows = list(range(size))[slice(first, last, step)]
-    if step == 1 and rows:
-        parts = [s.narrow(x, axis, 0, rows[0])] if rows[0] else []
-        parts.append(source)
-        parts += [s.narrow(x, axis, rows[-1] + 1, size - rows[-1] - 1)] if rows[-1] + 1 < size else []
-        return s.emit("concat", parts, axis=axis) if len(parts) > 1 else source
-    if not rows:
-        return x
-    return s.emit("index_copy", [x, s.graph.indices(rows), source], axis=axis)
+def place(index, dim, default):
+    """A bound of a slice as a distance from the axis's begin, inside the axis where that is known."""
+    value = expression(default if index is None or index == END else index)
+    value = value + expression(dim) if value.is_Integer and value < 0 else value
+    size = known(dim)
+    return max(0, min(int(value), size)) if value.is_Integer and size is not None else value
+
+
+def put(s, x, source, axis, first, last):
+    """x with source in place of the rows from first to last."""
+    size = expression(x.shape[axis])
+    parts = [s.narrow(x, axis, 0, first), source, s.narrow(x, axis, last, size - last)]
+    parts = [part for part in parts if known(part.shape[axis]) != 0]
+    return s.emit("concat", parts, axis=axis) if len(parts) > 1 else parts[0] if parts else x
 
 
 @aten("slice_scatter.default")
 def slice_scatter(s, x, src, dim, start, end, step):
     axis = dim % x.rank
-    first, last = bound(s, start, x.shape[axis], 0), bound(s, end, x.shape[axis], END)
+    first, last = place(start, x.shape[axis], 0), place(end, x.shape[axis], x.shape[axis])
     shape = list(x.shape)
-    shape[axis] = len(range(known(x.shape[axis]) or 0)[slice(first, last, step)])
-    return put(s, x, s.expand(s.cast(src, x.dtype), shape), axis, first, last, step)
+    if step == 1:
+        shape[axis] = last - first
+        return put(s, x, s.expand(s.cast(src, x.dtype), shape), axis, first, last)
+    if known(x.shape[axis]) is None:
+        raise Unsupported("an assignment to every other row of a dynamic axis")
+    rows = list(range(first, last, step))
+    shape[axis] = len(rows)
+    return s.emit("index_copy", [x, s.graph.indices(rows), s.expand(s.cast(src, x.dtype), shape)], axis=axis)
 
 
 @aten("select_scatter.default")
 def select_scatter(s, x, src, dim, index):
     axis = dim % x.rank
-    start = from_end(index, x.shape[axis])
-    start = start + (known(x.shape[axis]) or 0) if start is not None and start < 0 else start
+    first = place(index, x.shape[axis], 0)
     shape = list(x.shape)
     shape[axis] = 1
-    return put(s, x, s.reshape(s.cast(src, x.dtype), shape), axis, start, None if start is None else start + 1, 1)
+    return put(s, x, s.reshape(s.cast(src, x.dtype), shape), axis, first, first + 1)
 
 
 @aten("unfold.default")

@@ -85,17 +85,35 @@ class Graph:
         return name
 
     def dims(self, shape, what):
-        """A shape as the file has it: numbers and names of symbols."""
-        out = []
-        for dim in shape:
-            value = expression(dim)
-            if value.is_Integer:
-                out.append(int(value))
-            elif value in self.symbols:
-                out.append(self.symbols[value]["name"])
-            else:
-                raise Unsupported(f"{what} has the dimension {self.text(value)}; only numbers and symbols can be written")
-        return out
+        """A shape as the file has it: numbers, symbols and expressions of symbols."""
+        values = [expression(dim) for dim in shape]
+        return [int(value) if value.is_Integer else self.written(value, what) for value in values]
+
+    def written(self, value, what):
+        """An expression of symbols as a graph file has it: + - * / and parentheses, where / rounds toward minus infinity."""
+        if value.is_Integer:
+            return str(value)
+        if value in self.symbols:
+            return self.symbols[value]["name"]
+        def inner(part):
+            text = self.written(part, what)
+            return text if part.is_Integer or part in self.symbols else f"({text})"
+        if value.is_Add or value.could_extract_minus_sign():
+            terms = sorted(sympy.Add.make_args(value), key=lambda term: term.could_extract_minus_sign())
+            text = "0" if terms[0].could_extract_minus_sign() else ""
+            for term in terms:
+                sign = " - " if term.could_extract_minus_sign() else " + " if text else ""
+                text += sign + inner(-term if sign == " - " else term)
+            return text
+        if value.is_Mul:
+            number, rest = value.as_coeff_Mul()  # a fraction stands where the division leaves no rest
+            factors = ([str(number.p)] if number.p != 1 else []) + [inner(part) for part in sympy.Mul.make_args(rest)]
+            return " * ".join(factors) if number.q == 1 else f"({' * '.join(factors)}) / {number.q}"
+        if value.is_Pow and value.exp.is_Integer and value.exp > 0:
+            return " * ".join([inner(value.base)] * int(value.exp))
+        if type(value).__name__ in ("FloorDiv", "CleanDiv"):
+            return " / ".join(inner(part) for part in value.args)
+        raise Unsupported(f"{what} has the dimension {self.text(value)}, which a graph file cannot express")
 
     def text(self, value):
         """An expression with the user's names of symbols."""
@@ -247,30 +265,14 @@ class Scope:
         return self.graph.splat(float(value) if dtype.is_floating_point else int(value), dtype)
 
     def symbol_value(self, value):
-        """A symbol as a tensor: read from the shape of an input that has it."""
-        symbol = expression(value)
-        for row in self.graph.inputs:
-            for axis, dim in enumerate(row["shape"]):
-                if symbol in self.graph.symbols and dim == self.graph.symbols[symbol]["name"]:
-                    x = Tensor(row["name"], None, row["shape"])
-                    shape = self.emit("shape_of", [x], dtype=torch.int64, shape=(len(row["shape"]),))
-                    picked = self.emit("narrow", [shape], dtype=torch.int64, shape=(1,), axis=0, start=axis, len=1)
-                    return self.emit("reshape", [picked], dtype=torch.int64, shape=(), shape_=[])
-        raise Unsupported(f"{self.graph.text(symbol)} as a value; only a dynamic dimension itself can be one")
+        """An expression of symbols as a tensor: the size of a tensor of that many elements, which is never made."""
+        counted = self.emit("fill", [], dtype=torch.uint8, shape=[value], shape_=self.dims([value]), dtype_="u8")
+        return self.emit("size_of", [counted], dtype=torch.int64, shape=())
 
     def reshape(self, x, shape):
-        """At most one dim may be an expression of symbols: it is inferred."""
         if len(shape) == x.rank and all(same(a, b) for a, b in zip(shape, x.shape)):
             return x
-        dims = []
-        for dim in shape:
-            try:
-                dims += self.dims([dim])
-            except Unsupported:
-                if -1 in dims:
-                    raise
-                dims.append(-1)
-        return self.emit("reshape", [x], dtype=x.dtype, shape=shape, shape_=dims)
+        return self.emit("reshape", [x], dtype=x.dtype, shape=shape, shape_=self.dims(shape))
 
     def permute(self, x, perm):
         if list(perm) == list(range(x.rank)):
@@ -290,7 +292,8 @@ class Scope:
     def narrow(self, x, axis, start, count):
         shape = list(x.shape)
         shape[axis] = count
-        return self.emit("narrow", [x], dtype=x.dtype, shape=shape, axis=axis, start=start, len=self.dims([count])[0])
+        first, size = self.dims([start, count])
+        return self.emit("narrow", [x], dtype=x.dtype, shape=shape, axis=axis, start=first, len=size)
 
     def contraction(self, op, a, b, **attributes):
         if not a.dtype.is_floating_point:

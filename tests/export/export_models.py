@@ -348,6 +348,23 @@ class Spatial(nn.Module):
                 F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
 
 
+class DynamicImage(nn.Module):
+    """Down and up again over an image of any size, so that sizes are expressions."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up, self.norm = nn.Conv2d(3, 8, 3, 2, 1), nn.ConvTranspose2d(8, 4, 2, 2), nn.BatchNorm2d(8)
+
+    def forward(self, image):
+        a = F.relu(self.norm(self.down(image)))
+        b = F.max_pool2d(a, 2)
+        a = a + F.interpolate(b, size=a.shape[2:], mode="bilinear")
+        tokens = a.flatten(2).transpose(1, 2)
+        tokens = F.scaled_dot_product_attention(tokens, tokens, tokens)
+        y = self.up(tokens.transpose(1, 2).reshape(a.shape))[:, :, :image.shape[2], :image.shape[3]]
+        return y.mean((2, 3)), y
+
+
 class Dynamic(nn.Module):
     """Shapes that depend on dynamic dims in every way that a graph can write."""
 
@@ -357,7 +374,10 @@ class Dynamic(nn.Module):
         merged = heads.reshape(batch * 2, seq, wide // 2)
         joined = torch.cat([x, y[:, None].expand(batch, seq, wide)], dim=-1)
         mask = torch.ones(seq, seq, device=x.device, dtype=x.dtype).tril()
-        mean = x.sum(1) / seq
+        mean = x.sum(1) / (2 * seq + 1)
+        y = y * batch
+        changed = x.clone()
+        changed[:, 1:-1] = 0.5
         return (merged.transpose(1, 2) @ merged, joined.flatten(0, 1).sum(-1), mask @ x, x[:, -1], x[:, :seq - 1], mean,
                 torch.arange(seq, device=x.device)[None] + torch.zeros(batch, 1, dtype=torch.int64), x.mean(0),
-                y.new_ones(batch, 3))
+                y.new_ones(batch, 3), changed, F.pad(x, (0, 0, 1, 2)), x.repeat(1, 2, 1)[:, seq + 1:])

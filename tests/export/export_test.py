@@ -53,7 +53,7 @@ CASES = {
                                     other=(floats(5, 3, 64, 64),),
                                     bind={"batch": (2, 5)}),
     "mobilenet": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56)),
-    "mobilenet_f16": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56), precision="f16", tolerance=2e-2),
+    "mobilenet_f16": lambda: fixed(models.MobileNet, floats(1, 3, 48, 56), precision="f16", tolerance=2e-3),
     "unet": lambda: fixed(models.UNet, floats(1, 3, 32, 48)),
     "encoder": lambda: fixed(models.Encoder, integers(0, 50, 3, 12), padding_mask(3, 12),
                              dynamic={"ids": {0: ("batch", 1, 16), 1: ("seq", 2, 40)},
@@ -63,7 +63,7 @@ CASES = {
     "llama": lambda: fixed(models.Llama, integers(0, 61, 2, 9), dynamic={"ids": {1: ("seq", 2, 64)}},
                            other=(integers(0, 61, 2, 33),),
                            bind={"seq": (9, 33)}),
-    "llama_bf16": lambda: fixed(models.Llama, integers(0, 61, 2, 9), precision="bf16", tolerance=6e-2),
+    "llama_bf16": lambda: fixed(models.Llama, integers(0, 61, 2, 9), precision="bf16", tolerance=1e-2),
     "masked": lambda: fixed(models.Masked, floats(2, 3, 6, 8), floats(2, 3, 6, 8), floats(2, 3, 6, 8)),
     "counter": lambda: fixed(models.Counter, floats(3, 4)),
     "elementwise": lambda: fixed(models.Elementwise, floats(3, 5), floats(3, 5)),
@@ -72,8 +72,11 @@ CASES = {
     "reductions": lambda: fixed(models.Reductions, floats(2, 3, 4, 6)),
     "indexing": lambda: fixed(models.Indexing, floats(5, 4, 3), integers(0, 4, 2, 3), integers(0, 4, 5, 2, 3)),
     "spatial": lambda: fixed(models.Spatial, floats(2, 4, 9, 8), torch.rand(2, 5, 6, 2) * 2.4 - 1.2),
+    "dynamic_image": lambda: fixed(models.DynamicImage, floats(1, 3, 24, 32),
+                                   dynamic={"image": {2: ("height", 8, 64, 4), 3: ("width", 8, 64, 4)}},
+                                   other=(floats(1, 3, 16, 44),), bind={"height": (24, 16), "width": (32, 44)}),
     "dynamic": lambda: fixed(models.Dynamic, floats(2, 5, 8), floats(2, 8),
-                             dynamic={"x": {0: ("batch", 1, 16), 1: ("seq", 3, 40)}, "y": {0: ("batch", 1, 16)}},
+                             dynamic={"x": {0: ("batch", 1, 16), 1: ("seq", 4, 40)}, "y": {0: ("batch", 1, 16)}},
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
 }
 
@@ -161,7 +164,7 @@ def check(case, name, args, folder):
                   folder / "out",
                   "--poison", 165])
             for output, (eager, exact) in zip([*graph.outputs, *states], wanted, strict=True):
-                ratio = error_of(load(folder / "out" / f"{output}.npy", eager), eager, exact, case.get("tolerance", 2e-5))
+                ratio = error_of(load(folder / "out" / f"{output}.npy", eager), eager, exact, case.get("tolerance", 2e-6))
                 assert isinstance(ratio, float) and ratio <= 1, f"{output} on {target}: {ratio}"
                 worst = max(worst, ratio)
     return worst
@@ -215,7 +218,7 @@ def check_command_line(args, folder):
     command = [sys.executable, ROOT / "tools/rlx_export.py"]
     place = f"{ROOT / 'tests/export/export_models.py'}:Llama"
     common = ["--rlxc", args.build_bin / "rlxc", "-o", folder / "cli.rlxg"]
-    call([*command, place, "--kwargs", '{"layers": 1}', "--input", "ids=1x4:i64", "--dynamic", "ids.0=batch:1:4", "ids.1=seq:2:64",
+    call([*command, place, "--kwargs", '{"layers": 1}', "--input", "ids=1x4:i64", "--dynamic", "ids.0=batch:1:4", "ids.1=seq:5:60:5",
           "--precision", "f16", *common])
     call([args.build_bin / "rlxc", folder / "cli.rlxg", "-o", folder / "cli.plan", "--dim", "batch=2", "--dim", "seq=5", "-q"])
     torch.export.save(torch.export.export(models.ResNet().eval(), (floats(1, 3, 64, 64),)), str(folder / "saved.pt2"))
