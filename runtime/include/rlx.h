@@ -312,8 +312,8 @@ typedef struct rlx_session_options {
   // embedding, one_hot, a cache's or a rotary embedding's position, a row's expert, the length of a
   // sequence) lies outside after negative ones have counted from the end, ends with
   // RLX_INDEX_OUT_OF_RANGE. The error names the first such step's node, its kernel, and how many.
-  // 0: such indices are clamped, read as zero or dropped, and nobody is told. Either way no step
-  // reads or writes outside its tensors, and runs without such indices take the same time.
+  // 0, or a plan of format 1.0: such indices are clamped, read as zero or dropped, and nobody is
+  // told. No step ever reads or writes outside its tensors; good runs take the same time with 1.
   uint32_t check_indices;
 } rlx_session_options;
 

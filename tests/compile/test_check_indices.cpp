@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "runtime/api/session.h"
 #include "tests/compile/graph_text.h"
@@ -334,21 +335,27 @@ std::string chain_graph(const std::string& nodes) {
          nodes + R"(], "outputs": ["y"]})";
 }
 
-// The message of a run with these indices.
-std::string message_of(const std::string& nodes, const std::vector<int64_t>& indices) {
-  const Module module = module_from(chain_graph(nodes));
-  const std::vector<Tensor> inputs = {fill(tensor(DType::i32, {5}).of_integers(indices), "i"),
-                                      fill(tensor(DType::f32, {6, 7}), "x")};
+// The message of a run with these inputs, the same on every device.
+std::string message_of_run(const std::string& text, const std::vector<Tensor>& inputs) {
+  const Module module = module_from(text);
   Diagnostics diagnostics;
   const auto plan = compile_plan(module, test_options(2), diagnostics);
   INFO(diagnostics.text());
   REQUIRE(plan != nullptr);
-  std::string message;
+  std::optional<std::string> message;
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
     CheckedSession session(*device, plan, {.check_indices = true});
-    message = session.run(module.entries[0], inputs).message();
+    const Status status = session.run(module.entries[0], inputs);
+    CHECK(message.value_or(status.message()) == status.message());
+    message = status.message();
   }
-  return message;
+  return message.value_or("");
+}
+
+std::string message_of(const std::string& nodes, const std::vector<int64_t>& indices) {
+  return message_of_run(chain_graph(nodes),
+                        {fill(tensor(DType::i32, {5}).of_integers(indices), "i"),
+                         fill(tensor(DType::f32, {6, 7}), "x")});
 }
 
 bool has(const std::string& message, const std::string& text) {
@@ -370,6 +377,29 @@ TEST_CASE("T24 check_indices tells of a one_hot inside a region") {
   CHECK(has(message, "step 0 (region"));
   CHECK(has(message, ": 3 indices lie outside"));
   CHECK(message_of(nodes, {-7, 6, 0, 0, 1}).empty());
+}
+
+TEST_CASE("T24 a region with as many inputs as there is room for counts too") {
+  // The word takes the place of the fifteenth input: one more makes another step.
+  for (const int64_t added : {13, 14}) {
+    std::string inputs = R"({"name": "i", "dtype": "i32", "shape": [5]})";
+    std::string nodes =
+        R"({"op": "one_hot", "inputs": ["i"], "outputs": ["s0"], "attributes": {"depth": 7}})";
+    std::vector<Tensor> values = {fill(tensor(DType::i32, {5}).of_integers({7, 0, -8, 1, 2}), "i")};
+    for (int64_t k = 1; k <= added; ++k) {
+      const std::string x = "x" + std::to_string(k);
+      const std::string sum = "s" + std::to_string(k);
+      inputs += R"(, {"name": ")" + x + R"(", "dtype": "f32", "shape": [5, 7]})";
+      nodes += R"(, {"op": "add", "inputs": ["s)" + std::to_string(k - 1) + R"(", ")" + x +
+               R"("], "outputs": [")" + sum + R"("]})";
+      values.push_back(fill(tensor(DType::f32, {5, 7}), x));
+    }
+    const std::string text = R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" +
+                             nodes + R"(], "outputs": ["s)" + std::to_string(added) + R"("]})";
+    CHECK(steps_of(text) == (added == 13 ? 1 : 2));
+    if (present_devices().devices.empty()) return;
+    CHECK(has(message_of_run(text, values), ": 2 indices lie outside"));
+  }
 }
 
 TEST_CASE("T24 check_indices names the first step and counts the others") {
