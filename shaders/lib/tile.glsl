@@ -101,14 +101,14 @@ RLX_FN void rlx_transpose_block(inout rlx_acc4_t v[4]) {
 #define RLX_PANEL_LOAD_LINE(dtype, lines, line_stride, depth_stride)                                         \
   if (line < rlx_u32(lines)) {                                                                                  \
     RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {                                                              \
-      if (depth + i < depth_end) values[i] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
+      if (depth + i < depth_end) values[i] = RLX_CAT(rlx_operand4_, dtype)(base, at + RLX_INDEX(i) * (depth_stride)); \
     }                                                                                                        \
   }
 // Vectors along the depth: every range of depths is a multiple of 4.
 #define RLX_PANEL_LOAD_DEPTH(dtype, lines, line_stride, depth_stride)                                        \
   if (depth < depth_end) {                                                                                   \
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {                                                              \
-      if (line + j < rlx_u32(lines)) values[j] = RLX_CAT(rlx_load4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
+      if (line + j < rlx_u32(lines)) values[j] = RLX_CAT(rlx_operand4_, dtype)(base, at + RLX_INDEX(j) * (line_stride)); \
     }                                                                                                        \
   }                                                                                                          \
   rlx_transpose_block(values);
