@@ -94,9 +94,9 @@ void fold_batch_into_lines(Product& product) {
 
 void emit_tiles(LowerContext& ctx, const Product& product) {
   const DType acc = accumulator_of(product.a.ref.dtype());
-  const TileChoice choice =
-      choose_tile({.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)},
-                  {.acc_bytes = element_bytes(acc)});
+  const TileChoice choice = choose_tile(
+      {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)},
+      {.acc_bytes = element_bytes(acc), .allow_shallow = product.a.ref.dtype() == DType::f32});
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {

@@ -14,10 +14,15 @@ namespace {
 
 // Shared memory stays within the 32 KiB that every Vulkan 1.3 desktop device has.
 constexpr uint64_t kSharedBytes = 32768;
+constexpr uint32_t kDeep = 16;  // depths of a panel that is no shallow one
+// Sums of a thread that leave registers for the operands.
+constexpr uint64_t kSumBytes = 64 * sizeof(float);
 
 // One row a tile.
 // clang-format off
-constexpr std::array<TileShape, 9> kTiles = {{
+constexpr std::array<TileShape, 10> kTiles = {{
+    {.m = 128, .n = 128, .k = 8, .thread_m = 8, .thread_n = 8, .depth_groups = 1,
+     .stages = 2, .efficiency = 0.7},
     {.m = 128, .n = 128, .k = 16, .thread_m = 8, .thread_n = 8, .depth_groups = 1,
      .stages = 2, .efficiency = 0.65},
     {.m = 64, .n = 128, .k = 16, .thread_m = 8, .thread_n = 4, .depth_groups = 1,
@@ -64,6 +69,12 @@ uint64_t shared_bytes(const TileShape& tile, uint32_t acc_bytes) {
   return std::max(staged, joined) * acc_bytes;
 }
 
+bool fits(const TileShape& tile, const TileLimits& limits) {
+  return shared_bytes(tile, limits.acc_bytes) <= kSharedBytes &&
+         uint64_t{tile.thread_m} * tile.thread_n * limits.acc_bytes <= kSumBytes &&
+         (tile.k >= kDeep || limits.allow_shallow);
+}
+
 double microseconds(const ProductSize& size, const TileChoice& choice) {
   const TileShape& tile = choice.tile;
   const double rounds = std::ceil(static_cast<double>(choice.groups) / kMultiprocessors);
@@ -100,7 +111,7 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits) {
   std::optional<TileChoice> best;
   double best_time = 0;
   for (const TileShape& tile : kTiles) {
-    if (shared_bytes(tile, limits.acc_bytes) > kSharedBytes) continue;
+    if (!fits(tile, limits)) continue;
     const int64_t steps = std::max<int64_t>(ceil_div(size.k, tile.k), 1);
     for (const int64_t wanted : kSplits) {
       if (wanted > 1 && (!may_split || wanted * 6 > steps)) continue;
@@ -116,7 +127,7 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits) {
       best_time = time;
     }
   }
-  RLX_CHECK(best.has_value(), "no tile fits into shared memory");
+  RLX_CHECK(best.has_value(), "no tile fits into shared memory and registers");
   return *best;
 }
 

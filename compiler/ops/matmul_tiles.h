@@ -43,6 +43,8 @@ struct TileChoice {
 struct TileLimits {
   bool allow_splits = true;
   uint32_t acc_bytes = 4;  // shared memory must hold the staged panels in accumulator precision
+  // Panels of 8 depths: faster where staging is a plain copy, slower where it reckons places.
+  bool allow_shallow = false;
 };
 
 // The tile and split that an analytic model of a large GPU expects to be fastest.
