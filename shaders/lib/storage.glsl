@@ -3,9 +3,10 @@
 // compute type (rlx_t_<dtype>); rlx_store_<dtype>(base, i, value) converts and writes. i counts elements and may be negative.
 //   rlx_load4_* / rlx_store4_*: elements i..i+3; their address must be a multiple of 4 elements' bytes (16 for f32, 8 for f16).
 //   rlx_raw4/8/16 and rlx_put4/8/16: 4, 8 or 16 bytes at a byte offset, aligned to their size, as they stand.
-// Numerics: f32 -> f16 and f32 -> bf16 round to nearest even, overflow to infinity, keep NaN a NaN and keep f16 subnormals, in
-// integer arithmetic (and one exact f32 addition), as drivers' own conversions may truncate; with RLX_NATIVE_HALVES by the device's
-// conversion, for which the compiler declares the same (compiler/emit/vulkan_code.cpp). i8, u8, i16 wrap on store.
+// Numerics: f32 -> f16 and f32 -> bf16 round to nearest even, overflow to infinity, keep NaN a NaN and keep f16 subnormals. Drivers' own
+// conversions may truncate: a value is rounded to a half's places by f32 additions before it is converted, bf16 by integer arithmetic;
+// with RLX_NATIVE_HALVES by the device's conversion, for which the compiler declares the same (compiler/emit/vulkan_code.cpp).
+// i8, u8, i16 wrap on store.
 // Copies that must keep every bit read f16 and bf16 as u16, f32 as u32 and f64 as i64.
 // The twin of cuda_kernels/lib/storage.cuh.
 #ifndef RLX_LIB_STORAGE_GLSL
@@ -43,17 +44,19 @@ uint rlx_bf16_from_f32(float value) {
 #if RLX_NATIVE_HALVES
 uint rlx_f16_from_f32(float value) { return uint(float16BitsToUint16(float16_t(value))); }
 #else
-uint rlx_f16_from_f32(float value) {
+// The half nearest to a value, ties to even, as a float. Added to one and a half times the power of two whose unit is the half's (13
+// binades above the value, or above 2^-14, whose unit is that of the subnormals), the value is rounded there; from 65536 on, where no
+// unit matters, the factors leave infinity.
+float rlx_at_half(float value) {
   const uint bits = floatBitsToUint(value);
-  // Added to a power of two whose unit is the place where the half ends, the magnitude is rounded there: 13 binades above its own
-  // exponent, or above 2^-14, whose unit is that of the subnormals. What stands above that power counts units.
-  const uint exponent = max(bits & 0x7F800000u, 0x38800000u);
-  precise float shifted = uintBitsToFloat(bits & 0x7FFFFFFFu) + uintBitsToFloat(exponent + 0x06800000u);
-  // The exponent re-biased by 127 - 15, one less for the leading bit among the units; 65520 and above come to infinity or beyond.
-  const uint units = floatBitsToUint(shifted) - exponent + (exponent >> 13) - (0x06800000u + (113u << 10));
-  const uint result = (bits & 0x7FFFFFFFu) > 0x7F800000u ? 0x7E00u : min(units, 0x7C00u);
-  return ((bits >> 16) & 0x8000u) | result;
+  const float unit = uintBitsToFloat(clamp(bits & 0x7F800000u, 0x38800000u, 0x47800000u) + 0x06C00000u);
+  precise float shifted = value + unit;
+  precise float rounded = shifted - unit;
+  precise float high = rounded * uintBitsToFloat(0x77800000u);  // 2^112
+  precise float bounded = high * uintBitsToFloat(0x07800000u);  // 2^-112
+  return uintBitsToFloat(floatBitsToUint(bounded) | (bits & 0x80000000u));
 }
+uint rlx_f16_from_f32(float value) { return packHalf2x16(vec2(rlx_at_half(value), 0.0)); }
 #endif
 
 float rlx_round_f16(float value) { return rlx_f32_from_f16(rlx_f16_from_f32(value)); }
@@ -65,7 +68,7 @@ vec2 rlx_unpack_bf16x2(uint word) { return uintBitsToFloat(uvec2(word << 16, wor
 #if RLX_NATIVE_HALVES
 uint rlx_pack_f16x2(float low, float high) { return packFloat2x16(f16vec2(low, high)); }
 #else
-uint rlx_pack_f16x2(float low, float high) { return rlx_f16_from_f32(low) | (rlx_f16_from_f32(high) << 16); }
+uint rlx_pack_f16x2(float low, float high) { return packHalf2x16(vec2(rlx_at_half(low), rlx_at_half(high))); }
 #endif
 uint rlx_pack_bf16x2(float low, float high) { return rlx_bf16_from_f32(low) | (rlx_bf16_from_f32(high) << 16); }
 
