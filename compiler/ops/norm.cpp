@@ -161,18 +161,6 @@ bool many_groups(const LowerContext& ctx, int64_t groups) {
   return groups > 4 * int64_t{ctx.target().device.multiprocessors};
 }
 
-// As few threads per row as can hold it in registers: sums then stay within a warp. Workgroups of
-// 128 threads while that takes to fill a large device, else of 256.
-RowPlan plan_norm(const LowerContext& ctx, int64_t rows, int64_t cols, uint32_t width) {
-  constexpr uint32_t kLeastLanes = 32;
-  constexpr uint32_t kMostLanes = 256;
-  RowPlan plan{.by_column = false, .lanes = kLeastLanes, .rows = 1};
-  while (plan.lanes < kMostLanes && items_per_lane(plan, cols, width) == 0) plan.lanes *= 2;
-  plan.rows = std::max<uint32_t>(1, 128 / plan.lanes);
-  if (many_groups(ctx, plan.groups(rows))) plan.rows = kMostLanes / plan.lanes;
-  return plan;
-}
-
 // 4 where pieces of gamma or beta can be read as a whole: contiguous and aligned; else 1.
 int64_t affine_vector(const LowerContext& ctx, const std::optional<TensorRef>& affine,
                       const Shape& normalised, uint32_t width) {
@@ -194,7 +182,7 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
   const uint32_t width = piece_width(ctx, operands);
   const int64_t rows = loop_count(operands.loops.kept);
   const int64_t cols = loop_count(operands.loops.reduced);
-  const RowPlan plan = plan_norm(ctx, rows, cols, width);
+  const RowPlan plan = plan_in_registers(cols, width);
   const int64_t items = items_per_lane(plan, cols, width);
   const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
   const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
@@ -254,7 +242,7 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
 bool goes_in_parts(const LowerContext& ctx, const NormOperands& operands) {
   const int64_t rows = loop_count(operands.loops.kept);
   const int64_t cols = loop_count(operands.loops.reduced);
-  const RowPlan plan = plan_norm(ctx, rows, cols, 1);
+  const RowPlan plan = plan_in_registers(cols, 1);
   if (operands.x.dtype() == DType::f64 && ctx.has_output(1)) return false;
   return items_per_lane(plan, cols, 1) == 0 &&
          plan.groups(rows) < 2 * int64_t{ctx.target().device.multiprocessors};

@@ -156,6 +156,15 @@ int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) 
   return items * width <= kRegisters ? items : 0;
 }
 
+RowPlan plan_in_registers(int64_t row_length, uint32_t width) {
+  constexpr uint32_t kLeastLanes = 32;
+  constexpr uint32_t kGroupThreads = 128;
+  RowPlan plan{.by_column = false, .lanes = kLeastLanes, .rows = 1};
+  while (plan.lanes < kThreads && items_per_lane(plan, row_length, width) == 0) plan.lanes *= 2;
+  plan.rows = std::max<uint32_t>(1, kGroupThreads / plan.lanes);
+  return plan;
+}
+
 RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_groups,
                             int64_t piece, int64_t least_pieces) {
   const int64_t most = std::min(wanted_groups / groups, row_length / (piece * least_pieces));

@@ -78,6 +78,9 @@ uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowL
 // Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0
 // where it is too long.
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width);
+// As few threads to a row as hold it in registers, a warp or more, so that little is combined
+// between threads; workgroups of 128 threads where a row takes no more.
+RowPlan plan_in_registers(int64_t row_length, uint32_t width);
 
 // Rows taken in several parts of `length` elements, each by a workgroup of its own.
 struct RowChunks {

@@ -81,6 +81,13 @@ void deepen(RowPlan& plan, int64_t row_count, int64_t wanted_groups, uint32_t le
   }
 }
 
+// Where rows keep the device busy one by one, each takes few threads.
+void narrow_teams(RowPlan& plan, int64_t row_count, int64_t cols, int64_t busy_rows,
+                  uint32_t width) {
+  const RowPlan few = plan_in_registers(cols, width);
+  if (!plan.by_column && row_count >= busy_rows && few.lanes < plan.lanes) plan = few;
+}
+
 void dispatch_rows(LowerContext& ctx, const Rows& rows) {
   constexpr int64_t kValuesAtOnce = 8;  // of a row that is read twice
   const TensorRef& x = rows.x;
@@ -127,6 +134,7 @@ bool lower(LowerContext& ctx) {
   const int64_t cols = loop_count(rows.loops.reduced);
   const int64_t wanted = kGroupsPerMultiprocessor * ctx.target().device.multiprocessors;
   deepen(rows.plan, row_count, wanted, 32 / element_bytes(x.dtype()));
+  narrow_teams(rows.plan, row_count, cols, wanted, rows.width);
   rows.items = items_per_lane(rows.plan, cols, rows.width);
   dispatch_rows(ctx, rows);
   return true;
