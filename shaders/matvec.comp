@@ -56,7 +56,7 @@ RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 depth, inout rlx_acc4_t chunk[R
   const RLX_INDEX at = RLX_INDEX(v) * RLX_X_LINE + RLX_INDEX(depth) * RLX_X_DEPTH;
   RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_CHUNK_VECTORS); ++i) {
 #if RLX_X_VECTOR == 4
-    chunk[i] = RLX_CAT(rlx_load4_, RLX_X)(x, at + RLX_INDEX(i) * 4);
+    chunk[i] = RLX_CAT(rlx_operand4_, RLX_X)(x, at + RLX_INDEX(i) * 4);
 #else
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
       chunk[i][j] = RLX_ELEMENT(RLX_X, x, at + RLX_INDEX(i * 4u + j) * RLX_X_DEPTH);
@@ -68,7 +68,7 @@ RLX_FN void load_x(rlx_ptr x, rlx_u32 v, rlx_u32 depth, inout rlx_acc4_t chunk[R
 RLX_FN void load_w(rlx_ptr w, rlx_u32 o, rlx_u32 depth, inout rlx_acc4_t chunk[RLX_CHUNK_VECTORS]) {
   const RLX_INDEX at = RLX_INDEX(o) * RLX_W_LINE + RLX_INDEX(depth);
 #if RLX_CHUNK == 8
-  const rlx_uvec4 words = rlx_raw16(w, rlx_i64(at) * 2);
+  const rlx_uvec4 words = rlx_operand16(w, rlx_i64(at) * 2);
   const rlx_vec2 first = RLX_CAT(RLX_UNPACK_, RLX_W)(words.x);
   const rlx_vec2 second = RLX_CAT(RLX_UNPACK_, RLX_W)(words.y);
   const rlx_vec2 third = RLX_CAT(RLX_UNPACK_, RLX_W)(words.z);
@@ -76,7 +76,7 @@ RLX_FN void load_w(rlx_ptr w, rlx_u32 o, rlx_u32 depth, inout rlx_acc4_t chunk[R
   chunk[0] = rlx_acc4_t(first.x, first.y, second.x, second.y);
   chunk[1] = rlx_acc4_t(third.x, third.y, fourth.x, fourth.y);
 #else
-  chunk[0] = RLX_CAT(rlx_load4_, RLX_W)(w, at);
+  chunk[0] = RLX_CAT(rlx_operand4_, RLX_W)(w, at);
 #endif
 }
 #endif
@@ -147,7 +147,7 @@ RLX_FN void multiply(rlx_ptr x, rlx_ptr w, rlx_u32 block, rlx_u32 split, Epilogu
         if (k < depth_end) {
           const RLX_INDEX at = RLX_INDEX(first) + RLX_INDEX(k) * RLX_W_DEPTH;
 #if RLX_CHUNK == 4
-          const rlx_acc4_t element = RLX_CAT(rlx_load4_, RLX_W)(w, at);
+          const rlx_acc4_t element = RLX_CAT(rlx_operand4_, RLX_W)(w, at);
 #else
           const rlx_acc_t element[1] = {RLX_ELEMENT(RLX_W, w, at)};
 #endif

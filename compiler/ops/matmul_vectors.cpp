@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kVectorElements = 4;
 // Workgroups that keep a large GPU's memory busy (3 for each of 132 multiprocessors).
 constexpr int64_t kBusyGroups = 396;
+// Threads of which such a GPU has about as many at once, 2048 for each multiprocessor.
+constexpr int64_t kBusyThreads = 262144;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -33,7 +35,7 @@ void plan_along_depth(VectorPlan& plan, const LowerContext& ctx, const ProductOp
   }
   const int64_t chunks = ceil_div(k, plan.chunk);
   while (plan.lanes < 256 && plan.lanes * 8 <= chunks &&
-         plan.outputs * batches * plan.lanes < 65536)
+         plan.outputs * batches * plan.lanes < kBusyThreads)
     plan.lanes *= 2;
   plan.rows = std::max<int64_t>(1, 128 / plan.lanes);
   plan.team_outputs = plan.outputs * batches < kBusyGroups * plan.rows ? 1 : 2;

@@ -14,7 +14,7 @@ constexpr int64_t kGroupThreads = 128;
 // Threads that keep the memory of a large GPU busy: with one element or run in flight each, and
 // with pieces of several lines.
 constexpr int64_t kBusyThreads = 132 * 1024;
-constexpr int64_t kBusyThreadsOfBlocks = 132 * 240;
+constexpr int64_t kBusyThreadsOfBlocks = 132 * 480;
 // Types of fewer bits leave more time for memory than for arithmetic: more lines share the x that a
 // thread loads. Above, and with several vectors, the registers that this takes cost more.
 constexpr double kBitsOfFourLines = 5;
