@@ -186,10 +186,13 @@ std::vector<Tap> real_taps(const NodeContext& ctx, const ResizedAxis& axis, int6
   std::vector<Tap> taps;
   if (ctx.attrs().flag("antialias")) {
     const Position widened = std::max(1.0, 1 / axis.ratio());
-    for (int64_t i = 0; i < axis.in; ++i) {
+    const Position reach = radius * widened;
+    const bool clamps = ctx.attrs().flag("antialias_clamps");
+    for (auto i = static_cast<int64_t>(std::floor(c - reach)); i <= std::ceil(c + reach); ++i) {
       const Position distance = (static_cast<Position>(i) - c) / widened;
-      if (std::abs(distance) < radius)
-        taps.push_back({.index = i, .weight = static_cast<double>(filter_weight(ctx, distance))});
+      if (!(std::abs(distance) < radius) || (!clamps && clamped(i) != i)) continue;
+      taps.push_back(
+          {.index = clamped(i), .weight = static_cast<double>(filter_weight(ctx, distance))});
     }
     scale_to_one(taps);
     return taps;
@@ -331,18 +334,19 @@ std::vector<Tap> table_taps(const NodeContext& ctx, const ResizedAxis& axis, int
   const bool antialias = ctx.attrs().flag("antialias");
   const double widened = antialias ? std::max(1.0, 1 / axis.ratio()) : 1;
   const double reach = (cubic ? 2 : 1) * widened;
-  const bool drops = antialias || (cubic && ctx.attrs().flag("exclude_outside"));
+  const bool drops = antialias ? !ctx.attrs().flag("antialias_clamps")
+                               : cubic && ctx.attrs().flag("exclude_outside");
   const auto before = static_cast<int64_t>(std::ceil(reach));
   std::vector<Tap> taps;
   for (int64_t i = 1 - before; i <= before; ++i) {
     const int64_t index = c.whole + i;
     const bool inside = index >= 0 && index <= last;
     const double distance = static_cast<double>(i) - c.fraction;
-    if (drops && (!inside || (antialias && !(std::abs(distance) < reach)))) continue;
+    if ((drops && !inside) || (antialias && !(std::abs(distance) < reach))) continue;
     taps.push_back(
         {.index = std::clamp<int64_t>(index, 0, last), .weight = table_weight(ctx, c, i, widened)});
   }
-  if (drops) scale_to_one(taps);
+  if (drops || antialias) scale_to_one(taps);
   return taps;
 }
 
@@ -397,6 +401,9 @@ constexpr AttrSpec kAttrs[] = {
     {.name = "cubic_a", .type = AttrType::Float, .default_text = "-0.75"},
     {.name = "exclude_outside", .type = AttrType::Bool, .default_text = "false"},
     {.name = "antialias", .type = AttrType::Bool, .default_text = "false"},
+    // Taps beyond the border repeat its pixel (ONNX without exclude_outside); otherwise they are
+    // left out, and the rest weighs more.
+    {.name = "antialias_clamps", .type = AttrType::Bool, .default_text = "false"},
     {.name = "axes", .type = AttrType::IntList},
 };
 
@@ -404,7 +411,7 @@ constexpr OpDef kOps[] = {
     {.name = "resize",
      .signature = "resize(x; mode=\"nearest\", sizes or scales, coord=\"half_pixel\", "
                   "nearest_mode=\"round_prefer_floor\", cubic_a=-0.75, exclude_outside=false, "
-                  "antialias=false, axes=spatial) -> y",
+                  "antialias=false, antialias_clamps=false, axes=spatial) -> y",
      .inputs = {1, 1},
      .outputs = {1, 1},
      .attrs = kAttrs,

@@ -55,6 +55,12 @@ void add_golden(std::vector<Case>& cases) {
                         R"("sizes": [2], "mode": "linear", "antialias": true)");
   halved.golden = {{1.7142857, 3.2857143}};
   cases.push_back(halved);
+  // The same triangles, a quarter of which lies beyond the border and takes its pixel.
+  Case clamped =
+      resized("golden antialias that clamps", tensor(DType::f32, {1, 1, 4}).of({1, 2, 3, 4}),
+              R"("sizes": [2], "mode": "linear", "antialias": true, "antialias_clamps": true)");
+  clamped.golden = {{1.625, 3.375}};
+  cases.push_back(clamped);
 }
 
 void add_coordinates(std::vector<Case>& cases) {
@@ -136,6 +142,9 @@ void add_filters(std::vector<Case>& cases) {
                           R"("sizes": [9, 11], "mode": "cubic", "exclude_outside": true)"));
   cases.push_back(
       resized("linear antialias", x, R"("sizes": [2, 3], "mode": "linear", "antialias": true)"));
+  cases.push_back(
+      resized("cubic antialias that clamps", x,
+              R"("sizes": [2, 3], "mode": "cubic", "antialias": true, "antialias_clamps": true)"));
   cases.push_back(resized("antialias that enlarges", x,
                           R"("sizes": [9, 9], "mode": "cubic", "antialias": true)"));
   cases.push_back(resized("antialias by scales", x,

@@ -149,7 +149,7 @@ void write_dictionaries(const Seeds& seeds) {
   std::ofstream binary(seeds.folder / "rlxg.dict");
   for (const std::string& word : graph_words) binary << "\"" << word << "\"\n";
   std::ofstream models(seeds.folder / "onnx.dict");
-  for (const std::string& word : onnx_operators()) models << "\"" << word << "\"\n";
+  for (const OnnxOperator& op : onnx_operators()) models << "\"" << op.name << "\"\n";
   std::ofstream arrays(seeds.folder / "npy.dict");
   for (const char* word : {"'descr'", "'fortran_order'", "'shape'", "True", "False", "'<f4'",
                            "'|O'", "(1099511627775,)", "()", "(0, 4611686018427387904)", "'>c8'"})

@@ -269,6 +269,11 @@ TEST_CASE("ops tells what conformance found, and the document in the tree is wha
   }
   INFO("make it anew: rlxc ops --markdown > compiler/ops/OPERATORS.md");
   CHECK(expect(0, place, {"ops", "--markdown"}).output == read_file("compiler/ops/OPERATORS.md"));
+#ifdef RLX_HAS_ONNX
+  INFO("make it anew: rlxc ops --onnx --markdown > compiler/import/onnx/OPERATORS.md");
+  CHECK(expect(0, place, {"ops", "--onnx", "--markdown"}).output ==
+        read_file("compiler/import/onnx/OPERATORS.md"));
+#endif
 }
 
 TEST_CASE("bench-arena packs a problem and says whether it fits") {

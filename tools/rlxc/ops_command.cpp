@@ -123,7 +123,36 @@ void print_text() {
 }
 
 void print_onnx() {
-  for (const std::string& name : onnx_operators()) std::printf("%s\n", name.c_str());
+  for (const OnnxOperator& op : onnx_operators()) std::printf("%s\n", op.name.c_str());
+}
+
+// "6, 13": the definitions in force from the oldest opset that is read as it stands.
+std::string opsets_text(const OnnxOperator& op) {
+  std::string text;
+  for (size_t i = 0; i < op.opsets.size(); ++i) {
+    const bool is_superseded = i + 1 < op.opsets.size() && op.opsets[i + 1] <= kOldestWholeOpset;
+    if (!is_superseded) text += (text.empty() ? "" : ", ") + std::to_string(op.opsets[i]);
+  }
+  return text;
+}
+
+void print_onnx_markdown() {
+  std::puts("<!-- Made by `rlxc ops --onnx --markdown`; a test checks that it is current. -->");
+  std::puts("# Operators of ONNX that are read");
+  std::printf(
+      "\nOf the default domain, in models of opset %lld to %lld. Beside each operator stand the "
+      "opsets "
+      "that defined it: a node is\nread as the newest one that is not newer than the model's says. "
+      "In models of older opsets a node is read where its\ndefinition said the same, and refused "
+      "by "
+      "name where it did not. What a definition allows and rlx lacks (element types,\nattributes, "
+      "inputs that must be known when the model is compiled) is refused at the node with its "
+      "reason.\n\n| operator | opsets |\n|---|---|\n",
+      static_cast<long long>(kOldestWholeOpset), static_cast<long long>(kNewestOpset));
+  const std::vector<OnnxOperator> operators = onnx_operators();
+  for (const OnnxOperator& op : operators)
+    std::printf("| %s | %s |\n", op.name.c_str(), opsets_text(op).c_str());
+  std::printf("\n%zu operators.\n", operators.size());
 }
 
 Json arity_json(const Arity& arity) {
@@ -219,15 +248,17 @@ void add_ops_command(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand(
       "ops", "List the operators with their attributes, and what their tests found");
   command->add_flag("--json", *json, "As JSON");
-  command->add_flag("--markdown", *markdown, "As the table compiler/ops/OPERATORS.md")
+  command
+      ->add_flag("--markdown", *markdown,
+                 "As the table compiler/ops/OPERATORS.md, or compiler/import/onnx/OPERATORS.md")
       ->excludes("--json");
   const auto onnx = std::make_shared<bool>(false);
-  command->add_flag("--onnx", *onnx, "The operators of ONNX that are read")
-      ->excludes("--json")
-      ->excludes("--markdown");
+  command->add_flag("--onnx", *onnx, "The operators of ONNX that are read")->excludes("--json");
   command->callback([json, markdown, onnx, &action] {
     action = [json, markdown, onnx] {
-      if (*onnx)
+      if (*onnx && *markdown)
+        print_onnx_markdown();
+      else if (*onnx)
         print_onnx();
       else if (*json)
         print_json();

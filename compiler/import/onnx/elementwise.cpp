@@ -88,7 +88,8 @@ void pow(NodeReader& n, const OnnxOp&) {
 
 void mod(NodeReader& n, const OnnxOp&) {
   const bool keeps_sign = n.integer("fmod", 0) != 0;
-  if (!keeps_sign && is_float(n.dtype(0))) n.refuse("floats need the attribute fmod = 1");
+  if (!keeps_sign && is_float(n.dtype(0)) && n.opset() < 28)
+    n.refuse("floats need the attribute fmod = 1 before opset 28");
   n.set_output(0, n.emit(keeps_sign ? "fmod" : "mod", {n.input(0), n.input(1)}));
 }
 
@@ -98,6 +99,11 @@ void bit_shift(NodeReader& n, const OnnxOp&) {
     n.refuse("the direction is \"" + direction + "\", wanted LEFT or RIGHT");
   n.set_output(
       0, n.emit(direction == "LEFT" ? "shift_left" : "shift_right", {n.input(0), n.input(1)}));
+}
+
+void swiglu(NodeReader& n, const OnnxOp&) {
+  const ValueId gate = n.emit("swish", {n.input(0)}, {{"alpha", n.real("alpha", 1)}});
+  n.set_output(0, n.emit("mul", {gate, n.input(1)}));
 }
 
 // Any number of inputs, from the left.
@@ -238,6 +244,7 @@ constexpr std::array kRows = {
     OnnxOp{"HardSigmoid", hard_sigmoid, "hard_sigmoid"},
     OnnxOp{"Shrink", shrink, "shrink"},
     OnnxOp{"Gelu", gelu},
+    OnnxOp{"SwiGLU", swiglu},
     OnnxOp{"IsInf", is_inf},
     OnnxOp{"Add", binary, "add"},
     OnnxOp{"Sub", binary, "sub"},

@@ -15,8 +15,7 @@ namespace rlx::onnx_import {
 namespace {
 
 constexpr int64_t kOldestOpset = 1;
-constexpr int64_t kNewestOpset = 28;  // of ops.md 19
-constexpr int kMaxCallDepth = 32;     // of functions and branches inside each other
+constexpr int kMaxCallDepth = 32;  // of functions and branches inside each other
 
 using Opsets = std::map<std::string, int64_t>;  // by domain
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;

@@ -109,9 +109,22 @@ void depth_to_space(NodeReader& n, const OnnxOp&) {
                           {"mode", std::string(mode == "DCR" ? "dcr" : "crd")}}));
 }
 
+// Opset 28 may order the channels before the places in a block, which is depth_to_space CRD undone.
 void space_to_depth(NodeReader& n, const OnnxOp&) {
-  n.set_output(
-      0, n.emit("space_to_depth", {n.input(0)}, {{"block", n.required_integer("blocksize")}}));
+  const std::string mode = n.text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") n.refuse("the mode \"" + mode + "\" is unknown");
+  const int64_t block = n.required_integer("blocksize");
+  if (mode == "DCR") {
+    n.set_output(0, n.emit("space_to_depth", {n.input(0)}, {{"block", block}}));
+    return;
+  }
+  const Shape x = n.shape(0);
+  if (x.size() != 4 || block < 1 || x[2] % block != 0 || x[3] % block != 0)
+    n.refuse("x " + to_string(x) + " has no whole blocks of " + std::to_string(block));
+  const ValueId blocks =
+      n.reshape(n.input(0), {x[0], x[1], x[2] / block, block, x[3] / block, block});
+  n.set_output(0, n.reshape(n.transpose(blocks, {0, 1, 3, 5, 2, 4}),
+                            {x[0], x[1] * block * block, x[2] / block, x[3] / block}));
 }
 
 void reverse_sequence(NodeReader& n, const OnnxOp&) {

@@ -199,6 +199,8 @@ ValueId NodeReader::constant_ints(DType dtype, Shape shape, Ints values) {
 }
 
 ValueId NodeReader::constant_reals(DType dtype, Shape shape, Floats values) {
+  if (!is_float(dtype))
+    refuse("it computes in floats, and its input is of type " + std::string(name_of(dtype)));
   Tensor tensor;
   tensor.type = {dtype, std::move(shape)};
   tensor.floats = std::move(values);

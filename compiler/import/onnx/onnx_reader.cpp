@@ -52,8 +52,8 @@ bool can_read_onnx() {
   return true;
 }
 
-std::vector<std::string> onnx_operators() {
-  return onnx_import::onnx_op_names();
+std::vector<OnnxOperator> onnx_operators() {
+  return onnx_import::onnx_ops();
 }
 
 OnnxResult read_onnx_graph(const GraphBytes& bytes, const std::string& file,

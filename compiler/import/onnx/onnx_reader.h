@@ -31,8 +31,17 @@ struct OnnxResult {
 // True where this build can read ONNX models.
 bool can_read_onnx();
 
-// The operators that are read, in order of their names.
-std::vector<std::string> onnx_operators();
+// An operator of the default domain that is read, and the opsets that defined it anew.
+struct OnnxOperator {
+  std::string name;
+  std::vector<int64_t> opsets;
+};
+// All of them, in order of their names.
+std::vector<OnnxOperator> onnx_operators();
+// The oldest opset whose definitions are read as they stand, and the newest. Of older ones a node
+// is read where its definition said the same.
+inline constexpr int64_t kOldestWholeOpset = 6;
+inline constexpr int64_t kNewestOpset = 28;
 
 // Reads a ModelProto. Opsets 7 and newer of the default domain are read as ops.md 19 defines them,
 // older ones where an operator meant the same or says what it means. Every node that cannot be

@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <string>
+#include <vector>
+
+#include "compiler/support/check.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -15,8 +19,8 @@ Index make_index() {
   Index index;
   for (const auto rows :
        {elementwise_rows(), shape_rows(), movement_rows(), reduction_rows(), product_rows(),
-        attention_rows(), norm_rows(), vision_rows(), quantize_rows(), generator_rows(),
-        loss_rows(), recurrent_rows(), spectral_rows()}) {
+        attention_rows(), rotary_rows(), norm_rows(), vision_rows(), quantize_rows(),
+        generator_rows(), loss_rows(), recurrent_rows(), spectral_rows()}) {
     for (const OnnxOp& row : rows) index.emplace(row.name, &row);
   }
   return index;
@@ -84,11 +88,24 @@ const OnnxOp* find_onnx_op(std::string_view name) {
   return found == all_rows().end() ? nullptr : found->second;
 }
 
-std::vector<std::string> onnx_op_names() {
-  std::vector<std::string> names = {"If"};
-  for (const auto& [name, row] : all_rows()) names.emplace_back(name);
-  std::sort(names.begin(), names.end());
-  return names;
+std::vector<OnnxOperator> onnx_ops() {
+  std::map<std::string, std::vector<int64_t>> opsets = {
+#define RLX_ONNX_OP(name, ...) {#name, {__VA_ARGS__}},
+#include "compiler/import/onnx/opsets.def"
+#undef RLX_ONNX_OP
+  };
+  std::vector<OnnxOperator> operators;
+  const auto add = [&](const std::string& name) {
+    const auto row = opsets.extract(name);
+    RLX_CHECK(!row.empty(), "opsets.def has no row of " + name);
+    operators.push_back({.name = name, .opsets = row.mapped()});
+  };
+  add("If");
+  for (const auto& [name, row] : all_rows()) add(std::string(name));
+  RLX_CHECK(opsets.empty(), "opsets.def has a row of " + opsets.begin()->first);
+  std::sort(operators.begin(), operators.end(),
+            [](const OnnxOperator& a, const OnnxOperator& b) { return a.name < b.name; });
+  return operators;
 }
 
 OnnxGap gap_of(std::string_view domain, std::string_view name) {

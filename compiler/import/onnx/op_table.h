@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "compiler/import/onnx/node_reader.h"
+#include "compiler/import/onnx/onnx_reader.h"
 
 namespace rlx::onnx_import {
 
@@ -14,7 +15,6 @@ std::span<const OnnxOp> shape_rows();
 std::span<const OnnxOp> movement_rows();
 std::span<const OnnxOp> reduction_rows();
 std::span<const OnnxOp> product_rows();
-std::span<const OnnxOp> attention_rows();
 std::span<const OnnxOp> norm_rows();
 std::span<const OnnxOp> vision_rows();
 std::span<const OnnxOp> quantize_rows();
@@ -22,12 +22,14 @@ std::span<const OnnxOp> generator_rows();
 std::span<const OnnxOp> loss_rows();
 std::span<const OnnxOp> recurrent_rows();
 std::span<const OnnxOp> spectral_rows();
+std::span<const OnnxOp> attention_rows();
+std::span<const OnnxOp> rotary_rows();
 
 // The row of an operator of the default domain; nullptr where it is not expressed.
 const OnnxOp* find_onnx_op(std::string_view name);
 
-// Names of all of them and of If, sorted.
-std::vector<std::string> onnx_op_names();
+// All of them and If, sorted by name, with the opsets of opsets.def.
+std::vector<OnnxOperator> onnx_ops();
 
 // Why an operator is not expressed and what would help.
 struct OnnxGap {

@@ -122,7 +122,8 @@ Attributes rules(NodeReader& n) {
           {"nearest_mode", nearest},
           {"cubic_a", n.real("cubic_coeff_a", -0.75)},
           {"exclude_outside", n.integer("exclude_outside", 0) != 0},
-          {"antialias", n.integer("antialias", 0) != 0}};
+          {"antialias", n.integer("antialias", 0) != 0},
+          {"antialias_clamps", n.integer("exclude_outside", 0) == 0}};
 }
 
 }  // namespace

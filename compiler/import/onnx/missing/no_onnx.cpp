@@ -17,7 +17,7 @@ bool can_read_onnx() {
   return false;
 }
 
-std::vector<std::string> onnx_operators() {
+std::vector<OnnxOperator> onnx_operators() {
   return {};
 }
 
