@@ -13,7 +13,7 @@ torch.export.save. Inputs are named as the parameters of its forward. As a libra
     import rlx_export  # with tools/ on sys.path
     rlx_export.export(module, (x,), "model.rlxg", dynamic={"x": {0: "batch"}})
 
-The program comes from torch.export, so it needs PyTorch 2.5 or newer and nothing else; the package safetensors is used where it
+The program comes from torch.export, so it needs a PyTorch that has torch.export.default_decompositions and nothing else; the package safetensors is used where it
 is installed. Buffers that forward assigns to become states. What has no counterpart is refused, all of it at once.
 """
 import argparse
@@ -35,7 +35,9 @@ try:
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
 except ImportError as error:
-    sys.exit(f"rlx_export: error: PyTorch 2.5 or newer is needed: {error}")
+    sys.exit(f"rlx_export: error: PyTorch is needed, with torch.export: {error}")
+if not hasattr(torch.export, "default_decompositions"):
+    sys.exit(f"rlx_export: error: PyTorch {torch.__version__} has no torch.export.default_decompositions; a newer one is needed")
 
 import rlx_export_nn  # noqa: E402, F401  its handlers register themselves
 from rlx_export_aten import HANDLERS  # noqa: E402
@@ -86,7 +88,8 @@ def trace(module, args, kwargs, shapes, **options):
 
 
 def dynamic_shapes(given, dynamic):
-    """torch.export's dynamic_shapes, and {name: (min, max, multiple)}. dynamic: {input: {axis: name or (name, min, max[, multiple])}}."""
+    """torch.export's dynamic_shapes, and {name: (min, max, multiple)}. dynamic: {input: {axis: name, or (name, min, max[,
+    multiple])}}."""
     unknown = set(dynamic) - set(given)
     if unknown:
         raise ExportError(f"--dynamic: there is no input {', '.join(sorted(unknown))}; the inputs are {', '.join(given)}")
@@ -373,8 +376,8 @@ def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None):
 def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None):
     """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
 
-    dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16, bf16, f64)
-    that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg.
+    dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16,
+    bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg.
     Raises ExportError with everything that stands in the way."""
     kwargs = dict(kwargs or {})
     if precision:

@@ -218,7 +218,8 @@ def check_command_line(args, folder):
     command = [sys.executable, ROOT / "tools/rlx_export.py"]
     place = f"{ROOT / 'tests/export/export_models.py'}:Llama"
     common = ["--rlxc", args.build_bin / "rlxc", "-o", folder / "cli.rlxg"]
-    call([*command, place, "--kwargs", '{"layers": 1}', "--input", "ids=1x4:i64", "--dynamic", "ids.0=batch:1:4", "ids.1=seq:5:60:5",
+    call([*command, place, "--kwargs", '{"layers": 1}', "--input", "ids=1x4:i64", "--dynamic", "ids.0=batch:1:4",
+          "ids.1=seq:5:60:5",
           "--precision", "f16", *common])
     call([args.build_bin / "rlxc", folder / "cli.rlxg", "-o", folder / "cli.plan", "--dim", "batch=2", "--dim", "seq=5", "-q"])
     torch.export.save(torch.export.export(models.ResNet().eval(), (floats(1, 3, 64, 64),)), str(folder / "saved.pt2"))
