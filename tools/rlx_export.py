@@ -13,8 +13,9 @@ torch.export.save. Inputs are named as the parameters of its forward. As a libra
     import rlx_export  # with tools/ on sys.path
     rlx_export.export(module, (x,), "model.rlxg", dynamic={"x": {0: "batch"}})
 
-The program comes from torch.export, so it needs a PyTorch that has torch.export.default_decompositions and nothing else; the package safetensors is used where it
-is installed. Buffers that forward assigns to become states. What has no counterpart is refused, all of it at once.
+The program comes from torch.export, so it needs a PyTorch that has torch.export.default_decompositions (run with 2.11) and nothing
+else; the package safetensors is used where it is installed. Buffers that forward assigns to become states. What has no
+counterpart is refused, all of it at once.
 """
 import argparse
 import importlib
