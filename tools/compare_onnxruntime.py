@@ -201,7 +201,18 @@ def carrier(array):
 
 # ---- comparison
 
-def difference(name, got, wanted, options):
+def coarsest(model, values):
+    """{value: the largest RTOL of the types that it was computed through}: a half that is cast to f32 is no better for it."""
+    rtol = {}
+    for node in model.graph.node:
+        before = max((rtol.get(name, 0.0) for name in node.input), default=0.0)
+        for name in node.output:
+            own = RTOL.get(values[name].dtype.name, 0.0) if name in values else 0.0
+            rtol[name] = max(own, before)
+    return rtol
+
+
+def difference(name, got, wanted, options, rtol_of=None):
     """None where they agree; types, shapes, integers, bools and places of NaN and infinity have to be equal."""
     if got.dtype != wanted.dtype or got.shape != wanted.shape:
         return Difference(name, f"rlx has {got.dtype}{list(got.shape)}, onnxruntime {wanted.dtype}{list(wanted.shape)}")
@@ -211,7 +222,7 @@ def difference(name, got, wanted, options):
         wrong = got != wanted
         error = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
     else:
-        rtol = options.rtol or RTOL[got.dtype.name]
+        rtol = options.rtol or max(RTOL[got.dtype.name], (rtol_of or {}).get(name, 0.0))
         a, b = got.astype(np.float64), wanted.astype(np.float64)
         is_special = ~np.isfinite(a) | ~np.isfinite(b)
         same_special = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -272,7 +283,8 @@ def compare(model_path, options, peer_path=None):
             return Comparison(outputs, [], 0, [])  # values inside that onnxruntime cannot hand out
     order = [name for node in model.graph.node for name in node.output if name in expected]
     known = [name for name in order if name in kept]
-    inside = [found for name in known if (found := difference(name, kept[name], expected[name], options))]
+    rtol_of = coarsest(model, expected)
+    inside = [found for name in known if (found := difference(name, kept[name], expected[name], options, rtol_of))]
     return Comparison(outputs, inside, len(known), [name for name in order if name not in kept],
                       only_fused=bool(outputs) and not inside)
 
