@@ -16,10 +16,17 @@ RLX_PARAMS(GatherParams);
 #ifdef RLX_W_ELEMENTS
 #include "lib/block_rows.cuh"
 #else
+// The row of x that index `row` names, not yet inside of it.
+RLX_FN rlx_i64 source_row(rlx_ptr index, rlx_i64 row) {
+  const rlx_i64 source = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(index, row));
+  return source < rlx_i64(0) ? source + RLX_SIZE : source;
+}
+RLX_FN bool is_inside(rlx_i64 source) { return rlx_u64(source) < rlx_u64(RLX_SIZE); }
+
 RLX_MAIN {
   const rlx_u64 first = rlx_linear_group * rlx_u64(RLX_BLOCK_X * RLX_ITEMS) + rlx_u64(rlx_local_x);
   RLX_WORD words[RLX_ITEMS];
-  rlx_u32 outside = 0u;
+  bool all_inside = true;
   RLX_UNROLL for (int k = 0; k < RLX_ITEMS; ++k) {
     const rlx_u64 word = first + rlx_u64(k * RLX_BLOCK_X);
     words[k] = RLX_ZERO_WORD;
@@ -28,10 +35,9 @@ RLX_MAIN {
       const RLX_INDEX rest = RLX_INDEX(word) / RLX_INDEX(RLX_ROW_WORDS);
       const RLX_INDEX row = rest % RLX_INDEX(RLX_ROWS);
       const RLX_INDEX outer = rest / RLX_INDEX(RLX_ROWS);
-      rlx_i64 source = RLX_CAT(rlx_index_from_, RLX_I)(RLX_CAT(rlx_load_, RLX_I)(p.index, rlx_i64(row)));
-      if (source < rlx_i64(0)) source += RLX_SIZE;
-      const bool inside = source >= rlx_i64(0) && source < RLX_SIZE;
-      outside += !inside && column == RLX_INDEX(0) && outer == RLX_INDEX(0) ? 1u : 0u;
+      rlx_i64 source = source_row(p.index, rlx_i64(row));
+      const bool inside = is_inside(source);
+      all_inside = all_inside && inside;
       source = min(max(source, rlx_i64(0)), rlx_i64(RLX_SIZE) - rlx_i64(1));
       const rlx_i64 from = rlx_i64(RLX_X_OUTER(outer)) + source * rlx_i64(RLX_X_ROW) + rlx_i64(RLX_X_COLUMN(column));
       if (inside || RLX_ZERO_OUTSIDE == 0) words[k] = rlx_load_word(p.x, from);
@@ -41,6 +47,17 @@ RLX_MAIN {
     const rlx_u64 word = first + rlx_u64(k * RLX_BLOCK_X);
     if (word < rlx_u64(RLX_COUNT)) rlx_store_word(p.y, rlx_i64(word), words[k]);
   }
+#ifdef RLX_INDEX_ERRORS
+  if (all_inside) return;
+  // Looked up once more, so that good indices cost no counting: that of a row's first word is its own to count.
+  rlx_u32 outside = 0u;
+  for (int k = 0; k < RLX_ITEMS; ++k) {
+    const rlx_u64 word = first + rlx_u64(k * RLX_BLOCK_X);
+    const rlx_u64 row = word / rlx_u64(RLX_ROW_WORDS);
+    const bool counts = word % rlx_u64(RLX_ROW_WORDS) == rlx_u64(0) && row < rlx_u64(RLX_ROWS);
+    if (word < rlx_u64(RLX_COUNT) && counts && !is_inside(source_row(p.index, rlx_i64(row)))) ++outside;
+  }
   RLX_COUNT_OUTSIDE(outside);
+#endif
 }
 #endif
