@@ -189,12 +189,16 @@ std::optional<std::vector<Tensor>> evaluate_node(const Node& node,
                                                  Diagnostics& diagnostics) {
   const OpDef* op = find_op(node.op);
   RLX_CHECK(op != nullptr, "evaluating unknown op " + node.op);
+  const std::vector<TensorType> types = output_types;
   EvaluateContext ctx(*op, node, std::move(inputs), std::move(output_types), diagnostics);
   if (op->evaluate == nullptr) {
     ctx.fail(DiagCode::UnsupportedOp, "the reference evaluator does not define this op");
     return std::nullopt;
   }
-  if (!op->evaluate(ctx)) return std::nullopt;
+  // Nothing to compute, however many rows there are of no columns.
+  const auto is_empty = [](const TensorType& type) { return element_count(type.shape) == 0; };
+  const bool computes = !std::all_of(types.begin(), types.end(), is_empty);
+  if (computes && !op->evaluate(ctx)) return std::nullopt;
   return ctx.take_outputs();
 }
 

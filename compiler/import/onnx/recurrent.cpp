@@ -132,6 +132,7 @@ class Recurrence {
                      .c = {},
                      .activations = {first, first + static_cast<int64_t>(count)}};
     if (n_.has_input(3)) {
+      check_shape(3, {static_cast<int64_t>(directions_), 2 * gates_ * hidden_});
       const ValueId bias = row(3, d);
       const ValueId of_w = cut(bias, 0, 0, gates_ * hidden_);
       const ValueId of_r = cut(bias, 0, gates_ * hidden_, gates_ * hidden_);
@@ -140,8 +141,10 @@ class Recurrence {
       result.x_part = n_.emit("add", {result.x_part, sum});
     }
     if (parts.state_c != 0) result.c = state(parts.state_c, d);
-    if (parts.peephole != 0 && n_.has_input(parts.peephole))
+    if (parts.peephole != 0 && n_.has_input(parts.peephole)) {
+      check_shape(parts.peephole, {static_cast<int64_t>(directions_), 3 * hidden_});
       result.peephole = row(parts.peephole, d);
+    }
     return result;
   }
 
@@ -200,6 +203,12 @@ class Recurrence {
   [[nodiscard]] size_t directions() const { return directions_; }
 
  private:
+  void check_shape(size_t i, const Shape& wanted) {
+    if (n_.shape(i) == wanted) return;
+    n_.refuse("input " + std::to_string(i) + " is " + to_string(n_.shape(i)) + ", wanted " +
+              to_string(wanted));
+  }
+
   // Row d of an input whose first axis is the direction.
   ValueId row(size_t i, size_t d) {
     const Shape shape = n_.shape(i);
@@ -216,6 +225,9 @@ class Recurrence {
           "fill", {},
           {{"shape", Ints{batch_, hidden_}}, {"dtype", std::string(name_of(n_.dtype(0)))}});
     }
+    const auto directions = static_cast<int64_t>(directions_);
+    check_shape(
+        i, batch_first_ ? Shape{batch_, directions, hidden_} : Shape{directions, batch_, hidden_});
     if (!batch_first_) return row(i, d);
     return n_.reshape(cut(n_.input(i), 1, static_cast<int64_t>(d), 1), {batch_, hidden_});
   }
