@@ -44,12 +44,13 @@ bool is_continuous(const std::string& op);
 // A random graph of 1 to `max_nodes` nodes; equal seeds give equal graphs.
 GraphText generate_graph(uint64_t seed, int max_nodes);
 
-// Every way of compiling and running the graph against the reference. Empty: all agree; otherwise
-// what does not. `says_nothing`: set where the reference cannot judge the graph, which only
-// shrinking brings about.
-std::string check_graph(const GraphText& graph, uint64_t seed, bool* says_nothing = nullptr);
+// Every way of compiling and running the graph against the reference, each plan `repeats` times
+// over. Empty: all agree; otherwise what does not. `says_nothing`: set where the reference cannot
+// judge the graph, which only shrinking brings about.
+std::string check_graph(const GraphText& graph, uint64_t seed, int repeats,
+                        bool* says_nothing = nullptr);
 
 // The smallest graph found that still has a fault.
-GraphText shrink_graph(GraphText graph, uint64_t seed);
+GraphText shrink_graph(GraphText graph, uint64_t seed, int repeats);
 
 }  // namespace rlx::test

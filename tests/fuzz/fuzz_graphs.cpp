@@ -18,6 +18,7 @@ struct Options {
   uint64_t first = 1;
   uint64_t count = 300;
   int nodes = 24;
+  int repeats = 1;
   std::string save;                          // folder of shrunk failures
   std::string replay = "tests/fuzz/graphs";  // folder of earlier ones
   double seconds = 0;                        // 0: no limit
@@ -37,7 +38,7 @@ size_t replay(const Options& options, size_t& checked) {
     const GraphText graph = GraphText::parse(stream);
     ++checked;
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      const std::string fault = check_graph(graph, seed);
+      const std::string fault = check_graph(graph, seed, options.repeats);
       if (fault.empty()) continue;
       report(file.path().string(), graph, fault);
       ++failed;
@@ -57,13 +58,14 @@ size_t campaign(const Options& options, size_t& checked) {
     const GraphText graph = generate_graph(seed, options.nodes);
     if (options.print) std::cout << graph.dump(1) << std::endl;
     bool says_nothing = false;
-    std::string fault = check_graph(graph, seed, &says_nothing);
+    std::string fault = check_graph(graph, seed, options.repeats, &says_nothing);
     if (says_nothing) fault = "the reference does not judge what the generator made";
     if (fault.empty()) continue;
     ++failed;
     std::cout << "seed " << seed << ": " << fault << std::endl;
-    const GraphText small = shrink_graph(graph, seed);
-    report("seed " + std::to_string(seed) + " made small", small, check_graph(small, seed));
+    const GraphText small = shrink_graph(graph, seed, options.repeats);
+    report("seed " + std::to_string(seed) + " made small", small,
+           check_graph(small, seed, options.repeats));
     if (options.save.empty()) continue;
     std::filesystem::create_directories(options.save);
     std::ofstream(options.save + "/seed-" + std::to_string(seed) + ".json")
@@ -82,6 +84,9 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "Start no graph after this time; 0: no limit")
       ->capture_default_str();
   app.add_option("--nodes", options.nodes, "Most nodes of a graph")->capture_default_str();
+  app.add_option("--repeats", options.repeats, "Runs of every plan, all with the same bits")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
   app.add_option("--save", options.save, "Folder that takes the failing graphs, made small");
   app.add_option("--replay", options.replay, "Folder of graphs to check first")
       ->capture_default_str();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <span>
 #include <stdexcept>
 
 #include "compiler/import/import.h"
@@ -96,9 +97,10 @@ bool equal_bytes(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return true;
 }
 
-// Runs a plan on every device, with each of the bytes as what the arena held before.
+// Runs a plan on every device, with each of the bytes as what the arena held before, all of that
+// `repeats` times.
 std::string run_everywhere(const Prepared& prepared, const std::vector<std::byte>& bytes,
-                           const std::string& way, std::initializer_list<int> poisons) {
+                           const std::string& way, std::span<const int> poisons, int repeats) {
   std::shared_ptr<const PlanView> plan;
   const Status opened =
       PlanView::open_memory(bytes, {.check_weights = true, .copy_memory = true}, plan);
@@ -108,12 +110,16 @@ std::string run_everywhere(const Prepared& prepared, const std::vector<std::byte
     try {
       TestSession session(*device, plan);
       std::vector<Tensor> first;
-      for (const int poison : poisons) {
-        const std::vector<Tensor> got = session.run(0, prepared.inputs, std::byte(poison));
+      for (size_t run = 0; run < poisons.size() * static_cast<size_t>(repeats); ++run) {
+        const auto poison = std::byte(poisons[run % poisons.size()]);
+        const std::vector<Tensor> got = session.run(0, prepared.inputs, poison);
         const std::string fault = check_run(prepared, got, where);
         if (!fault.empty()) return fault;
         if (first.empty()) first = got;
-        if (!equal_bytes(first, got)) return where + ": what the arena held before shows";
+        if (!equal_bytes(first, got)) {
+          return where + ": other bits in run " + std::to_string(run) +
+                 "; what the arena held before shows, or the order of the work";
+        }
       }
     } catch (const std::runtime_error& error) {
       return where + ": " + error.what();
@@ -130,25 +136,26 @@ std::vector<std::string> fusion_passes() {
   return names;
 }
 
-std::string check_prepared(const Prepared& prepared, uint64_t seed) {
+std::string check_prepared(const Prepared& prepared, uint64_t seed, int repeats) {
   const std::vector<std::string> passes = fusion_passes();
   CompileOptions without = test_options(2);
   without.disabled_passes = {passes[seed % passes.size()]};
+  static constexpr int kOnePoison[] = {0xFF};
+  static constexpr int kAllPoisons[] = {0x00, 0xFF, 0xA5};
   struct Way {
     std::string name;
     CompileOptions options;
+    std::span<const int> poisons;
   };
-  const Way ways[] = {{"-O0", test_options(0)},
-                      {"without " + without.disabled_passes[0], without},
-                      {"-O2", test_options(2)}};
+  const Way ways[] = {{"-O0", test_options(0), kOnePoison},
+                      {"without " + without.disabled_passes[0], without, kOnePoison},
+                      {"-O2", test_options(2), kAllPoisons}};
   std::optional<std::vector<std::byte>> plan;
   for (const Way& way : ways) {
     Diagnostics diagnostics;
     plan = compile_to_bytes(prepared.module, way.options, diagnostics);
     if (!plan) return way.name + ": " + diagnostics.text();
-    const bool last = &way == &ways[2];
-    const std::string fault = last ? run_everywhere(prepared, *plan, way.name, {0x00, 0xFF, 0xA5})
-                                   : run_everywhere(prepared, *plan, way.name, {0xFF});
+    const std::string fault = run_everywhere(prepared, *plan, way.name, way.poisons, repeats);
     if (!fault.empty()) return fault;
   }
   Diagnostics diagnostics;
@@ -212,21 +219,21 @@ GraphText with_cut(const GraphText& text, size_t node) {
 
 }  // namespace
 
-std::string check_graph(const GraphText& graph, uint64_t seed, bool* says_nothing) {
+std::string check_graph(const GraphText& graph, uint64_t seed, int repeats, bool* says_nothing) {
   Diagnostics diagnostics;
   const auto prepared = prepare(graph, diagnostics);
   if (says_nothing != nullptr) *says_nothing = !prepared && !diagnostics.has_errors();
   if (!prepared) return diagnostics.has_errors() ? "refused: " + diagnostics.text() : "";
   try {
-    return check_prepared(*prepared, seed);
+    return check_prepared(*prepared, seed, repeats);
   } catch (const std::exception& error) {
     return std::string("internal error: ") + error.what();
   }
 }
 
-GraphText shrink_graph(GraphText graph, uint64_t seed) {
-  const auto fails = [seed](const GraphText& candidate) {
-    return !candidate["nodes"].empty() && !check_graph(candidate, seed).empty();
+GraphText shrink_graph(GraphText graph, uint64_t seed, int repeats) {
+  const auto fails = [seed, repeats](const GraphText& candidate) {
+    return !candidate["nodes"].empty() && !check_graph(candidate, seed, repeats).empty();
   };
   for (bool smaller = true; smaller;) {
     smaller = false;
