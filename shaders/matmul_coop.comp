@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
 // Layout: a and b as in matmul.comp, both f16 or both bf16 (RLX_MATRIX) and in whole aligned 16-byte pieces along one axis: along the depth
-//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
+//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense. RLX_WINDOWS 1 or 2: the lines of a are
+//   the windows of images (lib/window_lines.glsl), and where RLX_K is no multiple of 8, b has lines of any alignment.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.comp, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
 //   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
 //   whole tiles); RLX_SUM_MATRICES matrices of sums pass through shared memory at a time; epilogue (lib/product.glsl; RLX_SHORT_MATH 1: by lib/short_math.glsl, where y has 16 bits); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
-//   as in matmul.comp.
+//   as in matmul.comp; RLX_WINDOWS, and what it needs.
 // Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
 //   through shared memory, 16 rows at a time, where each thread adds the slices of its elements in order and finishes them.
 // Numerics: products summed in f32, one rounding at the store.
@@ -23,6 +24,9 @@
 #include "lib/product.glsl"
 #include "lib/tile_place.glsl"
 #include "lib/matrices.glsl"
+#if RLX_WINDOWS
+#include "lib/window_lines.glsl"
+#endif
 
 RLX_PARAMS(MatmulParams);
 
@@ -92,7 +96,6 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
     }                                                                                                                     \
     return piece;                                                                                                         \
   }
-RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
 RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
 
 // The piece of a panel that comes `index`-th. Four to a row, eight neighbouring threads would meet in the banks of rows r and r + 1:
@@ -101,16 +104,43 @@ RLX_FN rlx_u32 piece_in_turn(rlx_u32 index, rlx_u32 pieces) {
   return pieces != 4u ? index : (index & ~28u) | (index & 4u) << 2u | (index & 24u) >> 1u;
 }
 
+// The lines of a's tile, and the piece of that line which `row` and `first` of a panel stand for, from depth `depth` on.
+#if RLX_WINDOWS
+struct TileLines {
+  WindowLine of_load[RLX_A_LOADS];
+};
+RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
+  TileLines lines;
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
+    lines.of_load[load] = rlx_window_line(first_line + index / rlx_u32(RLX_A_PIECES));
+  }
+  return lines;
+}
+#define RLX_LOAD_A(a, lines, load, row, first, depth) rlx_load_window_piece(a, lines.of_load[load], depth, first)
+#else
+struct TileLines {
+  rlx_u32 first;
+};
+RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
+  TileLines lines;
+  lines.first = first_line;
+  return lines;
+}
+RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
+#define RLX_LOAD_A(a, lines, load, row, first, depth) \
+  load_a_piece(a, lines.first + (RLX_A_BY_LINE != 0 ? first : row), depth + (RLX_A_BY_LINE != 0 ? row : first))
+#endif
+
 // The pieces of the panels at `depth` that this thread stages.
-RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TilePlace tile, rlx_u32 depth, inout rlx_uvec4 a_next[RLX_A_LOADS],
-                        inout rlx_uvec4 b_next[RLX_B_LOADS]) {
+RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TileLines lines, TilePlace tile, rlx_u32 depth,
+                        inout rlx_uvec4 a_next[RLX_A_LOADS], inout rlx_uvec4 b_next[RLX_B_LOADS]) {
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
     const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
     const rlx_u32 row = index / rlx_u32(RLX_A_PIECES);
     const rlx_u32 first = index % rlx_u32(RLX_A_PIECES) * 8u;
-    const rlx_u32 line = tile.m * rlx_u32(RLX_TILE_M) + (RLX_A_BY_LINE != 0 ? first : row);
     if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_A_ROWS * RLX_A_PIECES))
-      a_next[load] = load_a_piece(a, line, depth + (RLX_A_BY_LINE != 0 ? row : first));
+      a_next[load] = RLX_LOAD_A(a, lines, load, row, first, depth);
   }
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
     const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_B_PIECES));
@@ -253,12 +283,13 @@ RLX_MAIN {
   }
   rlx_uvec4 a_next[RLX_A_LOADS];
   rlx_uvec4 b_next[RLX_B_LOADS];
-  load_pieces(a, b, tile, depth_begin, a_next, b_next);
+  const TileLines lines = lines_of_tile(tile.m * rlx_u32(RLX_TILE_M));
+  load_pieces(a, b, lines, tile, depth_begin, a_next, b_next);
   stage_pieces(0u, a_next, b_next);
   rlx_barrier();
   RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
     // The last block is loaded and staged once more: a branch would cost more than that does.
-    load_pieces(a, b, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
+    load_pieces(a, b, lines, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
     const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
     const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
     RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {

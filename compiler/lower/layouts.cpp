@@ -21,7 +21,7 @@ class LayoutChoice {
       const Node& node = graph_.node(id);
       const ConvMmaForm form = form_of(node);
       if (form == ConvMmaForm::None) continue;
-      if (form == ConvMmaForm::Ring) choose(*node.inputs[0]);
+      if (reads_channels_last(form)) choose(*node.inputs[0]);
       choose(node.outputs[0]);
       if (node.inputs.size() > 3 && node.inputs[3]) choose(*node.inputs[3]);
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a convolution to dispatches of `conv_mma`, `matmul`, `conv_depthwise` or `conv`.
+// From a convolution to dispatches of `conv_mma`, `matmul_coop`, `matmul`, `conv_depthwise` or
+// `conv`.
 #include "compiler/ops/conv_lower.h"
 
 #include <algorithm>
 #include <limits>
 
+#include "compiler/ops/conv_coop.h"
 #include "compiler/ops/conv_mma.h"
 #include "compiler/ops/matmul_lower.h"
 #include "compiler/ops/matmul_tiles.h"
@@ -31,13 +33,6 @@ int64_t depth_of(const Convolution& conv) {
 }
 
 // ---- a 1x1 window that moves by single steps is a matrix product ----
-
-bool is_pointwise(const Window& window) {
-  return window.taps() == 1 && window.in == window.out &&
-         std::all_of(window.stride.begin(), window.stride.end(),
-                     [](int64_t s) { return s == 1; }) &&
-         std::all_of(window.begin.begin(), window.begin.end(), [](int64_t b) { return b == 0; });
-}
 
 // The stride between neighbouring pixels, where all spatial dims step alike.
 std::optional<int64_t> pixel_stride(const TensorRef& x) {
@@ -234,6 +229,7 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
 bool lower_convolution(LowerContext& ctx, Convolution conv) {
   const ConvMmaForm form =
       conv_mma_form(ctx.target(), ctx.products(), ctx.state().graph, ctx.node());
+  if (on_cooperative_matrices(form)) return lower_conv_coop(ctx, form, conv);
   if (form != ConvMmaForm::None) return lower_conv_mma(ctx, form, conv);
   conv.w = ctx.dense(conv.w);
   if (conv.residual) conv.residual = ctx.dense(*conv.residual);
@@ -250,7 +246,7 @@ bool lower_convolution(LowerContext& ctx, Convolution conv) {
   }
   // A product adds its residual behind the activation.
   const bool late_residual = !conv.residual || conv.activation.none();
-  if (is_pointwise(conv.window) && late_residual) {
+  if (conv.window.is_pointwise() && late_residual) {
     if (const std::optional<int64_t> pixel = pixel_stride(conv.x))
       return lower_pointwise(ctx, conv, *pixel);
   }

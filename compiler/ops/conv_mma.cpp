@@ -25,6 +25,14 @@ Extent3 grid_of(const ConvTiling& tiling) {
   return {static_cast<uint32_t>(tiling.groups), 1, 1};
 }
 
+// Every place of the padded image.
+bool counts_in_32_bits(const Window& window) {
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    if (window.in[d] + window.begin[d] + window.end[d] > kCountLimit) return false;
+  }
+  return true;
+}
+
 struct Operands {
   TensorRef x;
   TensorRef w;
@@ -157,24 +165,32 @@ void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& 
 
 ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const Graph& graph,
                           const Node& node) {
-  if (node.op != "conv" || !target.offers(KernelId::conv_mma) || !is_one_group(node))
+  const bool coop = target.offers(KernelId::matmul_coop);
+  if (node.op != "conv" || !(coop || target.offers(KernelId::conv_mma)) || !is_one_group(node))
     return ConvMmaForm::None;
   const TensorType& x = graph.value(*node.inputs[0]).type;
   const TensorType& w = graph.value(*node.inputs[1]).type;
   const TensorType& y = graph.value(node.outputs[0]).type;
   const bool typed = x.dtype == DType::f16 || x.dtype == DType::bf16 ||
-                     (x.dtype == DType::f32 && products == ProductPrecision::Tf32);
+                     (x.dtype == DType::f32 && products == ProductPrecision::Tf32 && !coop);
   if (!typed || w.dtype != x.dtype || x.shape.size() != 4) return ConvMmaForm::None;
   const int64_t largest =
       std::max({element_count(x.shape), element_count(w.shape), element_count(y.shape)});
   if (element_count(y.shape) == 0 || element_count(w.shape) == 0 || largest > kCountLimit)
     return ConvMmaForm::None;
-  if (w.shape[1] * element_bytes(w.dtype) % kPieceBytes == 0) return ConvMmaForm::Ring;
+  const bool pieces = w.shape[1] * element_bytes(w.dtype) % kPieceBytes == 0;
+  if (!coop && pieces) return ConvMmaForm::Ring;
   Diagnostics diagnostics;
   NodeContext ctx(*find_op("conv"), node, diagnostics);
   const std::optional<Window> window = conv_window(ctx, x.shape, w.shape);
-  const bool patched = window && choose_patch_tiling(*window, x.shape[0], w.shape[1], w.shape[0],
-                                                     element_bytes(x.dtype), target.device);
+  if (!window) return ConvMmaForm::None;
+  if (coop) {
+    if (!counts_in_32_bits(*window)) return ConvMmaForm::None;
+    return pieces ? ConvMmaForm::Pieces : ConvMmaForm::Elements;
+  }
+  const bool patched = choose_patch_tiling(*window, x.shape[0], w.shape[1], w.shape[0],
+                                           element_bytes(x.dtype), target.device)
+                           .has_value();
   return patched ? ConvMmaForm::Patch : ConvMmaForm::None;
 }
 

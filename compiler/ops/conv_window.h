@@ -28,6 +28,11 @@ struct Window {
   [[nodiscard]] int64_t in_count() const { return in[0] * in[1] * in[2]; }
   [[nodiscard]] int64_t out_count() const { return out[0] * out[1] * out[2]; }
   [[nodiscard]] int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // Output pixels are input pixels.
+  [[nodiscard]] bool is_pointwise() const {
+    return taps() == 1 && in == out && stride == decltype(stride){1, 1, 1} &&
+           begin == decltype(begin){};
+  }
   // Sizes of the spatial dims that the op has.
   [[nodiscard]] Shape out_shape() const {
     return {out.end() - static_cast<int64_t>(rank), out.end()};

@@ -82,6 +82,7 @@ void define_product(const LowerContext& ctx, DispatchBuilder<Params>& dispatch,
   if (!epilogue) return;
   define_added(ctx, dispatch, "RLX_BIAS", product.bias);
   define_added(ctx, dispatch, "RLX_RESIDUAL", product.residual);
+  if (product.residual && product.residual_first) dispatch.define("RLX_RESIDUAL_FIRST", 1);
   define_activation(dispatch, product.activation, acc);
 }
 

@@ -40,6 +40,8 @@ struct Product {
   std::optional<AddedOperand> residual;
   TensorRef y;  // dense [batch.., m, n]
   Activation activation;
+  // y = act(a * b + bias + residual) instead, for the kernels with MatmulParams.
+  bool residual_first = false;
   std::string note;  // goes before the reason
 };
 

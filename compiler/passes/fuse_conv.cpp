@@ -133,7 +133,7 @@ size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& 
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const Node& conv = graph.node(id);
-      const bool reads_other_order = form_of(options, graph, conv) == ConvMmaForm::Ring &&
+      const bool reads_other_order = reads_filters_channels_last(form_of(options, graph, conv)) &&
                                      wants_other_order(module, graph, conv);
       if (reads_other_order && lay_out(module, graph, id, diagnostics)) ++changed;
     }

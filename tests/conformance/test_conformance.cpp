@@ -13,6 +13,7 @@ namespace rlx::test {
 #define RLX_OPS(family) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+std::vector<Case> cooperative_conv_cases();
 std::vector<Case> cooperative_matrix_cases();
 std::vector<Case> element_type_cases();
 
@@ -74,16 +75,20 @@ std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
 
 }  // namespace
 
-// Products by code for cooperative matrices.
+// Products and convolutions by code for cooperative matrices.
 TEST_CASE("conformance on cooperative matrices", "[coop]") {
   check_family(of_halves({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}),
                "vulkan-nvidia");
 }
 
+TEST_CASE("conformance of convolutions on cooperative matrices", "[coop]") {
+  check_family(of_halves({conv_cases(), cooperative_conv_cases()}), "vulkan-nvidia");
+}
+
 // Where halves are the device's own conversions.
 TEST_CASE("conformance of native halves", "[native_halves]") {
   check_family(of_halves({unary_cases(), binary_cases(), cast_cases(), reduce_cases(),
-                          softmax_cases(), norm_cases(), pool_cases(), conv_cases()}),
+                          softmax_cases(), norm_cases(), pool_cases()}),
                "vulkan-nvidia");
 }
 

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a convolution to dispatches of `matmul_coop`.
+#include "compiler/ops/conv_coop.h"
+
+#include "compiler/ops/channels_last.h"
+#include "compiler/ops/matmul_coop_lower.h"
+
+namespace rlx {
+namespace {
+
+// Filters [Co, H, W, C] without gaps.
+TensorRef packed_filters(LowerContext& ctx, const TensorRef& w) {
+  const TensorRef filters = ctx.channels_last(w);
+  if (pixel_pitch(filters) == w.shape()[1]) return filters;
+  return ctx.state().materialize_as(filters, channels_last_strides(w.shape()), "channels_last",
+                                    ctx.new_step());
+}
+
+// The pixels of a channels-last tensor as lines of a matrix.
+TensorRef as_lines(const TensorRef& ref) {
+  const Shape& shape = ref.shape();
+  TensorRef lines = ref;
+  lines.type.shape = {shape[0] * shape[2] * shape[3], shape[1]};
+  lines.strides = {pixel_pitch(ref).value(), 1};
+  return lines;
+}
+
+// Whether y is stored as the product makes it.
+bool takes_lines(const TensorRef& y) {
+  return pixel_pitch(y) == y.shape()[1];
+}
+
+AddedOperand added_lines(const TensorRef& ref) {
+  const TensorRef lines = as_lines(ref);
+  return {.ref = lines, .batch = {}, .m = lines.strides[0], .n = 1};
+}
+
+}  // namespace
+
+bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& conv) {
+  const bool in_pieces = form == ConvMmaForm::Pieces;
+  const int64_t depth = conv.group_in * conv.window.taps();
+  TensorRef y = conv.y;
+  if (!takes_lines(y)) {
+    y = ctx.scratch(y.type, "channels_last");
+    y.strides = channels_last_strides(y.shape());
+  }
+  Product product{.batch = {},
+                  .m = conv.images * conv.window.out_count(),
+                  .n = conv.group_out,
+                  .k = depth,
+                  .a = {.ref = in_pieces ? ctx.channels_last(conv.x) : conv.x},
+                  .b = {.ref = packed_filters(ctx, conv.w), .line = depth, .depth = 1},
+                  .bias = {},
+                  .residual = {},
+                  .y = as_lines(y),
+                  .activation = conv.activation,
+                  .residual_first = true,
+                  .note = "channels last"};
+  if (conv.bias) product.bias = AddedOperand{.ref = *conv.bias, .m = 0, .n = conv.bias->strides[0]};
+  if (conv.residual) product.residual = added_lines(ctx.channels_last(*conv.residual));
+  if (in_pieces && conv.window.is_pointwise()) {
+    product.a.ref = as_lines(product.a.ref);
+    product.a.line = product.a.ref.strides[0];
+    product.a.depth = 1;
+    product.note += ", 1x1";
+    // Other kernels than matmul_coop add the residual behind the activation.
+    product.residual_first = conv.residual && !conv.activation.none();
+    if (product.residual_first) {
+      emit_coop(ctx, product);
+    } else if (!lower_product(ctx, product)) {
+      return false;
+    }
+  } else {
+    emit_coop(ctx, product, {.window = conv.window, .in_pieces = in_pieces});
+  }
+  if (y.buffer != conv.y.buffer) ctx.copy(y, conv.y);
+  return true;
+}
+
+}  // namespace rlx

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows of images as lines of a product: line m is the window of output pixel m of [images, OUT_H, OUT_W]; its depth counts taps
+// (h, w), each with all channels.
+// Layout: x [images, C, H, W] with strides RLX_X_N, RLX_X_C, RLX_X_H, RLX_X_W, elements of 16 bits. RLX_WINDOWS 1: channels are
+//   neighbours and every pixel is whole aligned pieces of 16 bytes; 2: any strides, element by element.
+// Specializations: window as in conv_window.h (H and W); RLX_CHANNELS; RLX_M lines, RLX_K = taps * channels; RLX_TILE_M, RLX_TILE_K.
+#ifndef RLX_LIB_WINDOW_LINES_GLSL
+#define RLX_LIB_WINDOW_LINES_GLSL
+
+// The first tap's pixel, which may lie in the pads, and its element 0.
+struct WindowLine {
+  RLX_INDEX at;
+  int h;
+  int w;
+};
+RLX_FN WindowLine rlx_window_line(rlx_u32 line) {
+  const rlx_u32 pixel = line % rlx_u32(RLX_OUT_H * RLX_OUT_W);
+  const rlx_u32 image = line / rlx_u32(RLX_OUT_H * RLX_OUT_W);
+  const int h = int(pixel / rlx_u32(RLX_OUT_W)) * RLX_STRIDE_H - RLX_BEGIN_H;
+  const int w = int(pixel % rlx_u32(RLX_OUT_W)) * RLX_STRIDE_W - RLX_BEGIN_W;
+  WindowLine result;
+  result.at = RLX_INDEX(image) * RLX_INDEX(RLX_X_N) + RLX_INDEX(h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(w) * RLX_INDEX(RLX_X_W);
+  // Of a line behind the last one, every tap lies below the image.
+  const bool there = RLX_M % RLX_TILE_M == 0 || line < rlx_u32(RLX_M);
+  result.h = there ? h : RLX_IN_H;
+  result.w = w;
+  return result;
+}
+
+// Element 0 of the pixel under a tap; not inside in the pads and behind the last tap.
+struct WindowPixel {
+  RLX_INDEX at;
+  bool inside;
+};
+RLX_FN WindowPixel rlx_window_pixel(WindowLine line, rlx_u32 tap) {
+  const int tap_h = int(tap / rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_H;
+  const int tap_w = int(tap % rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_W;
+  const bool in_rows = rlx_u32(line.h + tap_h) < rlx_u32(RLX_IN_H);
+  const bool in_columns = rlx_u32(line.w + tap_w) < rlx_u32(RLX_IN_W);
+  const bool is_tap = RLX_K % RLX_TILE_K == 0 || tap < rlx_u32(RLX_KERNEL_H * RLX_KERNEL_W);
+  WindowPixel pixel;
+  pixel.at = line.at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W);
+  pixel.inside = in_rows && in_columns && is_tap;
+  return pixel;
+}
+
+// Eight neighbours of a line from depth `panel + first` on; zeros in the pads and behind the last depth. Panels begin at multiples of
+// RLX_TILE_K. Without branches, so that loops around it are unrolled.
+RLX_FN rlx_uvec4 rlx_load_window_piece(rlx_ptr x, WindowLine line, rlx_u32 panel, rlx_u32 first) {
+#if RLX_WINDOWS == 1
+#if RLX_CHANNELS % RLX_TILE_K == 0  // all of a panel belongs to one tap
+  const rlx_u32 tap = panel / rlx_u32(RLX_CHANNELS);
+  const rlx_u32 channel = panel % rlx_u32(RLX_CHANNELS) + first;
+#else
+  const rlx_u32 tap = (panel + first) / rlx_u32(RLX_CHANNELS);
+  const rlx_u32 channel = (panel + first) % rlx_u32(RLX_CHANNELS);
+#endif
+  const WindowPixel pixel = rlx_window_pixel(line, tap);
+  const RLX_INDEX place = pixel.at + RLX_INDEX(channel);
+  const rlx_i64 at = pixel.inside ? rlx_i64(place) : rlx_i64(0);
+  const rlx_u32 kept = pixel.inside ? 0xFFFFFFFFu : 0u;
+  return rlx_operand16(x, at * 2) & rlx_uvec4(kept);
+#else
+  rlx_uvec4 piece = rlx_uvec4(0u);
+  RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {
+    const rlx_u32 depth = panel + first + e;
+    const WindowPixel pixel = rlx_window_pixel(line, depth / rlx_u32(RLX_CHANNELS));
+    const RLX_INDEX place = pixel.at + RLX_INDEX(depth % rlx_u32(RLX_CHANNELS)) * RLX_INDEX(RLX_X_C);
+    const rlx_u32 bits = rlx_load_u16(x, pixel.inside ? rlx_i64(place) : rlx_i64(0));
+    piece[e / 2u] |= (pixel.inside ? bits : 0u) << (e % 2u * 16u);
+  }
+  return piece;
+#endif
+}
+
+#endif
