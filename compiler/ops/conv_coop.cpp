@@ -2,6 +2,8 @@
 // From a convolution to dispatches of `matmul_coop`.
 #include "compiler/ops/conv_coop.h"
 
+#include <set>
+
 #include "compiler/ops/channels_last.h"
 #include "compiler/ops/matmul_coop_lower.h"
 
@@ -35,7 +37,59 @@ AddedOperand added_lines(const TensorRef& ref) {
   return {.ref = lines, .batch = {}, .m = lines.strides[0], .n = 1};
 }
 
+// ---- neighbours ----
+
+bool is_elementwise(const Node& node) {
+  return node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
+}
+
+bool has_groups(const Node& node) {
+  const auto groups = node.attributes.find("groups");
+  return node.op == "conv" && groups != node.attributes.end() &&
+         std::get<int64_t>(groups->second) > 1;
+}
+
+// Whether a search that goes from node to node, through elementwise ones, meets groups.
+// neighbours(id) are the nodes at a value's other end.
+template <typename Neighbours, typename Values>
+bool meets_groups(const Graph& graph, ValueId from, const Neighbours& neighbours,
+                  const Values& values) {
+  std::vector<ValueId> open = {from};
+  std::set<ValueId> seen = {from};
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    for (const NodeId id : neighbours(value)) {
+      const Node& node = graph.node(id);
+      if (has_groups(node)) return true;
+      if (!is_elementwise(node)) continue;
+      for (const ValueId next : values(node)) {
+        if (seen.insert(next).second) open.push_back(next);
+      }
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+bool is_beside_groups(const Graph& graph, const Node& node) {
+  const auto producer = [&graph](ValueId id) {
+    const std::optional<NodeId> made_by = graph.value(id).producer;
+    return made_by ? std::vector<NodeId>{*made_by} : std::vector<NodeId>{};
+  };
+  const auto readers = [&graph](ValueId id) { return graph.readers(id); };
+  const auto inputs = [](const Node& at) {
+    std::vector<ValueId> values;
+    for (const std::optional<ValueId>& input : at.inputs) {
+      if (input) values.push_back(*input);
+    }
+    return values;
+  };
+  const auto outputs = [](const Node& at) { return at.outputs; };
+  return meets_groups(graph, *node.inputs[0], producer, inputs) ||
+         meets_groups(graph, node.outputs[0], readers, outputs);
+}
 
 bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& conv) {
   const bool in_pieces = form == ConvMmaForm::Pieces;

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compiler/ops/channels_last.h"
+#include "compiler/ops/conv_coop.h"
 #include "compiler/ops/conv_mma_tiles.h"
 
 namespace rlx {
@@ -185,7 +186,8 @@ ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const
   const std::optional<Window> window = conv_window(ctx, x.shape, w.shape);
   if (!window) return ConvMmaForm::None;
   if (coop) {
-    if (!counts_in_32_bits(*window)) return ConvMmaForm::None;
+    const bool stays = (window->is_pointwise() || !pieces) && is_beside_groups(graph, node);
+    if (stays || !counts_in_32_bits(*window)) return ConvMmaForm::None;
     return pieces ? ConvMmaForm::Pieces : ConvMmaForm::Elements;
   }
   const bool patched = choose_patch_tiling(*window, x.shape[0], w.shape[1], w.shape[0],

@@ -3,6 +3,7 @@
 #include "compiler/lower/lower.h"
 #include "compiler/passes/pass.h"
 #include "tests/compile/graph_text.h"
+#include "tests/support/catch.h"
 
 namespace rlx::test {
 namespace {
@@ -44,7 +45,22 @@ using Ops = std::vector<std::string>;
 
 TEST_CASE("images_between_convolutions_stay_channels_last") {
   // A copy of x in front of the first conv, and one behind the last: the output is dense.
-  CHECK(step_ops(image("f16"), "cuda") == Ops{"conv", "conv", "pool", "ew_region", "conv", "conv"});
+  const char* target = GENERATE("cuda", "vulkan-nvidia");
+  CHECK(step_ops(image("f16"), target) == Ops{"conv", "conv", "pool", "ew_region", "conv", "conv"});
+}
+
+TEST_CASE("images_beside_grouped_convolutions_stay_dense_on_cooperative_matrices") {
+  // 1x1, depthwise, 1x1: no copies; a 1x1 behind them needs one, and one for the dense output.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [1, 16, 8, 8]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}},
+    {"name": "v", "dtype": "f16", "shape": [16, 1, 3, 3], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
+    {"op": "exp", "inputs": ["a"], "outputs": ["b"]},
+    {"op": "conv", "inputs": ["b", "v"], "outputs": ["c"], "attributes": {"groups": 16, "pads": [1, 1]}},
+    {"op": "conv", "inputs": ["c", "w"], "outputs": ["d"]},
+    {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
+  CHECK(step_ops(text, "vulkan-nvidia") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
 }
 
 TEST_CASE("images_are_dense_where_no_kernel_wants_channels_last") {

@@ -83,6 +83,31 @@ TEST_CASE("conv_tiles_follow_the_size_of_the_product") {
                   .tile.by_groups);
 }
 
+TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them") {
+  // The defines of the node's product.
+  const auto product = [](Shape x, Shape w, DType dtype, Attributes attributes = {}) {
+    OneNode node = conv({}, {}, std::move(attributes));
+    node.inputs = {TensorType{dtype, std::move(x)}, TensorType{dtype, std::move(w)}};
+    node.target = "vulkan-nvidia";
+    const Program program = lower(node);
+    for (size_t i = 0; i < program.steps.size(); ++i) {
+      const Specialization& kernel = kernel_of(program, i);
+      if (kernel.kernel != KernelId::matmul_coop) continue;
+      CHECK(contains(program.steps[i].reason, "channels last"));
+      return kernel.defines;
+    }
+    return decltype(Specialization::defines){};
+  };
+  CHECK(product({2, 64, 8, 8}, {32, 64, 3, 3}, DType::f16).at("RLX_WINDOWS") == "1");
+  CHECK(product({2, 64, 8, 8}, {32, 64, 3, 3}, DType::bf16).at("RLX_WINDOWS") == "1");
+  CHECK(product({2, 3, 8, 8}, {32, 3, 3, 3}, DType::f16).at("RLX_WINDOWS") == "2");
+  CHECK(product({2, 64, 8, 8}, {32, 64, 1, 1}, DType::f16).at("RLX_WINDOWS") == "0");
+  CHECK(product({2, 64, 8, 8}, {32, 64, 1, 1}, DType::f16, {{"stride", Ints{2, 2}}})
+            .at("RLX_WINDOWS") == "1");
+  CHECK(product({2, 64, 8, 8}, {32, 64, 3, 3}, DType::f32).empty());
+  CHECK(product({2, 64, 8, 8}, {32, 32, 3, 3}, DType::f16, {{"groups", int64_t{2}}}).empty());
+}
+
 TEST_CASE("conv_reads_strided_inputs_without_a_copy") {
   const Program program = OneNodeGraph(conv({2, 4, 6, 6}, {5, 4, 3, 3}))
                               .lower({{.input = 0, .strides = {1, 2, 48, 8}}});

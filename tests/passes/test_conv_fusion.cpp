@@ -44,7 +44,8 @@ Shape filter_shape(const Module& module) {
 TEST_CASE("a conv on tensor cores takes a residual and the activation behind it") {
   const std::string sum = GENERATE(R"("k", "r")", R"("r", "k")");
   Module module = image(conv("x", "w", "k") + node("add", sum, "s") + node("relu", R"("s")", "y"));
-  CHECK(apply_for(fuse_conv, module, "cuda", kHalfTolerance) == 1);
+  const char* target = GENERATE("cuda", "vulkan-nvidia");
+  CHECK(apply_for(fuse_conv, module, target, kHalfTolerance) == 1);
   CHECK(node_lines(module) == Lines{"conv(x, w, null, r)"});
   CHECK(only_node(module, "conv").attributes.at("activation") ==
         AttributeValue(std::string("relu")));
@@ -82,11 +83,12 @@ TEST_CASE("a residual stays outside where the result has other readers or no ker
 }
 
 TEST_CASE("filters of several taps are stored channels last where tensor cores read them") {
+  const char* target = GENERATE("cuda", "vulkan-nvidia");
   Module taps = image(conv("x", "w", "y"));
-  CHECK(apply_for(lay_out_filters, taps, "cuda") == 1);
+  CHECK(apply_for(lay_out_filters, taps, target) == 1);
   CHECK(filter_shape(taps) == Shape{16, 3, 3, 16});
   Module point = image(conv("x", "point", "y"));
-  CHECK(apply_for(lay_out_filters, point, "cuda") == 0);
+  CHECK(apply_for(lay_out_filters, point, target) == 0);
   Module vulkan = image(conv("x", "w", "y"));
   CHECK(apply_for(lay_out_filters, vulkan, "vulkan") == 0);
 }
