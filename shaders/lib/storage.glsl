@@ -44,17 +44,16 @@ uint rlx_bf16_from_f32(float value) {
 #if RLX_NATIVE_HALVES
 uint rlx_f16_from_f32(float value) { return uint(float16BitsToUint16(float16_t(value))); }
 #else
-// The half nearest to a value, ties to even, as a float. Added to one and a half times the power of two whose unit is the half's (13
-// binades above the value, or above 2^-14, whose unit is that of the subnormals), the value is rounded there; from 65536 on, where no
-// unit matters, the factors leave infinity.
+// The half nearest to a value, ties to even, as a float. `far`, 2^13 times the value, is a multiple of the half's unit, and what is left of
+// it without the value is rounded to that unit (ties to even, as a tie makes `far` even); 3/4 has the unit 2^-24 of the subnormals. From
+// 65520 on the factor leaves infinity, and of NaN a NaN.
 float rlx_at_half(float value) {
-  const uint bits = floatBitsToUint(value);
-  const float unit = uintBitsToFloat(clamp(bits & 0x7F800000u, 0x38800000u, 0x47800000u) + 0x06C00000u);
-  precise float shifted = value + unit;
-  precise float rounded = shifted - unit;
-  precise float high = rounded * uintBitsToFloat(0x77800000u);  // 2^112
-  precise float bounded = high * uintBitsToFloat(0x07800000u);  // 2^-112
-  return uintBitsToFloat(floatBitsToUint(bounded) | (bits & 0x80000000u));
+  const float magnitude = abs(value);
+  precise float far = max(magnitude * 8192.0, 0.75);
+  precise float rest = far - magnitude;
+  precise float rounded = far - rest;
+  const float bounded = magnitude < 65520.0 ? rounded : magnitude * uintBitsToFloat(0x78000000u);  // 2^113
+  return uintBitsToFloat(floatBitsToUint(bounded) | (floatBitsToUint(value) & 0x80000000u));
 }
 uint rlx_f16_from_f32(float value) { return packHalf2x16(vec2(rlx_at_half(value), 0.0)); }
 #endif
