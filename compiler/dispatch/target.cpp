@@ -43,7 +43,8 @@ constexpr std::array kTargets = {
 }  // namespace
 
 bool Target::offers(KernelId kernel) const {
-  if (kernel == KernelId::matmul_coop && !cooperative_matrices) return false;
+  const bool has_matrices = kernel == KernelId::matmul_coop || kernel == KernelId::attention_coop;
+  if (has_matrices && !cooperative_matrices) return false;
   const KernelTargets targets = kernel_row(kernel).targets;
   return targets == KernelTargets::Both ||
          (targets == KernelTargets::Cuda) == (kind == TargetKind::Cuda);

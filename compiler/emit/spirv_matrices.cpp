@@ -52,11 +52,12 @@ Words text_words(std::string_view text) {
 // What the rewriting asks of the module before it starts.
 struct Facts {
   bool has_matrices = false;
-  std::set<uint32_t> right_rows;       // ids of specialization constant 0
-  std::map<uint32_t, bool> booleans;   // constants
-  std::map<uint32_t, uint32_t> types;  // of matrix values
-  std::map<uint32_t, Use> uses;        // of matrix types
-  std::set<uint32_t> conflicts;        // types with two uses
+  std::set<uint32_t> right_rows;          // ids of specialization constant 0
+  std::map<uint32_t, bool> booleans;      // constants
+  std::map<uint32_t, uint32_t> types;     // of matrix values
+  std::map<uint32_t, Use> uses;           // of matrix types
+  std::set<uint32_t> conflicts;           // types with two uses
+  std::map<uint32_t, uint32_t> pointees;  // of pointer types of functions' variables
   std::optional<uint32_t> u32;
 };
 
@@ -86,9 +87,17 @@ Facts facts_of(std::span<const uint32_t> words) {
       case spv::OpTypeCooperativeMatrixNV:
         facts.has_matrices = true;
         break;
+      case spv::OpTypePointer:
+        if (operands[1] == spv::StorageClassFunction) facts.pointees[operands[0]] = operands[2];
+        break;
+      case spv::OpVariable:
+        if (const auto type = facts.pointees.find(operands[0]); type != facts.pointees.end())
+          facts.types[operands[1]] = type->second;
+        break;
       case spv::OpLoad:
       case spv::OpPhi:
       case spv::OpCompositeExtract:
+      case spv::OpCompositeInsert:
       case spv::OpCooperativeMatrixLoadNV:
       case spv::OpCooperativeMatrixMulAddNV:
         facts.types[operands[1]] = operands[0];
@@ -142,6 +151,21 @@ class Rewriter {
         return access(kStore, operands.first(2), operands[2], operands[3], operands.subspan(4));
       case spv::OpCooperativeMatrixMulAddNV:
         return append(out_, kMulAdd, operands);
+      case spv::OpAccessChain:
+        return is_bf16_matrix(type_of(operands[2])) ? point_at_bf16(operands)
+                                                    : append(out_, instruction.op, operands);
+      case spv::OpLoad:
+        return bf16_pointers_.contains(operands[2]) ? read_bf16(spv::OpLoad, operands)
+                                                    : append(out_, instruction.op, operands);
+      case spv::OpStore:
+        return bf16_pointers_.contains(operands[0]) ? store_bf16(operands)
+                                                    : append(out_, instruction.op, operands);
+      case spv::OpCompositeExtract:
+        return is_bf16_matrix(type_of(operands[2])) ? read_bf16(spv::OpCompositeExtract, operands)
+                                                    : append(out_, instruction.op, operands);
+      case spv::OpCompositeInsert:
+        return is_bf16_matrix(operands[0]) ? insert_bf16(operands)
+                                           : append(out_, instruction.op, operands);
       case spv::OpCooperativeMatrixLengthNV:
         fault_ = "asks for the length of a cooperative matrix";
         return;
@@ -199,8 +223,59 @@ class Rewriter {
     if (bf16_type_ == 0) {
       bf16_type_ = next_id_++;
       append(out_, spv::OpTypeFloat, std::array{bf16_type_, 16u, kEncodingBf16});
+      bf16_pointer_type_ = next_id_++;
+      append(out_, spv::OpTypePointer,
+             std::array{bf16_pointer_type_, uint32_t{spv::StorageClassFunction}, bf16_type_});
     }
     return bf16_type_;
+  }
+
+  [[nodiscard]] std::optional<uint32_t> type_of(uint32_t value) const {
+    const auto type = facts_.types.find(value);
+    return type == facts_.types.end() ? std::nullopt : std::optional(type->second);
+  }
+
+  [[nodiscard]] bool is_bf16_matrix(std::optional<uint32_t> type) const {
+    if (element_ != MatrixElement::Bf16 || !type) return false;
+    const auto use = facts_.uses.find(*type);
+    return use != facts_.uses.end() && use->second != Use::Sum;
+  }
+
+  // Elements of such matrices are halves in the NV form, whose bits they keep.
+  uint32_t as_bf16(uint32_t half) {
+    const uint32_t element = next_id_++;
+    append(out_, spv::OpBitcast, std::array{bf16_type(), element, half});
+    return element;
+  }
+
+  // type, result, then where the element stands
+  void read_bf16(uint32_t op, std::span<const uint32_t> operands) {
+    Words read = {bf16_type(), next_id_++};
+    read.insert(read.end(), operands.begin() + 2, operands.end());
+    append(out_, op, read);
+    append(out_, spv::OpBitcast, std::array{operands[0], operands[1], read[1]});
+  }
+
+  // type, result, element, matrix, index
+  void insert_bf16(std::span<const uint32_t> operands) {
+    const uint32_t element = as_bf16(operands[2]);
+    append(out_, spv::OpCompositeInsert,
+           std::array{operands[0], operands[1], element, operands[3], operands[4]});
+  }
+
+  // pointer, element, memory operands
+  void store_bf16(std::span<const uint32_t> operands) {
+    Words store(operands.begin(), operands.end());
+    store[1] = as_bf16(operands[1]);
+    append(out_, spv::OpStore, store);
+  }
+
+  // type, result, variable, index
+  void point_at_bf16(std::span<const uint32_t> operands) {
+    Words pointer(operands.begin(), operands.end());
+    pointer[0] = bf16_pointer_type_;
+    append(out_, spv::OpAccessChain, pointer);
+    bf16_pointers_.insert(operands[1]);
   }
 
   void access(uint32_t op, std::span<const uint32_t> first, uint32_t stride, uint32_t column_major,
@@ -224,6 +299,8 @@ class Rewriter {
   Words out_;
   std::array<uint32_t, kUses> use_ids_{};
   uint32_t bf16_type_ = 0;
+  uint32_t bf16_pointer_type_ = 0;
+  std::set<uint32_t> bf16_pointers_;  // to elements of matrices
   std::string fault_;
 };
 

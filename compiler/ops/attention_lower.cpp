@@ -3,6 +3,7 @@
 #include "compiler/ops/attention_lower.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "compiler/ops/region_codegen.h"
@@ -252,6 +253,39 @@ std::string operand_lines(const AttentionProblem& problem, const AttentionOperan
   return text;
 }
 
+std::string weight_lines(const AttentionProblem& problem, const AttentionOperands& o) {
+  const double log2_e = std::log2(std::exp(1.0));
+  // A positive factor alone goes into the exponent.
+  if (problem.softcap == 0 && problem.scale > 0 && !o.bias) {
+    return define_line("RLX_SCORE(s)", "(s)") +
+           define_line("RLX_EXPONENT", literal(DType::f32, problem.scale * log2_e));
+  }
+  const std::string scaled = "((s) * " + literal(DType::f32, problem.scale) + ")";
+  const std::string cap = literal(DType::f32, problem.softcap);
+  const std::string score =
+      problem.softcap > 0 ? "(" + cap + " * rlx_tanh(" + scaled + " / " + cap + "))" : scaled;
+  return define_line("RLX_SCORE(s)", score) +
+         define_line("RLX_EXPONENT", literal(DType::f32, log2_e));
+}
+
+const char* misaligned_operand(const LowerContext& ctx, const AttentionOperands& o) {
+  constexpr int64_t kPieceBytes = 16;
+  struct Named {
+    const char* name;
+    const Heads* heads;
+  };
+  for (const Named& named :
+       {Named{"q", &o.q}, Named{"k", &o.k}, Named{"v", &o.v}, Named{"y", &o.y}}) {
+    const Heads& heads = *named.heads;
+    const int64_t piece = kPieceBytes / element_bytes(heads.ref.dtype());
+    const HeadsView& view = heads.view;
+    const bool whole = view.dim == 1 && view.batch % piece == 0 && view.head % piece == 0 &&
+                       view.token % piece == 0;
+    if (!whole || ctx.alignment(heads.ref) < kPieceBytes) return named.name;
+  }
+  return nullptr;
+}
+
 uint64_t bytes_touched(const AttentionOperands& o) {
   uint64_t bytes = 0;
   for (const Heads* heads : {&o.q, &o.k, &o.v, &o.y}) bytes += byte_size(heads->ref.type);
@@ -274,16 +308,17 @@ bool lower_attention(LowerContext& ctx) {
   if (!problem) return false;
   if (problem->batch * problem->heads * problem->q_tokens == 0) return true;
   const AttentionOperands operands = operands_of(ctx, *problem);
-  if (!ctx.target().offers(KernelId::attention_mma)) {
-    emit_attention(ctx, *problem, operands, "");
-    return true;
-  }
-  const std::optional<std::string> refusal = attention_mma_refusal(ctx, *problem, operands);
-  if (refusal) {
-    emit_attention(ctx, *problem, operands, *refusal);
+  std::optional<std::string> refusal;
+  if (ctx.target().offers(KernelId::attention_mma)) {
+    refusal = attention_mma_refusal(ctx, *problem, operands);
+    if (!refusal) emit_attention_mma(ctx, *problem, operands);
+  } else if (ctx.target().offers(KernelId::attention_coop)) {
+    refusal = attention_coop_refusal(ctx, *problem, operands);
+    if (!refusal) emit_attention_coop(ctx, *problem, operands);
   } else {
-    emit_attention_mma(ctx, *problem, operands);
+    refusal = "";
   }
+  if (refusal) emit_attention(ctx, *problem, operands, *refusal);
   return true;
 }
 

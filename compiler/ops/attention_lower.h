@@ -33,6 +33,12 @@ struct AttentionOperands {
 std::string dtype_text(const TensorRef& ref);
 // The index type, the strides of all operands, and RLX_ATTENDS(m).
 std::string operand_lines(const AttentionProblem& problem, const AttentionOperands& operands);
+// How weights follow from products: RLX_SCORE(s) of a product s, and RLX_EXPONENT > 0; a weight is
+// 2^(RLX_EXPONENT * score).
+std::string weight_lines(const AttentionProblem& problem, const AttentionOperands& operands);
+// The first of q, k, v and y whose rows are not made of whole aligned 16-byte pieces; nullptr where
+// all are.
+const char* misaligned_operand(const LowerContext& ctx, const AttentionOperands& operands);
 // Least bytes that a dispatch moves.
 uint64_t bytes_touched(const AttentionOperands& operands);
 uint64_t flops_of(const AttentionProblem& problem);
@@ -50,6 +56,13 @@ std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
 // Precondition: no refusal.
 void emit_attention_mma(LowerContext& ctx, const AttentionProblem& problem,
                         const AttentionOperands& operands);
+
+// The same for attention_coop.
+std::optional<std::string> attention_coop_refusal(const LowerContext& ctx,
+                                                  const AttentionProblem& problem,
+                                                  const AttentionOperands& operands);
+void emit_attention_coop(LowerContext& ctx, const AttentionProblem& problem,
+                         const AttentionOperands& operands);
 
 // ---- templates ----
 

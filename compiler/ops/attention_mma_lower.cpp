@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowering of attention to the tensor cores: one dispatch of attention_mma.
 #include <array>
-#include <cmath>
 
 #include "compiler/ops/attention_lower.h"
 #include "compiler/ops/attention_mma_tiles.h"
@@ -15,24 +14,6 @@ constexpr int64_t kPieceBytes = 16;  // q, k, v are read in such pieces
 constexpr int64_t kWidestHalf = 256;
 constexpr int64_t kWidestF32 = 128;
 constexpr int64_t kLargestGrid = 65535;
-
-// What is not a multiple of whole aligned pieces; nullptr where all is.
-const char* misaligned(const LowerContext& ctx, const AttentionOperands& o) {
-  struct Named {
-    const char* name;
-    const Heads* heads;
-  };
-  for (const Named& named :
-       {Named{"q", &o.q}, Named{"k", &o.k}, Named{"v", &o.v}, Named{"y", &o.y}}) {
-    const Heads& heads = *named.heads;
-    const int64_t piece = kPieceBytes / element_bytes(heads.ref.dtype());
-    const HeadsView& view = heads.view;
-    const bool whole = view.dim == 1 && view.batch % piece == 0 && view.head % piece == 0 &&
-                       view.token % piece == 0;
-    if (!whole || ctx.alignment(heads.ref) < kPieceBytes) return named.name;
-  }
-  return nullptr;
-}
 
 // Causality and a right window that cannot remove a key: the only query is the last token.
 AttentionProblem simplified(const AttentionProblem& problem, const AttentionOperands& o) {
@@ -61,23 +42,6 @@ std::string tile_order(const AttentionProblem& problem, const AttentionMmaTiling
          " - (z) / " + r + " * " + r + " + (z) % " + r + ")";
 }
 
-std::string generated_text(const AttentionProblem& problem, const AttentionOperands& o,
-                           const std::string& order) {
-  std::string text = operand_lines(problem, o) + define_line("RLX_TILE_OF(z)", order);
-  const double log2_e = std::log2(std::exp(1.0));
-  // A positive factor alone goes into the exponent.
-  if (problem.softcap == 0 && problem.scale > 0 && !o.bias) {
-    return text + define_line("RLX_SCORE(s)", "(s)") +
-           define_line("RLX_EXPONENT", literal(DType::f32, problem.scale * log2_e));
-  }
-  const std::string scaled = "((s) * " + literal(DType::f32, problem.scale) + ")";
-  const std::string cap = literal(DType::f32, problem.softcap);
-  const std::string score =
-      problem.softcap > 0 ? "(" + cap + " * rlx_tanh(" + scaled + " / " + cap + "))" : scaled;
-  return text + define_line("RLX_SCORE(s)", score) +
-         define_line("RLX_EXPONENT", literal(DType::f32, log2_e));
-}
-
 // A graph input: it stands before the run and does not change in it.
 bool stands_before_run(LowerContext& ctx, const std::optional<TensorRef>& ref) {
   return !ref || ctx.program().buffer(ref->buffer).input_index.has_value();
@@ -101,7 +65,7 @@ std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
              " up to " + std::to_string(widest);
     }
   }
-  if (const char* name = misaligned(ctx, o)) {
+  if (const char* name = misaligned_operand(ctx, o)) {
     return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
   }
   const int64_t rows = problem.q_tokens * (problem.heads / problem.kv_heads);
@@ -137,7 +101,9 @@ void emit_attention_mma(LowerContext& ctx, const AttentionProblem& given,
       .define("RLX_PREFETCH", cached ? 1 : 0)
       .define("RLX_EARLY_POSITIONS", early ? 1 : 0)
       .generated("attention_mma.inc",
-                 generated_text(problem, o, tile_order(problem, tiling, device)))
+                 operand_lines(problem, o) +
+                     define_line("RLX_TILE_OF(z)", tile_order(problem, tiling, device)) +
+                     weight_lines(problem, o))
       .read(&AttentionMmaParams::q, o.q.ref, kPieceBytes)
       .read(&AttentionMmaParams::k, o.k.ref, kPieceBytes)
       .read(&AttentionMmaParams::v, o.v.ref, kPieceBytes)

@@ -15,6 +15,7 @@ namespace rlx::test {
 #undef RLX_OPS
 std::vector<Case> cooperative_conv_cases();
 std::vector<Case> cooperative_matrix_cases();
+std::vector<Case> attention_matrix_cases();
 std::vector<Case> element_type_cases();
 
 namespace {
@@ -75,9 +76,14 @@ std::vector<Case> of_halves(const std::vector<std::vector<Case>>& tables) {
 
 }  // namespace
 
-// Products and convolutions by code for cooperative matrices.
+// Products, convolutions and attention by code for cooperative matrices.
 TEST_CASE("conformance on cooperative matrices", "[coop]") {
   check_family(of_halves({matmul_cases(), norm_matmul_cases(), cooperative_matrix_cases()}),
+               "vulkan-nvidia");
+}
+
+TEST_CASE("conformance of attention on cooperative matrices", "[coop]") {
+  check_family(of_halves({attention_cases(), attention_block_cases(), attention_matrix_cases()}),
                "vulkan-nvidia");
 }
 

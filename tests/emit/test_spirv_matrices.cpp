@@ -20,8 +20,10 @@ constexpr uint32_t kTypeMatrix = 4456;
 constexpr uint32_t kLoad = 4457;
 constexpr uint32_t kMulAdd = 4459;
 
-// y = a product of 16 x 16 matrices in x, by the given types.
-std::string product_text(const std::string& left, const std::string& right) {
+// y = a product of 16 x 16 matrices in x, by the given types; `change` stands between the loads and
+// the product.
+std::string product_text(const std::string& left, const std::string& right,
+                         const std::string& change) {
   return "#version 460\n#extension GL_GOOGLE_include_directive : require\n"
          "#extension GL_KHR_memory_scope_semantics : require\n"
          "#extension GL_NV_cooperative_matrix : require\n#include \"lib/prelude.glsl\"\n"
@@ -30,16 +32,17 @@ std::string product_text(const std::string& left, const std::string& right) {
          "  panel[rlx_local_index] = rlx_raw16(p.x, rlx_i64(rlx_local_index) * 16);\n"
          "  rlx_barrier();\n  " +
          left + " a;\n  " + right +
-         " b;\n  coopMatLoadNV(a, panel, 0, 2, false);\n  coopMatLoadNV(b, panel, 32, 2, true);\n"
+         " b;\n  coopMatLoadNV(a, panel, 0, 2, false);\n  coopMatLoadNV(b, panel, 32, 2, true);\n" +
+         change +
          "  rlx_sum_matrix sum = coopMatMulAddNV(a, b, rlx_sum_matrix(0.0));\n"
          "  coopMatStoreNV(sum, panel, 64, 4, false);\n  rlx_barrier();\n"
          "  rlx_put16(p.y, rlx_i64(rlx_local_index) * 16, panel[64 + rlx_local_index]);\n}\n";
 }
 
 KernelResult compile_product(const std::string& left, const std::string& right,
-                             const std::string& element) {
+                             const std::string& element, const std::string& change = "") {
   const TemporaryFolder folder;
-  folder.write("shaders/pad.comp", product_text(left, right));
+  folder.write("shaders/pad.comp", product_text(left, right, change));
   Diagnostics diagnostics;
   const auto sources = KernelSources::from_folder(folder.path(), diagnostics);
   REQUIRE(sources.has_value());
@@ -91,6 +94,33 @@ TEST_CASE("operands become bf16 where the kernel says so, and sums stay f32") {
   const auto types = instructions(code, kTypeMatrix);
   CHECK(std::ranges::count_if(types,
                               [&](const auto& type) { return type.at(1) == brain->at(0); }) == 2);
+}
+
+TEST_CASE("elements of bf16 operands are read and written by their bits") {
+  const std::string change = "  a[1] = rlx_element_bf16(2.0 * rlx_value_bf16(a[3]));\n";
+  const KernelCode code =
+      code_of(compile_product("rlx_left_matrix", "rlx_right_matrix", "bf16", change));
+  const auto floats = instructions(code, spv::OpTypeFloat);
+  const auto brain =
+      std::ranges::find_if(floats, [](const auto& type) { return type.size() == 3; });
+  REQUIRE(brain != floats.end());
+  // The one that is read becomes a half's bits, the one that is written comes from them.
+  const auto casts = instructions(code, spv::OpBitcast);
+  const auto to_brain =
+      std::ranges::find_if(casts, [&](const auto& cast) { return cast.at(0) == brain->at(0); });
+  REQUIRE(to_brain != casts.end());
+  std::vector<uint32_t> stored;
+  for (const auto& store : instructions(code, spv::OpStore)) stored.push_back(store.at(1));
+  for (const auto& insert : instructions(code, spv::OpCompositeInsert))
+    stored.push_back(insert.at(2));
+  CHECK(std::ranges::count(stored, to_brain->at(1)) == 1);
+  std::vector<uint32_t> read;
+  for (const uint32_t op : {uint32_t{spv::OpLoad}, uint32_t{spv::OpCompositeExtract}}) {
+    for (const auto& value : instructions(code, op))
+      if (value.at(0) == brain->at(0)) read.push_back(value.at(1));
+  }
+  REQUIRE(read.size() == 1);
+  CHECK(std::ranges::any_of(casts, [&](const auto& cast) { return cast.at(2) == read[0]; }));
 }
 
 TEST_CASE("one type for both operands of a product is refused") {

@@ -157,6 +157,29 @@ TEST_CASE("attention_says_why_it_does_without_tensor_cores") {
   CHECK(contains(reason(mixed), "another dtype"));
 }
 
+TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
+  const auto step = [](const MmaSizes& sizes) {
+    OneNode node = mma_attention(sizes);
+    node.target = "vulkan-nvidia";
+    const Program program = lower(node);
+    return std::pair(kernel_of(program, 0).kernel, program.steps[0].reason);
+  };
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    const auto [kernel, reason] = step({.dtype = dtype, .tokens = 33, .dim = 64});
+    CHECK(kernel == KernelId::attention_coop);
+    CHECK(contains(reason, "cooperative matrices"));
+  }
+  const auto refused_for = [&](const MmaSizes& sizes, const std::string& why) {
+    const auto [kernel, reason] = step(sizes);
+    return kernel == KernelId::attention && contains(reason, why);
+  };
+  CHECK(refused_for({.dtype = DType::f32, .tokens = 33, .dim = 64}, "not f16 or bf16"));
+  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 72}, "head size 72"));
+  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 160}, "up to 128"));
+  CHECK(refused_for({.dtype = DType::f16, .tokens = 3, .dim = 64}, "3 queries do not fill"));
+  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .keys = 0, .dim = 64}, "no keys"));
+}
+
 TEST_CASE("attention_rows_off_16_bytes_do_without_tensor_cores") {
   // Tokens of q stand 772 elements apart: rows begin at multiples of 8 bytes.
   const Program program = OneNodeGraph(mma_attention({.tokens = 4, .heads = 2, .kv_heads = 2}))

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention of f16 and bf16 by attention_coop (ops.md 5.1; traps T70 to T80): ends inside its
+// tiles, head sizes, all that may disallow a key, and what disallowed keys hold.
+#include <limits>
+
+#include "tests/support/case.h"
+
+namespace rlx::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+
+using Inputs = std::vector<std::optional<CaseTensor>>;
+
+struct Sizes {
+  int64_t batch = 1;
+  int64_t q_tokens = 33;
+  int64_t kv_tokens = 70;
+  int64_t heads = 4;
+  int64_t kv_heads = 2;
+  int64_t dim = 64;
+  int64_t v_dim = 64;
+  DType dtype = DType::f16;
+};
+
+// q, k, v in layout bshd, then `more_inputs`; attributes with `more` (", \"causal\": true") behind.
+Case attention(const std::string& law, const Sizes& s, const std::string& more = "",
+               const Inputs& more_inputs = {}) {
+  Inputs inputs = {tensor(s.dtype, {s.batch, s.q_tokens, s.heads, s.dim}),
+                   tensor(s.dtype, {s.batch, s.kv_tokens, s.kv_heads, s.dim}),
+                   tensor(s.dtype, {s.batch, s.kv_tokens, s.kv_heads, s.v_dim})};
+  inputs.insert(inputs.end(), more_inputs.begin(), more_inputs.end());
+  return {.name = law + " " + to_string(inputs[0]->type) + " keys " + std::to_string(s.kv_tokens),
+          .op = "attention",
+          .inputs = std::move(inputs),
+          .attributes = R"({"num_heads": )" + std::to_string(s.heads) + R"(, "num_kv_heads": )" +
+                        std::to_string(s.kv_heads) + R"(, "head_dim": )" + std::to_string(s.dim) +
+                        R"(, "v_head_dim": )" + std::to_string(s.v_dim) + more + "}",
+          .tolerance = Tolerance::AttentionHalf,
+          .outputs = 2};
+}
+
+CaseTensor whole(double value) {
+  return tensor(DType::i32, {}).of({value});
+}
+
+void add_sizes(std::vector<Case>& cases, DType dtype) {
+  cases.push_back(attention("ends inside tiles", {.dtype = dtype}));
+  cases.push_back(attention("wide heads, causal", {.dim = 128, .v_dim = 128, .dtype = dtype},
+                            R"(, "causal": true)"));
+  cases.push_back(attention("uneven heads, windows", {.dim = 48, .v_dim = 80, .dtype = dtype},
+                            R"(, "window_left": 11, "window_right": 5)"));
+  cases.push_back(attention("one key", {.kv_tokens = 1, .dim = 16, .v_dim = 32, .dtype = dtype}));
+  // Tiles of many queries: of those whose keys end in it, before it and behind it.
+  const Sizes many{.batch = 4,
+                   .q_tokens = 130,
+                   .kv_tokens = 140,
+                   .heads = 24,
+                   .kv_heads = 8,
+                   .dim = 32,
+                   .v_dim = 16,
+                   .dtype = dtype};
+  cases.push_back(attention("T70 many tiles, causal", many, R"(, "causal": true)"));
+  cases.push_back(
+      attention("many tiles, a narrow window", many, R"(, "causal": true, "window_left": 20)"));
+}
+
+void add_masks(std::vector<Case>& cases, DType dtype) {
+  const CaseTensor mask = tensor(DType::bool_, {1, 1, 33, 70});
+  cases.push_back(attention("mask and bias", {.dim = 128, .v_dim = 128, .dtype = dtype}, "",
+                            {mask, tensor(dtype, {1, 4, 33, 70})}));
+  cases.push_back(attention("T77 softcap and scale", {.dim = 48, .v_dim = 80, .dtype = dtype},
+                            R"(, "softcap": 3.0, "scale": 0.7, "causal": true)"));
+  cases.push_back(attention("a negative scale", {.dtype = dtype}, R"(, "scale": -0.3)"));
+  cases.push_back(attention("T79 no key is allowed", {.dtype = dtype}, "",
+                            {tensor(DType::bool_, {1, 1, 33, 70}).range(0, 0)}));
+  const CaseTensor lengths = tensor(DType::i32, {3}).of({70, 17, 0});
+  cases.push_back(attention("T72 lengths", {.batch = 3, .dtype = dtype}, R"(, "causal": true)",
+                            {std::nullopt, std::nullopt, lengths}));
+  cases.push_back(attention("T71 queries that start behind the first key", {.dtype = dtype},
+                            R"(, "causal": true)",
+                            {std::nullopt, std::nullopt, std::nullopt, whole(37)}));
+}
+
+// From key `live` on, k and v hold what is not finite.
+Case spoilt(Case made, const Sizes& s, int64_t live) {
+  std::vector<double> values;
+  for (int64_t j = 0; j < s.kv_tokens; ++j) {
+    for (int64_t e = 0; e < s.kv_heads * s.dim; ++e) {
+      const double fine = static_cast<double>((j * 7 + e * 3) % 11) / 5.0 - 1;
+      values.push_back(j < live ? fine : e % 2 == 0 ? kNan : kInfinity);
+    }
+  }
+  const CaseTensor rows = tensor(s.dtype, {1, s.kv_tokens, s.kv_heads, s.dim}).of(values);
+  made.inputs[1] = rows;
+  made.inputs[2] = rows;
+  return made;
+}
+
+void add_garbage(std::vector<Case>& cases, DType dtype) {
+  const Sizes s{.dtype = dtype};
+  constexpr int64_t kLive = 45;
+  std::vector<double> mask;
+  for (int64_t j = 0; j < s.kv_tokens; ++j) mask.push_back(j < kLive ? 1 : 0);
+  const Inputs first_keys = {tensor(DType::bool_, {1, s.kv_tokens}).of(mask)};
+  cases.push_back(spoilt(attention("T80 masked keys hold NaN", s, "", first_keys), s, kLive));
+  cases.push_back(
+      spoilt(attention("T80 future keys hold NaN", s, R"(, "causal": true)",
+                       {std::nullopt, std::nullopt, std::nullopt, whole(kLive - s.q_tokens)}),
+             s, kLive));
+  cases.push_back(spoilt(attention("T80 a NaN in an allowed score", s, R"(, "causal": true)",
+                                   {std::nullopt, std::nullopt, std::nullopt, whole(20)}),
+                         s, kLive));
+  Case infinite = attention("an infinite value", s, R"(, "causal": true)");
+  std::vector<double> values(static_cast<size_t>(s.kv_tokens * s.kv_heads * s.v_dim), 0.25);
+  values[50 * static_cast<size_t>(s.kv_heads * s.v_dim) + 3] = kInfinity;
+  infinite.inputs[2] = tensor(dtype, {1, s.kv_tokens, s.kv_heads, s.v_dim}).of(values);
+  cases.push_back(infinite);
+}
+
+}  // namespace
+
+std::vector<Case> attention_matrix_cases() {
+  std::vector<Case> cases;
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    add_sizes(cases, dtype);
+    add_masks(cases, dtype);
+    add_garbage(cases, dtype);
+  }
+  return cases;
+}
+
+}  // namespace rlx::test
