@@ -98,10 +98,19 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
   }
 RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
 
-// The piece of a panel that comes `index`-th. Four to a row, eight neighbouring threads would meet in the banks of rows r and r + 1:
-// they take those of rows r and r + 4.
+// This thread's piece of a panel in its `load`-th turn: its row, and its place in that. Four to a row, eight neighbouring threads
+// would meet in the banks of rows r and r + 1: they take those of rows r and r + 4.
+#if RLX_BLOCK_SIZE % RLX_A_PIECES != 0 || RLX_BLOCK_SIZE % RLX_B_PIECES != 0
+#error "a thread's pieces have one place in their rows"
+#endif
 RLX_FN rlx_u32 piece_in_turn(rlx_u32 index, rlx_u32 pieces) {
   return pieces != 4u ? index : (index & ~28u) | (index & 4u) << 2u | (index & 24u) >> 1u;
+}
+RLX_FN rlx_u32 piece_row(rlx_u32 load, rlx_u32 pieces) {
+  return piece_in_turn(rlx_local_index, pieces) / pieces + load * (rlx_u32(RLX_BLOCK_SIZE) / pieces);
+}
+RLX_FN rlx_u32 piece_place(rlx_u32 pieces) {
+  return piece_in_turn(rlx_local_index, pieces) % pieces;
 }
 
 // The lines of a's tile, and the piece of that line which `row` and `first` of a panel stand for, from depth `depth` on.
@@ -112,8 +121,7 @@ struct TileLines {
 RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
   TileLines lines;
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
-    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
-    lines.of_load[load] = rlx_window_line(first_line + index / rlx_u32(RLX_A_PIECES));
+    lines.of_load[load] = rlx_window_line(first_line + piece_row(load, rlx_u32(RLX_A_PIECES)));
   }
   return lines;
 }
@@ -136,18 +144,16 @@ RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX
 RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TileLines lines, TilePlace tile, rlx_u32 depth,
                         inout rlx_uvec4 a_next[RLX_A_LOADS], inout rlx_uvec4 b_next[RLX_B_LOADS]) {
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
-    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
-    const rlx_u32 row = index / rlx_u32(RLX_A_PIECES);
-    const rlx_u32 first = index % rlx_u32(RLX_A_PIECES) * 8u;
-    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_A_ROWS * RLX_A_PIECES))
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_A_PIECES));
+    const rlx_u32 first = piece_place(rlx_u32(RLX_A_PIECES)) * 8u;
+    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_A_ROWS))
       a_next[load] = RLX_LOAD_A(a, lines, load, row, first, depth);
   }
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
-    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_B_PIECES));
-    const rlx_u32 row = index / rlx_u32(RLX_B_PIECES);
-    const rlx_u32 first = index % rlx_u32(RLX_B_PIECES) * 8u;
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_B_PIECES));
+    const rlx_u32 first = piece_place(rlx_u32(RLX_B_PIECES)) * 8u;
     const rlx_u32 line = tile.n * rlx_u32(RLX_TILE_N) + (RLX_B_BY_LINE != 0 ? first : row);
-    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_B_ROWS * RLX_B_PIECES))
+    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_B_ROWS))
       b_next[load] = load_b_piece(b, line, depth + (RLX_B_BY_LINE != 0 ? row : first));
   }
 }
@@ -155,15 +161,15 @@ RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TileLines lines, TilePlace tile, r
 RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_LOADS], rlx_uvec4 b_next[RLX_B_LOADS]) {
   const rlx_u32 base = stage * rlx_u32(RLX_STAGE_PIECES);
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
-    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_A_PIECES));
-    const rlx_u32 at = index / rlx_u32(RLX_A_PIECES) * rlx_u32(RLX_A_PITCH) + index % rlx_u32(RLX_A_PIECES);
-    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_A_ROWS * RLX_A_PIECES))
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_A_PIECES));
+    const rlx_u32 at = row * rlx_u32(RLX_A_PITCH) + piece_place(rlx_u32(RLX_A_PIECES));
+    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_A_ROWS))
       rlx_panels[base + at] = a_next[load];
   }
   RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
-    const rlx_u32 index = piece_in_turn(rlx_local_index + load * rlx_u32(RLX_BLOCK_SIZE), rlx_u32(RLX_B_PIECES));
-    const rlx_u32 at = index / rlx_u32(RLX_B_PIECES) * rlx_u32(RLX_B_PITCH) + index % rlx_u32(RLX_B_PIECES);
-    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || index < rlx_u32(RLX_B_ROWS * RLX_B_PIECES))
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_B_PIECES));
+    const rlx_u32 at = row * rlx_u32(RLX_B_PITCH) + piece_place(rlx_u32(RLX_B_PIECES));
+    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_B_ROWS))
       rlx_panels[base + rlx_u32(RLX_B_FIRST) + at] = b_next[load];
   }
 }
@@ -176,18 +182,86 @@ struct Result {
   rlx_ptr residual;
 };
 
+// The RLX_WARPS_K subgroups of one place share out the units of their slots: a thread takes RLX_SLOT_TURNS.
+#define RLX_SHARERS (RLX_SUBGROUP * RLX_WARPS_K)
+#define RLX_SLOT_TURNS ((16 * RLX_SUM_UNITS + RLX_SHARERS - 1) / RLX_SHARERS)
+
+// A bias of columns is the same for all units of a thread.
+#if defined(RLX_BIAS) && RLX_Y_VECTOR == 4 && RLX_PASS != 1
+#define RLX_COLUMN_BIAS (RLX_BIAS_M == 0 && RLX_SHARERS % RLX_SUM_UNITS == 0)
+#else
+#define RLX_COLUMN_BIAS false
+#endif
+// A residual in front of the activation joins the sums in shared memory: there all of a thread's part is under way at a time.
+#if defined(RLX_RESIDUAL) && RLX_Y_VECTOR == 4 && RLX_PASS != 1 && (RLX_RESIDUAL_FIRST || !RLX_ACTIVATION)
+#define RLX_RESIDUAL_JOINS (16 * RLX_SUM_UNITS % RLX_SHARERS == 0)
+#else
+#define RLX_RESIDUAL_JOINS false
+#endif
+
+// Where a thread's units lie: line and column within a slot of sums, and their place in the first of the slots to be added.
+struct Unit {
+  rlx_u32 line;
+  rlx_u32 column;
+  rlx_u32 at;
+};
+RLX_FN Unit unit_in_turn(rlx_u32 warp, rlx_u32 turn) {
+  const rlx_u32 part = warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N);
+  const rlx_u32 index = turn * rlx_u32(RLX_SHARERS) + part * rlx_u32(RLX_SUBGROUP) + rlx_local_index % rlx_u32(RLX_SUBGROUP);
+  const rlx_u32 place = index % rlx_u32(RLX_SUM_UNITS);
+  Unit unit;
+  unit.line = index / rlx_u32(RLX_SUM_UNITS);
+  unit.column = place * 4u;
+  unit.at = warp % rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUM_PIECES) + unit.line * rlx_u32(RLX_SUM_PITCH) + place;
+  return unit;
+}
+
+// What this thread's units of a slot, whose first element is (row, column), meet on their way to y.
+struct Added {
+  rlx_acc4_t bias;
+  rlx_acc4_t residual[RLX_SLOT_TURNS];
+};
+RLX_FN void load_added(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column, inout Added added) {
+#if RLX_Y_VECTOR == 4
+  if (RLX_COLUMN_BIAS) {
+    const rlx_u32 n = column + unit_in_turn(warp, 0u).column;
+    const bool inside = n < rlx_u32(RLX_N);
+    added.bias = rlx_bias4(result.bias, RLX_INDEX(0), RLX_INDEX(inside ? n : 0u));
+  }
+  if (RLX_RESIDUAL_JOINS) {
+    RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_SLOT_TURNS); ++turn) {
+      const Unit unit = unit_in_turn(warp, turn);
+      const bool inside_m = row + unit.line < rlx_u32(RLX_M);
+      const bool inside_n = column + unit.column < rlx_u32(RLX_N);
+      const bool inside = inside_m && inside_n;
+      const rlx_u32 m = inside ? row + unit.line : 0u;
+      const rlx_u32 n = inside ? column + unit.column : 0u;
+      added.residual[turn] = rlx_residual4(result.residual, RLX_INDEX(m), RLX_INDEX(n));
+    }
+  }
+#endif
+}
+RLX_FN void join_residual(rlx_u32 warp, Added added) {
+  RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_SLOT_TURNS); ++turn) {
+    const rlx_u32 at = unit_in_turn(warp, turn).at;
+    rlx_panels[at] = floatBitsToUint(uintBitsToFloat(rlx_panels[at]) + added.residual[turn]);
+  }
+}
+
 // Finishes four neighbours of y, or stores them as sums of this split.
-RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t sum) {
+RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t sum, rlx_acc4_t column_bias) {
   if (row >= rlx_u32(RLX_M) || column >= rlx_u32(RLX_N)) return;
   const RLX_INDEX m = RLX_INDEX(row);
   const RLX_INDEX n = RLX_INDEX(column);
   const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
-#if RLX_Y_VECTOR == 4
-#if RLX_PASS == 1
+#if RLX_PASS == 1 && RLX_Y_VECTOR == 4
   RLX_CAT(rlx_store4_, RLX_ACC)(result.base, at, sum);
-#else
-  RLX_CAT(rlx_store4_, RLX_Y)(result.base, at, rlx_finish4(sum, result.bias, result.residual, m, n));
-#endif
+#elif RLX_Y_VECTOR == 4
+  rlx_acc4_t bias = column_bias;
+  rlx_acc4_t residual = rlx_acc4_splat(0);
+  if (!RLX_COLUMN_BIAS) bias = rlx_bias4(result.bias, m, n);
+  if (!RLX_RESIDUAL_JOINS) residual = rlx_residual4(result.residual, m, n);
+  RLX_CAT(rlx_store4_, RLX_Y)(result.base, at, rlx_finish4_with(sum, bias, residual));
 #else
   RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
     if (column + c < rlx_u32(RLX_N)) {
@@ -212,20 +286,17 @@ RLX_FN void meet() {
 }
 
 // Finishes the sums whose first element is (row, column) of y: each of the RLX_WARPS_K subgroups of one place has left its own in
-// its slot, and they share out the units.
-RLX_FN void store_slot(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column) {
-  const rlx_u32 first_slot = warp % rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUM_PIECES);
-  const rlx_u32 sharer =
-      warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUBGROUP) + rlx_local_index % rlx_u32(RLX_SUBGROUP);
-  for (rlx_u32 unit = sharer; unit < rlx_u32(16 * RLX_SUM_UNITS); unit += rlx_u32(RLX_SUBGROUP * RLX_WARPS_K)) {
-    const rlx_u32 line = unit / rlx_u32(RLX_SUM_UNITS);
-    const rlx_u32 place = unit % rlx_u32(RLX_SUM_UNITS);
-    const rlx_u32 at = first_slot + line * rlx_u32(RLX_SUM_PITCH) + place;
-    rlx_acc4_t sum = uintBitsToFloat(rlx_panels[at]);
+// its slot.
+RLX_FN void store_slot(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column, Added added) {
+  if (RLX_RESIDUAL_JOINS) join_residual(warp, added);
+  for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_SLOT_TURNS); ++turn) {
+    const Unit unit = unit_in_turn(warp, turn);
+    if (16 * RLX_SUM_UNITS % RLX_SHARERS != 0 && unit.line >= 16u) return;
+    rlx_acc4_t sum = uintBitsToFloat(rlx_panels[unit.at]);
     RLX_UNROLL for (rlx_u32 k = 1u; k < rlx_u32(RLX_WARPS_K); ++k) {
-      sum += uintBitsToFloat(rlx_panels[at + k * rlx_u32(RLX_WARPS_M * RLX_WARPS_N * RLX_SUM_PIECES)]);
+      sum += uintBitsToFloat(rlx_panels[unit.at + k * rlx_u32(RLX_WARPS_M * RLX_WARPS_N * RLX_SUM_PIECES)]);
     }
-    store_sums(result, row + line, column + place * 4u, sum);
+    store_sums(result, row + unit.line, column + unit.column, sum, added.bias);
   }
 }
 
@@ -343,12 +414,16 @@ RLX_MAIN {
 #endif
   const rlx_u32 row = tile.m * rlx_u32(RLX_TILE_M) + warp_m;
   const rlx_u32 column = tile.n * rlx_u32(RLX_TILE_N) + warp_n;
+  Added added;
 #define RLX_STORE_MATRIX(i, j)                                                                                      \
+  if (j % RLX_SUM_MATRICES == 0) {                                                                                  \
+    load_added(result, warp, row + i * 16u, column + j * 16u, added);                                               \
+  }                                                                                                                 \
   coopMatStoreNV(sums[i][j], rlx_panels, warp * rlx_u32(RLX_SUM_PIECES) + rlx_u32(j % RLX_SUM_MATRICES * 4),          \
                  RLX_SUM_PITCH, false);                                                                              \
   if (j % RLX_SUM_MATRICES == RLX_SUM_MATRICES - 1) {                                                                \
     meet();                                                                                                          \
-    store_slot(result, warp, row + i * 16u, column + j / RLX_SUM_MATRICES * RLX_SUM_MATRICES * 16u);                  \
+    store_slot(result, warp, row + i * 16u, column + j / RLX_SUM_MATRICES * RLX_SUM_MATRICES * 16u, added);           \
     meet();                                                                                                          \
   }
   RLX_EACH_MATRIX(RLX_STORE_MATRIX)

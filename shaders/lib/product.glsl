@@ -52,33 +52,54 @@ RLX_FN rlx_acc_t rlx_finish(rlx_acc_t value, rlx_ptr bias, rlx_ptr residual, RLX
 }
 
 #if RLX_Y_VECTOR == 4
-// Elements (m, n) to (m, n + 3).
-RLX_FN rlx_acc4_t rlx_finish4(rlx_acc4_t value, rlx_ptr bias, rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
+// What bias and residual add to elements (m, n) to (m, n + 3); nothing writes the bias.
+RLX_FN rlx_acc4_t rlx_bias4(rlx_ptr bias, RLX_INDEX m, RLX_INDEX n) {
+  rlx_acc4_t value = rlx_acc4_splat(0);
 #ifdef RLX_BIAS
 #if RLX_BIAS_VECTOR == 4
-  value += RLX_CAT(rlx_load4_, RLX_BIAS)(bias, m * RLX_BIAS_M + n);
+  value = rlx_acc4_t(RLX_CAT(rlx_operand4_, RLX_BIAS)(bias, m * RLX_BIAS_M + n));
 #else
   RLX_UNROLL for (int j = 0; j < 4; ++j) {
-    value[j] += RLX_ELEMENT(RLX_BIAS, bias, m * RLX_BIAS_M + (n + j) * RLX_BIAS_N);
+    value[j] = RLX_ELEMENT(RLX_BIAS, bias, m * RLX_BIAS_M + (n + j) * RLX_BIAS_N);
   }
 #endif
+#endif
+  return value;
+}
+RLX_FN rlx_acc4_t rlx_residual4(rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
+  rlx_acc4_t value = rlx_acc4_splat(0);
+#ifdef RLX_RESIDUAL
+#if RLX_RESIDUAL_VECTOR == 4
+  value = rlx_acc4_t(RLX_CAT(rlx_load4_, RLX_RESIDUAL)(residual, m * RLX_RESIDUAL_M + n));
+#else
+  RLX_UNROLL for (int j = 0; j < 4; ++j) {
+    value[j] = RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + (n + j) * RLX_RESIDUAL_N);
+  }
+#endif
+#endif
+  return value;
+}
+
+// Four elements of y from their sums and what is added to them.
+RLX_FN rlx_acc4_t rlx_finish4_with(rlx_acc4_t value, rlx_acc4_t bias, rlx_acc4_t residual) {
+#ifdef RLX_BIAS
+  value += bias;
 #endif
 #if !RLX_RESIDUAL_FIRST
   RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
 #endif
 #ifdef RLX_RESIDUAL
-#if RLX_RESIDUAL_VECTOR == 4
-  value += RLX_CAT(rlx_load4_, RLX_RESIDUAL)(residual, m * RLX_RESIDUAL_M + n);
-#else
-  RLX_UNROLL for (int j = 0; j < 4; ++j) {
-    value[j] += RLX_ELEMENT(RLX_RESIDUAL, residual, m * RLX_RESIDUAL_M + (n + j) * RLX_RESIDUAL_N);
-  }
-#endif
+  value += residual;
 #endif
 #if RLX_RESIDUAL_FIRST
   RLX_UNROLL for (int j = 0; j < 4; ++j) value[j] = rlx_activate(value[j]);
 #endif
   return value;
+}
+
+// Elements (m, n) to (m, n + 3).
+RLX_FN rlx_acc4_t rlx_finish4(rlx_acc4_t value, rlx_ptr bias, rlx_ptr residual, RLX_INDEX m, RLX_INDEX n) {
+  return rlx_finish4_with(value, rlx_bias4(bias, m, n), rlx_residual4(residual, m, n));
 }
 #endif
 
