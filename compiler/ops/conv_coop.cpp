@@ -10,6 +10,22 @@
 namespace rlx {
 namespace {
 
+// A row of pixels [N, C, W] as an image of height 1.
+TensorRef as_image(TensorRef ref) {
+  if (ref.shape().size() == 4) return ref;
+  ref.strides.insert(ref.strides.begin() + 2, ref.shape()[2] * ref.strides[2]);
+  ref.type.shape.insert(ref.type.shape.begin() + 2, 1);
+  return ref;
+}
+
+Convolution of_images(Convolution conv) {
+  conv.x = as_image(conv.x);
+  conv.w = as_image(conv.w);
+  if (conv.residual) conv.residual = as_image(*conv.residual);
+  conv.y = as_image(conv.y);
+  return conv;
+}
+
 // Filters [Co, H, W, C] without gaps.
 TensorRef packed_filters(LowerContext& ctx, const TensorRef& w) {
   const TensorRef filters = ctx.channels_last(w);
@@ -91,7 +107,8 @@ bool is_beside_groups(const Graph& graph, const Node& node) {
          meets_groups(graph, node.outputs[0], readers, outputs);
 }
 
-bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& conv) {
+bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& given) {
+  const Convolution conv = of_images(given);
   const bool in_pieces = form == ConvMmaForm::Pieces;
   const int64_t depth = conv.group_in * conv.window.taps();
   TensorRef y = conv.y;

@@ -34,6 +34,17 @@ bool counts_in_32_bits(const Window& window) {
   return true;
 }
 
+// Where cooperative matrices would cost more than they save: beside convolutions of several groups,
+// whose kernels write [N, C, H, W], and for rows of pixels [N, C, W], which nobody stores channels
+// last, where their copies outweigh the product.
+bool stays_dense(const Graph& graph, const Node& node, const Window& window, bool pieces) {
+  if (window.rank == 2) return (window.is_pointwise() || !pieces) && is_beside_groups(graph, node);
+  constexpr int64_t kLeastProducts = 100'000'000;
+  const int64_t outputs = element_count(graph.value(node.outputs[0]).type.shape);
+  const Shape& w = graph.value(*node.inputs[1]).type.shape;
+  return window.is_pointwise() || outputs * (w[1] * window.taps()) < kLeastProducts;
+}
+
 struct Operands {
   TensorRef x;
   TensorRef w;
@@ -174,7 +185,8 @@ ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const
   const TensorType& y = graph.value(node.outputs[0]).type;
   const bool typed = x.dtype == DType::f16 || x.dtype == DType::bf16 ||
                      (x.dtype == DType::f32 && products == ProductPrecision::Tf32 && !coop);
-  if (!typed || w.dtype != x.dtype || x.shape.size() != 4) return ConvMmaForm::None;
+  const bool ranked = x.shape.size() == 4 || (coop && x.shape.size() == 3);
+  if (!typed || w.dtype != x.dtype || !ranked) return ConvMmaForm::None;
   const int64_t largest =
       std::max({element_count(x.shape), element_count(w.shape), element_count(y.shape)});
   if (element_count(y.shape) == 0 || element_count(w.shape) == 0 || largest > kCountLimit)
@@ -186,8 +198,8 @@ ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const
   const std::optional<Window> window = conv_window(ctx, x.shape, w.shape);
   if (!window) return ConvMmaForm::None;
   if (coop) {
-    const bool stays = (window->is_pointwise() || !pieces) && is_beside_groups(graph, node);
-    if (stays || !counts_in_32_bits(*window)) return ConvMmaForm::None;
+    if (stays_dense(graph, node, *window, pieces) || !counts_in_32_bits(*window))
+      return ConvMmaForm::None;
     return pieces ? ConvMmaForm::Pieces : ConvMmaForm::Elements;
   }
   const bool patched = choose_patch_tiling(*window, x.shape[0], w.shape[1], w.shape[0],

@@ -96,10 +96,13 @@ NodeId emit_transpose(Graph& graph, NodeId before, ValueId x, const Ints& perm) 
   return id;
 }
 
-// The conv reads a weight [Co, H, W, C] through a view.
+// The conv reads a weight [Co, H, W, C], or [Co, W, C], through a view.
 bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics) {
-  const NodeId stored = emit_transpose(graph, conv, *graph.node(conv).inputs[1], {0, 2, 3, 1});
-  const NodeId view = emit_transpose(graph, conv, graph.node(stored).outputs[0], {0, 3, 1, 2});
+  const ValueId w = *graph.node(conv).inputs[1];
+  const bool image = graph.value(w).type.shape.size() == 4;
+  const NodeId stored = emit_transpose(graph, conv, w, image ? Ints{0, 2, 3, 1} : Ints{0, 2, 1});
+  const NodeId view = emit_transpose(graph, conv, graph.node(stored).outputs[0],
+                                     image ? Ints{0, 3, 1, 2} : Ints{0, 2, 1});
   const bool folded = fold_weights(module, graph, graph.node(stored), diagnostics);
   if (folded) graph.node(conv).inputs[1] = graph.node(view).outputs[0];
   if (!folded) graph.remove_node(view);
@@ -111,7 +114,8 @@ bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics
 bool wants_other_order(const Module& module, const Graph& graph, const Node& conv) {
   const ValueId w = *conv.inputs[1];
   const Shape& shape = graph.value(w).type.shape;
-  return weight_of(module, graph, w) != nullptr && shape[2] * shape[3] > 1 && shape[1] > 1;
+  const int64_t taps = element_count(Shape(shape.begin() + 2, shape.end()));
+  return weight_of(module, graph, w) != nullptr && taps > 1 && shape[1] > 1;
 }
 
 }  // namespace

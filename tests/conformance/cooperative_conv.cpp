@@ -97,6 +97,20 @@ void add_tiles(std::vector<Case>& cases) {
                        R"({"stride": [1, 2]})"));
 }
 
+// Rows of pixels, long enough to be worth copies.
+void add_rows(std::vector<Case>& cases) {
+  cases.push_back(conv("1-d, stride 2, pads [1, 2]", DType::f16, {2, 128, 301}, {264, 128, 11},
+                       R"({"stride": [2], "pads": [1, 2], "activation": "relu"})"));
+  cases.push_back(conv("1-d, dilation 3", DType::bf16, {1, 96, 700}, {136, 96, 13},
+                       R"({"dilation": [3], "pads": [18]})"));
+  cases.push_back(
+      conv("1-d, 20 channels", DType::f16, {1, 20, 1203}, {90, 20, 50}, R"({"pads": [25, 24]})"));
+  cases.push_back(
+      with_residual(conv("1-d, the residual comes before the activation,", DType::f16,
+                         {1, 128, 509}, {256, 128, 7}, R"({"pads": [3], "activation": "relu"})"),
+                    {1, 256, 509}));
+}
+
 void add_specials(std::vector<Case>& cases) {
   Case no_bias = conv("without bias", DType::f16, {1, 16, 5, 5}, {16, 16, 3, 3});
   no_bias.inputs.pop_back();
@@ -148,6 +162,7 @@ std::vector<Case> cooperative_conv_cases() {
     add_epilogues(cases, dtype);
   }
   add_tiles(cases);
+  add_rows(cases);
   add_specials(cases);
   return cases;
 }

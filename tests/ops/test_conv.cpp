@@ -105,6 +105,9 @@ TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them
   CHECK(product({2, 64, 8, 8}, {32, 64, 1, 1}, DType::f16, {{"stride", Ints{2, 2}}})
             .at("RLX_WINDOWS") == "1");
   CHECK(product({2, 64, 8, 8}, {32, 64, 3, 3}, DType::f32).empty());
+  // Rows of pixels are copied before and behind.
+  CHECK(product({1, 256, 2048}, {256, 256, 3}, DType::f16).at("RLX_WINDOWS") == "1");
+  CHECK(product({1, 16, 64}, {16, 16, 3}, DType::f16).empty());
   CHECK(product({2, 64, 8, 8}, {32, 32, 3, 3}, DType::f16, {{"groups", int64_t{2}}}).empty());
 }
 
