@@ -38,9 +38,10 @@ Case product(std::string name, const CaseTensor& a, const CaseTensor& b,
 
 // From small tiles to large ones, whole and with edges; long k is split.
 void add_tiles(std::vector<Case>& cases) {
-  constexpr std::array kSizes = {Size{16, 16, 16},     Size{15, 24, 40},    Size{33, 32, 128},
-                                 Size{64, 64, 2048},   Size{72, 200, 1000}, Size{520, 520, 64},
-                                 Size{1000, 1032, 40}, Size{2056, 1800, 24}};
+  constexpr std::array kSizes = {Size{16, 16, 16},     Size{15, 24, 40},     Size{33, 32, 128},
+                                 Size{64, 64, 2048},   Size{72, 200, 1000},  Size{520, 520, 64},
+                                 Size{1000, 1032, 40}, Size{2056, 1800, 24}, Size{1568, 512, 128},
+                                 Size{6256, 256, 72}};
   for (const Size& size : kSizes) {
     cases.push_back(
         product("T39 coop " + text_of(size), halves({size.m, size.k}), halves({size.k, size.n})));
