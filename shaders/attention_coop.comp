@@ -182,11 +182,11 @@ RLX_FN Score score_of(float product, Place at, int query, int key) {
 
 // ---- memory ----
 
-// Eight elements of a row of queries, keys or values, zeros from row `end` on.
+// Eight elements of a row of queries, keys or values; from row `end` on those of the row before: nothing comes of them, as their
+// scores are disallowed or their results not stored, and whatever else changed what is loaded would wait for it.
 RLX_FN rlx_uvec4 load_piece(rlx_ptr base, RLX_INDEX head_base, RLX_INDEX row_stride, int row, int end, int first) {
-  const bool inside = row < end;
-  const RLX_INDEX at = head_base + RLX_INDEX(inside ? row : 0) * row_stride + RLX_INDEX(first);
-  return rlx_operand16(base, rlx_i64(at) * 2) & rlx_uvec4(inside ? 0xFFFFFFFFu : 0u);
+  const RLX_INDEX at = head_base + RLX_INDEX(max(min(row, end - 1), 0)) * row_stride + RLX_INDEX(first);
+  return rlx_operand16(base, rlx_i64(at) * 2);
 }
 
 // The pieces of the tile of keys and values from `tile` on that this thread stages.

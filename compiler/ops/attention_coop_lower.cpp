@@ -32,31 +32,33 @@ struct CoopTiling {
   }
 };
 
-// Measured on an H200 (driver 580), f16: 32 heads of 128, 2048 tokens, causal: 8 warps and 64 keys
-// 168 us, 4 and 32: 205, 8 and 32: 221; 32 heads of 64: 4 and 32: 95 us, 4 and 64: 104; of 1024
-// tokens, which all run at once, so that the longest counts: 40 and 32 us; 384 heads of 64, 128
-// tokens: 17 us both.
-CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& device) {
-  constexpr int64_t kNarrow = 64;
+// For problems that fill the device. Measured on an H200 (driver 580), f16, in us; warps x rows x
+// keys x stages. 32 heads of 128, 2048 tokens, causal: 8x16x64x1 161, 8x16x32x2 184, 4x16x32x1 194.
+// 32 heads of 64, 2048 tokens, causal: 8x16x32x2 86, 4x32x32x2 85, 8x16x64x2 98, 4x16x32x1 99; of
+// 1024 tokens, which all run at once, so that the longest counts: 8x16x64x2 30, 8x16x32x2 37. 384
+// heads of 64, 128 tokens: 8x16x32x1 16.3, 4x16x32x1 17.3, 4x32x32x1 18.1; of 32: 4x32x32x1 9.8,
+// 8x16x64x2 10.5, 4x16x32x1 11.1.
+CoopTiling full_tiling(const AttentionProblem& problem, const DeviceModel& device) {
   constexpr int64_t kManyKeys = 512;
-  constexpr int64_t kGroupsAtOnce = 4;  // of a multiprocessor, of 4 warps
-  CoopTiling tiling;
+  const int64_t widest = std::max(problem.head_dim, problem.v_head_dim);
+  if (widest > 64) return {.warps = 8, .keys = 64};
+  if (widest <= 32) return {.warps = 4, .subgroup_rows = 32};
+  CoopTiling tiling{.warps = 8};
+  if (problem.kv_tokens < kManyKeys) return tiling;
+  tiling.stages = 2;
+  if (tiling.groups(problem) <= int64_t{2} * device.multiprocessors) tiling.keys = 64;
+  return tiling;
+}
+
+// Smaller groups where there would be too few.
+CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& device) {
+  CoopTiling tiling = full_tiling(problem, device);
   const auto stages_whole = [&] {
     return tiling.stages_whole(problem.head_dim) && tiling.stages_whole(problem.v_head_dim);
   };
-  if (std::max(problem.head_dim, problem.v_head_dim) > kNarrow) {
-    tiling.keys = 64;
-    tiling.warps = 8;
-    if (!stages_whole()) tiling.warps = 4;
-  } else if (!stages_whole()) {
-    tiling.keys = 64;
-  } else if (problem.kv_tokens >= kManyKeys &&
-             tiling.groups(problem) <= kGroupsAtOnce * device.multiprocessors) {
-    tiling.keys = 64;
-  }
+  if (!stages_whole()) tiling = {.warps = 4, .keys = 64};
   while (tiling.warps > 1 && (tiling.groups(problem) < device.multiprocessors || !stages_whole())) {
-    tiling.warps /= 2;
-    tiling.keys = 32;
+    tiling = {.warps = tiling.subgroup_rows > 16 ? tiling.warps : tiling.warps / 2};
   }
   return tiling;
 }
