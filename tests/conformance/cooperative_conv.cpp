@@ -98,7 +98,7 @@ void add_tiles(std::vector<Case>& cases) {
   cases.push_back(conv("96 pixels by 128 filters, deep", DType::bf16, {2, 16, 56, 56},
                        {250, 16, 3, 3}, R"({"pads": [1, 1], "activation": "relu"})"));
   cases.push_back(
-      with_residual(conv("48 pixels by 128 filters, residual", DType::f16, {2, 24, 28, 28},
+      with_residual(conv("few pixels, 508 filters, residual", DType::f16, {2, 24, 28, 28},
                          {508, 24, 3, 3}, R"({"pads": [1, 1], "activation": "relu"})"),
                     {2, 508, 28, 28}));
   cases.push_back(conv("many pixels, 130 filters", DType::f16, {1, 32, 99, 101}, {130, 32, 3, 3},
