@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n], for every batch entry.
-// Layout: a and b are strided and contiguous along one of their two axes; bias and residual have any strides; y is dense.
+// Layout: a and b are strided and contiguous along one of their two axes; bias and residual have any strides; y has
+//   dense lines (lib/lines.cuh).
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS 0: one pass. With RLX_SPLITS > 1, pass 1 writes the
 //   sums of each range of k to partial[split][batch][m][n], and pass 2 (a thread per RLX_Y_VECTOR elements) adds them in order.
 // Specializations: tile shape (lib/tile.cuh), epilogue (lib/product.cuh); RLX_M, RLX_N, RLX_K, RLX_BATCHES, RLX_SPLIT_K (depth of
@@ -11,6 +12,7 @@
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/product.cuh"
+#include "lib/lines.cuh"
 
 RLX_PARAMS(MatmulParams);
 
@@ -39,18 +41,20 @@ RLX_MAIN {
 #else
   const rlx_ptr residual = 0;
 #endif
+  const rlx_ptr out_base = RLX_AT(p.y, rlx_y_entry(batch), RLX_CAT(rlx_bytes_, RLX_Y));
+  const RLX_INDEX at = rlx_y_element(m, n);
 #if RLX_Y_VECTOR == 4
   rlx_acc4_t sum = rlx_acc4_splat(0);
   for (rlx_u32 split = 0u; split < rlx_u32(RLX_SPLITS); ++split) {
     sum += RLX_CAT(rlx_load4_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * rlx_u64(count) + rlx_u64(first)));
   }
-  RLX_CAT(rlx_store4_, RLX_Y)(p.y, rlx_i64(first), rlx_finish4(sum, bias, residual, m, n));
+  RLX_CAT(rlx_store4_, RLX_Y)(out_base, at, rlx_finish4(sum, bias, residual, m, n));
 #else
   rlx_acc_t sum = rlx_acc_t(0);
   for (rlx_u32 split = 0u; split < rlx_u32(RLX_SPLITS); ++split) {
     sum += RLX_CAT(rlx_load_, RLX_ACC)(p.partial, rlx_i64(rlx_u64(split) * rlx_u64(count) + rlx_u64(first)));
   }
-  RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(first), rlx_finish(sum, bias, residual, m, n));
+  RLX_CAT(rlx_store_, RLX_Y)(out_base, at, rlx_finish(sum, bias, residual, m, n));
 #endif
 }
 #else
@@ -123,7 +127,7 @@ RLX_MAIN {
   const rlx_ptr out_base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
                                   RLX_CAT(rlx_bytes_, RLX_ACC));
 #else
-  const rlx_ptr out_base = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+  const rlx_ptr out_base = RLX_AT(p.y, rlx_y_entry(batch), RLX_CAT(rlx_bytes_, RLX_Y));
 #endif
 #ifdef RLX_BIAS
   const rlx_ptr bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
@@ -142,7 +146,11 @@ RLX_MAIN {
         const rlx_u32 column = tile.n * rlx_u32(RLX_TILE_N) + RLX_TILE_COLUMN(place, j);
         const RLX_INDEX m = RLX_INDEX(row);
         const RLX_INDEX n = RLX_INDEX(column);
+#if RLX_PASS == 1
         const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+#else
+        const RLX_INDEX at = rlx_y_element(m, n);
+#endif
 #if RLX_Y_VECTOR == 4
         if (column < rlx_u32(RLX_N)) {
 #if RLX_PASS == 1

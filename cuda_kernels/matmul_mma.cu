@@ -17,6 +17,7 @@
 #include "lib/prelude.cuh"
 #include "lib/storage.cuh"
 #include "lib/product.cuh"
+#include "lib/lines.cuh"
 #include "lib/mma.cuh"
 #include "lib/wgmma_narrow.cuh"
 
@@ -653,7 +654,7 @@ RLX_MAIN_PREFETCH {
 #endif
 
   // Finish and store.
-  const rlx_ptr y = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+  const rlx_ptr y = RLX_AT(p.y, rlx_y_entry(batch), RLX_CAT(rlx_bytes_, RLX_Y));
   rlx_acc4_t sums[kUnits];
   RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
     const Unit unit = unit_of(number, rank, tile_m, tile_n);
@@ -664,7 +665,7 @@ RLX_MAIN_PREFETCH {
     if (!unit.exists) continue;
     const RLX_INDEX m = RLX_INDEX(unit.m);
     const RLX_INDEX n = RLX_INDEX(unit.n);
-    const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+    const RLX_INDEX at = rlx_y_element(m, n);
     rlx_acc4_t value = sums[number];
 #if RLX_IS_F32
     RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {

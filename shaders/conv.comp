@@ -2,7 +2,7 @@
 // y[n, co, o] = act(sum over c of the group and taps t of x[n, c, o * stride + t * dilation - begin] * w[co, c, t] + bias[co]) +
 //   residual[n, co, o]: an implicit matrix product of the weights [Co/g, K] with columns that are gathered while they are staged,
 //   K = C/g * taps. Spatial dims are D, H, W; those that the op lacks have size 1.
-// Layout: w [Co, C/g, D, H, W] and y [N, Co, D, H, W] dense, residual like y; x has any strides.
+// Layout: w [Co, C/g, D, H, W] is dense; y and residual [N, Co, D, H, W] have dense pixels (lib/planes.glsl); x has any strides.
 // Grid: groups x tiles of (Co/g) x (N * pixels) workgroups, spread by split_grid.
 // Specializations: tile shape (lib/tile.glsl), epilogue (lib/product.glsl); RLX_GROUPS, RLX_GROUP_IN (C/g), RLX_GROUP_OUT (Co/g),
 //   RLX_IMAGES; window as in conv_window.h; storage types RLX_X, RLX_W; strides RLX_X_N, RLX_X_C, RLX_X_D, RLX_X_H, RLX_X_W;
@@ -24,6 +24,9 @@ RLX_PARAMS(ConvParams);
 #define RLX_TILES_M ((RLX_GROUP_OUT + RLX_TILE_M - 1) / RLX_TILE_M)
 #define RLX_TILES_N ((RLX_COLUMNS + RLX_TILE_N - 1) / RLX_TILE_N)
 #define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
+
+#define RLX_PLANES (RLX_GROUPS * RLX_GROUP_OUT)
+#include "lib/planes.glsl"
 
 RLX_PANEL_LOADER(load_w_panel, RLX_W, RLX_GROUP_OUT, RLX_K, 1, RLX_W_VECTOR)
 
@@ -149,16 +152,16 @@ RLX_MAIN {
           const rlx_u32 column = first + c;
           if (column < rlx_u32(RLX_COLUMNS)) {
             const rlx_u32 image = column / rlx_u32(RLX_PIXELS);
-            const rlx_i64 plane = (rlx_i64(image) * rlx_i64(RLX_GROUPS) + rlx_i64(group)) * rlx_i64(RLX_GROUP_OUT);
+            const rlx_u32 channel = group * rlx_u32(RLX_GROUP_OUT);  // the group's first
             const RLX_INDEX m = RLX_INDEX(row);
             const RLX_INDEX n = RLX_INDEX(column % rlx_u32(RLX_PIXELS));
-            const rlx_ptr out_base = RLX_AT(p.y, plane * rlx_i64(RLX_PIXELS), RLX_CAT(rlx_bytes_, RLX_Y));
+            const rlx_ptr out_base = RLX_AT(p.y, rlx_y_plane(image, channel), RLX_CAT(rlx_bytes_, RLX_Y));
 #ifdef RLX_RESIDUAL
-            const rlx_ptr residual = RLX_AT(p.residual, plane * rlx_i64(RLX_PIXELS), RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+            const rlx_ptr residual = RLX_AT(p.residual, rlx_residual_plane(image, channel), RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
 #else
             const rlx_ptr residual = 0;
 #endif
-            const RLX_INDEX at = m * RLX_INDEX(RLX_PIXELS) + n;
+            const RLX_INDEX at = m * RLX_INDEX(RLX_Y_C) + n;
 #if RLX_Y_VECTOR == 4
             RLX_CAT(rlx_store4_, RLX_Y)(out_base, at, rlx_finish4(acc[i][j], bias, residual, m, n));
 #else

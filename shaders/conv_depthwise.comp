@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv with one input channel per group: y[n, co, o] = act(sum over taps t of x[n, co / RLX_MULTIPLIER, o * stride + t * dilation -
 //   begin] * w[co, t] + bias[co]) + residual[n, co, o], for one or two spatial dims H, W.
-// Layout: w [Co, 1, H, W] and y [N, Co, H, W] dense, residual like y; x has any strides.
+// Layout: w [Co, 1, H, W] is dense; y and residual [N, Co, H, W] have dense pixels (lib/planes.glsl); x has any strides.
 // Grid: a workgroup per output tile of RLX_TILE_H x RLX_TILE_W, per output channel and image, spread by split_grid. It stages the
 //   patch of x that the tile reads and the channel's weights in shared memory; a thread sums several outputs.
 // Specializations: RLX_IMAGES, RLX_CHANNELS (Co), RLX_MULTIPLIER (Co/C); tile; window as in conv_window.h; storage types RLX_X, RLX_W;
@@ -20,6 +20,9 @@ RLX_PARAMS(ConvParams);
 #define RLX_TAPS (RLX_KERNEL_H * RLX_KERNEL_W)
 #define RLX_TILES_H ((RLX_OUT_H + RLX_TILE_H - 1) / RLX_TILE_H)
 #define RLX_TILES_W ((RLX_OUT_W + RLX_TILE_W - 1) / RLX_TILE_W)
+#define RLX_PIXELS (RLX_OUT_H * RLX_OUT_W)
+#define RLX_PLANES RLX_CHANNELS
+#include "lib/planes.glsl"
 
 RLX_SHARED rlx_acc_t staged_x[RLX_PATCH_H * RLX_PATCH_W];
 RLX_SHARED rlx_acc_t staged_w[RLX_TAPS];
@@ -80,8 +83,7 @@ RLX_MAIN {
   rlx_barrier();
 
   // Sum and store.
-  const rlx_i64 plane = (rlx_i64(image) * rlx_i64(RLX_CHANNELS) + rlx_i64(channel)) * rlx_i64(RLX_OUT_H) * rlx_i64(RLX_OUT_W);
-  const rlx_ptr out_base = RLX_AT(p.y, plane, RLX_CAT(rlx_bytes_, RLX_Y));
+  const rlx_ptr out_base = RLX_AT(p.y, rlx_y_plane(image, channel), RLX_CAT(rlx_bytes_, RLX_Y));
 #ifdef RLX_BIAS
   const rlx_ptr bias = p.bias;
 #else
@@ -89,8 +91,7 @@ RLX_MAIN {
 #endif
 #ifdef RLX_RESIDUAL
   // The epilogue's m is the channel; its rows are planes of this image.
-  const rlx_ptr residual = RLX_AT(p.residual, rlx_i64(image) * rlx_i64(RLX_CHANNELS) * rlx_i64(RLX_OUT_H) * rlx_i64(RLX_OUT_W),
-                                  RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+  const rlx_ptr residual = RLX_AT(p.residual, rlx_residual_plane(image, 0), RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
 #else
   const rlx_ptr residual = 0;
 #endif

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product of matmul for at most four vectors x against a matrix w: out[v, o] = sum over k of x[v, k] * w[o, k], then
 //   act(out + bias) + residual. The vectors are the m of y (RLX_SWAPPED 0: x is a, w is b) or its n (RLX_SWAPPED 1: x is b).
-// Layout: w is contiguous along k (RLX_ALONG_DEPTH 1; with RLX_CHUNK 1 of any strides) or along o (0); x, bias and residual have any strides; y is dense.
+// Layout: w is contiguous along k (RLX_ALONG_DEPTH 1; with RLX_CHUNK 1 of any strides) or along o (0); x, bias and residual have any strides; y has
+//   dense lines (lib/lines.glsl).
 // Grid: RLX_OUTPUT_BLOCKS x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS 1 writes the sums of a range of k to
 //   partial[split][batch][m][n], which pass 2 of the matmul kernel adds; RLX_PASS 0 is complete.
 //   Along k: RLX_ROWS teams of RLX_LANES threads; a team has RLX_TEAM_OUTPUTS outputs and shares out k by chunks of RLX_CHUNK.
@@ -15,6 +16,7 @@
 #include "lib/prelude.glsl"
 #include "lib/storage.glsl"
 #include "lib/product.glsl"
+#include "lib/lines.glsl"
 #if RLX_ALONG_DEPTH
 #include "lib/reduce.glsl"
 #endif
@@ -37,11 +39,10 @@ RLX_FN void store_output(rlx_acc_t value, rlx_u32 v, rlx_u32 o, Epilogue to) {
   const RLX_INDEX m = RLX_INDEX(v);
   const RLX_INDEX n = RLX_INDEX(o);
 #endif
-  const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
 #if RLX_PASS == 1
-  RLX_CAT(rlx_store_, RLX_ACC)(to.out_base, at, value);
+  RLX_CAT(rlx_store_, RLX_ACC)(to.out_base, m * RLX_INDEX(RLX_N) + n, value);
 #else
-  RLX_CAT(rlx_store_, RLX_Y)(to.out_base, at, rlx_finish(value, to.bias, to.residual, m, n));
+  RLX_CAT(rlx_store_, RLX_Y)(to.out_base, rlx_y_element(m, n), rlx_finish(value, to.bias, to.residual, m, n));
 #endif
 }
 
@@ -193,12 +194,12 @@ RLX_MAIN {
   const rlx_ptr x = RLX_AT(p.a, a_batch, RLX_CAT(rlx_bytes_, RLX_X));
   const rlx_ptr w = RLX_AT(p.b, b_batch, RLX_CAT(rlx_bytes_, RLX_W));
 #endif
-  const rlx_i64 plane = rlx_i64(RLX_M) * rlx_i64(RLX_N);
   Epilogue to;
 #if RLX_PASS == 1
-  to.out_base = RLX_AT(p.partial, (rlx_i64(split) * rlx_i64(RLX_BATCHES) + rlx_i64(batch)) * plane, RLX_CAT(rlx_bytes_, RLX_ACC));
+  to.out_base = RLX_AT(p.partial, (rlx_i64(split) * rlx_i64(RLX_BATCHES) + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
+                       RLX_CAT(rlx_bytes_, RLX_ACC));
 #else
-  to.out_base = RLX_AT(p.y, rlx_i64(batch) * plane, RLX_CAT(rlx_bytes_, RLX_Y));
+  to.out_base = RLX_AT(p.y, rlx_y_entry(batch), RLX_CAT(rlx_bytes_, RLX_Y));
 #endif
   to.bias = 0;
   to.residual = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[n, c, o] = combine over the window's taps inside the input of x[n, c, o * stride + t * dilation - begin]: max, min, sum, mean or
 //   prod; optionally the flat spatial index of the first maximum.
-// Layout: x has any strides; y and indices are dense: [N, C, D, H, W], or [N, D, H, W, C] where RLX_CHANNELS_LAST is 1. Spatial
-//   dims that the op lacks have size 1.
+// Layout: x has any strides; y and indices are dense: [N, C, D, H, W], or [N, D, H, W, C] where RLX_CHANNELS_LAST is 1; or y has the
+//   strides RLX_Y_N, RLX_Y_C and RLX_Y_PIXEL between images, channels and pixels. Spatial dims that the op lacks have size 1.
 // Grid: RLX_LANES threads share a window (1 for small ones); RLX_ROWS windows per workgroup; spread by split_grid. Channels last, a
 //   thread takes the windows of RLX_VECTOR (1, or without indices 4 or 8) neighbouring channels, which it loads and stores at once:
 //   x's channels are dense, addresses are multiples of a vector. 8: of 16-bit floats.
@@ -198,14 +198,20 @@ RLX_MAIN {
 #endif
   }
 #endif
+#ifdef RLX_Y_N
+  const rlx_i64 at = rlx_i64(image) * rlx_i64(RLX_Y_N) + rlx_i64(channel) * rlx_i64(RLX_Y_C) +
+                     rlx_i64(pixel % RLX_LINEAR(RLX_OUT_W * RLX_OUT_H * RLX_OUT_D)) * rlx_i64(RLX_Y_PIXEL);
+#else
+  const rlx_i64 at = rlx_i64(linear) * rlx_i64(RLX_VECTOR);
+#endif
 #if RLX_VECTOR == 8
   rlx_value_t results[RLX_VECTOR];
   RLX_UNROLL for (int i = 0; i < RLX_VECTOR; ++i) results[i] = parts[i].value;
-  RLX_CAT(rlx_store8_, RLX_X)(p.y, rlx_i64(linear) * rlx_i64(RLX_VECTOR), results);
+  RLX_CAT(rlx_store8_, RLX_X)(p.y, at, results);
 #elif RLX_VECTOR == 4
-  RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(linear) * rlx_i64(RLX_VECTOR), rlx_vec4(parts[0].value, parts[1].value, parts[2].value, parts[3].value));
+  RLX_CAT(rlx_store4_, RLX_X)(p.y, at, rlx_vec4(parts[0].value, parts[1].value, parts[2].value, parts[3].value));
 #else
-  RLX_CAT(rlx_store_, RLX_X)(p.y, rlx_i64(linear), parts[0].value);
+  RLX_CAT(rlx_store_, RLX_X)(p.y, at, parts[0].value);
 #endif
 #if RLX_WITH_INDICES
   RLX_CAT(rlx_store_, RLX_INDICES)(p.indices, rlx_i64(linear), RLX_CAT(rlx_t_, RLX_INDICES)(max(parts[0].index, 0)));

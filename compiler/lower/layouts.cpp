@@ -40,10 +40,14 @@ class LayoutChoice {
     return form_of(node) != ConvMmaForm::None;
   }
 
+  [[nodiscard]] static bool joins_or_doubles(const Node& node) {
+    return node.op == "concat" || node.op == "resize_nearest_2x";
+  }
+
   // Nodes that read and write any layout of their tensors of rank 4.
   [[nodiscard]] bool takes_any_layout(const Node& node) const {
     const bool elementwise = node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
-    return elementwise || (node.op == "pool" && node.outputs.size() == 1);
+    return elementwise || joins_or_doubles(node) || (node.op == "pool" && node.outputs.size() == 1);
   }
 
   // False where the value has its layout already, or must be dense.
@@ -58,11 +62,12 @@ class LayoutChoice {
     return true;
   }
 
-  // Inputs that are broadcast have another shape than the result, but for a pool's.
+  // Inputs that are broadcast have another shape than the result; so have those of the ops that
+  // change an image's size.
   [[nodiscard]] bool counts(const Node& node, ValueId input) const {
     const Shape& shape = graph_.value(input).type.shape;
-    return shape.size() == kRank &&
-           (node.op == "pool" || shape == graph_.value(node.outputs[0]).type.shape);
+    return shape.size() == kRank && (node.op == "pool" || joins_or_doubles(node) ||
+                                     shape == graph_.value(node.outputs[0]).type.shape);
   }
 
   bool spread() {

@@ -10,9 +10,10 @@ namespace rlx {
 // reported.
 bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics);
 
-// Gives each part of a concat its sub-slot of the output, so that producers write there and no copy
-// runs; a sub-slot that is not contiguous only where producer and readers take strides. Outer
-// concats come first: an inner one's output may already have a place.
+// Gives each part of a concat its slot in the output, so that producers write there and no copy
+// runs; a slot that is not contiguous only where the producer does not refuse it
+// (OpDef::place_refusal) and readers take strides. Outer concats come first: an inner one's output
+// may already have a place.
 void place_concat_parts(LoweringState& state, Diagnostics& diagnostics);
 
 }  // namespace rlx

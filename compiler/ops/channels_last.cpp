@@ -23,4 +23,13 @@ std::optional<int64_t> pixel_pitch(const TensorRef& ref) {
   return element_count(pixels.shape) == 1 ? shape[1] : rows->front();
 }
 
+std::optional<int64_t> pixel_stride(const TensorRef& ref) {
+  const Shape spatial(ref.shape().begin() + 2, ref.shape().end());
+  const Strides strides(ref.strides.begin() + 2, ref.strides.end());
+  if (element_count(spatial) == 1) return 1;
+  const auto flat = reshape_strides(spatial, strides, {element_count(spatial)});
+  if (!flat) return std::nullopt;
+  return flat->front();
+}
+
 }  // namespace rlx

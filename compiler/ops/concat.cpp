@@ -70,7 +70,8 @@ bool lower_concat(LowerContext& ctx) {
     TensorRef slot = shifted(y, start * y.strides[static_cast<size_t>(axis)]);
     slot.type = x.type;
     start += x.shape()[static_cast<size_t>(axis)];
-    if (!is_same_place(x, slot)) ctx.copy(x, slot);
+    if (!is_same_place(x, slot))
+      ctx.copy(x, slot, ctx.state().place_refusal(*ctx.node().inputs[i]));
   }
   return true;
 }
@@ -124,7 +125,9 @@ const OpDef kConcats[] = {{.name = "concat",
                            .attrs = kConcatAttrs,
                            .infer = infer_concat,
                            .evaluate = evaluate_concat,
-                           .lower = lower_concat},
+                           .lower = lower_concat,
+                           .reads_strides = true,
+                           .place_refusal = no_place_refusal},
                           {.name = "stack",
                            .signature = "stack(x0, ...; axis) -> y",
                            .inputs = {1, kUnlimited},

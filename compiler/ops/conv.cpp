@@ -247,7 +247,9 @@ constexpr std::array kOps = {
           .infer = infer,
           .evaluate = evaluate,
           .lower = lower,
-          .optional_inputs = kOptional},
+          .optional_inputs = kOptional,
+          .reads_strides = true,
+          .place_refusal = conv_place_refusal},
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compiler/ops/channels_last.h"
 #include "compiler/ops/conv_coop.h"
 #include "compiler/ops/conv_mma.h"
 #include "compiler/ops/matmul_lower.h"
@@ -34,15 +35,6 @@ int64_t depth_of(const Convolution& conv) {
 
 // ---- a 1x1 window that moves by single steps is a matrix product ----
 
-// The stride between neighbouring pixels, where all spatial dims step alike.
-std::optional<int64_t> pixel_stride(const TensorRef& x) {
-  const Shape spatial(x.shape().begin() + 2, x.shape().end());
-  const Strides strides(x.strides.begin() + 2, x.strides.end());
-  const auto flat = reshape_strides(spatial, strides, {element_count(spatial)});
-  if (!flat) return std::nullopt;
-  return flat->front();
-}
-
 bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) {
   const int64_t image_stride = conv.x.strides[0];
   const int64_t channel_stride = conv.x.strides[1];
@@ -62,31 +54,56 @@ bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) 
       .y = conv.y,
       .activation = conv.activation,
       .note = "1x1 conv"};
-  const int64_t plane = conv.window.out_count();
+  if (!conv.y.dense()) {
+    const int64_t line = conv.y.strides[1];
+    product.y_lines = {.batch = {conv.y.strides[0], conv.group_out * line}, .line = line};
+  }
   if (conv.bias) {
     const int64_t stride = conv.bias->strides[0];
     product.bias =
         AddedOperand{.ref = *conv.bias, .batch = {0, conv.group_out * stride}, .m = stride, .n = 0};
   }
   if (conv.residual) {
-    product.residual =
-        AddedOperand{.ref = *conv.residual,
-                     .batch = {conv.groups * conv.group_out * plane, conv.group_out * plane},
-                     .m = plane,
-                     .n = 1};
+    const int64_t line = conv.residual->strides[1];
+    product.residual = AddedOperand{.ref = *conv.residual,
+                                    .batch = {conv.residual->strides[0], conv.group_out * line},
+                                    .m = line,
+                                    .n = 1};
   }
   return lower_product(ctx, std::move(product));
 }
 
 // ---- what both kernels are told ----
 
+// Whether the pixels of each channel stand one after the other.
+bool has_dense_planes(const TensorRef& ref) {
+  return pixel_stride(ref) == 1;
+}
+
+// From a channel to the next. Strides of axes of size 1 say nothing.
+int64_t plane_stride(const TensorRef& ref) {
+  return ref.shape()[1] == 1 ? 0 : ref.strides[1];
+}
+int64_t image_stride(const TensorRef& ref) {
+  return ref.shape()[0] == 1 ? 0 : ref.strides[0];
+}
+
+// Where planes do not stand as in a dense tensor (lib/planes.glsl and .cuh).
+void define_planes(ConvDispatch& dispatch, const TensorRef& ref, const char* image,
+                   const char* channel) {
+  if (ref.dense()) return;
+  dispatch.define(image, image_stride(ref)).define(channel, plane_stride(ref));
+}
+
 std::string index_type_of(const Convolution& conv) {
   const TensorRef::ByteRange range = conv.x.byte_range();
   const int64_t x_elements =
       static_cast<int64_t>(range.length_bytes) / element_bytes(conv.x.dtype());
-  const int64_t y_image = conv.groups * conv.group_out * conv.window.out_count();
-  const int64_t weights = element_count(conv.w.shape());
-  return std::max({x_elements, y_image, weights}) <= kCountLimit ? "int" : "rlx_i64";
+  const int64_t channels = conv.groups * conv.group_out;
+  int64_t farthest = std::max(x_elements, element_count(conv.w.shape()));
+  farthest = std::max({farthest, conv.window.out_count(), channels * plane_stride(conv.y)});
+  if (conv.residual) farthest = std::max(farthest, channels * plane_stride(*conv.residual));
+  return farthest <= kCountLimit ? "int" : "rlx_i64";
 }
 
 void define_common(ConvDispatch& dispatch, const Convolution& conv) {
@@ -114,11 +131,14 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
   }
   if (conv.residual) {
     dispatch.define("RLX_RESIDUAL", std::string(name_of(conv.residual->dtype())))
-        .define("RLX_RESIDUAL_M", conv.window.out_count())
+        .define("RLX_RESIDUAL_M",
+                conv.residual->dense() ? conv.window.out_count() : plane_stride(*conv.residual))
         .define("RLX_RESIDUAL_N", 1)
         .define("RLX_RESIDUAL_VECTOR", 1)
         .define("RLX_RESIDUAL_FIRST", 1);
+    define_planes(dispatch, *conv.residual, "RLX_RESIDUAL_IMAGE", "RLX_RESIDUAL_PLANE");
   }
+  define_planes(dispatch, conv.y, "RLX_Y_N", "RLX_Y_C");
 }
 
 void bind_common(ConvDispatch& dispatch, const Convolution& conv, uint32_t w_alignment,
@@ -209,7 +229,8 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
   const bool w_vectors =
       half_or_single && depth_of(conv) % kVectorElements == 0 && ctx.alignment(conv.w) >= w_bytes;
   const bool y_vectors =
-      half_or_single && pixels % kVectorElements == 0 && ctx.alignment(conv.y) >= y_bytes;
+      half_or_single && pixels % kVectorElements == 0 && ctx.alignment(conv.y) >= y_bytes &&
+      plane_stride(conv.y) % kVectorElements == 0 && image_stride(conv.y) % kVectorElements == 0;
   auto dispatch = ctx.dispatch<KernelId::conv>();
   define_common(dispatch, conv);
   define_tile(dispatch, choice.tile);
@@ -226,13 +247,24 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
 
 }  // namespace
 
+std::string conv_place_refusal(const LoweringState& state, const Node& node,
+                               const TensorRef& place) {
+  const LowerOptions& options = state.options;
+  const ConvMmaForm form = conv_mma_form(*options.target, options.products, state.graph, node);
+  if (form != ConvMmaForm::None) return conv_mma_place_refusal(form, place);
+  if (!has_dense_planes(place)) return "conv writes planes of dense pixels here";
+  if (std::max(place.strides[0], place.strides[1]) > kCountLimit)
+    return "conv writes within 32-bit strides";
+  return {};
+}
+
 bool lower_convolution(LowerContext& ctx, Convolution conv) {
   const ConvMmaForm form =
       conv_mma_form(ctx.target(), ctx.products(), ctx.state().graph, ctx.node());
   if (on_cooperative_matrices(form)) return lower_conv_coop(ctx, form, conv);
   if (form != ConvMmaForm::None) return lower_conv_mma(ctx, form, conv);
   conv.w = ctx.dense(conv.w);
-  if (conv.residual) conv.residual = ctx.dense(*conv.residual);
+  if (conv.residual && !has_dense_planes(*conv.residual)) conv.residual = ctx.dense(*conv.residual);
   const int64_t columns = conv.images * conv.window.out_count();
   const int64_t tiles = ceil_div(columns, 16) * ceil_div(conv.group_out, 16);
   const int64_t largest =

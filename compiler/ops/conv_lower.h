@@ -11,7 +11,8 @@
 
 namespace rlx {
 
-// y = act(conv(x, w) + bias + residual). All but y may have any strides; residual has y's shape.
+// y = act(conv(x, w) + bias + residual). All but y may have any strides, y those that
+// conv_place_refusal does not refuse; residual has y's shape.
 struct Convolution {
   Window window;
   int64_t images = 0;
@@ -29,6 +30,10 @@ struct Convolution {
 // The window of a conv node whose x and w have these shapes; reports what does not fit. Infer has
 // reported everything already.
 std::optional<Window> conv_window(NodeContext& ctx, const Shape& x, const Shape& w);
+
+// OpDef::place_refusal of conv.
+std::string conv_place_refusal(const LoweringState& state, const Node& node,
+                               const TensorRef& place);
 
 // Emits the dispatches of a convolution whose y is not empty.
 bool lower_convolution(LowerContext& ctx, Convolution conv);

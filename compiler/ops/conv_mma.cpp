@@ -208,6 +208,16 @@ ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const
   return patched ? ConvMmaForm::Patch : ConvMmaForm::None;
 }
 
+std::string conv_mma_place_refusal(ConvMmaForm form, const TensorRef& place) {
+  const std::optional<int64_t> pitch = pixel_pitch(place);
+  if (!pitch) return "matrix units write images channels last";
+  if (on_cooperative_matrices(form)) return {};  // element by element where nothing is aligned
+  const uint32_t bytes = element_bytes(place.dtype());
+  if (*pitch * bytes % kPieceBytes != 0 || place.offset_bytes % kPieceBytes != 0)
+    return "matrix units write aligned pieces of 16 bytes";
+  return {};
+}
+
 bool lower_conv_mma(LowerContext& ctx, ConvMmaForm form, const Convolution& conv) {
   const Operands operands = laid_out(ctx, form, conv);
   {

@@ -31,6 +31,9 @@ constexpr bool reads_filters_channels_last(ConvMmaForm form) {
 ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const Graph& graph,
                           const Node& node);
 
+// Why a convolution of that form, not None, cannot write there as it stands; empty where it can.
+std::string conv_mma_place_refusal(ConvMmaForm form, const TensorRef& place);
+
 // Precondition: the form is Ring or Patch. Operands of other layouts are copied first.
 bool lower_conv_mma(LowerContext& ctx, ConvMmaForm form, const Convolution& conv);
 

@@ -111,6 +111,8 @@ TensorRef LoweringState::allocate(ValueId id) {
     set_ref(id, *place);
   } else {
     TensorRef fresh = scratch(value.type, value.name);
+    if (const auto found = strides_.find(id); found != strides_.end())
+      fresh.strides = found->second;
     if (channels_last_[index_of(id)]) fresh.strides = channels_last_strides(value.type.shape);
     set_ref(id, std::move(fresh));
   }
@@ -253,8 +255,19 @@ uint32_t LowerContext::alignment(const TensorRef& ref) const {
   return std::min(ref.alignment_bytes(segment_of(ref)), kWidestAccessBytes);
 }
 
-void LowerContext::copy(const TensorRef& from, const TensorRef& to) {
+void LowerContext::copy(const TensorRef& from, const TensorRef& to, const std::string& why) {
+  const size_t first_step = program().steps.size();
   emit_copy(program(), new_step(), from, to);
+  if (why.empty()) return;
+  for (size_t i = first_step; i < program().steps.size(); ++i) {
+    std::string& reason = program().steps[i].reason;
+    reason = why + ": " + reason;
+  }
+}
+
+std::string no_place_refusal(const LoweringState& /*state*/, const Node& /*node*/,
+                             const TensorRef& /*place*/) {
+  return {};
 }
 
 Step LowerContext::new_step() const {

@@ -3,6 +3,7 @@
 // builder.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "compiler/dispatch/target.h"
@@ -37,10 +38,14 @@ class LoweringState {
   const TensorRef& ref(ValueId id);
   void set_ref(ValueId id, TensorRef ref);
   // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a
-  // sub-slot given by place(). Dense, but for fresh buffers after store_channels_last().
+  // sub-slot given by place(). Dense, but for such slots and for fresh buffers after
+  // store_channels_last() or store_as().
   TensorRef allocate(ValueId id);
   // A fresh buffer of this value is to be channels last.
   void store_channels_last(ValueId id) { channels_last_.at(index_of(id)) = true; }
+  [[nodiscard]] bool stores_channels_last(ValueId id) const {
+    return channels_last_.at(index_of(id));
+  }
   // Reserves a place for a value that its producer will write later (a concat's sub-slot).
   void place(ValueId id, TensorRef ref);
   // A dense copy of a strided view; made once per view.
@@ -54,6 +59,14 @@ class LoweringState {
     const std::optional<TensorRef>& place = places_.at(index_of(id));
     return place ? &*place : nullptr;
   }
+  // Why the value was given no place in the concat that it is part of; for the reason of its copy.
+  void refuse_place(ValueId id, std::string why) { refused_[id] = std::move(why); }
+  [[nodiscard]] std::string place_refusal(ValueId id) const {
+    const auto found = refused_.find(id);
+    return found == refused_.end() ? std::string() : found->second;
+  }
+  // A fresh buffer of this value is to have these strides, which leave no gaps.
+  void store_as(ValueId id, Strides strides) { strides_[id] = std::move(strides); }
   // True where allocate() would put the value into a given place instead of a fresh buffer.
   [[nodiscard]] bool has_place(ValueId id) const { return places_.at(index_of(id)).has_value(); }
   // The values lowered so far whose views lie in the buffer.
@@ -85,6 +98,8 @@ class LoweringState {
   std::vector<std::optional<TensorRef>> places_;
   std::vector<LayoutCopy> copies_;
   std::vector<bool> channels_last_;
+  std::map<ValueId, Strides> strides_;
+  std::map<ValueId, std::string> refused_;
 };
 
 class LowerContext : public NodeContext {
@@ -100,8 +115,9 @@ class LowerContext : public NodeContext {
   // The input as a dense row-major tensor; strided views are copied once.
   TensorRef dense_input(size_t i) { return dense(input(i)); }
   TensorRef dense(const TensorRef& ref);
-  // The output's buffer, the same one on every call; dense, or channels last where that was chosen
-  // for the value (lower/layouts.h: convolutions, pools and elementwise nodes alone).
+  // The output's buffer, the same one on every call; dense, but channels last where that was chosen
+  // for the value (lower/layouts.h: convolutions, pools, concats and elementwise nodes alone), and
+  // of any strides that OpDef::place_refusal did not refuse.
   TensorRef output(size_t i);
   // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the
   // driver.
@@ -117,8 +133,8 @@ class LowerContext : public NodeContext {
   DispatchBuilder<typename KernelTraits<kernel>::Params> dispatch() {
     return DispatchBuilder<typename KernelTraits<kernel>::Params>(program(), kernel, new_step());
   }
-  // A plain byte copy between dense views of equal size.
-  void copy(const TensorRef& from, const TensorRef& to);
+  // A byte copy between views of equal type; `why` goes before its reason.
+  void copy(const TensorRef& from, const TensorRef& to, const std::string& why = {});
 
   [[nodiscard]] const Target& target() const { return *state_->options.target; }
   [[nodiscard]] ProductPrecision products() const { return state_->options.products; }
@@ -135,6 +151,9 @@ class LowerContext : public NodeContext {
 // region kernel, or transpose where that coalesces.
 void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from,
                        const TensorRef& to);
+
+// OpDef::place_refusal of ops that write any strides.
+std::string no_place_refusal(const LoweringState& state, const Node& node, const TensorRef& place);
 
 // Lowers an elementwise node or an ew_region to one region dispatch.
 bool lower_elementwise(LowerContext& ctx);

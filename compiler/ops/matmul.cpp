@@ -355,6 +355,7 @@ ProductOperand usable_operand(LowerContext& ctx, size_t input, const ProductShap
 Product product_of(LowerContext& ctx, Transposed transposed) {
   const ProductShapes shapes =
       split_shapes(ctx.input_type(0).shape, ctx.input_type(1).shape, transposed).shapes;
+  const TensorRef y = ctx.output(0);
   return {.batch = shapes.batch,
           .m = shapes.m,
           .n = shapes.n,
@@ -363,7 +364,8 @@ Product product_of(LowerContext& ctx, Transposed transposed) {
           .b = usable_operand(ctx, 1, shapes, transposed.b),
           .bias = {},
           .residual = {},
-          .y = ctx.output(0),
+          .y = y,
+          .y_lines = product_lines(y),
           .activation = {},
           .note = {}};
 }
@@ -393,6 +395,19 @@ bool lower_fused(LowerContext& ctx) {
   return lower_product(ctx, std::move(product));
 }
 
+// Vectors that the op takes for matrices have no axis of their own in y.
+std::string product_place_refusal(const LoweringState& state, const Node& node,
+                                  const TensorRef& place) {
+  for (size_t i = 0; i < 2; ++i) {
+    if (state.graph.value(*node.inputs[i]).type.shape.size() < 2)
+      return "a product with a vector writes dense results";
+  }
+  if (place.shape().back() > 1 && place.strides.back() != 1) return "products write dense lines";
+  const bool far = std::any_of(place.strides.begin(), place.strides.end(),
+                               [](int64_t stride) { return stride > kFarthestLine; });
+  return far ? "products write within 32-bit strides" : "";
+}
+
 constexpr std::array kMatmulAttrs = {
     AttrSpec{.name = "trans_a", .type = AttrType::Bool, .default_text = "false"},
     AttrSpec{.name = "trans_b", .type = AttrType::Bool, .default_text = "false"},
@@ -416,7 +431,8 @@ constexpr std::array kOps = {
           .attrs = kMatmulAttrs,
           .infer = infer_matmul,
           .evaluate = evaluate_matmul,
-          .lower = lower_matmul},
+          .lower = lower_matmul,
+          .place_refusal = product_place_refusal},
     OpDef{.name = "fused_matmul_bias_act",
           .signature = "fused_matmul_bias_act(x, w, [bias], [residual]; trans_w=false, "
                        "activation=\"none\", alpha, beta, min, max) -> y",
@@ -426,7 +442,8 @@ constexpr std::array kOps = {
           .infer = infer_fused,
           .evaluate = evaluate_fused,
           .lower = lower_fused,
-          .optional_inputs = kFusedOptional},
+          .optional_inputs = kFusedOptional,
+          .place_refusal = product_place_refusal},
 };
 
 }  // namespace

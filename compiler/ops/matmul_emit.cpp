@@ -46,7 +46,9 @@ int64_t batch_count(const Product& product) {
 }
 
 bool y_in_vectors(const LowerContext& ctx, const Product& product) {
-  return product.n % kVectorElements == 0 && vector_aligned(ctx, product.y) &&
+  const bool whole_lines =
+      !product.y_lines || whole_vectors(product.y_lines->batch, {product.y_lines->line});
+  return product.n % kVectorElements == 0 && vector_aligned(ctx, product.y) && whole_lines &&
          accumulator_of(product.a.ref.dtype()) == DType::f32;
 }
 
@@ -60,6 +62,8 @@ uint32_t vector_bytes(const TensorRef& ref, bool in_vectors) {
 
 std::string index_type_of(const Product& product) {
   int64_t farthest = product.m * product.n;
+  if (product.y_lines)
+    farthest = std::max(farthest, reach(product.m, product.y_lines->line, product.n, 1));
   if (product.k > 0) {
     farthest = std::max(farthest, reach(product.m, product.a.line, product.k, product.a.depth));
     farthest = std::max(farthest, reach(product.n, product.b.line, product.k, product.b.depth));
@@ -82,6 +86,7 @@ std::string batch_source(const Product& product) {
   text += offset_line("a_batch", product.a.batch) + offset_line("b_batch", product.b.batch);
   if (product.bias) text += offset_line("bias_batch", product.bias->batch);
   if (product.residual) text += offset_line("residual_batch", product.residual->batch);
+  if (product.y_lines) text += offset_line("y_batch", product.y_lines->batch);
   return text;
 }
 
@@ -91,8 +96,8 @@ bool may_replace_residual(const Product& product) {
   const bool other_reader = residual.buffer == product.a.ref.buffer ||
                             residual.buffer == product.b.ref.buffer ||
                             (product.bias && residual.buffer == product.bias->ref.buffer);
-  return residual.dense() && residual.dtype() == product.y.dtype() && !other_reader &&
-         element_count(residual.shape()) == element_count(product.y.shape());
+  return !product.y_lines && residual.dense() && residual.dtype() == product.y.dtype() &&
+         !other_reader && element_count(residual.shape()) == element_count(product.y.shape());
 }
 
 std::optional<PieceAxis> piece_axis(const LowerContext& ctx, const ProductOperand& operand,

@@ -80,6 +80,7 @@ void define_product(const LowerContext& ctx, DispatchBuilder<Params>& dispatch,
       .define("RLX_ACTIVATION", epilogue && !product.activation.none() ? 1 : 0)
       .generated("batch.inc", batch_source(product));
   if (!epilogue) return;
+  if (product.y_lines) dispatch.define("RLX_Y_LINE", product.y_lines->line);
   define_added(ctx, dispatch, "RLX_BIAS", product.bias);
   define_added(ctx, dispatch, "RLX_RESIDUAL", product.residual);
   if (product.residual && product.residual_first) dispatch.define("RLX_RESIDUAL_FIRST", 1);

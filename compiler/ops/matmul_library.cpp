@@ -65,6 +65,16 @@ std::optional<LibraryMatrix> operand_matrix(const LowerContext& ctx, const Produ
   return matrix;
 }
 
+// Batch entries of y whose rows lie between each other's are none of the library's.
+std::optional<LibraryMatrix> result_matrix(const LowerContext& ctx, const Product& product) {
+  const int64_t entry = product.m * product.n;
+  if (!product.y_lines) return matrix_of(ctx, product.y, {entry}, product.n, product.n);
+  const ProductLines& lines = *product.y_lines;
+  const bool apart = lines.batch.empty() || lines.batch.front() >= product.m * lines.line;
+  if (!apart) return std::nullopt;
+  return matrix_of(ctx, product.y, lines.batch, lines.line, product.n);
+}
+
 // A vector over n, the same for every line and batch entry.
 bool is_bias_vector(const LowerContext& ctx, const AddedOperand& bias) {
   return bias.n == 1 && bias.m == 0 && ctx.alignment(bias.ref) >= kOperandAlignmentBytes &&
@@ -284,7 +294,7 @@ LibraryProblem library_problem(const LowerContext& ctx, const Product& product) 
     return {.gemm = {}, .refusal = "a bias that is no vector over n"};
   const auto a = operand_matrix(ctx, product.a, product.m, product.k, true);
   const auto b = operand_matrix(ctx, product.b, product.n, product.k, false);
-  const auto y = matrix_of(ctx, product.y, {}, product.n, product.n);
+  const auto y = result_matrix(ctx, product);
   std::optional<LibraryMatrix> residual = LibraryMatrix{};
   if (product.residual) {
     const AddedOperand& added = *product.residual;
@@ -313,7 +323,7 @@ LibraryProblem library_problem(const LowerContext& ctx, const Product& product) 
   gemm.residual_pitch = residual->pitch;
   gemm.a_batch_stride = a->batch_stride;
   gemm.b_batch_stride = b->batch_stride;
-  gemm.y_batch_stride = batch > 1 ? gemm.m * gemm.n : 0;
+  gemm.y_batch_stride = batch > 1 ? y->batch_stride : 0;
   gemm.residual_batch_stride = residual->batch_stride;
   gemm.workspace_bytes = workspace_bytes(ctx, product);
   return {.gemm = gemm, .refusal = {}};

@@ -31,11 +31,12 @@ int64_t ceil_div(int64_t a, int64_t b) {
 
 // ---- normal form: fewer batch dims ----
 
-// Every stride list of the product over its batch dims; y is dense and needs none.
+// Every stride list of the product over its batch dims; a dense y needs none.
 std::vector<Strides*> batch_strides(Product& product) {
   std::vector<Strides*> lists = {&product.a.batch, &product.b.batch};
   if (product.bias) lists.push_back(&product.bias->batch);
   if (product.residual) lists.push_back(&product.residual->batch);
+  if (product.y_lines) lists.push_back(&product.y_lines->batch);
   return lists;
 }
 
@@ -80,14 +81,53 @@ void fold_batch_into_lines(Product& product) {
         !continues_lines(product.residual->batch.back(), product.residual->m, product.m)) {
       return;
     }
+    if (product.y_lines &&
+        !continues_lines(product.y_lines->batch.back(), product.y_lines->line, product.m))
+      return;
     if (product.m == 1) {
       product.a.line = product.a.batch.back();
       if (product.bias) product.bias->m = product.bias->batch.back();
       if (product.residual) product.residual->m = product.residual->batch.back();
+      if (product.y_lines) product.y_lines->line = product.y_lines->batch.back();
     }
     product.m *= product.batch.back();
     erase_batch_dim(product, product.batch.size() - 1);
   }
+}
+
+// One left matrix for all batch entries, whose columns follow each other in every operand: batch
+// entries become columns (pixels of images that lie one behind the other in each channel).
+void fold_batch_into_columns(Product& product) {
+  while (!product.batch.empty() && product.a.batch.back() == 0) {
+    const auto continues = [&](int64_t batch_stride, int64_t stride) {
+      return batch_stride == stride * product.n;
+    };
+    if (!product.y_lines || !continues(product.y_lines->batch.back(), 1) ||
+        !continues(product.b.batch.back(), product.b.line))
+      return;
+    if (product.bias && !continues(product.bias->batch.back(), product.bias->n)) return;
+    if (product.residual && !continues(product.residual->batch.back(), product.residual->n)) return;
+    product.n *= product.batch.back();
+    erase_batch_dim(product, product.batch.size() - 1);
+  }
+}
+
+// Lines that stand as in a dense y are no news.
+void forget_dense_lines(Product& product) {
+  if (!product.y_lines || (product.m > 1 && product.y_lines->line != product.n)) return;
+  int64_t expected = product.m * product.n;
+  for (size_t i = product.batch.size(); i-- > 0;) {
+    if (product.y_lines->batch[i] != expected) return;
+    expected *= product.batch[i];
+  }
+  product.y_lines.reset();
+}
+
+void bring_to_normal_form(Product& product) {
+  merge_batch_dims(product);
+  fold_batch_into_lines(product);
+  fold_batch_into_columns(product);
+  forget_dense_lines(product);
 }
 
 // ---- the dispatches ----
@@ -207,13 +247,49 @@ bool tiles_are_faster(const LowerContext& ctx, const Product& product) {
          by_mma + ctx.target().device.step_microseconds;
 }
 
+bool few_vectors(const Product& product) {
+  return std::min(product.m, product.n) <= kMaxVectors && product.k > 0;
+}
+
+// Kernels that write dense results alone, and are chosen because they are much faster; or batch
+// entries of a few lines, which are lines of one matrix only where they follow each other in y.
+bool wants_dense_lines(const LowerContext& ctx, Product product) {
+  Product placed = product;
+  bring_to_normal_form(placed);
+  product.y_lines.reset();
+  product.y.offset_bytes = 0;
+  product.y.strides = dense_strides(product.y.shape());
+  bring_to_normal_form(product);
+  if (stream_fits(ctx, {product, {}, {}, {}})) return true;
+  if (few_vectors(product)) return false;
+  return few_vectors(placed) || tiles_are_faster(ctx, product);
+}
+
+// The product in a buffer of its own, then a copy to where y stands.
+bool lower_apart(LowerContext& ctx, Product product) {
+  const TensorRef place = product.y;
+  const TensorRef dense = ctx.scratch(place.type, "dense");
+  product.y = dense;
+  product.y_lines.reset();
+  if (!lower_product(ctx, std::move(product))) return false;
+  ctx.copy(dense, place, "the fastest kernel of this product writes dense results");
+  return true;
+}
+
 }  // namespace
+
+std::optional<ProductLines> product_lines(const TensorRef& y) {
+  if (y.dense()) return std::nullopt;
+  ProductLines lines{.batch = y.strides, .line = y.strides.at(y.strides.size() - 2)};
+  lines.batch.resize(y.strides.size() - 2);
+  return lines;
+}
 
 bool lower_product(LowerContext& ctx, Product product) {
   const int64_t batches = batch_count(product);
   if (product.m == 0 || product.n == 0 || batches == 0) return true;
-  merge_batch_dims(product);
-  fold_batch_into_lines(product);
+  if (product.y_lines && wants_dense_lines(ctx, product)) return lower_apart(ctx, product);
+  bring_to_normal_form(product);
   const int64_t largest = std::max({product.m, product.n, product.k, batch_count(product)});
   if (largest > kCountLimit ||
       ceil_div(product.m, kLeastTile) * ceil_div(product.n, kLeastTile) > kCountLimit) {
@@ -227,8 +303,7 @@ bool lower_product(LowerContext& ctx, Product product) {
     return true;
   }
   const size_t first_step = ctx.program().steps.size();
-  const int64_t vectors = std::min(product.m, product.n);
-  if (vectors <= kMaxVectors && product.k > 0) {
+  if (few_vectors(product)) {
     emit_vectors(ctx, product);
   } else if (tiles_are_faster(ctx, product)) {
     emit_wgmma(ctx, {.product = product});

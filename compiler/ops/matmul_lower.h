@@ -29,6 +29,12 @@ struct AddedOperand {
   int64_t n = 0;
 };
 
+// The lines of y, [batch.., m, n] with dense lines, where they do not stand as in a dense tensor.
+struct ProductLines {
+  Strides batch;
+  int64_t line = 0;
+};
+
 struct Product {
   Shape batch;
   int64_t m = 0;
@@ -38,7 +44,8 @@ struct Product {
   ProductOperand b;
   std::optional<AddedOperand> bias;
   std::optional<AddedOperand> residual;
-  TensorRef y;  // dense [batch.., m, n]
+  TensorRef y;
+  std::optional<ProductLines> y_lines = {};  // nullopt: y is dense
   Activation activation;
   // y = act(a * b + bias + residual) instead, for the kernels with MatmulParams.
   bool residual_first = false;
@@ -54,6 +61,10 @@ std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, 
                         int64_t depth);
 // Strides of an added tensor against y of shape [batch.., m, n].
 AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape);
+
+// Where matmul's y may stand: any strides over dense lines.
+inline constexpr int64_t kFarthestLine = (int64_t{1} << 31) - 1;  // strides of y
+std::optional<ProductLines> product_lines(const TensorRef& y);
 
 // Emits the dispatches; nothing for an empty y. Reports sizes beyond the kernels' 32-bit counts.
 bool lower_product(LowerContext& ctx, Product product);

@@ -238,6 +238,7 @@ std::string wgmma_refusal(const LowerContext& ctx, const TiledProduct& tiled) {
   if (!is_short_float(product.y.dtype()) && product.y.dtype() != DType::f32)
     return "a result of " + std::string(name_of(product.y.dtype()));
   if (!product.batch.empty()) return "a batch";
+  if (product.y_lines) return "a result whose lines stand apart";
   if (!rows_of_pieces(ctx, product.a) || !rows_of_pieces(ctx, product.b) ||
       ctx.alignment(product.y) < kPieceBytes) {
     return "operands that are no rows of aligned 16-byte pieces";

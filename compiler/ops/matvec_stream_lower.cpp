@@ -134,7 +134,8 @@ bool streams(const Target& target, const StreamShape& shape) {
 
 bool stream_fits(const LowerContext& ctx, const StreamedProduct& streamed) {
   const Product& product = streamed.product;
-  if (!product.batch.empty() || !streams(ctx.target(), shape_of(streamed))) return false;
+  if (!product.batch.empty() || product.y_lines || !streams(ctx.target(), shape_of(streamed)))
+    return false;
   const int64_t piece = kPieceBytes / element_bytes(product.b.ref.dtype());
   if (!streams_rows(ctx, product.a, product.m, piece) ||
       !streams_rows(ctx, product.b, product.n, piece))

@@ -181,6 +181,7 @@ class ScalarContext {
 };
 
 class LowerContext;  // compiler/ops/lower_context.h
+class LoweringState;
 
 struct OpDef {
   std::string_view name;       // as written in graph files
@@ -204,6 +205,14 @@ struct OpDef {
   // The result depends on the inputs' shapes alone: always folded, even where the inputs are not
   // constants.
   bool shape_only = false;
+  // lower() takes inputs of any strides as they stand; other ops copy what is not dense.
+  // Elementwise ops do, whatever stands here.
+  bool reads_strides = false;
+  // Why lower() cannot write the node's only result to `place`, a view with gaps or of another
+  // order of axes; empty where it can. nullptr: the op writes dense results only; elementwise ops
+  // write any.
+  std::string (*place_refusal)(const LoweringState& state, const Node& node,
+                               const TensorRef& place) = nullptr;
 };
 
 // Every op, in the order of ops.def.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/channels_last.h"
 #include "compiler/ops/conv_window.h"
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/movement.h"
@@ -272,17 +273,43 @@ void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
       .define("RLX_WITH_INDICES", ctx.has_output(1) ? 1 : 0);
 }
 
-// How many neighbouring channels of any pixel are one aligned load of at most 16 bytes; 1 where
-// they are none.
-int64_t channel_vector(const LowerContext& ctx, const TensorRef& x) {
+// Where y does not stand as a dense tensor does.
+void define_result(DispatchBuilder<PoolParams>& dispatch, const TensorRef& y) {
+  if (y.dense()) return;
+  const int64_t images = y.shape()[0];
+  const int64_t channels = y.shape()[1];
+  dispatch.define("RLX_Y_N", images == 1 ? 0 : y.strides[0])
+      .define("RLX_Y_C", channels == 1 ? 0 : y.strides[1])
+      .define("RLX_Y_PIXEL", pixel_stride(y).value());
+}
+
+std::string pool_place_refusal(const LoweringState& /*state*/, const Node& /*node*/,
+                               const TensorRef& place) {
+  const std::optional<int64_t> pixel = pixel_stride(place);
+  if (!pixel) return "pool writes pixels at one distance";
+  if (std::max({place.strides[0], place.strides[1], *pixel}) > kCountLimit)
+    return "pool writes within 32-bit strides";
+  return {};
+}
+
+// Whether neighbouring channels of any pixel are one access of so many elements.
+bool has_channel_vectors(const LowerContext& ctx, const TensorRef& ref, int64_t vector) {
+  bool fits = ref.strides[1] == 1 && ref.shape()[1] % vector == 0 &&
+              ctx.alignment(ref) >= vector * element_bytes(ref.dtype());
+  for (size_t i = 0; i < ref.strides.size(); ++i)
+    fits = fits && (i == 1 || ref.strides[i] % vector == 0);
+  return fits;
+}
+
+// How many neighbouring channels of any pixel are one aligned access of at most 16 bytes, to x and
+// to y; 1 where they are none.
+int64_t channel_vector(const LowerContext& ctx, const TensorRef& x, const TensorRef& y) {
   const uint32_t bytes = element_bytes(x.dtype());
-  if (!is_float(x.dtype()) || bytes > 4 || x.strides[1] != 1) return 1;
+  if (!is_float(x.dtype()) || bytes > 4) return 1;
   for (const int64_t vector : kVectors) {
-    bool fits =
-        vector * bytes <= 16 && x.shape()[1] % vector == 0 && ctx.alignment(x) >= vector * bytes;
-    for (size_t i = 0; i < x.strides.size(); ++i)
-      fits = fits && (i == 1 || x.strides[i] % vector == 0);
-    if (fits) return vector;
+    if (vector * bytes <= 16 && has_channel_vectors(ctx, x, vector) &&
+        has_channel_vectors(ctx, y, vector))
+      return vector;
   }
   return 1;
 }
@@ -311,9 +338,11 @@ bool lower_pool(LowerContext& ctx) {
     static_cast<void>(ctx.attrs().integer("divisor_override"));
     return true;
   }
-  const bool channels_last = !y.dense();
-  const int64_t vector =
-      channels_last && !with_indices && element_count(x.shape()) > 0 ? channel_vector(ctx, x) : 1;
+  // Neighbouring threads take neighbouring channels where these are neighbours in y.
+  const bool channels_last = !y.dense() && y.shape()[1] > 1 && y.strides[1] == 1;
+  const int64_t vector = channels_last && !with_indices && element_count(x.shape()) > 0
+                             ? channel_vector(ctx, x, y)
+                             : 1;
   const int64_t lanes = window->taps() > kSmallWindow && !channels_last ? kThreads : 1;
   const int64_t rows = kThreads / lanes;
   const int64_t windows = count / vector;
@@ -334,6 +363,7 @@ bool lower_pool(LowerContext& ctx) {
               (vector > 1 ? std::to_string(vector) + " channels' windows" : "window") + " of " +
               std::to_string(window->taps()) + " taps" + (channels_last ? ", channels last" : ""))
       .write(&PoolParams::y, y, alignment);
+  define_result(dispatch, y);
   if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x, alignment);
   if (indices) dispatch.define("RLX_INDICES", index_dtype).write(&PoolParams::indices, *indices);
   return true;
@@ -423,7 +453,9 @@ constexpr std::array kOps = {
           .attrs = kPoolAttrs,
           .infer = infer_pool,
           .evaluate = evaluate_pool,
-          .lower = lower_pool},
+          .lower = lower_pool,
+          .reads_strides = true,
+          .place_refusal = pool_place_refusal},
     OpDef{.name = "global_pool",
           .signature = "global_pool(x; kind) -> y",
           .inputs = {1, 1},

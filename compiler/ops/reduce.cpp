@@ -236,7 +236,8 @@ constexpr OpDef reduction(std::string_view name, std::string_view signature) {
           .attrs = kAttrs,
           .infer = infer,
           .evaluate = evaluate,
-          .lower = lower_reduce};
+          .lower = lower_reduce,
+          .reads_strides = true};
 }
 
 constexpr OpDef kOps[] = {
@@ -259,7 +260,8 @@ constexpr OpDef kOps[] = {
      .attrs = kVarianceAttrs,
      .infer = infer,
      .evaluate = evaluate,
-     .lower = lower_reduce},
+     .lower = lower_reduce,
+     .reads_strides = true},
 };
 
 }  // namespace

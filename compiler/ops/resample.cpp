@@ -320,7 +320,8 @@ constexpr OpDef kOps[] = {
      .attrs = kAttrs,
      .infer = infer,
      .evaluate = evaluate,
-     .lower = lower},
+     .lower = lower,
+     .reads_strides = true},
 };
 
 ValueId emit_pass(RewriteContext& ctx, ValueId x, const std::vector<AxisTaps>& tables,

@@ -150,7 +150,8 @@ constexpr OpDef softmax_op(std::string_view name, std::string_view signature) {
           .attrs = kAttrs,
           .infer = infer,
           .evaluate = evaluate,
-          .lower = lower};
+          .lower = lower,
+          .reads_strides = true};
 }
 
 constexpr OpDef kOps[] = {

@@ -57,7 +57,8 @@ const OpDef kTransposes[] = {{.name = "transpose",
                               .attrs = kTransposeAttrs,
                               .infer = infer_transpose,
                               .evaluate = evaluate_transpose,
-                              .lower = lower_transpose}};
+                              .lower = lower_transpose,
+                              .reads_strides = true}};
 
 }  // namespace
 
