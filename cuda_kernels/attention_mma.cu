@@ -31,7 +31,7 @@
 #include "generated/attention_mma.inc"
 #include "lib/attention_mma.cuh"
 
-RLX_PARAMS(AttentionMmaParams);
+RLX_PARAMS(AttentionParams);
 
 // 16-bit encoders on an H200: BERT-base b1 s128 0.333 ms against 0.403 ms, MiniLM-L6 0.104 against 0.120; f32 gains by the early start.
 #undef RLX_RELEASES_EARLY

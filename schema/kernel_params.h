@@ -204,8 +204,8 @@ struct MatvecStreamParams {
   rlx_ptr y_v;
 };
 
-// attention on tensor cores; partial and partial_stats are scratch of the form that splits the keys.
-struct AttentionMmaParams {
+// attention of few queries; partial is scratch of the form that splits the keys.
+struct AttentionDecodeParams {
   rlx_ptr q;
   rlx_ptr k;
   rlx_ptr v;
@@ -216,7 +216,6 @@ struct AttentionMmaParams {
   rlx_ptr y;
   rlx_ptr lse;
   rlx_ptr partial;
-  rlx_ptr partial_stats;
 };
 
 // conv on tensor cores; partial is scratch of the split-k form.

@@ -5,8 +5,7 @@
 //   mask and bias [B,H,Sq,Sk] by strides. Query head h reads kv head h / RLX_HEADS_PER_KV.
 // Threads: RLX_LANES (tx) x RLX_ROWS (ty). A thread owns RLX_RQ queries, four neighbouring keys of the tile (4 tx ...) and four
 //   neighbouring columns (4 tx ...) of each of the RLX_NV column blocks of the result.
-//   RLX_SPLIT 0: ty numbers queries, tiles of 4 * RLX_LANES keys are shared. RLX_SPLIT 1 (few queries): all ty have the same
-//   queries, each takes its own keys, and the RLX_ROWS results are merged at the end.
+//   ty numbers queries; tiles of 4 * RLX_LANES keys are shared. attention_decode is for few queries.
 // Grid: one group per (batch, head, tile of queries), query tiles fastest, spread by split_grid.
 // Specializations: RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS, RLX_HEADS_PER_KV, RLX_SQ, RLX_SK, RLX_D, RLX_DV; RLX_D4 = ceil(RLX_D / 4);
 //   RLX_DC4 pieces of four per staged chunk of D; RLX_KP pitch of a staged key (odd); RLX_STAGE pieces of the staging buffer;
@@ -31,29 +30,12 @@
 #include "lib/float8_elements.glsl"
 #endif
 #include "generated/attention.inc"
+#include "lib/attention.glsl"
 
 RLX_PARAMS(AttentionParams);
 
-// Values, and four neighbours of them.
-#if RLX_DOUBLE
-#define RLX_REAL rlx_f64
-#define rlx_real4 dvec4
-#else
-#define RLX_REAL rlx_f32
-#define rlx_real4 rlx_vec4
-#endif
-
 #define RLX_TILE_KEYS (4 * RLX_LANES)
-#if RLX_SPLIT
-#define RLX_TILE_QUERIES RLX_RQ
-#define RLX_STAGED_KEYS (RLX_TILE_KEYS * RLX_ROWS)
-#else
 #define RLX_TILE_QUERIES (RLX_RQ * RLX_ROWS)
-#define RLX_STAGED_KEYS RLX_TILE_KEYS
-#endif
-#define RLX_MINUS_INFINITY RLX_REAL(rlx_from_bits(0xFF800000u))
-#define RLX_DISALLOWED RLX_REAL(rlx_from_bits(0x80000000u))
-#define RLX_COMBINE_GREATER(a, b) ((a) > (b) ? (a) : (b))
 
 RLX_SHARED rlx_real4 stage[RLX_STAGE];
 #if RLX_Q_RESIDENT
@@ -64,80 +46,6 @@ RLX_SHARED rlx_u32 stage_with_nonfinite;
 
 RLX_GROUP_REDUCE(row_max, RLX_REAL, RLX_COMBINE_GREATER)
 RLX_GROUP_REDUCE(row_sum, RLX_REAL, RLX_COMBINE_SUM)
-
-// Elements d..d+3 of a vector of `size` elements, 0 behind its end.
-#define RLX_LOAD4_FN(name, dtype, size)                                            \
-  RLX_FN rlx_real4 name(rlx_ptr base, RLX_INDEX at, int d) {                       \
-    rlx_real4 four;                                                                \
-    four.x = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d));                   \
-    four.y = RLX_REAL(0);                                                          \
-    four.z = RLX_REAL(0);                                                          \
-    four.w = RLX_REAL(0);                                                          \
-    if (d + 1 < (size)) four.y = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 1)); \
-    if (d + 2 < (size)) four.z = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 2)); \
-    if (d + 3 < (size)) four.w = RLX_CAT(rlx_load_, dtype)(base, at + RLX_INDEX(d + 3)); \
-    return four;                                                                   \
-  }
-#if RLX_Q_WIDE
-#define load_q(base, at, d) RLX_CAT(rlx_load4_, RLX_Q)(base, (at) + RLX_INDEX(d))
-#else
-RLX_LOAD4_FN(load_q, RLX_Q, RLX_D)
-#endif
-#if RLX_K_WIDE
-#define load_k(base, at, d) RLX_CAT(rlx_load4_, RLX_K)(base, (at) + RLX_INDEX(d))
-#else
-RLX_LOAD4_FN(load_k, RLX_K, RLX_D)
-#endif
-#if RLX_V_WIDE
-#define load_v(base, at, d) RLX_CAT(rlx_load4_, RLX_V)(base, (at) + RLX_INDEX(d))
-#else
-RLX_LOAD4_FN(load_v, RLX_V, RLX_DV)
-#endif
-
-#if RLX_DOUBLE
-RLX_FN bool is_disallowed(RLX_REAL weight) { return rlx_high_word(weight) == 0x80000000u && rlx_low_word(weight) == 0u; }
-RLX_FN bool nonfinite(RLX_REAL x) { return (rlx_high_word(x) & 0x7FF00000u) == 0x7FF00000u; }
-#else
-RLX_FN bool is_disallowed(RLX_REAL weight) { return rlx_bits(weight) == 0x80000000u; }
-RLX_FN bool nonfinite(RLX_REAL x) { return (rlx_bits(x) & 0x7F800000u) == 0x7F800000u; }
-#endif
-
-RLX_FN rlx_real4 zero4() {
-  rlx_real4 zero;
-  zero.x = RLX_REAL(0);
-  zero.y = RLX_REAL(0);
-  zero.z = RLX_REAL(0);
-  zero.w = RLX_REAL(0);
-  return zero;
-}
-
-RLX_FN RLX_REAL dot_plus(rlx_real4 a, rlx_real4 b, RLX_REAL sum) {
-  return sum + (a.x * b.x + a.y * b.y) + (a.z * b.z + a.w * b.w);
-}
-
-// sum + weight * v
-RLX_FN rlx_real4 add_scaled(rlx_real4 sum, RLX_REAL weight, rlx_real4 v) {
-  sum.x += weight * v.x;
-  sum.y += weight * v.y;
-  sum.z += weight * v.z;
-  sum.w += weight * v.w;
-  return sum;
-}
-
-// The same, without touching v where the key is disallowed.
-RLX_FN rlx_real4 add_allowed(rlx_real4 sum, RLX_REAL weight, rlx_real4 v) {
-  if (is_disallowed(weight)) return sum;
-  return add_scaled(sum, weight, v);
-}
-
-RLX_FN bool nonfinite4(rlx_real4 v) {
-  return nonfinite(v.x) || nonfinite(v.y) || nonfinite(v.z) || nonfinite(v.w);
-}
-
-// exp(value - top), where a row that has seen no key has top -inf.
-RLX_FN RLX_REAL relative(RLX_REAL value, RLX_REAL top) {
-  return rlx_exp(value - (top == RLX_MINUS_INFINITY ? RLX_REAL(0) : top));
-}
 
 RLX_MAIN {
   const RLX_INDEX group = RLX_INDEX(rlx_linear_group);
@@ -154,30 +62,11 @@ RLX_MAIN {
   const RLX_INDEX v_base = batch * RLX_V_B + kv_head * RLX_V_H;
 
   // Keys that exist, the position of query 0, and the range of keys that some query of the tile may attend to.
-  int key_count = RLX_SK;
-#if RLX_HAS_KV_LEN
-  const rlx_i64 given = rlx_i64(RLX_CAT(rlx_load_, RLX_KV_LEN)(p.kv_len, batch * RLX_INDEX(RLX_KV_LEN_STRIDE)));
-  key_count = int(min(max(given, rlx_i64(0)), rlx_i64(RLX_SK)));
-#endif
-#if RLX_HAS_Q_START
-  const int position_0 = int(RLX_CAT(rlx_load_, RLX_Q_START)(p.q_start, batch * RLX_INDEX(RLX_Q_START_STRIDE)));
-#elif RLX_ALIGN_END
-  const int position_0 = key_count - RLX_SQ;
-#else
-  const int position_0 = 0;
-#endif
+  const int key_count = keys_held(p.kv_len, batch);
+  const int position_0 = position_of_first(p.q_start, batch, key_count);
   const int last_query = min(first_query + RLX_TILE_QUERIES, RLX_SQ) - 1;
-  int begin = 0;
-  int end = key_count;
-#if RLX_WINDOW_LEFT >= 0
-  begin = max(begin, position_0 + first_query - RLX_WINDOW_LEFT);
-#endif
-#if RLX_WINDOW_RIGHT >= 0
-  end = min(end, position_0 + last_query + RLX_WINDOW_RIGHT + 1);
-#endif
-#if RLX_CAUSAL
-  end = min(end, position_0 + last_query + 1);
-#endif
+  const int begin = first_key_of(position_0 + first_query);
+  const int end = end_of_keys(position_0 + last_query, key_count);
 
 #if RLX_Q_RESIDENT
   for (int i = thread; i < RLX_TILE_QUERIES * RLX_D4; i += RLX_BLOCK_SIZE) {
@@ -198,18 +87,17 @@ RLX_MAIN {
   }
   RLX_UNROLL for (int i = 0; i < RLX_RQ * RLX_NV; ++i) result[i] = zero4();
 
-  RLX_LOOP for (int tile = begin; tile < end; tile += RLX_STAGED_KEYS) {
+  RLX_LOOP for (int tile = begin; tile < end; tile += RLX_TILE_KEYS) {
     // Scores.
     RLX_REAL score[RLX_RQ * 4];
     RLX_UNROLL for (int i = 0; i < RLX_RQ * 4; ++i) score[i] = RLX_REAL(0);
     RLX_LOOP for (int chunk = 0; chunk < RLX_D4; chunk += RLX_DC4) {
       rlx_barrier();
-      // Key 4 a + b of a slice lies at row b * RLX_LANES + a, so that the lanes of a row read neighbouring rows.
-      for (int i = thread; i < RLX_STAGED_KEYS * RLX_DC4; i += RLX_BLOCK_SIZE) {
+      // Key 4 a + b of the tile lies at row b * RLX_LANES + a, so that the lanes of a row read neighbouring rows.
+      for (int i = thread; i < RLX_TILE_KEYS * RLX_DC4; i += RLX_BLOCK_SIZE) {
         const int staged = i / RLX_DC4;
-        const int in_slice = staged % RLX_TILE_KEYS;
         const int piece = i % RLX_DC4;
-        const int row = staged - in_slice + in_slice % 4 * RLX_LANES + in_slice / 4;
+        const int row = staged % 4 * RLX_LANES + staged / 4;
         rlx_real4 four = zero4();
         if (tile + staged < end && chunk + piece < RLX_D4) {
           four = load_k(p.k, k_base + RLX_INDEX(tile + staged) * RLX_K_S, (chunk + piece) * 4);
@@ -224,31 +112,22 @@ RLX_MAIN {
         if (query < RLX_SQ && chunk + piece < RLX_D4) {
           four = load_q(p.q, q_base + RLX_INDEX(query) * RLX_Q_S, (chunk + piece) * 4);
         }
-        stage[RLX_STAGED_KEYS * RLX_KP + i] = four;
+        stage[RLX_TILE_KEYS * RLX_KP + i] = four;
       }
 #endif
       rlx_barrier();
-#if RLX_SPLIT
-      const int slice = ty * RLX_TILE_KEYS;
-#else
-      const int slice = 0;
-#endif
       RLX_UNROLL for (int piece = 0; piece < RLX_DC4; ++piece) {
         if (RLX_D4 % RLX_DC4 != 0 && chunk + piece >= RLX_D4) break;
-        const rlx_real4 k0 = stage[(slice + tx) * RLX_KP + piece];
-        const rlx_real4 k1 = stage[(slice + tx + RLX_LANES) * RLX_KP + piece];
-        const rlx_real4 k2 = stage[(slice + tx + RLX_LANES * 2) * RLX_KP + piece];
-        const rlx_real4 k3 = stage[(slice + tx + RLX_LANES * 3) * RLX_KP + piece];
+        const rlx_real4 k0 = stage[tx * RLX_KP + piece];
+        const rlx_real4 k1 = stage[(tx + RLX_LANES) * RLX_KP + piece];
+        const rlx_real4 k2 = stage[(tx + RLX_LANES * 2) * RLX_KP + piece];
+        const rlx_real4 k3 = stage[(tx + RLX_LANES * 3) * RLX_KP + piece];
         RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-#if RLX_SPLIT
-          const int row = i;
-#else
           const int row = ty * RLX_RQ + i;
-#endif
 #if RLX_Q_RESIDENT
           const rlx_real4 q = queries[row * RLX_D4 + chunk + piece];
 #else
-          const rlx_real4 q = stage[RLX_STAGED_KEYS * RLX_KP + row * RLX_DC4 + piece];
+          const rlx_real4 q = stage[RLX_TILE_KEYS * RLX_KP + row * RLX_DC4 + piece];
 #endif
           score[4 * i] = dot_plus(q, k0, score[4 * i]);
           score[4 * i + 1] = dot_plus(q, k1, score[4 * i + 1]);
@@ -260,43 +139,16 @@ RLX_MAIN {
 
     // Weights relative to the maximum so far; what was summed before is brought to it.
     RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-#if RLX_SPLIT
-      const int query = first_query + i;
-      const int first_key = tile + ty * RLX_TILE_KEYS + 4 * tx;
-#else
       const int query = first_query + ty * RLX_RQ + i;
       const int first_key = tile + 4 * tx;
-#endif
       const int position = position_0 + query;
       bool allowed[4];
       RLX_REAL highest = RLX_MINUS_INFINITY;
       RLX_UNROLL for (int j = 0; j < 4; ++j) {
         const int key = first_key + j;
-        bool allow = key < end && query < RLX_SQ;
-#if RLX_CAUSAL
-        allow = allow && key <= position;
-#endif
-#if RLX_WINDOW_LEFT >= 0
-        allow = allow && key >= position - RLX_WINDOW_LEFT;
-#endif
-#if RLX_WINDOW_RIGHT >= 0
-        allow = allow && key <= position + RLX_WINDOW_RIGHT;
-#endif
-#if RLX_HAS_MASK
-        if (allow) {
-          allow = RLX_ATTENDS(RLX_CAT(rlx_load_, RLX_MASK)(p.mask, batch * RLX_MASK_B + head * RLX_MASK_H +
-                                                           RLX_INDEX(query) * RLX_MASK_S + RLX_INDEX(key) * RLX_MASK_K));
-        }
-#endif
-        RLX_REAL s = RLX_SOFTCAP(score[4 * i + j] * RLX_SCALE);
-#if RLX_HAS_BIAS
-        if (allow) {
-          const RLX_REAL bias = RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, batch * RLX_BIAS_B + head * RLX_BIAS_H +
-                                                          RLX_INDEX(query) * RLX_BIAS_S + RLX_INDEX(key) * RLX_BIAS_K);
-          allow = bias != RLX_MINUS_INFINITY;
-          s += bias;
-        }
-#endif
+        RLX_REAL s = score[4 * i + j];
+        const bool allow = key < end && query < RLX_SQ &&
+                           attends(p.mask, p.bias, batch, head, query, position, key, s);
         allowed[j] = allow;
         score[4 * i + j] = s;
         if (allow && s > highest) highest = s;
@@ -322,21 +174,6 @@ RLX_MAIN {
     // Weighted sum of v.
     RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
       const int column = (n * RLX_LANES + tx) * 4;
-#if RLX_SPLIT
-      rlx_barrier();
-      RLX_LOOP for (int k4 = 0; k4 < RLX_LANES; ++k4) {
-        RLX_UNROLL for (int b = 0; b < 4; ++b) {
-          const int key = tile + ty * RLX_TILE_KEYS + 4 * k4 + b;
-          rlx_real4 v = zero4();
-          if (key < end && column < RLX_DV) v = load_v(p.v, v_base + RLX_INDEX(key) * RLX_V_S, column);
-          RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-            const rlx_real4 w = weights[(ty * RLX_RQ + i) * RLX_LANES + k4];
-            const RLX_REAL weight = b == 0 ? w.x : b == 1 ? w.y : b == 2 ? w.z : w.w;
-            result[i * RLX_NV + n] = add_allowed(result[i * RLX_NV + n], weight, v);
-          }
-        }
-      }
-#else
       rlx_barrier();
       ++stage_number;
       for (int i = thread; i < RLX_TILE_KEYS * RLX_LANES; i += RLX_BLOCK_SIZE) {
@@ -381,51 +218,14 @@ RLX_MAIN {
           result[i * RLX_NV + n] = add_scaled(sum, w.w, v3);
         }
       }
-#endif
     }
   }
 
   RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) total[i] = row_sum(total[i]);
-#if RLX_SPLIT
-  // Merge of the slices: ty 0 adds up what each brought to the common maximum.
-  rlx_barrier();
-  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-    rlx_real4 state = zero4();
-    state.x = top[i];
-    state.y = total[i];
-    if (tx == 0) weights[i * RLX_ROWS + ty] = state;
-  }
-  rlx_barrier();
-  RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-    RLX_REAL highest_top = RLX_MINUS_INFINITY;
-    for (int slice = 0; slice < RLX_ROWS; ++slice) highest_top = max(highest_top, weights[i * RLX_ROWS + slice].x);
-    RLX_REAL sum = RLX_REAL(0);
-    for (int slice = 0; slice < RLX_ROWS; ++slice) {
-      const rlx_real4 state = weights[i * RLX_ROWS + slice];
-      sum += state.y * relative(state.x, highest_top);
-    }
-    const RLX_REAL share = relative(top[i], highest_top);
-    top[i] = highest_top;
-    total[i] = sum;
-    RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
-      rlx_barrier();
-      stage[ty * RLX_LANES + tx] = add_scaled(zero4(), share, result[i * RLX_NV + n]);
-      rlx_barrier();
-      rlx_real4 merged = zero4();
-      for (int slice = 0; slice < RLX_ROWS; ++slice) merged = add_scaled(merged, RLX_REAL(1), stage[slice * RLX_LANES + tx]);
-      result[i * RLX_NV + n] = merged;
-    }
-  }
-  if (ty != 0) return;
-#endif
 
   // Result.
   RLX_UNROLL for (int i = 0; i < RLX_RQ; ++i) {
-#if RLX_SPLIT
-    const int query = first_query + i;
-#else
     const int query = first_query + ty * RLX_RQ + i;
-#endif
     if (query >= RLX_SQ) continue;
     const bool no_key = total[i] == RLX_REAL(0);
     const RLX_REAL inverse = no_key ? RLX_REAL(0) : RLX_REAL(1) / total[i];
@@ -433,14 +233,7 @@ RLX_MAIN {
     RLX_UNROLL for (int n = 0; n < RLX_NV; ++n) {
       const int column = (n * RLX_LANES + tx) * 4;
       const rlx_real4 four = add_scaled(zero4(), inverse, result[i * RLX_NV + n]);
-#if RLX_Y_WIDE
-      if (column < RLX_DV) RLX_CAT(rlx_store4_, RLX_Q)(p.y, y_row + RLX_INDEX(column), four);
-#else
-      if (column < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column), RLX_CAT(rlx_t_, RLX_Q)(four.x));
-      if (column + 1 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 1), RLX_CAT(rlx_t_, RLX_Q)(four.y));
-      if (column + 2 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 2), RLX_CAT(rlx_t_, RLX_Q)(four.z));
-      if (column + 3 < RLX_DV) RLX_CAT(rlx_store_, RLX_Q)(p.y, y_row + RLX_INDEX(column + 3), RLX_CAT(rlx_t_, RLX_Q)(four.w));
-#endif
+      store_y(p.y, y_row, column, four);
     }
 #if RLX_HAS_LSE
     if (tx == 0) {

@@ -8,7 +8,6 @@
 
 #include "compiler/ops/region_codegen.h"
 #include "compiler/ops/rows.h"
-#include "compiler/support/blocks.h"
 
 namespace rlx {
 
@@ -18,9 +17,12 @@ constexpr int64_t kLanes = 8;  // threads side by side: 4 keys and 4 columns eac
 constexpr int64_t kThreadRows = 16;
 constexpr int64_t kColumnsPerBlock = 4 * kLanes;
 
+int64_t quotient_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
 // How a group shares the work; the names are those of the kernel's header comment.
 struct Tiling {
-  bool split = false;
   int64_t queries_per_thread = 1;
   int64_t column_blocks = 1;
   int64_t d4 = 1;
@@ -29,20 +31,13 @@ struct Tiling {
   bool queries_resident = true;
   int64_t stage = 1;
 
-  [[nodiscard]] int64_t tile_queries() const {
-    return split ? queries_per_thread : queries_per_thread * kThreadRows;
-  }
+  [[nodiscard]] int64_t tile_queries() const { return queries_per_thread * kThreadRows; }
 };
-
-int64_t quotient_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of
 // reductions together. Doubles take half as many of everything that grows with the tile.
 Tiling choose_tiling(const AttentionProblem& problem, DType real) {
   const bool wide = real == DType::f64;
-  constexpr int64_t kFewQueries = 4;
   constexpr int64_t kWantedGroups = 128;
   const int64_t most_queries = wide ? 2 : 4;          // of a thread
   const int64_t accumulators = wide ? 8 : 16;         // pieces of four in registers
@@ -51,28 +46,19 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real) {
   Tiling tiling;
   tiling.column_blocks = quotient_up(problem.v_head_dim, kColumnsPerBlock);
   tiling.d4 = quotient_up(problem.head_dim, 4);
-  tiling.split = problem.q_tokens <= kFewQueries;
-  if (tiling.split) {
-    const bool small = problem.head_dim <= 128 && problem.v_head_dim <= 128;
-    tiling.queries_per_thread = small ? std::clamp<int64_t>(problem.q_tokens, 1, most_queries) : 1;
-    tiling.dc4 = std::min<int64_t>(tiling.d4, wide || tiling.queries_per_thread > 2 ? 1 : 2);
-  } else {
-    for (int64_t queries = most_queries; queries > 1; queries /= 2) {
-      const int64_t groups =
-          problem.batch * problem.heads * quotient_up(problem.q_tokens, queries * kThreadRows);
-      if (queries * tiling.column_blocks > accumulators || groups < kWantedGroups) continue;
-      tiling.queries_per_thread = queries;
-      break;
-    }
-    tiling.dc4 = std::min(tiling.d4, chunk);
+  for (int64_t queries = most_queries; queries > 1; queries /= 2) {
+    const int64_t groups =
+        problem.batch * problem.heads * quotient_up(problem.q_tokens, queries * kThreadRows);
+    if (queries * tiling.column_blocks > accumulators || groups < kWantedGroups) continue;
+    tiling.queries_per_thread = queries;
+    break;
   }
+  tiling.dc4 = std::min(tiling.d4, chunk);
   tiling.pitch = tiling.dc4 | 1;
   tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= resident_pieces;
-  const int64_t staged_keys = 4 * kLanes * (tiling.split ? kThreadRows : 1);
-  const int64_t scores_stage = staged_keys * tiling.pitch +
+  const int64_t scores_stage = 4 * kLanes * tiling.pitch +
                                (tiling.queries_resident ? 0 : tiling.tile_queries() * tiling.dc4);
-  const int64_t values_stage = tiling.split ? kThreadRows * kLanes : 4 * kLanes * kLanes;
-  tiling.stage = std::max(scores_stage, values_stage);
+  tiling.stage = std::max(scores_stage, 4 * kLanes * kLanes);
   return tiling;
 }
 
@@ -99,37 +85,11 @@ Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t whic
   return {.ref = moved, .view = view};
 }
 
-// Four elements at a time: whole pieces of four, each aligned.
-bool is_wide(const LowerContext& ctx, const Heads& heads, DType real) {
-  const DType dtype = heads.ref.dtype();
-  if (real == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
-  return heads.ref.shape()[3] % 4 == 0 && heads.view.batch % 4 == 0 && heads.view.head % 4 == 0 &&
-         heads.view.token % 4 == 0;
-}
-
 std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem,
                              size_t input) {
   if (!ctx.has_input(input)) return std::nullopt;
   const TensorRef ref = ctx.input(input);
   return Heads{.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
-}
-
-// f64 where any operand of the scores or of the result is.
-DType arithmetic_of(const AttentionOperands& o) {
-  const auto is_double = [](const Heads& heads) { return heads.ref.dtype() == DType::f64; };
-  const bool wide =
-      is_double(o.q) || is_double(o.k) || is_double(o.v) || (o.bias && is_double(*o.bias));
-  return wide ? DType::f64 : DType::f32;
-}
-
-std::string generated_text(const AttentionProblem& problem, const AttentionOperands& o) {
-  const DType real = arithmetic_of(o);
-  std::string text = operand_lines(problem, o);
-  text += define_line("RLX_SCALE", literal(real, problem.scale));
-  const std::string cap = literal(real, problem.softcap);
-  text += define_line("RLX_SOFTCAP(s)",
-                      problem.softcap > 0 ? "(" + cap + " * rlx_tanh((s) / " + cap + "))" : "(s)");
-  return text;
 }
 
 using AttentionDispatch = DispatchBuilder<AttentionParams>;
@@ -143,7 +103,6 @@ void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
       .define("RLX_LANES", kLanes)
       .define("RLX_ROWS", kThreadRows)
       .define("RLX_BY_COLUMN", 0)
-      .define("RLX_SPLIT", tiling.split ? 1 : 0)
       .define("RLX_RQ", tiling.queries_per_thread)
       .define("RLX_NV", tiling.column_blocks)
       .define("RLX_D4", tiling.d4)
@@ -157,46 +116,22 @@ void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
 }
 
 std::string reason_of(const Tiling& tiling) {
-  return "tiles of " + std::to_string(tiling.tile_queries()) + " queries" +
-         (tiling.split ? ", keys split over the group" : "");
-}
-
-void bind_heads(AttentionDispatch& dispatch, LowerContext& ctx, const AttentionOperands& o,
-                const AttentionProblem& problem) {
-  const DType real = arithmetic_of(o);
-  const auto alignment = [&](const Heads& heads) {
-    return is_wide(ctx, heads, real) ? 4 * element_bytes(heads.ref.dtype()) : 0U;
-  };
-  dispatch.define("RLX_Q", dtype_text(o.q.ref))
-      .define("RLX_K", dtype_text(o.k.ref))
-      .define("RLX_V", dtype_text(o.v.ref))
-      .define("RLX_Q_WIDE", is_wide(ctx, o.q, real) ? 1 : 0)
-      .define("RLX_K_WIDE", is_wide(ctx, o.k, real) ? 1 : 0)
-      .define("RLX_V_WIDE", is_wide(ctx, o.v, real) ? 1 : 0)
-      .define("RLX_Y_WIDE", is_wide(ctx, o.y, real) ? 1 : 0)
-      .read(&AttentionParams::q, o.q.ref, alignment(o.q))
-      .write(&AttentionParams::y, o.y.ref, alignment(o.y));
-  if (is_float8(o.k.ref.dtype()) || is_float8(o.v.ref.dtype())) dispatch.define("RLX_FLOAT8", 1);
-  if (problem.kv_tokens > 0) {
-    dispatch.read(&AttentionParams::k, o.k.ref, alignment(o.k))
-        .read(&AttentionParams::v, o.v.ref, alignment(o.v));
-  }
+  return "tiles of " + std::to_string(tiling.tile_queries()) + " queries";
 }
 
 void emit_attention(LowerContext& ctx, const AttentionProblem& problem, const AttentionOperands& o,
                     const std::string& refusal) {
   const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
                          o.mask.has_value() || o.bias.has_value();
-  const DType real = arithmetic_of(o);
+  const DType real = attention_arithmetic(o);
   const Tiling tiling = choose_tiling(problem, real);
   auto dispatch = ctx.dispatch<KernelId::attention>();
   define_attention(dispatch, problem, o);
   dispatch.define("RLX_SELECTIVE", selective ? 1 : 0)
-      .define("RLX_DOUBLE", real == DType::f64 ? 1 : 0)
-      .generated("attention.inc", generated_text(problem, o))
       .reason(reason_of(tiling) + (refusal.empty() ? "" : "; no tensor cores: " + refusal));
   define_tiling(dispatch, problem, tiling);
-  bind_heads(dispatch, ctx, o, problem);
+  define_vector_attention(dispatch, ctx, problem, o);
+  dispatch.write(&AttentionParams::y, o.y.ref, access_alignment(ctx, o.y, real));
 }
 
 std::string stride_lines(const std::string& name, const HeadsView& view, bool with_keys) {
@@ -232,6 +167,34 @@ AttentionOperands operands_of(LowerContext& ctx, const AttentionProblem& problem
 }
 
 }  // namespace
+
+DType attention_arithmetic(const AttentionOperands& o) {
+  const auto is_double = [](const Heads& heads) { return heads.ref.dtype() == DType::f64; };
+  const bool wide =
+      is_double(o.q) || is_double(o.k) || is_double(o.v) || (o.bias && is_double(*o.bias));
+  return wide ? DType::f64 : DType::f32;
+}
+
+std::string attention_text(const AttentionProblem& problem, const AttentionOperands& o) {
+  const DType real = attention_arithmetic(o);
+  std::string text = operand_lines(problem, o);
+  text += define_line("RLX_SCALE", literal(real, problem.scale));
+  const std::string cap = literal(real, problem.softcap);
+  text += define_line("RLX_SOFTCAP(s)",
+                      problem.softcap > 0 ? "(" + cap + " * rlx_tanh((s) / " + cap + "))" : "(s)");
+  return text;
+}
+
+bool in_fours(const LowerContext& ctx, const Heads& heads, DType real) {
+  const DType dtype = heads.ref.dtype();
+  if (real == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
+  return heads.ref.shape()[3] % 4 == 0 && heads.view.batch % 4 == 0 && heads.view.head % 4 == 0 &&
+         heads.view.token % 4 == 0;
+}
+
+uint32_t access_alignment(const LowerContext& ctx, const Heads& heads, DType real) {
+  return in_fours(ctx, heads, real) ? 4 * element_bytes(heads.ref.dtype()) : 0;
+}
 
 std::string dtype_text(const TensorRef& ref) {
   return std::string(name_of(ref.dtype()));
@@ -308,17 +271,25 @@ bool lower_attention(LowerContext& ctx) {
   if (!problem) return false;
   if (problem->batch * problem->heads * problem->q_tokens == 0) return true;
   const AttentionOperands operands = operands_of(ctx, *problem);
-  std::optional<std::string> refusal;
+  std::string refusal;
   if (ctx.target().offers(KernelId::attention_mma)) {
-    refusal = attention_mma_refusal(ctx, *problem, operands);
-    if (!refusal) emit_attention_mma(ctx, *problem, operands);
+    refusal = attention_mma_refusal(ctx, *problem, operands).value_or("");
+    if (refusal.empty()) {
+      emit_attention_mma(ctx, *problem, operands);
+      return true;
+    }
   } else if (ctx.target().offers(KernelId::attention_coop)) {
-    refusal = attention_coop_refusal(ctx, *problem, operands);
-    if (!refusal) emit_attention_coop(ctx, *problem, operands);
-  } else {
-    refusal = "";
+    refusal = attention_coop_refusal(ctx, *problem, operands).value_or("");
+    if (refusal.empty()) {
+      emit_attention_coop(ctx, *problem, operands);
+      return true;
+    }
   }
-  if (refusal) emit_attention(ctx, *problem, operands, *refusal);
+  if (suits_attention_decode(*problem)) {
+    emit_attention_decode(ctx, *problem, operands, refusal);
+  } else {
+    emit_attention(ctx, *problem, operands, refusal);
+  }
   return true;
 }
 

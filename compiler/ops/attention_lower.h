@@ -8,6 +8,7 @@
 
 #include "compiler/ops/attention_problem.h"
 #include "compiler/ops/lower_context.h"
+#include "compiler/support/blocks.h"
 
 namespace rlx {
 
@@ -48,6 +49,28 @@ uint64_t flops_of(const AttentionProblem& problem);
 template <typename Params>
 void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem& problem,
                       const AttentionOperands& o);
+
+// The type of the arithmetic on vectors: f64 where any operand of the scores or of the result is.
+DType attention_arithmetic(const AttentionOperands& operands);
+// "generated/attention.inc" of the kernels without tensor cores: operand_lines, RLX_SCALE,
+// RLX_SOFTCAP(s).
+std::string attention_text(const AttentionProblem& problem, const AttentionOperands& operands);
+// Whether such a kernel reads or writes four elements at a time: whole pieces of four, each
+// aligned.
+bool in_fours(const LowerContext& ctx, const Heads& heads, DType real);
+// The alignment of such an access, 0 for that of an element.
+uint32_t access_alignment(const LowerContext& ctx, const Heads& heads, DType real);
+// What these kernels call by the same names beyond define_attention: q, k and v, bound, and the
+// text.
+template <typename Params>
+void define_vector_attention(DispatchBuilder<Params>& dispatch, const LowerContext& ctx,
+                             const AttentionProblem& problem, const AttentionOperands& o);
+
+// Whether the queries are few enough for attention_decode.
+bool suits_attention_decode(const AttentionProblem& problem);
+// `refusal`: why no tensor cores, empty where the target has none.
+void emit_attention_decode(LowerContext& ctx, const AttentionProblem& problem,
+                           const AttentionOperands& operands, const std::string& refusal);
 
 // Why attention_mma does not take the operands; nullopt where it does.
 std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
@@ -102,6 +125,27 @@ void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem&
   dispatch.define("RLX_HAS_LSE", o.lse ? 1 : 0);
   if (o.lse) dispatch.write(&Params::lse, *o.lse);
   dispatch.work(bytes_touched(o), flops_of(problem));
+}
+
+template <typename Params>
+void define_vector_attention(DispatchBuilder<Params>& dispatch, const LowerContext& ctx,
+                             const AttentionProblem& problem, const AttentionOperands& o) {
+  const DType real = attention_arithmetic(o);
+  const auto alignment = [&](const Heads& heads) { return access_alignment(ctx, heads, real); };
+  dispatch.define("RLX_DOUBLE", real == DType::f64 ? 1 : 0)
+      .define("RLX_Q", dtype_text(o.q.ref))
+      .define("RLX_K", dtype_text(o.k.ref))
+      .define("RLX_V", dtype_text(o.v.ref))
+      .define("RLX_Q_WIDE", in_fours(ctx, o.q, real) ? 1 : 0)
+      .define("RLX_K_WIDE", in_fours(ctx, o.k, real) ? 1 : 0)
+      .define("RLX_V_WIDE", in_fours(ctx, o.v, real) ? 1 : 0)
+      .define("RLX_Y_WIDE", in_fours(ctx, o.y, real) ? 1 : 0)
+      .generated("attention.inc", attention_text(problem, o))
+      .read(&Params::q, o.q.ref, alignment(o.q));
+  if (is_float8(o.k.ref.dtype()) || is_float8(o.v.ref.dtype())) dispatch.define("RLX_FLOAT8", 1);
+  if (problem.kv_tokens > 0) {
+    dispatch.read(&Params::k, o.k.ref, alignment(o.k)).read(&Params::v, o.v.ref, alignment(o.v));
+  }
 }
 
 }  // namespace rlx

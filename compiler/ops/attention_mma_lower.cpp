@@ -104,10 +104,10 @@ void emit_attention_mma(LowerContext& ctx, const AttentionProblem& given,
                  operand_lines(problem, o) +
                      define_line("RLX_TILE_OF(z)", tile_order(problem, tiling, device)) +
                      weight_lines(problem, o))
-      .read(&AttentionMmaParams::q, o.q.ref, kPieceBytes)
-      .read(&AttentionMmaParams::k, o.k.ref, kPieceBytes)
-      .read(&AttentionMmaParams::v, o.v.ref, kPieceBytes)
-      .write(&AttentionMmaParams::y, o.y.ref, kPieceBytes)
+      .read(&AttentionParams::q, o.q.ref, kPieceBytes)
+      .read(&AttentionParams::k, o.k.ref, kPieceBytes)
+      .read(&AttentionParams::v, o.v.ref, kPieceBytes)
+      .write(&AttentionParams::y, o.y.ref, kPieceBytes)
       .grid(static_cast<uint64_t>(problem.heads / tiling.fold * tiling.splits),
             static_cast<uint64_t>(problem.batch), static_cast<uint64_t>(tiling.row_tiles(problem)))
       .reason("tensor cores; " + tiling.text());

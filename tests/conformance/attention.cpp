@@ -175,6 +175,49 @@ void add_sizes(std::vector<Case>& cases) {
   cases.push_back(mixed);
 }
 
+// Few queries whose keys are split over workgroups, merged by a second dispatch.
+void add_split_keys(std::vector<Case>& cases) {
+  const Sizes shared{.batch = 1,
+                     .q_tokens = 1,
+                     .kv_tokens = 900,
+                     .heads = 6,
+                     .kv_heads = 2,
+                     .dim = 64,
+                     .v_dim = 64};
+  const auto add = [&](const std::string& law, const Sizes& s, const std::string& more = "",
+                       const std::vector<std::optional<CaseTensor>>& more_inputs = {}) {
+    cases.push_back(attention_case("split keys, " + law, s, more, more_inputs));
+  };
+  // Three heads read a kv head, two at a time: one row of the last tile does not exist.
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    Sizes s = shared;
+    s.dtype = dtype;
+    add("T70 three heads a kv head", s);
+  }
+  for (const int64_t held : {0, 1, 15, 900, 5000}) {
+    add("kv_len " + std::to_string(held), shared, "",
+        {std::nullopt, std::nullopt, tensor(DType::i64, {1}).of({static_cast<double>(held)})});
+  }
+  add("T76 bias of each head", shared, "", {std::nullopt, tensor(DType::f32, {1, 6, 1, 900})});
+  add("T80 mask of each head, NaN in v", shared, "", {tensor(DType::bool_, {1, 6, 1, 900}).of([] {
+        std::vector<double> mask(5400, 1);
+        for (size_t i = 0; i < mask.size(); i += 900) mask[i + 17] = 0;
+        return mask;
+      }())});
+  std::vector<double> values(115200, 0.5);
+  for (const size_t head : {0, 1}) {
+    for (size_t d = 0; d < 64; ++d)
+      values[(17 * 2 + head) * 64 + d] = d % 2 == 0 ? kNan : kInfinity;
+  }
+  cases.back().inputs[2] = cases.back().inputs[2]->of(values);
+  add("T73 window and softcap",
+      {.q_tokens = 4, .kv_tokens = 700, .kv_heads = 1, .dim = 12, .v_dim = 20},
+      R"(, "causal": true, "window_left": 300, "softcap": 2)");
+  add("wide heads of several pieces a thread",
+      {.batch = 1, .q_tokens = 2, .kv_tokens = 300, .kv_heads = 1, .dim = 260, .v_dim = 385});
+  add("elements one by one", {.batch = 1, .q_tokens = 3, .kv_tokens = 500, .dim = 33, .v_dim = 31});
+}
+
 void add_doubles(std::vector<Case>& cases) {
   const auto add = [&](const std::string& law, Sizes s, const std::string& more = "",
                        const std::vector<std::optional<CaseTensor>>& more_inputs = {}) {
@@ -552,6 +595,7 @@ std::vector<Case> attention_cases() {
   std::vector<Case> cases;
   add_golden(cases);
   add_sizes(cases);
+  add_split_keys(cases);
   add_doubles(cases);
   add_layouts(cases);
   add_positions(cases);

@@ -87,14 +87,40 @@ TEST_CASE("attention_is_one_dispatch_without_a_score_matrix") {
   for (const Buffer& buffer : program.buffers) CHECK(buffer.type.shape.size() == 4);
 }
 
-TEST_CASE("few_queries_split_their_keys_over_the_group") {
-  const auto decode = [](int64_t queries) {
-    OneNode node = attention();
-    node.inputs[0]->shape[1] = queries;
-    return lower(node);
+namespace {
+
+// Few queries over many keys: q [1, tokens, heads, dim], k and v [1, keys, kv_heads, dim].
+OneNode decode_attention(int64_t tokens, int64_t keys, int64_t heads, int64_t kv_heads,
+                         int64_t dim) {
+  const TensorType kv{DType::f32, {1, keys, kv_heads, dim}};
+  return {.op = "attention",
+          .inputs = {TensorType{DType::f32, {1, tokens, heads, dim}}, kv, kv},
+          .attributes = {{"num_heads", heads}, {"num_kv_heads", kv_heads}, {"head_dim", dim}},
+          .target = "vulkan"};
+}
+
+}  // namespace
+
+TEST_CASE("few_queries_read_each_key_once_for_all_heads_that_share_it") {
+  const Program program = lower(decode_attention(1, 100, 32, 8, 64));
+  REQUIRE(program.steps[0].kernel.has_value());
+  CHECK(kernel_of(program, 0).kernel == KernelId::attention_decode);
+  CHECK(kernel_of(program, 0).defines.at("RLX_R") == "4");
+  CHECK(kernel_of(lower(decode_attention(4, 100, 8, 8, 64)), 0).kernel ==
+        KernelId::attention_decode);
+  CHECK(kernel_of(lower(decode_attention(5, 100, 8, 8, 64)), 0).kernel == KernelId::attention);
+}
+
+TEST_CASE("keys_are_split_over_workgroups_until_heads_alone_fill_the_device") {
+  const auto splits = [](const OneNode& node) {
+    const Program program = lower(node);
+    const std::string text = kernel_of(program, 0).defines.at("RLX_SPLITS");
+    CHECK(program.steps.size() == (text == "1" ? 1 : 2));
+    return text;
   };
-  CHECK(kernel_of(decode(1), 0).defines.at("RLX_SPLIT") == "1");
-  CHECK(kernel_of(decode(5), 0).defines.at("RLX_SPLIT") == "0");
+  CHECK(splits(decode_attention(1, 2048, 32, 8, 64)) == "32");
+  CHECK(splits(decode_attention(1, 64, 32, 8, 64)) == "1");
+  CHECK(splits(decode_attention(1, 2048, 512, 512, 64)) == "1");
 }
 
 TEST_CASE("attention_reads_transposed_heads_without_a_copy") {
@@ -184,7 +210,7 @@ TEST_CASE("attention_rows_off_16_bytes_do_without_tensor_cores") {
   // Tokens of q stand 772 elements apart: rows begin at multiples of 8 bytes.
   const Program program = OneNodeGraph(mma_attention({.tokens = 4, .heads = 2, .kv_heads = 2}))
                               .lower({{.input = 0, .strides = {0, 772, 64, 1}}});
-  CHECK(kernel_of(program, 0).kernel == KernelId::attention);
+  CHECK(kernel_of(program, 0).kernel == KernelId::attention_decode);
   CHECK(contains(program.steps[0].reason, "rows of q"));
 }
 
