@@ -197,7 +197,8 @@ TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
   }
   const auto refused_for = [&](const MmaSizes& sizes, const std::string& why) {
     const auto [kernel, reason] = step(sizes);
-    return kernel == KernelId::attention && contains(reason, why);
+    return (kernel == KernelId::attention || kernel == KernelId::attention_decode) &&
+           contains(reason, why);
   };
   CHECK(refused_for({.dtype = DType::f32, .tokens = 33, .dim = 64}, "not f16 or bf16"));
   CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 72}, "head size 72"));
