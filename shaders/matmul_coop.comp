@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
 // Layout: a and b as in matmul.comp, both f16 or both bf16 (RLX_MATRIX) and in whole aligned 16-byte pieces along one axis: along the depth
-//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y has dense lines (lib/lines.glsl). RLX_WINDOWS 1 or 2: the lines of a are
+//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense. RLX_WINDOWS 1 or 2: the lines of a are
 //   the windows of images (lib/window_lines.glsl), and where RLX_K is no multiple of 8, b has lines of any alignment.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.comp, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
@@ -22,7 +22,6 @@
 #include "lib/short_math.glsl"
 #endif
 #include "lib/product.glsl"
-#include "lib/lines.glsl"
 #include "lib/tile_place.glsl"
 #include "lib/matrices.glsl"
 #if RLX_WINDOWS
@@ -254,11 +253,7 @@ RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t su
   if (row >= rlx_u32(RLX_M) || column >= rlx_u32(RLX_N)) return;
   const RLX_INDEX m = RLX_INDEX(row);
   const RLX_INDEX n = RLX_INDEX(column);
-#if RLX_PASS == 1
   const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
-#else
-  const RLX_INDEX at = rlx_y_element(m, n);
-#endif
 #if RLX_PASS == 1 && RLX_Y_VECTOR == 4
   RLX_CAT(rlx_store4_, RLX_ACC)(result.base, at, sum);
 #elif RLX_Y_VECTOR == 4
@@ -405,7 +400,7 @@ RLX_MAIN {
   result.base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
                        RLX_CAT(rlx_bytes_, RLX_ACC));
 #else
-  result.base = RLX_AT(p.y, rlx_y_entry(batch), RLX_CAT(rlx_bytes_, RLX_Y));
+  result.base = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
 #endif
 #ifdef RLX_BIAS
   result.bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));

@@ -43,6 +43,11 @@ TensorRef as_lines(const TensorRef& ref) {
   return lines;
 }
 
+// Whether y is stored as the product makes it.
+bool takes_lines(const TensorRef& y) {
+  return pixel_pitch(y) == y.shape()[1];
+}
+
 AddedOperand added_lines(const TensorRef& ref) {
   const TensorRef lines = as_lines(ref);
   return {.ref = lines, .batch = {}, .m = lines.strides[0], .n = 1};
@@ -107,7 +112,7 @@ bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& giv
   const bool in_pieces = form == ConvMmaForm::Pieces;
   const int64_t depth = conv.group_in * conv.window.taps();
   TensorRef y = conv.y;
-  if (!pixel_pitch(y)) {
+  if (!takes_lines(y)) {
     y = ctx.scratch(y.type, "channels_last");
     y.strides = channels_last_strides(y.shape());
   }
@@ -120,7 +125,6 @@ bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& giv
                   .bias = {},
                   .residual = {},
                   .y = as_lines(y),
-                  .y_lines = product_lines(as_lines(y)),
                   .activation = conv.activation,
                   .residual_first = true,
                   .note = "channels last"};

@@ -209,9 +209,9 @@ ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const
 }
 
 std::string conv_mma_place_refusal(ConvMmaForm form, const TensorRef& place) {
+  if (on_cooperative_matrices(form)) return "cooperative matrices write dense results";
   const std::optional<int64_t> pitch = pixel_pitch(place);
   if (!pitch) return "matrix units write images channels last";
-  if (on_cooperative_matrices(form)) return {};  // element by element where nothing is aligned
   const uint32_t bytes = element_bytes(place.dtype());
   if (*pitch * bytes % kPieceBytes != 0 || place.offset_bytes % kPieceBytes != 0)
     return "matrix units write aligned pieces of 16 bytes";

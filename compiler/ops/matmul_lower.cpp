@@ -251,8 +251,9 @@ bool few_vectors(const Product& product) {
   return std::min(product.m, product.n) <= kMaxVectors && product.k > 0;
 }
 
-// Kernels that write dense results alone, and are chosen because they are much faster; or batch
-// entries of a few lines, which are lines of one matrix only where they follow each other in y.
+// Kernels that write dense results alone (matvec_stream, matmul_wgmma, matmul_coop), and are chosen
+// because they are much faster; or batch entries of a few lines, which are lines of one matrix only
+// where they follow each other in y.
 bool wants_dense_lines(const LowerContext& ctx, Product product) {
   Product placed = product;
   bring_to_normal_form(placed);
@@ -262,7 +263,8 @@ bool wants_dense_lines(const LowerContext& ctx, Product product) {
   bring_to_normal_form(product);
   if (stream_fits(ctx, {product, {}, {}, {}})) return true;
   if (few_vectors(product)) return false;
-  return few_vectors(placed) || tiles_are_faster(ctx, product);
+  return few_vectors(placed) || coop_refusal(ctx, product).empty() ||
+         tiles_are_faster(ctx, product);
 }
 
 // The product in a buffer of its own, then a copy to where y stands.

@@ -113,7 +113,7 @@ std::vector<std::vector<Tensor>> results_of(const std::string& text,
   return results;
 }
 
-const std::vector<const char*> kTargets = {"vulkan", "vulkan-nvidia", "cuda"};
+const std::vector<const char*> kTargets = {"vulkan", "cuda"};
 
 // The network computes without copies that join parts on these targets, and its outputs have the
 // bits that they have where the parts, outputs too, are copied. f32 also agrees with the evaluator;
@@ -209,6 +209,15 @@ TEST_CASE("a_part_whose_op_writes_dense_results_is_copied_and_says_so") {
     CHECK(begins_with(reasons[0], "softmax writes dense results: "));
   }
   check_on_devices(text);
+}
+
+TEST_CASE("parts_of_cooperative_matrices_are_copied_and_say_so") {
+  Network network = even_branches("f16", 2, 6);
+  network.node("exp", R"("joined")", "y");
+  const auto reasons = joining_copies(network.text(R"("y")"), "vulkan-nvidia");
+  REQUIRE(reasons.size() == 2);  // but for the pool's
+  for (const std::string& reason : reasons)
+    CHECK(begins_with(reason, "cooperative matrices write dense results: "));
 }
 
 TEST_CASE("layers_that_read_all_earlier_ones_copy_nothing") {
