@@ -38,11 +38,14 @@ double deviation(const KnownValue& value) {
 }
 
 // What a sum in another order does to a value, whose terms may be as large as the scale: a quotient
-// of what is left after they cancel moves by far more than the rounding of each step tells.
+// of what is left after they cancel moves by far more than the rounding of each step tells. What
+// rounds to zero stays zero: a quotient by it says nothing.
 void accumulate_error(KnownValue& value) {
+  Tensor rounded = value.stored;
+  rounded.round_to_dtype();
   double error = 0x1p-24 * value.scale;
-  for (double& element : value.stored.floats) {
-    element += error;
+  for (size_t i = 0; i < rounded.floats.size(); ++i) {
+    if (rounded.floats[i] != 0) value.stored.floats[i] += error;
     error = -error;
   }
 }
