@@ -4,6 +4,8 @@
 // Layout: x and y dense; w and its side tensors as in lib/weights.cuh, experts one after another.
 // Grid: RLX_OUTPUT_BLOCKS x RLX_BATCHES groups, spread by split_grid.
 //   RLX_W_ALONG_DEPTH 1: RLX_ROWS teams of RLX_LANES threads; a team has RLX_TEAM_OUTPUTS lines and shares out k by pieces of 32.
+//     RLX_HELD 1: one vector and weights in blocks; each thread keeps x of two pieces in registers, and the group's RLX_GROUP_OUTPUTS lines
+//     pass by, RLX_TEAM_OUTPUTS at a time (RLX_BLOCK_SIZE is RLX_K / 64).
 //   0: RLX_LANES threads take 8 neighbouring lines each, RLX_SLICES of them share out k.
 // Specializations: the above; lib/weights.cuh; RLX_VECTORS, RLX_K, RLX_N, RLX_GROUP_OUTPUTS lines of a group; RLX_X storage type of x,
 //   RLX_X_VECTOR 8: eight neighbours are an aligned load; grouped: RLX_I dtype of the index, generated/experts.inc: RLX_EXPERTS,
@@ -54,6 +56,18 @@ RLX_GROUP_REDUCE(team_sum, rlx_acc_t, RLX_COMBINE_SUM)
 #ifdef RLX_W_ELEMENTS
 #define RLX_LINE_PIECES (RLX_K / 32)
 
+// What the elements that share scale and offset add to a sum: of a run of theirs, and the sums of x times their codes and of x.
+RLX_FN rlx_acc_t group_value(const Piece& piece, const Run& run, rlx_acc_t sum, rlx_acc_t x_sum) {
+#if defined(RLX_W_mxfp4)
+  const rlx_acc_t factor = piece.offset;
+#else
+  const rlx_acc_t factor = rlx_acc_t(1);
+#endif
+  const rlx_acc_t scale = run.scale * rlx_code_unit(run);
+  const rlx_acc_t offset = RLX_W_OFFSETS != 0 ? run.offset : -(run.zero * run.scale);
+  return (scale * sum + offset * x_sum) * factor;
+}
+
 // The words of one piece of each of a team's lines; what lies beyond the matrix repeats its end.
 RLX_FN void load_pieces(Weights from, rlx_u32 first, rlx_u32 at, Words (&words)[RLX_TEAM_OUTPUTS]) {
   const rlx_u32 inside = min(at, rlx_u32(RLX_LINE_PIECES - 1));
@@ -89,14 +103,7 @@ RLX_FN void add_piece(rlx_ptr x, rlx_u32 block, rlx_u32 piece, Piece (&pieces)[R
     }
     RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
       const Run run = rlx_run(pieces[r], group * rlx_u32(RLX_RUNS_OF_GROUP));
-#if defined(RLX_W_mxfp4)
-      const rlx_acc_t factor = pieces[r].offset;
-#else
-      const rlx_acc_t factor = rlx_acc_t(1);
-#endif
-      const rlx_acc_t scale = run.scale * rlx_code_unit(run);
-      const rlx_acc_t offset = RLX_W_OFFSETS != 0 ? run.offset : -(run.zero * run.scale);
-      RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) acc[v][r] += (scale * sums[v][r] + offset * x_sum[v]) * factor;
+      RLX_UNROLL for (int v = 0; v < RLX_VECTORS; ++v) acc[v][r] += group_value(pieces[r], run, sums[v][r], x_sum[v]);
     }
   }
 }
@@ -115,6 +122,128 @@ RLX_FN rlx_acc_t decoded_sum(rlx_ptr x, Weights from, rlx_u32 v, rlx_u32 n) {
   return total;
 }
 
+#if RLX_HELD
+// ---- x held in registers ----
+#define RLX_HELD_PIECES 2
+// Where piece `first + q` of the line is, first being even.
+#if RLX_W_ELEMENTS == 32
+#define RLX_BLOCK_OF(first, q) ((first) + rlx_u32(q))
+#define RLX_PIECE_OF(first, q) 0u
+#else
+#define RLX_BLOCK_OF(first, q) ((first) / rlx_u32(RLX_W_PIECES))
+#define RLX_PIECE_OF(first, q) ((first) % rlx_u32(RLX_W_PIECES) + rlx_u32(q))
+#endif
+// parts[line * RLX_PART_STRIDE + thread]: the thread's part of the line's sum. RLX_ADDERS threads add up a line; the stride keeps those
+// of neighbouring lines to banks of their own.
+#define RLX_ADDERS 8
+#define RLX_PART_STRIDE (RLX_BLOCK_SIZE + RLX_ADDERS)
+RLX_SHARED rlx_acc_t parts[RLX_GROUP_OUTPUTS * RLX_PART_STRIDE];
+
+// x of the thread's pieces, and its sums over what shares a scale.
+struct HeldX {
+  rlx_acc_t values[RLX_HELD_PIECES][4][8];
+  rlx_acc_t sums[RLX_HELD_PIECES / RLX_PIECES_OF_SCALES][4 / RLX_RUNS_OF_GROUP];
+};
+struct LinePieces {
+  Words words[RLX_HELD_PIECES];
+};
+
+RLX_FN LinePieces load_line(Weights from, rlx_u32 n, rlx_u32 first) {
+  LinePieces line;
+  const rlx_ptr start = from.w + rlx_ptr(min(n, rlx_u32(RLX_N - 1))) * rlx_ptr(RLX_K / RLX_W_ELEMENTS * RLX_W_BYTES);
+  RLX_UNROLL for (int q = 0; q < RLX_HELD_PIECES; ++q) {
+    line.words[q] = rlx_load_words(start + rlx_ptr(RLX_BLOCK_OF(first, q) * rlx_u32(RLX_W_BYTES)), RLX_PIECE_OF(first, q));
+  }
+  return line;
+}
+
+RLX_FN void hold_x(rlx_ptr x, rlx_u32 first, HeldX& held) {
+  RLX_UNROLL for (int q = 0; q < RLX_HELD_PIECES; ++q) {
+    const rlx_u32 start = RLX_BLOCK_OF(first, q) * rlx_u32(RLX_W_ELEMENTS);
+    RLX_UNROLL for (rlx_u32 run = 0u; run < 4u; ++run) {
+      load_x(x, 0u, start + rlx_run_place(RLX_PIECE_OF(first, q), run), held.values[q][run]);
+    }
+  }
+  RLX_UNROLL for (int s = 0; s < RLX_HELD_PIECES / RLX_PIECES_OF_SCALES; ++s) {
+    RLX_UNROLL for (int group = 0; group < 4 / RLX_RUNS_OF_GROUP; ++group) {
+      held.sums[s][group] = rlx_acc_t(0);
+      RLX_UNROLL for (int i = 0; i < RLX_PIECES_OF_SCALES * RLX_RUNS_OF_GROUP; ++i) {
+        const int q = s * RLX_PIECES_OF_SCALES + i / RLX_RUNS_OF_GROUP;
+        const int run = group * RLX_RUNS_OF_GROUP + i % RLX_RUNS_OF_GROUP;
+        RLX_UNROLL for (int e = 0; e < 8; ++e) held.sums[s][group] += held.values[q][run][e];
+      }
+    }
+  }
+}
+
+// The thread's part of a line: the codes that share a scale are summed first.
+RLX_FN rlx_acc_t line_part(const HeldX& held, const LinePieces& line, rlx_u32 first) {
+  rlx_acc_t total = rlx_acc_t(0);
+  Piece pieces[RLX_HELD_PIECES];
+  RLX_UNROLL for (int q = 0; q < RLX_HELD_PIECES; ++q) {
+    pieces[q] = rlx_piece(line.words[q], RLX_PIECE_OF(first, q));
+  }
+  RLX_UNROLL for (int s = 0; s < RLX_HELD_PIECES / RLX_PIECES_OF_SCALES; ++s) {
+    RLX_UNROLL for (int group = 0; group < 4 / RLX_RUNS_OF_GROUP; ++group) {
+      rlx_acc_t sum = rlx_acc_t(0);
+      RLX_UNROLL for (int i = 0; i < RLX_PIECES_OF_SCALES * RLX_RUNS_OF_GROUP; ++i) {
+        const int q = s * RLX_PIECES_OF_SCALES + i / RLX_RUNS_OF_GROUP;
+        const int run = group * RLX_RUNS_OF_GROUP + i % RLX_RUNS_OF_GROUP;
+        rlx_acc_t codes[8];
+        rlx_run_codes(rlx_run(pieces[q], rlx_u32(run)), codes);
+        RLX_UNROLL for (int e = 0; e < 8; ++e) sum += held.values[q][run][e] * codes[e];
+      }
+      const Piece& scaled = pieces[s * RLX_PIECES_OF_SCALES];
+      total += group_value(scaled, rlx_run(scaled, rlx_u32(group * RLX_RUNS_OF_GROUP)), sum, held.sums[s][group]);
+    }
+  }
+  return total;
+}
+
+RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
+  const rlx_u32 first = block * rlx_u32(RLX_GROUP_OUTPUTS);
+  const rlx_u32 piece = rlx_local_index * rlx_u32(RLX_HELD_PIECES);
+  LinePieces next[RLX_TEAM_OUTPUTS];
+  RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) next[r] = load_line(from, first + rlx_u32(r), piece);
+  HeldX held;
+  hold_x(x, piece, held);
+  RLX_LOOP for (rlx_u32 line = 0u; line < rlx_u32(RLX_GROUP_OUTPUTS); line += rlx_u32(RLX_TEAM_OUTPUTS)) {
+    LinePieces now[RLX_TEAM_OUTPUTS];
+    RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+      now[r] = next[r];
+      const rlx_u32 ahead = min(line + rlx_u32(RLX_TEAM_OUTPUTS + r), rlx_u32(RLX_GROUP_OUTPUTS - 1));
+      next[r] = load_line(from, first + ahead, piece);
+    }
+    // In a block of its own, so that drivers leave those loads before it.
+    if (first + line < rlx_u32(RLX_N)) {
+      RLX_UNROLL for (int r = 0; r < RLX_TEAM_OUTPUTS; ++r) {
+        parts[(line + rlx_u32(r)) * rlx_u32(RLX_PART_STRIDE) + rlx_local_index] = line_part(held, now[r], piece);
+      }
+    }
+  }
+  // First each adder's own parts, then those sums.
+  rlx_barrier();
+  const rlx_u32 adder = rlx_local_index % rlx_u32(RLX_ADDERS);
+  for (rlx_u32 line = rlx_local_index / rlx_u32(RLX_ADDERS); line < rlx_u32(RLX_GROUP_OUTPUTS);
+       line += rlx_u32(RLX_BLOCK_SIZE / RLX_ADDERS)) {
+    const rlx_u32 start = line * rlx_u32(RLX_PART_STRIDE) + adder;
+    rlx_acc_t sum = parts[start];
+    RLX_UNROLL for (rlx_u32 i = 1u; i < rlx_u32(RLX_BLOCK_SIZE / RLX_ADDERS); ++i) sum += parts[start + i * rlx_u32(RLX_ADDERS)];
+    parts[start] = sum;
+  }
+  rlx_barrier();
+  for (rlx_u32 line = rlx_local_index; line < rlx_u32(RLX_GROUP_OUTPUTS); line += rlx_u32(RLX_BLOCK_SIZE)) {
+    const rlx_u32 n = first + line;
+    if (n < rlx_u32(RLX_N)) {
+      rlx_acc_t total = rlx_acc_t(0);
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_ADDERS); ++i) total += parts[line * rlx_u32(RLX_PART_STRIDE) + i];
+      if ((rlx_bits(total) & 0x7F800000u) == 0x7F800000u) total = decoded_sum(x, from, 0u, n);
+      store_output(total, 0u, n, to);
+    }
+  }
+}
+
+#else
 RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
   const rlx_u32 first = (block * rlx_u32(RLX_ROWS) + rlx_row) * rlx_u32(RLX_TEAM_OUTPUTS);
   rlx_acc_t acc[RLX_VECTORS][RLX_TEAM_OUTPUTS];
@@ -162,6 +291,7 @@ RLX_FN void multiply(rlx_ptr x, Weights from, rlx_u32 block, Target to) {
     store_output(own, v, n, to);
   }
 }
+#endif
 
 #else
 // parts[j * RLX_BLOCK_SIZE + slice * RLX_LANES + lane], of one vector at a time.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include "compiler/ops/block_weights.h"
@@ -151,8 +152,22 @@ WeightedSize size_of(const WeightedProduct& product) {
           .along_depth = product.along_depth};
 }
 
+// Types for which holding x in registers was measured to be faster. Where kernels are compiled to
+// machine code (the target has tensor cores' kernels), RLX_MIN_GROUPS bounds their registers; other
+// drivers take as many as they like, and more lines at a time make up for the fewer threads.
+std::optional<HeldForm> held_form(const LowerContext& ctx, const WeightedProduct& product) {
+  constexpr std::array kTypes = {DType::q4_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k};
+  const DType dtype = product.w.dtype();
+  const bool known = std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
+  if (!known || product.x.dtype() == DType::f64) return {};
+  if (ctx.target().offers(KernelId::dequant_mma)) return HeldForm{.lines = 2, .threads = 512};
+  if (dtype == DType::q4_k) return HeldForm{.lines = 4, .threads = 256};
+  return HeldForm{.lines = 2, .threads = 384};
+}
+
 void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
-  const WeightedSize size = size_of(product);
+  WeightedSize size = size_of(product);
+  size.held = held_form(ctx, product);
   const VectorTeams teams = choose_teams(size);
   const bool runs = loads_run_of_x(ctx, product, kRun);
   auto dispatch = ctx.dispatch<KernelId::dequant_matvec>();
@@ -165,15 +180,19 @@ void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
       .define("RLX_GROUP_OUTPUTS", teams.group_outputs)
       .define("RLX_X_VECTOR", runs ? kRun : 1)
       .grid(split_grid(static_cast<uint64_t>(teams.blocks * size.batches)))
-      .reason("matvec: " + std::to_string(product.m) + " vectors, weights " +
-              (product.along_depth ? "along k, " : "along the outputs, ") +
-              std::to_string(teams.lanes) + " lanes");
+      .reason(
+          "matvec: " + std::to_string(product.m) + " vectors, weights " +
+          (product.along_depth ? "along k, " : "along the outputs, ") +
+          std::to_string(teams.lanes) + " lanes" +
+          (teams.held ? " that hold x, " + std::to_string(teams.group_outputs) + " lines" : ""));
   if (product.k > 0)
     dispatch.read(&WeightedMatmulParams::x, product.x, runs && product.along_depth ? 16 : 0);
   if (product.along_depth) {
     dispatch.define("RLX_BY_COLUMN", 0)
+        .define("RLX_HELD", teams.held ? 1 : 0)
         .define("RLX_ROWS", teams.rows)
         .define("RLX_TEAM_OUTPUTS", teams.outputs);
+    if (teams.held) dispatch.define("RLX_MIN_GROUPS", size.held->threads / teams.lanes);
   } else {
     dispatch.define("RLX_SLICES", teams.rows);
   }

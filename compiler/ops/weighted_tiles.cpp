@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "compiler/ops/block_weights.h"
 
@@ -19,6 +20,15 @@ constexpr int64_t kBusyThreadsOfBlocks = 132 * 480;
 // thread loads. Above, and with several vectors, the registers that this takes cost more.
 constexpr double kBitsOfFourLines = 5;
 constexpr int64_t kStepDepth = 64;
+// Where a thread holds x in registers: elements of a line that it has, the fewest and most lines of
+// a group, threads that keep a large GPU busy so, and its multiprocessors.
+constexpr int64_t kHeldElements = 64;
+constexpr int64_t kLeastHeldLines = 8;
+constexpr int64_t kMostHeldLines = 32;
+constexpr int64_t kBusyThreadsOfHeld = 132 * 192;
+constexpr int64_t kMultiprocessors = 132;
+constexpr int64_t kHeldSums = 32 * 1024 / 4;  // of shared memory
+constexpr int64_t kAdders = 8;                // of dequant_matvec
 
 // H200, f16, q4_k, 4096 x 4096 with 512 and 2048 rows.
 constexpr std::array kMmaTiles = {
@@ -54,6 +64,25 @@ VectorTeams teams_of_blocks(const WeightedSize& size) {
   return teams;
 }
 
+// Threads that hold x and let several lines pass by, where there are enough of them; else nullopt.
+// The groups of a wave are under way at once, so each has as many lines as the waves leave it.
+std::optional<VectorTeams> teams_of_held(const WeightedSize& size, const HeldForm& form) {
+  const int64_t threads = size.k / kHeldElements;
+  if (size.m != 1 || size.k % (kHeldElements * 32) != 0 || threads == 0 || threads > 256) return {};
+  const int64_t least_groups = size.batches * ceil_div(size.n, kLeastHeldLines);
+  if (least_groups * threads < kBusyThreadsOfHeld) return {};
+  const int64_t groups = kMultiprocessors * (form.threads / threads);
+  const int64_t most = std::min(kMostHeldLines, kHeldSums / (threads + kAdders) / 4 * 4);
+  const int64_t lines = size.n * size.batches;
+  const int64_t waves = ceil_div(lines, groups * most);
+  const int64_t share = ceil_div(ceil_div(lines, groups * waves), form.lines) * form.lines;
+  return VectorTeams{.lanes = threads,
+                     .rows = 1,
+                     .outputs = form.lines,
+                     .group_outputs = std::clamp(share, kLeastHeldLines, most),
+                     .held = true};
+}
+
 VectorTeams teams_of_lines(const WeightedSize& size) {
   VectorTeams teams;
   const int64_t pieces = ceil_div(size.k, kPieceElements);
@@ -73,6 +102,7 @@ VectorTeams choose_teams(const WeightedSize& size) {
   VectorTeams teams = !size.along_depth ? teams_of_columns()
                       : size.bits > 0   ? teams_of_blocks(size)
                                         : teams_of_lines(size);
+  if (size.held) teams = teams_of_held(size, *size.held).value_or(teams);
   teams.blocks = ceil_div(size.n, teams.group_outputs);
   return teams;
 }

@@ -4,10 +4,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "compiler/dispatch/target.h"
 
 namespace rlx {
+
+// How dequant_matvec holds x in registers: lines whose pieces a thread has at a time, and threads
+// for whose registers a multiprocessor has room.
+struct HeldForm {
+  int64_t lines;
+  int64_t threads;
+};
 
 // What the choices depend on; batches are vectors with a matrix of their own each.
 struct WeightedSize {
@@ -17,6 +25,7 @@ struct WeightedSize {
   int64_t batches = 1;
   double bits = 0;  // of a weight in blocks; 0: no blocks
   bool along_depth = true;
+  std::optional<HeldForm> held;  // where VectorTeams::held pays
 };
 
 // How the threads of dequant_matvec share the work.
@@ -26,6 +35,7 @@ struct VectorTeams {
   int64_t outputs = 1;  // lines of a team, along the depth
   int64_t group_outputs = 0;
   int64_t blocks = 0;  // of group_outputs lines
+  bool held = false;   // x stays in the registers of one team, and the group's lines pass by
 };
 VectorTeams choose_teams(const WeightedSize& size);
 

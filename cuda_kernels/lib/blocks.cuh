@@ -530,6 +530,13 @@ RLX_FN Piece rlx_load_piece(rlx_ptr block, rlx_u32 piece) { return rlx_piece(rlx
 #define RLX_RUNS_OF_GROUP 4
 #endif
 
+// How many neighbouring pieces share the scales of all their runs.
+#if defined(RLX_W_q2_k) || defined(RLX_W_q3_k) || defined(RLX_W_q4_k) || defined(RLX_W_q5_k) || defined(RLX_W_q6_k)
+#define RLX_PIECES_OF_SCALES 2
+#else
+#define RLX_PIECES_OF_SCALES 1
+#endif
+
 // The codes of a run; rlx_code_unit of the run makes whole numbers of them.
 RLX_FN void rlx_run_codes(Run run, float (&codes)[8]) {
 #if RLX_W_E2M1

@@ -194,6 +194,27 @@ void add_grouped(std::vector<Case>& cases) {
   }
 }
 
+// Vectors of so many lines that a thread may keep its part of x in registers while several pass by.
+void add_long_lists_of_lines(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::q4_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k}) {
+    cases.push_back(product("T46 16 rows, many lines of 2048",
+                            {tensor(DType::f16, {16, 2048}), tensor(dtype, {2, 514, 2048}).param(),
+                             tensor(DType::i32, {16}).range(-1, 2), tensor(DType::f32, {2, 514})},
+                            scheme_of(dtype), "dequant_grouped_matmul"));
+  }
+  const CaseTensor w = tensor(DType::q4_k, {4003, 4096}).param();
+  const CaseTensor bias = tensor(DType::bf16, {4003});
+  std::vector<double> x(4096, 0.25);
+  x[77] = std::numeric_limits<double>::infinity();
+  cases.push_back(product("T51 many lines of 4096, bias",
+                          {tensor(DType::f32, {1, 4096}), w, std::nullopt, std::nullopt, bias},
+                          scheme_of(DType::q4_k)));
+  cases.push_back(
+      product("T14 x has an infinity, many lines",
+              {tensor(DType::bf16, {1, 4096}).of(x), w, std::nullopt, std::nullopt, bias},
+              scheme_of(DType::q4_k)));
+}
+
 }  // namespace
 
 std::vector<Case> weighted_matmul_cases() {
@@ -202,6 +223,7 @@ std::vector<Case> weighted_matmul_cases() {
   add_rows_of_halves(cases);
   add_side_tensors(cases);
   add_grouped(cases);
+  add_long_lists_of_lines(cases);
   return cases;
 }
 

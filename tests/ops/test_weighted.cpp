@@ -43,6 +43,27 @@ TEST_CASE("teams_of_blocks_fill_the_device") {
   CHECK(narrow.outputs == 1);
 }
 
+TEST_CASE("groups_that_hold_x_fill_waves") {
+  const auto teams = [](int64_t n, int64_t k, int64_t batches, HeldForm form) {
+    return choose_teams({.m = 1, .n = n, .k = k, .batches = batches, .bits = 4.5, .held = form});
+  };
+  const HeldForm few = {.lines = 4, .threads = 256};
+  const VectorTeams wide = teams(14336, 4096, 1, few);
+  CHECK(wide.held);
+  CHECK(wide.lanes == 64);
+  CHECK(wide.group_outputs == 28);
+  CHECK(wide.blocks <= 132 * 4);
+  CHECK(teams(14336, 4096, 1, {.lines = 2, .threads = 512}).group_outputs == 14);
+  CHECK(teams(4096, 14336, 1, few).group_outputs == 32);
+  // Sums of 256 threads leave shared memory for fewer lines.
+  CHECK(teams(100000, 16384, 1, few).group_outputs == 28);
+  CHECK(teams(512, 2048, 16, few).group_outputs == 8);
+  CHECK_FALSE(teams(2048, 4096, 1, few).held);
+  CHECK_FALSE(teams(14336, 4096 + 256, 1, few).held);
+  CHECK_FALSE(teams(14336, 32768, 1, few).held);
+  CHECK_FALSE(teams(14336, 0, 1, few).held);
+}
+
 TEST_CASE("few_rows_take_small_tiles") {
   const DeviceModel& device = find_target("cuda")->device;
   const auto rows = [&](int64_t m) {
