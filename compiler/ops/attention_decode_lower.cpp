@@ -6,6 +6,7 @@
 
 #include "compiler/ops/attention_lower.h"
 #include "compiler/ops/rows.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -17,10 +18,6 @@ constexpr int64_t kWidestTeam = 32;
 // Workgroups that fill a device, and the most splits that one team merges.
 constexpr int64_t kWantedGroups = 512;
 constexpr int64_t kMostSplits = 32;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 int64_t power_of_two_up(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(x)));
@@ -41,19 +38,10 @@ struct Tiling {
   [[nodiscard]] int64_t teams() const { return kThreads / lanes; }
 };
 
-// The most keys that the queries attend to.
-int64_t keys_of(const AttentionProblem& problem) {
-  if (problem.window_left < 0 || (!problem.causal && problem.window_right < 0)) {
-    return problem.kv_tokens;
-  }
-  const int64_t right = problem.causal ? 0 : problem.window_right;
-  return std::min(problem.kv_tokens, problem.window_left + right + problem.q_tokens);
-}
-
 Tiling choose_tiling(const AttentionProblem& problem, DType real) {
   // In registers: pieces of queries and results; pieces of keys and values on their way.
   const int64_t most_pieces = real == DType::f64 ? 4 : 8;
-  const int64_t most_keys = real == DType::f64 ? 2 : 4;
+  const int64_t keys_at_once = real == DType::f64 ? 2 : 4;
   const int64_t d4 = ceil_div(problem.head_dim, 4);
   const int64_t dv4 = ceil_div(problem.v_head_dim, 4);
   Tiling tiling;
@@ -66,11 +54,11 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real) {
                          static_cast<int64_t>(std::bit_floor(
                              static_cast<uint64_t>(std::max<int64_t>(1, most_pieces / pieces)))));
   tiling.row_tiles = ceil_div(tiling.head_rows, tiling.rows);
-  tiling.keys = std::max<int64_t>(1, most_keys * 2 / pieces);
+  tiling.keys = std::max<int64_t>(1, keys_at_once * 2 / pieces);
   // 16 KiB of shared memory.
   tiling.meeting = std::min<int64_t>(tiling.rows * tiling.value_pieces, real == DType::f64 ? 2 : 4);
   const int64_t groups = problem.batch * problem.kv_heads * tiling.row_tiles;
-  const int64_t rounds = ceil_div(keys_of(problem), tiling.teams() * tiling.keys);
+  const int64_t rounds = ceil_div(most_keys(problem), tiling.teams() * tiling.keys);
   tiling.splits = std::clamp<int64_t>(std::min(kWantedGroups / groups, rounds), 1, kMostSplits);
   return tiling;
 }

@@ -8,6 +8,7 @@
 
 #include "compiler/ops/region_codegen.h"
 #include "compiler/ops/rows.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 
@@ -16,10 +17,6 @@ namespace {
 constexpr int64_t kLanes = 8;  // threads side by side: 4 keys and 4 columns each
 constexpr int64_t kThreadRows = 16;
 constexpr int64_t kColumnsPerBlock = 4 * kLanes;
-
-int64_t quotient_up(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // How a group shares the work; the names are those of the kernel's header comment.
 struct Tiling {
@@ -44,11 +41,11 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real) {
   const int64_t resident_pieces = wide ? 256 : 1024;  // 16 KiB, 8 KiB of doubles
   const int64_t chunk = wide ? 4 : 8;                 // pieces of a row at a time
   Tiling tiling;
-  tiling.column_blocks = quotient_up(problem.v_head_dim, kColumnsPerBlock);
-  tiling.d4 = quotient_up(problem.head_dim, 4);
+  tiling.column_blocks = ceil_div(problem.v_head_dim, kColumnsPerBlock);
+  tiling.d4 = ceil_div(problem.head_dim, 4);
   for (int64_t queries = most_queries; queries > 1; queries /= 2) {
     const int64_t groups =
-        problem.batch * problem.heads * quotient_up(problem.q_tokens, queries * kThreadRows);
+        problem.batch * problem.heads * ceil_div(problem.q_tokens, queries * kThreadRows);
     if (queries * tiling.column_blocks > accumulators || groups < kWantedGroups) continue;
     tiling.queries_per_thread = queries;
     break;
@@ -96,7 +93,7 @@ using AttentionDispatch = DispatchBuilder<AttentionParams>;
 
 void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
                    const Tiling& tiling) {
-  const int64_t query_tiles = quotient_up(problem.q_tokens, tiling.tile_queries());
+  const int64_t query_tiles = ceil_div(problem.q_tokens, tiling.tile_queries());
   const int64_t groups = problem.batch * problem.heads * query_tiles;
   const Extent3 grid = split_grid(static_cast<uint64_t>(groups));
   dispatch.workgroup({static_cast<uint32_t>(kLanes * kThreadRows), 1, 1})

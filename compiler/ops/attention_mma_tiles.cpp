@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -27,10 +28,6 @@ constexpr double kStagedTileMicroseconds = 0.39;  // 64 rows by 64 keys by 64 co
 constexpr double kF32Slowdown = 5;                // of the same, 3xTF32
 constexpr double kCacheBytesPerMicrosecond = 4.5e6;
 
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // Largest count of heads that shares a tile of so many rows.
 int64_t fold_for(const AttentionProblem& problem, int64_t tile_rows) {
   const int64_t shared = problem.heads / problem.kv_heads;
@@ -39,15 +36,6 @@ int64_t fold_for(const AttentionProblem& problem, int64_t tile_rows) {
     if (shared % heads == 0 && heads * problem.q_tokens <= tile_rows) fold = heads;
   }
   return fold;
-}
-
-// Keys that the longest tile of rows attends to.
-int64_t keys_of(const AttentionProblem& problem) {
-  if (problem.window_left < 0 || (!problem.causal && problem.window_right < 0)) {
-    return problem.kv_tokens;
-  }
-  const int64_t right = problem.causal ? 0 : problem.window_right;
-  return std::min(problem.kv_tokens, problem.window_left + right + problem.q_tokens);
 }
 
 struct Sizes {
@@ -127,7 +115,7 @@ void add_straight(std::vector<AttentionMmaTiling>& candidates, const AttentionPr
                   const Limits& limits, int64_t splits, bool is_f32) {
   const int64_t depth = is_f32 ? 8 : 16;  // keys of one product with v
   for (int64_t keys = depth; keys <= limits.straight_keys; keys *= 2) {
-    const int64_t wanted = ceil_div(std::max<int64_t>(keys_of(problem), 1), keys * splits);
+    const int64_t wanted = ceil_div(std::max<int64_t>(most_keys(problem), 1), keys * splits);
     for (const int64_t warps :
          {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}, int64_t{16}, wanted}) {
       if (warps > limits.straight_warps || warps > wanted) continue;
@@ -143,7 +131,7 @@ void add_staged(std::vector<AttentionMmaTiling>& candidates, const AttentionProb
   const bool narrow = !is_f32 && std::max(problem.head_dim, problem.v_head_dim) <= 64;
   const int64_t least = std::min<int64_t>(limits.staged_keys, is_f32 ? 16 : 64);
   for (int64_t keys = least; keys <= limits.staged_keys; keys *= 2) {
-    if (ceil_div(keys_of(problem), keys) < splits) continue;
+    if (ceil_div(most_keys(problem), keys) < splits) continue;
     candidates.push_back({.fold = fold_for(problem, 16 * kWarps),
                           .warps_q = kWarps,
                           .splits = splits,
@@ -207,7 +195,7 @@ std::string AttentionMmaTiling::text() const {
 
 double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
                                   const DeviceModel& device, const AttentionMmaTiling& tiling) {
-  const Sizes sizes{.keys = keys_of(problem),
+  const Sizes sizes{.keys = most_keys(problem),
                     .bytes = element_bytes(dtype),
                     .columns = std::max(problem.head_dim, problem.v_head_dim)};
   const double alone = tiling.stages > 0 ? staged_microseconds(problem, sizes, device, tiling)

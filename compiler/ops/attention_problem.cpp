@@ -2,6 +2,7 @@
 // Sizes and layouts of an attention node.
 #include "compiler/ops/attention_problem.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "compiler/support/check.h"
@@ -130,6 +131,14 @@ HeadsView view_in(const std::string& layout, const Strides& s, int64_t dim) {
 }
 
 }  // namespace
+
+int64_t most_keys(const AttentionProblem& problem) {
+  if (problem.window_left < 0 || (!problem.causal && problem.window_right < 0)) {
+    return problem.kv_tokens;
+  }
+  const int64_t right = problem.causal ? 0 : problem.window_right;
+  return std::min(problem.kv_tokens, problem.window_left + right + problem.q_tokens);
+}
 
 std::optional<AttentionProblem> attention_problem(
     NodeContext& ctx, const std::vector<std::optional<TensorType>>& inputs) {

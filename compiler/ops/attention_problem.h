@@ -50,6 +50,8 @@ struct AttentionProblem {
   double softcap = 0;
 };
 
+// The most keys that queries which stand together attend to: the window's, or all.
+int64_t most_keys(const AttentionProblem& problem);
 // Reads attributes and sizes; reports what does not fit.
 std::optional<AttentionProblem> attention_problem(
     NodeContext& ctx, const std::vector<std::optional<TensorType>>& inputs);

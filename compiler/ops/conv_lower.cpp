@@ -11,6 +11,7 @@
 #include "compiler/ops/conv_mma.h"
 #include "compiler/ops/matmul_lower.h"
 #include "compiler/ops/matmul_tiles.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -24,10 +25,6 @@ constexpr int64_t kSharedBytes = 32768;
 constexpr int64_t kMaxMultiplier = 4;
 
 using ConvDispatch = DispatchBuilder<ConvParams>;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 int64_t depth_of(const Convolution& conv) {
   return conv.group_in * conv.window.taps();

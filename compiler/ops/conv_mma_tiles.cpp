@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/support/ceil_div.h"
+
 namespace rlx {
 namespace {
 
@@ -71,10 +73,6 @@ constexpr double kGroupStart = 2.3;
 constexpr double kOverhang = 0.1;
 constexpr int64_t kSharedStages = 4;     // of rings that leave room for other workgroups
 constexpr double kGroupSplitCost = 2.2;  // per workgroup of a cluster
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 int64_t shared_bytes(const ConvTile& tile, int64_t stages) {
   const int64_t ring = stages * (tile.tile_m + tile.tile_n) * kStepBytes;

@@ -13,6 +13,7 @@
 #include "compiler/ops/matmul_lower.h"
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -303,10 +304,6 @@ bool decompose(RewriteContext& ctx) {
 }
 
 // ---- lower ----
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 void define_phases(DispatchBuilder<ConvParams>& dispatch, const Window& window) {
   constexpr std::array<const char*, kSpatialDims> kDims = {"_D", "_H", "_W"};

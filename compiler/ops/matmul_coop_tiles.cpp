@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -53,10 +54,6 @@ constexpr uint32_t kMostRegisters = 255;    // of a thread
 constexpr uint32_t kOtherRegisters = 60;    // addresses and the like
 constexpr uint64_t kAllShared = 48 * 1024;  // of a multiprocessor, as the driver divides its memory
 constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 uint64_t shared_bytes(const CoopProblem& problem, const CoopTile& tile) {
   const auto panel = [&](uint32_t lines, bool by_line) {

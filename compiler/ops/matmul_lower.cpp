@@ -15,6 +15,7 @@
 #include "compiler/ops/matmul_vectors.h"
 #include "compiler/ops/matmul_wgmma.h"
 #include "compiler/ops/matvec_stream_lower.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -24,10 +25,6 @@ namespace {
 // Up to this many vectors, a product is bound by the other operand's bytes and goes to matvec.
 constexpr int64_t kMaxVectors = 4;
 constexpr int64_t kLeastTile = 16;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // ---- normal form: fewer batch dims ----
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -89,10 +90,6 @@ constexpr double kWarpRate = 0.6e6;        // of 16-bit operands, warps by thems
 constexpr double kSplitFloatRate = 0.2e6;  // of f32 in two parts, eight warps of 32 x 32
 constexpr double kFewWarpsPower = 0.645;
 constexpr double kUnitOperation = 0.0068;  // of an activation on four elements of y per thread
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 bool by_warpgroups(const MmaProblem& problem, const MmaTile& tile) {
   return problem.kind == MmaKind::Half && !problem.a_by_line && !problem.b_by_line &&

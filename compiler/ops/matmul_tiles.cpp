@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -58,10 +59,6 @@ constexpr double kSingleStageMicroseconds = 1.0;  // one stage, deeper panels
 constexpr double kSecondPassMicroseconds = 3.6;
 constexpr double kBytesPerMicrosecond = 3e6;
 constexpr std::array<int64_t, 6> kSplits = {1, 2, 3, 4, 6, 8};
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 uint64_t shared_bytes(const TileShape& tile, uint32_t acc_bytes) {
   const uint64_t staged = uint64_t{tile.stages} * tile.k * (tile.m + tile.n);

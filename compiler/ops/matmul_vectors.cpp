@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -14,10 +15,6 @@ constexpr int64_t kVectorElements = 4;
 constexpr int64_t kBusyGroups = 396;
 // Threads of which such a GPU has about as many at once, 2048 for each multiprocessor.
 constexpr int64_t kBusyThreads = 262144;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 int64_t splits_for(int64_t groups, int64_t steps) {
   return std::clamp<int64_t>(kBusyGroups / std::max<int64_t>(groups, 1), 1,

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -23,10 +24,6 @@ constexpr int64_t kStepDepth = 64;
 constexpr int64_t kPieceElements = 8;  // 16 bytes
 constexpr uint32_t kPieceBytes = 16;
 constexpr uint32_t kThreads = 384;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 bool is_short_float(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ops/region_codegen.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -29,10 +30,6 @@ constexpr int64_t kBatchSums = 16;
 constexpr int64_t kMeetingBytes = 2 * 1024;
 // Shared memory of the kernel's own: barriers and alignment.
 constexpr int64_t kSpareBytes = 1024;
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 bool is_short_float(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;

@@ -7,6 +7,7 @@
 
 #include "compiler/ops/op_def.h"
 #include "compiler/support/blocks.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -33,10 +34,6 @@ std::string text(DType dtype) {
 
 Attributes to_dtype(DType dtype) {
   return {{"to", text(dtype)}};
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 // How scales lie over a tensor: one for all, one per index of an axis, or one per `block` indices.

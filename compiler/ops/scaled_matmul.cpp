@@ -10,6 +10,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/weighted_product.h"
 #include "compiler/support/blocks.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -36,10 +37,6 @@ const SideScheme& format_of(const NodeContext& ctx, const char* attribute) {
                                   [&](const SideScheme& row) { return row.name == name; });
   RLX_CHECK(found != kFormats.end(), "format " + name);
   return *found;
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 enum class ScaleForm : uint8_t { One, PerRow, PerBlock };

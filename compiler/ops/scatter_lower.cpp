@@ -12,6 +12,7 @@
 #include "compiler/ops/movement.h"
 #include "compiler/ops/region_codegen.h"
 #include "compiler/ops/weight_fill.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -25,10 +26,6 @@ constexpr int64_t kMostKeys = std::numeric_limits<uint32_t>::max();
 
 // RLX_PHASE of the kernel.
 enum class Phase : uint8_t { Direct, Winner, Write, Count, Scan, Sort, CombineRuns, Finish, Last };
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 // Everything that the phases of one node share.
 struct Scatter {

@@ -6,6 +6,7 @@
 
 #include "compiler/ops/block_weights.h"
 #include "compiler/ops/weighted_product.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -24,10 +25,6 @@ bool is_short_float(DType dtype) {
 }
 bool is_index_type(DType dtype) {
   return is_integer(dtype) || dtype == DType::f32 || dtype == DType::f16;
-}
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
 }
 
 Shape with_last(Shape shape, int64_t last) {

@@ -13,6 +13,7 @@
 #include "compiler/ops/matmul_tiles.h"
 #include "compiler/ops/movement.h"
 #include "compiler/ops/weighted_tiles.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -36,10 +37,6 @@ constexpr int64_t kMostGroupedVectors = 16;
 // Shared memory that a group's counters of experts may take.
 constexpr int64_t kMostExperts = 2048;
 constexpr int64_t kRun = 8;  // elements decoded together
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 bool is_dense_weight(const WeightedProduct& product) {
   return product.scheme == nullptr && !is_block_type(product.w.dtype());

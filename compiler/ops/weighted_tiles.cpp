@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compiler/ops/block_weights.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -36,10 +37,6 @@ constexpr std::array kMmaTiles = {
     WeightedMmaTile{64, 64, 2, 2, 3, 1.65},
     WeightedMmaTile{64, 32, 4, 1, 3, 1.25},
 };
-
-int64_t ceil_div(int64_t a, int64_t b) {
-  return (a + b - 1) / b;
-}
 
 VectorTeams teams_of_columns() {
   VectorTeams teams;
