@@ -150,14 +150,18 @@ WeightedSize size_of(const WeightedProduct& product) {
 }
 
 // Types for which holding x in registers was measured to be faster. Where kernels are compiled to
-// machine code (the target has tensor cores' kernels), RLX_MIN_GROUPS bounds their registers; other
-// drivers take as many as they like, and more lines at a time make up for the fewer threads.
+// machine code (the target has tensor cores' kernels), RLX_MIN_GROUPS bounds their registers, less
+// where they would spill: indices, and x of other types than f16. Other drivers take as many as
+// they like, and more lines at a time make up for the fewer threads.
 std::optional<HeldForm> held_form(const LowerContext& ctx, const WeightedProduct& product) {
   constexpr std::array kTypes = {DType::q4_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k};
   const DType dtype = product.w.dtype();
   const bool known = std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
   if (!known || product.x.dtype() == DType::f64) return {};
-  if (ctx.target().offers(KernelId::dequant_mma)) return HeldForm{.lines = 2, .threads = 512};
+  if (ctx.target().offers(KernelId::dequant_mma)) {
+    const bool fits = !product.index && product.x.dtype() == DType::f16;
+    return HeldForm{.lines = 2, .threads = fits ? 512 : 256};
+  }
   if (dtype == DType::q4_k) return HeldForm{.lines = 4, .threads = 256};
   return HeldForm{.lines = 2, .threads = 384};
 }
