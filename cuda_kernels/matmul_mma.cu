@@ -469,13 +469,13 @@ RLX_FN void join_slices() {
   }
 }
 
-// Four neighbours of the tile, added over all groups of the tile in their order.
-RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column) {
+// Four neighbours of the tile, added over all groups of the tile in their order; only what is wanted is read of other groups.
+RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column, bool wanted) {
   const rlx_u32 at = row * kSumPitch + column;
 #if RLX_IN_CLUSTER
   const rlx_u32 own = shared_base() + at * 4u;
   float4 parts[kSharers];
-  RLX_UNROLL for (rlx_u32 rank = 0; rank < kSharers; ++rank) parts[rank] = rlx_cluster_load4(rlx_cluster_address(own, rank));
+  RLX_UNROLL for (rlx_u32 rank = 0; rank < kSharers; ++rank) parts[rank] = rlx_cluster_load4(rlx_cluster_address(own, rank), wanted);
   rlx_acc4_t sum = parts[0];
   RLX_UNROLL for (rlx_u32 rank = 1; rank < kSharers; ++rank) sum += parts[rank];
   return sum;
@@ -658,7 +658,7 @@ RLX_MAIN_PREFETCH {
   rlx_acc4_t sums[kUnits];
   RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
     const Unit unit = unit_of(number, rank, tile_m, tile_n);
-    sums[number] = gather_sums(unit.row, unit.column);  // also of units that do not exist: no branch keeps loads apart
+    sums[number] = gather_sums(unit.row, unit.column, unit.exists);  // no branch keeps the loads of units apart
   }
   RLX_UNROLL for (rlx_u32 number = 0; number < kUnits; ++number) {
     const Unit unit = unit_of(number, rank, tile_m, tile_n);

@@ -168,6 +168,11 @@ RLX_FN void produce(const RlxParams&, const RlxTensorMaps& maps, const Ring& rin
       turn.next();
     }
   }
+  // The workgroup lasts until both have given all slots back: then no arrival of the other one, nor a copy, is on its way here.
+  RLX_LOOP for (rlx_u32 i = 0; i < kStages; ++i) {
+    rlx_mbarrier_wait(ring.empty(turn.slot), turn.phase ^ 1u);
+    turn.next();
+  }
 }
 #else
 // One thread's pieces of a panel of kRows rows: piece thread % 8 of every 16th row. Rows past the end repeat the last one, whose
@@ -620,8 +625,4 @@ RLX_MAIN_MAPS {
                         base + kPanelBytes + kBarrierBytes + warp * (kBiasBytes + kBias2Bytes)};
     consume(p, maps, ring, warp / 4u, output);
   }
-#if RLX_HAS_WGMMA
-  __syncwarp();
-  rlx_cluster_barrier();  // the other workgroup of the pair may still write here
-#endif
 }

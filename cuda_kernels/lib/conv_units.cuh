@@ -68,13 +68,13 @@ RLX_FN void publish_sums() {
   }
   rlx_cluster_barrier();
 }
-// The sums of all the cluster's workgroups for the tile's unit `unit`.
-RLX_FN void load_cluster_unit(int unit, float (&value)[kUnit]) {
+// The sums of all the cluster's workgroups for the tile's unit `unit`, which begins at column `column` of y; zeros beyond y.
+RLX_FN void load_cluster_unit(int unit, int column, float (&value)[kUnit]) {
   const rlx_u32 own = rlx_shared_address(sum_at(0, unit / kUnitsN, unit % kUnitsN * kUnit));
   RLX_UNROLL for (int e = 0; e < kUnit; ++e) value[e] = 0.0f;
   RLX_UNROLL for (int sharer = 0; sharer < kSplit; ++sharer) {
     const rlx_u32 from = rlx_cluster_address(own, rlx_u32(sharer));
-    RLX_UNROLL for (int e = 0; e < kUnit; e += 4) add4(value + e, rlx_cluster_load4(from + e * 4u));
+    RLX_UNROLL for (int e = 0; e < kUnit; e += 4) add4(value + e, rlx_cluster_load4(from + e * 4u, column + e < RLX_FILTERS));
   }
 }
 #endif
@@ -212,7 +212,7 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
     if (!place.inside) continue;
     float value[kUnit];
 #if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
-    load_cluster_unit(int(rank) * kUnitsShare + place.unit, value);
+    load_cluster_unit(int(rank) * kUnitsShare + place.unit, place.column, value);
 #else
     load_unit(place.unit, value);
 #endif

@@ -124,8 +124,10 @@ RLX_FN rlx_u32 rlx_cluster_rank() {
   return rank;
 }
 // All threads of the cluster wait for each other, in two halves. rlx_cluster_publish() is the first half where the others read
-// this workgroup's shared memory afterwards; rlx_cluster_arrive() orders nothing (before an exit: nobody reads any more). An
-// arrival that orders all of memory would wait for every store under way: this one costs a microsecond less.
+// this workgroup's shared memory afterwards; rlx_cluster_arrive() orders nothing: the first half before an exit, behind which this
+// workgroup reads no other's memory any more. An arrival that orders all of memory would wait for every store under way: these
+// cost a microsecond less. They do not wait for loads under way either: a value of another workgroup must have been used (stored,
+// compared, branched on) before the arrival, or its load is answered by memory that is already gone, and the grid fails.
 RLX_FN void rlx_cluster_publish() {
   asm volatile("fence.release.sync_restrict::shared::cta.cluster;" ::: "memory");
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
@@ -142,17 +144,14 @@ RLX_FN rlx_u32 rlx_cluster_address(rlx_u32 shared, rlx_u32 rank) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
   return address;
 }
-RLX_FN float4 rlx_cluster_load4(rlx_u32 address) {
-  float4 v;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(address)
+// Four floats there, zeros where they are not wanted: what nobody is going to use is not loaded (see above). No branch, so that
+// loads stay together.
+RLX_FN float4 rlx_cluster_load4(rlx_u32 address, bool wanted) {
+  float4 v = {0.0f, 0.0f, 0.0f, 0.0f};
+  asm volatile("{\n.reg .pred wanted;\nsetp.ne.u32 wanted, %5, 0;\n@wanted ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];\n}"
+               : "+f"(v.x), "+f"(v.y), "+f"(v.z), "+f"(v.w)
+               : "r"(address), "r"(static_cast<rlx_u32>(wanted))
                : "memory");
-  return v;
-}
-RLX_FN float2 rlx_cluster_load2(rlx_u32 address) {
-  float2 v;
-  asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "r"(address) : "memory");
   return v;
 }
 #endif
