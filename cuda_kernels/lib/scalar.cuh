@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalar functions that are exact or rounded once: the twin of shaders/lib/scalar.glsl, which has the same text but for the first block
-// and fma. Contraction into fma is harmless but for the functions ending in _rn.
+// Scalar functions that are exact or rounded once: the twin of shaders/lib/scalar.glsl, which has the same text but for the first block,
+// division of f32 and fma. Contraction into fma is harmless but for the functions ending in _rn.
 #ifndef RLX_LIB_SCALAR_CUH
 #define RLX_LIB_SCALAR_CUH
 
@@ -284,12 +284,7 @@ RLX_FN float rlx_min(float a, float b) {
   return rlx_is_nan(a) ? a : (rlx_is_nan(b) ? b : (a < b ? a : b));
 }
 RLX_FN float rlx_clamp(float x, float low, float high) { return rlx_min(rlx_max(x, low), high); }
-// Drivers need not divide well by values near the ends of the exponent range: scale those by 2^64.
-RLX_FN float rlx_div(float a, float b) {
-  const float magnitude = rlx_abs(b);
-  const float s = magnitude > 7.9e28f ? rlx_pow2(-64) : (magnitude < 1.2e-29f ? rlx_pow2(64) : 1.0f);
-  return (a * s) / (b * s);
-}
+RLX_FN float rlx_div(float a, float b) { return a / b; }  // rounded to nearest
 RLX_FN float rlx_sqrt(float x) {
   if (x < 0.0f) return RLX_NAN;
   return rlx_magnitude_bits(x) == 0u || !(x < RLX_INF) ? x : rlx_native_sqrt(x);

@@ -2,7 +2,7 @@
 // Scalar functions that are exact or rounded once: bits, integer arithmetic without undefined cases, conversions, rounding, maximum and
 // minimum, remainders, division, fma; each for the compute types that have it. NaN tests look at bits, as drivers may assume that floats
 // are never NaN. `precise` marks sums whose cancellation is the point. The twin of cuda_kernels/lib/scalar.cuh, which has the same
-// text but for the first block and fma; tests/ops compiles this file as C++.
+// text but for the first block, division of f32 and fma; tests/ops compiles this file as C++.
 #ifndef RLX_LIB_SCALAR_GLSL
 #define RLX_LIB_SCALAR_GLSL
 
@@ -14,6 +14,9 @@ RLX_FN float rlx_add_rn(float a, float b) { precise float r = a + b; return r; }
 RLX_FN float rlx_native_sqrt(float x) { return sqrt(x); }
 RLX_FN float rlx_native_rsqrt(float x) { return inversesqrt(x); }
 RLX_FN float rlx_native_exp2(float x) { return exp2(x); }
+#ifndef RLX_NATIVE_QUOTIENT
+#define RLX_NATIVE_QUOTIENT(a, b) ((a) / (b))  // what the driver makes of it
+#endif
 RLX_FN float rlx_native_floor(float x) { return floor(x); }
 RLX_FN float rlx_native_ceil(float x) { return ceil(x); }
 RLX_FN float rlx_native_trunc(float x) { return trunc(x); }
@@ -283,11 +286,41 @@ RLX_FN float rlx_min(float a, float b) {
   return rlx_is_nan(a) ? a : (rlx_is_nan(b) ? b : (a < b ? a : b));
 }
 RLX_FN float rlx_clamp(float x, float low, float high) { return rlx_min(rlx_max(x, low), high); }
-// Drivers need not divide well by values near the ends of the exponent range: scale those by 2^64.
+// a / b rounded to nearest, ties to even, for finite operands and quotients that are no subnormals: drivers may be off by 2.5 units
+// of the last place (NVIDIA 580 is, by one). The significands' quotient of the driver is held to their exact remainder in
+// integers, which fits into 32 bits as the quotient is nearly right. Near the ends of the exponent range drivers need not divide
+// well at all: there operands are scaled by 2^64.
 RLX_FN float rlx_div(float a, float b) {
-  const float magnitude = rlx_abs(b);
-  const float s = magnitude > 7.9e28f ? rlx_pow2(-64) : (magnitude < 1.2e-29f ? rlx_pow2(64) : 1.0f);
-  return (a * s) / (b * s);
+  const rlx_u32 a_bits = rlx_bits(a);
+  const rlx_u32 b_bits = rlx_bits(b);
+  const int a_exponent = int(a_bits >> 23u & 0xFFu);
+  const int b_exponent = int(b_bits >> 23u & 0xFFu);
+  const rlx_u32 m = (a_bits & 0x7FFFFFu) | 0x800000u;
+  const rlx_u32 d = (b_bits & 0x7FFFFFu) | 0x800000u;
+  // The quotient of m * 2^places by d has 24 bits.
+  const int places = m < d ? 24 : 23;
+  const int exponent = a_exponent - b_exponent + 150 - places;  // of the result, biased
+  if (a_exponent == 0 || b_exponent == 0 || a_exponent == 255 || b_exponent == 255 || exponent < 1 || exponent > 254) {
+    const float magnitude = rlx_abs(b);
+    const float s = magnitude > 7.9e28f ? rlx_pow2(-64) : (magnitude < 1.2e-29f ? rlx_pow2(64) : 1.0f);
+    return RLX_NATIVE_QUOTIENT(a * s, b * s);
+  }
+  rlx_u32 q = rlx_u32(RLX_NATIVE_QUOTIENT(float(m), float(d)) * (places == 24 ? 16777216.0f : 8388608.0f));
+  int rest = int((m << rlx_u32(places)) - q * d);
+  const int units = int(rlx_native_floor(float(rest) * (1.0f / float(d))));
+  q += rlx_u32(units);
+  rest -= units * int(d);
+  if (rest < 0) {
+    q -= 1u;
+    rest += int(d);
+  }
+  if (rest >= int(d)) {
+    q += 1u;
+    rest -= int(d);
+  }
+  if (2 * rest > int(d) || (2 * rest == int(d) && (q & 1u) != 0u)) q += 1u;
+  // A carry out of the significand goes on into the exponent, and from the largest to infinity.
+  return rlx_from_bits(((a_bits ^ b_bits) & 0x80000000u) | ((rlx_u32(exponent) << 23u) + (q - 0x800000u)));
 }
 RLX_FN float rlx_sqrt(float x) {
   if (x < 0.0f) return RLX_NAN;

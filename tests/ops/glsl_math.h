@@ -46,6 +46,14 @@ inline int findMSB(uint32_t x) {
   return 31 - std::countl_zero(x);
 }
 
+// A driver's division, which may be off by some units of the last place.
+inline int quotient_error_units = 0;
+inline float driver_quotient(float a, float b) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(a / b) +
+                              static_cast<uint32_t>(quotient_error_units));
+}
+
+#define RLX_NATIVE_QUOTIENT(a, b) driver_quotient(a, b)
 #define RLX_FN [[maybe_unused]] static inline
 #define precise
 #define rlx_u32 uint32_t
@@ -55,6 +63,7 @@ inline int findMSB(uint32_t x) {
 #define rlx_from_bits(x) std::bit_cast<float>(x)
 #include "lib/math.glsl"
 #include "lib/math64.glsl"
+#undef RLX_NATIVE_QUOTIENT
 #undef RLX_FN
 #undef precise
 #undef rlx_u32

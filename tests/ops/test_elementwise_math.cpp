@@ -3,6 +3,7 @@
 // 0.5.
 #include <functional>
 #include <limits>
+#include <random>
 #include <string>
 
 #include "tests/ops/glsl_math.h"
@@ -212,6 +213,44 @@ TEST_CASE("fmod is exact and mod takes the divisor's sign") {
       REQUIRE(glsl::rlx_floor_div(a, b) == static_cast<float>(quotient));
     }
   }
+}
+
+TEST_CASE("quotients are rounded to nearest, whatever the driver's last places are") {
+  std::mt19937_64 random(11);
+  const auto any = [&random] { return std::bit_cast<float>(static_cast<uint32_t>(random())); };
+  const auto near_one = [&random] {
+    return std::bit_cast<float>(0x3F000000u + static_cast<uint32_t>(random() % 0x01000000u));
+  };
+  for (const int units : {-3, -2, -1, 0, 1, 2, 3}) {
+    glsl::quotient_error_units = units;
+    for (int i = 0; i < 400'000; ++i) {
+      const bool close = i % 2 == 0;
+      const float a = close ? near_one() : any();
+      const float b = close ? near_one() : any();
+      const float wanted = a / b;
+      // The driver's own: subnormal operands and results, and what is not finite.
+      if (!std::isnormal(a) || !std::isnormal(b) || std::fpclassify(wanted) == FP_SUBNORMAL ||
+          wanted == 0 || std::isinf(wanted) || std::abs(wanted) < 2.4e-38f)
+        continue;
+      INFO("driver off by " << units << ": " << a << " / " << b);
+      REQUIRE(glsl::rlx_div(a, b) == wanted);
+    }
+    // A carry into the exponent, exact quotients, ends of the range.
+    CHECK(glsl::rlx_div(0x1.fffffep0f, 0x1.fffffep0f) == 1.0f);
+    CHECK(glsl::rlx_div(0x1.fffffep0f, 1.0f) == 0x1.fffffep0f);
+    CHECK(glsl::rlx_div(-6.0f, 3.0f) == -2.0f);
+    CHECK(glsl::rlx_div(0x1p-126f, 1.0f) == 0x1p-126f);
+    CHECK(glsl::rlx_div(0x1.fffffep127f, 1.0f) == 0x1.fffffep127f);
+    CHECK(glsl::rlx_div(1.0f, 0x1p-126f) == 0x1p126f);
+  }
+  glsl::quotient_error_units = 0;
+  const float infinity = std::numeric_limits<float>::infinity();
+  CHECK(glsl::rlx_div(1.0f, 0.0f) == infinity);
+  CHECK(std::signbit(glsl::rlx_div(-0.0f, 3.0f)));
+  CHECK(std::isnan(glsl::rlx_div(0.0f, 0.0f)));
+  CHECK(std::isnan(glsl::rlx_div(infinity, infinity)));
+  CHECK(glsl::rlx_div(3.0f, -infinity) == 0.0f);
+  CHECK(glsl::rlx_div(0x1p127f, 0x1p-10f) == infinity);
 }
 
 TEST_CASE("fma rounds once") {
