@@ -66,6 +66,39 @@ void add_sizes(std::vector<Case>& cases, DType dtype) {
       attention("many tiles, a narrow window", many, R"(, "causal": true, "window_left": 20)"));
 }
 
+// Enough heads that every multiprocessor of a large device has a workgroup, so that tiles are as
+// large as they get: one tile of queries, which ends early, of each head; few and many keys.
+void add_full_device(std::vector<Case>& cases, DType dtype) {
+  const Sizes few{.batch = 11,
+                  .q_tokens = 33,
+                  .kv_tokens = 70,
+                  .heads = 12,
+                  .kv_heads = 4,
+                  .dim = 64,
+                  .v_dim = 64,
+                  .dtype = dtype};
+  Sizes wide = few;
+  wide.dim = wide.v_dim = 128;
+  Sizes many = few;
+  many.q_tokens = 17;
+  many.kv_tokens = 520;
+  Sizes more = many;
+  more.batch = 23;
+  more.q_tokens = 9;
+  cases.push_back(attention("full device, wide heads, causal", wide, R"(, "causal": true)"));
+  cases.push_back(attention("full device, few keys, causal", few, R"(, "causal": true)"));
+  cases.push_back(attention("full device, few keys", few));
+  cases.push_back(attention("full device, many keys", many));
+  cases.push_back(attention("full device, many keys, a window", many,
+                            R"(, "causal": true, "window_left": 100)"));
+  cases.push_back(attention("full device, more groups than at once", more));
+  std::vector<double> lengths;
+  for (int64_t i = 0; i < more.batch; ++i) lengths.push_back(static_cast<double>(520 - 23 * i));
+  cases.push_back(
+      attention("full device, lengths", more, R"(, "causal": true)",
+                {std::nullopt, std::nullopt, tensor(DType::i32, {more.batch}).of(lengths)}));
+}
+
 void add_masks(std::vector<Case>& cases, DType dtype) {
   const CaseTensor mask = tensor(DType::bool_, {1, 1, 33, 70});
   cases.push_back(attention("mask and bias", {.dim = 128, .v_dim = 128, .dtype = dtype}, "",
@@ -125,6 +158,7 @@ std::vector<Case> attention_matrix_cases() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     add_sizes(cases, dtype);
+    add_full_device(cases, dtype);
     add_masks(cases, dtype);
     add_garbage(cases, dtype);
   }

@@ -207,6 +207,39 @@ TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
   CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .keys = 0, .dim = 64}, "no keys"));
 }
 
+// The sizes are those of the conformance cases "full device, ...".
+TEST_CASE("attention_on_cooperative_matrices_has_the_largest_tiles_where_they_fill_the_device") {
+  struct Tiling {
+    MmaSizes sizes;
+    int64_t warps;
+    int64_t rows;
+    int64_t keys;
+    int64_t stages;
+  };
+  const auto sizes = [](int64_t batch, int64_t tokens, int64_t keys, int64_t dim) {
+    return MmaSizes{.dtype = DType::f16,
+                    .batch = batch,
+                    .tokens = tokens,
+                    .keys = keys,
+                    .heads = 12,
+                    .kv_heads = 4,
+                    .dim = dim};
+  };
+  for (const Tiling& wanted :
+       {Tiling{sizes(11, 33, 70, 128), 8, 16, 64, 1}, Tiling{sizes(11, 33, 70, 64), 8, 16, 32, 1},
+        Tiling{sizes(11, 33, 70, 32), 4, 32, 32, 1}, Tiling{sizes(11, 17, 520, 64), 8, 16, 64, 2},
+        Tiling{sizes(23, 9, 520, 64), 8, 16, 32, 2}}) {
+    OneNode node = mma_attention(wanted.sizes);
+    node.target = "vulkan-nvidia";
+    const Program program = lower(node);
+    INFO(program.steps[0].reason);
+    CHECK(defined(program, "RLX_WARPS") == wanted.warps);
+    CHECK(defined(program, "RLX_SUBGROUP_ROWS") == wanted.rows);
+    CHECK(defined(program, "RLX_KEYS") == wanted.keys);
+    CHECK(defined(program, "RLX_STAGES") == wanted.stages);
+  }
+}
+
 TEST_CASE("attention_rows_off_16_bytes_do_without_tensor_cores") {
   // Tokens of q stand 772 elements apart: rows begin at multiples of 8 bytes.
   const Program program = OneNodeGraph(mma_attention({.tokens = 4, .heads = 2, .kv_heads = 2}))
