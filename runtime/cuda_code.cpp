@@ -41,7 +41,7 @@ class Elf {
     if (!names.has_value()) return std::nullopt;
     for (uint32_t i = 0; i < section_count(); ++i) {
       const std::optional<Elf64_Shdr> candidate = section(i);
-      if (candidate.has_value() && string(*names, candidate->sh_name) == name) return i;
+      if (candidate.has_value() && stands_at(*names, candidate->sh_name, name)) return i;
     }
     return std::nullopt;
   }
@@ -74,7 +74,7 @@ class Elf {
     for (uint32_t i = 0; i < records.size() / sizeof(Elf64_Sym); ++i) {
       Elf64_Sym record;
       std::memcpy(&record, records.data() + i * sizeof record, sizeof record);
-      if (string(*names, record.st_name) == name) return Symbol{.index = i, .record = record};
+      if (stands_at(*names, record.st_name, name)) return Symbol{.index = i, .record = record};
     }
     return std::nullopt;
   }
@@ -103,15 +103,14 @@ class Elf {
     return record;
   }
 
-  // The zero-terminated text at an offset of a string section.
-  [[nodiscard]] std::optional<std::string_view> string(const Elf64_Shdr& strings,
-                                                       uint64_t offset) const {
+  // Whether this zero-terminated text stands at an offset of a string section. Looks no further
+  // than the text is long: what stands there may be endless.
+  [[nodiscard]] bool stands_at(const Elf64_Shdr& strings, uint64_t offset,
+                               std::string_view text) const {
     const std::span<const std::byte> texts = content(strings);
-    if (offset >= texts.size()) return std::nullopt;
-    const char* text = reinterpret_cast<const char*>(texts.data() + offset);
-    const size_t room = texts.size() - offset;
-    const size_t length = strnlen(text, room);
-    return length == room ? std::nullopt : std::optional(std::string_view(text, length));
+    if (offset >= texts.size() || texts.size() - offset <= text.size()) return false;
+    const char* found = reinterpret_cast<const char*>(texts.data() + offset);
+    return std::memcmp(found, text.data(), text.size()) == 0 && found[text.size()] == '\0';
   }
 
   std::span<const std::byte> bytes_;
@@ -170,6 +169,43 @@ uint32_t saturated_product(const std::array<uint32_t, 3>& factors) {
 
 bool is_name_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
+}
+
+struct PtxFacts {
+  bool has_version = false;
+  std::optional<uint32_t> architecture;
+  bool has_entry_point = false;
+};
+
+// The number that a text begins with, 0 where there is none; digits past the fourth are left out.
+uint32_t number_at(std::string_view text) {
+  uint32_t number = 0;
+  for (size_t i = 0; i < text.size() && number < 10000 && text[i] >= '0' && text[i] <= '9'; ++i)
+    number = number * 10 + static_cast<uint32_t>(text[i] - '0');
+  return number;
+}
+
+// Reads each character once: a search per directive would start anew at each of its points.
+PtxFacts read_ptx(std::string_view text, std::string_view entry_point) {
+  static constexpr std::string_view kVersion = ".version ";
+  static constexpr std::string_view kTarget = ".target sm_";
+  static constexpr std::string_view kEntry = ".entry ";
+  PtxFacts facts;
+  for (size_t i = 0; i + 1 < text.size(); ++i) {
+    if (text[i] != '.') continue;
+    const char letter = text[i + 1];
+    if (letter != 'v' && letter != 't' && letter != 'e') continue;
+    const std::string_view rest = text.substr(i);
+    if (rest.starts_with(kVersion)) facts.has_version = true;
+    if (rest.starts_with(kTarget) && !facts.architecture.has_value())
+      facts.architecture = number_at(rest.substr(kTarget.size()));
+    if (!rest.starts_with(kEntry) || facts.has_entry_point) continue;
+    const std::string_view name = rest.substr(kEntry.size());
+    facts.has_entry_point =
+        name.starts_with(entry_point) &&
+        (name.size() == entry_point.size() || !is_name_character(name[entry_point.size()]));
+  }
+  return facts;
 }
 
 }  // namespace
@@ -254,26 +290,12 @@ std::string check_ptx(std::span<const std::byte> code, std::string_view entry_po
   if (text.empty() || text.back() != '\0') return "does not end with a zero byte";
   while (!text.empty() && text.back() == '\0') text.remove_suffix(1);
   if (text.find('\0') != std::string_view::npos) return "is no text";
-  if (text.find(".version ") == std::string_view::npos) return "has no .version";
-  static constexpr std::string_view kTarget = ".target sm_";
-  const size_t target = text.find(kTarget);
-  if (target == std::string_view::npos) return "has no .target";
-  uint32_t number = 0;
-  for (size_t i = target + kTarget.size();
-       i < text.size() && number < 10000 && text[i] >= '0' && text[i] <= '9'; ++i) {
-    number = number * 10 + static_cast<uint32_t>(text[i] - '0');
-  }
-  if (number == 0 || number > architecture)
-    return text_of("is for sm_", number, ", recorded is ", architecture);
-  static constexpr std::string_view kEntry = ".entry ";
-  for (size_t at = text.find(kEntry); at != std::string_view::npos;
-       at = text.find(kEntry, at + 1)) {
-    const std::string_view rest = text.substr(at + kEntry.size());
-    const bool named =
-        rest.substr(0, entry_point.size()) == entry_point &&
-        (rest.size() == entry_point.size() || !is_name_character(rest[entry_point.size()]));
-    if (named) return {};
-  }
+  const PtxFacts facts = read_ptx(text, entry_point);
+  if (!facts.has_version) return "has no .version";
+  if (!facts.architecture.has_value()) return "has no .target";
+  if (*facts.architecture == 0 || *facts.architecture > architecture)
+    return text_of("is for sm_", *facts.architecture, ", recorded is ", architecture);
+  if (facts.has_entry_point) return {};
   return text_of("has no entry point named ", quoted(entry_point));
 }
 

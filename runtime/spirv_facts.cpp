@@ -3,9 +3,9 @@
 #include "runtime/spirv_facts.h"
 
 #include <algorithm>
-#include <bit>
+#include <bitset>
 #include <cstring>
-#include <unordered_map>
+#include <utility>
 
 #include "runtime/text.h"
 
@@ -15,7 +15,10 @@ namespace {
 constexpr uint32_t kMagic = 0x07230203;
 constexpr size_t kHeaderWords = 5;
 constexpr uint32_t kMaxIdBound = 4194304;  // universal limit of the specification
+constexpr size_t kLeastWordsPerId = 2;     // of the instruction that makes it
 constexpr uint32_t kMaxTypeDepth = 16;
+constexpr uint32_t kMaxTypesVisited = 1024;  // params have 128 bytes
+constexpr size_t kMaxCapability = 8192;      // above all that are registered
 constexpr uint64_t kTooLarge = uint64_t{1} << 32;
 
 constexpr uint32_t kExecutionModelGlCompute = 5;
@@ -49,29 +52,40 @@ enum Opcode : uint16_t {
   OpMemberDecorate = 72,
 };
 
-struct Type {
-  uint16_t opcode = 0;
-  uint32_t element = 0;  // pointee for a pointer
-  uint32_t count = 0;    // components, columns; id of the length for an array
-  uint32_t bits = 0;
-  std::vector<uint32_t> members;
-};
-
 struct MemberLayout {
-  uint32_t offset = 0;
-  uint32_t matrix_stride = 0;
+  uint32_t structure = 0;  // id
+  uint32_t member = 0;
+  uint32_t decoration = 0;
+  uint32_t number = 0;
 };
 
+// What is said of an id.
+struct Declaration {
+  uint32_t position = 0;      // of the instruction that defines the type or constant; 0: none
+  uint32_t array_stride = 0;  // 0: none
+  uint32_t first_layout = 0;  // of its members, in layouts_, from 1 on; 0: none
+  uint32_t layout_count = 0;
+};
+
+// Reads each word once. Ids index a table, which is no longer than the module: hashing them would
+// let a module choose its collisions.
 class Reader {
  public:
-  explicit Reader(std::span<const uint32_t> words) : words_(words) {}
+  Reader(std::span<const uint32_t> words, std::string_view entry_point)
+      : words_(words), entry_name_(entry_point) {}
 
   SpirvReading read() {
     if (words_.size() < kHeaderWords || words_[0] != kMagic)
       return {{}, "it does not begin as SPIR-V does"};
     facts_.version = words_[1];
-    if (words_[3] == 0 || words_[3] > kMaxIdBound || words_[4] != 0)
-      return {{}, "its header is malformed"};
+    const uint32_t bound = words_[3];
+    if (bound == 0 || bound > kMaxIdBound || words_[4] != 0) return {{}, "its header is malformed"};
+    if (bound > words_.size() / kLeastWordsPerId) {
+      return {{},
+              text_of("its header says ids up to ", bound, ", which its ", words_.size(),
+                      " words cannot make")};
+    }
+    declarations_.resize(bound);
     size_t position = kHeaderWords;
     bool in_declarations = true;
     while (position < words_.size()) {
@@ -81,7 +95,7 @@ class Reader {
         return {{}, text_of("its instruction at word ", position, " does not fit")};
       }
       in_declarations = in_declarations && opcode != OpFunction;
-      if (in_declarations && !instruction(opcode, words_.subspan(position + 1, count - 1))) {
+      if (in_declarations && !instruction(static_cast<uint32_t>(position), opcode)) {
         return {
             {},
             text_of("its instruction at word ", position, " (opcode ", opcode, ") is malformed")};
@@ -93,14 +107,18 @@ class Reader {
   }
 
  private:
-  // Operands without the first word. False where they are too few for the opcode.
-  bool instruction(uint16_t opcode, std::span<const uint32_t> operands) {
+  // Words behind the first one of the instruction at a position.
+  [[nodiscard]] std::span<const uint32_t> operands_at(uint32_t position) const {
+    return words_.subspan(position + 1, (words_[position] >> 16) - 1);
+  }
+
+  // False where the operands are too few for the opcode, or name an id past the bound.
+  bool instruction(uint32_t position, uint16_t opcode) {
+    const std::span<const uint32_t> operands = operands_at(position);
     const auto has = [&](size_t count) { return operands.size() >= count; };
     switch (opcode) {
       case OpCapability:
-        if (!has(1)) return false;
-        facts_.capabilities.push_back(operands[0]);
-        return true;
+        return has(1) && capability(operands[0]);
       case OpEntryPoint:
         return has(3) && entry_point(operands);
       case OpExecutionMode:
@@ -111,50 +129,41 @@ class Reader {
         return has(3) && member_decorate(operands);
       case OpConstant:
       case OpSpecConstant:
-        if (!has(3)) return false;
-        constants_[operands[1]] = operands[2];
-        return true;
+        return has(3) && define(operands[1], position);
       case OpConstantComposite:
       case OpSpecConstantComposite:
-        if (!has(2)) return false;
-        if (operands[1] == workgroup_id_)
-          workgroup_parts_.assign(operands.begin() + 2, operands.end());
-        return true;
+        return has(2) && define(operands[1], position);
       case OpVariable:
         if (!has(3)) return false;
         if (operands[2] == kStorageClassPushConstant)
           push_constant_pointers_.push_back(operands[0]);
         return true;
-      default:
-        return type(opcode, operands);
-    }
-  }
-
-  bool type(uint16_t opcode, std::span<const uint32_t> operands) {
-    const auto has = [&](size_t count) { return operands.size() >= count; };
-    switch (opcode) {
+      case OpTypeStruct:
+        return has(1) && define(operands[0], position);
       case OpTypeInt:
       case OpTypeFloat:
-        if (!has(2)) return false;
-        types_[operands[0]] = {.opcode = opcode, .bits = operands[1]};
-        return true;
+        return has(2) && define(operands[0], position);
       case OpTypeVector:
       case OpTypeMatrix:
       case OpTypeArray:
-        if (!has(3)) return false;
-        types_[operands[0]] = {.opcode = opcode, .element = operands[1], .count = operands[2]};
-        return true;
       case OpTypePointer:
-        if (!has(3)) return false;
-        types_[operands[0]] = {.opcode = opcode, .element = operands[2]};
-        return true;
-      case OpTypeStruct:
-        if (!has(1)) return false;
-        types_[operands[0]] = {.opcode = opcode, .members = {operands.begin() + 1, operands.end()}};
-        return true;
+        return has(3) && define(operands[0], position);
       default:
         return true;
     }
+  }
+
+  bool define(uint32_t id, uint32_t position) {
+    if (id >= declarations_.size()) return false;
+    declarations_[id].position = position;
+    return true;
+  }
+
+  bool capability(uint32_t number) {
+    if (number >= kMaxCapability) return false;
+    if (!seen_capabilities_[number]) facts_.capabilities.push_back(number);
+    seen_capabilities_[number] = true;
+    return true;
   }
 
   bool entry_point(std::span<const uint32_t> operands) {
@@ -162,26 +171,28 @@ class Reader {
     const char* name = reinterpret_cast<const char*>(name_words.data());
     const size_t length = strnlen(name, name_words.size_bytes());
     if (length == name_words.size_bytes()) return false;
-    if (operands[0] != kExecutionModelGlCompute) return true;
-    entry_ids_.push_back(operands[1]);
-    facts_.compute_entry_points.push_back({.name = std::string(name, length)});
+    if (operands[0] != kExecutionModelGlCompute || facts_.has_entry_point ||
+        std::string_view(name, length) != entry_name_)
+      return true;
+    entry_id_ = operands[1];
+    facts_.has_entry_point = true;
     return true;
   }
 
+  // Modes stand behind the entry points that they are about.
   bool execution_mode(std::span<const uint32_t> operands) {
     if (operands[1] != kExecutionModeLocalSize) return true;
     if (operands.size() < 5) return false;
-    for (size_t i = 0; i < entry_ids_.size(); ++i) {
-      if (entry_ids_[i] != operands[0]) continue;
-      facts_.compute_entry_points[i].local_size = std::array{operands[2], operands[3], operands[4]};
-    }
+    if (facts_.has_entry_point && operands[0] == entry_id_)
+      facts_.workgroup_size = std::array{operands[2], operands[3], operands[4]};
     return true;
   }
 
   bool decorate(std::span<const uint32_t> operands) {
+    if (operands[0] >= declarations_.size()) return false;
     if (operands[1] == kDecorationArrayStride) {
       if (operands.size() < 3) return false;
-      array_strides_[operands[0]] = operands[2];
+      declarations_[operands[0]].array_stride = operands[2];
     }
     if (operands[1] == kDecorationBuiltIn) {
       if (operands.size() < 3) return false;
@@ -193,96 +204,140 @@ class Reader {
   bool member_decorate(std::span<const uint32_t> operands) {
     const bool wanted = operands[2] == kDecorationOffset || operands[2] == kDecorationMatrixStride;
     if (!wanted) return true;
-    if (operands.size() < 4) return false;
-    MemberLayout& layout = members_[uint64_t{operands[0]} << 32 | operands[1]];
-    (operands[2] == kDecorationOffset ? layout.offset : layout.matrix_stride) = operands[3];
+    if (operands.size() < 4 || operands[0] >= declarations_.size()) return false;
+    layouts_.push_back({.structure = operands[0],
+                        .member = operands[1],
+                        .decoration = operands[2],
+                        .number = operands[3]});
+    ++declarations_[operands[0]].layout_count;
     return true;
   }
 
+  // Brings the layouts of each struct together, in the order of the struct's first one.
+  void group_layouts() {
+    std::vector<MemberLayout> grouped(layouts_.size());
+    uint32_t next = 1;
+    for (const MemberLayout& layout : layouts_) {
+      Declaration& owner = declarations_[layout.structure];
+      if (owner.first_layout == 0) {
+        owner.first_layout = next;
+        next += std::exchange(owner.layout_count, 0);
+      }
+      grouped[owner.first_layout - 1 + owner.layout_count++] = layout;
+    }
+    layouts_ = std::move(grouped);
+  }
+
+  [[nodiscard]] uint16_t opcode_of(uint32_t id) const {
+    const bool defined = id < declarations_.size() && declarations_[id].position != 0;
+    return defined ? static_cast<uint16_t>(words_[declarations_[id].position] & 0xFFFF)
+                   : uint16_t{0};
+  }
+  // Low word of a scalar constant.
+  [[nodiscard]] std::optional<uint32_t> constant(uint32_t id) const {
+    const uint16_t opcode = opcode_of(id);
+    if (opcode != OpConstant && opcode != OpSpecConstant) return std::nullopt;
+    return operands_at(declarations_[id].position)[2];
+  }
+
   // Bytes of a type as laid out in the push-constant block; kTooLarge where they are unknown.
+  // Params have few members, so types that refer to one another more often than that are unknown.
   uint64_t type_bytes(uint32_t id, uint32_t matrix_stride, uint32_t depth) {
-    const auto found = types_.find(id);
-    if (found == types_.end() || depth > kMaxTypeDepth || ++types_visited_ > words_.size())
+    const uint16_t opcode = opcode_of(id);
+    if (opcode == 0 || depth > kMaxTypeDepth || ++types_visited_ > kMaxTypesVisited)
       return kTooLarge;
-    const Type& type = found->second;
-    switch (type.opcode) {
+    const std::span<const uint32_t> operands = operands_at(declarations_[id].position);
+    switch (opcode) {
       case OpTypeInt:
       case OpTypeFloat:
-        return type.bits / 8;
+        return operands[1] / 8;
       case OpTypeVector:
-        return std::min(kTooLarge, type.count * type_bytes(type.element, 0, depth + 1));
+        return std::min(kTooLarge, operands[2] * type_bytes(operands[1], 0, depth + 1));
       case OpTypeMatrix:
-        return std::min(kTooLarge, uint64_t{type.count} * matrix_stride);
+        return matrix_stride == 0 ? kTooLarge
+                                  : std::min(kTooLarge, uint64_t{operands[2]} * matrix_stride);
       case OpTypePointer:
         return kPointerBytes;
       case OpTypeArray:
-        return array_bytes(id, type, depth);
+        return array_bytes(declarations_[id], operands, depth);
       case OpTypeStruct:
-        return struct_bytes(id, type, depth);
+        return struct_bytes(declarations_[id], operands.subspan(1), depth);
       default:
         return kTooLarge;
     }
   }
 
-  uint64_t array_bytes(uint32_t id, const Type& type, uint32_t depth) {
-    const auto count = constants_.find(type.count);
-    const auto stride = array_strides_.find(id);
-    if (count == constants_.end() || stride == array_strides_.end()) return kTooLarge;
-    if (count->second == 0) return 0;
-    const uint64_t last = type_bytes(type.element, 0, depth + 1);
-    return std::min(kTooLarge, (uint64_t{count->second} - 1) * stride->second + last);
+  uint64_t array_bytes(const Declaration& array, std::span<const uint32_t> operands,
+                       uint32_t depth) {
+    const std::optional<uint32_t> count = constant(operands[2]);
+    if (!count.has_value() || array.array_stride == 0) return kTooLarge;
+    if (*count == 0) return 0;
+    const uint64_t last = type_bytes(operands[1], 0, depth + 1);
+    return std::min(kTooLarge, (uint64_t{*count} - 1) * array.array_stride + last);
   }
 
-  uint64_t struct_bytes(uint32_t id, const Type& type, uint32_t depth) {
+  uint64_t struct_bytes(const Declaration& structure, std::span<const uint32_t> members,
+                        uint32_t depth) {
+    if (members.empty()) return 0;
+    if (members.size() > kMaxTypesVisited || structure.layout_count > 2 * members.size())
+      return kTooLarge;
+    std::vector<std::optional<uint32_t>> offsets(members.size());
+    std::vector<uint32_t> strides(members.size(), 0);
+    for (uint32_t i = 0; i < structure.layout_count; ++i) {
+      const MemberLayout& layout = layouts_[structure.first_layout - 1 + i];
+      if (layout.member >= members.size()) return kTooLarge;
+      if (layout.decoration == kDecorationOffset) offsets[layout.member] = layout.number;
+      if (layout.decoration == kDecorationMatrixStride) strides[layout.member] = layout.number;
+    }
     uint64_t end = 0;
-    for (uint32_t i = 0; i < type.members.size(); ++i) {
-      const auto layout = members_.find(uint64_t{id} << 32 | i);
-      if (layout == members_.end()) return kTooLarge;
-      const uint64_t bytes = type_bytes(type.members[i], layout->second.matrix_stride, depth + 1);
-      end = std::max(end, layout->second.offset + bytes);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (!offsets[i].has_value()) return kTooLarge;
+      end = std::max(end, *offsets[i] + type_bytes(members[i], strides[i], depth + 1));
     }
     return std::min(end, kTooLarge);
   }
 
   SpirvReading finish() {
+    group_layouts();
     for (const uint32_t pointer : push_constant_pointers_) {
-      const auto type = types_.find(pointer);
-      if (type == types_.end() || type->second.opcode != OpTypePointer)
+      if (opcode_of(pointer) != OpTypePointer)
         return {{}, "a push-constant variable has no pointer type"};
-      facts_.push_constant_bytes =
-          std::max(facts_.push_constant_bytes, type_bytes(type->second.element, 0, 0));
+      const uint32_t block = operands_at(declarations_[pointer].position)[2];
+      facts_.push_constant_bytes = std::max(facts_.push_constant_bytes, type_bytes(block, 0, 0));
     }
-    if (workgroup_id_ != 0) {
-      std::array<uint32_t, 3> size{};
-      for (size_t i = 0; i < size.size(); ++i) {
-        const auto part =
-            i < workgroup_parts_.size() ? constants_.find(workgroup_parts_[i]) : constants_.end();
-        if (part == constants_.end())
-          return {{}, "its WorkgroupSize is no constant of three parts"};
-        size[i] = part->second;
-      }
-      facts_.workgroup_size = size;
+    if (workgroup_id_ == 0) return {std::move(facts_), {}};
+    const uint16_t opcode = opcode_of(workgroup_id_);
+    const bool composite = opcode == OpConstantComposite || opcode == OpSpecConstantComposite;
+    const std::span<const uint32_t> operands =
+        composite ? operands_at(declarations_[workgroup_id_].position)
+                  : std::span<const uint32_t>();
+    std::array<uint32_t, 3> size{};
+    for (size_t i = 0; i < size.size(); ++i) {
+      const std::optional<uint32_t> part =
+          operands.size() > i + 2 ? constant(operands[i + 2]) : std::nullopt;
+      if (!part.has_value()) return {{}, "its WorkgroupSize is no constant of three parts"};
+      size[i] = *part;
     }
+    facts_.workgroup_size = size;
     return {std::move(facts_), {}};
   }
 
   std::span<const uint32_t> words_;
+  std::string_view entry_name_;
   SpirvFacts facts_;
-  std::vector<uint32_t> entry_ids_;
-  std::unordered_map<uint32_t, Type> types_;
-  std::unordered_map<uint32_t, uint32_t> constants_;  // low word
-  std::unordered_map<uint32_t, uint32_t> array_strides_;
-  std::unordered_map<uint64_t, MemberLayout> members_;
+  std::bitset<kMaxCapability> seen_capabilities_;
+  std::vector<Declaration> declarations_;  // by id
+  std::vector<MemberLayout> layouts_;
   std::vector<uint32_t> push_constant_pointers_;
-  std::vector<uint32_t> workgroup_parts_;
+  uint32_t entry_id_ = 0;
   uint32_t workgroup_id_ = 0;
-  uint64_t types_visited_ = 0;
+  uint32_t types_visited_ = 0;
 };
 
 }  // namespace
 
-SpirvReading read_spirv(std::span<const uint32_t> words) {
-  return Reader(words).read();
+SpirvReading read_spirv(std::span<const uint32_t> words, std::string_view entry_point) {
+  return Reader(words, entry_point).read();
 }
 
 }  // namespace rlx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Facts of a SPIR-V compute module that the plan's records must agree with. Reads the module's
-// declarations only.
+// declarations only, each once.
 #pragma once
 
 #include <array>
@@ -13,18 +13,12 @@
 
 namespace rlx {
 
-struct SpirvEntryPoint {
-  std::string name;
-  std::optional<std::array<uint32_t, 3>>
-      local_size;  // none: given by the WorkgroupSize built-in alone
-};
-
 struct SpirvFacts {
-  uint32_t version = 0;  // 0x00010300 for 1.3
-  std::vector<uint32_t> capabilities;
-  std::vector<SpirvEntryPoint> compute_entry_points;
+  uint32_t version = 0;                // 0x00010300 for 1.3
+  std::vector<uint32_t> capabilities;  // each once
+  bool has_entry_point = false;        // a compute entry point of the name asked for
   std::optional<std::array<uint32_t, 3>>
-      workgroup_size;  // of a constant decorated WorkgroupSize, which takes precedence
+      workgroup_size;  // of a constant decorated WorkgroupSize, else the entry point's own
   uint64_t push_constant_bytes = 0;  // end of the last member; 0 without a push-constant block
 };
 
@@ -33,6 +27,6 @@ struct SpirvReading {
   std::string error;  // why there are none
 };
 
-SpirvReading read_spirv(std::span<const uint32_t> words);
+SpirvReading read_spirv(std::span<const uint32_t> words, std::string_view entry_point);
 
 }  // namespace rlx

@@ -75,66 +75,105 @@ class CodeVerifier {
 
   void verify(uint32_t k, const fb::Variant& variant) {
     kernel_ = k;
-    const std::span<const std::byte> code = parts_.code_of(variant);
-    const uint64_t hash = hash_of(variant, code);
-    if (hash != variant.code_hash()) {
-      return fault(VerifyRule::CodeHash, "code has hash ", hash, ", recorded is ",
+    const CodeFacts& facts = facts_of(variant);
+    if (facts.hash != variant.code_hash()) {
+      return fault(VerifyRule::CodeHash, "code has hash ", facts.hash, ", recorded is ",
                    variant.code_hash());
     }
     const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
-    const bool is_spirv = variant.format() == fb::CodeFormat::SpirV;
-    if (is_vulkan != is_spirv || (variant.architecture() == 0) != is_vulkan) {
+    if (!format_fits(variant)) {
       return fault(VerifyRule::CodeFormat, "target ", is_vulkan ? "Vulkan" : "CUDA",
                    " has code of format ", fb::EnumNameCodeFormat(variant.format()),
                    " and architecture ", variant.architecture());
     }
     verify_launch(variant);
-    if (!is_vulkan) return verify_cuda(variant, code);
+    if (!is_vulkan) return verify_cuda(variant, facts);
     if ((variant.features() & ~parts_.header.vulkan.features) != 0) {
       return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(),
                    ", the header declares ", parts_.header.vulkan.features);
     }
-    verify_spirv(variant, code);
+    verify_spirv(variant, facts);
   }
 
  private:
-  // Equal code is hashed and read once, however many kernels use it.
+  // What a range of the code section says, read once, however many kernels use it: they agree in
+  // format, architecture and entry point (rule CodeShared).
   struct CodeFacts {
     uint64_t hash = 0;
-    bool read = false;
     SpirvReading spirv;
+    uint64_t features = 0;                       // that its capabilities want
+    std::optional<uint32_t> unknown_capability;  // one that plans may not use
+    std::string cuda_error;                      // of PTX or cubin
+    std::optional<CubinFacts> cubin;
   };
 
   template <class... Pieces>
   void fault(VerifyRule rule, const Pieces&... pieces) {
+    if (faults_.full()) return;
     faults_.add(rule, kernel_name(parts_.plan, kernel_), ": ", pieces...);
   }
 
-  uint64_t hash_of(const fb::Variant& variant, std::span<const std::byte> code) {
+  static bool format_fits(const fb::Variant& variant) {
+    const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
+    const bool is_spirv = variant.format() == fb::CodeFormat::SpirV;
+    return is_vulkan == is_spirv && (variant.architecture() == 0) == is_vulkan;
+  }
+
+  const CodeFacts& facts_of(const fb::Variant& variant) {
     auto [it, inserted] = codes_.try_emplace(variant.code_offset());
-    if (inserted) it->second.hash = XXH3_64bits(code.data(), code.size());
-    return it->second.hash;
+    if (inserted) it->second = read_code(variant);
+    return it->second;
   }
 
-  const SpirvReading& spirv_of(const fb::Variant& variant, std::span<const std::byte> code) {
-    CodeFacts& facts = codes_[variant.code_offset()];
-    if (!facts.read) {
-      facts.spirv = read_spirv(
-          {reinterpret_cast<const uint32_t*>(code.data()), code.size() / sizeof(uint32_t)});
-      facts.read = true;
+  CodeFacts read_code(const fb::Variant& variant) const {
+    const std::span<const std::byte> code = parts_.code_of(variant);
+    CodeFacts facts{.hash = XXH3_64bits(code.data(), code.size())};
+    if (facts.hash != variant.code_hash() || !format_fits(variant)) return facts;
+    const std::string_view entry_point = PlanView::text(variant.entry_point());
+    switch (variant.format()) {
+      case fb::CodeFormat::SpirV:
+        read_spirv_facts(variant, code, facts);
+        break;
+      case fb::CodeFormat::Ptx:
+        facts.cuda_error = check_ptx(code, entry_point, variant.architecture());
+        break;
+      case fb::CodeFormat::Cubin:
+        facts.cuda_error = check_cubin(code, variant.architecture());
+        if (facts.cuda_error.empty())
+          facts.cubin = read_cubin(code, entry_point, variant.architecture());
+        break;
     }
-    return facts.spirv;
+    return facts;
   }
 
-  void verify_spirv(const fb::Variant& variant, std::span<const std::byte> code) {
+  static void read_spirv_facts(const fb::Variant& variant, std::span<const std::byte> code,
+                               CodeFacts& facts) {
     if (variant.code_offset() % sizeof(uint32_t) != 0 || code.size() % sizeof(uint32_t) != 0) {
-      return fault(VerifyRule::SpirvForm, "SPIR-V at byte ", variant.code_offset(), " of ",
-                   code.size(), " bytes is not made of 32-bit words");
+      facts.spirv.error = "it is not made of 32-bit words";
+      return;
     }
-    const SpirvReading& reading = spirv_of(variant, code);
-    if (!reading.facts.has_value())
-      return fault(VerifyRule::SpirvForm, "SPIR-V is malformed: ", reading.error);
-    const SpirvFacts& facts = *reading.facts;
+    facts.spirv =
+        read_spirv({reinterpret_cast<const uint32_t*>(code.data()), code.size() / sizeof(uint32_t)},
+                   PlanView::text(variant.entry_point()));
+    if (!facts.spirv.facts.has_value()) return;
+    for (const uint32_t capability : facts.spirv.facts->capabilities) {
+      const CapabilityRow* row = capability_row(capability);
+      if (row == nullptr) facts.unknown_capability = capability;
+      if (row != nullptr) facts.features |= row->features;
+    }
+  }
+
+  static const CapabilityRow* capability_row(uint32_t capability) {
+    const auto* row = std::find_if(
+        std::begin(kCapabilities), std::end(kCapabilities),
+        [&](const CapabilityRow& candidate) { return candidate.capability == capability; });
+    return row == std::end(kCapabilities) ? nullptr : row;
+  }
+
+  void verify_spirv(const fb::Variant& variant, const CodeFacts& code) {
+    if (!code.spirv.facts.has_value())
+      return fault(VerifyRule::SpirvForm, "SPIR-V is malformed: ", code.spirv.error);
+    const SpirvFacts& facts = *code.spirv.facts;
     const uint32_t newest = spirv_version_of(parts_.header.vulkan.api_version);
     if (facts.version > newest || facts.version < 0x00010000) {
       fault(VerifyRule::SpirvForm, "SPIR-V has version ", facts.version >> 16, ".",
@@ -146,40 +185,35 @@ class CodeVerifier {
       fault(VerifyRule::SpirvParams, "SPIR-V has ", facts.push_constant_bytes,
             " bytes of push constants, the kernel takes ", params_bytes, " bytes of params");
     }
-    for (const uint32_t capability : facts.capabilities) verify_capability(variant, capability);
+    verify_capabilities(variant, code);
   }
 
   void verify_entry_point(const fb::Variant& variant, const SpirvFacts& facts) {
-    const auto entry =
-        std::find_if(facts.compute_entry_points.begin(), facts.compute_entry_points.end(),
-                     [&](const SpirvEntryPoint& candidate) {
-                       return candidate.name == PlanView::text(variant.entry_point());
-                     });
-    if (entry == facts.compute_entry_points.end()) {
+    if (!facts.has_entry_point) {
       return fault(VerifyRule::SpirvEntry, "SPIR-V has no compute entry point named ",
                    quoted(PlanView::text(variant.entry_point())));
     }
     const std::array<uint32_t, 3> wanted = {variant.workgroup_x(), variant.workgroup_y(),
                                             variant.workgroup_z()};
-    const std::optional<std::array<uint32_t, 3>> got =
-        facts.workgroup_size.has_value() ? facts.workgroup_size : entry->local_size;
+    const std::optional<std::array<uint32_t, 3>>& got = facts.workgroup_size;
     if (got == wanted) return;
     fault(VerifyRule::SpirvWorkgroup, "SPIR-V has ",
           got.has_value() ? text_of("a workgroup of ", extent_text(*got)) : "no workgroup size",
           ", recorded is ", extent_text(wanted));
   }
 
-  void verify_capability(const fb::Variant& variant, uint32_t capability) {
-    const auto row = std::find_if(
-        std::begin(kCapabilities), std::end(kCapabilities),
-        [&](const CapabilityRow& candidate) { return candidate.capability == capability; });
-    if (row == std::end(kCapabilities)) {
-      return fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", capability,
-                   ", which plans may not use");
+  void verify_capabilities(const fb::Variant& variant, const CodeFacts& code) {
+    if (code.unknown_capability.has_value()) {
+      return fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ",
+                   *code.unknown_capability, ", which plans may not use");
     }
-    if ((row->features & ~variant.features()) == 0) return;
-    fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", row->name,
-          ", which is not among the recorded features ", variant.features());
+    if ((code.features & ~variant.features()) == 0) return;
+    for (const uint32_t capability : code.spirv.facts->capabilities) {
+      const CapabilityRow* row = capability_row(capability);
+      if ((row->features & ~variant.features()) == 0) continue;
+      fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", row->name,
+            ", which is not among the recorded features ", variant.features());
+    }
   }
 
   // What CUDA's launches ask for beyond grid and workgroup.
@@ -198,21 +232,18 @@ class CodeVerifier {
           " bytes of dynamic shared memory of ", variant.shared_bytes(), " in all");
   }
 
-  void verify_cuda(const fb::Variant& variant, std::span<const std::byte> code) {
-    const std::string_view entry_point = PlanView::text(variant.entry_point());
-    if (variant.format() == fb::CodeFormat::Ptx) {
-      const std::string error = check_ptx(code, entry_point, variant.architecture());
-      if (!error.empty()) fault(VerifyRule::PtxForm, "PTX ", error);
-      return;
+  void verify_cuda(const fb::Variant& variant, const CodeFacts& code) {
+    const bool is_ptx = variant.format() == fb::CodeFormat::Ptx;
+    if (!code.cuda_error.empty()) {
+      return fault(is_ptx ? VerifyRule::PtxForm : VerifyRule::CubinForm, is_ptx ? "PTX " : "cubin ",
+                   code.cuda_error);
     }
-    const std::string error = check_cubin(code, variant.architecture());
-    if (!error.empty()) return fault(VerifyRule::CubinForm, "cubin ", error);
-    const std::optional<CubinFacts> facts = read_cubin(code, entry_point, variant.architecture());
-    if (!facts.has_value()) {
+    if (is_ptx) return;
+    if (!code.cubin.has_value()) {
       return fault(VerifyRule::CubinEntry, "cubin does not describe a function named ",
-                   quoted(entry_point));
+                   quoted(PlanView::text(variant.entry_point())));
     }
-    verify_cubin(variant, *facts);
+    verify_cubin(variant, *code.cubin);
   }
 
   void verify_cubin(const fb::Variant& variant, const CubinFacts& facts) {

@@ -115,11 +115,18 @@ void verify_symbols(const fb::Plan& plan, Faults& faults) {
   }
 }
 
+// Whether two variants read their code in the same way.
+bool same_use(const fb::Variant& a, const fb::Variant& b) {
+  return a.format() == b.format() && a.architecture() == b.architecture() &&
+         PlanView::text(a.entry_point()) == PlanView::text(b.entry_point());
+}
+
 void verify_kernels(const PlanParts& parts, Faults& faults) {
   struct CodeRange {
     uint64_t offset;
     uint64_t bytes;
     uint32_t kernel;
+    const fb::Variant* variant;
   };
   std::vector<CodeRange> ranges;
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
@@ -156,10 +163,11 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
                    " bytes, the code section has ", parts.code.size());
         continue;
       }
-      ranges.push_back({variant->code_offset(), variant->code_bytes(), k});
+      ranges.push_back({variant->code_offset(), variant->code_bytes(), k, variant});
     }
   }
-  // Code is either the same or apart, so that hashing all of it once bounds the work.
+  // Code is either the same or apart, and the same code is used in one way, so that reading all of
+  // it once is enough.
   std::sort(ranges.begin(), ranges.end(), [](const CodeRange& a, const CodeRange& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
   });
@@ -167,6 +175,11 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
     const CodeRange& a = ranges[i - 1];
     const CodeRange& b = ranges[i];
     const bool same = a.offset == b.offset && a.bytes == b.bytes;
+    if (same && !same_use(*a.variant, *b.variant)) {
+      faults.add(VerifyRule::CodeShared, kernel_name(parts.plan, a.kernel), " and ",
+                 kernel_name(parts.plan, b.kernel), " have the same code at byte ", b.offset,
+                 " of the code section, but for different formats, architectures or entry points");
+    }
     if (same || a.offset + a.bytes <= b.offset) continue;
     faults.add(VerifyRule::CodeRange, "the code of ", kernel_name(parts.plan, a.kernel), " and of ",
                kernel_name(parts.plan, b.kernel), " overlap at byte ", b.offset,

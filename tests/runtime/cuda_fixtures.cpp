@@ -53,7 +53,7 @@ std::vector<Fixture> cuda_fixtures() {
   return {
       cubin_fixture(Rule::CubinForm, "a cubin for another architecture", {.architecture = 80}),
       cuda_fixture(Rule::CubinForm, "a cubin that is no ELF", kCubin,
-                   [](SpecVariant& v) { v.code = make_ptx("sm_80", "main"); }),
+                   [](SpecVariant& v) { v.code = make_ptx("sm_70", "main"); }),
       cubin_fixture(Rule::CubinEntry, "a cubin without the function", {.function = "other"}),
       cuda_fixture(Rule::PtxForm, "PTX for a newer architecture", kPtx,
                    [](SpecVariant& v) { v.code = make_ptx("sm_90", "main"); }),

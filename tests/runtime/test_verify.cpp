@@ -179,6 +179,11 @@ std::vector<Fixture> table_fixtures() {
                    [](SpecEntry& e) { e.steps[1].params_offset = 9; }),
       {Rule::CodeRange, "code past its section",
        [](PlanSpec& spec) { spec.kernels[0].variants[0].code_offset = 4; }},
+      {Rule::CodeShared, "one code under two entry points",
+       [](PlanSpec& spec) {
+         spec.kernels.push_back(spec.kernels[0]);
+         spec.kernels[1].variants[0].entry_point = "other";
+       }},
       main_fixture(Rule::IoRole, "an input that is a weight",
                    [](SpecEntry& e) {
                      e.inputs = {0, 3};
