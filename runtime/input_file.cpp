@@ -15,6 +15,8 @@
 namespace rlx {
 namespace {
 
+constexpr uint64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
+
 std::string system_reason(int error) {
   char buffer[256] = {};
   // The GNU form of strerror_r may return a static text instead of filling the buffer.
@@ -30,11 +32,13 @@ InputFile::~InputFile() {
 InputFile::InputFile(InputFile&& other) noexcept
     : descriptor_(std::exchange(other.descriptor_, -1)),
       size_bytes_(std::exchange(other.size_bytes_, 0)),
+      held_bytes_(std::exchange(other.held_bytes_, 0)),
       path_(std::move(other.path_)) {}
 
 InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(descriptor_, other.descriptor_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(held_bytes_, other.held_bytes_);
   std::swap(path_, other.path_);
   return *this;
 }
@@ -55,6 +59,7 @@ Status InputFile::open(const std::string& path, InputFile& file) {
     return {RLX_IO_ERROR, text_of("cannot open ", quoted(path), ": it is ", kind)};
   }
   opened.size_bytes_ = static_cast<uint64_t>(facts.st_size);
+  opened.held_bytes_ = static_cast<uint64_t>(facts.st_blocks) * kBlockBytes;
   file = std::move(opened);
   return {};
 }

@@ -29,6 +29,9 @@ class InputFile {
 
   [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
+  // Bytes that the file system keeps for the file: less than its size where it is sparse or
+  // compressed. 0 where the file system does not tell.
+  [[nodiscard]] uint64_t held_bytes() const { return held_bytes_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   // Reads exactly destination.size() bytes; an error where the range is not in the file (any more).
   Status read(uint64_t offset_bytes, std::span<std::byte> destination) const;
@@ -36,6 +39,7 @@ class InputFile {
  private:
   int descriptor_ = -1;
   uint64_t size_bytes_ = 0;
+  uint64_t held_bytes_ = 0;
   std::string path_;
 };
 

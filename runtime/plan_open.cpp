@@ -16,6 +16,10 @@ namespace rlx {
 namespace {
 
 constexpr uint64_t kReadChunkBytes = uint64_t{1} << 20;
+// Sections of so many bytes are read whatever the file holds of them; larger ones where it holds
+// a 32nd at least, which is the most that file systems compress to.
+constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;
+constexpr uint64_t kMostCompression = 32;
 
 // Of a page of kPlanHeaderBytes.
 uint64_t header_checksum(std::span<const std::byte> page) {
@@ -45,13 +49,13 @@ class PlanLoader {
 
   static Status load_memory(std::span<const std::byte> bytes, bool copy,
                             const VerifyOptions& options, std::shared_ptr<PlanView>& view,
-                            std::vector<VerifyFault>& faults) {
+                            VerifyReport& report) {
     auto opened = std::shared_ptr<PlanView>(new PlanView);
     if (copy) opened->owned_.assign(bytes.begin(), bytes.end());
     opened->memory_ = copy ? std::span<const std::byte>(opened->owned_) : bytes;
     PlanLoader loader(*opened, bytes.size(), options);
     RLX_RETURN_IF_ERROR(loader.load());
-    faults = std::move(loader.faults_.list());
+    report = {.faults = std::move(loader.faults_.list()), .work = loader.faults_.work()};
     view = std::move(opened);
     return {};
   }
@@ -94,6 +98,9 @@ class PlanLoader {
 
   // Everything behind the header and the sections' checksums.
   void verify() {
+    faults_.allow_work(kWorkPerPlan +
+                       kWorkPerIndexByte * (view_.index_bytes_.size() + view_.debug_bytes_.size()) +
+                       kWorkPerCodeByte * view_.code_.size());
     verify_index_structure(view_.index_bytes_, faults_);
     if (!view_.debug_bytes_.empty()) verify_debug_structure(view_.debug_bytes_, faults_);
     if (!faults_.empty()) return;
@@ -136,8 +143,24 @@ class PlanLoader {
     return {};
   }
 
-  Status load_sections() {
+  // What is read into memory is in the file: an empty file of any size costs no more than a page.
+  Status check_held() const {
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < view_.header_.section_count; ++i) {
+      const PlanSection& section = view_.header_.sections[i];
+      if (section.kind != static_cast<uint32_t>(SectionKind::Weights)) bytes += section.size_bytes;
+    }
+    const uint64_t held = view_.file_.held_bytes();
+    if (bytes <= kAlwaysReadBytes || held == 0 || bytes / kMostCompression <= held) return {};
+    return {RLX_INVALID_PLAN,
+            text_of("plan ", quoted(view_.file_.path()), " is a sparse file: its sections besides ",
+                    "the weights have ", bytes, " bytes, the file system keeps ", held,
+                    " for all of it")};
+  }
+
+  Status load_sections() {
+    RLX_RETURN_IF_ERROR(check_held());
+    for (uint32_t i = 0; i < view_.header_.section_count && !faults_.full(); ++i) {
       const PlanSection& section = view_.header_.sections[i];
       switch (static_cast<SectionKind>(section.kind)) {
         case SectionKind::Index:
@@ -227,10 +250,10 @@ Status PlanView::open_file(const std::string& path, const PlanOptions& options,
 Status PlanView::open_memory(std::span<const std::byte> bytes, const PlanOptions& options,
                              std::shared_ptr<const PlanView>& view) {
   std::shared_ptr<PlanView> opened;
-  std::vector<VerifyFault> faults;
+  VerifyReport report;
   const VerifyOptions verify{.check_weights = options.check_weights};
-  RLX_RETURN_IF_ERROR(PlanLoader::load_memory(bytes, options.copy_memory, verify, opened, faults));
-  if (!faults.empty()) return refusal("plan in memory", faults.front());
+  RLX_RETURN_IF_ERROR(PlanLoader::load_memory(bytes, options.copy_memory, verify, opened, report));
+  if (!report.faults.empty()) return refusal("plan in memory", report.faults.front());
   view = std::move(opened);
   return {};
 }
@@ -268,13 +291,17 @@ Status PlanView::open_header(std::span<const std::byte> first_page, PlanHeader& 
   return {};
 }
 
+VerifyReport verify_plan_report(std::span<const std::byte> plan, const VerifyOptions& options) {
+  std::shared_ptr<PlanView> view;
+  VerifyReport report;
+  // Reading from memory cannot fail.
+  (void)PlanLoader::load_memory(plan, false, options, view, report);
+  return report;
+}
+
 std::vector<VerifyFault> verify_plan(std::span<const std::byte> plan,
                                      const VerifyOptions& options) {
-  std::shared_ptr<PlanView> view;
-  std::vector<VerifyFault> faults;
-  // Reading from memory cannot fail.
-  (void)PlanLoader::load_memory(plan, false, options, view, faults);
-  return faults;
+  return verify_plan_report(plan, options).faults;
 }
 
 }  // namespace rlx

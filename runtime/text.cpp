@@ -2,7 +2,10 @@
 // Building of message texts.
 #include "runtime/text.h"
 
+#include <cstring>
+
 #include "runtime/dtype.h"
+#include "schema/control_characters.h"
 
 namespace rlx {
 namespace {
@@ -33,7 +36,41 @@ size_t utf8_sequence(std::string_view text) {
   return 0;
 }
 
+// Of a sequence that utf8_sequence() measured.
+uint32_t code_point_of(std::string_view sequence) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(sequence[i]); };
+  if (sequence.size() == 1) return byte(0);
+  uint32_t code_point = byte(0) & (0x7Fu >> sequence.size());
+  for (size_t i = 1; i < sequence.size(); ++i) code_point = code_point << 6 | (byte(i) & 0x3Fu);
+  return code_point;
+}
+
+// How many bytes at the beginning are printable ASCII, eight at a time: most names are nothing
+// else.
+size_t printable_prefix(std::string_view text) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr uint64_t kHigh = 0x8080808080808080;
+  size_t done = 0;
+  for (uint64_t word = 0; text.size() - done >= sizeof word; done += sizeof word) {
+    std::memcpy(&word, text.data() + done, sizeof word);
+    const uint64_t delete_bytes = word ^ (0x7F * kOnes);
+    const uint64_t odd = word | (word - 0x20 * kOnes) | (delete_bytes - kOnes);
+    if ((odd & kHigh) != 0) break;
+  }
+  return done;
+}
+
 }  // namespace
+
+bool is_plain_text(std::string_view text) {
+  while (true) {
+    text.remove_prefix(printable_prefix(text));
+    if (text.empty()) return true;
+    const size_t length = utf8_sequence(text);
+    if (length == 0 || is_control_character(code_point_of(text.substr(0, length)))) return false;
+    text.remove_prefix(length);
+  }
+}
 
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
@@ -52,8 +89,8 @@ std::string quoted(std::string_view name) {
   while (!name.empty()) {
     const size_t length = utf8_sequence(name);
     const auto first = static_cast<unsigned char>(name[0]);
-    const bool plain = length > 1 || (length == 1 && first >= 0x20 && first != 0x7F &&
-                                      first != '"' && first != '\\');
+    const bool plain = length > 0 && first != '"' && first != '\\' &&
+                       !is_control_character(code_point_of(name.substr(0, length)));
     if (plain) {
       out += name.substr(0, length);
     } else {

@@ -27,11 +27,13 @@ std::string text_of(const Pieces&... pieces) {
 }
 
 // A name from a file between double quotes: at most 256 bytes of it, control characters, quotes and
-// bytes that are not ASCII where the name is not UTF-8 shown as \xNN.
+// bytes that are no UTF-8 shown as \xNN.
 std::string quoted(std::string_view name);
 
 // True for well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
 bool is_utf8(std::string_view text);
+// The same without control characters (schema/control_characters.h): what may be shown as it is.
+bool is_plain_text(std::string_view text);
 
 // "f32[2,128,384]"
 std::string tensor_text(uint32_t dtype, std::span<const uint64_t> dims);

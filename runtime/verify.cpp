@@ -30,6 +30,12 @@ std::span<const VerifyRuleText> all_verify_rules() {
   return kRules;
 }
 
+void Faults::refuse_work() {
+  add(VerifyRule::WorkBudget, "to verify the plan takes more work than its size allows (",
+      work_.allowed, " units): its records are crossed in a way that no regular plan's are");
+  is_spent_ = true;
+}
+
 EntryParts::EntryParts(const fb::Plan& plan, const fb::Entry& entry, bool is_init)
     : plan(plan),
       entry(entry),
@@ -64,6 +70,7 @@ std::string StepPlace::name() const {
 
 std::vector<StepPlace> all_places(const EntryParts& entry) {
   std::vector<StepPlace> places;
+  places.reserve(entry.steps.size());
   for (size_t s = 0; s < entry.steps.size(); ++s)
     places.push_back({.entry = entry, .number = s, .step = entry.steps[s]});
   if (entry.entry.alternatives() == nullptr) return places;
@@ -102,7 +109,9 @@ void verify_content(PlanParts& parts, Faults& faults) {
   // touches.
   verify_params(parts, faults);
   if (!faults.empty()) return;
-  for (const EntryParts& entry : parts.entries) verify_lifetimes(entry, faults);
+  parts.generated = generated_weights(parts, faults);
+  if (!faults.empty()) return;
+  for (const EntryParts& entry : parts.entries) verify_lifetimes(parts, entry, faults);
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) verify_access_order(parts, entry, faults);
   verify_inits_exist(parts, faults);

@@ -120,8 +120,11 @@ class CodeVerifier {
   }
 
   const CodeFacts& facts_of(const fb::Variant& variant) {
+    faults_.charge(work_of_search(codes_.size()));
     auto [it, inserted] = codes_.try_emplace(variant.code_offset());
-    if (inserted) it->second = read_code(variant);
+    if (!inserted) return it->second;
+    faults_.charge(kWorkPerCodeByte * variant.code_bytes());
+    it->second = read_code(variant);
     return it->second;
   }
 
@@ -288,7 +291,10 @@ namespace {
 void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   for (const StepPlace& place : all_places(entry)) {
     const fb::Step& step = place.step;
-    if (step.kind() != fb::StepKind::Dispatch || faults.full()) continue;
+    if (step.kind() != fb::StepKind::Dispatch) continue;
+    faults.charge(kWorkPerRecord *
+                  (1 + uint64_t{parts.plan.kernels()->Get(step.kernel())->variants()->size()}));
+    if (faults.full()) return;
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(step.kernel())->variants()) {
       if (variant->cluster_x() <= 1 || step.grid_x() % variant->cluster_x() == 0) continue;
       faults.add(VerifyRule::ClusterGrid, place.name(), " has a grid of ", step.grid_x(),
@@ -304,8 +310,9 @@ void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry, Fault
 void verify_code(const PlanParts& parts, Faults& faults) {
   CodeVerifier verifier(parts, faults);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
-    for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants())
-      verifier.verify(k, *variant);
+    for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
+      if (!faults.full()) verifier.verify(k, *variant);
+    }
   }
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {

@@ -13,16 +13,26 @@
 namespace rlx {
 namespace {
 
+constexpr uint64_t kMebi = uint64_t{1} << 20;
+// Of a segment on a device and of the weights in the file: no device addresses more.
+constexpr uint64_t kMaxSegmentBytes = uint64_t{1} << 48;
+
 struct SectionRow {
   SectionKind kind;
   std::string_view name;
   uint64_t alignment_bytes;
+  uint64_t most_bytes;
 };
 
+// All but the weights are copied into host memory when a plan is opened. Graphs have 2^20 nodes at
+// most, and fewer steps.
 constexpr SectionRow kSectionRows[] = {
-    {SectionKind::Index, "index", 64},        {SectionKind::Params, "params", 16},
-    {SectionKind::Code, "code", 256},         {SectionKind::Weights, "weights", 4096},
-    {SectionKind::SelfTest, "self-test", 64}, {SectionKind::Debug, "debug", 8},
+    {SectionKind::Index, "index", 64, 1024 * kMebi},   // 1 KiB per step
+    {SectionKind::Params, "params", 16, 128 * kMebi},  // kMaxParamsBytes per step
+    {SectionKind::Code, "code", 256, 1024 * kMebi},    // 10,000 cubins of 100 KiB
+    {SectionKind::Weights, "weights", 4096, kMaxSegmentBytes},
+    {SectionKind::SelfTest, "self-test", 64, 1024 * kMebi},  // inputs and outputs of one run
+    {SectionKind::Debug, "debug", 8, 512 * kMebi},           // 512 bytes per step
 };
 
 const SectionRow* section_row(uint32_t kind) {
@@ -44,6 +54,10 @@ void verify_section(const PlanHeader& header, uint32_t index, Faults& faults) {
     faults.add(VerifyRule::SectionUnknown, "section ", index, " is of kind ", section.kind,
                " and marked critical; this runtime (format ", kPlanMajor, ".", kPlanMinor,
                ") does not know it, the plan has format ", header.major, ".", header.minor);
+  }
+  if (row != nullptr && section.size_bytes > row->most_bytes) {
+    return faults.add(VerifyRule::SectionLimit, place(header, index), " has ", section.size_bytes,
+                      " bytes, at most ", row->most_bytes, " can be used");
   }
   if (section.offset_bytes < kPlanHeaderBytes ||
       !range_inside(section.offset_bytes, section.size_bytes, header.file_bytes)) {
@@ -84,6 +98,26 @@ void verify_sections_together(const PlanHeader& header, Faults& faults) {
     if (count == 0 && row.kind == SectionKind::Index)
       faults.add(VerifyRule::SectionMissing, "the plan has no index section");
   }
+}
+
+// Sums of what passes do not wrap.
+void verify_segments(const PlanHeader& header, Faults& faults) {
+  for (const uint64_t bytes : {header.weights_bytes, header.state_bytes, header.arena_bytes,
+                               header.io_bytes, header.index_error_bytes}) {
+    if (bytes < kMaxSegmentBytes) continue;
+    faults.add(VerifyRule::SegmentBytes, "the header declares a segment of ", bytes,
+               " bytes, fewer than 2^48 are possible");
+  }
+}
+
+void verify_producer(const PlanHeader& header, Faults& faults) {
+  const char* end = std::end(header.producer);
+  const char* text_end = std::find(std::begin(header.producer), end, '\0');
+  const std::string_view text(header.producer, static_cast<size_t>(text_end - header.producer));
+  const bool padded = std::all_of(text_end, end, [](char c) { return c == '\0'; });
+  if (text_end != end && padded && is_plain_text(text)) return;
+  faults.add(VerifyRule::HeaderProducer,
+             "the header's producer is no text of 31 bytes at most: ", quoted(text));
 }
 
 void verify_targets(const PlanHeader& header, Faults& faults) {
@@ -153,6 +187,8 @@ void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults
   if (!faults.empty()) return;
   verify_sections_together(header, faults);
   verify_targets(header, faults);
+  verify_segments(header, faults);
+  verify_producer(header, faults);
 }
 
 }  // namespace rlx

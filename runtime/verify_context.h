@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,9 +14,11 @@
 #include "runtime/plan_view.h"
 #include "runtime/text.h"
 #include "runtime/verify.h"
+#include "runtime/verify_work.h"
 
 namespace rlx {
 
+// The faults found, and the work done to find them.
 class Faults {
  public:
   explicit Faults(uint32_t max_faults) : max_faults_(max_faults) {}
@@ -26,13 +29,27 @@ class Faults {
     if (full()) return;
     list_.push_back({rule, text_of(rule_text(rule).code, ": ", pieces...)});
   }
-  [[nodiscard]] bool full() const { return list_.size() >= max_faults_; }
+  // No more are wanted, or the work is spent: whoever loops stops.
+  [[nodiscard]] bool full() const { return list_.size() >= max_faults_ || is_spent_; }
   [[nodiscard]] bool empty() const { return list_.empty(); }
   [[nodiscard]] std::vector<VerifyFault>& list() { return list_; }
 
+  // Without a call, any work is allowed.
+  void allow_work(uint64_t units) { work_.allowed = units; }
+  // Counts work before or after it is done. Past what is allowed that is a fault, the last one.
+  void charge(uint64_t units) {
+    work_.used += units;
+    if (work_.used > work_.allowed && !is_spent_) refuse_work();
+  }
+  [[nodiscard]] const VerifyWork& work() const { return work_; }
+
  private:
+  void refuse_work();
+
   uint32_t max_faults_;
   std::vector<VerifyFault> list_;
+  VerifyWork work_{.allowed = std::numeric_limits<uint64_t>::max()};
+  bool is_spent_ = false;
 };
 
 // An entry with its records as spans, and the names of its places.
@@ -80,6 +97,34 @@ struct StepPlace {
 // The steps of an entry, then its alternatives. Valid once rule group 2 has passed.
 std::vector<StepPlace> all_places(const EntryParts& entry);
 
+// The generated weights of a plan that are not empty, which share no bytes with any other, and who
+// needs them filled: entries that read them, states that begin as one.
+class GeneratedWeights {
+ public:
+  GeneratedWeights() = default;
+  // Valid once the weights have passed rule group 3.
+  GeneratedWeights(const fb::Plan& plan, Faults& faults);
+
+  struct Weight {
+    uint64_t begin;
+    uint64_t end;
+    uint32_t index;        // of the plan's weights
+    uint32_t targets = 0;  // where it is needed
+  };
+  [[nodiscard]] const std::vector<Weight>& list() const { return weights_; }
+  // Whether one of them holds the value, or shares bytes with it.
+  [[nodiscard]] bool hold(const fb::Value& value, Faults& faults) const;
+  [[nodiscard]] bool overlap(const fb::Value& value, Faults& faults) const;
+  // Notes that entries of these targets read the value, which lies in one weight.
+  void need(const fb::Value& value, uint32_t targets, Faults& faults);
+
+ private:
+  // The last one that begins at or before a byte; weights_.size() if there is none.
+  [[nodiscard]] size_t last_before(uint64_t byte, Faults& faults) const;
+
+  std::vector<Weight> weights_;  // ascending
+};
+
 struct PlanParts {
   const PlanHeader& header;
   const fb::Plan& plan;
@@ -88,6 +133,7 @@ struct PlanParts {
   uint64_t index_bytes = 0;
   uint64_t weights_section_bytes = 0;
   std::vector<EntryParts> entries;  // all records, those of init last
+  GeneratedWeights generated;       // from rule group 4 on
 
   [[nodiscard]] std::span<const std::byte> code_of(const fb::Variant& variant) const {
     return code.subspan(variant.code_offset(), variant.code_bytes());
@@ -113,8 +159,8 @@ void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults
 void verify_section_checksum(const PlanSection& section, uint64_t actual, Faults& faults);
 std::string_view section_name(uint32_t kind);
 
-// Group 2. The first makes the tables of the index safe to walk; the others make every index in
-// them safe to follow.
+// Group 2. The first two make the tables of index and debug notes safe to walk, each of them once;
+// the others make every index in them safe to follow.
 void verify_index_structure(std::span<const std::byte> index, Faults& faults);
 void verify_debug_structure(std::span<const std::byte> debug, Faults& faults);
 void verify_tables(const PlanParts& parts, Faults& faults);
@@ -126,7 +172,8 @@ void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults&
 
 // Groups 3 to 12, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);
-void verify_lifetimes(const EntryParts& entry, Faults& faults);
+GeneratedWeights generated_weights(const PlanParts& parts, Faults& faults);
+void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 void verify_access_order(const PlanParts& parts, const EntryParts& entry,
                          Faults& faults);                         // groups 5 and 6
 void verify_inits_exist(const PlanParts& parts, Faults& faults);  // rule GeneratedCovered

@@ -15,6 +15,7 @@ namespace {
 constexpr uint64_t kDimLimit = uint64_t{1} << 31;
 constexpr uint64_t kStrideLimit = uint64_t{1} << 48;
 constexpr uint32_t kAlgorithmBytes = 64;
+constexpr size_t kMaxOperands = 8;  // six are known; each is compared with all others
 constexpr size_t kMaxTuningBytes = 256;
 // dtype.def's numbers.
 constexpr uint8_t kF32 = 0;
@@ -287,6 +288,7 @@ void verify_gemm_index(const StepPlace& place, Faults& faults) {
 
 void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   const uint32_t gemms = entry.entry.gemms() == nullptr ? 0 : entry.entry.gemms()->size();
+  faults.charge(2 * kWorkPerTable * gemms);
   for (uint32_t i = 0; i < gemms && !faults.full(); ++i) verify_gemm_record(entry, i, faults);
   uint64_t next = 0;
   const auto* alternatives = entry.entry.alternatives();
@@ -312,7 +314,12 @@ void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults&
 void verify_gemm(const StepPlace& place, Faults& faults) {
   const fb::LibraryGemm& gemm = *place.entry.entry.gemms()->Get(place.step.kernel());
   const std::array<WantedOperand, 6> operands = wanted_operands(gemm);
-  for (const fb::Relocation& relocation : place.entry.relocations_of(place.step)) {
+  const std::span<const fb::Relocation> relocations = place.entry.relocations_of(place.step);
+  if (relocations.size() > kMaxOperands) {
+    return faults.add(VerifyRule::GemmOperands, place.name(), " has ", relocations.size(),
+                      " operands, at most ", kMaxOperands, " can be used");
+  }
+  for (const fb::Relocation& relocation : relocations) {
     verify_range(place, relocation, faults);
     const auto row = std::find_if(operands.begin(), operands.end(), [&](const WantedOperand& o) {
       return static_cast<uint32_t>(o.position) == relocation.position();
@@ -328,7 +335,11 @@ void verify_gemm(const StepPlace& place, Faults& faults) {
 
 void verify_alternatives(const EntryParts& entry, Faults& faults) {
   for (const StepPlace& place : all_places(entry)) {
-    if (!place.is_alternative || faults.full()) continue;
+    if (!place.is_alternative) continue;
+    // Both lists are sorted.
+    faults.charge(kWorkPerTable + 2 * work_of_sort(place.step.relocation_count()) +
+                  kWorkPerEdge * place.step.edge_count());
+    if (faults.full()) return;
     const fb::Step& step = entry.steps[place.number];
     const StepPlace own{.entry = entry, .number = place.number, .step = step};
     if (place.step.wave() == step.wave() &&

@@ -15,6 +15,7 @@ bool is_word(const fb::Value& value) {
 }
 
 void verify_words(const EntryParts& entry, Faults& faults) {
+  faults.charge(kWorkPerTable * uint64_t{entry.value_count()});
   std::vector<uint32_t> words;
   for (uint32_t v = 0; v < entry.value_count(); ++v) {
     const fb::Value& value = entry.value(v);
@@ -26,9 +27,15 @@ void verify_words(const EntryParts& entry, Faults& faults) {
                " in the segment of index errors, wanted one u32");
   }
   if (!faults.empty()) return;
-  std::sort(words.begin(), words.end(), [&](uint32_t a, uint32_t b) {
+  const auto before = [&](uint32_t a, uint32_t b) {
     return entry.value(a).offset_bytes() < entry.value(b).offset_bytes();
-  });
+  };
+  // Writers of plans lay them out in order.
+  if (!std::is_sorted(words.begin(), words.end(), before)) {
+    faults.charge(2 * work_of_sort(words.size()));
+    if (faults.full()) return;
+    std::sort(words.begin(), words.end(), before);
+  }
   for (size_t i = 1; i < words.size(); ++i) {
     if (entry.value(words[i - 1]).offset_bytes() != entry.value(words[i]).offset_bytes()) continue;
     faults.add(VerifyRule::IndexErrorsForm, entry.value_name(words[i]), " and ",
@@ -43,11 +50,11 @@ void verify_uses(const StepPlace& place, std::vector<std::optional<size_t>>& ste
   const fb::Relocation* only = nullptr;
   for (const fb::Relocation& use : entry.relocations_of(place.step)) {
     if (!is_word(entry.value(use.value()))) continue;
-    const std::string name = entry.short_value_name(use.value());
+    const auto name = [&] { return entry.short_value_name(use.value()); };
     std::optional<size_t>& owner = step_of_word[use.value()];
     if (owner.value_or(place.number) != place.number) {
-      faults.add(VerifyRule::IndexErrorsStep, place.name(), " counts in ", name, ", as does step ",
-                 *owner);
+      faults.add(VerifyRule::IndexErrorsStep, place.name(), " counts in ", name(),
+                 ", as does step ", *owner);
     }
     owner = place.number;
     const bool counts = place.step.kind() == fb::StepKind::Dispatch &&
@@ -57,7 +64,7 @@ void verify_uses(const StepPlace& place, std::vector<std::optional<size_t>>& ste
       only = &use;
       continue;
     }
-    faults.add(VerifyRule::IndexErrorsStep, place.name(), " uses ", name,
+    faults.add(VerifyRule::IndexErrorsStep, place.name(), " uses ", name(),
                only != nullptr ? " beside another word of index errors"
                                : " other than by reading and writing all of it in a kernel");
   }
@@ -70,7 +77,9 @@ void verify_index_errors(const EntryParts& entry, Faults& faults) {
   if (!faults.empty()) return;
   std::vector<std::optional<size_t>> step_of_word(entry.value_count());
   for (const StepPlace& place : all_places(entry)) {
-    if (!faults.full()) verify_uses(place, step_of_word, faults);
+    faults.charge(kWorkPerRecord * (1 + uint64_t{place.step.relocation_count()}));
+    if (faults.full()) return;
+    verify_uses(place, step_of_word, faults);
   }
 }
 

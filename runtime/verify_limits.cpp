@@ -122,6 +122,8 @@ std::vector<uint32_t> targets_of_kernels(const PlanParts& parts) {
 void verify_variants(const PlanParts& parts, uint32_t k, uint32_t targets,
                      const std::vector<WantedVariant>& wanted, Faults& faults) {
   std::vector<uint32_t> counts(wanted.size(), 0);
+  faults.charge(kWorkPerTable +
+                kWorkPerTable * uint64_t{parts.plan.kernels()->Get(k)->variants()->size()});
   for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
     const auto row = std::find_if(wanted.begin(), wanted.end(), [&](const WantedVariant& want) {
       return want.target == variant->target() &&
@@ -186,6 +188,9 @@ void verify_records(const PlanParts& parts, Faults& faults) {
   std::map<std::string_view, RecordGroup> groups;
   RecordGroup init;
   for (const EntryParts& record : parts.entries) {
+    faults.charge(kWorkPerTable *
+                  (uint64_t{record.entry.inputs()->size()} + record.entry.outputs()->size()));
+    if (faults.full()) return;
     RecordGroup& group = record.is_init ? init : groups[PlanView::text(record.entry.name())];
     join_group(record, group, claimed, faults);
   }
@@ -200,6 +205,7 @@ void verify_records(const PlanParts& parts, Faults& faults) {
 
 void verify_limits(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
+    faults.charge(kWorkPerTable * uint64_t{parts.plan.kernels()->Get(k)->variants()->size()});
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
       const bool claimed = variant->target() == fb::TargetKind::Vulkan
                                ? parts.header.vulkan.present != 0
@@ -208,8 +214,10 @@ void verify_limits(const PlanParts& parts, Faults& faults) {
     }
   }
   for (const EntryParts& entry : parts.entries) {
+    faults.charge(kWorkPerRecord * entry.steps.size());
     for (const StepPlace& place : all_places(entry)) {
-      if (place.step.kind() != fb::StepKind::Dispatch || faults.full()) continue;
+      if (faults.full()) return;
+      if (place.step.kind() != fb::StepKind::Dispatch) continue;
       if (entry.serves(fb::TargetKind::Vulkan))
         verify_grid(place, vulkan_limits(parts.header.vulkan), faults);
       if (entry.serves(fb::TargetKind::Cuda)) verify_grid(place, cuda_limits(), faults);

@@ -98,6 +98,7 @@ void verify_maps(const PlanParts& parts, uint32_t k, Faults& faults) {
                       kernel.maps()->size(), " tensor maps, at most ", kMaxTensorMaps,
                       " can be used, and by CUDA code alone");
   }
+  faults.charge(kWorkPerTable * uint64_t{kernel.maps()->size()});
   for (uint32_t m = 0; m < kernel.maps()->size() && !faults.full(); ++m)
     verify_map(parts, k, m, faults);
 }

@@ -3,21 +3,15 @@
 // are ordered both by waves (Vulkan's barriers) and by edges (CUDA's graph).
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <memory_resource>
 
+#include "runtime/range_map.h"
 #include "runtime/verify_context.h"
 
 namespace rlx {
 namespace {
 
 constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
-// Conflicts per access and edges per entry before an order counts as too tangled to check; real
-// plans have a few per access.
-constexpr uint64_t kConflictsPerAccess = 256;
-constexpr uint64_t kLeastConflictBudget = uint64_t{1} << 16;
-constexpr uint64_t kMostConflictBudget = uint64_t{1} << 25;
-constexpr uint64_t kEdgeVisitBudget = uint64_t{1} << 28;
 constexpr uint32_t kSourcesPerBlock = 64;
 
 // Two steps that must be ordered: `before` ends before `after` begins.
@@ -32,17 +26,18 @@ struct Conflict {
 // step that asks.
 class EdgeReach {
  public:
-  explicit EdgeReach(const EntryParts& entry) : entry_(entry) {}
+  EdgeReach(const EntryParts& entry, Faults& faults) : entry_(entry), faults_(faults) {}
 
-  // Unordered conflicts, by their earlier step; empty as well where the budget ends (see
-  // exhausted()).
+  // Unordered conflicts, by their earlier step. `conflicts` by their later one.
   std::vector<Conflict> unordered(std::vector<Conflict> conflicts) {
-    std::erase_if(conflicts, [&](const Conflict& c) { return has_edge(c.before, c.after); });
+    remove_direct(conflicts);
+    faults_.charge(work_of_sort(conflicts.size()));
+    if (faults_.full()) return {};
     std::sort(conflicts.begin(), conflicts.end(), [](const Conflict& a, const Conflict& b) {
       return a.before != b.before ? a.before < b.before : a.after < b.after;
     });
     std::vector<Conflict> missing;
-    for (size_t i = 0; i < conflicts.size() && !exhausted();) {
+    for (size_t i = 0; i < conflicts.size() && !faults_.full();) {
       const uint32_t block_end =
           conflicts[i].before / kSourcesPerBlock * kSourcesPerBlock + kSourcesPerBlock;
       size_t end = i;
@@ -52,13 +47,21 @@ class EdgeReach {
     }
     return missing;
   }
-  [[nodiscard]] bool exhausted() const { return visits_ > kEdgeVisitBudget; }
 
  private:
-  [[nodiscard]] bool has_edge(uint32_t before, uint32_t after) {
-    const std::span<const uint32_t> edges = entry_.edges_of(entry_.steps[after]);
-    visits_ += edges.size();
-    return std::find(edges.begin(), edges.end(), before) != edges.end();
+  // Takes out the conflicts whose later step waits for the earlier one itself. Looks at each list
+  // of edges once.
+  void remove_direct(std::vector<Conflict>& conflicts) {
+    faults_.charge(kWorkPerEdge * (conflicts.size() + entry_.edges.size()));
+    std::vector<uint32_t> waits(entry_.steps.size(), kNone);  // the last step found to wait for it
+    uint32_t step = kNone;
+    std::erase_if(conflicts, [&](const Conflict& c) {
+      if (c.after != step) {
+        step = c.after;
+        for (const uint32_t before : entry_.edges_of(entry_.steps[step])) waits[before] = step;
+      }
+      return waits[c.before] == step;
+    });
   }
 
   void solve_block(std::span<const Conflict> conflicts, std::vector<Conflict>& missing) {
@@ -67,15 +70,16 @@ class EdgeReach {
     for (const Conflict& c : conflicts) last = std::max(last, c.after);
     reached_.assign(uint64_t{last} - first + 1, 0);
     for (uint32_t s = first; s <= last; ++s) {
-      uint64_t reached = 0;
       const std::span<const uint32_t> edges = entry_.edges_of(entry_.steps[s]);
+      faults_.charge(kWorkPerEdge * (2 + edges.size()));
+      if (faults_.full()) return;
+      uint64_t reached = 0;
       for (const uint32_t before : edges) {
         if (before < first) continue;
         reached |= reached_[before - first];
         if (before - first < kSourcesPerBlock) reached |= uint64_t{1} << (before - first);
       }
       reached_[s - first] = reached;
-      visits_ += 1 + edges.size();
     }
     for (const Conflict& c : conflicts) {
       if ((reached_[c.after - first] >> (c.before - first) & 1) == 0) missing.push_back(c);
@@ -83,43 +87,12 @@ class EdgeReach {
   }
 
   const EntryParts& entry_;
+  Faults& faults_;
   std::vector<uint64_t> reached_;
-  uint64_t visits_ = 0;
 };
 
-// Generated weights, not empty, that entries of any of these targets read or a state begins as.
-std::vector<const fb::Weight*> needed_generated(const PlanParts& parts, uint32_t targets) {
-  const auto& weights = *parts.plan.weights();
-  std::map<uint64_t, uint32_t> by_offset;  // generated weights share no bytes
-  for (uint32_t w = 0; w < weights.size(); ++w) {
-    const fb::Weight& weight = *weights.Get(w);
-    if (weight.kind() == fb::WeightKind::Generated && weight.size_bytes() > 0)
-      by_offset.emplace(weight.offset_bytes(), w);
-  }
-  std::vector<bool> needed(weights.size(), false);
-  // A value lies in one weight.
-  const auto mark = [&](uint64_t begin) {
-    auto after = by_offset.upper_bound(begin);
-    if (after == by_offset.begin()) return;
-    const uint32_t w = std::prev(after)->second;
-    needed[w] = needed[w] || begin < weights.Get(w)->offset_bytes() + weights.Get(w)->size_bytes();
-  };
-  for (const EntryParts& entry : parts.entries) {
-    if (entry.is_init || (entry.entry.targets() & targets) == 0) continue;
-    for (const fb::Value* value : *entry.entry.values()) {
-      if (value->segment() == fb::Segment::Weights) mark(value->offset_bytes());
-    }
-  }
-  for (const fb::State* state : *parts.plan.states()) {
-    if (state->init() == fb::StateInit::Weight) needed[state->init_weight().value_or(0)] = true;
-  }
-  std::vector<const fb::Weight*> list;
-  for (uint32_t w = 0; w < weights.size(); ++w) {
-    const fb::Weight& weight = *weights.Get(w);
-    if (needed[w] && weight.kind() == fb::WeightKind::Generated && weight.size_bytes() > 0)
-      list.push_back(&weight);
-  }
-  return list;
+std::string generated_name(const PlanParts& parts, const GeneratedWeights::Weight& weight) {
+  return quoted(PlanView::text(parts.plan.weights()->Get(weight.index)->name()));
 }
 
 // Walks the steps in order and keeps, for each range of bytes, its last writer and the readers
@@ -128,35 +101,39 @@ std::vector<const fb::Weight*> needed_generated(const PlanParts& parts, uint32_t
 class AccessSweep {
  public:
   AccessSweep(const PlanParts& parts, const EntryParts& entry, Faults& faults)
-      : parts_(parts),
-        entry_(entry),
-        faults_(faults),
-        budget_(std::min(kMostConflictBudget,
-                         kLeastConflictBudget + kConflictsPerAccess * entry.relocations.size())) {
+      : parts_(parts), entry_(entry), faults_(faults) {
+    faults_.charge(kWorkPerTable * entry.value_count());
+    uint32_t own_count = 0;
+    values_.reserve(entry.value_count());
     for (uint32_t v = 0; v < entry.value_count(); ++v) {
-      const fb::Segment segment = entry.value(v).segment();
-      const bool own = segment == fb::Segment::Io || segment == fb::Segment::IndexErrors;
-      space_of_value_.push_back(own ? kSharedSpaces + own_count_++
-                                    : static_cast<uint32_t>(segment));
+      const fb::Value& value = entry.value(v);
+      const bool own =
+          value.segment() == fb::Segment::Io || value.segment() == fb::Segment::IndexErrors;
+      values_.push_back(
+          {.begin = value.offset_bytes(),
+           .space = own ? kSharedSpaces + own_count : static_cast<uint32_t>(value.segment()),
+           .alias = value.alias_of().value_or(kNone),
+           .filled = filled_before(value)});
+      own_count += own ? 1 : 0;
     }
-    spaces_.reserve(kSharedSpaces + own_count_);
-    for (uint32_t i = 0; i < kSharedSpaces + own_count_; ++i) spaces_.emplace_back(&pool_);
-    is_input_.assign(entry.value_count(), 0);
-    for (const uint32_t v : *entry.entry.inputs()) is_input_[v] = 1;
-    if (entry.is_init) collect_generated();
+    for (const uint32_t v : *entry.entry.inputs()) values_[v].filled = true;
+    spaces_.reserve(kSharedSpaces + own_count);
+    for (uint32_t i = 0; i < kSharedSpaces + own_count; ++i) spaces_.emplace_back(&pool_);
   }
 
   void run() {
-    for (size_t s = 0; s < entry_.steps.size() && !faults_.full(); ++s) {
-      if (visits_ > budget_) return report_budget();
+    for (uint32_t s = 0; s < entry_.steps.size() && !faults_.full(); ++s) {
+      const std::span<const fb::Relocation> accesses = entry_.relocations_of(entry_.steps[s]);
+      faults_.charge(kWorkPerRecord * (1 + accesses.size()));
       // Reads before writes: a step that does both in one buffer reads what was there.
-      for (const fb::Relocation& access : entry_.relocations_of(entry_.steps[s])) {
-        if (access.mode() != fb::AccessMode::Write) read(static_cast<uint32_t>(s), access);
+      for (const fb::Relocation& access : accesses) {
+        if (access.mode() != fb::AccessMode::Write) read(s, access);
       }
-      for (const fb::Relocation& access : entry_.relocations_of(entry_.steps[s])) {
-        if (access.mode() != fb::AccessMode::Read) write(static_cast<uint32_t>(s), access);
+      for (const fb::Relocation& access : accesses) {
+        if (access.mode() != fb::AccessMode::Read) write(s, access);
       }
     }
+    if (faults_.full()) return;
     verify_outputs();
     verify_generated();
     if (!faults_.empty()) return;
@@ -167,9 +144,11 @@ class AccessSweep {
   static constexpr uint32_t kSharedSpaces =
       3;  // weights, state, arena; each io value and word of index errors is a space of its own
 
-  struct Bytes {
+  struct ValueFacts {
     uint64_t begin;
-    uint64_t end;
+    uint32_t space;
+    uint32_t alias;  // kNone: of no other
+    bool filled;     // its bytes hold something before the first step
   };
   struct Reader {
     uint32_t step;
@@ -177,62 +156,29 @@ class AccessSweep {
     uint32_t next;  // in readers_; lists share their tails and only grow at the front
   };
   struct Region {
-    uint64_t end;
-    uint32_t writer;        // step, kNone: not written yet
-    uint32_t writer_value;  // value through which it was written
-    uint32_t readers;
+    uint32_t writer = kNone;        // step, kNone: not written yet
+    uint32_t writer_value = kNone;  // value through which it was written
+    uint32_t readers = kNone;
   };
-  using Regions = std::pmr::map<uint64_t, Region>;
+  using Regions = RangeMap<Region>;
 
-  void split(Regions& regions, uint64_t offset) {
-    auto after = regions.upper_bound(offset);
-    if (after == regions.begin()) return;
-    auto& [start, region] = *std::prev(after);
-    if (start == offset || region.end <= offset) return;
-    Region upper = region;
-    regions.emplace_hint(after, offset, upper);
-    region.end = offset;
-  }
-
-  // Bytes that hold something from the start: weights, states, inputs, counts. In init, generated
-  // do not.
-  [[nodiscard]] bool filled_before(uint32_t v) const {
-    const fb::Segment segment = entry_.value(v).segment();
-    if (segment == fb::Segment::State || segment == fb::Segment::IndexErrors) return true;
-    if (segment == fb::Segment::Io) return is_input_[v] != 0;
-    return segment == fb::Segment::Weights && !(entry_.is_init && overlaps_generated(v));
-  }
-
-  // Generated weights overlap no others, so their ends are sorted as their beginnings are.
-  void collect_generated() {
-    for (const fb::Weight* weight : *entry_.plan.weights()) {
-      if (weight->kind() != fb::WeightKind::Generated || weight->size_bytes() == 0) continue;
-      generated_.push_back({weight->offset_bytes(), weight->offset_bytes() + weight->size_bytes()});
-    }
-    std::sort(generated_.begin(), generated_.end(),
-              [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; });
-  }
-  [[nodiscard]] bool overlaps_generated(uint32_t v) const {
-    const uint64_t begin = entry_.value(v).offset_bytes();
-    const uint64_t end = begin + entry_.value(v).size_bytes();
-    const auto after =
-        std::lower_bound(generated_.begin(), generated_.end(), end,
-                         [](const Bytes& range, uint64_t at) { return range.begin < at; });
-    return after != generated_.begin() && std::prev(after)->end > begin;
+  // Bytes that hold something from the start: weights, states, counts; inputs too. In init,
+  // generated weights do not.
+  [[nodiscard]] bool filled_before(const fb::Value& value) const {
+    if (value.segment() == fb::Segment::State || value.segment() == fb::Segment::IndexErrors)
+      return true;
+    return value.segment() == fb::Segment::Weights &&
+           !(entry_.is_init && parts_.generated.overlap(value, faults_));
   }
 
   [[nodiscard]] bool same_bytes(uint32_t a, uint32_t b) const {
-    if (a == b) return true;
-    const auto names = [&](uint32_t from, uint32_t to) {
-      const flatbuffers::Optional<uint32_t> alias = entry_.value(from).alias_of();
-      return alias.has_value() && *alias == to;
-    };
-    // Weights and states have no lifetimes: whichever value wrote them, they are written.
-    return names(a, b) || names(b, a) || entry_.value(a).segment() == fb::Segment::Weights;
+    // Weights have no lifetimes: whichever value wrote them, they are written.
+    return a == b || values_[a].alias == b || values_[b].alias == a ||
+           values_[a].space == static_cast<uint32_t>(fb::Segment::Weights);
   }
 
   void add_conflict(uint32_t before, uint32_t after, uint32_t value) {
-    ++visits_;
+    faults_.charge(kWorkPerVisit);
     if (before == after) return;
     const Conflict conflict{before, after, value};
     if (!conflicts_.empty() && conflicts_.back().before == before &&
@@ -243,36 +189,34 @@ class AccessSweep {
 
   void read(uint32_t s, const fb::Relocation& access) {
     const uint32_t v = access.value();
-    const uint64_t begin = entry_.value(v).offset_bytes() + access.offset_bytes();
+    const uint64_t begin = values_[v].begin + access.offset_bytes();
     const uint64_t end = begin + access.length_bytes();
     if (begin == end) return;
-    Regions& regions = spaces_[space_of_value_[v]];
-    const bool filled = filled_before(v);
-    split(regions, begin);
-    split(regions, end);
+    Regions& regions = spaces_[values_[v].space];
     uint64_t position = begin;
-    for (auto it = regions.lower_bound(begin); it != regions.end() && it->first < end; ++it) {
-      Region& region = it->second;
-      if (position < it->first) first_read(regions, position, it->first, s, v, filled);
+    auto it = regions.cut(begin, end, faults_);
+    for (; it != regions.end() && it->first < end && !faults_.full(); ++it) {
+      Region& region = it->second.content;
+      if (position < it->first) first_read(regions, it, position, it->first, s, v);
       if (region.writer != kNone) add_conflict(region.writer, s, v);
       const bool written = region.writer != kNone && same_bytes(region.writer_value, v);
-      if (!written && !filled) report_uncovered(s, v, it->first);
+      if (!written && !values_[v].filled) report_uncovered(s, v, it->first);
       push_reader(region, s, v);
-      position = region.end;
+      position = it->second.end;
     }
-    if (position < end) first_read(regions, position, end, s, v, filled);
+    if (position < end) first_read(regions, it, position, end, s, v);
   }
 
-  void first_read(Regions& regions, uint64_t begin, uint64_t end, uint32_t s, uint32_t v,
-                  bool filled) {
-    if (!filled) report_uncovered(s, v, begin);
-    Region region{end, kNone, kNone, kNone};
+  void first_read(Regions& regions, Regions::Place next, uint64_t begin, uint64_t end, uint32_t s,
+                  uint32_t v) {
+    if (!values_[v].filled) report_uncovered(s, v, begin);
+    Region region;
     push_reader(region, s, v);
-    regions.emplace(begin, region);
+    regions.insert(next, begin, end, region, faults_);
   }
 
   void push_reader(Region& region, uint32_t s, uint32_t v) {
-    ++visits_;
+    faults_.charge(kWorkPerVisit);
     if (region.readers != kNone && readers_[region.readers].step == s) return;
     readers_.push_back({s, v, region.readers});
     region.readers = static_cast<uint32_t>(readers_.size() - 1);
@@ -280,77 +224,72 @@ class AccessSweep {
 
   void write(uint32_t s, const fb::Relocation& access) {
     const uint32_t v = access.value();
-    const uint64_t begin = entry_.value(v).offset_bytes() + access.offset_bytes();
+    const uint64_t begin = values_[v].begin + access.offset_bytes();
     const uint64_t end = begin + access.length_bytes();
     if (begin == end) return;
-    Regions& regions = spaces_[space_of_value_[v]];
-    split(regions, begin);
-    split(regions, end);
-    auto it = regions.lower_bound(begin);
-    while (it != regions.end() && it->first < end) {
-      const Region& region = it->second;
+    Regions& regions = spaces_[values_[v].space];
+    auto it = regions.cut(begin, end, faults_);
+    while (it != regions.end() && it->first < end && !faults_.full()) {
+      const Region& region = it->second.content;
       if (region.writer != kNone) add_conflict(region.writer, s, v);
       if (region.writer == s) report_double_write(s, v);
-      for (uint32_t i = region.readers; i != kNone; i = readers_[i].next)
+      for (uint32_t i = region.readers; i != kNone && !faults_.full(); i = readers_[i].next)
         add_conflict(readers_[i].step, s, v);
       it = regions.erase(it);
     }
-    regions.emplace_hint(it, begin, Region{end, s, v, kNone});
+    if (!faults_.full()) regions.insert(it, begin, end, {.writer = s, .writer_value = v}, faults_);
   }
 
   void verify_outputs() {
     for (const uint32_t v : *entry_.entry.outputs()) {
-      verify_written(VerifyRule::OutputCovered, "output ", v, spaces_[space_of_value_[v]], 0,
-                     entry_.value(v).size_bytes());
+      const uint64_t bytes = entry_.value(v).size_bytes();
+      const uint64_t hole = first_hole(spaces_[values_[v].space], 0, bytes);
+      if (hole == bytes) continue;
+      faults_.add(VerifyRule::OutputCovered, entry_.name(), " leaves output ",
+                  entry_.short_value_name(v), " unwritten from byte ", hole, " of ", bytes);
     }
   }
 
   void verify_generated() {
     if (!entry_.is_init) return;
     const Regions& regions = spaces_[static_cast<size_t>(fb::Segment::Weights)];
-    for (const fb::Weight* weight : needed_generated(parts_, entry_.entry.targets())) {
-      const uint64_t hole = first_hole(regions, weight->offset_bytes(), weight->size_bytes());
-      if (hole == weight->size_bytes()) continue;
+    for (const GeneratedWeights::Weight& weight : parts_.generated.list()) {
+      if ((weight.targets & entry_.entry.targets()) == 0) continue;
+      const uint64_t bytes = weight.end - weight.begin;
+      const uint64_t hole = first_hole(regions, weight.begin, bytes);
+      if (hole == bytes) continue;
       faults_.add(VerifyRule::GeneratedCovered, "the init entry leaves weight ",
-                  quoted(PlanView::text(weight->name())), " unwritten from byte ", hole, " of ",
-                  weight->size_bytes());
+                  generated_name(parts_, weight), " unwritten from byte ", hole, " of ", bytes);
     }
   }
 
   // First byte of the range that no step wrote, counted from its beginning; its length if there is
   // none.
-  [[nodiscard]] static uint64_t first_hole(const Regions& regions, uint64_t begin, uint64_t bytes) {
+  [[nodiscard]] uint64_t first_hole(const Regions& regions, uint64_t begin, uint64_t bytes) {
+    faults_.charge(work_of_search(entry_.relocations.size()));
     uint64_t position = begin;
-    auto it = regions.upper_bound(begin);
-    if (it != regions.begin()) --it;
-    for (; it != regions.end() && position < begin + bytes; ++it) {
-      if (it->second.end <= position) continue;
-      if (it->first > position || it->second.writer == kNone) break;
+    for (auto it = regions.at_or_behind(begin); it != regions.end() && position < begin + bytes;
+         ++it) {
+      faults_.charge(kWorkPerVisit);
+      if (it->first > position || it->second.content.writer == kNone) break;
       position = it->second.end;
     }
     return std::min(position - begin, bytes);
   }
 
-  void verify_written(VerifyRule rule, std::string_view what, uint32_t v, const Regions& regions,
-                      uint64_t begin, uint64_t bytes) {
-    const uint64_t hole = first_hole(regions, begin, bytes);
-    if (hole == bytes) return;
-    faults_.add(rule, entry_.name(), " leaves ", what, entry_.short_value_name(v),
-                " unwritten from byte ", hole, " of ", bytes);
-  }
-
   void verify_conflicts() {
     for (const Conflict& c : conflicts_) {
       if (entry_.steps[c.before].wave() < entry_.steps[c.after].wave()) continue;
+      if (faults_.full()) return;
       faults_.add(VerifyRule::WaveSeparates, entry_.step_name(c.before), " and step ", c.after,
                   " touch the same bytes of ", entry_.short_value_name(c.value), " in wave ",
                   entry_.steps[c.after].wave(), ", and one of them writes");
     }
     if (!faults_.empty()) return;
-    EdgeReach reach(entry_);
-    const std::vector<Conflict> missing = reach.unordered(std::move(conflicts_));
-    if (reach.exhausted()) return report_budget();
+    const std::vector<Conflict> missing =
+        EdgeReach(entry_, faults_).unordered(std::move(conflicts_));
     for (const Conflict& c : missing) {
+      if (faults_.full()) return;
       faults_.add(VerifyRule::EdgeSeparates, entry_.step_name(c.after), " must wait for step ",
                   c.before, ", which touches the same bytes of ", entry_.short_value_name(c.value),
                   ", but no edges lead there");
@@ -366,24 +305,15 @@ class AccessSweep {
     faults_.add(VerifyRule::WaveSeparates, entry_.step_name(s), " writes the same bytes of ",
                 entry_.short_value_name(v), " through two pointers");
   }
-  void report_budget() {
-    faults_.add(VerifyRule::OrderBudget, entry_.name(),
-                " has too many conflicting accesses to be checked");
-  }
 
   const PlanParts& parts_;
   const EntryParts& entry_;
   Faults& faults_;
-  const uint64_t budget_;
   std::pmr::unsynchronized_pool_resource pool_;
   std::vector<Regions> spaces_;
-  std::vector<uint32_t> space_of_value_;
-  std::vector<uint8_t> is_input_;
+  std::vector<ValueFacts> values_;
   std::vector<Reader> readers_;
-  std::vector<Conflict> conflicts_;
-  std::vector<Bytes> generated_;
-  uint32_t own_count_ = 0;
-  uint64_t visits_ = 0;
+  std::vector<Conflict> conflicts_;  // by their later step
 };
 
 }  // namespace
@@ -399,8 +329,9 @@ void verify_inits_exist(const PlanParts& parts, Faults& faults) {
     if (entry.is_init) without_init &= ~entry.entry.targets();
   }
   if (without_init == 0) return;
-  for (const fb::Weight* weight : needed_generated(parts, without_init)) {
-    faults.add(VerifyRule::GeneratedCovered, "weight ", quoted(PlanView::text(weight->name())),
+  for (const GeneratedWeights::Weight& weight : parts.generated.list()) {
+    if ((weight.targets & without_init) == 0 || faults.full()) continue;
+    faults.add(VerifyRule::GeneratedCovered, "weight ", generated_name(parts, weight),
                " is generated, but the plan has no init entry to write it");
   }
 }

@@ -89,6 +89,7 @@ void verify_dispatch(const PlanParts& parts, const StepPlace& place, Faults& fau
   }
   uint64_t placed = 0;  // bit per access of the kernel
   for (const fb::Relocation& relocation : entry.relocations_of(step)) {
+    if (faults.full()) return;
     verify_range(place, relocation, faults);
     uint32_t found = 0;
     while (found < kernel.accesses()->size() &&
@@ -192,7 +193,9 @@ void verify_params(const PlanParts& parts, Faults& faults) {
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {
     for (const StepPlace& place : all_places(entry)) {
-      if (!faults.full()) verify_place(parts, place, faults);
+      faults.charge(kWorkPerRecord * (2 + 4 * uint64_t{place.step.relocation_count()}));
+      if (faults.full()) return;
+      verify_place(parts, place, faults);
     }
     if (faults.empty()) verify_alternatives(entry, faults);
     if (faults.empty()) verify_index_errors(entry, faults);

@@ -23,34 +23,38 @@ uint64_t round_up(uint64_t bytes, uint64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-template <class Tensor>
-void verify_tensor_bytes(VerifyRule rule, const Tensor& tensor, const std::string& name,
-                         Faults& faults) {
+template <class Tensor, class Name>
+void verify_tensor_bytes(VerifyRule rule, const Tensor& tensor, const Name& name, Faults& faults) {
   const std::span<const uint64_t> dims = dims_of(tensor.dims());
   if (dims.size() > kMaxRank) {
-    return faults.add(rule, name, " has rank ", dims.size(), ", at most ", kMaxRank,
+    return faults.add(rule, name(), " has rank ", dims.size(), ", at most ", kMaxRank,
                       " is possible");
   }
   const std::optional<uint64_t> bytes = tensor_bytes(tensor.dtype(), dims);
   if (bytes == tensor.size_bytes()) return;
   faults.add(
-      rule, name, " is ", tensor_text(tensor.dtype(), dims), " with ", tensor.size_bytes(),
+      rule, name(), " is ", tensor_text(tensor.dtype(), dims), " with ", tensor.size_bytes(),
       " bytes, wanted ",
       bytes.has_value() ? std::to_string(*bytes) : "a shape of whole blocks below 2^48 bytes");
 }
 
-std::vector<OwnedRange> sorted_by_offset(std::vector<OwnedRange> ranges) {
+std::vector<OwnedRange> sorted_by_offset(std::vector<OwnedRange> ranges, Faults& faults) {
   std::erase_if(ranges, [](const OwnedRange& range) { return range.bytes == 0; });
-  std::sort(ranges.begin(), ranges.end(), [](const OwnedRange& a, const OwnedRange& b) {
+  const auto before = [](const OwnedRange& a, const OwnedRange& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.bytes > b.bytes;
-  });
+  };
+  // Writers of plans lay them out in order.
+  if (std::is_sorted(ranges.begin(), ranges.end(), before)) return ranges;
+  faults.charge(work_of_sort(ranges.size()));
+  if (!faults.full()) std::sort(ranges.begin(), ranges.end(), before);
   return ranges;
 }
 
 // Ranges that overlap without both being shareable. `ranges` sorted by offset; `report` gets the
 // two indices.
 template <class Report>
-void find_overlaps(const std::vector<OwnedRange>& ranges, const Report& report) {
+void find_overlaps(const std::vector<OwnedRange>& ranges, const Faults& faults,
+                   const Report& report) {
   struct Reach {
     uint64_t end = 0;
     uint32_t index = 0;
@@ -58,6 +62,7 @@ void find_overlaps(const std::vector<OwnedRange>& ranges, const Report& report) 
   Reach any;
   Reach exclusive;
   for (const OwnedRange& range : ranges) {
+    if (faults.full()) return;
     const Reach& limit = range.shareable ? exclusive : any;
     if (range.offset < limit.end) report(limit.index, range.index);
     const uint64_t end = range.offset + range.bytes;
@@ -67,13 +72,15 @@ void find_overlaps(const std::vector<OwnedRange>& ranges, const Report& report) 
 }
 
 std::vector<OwnedRange> verify_weights(const PlanParts& parts, Faults& faults) {
+  faults.charge(kWorkPerTable * uint64_t{parts.plan.weights()->size()});
   std::vector<OwnedRange> ranges;
   const auto name = [&](uint32_t i) {
     return text_of("weight ", i, " ", quoted(PlanView::text(parts.plan.weights()->Get(i)->name())));
   };
   for (uint32_t i = 0; i < parts.plan.weights()->size() && !faults.full(); ++i) {
     const fb::Weight& weight = *parts.plan.weights()->Get(i);
-    verify_tensor_bytes(VerifyRule::WeightBytes, weight, name(i), faults);
+    verify_tensor_bytes(
+        VerifyRule::WeightBytes, weight, [&] { return name(i); }, faults);
     const bool is_inline = weight.kind() == fb::WeightKind::Inline;
     const uint64_t limit = is_inline
                                ? std::min(parts.weights_section_bytes, parts.header.weights_bytes)
@@ -86,8 +93,8 @@ std::vector<OwnedRange> verify_weights(const PlanParts& parts, Faults& faults) {
     }
     ranges.push_back({weight.offset_bytes(), weight.size_bytes(), i, is_inline});
   }
-  ranges = sorted_by_offset(std::move(ranges));
-  find_overlaps(ranges, [&](uint32_t a, uint32_t b) {
+  ranges = sorted_by_offset(std::move(ranges), faults);
+  find_overlaps(ranges, faults, [&](uint32_t a, uint32_t b) {
     faults.add(VerifyRule::WeightOverlap, name(a), " and ", name(b),
                " overlap, and one of them is generated");
   });
@@ -95,13 +102,15 @@ std::vector<OwnedRange> verify_weights(const PlanParts& parts, Faults& faults) {
 }
 
 std::vector<OwnedRange> verify_states(const PlanParts& parts, Faults& faults) {
+  faults.charge(kWorkPerTable * uint64_t{parts.plan.states()->size()});
   std::vector<OwnedRange> ranges;
   const auto name = [&](uint32_t i) {
     return text_of("state ", i, " ", quoted(PlanView::text(parts.plan.states()->Get(i)->name())));
   };
   for (uint32_t i = 0; i < parts.plan.states()->size() && !faults.full(); ++i) {
     const fb::State& state = *parts.plan.states()->Get(i);
-    verify_tensor_bytes(VerifyRule::WeightBytes, state, name(i), faults);
+    verify_tensor_bytes(
+        VerifyRule::WeightBytes, state, [&] { return name(i); }, faults);
     if (!range_inside(state.offset_bytes(), state.size_bytes(), parts.header.state_bytes) ||
         state.offset_bytes() % kArenaAlignmentBytes != 0) {
       faults.add(VerifyRule::StateRange, name(i), " has offset ", state.offset_bytes(), " and ",
@@ -123,8 +132,8 @@ std::vector<OwnedRange> verify_states(const PlanParts& parts, Faults& faults) {
     }
     ranges.push_back({state.offset_bytes(), state.size_bytes(), i, false});
   }
-  ranges = sorted_by_offset(std::move(ranges));
-  find_overlaps(ranges, [&](uint32_t a, uint32_t b) {
+  ranges = sorted_by_offset(std::move(ranges), faults);
+  find_overlaps(ranges, faults, [&](uint32_t a, uint32_t b) {
     faults.add(VerifyRule::StateRange, name(a), " and ", name(b), " overlap");
   });
   return ranges;
@@ -141,8 +150,9 @@ class OwnerIndex {
       reaches_.push_back(reach);
     }
   }
-  [[nodiscard]] bool holds(uint64_t offset, uint64_t bytes) const {
+  [[nodiscard]] bool holds(uint64_t offset, uint64_t bytes, Faults& faults) const {
     if (bytes == 0) return true;
+    faults.charge(work_of_search(offsets_.size()));
     const auto after = std::upper_bound(offsets_.begin(), offsets_.end(), offset);
     if (after == offsets_.begin()) return false;
     return offset + bytes <= reaches_[static_cast<size_t>(after - offsets_.begin()) - 1];
@@ -156,7 +166,8 @@ class OwnerIndex {
 void verify_value(const PlanParts& parts, const EntryParts& entry, uint32_t v,
                   const OwnerIndex& weights, const OwnerIndex& states, Faults& faults) {
   const fb::Value& value = entry.value(v);
-  verify_tensor_bytes(VerifyRule::ValueBytes, value, entry.value_name(v), faults);
+  verify_tensor_bytes(
+      VerifyRule::ValueBytes, value, [&] { return entry.value_name(v); }, faults);
   const bool io = value.segment() == fb::Segment::Io;
   const bool index_errors = value.segment() == fb::Segment::IndexErrors;
   const uint64_t alignment = index_errors ? kIndexErrorBytes : kArenaAlignmentBytes;
@@ -176,9 +187,9 @@ void verify_value(const PlanParts& parts, const EntryParts& entry, uint32_t v,
                       segment_bytes);
   }
   const bool owned = (value.segment() != fb::Segment::Weights ||
-                      weights.holds(value.offset_bytes(), value.size_bytes())) &&
+                      weights.holds(value.offset_bytes(), value.size_bytes(), faults)) &&
                      (value.segment() != fb::Segment::State ||
-                      states.holds(value.offset_bytes(), value.size_bytes()));
+                      states.holds(value.offset_bytes(), value.size_bytes(), faults));
   if (!owned) {
     faults.add(VerifyRule::ValueOwner, entry.value_name(v), " has offset ", value.offset_bytes(),
                " and ", value.size_bytes(), " bytes, which no ",
@@ -219,12 +230,6 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
   verify_size("index errors", header.index_error_bytes, index_errors);
   verify_size("host memory", header.host_bytes,
               parts.index_bytes + parts.params.size() + parts.code.size());
-  for (const uint64_t bytes : {header.weights_bytes, header.state_bytes, header.arena_bytes,
-                               header.io_bytes, header.index_error_bytes}) {
-    if (bytes < kMaxSegmentBytes) continue;
-    faults.add(VerifyRule::SegmentBytes, "the header declares a segment of ", bytes,
-               " bytes, at most 2^48 is possible");
-  }
   if (header.weights_bytes < parts.weights_section_bytes) {
     faults.add(VerifyRule::SegmentBytes, "the weights section has ", parts.weights_section_bytes,
                " bytes, the header declares a weights segment of ", header.weights_bytes);
@@ -237,6 +242,7 @@ void verify_sizes(const PlanParts& parts, Faults& faults) {
   const OwnerIndex weights(verify_weights(parts, faults));
   const OwnerIndex states(verify_states(parts, faults));
   for (const EntryParts& entry : parts.entries) {
+    faults.charge(2 * kWorkPerTable * uint64_t{entry.value_count()});
     for (uint32_t v = 0; v < entry.value_count() && !faults.full(); ++v) {
       verify_value(parts, entry, v, weights, states, faults);
     }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Verifier, rule group 2: the structure of the index, and every index, range, name and enumerator
 // in it.
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
+#include <bit>
 
 #include "runtime/dtype.h"
 #include "runtime/verify_context.h"
@@ -9,8 +13,9 @@
 namespace rlx {
 namespace {
 
-constexpr uint32_t kMaxTableDepth = 16;
-constexpr uint32_t kMaxTables = 1u << 22;
+// As graphs may have entries, each for two targets.
+constexpr uint32_t kMaxEntryRecords = 2048;
+constexpr uint32_t kMaxInits = static_cast<uint32_t>(fb::TargetKind::MAX) + 1;
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxTextBytes = 4096;
 constexpr uint32_t kMaxVariantsPerKernel = kPlanMaxCudaArchitectures + 2;
@@ -23,14 +28,32 @@ struct NamedPlace {
   size_t index;
 };
 
-void verify_unique(std::string_view what, std::vector<NamedPlace> names, Faults& faults) {
-  std::sort(names.begin(), names.end(), [](const NamedPlace& a, const NamedPlace& b) {
-    return a.name != b.name ? a.name < b.name : a.index < b.index;
-  });
-  for (size_t i = 1; i < names.size(); ++i) {
-    if (names[i].name != names[i - 1].name) continue;
-    faults.add(VerifyRule::NameUnique, what, " ", names[i - 1].index, " and ", names[i].index,
-               " are both named ", quoted(names[i].name));
+// By a table of hashes with linear probing, at most half full. Names that were chosen to meet in it
+// use the work up.
+void verify_unique(std::string_view what, const std::vector<NamedPlace>& names, Faults& faults) {
+  struct Slot {
+    uint32_t hash = 0;
+    uint32_t place = 0;  // in `names`, from 1 on; 0: free
+  };
+  std::vector<Slot> slots(std::bit_ceil(2 * names.size() + 1));
+  for (size_t i = 0; i < names.size() && !faults.full(); ++i) {
+    const std::string_view name = names[i].name;
+    const uint64_t full_hash = XXH3_64bits(name.data(), name.size());
+    const auto hash = static_cast<uint32_t>(full_hash >> 32);
+    size_t at = full_hash & (slots.size() - 1);
+    while (slots[at].place != 0 &&
+           (slots[at].hash != hash || names[slots[at].place - 1].name != name)) {
+      faults.charge(kWorkPerVisit);
+      at = (at + 1) & (slots.size() - 1);
+      if (faults.full()) return;
+    }
+    faults.charge(kWorkPerTable + name.size());
+    if (slots[at].place == 0) {
+      slots[at] = {.hash = hash, .place = static_cast<uint32_t>(i + 1)};
+      continue;
+    }
+    faults.add(VerifyRule::NameUnique, what, " ", names[slots[at].place - 1].index, " and ",
+               names[i].index, " are both named ", quoted(name));
   }
 }
 
@@ -42,19 +65,19 @@ void verify_unique_names(std::string_view what,
   names.reserve(tables.size());
   for (uint32_t i = 0; i < tables.size(); ++i)
     names.push_back({PlanView::text(tables.Get(i)->name()), i});
-  verify_unique(what, std::move(names), faults);
+  verify_unique(what, names, faults);
 }
 
+// Its characters were looked at with the structure of the index.
 bool good_name(const flatbuffers::String* name, size_t max_bytes = kMaxNameBytes) {
   const std::string_view text = PlanView::text(name);
-  return !text.empty() && text.size() <= max_bytes && text.find('\0') == std::string_view::npos &&
-         is_utf8(text);
+  return !text.empty() && text.size() <= max_bytes;
 }
 
 template <class Table>
 void verify_names(std::string_view what,
                   const flatbuffers::Vector<flatbuffers::Offset<Table>>& tables, Faults& faults) {
-  for (uint32_t i = 0; i < tables.size(); ++i) {
+  for (uint32_t i = 0; i < tables.size() && !faults.full(); ++i) {
     if (good_name(tables.Get(i)->name())) continue;
     faults.add(VerifyRule::NameForm, "the name of ", what, " ", i,
                " is not 1 to 256 bytes of UTF-8: ", quoted(PlanView::text(tables.Get(i)->name())));
@@ -63,13 +86,13 @@ void verify_names(std::string_view what,
 
 void verify_free_text(std::string_view what, const flatbuffers::String* string, Faults& faults) {
   const std::string_view text = PlanView::text(string);
-  if (text.size() <= kMaxTextBytes && is_utf8(text)) return;
-  faults.add(VerifyRule::NameForm, "the plan's ", what, " is not UTF-8 of at most ", kMaxTextBytes,
-             " bytes");
+  if (text.size() <= kMaxTextBytes) return;
+  faults.add(VerifyRule::NameForm, what, " has more than ", kMaxTextBytes, " bytes");
 }
 
 void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
-  for (uint32_t i = 0; i < plan.weights()->size(); ++i) {
+  faults.charge(kWorkPerTable * (uint64_t{plan.weights()->size()} + plan.states()->size()));
+  for (uint32_t i = 0; i < plan.weights()->size() && !faults.full(); ++i) {
     const fb::Weight& weight = *plan.weights()->Get(i);
     if (weight.kind() > fb::WeightKind::MAX || dtype_row(weight.dtype()) == nullptr) {
       faults.add(VerifyRule::EnumRange, "weight ", i, " ", quoted(PlanView::text(weight.name())),
@@ -77,11 +100,11 @@ void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
                  ", one of them unknown");
     }
   }
-  for (uint32_t i = 0; i < plan.states()->size(); ++i) {
+  for (uint32_t i = 0; i < plan.states()->size() && !faults.full(); ++i) {
     const fb::State& state = *plan.states()->Get(i);
-    const std::string name = quoted(PlanView::text(state.name()));
+    const auto name = [&] { return quoted(PlanView::text(state.name())); };
     if (state.init() > fb::StateInit::MAX || dtype_row(state.dtype()) == nullptr) {
-      faults.add(VerifyRule::EnumRange, "state ", i, " ", name, " has dtype ", state.dtype(),
+      faults.add(VerifyRule::EnumRange, "state ", i, " ", name(), " has dtype ", state.dtype(),
                  " and initial value ", static_cast<uint32_t>(state.init()),
                  ", one of them unknown");
     }
@@ -89,7 +112,7 @@ void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
     const bool wants_weight = state.init() == fb::StateInit::Weight;
     if (weight.has_value() != wants_weight ||
         (wants_weight && weight.value_or(0) >= plan.weights()->size())) {
-      faults.add(VerifyRule::ValueIndex, "state ", i, " ", name,
+      faults.add(VerifyRule::ValueIndex, "state ", i, " ", name(),
                  wants_weight ? " begins" : " does not begin", " as a weight and names ",
                  weight.has_value() ? std::to_string(weight.value_or(0)) : "none",
                  "; the plan has ", plan.weights()->size(), " weights");
@@ -98,7 +121,8 @@ void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
 }
 
 void verify_symbols(const fb::Plan& plan, Faults& faults) {
-  for (uint32_t i = 0; i < plan.symbols()->size(); ++i) {
+  faults.charge(kWorkPerTable * uint64_t{plan.symbols()->size()});
+  for (uint32_t i = 0; i < plan.symbols()->size() && !faults.full(); ++i) {
     const fb::Symbol& symbol = *plan.symbols()->Get(i);
     const bool range = symbol.minimum() <= symbol.maximum() && symbol.maximum() < kMaxBytes &&
                        symbol.multiple_of() > 0;
@@ -131,6 +155,8 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
   std::vector<CodeRange> ranges;
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
     const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
+    faults.charge(kWorkPerTable * (1 + uint64_t{kernel.variants()->size()}) +
+                  kWorkPerRecord * uint64_t{kernel.accesses()->size()});
     if (kernel.variants()->size() > kMaxVariantsPerKernel ||
         kernel.accesses()->size() > kMaxAccessesPerKernel) {
       faults.add(VerifyRule::IndexShared, kernel_name(parts.plan, k), " has ",
@@ -168,10 +194,12 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
   }
   // Code is either the same or apart, and the same code is used in one way, so that reading all of
   // it once is enough.
+  faults.charge(work_of_sort(ranges.size()));
+  if (faults.full()) return;
   std::sort(ranges.begin(), ranges.end(), [](const CodeRange& a, const CodeRange& b) {
     return a.offset != b.offset ? a.offset < b.offset : a.bytes < b.bytes;
   });
-  for (size_t i = 1; i < ranges.size(); ++i) {
+  for (size_t i = 1; i < ranges.size() && !faults.full(); ++i) {
     const CodeRange& a = ranges[i - 1];
     const CodeRange& b = ranges[i];
     const bool same = a.offset == b.offset && a.bytes == b.bytes;
@@ -187,49 +215,6 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
   }
 }
 
-// FlatBuffers' own verifier does not look at the alignment of records in vectors.
-void verify_record_alignment(const fb::Plan& plan, Faults& faults) {
-  const auto check = [&faults](const auto* records, const char* what, size_t alignment) {
-    const bool aligned = reinterpret_cast<uintptr_t>(records->Data()) % alignment == 0;
-    if (records->size() == 0 || aligned) return;
-    faults.add(VerifyRule::IndexStructure, what, " do not lie at a multiple of ", alignment,
-               " bytes");
-  };
-  const auto check_entry = [&check](const fb::Entry& entry) {
-    check(entry.steps(), "steps", alignof(fb::Step));
-    check(entry.relocations(), "relocations", alignof(fb::Relocation));
-  };
-  for (const fb::Kernel* kernel : *plan.kernels())
-    check(kernel->accesses(), "accesses of a kernel", alignof(fb::KernelAccess));
-  for (const fb::Entry* entry : *plan.entries()) check_entry(*entry);
-  if (plan.inits() == nullptr) return;
-  for (const fb::Entry* init : *plan.inits()) check_entry(*init);
-}
-
-// Vectors may in principle be shared by several tables of a FlatBuffer, which would let a small
-// file describe a huge plan.
-void verify_unshared(const PlanParts& parts, Faults& faults) {
-  uint64_t bytes = 0;
-  const auto add_entry = [&](const fb::Entry& entry) {
-    bytes += uint64_t{entry.values()->size()} * sizeof(uint32_t) +
-             uint64_t{entry.steps()->size()} * sizeof(fb::Step) +
-             uint64_t{entry.relocations()->size()} * sizeof(fb::Relocation) +
-             (uint64_t{entry.edges()->size()} + entry.inputs()->size() + entry.outputs()->size()) *
-                 sizeof(uint32_t);
-    if (entry.gemms() != nullptr) bytes += uint64_t{entry.gemms()->size()} * sizeof(uint32_t);
-    if (entry.alternatives() != nullptr)
-      bytes += uint64_t{entry.alternatives()->size()} * sizeof(uint32_t);
-  };
-  for (const fb::Entry* entry : *parts.plan.entries()) add_entry(*entry);
-  if (parts.plan.inits() != nullptr) {
-    for (const fb::Entry* init : *parts.plan.inits()) add_entry(*init);
-  }
-  if (bytes <= parts.index_bytes) return;
-  faults.add(VerifyRule::IndexShared, "the entries describe ", bytes,
-             " bytes of records in an index of ", parts.index_bytes,
-             " bytes, so some are used twice");
-}
-
 void verify_wave(const EntryParts& entry, size_t s, Faults& faults) {
   const fb::Step& step = entry.steps[s];
   const uint32_t previous = s == 0 ? 0 : entry.steps[s - 1].wave();
@@ -240,26 +225,27 @@ void verify_wave(const EntryParts& entry, size_t s, Faults& faults) {
              previous);
 }
 
-void verify_steps(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+// What steps take of the entry's lists they take alone, so that walking it is linear. Alternatives
+// have relocations of their own and the edges of their steps.
+void verify_lists_unshared(const EntryParts& entry, Faults& faults) {
   uint64_t relocations = 0;
   uint64_t edges = 0;
-  for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
-    verify_step_record(parts, {.entry = entry, .number = s, .step = entry.steps[s]}, faults);
-    verify_wave(entry, s, faults);
-    relocations += entry.steps[s].relocation_count();
-    edges += entry.steps[s].edge_count();
+  uint64_t other_edges = 0;
+  for (const StepPlace& place : all_places(entry)) {
+    relocations += place.step.relocation_count();
+    (place.is_alternative ? other_edges : edges) += place.step.edge_count();
   }
-  const uint64_t waves = entry.steps.empty() ? 0 : uint64_t{entry.steps.back().wave()} + 1;
-  if (entry.entry.wave_count() != waves) {
-    faults.add(VerifyRule::WaveOrder, entry.name(), " says that it has ", entry.entry.wave_count(),
-               " waves, its steps have ", waves);
+  if (relocations <= entry.relocations.size() &&
+      std::max(edges, other_edges) <= entry.edges.size()) {
+    return;
   }
-  if (relocations > entry.relocations.size() || edges > entry.edges.size()) {
-    faults.add(VerifyRule::IndexShared, entry.name(), " has ", entry.relocations.size(),
-               " relocations and ", entry.edges.size(), " edges, its steps use ", relocations,
-               " and ", edges, ", so some are used twice");
-  }
-  for (size_t i = 0; i < entry.relocations.size(); ++i) {
+  faults.add(VerifyRule::IndexShared, entry.name(), " has ", entry.relocations.size(),
+             " relocations and ", entry.edges.size(), " edges, its steps use ", relocations,
+             " and ", edges, ", alternatives ", other_edges, " edges, so some are used twice");
+}
+
+void verify_relocations(const EntryParts& entry, Faults& faults) {
+  for (size_t i = 0; i < entry.relocations.size() && !faults.full(); ++i) {
     const fb::Relocation& relocation = entry.relocations[i];
     if (relocation.value() >= entry.value_count()) {
       faults.add(VerifyRule::ValueIndex, entry.name(), ", relocation ", i, " names value ",
@@ -272,7 +258,24 @@ void verify_steps(const PlanParts& parts, const EntryParts& entry, Faults& fault
   }
 }
 
+void verify_steps(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  faults.charge(kWorkPerRecord * (entry.steps.size() + entry.relocations.size()));
+  verify_lists_unshared(entry, faults);
+  if (!faults.empty()) return;
+  for (size_t s = 0; s < entry.steps.size() && !faults.full(); ++s) {
+    verify_step_record(parts, {.entry = entry, .number = s, .step = entry.steps[s]}, faults);
+    verify_wave(entry, s, faults);
+  }
+  const uint64_t waves = entry.steps.empty() ? 0 : uint64_t{entry.steps.back().wave()} + 1;
+  if (entry.entry.wave_count() != waves) {
+    faults.add(VerifyRule::WaveOrder, entry.name(), " says that it has ", entry.entry.wave_count(),
+               " waves, its steps have ", waves);
+  }
+  verify_relocations(entry, faults);
+}
+
 void verify_values(const EntryParts& entry, Faults& faults) {
+  faults.charge(kWorkPerTable * uint64_t{entry.value_count()});
   for (uint32_t v = 0; v < entry.value_count() && !faults.full(); ++v) {
     const fb::Value& value = entry.value(v);
     // Names of values in between are made up of other names.
@@ -303,6 +306,7 @@ void verify_io(const EntryParts& entry, Faults& faults) {
   std::vector<uint8_t> roles(entry.value_count(), 0);
   const auto verify_list = [&](std::string_view what, const flatbuffers::Vector<uint32_t>& list) {
     std::vector<NamedPlace> names;
+    faults.charge(kWorkPerTable * uint64_t{list.size()});
     for (uint32_t i = 0; i < list.size() && !faults.full(); ++i) {
       const uint32_t v = list.Get(i);
       if (v >= entry.value_count()) {
@@ -316,7 +320,7 @@ void verify_io(const EntryParts& entry, Faults& faults) {
       }
       names.push_back({PlanView::text(entry.value(v).name()), i});
     }
-    verify_unique(text_of(entry.name(), ", ", what), std::move(names), faults);
+    verify_unique(text_of(entry.name(), ", ", what), names, faults);
   };
   verify_list("input", *entry.entry.inputs());
   verify_list("output", *entry.entry.outputs());
@@ -349,8 +353,9 @@ void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& 
     faults.add(VerifyRule::EdgeList, place.name(), " has edges ", step.edge_first(), " and ",
                step.edge_count(), " more, the entry has ", entry.edges.size());
   } else {
+    faults.charge(kWorkPerEdge * step.edge_count());
     for (const uint32_t before : entry.edges_of(step)) {
-      if (before < place.number) continue;
+      if (before < place.number || faults.full()) continue;
       faults.add(VerifyRule::EdgeList, place.name(), " waits for step ", before,
                  ", which is not an earlier one");
     }
@@ -361,26 +366,15 @@ void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& 
   }
 }
 
-void verify_index_structure(std::span<const std::byte> index, Faults& faults) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(index.data()), index.size(),
-                                 kMaxTableDepth, kMaxTables);
-  if (index.size() >= 8 && fb::VerifyPlanBuffer(verifier)) return;
-  faults.add(VerifyRule::IndexStructure, "the index section is no well-formed plan index");
-}
-
-void verify_debug_structure(std::span<const std::byte> debug, Faults& faults) {
-  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t*>(debug.data()), debug.size(),
-                                 kMaxTableDepth, kMaxTables);
-  if (debug.size() >= 8 && fb::VerifyDebugBuffer(verifier)) return;
-  faults.add(VerifyRule::DebugStructure, "the debug section is no well-formed list of notes");
-}
-
 void verify_tables(const PlanParts& parts, Faults& faults) {
   const fb::Plan& plan = parts.plan;
-  verify_record_alignment(plan, faults);
-  verify_unshared(parts, faults);
-  if (!faults.empty()) return;
   if (plan.entries()->size() == 0) faults.add(VerifyRule::EntryMissing, "the plan has no entry");
+  const uint32_t inits = plan.inits() == nullptr ? 0 : plan.inits()->size();
+  if (plan.entries()->size() > kMaxEntryRecords || inits > kMaxInits) {
+    return faults.add(VerifyRule::EntryCount, "the plan has ", plan.entries()->size(),
+                      " records of entries and ", inits, " of init, at most ", kMaxEntryRecords,
+                      " and ", kMaxInits, " can be used");
+  }
   verify_names("entry", *plan.entries(), faults);
   verify_names("weight", *plan.weights(), faults);
   verify_unique_names("weights", *plan.weights(), faults);
@@ -389,9 +383,9 @@ void verify_tables(const PlanParts& parts, Faults& faults) {
   verify_names("symbol", *plan.symbols(), faults);
   verify_unique_names("symbols", *plan.symbols(), faults);
   verify_names("kernel", *plan.kernels(), faults);
-  verify_free_text("name", plan.name(), faults);
-  verify_free_text("producer", plan.producer(), faults);
-  verify_free_text("precision", plan.precision(), faults);
+  verify_free_text("the plan's name", plan.name(), faults);
+  verify_free_text("the plan's producer", plan.producer(), faults);
+  verify_free_text("the plan's precision", plan.precision(), faults);
   verify_weights_and_states(plan, faults);
   verify_symbols(plan, faults);
   verify_kernels(parts, faults);

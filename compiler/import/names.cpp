@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/import/source_graph.h"
+#include "schema/control_characters.h"
 
 namespace rlx {
 namespace {
@@ -30,6 +31,15 @@ size_t utf8_character_bytes(std::string_view text) {
   if (first == 0xf0 && byte(1) < 0x90) return 0;
   if (first == 0xf4 && byte(1) > 0x8f) return 0;
   return length;
+}
+
+// Of a character that utf8_character_bytes() measured.
+uint32_t code_point_of(std::string_view character) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(character[i]); };
+  if (character.size() == 1) return byte(0);
+  uint32_t code_point = byte(0) & (0x7Fu >> character.size());
+  for (size_t i = 1; i < character.size(); ++i) code_point = code_point << 6 | (byte(i) & 0x3Fu);
+  return code_point;
 }
 
 // Edits (insert, delete, replace, swap of neighbours) between two short texts, or `limit` if there
@@ -69,7 +79,7 @@ std::optional<std::string> text_fault(std::string_view text, size_t max_bytes) {
   for (size_t i = 0; i < text.size();) {
     const size_t length = utf8_character_bytes(text.substr(i));
     if (length == 0) return "is not valid UTF-8 at byte " + std::to_string(i);
-    if (static_cast<uint8_t>(text[i]) < 0x20 || text[i] == 0x7f) {
+    if (is_control_character(code_point_of(text.substr(i, length)))) {
       return "holds a control character at byte " + std::to_string(i);
     }
     i += length;
@@ -83,9 +93,14 @@ std::optional<std::string> name_fault(std::string_view name) {
 }
 
 std::string in_quotes(std::string_view text) {
+  const std::string_view shown = text.substr(0, kMaxQuotedBytes);
   std::string result = "\"";
-  for (const char c : text.substr(0, kMaxQuotedBytes)) {
-    result += static_cast<uint8_t>(c) < 0x20 || c == 0x7f ? '?' : c;
+  for (size_t i = 0; i < shown.size();) {
+    const size_t length = utf8_character_bytes(shown.substr(i));
+    const std::string_view character = shown.substr(i, std::max<size_t>(length, 1));
+    const bool plain = length > 0 && !is_control_character(code_point_of(character));
+    result += plain ? character : "?";
+    i += character.size();
   }
   if (text.size() > kMaxQuotedBytes) result += "...";
   return result + "\"";

@@ -44,6 +44,40 @@ void write_file(const std::string& path, const Bytes& bytes) {
 
 }  // namespace
 
+TEST_CASE("sections_in_the_holes_of_a_sparse_file_are_not_read") {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("sparse.plan");
+  Bytes plan = serialise(small_plan());
+  rlx::PlanHeader header = header_of(plan);
+  // Debug notes of 512 MiB behind all else, where the file has nothing.
+  constexpr uint64_t kHoleBytes = uint64_t{512} << 20;
+  for (rlx::PlanSection& section : header.sections) {
+    if (section.kind != static_cast<uint32_t>(rlx::SectionKind::Debug)) continue;
+    section.offset_bytes = (plan.size() + 7) / 8 * 8;
+    section.size_bytes = kHoleBytes;
+    header.file_bytes = section.offset_bytes + section.size_bytes;
+  }
+  set_header(plan, header);
+  reseal(plan);
+  write_file(path, plan);
+  REQUIRE(::truncate(path.c_str(), static_cast<off_t>(header.file_bytes)) == 0);
+  std::shared_ptr<const PlanView> view;
+  const Status status = PlanView::open_file(path, {}, view);
+  CHECK(status.code() == RLX_INVALID_PLAN);
+  CHECK(status.message().find("sparse") != std::string::npos);
+}
+
+TEST_CASE("a_preflight_refuses_segments_whose_sum_wraps") {
+  Bytes plan = serialise(small_plan());
+  rlx::PlanHeader header = header_of(plan);
+  header.weights_bytes = header.state_bytes = uint64_t{1} << 63;
+  set_header(plan, header);
+  reseal(plan);
+  const Status status = PlanView::open_header(std::span(plan).first(4096), header);
+  CHECK(status.code() == RLX_INVALID_PLAN);
+  CHECK(status.message().find("V3.10") != std::string::npos);
+}
+
 TEST_CASE("a_file_and_its_bytes_open_alike") {
   const TemporaryFolder folder;
   const Bytes plan = serialise(small_plan());

@@ -103,10 +103,54 @@ std::vector<Fixture> container_fixtures() {
          PlanHeader h = header_of(plan);
          plan[section(h, rlx::SectionKind::Index).offset_bytes + 40] ^= std::byte{1};
        }},
+      header_fixture(Rule::SectionLimit, "an index of 20 GB",
+                     [](PlanHeader& h) {
+                       section(h, rlx::SectionKind::Index).size_bytes = uint64_t{20} << 30;
+                     }),
+      header_fixture(Rule::HeaderProducer, "a producer that moves the cursor",
+                     [](PlanHeader& h) { std::strncpy(h.producer, "\x1b[2J", 5); }),
+      header_fixture(Rule::HeaderProducer, "a producer without an end",
+                     [](PlanHeader& h) { std::memset(h.producer, 'x', sizeof h.producer); }),
       header_fixture(Rule::TargetMissing, "no target", [](PlanHeader& h) { h.vulkan.present = 0; }),
       header_fixture(Rule::TargetFields, "a limit of 0",
                      [](PlanHeader& h) { h.vulkan.max_grid[1] = 0; }),
   };
+}
+
+const flatbuffers::Table* table_of(const void* record) {
+  return static_cast<const flatbuffers::Table*>(record);
+}
+
+const rlx::fb::Plan& index_of(const Bytes& plan) {
+  PlanHeader h = header_of(plan);
+  return *rlx::fb::GetPlan(plan.data() + section(h, rlx::SectionKind::Index).offset_bytes);
+}
+
+// Lets the second offset of a list of tables lead to the first one's table.
+template <class ListOf>
+void share_records(Bytes& plan, const ListOf& list_of) {
+  const uint8_t* offsets = list_of(index_of(plan))->Data();
+  uint32_t distance = 0;
+  std::memcpy(&distance, offsets, sizeof distance);
+  distance -= sizeof distance;
+  std::memcpy(plan.data() + (offsets + sizeof distance - reinterpret_cast<uint8_t*>(plan.data())),
+              &distance, sizeof distance);
+  reseal(plan);
+}
+
+// Lets a field lead four bytes before its vector, where a length of one is written.
+template <class FieldOf>
+void misplace_vector(Bytes& plan, const FieldOf& field_of) {
+  const auto [table, field] = field_of(index_of(plan));
+  const uint8_t* address = table->GetAddressOf(field);
+  std::byte* offset = plan.data() + (address - reinterpret_cast<uint8_t*>(plan.data()));
+  uint32_t distance = 0;
+  std::memcpy(&distance, offset, sizeof distance);
+  distance -= sizeof distance;
+  std::memcpy(offset, &distance, sizeof distance);
+  const uint32_t one = 1;
+  std::memcpy(offset + distance, &one, sizeof one);
+  reseal(plan);
 }
 
 std::vector<Fixture> table_fixtures() {
@@ -125,27 +169,53 @@ std::vector<Fixture> table_fixtures() {
        "records four bytes before their place",
        {},
        [](Bytes& plan) {
-         PlanHeader h = header_of(plan);
-         std::byte* index = plan.data() + section(h, rlx::SectionKind::Index).offset_bytes;
-         const rlx::fb::Kernel* kernel = rlx::fb::GetPlan(index)->kernels()->Get(0);
-         const auto* table = reinterpret_cast<const flatbuffers::Table*>(kernel);
-         const uint8_t* field = table->GetAddressOf(rlx::fb::Kernel::VT_ACCESSES);
-         std::byte* offset = index + (field - reinterpret_cast<const uint8_t*>(index));
-         uint32_t distance = 0;
-         std::memcpy(&distance, offset, sizeof distance);
-         distance -= 4;
-         std::memcpy(offset, &distance, sizeof distance);
-         const uint32_t one = 1;
-         std::memcpy(offset + distance, &one, sizeof one);
-         reseal(plan);
+         misplace_vector(plan, [](const rlx::fb::Plan& index) {
+           return std::pair(table_of(index.kernels()->Get(0)), rlx::fb::Kernel::VT_ACCESSES);
+         });
        }},
       {Rule::IndexShared, "19 variants of a kernel",
        [](PlanSpec& spec) { spec.kernels[0].variants.resize(19, spec.kernels[0].variants[0]); }},
+      {Rule::IndexShared, "a kernel that is two kernels",
+       [](PlanSpec& spec) { spec.kernels.push_back(spec.kernels[0]); },
+       [](Bytes& plan) {
+         share_records(plan, [](const rlx::fb::Plan& index) { return index.kernels(); });
+       }},
+      {Rule::IndexStructure,
+       "dims at 4 of 8 bytes",
+       {},
+       [](Bytes& plan) {
+         misplace_vector(plan, [](const rlx::fb::Plan& index) {
+           return std::pair(table_of(index.entries()->Get(0)->values()->Get(6)),
+                            rlx::fb::Value::VT_DIMS);
+         });
+       }},
+      {Rule::EntryCount, "2,049 entries",
+       [](PlanSpec& spec) {
+         spec.entries.resize(2049, spec.entries[1]);
+         for (size_t e = 2; e < spec.entries.size(); ++e)
+           spec.entries[e].name = "e" + std::to_string(e);
+       }},
       {Rule::EntryMissing, "no entry", [](PlanSpec& spec) { spec.entries.clear(); }},
       {Rule::NameForm, "a weight without a name",
        [](PlanSpec& spec) { spec.weights[0].name = ""; }},
       {Rule::NameForm, "a state whose name is no UTF-8",
        [](PlanSpec& spec) { spec.states[0].name = "\xC3("; }},
+      {Rule::NameForm, "a weight whose name sets the window's title",
+       [](PlanSpec& spec) { spec.weights[0].name = "w\x1b]0;owned\x07"; }},
+      {Rule::NameForm, "an entry point with a control character of Latin-1",
+       [](PlanSpec& spec) { spec.kernels[0].variants[0].entry_point = "main\xC2\x9B"; }},
+      {Rule::NameForm, "a kernel whose name is written from right to left",
+       [](PlanSpec& spec) { spec.kernels[0].name = "region\xE2\x80\xAE"; }},
+      {Rule::NameForm, "a value whose name has two lines",
+       [](PlanSpec& spec) {
+         spec.entries[0].values[6].name =
+             "a\xE2\x80\xA8"
+             "b";
+       }},
+      {Rule::NameForm, "a symbol whose name ends in a delete",
+       [](PlanSpec& spec) { spec.symbols[0].name = "batch\x7F"; }},
+      {Rule::NameForm, "a note of two lines",
+       [](PlanSpec& spec) { spec.note_reason = "only\none"; }},
       {Rule::NameForm, "an entry whose name is 257 bytes",
        [](PlanSpec& spec) { spec.entries[0].name.assign(257, 'e'); }},
       main_fixture(Rule::NameUnique, "two outputs of one name",
@@ -317,6 +387,11 @@ std::vector<Fixture> order_fixtures() {
                    [](SpecEntry& e) { e.steps[4].relocations[1].value = 4; }),
       main_fixture(Rule::InputWritten, "a copy into the input",
                    [](SpecEntry& e) { e.steps[4].relocations[1].value = 0; }),
+      {Rule::InitReach, "init names a state that it does not use",
+       [](PlanSpec& spec) {
+         spec.init->values.push_back(spec.entries[0].values[5]);
+         spec.init->values[1].last_step = 0;
+       }},
       {Rule::InitReach, "init fills a state",
        [](PlanSpec& spec) {
          spec.init->values.push_back(spec.entries[0].values[5]);
@@ -344,7 +419,7 @@ std::vector<Fixture> order_fixtures() {
                    [](SpecEntry& e) { e.steps[2].edges = {}; }),
       main_fixture(Rule::EdgeSeparates, "the edge to the state's writer taken away",
                    [](SpecEntry& e) { e.steps[4].edges = {}; }),
-      {Rule::OrderBudget, "1,300 readers of 1,300 pieces",
+      {Rule::WorkBudget, "1,300 readers of 1,300 pieces",
        [](PlanSpec& spec) {
          make_tangle(spec.entries[0]);
          spec.debug_notes = false;

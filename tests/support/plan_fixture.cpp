@@ -173,8 +173,8 @@ std::vector<std::byte> write_debug(const PlanSpec& spec) {
     std::vector<Offset<fb::StepNote>> notes;
     for (size_t s = 0; s < entry.steps.size(); ++s) {
       const std::string node = entry.name + ".node" + std::to_string(s);
-      notes.push_back(
-          fb::CreateStepNoteDirect(builder, node.c_str(), "add", "fixture", "only one"));
+      notes.push_back(fb::CreateStepNoteDirect(builder, node.c_str(), "add", "fixture",
+                                               spec.note_reason.c_str()));
     }
     entries.push_back(fb::CreateEntryNotesDirect(builder, &notes));
   };

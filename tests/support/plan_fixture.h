@@ -140,6 +140,7 @@ struct PlanSpec {
   uint64_t weights_bytes = 0;           // of the segment
   uint64_t state_bytes = 0;
   bool debug_notes = true;
+  std::string note_reason = "only one";  // of every step
   PlanVulkanTarget vulkan{};
   PlanCudaTarget cuda{};
   std::function<void(PlanHeader&)> edit_header;  // last word before the checksums
