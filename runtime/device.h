@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/objects.h"
 #include "runtime/status.h"
 
 namespace rlx {
@@ -165,6 +166,11 @@ class Device {
  public:
   virtual ~Device() = default;
   [[nodiscard]] virtual const DeviceInfo& info() const = 0;
+  // Ok, or why nothing can run any more: RLX_DEVICE_LOST once any call on the device, its plans or
+  // sessions has met its loss.
+  [[nodiscard]] virtual Status health() const = 0;
+  // What exists on the device now, of its plans and sessions too.
+  [[nodiscard]] virtual const ObjectCounts& objects() const = 0;
   // Uploads weights, creates pipelines or modules, runs the plan's init entry. The view must
   // outlive the DevicePlan.
   virtual Status load(const PlanView& plan, const LoadOptions& options,

@@ -157,7 +157,8 @@ rlx_status rlx_device_get_info(const rlx_device* device, rlx_device_info* info) 
 rlx_status rlx_device_health(const rlx_device* device) {
   return guarded([&]() -> Status {
     if (device == nullptr) return null_argument("device");
-    if (!device->shared->lost) return {};
+    if (!device->shared->lost && device->shared->device->health().code() != RLX_DEVICE_LOST)
+      return {};
     return {RLX_DEVICE_LOST, rlx::text_of("device ", device->shared->device->info().id,
                                           " was lost; close its sessions and open it again")};
   });

@@ -60,12 +60,13 @@ Status describe_device(const Driver& driver, CUdevice device, std::string id, De
 }
 
 Status Context::open(std::shared_ptr<const Driver> driver, CUdevice device, std::string id,
-                     std::shared_ptr<Context>& context) {
-  std::shared_ptr<Context> made(new Context(std::move(driver)));
+                     std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Context>& context) {
+  std::shared_ptr<Context> made(new Context(std::move(driver), std::move(objects)));
   RLX_RETURN_IF_ERROR(describe_device(*made->driver, device, std::move(id), made->info));
   RLX_RETURN_IF_ERROR(made->check(made->api.cuDevicePrimaryCtxRetain(&made->handle, device),
                                   "the primary context of " + made->text()));
   made->device_ = device;
+  made->counted_ = CountedObject(*made->objects, ObjectKind::Context);
   made->retained_ = true;
   made->info.available_bytes = made->available_bytes();
   context = std::move(made);
@@ -73,8 +74,8 @@ Status Context::open(std::shared_ptr<const Driver> driver, CUdevice device, std:
 }
 
 Status Context::adopt(std::shared_ptr<const Driver> driver, CUcontext handle,
-                      std::shared_ptr<Context>& context) {
-  std::shared_ptr<Context> made(new Context(std::move(driver)));
+                      std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Context>& context) {
+  std::shared_ptr<Context> made(new Context(std::move(driver), std::move(objects)));
   made->handle = handle;
   {
     const Current current(*made);

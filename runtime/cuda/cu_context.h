@@ -10,6 +10,7 @@
 
 #include "runtime/cuda/cu_api.h"
 #include "runtime/device.h"
+#include "runtime/objects.h"
 
 namespace rlx::cuda {
 
@@ -17,11 +18,12 @@ namespace rlx::cuda {
 // process, or one of the caller's. Used by plans and sessions, from any thread.
 class Context {
  public:
+  // Null counts are made.
   static Status open(std::shared_ptr<const Driver> driver, CUdevice device, std::string id,
-                     std::shared_ptr<Context>& context);
+                     std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Context>& context);
   // The caller keeps the context and destroys it after everything made here.
   static Status adopt(std::shared_ptr<const Driver> driver, CUcontext handle,
-                      std::shared_ptr<Context>& context);
+                      std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Context>& context);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -37,14 +39,19 @@ class Context {
 
   const std::shared_ptr<const Driver> driver;
   const Api& api;
+  // Of everything made in this context; never null.
+  const std::shared_ptr<ObjectCounts> objects;
   CUcontext handle = nullptr;
   DeviceInfo info;
 
  private:
-  explicit Context(std::shared_ptr<const Driver> from)
-      : driver(std::move(from)), api(driver->api) {}
+  Context(std::shared_ptr<const Driver> from, std::shared_ptr<ObjectCounts> counts)
+      : driver(std::move(from)),
+        api(driver->api),
+        objects(counts != nullptr ? std::move(counts) : std::make_shared<ObjectCounts>()) {}
 
   CUdevice device_ = 0;
+  CountedObject counted_;  // the primary context's retention
   bool retained_ = false;
   std::atomic<bool> lost_ = false;
 };
@@ -71,13 +78,14 @@ class Current {
   Status status_;
 };
 
-// Owns one handle; kDestroy is the Api member that ends it. A refusal to end it means that the
-// context is gone, and the handle with it.
-template <typename Handle, auto kDestroy>
+// Owns one handle, and counts it; kDestroy is the Api member that ends it. A refusal to end it
+// means that the context is gone, and the handle with it.
+template <typename Handle, auto kDestroy, ObjectKind kKind>
 class Owned {
  public:
   Owned() = default;
-  Owned(Context& context, Handle handle) : context_(&context), handle_(handle) {}
+  Owned(Context& context, Handle handle)
+      : context_(&context), handle_(handle), counted_(*context.objects, kKind) {}
   Owned(Owned&& other) noexcept { swap(other); }
   Owned& operator=(Owned&& other) noexcept {
     Owned taken(std::move(other));
@@ -97,19 +105,21 @@ class Owned {
   void swap(Owned& other) noexcept {
     std::swap(context_, other.context_);
     std::swap(handle_, other.handle_);
+    std::swap(counted_, other.counted_);
   }
 
   Context* context_ = nullptr;
   Handle handle_{};
+  CountedObject counted_;
 };
 
-using OwnedDeviceMemory = Owned<CUdeviceptr, &Api::cuMemFree_v2>;
-using OwnedHostMemory = Owned<void*, &Api::cuMemFreeHost>;
-using OwnedModule = Owned<CUmodule, &Api::cuModuleUnload>;
-using OwnedStream = Owned<CUstream, &Api::cuStreamDestroy_v2>;
-using OwnedEvent = Owned<CUevent, &Api::cuEventDestroy_v2>;
-using OwnedGraph = Owned<CUgraph, &Api::cuGraphDestroy>;
-using OwnedGraphExec = Owned<CUgraphExec, &Api::cuGraphExecDestroy>;
+using OwnedDeviceMemory = Owned<CUdeviceptr, &Api::cuMemFree_v2, ObjectKind::Memory>;
+using OwnedHostMemory = Owned<void*, &Api::cuMemFreeHost, ObjectKind::HostMemory>;
+using OwnedModule = Owned<CUmodule, &Api::cuModuleUnload, ObjectKind::Module>;
+using OwnedStream = Owned<CUstream, &Api::cuStreamDestroy_v2, ObjectKind::Stream>;
+using OwnedEvent = Owned<CUevent, &Api::cuEventDestroy_v2, ObjectKind::Event>;
+using OwnedGraph = Owned<CUgraph, &Api::cuGraphDestroy, ObjectKind::Graph>;
+using OwnedGraphExec = Owned<CUgraphExec, &Api::cuGraphExecDestroy, ObjectKind::GraphExec>;
 
 // The context is current in all of these.
 Status create_stream(Context& context, OwnedStream& stream);

@@ -97,7 +97,7 @@ Status create_product(const BlasLibrary& library, const fb::LibraryGemm& gemm, C
   RLX_RETURN_IF_ERROR(
       library.check(library.api.cublasLtMatmulDescCreate(&handle, compute_type(gemm), scale_type),
                     "cublasLtMatmulDescCreate"));
-  product = OwnedProduct(library.api, handle);
+  product = OwnedProduct(library, handle);
   const int32_t first = gemm.b_transposed() ? CUBLAS_OP_T : CUBLAS_OP_N;
   const int32_t second = gemm.a_transposed() ? CUBLAS_OP_T : CUBLAS_OP_N;
   RLX_RETURN_IF_ERROR(set_product(library, handle, CUBLASLT_MATMUL_DESC_TRANSA, first));
@@ -124,7 +124,7 @@ Status create_layout(const BlasLibrary& library, const MatrixShape& shape, uint6
       library.api.cublasLtMatrixLayoutCreate(&handle, library_type(shape.dtype), shape.columns,
                                              shape.rows, static_cast<int64_t>(shape.pitch)),
       "cublasLtMatrixLayoutCreate"));
-  layout = OwnedLayout(library.api, handle);
+  layout = OwnedLayout(library, handle);
   if (batch <= 1) return {};
   const auto count = static_cast<int32_t>(batch);
   const auto stride = static_cast<int64_t>(shape.batch_stride);
@@ -192,7 +192,7 @@ Status create_preference(const BlasLibrary& library, const fb::Entry& entry, con
   cublasLtMatmulPreference_t handle = nullptr;
   RLX_RETURN_IF_ERROR(library.check(library.api.cublasLtMatmulPreferenceCreate(&handle),
                                     "cublasLtMatmulPreferenceCreate"));
-  preference = OwnedPreference(library.api, handle);
+  preference = OwnedPreference(library, handle);
   RLX_RETURN_IF_ERROR(set_preference(library, handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                      gemm.workspace_bytes()));
   // Parts of a split k are summed in the compute type and in a fixed order.
@@ -239,7 +239,7 @@ Status GemmSet::create(Context& context, const PlanView& plan, bool require_tune
   if (entries.empty()) return {};
 
   GemmSet made;
-  RLX_RETURN_IF_ERROR(BlasLibrary::open(made.library_));
+  RLX_RETURN_IF_ERROR(BlasLibrary::open(context.objects, made.library_));
   made.library_text_ = made.library_->text();
   for (const fb::Entry* entry : entries) {
     const std::span<const fb::Step> steps = PlanView::steps(*entry);

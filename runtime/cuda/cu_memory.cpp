@@ -7,12 +7,11 @@
 #include <cstring>
 #include <mutex>
 #include <new>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "runtime/errors.h"
 #include "runtime/text.h"
+#include "runtime/threads.h"
 
 namespace rlx::cuda {
 namespace {
@@ -207,16 +206,7 @@ Status upload(Context& context, const Segment& segment, std::span<const ByteRang
     const std::lock_guard lock(mutex);
     if (first_failure.ok()) first_failure = std::move(status);
   };
-  std::vector<std::thread> helpers;
-  for (size_t i = 1; i < std::min(kUploadThreads, pieces.size()); ++i) {
-    try {
-      helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // The system gives no more threads: those that run do the work.
-    }
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  run_on_threads(std::min(kUploadThreads, pieces.size()), work);
   return first_failure;
 }
 

@@ -6,12 +6,11 @@
 #include <atomic>
 #include <map>
 #include <new>
-#include <system_error>
-#include <thread>
 
 #include "runtime/errors.h"
 #include "runtime/preflight.h"
 #include "runtime/text.h"
+#include "runtime/threads.h"
 
 namespace rlx::cuda {
 namespace {
@@ -172,18 +171,7 @@ Status ModuleSet::create(Context& context, const PlanView& plan, uint32_t jobs, 
       }
     }
   };
-  if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> helpers;
-  helpers.reserve(std::min<size_t>(jobs, results.size()));
-  for (size_t i = 1; i < std::min<size_t>(jobs, results.size()); ++i) {
-    try {
-      helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // The system gives no more threads: those that run do the work.
-    }
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  run_on_threads(std::min(thread_count(jobs), results.size()), work);
   for (Status& result : results) {
     if (!result.ok()) return std::move(result);
   }

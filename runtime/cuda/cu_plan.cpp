@@ -31,7 +31,9 @@ Status CudaPlan::load(std::shared_ptr<Context> context, const PlanView& view,
   RLX_RETURN_IF_ERROR(check_device(*context, view, options));
   std::shared_ptr<CudaPlan> made(new CudaPlan(std::move(context), view, options.profile));
   // Code is loaded while the weights come from the disk.
-  std::future<Status> modules = std::async(std::launch::async, [&made, &view, &options] {
+  // No thread to be had: it is done when asked for.
+  constexpr std::launch kPolicy = std::launch::async | std::launch::deferred;
+  std::future<Status> modules = std::async(kPolicy, [&made, &view, &options] {
     return ModuleSet::create(made->context(), view, options.jobs, made->modules_);
   });
   const Status weights = made->create_weights();

@@ -36,13 +36,17 @@ class CudaPlan final : public DevicePlan, public std::enable_shared_from_this<Cu
 
  private:
   CudaPlan(std::shared_ptr<Context> context, const PlanView& view, bool profile)
-      : context_(std::move(context)), view_(view), profile_(profile) {}
+      : context_(std::move(context)),
+        counted_(*context_->objects, ObjectKind::Plan),
+        view_(view),
+        profile_(profile) {}
 
   Status create_weights();
   Status run_init();
 
   // Members are destroyed from the last to the first.
   std::shared_ptr<Context> context_;
+  CountedObject counted_;
   const PlanView& view_;
   bool profile_ = false;
   Segment weights_;

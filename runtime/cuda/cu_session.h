@@ -53,7 +53,10 @@ class CudaSession final : public DeviceSession {
   };
 
   explicit CudaSession(std::shared_ptr<CudaPlan> plan)
-      : plan_(std::move(plan)), context_(plan_->context()), view_(plan_->view()) {}
+      : plan_(std::move(plan)),
+        context_(plan_->context()),
+        counted_(*context_.objects, ObjectKind::Session),
+        view_(plan_->view()) {}
 
   Status allocate(const SessionOptions& options);
   Status allocate_index_errors(bool for_host);
@@ -77,6 +80,7 @@ class CudaSession final : public DeviceSession {
   // Members are destroyed from the last to the first.
   std::shared_ptr<CudaPlan> plan_;
   Context& context_;
+  CountedObject counted_;
   const PlanView& view_;
   Segment state_;
   Segment arena_;

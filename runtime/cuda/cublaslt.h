@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "runtime/cuda/cu_types.h"
+#include "runtime/objects.h"
 #include "runtime/status.h"
 
 namespace rlx::cuda {
@@ -79,8 +80,9 @@ struct BlasApi {
 class BlasLibrary {
  public:
   // Opens the first of `names` that is there, newest first. RLX_UNSUITABLE_DEVICE with the package
-  // that has it where none is.
-  static Status open(std::shared_ptr<const BlasLibrary>& library);
+  // that has it where none is. What is made with the library is counted.
+  static Status open(std::shared_ptr<ObjectCounts> objects,
+                     std::shared_ptr<const BlasLibrary>& library);
   ~BlasLibrary();
   BlasLibrary(const BlasLibrary&) = delete;
   BlasLibrary& operator=(const BlasLibrary&) = delete;
@@ -92,17 +94,21 @@ class BlasLibrary {
 
   BlasApi api;
   cublasLtHandle_t handle = nullptr;
+  const std::shared_ptr<ObjectCounts> objects;
 
  private:
-  BlasLibrary() = default;
+  explicit BlasLibrary(std::shared_ptr<ObjectCounts> counts) : objects(std::move(counts)) {}
+
+  CountedObject counted_;
 };
 
-// Owns a descriptor; kDestroy is the BlasApi member that ends it.
+// Owns a descriptor, and counts it; kDestroy is the BlasApi member that ends it.
 template <typename Handle, auto kDestroy>
 class OwnedDescriptor {
  public:
   OwnedDescriptor() = default;
-  OwnedDescriptor(const BlasApi& api, Handle handle) : api_(&api), handle_(handle) {}
+  OwnedDescriptor(const BlasLibrary& library, Handle handle)
+      : api_(&library.api), handle_(handle), counted_(*library.objects, ObjectKind::Descriptor) {}
   OwnedDescriptor(OwnedDescriptor&& other) noexcept { swap(other); }
   OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
     OwnedDescriptor taken(std::move(other));
@@ -118,10 +124,12 @@ class OwnedDescriptor {
   void swap(OwnedDescriptor& other) noexcept {
     std::swap(api_, other.api_);
     std::swap(handle_, other.handle_);
+    std::swap(counted_, other.counted_);
   }
 
   const BlasApi* api_ = nullptr;
   Handle handle_ = nullptr;
+  CountedObject counted_;
 };
 
 using OwnedProduct = OwnedDescriptor<cublasLtMatmulDesc_t, &BlasApi::cublasLtMatmulDescDestroy>;

@@ -19,6 +19,8 @@ class CudaDevice final : public Device {
   explicit CudaDevice(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return context_->info; }
+  [[nodiscard]] Status health() const override { return context_->health(); }
+  [[nodiscard]] const ObjectCounts& objects() const override { return *context_->objects; }
   Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
     return CudaPlan::load(context_, plan, options, loaded);
@@ -96,8 +98,8 @@ Status open_cuda_device(const std::string& id, std::shared_ptr<Device>& device,
   const std::optional<size_t> index = index_of(id);
   if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
   std::shared_ptr<Context> context;
-  RLX_RETURN_IF_ERROR(
-      Context::open(std::move(driver), devices[*index].device, devices[*index].info.id, context));
+  RLX_RETURN_IF_ERROR(Context::open(std::move(driver), devices[*index].device,
+                                    devices[*index].info.id, options.objects, context));
   device = std::make_shared<CudaDevice>(std::move(context));
   return {};
 }
@@ -109,7 +111,8 @@ Status adopt_cuda_device(void* context, std::shared_ptr<Device>& device,
   std::shared_ptr<const Driver> driver;
   RLX_RETURN_IF_ERROR(Driver::open(options.library, driver));
   std::shared_ptr<Context> adopted;
-  RLX_RETURN_IF_ERROR(Context::adopt(std::move(driver), static_cast<CUcontext>(context), adopted));
+  RLX_RETURN_IF_ERROR(
+      Context::adopt(std::move(driver), static_cast<CUcontext>(context), options.objects, adopted));
   device = std::make_shared<CudaDevice>(std::move(adopted));
   return {};
 }

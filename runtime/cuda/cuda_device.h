@@ -15,6 +15,9 @@ namespace rlx {
 struct CudaOptions {
   // The driver library's file name or path.
   std::string library = "libcuda.so.1";
+  // Where everything made for the device is counted, itself included: for who wants to know that
+  // nothing remains. Null: counts that end with the device.
+  std::shared_ptr<ObjectCounts> objects = nullptr;
 };
 
 // Every device, in the driver's order. Empty: why_none says why and which package helps.

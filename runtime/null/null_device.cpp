@@ -21,9 +21,15 @@ constexpr const char* kDriverText = "rlx null";
 constexpr const char* kLibraryText = "null library 1";
 constexpr uint32_t kAlgorithms = 3;  // that the library offers for every product
 
+struct Memory {
+  Bytes bytes;
+  CountedObject counted;
+};
+
 class NullDriver {
  public:
-  explicit NullDriver(std::shared_ptr<NullControl> control) : control_(std::move(control)) {}
+  explicit NullDriver(std::shared_ptr<NullControl> control)
+      : control_(std::move(control)), counted_(control_->objects, ObjectKind::Context) {}
 
   // Stands for one call of a driver.
   Status call(std::string_view what) {
@@ -35,19 +41,28 @@ class NullDriver {
     return {code, text_of("the null device was told to fail call ", number, ", ", what)};
   }
   [[nodiscard]] NullControl& control() const { return *control_; }
+  [[nodiscard]] bool is_lost() const { return lost_; }
+
+  // Memory of the device, zeroed.
+  Status allocate(std::string_view what, uint64_t size_bytes, Memory& memory) {
+    RLX_RETURN_IF_ERROR(call(text_of("allocation of ", what)));
+    memory.bytes.resize(size_bytes);
+    memory.counted = CountedObject(control_->objects, ObjectKind::Memory);
+    return {};
+  }
 
  private:
   std::shared_ptr<NullControl> control_;
+  CountedObject counted_;
   std::atomic<bool> lost_{false};
 };
 
 class NullPlan final : public DevicePlan, public std::enable_shared_from_this<NullPlan> {
  public:
   NullPlan(std::shared_ptr<NullDriver> driver, const PlanView& view)
-      : driver_(std::move(driver)), view_(view) {
-    ++driver_->control().live_objects;
-  }
-  ~NullPlan() override { --driver_->control().live_objects; }
+      : driver_(std::move(driver)),
+        counted_(driver_->control().objects, ObjectKind::Plan),
+        view_(view) {}
 
   Status load();
   Status create_session(const SessionOptions& options,
@@ -64,12 +79,13 @@ class NullPlan final : public DevicePlan, public std::enable_shared_from_this<Nu
 
   [[nodiscard]] NullDriver& driver() const { return *driver_; }
   [[nodiscard]] const PlanView& view() const { return view_; }
-  [[nodiscard]] Bytes& weights() { return weights_; }
+  [[nodiscard]] Bytes& weights() { return weights_.bytes; }
 
  private:
   std::shared_ptr<NullDriver> driver_;
+  CountedObject counted_;
   const PlanView& view_;
-  Bytes weights_;
+  Memory weights_;
 };
 
 // The addresses of one entry's values, and its steps.
@@ -124,10 +140,8 @@ class NullSession final : public DeviceSession {
         view_(plan_->view()),
         driver_(plan_->driver()),
         control_(driver_.control()),
-        check_indices_(options.check_indices) {
-    ++control_.live_objects;
-  }
-  ~NullSession() override { --control_.live_objects; }
+        counted_(control_.objects, ObjectKind::Session),
+        check_indices_(options.check_indices) {}
 
   Status create();
   Status prepare(uint32_t entry) override;
@@ -160,10 +174,11 @@ class NullSession final : public DeviceSession {
   const PlanView& view_;
   NullDriver& driver_;
   NullControl& control_;
+  CountedObject counted_;
   const bool check_indices_;
-  Bytes state_;
-  Bytes arena_;
-  Bytes io_;
+  Memory state_;
+  Memory arena_;
+  Memory io_;
   std::vector<uint32_t> index_errors_;
   std::vector<LinkedEntry> entries_;
   std::vector<std::vector<ExternalBuffer>>
@@ -181,6 +196,11 @@ class NullDevice final : public Device {
     info_.unified_memory = true;
   }
   [[nodiscard]] const DeviceInfo& info() const override { return info_; }
+  [[nodiscard]] Status health() const override {
+    if (!driver_->is_lost()) return {};
+    return {RLX_DEVICE_LOST, "the null device was lost"};
+  }
+  [[nodiscard]] const ObjectCounts& objects() const override { return driver_->control().objects; }
   Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
     auto made = std::make_shared<NullPlan>(driver_, plan);
@@ -212,11 +232,10 @@ std::byte* own_address(NullPlan& plan, Bytes& state, Bytes& arena, const fb::Val
 }
 
 Status NullPlan::load() {
-  RLX_RETURN_IF_ERROR(driver_->call("allocation of the weights"));
-  weights_.resize(view_.header().weights_bytes);
+  RLX_RETURN_IF_ERROR(driver_->allocate("the weights", view_.header().weights_bytes, weights_));
   RLX_RETURN_IF_ERROR(driver_->call("upload of the weights"));
   RLX_RETURN_IF_ERROR(
-      view_.read_weights(0, std::span(weights_).first(view_.weights_section_bytes())));
+      view_.read_weights(0, std::span(weights()).first(view_.weights_section_bytes())));
   ++driver_->control().loads;
   const fb::Entry* init = view_.init(target());
   if (init == nullptr) return {};
@@ -272,12 +291,9 @@ Status NullPlan::create_session(const SessionOptions& options,
 }
 
 Status NullSession::create() {
-  RLX_RETURN_IF_ERROR(driver_.call("allocation of the state"));
-  state_.resize(view_.header().state_bytes);
-  RLX_RETURN_IF_ERROR(driver_.call("allocation of the arena"));
-  arena_.resize(view_.header().arena_bytes);
-  RLX_RETURN_IF_ERROR(driver_.call("allocation of the io"));
-  io_.resize(view_.header().io_bytes);
+  RLX_RETURN_IF_ERROR(driver_.allocate("the state", view_.header().state_bytes, state_));
+  RLX_RETURN_IF_ERROR(driver_.allocate("the arena", view_.header().arena_bytes, arena_));
+  RLX_RETURN_IF_ERROR(driver_.allocate("the io", view_.header().io_bytes, io_));
   if (view_.header().index_error_bytes > 0) {
     RLX_RETURN_IF_ERROR(driver_.call("allocation of the index errors"));
     index_errors_.resize(view_.header().index_error_bytes / kIndexErrorBytes);
@@ -298,14 +314,14 @@ void NullSession::link(uint32_t e) {
   uint64_t io_bytes = 0;
   for (uint32_t v = 0; v < addresses.size(); ++v) {
     const fb::Value& value = PlanView::value(entry, v);
-    addresses[v] = own_address(*plan_, state_, arena_, value);
+    addresses[v] = own_address(*plan_, state_.bytes, arena_.bytes, value);
     if (value.segment() == fb::Segment::IndexErrors) {
       addresses[v] = std::as_writable_bytes(std::span(index_errors_)).data() + value.offset_bytes();
     }
     if (value.segment() != fb::Segment::Io) continue;
     const ExternalBuffer& bound = bound_[e][v];
     addresses[v] = bound.size_bytes > 0 ? reinterpret_cast<std::byte*>(bound.device_address)
-                                        : io_.data() + io_bytes;
+                                        : io_.bytes.data() + io_bytes;
     io_bytes += (value.size_bytes() + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes *
                 kArenaAlignmentBytes;
   }
@@ -385,7 +401,7 @@ Status NullSession::reset_states() {
   RLX_RETURN_IF_ERROR(driver_.call("reset of the states"));
   for (const fb::State* state : *view_.index().states()) {
     const std::span<std::byte> bytes =
-        std::span(state_).subspan(state->offset_bytes(), state->size_bytes());
+        std::span(state_.bytes).subspan(state->offset_bytes(), state->size_bytes());
     if (bytes.empty()) continue;
     if (state->init() == fb::StateInit::Zeros) std::fill(bytes.begin(), bytes.end(), std::byte{0});
     if (state->init() == fb::StateInit::Ones) fill_with_ones(state->dtype(), bytes);
@@ -407,7 +423,7 @@ Status NullSession::read_after(uint32_t entry, uint32_t step, uint32_t value,
 
 Status NullSession::poison_arena(std::byte pattern) {
   RLX_RETURN_IF_ERROR(driver_.call("poisoning of the arena"));
-  std::fill(arena_.begin(), arena_.end(), pattern);
+  std::fill(arena_.bytes.begin(), arena_.bytes.end(), pattern);
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/objects.h"
 #include "runtime/status.h"
 
 namespace rlx {
@@ -24,8 +25,8 @@ struct NullControl {
   std::atomic<uint64_t> timeouts{0};  // so many waits with a timeout find the run unfinished
 
   std::atomic<uint64_t> calls{0};
-  std::atomic<uint64_t> loads{0};         // plans whose weights were uploaded
-  std::atomic<uint64_t> live_objects{0};  // device plans and sessions that exist
+  std::atomic<uint64_t> loads{0};  // plans whose weights were uploaded
+  ObjectCounts objects;            // that exist now
   std::atomic<uint64_t> dispatches{0};
   std::atomic<uint64_t> runs{0};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vulkan entry points as tables filled at run time, and owners for the handles made through them.
+// Vulkan entry points as tables filled at run time.
 #pragma once
 
 #include <string>
@@ -57,47 +57,5 @@ class Library {
  private:
   void* handle_ = nullptr;
 };
-
-// Owns one handle of a device; kDestroy is the DeviceApi member that ends it.
-template <typename Handle, auto kDestroy>
-class Owned {
- public:
-  Owned() = default;
-  Owned(const DeviceApi& api, VkDevice device, Handle handle)
-      : api_(&api), device_(device), handle_(handle) {}
-  Owned(Owned&& other) noexcept { swap(other); }
-  Owned& operator=(Owned&& other) noexcept {
-    Owned taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Owned() {
-    if (handle_ != VK_NULL_HANDLE) (api_->*kDestroy)(device_, handle_, nullptr);
-  }
-
-  [[nodiscard]] Handle get() const { return handle_; }
-  explicit operator bool() const { return handle_ != VK_NULL_HANDLE; }
-
- private:
-  void swap(Owned& other) noexcept {
-    std::swap(api_, other.api_);
-    std::swap(device_, other.device_);
-    std::swap(handle_, other.handle_);
-  }
-
-  const DeviceApi* api_ = nullptr;
-  VkDevice device_ = VK_NULL_HANDLE;
-  Handle handle_ = VK_NULL_HANDLE;
-};
-
-using OwnedBuffer = Owned<VkBuffer, &DeviceApi::vkDestroyBuffer>;
-using OwnedMemory = Owned<VkDeviceMemory, &DeviceApi::vkFreeMemory>;
-using OwnedShaderModule = Owned<VkShaderModule, &DeviceApi::vkDestroyShaderModule>;
-using OwnedPipelineLayout = Owned<VkPipelineLayout, &DeviceApi::vkDestroyPipelineLayout>;
-using OwnedPipeline = Owned<VkPipeline, &DeviceApi::vkDestroyPipeline>;
-using OwnedPipelineCache = Owned<VkPipelineCache, &DeviceApi::vkDestroyPipelineCache>;
-using OwnedCommandPool = Owned<VkCommandPool, &DeviceApi::vkDestroyCommandPool>;
-using OwnedQueryPool = Owned<VkQueryPool, &DeviceApi::vkDestroyQueryPool>;
-using OwnedFence = Owned<VkFence, &DeviceApi::vkDestroyFence>;
 
 }  // namespace rlx::vulkan

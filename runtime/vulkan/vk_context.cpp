@@ -61,13 +61,14 @@ Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physic
   RLX_RETURN_IF_ERROR(to_status(
       instance_api.vkCreateDevice(made->physical.handle, &info, nullptr, &made->device),
       "vkCreateDevice on " + made->physical.info.id + " \"" + made->physical.info.name + "\""));
+  made->counted_ = CountedObject(made->objects(), ObjectKind::Context);
   made->owned_ = true;
   // Destruction needs this one, whatever else is missing.
   made->api.vkDestroyDevice = reinterpret_cast<PFN_vkDestroyDevice>(
       instance_api.vkGetDeviceProcAddr(made->device, "vkDestroyDevice"));
   RLX_RETURN_IF_ERROR(load_device_api(instance_api.vkGetDeviceProcAddr, made->device, made->api));
-  made->queue_family_ = made->physical.queue_family;
-  made->api.vkGetDeviceQueue(made->device, made->queue_family_, 0, &made->queue_);
+  made->queue_family = made->physical.queue_family;
+  made->api.vkGetDeviceQueue(made->device, made->queue_family, 0, &made->queue_);
   context = std::move(made);
   return {};
 }
@@ -88,7 +89,7 @@ Status Context::adopt(std::shared_ptr<Instance> instance, PhysicalDevice physica
   made->physical = std::move(physical);
   made->device = static_cast<VkDevice>(adopted.device);
   made->queue_ = static_cast<VkQueue>(adopted.queue);
-  made->queue_family_ = adopted.queue_family;
+  made->queue_family = adopted.queue_family;
   RLX_RETURN_IF_ERROR(
       load_device_api(made->instance->api.vkGetDeviceProcAddr, made->device, made->api));
   context = std::move(made);
@@ -115,37 +116,11 @@ Status Context::health() const {
                       instance->validation_log.messages().front());
 }
 
-Status Context::create_command_pool(OwnedCommandPool& pool) {
-  const VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-                                        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-                                        .queueFamilyIndex = queue_family_};
-  VkCommandPool handle = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(
-      check(api.vkCreateCommandPool(device, &info, nullptr, &handle), "vkCreateCommandPool"));
-  pool = OwnedCommandPool(api, device, handle);
-  return {};
-}
-
-Status Context::allocate_command_buffer(VkCommandPool pool, VkCommandBuffer& buffer) {
-  const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-                                            .commandPool = pool,
-                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                            .commandBufferCount = 1};
-  return check(api.vkAllocateCommandBuffers(device, &info, &buffer), "vkAllocateCommandBuffers");
-}
-
-Status Context::create_fence(OwnedFence& fence) {
-  const VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-  VkFence handle = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(check(api.vkCreateFence(device, &info, nullptr, &handle), "vkCreateFence"));
-  fence = OwnedFence(api, device, handle);
-  return {};
-}
-
 Status Context::submit(VkCommandBuffer buffer, VkFence fence) {
   RLX_RETURN_IF_ERROR(check(api.vkResetFences(device, 1, &fence), "vkResetFences"));
-  const VkSubmitInfo info = {
-      .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &buffer};
+  const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                             .commandBufferCount = buffer == VK_NULL_HANDLE ? 0u : 1u,
+                             .pCommandBuffers = &buffer};
   const std::lock_guard lock(queue_mutex_);
   return check(api.vkQueueSubmit(queue_, 1, &info, fence), "vkQueueSubmit");
 }
@@ -161,8 +136,12 @@ Status Context::wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_vi
   };
   const auto block = [&](nanoseconds longest) {
     const bool forever = timeout_nanoseconds == UINT64_MAX && longest >= timeout;
-    const auto count = static_cast<uint64_t>(std::min(longest, left()).count());
-    return api.vkWaitForFences(device, 1, &fence, VK_TRUE, forever ? UINT64_MAX : count);
+    VkResult result = VK_TIMEOUT;
+    do {
+      const auto count = static_cast<uint64_t>(std::min(longest, left()).count());
+      result = api.vkWaitForFences(device, 1, &fence, VK_TRUE, forever ? UINT64_MAX : count);
+    } while (forever && result == VK_TIMEOUT);
+    return result;
   };
 
   const nanoseconds lead = std::min(expected / 5, kLongestLead);
@@ -178,7 +157,57 @@ Status Context::wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_vi
     return timed_out(std::string(what) + " did not finish within " +
                      std::to_string(timeout_nanoseconds / 1000) + " us on " + physical.info.id);
   }
-  return check(result, what);
+  Status status = check(result, what);
+  drain();
+  return status;
+}
+
+void Context::drain() {
+  if (lost_.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(queue_mutex_);
+  if (api.vkDeviceWaitIdle(device) != VK_SUCCESS) lost_.store(true, std::memory_order_release);
+}
+
+void Context::sweep() {
+  if (!physical.is_cpu || lost_.load(std::memory_order_acquire)) return;
+  // Waited for: freed on the driver's thread while the next plan is made, pieces would stay behind
+  // in the heap.
+  OwnedFence fence;
+  if (create_fence(*this, fence).ok() && submit(VK_NULL_HANDLE, fence.get()).ok())
+    static_cast<void>(wait(fence.get(), UINT64_MAX, "a sweep"));
+}
+
+Status create_fence(Context& context, OwnedFence& fence) {
+  const VkFenceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+  VkFence handle = VK_NULL_HANDLE;
+  RLX_RETURN_IF_ERROR(context.check(
+      context.api.vkCreateFence(context.device, &info, nullptr, &handle), "vkCreateFence"));
+  fence = OwnedFence(context, handle);
+  return {};
+}
+
+Status CommandPool::create(Context& context, CommandPool& pool) {
+  const VkCommandPoolCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                        .flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
+                                        .queueFamilyIndex = context.queue_family};
+  VkCommandPool handle = VK_NULL_HANDLE;
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkCreateCommandPool(context.device, &info, nullptr, &handle),
+                    "vkCreateCommandPool"));
+  pool.pool_ = OwnedCommandPool(context, handle);
+  return {};
+}
+
+Status CommandPool::allocate(Context& context, VkCommandBuffer& buffer) {
+  const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                            .commandPool = pool_.get(),
+                                            .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                            .commandBufferCount = 1};
+  RLX_RETURN_IF_ERROR(
+      context.check(context.api.vkAllocateCommandBuffers(context.device, &info, &buffer),
+                    "vkAllocateCommandBuffers"));
+  buffers_.emplace_back(context.objects(), ObjectKind::CommandBuffer);
+  return {};
 }
 
 }  // namespace rlx::vulkan

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The Vulkan instance and logical device that everything else here is made from, with what is known
-// about them.
+// about them, and owners for what is made.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/device.h"
+#include "runtime/objects.h"
 #include "runtime/vulkan/vk_api.h"
 #include "runtime/vulkan/vulkan_device.h"
 
@@ -36,7 +38,7 @@ class Instance {
   static Status create(const VulkanOptions& options, std::shared_ptr<Instance>& instance);
   // An instance that the caller owns; a null `get` is taken from the system's loader.
   static Status adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get,
-                      std::shared_ptr<Instance>& instance);
+                      std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Instance>& instance);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -45,15 +47,20 @@ class Instance {
 
   InstanceApi api;
   ValidationLog validation_log;
+  // Of everything made from this instance; never null.
+  const std::shared_ptr<ObjectCounts> objects;
 
  private:
-  Instance() = default;
+  explicit Instance(std::shared_ptr<ObjectCounts> counts)
+      : objects(counts != nullptr ? std::move(counts) : std::make_shared<ObjectCounts>()) {}
   Status start(const VulkanOptions& options);
 
   Library library_;
   GlobalApi global_;
   VkInstance handle_ = VK_NULL_HANDLE;
+  CountedObject counted_;  // of handle_ where this owns it
   VkDebugUtilsMessengerEXT messenger_ = VK_NULL_HANDLE;
+  CountedObject counted_messenger_;
   bool owned_ = false;
 };
 
@@ -105,29 +112,96 @@ class Context {
   // healthy; allocates nothing then.
   [[nodiscard]] Status health() const;
 
-  Status create_command_pool(OwnedCommandPool& pool);
-  Status allocate_command_buffer(VkCommandPool pool, VkCommandBuffer& buffer);
-  Status create_fence(OwnedFence& fence);
-  // One vkQueueSubmit under the queue's lock.
+  // One vkQueueSubmit under the queue's lock; VK_NULL_HANDLE submits nothing but the fence.
   Status submit(VkCommandBuffer buffer, VkFence fence);
   // Waits for the fence: spins briefly, then blocks. `what` names the work in errors.
   // Around the time `expected` from now it spins again; 0 where nothing is known.
   Status wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_view what,
               std::chrono::nanoseconds expected = std::chrono::nanoseconds(0));
 
+  // Makes a software driver free what was destroyed: lavapipe (Mesa 22.3) keeps destroyed
+  // pipelines, some 350 KB each, until its queue's next submit, which may never come.
+  void sweep();
+
   std::shared_ptr<Instance> instance;
   PhysicalDevice physical;
   VkDevice device = VK_NULL_HANDLE;
   DeviceApi api;
+  uint32_t queue_family = 0;
+
+  [[nodiscard]] ObjectCounts& objects() const { return *instance->objects; }
 
  private:
   Context() = default;
+  // After a wait that the driver refused: waits in another way, so that nothing of the work is
+  // still under way when its memory goes. A driver that refuses this too has lost the device.
+  void drain();
 
   VkQueue queue_ = VK_NULL_HANDLE;
-  uint32_t queue_family_ = 0;
   std::mutex queue_mutex_;
   std::atomic<bool> lost_ = false;
+  CountedObject counted_;  // of `device` where this owns it
   bool owned_ = false;
+};
+
+// Owns one handle of a device, and counts it; kDestroy is the DeviceApi member that ends it.
+template <typename Handle, auto kDestroy, ObjectKind kKind>
+class Owned {
+ public:
+  Owned() = default;
+  Owned(const Context& context, Handle handle)
+      : context_(&context), handle_(handle), counted_(context.objects(), kKind) {}
+  Owned(Owned&& other) noexcept { swap(other); }
+  Owned& operator=(Owned&& other) noexcept {
+    Owned taken(std::move(other));
+    swap(taken);
+    return *this;
+  }
+  ~Owned() {
+    if (handle_ != VK_NULL_HANDLE) (context_->api.*kDestroy)(context_->device, handle_, nullptr);
+  }
+
+  [[nodiscard]] Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != VK_NULL_HANDLE; }
+
+ private:
+  void swap(Owned& other) noexcept {
+    std::swap(context_, other.context_);
+    std::swap(handle_, other.handle_);
+    std::swap(counted_, other.counted_);
+  }
+
+  const Context* context_ = nullptr;
+  Handle handle_ = VK_NULL_HANDLE;
+  CountedObject counted_;
+};
+
+using OwnedBuffer = Owned<VkBuffer, &DeviceApi::vkDestroyBuffer, ObjectKind::Buffer>;
+using OwnedMemory = Owned<VkDeviceMemory, &DeviceApi::vkFreeMemory, ObjectKind::Memory>;
+using OwnedShaderModule =
+    Owned<VkShaderModule, &DeviceApi::vkDestroyShaderModule, ObjectKind::Module>;
+using OwnedPipelineLayout =
+    Owned<VkPipelineLayout, &DeviceApi::vkDestroyPipelineLayout, ObjectKind::PipelineLayout>;
+using OwnedPipeline = Owned<VkPipeline, &DeviceApi::vkDestroyPipeline, ObjectKind::Pipeline>;
+using OwnedPipelineCache =
+    Owned<VkPipelineCache, &DeviceApi::vkDestroyPipelineCache, ObjectKind::PipelineCache>;
+using OwnedCommandPool =
+    Owned<VkCommandPool, &DeviceApi::vkDestroyCommandPool, ObjectKind::CommandPool>;
+using OwnedQueryPool = Owned<VkQueryPool, &DeviceApi::vkDestroyQueryPool, ObjectKind::QueryPool>;
+using OwnedFence = Owned<VkFence, &DeviceApi::vkDestroyFence, ObjectKind::Fence>;
+
+Status create_fence(Context& context, OwnedFence& fence);
+
+// A pool with the command buffers allocated from it, which end with it.
+class CommandPool {
+ public:
+  static Status create(Context& context, CommandPool& pool);
+  Status allocate(Context& context, VkCommandBuffer& buffer);
+  explicit operator bool() const { return static_cast<bool>(pool_); }
+
+ private:
+  OwnedCommandPool pool_;
+  std::vector<CountedObject> buffers_;
 };
 
 }  // namespace rlx::vulkan

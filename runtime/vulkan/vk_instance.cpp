@@ -59,7 +59,7 @@ std::vector<std::string> ValidationLog::messages() const {
 }
 
 Status Instance::create(const VulkanOptions& options, std::shared_ptr<Instance>& instance) {
-  std::shared_ptr<Instance> made(new Instance);
+  std::shared_ptr<Instance> made(new Instance(options.objects));
   RLX_RETURN_IF_ERROR(made->start(options));
   instance = std::move(made);
   return {};
@@ -99,6 +99,7 @@ Status Instance::start(const VulkanOptions& options) {
         "the software device lavapipe");
   }
   RLX_RETURN_IF_ERROR(to_status(result, "vkCreateInstance"));
+  counted_ = CountedObject(*objects, ObjectKind::Instance);
   owned_ = true;
   // Destruction needs this one, whatever else is missing.
   api.vkDestroyInstance =
@@ -108,13 +109,14 @@ Status Instance::start(const VulkanOptions& options) {
     RLX_RETURN_IF_ERROR(
         to_status(api.vkCreateDebugUtilsMessengerEXT(handle_, &messenger, nullptr, &messenger_),
                   "vkCreateDebugUtilsMessengerEXT"));
+    counted_messenger_ = CountedObject(*objects, ObjectKind::Messenger);
   }
   return {};
 }
 
 Status Instance::adopt(VkInstance handle, PFN_vkGetInstanceProcAddr get,
-                       std::shared_ptr<Instance>& instance) {
-  std::shared_ptr<Instance> made(new Instance);
+                       std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Instance>& instance) {
+  std::shared_ptr<Instance> made(new Instance(std::move(objects)));
   made->handle_ = handle;
   if (get == nullptr) RLX_RETURN_IF_ERROR(made->library_.open(VulkanOptions().loader, get));
   RLX_RETURN_IF_ERROR(load_instance_api(get, handle, made->api));

@@ -97,7 +97,7 @@ Status create_handle(Context& context, uint64_t size_bytes, MemoryUse use, const
   RLX_RETURN_IF_ERROR(
       context.check(context.api.vkCreateBuffer(context.device, &info, nullptr, &handle),
                     "vkCreateBuffer for " + what));
-  buffer.buffer = OwnedBuffer(context.api, context.device, handle);
+  buffer.buffer = OwnedBuffer(context, handle);
   buffer.size_bytes = size_bytes;
   return {};
 }
@@ -119,7 +119,7 @@ Status allocate(Context& context, MemoryUse use, const std::string& what, Buffer
   RLX_RETURN_IF_ERROR(context.check(
       context.api.vkAllocateMemory(context.device, &info, nullptr, &memory),
       "allocating " + bytes_text(needs.size) + " for " + what + " on " + context.physical.info.id));
-  buffer.memory = OwnedMemory(context.api, context.device, memory);
+  buffer.memory = OwnedMemory(context, memory);
   RLX_RETURN_IF_ERROR(
       context.check(context.api.vkBindBufferMemory(context.device, buffer.buffer.get(), memory, 0),
                     "vkBindBufferMemory for " + what));

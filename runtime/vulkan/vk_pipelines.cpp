@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <atomic>
 #include <new>
-#include <system_error>
-#include <thread>
 
 #include "runtime/errors.h"
 #include "runtime/text.h"
+#include "runtime/threads.h"
 
 namespace rlx::vulkan {
 namespace {
@@ -65,7 +64,7 @@ Status create_cache(Context& context, std::span<const std::byte> data, OwnedPipe
   RLX_RETURN_IF_ERROR(
       context.check(context.api.vkCreatePipelineCache(context.device, &info, nullptr, &handle),
                     "vkCreatePipelineCache"));
-  cache = OwnedPipelineCache(context.api, context.device, handle);
+  cache = OwnedPipelineCache(context, handle);
   return {};
 }
 
@@ -131,8 +130,8 @@ Status PipelineSet::create_layouts(Context& context, const PlanView& plan,
     RLX_RETURN_IF_ERROR(
         context.check(context.api.vkCreatePipelineLayout(context.device, &info, nullptr, &handle),
                       "vkCreatePipelineLayout"));
-    layouts_.push_back({.params_bytes = params_bytes,
-                        .layout = OwnedPipelineLayout(context.api, context.device, handle)});
+    layouts_.push_back(
+        {.params_bytes = params_bytes, .layout = OwnedPipelineLayout(context, handle)});
     kernels_[kernel].layout = handle;
   }
   return {};
@@ -156,7 +155,7 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
   RLX_RETURN_IF_ERROR(context.check(
       context.api.vkCreateShaderModule(context.device, &module_info, nullptr, &handle),
       "vkCreateShaderModule for " + kernel_text(record)));
-  const OwnedShaderModule module(context.api, context.device, handle);
+  const OwnedShaderModule module(context, handle);
 
   const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
@@ -173,7 +172,7 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
   RLX_RETURN_IF_ERROR(context.check(
       context.api.vkCreateComputePipelines(context.device, cache, 1, &info, nullptr, &made),
       "vkCreateComputePipelines for " + kernel_text(record)));
-  pipeline = OwnedPipeline(context.api, context.device, made);
+  pipeline = OwnedPipeline(context, made);
   return {};
 }
 
@@ -191,19 +190,7 @@ Status PipelineSet::create_pipelines(Context& context, const PlanView& plan,
       }
     }
   };
-  if (jobs == 0) jobs = std::max(1u, std::thread::hardware_concurrency());
-  const size_t thread_count = std::min<size_t>(jobs, used.size());
-  std::vector<std::thread> helpers;
-  helpers.reserve(thread_count);
-  for (size_t i = 1; i < thread_count; ++i) {
-    try {
-      helpers.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // The system gives no more threads: those that run do the work.
-    }
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
+  run_on_threads(std::min(thread_count(jobs), used.size()), work);
   for (size_t i = 0; i < used.size(); ++i) {
     if (!results[i].ok()) return results[i];
     kernels_[used[i]].pipeline = owned_[i].get();

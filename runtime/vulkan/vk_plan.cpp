@@ -122,7 +122,9 @@ Status VulkanPlan::load(std::shared_ptr<Context> context, const PlanView& view,
   RLX_RETURN_IF_ERROR(check_device(*context, view, options));
   std::shared_ptr<VulkanPlan> made(new VulkanPlan(std::move(context), view, options.profile));
   // The driver compiles while the weights come from the disk.
-  std::future<Status> pipelines = std::async(std::launch::async, [&made, &view, &options] {
+  // No thread to be had: it is done when asked for.
+  constexpr std::launch kPolicy = std::launch::async | std::launch::deferred;
+  std::future<Status> pipelines = std::async(kPolicy, [&made, &view, &options] {
     return PipelineSet::create(made->context(), view, options, made->pipelines_);
   });
   const Status weights = made->create_weights();
@@ -131,6 +133,11 @@ Status VulkanPlan::load(std::shared_ptr<Context> context, const PlanView& view,
   RLX_RETURN_IF_ERROR(explain_memory(made->run_init(), view.header()));
   loaded = std::move(made);
   return {};
+}
+
+VulkanPlan::~VulkanPlan() {
+  pipelines_ = {};
+  context_->sweep();
 }
 
 Status VulkanPlan::create_weights() {
@@ -165,12 +172,12 @@ Status VulkanPlan::run_init() {
     const Segment& segment = value->segment() == fb::Segment::Weights ? weights_ : arena;
     linked.places.push_back(segment.place(value->offset_bytes()));
   }
-  OwnedCommandPool pool;
+  CommandPool pool;
   OwnedFence fence;
   VkCommandBuffer commands = VK_NULL_HANDLE;
-  RLX_RETURN_IF_ERROR(context_->create_command_pool(pool));
-  RLX_RETURN_IF_ERROR(context_->create_fence(fence));
-  RLX_RETURN_IF_ERROR(context_->allocate_command_buffer(pool.get(), commands));
+  RLX_RETURN_IF_ERROR(CommandPool::create(*context_, pool));
+  RLX_RETURN_IF_ERROR(create_fence(*context_, fence));
+  RLX_RETURN_IF_ERROR(pool.allocate(*context_, commands));
   RLX_RETURN_IF_ERROR(begin_commands(*context_, commands));
   record_steps(*context_, view_, pipelines_, linked, {.step_count = init->steps()->size()},
                commands);

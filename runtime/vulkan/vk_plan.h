@@ -17,6 +17,9 @@ class VulkanPlan final : public DevicePlan, public std::enable_shared_from_this<
   // Checks what the plan needs against the device and the budget before anything is allocated.
   static Status load(std::shared_ptr<Context> context, const PlanView& view,
                      const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded);
+  ~VulkanPlan() override;
+  VulkanPlan(const VulkanPlan&) = delete;
+  VulkanPlan& operator=(const VulkanPlan&) = delete;
 
   Status create_session(const SessionOptions& options,
                         std::unique_ptr<DeviceSession>& session) override;
@@ -31,12 +34,16 @@ class VulkanPlan final : public DevicePlan, public std::enable_shared_from_this<
 
  private:
   VulkanPlan(std::shared_ptr<Context> context, const PlanView& view, bool profile)
-      : context_(std::move(context)), view_(view), profile_(profile) {}
+      : context_(std::move(context)),
+        counted_(context_->objects(), ObjectKind::Plan),
+        view_(view),
+        profile_(profile) {}
 
   Status create_weights();
   Status run_init();
 
   std::shared_ptr<Context> context_;
+  CountedObject counted_;
   const PlanView& view_;
   bool profile_ = false;
   Segment weights_;

@@ -27,7 +27,7 @@ Status create_timestamps(Context& context, uint32_t count, OwnedQueryPool& pool)
   VkQueryPool handle = VK_NULL_HANDLE;
   RLX_RETURN_IF_ERROR(context.check(
       context.api.vkCreateQueryPool(context.device, &info, nullptr, &handle), "vkCreateQueryPool"));
-  pool = OwnedQueryPool(context.api, context.device, handle);
+  pool = OwnedQueryPool(context, handle);
   return {};
 }
 
@@ -92,9 +92,9 @@ Status VulkanSession::allocate(const SessionOptions& options) {
   RLX_RETURN_IF_ERROR(allocate_index_errors(options.check_indices));
   RLX_RETURN_IF_ERROR(allocate_io());
   if (plan_->profile()) RLX_RETURN_IF_ERROR(create_timestamps(context_, 2, run_times_));
-  RLX_RETURN_IF_ERROR(context_.create_command_pool(pool_));
-  RLX_RETURN_IF_ERROR(context_.create_fence(fence_));
-  return context_.allocate_command_buffer(pool_.get(), once_);
+  RLX_RETURN_IF_ERROR(CommandPool::create(context_, pool_));
+  RLX_RETURN_IF_ERROR(create_fence(context_, fence_));
+  return pool_.allocate(context_, once_);
 }
 
 // Nobody looks at words that the host does not check: these lie where kernels add fastest.
@@ -197,7 +197,7 @@ Status VulkanSession::prepare(uint32_t entry) {
   RLX_RETURN_IF_ERROR(require_idle("prepare"));
   RLX_RETURN_IF_ERROR(context_.health());
   if (state.commands == VK_NULL_HANDLE) {
-    RLX_RETURN_IF_ERROR(context_.allocate_command_buffer(pool_.get(), state.commands));
+    RLX_RETURN_IF_ERROR(pool_.allocate(context_, state.commands));
   }
   RLX_RETURN_IF_ERROR(record_entry(state));
   state.recorded = true;

@@ -56,7 +56,10 @@ class VulkanSession final : public DeviceSession {
   };
 
   explicit VulkanSession(std::shared_ptr<VulkanPlan> plan)
-      : plan_(std::move(plan)), context_(plan_->context()), view_(plan_->view()) {}
+      : plan_(std::move(plan)),
+        context_(plan_->context()),
+        counted_(context_.objects(), ObjectKind::Session),
+        view_(plan_->view()) {}
 
   Status allocate(const SessionOptions& options);
   Status allocate_io();
@@ -78,6 +81,7 @@ class VulkanSession final : public DeviceSession {
   // Members are destroyed from the last to the first.
   std::shared_ptr<VulkanPlan> plan_;
   Context& context_;
+  CountedObject counted_;
   const PlanView& view_;
   Segment state_;
   Segment arena_;
@@ -87,7 +91,7 @@ class VulkanSession final : public DeviceSession {
   Buffer upload_;             // inputs on their way, where the host does not reach io_
   Buffer download_;           // outputs on their way, where the host does not read io_ fast
   OwnedQueryPool run_times_;  // begin and end of a run; null without profiling
-  OwnedCommandPool pool_;
+  CommandPool pool_;
   OwnedFence fence_;
   VkCommandBuffer once_ = VK_NULL_HANDLE;
   std::vector<EntryState> entries_;

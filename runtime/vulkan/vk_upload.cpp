@@ -50,13 +50,13 @@ Status Uploader::upload(const Segment& segment, uint64_t offset_bytes, uint64_t 
 
 Status Uploader::prepare_slots() {
   if (pool_) return {};
-  OwnedCommandPool pool;
-  RLX_RETURN_IF_ERROR(context_.create_command_pool(pool));
+  CommandPool pool;
+  RLX_RETURN_IF_ERROR(CommandPool::create(context_, pool));
   for (Slot& slot : slots_) {
     RLX_RETURN_IF_ERROR(
         create_buffer(context_, kSlotBytes, MemoryUse::Upload, "the staging ring", slot.memory));
-    RLX_RETURN_IF_ERROR(context_.allocate_command_buffer(pool.get(), slot.commands));
-    RLX_RETURN_IF_ERROR(context_.create_fence(slot.fence));
+    RLX_RETURN_IF_ERROR(pool.allocate(context_, slot.commands));
+    RLX_RETURN_IF_ERROR(create_fence(context_, slot.fence));
   }
   pool_ = std::move(pool);
   return {};

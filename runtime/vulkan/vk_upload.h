@@ -41,7 +41,7 @@ class Uploader {
   Status wait(Slot& slot);
 
   Context& context_;
-  OwnedCommandPool pool_;
+  CommandPool pool_;
   std::array<Slot, 3> slots_;
   size_t next_ = 0;
 };

@@ -25,6 +25,8 @@ class VulkanDevice final : public Device {
   explicit VulkanDevice(std::shared_ptr<Context> context) : context_(std::move(context)) {}
 
   [[nodiscard]] const DeviceInfo& info() const override { return context_->physical.info; }
+  [[nodiscard]] Status health() const override { return context_->health(); }
+  [[nodiscard]] const ObjectCounts& objects() const override { return context_->objects(); }
   Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
     return VulkanPlan::load(context_, plan, options, loaded);
@@ -125,9 +127,10 @@ Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>
         "null");
   }
   std::shared_ptr<Instance> instance;
-  RLX_RETURN_IF_ERROR(Instance::adopt(
-      static_cast<VkInstance>(adopted.instance),
-      reinterpret_cast<PFN_vkGetInstanceProcAddr>(adopted.get_instance_proc_addr), instance));
+  RLX_RETURN_IF_ERROR(
+      Instance::adopt(static_cast<VkInstance>(adopted.instance),
+                      reinterpret_cast<PFN_vkGetInstanceProcAddr>(adopted.get_instance_proc_addr),
+                      adopted.objects, instance));
   PhysicalDevice physical = describe(
       instance->api, static_cast<VkPhysicalDevice>(adopted.physical_device), "vulkan:adopted");
   if (!physical.unusable.empty()) {

@@ -24,6 +24,9 @@ struct VulkanOptions {
   uint64_t max_allocation_bytes = 0;
   // The loader's file name or path.
   std::string loader = "libvulkan.so.1";
+  // Where everything made for the device is counted, itself included: for who wants to know that
+  // nothing remains. Null: counts that end with the device.
+  std::shared_ptr<ObjectCounts> objects = nullptr;
 };
 
 // A device that the caller created. It must outlive every object made from it; nothing of it is
@@ -38,6 +41,7 @@ struct AdoptedVulkan {
   void* get_instance_proc_addr =
       nullptr;            // PFN_vkGetInstanceProcAddr; null: of the system's loader
   uint64_t features = 0;  // mask of features.def that the caller enabled on the device
+  std::shared_ptr<ObjectCounts> objects = nullptr;  // as VulkanOptions'
 };
 
 // Every device that could be opened, in the loader's order. Empty: why_none says why and which

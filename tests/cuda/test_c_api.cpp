@@ -108,7 +108,7 @@ TEST_CASE("a_context_and_a_stream_are_adopted_through_the_c_api") {
   std::shared_ptr<const cuda::Driver> driver;
   REQUIRE(cuda::Driver::open("libcuda.so.1", driver).ok());
   std::shared_ptr<cuda::Context> context;
-  REQUIRE(cuda::Context::open(driver, 0, "cuda:0", context).ok());
+  REQUIRE(cuda::Context::open(driver, 0, "cuda:0", nullptr, context).ok());
   cuda::OwnedStream stream;
   {
     const cuda::Current current(*context);
