@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "runtime/status.h"
 #include "runtime/vulkan/vk_newer.h"
@@ -39,6 +40,23 @@ std::string_view result_name(VkResult result);
 // Ok for VK_SUCCESS; otherwise "<what>: <VK_ERROR_...>" with a code by kind: memory, device lost,
 // unsupported or other.
 Status to_status(VkResult result, std::string_view what);
+
+// A list that the driver gives in two steps, its length and its items: call(&count, items or null).
+// Items begin as `blank`. A list that grew in between is asked for again.
+template <typename Item, typename Call>
+Status enumerate(std::string_view what, const Item& blank, const Call& call,
+                 std::vector<Item>& items) {
+  VkResult result = VK_INCOMPLETE;
+  for (int attempt = 0; attempt < 4 && result == VK_INCOMPLETE; ++attempt) {
+    uint32_t count = 0;
+    result = call(&count, nullptr);
+    if (result != VK_SUCCESS) continue;
+    items.assign(count, blank);
+    result = call(&count, items.data());
+    items.resize(count, blank);
+  }
+  return to_status(result, what);
+}
 
 // The Vulkan loader, open as long as this lives.
 class Library {

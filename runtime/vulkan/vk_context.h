@@ -90,7 +90,8 @@ struct PhysicalDevice {
 };
 
 // Fills everything of PhysicalDevice; `id` becomes info.id.
-PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id);
+Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
+                PhysicalDevice& described);
 
 // Device-local bytes that the driver says are free now; 0 where it does not say.
 uint64_t available_bytes(const InstanceApi& api, const PhysicalDevice& device);

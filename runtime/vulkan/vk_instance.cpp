@@ -31,12 +31,13 @@ VkDebugUtilsMessengerCreateInfoEXT messenger_info(ValidationLog* log) {
 }
 
 Status require_validation_layer(const GlobalApi& api) {
-  uint32_t count = 0;
-  RLX_RETURN_IF_ERROR(to_status(api.vkEnumerateInstanceLayerProperties(&count, nullptr),
-                                "vkEnumerateInstanceLayerProperties"));
-  std::vector<VkLayerProperties> layers(count);
-  RLX_RETURN_IF_ERROR(to_status(api.vkEnumerateInstanceLayerProperties(&count, layers.data()),
-                                "vkEnumerateInstanceLayerProperties"));
+  std::vector<VkLayerProperties> layers;
+  RLX_RETURN_IF_ERROR(enumerate(
+      "vkEnumerateInstanceLayerProperties", VkLayerProperties{},
+      [&](uint32_t* count, VkLayerProperties* items) {
+        return api.vkEnumerateInstanceLayerProperties(count, items);
+      },
+      layers));
   const bool found = std::any_of(layers.begin(), layers.end(), [](const VkLayerProperties& layer) {
     return std::strcmp(layer.layerName, kValidationLayer) == 0;
   });
@@ -132,15 +133,12 @@ Instance::~Instance() {
 }
 
 Status Instance::physical_devices(std::vector<VkPhysicalDevice>& devices) const {
-  uint32_t count = 0;
-  RLX_RETURN_IF_ERROR(to_status(api.vkEnumeratePhysicalDevices(handle_, &count, nullptr),
-                                "vkEnumeratePhysicalDevices"));
-  devices.resize(count);
-  if (count == 0) return {};
-  RLX_RETURN_IF_ERROR(to_status(api.vkEnumeratePhysicalDevices(handle_, &count, devices.data()),
-                                "vkEnumeratePhysicalDevices"));
-  devices.resize(count);
-  return {};
+  return enumerate(
+      "vkEnumeratePhysicalDevices", VkPhysicalDevice{},
+      [&](uint32_t* count, VkPhysicalDevice* items) {
+        return api.vkEnumeratePhysicalDevices(handle_, count, items);
+      },
+      devices);
 }
 
 }  // namespace rlx::vulkan

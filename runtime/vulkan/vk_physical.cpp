@@ -9,17 +9,14 @@
 namespace rlx::vulkan {
 namespace {
 
-std::vector<VkExtensionProperties> device_extensions(const InstanceApi& api,
-                                                     VkPhysicalDevice handle) {
-  uint32_t count = 0;
-  if (api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, nullptr) != VK_SUCCESS)
-    return {};
-  std::vector<VkExtensionProperties> extensions(count);
-  if (api.vkEnumerateDeviceExtensionProperties(handle, nullptr, &count, extensions.data()) !=
-      VK_SUCCESS) {
-    return {};
-  }
-  return extensions;
+Status device_extensions(const InstanceApi& api, VkPhysicalDevice handle,
+                         std::vector<VkExtensionProperties>& extensions) {
+  return enumerate(
+      "vkEnumerateDeviceExtensionProperties", VkExtensionProperties{},
+      [&](uint32_t* count, VkExtensionProperties* items) {
+        return api.vkEnumerateDeviceExtensionProperties(handle, nullptr, count, items);
+      },
+      extensions);
 }
 
 bool has_extension(const std::vector<VkExtensionProperties>& extensions, const char* name) {
@@ -69,22 +66,22 @@ void describe_memory(const InstanceApi& api, PhysicalDevice& device) {
 }
 
 // The features that stand for cooperative matrices which the device has.
-uint64_t matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
-                         const VkPhysicalDeviceVulkan11Properties& vulkan11) {
+Status matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
+                       const VkPhysicalDeviceVulkan11Properties& vulkan11, uint64_t& features) {
+  features = 0;
   if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR == nullptr ||
       vulkan11.subgroupSize != 32) {
-    return 0;
+    return {};
   }
-  uint32_t count = 0;
-  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(handle, &count, nullptr) != VK_SUCCESS)
-    return 0;
-  std::vector<VkCooperativeMatrixPropertiesKHR> kinds(
-      count, {.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR});
-  if (api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(handle, &count, kinds.data()) !=
-      VK_SUCCESS) {
-    return 0;
-  }
-  uint64_t features = 0;
+  std::vector<VkCooperativeMatrixPropertiesKHR> kinds;
+  RLX_RETURN_IF_ERROR(enumerate(
+      "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR",
+      VkCooperativeMatrixPropertiesKHR{.sType =
+                                           VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR},
+      [&](uint32_t* count, VkCooperativeMatrixPropertiesKHR* items) {
+        return api.vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR(handle, count, items);
+      },
+      kinds));
   for (const VkCooperativeMatrixPropertiesKHR& kind : kinds) {
     const bool fits = kind.MSize == 16 && kind.NSize == 16 && kind.KSize == 16 &&
                       kind.AType == kind.BType && kind.CType == VK_COMPONENT_TYPE_FLOAT32_KHR &&
@@ -95,12 +92,13 @@ uint64_t matrix_features(const InstanceApi& api, VkPhysicalDevice handle,
     if (fits && kind.AType == VK_COMPONENT_TYPE_BFLOAT16_KHR)
       features |= mask_of(Feature::CooperativeBf16);
   }
-  return features;
+  return {};
 }
 
 }  // namespace
 
-PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id) {
+Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
+                PhysicalDevice& described) {
   PhysicalDevice device;
   device.handle = handle;
   device.info.id = std::move(id);
@@ -110,10 +108,12 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   device.info.api_version = basic.apiVersion;
   if (basic.apiVersion < VK_API_VERSION_1_2) {
     device.unusable = "has Vulkan " + version_text(basic.apiVersion) + ", 1.2 or newer is needed";
-    return device;
+    described = std::move(device);
+    return {};
   }
 
-  const std::vector<VkExtensionProperties> extensions = device_extensions(api, handle);
+  std::vector<VkExtensionProperties> extensions;
+  RLX_RETURN_IF_ERROR(device_extensions(api, handle, extensions));
   device.memory_budget = has_extension(extensions, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   const bool has_size_control =
       basic.apiVersion >= VK_API_VERSION_1_3 ||
@@ -141,8 +141,9 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   device.info.features = features.mask() | property_features(vulkan11, vulkan12);
   constexpr uint64_t kMatrices =
       mask_of(Feature::CooperativeMatrix) | mask_of(Feature::CooperativeBf16);
-  const uint64_t matrices =
-      device.cooperative_matrix ? matrix_features(api, handle, vulkan11) : uint64_t{0};
+  uint64_t matrices = 0;
+  if (device.cooperative_matrix)
+    RLX_RETURN_IF_ERROR(matrix_features(api, handle, vulkan11, matrices));
   device.info.features &= ~kMatrices | matrices;
   device.info.subgroup_size = vulkan11.subgroupSize;
   device.info.max_workgroup_invocations = limits.maxComputeWorkGroupInvocations;
@@ -168,7 +169,8 @@ PhysicalDevice describe(const InstanceApi& api, VkPhysicalDevice handle, std::st
   describe_memory(api, device);
   const std::string missing = feature_names(kRequiredFeatures & ~device.info.features);
   if (device.unusable.empty() && !missing.empty()) device.unusable = "lacks " + missing;
-  return device;
+  described = std::move(device);
+  return {};
 }
 
 uint64_t available_bytes(const InstanceApi& api, const PhysicalDevice& device) {

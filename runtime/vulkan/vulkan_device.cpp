@@ -44,8 +44,10 @@ std::string device_id(size_t index) {
 Status describe_all(const Instance& instance, std::vector<PhysicalDevice>& devices) {
   std::vector<VkPhysicalDevice> handles;
   RLX_RETURN_IF_ERROR(instance.physical_devices(handles));
-  for (size_t i = 0; i < handles.size(); ++i)
-    devices.push_back(describe(instance.api, handles[i], device_id(i)));
+  for (size_t i = 0; i < handles.size(); ++i) {
+    PhysicalDevice& device = devices.emplace_back();
+    RLX_RETURN_IF_ERROR(describe(instance.api, handles[i], device_id(i), device));
+  }
   return {};
 }
 
@@ -131,8 +133,10 @@ Status adopt_vulkan_device(const AdoptedVulkan& adopted, std::shared_ptr<Device>
       Instance::adopt(static_cast<VkInstance>(adopted.instance),
                       reinterpret_cast<PFN_vkGetInstanceProcAddr>(adopted.get_instance_proc_addr),
                       adopted.objects, instance));
-  PhysicalDevice physical = describe(
-      instance->api, static_cast<VkPhysicalDevice>(adopted.physical_device), "vulkan:adopted");
+  PhysicalDevice physical;
+  RLX_RETURN_IF_ERROR(describe(instance->api,
+                               static_cast<VkPhysicalDevice>(adopted.physical_device),
+                               "vulkan:adopted", physical));
   if (!physical.unusable.empty()) {
     return unsuitable(
         text_of("the adopted device ", quoted(physical.info.name), " ", physical.unusable));

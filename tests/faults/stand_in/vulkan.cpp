@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stands in for the Vulkan loader: every call goes on to the real one, but for the one that is to
+// fail and what a lost device no longer does.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include "runtime/vulkan/vk_newer.h"
+#include "tests/faults/stand_in/driver_scope.h"
+
+namespace rlx::test {
+namespace {
+
+enum class Call : uint32_t {
+#define RLX_VK_GLOBAL(name) name,
+#define RLX_VK_INSTANCE(name) name,
+#define RLX_VK_OPTIONAL(name) name,
+#define RLX_VK_DEVICE(name) name,
+#include "runtime/vulkan/vk_functions.def"
+};
+
+// A function without results cannot fail.
+template <Call kCall>
+inline constexpr std::span<const VkResult> kResults = {};
+#define RLX_RESULTS(name, ...)                         \
+  constexpr VkResult name##_results[] = {__VA_ARGS__}; \
+  template <>                                          \
+  constexpr std::span<const VkResult> kResults<Call::name> = name##_results;
+#include "tests/faults/stand_in/vulkan_results.def"
+#undef RLX_RESULTS
+
+FaultControl control;
+std::atomic<VkDevice> device{VK_NULL_HANDLE};
+std::atomic<bool> polling{false};
+
+void lose();
+
+// What the call returns without reaching the driver; nullopt where it goes on.
+std::optional<VkResult> take_fault(Call call, const char* name, std::span<const VkResult> results) {
+  const bool is_poll = call == Call::vkGetFenceStatus;
+  const bool counts = !is_poll || !polling;
+  polling = is_poll;
+  const bool can_lose =
+      std::find(results.begin(), results.end(), VK_ERROR_DEVICE_LOST) != results.end();
+  std::optional<VkResult> fault;
+  if (counts && ++control.calls == control.fail_at) {
+    control.function = name;
+    control.choices = static_cast<uint32_t>(results.size());
+    if (control.lose) {
+      lose();
+    } else {
+      fault = results[std::min<size_t>(control.choice, results.size() - 1)];
+      control.result = *fault;
+      if (fault == VK_ERROR_DEVICE_LOST && call != Call::vkCreateDevice) lose();
+    }
+    control.reached = true;
+  }
+  if (control.lost && can_lose && call != Call::vkCreateDevice) fault = VK_ERROR_DEVICE_LOST;
+  if (fault == VK_ERROR_DEVICE_LOST) ++control.told_lost;
+  return fault;
+}
+
+template <Call kCall, typename Pointer>
+struct Hook;
+
+template <Call kCall, typename Result, typename... Arguments>
+struct Hook<kCall, Result(VKAPI_PTR*)(Arguments...)> {
+  static inline Result(VKAPI_PTR* real)(Arguments...) = nullptr;
+  static inline const char* name = "";
+  static inline int lives = 0;  // how many objects more there are after a call that succeeds
+
+  static Result VKAPI_CALL call(Arguments... arguments) {
+    const DriverScope scope(control);
+    if constexpr (std::is_same_v<Result, VkResult>) {
+      static_assert(!kResults<kCall>.empty(), "vulkan_results.def has no row for this function");
+      if (const auto fault = take_fault(kCall, name, kResults<kCall>)) return *fault;
+      // Each wait is then one poll and one call that blocks, however fast the device is.
+      if constexpr (kCall == Call::vkGetFenceStatus) return VK_NOT_READY;
+      const VkResult result = real(arguments...);
+      if (result == VK_SUCCESS) control.live += lives;
+      return result;
+    } else {
+      control.live += lives;
+      return real(arguments...);
+    }
+  }
+};
+
+// Command buffers end with their pools, so they are not told apart here.
+int lives_of(std::string_view name) {
+  if (name.starts_with("vkCreate") || name == "vkAllocateMemory") return 1;
+  return name.starts_with("vkDestroy") || name == "vkFreeMemory" ? -1 : 0;
+}
+
+using DeviceMaker = Hook<Call::vkCreateDevice, PFN_vkCreateDevice>;
+using DeviceEnder = Hook<Call::vkDestroyDevice, PFN_vkDestroyDevice>;
+using DeviceIdler = Hook<Call::vkDeviceWaitIdle, PFN_vkDeviceWaitIdle>;
+
+// A lost device does nothing any more: what was under way ends first.
+void lose() {
+  if (device == VK_NULL_HANDLE) return;
+  DeviceIdler::real(device);
+  control.lost = true;
+}
+
+VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
+                                  const VkAllocationCallbacks* allocator, VkDevice* made) {
+  const VkResult result = DeviceMaker::call(physical, info, allocator, made);
+  if (result != VK_SUCCESS) return result;
+  device = *made;
+  control.lost = false;
+  return result;
+}
+
+void VKAPI_CALL destroy_device(VkDevice ended, const VkAllocationCallbacks* allocator) {
+  if (device == ended) device = VK_NULL_HANDLE;
+  DeviceEnder::call(ended, allocator);
+}
+
+PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice from, const char* name);
+
+PFN_vkGetInstanceProcAddr real_get_instance_proc = nullptr;
+PFN_vkGetDeviceProcAddr real_get_device_proc = nullptr;
+
+// The hook of a function whose real address this is.
+PFN_vkVoidFunction hooked(std::string_view wanted, PFN_vkVoidFunction real) {
+  if (real == nullptr) return nullptr;
+#define RLX_HOOK(function)                                                                         \
+  if (wanted == #function) {                                                                       \
+    Hook<Call::function, PFN_##function>::real = reinterpret_cast<PFN_##function>(real);           \
+    Hook<Call::function, PFN_##function>::name = #function;                                        \
+    Hook<Call::function, PFN_##function>::lives = lives_of(wanted);                                \
+    if (wanted == "vkCreateDevice") return reinterpret_cast<PFN_vkVoidFunction>(&create_device);   \
+    if (wanted == "vkDestroyDevice") return reinterpret_cast<PFN_vkVoidFunction>(&destroy_device); \
+    return reinterpret_cast<PFN_vkVoidFunction>(&Hook<Call::function, PFN_##function>::call);      \
+  }
+  if (wanted == "vkGetDeviceProcAddr") {
+    real_get_device_proc = reinterpret_cast<PFN_vkGetDeviceProcAddr>(real);
+    return reinterpret_cast<PFN_vkVoidFunction>(&get_device_proc);
+  }
+#define RLX_VK_GLOBAL(name) RLX_HOOK(name)
+#define RLX_VK_INSTANCE(name) RLX_HOOK(name)
+#define RLX_VK_OPTIONAL(name) RLX_HOOK(name)
+#define RLX_VK_DEVICE(name) RLX_HOOK(name)
+#include "runtime/vulkan/vk_functions.def"
+  return real;
+}
+
+PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice from, const char* name) {
+  const DriverScope scope(control);
+  return hooked(name, real_get_device_proc(from, name));
+}
+
+// RLX_FAULT_REAL names the real loader where this library has its name.
+bool open_real() {
+  if (real_get_instance_proc != nullptr) return true;
+  const char* path = std::getenv("RLX_FAULT_REAL");
+  void* library = dlopen(path == nullptr ? "libvulkan.so.1" : path, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return false;
+  take_environment(control);
+  real_get_instance_proc =
+      reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
+  return real_get_instance_proc != nullptr;
+}
+
+}  // namespace
+}  // namespace rlx::test
+
+extern "C" __attribute__((visibility("default"))) PFN_vkVoidFunction VKAPI_CALL
+vkGetInstanceProcAddr(VkInstance instance, const char* name) {
+  using namespace rlx::test;
+  const DriverScope scope(control);
+  return open_real() ? hooked(name, real_get_instance_proc(instance, name)) : nullptr;
+}
+
+rlx::test::FaultControl* rlx_fault_control() {
+  return &rlx::test::control;
+}
