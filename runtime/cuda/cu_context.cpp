@@ -94,7 +94,7 @@ Context::~Context() {
 
 Status Context::check(CUresult result, std::string_view what) {
   if (result == CUDA_SUCCESS) return {};
-  if (means_lost(result)) lost_.store(true, std::memory_order_release);
+  note(result);
   return to_status(api, result, what);
 }
 
@@ -107,9 +107,10 @@ uint64_t Context::available_bytes() {
   const Current current(*this);
   size_t free_bytes = 0;
   size_t total_bytes = 0;
-  if (!current.status().ok() || api.cuMemGetInfo_v2(&free_bytes, &total_bytes) != CUDA_SUCCESS)
-    return 0;
-  return free_bytes;
+  if (!current.status().ok()) return 0;
+  const CUresult result = api.cuMemGetInfo_v2(&free_bytes, &total_bytes);
+  note(result);
+  return result == CUDA_SUCCESS ? free_bytes : 0;
 }
 
 std::string Context::text() const {

@@ -30,6 +30,10 @@ class Context {
 
   // The one way of every driver call's result: to_status that also remembers a lost device.
   Status check(CUresult result, std::string_view what);
+  // For a call whose failure means nothing else: only remembers a lost device.
+  void note(CUresult result) {
+    if (means_lost(result)) lost_.store(true, std::memory_order_release);
+  }
   // Why nothing can run any more: a lost device. Ok while healthy; allocates nothing then.
   [[nodiscard]] Status health() const;
   // Device memory that is free now, of all processes. 0 where the driver does not say.
@@ -63,18 +67,19 @@ Status describe_device(const Driver& driver, CUdevice device, std::string id, De
 class Current {
  public:
   explicit Current(Context& context)
-      : api_(context.api),
-        status_(context.check(api_.cuCtxPushCurrent_v2(context.handle), "cuCtxPushCurrent")) {}
+      : context_(context),
+        status_(
+            context.check(context.api.cuCtxPushCurrent_v2(context.handle), "cuCtxPushCurrent")) {}
   ~Current() {
     CUcontext popped = nullptr;
-    if (status_.ok()) static_cast<void>(api_.cuCtxPopCurrent_v2(&popped));
+    if (status_.ok()) context_.note(context_.api.cuCtxPopCurrent_v2(&popped));
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   [[nodiscard]] const Status& status() const { return status_; }
 
  private:
-  const Api& api_;
+  Context& context_;
   Status status_;
 };
 
@@ -95,7 +100,7 @@ class Owned {
   ~Owned() {
     if (handle_ == Handle{}) return;
     const Current current(*context_);
-    static_cast<void>((context_->api.*kDestroy)(handle_));
+    context_->note((context_->api.*kDestroy)(handle_));
   }
 
   [[nodiscard]] Handle get() const { return handle_; }

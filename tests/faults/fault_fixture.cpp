@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -13,8 +14,6 @@
 
 namespace rlx::test {
 namespace {
-
-constexpr uint64_t kBytes = kCount * sizeof(float);
 
 SketchValue io(const char* name, Role role) {
   return {.name = name, .segment = kIo, .elements = kCount, .role = role};
@@ -72,40 +71,47 @@ struct Handles {
   Handles& operator=(const Handles&) = delete;
 };
 
-rlx_status read_outputs(rlx_session* session, uint32_t entry,
-                        std::initializer_list<const char*> names, std::vector<std::byte>& outputs) {
-  for (const char* name : names) {
-    std::vector<std::byte> bytes(kBytes);
-    const rlx_status status =
-        rlx_session_read_output(session, entry, name, bytes.data(), bytes.size());
-    if (status != RLX_OK) return status;
-    outputs.insert(outputs.end(), bytes.begin(), bytes.end());
+// Sets every input of the entry to numbers of its own, runs it and appends its outputs.
+rlx_status run_entry(rlx_plan* plan, rlx_session* session, uint32_t entry,
+                     std::vector<std::byte>& outputs) {
+  rlx_entry_info info = RLX_INIT(rlx_entry_info);
+  rlx_status status = rlx_plan_get_entry(plan, entry, &info);
+  for (uint32_t i = 0; i < info.input_count && status == RLX_OK; ++i) {
+    rlx_tensor_info wanted = RLX_INIT(rlx_tensor_info);
+    status = rlx_plan_get_input(plan, entry, i, &wanted);
+    const std::vector<float> numbers(wanted.size_bytes / sizeof(float) + 1, 1.0f + i);
+    rlx_tensor tensor = RLX_INIT(rlx_tensor);
+    tensor.data = numbers.data();
+    tensor.size_bytes = wanted.size_bytes;
+    tensor.dtype = wanted.dtype;
+    tensor.rank = wanted.rank;
+    std::copy(std::begin(wanted.dims), std::end(wanted.dims), tensor.dims);
+    if (status == RLX_OK) status = rlx_session_set_input(session, entry, wanted.name, &tensor);
   }
-  return RLX_OK;
+  if (status == RLX_OK) status = rlx_session_run(session, entry);
+  for (uint32_t o = 0; o < info.output_count && status == RLX_OK; ++o) {
+    rlx_tensor_info output = RLX_INIT(rlx_tensor_info);
+    status = rlx_plan_get_output(plan, entry, o, &output);
+    std::vector<std::byte> bytes(output.size_bytes);
+    if (status == RLX_OK)
+      status = rlx_session_read_output(session, entry, output.name, bytes.data(), bytes.size());
+    if (status == RLX_OK) outputs.insert(outputs.end(), bytes.begin(), bytes.end());
+  }
+  return status;
 }
 
-rlx_status run_all(rlx_session* session, bool profile, std::vector<std::byte>& outputs) {
-  const std::vector<float> x = ramp(3);
-  rlx_tensor tensor = RLX_INIT(rlx_tensor);
-  tensor.data = x.data();
-  tensor.size_bytes = kBytes;
-  tensor.rank = 1;
-  tensor.dims[0] = kCount;
-  rlx_status status = rlx_session_prepare(session, 0);
-  for (int round = 0; round < 2 && status == RLX_OK; ++round) {
-    status = rlx_session_set_input(session, 0, "x", &tensor);
-    if (status == RLX_OK) status = rlx_session_run(session, 0);
-    if (status == RLX_OK) status = read_outputs(session, 0, {"y"}, outputs);
-    if (status == RLX_OK) status = rlx_session_run(session, 1);
-    if (status == RLX_OK) {
-      status = read_outputs(session, 1, {"count", "one", "filled"}, outputs);
-    }
+rlx_status run_all(rlx_plan* plan, rlx_session* session, std::vector<std::byte>& outputs) {
+  rlx_plan_info info = RLX_INIT(rlx_plan_info);
+  rlx_status status = rlx_plan_get_info(plan, &info);
+  if (status == RLX_OK) status = rlx_session_prepare(session, 0);
+  for (int round = 0; round < 2; ++round) {
+    for (uint32_t entry = 0; entry < info.entry_count && status == RLX_OK; ++entry)
+      status = run_entry(plan, session, entry, outputs);
   }
-  if (status == RLX_OK && profile) {
-    rlx_step_time times[8] = {};
-    uint32_t count = 0;
-    status = rlx_session_profile(session, 1, times, 8, &count);
-  }
+  rlx_step_time times[16] = {};
+  uint32_t count = 0;
+  if (status == RLX_OK)
+    status = rlx_session_profile(session, info.entry_count - 1, times, 16, &count);
   if (status == RLX_OK) status = rlx_session_reset_states(session);
   return status;
 }
@@ -125,12 +131,12 @@ rlx_status attempt(const Scenario& scenario, const std::shared_ptr<ObjectCounts>
   if (status != RLX_OK) return status;
   rlx_session_options options = RLX_INIT(rlx_session_options);
   options.jobs = 1;
-  options.profile = scenario.profile ? 1 : 0;
+  options.profile = 1;
   options.check_indices = 1;
   if (!scenario.pipeline_cache_path.empty())
     options.pipeline_cache_path = scenario.pipeline_cache_path.c_str();
   status = rlx_session_create(handles.plan, handles.device, &options, &handles.session);
-  return status == RLX_OK ? run_all(handles.session, scenario.profile, outcome.outputs) : status;
+  return status == RLX_OK ? run_all(handles.plan, handles.session, outcome.outputs) : status;
 }
 
 }  // namespace
@@ -159,8 +165,11 @@ Outcome use(const Scenario& scenario) {
     outcome.in_close = !scenario.control->reached;
     rlx_session_close(std::exchange(handles.session, nullptr));
     outcome.in_close = outcome.in_close && scenario.control->reached;
+    outcome.calls = scenario.control->calls;
     scenario.control->fail_at = 0;
-    if (handles.device != nullptr) {
+    outcome.opened = handles.device != nullptr;
+    outcome.told_lost = scenario.control->told_lost > 0;
+    if (outcome.opened) {
       outcome.health = rlx_device_health(handles.device);
       rlx_session* another = nullptr;
       outcome.next_session = rlx_session_create(handles.plan, handles.device, nullptr, &another);
@@ -184,8 +193,11 @@ void check_rest(const FaultControl& control, const Outcome& outcome) {
   CHECK(control.live == 0);
   CHECK(std::string(control.first_misuse.load()).empty());
   CHECK((outcome.status == RLX_OK || !outcome.message.empty()));
-  const bool lost = control.told_lost > 0 && outcome.health != RLX_OK;
+  const bool lost = outcome.opened && outcome.told_lost;
   CHECK(outcome.health == (lost ? RLX_DEVICE_LOST : RLX_OK));
+  // A loss that no call has met yet is met now.
+  CHECK((outcome.next_session == outcome.health ||
+         (control.told_lost > 0 && outcome.next_session == RLX_DEVICE_LOST)));
 }
 
 void check_clean_use(const Scenario& scenario, const Outcome& wanted) {
@@ -204,7 +216,7 @@ Outcome first_use(const Scenario& scenario) {
   Outcome outcome = use(scenario);
   INFO(outcome.message);
   REQUIRE(outcome.status == RLX_OK);
-  REQUIRE(outcome.outputs.size() == 8 * kBytes);
+  REQUIRE(!outcome.outputs.empty());
   check_rest(control, outcome);
   return outcome;
 }
@@ -214,7 +226,7 @@ Outcome first_use(const Scenario& scenario) {
 FaultCounts fail_every_call(const Scenario& scenario, const ResultStatus& status_of) {
   FaultControl& control = *scenario.control;
   const Outcome wanted = first_use(scenario);
-  FaultCounts counts{.calls = control.calls};
+  FaultCounts counts{.calls = wanted.calls};
   for (uint64_t k = 1;; ++k) {
     uint32_t choices = 1;
     for (uint32_t choice = 0; choice < choices; ++choice) {
@@ -226,10 +238,9 @@ FaultCounts fail_every_call(const Scenario& scenario, const ResultStatus& status
       choices = control.choices;
       ++counts.faults;
       INFO(fault_text(control, k) << ": " << outcome.message);
-      const rlx_status status =
-          outcome.in_close ? RLX_OK : status_of(control.function.load(), control.result);
-      CHECK(outcome.status == status);
-      CHECK(outcome.next_session == (outcome.health == RLX_DEVICE_LOST ? RLX_DEVICE_LOST : RLX_OK));
+      Wanted status = status_of(control.function.load(), control.result);
+      if (outcome.in_close) status.status = RLX_OK;
+      CHECK((outcome.status == status.status || (status.or_none && outcome.status == RLX_OK)));
       check_rest(control, outcome);
     }
     check_clean_use(scenario, wanted);
@@ -239,7 +250,7 @@ FaultCounts fail_every_call(const Scenario& scenario, const ResultStatus& status
 FaultCounts lose_at_every_call(const Scenario& scenario) {
   FaultControl& control = *scenario.control;
   const Outcome wanted = first_use(scenario);
-  FaultCounts counts{.calls = control.calls};
+  FaultCounts counts{.calls = wanted.calls};
   for (uint64_t k = 1;; ++k) {
     control.reset();
     control.fail_at = k;
@@ -248,11 +259,7 @@ FaultCounts lose_at_every_call(const Scenario& scenario) {
     if (!control.reached) return counts;
     ++counts.faults;
     INFO(fault_text(control, k) << ": " << outcome.message);
-    // A loss that no call has met yet is nobody's to know.
-    const bool told = outcome.status != RLX_OK;
-    CHECK(outcome.status == (told ? RLX_DEVICE_LOST : RLX_OK));
-    if (told) CHECK(outcome.health == RLX_DEVICE_LOST);
-    if (told) CHECK(outcome.next_session == RLX_DEVICE_LOST);
+    CHECK((outcome.status == RLX_DEVICE_LOST || outcome.status == RLX_OK));
     check_rest(control, outcome);
     check_clean_use(scenario, wanted);
   }

@@ -37,14 +37,13 @@ Scenario scenario_with(VulkanOptions options) {
       .pipeline_cache_path = "/tmp/rlx_test_" + std::to_string(::getpid()) + "_fault_pipelines"};
 }
 
-rlx_status status_of(const std::string& function, int result) {
+Wanted status_of(const std::string& function, int result) {
   if (function == "vkCreateInstance" && result == VK_ERROR_INCOMPATIBLE_DRIVER)
-    return RLX_NO_DEVICE;
-  // A list that grew while it was given is asked for again.
-  if (function.starts_with("vkEnumerate") && result == VK_INCOMPLETE) return RLX_OK;
-  // Waits without an end wait again.
-  if (function == "vkWaitForFences" && result == VK_TIMEOUT) return RLX_OK;
-  return vulkan::to_status(static_cast<VkResult>(result), function).code();
+    return {RLX_NO_DEVICE};
+  // A list that grew while it was given is asked for again, and a wait without an end is too.
+  if (function.starts_with("vkEnumerate") && result == VK_INCOMPLETE) return {RLX_OK};
+  if (function == "vkWaitForFences" && result == VK_TIMEOUT) return {RLX_OK};
+  return {vulkan::to_status(static_cast<VkResult>(result), function).code()};
 }
 
 }  // namespace

@@ -35,6 +35,7 @@ inline constexpr std::span<const VkResult> kResults = {};
 #undef RLX_RESULTS
 
 FaultControl control;
+std::atomic<bool> under_way{false};  // work was submitted, and nothing waited for since
 std::atomic<VkDevice> device{VK_NULL_HANDLE};
 std::atomic<bool> polling{false};
 
@@ -65,6 +66,13 @@ std::optional<VkResult> take_fault(Call call, const char* name, std::span<const 
   return fault;
 }
 
+// Shader modules and what else the recording of other work needs may end at any time.
+constexpr bool ends_what_work_uses(Call call) {
+  return call == Call::vkDestroyBuffer || call == Call::vkFreeMemory ||
+         call == Call::vkDestroyCommandPool || call == Call::vkDestroyFence ||
+         call == Call::vkDestroyPipeline;
+}
+
 template <Call kCall, typename Pointer>
 struct Hook;
 
@@ -82,10 +90,17 @@ struct Hook<kCall, Result(VKAPI_PTR*)(Arguments...)> {
       // Each wait is then one poll and one call that blocks, however fast the device is.
       if constexpr (kCall == Call::vkGetFenceStatus) return VK_NOT_READY;
       const VkResult result = real(arguments...);
-      if (result == VK_SUCCESS) control.live += lives;
+      if (result != VK_SUCCESS) return result;
+      control.live += lives;
+      if constexpr (kCall == Call::vkQueueSubmit) under_way = true;
+      if constexpr (kCall == Call::vkWaitForFences || kCall == Call::vkDeviceWaitIdle)
+        under_way = false;
       return result;
     } else {
       control.live += lives;
+      if constexpr (ends_what_work_uses(kCall)) {
+        if (under_way && control.misuses++ == 0) control.first_misuse = name;
+      }
       return real(arguments...);
     }
   }
@@ -105,6 +120,7 @@ using DeviceIdler = Hook<Call::vkDeviceWaitIdle, PFN_vkDeviceWaitIdle>;
 void lose() {
   if (device == VK_NULL_HANDLE) return;
   DeviceIdler::real(device);
+  under_way = false;
   control.lost = true;
 }
 

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every call of the CUDA driver and of cuBLASLt fails once in every way that it may, and the device
+// is lost at each: on a fake driver, or on the real one (README.md).
+#include <cstdio>
+
+#include "runtime/cuda/cublaslt.h"
+#include "runtime/cuda/cuda_device.h"
+#include "tests/faults/fault_fixture.h"
+#include "tests/support/catch.h"
+
+using namespace rlx;
+using namespace rlx::test;
+
+namespace {
+
+constexpr int kUnknown = 999;
+
+Scenario scenario_of(std::vector<std::byte> plan) {
+  return {.control = &open_stand_in(RLX_CUDA_STAND_IN),
+          .plan = std::move(plan),
+          .open = [](std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Device>& device) {
+            return open_cuda_device("cuda:0", device,
+                                    {.library = RLX_CUDA_STAND_IN, .objects = std::move(objects)});
+          }};
+}
+
+Scenario full_scenario() {
+  PlanSketch sketch = full_sketch();
+  sketch.cuda_architecture = 90;  // kernels that wait for their predecessors themselves
+  return scenario_of(serialise(to_spec(sketch)));
+}
+
+bool starts_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
+  for (const char* beginning : beginnings) {
+    if (text.starts_with(beginning)) return true;
+  }
+  return false;
+}
+
+// cuBLASLt has numbers of its own.
+Wanted status_of_product(const std::string& function, int result) {
+  const bool asks = function == "cublasLtMatmulAlgoCheck";  // of a plan's choice; another is made
+  if (asks || function.ends_with("Destroy")) return {RLX_OK};
+  if (result == cuda::CUBLAS_STATUS_ALLOC_FAILED) return {RLX_OUT_OF_DEVICE_MEMORY};
+  return {result == cuda::CUBLAS_STATUS_NOT_SUPPORTED ? RLX_UNSUITABLE_DEVICE : RLX_DRIVER_ERROR};
+}
+
+Wanted status_of(const std::string& function, int result) {
+  if (function.starts_with("cublas")) return status_of_product(function, result);
+  // What ends something ends it, with or without its context being current; how much memory is free
+  // need not be known.
+  const bool or_none =
+      starts_with_any(function, {"cuMemFree", "cuMemGetInfo", "cuModuleUnload", "cuCtxPush",
+                                 "cuCtxPop", "cuDevicePrimaryCtxRelease"}) ||
+      function.find("Destroy") != std::string::npos;
+  if (result == cuda::CUDA_ERROR_LAUNCH_FAILED) return {RLX_DEVICE_LOST, or_none};
+  if (result == cuda::CUDA_ERROR_OUT_OF_MEMORY) {
+    const bool host = function == "cuMemHostAlloc";
+    return {host ? RLX_OUT_OF_HOST_MEMORY : RLX_OUT_OF_DEVICE_MEMORY, or_none};
+  }
+  if (result == cuda::CUDA_ERROR_NOT_SUPPORTED) return {RLX_UNSUITABLE_DEVICE, or_none};
+  return {result == kUnknown ? RLX_DRIVER_ERROR : RLX_NO_DEVICE, or_none};
+}
+
+}  // namespace
+
+TEST_CASE("a cuda call that fails is a status, and the next use is as good as the first") {
+  const FaultCounts counts = fail_every_call(full_scenario(), status_of);
+  std::printf("%lu calls of CUDA, %lu faults\n", counts.calls, counts.faults);
+  CHECK(counts.faults > 2 * counts.calls);
+}
+
+TEST_CASE("a cuda device is lost at any call, and stays lost until it is opened again") {
+  const FaultCounts counts = lose_at_every_call(full_scenario());
+  CHECK(counts.faults + 5 > counts.calls);
+}
+
+TEST_CASE("a call of the library of products that fails is a status too") {
+  const Scenario scenario = scenario_of(serialise(gemm_plan()));
+  CHECK(fail_every_call(scenario, status_of).faults > 0);
+  CHECK(lose_at_every_call(scenario).faults > 0);
+}
