@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -38,6 +39,7 @@ FaultControl control;
 std::atomic<bool> under_way{false};  // work was submitted, and nothing waited for since
 std::atomic<VkDevice> device{VK_NULL_HANDLE};
 std::atomic<bool> polling{false};
+std::recursive_mutex submitting;  // a device is not lost between the start of a submit and its end
 
 void lose();
 
@@ -66,11 +68,10 @@ std::optional<VkResult> take_fault(Call call, const char* name, std::span<const 
   return fault;
 }
 
-// Shader modules and what else the recording of other work needs may end at any time.
+// Pipelines and their modules may end while other work, an upload, is under way.
 constexpr bool ends_what_work_uses(Call call) {
   return call == Call::vkDestroyBuffer || call == Call::vkFreeMemory ||
-         call == Call::vkDestroyCommandPool || call == Call::vkDestroyFence ||
-         call == Call::vkDestroyPipeline;
+         call == Call::vkDestroyCommandPool || call == Call::vkDestroyFence;
 }
 
 template <Call kCall, typename Pointer>
@@ -84,6 +85,8 @@ struct Hook<kCall, Result(VKAPI_PTR*)(Arguments...)> {
 
   static Result VKAPI_CALL call(Arguments... arguments) {
     const DriverScope scope(control);
+    std::unique_lock lock(submitting, std::defer_lock);
+    if constexpr (kCall == Call::vkQueueSubmit) lock.lock();
     if constexpr (std::is_same_v<Result, VkResult>) {
       static_assert(!kResults<kCall>.empty(), "vulkan_results.def has no row for this function");
       if (const auto fault = take_fault(kCall, name, kResults<kCall>)) return *fault;
@@ -119,6 +122,7 @@ using DeviceIdler = Hook<Call::vkDeviceWaitIdle, PFN_vkDeviceWaitIdle>;
 // A lost device does nothing any more: what was under way ends first.
 void lose() {
   if (device == VK_NULL_HANDLE) return;
+  const std::lock_guard lock(submitting);
   DeviceIdler::real(device);
   under_way = false;
   control.lost = true;
