@@ -32,22 +32,6 @@ Bytes without_end(Bytes bytes) {
 
 }  // namespace
 
-void add_cuda(PlanSpec& spec) {
-  spec.cuda = {
-      .present = 1, .ptx_architecture = 80, .minimum_driver = 12000, .architecture_count = 1};
-  spec.cuda.architectures[0] = 90;
-  for (SpecKernel& kernel : spec.kernels) {
-    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
-                               .format = fb::CodeFormat::Cubin,
-                               .architecture = 90,
-                               .code = make_cubin({.params_bytes = kernel.params_bytes})});
-    kernel.variants.push_back({.target = fb::TargetKind::Cuda,
-                               .format = fb::CodeFormat::Ptx,
-                               .architecture = 80,
-                               .code = make_ptx("sm_80", "main")});
-  }
-}
-
 std::vector<Fixture> cuda_fixtures() {
   using Rule = VerifyRule;
   return {

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifies a plan, shows it, loads it, runs it.
+#include "tests/fuzz/plans/plan_judge.h"
+
+#define XXH_INLINE_ALL
+#include <time.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <exception>
+#include <vector>
+
+#include "runtime/plan_memory.h"
+#include "runtime/text.h"
+#include "tests/fuzz/plans/session_calls.h"
+#include "tools/inspect/inspect.h"
+
+namespace rlx::test {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr uint64_t kSlower = 20;
+#else
+constexpr uint64_t kSlower = 1;
+#endif
+// 20 ms and 10 us per KiB of file.
+constexpr uint64_t kMostNanoseconds = 20'000'000;
+constexpr uint64_t kMostNanosecondsPerByte = 10;
+// What a plan may need on the null device; more is told by the header, and not allocated.
+constexpr uint64_t kMostSegmentBytes = uint64_t{8} << 20;
+// Values that the null device's fills and copies touch, all steps together.
+constexpr uint64_t kMostStepBytes = uint64_t{64} << 20;
+
+uint64_t thread_nanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// The code of a kernel for Vulkan and all that is recorded of both.
+uint64_t digest_of(const PlanView& view, const fb::Kernel& kernel, const fb::Variant& variant) {
+  std::string text = text_of(kernel.params_bytes(), " ", PlanView::text(kernel.name()));
+  for (const fb::KernelAccess* access : *kernel.accesses()) {
+    text += text_of(" ", access->position(), " ", access->alignment(), " ", access->min_bytes(),
+                    " ", static_cast<uint32_t>(access->mode()));
+  }
+  text += text_of(" ", variant.workgroup_x(), " ", variant.workgroup_y(), " ",
+                  variant.workgroup_z(), " ", variant.subgroup_size(), " ", variant.features(), " ",
+                  PlanView::text(variant.entry_point()), " ");
+  const std::span<const std::byte> code = view.code(variant);
+  return XXH3_64bits(text.data(), text.size()) ^ XXH3_64bits_withSeed(code.data(), code.size(), 1);
+}
+
+uint64_t step_bytes(const PlanView& view) {
+  uint64_t bytes = 0;
+  for (const fb::Entry* entry : view.records()) {
+    for (const fb::Step& step : PlanView::steps(*entry)) {
+      if (step.kind() != fb::StepKind::Copy && step.kind() != fb::StepKind::Fill) continue;
+      bytes += PlanView::relocations(*entry, step)[0].length_bytes();
+    }
+  }
+  return bytes;
+}
+
+}  // namespace
+
+PlanJudge::PlanJudge(const JudgeOptions& options) {
+  if (rlx_device_open("null", &null_) != RLX_OK) throw std::runtime_error(rlx_last_error());
+  if (!options.guards) return;
+  const Status status = GuardedDevice::open(guarded_);
+  if (!status.ok()) no_guards_ = status.message();
+}
+
+PlanJudge::~PlanJudge() {
+  rlx_device_close(null_);
+}
+
+void PlanJudge::trust(std::span<const std::byte> plan) {
+  std::shared_ptr<const PlanView> view;
+  if (!PlanView::open_memory(plan, {}, view).ok()) return;
+  for (const fb::Kernel* kernel : *view->index().kernels()) {
+    const fb::Variant* variant = PlanView::vulkan_variant(*kernel);
+    if (variant != nullptr) trusted_.insert(digest_of(*view, *kernel, *variant));
+  }
+}
+
+bool PlanJudge::is_trusted(const PlanView& view) const {
+  const auto* kernels = view.index().kernels();
+  return std::all_of(kernels->begin(), kernels->end(), [&](const fb::Kernel* kernel) {
+    const fb::Variant* variant = PlanView::vulkan_variant(*kernel);
+    return variant == nullptr || trusted_.count(digest_of(view, *kernel, *variant)) == 1;
+  });
+}
+
+Judgement PlanJudge::judge(std::span<const std::byte> plan, uint64_t number) {
+  Judgement verdict;
+  try {
+    const uint64_t begin = thread_nanoseconds();
+    const bool all_faults = number % 4 == 0;
+    const std::vector<VerifyFault> faults =
+        verify_plan(plan, {.max_faults = all_faults ? 32u : 1u, .check_weights = true});
+    const uint64_t took = thread_nanoseconds() - begin;
+    const uint64_t most = kSlower * (kMostNanoseconds + kMostNanosecondsPerByte * plan.size());
+    if (took > most)
+      verdict.bad = text_of("verification took ", took / 1000, " us for ", plan.size(), " bytes");
+    if (!faults.empty()) {
+      verdict.refused_by = faults[0].rule;
+      return verdict;
+    }
+    std::shared_ptr<const PlanView> view;
+    const Status status = PlanView::open_memory(plan, {.check_weights = true}, view);
+    if (!status.ok()) {
+      verdict.bad = text_of("verified, then not opened: ", status.message());
+      return verdict;
+    }
+    look_at(*view, verdict);
+    const uint64_t needed = segment_bytes(view->header());
+    const bool small = view->header().weights_bytes <= kMostSegmentBytes &&
+                       view->header().state_bytes <= kMostSegmentBytes &&
+                       view->header().arena_bytes <= kMostSegmentBytes &&
+                       view->header().io_bytes <= kMostSegmentBytes &&
+                       needed <= kMostSegmentBytes && step_bytes(*view) <= kMostStepBytes;
+    if (small) run_on_null(plan, number, verdict);
+    if (small && guarded_ != nullptr && verdict.bad.empty()) run_guards(*view, verdict);
+  } catch (const std::exception& error) {
+    verdict.bad = text_of("threw: ", error.what());
+  }
+  return verdict;
+}
+
+void PlanJudge::look_at(const PlanView& view, Judgement& verdict) {
+  for (const InspectView what : {InspectView::Summary, InspectView::Memory, InspectView::Steps,
+                                 InspectView::Kernels, InspectView::Sizes, InspectView::Why}) {
+    if (inspect_text(view, what).empty()) verdict.bad = "a view has no text";
+    static_cast<void>(inspect_json(view, what).dump());
+  }
+  for (uint32_t record = 0; record < view.records().size(); ++record)
+    static_cast<void>(memory_svg(view, record));
+}
+
+void PlanJudge::run_on_null(std::span<const std::byte> plan, uint64_t number, Judgement& verdict) {
+  SessionCalls calls(plan, null_, number);
+  verdict.bad = calls.run();
+  verdict.ran = calls.ran();
+}
+
+void PlanJudge::run_guards(const PlanView& view, Judgement& verdict) {
+  if (!is_trusted(view)) return;
+  for (const GuardSide side : {GuardSide::Begin, GuardSide::End}) {
+    const GuardedRun run = run_guarded(*guarded_, view,
+                                       {.side = side,
+                                        .fill = std::byte(side == GuardSide::End ? 0xA5 : 0xFF),
+                                        .max_bytes = kMostSegmentBytes,
+                                        .max_invocations = uint64_t{1} << 20});
+    if (!run.skipped.empty()) return;
+    verdict.guarded = true;
+    if (!run.faults.empty()) {
+      verdict.bad = text_of("guards: ", run.faults[0]);
+      return;
+    }
+  }
+}
+
+}  // namespace rlx::test
