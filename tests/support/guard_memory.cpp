@@ -38,11 +38,10 @@ struct HandlerState {
 };
 HandlerState g_state;
 
-[[noreturn]] void end_process() {
-  constexpr char kText[] = ": touches more forbidden pages than can be told\n";
+void tell(const char* what) {
+  if (g_state.label[0] == '\0') return;
   (void)!write(STDERR_FILENO, g_state.label.data(), strnlen(g_state.label.data(), 256));
-  (void)!write(STDERR_FILENO, kText, sizeof kText - 1);
-  _exit(GuardMemory::kEndedByGuard);
+  (void)!write(STDERR_FILENO, what, std::strlen(what));
 }
 
 bool wrote(const void* context) {
@@ -58,11 +57,15 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   if (address < g_state.begin || address >= g_state.end) {
     // Not ours: whoever handled it before does, when the instruction runs again.
+    tell(": touches forbidden memory that is nobody's\n");
     sigaction(signal, &g_state.before, nullptr);
     return;
   }
   const uint32_t number = g_state.touches.fetch_add(1);
-  if (number >= kMaxTouches) end_process();
+  if (number >= kMaxTouches) {
+    tell(": touches more forbidden pages than can be told\n");
+    _exit(GuardMemory::kEndedByGuard);
+  }
   g_state.list[number].is_write = wrote(context);
   g_state.list[number].address = address;
   mprotect(reinterpret_cast<void*>(address / kPage * kPage), kPage, PROT_READ | PROT_WRITE);
@@ -82,6 +85,18 @@ uint64_t round_up(uint64_t bytes, uint64_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
+// Test frameworks and sanitizers take the signal too, some anew for each test.
+void take_signal() {
+  struct sigaction now {};
+  sigaction(SIGSEGV, nullptr, &now);
+  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return;
+  g_state.before = now;
+  struct sigaction action {};
+  action.sa_sigaction = on_fault;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGSEGV, &action, nullptr);
+}
+
 }  // namespace
 
 GuardMemory::GuardMemory() {
@@ -92,10 +107,7 @@ GuardMemory::GuardMemory() {
   region_ = static_cast<std::byte*>(region);
   g_state.begin = reinterpret_cast<uintptr_t>(region_);
   g_state.end = g_state.begin + kRegionBytes;
-  struct sigaction action {};
-  action.sa_sigaction = on_fault;
-  action.sa_flags = SA_SIGINFO | SA_NODEFER;
-  sigaction(SIGSEGV, &action, &g_state.before);
+  take_signal();
 }
 
 GuardMemory::~GuardMemory() {
@@ -105,6 +117,7 @@ GuardMemory::~GuardMemory() {
 }
 
 void GuardMemory::reset(GuardSide side, std::byte fill) {
+  take_signal();
   if (used_bytes_ > 0) {
     void* again = mmap(region_, used_bytes_, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

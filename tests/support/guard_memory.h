@@ -50,7 +50,8 @@ class GuardMemory {
   // Forbids again whatever was touched.
   std::vector<GuardTouch> take_touches();
 
-  // Told on standard error if more pages are touched than can be noted: the process then ends.
+  // Told on standard error where the process ends because more pages are touched than can be noted,
+  // or pages that are far from all blocks. Empty: nothing is told.
   void set_label(const std::string& label);
   static constexpr int kEndedByGuard = 77;
 

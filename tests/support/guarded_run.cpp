@@ -284,6 +284,7 @@ class GuardedPlan {
       memory_.set_label(name);
       run_step(record, steps[s], name);
     }
+    memory_.set_label({});
   }
 
   // What a step may write, and what all the pages of the blocks around it held before.
