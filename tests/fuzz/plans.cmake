@@ -36,6 +36,7 @@ set_tests_properties(mutate_plans mutate_plans_guarded PROPERTIES FIXTURES_REQUI
 rlx_test(guards rlx_test_sketches rlx_guards)
 add_executable(rlx_guard_plans fuzz/guard_plans.cpp)
 target_link_libraries(rlx_guard_plans PRIVATE rlx_case_tables rlx_guards CLI11::CLI11)
+target_compile_definitions(rlx_guard_plans PRIVATE RLX_BUILD_DIR="${PROJECT_BINARY_DIR}")
 add_test(NAME guard_plans COMMAND rlx_guard_plans WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
 set_tests_properties(guards PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: .*All tests passed")
 set_tests_properties(mutate_plans_guarded guard_plans PROPERTIES SKIP_REGULAR_EXPRESSION "SKIPPED: .* 0 failed")

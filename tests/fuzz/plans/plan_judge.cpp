@@ -30,6 +30,9 @@ constexpr uint64_t kMostNanosecondsPerByte = 10;
 constexpr uint64_t kMostSegmentBytes = uint64_t{8} << 20;
 // Values that the null device's fills and copies touch, all steps together.
 constexpr uint64_t kMostStepBytes = uint64_t{64} << 20;
+// One in so many of the plans that passed the guards runs on the device as a program would run it:
+// that compiles all its kernels.
+constexpr uint64_t kRunOneIn = 16;
 
 uint64_t thread_nanoseconds() {
   timespec now{};
@@ -68,11 +71,16 @@ PlanJudge::PlanJudge(const JudgeOptions& options) {
   if (rlx_device_open("null", &null_) != RLX_OK) throw std::runtime_error(rlx_last_error());
   if (!options.guards) return;
   const Status status = GuardedDevice::open(guarded_);
-  if (!status.ok()) no_guards_ = status.message();
+  if (!status.ok()) {
+    no_guards_ = status.message();
+  } else if (rlx_device_open(guarded_->info().id.c_str(), &vulkan_) != RLX_OK) {
+    throw std::runtime_error(rlx_last_error());
+  }
 }
 
 PlanJudge::~PlanJudge() {
   rlx_device_close(null_);
+  rlx_device_close(vulkan_);
 }
 
 void PlanJudge::trust(std::span<const std::byte> plan) {
@@ -120,8 +128,14 @@ Judgement PlanJudge::judge(std::span<const std::byte> plan, uint64_t number) {
                        view->header().arena_bytes <= kMostSegmentBytes &&
                        view->header().io_bytes <= kMostSegmentBytes &&
                        needed <= kMostSegmentBytes && step_bytes(*view) <= kMostStepBytes;
-    if (small) run_on_null(plan, number, verdict);
+    if (small) {
+      SessionCalls calls(plan, null_, number);
+      verdict.bad = calls.run();
+      verdict.ran = calls.ran();
+    }
     if (small && guarded_ != nullptr && verdict.bad.empty()) run_guards(*view, verdict);
+    if (verdict.guarded && verdict.bad.empty() && number % kRunOneIn == 0)
+      verdict.bad = SessionCalls(plan, vulkan_, number).run();
   } catch (const std::exception& error) {
     verdict.bad = text_of("threw: ", error.what());
   }
@@ -136,12 +150,6 @@ void PlanJudge::look_at(const PlanView& view, Judgement& verdict) {
   }
   for (uint32_t record = 0; record < view.records().size(); ++record)
     static_cast<void>(memory_svg(view, record));
-}
-
-void PlanJudge::run_on_null(std::span<const std::byte> plan, uint64_t number, Judgement& verdict) {
-  SessionCalls calls(plan, null_, number);
-  verdict.bad = calls.run();
-  verdict.ran = calls.ran();
 }
 
 void PlanJudge::run_guards(const PlanView& view, Judgement& verdict) {

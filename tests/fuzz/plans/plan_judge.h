@@ -45,11 +45,11 @@ class PlanJudge {
 
  private:
   void look_at(const PlanView& view, Judgement& verdict);
-  void run_on_null(std::span<const std::byte> plan, uint64_t number, Judgement& verdict);
   void run_guards(const PlanView& view, Judgement& verdict);
   [[nodiscard]] bool is_trusted(const PlanView& view) const;
 
   rlx_device* null_ = nullptr;
+  rlx_device* vulkan_ = nullptr;  // with guards: the same device without them
   std::unique_ptr<GuardedDevice> guarded_;
   std::string no_guards_;
   std::set<uint64_t> trusted_;
