@@ -123,7 +123,7 @@ class CodeVerifier {
     faults_.charge(work_of_search(codes_.size()));
     auto [it, inserted] = codes_.try_emplace(variant.code_offset());
     if (!inserted) return it->second;
-    faults_.charge(kWorkPerCodeByte * variant.code_bytes());
+    faults_.charge(kWorkPerCodeByte / 2 * variant.code_bytes());
     it->second = read_code(variant);
     return it->second;
   }

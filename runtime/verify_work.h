@@ -10,7 +10,7 @@
 namespace rlx {
 
 inline constexpr uint64_t kWorkPerIndexByte = 64;  // of the index and of debug notes
-inline constexpr uint64_t kWorkPerCodeByte = 32;   // hashed and read once
+inline constexpr uint64_t kWorkPerCodeByte = 32;   // more than hashing and reading it once take
 inline constexpr uint64_t kWorkPerPlan = uint64_t{1} << 22;
 
 // One record read where it lies beside the one before.
@@ -20,7 +20,7 @@ inline constexpr uint64_t kWorkPerTable = 256;
 // A number of a list.
 inline constexpr uint64_t kWorkPerEdge = 16;
 // An item whose place in memory depends on another one.
-inline constexpr uint64_t kWorkPerVisit = 64;
+inline constexpr uint64_t kWorkPerVisit = 192;
 
 // A search in an ordered map or array of so many items: the larger, the further from the core.
 constexpr uint64_t work_of_search(uint64_t items) {

@@ -57,7 +57,7 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
             step.params_offset,
             step.params_bytes,
             step.relocation_first.value_or(first_relocation),
-            static_cast<uint32_t>(step.relocations.size()),
+            step.relocation_count.value_or(static_cast<uint32_t>(step.relocations.size())),
             first_edge,
             static_cast<uint32_t>(step.edges.size()),
             step.fill_pattern,
@@ -115,7 +115,7 @@ Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& ke
     const uint64_t offset = code.place(variant.code);
     variants.push_back(fb::CreateVariantDirect(
         builder, variant.target, variant.format, variant.architecture,
-        variant.code_offset.value_or(offset), variant.code.size(),
+        variant.code_offset.value_or(offset), variant.code_bytes.value_or(variant.code.size()),
         variant.code_hash.value_or(XXH3_64bits(variant.code.data(), variant.code.size())),
         variant.entry_point.c_str(), variant.workgroup[0], variant.workgroup[1],
         variant.workgroup[2], 0, variant.shared_bytes, variant.features,

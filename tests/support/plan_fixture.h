@@ -36,6 +36,7 @@ struct SpecStep {
   std::vector<uint32_t> edges;
   uint32_t fill_pattern = 0;
   std::optional<uint32_t> relocation_first;  // instead of where serialise() placed them
+  std::optional<uint32_t> relocation_count;  // instead of how many there are
 };
 
 struct SpecValue {
@@ -56,6 +57,7 @@ struct SpecVariant {
   uint32_t architecture = 0;
   std::vector<std::byte> code;          // placed in the code section by serialise()
   std::optional<uint64_t> code_offset;  // instead of where serialise() placed the code
+  std::optional<uint64_t> code_bytes;   // instead of the code's own
   std::optional<uint64_t> code_hash;    // instead of the right one
   std::string entry_point = "main";
   std::array<uint32_t, 3> workgroup = {64, 1, 1};
