@@ -182,6 +182,7 @@ void MutantBuilder::edit_site(const PlanMutator::Tree& tree, Node& root) {
   if (type.kind == FieldKind::Scalar) {
     const uint64_t old = number_at(*node, site);
     set_number(*node, site, new_number(type, old, tree, alike, root));
+    if (number_at(*node, site) == old) return;
     return note(name, ", one of ", alike.size(), ": ", old, " becomes ", number_at(*node, site));
   }
   if (type.kind == FieldKind::Text) {

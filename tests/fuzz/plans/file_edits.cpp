@@ -149,10 +149,12 @@ void MutantBuilder::other_section() {
 
 void MutantBuilder::edit_index_bytes() {
   ++index_byte_edits_;
+  ++edits_;
 }
 
 void MutantBuilder::edit_header() {
   ++header_edits_;
+  ++edits_;
 }
 
 void MutantBuilder::write_index_bytes(std::vector<std::byte>& index) {

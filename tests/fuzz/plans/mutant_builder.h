@@ -29,8 +29,10 @@ class MutantBuilder {
     uint32_t weight;
   };
 
+  // An edit that found something to edit says so.
   template <class... Pieces>
   void note(const Pieces&... pieces) {
+    ++edits_;
     if (explain_) mutant_.edits.push_back(text_of(pieces...));
   }
 
@@ -122,6 +124,7 @@ class MutantBuilder {
   Node index_;
   Node debug_;
   bool has_debug_ = false;
+  uint64_t edits_ = 0;
   uint32_t index_byte_edits_ = 0;  // done once the index is packed
   uint32_t header_edits_ = 0;      // done once the file is joined
   Mutant mutant_;

@@ -89,6 +89,12 @@ PlanMutator::PlanMutator(std::vector<SeedPlan> seeds)
                seed.index);
     const FileSection* debug = seed.file.section(SectionKind::Debug);
     if (debug != nullptr) find_sites(debug_schema_, debug_schema_.read(debug->bytes), seed.debug);
+    PlanFile unchanged = seed.file;
+    unchanged.section(SectionKind::Index)->bytes = plan_schema_.write(seed.index.root);
+    if (debug != nullptr)
+      unchanged.section(SectionKind::Debug)->bytes = debug_schema_.write(seed.debug.root);
+    seed.unchanged = join_plan(unchanged);
+    reseal(seed.unchanged);
     seeds_.push_back(std::move(seed));
   }
 }
@@ -114,20 +120,26 @@ MutantBuilder::MutantBuilder(const PlanMutator& all, uint64_t seed, uint64_t num
       index_(seed_.index.root),
       debug_(seed_.debug.root),
       has_debug_(!seed_.debug.sites.empty()) {
-  note("plan ", seed_.name, ", donor ", donor_.name);
+  if (explain_) mutant_.edits.push_back(text_of("plan ", seed_.name, ", donor ", donor_.name));
 }
 
 Mutant MutantBuilder::build() {
-  uint64_t edits = 1;
-  while (edits < 8 && dice_.chance(2, 5)) ++edits;
-  for (uint64_t i = 0; i < edits; ++i) edit_once();
-  repair();
-  pack();
-  mutant_.bytes = join_plan(file_);
-  PlanHeader header = header_of(mutant_.bytes);
-  for (uint32_t i = 0; i < header_edits_; ++i) write_header_field(header);
-  set_header(mutant_.bytes, header);
-  reseal(mutant_.bytes);
+  constexpr int kMostAttempts = 4;
+  for (int attempt = 0; attempt < kMostAttempts; ++attempt) {
+    uint64_t wanted = 1;
+    while (wanted < 8 && dice_.chance(2, 5)) ++wanted;
+    edits_ = 0;
+    for (uint64_t tries = 0; edits_ < wanted && tries < 4 * wanted; ++tries) edit_once();
+    repair();
+    pack();
+    mutant_.bytes = join_plan(file_);
+    PlanHeader header = header_of(mutant_.bytes);
+    for (uint32_t i = 0; i < header_edits_; ++i) write_header_field(header);
+    set_header(mutant_.bytes, header);
+    reseal(mutant_.bytes);
+    // Some edits change nothing, as two equal records that change places.
+    if (mutant_.bytes != seed_.unchanged) break;
+  }
   return std::move(mutant_);
 }
 

@@ -75,7 +75,8 @@ class PlanMutator {
     std::string name;
     PlanFile file;
     Tree index;
-    Tree debug;  // without sites where the plan has none
+    Tree debug;                        // without sites where the plan has none
+    std::vector<std::byte> unchanged;  // what no edit makes of it
   };
 
   static void find_sites(const TreeSchema& schema, const Node& root, Tree& tree);
