@@ -10,6 +10,7 @@ function(rlx_stand_in name)
 endfunction()
 
 rlx_test(faults rlx_test_sketches)
+target_sources(rlx_tests_faults PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/device/device_fixture.cpp)
 rlx_stand_in(rlx_vulkan_stand_in vulkan.cpp)
 rlx_stand_in(rlx_cuda_stand_in cuda_hooks.cpp fake_cuda.cpp fake_graphs.cpp fake_objects.cpp)
 # By this name cuBLASLt is looked for, and found here where the library stands for the driver already.

@@ -15,8 +15,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// How long after a first look an event is found to have happened, if nobody waits for it.
-constexpr std::chrono::milliseconds kWork(1);
+// How long after its recording an event is found to have happened, if nobody waits for it.
+constexpr std::chrono::microseconds kWork(250);
 constexpr uint64_t kMemoryBytes = uint64_t{8} << 30;
 constexpr size_t kGuardBytes = 64;
 constexpr unsigned char kFresh = 0xA5;
@@ -285,7 +285,7 @@ CUresult FakeCuda::cuEventRecord(CUevent event, CUstream stream) {
   if (!fake_objects().is(event, FakeKind::Event)) return kInvalidHandle;
   auto* recorded = reinterpret_cast<FakeEvent*>(event);
   recorded->happened = false;
-  recorded->first_look.reset();
+  recorded->recorded = Clock::now();
   recorded->stream = stream;
   return put_work(stream, [recorded] { recorded->happened = true; });
 }
@@ -293,8 +293,7 @@ CUresult FakeCuda::cuEventQuery(CUevent event) {
   if (!fake_objects().is(event, FakeKind::Event)) return kInvalidHandle;
   auto* asked = reinterpret_cast<FakeEvent*>(event);
   if (asked->happened) return CUDA_SUCCESS;
-  if (!asked->first_look.has_value()) asked->first_look = Clock::now();
-  if (Clock::now() - *asked->first_look < kWork) return CUDA_ERROR_NOT_READY;
+  if (Clock::now() - asked->recorded < kWork) return CUDA_ERROR_NOT_READY;
   finish_stream(asked->stream);
   return CUDA_SUCCESS;
 }

@@ -61,7 +61,7 @@ struct FakeStream {
 
 struct FakeEvent {
   bool happened = true;
-  std::optional<std::chrono::steady_clock::time_point> first_look;
+  std::chrono::steady_clock::time_point recorded;
   CUstream stream = nullptr;
 };
 
