@@ -147,7 +147,7 @@ const char* rlx_last_error(void) {
   return rlx::last_error;
 }
 
-const char* rlx_status_name(rlx_status status) {
+const char* rlx_status_name(int status) {
   const auto number = static_cast<size_t>(status);
   return number < std::size(rlx::kStatusNames) ? rlx::kStatusNames[number] : "unknown status";
 }

@@ -11,9 +11,9 @@ endforeach()
 add_library(rlx_static STATIC ${objects})
 add_library(rlx_shared SHARED ${objects})
 set(version_script ${CMAKE_CURRENT_SOURCE_DIR}/cmake/exports.map)
-target_link_options(rlx_shared PRIVATE -Wl,--gc-sections -Wl,--version-script=${version_script} -Wl,-z,defs)
-if(NOT RLX_SANITIZE)
-  target_link_options(rlx_shared PRIVATE -static-libstdc++ -static-libgcc)
+target_link_options(rlx_shared PRIVATE -Wl,--gc-sections -Wl,--version-script=${version_script})
+if(NOT RLX_SANITIZE)  # clang leaves the sanitizers' own symbols to the program
+  target_link_options(rlx_shared PRIVATE -Wl,-z,defs -static-libstdc++ -static-libgcc)
 endif()
 set_target_properties(rlx_shared PROPERTIES LINK_DEPENDS ${version_script} VERSION ${PROJECT_VERSION}
                                             SOVERSION ${PROJECT_VERSION_MAJOR})

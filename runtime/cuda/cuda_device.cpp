@@ -2,11 +2,11 @@
 // Listing, opening and adopting CUDA devices.
 #include "runtime/cuda/cuda_device.h"
 
-#include <charconv>
 #include <optional>
 
 #include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cu_plan.h"
+#include "runtime/device_id.h"
 #include "runtime/errors.h"
 #include "runtime/text.h"
 
@@ -49,18 +49,6 @@ Status find_devices(const Driver& driver, std::vector<Found>& devices) {
   return {};
 }
 
-// The N of "cuda:N"; 0 for "cuda".
-std::optional<size_t> index_of(std::string_view id) {
-  constexpr std::string_view kPrefix = "cuda:";
-  if (id == "cuda") return 0;
-  if (id.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
-  const std::string_view digits = id.substr(kPrefix.size());
-  size_t index = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return index;
-}
-
 Status unknown_device(const std::string& id, const std::vector<Found>& devices) {
   std::string message = text_of("there is no device ", quoted(id), "; this machine has ");
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -95,7 +83,7 @@ Status open_cuda_device(const std::string& id, std::shared_ptr<Device>& device,
   std::vector<Found> devices;
   RLX_RETURN_IF_ERROR(Driver::open(options.library, driver));
   RLX_RETURN_IF_ERROR(find_devices(*driver, devices));
-  const std::optional<size_t> index = index_of(id);
+  const std::optional<size_t> index = device_number(id, "cuda");
   if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
   std::shared_ptr<Context> context;
   RLX_RETURN_IF_ERROR(Context::open(std::move(driver), devices[*index].device,

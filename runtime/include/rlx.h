@@ -132,8 +132,9 @@ RLX_API void rlx_plan_format(uint32_t* major, uint32_t* minor);
 // Sentence of this thread's last failed call, "" if the last call succeeded. Valid until this
 // thread's next rlx call.
 RLX_API const char* rlx_last_error(void);
-// "invalid argument" for RLX_INVALID_ARGUMENT; "unknown status" for no code. Static.
-RLX_API const char* rlx_status_name(rlx_status status);
+// "invalid argument" for RLX_INVALID_ARGUMENT; "unknown status" for a number that is no rlx_status.
+// Static.
+RLX_API const char* rlx_status_name(int status);
 // "f32" for RLX_F32; NULL for no dtype. Static.
 RLX_API const char* rlx_dtype_name(uint32_t dtype);
 // Bytes of `count` elements; 0 for no dtype, for a count that is no whole number of blocks, or
@@ -298,7 +299,8 @@ typedef struct rlx_session_options {
   size_t struct_size;
   uint32_t jobs;     // threads that create pipelines; 0: one per core
   uint32_t profile;  // 1: rlx_session_profile and rlx_session_last_run_microseconds work
-  // NULL: none. Used if it fits plan, driver and device; written anew where it does not.
+  // NULL: none. Used if it fits plan, driver and device; written anew where it does not. A regular
+  // file: what lies under the path and is none, a symbolic link too, is neither read nor replaced.
   const char* pipeline_cache_path;
   // 0: none. A plan that needs more on the device is refused before anything is allocated.
   uint64_t memory_budget_bytes;

@@ -3,9 +3,9 @@
 #include "runtime/vulkan/vulkan_device.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "runtime/device_id.h"
 #include "runtime/errors.h"
 #include "runtime/text.h"
 #include "runtime/vulkan/vk_context.h"
@@ -51,18 +51,6 @@ Status describe_all(const Instance& instance, std::vector<PhysicalDevice>& devic
   return {};
 }
 
-// The N of "vulkan:N"; 0 for "vulkan".
-std::optional<size_t> index_of(std::string_view id) {
-  constexpr std::string_view kPrefix = "vulkan:";
-  if (id == "vulkan") return 0;
-  if (id.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;
-  const std::string_view digits = id.substr(kPrefix.size());
-  size_t index = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
-  return index;
-}
-
 Status unknown_device(const std::string& id, const std::vector<PhysicalDevice>& devices) {
   std::string message = text_of("there is no device ", quoted(id), "; this machine has ");
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -106,7 +94,7 @@ Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device
   std::vector<PhysicalDevice> devices;
   RLX_RETURN_IF_ERROR(describe_all(*instance, devices));
   if (devices.empty()) return no_device(std::string(kNoDevice));
-  const std::optional<size_t> index = index_of(id);
+  const std::optional<size_t> index = device_number(id, "vulkan");
   if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
   PhysicalDevice& chosen = devices[*index];
   chosen.staging_only = options.staging_only;

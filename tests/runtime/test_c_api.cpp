@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C API over the null device: right use, wrong use, loss, and what a user is told.
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "runtime/api/handles.h"
+#include "runtime/device_id.h"
 #include "runtime/include/rlx.h"
 #include "runtime/null/null_device.h"
 #include "tests/support/catch.h"
@@ -538,7 +540,10 @@ TEST_CASE("options_of_another_version_are_taken_where_nothing_is_lost") {
 
 TEST_CASE("unknown_devices_are_told") {
   rlx_device* device = nullptr;
-  CHECK(rlx_device_open("tpu:0", &device) == RLX_NO_DEVICE);
+  for (const char* id : {"vulkan:00", "vulkan:01", "cuda:00", "vulkan:+0", "vulkan:", "tpu:0"}) {
+    CHECK(rlx_device_open(id, &device) == RLX_NO_DEVICE);
+    CHECK(device == nullptr);
+  }
   CHECK(error_has("no device \"tpu:0\""));
   CHECK(device == nullptr);
   CHECK(rlx_device_open("null", &device) == RLX_OK);
@@ -557,7 +562,9 @@ TEST_CASE("dtypes_have_names_and_sizes") {
   CHECK(rlx_dtype_bytes(14, 32) == 18);
   CHECK(rlx_dtype_bytes(RLX_F64, UINT64_MAX) == 0);
   CHECK(std::string(rlx_status_name(RLX_DEVICE_LOST)) == "device lost");
-  CHECK(std::string(rlx_status_name(static_cast<rlx_status>(99))) == "unknown status");
+  for (const int number : {-1, RLX_INDEX_OUT_OF_RANGE + 1, 99, INT_MAX, INT_MIN}) {
+    CHECK(std::string(rlx_status_name(number)) == "unknown status");
+  }
 }
 
 TEST_CASE("errors_belong_to_their_thread") {
@@ -592,4 +599,16 @@ TEST_CASE("threads_share_a_plan_with_a_session_each") {
   for (std::thread& thread : threads) thread.join();
   CHECK(right == 8);
   CHECK(held(rig) == 0);
+}
+
+TEST_CASE("a_device_has_one_name") {
+  CHECK(rlx::device_number("vulkan", "vulkan") == 0u);
+  CHECK(rlx::device_number("vulkan:0", "vulkan") == 0u);
+  CHECK(rlx::device_number("cuda:10", "cuda") == 10u);
+  for (const char* id :
+       {"", "vulkan:", "vulkan:00", "vulkan:01", "vulkan:+1", "vulkan:-1", "vulkan: 1", "vulkan:1 ",
+        "vulkan:0x0", "vulkan0", "vulkan:18446744073709551616"}) {
+    INFO(id);
+    CHECK_FALSE(rlx::device_number(id, "vulkan").has_value());
+  }
 }
