@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "runtime/text.h"
@@ -17,47 +16,33 @@ namespace {
 
 constexpr uint64_t kBlockBytes = 512;  // of st_blocks, whatever the file system's own are
 
-std::string system_reason(int error) {
-  char buffer[256] = {};
-  // The GNU form of strerror_r may return a static text instead of filling the buffer.
-  return strerror_r(error, buffer, sizeof buffer);
+// Why a file of these facts is refused; empty: it is not.
+std::string_view refusal_of(const struct stat& facts, const InputOptions& options) {
+  if (S_ISDIR(facts.st_mode)) return "it is a directory";
+  if (!S_ISREG(facts.st_mode)) return "it is no regular file";
+  if (options.only_own && facts.st_uid != ::geteuid()) return "another user owns it";
+  if (options.only_own && (facts.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return "others may write to it";
+  return {};
 }
 
 }  // namespace
 
-InputFile::~InputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)),
-      held_bytes_(std::exchange(other.held_bytes_, 0)),
-      path_(std::move(other.path_)) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_bytes_, other.size_bytes_);
-  std::swap(held_bytes_, other.held_bytes_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-Status InputFile::open(const std::string& path, InputFile& file) {
+Status InputFile::open(const std::string& path, const InputOptions& options, InputFile& file) {
   InputFile opened;
   opened.path_ = path;
   // O_NONBLOCK: opening a FIFO must not wait for a writer; it is refused below as no regular file.
-  opened.descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (opened.descriptor_ < 0)
+  const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+  opened.descriptor_ =
+      Descriptor(::open(path.c_str(), options.follow_links ? flags : flags | O_NOFOLLOW));
+  if (!opened.descriptor_.is_open())
     return {RLX_IO_ERROR, text_of("cannot open ", quoted(path), ": ", system_reason(errno))};
   struct stat facts {};
-  if (::fstat(opened.descriptor_, &facts) != 0) {
+  if (::fstat(opened.descriptor_.get(), &facts) != 0) {
     return {RLX_IO_ERROR, text_of("cannot examine ", quoted(path), ": ", system_reason(errno))};
   }
-  if (!S_ISREG(facts.st_mode)) {
-    const std::string_view kind = S_ISDIR(facts.st_mode) ? "a directory" : "no regular file";
-    return {RLX_IO_ERROR, text_of("cannot open ", quoted(path), ": it is ", kind)};
-  }
+  if (const std::string_view why = refusal_of(facts, options); !why.empty())
+    return {RLX_IO_ERROR, text_of("cannot open ", quoted(path), ": ", why)};
   opened.size_bytes_ = static_cast<uint64_t>(facts.st_size);
   opened.held_bytes_ = static_cast<uint64_t>(facts.st_blocks) * kBlockBytes;
   file = std::move(opened);
@@ -72,8 +57,9 @@ Status InputFile::read(uint64_t offset_bytes, std::span<std::byte> destination) 
   }
   size_t done = 0;
   while (done < destination.size()) {
-    const ssize_t count = ::pread(descriptor_, destination.data() + done, destination.size() - done,
-                                  static_cast<off_t>(offset_bytes + done));
+    const ssize_t count =
+        ::pread(descriptor_.get(), destination.data() + done, destination.size() - done,
+                static_cast<off_t>(offset_bytes + done));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       return {RLX_IO_ERROR, text_of("cannot read ", quoted(path_), " at byte ", offset_bytes + done,
@@ -85,6 +71,19 @@ Status InputFile::read(uint64_t offset_bytes, std::span<std::byte> destination) 
     }
     done += static_cast<size_t>(count);
   }
+  return {};
+}
+
+Status read_file(const std::string& path, uint64_t most_bytes, std::vector<std::byte>& bytes) {
+  InputFile file;
+  RLX_RETURN_IF_ERROR(InputFile::open(path, file));
+  if (file.size_bytes() > most_bytes) {
+    return {RLX_IO_ERROR, text_of(quoted(path), " has ", file.size_bytes(), " bytes; at most ",
+                                  most_bytes, " are read")};
+  }
+  std::vector<std::byte> read(file.size_bytes());
+  RLX_RETURN_IF_ERROR(file.read(0, read));
+  bytes = std::move(read);
   return {};
 }
 

@@ -7,27 +7,28 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "runtime/descriptor.h"
 #include "runtime/status.h"
 
 namespace rlx {
 
-// Owns the file descriptor. Reads go through pread, so a file that is shortened after it was opened
+struct InputOptions {
+  bool follow_links = true;  // of the path's last name; false: such a link is refused
+  bool only_own = false;     // refuses what another user owns, or others may write to
+};
+
+// Reads go through pread, so a file that is shortened after it was opened
 // gives an error where a memory mapping would raise SIGBUS; pages still come from the page cache
 // once.
 class InputFile {
  public:
-  InputFile() = default;
-  ~InputFile();
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
-
   // Regular files only; an error names the path and the system's reason.
-  static Status open(const std::string& path, InputFile& file);
+  static Status open(const std::string& path, InputFile& file) { return open(path, {}, file); }
+  static Status open(const std::string& path, const InputOptions& options, InputFile& file);
 
-  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
+  [[nodiscard]] bool is_open() const { return descriptor_.is_open(); }
   [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
   // Bytes that the file system keeps for the file: less than its size where it is sparse or
   // compressed. 0 where the file system does not tell.
@@ -37,10 +38,14 @@ class InputFile {
   Status read(uint64_t offset_bytes, std::span<std::byte> destination) const;
 
  private:
-  int descriptor_ = -1;
+  Descriptor descriptor_;
   uint64_t size_bytes_ = 0;
   uint64_t held_bytes_ = 0;
   std::string path_;
 };
+
+// A whole file at once. Its size is taken before memory is asked for: more than `most_bytes` is
+// refused.
+Status read_file(const std::string& path, uint64_t most_bytes, std::vector<std::byte>& bytes);
 
 }  // namespace rlx

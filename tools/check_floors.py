@@ -43,7 +43,7 @@ def allowed_in_compiler(path, header):
     if header[0] == "schema":
         return None
     if header[0] == "runtime":
-        return None if own == "emit" else "only emit may use the runtime (its verifier)"
+        return None if own == "emit" else "only emit may use the runtime (its verifier, its files)"
     if header[0] != "compiler":
         return "the compiler does not include tools or tests"
     if len(path.parts) == 2 or len(header) == 2 or header[1] == own:  # compile.cpp, version.h

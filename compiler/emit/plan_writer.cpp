@@ -12,11 +12,11 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "compiler/emit/output_file.h"
 #include "compiler/emit/plan_index.h"
 #include "compiler/emit/weight_layout.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "runtime/output_file.h"
 #include "runtime/plan_view.h"
 #include "schema/plan_header.h"
 
@@ -148,20 +148,23 @@ std::vector<std::byte> plan_bytes(const PlanContent& content) {
 
 std::optional<PlanFileSummary> write_plan(const PlanContent& content, const std::string& path,
                                           Diagnostics& diagnostics) {
-  std::optional<OutputFile> file = OutputFile::create(path, diagnostics);
-  if (!file) return std::nullopt;
-  const PlanFileSummary summary =
-      write_to(content, [&](uint64_t offset_bytes, std::span<const std::byte> bytes) {
-        file->write_at(offset_bytes, bytes);
-      });
-  if (file->failed()) {
-    static_cast<void>(file->commit(summary.plan_bytes, diagnostics));  // reports
-    return std::nullopt;
+  OutputFile file;
+  PlanFileSummary summary;
+  Status written = OutputFile::create(path, OutputUse::Result, file);
+  if (written.ok()) {
+    summary = write_to(content, [&](uint64_t offset_bytes, std::span<const std::byte> bytes) {
+      if (written.ok()) written = file.write_at(offset_bytes, bytes);
+    });
   }
-  std::shared_ptr<const PlanView> view;
-  check_verified(PlanView::open_file(file->partial_path(), {}, view));
-  if (!file->commit(summary.plan_bytes, diagnostics)) return std::nullopt;
-  return summary;
+  if (written.ok()) written = file.resize(summary.plan_bytes);
+  if (written.ok()) {
+    std::shared_ptr<const PlanView> view;
+    check_verified(PlanView::open_file(file.readable_path(), {}, view));
+    written = file.commit();
+  }
+  if (written.ok()) return summary;
+  diagnostics.error(DiagCode::FileWrite, {.file = path, .position = {}}, written.message());
+  return std::nullopt;
 }
 
 }  // namespace rlx

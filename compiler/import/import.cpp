@@ -126,30 +126,28 @@ std::optional<Module> load_module(const std::string& path, const ImportOptions& 
   return bind_module(file->graph, file->open_dims, folder_of(path), diagnostics);
 }
 
-bool convert_graph(const std::string& input, const std::string& output, Diagnostics& diagnostics,
-                   const ImportOptions& options) {
+std::optional<std::string> convert_graph(const std::string& input, const std::string& output,
+                                         Diagnostics& diagnostics, const ImportOptions& options) {
   const std::optional<GraphFormat> format = format_of_name(output);
   if (!format) {
     diagnostics.error(DiagCode::BadOption, {output, ""},
                       "the output's name ends in neither .json nor .rlxg, so its form is unknown");
-    return false;
+    return std::nullopt;
   }
   ImportOptions open = options;
   open.keep_symbols = true;
   const std::optional<SourceGraph> graph = read_graph_file(input, diagnostics, open);
-  if (!graph) return false;
-  const std::optional<std::string> text = format == GraphFormat::Json
-                                              ? std::optional(write_json_graph(*graph))
-                                              : write_rlxg_graph(*graph, diagnostics);
-  if (!text || !write_file_atomically(output, std::as_bytes(std::span(*text)), diagnostics))
-    return false;
-  if (has_file_references(*graph) && !is_same_folder(input, output)) {
+  if (!graph) return std::nullopt;
+  std::optional<std::string> text = format == GraphFormat::Json
+                                        ? std::optional(write_json_graph(*graph))
+                                        : write_rlxg_graph(*graph, diagnostics);
+  if (text && has_file_references(*graph) && !is_same_folder(input, output)) {
     diagnostics.warning(
         DiagCode::FileMissing, {output, ""},
         "the graph refers to weight files by paths relative to its folder, which were kept",
         "copy those files from the folder of " + input);
   }
-  return true;
+  return text;
 }
 
 }  // namespace rlx

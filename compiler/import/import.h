@@ -71,10 +71,11 @@ std::optional<Module> bind_module(const SourceGraph& source, const DimBindings& 
 std::optional<Module> load_module(const std::string& path, const ImportOptions& options,
                                   Diagnostics& diagnostics);
 
-// Rewrites a graph file in the form that `output` ends in (.json or .rlxg), atomically. References
-// to weight files are kept as they are; a warning says so when the output lies in another folder.
-// Options are for ONNX models: symbols that they do not bind are kept.
-bool convert_graph(const std::string& input, const std::string& output, Diagnostics& diagnostics,
-                   const ImportOptions& options = {});
+// A graph file in the form that `output`, the file where it is to go, ends in (.json or .rlxg).
+// References to weight files are kept as they are; a warning says so when the output lies in
+// another folder. Options are for ONNX models: symbols that they do not bind are kept.
+std::optional<std::string> convert_graph(const std::string& input, const std::string& output,
+                                         Diagnostics& diagnostics,
+                                         const ImportOptions& options = {});
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mapping, confined opening and atomic writing of files.
+// Mapping and confined opening of files.
 #include "compiler/import/model_files.h"
 
 #include <fcntl.h>
@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -128,34 +127,6 @@ Descriptor open_beneath(int folder, const std::string& path) {
   return Descriptor(-1);
 }
 
-struct TemporaryFile {
-  Descriptor file;
-  std::string path;
-};
-
-// A new file beside `path`. A killed process may have left one behind, so several names are tried.
-TemporaryFile create_beside(const std::string& path) {
-  TemporaryFile temporary{Descriptor(-1), {}};
-  for (int attempt = 0; attempt < 100 && !temporary.file.is_open(); ++attempt) {
-    temporary.path = path + ".part-" + std::to_string(::getpid()) + "-" + std::to_string(attempt);
-    temporary.file =
-        Descriptor(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (!temporary.file.is_open() && errno != EEXIST) break;
-  }
-  return temporary;
-}
-
-// Writes all bytes and flushes them to the disk; errno is set on failure.
-bool write_all(int file, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return ::fsync(file) == 0;
-}
-
 }  // namespace
 
 MappedFile::~MappedFile() {
@@ -195,31 +166,6 @@ std::string folder_of(const std::string& path) {
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
-}
-
-bool write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
-                           Diagnostics& diagnostics) {
-  const auto fail = [&](const std::string& why) {
-    diagnostics.error(DiagCode::FileWrite, {path, ""}, "the output cannot be written: " + why);
-    return false;
-  };
-  struct stat status = {};
-  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
-    return fail("it exists and is not a regular file");
-  const std::string folder = folder_of(path);
-  const TemporaryFile temporary = create_beside(path);
-  if (!temporary.file.is_open()) return fail(system_text(errno));
-  if (!write_all(temporary.file.get(), bytes) ||
-      ::rename(temporary.path.c_str(), path.c_str()) != 0) {
-    const std::string why = system_text(errno);
-    ::unlink(temporary.path.c_str());
-    return fail(why);
-  }
-  // The rename itself reaches the disk with its folder; a folder that cannot be opened for that is
-  // no reason to fail.
-  const Descriptor parent(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (parent.is_open()) ::fsync(parent.get());
-  return true;
 }
 
 }  // namespace rlx

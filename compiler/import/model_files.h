@@ -65,9 +65,4 @@ class ModelFolder {
 // The folder part of a path, "." where there is none.
 std::string folder_of(const std::string& path);
 
-// Writes a file so that a reader sees the old bytes or the new ones: a temporary file in the same
-// folder, flushed, renamed.
-bool write_file_atomically(const std::string& path, std::span<const std::byte> bytes,
-                           Diagnostics& diagnostics);
-
 }  // namespace rlx

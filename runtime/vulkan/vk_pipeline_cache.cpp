@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pipeline cache file: an identity, then the driver's bytes. Whatever does not fit exactly is
 // as good as absent.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include "runtime/input_file.h"
+#include "runtime/output_file.h"
 #include "runtime/vulkan/vk_pipelines.h"
 
 namespace rlx::vulkan {
@@ -53,23 +49,16 @@ CacheIdentity identity_of(const PhysicalDevice& device, const PlanView& plan) {
   return identity;
 }
 
-bool write_all(int descriptor, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::vector<std::byte> read_pipeline_cache(const std::string& path, const PhysicalDevice& device,
                                            const PlanView& plan) {
   InputFile file;
   CacheHeader header;
-  if (!InputFile::open(path, file).ok() || file.size_bytes() < sizeof header) return {};
+  if (!InputFile::open(path, {.follow_links = false}, file).ok() ||
+      file.size_bytes() < sizeof header) {
+    return {};
+  }
   if (!file.read(0, std::as_writable_bytes(std::span(&header, 1))).ok()) return {};
   const CacheIdentity wanted = identity_of(device, plan);
   if (std::memcmp(&header.identity, &wanted, sizeof wanted) != 0) return {};
@@ -86,15 +75,10 @@ bool write_pipeline_cache(const std::string& path, const PhysicalDevice& device,
   const CacheHeader header = {.identity = identity_of(device, plan),
                               .data_bytes = data.size(),
                               .data_checksum = XXH3_64bits(data.data(), data.size())};
-  std::string temporary = path + ".XXXXXX";
-  const int descriptor = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (descriptor < 0) return false;
-  bool done = write_all(descriptor, std::as_bytes(std::span(&header, 1))) &&
-              write_all(descriptor, data) && ::fchmod(descriptor, 0644) == 0;
-  done = ::close(descriptor) == 0 && done;
-  done = done && ::rename(temporary.c_str(), path.c_str()) == 0;
-  if (!done) ::unlink(temporary.c_str());
-  return done;
+  OutputFile file;
+  return OutputFile::create(path, OutputUse::Cache, file).ok() &&
+         file.write_at(0, std::as_bytes(std::span(&header, 1))).ok() &&
+         file.write_at(sizeof header, data).ok() && file.commit().ok();
 }
 
 }  // namespace rlx::vulkan

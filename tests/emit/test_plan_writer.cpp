@@ -5,7 +5,6 @@
 
 #include <cstring>
 
-#include "compiler/emit/output_file.h"
 #include "compiler/emit/plan_writer.h"
 #include "runtime/plan_view.h"
 #include "tests/emit/copy_program.h"
@@ -227,6 +226,23 @@ TEST_CASE("a plan that the verifier refuses is an internal error and is not writ
   CHECK_FALSE(std::filesystem::exists(folder.path() + "/old.plan.partial"));
 }
 
+TEST_CASE("a plan goes through a link to its file, and into a device that stays one") {
+  SmallPlan small;
+  build(small);
+  const TemporaryFolder folder;
+  Diagnostics diagnostics;
+  std::filesystem::create_symlink("real.plan", folder.path() + "/link.plan");
+  REQUIRE(write_plan(small.content, folder.path() + "/link.plan", diagnostics).has_value());
+  CHECK(std::filesystem::is_symlink(folder.path() + "/link.plan"));
+  CHECK(read_bytes(folder.path() + "/real.plan") == plan_bytes(small.content));
+  REQUIRE(write_plan(small.content, "/dev/null", diagnostics).has_value());
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  CHECK(diagnostics.all().empty());
+  CHECK_FALSE(write_plan(small.content, "/dev/full", diagnostics).has_value());
+  CHECK(diagnostics.text().find("No space left") != std::string::npos);
+  CHECK(std::filesystem::is_character_file("/dev/full"));
+}
+
 TEST_CASE("a path that cannot be written is reported with its reason") {
   SmallPlan small;
   build(small);
@@ -238,30 +254,4 @@ TEST_CASE("a path that cannot be written is reported with its reason") {
     CHECK(diagnostics.all()[0].code == DiagCode::FileWrite);
     CHECK(diagnostics.text().find(path) != std::string::npos);
   }
-}
-
-TEST_CASE("a partial file left behind is taken over, a locked one is another writer's") {
-  const TemporaryFolder folder;
-  const std::string path = folder.write("x.plan", "old");
-  folder.write("x.plan.partial", "what a killed compile left, longer than the new bytes");
-  Diagnostics diagnostics;
-  {
-    auto file = OutputFile::create(path, diagnostics);
-    REQUIRE(file.has_value());
-    CHECK_FALSE(OutputFile::create(path, diagnostics).has_value());
-    CHECK(diagnostics.text().find("another process") != std::string::npos);
-    file->write_at(0, std::as_bytes(std::span("new", 3)));
-    CHECK(read_bytes(path).size() == 3);
-    CHECK(file->commit(3, diagnostics));
-  }
-  CHECK(std::filesystem::file_size(path) == 3);
-  CHECK_FALSE(std::filesystem::exists(path + ".partial"));
-}
-
-TEST_CASE("an output file that is not committed leaves nothing") {
-  const TemporaryFolder folder;
-  const std::string path = folder.path() + "/x.plan";
-  Diagnostics diagnostics;
-  { REQUIRE(OutputFile::create(path, diagnostics).has_value()); }
-  CHECK(std::filesystem::is_empty(folder.path()));
 }

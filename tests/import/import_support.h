@@ -45,6 +45,14 @@ inline std::string read_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// Converts a graph file into a file of this name in the folder.
+inline bool convert_to(const TemporaryFolder& folder, const std::string& from,
+                       const std::string& name, Diagnostics& diagnostics) {
+  const auto graph = convert_graph(from, folder.path(name), diagnostics);
+  if (graph) folder.write(name, *graph);
+  return graph.has_value();
+}
+
 inline GraphBytes bytes_of(const std::string& text) {
   auto owner = std::make_shared<const std::string>(text);
   const auto view = std::as_bytes(std::span(*owner));

@@ -293,7 +293,7 @@ TEST_CASE("load_module finds weights beside the graph file") {
   INFO(diagnostics.text());
   REQUIRE(module.has_value());
   CHECK(values_of<float>(*module, "w") == std::vector<float>{1, 2});
-  CHECK(convert_graph(path, folder.path("m.rlxg"), diagnostics));
+  CHECK(convert_to(folder, path, "m.rlxg", diagnostics));
   module = load_module(folder.path("m.rlxg"), {}, diagnostics);
   REQUIRE(module.has_value());
   CHECK(values_of<float>(*module, "w") == std::vector<float>{1, 2});

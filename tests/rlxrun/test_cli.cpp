@@ -8,16 +8,18 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 
 #include "runtime/include/rlx.h"
+#include "runtime/output_file.h"
 #include "tests/support/bin_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
-#include "tools/npy/file.h"
+#include "tests/support/program_laws.h"
 #include "tools/npy/npy.h"
 
 using namespace rlx;
@@ -55,7 +57,7 @@ class Workplace {
     REQUIRE(::mkdtemp(path.data()) != nullptr);
     folder_ = path;
     const std::vector<std::byte> plan = serialise(small_plan());
-    REQUIRE(npy::write_file(at("small.plan"), plan).ok());
+    REQUIRE(write_file(at("small.plan"), plan).ok());
     std::vector<float> x(64);
     std::iota(x.begin(), x.end(), 1.0f);
     write("x.npy", x);
@@ -144,7 +146,7 @@ TEST_CASE("rlxrun refuses wrong inputs with 2, naming what was got and what was 
                 "there is no input \"z\"; the inputs are: x f32[64]");
   check_refused(place.echo(""), 2, "no file gives these inputs: x f32[64]");
   check_refused(place.echo("--inputs x=" + x + " x=" + x), 2, "input \"x\" is given twice");
-  check_refused(place.echo("--inputs x=" + place.at("none.npy")), 2, "none.npy: cannot open");
+  check_refused(place.echo("--inputs x=" + place.at("none.npy")), 2, "none.npy\": No such file");
   check_refused(place.echo("--seeded --expected q=" + x), 2,
                 "there is no output \"q\"; the outputs are: y f32[64]");
   place.write("doubles.npy", std::vector<double>(64), npy::Element::F64);
@@ -168,6 +170,84 @@ TEST_CASE("rlxrun tells unsuitable devices with 3 and missing room with 5") {
                 "cannot create this folder");
   check_refused(place.echo("--seeded --trace /no/such/folder/trace.json"), 5,
                 "/no/such/folder/trace.json");
+}
+
+TEST_CASE("rlxrun replaces no device, FIFO or link, whatever output is sent there") {
+  const Workplace place;
+  const std::string fifo = place.at("fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  std::filesystem::create_symlink("real.json", place.at("link.json"));
+  const std::string run = "--seeded --profile ";
+  CHECK(place.echo(run + "--trace /dev/null --pipeline-cache /dev/null --dump-after 0:x=/dev/null")
+            .code == 0);
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  CHECK(place.echo(run + "--trace " + place.at("link.json")).code == 0);
+  CHECK(std::filesystem::is_symlink(place.at("link.json")));
+  CHECK(std::filesystem::file_size(place.at("real.json")) > 0);
+  check_refused(place.echo(run + "--trace /dev/full"), 5, "No space left");
+  check_refused(place.echo(run + "--trace " + fifo), 5, "a FIFO that no process reads");
+  check_refused(place.echo(run + "--outputs /dev/null"), 5, "/dev/null: cannot create this folder");
+  check_refused(place.echo(run + "--dump-after 0:x=" + place.at("")), 5, "it names a folder");
+  CHECK(std::filesystem::is_fifo(fifo));
+  const ShellResult read =
+      shell("cat " + fifo + " & " + bin_folder() + "/rlxrun " + place.at("small.plan") +
+            " --entry echo --device null --seeded --profile --trace " + fifo + " >/dev/null; wait");
+  CHECK(nlohmann::json::accept(read.text));
+  const Outcome both = place.echo("--seeded --json --trace /dev/stdout");
+  CHECK(both.code == 0);
+  CHECK(both.text.find("traceEvents") != std::string::npos);
+}
+
+TEST_CASE("rlxrun is killed by no signal where outputs are cut off") {
+  const Workplace place;
+  const std::string run = bin_folder() + "/rlxrun " + place.at("small.plan") +
+                          " --entry echo --device null --seeded --outputs " + place.at("out");
+  const ShellResult limited = shell("ulimit -f 0; " + run + " 2>&1 | cat");
+  CHECK(limited.text.find("File too large") != std::string::npos);
+  const ShellResult gone = shell("{ " + run + "; echo $? >&2; } 2>&1 >/dev/null | cat");
+  CHECK(gone.text == "0\n");
+  const ShellResult broken =
+      shell("{ sleep 0.2; " + bin_folder() + "/rlxrun --help 2>&3; echo $? >&3; } 3>&1 | true");
+  CHECK(broken.code == 0);
+  CHECK_FALSE(std::filesystem::exists(place.at("out/y.npy.partial")));
+}
+
+TEST_CASE("rlxrun ends with 5 where it cannot print") {
+  const Workplace place;
+  const std::string program = bin_folder() + "/rlxrun ";
+  check_unwritable_output(program + "--help");
+  check_unwritable_output(program + "--version");
+  check_unwritable_output(program + "--list-devices --json");
+  const std::string run = place.at("small.plan") + " --entry echo --device null --seeded";
+  check_unwritable_output(program + run);
+  check_unwritable_output(program + run + " --json");
+  // A closed standard output is no place for a file: the outputs are what they would be.
+  CHECK(shell(program + run + " --outputs " + place.at("out") + " >&- 2>&-").code == 5);
+  npy::Array y;
+  CHECK(npy::read_npy(place.at("out/y.npy"), y).ok());
+  // What went wrong before stays the verdict.
+  CHECK(shell(program + "/no/such.plan >/dev/full 2>&1").code == 2);
+}
+
+TEST_CASE("rlxrun ends with 5 where memory runs out") {
+  const Workplace place;
+  const std::string program = bin_folder() + "/rlxrun ";
+  check_failing_allocations(program + "--version");
+  check_failing_allocations(program + "--help");
+  check_failing_allocations(program + place.at("small.plan") +
+                            " --entry echo --device null --seeded --json --outputs " +
+                            place.at("out") + " >/dev/null && echo done");
+}
+
+TEST_CASE("rlxrun reads regular files only") {
+  const Workplace place;
+  const std::string fifo = place.at("fifo.npy");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  check_refused(place.echo("--inputs " + fifo), 2, "it is no regular file");
+  check_refused(place.echo("--seeded --expected " + fifo), 2, "it is no regular file");
+  check_refused(rlxrun(fifo), 2, "it is no regular file");
+  check_refused(place.echo("--inputs x=/dev/zero"), 2, "it is no regular file");
+  check_refused(rlxrun("/dev/zero"), 2, "it is no regular file");
 }
 
 TEST_CASE("rlxrun reports as JSON and as a trace") {
@@ -222,6 +302,9 @@ TEST_CASE("rlxrun runs the same plan on Vulkan, the validation layer silent") {
   }
   INFO(validated.text);
   CHECK(validated.code == 0);
-  check_refused(rlxrun(place.at("small.plan") + " --entry echo --seeded --device vulkan:99"), 3,
-                "vulkan:0");
+  for (const char* id : {"vulkan:99", "vulkan:00", "vulkan:-0"}) {
+    check_refused(
+        rlxrun(place.at("small.plan") + " --entry echo --seeded --device " + std::string(id)), 3,
+        "vulkan:0");
+  }
 }

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The .npz reader, on archives built here byte by byte.
 #define ZLIB_CONST
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
+#include <cstdlib>
+#include <fstream>
 #include <string>
 
 #include "runtime/include/rlx.h"
@@ -30,6 +34,16 @@ std::string npy_file(const std::string& payload) {
   return {reinterpret_cast<const char*>(file.data()), file.size()};
 }
 
+// The header of a .npy file of bytes, without its data.
+std::string header_of(uint64_t bytes) {
+  const std::string file = npy_file("");
+  std::string header = file;
+  const std::string shape = "(" + std::to_string(bytes) + ",), }";
+  header.replace(header.find("(0,), }"), shape.size(), shape);
+  REQUIRE(header.size() == file.size());
+  return header;
+}
+
 std::string deflated(const std::string& text) {
   std::string packed(text.size() + 100, '\0');
   z_stream stream = {};
@@ -50,6 +64,7 @@ struct Member {
   bool deflate = false;
   bool zip64 = false;
   uint16_t flags = 0;
+  uint64_t claimed_bytes = 0;  // of what it unpacks to; 0: the truth
 };
 
 std::string archive(const std::vector<Member>& members) {
@@ -60,13 +75,12 @@ std::string archive(const std::vector<Member>& members) {
     const uint32_t crc =
         static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(member.content.data()),
                                     static_cast<uInt>(member.content.size())));
-    const std::string extra = member.zip64
-                                  ? little(1, 2) + little(16, 2) +
-                                        little(member.content.size(), 8) + little(packed.size(), 8)
-                                  : "";
-    const std::string sizes = member.zip64
-                                  ? little(UINT32_MAX, 4) + little(UINT32_MAX, 4)
-                                  : little(packed.size(), 4) + little(member.content.size(), 4);
+    const uint64_t size = member.claimed_bytes == 0 ? member.content.size() : member.claimed_bytes;
+    const std::string extra =
+        member.zip64 ? little(1, 2) + little(16, 2) + little(size, 8) + little(packed.size(), 8)
+                     : "";
+    const std::string sizes = member.zip64 ? little(UINT32_MAX, 4) + little(UINT32_MAX, 4)
+                                           : little(packed.size(), 4) + little(size, 4);
     const std::string common = little(member.flags, 2) + little(member.deflate ? 8 : 0, 2) +
                                little(0, 4) + little(crc, 4) + sizes +
                                little(member.name.size(), 2) + little(extra.size(), 2);
@@ -81,7 +95,7 @@ std::string archive(const std::vector<Member>& members) {
 }
 
 Status parse(const std::string& file, std::vector<NamedArray>& arrays) {
-  return npy::parse_npz(std::as_bytes(std::span(file)), "x.npz", arrays);
+  return npy::parse_npz(std::as_bytes(std::span(file)), "x.npz", {}, arrays);
 }
 
 std::string refusal(const std::string& file) {
@@ -153,4 +167,74 @@ TEST_CASE("npz_survives_every_flipped_byte") {
       if (parse(changed, arrays).ok() && !arrays.empty()) CHECK(arrays[0].array.data.size() == 3);
     }
   }
+}
+
+TEST_CASE("npz_unpacks_what_is_wanted_and_no_more") {
+  // 64 MiB of zeros in 64 KiB: a header that a plan does not want is all that is unpacked of them.
+  const uint64_t many = uint64_t{64} << 20;
+  const std::string bomb = archive(
+      {{.name = "x.npy", .content = header_of(many) + std::string(many, '\0'), .deflate = true}});
+  REQUIRE(bomb.size() < 100000);
+  const npy::Wanted four = [](std::string_view name, npy::Element element,
+                              const std::vector<uint64_t>& dims) -> Status {
+    if (name == "x" && element == npy::Element::U8 && dims == std::vector<uint64_t>{4}) return {};
+    return {RLX_INVALID_ARGUMENT, "not wanted: " + std::to_string(dims.at(0))};
+  };
+  const auto verdict = [&](const std::string& file) {
+    std::vector<NamedArray> arrays;
+    const Status status = npy::parse_npz(std::as_bytes(std::span(file)), "x.npz", four, arrays);
+    CHECK(arrays.empty() != status.ok());
+    return status.message();
+  };
+  CHECK(verdict(bomb) == "not wanted: 67108864");
+  CHECK(
+      verdict(archive({{.name = "x.npy", .content = npy_file("abcd"), .deflate = true}})).empty());
+  // A header that says what is wanted over data of another size.
+  const std::string hidden = header_of(4) + std::string(many, '\0');
+  CHECK(contains(verdict(archive({{.name = "x.npy", .content = hidden, .deflate = true}})),
+                 "dtype and shape say 4 bytes of data, the file holds 67108864"));
+  const uint64_t claimed = header_of(4).size() + 4;
+  CHECK(contains(
+      verdict(archive(
+          {{.name = "x.npy", .content = hidden, .deflate = true, .claimed_bytes = claimed}})),
+      "it unpacks to more than its size says"));
+  CHECK(contains(verdict(archive({{.name = "x.npy",
+                                   .content = header_of(4) + "ab",
+                                   .deflate = true,
+                                   .claimed_bytes = claimed}})),
+                 "its compressed data are damaged"));
+}
+
+TEST_CASE("npz_believes_no_claim_that_deflate_cannot_keep") {
+  const uint64_t huge = uint64_t{1} << 40;
+  const std::string packed = archive({{.name = "x.npy",
+                                       .content = header_of(huge),
+                                       .deflate = true,
+                                       .zip64 = true,
+                                       .claimed_bytes = header_of(huge).size() + huge}});
+  CHECK(contains(refusal(packed), "its claimed size cannot be right"));
+}
+
+TEST_CASE("npz_and_npy_read_regular_files_only") {
+  std::string folder = "/tmp/rlx_npz_XXXXXX";
+  REQUIRE(::mkdtemp(folder.data()) != nullptr);
+  const std::string fifo = folder + "/fifo.npz";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  std::vector<NamedArray> arrays;
+  npy::Array array;
+  for (const std::string& path : {fifo, std::string("/dev/zero"), folder}) {
+    for (const Status& status : {npy::read_npz(path, arrays), npy::read_npy(path, array)}) {
+      INFO(status.message());
+      CHECK(status.code() == RLX_IO_ERROR);
+      CHECK(contains(status.message(), path));
+    }
+  }
+  // A sparse file of a terabyte: only its end is looked at, only its head is read.
+  const std::string sparse = folder + "/sparse.npz";
+  std::ofstream(sparse) << "PK";
+  if (::truncate(sparse.c_str(), off_t{1} << 40) == 0) {
+    CHECK(contains(npy::read_npz(sparse, arrays).message(), "end record is missing"));
+    CHECK(contains(npy::read_npy(sparse, array).message(), "this is no .npy file"));
+  }
+  REQUIRE(std::system(("rm -r " + folder).c_str()) == 0);
 }

@@ -52,6 +52,14 @@ std::shared_ptr<const PlanView> open(const std::string& path) {
   return view;
 }
 
+// As `rlxc tune` does it, on the null device.
+Status tune_to(const std::string& from, const std::string& to, const tune::TuneOptions& options,
+               tune::TuneReport& report) {
+  std::vector<std::byte> index;
+  RLX_RETURN_IF_ERROR(tune::tune_file(from, "null", options, index, report));
+  return tune::write_with_index(from, index, to);
+}
+
 std::shared_ptr<const PlanView> view_of(const PlanSpec& spec) {
   std::shared_ptr<const PlanView> view;
   REQUIRE(PlanView::open_memory(serialise(spec), {.copy_memory = true}, view).ok());
@@ -87,7 +95,7 @@ TEST_CASE("the_fastest_algorithm_is_written_with_what_it_was_measured_on") {
   const Folder folder;
   const std::string path = folder.write("plan", gemm_plan());
   tune::TuneReport report;
-  const Status status = tune::tune_file(path, folder.at("tuned"), "null", {}, report);
+  const Status status = tune_to(path, folder.at("tuned"), {}, report);
   INFO(status.message());
   REQUIRE(status.ok());
   const auto tuned = open(folder.at("tuned"));
@@ -108,11 +116,25 @@ TEST_CASE("a_plan_can_be_tuned_in_its_own_place_again_and_again") {
   const Folder folder;
   const std::string path = folder.write("plan", gemm_plan());
   tune::TuneReport report;
-  REQUIRE(tune::tune_file(path, path, "null", {.candidates = 1}, report).ok());
+  REQUIRE(tune_to(path, path, {.candidates = 1}, report).ok());
   CHECK(gemm_of(*open(path)).tuned_microseconds() == 30);
-  REQUIRE(tune::tune_file(path, path, "null", {}, report).ok());
+  REQUIRE(tune_to(path, path, {}, report).ok());
   CHECK(gemm_of(*open(path)).tuned_microseconds() == 10);
   CHECK(folder.file_count() == 1);
+}
+
+TEST_CASE("a_tuned_plan_goes_through_links_and_never_over_a_device") {
+  const Folder folder;
+  const std::string path = folder.write("plan", gemm_plan());
+  std::filesystem::create_symlink("plan", folder.at("link"));
+  tune::TuneReport report;
+  REQUIRE(tune_to(folder.at("link"), folder.at("link"), {}, report).ok());
+  CHECK(std::filesystem::is_symlink(folder.at("link")));
+  CHECK(gemm_of(*open(path)).tuned_microseconds() == 10);
+  REQUIRE(tune_to(path, "/dev/null", {}, report).ok());
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  CHECK(tune_to(path, "/dev/full", {}, report).code() == RLX_IO_ERROR);
+  CHECK(folder.file_count() == 2);
 }
 
 TEST_CASE("everything_but_the_index_keeps_its_bytes") {
@@ -207,7 +229,7 @@ TEST_CASE("sessions_can_insist_on_tuned_products") {
   CHECK(message.find("step 0") != std::string::npos);
   CHECK(message.find("rlxc tune") != std::string::npos);
   tune::TuneReport report;
-  REQUIRE(tune::tune_file(path, path, "null", {}, report).ok());
+  REQUIRE(tune_to(path, path, {}, report).ok());
   CHECK(create().first == RLX_OK);
 }
 

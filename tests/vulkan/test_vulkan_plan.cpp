@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is Vulkan's own, with the validation layer watching; tests/device has what every device
 // does.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/support/catch.h"
@@ -93,6 +95,22 @@ TEST_CASE(
   CHECK(vulkan::read_pipeline_cache(path, physical, *plan).empty());
   run_with_cache(plan);
   CHECK_FALSE(vulkan::read_pipeline_cache(path, physical, *plan).empty());
+  // What is no regular file is neither read nor replaced: a link to a good one, a FIFO, a device.
+  const std::string aside = temporary_path("pipelines_aside");
+  std::filesystem::rename(path, aside);
+  std::filesystem::create_symlink(aside, path);
+  const std::string known = file_text(aside);
+  CHECK(vulkan::read_pipeline_cache(path, physical, *plan).empty());
+  run_with_cache(plan);
+  CHECK(std::filesystem::is_symlink(path));
+  CHECK(file_text(aside) == known);
+  std::filesystem::remove(path);
+  std::filesystem::remove(aside);
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  run_with_cache(plan);
+  CHECK(std::filesystem::is_fifo(path));
+  VulkanRun into_device(device, plan, {.pipeline_cache_path = "/dev/null"});
+  CHECK(std::filesystem::is_character_file("/dev/null"));
   // A folder that does not exist costs the speed-up only.
   VulkanRun run(device, plan, {.pipeline_cache_path = "/no/such/folder/cache"});
   std::remove(path.c_str());

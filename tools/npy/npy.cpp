@@ -7,7 +7,8 @@
 #include <cstring>
 
 #include "runtime/include/rlx.h"
-#include "tools/npy/file.h"
+#include "runtime/output_file.h"
+#include "tools/npy/npy_reader.h"
 
 namespace rlx::npy {
 namespace {
@@ -170,43 +171,39 @@ class HeaderParser {
   size_t at_ = 0;
 };
 
-Status fault(std::string_view name, const std::string& what) {
-  return {RLX_INVALID_ARGUMENT, std::string(name) + ": " + what};
-}
-
 uint64_t read_little(std::span<const std::byte> bytes) {
   uint64_t value = 0;
   for (size_t i = 0; i < bytes.size(); ++i) value |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
   return value;
 }
 
-// Splits a file into its header text and its payload.
-Status split(std::span<const std::byte> file, std::string_view name, std::string_view& text,
-             std::span<const std::byte>& payload) {
-  if (file.size() < 10 || std::memcmp(file.data(), kMagic.data(), kMagic.size()) != 0) {
+// Reads up to the data and gives the header's text.
+Status read_header(ByteReader& bytes, std::string_view name, std::string& text) {
+  std::array<std::byte, 12> preamble{};
+  if (bytes.left_bytes() < 10) return fault(name, "this is no .npy file: it is too short");
+  RLX_RETURN_IF_ERROR(bytes.read(std::span(preamble).first(8)));
+  if (std::memcmp(preamble.data(), kMagic.data(), kMagic.size()) != 0)
     return fault(name, "this is no .npy file: it does not begin with \\x93NUMPY");
-  }
-  const unsigned major = std::to_integer<unsigned>(file[6]);
-  const unsigned minor = std::to_integer<unsigned>(file[7]);
+  const unsigned major = std::to_integer<unsigned>(preamble[6]);
+  const unsigned minor = std::to_integer<unsigned>(preamble[7]);
   if (major < 1 || major > 3 || minor != 0) {
     return fault(name, ".npy version " + std::to_string(major) + "." + std::to_string(minor) +
                            " is unknown; 1.0, 2.0 and 3.0 are read");
   }
-  const size_t length_bytes = major == 1 ? 2 : 4;
-  if (file.size() < 8 + length_bytes) return fault(name, "the file ends in its header");
-  const uint64_t header_bytes = read_little(file.subspan(8, length_bytes));
+  const auto length = std::span(preamble).subspan(8, major == 1 ? 2 : 4);
+  if (bytes.left_bytes() < length.size()) return fault(name, "the file ends in its header");
+  RLX_RETURN_IF_ERROR(bytes.read(length));
+  const uint64_t header_bytes = read_little(length);
   if (header_bytes > kMaxHeaderBytes) {
     return fault(name, "its header claims " + std::to_string(header_bytes) + " bytes; at most " +
                            std::to_string(kMaxHeaderBytes) + " are read");
   }
-  if (file.size() - 8 - length_bytes < header_bytes) {
+  if (bytes.left_bytes() < header_bytes) {
     return fault(name, "the file ends in its header: " + std::to_string(header_bytes) +
-                           " bytes wanted, " + std::to_string(file.size() - 8 - length_bytes) +
-                           " there");
+                           " bytes wanted, " + std::to_string(bytes.left_bytes()) + " there");
   }
-  text = {reinterpret_cast<const char*>(file.data()) + 8 + length_bytes, header_bytes};
-  payload = file.subspan(8 + length_bytes + header_bytes);
-  return {};
+  text.resize(header_bytes);
+  return bytes.read(std::as_writable_bytes(std::span(text)));
 }
 
 Status find_element(const std::string& descr, std::string_view name, const ElementRow*& row,
@@ -301,37 +298,49 @@ std::optional<Element> element_for(uint32_t dtype) {
   return found == kCarriers.end() ? std::nullopt : std::optional(found->element);
 }
 
-Status parse(std::span<const std::byte> file, std::string_view name, Array& array) {
-  std::string_view text;
-  std::span<const std::byte> payload;
-  RLX_RETURN_IF_ERROR(split(file, name, text, payload));
+Status read_array(ByteReader& bytes, std::string_view label, std::string_view array_name,
+                  const Wanted& wanted, Array& array) {
+  std::string text;
+  RLX_RETURN_IF_ERROR(read_header(bytes, label, text));
   Header header;
   if (const std::string wrong = HeaderParser(text).parse(header); !wrong.empty())
-    return fault(name, wrong);
+    return fault(label, wrong);
   const ElementRow* row = nullptr;
   bool big_endian = false;
-  RLX_RETURN_IF_ERROR(find_element(header.descr, name, row, big_endian));
-  uint64_t bytes = 0;
-  RLX_RETURN_IF_ERROR(payload_bytes(header, name, row->size_bytes, bytes));
-  if (payload.size() != bytes) {
-    return fault(name, "dtype and shape say " + std::to_string(bytes) +
-                           " bytes of data, the file holds " + std::to_string(payload.size()));
+  RLX_RETURN_IF_ERROR(find_element(header.descr, label, row, big_endian));
+  uint64_t data_bytes = 0;
+  RLX_RETURN_IF_ERROR(payload_bytes(header, label, row->size_bytes, data_bytes));
+  if (bytes.left_bytes() != data_bytes) {
+    return fault(label, "dtype and shape say " + std::to_string(data_bytes) +
+                            " bytes of data, the file holds " + std::to_string(bytes.left_bytes()));
   }
   Array made{.element = row->element, .dims = std::move(header.dims), .data = {}};
-  if (header.fortran_order && made.dims.size() > 1) {
-    made.data = to_row_major(payload, made.dims, row->size_bytes);
-  } else {
-    made.data.assign(payload.begin(), payload.end());
-  }
+  if (wanted) RLX_RETURN_IF_ERROR(wanted(array_name, made.element, made.dims));
+  made.data.resize(data_bytes);
+  RLX_RETURN_IF_ERROR(bytes.read(made.data));
+  if (header.fortran_order && made.dims.size() > 1)
+    made.data = to_row_major(made.data, made.dims, row->size_bytes);
   if (big_endian) swap_bytes(made.data, row->swap_bytes);
   array = std::move(made);
   return {};
 }
 
+Status parse(std::span<const std::byte> file, std::string_view name, Array& array) {
+  const MemorySource source(file);
+  RangeReader bytes(source, 0, file.size());
+  return read_array(bytes, name, name, {}, array);
+}
+
+Status read_npy(const std::string& path, std::string_view name, const Wanted& wanted,
+                Array& array) {
+  FileSource source;
+  RLX_RETURN_IF_ERROR(source.open(path));
+  RangeReader bytes(source, 0, source.size_bytes());
+  return read_array(bytes, path, name, wanted, array);
+}
+
 Status read_npy(const std::string& path, Array& array) {
-  std::vector<std::byte> bytes;
-  RLX_RETURN_IF_ERROR(read_file(path, bytes));
-  return parse(bytes, path, array);
+  return read_npy(path, path, {}, array);
 }
 
 std::vector<std::byte> serialize(const Array& array) {

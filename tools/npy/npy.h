@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,11 @@ struct NamedArray {
   Array array;
 };
 
+// Asked about each array when its header was read and before its data are: what is not wanted costs
+// no memory, however large a file says it is. An error refuses the file.
+using Wanted = std::function<Status(std::string_view name, Element element,
+                                    const std::vector<uint64_t>& dims)>;
+
 uint32_t element_bytes(Element element);
 // "f32", "u16"
 std::string_view element_name(Element element);
@@ -61,18 +67,21 @@ std::optional<Element> element_for(uint32_t dtype);
 // plan has, headers above 10,000 bytes, ranks above 8, and payloads that are not exactly as long as
 // dtype and shape say.
 Status parse(std::span<const std::byte> file, std::string_view name, Array& array);
+// The same of a file; regular files only. `wanted` is asked about `name`.
+Status read_npy(const std::string& path, std::string_view name, const Wanted& wanted, Array& array);
 Status read_npy(const std::string& path, Array& array);
 
 // A .npz file: a zip of .npy members, stored or deflated, with or without zip64. Names are without
 // ".npy". Refused: encrypted or damaged members, other methods, names that occur twice, members
-// that are no arrays.
+// that are no arrays. Of a member that is not `wanted` only the header is unpacked.
+Status read_npz(const std::string& path, const Wanted& wanted, std::vector<NamedArray>& arrays);
 Status read_npz(const std::string& path, std::vector<NamedArray>& arrays);
-Status parse_npz(std::span<const std::byte> file, std::string_view name,
+Status parse_npz(std::span<const std::byte> file, std::string_view name, const Wanted& wanted,
                  std::vector<NamedArray>& arrays);
 
 // The .npy file (version 1.0) of an array.
 std::vector<std::byte> serialize(const Array& array);
-// Writes to a temporary name and renames, so that no reader meets half a file.
+// Writes it as runtime/output_file.h says: no reader meets half a file.
 Status write_npy(const std::string& path, const Array& array);
 
 }  // namespace rlx::npy

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // .npz files: just as much of the zip format as NumPy and its kin write.
-#define ZLIB_CONST
-#include <zlib.h>
-
 #include <algorithm>
-#include <cstring>
 
-#include "tools/npy/file.h"
-#include "tools/npy/npy.h"
+#include "tools/npy/bytes.h"
+#include "tools/npy/inflate.h"
+#include "tools/npy/npy_reader.h"
 
 namespace rlx::npy {
 namespace {
@@ -23,9 +20,12 @@ constexpr size_t kEnd64LocatorBytes = 20;
 constexpr size_t kCentralBytes = 46;
 constexpr size_t kLocalBytes = 30;
 constexpr uint64_t kMaxCommentBytes = 65535;
+constexpr std::string_view kSuffix = ".npy";
 // Deflate packs at most 1032 bytes into one: a larger claim is a lie, found before memory is asked
 // for.
 constexpr uint64_t kMaxRatio = 1032;
+// A record takes 46 bytes and its name: room for more arrays than any model has inputs.
+constexpr uint64_t kMaxDirectoryBytes = uint64_t{16} << 20;
 
 struct Member {
   std::string name;
@@ -73,33 +73,46 @@ class Fields {
   std::span<const std::byte> bytes_;
 };
 
-Status fault(std::string_view name, const std::string& what) {
-  return {RLX_INVALID_ARGUMENT, std::string(name) + ": " + what};
+Status read_range(const ByteSource& file, uint64_t offset_bytes, uint64_t count,
+                  std::vector<std::byte>& bytes) {
+  bytes.resize(count);
+  return file.read(offset_bytes, bytes);
 }
 
-Status find_directory(const Fields& file, std::string_view name, Directory& directory) {
+// The directory of an archive too large for the fields of its end record; the locator is the last
+// thing in `tail`.
+Status find_directory64(const ByteSource& file, const Fields& tail, std::string_view name,
+                        Directory& directory) {
+  const uint64_t at = tail.size() - std::min<uint64_t>(tail.size(), kEnd64LocatorBytes);
+  std::vector<std::byte> record;
+  if (!tail.has(at, kEnd64LocatorBytes) || tail.u32(at) != kEnd64LocatorSignature ||
+      !file.has(tail.u64(at + 8), kEnd64Bytes)) {
+    return fault(name, "the zip64 end record is missing");
+  }
+  RLX_RETURN_IF_ERROR(read_range(file, tail.u64(at + 8), kEnd64Bytes, record));
+  const Fields end64(record);
+  if (end64.u32(0) != kEnd64Signature) return fault(name, "the zip64 end record is missing");
+  directory = {.offset = end64.u64(48), .size_bytes = end64.u64(40), .count = end64.u64(32)};
+  return {};
+}
+
+Status find_directory(const ByteSource& file, std::string_view name, Directory& directory) {
   if (!file.has(0, kEndBytes))
     return fault(name, "this is no .npz file: too short for a zip archive");
-  const uint64_t last = file.size() - kEndBytes;
+  const uint64_t tail_bytes =
+      std::min(file.size_bytes(), kEnd64LocatorBytes + kEndBytes + kMaxCommentBytes);
+  std::vector<std::byte> bytes;
+  RLX_RETURN_IF_ERROR(read_range(file, file.size_bytes() - tail_bytes, tail_bytes, bytes));
+  const Fields tail(bytes);
+  const uint64_t last = tail_bytes - kEndBytes;
   const uint64_t first = last > kMaxCommentBytes ? last - kMaxCommentBytes : 0;
   for (uint64_t at = last + 1; at-- > first;) {
-    if (file.u32(at) != kEndSignature || file.u16(at + 20) != last - at) continue;
+    if (tail.u32(at) != kEndSignature || tail.u16(at + 20) != last - at) continue;
     directory = {
-        .offset = file.u32(at + 16), .size_bytes = file.u32(at + 12), .count = file.u16(at + 10)};
+        .offset = tail.u32(at + 16), .size_bytes = tail.u32(at + 12), .count = tail.u16(at + 10)};
     const bool large = directory.offset == UINT32_MAX || directory.size_bytes == UINT32_MAX ||
                        directory.count == UINT16_MAX;
-    if (!large) return {};
-    if (at < kEnd64LocatorBytes || file.u32(at - kEnd64LocatorBytes) != kEnd64LocatorSignature) {
-      return fault(name, "the zip64 end record is missing");
-    }
-    const uint64_t end64 = file.u64(at - kEnd64LocatorBytes + 8);
-    if (!file.has(end64, kEnd64Bytes) || file.u32(end64) != kEnd64Signature) {
-      return fault(name, "the zip64 end record is missing");
-    }
-    directory = {.offset = file.u64(end64 + 48),
-                 .size_bytes = file.u64(end64 + 40),
-                 .count = file.u64(end64 + 32)};
-    return {};
+    return large ? find_directory64(file, Fields(tail.range(0, at)), name, directory) : Status{};
   }
   return fault(name, "this is no whole .npz file: the zip archive's end record is missing");
 }
@@ -130,13 +143,13 @@ bool apply_zip64(const Fields& extra, Member& member) {
 
 Status read_member(const Fields& file, std::string_view name, uint64_t& at, Member& member) {
   if (!file.has(at, kCentralBytes) || file.u32(at) != kCentralSignature) {
-    return fault(name, "the zip directory is damaged at byte " + std::to_string(at));
+    return fault(name, "the zip directory is damaged at its byte " + std::to_string(at));
   }
   const uint64_t name_bytes = file.u16(at + 28);
   const uint64_t extra_bytes = file.u16(at + 30);
   const uint64_t comment_bytes = file.u16(at + 32);
   if (!file.has(at + kCentralBytes, name_bytes + extra_bytes + comment_bytes)) {
-    return fault(name, "the zip directory is damaged at byte " + std::to_string(at));
+    return fault(name, "the zip directory is damaged at its byte " + std::to_string(at));
   }
   const std::span<const std::byte> text = file.range(at + kCentralBytes, name_bytes);
   member = {.name = std::string(reinterpret_cast<const char*>(text.data()), text.size()),
@@ -153,108 +166,117 @@ Status read_member(const Fields& file, std::string_view name, uint64_t& at, Memb
   return {};
 }
 
-bool inflate_all(std::span<const std::byte> packed, std::span<std::byte> unpacked) {
-  z_stream stream = {};
-  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
-  int result = Z_OK;
-  // zlib counts in 32 bits; both sides are handed over in pieces.
-  constexpr size_t kPiece = size_t{1} << 30;
-  size_t read = 0;
-  size_t written = 0;
-  while (result == Z_OK) {
-    const size_t in = std::min(packed.size() - read, kPiece);
-    const size_t out = std::min(unpacked.size() - written, kPiece);
-    stream.next_in = reinterpret_cast<const Bytef*>(packed.data() + read);
-    stream.avail_in = static_cast<uInt>(in);
-    stream.next_out = reinterpret_cast<Bytef*>(unpacked.data() + written);
-    stream.avail_out = static_cast<uInt>(out);
-    result = inflate(&stream, Z_NO_FLUSH);
-    read += in - stream.avail_in;
-    written += out - stream.avail_out;
-    if (result == Z_OK && in == stream.avail_in && out == stream.avail_out) break;
-  }
-  inflateEnd(&stream);
-  return result == Z_STREAM_END && written == unpacked.size();
-}
-
-Status unpack(const Fields& file, std::string_view label, const Member& member,
-              std::vector<std::byte>& bytes) {
+// Where the member's packed bytes lie.
+Status find_packed(const ByteSource& file, std::string_view label, const Member& member,
+                   uint64_t& offset_bytes) {
   if ((member.flags & 1) != 0) return fault(label, "the member is encrypted");
-  if (!file.has(member.local_offset, kLocalBytes) ||
-      file.u32(member.local_offset) != kLocalSignature) {
+  std::vector<std::byte> local;
+  if (!file.has(member.local_offset, kLocalBytes))
     return fault(label, "its local header is missing");
-  }
+  RLX_RETURN_IF_ERROR(read_range(file, member.local_offset, kLocalBytes, local));
+  const Fields fields(local);
+  if (fields.u32(0) != kLocalSignature) return fault(label, "its local header is missing");
   // Extra fields may differ from the directory's, so only these lengths count.
-  const uint64_t skip =
-      kLocalBytes + file.u16(member.local_offset + 26) + file.u16(member.local_offset + 28);
+  const uint64_t skip = kLocalBytes + fields.u16(26) + fields.u16(28);
   if (!file.has(member.local_offset, skip) ||
       !file.has(member.local_offset + skip, member.packed_bytes)) {
     return fault(label, "its data reach past the end of the file");
   }
-  const std::span<const std::byte> packed =
-      file.range(member.local_offset + skip, member.packed_bytes);
+  offset_bytes = member.local_offset + skip;
+  return {};
+}
+
+Status check_sum(const ChecksumReader& summed, std::string_view label, const Member& member) {
+  return summed.crc32() == member.crc ? Status{} : fault(label, "its checksum is wrong");
+}
+
+Status unpack(const ByteSource& file, std::string_view label, const Member& member,
+              const Wanted& wanted, Array& array) {
+  uint64_t offset_bytes = 0;
+  RLX_RETURN_IF_ERROR(find_packed(file, label, member, offset_bytes));
+  RangeReader packed(file, offset_bytes, member.packed_bytes);
   if (member.method == 0) {
     if (member.packed_bytes != member.size_bytes)
       return fault(label, "a stored member has two different sizes");
-    bytes.assign(packed.begin(), packed.end());
-  } else if (member.method == 8) {
-    if (member.size_bytes / kMaxRatio > member.packed_bytes)
-      return fault(label, "its claimed size cannot be right");
-    bytes.resize(member.size_bytes);
-    if (!inflate_all(packed, bytes)) return fault(label, "its compressed data are damaged");
-  } else {
+    ChecksumReader summed(packed);
+    RLX_RETURN_IF_ERROR(read_array(summed, label, member.name, wanted, array));
+    return check_sum(summed, label, member);
+  }
+  if (member.method != 8) {
     return fault(label,
                  "compression method " + std::to_string(member.method) +
                      " is unknown; numpy.savez and numpy.savez_compressed write what is read here");
   }
-  const uLong crc =
-      crc32_z(crc32_z(0, nullptr, 0), reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
-  if (crc != member.crc) return fault(label, "its checksum is wrong");
-  return {};
+  if (member.size_bytes / kMaxRatio > member.packed_bytes)
+    return fault(label, "its claimed size cannot be right");
+  InflateReader unpacked(packed, member.size_bytes, label);
+  ChecksumReader summed(unpacked);
+  RLX_RETURN_IF_ERROR(read_array(summed, label, member.name, wanted, array));
+  RLX_RETURN_IF_ERROR(unpacked.check_end());
+  return check_sum(summed, label, member);
 }
 
-}  // namespace
-
-Status parse_npz(std::span<const std::byte> bytes, std::string_view name,
-                 std::vector<NamedArray>& arrays) {
-  const Fields file(bytes);
+// All records of the directory; names are without ".npy", each once.
+Status read_members(const ByteSource& file, std::string_view name, std::vector<Member>& members) {
   Directory directory;
   RLX_RETURN_IF_ERROR(find_directory(file, name, directory));
   if (!file.has(directory.offset, directory.size_bytes) ||
       directory.count > directory.size_bytes / kCentralBytes) {
     return fault(name, "the zip directory reaches past the end of the file");
   }
-  std::vector<NamedArray> made;
-  uint64_t at = directory.offset;
+  if (directory.size_bytes > kMaxDirectoryBytes) {
+    return fault(name, "its zip directory takes " + std::to_string(directory.size_bytes) +
+                           " bytes; at most " + std::to_string(kMaxDirectoryBytes) + " are read");
+  }
+  std::vector<std::byte> bytes;
+  RLX_RETURN_IF_ERROR(read_range(file, directory.offset, directory.size_bytes, bytes));
+  uint64_t at = 0;
   for (uint64_t i = 0; i < directory.count; ++i) {
-    Member member;
-    RLX_RETURN_IF_ERROR(read_member(file, name, at, member));
-    constexpr std::string_view kSuffix = ".npy";
-    const size_t stem = member.name.size() - std::min(member.name.size(), kSuffix.size());
-    if (member.name.substr(stem) != kSuffix)
+    Member& member = members.emplace_back();
+    RLX_RETURN_IF_ERROR(read_member(Fields(bytes), name, at, member));
+    if (!member.name.ends_with(kSuffix))
       return fault(name, "member \"" + member.name + "\" is no .npy array");
-    const std::string label = std::string(name) + ": member \"" + member.name + "\"";
-    member.name.resize(stem);
-    std::vector<std::byte> content;
-    RLX_RETURN_IF_ERROR(unpack(file, label, member, content));
-    NamedArray& added = made.emplace_back();
-    added.name = member.name;
-    RLX_RETURN_IF_ERROR(parse(content, label, added.array));
+    member.name.resize(member.name.size() - kSuffix.size());
   }
   std::vector<std::string_view> names;
-  for (const NamedArray& each : made) names.push_back(each.name);
+  for (const Member& each : members) names.push_back(each.name);
   std::sort(names.begin(), names.end());
-  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end())
     return fault(name, "two members are named \"" + std::string(*twice) + "\"");
+  return {};
+}
+
+// `name` of the file is for messages.
+Status read_archive(const ByteSource& file, std::string_view name, const Wanted& wanted,
+                    std::vector<NamedArray>& arrays) {
+  std::vector<Member> members;
+  RLX_RETURN_IF_ERROR(read_members(file, name, members));
+  std::vector<NamedArray> made;
+  for (const Member& member : members) {
+    const std::string label = std::string(name) + ": member \"" + member.name + ".npy\"";
+    NamedArray& added = made.emplace_back();
+    added.name = member.name;
+    RLX_RETURN_IF_ERROR(unpack(file, label, member, wanted, added.array));
   }
   arrays = std::move(made);
   return {};
 }
 
+}  // namespace
+
+Status parse_npz(std::span<const std::byte> file, std::string_view name, const Wanted& wanted,
+                 std::vector<NamedArray>& arrays) {
+  return read_archive(MemorySource(file), name, wanted, arrays);
+}
+
+Status read_npz(const std::string& path, const Wanted& wanted, std::vector<NamedArray>& arrays) {
+  FileSource file;
+  RLX_RETURN_IF_ERROR(file.open(path));
+  return read_archive(file, path, wanted, arrays);
+}
+
 Status read_npz(const std::string& path, std::vector<NamedArray>& arrays) {
-  std::vector<std::byte> bytes;
-  RLX_RETURN_IF_ERROR(read_file(path, bytes));
-  return parse_npz(bytes, path, arrays);
+  return read_npz(path, {}, arrays);
 }
 
 }  // namespace rlx::npy

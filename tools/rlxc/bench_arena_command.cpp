@@ -13,7 +13,7 @@
 #include "compiler/import/import.h"
 #include "compiler/lower/arena.h"
 #include "compiler/lower/arena_csv.h"
-#include "tools/npy/file.h"
+#include "runtime/input_file.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -21,6 +21,8 @@ namespace rlx {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr uint64_t kMaxCsvBytes = uint64_t{1} << 30;
 
 struct BenchArguments {
   std::string source;
@@ -89,7 +91,7 @@ int bench_csv(const BenchArguments& arguments) {
   if (!arguments.targets.empty() || !arguments.dims.empty())
     return usage_error("--target and --dim go with a model, not with a packing problem");
   std::vector<std::byte> bytes;
-  if (const Status status = npy::read_file(arguments.source, bytes); !status.ok()) {
+  if (const Status status = read_file(arguments.source, kMaxCsvBytes, bytes); !status.ok()) {
     std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
     return kExitInputRefused;
   }

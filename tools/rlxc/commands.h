@@ -5,18 +5,20 @@
 
 #include <functional>
 
+#include "tools/program/program.h"
+
 namespace CLI {
 class App;
 }
 
 namespace rlx {
 
-// Exit codes of rlxc and rlxrun.
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitUsage = 1;
-inline constexpr int kExitInputRefused = 2;
-inline constexpr int kExitResources = 5;
-inline constexpr int kExitInternal = 70;
+inline constexpr int kExitOk = static_cast<int>(tool::ExitCode::Ok);
+inline constexpr int kExitUsage = static_cast<int>(tool::ExitCode::Usage);
+inline constexpr int kExitInputRefused = static_cast<int>(tool::ExitCode::InputRefused);
+inline constexpr int kExitDeviceUnsuitable = static_cast<int>(tool::ExitCode::DeviceUnsuitable);
+inline constexpr int kExitResources = static_cast<int>(tool::ExitCode::Resources);
+inline constexpr int kExitInternal = static_cast<int>(tool::ExitCode::Internal);
 
 // Does the work of a command and returns the exit code.
 using Action = std::function<int()>;

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "compiler/import/import.h"
+#include "runtime/output_file.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -35,9 +36,11 @@ void add_convert_command(CLI::App& app, Action& action) {
       const auto import = parse_import_options(arguments->import);
       if (!import) return kExitUsage;
       Diagnostics diagnostics;
-      const bool good = convert_graph(arguments->input, arguments->output, diagnostics, *import);
+      const std::optional<std::string> graph =
+          convert_graph(arguments->input, arguments->output, diagnostics, *import);
       const int code = report(diagnostics);
-      return good ? kExitOk : code;
+      if (!graph) return code;
+      return report_written(write_file(arguments->output, std::as_bytes(std::span(*graph))));
     };
   });
 }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "compiler/emit/output_file.h"
+#include "runtime/output_file.h"
 #include "runtime/plan_view.h"
 #include "tools/inspect/inspect.h"
 #include "tools/rlxc/commands.h"
@@ -49,13 +49,7 @@ int write_svg(const PlanView& plan, const InspectArguments& arguments) {
   const std::optional<uint32_t> entry = find_entry(plan, arguments.entry);
   if (!entry) return kExitUsage;
   const std::string svg = memory_svg(plan, *entry);
-  Diagnostics diagnostics;
-  std::optional<OutputFile> file = OutputFile::create(arguments.svg, diagnostics);
-  if (file) {
-    file->write_at(0, std::as_bytes(std::span(svg)));
-    static_cast<void>(file->commit(svg.size(), diagnostics));
-  }
-  return report(diagnostics);
+  return report_written(write_file(arguments.svg, std::as_bytes(std::span(svg))));
 }
 
 int inspect(const InspectArguments& arguments) {

@@ -4,14 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <memory>
 
 #include "compiler/import/import.h"
 #include "compiler/import/keep.h"
 #include "compiler/reference/evaluate.h"
-#include "tools/npy/npy.h"
+#include "tools/npy/array_folder.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -60,11 +59,35 @@ bool has_suffix(const std::string& text, std::string_view suffix) {
 
 using Arrays = std::map<std::string, npy::Array>;
 
+// What is wrong with an array of this type as input of that name; nothing is converted.
+Status check_input(const Graph& graph, std::string_view name, npy::Element element,
+                   const std::vector<uint64_t>& dims) {
+  const auto input = std::find_if(graph.inputs.begin(), graph.inputs.end(),
+                                  [&](ValueId id) { return graph.value(id).name == name; });
+  if (input == graph.inputs.end()) {
+    return {RLX_INVALID_ARGUMENT,
+            "there is no input \"" + std::string(name) + "\"; inputs are " + input_list(graph)};
+  }
+  const Value& value = graph.value(*input);
+  const std::vector<uint64_t> wanted(value.type.shape.begin(), value.type.shape.end());
+  if (npy::carries(element, static_cast<uint32_t>(value.type.dtype)) && dims == wanted) return {};
+  return {RLX_INVALID_ARGUMENT,
+          "input \"" + value.name + "\" got " + std::string(npy::element_name(element)) +
+              to_string(Shape(dims.begin(), dims.end())) + ", wanted " + to_string(value.type)};
+}
+
 // One argument of --inputs: NAME=FILE.npy, FILE.npz, or FILE.npy where the entry has one input.
 Status read_argument(const std::string& argument, const Graph& graph, Arrays& arrays) {
+  const npy::Wanted wanted = [&](std::string_view name, npy::Element element,
+                                 const std::vector<uint64_t>& dims) -> Status {
+    RLX_RETURN_IF_ERROR(check_input(graph, name, element, dims));
+    if (arrays.contains(std::string(name)))
+      return {RLX_INVALID_ARGUMENT, "input \"" + std::string(name) + "\" is given twice"};
+    return {};
+  };
   if (has_suffix(argument, ".npz")) {
     std::vector<npy::NamedArray> members;
-    RLX_RETURN_IF_ERROR(npy::read_npz(argument, members));
+    RLX_RETURN_IF_ERROR(npy::read_npz(argument, wanted, members));
     for (npy::NamedArray& member : members) arrays[member.name] = std::move(member.array);
     return {};
   }
@@ -76,62 +99,35 @@ Status read_argument(const std::string& argument, const Graph& graph, Arrays& ar
   const std::string name = equals == std::string::npos ? graph.value(graph.inputs.front()).name
                                                        : argument.substr(0, equals);
   const std::string path = equals == std::string::npos ? argument : argument.substr(equals + 1);
-  return npy::read_npy(path, arrays[name]);
-}
-
-std::optional<std::string> find_mismatch(const Value& value, const npy::Array& array) {
-  const std::vector<uint64_t> dims(value.type.shape.begin(), value.type.shape.end());
-  if (npy::carries(array.element, static_cast<uint32_t>(value.type.dtype)) && array.dims == dims) {
-    return std::nullopt;
-  }
-  const Shape got(array.dims.begin(), array.dims.end());
-  return "input \"" + value.name + "\" got " + std::string(npy::element_name(array.element)) +
-         to_string(got) + ", wanted " + to_string(value.type);
-}
-
-// Names come from the model: one that is a path would write anywhere. The names of files are those
-// of rlxrun.
-std::string file_name_for(const std::string& name) {
-  std::string file = name;
-  for (char& letter : file) {
-    if (letter == '/' || letter == '\\') letter = '_';
-  }
-  if (file == "." || file == "..") file = "_";
-  return file + ".npy";
-}
-
-// Writes one output as NumPy's type of its dtype, or as f64 before rounding.
-Status write_output(const std::string& folder, const std::string& name, const Tensor& tensor,
-                    bool float64) {
   npy::Array array;
+  RLX_RETURN_IF_ERROR(npy::read_npy(path, name, wanted, array));
+  arrays[name] = std::move(array);
+  return {};
+}
+
+// An output as NumPy's type of its dtype, or as f64 before rounding.
+Status to_array(const std::string& name, const Tensor& tensor, bool float64, npy::Array& array) {
   array.dims.assign(tensor.type.shape.begin(), tensor.type.shape.end());
   if (float64 && tensor.is_float()) {
     array.element = npy::Element::F64;
     array.data.resize(tensor.floats.size() * sizeof(double));
     if (!array.data.empty())
       std::memcpy(array.data.data(), tensor.floats.data(), array.data.size());
-  } else {
-    const auto element = npy::element_for(static_cast<uint32_t>(tensor.type.dtype));
-    if (!element) {
-      return {RLX_INVALID_ARGUMENT,
-              "output \"" + name + "\" is " + to_string(tensor.type) + ", which .npy lacks"};
-    }
-    array.element = *element;
-    array.data = tensor.to_bytes();
+    return {};
   }
-  return npy::write_npy((std::filesystem::path(folder) / file_name_for(name)).string(), array);
+  const auto element = npy::element_for(static_cast<uint32_t>(tensor.type.dtype));
+  if (!element) {
+    return {RLX_INVALID_ARGUMENT,
+            "output \"" + name + "\" is " + to_string(tensor.type) + ", which .npy lacks"};
+  }
+  array.element = *element;
+  array.data = tensor.to_bytes();
+  return {};
 }
 
 // nullopt after a refusal was printed.
 std::optional<std::vector<Tensor>> gather_inputs(const Graph& graph, const Arrays& arrays) {
   std::vector<Tensor> tensors;
-  for (const auto& [name, array] : arrays) {
-    const bool known = std::any_of(graph.inputs.begin(), graph.inputs.end(),
-                                   [&](ValueId id) { return graph.value(id).name == name; });
-    if (known) continue;
-    refuse("there is no input \"" + name + "\"; inputs are " + input_list(graph));
-    return std::nullopt;
-  }
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.value(id);
     const auto found = arrays.find(value.name);
@@ -139,29 +135,24 @@ std::optional<std::vector<Tensor>> gather_inputs(const Graph& graph, const Array
       refuse("input \"" + value.name + "\" is missing; inputs are " + input_list(graph));
       return std::nullopt;
     }
-    if (const auto mismatch = find_mismatch(value, found->second)) {
-      refuse(*mismatch);
-      return std::nullopt;
-    }
     tensors.push_back(Tensor::from_bytes(value.type, found->second.data));
   }
   return tensors;
 }
 
-int write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
-                  const ReferenceArguments& arguments) {
-  std::error_code error;
-  std::filesystem::create_directories(arguments.outputs, error);
+Status write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
+                     const ReferenceArguments& arguments) {
+  npy::ArrayFolder folder;
+  RLX_RETURN_IF_ERROR(npy::ArrayFolder::open(arguments.outputs, folder));
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string& name =
         graph.output_names.empty() ? graph.value(graph.outputs[i]).name : graph.output_names.at(i);
-    if (const Status status = write_output(arguments.outputs, name, outputs[i], arguments.float64);
-        !status.ok()) {
-      std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
-      return kExitResources;
-    }
+    npy::Array array;
+    RLX_RETURN_IF_ERROR(to_array(name, outputs[i], arguments.float64, array));
+    std::string path;
+    RLX_RETURN_IF_ERROR(folder.write(name, array, path));
   }
-  return kExitOk;
+  return {};
 }
 
 int reference(const ReferenceArguments& arguments) {
@@ -184,7 +175,7 @@ int reference(const ReferenceArguments& arguments) {
   const auto outputs = evaluate_entry(*module, *graph, *inputs, states, {}, diagnostics);
   const int code = report(diagnostics);
   if (!outputs) return code != kExitOk ? code : kExitInternal;
-  return write_outputs(*graph, *outputs, arguments);
+  return report_written(write_outputs(*graph, *outputs, arguments));
 }
 
 }  // namespace

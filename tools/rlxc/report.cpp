@@ -37,6 +37,12 @@ int usage_error(const std::string& message) {
   return kExitUsage;
 }
 
+int report_written(const Status& status) {
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+  return kExitResources;
+}
+
 std::string size_text(uint64_t bytes) {
   static constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB"};
   if (bytes < 1024) return std::to_string(bytes) + " B";

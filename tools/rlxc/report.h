@@ -12,6 +12,7 @@
 #include "compiler/import/import.h"
 #include "compiler/import/keep.h"
 #include "compiler/support/diagnostics.h"
+#include "runtime/status.h"
 
 namespace CLI {
 class App;
@@ -25,6 +26,9 @@ int report(const Diagnostics& diagnostics);
 
 // Prints "rlxc: error: <message>" and returns kExitUsage.
 int usage_error(const std::string& message);
+
+// Of writing an output: prints why it failed. kExitOk or kExitResources.
+int report_written(const Status& status);
 
 // "3.4 MiB", "512 B".
 std::string size_text(uint64_t bytes);

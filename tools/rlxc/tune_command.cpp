@@ -6,12 +6,11 @@
 
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
+#include "tools/tune/plan_file.h"
 #include "tools/tune/tune.h"
 
 namespace rlx {
 namespace {
-
-constexpr int kExitDeviceUnsuitable = 3;  // as rlxrun's
 
 struct TuneArguments {
   std::string plan;
@@ -42,16 +41,18 @@ int tune_plan(TuneArguments& arguments) {
       std::fprintf(stderr, "rlxc: %s\n", line.c_str());
     };
   }
+  std::vector<std::byte> index;
   tune::TuneReport report;
-  const std::string& output = arguments.output.empty() ? arguments.plan : arguments.output;
   if (const Status status =
-          tune::tune_file(arguments.plan, output, arguments.device, arguments.options, report);
+          tune::tune_file(arguments.plan, arguments.device, arguments.options, index, report);
       !status.ok()) {
     std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
     return exit_code_for(status.code());
   }
-  if (!arguments.quiet) std::fputs(tune::report_text(report).c_str(), stdout);
-  return kExitOk;
+  const std::string& output = arguments.output.empty() ? arguments.plan : arguments.output;
+  const int code = report_written(tune::write_with_index(arguments.plan, index, output));
+  if (code == kExitOk && !arguments.quiet) std::fputs(tune::report_text(report).c_str(), stdout);
+  return code;
 }
 
 }  // namespace

@@ -41,22 +41,29 @@ std::vector<uint64_t> unravel(uint64_t flat, const std::vector<uint64_t>& dims) 
   return index;
 }
 
-uint32_t dtype_in_file(const npy::Array& wanted, uint32_t dtype) {
-  return npy::carries(wanted.element, dtype) ? dtype : dtype_of(wanted.element);
+uint32_t dtype_in_file(npy::Element element, uint32_t dtype) {
+  return npy::carries(element, dtype) ? dtype : dtype_of(element);
 }
 
 }  // namespace
 
+void require_comparable(const Tensor& tensor, npy::Element element,
+                        const std::vector<uint64_t>& dims) {
+  const NumberClass kind = class_of(tensor.dtype);
+  if (dims == tensor.dims && kind != NumberClass::None &&
+      class_of(dtype_in_file(element, tensor.dtype)) == kind) {
+    return;
+  }
+  throw Failure(ExitCode::InputRefused,
+                "expected \"" + tensor.name + "\": got " + std::string(npy::element_name(element)) +
+                    shape_text(dims) + ", wanted " + type_text(tensor.dtype, tensor.dims));
+}
+
 Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got,
                    const npy::Array& wanted, const Tolerances& tolerances) {
-  const uint32_t wanted_dtype = dtype_in_file(wanted, tensor.dtype);
+  require_comparable(tensor, wanted.element, wanted.dims);
+  const uint32_t wanted_dtype = dtype_in_file(wanted.element, tensor.dtype);
   const NumberClass kind = class_of(tensor.dtype);
-  if (wanted.dims != tensor.dims || kind == NumberClass::None || class_of(wanted_dtype) != kind) {
-    throw Failure(ExitCode::InputRefused, "expected \"" + tensor.name + "\": got " +
-                                              std::string(npy::element_name(wanted.element)) +
-                                              shape_text(wanted.dims) + ", wanted " +
-                                              type_text(tensor.dtype, tensor.dims));
-  }
   const bool floats = kind == NumberClass::Float || kind == NumberClass::Complex;
   const double rtol = tolerances.rtol.value_or(floats ? kFloatRtol : 0);
   const double atol = tolerances.atol.value_or(floats ? kFloatAtol : 0);

@@ -29,8 +29,12 @@ struct Comparison {
   double worst_wanted = 0;
 };
 
-// NaN equals NaN, infinities of one sign are equal. Refuses, by a Failure, another shape or another
-// class of type; floats compare with floats of any width, integers with integers.
+// Refuses, by a Failure, an array that cannot be compared with the tensor: another shape or another
+// class of type. Floats compare with floats of any width, integers with integers.
+void require_comparable(const Tensor& tensor, npy::Element element,
+                        const std::vector<uint64_t>& dims);
+
+// NaN equals NaN, infinities of one sign are equal. Refuses what require_comparable does.
 Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got,
                    const npy::Array& wanted, const Tolerances& tolerances);
 

@@ -38,4 +38,8 @@ void check(const Status& status) {
   if (!status.ok()) throw Failure(exit_code_for(status.code()), status.message());
 }
 
+void check_written(const Status& status) {
+  if (!status.ok()) throw Failure(ExitCode::Resources, status.message());
+}
+
 }  // namespace rlx::tool

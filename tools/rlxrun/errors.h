@@ -7,18 +7,9 @@
 
 #include "runtime/include/rlx.h"
 #include "runtime/status.h"
+#include "tools/program/program.h"
 
 namespace rlx::tool {
-
-enum class ExitCode : int {
-  Ok = 0,
-  Usage = 1,
-  InputRefused = 2,  // a file, or indices in it that lie outside what they index
-  DeviceUnsuitable = 3,
-  Mismatch = 4,
-  Resources = 5,  // memory, disk, a lost device, a timeout
-  Internal = 70,
-};
 
 class Failure : public std::runtime_error {
  public:
@@ -36,5 +27,7 @@ ExitCode exit_code_for(rlx_status status);
 void check(rlx_status status);
 // The same for reading files.
 void check(const Status& status);
+// The same for writing: what cannot be written is a matter of resources, whatever the reason.
+void check_written(const Status& status);
 
 }  // namespace rlx::tool

@@ -29,7 +29,8 @@ bool ends_with(const std::string& text, std::string_view suffix) {
 
 class Matcher {
  public:
-  Matcher(const std::vector<Tensor>& wanted, std::string_view kind) : wanted_(wanted), kind_(kind) {
+  Matcher(const std::vector<Tensor>& wanted, std::string_view kind, TypeCheck check)
+      : wanted_(wanted), kind_(kind), check_(check) {
     matched_.arrays.resize(wanted.size());
     matched_.given.resize(wanted.size());
   }
@@ -39,17 +40,16 @@ class Matcher {
       add_npz(file);
       return;
     }
-    npy::Array array;
-    check(npy::read_npy(file.path, array));
-    if (!file.name.empty()) {
-      add(file.name, std::move(array));
-    } else if (wanted_.size() == 1) {
-      add(wanted_[0].name, std::move(array));
-    } else {
+    std::string name = file.name;
+    if (name.empty() && wanted_.size() == 1) name = wanted_[0].name;
+    if (name.empty()) {
       throw Failure(ExitCode::InputRefused, file.path + " needs a name, as in name=" + file.path +
                                                 "; the " + kind_ +
                                                 "s are: " + list_tensors(wanted_));
     }
+    npy::Array array;
+    check(npy::read_npy(file.path, name, question(), array));
+    add(name, std::move(array));
   }
 
   Matched take() { return std::move(matched_); }
@@ -62,21 +62,39 @@ class Matcher {
           file.name + "=" + file.path + ": a .npz file names its arrays itself; give it alone");
     }
     std::vector<npy::NamedArray> arrays;
-    check(npy::read_npz(file.path, arrays));
+    check(npy::read_npz(file.path, question(), arrays));
     for (npy::NamedArray& each : arrays) add(each.name, std::move(each.array));
   }
 
-  void add(const std::string& name, npy::Array array) {
+  // What the reader asks before it reads an array's data.
+  npy::Wanted question() const {
+    return [this](std::string_view name, npy::Element element,
+                  const std::vector<uint64_t>& dims) -> Status {
+      check_(wanted_[index_of(name)], element, dims);
+      return {};
+    };
+  }
+
+  // Of a tensor that was not given yet.
+  [[nodiscard]] size_t index_of(std::string_view name) const {
     const auto found = std::find_if(wanted_.begin(), wanted_.end(),
                                     [&](const Tensor& tensor) { return tensor.name == name; });
     if (found == wanted_.end()) {
-      throw Failure(ExitCode::InputRefused, "there is no " + kind_ + " \"" + name + "\"; the " +
-                                                kind_ + "s are: " + list_tensors(wanted_));
+      throw Failure(ExitCode::InputRefused, "there is no " + kind_ + " \"" + std::string(name) +
+                                                "\"; the " + kind_ +
+                                                "s are: " + list_tensors(wanted_));
     }
     const auto index = static_cast<size_t>(found - wanted_.begin());
-    if (matched_.given[index])
-      throw Failure(ExitCode::InputRefused, kind_ + " \"" + name + "\" is given twice");
-    if (array.element == npy::Element::U16 && found->dtype == RLX_BF16) {
+    if (matched_.given[index]) {
+      throw Failure(ExitCode::InputRefused,
+                    kind_ + " \"" + std::string(name) + "\" is given twice");
+    }
+    return index;
+  }
+
+  void add(const std::string& name, npy::Array array) {
+    const size_t index = index_of(name);
+    if (array.element == npy::Element::U16 && wanted_[index].dtype == RLX_BF16) {
       matched_.notes.push_back(kind_ + " \"" + name + "\": the file's u16 are taken as bf16 bits");
     }
     matched_.arrays[index] = std::move(array);
@@ -85,8 +103,18 @@ class Matcher {
 
   const std::vector<Tensor>& wanted_;
   std::string kind_;
+  TypeCheck check_;
   Matched matched_;
 };
+
+// Nothing is converted.
+void require_same_type(const Tensor& tensor, npy::Element element,
+                       const std::vector<uint64_t>& dims) {
+  if (npy::carries(element, tensor.dtype) && dims == tensor.dims) return;
+  throw Failure(ExitCode::InputRefused,
+                "input \"" + tensor.name + "\": got " + std::string(npy::element_name(element)) +
+                    shape_text(dims) + ", wanted " + type_text(tensor.dtype, tensor.dims));
+}
 
 // SplitMix64: one 64-bit state, equidistributed, the same everywhere.
 class Generator {
@@ -185,28 +213,14 @@ void put_seeded(std::vector<std::byte>& data, uint64_t index, const Tensor& tens
 }  // namespace
 
 Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
-                    std::string_view kind) {
-  Matcher matcher(wanted, kind);
+                    std::string_view kind, TypeCheck check) {
+  Matcher matcher(wanted, kind, check);
   for (const TensorFile& file : files) matcher.add_file(file);
   return matcher.take();
 }
 
-void require_same_types(const Matched& matched, const std::vector<Tensor>& wanted,
-                        std::string_view kind) {
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    if (!matched.given[i]) continue;
-    const npy::Array& array = matched.arrays[i];
-    if (npy::carries(array.element, wanted[i].dtype) && array.dims == wanted[i].dims) continue;
-    throw Failure(ExitCode::InputRefused, std::string(kind) + " \"" + wanted[i].name + "\": got " +
-                                              std::string(npy::element_name(array.element)) +
-                                              shape_text(array.dims) + ", wanted " +
-                                              type_text(wanted[i].dtype, wanted[i].dims));
-  }
-}
-
 Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted) {
-  Matched matched = match_files(options.inputs, wanted, "input");
-  require_same_types(matched, wanted, "input");
+  Matched matched = match_files(options.inputs, wanted, "input", require_same_type);
   std::vector<Tensor> missing;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (matched.given[i]) continue;

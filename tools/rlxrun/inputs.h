@@ -18,14 +18,16 @@ struct Matched {
   std::vector<std::string> notes;  // what was taken for something else, as u16 for bf16
 };
 
-// Reads the files and gives each array to the tensor of its name. Refused: unknown names (the right
-// ones are listed), names given twice, a file without a name where several tensors could be meant.
-Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
-                    std::string_view kind);
+// Refuses, by a Failure, an array of this type and shape where it cannot be the tensor's. Asked
+// before the array's data are read.
+using TypeCheck = void (*)(const Tensor& tensor, npy::Element element,
+                           const std::vector<uint64_t>& dims);
 
-// Refuses arrays whose type or shape is not the tensor's own; nothing is converted.
-void require_same_types(const Matched& matched, const std::vector<Tensor>& wanted,
-                        std::string_view kind);
+// Reads the files and gives each array to the tensor of its name. Refused: unknown names (the right
+// ones are listed), names given twice, a file without a name where several tensors could be meant,
+// and what `check` refuses.
+Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
+                    std::string_view kind, TypeCheck check);
 
 // The bytes of each input: from the files, or seeded where `options.seeded` is set. Missing ones
 // are all named.

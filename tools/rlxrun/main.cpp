@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlxrun: flags in, one run, text out.
 #include <cstdio>
-#include <exception>
-#include <new>
 
-#include "tools/npy/file.h"
+#include "runtime/output_file.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/report.h"
+#include "tools/tune/plan_file.h"
 #include "tools/tune/tune.h"
 
 namespace rlx::tool {
@@ -15,9 +14,10 @@ namespace {
 
 void tune_plan(const Options& options) {
   const std::string device = options.device == "auto" ? "cuda" : options.device;
+  std::vector<std::byte> index;
   tune::TuneReport report;
-  const Status status = tune::tune_file(options.plan_path, options.plan_path, device, {}, report);
-  check(status);
+  check(tune::tune_file(options.plan_path, device, {}, index, report));
+  check_written(tune::write_with_index(options.plan_path, index, options.plan_path));
   std::fputs(tune::report_text(report).c_str(), stderr);
 }
 
@@ -35,17 +35,12 @@ ExitCode run_tool(const Options& options) {
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);
   if (!options.trace_path.empty()) {
     const std::string trace = trace_json(report);
-    const Status status = npy::write_file(options.trace_path, std::as_bytes(std::span(trace)));
-    if (!status.ok()) throw Failure(ExitCode::Resources, status.message());
+    check_written(write_file(options.trace_path, std::as_bytes(std::span(trace))));
   }
   return report.matches() ? ExitCode::Ok : ExitCode::Mismatch;
 }
 
-}  // namespace
-}  // namespace rlx::tool
-
-int main(int argc, char** argv) {
-  using namespace rlx::tool;
+int run_rlxrun(int argc, char** argv) {
   const ParsedCommandLine parsed = parse_command_line(argc, argv);
   if (parsed.exit.has_value()) return *parsed.exit;
   try {
@@ -53,11 +48,12 @@ int main(int argc, char** argv) {
   } catch (const Failure& failure) {
     std::fprintf(stderr, "rlxrun: error: %s\n", failure.what());
     return static_cast<int>(failure.code());
-  } catch (const std::bad_alloc&) {
-    std::fputs("rlxrun: error: out of host memory\n", stderr);
-    return static_cast<int>(ExitCode::Resources);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "rlxrun: internal error: %s\n", error.what());
-    return static_cast<int>(ExitCode::Internal);
   }
+}
+
+}  // namespace
+}  // namespace rlx::tool
+
+int main(int argc, char** argv) {
+  return rlx::tool::run_program("rlxrun", argc, argv, rlx::tool::run_rlxrun);
 }

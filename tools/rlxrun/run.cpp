@@ -2,15 +2,11 @@
 // The course of a run: check the inputs, then touch the device, then measure.
 #include "tools/rlxrun/run.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <map>
-#include <set>
 
+#include "tools/npy/array_folder.h"
 #include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/inputs.h"
@@ -91,37 +87,18 @@ npy::Array to_array(const Tensor& tensor, const std::vector<std::byte>& data) {
   return {.element = *element, .dims = tensor.dims, .data = data};
 }
 
-void write_array(const std::string& path, const Tensor& tensor, const std::vector<std::byte>& data,
-                 std::vector<std::string>& notes) {
-  if (const Status status = npy::write_npy(path, to_array(tensor, data)); !status.ok()) {
-    throw Failure(ExitCode::Resources, status.message());
-  }
+void note_carrier(const std::string& path, const Tensor& tensor, std::vector<std::string>& notes) {
   if (tensor.dtype == RLX_BF16) notes.push_back(path + " holds bf16 bits as u16");
 }
 
-// Names come from the plan: one that is a path would write anywhere.
-std::string file_name_for(const std::string& name) {
-  std::string file = name;
-  for (char& letter : file) {
-    if (letter == '/' || letter == '\\') letter = '_';
-  }
-  if (file == "." || file == "..") file = "_";
-  return file + ".npy";
-}
-
-void write_outputs(const std::string& folder, std::vector<Output>& outputs,
+void write_outputs(const std::string& path, std::vector<Output>& outputs,
                    std::vector<std::string>& notes) {
-  if (::mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST) {
-    throw Failure(ExitCode::Resources,
-                  folder + ": cannot create this folder: " + std::strerror(errno));
-  }
-  std::set<std::string> used;  // "a/b" and "a_b" would share a file
+  npy::ArrayFolder folder;
+  check_written(npy::ArrayFolder::open(path, folder));
   for (Output& output : outputs) {
-    const std::string wanted = folder + "/" + file_name_for(output.tensor.name);
-    output.path = wanted;
-    for (int count = 2; !used.insert(output.path).second; ++count)
-      output.path = wanted.substr(0, wanted.size() - 4) + "_" + std::to_string(count) + ".npy";
-    write_array(output.path, output.tensor, output.data, notes);
+    check_written(
+        folder.write(output.tensor.name, to_array(output.tensor, output.data), output.path));
+    note_carrier(output.path, output.tensor, notes);
   }
 }
 
@@ -290,7 +267,8 @@ void dump_values(rlx_session* session, const EntryView& entry, const Options& op
     check(rlx_session_reset_states(session));
     check(rlx_session_read_value(session, entry.index, request.step, value, data.data(),
                                  data.size()));
-    write_array(request.path, values[value], data, report.notes);
+    check_written(npy::write_npy(request.path, to_array(values[value], data)));
+    note_carrier(request.path, values[value], report.notes);
     report.dumped.push_back(request.path);
   }
 }
@@ -314,7 +292,8 @@ Report run(const Options& options, PlanHandle& plan) {
   report.plan = facts_of(plan.get());
   report.entry = describe_entry(plan.get(), options.entry);
   const Matched inputs = load_inputs(options, report.entry.inputs);
-  const Matched expected = match_files(options.expected, report.entry.outputs, "output");
+  const Matched expected =
+      match_files(options.expected, report.entry.outputs, "output", require_comparable);
   report.notes = inputs.notes;
   report.notes.insert(report.notes.end(), expected.notes.begin(), expected.notes.end());
 

@@ -2,23 +2,18 @@
 // Sections copied from file to file, the index replaced, checksums renewed.
 #include "tools/tune/plan_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <memory>
 #include <vector>
 
 #include "runtime/input_file.h"
+#include "runtime/output_file.h"
 #include "runtime/plan_view.h"
-#include "runtime/text.h"
 #include "schema/plan_header.h"
 
 namespace rlx::tune {
@@ -27,67 +22,12 @@ namespace {
 constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
 constexpr uint64_t kMostAlignmentBytes = 4096;  // of any kind of section
 
-// A file beside its place, removed unless it was put there.
-class NewFile {
- public:
-  NewFile() = default;
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-  ~NewFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-    if (!temporary_.empty()) ::unlink(temporary_.c_str());
-  }
-
-  Status create(const std::string& path) {
-    path_ = path;
-    temporary_ = path + ".XXXXXX";
-    descriptor_ = ::mkostemp(temporary_.data(), O_CLOEXEC);
-    if (descriptor_ >= 0) return {};
-    temporary_.clear();
-    return io_error();
-  }
-  Status write_at(uint64_t offset_bytes, std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written =
-          ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) return io_error();
-      bytes = bytes.subspan(static_cast<size_t>(written));
-      offset_bytes += static_cast<uint64_t>(written);
-    }
-    return {};
-  }
-  // Everything has reached the disk before the name does.
-  Status put_in_place() {
-    if (::fchmod(descriptor_, 0644) != 0 || ::fsync(descriptor_) != 0 ||
-        ::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      return io_error();
-    }
-    temporary_.clear();
-    return {};
-  }
-  // Sections may end in nothing.
-  Status resize(uint64_t size_bytes) {
-    return ::ftruncate(descriptor_, static_cast<off_t>(size_bytes)) == 0 ? Status{} : io_error();
-  }
-  [[nodiscard]] const std::string& temporary() const { return temporary_; }
-
- private:
-  [[nodiscard]] Status io_error() const {
-    return {RLX_IO_ERROR, text_of("cannot write ", quoted(path_), ": ", std::strerror(errno))};
-  }
-
-  std::string path_;
-  std::string temporary_;
-  int descriptor_ = -1;
-};
-
 uint64_t round_up(uint64_t bytes, uint64_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
 }
 
 Status copy_bytes(const InputFile& from, const PlanSection& old, uint64_t offset_bytes,
-                  NewFile& to) {
+                  OutputFile& to) {
   std::vector<std::byte> chunk(std::min(old.size_bytes, kChunkBytes));
   for (uint64_t done = 0; done < old.size_bytes;) {
     const std::span<std::byte> part(chunk.data(),
@@ -100,7 +40,7 @@ Status copy_bytes(const InputFile& from, const PlanSection& old, uint64_t offset
 }
 
 // The header comes last: its checksums cover what was written.
-Status write_header(PlanHeader header, NewFile& to) {
+Status write_header(PlanHeader header, OutputFile& to) {
   std::array<std::byte, kPlanHeaderBytes> page{};
   header.header_checksum = 0;
   std::memcpy(page.data(), &header, sizeof header);
@@ -110,7 +50,7 @@ Status write_header(PlanHeader header, NewFile& to) {
 }
 
 Status write_sections(const InputFile& from, PlanHeader& header, std::span<const std::byte> index,
-                      NewFile& to) {
+                      OutputFile& to) {
   std::vector<PlanSection*> sections;
   for (uint32_t i = 0; i < header.section_count; ++i) sections.push_back(&header.sections[i]);
   std::sort(sections.begin(), sections.end(), [](const PlanSection* a, const PlanSection* b) {
@@ -144,14 +84,14 @@ Status write_with_index(const std::string& from, std::span<const std::byte> inde
   RLX_RETURN_IF_ERROR(source.read(0, page));
   PlanHeader header{};
   RLX_RETURN_IF_ERROR(PlanView::open_header(page, header));
-  NewFile file;
-  RLX_RETURN_IF_ERROR(file.create(to));
+  OutputFile file;
+  RLX_RETURN_IF_ERROR(OutputFile::create(to, OutputUse::Result, file));
   RLX_RETURN_IF_ERROR(write_sections(source, header, index, file));
-  RLX_RETURN_IF_ERROR(file.resize(header.file_bytes));
+  RLX_RETURN_IF_ERROR(file.resize(header.file_bytes));  // sections may end in nothing
   RLX_RETURN_IF_ERROR(write_header(header, file));
   std::shared_ptr<const PlanView> view;
-  RLX_RETURN_IF_ERROR(PlanView::open_file(file.temporary(), {}, view));
-  return file.put_in_place();
+  RLX_RETURN_IF_ERROR(PlanView::open_file(file.readable_path(), {}, view));
+  return file.commit();
 }
 
 }  // namespace rlx::tune

@@ -11,8 +11,8 @@
 namespace rlx::tune {
 
 // Writes the plan at `from` to `to` with this index in the place of its own; all other sections
-// keep their bytes. The new plan is verified before it appears at `to`, which holds what was there
-// before or the whole plan. `to` may be `from`.
+// keep their bytes. The new plan is verified before it appears at `to`, which is written as
+// runtime/output_file.h says. `to` may be `from`.
 Status write_with_index(const std::string& from, std::span<const std::byte> index,
                         const std::string& to);
 

@@ -11,7 +11,6 @@
 #include "runtime/gemm_text.h"
 #include "runtime/text.h"
 #include "tools/rlxrun/inputs.h"
-#include "tools/tune/plan_file.h"
 
 namespace rlx::tune {
 namespace {
@@ -262,17 +261,15 @@ Status tune(const std::shared_ptr<const PlanView>& plan, Device& device, const T
   return Tuner(plan, device, options, report).run(index);
 }
 
-Status tune_file(const std::string& from, const std::string& to, const std::string& device,
-                 const TuneOptions& options, TuneReport& report) {
+Status tune_file(const std::string& path, const std::string& device, const TuneOptions& options,
+                 std::vector<std::byte>& index, TuneReport& report) {
   std::shared_ptr<const PlanView> plan;
-  RLX_RETURN_IF_ERROR(PlanView::open_file(from, {}, plan));
+  RLX_RETURN_IF_ERROR(PlanView::open_file(path, {}, plan));
   rlx_device* opened = nullptr;
   if (const rlx_status status = rlx_device_open(device.c_str(), &opened); status != RLX_OK)
     return {status, rlx_last_error()};
   const std::unique_ptr<rlx_device, void (*)(rlx_device*)> handle(opened, rlx_device_close);
-  std::vector<std::byte> index;
-  RLX_RETURN_IF_ERROR(tune(plan, *handle->shared->device, options, index, report));
-  return write_with_index(from, index, to);
+  return tune(plan, *handle->shared->device, options, index, report);
 }
 
 std::string report_text(const TuneReport& report) {

@@ -53,9 +53,9 @@ struct TuneReport {
 Status tune(const std::shared_ptr<const PlanView>& plan, Device& device, const TuneOptions& options,
             std::vector<std::byte>& index, TuneReport& report);
 
-// The same from file to file, atomically; `to` may be `from`. `device` as in "cuda:0".
-Status tune_file(const std::string& from, const std::string& to, const std::string& device,
-                 const TuneOptions& options, TuneReport& report);
+// The same of a plan file, whose index write_with_index() then exchanges. `device` as in "cuda:0".
+Status tune_file(const std::string& path, const std::string& device, const TuneOptions& options,
+                 std::vector<std::byte>& index, TuneReport& report);
 
 // Lines for people, ending in a newline.
 std::string report_text(const TuneReport& report);
