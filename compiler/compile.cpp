@@ -207,6 +207,7 @@ bool generate(Compilation& compilation, const CompileOptions& options, Diagnosti
   compilation.kernels = gather_kernels(programs);
   CompileKernelsOptions code{.jobs = options.jobs, .architectures = options.architectures};
   if (!options.cache_dir.empty()) code.cache_folder = options.cache_dir;
+  if (options.trust_cache) code.cache_trust = CacheTrust::Anyone;
   if (!options.kernels_dir.empty()) code.kernels_folder = options.kernels_dir;
   if (!options.nvrtc.empty()) code.nvrtc = options.nvrtc;
   for (const TargetBuild& build : compilation.builds)

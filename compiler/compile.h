@@ -23,6 +23,7 @@ struct CompileOptions {
   Precision precision = Precision::F32;
   uint32_t jobs = 0;                    // threads; 0: one per core
   std::string cache_dir;                // kernel code cache; empty: none
+  bool trust_cache = false;             // take it even where others may write to it
   std::vector<uint32_t> architectures;  // of CUDA code: 90 for sm_90a; empty: the default ones
   std::string nvrtc;                    // library file; empty: found as emit/nvrtc.h says
   std::string

@@ -1,31 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The format of a cache entry: magic, checksum of the rest, then the fields of KernelCode.
+// The format of a cache entry: magic, checksum of the rest, the key, then the fields of KernelCode.
 #include "compiler/emit/code_cache.h"
 
-#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
-#include <atomic>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <string>
+#include <vector>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "compiler/support/checked.h"
+#include "compiler/version.h"
+#include "runtime/input_file.h"
+#include "runtime/output_file.h"
+#include "runtime/sha256.h"
 
 namespace rlx {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "RLXKERN2";  // the digit is the format's version
+constexpr std::string_view kMagic = "RLXKERN3";  // the digit is the format's version
+// The largest kernel takes some 200 KB; what is larger is no entry.
+constexpr uint64_t kMaxEntryBytes = uint64_t{64} << 20;
 
 void append(std::string& bytes, uint64_t value) {
   std::array<char, sizeof(value)> raw{};
@@ -33,8 +35,8 @@ void append(std::string& bytes, uint64_t value) {
   bytes.append(raw.data(), raw.size());
 }
 
-std::string encode(const KernelCode& code) {
-  std::string body;
+std::string encode(const std::string& key, const KernelCode& code) {
+  std::string body = key;
   append(body, static_cast<uint64_t>(code.format));
   append(body, code.architecture);
   append(body, code.workgroup.x);
@@ -79,11 +81,12 @@ class FieldReader {
   bool good_ = true;
 };
 
-std::optional<KernelCode> decode(std::string_view entry) {
+std::optional<KernelCode> decode(std::string_view entry, std::string_view key) {
   FieldReader reader(entry);
   if (reader.take(kMagic.size()) != kMagic) return std::nullopt;
   const uint64_t checksum = reader.number();
-  if (!reader.good() || XXH3_64bits(reader.rest().data(), reader.rest().size()) != checksum) {
+  if (!reader.good() || XXH3_64bits(reader.rest().data(), reader.rest().size()) != checksum ||
+      reader.take(key.size()) != key) {
     return std::nullopt;
   }
   KernelCode code;
@@ -105,18 +108,29 @@ std::optional<KernelCode> decode(std::string_view entry) {
 
 }  // namespace
 
-CodeCache::CodeCache(std::string folder) : folder_(std::move(folder)) {
+std::optional<CodeCache> CodeCache::open(const std::string& folder, CacheTrust trust,
+                                         Diagnostics& diagnostics) {
   std::error_code ignored;  // see the class comment
-  fs::create_directories(folder_, ignored);
+  fs::create_directories(fs::path(folder).parent_path(), ignored);
+  // For the owner alone: with the umasks that let groups write, the folder would be refused below.
+  ::mkdir(folder.c_str(), trust == CacheTrust::OnlyOwn ? 0700 : 0777);
+  struct stat facts {};
+  if (::stat(folder.c_str(), &facts) != 0 || !S_ISDIR(facts.st_mode)) return std::nullopt;
+  const bool is_own = facts.st_uid == ::geteuid() && (facts.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  if (trust == CacheTrust::Anyone || is_own) return CodeCache(folder, trust);
+  diagnostics.warning(
+      DiagCode::FileWrite, {.file = folder, .position = {}},
+      "the kernel cache is not used: others may write to its folder, and so to what plans run",
+      "chmod go-w it where it is yours, or name it with --cache if you trust them");
+  return std::nullopt;
 }
 
 std::string CodeCache::key_of(std::string_view inputs) {
-  const XXH128_hash_t hash = XXH3_128bits(inputs.data(), inputs.size());
-  std::array<char, 33> text{};
-  std::snprintf(text.data(), text.size(), "%016llx%016llx",
-                static_cast<unsigned long long>(hash.high64),
-                static_cast<unsigned long long>(hash.low64));
-  return text.data();
+  Sha256 hash;
+  const std::string version = std::string(kProducer) + "\n";
+  hash.update(std::as_bytes(std::span(version)));
+  hash.update(std::as_bytes(std::span(inputs)));
+  return hex_text(hash.finish());
 }
 
 std::string CodeCache::path_of(const std::string& key) const {
@@ -124,25 +138,19 @@ std::string CodeCache::path_of(const std::string& key) const {
 }
 
 std::optional<KernelCode> CodeCache::load(const std::string& key) const {
-  std::ifstream stream(path_of(key), std::ios::binary);
-  if (!stream) return std::nullopt;
-  const std::string entry{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  return decode(entry);
+  InputFile file;
+  const InputOptions options{.follow_links = false, .only_own = trust_ == CacheTrust::OnlyOwn};
+  if (!InputFile::open(path_of(key), options, file).ok() || file.size_bytes() > kMaxEntryBytes)
+    return std::nullopt;
+  std::string entry(file.size_bytes(), '\0');
+  if (!file.read(0, std::as_writable_bytes(std::span(entry))).ok()) return std::nullopt;
+  return decode(entry, key);
 }
 
 void CodeCache::store(const std::string& key, const KernelCode& code) const {
-  static std::atomic<uint32_t> counter{
-      0};  // tells the threads of this process apart; no result depends on it
-  const std::string temporary = path_of(key) + ".tmp-" + std::to_string(getpid()) + "-" +
-                                std::to_string(counter.fetch_add(1));
-  const std::string entry = encode(code);
-  const int file = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) return;
-  const ssize_t written = write(file, entry.data(), entry.size());
-  const bool closed = close(file) == 0;
-  const bool whole = closed && std::cmp_equal(written, entry.size());
-  if (!whole || std::rename(temporary.c_str(), path_of(key).c_str()) != 0)
-    unlink(temporary.c_str());
+  const std::string entry = encode(key, code);
+  // An entry that another process is writing is as good as ours.
+  static_cast<void>(write_file(path_of(key), std::as_bytes(std::span(entry)), OutputUse::Cache));
 }
 
 }  // namespace rlx

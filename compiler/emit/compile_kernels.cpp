@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <variant>
 
@@ -138,7 +139,14 @@ std::vector<JobResult> run_jobs(const std::vector<Job>& jobs, const Tools& tools
                                   ? tools.options.jobs
                                   : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
-  for (size_t i = 1; i < std::min(thread_count, results.size()); ++i) threads.emplace_back(work);
+  threads.reserve(std::min(thread_count, results.size()));
+  for (size_t i = 1; i < std::min(thread_count, results.size()); ++i) {
+    try {
+      threads.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // The system gives no more threads: those that run do the work.
+    }
+  }
   work();
   for (std::thread& thread : threads) thread.join();
   return results;
@@ -311,7 +319,8 @@ std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
                              : KernelSources::embedded();
   if (!sources) return std::nullopt;
   std::optional<CodeCache> cache;
-  if (options.cache_folder) cache.emplace(*options.cache_folder);
+  if (options.cache_folder)
+    cache = CodeCache::open(*options.cache_folder, options.cache_trust, diagnostics);
   Tools tools{.sources = *sources,
               .cache = cache ? &*cache : nullptr,
               .options = options,

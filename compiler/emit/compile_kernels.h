@@ -11,6 +11,7 @@
 
 #include "compiler/dispatch/program.h"
 #include "compiler/dispatch/target.h"
+#include "compiler/emit/code_cache.h"
 #include "compiler/emit/kernel_code.h"
 #include "compiler/support/diagnostics.h"
 #include "schema/plan_header.h"
@@ -39,8 +40,9 @@ struct KernelSet {
 KernelSet gather_kernels(std::span<const TargetProgram> programs);
 
 struct CompileKernelsOptions {
-  uint32_t jobs = 0;                          // threads; 0: one per core
-  std::optional<std::string> cache_folder;    // none: no cache
+  uint32_t jobs = 0;                        // threads; 0: one per core
+  std::optional<std::string> cache_folder;  // none: no cache
+  CacheTrust cache_trust = CacheTrust::OnlyOwn;
   std::optional<std::string> kernels_folder;  // sources over the embedded ones
   // CUDA: 90 for sm_90a; empty: the default ones (cuda_architecture.h)
   std::vector<uint32_t> architectures;

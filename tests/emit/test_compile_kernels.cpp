@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compiling all kernels of a plan: threads, cache, diagnostics.
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "compiler/emit/compile_kernels.h"
 #include "tests/emit/kernel_folder.h"
 #include "tests/support/catch.h"
@@ -12,16 +15,18 @@ namespace {
 struct Kernels {
   TemporaryFolder folder;
   std::string cache = folder.path() + "/cache/kernels";
+  Diagnostics diagnostics;  // of the last compilation
   KernelSet set = kernel_set({specialization({{"VALUE", "1u"}}), specialization({{"VALUE", "2u"}}),
                               specialization({{"VALUE", "3u"}})});
 
   Kernels() { folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE);")); }
 
-  CompiledKernels compile(uint32_t jobs, bool use_cache) {
-    Diagnostics diagnostics;
+  CompiledKernels compile(uint32_t jobs, bool use_cache, CacheTrust trust = CacheTrust::OnlyOwn) {
     CompileKernelsOptions options{
         .jobs = jobs, .cache_folder = {}, .kernels_folder = folder.path()};
     if (use_cache) options.cache_folder = cache;
+    options.cache_trust = trust;
+    diagnostics = {};
     auto compiled = compile_kernels(set, options, diagnostics);
     INFO(diagnostics.text());
     REQUIRE(compiled.has_value());
@@ -79,6 +84,75 @@ TEST_CASE("an altered or truncated cache entry is a miss and is replaced") {
     CHECK(read(files[0]) == whole);
   }
   CHECK(kernels.cache_files().size() == 3);
+}
+
+TEST_CASE("a cache entry under another entry's name is a miss") {
+  Kernels kernels;
+  const CompiledKernels reference = kernels.compile(1, true);
+  const auto files = kernels.cache_files();
+  REQUIRE(files.size() == 3);
+  std::filesystem::rename(files[0], kernels.folder.path() + "/kept");
+  std::filesystem::rename(files[1], files[0]);
+  std::filesystem::rename(kernels.folder.path() + "/kept", files[1]);
+  const CompiledKernels swapped = kernels.compile(1, true);
+  CHECK(swapped.cache_hits == 1);
+  CHECK(swapped.variants == reference.variants);
+  CHECK(kernels.compile(1, true).cache_hits == 3);  // mended on the way
+}
+
+TEST_CASE("a cache entry is a regular file of a sane size, or a miss that is left alone") {
+  Kernels kernels;
+  const CompiledKernels reference = kernels.compile(1, true);
+  const auto files = kernels.cache_files();
+  REQUIRE(files.size() == 3);
+  const std::string whole = read(files[0]);
+  const std::string aside = kernels.folder.write("aside", whole);
+  std::filesystem::remove(files[0]);
+  const auto check_miss = [&](uint32_t hits) {
+    const CompiledKernels compiled = kernels.compile(2, true);
+    CHECK(compiled.cache_hits == hits);
+    CHECK(compiled.variants == reference.variants);
+  };
+  std::filesystem::create_symlink(aside, files[0]);
+  check_miss(2);
+  CHECK(std::filesystem::is_symlink(files[0]));
+  std::filesystem::remove(files[0]);
+  REQUIRE(::mkfifo(files[0].c_str(), 0600) == 0);
+  check_miss(2);
+  CHECK(std::filesystem::is_fifo(files[0]));
+  std::filesystem::remove(files[0]);
+  std::filesystem::create_symlink("/dev/zero", files[0]);
+  check_miss(2);
+  std::filesystem::remove(files[0]);
+  std::ofstream(files[0], std::ios::binary) << whole;
+  std::filesystem::resize_file(files[0], uint64_t{100} << 20);  // sparse
+  check_miss(2);
+  check_miss(3);
+  // An entry that others may write to.
+  REQUIRE(::chmod(files[0].c_str(), 0666) == 0);
+  check_miss(2);
+  check_miss(3);
+}
+
+TEST_CASE("a cache folder that others may write to is used only where the user named it") {
+  Kernels kernels;
+  kernels.compile(1, true);
+  struct stat facts {};
+  REQUIRE(::stat(kernels.cache.c_str(), &facts) == 0);
+  CHECK((facts.st_mode & 0777) == 0700);
+  for (const mode_t mode : {0770u, 0707u, 01777u}) {
+    REQUIRE(::chmod(kernels.cache.c_str(), mode) == 0);
+    CHECK(kernels.compile(1, true).cache_hits == 0);
+    REQUIRE(kernels.diagnostics.all().size() == 1);
+    CHECK(kernels.diagnostics.text().find("others may write to its folder") != std::string::npos);
+    CHECK(kernels.compile(1, true, CacheTrust::Anyone).cache_hits == 3);
+    CHECK(kernels.diagnostics.all().empty());
+  }
+  REQUIRE(::chmod(kernels.cache.c_str(), 0755) == 0);
+  CHECK(kernels.compile(1, true).cache_hits == 3);
+  if (::geteuid() != 0) return;
+  REQUIRE(::chown(kernels.cache.c_str(), 12345, 12345) == 0);
+  CHECK(kernels.compile(1, true).cache_hits == 0);
 }
 
 TEST_CASE("a changed source is not served from the cache") {

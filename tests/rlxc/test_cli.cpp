@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlxc as its users meet it: commands, exit codes, messages, and what is on disk afterwards.
+#include <sys/stat.h>
+
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -7,6 +9,7 @@
 
 #include "tests/rlxc/tool_run.h"
 #include "tests/support/catch.h"
+#include "tests/support/program_laws.h"
 #include "tools/npy/npy.h"
 
 using namespace rlx;
@@ -445,4 +448,143 @@ TEST_CASE("a compile killed at any moment leaves the old plan, the new one or no
   expect(0, place, arguments);
   CHECK((read_file(plan) == complete));
   CHECK_FALSE(std::filesystem::exists(plan + ".partial"));
+}
+
+TEST_CASE("no output of rlxc replaces a device, a FIFO or a link") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const auto compile_to = [&](int code, const std::string& plan) {
+    return expect(code, place, {model, "-o", plan, "--dim", "batch=4"}).errors;
+  };
+  compile_to(0, "/dev/null");
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  CHECK(contains(compile_to(5, "/dev/full"), "No space left"));
+  std::filesystem::create_symlink("real.plan", place.path("link.plan"));
+  compile_to(0, place.path("link.plan"));
+  CHECK(std::filesystem::is_symlink(place.path("link.plan")));
+  expect(0, place, {"verify", place.path("real.plan")});
+  const std::string plan = place.path("m.plan");
+  compile_to(0, plan);
+  const std::string fifo = place.path("fifo.json");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  CHECK(contains(compile_to(5, fifo), "a FIFO that no process reads"));
+  CHECK(
+      contains(expect(5, place, {"convert", model, fifo}).errors, "a FIFO that no process reads"));
+  CHECK(contains(expect(5, place, {"inspect", plan, "--svg", fifo}).errors, "a FIFO that no"));
+  expect(0, place, {"inspect", plan, "--svg", "/dev/null"});
+  CHECK(contains(expect(0, place, {"inspect", plan, "--svg", "/dev/stdout"}).output, "<svg"));
+  const std::string link = place.path("link.rlxg");
+  std::filesystem::create_symlink("real.rlxg", link);
+  expect(0, place, {"convert", model, link});
+  CHECK(std::filesystem::is_symlink(link));
+  expect(0, place, {place.path("real.rlxg"), "-o", "/dev/null", "--dim", "batch=4"});
+  CHECK(contains(expect(5, place, {"convert", model, place.path("") + "no/such/b.json"}).errors,
+                 "No such file or directory"));
+  write_floats(place.path("x.npy"), {4, 3}, std::vector<float>(12));
+  CHECK(contains(expect(5, place,
+                        {"reference", model, "--dim", "batch=4", "--inputs", place.path("x.npy"),
+                         "--outputs", "/dev/null"})
+                     .errors,
+                 "/dev/null: cannot create this folder"));
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+  CHECK(std::filesystem::is_fifo(fifo));
+}
+
+TEST_CASE("rlxc reads regular files only, and no more of an input than it wants") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  for (const char* name : {"f.json", "f.rlxg", "f.onnx", "f.plan", "f.npy", "f.npz", "f.csv"})
+    REQUIRE(::mkfifo(place.path(name).c_str(), 0600) == 0);
+  for (const char* name : {"f.json", "f.rlxg", "f.onnx"}) {
+    CHECK(contains(expect(2, place, {place.path(name), "-o", place.path("x")}).errors,
+                   "not a regular file"));
+    CHECK(contains(expect(2, place, {"convert", place.path(name), place.path("x.json")}).errors,
+                   "not a regular file"));
+  }
+  for (const char* command : {"verify", "inspect"}) {
+    CHECK(contains(expect(2, place, {command, place.path("f.plan")}).errors, "no regular file"));
+  }
+  CHECK(contains(expect(2, place, {"bench-arena", place.path("f.csv")}).errors, "no regular file"));
+  for (const char* name : {"f.npy", "f.npz"}) {
+    CHECK(contains(expect(2, place,
+                          {"reference", model, "--dim", "batch=4", "--inputs", place.path(name),
+                           "--outputs", place.path("out")})
+                       .errors,
+                   "no regular file"));
+  }
+  write_floats(place.path("x.npy"), {4, 3}, std::vector<float>(12));
+  CHECK(contains(
+      expect(2, place,
+             {"reference", model, "--dim", "batch=4", "--inputs", "x=" + place.path("x.npy"),
+              "x=" + place.path("x.npy"), "--outputs", place.path("out")})
+          .errors,
+      "input \"x\" is given twice"));
+}
+
+TEST_CASE("two kernels whose cache entries were exchanged make the plans that they should") {
+  const Workplace place;
+  const auto model_of = [&](const std::string& op) {
+    return place.write(
+        op + ".json", R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": [64]},
+             {"name": "y", "dtype": "f32", "shape": [64]}],
+             "nodes": [{"op": ")" +
+                          op + R"(", "inputs": ["x", "y"], "outputs": ["z"]}], "outputs": ["z"]})");
+  };
+  const auto plan_of = [&](const std::string& op, const std::string& cache) {
+    expect(0, place, {model_of(op), "-o", place.path("p"), "--cache", place.path(cache)});
+    return read_file(place.path("p"));
+  };
+  const std::string sum = plan_of("add", "sums");
+  const std::string difference = plan_of("sub", "differences");
+  REQUIRE(sum != difference);
+  const auto only_entry = [&](const std::string& cache) {
+    std::vector<std::filesystem::path> files;
+    for (const auto& file : std::filesystem::directory_iterator(place.path(cache)))
+      files.push_back(file.path());
+    REQUIRE(files.size() == 1);
+    return files.front();
+  };
+  std::filesystem::copy_file(only_entry("sums"), only_entry("differences"),
+                             std::filesystem::copy_options::overwrite_existing);
+  CHECK((plan_of("sub", "differences") == difference));
+  CHECK((plan_of("sub", "differences") == difference));
+}
+
+TEST_CASE("a default cache that others may write to is not used, and that is said") {
+  const Workplace place;
+  expect(0, place, compile_arguments(place));
+  const std::string reference = read_file(place.path("m.plan"));
+  const std::filesystem::path cache = place.path("../../cache/rlx");
+  REQUIRE(std::filesystem::is_directory(cache));
+  REQUIRE(::chmod(cache.c_str(), 0777) == 0);
+  const ToolResult unsafe = expect(0, place, compile_arguments(place));
+  CHECK(contains(unsafe.errors, "the kernel cache is not used"));
+  CHECK(contains(unsafe.errors, "name it with --cache"));
+  CHECK((read_file(place.path("m.plan")) == reference));
+  CHECK(expect(0, place, compile_arguments(place, {"--cache", cache.string()})).errors.empty());
+}
+
+TEST_CASE("rlxc ends with 5 where it cannot print") {
+  const Workplace place;
+  expect(0, place, compile_arguments(place));
+  const std::string program = bin_folder() + "/rlxc ";
+  const std::string plan = place.path("m.plan");
+  const std::string csv = place.write("p.csv", "id,lower,upper,size\na,0,4,10\n");
+  for (const std::string& command :
+       {std::string("--help"), std::string("--version"), std::string("convert --help"),
+        std::string("ops"), std::string("ops --json"), std::string("ops --markdown"),
+        std::string("ops --onnx"), "verify " + plan, "inspect " + plan, "inspect --json " + plan,
+        "inspect --memory " + plan, "bench-arena " + csv, "bench-arena --json " + csv,
+        place.path("m.json") + " -o " + place.path("q.plan") + " --no-cache --dim batch=4",
+        place.path("m.json") + " -o " + place.path("q.plan") +
+            " --no-cache --dim batch=4 --json"}) {
+    check_unwritable_output(program + command);
+  }
+}
+
+TEST_CASE("rlxc ends with 5 where memory runs out while its command line is set up") {
+  const std::string program = bin_folder() + "/rlxc ";
+  check_failing_allocations(program + "--version");
+  check_failing_allocations(program + "inspect --help");
+  check_failing_allocations(program + "verify --no-such-flag >/dev/null; echo done");
 }

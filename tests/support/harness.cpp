@@ -173,6 +173,7 @@ CompileOptions test_options(int optimisation) {
     options.architectures.assign(architectures.begin(), architectures.end());
   }
   options.cache_dir = std::string(RLX_BUILD_DIR) + "/kernel-cache";
+  options.trust_cache = true;
   return options;
 }
 

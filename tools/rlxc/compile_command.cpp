@@ -147,6 +147,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.jobs = arguments.jobs;
   if (!arguments.no_cache) {
     options.cache_dir = arguments.cache.empty() ? default_cache_folder() : arguments.cache;
+    options.trust_cache = !arguments.cache.empty();
   }
   options.kernels_dir = arguments.kernels;
   options.disabled_passes = arguments.disabled_passes;
@@ -285,7 +286,8 @@ void add_compile_command(CLI::App& app, Action& action) {
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--cache", arguments->cache,
-                 "Folder of compiled kernels (default: $XDG_CACHE_HOME/rlx or ~/.cache/rlx)");
+                 "Folder of compiled kernels (default: $XDG_CACHE_HOME/rlx or ~/.cache/rlx, unless "
+                 "others may write to it); who writes to it decides what plans run");
   app.add_flag("--no-cache", arguments->no_cache, "Compile every kernel anew");
   app.add_option("--kernels", arguments->kernels,
                  "Folder with shaders/ or cuda_kernels/ that replace the embedded ones");
