@@ -26,16 +26,16 @@ import sys
 import tempfile
 import zlib
 
-import numpy as np
-
-try:
-    import onnx
-    import onnx.numpy_helper
-    import onnxruntime
-except ImportError as missing:
-    sys.exit(f"compare_onnxruntime: error: {missing}; it needs the packages onnx and onnxruntime (pip install onnx onnxruntime)")
-
 TOOLS = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(TOOLS))
+import packages  # noqa: E402
+
+packages.need("numpy", "onnx", "onnxruntime")
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+import onnx.numpy_helper  # noqa: E402
+import onnxruntime  # noqa: E402
+
 # By which results of one element type may differ, relative to the value, and a tenth of it relative to the tensor's largest.
 RTOL = {"float64": 1e-7, "float32": 1e-4, "float16": 4e-3, "bfloat16": 3e-2}
 

@@ -36,7 +36,7 @@ try:
     import torch
     from torch.export.graph_signature import InputKind, OutputKind
 except ImportError as error:
-    sys.exit(f"rlx_export: error: PyTorch is needed, with torch.export: {error}")
+    sys.exit(f"rlx_export: error: PyTorch is needed, with torch.export, in the python3 that has the model (pip install torch): {error}")
 if not hasattr(torch.export, "default_decompositions"):
     sys.exit(f"rlx_export: error: PyTorch {torch.__version__} has no torch.export.default_decompositions; a newer one is needed")
 
@@ -456,7 +456,10 @@ def make_module(args):
 
 def read_weights(path):
     if path.endswith(".safetensors"):
-        from safetensors.torch import load_file
+        try:
+            from safetensors.torch import load_file
+        except ImportError as error:
+            raise ExportError(f"--weights {path} needs the package safetensors (pip install safetensors): {error}") from error
         return load_file(path)
     return torch.load(path, map_location="cpu", weights_only=True)
 

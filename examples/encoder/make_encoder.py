@@ -13,8 +13,13 @@ import argparse
 import json
 import math
 import pathlib
+import sys
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy as np  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 WIDTH, HEADS, FFN, VOCABULARY, POSITIONS = 384, 12, 1536, 30522, 512

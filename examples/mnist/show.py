@@ -1,32 +1,58 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints a few images with what the network read in them, and the accuracy over all.
+"""Prints a few images with what the network read in them, and the accuracy over all. Needs no package.
 
     python3 show.py images.npy labels.npy digits.npy [least accuracy, default 0.97]
 """
+import array
+import ast
+import math
 import sys
 
-import numpy as np
-
 SHADES = " .:-=+*#%@"
+TYPES = {"u1": "B", "i1": "b", "i4": "i", "i8": "q"}  # NumPy's codes and those of the module array
 
 
-def drawn(image):
-    rows = image[0, ::2, :].astype(int) + image[0, 1::2, :]
-    return ["".join(SHADES[value * 9 // 510] for value in row) for row in rows]
+def read_npy(path):
+    """The shape and the integers of a .npy file in C order."""
+    with open(path, "rb") as file:
+        preamble = file.read(8)
+        if preamble[:6] != b"\x93NUMPY":
+            raise ValueError("it does not begin as a .npy file does")
+        header = ast.literal_eval(file.read(int.from_bytes(file.read(2 if preamble[6] == 1 else 4), "little")).decode())
+        if header["descr"][1:] not in TYPES or header["descr"][0] == ">" or header["fortran_order"]:
+            raise ValueError(f"its type {header['descr']} is none of little-endian integers in C order")
+        values = array.array(TYPES[header["descr"][1:]], file.read())
+    if len(values) != math.prod(header["shape"]):
+        raise ValueError(f"it holds {len(values)} values, its shape is {header['shape']}")
+    return header["shape"], values
+
+
+def drawn(image, width):
+    """Lines of text, each for two rows of pixels."""
+    rows = [image[start:start + width] for start in range(0, len(image), width)]
+    return ["".join(SHADES[(above + below) * 9 // 510] for above, below in zip(*pair)) for pair in zip(rows[::2], rows[1::2])]
 
 
 def main():
-    images, labels, digits = (np.load(path) for path in sys.argv[1:4])
+    if len(sys.argv) not in (4, 5):
+        sys.exit(__doc__)
+    (_, _, height, width), images = read_npy(sys.argv[1])
+    _, labels = read_npy(sys.argv[2])
+    _, digits = read_npy(sys.argv[3])
     least = float(sys.argv[4]) if len(sys.argv) > 4 else 0.97
-    print("\n".join("  ".join(lines) for lines in zip(*(drawn(image) for image in images[:4]))))
+    few = [drawn(images[i * height * width:(i + 1) * height * width], width) for i in range(4)]
+    print("\n".join("  ".join(lines) for lines in zip(*few)))
     print("predicted " + " ".join(str(digit) for digit in digits[:25]))
     print("written   " + " ".join(str(label) for label in labels[:25]))
-    accuracy = float((digits == labels).mean())
+    accuracy = sum(digit == label for digit, label in zip(digits, labels)) / len(labels)
     print(f"accuracy {accuracy:.4f} over {len(labels)} images")
-    if accuracy < least:
-        raise SystemExit(f"error: accuracy {accuracy:.4f} is below {least}")
+    if len(digits) != len(labels) or accuracy < least:
+        sys.exit(f"error: accuracy {accuracy:.4f} is below {least}, or not all of the images were read")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (OSError, ValueError, SyntaxError, KeyError) as error:
+        sys.exit(f"show.py: error: {error}")

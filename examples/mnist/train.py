@@ -13,7 +13,11 @@ import pathlib
 import struct
 import sys
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy as np  # noqa: E402
 
 HERE = pathlib.Path(__file__).parent
 TRAIN = 8000

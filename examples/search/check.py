@@ -17,7 +17,11 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy as np  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 WIDTH = 384

@@ -17,10 +17,15 @@ import argparse
 import json
 import pathlib
 import struct
+import sys
 
-import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy", "onnx")
+import numpy as np  # noqa: E402
+import onnx  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 OPSET = 20  # Gelu
 # Added to the scores of tokens that are padding: exp of it is 0 in every precision, and f16 holds it.
@@ -168,6 +173,7 @@ def build(config, weights, inline=None):
 
 def pieces_of(folder, text):
     """The rows of the vocabulary that the lines of a text use, ascending, and those without which no tokenizer works."""
+    packages.need("numpy", "onnx", "tokenizers")
     from tokenizers import BertWordPieceTokenizer
 
     vocabulary = (folder / "vocab.txt").read_text().split("\n")

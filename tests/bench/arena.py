@@ -14,9 +14,13 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
 
-import arena_models
+packages.need("numpy")
+import numpy as np  # noqa: E402
+
+import arena_models  # noqa: E402
 
 AS_COMPILED = "as compiled"
 OTHERS = ["not in place", "no fusion (-O1)", "no fusion, not in place"]

@@ -11,10 +11,15 @@ import dataclasses
 import json
 import math
 import pathlib
+import sys
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
 
-from generator import Uniform, bf16_bits
+packages.need("numpy")
+import numpy as np  # noqa: E402
+
+from generator import Uniform, bf16_bits  # noqa: E402
 
 SEED = 2026
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i64": 8, "i32": 4}

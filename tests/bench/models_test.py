@@ -12,12 +12,16 @@ import subprocess
 import sys
 import tempfile
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
 
-import arena_models
-import models
-import report
-from generator import Uniform, fnv1a, from_bf16_bits, philox_words
+packages.need("numpy")
+import numpy as np  # noqa: E402
+
+import arena_models  # noqa: E402
+import models  # noqa: E402
+import report  # noqa: E402
+from generator import Uniform, fnv1a, from_bf16_bits, philox_words  # noqa: E402
 
 SMALL_LLAMA = models.Llama(tokens=24, past=0, layers=2, vocabulary=1000, ffn=512, wide=256, heads=8, kv_heads=2, head=32, cache_rows=64)
 SMALL = [

@@ -19,7 +19,11 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy as np  # noqa: E402
 
 MIB = 1 << 20
 RTOL, ATOL = 1e-3, 1e-7  # those of ONNX's own tests, but for
@@ -135,6 +139,8 @@ def main():
     models = sorted(path for path in args.models.glob("*.onnx") if not args.networks or path.stem in args.networks)
     if not models:
         sys.exit(f"error: no networks {' '.join(args.networks)} under {args.models}")
+    if not all(model.with_name(model.stem + "_output_0.npy").exists() for model in models):
+        packages.need("numpy", "onnx")
     has_peer = not args.no_peer
     if has_peer:
         try:

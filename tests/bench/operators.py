@@ -15,10 +15,15 @@ import dataclasses
 import json
 import pathlib
 import subprocess
+import sys
 import tempfile
 from typing import Callable
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
+
+packages.need("numpy")
+import numpy as np  # noqa: E402
 
 BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "q4_k": 144 / 256}
 
@@ -235,6 +240,8 @@ def parse_arguments():
     parser.add_argument("--kernels", action="store_true", help="print the time of each kernel too")
     args = parser.parse_args()
     args.targets = [name for name in args.targets.split(",") if name != "none"]
+    if args.peer == "torch":
+        packages.need("numpy", "torch")
     return args
 
 

@@ -20,11 +20,15 @@ import sys
 import tempfile
 import time
 
-import numpy as np
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+import packages  # noqa: E402
 
-import models
-import report
-from generator import from_bf16_bits
+packages.need("numpy")
+import numpy as np  # noqa: E402
+
+import models  # noqa: E402
+import report  # noqa: E402
+from generator import from_bf16_bits  # noqa: E402
 
 TARGETS = ("cuda", "vulkan")
 
@@ -51,6 +55,8 @@ def parse_arguments():
     args.peers = [name for name in args.peers.split(",") if name != "none"]
     if args.targets and not args.report and args.build is None:
         parser.error("--build is needed to run rlx; --targets none leaves it out")
+    if args.peers and not args.report:
+        packages.need("numpy", "torch")  # --peers none needs no torch
     return args
 
 
