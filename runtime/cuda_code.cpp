@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <cstring>
 #include <limits>
 
@@ -79,17 +80,25 @@ class Elf {
     return std::nullopt;
   }
 
-  // The 32-bit constant that a variable of this name holds.
-  [[nodiscard]] std::optional<uint32_t> constant(std::string_view name) const {
+  // The first bytes of a variable's initial value; none where it does not have so many.
+  [[nodiscard]] std::span<const std::byte> variable(std::string_view name,
+                                                    size_t size_bytes) const {
     const std::optional<Symbol> variable = symbol(name);
-    if (!variable.has_value()) return std::nullopt;
+    if (!variable.has_value()) return {};
     const std::optional<Elf64_Shdr> home = section(variable->record.st_shndx);
-    if (!home.has_value()) return std::nullopt;
+    if (!home.has_value()) return {};
     const std::span<const std::byte> bytes = content(*home);
     const uint64_t offset = variable->record.st_value;
+    if (bytes.size() < size_bytes || offset > bytes.size() - size_bytes) return {};
+    return bytes.subspan(offset, size_bytes);
+  }
+
+  // The 32-bit constant that a variable of this name holds.
+  [[nodiscard]] std::optional<uint32_t> constant(std::string_view name) const {
     uint32_t value = 0;
-    if (bytes.size() < sizeof value || offset > bytes.size() - sizeof value) return std::nullopt;
-    std::memcpy(&value, bytes.data() + offset, sizeof value);
+    const std::span<const std::byte> bytes = variable(name, sizeof value);
+    if (bytes.empty()) return std::nullopt;
+    std::memcpy(&value, bytes.data(), sizeof value);
     return value;
   }
 
@@ -272,6 +281,9 @@ std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::strin
   }
   facts.dynamic_shared_bytes = elf.constant("rlx_dynamic_shared_bytes").value_or(0);
   facts.cluster_x = elf.constant("rlx_cluster_x").value_or(1);
+  if (const auto contract = elf.variable(kCudaContractName, sizeof(Sha256Digest));
+      !contract.empty())
+    std::copy(contract.begin(), contract.end(), facts.contract.emplace().begin());
   return facts;
 }
 
@@ -297,6 +309,35 @@ std::string check_ptx(std::span<const std::byte> code, std::string_view entry_po
     return text_of("is for sm_", *facts.architecture, ", recorded is ", architecture);
   if (facts.has_entry_point) return {};
   return text_of("has no entry point named ", quoted(entry_point));
+}
+
+std::span<const std::byte> cubin_contract(std::span<const std::byte> code) {
+  return Elf(code).variable(kCudaContractName, sizeof(Sha256Digest));
+}
+
+std::string_view ptx_contract(std::span<const std::byte> code) {
+  const std::string_view text(reinterpret_cast<const char*>(code.data()), code.size());
+  const std::string definition =
+      text_of(" ", kCudaContractName, "[", sizeof(Sha256Digest), "] = {");
+  const size_t at = text.find(definition);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = text.substr(at + definition.size());
+  return rest.substr(0, std::min(rest.find('}'), rest.size()));
+}
+
+std::optional<Sha256Digest> read_ptx_contract(std::span<const std::byte> code) {
+  std::string_view numbers = ptx_contract(code);
+  Sha256Digest contract{};
+  for (std::byte& byte : contract) {
+    uint8_t number = 0;
+    const auto [end, error] =
+        std::from_chars(numbers.data(), numbers.data() + numbers.size(), number);
+    if (error != std::errc()) return std::nullopt;
+    byte = std::byte{number};
+    numbers.remove_prefix(static_cast<size_t>(end - numbers.data()));
+    if (numbers.starts_with(", ")) numbers.remove_prefix(2);
+  }
+  return contract;
 }
 
 }  // namespace rlx

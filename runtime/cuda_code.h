@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/sha256.h"
+
 namespace rlx {
 
 // Empty if the bytes are a 64-bit little-endian ELF for CUDA and this architecture (90 for sm_90),
@@ -25,6 +27,8 @@ struct CubinFacts {
   // The constants of RLX_DYNAMIC_SHARED and RLX_CLUSTER (cuda_kernels/lib/prelude.cuh).
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
+  // What the constant kCudaContractName holds; nullopt where there is none.
+  std::optional<Sha256Digest> contract;
 };
 // Tensor maps that a kernel may take.
 inline constexpr uint32_t kMaxTensorMaps = 8;
@@ -40,5 +44,15 @@ std::optional<CubinFacts> read_cubin(std::span<const std::byte> code, std::strin
 // architecture; else what is wrong.
 std::string check_ptx(std::span<const std::byte> code, std::string_view entry_point,
                       uint32_t architecture);
+
+// The constant that holds the digest of the code's contract (runtime/contract.h,
+// cuda_kernels/lib/prelude.cuh).
+inline constexpr std::string_view kCudaContractName = "rlx_contract";
+// Its bytes inside a cubin; empty where there is none.
+std::span<const std::byte> cubin_contract(std::span<const std::byte> code);
+// Its numbers inside PTX: the text between the braces of its definition; empty where there is none.
+std::string_view ptx_contract(std::span<const std::byte> code);
+// What the constant holds. nullopt where there is none.
+std::optional<Sha256Digest> read_ptx_contract(std::span<const std::byte> code);
 
 }  // namespace rlx

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 
+#include "runtime/contract.h"
 #include "runtime/text.h"
 
 namespace rlx {
@@ -46,6 +47,10 @@ std::span<const std::byte> PlanView::params(const fb::Step& step) const {
 
 std::span<const std::byte> PlanView::code(const fb::Variant& variant) const {
   return std::span(code_).subspan(variant.code_offset(), variant.code_bytes());
+}
+
+Sha256Digest PlanView::code_digest(const fb::Kernel& kernel, const fb::Variant& variant) const {
+  return rlx::code_digest(KernelContract(kernel).of(variant), code(variant));
 }
 
 Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runtime/input_file.h"
+#include "runtime/sha256.h"
 #include "runtime/status.h"
 #include "schema/debug_generated.h"
 #include "schema/plan_generated.h"
@@ -97,6 +98,10 @@ class PlanView {
   [[nodiscard]] std::span<const std::byte> params(const fb::Step& step) const;
   // Code of a variant; SPIR-V is 4-byte aligned.
   [[nodiscard]] std::span<const std::byte> code(const fb::Variant& variant) const;
+  // Of a kernel's variant the digest by which code and record are known again: SHA-256 over both
+  // (runtime/contract.h).
+  [[nodiscard]] Sha256Digest code_digest(const fb::Kernel& kernel,
+                                         const fb::Variant& variant) const;
 
   // Bytes of the weights section, which go to the start of the weights segment
   // (header().weights_bytes long; the rest is filled by init()).

@@ -20,6 +20,8 @@ constexpr std::array<uint32_t, 64> kRoundConstants = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
+constexpr std::string_view kDigits = "0123456789abcdef";
+
 uint32_t big_endian_word(const std::byte* bytes) {
   uint32_t word = 0;
   std::memcpy(&word, bytes, sizeof word);
@@ -94,13 +96,24 @@ Sha256Digest sha256(std::span<const std::byte> message) {
 }
 
 std::string hex_text(const Sha256Digest& digest) {
-  static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (const std::byte byte : digest) {
     text += kDigits[std::to_integer<unsigned>(byte >> 4)];
     text += kDigits[std::to_integer<unsigned>(byte & std::byte{15})];
   }
   return text;
+}
+
+std::optional<Sha256Digest> digest_of_hex(std::string_view text) {
+  Sha256Digest digest{};
+  if (text.size() != 2 * digest.size()) return std::nullopt;
+  for (size_t i = 0; i < digest.size(); ++i) {
+    const size_t high = kDigits.find(text[2 * i]);
+    const size_t low = kDigits.find(text[2 * i + 1]);
+    if (high == std::string_view::npos || low == std::string_view::npos) return std::nullopt;
+    digest[i] = static_cast<std::byte>(high << 4 | low);
+  }
+  return digest;
 }
 
 }  // namespace rlx

@@ -5,8 +5,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace rlx {
 
@@ -34,5 +36,7 @@ Sha256Digest sha256(std::span<const std::byte> message);
 
 // 64 hexadecimal digits in lower case, as sha256sum prints them.
 std::string hex_text(const Sha256Digest& digest);
+// The digest of such a text; nullopt for any other text.
+std::optional<Sha256Digest> digest_of_hex(std::string_view text);
 
 }  // namespace rlx

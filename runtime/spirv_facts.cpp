@@ -50,6 +50,7 @@ enum Opcode : uint16_t {
   OpVariable = 59,
   OpDecorate = 71,
   OpMemberDecorate = 72,
+  OpModuleProcessed = 330,
 };
 
 struct MemberLayout {
@@ -123,6 +124,8 @@ class Reader {
         return has(3) && entry_point(operands);
       case OpExecutionMode:
         return has(2) && execution_mode(operands);
+      case OpModuleProcessed:
+        return module_processed(operands);
       case OpDecorate:
         return has(2) && decorate(operands);
       case OpMemberDecorate:
@@ -166,16 +169,29 @@ class Reader {
     return true;
   }
 
+  // A literal string at the begin of some words; nullopt where it does not end in them.
+  static std::optional<std::string_view> literal(std::span<const uint32_t> words) {
+    const char* text = reinterpret_cast<const char*>(words.data());
+    const size_t length = strnlen(text, words.size_bytes());
+    if (length == words.size_bytes()) return std::nullopt;
+    return std::string_view(text, length);
+  }
+
   bool entry_point(std::span<const uint32_t> operands) {
-    const std::span<const uint32_t> name_words = operands.subspan(2);
-    const char* name = reinterpret_cast<const char*>(name_words.data());
-    const size_t length = strnlen(name, name_words.size_bytes());
-    if (length == name_words.size_bytes()) return false;
-    if (operands[0] != kExecutionModelGlCompute || facts_.has_entry_point ||
-        std::string_view(name, length) != entry_name_)
+    const std::optional<std::string_view> name = literal(operands.subspan(2));
+    if (!name.has_value()) return false;
+    if (operands[0] != kExecutionModelGlCompute || facts_.has_entry_point || *name != entry_name_)
       return true;
     entry_id_ = operands[1];
     facts_.has_entry_point = true;
+    return true;
+  }
+
+  bool module_processed(std::span<const uint32_t> operands) {
+    const std::optional<std::string_view> text = literal(operands);
+    if (!text.has_value()) return false;
+    if (!facts_.contract.has_value() && text->starts_with(kSpirvContractPrefix))
+      facts_.contract = digest_of_hex(text->substr(kSpirvContractPrefix.size()));
     return true;
   }
 

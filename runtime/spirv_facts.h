@@ -11,7 +11,13 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/sha256.h"
+
 namespace rlx {
+
+// An OpModuleProcessed of these words and 64 hexadecimal digits names the module's contract
+// (runtime/contract.h).
+inline constexpr std::string_view kSpirvContractPrefix = "rlx contract ";
 
 struct SpirvFacts {
   uint32_t version = 0;                // 0x00010300 for 1.3
@@ -20,6 +26,7 @@ struct SpirvFacts {
   std::optional<std::array<uint32_t, 3>>
       workgroup_size;  // of a constant decorated WorkgroupSize, else the entry point's own
   uint64_t push_constant_bytes = 0;  // end of the last member; 0 without a push-constant block
+  std::optional<Sha256Digest> contract;  // that it names
 };
 
 struct SpirvReading {

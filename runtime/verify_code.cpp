@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "runtime/contract.h"
 #include "runtime/cuda_code.h"
 #include "runtime/spirv_facts.h"
 #include "runtime/verify_context.h"
@@ -74,6 +75,7 @@ class CodeVerifier {
   CodeVerifier(const PlanParts& parts, Faults& faults) : parts_(parts), faults_(faults) {}
 
   void verify(uint32_t k, const fb::Variant& variant) {
+    if (k != kernel_ || !contract_.has_value()) contract_.emplace(*parts_.plan.kernels()->Get(k));
     kernel_ = k;
     const CodeFacts& facts = facts_of(variant);
     if (facts.hash != variant.code_hash()) {
@@ -105,6 +107,7 @@ class CodeVerifier {
     std::optional<uint32_t> unknown_capability;  // one that plans may not use
     std::string cuda_error;                      // of PTX or cubin
     std::optional<CubinFacts> cubin;
+    std::optional<Sha256Digest> ptx_contract;
   };
 
   template <class... Pieces>
@@ -139,6 +142,7 @@ class CodeVerifier {
         break;
       case fb::CodeFormat::Ptx:
         facts.cuda_error = check_ptx(code, entry_point, variant.architecture());
+        facts.ptx_contract = read_ptx_contract(code);
         break;
       case fb::CodeFormat::Cubin:
         facts.cuda_error = check_cubin(code, variant.architecture());
@@ -189,6 +193,24 @@ class CodeVerifier {
             " bytes of push constants, the kernel takes ", params_bytes, " bytes of params");
     }
     verify_capabilities(variant, code);
+    verify_contract(variant, facts.contract);
+  }
+
+  // `held`: the digest in the code; nullopt where it has none.
+  void verify_contract(const fb::Variant& variant, const std::optional<Sha256Digest>& held) {
+    const Sha256Digest wanted = contract_->of(variant);
+    if (held == wanted) return;
+    static constexpr std::string_view kFormats[] = {"SPIR-V", "cubin", "PTX"};
+    const std::string_view format = kFormats[static_cast<size_t>(variant.format())];
+    if (!held.has_value()) {
+      return fault(VerifyRule::CodeContract, format,
+                   " does not say for which record it was compiled (none does before plan format "
+                   "1.2); compile the plan again");
+    }
+    fault(VerifyRule::CodeContract, format,
+          " was compiled for another record: it holds the digest ", hex_text(*held),
+          ", the plan's record has ", hex_text(wanted),
+          "; the plan was altered or put together from others, compile it again");
   }
 
   void verify_entry_point(const fb::Variant& variant, const SpirvFacts& facts) {
@@ -241,7 +263,7 @@ class CodeVerifier {
       return fault(is_ptx ? VerifyRule::PtxForm : VerifyRule::CubinForm, is_ptx ? "PTX " : "cubin ",
                    code.cuda_error);
     }
-    if (is_ptx) return;
+    if (is_ptx) return verify_contract(variant, code.ptx_contract);
     if (!code.cubin.has_value()) {
       return fault(VerifyRule::CubinEntry, "cubin does not describe a function named ",
                    quoted(PlanView::text(variant.entry_point())));
@@ -276,12 +298,14 @@ class CodeVerifier {
       fault(VerifyRule::CubinCluster, "cubin has clusters of ", cluster, ", recorded are ",
             variant.cluster_x());
     }
+    verify_contract(variant, facts.contract);
   }
 
   const PlanParts& parts_;
   Faults& faults_;
   uint32_t kernel_ = 0;
-  std::map<uint64_t, CodeFacts> codes_;  // by offset in the code section
+  std::optional<KernelContract> contract_;  // of that kernel
+  std::map<uint64_t, CodeFacts> codes_;     // by offset in the code section
 };
 
 }  // namespace

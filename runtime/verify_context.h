@@ -181,6 +181,11 @@ void verify_params(const PlanParts& parts, Faults& faults);
 // Part of verify_params.
 void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults);
 void verify_maps(const PlanParts& parts, uint32_t kernel, Faults& faults);
+// What a kernel declares of its params besides pointers, and what a dispatch has there.
+void verify_word_forms(const PlanParts& parts, uint32_t kernel, Faults& faults);
+void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults);
+// What the blob holds in the place of a pointer. 0 where that is outside, which other rules tell.
+uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation);
 void verify_gemm(const StepPlace& place, Faults& faults);
 void verify_alternatives(const EntryParts& entry, Faults& faults);
 void verify_index_errors(const EntryParts& entry, Faults& faults);

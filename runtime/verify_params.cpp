@@ -35,16 +35,6 @@ void verify_kernel_accesses(const PlanParts& parts, uint32_t k, Faults& faults) 
   }
 }
 
-// What the blob holds in the place of the pointer. 0 where that is outside, which other rules tell.
-uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation) {
-  uint64_t addend = 0;
-  if (range_inside(relocation.position(), sizeof addend, step.params_bytes())) {
-    std::memcpy(&addend, parts.params.data() + step.params_offset() + relocation.position(),
-                sizeof addend);
-  }
-  return addend;
-}
-
 void verify_pointer(const PlanParts& parts, const StepPlace& place,
                     const fb::Relocation& relocation, const fb::KernelAccess& access,
                     Faults& faults) {
@@ -112,6 +102,7 @@ void verify_dispatch(const PlanParts& parts, const StepPlace& place, Faults& fau
                " gives no address for the pointer at byte ", kernel.accesses()->Get(i)->position(),
                " of ", kernel_name(parts.plan, step.kernel()));
   }
+  if (faults.empty()) verify_words(parts, place, faults);
 }
 
 void verify_copy(const StepPlace& place, Faults& faults) {
@@ -157,6 +148,15 @@ void verify_place(const PlanParts& parts, const StepPlace& place, Faults& faults
 
 }  // namespace
 
+uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation) {
+  uint64_t addend = 0;
+  if (range_inside(relocation.position(), sizeof addend, step.params_bytes())) {
+    std::memcpy(&addend, parts.params.data() + step.params_offset() + relocation.position(),
+                sizeof addend);
+  }
+  return addend;
+}
+
 uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation) {
   const fb::Value& value = entry.value(relocation.value());
   uint64_t base = kArenaAlignmentBytes;
@@ -188,6 +188,8 @@ void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faul
 void verify_params(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
     verify_kernel_accesses(parts, k, faults);
+  for (uint32_t k = 0; k < parts.plan.kernels()->size() && faults.empty(); ++k)
+    verify_word_forms(parts, k, faults);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && faults.empty(); ++k)
     verify_maps(parts, k, faults);
   if (!faults.empty()) return;

@@ -3,6 +3,7 @@
 #include "compiler/dispatch/program.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 
 #include "compiler/dispatch/builder.h"
@@ -16,11 +17,21 @@ namespace {
 enum class Determinism : uint8_t { BitExact, OrderDependent };
 
 constexpr std::array kKernelRows = {
-#define RLX_KERNEL(name, params, determinism, targets)                                      \
-  KernelRow{#name, sizeof(params), Determinism::determinism == Determinism::OrderDependent, \
-            KernelTargets::targets},
+#define RLX_KERNEL(name, params, determinism, targets) \
+  KernelRow{#name, #params, sizeof(params),            \
+            Determinism::determinism == Determinism::OrderDependent, KernelTargets::targets},
 #include "schema/kernels.def"
 #undef RLX_KERNEL
+};
+
+constexpr ParamsWord kParamsWords[] = {
+#define RLX_PARAMS_COUNT(params, field, words, pointer, unit) \
+  ParamsWord{#params, offsetof(params, field), words,         \
+             ParamsWord::Bound{offsetof(params, pointer), ParamsWord::Unit::unit}},
+#define RLX_PARAMS_VALUE(params, field) ParamsWord{#params, offsetof(params, field), 1, {}},
+#include "schema/params_words.def"
+#undef RLX_PARAMS_COUNT
+#undef RLX_PARAMS_VALUE
 };
 
 constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount of Vulkan
@@ -29,6 +40,10 @@ constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount
 
 const KernelRow& kernel_row(KernelId id) {
   return kKernelRows.at(static_cast<size_t>(id));
+}
+
+std::span<const ParamsWord> all_params_words() {
+  return kParamsWords;
 }
 
 uint32_t TensorRef::alignment_bytes(Segment segment) const {
@@ -88,6 +103,7 @@ Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode,
           .range_bytes = range.length_bytes,
           .alignment_bytes =
               alignment_bytes != 0 ? alignment_bytes : (plain ? element_bytes(ref.dtype()) : 2),
+          .element_bytes = plain ? element_bytes(ref.dtype()) : 1,
           .mode = mode};
 }
 

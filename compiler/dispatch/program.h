@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,11 +29,27 @@ enum class KernelTargets : uint8_t { Both, Cuda, Vulkan };
 
 struct KernelRow {
   std::string_view name;
+  std::string_view params;  // its struct of kernel_params.h
   uint32_t params_bytes;
   bool order_dependent;
   KernelTargets targets;
 };
 const KernelRow& kernel_row(KernelId id);
+
+// A row of params_words.def: a number of one or two words in a params struct that is no pointer.
+struct ParamsWord {
+  enum class Unit : uint8_t { Bytes, Elements };
+  // The pointer that it bounds.
+  struct Bound {
+    uint32_t pointer;
+    Unit unit;
+  };
+  std::string_view params;  // struct
+  uint32_t position;
+  uint32_t words;
+  std::optional<Bound> bound;
+};
+std::span<const ParamsWord> all_params_words();
 
 enum class BufferId : uint32_t {};
 enum class KernelInstanceId : uint32_t {};
@@ -121,6 +138,7 @@ struct Access {
       0;  // accessed range; starts before offset_bytes for negative strides
   uint64_t range_bytes = 0;
   uint32_t alignment_bytes = 1;  // that the kernel relies on
+  uint32_t element_bytes = 1;    // of the tensor; of block types a byte
   AccessMode mode = AccessMode::Read;
 };
 

@@ -6,8 +6,11 @@
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <map>
+#include <set>
+#include <span>
 #include <string>
 
 #define XXH_INLINE_ALL
@@ -18,6 +21,8 @@
 #include "compiler/emit/spirv_module.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "runtime/contract.h"
+#include "runtime/plan_view.h"
 #include "schema/debug_generated.h"
 #include "schema/plan_generated.h"
 
@@ -74,18 +79,49 @@ class BlobSection {
 struct KernelPointer {
   uint32_t alignment_bytes = 1;
   uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
+  uint32_t element_bytes = 1;
   AccessMode mode = AccessMode::Read;
 };
 using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
 
 void add_access(KernelPointers& pointers, const Step& step, const Access& access) {
-  const auto [entry, added] =
-      pointers.try_emplace(access.position, KernelPointer{.mode = access.mode});
+  const auto [entry, added] = pointers.try_emplace(
+      access.position, KernelPointer{.element_bytes = access.element_bytes, .mode = access.mode});
   KernelPointer& pointer = entry->second;
   RLX_CHECK(pointer.mode == access.mode,
             step.op + " \"" + step.node + "\": one kernel instance uses a pointer in two modes");
+  pointer.element_bytes = std::max(pointer.element_bytes, access.element_bytes);
   pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
   pointer.min_bytes = std::min(pointer.min_bytes, access.range_bytes);
+}
+
+// What a kernel's record says about the words of its params that are no pointers.
+struct KernelWords {
+  std::vector<fb::ParamsCount> counts;
+  std::vector<uint32_t> plain;
+};
+
+// A count whose pointers the instance does not have bounds nothing. Where one bounds a pointer, it
+// alone says how many bytes the kernel needs: that differs from step to step.
+KernelWords words_of(const KernelRow& row, KernelPointers& pointers) {
+  KernelWords words;
+  std::set<uint32_t> unbounded;
+  std::set<uint32_t> counted;
+  for (const ParamsWord& word : all_params_words()) {
+    if (word.params != row.params) continue;
+    const auto pointer = word.bound ? pointers.find(word.bound->pointer) : pointers.end();
+    for (uint32_t i = 0; i < word.words; ++i) {
+      (pointer == pointers.end() ? unbounded : counted)
+          .insert(word.position + i * narrow<uint32_t>(sizeof(uint32_t)));
+    }
+    if (pointer == pointers.end()) continue;
+    const bool elements = word.bound->unit == ParamsWord::Unit::Elements;
+    words.counts.emplace_back(word.position, word.words,
+                              elements ? pointer->second.element_bytes : 1, word.bound->pointer);
+    pointer->second.min_bytes = 0;
+  }
+  std::ranges::set_difference(unbounded, counted, std::back_inserter(words.plain));
+  return words;
 }
 
 fb::AccessMode mode_of(AccessMode mode) {
@@ -100,6 +136,13 @@ static_assert(static_cast<int>(fb::AccessMode::ReadWrite) ==
 static_assert(static_cast<int>(fb::StepKind::LibraryGemm) ==
               static_cast<int>(StepKind::LibraryGemm));
 
+// Where the code of a kernel's variants was put, and what it became there.
+struct PlacedCode {
+  uint64_t offset_bytes = 0;
+  uint64_t size_bytes = 0;
+  uint64_t hash = 0;
+};
+
 class IndexBuilder {
  public:
   IndexBuilder(const PlanContent& content, const SegmentLayout& layout)
@@ -111,8 +154,9 @@ class IndexBuilder {
   void gather_pointers();
   Offset<fb::Entry> entry(const PlanEntry& entry, size_t program);
   void note_limits(const KernelCode& code);
-  Offset<fb::Variant> variant(const KernelCode& code);
   Offset<fb::Kernel> kernel(size_t index);
+  Offset<fb::Kernel> kernel_table(FlatBufferBuilder& builder, size_t index,
+                                  std::span<const PlacedCode> placed);
   std::vector<Offset<fb::Weight>> weights();
   std::vector<Offset<fb::State>> states();
   std::vector<Offset<fb::Symbol>> symbols();
@@ -379,48 +423,69 @@ void IndexBuilder::note_limits(const KernelCode& code) {
       target.max_workgroup_invocations, code.workgroup.x * code.workgroup.y * code.workgroup.z);
 }
 
-Offset<fb::Variant> IndexBuilder::variant(const KernelCode& code) {
-  const auto entry_point = builder_.CreateSharedString(code.entry_point);
+Offset<fb::Variant> variant_table(FlatBufferBuilder& builder, const KernelCode& code,
+                                  const PlacedCode& placed) {
+  const auto entry_point = builder.CreateSharedString(code.entry_point);
   const auto target =
       code.format == CodeFormat::SpirV ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda;
   constexpr uint32_t kAnySubgroupSize = 0;
-  return fb::CreateVariant(builder_, target, static_cast<fb::CodeFormat>(code.format),
-                           code.architecture, code_.add(code.bytes), code.bytes.size(),
-                           XXH3_64bits(code.bytes.data(), code.bytes.size()), entry_point,
-                           code.workgroup.x, code.workgroup.y, code.workgroup.z, kAnySubgroupSize,
-                           code.shared_bytes, code.features, code.dynamic_shared_bytes,
-                           code.cluster_x, code.waits_for_predecessors);
+  return fb::CreateVariant(builder, target, static_cast<fb::CodeFormat>(code.format),
+                           code.architecture, placed.offset_bytes, placed.size_bytes, placed.hash,
+                           entry_point, code.workgroup.x, code.workgroup.y, code.workgroup.z,
+                           kAnySubgroupSize, code.shared_bytes, code.features,
+                           code.dynamic_shared_bytes, code.cluster_x, code.waits_for_predecessors);
 }
 
-Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
+Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t index,
+                                              std::span<const PlacedCode> placed) {
   const Specialization& specialization = content_->kernels->kernels[index].specialization;
+  const std::vector<KernelCode>& codes = content_->compiled->variants[index];
   const KernelRow& row = kernel_row(specialization.kernel);
-  for (const KernelCode& code : content_->compiled->variants[index]) {
-    if (code.format == CodeFormat::SpirV) note_limits(code);
-  }
-
+  KernelPointers pointers = pointers_[index];
+  const KernelWords words = words_of(row, pointers);
   std::vector<fb::KernelAccess> accesses;
-  for (const auto& [position, pointer] : pointers_[index]) {
+  for (const auto& [position, pointer] : pointers) {
     accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes,
                           mode_of(pointer.mode));
   }
   std::vector<Offset<fb::Variant>> variants;
-  for (const KernelCode& code : content_->compiled->variants[index]) {
-    variants.push_back(variant(code));
-  }
+  for (size_t i = 0; i < codes.size(); ++i)
+    variants.push_back(variant_table(builder, codes[i], placed[i]));
   std::vector<Offset<fb::TensorMap>> maps;
   for (const TensorMap& map : specialization.maps) {
-    maps.push_back(fb::CreateTensorMapDirect(builder_, map.position,
-                                             static_cast<uint8_t>(map.dtype), &map.dims,
-                                             &map.strides, &map.box, map.swizzle_bytes));
+    maps.push_back(fb::CreateTensorMapDirect(builder, map.position, static_cast<uint8_t>(map.dtype),
+                                             &map.dims, &map.strides, &map.box, map.swizzle_bytes));
   }
-  const auto name = builder_.CreateString(row.name.data(), row.name.size());
-  const auto access_list = builder_.CreateVectorOfStructs(accesses);
-  const auto variant_list = builder_.CreateVector(variants);
-  const auto text = builder_.CreateString(describe(specialization));
-  const auto map_list = builder_.CreateVector(maps);
-  return fb::CreateKernel(builder_, name, row.params_bytes, access_list, variant_list, text,
-                          row.order_dependent, map_list);
+  const auto name = builder.CreateString(row.name.data(), row.name.size());
+  const auto access_list = builder.CreateVectorOfStructs(accesses);
+  const auto variant_list = builder.CreateVector(variants);
+  const auto text = builder.CreateString(describe(specialization));
+  const auto map_list = builder.CreateVector(maps);
+  const auto count_list = words.counts.empty() ? 0 : builder.CreateVectorOfStructs(words.counts);
+  const auto plain_list = words.plain.empty() ? 0 : builder.CreateVector(words.plain);
+  return fb::CreateKernel(builder, name, row.params_bytes, access_list, variant_list, text,
+                          row.order_dependent, map_list, count_list, plain_list);
+}
+
+Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
+  const std::vector<KernelCode>& codes = content_->compiled->variants[index];
+  std::vector<PlacedCode> placed(codes.size());
+  // The contract does not depend on where the code will lie.
+  FlatBufferBuilder draft;
+  draft.Finish(kernel_table(draft, index, placed));
+  const auto& record = *flatbuffers::GetRoot<fb::Kernel>(draft.GetBufferPointer());
+  const KernelContract contract(record);
+  for (size_t i = 0; i < codes.size(); ++i) {
+    if (codes[i].format == CodeFormat::SpirV) note_limits(codes[i]);
+    const fb::Variant& variant = *record.variants()->Get(static_cast<uint32_t>(i));
+    const auto code = with_contract(variant.format(), codes[i].bytes, contract.of(variant));
+    RLX_CHECK(code.has_value(), "code of " + std::string(PlanView::text(record.name())) +
+                                    " has no place for its contract");
+    placed[i] = {.offset_bytes = code_.add(*code),
+                 .size_bytes = code->size(),
+                 .hash = XXH3_64bits(code->data(), code->size())};
+  }
+  return kernel_table(builder_, index, placed);
 }
 
 std::vector<Offset<fb::Weight>> IndexBuilder::weights() {

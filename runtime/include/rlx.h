@@ -20,9 +20,11 @@
 // order.
 //
 // Trust. A plan is data and is verified completely when it is opened: no plan makes a step touch a
-// byte outside the values it names, provided that its kernels keep to the accesses declared for
-// them. Kernel code itself is trusted as a program would be: open plans whose origin you trust, or
-// keep a list of their digests.
+// byte outside the values it names, provided that its kernels keep to what their records declare
+// (pointers, bytes needed, numbers that bound them). Code holds the digest of its record, so that
+// genuine code under another record is refused. Code itself is trusted as a program would be: open
+// plans whose origin you trust. `rlxc inspect --kernels` prints the digests by which code and
+// record together are known again.
 #ifndef RLX_H
 #define RLX_H
 

@@ -2,6 +2,7 @@
 // Kernels to CUDA code: what is compiled, what is read back, what is refused and how.
 #include "compiler/emit/cuda_code.h"
 #include "compiler/emit/kernel_sources.h"
+#include "runtime/contract.h"
 #include "runtime/cuda_code.h"
 #include "tests/emit/cuda_support.h"
 #include "tests/emit/kernel_folder.h"
@@ -69,6 +70,31 @@ TEST_CASE("every storage type loads and stores on every architecture") {
       CHECK(check_cubin(code.cubin.bytes, architecture.number).empty());
       CHECK(check_ptx(code.ptx.bytes, "rlx_main", architecture.number).empty());
     }
+  }
+}
+
+TEST_CASE("code of every architecture has a place for its contract, which changes nothing else") {
+  if (present_nvrtc() == nullptr) return;
+  const Sha256Digest contract = sha256(std::as_bytes(std::span("contract", 8)));
+  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
+    if (!architecture.by_default) continue;
+    INFO(architecture.name);
+    const CudaCode code = code_of(compile_text(cuda_kernel_text(convert_body()),
+                                               conversion("f32", "f32"), architecture.name.data()));
+    const auto cubin = with_contract(fb::CodeFormat::Cubin, code.cubin.bytes, contract);
+    REQUIRE(cubin.has_value());
+    REQUIRE(cubin->size() == code.cubin.bytes.size());
+    size_t changed = 0;
+    for (size_t i = 0; i < cubin->size(); ++i) changed += (*cubin)[i] != code.cubin.bytes[i];
+    CHECK(changed <= contract.size());
+    CHECK(read_cubin(*cubin, "rlx_main", architecture.number)->contract == contract);
+
+    const auto ptx = with_contract(fb::CodeFormat::Ptx, code.ptx.bytes, contract);
+    REQUIRE(ptx.has_value());
+    CHECK(check_ptx(*ptx, "rlx_main", architecture.number).empty());
+    CHECK(read_ptx_contract(*ptx) == contract);
+    CHECK(with_contract(fb::CodeFormat::Ptx, *ptx, Sha256Digest{}) ==
+          with_contract(fb::CodeFormat::Ptx, code.ptx.bytes, Sha256Digest{}));
   }
 }
 

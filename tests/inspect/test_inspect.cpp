@@ -159,6 +159,10 @@ TEST_CASE("kernels_tell_the_code_of_every_target") {
   CHECK(variant["local_bytes"] == 0);
   CHECK(variant["shared_bytes"] == 1536);
   CHECK(variant["waits_for_predecessors"] == true);
+  const fb::Kernel& kernel = plan->kernel(0);
+  const std::string digest = hex_text(plan->code_digest(kernel, *kernel.variants()->Get(1)));
+  CHECK(variant["sha256"] == digest);
+  CHECK(contains(text, "sha-256 " + digest + " cubin sm_90"));
 }
 
 TEST_CASE("sizes_account_for_every_byte_of_the_file") {

@@ -46,3 +46,13 @@ TEST_CASE("sha256_does_not_depend_on_the_pieces_of_its_message") {
     }
   }
 }
+
+TEST_CASE("a_digest_is_read_from_its_hexadecimal_text_alone") {
+  const rlx::Sha256Digest digest = rlx::sha256(bytes_of("abc"));
+  const std::string text = rlx::hex_text(digest);
+  CHECK(rlx::digest_of_hex(text) == digest);
+  CHECK_FALSE(rlx::digest_of_hex(text + "0").has_value());
+  CHECK_FALSE(rlx::digest_of_hex(text.substr(1)).has_value());
+  CHECK_FALSE(rlx::digest_of_hex("B" + text.substr(1)).has_value());
+  CHECK_FALSE(rlx::digest_of_hex(" " + text.substr(1)).has_value());
+}

@@ -80,10 +80,8 @@ std::vector<Fixture> container_fixtures() {
                      }),
       header_fixture(Rule::SectionDuplicate, "two params sections",
                      [](PlanHeader& h) {
-                       section(h, rlx::SectionKind::Debug).kind =
+                       section(h, rlx::SectionKind::Weights).kind =
                            static_cast<uint32_t>(rlx::SectionKind::Params);
-                       section(h, rlx::SectionKind::Params);
-                       for (auto& s : h.sections) s.offset_bytes = s.offset_bytes / 16 * 16;
                      }),
       header_fixture(Rule::SectionMissing, "no index",
                      [](PlanHeader& h) {
@@ -548,9 +546,9 @@ std::vector<Fixture> limit_and_code_fixtures() {
 
 std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
-  for (auto list :
-       {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(), param_fixtures(),
-        limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(), index_error_fixtures()}) {
+  for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(),
+                    param_fixtures(), limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(),
+                    index_error_fixtures(), contract_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -570,6 +568,8 @@ TEST_CASE("valid_plans_have_no_fault") {
   for (const VerifyFault& fault : verify_plan(serialise(map_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(three_words_plan()), {.max_faults = 10}))
+    FAIL_CHECK(fault.message);
+  for (const VerifyFault& fault : verify_plan(serialise(counted_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
   PlanSpec both = small_plan();
   add_cuda(both);

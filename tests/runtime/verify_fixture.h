@@ -31,6 +31,11 @@ void add_cuda(PlanSpec& spec);
 std::vector<Fixture> gemm_fixtures();
 // Of rule group 12, and of what other groups ask of words of index errors.
 std::vector<Fixture> index_error_fixtures();
+// Of the words of params that are no pointers, and of code that belongs to another record.
+std::vector<Fixture> contract_fixtures();
+// small_plan() in which a count of two words bounds two pointers and one of one word the third,
+// beside a plain word; init dispatches too.
+PlanSpec counted_plan();
 // index_plan() of three steps.
 PlanSpec three_words_plan();
 // gemm_plan() with a kernel that has a tensor map.

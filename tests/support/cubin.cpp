@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "runtime/cuda_code.h"
+
 namespace rlx::test {
 namespace {
 
@@ -118,6 +120,10 @@ std::vector<std::byte> make_cubin(const CubinOptions& options) {
     elf.add_symbol("rlx_cluster_x", constants_section, constants.size());
     append(constants, *options.cluster_x);
   }
+  if (options.has_contract) {
+    elf.add_symbol(std::string(kCudaContractName), constants_section, constants.size());
+    append(constants, Sha256Digest{});
+  }
   elf.add(".nv.global.init", SHT_PROGBITS, std::move(constants));
 
   Bytes info;
@@ -137,9 +143,13 @@ std::vector<std::byte> make_cubin(const CubinOptions& options) {
   return elf.finish(options.architecture);
 }
 
+std::string ptx_contract_line() {
+  return ".const .align 1 .b8 " + std::string(kCudaContractName) + "[32] = {0};\n";
+}
+
 std::vector<std::byte> make_ptx(const std::string& target, const std::string& function) {
-  const std::string text = ".version 8.0\n.target " + target +
-                           "\n.address_size 64\n.visible .entry " + function + "()\n{ ret; }\n";
+  const std::string text = ".version 8.0\n.target " + target + "\n.address_size 64\n" +
+                           ptx_contract_line() + ".visible .entry " + function + "()\n{ ret; }\n";
   const auto* first = reinterpret_cast<const std::byte*>(text.c_str());
   return {first, first + text.size() + 1};
 }

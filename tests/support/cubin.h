@@ -20,10 +20,14 @@ struct CubinOptions {
   uint32_t static_shared_bytes = 0;
   std::optional<uint32_t> dynamic_shared_bytes;
   std::optional<uint32_t> cluster_x;
+  bool has_contract = true;  // a place for it
 };
 std::vector<std::byte> make_cubin(const CubinOptions& options = {});
 
-// "sm_80", a function that does nothing, and the zero byte that ends the text.
+// "sm_80", a function that does nothing, a place for a contract, and the zero byte that ends the
+// text.
 std::vector<std::byte> make_ptx(const std::string& target, const std::string& function);
+// The line of PTX that is the place for a contract.
+std::string ptx_contract_line();
 
 }  // namespace rlx::test

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
+#include "runtime/contract.h"
 #include "schema/debug_generated.h"
 
 namespace rlx::test {
@@ -84,39 +86,35 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
 class CodeSection {
  public:
   uint64_t place(const std::vector<std::byte>& code) {
-    for (const Piece& piece : pieces_) {
-      if (*piece.code == code) return piece.offset;
+    const auto [piece, added] = pieces_.try_emplace(code, round_up(bytes_.size(), 256));
+    if (added) {
+      bytes_.resize(piece->second);
+      bytes_.insert(bytes_.end(), code.begin(), code.end());
     }
-    bytes_.resize(round_up(bytes_.size(), 256));
-    const uint64_t offset = bytes_.size();
-    bytes_.insert(bytes_.end(), code.begin(), code.end());
-    pieces_.push_back({&code, offset});
-    return offset;
+    return piece->second;
   }
   [[nodiscard]] const std::vector<std::byte>& bytes() const { return bytes_; }
 
  private:
-  struct Piece {
-    const std::vector<std::byte>* code;
-    uint64_t offset;
-  };
-  std::vector<Piece> pieces_;
+  std::map<std::vector<std::byte>, uint64_t> pieces_;
   std::vector<std::byte> bytes_;
 };
 
-Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& kernel,
-                                CodeSection& code) {
+// The kernel with these codes at these offsets.
+Offset<fb::Kernel> write_record(FlatBufferBuilder& builder, const SpecKernel& kernel,
+                                const std::vector<std::vector<std::byte>>& codes,
+                                const std::vector<uint64_t>& offsets) {
   std::vector<fb::KernelAccess> accesses;
   for (const SpecAccess& access : kernel.accesses) {
     accesses.emplace_back(access.position, access.alignment, access.min_bytes, access.mode);
   }
   std::vector<Offset<fb::Variant>> variants;
-  for (const SpecVariant& variant : kernel.variants) {
-    const uint64_t offset = code.place(variant.code);
+  for (size_t i = 0; i < kernel.variants.size(); ++i) {
+    const SpecVariant& variant = kernel.variants[i];
     variants.push_back(fb::CreateVariantDirect(
         builder, variant.target, variant.format, variant.architecture,
-        variant.code_offset.value_or(offset), variant.code_bytes.value_or(variant.code.size()),
-        variant.code_hash.value_or(XXH3_64bits(variant.code.data(), variant.code.size())),
+        variant.code_offset.value_or(offsets[i]), variant.code_bytes.value_or(codes[i].size()),
+        variant.code_hash.value_or(XXH3_64bits(codes[i].data(), codes[i].size())),
         variant.entry_point.c_str(), variant.workgroup[0], variant.workgroup[1],
         variant.workgroup[2], 0, variant.shared_bytes, variant.features,
         variant.dynamic_shared_bytes, variant.cluster_x, variant.waits_for_predecessors));
@@ -124,7 +122,33 @@ Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& ke
   std::vector<Offset<fb::TensorMap>> maps;
   for (const fb::TensorMapT& map : kernel.maps) maps.push_back(fb::CreateTensorMap(builder, &map));
   return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses,
-                                &variants, nullptr, false, &maps);
+                                &variants, nullptr, false, &maps, &kernel.counts,
+                                &kernel.plain_words);
+}
+
+// The codes of a kernel with the digests of their records.
+std::vector<std::vector<std::byte>> codes_in_plan(const SpecKernel& kernel) {
+  std::vector<std::vector<std::byte>> codes;
+  for (const SpecVariant& variant : kernel.variants) codes.push_back(variant.code);
+  FlatBufferBuilder draft;
+  draft.Finish(write_record(draft, kernel, codes, std::vector<uint64_t>(codes.size())));
+  const auto& record = *flatbuffers::GetRoot<fb::Kernel>(draft.GetBufferPointer());
+  const KernelContract contract(record);
+  for (uint32_t i = 0; i < codes.size(); ++i) {
+    if (!kernel.variants[i].names_contract) continue;
+    const fb::Variant& variant = *record.variants()->Get(i);
+    if (auto code = with_contract(variant.format(), codes[i], contract.of(variant)))
+      codes[i] = std::move(*code);
+  }
+  return codes;
+}
+
+Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& kernel,
+                                CodeSection& code) {
+  const std::vector<std::vector<std::byte>> codes = codes_in_plan(kernel);
+  std::vector<uint64_t> offsets;
+  for (const std::vector<std::byte>& piece : codes) offsets.push_back(code.place(piece));
+  return write_record(builder, kernel, codes, offsets);
 }
 
 std::vector<std::byte> finished(const FlatBufferBuilder& builder) {
@@ -432,6 +456,10 @@ PlanSpec index_plan(uint32_t steps) {
                                          .mode = fb::AccessMode::ReadWrite});
   }
   return spec;
+}
+
+std::vector<std::byte> code_in_plan(const SpecKernel& kernel, size_t variant) {
+  return codes_in_plan(kernel).at(variant);
 }
 
 std::vector<std::byte> serialise(const PlanSpec& spec) {

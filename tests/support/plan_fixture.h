@@ -66,6 +66,7 @@ struct SpecVariant {
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
   bool waits_for_predecessors = false;
+  bool names_contract = true;  // serialise() puts the digest of the record into the code
 };
 
 struct SpecAccess {
@@ -81,6 +82,8 @@ struct SpecKernel {
   std::vector<SpecAccess> accesses;
   std::vector<SpecVariant> variants;
   std::vector<fb::TensorMapT> maps = {};
+  std::vector<fb::ParamsCount> counts = {};
+  std::vector<uint32_t> plain_words = {};
 };
 
 struct SpecWeight {
@@ -165,6 +168,10 @@ PlanSpec index_plan(uint32_t steps);
 // f16[32]
 // + residual f16[16,32], a library product with 512 bytes of workspace.
 PlanSpec gemm_plan();
+
+// The code of a kernel's variant as it stands in a plan: with the digest of its record, where it
+// has a place for it.
+std::vector<std::byte> code_in_plan(const SpecKernel& kernel, size_t variant);
 
 // The bytes of a plan, with right sizes and checksums.
 std::vector<std::byte> serialise(const PlanSpec& spec);

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "tests/support/catch.h"
+#include "tests/support/cubin.h"
 
 namespace rlx::test {
 namespace {
@@ -66,8 +67,8 @@ std::string ptx_text(const SketchKernel& kernel, uint32_t architecture) {
   }
   const bool waits = architecture >= kWaitingArchitecture;
   return ".version " + std::string(waits ? "7.8" : "7.0") + "\n.target sm_" +
-         std::to_string(architecture) +
-         "\n.address_size 64\n.visible .entry main(.param .align 8 .b8 params[" +
+         std::to_string(architecture) + "\n.address_size 64\n" + ptx_contract_line() +
+         ".visible .entry main(.param .align 8 .b8 params[" +
          std::to_string(8 * kernel.pointers.size()) +
          "]) .reqntid 64, 1, 1 {\n"
          "  .reg .f32 %a, %b, %c, %d;\n"

@@ -133,6 +133,8 @@ struct VariantFacts {
   std::optional<uint32_t> registers;
   std::optional<uint32_t> local_bytes;
   std::vector<std::string_view> features;
+  std::string
+      digest;  // SHA-256 of code and record, by which the code is known again (runtime/contract.h)
 };
 
 struct KernelFacts {

@@ -191,7 +191,8 @@ Json variant_json(const VariantFacts& variant) {
                {"dynamic_shared_bytes", variant.dynamic_shared_bytes},
                {"cluster_x", variant.cluster_x},
                {"waits_for_predecessors", variant.waits_for_predecessors},
-               {"features", variant.features}};
+               {"features", variant.features},
+               {"sha256", variant.digest}};
   if (variant.registers) json["registers"] = *variant.registers;
   if (variant.local_bytes) json["local_bytes"] = *variant.local_bytes;
   return json;

@@ -8,7 +8,8 @@
 namespace rlx::inspect {
 namespace {
 
-VariantFacts variant_facts(const PlanView& plan, const fb::Variant& variant) {
+VariantFacts variant_facts(const PlanView& plan, const fb::Kernel& kernel,
+                           const fb::Variant& variant) {
   VariantFacts facts{
       .format = format_text(variant),
       .size_bytes = variant.code_bytes(),
@@ -17,7 +18,8 @@ VariantFacts variant_facts(const PlanView& plan, const fb::Variant& variant) {
       .dynamic_shared_bytes = variant.dynamic_shared_bytes(),
       .cluster_x = variant.cluster_x(),
       .waits_for_predecessors = variant.waits_for_predecessors(),
-      .features = feature_names(variant.features())};
+      .features = feature_names(variant.features()),
+      .digest = hex_text(plan.code_digest(kernel, variant))};
   if (variant.format() != fb::CodeFormat::Cubin) return facts;
   if (const auto cubin = read_cubin(plan.code(variant), PlanView::text(variant.entry_point()),
                                     variant.architecture())) {
@@ -64,7 +66,7 @@ std::vector<KernelFacts> kernel_facts(const PlanView& plan) {
     facts.name = PlanView::text(kernel->name());
     facts.specialization = PlanView::text(kernel->specialization());
     for (const fb::Variant* variant : *kernel->variants())
-      facts.variants.push_back(variant_facts(plan, *variant));
+      facts.variants.push_back(variant_facts(plan, *kernel, *variant));
   }
   for (const fb::Entry* record : plan.records()) {
     for (const fb::Step& step : PlanView::steps(*record)) {
@@ -92,6 +94,8 @@ std::string kernels_text(const PlanView& plan) {
                  grouped(variant.shared_bytes), notes_text(variant)});
     }
     text += table.text(2);
+    for (const VariantFacts& variant : kernel.variants)
+      text += "  sha-256 " + variant.digest + " " + variant.format + "\n";
   }
   return text.empty() ? "this plan has no kernels\n" : text;
 }
