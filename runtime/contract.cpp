@@ -80,8 +80,13 @@ KernelContract::KernelContract(const fb::Kernel& kernel) {
     contract.add(count->pointer());
   });
   contract.add_numbers(kernel.plain_words());
+  contract.add_list(kernel.addends(), [&](const fb::PointerAddend* row) {
+    contract.add(row->position());
+    contract.add(row->addend());
+  });
   kernel_.update(bytes_of(kVersion));
   kernel_.update(contract.bytes());
+  size_bytes_ = contract.bytes().size();
 }
 
 Sha256Digest KernelContract::of(const fb::Variant& variant) const {

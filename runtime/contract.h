@@ -5,6 +5,7 @@
 // caller knows code again.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,9 +23,12 @@ class KernelContract {
  public:
   explicit KernelContract(const fb::Kernel& kernel);
   [[nodiscard]] Sha256Digest of(const fb::Variant& variant) const;
+  // Of the part that variants share.
+  [[nodiscard]] uint64_t size_bytes() const { return size_bytes_; }
 
  private:
   Sha256 kernel_;  // the part that variants share
+  uint64_t size_bytes_ = 0;
 };
 
 // SHA-256 over the contract's digest and the code: what a list of known code holds.

@@ -66,6 +66,9 @@ constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
 constexpr uint32_t kFirstWithClusters = 90;
 constexpr uint32_t kMaxCluster = 8;
 
+// What a variant adds to its contract, in whole blocks of SHA-256.
+constexpr uint64_t kVariantContractBytes = 128;
+
 std::string extent_text(const std::array<uint32_t, 3>& extent) {
   return text_of(extent[0], " x ", extent[1], " x ", extent[2]);
 }
@@ -75,7 +78,10 @@ class CodeVerifier {
   CodeVerifier(const PlanParts& parts, Faults& faults) : parts_(parts), faults_(faults) {}
 
   void verify(uint32_t k, const fb::Variant& variant) {
-    if (k != kernel_ || !contract_.has_value()) contract_.emplace(*parts_.plan.kernels()->Get(k));
+    if (k != kernel_ || !contract_.has_value()) {
+      contract_.emplace(*parts_.plan.kernels()->Get(k));
+      faults_.charge(kWorkPerHashedByte * contract_->size_bytes());
+    }
     kernel_ = k;
     const CodeFacts& facts = facts_of(variant);
     if (facts.hash != variant.code_hash()) {
@@ -198,6 +204,7 @@ class CodeVerifier {
 
   // `held`: the digest in the code; nullopt where it has none.
   void verify_contract(const fb::Variant& variant, const std::optional<Sha256Digest>& held) {
+    faults_.charge(kWorkPerHashedByte * kVariantContractBytes);
     const Sha256Digest wanted = contract_->of(variant);
     if (held == wanted) return;
     static constexpr std::string_view kFormats[] = {"SPIR-V", "cubin", "PTX"};

@@ -35,10 +35,23 @@ void verify_kernel_accesses(const PlanParts& parts, uint32_t k, Faults& faults) 
   }
 }
 
+bool is_wanted_addend(const fb::Kernel& kernel, uint32_t position, uint64_t addend) {
+  bool has_row = false;
+  if (kernel.addends() != nullptr) {
+    for (const fb::PointerAddend* row : *kernel.addends()) {
+      if (row->position() != position) continue;
+      if (row->addend() == addend) return true;
+      has_row = true;
+    }
+  }
+  return !has_row && addend == 0;
+}
+
 void verify_pointer(const PlanParts& parts, const StepPlace& place,
                     const fb::Relocation& relocation, const fb::KernelAccess& access,
                     Faults& faults) {
   const EntryParts& entry = place.entry;
+  const fb::Kernel& kernel = *parts.plan.kernels()->Get(place.step.kernel());
   const auto pointer = [&] {
     return text_of(place.name(), ", pointer at byte ", relocation.position(), " to ",
                    entry.short_value_name(relocation.value()));
@@ -60,6 +73,12 @@ void verify_pointer(const PlanParts& parts, const StepPlace& place,
     faults.add(VerifyRule::RelocationRange, pointer(), ": stands ", addend,
                " bytes behind the begin of its range of ", relocation.length_bytes(),
                " bytes, wanted a multiple of ", access.alignment(), " inside it");
+  }
+  if (!is_wanted_addend(kernel, relocation.position(), addend)) {
+    faults.add(VerifyRule::PointerAddend, pointer(), ": stands ", addend,
+               " bytes behind the begin of its range, where ",
+               kernel_name(parts.plan, place.step.kernel()),
+               " does not want it; if the plan is older than format 1.2, compile it again");
   }
   if (address_alignment(entry, relocation) < access.alignment()) {
     faults.add(VerifyRule::RelocationAlignment, pointer(), ": has an alignment of ",

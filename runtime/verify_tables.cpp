@@ -22,6 +22,7 @@ constexpr uint32_t kMaxVariantsPerKernel = kPlanMaxCudaArchitectures + 2;
 constexpr uint32_t kMaxAccessesPerKernel = kMaxParamsBytes / 8;
 constexpr uint32_t kMaxWordsPerKernel = kMaxParamsBytes / 4;
 constexpr uint32_t kMaxCountsPerKernel = 64;
+constexpr uint32_t kMaxAddendsPerKernel = 64;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 48;
 
 // One name of a list whose members must differ.
@@ -169,10 +170,12 @@ void verify_kernels(const PlanParts& parts, Faults& faults) {
     }
     const uint32_t counts = kernel.counts() == nullptr ? 0 : kernel.counts()->size();
     const uint32_t plain = kernel.plain_words() == nullptr ? 0 : kernel.plain_words()->size();
-    if (counts > kMaxCountsPerKernel || plain > kMaxWordsPerKernel) {
-      faults.add(VerifyRule::IndexShared, kernel_name(parts.plan, k), " has ", counts,
-                 " counts and ", plain, " plain words, at most ", kMaxCountsPerKernel, " and ",
-                 kMaxWordsPerKernel, " can be used");
+    const uint32_t addends = kernel.addends() == nullptr ? 0 : kernel.addends()->size();
+    if (counts > kMaxCountsPerKernel || plain > kMaxWordsPerKernel ||
+        addends > kMaxAddendsPerKernel) {
+      faults.add(VerifyRule::IndexShared, kernel_name(parts.plan, k), " has ", counts, " counts, ",
+                 plain, " plain words and ", addends, " addends, at most ", kMaxCountsPerKernel,
+                 ", ", kMaxWordsPerKernel, " and ", kMaxAddendsPerKernel, " can be used");
       continue;
     }
     for (const fb::KernelAccess* access : *kernel.accesses()) {

@@ -19,6 +19,8 @@ inline constexpr uint64_t kWorkPerRecord = 64;
 inline constexpr uint64_t kWorkPerTable = 256;
 // A number of a list.
 inline constexpr uint64_t kWorkPerEdge = 16;
+// A byte that SHA-256 goes over.
+inline constexpr uint64_t kWorkPerHashedByte = 96;
 // An item whose place in memory depends on another one.
 inline constexpr uint64_t kWorkPerVisit = 192;
 

@@ -80,6 +80,7 @@ struct KernelPointer {
   uint32_t alignment_bytes = 1;
   uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
   uint32_t element_bytes = 1;
+  std::set<uint64_t> addends;  // behind the begin of its range, in any step
   AccessMode mode = AccessMode::Read;
 };
 using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
@@ -93,6 +94,7 @@ void add_access(KernelPointers& pointers, const Step& step, const Access& access
   pointer.element_bytes = std::max(pointer.element_bytes, access.element_bytes);
   pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
   pointer.min_bytes = std::min(pointer.min_bytes, access.range_bytes);
+  pointer.addends.insert(access.offset_bytes - access.range_offset_bytes);
 }
 
 // What a kernel's record says about the words of its params that are no pointers.
@@ -444,9 +446,12 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   KernelPointers pointers = pointers_[index];
   const KernelWords words = words_of(row, pointers);
   std::vector<fb::KernelAccess> accesses;
+  std::vector<fb::PointerAddend> addends;
   for (const auto& [position, pointer] : pointers) {
     accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes,
                           mode_of(pointer.mode));
+    if (pointer.addends == std::set<uint64_t>{0}) continue;
+    for (const uint64_t addend : pointer.addends) addends.emplace_back(position, addend);
   }
   std::vector<Offset<fb::Variant>> variants;
   for (size_t i = 0; i < codes.size(); ++i)
@@ -463,8 +468,9 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   const auto map_list = builder.CreateVector(maps);
   const auto count_list = words.counts.empty() ? 0 : builder.CreateVectorOfStructs(words.counts);
   const auto plain_list = words.plain.empty() ? 0 : builder.CreateVector(words.plain);
+  const auto addend_list = addends.empty() ? 0 : builder.CreateVectorOfStructs(addends);
   return fb::CreateKernel(builder, name, row.params_bytes, access_list, variant_list, text,
-                          row.order_dependent, map_list, count_list, plain_list);
+                          row.order_dependent, map_list, count_list, plain_list, addend_list);
 }
 
 Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {

@@ -68,7 +68,17 @@ std::vector<Fixture> word_fixtures() {
       word_fixture(Rule::CountBound, "one element too many", kWideCount, 65),
       word_fixture(Rule::CountBound, "a count in the high word", kWideCount + 4, 1),
       word_fixture(Rule::CountBound, "a count of one word", kCount, 17),
-      word_fixture(Rule::CountBound, "a pointer behind the begin of its range", 0, 16),
+      counted_fixture(Rule::CountBound, "a pointer behind the begin of its range",
+                      [](PlanSpec& spec) {
+                        spec.kernels[0].addends = {{0, 16}};
+                        set_word(spec, 0, 16);
+                      }),
+      word_fixture(Rule::PointerAddend, "a pointer that should stand at the begin of its range", 0,
+                   16),
+      counted_fixture(Rule::PointerAddend, "a pointer at the begin that runs backwards",
+                      [](PlanSpec& spec) {
+                        spec.kernels[0].addends = {{0, 16}};
+                      }),
       counted_fixture(Rule::CountBound, "a product that wraps",
                       [](PlanSpec& spec) {
                         spec.kernels[0].counts[0] = {kWideCount, 2, uint64_t{1} << 58, 0};

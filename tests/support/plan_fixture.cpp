@@ -123,7 +123,7 @@ Offset<fb::Kernel> write_record(FlatBufferBuilder& builder, const SpecKernel& ke
   for (const fb::TensorMapT& map : kernel.maps) maps.push_back(fb::CreateTensorMap(builder, &map));
   return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses,
                                 &variants, nullptr, false, &maps, &kernel.counts,
-                                &kernel.plain_words);
+                                &kernel.plain_words, &kernel.addends);
 }
 
 // The codes of a kernel with the digests of their records.

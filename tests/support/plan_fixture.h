@@ -83,6 +83,7 @@ struct SpecKernel {
   std::vector<SpecVariant> variants;
   std::vector<fb::TensorMapT> maps = {};
   std::vector<fb::ParamsCount> counts = {};
+  std::vector<fb::PointerAddend> addends = {};
   std::vector<uint32_t> plain_words = {};
 };
 
