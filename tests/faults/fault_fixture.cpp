@@ -3,12 +3,14 @@
 #include "tests/faults/fault_fixture.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <utility>
 
 #include "runtime/api/handles.h"
+#include "runtime/cuda/cuda_device.h"
 #include "tests/support/catch.h"
 #include "tests/support/sketches.h"
 
@@ -130,7 +132,7 @@ rlx_status attempt(const Scenario& scenario, const std::shared_ptr<ObjectCounts>
   });
   if (status != RLX_OK) return status;
   rlx_session_options options = RLX_INIT(rlx_session_options);
-  options.jobs = 1;
+  options.jobs = 4;
   options.profile = 1;
   options.check_indices = 1;
   if (!scenario.pipeline_cache_path.empty())
@@ -152,6 +154,35 @@ PlanSketch full_sketch() {
   sketch.states = state_sketch().states;
   sketch.entries = {main_entry(), state_entry()};
   return sketch;
+}
+
+Scenario vulkan_scenario(VulkanOptions options) {
+  options.loader = RLX_VULKAN_STAND_IN;
+  return {
+      .control = &open_stand_in(RLX_VULKAN_STAND_IN),
+      .plan = serialise(to_spec(full_sketch())),
+      .open =
+          [options](std::shared_ptr<ObjectCounts> objects,
+                    std::shared_ptr<Device>& device) mutable {
+            options.objects = std::move(objects);
+            return open_vulkan_device("vulkan:0", device, options);
+          },
+      .pipeline_cache_path = "/tmp/rlx_test_" + std::to_string(::getpid()) + "_fault_pipelines"};
+}
+
+Scenario cuda_scenario(std::vector<std::byte> plan) {
+  return {.control = &open_stand_in(RLX_CUDA_STAND_IN),
+          .plan = std::move(plan),
+          .open = [](std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Device>& device) {
+            return open_cuda_device("cuda:0", device,
+                                    {.library = RLX_CUDA_STAND_IN, .objects = std::move(objects)});
+          }};
+}
+
+Scenario cuda_scenario() {
+  PlanSketch sketch = full_sketch();
+  sketch.cuda_architecture = 90;  // kernels that wait for their predecessors themselves
+  return cuda_scenario(serialise(to_spec(sketch)));
 }
 
 Outcome use(const Scenario& scenario) {

@@ -10,6 +10,7 @@
 
 #include "runtime/device.h"
 #include "runtime/include/rlx.h"
+#include "runtime/vulkan/vulkan_device.h"
 #include "tests/faults/stand_in/control.h"
 #include "tests/support/plan_sketch.h"
 
@@ -30,6 +31,11 @@ struct Scenario {
   DeviceOpener open;
   std::string pipeline_cache_path;  // empty: none; removed before each use
 };
+
+// full_sketch() on the stand-ins; the CUDA one stands for the library of products too.
+Scenario vulkan_scenario(VulkanOptions options);
+Scenario cuda_scenario();
+Scenario cuda_scenario(std::vector<std::byte> plan);
 
 struct Outcome {
   rlx_status status = RLX_OK;

@@ -15,21 +15,6 @@ namespace {
 
 constexpr int kUnknown = 999;
 
-Scenario scenario_of(std::vector<std::byte> plan) {
-  return {.control = &open_stand_in(RLX_CUDA_STAND_IN),
-          .plan = std::move(plan),
-          .open = [](std::shared_ptr<ObjectCounts> objects, std::shared_ptr<Device>& device) {
-            return open_cuda_device("cuda:0", device,
-                                    {.library = RLX_CUDA_STAND_IN, .objects = std::move(objects)});
-          }};
-}
-
-Scenario full_scenario() {
-  PlanSketch sketch = full_sketch();
-  sketch.cuda_architecture = 90;  // kernels that wait for their predecessors themselves
-  return scenario_of(serialise(to_spec(sketch)));
-}
-
 bool starts_with_any(const std::string& text, std::initializer_list<const char*> beginnings) {
   for (const char* beginning : beginnings) {
     if (text.starts_with(beginning)) return true;
@@ -65,18 +50,18 @@ Wanted status_of(const std::string& function, int result) {
 }  // namespace
 
 TEST_CASE("a cuda call that fails is a status, and the next use is as good as the first") {
-  const FaultCounts counts = fail_every_call(full_scenario(), status_of);
+  const FaultCounts counts = fail_every_call(cuda_scenario(), status_of);
   std::printf("%lu calls of CUDA, %lu faults\n", counts.calls, counts.faults);
   CHECK(counts.faults > 2 * counts.calls);
 }
 
 TEST_CASE("a cuda device is lost at any call, and stays lost until it is opened again") {
-  const FaultCounts counts = lose_at_every_call(full_scenario());
+  const FaultCounts counts = lose_at_every_call(cuda_scenario());
   CHECK(counts.faults + 5 > counts.calls);
 }
 
 TEST_CASE("a call of the library of products that fails is a status too") {
-  const Scenario scenario = scenario_of(serialise(gemm_plan()));
+  const Scenario scenario = cuda_scenario(serialise(gemm_plan()));
   CHECK(fail_every_call(scenario, status_of).faults > 0);
   CHECK(lose_at_every_call(scenario).faults > 0);
 }

@@ -41,8 +41,8 @@ std::vector<std::shared_ptr<Device>> devices() {
   return devices;
 }
 
-// Of this process, without what the heap keeps in reserve, once the drivers' threads have freed what
-// they were about to.
+// Of this process, without what the heap keeps in reserve, once the drivers' threads have freed
+// what they were about to.
 int64_t resident_kib() {
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   malloc_trim(0);

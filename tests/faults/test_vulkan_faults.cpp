@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every call of the Vulkan driver fails once in every way that it may, and the device is lost at
 // each: a named status, nothing left behind, and the next use is as good as the first.
-#include <unistd.h>
-
 #include <cstdio>
 
 #include "runtime/vulkan/vk_api.h"
@@ -23,20 +21,6 @@ bool have_vulkan() {
   return false;
 }
 
-Scenario scenario_with(VulkanOptions options) {
-  options.loader = RLX_VULKAN_STAND_IN;
-  return {
-      .control = &open_stand_in(RLX_VULKAN_STAND_IN),
-      .plan = serialise(to_spec(full_sketch())),
-      .open =
-          [options](std::shared_ptr<ObjectCounts> objects,
-                    std::shared_ptr<Device>& device) mutable {
-            options.objects = std::move(objects);
-            return open_vulkan_device("vulkan:0", device, options);
-          },
-      .pipeline_cache_path = "/tmp/rlx_test_" + std::to_string(::getpid()) + "_fault_pipelines"};
-}
-
 Wanted status_of(const std::string& function, int result) {
   if (function == "vkCreateInstance" && result == VK_ERROR_INCOMPATIBLE_DRIVER)
     return {RLX_NO_DEVICE};
@@ -50,20 +34,20 @@ Wanted status_of(const std::string& function, int result) {
 
 TEST_CASE("a vulkan call that fails is a status, and the next use is as good as the first") {
   if (!have_vulkan()) return;
-  const FaultCounts counts = fail_every_call(scenario_with({}), status_of);
+  const FaultCounts counts = fail_every_call(vulkan_scenario({}), status_of);
   std::printf("%lu calls, %lu faults\n", counts.calls, counts.faults);
   CHECK(counts.faults > 2 * counts.calls);
 }
 
 TEST_CASE("a vulkan device is lost at any call, and stays lost until it is opened again") {
   if (!have_vulkan()) return;
-  const FaultCounts counts = lose_at_every_call(scenario_with({}));
+  const FaultCounts counts = lose_at_every_call(vulkan_scenario({}));
   CHECK(counts.faults + 5 > counts.calls);
 }
 
 TEST_CASE("staging calls that fail are statuses too") {
   if (!have_vulkan()) return;
-  const Scenario scenario = scenario_with({.staging_only = true});
+  const Scenario scenario = vulkan_scenario({.staging_only = true});
   CHECK(lose_at_every_call(scenario).faults > 0);
   CHECK(fail_every_call(scenario, status_of).faults > 0);
 }
