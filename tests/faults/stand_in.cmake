@@ -6,7 +6,7 @@ function(rlx_stand_in name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE -fvisibility=hidden)
   target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
-  add_dependencies(rlx_tests_faults ${name})
+  add_dependencies(rlx_tests_faults ${name} rlxrun)
 endfunction()
 
 rlx_test(faults rlx_test_sketches)

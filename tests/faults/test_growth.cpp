@@ -21,7 +21,12 @@ using namespace rlx::test;
 
 namespace {
 
+// Sanitizers keep freed memory for a while; there only the objects are compared.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int64_t kFlatKib = int64_t{1} << 20;
+#else
 constexpr int64_t kFlatKib = 256;
+#endif
 
 // Every device that is present, the null device, and CUDA without a GPU.
 std::vector<std::shared_ptr<Device>> devices() {
