@@ -124,5 +124,23 @@ TEST_CASE("a_campaign_names_what_crashes_ends_or_hangs_and_goes_on") {
   CHECK(result.list[3].what == "as it says");
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+TEST_CASE("a_campaign_names_what_leaks") {
+  const std::string folder = std::filesystem::temp_directory_path() / "rlx-test-campaign-leaks";
+  std::filesystem::create_directories(folder);
+  const CampaignResult result = run_campaign({.count = 1400, .log_folder = folder}, [] {
+    return [](uint64_t number) -> Judgement {
+      if (number == 1234) static_cast<void>(*new volatile int(1));
+      return {.refused_by = VerifyRule::Magic};
+    };
+  });
+  std::filesystem::remove_all(folder);
+  CHECK(result.executed == 1400);
+  REQUIRE(result.bad == 1);
+  CHECK(result.list[0].number == 1234);
+  CHECK(result.list[0].what == "leaks");
+}
+#endif
+
 }  // namespace
 }  // namespace rlx::test

@@ -43,6 +43,7 @@ struct Slot {
   std::atomic<uint64_t> end{0};
   std::atomic<uint64_t> batch_begin{0};
   std::atomic<bool> one_by_one{false};  // look for leaks after each mutant
+  std::atomic<bool> leak_named{false};
 };
 
 struct Bad {
@@ -118,11 +119,14 @@ int work(Shared& shared, Slot& slot, uint64_t end, const MakeJudge& make_judge) 
       if (!slot.one_by_one) count(shared, verdict, number);
       if (!slot.one_by_one || !leaks()) continue;
       shared.add_bad(number, "leaks");
+      slot.leak_named = true;
       return kLeaked;
     }
     slot.now = kNone;
     if (!slot.one_by_one && leaks()) return kLeaked;
-    slot.one_by_one = false;
+    if (slot.one_by_one && !slot.leak_named)
+      shared.add_bad(slot.batch_begin, "the batch that begins here leaks, no mutant by itself");
+    slot.one_by_one = slot.leak_named = false;
   }
 }
 
