@@ -16,14 +16,13 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 
-// y = tanh(x @ w + b)^T in two kernels or more; weights that init fills.
+// y = softmax(x @ w + b): weights that init fills, and kernels with several pointers.
 const char* const kFilled = R"({"rlx_graph": 1,
   "params": [{"name": "w", "dtype": "f32", "shape": [37, 20], "data": {"random": {"distribution": "normal"}}},
-             {"name": "b", "dtype": "f16", "shape": [20], "data": {"splat": 0.5}}],
+             {"name": "b", "dtype": "f32", "shape": [20], "data": {"splat": 0.5}}],
   "inputs": [{"name": "x", "dtype": "f32", "shape": [11, 37]}],
   "nodes": [{"op": "matmul", "inputs": ["x", "w"], "outputs": ["h"]},
-            {"op": "cast", "inputs": ["b"], "outputs": ["c"], "attributes": {"dtype": "f32"}},
-            {"op": "add", "inputs": ["h", "c"], "outputs": ["s"]},
+            {"op": "add", "inputs": ["h", "b"], "outputs": ["s"]},
             {"op": "softmax", "inputs": ["s"], "outputs": ["y"], "attributes": {"axis": -1}}],
   "outputs": ["y"]})";
 
@@ -126,7 +125,7 @@ TEST_CASE("a_changed_count_of_a_fill_is_refused_by_name") {
   count_one_more(altered, "splat_fill", offsetof(SplatParams, bytes_low));
   const std::string splat = fault_of(altered, VerifyRule::CountBound);
   CHECK(contains(splat, "the init entry, step "));
-  CHECK(contains(splat, "(splat_fill) has the count 41 of 1 bytes each at byte 8 of its params"));
+  CHECK(contains(splat, "(splat_fill) has the count 81 of 1 bytes each at byte 8 of its params"));
   altered = plan;
   count_one_more(altered, "rng_fill", offsetof(RandomParams, count_high));
   CHECK(contains(fault_of(altered, VerifyRule::CountBound), "(rng_fill) has the count 42949680"));
