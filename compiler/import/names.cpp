@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "compiler/import/source_graph.h"
+#include "compiler/support/utf8.h"
 #include "schema/control_characters.h"
 
 namespace rlx {
@@ -14,33 +15,6 @@ namespace {
 
 constexpr size_t kMaxListedNames = 20;
 constexpr size_t kMaxQuotedBytes = 256;
-
-// Bytes of the UTF-8 character at the start of `text`, 0 where there is none: overlong forms,
-// surrogates and values beyond U+10FFFF are not UTF-8 (Unicode 15, table 3-7).
-size_t utf8_character_bytes(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
-  const uint8_t first = byte(0);
-  if (first < 0x80) return 1;
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  if (first == 0xe0 && byte(1) < 0xa0) return 0;
-  if (first == 0xed && byte(1) > 0x9f) return 0;
-  if (first == 0xf0 && byte(1) < 0x90) return 0;
-  if (first == 0xf4 && byte(1) > 0x8f) return 0;
-  return length;
-}
-
-// Of a character that utf8_character_bytes() measured.
-uint32_t code_point_of(std::string_view character) {
-  const auto byte = [&](size_t i) { return static_cast<uint8_t>(character[i]); };
-  if (character.size() == 1) return byte(0);
-  uint32_t code_point = byte(0) & (0x7Fu >> character.size());
-  for (size_t i = 1; i < character.size(); ++i) code_point = code_point << 6 | (byte(i) & 0x3Fu);
-  return code_point;
-}
 
 // Edits (insert, delete, replace, swap of neighbours) between two short texts, or `limit` if there
 // are as many or more.
@@ -93,17 +67,8 @@ std::optional<std::string> name_fault(std::string_view name) {
 }
 
 std::string in_quotes(std::string_view text) {
-  const std::string_view shown = text.substr(0, kMaxQuotedBytes);
-  std::string result = "\"";
-  for (size_t i = 0; i < shown.size();) {
-    const size_t length = utf8_character_bytes(shown.substr(i));
-    const std::string_view character = shown.substr(i, std::max<size_t>(length, 1));
-    const bool plain = length > 0 && !is_control_character(code_point_of(character));
-    result += plain ? character : "?";
-    i += character.size();
-  }
-  if (text.size() > kMaxQuotedBytes) result += "...";
-  return result + "\"";
+  const std::string shown = without_controls(text.substr(0, kMaxQuotedBytes));
+  return "\"" + shown + (text.size() > kMaxQuotedBytes ? "...\"" : "\"");
 }
 
 std::optional<std::string> nearest_name(std::string_view name,

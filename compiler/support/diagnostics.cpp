@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "compiler/support/utf8.h"
+
 namespace rlx {
 namespace {
 
@@ -25,16 +27,17 @@ std::string_view diag_code_text(DiagCode code) {
 std::string to_string(const Diagnostic& diagnostic) {
   std::string text;
   if (!diagnostic.place.file.empty()) text += diagnostic.place.file + ":";
-  if (!diagnostic.place.position.empty()) text += diagnostic.place.position + ":";
+  if (!diagnostic.place.position.empty()) text += without_controls(diagnostic.place.position) + ":";
   if (!text.empty()) text += " ";
   text += kSeverityTexts.at(static_cast<size_t>(diagnostic.severity));
   text += ": ";
-  if (!diagnostic.op.empty()) text += diagnostic.op + " ";
-  if (!diagnostic.node.empty()) text += "\"" + diagnostic.node + "\"";
+  if (!diagnostic.op.empty()) text += without_controls(diagnostic.op) + " ";
+  if (!diagnostic.node.empty()) text += "\"" + without_controls(diagnostic.node) + "\"";
   if (!diagnostic.op.empty() || !diagnostic.node.empty()) text += ": ";
-  text += diagnostic.message;
+  // Texts of other compilers have several lines.
+  text += without_controls(diagnostic.message, "\n\t");
   text += " [" + std::string(diag_code_text(diagnostic.code)) + "]";
-  if (!diagnostic.hint.empty()) text += "\n  hint: " + diagnostic.hint;
+  if (!diagnostic.hint.empty()) text += "\n  hint: " + without_controls(diagnostic.hint, "\n\t");
   return text;
 }
 

@@ -212,6 +212,19 @@ TEST_CASE("inline data that is not well formed is refused") {
               DiagCode::BadField, "unknown distribution \"cauchy\"");
 }
 
+TEST_CASE("messages hold no control characters but lines") {
+  const Diagnostic hostile{.severity = Severity::Error,
+                           .code = DiagCode::Limit,
+                           .place = {.file = "m.json", .position = "/a\x1b[2J"},
+                           .op = "re\nlu",
+                           .node = "n\xC2\x9B",
+                           .message = "first\n\tsecond\x07",
+                           .hint = "h\xE2\x80\xAE"};
+  const std::string text = to_string(hostile);
+  CHECK(text.find("m.json:/a?[2J: error: re?lu \"n?\": first\n\tsecond? [") == 0);
+  CHECK(text.find("hint: h?") != std::string::npos);
+}
+
 TEST_CASE("the limits of the format are held") {
   const std::string long_name(257, 'a');
   check_error(read_bad(R"({"rlx_graph": 1, "nodes": [{"name": ")" + long_name +
@@ -221,6 +234,12 @@ TEST_CASE("the limits of the format are held") {
       read_bad(
           R"({"rlx_graph": 1, "nodes": [{"op": "relu", "outputs": ["a\nb"]}], "outputs": []})"),
       DiagCode::Limit, "holds a control character at byte 1");
+  // C1, a line separator, a right-to-left override: they steer what shows them too.
+  for (const char* escape : {"\\u009b", "\\u2028", "\\u202e"}) {
+    check_error(read_bad(R"({"rlx_graph": 1, "nodes": [{"op": "relu", "outputs": ["a)" +
+                         std::string(escape) + R"("]}], "outputs": []})"),
+                DiagCode::Limit, "holds a control character at byte 1");
+  }
   check_error(
       read_bad(R"({"rlx_graph": 1, "nodes": [{"op": "", "outputs": ["y"]}], "outputs": []})"),
       DiagCode::Limit, "is empty");
