@@ -3,6 +3,7 @@
 // is lost at each: on a fake driver, or on the real one (README.md).
 #include <cstdio>
 
+#include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/faults/fault_fixture.h"
@@ -64,4 +65,50 @@ TEST_CASE("a call of the library of products that fails is a status too") {
   const Scenario scenario = cuda_scenario(serialise(gemm_plan()));
   CHECK(fail_every_call(scenario, status_of).faults > 0);
   CHECK(lose_at_every_call(scenario).faults > 0);
+}
+
+TEST_CASE("a lent cuda context is left with nothing of ours in it") {
+  FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
+  control.reset();
+  const auto view = open_plan(full_sketch());
+  const auto objects = std::make_shared<ObjectCounts>();
+  std::shared_ptr<const cuda::Driver> driver;
+  std::shared_ptr<cuda::Context> own;
+  REQUIRE(cuda::Driver::open(RLX_CUDA_STAND_IN, driver).ok());
+  REQUIRE(cuda::Context::open(driver, 0, "cuda:0", nullptr, own).ok());
+  const int64_t before = control.live;
+  {
+    std::shared_ptr<Device> device;
+    std::shared_ptr<DevicePlan> plan;
+    std::unique_ptr<DeviceSession> session;
+    REQUIRE(
+        adopt_cuda_device(own->handle, device, {.library = RLX_CUDA_STAND_IN, .objects = objects})
+            .ok());
+    CHECK(objects_text(objects->read()) == "none");
+    REQUIRE(device->load(*view, {}, plan).ok());
+    REQUIRE(plan->create_session({}, session).ok());
+    REQUIRE(session->submit(0).ok());
+    REQUIRE(session->wait(UINT64_MAX).ok());
+    CHECK(objects->of(ObjectKind::Session) == 1);
+  }
+  CHECK(objects_text(objects->read()) == "none");
+  CHECK(control.live == before);
+  CHECK(control.misuses == 0);
+}
+
+TEST_CASE("a wait with a timeout on cuda leaves the run to be waited for") {
+  FaultControl& control = open_stand_in(RLX_CUDA_STAND_IN);
+  control.reset();
+  const auto view = open_plan(full_sketch());
+  std::shared_ptr<Device> device;
+  std::shared_ptr<DevicePlan> plan;
+  std::unique_ptr<DeviceSession> session;
+  REQUIRE(open_cuda_device("cuda", device, {.library = RLX_CUDA_STAND_IN}).ok());
+  REQUIRE(device->load(*view, {}, plan).ok());
+  REQUIRE(plan->create_session({}, session).ok());
+  REQUIRE(session->submit(0).ok());
+  CHECK(session->wait(1000).code() == RLX_TIMEOUT);
+  CHECK(session->submit(0).code() == RLX_INVALID_STATE);
+  CHECK(session->wait(uint64_t{10} * 1000 * 1000 * 1000).ok());
+  CHECK(control.misuses == 0);
 }

@@ -42,7 +42,6 @@ class GuardMemory {
   [[nodiscard]] bool has_room(uint64_t size_bytes) const;
 
   [[nodiscard]] std::byte* data(uint32_t block) const { return blocks_[block].data; }
-  [[nodiscard]] uint64_t size_bytes(uint32_t block) const { return blocks_[block].size_bytes; }
   // The block with what is left of its pages.
   [[nodiscard]] std::span<std::byte> pages(uint32_t block) const;
 

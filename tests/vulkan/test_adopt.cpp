@@ -87,16 +87,21 @@ TEST_CASE("a lent device runs plans and is left as it was") {
                 {{.name = "x", .segment = fb::Segment::Io, .elements = 64, .role = Role::Input},
                  {.name = "y", .segment = fb::Segment::Io, .elements = 64, .role = Role::Output}},
             .steps = {{.pointers = {{0, fb::AccessMode::Read}, {1, fb::AccessMode::Write}}}}}}});
+  const auto objects = std::make_shared<ObjectCounts>();
   for (const bool give_loader : {true, false, true}) {
     AdoptedVulkan handles = own.handles();
+    handles.objects = objects;
     if (!give_loader) handles.get_instance_proc_addr = nullptr;
     std::shared_ptr<Device> device;
     REQUIRE_OK(adopt_vulkan_device(handles, device));
+    CHECK(objects_text(objects->read()) == "none");  // the instance and the device are lent
     VulkanRun run(device, plan);
     run.write(0, std::vector<float>(64, 4.0f));
     run.execute();
     CHECK(run.read(1) == std::vector<float>(64, 5.0f));
+    CHECK(objects->of(ObjectKind::Session) == 1);
   }
+  CHECK(objects_text(objects->read()) == "none");
   CHECK(own.device_api.vkDeviceWaitIdle(own.device) == VK_SUCCESS);
 }
 

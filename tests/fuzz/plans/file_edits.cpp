@@ -79,7 +79,6 @@ void MutantBuilder::edit_params() {
 void MutantBuilder::edit_code() {
   FileSection* code = file_.section(SectionKind::Code);
   if (code == nullptr || code->bytes.empty()) return;
-  mutant_.code_altered = true;
   const size_t at = dice_.below(code->bytes.size()) / 4 * 4;
   const size_t bytes = std::min<size_t>(4, code->bytes.size() - at);
   uint32_t word = 0;
@@ -100,7 +99,6 @@ void MutantBuilder::edit_section() {
   if (file_.sections.empty()) return;
   const size_t number = dice_.below(file_.sections.size());
   FileSection& section = file_.sections[number];
-  mutant_.code_altered |= section.kind == SectionKind::Code;
   switch (dice_.below(8)) {
     case 0:
       section.bytes.resize(section.bytes.size() + 1 + dice_.below(300));
@@ -122,7 +120,6 @@ void MutantBuilder::edit_section() {
       break;
     case 6:
       section.kind = static_cast<SectionKind>(dice_.below(9));
-      mutant_.code_altered = true;
       break;
     default:
       section.flags = static_cast<uint32_t>(dice_.below(4));
@@ -135,7 +132,6 @@ void MutantBuilder::other_section() {
   const FileSection* from = donor_.file.section(kind);
   FileSection* to = file_.section(kind);
   if (from == nullptr) return;
-  mutant_.code_altered |= kind == SectionKind::Code;
   if (to == nullptr) {
     file_.sections.push_back(*from);
   } else {
@@ -183,7 +179,9 @@ void MutantBuilder::write_index_bytes(std::vector<std::byte>& index) {
       return write(at, dice_.chance(1, 2) ? read(at) + by : read(at) - by);
     return;
   }
-  const size_t at = dice_.below(index.size() - 4) / (dice_.chance(3, 4) ? 4 : 1) * 1;
+  // Most of what matters lies at a multiple of 4.
+  const size_t anywhere = dice_.below(index.size() - 4);
+  const size_t at = dice_.chance(3, 4) ? anywhere / 4 * 4 : anywhere;
   const uint32_t old = read(at);
   const uint32_t made[] = {0,
                            UINT32_MAX,
@@ -213,7 +211,6 @@ void MutantBuilder::write_header_field(PlanHeader& header) {
       section.offset_bytes = places[dice_.below(std::size(places))];
     else
       section.size_bytes = sizes[dice_.below(std::size(sizes))];
-    mutant_.code_altered = true;
     return note("a section of the header moved to ", section.offset_bytes, " + ",
                 section.size_bytes);
   }

@@ -24,8 +24,6 @@ struct SeedPlan {
 
 struct Mutant {
   std::vector<std::byte> bytes;
-  // The code section is not as any seed has it.
-  bool code_altered = false;
   std::vector<std::string> edits;  // what was done, where it was asked for
 };
 
@@ -57,7 +55,6 @@ class PlanMutator {
   // `explain`: with the list of edits.
   [[nodiscard]] Mutant make(uint64_t seed, uint64_t number, bool explain = false) const;
 
-  [[nodiscard]] size_t seed_count() const { return seeds_.size(); }
   // Schema paths of all fields that the mutator edits: "Entry.steps.grid_x".
   [[nodiscard]] std::vector<std::string> field_names() const;
 

@@ -227,10 +227,7 @@ TreeSchema::TreeSchema(const uint8_t* binary_schema) {
   const reflection::Schema& schema = *reflection::GetSchema(binary_schema);
   for (const reflection::Object* object : *schema.objects()) {
     const std::string full = object->name()->str();
-    ObjectType made{.name = full.substr(full.rfind('.') + 1),
-                    .is_struct = object->is_struct(),
-                    .bytes = static_cast<uint32_t>(object->bytesize()),
-                    .align = static_cast<uint32_t>(object->minalign())};
+    ObjectType made{.name = full.substr(full.rfind('.') + 1), .is_struct = object->is_struct()};
     for (const reflection::Field* field : *object->fields())
       made.fields.push_back(field_type(*field, schema));
     // The schema has them by name.

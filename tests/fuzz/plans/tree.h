@@ -47,8 +47,6 @@ struct FieldType {
 struct ObjectType {
   std::string name;
   bool is_struct = false;
-  uint32_t bytes = 0;  // of a struct
-  uint32_t align = 0;
   std::vector<FieldType> fields;  // of a table: by id
 };
 
