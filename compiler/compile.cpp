@@ -92,7 +92,7 @@ bool check_targets(const CompileOptions& options, Diagnostics& diagnostics) {
 // "name.2".
 void name_outputs(Graph& graph) {
   std::map<std::string, size_t> uses;
-  for (ValueId id : graph.outputs) {
+  for (ValueId id : graph.outputs()) {
     const std::string& name = graph.value(id).name;
     const size_t use = ++uses[name];
     graph.output_names.push_back(use == 1 ? name : name + "." + std::to_string(use));

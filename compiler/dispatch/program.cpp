@@ -34,6 +34,17 @@ constexpr ParamsWord kParamsWords[] = {
 #undef RLX_PARAMS_VALUE
 };
 
+// Of the parts in which instances of one kernel differ most.
+size_t hash_of(const Specialization& specialization) {
+  size_t hash = static_cast<size_t>(specialization.kernel);
+  const auto add = [&hash](const std::string& text) {
+    hash = hash * 31 + std::hash<std::string>()(text);
+  };
+  for (const auto& [name, text] : specialization.defines) add(text);
+  for (const auto& [name, text] : specialization.generated) add(text);
+  return hash;
+}
+
 constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount of Vulkan
 
 }  // namespace
@@ -86,10 +97,13 @@ TensorRef Program::add_index_errors(const std::string& node) {
 }
 
 KernelInstanceId Program::intern(const Specialization& specialization) {
-  const auto found = std::find(kernels.begin(), kernels.end(), specialization);
-  const auto index = static_cast<size_t>(found - kernels.begin());
-  if (found == kernels.end()) kernels.push_back(specialization);
-  return KernelInstanceId{narrow<uint32_t>(index)};
+  std::vector<KernelInstanceId>& known = kernels_by_hash[hash_of(specialization)];
+  for (const KernelInstanceId id : known) {
+    if (kernels[index_of(id)] == specialization) return id;
+  }
+  known.push_back(KernelInstanceId{narrow<uint32_t>(kernels.size())});
+  kernels.push_back(specialization);
+  return known.back();
 }
 
 Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode,

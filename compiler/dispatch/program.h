@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "compiler/dispatch/library_gemm.h"
@@ -173,6 +174,8 @@ struct Program {
   std::vector<Step> steps;
   std::vector<BufferId> inputs;   // in the order of the entry's inputs
   std::vector<BufferId> outputs;  // in the order of the entry's outputs, all distinct Io buffers
+
+  std::unordered_map<size_t, std::vector<KernelInstanceId>> kernels_by_hash = {};  // of `kernels`
 
   BufferId add_buffer(Buffer buffer);
   KernelInstanceId intern(const Specialization& specialization);

@@ -10,6 +10,7 @@
 #include <set>
 #include <system_error>
 #include <thread>
+#include <unordered_set>
 #include <variant>
 
 #include "compiler/emit/code_cache.h"
@@ -290,6 +291,7 @@ bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results,
 KernelSet gather_kernels(std::span<const TargetProgram> programs) {
   KernelSet set;
   std::map<Specialization, uint32_t> known;
+  std::vector<std::unordered_set<std::string>> noted;  // nodes of the kernels
   for (const auto& [program, target] : programs) {
     const uint32_t target_bit = 1u << static_cast<uint32_t>(target->kind);
     set.targets |= target_bit;
@@ -297,15 +299,19 @@ KernelSet gather_kernels(std::span<const TargetProgram> programs) {
     indices.resize(program->kernels.size());
     for_each_step(*program, [&, &owner = *program](const Step& step) {
       if (!step.kernel) return;
-      const Specialization& specialization = owner.kernels.at(index_of(*step.kernel));
-      const auto [entry, added] =
-          known.try_emplace(specialization, narrow<uint32_t>(set.kernels.size()));
-      if (added) set.kernels.push_back({.specialization = specialization, .nodes = {}});
-      indices[index_of(*step.kernel)] = entry->second;
-      KernelSet::Kernel& kernel = set.kernels[entry->second];
+      std::optional<uint32_t>& index = indices[index_of(*step.kernel)];
+      if (!index) {
+        const Specialization& specialization = owner.kernels.at(index_of(*step.kernel));
+        const auto [entry, added] =
+            known.try_emplace(specialization, narrow<uint32_t>(set.kernels.size()));
+        if (added) set.kernels.push_back({.specialization = specialization, .nodes = {}});
+        if (added) noted.emplace_back();
+        index = entry->second;
+      }
+      KernelSet::Kernel& kernel = set.kernels[*index];
       kernel.targets |= target_bit;
-      const std::string node = step.op + " \"" + step.node + "\"";
-      if (std::ranges::find(kernel.nodes, node) == kernel.nodes.end()) kernel.nodes.push_back(node);
+      std::string node = step.op + " \"" + step.node + "\"";
+      if (noted[*index].insert(node).second) kernel.nodes.push_back(std::move(node));
     });
   }
   return set;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <map>
+#include <set>
 #include <spirv/unified1/spirv.hpp>
 
 #include "compiler/emit/spirv_words.h"
@@ -245,6 +246,25 @@ std::vector<uint32_t> with_half_controls(std::span<const uint32_t> words) {
       std::array{kKeepSpecials,
                  FloatMode{spv::CapabilityRoundingModeRTE, spv::ExecutionModeRoundingModeRTE},
                  FloatMode{spv::CapabilityDenormPreserve, spv::ExecutionModeDenormPreserve}});
+}
+
+std::vector<uint32_t> with_calls(std::span<const uint32_t> words,
+                                 std::span<const std::string_view> functions) {
+  std::set<uint32_t> called;
+  std::vector<uint32_t> result(words.begin(), words.end());
+  for_each_instruction(words, [&](const Instruction& instruction) {
+    if (instruction.op == spv::OpName) {
+      // The name of a function goes on with its operands' types: "rlx_sin(f1;".
+      const std::string name = literal_text(instruction.operands.subspan(1));
+      const std::string_view stem = std::string_view(name).substr(0, name.find('('));
+      if (std::ranges::find(functions, stem) != functions.end())
+        called.insert(instruction.operands[0]);
+    }
+    // Words: instruction, result's type, result, control, function's type.
+    if (instruction.op == spv::OpFunction && called.contains(instruction.operands[1]))
+      result[instruction.position + 3] |= spv::FunctionControlDontInlineMask;
+  });
+  return result;
 }
 
 }  // namespace rlx

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/dispatch/program.h"
@@ -45,5 +46,10 @@ std::vector<uint32_t> with_float_controls(std::span<const uint32_t> words);
 // The module with conversions to halves declared to round to nearest even and to keep subnormals,
 // NaN, infinities and signed zeros. Modules without 16-bit floats come back unchanged.
 std::vector<uint32_t> with_half_controls(std::span<const uint32_t> words);
+
+// The module with those functions that have one of these names declared to be called, and not to be
+// put in place by the optimiser. Precondition: the module has names.
+std::vector<uint32_t> with_calls(std::span<const uint32_t> words,
+                                 std::span<const std::string_view> functions);
 
 }  // namespace rlx

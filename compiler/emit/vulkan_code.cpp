@@ -13,6 +13,7 @@
 #include "compiler/emit/specialized_source.h"
 #include "compiler/emit/spirv_matrices.h"
 #include "compiler/emit/spirv_module.h"
+#include "compiler/ops/scalar_cost.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -169,6 +170,7 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   }
   std::vector<uint32_t> words(compiled.cbegin(), compiled.cend());
   if (options.float_controls) words = with_float_controls(words);
+  if (specialization.defines.contains("RLX_CALLS")) words = with_calls(words, big_functions());
   if (auto fault = optimize(words, options)) return *fault;
   if (options.native_halves) words = with_half_controls(words);
   if (auto fault = validate(words)) return *fault;

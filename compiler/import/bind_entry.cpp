@@ -163,7 +163,7 @@ class EntryBinder {
       outputs.push_back(graph_.add_value({.name = name}));
     node.outputs = outputs;
     const NodeId id = graph_.add_node(std::move(node));
-    if (!prepare_node(context_.module, graph_, id, context_.diagnostics)) return;
+    if (!prepare_node(context_.module, graph_, id, known_, context_.diagnostics)) return;
     if (!check_and_infer(graph_, id, context_.diagnostics)) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (const auto fault = type_fault(graph_.value(outputs[i]).type)) {
@@ -242,7 +242,7 @@ class EntryBinder {
                                        in_quotes(source_.name) + " is defined by nothing",
                                    std::move(hint));
       });
-      if (id) graph_.outputs.push_back(*id);
+      if (id) graph_.add_output(*id);
     }
   }
 
@@ -288,6 +288,7 @@ class EntryBinder {
   std::unordered_map<std::string, Definition> definitions_;
   std::unordered_map<std::string, ValueId> leaf_values_;  // of leaves that the entry reads
   std::unordered_set<std::string> node_names_;            // of the file, and of casts
+  KnownValues known_;
   size_t hint_count_ = 0;
 };
 

@@ -36,7 +36,7 @@ bool keep_values(Module& module, const KeptValues& kept, Diagnostics& diagnostic
         const std::string& name = graph.value(id).name;
         if (!kept.all && !wanted.contains(name)) continue;
         unknown.erase(name);
-        if (!graph.is_output(id)) graph.outputs.push_back(id);
+        if (!graph.is_output(id)) graph.add_output(id);
       }
     }
   }

@@ -2,14 +2,11 @@
 // Adding constants to a module.
 #include "compiler/ir/constants.h"
 
-#include <algorithm>
-
 namespace rlx {
 
-std::string fresh_weight_name(const Module& module, const Graph& graph, const std::string& stem) {
+std::string fresh_weight_name(Module& module, Graph& graph, const std::string& stem) {
   std::string name = graph.fresh_name(stem);
-  const auto is_name = [&name](const Weight& weight) { return weight.name == name; };
-  while (std::any_of(module.weights.begin(), module.weights.end(), is_name)) {
+  while (module.weight_index.has_name(module.weights, name)) {
     name = graph.fresh_name(name + "." + graph.name);
   }
   return name;

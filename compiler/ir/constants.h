@@ -10,7 +10,7 @@
 namespace rlx {
 
 // A name not yet used by a weight of the module nor in the graph, made from `stem`.
-std::string fresh_weight_name(const Module& module, const Graph& graph, const std::string& stem);
+std::string fresh_weight_name(Module& module, Graph& graph, const std::string& stem);
 
 // Adds a constant holding the tensor, rounded to its dtype once; `stem` is a wish for its name.
 // Returns the value that stands for it in the graph.

@@ -10,24 +10,19 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
 #include "compiler/ir/attributes.h"
+#include "compiler/ir/ids.h"
+#include "compiler/ir/node_sequence.h"
+#include "compiler/ir/weight_index.h"
 #include "compiler/support/diagnostics.h"
 #include "compiler/support/shape.h"
 
 namespace rlx {
-
-enum class ValueId : uint32_t {};
-enum class NodeId : uint32_t {};
-enum class WeightId : uint32_t {};
-enum class StateId : uint32_t {};
-
-template <typename Id>
-constexpr size_t index_of(Id id) {
-  return static_cast<size_t>(id);
-}
 
 // Bytes of a weight: dense, row-major, little-endian; `owner` keeps them alive (a mapped file or a
 // vector).
@@ -115,12 +110,12 @@ struct Value {
   uint32_t output_index = 0;       // which output of the producer
 };
 
-// One entry. Nodes stand in a topological order after import.
+// One entry. Nodes stand in a topological order after import. Every value knows who reads it, and
+// every name is indexed, so that an edit costs what it touches and not the size of the graph.
 class Graph {
  public:
   std::string name;  // entry's name
   std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;  // may repeat, may be inputs or weights
   // Names of the outputs as the user wrote them, one per output: passes may replace the values
   // behind them.
   std::vector<std::string> output_names;
@@ -131,14 +126,39 @@ class Graph {
   // Adds a node right before `position` in execution order.
   NodeId insert_node_before(NodeId position, Node node);
 
+  // The name of a value and the weight that it stands for stay as they were added.
   [[nodiscard]] Value& value(ValueId id) { return values_.at(index_of(id)); }
   [[nodiscard]] const Value& value(ValueId id) const { return values_.at(index_of(id)); }
-  [[nodiscard]] Node& node(NodeId id) { return nodes_.at(index_of(id)); }
   [[nodiscard]] const Node& node(NodeId id) const { return nodes_.at(index_of(id)); }
+  // Calls change(Node&) and then notes what the node reads and how it is called.
+  template <typename Change>
+  void change_node(NodeId id, const Change& change) {
+    const bool is_live = contains(id);
+    if (is_live) forget_uses(id);
+    change(nodes_.at(index_of(id)));
+    if (is_live) note_uses(id);
+    names_.insert(node(id).name);
+  }
+  // Input i of a node reads another value.
+  void set_input(NodeId id, size_t i, ValueId value) {
+    change_node(id, [i, value](Node& node) { node.inputs.at(i) = value; });
+  }
   [[nodiscard]] size_t value_count() const { return values_.size(); }
-  // Execution order of the live nodes.
-  [[nodiscard]] const std::vector<NodeId>& order() const { return order_; }
-  void set_order(std::vector<NodeId> order) { order_ = std::move(order); }
+  // Execution order of the live nodes; an edit of the graph ends the list's validity.
+  [[nodiscard]] const std::vector<NodeId>& order() const { return order_.list(); }
+  void set_order(const std::vector<NodeId>& order);
+  // False for a removed node.
+  [[nodiscard]] bool contains(NodeId id) const { return order_.contains(id); }
+  // Of two live nodes.
+  [[nodiscard]] bool runs_before(NodeId a, NodeId b) const { return order_.stands_before(a, b); }
+  // Moves a node right behind another one.
+  void move_behind(NodeId position, NodeId id) { order_.move_behind(position, id); }
+
+  // The entry's results; a value may be listed more than once, and may be an input or a weight.
+  [[nodiscard]] const std::vector<ValueId>& outputs() const { return outputs_; }
+  void add_output(ValueId id);
+  void set_outputs(const std::vector<ValueId>& outputs);
+  [[nodiscard]] bool is_output(ValueId id) const { return output_places_.contains(id); }
 
   void remove_node(NodeId id);
   // Makes every reader of `from` (nodes and graph outputs) read `to`.
@@ -146,16 +166,40 @@ class Graph {
   // Nodes that read a value, in execution order, a node twice if it reads it twice; graph outputs
   // are not counted.
   [[nodiscard]] std::vector<NodeId> readers(ValueId id) const;
-  [[nodiscard]] bool is_output(ValueId id) const;
+  // How many readers() lists.
+  [[nodiscard]] size_t reader_count(ValueId id) const { return uses_.at(index_of(id)).size(); }
+  // The node that alone reads a value, however often; nullopt where none or several do.
+  [[nodiscard]] std::optional<NodeId> only_reader(ValueId id) const;
   // The value standing for a weight or state in this entry, made on first use.
   ValueId weight_value(WeightId id, const Weight& weight);
   // A name not yet used by a value or node, made from `stem`.
-  [[nodiscard]] std::string fresh_name(const std::string& stem) const;
+  [[nodiscard]] std::string fresh_name(const std::string& stem);
+
+  // A fault of the lists of readers and names, which follow every edit; nullopt where they tell
+  // what the nodes do.
+  [[nodiscard]] std::optional<std::string> find_index_fault() const;
 
  private:
+  // Input `input` of a node.
+  struct Use {
+    NodeId node;
+    uint32_t input;
+  };
+
+  void note_uses(NodeId id);
+  void forget_uses(NodeId id);
+  [[nodiscard]] bool is_noted(NodeId id, uint32_t input) const;
+
   std::vector<Value> values_;
   std::vector<Node> nodes_;
-  std::vector<NodeId> order_;
+  NodeSequence order_;
+  std::vector<ValueId> outputs_;
+  std::unordered_map<ValueId, std::vector<size_t>> output_places_;  // where outputs_ lists a value
+  std::vector<std::vector<Use>> uses_;                  // per value, by live nodes, in any order
+  std::vector<std::vector<size_t>> use_places_;         // per node and input: where uses_ lists it
+  std::unordered_map<WeightId, ValueId> weights_;       // first value of each weight
+  std::unordered_set<std::string> names_;               // of values and nodes, removed ones too
+  std::unordered_map<std::string, uint64_t> suffixes_;  // per stem: numbers below are taken
 };
 
 struct Module {
@@ -170,11 +214,14 @@ struct Module {
   [[nodiscard]] const Weight& weight(WeightId id) const { return weights.at(index_of(id)); }
   [[nodiscard]] const State& state(StateId id) const { return states.at(index_of(id)); }
   WeightId add_weight(Weight weight);
+
+  // Of `weights`, which only grow.
+  WeightIndex weight_index = {};
 };
 
 // Structural check after import and after every pass: ids in range, names unique and not empty,
-// every read value made before it is read, one producer per value, types present. Returns the first
-// fault as a sentence, or nullopt.
+// every read value made before it is read, one producer per value, types present, lists of readers
+// as the nodes say. Linear in the module's size. Returns the first fault as a sentence, or nullopt.
 std::optional<std::string> find_fault(const Module& module);
 
 // Stable text form of a module: one line per value and node, no pointers, same text for equal

@@ -90,8 +90,8 @@ std::string print(const Module& module, const Graph& graph) {
   }
   for (NodeId id : graph.order()) text += node_text(graph, graph.node(id));
   text += "  return (";
-  for (size_t i = 0; i < graph.outputs.size(); ++i) {
-    text += (i > 0 ? ", " : "") + graph.value(graph.outputs[i]).name;
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
+    text += (i > 0 ? ", " : "") + graph.value(graph.outputs()[i]).name;
   }
   return text + ")\n";
 }

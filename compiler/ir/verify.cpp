@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Structural check of a module, run after import and after every pass.
-#include <set>
 #include <string>
+#include <string_view>
+#include <unordered_set>
 
 #include "compiler/ir/graph.h"
 #include "schema/plan_header.h"
@@ -46,7 +47,7 @@ Fault find_leaf_fault(const Module& module, const Graph& graph, const Value& val
 }
 
 Fault find_node_fault(const Graph& graph, NodeId id, std::vector<bool>& made,
-                      std::set<std::string>& names) {
+                      std::unordered_set<std::string_view>& names) {
   const Node& node = graph.node(id);
   if (node.name.empty() || !names.insert(node.name).second) {
     return described(graph, "node name \"" + node.name + "\" is empty or used twice");
@@ -86,16 +87,18 @@ Fault find_graph_fault(const Module& module, const Graph& graph) {
     if (Fault fault = find_leaf_fault(module, graph, value)) return fault;
     if (Fault fault = find_type_fault(graph, value)) return fault;
   }
-  std::set<std::string> names;
+  std::unordered_set<std::string_view> names;
+  names.reserve(graph.order().size());
   for (NodeId id : graph.order()) {
     if (Fault fault = find_node_fault(graph, id, made, names)) return fault;
   }
-  for (ValueId id : graph.outputs) {
+  for (ValueId id : graph.outputs()) {
     if (index_of(id) >= graph.value_count()) return described(graph, "an output does not exist");
     if (!made[index_of(id)]) {
       return described(graph, "output \"" + graph.value(id).name + "\" is never made");
     }
   }
+  if (const Fault fault = graph.find_index_fault()) return described(graph, *fault);
   return std::nullopt;
 }
 

@@ -298,6 +298,10 @@ Winner best_greedy(const arena::Problem& problem) {
 }
 
 Winner best_of_all(const arena::Problem& problem, const PackOptions& options) {
+  // A second, about: 23,000 items of which most live at once.
+  constexpr uint64_t kMostPlacementCost = uint64_t{1} << 29;
+  if (problem.placement_cost() > kMostPlacementCost)
+    return {.placement = arena::place_by_time(problem), .order = {}, .packer = "sweep"};
   Winner best = best_greedy(problem);
   const auto improve = [&](std::string_view packer, arena::Placement found) {
     if (found.height >= best.placement.height) return;

@@ -63,6 +63,10 @@ Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes)
 std::optional<Placement> place_in_order(const Problem& problem, std::span<const uint32_t> order,
                                         Fit fit, uint64_t limit);
 
+// Places the items by their first sections, each into the tightest gap that the dead ones left,
+// else on top: n log n, for problems whose placement_cost() forbids the others.
+Placement place_by_time(const Problem& problem);
+
 std::vector<uint32_t> order_by_size(const Problem& problem);
 std::vector<uint32_t> order_by_area(const Problem& problem);
 // The longest lives first, of equal ones the largest items.

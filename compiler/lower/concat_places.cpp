@@ -63,8 +63,7 @@ std::optional<ValueId> reshaped_from(const Graph& graph, ValueId id) {
   const bool reshapes = node.op == "reshape" || node.op == "squeeze" || node.op == "unsqueeze" ||
                         node.op == "flatten";
   if (!reshapes || !is_owned(graph, *node.inputs[0])) return std::nullopt;
-  if (graph.readers(id).size() != 1 || graph.readers(*node.inputs[0]).size() != 1)
-    return std::nullopt;
+  if (graph.reader_count(id) != 1 || graph.reader_count(*node.inputs[0]) != 1) return std::nullopt;
   return node.inputs[0];
 }
 
@@ -86,7 +85,7 @@ Placing placing_of(const LoweringState& state, ValueId part, TensorRef slot) {
             .refusal = is_output ? "an output of its own" : "no node's result"};
   }
   const bool read_by_strides = is_read_by_strides(graph, part);
-  const bool read_once = graph.readers(part).size() == 1;
+  const bool read_once = graph.reader_count(part) == 1;
   Placing placing{.part = part, .value = part, .slot = std::move(slot), .refusal = {}};
   while (const std::optional<ValueId> source = reshaped_from(graph, placing.value)) {
     const TensorType& type = graph.value(*source).type;

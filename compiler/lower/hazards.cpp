@@ -4,7 +4,9 @@
 #include "compiler/lower/hazards.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,56 +36,84 @@ uint32_t space_of(const Buffer& buffer, SpaceNumbers& numbers) {
   return numbers.fresh();
 }
 
-// Bytes [begin, end) of a space, last touched at a position.
+// Bytes [begin, end) of a space, touched at a position.
 struct Piece {
   uint32_t position;
   uint64_t begin;
   uint64_t end;
 };
 
-// What later accesses of a space must wait for. A write replaces all that it covers: whoever
-// conflicts with the covered part conflicts with the write, and the write waits for it.
+bool overlap(const Piece& a, const Piece& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+// What later accesses of a space must wait for: which step wrote each byte last, and who has read
+// it since. A write replaces all that it covers: whoever conflicts with the covered part conflicts
+// with the write, and the write waits for it.
 class SpaceHistory {
  public:
   void read(const Piece& piece, std::vector<uint32_t>& before) {
-    collect(writes_, piece, before);
-    reads_.push_back(piece);
+    for_each_met(piece, [&](Written& written) {
+      note(written, piece, before);
+      written.reads.push_back(piece);
+    });
   }
+
   void write(const Piece& piece, std::vector<uint32_t>& before) {
-    collect(writes_, piece, before);
-    collect(reads_, piece, before);
-    cut(writes_, piece);
-    cut(reads_, piece);
-    writes_.push_back(piece);
+    std::vector<Written> remains;
+    for_each_met(piece, [&](Written& written) {
+      note(written, piece, before);
+      for (const Piece& reader : written.reads) {
+        if (reader.position != piece.position && overlap(reader, piece))
+          before.push_back(reader.position);
+      }
+      if (written.begin < piece.begin) remains.push_back(part(written, written.begin, piece.begin));
+      if (written.end > piece.end) remains.push_back(part(written, piece.end, written.end));
+    });
+    const auto [first, last] = met(piece);
+    pieces_.erase(first, last);
+    for (Written& remaining : remains) put(std::move(remaining));
+    put({.position = piece.position, .begin = piece.begin, .end = piece.end, .reads = {}});
   }
 
  private:
-  static bool overlap(const Piece& a, const Piece& b) { return a.begin < b.end && b.begin < a.end; }
+  static constexpr uint64_t kEnd = std::numeric_limits<uint64_t>::max();
 
-  static void collect(const std::vector<Piece>& history, const Piece& piece,
-                      std::vector<uint32_t>& before) {
-    for (const Piece& earlier : history) {
-      if (earlier.position != piece.position && overlap(earlier, piece)) {
-        before.push_back(earlier.position);
-      }
-    }
+  // Bytes that one step wrote, or none yet.
+  struct Written {
+    std::optional<uint32_t> position = {};
+    uint64_t begin = 0;
+    uint64_t end = kEnd;
+    std::vector<Piece> reads = {};  // that meet these bytes
+  };
+  using Pieces = std::map<uint64_t, Written>;  // by begin; they cover the space
+
+  [[nodiscard]] std::pair<Pieces::iterator, Pieces::iterator> met(const Piece& piece) {
+    return {std::prev(pieces_.upper_bound(piece.begin)), pieces_.lower_bound(piece.end)};
   }
-  // Takes the bytes of `piece` out of the history.
-  static void cut(std::vector<Piece>& history, const Piece& piece) {
-    std::vector<Piece> right_parts;
-    for (Piece& earlier : history) {
-      if (!overlap(earlier, piece)) continue;
-      if (earlier.end > piece.end) {
-        right_parts.push_back({earlier.position, piece.end, earlier.end});
-      }
-      earlier.end = std::max(earlier.begin, piece.begin);
-    }
-    std::erase_if(history, [](const Piece& earlier) { return earlier.begin == earlier.end; });
-    history.insert(history.end(), right_parts.begin(), right_parts.end());
+  template <typename Visit>
+  void for_each_met(const Piece& piece, const Visit& visit) {
+    const auto [first, last] = met(piece);
+    for (auto place = first; place != last; ++place) visit(place->second);
   }
 
-  std::vector<Piece> writes_;
-  std::vector<Piece> reads_;
+  static void note(const Written& written, const Piece& piece, std::vector<uint32_t>& before) {
+    if (written.position && *written.position != piece.position)
+      before.push_back(*written.position);
+  }
+  static Written part(const Written& whole, uint64_t begin, uint64_t end) {
+    Written result{.position = whole.position, .begin = begin, .end = end, .reads = {}};
+    for (const Piece& reader : whole.reads) {
+      if (reader.begin < end && begin < reader.end) result.reads.push_back(reader);
+    }
+    return result;
+  }
+  void put(Written written) {
+    const uint64_t begin = written.begin;
+    pieces_.emplace(begin, std::move(written));
+  }
+
+  Pieces pieces_ = {{0, Written{}}};
 };
 
 void sort_unique(std::vector<uint32_t>& numbers) {

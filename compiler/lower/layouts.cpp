@@ -25,7 +25,10 @@ class LayoutChoice {
       choose(node.outputs[0]);
       if (node.inputs.size() > 3 && node.inputs[3]) choose(*node.inputs[3]);
     }
-    while (spread()) {
+    while (!fresh_.empty()) {
+      const ValueId id = fresh_.back();
+      fresh_.pop_back();
+      spread(id);
     }
     for (size_t i = 0; i < chosen_.size(); ++i) {
       if (chosen_[i]) state_.store_channels_last(ValueId(i));
@@ -50,16 +53,15 @@ class LayoutChoice {
     return elementwise || joins_or_doubles(node) || (node.op == "pool" && node.outputs.size() == 1);
   }
 
-  // False where the value has its layout already, or must be dense.
-  bool choose(ValueId id) {
+  // Unless the value has its layout already, or must be dense.
+  void choose(ValueId id) {
     const Value& value = graph_.value(id);
-    if (chosen_[index_of(id)] || value.type.shape.size() != kRank || graph_.is_output(id))
-      return false;
-    if (value.origin != ValueOrigin::Node) return false;
+    if (chosen_[index_of(id)] || value.type.shape.size() != kRank || graph_.is_output(id)) return;
+    if (value.origin != ValueOrigin::Node) return;
     const Node& producer = graph_.node(*value.producer);
-    if (!is_convolution(producer) && !takes_any_layout(producer)) return false;
+    if (!is_convolution(producer) && !takes_any_layout(producer)) return;
     chosen_[index_of(id)] = true;
-    return true;
+    fresh_.push_back(id);
   }
 
   // Inputs that are broadcast have another shape than the result; so have those of the ops that
@@ -70,24 +72,23 @@ class LayoutChoice {
                                      shape == graph_.value(node.outputs[0]).type.shape);
   }
 
-  bool spread() {
-    bool changed = false;
-    for (NodeId id : graph_.order()) {
-      const Node& node = graph_.node(id);
-      if (!takes_any_layout(node)) continue;
-      const ValueId output = node.outputs[0];
-      for (const std::optional<ValueId>& input : node.inputs) {
-        if (!input || !counts(node, *input)) continue;
-        if (chosen_[index_of(*input)]) changed |= choose(output);
-        if (chosen_[index_of(output)]) changed |= choose(*input);
-      }
+  // From a value that is stored channels last to the other side of the nodes around it.
+  void spread(ValueId id) {
+    for (NodeId reader : graph_.readers(id)) {
+      const Node& node = graph_.node(reader);
+      if (takes_any_layout(node) && counts(node, id)) choose(node.outputs[0]);
     }
-    return changed;
+    const Node& producer = graph_.node(*graph_.value(id).producer);
+    if (!takes_any_layout(producer) || producer.outputs[0] != id) return;
+    for (const std::optional<ValueId>& input : producer.inputs) {
+      if (input && counts(producer, *input)) choose(*input);
+    }
   }
 
   LoweringState& state_;
   const Graph& graph_;
   std::vector<bool> chosen_;
+  std::vector<ValueId> fresh_;  // chosen, but not yet spread from
 };
 
 }  // namespace

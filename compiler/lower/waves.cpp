@@ -146,10 +146,12 @@ std::optional<Edges> order_for_in_place(const Edges& hazards, const LivenessMode
   bool changed = false;
   for (const InPlaceChance& chance : liveness.chances()) {
     std::vector<uint32_t> unordered;
+    const std::vector<uint32_t>& users = liveness.users(chance.input);
+    if (users.back() > chance.step) continue;
     bool possible = true;
-    for (const uint32_t user : liveness.users(chance.input)) {
+    for (const uint32_t user : users) {
       if (user == chance.step) continue;
-      possible = possible && user < chance.step && earliest[user] < latest[chance.step];
+      possible = possible && earliest[user] < latest[chance.step];
       const std::vector<uint32_t>& known = before[chance.step];
       if (!std::binary_search(known.begin(), known.end(), user)) unordered.push_back(user);
     }

@@ -2,12 +2,14 @@
 // Lowering of an elementwise node or an ew_region to one region dispatch.
 #include <algorithm>
 #include <iterator>
+#include <map>
 
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/elementwise_region.h"
 #include "compiler/ops/lower_context.h"
 #include "compiler/ops/positions.h"
 #include "compiler/ops/region_codegen.h"
+#include "compiler/ops/scalar_cost.h"
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
@@ -80,6 +82,7 @@ struct RegionInputs {
 
 RegionInputs gather_inputs(LowerContext& ctx) {
   RegionInputs inputs;
+  std::map<BufferId, std::vector<size_t>> seen;  // operands by the buffer that they lie in
   for (size_t i = 0; i < ctx.input_count(); ++i) {
     if (!ctx.has_input(i)) {
       inputs.names.emplace_back();
@@ -88,12 +91,17 @@ RegionInputs gather_inputs(LowerContext& ctx) {
     }
     const RegionOperand operand{.view = ctx.input(i),
                                 .storage = element_storage(ctx.input_type(i).dtype)};
-    const auto found =
-        std::find_if(inputs.operands.begin(), inputs.operands.end(),
-                     [&](const RegionOperand& other) { return same_operand(operand, other); });
-    inputs.names.push_back("x" + std::to_string(found - inputs.operands.begin() + 1));
+    std::vector<size_t>& beside = seen[operand.view.buffer];
+    const auto found = std::find_if(beside.begin(), beside.end(), [&](size_t other) {
+      return same_operand(operand, inputs.operands[other]);
+    });
+    const size_t index = found == beside.end() ? inputs.operands.size() : *found;
+    if (found == beside.end()) {
+      beside.push_back(index);
+      inputs.operands.push_back(operand);
+    }
+    inputs.names.push_back("x" + std::to_string(index + 1));
     inputs.dtypes.push_back(ctx.input_type(i).dtype);
-    if (found == inputs.operands.end()) inputs.operands.push_back(operand);
   }
   return inputs;
 }
@@ -133,6 +141,7 @@ bool lower_elementwise(LowerContext& ctx) {
                .coordinates = chain.coordinates,
                .counts_outside = counts_outside,
                .operations = steps.size(),
+               .cost = chain_cost(steps, inputs.dtypes),
                .subject = subject,
                .double_functions = calls_double_functions(ctx, steps),
                .float8_functions = meets_dtype(ctx, steps, is_float8),

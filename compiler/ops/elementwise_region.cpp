@@ -11,6 +11,7 @@
 #include "compiler/ops/elementwise_loops.h"
 #include "compiler/ops/positions.h"
 #include "compiler/ops/region_codegen.h"
+#include "compiler/ops/scalar_cost.h"
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 
@@ -91,7 +92,11 @@ bool can_be_wide(const Program& program, const Stream& stream) {
   return view_alignment(program, stream.view) >= kVectorWidth * stream.storage.bytes;
 }
 
-void choose_width(const Program& program, RegionPlan& plan) {
+bool calls_functions(const Region& region) {
+  return region.cost > kMostInlineCost;
+}
+
+void choose_width(const Program& program, const Region& region, RegionPlan& plan) {
   const Shape& sizes = plan.loops.sizes;
   const bool has_eight_bytes =
       std::any_of(plan.streams.begin(), plan.streams.end(),
@@ -100,6 +105,8 @@ void choose_width(const Program& program, RegionPlan& plan) {
   plan.items = count;
   if (has_eight_bytes) {
     plan.width_reason = "8-byte elements";
+  } else if (calls_functions(region)) {
+    plan.width_reason = "much code";
   } else if (sizes.empty() || count < kVectorWidth) {
     plan.width_reason = "few elements";
   } else if (sizes.size() > 1 && sizes.back() % kVectorWidth != 0) {
@@ -167,7 +174,7 @@ RegionPlan make_plan(const Program& program, const Region& region) {
     farthest = std::max(farthest, bytes / plan.streams[k].storage.bytes);
   }
   plan.wide_index = farthest > kMaxIndex32;
-  choose_width(program, plan);
+  choose_width(program, region, plan);
   return plan;
 }
 
@@ -494,6 +501,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
   if (region.complex_functions) dispatch.define("RLX_COMPLEX", 1);
+  if (calls_functions(region)) dispatch.define("RLX_CALLS", 1);
   dispatch.workgroup({kBlock})
       .define("RLX_INDEX", index_type(plan))
       .define("RLX_COUNT", index_number(plan, plan.items))

@@ -39,6 +39,7 @@ struct Region {
   // less.
   bool counts_outside = false;
   uint64_t operations = 0;  // arithmetic operations per element
+  uint64_t cost = 0;        // instructions per element, see scalar_cost.h
   std::string subject;      // for the reason: "region of 5 ops"
   // What element_text calls functions of: lib/math64, lib/float8_elements, lib/complex.
   bool double_functions = false;

@@ -43,7 +43,7 @@ bool evaluate_composition(EvaluateContext& ctx) {
     value.type = ctx.output_type(i);
     node.outputs[i] = graph.add_value(std::move(value));
   }
-  graph.outputs = node.outputs;
+  graph.set_outputs(node.outputs);
   const OpDef& op = *find_op(node.op);
   const NodeId id = graph.add_node(std::move(node));
   graph.set_order({id});
@@ -64,7 +64,7 @@ bool evaluate_composition(EvaluateContext& ctx) {
     }
   }
   for (size_t i = 0; i < ctx.output_count(); ++i) {
-    const Tensor& result = tensors.at(graph.outputs[i]);
+    const Tensor& result = tensors.at(graph.outputs()[i]);
     ctx.output(i).floats = result.floats;
     ctx.output(i).integers = result.integers;
   }

@@ -6,6 +6,7 @@
 #include "compiler/ops/elementwise.h"
 #include "compiler/ops/positions.h"
 #include "compiler/ops/prepare.h"
+#include "compiler/ops/scalar_cost.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -212,8 +213,34 @@ bool evaluate(EvaluateContext& ctx) {
   return true;
 }
 
+// A model's region of too much code as nodes, from which fusion makes regions that are not.
+bool decompose_region(RewriteContext& ctx) {
+  const Node& node = ctx.node();
+  std::vector<DType> dtypes;
+  std::vector<ValueId> operands;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    operands.push_back(ctx.input(i));
+    dtypes.push_back(ctx.type(operands.back()).dtype);
+  }
+  if (chain_cost(node.region, dtypes) <= kMostRegionCost) return true;
+  for (const RegionStep& step : node.region) {
+    std::vector<std::optional<ValueId>> inputs;
+    for (const uint32_t operand : step.operands) inputs.emplace_back(operands.at(operand));
+    operands.push_back(ctx.emit(step.op, std::move(inputs), step.attributes));
+  }
+  // An input that only a dead step reads may have widened the region's shape.
+  const Shape shape = ctx.type(node.outputs[0]).shape;
+  ValueId result = operands.back();
+  if (ctx.type(result).shape != shape) result = ctx.emit("expand", {result}, {{"shape", shape}});
+  ctx.replace_output(0, result);
+  return true;
+}
+
 // ---- batch_ew_region: one chain over each of `slices` groups of equal inputs, the results one
 // after the other along axis 0 ----
+
+// Of all slices: each gets a copy of the chain.
+constexpr size_t kMostBatchSteps = size_t{1} << 16;
 
 // One slice as a region of its own.
 struct Slice {
@@ -253,6 +280,12 @@ Slice slice_of(const NodeContext& ctx, const std::vector<TensorType>& types) {
 
 bool infer_batch(InferContext& ctx) {
   const auto slices = static_cast<size_t>(ctx.attrs().integer("slices"));
+  const size_t steps = texts_of(chain_attribute(ctx)).size();
+  if (steps > kMostBatchSteps / slices) {
+    return ctx.fail(DiagCode::Limit, std::to_string(slices) + " slices of " +
+                                         std::to_string(steps) + " steps, wanted at most " +
+                                         std::to_string(kMostBatchSteps) + " steps in all");
+  }
   if (ctx.input_count() == 0 || ctx.input_count() % slices != 0) {
     return ctx.fail(DiagCode::BadArity, std::to_string(ctx.input_count()) +
                                             " inputs do not divide into " + std::to_string(slices) +
@@ -372,8 +405,10 @@ bool prepare_upsampled_input(Graph& graph, NodeId id, Diagnostics& diagnostics) 
                                                         .region = {},
                                                         .place = region.place,
                                                         .source = region.source});
-  graph.node(id).inputs[input] = result;
-  graph.node(id).attributes.erase("upsample_input");
+  graph.change_node(id, [&](Node& node) {
+    node.inputs[input] = result;
+    node.attributes.erase("upsample_input");
+  });
   return check_and_infer(graph, upsample, diagnostics);
 }
 
@@ -417,8 +452,10 @@ bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics) {
     step->dtype = *dtype;
     steps.push_back(std::move(*step));
   }
-  graph.node(id).region = std::move(steps);
-  graph.node(id).attributes.erase("chain");
+  graph.change_node(id, [&steps](Node& region) {
+    region.region = std::move(steps);
+    region.attributes.erase("chain");
+  });
   return true;
 }
 
@@ -430,6 +467,7 @@ std::span<const OpDef> ew_region_ops() {
             .attrs = kRegionAttrs,
             .infer = infer,
             .evaluate = evaluate,
+            .decompose = decompose_region,
             .lower = lower_elementwise},
       OpDef{.name = "batch_ew_region",
             .signature = "batch_ew_region(in0, ...; chain, slices) -> y",

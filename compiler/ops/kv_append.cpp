@@ -163,7 +163,8 @@ bool read_once(const Graph& graph, ValueId value) {
   const std::vector<NodeId> readers = graph.readers(value);
   for (auto reader = readers.begin(); reader != readers.end(); ++reader) {
     const Node& node = graph.node(*reader);
-    if (std::find(readers.begin(), reader, *reader) != reader) continue;  // counted with its first
+    const bool is_counted = reader != readers.begin() && *(reader - 1) == *reader;
+    if (is_counted) continue;
     const auto uses = std::count(node.inputs.begin(), node.inputs.end(), std::optional(value));
     const bool target = node.op == "state_write" && node.inputs[0] == value;
     reads += static_cast<size_t>(uses) - (target ? 1 : 0);
@@ -197,16 +198,14 @@ bool dies_here(LowerContext& ctx, size_t input, size_t output) {
   const ValueId result = ctx.node().outputs.at(output);
   if (ctx.segment_of(view) != Segment::Arena || !view.dense()) return false;
   if (ctx.state().has_place(result)) return false;
-  const std::vector<NodeId>& order = graph.order();
-  const auto here = std::find(order.begin(), order.end(), *graph.value(result).producer);
+  const NodeId here = *graph.value(result).producer;
   const std::vector<ValueId> values = ctx.state().values_in(view.buffer);
   return std::none_of(values.begin(), values.end(), [&](ValueId id) {
     if (graph.is_output(id)) return true;
     const std::vector<NodeId> readers = graph.readers(id);
     // A state takes its new value at the end of the run.
     return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
-      return graph.node(reader).op == "state_write" ||
-             std::find(here + 1, order.end(), reader) != order.end();
+      return graph.node(reader).op == "state_write" || graph.runs_before(here, reader);
     });
   });
 }

@@ -60,8 +60,8 @@ LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
     program.inputs.push_back(buffer);
     set_ref(graph.inputs[i], dense_ref(buffer, value.type));
   }
-  for (uint32_t i = 0; i < graph.outputs.size(); ++i) {
-    const Value& value = graph.value(graph.outputs[i]);
+  for (uint32_t i = 0; i < graph.outputs().size(); ++i) {
+    const Value& value = graph.value(graph.outputs()[i]);
     const BufferId buffer = program.add_buffer({.name = graph.output_names.at(i),
                                                 .type = value.type,
                                                 .size_bytes = byte_size(value.type),
@@ -71,7 +71,7 @@ LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
                                                 .input_index = {},
                                                 .output_index = i});
     program.outputs.push_back(buffer);
-    std::optional<TensorRef>& place = places_[index_of(graph.outputs[i])];
+    std::optional<TensorRef>& place = places_[index_of(graph.outputs()[i])];
     if (value.origin == ValueOrigin::Node && !place) place = dense_ref(buffer, value.type);
   }
 }
@@ -95,12 +95,13 @@ const TensorRef& LoweringState::ref(ValueId id) {
     const Value& value = graph.value(id);
     RLX_CHECK(value.origin == ValueOrigin::Weight || value.origin == ValueOrigin::State,
               "value \"" + value.name + "\" was not lowered");
-    ref = leaf_ref(value);
+    set_ref(id, leaf_ref(value));
   }
   return *ref;
 }
 
 void LoweringState::set_ref(ValueId id, TensorRef ref) {
+  values_in_[ref.buffer].push_back(id);
   refs_.at(index_of(id)) = std::move(ref);
 }
 
@@ -130,7 +131,7 @@ TensorRef LoweringState::materialize(const TensorRef& ref, const Step& origin) {
 
 TensorRef LoweringState::materialize_as(const TensorRef& ref, const Strides& strides,
                                         const std::string& layout, const Step& origin) {
-  for (const LayoutCopy& copy : copies_) {
+  for (const LayoutCopy& copy : copies_[ref.buffer]) {
     if (same_view(copy.from, ref) && copy.to.strides == strides) return copy.to;
   }
   TensorRef packed = scratch(ref.type, program.buffer(ref.buffer).name + "." + layout);
@@ -138,7 +139,7 @@ TensorRef LoweringState::materialize_as(const TensorRef& ref, const Strides& str
   Step step = origin;
   step.reason = layout + " copy of a strided view for " + origin.op;
   emit_copy(program, std::move(step), ref, packed);
-  copies_.push_back({.from = ref, .to = packed});
+  copies_[ref.buffer].push_back({.from = ref, .to = packed});
   return packed;
 }
 
@@ -156,20 +157,20 @@ TensorRef LoweringState::scratch(const TensorType& type, const std::string& name
 
 std::vector<ValueId> LoweringState::values_in(BufferId buffer) const {
   std::vector<ValueId> values;
-  for (uint32_t i = 0; i < refs_.size(); ++i) {
-    if (refs_[i] && refs_[i]->buffer == buffer) values.push_back(ValueId{i});
+  const auto known = values_in_.find(buffer);
+  if (known == values_in_.end()) return values;
+  for (const ValueId id : known->second) {
+    if (refs_[index_of(id)]->buffer == buffer) values.push_back(id);
   }
   return values;
 }
 
 void LoweringState::forget_copies_of(BufferId buffer) {
-  std::erase_if(copies_, [buffer](const LayoutCopy& copy) { return copy.from.buffer == buffer; });
+  copies_.erase(buffer);
 }
 
 bool LoweringState::write_state_at_end(StateId state, TensorRef from, Step origin) {
-  for (const StateWrite& write : state_writes_) {
-    if (write.state == state) return false;
-  }
+  if (!written_states_.insert(state).second) return false;
   state_writes_.push_back({.state = state, .from = std::move(from), .origin = std::move(origin)});
   return true;
 }
@@ -180,12 +181,12 @@ void LoweringState::copy_into(const TensorRef& place, ValueId id, Step step) {
 }
 
 void LoweringState::finish() {
-  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+  for (size_t i = 0; i < graph.outputs().size(); ++i) {
     Step step;
     step.node = graph.output_names[i];
     step.op = "output";
-    const TensorType& type = graph.value(graph.outputs[i]).type;
-    copy_into(dense_ref(program.outputs[i], type), graph.outputs[i], std::move(step));
+    const TensorType& type = graph.value(graph.outputs()[i]).type;
+    copy_into(dense_ref(program.outputs[i], type), graph.outputs()[i], std::move(step));
   }
   // What was appended to a state in place is there already.
   std::erase_if(state_writes_, [this](const StateWrite& write) {
@@ -199,13 +200,15 @@ void LoweringState::finish() {
       write.from = materialize(write.from, write.origin);
     }
   }
+  std::map<StateId, BufferId> state_buffers;
+  for (uint32_t i = 0; i < program.buffers.size(); ++i) {
+    if (program.buffers[i].state) state_buffers.try_emplace(*program.buffers[i].state, BufferId{i});
+  }
   for (StateWrite& write : state_writes_) {
-    const auto buffer =
-        std::find_if(program.buffers.begin(), program.buffers.end(),
-                     [&write](const Buffer& candidate) { return candidate.state == write.state; });
-    RLX_CHECK(buffer != program.buffers.end(), "write of a state that was never read");
-    const auto id = BufferId(buffer - program.buffers.begin());
-    emit_copy(program, std::move(write.origin), write.from, dense_ref(id, write.from.type));
+    const auto buffer = state_buffers.find(write.state);
+    RLX_CHECK(buffer != state_buffers.end(), "write of a state that was never read");
+    emit_copy(program, std::move(write.origin), write.from,
+              dense_ref(buffer->second, write.from.type));
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "compiler/dispatch/target.h"
@@ -90,13 +91,15 @@ class LoweringState {
     Step origin;
   };
   std::vector<StateWrite> state_writes_;
+  std::set<StateId> written_states_;
   struct LayoutCopy {
     TensorRef from;
     TensorRef to;
   };
   std::vector<std::optional<TensorRef>> refs_;
   std::vector<std::optional<TensorRef>> places_;
-  std::vector<LayoutCopy> copies_;
+  std::map<BufferId, std::vector<LayoutCopy>> copies_;  // by the buffer of `from`
+  std::map<BufferId, std::vector<ValueId>> values_in_;  // those that lie in it, or once did
   std::vector<bool> channels_last_;
   std::map<ValueId, Strides> strides_;
   std::map<ValueId, std::string> refused_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <unordered_map>
 
 #include "compiler/ir/graph.h"
 #include "compiler/ir/tensor.h"
@@ -10,18 +11,30 @@
 
 namespace rlx {
 
+// What values of one graph hold where that is known before the run: small constants of the module,
+// and what follows from such constants and from shapes alone. Each value is looked at once.
+class KnownValues {
+ public:
+  // nullptr: it is not known. The graph may grow between calls; what it holds stays.
+  const Tensor* find(const Module& module, const Graph& graph, ValueId id);
+
+ private:
+  void work_out(const Module& module, const Graph& graph, ValueId id);
+
+  std::unordered_map<ValueId, std::optional<Tensor>> values_;
+  int64_t elements_ = 0;  // of values_
+};
+
 // For a node as a graph file has it, whose inputs have their types: the chain of an ew_region,
 // texts, becomes the node's region; the known limit of a range becomes its count, the known k of a
 // topk its attribute. False where anything was reported. Any other node stays as it is.
-bool prepare_node(const Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
-
-// What a value holds where that is known before the run: a small constant of the module, or what
-// follows from such constants and from shapes alone. nullopt: it is not known.
-std::optional<Tensor> known_value(const Module& module, const Graph& graph, ValueId id);
+bool prepare_node(const Module& module, Graph& graph, NodeId id, KnownValues& known,
+                  Diagnostics& diagnostics);
 
 // The parts of prepare_node.
 bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics);
-void prepare_topk(const Module& module, Graph& graph, NodeId id);
-bool prepare_range(const Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
+void prepare_topk(const Module& module, Graph& graph, NodeId id, KnownValues& known);
+bool prepare_range(const Module& module, Graph& graph, NodeId id, KnownValues& known,
+                   Diagnostics& diagnostics);
 
 }  // namespace rlx

@@ -212,15 +212,16 @@ constexpr AttrSpec kEyeAttrs[] = {
 }  // namespace
 
 // infer reports inputs of other types and ranks than it wants.
-bool prepare_range(const Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics) {
+bool prepare_range(const Module& module, Graph& graph, NodeId id, KnownValues& known,
+                   Diagnostics& diagnostics) {
   const Node node = graph.node(id);
   if (node.inputs.size() != 3 || node.attributes.contains("count")) return true;
   std::vector<Tensor> bounds;
   for (const std::optional<ValueId>& input : node.inputs) {
-    std::optional<Tensor> bound = input ? known_value(module, graph, *input) : std::nullopt;
-    if (!bound || bound->count() != 1 || bound->type != graph.value(*node.inputs[0]).type)
+    const Tensor* bound = input ? known.find(module, graph, *input) : nullptr;
+    if (bound == nullptr || bound->count() != 1 || bound->type != graph.value(*node.inputs[0]).type)
       return true;
-    bounds.push_back(std::move(*bound));
+    bounds.push_back(*bound);
   }
   if (bounds[0].type.dtype == DType::bool_) return true;
   const std::optional<int64_t> count = range_count(bounds[0], bounds[1], bounds[2]);
@@ -229,8 +230,10 @@ bool prepare_range(const Module& module, Graph& graph, NodeId id, Diagnostics& d
     return ctx.fail(DiagCode::BadShape, "no range goes from start to limit by that delta",
                     "delta must not be 0, and the range not be endless");
   }
-  graph.node(id).inputs[1] = std::nullopt;
-  graph.node(id).attributes["count"] = *count;
+  graph.change_node(id, [&count](Node& ranged) {
+    ranged.inputs[1] = std::nullopt;
+    ranged.attributes["count"] = *count;
+  });
   return true;
 }
 

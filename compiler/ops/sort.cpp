@@ -217,18 +217,20 @@ constexpr OpDef kOps[] = {
 
 }  // namespace
 
-void prepare_topk(const Module& module, Graph& graph, NodeId id) {
-  Node& node = graph.node(id);
+void prepare_topk(const Module& module, Graph& graph, NodeId id, KnownValues& values) {
+  const Node& node = graph.node(id);
   if (node.inputs.size() != 2 || !node.inputs[1]) return;
-  const std::optional<Tensor> known = known_value(module, graph, *node.inputs[1]);
-  if (!known || !is_integer(known->type.dtype) || known->count() != 1) return;
+  const Tensor* known = values.find(module, graph, *node.inputs[1]);
+  if (known == nullptr || !is_integer(known->type.dtype) || known->count() != 1) return;
   int64_t k = known->integers[0];
   const auto most = node.attributes.find("k");
   const bool has_most =
       most != node.attributes.end() && std::holds_alternative<int64_t>(most->second);
   if (has_most) k = std::min(k, std::get<int64_t>(most->second));
-  node.attributes["k"] = k;
-  node.inputs.resize(1);
+  graph.change_node(id, [k](Node& topk) {
+    topk.attributes["k"] = k;
+    topk.inputs.resize(1);
+  });
 }
 
 bool sorts_descending(const NodeContext& ctx) {

@@ -48,14 +48,17 @@ const Node* producer(const Graph& graph, ValueId id) {
 }
 
 // reshape(reshape(x)) reads x; transpose(transpose(x)) becomes one transpose.
-bool merge_with_producer(Graph& graph, Node& node) {
+bool merge_with_producer(Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
   if (!is_reshape(node.op) && node.op != "transpose") return false;
   const Node* before = producer(graph, *node.inputs[0]);
   if (before == nullptr) return false;
   if (is_reshape(node.op) && is_reshape(before->op)) {
-    node.inputs[0] = before->inputs[0];
-    node.op = "reshape";
-    node.attributes = {{"shape", graph.value(node.outputs[0]).type.shape}};
+    graph.change_node(id, [&](Node& view) {
+      view.inputs[0] = before->inputs[0];
+      view.op = "reshape";
+      view.attributes = {{"shape", graph.value(view.outputs[0]).type.shape}};
+    });
     return true;
   }
   if (node.op != "transpose" || before->op != "transpose") return false;
@@ -63,8 +66,10 @@ bool merge_with_producer(Graph& graph, Node& node) {
   Ints joined;
   for (int64_t axis : permutation(graph, node))
     joined.push_back(inner.at(static_cast<size_t>(axis)));
-  node.inputs[0] = before->inputs[0];
-  node.attributes["perm"] = std::move(joined);
+  graph.change_node(id, [&](Node& view) {
+    view.inputs[0] = before->inputs[0];
+    view.attributes["perm"] = std::move(joined);
+  });
   return true;
 }
 
@@ -92,7 +97,8 @@ std::optional<double> known_number(const Module& module, const Graph& graph, Val
 }
 
 // clamp(x, low, high) with known bounds as clamp(x; min, max), which fits behind a product.
-bool write_bounds(const Module& module, const Graph& graph, Node& node) {
+bool write_bounds(const Module& module, Graph& graph, NodeId id) {
+  const Node& node = graph.node(id);
   if (node.op != "clamp" || node.inputs.size() < 2) return false;
   if (graph.value(*node.inputs[0]).type != graph.value(node.outputs[0]).type) return false;
   Attributes bounds = node.attributes;
@@ -102,8 +108,10 @@ bool write_bounds(const Module& module, const Graph& graph, Node& node) {
     if (!bound || std::isnan(*bound)) return false;
     bounds[i == 1 ? "min" : "max"] = *bound;
   }
-  node.inputs.resize(1);
-  node.attributes = std::move(bounds);
+  graph.change_node(id, [&bounds](Node& clamp) {
+    clamp.inputs.resize(1);
+    clamp.attributes = std::move(bounds);
+  });
   return true;
 }
 
@@ -114,14 +122,14 @@ size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      Node& node = graph.node(id);
+      const Node& node = graph.node(id);
       if (fold_shape(module, graph, node, diagnostics)) {
         graph.remove_node(id);
         ++changed;
         continue;
       }
       // A merged view may turn out to change nothing.
-      const bool merged = merge_with_producer(graph, node) || write_bounds(module, graph, node);
+      const bool merged = merge_with_producer(graph, id) || write_bounds(module, graph, id);
       const std::optional<ValueId> source = passed_on(graph, node);
       if (source) {
         graph.replace_uses(node.outputs[0], *source);

@@ -14,5 +14,8 @@ bool is_elementwise(const Node& node);
 bool has_chain_types(const Graph& graph, const Node& node);
 // An elementwise node as a chain: its own, or the single step that it is.
 std::vector<RegionStep> chain_of(const Graph& graph, const Node& node);
+// Instructions of one element of a chain over these inputs.
+uint64_t cost_of(const Graph& graph, const std::vector<RegionStep>& steps,
+                 const std::vector<std::optional<ValueId>>& inputs);
 
 }  // namespace rlx

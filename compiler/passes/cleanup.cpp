@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dead nodes, common subexpressions, decomposition.
-#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -13,7 +12,7 @@ namespace {
 
 size_t remove_dead_nodes(Graph& graph) {
   std::vector<bool> needed(graph.value_count());
-  for (ValueId id : graph.outputs) needed[index_of(id)] = true;
+  for (ValueId id : graph.outputs()) needed[index_of(id)] = true;
   std::vector<NodeId> dead;
   const std::vector<NodeId>& order = graph.order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -92,8 +91,7 @@ size_t decompose(Module& module, const PassOptions&, Diagnostics& diagnostics) {
           return changed;
         }
         // An op with a kernel for some nodes leaves those as they are.
-        const std::vector<NodeId>& left = graph.order();
-        if (std::find(left.begin(), left.end(), id) != left.end()) continue;
+        if (graph.contains(id)) continue;
         ++changed;
         again = true;
       }

@@ -89,7 +89,7 @@ bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
   if (x.origin != ValueOrigin::Node || graph.is_output(*norm.inputs[0])) return false;
   const Node& conv = graph.node(*x.producer);
   if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
-  if (graph.readers(*norm.inputs[0]).size() != 1) return false;
+  if (graph.reader_count(*norm.inputs[0]) != 1) return false;
   const bool bias_fits = conv.inputs.size() < 3 || !conv.inputs[2] ||
                          short_float_weight(module, graph, conv.inputs[2]);
   return bias_fits && short_float_weight(module, graph, conv.inputs[1]);

@@ -106,28 +106,11 @@ void replace_results(Graph& graph, const Node& node, const std::vector<ValueId>&
   for (size_t i = 0; i < node.outputs.size(); ++i) graph.replace_uses(node.outputs[i], results[i]);
 }
 
-bool same_numbers(const RandomData& a, const RandomData& b) {
-  return a.distribution == b.distribution && a.a == b.a && a.b == b.b && a.seed == b.seed &&
-         a.stream == b.stream;
-}
-
-// Made on the device in the same way.
-bool same_making(const WeightData& a, const WeightData& b) {
-  const auto* random_a = std::get_if<RandomData>(&a);
-  const auto* random_b = std::get_if<RandomData>(&b);
-  if (random_a != nullptr && random_b != nullptr) return same_numbers(*random_a, *random_b);
-  const auto* computed_a = std::get_if<ComputedData>(&a);
-  const auto* computed_b = std::get_if<ComputedData>(&b);
-  return computed_a != nullptr && computed_b != nullptr && *computed_a == *computed_b;
-}
-
 // A weight of the type and the making of `wanted`: one that an earlier node or entry left, or a new
 // one. Its name is a wish: the model may have a weight of that name.
-WeightId generated_weight(Module& module, const Graph& graph, Weight wanted) {
-  for (size_t i = 0; i < module.weights.size(); ++i) {
-    const Weight& known = module.weights[i];
-    if (known.type == wanted.type && same_making(known.data, wanted.data)) return WeightId(i);
-  }
+WeightId generated_weight(Module& module, Graph& graph, Weight wanted) {
+  const std::optional<WeightId> known = module.weight_index.made_alike(module.weights, wanted);
+  if (known) return *known;
   wanted.name = fresh_weight_name(module, graph, wanted.name);
   return module.add_weight(std::move(wanted));
 }
@@ -160,7 +143,7 @@ bool is_view(const Node& node) {
 // A view of a generated weight that others read too would be a second copy of it in device memory.
 bool doubles_weight(const Module& module, const Graph& graph, const Node& node) {
   return is_view(node) && inputs_of(module, graph, node) == InputKind::Generated &&
-         graph.readers(*node.inputs[0]).size() > 1 &&
+         graph.reader_count(*node.inputs[0]) > 1 &&
          byte_size(graph.value(node.outputs[0]).type) > kSmallBytes;
 }
 
@@ -194,10 +177,12 @@ class FoldedNodes {
     Attributes attributes;
     std::vector<WeightId> results;
   };
-  using Key = std::pair<std::string, std::vector<std::optional<WeightId>>>;  // op, inputs
+  using Key = std::pair<std::string, std::vector<std::optional<WeightId>>>;  // what it does, inputs
 
   static Key key_of(const Graph& graph, const Node& node) {
     Key key{node.op, {}};
+    for (const auto& [name, value] : node.attributes)
+      key.first += " " + name + "=" + to_string(value);
     for (const std::optional<ValueId>& input : node.inputs)
       key.second.push_back(input ? graph.value(*input).weight : std::nullopt);
     return key;

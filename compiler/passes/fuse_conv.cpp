@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residual and activation into conv; filters into the order that tensor cores read.
-#include <algorithm>
-
 #include "compiler/ops/conv_mma.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -61,10 +59,6 @@ GrownConv grown(const Graph& graph, const Node& conv, const PassOptions& options
   return result;
 }
 
-bool is_live(const Graph& graph, NodeId id) {
-  return std::find(graph.order().begin(), graph.order().end(), id) != graph.order().end();
-}
-
 bool fuse_one(Graph& graph, NodeId id, const PassOptions& options) {
   const Node& conv = graph.node(id);
   if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
@@ -104,7 +98,7 @@ bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics
   const NodeId view = emit_transpose(graph, conv, graph.node(stored).outputs[0],
                                      image ? Ints{0, 3, 1, 2} : Ints{0, 2, 1});
   const bool folded = fold_weights(module, graph, graph.node(stored), diagnostics);
-  if (folded) graph.node(conv).inputs[1] = graph.node(view).outputs[0];
+  if (folded) graph.set_input(conv, 1, graph.node(view).outputs[0]);
   if (!folded) graph.remove_node(view);
   graph.remove_node(stored);
   return folded;
@@ -125,7 +119,7 @@ size_t fuse_conv(Module& module, const PassOptions& options, Diagnostics&) {
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (is_live(graph, id) && fuse_one(graph, id, options)) ++changed;
+      if (graph.contains(id) && fuse_one(graph, id, options)) ++changed;
     }
   }
   return changed;

@@ -5,6 +5,7 @@
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/positions.h"
+#include "compiler/ops/scalar_cost.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 
@@ -33,6 +34,14 @@ std::vector<RegionStep> chain_of(const Graph& graph, const Node& node) {
   return {step};
 }
 
+uint64_t cost_of(const Graph& graph, const std::vector<RegionStep>& steps,
+                 const std::vector<std::optional<ValueId>>& inputs) {
+  std::vector<DType> dtypes;
+  for (const std::optional<ValueId>& input : inputs)
+    dtypes.push_back(graph.value(*input).type.dtype);
+  return chain_cost(steps, dtypes);
+}
+
 namespace {
 
 // RLX_REGION_BUFFERS less the output, and less the count of indices outside where there is one.
@@ -42,6 +51,8 @@ size_t most_inputs(const std::vector<RegionStep>& steps) {
   return counts ? 14 : 15;
 }
 constexpr size_t kMostSteps = 48;
+// Of a node as it is listed: nodes of more, which only a model has, are left alone.
+constexpr size_t kMostListedInputs = 64;
 
 // Inputs and steps of `reader` with `producer` computed inside it.
 struct Joined {
@@ -99,14 +110,14 @@ bool can_join(const Graph& graph, NodeId producer_id, NodeId reader_id) {
   const Node& producer = graph.node(producer_id);
   const Node& reader = graph.node(reader_id);
   if (!is_elementwise(producer) || !has_chain_types(graph, producer)) return false;
+  if (producer.inputs.size() > kMostListedInputs || reader.inputs.size() > kMostListedInputs)
+    return false;
   const ValueId inner = producer.outputs[0];
   if (graph.is_output(inner)) return false;
   const Shape& shape = graph.value(reader.outputs[0]).type.shape;
   if (graph.value(inner).type.shape != shape && !is_cheap_scalar(graph, producer, shape))
     return false;
-  const std::vector<NodeId> readers = graph.readers(inner);
-  return std::all_of(readers.begin(), readers.end(),
-                     [reader_id](NodeId id) { return id == reader_id; });
+  return graph.only_reader(inner) == reader_id;
 }
 
 bool join_one_producer(Graph& graph, NodeId reader_id) {
@@ -116,13 +127,15 @@ bool join_one_producer(Graph& graph, NodeId reader_id) {
     const NodeId producer_id = *value.producer;
     if (!can_join(graph, producer_id, reader_id)) continue;
     Joined joined = join(graph, graph.node(producer_id), graph.node(reader_id));
-    if (joined.inputs.size() > most_inputs(joined.steps) || joined.steps.size() > kMostSteps)
+    if (joined.inputs.size() > most_inputs(joined.steps) || joined.steps.size() > kMostSteps ||
+        cost_of(graph, joined.steps, joined.inputs) > kMostRegionCost)
       continue;
-    Node& reader = graph.node(reader_id);
-    reader.op = "ew_region";
-    reader.attributes.clear();
-    reader.inputs = std::move(joined.inputs);
-    reader.region = std::move(joined.steps);
+    graph.change_node(reader_id, [&joined](Node& reader) {
+      reader.op = "ew_region";
+      reader.attributes.clear();
+      reader.inputs = std::move(joined.inputs);
+      reader.region = std::move(joined.steps);
+    });
     graph.remove_node(producer_id);
     return true;
   }
@@ -136,8 +149,7 @@ size_t fuse_elementwise(Module& module, const PassOptions&, Diagnostics&) {
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order(graph.order().rbegin(), graph.order().rend());
     for (NodeId id : order) {
-      const auto& live = graph.order();
-      if (std::find(live.begin(), live.end(), id) == live.end()) continue;
+      if (!graph.contains(id)) continue;
       if (!is_elementwise(graph.node(id)) || !has_chain_types(graph, graph.node(id))) continue;
       while (join_one_producer(graph, id)) ++changed;
     }

@@ -125,9 +125,7 @@ size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& d
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (std::find(graph.order().begin(), graph.order().end(), id) == graph.order().end())
-        continue;
-      if (fuse_product(graph, id, options.target)) ++changed;
+      if (graph.contains(id) && fuse_product(graph, id, options.target)) ++changed;
     }
     for (NodeId id : graph.order()) {
       if (graph.node(id).op == "fused_matmul_bias_act") {

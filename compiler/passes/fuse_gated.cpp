@@ -108,8 +108,7 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      const auto& live = graph.order();
-      if (std::find(live.begin(), live.end(), id) == live.end()) continue;
+      if (!graph.contains(id)) continue;
       const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
       if (!pair) continue;
       if (pair_streams(graph, *pair, *options.target) ||

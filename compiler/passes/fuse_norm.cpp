@@ -111,8 +111,7 @@ size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      const auto& live = graph.order();
-      if (std::find(live.begin(), live.end(), id) == live.end()) continue;
+      if (!graph.contains(id)) continue;
       if (fuse_into_readers(graph, id, *options.target)) ++changed;
     }
   }

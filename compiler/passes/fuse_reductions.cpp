@@ -7,6 +7,7 @@
 #include "compiler/ops/positions.h"
 #include "compiler/ops/reduce_chain.h"
 #include "compiler/ops/reduce_lower.h"
+#include "compiler/ops/scalar_cost.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/blocks.h"
@@ -49,11 +50,12 @@ std::optional<NodeId> chain_before(const Graph& graph, const Node& reduction) {
   const ValueId x = *reduction.inputs[0];
   const Value& value = graph.value(x);
   if (value.origin != ValueOrigin::Node || graph.is_output(x)) return std::nullopt;
-  if (graph.readers(x).size() != 1) return std::nullopt;
+  if (graph.reader_count(x) != 1) return std::nullopt;
   const Node& producer = graph.node(*value.producer);
   const bool fits = is_elementwise(producer) && has_chain_types(graph, producer) &&
                     producer.inputs.size() <= kMaxReduceOperands &&
-                    !uses_foreign_types(graph, producer) && !reads_positions(graph, producer);
+                    !uses_foreign_types(graph, producer) && !reads_positions(graph, producer) &&
+                    cost_of(graph, chain_of(graph, producer), producer.inputs) <= kMostInlineCost;
   return fits ? value.producer : std::nullopt;
 }
 
@@ -67,9 +69,10 @@ size_t fuse_reductions(Module& module, const PassOptions&, Diagnostics&) {
       if (!reduces(graph, graph.node(id))) continue;
       const std::optional<NodeId> producer = chain_before(graph, graph.node(id));
       if (!producer) continue;
-      Node& reduction = graph.node(id);
-      reduction.region = chain_of(graph, graph.node(*producer));
-      reduction.inputs = graph.node(*producer).inputs;
+      graph.change_node(id, [&](Node& reduction) {
+        reduction.region = chain_of(graph, graph.node(*producer));
+        reduction.inputs = graph.node(*producer).inputs;
+      });
       graph.remove_node(*producer);
       ++changed;
     }

@@ -3,6 +3,7 @@
 // the kv_append of its keys and values where they go through caches at the same position. Tables
 // are by position, heads rotate as a whole, q and k come as [B,S,H,D].
 #include <algorithm>
+#include <set>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/pass.h"
@@ -101,18 +102,27 @@ bool appends_alike(const Graph& graph, const RopeGroup& group) {
          keys.node->inputs[kCache] != values.node->inputs[kCache];
 }
 
-// True where the value is computed from one of `results`.
-bool depends_on(const Graph& graph, ValueId value, const std::vector<ValueId>& results,
-                std::vector<bool>& seen) {
-  if (std::find(results.begin(), results.end(), value) != results.end()) return true;
-  if (seen[index_of(value)]) return false;
-  seen[index_of(value)] = true;
-  const Node* node = producer_of(graph, value);
-  if (node == nullptr) return false;
-  return std::any_of(node->inputs.begin(), node->inputs.end(),
-                     [&](const std::optional<ValueId>& input) {
-                       return input && depends_on(graph, *input, results, seen);
-                     });
+// True where one of `values` is computed from one of `results`, which nodes make: what runs before
+// all of these is computed from none.
+bool depend_on(const Graph& graph, std::vector<std::optional<ValueId>> values,
+               const std::vector<ValueId>& results) {
+  NodeId first = *graph.value(results.front()).producer;
+  for (ValueId result : results) {
+    const NodeId producer = *graph.value(result).producer;
+    if (graph.runs_before(producer, first)) first = producer;
+  }
+  std::set<ValueId> seen;
+  while (!values.empty()) {
+    const std::optional<ValueId> value = values.back();
+    values.pop_back();
+    if (!value || !seen.insert(*value).second) continue;
+    if (std::find(results.begin(), results.end(), *value) != results.end()) return true;
+    const std::optional<NodeId> producer = graph.value(*value).producer;
+    if (!producer || graph.runs_before(*producer, first)) continue;
+    const std::vector<std::optional<ValueId>>& inputs = graph.node(*producer).inputs;
+    values.insert(values.end(), inputs.begin(), inputs.end());
+  }
+  return false;
 }
 
 std::vector<std::optional<ValueId>> inputs_of(const RopeGroup& group) {
@@ -140,11 +150,7 @@ bool is_independent(const Graph& graph, const RopeGroup& group) {
   }
   std::vector<ValueId> results = group.results();
   results.push_back(group.k->outputs[0]);
-  std::vector<bool> seen(graph.value_count());
-  const std::vector<std::optional<ValueId>> inputs = inputs_of(group);
-  return std::none_of(inputs.begin(), inputs.end(), [&](const std::optional<ValueId>& input) {
-    return input && depends_on(graph, *input, results, seen);
-  });
+  return !depend_on(graph, inputs_of(group), results);
 }
 
 std::optional<RopeGroup> group_of(const Graph& graph, const Node& attention) {
@@ -199,7 +205,7 @@ void fuse(Graph& graph, NodeId attention, const RopeGroup& group) {
   for (size_t i = 0; i < old.size(); ++i) graph.replace_uses(old[i], fresh[i]);
   for (NodeId node_id : replaced) graph.remove_node(node_id);
   // Other readers of the results, such as state_write, may stand before the new node.
-  sort_nodes(graph);
+  move_readers_behind(graph, id);
 }
 
 }  // namespace

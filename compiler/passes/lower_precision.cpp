@@ -30,15 +30,17 @@ class PrecisionRewrite {
   size_t run() {
     const std::vector<NodeId> order = graph_.order();
     for (NodeId id : order) rewrite_node(id);
-    for (ValueId& output : graph_.outputs) {
+    std::vector<ValueId> outputs = graph_.outputs();
+    for (ValueId& output : outputs) {
       if (wanted_outputs_.contains(output)) output = widened_output(output);
     }
+    graph_.set_outputs(outputs);
     return changed_;
   }
 
   // Remembers the outputs that were f32 before anything changed.
   void note_outputs() {
-    for (ValueId output : graph_.outputs) {
+    for (ValueId output : graph_.outputs()) {
       const Value& value = graph_.value(output);
       if (value.type.dtype == DType::f32 && value.origin == ValueOrigin::Node) {
         wanted_outputs_.emplace(output, std::nullopt);
@@ -99,21 +101,20 @@ class PrecisionRewrite {
     for (size_t i = 0; i < graph_.node(id).inputs.size(); ++i) {
       if (!graph_.node(id).inputs[i]) continue;
       const ValueId input = rewritten_input(id, i);
-      graph_.node(id).inputs[i] = input;
+      if (graph_.node(id).inputs[i] != input) graph_.set_input(id, i, input);
     }
-    if (graph_.node(id).op != "bitcast") lower_attribute(graph_.node(id), "to");
-    lower_attribute(graph_.node(id), "out_dtype");
+    if (graph_.node(id).op != "bitcast") lower_attribute(id, "to");
+    lower_attribute(id, "out_dtype");
     infer(id);
     ++changed_;
   }
 
   // A result that the model asks to be f32 is low precision too.
-  void lower_attribute(Node& node, const std::string& name) const {
-    const auto found = node.attributes.find(name);
-    if (found == node.attributes.end()) return;
-    if (found->second == AttributeValue(std::string("f32"))) {
-      found->second = std::string(name_of(low_));
-    }
+  void lower_attribute(NodeId id, const std::string& name) {
+    const Attributes& written = graph_.node(id).attributes;
+    const auto found = written.find(name);
+    if (found == written.end() || found->second != AttributeValue(std::string("f32"))) return;
+    graph_.change_node(id, [&](Node& node) { node.attributes[name] = std::string(name_of(low_)); });
   }
 
   ValueId widened_output(ValueId output) {

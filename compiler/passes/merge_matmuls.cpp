@@ -2,7 +2,7 @@
 // Products of one input with weights of one layout become one product: the weights and biases are
 // concatenated (folding does it once, on the host or in the init entry), the results are slices.
 // Fewer and fuller kernels.
-#include <algorithm>
+#include <map>
 
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -28,13 +28,20 @@ std::optional<ProductNode> candidate(const Module& module, const Graph& graph, c
   return bias != nullptr && bias->type.shape == columns ? product : std::nullopt;
 }
 
-// Whether two products can be one: of one x, weights of one layout and dtype, and biases alike.
-bool agree(const Graph& graph, const ProductNode& a, const ProductNode& b) {
-  const auto dtype = [&graph](const std::optional<ValueId>& id) {
-    return id ? std::optional(graph.value(*id).type.dtype) : std::nullopt;
-  };
-  return a.x == b.x && a.rows == b.rows && dtype(a.w) == dtype(b.w) &&
-         dtype(a.bias) == dtype(b.bias);
+// Products that can be one agree in it: of one x, weights of one layout and dtype, and biases
+// alike.
+struct GroupKey {
+  ValueId x{};
+  bool rows = false;
+  DType w{};
+  std::optional<DType> bias;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
+GroupKey key_of(const Graph& graph, const ProductNode& product) {
+  GroupKey key{.x = product.x, .rows = product.rows, .w = graph.value(product.w).type.dtype};
+  if (product.bias) key.bias = graph.value(*product.bias).type.dtype;
+  return key;
 }
 
 struct Member {
@@ -76,18 +83,13 @@ void merge(Graph& graph, const std::vector<Member>& members) {
 
 size_t merge_in(const Module& module, Graph& graph) {
   std::vector<std::vector<Member>> groups;
+  std::map<GroupKey, size_t> group_of;
   for (NodeId id : graph.order()) {
     const std::optional<ProductNode> product = candidate(module, graph, graph.node(id));
     if (!product) continue;
-    const auto group =
-        std::find_if(groups.begin(), groups.end(), [&](const std::vector<Member>& members) {
-          return agree(graph, members[0].product, *product);
-        });
-    if (group == groups.end()) {
-      groups.push_back({{id, *product}});
-    } else {
-      group->push_back({id, *product});
-    }
+    const auto [group, fresh] = group_of.try_emplace(key_of(graph, *product), groups.size());
+    if (fresh) groups.emplace_back();
+    groups[group->second].push_back({id, *product});
   }
   size_t merged = 0;
   for (const std::vector<Member>& group : groups) {

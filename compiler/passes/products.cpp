@@ -3,6 +3,7 @@
 #include "compiler/passes/products.h"
 
 #include <algorithm>
+#include <set>
 
 #include "compiler/ops/matmul_activation.h"
 #include "compiler/ops/op_def.h"
@@ -87,9 +88,8 @@ ValueId add_node_before(Graph& graph, NodeId position, const std::string& op,
 }
 
 std::optional<NodeId> sole_reader(const Graph& graph, ValueId id) {
-  if (graph.is_output(id)) return std::nullopt;
-  const std::vector<NodeId> readers = graph.readers(id);
-  return readers.size() == 1 ? std::optional(readers[0]) : std::nullopt;
+  if (graph.is_output(id) || graph.reader_count(id) != 1) return std::nullopt;
+  return graph.only_reader(id);
 }
 
 const Node* producer_of(const Graph& graph, ValueId id) {
@@ -97,39 +97,26 @@ const Node* producer_of(const Graph& graph, ValueId id) {
   return value.origin == ValueOrigin::Node ? &graph.node(*value.producer) : nullptr;
 }
 
-void sort_nodes(Graph& graph) {
-  std::vector<bool> made(graph.value_count());
-  for (uint32_t i = 0; i < graph.value_count(); ++i)
-    made[i] = graph.value(ValueId{i}).origin != ValueOrigin::Node;
-  const auto ready = [&](NodeId id) {
-    const Node& node = graph.node(id);
-    return std::all_of(
-        node.inputs.begin(), node.inputs.end(),
-        [&](const std::optional<ValueId>& input) { return !input || made[index_of(*input)]; });
-  };
-  std::vector<NodeId> sorted;
-  std::vector<NodeId> waiting;  // in the old order
-  const auto place = [&](NodeId id) {
-    sorted.push_back(id);
-    for (ValueId output : graph.node(id).outputs) made[index_of(output)] = true;
-  };
-  for (NodeId id : graph.order()) {
-    if (!ready(id)) {
-      waiting.push_back(id);
-      continue;
+void move_readers_behind(Graph& graph, NodeId id) {
+  std::vector<NodeId> moved;
+  std::set<NodeId> seen;
+  const auto note_readers = [&](NodeId made_late) {
+    for (ValueId output : graph.node(made_late).outputs) {
+      for (NodeId reader : graph.readers(output)) {
+        RLX_CHECK(reader != id, "nodes of \"" + graph.name + "\" read each other in a circle");
+        if (graph.runs_before(reader, id) && seen.insert(reader).second) moved.push_back(reader);
+      }
     }
-    place(id);
-    for (bool again = true; again;) {
-      const auto next = std::find_if(waiting.begin(), waiting.end(), ready);
-      again = next != waiting.end();
-      if (!again) break;
-      const NodeId freed = *next;
-      waiting.erase(next);
-      place(freed);
-    }
+  };
+  note_readers(id);
+  for (size_t i = 0; i < moved.size(); ++i) note_readers(moved[i]);
+  std::sort(moved.begin(), moved.end(),
+            [&graph](NodeId a, NodeId b) { return graph.runs_before(a, b); });
+  NodeId last = id;
+  for (NodeId reader : moved) {
+    graph.move_behind(last, reader);
+    last = reader;
   }
-  RLX_CHECK(waiting.empty(), "nodes of \"" + graph.name + "\" read each other in a circle");
-  graph.set_order(std::move(sorted));
 }
 
 }  // namespace rlx

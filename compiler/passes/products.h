@@ -38,8 +38,8 @@ std::optional<NodeId> sole_reader(const Graph& graph, ValueId id);
 // The node that makes a value, or nullptr.
 const Node* producer_of(const Graph& graph, ValueId id);
 
-// Puts the nodes into an order in which every value is made before it is read, moving as few as
-// that takes.
-void sort_nodes(Graph& graph);
+// Moves the nodes that read what `id` makes, or what these make in turn, and stand before it, right
+// behind it; they keep their order.
+void move_readers_behind(Graph& graph, NodeId id);
 
 }  // namespace rlx

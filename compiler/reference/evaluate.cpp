@@ -26,7 +26,7 @@ class Evaluation {
         if (input) ++remaining_[index_of(*input)];
       }
     }
-    for (ValueId id : graph.outputs) ++remaining_[index_of(id)];
+    for (ValueId id : graph.outputs()) ++remaining_[index_of(id)];
   }
 
   void set(ValueId id, Tensor tensor) { values_[index_of(id)] = std::move(tensor); }
@@ -139,7 +139,7 @@ std::optional<std::vector<Tensor>> evaluate_entry(const Module& module, const Gr
     if (!evaluation.run_node(graph.node(id), diagnostics)) return std::nullopt;
   }
   std::vector<Tensor> outputs;
-  for (ValueId id : graph.outputs) outputs.push_back(evaluation.get(id));
+  for (ValueId id : graph.outputs()) outputs.push_back(evaluation.get(id));
   evaluation.commit_states();
   return outputs;
 }

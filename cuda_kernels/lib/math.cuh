@@ -22,10 +22,10 @@ RLX_FN float rlx_exp_sum(float x, float rest) {
   RLX_PRECISE float r = ((x - n * 0.693145752f) - n * 1.42860677e-06f) + rest;
   return rlx_scale(1.0f + (r + r * r * rlx_exp_tail(r)), int(n));
 }
-RLX_FN float rlx_exp(float x) { return rlx_exp_sum(x, 0.0f); }
+RLX_BIG_FN float rlx_exp(float x) { return rlx_exp_sum(x, 0.0f); }
 // e^x for x <= 0 to a relative 2^-17, 0 below -104 and for NaN: for shares of a sum, which stand in front of their rounding.
 RLX_FN float rlx_exp_below(float x) { return rlx_native_exp2((x > -104.0f ? x : -104.0f) * 1.44269504f); }
-RLX_FN float rlx_exp2(float x) {
+RLX_BIG_FN float rlx_exp2(float x) {
   if (rlx_is_nan(x)) return x;
   if (x >= 128.0f) return RLX_INF;
   if (x < -150.0f) return 0.0f;
@@ -35,7 +35,7 @@ RLX_FN float rlx_exp2(float x) {
                   r * (0.00961808302f + r * (0.00133908633f + r * 0.000154531634f))));
   return rlx_scale(1.0f + r * q, int(n));
 }
-RLX_FN float rlx_expm1(float x) {
+RLX_BIG_FN float rlx_expm1(float x) {
   if (rlx_is_nan(x)) return x;
   if (x > 88.8f) return RLX_INF;
   if (x < -18.0f) return -1.0f;
@@ -83,24 +83,24 @@ RLX_FN float rlx_log_edge(float x) {
   return rlx_is_negative(x) ? RLX_NAN : RLX_INF;
 }
 RLX_FN bool rlx_log_regular(float x) { return rlx_bits(x) - 1u < 0x7F7FFFFFu; }
-RLX_FN float rlx_log(float x) {
+RLX_BIG_FN float rlx_log(float x) {
   if (!rlx_log_regular(x)) return rlx_log_edge(x);
   const RlxLogParts parts = rlx_log_parts(x);
   const float k = float(parts.exponent);
   return k * 0.693145752f + (rlx_log_near_one(parts.f) + k * 1.42860677e-06f);
 }
-RLX_FN float rlx_log2(float x) {
+RLX_BIG_FN float rlx_log2(float x) {
   if (!rlx_log_regular(x)) return rlx_log_edge(x);
   const RlxLogParts parts = rlx_log_parts(x);
   return float(parts.exponent) + rlx_log_near_one(parts.f) * 1.44269504f;
 }
-RLX_FN float rlx_log10(float x) {
+RLX_BIG_FN float rlx_log10(float x) {
   if (!rlx_log_regular(x)) return rlx_log_edge(x);
   const RlxLogParts parts = rlx_log_parts(x);
   const float k = float(parts.exponent);
   return k * 0.301025391f + (rlx_log_near_one(parts.f) * 0.434294482f + k * 4.60503907e-06f);
 }
-RLX_FN float rlx_log1p(float x) {
+RLX_BIG_FN float rlx_log1p(float x) {
   if (rlx_is_nan(x)) return x;
   if (x <= -1.0f) return x == -1.0f ? -RLX_INF : RLX_NAN;
   if (x > 1.0e9f) return rlx_log(x);
@@ -159,7 +159,7 @@ RLX_FN float rlx_pow_magnitude(float x, float y) {
   const float rest_2 = rlx_add_rn(rest_1, rlx_mul_rn(y2, l1));
   return rlx_exp_sum(product, rlx_add_rn(rest_2, rlx_mul_rn(y2, l2)) + y * l.low);
 }
-RLX_FN float rlx_pow(float x, float y) {
+RLX_BIG_FN float rlx_pow(float x, float y) {
   if (rlx_magnitude_bits(y) == 0u || rlx_bits(x) == 0x3F800000u) return 1.0f;
   if (rlx_is_nan(x)) return x;
   if (rlx_is_nan(y)) return y;
@@ -173,7 +173,7 @@ RLX_FN float rlx_pow(float x, float y) {
   if (!whole && rlx_magnitude_bits(x) != 0u && !rlx_is_inf(x)) return RLX_NAN;
   return whole && !even ? -magnitude : magnitude;
 }
-RLX_FN float rlx_pow(float x, rlx_i64 n) {
+RLX_BIG_FN float rlx_pow(float x, rlx_i64 n) {
   if (n == rlx_i64(0)) return 1.0f;
   if (rlx_is_nan(x)) return x;
   const float magnitude = rlx_pow_magnitude(rlx_abs(x), rlx_f32_from(n));
@@ -250,19 +250,19 @@ RLX_FN float rlx_cos_poly(float r) {
   const float tail = s * s * (0.0416666679f + s * (-0.00138888881f + s * (2.48005963e-05f - s * 2.73004474e-07f)));
   return (1.0f - 0.5f * s) + tail;
 }
-RLX_FN float rlx_sin(float x) {
+RLX_BIG_FN float rlx_sin(float x) {
   if (rlx_magnitude_bits(x) >= 0x7F800000u) return RLX_NAN;
   const RlxAngle angle = rlx_reduce_angle(x);
   const float size = (angle.quadrant & 1u) != 0u ? rlx_cos_poly(angle.r) : rlx_sin_poly(angle.r);
   return (angle.quadrant & 2u) != 0u ? -size : size;
 }
-RLX_FN float rlx_cos(float x) {
+RLX_BIG_FN float rlx_cos(float x) {
   if (rlx_magnitude_bits(x) >= 0x7F800000u) return RLX_NAN;
   const RlxAngle angle = rlx_reduce_angle(x);
   const float size = (angle.quadrant & 1u) != 0u ? rlx_sin_poly(angle.r) : rlx_cos_poly(angle.r);
   return ((angle.quadrant + 1u) & 2u) != 0u ? -size : size;
 }
-RLX_FN float rlx_tan(float x) {
+RLX_BIG_FN float rlx_tan(float x) {
   if (rlx_magnitude_bits(x) >= 0x7F800000u) return RLX_NAN;
   const RlxAngle angle = rlx_reduce_angle(x);
   const float s = rlx_sin_poly(angle.r);
@@ -275,14 +275,14 @@ RLX_FN float rlx_asin_poly(float x) {
   return x + x * s * (0.166666657f + s * (0.0750009418f + s * (0.0445994027f +
          s * (0.0311006624f + s * (0.0171492379f + s * 0.0336908475f)))));
 }
-RLX_FN float rlx_asin(float x) {
+RLX_BIG_FN float rlx_asin(float x) {
   const float size = rlx_abs(x);
   if (!(size <= 1.0f)) return RLX_NAN;
   if (size <= 0.5f) return rlx_asin_poly(x);
   const float half_angle = rlx_asin_poly(rlx_sqrt((1.0f - size) * 0.5f));
   return rlx_copysign(1.57079637f - (2.0f * half_angle + 4.371139e-08f), x);
 }
-RLX_FN float rlx_acos(float x) {
+RLX_BIG_FN float rlx_acos(float x) {
   const float size = rlx_abs(x);
   if (!(size <= 1.0f)) return RLX_NAN;
   if (size <= 0.5f) return 1.57079637f - (rlx_asin_poly(x) + 4.371139e-08f);
@@ -312,11 +312,11 @@ RLX_FN float rlx_atan_ratio(float a, float b) {
                      s * (0.107437313f - s * 0.0645192787f))));
   return start + (z + (tail + rest));
 }
-RLX_FN float rlx_atan(float x) {
+RLX_BIG_FN float rlx_atan(float x) {
   if (rlx_is_nan(x)) return x;
   return rlx_copysign(rlx_atan_ratio(rlx_abs(x), 1.0f), x);
 }
-RLX_FN float rlx_atan2(float y, float x) {
+RLX_BIG_FN float rlx_atan2(float y, float x) {
   if (rlx_is_nan(x)) return x;
   if (rlx_is_nan(y)) return y;
   float a = rlx_abs(y);
@@ -334,7 +334,7 @@ RLX_FN float rlx_atan2(float y, float x) {
 }
 
 // ---- hyperbolic functions ----
-RLX_FN float rlx_sinh(float x) {
+RLX_BIG_FN float rlx_sinh(float x) {
   const float size = rlx_abs(x);
   if (rlx_is_nan(x)) return x;
   if (size > 80.0f) {
@@ -344,7 +344,7 @@ RLX_FN float rlx_sinh(float x) {
   const float e = rlx_expm1(size);
   return rlx_copysign(0.5f * (e + e / (e + 1.0f)), x);
 }
-RLX_FN float rlx_cosh(float x) {
+RLX_BIG_FN float rlx_cosh(float x) {
   const float size = rlx_abs(x);
   if (size > 80.0f) {
     const float half_power = rlx_exp(0.5f * size);
@@ -353,28 +353,28 @@ RLX_FN float rlx_cosh(float x) {
   const float e = rlx_exp(size);
   return 0.5f * (e + 1.0f / e);
 }
-RLX_FN float rlx_tanh(float x) {
+RLX_BIG_FN float rlx_tanh(float x) {
   const float size = rlx_abs(x);
   if (rlx_is_nan(x)) return x;
   if (size > 10.0f) return rlx_copysign(1.0f, x);
   const float e = rlx_expm1(2.0f * size);
   return rlx_copysign(e / (e + 2.0f), x);
 }
-RLX_FN float rlx_asinh(float x) {
+RLX_BIG_FN float rlx_asinh(float x) {
   const float size = rlx_abs(x);
   if (rlx_is_nan(x) || rlx_is_inf(x)) return x;
   if (size > 1.0e6f) return rlx_copysign(rlx_log(size) + 0.693147182f, x);
   const float square = size * size;
   return rlx_copysign(rlx_log1p(size + square / (1.0f + rlx_sqrt(1.0f + square))), x);
 }
-RLX_FN float rlx_acosh(float x) {
+RLX_BIG_FN float rlx_acosh(float x) {
   if (rlx_is_nan(x)) return x;
   if (x < 1.0f) return RLX_NAN;
   if (x > 1.0e6f) return rlx_log(x) + 0.693147182f;
   const float t = x - 1.0f;
   return rlx_log1p(t + rlx_sqrt(2.0f * t + t * t));
 }
-RLX_FN float rlx_atanh(float x) {
+RLX_BIG_FN float rlx_atanh(float x) {
   const float size = rlx_abs(x);
   if (!(size <= 1.0f)) return RLX_NAN;
   if (size == 1.0f) return rlx_copysign(RLX_INF, x);
@@ -401,7 +401,7 @@ RLX_FN float rlx_normal_tail(float x) {
   const float t = 1.0f / (1.0f + 0.3f * x);
   return t * rlx_normal_tail_factor(t) * rlx_gauss(x);
 }
-RLX_FN float rlx_erf(float x) {
+RLX_BIG_FN float rlx_erf(float x) {
   if (rlx_is_nan(x)) return x;
   const float size = rlx_abs(x);
   if (size > 4.0f) return rlx_copysign(1.0f, x);
@@ -412,7 +412,7 @@ RLX_FN float rlx_erf(float x) {
 }
 // x times the normal distribution's integral up to x. Unlike rlx_normal_tail, whose relative error counts, the tail needs few
 // units of 2^-24 only: the device's own 2^x and 1 / x do, and no case of x takes a branch.
-RLX_FN float rlx_gelu(float x) {
+RLX_BIG_FN float rlx_gelu(float x) {
   float t;
   float gauss;
   asm("rcp.approx.f32 %0, %1;" : "=f"(t) : "f"(1.0f + 0.3f * rlx_abs(x)));
@@ -420,49 +420,49 @@ RLX_FN float rlx_gelu(float x) {
   const float tail = t * rlx_normal_tail_factor(t) * gauss;
   return x >= 0.0f ? x * (1.0f - tail) : fmaxf(x, -20.0f) * tail;  // at -20 the tail is 0; NaN stays in the tail
 }
-RLX_FN float rlx_sigmoid(float x) {
+RLX_BIG_FN float rlx_sigmoid(float x) {
   if (rlx_is_nan(x)) return x;
   const float e = rlx_exp(-rlx_abs(x));
   return rlx_is_negative(x) ? e / (1.0f + e) : 1.0f / (1.0f + e);
 }
-RLX_FN float rlx_log_sigmoid(float x) {
+RLX_BIG_FN float rlx_log_sigmoid(float x) {
   if (rlx_is_nan(x)) return x;
   return (x < 0.0f ? x : 0.0f) - rlx_log1p(rlx_exp(-rlx_abs(x)));
 }
 // x * gate where a gate of 0 wins over an infinite x.
 RLX_FN float rlx_gated(float x, float gate) { return rlx_magnitude_bits(gate) == 0u ? 0.0f : x * gate; }
 // 1/2 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
-RLX_FN float rlx_gelu_tanh(float x) {
+RLX_BIG_FN float rlx_gelu_tanh(float x) {
   if (rlx_is_nan(x)) return x;
   return rlx_gated(x, rlx_sigmoid(1.59576917f * x * (1.0f + 0.044715f * (x * x))));
 }
-RLX_FN float rlx_swish(float x, float alpha) {
+RLX_BIG_FN float rlx_swish(float x, float alpha) {
   if (rlx_is_nan(x)) return x;
   return rlx_gated(x, rlx_sigmoid(alpha * x));
 }
-RLX_FN float rlx_silu(float x) {
+RLX_BIG_FN float rlx_silu(float x) {
   if (rlx_is_nan(x)) return x;
   return rlx_gated(x, rlx_sigmoid(x));
 }
 // tanh(ln(1 + e^x)) = (e^2x + 2e^x) / (e^2x + 2e^x + 2)
-RLX_FN float rlx_mish(float x) {
+RLX_BIG_FN float rlx_mish(float x) {
   if (rlx_is_nan(x) || x > 20.0f) return x;
   const float e = rlx_exp(x);
   const float n = e * (e + 2.0f);
   return rlx_gated(x, n / (n + 2.0f));
 }
-RLX_FN float rlx_softplus(float x, float beta) {
+RLX_BIG_FN float rlx_softplus(float x, float beta) {
   if (rlx_is_nan(x)) return x;
   const float z = beta * x;
   return rlx_div((z > 0.0f ? z : 0.0f) + rlx_log1p(rlx_exp(-rlx_abs(z))), beta);
 }
-RLX_FN float rlx_elu(float x, float alpha) { return x > 0.0f ? x : alpha * rlx_expm1(x); }
-RLX_FN float rlx_celu(float x, float alpha) {
+RLX_BIG_FN float rlx_elu(float x, float alpha) { return x > 0.0f ? x : alpha * rlx_expm1(x); }
+RLX_BIG_FN float rlx_celu(float x, float alpha) {
   if (rlx_is_nan(x)) return x;
   const float tail = alpha * rlx_expm1(rlx_div(x, alpha));
   return (x > 0.0f ? x : 0.0f) + (tail < 0.0f ? tail : 0.0f);
 }
-RLX_FN float rlx_selu(float x, float alpha, float gamma) {
+RLX_BIG_FN float rlx_selu(float x, float alpha, float gamma) {
   return gamma * (x > 0.0f ? x : alpha * rlx_expm1(x));
 }
 RLX_FN float rlx_softsign(float x) {

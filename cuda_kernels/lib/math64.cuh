@@ -167,10 +167,10 @@ RLX_FN double rlx_exp_sum(double x, double rest) {
   const double r = rlx_exp_rest(x, n) + rest;
   return rlx_scale(double(1.0f) + (r + r * r * rlx_exp_tail(r)), int(n));
 }
-RLX_FN double rlx_exp(double x) { return rlx_exp_sum(x, double(0.0f)); }
+RLX_BIG_FN double rlx_exp(double x) { return rlx_exp_sum(x, double(0.0f)); }
 // As accurate as rlx_exp: what f32 saves here, f64 has no instruction for.
 RLX_FN double rlx_exp_below(double x) { return rlx_exp(x); }
-RLX_FN double rlx_exp2(double x) {
+RLX_BIG_FN double rlx_exp2(double x) {
   if (rlx_is_nan(x)) return x;
   if (x >= double(1024.0f)) return RLX_INF64;
   if (x < double(-1076.0f)) return double(0.0f);
@@ -178,7 +178,7 @@ RLX_FN double rlx_exp2(double x) {
   const double r = (x - n) * RLX_BITS64(0x3FE62E42u, 0xFEFA39EFu);
   return rlx_scale(double(1.0f) + (r + r * r * rlx_exp_tail(r)), int(n));
 }
-RLX_FN double rlx_expm1(double x) {
+RLX_BIG_FN double rlx_expm1(double x) {
   if (rlx_is_nan(x)) return x;
   if (x > double(710.0f)) return RLX_INF64;
   if (x < double(-40.0f)) return double(-1.0f);
@@ -224,25 +224,25 @@ RLX_FN double rlx_log_edge(double x) {
   return rlx_is_negative(x) ? RLX_NAN64 : RLX_INF64;
 }
 RLX_FN bool rlx_log_regular(double x) { return x > double(0.0f) && x < RLX_INF64; }
-RLX_FN double rlx_log(double x) {
+RLX_BIG_FN double rlx_log(double x) {
   if (!rlx_log_regular(x)) return rlx_log_edge(x);
   const RlxLogParts64 parts = rlx_log_parts(x);
   const double k = double(parts.exponent);
   return k * RLX_BITS64(0x3FE62E42u, 0xFEFA4000u) + (rlx_log_near_one(parts.f) + k * RLX_BITS64(0xBD48432Au, 0x1B0E2634u));
 }
-RLX_FN double rlx_log2(double x) {
+RLX_BIG_FN double rlx_log2(double x) {
   if (!rlx_log_regular(x)) return rlx_log_edge(x);
   const RlxLogParts64 parts = rlx_log_parts(x);
   return double(parts.exponent) + rlx_log_near_one(parts.f) * RLX_BITS64(0x3FF71547u, 0x652B82FEu);
 }
-RLX_FN double rlx_log10(double x) {
+RLX_BIG_FN double rlx_log10(double x) {
   if (!rlx_log_regular(x)) return rlx_log_edge(x);
   const RlxLogParts64 parts = rlx_log_parts(x);
   const double k = double(parts.exponent);
   const double near = rlx_log_near_one(parts.f) * RLX_BITS64(0x3FDBCB7Bu, 0x1526E50Eu);
   return k * RLX_BITS64(0x3FD34413u, 0x509F8000u) + (near + k * RLX_BITS64(0xBD380433u, 0xB83B532Au));
 }
-RLX_FN double rlx_log1p(double x) {
+RLX_BIG_FN double rlx_log1p(double x) {
   if (rlx_is_nan(x)) return x;
   if (x <= double(-1.0f)) return x == double(-1.0f) ? -RLX_INF64 : RLX_NAN64;
   if (x > double(1.0e18f)) return rlx_log(x);
@@ -298,7 +298,7 @@ RLX_FN double rlx_pow_magnitude(double x, double y) {
   const double rest = rlx_abs(y) < double(1.0e30f) ? rlx_fma(y, l.high, -product) : double(0.0f);
   return rlx_exp_sum(product, rest + y * l.low);
 }
-RLX_FN double rlx_pow(double x, double y) {
+RLX_BIG_FN double rlx_pow(double x, double y) {
   if (!rlx_truth(y) || x == double(1.0f)) return double(1.0f);
   if (rlx_is_nan(x)) return x;
   if (rlx_is_nan(y)) return y;
@@ -312,7 +312,7 @@ RLX_FN double rlx_pow(double x, double y) {
   if (!whole && rlx_truth(x) && !rlx_is_inf(x)) return RLX_NAN64;
   return whole && !even ? -magnitude : magnitude;
 }
-RLX_FN double rlx_pow(double x, rlx_i64 n) {
+RLX_BIG_FN double rlx_pow(double x, rlx_i64 n) {
   if (n == rlx_i64(0)) return double(1.0f);
   if (rlx_is_nan(x)) return x;
   const double magnitude = rlx_pow_magnitude(rlx_abs(x), rlx_f64_from(n));
@@ -322,7 +322,7 @@ RLX_FN double rlx_pow(double x, rlx_i64 n) {
 // ---- remainders ----
 RLX_FN rlx_u64 rlx_bits_of(double x) { return (rlx_u64(rlx_high_word(x)) << 32) | rlx_u64(rlx_low_word(x)); }
 // Exact remainder with the sign of a: long division of the significands, 11 bits of quotient at a time.
-RLX_FN double rlx_fmod(double a, double b) {
+RLX_BIG_FN double rlx_fmod(double a, double b) {
   if (rlx_is_nan(a) || rlx_is_nan(b) || rlx_is_inf(a) || !rlx_truth(b)) return RLX_NAN64;
   const rlx_u64 fraction = (rlx_u64(1) << 52) - rlx_u64(1);
   const rlx_u64 a_bits = rlx_bits_of(rlx_abs(a));
@@ -352,12 +352,12 @@ RLX_FN double rlx_fmod(double a, double b) {
   return RLX_BITS64(sign | rlx_u32(bits >> 32), rlx_u32(bits & rlx_u64(0xFFFFFFFFu)));
 }
 // Remainder with the sign of b.
-RLX_FN double rlx_mod(double a, double b) {
+RLX_BIG_FN double rlx_mod(double a, double b) {
   const double r = rlx_fmod(a, b);
   if (rlx_is_nan(r) || !rlx_truth(r)) return r;
   return rlx_is_negative(r) != rlx_is_negative(b) ? r + b : r;
 }
-RLX_FN double rlx_floor_div(double a, double b) { return rlx_floor(a / b); }
+RLX_BIG_FN double rlx_floor_div(double a, double b) { return rlx_floor(a / b); }
 
 // ---- trigonometry ----
 // x = quadrant * pi/2 + r, |r| <= pi/4.
@@ -446,19 +446,19 @@ RLX_FN double rlx_cos_poly(double r) {
   return (double(1.0f) - double(0.5f) * z) + z * z * rlx_cos_series(z);
 }
 RLX_FN bool rlx_is_finite(double x) { return !rlx_is_nan(x) && !rlx_is_inf(x); }
-RLX_FN double rlx_sin(double x) {
+RLX_BIG_FN double rlx_sin(double x) {
   if (!rlx_is_finite(x)) return RLX_NAN64;
   const RlxAngle64 angle = rlx_reduce_angle(x);
   const double size = (angle.quadrant & 1u) != 0u ? rlx_cos_poly(angle.r) : rlx_sin_poly(angle.r);
   return (angle.quadrant & 2u) != 0u ? -size : size;
 }
-RLX_FN double rlx_cos(double x) {
+RLX_BIG_FN double rlx_cos(double x) {
   if (!rlx_is_finite(x)) return RLX_NAN64;
   const RlxAngle64 angle = rlx_reduce_angle(x);
   const double size = (angle.quadrant & 1u) != 0u ? rlx_sin_poly(angle.r) : rlx_cos_poly(angle.r);
   return ((angle.quadrant + 1u) & 2u) != 0u ? -size : size;
 }
-RLX_FN double rlx_tan(double x) {
+RLX_BIG_FN double rlx_tan(double x) {
   if (!rlx_is_finite(x)) return RLX_NAN64;
   const RlxAngle64 angle = rlx_reduce_angle(x);
   const double s = rlx_sin_poly(angle.r);
@@ -474,14 +474,14 @@ RLX_FN double rlx_asin_poly(double x) {
   const double z = x * x;
   return x + x * z * rlx_asin_series(z);
 }
-RLX_FN double rlx_asin(double x) {
+RLX_BIG_FN double rlx_asin(double x) {
   const double size = rlx_abs(x);
   if (!(size <= double(1.0f))) return RLX_NAN64;
   if (size <= double(0.5f)) return rlx_asin_poly(x);
   const double half_angle = rlx_asin_poly(rlx_sqrt((double(1.0f) - size) * double(0.5f)));
   return rlx_copysign(RLX_HALF_PI64 - (double(2.0f) * half_angle - RLX_HALF_PI64_REST), x);
 }
-RLX_FN double rlx_acos(double x) {
+RLX_BIG_FN double rlx_acos(double x) {
   const double size = rlx_abs(x);
   if (!(size <= double(1.0f))) return RLX_NAN64;
   if (size <= double(0.5f)) return RLX_HALF_PI64 - (rlx_asin_poly(x) - RLX_HALF_PI64_REST);
@@ -509,11 +509,11 @@ RLX_FN double rlx_atan_ratio(double a, double b) {
   const double z = t * t;
   return start + (t + (t * z * rlx_atan_series(z) + rest));
 }
-RLX_FN double rlx_atan(double x) {
+RLX_BIG_FN double rlx_atan(double x) {
   if (rlx_is_nan(x)) return x;
   return rlx_copysign(rlx_atan_ratio(rlx_abs(x), double(1.0f)), x);
 }
-RLX_FN double rlx_atan2(double y, double x) {
+RLX_BIG_FN double rlx_atan2(double y, double x) {
   if (rlx_is_nan(x)) return x;
   if (rlx_is_nan(y)) return y;
   double a = rlx_abs(y);
@@ -532,7 +532,7 @@ RLX_FN double rlx_atan2(double y, double x) {
 }
 
 // ---- hyperbolic functions ----
-RLX_FN double rlx_sinh(double x) {
+RLX_BIG_FN double rlx_sinh(double x) {
   const double size = rlx_abs(x);
   if (rlx_is_nan(x)) return x;
   if (size > double(700.0f)) {
@@ -542,7 +542,7 @@ RLX_FN double rlx_sinh(double x) {
   const double e = rlx_expm1(size);
   return rlx_copysign(double(0.5f) * (e + e / (e + double(1.0f))), x);
 }
-RLX_FN double rlx_cosh(double x) {
+RLX_BIG_FN double rlx_cosh(double x) {
   const double size = rlx_abs(x);
   if (size > double(700.0f)) {
     const double half_power = rlx_exp(double(0.5f) * size);
@@ -551,28 +551,28 @@ RLX_FN double rlx_cosh(double x) {
   const double e = rlx_exp(size);
   return double(0.5f) * (e + double(1.0f) / e);
 }
-RLX_FN double rlx_tanh(double x) {
+RLX_BIG_FN double rlx_tanh(double x) {
   const double size = rlx_abs(x);
   if (rlx_is_nan(x)) return x;
   if (size > double(22.0f)) return rlx_copysign(double(1.0f), x);
   const double e = rlx_expm1(double(2.0f) * size);
   return rlx_copysign(e / (e + double(2.0f)), x);
 }
-RLX_FN double rlx_asinh(double x) {
+RLX_BIG_FN double rlx_asinh(double x) {
   const double size = rlx_abs(x);
   if (rlx_is_nan(x) || rlx_is_inf(x)) return x;
   if (size > double(1.0e9f)) return rlx_copysign(rlx_log(size) + RLX_BITS64(0x3FE62E42u, 0xFEFA39EFu), x);
   const double square = size * size;
   return rlx_copysign(rlx_log1p(size + square / (double(1.0f) + rlx_sqrt(double(1.0f) + square))), x);
 }
-RLX_FN double rlx_acosh(double x) {
+RLX_BIG_FN double rlx_acosh(double x) {
   if (rlx_is_nan(x)) return x;
   if (x < double(1.0f)) return RLX_NAN64;
   if (x > double(1.0e9f)) return rlx_log(x) + RLX_BITS64(0x3FE62E42u, 0xFEFA39EFu);
   const double t = x - double(1.0f);
   return rlx_log1p(t + rlx_sqrt(double(2.0f) * t + t * t));
 }
-RLX_FN double rlx_atanh(double x) {
+RLX_BIG_FN double rlx_atanh(double x) {
   const double size = rlx_abs(x);
   if (!(size <= double(1.0f))) return RLX_NAN64;
   if (size == double(1.0f)) return rlx_copysign(RLX_INF64, x);
@@ -594,7 +594,7 @@ RLX_FN double rlx_normal_tail(double x) {
   const double shifted = x + double(5.0f);
   return rlx_normal_series((x - double(5.0f)) / shifted) / shifted * rlx_gauss(x);
 }
-RLX_FN double rlx_erf(double x) {
+RLX_BIG_FN double rlx_erf(double x) {
   if (rlx_is_nan(x)) return x;
   const double size = rlx_abs(x);
   if (size > double(6.0f)) return rlx_copysign(double(1.0f), x);
@@ -602,50 +602,50 @@ RLX_FN double rlx_erf(double x) {
   const double tail = rlx_normal_tail(size * RLX_BITS64(0x3FF6A09Eu, 0x667F3BCDu));
   return rlx_copysign(double(1.0f) - double(2.0f) * tail, x);
 }
-RLX_FN double rlx_gelu(double x) {
+RLX_BIG_FN double rlx_gelu(double x) {
   if (rlx_is_nan(x)) return x;
   const double tail = rlx_normal_tail(rlx_abs(x));
   if (!rlx_is_negative(x)) return x * (double(1.0f) - tail);
   return rlx_truth(tail) ? x * tail : double(0.0f);
 }
-RLX_FN double rlx_sigmoid(double x) {
+RLX_BIG_FN double rlx_sigmoid(double x) {
   if (rlx_is_nan(x)) return x;
   const double e = rlx_exp(-rlx_abs(x));
   return (rlx_is_negative(x) ? e : double(1.0f)) / (double(1.0f) + e);
 }
-RLX_FN double rlx_log_sigmoid(double x) {
+RLX_BIG_FN double rlx_log_sigmoid(double x) {
   if (rlx_is_nan(x)) return x;
   return (x < double(0.0f) ? x : double(0.0f)) - rlx_log1p(rlx_exp(-rlx_abs(x)));
 }
 // x * gate where a gate of 0 wins over an infinite x.
 RLX_FN double rlx_gated(double x, double gate) { return rlx_truth(gate) ? x * gate : double(0.0f); }
 // 1/2 x (1 + tanh(u)) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
-RLX_FN double rlx_gelu_tanh(double x) {
+RLX_BIG_FN double rlx_gelu_tanh(double x) {
   if (rlx_is_nan(x)) return x;
   const double cubic = double(1.0f) + RLX_BITS64(0x3FA6E4E2u, 0x6D4801F7u) * (x * x);
   return rlx_gated(x, rlx_sigmoid(RLX_BITS64(0x3FF98845u, 0x33D43651u) * x * cubic));
 }
-RLX_FN double rlx_swish(double x, double alpha) { return rlx_is_nan(x) ? x : rlx_gated(x, rlx_sigmoid(alpha * x)); }
-RLX_FN double rlx_silu(double x) { return rlx_is_nan(x) ? x : rlx_gated(x, rlx_sigmoid(x)); }
+RLX_BIG_FN double rlx_swish(double x, double alpha) { return rlx_is_nan(x) ? x : rlx_gated(x, rlx_sigmoid(alpha * x)); }
+RLX_BIG_FN double rlx_silu(double x) { return rlx_is_nan(x) ? x : rlx_gated(x, rlx_sigmoid(x)); }
 // tanh(ln(1 + e^x)) = (e^2x + 2e^x) / (e^2x + 2e^x + 2)
-RLX_FN double rlx_mish(double x) {
+RLX_BIG_FN double rlx_mish(double x) {
   if (rlx_is_nan(x) || x > double(40.0f)) return x;
   const double e = rlx_exp(x);
   const double n = e * (e + double(2.0f));
   return rlx_gated(x, n / (n + double(2.0f)));
 }
-RLX_FN double rlx_softplus(double x, double beta) {
+RLX_BIG_FN double rlx_softplus(double x, double beta) {
   if (rlx_is_nan(x)) return x;
   const double z = beta * x;
   return ((z > double(0.0f) ? z : double(0.0f)) + rlx_log1p(rlx_exp(-rlx_abs(z)))) / beta;
 }
-RLX_FN double rlx_elu(double x, double alpha) { return x > double(0.0f) ? x : alpha * rlx_expm1(x); }
-RLX_FN double rlx_celu(double x, double alpha) {
+RLX_BIG_FN double rlx_elu(double x, double alpha) { return x > double(0.0f) ? x : alpha * rlx_expm1(x); }
+RLX_BIG_FN double rlx_celu(double x, double alpha) {
   if (rlx_is_nan(x)) return x;
   const double tail = alpha * rlx_expm1(x / alpha);
   return (x > double(0.0f) ? x : double(0.0f)) + (tail < double(0.0f) ? tail : double(0.0f));
 }
-RLX_FN double rlx_selu(double x, double alpha, double gamma) {
+RLX_BIG_FN double rlx_selu(double x, double alpha, double gamma) {
   return gamma * (x > double(0.0f) ? x : alpha * rlx_expm1(x));
 }
 

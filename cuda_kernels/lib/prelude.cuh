@@ -109,6 +109,11 @@ using rlx_t_bool = rlx_bool;
 #define rlx_bytes_bool 1
 
 #define RLX_FN __device__ __forceinline__
+#ifdef RLX_CALLS
+#define RLX_BIG_FN static __device__ __noinline__
+#else
+#define RLX_BIG_FN RLX_FN
+#endif
 #define RLX_SHARED __shared__
 #define RLX_UNROLL _Pragma("unroll")
 #define RLX_LOOP _Pragma("unroll 1")

@@ -85,6 +85,7 @@ layout(local_size_x = RLX_BLOCK_X, local_size_y = RLX_BLOCK_Y, local_size_z = RL
 #define rlx_bytes_bool 1
 
 #define RLX_FN
+#define RLX_BIG_FN RLX_FN
 #define RLX_SHARED shared
 #define RLX_UNROLL [[unroll]]
 #define RLX_LOOP [[dont_unroll]]

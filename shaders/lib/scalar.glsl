@@ -331,7 +331,7 @@ RLX_FN float rlx_rsqrt(float x) {
   return rlx_magnitude_bits(x) == 0u ? RLX_INF : (rlx_is_inf(x) ? 0.0f : rlx_native_rsqrt(x));
 }
 // Exact remainder with the sign of a: long division of the significands, 32 bits of quotient at a time.
-RLX_FN float rlx_fmod(float a, float b) {
+RLX_BIG_FN float rlx_fmod(float a, float b) {
   if (rlx_is_nan(a) || rlx_is_nan(b) || rlx_is_inf(a) || rlx_magnitude_bits(b) == 0u) return RLX_NAN;
   const rlx_u32 a_bits = rlx_magnitude_bits(a);
   const rlx_u32 b_bits = rlx_magnitude_bits(b);
@@ -356,13 +356,13 @@ RLX_FN float rlx_fmod(float a, float b) {
   return rlx_from_bits(sign | (exponent << 23) | (significand & 0x7FFFFFu));
 }
 // Remainder with the sign of b.
-RLX_FN float rlx_mod(float a, float b) {
+RLX_BIG_FN float rlx_mod(float a, float b) {
   const float r = rlx_fmod(a, b);
   if (rlx_is_nan(r) || rlx_magnitude_bits(r) == 0u) return r;
   return rlx_is_negative(r) != rlx_is_negative(b) ? r + b : r;
 }
 // Exact below 2^20: above 2^23 every float is whole; elsewhere the rounded quotient may have crossed a whole number.
-RLX_FN float rlx_floor_div(float a, float b) {
+RLX_BIG_FN float rlx_floor_div(float a, float b) {
   const float quotient = rlx_div(a, b);
   if (rlx_is_nan(quotient) || rlx_is_inf(b) || rlx_abs(quotient) >= 8388608.0f) return rlx_floor(quotient);
   // Quarters, as a minus the remainder may overflow.

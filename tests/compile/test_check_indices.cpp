@@ -41,8 +41,8 @@ class CheckedSession {
   }
   std::vector<Tensor> outputs(const Graph& graph) {
     std::vector<Tensor> outputs;
-    for (size_t i = 0; i < graph.outputs.size(); ++i) {
-      const TensorType& type = graph.value(graph.outputs[i]).type;
+    for (size_t i = 0; i < graph.outputs().size(); ++i) {
+      const TensorType& type = graph.value(graph.outputs()[i]).type;
       std::vector<std::byte> bytes(byte_size(type));
       succeed(session_->read_output(0, graph.output_names[i], bytes));
       outputs.push_back(Tensor::from_bytes(type, bytes));

@@ -42,7 +42,7 @@ constexpr const char* kMean = R"({"kind": "mean", "kernel": [2, 2], "stride": [2
 Program lowered(const std::string& text, const char* target) {
   Module module = module_from(text);
   Graph& graph = module.entries.at(0);
-  for (size_t i = 0; i < graph.outputs.size(); ++i) graph.output_names.push_back("y");
+  for (size_t i = 0; i < graph.outputs().size(); ++i) graph.output_names.push_back("y");
   Diagnostics diagnostics;
   std::vector<std::string> log;
   for (const PassStage stage : {PassStage::Neutral, PassStage::PerTarget}) {

@@ -73,7 +73,7 @@ TEST_CASE("graphs hold expressions where they hold dims") {
   REQUIRE(module.has_value());
   const Graph& graph = module->entries.front();
   CHECK(graph.value(graph.inputs.front()).type.shape == Shape{10, 3});
-  CHECK(graph.value(graph.outputs.front()).type.shape == Shape{3});
+  CHECK(graph.value(graph.outputs().front()).type.shape == Shape{3});
 }
 
 #ifdef RLX_HAS_ONNX

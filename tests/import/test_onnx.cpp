@@ -202,11 +202,12 @@ TEST_CASE("a small ONNX model costs little, whatever it asks for") {
   graph.add_output()->set_name("y");
   CHECK(ops_of(read_good(model)) == "expand add");
 
-  // Functions that call others twice each: 2^32 nodes in 40 lines.
+  // Functions that call others twice each are counted before they are put in place: a walk through
+  // 2^40 nodes would not end.
   onnx::ModelProto doubling = model_with_input({"1"});
   doubling.add_opset_import()->set_domain("own");
   doubling.mutable_opset_import(1)->set_version(1);
-  for (int level = 0; level < 31; ++level) {
+  for (int level = 0; level < 39; ++level) {
     onnx::FunctionProto& function = *doubling.add_functions();
     function.set_name("f" + std::to_string(level));
     function.set_domain("own");
@@ -218,9 +219,69 @@ TEST_CASE("a small ONNX model costs little, whatever it asks for") {
     add_node(function, inner, {"a"}, {"b"}).set_domain(level == 0 ? "" : "own");
     add_node(function, inner, {"b"}, {"c"}).set_domain(level == 0 ? "" : "own");
   }
-  add_node(*doubling.mutable_graph(), "f30", {"x"}, {"y"}).set_domain("own");
+  add_node(*doubling.mutable_graph(), "f38", {"x"}, {"y"}).set_domain("own");
   doubling.mutable_graph()->add_output()->set_name("y");
-  check_error(read_bad(doubling), DiagCode::Limit, "more than 2^20 nodes");
+  // A call is a node, beside the body in its place.
+  check_error(read_bad(doubling), DiagCode::Limit,
+              "the call of function \"f38\" stands for 1099511627775 nodes");
+  check_error(read_bad(doubling), DiagCode::Limit, "a model may have 2^20 nodes, and 0 stand");
+}
+
+TEST_CASE("branches inside each other are counted by the larger one") {
+  // Each If holds two of the next depth in both branches.
+  onnx::ModelProto model = model_with_input({"1"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  onnx::TensorProto& condition = *graph.add_initializer();
+  condition.set_name("condition");
+  condition.set_data_type(onnx::TensorProto::BOOL);
+  condition.add_int32_data(1);
+  onnx::FunctionProto& function = *model.add_functions();
+  function.set_name("Many");
+  function.set_domain("own");
+  function.add_input("a");
+  function.add_output("v100000");
+  *function.add_opset_import() = model.opset_import(0);
+  for (int i = 0; i < 100000; ++i) {
+    add_node(function, "Relu", {i == 0 ? "a" : "v" + std::to_string(i)},
+             {"v" + std::to_string(i + 1)});
+  }
+  model.add_opset_import()->set_domain("own");
+  model.mutable_opset_import(1)->set_version(1);
+  onnx::NodeProto& choice = add_node(graph, "If", {"condition"}, {"y"});
+  for (const char* name : {"then_branch", "else_branch"}) {
+    onnx::AttributeProto& attribute = *choice.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::GRAPH);
+    onnx::GraphProto& branch = *attribute.mutable_g();
+    branch.set_name(name);
+    const int calls = name == std::string("then_branch") ? 1 : 11;
+    for (int i = 0; i < calls; ++i) {
+      add_node(branch, "Many", {i == 0 ? "x" : "b" + std::to_string(i)},
+               {"b" + std::to_string(i + 1)})
+          .set_domain("own");
+    }
+    branch.add_output()->set_name("b" + std::to_string(calls));
+  }
+  graph.add_output()->set_name("y");
+  check_error(read_bad(model), DiagCode::Limit, "this node stands for 1100012 nodes");
+}
+
+TEST_CASE("sequences that are unrolled are counted before they are") {
+  onnx::ModelProto model = model_with_input({"512", "1", "1"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  for (const char* name : {"w", "r"}) {
+    onnx::TensorProto& tensor = *graph.add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(onnx::TensorProto::FLOAT);
+    for (const int64_t dim : {1, 1, 1}) tensor.add_dims(dim);
+    tensor.add_float_data(1);
+  }
+  for (int i = 0; i < 300; ++i) {
+    const std::string number = std::to_string(i);
+    add_node(graph, "RNN", {"x", "w", "r"}, {"y" + number, "h" + number});
+    graph.add_output()->set_name("h" + number);
+  }
+  check_error(read_bad(model), DiagCode::Limit, "in its place stand 16384 nodes");
 }
 
 TEST_CASE("damaged ONNX files are refused or read, and nothing else") {

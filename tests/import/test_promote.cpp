@@ -40,7 +40,7 @@ Bound bound_of(const std::string& json) {
   bound.casts = graph.order().size() - 1;
   for (const auto& input : graph.node(graph.order().back()).inputs)
     bound.operands.push_back(graph.value(*input).type.dtype);
-  bound.result = graph.value(graph.outputs.at(0)).type.dtype;
+  bound.result = graph.value(graph.outputs().at(0)).type.dtype;
   return bound;
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Editing graphs, finding faults, and the text form.
+#include <algorithm>
+#include <random>
+
 #include "compiler/ir/graph.h"
 #include "compiler/support/check.h"
 #include "tests/support/catch.h"
@@ -62,7 +65,7 @@ Chain chain() {
   graph.inputs = {result.x};
   result.first = graph.add_node(node("first", {result.x}, {result.a}));
   result.second = graph.add_node(node("second", {result.a}, {result.y}));
-  graph.outputs = {result.y};
+  graph.set_outputs({result.y});
   graph.output_names = {"y"};
   return result;
 }
@@ -99,22 +102,22 @@ TEST_CASE("reads of a removed node's result are a fault, as are outputs that are
 
 TEST_CASE("ids out of range are a fault wherever they stand") {
   Chain c = chain();
-  c.graph().node(c.second).inputs[0] = ValueId{99};
+  c.graph().set_input(c.second, 0, ValueId{99});
   check_fault(c.module, "node \"second\" reads a value that does not exist");
   Chain d = chain();
-  d.graph().outputs.push_back(ValueId{99});
+  d.graph().add_output(ValueId{99});
   check_fault(d.module, "an output does not exist");
   Chain e = chain();
-  e.graph().node(e.second).outputs.push_back(ValueId{99});
+  e.graph().change_node(e.second, [](Node& node) { node.outputs.push_back(ValueId{99}); });
   check_fault(e.module, "node \"second\" makes a value that does not exist");
 }
 
 TEST_CASE("node names are unique and not empty, values are named") {
   Chain c = chain();
-  c.graph().node(c.second).name = "first";
+  c.graph().change_node(c.second, [](Node& node) { node.name = "first"; });
   check_fault(c.module, "\"first\" is empty or used twice");
   Chain d = chain();
-  d.graph().node(d.first).name.clear();
+  d.graph().change_node(d.first, [](Node& node) { node.name.clear(); });
   check_fault(d.module, "\"\" is empty or used twice");
   Chain e = chain();
   e.graph().value(e.a).name.clear();
@@ -126,7 +129,7 @@ TEST_CASE("an output that names another producer, or two producers of one value,
   c.graph().value(c.a).producer = c.second;
   check_fault(c.module, "output \"a\" does not name its producer \"first\"");
   Chain d = chain();
-  d.graph().node(d.second).outputs = {d.a};
+  d.graph().change_node(d.second, [&d](Node& node) { node.outputs = {d.a}; });
   check_fault(d.module, "output \"a\" does not name its producer \"second\"");
 }
 
@@ -160,7 +163,7 @@ TEST_CASE("a node can be put before another and removed") {
   Graph& graph = c.graph();
   const ValueId b = value(graph, "b");
   const NodeId middle = graph.insert_node_before(c.second, node("middle", {c.a}, {b}));
-  graph.node(c.second).inputs[0] = b;
+  graph.set_input(c.second, 0, b);
   CHECK(graph.order() == std::vector<NodeId>{c.first, middle, c.second});
   CHECK_FALSE(find_fault(c.module).has_value());
   graph.replace_uses(b, c.a);
@@ -173,13 +176,13 @@ TEST_CASE("a node can be put before another and removed") {
 TEST_CASE("replace_uses reaches every reader and every output") {
   Chain c = chain();
   Graph& graph = c.graph();
-  graph.node(c.second).inputs = {c.a, std::nullopt, c.a};
-  graph.outputs = {c.a, c.y, c.a};
+  graph.change_node(c.second, [&c](Node& node) { node.inputs = {c.a, std::nullopt, c.a}; });
+  graph.set_outputs({c.a, c.y, c.a});
   CHECK(graph.readers(c.a) == std::vector<NodeId>{c.second, c.second});
   graph.replace_uses(c.a, c.x);
   CHECK(graph.readers(c.a).empty());
   CHECK(graph.readers(c.x) == std::vector<NodeId>{c.first, c.second, c.second});
-  CHECK(graph.outputs == std::vector<ValueId>{c.x, c.y, c.x});
+  CHECK(graph.outputs() == std::vector<ValueId>{c.x, c.y, c.x});
   CHECK(graph.is_output(c.x));
   CHECK_FALSE(graph.is_output(c.a));
 }
@@ -196,9 +199,80 @@ TEST_CASE("fresh names differ from all values and nodes; a weight has one value 
   CHECK(graph.weight_value(weight, c.module.weight(weight)) == stands);
 }
 
+TEST_CASE("many fresh names of one stem are numbered on") {
+  Chain c = chain();
+  Graph& graph = c.graph();
+  for (int i = 0; i < 1000; ++i) value(graph, graph.fresh_name("s"));
+  CHECK(graph.fresh_name("s") == "s.1000");
+  value(graph, "s.1000");
+  CHECK(graph.fresh_name("s") == "s.1001");
+  CHECK(graph.fresh_name("s.1000") == "s.1000.1");
+}
+
+TEST_CASE("readers and order follow any edits") {
+  std::mt19937 random(5);  // NOLINT: the same edits in every run
+  Module module{
+      .name = "m", .producer = "", .symbols = {}, .weights = {}, .states = {}, .entries = {}};
+  Graph& graph = module.entries.emplace_back();
+  std::vector<ValueId> values = {value(graph, "x", ValueOrigin::Input)};
+  std::vector<NodeId> live;  // in order
+  const auto any = [&](size_t count) { return random() % count; };
+  for (int edit = 0; edit < 3000; ++edit) {
+    const uint32_t what = live.size() < 3 ? 0 : random() % 8;
+    if (what < 3) {
+      const ValueId result = value(graph, graph.fresh_name("v"));
+      Node added = node(graph.value(result).name,
+                        {values[any(values.size())], values[any(values.size())]}, {result});
+      if (what == 0 || live.empty()) {
+        live.push_back(graph.add_node(std::move(added)));
+      } else {
+        // Often before the same node, so that labels run out between two neighbours.
+        const size_t place = what == 1 ? any(live.size()) : live.size() / 2;
+        const NodeId id = graph.insert_node_before(live[place], std::move(added));
+        live.insert(live.begin() + static_cast<std::ptrdiff_t>(place), id);
+      }
+      values.push_back(result);
+    } else if (what == 3) {
+      const size_t place = any(live.size());
+      graph.remove_node(live[place]);
+      live.erase(live.begin() + static_cast<std::ptrdiff_t>(place));
+    } else if (what == 4) {
+      graph.replace_uses(values[any(values.size())], values[any(values.size())]);
+    } else if (what == 5) {
+      graph.set_input(live[any(live.size())], 1, values[any(values.size())]);
+    } else if (what == 6) {
+      graph.add_output(values[any(values.size())]);
+    } else {
+      const NodeId moved = live[0];
+      const size_t place = 1 + any(live.size() - 1);
+      graph.move_behind(live[place], moved);
+      live.insert(live.begin() + static_cast<std::ptrdiff_t>(place) + 1, moved);
+      live.erase(live.begin());
+    }
+  }
+  CHECK(graph.order() == live);
+  CHECK_FALSE(graph.find_index_fault().has_value());
+  for (const ValueId id : values) {
+    std::vector<NodeId> readers;
+    for (const NodeId reader : live) {
+      for (const auto& input : graph.node(reader).inputs) {
+        if (input == id) readers.push_back(reader);
+      }
+    }
+    REQUIRE(graph.readers(id) == readers);
+    REQUIRE(graph.reader_count(id) == readers.size());
+    const auto& outputs = graph.outputs();
+    REQUIRE(graph.is_output(id) ==
+            (std::find(outputs.begin(), outputs.end(), id) != outputs.end()));
+  }
+  for (size_t i = 1; i < live.size(); ++i) REQUIRE(graph.runs_before(live[i - 1], live[i]));
+}
+
 TEST_CASE("the text says every node, and equal modules have equal texts") {
   Chain c = chain();
-  c.graph().node(c.first).attributes = {{"alpha", 0.5}, {"mode", std::string("a\"b")}};
+  c.graph().change_node(c.first, [](Node& node) {
+    node.attributes = {{"alpha", 0.5}, {"mode", std::string("a\"b")}};
+  });
   c.module.add_weight({.name = "w", .type = vector_type(2), .data = SplatData{1}});
   const std::string text = R"(module m
 param w : f32[2] = splat 1.0
@@ -214,10 +288,11 @@ entry main(x : f32[2])
 
 TEST_CASE("region steps are printed with their operands and dtypes") {
   Chain c = chain();
-  c.graph().node(c.second).op = "ew_region";
-  c.graph().node(c.second).region = {
-      {.op = "exp", .attributes = {}, .operands = {0}, .dtype = DType::f32},
-      {.op = "mul", .attributes = {}, .operands = {1, 0}, .dtype = DType::f16}};
+  c.graph().change_node(c.second, [](Node& node) {
+    node.op = "ew_region";
+    node.region = {{.op = "exp", .attributes = {}, .operands = {0}, .dtype = DType::f32},
+                   {.op = "mul", .attributes = {}, .operands = {1, 0}, .dtype = DType::f16}};
+  });
   const std::string text = print(c.module);
   CHECK(text.find("    step 1 = exp(0) : f32\n    step 2 = mul(1, 0) : f16\n") !=
         std::string::npos);

@@ -77,6 +77,41 @@ TEST_CASE("random_layouts_are_sound_for_every_packer") {
   }
 }
 
+TEST_CASE("the_sweep_is_sound_and_takes_what_died") {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const std::vector<ArenaItem> items = random_items(random, random() % 60, 20, 5000);
+    const arena::Problem problem = arena::make_problem(items, 1);
+    const arena::Placement placed = arena::place_by_time(problem);
+    REQUIRE(placed.height >= problem.lower_bound);
+    for (size_t i = 0; i < problem.items.size(); ++i) {
+      const arena::Item& a = problem.items[i];
+      REQUIRE(placed.offsets[i] + a.size <= placed.height);
+      for (size_t k = 0; k < i; ++k) {
+        const arena::Item& b = problem.items[k];
+        const bool in_time = a.first_section <= b.last_section && b.first_section <= a.last_section;
+        const bool in_place = placed.offsets[i] < placed.offsets[k] + b.size &&
+                              placed.offsets[k] < placed.offsets[i] + a.size;
+        REQUIRE_FALSE((in_time && in_place));
+      }
+    }
+  }
+  // One after the other: all in one place.
+  std::vector<ArenaItem> chain;
+  for (uint32_t i = 0; i < 100; ++i) chain.push_back({.bytes = 7, .first = i, .last = i});
+  CHECK(arena::place_by_time(arena::make_problem(chain, 1)).height == 7);
+}
+
+TEST_CASE("problems_too_large_for_the_other_packers_are_swept") {
+  // 30,000 items live at once, which die from the last to the first.
+  std::vector<ArenaItem> items;
+  for (uint32_t i = 0; i < 30'000; ++i)
+    items.push_back({.bytes = 1 + i % 7, .first = i, .last = 60'000 - i});
+  const ArenaLayout layout = pack(items, 1);
+  CHECK(layout.packer == "sweep");
+  CHECK(layout.height_bytes == layout.lower_bound_bytes);
+}
+
 // Least height by trying every order of placement.
 uint64_t least_height(const arena::Problem& problem) {
   std::vector<uint32_t> order(problem.items.size());

@@ -223,9 +223,9 @@ OnnxVerdict check(const OnnxCase& test) {
     reference = std::move(*evaluated);
   }
   verdict.reason.clear();
-  if (wanted.size() != output_files || wanted.empty() || wanted.size() > graph.outputs.size()) {
+  if (wanted.size() != output_files || wanted.empty() || wanted.size() > graph.outputs().size()) {
     verdict.reason = "the data set has " + std::to_string(wanted.size()) + " outputs, the model " +
-                     std::to_string(graph.outputs.size());
+                     std::to_string(graph.outputs().size());
     return verdict;
   }
   for (const std::shared_ptr<Device>& device : present_devices().devices) {

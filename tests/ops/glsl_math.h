@@ -55,6 +55,7 @@ inline float driver_quotient(float a, float b) {
 
 #define RLX_NATIVE_QUOTIENT(a, b) driver_quotient(a, b)
 #define RLX_FN [[maybe_unused]] static inline
+#define RLX_BIG_FN RLX_FN
 #define precise
 #define rlx_u32 uint32_t
 #define rlx_i64 int64_t
@@ -65,6 +66,7 @@ inline float driver_quotient(float a, float b) {
 #include "lib/math64.glsl"
 #undef RLX_NATIVE_QUOTIENT
 #undef RLX_FN
+#undef RLX_BIG_FN
 #undef precise
 #undef rlx_u32
 #undef rlx_i64

@@ -51,7 +51,8 @@ class OneNodeGraph {
 
   Inferred infer() {
     Diagnostics diagnostics;
-    Inferred result{.good = prepare_node({}, graph_, id_, diagnostics) &&
+    KnownValues known;
+    Inferred result{.good = prepare_node({}, graph_, id_, known, diagnostics) &&
                             check_and_infer(graph_, id_, diagnostics)};
     for (const ValueId id : graph_.node(id_).outputs)
       result.outputs.push_back(graph_.value(id).type);

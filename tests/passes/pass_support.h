@@ -57,7 +57,7 @@ inline std::vector<std::string> node_lines(const Module& module) {
 inline std::vector<std::string> output_lines(const Module& module) {
   const Graph& graph = module.entries.at(0);
   std::vector<std::string> lines;
-  for (ValueId id : graph.outputs) {
+  for (ValueId id : graph.outputs()) {
     lines.push_back(graph.value(id).name + " : " + to_string(graph.value(id).type));
   }
   return lines;

@@ -56,7 +56,7 @@ TEST_CASE("entries that do the same to a weight hold one result") {
   REQUIRE(module.weights.size() == 5);  // a, its transpose, the square, and two reshapes
   const auto weight = [&](size_t entry, size_t output) {
     const Graph& graph = module.entries.at(entry);
-    return graph.value(graph.outputs.at(output)).weight;
+    return graph.value(graph.outputs().at(output)).weight;
   };
   CHECK(weight(0, 0) == weight(1, 0));
   CHECK(weight(0, 1) != weight(1, 1));
@@ -90,7 +90,7 @@ TEST_CASE("random weights stay random, and their casts move into the generator")
   CHECK(node_lines(module).empty());
   REQUIRE(module.weights.size() == 4);
   CHECK(std::holds_alternative<RandomData>(module.weights[1].data));
-  CHECK(module.entries[0].outputs[1] == module.entries[0].outputs[2]);
+  CHECK(module.entries[0].outputs()[1] == module.entries[0].outputs()[2]);
   CHECK(std::get<ComputedData>(module.weights[2].data) ==
         ComputedData{.op = "cast", .attributes = {{"to", "i32"}}, .inputs = {WeightId{0}}});
   CHECK(std::get<ComputedData>(module.weights[3].data).inputs == Inputs{WeightId{1}});

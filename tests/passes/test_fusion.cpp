@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // fuse_epilogues, merge_matmuls and fuse_elementwise.
+#include <cmath>
+
+#include "compiler/ops/scalar_cost.h"
 #include "tests/passes/pass_support.h"
 
 namespace rlx::test {
@@ -19,6 +22,28 @@ size_t text_count(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
+}
+
+// A chain of ops, one behind the other.
+Module chain_of_ops(const std::vector<std::string>& ops) {
+  std::string nodes;
+  for (size_t i = 0; i < ops.size(); ++i) {
+    nodes += std::string(i == 0 ? "" : ", ") + R"({"op": ")" + ops[i] + R"(", "inputs": ["v)" +
+             std::to_string(i) + R"("], "outputs": ["v)" + std::to_string(i + 1) + R"("]})";
+  }
+  return module_of(R"("inputs": [{"name": "v0", "dtype": "f32", "shape": [4]}], "nodes": [)" +
+                   nodes + R"(], "outputs": ["v)" + std::to_string(ops.size()) + R"("])");
+}
+
+// Steps of the regions that elementwise fusion leaves of a chain.
+std::vector<size_t> region_steps(const std::vector<std::string>& ops) {
+  Module module = chain_of_ops(ops);
+  apply(fuse_elementwise, module);
+  std::vector<size_t> steps;
+  const Graph& graph = module.entries.at(0);
+  for (NodeId id : graph.order())
+    steps.push_back(std::max<size_t>(1, graph.node(id).region.size()));
+  return steps;
 }
 
 }  // namespace
@@ -273,6 +298,36 @@ TEST_CASE("chains with another reader, that are outputs, in f64 or over no axes 
   stays("f64", "", R"(["y", "z"])");
   stays("f32", "", R"(["y", "z", "u"])");
   stays("f32", R"(, "attributes": {"axes": []})", R"(["y", "z"])");
+}
+
+TEST_CASE("a region ends where its code would grow too long, or its steps too many") {
+  std::vector<size_t> sines(13, 8);  // 8 are 4096 instructions
+  sines.front() = 4;
+  CHECK(region_steps(std::vector<std::string>(100, "sin")) == sines);
+  CHECK(region_steps(std::vector<std::string>(100, "abs")) == std::vector<size_t>{4, 48, 48});
+  for (const std::string op : {"sin", "tan", "log1p", "asinh", "softplus", "gelu", "exp", "abs"}) {
+    for (const size_t steps : region_steps(std::vector<std::string>(200, op))) {
+      const std::vector<DType> f32 = {DType::f32};
+      CHECK(steps * scalar_cost(op, f32, DType::f32) <= kMostRegionCost);
+    }
+  }
+}
+
+TEST_CASE("a model's region of too much code becomes regions that are not") {
+  std::string chain;
+  for (int i = 0; i < 100; ++i)
+    chain += std::string(i == 0 ? "" : ", ") + "\"sin(" + std::to_string(i) + ")\"";
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4]}],
+    "nodes": [{"op": "ew_region", "inputs": ["x"], "outputs": ["y"],
+               "attributes": {"chain": [)" +
+                            chain + R"(]}}], "outputs": ["y"])");
+  const std::vector<Tensor> wanted = outputs_of(module);
+  CHECK(apply(decompose, module) == 1);
+  CHECK(module.entries[0].order().size() == 100);
+  apply(fuse_elementwise, module);
+  CHECK(module.entries[0].order().size() == 13);
+  const std::vector<Tensor> got = outputs_of(module);
+  for (size_t i = 0; i < 4; ++i) CHECK(std::abs(got[0].floats[i] - wanted[0].floats[i]) < 1e-6);
 }
 
 }  // namespace rlx::test

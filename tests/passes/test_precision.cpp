@@ -39,7 +39,7 @@ TEST_CASE("a leaf is cast once for all its readers, an output widened once") {
     "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["a"]}, {"op": "mul", "inputs": ["x", "a"], "outputs": ["y"]}],
     "outputs": ["y", "y"])");
   CHECK(node_lines(module) == Lines{"cast(x)", "exp(x.f16)", "mul(x.f16, a)", "cast(y)"});
-  CHECK(module.entries[0].outputs[0] == module.entries[0].outputs[1]);
+  CHECK(module.entries[0].outputs()[0] == module.entries[0].outputs()[1]);
 }
 
 TEST_CASE("states keep their type and are read through a cast") {

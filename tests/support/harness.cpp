@@ -114,16 +114,17 @@ bool add_case(CaseGraph& built, Graph& graph, const Case& test, const std::strin
     node.inputs.emplace_back(add_case_input(built, graph, *test.inputs[k], std::move(tensor),
                                             prefix + "i" + std::to_string(k)));
   }
-  built.first_output.push_back(graph.outputs.size());
+  built.first_output.push_back(graph.outputs().size());
   for (size_t k = 0; k < test.outputs; ++k) {
     const std::string name = prefix + "o" + std::to_string(k);
     node.outputs.push_back(
         graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}}));
-    graph.outputs.push_back(node.outputs.back());
+    graph.add_output(node.outputs.back());
     graph.output_names.push_back(name);
   }
   const NodeId id = graph.add_node(std::move(node));
-  return prepare_node(built.module, graph, id, diagnostics) &&
+  KnownValues known;
+  return prepare_node(built.module, graph, id, known, diagnostics) &&
          check_and_infer(graph, id, diagnostics);
 }
 

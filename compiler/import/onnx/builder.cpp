@@ -88,6 +88,8 @@ ValueId Builder::emit(std::string_view op, Inputs inputs, Attributes attributes)
 
 std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attributes attributes,
                                        size_t output_count) {
+  expect_nodes(1);
+  ++node_count_;
   while (!inputs.empty() && !inputs.back()) inputs.pop_back();
   Node node{.name = stem_,
             .op = std::string(op),
@@ -105,6 +107,15 @@ std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attri
       throw Refusal{.code = DiagCode::Limit, .message = "the output " + *fault, .hint = ""};
   }
   return fold(graph_.node(id)).value_or(outputs);
+}
+
+void Builder::expect_nodes(uint64_t count) const {
+  if (count <= kMaxNodes && node_count_ + count <= kMaxNodes) return;
+  throw Refusal{.code = DiagCode::Limit,
+                .message = "in its place stand " + std::to_string(count) +
+                           " nodes; a graph may have 2^20, and " + std::to_string(node_count_) +
+                           " stand before them",
+                .hint = ""};
 }
 
 const Tensor* Builder::known(ValueId id) {
@@ -176,12 +187,7 @@ void Builder::suggest_name(ValueId id, const std::string& name) {
 }
 
 std::string Builder::fresh_name(const std::string& stem) {
-  std::string base = name_fault(stem + "._999999") ? "value" : stem;
-  std::string name = base;
-  for (uint64_t i = 1; !used_names_.insert(name).second; ++i) {
-    name = base + "." + std::to_string(i);
-  }
-  return name;
+  return used_names_.fresh(name_fault(stem + "._999999") ? "value" : stem);
 }
 
 SourceGraph Builder::finish(const std::vector<Output>& outputs) {
@@ -262,14 +268,12 @@ SourceGraph Builder::finish(const std::vector<Output>& outputs) {
                         .data = constant->second.data};
     (constant->second.is_param ? source.params : source.constants).push_back(std::move(tensor));
   }
-  std::set<std::string> node_names;
+  NumberedNames node_names;
   for (const NodeId id : live) {
     const Node& node = graph_.node(id);
     const std::string stem = name_fault(node.name + "._999999") ? "node" : node.name;
-    SourceNode written{.place = node.place, .name = stem, .op = node.op, .source = node.source};
-    for (uint64_t i = 1; !node_names.insert(written.name).second; ++i) {
-      written.name = stem + "." + std::to_string(i);
-    }
+    SourceNode written{
+        .place = node.place, .name = node_names.fresh(stem), .op = node.op, .source = node.source};
     for (const auto& input : node.inputs) {
       written.inputs.push_back(input ? std::optional(name_of_value(*input, "value"))
                                      : std::nullopt);

@@ -13,6 +13,7 @@
 #include "compiler/import/source_graph.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/support/numbered_names.h"
 
 namespace rlx::onnx_import {
 
@@ -40,6 +41,10 @@ class Builder {
   ValueId emit(std::string_view op, Inputs inputs, Attributes attributes = {});
   std::vector<ValueId> emit_all(std::string_view op, Inputs inputs, Attributes attributes,
                                 size_t output_count);
+
+  // Throws Refusal where as many more nodes are more than a graph may have: for what is unrolled,
+  // before it is.
+  void expect_nodes(uint64_t count) const;
 
   [[nodiscard]] const TensorType& type(ValueId id) const { return graph_.value(id).type; }
   // The elements of a value that is known now, or nullptr.
@@ -74,7 +79,8 @@ class Builder {
   std::unordered_map<size_t, ConstantInfo> constants_;
   std::unordered_map<size_t, Tensor> known_;
   std::unordered_map<size_t, std::string> names_;  // of the file
-  std::set<std::string> used_names_;
+  NumberedNames used_names_;
+  uint64_t node_count_ = 0;
 };
 
 }  // namespace rlx::onnx_import

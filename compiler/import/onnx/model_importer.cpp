@@ -7,6 +7,7 @@
 
 #include "compiler/import/check_source.h"
 #include "compiler/import/names.h"
+#include "compiler/import/onnx/node_counts.h"
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/refusal.h"
 #include "compiler/import/weights.h"
@@ -71,6 +72,7 @@ class ModelImporter {
     for (const onnx::FunctionProto& function : model_->functions())
       functions_.emplace(std::pair(domain_of(function.domain()), function.name()), &function);
     check_model(scope);
+    check_node_count();
     list_gaps(model_->graph().node(), scope.opsets, 0, "");
     list_inputs();
     if (!is_good()) return std::move(result_);
@@ -107,12 +109,34 @@ class ModelImporter {
             "convert it with onnx.version_converter");
     }
     if (!model_->has_graph()) error(DiagCode::BadField, "the model has no graph");
-    if (static_cast<size_t>(model_->graph().node_size()) > kMaxNodes)
-      error(DiagCode::Limit, "the graph has more than 2^20 nodes");
     for (const auto& tensor : model_->graph().sparse_initializer()) {
       error(DiagCode::UnsupportedOp,
             "initializer " + in_quotes(tensor.values().name()) + " is sparse",
             "store it as a dense tensor");
+    }
+  }
+
+  // Before anything is put in place: the node with which the model passes the limit.
+  void check_node_count() {
+    const NodeCounts counts(functions_);
+    const Nodes& nodes = model_->graph().node();
+    uint64_t sum = 0;
+    for (int i = 0; i < nodes.size(); ++i) {
+      const uint64_t count = counts.of(nodes.Get(i));
+      sum += count;
+      if (sum <= kMaxNodes) continue;
+      const bool is_call = find_function(nodes.Get(i)) != nullptr;
+      const std::string what = is_call ? "the call of function " + in_quotes(nodes.Get(i).op_type())
+                                       : std::string("this node");
+      report(nodes.Get(i), "", i,
+             {.code = DiagCode::Limit,
+              .message = what + " stands for " +
+                         (count == NodeCounts::kMany ? "2^63 or more" : std::to_string(count)) +
+                         " nodes; with functions and branches in place a model may have 2^20 "
+                         "nodes, and " +
+                         std::to_string(sum - count) + " stand before it",
+              .hint = ""});
+      return;
     }
   }
 
@@ -317,9 +341,6 @@ class ModelImporter {
     for (int i = 0; i < nodes.size() && !is_full(); ++i) {
       const onnx::NodeProto& node = nodes.Get(i);
       try {
-        if (++translated_nodes_ > kMaxNodes)
-          throw Refusal{.code = DiagCode::Limit,
-                        .message = "with functions in place the model has more than 2^20 nodes"};
         import_node(node, scope, i);
         continue;
       } catch (const Refusal& refusal) {
@@ -518,10 +539,9 @@ class ModelImporter {
   Builder builder_;
   TensorDecoder tensors_;
   ModelContext context_;
-  std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*> functions_;
+  Functions functions_;
   std::set<std::pair<std::string, std::string>> listed_functions_;
   std::set<std::string> symbols_;
-  size_t translated_nodes_ = 0;
 };
 
 }  // namespace

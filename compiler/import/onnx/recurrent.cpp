@@ -8,7 +8,8 @@
 namespace rlx::onnx_import {
 namespace {
 
-constexpr int64_t kMostSteps = 512;  // a step is about a dozen nodes
+constexpr int64_t kMostSteps = 512;
+constexpr int64_t kMostStepNodes = 32;  // a step is about a dozen nodes
 
 struct Activation {
   std::string_view name;
@@ -110,6 +111,8 @@ class Recurrence {
                " steps is not supported; steps are "
                "unrolled, up to " +
                std::to_string(kMostSteps) + " of them");
+    n.builder().expect_nodes(
+        static_cast<uint64_t>(steps_ * static_cast<int64_t>(directions_) * kMostStepNodes));
     activations_ = read_activations(n, std::move(activations), directions_);
   }
 
