@@ -25,7 +25,7 @@ struct SpirvFacts {
   bool has_entry_point = false;        // a compute entry point of the name asked for
   std::optional<std::array<uint32_t, 3>>
       workgroup_size;  // of a constant decorated WorkgroupSize, else the entry point's own
-  uint64_t push_constant_bytes = 0;  // end of the last member; 0 without a push-constant block
+  uint64_t push_constant_bytes = 0;      // end of the last member; 0 without a push-constant block
   std::optional<Sha256Digest> contract;  // that it names
 };
 

@@ -35,16 +35,13 @@ void verify_kernel_accesses(const PlanParts& parts, uint32_t k, Faults& faults) 
   }
 }
 
-bool is_wanted_addend(const fb::Kernel& kernel, uint32_t position, uint64_t addend) {
-  bool has_row = false;
-  if (kernel.addends() != nullptr) {
-    for (const fb::PointerAddend* row : *kernel.addends()) {
-      if (row->position() != position) continue;
-      if (row->addend() == addend) return true;
-      has_row = true;
-    }
+// How far behind the begin of its range a kernel wants the pointer.
+uint64_t wanted_addend(const fb::Kernel& kernel, uint32_t position) {
+  if (kernel.addends() == nullptr) return 0;
+  for (const fb::PointerAddend* row : *kernel.addends()) {
+    if (row->position() == position) return row->addend();
   }
-  return !has_row && addend == 0;
+  return 0;
 }
 
 void verify_pointer(const PlanParts& parts, const StepPlace& place,
@@ -73,12 +70,12 @@ void verify_pointer(const PlanParts& parts, const StepPlace& place,
     faults.add(VerifyRule::RelocationRange, pointer(), ": stands ", addend,
                " bytes behind the begin of its range of ", relocation.length_bytes(),
                " bytes, wanted a multiple of ", access.alignment(), " inside it");
-  }
-  if (!is_wanted_addend(kernel, relocation.position(), addend)) {
+  } else if (const uint64_t wanted = wanted_addend(kernel, relocation.position());
+             addend != wanted) {
     faults.add(VerifyRule::PointerAddend, pointer(), ": stands ", addend,
-               " bytes behind the begin of its range, where ",
-               kernel_name(parts.plan, place.step.kernel()),
-               " does not want it; if the plan is older than format 1.2, compile it again");
+               " bytes behind the begin of its range, ",
+               kernel_name(parts.plan, place.step.kernel()), " wants ", wanted,
+               "; if the plan is older than format 1.2, compile it again");
   }
   if (address_alignment(entry, relocation) < access.alignment()) {
     faults.add(VerifyRule::RelocationAlignment, pointer(), ": has an alignment of ",

@@ -80,21 +80,26 @@ struct KernelPointer {
   uint32_t alignment_bytes = 1;
   uint64_t min_bytes = std::numeric_limits<uint64_t>::max();
   uint32_t element_bytes = 1;
-  std::set<uint64_t> addends;  // behind the begin of its range, in any step
+  uint64_t addend_bytes = 0;  // behind the begin of its range
   AccessMode mode = AccessMode::Read;
 };
 using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
 
 void add_access(KernelPointers& pointers, const Step& step, const Access& access) {
-  const auto [entry, added] = pointers.try_emplace(
-      access.position, KernelPointer{.element_bytes = access.element_bytes, .mode = access.mode});
+  const uint64_t addend_bytes = access.offset_bytes - access.range_offset_bytes;
+  const auto [entry, added] =
+      pointers.try_emplace(access.position, KernelPointer{.element_bytes = access.element_bytes,
+                                                          .addend_bytes = addend_bytes,
+                                                          .mode = access.mode});
   KernelPointer& pointer = entry->second;
   RLX_CHECK(pointer.mode == access.mode,
             step.op + " \"" + step.node + "\": one kernel instance uses a pointer in two modes");
+  RLX_CHECK(pointer.addend_bytes == addend_bytes,
+            step.op + " \"" + step.node +
+                "\": one kernel instance has a pointer at two distances from its range");
   pointer.element_bytes = std::max(pointer.element_bytes, access.element_bytes);
   pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
   pointer.min_bytes = std::min(pointer.min_bytes, access.range_bytes);
-  pointer.addends.insert(access.offset_bytes - access.range_offset_bytes);
 }
 
 // What a kernel's record says about the words of its params that are no pointers.
@@ -450,8 +455,7 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   for (const auto& [position, pointer] : pointers) {
     accesses.emplace_back(position, pointer.alignment_bytes, pointer.min_bytes,
                           mode_of(pointer.mode));
-    if (pointer.addends == std::set<uint64_t>{0}) continue;
-    for (const uint64_t addend : pointer.addends) addends.emplace_back(position, addend);
+    if (pointer.addend_bytes != 0) addends.emplace_back(position, pointer.addend_bytes);
   }
   std::vector<Offset<fb::Variant>> variants;
   for (size_t i = 0; i < codes.size(); ++i)

@@ -37,11 +37,12 @@ def philox_words(xp, first_block, block_count, stream, seed, **placement):
 def bf16_bits(values):
     """The bf16 nearest to each f32, ties to even, as u16."""
     bits = np.asarray(values, np.float32).view(np.uint32).astype(np.uint64)
-    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    half_word = np.uint64(16)  # NumPy 1 takes no u64 and int together
+    return ((bits + np.uint64(0x7FFF) + ((bits >> half_word) & np.uint64(1))) >> half_word).astype(np.uint16)
 
 
 def from_bf16_bits(bits):
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def round_to(dtype, values):

@@ -84,7 +84,7 @@ fb::Variant& variant_of(Bytes& plan, uint32_t kernel, uint32_t variant) {
 // its index.
 bool exchange_code(Bytes& plan, uint32_t from, uint32_t to, uint32_t v) {
   const fb::Variant& source = variant_of(plan, from, v);
-  fb::Variant& variant = variant_of(plan, to, v);
+  auto& variant = reinterpret_cast<flatbuffers::Table&>(variant_of(plan, to, v));
   const bool fits =
       variant.SetField<uint64_t>(fb::Variant::VT_CODE_OFFSET, source.code_offset(), 0) &&
       variant.SetField<uint64_t>(fb::Variant::VT_CODE_BYTES, source.code_bytes(), 0) &&

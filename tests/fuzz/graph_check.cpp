@@ -61,7 +61,7 @@ std::optional<Prepared> prepare(const GraphText& text, Diagnostics& diagnostics)
       known[node.outputs[i]] = std::move((*values)[i]);
     }
   }
-  for (const ValueId id : graph.outputs()()) prepared.wanted.push_back(known.at(id));
+  for (const ValueId id : graph.outputs()) prepared.wanted.push_back(known.at(id));
   return prepared;
 }
 

@@ -142,9 +142,9 @@ TEST_CASE(
              std::to_string(i + 1) + R"("]}, )";
   }
   const std::string json = R"({"rlx_graph": 1,
-    "constants": [{"name": "zero", "dtype": "i64", "shape": [], "data": [0]},
-                  {"name": "one", "dtype": "i64", "shape": [], "data": [1]},
-                  {"name": "five", "dtype": "i64", "shape": [], "data": [5]}],
+    "constants": [{"name": "zero", "dtype": "i64", "shape": [], "data": {"values": [0]}},
+                  {"name": "one", "dtype": "i64", "shape": [], "data": {"values": [1]}},
+                  {"name": "five", "dtype": "i64", "shape": [], "data": {"values": [5]}}],
     "nodes": [)" + nodes + R"({"op": "range", "inputs": ["zero", "v)" +
                            std::to_string(kLength) +
                            R"(", "one"], "outputs": ["y"]}], "outputs": ["y"]})";

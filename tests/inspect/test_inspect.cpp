@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of the views of a plan.
+#include <limits>
 #include <memory>
 
 #include "tests/support/catch.h"
@@ -71,6 +72,9 @@ TEST_CASE("a_library_product_says_its_problem_and_whether_it_is_tuned") {
   CHECK(contains(inspect_text(*plan, InspectView::Why), "tuned   " + tuned));
   const Json json = inspect_json(*plan, InspectView::Why);
   CHECK(json["entries"][0]["steps"][0]["gemm"]["tuned"] == tuned);
+  spec.entries[0].gemms[0].tuned_microseconds = std::numeric_limits<double>::max();
+  plan = open(spec);
+  CHECK(contains(inspect_text(*plan, InspectView::Why), "858368.000 us on some GPU"));
 }
 
 TEST_CASE("memory_compares_the_arena_with_its_bound_and_with_no_reuse") {

@@ -16,6 +16,14 @@
 namespace rlx::test {
 namespace {
 
+// What a kernel may declare of its params besides pointers.
+PlanSpec declaring(PlanSpec spec) {
+  spec.kernels[0].counts = {{16, 1, 4, 0}};
+  spec.kernels[0].plain_words = {20};
+  spec.kernels[0].addends = {{0, 16}};
+  return spec;
+}
+
 std::vector<SeedPlan> seeds() {
   return {{"small_plan", serialise(small_plan())},
           {"index_plan", serialise(index_plan(3))},
@@ -62,7 +70,9 @@ TEST_CASE("a_mutant_is_known_by_seed_and_number") {
 // A field that the schema gains is edited from then on.
 TEST_CASE("every_field_of_the_index_is_edited") {
   const TreeSchema schema(fb::PlanBinarySchema::data());
-  const PlanMutator mutator(seeds());
+  std::vector<SeedPlan> all = seeds();
+  all.push_back({"declarations", serialise(declaring(small_plan()))});
+  const PlanMutator mutator(all);
   const std::vector<std::string> names = mutator.field_names();
   const std::set<std::string> edited(names.begin(), names.end());
   for (const ObjectType& object : schema.objects()) {

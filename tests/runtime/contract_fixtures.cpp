@@ -72,6 +72,7 @@ std::vector<Fixture> word_fixtures() {
                       [](PlanSpec& spec) {
                         spec.kernels[0].addends = {{0, 16}};
                         set_word(spec, 0, 16);
+                        set_word(spec, kOtherParams, 16);
                       }),
       word_fixture(Rule::PointerAddend, "a pointer that should stand at the begin of its range", 0,
                    16),

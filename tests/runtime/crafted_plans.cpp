@@ -156,9 +156,10 @@ SpecKernel unused_kernel(std::vector<std::byte> code) {
 void share_code(PlanSpec& spec, size_t count) {
   SpecKernel other = spec.kernels[0];
   SpecVariant& variant = other.variants[0];
+  const std::vector<std::byte> code = codes_in_plan(other)[0];
   variant.code_offset = 0;
-  variant.code_bytes = variant.code.size();
-  variant.code_hash = XXH3_64bits(variant.code.data(), variant.code.size());
+  variant.code_bytes = code.size();
+  variant.code_hash = XXH3_64bits(code.data(), code.size());
   variant.code.clear();
   spec.kernels.resize(count, other);
 }
@@ -380,7 +381,7 @@ void for_each_crafted_plan(size_t bytes, const std::function<void(const CraftedP
   give("values side by side", values_side_by_side(bytes));
   give("values on each other", values_on_each_other(bytes));
   give("readers of pieces", readers_of_pieces(bytes), Rule::WorkBudget);
-  give("capabilities for all", capabilities_for_all(bytes));
+  give("capabilities for all", capabilities_for_all(bytes), Rule::WorkBudget);
   give("execution modes", declarations(bytes, [](uint32_t) { return Words{16, 3, 17, 64, 1, 1}; }));
   give("entry points", declarations(bytes, [](uint32_t i) { return Words{15, 5, i, 'e', 0}; }));
   give("member offsets", declarations(bytes, [](uint32_t i) { return Words{72, 9, i, 35, 0}; }));
@@ -388,9 +389,9 @@ void for_each_crafted_plan(size_t bytes, const std::function<void(const CraftedP
   give("integers", declarations(bytes, [](uint32_t i) { return Words{21, 9 + i, 32, 0}; }));
   give("empty structs", declarations(bytes, [](uint32_t i) { return Words{30, 9 + i}; }));
   give("nested structs", nested_structs(bytes), Rule::SpirvParams);
-  give("PTX of dots", ptx_of(bytes, "."));
-  give("PTX of entries", ptx_of(bytes, ".entry "));
-  give("PTX of targets", ptx_of(bytes, ".target sm_"));
+  give("PTX of dots", ptx_of(bytes, "."), Rule::CodeContract);
+  give("PTX of entries", ptx_of(bytes, ".entry "), Rule::CodeContract);
+  give("PTX of targets", ptx_of(bytes, ".target sm_"), Rule::CodeContract);
   give("entry points of one text", entry_points_of_one_text(bytes), Rule::CodeShared);
   give("operands of a product", operands_of_a_product(bytes), Rule::GemmOperands);
   give("alternatives of one list", alternatives_of_one_list(bytes), Rule::IndexShared);

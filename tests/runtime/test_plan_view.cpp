@@ -157,8 +157,7 @@ TEST_CASE("a_newer_major_is_refused_with_both_versions") {
   const Status status = PlanView::open_memory(plan, {}, view);
   CHECK(status.code() == RLX_UNSUPPORTED_VERSION);
   CHECK(status.message().find("9.0") != std::string::npos);
-  const std::string ours =
-      std::to_string(rlx::kPlanMajor) + "." + std::to_string(rlx::kPlanMinor);
+  const std::string ours = std::to_string(rlx::kPlanMajor) + "." + std::to_string(rlx::kPlanMinor);
   CHECK(status.message().find("reads " + ours) != std::string::npos);
 }
 

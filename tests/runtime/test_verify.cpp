@@ -250,6 +250,7 @@ std::vector<Fixture> table_fixtures() {
       {Rule::CodeShared, "one code under two entry points",
        [](PlanSpec& spec) {
          spec.kernels.push_back(spec.kernels[0]);
+         for (SpecKernel& kernel : spec.kernels) kernel.variants[0].names_contract = false;
          spec.kernels[1].variants[0].entry_point = "other";
        }},
       main_fixture(Rule::IoRole, "an input that is a weight",

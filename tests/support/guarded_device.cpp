@@ -23,16 +23,17 @@ Status GuardedDevice::open(std::unique_ptr<GuardedDevice>& device) {
   std::vector<VkPhysicalDevice> handles;
   RLX_RETURN_IF_ERROR(instance->physical_devices(handles));
   for (size_t i = 0; i < handles.size(); ++i) {
-    vulkan::PhysicalDevice physical =
-        vulkan::describe(instance->api, handles[i], text_of("vulkan:", i));
+    vulkan::PhysicalDevice physical;
+    RLX_RETURN_IF_ERROR(
+        vulkan::describe(instance->api, handles[i], text_of("vulkan:", i), physical));
     if (!physical.is_cpu || !physical.unusable.empty()) continue;
     std::unique_ptr<GuardedDevice> made(new GuardedDevice);
     RLX_RETURN_IF_ERROR(
         vulkan::Context::create(std::move(instance), std::move(physical), made->context_));
-    RLX_RETURN_IF_ERROR(made->context_->create_command_pool(made->pool_));
-    RLX_RETURN_IF_ERROR(made->context_->create_fence(made->fence_));
-    RLX_RETURN_IF_ERROR(
-        made->context_->allocate_command_buffer(made->pool_.get(), made->commands_));
+    vulkan::Context& context = *made->context_;
+    RLX_RETURN_IF_ERROR(vulkan::CommandPool::create(context, made->pool_));
+    RLX_RETURN_IF_ERROR(vulkan::create_fence(context, made->fence_));
+    RLX_RETURN_IF_ERROR(made->pool_.allocate(context, made->commands_));
     device = std::move(made);
     return {};
   }
@@ -96,14 +97,14 @@ Status GuardedDevice::create(const fb::Kernel& kernel, const fb::Variant& varian
   RLX_RETURN_IF_ERROR(
       context_->check(api.vkCreatePipelineLayout(device, &layout, nullptr, &layout_handle),
                       "vkCreatePipelineLayout"));
-  made.layout = vulkan::OwnedPipelineLayout(api, device, layout_handle);
+  made.layout = vulkan::OwnedPipelineLayout(*context_, layout_handle);
   const VkShaderModuleCreateInfo module = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                            .codeSize = code.size(),
                                            .pCode = reinterpret_cast<const uint32_t*>(code.data())};
   VkShaderModule module_handle = VK_NULL_HANDLE;
   RLX_RETURN_IF_ERROR(context_->check(
       api.vkCreateShaderModule(device, &module, nullptr, &module_handle), "vkCreateShaderModule"));
-  const vulkan::OwnedShaderModule owned(api, device, module_handle);
+  const vulkan::OwnedShaderModule owned(*context_, module_handle);
   const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
       .requiredSubgroupSize = variant.subgroup_size()};
@@ -124,7 +125,7 @@ Status GuardedDevice::create(const fb::Kernel& kernel, const fb::Variant& varian
   RLX_RETURN_IF_ERROR(context_->check(
       api.vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline),
       "vkCreateComputePipelines"));
-  made.pipeline = vulkan::OwnedPipeline(api, device, pipeline);
+  made.pipeline = vulkan::OwnedPipeline(*context_, pipeline);
   return {};
 }
 

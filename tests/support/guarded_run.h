@@ -43,7 +43,7 @@ class GuardedDevice {
                 std::span<const std::byte> code, Pipeline& made);
 
   std::shared_ptr<vulkan::Context> context_;
-  vulkan::OwnedCommandPool pool_;
+  vulkan::CommandPool pool_;
   vulkan::OwnedFence fence_;
   VkCommandBuffer commands_ = VK_NULL_HANDLE;
   std::map<std::string, Pipeline> pipelines_;

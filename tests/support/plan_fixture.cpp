@@ -126,7 +126,8 @@ Offset<fb::Kernel> write_record(FlatBufferBuilder& builder, const SpecKernel& ke
                                 &kernel.plain_words, &kernel.addends);
 }
 
-// The codes of a kernel with the digests of their records.
+}  // namespace
+
 std::vector<std::vector<std::byte>> codes_in_plan(const SpecKernel& kernel) {
   std::vector<std::vector<std::byte>> codes;
   for (const SpecVariant& variant : kernel.variants) codes.push_back(variant.code);
@@ -142,6 +143,8 @@ std::vector<std::vector<std::byte>> codes_in_plan(const SpecKernel& kernel) {
   }
   return codes;
 }
+
+namespace {
 
 Offset<fb::Kernel> write_kernel(FlatBufferBuilder& builder, const SpecKernel& kernel,
                                 CodeSection& code) {

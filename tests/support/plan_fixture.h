@@ -176,6 +176,8 @@ std::vector<std::byte> code_in_plan(const SpecKernel& kernel, size_t variant);
 
 // The bytes of a plan, with right sizes and checksums.
 std::vector<std::byte> serialise(const PlanSpec& spec);
+// The codes of a kernel's variants as serialise() places them: with the digests of their records.
+std::vector<std::vector<std::byte>> codes_in_plan(const SpecKernel& kernel);
 
 // Makes all checksums right again after an edit of the bytes.
 void reseal(std::vector<std::byte>& plan);

@@ -11,7 +11,7 @@ namespace rlx::inspect {
 namespace {
 
 std::string fixed(double number, int digits) {
-  char text[64];
+  char text[400];  // the largest double has 309 digits before the point
   const int length = std::snprintf(text, sizeof text, "%.*f", digits, number);
   // A C locale may write a comma; the views do not depend on it.
   std::string result(text, static_cast<size_t>(length));

@@ -145,8 +145,8 @@ Status write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
   npy::ArrayFolder folder;
   RLX_RETURN_IF_ERROR(npy::ArrayFolder::open(arguments.outputs, folder));
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::string& name =
-        graph.output_names.empty() ? graph.value(graph.outputs()[i]).name : graph.output_names.at(i);
+    const std::string& name = graph.output_names.empty() ? graph.value(graph.outputs()[i]).name
+                                                         : graph.output_names.at(i);
     npy::Array array;
     RLX_RETURN_IF_ERROR(to_array(name, outputs[i], arguments.float64, array));
     std::string path;

@@ -199,9 +199,11 @@ void MutantBuilder::write_index_bytes(std::vector<std::byte>& index) {
 }
 
 void MutantBuilder::write_header_field(PlanHeader& header) {
-  if (dice_.chance(1, 3) && header.section_count > 0) {
-    PlanSection& section = header.sections[dice_.below(header.section_count)];
-    const uint64_t other = header.sections[dice_.below(header.section_count)].offset_bytes;
+  // The count may be an edit's already.
+  const size_t sections = std::min<size_t>(header.section_count, std::size(header.sections));
+  if (dice_.chance(1, 3) && sections > 0) {
+    PlanSection& section = header.sections[dice_.below(sections)];
+    const uint64_t other = header.sections[dice_.below(sections)].offset_bytes;
     static constexpr uint64_t kBy[] = {1, 4, 8, 16, 64, 256, 4096, uint64_t{1} << 40};
     const uint64_t by = kBy[dice_.below(std::size(kBy))];
     const uint64_t places[] = {section.offset_bytes + by, section.offset_bytes - by, other, 0,
