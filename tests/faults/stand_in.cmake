@@ -10,9 +10,6 @@ function(rlx_stand_in name)
 endfunction()
 
 rlx_test(faults rlx_test_sketches)
-get_target_property(sources rlx_tests_faults SOURCES)
-list(FILTER sources EXCLUDE REGEX "driver_growth")
-set_target_properties(rlx_tests_faults PROPERTIES SOURCES "${sources}")
 target_sources(rlx_tests_faults PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/device/device_fixture.cpp)
 rlx_stand_in(rlx_vulkan_stand_in vulkan.cpp)
 rlx_stand_in(rlx_cuda_stand_in cuda_hooks.cpp fake_cuda.cpp fake_graphs.cpp fake_objects.cpp)
@@ -20,5 +17,4 @@ rlx_stand_in(rlx_cuda_stand_in cuda_hooks.cpp fake_cuda.cpp fake_graphs.cpp fake
 target_link_options(rlx_cuda_stand_in PRIVATE -Wl,-soname,libcublasLt.so.13)
 target_compile_definitions(rlx_tests_faults PRIVATE RLX_VULKAN_STAND_IN="$<TARGET_FILE:rlx_vulkan_stand_in>"
                                                     RLX_CUDA_STAND_IN="$<TARGET_FILE:rlx_cuda_stand_in>")
-add_executable(rlx_driver_growth EXCLUDE_FROM_ALL ${CMAKE_CURRENT_SOURCE_DIR}/faults/driver_growth.cpp)
-target_link_libraries(rlx_driver_growth PRIVATE rlx_test_plans)
+add_test(NAME growth COMMAND rlx_tests_faults [growth] WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})

@@ -110,16 +110,16 @@ void check_runs(uint64_t count) {
 
 }  // namespace
 
-TEST_CASE("loading plans and making sessions a thousand times leaves nothing") {
+TEST_CASE("loading plans and making sessions a thousand times leaves nothing", "[.][growth]") {
   check_loads(1000, true);
 }
 
 // lavapipe keeps destroyed pipelines until its queue's next submit.
-TEST_CASE("loading plans that never run leaves nothing") {
+TEST_CASE("loading plans that never run leaves nothing", "[.][growth]") {
   check_loads(1000, false);
 }
 
-TEST_CASE("ten thousand runs leave nothing") {
+TEST_CASE("ten thousand runs leave nothing", "[.][growth]") {
   check_runs(10000);
 }
 
@@ -128,7 +128,7 @@ TEST_CASE("ten thousand loads and a million runs leave nothing", "[.long]") {
   check_runs(1000000);
 }
 
-TEST_CASE("sessions on a plan that stays loaded come and go without a trace") {
+TEST_CASE("sessions on a plan that stays loaded come and go without a trace", "[.][growth]") {
   const auto plan = open_plan(full_sketch());
   for (const std::shared_ptr<Device>& device : devices()) {
     INFO(device->info().id);
