@@ -137,6 +137,7 @@ Bytes spirv_instruction(const Sha256Digest& contract) {
 std::optional<Bytes> spirv_with_contract(std::span<const std::byte> code,
                                          const Sha256Digest& contract) {
   std::vector<uint32_t> words(code.size() / sizeof(uint32_t));
+  if (words.empty()) return std::nullopt;
   std::memcpy(words.data(), code.data(), words.size() * sizeof(uint32_t));
   size_t place = kSpirvHeaderWords;
   size_t replaced_words = 0;

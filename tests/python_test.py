@@ -22,8 +22,10 @@ def scripts():
     """What README and the examples run by python3, and every other script of the tree that has a --help."""
     texts = [ROOT / "README.md", *ROOT.glob("examples/*/README.md"), *ROOT.glob("examples/*/run")]
     named = {name for path in texts for name in re.findall(r"python3 ((?:tools|tests|examples)/\S+\.py)", path.read_text())}
-    helpful = {str(path.relative_to(ROOT)) for folder in ("tools", "tests", "examples") for path in (ROOT / folder).rglob("*.py")
-               if "argparse.ArgumentParser(" in path.read_text() and path != pathlib.Path(__file__).resolve()}
+    listed = subprocess.run(["git", "ls-files", "tools/*.py", "tests/*.py", "examples/*.py"], cwd=ROOT, capture_output=True, text=True,
+                            check=True).stdout.split()  # not the packages that an example installs beside its own
+    helpful = {name for name in listed
+               if "argparse.ArgumentParser(" in (ROOT / name).read_text() and ROOT / name != pathlib.Path(__file__).resolve()}
     return sorted(named | helpful)
 
 

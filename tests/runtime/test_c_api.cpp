@@ -12,6 +12,7 @@
 #include "runtime/include/rlx.h"
 #include "runtime/null/null_device.h"
 #include "tests/support/catch.h"
+#include "tests/support/drivers.h"
 #include "tests/support/plan_fixture.h"
 
 using namespace rlx::test;
@@ -539,6 +540,8 @@ TEST_CASE("options_of_another_version_are_taken_where_nothing_is_lost") {
 }
 
 TEST_CASE("unknown_devices_are_told") {
+  std::string why_none;
+  static_cast<void>(rlx::test::present_devices(why_none));
   rlx_device* device = nullptr;
   for (const char* id : {"vulkan:00", "vulkan:01", "cuda:00", "vulkan:+0", "vulkan:", "tpu:0"}) {
     CHECK(rlx_device_open(id, &device) == RLX_NO_DEVICE);

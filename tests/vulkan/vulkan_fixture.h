@@ -15,6 +15,7 @@
 #include "runtime/vulkan/vk_plan.h"
 #include "runtime/vulkan/vulkan_device.h"
 #include "tests/support/catch.h"
+#include "tests/support/drivers.h"
 
 #define REQUIRE_OK(expression)                \
   do {                                        \
@@ -32,10 +33,6 @@
   const std::shared_ptr<::rlx::Device>& device = watched_.device
 
 namespace rlx::test {
-
-// list_vulkan_devices, with the drivers kept in memory from the first call on: what a driver leaves
-// behind when the loader unloads it can then be told from what we leave behind.
-std::vector<DeviceInfo> present_devices(std::string& why_none);
 
 struct WatchedDevice {
   explicit WatchedDevice(VulkanOptions options) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Keeps drivers loaded, so that the leak checker can name them.
-#include "tests/vulkan/vulkan_fixture.h"
+#include "tests/support/drivers.h"
 
 #include <dlfcn.h>
 #include <link.h>
 
 #include <mutex>
+
+#include "runtime/vulkan/vulkan_device.h"
 
 // Read by the leak checker where the tests are built with one. Drivers and layers answer for
 // themselves.
