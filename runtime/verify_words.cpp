@@ -10,17 +10,17 @@
 namespace rlx {
 namespace {
 
-constexpr uint32_t kWordBytes = 4;
+constexpr uint32_t kParamWordBytes = 4;
 constexpr uint32_t kPointerWords = 2;
 
 // Bit i stands for the word at byte 4 * i of the params, of which there are 32 at most.
 uint32_t word_bits(uint32_t position, uint32_t words) {
-  return ((1u << words) - 1) << position / kWordBytes;
+  return ((1u << words) - 1) << position / kParamWordBytes;
 }
 
 bool are_words(const fb::Kernel& kernel, uint32_t position, uint32_t words) {
-  return position % kWordBytes == 0 &&
-         range_inside(position, uint64_t{words} * kWordBytes,
+  return position % kParamWordBytes == 0 &&
+         range_inside(position, uint64_t{words} * kParamWordBytes,
                       std::min(kernel.params_bytes(), kMaxParamsBytes));
 }
 
@@ -57,7 +57,8 @@ void verify_count(const PlanParts& parts, const StepPlace& place, std::span<cons
       pointers.begin(), pointers.end(),
       [&](const fb::Relocation& candidate) { return candidate.position() == count.pointer(); });
   uint64_t value = word_at(params, count.position());
-  if (count.words() == 2) value |= uint64_t{word_at(params, count.position() + kWordBytes)} << 32;
+  if (count.words() == 2)
+    value |= uint64_t{word_at(params, count.position() + kParamWordBytes)} << 32;
   const uint64_t room = pointer->length_bytes() - addend_of(parts, place.step, *pointer);
   if (value <= room / count.unit_bytes()) return;
   faults.add(VerifyRule::CountBound, place.name(), " has the count ", value, " of ",
@@ -114,7 +115,7 @@ void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults
   }
   const uint32_t declared = declared_words(kernel);
   const size_t end = std::min<size_t>(params.size(), kMaxParamsBytes);
-  for (uint32_t position = 0; position + kWordBytes <= end; position += kWordBytes) {
+  for (uint32_t position = 0; position + kParamWordBytes <= end; position += kParamWordBytes) {
     const uint32_t word = word_at(params, position);
     if (word == 0 || (declared & word_bits(position, 1)) != 0) continue;
     faults.add(VerifyRule::WordUndeclared, place.name(), " has ", word, " at byte ", position,

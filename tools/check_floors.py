@@ -13,12 +13,25 @@ COMPILER = {
     "support": [],
     "ir": ["support"],
     "dispatch": ["support", "ir"],
-    "ops": ["support", "ir", "dispatch"],
+    "ops": ["support", "ir", "dispatch"],  # its own folders: FAMILIES
     "import": ["support", "ir", "dispatch", "ops"],
     "reference": ["support", "ir", "dispatch", "ops"],
     "passes": ["support", "ir", "dispatch", "ops", "reference"],
     "lower": ["support", "ir", "dispatch", "ops"],
     "emit": ["support", "ir", "dispatch", "ops", "lower"],
+}
+
+# Folder of compiler/ops -> folders of it whose headers it may include, besides its own and those of compiler/ops itself.
+FAMILIES = {
+    "lowering": [],
+    "elementwise": ["lowering"],
+    "movement": ["lowering"],
+    "rows": ["lowering"],
+    "indexing": ["lowering"],
+    "product": ["lowering"],
+    "attention": ["lowering", "indexing"],
+    "weighted": ["lowering", "product"],
+    "vision": ["lowering", "product"],
 }
 
 
@@ -46,11 +59,24 @@ def allowed_in_compiler(path, header):
         return None if own == "emit" else "only emit may use the runtime (its verifier, its files)"
     if header[0] != "compiler":
         return "the compiler does not include tools or tests"
+    if own == "ops" and header[1] == "ops":
+        return allowed_in_ops(path.parts[2:-1], header[2:-1])
     if len(path.parts) == 2 or len(header) == 2 or header[1] == own:  # compile.cpp, version.h
         return None
     if header[1] in COMPILER.get(own, []):
         return None
     return f"compiler/{own} stands below compiler/{header[1]}"
+
+
+def allowed_in_ops(own, included):
+    """The folders of two files below compiler/ops."""
+    if not included or own == included:
+        return None
+    if not own:
+        return f"compiler/ops stands below compiler/ops/{included[0]}"
+    if included[0] in FAMILIES.get(own[0], []):
+        return None
+    return f"compiler/ops/{own[0]} may not include compiler/ops/{included[0]}"
 
 
 def main():

@@ -18,9 +18,9 @@ namespace rlx {
 namespace {
 
 // Of SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16.
-constexpr auto kCapabilityCooperativeMatrix = static_cast<spv::Capability>(6022);
-constexpr auto kCapabilityBf16 = static_cast<spv::Capability>(5116);
-constexpr auto kCapabilityBf16Matrix = static_cast<spv::Capability>(5118);
+constexpr auto kCooperativeMatrix = static_cast<spv::Capability>(6022);
+constexpr auto kBf16 = static_cast<spv::Capability>(5116);
+constexpr auto kBf16Matrix = static_cast<spv::Capability>(5118);
 
 std::string literal_text(std::span<const uint32_t> words) {
   const char* text = reinterpret_cast<const char*>(words.data());
@@ -55,9 +55,9 @@ std::optional<uint64_t> capability_features(uint32_t capability) {
       Row{spv::CapabilityRoundingModeRTE, feature_bit(Feature::NativeHalves)},
       Row{spv::CapabilityDenormPreserve, feature_bit(Feature::NativeHalves)},
       Row{spv::CapabilityVulkanMemoryModel, feature_bit(Feature::MemoryModel)},
-      Row{kCapabilityCooperativeMatrix, feature_bit(Feature::CooperativeMatrix)},
-      Row{kCapabilityBf16, feature_bit(Feature::CooperativeBf16)},
-      Row{kCapabilityBf16Matrix, feature_bit(Feature::CooperativeBf16)},
+      Row{kCooperativeMatrix, feature_bit(Feature::CooperativeMatrix)},
+      Row{kBf16, feature_bit(Feature::CooperativeBf16)},
+      Row{kBf16Matrix, feature_bit(Feature::CooperativeBf16)},
   };
   for (const Row& row : kRows) {
     if (static_cast<uint32_t>(row.capability) == capability) return row.features;

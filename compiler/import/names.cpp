@@ -14,7 +14,7 @@ namespace rlx {
 namespace {
 
 constexpr size_t kMaxListedNames = 20;
-constexpr size_t kMaxQuotedBytes = 256;
+constexpr size_t kMaxQuotedNameBytes = 256;
 
 // Edits (insert, delete, replace, swap of neighbours) between two short texts, or `limit` if there
 // are as many or more.
@@ -63,12 +63,12 @@ std::optional<std::string> text_fault(std::string_view text, size_t max_bytes) {
 
 std::optional<std::string> name_fault(std::string_view name) {
   if (name.empty()) return "is empty";
-  return text_fault(name, kMaxNameBytes);
+  return text_fault(name, kMaxQuotedNameBytes);
 }
 
 std::string in_quotes(std::string_view text) {
-  const std::string shown = without_controls(text.substr(0, kMaxQuotedBytes));
-  return "\"" + shown + (text.size() > kMaxQuotedBytes ? "...\"" : "\"");
+  const std::string shown = without_controls(text.substr(0, kMaxQuotedNameBytes));
+  return "\"" + shown + (text.size() > kMaxQuotedNameBytes ? "...\"" : "\"");
 }
 
 std::optional<std::string> nearest_name(std::string_view name,

@@ -9,7 +9,7 @@ namespace {
 using flatbuffers::Offset;
 
 // The builder ends the process beyond 2 GiB; writing stops well before.
-constexpr uint64_t kMaxRlxgBytes = (uint64_t{1} << 31) - (uint64_t{1} << 27);
+constexpr uint64_t kMaxWrittenBytes = (uint64_t{1} << 31) - (uint64_t{1} << 27);
 constexpr size_t kDataAlignment = 16;
 
 struct UnionValue {
@@ -43,7 +43,7 @@ class GraphWriter {
   // Whether `bytes` more still fit; what does not is left out, and the whole buffer is dropped at
   // the end.
   bool fits(uint64_t bytes) {
-    if (builder_.GetSize() + bytes > kMaxRlxgBytes) is_too_big_ = true;
+    if (builder_.GetSize() + bytes > kMaxWrittenBytes) is_too_big_ = true;
     return !is_too_big_;
   }
 

@@ -14,7 +14,7 @@
 namespace rlx {
 namespace {
 
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // of the format's own reader
+constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;  // of the format's own reader
 
 struct StoredType {
   std::string_view text;
@@ -142,10 +142,10 @@ std::variant<SafetensorsView, ParseFault> parse_safetensors(std::span<const std:
   if (file.size() < kLengthBytes) return fault_of("ends before its header", DiagCode::FileSize);
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), kLengthBytes);
-  if (header_bytes > kMaxHeaderBytes || header_bytes > file.size() - kLengthBytes) {
+  if (header_bytes > kMaxSafetensorsHeaderBytes || header_bytes > file.size() - kLengthBytes) {
     return fault_of("wants a header of " + std::to_string(header_bytes) + " bytes, the file has " +
                     std::to_string(file.size()) + " bytes and at most " +
-                    std::to_string(kMaxHeaderBytes) + " are read");
+                    std::to_string(kMaxSafetensorsHeaderBytes) + " are read");
   }
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes,
                               header_bytes);

@@ -98,6 +98,11 @@ struct Node {
   std::string source;  // the author's note, e.g. "train.py:12"
 };
 
+// The node's i-th input; none where it is left out or behind the last.
+inline std::optional<ValueId> input_at(const Node& node, size_t i) {
+  return i < node.inputs.size() ? node.inputs[i] : std::nullopt;
+}
+
 enum class ValueOrigin : uint8_t { Input, Weight, State, Node };
 
 struct Value {

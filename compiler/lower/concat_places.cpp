@@ -5,7 +5,7 @@
 #include <set>
 
 #include "compiler/lower/lower_node.h"
-#include "compiler/ops/movement.h"
+#include "compiler/ops/lowering/movement.h"
 #include "compiler/support/check.h"
 
 namespace rlx {

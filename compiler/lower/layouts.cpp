@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "compiler/ops/conv_mma.h"
+#include "compiler/ops/vision/conv_mma.h"
 
 namespace rlx {
 namespace {

@@ -2,7 +2,7 @@
 // Which values are stored channels last.
 #pragma once
 
-#include "compiler/ops/lower_context.h"
+#include "compiler/ops/lowering/lower_context.h"
 
 namespace rlx {
 

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "compiler/dispatch/program.h"
-#include "compiler/ops/lower_context.h"
+#include "compiler/ops/lowering/lower_context.h"
 
 namespace rlx {
 

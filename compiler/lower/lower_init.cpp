@@ -6,7 +6,7 @@
 
 #include "compiler/lower/lower.h"
 #include "compiler/lower/lower_node.h"
-#include "compiler/ops/weight_fill.h"
+#include "compiler/ops/lowering/weight_fill.h"
 #include "compiler/support/check.h"
 
 namespace rlx {

@@ -2,7 +2,7 @@
 // What lowering an entry and lowering the init program share.
 #pragma once
 
-#include "compiler/ops/lower_context.h"
+#include "compiler/ops/lowering/lower_context.h"
 
 namespace rlx {
 

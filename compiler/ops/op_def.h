@@ -22,6 +22,8 @@ struct Arity {
   uint32_t minimum = 1;
   uint32_t maximum = 1;
 };
+// The largest value of an integer attribute that a kernel takes in 32 bits.
+inline constexpr double kLargestInt = std::numeric_limits<int32_t>::max();
 inline constexpr uint32_t kUnlimited = std::numeric_limits<uint32_t>::max();
 
 // One attribute: importers refuse any that is not listed, of another type, or out of range. Each
@@ -180,7 +182,7 @@ class ScalarContext {
   DType result_;
 };
 
-class LowerContext;  // compiler/ops/lower_context.h
+class LowerContext;  // compiler/ops/lowering/lower_context.h
 class LoweringState;
 
 struct OpDef {

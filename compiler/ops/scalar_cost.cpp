@@ -17,7 +17,7 @@ struct CostRow {
   std::string_view function;
 };
 
-constexpr std::array kRows = {
+constexpr std::array kCostRows = {
 #define RLX_SCALAR_COST(op, f64, f32, other, function) CostRow{#op, f64, f32, other, function},
 #include "compiler/ops/scalar_cost.def"
 #undef RLX_SCALAR_COST
@@ -26,7 +26,7 @@ constexpr std::array kRows = {
 const CostRow* row_of(std::string_view op) {
   static const auto rows = [] {
     std::unordered_map<std::string_view, const CostRow*> by_op;
-    for (const CostRow& row : kRows) by_op.emplace(row.op, &row);
+    for (const CostRow& row : kCostRows) by_op.emplace(row.op, &row);
     return by_op;
   }();
   const auto found = rows.find(op);
@@ -64,7 +64,7 @@ uint64_t chain_cost(std::span<const RegionStep> steps, const std::vector<DType>&
 std::span<const std::string_view> big_functions() {
   static const std::vector<std::string_view> names = [] {
     std::vector<std::string_view> big;
-    for (const CostRow& row : kRows) {
+    for (const CostRow& row : kCostRows) {
       if (!row.function.empty() && std::find(big.begin(), big.end(), row.function) == big.end())
         big.push_back(row.function);
     }

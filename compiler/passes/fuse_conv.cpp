@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residual and activation into conv; filters into the order that tensor cores read.
-#include "compiler/ops/conv_mma.h"
+#include "compiler/ops/vision/conv_mma.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"

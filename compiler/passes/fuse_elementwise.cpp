@@ -3,8 +3,8 @@
 // joins its reader, and so does one that computes a single element.
 #include <algorithm>
 
+#include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/positions.h"
 #include "compiler/ops/scalar_cost.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"

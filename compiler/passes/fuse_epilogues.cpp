@@ -2,8 +2,8 @@
 // Bias, activation and residual into matmul.
 #include <algorithm>
 
-#include "compiler/ops/matmul_library.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/product/matmul_library.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 #include "compiler/support/check.h"

@@ -6,9 +6,9 @@
 // rows [N, K] of one type.
 #include <algorithm>
 
-#include "compiler/ops/matmul_library.h"
-#include "compiler/ops/matmul_wgmma.h"
-#include "compiler/ops/matvec_stream_lower.h"
+#include "compiler/ops/product/matmul_library.h"
+#include "compiler/ops/product/matmul_wgmma.h"
+#include "compiler/ops/product/matvec_stream_lower.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 

@@ -4,8 +4,8 @@
 // themselves, and the norm is gone.
 #include <algorithm>
 
-#include "compiler/ops/matvec_stream_lower.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/product/matvec_stream_lower.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 

@@ -3,10 +3,10 @@
 // inside it, and its result never reaches memory.
 #include <algorithm>
 
+#include "compiler/ops/lowering/positions.h"
+#include "compiler/ops/lowering/reduce_chain.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/positions.h"
-#include "compiler/ops/reduce_chain.h"
-#include "compiler/ops/reduce_lower.h"
+#include "compiler/ops/rows/reduce_lower.h"
 #include "compiler/ops/scalar_cost.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"

@@ -14,15 +14,11 @@ namespace rlx {
 namespace {
 
 enum AttentionInput : size_t { kQ, kK, kV };
-enum RopeInput : size_t { kX, kCos, kSin, kPositions };
+enum RopeInput : size_t { kRopeX, kCos, kSin, kPositions };
 enum AppendInput : size_t { kCache, kNew, kPosition };
 
 std::string text_of(const Node& node, const char* name) {
   return AttributeReader(*find_op(node.op), node.attributes).text(name);
-}
-
-std::optional<ValueId> optional_input(const Node& node, size_t i) {
-  return i < node.inputs.size() ? node.inputs[i] : std::nullopt;
 }
 
 // A rope that rope_append can take over.
@@ -31,9 +27,9 @@ bool is_plain_rope(const Graph& graph, const Node& node) {
       text_of(node, "table") != "position")
     return false;
   const AttributeReader attributes(*find_op(node.op), node.attributes);
-  const TensorType& x = graph.value(*node.inputs[kX]).type;
+  const TensorType& x = graph.value(*node.inputs[kRopeX]).type;
   const bool whole = !attributes.has("n_rot") || attributes.integer("n_rot") == x.shape[3];
-  const std::optional<ValueId> positions = optional_input(node, kPositions);
+  const std::optional<ValueId> positions = input_at(node, kPositions);
   return whole && x.shape[3] % 2 == 0 && graph.value(*node.inputs[kCos]).type.shape.size() == 2 &&
          (!positions || graph.value(*positions).type.shape.empty());
 }
@@ -42,7 +38,7 @@ bool rotate_alike(const Node& a, const Node& b) {
   const AttributeReader of_a(*find_op(a.op), a.attributes);
   const AttributeReader of_b(*find_op(b.op), b.attributes);
   return a.inputs[kCos] == b.inputs[kCos] && a.inputs[kSin] == b.inputs[kSin] &&
-         optional_input(a, kPositions) == optional_input(b, kPositions) &&
+         input_at(a, kPositions) == input_at(b, kPositions) &&
          of_a.text("style") == of_b.text("style") &&
          of_a.integer("position_offset") == of_b.integer("position_offset") &&
          of_a.flag("inverse") == of_b.flag("inverse");
@@ -97,7 +93,7 @@ bool appends_alike(const Graph& graph, const RopeGroup& group) {
   const auto position = keys.node->inputs[kPosition];
   const auto type = [&graph](ValueId id) { return graph.value(id).type; };
   return keys.by_head == values.by_head && position == values.node->inputs[kPosition] &&
-         position == optional_input(*group.k, kPositions) &&
+         position == input_at(*group.k, kPositions) &&
          type(group.k->outputs[0]) == type(values.rows) &&
          keys.node->inputs[kCache] != values.node->inputs[kCache];
 }
@@ -126,10 +122,10 @@ bool depend_on(const Graph& graph, std::vector<std::optional<ValueId>> values,
 }
 
 std::vector<std::optional<ValueId>> inputs_of(const RopeGroup& group) {
-  std::vector<std::optional<ValueId>> inputs = {group.q->inputs[kX], group.k->inputs[kX],
+  std::vector<std::optional<ValueId>> inputs = {group.q->inputs[kRopeX], group.k->inputs[kRopeX],
                                                 std::nullopt, group.q->inputs[kCos],
                                                 group.q->inputs[kSin]};
-  const std::optional<ValueId> positions = optional_input(*group.q, kPositions);
+  const std::optional<ValueId> positions = input_at(*group.q, kPositions);
   if (positions) inputs.push_back(positions);
   if (!group.keys) return inputs;
   inputs[2] = group.values->rows;
@@ -154,8 +150,7 @@ bool is_independent(const Graph& graph, const RopeGroup& group) {
 }
 
 std::optional<RopeGroup> group_of(const Graph& graph, const Node& attention) {
-  if (attention.op != "attention" || !optional_input(attention, kK) ||
-      !optional_input(attention, kV))
+  if (attention.op != "attention" || !input_at(attention, kK) || !input_at(attention, kV))
     return std::nullopt;
   RopeGroup group;
   group.keys = append_of(graph, *attention.inputs[kK]);

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <set>
 
-#include "compiler/ops/matmul_activation.h"
+#include "compiler/ops/lowering/matmul_activation.h"
+#include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/region_codegen.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -16,10 +16,6 @@ namespace {
 bool flag_of(const Node& node, const char* name) {
   const auto found = node.attributes.find(name);
   return found != node.attributes.end() && std::get<bool>(found->second);
-}
-
-std::optional<ValueId> optional_input(const Node& node, size_t i) {
-  return i < node.inputs.size() ? node.inputs[i] : std::nullopt;
 }
 
 bool is_activation_parameter(std::string_view name) {
@@ -47,8 +43,8 @@ std::optional<ProductNode> product_of(const Graph& graph, const Node& node) {
   if (!plain || flag_of(node, "trans_a")) return std::nullopt;
   ProductNode product{.x = *node.inputs[0],
                       .w = *node.inputs[1],
-                      .bias = optional_input(node, 2),
-                      .residual = optional_input(node, 3),
+                      .bias = input_at(node, 2),
+                      .residual = input_at(node, 3),
                       .rows = flag_of(node, fused ? "trans_w" : "trans_b"),
                       .activation = {}};
   for (const auto& [name, value] : node.attributes) {

@@ -4,8 +4,8 @@
 
 #include <utility>
 
+#include "compiler/ops/lowering/weight_fill.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/weight_fill.h"
 #include "compiler/support/check.h"
 
 namespace rlx {

@@ -28,6 +28,14 @@ uint32_t block_bytes(DType dtype);
 inline bool is_float(DType dtype) {
   return kind_of(dtype) == DTypeKind::Float;
 }
+// f16 or bf16: what matrix units take.
+inline bool is_half(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16;
+}
+// f32, f16 or bf16: what is computed in f32.
+inline bool is_short_float(DType dtype) {
+  return dtype == DType::f32 || is_half(dtype);
+}
 // Signed or unsigned integer; bool is neither.
 inline bool is_integer(DType dtype) {
   return kind_of(dtype) == DTypeKind::Int || kind_of(dtype) == DTypeKind::Uint;

@@ -81,4 +81,11 @@ inline void check_on_devices(const std::string& text, const DimBindings& dims = 
   CHECK(validation_messages().empty());
 }
 
+// A node as JSON: `inputs` quoted and separated, one output.
+inline std::string node(const std::string& op, const std::string& inputs, const std::string& output,
+                        const std::string& attributes = "{}") {
+  return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [")" + output +
+         R"("], "attributes": )" + attributes + "}";
+}
+
 }  // namespace rlx::test

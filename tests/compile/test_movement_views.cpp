@@ -11,8 +11,8 @@ std::string input(const std::string& name, const std::string& shape,
   return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape + "}";
 }
 
-std::string node(const std::string& op, const std::string& inputs, const std::string& outputs,
-                 const std::string& attributes = "{}") {
+std::string node_of_many(const std::string& op, const std::string& inputs,
+                         const std::string& outputs, const std::string& attributes = "{}") {
   return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [)" + outputs +
          R"(], "attributes": )" + attributes + "}";
 }
@@ -40,18 +40,18 @@ uint64_t arena_bytes(const std::string& text) {
 }  // namespace
 
 TEST_CASE("producers_write_the_parts_of_a_concat_on_an_inner_axis") {
-  const std::string parts =
-      graph(input("x", "[3, 8]") + ", " + input("z", "[3, 4]"),
-            node("exp", R"("x")", R"("a")") + ", " + node("square", R"("z")", R"("b")") + ", " +
-                node("concat", R"("a", "b")", R"("y")", R"({"axis": 1})"));
+  const std::string parts = graph(
+      input("x", "[3, 8]") + ", " + input("z", "[3, 4]"),
+      node_of_many("exp", R"("x")", R"("a")") + ", " + node_of_many("square", R"("z")", R"("b")") +
+          ", " + node_of_many("concat", R"("a", "b")", R"("y")", R"({"axis": 1})"));
   check_on_devices(parts);
   CHECK(steps_of(parts) == 2);
-  const std::string repeated =
-      graph(input("x", "[3, 2, 5]") + ", " + input("z", "[3, 1, 5]"),
-            node("exp", R"("x")", R"("a")") + ", " + node("square", R"("z")", R"("b")") + ", " +
-                node("concat", R"("a", "b", "a")", R"("i")", R"({"axis": 1})") + ", " +
-                node("neg", R"("x")", R"("c")") + ", " +
-                node("concat", R"("c", "i")", R"("y")", R"({"axis": 1})"));
+  const std::string repeated = graph(
+      input("x", "[3, 2, 5]") + ", " + input("z", "[3, 1, 5]"),
+      node_of_many("exp", R"("x")", R"("a")") + ", " + node_of_many("square", R"("z")", R"("b")") +
+          ", " + node_of_many("concat", R"("a", "b", "a")", R"("i")", R"({"axis": 1})") + ", " +
+          node_of_many("neg", R"("x")", R"("c")") + ", " +
+          node_of_many("concat", R"("c", "i")", R"("y")", R"({"axis": 1})"));
   check_on_devices(repeated);
   CHECK(steps_of(repeated) == 4);  // three producers, and a copy for the second "a"
 }
@@ -59,8 +59,9 @@ TEST_CASE("producers_write_the_parts_of_a_concat_on_an_inner_axis") {
 TEST_CASE("a_part_that_a_product_reads_stays_in_one_piece") {
   const std::string text =
       graph(input("x", "[6, 8]") + ", " + input("w", "[8, 4]"),
-            node("exp", R"("x")", R"("a")") + ", " + node("matmul", R"("a", "w")", R"("b")") +
-                ", " + node("concat", R"("a", "b")", R"("y")", R"({"axis": 1})"));
+            node_of_many("exp", R"("x")", R"("a")") + ", " +
+                node_of_many("matmul", R"("a", "w")", R"("b")") + ", " +
+                node_of_many("concat", R"("a", "b")", R"("y")", R"({"axis": 1})"));
   check_on_devices(text);
   CHECK(steps_of(text) == 3);  // exp, its copy, and the product, which is written where it belongs
 }
@@ -69,10 +70,11 @@ TEST_CASE("a_part_that_a_product_reads_stays_in_one_piece") {
 std::string grown_concat(const std::string& first, const std::string& second, int64_t axis) {
   const std::string along = R"({"axis": )" + std::to_string(axis) + "}";
   return graph(input("x", "[2, 8]") + ", " + input("w", axis == 0 ? "[8, 8]" : "[16, 8]"),
-               node("exp", R"("x")", R"("a")") + ", " + node("neg", R"("x")", R"("b")") + ", " +
-                   node("concat", first, R"("h")", along) + ", " +
-                   node("matmul", R"("h", "w")", R"("c")") + ", " +
-                   node("concat", second, R"("y")", along));
+               node_of_many("exp", R"("x")", R"("a")") + ", " +
+                   node_of_many("neg", R"("x")", R"("b")") + ", " +
+                   node_of_many("concat", first, R"("h")", along) + ", " +
+                   node_of_many("matmul", R"("h", "w")", R"("c")") + ", " +
+                   node_of_many("concat", second, R"("y")", along));
 }
 
 TEST_CASE("parts_that_lie_side_by_side_in_a_larger_concat_make_up_a_smaller_one") {
@@ -99,73 +101,78 @@ TEST_CASE("parts_in_another_order_or_with_gaps_between_are_joined_by_copies") {
 }
 
 TEST_CASE("stacked_tiled_and_repeated_tensors_are_written_where_they_are_read") {
-  const std::string stacked =
-      graph(input("x", "[3, 4]"), node("exp", R"("x")", R"("a")") + ", " +
-                                      node("neg", R"("x")", R"("b")") + ", " +
-                                      node("stack", R"("a", "b")", R"("y")", R"({"axis": -1})"));
+  const std::string stacked = graph(
+      input("x", "[3, 4]"), node_of_many("exp", R"("x")", R"("a")") + ", " +
+                                node_of_many("neg", R"("x")", R"("b")") + ", " +
+                                node_of_many("stack", R"("a", "b")", R"("y")", R"({"axis": -1})"));
   check_on_devices(stacked);
   CHECK(steps_of(stacked) == 2);
-  const std::string tiled =
-      graph(input("x", "[3, 4]"),
-            node("tile", R"("x")", R"("a")", R"({"repeats": [1, 2]})") + ", " +
-                node("repeat_interleave", R"("x")", R"("b")", R"({"axis": 1, "repeats": 3})") +
-                ", " + node("concat", R"("a", "b")", R"("y")", R"({"axis": 1})"));
+  const std::string tiled = graph(
+      input("x", "[3, 4]"),
+      node_of_many("tile", R"("x")", R"("a")", R"({"repeats": [1, 2]})") + ", " +
+          node_of_many("repeat_interleave", R"("x")", R"("b")", R"({"axis": 1, "repeats": 3})") +
+          ", " + node_of_many("concat", R"("a", "b")", R"("y")", R"({"axis": 1})"));
   check_on_devices(tiled);
   CHECK(steps_of(tiled) == 2);
 }
 
 TEST_CASE("slices_splits_and_diagonals_are_read_where_they_lie") {
-  const std::string text =
-      graph(input("x", "[4, 9]"),
-            node("split", R"("x")", R"("a", "b")", R"({"axis": 1, "sizes": [4, 5]})") + ", " +
-                node("narrow", R"("b")", R"("c")", R"({"axis": 1, "start": 1, "len": 4})") + ", " +
-                node("reverse", R"("c")", R"("d")", R"({"axes": [1]})") + ", " +
-                node("add", R"("a", "d")", R"("e")") + ", " + node("diagonal", R"("e")", R"("g")") +
-                ", " + node("neg", R"("g")", R"("y")"));
+  const std::string text = graph(
+      input("x", "[4, 9]"),
+      node_of_many("split", R"("x")", R"("a", "b")", R"({"axis": 1, "sizes": [4, 5]})") + ", " +
+          node_of_many("narrow", R"("b")", R"("c")", R"({"axis": 1, "start": 1, "len": 4})") +
+          ", " + node_of_many("reverse", R"("c")", R"("d")", R"({"axes": [1]})") + ", " +
+          node_of_many("add", R"("a", "d")", R"("e")") + ", " +
+          node_of_many("diagonal", R"("e")", R"("g")") + ", " +
+          node_of_many("neg", R"("g")", R"("y")"));
   check_on_devices(text);
   CHECK(steps_of(text) == 2);
 }
 
 TEST_CASE("a_reshape_that_copies_writes_the_output_itself") {
-  const std::string shuffled = graph(input("x", "[2, 12, 6, 10]"),
-                                     node("depth_to_space", R"("x")", R"("y")", R"({"block": 2})"));
+  const std::string shuffled =
+      graph(input("x", "[2, 12, 6, 10]"),
+            node_of_many("depth_to_space", R"("x")", R"("y")", R"({"block": 2})"));
   check_on_devices(shuffled);
   CHECK(steps_of(shuffled) == 1);
   CHECK(arena_bytes(shuffled) == 0);
   const std::string flat =
-      graph(input("x", "[33, 65]"), node("transpose", R"("x")", R"("t")") + ", " +
-                                        node("reshape", R"("t")", R"("y")", R"({"shape": [-1]})"));
+      graph(input("x", "[33, 65]"),
+            node_of_many("transpose", R"("x")", R"("t")") + ", " +
+                node_of_many("reshape", R"("t")", R"("y")", R"({"shape": [-1]})"));
   check_on_devices(flat);
   CHECK(steps_of(flat) == 1);
   CHECK(arena_bytes(flat) == 0);
 }
 
 TEST_CASE("what_follows_from_positions_joins_the_region_that_reads_it") {
-  const std::string masked =
-      graph(input("x", "[2, 70, 70]") + ", " + input("i", "[2, 70]", "i32"),
-            node("exp", R"("x")", R"("e")") + ", " + node("trilu", R"("e")", R"("t")") + ", " +
-                node("one_hot", R"("i")", R"("h")", R"({"depth": 70})") + ", " +
-                node("add", R"("t", "h")", R"("s")") + ", " +
-                node("fill", "", R"("f")", R"({"shape": [2, 70, 70], "value": 0.5})") + ", " +
-                node("mul", R"("s", "f")", R"("y")"));
+  const std::string masked = graph(
+      input("x", "[2, 70, 70]") + ", " + input("i", "[2, 70]", "i32"),
+      node_of_many("exp", R"("x")", R"("e")") + ", " + node_of_many("trilu", R"("e")", R"("t")") +
+          ", " + node_of_many("one_hot", R"("i")", R"("h")", R"({"depth": 70})") + ", " +
+          node_of_many("add", R"("t", "h")", R"("s")") + ", " +
+          node_of_many("fill", "", R"("f")", R"({"shape": [2, 70, 70], "value": 0.5})") + ", " +
+          node_of_many("mul", R"("s", "f")", R"("y")"));
   check_on_devices(masked);
   CHECK(steps_of(masked) == 1);
   const std::string diagonal =
-      graph(input("x", "[300, 300]"), node("eye", "", R"("i")", R"({"n": 300})") + ", " +
-                                          node("add", R"("x", "i")", R"("y")"));
+      graph(input("x", "[300, 300]"), node_of_many("eye", "", R"("i")", R"({"n": 300})") + ", " +
+                                          node_of_many("add", R"("x", "i")", R"("y")"));
   check_on_devices(diagonal);
   CHECK(steps_of(diagonal) == 1);
-  const std::string summed = graph(input("x", "[3, 70, 70]"),
-                                   node("trilu", R"("x")", R"("t")", R"({"k": -3})") + ", " +
-                                       node("reduce_sum", R"("t")", R"("y")", R"({"axes": [-1]})"));
+  const std::string summed =
+      graph(input("x", "[3, 70, 70]"),
+            node_of_many("trilu", R"("x")", R"("t")", R"({"k": -3})") + ", " +
+                node_of_many("reduce_sum", R"("t")", R"("y")", R"({"axes": [-1]})"));
   check_on_devices(summed);
 }
 
 TEST_CASE("scalars_of_a_run_join_the_region_that_reads_them") {
   const std::string text =
       graph(input("x", "[40, 3]") + ", " + input("s", "[]") + ", " + input("k", "[1]"),
-            node("exp", R"("s")", R"("e")") + ", " + node("mul", R"("e", "k")", R"("f")") + ", " +
-                node("mul", R"("x", "f")", R"("y")"));
+            node_of_many("exp", R"("s")", R"("e")") + ", " +
+                node_of_many("mul", R"("e", "k")", R"("f")") + ", " +
+                node_of_many("mul", R"("x", "f")", R"("y")"));
   check_on_devices(text);
   CHECK(steps_of(text) == 1);
 }
@@ -173,20 +180,20 @@ TEST_CASE("scalars_of_a_run_join_the_region_that_reads_them") {
 TEST_CASE("large_constants_of_one_value_take_no_room_in_the_plan") {
   const std::string inputs = input("x", "[2048, 2048]");
   const std::string filled =
-      graph(inputs, node("fill", "", R"("f")", R"({"shape": [2048, 2048], "value": 3})") + ", " +
-                        node("eye", "", R"("i")", R"({"n": 2048})") + ", " +
-                        node("add", R"("f", "i")", R"("s")") + ", " +
-                        node("mul", R"("s", "x")", R"("y")"));
+      graph(inputs, node_of_many("fill", "", R"("f")", R"({"shape": [2048, 2048], "value": 3})") +
+                        ", " + node_of_many("eye", "", R"("i")", R"({"n": 2048})") + ", " +
+                        node_of_many("add", R"("f", "i")", R"("s")") + ", " +
+                        node_of_many("mul", R"("s", "x")", R"("y")"));
   CHECK(plan_bytes(filled) < (size_t{1} << 20));
   CHECK(steps_of(filled) == 1);
   const std::string numbers =
       R"("constants": [{"name": "zero", "dtype": "f32", "shape": [], "data": {"values": [0]}},
                        {"name": "end", "dtype": "f32", "shape": [], "data": {"values": [4000000]}},
                        {"name": "one", "dtype": "f32", "shape": [], "data": {"values": [1]}}], )";
-  const std::string counted = R"({"rlx_graph": 1, )" + numbers + R"("inputs": [)" +
-                              input("x", "[4000000]") + R"(], "nodes": [)" +
-                              node("range", R"("zero", "end", "one")", R"("r")") + ", " +
-                              node("add", R"("r", "x")", R"("y")") + R"(], "outputs": ["y"]})";
+  const std::string counted =
+      R"({"rlx_graph": 1, )" + numbers + R"("inputs": [)" + input("x", "[4000000]") +
+      R"(], "nodes": [)" + node_of_many("range", R"("zero", "end", "one")", R"("r")") + ", " +
+      node_of_many("add", R"("r", "x")", R"("y")") + R"(], "outputs": ["y"]})";
   CHECK(plan_bytes(counted) < (size_t{1} << 20));
   CHECK(steps_of(counted) == 1);
 }
@@ -196,17 +203,17 @@ TEST_CASE("a_range_counts_the_size_of_a_tensor") {
       R"("constants": [{"name": "zero", "dtype": "i64", "shape": [], "data": {"values": [0]}},
                        {"name": "one", "dtype": "i64", "shape": [], "data": {"values": [1]}}], )";
   check_on_devices(R"({"rlx_graph": 1, )" + numbers + R"("inputs": [)" + input("x", "[3, 7]") +
-                   R"(], "nodes": [)" + node("size_of", R"("x")", R"("n")") + ", " +
-                   node("range", R"("zero", "n", "one")", R"("r")") + ", " +
-                   node("cast", R"("r")", R"("c")", R"({"to": "f32"})") + ", " +
-                   node("reshape", R"("c")", R"("s")", R"({"shape": [3, 7]})") + ", " +
-                   node("add", R"("s", "x")", R"("y")") + R"(], "outputs": ["y"]})");
+                   R"(], "nodes": [)" + node_of_many("size_of", R"("x")", R"("n")") + ", " +
+                   node_of_many("range", R"("zero", "n", "one")", R"("r")") + ", " +
+                   node_of_many("cast", R"("r")", R"("c")", R"({"to": "f32"})") + ", " +
+                   node_of_many("reshape", R"("c")", R"("s")", R"({"shape": [3, 7]})") + ", " +
+                   node_of_many("add", R"("s", "x")", R"("y")") + R"(], "outputs": ["y"]})");
 }
 
 TEST_CASE("a_window_whose_start_the_run_gives_reads_no_more_than_its_rows") {
   const std::string text =
       graph(input("x", "[64, 32]") + ", " + input("s", "[]", "i32"),
-            node("narrow", R"("x", "s")", R"("y")", R"({"axis": 0, "len": 4})"));
+            node_of_many("narrow", R"("x", "s")", R"("y")", R"({"axis": 0, "len": 4})"));
   check_on_devices(text);
   CHECK(steps_of(text) <= 3);
   CHECK(arena_bytes(text) <= 1024);

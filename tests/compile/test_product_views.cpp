@@ -10,12 +10,6 @@ std::string input(const std::string& name, const std::string& shape) {
   return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape + "}";
 }
 
-std::string node(const std::string& op, const std::string& inputs, const std::string& output,
-                 const std::string& attributes = "{}") {
-  return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [")" + output +
-         R"("], "attributes": )" + attributes + "}";
-}
-
 std::string graph(const std::string& inputs, const std::string& nodes) {
   return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
          R"(], "outputs": ["y"]})";

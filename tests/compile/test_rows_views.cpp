@@ -16,7 +16,7 @@ std::string over_view(const std::string& perm, const std::string& nodes) {
          nodes + R"(], "outputs": ["y"]})";
 }
 
-std::string node(const std::string& op, const std::string& attributes) {
+std::string row_node(const std::string& op, const std::string& attributes) {
   return R"({"op": ")" + op + R"(", "inputs": ["v"], "outputs": ["y"], "attributes": )" +
          attributes + "}";
 }
@@ -25,20 +25,20 @@ std::string node(const std::string& op, const std::string& attributes) {
 
 TEST_CASE("reductions_read_reversed_and_transposed_views") {
   for (const char* perm : {"[2, 0, 1]", "[1, 2, 0]", "[0, 1, 2]"}) {
-    check_on_devices(over_view(perm, node("reduce_sum", R"({"axes": [1]})")));
-    check_on_devices(over_view(perm, node("reduce_max", R"({"axes": [0, 2]})")));
-    check_on_devices(over_view(perm, node("variance", R"({"axes": [-1]})")));
-    check_on_devices(over_view(perm, node("argmax", R"({"axis": 1})")));
-    check_on_devices(over_view(perm, node("argmin", "{}")));
+    check_on_devices(over_view(perm, row_node("reduce_sum", R"({"axes": [1]})")));
+    check_on_devices(over_view(perm, row_node("reduce_max", R"({"axes": [0, 2]})")));
+    check_on_devices(over_view(perm, row_node("variance", R"({"axes": [-1]})")));
+    check_on_devices(over_view(perm, row_node("argmax", R"({"axis": 1})")));
+    check_on_devices(over_view(perm, row_node("argmin", "{}")));
   }
 }
 
 TEST_CASE("softmax_and_norms_read_reversed_and_transposed_views") {
   for (const char* perm : {"[2, 0, 1]", "[1, 2, 0]", "[0, 1, 2]"}) {
-    check_on_devices(over_view(perm, node("softmax", R"({"axis": 1})")));
-    check_on_devices(over_view(perm, node("log_softmax", R"({"axis": -1})")));
-    check_on_devices(over_view(perm, node("layer_norm", R"({"axis": -2})")));
-    check_on_devices(over_view(perm, node("rms_norm", "{}")));
+    check_on_devices(over_view(perm, row_node("softmax", R"({"axis": 1})")));
+    check_on_devices(over_view(perm, row_node("log_softmax", R"({"axis": -1})")));
+    check_on_devices(over_view(perm, row_node("layer_norm", R"({"axis": -2})")));
+    check_on_devices(over_view(perm, row_node("rms_norm", "{}")));
   }
 }
 
@@ -46,9 +46,10 @@ TEST_CASE("reductions_read_broadcast_views") {
   const std::string graph =
       R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": "f32", "shape": [12, 1, 6]}],
     "nodes": [{"op": "expand", "inputs": ["x"], "outputs": ["v"], "attributes": {"shape": [12, 9, 6]}}, )";
-  check_on_devices(graph + node("reduce_sum", R"({"axes": [1, 2]})") + R"(], "outputs": ["y"]})");
-  check_on_devices(graph + node("softmax", R"({"axis": 1})") + R"(], "outputs": ["y"]})");
-  check_on_devices(graph + node("layer_norm", R"({"axis": 1})") + R"(], "outputs": ["y"]})");
+  check_on_devices(graph + row_node("reduce_sum", R"({"axes": [1, 2]})") +
+                   R"(], "outputs": ["y"]})");
+  check_on_devices(graph + row_node("softmax", R"({"axis": 1})") + R"(], "outputs": ["y"]})");
+  check_on_devices(graph + row_node("layer_norm", R"({"axis": 1})") + R"(], "outputs": ["y"]})");
 }
 
 TEST_CASE("attention_and_rope_read_transposed_and_sliced_heads") {
@@ -80,15 +81,15 @@ TEST_CASE("T20_T21_tensors_beyond_32_bits_compile") {
   };
   for (const char* shape : {"[70000, 70001]", "[5000000000, 2]", "[2, 5000000000]"}) {
     for (const char* axis : {"0", "1"}) {
-      compiles(shape, node("reduce_sum", R"({"axes": [)" + std::string(axis) + "]}"));
-      compiles(shape, node("argmax", R"({"axis": )" + std::string(axis) + "}"));
-      compiles(shape, node("log_softmax", R"({"axis": )" + std::string(axis) + "}"));
+      compiles(shape, row_node("reduce_sum", R"({"axes": [)" + std::string(axis) + "]}"));
+      compiles(shape, row_node("argmax", R"({"axis": )" + std::string(axis) + "}"));
+      compiles(shape, row_node("log_softmax", R"({"axis": )" + std::string(axis) + "}"));
     }
-    compiles(shape, node("layer_norm", "{}"));
-    compiles(shape, node("variance", "{}"));
+    compiles(shape, row_node("layer_norm", "{}"));
+    compiles(shape, row_node("variance", "{}"));
   }
   compiles("[40000, 512, 3, 8, 16]",
-           node("attention", R"({"num_heads": 8, "head_dim": 16, "packed": "3hd"})"));
+           row_node("attention", R"({"num_heads": 8, "head_dim": 16, "packed": "3hd"})"));
 }
 
 }  // namespace rlx::test

@@ -6,17 +6,11 @@
 namespace rlx::test {
 namespace {
 
-std::string input(const std::string& name, const std::string& shape) {
+std::string image_input(const std::string& name, const std::string& shape) {
   return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape + "}";
 }
 
-std::string node(const std::string& op, const std::string& inputs, const std::string& output,
-                 const std::string& attributes = "{}") {
-  return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [")" + output +
-         R"("], "attributes": )" + attributes + "}";
-}
-
-std::string graph(const std::string& inputs, const std::string& nodes) {
+std::string image_graph(const std::string& inputs, const std::string& nodes) {
   return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
          R"(], "outputs": ["y"]})";
 }
@@ -32,7 +26,7 @@ struct ImageOp {
 std::vector<ImageOp> image_ops() {
   return {
       {"group_norm", R"({"num_groups": 2})", R"(, "g", "b")",
-       ", " + input("g", "[4]") + ", " + input("b", "[4]")},
+       ", " + image_input("g", "[4]") + ", " + image_input("b", "[4]")},
       {"layer_norm2d"},
       {"instance_norm"},
       {"l2_norm", R"({"axis": 1})"},
@@ -41,18 +35,20 @@ std::vector<ImageOp> image_ops() {
       {"resize", R"({"sizes": [9, 16]})"},
       {"adaptive_pool", R"({"kind": "mean", "out": [4, 3]})"},
       {"im2col", R"({"kernel": [3, 3], "pads": [1, 1]})"},
-      {"conv_transpose", R"({"stride": [2, 2]})", R"(, "w")", ", " + input("w", "[4, 3, 3, 3]")},
-      {"conv_transpose", R"({"stride": [2, 2]})", R"(, "w")", ", " + input("w", "[4, 3, 2, 2]")},
+      {"conv_transpose", R"({"stride": [2, 2]})", R"(, "w")",
+       ", " + image_input("w", "[4, 3, 3, 3]")},
+      {"conv_transpose", R"({"stride": [2, 2]})", R"(, "w")",
+       ", " + image_input("w", "[4, 3, 2, 2]")},
       {"grid_sample", R"({"padding_mode": "border"})", R"(, "p")",
-       ", " + input("p", "[2, 5, 7, 2]")},
+       ", " + image_input("p", "[2, 5, 7, 2]")},
   };
 }
 
 void check_view(const std::string& shape, const std::string& view) {
   for (const ImageOp& image : image_ops()) {
     check_on_devices(
-        graph(input("x", shape) + image.more_inputs,
-              view + ", " + node(image.op, R"("v")" + image.more, "y", image.attributes)));
+        image_graph(image_input("x", shape) + image.more_inputs,
+                    view + ", " + node(image.op, R"("v")" + image.more, "y", image.attributes)));
   }
 }
 
@@ -73,12 +69,13 @@ TEST_CASE("image_ops_read_broadcast_images") {
 }
 
 TEST_CASE("norms_between_convolutions") {
-  const std::string inputs = input("x", "[1, 8, 10, 12]") + ", " + input("k", "[16, 8, 3, 3]") +
-                             ", " + input("l", "[8, 16, 3, 3]") + ", " + input("g", "[16]") + ", " +
-                             input("b", "[16]");
+  const std::string inputs = image_input("x", "[1, 8, 10, 12]") + ", " +
+                             image_input("k", "[16, 8, 3, 3]") + ", " +
+                             image_input("l", "[8, 16, 3, 3]") + ", " + image_input("g", "[16]") +
+                             ", " + image_input("b", "[16]");
   for (const char* norm : {"group_norm", "layer_norm2d", "instance_norm"}) {
     const bool groups = std::string(norm) == "group_norm";
-    check_on_devices(graph(
+    check_on_devices(image_graph(
         inputs, node("conv", R"("x", "k")", "c", R"({"pads": [1, 1]})") + ", " +
                     node(norm, R"("c", "g", "b")", "n", groups ? R"({"num_groups": 4})" : "{}") +
                     ", " + node("silu", R"("n")", "s") + ", " + node("conv", R"("s", "l")", "y")));

@@ -8,8 +8,6 @@ namespace rlx::test {
 
 namespace {
 
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Case arg_case(const std::string& law, const std::string& op, const CaseTensor& x,
               const std::string& attributes, std::vector<std::vector<double>> golden = {}) {
   return {.name = law + " " + to_string(x.type),

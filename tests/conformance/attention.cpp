@@ -8,9 +8,6 @@ namespace rlx::test {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 struct Sizes {
   int64_t batch = 2;
   int64_t q_tokens = 5;

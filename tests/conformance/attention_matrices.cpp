@@ -8,12 +8,9 @@
 namespace rlx::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 using Inputs = std::vector<std::optional<CaseTensor>>;
 
-struct Sizes {
+struct MatrixSizes {
   int64_t batch = 1;
   int64_t q_tokens = 33;
   int64_t kv_tokens = 70;
@@ -25,7 +22,7 @@ struct Sizes {
 };
 
 // q, k, v in layout bshd, then `more_inputs`; attributes with `more` (", \"causal\": true") behind.
-Case attention(const std::string& law, const Sizes& s, const std::string& more = "",
+Case attention(const std::string& law, const MatrixSizes& s, const std::string& more = "",
                const Inputs& more_inputs = {}) {
   Inputs inputs = {tensor(s.dtype, {s.batch, s.q_tokens, s.heads, s.dim}),
                    tensor(s.dtype, {s.batch, s.kv_tokens, s.kv_heads, s.dim}),
@@ -53,14 +50,14 @@ void add_sizes(std::vector<Case>& cases, DType dtype) {
                             R"(, "window_left": 11, "window_right": 5)"));
   cases.push_back(attention("one key", {.kv_tokens = 1, .dim = 16, .v_dim = 32, .dtype = dtype}));
   // Tiles of many queries: of those whose keys end in it, before it and behind it.
-  const Sizes many{.batch = 4,
-                   .q_tokens = 130,
-                   .kv_tokens = 140,
-                   .heads = 24,
-                   .kv_heads = 8,
-                   .dim = 32,
-                   .v_dim = 16,
-                   .dtype = dtype};
+  const MatrixSizes many{.batch = 4,
+                         .q_tokens = 130,
+                         .kv_tokens = 140,
+                         .heads = 24,
+                         .kv_heads = 8,
+                         .dim = 32,
+                         .v_dim = 16,
+                         .dtype = dtype};
   cases.push_back(attention("T70 many tiles, causal", many, R"(, "causal": true)"));
   cases.push_back(
       attention("many tiles, a narrow window", many, R"(, "causal": true, "window_left": 20)"));
@@ -69,20 +66,20 @@ void add_sizes(std::vector<Case>& cases, DType dtype) {
 // Enough heads that every multiprocessor of a large device has a workgroup, so that tiles are as
 // large as they get: one tile of queries, which ends early, of each head; few and many keys.
 void add_full_device(std::vector<Case>& cases, DType dtype) {
-  const Sizes few{.batch = 11,
-                  .q_tokens = 33,
-                  .kv_tokens = 70,
-                  .heads = 12,
-                  .kv_heads = 4,
-                  .dim = 64,
-                  .v_dim = 64,
-                  .dtype = dtype};
-  Sizes wide = few;
+  const MatrixSizes few{.batch = 11,
+                        .q_tokens = 33,
+                        .kv_tokens = 70,
+                        .heads = 12,
+                        .kv_heads = 4,
+                        .dim = 64,
+                        .v_dim = 64,
+                        .dtype = dtype};
+  MatrixSizes wide = few;
   wide.dim = wide.v_dim = 128;
-  Sizes many = few;
+  MatrixSizes many = few;
   many.q_tokens = 17;
   many.kv_tokens = 520;
-  Sizes more = many;
+  MatrixSizes more = many;
   more.batch = 23;
   more.q_tokens = 9;
   cases.push_back(attention("full device, wide heads, causal", wide, R"(, "causal": true)"));
@@ -117,7 +114,7 @@ void add_masks(std::vector<Case>& cases, DType dtype) {
 }
 
 // From key `live` on, k and v hold what is not finite.
-Case spoilt(Case made, const Sizes& s, int64_t live) {
+Case spoilt(Case made, const MatrixSizes& s, int64_t live) {
   std::vector<double> values;
   for (int64_t j = 0; j < s.kv_tokens; ++j) {
     for (int64_t e = 0; e < s.kv_heads * s.dim; ++e) {
@@ -132,7 +129,7 @@ Case spoilt(Case made, const Sizes& s, int64_t live) {
 }
 
 void add_garbage(std::vector<Case>& cases, DType dtype) {
-  const Sizes s{.dtype = dtype};
+  const MatrixSizes s{.dtype = dtype};
   constexpr int64_t kLive = 45;
   std::vector<double> mask;
   for (int64_t j = 0; j < s.kv_tokens; ++j) mask.push_back(j < kLive ? 1 : 0);

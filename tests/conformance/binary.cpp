@@ -9,9 +9,6 @@
 namespace rlx::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 struct BinaryOp {
   const char* name;
   Tolerance tolerance = Tolerance::Exact;
@@ -132,13 +129,13 @@ Case golden(const std::string& law, const BinaryOp& op, std::vector<double> a,
 }
 
 void add_traps(std::vector<Case>& cases) {
-  cases.push_back(golden("T17 NaN wins in", {"max", Tolerance::Arith}, {kNaN, 1, 2}, {1, kNaN, 3},
-                         {kNaN, kNaN, 3}));
-  cases.push_back(golden("T17 NaN wins in", {"min", Tolerance::Arith}, {1, kNaN, 2}, {kNaN, 1, 3},
-                         {kNaN, kNaN, 2}));
+  cases.push_back(golden("T17 NaN wins in", {"max", Tolerance::Arith}, {kNan, 1, 2}, {1, kNan, 3},
+                         {kNan, kNan, 3}));
+  cases.push_back(golden("T17 NaN wins in", {"min", Tolerance::Arith}, {1, kNan, 2}, {kNan, 1, 3},
+                         {kNan, kNan, 2}));
   cases.push_back(golden("T30 special cases of", {"pow", Tolerance::Pow},
-                         {-2, -2, 0, kNaN, 2, 1, -1, 0}, {3, 0.5, 0, 0, -1, kNaN, kInfinity, -1},
-                         {-8, kNaN, 1, 1, 0.5, 1, 1, kInfinity}));
+                         {-2, -2, 0, kNan, 2, 1, -1, 0}, {3, 0.5, 0, 0, -1, kNan, kInfinity, -1},
+                         {-8, kNan, 1, 1, 0.5, 1, 1, kInfinity}));
   cases.push_back(
       golden("T16 long power of", {"pow", Tolerance::Pow}, {1.0001}, {10000}, {2.7184196}));
   cases.back().golden_tolerance = 1e-4;  // 1.0001 is rounded to f32 first

@@ -9,8 +9,6 @@
 namespace rlx::test {
 namespace {
 
-constexpr std::array kFloats = {DType::f32, DType::f16, DType::bf16};
-
 Case conv(std::string name, const CaseTensor& x, const CaseTensor& w, std::string attributes = "{}",
           std::optional<CaseTensor> bias = std::nullopt) {
   Case test{.name = std::move(name),
@@ -112,7 +110,7 @@ void add_sizes(std::vector<Case>& cases) {
 }
 
 void add_dtypes(std::vector<Case>& cases) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : kShortFloats) {
     const std::string text(name_of(dtype));
     cases.push_back(conv_of("T111 " + text + " with activation", {2, 4, 8, 8}, {6, 4, 3, 3},
                             R"({"pads": [1, 1], "activation": "gelu"})", dtype));
@@ -217,7 +215,7 @@ void add_residuals(std::vector<Case>& cases) {
     test.inputs.push_back(tensor(dtype, shape));
     return test;
   };
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : kShortFloats) {
     const std::string attributes = R"({"pads": [1, 1], "activation": "relu"})";
     cases.push_back(with_residual(model_conv("the residual comes before the activation,", dtype,
                                              {2, 16, 7, 7}, {40, 16, 3, 3}, attributes),

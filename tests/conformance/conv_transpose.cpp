@@ -25,7 +25,7 @@ Case with_bias(std::string name, const Shape& x, const Shape& w, std::string att
                     tensor(dtype, {w[1] * groups}));
 }
 
-void add_golden(std::vector<Case>& cases) {
+void add_transpose_golden(std::vector<Case>& cases) {
   const CaseTensor x = tensor(DType::f32, {1, 1, 3}).of({1, 2, 3});
   const CaseTensor w = tensor(DType::f32, {1, 1, 3}).of({1, 10, 100});
   Case test = transposed("T113 stride 2, pads [1, 1], output_padding 1", x, w,
@@ -127,7 +127,7 @@ void add_dtypes_and_edges(std::vector<Case>& cases) {
 
 std::vector<Case> conv_transpose_cases() {
   std::vector<Case> cases;
-  add_golden(cases);
+  add_transpose_golden(cases);
   add_windows(cases);
   add_tiles(cases);
   add_dtypes_and_edges(cases);

@@ -10,9 +10,6 @@
 namespace rlx::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-
 // As a model has it: w and bias are weights.
 Case conv(std::string name, DType dtype, const Shape& x, const Shape& w,
           std::string attributes = "{}") {
@@ -86,7 +83,7 @@ void add_epilogues(std::vector<Case>& cases, DType dtype) {
 }
 
 // Tiles of every size of the table, with edges.
-void add_tiles(std::vector<Case>& cases) {
+void add_conv_tiles(std::vector<Case>& cases) {
   cases.push_back(
       conv("64 lines", DType::f16, {1, 256, 14, 14}, {256, 256, 3, 3}, R"({"pads": [1, 1]})"));
   cases.push_back(conv("many pixels, 64 filters", DType::f16, {2, 16, 150, 151}, {64, 16, 3, 3},
@@ -133,7 +130,7 @@ void add_specials(std::vector<Case>& cases) {
   std::vector<double> pixels(8 * 27, 0.5);
   for (size_t row = 0; row < 24; ++row) {
     pixels[row * 9 + 2] = kInfinity;
-    pixels[row * 9 + 5] = kNaN;
+    pixels[row * 9 + 5] = kNan;
   }
   beside.inputs[0] = tensor(DType::f16, {1, 8, 3, 9}).of(pixels);
   cases.push_back(beside);
@@ -145,7 +142,7 @@ void add_specials(std::vector<Case>& cases) {
     zeros.inputs[0] = tensor(DType::f16, {1, channels, 4, 4})
                           .of(std::vector<double>(static_cast<size_t>(channels * 16), 0.0));
     std::vector<double> weights(static_cast<size_t>(3 * channels * 9), 1.0);
-    weights[4] = kNaN;
+    weights[4] = kNan;
     weights[static_cast<size_t>(channels * 9)] = kInfinity;
     zeros.inputs[1] = tensor(DType::f16, {3, channels, 3, 3}).of(weights).param();
     cases.push_back(zeros);
@@ -155,7 +152,7 @@ void add_specials(std::vector<Case>& cases) {
   std::vector<double> image(8 * 30, 0.25);
   image[7] = kInfinity;
   image[8 * 30 - 1] = -kInfinity;
-  image[40] = kNaN;
+  image[40] = kNan;
   values.inputs[0] = tensor(DType::f16, {1, 8, 5, 6}).of(image);
   cases.push_back(values);
 }
@@ -169,7 +166,7 @@ std::vector<Case> cooperative_conv_cases() {
     add_elements(cases, dtype);
     add_epilogues(cases, dtype);
   }
-  add_tiles(cases);
+  add_conv_tiles(cases);
   add_rows(cases);
   add_specials(cases);
   return cases;

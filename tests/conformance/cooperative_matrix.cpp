@@ -37,7 +37,7 @@ Case product(std::string name, const CaseTensor& a, const CaseTensor& b,
 }
 
 // From small tiles to large ones, whole and with edges; long k is split.
-void add_tiles(std::vector<Case>& cases) {
+void add_matrix_tiles(std::vector<Case>& cases) {
   constexpr std::array kSizes = {Size{16, 16, 16},     Size{15, 24, 40},     Size{33, 32, 128},
                                  Size{64, 64, 2048},   Size{72, 200, 1000},  Size{520, 520, 64},
                                  Size{1000, 1032, 40}, Size{2056, 1800, 24}, Size{1568, 512, 128},
@@ -94,7 +94,7 @@ void add_epilogues(std::vector<Case>& cases) {
   }
 }
 
-void add_specials(std::vector<Case>& cases) {
+void add_matrix_specials(std::vector<Case>& cases) {
   cases.push_back(product("T38 coop, batches", halves({3, 2, 40, 72}), halves({3, 1, 72, 48})));
   constexpr int64_t kDepth = 64;
   std::vector<double> a(static_cast<size_t>(16 * kDepth), 1.0);
@@ -113,10 +113,10 @@ void add_specials(std::vector<Case>& cases) {
 
 std::vector<Case> cooperative_matrix_cases() {
   std::vector<Case> cases;
-  add_tiles(cases);
+  add_matrix_tiles(cases);
   add_bf16(cases);
   add_epilogues(cases);
-  add_specials(cases);
+  add_matrix_specials(cases);
   return cases;
 }
 

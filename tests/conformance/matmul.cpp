@@ -8,10 +8,6 @@
 namespace rlx::test {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr std::array kFloats = {DType::f32, DType::f16, DType::bf16};
-
 std::string text_of(const Shape& shape) {
   return to_string(shape);
 }
@@ -123,7 +119,7 @@ void add_tensor_core_tiles(std::vector<Case>& cases) {
   constexpr std::array kSizes = {Size{128, 384, 384},  Size{120, 392, 376}, Size{136, 376, 392},
                                  Size{128, 1152, 384}, Size{40, 72, 520},   Size{128, 384, 1536},
                                  Size{24, 1000, 2048}, Size{8, 8, 72},      Size{256, 768, 64}};
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : kShortFloats) {
     for (const Size& size : kSizes) {
       const std::string text = std::string(name_of(dtype)) + " " + std::to_string(size.m) + "x" +
                                std::to_string(size.n) + "x" + std::to_string(size.k);
@@ -175,8 +171,8 @@ void add_extreme_floats(std::vector<Case>& cases) {
 }
 
 void add_dtypes(std::vector<Case>& cases) {
-  for (const DType a : kFloats) {
-    for (const DType b : kFloats) {
+  for (const DType a : kShortFloats) {
+    for (const DType b : kShortFloats) {
       const std::string name = std::string(name_of(a)) + " by " + std::string(name_of(b));
       cases.push_back(product(name, tensor(a, {37, 40}), tensor(b, {40, 52})));
       cases.push_back(product("T39 m=1 " + name, tensor(a, {1, 72}), tensor(b, {24, 72}).param(),
@@ -329,7 +325,7 @@ void add_activations(std::vector<Case>& cases) {
 }
 
 void add_fused(std::vector<Case>& cases) {
-  for (const DType dtype : kFloats) {
+  for (const DType dtype : kShortFloats) {
     const std::string text(name_of(dtype));
     cases.push_back(fused("bias and residual, " + text, {2, 17, 24}, {24, 36},
                           {tensor(dtype, {36}), tensor(dtype, {2, 17, 36})},

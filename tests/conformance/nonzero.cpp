@@ -8,8 +8,6 @@ namespace rlx::test {
 
 namespace {
 
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Case nonzero(const std::string& law, const CaseTensor& x, int64_t max_count,
              std::vector<std::vector<double>> golden = {}, const std::string& index_dtype = "i32") {
   return {.name = law + " " + to_string(x.type),

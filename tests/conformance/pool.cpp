@@ -8,9 +8,7 @@
 namespace rlx::test {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::array kKinds = {"max", "min", "sum", "mean", "prod"};
-constexpr std::array kFloats = {DType::f32, DType::f16, DType::bf16};
 
 std::string quoted(const std::string& text) {
   return "\"" + text + "\"";
@@ -33,7 +31,7 @@ CaseTensor ones(const Shape& shape) {
 void add_kinds(std::vector<Case>& cases) {
   for (const char* kind : kKinds) {
     const std::string text(kind);
-    for (const DType dtype : kFloats) {
+    for (const DType dtype : kShortFloats) {
       cases.push_back(pool("T108 " + text + " " + std::string(name_of(dtype)), kind,
                            tensor(dtype, {2, 3, 8, 9}).uniform(-1, 1),
                            R"("kernel": [3, 2], "stride": [2, 2], "pads": [1, 0, 1, 1])"));

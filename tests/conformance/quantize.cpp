@@ -7,9 +7,6 @@
 namespace rlx::test {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 Case coded(std::string name, std::string op, std::vector<std::optional<CaseTensor>> inputs,
            std::string attributes, std::vector<double> golden = {}) {
   Case test{.name = std::move(name),

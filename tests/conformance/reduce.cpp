@@ -8,9 +8,6 @@ namespace rlx::test {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Tolerance tolerance_of(const std::string& op, DType dtype) {
   const bool exact = op == "reduce_max" || op == "reduce_min" || !is_float(dtype);
   return exact ? Tolerance::Exact : Tolerance::Sum;

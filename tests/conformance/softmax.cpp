@@ -8,9 +8,6 @@ namespace rlx::test {
 
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Case softmax_case(const std::string& law, const std::string& op, const CaseTensor& x, int64_t axis,
                   std::vector<std::vector<double>> golden = {}) {
   return {.name = law + " " + to_string(x.type),

@@ -15,12 +15,12 @@ namespace {
 constexpr uint32_t kVulkan = 1u << static_cast<uint32_t>(TargetKind::Vulkan);
 constexpr uint32_t kCudaOnly = 1u << static_cast<uint32_t>(TargetKind::Cuda);
 
-struct Kernels {
+struct CudaKernels {
   TemporaryFolder folder;
   KernelSet set;
   Diagnostics diagnostics;
 
-  explicit Kernels(uint32_t targets)
+  explicit CudaKernels(uint32_t targets)
       : set(kernel_set({specialization({{"VALUE", "1u"}}), specialization({{"VALUE", "2u"}})},
                        targets)) {
     folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE);"));
@@ -54,7 +54,7 @@ std::vector<Wanted> formats_of(const std::vector<KernelCode>& variants) {
 
 TEST_CASE("a kernel for both targets has SPIR-V, a cubin per architecture, and the lowest's PTX") {
   if (present_nvrtc() == nullptr) return;
-  Kernels kernels(kVulkan | kCudaOnly);
+  CudaKernels kernels(kVulkan | kCudaOnly);
   kernels.set.kernels[1].targets = kCudaOnly;
   const auto compiled = kernels.compile({80, 90});
   INFO(kernels.diagnostics.text());
@@ -75,7 +75,7 @@ TEST_CASE("a kernel for both targets has SPIR-V, a cubin per architecture, and t
 
 TEST_CASE("code for one architecture alone has no PTX") {
   if (present_nvrtc() == nullptr) return;
-  const auto compiled = Kernels(kCudaOnly).compile({90});
+  const auto compiled = CudaKernels(kCudaOnly).compile({90});
   REQUIRE(compiled.has_value());
   CHECK(formats_of(compiled->variants[0]) == std::vector<Wanted>{{CodeFormat::Cubin, 90}});
   CHECK(compiled->cuda.ptx_architecture == 0);
@@ -83,7 +83,7 @@ TEST_CASE("code for one architecture alone has no PTX") {
 
 TEST_CASE("CUDA code does not depend on the number of threads or on the cache") {
   if (present_nvrtc() == nullptr) return;
-  Kernels kernels(kCudaOnly);
+  CudaKernels kernels(kCudaOnly);
   const std::string cache = kernels.folder.path() + "/cache";
   const CompiledKernels reference = kernels.compile({80, 90}, 1).value();
   CHECK(kernels.compile({80, 90}, 4)->variants == reference.variants);
@@ -97,7 +97,7 @@ TEST_CASE("CUDA code does not depend on the number of threads or on the cache") 
 
 TEST_CASE("without architectures the default ones are compiled for") {
   if (present_nvrtc() == nullptr) return;
-  const auto compiled = Kernels(kCudaOnly).compile({});
+  const auto compiled = CudaKernels(kCudaOnly).compile({});
   REQUIRE(compiled.has_value());
   std::vector<uint32_t> numbers;
   for (const KernelCode& code : compiled->variants[0]) {
@@ -108,7 +108,7 @@ TEST_CASE("without architectures the default ones are compiled for") {
 
 TEST_CASE("a CUDA kernel that fails on every architecture is one diagnostic") {
   if (present_nvrtc() == nullptr) return;
-  Kernels kernels(kCudaOnly);
+  CudaKernels kernels(kCudaOnly);
   kernels.folder.write("cuda_kernels/pad.cu", cuda_kernel_text("rlx_store_u32(p.y, 0, nothing);"));
   CHECK_FALSE(kernels.compile({80, 90}).has_value());
   REQUIRE(kernels.diagnostics.error_count() == 2);
@@ -121,7 +121,7 @@ TEST_CASE("a CUDA kernel that fails on every architecture is one diagnostic") {
 
 TEST_CASE("an architecture that is none is named with those that there are") {
   if (present_nvrtc() == nullptr) return;
-  Kernels kernels(kCudaOnly);
+  CudaKernels kernels(kCudaOnly);
   CHECK_FALSE(kernels.compile({80, 70}).has_value());
   const std::string text = kernels.diagnostics.text();
   CHECK(text.find("CUDA architecture 70 is unknown") != std::string::npos);
@@ -130,7 +130,7 @@ TEST_CASE("an architecture that is none is named with those that there are") {
 
 TEST_CASE("a CUDA kernel that spills is a warning") {
   if (present_nvrtc() == nullptr) return;
-  Kernels kernels(kCudaOnly);
+  CudaKernels kernels(kCudaOnly);
   kernels.set.kernels.resize(1);
   kernels.folder.write(
       "cuda_kernels/pad.cu",
@@ -146,7 +146,7 @@ TEST_CASE("a CUDA kernel that spills is a warning") {
 }
 
 TEST_CASE("a missing NVRTC is named with what to install") {
-  Kernels kernels(kCudaOnly);
+  CudaKernels kernels(kCudaOnly);
   CHECK_FALSE(compile_kernels(kernels.set,
                               {.kernels_folder = kernels.folder.path(),
                                .nvrtc = kernels.folder.path() + "/libnvrtc.so.13"},
@@ -161,7 +161,7 @@ TEST_CASE("a missing NVRTC is named with what to install") {
 }
 
 TEST_CASE("a library that is no NVRTC is named with what it lacks") {
-  Kernels kernels(kCudaOnly);
+  CudaKernels kernels(kCudaOnly);
   CHECK_FALSE(compile_kernels(kernels.set,
                               {.kernels_folder = kernels.folder.path(), .nvrtc = "libc.so.6"},
                               kernels.diagnostics)
@@ -170,7 +170,7 @@ TEST_CASE("a library that is no NVRTC is named with what it lacks") {
 }
 
 TEST_CASE("Vulkan alone needs no NVRTC") {
-  Kernels kernels(kVulkan);
+  CudaKernels kernels(kVulkan);
   CHECK(compile_kernels(kernels.set, {.kernels_folder = kernels.folder.path(), .nvrtc = "/nowhere"},
                         kernels.diagnostics)
             .has_value());

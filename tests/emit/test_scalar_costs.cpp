@@ -7,10 +7,10 @@
 #include "compiler/emit/kernel_sources.h"
 #include "compiler/emit/spirv_words.h"
 #include "compiler/emit/vulkan_code.h"
-#include "compiler/ops/elementwise_region.h"
+#include "compiler/ops/lowering/elementwise_region.h"
+#include "compiler/ops/lowering/positions.h"
+#include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/positions.h"
-#include "compiler/ops/region_codegen.h"
 #include "compiler/ops/scalar_cost.h"
 #include "tests/support/catch.h"
 

@@ -24,15 +24,15 @@ bool starts_with_any(const std::string& text, std::initializer_list<const char*>
 }
 
 // cuBLASLt has numbers of its own.
-Wanted status_of_product(const std::string& function, int result) {
+Wanted cublas_status(const std::string& function, int result) {
   const bool asks = function == "cublasLtMatmulAlgoCheck";  // of a plan's choice; another is made
   if (asks || function.ends_with("Destroy")) return {RLX_OK};
   if (result == cuda::CUBLAS_STATUS_ALLOC_FAILED) return {RLX_OUT_OF_DEVICE_MEMORY};
   return {result == cuda::CUBLAS_STATUS_NOT_SUPPORTED ? RLX_UNSUITABLE_DEVICE : RLX_DRIVER_ERROR};
 }
 
-Wanted status_of(const std::string& function, int result) {
-  if (function.starts_with("cublas")) return status_of_product(function, result);
+Wanted cuda_status(const std::string& function, int result) {
+  if (function.starts_with("cublas")) return cublas_status(function, result);
   // What ends something ends it, with or without its context being current; how much memory is free
   // need not be known.
   const bool or_none =
@@ -51,7 +51,7 @@ Wanted status_of(const std::string& function, int result) {
 }  // namespace
 
 TEST_CASE("a cuda call that fails is a status, and the next use is as good as the first") {
-  const FaultCounts counts = fail_every_call(cuda_scenario(), status_of);
+  const FaultCounts counts = fail_every_call(cuda_scenario(), cuda_status);
   std::printf("%lu calls of CUDA, %lu faults\n", counts.calls, counts.faults);
   CHECK(counts.faults > 2 * counts.calls);
 }
@@ -63,7 +63,7 @@ TEST_CASE("a cuda device is lost at any call, and stays lost until it is opened 
 
 TEST_CASE("a call of the library of products that fails is a status too") {
   const Scenario scenario = cuda_scenario(serialise(gemm_plan()));
-  CHECK(fail_every_call(scenario, status_of).faults > 0);
+  CHECK(fail_every_call(scenario, cuda_status).faults > 0);
   CHECK(lose_at_every_call(scenario).faults > 0);
 }
 

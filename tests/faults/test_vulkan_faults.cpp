@@ -21,7 +21,7 @@ bool have_vulkan() {
   return false;
 }
 
-Wanted status_of(const std::string& function, int result) {
+Wanted vulkan_status(const std::string& function, int result) {
   if (function == "vkCreateInstance" && result == VK_ERROR_INCOMPATIBLE_DRIVER)
     return {RLX_NO_DEVICE};
   // A list that grew while it was given is asked for again, and a wait without an end is too.
@@ -34,7 +34,7 @@ Wanted status_of(const std::string& function, int result) {
 
 TEST_CASE("a vulkan call that fails is a status, and the next use is as good as the first") {
   if (!have_vulkan()) return;
-  const FaultCounts counts = fail_every_call(vulkan_scenario({}), status_of);
+  const FaultCounts counts = fail_every_call(vulkan_scenario({}), vulkan_status);
   std::printf("%lu calls, %lu faults\n", counts.calls, counts.faults);
   CHECK(counts.faults > 2 * counts.calls);
 }
@@ -49,5 +49,5 @@ TEST_CASE("staging calls that fail are statuses too") {
   if (!have_vulkan()) return;
   const Scenario scenario = vulkan_scenario({.staging_only = true});
   CHECK(lose_at_every_call(scenario).faults > 0);
-  CHECK(fail_every_call(scenario, status_of).faults > 0);
+  CHECK(fail_every_call(scenario, vulkan_status).faults > 0);
 }

@@ -4,7 +4,7 @@
 #include <onnx.pb.h>
 
 #include "compiler/import/onnx/onnx_reader.h"
-#include "tests/import/import_support.h"
+#include "tests/import/onnx_support.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -74,13 +74,6 @@ const SourceNode& attention_of(const SourceGraph& graph) {
   }
   FAIL("no attention");
   return graph.entries.front().nodes.front();
-}
-
-std::string ops_of(const SourceGraph& graph) {
-  std::string ops;
-  for (const SourceNode& node : graph.entries.front().nodes)
-    ops += (ops.empty() ? "" : " ") + node.op;
-  return ops;
 }
 
 std::string text(const SourceNode& node, const std::string& name) {

@@ -13,8 +13,8 @@ constexpr DType kNumbers[] = {DType::f64, DType::f32, DType::f16,  DType::bf16,
                               DType::i8,  DType::u8,  DType::bool_};
 
 // y = op(a, b, ...) of inputs with these dtypes.
-std::string graph_of(const std::string& op, const std::vector<std::string>& dtypes,
-                     const std::string& flag = R"("auto_promote": true, )") {
+std::string promoted_graph(const std::string& op, const std::vector<std::string>& dtypes,
+                           const std::string& flag = R"("auto_promote": true, )") {
   std::string inputs;
   std::string names;
   for (size_t i = 0; i < dtypes.size(); ++i) {
@@ -91,31 +91,33 @@ TEST_CASE("T1 promotion follows the table") {
 }
 
 TEST_CASE("T1 the loader casts what differs, and nothing else") {
-  const Bound sum = bound_of(graph_of("add", {"f16", "bf16"}));
+  const Bound sum = bound_of(promoted_graph("add", {"f16", "bf16"}));
   CHECK(sum.casts == 2);
   CHECK(sum.result == DType::f32);
-  const Bound less = bound_of(graph_of("lt", {"i64", "f16"}));
+  const Bound less = bound_of(promoted_graph("lt", {"i64", "f16"}));
   CHECK(less.casts == 1);
   CHECK(less.operands == std::vector<DType>{DType::f16, DType::f16});
   CHECK(less.result == DType::bool_);
-  const Bound chosen = bound_of(graph_of("where", {"i8", "u32", "i32"}));
+  const Bound chosen = bound_of(promoted_graph("where", {"i8", "u32", "i32"}));
   CHECK(chosen.casts == 2);
   CHECK(chosen.operands == std::vector<DType>{DType::i8, DType::i64, DType::i64});
-  CHECK(bound_of(graph_of("clamp", {"f32", "i32", "bool"})).casts == 2);
-  CHECK(bound_of(graph_of("fma", {"f32", "f32", "f64"})).result == DType::f64);
-  CHECK(bound_of(graph_of("mul", {"f32", "f32"})).casts == 0);
-  CHECK(bound_of(graph_of("pow", {"f16", "i64"})).casts == 0);
-  CHECK(bound_of(graph_of("pow", {"i64", "f16"})).casts == 1);
+  CHECK(bound_of(promoted_graph("clamp", {"f32", "i32", "bool"})).casts == 2);
+  CHECK(bound_of(promoted_graph("fma", {"f32", "f32", "f64"})).result == DType::f64);
+  CHECK(bound_of(promoted_graph("mul", {"f32", "f32"})).casts == 0);
+  CHECK(bound_of(promoted_graph("pow", {"f16", "i64"})).casts == 0);
+  CHECK(bound_of(promoted_graph("pow", {"i64", "f16"})).casts == 1);
 }
 
 TEST_CASE("T1 without the flag, and where no dtype fits, the op itself refuses") {
-  check_only_error(bind_bad(graph_of("add", {"f16", "bf16"}, "")), DiagCode::BadDtype, "add \"y\"");
-  check_only_error(bind_bad(graph_of("add", {"f16", "bf16"}, R"("auto_promote": false, )")),
+  check_only_error(bind_bad(promoted_graph("add", {"f16", "bf16"}, "")), DiagCode::BadDtype,
+                   "add \"y\"");
+  check_only_error(bind_bad(promoted_graph("add", {"f16", "bf16"}, R"("auto_promote": false, )")),
                    DiagCode::BadDtype, "add \"y\"");
-  check_only_error(bind_bad(graph_of("add", {"f32", "f8e4m3"})), DiagCode::BadDtype, "add \"y\"");
-  check_only_error(bind_bad(graph_of("bitwise_and", {"f32", "i32"})), DiagCode::BadDtype,
+  check_only_error(bind_bad(promoted_graph("add", {"f32", "f8e4m3"})), DiagCode::BadDtype,
+                   "add \"y\"");
+  check_only_error(bind_bad(promoted_graph("bitwise_and", {"f32", "i32"})), DiagCode::BadDtype,
                    "bitwise_and \"y\"");
-  check_only_error(bind_bad(graph_of("matmul", {"f16", "f64"})), DiagCode::BadDtype,
+  check_only_error(bind_bad(promoted_graph("matmul", {"f16", "f64"})), DiagCode::BadDtype,
                    "matmul \"y\"");
 }
 
@@ -128,7 +130,7 @@ TEST_CASE("T1 the names of casts are free ones") {
 }
 
 TEST_CASE("auto_promote is a flag of both forms and of the loader") {
-  const SourceGraph graph = read_good(graph_of("add", {"f16", "f32"}));
+  const SourceGraph graph = read_good(promoted_graph("add", {"f16", "f32"}));
   CHECK(graph.auto_promote);
   CHECK(read_good(write_json_graph(graph)).auto_promote);
   Diagnostics diagnostics;
@@ -137,16 +139,17 @@ TEST_CASE("auto_promote is a flag of both forms and of the loader") {
   const auto back = read_rlxg_graph(bytes_of(*bytes), "m.rlxg", diagnostics);
   REQUIRE(back.has_value());
   CHECK(back->auto_promote);
-  CHECK_FALSE(read_good(graph_of("add", {"f16", "f32"}, "")).auto_promote);
+  CHECK_FALSE(read_good(promoted_graph("add", {"f16", "f32"}, "")).auto_promote);
 
   const TemporaryFolder folder;
-  const std::string path = folder.write("m.json", graph_of("add", {"f16", "f32"}, ""));
+  const std::string path = folder.write("m.json", promoted_graph("add", {"f16", "f32"}, ""));
   CHECK_FALSE(load_module(path, {}, diagnostics).has_value());
   Diagnostics fresh;
   CHECK(load_module(path, {.dims = {}, .auto_promote = true}, fresh).has_value());
   Diagnostics bad;
-  CHECK_FALSE(read_json_graph(graph_of("add", {"f16"}, R"("auto_promote": 1, )"), "m.json", bad)
-                  .has_value());
+  CHECK_FALSE(
+      read_json_graph(promoted_graph("add", {"f16"}, R"("auto_promote": 1, )"), "m.json", bad)
+          .has_value());
   check_only_error(bad, DiagCode::BadField, "true or false");
 }
 

@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "compiler/ops/lower_context.h"
+#include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/prepare.h"
+#include "tests/support/catch.h"
 
 namespace rlx::test {
 
@@ -21,6 +22,10 @@ struct OneNode {
   std::string target = "vulkan";
   ProductPrecision products = ProductPrecision::F32;
 };
+
+inline TensorType f32(Shape shape) {
+  return {DType::f32, std::move(shape)};
+}
 
 struct Inferred {
   bool good = false;
@@ -102,6 +107,14 @@ inline const Specialization& kernel_of(const Program& program, size_t step) {
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+// Whether the node is refused with that code, and words with that part.
+inline bool refused(const OneNode& node, const std::string& code, const std::string& part) {
+  const Inferred result = OneNodeGraph(node).infer();
+  UNSCOPED_INFO(result.diagnostics);
+  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
+         contains(result.diagnostics, part);
 }
 
 }  // namespace rlx::test

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of attention's layouts, diagnostics and tiling.
-#include "compiler/ops/attention_mma_tiles.h"
+#include "compiler/ops/attention/attention_mma_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
@@ -20,13 +20,6 @@ OneNode attention(Attributes attributes = {}, std::vector<std::optional<TensorTy
       .attributes = std::move(attributes)};
   node.inputs.insert(node.inputs.end(), more.begin(), more.end());
   return node;
-}
-
-bool refused(const OneNode& node, const std::string& code, const std::string& part) {
-  const Inferred result = infer(node);
-  UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
-         contains(result.diagnostics, part);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of conv's shapes, diagnostics and choice of kernel.
-#include "compiler/ops/conv_mma_tiles.h"
+#include "compiler/ops/vision/conv_mma_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
@@ -11,13 +11,6 @@ OneNode conv(Shape x, Shape w, Attributes attributes = {}) {
   return {.op = "conv",
           .inputs = {TensorType{DType::f32, std::move(x)}, TensorType{DType::f32, std::move(w)}},
           .attributes = std::move(attributes)};
-}
-
-bool refused(const OneNode& node, const std::string& code, const std::string& part) {
-  const Inferred result = infer(node);
-  UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
-         contains(result.diagnostics, part);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace rlx {
 namespace {
 
 using Wide = long double;
-constexpr double kUnit = 0x1p-53;
+constexpr double kDoubleUnit = 0x1p-53;
 
 // Pseudo-random doubles: of all exponents, or of exponents near 1.
 class DoubleStream {
@@ -44,17 +44,17 @@ double error_of(double got, Wide reference, double relative) {
     return std::isnan(rounded) && std::isnan(got) ? 0 : 1e9;
   if (got == rounded) return 0;
   if (std::isinf(got) || std::isinf(rounded)) return std::fabs(reference) > 1.79e308L ? 0 : 1e9;
-  const double bound = kUnit * (4 + relative * std::fabs(rounded)) + 0x1p-1022;
+  const double bound = kDoubleUnit * (4 + relative * std::fabs(rounded)) + 0x1p-1022;
   return static_cast<double>(std::fabs(static_cast<Wide>(got) - reference)) / bound;
 }
 
-struct FunctionCase {
+struct DoubleFunction {
   const char* name;
   double (*device)(double);
   Wide (*reference)(Wide);
 };
 
-const FunctionCase kFunctions[] = {
+const DoubleFunction kDoubleFunctions[] = {
     {"exp", glsl::rlx_exp, std::exp},
     {"exp2", glsl::rlx_exp2, std::exp2},
     {"expm1", glsl::rlx_expm1, std::expm1},
@@ -87,7 +87,7 @@ const FunctionCase kFunctions[] = {
 }  // namespace
 
 TEST_CASE("functions of doubles stay within class transc over all of f64") {
-  for (const FunctionCase& function : kFunctions) {
+  for (const DoubleFunction& function : kDoubleFunctions) {
     DoubleStream stream;
     double worst = 0;
     double worst_at = 0;

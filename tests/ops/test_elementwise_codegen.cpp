@@ -2,9 +2,9 @@
 // The generated text of elementwise code and the dispatch that carries it.
 #include <string>
 
-#include "compiler/ops/elementwise_region.h"
-#include "compiler/ops/lower_context.h"
-#include "compiler/ops/region_codegen.h"
+#include "compiler/ops/lowering/elementwise_region.h"
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/support/check.h"
 #include "tests/support/catch.h"
 

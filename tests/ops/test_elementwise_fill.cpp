@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "compiler/ops/weight_fill.h"
+#include "compiler/ops/lowering/weight_fill.h"
 #include "compiler/support/philox.h"
 #include "tests/support/catch.h"
 

@@ -12,7 +12,7 @@
 namespace rlx {
 namespace {
 
-constexpr double kUnit = 0x1p-24;
+constexpr double kSingleUnit = 0x1p-24;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
@@ -24,7 +24,7 @@ double transc_error(double got, double reference) {
   if (got == reference) return 0;
   const double rounded = static_cast<float>(reference);
   if (std::isinf(rounded) || std::isinf(got)) return got == rounded ? 0 : 1e9;
-  return std::fabs(got - reference) / (kUnit * (4 + 33 * std::fabs(reference)));
+  return std::fabs(got - reference) / (kSingleUnit * (4 + 33 * std::fabs(reference)));
 }
 
 double phi_gelu(double x) {
@@ -34,13 +34,13 @@ double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
 
-struct FunctionCase {
+struct SingleFunction {
   const char* name;
   float (*device)(float);
   double (*reference)(double);
 };
 
-const FunctionCase kFunctions[] = {
+const SingleFunction kSingleFunctions[] = {
     {"exp", glsl::rlx_exp, std::exp},
     {"exp2", glsl::rlx_exp2, std::exp2},
     {"expm1", glsl::rlx_expm1, std::expm1},
@@ -119,7 +119,7 @@ bool same(float a, float b) {
 }  // namespace
 
 TEST_CASE("scalar functions stay within class transc over all of f32") {
-  for (const FunctionCase& function : kFunctions) {
+  for (const SingleFunction& function : kSingleFunctions) {
     double worst = 0;
     float worst_at = 0;
     for_patterns(9973, [&](float x) {
@@ -139,7 +139,7 @@ TEST_CASE("gelu keeps its relative accuracy in the negative tail") {
   for (float x = -0.01f; x > -13.0f; x *= 1.01f) {
     const double reference = phi_gelu(x);
     INFO(x);
-    CHECK(std::fabs(glsl::rlx_gelu(x) - reference) <= 64 * kUnit * std::fabs(reference));
+    CHECK(std::fabs(glsl::rlx_gelu(x) - reference) <= 64 * kSingleUnit * std::fabs(reference));
   }
   CHECK(glsl::rlx_gelu(-10.0f) == Approx(-7.6198530e-23).epsilon(1e-5));
   CHECK(glsl::rlx_gelu(-kInfinity) == 0.0f);
@@ -165,8 +165,8 @@ TEST_CASE("pow follows C and stays within its class") {
                   : 1e9;
     } else if (!std::isnan(got) && !std::isnan(reference)) {
       const double exponent = std::fabs(y * std::log(std::fabs(double{x})));
-      error =
-          std::fabs(got - reference) / (kUnit * (4 + (33 + 2 * exponent) * std::fabs(reference)));
+      error = std::fabs(got - reference) /
+              (kSingleUnit * (4 + (33 + 2 * exponent) * std::fabs(reference)));
     }
     if (error > worst) {
       worst = error;

@@ -2,7 +2,7 @@
 // Which products go to the target's library, and as what problem.
 #include <algorithm>
 
-#include "compiler/ops/matmul_library.h"
+#include "compiler/ops/product/matmul_library.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 

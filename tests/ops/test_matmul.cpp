@@ -1,29 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of matmul's shapes, diagnostics and choice of kernel.
-#include "compiler/ops/matmul_coop_tiles.h"
-#include "compiler/ops/matmul_mma_tiles.h"
-#include "compiler/ops/matmul_tiles.h"
+#include "compiler/ops/product/matmul_coop_tiles.h"
+#include "compiler/ops/product/matmul_mma_tiles.h"
+#include "compiler/ops/product/matmul_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
 namespace rlx::test {
 namespace {
 
-TensorType f32(Shape shape) {
-  return {DType::f32, std::move(shape)};
-}
-
 OneNode matmul(Shape a, Shape b, Attributes attributes = {}) {
   return {.op = "matmul",
           .inputs = {f32(std::move(a)), f32(std::move(b))},
           .attributes = std::move(attributes)};
-}
-
-bool refused(const OneNode& node, const std::string& code, const std::string& part) {
-  const Inferred result = infer(node);
-  UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
-         contains(result.diagnostics, part);
 }
 
 }  // namespace

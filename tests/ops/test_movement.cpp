@@ -6,10 +6,6 @@
 namespace rlx::test {
 namespace {
 
-TensorType f32(Shape shape) {
-  return {DType::f32, std::move(shape)};
-}
-
 void check_refused(const OneNode& spec, const std::string& words) {
   const Inferred inferred = OneNodeGraph(spec).infer();
   INFO(spec.op << ": " << inferred.diagnostics);

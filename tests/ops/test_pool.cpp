@@ -14,13 +14,6 @@ OneNode pool(Shape x, Attributes attributes, const std::string& kind = "max", si
           .outputs = outputs};
 }
 
-bool refused(const OneNode& node, const std::string& code, const std::string& part) {
-  const Inferred result = infer(node);
-  UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
-         contains(result.diagnostics, part);
-}
-
 OneNode batch_norm(Shape x, Shape gamma, Attributes attributes = {}) {
   const auto f32 = [](Shape shape) { return TensorType{DType::f32, std::move(shape)}; };
   return {.op = "batch_norm",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of row loops, and of shapes, diagnostics and kernels of reductions, argmax, softmax, norms
 // and rope.
-#include "compiler/ops/rows.h"
+#include "compiler/ops/lowering/rows.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 
@@ -12,13 +12,6 @@ OneNode node_of(const std::string& op, Shape x, Attributes attributes = {},
                 DType dtype = DType::f32) {
   return {
       .op = op, .inputs = {TensorType{dtype, std::move(x)}}, .attributes = std::move(attributes)};
-}
-
-bool refused(const OneNode& node, const std::string& code, const std::string& part) {
-  const Inferred result = infer(node);
-  UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
-         contains(result.diagnostics, part);
 }
 
 }  // namespace

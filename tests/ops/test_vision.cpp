@@ -6,20 +6,9 @@
 namespace rlx::test {
 namespace {
 
-TensorType f32(Shape shape) {
-  return {DType::f32, std::move(shape)};
-}
-
 OneNode node(std::string op, std::vector<std::optional<TensorType>> inputs,
              Attributes attributes = {}) {
   return {.op = std::move(op), .inputs = std::move(inputs), .attributes = std::move(attributes)};
-}
-
-bool refused(const OneNode& spec, const std::string& code, const std::string& part) {
-  const Inferred result = infer(spec);
-  UNSCOPED_INFO(result.diagnostics);
-  return !result.good && contains(result.diagnostics, "[" + code + "]") &&
-         contains(result.diagnostics, part);
 }
 
 Shape shape_of(const OneNode& spec) {

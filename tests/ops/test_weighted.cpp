@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which products with decoded weights go to which kernel, in what teams and tiles.
-#include "compiler/ops/weighted_tiles.h"
+#include "compiler/ops/weighted/weighted_tiles.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 

@@ -2,8 +2,8 @@
 // Which products go to matmul_wgmma, in which tiles, and what its copy engine is told.
 #include <algorithm>
 
-#include "compiler/ops/matmul_library.h"
-#include "compiler/ops/matmul_wgmma.h"
+#include "compiler/ops/product/matmul_library.h"
+#include "compiler/ops/product/matmul_wgmma.h"
 #include "tests/ops/one_node.h"
 #include "tests/support/catch.h"
 

@@ -107,7 +107,7 @@ std::string refusal(const std::string& file) {
   return status.message();
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool has_text(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -133,14 +133,14 @@ TEST_CASE("npz_reads_stored_deflated_and_zip64_members") {
 TEST_CASE("npz_refuses_damage_by_member_name") {
   std::string wrong_crc = archive({{.name = "a.npy", .content = npy_file("abc")}});
   wrong_crc[wrong_crc.find("abc")] = 'x';
-  CHECK(contains(refusal(wrong_crc), "member \"a.npy\": its checksum is wrong"));
-  CHECK(contains(refusal(archive({{.name = "a.npy", .content = npy_file("abc"), .flags = 1}})),
+  CHECK(has_text(refusal(wrong_crc), "member \"a.npy\": its checksum is wrong"));
+  CHECK(has_text(refusal(archive({{.name = "a.npy", .content = npy_file("abc"), .flags = 1}})),
                  "encrypted"));
-  CHECK(contains(refusal(archive({{.name = "a.txt", .content = "hello"}})),
+  CHECK(has_text(refusal(archive({{.name = "a.txt", .content = "hello"}})),
                  "\"a.txt\" is no .npy array"));
-  CHECK(contains(refusal(archive({{.name = "a.npy", .content = "hello"}})),
+  CHECK(has_text(refusal(archive({{.name = "a.npy", .content = "hello"}})),
                  "member \"a.npy\": this is no .npy file"));
-  CHECK(contains(refusal(archive({{.name = "a.npy", .content = npy_file("1")},
+  CHECK(has_text(refusal(archive({{.name = "a.npy", .content = npy_file("1")},
                                   {.name = "a.npy", .content = npy_file("2")}})),
                  "two members are named \"a\""));
 }
@@ -191,14 +191,14 @@ TEST_CASE("npz_unpacks_what_is_wanted_and_no_more") {
       verdict(archive({{.name = "x.npy", .content = npy_file("abcd"), .deflate = true}})).empty());
   // A header that says what is wanted over data of another size.
   const std::string hidden = header_of(4) + std::string(many, '\0');
-  CHECK(contains(verdict(archive({{.name = "x.npy", .content = hidden, .deflate = true}})),
+  CHECK(has_text(verdict(archive({{.name = "x.npy", .content = hidden, .deflate = true}})),
                  "dtype and shape say 4 bytes of data, the file holds 67108864"));
   const uint64_t claimed = header_of(4).size() + 4;
-  CHECK(contains(
+  CHECK(has_text(
       verdict(archive(
           {{.name = "x.npy", .content = hidden, .deflate = true, .claimed_bytes = claimed}})),
       "it unpacks to more than its size says"));
-  CHECK(contains(verdict(archive({{.name = "x.npy",
+  CHECK(has_text(verdict(archive({{.name = "x.npy",
                                    .content = header_of(4) + "ab",
                                    .deflate = true,
                                    .claimed_bytes = claimed}})),
@@ -212,7 +212,7 @@ TEST_CASE("npz_believes_no_claim_that_deflate_cannot_keep") {
                                        .deflate = true,
                                        .zip64 = true,
                                        .claimed_bytes = header_of(huge).size() + huge}});
-  CHECK(contains(refusal(packed), "its claimed size cannot be right"));
+  CHECK(has_text(refusal(packed), "its claimed size cannot be right"));
 }
 
 TEST_CASE("npz_and_npy_read_regular_files_only") {
@@ -226,15 +226,15 @@ TEST_CASE("npz_and_npy_read_regular_files_only") {
     for (const Status& status : {npy::read_npz(path, arrays), npy::read_npy(path, array)}) {
       INFO(status.message());
       CHECK(status.code() == RLX_IO_ERROR);
-      CHECK(contains(status.message(), path));
+      CHECK(has_text(status.message(), path));
     }
   }
   // A sparse file of a terabyte: only its end is looked at, only its head is read.
   const std::string sparse = folder + "/sparse.npz";
   std::ofstream(sparse) << "PK";
   if (::truncate(sparse.c_str(), off_t{1} << 40) == 0) {
-    CHECK(contains(npy::read_npz(sparse, arrays).message(), "end record is missing"));
-    CHECK(contains(npy::read_npy(sparse, array).message(), "this is no .npy file"));
+    CHECK(has_text(npy::read_npz(sparse, arrays).message(), "end record is missing"));
+    CHECK(has_text(npy::read_npy(sparse, array).message(), "this is no .npy file"));
   }
   REQUIRE(std::system(("rm -r " + folder).c_str()) == 0);
 }

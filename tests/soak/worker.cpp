@@ -23,7 +23,7 @@ constexpr uint64_t kLeastJudged = 64;
 constexpr uint8_t kPoison = 0xFF;
 constexpr uint8_t kOtherPoison = 0x00;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
+double passed_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -127,11 +127,11 @@ class Worker {
     start_neighbours();
     board_.phase = Phase::Replaying;
     const auto begun = std::chrono::steady_clock::now();
-    const double left = seconds - seconds_since(start);
+    const double left = seconds - passed_since(start);
     std::vector<Mismatch> mismatches;
     uint64_t warm_replays = 0;
     for (uint64_t replays = 0; replays < options_.replays; ++replays) {
-      const double passed = seconds_since(begun);
+      const double passed = passed_since(begun);
       if (seconds > 0 && replays >= kLeastReplays && passed > left) break;
       if (warm_replays == 0 && replays > 0 && is_warm(replays, passed, seconds > 0 ? left : 0)) {
         warm_replays = replays;
@@ -144,7 +144,7 @@ class Worker {
       board_.outputs_compared = replayer_.outputs_compared();
       if (neighbours_failed()) break;
     }
-    board_.replay_seconds = seconds_since(begun);
+    board_.replay_seconds = passed_since(begun);
     board_.end = footprint_now();
     board_.judges_growth =
         warm_replays != 0 && board_.replays >= warm_replays + kLeastJudged ? 1 : 0;

@@ -3,8 +3,10 @@
 // present by ops.md 0.5.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +15,10 @@
 #include "compiler/support/shape.h"
 
 namespace rlx::test {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr std::array kShortFloats = {DType::f32, DType::f16, DType::bf16};
 
 // How a case's input is filled; all generators are seeded by case name and input position.
 enum class FillKind : uint8_t { Normal, Uniform, Integers, Edges, Values };

@@ -194,14 +194,14 @@ void attention(NodeReader& n, const OnnxOp&) {
     n.set_output(kY, n.emit("attention", std::move(inputs), std::move(attributes)));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kAttentionRows = {
     OnnxOp{"Attention", attention},
 };
 
 }  // namespace
 
 std::span<const OnnxOp> attention_rows() {
-  return kRows;
+  return kAttentionRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -201,7 +201,7 @@ void dropout(NodeReader& n, const OnnxOp&) {
                           {"dtype", std::string(name_of(mask))}}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kElementwiseRows = {
     OnnxOp{"Abs", unary, "abs"},
     OnnxOp{"Acos", unary, "acos"},
     OnnxOp{"Acosh", unary, "acosh"},
@@ -280,7 +280,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> elementwise_rows() {
-  return kRows;
+  return kElementwiseRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -103,7 +103,7 @@ void mel_weight_matrix(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.cast(n.constant_reals(DType::f64, {bins, bands}, std::move(values)), dtype));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kGeneratorsRows = {
     OnnxOp{"Range", range},
     OnnxOp{"EyeLike", eye_like},
     OnnxOp{"HannWindow", hann_window},
@@ -115,7 +115,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> generator_rows() {
-  return kRows;
+  return kGeneratorsRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -54,7 +54,7 @@ void softmax_cross_entropy(NodeReader& n, const OnnxOp&) {
   n.set_output(1, logs);
 }
 
-constexpr std::array kRows = {
+constexpr std::array kLossesRows = {
     OnnxOp{"NegativeLogLikelihoodLoss", negative_log_likelihood},
     OnnxOp{"SoftmaxCrossEntropyLoss", softmax_cross_entropy},
 };
@@ -62,7 +62,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> loss_rows() {
-  return kRows;
+  return kLossesRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -232,7 +232,7 @@ void center_crop_pad(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("pad", {n.input(0)}, {{"pads", before}, {"axes", axes}}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kMovementRows = {
     OnnxOp{"Concat", concat},
     OnnxOp{"Split", split},
     OnnxOp{"Slice", slice},
@@ -258,7 +258,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> movement_rows() {
-  return kRows;
+  return kMovementRows;
 }
 
 }  // namespace rlx::onnx_import

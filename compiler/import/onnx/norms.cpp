@@ -107,7 +107,7 @@ void lp_norm(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("div", {n.input(0), sum}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kNormsRows = {
     OnnxOp{"BatchNormalization", batch_norm},
     OnnxOp{"InstanceNormalization", instance_norm},
     OnnxOp{"LayerNormalization", layer_norm},
@@ -121,7 +121,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> norm_rows() {
-  return kRows;
+  return kNormsRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -44,7 +44,7 @@ void gemm(NodeReader& n, const OnnxOp&) {
   n.set_output(0, y);
 }
 
-constexpr std::array kRows = {
+constexpr std::array kProductsRows = {
     OnnxOp{"MatMul", matmul},
     OnnxOp{"Gemm", gemm},
     OnnxOp{"Einsum", einsum},
@@ -53,7 +53,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> product_rows() {
-  return kRows;
+  return kProductsRows;
 }
 
 }  // namespace rlx::onnx_import

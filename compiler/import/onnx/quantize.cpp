@@ -176,7 +176,7 @@ void matmul_integer(NodeReader& n, const OnnxOp&) {
   n.set_output(0, y);
 }
 
-constexpr std::array kRows = {
+constexpr std::array kQuantizeRows = {
     OnnxOp{"QuantizeLinear", quantize},
     OnnxOp{"DequantizeLinear", dequantize},
     OnnxOp{"DynamicQuantizeLinear", dynamic_quantize},
@@ -189,7 +189,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> quantize_rows() {
-  return kRows;
+  return kQuantizeRows;
 }
 
 }  // namespace rlx::onnx_import

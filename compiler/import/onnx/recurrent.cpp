@@ -347,7 +347,7 @@ void lstm(NodeReader& n, const OnnxOp&) {
   run.finish();
 }
 
-constexpr std::array kRows = {
+constexpr std::array kRecurrentRows = {
     OnnxOp{"RNN", rnn},
     OnnxOp{"GRU", gru},
     OnnxOp{"LSTM", lstm},
@@ -356,7 +356,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> recurrent_rows() {
-  return kRows;
+  return kRecurrentRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -88,7 +88,7 @@ void hardmax(NodeReader& n, const OnnxOp&) {
   });
 }
 
-constexpr std::array kRows = {
+constexpr std::array kReductionsRows = {
     OnnxOp{"ReduceL1", reduce, "reduce_l1"},
     OnnxOp{"ReduceL2", reduce, "reduce_l2"},
     OnnxOp{"ReduceLogSum", reduce, "reduce_log_sum"},
@@ -112,7 +112,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> reduction_rows() {
-  return kRows;
+  return kReductionsRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -25,14 +25,14 @@ void rotary_embedding(NodeReader& n, const OnnxOp&) {
                           {"layout", std::string(rank == 3 ? "bsd" : "bhsd")}}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kRotaryRows = {
     OnnxOp{"RotaryEmbedding", rotary_embedding},
 };
 
 }  // namespace
 
 std::span<const OnnxOp> rotary_rows() {
-  return kRows;
+  return kRotaryRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -107,7 +107,7 @@ void constant_of_shape(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("expand", {value}, {{"shape", shape}}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kShapesRows = {
     OnnxOp{"Shape", shape},
     OnnxOp{"Size", size},
     OnnxOp{"Reshape", reshape},
@@ -122,7 +122,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> shape_rows() {
-  return kRows;
+  return kShapesRows;
 }
 
 }  // namespace rlx::onnx_import

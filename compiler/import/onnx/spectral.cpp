@@ -123,7 +123,7 @@ void stft(NodeReader& n, const OnnxOp&) {
                              .is_inverse = false}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kSpectralRows = {
     OnnxOp{"DFT", dft},
     OnnxOp{"STFT", stft},
 };
@@ -131,7 +131,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> spectral_rows() {
-  return kRows;
+  return kSpectralRows;
 }
 
 }  // namespace rlx::onnx_import

@@ -215,7 +215,7 @@ void col2im(NodeReader& n, const OnnxOp&) {
                           {"layout", std::string("unfold")}}));
 }
 
-constexpr std::array kRows = {
+constexpr std::array kVisionRows = {
     OnnxOp{"Conv", conv},
     OnnxOp{"ConvTranspose", conv_transpose},
     OnnxOp{"MaxPool", max_pool},
@@ -234,7 +234,7 @@ constexpr std::array kRows = {
 }  // namespace
 
 std::span<const OnnxOp> vision_rows() {
-  return kRows;
+  return kVisionRows;
 }
 
 }  // namespace rlx::onnx_import

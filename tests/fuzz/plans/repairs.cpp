@@ -11,8 +11,8 @@
 namespace rlx::test {
 namespace {
 
-constexpr uint32_t kStep = sizeof(fb::Step);
-constexpr uint32_t kRange = sizeof(fb::Relocation);
+constexpr uint32_t kRepairedStep = sizeof(fb::Step);
+constexpr uint32_t kRepairedRange = sizeof(fb::Relocation);
 
 uint64_t round_up(uint64_t bytes) {
   return (bytes + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes * kArenaAlignmentBytes;
@@ -55,7 +55,7 @@ void MutantBuilder::repair_lifetimes() {
     std::vector<Node>& values = kid(*entry, fb::Entry::VT_VALUES).kids;
     const Node& steps = kid(*entry, fb::Entry::VT_STEPS);
     const Node& ranges = kid(*entry, fb::Entry::VT_RELOCATIONS);
-    const size_t step_count = count(steps, kStep);
+    const size_t step_count = count(steps, kRepairedStep);
     for (Node& value : values) {
       Node& last = kid(value, fb::Value::VT_LAST_STEP);
       last.bits = std::min<uint64_t>(last.bits, step_count == 0 ? 0 : step_count - 1);
@@ -63,9 +63,10 @@ void MutantBuilder::repair_lifetimes() {
     for (size_t s = 0; s < step_count; ++s) {
       const uint64_t first = step_field(steps, s, "relocation_first");
       const uint64_t used = step_field(steps, s, "relocation_count");
-      if (used > count(ranges, kRange) || first > count(ranges, kRange) - used) continue;
+      if (used > count(ranges, kRepairedRange) || first > count(ranges, kRepairedRange) - used)
+        continue;
       for (uint64_t r = first; r < first + used; ++r) {
-        const uint64_t v = get(ranges, r, kRange, value_field);
+        const uint64_t v = get(ranges, r, kRepairedRange, value_field);
         if (v >= values.size()) continue;
         Node& begin = kid(values[v], fb::Value::VT_FIRST_STEP);
         Node& end = kid(values[v], fb::Value::VT_LAST_STEP);
@@ -84,14 +85,14 @@ void MutantBuilder::repair_ranges() {
   for (Node* entry : entries()) {
     const std::vector<Node>& values = kid(*entry, fb::Entry::VT_VALUES).kids;
     Node& ranges = kid(*entry, fb::Entry::VT_RELOCATIONS);
-    for (size_t r = 0; r < count(ranges, kRange); ++r) {
-      const uint64_t v = get(ranges, r, kRange, value_field);
+    for (size_t r = 0; r < count(ranges, kRepairedRange); ++r) {
+      const uint64_t v = get(ranges, r, kRepairedRange, value_field);
       if (v >= values.size()) continue;
       const uint64_t size = values[v].kids[field_id(fb::Value::VT_SIZE_BYTES)].bits;
-      const uint64_t offset = get(ranges, r, kRange, offset_field);
-      const uint64_t length = get(ranges, r, kRange, length_field);
+      const uint64_t offset = get(ranges, r, kRepairedRange, offset_field);
+      const uint64_t length = get(ranges, r, kRepairedRange, length_field);
       if (offset <= size && length > size - offset)
-        set(ranges, r, kRange, length_field, size - offset);
+        set(ranges, r, kRepairedRange, length_field, size - offset);
     }
   }
 }
@@ -100,7 +101,7 @@ void MutantBuilder::repair_ranges() {
 void MutantBuilder::repair_waves() {
   for (Node* entry : entries()) {
     Node& steps = kid(*entry, fb::Entry::VT_STEPS);
-    const size_t step_count = count(steps, kStep);
+    const size_t step_count = count(steps, kRepairedStep);
     uint64_t known = 0;
     uint64_t wave = 0;
     for (size_t s = 0; s < step_count; ++s) {

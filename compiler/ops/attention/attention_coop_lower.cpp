@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of attention to cooperative matrices: one dispatch of attention_coop.
+#include "compiler/ops/attention/attention_lower.h"
+#include "compiler/ops/lowering/rows.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kCoopPieceBytes = 16;
+constexpr int64_t kMatrix = 16;
+constexpr int64_t kWidest = 128;    // elements of a head: its sums stay in registers
+constexpr int64_t kFewQueries = 8;  // below, most rows of a matrix would be empty
+constexpr int64_t kSubgroup = 32;
+
+// How a group shares the work; the names are those of the kernel's header comment.
+struct CoopTiling {
+  int64_t warps = 4;
+  int64_t subgroup_rows = 16;
+  int64_t keys = 32;
+  int64_t stages = 1;
+
+  [[nodiscard]] int64_t tile_queries() const { return warps * subgroup_rows; }
+  [[nodiscard]] int64_t query_tiles(const AttentionProblem& problem) const {
+    return (problem.q_tokens + tile_queries() - 1) / tile_queries();
+  }
+  [[nodiscard]] int64_t groups(const AttentionProblem& problem) const {
+    return problem.batch * problem.heads * query_tiles(problem);
+  }
+  // The threads stage a tile of keys or values in whole rounds.
+  [[nodiscard]] bool stages_whole(int64_t head_dim) const {
+    return keys * (head_dim / 8) % (warps * kSubgroup) == 0;
+  }
+};
+
+// For problems that fill the device. Measured on an H200 (driver 580), f16, in us; warps x rows x
+// keys x stages. 32 heads of 128, 2048 tokens, causal: 8x16x64x1 161, 8x16x32x2 184, 4x16x32x1 194.
+// 32 heads of 64, 2048 tokens, causal: 8x16x32x2 86, 4x32x32x2 85, 8x16x64x2 98, 4x16x32x1 99; of
+// 1024 tokens, which all run at once, so that the longest counts: 8x16x64x2 30, 8x16x32x2 37. 384
+// heads of 64, 128 tokens: 8x16x32x1 16.3, 4x16x32x1 17.3, 4x32x32x1 18.1; of 32: 4x32x32x1 9.8,
+// 8x16x64x2 10.5, 4x16x32x1 11.1.
+CoopTiling full_tiling(const AttentionProblem& problem, const DeviceModel& device) {
+  constexpr int64_t kManyKeys = 512;
+  const int64_t widest = std::max(problem.head_dim, problem.v_head_dim);
+  if (widest > 64) return {.warps = 8, .keys = 64};
+  if (widest <= 32) return {.warps = 4, .subgroup_rows = 32};
+  CoopTiling tiling{.warps = 8};
+  if (problem.kv_tokens < kManyKeys) return tiling;
+  tiling.stages = 2;
+  if (tiling.groups(problem) <= int64_t{2} * device.multiprocessors) tiling.keys = 64;
+  return tiling;
+}
+
+// Smaller groups where there would be too few.
+CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& device) {
+  CoopTiling tiling = full_tiling(problem, device);
+  const auto stages_whole = [&] {
+    return tiling.stages_whole(problem.head_dim) && tiling.stages_whole(problem.v_head_dim);
+  };
+  if (!stages_whole()) tiling = {.warps = 4, .keys = 64};
+  while (tiling.warps > 1 && (tiling.groups(problem) < device.multiprocessors || !stages_whole())) {
+    tiling = {.warps = tiling.subgroup_rows > 16 ? tiling.warps : tiling.warps / 2};
+  }
+  return tiling;
+}
+
+}  // namespace
+
+std::optional<std::string> attention_coop_refusal(const LowerContext& ctx,
+                                                  const AttentionProblem& problem,
+                                                  const AttentionOperands& o) {
+  const DType dtype = o.q.ref.dtype();
+  if (dtype != DType::f16 && dtype != DType::bf16)
+    return "q is " + std::string(name_of(dtype)) + ", not f16 or bf16";
+  if (o.k.ref.dtype() != dtype || o.v.ref.dtype() != dtype)
+    return "k or v has another dtype than q";
+  if (o.bias && o.bias->ref.dtype() == DType::f64) return "the bias is f64";
+  if (problem.kv_tokens == 0) return "there are no keys";
+  if (problem.q_tokens < kFewQueries)
+    return std::to_string(problem.q_tokens) + " queries do not fill matrices";
+  for (const int64_t dim : {problem.head_dim, problem.v_head_dim}) {
+    if (dim % kMatrix != 0 || dim > kWidest) {
+      return "head size " + std::to_string(dim) + " is no multiple of 16 up to " +
+             std::to_string(kWidest);
+    }
+  }
+  if (const char* name = misaligned_operand(ctx, o))
+    return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
+  return std::nullopt;
+}
+
+void emit_attention_coop(LowerContext& ctx, const AttentionProblem& problem,
+                         const AttentionOperands& o) {
+  const CoopTiling tiling = choose_tiling(problem, ctx.target().device);
+  const int64_t groups = tiling.groups(problem);
+  // Few enough heads that their keys and values stay in the cache from one tile of queries to the
+  // next.
+  constexpr int64_t kMostHeadsAtOnce = 256;
+  const bool longest_first = problem.causal && problem.batch * problem.heads <= kMostHeadsAtOnce;
+  auto dispatch = ctx.dispatch<KernelId::attention_coop>();
+  define_attention(dispatch, problem, o);
+  dispatch.workgroup({static_cast<uint32_t>(tiling.warps * kSubgroup), 1, 1})
+      .define("RLX_Q", dtype_text(o.q.ref))
+      .define("RLX_MATRIX", dtype_text(o.q.ref))
+      .define("RLX_VALUE_BLOCKS", problem.v_head_dim / kMatrix)
+      .define("RLX_WARPS", tiling.warps)
+      .define("RLX_SUBGROUP_ROWS", tiling.subgroup_rows)
+      .define("RLX_KEYS", tiling.keys)
+      .define("RLX_STAGES", tiling.stages)
+      .define("RLX_LONGEST_FIRST", longest_first ? 1 : 0)
+      .define("RLX_QUERY_TILES", tiling.query_tiles(problem))
+      .define("RLX_GROUPS", integer_text(groups))
+      .generated("attention_coop.inc", operand_lines(problem, o) + weight_lines(problem, o))
+      .read(&AttentionParams::q, o.q.ref, kCoopPieceBytes)
+      .read(&AttentionParams::k, o.k.ref, kCoopPieceBytes)
+      .read(&AttentionParams::v, o.v.ref, kCoopPieceBytes)
+      .write(&AttentionParams::y, o.y.ref, kCoopPieceBytes)
+      .grid(split_grid(static_cast<uint64_t>(groups)))
+      .reason("cooperative matrices; tiles of " + std::to_string(tiling.tile_queries()) +
+              " queries and " + std::to_string(tiling.keys) + " keys, " + std::to_string(groups) +
+              " workgroups");
+}
+
+}  // namespace rlx

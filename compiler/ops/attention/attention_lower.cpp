@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of attention: one dispatch of the attention kernel, tiled by the sizes.
+#include "compiler/ops/attention/attention_lower.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
+
+namespace rlx {
+
+namespace {
+
+constexpr int64_t kLanes = 8;  // threads side by side: 4 keys and 4 columns each
+constexpr int64_t kThreadRows = 16;
+constexpr int64_t kColumnsPerBlock = 4 * kLanes;
+
+// How a group shares the work; the names are those of the kernel's header comment.
+struct Tiling {
+  int64_t queries_per_thread = 1;
+  int64_t column_blocks = 1;
+  int64_t d4 = 1;
+  int64_t dc4 = 1;
+  int64_t pitch = 1;
+  bool queries_resident = true;
+  int64_t stage = 1;
+
+  [[nodiscard]] int64_t tile_queries() const { return queries_per_thread * kThreadRows; }
+};
+
+// Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of
+// reductions together. Doubles take half as many of everything that grows with the tile.
+Tiling choose_tiling(const AttentionProblem& problem, DType real) {
+  const bool wide = real == DType::f64;
+  constexpr int64_t kWantedGroups = 128;
+  const int64_t most_queries = wide ? 2 : 4;          // of a thread
+  const int64_t accumulators = wide ? 8 : 16;         // pieces of four in registers
+  const int64_t resident_pieces = wide ? 256 : 1024;  // 16 KiB, 8 KiB of doubles
+  const int64_t chunk = wide ? 4 : 8;                 // pieces of a row at a time
+  Tiling tiling;
+  tiling.column_blocks = ceil_div(problem.v_head_dim, kColumnsPerBlock);
+  tiling.d4 = ceil_div(problem.head_dim, 4);
+  for (int64_t queries = most_queries; queries > 1; queries /= 2) {
+    const int64_t groups =
+        problem.batch * problem.heads * ceil_div(problem.q_tokens, queries * kThreadRows);
+    if (queries * tiling.column_blocks > accumulators || groups < kWantedGroups) continue;
+    tiling.queries_per_thread = queries;
+    break;
+  }
+  tiling.dc4 = std::min(tiling.d4, chunk);
+  tiling.pitch = tiling.dc4 | 1;
+  tiling.queries_resident = tiling.tile_queries() * tiling.d4 <= resident_pieces;
+  const int64_t scores_stage = 4 * kLanes * tiling.pitch +
+                               (tiling.queries_resident ? 0 : tiling.tile_queries() * tiling.dc4);
+  tiling.stage = std::max(scores_stage, 4 * kLanes * kLanes);
+  return tiling;
+}
+
+Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t which) {
+  const size_t input = problem.packed == "none" ? which : 0;
+  TensorRef ref = ctx.input(input);
+  HeadsView view = attention_view(problem, which, ref.strides);
+  // The head stride of bsd is a multiple of the last stride, so a last stride of 1 is all that the
+  // kernel needs.
+  if (view.dim != 1) {
+    ref = ctx.dense_input(input);
+    view = attention_view(problem, which, ref.strides);
+  }
+  const bool values = which == 2;
+  const int64_t heads = which == 0 ? problem.heads : problem.kv_heads;
+  const int64_t tokens = which == 0 ? problem.q_tokens : problem.kv_tokens;
+  TensorRef moved{.buffer = ref.buffer,
+                  .offset_bytes = ref.offset_bytes +
+                                  static_cast<uint64_t>(view.offset * element_bytes(ref.dtype())),
+                  .type = {.dtype = ref.dtype(),
+                           .shape = {problem.batch, heads, tokens,
+                                     values ? problem.v_head_dim : problem.head_dim}},
+                  .strides = {view.batch, view.head, view.token, view.dim}};
+  return {.ref = moved, .view = view};
+}
+
+std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem,
+                             size_t input) {
+  if (!ctx.has_input(input)) return std::nullopt;
+  const TensorRef ref = ctx.input(input);
+  return Heads{.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
+}
+
+using AttentionDispatch = DispatchBuilder<AttentionParams>;
+
+void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
+                   const Tiling& tiling) {
+  const int64_t query_tiles = ceil_div(problem.q_tokens, tiling.tile_queries());
+  const int64_t groups = problem.batch * problem.heads * query_tiles;
+  const Extent3 grid = split_grid(static_cast<uint64_t>(groups));
+  dispatch.workgroup({static_cast<uint32_t>(kLanes * kThreadRows), 1, 1})
+      .define("RLX_LANES", kLanes)
+      .define("RLX_ROWS", kThreadRows)
+      .define("RLX_BY_COLUMN", 0)
+      .define("RLX_RQ", tiling.queries_per_thread)
+      .define("RLX_NV", tiling.column_blocks)
+      .define("RLX_D4", tiling.d4)
+      .define("RLX_DC4", tiling.dc4)
+      .define("RLX_KP", tiling.pitch)
+      .define("RLX_STAGE", tiling.stage)
+      .define("RLX_Q_RESIDENT", tiling.queries_resident ? 1 : 0)
+      .define("RLX_QUERY_TILES", query_tiles)
+      .define("RLX_GROUPS", integer_text(groups))
+      .grid(grid.x, grid.y, grid.z);
+}
+
+std::string reason_of(const Tiling& tiling) {
+  return "tiles of " + std::to_string(tiling.tile_queries()) + " queries";
+}
+
+void emit_attention(LowerContext& ctx, const AttentionProblem& problem, const AttentionOperands& o,
+                    const std::string& refusal) {
+  const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
+                         o.mask.has_value() || o.bias.has_value();
+  const DType real = attention_arithmetic(o);
+  const Tiling tiling = choose_tiling(problem, real);
+  auto dispatch = ctx.dispatch<KernelId::attention>();
+  define_attention(dispatch, problem, o);
+  dispatch.define("RLX_SELECTIVE", selective ? 1 : 0)
+      .reason(reason_of(tiling) + (refusal.empty() ? "" : "; no tensor cores: " + refusal));
+  define_tiling(dispatch, problem, tiling);
+  define_vector_attention(dispatch, ctx, problem, o);
+  dispatch.write(&AttentionParams::y, o.y.ref, access_alignment(ctx, o.y, real));
+}
+
+std::string stride_lines(const std::string& name, const HeadsView& view, bool with_keys) {
+  const auto line = [&](const char* suffix, int64_t stride) {
+    return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
+  };
+  return line("_B", view.batch) + line("_H", view.head) + line("_S", view.token) +
+         (with_keys ? line("_K", view.dim) : "");
+}
+
+std::string attends_text(DType dtype) {
+  if (dtype == DType::bool_) return "(m)";
+  return is_float(dtype) ? "((m) >= 0.5f)" : "((m) > 0)";
+}
+
+AttentionOperands operands_of(LowerContext& ctx, const AttentionProblem& problem) {
+  TensorRef y = ctx.output(0);
+  const HeadsView y_view = attention_output_view(problem);
+  y.type.shape = {problem.batch, problem.heads, problem.q_tokens, problem.v_head_dim};
+  y.strides = {y_view.batch, y_view.head, y_view.token, y_view.dim};
+  const auto optional_input = [&](size_t input) {
+    return ctx.has_input(input) ? std::optional(ctx.input(input)) : std::nullopt;
+  };
+  return {.q = heads_of(ctx, problem, 0),
+          .k = heads_of(ctx, problem, 1),
+          .v = heads_of(ctx, problem, 2),
+          .y = {.ref = y, .view = y_view},
+          .mask = masking(ctx, problem, kAttentionMask),
+          .bias = masking(ctx, problem, kAttentionBias),
+          .kv_len = optional_input(kAttentionKvLen),
+          .q_start = optional_input(kAttentionQStart),
+          .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt};
+}
+
+}  // namespace
+
+DType attention_arithmetic(const AttentionOperands& o) {
+  const auto is_double = [](const Heads& heads) { return heads.ref.dtype() == DType::f64; };
+  const bool wide =
+      is_double(o.q) || is_double(o.k) || is_double(o.v) || (o.bias && is_double(*o.bias));
+  return wide ? DType::f64 : DType::f32;
+}
+
+std::string attention_text(const AttentionProblem& problem, const AttentionOperands& o) {
+  const DType real = attention_arithmetic(o);
+  std::string text = operand_lines(problem, o);
+  text += define_line("RLX_SCALE", literal(real, problem.scale));
+  const std::string cap = literal(real, problem.softcap);
+  text += define_line("RLX_SOFTCAP(s)",
+                      problem.softcap > 0 ? "(" + cap + " * rlx_tanh((s) / " + cap + "))" : "(s)");
+  return text;
+}
+
+bool in_fours(const LowerContext& ctx, const Heads& heads, DType real) {
+  const DType dtype = heads.ref.dtype();
+  if (real == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
+  return heads.ref.shape()[3] % 4 == 0 && heads.view.batch % 4 == 0 && heads.view.head % 4 == 0 &&
+         heads.view.token % 4 == 0;
+}
+
+uint32_t access_alignment(const LowerContext& ctx, const Heads& heads, DType real) {
+  return in_fours(ctx, heads, real) ? 4 * element_bytes(heads.ref.dtype()) : 0;
+}
+
+std::string dtype_text(const TensorRef& ref) {
+  return std::string(name_of(ref.dtype()));
+}
+
+std::string operand_lines(const AttentionProblem& problem, const AttentionOperands& o) {
+  std::vector<const TensorRef*> views = {&o.q.ref, &o.k.ref, &o.v.ref, &o.y.ref};
+  if (o.mask) views.push_back(&o.mask->ref);
+  if (o.bias) views.push_back(&o.bias->ref);
+  std::string text = define_line(
+      "RLX_INDEX", index_type(views, problem.batch * problem.heads * (problem.q_tokens + 1)));
+  text += stride_lines("Q", o.q.view, false) + stride_lines("K", o.k.view, false) +
+          stride_lines("V", o.v.view, false) + stride_lines("Y", o.y.view, false);
+  if (o.mask) {
+    text += stride_lines("MASK", o.mask->view, true);
+    text += define_line("RLX_ATTENDS(m)", attends_text(o.mask->ref.dtype()));
+  }
+  if (o.bias) text += stride_lines("BIAS", o.bias->view, true);
+  return text;
+}
+
+std::string weight_lines(const AttentionProblem& problem, const AttentionOperands& o) {
+  const double log2_e = std::log2(std::exp(1.0));
+  // A positive factor alone goes into the exponent.
+  if (problem.softcap == 0 && problem.scale > 0 && !o.bias) {
+    return define_line("RLX_SCORE(s)", "(s)") +
+           define_line("RLX_EXPONENT", literal(DType::f32, problem.scale * log2_e));
+  }
+  const std::string scaled = "((s) * " + literal(DType::f32, problem.scale) + ")";
+  const std::string cap = literal(DType::f32, problem.softcap);
+  const std::string score =
+      problem.softcap > 0 ? "(" + cap + " * rlx_tanh(" + scaled + " / " + cap + "))" : scaled;
+  return define_line("RLX_SCORE(s)", score) +
+         define_line("RLX_EXPONENT", literal(DType::f32, log2_e));
+}
+
+const char* misaligned_operand(const LowerContext& ctx, const AttentionOperands& o) {
+  constexpr int64_t kPieceBytes = 16;
+  struct Named {
+    const char* name;
+    const Heads* heads;
+  };
+  for (const Named& named :
+       {Named{"q", &o.q}, Named{"k", &o.k}, Named{"v", &o.v}, Named{"y", &o.y}}) {
+    const Heads& heads = *named.heads;
+    const int64_t piece = kPieceBytes / element_bytes(heads.ref.dtype());
+    const HeadsView& view = heads.view;
+    const bool whole = view.dim == 1 && view.batch % piece == 0 && view.head % piece == 0 &&
+                       view.token % piece == 0;
+    if (!whole || ctx.alignment(heads.ref) < kPieceBytes) return named.name;
+  }
+  return nullptr;
+}
+
+uint64_t bytes_touched(const AttentionOperands& o) {
+  uint64_t bytes = 0;
+  for (const Heads* heads : {&o.q, &o.k, &o.v, &o.y}) bytes += byte_size(heads->ref.type);
+  if (o.mask) bytes += byte_size(o.mask->ref.type);
+  if (o.bias) bytes += byte_size(o.bias->ref.type);
+  return bytes;
+}
+
+uint64_t flops_of(const AttentionProblem& problem) {
+  return static_cast<uint64_t>(2 * problem.batch * problem.heads * problem.q_tokens *
+                               problem.kv_tokens * (problem.head_dim + problem.v_head_dim));
+}
+
+bool lower_attention(LowerContext& ctx) {
+  std::vector<std::optional<TensorType>> types;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    types.push_back(ctx.has_input(i) ? std::optional(ctx.input_type(i)) : std::nullopt);
+  }
+  const std::optional<AttentionProblem> problem = attention_problem(ctx, types);
+  if (!problem) return false;
+  if (problem->batch * problem->heads * problem->q_tokens == 0) return true;
+  const AttentionOperands operands = operands_of(ctx, *problem);
+  std::string refusal;
+  if (ctx.target().offers(KernelId::attention_mma)) {
+    refusal = attention_mma_refusal(ctx, *problem, operands).value_or("");
+    if (refusal.empty()) {
+      emit_attention_mma(ctx, *problem, operands);
+      return true;
+    }
+  } else if (ctx.target().offers(KernelId::attention_coop)) {
+    refusal = attention_coop_refusal(ctx, *problem, operands).value_or("");
+    if (refusal.empty()) {
+      emit_attention_coop(ctx, *problem, operands);
+      return true;
+    }
+  }
+  if (suits_attention_decode(*problem)) {
+    emit_attention_decode(ctx, *problem, operands, refusal);
+  } else {
+    emit_attention(ctx, *problem, operands, refusal);
+  }
+  return true;
+}
+
+}  // namespace rlx

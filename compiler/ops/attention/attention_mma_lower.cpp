@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of attention to the tensor cores: one dispatch of attention_mma.
+#include <array>
+
+#include "compiler/ops/attention/attention_lower.h"
+#include "compiler/ops/attention/attention_mma_tiles.h"
+#include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/rows.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kMmaPieceBytes = 16;  // q, k, v are read in such pieces
+constexpr int64_t kWidestHalf = 256;
+constexpr int64_t kWidestF32 = 128;
+constexpr int64_t kLargestGrid = 65535;
+
+// Causality and a right window that cannot remove a key: the only query is the last token.
+AttentionProblem simplified(const AttentionProblem& problem, const AttentionOperands& o) {
+  AttentionProblem result = problem;
+  if (problem.q_tokens == 1 && problem.align_end && !o.q_start) {
+    result.causal = false;
+    result.window_right = -1;
+  }
+  return result;
+}
+
+// The tile of rows of each z. Causal tiles grow with their number. All at once on the device: long
+// and short ones alternate by rounds of one workgroup per multiprocessor, so that what shares a
+// multiprocessor adds up alike. More than that: long ones first.
+std::string tile_order(const AttentionProblem& problem, const AttentionMmaTiling& tiling,
+                       const DeviceModel& device) {
+  const int64_t tiles = tiling.row_tiles(problem);
+  if (!problem.causal || tiles < 2) return "(z)";
+  const std::string last = std::to_string(tiles - 1);
+  const int64_t per_z = tiling.groups(problem) / tiles * tiling.splits;
+  const int64_t round = std::max<int64_t>(1, device.multiprocessors / per_z);
+  const int64_t resident = tiling.min_groups * device.multiprocessors;
+  if (tiles * per_z > resident || tiles % (2 * round) != 0) return "(" + last + " - (z))";
+  const std::string r = std::to_string(round);
+  return "((z) / " + r + " % 2 == 0 ? " + last + " - (z) : " + std::to_string(tiles - round) +
+         " - (z) / " + r + " * " + r + " + (z) % " + r + ")";
+}
+
+// A graph input: it stands before the run and does not change in it.
+bool stands_before_run(LowerContext& ctx, const std::optional<TensorRef>& ref) {
+  return !ref || ctx.program().buffer(ref->buffer).input_index.has_value();
+}
+
+}  // namespace
+
+std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
+                                                 const AttentionProblem& problem,
+                                                 const AttentionOperands& o) {
+  const DType dtype = o.q.ref.dtype();
+  if (o.k.ref.dtype() != dtype || o.v.ref.dtype() != dtype)
+    return "k or v has another dtype than q";
+  if (dtype == DType::f64 || (o.bias && o.bias->ref.dtype() == DType::f64)) return "f64";
+  if (problem.kv_tokens == 0) return "there are no keys";
+  const int64_t piece = kMmaPieceBytes / element_bytes(dtype);
+  const int64_t widest = dtype == DType::f32 ? kWidestF32 : kWidestHalf;
+  for (const int64_t dim : {problem.head_dim, problem.v_head_dim}) {
+    if (dim % piece != 0 || dim > widest) {
+      return "head size " + std::to_string(dim) + " is no multiple of " + std::to_string(piece) +
+             " up to " + std::to_string(widest);
+    }
+  }
+  if (const char* name = misaligned_operand(ctx, o)) {
+    return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
+  }
+  const int64_t rows = problem.q_tokens * (problem.heads / problem.kv_heads);
+  if (problem.heads * 8 > kLargestGrid || problem.batch > kLargestGrid ||
+      rows > 16 * kLargestGrid) {
+    return "heads, batch or queries exceed the grid";
+  }
+  return std::nullopt;
+}
+
+void emit_attention_mma(LowerContext& ctx, const AttentionProblem& given,
+                        const AttentionOperands& o) {
+  const AttentionProblem problem = simplified(given, o);
+  const DType dtype = o.q.ref.dtype();
+  const DeviceModel& device = ctx.target().device;
+  const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, device);
+  const bool cached =
+      ctx.segment_of(o.k.ref) != Segment::Arena && ctx.segment_of(o.v.ref) != Segment::Arena;
+  const bool early = stands_before_run(ctx, o.kv_len) && stands_before_run(ctx, o.q_start);
+  auto dispatch = ctx.dispatch<KernelId::attention_mma>();
+  define_attention(dispatch, problem, o);
+  dispatch.workgroup({static_cast<uint32_t>(tiling.threads()), 1, 1})
+      .define("RLX_X", dtype_text(o.q.ref))
+      .define("RLX_TERMS", ctx.products() == ProductPrecision::Tf32 ? 1 : 3)
+      .define("RLX_FOLD", tiling.fold)
+      .define("RLX_M_TILES", 1)
+      .define("RLX_WARPS_Q", tiling.warps_q)
+      .define("RLX_WARPS_K", tiling.warps_k)
+      .define("RLX_SPLITS", tiling.splits)
+      .define("RLX_STEP_KEYS", tiling.step_keys)
+      .define("RLX_STAGED", tiling.stages)
+      .define("RLX_MIN_GROUPS", tiling.min_groups)
+      .define("RLX_PREFETCH", cached ? 1 : 0)
+      .define("RLX_EARLY_POSITIONS", early ? 1 : 0)
+      .generated("attention_mma.inc",
+                 operand_lines(problem, o) +
+                     define_line("RLX_TILE_OF(z)", tile_order(problem, tiling, device)) +
+                     weight_lines(problem, o))
+      .read(&AttentionParams::q, o.q.ref, kMmaPieceBytes)
+      .read(&AttentionParams::k, o.k.ref, kMmaPieceBytes)
+      .read(&AttentionParams::v, o.v.ref, kMmaPieceBytes)
+      .write(&AttentionParams::y, o.y.ref, kMmaPieceBytes)
+      .grid(static_cast<uint64_t>(problem.heads / tiling.fold * tiling.splits),
+            static_cast<uint64_t>(problem.batch), static_cast<uint64_t>(tiling.row_tiles(problem)))
+      .reason("tensor cores; " + tiling.text());
+}
+
+}  // namespace rlx

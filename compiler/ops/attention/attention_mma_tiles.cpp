@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The model that chooses attention_mma's tiling.
+#include "compiler/ops/attention/attention_mma_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "compiler/support/ceil_div.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+// Fitted to an H200 (driver 580) in chains of equal steps: 12 heads of 32 and 64, 128 tokens, batch
+// 1 and 32, f16 and f32; prefill of 1024 tokens and decode over 1025 keys of 32 heads, 8 kv heads,
+// bf16.
+constexpr double kStartMicroseconds = 1.2;
+constexpr double kStepMicroseconds = 0.3;     // from one step of a warp to the next
+constexpr double kLoadMicroseconds = 0.14;    // per KiB that a warp loads at a step, straight
+constexpr double kJoinMicroseconds = 0.17;    // per warp whose 16 rows of 64 columns are joined
+constexpr double kClusterMicroseconds = 1.0;  // to send results through a cluster
+constexpr double kStagedStartMicroseconds = 1.8;
+constexpr double kStagedStepMicroseconds = 0.8;   // of 64 keys by 64 columns, latency of one warp
+constexpr double kStagedTileMicroseconds = 0.39;  // 64 rows by 64 keys by 64 columns, 16-bit
+constexpr double kF32Slowdown = 5;                // of the same, 3xTF32
+constexpr double kCacheBytesPerMicrosecond = 4.5e6;
+
+// Largest count of heads that shares a tile of so many rows.
+int64_t fold_for(const AttentionProblem& problem, int64_t tile_rows) {
+  const int64_t shared = problem.heads / problem.kv_heads;
+  int64_t fold = 1;
+  for (int64_t heads = 2; heads <= shared; ++heads) {
+    if (shared % heads == 0 && heads * problem.q_tokens <= tile_rows) fold = heads;
+  }
+  return fold;
+}
+
+struct Sizes {
+  int64_t keys;
+  int64_t bytes;    // of an element
+  int64_t columns;  // the larger head size
+};
+
+double straight_microseconds(const AttentionProblem& problem, const Sizes& sizes,
+                             const DeviceModel& device, const AttentionMmaTiling& tiling) {
+  const double key_bytes =
+      static_cast<double>((problem.head_dim + problem.v_head_dim) * sizes.bytes);
+  const int64_t steps =
+      std::max<int64_t>(1, ceil_div(sizes.keys, tiling.step_keys * tiling.warps_k * tiling.splits));
+  const double step_kib = static_cast<double>(tiling.step_keys) * key_bytes / 1024;
+  const int64_t rows = std::min<int64_t>(problem.q_tokens * tiling.fold, tiling.tile_rows());
+  const double join = kJoinMicroseconds * static_cast<double>(tiling.warps_k) *
+                      static_cast<double>(rows) / 16 * static_cast<double>(problem.v_head_dim) / 64;
+  const auto groups = static_cast<double>(tiling.groups(problem) * tiling.splits);
+  const double resident = std::max(1.0, std::floor(512.0 / static_cast<double>(tiling.threads())));
+  const double waves = std::ceil(groups / (resident * device.multiprocessors));
+  const double latency =
+      static_cast<double>(steps) * (kLoadMicroseconds * step_kib + kStepMicroseconds) + join;
+  const double traffic = static_cast<double>(tiling.groups(problem)) *
+                         static_cast<double>(sizes.keys) * key_bytes / kCacheBytesPerMicrosecond;
+  return kStartMicroseconds + std::max(waves * latency, traffic);
+}
+
+double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
+                           const DeviceModel& device, const AttentionMmaTiling& tiling) {
+  const double width =
+      static_cast<double>(sizes.columns) / 64 * (sizes.bytes == 4 ? kF32Slowdown : 1);
+  const auto steps = static_cast<double>(
+      std::max<int64_t>(1, ceil_div(sizes.keys, tiling.step_keys * tiling.splits)));
+  const double step_tiles = static_cast<double>(tiling.step_keys) / 64 * width;
+  const auto groups = static_cast<double>(tiling.groups(problem));
+  // Of the keys, on average; workgroups of unequal length share multiprocessors badly.
+  const double share = problem.causal
+                           ? std::min(1.0, 0.5 + 2 * static_cast<double>(tiling.tile_rows()) /
+                                                     static_cast<double>(problem.kv_tokens))
+                           : 1;
+  const double tiles = groups * static_cast<double>(tiling.warps_q) / 4 * steps *
+                       static_cast<double>(tiling.splits) * step_tiles * share;
+  const double throughput =
+      std::ceil(groups * static_cast<double>(tiling.splits) / device.multiprocessors) *
+      device.multiprocessors / (groups * static_cast<double>(tiling.splits)) * tiles *
+      kStagedTileMicroseconds / device.multiprocessors;
+  const double chain = steps * kStagedStepMicroseconds * std::max(0.5, step_tiles);
+  const double traffic =
+      groups * static_cast<double>(sizes.keys) * share *
+      static_cast<double>((problem.head_dim + problem.v_head_dim) * sizes.bytes) /
+      kCacheBytesPerMicrosecond;
+  return kStagedStartMicroseconds + std::max({throughput, chain, traffic});
+}
+
+// What fits into registers without spilling, on every architecture, by the largest head size.
+struct Limits {
+  int64_t columns;
+  int64_t straight_warps;  // along the keys; 0: keys and values only through shared memory
+  int64_t straight_keys;   // of a step
+  int64_t staged_keys;     // of a step through shared memory; 0: not that way
+};
+constexpr std::array<Limits, 4> kHalfLimits = {{
+    {.columns = 64, .straight_warps = 16, .straight_keys = 32, .staged_keys = 128},
+    {.columns = 128, .straight_warps = 8, .straight_keys = 16, .staged_keys = 64},
+    {.columns = 192, .straight_warps = 8, .straight_keys = 16, .staged_keys = 32},
+    {.columns = 256, .straight_warps = 0, .straight_keys = 0, .staged_keys = 32},
+}};
+constexpr std::array<Limits, 4> kF32Limits = {{
+    {.columns = 32, .straight_warps = 16, .straight_keys = 16, .staged_keys = 32},
+    {.columns = 64, .straight_warps = 8, .straight_keys = 16, .staged_keys = 16},
+    {.columns = 96, .straight_warps = 8, .straight_keys = 8, .staged_keys = 16},
+    {.columns = 128, .straight_warps = 8, .straight_keys = 8, .staged_keys = 0},
+}};
+
+void add_straight(std::vector<AttentionMmaTiling>& candidates, const AttentionProblem& problem,
+                  const Limits& limits, int64_t splits, bool is_f32) {
+  const int64_t depth = is_f32 ? 8 : 16;  // keys of one product with v
+  for (int64_t keys = depth; keys <= limits.straight_keys; keys *= 2) {
+    const int64_t wanted = ceil_div(std::max<int64_t>(most_keys(problem), 1), keys * splits);
+    for (const int64_t warps :
+         {int64_t{1}, int64_t{2}, int64_t{4}, int64_t{8}, int64_t{16}, wanted}) {
+      if (warps > limits.straight_warps || warps > wanted) continue;
+      candidates.push_back(
+          {.fold = fold_for(problem, 16), .warps_k = warps, .splits = splits, .step_keys = keys});
+    }
+  }
+}
+
+void add_staged(std::vector<AttentionMmaTiling>& candidates, const AttentionProblem& problem,
+                const Limits& limits, int64_t splits, bool is_f32) {
+  constexpr int64_t kWarps = 4;  // a warpgroup
+  const bool narrow = !is_f32 && std::max(problem.head_dim, problem.v_head_dim) <= 64;
+  const int64_t least = std::min<int64_t>(limits.staged_keys, is_f32 ? 16 : 64);
+  for (int64_t keys = least; keys <= limits.staged_keys; keys *= 2) {
+    if (ceil_div(most_keys(problem), keys) < splits) continue;
+    candidates.push_back({.fold = fold_for(problem, 16 * kWarps),
+                          .warps_q = kWarps,
+                          .splits = splits,
+                          .step_keys = keys,
+                          .stages = 2,
+                          .min_groups = narrow ? 3 : 1});
+  }
+}
+
+std::vector<AttentionMmaTiling> candidates_of(const AttentionProblem& problem, DType dtype) {
+  const bool is_f32 = dtype == DType::f32;
+  const int64_t columns = std::max(problem.head_dim, problem.v_head_dim);
+  std::vector<AttentionMmaTiling> candidates;
+  for (const Limits& limits : is_f32 ? kF32Limits : kHalfLimits) {
+    if (columns > limits.columns) continue;
+    for (const int64_t splits : {1, 2, 4, 8}) {
+      add_straight(candidates, problem, limits, splits, is_f32);
+      if (limits.staged_keys > 0) add_staged(candidates, problem, limits, splits, is_f32);
+    }
+    break;
+  }
+  return candidates;
+}
+
+int64_t panels(int64_t row_bytes) {
+  return ceil_div(row_bytes, 128);
+}
+
+}  // namespace
+
+int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
+                                   const AttentionMmaTiling& tiling) {
+  const int64_t bytes = element_bytes(dtype);
+  const int64_t columns = ceil_div(problem.v_head_dim, 16) * 16;
+  const int64_t rows = std::min(problem.q_tokens * tiling.fold, tiling.tile_rows());
+  const int64_t stage = tiling.step_keys * tiling.warps_k * 128 *
+                        (panels(problem.head_dim * bytes) + panels(columns * bytes));
+  const int64_t joined = tiling.warps_k * rows * (problem.v_head_dim + 10) * 4;
+  const int64_t pieces = ceil_div(rows * problem.v_head_dim / 4, tiling.splits) * tiling.splits;
+  return std::max(tiling.stages * stage, joined) + 16 + (tiling.splits > 1 ? pieces * 24 : 0) +
+         (tiling.stages > 0 ? 1024 : 0);
+}
+
+int64_t AttentionMmaTiling::row_tiles(const AttentionProblem& problem) const {
+  return ceil_div(problem.q_tokens * fold, tile_rows());
+}
+
+int64_t AttentionMmaTiling::groups(const AttentionProblem& problem) const {
+  return problem.batch * (problem.heads / fold) * row_tiles(problem);
+}
+
+std::string AttentionMmaTiling::text() const {
+  std::string result = "tiles of " + std::to_string(tile_rows()) + " rows";
+  if (fold > 1) result += " of " + std::to_string(fold) + " heads";
+  result += ", " + std::to_string(step_keys) + " keys a step";
+  if (stages > 0) result += " through " + std::to_string(stages) + " stages";
+  if (warps_k > 1) result += ", keys over " + std::to_string(warps_k) + " warps";
+  if (splits > 1) result += " and " + std::to_string(splits) + " workgroups";
+  return result;
+}
+
+double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
+                                  const DeviceModel& device, const AttentionMmaTiling& tiling) {
+  const Sizes sizes{.keys = most_keys(problem),
+                    .bytes = element_bytes(dtype),
+                    .columns = std::max(problem.head_dim, problem.v_head_dim)};
+  const double alone = tiling.stages > 0 ? staged_microseconds(problem, sizes, device, tiling)
+                                         : straight_microseconds(problem, sizes, device, tiling);
+  return alone + (tiling.splits > 1 ? kClusterMicroseconds : 0);
+}
+
+AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, DType dtype,
+                                               const DeviceModel& device) {
+  std::optional<AttentionMmaTiling> best;
+  double best_time = 0;
+  for (const AttentionMmaTiling& tiling : candidates_of(problem, dtype)) {
+    const bool fills_device =
+        tiling.groups(problem) * tiling.splits > device.multiprocessors * tiling.min_groups;
+    if (tiling.splits > 1 && fills_device) continue;
+    if (attention_mma_shared_bytes(problem, dtype, tiling) >
+        static_cast<int64_t>(device.shared_bytes)) {
+      continue;
+    }
+    const double time = attention_mma_microseconds(problem, dtype, device, tiling);
+    if (best && time >= best_time) continue;
+    best = tiling;
+    best_time = time;
+  }
+  RLX_CHECK(best.has_value(), "no tiling of attention_mma fits");
+  return *best;
+}
+
+}  // namespace rlx

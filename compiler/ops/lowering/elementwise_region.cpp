@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: Apache-2.0
+// One dispatch of the region kernel: index arithmetic, vector width and loads as text, and the
+// binding of its buffers.
+#include "compiler/ops/lowering/elementwise_region.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include "compiler/dispatch/builder.h"
+#include "compiler/ops/lowering/elementwise_loops.h"
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/positions.h"
+#include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/scalar_cost.h"
+#include "compiler/support/blocks.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+constexpr uint32_t kBlock = 256;
+constexpr uint32_t kVectorWidth = 4;
+constexpr int64_t kMaxIndex32 = (int64_t{1} << 31) - 1;
+
+// One buffer of the region; number 0 is the output.
+struct Stream {
+  uint32_t number = 0;
+  ElementStorage storage;
+  TensorRef view;  // broadcast to the loops' shape, rebased to its lowest element, all strides >= 0
+  Strides strides;    // per loop, in elements, signed
+  int64_t start = 0;  // index of the first element, from the lowest
+  bool wide = false;  // four neighbours in one access
+};
+
+// Where an element stands along one axis of the output.
+struct Coordinate {
+  std::string name;  // coordinate_name() of the axis
+  Strides steps;     // per loop: 1 for the axis' own, else 0; an axis of size 1 has no loop
+};
+
+struct RegionPlan {
+  bool counts_outside = false;
+  LoopNest loops;
+  std::vector<Stream> streams;
+  std::vector<Coordinate> coordinates;
+  uint32_t width = 1;
+  std::string width_reason;
+  bool wide_index = false;
+  int64_t items = 0;  // threads' pieces of work, `width` elements each
+  bool has_tail = false;
+};
+
+std::string index_type(const RegionPlan& plan) {
+  return plan.wide_index ? "rlx_u64" : "rlx_u32";
+}
+std::string index_number(const RegionPlan& plan, int64_t value) {
+  if (!plan.wide_index) return std::to_string(value) + "u";
+  // GLSL takes no 64-bit literal in a define.
+  const std::string low = "rlx_u64(" + std::to_string(value & 0xFFFFFFFF) + "u)";
+  return value >> 32 == 0 ? low
+                          : "((rlx_u64(" + std::to_string(value >> 32) + "u) << 32) | " + low + ")";
+}
+
+uint32_t view_alignment(const Program& program, const TensorRef& view) {
+  return std::min(view.alignment_bytes(program.buffer(view.buffer).segment), kWidestAccessBytes);
+}
+
+// The same elements read from their lowest address upward, for a pointer that needs no negative
+// index.
+Stream make_stream(uint32_t number, const TensorRef& ref, const ElementStorage& storage,
+                   const Shape& shape) {
+  Stream stream{.number = number, .storage = storage, .view = ref, .strides = {}};
+  stream.view.strides = broadcast_strides(ref.shape(), ref.strides, shape);
+  stream.view.type.shape = shape;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    int64_t& stride = stream.view.strides[i];
+    if (stride >= 0) continue;
+    const int64_t reach = -stride * (shape[i] - 1);
+    stream.start += reach;
+    stream.view.offset_bytes -= static_cast<uint64_t>(reach) * storage.bytes;
+    stride = -stride;
+  }
+  return stream;
+}
+
+bool can_be_wide(const Program& program, const Stream& stream) {
+  if (stream.start != 0 || stream.strides.empty() || stream.strides.back() != 1) return false;
+  for (size_t i = 0; i + 1 < stream.strides.size(); ++i) {
+    if (stream.strides[i] % kVectorWidth != 0) return false;
+  }
+  return view_alignment(program, stream.view) >= kVectorWidth * stream.storage.bytes;
+}
+
+bool calls_functions(const Region& region) {
+  return region.cost > kMostInlineCost;
+}
+
+void choose_width(const Program& program, const Region& region, RegionPlan& plan) {
+  const Shape& sizes = plan.loops.sizes;
+  const bool has_eight_bytes =
+      std::any_of(plan.streams.begin(), plan.streams.end(),
+                  [](const Stream& stream) { return stream.storage.bytes == 8; });
+  const int64_t count = element_count(sizes);
+  plan.items = count;
+  if (has_eight_bytes) {
+    plan.width_reason = "8-byte elements";
+  } else if (calls_functions(region)) {
+    plan.width_reason = "much code";
+  } else if (sizes.empty() || count < kVectorWidth) {
+    plan.width_reason = "few elements";
+  } else if (sizes.size() > 1 && sizes.back() % kVectorWidth != 0) {
+    plan.width_reason = "inner size " + std::to_string(sizes.back());
+  } else if (!can_be_wide(program, plan.streams.front())) {
+    plan.width_reason = "output not aligned";
+  } else {
+    plan.width = kVectorWidth;
+    plan.has_tail = sizes.back() % kVectorWidth != 0;
+    plan.items = (count + kVectorWidth - 1) / kVectorWidth;
+    for (Stream& stream : plan.streams) stream.wide = can_be_wide(program, stream);
+  }
+}
+
+// The axes from the output's longest stride to its shortest, so that neighbouring items write
+// neighbouring elements whatever the layout.
+std::vector<size_t> output_order(const TensorRef& output) {
+  std::vector<size_t> axes(output.shape().size());
+  std::iota(axes.begin(), axes.end(), size_t{0});
+  std::stable_sort(axes.begin(), axes.end(), [&output](size_t a, size_t b) {
+    return std::abs(output.strides[a]) > std::abs(output.strides[b]);
+  });
+  return axes;
+}
+
+template <typename List>
+List reordered(const List& list, const std::vector<size_t>& order) {
+  List result;
+  for (const size_t axis : order) result.push_back(list[axis]);
+  return result;
+}
+
+RegionPlan make_plan(const Program& program, const Region& region) {
+  RegionPlan plan;
+  plan.counts_outside = region.counts_outside;
+  const Shape& shape = region.output.shape();
+  plan.streams.push_back(make_stream(0, region.output, region.output_storage, shape));
+  for (const RegionOperand& operand : region.operands) {
+    plan.streams.push_back(make_stream(static_cast<uint32_t>(plan.streams.size()), operand.view,
+                                       operand.storage, shape));
+  }
+  const std::vector<size_t> order = output_order(region.output);
+  std::vector<Strides> strides{reordered(region.output.strides, order)};
+  for (const RegionOperand& operand : region.operands) {
+    strides.push_back(
+        reordered(broadcast_strides(operand.view.shape(), operand.view.strides, shape), order));
+  }
+  // A coordinate counts like a tensor that steps along its axis alone, which keeps that axis a loop
+  // of its own.
+  for (const uint32_t axis_from_end : region.coordinates) {
+    RLX_CHECK(axis_from_end >= 1 && axis_from_end <= shape.size(), "axis of a coordinate");
+    Strides steps(shape.size(), 0);
+    steps[shape.size() - axis_from_end] = 1;
+    strides.push_back(reordered(steps, order));
+    plan.coordinates.push_back({.name = coordinate_name(axis_from_end), .steps = {}});
+  }
+  plan.loops = coalesce_loops(reordered(shape, order), strides);
+  for (size_t k = 0; k < plan.coordinates.size(); ++k) {
+    plan.coordinates[k].steps = plan.loops.strides[plan.streams.size() + k];
+  }
+  int64_t farthest = element_count(shape);
+  for (size_t k = 0; k < plan.streams.size(); ++k) {
+    plan.streams[k].strides = plan.loops.strides[k];
+    const auto bytes = static_cast<int64_t>(plan.streams[k].view.byte_range().length_bytes);
+    farthest = std::max(farthest, bytes / plan.streams[k].storage.bytes);
+  }
+  plan.wide_index = farthest > kMaxIndex32;
+  choose_width(program, region, plan);
+  return plan;
+}
+
+// Statements that take `item` apart into the loops' coordinates c0, c1, ... (the innermost counts
+// elements).
+std::string coordinate_text(const RegionPlan& plan) {
+  const Shape& sizes = plan.loops.sizes;
+  const std::string type = index_type(plan);
+  std::string text;
+  std::string rest = "item";
+  for (size_t i = sizes.size(); i-- > 0;) {
+    const bool innermost = i + 1 == sizes.size();
+    const int64_t pieces = innermost ? (sizes[i] + plan.width - 1) / plan.width : sizes[i];
+    std::string coordinate = i == 0 ? rest : "(" + rest + " % " + index_number(plan, pieces) + ")";
+    if (innermost && plan.width > 1) coordinate += " * " + index_number(plan, plan.width);
+    text += "const " + type + " c" + std::to_string(i) + " = " + coordinate + ";\n";
+    if (i == 0) break;
+    const std::string next = "rest" + std::to_string(i);
+    text +=
+        "const " + type + " " + next + " = " + rest + " / " + index_number(plan, pieces) + ";\n";
+    rest = next;
+  }
+  return text;
+}
+
+std::string index_text(const RegionPlan& plan, const Stream& stream) {
+  std::string sum = index_number(plan, stream.start);
+  bool empty = stream.start == 0;
+  for (size_t i = 0; i < stream.strides.size(); ++i) {
+    const int64_t stride = stream.strides[i];
+    if (stride == 0) continue;
+    const std::string size =
+        std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
+    const std::string term = "c" + std::to_string(i) + size;
+    sum = empty && stride > 0 ? term : sum + (stride > 0 ? " + " : " - ") + term;
+    empty = false;
+  }
+  return "const " + index_type(plan) + " i" + std::to_string(stream.number) + " = " + sum + ";\n";
+}
+
+// An index as i64.
+std::string signed_text(const RegionPlan& plan, const std::string& index) {
+  return (plan.wide_index ? "rlx_i64(" : "rlx_widen(") + index + ")";
+}
+
+std::string coordinate_local(const RegionPlan& plan, const Coordinate& coordinate) {
+  const auto loop = std::find(coordinate.steps.begin(), coordinate.steps.end(), 1);
+  const std::string value =
+      loop == coordinate.steps.end()
+          ? "rlx_i64(0)"
+          : signed_text(plan, "c" + std::to_string(loop - coordinate.steps.begin()));
+  return "const rlx_i64 " + coordinate.name + " = " + value + ";\n";
+}
+
+std::string pointer(const Stream& stream) {
+  return "p.buffers[" + std::to_string(stream.number) + "]";
+}
+
+std::string load_call(const Stream& stream, const std::string& index) {
+  return "rlx_load_" + stream.storage.name + "(" + pointer(stream) + ", rlx_i64(" + index + "))";
+}
+
+// Element `lane` of a wide load held in `v<number>`.
+std::string lane_text(const Stream& stream, uint32_t lane) {
+  static constexpr const char* kLanes[] = {".x", ".y", ".z", ".w"};
+  const std::string vector = "v" + std::to_string(stream.number);
+  const std::string& name = stream.storage.name;
+  if (name == "f32" || name == "f16" || name == "bf16" || name == "u32")
+    return vector + kLanes[lane];
+  if (name == "i32") return "rlx_i32(" + vector + kLanes[lane] + ")";
+  if (stream.storage.bytes == 2) {
+    const std::string word = vector + kLanes[lane / 2] + (lane % 2 == 0 ? "" : " >> 16u");
+    return name == "i16" ? "rlx_wrap_i16(rlx_i32(" + word + "))" : "((" + word + ") & 0xFFFFu)";
+  }
+  const std::string word = vector + " >> " + std::to_string(8 * lane) + "u";
+  if (name == "i8") return "rlx_wrap_i8(rlx_i32(" + word + "))";
+  if (name == "bool") return "(((" + word + ") & 0xFFu) != 0u)";
+  return "rlx_i32((" + word + ") & 0xFFu)";
+}
+
+// Declares the locals x<number>_<lane> of all lanes.
+std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
+  const std::string number = std::to_string(stream.number);
+  const std::string& name = stream.storage.name;
+  std::string text;
+  if (stream.wide) {
+    const std::string index = "rlx_i64(i" + number + ")";
+    if (name == "f32" || name == "f16" || name == "bf16") {
+      text += "const rlx_vec4 v" + number + " = rlx_load4_" + name + "(" + pointer(stream) + ", " +
+              index + ");\n";
+    } else {
+      static constexpr const char* kTypes[] = {"", "rlx_u32", "rlx_uvec2", "", "rlx_uvec4"};
+      text += std::string("const ") + kTypes[stream.storage.bytes] + " v" + number + " = rlx_raw" +
+              std::to_string(kVectorWidth * stream.storage.bytes) + "(" + pointer(stream) + ", " +
+              index + " * " + std::to_string(stream.storage.bytes) + ");\n";
+    }
+  }
+  const int64_t stride = stream.strides.empty() ? 0 : stream.strides.back();
+  for (uint32_t lane = 0; lane < plan.width; ++lane) {
+    std::string value;
+    if (stream.wide) {
+      value = lane_text(stream, lane);
+    } else if (stride == 0 && lane > 0) {
+      value = "x" + number + "_0";
+    } else {
+      const int64_t step = stride * static_cast<int64_t>(lane);
+      std::string index = "i" + number;
+      if (step != 0) index += (step > 0 ? " + " : " - ") + index_number(plan, std::abs(step));
+      value = load_call(stream, index);
+    }
+    text += "const " + stream.storage.compute + " x" + number + "_" + std::to_string(lane) + " = " +
+            value + ";\n";
+  }
+  return text;
+}
+
+// `suffix` of the operands' locals; `lane`: how many elements, as an i64 expression, the element
+// stands behind the item's first; empty: it is the first.
+std::string element_call(const RegionPlan& plan, const std::string& suffix,
+                         const std::string& lane) {
+  std::string text;
+  for (size_t k = 1; k < plan.streams.size(); ++k) text += ", x" + std::to_string(k) + suffix;
+  for (const Coordinate& coordinate : plan.coordinates) {
+    const bool moves = !lane.empty() && !coordinate.steps.empty() && coordinate.steps.back() == 1;
+    text += ", " + coordinate.name + (moves ? " + " + lane : "");
+  }
+  if (plan.counts_outside) text += ", " + std::string(kOutsideName);
+  return "rlx_element(" + (text.empty() ? text : text.substr(2)) + ")";
+}
+
+std::string store_text(const Stream& output, const std::string& index, const std::string& value) {
+  return "rlx_store_" + output.storage.name + "(" + pointer(output) + ", rlx_i64(" + index + "), " +
+         value + ");\n";
+}
+
+std::string wide_store_text(const Stream& output) {
+  const std::string& name = output.storage.name;
+  if (name == "f32" || name == "f16" || name == "bf16") {
+    return "rlx_vec4 y;\ny.x = y0;\ny.y = y1;\ny.z = y2;\ny.w = y3;\nrlx_store4_" + name + "(" +
+           pointer(output) + ", rlx_i64(i0), y);\n";
+  }
+  const std::string at =
+      pointer(output) + ", rlx_i64(i0) * " + std::to_string(output.storage.bytes);
+  if (output.storage.bytes == 4) {
+    return "rlx_uvec4 y;\ny.x = rlx_u32(y0);\ny.y = rlx_u32(y1);\ny.z = rlx_u32(y2);\ny.w = "
+           "rlx_u32(y3);\nrlx_put16(" +
+           at + ", y);\n";
+  }
+  if (output.storage.bytes == 2) {
+    return "rlx_uvec2 y;\ny.x = (rlx_u32(y0) & 0xFFFFu) | (rlx_u32(y1) << 16);\n"
+           "y.y = (rlx_u32(y2) & 0xFFFFu) | (rlx_u32(y3) << 16);\nrlx_put8(" +
+           at + ", y);\n";
+  }
+  std::string word;
+  for (uint32_t lane = 0; lane < kVectorWidth; ++lane) {
+    const std::string y = "y" + std::to_string(lane);
+    const std::string byte =
+        name == "bool" ? "(" + y + " ? 1u : 0u)" : "(rlx_u32(" + y + ") & 0xFFu)";
+    word += lane == 0 ? byte : " | (" + byte + " << " + std::to_string(8 * lane) + ")";
+  }
+  return "rlx_put4(" + at + ", " + word + ");\n";
+}
+
+// One element whose offset from the item's first is `lane`, a local of the index type or empty.
+std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
+  std::string text;
+  const auto index = [&](const Stream& stream) {
+    const int64_t stride = stream.strides.empty() ? 0 : stream.strides.back();
+    const std::string base = "i" + std::to_string(stream.number);
+    if (lane.empty() || stride == 0) return base;
+    const std::string size =
+        std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
+    return base + (stride > 0 ? " + " : " - ") + lane + size;
+  };
+  for (size_t k = 1; k < plan.streams.size(); ++k) {
+    const Stream& stream = plan.streams[k];
+    text += "const " + stream.storage.compute + " x" + std::to_string(k) + " = " +
+            load_call(stream, index(stream)) + ";\n";
+  }
+  const std::string offset = lane.empty() ? "" : signed_text(plan, lane);
+  return text + store_text(plan.streams[0], index(plan.streams[0]), element_call(plan, "", offset));
+}
+
+std::string item_text(const RegionPlan& plan) {
+  std::string text = coordinate_text(plan);
+  for (const Stream& stream : plan.streams) text += index_text(plan, stream);
+  for (const Coordinate& coordinate : plan.coordinates) text += coordinate_local(plan, coordinate);
+  if (plan.width == 1) return text + scalar_text(plan, "");
+  std::string wide;
+  for (size_t k = 1; k < plan.streams.size(); ++k) wide += wide_load_text(plan, plan.streams[k]);
+  for (uint32_t lane = 0; lane < plan.width; ++lane) {
+    const std::string number = std::to_string(lane);
+    wide += "const " + plan.streams[0].storage.compute + " y" + number + " = " +
+            element_call(plan, "_" + number, "rlx_i64(" + number + ")") + ";\n";
+  }
+  wide += wide_store_text(plan.streams[0]);
+  if (!plan.has_tail) return text + wide;
+  // A tail exists only where one loop is left, so c0 is the element's number.
+  const std::string count = index_number(plan, plan.loops.sizes.back());
+  text += "if (c0 + " + index_number(plan, kVectorWidth) + " <= " + count + ") {\n" + wide +
+          "} else {\n";
+  text += "for (" + index_type(plan) + " lane = " + index_number(plan, 0) + "; c0 + lane < " +
+          count + "; ++lane) {\n";
+  return text + scalar_text(plan, "lane") + "}\n}\n";
+}
+
+std::string element_function(const Region& region) {
+  std::string parameters;
+  for (size_t k = 0; k < region.operands.size(); ++k) {
+    parameters += ", " + region.operands[k].storage.compute + " x" + std::to_string(k + 1);
+  }
+  for (const uint32_t axis_from_end : region.coordinates)
+    parameters += ", rlx_i64 " + coordinate_name(axis_from_end);
+  if (region.counts_outside) parameters += ", RLX_INOUT(rlx_u32) " + std::string(kOutsideName);
+  if (!parameters.empty()) parameters = parameters.substr(2);
+  return "RLX_FN " + region.output_storage.compute + " rlx_element(" + parameters + ") {\n" +
+         region.element_text + "}\n";
+}
+
+// Pieces of work per thread: more where there are plenty, so that several loads are in flight.
+uint32_t items_per_thread(const RegionPlan& plan, uint64_t operations) {
+  const uint64_t code_size = (operations + plan.streams.size()) * plan.width;
+  if (code_size > 256 || plan.items < (int64_t{1} << 19)) return 1;
+  return plan.items < (int64_t{1} << 21) ? 2 : 4;
+}
+
+// True where the view holds each element of its bytes exactly once.
+bool is_packed(const TensorRef& ref) {
+  const auto count = static_cast<uint64_t>(element_count(ref.shape()));
+  return ref.byte_range().length_bytes == count * element_bytes(ref.dtype()) &&
+         std::none_of(ref.strides.begin(), ref.strides.end(), [](int64_t s) { return s <= 0; });
+}
+
+// The operand whose bytes the output may take over: same place in a buffer of the same size, and no
+// other operand sees that buffer in another way.
+const TensorRef* in_place_operand(const Program& program, const Region& region) {
+  const TensorRef& y = region.output;
+  const Buffer& y_buffer = program.buffer(y.buffer);
+  if (!is_packed(y) || y.offset_bytes != 0) return nullptr;
+  const auto fits = [&](const RegionOperand& operand) {
+    const TensorRef& x = operand.view;
+    const bool same_order = x.shape() == y.shape() && x.strides == y.strides;
+    const bool both_dense =
+        x.dense() && y.dense() && element_count(x.shape()) == element_count(y.shape());
+    return x.offset_bytes == 0 && operand.storage.bytes == region.output_storage.bytes &&
+           (same_order || both_dense);
+  };
+  for (const RegionOperand& operand : region.operands) {
+    const Buffer& buffer = program.buffer(operand.view.buffer);
+    if (!fits(operand) || buffer.segment != Segment::Arena ||
+        buffer.size_bytes != y_buffer.size_bytes)
+      continue;
+    const bool alone = std::all_of(region.operands.begin(), region.operands.end(),
+                                   [&](const RegionOperand& other) {
+                                     return other.view.buffer != operand.view.buffer || fits(other);
+                                   });
+    if (alone) return &operand.view;
+  }
+  return nullptr;
+}
+
+uint64_t distinct_bytes(const Stream& stream) {
+  uint64_t count = 1;
+  for (size_t i = 0; i < stream.view.shape().size(); ++i) {
+    if (stream.view.strides[i] != 0) count *= static_cast<uint64_t>(stream.view.shape()[i]);
+  }
+  return count * stream.storage.bytes;
+}
+
+std::string reason_text(const Region& region, const RegionPlan& plan) {
+  const size_t inputs = region.operands.size();
+  std::string text = region.subject + ", " + std::to_string(inputs) +
+                     (inputs == 1 ? " input" : " inputs") + ", vector width " +
+                     std::to_string(plan.width);
+  if (!plan.width_reason.empty()) text += " (" + plan.width_reason + ")";
+  if (plan.wide_index) text += ", 64-bit indices";
+  return text;
+}
+
+}  // namespace
+
+ElementStorage element_storage(DType dtype) {
+  const bool is_code = is_float8(dtype);
+  return {.name = is_code               ? "u8"
+                  : dtype == DType::c64 ? "i64"
+                                        : std::string(name_of(dtype)),
+          .compute = std::string(compute_type(dtype)),
+          .bytes = element_bytes(dtype)};
+}
+
+ElementStorage raw_storage(uint32_t bytes) {
+  switch (bytes) {
+    case 1:
+      return {.name = "u8", .compute = "rlx_i32", .bytes = 1};
+    case 2:
+      return {.name = "u16", .compute = "rlx_u32", .bytes = 2};
+    case 4:
+      return {.name = "u32", .compute = "rlx_u32", .bytes = 4};
+    case 8:
+      return {.name = "i64", .compute = "rlx_i64", .bytes = 8};
+    default:
+      RLX_CHECK(false, "raw elements of " + std::to_string(bytes) + " bytes");
+  }
+}
+
+void emit_region(Program& program, const Step& origin, const Region& region) {
+  if (element_count(region.output.shape()) == 0) return;
+  RLX_CHECK(region.operands.size() + (region.counts_outside ? 1 : 0) <= kMaxRegionOperands,
+            "operands of " + origin.node);
+  const RegionPlan plan = make_plan(program, region);
+  const uint32_t items_each = items_per_thread(plan, region.operations);
+  const uint64_t per_group = uint64_t{kBlock} * items_each;
+  const Extent3 grid = split_grid((static_cast<uint64_t>(plan.items) + per_group - 1) / per_group);
+  DispatchBuilder<RegionParams> dispatch(program, KernelId::region, origin);
+  uint64_t bytes = 0;
+  for (const Stream& stream : plan.streams) {
+    const uint32_t alignment = stream.wide ? kVectorWidth * stream.storage.bytes : 0;
+    dispatch.bind(stream.number * sizeof(rlx_ptr), stream.view,
+                  stream.number == 0 ? AccessMode::Write : AccessMode::Read, alignment);
+    bytes += distinct_bytes(stream);
+  }
+  if (const TensorRef* x = in_place_operand(program, region)) dispatch.allow_in_place(*x);
+  if (region.counts_outside) dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
+  if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
+  if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
+  if (region.complex_functions) dispatch.define("RLX_COMPLEX", 1);
+  if (calls_functions(region)) dispatch.define("RLX_CALLS", 1);
+  dispatch.workgroup({kBlock})
+      .define("RLX_INDEX", index_type(plan))
+      .define("RLX_COUNT", index_number(plan, plan.items))
+      .define("RLX_ITEMS", std::to_string(items_each) + "u")
+      .generated("element.inc", element_function(region))
+      .generated("region.inc", item_text(plan))
+      .grid(grid.x, grid.y, grid.z)
+      .work(bytes, region.operations * static_cast<uint64_t>(element_count(region.output.shape())))
+      .reason(reason_text(region, plan));
+}
+
+}  // namespace rlx

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a lowering sees: strided views of its inputs, its output buffers, scratch, and the dispatch
+// builder.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "compiler/dispatch/target.h"
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+// Of one thread.
+inline constexpr uint32_t kWidestAccessBytes = 16;
+// Kernels count lines, depths and tiles in 32 bits, and round up to whole tiles.
+inline constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
+
+// How f32 products may be computed.
+enum class ProductPrecision : uint8_t {
+  F32,   // f32, or an emulation as accurate
+  Tf32,  // operands rounded to tf32
+};
+
+struct LowerOptions {
+  const Target* target = nullptr;
+  ProductPrecision products = ProductPrecision::F32;
+};
+
+// Where each value of the graph lives; grows as nodes are lowered in order.
+class LoweringState {
+ public:
+  LoweringState(const Module& module, const Graph& graph, const LowerOptions& options,
+                Program& program);
+
+  const Module& module;
+  const Graph& graph;
+  const LowerOptions options;
+  Program& program;
+
+  // The view that stands for a value; leaves get their buffer on first use. RLX_CHECKs that results
+  // were lowered.
+  const TensorRef& ref(ValueId id);
+  void set_ref(ValueId id, TensorRef ref);
+  // Where the value must be written: a fresh arena buffer, the graph output's Io buffer, or a
+  // sub-slot given by place(). Dense, but for such slots and for fresh buffers after
+  // store_channels_last() or store_as().
+  TensorRef allocate(ValueId id);
+  // A fresh buffer of this value is to be channels last.
+  void store_channels_last(ValueId id) { channels_last_.at(index_of(id)) = true; }
+  [[nodiscard]] bool stores_channels_last(ValueId id) const {
+    return channels_last_.at(index_of(id));
+  }
+  // Reserves a place for a value that its producer will write later (a concat's sub-slot).
+  void place(ValueId id, TensorRef ref);
+  // A dense copy of a strided view; made once per view.
+  TensorRef materialize(const TensorRef& ref, const Step& origin);
+  // The same with these strides, which leave no gaps; `layout` names them in the reason.
+  TensorRef materialize_as(const TensorRef& ref, const Strides& strides, const std::string& layout,
+                           const Step& origin);
+  TensorRef scratch(const TensorType& type, const std::string& name);
+  // The place reserved for a value, or nullptr.
+  [[nodiscard]] const TensorRef* place_of(ValueId id) const {
+    const std::optional<TensorRef>& place = places_.at(index_of(id));
+    return place ? &*place : nullptr;
+  }
+  // Why the value was given no place in the concat that it is part of; for the reason of its copy.
+  void refuse_place(ValueId id, std::string why) { refused_[id] = std::move(why); }
+  [[nodiscard]] std::string place_refusal(ValueId id) const {
+    const auto found = refused_.find(id);
+    return found == refused_.end() ? std::string() : found->second;
+  }
+  // A fresh buffer of this value is to have these strides, which leave no gaps.
+  void store_as(ValueId id, Strides strides) { strides_[id] = std::move(strides); }
+  // True where allocate() would put the value into a given place instead of a fresh buffer.
+  [[nodiscard]] bool has_place(ValueId id) const { return places_.at(index_of(id)).has_value(); }
+  // The values lowered so far whose views lie in the buffer.
+  [[nodiscard]] std::vector<ValueId> values_in(BufferId buffer) const;
+  // The buffer's contents are about to change: copies made of views of it are not used again.
+  void forget_copies_of(BufferId buffer);
+  // Copies the value to `place` where it does not live there already.
+  void copy_into(const TensorRef& place, ValueId id, Step step);
+  // The state takes the value of `from` at the end of the run, after every read of the state. False
+  // where the state has been given a value before.
+  bool write_state_at_end(StateId state, TensorRef from, Step origin);
+  // Emits the pending state writes and the copies into outputs that are views, inputs, weights or
+  // repetitions.
+  void finish();
+
+ private:
+  TensorRef leaf_ref(const Value& value);
+  struct StateWrite {
+    StateId state;
+    TensorRef from;
+    Step origin;
+  };
+  std::vector<StateWrite> state_writes_;
+  std::set<StateId> written_states_;
+  struct LayoutCopy {
+    TensorRef from;
+    TensorRef to;
+  };
+  std::vector<std::optional<TensorRef>> refs_;
+  std::vector<std::optional<TensorRef>> places_;
+  std::map<BufferId, std::vector<LayoutCopy>> copies_;  // by the buffer of `from`
+  std::map<BufferId, std::vector<ValueId>> values_in_;  // those that lie in it, or once did
+  std::vector<bool> channels_last_;
+  std::map<ValueId, Strides> strides_;
+  std::map<ValueId, std::string> refused_;
+};
+
+class LowerContext : public NodeContext {
+ public:
+  LowerContext(const OpDef& op, LoweringState& state, const Node& node, Diagnostics& diagnostics);
+
+  [[nodiscard]] const TensorType& input_type(size_t i) const;
+  [[nodiscard]] const TensorType& output_type(size_t i) const;
+  [[nodiscard]] bool has_output(size_t i) const { return i < node().outputs.size(); }
+  // The input as it stands: any strides (0 for broadcast dims, negative for reversed ones), any
+  // offset.
+  [[nodiscard]] TensorRef input(size_t i) const;
+  // The input as a dense row-major tensor; strided views are copied once.
+  TensorRef dense_input(size_t i) { return dense(input(i)); }
+  TensorRef dense(const TensorRef& ref);
+  // The output's buffer, the same one on every call; dense, but channels last where that was chosen
+  // for the value (lower/layouts.h: convolutions, pools, concats and elementwise nodes alone), and
+  // of any strides that OpDef::place_refusal did not refuse.
+  TensorRef output(size_t i);
+  // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the
+  // driver.
+  void alias_output(size_t i, TensorRef view);
+  TensorRef scratch(const TensorType& type, const std::string& name);
+  // A channels-last form of the view, aligned to 16 bytes: itself, or a copy made once.
+  TensorRef channels_last(const TensorRef& ref);
+  [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
+  // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
+  [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;
+
+  template <KernelId kernel>
+  DispatchBuilder<typename KernelTraits<kernel>::Params> dispatch() {
+    return DispatchBuilder<typename KernelTraits<kernel>::Params>(program(), kernel, new_step());
+  }
+  // A byte copy between views of equal type; `why` goes before its reason.
+  void copy(const TensorRef& from, const TensorRef& to, const std::string& why = {});
+
+  [[nodiscard]] const Target& target() const { return *state_->options.target; }
+  [[nodiscard]] ProductPrecision products() const { return state_->options.products; }
+  Program& program() { return state_->program; }
+  LoweringState& state() { return *state_; }
+  // A step carrying this node's name, op and source.
+  [[nodiscard]] Step new_step() const;
+
+ private:
+  LoweringState* state_;
+};
+
+// Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the
+// region kernel, or transpose where that coalesces.
+void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from,
+                       const TensorRef& to);
+
+// OpDef::place_refusal of ops that write any strides.
+std::string no_place_refusal(const LoweringState& state, const Node& node, const TensorRef& place);
+
+// Lowers an elementwise node or an ew_region to one region dispatch.
+bool lower_elementwise(LowerContext& ctx);
+
+}  // namespace rlx

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// The generated prologue of a reduction: its fused chain, one element at a time.
+#include "compiler/ops/lowering/reduce_chain.h"
+
+#include <algorithm>
+
+#include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+std::string operand_macro(size_t k) {
+  return "RLX_OPERAND_" + std::to_string(k);
+}
+
+// Offset in an operand, which broadcasts to `shape`, of the element that stands at position i of
+// it.
+std::string offset_macro(size_t k, const TensorRef& operand, const Shape& shape) {
+  const Strides strides = broadcast_strides(operand.shape(), operand.strides, shape);
+  LoopDims dims;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    // One operand alone decides what merges.
+    dims.push_back({.size = shape[d], .strides = {strides[d], strides[d]}});
+  }
+  return index_macro(operand_macro(k), merged(dims), 0);
+}
+
+// How an operand gives four neighbours of the last axis: as one piece of 16 or 8 bytes, one value
+// for all, or each by itself.
+enum class Four : uint8_t { Piece, Same, Single };
+
+Four four_of(const LowerContext& ctx, const TensorRef& operand, const Shape& shape) {
+  if (shape.empty()) return Four::Single;
+  const Strides strides = broadcast_strides(operand.shape(), operand.strides, shape);
+  if (strides.back() == 0) return Four::Same;
+  const DType dtype = operand.dtype();
+  bool piece = strides.back() == 1 && is_float(dtype) && dtype != DType::f64 &&
+               ctx.alignment(operand) >= 4 * element_bytes(dtype);
+  for (size_t d = 0; d + 1 < shape.size(); ++d) piece = piece && strides[d] % 4 == 0;
+  return piece ? Four::Piece : Four::Single;
+}
+
+struct ChainOperand {
+  size_t position;  // in operands
+  std::string name;
+  DType dtype;
+  Four four;
+
+  // Statement that loads the operand `beside` elements after `element`, by itself or (load4) as a
+  // piece of four.
+  [[nodiscard]] std::string load(const std::string& type, const std::string& local,
+                                 const std::string& function, int beside) const {
+    return "const " + type + " " + local + " = " + function + std::string(name_of(dtype)) +
+           "(p.operands[" + std::to_string(position) + "], " + operand_macro(position) +
+           "(element + " + std::to_string(beside) + "));\n";
+  }
+  [[nodiscard]] std::string load_one(int beside) const {
+    return load(std::string(compute_type(dtype)), name, "rlx_load_", beside);
+  }
+  [[nodiscard]] std::string load_piece() const {
+    return load("rlx_vec4", "four_" + name, "rlx_load4_", 0);
+  }
+};
+
+std::string four_elements(const std::vector<ChainOperand>& operands,
+                          const GeneratedChain& generated) {
+  std::string text;
+  for (const ChainOperand& operand : operands) {
+    if (operand.four == Four::Same) text += operand.load_one(0);
+    if (operand.four == Four::Piece) text += operand.load_piece();
+  }
+  for (int i = 0; i < 4; ++i) {
+    const std::string component(1, "xyzw"[i]);
+    text += "{\n";
+    for (const ChainOperand& operand : operands) {
+      if (operand.four == Four::Single) text += operand.load_one(i);
+      if (operand.four == Four::Piece) {
+        text += "const float " + operand.name + " = four_" + operand.name + "." + component + ";\n";
+      }
+    }
+    text += generated.text + "value_" + component + " = RLX_VALUE(" + generated.result + ");\n}\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+ReduceChain reduce_chain(const LowerContext& ctx) {
+  const Node& node = ctx.node();
+  RLX_CHECK(!node.region.empty() && node.inputs.size() <= kMaxReduceOperands,
+            "chain of " + node.name);
+  ReduceChain chain{.steps = node.region.size()};
+  Shape shape;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    chain.operands.push_back(ctx.input(i));
+    shape = broadcast_shapes(shape, ctx.input_type(i).shape).value();
+  }
+  chain.value.type = {.dtype = node.region.back().dtype, .shape = shape};
+  chain.value.strides = dense_strides(shape);
+  const std::string element =
+      "const RLX_INDEX element = RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced);\n";
+  std::vector<ChainOperand> operands;
+  std::vector<std::string> names;
+  std::vector<DType> dtypes;
+  chain.prologue = element;
+  for (size_t k = 0; k < chain.operands.size(); ++k) {
+    const TensorRef& operand = chain.operands[k];
+    names.push_back("x" + std::to_string(k));
+    dtypes.push_back(operand.dtype());
+    operands.push_back({.position = k,
+                        .name = names.back(),
+                        .dtype = operand.dtype(),
+                        .four = four_of(ctx, operand, shape)});
+    chain.macros += offset_macro(k, operand, shape);
+    chain.prologue += operands.back().load_one(0);
+  }
+  const GeneratedChain generated = generate_chain(node.region, names, dtypes);
+  chain.prologue += generated.text + "value = RLX_VALUE(" + generated.result + ");\n";
+  const bool any_piece =
+      std::any_of(operands.begin(), operands.end(),
+                  [](const ChainOperand& operand) { return operand.four == Four::Piece; });
+  if (any_piece && shape.back() % 4 == 0) {
+    chain.prologue_of_four = element + four_elements(operands, generated);
+  }
+  return chain;
+}
+
+Tensor evaluate_reduce_chain(const EvaluateContext& ctx) {
+  Node chain = ctx.node();
+  chain.op = "ew_region";
+  chain.attributes.clear();
+  std::vector<const Tensor*> inputs;
+  Shape shape;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    inputs.push_back(&ctx.input(i));
+    shape = broadcast_shapes(shape, ctx.input(i).type.shape).value();
+  }
+  Diagnostics diagnostics;
+  auto results = evaluate_node(chain, inputs, {{chain.region.back().dtype, shape}}, diagnostics);
+  RLX_CHECK(results.has_value(), "chain of " + chain.name + ": " + diagnostics.text());
+  return std::move(results->front());
+}
+
+}  // namespace rlx

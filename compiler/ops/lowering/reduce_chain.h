@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions with an elementwise chain fused into them (Node::region): the node's inputs are the
+// chain's, and its last step is what is reduced. Only fusion makes such nodes, after every infer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compiler/ops/lowering/lower_context.h"
+
+namespace rlx {
+
+// operands[0..12] of the reduce kernel; the last one is the centre.
+constexpr size_t kMaxReduceOperands = 13;
+
+// What the kernel reads instead of a tensor.
+struct ReduceChain {
+  TensorRef value;  // the chain's result as if it were dense; stands for no buffer
+  std::vector<TensorRef> operands;
+  std::string macros;    // RLX_OPERAND_<k>(i): offset in operand k of the value's element i
+  std::string prologue;  // sets `value` from RLX_X_KEPT(kept) + RLX_X_REDUCED(reduced)
+  // Sets value_x, value_y, value_z and value_w, those of this element and its next three; empty
+  // where rows or operands do not come in fours.
+  std::string prologue_of_four;
+  uint64_t steps = 0;
+};
+
+// Precondition: the node has a chain.
+ReduceChain reduce_chain(const LowerContext& ctx);
+
+// The result of the node's chain on host tensors.
+Tensor evaluate_reduce_chain(const EvaluateContext& ctx);
+
+}  // namespace rlx

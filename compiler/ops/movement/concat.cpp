@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// concat and stack (ops.md 6). Parts that were placed in the output by the lowering driver cost
+// nothing; the others are copied in.
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/movement.h"
+#include "schema/plan_header.h"
+
+namespace rlx {
+namespace {
+
+bool infer_concat(InferContext& ctx) {
+  Shape shape = ctx.shape(0);
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const auto joined = static_cast<size_t>(*axis);
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    if (!refuse_block_type(ctx, ctx.dtype(i))) return false;
+    if (ctx.dtype(i) != ctx.dtype(0)) {
+      return ctx.fail(DiagCode::BadDtype, "input " + std::to_string(i) + " is " +
+                                              std::string(name_of(ctx.dtype(i))) + ", input 0 is " +
+                                              std::string(name_of(ctx.dtype(0))));
+    }
+    Shape expected = ctx.shape(0);
+    if (ctx.shape(i).size() == expected.size()) expected[joined] = ctx.shape(i)[joined];
+    if (ctx.shape(i) != expected) {
+      return ctx.fail(DiagCode::BadShape, "input " + std::to_string(i) + " is " +
+                                              to_string(ctx.shape(i)) + ", which differs from " +
+                                              to_string(ctx.shape(0)) + " beside axis " +
+                                              std::to_string(*axis));
+    }
+    if (i > 0) shape[joined] += ctx.shape(i)[joined];
+  }
+  ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
+  return true;
+}
+
+template <typename T>
+void copy_part(const std::vector<T>& from, std::vector<T>& to, int64_t rows, int64_t part,
+               int64_t pitch, int64_t offset) {
+  if (from.empty()) return;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < part; ++i) {
+      to[static_cast<size_t>(row * pitch + offset + i)] = from[static_cast<size_t>(row * part + i)];
+    }
+  }
+}
+
+bool evaluate_concat(EvaluateContext& ctx) {
+  Tensor& y = ctx.output(0);
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.type.shape.size()).value();
+  const int64_t rows = element_count(Shape(y.type.shape.begin(), y.type.shape.begin() + axis));
+  const int64_t pitch = rows == 0 ? 0 : y.count() / rows;
+  int64_t offset = 0;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    const Tensor& x = ctx.input(i);
+    const int64_t part = rows == 0 ? 0 : x.count() / rows;
+    copy_part(x.floats, y.floats, rows, part, pitch, offset);
+    copy_part(x.integers, y.integers, rows, part, pitch, offset);
+    offset += part;
+  }
+  return true;
+}
+
+bool lower_concat(LowerContext& ctx) {
+  const TensorRef y = ctx.output(0);
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.shape().size()).value();
+  int64_t start = 0;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    const TensorRef x = ctx.input(i);
+    TensorRef slot = shifted(y, start * y.strides[static_cast<size_t>(axis)]);
+    slot.type = x.type;
+    start += x.shape()[static_cast<size_t>(axis)];
+    if (!is_same_place(x, slot))
+      ctx.copy(x, slot, ctx.state().place_refusal(*ctx.node().inputs[i]));
+  }
+  return true;
+}
+
+bool infer_stack(InferContext& ctx) {
+  Shape shape = ctx.shape(0);
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    if (!refuse_block_type(ctx, ctx.dtype(i))) return false;
+    if (ctx.input(i) == ctx.input(0)) continue;
+    return ctx.fail(DiagCode::BadShape, "input " + std::to_string(i) + " is " +
+                                            to_string(ctx.input(i)) + ", input 0 is " +
+                                            to_string(ctx.input(0)) + ", wanted equal types");
+  }
+  if (shape.size() == kMaxRank) return ctx.fail(DiagCode::BadRank, "output of rank above 8");
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size() + 1);
+  if (!axis) return false;
+  shape.insert(shape.begin() + *axis, static_cast<int64_t>(ctx.input_count()));
+  ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
+  return true;
+}
+
+bool evaluate_stack(EvaluateContext& ctx) {
+  Tensor& y = ctx.output(0);
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.type.shape.size()).value();
+  const int64_t rows = element_count(Shape(y.type.shape.begin(), y.type.shape.begin() + axis));
+  const int64_t pitch = rows == 0 ? 0 : y.count() / rows;
+  const auto parts = static_cast<int64_t>(ctx.input_count());
+  for (int64_t i = 0; i < parts; ++i) {
+    const Tensor& x = ctx.input(static_cast<size_t>(i));
+    copy_part(x.floats, y.floats, rows, pitch / parts, pitch, i * (pitch / parts));
+    copy_part(x.integers, y.integers, rows, pitch / parts, pitch, i * (pitch / parts));
+  }
+  return true;
+}
+
+bool decompose_stack(RewriteContext& ctx) {
+  const size_t rank = ctx.type(ctx.node().outputs[0]).shape.size();
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), rank).value();
+  std::vector<std::optional<ValueId>> parts;
+  for (size_t i = 0; i < ctx.input_count(); ++i)
+    parts.emplace_back(ctx.emit("unsqueeze", {ctx.input(i)}, {{"axes", Ints{axis}}}));
+  ctx.replace_output(0, ctx.emit("concat", std::move(parts), {{"axis", axis}}));
+  return true;
+}
+
+const AttrSpec kConcatAttrs[] = {{.name = "axis", .type = AttrType::Int, .required = true}};
+
+const OpDef kConcats[] = {{.name = "concat",
+                           .signature = "concat(x0, ...; axis) -> y",
+                           .inputs = {1, kUnlimited},
+                           .attrs = kConcatAttrs,
+                           .infer = infer_concat,
+                           .evaluate = evaluate_concat,
+                           .lower = lower_concat,
+                           .reads_strides = true,
+                           .place_refusal = no_place_refusal},
+                          {.name = "stack",
+                           .signature = "stack(x0, ...; axis) -> y",
+                           .inputs = {1, kUnlimited},
+                           .attrs = kConcatAttrs,
+                           .infer = infer_stack,
+                           .evaluate = evaluate_stack,
+                           .decompose = decompose_stack}};
+
+}  // namespace
+
+std::span<const OpDef> concat_ops() {
+  return kConcats;
+}
+
+}  // namespace rlx

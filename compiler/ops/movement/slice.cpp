@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// narrow, slice, reverse, diagonal, split (ops.md 6): views; no code runs, but for a narrow whose
+// start is a run-time input.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/movement.h"
+
+namespace rlx {
+namespace {
+
+// One output as a view of the input: where it starts and how it steps, in elements.
+struct SliceView {
+  Shape shape;
+  int64_t offset = 0;
+  Strides strides;
+};
+
+SliceView whole(const Shape& shape, const Strides& strides) {
+  return {.shape = shape, .offset = 0, .strides = strides};
+}
+
+void take(SliceView& view, size_t axis, int64_t start, int64_t count, int64_t step) {
+  if (count > 0) view.offset += start * view.strides[axis];
+  view.shape[axis] = count;
+  view.strides[axis] *= step;
+}
+
+// NumPy's rule: negative bounds count from the end once, then both are clamped to what the step's
+// direction can reach.
+int64_t clamp_bound(int64_t bound, int64_t size, int64_t lowest, int64_t highest) {
+  if (bound < 0 && bound >= -size) {
+    bound += size;
+  } else if (bound < 0) {
+    bound = lowest;
+  }
+  return std::clamp(bound, lowest, highest);
+}
+
+int64_t end_bound(int64_t bound, int64_t size, int64_t step) {
+  if (step > 0) return clamp_bound(bound, size, 0, size);
+  if (bound < -size) return -1;
+  return clamp_bound(bound, size, -1, size - 1);
+}
+
+std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
+  const AttributeReader& attrs = ctx.attrs();
+  const Ints starts = attrs.integers("starts");
+  const Ints ends = attrs.integers("ends");
+  Ints steps = attrs.has("steps") ? attrs.integers("steps") : Ints{1};
+  if (steps.size() == 1) steps.assign(starts.size(), steps[0]);  // one for all axes
+  Ints axes;
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (attrs.has("axes")) axes = attrs.integers("axes");
+  const bool agree =
+      starts.size() == ends.size() && starts.size() == steps.size() && starts.size() == axes.size();
+  if (!agree) {
+    ctx.fail(DiagCode::BadAttribute,
+             "axes, starts, ends and steps have " + std::to_string(axes.size()) + ", " +
+                 std::to_string(starts.size()) + ", " + std::to_string(ends.size()) + " and " +
+                 std::to_string(steps.size()) + " entries, wanted equal counts");
+    return {};
+  }
+  const auto normal = ctx.axes(axes, shape.size());
+  if (!normal) return {};
+  SliceView view = whole(shape, strides);
+  for (size_t i = 0; i < starts.size(); ++i) {
+    const auto axis = static_cast<size_t>((*normal)[i]);
+    const int64_t size = shape[axis];
+    const int64_t step = steps[i];
+    if (step == 0) {
+      ctx.fail(DiagCode::BadAttribute, "step of axis " + std::to_string(axis) + " is 0");
+      return {};
+    }
+    const int64_t start = step > 0 ? clamp_bound(starts[i], size, 0, size)
+                                   : clamp_bound(starts[i], size, size == 0 ? -1 : 0, size - 1);
+    const int64_t end = end_bound(ends[i], size, step);
+    const int64_t span = step > 0 ? end - start : start - end;
+    // The magnitude of the lowest step does not fit; any step beyond the span takes one element.
+    const int64_t stride = std::abs(std::max(step, -std::numeric_limits<int64_t>::max()));
+    const int64_t count = span <= 0 ? 0 : (span - 1) / stride + 1;
+    take(view, axis, start, count, count > 1 ? step : 1);
+  }
+  return {view};
+}
+
+std::vector<SliceView> narrow_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return {};
+  const int64_t size = shape[static_cast<size_t>(*axis)];
+  const int64_t written = ctx.attrs().integer("start");
+  const int64_t count = ctx.attrs().integer("len");
+  const int64_t start = written < 0 ? written + size : written;
+  if (start < 0 || count > size || start > size - count) {
+    ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements from " +
+                                     std::to_string(written) + " do not lie inside axis " +
+                                     std::to_string(*axis) + " of " + to_string(shape));
+    return {};
+  }
+  SliceView view = whole(shape, strides);
+  take(view, static_cast<size_t>(*axis), start, count, 1);
+  return {view};
+}
+
+// With two inputs the start is known only at run time.
+bool has_start_input(const NodeContext& ctx) {
+  return ctx.input_count() == 2;
+}
+
+// A window whose start the device reads: its rows are gathered. Outside [0, size - len] the start
+// is the nearest that fits.
+bool decompose_narrow(RewriteContext& ctx) {
+  if (!has_start_input(ctx)) return true;
+  const Shape& shape = ctx.type(ctx.input(0)).shape;
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), shape.size()).value();
+  const int64_t size = shape[static_cast<size_t>(axis)];
+  const int64_t count = ctx.attrs().integer("len");
+  const auto number = [&ctx](std::string_view stem, int64_t value) {
+    Tensor one = Tensor::zeros({DType::i64, {}});
+    one.integers[0] = value;
+    return ctx.constant(stem, one);
+  };
+  const ValueId written = ctx.emit("cast", {ctx.input(1)}, {{"to", "i64"}});
+  const ValueId wrapped = ctx.emit("add", {written, number("size", size)});
+  const ValueId is_negative = ctx.emit("lt", {written, number("zero", 0)});
+  const ValueId start = ctx.emit("where", {is_negative, wrapped, written});
+  const ValueId inside =
+      ctx.emit("clamp", {start}, {{"min", 0.0}, {"max", static_cast<double>(size - count)}});
+  const ValueId rows = ctx.emit("ramp", {inside, number("one", 1)}, {{"count", count}});
+  ctx.replace_output(0, ctx.emit("gather", {ctx.input(0), rows}, {{"axis", axis}}));
+  return true;
+}
+
+// The axis that is left of two is the last.
+std::vector<SliceView> diagonal_views(NodeContext& ctx, const Shape& shape,
+                                      const Strides& strides) {
+  const Ints written = {ctx.attrs().integer("axis1"), ctx.attrs().integer("axis2")};
+  const auto axes = ctx.axes(written, shape.size());
+  if (!axes) return {};
+  const auto row = static_cast<size_t>((*axes)[0]);
+  const auto column = static_cast<size_t>((*axes)[1]);
+  const int64_t offset = ctx.attrs().integer("offset");
+  // Offsets beyond the matrix leave nothing; clamped so that their magnitudes are sizes.
+  const int64_t down = std::clamp<int64_t>(offset, -shape[row], 0);
+  const int64_t right = std::clamp<int64_t>(offset, 0, shape[column]);
+  SliceView view;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (i == row || i == column) continue;
+    view.shape.push_back(shape[i]);
+    view.strides.push_back(strides[i]);
+  }
+  const int64_t count = std::min(shape[row] + down, shape[column] - right);
+  view.shape.push_back(count);
+  view.strides.push_back(strides[row] + strides[column]);
+  if (count > 0) view.offset = right * strides[column] - down * strides[row];
+  return {view};
+}
+
+std::vector<SliceView> reverse_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
+  const auto axes = ctx.axes(ctx.attrs().integers("axes"), shape.size());
+  if (!axes) return {};
+  SliceView view = whole(shape, strides);
+  for (int64_t axis : *axes) {
+    const auto i = static_cast<size_t>(axis);
+    take(view, i, shape[i] - 1, shape[i], -1);
+  }
+  return {view};
+}
+
+std::optional<Ints> split_sizes(NodeContext& ctx, int64_t size) {
+  if (ctx.attrs().has("sizes") == ctx.attrs().has("num")) {
+    ctx.fail(DiagCode::BadAttribute, "got both or neither of sizes and num, wanted one of them");
+    return std::nullopt;
+  }
+  Ints sizes;
+  if (ctx.attrs().has("sizes")) {
+    sizes = ctx.attrs().integers("sizes");
+  } else {
+    const int64_t parts = ctx.attrs().integer("num");
+    if (std::cmp_not_equal(parts, ctx.node().outputs.size())) {
+      ctx.fail(DiagCode::BadShape, "num is " + std::to_string(parts) + ", the node has " +
+                                       std::to_string(ctx.node().outputs.size()) + " outputs");
+      return std::nullopt;
+    }
+    const int64_t each = (size + parts - 1) / parts;
+    for (int64_t i = 0; i < parts; ++i) {
+      sizes.push_back(std::clamp<int64_t>(size - i * each, 0, each));
+    }
+  }
+  int64_t rest = size;
+  for (int64_t part : sizes) rest = part <= rest && rest >= 0 ? rest - part : -1;
+  if (rest != 0 || sizes.size() != ctx.node().outputs.size()) {
+    ctx.fail(DiagCode::BadShape, "sizes " + to_string(sizes) + " do not split " +
+                                     std::to_string(size) + " elements over " +
+                                     std::to_string(ctx.node().outputs.size()) + " outputs");
+    return std::nullopt;
+  }
+  return sizes;
+}
+
+std::vector<SliceView> split_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return {};
+  const auto sizes = split_sizes(ctx, shape[static_cast<size_t>(*axis)]);
+  if (!sizes) return {};
+  std::vector<SliceView> views;
+  int64_t start = 0;
+  for (int64_t size : *sizes) {
+    views.push_back(whole(shape, strides));
+    take(views.back(), static_cast<size_t>(*axis), start, size, 1);
+    start += size;
+  }
+  return views;
+}
+
+using Views = std::vector<SliceView> (*)(NodeContext&, const Shape&, const Strides&);
+
+template <Views views>
+bool infer_views(InferContext& ctx) {
+  if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
+  const std::vector<SliceView> outputs = views(ctx, ctx.shape(0), dense_strides(ctx.shape(0)));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ctx.set_output(i, {ctx.dtype(0), outputs[i].shape});
+  }
+  return !outputs.empty();
+}
+
+template <Views views>
+bool evaluate_views(EvaluateContext& ctx) {
+  const Shape& shape = ctx.input(0).type.shape;
+  const std::vector<SliceView> outputs = views(ctx, shape, dense_strides(shape));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    copy_strided(ctx.input(0), outputs[i].offset, outputs[i].strides, ctx.output(i));
+  }
+  return true;
+}
+
+template <Views views>
+bool lower_views(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const std::vector<SliceView> outputs = views(ctx, x.shape(), x.strides);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    TensorRef view = shifted(x, outputs[i].offset);
+    view.type.shape = outputs[i].shape;
+    view.strides = outputs[i].strides;
+    ctx.alias_output(i, std::move(view));
+  }
+  return true;
+}
+
+bool infer_narrow(InferContext& ctx) {
+  if (has_start_input(ctx) == ctx.attrs().has("start")) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    "got both or neither of the attribute and the input start, wanted one of them");
+  }
+  if (!has_start_input(ctx)) return infer_views<narrow_views>(ctx);
+  if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
+  const DType start = ctx.dtype(1);
+  const bool is_index = is_integer(start) || start == DType::f32 || start == DType::f16;
+  if (!is_index || !ctx.shape(1).empty()) {
+    return ctx.fail(DiagCode::BadDtype, "start is " + to_string(ctx.input(1)) +
+                                            ", wanted an integer (or f32, f16) of rank 0");
+  }
+  Shape shape = ctx.shape(0);
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  int64_t& size = shape[static_cast<size_t>(*axis)];
+  const int64_t count = ctx.attrs().integer("len");
+  if (count > size) {
+    return ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements do not fit into axis " +
+                                            std::to_string(*axis) + " of " +
+                                            to_string(ctx.shape(0)));
+  }
+  size = count;
+  ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
+  return true;
+}
+
+bool evaluate_narrow(EvaluateContext& ctx) {
+  if (!has_start_input(ctx)) return evaluate_views<narrow_views>(ctx);
+  const Tensor& x = ctx.input(0);
+  const Tensor& start = ctx.input(1);
+  const auto axis =
+      static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), x.type.shape.size()).value());
+  const int64_t size = x.type.shape[axis];
+  const double written =
+      start.is_float() ? std::trunc(start.floats[0]) : static_cast<double>(start.integers[0]);
+  const double whole = written != written ? 0 : written;  // NaN is 0
+  const double wrapped = whole < 0 ? whole + static_cast<double>(size) : whole;
+  const double last = static_cast<double>(size - ctx.attrs().integer("len"));
+  const auto first = static_cast<int64_t>(std::clamp(wrapped, 0.0, last));
+  const Strides strides = dense_strides(x.type.shape);
+  copy_strided(x, first * strides[axis], strides, ctx.output(0));
+  return true;
+}
+
+const AttrSpec kSliceAttrs[] = {
+    {.name = "axes", .type = AttrType::IntList},
+    {.name = "starts", .type = AttrType::IntList, .required = true},
+    {.name = "ends", .type = AttrType::IntList, .required = true},
+    {.name = "steps", .type = AttrType::IntList},
+};
+const AttrSpec kNarrowAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .required = true},
+    {.name = "start", .type = AttrType::Int},
+    {.name = "len", .type = AttrType::Int, .required = true, .minimum = 0},
+};
+const AttrSpec kReverseAttrs[] = {{.name = "axes", .type = AttrType::IntList, .required = true}};
+const AttrSpec kDiagonalAttrs[] = {
+    {.name = "offset", .type = AttrType::Int, .default_text = "0"},
+    {.name = "axis1", .type = AttrType::Int, .default_text = "0"},
+    {.name = "axis2", .type = AttrType::Int, .default_text = "1"},
+};
+const AttrSpec kSplitAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .required = true},
+    {.name = "sizes", .type = AttrType::IntList, .minimum = 0},
+    {.name = "num", .type = AttrType::Int, .minimum = 1},
+};
+
+const OpDef kSlices[] = {
+    {.name = "narrow",
+     .signature = "narrow(x, [start]; axis, start, len) -> y",
+     .inputs = {1, 2},
+     .attrs = kNarrowAttrs,
+     .infer = infer_narrow,
+     .evaluate = evaluate_narrow,
+     .decompose = decompose_narrow,
+     .lower = lower_views<narrow_views>,
+     .reads_strides = true},
+    {.name = "slice",
+     .signature = "slice(x; axes, starts, ends, steps=1) -> y",
+     .attrs = kSliceAttrs,
+     .infer = infer_views<slice_views>,
+     .evaluate = evaluate_views<slice_views>,
+     .lower = lower_views<slice_views>,
+     .reads_strides = true},
+    {.name = "reverse",
+     .signature = "reverse(x; axes) -> y",
+     .attrs = kReverseAttrs,
+     .infer = infer_views<reverse_views>,
+     .evaluate = evaluate_views<reverse_views>,
+     .lower = lower_views<reverse_views>,
+     .reads_strides = true},
+    {.name = "diagonal",
+     .signature = "diagonal(x; offset=0, axis1=0, axis2=1) -> y",
+     .attrs = kDiagonalAttrs,
+     .infer = infer_views<diagonal_views>,
+     .evaluate = evaluate_views<diagonal_views>,
+     .lower = lower_views<diagonal_views>,
+     .reads_strides = true},
+    {.name = "split",
+     .signature = "split(x; axis, sizes or num) -> y0, ...",
+     .outputs = {1, kUnlimited},
+     .attrs = kSplitAttrs,
+     .infer = infer_views<split_views>,
+     .evaluate = evaluate_views<split_views>,
+     .lower = lower_views<split_views>,
+     .reads_strides = true},
+};
+
+}  // namespace
+
+std::span<const OpDef> slice_ops() {
+  return kSlices;
+}
+
+}  // namespace rlx

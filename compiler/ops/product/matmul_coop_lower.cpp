@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a product over strided views to dispatches of matmul_coop.
+#include "compiler/ops/product/matmul_coop_lower.h"
+
+#include "compiler/ops/product/matmul_coop_tiles.h"
+#include "compiler/ops/product/matmul_splits.h"
+
+namespace rlx {
+
+std::string coop_refusal(const LowerContext& ctx, const Product& product) {
+  if (!ctx.target().offers(KernelId::matmul_coop)) return "the target has none";
+  const DType dtype = product.a.ref.dtype();
+  if ((dtype != DType::f16 && dtype != DType::bf16) || product.b.ref.dtype() != dtype) {
+    return "operands of " + std::string(name_of(dtype)) + " and " +
+           std::string(name_of(product.b.ref.dtype()));
+  }
+  const DType y = product.y.dtype();
+  if (y != DType::f16 && y != DType::bf16 && y != DType::f32)
+    return "a result of " + std::string(name_of(y));
+  if (product.k == 0) return "nothing to add";
+  if (!piece_axis(ctx, product.a, product.m, product.k) ||
+      !piece_axis(ctx, product.b, product.n, product.k))
+    return "operands that do not lie in whole aligned 16-byte pieces";
+  return {};
+}
+
+namespace {
+
+using CoopDispatch = DispatchBuilder<MatmulParams>;
+
+void define_choice(CoopDispatch& dispatch, const CoopChoice& choice) {
+  dispatch.workgroup({choice.tile.threads(), 1, 1})
+      .define("RLX_TILE_M", choice.tile.m)
+      .define("RLX_TILE_N", choice.tile.n)
+      .define("RLX_TILE_K", choice.tile.k)
+      .define("RLX_STAGES", choice.tile.stages)
+      .define("RLX_WARPS_M", choice.tile.warps_m)
+      .define("RLX_WARPS_N", choice.tile.warps_n)
+      .define("RLX_WARPS_K", choice.tile.warps_k)
+      .define("RLX_SUM_MATRICES", choice.tile.sum_matrices())
+      .define("RLX_SPLITS", choice.splits)
+      .define("RLX_SPLIT_K", choice.split_k)
+      .grid(split_grid(static_cast<uint64_t>(choice.groups)));
+}
+
+// What the kernel is told of a: rows of a matrix, or the windows of an image.
+void define_rows(CoopDispatch& dispatch, const Product& product, const CoopProblem& problem) {
+  dispatch.define("RLX_WINDOWS", 0)
+      .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
+      .define("RLX_A_LINE", product.a.line)
+      .define("RLX_A_DEPTH", product.a.depth);
+}
+
+void define_windows(CoopDispatch& dispatch, const Product& product, const WindowLines& lines) {
+  const TensorRef& x = product.a.ref;
+  define_window(dispatch, lines.window);
+  dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
+      .define("RLX_A_BY_LINE", 0)
+      .define("RLX_CHANNELS", x.shape()[1])
+      .define("RLX_X_N", x.strides[0])
+      .define("RLX_X_C", x.strides[1])
+      .define("RLX_X_H", x.strides[2])
+      .define("RLX_X_W", x.strides[3]);
+}
+
+void emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
+          const WindowLines* lines) {
+  const CoopChoice choice = choose_coop(problem, ctx.target().device);
+  std::optional<TensorRef> partial;
+  if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
+  {
+    auto dispatch = ctx.dispatch<KernelId::matmul_coop>();
+    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_choice(dispatch, choice);
+    if (lines != nullptr) {
+      define_windows(dispatch, product, *lines);
+    } else {
+      define_rows(dispatch, product, problem);
+    }
+    dispatch.define("RLX_MATRIX", std::string(name_of(product.a.ref.dtype())))
+        .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
+        .define("RLX_B_LINE", product.b.line)
+        .define("RLX_B_DEPTH", product.b.depth)
+        .define("RLX_SHORT_MATH", element_bytes(product.y.dtype()) == 2 ? 1 : 0)
+        .work(least_bytes(product), flops_of(product))
+        .reason(reason_of(product, "cooperative matrices: " + choice.text()));
+    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : kPieceBytes,
+                  kPieceBytes);
+    bind_result(ctx, dispatch, product, partial);
+  }
+  if (partial) join_splits(ctx, product, *partial, choice.splits);
+}
+
+}  // namespace
+
+void emit_coop(LowerContext& ctx, const Product& product) {
+  const CoopProblem problem{
+      .m = product.m,
+      .n = product.n,
+      .k = product.k,
+      .batches = batch_count(product),
+      .a_by_line = piece_axis(ctx, product.a, product.m, product.k) == PieceAxis::Line,
+      .b_by_line = piece_axis(ctx, product.b, product.n, product.k) == PieceAxis::Line};
+  emit(ctx, product, problem, nullptr);
+}
+
+void emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
+  emit(ctx, product, {.m = product.m, .n = product.n, .k = product.k}, &lines);
+}
+
+}  // namespace rlx

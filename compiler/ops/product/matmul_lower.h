@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of a product y = act(a * b + bias) + residual over strided views: what matmul and 1x1
+// convolutions share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/matmul_activation.h"
+
+namespace rlx {
+
+// a as lines of m, or b as lines of n: a line is K elements at distance `depth`. Strides in
+// elements.
+struct ProductOperand {
+  TensorRef ref;
+  Strides batch;  // per dim of Product::batch
+  int64_t line = 0;
+  int64_t depth = 0;
+};
+
+// A tensor added per element of y, broadcast by stride 0.
+struct AddedOperand {
+  TensorRef ref;
+  Strides batch;
+  int64_t m = 0;
+  int64_t n = 0;
+};
+
+// The lines of y, [batch.., m, n] with dense lines, where they do not stand as in a dense tensor.
+struct ProductLines {
+  Strides batch;
+  int64_t line = 0;
+};
+
+struct Product {
+  Shape batch;
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  ProductOperand a;
+  ProductOperand b;
+  std::optional<AddedOperand> bias;
+  std::optional<AddedOperand> residual;
+  TensorRef y;
+  std::optional<ProductLines> y_lines = {};  // nullopt: y is dense
+  Activation activation;
+  // y = act(a * b + bias + residual) instead, for the kernels with MatmulParams.
+  bool residual_first = false;
+  std::string note;  // goes before the reason
+};
+
+// f32, f64 or i32: the type in which products of these operands accumulate.
+DType accumulator_of(DType operand);
+// The kernels need one axis of stride 1 (or of a single element).
+bool has_unit_axis(const ProductOperand& operand, int64_t lines, int64_t depth);
+// "DEPTH" or "LINE" where four neighbours along that axis are always one aligned load, else "1".
+std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
+                        int64_t depth);
+// Strides of an added tensor against y of shape [batch.., m, n].
+AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape);
+
+// Where matmul's y may stand: any strides over dense lines.
+inline constexpr int64_t kFarthestLine = (int64_t{1} << 31) - 1;  // strides of y
+std::optional<ProductLines> product_lines(const TensorRef& y);
+
+// Emits the dispatches; nothing for an empty y. Reports sizes beyond the kernels' 32-bit counts.
+bool lower_product(LowerContext& ctx, Product product);
+
+}  // namespace rlx

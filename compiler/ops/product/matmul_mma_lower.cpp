@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a product over strided views to one dispatch of matmul_mma.
+#include "compiler/ops/product/matmul_mma_lower.h"
+
+#include "compiler/ops/product/matmul_emit.h"
+#include "compiler/ops/product/matmul_mma_tiles.h"
+
+namespace rlx {
+namespace {
+
+// Where sums are short, tf32 parts leave a larger error than f32 products do.
+constexpr int64_t kLeastSplitDepth = 32;
+// Operations of an activation per element; most take less.
+constexpr double kActivationOperations = 30;
+
+bool is_float_of_mma(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+MmaKind kind_of(const LowerContext& ctx, DType dtype) {
+  if (dtype != DType::f32) return MmaKind::Half;
+  return ctx.products() == ProductPrecision::Tf32 ? MmaKind::Tf32 : MmaKind::SplitF32;
+}
+
+bool is_weight(const LowerContext& ctx, const ProductOperand& operand) {
+  return ctx.segment_of(operand.ref) == Segment::Weights;
+}
+
+}  // namespace
+
+std::string mma_refusal(const LowerContext& ctx, const Product& product) {
+  if (!ctx.target().offers(KernelId::matmul_mma)) return "the target has no tensor cores";
+  const DType dtype = product.a.ref.dtype();
+  if (dtype != product.b.ref.dtype()) return "operands of two dtypes";
+  if (!is_float_of_mma(dtype)) return "no tensor-core product of " + std::string(name_of(dtype));
+  if (!is_float_of_mma(product.y.dtype()))
+    return "a result of " + std::string(name_of(product.y.dtype()));
+  if (product.k == 0) return "nothing to add";
+  if (kind_of(ctx, dtype) == MmaKind::SplitF32 && product.k < kLeastSplitDepth)
+    return "f32 sums of less than " + std::to_string(kLeastSplitDepth) + " products";
+  if (!piece_axis(ctx, product.a, product.m, product.k) ||
+      !piece_axis(ctx, product.b, product.n, product.k))
+    return "operands that do not lie in whole aligned 16-byte pieces";
+  return {};
+}
+
+void emit_mma(LowerContext& ctx, const Product& product) {
+  const PieceAxis a_axis = piece_axis(ctx, product.a, product.m, product.k).value();
+  const PieceAxis b_axis = piece_axis(ctx, product.b, product.n, product.k).value();
+  const MmaProblem problem{
+      .m = product.m,
+      .n = product.n,
+      .k = product.k,
+      .batches = batch_count(product),
+      .kind = kind_of(ctx, product.a.ref.dtype()),
+      .a_by_line = a_axis == PieceAxis::Line,
+      .b_by_line = b_axis == PieceAxis::Line,
+      .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
+  const MmaChoice choice = choose_mma(problem, ctx.target().device);
+  auto dispatch = ctx.dispatch<KernelId::matmul_mma>();
+  define_product(ctx, dispatch, product, Pass::Whole);
+  dispatch.workgroup({choice.tile.threads(), 1, 1})
+      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
+      .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
+      .define("RLX_A_WEIGHTS", is_weight(ctx, product.a) ? 1 : 0)
+      .define("RLX_A_LINE", product.a.line)
+      .define("RLX_A_DEPTH", product.a.depth)
+      .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
+      .define("RLX_B_WEIGHTS", is_weight(ctx, product.b) ? 1 : 0)
+      .define("RLX_B_LINE", product.b.line)
+      .define("RLX_B_DEPTH", product.b.depth)
+      .define("RLX_TF32", problem.kind == MmaKind::Tf32 ? 1 : 0)
+      .define("RLX_TILE_M", choice.tile.m)
+      .define("RLX_TILE_N", choice.tile.n)
+      .define("RLX_TILE_K", choice.tile_k)
+      .define("RLX_STAGES", choice.stages)
+      .define("RLX_WARPS_M", choice.tile.warps_m)
+      .define("RLX_WARPS_N", choice.tile.warps_n)
+      .define("RLX_WARPS_K", choice.tile.warps_k)
+      .define("RLX_SPLITS", choice.splits)
+      .define("RLX_SPLIT_K", choice.split_k)
+      .define("RLX_MIN_GROUPS", choice.min_groups)
+      .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+      .work(least_bytes(product), flops_of(product))
+      .reason(reason_of(product, "tensor cores: " + choice.text()));
+  bind_operands(dispatch, product, kPieceBytes, kPieceBytes);
+  bind_epilogue(ctx, dispatch, product);
+}
+
+}  // namespace rlx

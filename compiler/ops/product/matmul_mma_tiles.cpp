@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tile table of matmul_mma and the model that chooses from it.
+#include "compiler/ops/product/matmul_mma_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "compiler/support/ceil_div.h"
+#include "compiler/support/check.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kMaxStages = 12;
+constexpr int64_t kSumPad = 8;           // f32 behind each row of sums
+constexpr uint32_t kAlignSlack = 1024;   // panels begin at multiples of this
+constexpr int64_t kClusterGrid = 65535;  // clusters lie along one grid axis
+constexpr std::array<int64_t, 6> kMmaSplits = {1, 2, 3, 4, 6, 8};
+
+// One row a tile. Four or eight warps along m of 16 lines each are warpgroups on sm_90a.
+// clang-format off
+constexpr std::array<MmaTile, 9> kHalfTiles = {{
+    {.m = 16, .n = 32, .stage_bytes = 256, .warps_k = 4},
+    {.m = 16, .n = 64, .warps_n = 2, .warps_k = 2},
+    {.m = 64, .n = 32, .warps_m = 4},
+    {.m = 64, .n = 32, .warps_m = 4, .warps_k = 2},
+    {.m = 64, .n = 48, .warps_m = 4},
+    {.m = 64, .n = 48, .warps_m = 4, .warps_k = 2},
+    {.m = 64, .n = 64, .warps_m = 4},
+    {.m = 64, .n = 96, .warps_m = 4},
+    {.m = 64, .n = 128, .warps_m = 4, .warps_n = 2},
+}};
+constexpr std::array<MmaTile, 10> kFloatTiles = {{
+    {.m = 16, .n = 32, .stage_bytes = 256, .warps_k = 4},
+    {.m = 32, .n = 32, .stage_bytes = 256, .warps_m = 2, .warps_k = 4},
+    {.m = 32, .n = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2},
+    {.m = 64, .n = 32, .warps_m = 4, .warps_k = 2},
+    {.m = 64, .n = 48, .warps_m = 4, .warps_k = 2},
+    {.m = 64, .n = 64, .warps_m = 2, .warps_n = 2},
+    {.m = 64, .n = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2},
+    {.m = 64, .n = 96, .warps_m = 4, .warps_n = 2},
+    {.m = 64, .n = 128, .warps_m = 2, .warps_n = 4},
+    {.m = 128, .n = 96, .warps_m = 4, .warps_n = 3},
+}};
+// clang-format on
+
+// Microseconds that a tile takes, from two fits on an H200.
+struct Costs {
+  double cache_rate;        // bytes per microsecond from L2, all multiprocessors
+  double port_rate;         // bytes per microsecond into one multiprocessor
+  double shared;            // of that cost again for a second workgroup there
+  double refilled_weights;  // b's travel where stages are filled again; else it came before
+  double refilled;          // what all travel and products then cost, against once
+  double block;             // a stage
+  double refilled_block;    // a stage that is filled again
+  double exchange;          // each further workgroup of a cluster
+  double exchange_rate;     // bytes of sums per microsecond and workgroup
+  double join;              // each slice of sums that a workgroup of a cluster joins before
+};
+// 249 tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x 2048, 1024 x 3072
+// x 2048) in chains with early starts: what it picks takes 8 % longer than the fastest on average.
+constexpr Costs kWarpCosts{.cache_rate = 6.5e6,
+                           .port_rate = 0.0696e6,
+                           .shared = 0.12,
+                           .refilled_weights = 2.26,
+                           .refilled = 1.1,
+                           .block = 0.027,
+                           .refilled_block = 0.027,
+                           .exchange = 0.15,
+                           .exchange_rate = 0.0201e6,
+                           .join = 0.15};
+// 100 tilings of the products of BERT-base and MiniLM-L6 (b1 s128 f16) in these networks: what it
+// picks is within 0.1 us of the fastest.
+constexpr Costs kWarpgroupCosts{.cache_rate = 7e6,
+                                .port_rate = 0.06e6,
+                                .shared = 0.74,
+                                .refilled_weights = 0.78,
+                                .refilled = 0.9,
+                                .block = 0.058,
+                                .refilled_block = 0,
+                                .exchange = 0.1,
+                                .exchange_rate = 0.0274e6,
+                                .join = 0.054};
+constexpr double kMmaStart = 1.17;         // from the step before to the first product
+constexpr double kWarpgroupRate = 2.4e6;   // products per microsecond and multiprocessor
+constexpr double kWarpRate = 0.6e6;        // of 16-bit operands, warps by themselves
+constexpr double kSplitFloatRate = 0.2e6;  // of f32 in two parts, eight warps of 32 x 32
+constexpr double kFewWarpsPower = 0.645;
+constexpr double kUnitOperation = 0.0068;  // of an activation on four elements of y per thread
+
+bool by_warpgroups(const MmaProblem& problem, const MmaTile& tile) {
+  return problem.kind == MmaKind::Half && !problem.a_by_line && !problem.b_by_line &&
+         tile.m == 16 * tile.warps_m && tile.warps_m % 4 == 0;
+}
+
+int64_t panel_bytes(const MmaProblem& problem, int64_t lines, int64_t tile_k, bool by_line) {
+  const int64_t bytes = problem.element_bytes();
+  return by_line ? tile_k * (lines + 8) * bytes : lines * tile_k * bytes;
+}
+
+int64_t stage_bytes(const MmaProblem& problem, const MmaTile& tile, int64_t tile_k) {
+  return panel_bytes(problem, tile.m, tile_k, problem.a_by_line) +
+         panel_bytes(problem, tile.n, tile_k, problem.b_by_line);
+}
+
+// 32-bit sums of a thread.
+uint32_t sums_of_thread(const MmaProblem& problem, const MmaTile& tile) {
+  const uint32_t each = tile.m / tile.warps_m * (tile.n / tile.warps_n) / 32;
+  return problem.kind == MmaKind::SplitF32 ? 3 * each : each;
+}
+
+// Workgroups of a tile that run at once, one per multiprocessor: clusters do not fill every group
+// of multiprocessors.
+double slots(int64_t splits, const DeviceModel& device) {
+  const double unfilled = splits <= 2 ? 0 : splits == 6 ? 0.22 : 0.09;
+  return device.multiprocessors * (1 - unfilled);
+}
+
+double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, double together) {
+  if (by_warpgroups(problem, tile)) return kWarpgroupRate;
+  if (problem.kind == MmaKind::Half) return kWarpRate;
+  const uint32_t warp_tile = tile.m / tile.warps_m * (tile.n / tile.warps_n);
+  const double reuse = warp_tile >= 1024 ? 1 : warp_tile >= 512 ? 0.787 : 0.534;
+  const double warps = tile.threads() / 32.0 * together;
+  const double rate = kSplitFloatRate * reuse * std::pow(std::min(1.0, warps / 8), kFewWarpsPower);
+  return problem.kind == MmaKind::Tf32 ? 2.5 * rate : rate;
+}
+
+double estimate(const MmaProblem& problem, const MmaChoice& choice, const DeviceModel& device) {
+  const MmaTile& tile = choice.tile;
+  const Costs& costs = by_warpgroups(problem, tile) ? kWarpgroupCosts : kWarpCosts;
+  const int64_t blocks = choice.split_k / choice.tile_k;
+  const bool refills = blocks > choice.stages;
+  const double shares =
+      std::ceil(static_cast<double>(choice.groups) / slots(choice.splits, device));
+  const double together = std::min<double>(shares, choice.min_groups);
+  const double rounds = std::ceil(shares / choice.min_groups);
+  const double depth_bytes =
+      static_cast<double>(choice.split_k) * static_cast<double>(problem.element_bytes());
+  const double a_bytes = tile.m * depth_bytes;
+  const double b_bytes = tile.n * depth_bytes;
+  const double cache =
+      static_cast<double>(choice.groups) / rounds * (a_bytes + b_bytes) / costs.cache_rate;
+  const double port = (1 + (together - 1) * costs.shared) *
+                      (a_bytes + (refills ? costs.refilled_weights * b_bytes : 0)) /
+                      costs.port_rate;
+  const double products = together * tile.m * tile.n * static_cast<double>(choice.split_k) /
+                          products_per_microsecond(problem, tile, together);
+  const double body = std::max({cache, port, products}) * (refills ? costs.refilled : 1) +
+                      static_cast<double>(blocks) * (refills ? costs.refilled_block : costs.block);
+  const double tile_elements = static_cast<double>(tile.m) * tile.n;
+  double exchange = 0;
+  if (choice.splits > 1) {
+    exchange = costs.exchange * static_cast<double>(choice.splits - 1) +
+               tile_elements * 4 / costs.exchange_rate +
+               (tile.warps_k > 1 ? costs.join * tile.warps_k : 0);
+  }
+  const double units = tile_elements / 4 / tile.threads() / static_cast<double>(choice.splits);
+  const double finish = units * kUnitOperation * problem.epilogue_operations;
+  return kMmaStart + rounds * (body + exchange + finish);
+}
+
+// As many stages as there are and shared memory holds; nullopt where the tile does not fit.
+std::optional<MmaChoice> tiled(const MmaProblem& problem, const MmaTile& tile, int64_t splits,
+                               const DeviceModel& device) {
+  MmaChoice choice{.tile = tile, .tile_k = tile.stage_bytes / problem.element_bytes()};
+  const int64_t all_blocks = ceil_div(problem.k, choice.tile_k);
+  const int64_t blocks = ceil_div(all_blocks, splits);
+  if (ceil_div(all_blocks, blocks) != splits) return std::nullopt;
+  const int64_t room = static_cast<int64_t>(device.shared_bytes) - kAlignSlack;
+  const int64_t sums = int64_t{tile.warps_k} * tile.m * (tile.n + kSumPad) * 4;
+  const int64_t stages =
+      std::min({blocks, kMaxStages, room / stage_bytes(problem, tile, choice.tile_k)});
+  if (sums > room || stages < std::min<int64_t>(blocks, 3)) return std::nullopt;
+  choice.stages = narrow<uint32_t>(stages);
+  choice.splits = splits;
+  choice.split_k = blocks * choice.tile_k;
+  choice.tiles = ceil_div(problem.m, tile.m) * ceil_div(problem.n, tile.n);
+  choice.groups = choice.tiles * splits * problem.batches;
+  // Where products are fast, the sums of wide tiles are too many to exchange.
+  const uint32_t most_exchanged = problem.kind == MmaKind::Half ? 64 * 96 : 64 * 128;
+  if (splits > 1 && (choice.groups > kClusterGrid || tile.m * tile.n > most_exchanged))
+    return std::nullopt;
+  const uint32_t sums_each = sums_of_thread(problem, tile);
+  const bool small = tile.threads() <= 128 || (tile.threads() <= 256 && sums_each <= 48);
+  choice.min_groups = small ? 2 : 1;
+  choice.microseconds = estimate(problem, choice, device);
+  return choice;
+}
+
+}  // namespace
+
+std::string MmaChoice::text() const {
+  std::string text = std::to_string(tile.m) + "x" + std::to_string(tile.n) + " tiles, " +
+                     std::to_string(tile.threads() / 32) + " warps, " + std::to_string(stages) +
+                     " stages of " + std::to_string(tile_k);
+  if (splits > 1) text += ", k split over clusters of " + std::to_string(splits);
+  return text + ", " + std::to_string(groups) + " workgroups";
+}
+
+MmaChoice choose_mma(const MmaProblem& problem, const DeviceModel& device) {
+  std::optional<MmaChoice> best;
+  const auto consider = [&](const MmaTile& tile) {
+    for (const int64_t splits : kMmaSplits) {
+      const std::optional<MmaChoice> choice = tiled(problem, tile, splits, device);
+      if (choice && (!best || choice->microseconds < best->microseconds)) best = choice;
+    }
+  };
+  if (problem.kind == MmaKind::Half) {
+    std::for_each(kHalfTiles.begin(), kHalfTiles.end(), consider);
+  } else {
+    std::for_each(kFloatTiles.begin(), kFloatTiles.end(), consider);
+  }
+  RLX_CHECK(best.has_value(), "no tile fits into shared memory");
+  return *best;
+}
+
+}  // namespace rlx

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a large product over rows to one dispatch of matmul_wgmma, and the choice of its tiles.
+#include "compiler/ops/product/matmul_wgmma.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "compiler/dispatch/builder.h"
+#include "compiler/ops/product/matmul_emit.h"
+#include "compiler/support/ceil_div.h"
+#include "compiler/support/check.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+// Tiles have 128 lines; fewer leave most of the device idle, and matmul_mma is made for them.
+constexpr int64_t kLeastLines = 192;
+constexpr int64_t kLeastColumns = 64;
+constexpr int64_t kLeastDepth = 64;
+constexpr int64_t kSizeLimit = std::numeric_limits<int32_t>::max() - 4096;
+constexpr int64_t kTileLines = 128;
+constexpr int64_t kStepDepth = 64;
+constexpr int64_t kPieceElements = 8;  // 16 bytes
+constexpr uint32_t kThreads = 384;
+
+// ---- tiles ----
+
+struct WgmmaTile {
+  int64_t columns;  // of y
+  bool pingpong;    // warpgroups take tiles in turn
+};
+constexpr std::array kWgmmaTiles = {
+    WgmmaTile{.columns = 128, .pingpong = true}, WgmmaTile{.columns = 128, .pingpong = false},
+    WgmmaTile{.columns = 192, .pingpong = true}, WgmmaTile{.columns = 192, .pingpong = false},
+    WgmmaTile{.columns = 256, .pingpong = false}};
+constexpr std::array kGatedTiles = {WgmmaTile{.columns = 64, .pingpong = true},
+                                    WgmmaTile{.columns = 128, .pingpong = false}};
+
+int64_t pair_count(const TiledSize& size, const WgmmaTile& tile) {
+  return ceil_div(ceil_div(size.m, kTileLines), 2) * ceil_div(size.n, tile.columns);
+}
+
+// Fitted to an H200 over the shapes of BERT-base at batch 32 and of a Llama-1B prefill, of plans,
+// where the kernel's start overlaps with its predecessor's end.
+double tile_microseconds(const Target& target, const TiledSize& size, const WgmmaTile& tile) {
+  constexpr double kBegin = 4.2;    // until the first products, and after the last
+  constexpr double kStep = 0.0027;  // per column and 64 depths
+  // Per column of the epilogue by both warpgroups, and beside the other one's products by one.
+  constexpr double kBoth = 0.0035;
+  constexpr double kBothResidual = 0.005;
+  constexpr double kBothHeavy = 0.012;
+  constexpr double kOne = 0.008;
+  constexpr double kOneResidual = 0.024;
+  constexpr double kOneHeavy = 0.045;
+  const auto pairs_at_once = static_cast<int64_t>(target.device.multiprocessors / 2);
+  const auto rounds = static_cast<double>(ceil_div(pair_count(size, tile), pairs_at_once));
+  const auto columns = static_cast<double>(tile.columns);
+  const double multiplied = columns * (size.gated ? 2 : 1);
+  const double products = static_cast<double>(ceil_div(size.k, kStepDepth)) * kStep * multiplied;
+  if (tile.pingpong) {
+    const double rate = size.heavy_activation ? kOneHeavy : size.residual ? kOneResidual : kOne;
+    const double epilogue = columns * rate;
+    return kBegin + rounds * std::max(products, (products + epilogue) / 2) + epilogue / 2;
+  }
+  const double rate = size.heavy_activation ? kBothHeavy : size.residual ? kBothResidual : kBoth;
+  return kBegin + rounds * (products + columns * rate);
+}
+
+struct TileChoice {
+  WgmmaTile tile;
+  double microseconds;
+};
+TileChoice choose(const Target& target, const TiledSize& size) {
+  const std::span<const WgmmaTile> tiles = size.gated ? std::span<const WgmmaTile>(kGatedTiles)
+                                                      : std::span<const WgmmaTile>(kWgmmaTiles);
+  TileChoice best{.tile = tiles.front(), .microseconds = 0};
+  for (const WgmmaTile& tile : tiles) {
+    const double microseconds = tile_microseconds(target, size, tile);
+    if (best.microseconds == 0 || microseconds < best.microseconds) best = {tile, microseconds};
+  }
+  return best;
+}
+
+// ---- what the kernel takes ----
+
+bool good_size(int64_t m, int64_t n, int64_t k) {
+  return m >= kLeastLines && n >= kLeastColumns && k >= kLeastDepth && n % kPieceElements == 0 &&
+         k % kPieceElements == 0 && std::max({m, n, k}) < kSizeLimit;
+}
+
+bool rows_of_pieces(const LowerContext& ctx, const ProductOperand& operand) {
+  return operand.depth == 1 && operand.line > 0 && operand.line < kSizeLimit &&
+         operand.line % kPieceElements == 0 && ctx.alignment(operand.ref) >= kPieceBytes;
+}
+
+uint32_t pair_bytes(const TensorRef& ref) {
+  return 2 * element_bytes(ref.dtype());
+}
+
+bool is_bias_vector(const LowerContext& ctx, const AddedOperand& bias) {
+  return bias.n == 1 && bias.m == 0 && ctx.alignment(bias.ref) >= pair_bytes(bias.ref) &&
+         (is_half(bias.ref.dtype()) || bias.ref.dtype() == DType::f32);
+}
+
+bool is_rows(const LowerContext& ctx, const AddedOperand& added) {
+  return added.n == 1 && added.m > 0 && added.m % 2 == 0 &&
+         ctx.alignment(added.ref) >= pair_bytes(added.ref) &&
+         (is_half(added.ref.dtype()) || added.ref.dtype() == DType::f32);
+}
+
+// Whether the copy engine brings the residual: as y leaves through it, in y's 16 bits.
+bool residual_copied(const LowerContext& ctx, const Product& product) {
+  return product.residual && is_half(product.y.dtype()) && is_half(product.residual->ref.dtype()) &&
+         product.residual->m % kPieceElements == 0 &&
+         ctx.alignment(product.residual->ref) >= kPieceBytes;
+}
+
+// ---- shared memory ----
+
+// How a workgroup's shared memory is spent, as the kernel lays it out.
+struct SharedPlan {
+  uint32_t stages;   // slots of the ring
+  uint32_t buffers;  // of a warp for its results and residuals
+};
+
+uint32_t bias_bytes(const std::optional<AddedOperand>& bias, const WgmmaTile& tile) {
+  return bias ? narrow<uint32_t>(tile.columns) * element_bytes(bias->ref.dtype()) : 0;
+}
+
+SharedPlan shared_plan(const TiledProduct& tiled, const WgmmaTile& tile, bool copies_residual) {
+  constexpr uint32_t kMostStages = 8;
+  constexpr uint32_t kMostBytes = 227 * 1024;
+  constexpr uint32_t kAlignment = 1024;
+  constexpr uint32_t kBarrierBytes = 8;
+  constexpr uint32_t kBufferBytes = 16 * 128;
+  constexpr uint32_t kWarps = 8;
+  const uint32_t buffers = copies_residual ? 3 : 1;
+  const auto panel_lines = narrow<uint32_t>(kTileLines + tile.columns * (tiled.second ? 2 : 1));
+  const uint32_t stage = panel_lines * 128 + 2 * kBarrierBytes;
+  uint32_t fixed = kAlignment + kWarps * buffers * kBarrierBytes;
+  if (is_half(tiled.product.y.dtype())) {
+    fixed += kWarps * (buffers * kBufferBytes + bias_bytes(tiled.product.bias, tile) +
+                       bias_bytes(tiled.second_bias, tile));
+  }
+  return {.stages = std::min(kMostStages, (kMostBytes - fixed) / stage), .buffers = buffers};
+}
+
+// ---- the dispatch ----
+
+TensorMap rows_map(const ProductOperand& operand, int64_t lines, int64_t depth, int64_t box_lines) {
+  const uint64_t bytes = element_bytes(operand.ref.dtype());
+  return {.position = 0,
+          .dtype = operand.ref.dtype(),
+          .dims = {static_cast<uint64_t>(depth), static_cast<uint64_t>(lines)},
+          .strides = {static_cast<uint64_t>(operand.line) * bytes},
+          .box = {static_cast<uint32_t>(kStepDepth), narrow<uint32_t>(box_lines)},
+          .swizzle_bytes = 128};
+}
+
+// Of chunks of y or of the residual, in which a warp moves them.
+TensorMap chunk_map(const Product& product, DType dtype, int64_t pitch) {
+  constexpr uint32_t kChunkLines = 16;
+  constexpr uint32_t kChunkColumns = 64;
+  return {.position = 0,
+          .dtype = dtype,
+          .dims = {static_cast<uint64_t>(product.n), static_cast<uint64_t>(product.m)},
+          .strides = {static_cast<uint64_t>(pitch) * element_bytes(dtype)},
+          .box = {kChunkColumns, kChunkLines},
+          .swizzle_bytes = 128};
+}
+
+using WgmmaDispatch = DispatchBuilder<MatmulWgmmaParams>;
+
+void bind_added(WgmmaDispatch& dispatch, const TiledProduct& tiled, bool copies_residual) {
+  const Product& product = tiled.product;
+  if (product.bias) {
+    dispatch.define("RLX_BIAS", std::string(name_of(product.bias->ref.dtype())))
+        .read(&MatmulWgmmaParams::bias, product.bias->ref, pair_bytes(product.bias->ref));
+  }
+  if (tiled.second_bias) {
+    dispatch.define("RLX_BIAS2", std::string(name_of(tiled.second_bias->ref.dtype())))
+        .read(&MatmulWgmmaParams::bias2, tiled.second_bias->ref,
+              pair_bytes(tiled.second_bias->ref));
+  }
+  if (product.residual) {
+    dispatch.define("RLX_RESIDUAL", std::string(name_of(product.residual->ref.dtype())))
+        .define("RLX_RESIDUAL_PITCH", product.residual->m)
+        .read(&MatmulWgmmaParams::residual, product.residual->ref,
+              copies_residual ? kPieceBytes : pair_bytes(product.residual->ref));
+  }
+  if (copies_residual) {
+    dispatch.map(&MatmulWgmmaParams::residual,
+                 chunk_map(product, product.residual->ref.dtype(), product.residual->m));
+  }
+}
+
+uint64_t least_bytes(const TiledProduct& tiled) {
+  const Product& product = tiled.product;
+  uint64_t bytes = byte_size(product.y.type);
+  const auto add = [&](const TensorRef& ref) { bytes += ref.byte_range().length_bytes; };
+  add(product.a.ref);
+  add(product.b.ref);
+  if (tiled.second) add(tiled.second->ref);
+  if (product.bias) add(product.bias->ref);
+  if (tiled.second_bias) add(tiled.second_bias->ref);
+  if (product.residual) add(product.residual->ref);
+  return bytes;
+}
+
+}  // namespace
+
+TiledSize tiled_size(const TiledProduct& tiled) {
+  return {.m = tiled.product.m,
+          .n = tiled.product.n,
+          .k = tiled.product.k,
+          .gated = tiled.second.has_value(),
+          .residual = tiled.product.residual.has_value(),
+          .heavy_activation = is_heavy_activation(tiled.product.activation.op)};
+}
+
+std::string wgmma_refusal(const LowerContext& ctx, const TiledProduct& tiled) {
+  const Product& product = tiled.product;
+  if (!ctx.target().offers(KernelId::matmul_wgmma)) return "the target has no such kernel";
+  if (!good_size(product.m, product.n, product.k)) return "too small or no whole 16-byte pieces";
+  const DType dtype = product.a.ref.dtype();
+  if (!is_half(dtype) || product.b.ref.dtype() != dtype)
+    return "operands that are not two of f16 or two of bf16";
+  if (!is_half(product.y.dtype()) && product.y.dtype() != DType::f32)
+    return "a result of " + std::string(name_of(product.y.dtype()));
+  if (!product.batch.empty()) return "a batch";
+  if (product.y_lines) return "a result whose lines stand apart";
+  if (!rows_of_pieces(ctx, product.a) || !rows_of_pieces(ctx, product.b) ||
+      ctx.alignment(product.y) < kPieceBytes) {
+    return "operands that are no rows of aligned 16-byte pieces";
+  }
+  if (product.bias && !is_bias_vector(ctx, *product.bias)) return "a bias that is no vector over n";
+  if (product.residual && !is_rows(ctx, *product.residual)) return "a residual that is no rows";
+  if (!tiled.second) return {};
+  if (tiled.second->ref.dtype() != dtype || tiled.second->line != product.b.line ||
+      !rows_of_pieces(ctx, *tiled.second) ||
+      (tiled.second_bias && !is_bias_vector(ctx, *tiled.second_bias))) {
+    return "a second matrix unlike the first";
+  }
+  return {};
+}
+
+bool wgmma_takes(const Target& target, int64_t m, int64_t n, int64_t k, DType dtype) {
+  return target.offers(KernelId::matmul_wgmma) && is_half(dtype) && good_size(m, n, k);
+}
+
+bool is_heavy_activation(const std::string& op) {
+  return !op.empty() && op != "relu" && op != "silu";
+}
+
+double wgmma_microseconds(const Target& target, const TiledSize& size) {
+  return choose(target, size).microseconds;
+}
+
+void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
+  const Product& product = tiled.product;
+  const TiledSize size = tiled_size(tiled);
+  const WgmmaTile tile = choose(ctx.target(), size).tile;
+  const int64_t pairs = pair_count(size, tile);
+  const auto groups = std::min<int64_t>(ctx.target().device.multiprocessors / 2 * 2, 2 * pairs);
+  const bool activated = !product.activation.none();
+  const bool copies_residual = residual_copied(ctx, product);
+  const SharedPlan shared = shared_plan(tiled, tile, copies_residual);
+  auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
+  dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
+      .define("RLX_Y", std::string(name_of(product.y.dtype())))
+      .define("RLX_M", product.m)
+      .define("RLX_N", product.n)
+      .define("RLX_K", product.k)
+      .define("RLX_A_PITCH", product.a.line)
+      .define("RLX_B_PITCH", product.b.line)
+      .define("RLX_TILE_N", tile.columns)
+      .define("RLX_STAGES", int64_t{shared.stages})
+      .define("RLX_BUFFERS", int64_t{shared.buffers})
+      .define("RLX_RESIDUAL_COPIED", copies_residual ? 1 : 0)
+      .define("RLX_PINGPONG", tile.pingpong ? 1 : 0)
+      .define("RLX_GATED", size.gated ? 1 : 0)
+      .define("RLX_RASTER", 8)
+      .define("RLX_PREFETCH", ctx.segment_of(product.b.ref) == Segment::Weights ? 1 : 0)
+      .define("RLX_ACTIVATION", activated ? 1 : 0)
+      .define("RLX_UNROLL_CHUNKS", size.heavy_activation ? 0 : 1)
+      .define("RLX_SHORT_MATH", is_half(product.y.dtype()) ? 1 : 0)
+      .read(&MatmulWgmmaParams::a, product.a.ref, kPieceBytes)
+      .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
+      .read(&MatmulWgmmaParams::b, product.b.ref, kPieceBytes)
+      .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, tile.columns / 2));
+  if (tiled.second) {
+    dispatch.read(&MatmulWgmmaParams::b2, tiled.second->ref, kPieceBytes)
+        .map(&MatmulWgmmaParams::b2,
+             rows_map(*tiled.second, product.n, product.k, tile.columns / 2));
+  }
+  if (activated)
+    dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
+  dispatch.write(&MatmulWgmmaParams::y, product.y, kPieceBytes);
+  if (is_half(product.y.dtype()))
+    dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
+  bind_added(dispatch, tiled, copies_residual);
+  dispatch.grid(static_cast<uint64_t>(groups))
+      .work(least_bytes(tiled), 2 * static_cast<uint64_t>(product.m) *
+                                    static_cast<uint64_t>(product.n) *
+                                    static_cast<uint64_t>(product.k) * (size.gated ? 2 : 1))
+      .reason((product.note.empty() ? "" : product.note + ": ") + "matmul_wgmma 128x" +
+              std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
+              std::to_string(pairs) + " pairs, " +
+              (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
+}
+
+}  // namespace rlx

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// argmax and argmin (ops.md 7.3).
+#include <cmath>
+#include <numeric>
+
+#include "compiler/ops/lowering/index_output.h"
+#include "compiler/ops/lowering/rows.h"
+
+namespace rlx {
+
+namespace {
+
+// The axes searched together: one, or all of them (in row-major order) where the attribute is
+// absent.
+std::optional<Ints> searched_axes(NodeContext& ctx, size_t rank) {
+  if (ctx.attrs().has("axis")) {
+    const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), rank);
+    if (!axis) return std::nullopt;
+    return Ints{*axis};
+  }
+  Ints all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+bool infer_arg_reduce(InferContext& ctx) {
+  const DType dtype = ctx.dtype(0);
+  if (!is_float(dtype) && !is_integer(dtype)) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "x is " + std::string(name_of(dtype)) + ", wanted a float or integer type",
+                    "cast x first");
+  }
+  if (!check_index_dtype(ctx)) return false;
+  const Shape& shape = ctx.shape(0);
+  const std::optional<Ints> axes = searched_axes(ctx, shape.size());
+  if (!axes) return false;
+  Shape result = shape;
+  for (const int64_t axis : *axes) {
+    if (shape[static_cast<size_t>(axis)] == 0) {
+      return ctx.fail(DiagCode::BadShape,
+                      "axis " + std::to_string(axis) + " of x " + to_string(shape) +
+                          " is empty, wanted at least one element to choose from");
+    }
+    result[static_cast<size_t>(axis)] = 1;
+  }
+  if (!ctx.attrs().flag("keep_dims")) {
+    for (size_t i = axes->size(); i-- > 0;) result.erase(result.begin() + (*axes)[i]);
+  }
+  ctx.set_output(0, {.dtype = ctx.attrs().dtype("index_dtype"), .shape = result});
+  return true;
+}
+
+// Position of the extreme of one row.
+template <typename Element>
+size_t extreme(const std::vector<Element>& values, int64_t base,
+               const std::vector<int64_t>& offsets, bool smallest, bool select_last) {
+  size_t best = 0;
+  const auto value = [&](size_t i) { return values[static_cast<size_t>(base + offsets[i])]; };
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    if (value(i) != value(i)) return i;
+    const bool wins = smallest ? value(i) < value(best) : value(i) > value(best);
+    if (wins || (select_last && value(i) == value(best))) best = i;
+  }
+  return best;
+}
+
+bool evaluate_arg_reduce(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  Tensor& y = ctx.output(0);
+  const bool smallest = ctx.node().op == "argmin";
+  const bool select_last = ctx.attrs().flag("select_last");
+  const std::optional<Ints> axes = searched_axes(ctx, x.type.shape.size());
+  if (!axes) return false;
+  const RowOffsets offsets = row_offsets(x.type.shape, *axes);
+  for (size_t k = 0; k < offsets.kept.size(); ++k) {
+    const int64_t base = offsets.kept[k];
+    const size_t best = x.is_float()
+                            ? extreme(x.floats, base, offsets.reduced, smallest, select_last)
+                            : extreme(x.integers, base, offsets.reduced, smallest, select_last);
+    set_index(y, k, static_cast<int64_t>(best));
+  }
+  return true;
+}
+
+struct Search {
+  TensorRef x;
+  TensorRef y;
+  RowLoops loops;  // operand 0: x, operand 1: y
+};
+
+// One dispatch: over x, or (`final`) over what the chunks' groups found, in `partial`.
+void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& plan,
+                     const RowChunks& chunks, uint32_t width,
+                     const std::optional<TensorRef>& partial, bool final) {
+  const TensorRef& x = search.x;
+  const TensorRef& y = search.y;
+  const int64_t rows = loop_count(search.loops.kept);
+  const int64_t length = loop_count(search.loops.reduced);
+  const int64_t searched = final ? partial.value().shape()[1] : length;
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, rows * length));
+  text += index_macro("RLX_X_KEPT", search.loops.kept, 0);
+  text += index_macro("RLX_X_REDUCED", search.loops.reduced, 0);
+  text += index_macro("RLX_Y_KEPT", search.loops.kept, 1);
+  auto dispatch = ctx.dispatch<KernelId::arg_reduce>();
+  dispatch.workgroup({plan.threads(), 1, 1})
+      .define("RLX_LANES", plan.lanes)
+      .define("RLX_ROWS", plan.rows)
+      .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_REDUCED", integer_text(searched))
+      .define("RLX_CHUNKS", chunks.count)
+      .define("RLX_CHUNK_LENGTH", integer_text(chunks.length))
+      .define("RLX_FINAL", final ? 1 : 0)
+      .define("RLX_WIDTH", width)
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_SMALLEST", ctx.node().op == "argmin" ? 1 : 0)
+      .define("RLX_SELECT_LAST", ctx.attrs().flag("select_last") ? 1 : 0)
+      .generated("rows.inc", text)
+      .grid(split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count)))
+      .work(static_cast<uint64_t>(rows * searched) * element_bytes(x.dtype()),
+            static_cast<uint64_t>(rows * searched))
+      .reason(to_string(plan) +
+              (chunks.count > 1 ? ", " + std::to_string(chunks.count) + " chunks" : ""));
+  if (final) {
+    dispatch.read(&CopyParams::x, partial.value()).write(&CopyParams::y, y);
+    return;
+  }
+  dispatch.read(&CopyParams::x, x, width > 1 ? 16 : 0);
+  dispatch.write(&CopyParams::y, partial ? *partial : y);
+}
+
+bool lower_arg_reduce(LowerContext& ctx) {
+  constexpr int64_t kGroupsPerMultiprocessor = 8;
+  constexpr int64_t kLeastPieces = 4;
+  const TensorRef x = ctx.input(0);
+  const std::optional<Ints> axes = searched_axes(ctx, x.shape().size());
+  if (!axes) return false;
+  const TensorRef y = ctx.output(0);
+  if (element_count(y.shape()) == 0) return true;
+
+  Search search{
+      .x = x,
+      .y = y,
+      .loops = split_rows(x.shape(), x.strides, strides_without(x.shape(), *axes), *axes)};
+  search.loops.kept = by_stride(search.loops.kept);
+  const uint32_t width = vector_width(ctx, x, search.loops, 0, 16 / element_bytes(x.dtype()));
+  const RowPlan plan = plan_rows(search.loops, width);
+  const int64_t rows = loop_count(search.loops.kept);
+  const RowChunks chunks =
+      split_into_chunks(loop_count(search.loops.reduced), plan.groups(rows),
+                        kGroupsPerMultiprocessor * ctx.target().device.multiprocessors,
+                        static_cast<int64_t>(plan.lanes) * width, kLeastPieces);
+  if (chunks.count == 1) {
+    dispatch_search(ctx, search, plan, chunks, width, std::nullopt, false);
+    return true;
+  }
+  const TensorRef partial =
+      ctx.scratch({.dtype = DType::i64, .shape = {rows, chunks.count, 2}}, "partial");
+  dispatch_search(ctx, search, plan, chunks, width, partial, false);
+  const RowPlan last = plan_neighbours(chunks.count, 1);
+  dispatch_search(ctx, search, last, {.count = 1, .length = chunks.count}, 1, partial, true);
+  return true;
+}
+
+constexpr AttrSpec kArgReduceAttrs[] = {
+    {.name = "axis", .type = AttrType::Int},
+    {.name = "keep_dims",
+     .type = AttrType::Bool,
+     .default_text = "false",
+     .consumed_by_infer = true},
+    {.name = "select_last", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "index_dtype",
+     .type = AttrType::DTypeName,
+     .default_text = "\"i32\"",
+     .consumed_by_infer = true},
+};
+
+constexpr OpDef arg_op(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {1, 1},
+          .outputs = {1, 1},
+          .attrs = kArgReduceAttrs,
+          .infer = infer_arg_reduce,
+          .evaluate = evaluate_arg_reduce,
+          .lower = lower_arg_reduce};
+}
+
+constexpr OpDef kArgReduceOps[] = {
+    arg_op("argmax",
+           "argmax(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
+    arg_op("argmin",
+           "argmin(x; axis=all, keep_dims=false, select_last=false, index_dtype=i32) -> y"),
+};
+
+}  // namespace
+
+std::span<const OpDef> arg_reduce_ops() {
+  return kArgReduceOps;
+}
+
+}  // namespace rlx

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+// cumsum, cumprod, cummax and cummin over any axis (ops.md 7.4).
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ops/lowering/index_output.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+
+namespace {
+
+bool is_extreme(const NodeContext& ctx) {
+  return ctx.node().op == "cummax" || ctx.node().op == "cummin";
+}
+
+bool infer_cumulative(InferContext& ctx) {
+  const DType dtype = ctx.dtype(0);
+  if (!is_float(dtype) && !is_integer(dtype)) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "x is " + std::string(name_of(dtype)) + ", wanted a float or integer type",
+                    "cast x first");
+  }
+  if (!ctx.axis(ctx.attrs().integer("axis"), ctx.shape(0).size())) return false;
+  ctx.set_output(0, ctx.input(0));
+  if (!is_extreme(ctx)) return true;
+  if (!check_index_dtype(ctx)) return false;
+  ctx.set_output(1, {ctx.attrs().dtype("index_dtype"), ctx.shape(0)});
+  return true;
+}
+
+// Calls visit(base, offsets) for every row; offsets in running order.
+template <typename Visit>
+bool for_each_row(EvaluateContext& ctx, const Visit& visit) {
+  const Shape& shape = ctx.input(0).type.shape;
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  RowOffsets offsets = row_offsets(shape, {*axis});
+  if (ctx.attrs().flag("reverse")) std::reverse(offsets.reduced.begin(), offsets.reduced.end());
+  for (const int64_t base : offsets.kept) visit(base, offsets.reduced);
+  return true;
+}
+
+int64_t wrapped(DType dtype, uint64_t value) {
+  const uint32_t unused_bits = 64 - 8 * element_bytes(dtype);
+  const uint64_t high = value << unused_bits;
+  return kind_of(dtype) == DTypeKind::Int ? static_cast<int64_t>(high) >> unused_bits
+                                          : static_cast<int64_t>(high >> unused_bits);
+}
+
+bool evaluate_total(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  Tensor& y = ctx.output(0);
+  const bool product = ctx.node().op == "cumprod";
+  const bool exclusive = ctx.attrs().flag("exclusive");
+  if (x.is_float()) y.magnitudes.resize(y.floats.size());
+  return for_each_row(ctx, [&](int64_t base, const std::vector<int64_t>& offsets) {
+    y.terms = static_cast<int64_t>(offsets.size());
+    double running = product ? 1 : 0;
+    double magnitude = running;
+    uint64_t whole = product ? 1 : 0;
+    for (const int64_t offset : offsets) {
+      const auto at = static_cast<size_t>(base + offset);
+      if (exclusive && x.is_float()) y.floats[at] = running;
+      if (exclusive && x.is_float()) y.magnitudes[at] = magnitude;
+      if (exclusive && !x.is_float()) y.integers[at] = wrapped(x.type.dtype, whole);
+      if (x.is_float()) {
+        running = product ? running * x.floats[at] : running + x.floats[at];
+        magnitude = product ? std::abs(running) : magnitude + std::abs(x.floats[at]);
+        if (!exclusive) y.magnitudes[at] = magnitude;
+      } else {
+        const auto value = static_cast<uint64_t>(x.integers[at]);
+        whole = product ? whole * value : whole + value;
+      }
+      if (!exclusive && x.is_float()) y.floats[at] = running;
+      if (!exclusive && !x.is_float()) y.integers[at] = wrapped(x.type.dtype, whole);
+    }
+  });
+}
+
+template <typename Element>
+void run_extreme(const std::vector<Element>& x, std::vector<Element>& y, Tensor* indices,
+                 int64_t base, const std::vector<int64_t>& offsets, bool largest, bool reverse) {
+  size_t best = 0;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const Element held = x[static_cast<size_t>(base + offsets[best])];
+    const Element value = x[static_cast<size_t>(base + offsets[i])];
+    const bool held_nan = held != held;
+    const bool beats = value != value || (largest ? value > held : value < held);
+    if (!held_nan && beats) best = i;
+    const auto at = static_cast<size_t>(base + offsets[i]);
+    y[at] = x[static_cast<size_t>(base + offsets[best])];
+    const size_t position = reverse ? offsets.size() - 1 - best : best;
+    if (indices != nullptr) set_index(*indices, at, static_cast<int64_t>(position));
+  }
+}
+
+bool evaluate_extreme(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  Tensor& y = ctx.output(0);
+  Tensor* indices = ctx.output_count() > 1 ? &ctx.output(1) : nullptr;
+  const bool largest = ctx.node().op == "cummax";
+  const bool reverse = ctx.attrs().flag("reverse");
+  return for_each_row(ctx, [&](int64_t base, const std::vector<int64_t>& offsets) {
+    if (x.is_float()) {
+      run_extreme(x.floats, y.floats, indices, base, offsets, largest, reverse);
+    } else {
+      run_extreme(x.integers, y.integers, indices, base, offsets, largest, reverse);
+    }
+  });
+}
+
+// What one scan needs beyond its views.
+struct Scan {
+  TensorRef x;
+  TensorRef y;
+  std::optional<TensorRef> indices;
+  RowLoops loops;  // operand 0: x, operand 1: y and indices
+  RowPlan plan;
+  uint32_t width = 1;  // of RLX_WIDTH
+  uint32_t items = 4;  // of RLX_ITEMS
+  std::string combine;
+  std::string acc;  // RLX_ACC
+  DType partial = DType::f32;
+  RowChunks chunks;
+};
+
+// Positions that a thread reads and writes as 16 bytes, 1 where rows do not allow it.
+uint32_t piece_width(const LowerContext& ctx, const Scan& scan) {
+  const DType dtype = scan.x.dtype();
+  const bool known =
+      (is_float(dtype) && dtype != DType::f64) || dtype == DType::i32 || dtype == DType::u32;
+  const uint32_t width = 16 / element_bytes(dtype);
+  return known && rows_divide(ctx, scan.x, scan.loops, 0, width) &&
+                 rows_divide(ctx, scan.y, scan.loops, 1, width)
+             ? width
+             : 1;
+}
+
+// Splits rows that alone would leave the device idle; every chunk costs a second read of x.
+void choose_chunks(const LowerContext& ctx, Scan& scan) {
+  constexpr int64_t kGroupsPerMultiprocessor = 8;
+  constexpr int64_t kLeastPieces = 4;  // of a chunk
+  const int64_t groups = scan.plan.groups(loop_count(scan.loops.kept));
+  const int64_t wanted = kGroupsPerMultiprocessor * ctx.target().device.multiprocessors;
+  const int64_t piece = static_cast<int64_t>(scan.plan.lanes) * scan.items;
+  scan.chunks =
+      split_into_chunks(loop_count(scan.loops.reduced), groups, wanted, piece, kLeastPieces);
+}
+
+std::string rows_text(const NodeContext& ctx, const Scan& scan) {
+  std::string text = define_line(
+      "RLX_INDEX",
+      index_type({&scan.x, &scan.y}, element_count(scan.x.shape()) + scan.chunks.count));
+  text += define_line("RLX_ACC", scan.acc);
+  if (is_extreme(ctx)) {
+    text += define_line("RLX_EXTREME_BEFORE(a, b)",
+                        ctx.node().op == "cummax" ? "((a) > (b))" : "((a) < (b))");
+  } else {
+    text += define_line("RLX_IDENTITY", scan.acc + (scan.combine == "PROD" ? "(1)" : "(0)"));
+    // Signed values reach 64 bits with their sign.
+    text += define_line("RLX_LIFT(v)",
+                        scan.acc == "rlx_u64" ? "rlx_u64(rlx_i64(v))" : scan.acc + "(v)");
+  }
+  text += index_macro("RLX_X_KEPT", scan.loops.kept, 0);
+  text += index_macro("RLX_X_REDUCED", scan.loops.reduced, 0);
+  text += index_macro("RLX_Y_KEPT", scan.loops.kept, 1);
+  text += index_macro("RLX_Y_REDUCED", scan.loops.reduced, 1);
+  return text;
+}
+
+void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<TensorRef>& partial,
+                   bool totals) {
+  const DType dtype = scan.x.dtype();
+  const int64_t rows = loop_count(scan.loops.kept);
+  const int64_t cols = loop_count(scan.loops.reduced);
+  const bool exclusive = !is_extreme(ctx) && ctx.attrs().flag("exclusive");
+  const uint32_t alignment = scan.width > 1 ? 16 : 0;
+  const uint64_t written = totals ? 0 : scan.y.byte_range().length_bytes;
+  auto dispatch = ctx.dispatch<KernelId::scan>();
+  dispatch.workgroup({scan.plan.threads(), 1, 1})
+      .define("RLX_LANES", scan.plan.lanes)
+      .define("RLX_ROWS", scan.plan.rows)
+      .define("RLX_BY_COLUMN", scan.plan.by_column ? 1 : 0)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_COLS", integer_text(cols))
+      .define("RLX_CHUNKS", scan.chunks.count)
+      .define("RLX_CHUNK_LENGTH", integer_text(scan.chunks.length))
+      .define("RLX_TOTALS", totals ? 1 : 0)
+      .define("RLX_COMBINE", scan.combine)
+      .define("RLX_EXTREME", is_extreme(ctx) ? 1 : 0)
+      .define("RLX_EXCLUSIVE", exclusive && !totals ? 1 : 0)
+      .define("RLX_REVERSE", ctx.attrs().flag("reverse") ? 1 : 0)
+      .define("RLX_ITEMS", scan.items)
+      .define("RLX_WIDTH", scan.width)
+      .define("RLX_WORDS", scan.width > 1 && is_integer(dtype) ? 1 : 0)
+      .define("RLX_X", std::string(name_of(dtype)))
+      .define("RLX_Y", std::string(name_of(dtype)))
+      .define("RLX_PARTIAL", std::string(name_of(scan.partial)))
+      .define("RLX_HAS_INDICES", scan.indices && !totals ? 1 : 0)
+      .define("RLX_I", std::string(name_of(scan.indices ? scan.indices->dtype() : DType::i32)))
+      .generated("rows.inc", rows_text(ctx, scan))
+      .read(&ScanParams::x, scan.x, alignment)
+      .grid(split_grid(static_cast<uint64_t>(scan.plan.groups(rows) * scan.chunks.count)))
+      .work(scan.x.byte_range().length_bytes + written, static_cast<uint64_t>(rows * cols))
+      .reason(to_string(scan.plan) +
+              (scan.chunks.count == 1 ? "" : ", " + std::to_string(scan.chunks.count) + " chunks") +
+              (totals ? ": their totals" : ""));
+  if (totals) {
+    dispatch.write(&ScanParams::partial, partial.value());
+    return;
+  }
+  if (partial) dispatch.read(&ScanParams::partial, *partial);
+  dispatch.write(&ScanParams::y, scan.y, alignment);
+  if (scan.indices) dispatch.write(&ScanParams::indices, *scan.indices);
+  // With indices or chunks, x is read again after others have written.
+  const bool once = !is_extreme(ctx) && scan.chunks.count == 1;
+  if (once && scan.x.strides == scan.y.strides) dispatch.allow_in_place(scan.x);
+}
+
+// The type of running totals and how scratch stores them.
+void choose_totals(const NodeContext& ctx, Scan& scan) {
+  const DType dtype = scan.x.dtype();
+  const bool wide = element_bytes(dtype) == 8;
+  if (is_extreme(ctx)) {
+    scan.combine = ctx.node().op == "cummax" ? "MAX" : "MIN";
+    scan.acc = "Candidate";
+    scan.partial = DType::i64;
+    return;
+  }
+  scan.combine = ctx.node().op == "cumprod" ? "PROD" : "SUM";
+  if (is_float(dtype)) {
+    scan.acc = wide ? "rlx_f64" : "rlx_f32";
+    scan.partial = wide ? DType::f64 : DType::f32;
+    return;
+  }
+  scan.acc = wide ? "rlx_u64" : "rlx_u32";
+  scan.partial = wide ? DType::i64 : DType::u32;
+}
+
+bool lower_cumulative(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.shape().size());
+  if (!axis) return false;
+  const TensorRef y = ctx.output(0);
+  std::optional<TensorRef> indices;
+  if (ctx.has_output(1)) indices = ctx.output(1);
+  if (element_count(y.shape()) == 0) return true;
+
+  RLX_CHECK(!indices || indices->strides == y.strides, "layout of the indices of " + ctx.node().op);
+  Scan scan{.x = x,
+            .y = y,
+            .indices = indices,
+            .loops = split_rows(x.shape(), x.strides, y.strides, {*axis}),
+            .plan = {},
+            .combine = {},
+            .acc = {}};
+  scan.loops.kept = by_stride(scan.loops.kept);
+  scan.width = piece_width(ctx, scan);
+  if (scan.width > 1) scan.items = scan.width;
+  scan.plan = plan_rows(scan.loops, scan.items);
+  choose_totals(ctx, scan);
+  choose_chunks(ctx, scan);
+  if (scan.chunks.count == 1) {
+    dispatch_scan(ctx, scan, std::nullopt, false);
+    return true;
+  }
+  const TensorRef partial = ctx.scratch(
+      {.dtype = scan.partial, .shape = {loop_count(scan.loops.kept), scan.chunks.count}},
+      "partial");
+  dispatch_scan(ctx, scan, partial, true);
+  dispatch_scan(ctx, scan, partial, false);
+  return true;
+}
+
+constexpr AttrSpec kTotalAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .required = true},
+    {.name = "exclusive", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "reverse", .type = AttrType::Bool, .default_text = "false"},
+};
+constexpr AttrSpec kExtremeAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .required = true},
+    {.name = "reverse", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "index_dtype",
+     .type = AttrType::DTypeName,
+     .default_text = "\"i32\"",
+     .consumed_by_infer = true},
+};
+
+constexpr OpDef total_op(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {1, 1},
+          .outputs = {1, 1},
+          .attrs = kTotalAttrs,
+          .infer = infer_cumulative,
+          .evaluate = evaluate_total,
+          .lower = lower_cumulative};
+}
+
+constexpr OpDef extreme_op(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {1, 1},
+          .outputs = {1, 2},
+          .attrs = kExtremeAttrs,
+          .infer = infer_cumulative,
+          .evaluate = evaluate_extreme,
+          .lower = lower_cumulative};
+}
+
+constexpr OpDef kCumulativeOps[] = {
+    total_op("cumsum", "cumsum(x; axis, exclusive=false, reverse=false) -> y"),
+    total_op("cumprod", "cumprod(x; axis, exclusive=false, reverse=false) -> y"),
+    extreme_op("cummax", "cummax(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
+    extreme_op("cummin", "cummin(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
+};
+
+}  // namespace
+
+std::span<const OpDef> cumulative_ops() {
+  return kCumulativeOps;
+}
+
+}  // namespace rlx

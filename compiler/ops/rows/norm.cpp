@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: Apache-2.0
+// layer_norm and rms_norm (ops.md 4).
+#include <algorithm>
+#include <cmath>
+
+#include "compiler/ops/lowering/elementwise_region.h"
+#include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/rows/moments_lower.h"
+
+namespace rlx {
+
+namespace {
+
+bool is_layer_norm(const NodeContext& ctx) {
+  return ctx.node().op == "layer_norm";
+}
+
+// The dims that are normalised together: `axis` and all behind it.
+Ints axes_from(int64_t axis, size_t rank) {
+  Ints axes;
+  for (auto d = static_cast<size_t>(axis); d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
+  return axes;
+}
+
+bool infer_norm(InferContext& ctx) {
+  if (!check_float_input(ctx, 0, "x")) return false;
+  const Shape& shape = ctx.shape(0);
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const Shape normalised(shape.begin() + *axis, shape.end());
+  if (ctx.has_input(1) && !check_broadcasts(ctx, 1, "gamma", normalised)) return false;
+  if (ctx.has_input(2) && !check_broadcasts(ctx, 2, "beta", normalised)) return false;
+  ctx.set_output(0, ctx.input(0));
+  Shape statistics = shape;
+  std::fill(statistics.begin() + *axis, statistics.end(), 1);
+  for (size_t i = 1; i < ctx.node().outputs.size(); ++i) {
+    ctx.set_output(i, {.dtype = DType::f32, .shape = statistics});
+  }
+  return true;
+}
+
+// gamma or beta by position in the normalised row; `absent` where there is none.
+std::vector<double> per_position(const EvaluateContext& ctx, size_t input, const Shape& normalised,
+                                 double absent) {
+  std::vector<double> values(static_cast<size_t>(element_count(normalised)), absent);
+  if (!ctx.has_input(input)) return values;
+  const Tensor& given = ctx.input(input);
+  const Strides strides =
+      broadcast_strides(given.type.shape, dense_strides(given.type.shape), normalised);
+  const Strides dense = dense_strides(normalised);
+  for (size_t i = 0; i < values.size(); ++i) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < normalised.size(); ++d) {
+      offset += static_cast<int64_t>(i) / dense[d] % normalised[d] * strides[d];
+    }
+    values[i] = given.floats[static_cast<size_t>(offset)];
+  }
+  return values;
+}
+
+bool evaluate_norm(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const Shape& shape = x.type.shape;
+  const bool centred = is_layer_norm(ctx);
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const double eps = ctx.attrs().real("eps");
+  const double gamma_offset = centred ? 0.0 : ctx.attrs().real("gamma_offset");
+  const Shape normalised(shape.begin() + *axis, shape.end());
+  const std::vector<double> gamma = per_position(ctx, 1, normalised, 1.0);
+  const std::vector<double> beta = per_position(ctx, 2, normalised, 0.0);
+  const size_t cols = gamma.size();
+  const size_t rows =
+      static_cast<size_t>(element_count(Shape(shape.begin(), shape.begin() + *axis)));
+  for (size_t row = 0; row < rows; ++row) {
+    const auto begin = x.floats.begin() + static_cast<std::ptrdiff_t>(row * cols);
+    double mean = 0;
+    for (size_t i = 0; i < cols && centred; ++i) mean += begin[static_cast<std::ptrdiff_t>(i)];
+    mean /= static_cast<double>(cols);
+    if (!centred) mean = 0;
+    double squares = 0;
+    for (size_t i = 0; i < cols; ++i) {
+      const double centred_value = begin[static_cast<std::ptrdiff_t>(i)] - mean;
+      squares += centred_value * centred_value;
+    }
+    const double inv_std = 1 / std::sqrt(squares / static_cast<double>(cols) + eps);
+    for (size_t i = 0; i < cols; ++i) {
+      ctx.output(0).floats[row * cols + i] =
+          (begin[static_cast<std::ptrdiff_t>(i)] - mean) * inv_std * (gamma[i] + gamma_offset) +
+          beta[i];
+    }
+    if (centred && ctx.output_count() > 1) ctx.output(1).floats[row] = mean;
+    const size_t inv_std_output = centred ? 2 : 1;
+    if (ctx.output_count() > inv_std_output) ctx.output(inv_std_output).floats[row] = inv_std;
+  }
+  return true;
+}
+
+// "#define NAME(i) ...": offset of an affine parameter by position in the row.
+std::string affine_macro(const std::string& name, const std::optional<TensorRef>& affine,
+                         const Shape& normalised) {
+  LoopDims dims;
+  if (affine) {
+    const Strides strides = broadcast_strides(affine->shape(), affine->strides, normalised);
+    for (size_t d = 0; d < normalised.size(); ++d) {
+      dims.push_back({.size = normalised[d], .strides = {strides[d], 0}});
+    }
+  }
+  return index_macro(name, merged(dims), 0);
+}
+
+struct NormOperands {
+  TensorRef x;
+  TensorRef y;
+  std::optional<TensorRef> gamma;
+  std::optional<TensorRef> beta;
+  RowLoops loops;
+  Shape normalised;
+};
+
+std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
+  const DType real = operands.x.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const int64_t cols = element_count(operands.normalised);
+  const std::string type = "rlx_" + std::string(name_of(real));
+  const double gamma_offset = is_layer_norm(ctx) ? 0.0 : ctx.attrs().real("gamma_offset");
+  std::vector<const TensorRef*> views = {&operands.x, &operands.y};
+  if (operands.gamma) views.push_back(&*operands.gamma);
+  if (operands.beta) views.push_back(&*operands.beta);
+  std::string text = define_line("RLX_INDEX", index_type(views, element_count(operands.x.shape())));
+  text += define_line("RLX_REAL", type);
+  text +=
+      define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
+                                           : "((a) / " + type + "(" + integer_text(cols) + "))");
+  text += define_line("RLX_EPS", literal(real, ctx.attrs().real("eps")));
+  text += define_line("RLX_GAMMA_OFFSET", literal(real, gamma_offset));
+  text += index_macro("RLX_X_KEPT", operands.loops.kept, 0);
+  text += index_macro("RLX_Y_KEPT", operands.loops.kept, 1);
+  text += affine_macro("RLX_GAMMA_AT", operands.gamma, operands.normalised);
+  text += affine_macro("RLX_BETA_AT", operands.beta, operands.normalised);
+  return text;
+}
+
+std::string dtype_or(const std::optional<TensorRef>& ref, const TensorRef& fallback) {
+  return std::string(name_of(ref ? ref->dtype() : fallback.dtype()));
+}
+
+// Elements of x and y that a thread moves at a time.
+uint32_t piece_width(const LowerContext& ctx, const NormOperands& operands) {
+  const auto both = [&](uint32_t width) {
+    return std::min(vector_width(ctx, operands.x, operands.loops, 0, width),
+                    vector_width(ctx, operands.y, operands.loops, 1, width));
+  };
+  const bool half = element_bytes(operands.x.dtype()) == 2;
+  return std::max(half ? both(8) : 1, both(4));
+}
+
+// More workgroups than the device holds at once: what counts is how many rows are under way, not
+// how soon one is done.
+bool many_groups(const LowerContext& ctx, int64_t groups) {
+  return groups > 4 * int64_t{ctx.target().device.multiprocessors};
+}
+
+// 4 where pieces of gamma or beta can be read as a whole: contiguous and aligned; else 1.
+int64_t affine_vector(const LowerContext& ctx, const std::optional<TensorRef>& affine,
+                      const Shape& normalised, uint32_t width) {
+  if (!affine || width == 1) return 1;
+  const Strides strides = broadcast_strides(affine->shape(), affine->strides, normalised);
+  const bool contiguous = is_dense(normalised, strides);
+  const uint32_t bytes = std::min<uint32_t>(16, width * element_bytes(affine->dtype()));
+  const bool known = is_float(affine->dtype()) && affine->dtype() != DType::f64;
+  return contiguous && known && ctx.alignment(*affine) >= bytes ? 4 : 1;
+}
+
+bool is_weight(const LowerContext& ctx, const std::optional<TensorRef>& affine) {
+  return !affine || ctx.segment_of(*affine) == Segment::Weights;
+}
+
+void emit_norm(LowerContext& ctx, const NormOperands& operands) {
+  const TensorRef& x = operands.x;
+  const TensorRef& y = operands.y;
+  const uint32_t width = piece_width(ctx, operands);
+  const int64_t rows = loop_count(operands.loops.kept);
+  const int64_t cols = loop_count(operands.loops.reduced);
+  const RowPlan plan = plan_in_registers(cols, width);
+  const int64_t items = items_per_lane(plan, cols, width);
+  const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
+  const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
+  const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
+  const bool late = items > 0 && many_groups(ctx, plan.groups(rows));
+  const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
+  const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
+  const bool has_inv_std = ctx.has_output(inv_std_output);
+  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
+  const uint32_t alignment = width > 1 ? width * element_bytes(x.dtype()) : 0;
+  auto dispatch = ctx.dispatch<KernelId::norm>();
+  dispatch.workgroup({plan.threads(), 1, 1})
+      .define("RLX_LANES", plan.lanes)
+      .define("RLX_ROWS", plan.rows)
+      .define("RLX_BY_COLUMN", 0)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_COLS", integer_text(cols))
+      .define("RLX_CENTER", is_layer_norm(ctx) ? 1 : 0)
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_GAMMA", dtype_or(operands.gamma, x))
+      .define("RLX_BETA", dtype_or(operands.beta, x))
+      .define("RLX_HAS_GAMMA", operands.gamma ? 1 : 0)
+      .define("RLX_HAS_BETA", operands.beta ? 1 : 0)
+      .define("RLX_HAS_MEAN", has_mean ? 1 : 0)
+      .define("RLX_HAS_INV_STD", has_inv_std ? 1 : 0)
+      .define("RLX_WIDTH", width)
+      .define("RLX_ITEMS", items)
+      .define("RLX_GAMMA_VECTOR", gamma_vector)
+      .define("RLX_BETA_VECTOR", beta_vector)
+      .define("RLX_AFFINE_EARLY", early && !late ? 1 : 0)
+      .define("RLX_AFFINE_LATE", late ? 1 : 0)
+      .generated("rows.inc", rows_text(ctx, operands))
+      .grid(grid.x, grid.y, grid.z)
+      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
+            static_cast<uint64_t>(rows * cols) * 8)
+      .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read again"));
+  if (cols > 0) {
+    dispatch.read(&NormParams::x, x, alignment);
+    const auto bytes = [width](const TensorRef& affine, int64_t vector) {
+      return vector == 1 ? 0 : std::min<uint32_t>(16, width * element_bytes(affine.dtype()));
+    };
+    if (operands.gamma) {
+      dispatch.read(&NormParams::gamma, *operands.gamma, bytes(*operands.gamma, gamma_vector));
+    }
+    if (operands.beta) {
+      dispatch.read(&NormParams::beta, *operands.beta, bytes(*operands.beta, beta_vector));
+    }
+    dispatch.write(&NormParams::y, y, alignment);
+  }
+  if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));
+  if (has_inv_std) dispatch.write(&NormParams::inv_std, ctx.output(inv_std_output));
+  if (!has_mean && !has_inv_std && x.strides == y.strides) dispatch.allow_in_place(x);
+}
+
+// Rows that no workgroup holds in registers, and too few of them to keep the device busy with one
+// workgroup each. f64 is left out where its statistics are wanted, as those are f32.
+bool goes_in_parts(const LowerContext& ctx, const NormOperands& operands) {
+  const int64_t rows = loop_count(operands.loops.kept);
+  const int64_t cols = loop_count(operands.loops.reduced);
+  const RowPlan plan = plan_in_registers(cols, 1);
+  if (operands.x.dtype() == DType::f64 && ctx.has_output(1)) return false;
+  return items_per_lane(plan, cols, 1) == 0 &&
+         plan.groups(rows) < 2 * int64_t{ctx.target().device.multiprocessors};
+}
+
+// The statistics by the moments kernel, the rest as one region.
+void emit_in_parts(LowerContext& ctx, const NormOperands& operands, const Ints& axes) {
+  const bool centred = is_layer_norm(ctx);
+  const TensorRef& x = operands.x;
+  const DType real = statistics_type(x.dtype());
+  TensorType type{.dtype = real, .shape = x.shape()};
+  for (const int64_t axis : axes) type.shape[static_cast<size_t>(axis)] = 1;
+  const auto place = [&](size_t output, const char* name) {
+    return ctx.has_output(output) ? ctx.output(output) : ctx.scratch(type, name);
+  };
+  const double eps = ctx.attrs().real("eps");
+  MomentsResults results{.inv_std = place(centred ? 2 : 1, "inv_std")};
+  if (centred) {
+    results.center = place(1, "mean");
+    results.rest = ctx.scratch(type, "rest");
+  }
+  emit_moments(ctx,
+               centred ? variance_problem(x, x.shape(), axes, eps)
+                       : mean_square_problem(x, x.shape(), axes, eps),
+               results);
+  Region region{.output = operands.y,
+                .output_storage = element_storage(operands.y.dtype()),
+                .operands = {},
+                .element_text = {},
+                .operations = 6,
+                .subject = "norm of rows in parts"};
+  const auto operand = [&region, real](const TensorRef& view) {
+    region.operands.push_back({.view = view, .storage = element_storage(view.dtype())});
+    return std::string(compute_type(real)) + "(x" + std::to_string(region.operands.size()) + ")";
+  };
+  const auto minus = [real](const std::string& a, const std::string& b) {
+    return real == DType::f64 ? "(" + a + " - " + b + ")" : "rlx_add_rn(" + a + ", -" + b + ")";
+  };
+  std::string text = operand(x);
+  if (centred) text = minus(minus(text, operand(*results.center)), operand(*results.rest));
+  text += " * " + operand(results.inv_std);
+  if (operands.gamma) {
+    const double offset = centred ? 0.0 : ctx.attrs().real("gamma_offset");
+    text += " * (" + operand(*operands.gamma) + " + " + literal(real, offset) + ")";
+  } else if (!centred) {
+    text += " * " + literal(real, 1 + ctx.attrs().real("gamma_offset"));
+  }
+  if (operands.beta) text += " + " + operand(*operands.beta);
+  region.element_text = "return " + text + ";\n";
+  emit_region(ctx.program(), ctx.new_step(), region);
+}
+
+bool lower_norm(LowerContext& ctx) {
+  TensorRef x = ctx.input(0);
+  const Shape& shape = ctx.input_type(0).shape;
+  const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
+  if (!axis) return false;
+  const TensorRef y = ctx.output(0);
+  const Ints axes = axes_from(*axis, shape.size());
+  const Shape normalised(shape.begin() + *axis, shape.end());
+  const int64_t rows = element_count(Shape(shape.begin(), shape.begin() + *axis));
+  if (rows == 0 || (element_count(shape) == 0 && ctx.node().outputs.size() == 1)) {
+    for (size_t i = 1; i < ctx.node().outputs.size(); ++i) ctx.output(i);
+    return true;
+  }
+  RowLoops loops = split_rows(shape, x.strides, y.strides, axes);
+  if (!is_contiguous(loops.reduced)) {
+    x = ctx.dense_input(0);
+    loops = split_rows(shape, x.strides, y.strides, axes);
+  }
+  NormOperands operands{.x = x,
+                        .y = y,
+                        .gamma = std::nullopt,
+                        .beta = std::nullopt,
+                        .loops = loops,
+                        .normalised = normalised};
+  if (ctx.has_input(1)) operands.gamma = ctx.input(1);
+  if (ctx.has_input(2)) operands.beta = ctx.input(2);
+  if (goes_in_parts(ctx, operands)) {
+    emit_in_parts(ctx, operands, axes);
+  } else {
+    emit_norm(ctx, operands);
+  }
+  return true;
+}
+
+constexpr uint32_t kNormOptional[] = {1, 2};
+
+constexpr AttrSpec kLayerNormAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
+    {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
+};
+constexpr AttrSpec kRmsNormAttrs[] = {
+    {.name = "axis", .type = AttrType::Int, .default_text = "-1"},
+    {.name = "eps", .type = AttrType::Float, .default_text = "1e-5", .minimum = 0},
+    {.name = "gamma_offset", .type = AttrType::Float, .default_text = "0"},
+};
+
+constexpr OpDef kNormOps[] = {
+    {.name = "layer_norm",
+     .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5) -> y, [mean], [inv_std]",
+     .inputs = {1, 3},
+     .outputs = {1, 3},
+     .attrs = kLayerNormAttrs,
+     .infer = infer_norm,
+     .evaluate = evaluate_norm,
+     .lower = lower_norm,
+     .optional_inputs = kNormOptional},
+    {.name = "rms_norm",
+     .signature = "rms_norm(x, [gamma], [beta]; axis=-1, eps=1e-5, gamma_offset=0) -> y, [inv_rms]",
+     .inputs = {1, 3},
+     .outputs = {1, 2},
+     .attrs = kRmsNormAttrs,
+     .infer = infer_norm,
+     .evaluate = evaluate_norm,
+     .lower = lower_norm,
+     .optional_inputs = kNormOptional},
+};
+
+}  // namespace
+
+std::span<const OpDef> norm_ops() {
+  return kNormOps;
+}
+
+}  // namespace rlx

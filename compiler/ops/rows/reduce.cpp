@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over any axes (ops.md 7.1): interface, shape rule and reference evaluation; the
+// lowering is in reduce_lower.cpp.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/ops/lowering/reduce_chain.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/rows/reduce_lower.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+
+namespace {
+
+enum class Takes : uint8_t { Numbers, Floats, Bools };
+
+struct KindRow {
+  std::string_view op;
+  Takes takes;
+};
+constexpr KindRow kKinds[] = {
+    {"reduce_sum", Takes::Numbers},    {"reduce_mean", Takes::Numbers},
+    {"reduce_max", Takes::Numbers},    {"reduce_min", Takes::Numbers},
+    {"reduce_prod", Takes::Numbers},   {"reduce_l1", Takes::Floats},
+    {"reduce_l2", Takes::Floats},      {"reduce_sum_square", Takes::Floats},
+    {"reduce_log_sum", Takes::Floats}, {"reduce_log_sum_exp", Takes::Floats},
+    {"reduce_any", Takes::Bools},      {"reduce_all", Takes::Bools},
+    {"variance", Takes::Floats},
+};
+
+Takes takes(std::string_view op) {
+  for (const KindRow& row : kKinds) {
+    if (row.op == op) return row.takes;
+  }
+  RLX_CHECK(false, "no reduction " + std::string(op));
+}
+
+bool check_dtype(InferContext& ctx) {
+  const DType dtype = ctx.dtype(0);
+  const std::string got = "x is " + std::string(name_of(dtype)) + ", wanted ";
+  switch (takes(ctx.node().op)) {
+    case Takes::Numbers:
+      if (is_float(dtype) || is_integer(dtype)) return true;
+      return ctx.fail(DiagCode::BadDtype, got + "a float or integer type",
+                      dtype == DType::bool_ ? "cast x first, or use reduce_any or reduce_all" : "");
+    case Takes::Floats:
+      if (is_float(dtype)) return true;
+      return ctx.fail(DiagCode::BadDtype, got + "f32, f16, bf16 or f64", "cast x first");
+    case Takes::Bools:
+      if (dtype == DType::bool_) return true;
+      return ctx.fail(DiagCode::BadDtype, got + "bool", "compare x with 0 first");
+  }
+  return false;
+}
+
+bool infer_reduce(InferContext& ctx) {
+  if (!check_dtype(ctx)) return false;
+  const Shape& shape = ctx.shape(0);
+  const std::optional<Ints> axes = reduced_axes(ctx, shape.size());
+  if (!axes) return false;
+  const bool keep_dims = ctx.attrs().flag("keep_dims");
+  Shape result;
+  for (size_t d = 0; d < shape.size(); ++d) {
+    if (std::find(axes->begin(), axes->end(), static_cast<int64_t>(d)) == axes->end()) {
+      result.push_back(shape[d]);
+    } else if (keep_dims) {
+      result.push_back(1);
+    }
+  }
+  ctx.set_output(0, {.dtype = ctx.dtype(0), .shape = result});
+  return true;
+}
+
+// The elements of one row in reduced order.
+struct FloatRow {
+  const std::vector<double>& values;
+  int64_t base;
+  const std::vector<int64_t>& offsets;
+
+  [[nodiscard]] double operator[](size_t i) const {
+    return values[static_cast<size_t>(base + offsets[i])];
+  }
+  [[nodiscard]] size_t size() const { return offsets.size(); }
+  template <typename Map>
+  [[nodiscard]] double sum(Map map) const {
+    double total = 0;
+    for (size_t i = 0; i < size(); ++i) total += map((*this)[i]);
+    return total;
+  }
+  template <typename Better>
+  [[nodiscard]] double extreme(double start, Better better) const {
+    double best = start;
+    for (size_t i = 0; i < size(); ++i) {
+      const double value = (*this)[i];
+      if (std::isnan(value)) return value;
+      if (better(value, best)) best = value;
+    }
+    return best;
+  }
+};
+
+struct Result {
+  double value;
+  double magnitude;  // S of class sum(n): what the rounding error of the sum is relative to
+};
+
+Result evaluate_variance(const FloatRow& row, double correction) {
+  const auto n = static_cast<double>(row.size());
+  const double mean = row.sum([](double v) { return v; }) / n;
+  const double mean_magnitude = row.sum([](double v) { return std::abs(v); }) / n;
+  const double squares = row.sum([&](double v) { return (v - mean) * (v - mean); });
+  const double value = squares / std::max(0.0, n - correction);
+  // An error of the mean of u * k * mean_magnitude, k = 8 + 2 sqrt(n), enters squared.
+  const double mean_error = std::ldexp(1.0, -24) * (8 + 2 * std::sqrt(n)) * mean_magnitude;
+  return {.value = value, .magnitude = value + mean_error * mean_magnitude};
+}
+
+Result evaluate_log_sum_exp(const FloatRow& row) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double top = row.extreme(-infinity, std::greater<>());
+  const double shift = std::isinf(top) ? 0.0 : top;
+  const double log_sum = std::log(row.sum([&](double v) { return std::exp(v - shift); }));
+  return {.value = shift + log_sum, .magnitude = std::abs(shift) + std::abs(log_sum) + 1};
+}
+
+Result evaluate_float(std::string_view op, const FloatRow& row, double correction) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto n = static_cast<double>(row.size());
+  const double sum_of_magnitudes = row.sum([](double v) { return std::abs(v); });
+  const double squares = row.sum([](double v) { return v * v; });
+  const double sum = row.sum([](double v) { return v; });
+  if (op == "reduce_sum") return {sum, sum_of_magnitudes};
+  if (op == "reduce_mean") return {sum / n, sum_of_magnitudes / n};
+  if (op == "reduce_max") return {row.extreme(-infinity, std::greater<>()), 0};
+  if (op == "reduce_min") return {row.extreme(infinity, std::less<>()), 0};
+  if (op == "reduce_l1") return {sum_of_magnitudes, sum_of_magnitudes};
+  if (op == "reduce_l2") return {std::sqrt(squares), std::sqrt(squares)};
+  if (op == "reduce_sum_square") return {squares, squares};
+  if (op == "reduce_log_sum") {
+    return {std::log(sum), std::abs(sum_of_magnitudes / sum) + std::abs(std::log(sum))};
+  }
+  if (op == "reduce_log_sum_exp") return evaluate_log_sum_exp(row);
+  if (op == "variance") return evaluate_variance(row, correction);
+  RLX_CHECK(op == "reduce_prod", "no reduction " + std::string(op));
+  double product = 1;
+  for (size_t i = 0; i < row.size(); ++i) product *= row[i];
+  return {product, std::abs(product)};
+}
+
+// Two's complement wrap to the dtype.
+int64_t wrap(DType dtype, uint64_t value) {
+  const uint32_t bits = 8 * element_bytes(dtype);
+  if (bits == 64) return static_cast<int64_t>(value);
+  const uint64_t low = value & ((uint64_t{1} << bits) - 1);
+  const bool negative = kind_of(dtype) == DTypeKind::Int && (low >> (bits - 1)) != 0;
+  return static_cast<int64_t>(negative ? low - (uint64_t{1} << bits) : low);
+}
+
+int64_t evaluate_integers(std::string_view op, DType dtype, const std::vector<int64_t>& row) {
+  if (op == "reduce_any")
+    return std::any_of(row.begin(), row.end(), [](int64_t v) { return v != 0; });
+  if (op == "reduce_all")
+    return std::all_of(row.begin(), row.end(), [](int64_t v) { return v != 0; });
+  if (op == "reduce_max") {
+    return row.empty() ? integer_range(dtype).lowest : *std::max_element(row.begin(), row.end());
+  }
+  if (op == "reduce_min") {
+    return row.empty() ? integer_range(dtype).highest : *std::min_element(row.begin(), row.end());
+  }
+  uint64_t sum = 0;
+  uint64_t product = 1;
+  for (const int64_t value : row) {
+    sum += static_cast<uint64_t>(value);
+    product *= static_cast<uint64_t>(value);
+  }
+  if (op == "reduce_prod") return wrap(dtype, product);
+  if (op == "reduce_sum") return wrap(dtype, sum);
+  RLX_CHECK(op == "reduce_mean", "no integer reduction " + std::string(op));
+  return row.empty() ? 0 : static_cast<int64_t>(sum) / static_cast<int64_t>(row.size());
+}
+
+bool evaluate_reduce(EvaluateContext& ctx) {
+  const bool has_chain = !ctx.node().region.empty();
+  const Tensor chain = has_chain ? evaluate_reduce_chain(ctx) : Tensor{};
+  const Tensor& x = has_chain ? chain : ctx.input(0);
+  Tensor& y = ctx.output(0);
+  const std::optional<Ints> axes = reduced_axes(ctx, x.type.shape.size());
+  if (!axes) return false;
+  const RowOffsets offsets = row_offsets(x.type.shape, *axes);
+  const bool is_variance = ctx.node().op == "variance";
+  const auto correction =
+      is_variance ? static_cast<double>(ctx.attrs().integer("correction")) : 0.0;
+  if (x.is_float()) y.magnitudes.resize(offsets.kept.size());
+  y.terms = static_cast<int64_t>(offsets.reduced.size());
+  for (size_t k = 0; k < offsets.kept.size(); ++k) {
+    if (x.is_float()) {
+      const FloatRow row{x.floats, offsets.kept[k], offsets.reduced};
+      const Result result = evaluate_float(ctx.node().op, row, correction);
+      y.floats[k] = result.value;
+      y.magnitudes[k] = result.magnitude;
+    } else {
+      std::vector<int64_t> row;
+      for (const int64_t offset : offsets.reduced) {
+        row.push_back(x.integers[static_cast<size_t>(offsets.kept[k] + offset)]);
+      }
+      y.integers[k] = evaluate_integers(ctx.node().op, x.type.dtype, row);
+    }
+  }
+  return true;
+}
+
+constexpr AttrSpec kReduceAttrs[] = {
+    {.name = "axes", .type = AttrType::IntList},
+    {.name = "keep_dims",
+     .type = AttrType::Bool,
+     .default_text = "false",
+     .consumed_by_infer = true},
+};
+constexpr AttrSpec kVarianceAttrs[] = {
+    {.name = "axes", .type = AttrType::IntList},
+    {.name = "keep_dims",
+     .type = AttrType::Bool,
+     .default_text = "false",
+     .consumed_by_infer = true},
+    {.name = "correction", .type = AttrType::Int, .default_text = "1", .minimum = 0},
+};
+
+constexpr OpDef reduction(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {1, 1},
+          .outputs = {1, 1},
+          .attrs = kReduceAttrs,
+          .infer = infer_reduce,
+          .evaluate = evaluate_reduce,
+          .lower = lower_reduce,
+          .reads_strides = true};
+}
+
+constexpr OpDef kReduceOps[] = {
+    reduction("reduce_sum", "reduce_sum(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_mean", "reduce_mean(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_max", "reduce_max(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_min", "reduce_min(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_prod", "reduce_prod(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_l1", "reduce_l1(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_l2", "reduce_l2(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_sum_square", "reduce_sum_square(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_log_sum", "reduce_log_sum(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_log_sum_exp", "reduce_log_sum_exp(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_any", "reduce_any(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_all", "reduce_all(x; axes=all, keep_dims=false) -> y"),
+    {.name = "variance",
+     .signature = "variance(x; axes=all, keep_dims=false, correction=1) -> y",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .attrs = kVarianceAttrs,
+     .infer = infer_reduce,
+     .evaluate = evaluate_reduce,
+     .lower = lower_reduce,
+     .reads_strides = true},
+};
+
+}  // namespace
+
+std::optional<Ints> reduced_axes(NodeContext& ctx, size_t rank) {
+  if (ctx.attrs().has("axes")) return ctx.axes(ctx.attrs().integers("axes"), rank);
+  Ints all(rank);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+std::span<const OpDef> reduce_ops() {
+  return kReduceOps;
+}
+
+}  // namespace rlx

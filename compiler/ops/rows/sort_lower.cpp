@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lowering of topk, sort and argsort. Tiles of a row are sorted in shared memory by (key, place),
+// so that equals keep their order. A row that fits one tile is done. Of a longer row
+//   the first k of each tile are all that can count, where k is at most half a tile: they make a
+//   shorter row, until one tile holds it;
+//   otherwise sorted runs are merged two by two, no longer than k.
+#include "compiler/ops/rows/sort_lower.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "compiler/ops/lowering/rows.h"
+
+namespace rlx {
+
+namespace {
+
+constexpr uint32_t kThreads = 256;
+constexpr int64_t kMostInTile = 2048;    // 24 KiB of 64-bit keys and places
+constexpr int64_t kLeastInGroup = 1024;  // of short rows
+constexpr int64_t kLongestRow = (int64_t{1} << 32) - 2;
+
+// A row-major row of keys and their places.
+struct KeyRows {
+  TensorRef keys;
+  TensorRef places;
+  int64_t length = 0;
+};
+
+struct Order {
+  TensorRef x;  // the ordered axis last
+  std::optional<TensorRef> values;
+  std::optional<TensorRef> indices;
+  RowLoops loops;  // operand 0: x, operand 1: values and indices
+  int64_t rows = 0;
+  int64_t length = 0;  // of a row of x
+  int64_t wanted = 0;  // of a row of values and indices
+  int64_t tile = 0;
+  bool descending = false;
+
+  [[nodiscard]] bool wide() const { return element_bytes(x.dtype()) == 8; }
+};
+
+// The same elements with the axis at the end.
+TensorRef axis_last(TensorRef view, int64_t axis) {
+  std::rotate(view.type.shape.begin() + axis, view.type.shape.begin() + axis + 1,
+              view.type.shape.end());
+  std::rotate(view.strides.begin() + axis, view.strides.begin() + axis + 1, view.strides.end());
+  return view;
+}
+
+std::string bits_of(DType dtype) {
+  switch (element_bytes(dtype)) {
+    case 1:
+      return "u8";
+    case 2:
+      return "u16";
+    case 4:
+      return "u32";
+    default:
+      return "i64";
+  }
+}
+
+std::string rows_text(const Order& order, int64_t scratch_length) {
+  const TensorRef& y = order.values ? *order.values : *order.indices;
+  std::string text = define_line(
+      "RLX_INDEX", index_type({&order.x, &y}, order.rows * scratch_length + 4 * kMostInTile));
+  text += index_macro("RLX_X_KEPT", order.loops.kept, 0);
+  text += index_macro("RLX_X_REDUCED", order.loops.reduced, 0);
+  text += index_macro("RLX_Y_KEPT", order.loops.kept, 1);
+  text += index_macro("RLX_Y_REDUCED", order.loops.reduced, 1);
+  return text;
+}
+
+KeyRows scratch_rows(LowerContext& ctx, const Order& order, int64_t length) {
+  const Shape shape = {order.rows, length};
+  return {.keys = ctx.scratch({order.wide() ? DType::i64 : DType::u32, shape}, "keys"),
+          .places = ctx.scratch({DType::u32, shape}, "places"),
+          .length = length};
+}
+
+// What both kernels are told, and where the result goes: `to`, or values and indices.
+void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
+                 const std::optional<KeyRows>& from, const std::optional<KeyRows>& to) {
+  const bool last = !to.has_value();
+  dispatch.define("RLX_ROW_COUNT", integer_text(order.rows))
+      .define("RLX_WIDE", order.wide() ? 1 : 0)
+      .define("RLX_LAST", last ? 1 : 0)
+      .define("RLX_HAS_VALUES", last && order.values ? 1 : 0)
+      .define("RLX_HAS_INDICES", last && order.indices ? 1 : 0)
+      .define("RLX_RAW", bits_of(order.x.dtype()))
+      .define("RLX_I", std::string(name_of(order.indices ? order.indices->dtype() : DType::i32)));
+  if (!from || (last && order.values)) dispatch.read(&SortParams::x, order.x);
+  if (from) {
+    dispatch.read(&SortParams::keys, from->keys).read(&SortParams::places, from->places);
+  }
+  if (to) {
+    dispatch.write(&SortParams::values, to->keys).write(&SortParams::indices, to->places);
+    return;
+  }
+  if (order.values) dispatch.write(&SortParams::values, *order.values);
+  if (order.indices) dispatch.write(&SortParams::indices, *order.indices);
+}
+
+// Sorts tiles of x or of `from` and keeps `keep` of each; without `to` the result is the op's.
+void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
+                    const std::optional<KeyRows>& to, int64_t keep) {
+  const int64_t length = from ? from->length : order.length;
+  const int64_t row_tiles = (length + order.tile - 1) / order.tile;
+  const int64_t tiles = std::max<int64_t>(1, kLeastInGroup / order.tile);
+  const int64_t groups = (order.rows * row_tiles + tiles - 1) / tiles;
+  const LoopDims& along = order.loops.reduced;
+  const bool by_column =
+      !from && tiles > 1 && row_tiles == 1 && !along.empty() && along.back().strides[0] != 1;
+  auto dispatch = ctx.dispatch<KernelId::sort>();
+  dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_MERGE", 0)
+      .define("RLX_TILE", order.tile)
+      .define("RLX_TILES", tiles)
+      .define("RLX_COLS", integer_text(length))
+      .define("RLX_ROW_TILES", integer_text(row_tiles))
+      .define("RLX_KEEP", keep)
+      .define("RLX_BY_COLUMN", by_column ? 1 : 0)
+      .define("RLX_FROM_KEYS", from ? 1 : 0)
+      .define("RLX_DESCENDING", order.descending ? 1 : 0)
+      .define("RLX_X", std::string(name_of(order.x.dtype())))
+      .generated("rows.inc", rows_text(order, row_tiles * order.tile))
+      .grid(split_grid(static_cast<uint64_t>(groups)))
+      .work(static_cast<uint64_t>(order.rows * length) * element_bytes(order.x.dtype()), 0)
+      .reason("tiles of " + std::to_string(order.tile) + ", " + std::to_string(row_tiles) +
+              " to a row, the first " + std::to_string(keep) + " kept");
+  bind_result(dispatch, order, from, to);
+}
+
+// How one stage of merging divides a row.
+struct MergeStage {
+  int64_t length = 0;  // of the row
+  int64_t run = 0;     // sorted elements; the last run may be shorter
+  int64_t merged = 0;  // kept of each two
+  int64_t next_runs = 0;
+  int64_t next_length = 0;
+};
+
+MergeStage merge_stage(int64_t length, int64_t run, int64_t wanted) {
+  const int64_t runs = (length + run - 1) / run;
+  MergeStage stage{.length = length, .run = run, .merged = std::min(2 * run, wanted)};
+  stage.next_runs = (runs + 1) / 2;
+  const int64_t rest = length - (stage.next_runs - 1) * 2 * run;
+  stage.next_length = (stage.next_runs - 1) * stage.merged + std::min(stage.merged, rest);
+  return stage;
+}
+
+void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& stage,
+                    const KeyRows& from, const std::optional<KeyRows>& to) {
+  const int64_t run_tiles = (stage.merged + kMostInTile - 1) / kMostInTile;
+  const int64_t groups = order.rows * stage.next_runs * run_tiles;
+  const uint64_t element = element_bytes(from.keys.dtype()) + sizeof(uint32_t);
+  auto dispatch = ctx.dispatch<KernelId::sort>();
+  dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_MERGE", 1)
+      .define("RLX_TILE", kMostInTile)
+      .define("RLX_LENGTH", integer_text(stage.length))
+      .define("RLX_RUN", integer_text(stage.run))
+      .define("RLX_MERGED", integer_text(stage.merged))
+      .define("RLX_NEXT_LENGTH", integer_text(stage.next_length))
+      .define("RLX_NEXT_RUNS", integer_text(stage.next_runs))
+      .define("RLX_RUN_TILES", integer_text(run_tiles))
+      .generated("rows.inc", rows_text(order, stage.length))
+      .grid(split_grid(static_cast<uint64_t>(groups)))
+      .work(2 * static_cast<uint64_t>(order.rows * stage.next_length) * element, 0)
+      .reason("runs of " + std::to_string(stage.run) + " merged, " + std::to_string(stage.merged) +
+              " kept");
+  bind_result(dispatch, order, from, to);
+}
+
+void keep_first_of_tiles(LowerContext& ctx, const Order& order) {
+  std::optional<KeyRows> from;
+  for (int64_t length = order.length; length > order.tile;) {
+    length = (length + order.tile - 1) / order.tile * order.wanted;
+    const KeyRows to = scratch_rows(ctx, order, length);
+    dispatch_tiles(ctx, order, from, to, order.wanted);
+    from = to;
+  }
+  dispatch_tiles(ctx, order, from, std::nullopt, order.wanted);
+}
+
+void merge_tiles(LowerContext& ctx, const Order& order) {
+  const int64_t row_tiles = (order.length + order.tile - 1) / order.tile;
+  KeyRows from = scratch_rows(ctx, order, row_tiles * order.tile);
+  dispatch_tiles(ctx, order, std::nullopt, from, order.tile);
+  int64_t run = order.tile;
+  for (;;) {
+    const MergeStage stage = merge_stage(from.length, run, order.wanted);
+    if (stage.next_runs == 1) {
+      dispatch_merge(ctx, order, stage, from, std::nullopt);
+      return;
+    }
+    const KeyRows to = scratch_rows(ctx, order, stage.next_length);
+    dispatch_merge(ctx, order, stage, from, to);
+    from = to;
+    run = stage.merged;
+  }
+}
+
+// Where a result with the axis last is written: in place, or in scratch that is transposed later,
+// since long rows across memory would be written a few bytes at a time.
+std::optional<TensorRef> written(LowerContext& ctx, const std::optional<TensorRef>& result,
+                                 bool apart, const char* name) {
+  if (!result || !apart) return result;
+  return ctx.scratch(result->type, name);
+}
+
+}  // namespace
+
+bool lower_sort(LowerContext& ctx) {
+  constexpr int64_t kShort = 64;  // rows up to this length are read and written as they lie
+  const auto axis = ctx.axis(ctx.attrs().integer("axis"), ctx.input_type(0).shape.size());
+  if (!axis) return false;
+  const bool has_values = ctx.node().op != "argsort";
+  std::optional<TensorRef> values;
+  std::optional<TensorRef> indices;
+  if (has_values) values = axis_last(ctx.output(0), *axis);
+  if (!has_values) indices = axis_last(ctx.output(0), *axis);
+  if (has_values && ctx.has_output(1)) indices = axis_last(ctx.output(1), *axis);
+  const bool descending = sorts_descending(ctx);
+  const TensorRef result = values ? *values : *indices;
+  if (element_count(result.shape()) == 0) return true;
+
+  TensorRef x = axis_last(ctx.input(0), *axis);
+  const int64_t length = x.shape().back();
+  const int64_t wanted = result.shape().back();
+  if (length > kLongestRow) {
+    return ctx.fail(DiagCode::Limit, "an axis of " + std::to_string(length) +
+                                         " elements, wanted at most " +
+                                         std::to_string(kLongestRow));
+  }
+  if (length > kShort && x.strides.back() != 1) x = ctx.dense(x);
+  const bool apart = wanted > kShort && result.strides.back() != 1;
+  Order order{.x = x,
+              .values = written(ctx, values, apart, "values"),
+              .indices = written(ctx, indices, apart, "indices"),
+              .loops = {},
+              .rows = element_count(x.shape()) / length,
+              .length = length,
+              .wanted = wanted,
+              .tile = static_cast<int64_t>(std::bit_ceil(
+                  static_cast<uint64_t>(std::clamp<int64_t>(length, 2, kMostInTile)))),
+              .descending = descending};
+  const TensorRef& target = order.values ? *order.values : *order.indices;
+  const auto last = static_cast<int64_t>(x.shape().size()) - 1;
+  order.loops = split_rows(x.shape(), x.strides, target.strides, {last});
+  if (length <= order.tile || 2 * wanted <= order.tile) {
+    keep_first_of_tiles(ctx, order);
+  } else {
+    merge_tiles(ctx, order);
+  }
+  if (apart && values) emit_strided_copy(ctx.program(), ctx.new_step(), *order.values, *values);
+  if (apart && indices) emit_strided_copy(ctx.program(), ctx.new_step(), *order.indices, *indices);
+  return true;
+}
+
+}  // namespace rlx

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a convolution to dispatches of `matmul_coop`.
+#include "compiler/ops/vision/conv_coop.h"
+
+#include <set>
+
+#include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/product/matmul_coop_lower.h"
+
+namespace rlx {
+namespace {
+
+// A row of pixels [N, C, W] as an image of height 1.
+TensorRef as_image(TensorRef ref) {
+  if (ref.shape().size() == 4) return ref;
+  ref.strides.insert(ref.strides.begin() + 2, ref.shape()[2] * ref.strides[2]);
+  ref.type.shape.insert(ref.type.shape.begin() + 2, 1);
+  return ref;
+}
+
+Convolution of_images(Convolution conv) {
+  conv.x = as_image(conv.x);
+  conv.w = as_image(conv.w);
+  if (conv.residual) conv.residual = as_image(*conv.residual);
+  conv.y = as_image(conv.y);
+  return conv;
+}
+
+// Filters [Co, H, W, C] without gaps.
+TensorRef packed_filters(LowerContext& ctx, const TensorRef& w) {
+  const TensorRef filters = ctx.channels_last(w);
+  if (pixel_pitch(filters) == w.shape()[1]) return filters;
+  return ctx.state().materialize_as(filters, channels_last_strides(w.shape()), "channels_last",
+                                    ctx.new_step());
+}
+
+// The pixels of a channels-last tensor as lines of a matrix.
+TensorRef as_lines(const TensorRef& ref) {
+  const Shape& shape = ref.shape();
+  TensorRef lines = ref;
+  lines.type.shape = {shape[0] * shape[2] * shape[3], shape[1]};
+  lines.strides = {pixel_pitch(ref).value(), 1};
+  return lines;
+}
+
+// Whether y is stored as the product makes it.
+bool takes_lines(const TensorRef& y) {
+  return pixel_pitch(y) == y.shape()[1];
+}
+
+AddedOperand added_lines(const TensorRef& ref) {
+  const TensorRef lines = as_lines(ref);
+  return {.ref = lines, .batch = {}, .m = lines.strides[0], .n = 1};
+}
+
+// ---- neighbours ----
+
+bool is_elementwise(const Node& node) {
+  return node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
+}
+
+bool has_groups(const Node& node) {
+  const auto groups = node.attributes.find("groups");
+  return node.op == "conv" && groups != node.attributes.end() &&
+         std::get<int64_t>(groups->second) > 1;
+}
+
+// Whether a search that goes from node to node, through elementwise ones, meets groups.
+// neighbours(id) are the nodes at a value's other end.
+template <typename Neighbours, typename Values>
+bool meets_groups(const Graph& graph, ValueId from, const Neighbours& neighbours,
+                  const Values& values) {
+  std::vector<ValueId> open = {from};
+  std::set<ValueId> seen = {from};
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    for (const NodeId id : neighbours(value)) {
+      const Node& node = graph.node(id);
+      if (has_groups(node)) return true;
+      if (!is_elementwise(node)) continue;
+      for (const ValueId next : values(node)) {
+        if (seen.insert(next).second) open.push_back(next);
+      }
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+bool is_beside_groups(const Graph& graph, const Node& node) {
+  const auto producer = [&graph](ValueId id) {
+    const std::optional<NodeId> made_by = graph.value(id).producer;
+    return made_by ? std::vector<NodeId>{*made_by} : std::vector<NodeId>{};
+  };
+  const auto readers = [&graph](ValueId id) { return graph.readers(id); };
+  const auto inputs = [](const Node& at) {
+    std::vector<ValueId> values;
+    for (const std::optional<ValueId>& input : at.inputs) {
+      if (input) values.push_back(*input);
+    }
+    return values;
+  };
+  const auto outputs = [](const Node& at) { return at.outputs; };
+  return meets_groups(graph, *node.inputs[0], producer, inputs) ||
+         meets_groups(graph, node.outputs[0], readers, outputs);
+}
+
+bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& given) {
+  const Convolution conv = of_images(given);
+  const bool in_pieces = form == ConvMmaForm::Pieces;
+  const int64_t depth = conv.group_in * conv.window.taps();
+  TensorRef y = conv.y;
+  if (!takes_lines(y)) {
+    y = ctx.scratch(y.type, "channels_last");
+    y.strides = channels_last_strides(y.shape());
+  }
+  Product product{.batch = {},
+                  .m = conv.images * conv.window.out_count(),
+                  .n = conv.group_out,
+                  .k = depth,
+                  .a = {.ref = in_pieces ? ctx.channels_last(conv.x) : conv.x},
+                  .b = {.ref = packed_filters(ctx, conv.w), .line = depth, .depth = 1},
+                  .bias = {},
+                  .residual = {},
+                  .y = as_lines(y),
+                  .activation = conv.activation,
+                  .residual_first = true,
+                  .note = "channels last"};
+  if (conv.bias) product.bias = AddedOperand{.ref = *conv.bias, .m = 0, .n = conv.bias->strides[0]};
+  if (conv.residual) product.residual = added_lines(ctx.channels_last(*conv.residual));
+  if (in_pieces && conv.window.is_pointwise()) {
+    product.a.ref = as_lines(product.a.ref);
+    product.a.line = product.a.ref.strides[0];
+    product.a.depth = 1;
+    product.note += ", 1x1";
+    // Other kernels than matmul_coop add the residual behind the activation.
+    product.residual_first = conv.residual && !conv.activation.none();
+    if (product.residual_first) {
+      emit_coop(ctx, product);
+    } else if (!lower_product(ctx, product)) {
+      return false;
+    }
+  } else {
+    emit_coop(ctx, product, {.window = conv.window, .in_pieces = in_pieces});
+  }
+  if (y.buffer != conv.y.buffer) ctx.copy(y, conv.y);
+  return true;
+}
+
+}  // namespace rlx

@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a convolution to dispatches of `conv_mma`, `matmul_coop`, `matmul`, `conv_depthwise` or
+// `conv`.
+#include "compiler/ops/vision/conv_lower.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/product/matmul_lower.h"
+#include "compiler/ops/product/matmul_tiles.h"
+#include "compiler/ops/vision/conv_coop.h"
+#include "compiler/ops/vision/conv_mma.h"
+#include "compiler/support/ceil_div.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kConvVectorElements = 4;
+constexpr int64_t kSharedBytes = 32768;
+// Filters per channel up to which staging the patch anew for each is cheaper than a matrix product
+// with K = taps.
+constexpr int64_t kMaxMultiplier = 4;
+
+using ConvDispatch = DispatchBuilder<ConvParams>;
+
+int64_t depth_of(const Convolution& conv) {
+  return conv.group_in * conv.window.taps();
+}
+
+// ---- a 1x1 window that moves by single steps is a matrix product ----
+
+bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) {
+  const int64_t image_stride = conv.x.strides[0];
+  const int64_t channel_stride = conv.x.strides[1];
+  const int64_t group_weights = conv.group_out * conv.group_in;
+  Product product{
+      .batch = {conv.images, conv.groups},
+      .m = conv.group_out,
+      .n = conv.window.out_count(),
+      .k = conv.group_in,
+      .a = {.ref = conv.w, .batch = {0, group_weights}, .line = conv.group_in, .depth = 1},
+      .b = {.ref = conv.x,
+            .batch = {image_stride, conv.group_in * channel_stride},
+            .line = pixel,
+            .depth = channel_stride},
+      .bias = {},
+      .residual = {},
+      .y = conv.y,
+      .activation = conv.activation,
+      .note = "1x1 conv"};
+  if (!conv.y.dense()) {
+    const int64_t line = conv.y.strides[1];
+    product.y_lines = {.batch = {conv.y.strides[0], conv.group_out * line}, .line = line};
+  }
+  if (conv.bias) {
+    const int64_t stride = conv.bias->strides[0];
+    product.bias =
+        AddedOperand{.ref = *conv.bias, .batch = {0, conv.group_out * stride}, .m = stride, .n = 0};
+  }
+  if (conv.residual) {
+    const int64_t line = conv.residual->strides[1];
+    product.residual = AddedOperand{.ref = *conv.residual,
+                                    .batch = {conv.residual->strides[0], conv.group_out * line},
+                                    .m = line,
+                                    .n = 1};
+  }
+  return lower_product(ctx, std::move(product));
+}
+
+// ---- what both kernels are told ----
+
+// Whether the pixels of each channel stand one after the other.
+bool has_dense_planes(const TensorRef& ref) {
+  return pixel_stride(ref) == 1;
+}
+
+// From a channel to the next. Strides of axes of size 1 say nothing.
+int64_t plane_stride(const TensorRef& ref) {
+  return ref.shape()[1] == 1 ? 0 : ref.strides[1];
+}
+int64_t image_stride(const TensorRef& ref) {
+  return ref.shape()[0] == 1 ? 0 : ref.strides[0];
+}
+
+// Where planes do not stand as in a dense tensor (lib/planes.glsl and .cuh).
+void define_planes(ConvDispatch& dispatch, const TensorRef& ref, const char* image,
+                   const char* channel) {
+  if (ref.dense()) return;
+  dispatch.define(image, image_stride(ref)).define(channel, plane_stride(ref));
+}
+
+std::string index_type_of(const Convolution& conv) {
+  const TensorRef::ByteRange range = conv.x.byte_range();
+  const int64_t x_elements =
+      static_cast<int64_t>(range.length_bytes) / element_bytes(conv.x.dtype());
+  const int64_t channels = conv.groups * conv.group_out;
+  int64_t farthest = std::max(x_elements, element_count(conv.w.shape()));
+  farthest = std::max({farthest, conv.window.out_count(), channels * plane_stride(conv.y)});
+  if (conv.residual) farthest = std::max(farthest, channels * plane_stride(*conv.residual));
+  return farthest <= kCountLimit ? "int" : "rlx_i64";
+}
+
+void define_common(ConvDispatch& dispatch, const Convolution& conv) {
+  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(conv.x.strides);
+  const DType acc = accumulator_of(conv.x.dtype());
+  define_window(dispatch, conv.window);
+  dispatch.define("RLX_ACC", std::string(name_of(acc)))
+      .define("RLX_INDEX", index_type_of(conv))
+      .define("RLX_X", std::string(name_of(conv.x.dtype())))
+      .define("RLX_W", std::string(name_of(conv.w.dtype())))
+      .define("RLX_Y", std::string(name_of(conv.y.dtype())))
+      .define("RLX_IMAGES", conv.images)
+      .define("RLX_X_N", conv.x.strides[0])
+      .define("RLX_X_C", conv.x.strides[1])
+      .define("RLX_X_D", spatial[0])
+      .define("RLX_X_H", spatial[1])
+      .define("RLX_X_W", spatial[2])
+      .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
+  define_activation(dispatch, conv.activation, acc);
+  if (conv.bias) {
+    dispatch.define("RLX_BIAS", std::string(name_of(conv.bias->dtype())))
+        .define("RLX_BIAS_M", conv.bias->strides[0])
+        .define("RLX_BIAS_N", 0)
+        .define("RLX_BIAS_VECTOR", 1);
+  }
+  if (conv.residual) {
+    dispatch.define("RLX_RESIDUAL", std::string(name_of(conv.residual->dtype())))
+        .define("RLX_RESIDUAL_M",
+                conv.residual->dense() ? conv.window.out_count() : plane_stride(*conv.residual))
+        .define("RLX_RESIDUAL_N", 1)
+        .define("RLX_RESIDUAL_VECTOR", 1)
+        .define("RLX_RESIDUAL_FIRST", 1);
+    define_planes(dispatch, *conv.residual, "RLX_RESIDUAL_IMAGE", "RLX_RESIDUAL_PLANE");
+  }
+  define_planes(dispatch, conv.y, "RLX_Y_N", "RLX_Y_C");
+}
+
+void bind_common(ConvDispatch& dispatch, const Convolution& conv, uint32_t w_alignment,
+                 uint32_t y_alignment) {
+  uint64_t bytes = byte_size(conv.y.type);
+  if (depth_of(conv) > 0) {
+    dispatch.read(&ConvParams::x, conv.x).read(&ConvParams::w, conv.w, w_alignment);
+    bytes += conv.x.byte_range().length_bytes + byte_size(conv.w.type);
+  }
+  if (conv.bias) {
+    dispatch.read(&ConvParams::bias, *conv.bias);
+    bytes += conv.bias->byte_range().length_bytes;
+  }
+  if (conv.residual) {
+    dispatch.read(&ConvParams::residual, *conv.residual);
+    bytes += byte_size(conv.residual->type);
+  }
+  dispatch.write(&ConvParams::y, conv.y, y_alignment);
+  const int64_t outputs = element_count(conv.y.shape());
+  dispatch.work(bytes, 2 * static_cast<uint64_t>(outputs) * static_cast<uint64_t>(depth_of(conv)));
+}
+
+// ---- depthwise ----
+
+struct DepthwiseTile {
+  int64_t h = 1;
+  int64_t w = 1;
+  uint32_t threads = 64;
+};
+
+int64_t staged_elements(const Window& window, const DepthwiseTile& tile) {
+  const int64_t patch_h =
+      (tile.h - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
+  const int64_t patch_w =
+      (tile.w - 1) * window.stride[2] + (window.kernel[2] - 1) * window.dilation[2] + 1;
+  if (patch_h > kSharedBytes || patch_w > kSharedBytes) return kSharedBytes;
+  return patch_h * patch_w + window.taps();
+}
+
+// The largest tile whose patch fits into shared memory; none where not even a small one does.
+std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
+  const Window& window = conv.window;
+  if (conv.group_in != 1 || conv.group_out > kMaxMultiplier || window.rank > 2) return std::nullopt;
+  const int64_t capacity = kSharedBytes / element_bytes(accumulator_of(conv.x.dtype()));
+  DepthwiseTile tile{.h = std::min<int64_t>(window.out[1], 32),
+                     .w = std::min<int64_t>(window.out[2], 32)};
+  if (window.out[1] == 1) tile.w = std::min<int64_t>(window.out[2], 512);
+  while (staged_elements(window, tile) > capacity) {
+    if (tile.h * tile.w <= 16) return std::nullopt;
+    int64_t& longer = tile.h >= tile.w ? tile.h : tile.w;
+    longer = ceil_div(longer, 2);
+  }
+  const int64_t outputs = tile.h * tile.w;
+  tile.threads = outputs >= 512 ? 256 : (outputs >= 128 ? 128 : 64);
+  return tile;
+}
+
+bool lower_depthwise(LowerContext& ctx, const Convolution& conv, const DepthwiseTile& tile) {
+  const Window& window = conv.window;
+  const int64_t channels = conv.groups * conv.group_out;
+  const int64_t tiles = ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
+  auto dispatch = ctx.dispatch<KernelId::conv_depthwise>();
+  define_common(dispatch, conv);
+  dispatch.workgroup({tile.threads, 1, 1})
+      .define("RLX_CHANNELS", channels)
+      .define("RLX_MULTIPLIER", conv.group_out)
+      .define("RLX_TILE_H", tile.h)
+      .define("RLX_TILE_W", tile.w)
+      .define("RLX_Y_VECTOR", 1)
+      .grid(split_grid(static_cast<uint64_t>(tiles * channels * conv.images)))
+      .reason("depthwise conv: " + std::to_string(tile.h) + "x" + std::to_string(tile.w) +
+              " tile, " + std::to_string(tiles * channels * conv.images) + " workgroups");
+  bind_common(dispatch, conv, 0, 0);
+  return true;
+}
+
+// ---- implicit product ----
+
+bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
+  const int64_t pixels = conv.window.out_count();
+  const ProductSize size{
+      .m = conv.group_out, .n = conv.images * pixels, .k = depth_of(conv), .batches = conv.groups};
+  const TileChoice choice = choose_tile(
+      size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))});
+  const bool half_or_single = accumulator_of(conv.x.dtype()) == DType::f32;
+  const uint32_t w_bytes = 4 * element_bytes(conv.w.dtype());
+  const uint32_t y_bytes = 4 * element_bytes(conv.y.dtype());
+  const bool w_vectors = half_or_single && depth_of(conv) % kConvVectorElements == 0 &&
+                         ctx.alignment(conv.w) >= w_bytes;
+  const bool y_vectors = half_or_single && pixels % kConvVectorElements == 0 &&
+                         ctx.alignment(conv.y) >= y_bytes &&
+                         plane_stride(conv.y) % kConvVectorElements == 0 &&
+                         image_stride(conv.y) % kConvVectorElements == 0;
+  auto dispatch = ctx.dispatch<KernelId::conv>();
+  define_common(dispatch, conv);
+  define_tile(dispatch, choice.tile);
+  dispatch.define("RLX_GROUPS", conv.groups)
+      .define("RLX_GROUP_IN", conv.group_in)
+      .define("RLX_GROUP_OUT", conv.group_out)
+      .define("RLX_W_VECTOR", w_vectors ? "DEPTH" : "1")
+      .define("RLX_Y_VECTOR", y_vectors ? kConvVectorElements : 1)
+      .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+      .reason("implicit product: " + choice.text());
+  bind_common(dispatch, conv, w_vectors ? w_bytes : 0, y_vectors ? y_bytes : 0);
+  return true;
+}
+
+}  // namespace
+
+std::string conv_place_refusal(const LoweringState& state, const Node& node,
+                               const TensorRef& place) {
+  const LowerOptions& options = state.options;
+  const ConvMmaForm form = conv_mma_form(*options.target, options.products, state.graph, node);
+  if (form != ConvMmaForm::None) return conv_mma_place_refusal(form, place);
+  if (!has_dense_planes(place)) return "conv writes planes of dense pixels here";
+  if (std::max(place.strides[0], place.strides[1]) > kCountLimit)
+    return "conv writes within 32-bit strides";
+  return {};
+}
+
+bool lower_convolution(LowerContext& ctx, Convolution conv) {
+  const ConvMmaForm form =
+      conv_mma_form(ctx.target(), ctx.products(), ctx.state().graph, ctx.node());
+  if (on_cooperative_matrices(form)) return lower_conv_coop(ctx, form, conv);
+  if (form != ConvMmaForm::None) return lower_conv_mma(ctx, form, conv);
+  conv.w = ctx.dense(conv.w);
+  if (conv.residual && !has_dense_planes(*conv.residual)) conv.residual = ctx.dense(*conv.residual);
+  const int64_t columns = conv.images * conv.window.out_count();
+  const int64_t tiles = ceil_div(columns, 16) * ceil_div(conv.group_out, 16);
+  const int64_t largest =
+      std::max({columns, tiles, depth_of(conv), conv.groups * conv.group_out,
+                *std::max_element(conv.window.in.begin(), conv.window.in.end())});
+  if (largest > kCountLimit) {
+    return ctx.fail(DiagCode::UnsupportedOp,
+                    "a convolution of " + std::to_string(columns) + " output pixels, " +
+                        std::to_string(conv.groups * conv.group_out) + " channels and depth " +
+                        std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
+  }
+  // A product adds its residual behind the activation.
+  const bool late_residual = !conv.residual || conv.activation.none();
+  if (conv.window.is_pointwise() && late_residual) {
+    if (const std::optional<int64_t> pixel = pixel_stride(conv.x))
+      return lower_pointwise(ctx, conv, *pixel);
+  }
+  if (const std::optional<DepthwiseTile> tile = depthwise_tile(conv))
+    return lower_depthwise(ctx, conv, *tile);
+  return lower_implicit(ctx, conv);
+}
+
+}  // namespace rlx

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// The cost model of conv_mma.
+#include "compiler/ops/vision/conv_mma_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "compiler/support/ceil_div.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kStepBytes = 128;  // of k, per pixel and filter
+constexpr int64_t kMaxStages = 8;
+constexpr int64_t kSumPad = 8;  // words behind each row of sums
+constexpr std::array<int64_t, 4> kConvSplits = {1, 2, 4, 8};
+
+// step: microseconds of a step where a workgroup has a multiprocessor to itself.
+struct TileCost {
+  ConvTile tile;
+  double step;
+};
+constexpr std::array kTiles = {
+    TileCost{{.tile_m = 32, .tile_n = 64, .warps_k = 4}, 0.092},
+    TileCost{{.tile_m = 32, .tile_n = 32, .warps_k = 4}, 0.080},
+    TileCost{{.tile_m = 64, .tile_n = 32, .warps_k = 4}, 0.100},
+    TileCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2}, 0.150},
+    TileCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.200},
+    TileCost{{.tile_m = 128, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.300},
+};
+constexpr double kConvStart = 1.4;  // launch, first copies, epilogue
+constexpr double kSplitCost = 1.4;  // of a cluster
+constexpr double kProductRate =
+    2.1;  // of a full multiprocessor, million multiply-adds per microsecond
+constexpr double kEpilogue = 0.25;  // of a workgroup
+// Of multiprocessors that copy more than kBurst bytes each: the bytes per microsecond that L2 gives
+// each, and the epilogue of 64 x 64 outputs without and with a residual.
+constexpr double kBurst = 160e3;
+constexpr double kCopyRate = 50e3;
+constexpr double kTail = 0.33;
+constexpr double kResidualTail = 0.53;
+
+// Tiles that warpgroups multiply, measured on an H200 with the convolutions of ResNet-50 at batch
+// 32. Microseconds of a step, where nobody else is on the multiprocessor (alone) and per workgroup
+// where it is full (busy), and of a workgroup's epilogue, without and with a residual.
+struct GroupCost {
+  ConvTile tile;
+  int64_t stages;
+  double alone;
+  double busy;
+  double tail;
+  double residual_tail;
+};
+// Of 64 rows, or of 128 in two warpgroups; warps as mma has them where there is no wgmma.
+constexpr ConvTile group_tile(int64_t tile_m, int64_t tile_n) {
+  const bool wide = tile_n > 64 && tile_m > 64;
+  return {.tile_m = tile_m,
+          .tile_n = tile_n,
+          .warps_m = wide ? 2 : tile_m / 32,
+          .warps_n = wide ? 4 : 2,
+          .by_groups = true};
+}
+constexpr std::array kGroupTiles = {
+    GroupCost{group_tile(64, 64), 4, 0.53, 0.19, 0.33, 0.45},
+    GroupCost{group_tile(128, 64), 4, 0.60, 0.33, 0.65, 1.15},
+    GroupCost{group_tile(64, 128), 3, 0.69, 0.30, 0.55, 1.15},
+    GroupCost{group_tile(64, 128), 8, 0.334, 0.334, 0.70, 1.00},
+    GroupCost{group_tile(128, 128), 3, 0.93, 0.54, 1.13, 3.00},
+    GroupCost{group_tile(128, 128), 6, 0.55, 0.53, 1.13, 3.00},
+};
+constexpr double kGroupStart = 2.3;
+constexpr double kOverhang = 0.1;
+constexpr int64_t kSharedStages = 4;     // of rings that leave room for other workgroups
+constexpr double kGroupSplitCost = 2.2;  // per workgroup of a cluster
+
+int64_t shared_bytes(const ConvTile& tile, int64_t stages) {
+  const int64_t ring = stages * (tile.tile_m + tile.tile_n) * kStepBytes;
+  const int64_t sums = tile.warps_k * tile.tile_m * (tile.tile_n + kSumPad) * 4;
+  return std::max(ring, sums);
+}
+
+// As many steps in flight as there are and shared memory holds; at least two slots for a ring.
+int64_t stages_for(const ConvTile& tile, int64_t steps, const DeviceModel& device) {
+  int64_t stages = std::min(kMaxStages, steps);
+  while (stages > 1 && shared_bytes(tile, stages) > static_cast<int64_t>(device.shared_bytes))
+    --stages;
+  return stages;
+}
+
+// Tiles of the busiest multiprocessor.
+double tiles_per_processor(const ConvTiling& tiling, const DeviceModel& device) {
+  return std::ceil(static_cast<double>(tiling.groups) / device.multiprocessors);
+}
+
+// Microseconds that memory needs.
+double memory_time(const ConvProduct& product, const DeviceModel& device) {
+  const double outputs =
+      static_cast<double>(product.m * product.n) * (product.has_residual ? 4 : 2);
+  const double inputs = static_cast<double>(product.m * std::min(product.k, product.n * 4)) * 2;
+  return (outputs + inputs) / device.memory_gigabytes_per_second * 1e-3;
+}
+
+double estimate(const ConvProduct& product, const TileCost& cost, const ConvTiling& tiling,
+                int64_t steps, const DeviceModel& device) {
+  const ConvTile& tile = tiling.tile;
+  const double step_products = static_cast<double>(tile.tile_m * tile.tile_n) *
+                               static_cast<double>(kStepBytes / product.element_bytes) * 1e-6;
+  const double tiles = tiles_per_processor(tiling, device);
+  const double all_steps = tiles * static_cast<double>(steps);
+  const double copied = all_steps * static_cast<double>((tile.tile_m + tile.tile_n) * kStepBytes);
+  const double outputs = tiles * static_cast<double>(tile.tile_m * tile.tile_n) / 4096;
+  const double alone = static_cast<double>(steps) * cost.step;
+  const double together =
+      copied <= kBurst
+          ? all_steps * step_products / kProductRate + tiles * kEpilogue
+          : copied / kCopyRate + outputs * (product.has_residual ? kResidualTail : kTail);
+  return kConvStart + (tiling.split > 1 ? kSplitCost : 0) +
+         std::max({alone, together, memory_time(product, device)});
+}
+
+double estimate(const ConvProduct& product, const GroupCost& cost, const ConvTiling& tiling,
+                int64_t steps, const DeviceModel& device) {
+  // A few tiles more than a whole wave start where others end.
+  const double tiles =
+      std::ceil(static_cast<double>(tiling.groups) / device.multiprocessors - kOverhang);
+  const double tail = product.has_residual ? cost.residual_tail : cost.tail;
+  const double products = static_cast<double>(steps) * std::max(cost.alone, tiles * cost.busy);
+  const double split = tiling.split > 1 ? kGroupSplitCost * static_cast<double>(tiling.split) : 0;
+  return std::max(kGroupStart + split + products + tiles * tail,
+                  kConvStart + memory_time(product, device));
+}
+
+// ---- few channels ----
+
+constexpr int64_t kStagedPieceBytes = 16;
+constexpr int64_t kPatchGroupsPerProcessor = 2;
+
+struct PatchShape {
+  int64_t tile_h;
+  int64_t tile_w;
+};
+constexpr std::array kPatchShapes = {PatchShape{8, 16}, PatchShape{8, 8}};
+
+// A pixel is half a piece or a whole one. Two pixels share a piece only where windows begin at
+// whole pieces.
+std::optional<int64_t> channels_of_patch(const Window& window, int64_t channels,
+                                         uint32_t element_bytes) {
+  const int64_t whole = kStagedPieceBytes / element_bytes;
+  const bool pairs = window.dilation[2] == 1 && window.stride[2] % 2 == 0;
+  if (element_bytes == 2 && pairs && channels <= whole / 2) return whole / 2;
+  if (channels <= whole) return whole;
+  return std::nullopt;
+}
+
+// As lib/conv_patch.cuh lays it out.
+int64_t patch_shared_bytes(const Window& window, const PatchTiling& tiling,
+                           uint32_t element_bytes) {
+  const int64_t pixel_bytes = tiling.patch_channels * element_bytes;
+  const int64_t piece_taps = kStagedPieceBytes / pixel_bytes;
+  const int64_t row_pieces = ceil_div(window.kernel[2], piece_taps);
+  const int64_t steps = ceil_div(window.kernel[1] * row_pieces, 2);
+  const int64_t height =
+      (tiling.tile_h - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
+  const int64_t width = (tiling.tile_w - 1) * window.stride[2] +
+                        (row_pieces * piece_taps - 1) * window.dilation[2] + piece_taps;
+  const int64_t filters = tiling.tile_n * (steps * 32 + kStagedPieceBytes);
+  const int64_t sums = tiling.tile_h * tiling.tile_w * (tiling.tile_n + kSumPad) * 4;
+  return filters + height * width * pixel_bytes + kStagedPieceBytes + sums;
+}
+
+}  // namespace
+
+std::string ConvTiling::text() const {
+  std::string text = std::to_string(tile.tile_m) + "x" + std::to_string(tile.tile_n) + " tiles, " +
+                     std::to_string(tile.warps_m * tile.warps_n * tile.warps_k) + " warps";
+  if (tile.by_groups) text += " (warpgroups)";
+  if (tile.warps_k > 1) text += " (" + std::to_string(tile.warps_k) + " share k)";
+  text += ", " + std::to_string(stages) + " stages";
+  if (split > 1) text += ", k split over clusters of " + std::to_string(split);
+  return text + ", " + std::to_string(groups) + " workgroups";
+}
+
+namespace {
+
+// Calls consider(tiling, steps) for the tile with each division of k.
+template <typename Consider>
+void for_each_split(const ConvProduct& product, const ConvTile& tile, const Consider& consider) {
+  const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
+  const int64_t tiles = ceil_div(product.m, tile.tile_m) * ceil_div(product.n, tile.tile_n);
+  for (const int64_t split : kConvSplits) {
+    if (split > all_steps) break;
+    consider(ConvTiling{.tile = tile, .split = split, .groups = tiles * split},
+             ceil_div(all_steps, split));
+  }
+}
+
+}  // namespace
+
+ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& device) {
+  ConvTiling best;
+  const auto keep = [&best](const ConvTiling& tiling) {
+    if (best.tile.tile_m == 0 || tiling.microseconds < best.microseconds) best = tiling;
+  };
+  for (const TileCost& cost : kTiles) {
+    for_each_split(product, cost.tile, [&](ConvTiling tiling, int64_t steps) {
+      tiling.stages = stages_for(cost.tile, steps, device);
+      tiling.microseconds = estimate(product, cost, tiling, steps, device);
+      keep(tiling);
+    });
+  }
+  if (product.element_bytes != 2) return best;
+  for (const GroupCost& cost : kGroupTiles) {
+    for_each_split(product, cost.tile, [&](ConvTiling tiling, int64_t steps) {
+      // Large rings are for many steps: their costs do not hold for parts of them.
+      if (steps < cost.stages && cost.stages > kSharedStages) return;
+      tiling.stages = std::min(cost.stages, steps);
+      tiling.microseconds = estimate(product, cost, tiling, steps, device);
+      keep(tiling);
+    });
+  }
+  return best;
+}
+
+std::string PatchTiling::text() const {
+  return "patches of few channels, " + std::to_string(tile_h) + "x" + std::to_string(tile_w) +
+         " pixels by " + std::to_string(tile_n) + " filters, " + std::to_string(groups) +
+         " workgroups";
+}
+
+std::optional<PatchTiling> choose_patch_tiling(const Window& window, int64_t images,
+                                               int64_t channels, int64_t filters,
+                                               uint32_t element_bytes, const DeviceModel& device) {
+  const std::optional<int64_t> patch_channels = channels_of_patch(window, channels, element_bytes);
+  if (!patch_channels) return std::nullopt;
+  std::optional<PatchTiling> best;
+  for (const PatchShape& shape : kPatchShapes) {
+    PatchTiling tiling{.patch_channels = *patch_channels,
+                       .tile_h = shape.tile_h,
+                       .tile_w = shape.tile_w,
+                       .tile_n = filters <= 32 ? 32 : 64,
+                       .warps_m = 4,
+                       .warps_n = 2};
+    if (patch_shared_bytes(window, tiling, element_bytes) >
+        static_cast<int64_t>(device.shared_bytes))
+      continue;
+    const int64_t tiles =
+        images * ceil_div(window.out[1], shape.tile_h) * ceil_div(window.out[2], shape.tile_w);
+    const int64_t filter_tiles = ceil_div(filters, tiling.tile_n);
+    const int64_t most = kPatchGroupsPerProcessor * static_cast<int64_t>(device.multiprocessors);
+    tiling.groups = std::min(tiles, std::max<int64_t>(1, most / filter_tiles)) * filter_tiles;
+    if (!best) best = tiling;
+    // A smaller tile where the larger ones leave multiprocessors without work.
+    const bool idle = best->groups < static_cast<int64_t>(device.multiprocessors);
+    if (idle && tiling.groups > best->groups) best = tiling;
+  }
+  return best;
+}
+
+}  // namespace rlx

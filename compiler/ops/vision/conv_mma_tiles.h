@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// How conv_mma divides its product among workgroups and warps.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/dispatch/target.h"
+#include "compiler/ops/lowering/conv_window.h"
+
+namespace rlx {
+
+// The implicit product [m pixels, k] x [k, n filters]; element_bytes of the factors.
+struct ConvProduct {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  uint32_t element_bytes = 2;
+  bool has_residual = false;
+};
+
+// tile_m pixels by tile_n filters of a workgroup; warps along pixels, filters and, within each step
+// of 128 bytes, k.
+struct ConvTile {
+  int64_t tile_m = 0;
+  int64_t tile_n = 0;
+  int64_t warps_m = 1;
+  int64_t warps_n = 1;
+  int64_t warps_k = 1;
+  bool by_groups = false;  // warpgroups multiply 16-bit types where the architecture has wgmma
+};
+
+struct ConvTiling {
+  ConvTile tile;
+  int64_t split = 1;   // workgroups that share a tile's k
+  int64_t stages = 1;  // steps in flight
+  int64_t groups = 1;
+  double microseconds = 0;  // estimated
+
+  [[nodiscard]] uint32_t threads() const {
+    return static_cast<uint32_t>(32 * tile.warps_m * tile.warps_n * tile.warps_k);
+  }
+  [[nodiscard]] std::string text() const;
+};
+
+// The tiling with the smallest estimate; of equal ones the first of the table.
+ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& device);
+
+// The form for few channels: rectangles of output pixels, a patch of x under each.
+struct PatchTiling {
+  int64_t patch_channels = 0;  // elements of a pixel in the patch
+  int64_t tile_h = 0;
+  int64_t tile_w = 0;
+  int64_t tile_n = 0;  // filters of a workgroup
+  int64_t warps_m = 0;
+  int64_t warps_n = 0;
+  int64_t groups = 0;
+
+  [[nodiscard]] uint32_t threads() const { return static_cast<uint32_t>(32 * warps_m * warps_n); }
+  [[nodiscard]] std::string text() const;
+};
+
+// nullopt where the channels are too many, or patch and filters too large for shared memory.
+std::optional<PatchTiling> choose_patch_tiling(const Window& window, int64_t images,
+                                               int64_t channels, int64_t filters,
+                                               uint32_t element_bytes, const DeviceModel& device);
+
+}  // namespace rlx

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0
+// conv_transpose over one to three spatial dims (ops.md 9.2). Where windows do not overlap (stride
+// = kernel) it becomes a 1x1 conv into kernel-many times the filters, whose pixels are then put in
+// place; otherwise each output is gathered by a kernel.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/ops/lowering/conv_window.h"
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/op_def.h"
+#include "compiler/ops/product/matmul_lower.h"
+#include "compiler/ops/product/matmul_tiles.h"
+#include "compiler/support/ceil_div.h"
+
+namespace rlx {
+namespace {
+
+// ---- shapes ----
+
+bool check_transpose_dtypes(InferContext& ctx) {
+  const DType x = ctx.dtype(0);
+  if (!is_float(x)) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "x is " + std::string(name_of(x)) + "; wanted f32, f16, bf16 or f64");
+  }
+  for (size_t i = 1; i < 3; ++i) {
+    if (!ctx.has_input(i)) continue;
+    const DType dtype = ctx.dtype(i);
+    if (x == DType::f64 ? dtype == DType::f64 : is_short_float(dtype)) continue;
+    return ctx.fail(DiagCode::BadDtype, std::string(i == 1 ? "w" : "bias") + " is " +
+                                            std::string(name_of(dtype)) + "; wanted " +
+                                            (x == DType::f64 ? "f64" : "f32, f16 or bf16") +
+                                            " beside " + std::string(name_of(x)) + " x");
+  }
+  return true;
+}
+
+bool check_transpose_channels(InferContext& ctx) {
+  const int64_t groups = ctx.attrs().integer("groups");
+  const Shape& x = ctx.shape(0);
+  const Shape& w = ctx.shape(1);
+  if (w[0] != x[1] || x[1] % groups != 0) {
+    return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " takes " + std::to_string(w[0]) +
+                                            " channels in " + std::to_string(groups) +
+                                            " groups; x " + to_string(x) + " has " +
+                                            std::to_string(x[1]));
+  }
+  const Shape filters = {w[1] * groups};
+  if (ctx.has_input(2) && ctx.shape(2) != filters) {
+    return ctx.fail(DiagCode::BadShape, "bias has shape " + to_string(ctx.shape(2)) + "; wanted " +
+                                            to_string(filters) + ", one value per output channel");
+  }
+  return true;
+}
+
+// A list attribute with one value per spatial dim, or one for all; `otherwise` where it is absent.
+std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, int64_t otherwise) {
+  Ints values = ctx.attrs().integers(name);
+  if (values.size() <= 1) values.assign(rank, values.empty() ? otherwise : values[0]);
+  if (values.size() == rank) return values;
+  ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
+                                       " values; wanted " + std::to_string(rank) +
+                                       ", one per spatial dim");
+  return std::nullopt;
+}
+
+// Begin pads, and with pads given the sizes that follow from them.
+bool set_sizes(NodeContext& ctx, Window& window, const Ints& output_padding) {
+  const size_t rank = window.rank;
+  Ints pads = ctx.attrs().integers("pads");
+  const Ints wanted = ctx.attrs().integers("output_shape");
+  if (pads.size() <= 1) pads.assign(2 * rank, pads.empty() ? 0 : pads[0]);
+  if (pads.size() == rank) pads.insert(pads.end(), pads.begin(), pads.end());
+  if (pads.size() != 2 * rank || (!wanted.empty() && wanted.size() != rank)) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    "pads has " + std::to_string(pads.size()) + " values and output_shape " +
+                        std::to_string(wanted.size()) + "; wanted " + std::to_string(2 * rank) +
+                        " or " + std::to_string(rank) + ", and " + std::to_string(rank) +
+                        " or none");
+  }
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t d = kSpatialDims - rank + i;
+    const int64_t longest = std::max(window.stride[d], window.dilation[d]);
+    if (output_padding[i] >= longest) {
+      return ctx.fail(DiagCode::BadAttribute,
+                      "output_padding " + std::to_string(output_padding[i]) + " of spatial dim " +
+                          std::to_string(i) + "; wanted less than " + std::to_string(longest) +
+                          ", the larger of stride and dilation");
+    }
+    const int64_t whole = (window.in[d] - 1) * window.stride[d] +
+                          window.dilation[d] * (window.kernel[d] - 1) + output_padding[i] + 1;
+    if (wanted.empty()) {
+      window.begin[d] = pads[i];
+      window.end[d] = pads[rank + i];
+      window.out[d] = whole - window.begin[d] - window.end[d];
+    } else {
+      // What is cut off in all, the larger half at the begin; more than there is comes at the end.
+      const int64_t total = std::max<int64_t>(whole - wanted[i], 0);
+      window.begin[d] = total - total / 2;
+      window.end[d] = total / 2;
+      window.out[d] = wanted[i];
+    }
+    if (window.out[d] > 0) continue;
+    return ctx.fail(DiagCode::BadShape, "spatial dim " + std::to_string(i) + " would have " +
+                                            std::to_string(window.out[d]) +
+                                            " elements; wanted at least 1");
+  }
+  return true;
+}
+
+// in and out are those of the op; begin is cut off the whole result.
+std::optional<Window> transposed_window(NodeContext& ctx, const Shape& x, const Shape& w) {
+  const size_t rank = x.size() - 2;
+  const Ints kernel(w.begin() + 2, w.end());
+  const Ints written = ctx.attrs().integers("kernel");
+  if (!written.empty() && written != kernel) {
+    ctx.fail(DiagCode::BadAttribute,
+             "kernel " + to_string(written) + " differs from that of w, " + to_string(kernel));
+    return std::nullopt;
+  }
+  const std::optional<Ints> stride = dim_list(ctx, "stride", rank, 1);
+  const std::optional<Ints> dilation = dim_list(ctx, "dilation", rank, 1);
+  const std::optional<Ints> output_padding = dim_list(ctx, "output_padding", rank, 0);
+  if (!stride || !dilation || !output_padding) return std::nullopt;
+  Window window{.rank = rank};
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t d = kSpatialDims - rank + i;
+    window.in[d] = x[2 + i];
+    window.kernel[d] = kernel[i];
+    window.stride[d] = (*stride)[i];
+    window.dilation[d] = (*dilation)[i];
+  }
+  if (!set_sizes(ctx, window, *output_padding)) return std::nullopt;
+  return window;
+}
+
+bool infer_conv_transpose(InferContext& ctx) {
+  const Shape& x = ctx.shape(0);
+  const Shape& w = ctx.shape(1);
+  if (x.size() < 3 || x.size() > 2 + kSpatialDims || w.size() != x.size()) {
+    return ctx.fail(DiagCode::BadRank, "x has rank " + std::to_string(x.size()) + " and w " +
+                                           std::to_string(w.size()) +
+                                           "; wanted [N, C, spatial..] and [C, Co/g, kernel..] "
+                                           "with 1 to 3 spatial dims");
+  }
+  if (element_count(Shape(w.begin() + 2, w.end())) < 1)
+    return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " has no taps");
+  bool good = check_transpose_dtypes(ctx);
+  good = check_transpose_channels(ctx) && good;
+  const std::optional<Window> window = transposed_window(ctx, x, w);
+  if (!window || !good) return false;
+  Shape y = {x[0], w[1] * ctx.attrs().integer("groups")};
+  for (const int64_t size : window->out_shape()) y.push_back(size);
+  ctx.set_output(0, {ctx.dtype(0), y});
+  return true;
+}
+
+// ---- evaluate_conv_transpose: every input element is spread over the outputs that it reaches ----
+
+struct Spread {
+  const Tensor& x;
+  const Tensor& w;
+  const Window& window;
+  int64_t groups;
+};
+
+void spread_pixel(const Spread& spread, int64_t image, int64_t channel, int64_t pixel, Tensor& y) {
+  const Window& window = spread.window;
+  const int64_t group_in = spread.w.type.shape[0] / spread.groups;
+  const int64_t group_out = spread.w.type.shape[1];
+  const double value = spread.x.floats[static_cast<size_t>(
+      (image * spread.w.type.shape[0] + channel) * window.in_count() + pixel)];
+  for (int64_t tap = 0; tap < window.taps(); ++tap) {
+    int64_t tap_rest = tap;
+    int64_t rest = pixel;
+    int64_t place = 0;
+    int64_t scale = 1;
+    bool inside = true;
+    for (size_t d = kSpatialDims; d-- > 0;) {
+      const int64_t o = rest % window.in[d] * window.stride[d] +
+                        tap_rest % window.kernel[d] * window.dilation[d] - window.begin[d];
+      rest /= window.in[d];
+      tap_rest /= window.kernel[d];
+      inside = inside && o >= 0 && o < window.out[d];
+      place += o * scale;
+      scale *= window.out[d];
+    }
+    if (!inside) continue;
+    for (int64_t filter = 0; filter < group_out; ++filter) {
+      const int64_t output = channel / group_in * group_out + filter;
+      const double term =
+          value *
+          spread.w
+              .floats[static_cast<size_t>((channel * group_out + filter) * window.taps() + tap)];
+      const auto at = static_cast<size_t>(
+          (image * spread.groups * group_out + output) * window.out_count() + place);
+      y.floats[at] += term;
+      y.magnitudes[at] += std::abs(term);
+    }
+  }
+}
+
+bool evaluate_conv_transpose(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const Tensor& w = ctx.input(1);
+  const std::optional<Window> window = transposed_window(ctx, x.type.shape, w.type.shape);
+  if (!window) return false;
+  Tensor& y = ctx.output(0);
+  y.magnitudes.assign(y.floats.size(), 0);
+  const Spread spread{.x = x, .w = w, .window = *window, .groups = ctx.attrs().integer("groups")};
+  if (ctx.has_input(2)) {
+    const auto plane = static_cast<size_t>(window->out_count());
+    const std::vector<double>& bias = ctx.input(2).floats;
+    for (size_t i = 0; i < y.floats.size(); ++i) {
+      y.floats[i] = bias[i / plane % bias.size()];
+      y.magnitudes[i] = std::abs(y.floats[i]);
+    }
+  }
+  for (int64_t image = 0; image < x.type.shape[0]; ++image) {
+    for (int64_t channel = 0; channel < x.type.shape[1]; ++channel) {
+      for (int64_t pixel = 0; pixel < window->in_count(); ++pixel)
+        spread_pixel(spread, image, channel, pixel, y);
+    }
+  }
+  y.terms = w.type.shape[0] / spread.groups * window->taps() + 1;
+  return true;
+}
+
+// ---- decompose_conv_transpose ----
+
+// Every output takes one tap, and all of them are there.
+bool tiles_output(const Window& window) {
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    if (window.kernel[d] != window.stride[d] || window.dilation[d] != 1 || window.begin[d] != 0 ||
+        window.out[d] != window.in[d] * window.stride[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// [C, Co/g, k..] as filters [Co * taps, C/g, 1..].
+ValueId pointwise_filters(RewriteContext& ctx, const Window& window, int64_t groups) {
+  const Shape w = ctx.type(ctx.input(1)).shape;
+  const int64_t filters = w[1] * window.taps();
+  const ValueId flat =
+      ctx.emit("reshape", {ctx.input(1)}, {{"shape", Ints{groups, w[0] / groups, filters}}});
+  const ValueId turned = ctx.emit("transpose", {flat}, {{"perm", Ints{0, 2, 1}}});
+  Ints shape(w.size(), 1);
+  shape[0] = groups * filters;
+  shape[1] = w[0] / groups;
+  return ctx.emit("reshape", {turned}, {{"shape", shape}});
+}
+
+// The bias once for each tap.
+std::optional<ValueId> repeated_bias(RewriteContext& ctx, const Window& window) {
+  if (!ctx.has_input(2)) return std::nullopt;
+  const int64_t filters = ctx.type(ctx.input(2)).shape[0];
+  const ValueId column = ctx.emit("reshape", {ctx.input(2)}, {{"shape", Ints{filters, 1}}});
+  const ValueId wide = ctx.emit("expand", {column}, {{"shape", Ints{filters, window.taps()}}});
+  return ctx.emit("reshape", {wide}, {{"shape", Ints{filters * window.taps()}}});
+}
+
+bool decompose_conv_transpose(RewriteContext& ctx) {
+  const Shape x = ctx.type(ctx.input(0)).shape;
+  const Shape w = ctx.type(ctx.input(1)).shape;
+  const int64_t groups = ctx.attrs().integer("groups");
+  const std::optional<Window> window = transposed_window(ctx, x, w);
+  if (!window) return false;
+  if (!tiles_output(*window)) {
+    std::vector<std::optional<ValueId>> inputs(ctx.node().inputs);
+    ctx.replace_output(0, ctx.emit("conv_transpose_gather", inputs, ctx.node().attributes));
+    return true;
+  }
+  const ValueId product = ctx.emit(
+      "conv", {ctx.input(0), pointwise_filters(ctx, *window, groups), repeated_bias(ctx, *window)},
+      {{"groups", groups}});
+  // [N, Co, k.., in..] to [N, Co, in0, k0, in1, k1..].
+  const auto rank = static_cast<int64_t>(window->rank);
+  Ints split = {x[0], w[1] * groups};
+  Ints perm = {0, 1};
+  Ints joined = split;
+  split.insert(split.end(), w.begin() + 2, w.end());
+  split.insert(split.end(), x.begin() + 2, x.end());
+  for (int64_t i = 0; i < rank; ++i) {
+    perm.push_back(2 + rank + i);
+    perm.push_back(2 + i);
+  }
+  for (const int64_t size : window->out_shape()) joined.push_back(size);
+  const ValueId parts = ctx.emit("reshape", {product}, {{"shape", split}});
+  const ValueId placed = ctx.emit("transpose", {parts}, {{"perm", perm}});
+  ctx.replace_output(0, ctx.emit("reshape", {placed}, {{"shape", joined}}));
+  return true;
+}
+
+// ---- lower_conv_transpose ----
+
+void define_phases(DispatchBuilder<ConvParams>& dispatch, const Window& window) {
+  constexpr std::array<const char*, kSpatialDims> kDims = {"_D", "_H", "_W"};
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    const int64_t common = std::gcd(window.stride[d], window.dilation[d]);
+    dispatch.define(std::string("RLX_TAP_STEP") + kDims[d], window.stride[d] / common)
+        .define(std::string("RLX_TAP_MOVE") + kDims[d], window.dilation[d] / common)
+        .define(std::string("RLX_PLACES") + kDims[d], ceil_div(window.out[d], window.stride[d]));
+  }
+}
+
+bool lower_conv_transpose(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const TensorRef w = ctx.dense_input(1);
+  const TensorRef y = ctx.output(0);
+  const int64_t groups = ctx.attrs().integer("groups");
+  const std::optional<Window> window = transposed_window(ctx, x.shape(), w.shape());
+  if (!window) return false;
+  if (element_count(y.shape()) == 0) return true;
+  const int64_t group_in = w.shape()[0] / groups;
+  const int64_t group_out = w.shape()[1];
+  int64_t places = 1;
+  int64_t phases = 1;
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    places *= ceil_div(window->out[d], window->stride[d]);
+    phases *= window->stride[d];
+  }
+  const int64_t columns = x.shape()[0] * places;
+  const int64_t depth = group_in * window->taps();
+  const DType acc = accumulator_of(x.dtype());
+  const TileChoice choice = choose_tile({.m = group_out,
+                                         .n = columns,
+                                         .k = std::max<int64_t>(depth / phases, 1),
+                                         .batches = groups * phases},
+                                        {.allow_splits = false, .acc_bytes = element_bytes(acc)});
+  if (std::max({columns, depth, groups * group_out, choice.groups, window->in_count()}) >
+      kCountLimit) {
+    return ctx.fail(DiagCode::UnsupportedOp,
+                    "a transposed convolution of " + std::to_string(columns) + " places, " +
+                        std::to_string(groups * group_out) + " channels and depth " +
+                        std::to_string(depth) + " exceeds the kernel's 32-bit counts");
+  }
+  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
+  const uint64_t x_elements = x.byte_range().length_bytes / element_bytes(x.dtype());
+  const bool wide =
+      std::max(static_cast<int64_t>(x_elements), element_count(w.shape())) > kCountLimit;
+  auto dispatch = ctx.dispatch<KernelId::conv_transpose>();
+  define_window(dispatch, *window);
+  define_phases(dispatch, *window);
+  define_tile(dispatch, choice.tile);
+  dispatch.define("RLX_ACC", std::string(name_of(acc)))
+      .define("RLX_INDEX", wide ? "rlx_i64" : "int")
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_W", std::string(name_of(w.dtype())))
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_Y_VECTOR", 1)
+      .define("RLX_ACTIVATION", 0)
+      .define("RLX_IMAGES", x.shape()[0])
+      .define("RLX_GROUPS", groups)
+      .define("RLX_GROUP_IN", group_in)
+      .define("RLX_GROUP_OUT", group_out)
+      .define("RLX_X_N", x.strides[0])
+      .define("RLX_X_C", x.strides[1])
+      .define("RLX_X_D", spatial[0])
+      .define("RLX_X_H", spatial[1])
+      .define("RLX_X_W", spatial[2])
+      .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+      .work(x.byte_range().length_bytes + byte_size(w.type) + byte_size(y.type),
+            2 * static_cast<uint64_t>(element_count(x.shape())) *
+                static_cast<uint64_t>(group_out * window->taps()))
+      .reason("gathered in " + std::to_string(phases) + " phases: " + choice.text())
+      .write(&ConvParams::y, y);
+  if (element_count(x.shape()) > 0) dispatch.read(&ConvParams::x, x);
+  if (element_count(w.shape()) > 0) dispatch.read(&ConvParams::w, w);
+  if (ctx.has_input(2)) {
+    const TensorRef bias = ctx.input(2);
+    dispatch.define("RLX_BIAS", std::string(name_of(bias.dtype())))
+        .define("RLX_BIAS_M", bias.strides[0])
+        .define("RLX_BIAS_N", 0)
+        .define("RLX_BIAS_VECTOR", 1)
+        .read(&ConvParams::bias, bias);
+  }
+  return true;
+}
+
+constexpr AttrSpec list_of(std::string_view name, double minimum) {
+  return {.name = name,
+          .type = AttrType::IntList,
+          .default_text = "[]",
+          .minimum = minimum,
+          .maximum = kLargestInt};
+}
+
+constexpr std::array kConvTransposeAttrs = {
+    list_of("kernel", 1),
+    list_of("stride", 1),
+    list_of("pads", 0),
+    list_of("dilation", 1),
+    list_of("output_padding", 0),
+    AttrSpec{.name = "groups",
+             .type = AttrType::Int,
+             .default_text = "1",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    list_of("output_shape", 1),
+};
+constexpr std::array<uint32_t, 1> kConvTransposeOptional = {2};
+
+constexpr OpDef transposed(std::string_view name, std::string_view signature) {
+  return {.name = name,
+          .signature = signature,
+          .inputs = {2, 3},
+          .outputs = {1, 1},
+          .attrs = kConvTransposeAttrs,
+          .infer = infer_conv_transpose,
+          .evaluate = evaluate_conv_transpose,
+          .optional_inputs = kConvTransposeOptional};
+}
+
+constexpr std::array<OpDef, 2> make_ops() {
+  std::array<OpDef, 2> ops = {
+      transposed("conv_transpose",
+                 "conv_transpose(x, w, [bias]; kernel, stride, pads, dilation, output_padding=0, "
+                 "groups=1, output_shape) -> y"),
+      transposed("conv_transpose_gather",
+                 "conv_transpose_gather(x, w, [bias]; as conv_transpose) -> y, by its kernel"),
+  };
+  ops[0].decompose = decompose_conv_transpose;
+  ops[1].lower = lower_conv_transpose;
+  return ops;
+}
+
+constexpr std::array<OpDef, 2> kConvTransposeOps = make_ops();
+
+}  // namespace
+
+std::span<const OpDef> conv_transpose_ops() {
+  return kConvTransposeOps;
+}
+
+}  // namespace rlx

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: Apache-2.0
+// pool and global_pool (ops.md 9.3): shapes, evaluation and lowering. global_pool becomes a
+// reduction.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/lowering/conv_window.h"
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/op_def.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+constexpr std::array<std::string_view, 5> kKinds = {"max", "min", "sum", "mean", "prod"};
+enum class PoolKind : uint8_t {
+  Max,
+  Min,
+  Sum,
+  Mean,
+  Prod
+};  // in the order of kKinds and of shaders/pool.comp
+// Up to this many taps a thread takes a window of its own.
+constexpr int64_t kSmallWindow = 64;
+constexpr uint32_t kPoolThreads = 256;
+constexpr std::array<int64_t, 2> kVectors = {8, 4};  // channels of an access, the wider first
+
+// The OpDef admits no other word.
+PoolKind kind_of_node(const NodeContext& ctx) {
+  const std::string text = ctx.attrs().text("kind");
+  return static_cast<PoolKind>(std::find(kKinds.begin(), kKinds.end(), text) - kKinds.begin());
+}
+
+bool is_extreme(PoolKind kind) {
+  return kind == PoolKind::Max || kind == PoolKind::Min;
+}
+
+// Floats, and for max and min integers too.
+bool check_dtype(InferContext& ctx, PoolKind kind) {
+  const DType dtype = ctx.dtype(0);
+  if (is_float(dtype) || (is_extreme(kind) && is_integer(dtype))) return true;
+  return ctx.fail(DiagCode::BadDtype,
+                  "x is " + std::string(name_of(dtype)) + "; wanted a float dtype" +
+                      (is_extreme(kind) ? " or an integer" : " for this kind"),
+                  "insert a cast");
+}
+
+bool check_rank(InferContext& ctx) {
+  const size_t rank = ctx.shape(0).size();
+  if (rank >= 3 && rank <= 2 + kSpatialDims) return true;
+  return ctx.fail(DiagCode::BadRank, "x has rank " + std::to_string(rank) +
+                                         "; wanted [N, C, spatial..] with 1 to 3 spatial dims");
+}
+
+std::optional<Window> window_of(NodeContext& ctx, const Shape& x) {
+  const Shape spatial(x.begin() + 2, x.end());
+  const Ints kernel = ctx.attrs().integers("kernel");
+  if (kernel.size() != spatial.size()) {
+    ctx.fail(DiagCode::BadAttribute, "kernel has " + std::to_string(kernel.size()) +
+                                         " values; wanted " + std::to_string(spatial.size()) +
+                                         ", one per spatial dim of x " + to_string(x));
+    return std::nullopt;
+  }
+  const bool ceil = ctx.attrs().flag("ceil_mode");
+  return read_window(ctx, spatial, kernel, ceil ? WindowRounding::Ceil : WindowRounding::Floor);
+}
+
+bool check_indices(InferContext& ctx, PoolKind kind) {
+  const DType dtype = ctx.attrs().dtype("index_dtype");
+  bool good = true;
+  if (dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u32 && dtype != DType::f32) {
+    good = ctx.fail(DiagCode::BadAttribute, "index_dtype is " + std::string(name_of(dtype)) +
+                                                "; wanted i32, i64, u32 or f32");
+  }
+  if (ctx.node().outputs.size() > 1 && kind != PoolKind::Max) {
+    good = ctx.fail(DiagCode::BadArity, "only kind \"max\" has a second output, the indices");
+  }
+  return good;
+}
+
+bool infer_pool(InferContext& ctx) {
+  const PoolKind kind = kind_of_node(ctx);
+  bool good = check_dtype(ctx, kind);
+  good = check_indices(ctx, kind) && good;
+  if (!check_rank(ctx)) return false;
+  const std::optional<Window> window = window_of(ctx, ctx.shape(0));
+  if (!window || !good) return false;
+  Shape shape = {ctx.shape(0)[0], ctx.shape(0)[1]};
+  for (const int64_t size : window->out_shape()) shape.push_back(size);
+  ctx.set_output(0, {ctx.dtype(0), shape});
+  if (ctx.node().outputs.size() > 1) ctx.set_output(1, {ctx.attrs().dtype("index_dtype"), shape});
+  return true;
+}
+
+// ---- evaluate ----
+
+// The taps of one window that lie inside the input, as offsets in the plane, and the count that a
+// mean divides by.
+struct Taps {
+  std::vector<int64_t> offsets;
+  int64_t counted = 0;
+};
+
+Taps taps_of(const Window& window, std::array<int64_t, kSpatialDims> at, bool count_pads) {
+  Taps taps;
+  for (int64_t tap = 0; tap < window.taps(); ++tap) {
+    int64_t rest = tap;
+    int64_t offset = 0;
+    int64_t scale = 1;
+    bool inside = true;
+    bool before_end = true;
+    for (size_t d = kSpatialDims; d-- > 0;) {
+      const int64_t position =
+          at[d] * window.stride[d] + rest % window.kernel[d] * window.dilation[d] - window.begin[d];
+      rest /= window.kernel[d];
+      inside = inside && position >= 0 && position < window.in[d];
+      before_end = before_end && position < window.in[d] + window.end[d];
+      offset += position * scale;
+      scale *= window.in[d];
+    }
+    if (inside) taps.offsets.push_back(offset);
+    if (count_pads ? before_end : inside) ++taps.counted;
+  }
+  return taps;
+}
+
+template <typename Element>
+struct Extreme {
+  Element value;
+  int64_t offset = 0;
+};
+
+template <typename Element>
+Extreme<Element> extreme_of(const std::vector<Element>& x, size_t plane, const Taps& taps,
+                            PoolKind kind, Element identity) {
+  Extreme<Element> best{.value = identity};
+  bool first = true;
+  for (const int64_t offset : taps.offsets) {
+    const Element value = x[plane + static_cast<size_t>(offset)];
+    const bool is_nan = value != value;
+    const bool best_is_nan = best.value != best.value;
+    const bool better = kind == PoolKind::Max ? value > best.value : value < best.value;
+    if (first || (!best_is_nan && (is_nan || better))) best = {.value = value, .offset = offset};
+    first = false;
+  }
+  return best;
+}
+
+struct Combined {
+  double value = 0;
+  double magnitude = 0;
+};
+Combined combine(const std::vector<double>& x, size_t plane, const Taps& taps, PoolKind kind,
+                 int64_t divisor) {
+  Combined result;
+  if (kind == PoolKind::Prod) result.value = 1;
+  for (const int64_t offset : taps.offsets) {
+    const double value = x[plane + static_cast<size_t>(offset)];
+    result.value = kind == PoolKind::Prod ? result.value * value : result.value + value;
+    result.magnitude += std::abs(value);
+  }
+  if (kind == PoolKind::Prod) result.magnitude = std::abs(result.value);
+  if (kind != PoolKind::Mean) return result;
+  const auto n = static_cast<double>(divisor != 0 ? divisor : std::max<int64_t>(taps.counted, 1));
+  return {.value = result.value / n, .magnitude = result.magnitude / n};
+}
+
+void store_index(Tensor& indices, size_t i, int64_t offset) {
+  if (indices.is_float()) {
+    indices.floats[i] = static_cast<double>(offset);
+  } else {
+    indices.integers[i] = offset;
+  }
+}
+
+bool evaluate_pool(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const PoolKind kind = kind_of_node(ctx);
+  const std::optional<Window> window = window_of(ctx, x.type.shape);
+  if (!window) return false;
+  const bool count_pads = ctx.attrs().flag("count_include_pad");
+  const int64_t divisor = ctx.attrs().integer("divisor_override");
+  Tensor& y = ctx.output(0);
+  if (!is_extreme(kind)) {
+    y.magnitudes.resize(y.floats.size());
+    y.terms = window->taps();
+  }
+  const bool floats = x.is_float();
+  const auto count = static_cast<size_t>(y.count());
+  for (size_t i = 0; i < count; ++i) {
+    std::array<int64_t, kSpatialDims> at{};
+    auto rest = static_cast<int64_t>(i);
+    for (size_t d = kSpatialDims; d-- > 0;) {
+      at[d] = rest % window->out[d];
+      rest /= window->out[d];
+    }
+    const size_t plane = static_cast<size_t>(rest) * static_cast<size_t>(window->in_count());
+    const Taps taps = taps_of(*window, at, count_pads);
+    int64_t index = 0;
+    if (!is_extreme(kind)) {
+      const Combined combined = combine(x.floats, plane, taps, kind, divisor);
+      y.floats[i] = combined.value;
+      y.magnitudes[i] = combined.magnitude;
+    } else if (floats) {
+      const double infinity = std::numeric_limits<double>::infinity();
+      const auto best =
+          extreme_of(x.floats, plane, taps, kind, kind == PoolKind::Max ? -infinity : infinity);
+      y.floats[i] = best.value;
+      index = best.offset;
+    } else {
+      const IntegerRange range = integer_range(x.type.dtype);
+      const auto best = extreme_of(x.integers, plane, taps, kind,
+                                   kind == PoolKind::Max ? range.lowest : range.highest);
+      y.integers[i] = best.value;
+      index = best.offset;
+    }
+    if (ctx.output_count() > 1) store_index(ctx.output(1), i, index);
+  }
+  return true;
+}
+
+// ---- lower ----
+
+// The value of a window without taps, of x's compute type.
+std::string identity_of(PoolKind kind, DType dtype) {
+  const std::string type = "RLX_CAT(rlx_t_, " + std::string(name_of(dtype)) + ")";
+  if (!is_extreme(kind)) return type + (kind == PoolKind::Prod ? "(1)" : "(0)");
+  const bool lowest = kind == PoolKind::Max;
+  if (is_float(dtype))
+    return type + "(rlx_from_bits(" + (lowest ? "0xFF800000u" : "0x7F800000u") + "))";
+  if (dtype == DType::i64) return lowest ? "(rlx_i64(1) << 63)" : "(~(rlx_i64(1) << 63))";
+  if (dtype == DType::i32) return lowest ? "(-2147483647 - 1)" : "2147483647";
+  const IntegerRange range = integer_range(dtype);
+  return type + "(" + std::to_string(lowest ? range.lowest : range.highest) +
+         (dtype == DType::u32 ? "u)" : ")");
+}
+
+// "int" where every offset inside a plane fits.
+std::string plane_index_type(const Window& window,
+                             const std::array<int64_t, kSpatialDims>& strides) {
+  int64_t reach = 0;
+  for (size_t d = 0; d < kSpatialDims; ++d) reach += (window.in[d] - 1) * std::abs(strides[d]);
+  return reach <= kCountLimit ? "int" : "rlx_i64";
+}
+
+void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
+                 const Window& window, const TensorRef& x, PoolKind kind) {
+  const std::array<int64_t, kSpatialDims> strides = spatial_strides(x.strides);
+  define_window(dispatch, window);
+  dispatch.define("RLX_END_D", window.end[0])
+      .define("RLX_END_H", window.end[1])
+      .define("RLX_END_W", window.end[2])
+      .define("RLX_INDEX", plane_index_type(window, strides))
+      .define("RLX_X", std::string(name_of(x.dtype())))
+      .define("RLX_X_N", x.strides[0])
+      .define("RLX_X_C", x.strides[1])
+      .define("RLX_X_D", strides[0])
+      .define("RLX_X_H", strides[1])
+      .define("RLX_X_W", strides[2])
+      .define("RLX_PLANES", x.shape()[0] * x.shape()[1])
+      .define("RLX_CHANNELS", x.shape()[1])
+      .define("RLX_KIND", static_cast<int64_t>(kind))
+      .define("RLX_COUNT_PADS", ctx.attrs().flag("count_include_pad") ? 1 : 0)
+      .define("RLX_DIVISOR", ctx.attrs().integer("divisor_override"))
+      .define("RLX_MAY_BE_NAN", is_float(x.dtype()) ? 1 : 0)
+      .define("RLX_IDENTITY", identity_of(kind, x.dtype()))
+      .define("RLX_WITH_INDICES", ctx.has_output(1) ? 1 : 0);
+}
+
+// Where y does not stand as a dense tensor does.
+void define_result(DispatchBuilder<PoolParams>& dispatch, const TensorRef& y) {
+  if (y.dense()) return;
+  const int64_t images = y.shape()[0];
+  const int64_t channels = y.shape()[1];
+  dispatch.define("RLX_Y_N", images == 1 ? 0 : y.strides[0])
+      .define("RLX_Y_C", channels == 1 ? 0 : y.strides[1])
+      .define("RLX_Y_PIXEL", pixel_stride(y).value());
+}
+
+std::string pool_place_refusal(const LoweringState& /*state*/, const Node& /*node*/,
+                               const TensorRef& place) {
+  const std::optional<int64_t> pixel = pixel_stride(place);
+  if (!pixel) return "pool writes pixels at one distance";
+  if (std::max({place.strides[0], place.strides[1], *pixel}) > kCountLimit)
+    return "pool writes within 32-bit strides";
+  return {};
+}
+
+// Whether neighbouring channels of any pixel are one access of so many elements.
+bool has_channel_vectors(const LowerContext& ctx, const TensorRef& ref, int64_t vector) {
+  bool fits = ref.strides[1] == 1 && ref.shape()[1] % vector == 0 &&
+              ctx.alignment(ref) >= vector * element_bytes(ref.dtype());
+  for (size_t i = 0; i < ref.strides.size(); ++i)
+    fits = fits && (i == 1 || ref.strides[i] % vector == 0);
+  return fits;
+}
+
+// How many neighbouring channels of any pixel are one aligned access of at most 16 bytes, to x and
+// to y; 1 where they are none.
+int64_t channel_vector(const LowerContext& ctx, const TensorRef& x, const TensorRef& y) {
+  const uint32_t bytes = element_bytes(x.dtype());
+  if (!is_float(x.dtype()) || bytes > 4) return 1;
+  for (const int64_t vector : kVectors) {
+    if (vector * bytes <= 16 && has_channel_vectors(ctx, x, vector) &&
+        has_channel_vectors(ctx, y, vector))
+      return vector;
+  }
+  return 1;
+}
+
+bool lower_pool(LowerContext& ctx) {
+  const TensorRef x = ctx.input(0);
+  const PoolKind kind = kind_of_node(ctx);
+  const std::optional<Window> window = window_of(ctx, x.shape());
+  if (!window) return false;
+  const int64_t count = element_count(ctx.output_type(0).shape);
+  const TensorRef y = ctx.output(0);
+  const bool with_indices = ctx.has_output(1);
+  const std::string index_dtype(name_of(ctx.attrs().dtype("index_dtype")));
+  std::optional<TensorRef> indices;
+  if (with_indices) indices = ctx.output(1);
+  auto too_large = [](int64_t size) { return size > kCountLimit; };
+  if (too_large(window->in_count()) || too_large(window->out_count()) ||
+      too_large(x.shape()[0] * x.shape()[1])) {
+    return ctx.fail(DiagCode::UnsupportedOp, "a plane or the count of planes of x " +
+                                                 to_string(x.shape()) +
+                                                 " exceeds the kernel's 32-bit counts");
+  }
+  if (count == 0) {
+    // Attributes that only steer the values are used up by an empty result.
+    static_cast<void>(ctx.attrs().flag("count_include_pad"));
+    static_cast<void>(ctx.attrs().integer("divisor_override"));
+    return true;
+  }
+  // Neighbouring threads take neighbouring channels where these are neighbours in y.
+  const bool channels_last = !y.dense() && y.shape()[1] > 1 && y.strides[1] == 1;
+  const int64_t vector = channels_last && !with_indices && element_count(x.shape()) > 0
+                             ? channel_vector(ctx, x, y)
+                             : 1;
+  const int64_t lanes = window->taps() > kSmallWindow && !channels_last ? kPoolThreads : 1;
+  const int64_t rows = kPoolThreads / lanes;
+  const int64_t windows = count / vector;
+  const uint32_t alignment =
+      vector > 1 ? static_cast<uint32_t>(vector) * element_bytes(x.dtype()) : 0;
+  auto dispatch = ctx.dispatch<KernelId::pool>();
+  define_pool(dispatch, ctx, *window, x, kind);
+  dispatch.workgroup({kPoolThreads, 1, 1})
+      .define("RLX_CHANNELS_LAST", channels_last ? 1 : 0)
+      .define("RLX_VECTOR", vector)
+      .define("RLX_LANES", lanes)
+      .define("RLX_ROWS", rows)
+      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(windows + rows)))
+      .grid(split_grid(static_cast<uint64_t>((windows + rows - 1) / rows)))
+      .work(x.byte_range().length_bytes + byte_size(y.type),
+            static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))
+      .reason(std::string("pool: a ") + (lanes == 1 ? "thread" : "workgroup") + " per " +
+              (vector > 1 ? std::to_string(vector) + " channels' windows" : "window") + " of " +
+              std::to_string(window->taps()) + " taps" + (channels_last ? ", channels last" : ""))
+      .write(&PoolParams::y, y, alignment);
+  define_result(dispatch, y);
+  if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x, alignment);
+  if (indices) dispatch.define("RLX_INDICES", index_dtype).write(&PoolParams::indices, *indices);
+  return true;
+}
+
+// ---- global_pool ----
+
+std::string reduction_of(PoolKind kind) {
+  return "reduce_" + std::string(kKinds.at(static_cast<size_t>(kind)));
+}
+
+Ints spatial_axes(size_t rank) {
+  Ints axes;
+  for (size_t i = 2; i < rank; ++i) axes.push_back(static_cast<int64_t>(i));
+  return axes;
+}
+
+bool infer_global(InferContext& ctx) {
+  const bool good = check_dtype(ctx, kind_of_node(ctx));
+  if (!check_rank(ctx) || !good) return false;
+  Shape shape = ctx.shape(0);
+  std::fill(shape.begin() + 2, shape.end(), 1);
+  ctx.set_output(0, {ctx.dtype(0), shape});
+  return true;
+}
+
+bool evaluate_global(EvaluateContext& ctx) {
+  Node node;
+  node.name = ctx.node().name;
+  node.op = reduction_of(kind_of_node(ctx));
+  node.attributes = {{"axes", spatial_axes(ctx.input(0).type.shape.size())}, {"keep_dims", true}};
+  Diagnostics diagnostics;
+  auto result = evaluate_node(node, {&ctx.input(0)}, {ctx.output_type(0)}, diagnostics);
+  if (!result) return ctx.fail(DiagCode::UnsupportedOp, diagnostics.text());
+  ctx.output(0) = std::move(result->front());
+  return true;
+}
+
+bool decompose_global(RewriteContext& ctx) {
+  const Ints axes = spatial_axes(ctx.type(ctx.input(0)).shape.size());
+  const std::string op = reduction_of(kind_of_node(ctx));
+  ctx.replace_output(0, ctx.emit(op, {ctx.input(0)}, {{"axes", axes}, {"keep_dims", true}}));
+  return true;
+}
+
+constexpr std::array kPoolAttrs = {
+    AttrSpec{.name = "kind", .type = AttrType::String, .required = true, .choices = kKinds},
+    AttrSpec{.name = "kernel",
+             .type = AttrType::IntList,
+             .required = true,
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "stride",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "pads",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 0,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "dilation",
+             .type = AttrType::IntList,
+             .default_text = "[]",
+             .minimum = 1,
+             .maximum = kLargestInt},
+    AttrSpec{.name = "ceil_mode", .type = AttrType::Bool, .default_text = "false"},
+    AttrSpec{.name = "count_include_pad", .type = AttrType::Bool, .default_text = "false"},
+    AttrSpec{.name = "divisor_override",
+             .type = AttrType::Int,
+             .default_text = "0",
+             .maximum = kLargestInt},
+    AttrSpec{.name = "index_dtype", .type = AttrType::DTypeName, .default_text = "\"i32\""},
+};
+constexpr std::array kGlobalAttrs = {
+    AttrSpec{.name = "kind", .type = AttrType::String, .required = true, .choices = kKinds},
+};
+
+constexpr std::array kPoolOps = {
+    OpDef{.name = "pool",
+          .signature = "pool(x; kind, kernel, stride, pads, dilation, ceil_mode=false, "
+                       "count_include_pad=false, "
+                       "divisor_override=0, index_dtype=i32) -> y, [indices]",
+          .inputs = {1, 1},
+          .outputs = {1, 2},
+          .attrs = kPoolAttrs,
+          .infer = infer_pool,
+          .evaluate = evaluate_pool,
+          .lower = lower_pool,
+          .reads_strides = true,
+          .place_refusal = pool_place_refusal},
+    OpDef{.name = "global_pool",
+          .signature = "global_pool(x; kind) -> y",
+          .inputs = {1, 1},
+          .outputs = {1, 1},
+          .attrs = kGlobalAttrs,
+          .infer = infer_global,
+          .evaluate = evaluate_global,
+          .decompose = decompose_global},
+};
+
+}  // namespace
+
+std::span<const OpDef> pool_ops() {
+  return kPoolOps;
+}
+
+}  // namespace rlx

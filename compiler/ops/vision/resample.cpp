@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: Apache-2.0
+// resample: separable resampling along up to three axes by tables of taps and weights.
+#include "compiler/ops/vision/resample.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kMostAxes = 3;
+// Taps of all axes together up to which one pass beats one pass per axis.
+constexpr int64_t kMostTapsAtOnce = 16;
+constexpr int64_t kLargestTap = std::numeric_limits<int32_t>::max();
+
+// What a node resamples: its axes in ascending order.
+struct Resampling {
+  Ints axes;
+  Ints sizes;   // of the output
+  Ints counts;  // taps of an output coordinate
+  std::string combine;
+};
+
+Resampling read_resampling(const NodeContext& ctx) {
+  return {.axes = ctx.attrs().integers("axes"),
+          .sizes = ctx.attrs().integers("sizes"),
+          .counts = ctx.attrs().integers("counts"),
+          .combine = ctx.attrs().text("combine")};
+}
+
+// Where the table of the k-th axis begins.
+int64_t table_begin(const Resampling& resampling, size_t k) {
+  int64_t begin = 0;
+  for (size_t i = 0; i < k; ++i) begin += resampling.sizes[i] * resampling.counts[i];
+  return begin;
+}
+
+bool check_lists(InferContext& ctx, const Resampling& resampling) {
+  const size_t n = resampling.axes.size();
+  if (n >= 1 && n <= kMostAxes && resampling.sizes.size() == n && resampling.counts.size() == n &&
+      std::is_sorted(resampling.axes.begin(), resampling.axes.end())) {
+    return true;
+  }
+  return ctx.fail(DiagCode::BadAttribute,
+                  "axes, sizes and counts have " + std::to_string(n) + ", " +
+                      std::to_string(resampling.sizes.size()) + " and " +
+                      std::to_string(resampling.counts.size()) +
+                      " values; wanted as many of each, 1 to 3, axes in ascending order");
+}
+
+bool infer_resample(InferContext& ctx) {
+  const Resampling resampling = read_resampling(ctx);
+  if (!check_lists(ctx, resampling)) return false;
+  const std::optional<Ints> axes = ctx.axes(resampling.axes, ctx.shape(0).size());
+  if (!axes) return false;
+  const TensorType table = {DType::i32, {table_begin(resampling, axes->size())}};
+  if (ctx.input(1) != table || ctx.shape(2) != table.shape) {
+    return ctx.fail(DiagCode::BadShape, "taps are " + to_string(ctx.input(1)) + " and weights " +
+                                            to_string(ctx.input(2)) + "; wanted " +
+                                            to_string(table) + " and a float of that shape");
+  }
+  TensorType y = {ctx.attrs().dtype("to"), ctx.shape(0)};
+  for (size_t k = 0; k < axes->size(); ++k) {
+    y.shape[static_cast<size_t>((*axes)[k])] = resampling.sizes[k];
+  }
+  const bool widens = resampling.combine == "sum" || resampling.combine == "prod";
+  if (widens ? !is_float(y.dtype) || !is_float(ctx.dtype(0)) : y.dtype != ctx.dtype(0)) {
+    return ctx.fail(DiagCode::BadDtype, "x is " + std::string(name_of(ctx.dtype(0))) +
+                                            " and the result " + std::string(name_of(y.dtype)) +
+                                            "; wanted floats for sums and products, else one type");
+  }
+  ctx.set_output(0, y);
+  return true;
+}
+
+// ---- evaluate_resample ----
+
+struct Running {
+  double value = 0;
+  int64_t integer = 0;
+  double magnitude = 0;
+  bool empty = true;
+};
+
+void take(Running& running, const std::string& combine, double weight, double value,
+          int64_t integer) {
+  if (combine == "sum") {
+    running.value += weight * value;
+    running.magnitude += std::abs(weight * value);
+  } else if (combine == "prod") {
+    running.value = running.empty ? value : running.value * value;
+    running.magnitude = std::abs(running.value);
+  } else {
+    const bool larger = combine == "max";
+    const bool better = larger ? value > running.value : value < running.value;
+    const bool better_integer = larger ? integer > running.integer : integer < running.integer;
+    if (running.empty || (!std::isnan(running.value) && (std::isnan(value) || better)))
+      running.value = value;
+    if (running.empty || better_integer) running.integer = integer;
+  }
+  running.empty = false;
+}
+
+bool evaluate_resample(EvaluateContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  Tensor& y = ctx.output(0);
+  const Resampling resampling = read_resampling(ctx);
+  const Strides read = dense_strides(x.type.shape);
+  const Strides written = dense_strides(y.type.shape);
+  const int64_t combinations = std::accumulate(resampling.counts.begin(), resampling.counts.end(),
+                                               int64_t{1}, std::multiplies<>());
+  if (resampling.combine == "sum" || resampling.combine == "prod") {
+    y.magnitudes.resize(y.floats.size());
+    y.terms = combinations;
+  }
+  for (int64_t o = 0; o < y.count(); ++o) {
+    Ints at(y.type.shape.size());
+    for (size_t d = 0; d < at.size(); ++d) at[d] = o / written[d] % y.type.shape[d];
+    Running running{.value = resampling.combine == "prod" ? 1.0 : 0.0};
+    for (int64_t combination = 0; combination < combinations; ++combination) {
+      Ints from = at;
+      double weight = 1;
+      int64_t rest = combination;
+      bool present = true;
+      for (size_t k = resampling.axes.size(); k-- > 0;) {
+        const auto axis = static_cast<size_t>(resampling.axes[k]);
+        const auto entry =
+            static_cast<size_t>(table_begin(resampling, k) + at[axis] * resampling.counts[k] +
+                                rest % resampling.counts[k]);
+        rest /= resampling.counts[k];
+        from[axis] = ctx.input(1).integers[entry];
+        weight *= ctx.input(2).floats[entry];
+        present = present && from[axis] >= 0;
+      }
+      if (!present) continue;
+      size_t source = 0;
+      for (size_t d = 0; d < from.size(); ++d) source += static_cast<size_t>(from[d] * read[d]);
+      take(running, resampling.combine, weight, x.is_float() ? x.floats[source] : 0,
+           x.is_float() ? 0 : x.integers[source]);
+    }
+    const auto to = static_cast<size_t>(o);
+    if (y.is_float()) {
+      y.floats[to] = running.value;
+      if (!y.magnitudes.empty()) y.magnitudes[to] = running.magnitude;
+    } else {
+      y.integers[to] = running.integer;
+    }
+  }
+  return true;
+}
+
+// ---- lower_resample ----
+
+// The output as rows along its last dim; a row lies at one place of all other dims.
+struct ResampleRows {
+  LoopDims rows;       // operand 0: offset in x, 0 for resampled axes; operand 1: place in y
+  int64_t length = 1;  // of the last dim
+  int64_t step = 0;    // of x along the last dim, where that is not resampled
+  bool last_resampled = false;
+};
+
+ResampleRows rows_of(const TensorRef& x, const TensorRef& y, const Ints& axes) {
+  ResampleRows result;
+  const size_t rank = y.shape().size();
+  for (size_t d = 0; d < rank; ++d) {
+    const bool resampled =
+        std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
+    if (d + 1 < rank) {
+      result.rows.push_back(
+          {.size = y.shape()[d], .strides = {resampled ? 0 : x.strides[d], y.strides[d]}});
+      continue;
+    }
+    result.length = y.shape()[d];
+    result.step = resampled ? 0 : x.strides[d];
+    result.last_resampled = resampled;
+  }
+  return result;
+}
+
+bool needs_raw(const std::string& combine) {
+  return combine == "copy";
+}
+
+// Columns of a row that a thread makes and stores as 16 bytes, else 1.
+int64_t store_width(const LowerContext& ctx, const TensorRef& y, const Resampling& resampling,
+                    const ResampleRows& rows) {
+  constexpr int64_t kMostHeld = 32;  // taps of the columns, in registers
+  const uint32_t bytes = element_bytes(y.dtype());
+  const bool packs =
+      needs_raw(resampling.combine) ? bytes == 2 || bytes == 4 : is_float(y.dtype()) && bytes <= 4;
+  const int64_t width = 16 / bytes;
+  const int64_t held = rows.last_resampled ? width * resampling.counts.back() : 0;
+  const bool whole = packs && rows.length % width == 0 && ctx.alignment(y) >= 16;
+  return whole && held <= kMostHeld ? width : 1;
+}
+
+std::string identity_text(const std::string& combine, DType dtype) {
+  const std::string type = "RLX_CAT(rlx_t_, " + std::string(name_of(dtype)) + ")";
+  return type + (combine == "prod" ? "(1)" : "(0)");
+}
+
+std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling& resampling,
+                        const ResampleRows& rows) {
+  // The last axis of the table list, where it is the last dim, belongs to the columns.
+  const size_t outer = resampling.axes.size() - (rows.last_resampled ? 1 : 0);
+  const int64_t places = element_count(y.shape());
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, places));
+  text += index_macro("RLX_X_ROW", merged(rows.rows), 0);
+  for (size_t k = 0; k < kMostAxes - 1; ++k) {
+    const std::string number = std::to_string(k);
+    LoopDims own;
+    if (k < outer) {
+      own = rows.rows;
+      for (size_t d = 0; d < own.size(); ++d) {
+        own[d].strides = {static_cast<int64_t>(d) == resampling.axes[k] ? 1 : 0, 0};
+      }
+    }
+    text += index_macro("RLX_PLACE_" + number, own, 0);
+    text += define_line("RLX_TAPS_" + number, std::to_string(k < outer ? resampling.counts[k] : 1));
+    text += define_line("RLX_TABLE_" + number,
+                        std::to_string(k < outer ? table_begin(resampling, k) : 0));
+    text += define_line(
+        "RLX_STEP_" + number,
+        integer_text(k < outer ? x.strides[static_cast<size_t>(resampling.axes[k])] : 0));
+  }
+  const auto last = resampling.axes.size() - 1;
+  text += define_line("RLX_TAPS_LAST",
+                      std::to_string(rows.last_resampled ? resampling.counts[last] : 1));
+  text += define_line("RLX_TABLE_LAST",
+                      std::to_string(rows.last_resampled ? table_begin(resampling, last) : 0));
+  return text + define_line("RLX_STEP_LAST",
+                            integer_text(rows.last_resampled ? x.strides.back() : rows.step));
+}
+
+bool lower_resample(LowerContext& ctx) {
+  constexpr uint32_t kThreads = 256;
+  const TensorRef x = ctx.input(0);
+  const TensorRef y = ctx.output(0);
+  const Resampling resampling = read_resampling(ctx);
+  if (element_count(y.shape()) == 0) return true;
+  const ResampleRows rows = rows_of(x, y, resampling.axes);
+  const int64_t outer =
+      static_cast<int64_t>(resampling.axes.size()) - (rows.last_resampled ? 1 : 0);
+  const int64_t width = store_width(ctx, y, resampling, rows);
+  const int64_t held = rows.last_resampled && width * resampling.counts.back() <= 32 ? 1 : 0;
+  const int64_t row_count = loop_count(rows.rows);
+  const int64_t pieces = rows.length / width;
+  // Neighbouring rows by one thread, which keeps its columns' taps, while that leaves enough
+  // threads.
+  const int64_t enough = int64_t{ctx.target().device.multiprocessors} * 2048;
+  int64_t thread_rows = 1;
+  while (thread_rows < 8 && row_count % (2 * thread_rows) == 0 &&
+         pieces * row_count / (2 * thread_rows) >= enough) {
+    thread_rows *= 2;
+  }
+  const bool raw = needs_raw(resampling.combine);
+  const std::string x_type = raw ? raw_type(x.dtype()) : std::string(name_of(x.dtype()));
+  const std::string y_type = raw ? raw_type(y.dtype()) : std::string(name_of(y.dtype()));
+  const DType acc = x.dtype() == DType::f16 || x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
+  const int64_t items = pieces * (row_count / thread_rows);
+  int64_t taps = 1;
+  for (const int64_t count : resampling.counts) taps *= count;
+  std::string combine = resampling.combine;
+  std::transform(combine.begin(), combine.end(), combine.begin(),
+                 [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+  auto dispatch = ctx.dispatch<KernelId::resize>();
+  dispatch.workgroup({kThreads, 1, 1})
+      .define("RLX_X", x_type)
+      .define("RLX_Y", y_type)
+      .define("RLX_Y_BYTES", element_bytes(y.dtype()))
+      .define("RLX_WEIGHT", ctx.input_type(2).dtype == DType::f64 ? "f64" : "f32")
+      .define("RLX_COMBINE", combine)
+      .define("RLX_COPIES", raw ? 1 : 0)
+      .define("RLX_SUMS", resampling.combine == "sum" ? 1 : 0)
+      .define("RLX_OUTER_AXES", outer)
+      .define("RLX_LAST_RESAMPLED", rows.last_resampled ? 1 : 0)
+      .define("RLX_HELD", held)
+      .define("RLX_WIDTH", width)
+      .define("RLX_PIECES", integer_text(pieces))
+      .define("RLX_THREAD_ROWS", thread_rows)
+      .define("RLX_ROW_LENGTH", integer_text(rows.length))
+      .define("RLX_COUNT", integer_text(items))
+      .define("RLX_IDENTITY",
+              raw ? "RLX_CAT(rlx_t_, RLX_X)(0)" : identity_text(resampling.combine, acc))
+      .generated("tables.inc", tables_text(x, y, resampling, rows))
+      .read(&ResizeParams::taps, ctx.input(1))
+      .write(&ResizeParams::y, y, width > 1 ? 16 : 0)
+      .grid(split_grid(static_cast<uint64_t>((items + kThreads - 1) / kThreads)))
+      .work(x.byte_range().length_bytes + byte_size(y.type),
+            static_cast<uint64_t>(element_count(y.shape()) * taps * 2))
+      .reason(std::to_string(taps) + " taps over " + std::to_string(resampling.axes.size()) +
+              " axes, " + std::to_string(width) + " columns of " + std::to_string(thread_rows) +
+              " rows per thread");
+  if (element_count(x.shape()) > 0) dispatch.read(&ResizeParams::x, x);
+  if (resampling.combine == "sum") dispatch.read(&ResizeParams::weights, ctx.input(2));
+  return true;
+}
+
+constexpr std::string_view kCombines[] = {"sum", "max", "min", "prod", "copy"};
+constexpr AttrSpec kResampleAttrs[] = {
+    {.name = "axes", .type = AttrType::IntList, .required = true},
+    {.name = "sizes", .type = AttrType::IntList, .required = true, .minimum = 0},
+    {.name = "counts", .type = AttrType::IntList, .required = true, .minimum = 1},
+    {.name = "combine", .type = AttrType::String, .required = true, .choices = kCombines},
+    {.name = "to", .type = AttrType::DTypeName, .required = true, .consumed_by_infer = true},
+};
+
+constexpr OpDef kResampleOps[] = {
+    {.name = "resample",
+     .signature = "resample(x, taps, weights; axes, sizes, counts, combine, to) -> y",
+     .inputs = {3, 3},
+     .outputs = {1, 1},
+     .attrs = kResampleAttrs,
+     .infer = infer_resample,
+     .evaluate = evaluate_resample,
+     .lower = lower_resample,
+     .reads_strides = true},
+};
+
+ValueId emit_pass(RewriteContext& ctx, ValueId x, const std::vector<AxisTaps>& tables,
+                  const std::string& combine, DType to) {
+  int64_t entries = 0;
+  for (const AxisTaps& table : tables) entries += static_cast<int64_t>(table.taps.size());
+  const DType weight = to == DType::f64 ? DType::f64 : DType::f32;
+  Tensor taps = Tensor::zeros({DType::i32, {entries}});
+  Tensor weights = Tensor::zeros({weight, {entries}});
+  Ints axes;
+  Ints sizes;
+  Ints counts;
+  size_t at = 0;
+  for (const AxisTaps& table : tables) {
+    for (size_t i = 0; i < table.taps.size(); ++i, ++at) {
+      RLX_CHECK(table.taps[i] <= kLargestTap, "tap of " + ctx.node().name);
+      taps.integers[at] = table.taps[i];
+      weights.floats[at] = table.weights.empty() ? 1 : table.weights[i];
+    }
+    axes.push_back(static_cast<int64_t>(table.axis));
+    sizes.push_back(table.out);
+    counts.push_back(table.count);
+  }
+  return ctx.emit("resample", {x, ctx.constant("taps", taps), ctx.constant("weights", weights)},
+                  {{"axes", axes},
+                   {"sizes", sizes},
+                   {"counts", counts},
+                   {"combine", combine},
+                   {"to", std::string(name_of(to))}});
+}
+
+}  // namespace
+
+bool is_identity(const AxisTaps& table, int64_t in) {
+  if (table.out != in) return false;
+  for (int64_t o = 0; o < table.out; ++o) {
+    double own = 0;
+    for (int64_t t = 0; t < table.count; ++t) {
+      const auto entry = static_cast<size_t>(o * table.count + t);
+      const double weight = table.weights.empty() ? 1 : table.weights[entry];
+      if (table.taps[entry] == o) own += weight;
+      if (table.taps[entry] >= 0 && table.taps[entry] != o && weight != 0) return false;
+    }
+    if (own != 1) return false;
+  }
+  return true;
+}
+
+ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tables,
+                      const std::string& combine) {
+  const TensorType type = ctx.type(x);
+  if (tables.empty()) return x;
+  int64_t taps = 1;
+  for (const AxisTaps& table : tables) taps = std::min(taps * table.count, kLargestTap);
+  const auto by_axis = [](const AxisTaps& a, const AxisTaps& b) { return a.axis < b.axis; };
+  if (tables.size() <= kMostAxes && taps <= kMostTapsAtOnce) {
+    std::sort(tables.begin(), tables.end(), by_axis);
+    return emit_pass(ctx, x, tables, combine, type.dtype);
+  }
+  // What shrinks most goes first.
+  const auto growth = [&type](const AxisTaps& table) {
+    return static_cast<double>(table.out) /
+           static_cast<double>(std::max<int64_t>(type.shape[table.axis], 1));
+  };
+  std::stable_sort(tables.begin(), tables.end(),
+                   [&](const AxisTaps& a, const AxisTaps& b) { return growth(a) < growth(b); });
+  const bool widens = combine == "sum" || combine == "prod";
+  const DType between = widens && type.dtype != DType::f64 ? DType::f32 : type.dtype;
+  for (size_t k = 0; k < tables.size(); ++k) {
+    const bool last = k + 1 == tables.size();
+    x = emit_pass(ctx, x, {tables[k]}, combine, last ? type.dtype : between);
+  }
+  return x;
+}
+
+std::span<const OpDef> resample_ops() {
+  return kResampleOps;
+}
+
+}  // namespace rlx

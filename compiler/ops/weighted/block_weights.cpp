@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// dequantize_weights (ops.md 3.6): block-typed weights as dense ones.
+#include "compiler/ops/lowering/block_weights.h"
+
+#include "compiler/ops/lowering/movement.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+bool is_target(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+bool infer_dequantize_weights(InferContext& ctx) {
+  const DType from = ctx.dtype(0);
+  const DType to = ctx.attrs().dtype("out_dtype");
+  if (!is_block_type(from)) {
+    return ctx.fail(DiagCode::BadDtype, "w is " + to_string(ctx.input(0)) + ", wanted a block type",
+                    "use dequantize or cast");
+  }
+  if (!is_target(to)) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    "out_dtype is " + std::string(name_of(to)) + ", wanted f32, f16 or bf16");
+  }
+  Shape shape = ctx.shape(0);
+  if (ctx.attrs().flag("transpose")) {
+    if (shape.size() < 2) {
+      return ctx.fail(DiagCode::BadRank, "w has rank 1, wanted [.., N, K] to transpose");
+    }
+    std::swap(shape[shape.size() - 1], shape[shape.size() - 2]);
+  }
+  ctx.set_output(0, {to, std::move(shape)});
+  return true;
+}
+
+bool evaluate_dequantize_weights(EvaluateContext& ctx) {
+  const std::vector<BlockElement> elements = decode_blocks(ctx.input(0));
+  Tensor& y = ctx.output(0);
+  const Shape& shape = ctx.input(0).type.shape;
+  const int64_t k = shape.back();
+  const int64_t n = shape.size() < 2 ? 1 : shape[shape.size() - 2];
+  const bool transposes = ctx.attrs().flag("transpose");
+  for (int64_t i = 0; i < y.count(); ++i) {
+    const int64_t matrix = i / (n * k);
+    const int64_t row = i / k % n;
+    const int64_t to = transposes ? (matrix * k + i % k) * n + row : i;
+    y.floats[static_cast<size_t>(to)] = elements[static_cast<size_t>(i)].value();
+  }
+  return true;
+}
+
+bool lower_dequantize_weights(LowerContext& ctx) {
+  const TensorRef w = ctx.input(0);
+  const TensorRef y = ctx.output(0);
+  const int64_t elements = element_count(w.shape());
+  if (elements == 0) return true;
+  const bool transposes = ctx.attrs().flag("transpose");
+  const Shape& shape = w.shape();
+  const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
+  const bool vectors = !transposes && ctx.alignment(y) >= 16;
+  auto dispatch = ctx.dispatch<KernelId::dequantize>();
+  define_blocks(dispatch, w.dtype());
+  dispatch.workgroup({kCopyWorkgroup})
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_Y_VECTOR", vectors ? 8 : 1)
+      .define("RLX_TRANSPOSED", transposes ? 1 : 0)
+      .define("RLX_N", shape.size() < 2 ? 1 : shape[shape.size() - 2])
+      .define("RLX_K", shape.back())
+      .define("rlx_index", index_type(pieces + kCopyWorkgroup))
+      .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
+      .read(&CopyParams::x, w, block_alignment(w.dtype()))
+      .write(&CopyParams::y, y, vectors ? 16 : 0)
+      .grid(split_grid((pieces + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .work(byte_size(w.type) + byte_size(y.type), static_cast<uint64_t>(2 * elements))
+      .reason("blocks of " + std::string(name_of(w.dtype())) + ", 32 elements per thread" +
+              (transposes ? ", transposed" : ""));
+  return true;
+}
+
+const AttrSpec kDequantizeWeightsAttrs[] = {
+    {.name = "out_dtype",
+     .type = AttrType::DTypeName,
+     .default_text = "\"f32\"",
+     .consumed_by_infer = true},
+    {.name = "transpose", .type = AttrType::Bool, .default_text = "false"},
+};
+
+const OpDef kBlockWeights[] = {
+    {.name = "dequantize_weights",
+     .signature = "dequantize_weights(w; out_dtype=f32, transpose=false) -> y",
+     .inputs = {1, 1},
+     .attrs = kDequantizeWeightsAttrs,
+     .infer = infer_dequantize_weights,
+     .evaluate = evaluate_dequantize_weights,
+     .lower = lower_dequantize_weights},
+};
+
+}  // namespace
+
+std::span<const OpDef> block_weights_ops() {
+  return kBlockWeights;
+}
+
+}  // namespace rlx

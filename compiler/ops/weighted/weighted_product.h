@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with weights that are decoded on the way, chosen per row, or both (ops.md 3.5, 3.7):
+// what dequant_matmul, grouped_matmul and dequant_grouped_matmul share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "compiler/ops/lowering/lower_context.h"
+
+namespace rlx {
+
+// RLX_W_CODES of lib/weights.glsl.
+enum class WeightCodes : uint8_t { None = 0, I8 = 1, I4 = 2, U4 = 3, E4M3 = 4, E5M2 = 5, E2M1 = 6 };
+// RLX_SCALE of lib/weights.glsl.
+enum class WeightScale : uint8_t { None = 0, One = 1, PerColumn = 2, PerBlock = 3 };
+
+// A side-tensor scheme of ops.md 0.10.
+struct SideScheme {
+  std::string_view name;
+  WeightCodes codes;
+  bool along_depth;     // [N, K] instead of [K, N]
+  bool has_zero;        // zero points beside the scales
+  bool wants_block;     // the block_size attribute
+  int64_t fixed_block;  // of schemes that have their own; 0: none
+  bool is_packed() const {
+    return codes == WeightCodes::I4 || codes == WeightCodes::U4 || codes == WeightCodes::E2M1;
+  }
+};
+// nullptr where there is none of that name.
+const SideScheme* find_side_scheme(std::string_view name);
+
+// y[m, n] = sum over k of x[m, k] * w[n, k] + bias[n]; with experts, the matrix and the bias of the
+// expert that `index` names.
+struct WeightedProduct {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  TensorRef x;  // dense [m, k]
+  TensorRef w;  // blocks, a dense matrix, or codes of `scheme`
+  const SideScheme* scheme = nullptr;
+  bool along_depth = true;  // w is [n, k], else [k, n]
+  WeightScale scale_kind = WeightScale::None;
+  int64_t scale_block = 1;
+  std::optional<TensorRef> scale;
+  std::optional<TensorRef> zero;  // zero points, or the factor for all of nvfp4
+  std::optional<TensorRef> bias;
+  std::optional<TensorRef> index;  // [m], where there are experts
+  int64_t experts = 0;
+  TensorRef y;
+};
+
+// Emits the dispatch; nothing for an empty y. Reports sizes beyond the kernels' 32-bit counts.
+bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product);
+
+}  // namespace rlx

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// Teams of dequant_matvec and tiles of dequant_mma.
+#include "compiler/ops/weighted/weighted_tiles.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "compiler/ops/lowering/block_weights.h"
+#include "compiler/support/ceil_div.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kGroupThreads = 128;
+// Threads that keep the memory of a large GPU busy: with one element or run in flight each, and
+// with pieces of several lines.
+constexpr int64_t kBusyThreads = 132 * 1024;
+constexpr int64_t kBusyThreadsOfBlocks = 132 * 480;
+// Types of fewer bits leave more time for memory than for arithmetic: more lines share the x that a
+// thread loads. Above, and with several vectors, the registers that this takes cost more.
+constexpr double kBitsOfFourLines = 5;
+constexpr int64_t kStepDepth = 64;
+// Where a thread holds x in registers: elements of a line that it has, the fewest and most lines of
+// a group, threads that keep a large GPU busy so, and its multiprocessors.
+constexpr int64_t kHeldElements = 64;
+constexpr int64_t kLeastHeldLines = 8;
+constexpr int64_t kMostHeldLines = 32;
+constexpr int64_t kBusyThreadsOfHeld = 132 * 192;
+constexpr int64_t kMultiprocessors = 132;
+constexpr int64_t kHeldSums = 32 * 1024 / 4;  // of shared memory
+constexpr int64_t kAdders = 8;                // of dequant_matvec
+
+// H200, f16, q4_k, 4096 x 4096 with 512 and 2048 rows.
+constexpr std::array kMmaTiles = {
+    WeightedMmaTile{128, 128, 2, 4, 1, 2.0},
+    WeightedMmaTile{64, 64, 2, 2, 3, 1.65},
+    WeightedMmaTile{64, 32, 4, 1, 3, 1.25},
+};
+
+VectorTeams teams_of_columns() {
+  VectorTeams teams;
+  teams.lanes = 8;
+  teams.rows = 32;
+  teams.group_outputs = teams.lanes * 8;  // neighbouring outputs of a thread
+  return teams;
+}
+
+VectorTeams teams_of_blocks(const WeightedSize& size) {
+  VectorTeams teams;
+  const int64_t pieces = size.k / kPieceElements;
+  teams.outputs = size.m == 1 && size.bits < kBitsOfFourLines ? 4 : 2;
+  const auto threads = [&] { return size.n * size.batches * teams.lanes / teams.outputs; };
+  while (teams.lanes < kGroupThreads && teams.lanes * 2 <= pieces &&
+         threads() < kBusyThreadsOfBlocks) {
+    teams.lanes *= 2;
+  }
+  while (teams.outputs > 1 && threads() < kBusyThreadsOfBlocks) teams.outputs /= 2;
+  teams.rows = kGroupThreads / teams.lanes;
+  teams.group_outputs = teams.rows * teams.outputs;
+  return teams;
+}
+
+// Threads that hold x and let several lines pass by, where there are enough of them; else nullopt.
+// The groups of a wave are under way at once, so each has as many lines as the waves leave it.
+std::optional<VectorTeams> teams_of_held(const WeightedSize& size, const HeldForm& form) {
+  const int64_t threads = size.k / kHeldElements;
+  if (size.m != 1 || size.k % (kHeldElements * 32) != 0 || threads == 0 || threads > 256) return {};
+  const int64_t least_groups = size.batches * ceil_div(size.n, kLeastHeldLines);
+  if (least_groups * threads < kBusyThreadsOfHeld) return {};
+  const int64_t groups = kMultiprocessors * (form.threads / threads);
+  const int64_t most = std::min(kMostHeldLines, kHeldSums / (threads + kAdders) / 4 * 4);
+  const int64_t lines = size.n * size.batches;
+  const int64_t waves = ceil_div(lines, groups * most);
+  const int64_t share = ceil_div(ceil_div(lines, groups * waves), form.lines) * form.lines;
+  return VectorTeams{.lanes = threads,
+                     .rows = 1,
+                     .outputs = form.lines,
+                     .group_outputs = std::clamp(share, kLeastHeldLines, most),
+                     .held = true};
+}
+
+VectorTeams teams_of_lines(const WeightedSize& size) {
+  VectorTeams teams;
+  const int64_t pieces = ceil_div(size.k, kPieceElements);
+  while (teams.lanes < kGroupThreads && teams.lanes * 2 <= pieces &&
+         size.n * size.batches * teams.lanes < kBusyThreads) {
+    teams.lanes *= 2;
+  }
+  teams.rows = kGroupThreads / teams.lanes;
+  teams.outputs = size.n * size.batches * teams.lanes >= 2 * kBusyThreads ? 2 : 1;
+  teams.group_outputs = teams.rows * teams.outputs;
+  return teams;
+}
+
+}  // namespace
+
+VectorTeams choose_teams(const WeightedSize& size) {
+  VectorTeams teams = !size.along_depth ? teams_of_columns()
+                      : size.bits > 0   ? teams_of_blocks(size)
+                                        : teams_of_lines(size);
+  if (size.held) teams = teams_of_held(size, *size.held).value_or(teams);
+  teams.blocks = ceil_div(size.n, teams.group_outputs);
+  return teams;
+}
+
+WeightedMmaTile choose_weighted_mma_tile(const WeightedSize& size, const DeviceModel& device) {
+  const auto microseconds = [&](const WeightedMmaTile& tile) {
+    const int64_t groups = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n);
+    const int64_t waves = ceil_div(groups, int64_t{device.multiprocessors} * tile.groups);
+    return static_cast<double>(waves * ceil_div(size.k, kStepDepth)) * tile.step_microseconds;
+  };
+  return *std::min_element(kMmaTiles.begin(), kMmaTiles.end(),
+                           [&](const WeightedMmaTile& a, const WeightedMmaTile& b) {
+                             return microseconds(a) < microseconds(b);
+                           });
+}
+
+}  // namespace rlx
