@@ -2,6 +2,7 @@
 // Reads a folder of kernel sources over the embedded ones.
 #include "compiler/emit/kernel_sources.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,9 +12,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Kernels and what they include: of both languages, of GLSL, of CUDA C++.
+constexpr std::string_view kExtensions[] = {".kernel", ".inc", ".comp", ".glsl", ".cu", ".cuh"};
+
 bool is_kernel_source(const fs::path& path) {
-  const std::string extension = path.extension().string();
-  return extension == ".comp" || extension == ".glsl" || extension == ".cu" || extension == ".cuh";
+  return std::ranges::find(kExtensions, path.extension().string()) != std::end(kExtensions);
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
@@ -62,7 +65,7 @@ std::optional<KernelSources> KernelSources::from_folder(const std::string& folde
   if (!found) {
     diagnostics.error(DiagCode::FileMissing, {.file = folder, .position = {}},
                       "folder of kernels has neither shaders nor cuda_kernels in it",
-                      "give the folder that holds shaders/<kernel>.comp");
+                      "give the folder that holds shaders/<kernel>.kernel");
     return std::nullopt;
   }
   return sources;

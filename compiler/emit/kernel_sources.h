@@ -25,7 +25,7 @@ class KernelSources {
   static std::optional<KernelSources> from_folder(const std::string& folder,
                                                   Diagnostics& diagnostics);
 
-  // nullptr where there is no such file. Paths are from the root: "shaders/softmax.comp".
+  // nullptr where there is no such file. Paths are from the root: "shaders/softmax.kernel".
   [[nodiscard]] const std::string* find(std::string_view path) const;
 
  private:
