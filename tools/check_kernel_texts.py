@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that kernels are written once: both dialects have the same few files, which exist nowhere else, and the text of both languages
-has no words of one language and no more choices between targets than the table allows.
+has no words of one language or of one dialect, and no more choices between targets than the table allows.
 """
 import pathlib
 import re
@@ -21,6 +21,8 @@ CHOICES = {
     # On CUDA a test of each value took the place of the sum of differences; which is faster there is not measured yet.
     ("softmax.kernel", "RLX_NAN_BY_DIFFERENCES"): 3,
 }
+# Words that one dialect alone has, as only one side of a choice uses them.
+BEHIND_CHOICES = {"RLX_NATIVE_QUOTIENT", "rlx_approximate_exp2", "rlx_approximate_reciprocal"}
 
 # Names by which a preprocessor line would ask for the target itself.
 TARGETS = re.compile(r"\b(RLX_CUDA|RLX_VULKAN|VULKAN|__CUDA_ARCH__|__CUDACC__|__CUDACC_RTC__|__cplusplus|GL_\w+)\b")
@@ -39,6 +41,26 @@ def flags_of(folder):
     return set(re.findall(r"^#define (\w+) [01]$", text, re.MULTILINE))
 
 
+def words_of(text):
+    return set(re.findall(r"\b(?:rlx|RLX)_\w+", text))
+
+
+def defined_in(text):
+    """Macros and functions of a text."""
+    return set(re.findall(r"#define (\w+)", text)) | set(re.findall(r"^\S[^#\n(]* (\w+)\(", text, re.MULTILINE))
+
+
+def one_sided_words(shared):
+    """Word -> the only dialect that knows it, of words that shared text does not define."""
+    texts = {name: "".join(code_of(path) for path in sorted(folder.glob("*.inc"))) for name, folder in DIALECTS.items()}
+    known = defined_in("".join(map(code_of, shared))) | BEHIND_CHOICES
+    return {
+        word: name
+        for name, other in (("Vulkan", "CUDA"), ("CUDA", "Vulkan"))
+        for word in defined_in(texts[name]) - words_of(texts[other]) - known
+    }
+
+
 def dialect_faults():
     files = {name: {path.name for path in folder.glob("*.inc")} for name, folder in DIALECTS.items()}
     for name, other in (("Vulkan", "CUDA"), ("CUDA", "Vulkan")):
@@ -51,10 +73,13 @@ def dialect_faults():
         yield f"a dialect has {len(files['Vulkan'])} files, at most {MOST_DIALECT_FILES} are wanted"
 
 
-def text_faults(path, flags):
+def text_faults(path, flags, one_sided):
     name = path.relative_to(SHARED).as_posix()
     counts = {}
-    for line in code_of(path).split("\n"):
+    code = code_of(path)
+    for word in sorted(words_of(code) & one_sided.keys()):
+        yield f"{name}: only the dialect of {one_sided[word]} has \"{word}\""
+    for line in code.split("\n"):
         if re.match(r"\s*#\s*(if|ifdef|ifndef|elif)\b", line):
             if TARGETS.search(line):
                 yield f"{name}: asks for the target: {line.strip()}"
@@ -72,9 +97,10 @@ def text_faults(path, flags):
 def main():
     flags = set.intersection(*(flags_of(folder) for folder in DIALECTS.values()))
     texts = sorted(SHARED.glob("*.kernel")) + sorted((SHARED / "lib").glob("*.inc"))
+    one_sided = one_sided_words(texts)
     faults = list(dialect_faults())
     for path in texts:
-        faults += text_faults(path, flags)
+        faults += text_faults(path, flags, one_sided)
     print("\n".join(faults) or f"kernel texts: {len(texts)} of both languages, {sum(CHOICES.values())} choices between targets")
     return 1 if faults else 0
 
