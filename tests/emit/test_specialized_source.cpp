@@ -53,6 +53,19 @@ TEST_CASE("an include is the language's own file, or else that of both languages
   CHECK(text_of("lib/../lib/extra.inc", kGlsl) == "none");
 }
 
+TEST_CASE("a source where none is looked for is refused") {
+  for (const char* path : {"shaders/pad.comp", "shaders/pad.cu", "shaders/lib/extra.glsl",
+                           "cuda_kernels/pad.kernel", "shaders/vulkan/deep/pad.comp"}) {
+    INFO(path);
+    const TemporaryFolder folder;
+    folder.write(path, "");
+    Diagnostics diagnostics;
+    CHECK_FALSE(KernelSources::from_folder(folder.path(), diagnostics).has_value());
+    CHECK(diagnostics.text().find("where none is looked for") != std::string::npos);
+    CHECK(diagnostics.text().find(path) != std::string::npos);
+  }
+}
+
 TEST_CASE("a kernel has one text: its row says whether of both languages or of which") {
   constexpr size_t kKernelCount = 0
 #define RLX_KERNEL(name, params, determinism, targets) +1
