@@ -24,9 +24,9 @@
 //   even where its v is NaN. A query without keys gives 0 and lse -inf; a NaN score gives NaN.
 // ptxas: spills because heads of 256 with a mask need more registers than a thread can have: 112 bytes on sm_90 for values of 200.
 //   No other case of the conformance table spills, on any architecture. This line also hides any later spill of this kernel.
-#include "lib/prelude.cuh"
-#include "lib/storage.cuh"
-#include "lib/math.cuh"
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
+#include "lib/math.inc"
 #include "lib/wgmma_rows.cuh"
 #include "generated/attention_mma.inc"
 #include "lib/attention_mma.cuh"

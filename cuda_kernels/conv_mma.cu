@@ -10,15 +10,15 @@
 //   RLX_FILTERS; window as in conv_window.h (H and W); storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
 //   RLX_BIAS and RLX_RESIDUAL are undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_activate.
 // Numerics: f32 operands are rounded to tf32; f32 sums; one rounding at the store.
-#include "lib/prelude.cuh"
-#include "lib/storage.cuh"
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
 #include "lib/wgmma.cuh"
 
 RLX_PARAMS(ConvMmaParams);
 
 #define rlx_acc_t float
 #if RLX_ACTIVATION
-#include "lib/math.cuh"
+#include "lib/math.inc"
 #include "generated/epilogue.inc"
 #else
 #define rlx_activate(value) (value)

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = x * W + bias on tensor cores, for many rows x of 16-bit floats and a weight matrix in blocks (lib/blocks.cuh).
+// y = x * W + bias on tensor cores, for many rows x of 16-bit floats and a weight matrix in blocks (lib/blocks.inc).
 //   y[m, n] = sum over groups of scale[n, group] * (sum over the group of code[n, k] * x[m, k]) + offset[n, group] * (sum over the group of
 //   x[m, k]) + bias[n], where a group is the RLX_GROUP depths of a block that share a scale.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: tiles of m x tiles of n, spread by split_grid, those of m first.
 // Specializations: RLX_TILE_N lines of w and RLX_TILE_M of x per workgroup, RLX_WARPS_N x RLX_WARPS_M warps share them; RLX_M, RLX_N, RLX_K;
-//   lib/blocks.cuh; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/product.cuh.
+//   lib/blocks.inc; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/product.inc.
 // Phases: a step is two pieces of 32 depths of every line. Codes become whole 16-bit floats in shared memory, and their scales and offsets
 //   f32; x travels there (cp.async) two steps ahead of its use, in the pieces' order of depths. The codes of the next step travel to
 //   registers while the present ones are multiplied. Sums of x are products with ones.
 // Numerics: codes are exact in both types and so are the products; a group's sum is the tensor core's, the groups' f32. Where a result is
 //   not finite, it is computed again from decoded weights: 0 * infinity is none of w * x, whose w is not 0.
 // ptxas: spills because a thread keeps the words of the next pieces beside its sums: up to 12 words of them, of q5_k and q6_k above all.
-#include "lib/prelude.cuh"
-#include "lib/storage.cuh"
-#include "lib/product.cuh"
-#include "lib/weights.cuh"
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
+#include "lib/product.inc"
+#include "lib/weights.inc"
 #include "lib/mma.cuh"
 
 RLX_PARAMS(WeightedMatmulParams);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] on tensor cores, for every batch entry.
-// Layout: a and b as in matmul.cu, both of one type and in whole aligned 16-byte pieces along one axis: along the depth
+// Layout: a and b as in matmul.kernel, both of one type and in whole aligned 16-byte pieces along one axis: along the depth
 //   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
 // Grid: tiles x RLX_SPLITS x batches groups; the RLX_SPLITS groups of a tile are a cluster and share out k.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES tiles of depth are in flight; RLX_WARPS_M x RLX_WARPS_N warps
 //   share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a group, whole tiles); RLX_A, the
 //   type of both operands; RLX_TF32 1: f32 operands count as tf32; RLX_A_WEIGHTS, RLX_B_WEIGHTS 1: the operand is there before any
-//   step runs, so it travels while the steps before this one finish; epilogue (lib/product.cuh); RLX_M, RLX_N, RLX_K,
-//   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.cu.
+//   step runs, so it travels while the steps before this one finish; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K,
+//   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel.
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts, x = high + low / 2048, both within
 //   f32's range of exponents; high * high and the mixed products are summed apart; low * low is below f32's last bit.
 //   Tensor cores cut sums off instead of rounding them, so high * high moves into a rounded sum with every tile of depth. Where
 //   a sum is not finite (an operand is not, or overflows), it is computed again by f32 fused multiply-adds.
-#include "lib/prelude.cuh"
-#include "lib/storage.cuh"
-#include "lib/product.cuh"
-#include "lib/lines.cuh"
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
+#include "lib/product.inc"
+#include "lib/lines.inc"
 #include "lib/mma.cuh"
 #include "lib/wgmma_narrow.cuh"
 

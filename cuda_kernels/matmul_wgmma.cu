@@ -15,22 +15,22 @@
 //   RLX_STAGES, RLX_PINGPONG, RLX_GATED, RLX_RASTER (pairs of row tiles that take turns before the next column of tiles),
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
-//   RLX_SHORT_MATH 1: by lib/short_math.cuh, where y has 16 bits; RLX_RESIDUAL_COPIED 1: the residual, of 16 bits as y, has a map;
+//   RLX_SHORT_MATH 1: by lib/short_math.inc, where y has 16 bits; RLX_RESIDUAL_COPIED 1: the residual, of 16 bits as y, has a map;
 //   RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.
 // Maps: a with a box of 64 x 128, b and b2 with one of 64 x RLX_TILE_N / 2, y if it has 16 bits and the residual if it is copied
 // with one of 64 x 16, all with the panels' swizzle of 128 bytes.
 // Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
-#include "lib/prelude.cuh"
-#include "lib/storage.cuh"
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
 #include "lib/wgmma.cuh"
 
 RLX_PARAMS(MatmulWgmmaParams);
 
 #define rlx_acc_t rlx_f32
 #if RLX_ACTIVATION
-#include "lib/math.cuh"
+#include "lib/math.inc"
 #if RLX_SHORT_MATH
-#include "lib/short_math.cuh"
+#include "lib/short_math.inc"
 #endif
 #include "generated/epilogue.inc"
 #else

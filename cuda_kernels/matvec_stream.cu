@@ -15,15 +15,15 @@
 //   A thread keeps the sums of RLX_BATCH stages; then they meet in shared memory, and after RLX_FLUSH batches become results.
 // Specializations: the above; RLX_W_EARLY 1: w does not depend on earlier steps, so its first stages are loaded before the wait
 //   for them; storage types RLX_X, RLX_W, RLX_Y, RLX_GAMMA, RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL (undefined where absent);
-//   RLX_ACTIVATION with generated/epilogue.inc, as in lib/product.cuh.
+//   RLX_ACTIVATION with generated/epilogue.inc, as in lib/product.inc.
 // Numerics: f32 sums in a fixed order; the scale multiplies the sum; one rounding.
-#include "lib/prelude.cuh"
-#include "lib/storage.cuh"
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
 #include "lib/stream.cuh"
 #define RLX_ACC f32
 #define RLX_INDEX rlx_i64
 #if RLX_ACTIVATION
-#include "lib/math.cuh"
+#include "lib/math.inc"
 #define rlx_acc_t rlx_f32
 #include "generated/epilogue.inc"
 #else

@@ -24,7 +24,7 @@ struct CubinFacts {
   uint32_t params_bytes = 0;
   uint32_t max_threads = 0;          // of a workgroup
   uint32_t static_shared_bytes = 0;  // of a workgroup
-  // The constants of RLX_DYNAMIC_SHARED and RLX_CLUSTER (cuda_kernels/lib/prelude.cuh).
+  // The constants of RLX_DYNAMIC_SHARED and RLX_CLUSTER (cuda_kernels/lib/prelude.inc).
   uint32_t dynamic_shared_bytes = 0;
   uint32_t cluster_x = 1;
   // What the constant kCudaContractName holds; nullopt where there is none.
@@ -46,7 +46,7 @@ std::string check_ptx(std::span<const std::byte> code, std::string_view entry_po
                       uint32_t architecture);
 
 // The constant that holds the digest of the code's contract (runtime/contract.h,
-// cuda_kernels/lib/prelude.cuh).
+// cuda_kernels/lib/prelude.inc).
 inline constexpr std::string_view kCudaContractName = "rlx_contract";
 // Its bytes inside a cubin; empty where there is none.
 std::span<const std::byte> cubin_contract(std::span<const std::byte> code);

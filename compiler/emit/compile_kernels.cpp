@@ -171,16 +171,17 @@ std::string kernel_text(const KernelSet::Kernel& kernel) {
          nodes_text(kernel);
 }
 
-void report_fault(const Job& job, const std::string& message, Diagnostics& diagnostics) {
+void report_fault(const Job& job, const std::string& message, const KernelSources& sources,
+                  Diagnostics& diagnostics) {
   const bool is_cuda = job.architecture != nullptr;
   std::string text = kernel_text(*job.kernel);
   if (is_cuda) text += " (" + std::string(job.architecture->name) + ")";
   text += " does not compile:\n" + message;
   while (text.ends_with('\n')) text.pop_back();
   const Specialization& specialization = job.kernel->specialization;
-  diagnostics.error(DiagCode::Kernel,
-                    {.file = source_path(specialization, is_cuda ? kCuda : kGlsl), .position = {}},
-                    text, "specialization: " + describe(specialization));
+  const KernelText source = find_kernel_text(specialization, sources, is_cuda ? kCuda : kGlsl);
+  diagnostics.error(DiagCode::Kernel, {.file = source.path, .position = {}}, text,
+                    "specialization: " + describe(specialization));
 }
 
 // Warns of a kernel whose threads keep registers or arrays in memory without saying why.
@@ -196,12 +197,13 @@ void report_local_memory(const KernelSet::Kernel& kernel, const std::vector<Kern
     architectures += (architectures.empty() ? "sm_" : ", sm_") + std::to_string(code.architecture);
   }
   if (most_bytes == 0) return;
-  diagnostics.warning(DiagCode::Kernel,
-                      {.file = source_path(kernel.specialization, kCuda), .position = {}},
-                      kernel_text(kernel) + " is slower than it could be: its threads keep up to " +
-                          std::to_string(most_bytes) + " bytes of registers or arrays in memory (" +
-                          architectures + ")",
-                      "specialization: " + describe(kernel.specialization));
+  diagnostics.warning(
+      DiagCode::Kernel,
+      {.file = find_kernel_text(kernel.specialization, sources, kCuda).path, .position = {}},
+      kernel_text(kernel) + " is slower than it could be: its threads keep up to " +
+          std::to_string(most_bytes) + " bytes of registers or arrays in memory (" + architectures +
+          ")",
+      "specialization: " + describe(kernel.specialization));
 }
 
 // Reports the numbers that are no architecture's.
@@ -265,14 +267,14 @@ PlanCudaTarget cuda_target(const Tools& tools) {
 
 // Sorts what the jobs made into variants per kernel, PTX last. Reports faults.
 bool collect(const std::vector<Job>& jobs, std::vector<JobResult>& results,
-             CompiledKernels& compiled, Diagnostics& diagnostics) {
+             const KernelSources& sources, CompiledKernels& compiled, Diagnostics& diagnostics) {
   std::set<std::pair<size_t, std::string>> told;
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (results[i].failure) std::rethrow_exception(results[i].failure);
     if (const auto* fault = std::get_if<KernelFault>(&results[i].result)) {
       // What is wrong for one architecture often is for all: told once.
       if (told.insert({jobs[i].kernel_index, fault->message}).second)
-        report_fault(jobs[i], fault->message, diagnostics);
+        report_fault(jobs[i], fault->message, sources, diagnostics);
       continue;
     }
     compiled.cache_hits += results[i].cache_hits;
@@ -345,7 +347,7 @@ std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
   const std::vector<Job> jobs = list_jobs(set, tools);
   std::vector<JobResult> results = run_jobs(jobs, tools);
   compiled.variants.resize(set.kernels.size());
-  if (!collect(jobs, results, compiled, diagnostics)) return std::nullopt;
+  if (!collect(jobs, results, *sources, compiled, diagnostics)) return std::nullopt;
   for (size_t k = 0; k < set.kernels.size(); ++k)
     report_local_memory(set.kernels[k], compiled.variants[k], *sources, diagnostics);
   return compiled;

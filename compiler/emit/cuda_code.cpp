@@ -18,7 +18,7 @@ constexpr std::string_view kEntryPoint = "rlx_main";
 constexpr std::string_view kSpillMarker = "// ptxas: spills because ";
 constexpr uint32_t kFirstWithClusters = 90;
 
-// Contraction into fma is harmless wherever kernels allow it (lib/scalar.cuh); the rest of
+// Contraction into fma is harmless wherever kernels allow it (lib/scalar.inc); the rest of
 // arithmetic is IEEE's.
 std::vector<std::string> options_for(const Nvrtc& nvrtc, const CudaArchitecture& architecture) {
   std::vector<std::string> options = {"--gpu-architecture=" + std::string(architecture.name),
@@ -71,17 +71,16 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
                                                  const Specialization& specialization,
                                                  const KernelSources& sources,
                                                  const CudaArchitecture& architecture) {
-  const std::string path = source_path(specialization, kCuda);
-  const std::string* source = sources.find(path);
-  if (source == nullptr) return KernelFault{path + ": no such kernel source"};
+  const auto [path, kernel] = find_kernel_text(specialization, sources, kCuda);
+  if (kernel == nullptr) return KernelFault{path + ": no such kernel source"};
 
   // A file that there is not stands as an #error: it may be in a part that #if leaves out.
   const std::string missing = "#error " + std::string(kNoSuchInclude) + "\n";
   std::vector<Nvrtc::File> includes;
-  for (const IncludedFile& file : included_files(*source, specialization, sources, kCuda)) {
+  for (const IncludedFile& file : included_files(*kernel, specialization, sources, kCuda)) {
     includes.push_back({.name = file.name, .text = file.text == nullptr ? &missing : file.text});
   }
-  const std::string text = define_lines(specialization) + "#line 1 \"" + path + "\"\n" + *source;
+  const std::string text = define_lines(specialization) + "#line 1 \"" + path + "\"\n" + *kernel;
   Nvrtc::Output output =
       nvrtc.compile({.name = path, .text = &text}, includes, options_for(nvrtc, architecture));
   if (!output.good) return KernelFault{std::move(output.log)};
@@ -115,19 +114,19 @@ std::optional<std::string> cuda_code_inputs(const Nvrtc& nvrtc,
                                             const Specialization& specialization,
                                             const KernelSources& sources,
                                             const CudaArchitecture& architecture) {
-  const std::string* source = sources.find(source_path(specialization, kCuda));
-  if (source == nullptr) return std::nullopt;
+  const KernelText kernel = find_kernel_text(specialization, sources, kCuda);
+  if (kernel.text == nullptr) return std::nullopt;
   std::string all = std::string(kRecipe) + "\nnvrtc " + nvrtc.version() + "\n";
   for (const std::string& option : options_for(nvrtc, architecture)) all += option + "\n";
-  return all + source_inputs(*source, specialization, sources, kCuda);
+  return all + source_inputs(kernel, specialization, sources, kCuda);
 }
 
 uint32_t unexplained_local_bytes(const KernelCode& cubin, const Specialization& specialization,
                                  const KernelSources& sources) {
   const std::optional<CubinFacts> facts =
       read_cubin(cubin.bytes, cubin.entry_point, cubin.architecture);
-  const std::string* source = sources.find(source_path(specialization, kCuda));
-  const bool explained = source != nullptr && source->find(kSpillMarker) != std::string::npos;
+  const std::string* text = find_kernel_text(specialization, sources, kCuda).text;
+  const bool explained = text != nullptr && text->find(kSpillMarker) != std::string::npos;
   return facts && !explained ? facts->local_bytes : 0;
 }
 

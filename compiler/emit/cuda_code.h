@@ -21,8 +21,7 @@ struct CudaCode {
   KernelCode ptx;
 };
 
-// Compiles cuda_kernels/<kernel>.cu under the specialization. Thread-safe; the same arguments give
-// the same bytes.
+// Compiles a kernel under the specialization. Thread-safe; the same arguments give the same bytes.
 std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
                                                  const Specialization& specialization,
                                                  const KernelSources& sources,

@@ -20,12 +20,12 @@ class KernelSources {
   // The files that the compiler was built with.
   static KernelSources embedded();
   // Files of folder/shaders and folder/cuda_kernels replace the embedded ones of the same path;
-  // others stay. Reports a folder that has neither or cannot be read. schema/kernel_params.h is
-  // always the compiler's own: it is built into it.
+  // others stay. Reports a folder that has neither or cannot be read, and a source where none is
+  // looked for. schema/kernel_params.h is always the compiler's own: it is built into it.
   static std::optional<KernelSources> from_folder(const std::string& folder,
                                                   Diagnostics& diagnostics);
 
-  // nullptr where there is no such file. Paths are from the root: "shaders/softmax.comp".
+  // nullptr where there is no such file. Paths are from the root: "shaders/softmax.kernel".
   [[nodiscard]] const std::string* find(std::string_view path) const;
 
  private:

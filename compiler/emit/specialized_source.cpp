@@ -8,6 +8,10 @@
 namespace rlx {
 namespace {
 
+// Text of both languages.
+constexpr std::string_view kSharedFolder = "shaders/";
+constexpr std::string_view kSharedExtension = ".kernel";
+
 // The names of a text's #include "..." lines.
 std::vector<std::string> include_names(std::string_view text) {
   std::vector<std::string> names;
@@ -51,9 +55,14 @@ void append_file(const std::string& name, const std::string& text, std::string& 
 
 }  // namespace
 
-std::string source_path(const Specialization& specialization, const SourceLanguage& language) {
-  return std::string(language.folder) + std::string(kernel_row(specialization.kernel).name) +
-         std::string(language.extension);
+KernelText find_kernel_text(const Specialization& specialization, const KernelSources& sources,
+                            const SourceLanguage& language) {
+  const std::string name(kernel_row(specialization.kernel).name);
+  std::string own = std::string(language.folder) + name + std::string(language.extension);
+  if (const std::string* text = sources.find(own)) return {.path = std::move(own), .text = text};
+  std::string shared = std::string(kSharedFolder) + name + std::string(kSharedExtension);
+  const std::string* text = sources.find(shared);
+  return {.path = std::move(shared), .text = text};
 }
 
 const std::string* find_include(const std::string& name, const Specialization& specialization,
@@ -63,7 +72,10 @@ const std::string* find_include(const std::string& name, const Specialization& s
     return &found->second;
   }
   if (name.find("..") != std::string::npos) return nullptr;
-  if (name.starts_with("lib/")) return sources.find(std::string(language.folder) + name);
+  if (name.starts_with("lib/")) {
+    const std::string* own = sources.find(std::string(language.folder) + name);
+    return own != nullptr ? own : sources.find(std::string(kSharedFolder) + name);
+  }
   if (name.starts_with("schema/")) return sources.find(name);
   return nullptr;
 }
@@ -93,11 +105,11 @@ std::string define_lines(const Specialization& specialization) {
   return text;
 }
 
-std::string source_inputs(const std::string& source, const Specialization& specialization,
+std::string source_inputs(const KernelText& kernel, const Specialization& specialization,
                           const KernelSources& sources, const SourceLanguage& language) {
   std::string all = define_lines(specialization);
-  append_file(source_path(specialization, language), source, all);
-  for (const IncludedFile& file : included_files(source, specialization, sources, language)) {
+  append_file(kernel.path, *kernel.text, all);
+  for (const IncludedFile& file : included_files(*kernel.text, specialization, sources, language)) {
     if (file.text != nullptr) append_file(file.name, *file.text, all);
   }
   return all;

@@ -13,20 +13,26 @@
 
 namespace rlx {
 
-// Where the sources of a language lie: folder + kernel + extension is a kernel, folder + "lib/..."
-// what it includes.
+// What a language has of its own: folder + kernel + extension is a kernel, folder + "lib/..." what
+// kernels include. What the folder lacks is text of both languages: shaders/<kernel>.kernel and
+// shaders/lib/....
 struct SourceLanguage {
   std::string_view folder;
   std::string_view extension;
 };
-inline constexpr SourceLanguage kGlsl = {.folder = "shaders/", .extension = ".comp"};
+inline constexpr SourceLanguage kGlsl = {.folder = "shaders/vulkan/", .extension = ".comp"};
 inline constexpr SourceLanguage kCuda = {.folder = "cuda_kernels/", .extension = ".cu"};
 
-// "shaders/softmax.comp"
-std::string source_path(const Specialization& specialization, const SourceLanguage& language);
+// A kernel's text and where it lies: the language's own, or else that of both languages.
+struct KernelText {
+  std::string path;                   // "shaders/softmax.kernel"
+  const std::string* text = nullptr;  // of the sources; nullptr: neither is there
+};
+KernelText find_kernel_text(const Specialization& specialization, const KernelSources& sources,
+                            const SourceLanguage& language);
 
 // What `#include "name"` in a kernel means: generated/... of the specialization, lib/... of the
-// language, or schema/...; nullptr where there is no such file.
+// language or else of both languages, or schema/...; nullptr where there is no such file.
 const std::string* find_include(const std::string& name, const Specialization& specialization,
                                 const KernelSources& sources, const SourceLanguage& language);
 inline constexpr std::string_view kNoSuchInclude =
@@ -48,9 +54,9 @@ std::vector<IncludedFile> included_files(const std::string& text,
 // #define lines of the specialization: its own and RLX_BLOCK_X, RLX_BLOCK_Y, RLX_BLOCK_Z.
 std::string define_lines(const Specialization& specialization);
 
-// All texts that the code of a kernel depends on, as one: its path, macros, source and includes.
-// `source` is the text at source_path.
-std::string source_inputs(const std::string& source, const Specialization& specialization,
+// All texts that the code of a kernel depends on, as one: its path, macros, text and includes.
+// There is a text.
+std::string source_inputs(const KernelText& kernel, const Specialization& specialization,
                           const KernelSources& sources, const SourceLanguage& language);
 
 // "RLX_X=f16 RLX_COLS=128 block 256x1x1", for messages and inspect.

@@ -21,7 +21,7 @@ namespace {
 
 // Part of the key of cached code: raised whenever this file makes something else of the same
 // inputs.
-constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 4";
+constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 5";
 
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
 
@@ -68,22 +68,19 @@ shaderc::CompileOptions make_options(const Specialization& specialization,
   return options;
 }
 
-// The source with the specialization's macros behind its #version line. shaderc would put macros
-// before it, where 64-bit literals are not known yet. nullopt where there is no #version line.
-std::optional<std::string> with_defines(const std::string& source,
-                                        const Specialization& specialization,
-                                        const KernelCodeOptions& options) {
-  const size_t version = source.starts_with("#version") ? 0 : source.find("\n#version");
-  if (version == std::string::npos) return std::nullopt;
-  const size_t end = source.find('\n', version + 1);
-  if (end == std::string::npos) return std::nullopt;
-  std::string text = source.substr(0, end + 1);
-  const auto line = std::count(text.begin(), text.end(), '\n') + 1;
-  text += "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n";
+// What stands before every kernel's text. The specialization's macros follow, which may have 64-bit
+// literals; the other extensions are lib/prelude.inc's.
+constexpr std::string_view kHeader =
+    "#version 460\n"
+    "#extension GL_GOOGLE_include_directive : require\n"
+    "#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n";
+
+// The whole text that shaderc compiles.
+std::string glsl_text(const std::string& kernel, const Specialization& specialization,
+                      const KernelCodeOptions& options) {
+  std::string text(kHeader);
   if (options.native_halves) text += "#define RLX_NATIVE_HALVES 1\n";
-  text += define_lines(specialization);
-  text += "#line " + std::to_string(line) + "\n";
-  return text + source.substr(end + 1);
+  return text + define_lines(specialization) + "#line 1\n" + kernel;
 }
 
 // Collects what SPIRV-Tools says.
@@ -154,16 +151,13 @@ std::optional<KernelFault> check_facts(const SpirvFacts& facts,
 
 KernelResult compile_vulkan(const Specialization& specialization, const KernelSources& sources,
                             const KernelCodeOptions& options) {
-  const std::string path = source_path(specialization, kGlsl);
-  const std::string* source = sources.find(path);
-  if (source == nullptr) return KernelFault{path + ": no such kernel source"};
+  const auto [path, kernel] = find_kernel_text(specialization, sources, kGlsl);
+  if (kernel == nullptr) return KernelFault{path + ": no such kernel source"};
 
-  const std::optional<std::string> text = with_defines(*source, specialization, options);
-  if (!text) return KernelFault{path + ": the source has no #version line"};
-
+  const std::string text = glsl_text(*kernel, specialization, options);
   const shaderc::Compiler compiler;
   const shaderc::SpvCompilationResult compiled =
-      compiler.CompileGlslToSpv(text->data(), text->size(), shaderc_compute_shader, path.c_str(),
+      compiler.CompileGlslToSpv(text.data(), text.size(), shaderc_compute_shader, path.c_str(),
                                 "main", make_options(specialization, sources));
   if (compiled.GetCompilationStatus() != shaderc_compilation_status_success) {
     return KernelFault{compiled.GetErrorMessage()};
@@ -193,16 +187,15 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
 std::optional<std::string> vulkan_code_inputs(const Specialization& specialization,
                                               const KernelSources& sources,
                                               const KernelCodeOptions& options) {
-  const std::string path = source_path(specialization, kGlsl);
-  const std::string* source = sources.find(path);
-  if (source == nullptr) return std::nullopt;
+  const KernelText kernel = find_kernel_text(specialization, sources, kGlsl);
+  if (kernel.text == nullptr) return std::nullopt;
   std::string all(kRecipe);
   all += "\nshaderc " RLX_SHADERC_VERSION "\n";
   all += spvSoftwareVersionDetailsString();
   all += "\nfloat_controls " + std::to_string(options.float_controls ? 1 : 0) + " optimize " +
          std::to_string(options.optimize ? 1 : 0) + " native_halves " +
          std::to_string(options.native_halves ? 1 : 0) + "\n";
-  all += source_inputs(*source, specialization, sources, kGlsl);
+  all += source_inputs(kernel, specialization, sources, kGlsl);
   return all;
 }
 

@@ -11,7 +11,7 @@
 
 namespace rlx {
 
-// Compiles shaders/<kernel>.comp under the specialization. Thread-safe; the same arguments give the
+// Compiles a kernel under the specialization. Thread-safe; the same arguments give the
 // same words.
 KernelResult compile_vulkan(const Specialization& specialization, const KernelSources& sources,
                             const KernelCodeOptions& options);

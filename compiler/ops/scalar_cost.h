@@ -27,7 +27,7 @@ uint32_t scalar_cost(std::string_view op, std::span<const DType> operands, DType
 // Instructions of one element of a chain over inputs of these dtypes.
 uint64_t chain_cost(std::span<const RegionStep> steps, const std::vector<DType>& inputs);
 
-// Functions of shaders/lib and cuda_kernels/lib that are large enough to be called.
+// Functions of shaders/lib that are large enough to be called.
 std::span<const std::string_view> big_functions();
 
 }  // namespace rlx

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Philox4x32-10 and the mappings of ops.md 0.8 and 12.2 on the host, equal to
-// shaders/rng_fill.comp: bit for bit for words, uniforms and integers, to 2e-6 for normals.
+// shaders/rng_fill.kernel: bit for bit for words, uniforms and integers, to 2e-6 for normals.
 #pragma once
 
 #include <array>

@@ -23,10 +23,10 @@ struct SmallPlan {
   CompiledKernels compiled;
   PlanContent content;
 
-  // Compiles the programs with shaders/pad.comp = `kernel` and points the content at all of it.
+  // Compiles the programs with shaders/pad.kernel = `kernel` and points the content at all of it.
   void finish(const std::string& kernel) {
     const TemporaryFolder folder;
-    folder.write("shaders/pad.comp", kernel);
+    folder.write("shaders/pad.kernel", kernel);
     const Target* target = find_target("vulkan");
     std::vector<TargetProgram> pointers;
     for (const Program& program : programs) pointers.push_back({&program, target});

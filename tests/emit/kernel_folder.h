@@ -41,20 +41,10 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// A kernel that uses CopyParams (p.x, p.y) around `body`.
+// A kernel of either language that uses CopyParams (p.x, p.y) around `body`.
 inline std::string kernel_text(const std::string& body, const std::string& globals = "") {
-  return "#version 460\n"
-         "#extension GL_GOOGLE_include_directive : require\n"
-         "#include \"lib/prelude.glsl\"\n"
-         "#include \"lib/storage.glsl\"\n"
-         "RLX_PARAMS(CopyParams);\n" +
-         globals + "\nRLX_MAIN {\n" + body + "\n}\n";
-}
-
-// The same for CUDA.
-inline std::string cuda_kernel_text(const std::string& body, const std::string& globals = "") {
-  return "#include \"lib/prelude.cuh\"\n"
-         "#include \"lib/storage.cuh\"\n"
+  return "#include \"lib/prelude.inc\"\n"
+         "#include \"lib/storage.inc\"\n"
          "RLX_PARAMS(CopyParams);\n" +
          globals + "\nRLX_MAIN {\n" + body + "\n}\n";
 }

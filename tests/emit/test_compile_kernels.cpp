@@ -19,7 +19,7 @@ struct Kernels {
   KernelSet set = kernel_set({specialization({{"VALUE", "1u"}}), specialization({{"VALUE", "2u"}}),
                               specialization({{"VALUE", "3u"}})});
 
-  Kernels() { folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE);")); }
+  Kernels() { folder.write("shaders/pad.kernel", kernel_text("rlx_store_u32(p.y, 0, VALUE);")); }
 
   CompiledKernels compile(uint32_t jobs, bool use_cache, CacheTrust trust = CacheTrust::OnlyOwn) {
     CompileKernelsOptions options{
@@ -158,7 +158,7 @@ TEST_CASE("a cache folder that others may write to is used only where the user n
 TEST_CASE("a changed source is not served from the cache") {
   Kernels kernels;
   kernels.compile(1, true);
-  kernels.folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 1, VALUE);"));
+  kernels.folder.write("shaders/pad.kernel", kernel_text("rlx_store_u32(p.y, 1, VALUE);"));
   CHECK(kernels.compile(1, true).cache_hits == 0);
 }
 
@@ -170,7 +170,8 @@ TEST_CASE("a cache folder that cannot be made is no error") {
 
 TEST_CASE("every kernel that fails is one diagnostic naming kernel, nodes and line") {
   Kernels kernels;
-  kernels.folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE + nothing);"));
+  kernels.folder.write("shaders/pad.kernel",
+                       kernel_text("rlx_store_u32(p.y, 0, VALUE + nothing);"));
   Diagnostics diagnostics;
   const CompileKernelsOptions options{
       .jobs = 2, .cache_folder = {}, .kernels_folder = kernels.folder.path()};
@@ -178,7 +179,7 @@ TEST_CASE("every kernel that fails is one diagnostic naming kernel, nodes and li
   REQUIRE(diagnostics.error_count() == 3);
   const std::string text = to_string(diagnostics.all()[1]);
   CHECK(text.find("kernel \"pad\" for pad \"n1\" does not compile") != std::string::npos);
-  CHECK(text.find("shaders/pad.comp:8: error: 'nothing' : undeclared identifier") !=
+  CHECK(text.find("shaders/pad.kernel:6: error: 'nothing' : undeclared identifier") !=
         std::string::npos);
   CHECK(text.find("VALUE=2u") != std::string::npos);
   CHECK(text.find("[kernel]") != std::string::npos);

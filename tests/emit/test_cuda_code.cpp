@@ -60,7 +60,7 @@ TEST_CASE("every storage type loads and stores on every architecture") {
     for (const char* name :
          {"f32", "f16", "bf16", "f64", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "bool"}) {
       INFO(architecture.name << " " << name);
-      const CudaCode code = code_of(compile_text(cuda_kernel_text(convert_body()),
+      const CudaCode code = code_of(compile_text(kernel_text(convert_body()),
                                                  conversion(name, name), architecture.name.data()));
       CHECK(code.cubin.format == CodeFormat::Cubin);
       CHECK(code.cubin.architecture == architecture.number);
@@ -79,7 +79,7 @@ TEST_CASE("code of every architecture has a place for its contract, which change
   for (const CudaArchitecture& architecture : all_cuda_architectures()) {
     if (!architecture.by_default) continue;
     INFO(architecture.name);
-    const CudaCode code = code_of(compile_text(cuda_kernel_text(convert_body()),
+    const CudaCode code = code_of(compile_text(kernel_text(convert_body()),
                                                conversion("f32", "f32"), architecture.name.data()));
     const auto cubin = with_contract(fb::CodeFormat::Cubin, code.cubin.bytes, contract);
     REQUIRE(cubin.has_value());
@@ -102,7 +102,7 @@ TEST_CASE("the facts of a launch are read back from the cubin") {
   if (present_nvrtc() == nullptr) return;
   Specialization wide = conversion("f32", "f32");
   wide.workgroup = {.x = 8, .y = 4, .z = 2};
-  const std::string text = cuda_kernel_text(
+  const std::string text = kernel_text(
       "  float* dynamic = reinterpret_cast<float*>(rlx_shared);\n"
       "  tile[rlx_local_index] = dynamic[rlx_local_index] = rlx_load_f32(p.x, rlx_local_index);\n"
       "  rlx_barrier();\n"
@@ -129,8 +129,8 @@ TEST_CASE("the facts of a launch are read back from the cubin") {
 
 TEST_CASE("more shared memory than the architecture has is refused") {
   if (present_nvrtc() == nullptr) return;
-  const std::string text = cuda_kernel_text("rlx_store_u32(p.y, 0, rlx_shared[rlx_local_x]);",
-                                            "RLX_DYNAMIC_SHARED(100 * 1024);");
+  const std::string text = kernel_text("rlx_store_u32(p.y, 0, rlx_shared[rlx_local_x]);",
+                                       "RLX_DYNAMIC_SHARED(100 * 1024);");
   code_of(compile_text(text, specialization(), "sm_90a"));
   CHECK(fault_of(compile_text(text, specialization(), "sm_86")) ==
         "uses 102400 bytes of shared memory, sm_86 has 101376");
@@ -143,7 +143,7 @@ TEST_CASE("spills are counted, and explained by a comment") {
       "  for (int i = 0; i < 100; ++i) values[i] = rlx_load_i32(p.x, i);\n"
       "  rlx_store_i32(p.y, 0, values[rlx_load_i32(p.x, 100) % 100]);";
   for (const bool explained : {false, true}) {
-    const std::string text = cuda_kernel_text(
+    const std::string text = kernel_text(
         body, explained ? "// ptxas: spills because the index is known at run time only" : "");
     const KernelCode cubin = code_of(compile_text(text)).cubin;
     CHECK(facts_of(cubin).local_bytes >= 400);
@@ -155,37 +155,35 @@ TEST_CASE("generated text is included by name into CUDA code") {
   if (present_nvrtc() == nullptr) return;
   Specialization with = specialization();
   with.generated["generated/body.inc"] = "rlx_store_u32(p.y, 0, 7u);\n";
-  code_of(compile_text(cuda_kernel_text("#include \"generated/body.inc\""), with));
+  code_of(compile_text(kernel_text("#include \"generated/body.inc\""), with));
   const std::string fault =
-      fault_of(compile_text(cuda_kernel_text("#include \"generated/other.inc\""), with));
+      fault_of(compile_text(kernel_text("#include \"generated/other.inc\""), with));
   CHECK(fault.find("generated/other.inc(1): ") != std::string::npos);
   CHECK(fault.find("no such file") != std::string::npos);
-  code_of(compile_text(cuda_kernel_text("#if 0\n#include \"generated/other.inc\"\n#endif"), with));
+  code_of(compile_text(kernel_text("#if 0\n#include \"generated/other.inc\"\n#endif"), with));
 }
 
 TEST_CASE("a CUDA kernel includes nothing outside the sources") {
   if (present_nvrtc() == nullptr) return;
-  CHECK(
-      fault_of(compile_text(cuda_kernel_text("#include \"lib/../pad.cu\""))).find("no such file") !=
-      std::string::npos);
-  CHECK(
-      fault_of(compile_text(cuda_kernel_text("#include \"/etc/hostname\""))).find("no such file") !=
-      std::string::npos);
+  CHECK(fault_of(compile_text(kernel_text("#include \"lib/../pad.cu\""))).find("no such file") !=
+        std::string::npos);
+  CHECK(fault_of(compile_text(kernel_text("#include \"/etc/hostname\""))).find("no such file") !=
+        std::string::npos);
 }
 
 TEST_CASE("an error in a CUDA source names file and line") {
   if (present_nvrtc() == nullptr) return;
-  const std::string fault = fault_of(compile_text(cuda_kernel_text("  const int a = ;")));
+  const std::string fault = fault_of(compile_text(kernel_text("  const int a = ;")));
   CHECK(fault.find("cuda_kernels/pad.cu(6): error") != std::string::npos);
 }
 
 TEST_CASE("CUDA code with other params or another workgroup is refused") {
   if (present_nvrtc() == nullptr) return;
-  std::string params = cuda_kernel_text("rlx_store_u32(p.y, 0, 1u);");
+  std::string params = kernel_text("rlx_store_u32(p.y, 0, 1u);");
   params.replace(params.find("CopyParams"), 10, "NormParams");
   CHECK(fault_of(compile_text(params)).find("takes 48 bytes of params") != std::string::npos);
-  const std::string block = "#undef RLX_BLOCK_X\n#define RLX_BLOCK_X 32\n" +
-                            cuda_kernel_text("rlx_store_u32(p.y, 0, 1u);");
+  const std::string block =
+      "#undef RLX_BLOCK_X\n#define RLX_BLOCK_X 32\n" + kernel_text("rlx_store_u32(p.y, 0, 1u);");
   CHECK(fault_of(compile_text(block)).find("bounded to 32 threads") != std::string::npos);
   CHECK(
       fault_of(compile_text("extern \"C\" __global__ void other() {}\n")).find("has no RLX_MAIN") !=
@@ -194,7 +192,7 @@ TEST_CASE("CUDA code with other params or another workgroup is refused") {
 
 TEST_CASE("a kernel that prefetches waits once, by itself") {
   if (present_nvrtc() == nullptr) return;
-  std::string text = cuda_kernel_text(
+  std::string text = kernel_text(
       "  const float weight = rlx_load_f32(p.x, 0);\n  rlx_wait_for_predecessors();\n"
       "  rlx_store_f32(p.y, 0, weight);");
   text.replace(text.find("RLX_MAIN"), 8, "RLX_MAIN_PREFETCH");
@@ -205,9 +203,9 @@ TEST_CASE("a kernel that prefetches waits once, by itself") {
 
 TEST_CASE("arithmetic is IEEE's: subnormals, divisions and roots are not approximated") {
   if (present_nvrtc() == nullptr) return;
-  const CudaCode code = code_of(compile_text(
-      cuda_kernel_text("  const float x = rlx_load_f32(p.x, 0), z = rlx_load_f32(p.x, 1);\n"
-                       "  rlx_store_f32(p.y, 0, x / z + sqrtf(x) * z);")));
+  const CudaCode code = code_of(
+      compile_text(kernel_text("  const float x = rlx_load_f32(p.x, 0), z = rlx_load_f32(p.x, 1);\n"
+                               "  rlx_store_f32(p.y, 0, x / z + sqrtf(x) * z);")));
   const std::string ptx(reinterpret_cast<const char*>(code.ptx.bytes.data()));
   CHECK(ptx.find("div.rn.f32") != std::string::npos);
   CHECK(ptx.find("sqrt.rn.f32") != std::string::npos);
@@ -217,10 +215,10 @@ TEST_CASE("arithmetic is IEEE's: subnormals, divisions and roots are not approxi
 TEST_CASE("everything that CUDA code depends on is in its inputs") {
   if (present_nvrtc() == nullptr) return;
   const TemporaryFolder folder;
-  folder.write("cuda_kernels/pad.cu", cuda_kernel_text("#include \"lib/extra.cuh\""));
+  folder.write("cuda_kernels/pad.cu", kernel_text("#include \"lib/extra.inc\""));
   const auto inputs = [&](const std::string& extra, const Specialization& with,
                           const char* architecture) {
-    folder.write("cuda_kernels/lib/extra.cuh", extra);
+    folder.write("cuda_kernels/lib/extra.inc", extra);
     Diagnostics diagnostics;
     return cuda_code_inputs(*present_nvrtc(), with,
                             *KernelSources::from_folder(folder.path(), diagnostics),

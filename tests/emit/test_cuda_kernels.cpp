@@ -23,8 +23,7 @@ struct CudaKernels {
   explicit CudaKernels(uint32_t targets)
       : set(kernel_set({specialization({{"VALUE", "1u"}}), specialization({{"VALUE", "2u"}})},
                        targets)) {
-    folder.write("shaders/pad.comp", kernel_text("rlx_store_u32(p.y, 0, VALUE);"));
-    folder.write("cuda_kernels/pad.cu", cuda_kernel_text("rlx_store_u32(p.y, 0, VALUE);"));
+    folder.write("shaders/pad.kernel", kernel_text("rlx_store_u32(p.y, 0, VALUE);"));
   }
 
   std::optional<CompiledKernels> compile(std::vector<uint32_t> architectures, uint32_t jobs = 2,
@@ -109,7 +108,7 @@ TEST_CASE("without architectures the default ones are compiled for") {
 TEST_CASE("a CUDA kernel that fails on every architecture is one diagnostic") {
   if (present_nvrtc() == nullptr) return;
   CudaKernels kernels(kCudaOnly);
-  kernels.folder.write("cuda_kernels/pad.cu", cuda_kernel_text("rlx_store_u32(p.y, 0, nothing);"));
+  kernels.folder.write("cuda_kernels/pad.cu", kernel_text("rlx_store_u32(p.y, 0, nothing);"));
   CHECK_FALSE(kernels.compile({80, 90}).has_value());
   REQUIRE(kernels.diagnostics.error_count() == 2);
   const std::string text = to_string(kernels.diagnostics.all()[0]);
@@ -134,9 +133,9 @@ TEST_CASE("a CUDA kernel that spills is a warning") {
   kernels.set.kernels.resize(1);
   kernels.folder.write(
       "cuda_kernels/pad.cu",
-      cuda_kernel_text("int values[100];\n"
-                       "for (int i = 0; i < 100; ++i) values[i] = rlx_load_i32(p.x, i);\n"
-                       "rlx_store_i32(p.y, 0, values[rlx_load_i32(p.x, 100) % 100]);"));
+      kernel_text("int values[100];\n"
+                  "for (int i = 0; i < 100; ++i) values[i] = rlx_load_i32(p.x, i);\n"
+                  "rlx_store_i32(p.y, 0, values[rlx_load_i32(p.x, 100) % 100]);"));
   CHECK(kernels.compile({80, 90}).has_value());
   REQUIRE(kernels.diagnostics.all().size() == 1);
   const std::string text = to_string(kernels.diagnostics.all()[0]);

@@ -24,10 +24,9 @@ constexpr uint32_t kMulAdd = 4459;
 // the product.
 std::string product_text(const std::string& left, const std::string& right,
                          const std::string& change) {
-  return "#version 460\n#extension GL_GOOGLE_include_directive : require\n"
-         "#extension GL_KHR_memory_scope_semantics : require\n"
-         "#extension GL_NV_cooperative_matrix : require\n#include \"lib/prelude.glsl\"\n"
-         "#include \"lib/storage.glsl\"\n#include \"lib/matrices.glsl\"\n"
+  return "#extension GL_KHR_memory_scope_semantics : require\n"
+         "#extension GL_NV_cooperative_matrix : require\n#include \"lib/prelude.inc\"\n"
+         "#include \"lib/storage.inc\"\n#include \"lib/matrices.glsl\"\n"
          "RLX_PARAMS(CopyParams);\nRLX_SHARED rlx_uvec4 panel[128];\nRLX_MAIN {\n"
          "  panel[rlx_local_index] = rlx_raw16(p.x, rlx_i64(rlx_local_index) * 16);\n"
          "  rlx_barrier();\n  " +
@@ -42,7 +41,7 @@ std::string product_text(const std::string& left, const std::string& right,
 KernelResult compile_product(const std::string& left, const std::string& right,
                              const std::string& element, const std::string& change = "") {
   const TemporaryFolder folder;
-  folder.write("shaders/pad.comp", product_text(left, right, change));
+  folder.write("shaders/pad.kernel", product_text(left, right, change));
   Diagnostics diagnostics;
   const auto sources = KernelSources::from_folder(folder.path(), diagnostics);
   REQUIRE(sources.has_value());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lib/storage.glsl on every Vulkan device present: conversions against the compiler's own, pattern
+// lib/storage.inc on every Vulkan device present: conversions against the compiler's own, pattern
 // by pattern.
 #include <bit>
 #include <cmath>

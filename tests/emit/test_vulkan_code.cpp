@@ -17,7 +17,7 @@ namespace {
 KernelResult compile_text(const std::string& text, const Specialization& with = specialization(),
                           const KernelCodeOptions& options = {}) {
   const TemporaryFolder folder;
-  folder.write("shaders/pad.comp", text);
+  folder.write("shaders/pad.kernel", text);
   Diagnostics diagnostics;
   const auto sources = KernelSources::from_folder(folder.path(), diagnostics);
   REQUIRE(sources.has_value());
@@ -129,15 +129,16 @@ TEST_CASE("generated text is included by name") {
 }
 
 TEST_CASE("a kernel includes nothing outside the sources") {
-  CHECK(fault_of(compile_text(kernel_text("#include \"lib/../pad.comp\""))).find("no such file") !=
-        std::string::npos);
+  CHECK(
+      fault_of(compile_text(kernel_text("#include \"lib/../pad.kernel\""))).find("no such file") !=
+      std::string::npos);
   CHECK(fault_of(compile_text(kernel_text("#include \"/etc/passwd\""))).find("no such file") !=
         std::string::npos);
 }
 
 TEST_CASE("an error in a source names file and line") {
   const std::string fault = fault_of(compile_text(kernel_text("  const int a = ;")));
-  CHECK(fault.find("shaders/pad.comp:8:") != std::string::npos);
+  CHECK(fault.find("shaders/pad.kernel:6:") != std::string::npos);
 }
 
 TEST_CASE("params of another struct are refused with both sizes") {
@@ -150,9 +151,8 @@ TEST_CASE("params of another struct are refused with both sizes") {
 
 TEST_CASE("a capability without a row in features.def is refused") {
   const std::string fault = fault_of(compile_text(
-      "#version 460\n#extension GL_KHR_shader_subgroup_quad : require\n"
-      "#extension GL_GOOGLE_include_directive : require\n#include \"lib/prelude.glsl\"\n"
-      "#include \"lib/storage.glsl\"\nRLX_PARAMS(CopyParams);\n"
+      "#extension GL_KHR_shader_subgroup_quad : require\n#include \"lib/prelude.inc\"\n"
+      "#include \"lib/storage.inc\"\nRLX_PARAMS(CopyParams);\n"
       "RLX_MAIN { rlx_store_u32(p.y, 0, subgroupQuadBroadcast(rlx_load_u32(p.x, rlx_local_x), 0)); "
       "}\n"));
   CHECK(fault.find("capability 68") != std::string::npos);
@@ -174,7 +174,7 @@ TEST_CASE("embedded kernel sources are the tree's files, byte for byte") {
     const std::string file{std::istreambuf_iterator<char>(stream),
                            std::istreambuf_iterator<char>()};
     CHECK((file == text));
-    if (path.ends_with(".comp")) ++kernels;
+    if (path.ends_with(".kernel")) ++kernels;
   }
   CHECK(kernels > 0);
 }
@@ -188,10 +188,10 @@ TEST_CASE("a folder without kernels is refused") {
 
 TEST_CASE("everything that code depends on is in its inputs") {
   const TemporaryFolder folder;
-  folder.write("shaders/pad.comp", kernel_text("#include \"lib/extra.glsl\""));
+  folder.write("shaders/pad.kernel", kernel_text("#include \"lib/extra.inc\""));
   const auto inputs = [&](const std::string& extra, const Specialization& with,
                           const KernelCodeOptions& options) {
-    folder.write("shaders/lib/extra.glsl", extra);
+    folder.write("shaders/lib/extra.inc", extra);
     Diagnostics diagnostics;
     return vulkan_code_inputs(with, *KernelSources::from_folder(folder.path(), diagnostics),
                               options)

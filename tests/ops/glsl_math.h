@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shaders/lib/scalar.glsl, math.glsl and math64.glsl compiled as C++ on the host, with the few
-// words of GLSL that it uses.
+// lib/scalar.inc, math.inc and math64.inc of shaders/, with what Vulkan has of its own, compiled as
+// C++ on the host with the few words of GLSL that they use.
 #pragma once
 
 #include <bit>
@@ -62,8 +62,8 @@ inline float driver_quotient(float a, float b) {
 #define rlx_u64 uint64_t
 #define rlx_bits(x) std::bit_cast<uint32_t>(x)
 #define rlx_from_bits(x) std::bit_cast<float>(x)
-#include "lib/math.glsl"
-#include "lib/math64.glsl"
+#include "lib/math.inc"
+#include "lib/math64.inc"
 #undef RLX_NATIVE_QUOTIENT
 #undef RLX_FN
 #undef RLX_BIG_FN

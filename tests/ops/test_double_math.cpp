@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of doubles (shaders/lib/math64.glsl) against libm in long double: class transc of
+// The functions of doubles (shaders/lib/math64.inc) against libm in long double: class transc of
 // ops.md 0.5 with u = 2^-53.
 #include <functional>
 #include <string>

@@ -217,12 +217,12 @@ TEST_CASE("--precision and --no-debug make other plans that verify") {
 TEST_CASE(
     "a kernel of --kernels replaces the embedded one, and its errors name kernel, node and line") {
   const Workplace place;
-  place.write("k/shaders/matmul.comp", "#version 460\nnonsense\n");
-  place.write("k/shaders/matvec.comp", "#version 460\nnonsense\n");
+  place.write("k/shaders/matmul.kernel", "\nnonsense\n");
+  place.write("k/shaders/matvec.kernel", "\nnonsense\n");
   const ToolResult result =
       expect(2, place, compile_arguments(place, {"--kernels", place.path("k"), "--no-cache"}));
   CHECK(contains(result.errors, "does not compile"));
-  CHECK(contains(result.errors, ".comp:2: error"));
+  CHECK(contains(result.errors, ".kernel:2: error"));
   CHECK(contains(result.errors, "\"product\""));
   CHECK(
       contains(expect(2, place, compile_arguments(place, {"--kernels", place.path("none")})).errors,

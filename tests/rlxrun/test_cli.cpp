@@ -189,9 +189,11 @@ TEST_CASE("rlxrun replaces no device, FIFO or link, whatever output is sent ther
   check_refused(place.echo(run + "--outputs /dev/null"), 5, "/dev/null: cannot create this folder");
   check_refused(place.echo(run + "--dump-after 0:x=" + place.at("")), 5, "it names a folder");
   CHECK(std::filesystem::is_fifo(fifo));
+  // 3 and 4: there is a reader before rlxrun asks, and an end of the file once it is done.
   const ShellResult read =
-      shell("cat " + fifo + " & " + bin_folder() + "/rlxrun " + place.at("small.plan") +
-            " --entry echo --device null --seeded --profile --trace " + fifo + " >/dev/null; wait");
+      shell("exec 3<>" + fifo + " 4<" + fifo + "; cat <&4 3>&- & " + bin_folder() + "/rlxrun " +
+            place.at("small.plan") + " --entry echo --device null --seeded --profile --trace " +
+            fifo + " >/dev/null 3>&- 4<&-; exec 3>&-; wait");
   CHECK(nlohmann::json::accept(read.text));
   const Outcome both = place.echo("--seeded --json --trace /dev/stdout");
   CHECK(both.code == 0);

@@ -59,18 +59,22 @@ class Soak:
 
 
 def kernels_to_cover():
-    """Kernel -> whether it has clusters, for those of cuda_kernels that share memory, copy asynchronously or start early."""
-    folder, found = ROOT / "cuda_kernels", {}
+    """Kernel -> whether it has clusters, for those of CUDA that share memory, copy asynchronously or start early."""
+    folder, shared, found = ROOT / "cuda_kernels", ROOT / "shaders", {}
+
+    def place_of(name):
+        return folder / name if (folder / name).exists() else shared / name
 
     def text_of(path, seen):
         if path in seen or not path.exists():
             return ""
         seen.add(path)
         text = re.sub(r"//.*", "", path.read_text())
-        own = text if path.name not in ("prelude.cuh", "mma.cuh", "wgmma.cuh", "stream.cuh", "mbarrier.cuh") else ""
-        return own + "".join(text_of(folder / name, seen) for name in re.findall(r'#include "(lib/[^"]+)"', text))
+        own = text if path.name not in ("prelude.inc", "mma.cuh", "wgmma.cuh", "stream.cuh", "mbarrier.cuh") else ""
+        included = re.findall(r'#include "(lib/[^"]+)"', text)
+        return own + "".join(text_of(place_of(name), seen) for name in included)
 
-    for path in sorted(folder.glob("*.cu")):
+    for path in sorted(folder.glob("*.cu")) + sorted(shared.glob("*.kernel")):
         text = text_of(path, set())
         if re.search(r"RLX_CLUSTER\(|RLX_MAIN_PREFETCH|RLX_MAIN_MAPS|rlx_copy\w*_async|rlx_copy_box|rlx_stream_", text):
             found[path.stem] = "RLX_CLUSTER(" in text
@@ -94,9 +98,9 @@ def make_faulty_plans(soak):
     soak.compile("good")
     for part in ("shaders", "schema"):
         shutil.copytree(ROOT / part, soak.folder / part)
-    region = soak.folder / "shaders" / "region.comp"
+    region = soak.folder / "shaders" / "region.kernel"
     text = region.read_text()
-    expect("RLX_MAIN {\n" in text, "shaders/region.comp has another form than this test knows")
+    expect("RLX_MAIN {\n" in text, "shaders/region.kernel has another form than this test knows")
     for name, fault in (("spoils", SPOILS), ("crashes", CRASHES)):
         region.write_text(text.replace("RLX_MAIN {\n", "RLX_MAIN {\n" + COUNTING.replace("FAULT", fault)))
         soak.compile(name, "--kernels", ".")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ops on block-typed weights share: the defines of lib/blocks.glsl and decoding on the
+// What the ops on block-typed weights share: the defines of lib/blocks.inc and decoding on the
 // host.
 #pragma once
 
@@ -17,7 +17,7 @@ inline bool is_block_type(DType dtype) {
   return block_elements(dtype) != 1;
 }
 
-// Elements that a thread decodes at once (lib/blocks.glsl).
+// Elements that a thread decodes at once (lib/blocks.inc).
 inline constexpr int64_t kPieceElements = 32;
 
 // Bytes to whose multiple every block of a dense tensor is aligned; the loads rely on it.
@@ -25,7 +25,7 @@ inline uint32_t block_alignment(DType dtype) {
   return std::gcd(block_bytes(dtype), 16u);
 }
 
-// The specializations of lib/blocks.glsl.
+// The specializations of lib/blocks.inc.
 template <typename Params>
 void define_blocks(DispatchBuilder<Params>& dispatch, DType dtype) {
   dispatch.define("RLX_W_" + std::string(name_of(dtype)), 1)

@@ -34,11 +34,11 @@ std::optional<Activation> read_activation(NodeContext& ctx, bool with_parameters
 // True where the activation of sums held as `acc` calls functions of lib/math64.
 bool calls_double_functions(const Activation& activation, DType acc);
 
-// generated/epilogue.inc for the kernels of lib/product.glsl; acc is the dtype that stands for the
+// generated/epilogue.inc for the kernels of lib/product.inc; acc is the dtype that stands for the
 // accumulator.
 std::string activation_source(const Activation& activation, DType acc);
 
-// Gives a kernel of lib/product.glsl the activation's code, where there is an activation.
+// Gives a kernel of lib/product.inc the activation's code, where there is an activation.
 template <typename Params>
 void define_activation(DispatchBuilder<Params>& dispatch, const Activation& activation, DType acc) {
   if (activation.none()) return;

@@ -16,8 +16,8 @@ std::string coop_refusal(const LowerContext& ctx, const Product& product);
 // empty.
 void emit_coop(LowerContext& ctx, const Product& product);
 
-// The lines of a are windows of two spatial dims (lib/window_lines.glsl) instead of rows of a
-// matrix.
+// The lines of a are windows of two spatial dims (shaders/vulkan/lib/window_lines.glsl) instead of
+// rows of a matrix.
 struct WindowLines {
   Window window;
   bool in_pieces =

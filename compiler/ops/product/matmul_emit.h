@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the lowerings of products tell their kernels alike: sizes, index type, batch offsets, the
-// epilogue's operands (lib/product.glsl and .cuh). Params is any struct with a, b, bias, residual
+// epilogue's operands (lib/product.inc). Params is any struct with a, b, bias, residual
 // and y.
 #pragma once
 

@@ -9,7 +9,7 @@
 
 namespace rlx {
 
-// One instance of shaders/lib/tile.glsl.
+// One instance of shaders/lib/tile.inc.
 struct TileShape {
   uint32_t m;  // lines of a per workgroup
   uint32_t n;  // lines of b per workgroup

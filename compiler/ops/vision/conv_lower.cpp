@@ -84,7 +84,7 @@ int64_t image_stride(const TensorRef& ref) {
   return ref.shape()[0] == 1 ? 0 : ref.strides[0];
 }
 
-// Where planes do not stand as in a dense tensor (lib/planes.glsl and .cuh).
+// Where planes do not stand as in a dense tensor (lib/planes.inc).
 void define_planes(ConvDispatch& dispatch, const TensorRef& ref, const char* image,
                    const char* channel) {
   if (ref.dense()) return;

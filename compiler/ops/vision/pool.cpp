@@ -23,7 +23,7 @@ enum class PoolKind : uint8_t {
   Sum,
   Mean,
   Prod
-};  // in the order of kKinds and of shaders/pool.comp
+};  // in the order of kKinds and of shaders/pool.kernel
 // Up to this many taps a thread takes a window of its own.
 constexpr int64_t kSmallWindow = 64;
 constexpr uint32_t kPoolThreads = 256;

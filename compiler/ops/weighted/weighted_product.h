@@ -11,9 +11,9 @@
 
 namespace rlx {
 
-// RLX_W_CODES of lib/weights.glsl.
+// RLX_W_CODES of lib/weights.inc.
 enum class WeightCodes : uint8_t { None = 0, I8 = 1, I4 = 2, U4 = 3, E4M3 = 4, E5M2 = 5, E2M1 = 6 };
-// RLX_SCALE of lib/weights.glsl.
+// RLX_SCALE of lib/weights.inc.
 enum class WeightScale : uint8_t { None = 0, One = 1, PerColumn = 2, PerBlock = 3 };
 
 // A side-tensor scheme of ops.md 0.10.

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
+// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX) and in whole aligned 16-byte pieces along one axis: along the depth
+//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense. RLX_WINDOWS 1 or 2: the lines of a are
+//   the windows of images (lib/window_lines.glsl), and where RLX_K is no multiple of 8, b has lines of any alignment.
+// Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.kernel, whose pass 2 joins the splits.
+// Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
+//   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
+//   whole tiles); RLX_SUM_MATRICES matrices of sums pass through shared memory at a time; epilogue (lib/product.inc; RLX_SHORT_MATH 1: by lib/short_math.inc, where y has 16 bits); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' strides and generated/batch.inc
+//   as in matmul.kernel; RLX_WINDOWS, and what it needs.
+// Phases: the panels of the next depths travel to registers while those in shared memory are multiplied; then the sums pass
+//   through shared memory, 16 rows at a time, where each thread adds the slices of its elements in order and finishes them.
+// Numerics: products summed in f32, one rounding at the store.
+#extension GL_KHR_memory_scope_semantics : require
+#extension GL_NV_cooperative_matrix : require
+#include "lib/prelude.inc"
+#include "lib/storage.inc"
+#if RLX_ACTIVATION && RLX_SHORT_MATH
+#include "lib/math.inc"
+#include "lib/short_math.inc"
+#endif
+#include "lib/product.inc"
+#include "lib/tile_place.inc"
+#include "lib/matrices.glsl"
+#if RLX_WINDOWS
+#include "lib/window_lines.glsl"
+#endif
+
+RLX_PARAMS(MatmulParams);
+
+#define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
+#define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
+#define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
+
+#define RLX_WARPS (RLX_WARPS_M * RLX_WARPS_N * RLX_WARPS_K)
+#define RLX_WARP_M (RLX_TILE_M / RLX_WARPS_M)
+#define RLX_WARP_N (RLX_TILE_N / RLX_WARPS_N)
+#define RLX_MATRICES_M (RLX_WARP_M / 16)
+#define RLX_MATRICES_N (RLX_WARP_N / 16)
+#define RLX_STEPS (RLX_TILE_K / 16 / RLX_WARPS_K)  // of a subgroup per tile of depth
+
+// ---- panels ----
+
+// In pieces of 16 bytes, 8 halves. Along the depth: [lines][RLX_TILE_K], along the lines: [RLX_TILE_K][lines]. A row ends with one
+// more piece, so that eight rows touch all banks.
+#if RLX_A_BY_LINE
+#define RLX_A_ROWS RLX_TILE_K
+#define RLX_A_PIECES (RLX_TILE_M / 8)
+#else
+#define RLX_A_ROWS RLX_TILE_M
+#define RLX_A_PIECES (RLX_TILE_K / 8)
+#endif
+#if RLX_B_BY_LINE
+#define RLX_B_ROWS RLX_TILE_K
+#define RLX_B_PIECES (RLX_TILE_N / 8)
+#else
+#define RLX_B_ROWS RLX_TILE_N
+#define RLX_B_PIECES (RLX_TILE_K / 8)
+#endif
+#define RLX_A_PITCH (RLX_A_PIECES + 1)
+#define RLX_B_PITCH (RLX_B_PIECES + 1)
+#define RLX_A_LOADS ((RLX_A_ROWS * RLX_A_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
+#define RLX_B_LOADS ((RLX_B_ROWS * RLX_B_PIECES + RLX_BLOCK_SIZE - 1) / RLX_BLOCK_SIZE)
+#define RLX_B_FIRST (RLX_A_ROWS * RLX_A_PITCH)
+#define RLX_STAGE_PIECES (RLX_B_FIRST + RLX_B_ROWS * RLX_B_PITCH)
+
+// A subgroup's slot for 16 rows of its sums: f32, a row ends with two more pieces, so that four rows touch all banks.
+#define RLX_SUM_UNITS (RLX_SUM_MATRICES * 4)  // of four elements, in a row
+#define RLX_SUM_PITCH (RLX_SUM_UNITS + 2)
+#define RLX_SUM_PIECES (16 * RLX_SUM_PITCH)
+
+#if RLX_STAGES * RLX_STAGE_PIECES > RLX_WARPS * RLX_SUM_PIECES
+RLX_SHARED rlx_uvec4 rlx_panels[RLX_STAGES * RLX_STAGE_PIECES];
+#else
+RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
+#endif
+
+// RLX_PIECE_LOADER defines load_piece(base, line, depth): eight neighbours from there on, zeros beyond the edges; tiles have
+// `line_tile` lines. It selects values instead of branching, so that the loops around it are unrolled and pieces stay in registers.
+#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride)                                \
+  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                                \
+    const bool line_inside = (lines) % (line_tile) == 0 || line < rlx_u32(lines);                                         \
+    const bool inside = line_inside && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));                               \
+    const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);        \
+    const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                              \
+    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                       \
+    if (((by_line) != 0 ? (lines) : RLX_K) % 8 == 0) return rlx_operand16(base, at * 2) & rlx_uvec4(kept);                    \
+    const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                                 \
+    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                      \
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                        \
+      const bool there = inside && e < left;                                                                              \
+      const rlx_u32 bits = rlx_load_u16(base, there ? at + rlx_i64(e) : rlx_i64(0));                                      \
+      piece[e / 2u] |= (there ? bits : 0u) << (e % 2u * 16u);                                                             \
+    }                                                                                                                     \
+    return piece;                                                                                                         \
+  }
+RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
+
+// This thread's piece of a panel in its `load`-th turn: its row, and its place in that. Four to a row, eight neighbouring threads
+// would meet in the banks of rows r and r + 1: they take those of rows r and r + 4.
+#if RLX_BLOCK_SIZE % RLX_A_PIECES != 0 || RLX_BLOCK_SIZE % RLX_B_PIECES != 0
+#error "a thread's pieces have one place in their rows"
+#endif
+RLX_FN rlx_u32 piece_in_turn(rlx_u32 index, rlx_u32 pieces) {
+  return pieces != 4u ? index : (index & ~28u) | (index & 4u) << 2u | (index & 24u) >> 1u;
+}
+RLX_FN rlx_u32 piece_row(rlx_u32 load, rlx_u32 pieces) {
+  return piece_in_turn(rlx_local_index, pieces) / pieces + load * (rlx_u32(RLX_BLOCK_SIZE) / pieces);
+}
+RLX_FN rlx_u32 piece_place(rlx_u32 pieces) {
+  return piece_in_turn(rlx_local_index, pieces) % pieces;
+}
+
+// The lines of a's tile, and the piece of that line which `row` and `first` of a panel stand for, from depth `depth` on.
+#if RLX_WINDOWS
+struct TileLines {
+  WindowLine of_load[RLX_A_LOADS];
+};
+RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
+  TileLines lines;
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+    lines.of_load[load] = rlx_window_line(first_line + piece_row(load, rlx_u32(RLX_A_PIECES)));
+  }
+  return lines;
+}
+#define RLX_LOAD_A(a, lines, load, row, first, depth) rlx_load_window_piece(a, lines.of_load[load], depth, first)
+#else
+struct TileLines {
+  rlx_u32 first;
+};
+RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
+  TileLines lines;
+  lines.first = first_line;
+  return lines;
+}
+RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
+#define RLX_LOAD_A(a, lines, load, row, first, depth) \
+  load_a_piece(a, lines.first + (RLX_A_BY_LINE != 0 ? first : row), depth + (RLX_A_BY_LINE != 0 ? row : first))
+#endif
+
+// The pieces of the panels at `depth` that this thread stages.
+RLX_FN void load_pieces(rlx_ptr a, rlx_ptr b, TileLines lines, TilePlace tile, rlx_u32 depth,
+                        inout rlx_uvec4 a_next[RLX_A_LOADS], inout rlx_uvec4 b_next[RLX_B_LOADS]) {
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_A_PIECES));
+    const rlx_u32 first = piece_place(rlx_u32(RLX_A_PIECES)) * 8u;
+    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_A_ROWS))
+      a_next[load] = RLX_LOAD_A(a, lines, load, row, first, depth);
+  }
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_B_PIECES));
+    const rlx_u32 first = piece_place(rlx_u32(RLX_B_PIECES)) * 8u;
+    const rlx_u32 line = tile.n * rlx_u32(RLX_TILE_N) + (RLX_B_BY_LINE != 0 ? first : row);
+    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_B_ROWS))
+      b_next[load] = load_b_piece(b, line, depth + (RLX_B_BY_LINE != 0 ? row : first));
+  }
+}
+
+RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_LOADS], rlx_uvec4 b_next[RLX_B_LOADS]) {
+  const rlx_u32 base = stage * rlx_u32(RLX_STAGE_PIECES);
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_A_LOADS); ++load) {
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_A_PIECES));
+    const rlx_u32 at = row * rlx_u32(RLX_A_PITCH) + piece_place(rlx_u32(RLX_A_PIECES));
+    if (RLX_A_ROWS * RLX_A_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_A_ROWS))
+      rlx_panels[base + at] = a_next[load];
+  }
+  RLX_UNROLL for (rlx_u32 load = 0u; load < rlx_u32(RLX_B_LOADS); ++load) {
+    const rlx_u32 row = piece_row(load, rlx_u32(RLX_B_PIECES));
+    const rlx_u32 at = row * rlx_u32(RLX_B_PITCH) + piece_place(rlx_u32(RLX_B_PIECES));
+    if (RLX_B_ROWS * RLX_B_PIECES % RLX_BLOCK_SIZE == 0 || row < rlx_u32(RLX_B_ROWS))
+      rlx_panels[base + rlx_u32(RLX_B_FIRST) + at] = b_next[load];
+  }
+}
+
+// ---- the kernel ----
+
+struct Result {
+  rlx_ptr base;  // of y, or of this split's sums
+  rlx_ptr bias;
+  rlx_ptr residual;
+};
+
+// The RLX_WARPS_K subgroups of one place share out the units of their slots: a thread takes RLX_SLOT_TURNS.
+#define RLX_SHARERS (RLX_SUBGROUP * RLX_WARPS_K)
+#define RLX_SLOT_TURNS ((16 * RLX_SUM_UNITS + RLX_SHARERS - 1) / RLX_SHARERS)
+
+// A bias of columns is the same for all units of a thread.
+#if defined(RLX_BIAS) && RLX_Y_VECTOR == 4 && RLX_PASS != 1
+#define RLX_COLUMN_BIAS (RLX_BIAS_M == 0 && RLX_SHARERS % RLX_SUM_UNITS == 0)
+#else
+#define RLX_COLUMN_BIAS false
+#endif
+// A residual in front of the activation joins the sums in shared memory: there all of a thread's part is under way at a time.
+#if defined(RLX_RESIDUAL) && RLX_Y_VECTOR == 4 && RLX_PASS != 1 && (RLX_RESIDUAL_FIRST || !RLX_ACTIVATION)
+#define RLX_RESIDUAL_JOINS (16 * RLX_SUM_UNITS % RLX_SHARERS == 0)
+#else
+#define RLX_RESIDUAL_JOINS false
+#endif
+
+// Where a thread's units lie: line and column within a slot of sums, and their place in the first of the slots to be added.
+struct Unit {
+  rlx_u32 line;
+  rlx_u32 column;
+  rlx_u32 at;
+};
+RLX_FN Unit unit_in_turn(rlx_u32 warp, rlx_u32 turn) {
+  const rlx_u32 part = warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N);
+  const rlx_u32 index = turn * rlx_u32(RLX_SHARERS) + part * rlx_u32(RLX_SUBGROUP) + rlx_local_index % rlx_u32(RLX_SUBGROUP);
+  const rlx_u32 place = index % rlx_u32(RLX_SUM_UNITS);
+  Unit unit;
+  unit.line = index / rlx_u32(RLX_SUM_UNITS);
+  unit.column = place * 4u;
+  unit.at = warp % rlx_u32(RLX_WARPS_M * RLX_WARPS_N) * rlx_u32(RLX_SUM_PIECES) + unit.line * rlx_u32(RLX_SUM_PITCH) + place;
+  return unit;
+}
+
+// What this thread's units of a slot, whose first element is (row, column), meet on their way to y.
+struct Added {
+  rlx_acc4_t bias;
+  rlx_acc4_t residual[RLX_SLOT_TURNS];
+};
+RLX_FN void load_added(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column, inout Added added) {
+#if RLX_Y_VECTOR == 4
+  if (RLX_COLUMN_BIAS) {
+    const rlx_u32 n = column + unit_in_turn(warp, 0u).column;
+    const bool inside = n < rlx_u32(RLX_N);
+    added.bias = rlx_bias4(result.bias, RLX_INDEX(0), RLX_INDEX(inside ? n : 0u));
+  }
+  if (RLX_RESIDUAL_JOINS) {
+    RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_SLOT_TURNS); ++turn) {
+      const Unit unit = unit_in_turn(warp, turn);
+      const bool inside_m = row + unit.line < rlx_u32(RLX_M);
+      const bool inside_n = column + unit.column < rlx_u32(RLX_N);
+      const bool inside = inside_m && inside_n;
+      const rlx_u32 m = inside ? row + unit.line : 0u;
+      const rlx_u32 n = inside ? column + unit.column : 0u;
+      added.residual[turn] = rlx_residual4(result.residual, RLX_INDEX(m), RLX_INDEX(n));
+    }
+  }
+#endif
+}
+RLX_FN void join_residual(rlx_u32 warp, Added added) {
+  RLX_UNROLL for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_SLOT_TURNS); ++turn) {
+    const rlx_u32 at = unit_in_turn(warp, turn).at;
+    rlx_panels[at] = floatBitsToUint(uintBitsToFloat(rlx_panels[at]) + added.residual[turn]);
+  }
+}
+
+// Finishes four neighbours of y, or stores them as sums of this split.
+RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t sum, rlx_acc4_t column_bias) {
+  if (row >= rlx_u32(RLX_M) || column >= rlx_u32(RLX_N)) return;
+  const RLX_INDEX m = RLX_INDEX(row);
+  const RLX_INDEX n = RLX_INDEX(column);
+  const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+#if RLX_PASS == 1 && RLX_Y_VECTOR == 4
+  RLX_CAT(rlx_store4_, RLX_ACC)(result.base, at, sum);
+#elif RLX_Y_VECTOR == 4
+  rlx_acc4_t bias = column_bias;
+  rlx_acc4_t residual = rlx_acc4_splat(0);
+  if (!RLX_COLUMN_BIAS) bias = rlx_bias4(result.bias, m, n);
+  if (!RLX_RESIDUAL_JOINS) residual = rlx_residual4(result.residual, m, n);
+  RLX_CAT(rlx_store4_, RLX_Y)(result.base, at, rlx_apply4(sum, bias, residual));
+#else
+  RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
+    if (column + c < rlx_u32(RLX_N)) {
+      const RLX_INDEX k = RLX_INDEX(c);
+#if RLX_PASS == 1
+      RLX_CAT(rlx_store_, RLX_ACC)(result.base, at + k, sum[c]);
+#else
+      RLX_CAT(rlx_store_, RLX_Y)(result.base, at + k, rlx_finish(sum[c], result.bias, result.residual, m, n + k));
+#endif
+    }
+  }
+#endif
+}
+
+// The subgroups that share a slot's place, or this one alone, have written their slots, or read them.
+RLX_FN void meet() {
+#if RLX_WARPS_K == 1
+  rlx_subgroup_barrier();
+#else
+  rlx_barrier();
+#endif
+}
+
+// Finishes the sums whose first element is (row, column) of y: each of the RLX_WARPS_K subgroups of one place has left its own in
+// its slot.
+RLX_FN void store_slot(Result result, rlx_u32 warp, rlx_u32 row, rlx_u32 column, Added added) {
+  if (RLX_RESIDUAL_JOINS) join_residual(warp, added);
+  for (rlx_u32 turn = 0u; turn < rlx_u32(RLX_SLOT_TURNS); ++turn) {
+    const Unit unit = unit_in_turn(warp, turn);
+    if (16 * RLX_SUM_UNITS % RLX_SHARERS != 0 && unit.line >= 16u) return;
+    rlx_acc4_t sum = uintBitsToFloat(rlx_panels[unit.at]);
+    RLX_UNROLL for (rlx_u32 k = 1u; k < rlx_u32(RLX_WARPS_K); ++k) {
+      sum += uintBitsToFloat(rlx_panels[unit.at + k * rlx_u32(RLX_WARPS_M * RLX_WARPS_N * RLX_SUM_PIECES)]);
+    }
+    store_sums(result, row + unit.line, column + unit.column, sum, added.bias);
+  }
+}
+
+// RLX_EACH_MATRIX(X): X(i, j) for each matrix of a subgroup, with literal numbers: SPIRV-Tools and drivers do not unroll loops with
+// branches, and an index that is not known when the code is compiled moves all matrices from registers to memory.
+#if RLX_MATRICES_M > 4 || RLX_MATRICES_N > 4
+#error "RLX_EACH_MATRIX knows 4 x 4 matrices"
+#endif
+#define RLX_EACH_1(X, i) X(i, 0)
+#define RLX_EACH_2(X, i) RLX_EACH_1(X, i) X(i, 1)
+#define RLX_EACH_3(X, i) RLX_EACH_2(X, i) X(i, 2)
+#define RLX_EACH_4(X, i) RLX_EACH_3(X, i) X(i, 3)
+#if RLX_MATRICES_N == 1
+#define RLX_EACH_ROW RLX_EACH_1
+#elif RLX_MATRICES_N == 2
+#define RLX_EACH_ROW RLX_EACH_2
+#elif RLX_MATRICES_N == 3
+#define RLX_EACH_ROW RLX_EACH_3
+#else
+#define RLX_EACH_ROW RLX_EACH_4
+#endif
+#if RLX_MATRICES_M == 1
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0)
+#elif RLX_MATRICES_M == 2
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1)
+#elif RLX_MATRICES_M == 3
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1) RLX_EACH_ROW(X, 2)
+#else
+#define RLX_EACH_MATRIX(X) RLX_EACH_ROW(X, 0) RLX_EACH_ROW(X, 1) RLX_EACH_ROW(X, 2) RLX_EACH_ROW(X, 3)
+#endif
+
+RLX_MAIN {
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  if (group >= rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS) * rlx_u32(RLX_BATCHES)) return;
+  const TilePlace tile = rlx_tile_place(group % rlx_u32(RLX_TILES), rlx_u32(RLX_TILES_M), rlx_u32(RLX_TILES_N));
+  const rlx_u32 split = group / rlx_u32(RLX_TILES) % rlx_u32(RLX_SPLITS);
+  const rlx_u32 batch = group / (rlx_u32(RLX_TILES) * rlx_u32(RLX_SPLITS));
+#include "generated/batch.inc"
+  const rlx_ptr a = RLX_AT(p.a, a_batch, 2);
+  const rlx_ptr b = RLX_AT(p.b, b_batch, 2);
+  const rlx_u32 depth_begin = split * rlx_u32(RLX_SPLIT_K);
+  const rlx_u32 depth_end = min(rlx_u32(RLX_K), depth_begin + rlx_u32(RLX_SPLIT_K));
+  const rlx_u32 blocks = (depth_end - depth_begin + rlx_u32(RLX_TILE_K - 1)) / rlx_u32(RLX_TILE_K);
+  const rlx_u32 warp = rlx_local_index / rlx_u32(RLX_SUBGROUP);
+  const rlx_u32 warp_m = warp % rlx_u32(RLX_WARPS_M) * rlx_u32(RLX_WARP_M);
+  const rlx_u32 warp_n = warp / rlx_u32(RLX_WARPS_M) % rlx_u32(RLX_WARPS_N) * rlx_u32(RLX_WARP_N);
+  const rlx_u32 warp_k = warp / rlx_u32(RLX_WARPS_M * RLX_WARPS_N);
+
+  // Multiply.
+  rlx_sum_matrix sums[RLX_MATRICES_M][RLX_MATRICES_N];
+  RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
+      sums[i][j] = rlx_sum_matrix(0.0);
+    }
+  }
+  rlx_uvec4 a_next[RLX_A_LOADS];
+  rlx_uvec4 b_next[RLX_B_LOADS];
+  const TileLines lines = lines_of_tile(tile.m * rlx_u32(RLX_TILE_M));
+  load_pieces(a, b, lines, tile, depth_begin, a_next, b_next);
+  stage_pieces(0u, a_next, b_next);
+  rlx_barrier();
+  RLX_LOOP for (rlx_u32 block = 0u; block < blocks; ++block) {
+    // The last block is loaded and staged once more: a branch would cost more than that does.
+    load_pieces(a, b, lines, tile, depth_begin + min(block + 1u, blocks - 1u) * rlx_u32(RLX_TILE_K), a_next, b_next);
+    const rlx_u32 a_panel = block % rlx_u32(RLX_STAGES) * rlx_u32(RLX_STAGE_PIECES);
+    const rlx_u32 b_panel = a_panel + rlx_u32(RLX_B_FIRST);
+    RLX_UNROLL for (rlx_u32 s = 0u; s < rlx_u32(RLX_STEPS); ++s) {
+      const rlx_u32 step = s * rlx_u32(RLX_WARPS_K) + warp_k;
+      rlx_left_matrix left[RLX_MATRICES_M];
+      RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+        const rlx_u32 line = warp_m + i * 16u;
+#if RLX_A_BY_LINE
+        coopMatLoadNV(left[i], rlx_panels, a_panel + step * 16u * rlx_u32(RLX_A_PITCH) + line / 8u, RLX_A_PITCH, true);
+#else
+        coopMatLoadNV(left[i], rlx_panels, a_panel + line * rlx_u32(RLX_A_PITCH) + step * 2u, RLX_A_PITCH, false);
+#endif
+      }
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_MATRICES_N); ++j) {
+        const rlx_u32 line = warp_n + j * 16u;
+        rlx_right_matrix right;
+#if RLX_B_BY_LINE
+        coopMatLoadNV(right, rlx_panels, b_panel + step * 16u * rlx_u32(RLX_B_PITCH) + line / 8u, RLX_B_PITCH, false);
+#else
+        coopMatLoadNV(right, rlx_panels, b_panel + line * rlx_u32(RLX_B_PITCH) + step * 2u, RLX_B_PITCH, true);
+#endif
+        RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_MATRICES_M); ++i) {
+          sums[i][j] = coopMatMulAddNV(left[i], right, sums[i][j]);
+        }
+      }
+    }
+#if RLX_STAGES == 1
+    rlx_barrier();
+#endif
+    stage_pieces((block + 1u) % rlx_u32(RLX_STAGES), a_next, b_next);
+    rlx_barrier();
+  }
+
+  // Store.
+  Result result;
+#if RLX_PASS == 1
+  result.base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
+                       RLX_CAT(rlx_bytes_, RLX_ACC));
+#else
+  result.base = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+#endif
+#ifdef RLX_BIAS
+  result.bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));
+#else
+  result.bias = 0;
+#endif
+#ifdef RLX_RESIDUAL
+  result.residual = RLX_AT(p.residual, residual_batch, RLX_CAT(rlx_bytes_, RLX_RESIDUAL));
+#else
+  result.residual = 0;
+#endif
+  const rlx_u32 row = tile.m * rlx_u32(RLX_TILE_M) + warp_m;
+  const rlx_u32 column = tile.n * rlx_u32(RLX_TILE_N) + warp_n;
+  Added added;
+#define RLX_STORE_MATRIX(i, j)                                                                                      \
+  if (j % RLX_SUM_MATRICES == 0) {                                                                                  \
+    load_added(result, warp, row + i * 16u, column + j * 16u, added);                                               \
+  }                                                                                                                 \
+  coopMatStoreNV(sums[i][j], rlx_panels, warp * rlx_u32(RLX_SUM_PIECES) + rlx_u32(j % RLX_SUM_MATRICES * 4),          \
+                 RLX_SUM_PITCH, false);                                                                              \
+  if (j % RLX_SUM_MATRICES == RLX_SUM_MATRICES - 1) {                                                                \
+    meet();                                                                                                          \
+    store_slot(result, warp, row + i * 16u, column + j / RLX_SUM_MATRICES * RLX_SUM_MATRICES * 16u, added);           \
+    meet();                                                                                                          \
+  }
+  RLX_EACH_MATRIX(RLX_STORE_MATRIX)
+}
