@@ -34,6 +34,18 @@ FAMILIES = {
     "vision": ["lowering", "product"],
 }
 
+# Folder of runtime -> folders of it whose headers it may include, besides its own and the public header.
+RUNTIME = {
+    "base": [],
+    "plan": ["base"],
+    "verify": ["base", "plan"],
+    "device": ["base", "plan"],
+    "null": ["base", "plan", "device"],
+    "vulkan": ["base", "plan", "device"],
+    "cuda": ["base", "plan", "device"],
+    "api": ["base", "plan", "verify", "device", "null", "vulkan", "cuda"],
+}
+
 
 def allowed(path, target):
     """None if `path` (from the root) may include `target`, else why not."""
@@ -43,7 +55,7 @@ def allowed(path, target):
     if floor == "schema":
         return None if header[0] == "schema" else "schema includes nothing of ours"
     if floor == "runtime":
-        return None if header[0] in ("schema", "runtime") else "the runtime includes schema and runtime only"
+        return allowed_in_runtime(path, header)
     if floor == "compiler":
         return allowed_in_compiler(path, header)
     if floor == "tools":
@@ -66,6 +78,15 @@ def allowed_in_compiler(path, header):
     if header[1] in COMPILER.get(own, []):
         return None
     return f"compiler/{own} stands below compiler/{header[1]}"
+
+
+def allowed_in_runtime(path, header):
+    if header[0] not in ("schema", "runtime"):
+        return "the runtime includes schema and runtime only"
+    own = path.parts[1]
+    if header[0] == "schema" or header[1] in (own, "include") or header[1] in RUNTIME.get(own, []):
+        return None
+    return f"runtime/{own} may not include runtime/{header[1]}"
 
 
 def allowed_in_ops(own, included):

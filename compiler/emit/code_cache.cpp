@@ -16,9 +16,9 @@
 #include <xxhash.h>
 
 #include "compiler/version.h"
-#include "runtime/input_file.h"
-#include "runtime/output_file.h"
-#include "runtime/sha256.h"
+#include "runtime/base/input_file.h"
+#include "runtime/base/output_file.h"
+#include "runtime/base/sha256.h"
 
 namespace rlx {
 namespace {

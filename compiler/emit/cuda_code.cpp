@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "compiler/emit/specialized_source.h"
-#include "runtime/cuda_code.h"
+#include "runtime/plan/cuda_code.h"
 
 namespace rlx {
 namespace {

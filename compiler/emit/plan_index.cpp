@@ -21,8 +21,8 @@
 #include "compiler/emit/spirv_module.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
-#include "runtime/contract.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/contract.h"
+#include "runtime/plan/plan_view.h"
 #include "schema/debug_generated.h"
 #include "schema/plan_generated.h"
 

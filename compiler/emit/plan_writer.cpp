@@ -16,8 +16,8 @@
 #include "compiler/emit/weight_layout.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
-#include "runtime/output_file.h"
-#include "runtime/plan_view.h"
+#include "runtime/base/output_file.h"
+#include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
 
 namespace rlx {

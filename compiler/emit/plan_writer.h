@@ -21,8 +21,8 @@ struct PlanFileSummary {
 // The plan in memory. What the runtime's verifier finds wrong with it is an internal error.
 std::vector<std::byte> plan_bytes(const PlanContent& content);
 
-// Writes the plan to `path` (as runtime/output_file.h says), weights straight from where they lie.
-// Verified before it gets its name.
+// Writes the plan to `path` (as runtime/base/output_file.h says), weights straight from where they
+// lie. Verified before it gets its name.
 std::optional<PlanFileSummary> write_plan(const PlanContent& content, const std::string& path,
                                           Diagnostics& diagnostics);
 

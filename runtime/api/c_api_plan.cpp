@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "runtime/api/handles.h"
-#include "runtime/dtype.h"
-#include "runtime/preflight.h"
+#include "runtime/base/dtype.h"
+#include "runtime/device/preflight.h"
 
 namespace rlx {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: sessions.
 #include "runtime/api/handles.h"
-#include "runtime/plan_memory.h"
+#include "runtime/plan/plan_memory.h"
 
 namespace rlx {
 namespace {

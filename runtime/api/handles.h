@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "runtime/api/session.h"
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
-#include "runtime/status.h"
-#include "runtime/text.h"
+#include "runtime/base/status.h"
+#include "runtime/base/text.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx {
 

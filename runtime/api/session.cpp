@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "runtime/dtype.h"
-#include "runtime/text.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/text.h"
 
 namespace rlx {
 namespace {

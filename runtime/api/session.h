@@ -12,9 +12,9 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <iterator>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 
 namespace rlx::cuda {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/status.h"
 #include "runtime/cuda/cu_types.h"
-#include "runtime/status.h"
 
 namespace rlx::cuda {
 

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "schema/plan_header.h"
 
 namespace rlx::cuda {

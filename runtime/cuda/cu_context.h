@@ -8,9 +8,9 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/base/objects.h"
 #include "runtime/cuda/cu_api.h"
-#include "runtime/device.h"
-#include "runtime/objects.h"
+#include "runtime/device/device.h"
 
 namespace rlx::cuda {
 

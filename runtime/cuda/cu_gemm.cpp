@@ -7,9 +7,9 @@
 #include <cstring>
 #include <optional>
 
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/cuda/cu_graph.h"
-#include "runtime/errors.h"
-#include "runtime/text.h"
 #include "schema/plan_header.h"
 
 namespace rlx::cuda {

@@ -10,7 +10,7 @@
 
 #include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cublaslt.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
 

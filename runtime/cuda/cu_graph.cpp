@@ -7,8 +7,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/base/text.h"
 #include "runtime/cuda/cu_maps.h"
-#include "runtime/text.h"
 
 namespace rlx::cuda {
 namespace {

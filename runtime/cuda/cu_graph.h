@@ -9,7 +9,7 @@
 #include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cu_gemm.h"
 #include "runtime/cuda/cu_modules.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
 

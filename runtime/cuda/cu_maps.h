@@ -7,8 +7,8 @@
 #include <span>
 
 #include "runtime/cuda/cu_context.h"
-#include "runtime/cuda_code.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/cuda_code.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
 

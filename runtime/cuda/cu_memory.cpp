@@ -9,9 +9,9 @@
 #include <new>
 #include <vector>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
-#include "runtime/threads.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
+#include "runtime/base/threads.h"
 
 namespace rlx::cuda {
 namespace {

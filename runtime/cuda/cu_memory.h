@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "runtime/cuda/cu_context.h"
-#include "runtime/plan_memory.h"
+#include "runtime/plan/plan_memory.h"
 
 namespace rlx::cuda {
 

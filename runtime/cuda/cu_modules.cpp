@@ -7,10 +7,10 @@
 #include <map>
 #include <new>
 
-#include "runtime/errors.h"
-#include "runtime/preflight.h"
-#include "runtime/text.h"
-#include "runtime/threads.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
+#include "runtime/base/threads.h"
+#include "runtime/device/preflight.h"
 
 namespace rlx::cuda {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/cuda/cu_context.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
 

@@ -4,11 +4,11 @@
 
 #include <future>
 
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/cuda/cu_session.h"
-#include "runtime/errors.h"
-#include "runtime/plan_memory.h"
-#include "runtime/preflight.h"
-#include "runtime/text.h"
+#include "runtime/device/preflight.h"
+#include "runtime/plan/plan_memory.h"
 
 namespace rlx::cuda {
 

@@ -10,8 +10,8 @@
 #include "runtime/cuda/cu_graph.h"
 #include "runtime/cuda/cu_memory.h"
 #include "runtime/cuda/cu_modules.h"
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::cuda {
 

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <thread>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 
 namespace rlx::cuda {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "runtime/base/dtype.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/cuda/cu_session.h"
-#include "runtime/dtype.h"
-#include "runtime/errors.h"
-#include "runtime/text.h"
 
 namespace rlx::cuda {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstring>
 #include <random>
 
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/cuda/cu_session.h"
-#include "runtime/errors.h"
-#include "runtime/text.h"
 
 namespace rlx::cuda {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <dlfcn.h>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 
 namespace rlx::cuda {
 namespace {

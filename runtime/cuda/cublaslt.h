@@ -10,9 +10,9 @@
 #include <string>
 #include <string_view>
 
+#include "runtime/base/objects.h"
+#include "runtime/base/status.h"
 #include "runtime/cuda/cu_types.h"
-#include "runtime/objects.h"
-#include "runtime/status.h"
 
 namespace rlx::cuda {
 

@@ -4,11 +4,11 @@
 
 #include <optional>
 
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cu_plan.h"
-#include "runtime/device_id.h"
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/device/device_id.h"
 
 namespace rlx {
 namespace cuda {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA device: lists, opens and adopts devices behind runtime/device.h. libcuda.so.1 is opened
-// at run time.
+// The CUDA device: lists, opens and adopts devices behind runtime/device/device.h. libcuda.so.1 is
+// opened at run time.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device.h"
 
 namespace rlx {
 

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <optional>
 
-#include "runtime/dtype.h"
-#include "runtime/plan_view.h"
-#include "runtime/text.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx {
 namespace {

@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/objects.h"
-#include "runtime/status.h"
+#include "runtime/base/objects.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device.h"
 
 namespace rlx {
 

@@ -4,7 +4,7 @@
 
 #include <dlfcn.h>
 
-#include "runtime/errors.h"
+#include "runtime/base/errors.h"
 
 namespace rlx::vulkan {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 #include "runtime/vulkan/vk_newer.h"
 
 namespace rlx::vulkan {

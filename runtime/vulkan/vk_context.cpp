@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "runtime/errors.h"
+#include "runtime/base/errors.h"
 #include "runtime/vulkan/vk_features.h"
 
 namespace rlx::vulkan {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/objects.h"
+#include "runtime/base/objects.h"
+#include "runtime/device/device.h"
 #include "runtime/vulkan/vk_api.h"
 #include "runtime/vulkan/vulkan_device.h"
 

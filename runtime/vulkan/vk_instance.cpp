@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/errors.h"
+#include "runtime/base/errors.h"
 #include "runtime/vulkan/vk_context.h"
 
 namespace rlx::vulkan {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "schema/plan_header.h"
 
 namespace rlx::vulkan {

@@ -7,8 +7,8 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "runtime/input_file.h"
-#include "runtime/output_file.h"
+#include "runtime/base/input_file.h"
+#include "runtime/base/output_file.h"
 #include "runtime/vulkan/vk_pipelines.h"
 
 namespace rlx::vulkan {

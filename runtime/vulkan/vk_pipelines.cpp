@@ -6,9 +6,9 @@
 #include <atomic>
 #include <new>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
-#include "runtime/threads.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
+#include "runtime/base/threads.h"
 
 namespace rlx::vulkan {
 namespace {

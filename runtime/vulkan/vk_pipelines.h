@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "runtime/vulkan/vk_context.h"
 
 namespace rlx::vulkan {

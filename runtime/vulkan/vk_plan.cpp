@@ -7,9 +7,9 @@
 #include <array>
 #include <future>
 
-#include "runtime/errors.h"
-#include "runtime/plan_memory.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/plan_memory.h"
 #include "runtime/vulkan/vk_features.h"
 #include "runtime/vulkan/vk_record.h"
 #include "runtime/vulkan/vk_session.h"

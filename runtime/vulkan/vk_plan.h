@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 #include "runtime/vulkan/vk_memory.h"
 #include "runtime/vulkan/vk_pipelines.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "runtime/vulkan/vk_memory.h"
 #include "runtime/vulkan/vk_pipelines.h"
 

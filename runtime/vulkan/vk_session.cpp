@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 
 namespace rlx::vulkan {
 namespace {

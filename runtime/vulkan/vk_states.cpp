@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/vulkan/vk_session.h"
 #include "runtime/vulkan/vk_upload.h"
 

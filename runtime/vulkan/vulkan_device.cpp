@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "runtime/device_id.h"
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
+#include "runtime/device/device_id.h"
 #include "runtime/vulkan/vk_context.h"
 #include "runtime/vulkan/vk_plan.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Vulkan device: lists, opens and adopts devices behind runtime/device.h. libvulkan.so.1 is
-// opened at run time.
+// The Vulkan device: lists, opens and adopts devices behind runtime/device/device.h. libvulkan.so.1
+// is opened at run time.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device.h"
 
 namespace rlx {
 

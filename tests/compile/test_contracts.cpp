@@ -5,7 +5,7 @@
 #include <cstring>
 #include <set>
 
-#include "runtime/verify.h"
+#include "runtime/verify/verify.h"
 #include "schema/kernel_params.h"
 #include "tests/compile/graph_text.h"
 #include "tests/emit/cuda_support.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which code of a kernel runs where, and what a device is told that has none. Needs no GPU.
 #include "runtime/cuda/cu_modules.h"
-#include "runtime/preflight.h"
+#include "runtime/device/preflight.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;

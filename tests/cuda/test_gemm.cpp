@@ -7,7 +7,7 @@
 #include <random>
 
 #include "runtime/cuda/cuda_device.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/support/catch.h"
 
 #define REQUIRE_OK(expression)                \

@@ -2,8 +2,8 @@
 // Kernels to CUDA code: what is compiled, what is read back, what is refused and how.
 #include "compiler/emit/cuda_code.h"
 #include "compiler/emit/kernel_sources.h"
-#include "runtime/contract.h"
-#include "runtime/cuda_code.h"
+#include "runtime/plan/contract.h"
+#include "runtime/plan/cuda_code.h"
 #include "tests/emit/cuda_support.h"
 #include "tests/emit/kernel_folder.h"
 #include "tests/support/catch.h"

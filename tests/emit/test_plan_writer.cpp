@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "compiler/emit/plan_writer.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/emit/copy_program.h"
 #include "tests/support/catch.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "runtime/include/rlx.h"
 #include "runtime/vulkan/vulkan_device.h"
 #include "tests/faults/stand_in/control.h"

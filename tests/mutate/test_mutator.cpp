@@ -7,7 +7,7 @@
 #include <set>
 
 #include "plan_bfbs_generated.h"
-#include "runtime/verify.h"
+#include "runtime/verify/verify.h"
 #include "tests/fuzz/plans/campaign.h"
 #include "tests/fuzz/plans/plan_mutator.h"
 #include "tests/runtime/verify_fixture.h"

@@ -14,8 +14,8 @@
 #include <numeric>
 #include <string>
 
+#include "runtime/base/output_file.h"
 #include "runtime/include/rlx.h"
-#include "runtime/output_file.h"
 #include "tests/support/bin_folder.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"

@@ -3,8 +3,8 @@
 // record.
 #include <cstring>
 
-#include "runtime/contract.h"
-#include "runtime/plan_view.h"
+#include "runtime/plan/contract.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/cubin.h"

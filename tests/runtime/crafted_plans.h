@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/verify.h"
+#include "runtime/verify/verify.h"
 #include "tests/runtime/verify_fixture.h"
 
 namespace rlx::test {

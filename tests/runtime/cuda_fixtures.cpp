@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans that break the verifier's rules about CUDA code.
-#include "runtime/cuda_code.h"
+#include "runtime/plan/cuda_code.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/cubin.h"

@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "runtime/plan_view.h"
-#include "runtime/verify.h"
+#include "runtime/plan/plan_view.h"
+#include "runtime/verify/verify.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 

@@ -18,7 +18,7 @@
 #include <string>
 #include <thread>
 
-#include "runtime/output_file.h"
+#include "runtime/base/output_file.h"
 #include "tests/support/catch.h"
 
 namespace rlx {

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 

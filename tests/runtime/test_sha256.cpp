@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/sha256.h"
+#include "runtime/base/sha256.h"
 #include "tests/support/catch.h"
 
 namespace {

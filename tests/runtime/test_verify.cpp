@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/verify.h"
+#include "runtime/verify/verify.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier's work is in proportion to a plan's size, whatever the plan. Counted, not timed.
-#include "runtime/verify_work.h"
+#include "runtime/verify/verify_work.h"
 #include "tests/runtime/crafted_plans.h"
 #include "tests/support/catch.h"
 

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "runtime/cuda_code.h"
+#include "runtime/plan/cuda_code.h"
 
 namespace rlx::test {
 namespace {

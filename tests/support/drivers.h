@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 
 namespace rlx::test {
 

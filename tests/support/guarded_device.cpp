@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "runtime/errors.h"
-#include "runtime/text.h"
+#include "runtime/base/errors.h"
+#include "runtime/base/text.h"
 #include "runtime/vulkan/vk_record.h"
 #include "tests/support/guarded_run.h"
 

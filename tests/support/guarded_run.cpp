@@ -7,8 +7,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "runtime/dtype.h"
-#include "runtime/text.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/text.h"
 
 namespace rlx::test {
 namespace {

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan_view.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
+#include "runtime/plan/plan_view.h"
 #include "runtime/vulkan/vk_context.h"
 #include "tests/support/guard_memory.h"
 

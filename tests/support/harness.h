@@ -12,8 +12,8 @@
 
 #include "compiler/compile.h"
 #include "compiler/ir/tensor.h"
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/support/case.h"
 
 namespace rlx::test {

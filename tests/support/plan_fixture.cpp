@@ -9,7 +9,7 @@
 #include <cstring>
 #include <map>
 
-#include "runtime/contract.h"
+#include "runtime/plan/contract.h"
 #include "schema/debug_generated.h"
 
 namespace rlx::test {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "tests/support/plan_fixture.h"
 
 namespace rlx::test {

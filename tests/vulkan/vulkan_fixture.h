@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 #include "runtime/vulkan/vk_plan.h"
 #include "runtime/vulkan/vulkan_device.h"
 #include "tests/support/catch.h"

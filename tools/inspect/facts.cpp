@@ -4,8 +4,8 @@
 
 #include <span>
 
-#include "runtime/gemm_text.h"
-#include "runtime/text.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/gemm_text.h"
 #include "tools/inspect/format.h"
 
 namespace rlx::inspect {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::inspect {
 
@@ -40,7 +40,7 @@ struct AccessFacts {
 
 // A product for the vendor's library.
 struct GemmFacts {
-  std::string problem;  // runtime/gemm_text.h
+  std::string problem;  // runtime/plan/gemm_text.h
   uint64_t workspace_bytes = 0;
   // "12.3 us on NVIDIA H200, driver 13.0, cuBLASLt 13.1.0" where a tuner chose its algorithm
   std::string tuned;
@@ -133,8 +133,8 @@ struct VariantFacts {
   std::optional<uint32_t> registers;
   std::optional<uint32_t> local_bytes;
   std::vector<std::string_view> features;
-  std::string
-      digest;  // SHA-256 of code and record, by which the code is known again (runtime/contract.h)
+  std::string digest;  // SHA-256 of code and record, by which the code is known again
+                       // (runtime/plan/contract.h)
 };
 
 struct KernelFacts {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 
 namespace rlx::inspect {
 namespace {

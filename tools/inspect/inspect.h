@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "runtime/plan_view.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx {
 

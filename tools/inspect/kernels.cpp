@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The view of kernels: what each one's code asks of a device.
-#include "runtime/cuda_code.h"
+#include "runtime/plan/cuda_code.h"
 #include "tools/inspect/facts.h"
 #include "tools/inspect/format.h"
 #include "tools/inspect/views.h"

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 #include "tools/inspect/facts.h"
 
 namespace rlx::inspect {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/input_file.h"
-#include "runtime/status.h"
+#include "runtime/base/input_file.h"
+#include "runtime/base/status.h"
 
 namespace rlx::npy {
 

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
+#include "runtime/base/output_file.h"
 #include "runtime/include/rlx.h"
-#include "runtime/output_file.h"
 #include "tools/npy/npy_reader.h"
 
 namespace rlx::npy {

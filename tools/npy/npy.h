@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace rlx::npy {
 
@@ -81,7 +81,7 @@ Status parse_npz(std::span<const std::byte> file, std::string_view name, const W
 
 // The .npy file (version 1.0) of an array.
 std::vector<std::byte> serialize(const Array& array);
-// Writes it as runtime/output_file.h says: no reader meets half a file.
+// Writes it as runtime/base/output_file.h says: no reader meets half a file.
 Status write_npy(const std::string& path, const Array& array);
 
 }  // namespace rlx::npy

@@ -13,7 +13,7 @@
 #include "compiler/import/import.h"
 #include "compiler/lower/arena.h"
 #include "compiler/lower/arena_csv.h"
-#include "runtime/input_file.h"
+#include "runtime/base/input_file.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 

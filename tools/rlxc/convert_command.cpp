@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "compiler/import/import.h"
-#include "runtime/output_file.h"
+#include "runtime/base/output_file.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 

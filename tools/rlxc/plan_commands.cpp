@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "runtime/output_file.h"
-#include "runtime/plan_view.h"
+#include "runtime/base/output_file.h"
+#include "runtime/plan/plan_view.h"
 #include "tools/inspect/inspect.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"

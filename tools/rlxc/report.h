@@ -12,7 +12,7 @@
 #include "compiler/import/import.h"
 #include "compiler/import/keep.h"
 #include "compiler/support/diagnostics.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
 
 namespace CLI {
 class App;

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "runtime/base/status.h"
 #include "runtime/include/rlx.h"
-#include "runtime/status.h"
 #include "tools/program/program.h"
 
 namespace rlx::tool {

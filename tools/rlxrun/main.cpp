@@ -2,7 +2,7 @@
 // rlxrun: flags in, one run, text out.
 #include <cstdio>
 
-#include "runtime/output_file.h"
+#include "runtime/base/output_file.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/report.h"

@@ -11,9 +11,9 @@
 #include <memory>
 #include <vector>
 
-#include "runtime/input_file.h"
-#include "runtime/output_file.h"
-#include "runtime/plan_view.h"
+#include "runtime/base/input_file.h"
+#include "runtime/base/output_file.h"
+#include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
 
 namespace rlx::tune {

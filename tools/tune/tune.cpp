@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "runtime/api/handles.h"
-#include "runtime/gemm_text.h"
-#include "runtime/text.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/gemm_text.h"
 #include "tools/rlxrun/inputs.h"
 
 namespace rlx::tune {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "runtime/device.h"
-#include "runtime/plan_view.h"
-#include "runtime/status.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device.h"
+#include "runtime/plan/plan_view.h"
 
 namespace rlx::tune {
 
@@ -24,7 +24,7 @@ struct TuneOptions {
 // A product and its winning algorithm.
 struct TunedGemm {
   std::string entry;
-  std::string problem;  // runtime/gemm_text.h
+  std::string problem;  // runtime/plan/gemm_text.h
   uint32_t steps = 0;   // that compute it
   uint32_t candidates = 0;
   double first_microseconds = 0;  // of the library's first suggestion

@@ -18,7 +18,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/lsan_interface.h>

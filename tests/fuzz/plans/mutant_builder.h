@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 #include "schema/plan_generated.h"
 #include "tests/fuzz/plans/plan_mutator.h"
 

@@ -10,8 +10,8 @@
 #include <exception>
 #include <vector>
 
-#include "runtime/plan_memory.h"
-#include "runtime/text.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/plan_memory.h"
 #include "tests/fuzz/plans/session_calls.h"
 #include "tools/inspect/inspect.h"
 

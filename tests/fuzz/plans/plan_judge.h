@@ -12,7 +12,7 @@
 #include <string>
 
 #include "runtime/include/rlx.h"
-#include "runtime/verify.h"
+#include "runtime/verify/verify.h"
 #include "tests/support/guarded_run.h"
 
 namespace rlx::test {

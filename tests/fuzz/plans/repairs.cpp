@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "runtime/dtype.h"
+#include "runtime/base/dtype.h"
 #include "tests/fuzz/plans/mutant_builder.h"
 
 namespace rlx::test {

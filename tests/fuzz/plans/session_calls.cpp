@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "runtime/text.h"
+#include "runtime/base/text.h"
 #include "schema/plan_header.h"
 
 namespace rlx::test {

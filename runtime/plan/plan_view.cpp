@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accessors of an open plan. What they follow was verified when the plan was opened.
+#include "runtime/plan/plan_view.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "runtime/base/text.h"
+#include "runtime/plan/contract.h"
+
+namespace rlx {
+namespace {
+
+// Structs of a FlatBuffers vector lie densely and little-endian, as this machine has them.
+template <class Struct>
+std::span<const Struct> structs_of(const flatbuffers::Vector<const Struct*>* vector) {
+  return {reinterpret_cast<const Struct*>(vector->Data()), vector->size()};
+}
+
+}  // namespace
+
+std::span<const fb::Step> PlanView::steps(const fb::Entry& entry) {
+  return structs_of(entry.steps());
+}
+
+std::span<const fb::Relocation> PlanView::relocations(const fb::Entry& entry,
+                                                      const fb::Step& step) {
+  return structs_of(entry.relocations()).subspan(step.relocation_first(), step.relocation_count());
+}
+
+std::span<const uint32_t> PlanView::edges(const fb::Entry& entry, const fb::Step& step) {
+  return std::span(entry.edges()->data(), entry.edges()->size())
+      .subspan(step.edge_first(), step.edge_count());
+}
+
+const fb::Variant* PlanView::vulkan_variant(const fb::Kernel& kernel) {
+  for (const fb::Variant* variant : *kernel.variants()) {
+    if (variant->target() == fb::TargetKind::Vulkan) return variant;
+  }
+  return nullptr;
+}
+
+std::span<const std::byte> PlanView::params(const fb::Step& step) const {
+  return std::span(params_).subspan(step.params_offset(), step.params_bytes());
+}
+
+std::span<const std::byte> PlanView::code(const fb::Variant& variant) const {
+  return std::span(code_).subspan(variant.code_offset(), variant.code_bytes());
+}
+
+Sha256Digest PlanView::code_digest(const fb::Kernel& kernel, const fb::Variant& variant) const {
+  return rlx::code_digest(KernelContract(kernel).of(variant), code(variant));
+}
+
+Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const {
+  if (destination.size() > weights_bytes_ || offset_bytes > weights_bytes_ - destination.size()) {
+    return {RLX_INVALID_ARGUMENT, text_of("weights have ", weights_bytes_, " bytes, wanted were ",
+                                          destination.size(), " at ", offset_bytes)};
+  }
+  if (base_ != nullptr) return base_->read_weights(offset_bytes, destination);
+  if (file_.is_open()) return file_.read(weights_offset_ + offset_bytes, destination);
+  if (!destination.empty())
+    std::memcpy(destination.data(), memory_.data() + weights_offset_ + offset_bytes,
+                destination.size());
+  return {};
+}
+
+std::vector<const fb::Entry*> PlanView::records() const {
+  std::vector<const fb::Entry*> all(index_->entries()->begin(), index_->entries()->end());
+  if (index_->inits() != nullptr)
+    all.insert(all.end(), index_->inits()->begin(), index_->inits()->end());
+  return all;
+}
+
+void PlanView::group_records() {
+  const auto put = [](const fb::Entry& record, EntryRecords& place) {
+    for (size_t target = 0; target < place.records.size(); ++target) {
+      if ((record.targets() >> target & 1) != 0) place.records[target] = &record;
+    }
+  };
+  std::map<std::string_view, size_t> known;
+  for (const fb::Entry* record : *index_->entries()) {
+    const auto [place, added] = known.try_emplace(text(record->name()), entries_.size());
+    if (added) entries_.emplace_back();
+    put(*record, entries_[place->second]);
+  }
+  if (index_->inits() == nullptr) return;
+  for (const fb::Entry* record : *index_->inits()) put(*record, init_);
+}
+
+StepNames PlanView::step_names(const fb::Entry& entry, uint32_t step) const {
+  if (debug_ == nullptr || debug_->entries() == nullptr) return {};
+  const std::vector<const fb::Entry*> all = records();
+  const auto record =
+      static_cast<uint32_t>(std::find(all.begin(), all.end(), &entry) - all.begin());
+  if (record >= debug_->entries()->size()) return {};
+  const auto* notes = debug_->entries()->Get(record)->steps();
+  if (notes == nullptr || step >= notes->size()) return {};
+  const fb::StepNote& note = *notes->Get(step);
+  return {.node = text(note.node()),
+          .op = text(note.op()),
+          .source = text(note.source()),
+          .reason = text(note.reason())};
+}
+
+const char* PlanView::step_kernel_name(const fb::Step& step) const {
+  switch (step.kind()) {
+    case fb::StepKind::Copy:
+      return "copy";
+    case fb::StepKind::Fill:
+      return "fill";
+    case fb::StepKind::LibraryGemm:
+      return "library_gemm";
+    case fb::StepKind::Dispatch:
+      break;
+  }
+  return kernel(step.kernel()).name()->c_str();
+}
+
+std::string PlanView::describe_step(const fb::Entry& entry, uint32_t step) const {
+  const std::string_view node = step_names(entry, step).node;
+  return text_of("step ", step, " (", step_kernel_name(steps(entry)[step]),
+                 node.empty() ? "" : ", node ", node.empty() ? "" : quoted(node), ")");
+}
+
+}  // namespace rlx

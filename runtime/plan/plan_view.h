@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// An open, verified plan: header, index, params, code and debug notes in host memory, weights where
+// they are. Immutable, so it is shared by threads. Every accessor may be called without further
+// checks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/input_file.h"
+#include "runtime/base/sha256.h"
+#include "runtime/base/status.h"
+#include "schema/debug_generated.h"
+#include "schema/plan_generated.h"
+#include "schema/plan_header.h"
+
+namespace rlx {
+
+struct PlanOptions {
+  bool check_weights = false;  // also check the checksum of the weights section
+  bool copy_memory = false;    // open_memory: own a copy of the bytes
+};
+
+// What the debug section says of a step; empty where there is none.
+struct StepNames {
+  std::string_view node;
+  std::string_view op;
+  std::string_view source;
+  std::string_view reason;
+};
+
+class PlanView {
+ public:
+  // Opens, copies out and verifies. Errors name the file, the rule's code and the place.
+  static Status open_file(const std::string& path, const PlanOptions& options,
+                          std::shared_ptr<const PlanView>& view);
+  // Without copy_memory the bytes must outlive the view.
+  static Status open_memory(std::span<const std::byte> bytes, const PlanOptions& options,
+                            std::shared_ptr<const PlanView>& view);
+
+  // The same plan with another index, verified anew. The new view shares the weights of the old
+  // one.
+  static Status with_index(std::shared_ptr<const PlanView> plan, std::vector<std::byte> index,
+                           std::shared_ptr<const PlanView>& view);
+
+  // Header of a plan of which only the first 4 KiB are at hand, checked as far as they allow.
+  static Status open_header(std::span<const std::byte> first_page, PlanHeader& header);
+
+  [[nodiscard]] const PlanHeader& header() const { return header_; }
+  [[nodiscard]] const fb::Plan& index() const { return *index_; }
+  [[nodiscard]] std::string_view name() const { return text(index_->name()); }
+
+  // Entries that a caller can run, by name; init() is not among them. Each has one record per
+  // target of the plan, or one that serves several.
+  [[nodiscard]] uint32_t entry_count() const { return static_cast<uint32_t>(entries_.size()); }
+  // The record for a target that the plan is for.
+  [[nodiscard]] const fb::Entry& entry(uint32_t index, fb::TargetKind target) const {
+    return *entries_[index].records[static_cast<size_t>(target)];
+  }
+  // The record for the plan's first target: names, inputs and outputs are those of all.
+  [[nodiscard]] const fb::Entry& entry(uint32_t index) const {
+    return entry(index, first_target());
+  }
+  // Run once after the weights are uploaded; null where there is nothing to generate.
+  [[nodiscard]] const fb::Entry* init(fb::TargetKind target) const {
+    return init_.records[static_cast<size_t>(target)];
+  }
+  [[nodiscard]] bool is_for(fb::TargetKind target) const {
+    return (target == fb::TargetKind::Vulkan ? header_.vulkan.present : header_.cuda.present) != 0;
+  }
+  [[nodiscard]] fb::TargetKind first_target() const {
+    return is_for(fb::TargetKind::Vulkan) ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda;
+  }
+  // Every record of an entry and then of init, in the order of the file.
+  [[nodiscard]] std::vector<const fb::Entry*> records() const;
+
+  [[nodiscard]] static std::span<const fb::Step> steps(const fb::Entry& entry);
+  [[nodiscard]] static std::span<const fb::Relocation> relocations(const fb::Entry& entry,
+                                                                   const fb::Step& step);
+  [[nodiscard]] static std::span<const uint32_t> edges(const fb::Entry& entry,
+                                                       const fb::Step& step);
+  [[nodiscard]] static const fb::Value& value(const fb::Entry& entry, uint32_t index) {
+    return *entry.values()->Get(index);
+  }
+  [[nodiscard]] const fb::Kernel& kernel(uint32_t index) const {
+    return *index_->kernels()->Get(index);
+  }
+  // The Vulkan variant of a kernel; null if the plan is not for Vulkan.
+  [[nodiscard]] static const fb::Variant* vulkan_variant(const fb::Kernel& kernel);
+
+  // Params blob of a step, pointers not yet patched.
+  [[nodiscard]] std::span<const std::byte> params(const fb::Step& step) const;
+  // Code of a variant; SPIR-V is 4-byte aligned.
+  [[nodiscard]] std::span<const std::byte> code(const fb::Variant& variant) const;
+  // Of a kernel's variant the digest by which code and record are known again: SHA-256 over both
+  // (runtime/plan/contract.h).
+  [[nodiscard]] Sha256Digest code_digest(const fb::Kernel& kernel,
+                                         const fb::Variant& variant) const;
+
+  // Bytes of the weights section, which go to the start of the weights segment
+  // (header().weights_bytes long; the rest is filled by init()).
+  [[nodiscard]] uint64_t weights_section_bytes() const { return weights_bytes_; }
+  // Copies a range of the weights section. From a file by pread, so that a file shortened meanwhile
+  // is an error, not a signal.
+  Status read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const;
+  // Bytes of the optional self-test section.
+  [[nodiscard]] std::span<const std::byte> self_test() const { return self_test_; }
+
+  // Null where the plan has no debug section.
+  [[nodiscard]] const fb::Debug* debug() const { return debug_; }
+  // `entry` is one of records().
+  [[nodiscard]] StepNames step_names(const fb::Entry& entry, uint32_t step) const;
+  // "step 12 (matmul, node \"enc.0.q\")", for messages.
+  [[nodiscard]] std::string describe_step(const fb::Entry& entry, uint32_t step) const;
+  // The kernel that a step runs, or "copy", "fill", "library_gemm".
+  [[nodiscard]] const char* step_kernel_name(const fb::Step& step) const;
+
+  // A number that is equal for equal plans: what a pipeline cache is bound to.
+  [[nodiscard]] uint64_t identity() const { return header_.header_checksum; }
+
+  [[nodiscard]] static std::string_view text(const flatbuffers::String* string) {
+    return string == nullptr ? std::string_view()
+                             : std::string_view(string->c_str(), string->size());
+  }
+
+ private:
+  friend class PlanLoader;
+  PlanView() = default;
+  // Fills entries_ and init_ from the verified index.
+  void group_records();
+
+  // The records of one name, by TargetKind.
+  struct EntryRecords {
+    std::array<const fb::Entry*, static_cast<size_t>(fb::TargetKind::MAX) + 1> records{};
+  };
+
+  InputFile file_;                        // when opened by path
+  std::shared_ptr<const PlanView> base_;  // whose weights these are, when made by with_index
+  std::vector<std::byte> owned_;          // when opened from memory with a copy
+  std::span<const std::byte> memory_;     // the whole plan when opened from memory
+  PlanHeader header_{};
+  std::vector<std::byte> index_bytes_;
+  std::vector<std::byte> params_;
+  std::vector<std::byte> code_;
+  std::vector<std::byte> self_test_;
+  std::vector<std::byte> debug_bytes_;
+  uint64_t weights_offset_ = 0;  // in the file
+  uint64_t weights_bytes_ = 0;
+  const fb::Plan* index_ = nullptr;
+  std::vector<EntryRecords> entries_;  // in the order of the first record of each name
+  EntryRecords init_;
+  const fb::Debug* debug_ = nullptr;
+};
+
+}  // namespace rlx

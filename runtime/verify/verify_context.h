@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rule groups of the verifier share: the parts of a plan, the list of faults, and the
+// names of places in messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/text.h"
+#include "runtime/plan/plan_view.h"
+#include "runtime/verify/verify.h"
+#include "runtime/verify/verify_work.h"
+
+namespace rlx {
+
+// The faults found, and the work done to find them.
+class Faults {
+ public:
+  explicit Faults(uint32_t max_faults) : max_faults_(max_faults) {}
+
+  // The message is put together only here, so checks that pass cost no strings.
+  template <class... Pieces>
+  void add(VerifyRule rule, const Pieces&... pieces) {
+    if (full()) return;
+    list_.push_back({rule, text_of(rule_text(rule).code, ": ", pieces...)});
+  }
+  // No more are wanted, or the work is spent: whoever loops stops.
+  [[nodiscard]] bool full() const { return list_.size() >= max_faults_ || is_spent_; }
+  [[nodiscard]] bool empty() const { return list_.empty(); }
+  [[nodiscard]] std::vector<VerifyFault>& list() { return list_; }
+
+  // Without a call, any work is allowed.
+  void allow_work(uint64_t units) { work_.allowed = units; }
+  // Counts work before or after it is done. Past what is allowed that is a fault, the last one.
+  void charge(uint64_t units) {
+    work_.used += units;
+    if (work_.used > work_.allowed && !is_spent_) refuse_work();
+  }
+  [[nodiscard]] const VerifyWork& work() const { return work_; }
+
+ private:
+  void refuse_work();
+
+  uint32_t max_faults_;
+  std::vector<VerifyFault> list_;
+  VerifyWork work_{.allowed = std::numeric_limits<uint64_t>::max()};
+  bool is_spent_ = false;
+};
+
+// An entry with its records as spans, and the names of its places.
+class EntryParts {
+ public:
+  EntryParts(const fb::Plan& plan, const fb::Entry& entry, bool is_init);
+
+  const fb::Plan& plan;
+  const fb::Entry& entry;
+  const bool is_init;
+  const std::span<const fb::Step> steps;
+  const std::span<const fb::Relocation> relocations;
+  const std::span<const uint32_t> edges;
+
+  [[nodiscard]] uint32_t value_count() const { return entry.values()->size(); }
+  [[nodiscard]] const fb::Value& value(uint32_t index) const { return *entry.values()->Get(index); }
+  // Valid once rule group 2 has passed.
+  [[nodiscard]] std::span<const fb::Relocation> relocations_of(const fb::Step& step) const {
+    return relocations.subspan(step.relocation_first(), step.relocation_count());
+  }
+  [[nodiscard]] std::span<const uint32_t> edges_of(const fb::Step& step) const {
+    return edges.subspan(step.edge_first(), step.edge_count());
+  }
+
+  [[nodiscard]] bool serves(fb::TargetKind target) const {
+    return (entry.targets() >> static_cast<uint32_t>(target) & 1) != 0;
+  }
+  [[nodiscard]] std::string name() const;                  // entry "main"
+  [[nodiscard]] std::string step_name(size_t step) const;  // entry "main", step 12 (matmul)
+  [[nodiscard]] std::string step_name(size_t step, const fb::Step& record) const;
+  [[nodiscard]] std::string value_name(size_t value) const;        // entry "main", value 3 "h"
+  [[nodiscard]] std::string short_value_name(size_t value) const;  // value 3 "h"
+};
+
+// A step, or the alternative of one.
+struct StepPlace {
+  const EntryParts& entry;
+  size_t number;
+  const fb::Step& step;
+  bool is_alternative = false;
+
+  [[nodiscard]] std::string name() const;  // entry "main", step 12 (matmul), alternative
+};
+
+// The steps of an entry, then its alternatives. Valid once rule group 2 has passed.
+std::vector<StepPlace> all_places(const EntryParts& entry);
+
+// The generated weights of a plan that are not empty, which share no bytes with any other, and who
+// needs them filled: entries that read them, states that begin as one.
+class GeneratedWeights {
+ public:
+  GeneratedWeights() = default;
+  // Valid once the weights have passed rule group 3.
+  GeneratedWeights(const fb::Plan& plan, Faults& faults);
+
+  struct Weight {
+    uint64_t begin;
+    uint64_t end;
+    uint32_t index;        // of the plan's weights
+    uint32_t targets = 0;  // where it is needed
+  };
+  [[nodiscard]] const std::vector<Weight>& list() const { return weights_; }
+  // Whether one of them holds the value, or shares bytes with it.
+  [[nodiscard]] bool hold(const fb::Value& value, Faults& faults) const;
+  [[nodiscard]] bool overlap(const fb::Value& value, Faults& faults) const;
+  // Notes that entries of these targets read the value, which lies in one weight.
+  void need(const fb::Value& value, uint32_t targets, Faults& faults);
+
+ private:
+  // The last one that begins at or before a byte; weights_.size() if there is none.
+  [[nodiscard]] size_t last_before(uint64_t byte, Faults& faults) const;
+
+  std::vector<Weight> weights_;  // ascending
+};
+
+struct PlanParts {
+  const PlanHeader& header;
+  const fb::Plan& plan;
+  std::span<const std::byte> params;
+  std::span<const std::byte> code;
+  uint64_t index_bytes = 0;
+  uint64_t weights_section_bytes = 0;
+  std::vector<EntryParts> entries;  // all records, those of init last
+  GeneratedWeights generated;       // from rule group 4 on
+
+  [[nodiscard]] std::span<const std::byte> code_of(const fb::Variant& variant) const {
+    return code.subspan(variant.code_offset(), variant.code_bytes());
+  }
+};
+
+inline std::string kernel_name(const fb::Plan& plan, uint32_t kernel) {
+  return text_of("kernel ", kernel, " ",
+                 quoted(PlanView::text(plan.kernels()->Get(kernel)->name())));
+}
+
+inline std::span<const uint64_t> dims_of(const flatbuffers::Vector<uint64_t>* dims) {
+  return {reinterpret_cast<const uint64_t*>(dims->Data()), dims->size()};
+}
+
+// `length` bytes at `offset` lie in `size` bytes.
+inline bool range_inside(uint64_t offset, uint64_t length, uint64_t size) {
+  return length <= size && offset <= size - length;
+}
+
+// Group 1. The header alone, then the sections against their bytes.
+void verify_header(const PlanHeader& header, uint64_t file_bytes, Faults& faults);
+void verify_section_checksum(const PlanSection& section, uint64_t actual, Faults& faults);
+std::string_view section_name(uint32_t kind);
+
+// Group 2. The first two make the tables of index and debug notes safe to walk, each of them once;
+// the others make every index in them safe to follow.
+void verify_index_structure(std::span<const std::byte> index, Faults& faults);
+void verify_debug_structure(std::span<const std::byte> debug, Faults& faults);
+void verify_tables(const PlanParts& parts, Faults& faults);
+void verify_entry_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+// Of a step or alternative: kind, kernel or gemm, and the lists that it points into.
+void verify_step_record(const PlanParts& parts, const StepPlace& place, Faults& faults);
+// Gemms and alternatives of an entry; part of verify_entry_tables.
+void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+
+// Groups 3 to 12, each relying on those before it.
+void verify_sizes(const PlanParts& parts, Faults& faults);
+GeneratedWeights generated_weights(const PlanParts& parts, Faults& faults);
+void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+void verify_access_order(const PlanParts& parts, const EntryParts& entry,
+                         Faults& faults);                         // groups 5 and 6
+void verify_inits_exist(const PlanParts& parts, Faults& faults);  // rule GeneratedCovered
+void verify_params(const PlanParts& parts, Faults& faults);
+// Part of verify_params.
+void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults);
+void verify_maps(const PlanParts& parts, uint32_t kernel, Faults& faults);
+// What a kernel declares of its params besides pointers, and what a dispatch has there.
+void verify_word_forms(const PlanParts& parts, uint32_t kernel, Faults& faults);
+void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults);
+// What the blob holds in the place of a pointer. 0 where that is outside, which other rules tell.
+uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation);
+void verify_gemm(const StepPlace& place, Faults& faults);
+void verify_alternatives(const EntryParts& entry, Faults& faults);
+void verify_index_errors(const EntryParts& entry, Faults& faults);
+// Whether two ranges of values share bytes of a segment.
+bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Relocation& b);
+// What the address of a relocation is known to be a multiple of.
+uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation);
+void verify_limits(const PlanParts& parts, Faults& faults);
+void verify_code(const PlanParts& parts, Faults& faults);
+void verify_completeness(const PlanParts& parts, Faults& faults);
+
+// Groups 2 (indices) to 12 in order; stops after the first group that finds a fault.
+void verify_content(PlanParts& parts, Faults& faults);
+
+}  // namespace rlx

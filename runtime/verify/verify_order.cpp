@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// Verifier, rule groups 5 and 6: bytes are written before they are read, and accesses that conflict
+// are ordered both by waves (Vulkan's barriers) and by edges (CUDA's graph).
+#include <algorithm>
+#include <limits>
+#include <memory_resource>
+
+#include "runtime/verify/range_map.h"
+#include "runtime/verify/verify_context.h"
+
+namespace rlx {
+namespace {
+
+constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kSourcesPerBlock = 64;
+
+// Two steps that must be ordered: `before` ends before `after` begins.
+struct Conflict {
+  uint32_t before;
+  uint32_t after;
+  uint32_t value;  // of `after`
+};
+
+// Finds which conflicts no path of edges joins. Direct edges are tried first; the rest is solved
+// for 64 sources at a time by pushing sets of reachable sources along the edges, as far as the last
+// step that asks.
+class EdgeReach {
+ public:
+  EdgeReach(const EntryParts& entry, Faults& faults) : entry_(entry), faults_(faults) {}
+
+  // Unordered conflicts, by their earlier step. `conflicts` by their later one.
+  std::vector<Conflict> unordered(std::vector<Conflict> conflicts) {
+    remove_direct(conflicts);
+    faults_.charge(work_of_sort(conflicts.size()));
+    if (faults_.full()) return {};
+    std::sort(conflicts.begin(), conflicts.end(), [](const Conflict& a, const Conflict& b) {
+      return a.before != b.before ? a.before < b.before : a.after < b.after;
+    });
+    std::vector<Conflict> missing;
+    for (size_t i = 0; i < conflicts.size() && !faults_.full();) {
+      const uint32_t block_end =
+          conflicts[i].before / kSourcesPerBlock * kSourcesPerBlock + kSourcesPerBlock;
+      size_t end = i;
+      while (end < conflicts.size() && conflicts[end].before < block_end) ++end;
+      solve_block({conflicts.data() + i, end - i}, missing);
+      i = end;
+    }
+    return missing;
+  }
+
+ private:
+  // Takes out the conflicts whose later step waits for the earlier one itself. Looks at each list
+  // of edges once.
+  void remove_direct(std::vector<Conflict>& conflicts) {
+    faults_.charge(kWorkPerEdge * (conflicts.size() + entry_.edges.size()));
+    std::vector<uint32_t> waits(entry_.steps.size(), kNone);  // the last step found to wait for it
+    uint32_t step = kNone;
+    std::erase_if(conflicts, [&](const Conflict& c) {
+      if (c.after != step) {
+        step = c.after;
+        for (const uint32_t before : entry_.edges_of(entry_.steps[step])) waits[before] = step;
+      }
+      return waits[c.before] == step;
+    });
+  }
+
+  void solve_block(std::span<const Conflict> conflicts, std::vector<Conflict>& missing) {
+    const uint32_t first = conflicts.front().before / kSourcesPerBlock * kSourcesPerBlock;
+    uint32_t last = first;
+    for (const Conflict& c : conflicts) last = std::max(last, c.after);
+    reached_.assign(uint64_t{last} - first + 1, 0);
+    for (uint32_t s = first; s <= last; ++s) {
+      const std::span<const uint32_t> edges = entry_.edges_of(entry_.steps[s]);
+      faults_.charge(kWorkPerEdge * (2 + edges.size()));
+      if (faults_.full()) return;
+      uint64_t reached = 0;
+      for (const uint32_t before : edges) {
+        if (before < first) continue;
+        reached |= reached_[before - first];
+        if (before - first < kSourcesPerBlock) reached |= uint64_t{1} << (before - first);
+      }
+      reached_[s - first] = reached;
+    }
+    for (const Conflict& c : conflicts) {
+      if ((reached_[c.after - first] >> (c.before - first) & 1) == 0) missing.push_back(c);
+    }
+  }
+
+  const EntryParts& entry_;
+  Faults& faults_;
+  std::vector<uint64_t> reached_;
+};
+
+std::string generated_name(const PlanParts& parts, const GeneratedWeights::Weight& weight) {
+  return quoted(PlanView::text(parts.plan.weights()->Get(weight.index)->name()));
+}
+
+// Walks the steps in order and keeps, for each range of bytes, its last writer and the readers
+// since. Ordering each access after those orders all conflicting pairs, because between any two on
+// a byte there is a chain of such neighbours.
+class AccessSweep {
+ public:
+  AccessSweep(const PlanParts& parts, const EntryParts& entry, Faults& faults)
+      : parts_(parts), entry_(entry), faults_(faults) {
+    faults_.charge(kWorkPerTable * entry.value_count());
+    uint32_t own_count = 0;
+    values_.reserve(entry.value_count());
+    for (uint32_t v = 0; v < entry.value_count(); ++v) {
+      const fb::Value& value = entry.value(v);
+      const bool own =
+          value.segment() == fb::Segment::Io || value.segment() == fb::Segment::IndexErrors;
+      values_.push_back(
+          {.begin = value.offset_bytes(),
+           .space = own ? kSharedSpaces + own_count : static_cast<uint32_t>(value.segment()),
+           .alias = value.alias_of().value_or(kNone),
+           .filled = filled_before(value)});
+      own_count += own ? 1 : 0;
+    }
+    for (const uint32_t v : *entry.entry.inputs()) values_[v].filled = true;
+    spaces_.reserve(kSharedSpaces + own_count);
+    for (uint32_t i = 0; i < kSharedSpaces + own_count; ++i) spaces_.emplace_back(&pool_);
+  }
+
+  void run() {
+    for (uint32_t s = 0; s < entry_.steps.size() && !faults_.full(); ++s) {
+      const std::span<const fb::Relocation> accesses = entry_.relocations_of(entry_.steps[s]);
+      faults_.charge(kWorkPerRecord * (1 + accesses.size()));
+      // Reads before writes: a step that does both in one buffer reads what was there.
+      for (const fb::Relocation& access : accesses) {
+        if (access.mode() != fb::AccessMode::Write) read(s, access);
+      }
+      for (const fb::Relocation& access : accesses) {
+        if (access.mode() != fb::AccessMode::Read) write(s, access);
+      }
+    }
+    if (faults_.full()) return;
+    verify_outputs();
+    verify_generated();
+    if (!faults_.empty()) return;
+    verify_conflicts();
+  }
+
+ private:
+  static constexpr uint32_t kSharedSpaces =
+      3;  // weights, state, arena; each io value and word of index errors is a space of its own
+
+  struct ValueFacts {
+    uint64_t begin;
+    uint32_t space;
+    uint32_t alias;  // kNone: of no other
+    bool filled;     // its bytes hold something before the first step
+  };
+  struct Reader {
+    uint32_t step;
+    uint32_t value;
+    uint32_t next;  // in readers_; lists share their tails and only grow at the front
+  };
+  struct Region {
+    uint32_t writer = kNone;        // step, kNone: not written yet
+    uint32_t writer_value = kNone;  // value through which it was written
+    uint32_t readers = kNone;
+  };
+  using Regions = RangeMap<Region>;
+
+  // Bytes that hold something from the start: weights, states, counts; inputs too. In init,
+  // generated weights do not.
+  [[nodiscard]] bool filled_before(const fb::Value& value) const {
+    if (value.segment() == fb::Segment::State || value.segment() == fb::Segment::IndexErrors)
+      return true;
+    return value.segment() == fb::Segment::Weights &&
+           !(entry_.is_init && parts_.generated.overlap(value, faults_));
+  }
+
+  [[nodiscard]] bool same_bytes(uint32_t a, uint32_t b) const {
+    // Weights have no lifetimes: whichever value wrote them, they are written.
+    return a == b || values_[a].alias == b || values_[b].alias == a ||
+           values_[a].space == static_cast<uint32_t>(fb::Segment::Weights);
+  }
+
+  void add_conflict(uint32_t before, uint32_t after, uint32_t value) {
+    faults_.charge(kWorkPerVisit);
+    if (before == after) return;
+    const Conflict conflict{before, after, value};
+    if (!conflicts_.empty() && conflicts_.back().before == before &&
+        conflicts_.back().after == after)
+      return;
+    conflicts_.push_back(conflict);
+  }
+
+  void read(uint32_t s, const fb::Relocation& access) {
+    const uint32_t v = access.value();
+    const uint64_t begin = values_[v].begin + access.offset_bytes();
+    const uint64_t end = begin + access.length_bytes();
+    if (begin == end) return;
+    Regions& regions = spaces_[values_[v].space];
+    uint64_t position = begin;
+    auto it = regions.cut(begin, end, faults_);
+    for (; it != regions.end() && it->first < end && !faults_.full(); ++it) {
+      Region& region = it->second.content;
+      if (position < it->first) first_read(regions, it, position, it->first, s, v);
+      if (region.writer != kNone) add_conflict(region.writer, s, v);
+      const bool written = region.writer != kNone && same_bytes(region.writer_value, v);
+      if (!written && !values_[v].filled) report_uncovered(s, v, it->first);
+      push_reader(region, s, v);
+      position = it->second.end;
+    }
+    if (position < end) first_read(regions, it, position, end, s, v);
+  }
+
+  void first_read(Regions& regions, Regions::Place next, uint64_t begin, uint64_t end, uint32_t s,
+                  uint32_t v) {
+    if (!values_[v].filled) report_uncovered(s, v, begin);
+    Region region;
+    push_reader(region, s, v);
+    regions.insert(next, begin, end, region, faults_);
+  }
+
+  void push_reader(Region& region, uint32_t s, uint32_t v) {
+    faults_.charge(kWorkPerVisit);
+    if (region.readers != kNone && readers_[region.readers].step == s) return;
+    readers_.push_back({s, v, region.readers});
+    region.readers = static_cast<uint32_t>(readers_.size() - 1);
+  }
+
+  void write(uint32_t s, const fb::Relocation& access) {
+    const uint32_t v = access.value();
+    const uint64_t begin = values_[v].begin + access.offset_bytes();
+    const uint64_t end = begin + access.length_bytes();
+    if (begin == end) return;
+    Regions& regions = spaces_[values_[v].space];
+    auto it = regions.cut(begin, end, faults_);
+    while (it != regions.end() && it->first < end && !faults_.full()) {
+      const Region& region = it->second.content;
+      if (region.writer != kNone) add_conflict(region.writer, s, v);
+      if (region.writer == s) report_double_write(s, v);
+      for (uint32_t i = region.readers; i != kNone && !faults_.full(); i = readers_[i].next)
+        add_conflict(readers_[i].step, s, v);
+      it = regions.erase(it);
+    }
+    if (!faults_.full()) regions.insert(it, begin, end, {.writer = s, .writer_value = v}, faults_);
+  }
+
+  void verify_outputs() {
+    for (const uint32_t v : *entry_.entry.outputs()) {
+      const uint64_t bytes = entry_.value(v).size_bytes();
+      const uint64_t hole = first_hole(spaces_[values_[v].space], 0, bytes);
+      if (hole == bytes) continue;
+      faults_.add(VerifyRule::OutputCovered, entry_.name(), " leaves output ",
+                  entry_.short_value_name(v), " unwritten from byte ", hole, " of ", bytes);
+    }
+  }
+
+  void verify_generated() {
+    if (!entry_.is_init) return;
+    const Regions& regions = spaces_[static_cast<size_t>(fb::Segment::Weights)];
+    for (const GeneratedWeights::Weight& weight : parts_.generated.list()) {
+      if ((weight.targets & entry_.entry.targets()) == 0) continue;
+      const uint64_t bytes = weight.end - weight.begin;
+      const uint64_t hole = first_hole(regions, weight.begin, bytes);
+      if (hole == bytes) continue;
+      faults_.add(VerifyRule::GeneratedCovered, "the init entry leaves weight ",
+                  generated_name(parts_, weight), " unwritten from byte ", hole, " of ", bytes);
+    }
+  }
+
+  // First byte of the range that no step wrote, counted from its beginning; its length if there is
+  // none.
+  [[nodiscard]] uint64_t first_hole(const Regions& regions, uint64_t begin, uint64_t bytes) {
+    faults_.charge(work_of_search(entry_.relocations.size()));
+    uint64_t position = begin;
+    for (auto it = regions.at_or_behind(begin); it != regions.end() && position < begin + bytes;
+         ++it) {
+      faults_.charge(kWorkPerVisit);
+      if (it->first > position || it->second.content.writer == kNone) break;
+      position = it->second.end;
+    }
+    return std::min(position - begin, bytes);
+  }
+
+  void verify_conflicts() {
+    for (const Conflict& c : conflicts_) {
+      if (entry_.steps[c.before].wave() < entry_.steps[c.after].wave()) continue;
+      if (faults_.full()) return;
+      faults_.add(VerifyRule::WaveSeparates, entry_.step_name(c.before), " and step ", c.after,
+                  " touch the same bytes of ", entry_.short_value_name(c.value), " in wave ",
+                  entry_.steps[c.after].wave(), ", and one of them writes");
+    }
+    if (!faults_.empty()) return;
+    const std::vector<Conflict> missing =
+        EdgeReach(entry_, faults_).unordered(std::move(conflicts_));
+    for (const Conflict& c : missing) {
+      if (faults_.full()) return;
+      faults_.add(VerifyRule::EdgeSeparates, entry_.step_name(c.after), " must wait for step ",
+                  c.before, ", which touches the same bytes of ", entry_.short_value_name(c.value),
+                  ", but no edges lead there");
+    }
+  }
+
+  void report_uncovered(uint32_t s, uint32_t v, uint64_t position) {
+    faults_.add(VerifyRule::ReadCovered, entry_.step_name(s), " reads ", entry_.short_value_name(v),
+                " at byte ", position - entry_.value(v).offset_bytes(),
+                ", which no earlier step wrote");
+  }
+  void report_double_write(uint32_t s, uint32_t v) {
+    faults_.add(VerifyRule::WaveSeparates, entry_.step_name(s), " writes the same bytes of ",
+                entry_.short_value_name(v), " through two pointers");
+  }
+
+  const PlanParts& parts_;
+  const EntryParts& entry_;
+  Faults& faults_;
+  std::pmr::unsynchronized_pool_resource pool_;
+  std::vector<Regions> spaces_;
+  std::vector<ValueFacts> values_;
+  std::vector<Reader> readers_;
+  std::vector<Conflict> conflicts_;  // by their later step
+};
+
+}  // namespace
+
+void verify_access_order(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  AccessSweep(parts, entry, faults).run();
+}
+
+void verify_inits_exist(const PlanParts& parts, Faults& faults) {
+  uint32_t without_init = 0;
+  for (const EntryParts& entry : parts.entries) without_init |= entry.entry.targets();
+  for (const EntryParts& entry : parts.entries) {
+    if (entry.is_init) without_init &= ~entry.entry.targets();
+  }
+  if (without_init == 0) return;
+  for (const GeneratedWeights::Weight& weight : parts.generated.list()) {
+    if ((weight.targets & without_init) == 0 || faults.full()) continue;
+    faults.add(VerifyRule::GeneratedCovered, "weight ", generated_name(parts, weight),
+               " is generated, but the plan has no init entry to write it");
+  }
+}
+
+}  // namespace rlx
