@@ -6,6 +6,7 @@
 
 #include "compiler/lower/lower_node.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/op_def.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -60,8 +61,7 @@ std::optional<ValueId> reshaped_from(const Graph& graph, ValueId id) {
   const std::optional<NodeId> producer = graph.value(id).producer;
   if (!producer) return std::nullopt;
   const Node& node = graph.node(*producer);
-  const bool reshapes = node.op == "reshape" || node.op == "squeeze" || node.op == "unsqueeze" ||
-                        node.op == "flatten";
+  const bool reshapes = find_op(node.op)->view_kind == ViewKind::Reshape;
   if (!reshapes || !is_owned(graph, *node.inputs[0])) return std::nullopt;
   if (graph.reader_count(id) != 1 || graph.reader_count(*node.inputs[0]) != 1) return std::nullopt;
   return node.inputs[0];

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/op_def.h"
 #include "compiler/ops/vision/conv_mma.h"
 
 namespace rlx {
@@ -43,14 +44,11 @@ class LayoutChoice {
     return form_of(node) != ConvMmaForm::None;
   }
 
-  [[nodiscard]] static bool joins_or_doubles(const Node& node) {
-    return node.op == "concat" || node.op == "resize_nearest_2x";
-  }
-
   // Nodes that read and write any layout of their tensors of rank 4.
-  [[nodiscard]] bool takes_any_layout(const Node& node) const {
-    const bool elementwise = node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
-    return elementwise || joins_or_doubles(node) || (node.op == "pool" && node.outputs.size() == 1);
+  [[nodiscard]] static bool takes_any_layout(const Node& node) {
+    const OpDef& op = *find_op(node.op);
+    const bool elementwise = node.op == "ew_region" || op.scalar != nullptr;
+    return elementwise || (op.any_layout && node.outputs.size() == 1);
   }
 
   // Unless the value has its layout already, or must be dense.
@@ -68,8 +66,8 @@ class LayoutChoice {
   // change an image's size.
   [[nodiscard]] bool counts(const Node& node, ValueId input) const {
     const Shape& shape = graph_.value(input).type.shape;
-    return shape.size() == kRank && (node.op == "pool" || joins_or_doubles(node) ||
-                                     shape == graph_.value(node.outputs[0]).type.shape);
+    return shape.size() == kRank &&
+           (find_op(node.op)->any_layout || shape == graph_.value(node.outputs[0]).type.shape);
   }
 
   // From a value that is stored channels last to the other side of the nodes around it.

@@ -185,6 +185,13 @@ class ScalarContext {
 class LowerContext;  // compiler/ops/lowering/lower_context.h
 class LoweringState;
 
+// Whether the result is a view of the first input, which costs nothing at run time.
+enum class ViewKind : uint8_t {
+  None,
+  View,    // some of its elements, or all in another order
+  Reshape  // all of its elements in the same order, under another shape
+};
+
 struct OpDef {
   std::string_view name;       // as written in graph files
   std::string_view signature;  // for `rlxc ops`: "softmax(x; axis=-1) -> y"
@@ -215,6 +222,16 @@ struct OpDef {
   // write any.
   std::string (*place_refusal)(const LoweringState& state, const Node& node,
                                const TensorRef& place) = nullptr;
+  ViewKind view_kind = ViewKind::None;
+  // Bit i: input i stays f32 where the model gives it so, whatever the precision mode: indices,
+  // conditions, statistics and exact values.
+  uint32_t keeps_f32 = 0;
+  // Input 0 is a state or a cache, which keeps its type: input 1 is cast to it, never it to
+  // another.
+  bool takes_type_of_first = false;
+  // With one result, lower() reads and writes images (rank 4) of any layout. Elementwise ops do,
+  // whatever stands here.
+  bool any_layout = false;
 };
 
 // Every op, in the order of ops.def.

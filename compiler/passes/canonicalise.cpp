@@ -14,7 +14,7 @@ namespace rlx {
 namespace {
 
 bool is_reshape(const std::string& op) {
-  return op == "reshape" || op == "squeeze" || op == "unsqueeze" || op == "flatten";
+  return find_op(op)->view_kind == ViewKind::Reshape;
 }
 
 // The axes of a transpose; without the attribute it reverses them.

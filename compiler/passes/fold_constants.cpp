@@ -132,12 +132,8 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
   return true;
 }
 
-// Ops whose results are views of their input: they cost nothing at run time.
 bool is_view(const Node& node) {
-  static constexpr std::string_view kViews[] = {"transpose", "reshape", "squeeze", "unsqueeze",
-                                                "flatten",   "expand",  "narrow",  "slice",
-                                                "reverse",   "diagonal"};
-  return std::find(std::begin(kViews), std::end(kViews), node.op) != std::end(kViews);
+  return find_op(node.op)->view_kind != ViewKind::None;
 }
 
 // A view of a generated weight that others read too would be a second copy of it in device memory.

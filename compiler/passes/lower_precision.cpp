@@ -11,16 +11,8 @@
 namespace rlx {
 namespace {
 
-// Inputs that stay f32 where the model gives them so: rounding would change indices and conditions,
-// not only precision, and casts read the exact value.
-bool keeps_f32(const std::string& op, size_t input) {
-  if (op == "cast") return true;
-  if (op == "gather" || op == "embedding") return input == 1;
-  if (op == "standardise") return input >= 1 && input <= 3;  // statistics
-  if (op == "scaled") return input == 1;
-  if (op == "rope") return input == 3;       // positions
-  if (op == "attention") return input >= 5;  // kv_len, q_start
-  return op == "where" && input == 0;
+bool keeps_f32(const OpDef& op, size_t input) {
+  return input < 32 && (op.keeps_f32 >> input & 1) != 0;
 }
 
 class PrecisionRewrite {
@@ -81,14 +73,13 @@ class PrecisionRewrite {
   // The value that `node` reads instead of its input `i`.
   ValueId rewritten_input(NodeId id, size_t i) {
     const ValueId input = *graph_.node(id).inputs[i];
-    const std::string op = graph_.node(id).op;
+    const OpDef& op = *find_op(graph_.node(id).op);
     const DType dtype = graph_.value(input).type.dtype;
-    // A state keeps its type, and so does a cache: what goes into them is cast, never they.
-    if (op == "state_write" || op == "kv_append") {
+    if (op.takes_type_of_first) {
       const DType wanted = graph_.value(*graph_.node(id).inputs[0]).type.dtype;
       return i == 1 && dtype != wanted ? add_cast(input, wanted, id) : input;
     }
-    if (op == "bitcast") {
+    if (op.name == "bitcast") {
       const auto& to = std::get<std::string>(graph_.node(id).attributes.at("to"));
       const bool shrunk = block_bytes(dtype) != block_bytes(dtype_from_name(to).value());
       return shrunk ? add_cast(input, DType::f32, id) : input;

@@ -144,7 +144,8 @@ constexpr OpDef kAttentionOps[] = {
      .infer = infer_attention,
      .evaluate = evaluate_attention,
      .lower = lower_attention,
-     .optional_inputs = kAttentionOptional},
+     .optional_inputs = kAttentionOptional,
+     .keeps_f32 = ~31u},
 };
 
 }  // namespace

@@ -347,7 +347,8 @@ constexpr OpDef kRopeOps[] = {
      .infer = infer_rope,
      .evaluate = evaluate_rope,
      .lower = lower_rope,
-     .optional_inputs = kRopeOptional},
+     .optional_inputs = kRopeOptional,
+     .keeps_f32 = 1u << 3},
 };
 
 }  // namespace

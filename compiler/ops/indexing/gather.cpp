@@ -148,14 +148,16 @@ const OpDef kGathers[] = {
      .attrs = kGatherAttrs,
      .infer = infer_gather,
      .evaluate = evaluate_gather,
-     .lower = lower_gather},
+     .lower = lower_gather,
+     .keeps_f32 = 1u << 1},
     {.name = "embedding",
      .signature = "embedding(table, ids; padding_idx, out_dtype) -> y",
      .inputs = {2, 2},
      .attrs = kEmbeddingAttrs,
      .infer = infer_gather,
      .evaluate = evaluate_gather,
-     .lower = lower_gather},
+     .lower = lower_gather,
+     .keeps_f32 = 1u << 1},
 };
 
 }  // namespace

@@ -288,7 +288,8 @@ constexpr OpDef kKvAppendOps[] = {
      .attrs = kKvAppendAttrs,
      .infer = infer_kv_append,
      .evaluate = evaluate_kv_append,
-     .lower = lower_kv_append},
+     .lower = lower_kv_append,
+     .takes_type_of_first = true},
 };
 
 }  // namespace

@@ -55,7 +55,8 @@ const OpDef kExpands[] = {{.name = "expand",
                            .attrs = kExpandAttrs,
                            .infer = infer_expand,
                            .evaluate = evaluate_expand,
-                           .lower = lower_expand}};
+                           .lower = lower_expand,
+                           .view_kind = ViewKind::View}};
 
 }  // namespace
 

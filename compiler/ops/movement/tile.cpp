@@ -156,7 +156,8 @@ const OpDef kTiles[] = {
      .evaluate = evaluate_repeats<double_repeats>,
      .lower = lower_repeats<double_repeats>,
      .reads_strides = true,
-     .place_refusal = no_place_refusal},
+     .place_refusal = no_place_refusal,
+     .any_layout = true},
 };
 
 }  // namespace

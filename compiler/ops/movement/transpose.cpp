@@ -58,7 +58,8 @@ const OpDef kTransposes[] = {{.name = "transpose",
                               .infer = infer_transpose,
                               .evaluate = evaluate_transpose,
                               .lower = lower_transpose,
-                              .reads_strides = true}};
+                              .reads_strides = true,
+                              .view_kind = ViewKind::View}};
 
 }  // namespace
 

@@ -247,7 +247,8 @@ constexpr OpDef kMomentsOps[] = {
      .infer = infer_applied,
      .evaluate = evaluate_applied,
      .lower = lower_elementwise,
-     .scalar = scalar_standardise},
+     .scalar = scalar_standardise,
+     .keeps_f32 = 1u << 1 | 1u << 2 | 1u << 3},
     {.name = "scaled",
      .signature = "scaled(x, factor) -> y",
      .inputs = {2, 2},
@@ -256,7 +257,8 @@ constexpr OpDef kMomentsOps[] = {
      .infer = infer_applied,
      .evaluate = evaluate_applied,
      .lower = lower_elementwise,
-     .scalar = scalar_scaled},
+     .scalar = scalar_scaled,
+     .keeps_f32 = 1u << 1},
 };
 
 }  // namespace
