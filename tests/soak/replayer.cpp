@@ -65,6 +65,8 @@ Replayer::Replayer(rlx_plan* plan, rlx_device* device, const Seeds& seeds) {
       entry.inputs.push_back(seeded(input, seeds));
     for (const tool::Tensor& output : entry.view.outputs)
       entry.largest_bytes = std::max(entry.largest_bytes, output.size_bytes);
+    // Resident from here on, whenever the largest output has its turn.
+    scratch_.resize(std::max<size_t>(scratch_.size(), entry.largest_bytes));
     entries_.push_back(std::move(entry));
   }
   if (entries_.size() == 1) set_inputs(entries_[0]);
