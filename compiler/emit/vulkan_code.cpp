@@ -13,7 +13,7 @@
 #include "compiler/emit/specialized_source.h"
 #include "compiler/emit/spirv_matrices.h"
 #include "compiler/emit/spirv_module.h"
-#include "compiler/ops/scalar_cost.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/support/check.h"
 
 namespace rlx {

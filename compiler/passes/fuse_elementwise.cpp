@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "compiler/ops/lowering/positions.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/scalar_cost.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 

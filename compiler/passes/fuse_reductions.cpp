@@ -5,9 +5,9 @@
 
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/reduce_chain.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/rows/reduce_lower.h"
-#include "compiler/ops/scalar_cost.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/blocks.h"

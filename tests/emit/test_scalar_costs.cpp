@@ -10,8 +10,8 @@
 #include "compiler/ops/lowering/elementwise_region.h"
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/scalar_cost.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;

@@ -2,7 +2,7 @@
 // fuse_epilogues, merge_matmuls and fuse_elementwise.
 #include <cmath>
 
-#include "compiler/ops/scalar_cost.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "tests/passes/pass_support.h"
 
 namespace rlx::test {

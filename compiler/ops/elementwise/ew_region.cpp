@@ -5,8 +5,8 @@
 #include "compiler/ops/lowering/chain_text.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/positions.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/prepare.h"
-#include "compiler/ops/scalar_cost.h"
 #include "compiler/support/check.h"
 
 namespace rlx {

@@ -12,7 +12,7 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/region_codegen.h"
-#include "compiler/ops/scalar_cost.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/support/blocks.h"
 #include "compiler/support/check.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Costs of elementwise ops by the table.
-#include "compiler/ops/scalar_cost.h"
+#include "compiler/ops/lowering/scalar_cost.h"
 
 #include <algorithm>
 #include <array>
@@ -19,7 +19,7 @@ struct CostRow {
 
 constexpr std::array kCostRows = {
 #define RLX_SCALAR_COST(op, f64, f32, other, function) CostRow{#op, f64, f32, other, function},
-#include "compiler/ops/scalar_cost.def"
+#include "compiler/ops/lowering/scalar_cost.def"
 #undef RLX_SCALAR_COST
 };
 
