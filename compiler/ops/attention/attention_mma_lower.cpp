@@ -110,6 +110,9 @@ void emit_attention_mma(LowerContext& ctx, const AttentionProblem& given,
       .write(&AttentionParams::y, o.y.ref, kMmaPieceBytes)
       .grid(static_cast<uint64_t>(problem.heads / tiling.fold * tiling.splits),
             static_cast<uint64_t>(problem.batch), static_cast<uint64_t>(tiling.row_tiles(problem)))
+      .estimate([problem, dtype, tiling](const DeviceModel& any) {
+        return attention_mma_microseconds(problem, dtype, any, tiling);
+      })
       .reason("tensor cores; " + tiling.text());
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -175,13 +176,21 @@ KernelId own_kernel(LowerContext& ctx, size_t first_step) {
   return program.kernels.at(index_of(step.kernel.value())).kernel;
 }
 
-double library_microseconds(LowerContext& ctx, const Product& product, size_t first_step) {
+// What the library is expected to take on any device.
+std::function<double(const DeviceModel&)> library_estimate(LowerContext& ctx,
+                                                           const Product& product,
+                                                           size_t first_step) {
   const Step& own = ctx.program().steps.at(first_step);
-  const DeviceModel& device = ctx.target().device;
-  if (own_kernel(ctx, first_step) != KernelId::matmul_wgmma)
-    return rate_microseconds(device.library_rates, device, work_of(ctx, product, own));
+  const ProductWork work = work_of(ctx, product, own);
+  if (own_kernel(ctx, first_step) != KernelId::matmul_wgmma) {
+    return [work](const DeviceModel& device) {
+      return rate_microseconds(device.library_rates, device, work);
+    };
+  }
   const double added = product.residual ? static_cast<double>(byte_size(product.y.type)) : 0;
-  return library_tile_microseconds(device.library_tiles, static_cast<double>(own.flops), added);
+  return [work, added](const DeviceModel& device) {
+    return library_tile_microseconds(device.library_tiles, static_cast<double>(work.flops), added);
+  };
 }
 
 // Of dense operands, read and written once.
@@ -329,7 +338,8 @@ void offer_to_library(LowerContext& ctx, const Product& product, size_t first_st
   }
   const Step& own = steps[first_step];
   const double ours = own_microseconds(ctx, product, first_step);
-  const double library = library_microseconds(ctx, product, first_step);
+  const auto estimate = library_estimate(ctx, product, first_step);
+  const double library = estimate(ctx.target().device);
   const std::string comparison = microseconds_text(ours) + " by " +
                                  std::string(kernel_row(own_kernel(ctx, first_step)).name) + ", " +
                                  microseconds_text(library) + " by the library expected";
@@ -340,6 +350,7 @@ void offer_to_library(LowerContext& ctx, const Product& product, size_t first_st
   Step step = library_step(ctx, product, *problem.gemm);
   step.bytes_moved = own.bytes_moved;
   step.flops = own.flops;
+  step.estimate = estimate;
   step.reason = (product.note.empty() ? "" : product.note + ": ") + comparison;
   const bool exchangeable = steps.size() == first_step + 1 && touched_by(own) == touched_by(step);
   if (exchangeable) step.alternatives.push_back(std::move(steps.back()));

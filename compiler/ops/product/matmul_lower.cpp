@@ -132,9 +132,10 @@ void bring_to_normal_form(Product& product) {
 
 void emit_tiles(LowerContext& ctx, const Product& product) {
   const DType acc = accumulator_of(product.a.ref.dtype());
+  const ProductSize size{
+      .m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)};
   const TileChoice choice = choose_tile(
-      {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)},
-      {.acc_bytes = element_bytes(acc), .allow_shallow = product.a.ref.dtype() == DType::f32},
+      size, {.acc_bytes = element_bytes(acc), .allow_shallow = product.a.ref.dtype() == DType::f32},
       ctx.target().device);
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
@@ -156,6 +157,9 @@ void emit_tiles(LowerContext& ctx, const Product& product) {
         .define("RLX_SPLIT_K", std::max<int64_t>(choice.split_k, 1))
         .grid(split_grid(static_cast<uint64_t>(choice.groups)))
         .work(least_bytes(product), flops_of(product))
+        .estimate([size, choice](const DeviceModel& device) {
+          return device.step_microseconds + tile_microseconds(size, choice, device);
+        })
         .reason(reason_of(product, "matmul " + choice.text()));
     bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
                   vector_bytes(product.b.ref, b_axis != "1"));

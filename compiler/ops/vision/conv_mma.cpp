@@ -133,17 +133,20 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
 
 void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                  const Convolution& conv) {
-  const ConvTiling tiling = choose_conv_tiling({.m = conv.images * conv.window.out_count(),
-                                                .n = conv.group_out,
-                                                .k = conv.group_in * conv.window.taps(),
-                                                .element_bytes = element_bytes(conv.x.dtype()),
-                                                .has_residual = conv.residual.has_value()},
-                                               ctx.target().device);
+  const ConvProduct product{.m = conv.images * conv.window.out_count(),
+                            .n = conv.group_out,
+                            .k = conv.group_in * conv.window.taps(),
+                            .element_bytes = element_bytes(conv.x.dtype()),
+                            .has_residual = conv.residual.has_value()};
+  const ConvTiling tiling = choose_conv_tiling(product, ctx.target().device);
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
       .workgroup({tiling.threads()})
       .grid(grid_of(tiling))
+      .estimate([product, tiling](const DeviceModel& device) {
+        return conv_microseconds(product, tiling, device);
+      })
       .reason("tensor cores, channels last: " + tiling.text());
 }
 
