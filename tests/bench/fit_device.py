@@ -111,13 +111,22 @@ def run(arguments):
         lengths = {}
         for length in ("short", "long"):
             plan = arguments.folder / f"{sample['name']}.{length}.plan"
-            report = json.loads(call([arguments.bin / "rlxrun", plan, "--seeded", "--json", "--device", device, "--warmup",
-                                      arguments.warmup, "--repeat", arguments.repeat]))
+            command = [arguments.bin / "rlxrun", plan, "--seeded", "--json", "--device", device, "--warmup", arguments.warmup, "--repeat",
+                       arguments.repeat]
+            done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"left out: {sample['name']}: {done.stderr.strip()}", flush=True)
+                break
+            report = json.loads(done.stdout)
             timing = report["timing"]
             lengths[length] = timing.get("device_us", timing["wall_us"])[arguments.statistic]
             facts = report["device"]
+        if len(lengths) < 2:
+            continue
         times[sample["name"]] = lengths
         print(f"{sample['name']:44} {lengths['short']:12.1f} {lengths['long']:12.1f} us", flush=True)
+    if not times:
+        sys.exit("fit_device.py: no sample ran")
     result = {"device": facts, "date": datetime.date.today().isoformat(), "times": times}
     (arguments.folder / "times.json").write_text(json.dumps(result, indent=1))
 
@@ -322,7 +331,7 @@ def measured_samples(manifest, times, estimators):
     steps = {}
     for estimator in estimators:
         steps |= estimator.steps
-    every = [Measured(sample, times[sample["name"]], steps[sample["name"]]) for sample in manifest["samples"]]
+    every = [Measured(sample, times[sample["name"]], steps[sample["name"]]) for sample in manifest["samples"] if sample["name"] in times]
     for m in every:
         if not m.usable():
             print(f"left out: {m.name}: {m.us:.1f} us between its lengths, of {m.count} steps")
