@@ -6,21 +6,10 @@
 namespace rlx::test {
 namespace {
 
-std::string input(const std::string& name, const std::string& shape,
-                  const std::string& dtype = "f32") {
-  return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape + "}";
-}
-
 std::string node_of_many(const std::string& op, const std::string& inputs,
                          const std::string& outputs, const std::string& attributes = "{}") {
   return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [)" + outputs +
          R"(], "attributes": )" + attributes + "}";
-}
-
-std::string graph(const std::string& inputs, const std::string& nodes,
-                  const std::string& outputs = R"("y")") {
-  return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
-         R"(], "outputs": [)" + outputs + "]}";
 }
 
 // Bytes of the plan with its weights, compiled at level 2 for the tests' targets.
