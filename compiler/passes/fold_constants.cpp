@@ -5,6 +5,7 @@
 #include <map>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/reference/evaluate.h"
@@ -117,7 +118,7 @@ WeightId generated_weight(Module& module, Graph& graph, Weight wanted) {
 
 // cast(generated weight) between floats: the generator rounds to the other type itself.
 bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
-  if (node.op != "cast") return false;
+  if (node.op != OpId::cast) return false;
   const Weight* weight = weight_of(module, graph, *node.inputs[0]);
   const TensorType type = graph.value(node.outputs[0]).type;
   const bool random = weight != nullptr && std::holds_alternative<RandomData>(weight->data);

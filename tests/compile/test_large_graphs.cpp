@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of many nodes and few kernels: compiled within a time that grows with them, into plans that the verifier
-// takes.
+// Graphs of many nodes and few kernels: compiled within a time that grows with them, into plans
+// that the verifier takes.
 #include <functional>
 
 #include "tests/compile/graph_text.h"
@@ -15,7 +15,8 @@ class LargeGraph {
   std::string add(const std::string& op, const std::vector<std::string>& inputs,
                   const std::string& attributes = "{}") {
     std::string quoted;
-    for (const std::string& input : inputs) quoted += (quoted.empty() ? "\"" : ", \"") + input + '"';
+    for (const std::string& input : inputs)
+      quoted += (quoted.empty() ? "\"" : ", \"") + input + '"';
     std::string output = "v" + std::to_string(count_++);
     nodes_ += (nodes_.empty() ? "" : ",\n") + node(op, quoted, output, attributes);
     return output;
@@ -67,10 +68,10 @@ std::string fan_and_tree(size_t nodes) {
   const size_t count = nodes / 3;
   std::vector<std::string> level;
   for (size_t i = 0; i < count; ++i) {
-    const std::string rows = graph.add("slice", {"x"},
-                                       R"({"starts": [)" + std::to_string(8 * i) +
-                                           R"(], "ends": [)" + std::to_string(8 * i + 8) +
-                                           R"(], "axes": [0]})");
+    const std::string rows =
+        graph.add("slice", {"x"},
+                  R"({"starts": [)" + std::to_string(8 * i) + R"(], "ends": [)" +
+                      std::to_string(8 * i + 8) + R"(], "axes": [0]})");
     level.push_back(graph.add("softmax", {rows}));
   }
   while (level.size() > 1) {
@@ -106,9 +107,9 @@ struct GraphKind {
 };
 const std::vector<GraphKind>& kinds() {
   static const std::vector<GraphKind> all = {{"residual net", residual_net},
-                                         {"long skips", long_skips},
-                                         {"fan and tree", fan_and_tree},
-                                         {"unrolled recurrence", unrolled}};
+                                             {"long skips", long_skips},
+                                             {"fan and tree", fan_and_tree},
+                                             {"unrolled recurrence", unrolled}};
   return all;
 }
 
