@@ -28,6 +28,23 @@ uint64_t arena_bytes(const std::string& text) {
 
 }  // namespace
 
+TEST_CASE("a_large_expand_of_a_constant_that_readers_would_copy_is_made_by_init") {
+  const std::string text =
+      R"({"rlx_graph": 1, "constants": [{"name": "a", "dtype": "f32", "shape": [64], "data": {"values": [)" +
+      std::string("1") +
+      [] {
+        std::string values;
+        for (int i = 1; i < 64; ++i) values += ", " + std::to_string(i % 7 - 3);
+        return values;
+      }() +
+      R"(]}}], "inputs": [)" + input("x", "[300, 64]") + R"(], "nodes": [)" +
+      node("expand", R"("a")", "e", R"({"shape": [300, 64]})") + ", " +
+      node("cumsum", R"("e")", "s", R"({"axis": 0})") + ", " + node("mul", R"("s", "x")", "y") +
+      R"(], "outputs": ["y"]})";
+  CHECK(steps_of(text) == 1);
+  check_on_devices(text);
+}
+
 TEST_CASE("producers_write_the_parts_of_a_concat_on_an_inner_axis") {
   const std::string parts = graph(
       input("x", "[3, 8]") + ", " + input("z", "[3, 4]"),

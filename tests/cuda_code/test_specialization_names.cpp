@@ -87,9 +87,8 @@ class NameCheck {
     if (!seen_[language.folder].insert(specialization).second) return;
     const std::vector<FileNames> files = files_of(specialization, language);
     const auto stands = [&files](const std::string& name) {
-      return std::any_of(files.begin(), files.end(), [&name](const FileNames& file) {
-        return file.words.contains(name);
-      });
+      return std::any_of(files.begin(), files.end(),
+                         [&name](const FileNames& file) { return file.words.contains(name); });
     };
     const std::string kernel(kernel_row(specialization.kernel).name);
     for (const auto& [name, value] : specialization.defines) {
@@ -212,7 +211,8 @@ TEST_CASE("a misspelt name of a specialization is found") {
   CHECK(check.faults().contains("splat_fill is given RLX_YY, which its text does not have"));
   check.add({.kernel = KernelId::region,
              .defines = {},
-             .generated = {{"generated/region.inc", "#if RLX_MISSPELT && defined(RLX_MISTYPED)\n#endif\n"}}},
+             .generated = {{"generated/region.inc",
+                            "#if RLX_MISSPELT && defined(RLX_MISTYPED)\n#endif\n"}}},
             kCuda);
   CHECK(check.faults().contains("nobody gives RLX_MISSPELT, which a text asks for"));
   CHECK(check.faults().contains("nobody gives RLX_MISTYPED, which a text asks for"));
