@@ -21,7 +21,8 @@ struct CudaCode {
   KernelCode ptx;
 };
 
-// Compiles a kernel under the specialization. Thread-safe; the same arguments give the same bytes.
+// Compiles a kernel under the specialization. Thread-safe. The same arguments give the same machine
+// code; NVRTC now and then numbers the registers of a PTX text otherwise.
 std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
                                                  const Specialization& specialization,
                                                  const KernelSources& sources,

@@ -12,13 +12,18 @@ std::string fresh_weight_name(Module& module, Graph& graph, const std::string& s
   return name;
 }
 
-ValueId add_constant(Module& module, Graph& graph, const std::string& stem, const Tensor& tensor) {
-  const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
+ValueId add_constant(Module& module, Graph& graph, const std::string& stem, const TensorType& type,
+                     HostBytes bytes) {
   const WeightId id = module.add_weight({.name = fresh_weight_name(module, graph, stem),
-                                         .type = tensor.type,
-                                         .data = HostBytes{.owner = bytes, .bytes = *bytes},
+                                         .type = type,
+                                         .data = std::move(bytes),
                                          .is_constant = true});
   return graph.weight_value(id, module.weight(id));
+}
+
+ValueId add_constant(Module& module, Graph& graph, const std::string& stem, const Tensor& tensor) {
+  const auto bytes = std::make_shared<const std::vector<std::byte>>(tensor.to_bytes());
+  return add_constant(module, graph, stem, tensor.type, {.owner = bytes, .bytes = *bytes});
 }
 
 }  // namespace rlx

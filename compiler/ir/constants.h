@@ -14,6 +14,8 @@ std::string fresh_weight_name(Module& module, Graph& graph, const std::string& s
 
 // Adds a constant holding the tensor, rounded to its dtype once; `stem` is a wish for its name.
 // Returns the value that stands for it in the graph.
+ValueId add_constant(Module& module, Graph& graph, const std::string& stem, const TensorType& type,
+                     HostBytes bytes);
 ValueId add_constant(Module& module, Graph& graph, const std::string& stem, const Tensor& tensor);
 
 }  // namespace rlx

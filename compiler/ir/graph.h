@@ -45,8 +45,9 @@ struct RandomData {
   uint64_t seed = 0;
   uint32_t stream = 0;
 };
-// The only output of a node over weights that stand before this one in the module; at least one of
-// them is made on the device. The init entry computes it once, after the weights are uploaded.
+// The only output of a node over weights that stand before this one in the module; some of them are
+// made on the device, or are too large to be evaluated by the compiler. The init entry computes it
+// once, after the weights are uploaded.
 struct ComputedData {
   std::string op;  // row of ops.def
   Attributes attributes;

@@ -7,6 +7,7 @@
 #include "compiler/lower/lower_node.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -41,7 +42,7 @@ bool is_read_by_strides(const Graph& graph, ValueId id) {
 // neighbours, and nobody may read it before these are written too, not even to copy it beside
 // itself.
 bool is_whole_at_once(const Graph& graph, ValueId id) {
-  return graph.node(*graph.value(id).producer).op != "concat";
+  return graph.node(*graph.value(id).producer).op != OpId::concat;
 }
 
 // Why the value's producer cannot write to a place that is not dense; empty where it can.
@@ -223,10 +224,10 @@ void place_concat_parts(LoweringState& state, Diagnostics& diagnostics) {
   std::vector<NodeId> nodes(graph.order().rbegin(), graph.order().rend());
   for (NodeId id : nodes) {
     const Node& node = graph.node(id);
-    if (node.op != "concat") continue;
+    if (node.op != OpId::concat) continue;
     const TensorType& type = graph.value(node.outputs[0]).type;
     if (element_count(type.shape) == 0) continue;
-    NodeContext ctx(*find_op("concat"), node, diagnostics);
+    NodeContext ctx(*find_op(node.op), node, diagnostics);
     const auto axis =
         static_cast<size_t>(ctx.axis(ctx.attrs().integer("axis"), type.shape.size()).value());
     place_whole(state, node, axis);

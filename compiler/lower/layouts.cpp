@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/conv_mma.h"
 
 namespace rlx {
@@ -47,7 +48,7 @@ class LayoutChoice {
   // Nodes that read and write any layout of their tensors of rank 4.
   [[nodiscard]] static bool takes_any_layout(const Node& node) {
     const OpDef& op = *find_op(node.op);
-    const bool elementwise = node.op == "ew_region" || op.scalar != nullptr;
+    const bool elementwise = node.op == OpId::ew_region || op.scalar != nullptr;
     return elementwise || (op.any_layout && node.outputs.size() == 1);
   }
 

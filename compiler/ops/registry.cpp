@@ -5,11 +5,12 @@
 #include <unordered_map>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
 
-#define RLX_OPS(family) std::span<const OpDef> family##_ops();
+#define RLX_OPS(table, ...) std::span<const OpDef> table##_ops();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 
@@ -17,10 +18,17 @@ namespace {
 
 std::vector<const OpDef*> collect_ops() {
   std::vector<const OpDef*> ops;
-  const auto add = [&ops](std::span<const OpDef> family) {
-    for (const OpDef& op : family) ops.push_back(&op);
+  // OpId counts the names of ops.def.
+  const auto add = [&ops](std::span<const OpDef> table, std::string_view names) {
+    std::string defined;
+    for (const OpDef& op : table) {
+      defined += (defined.empty() ? "" : ", ") + std::string(op.name);
+      ops.push_back(&op);
+    }
+    RLX_CHECK(defined == names, "ops.def has the row \"" + std::string(names) +
+                                    "\" for a table of \"" + defined + "\"");
   };
-#define RLX_OPS(family) add(family##_ops());
+#define RLX_OPS(table, ...) add(table##_ops(), #__VA_ARGS__);
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
   return ops;
@@ -46,6 +54,10 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::span<const OpDef* const> all_ops() {
   static const std::vector<const OpDef*> ops = collect_ops();
   return ops;
+}
+
+std::string_view name_of(OpId op) {
+  return all_ops()[static_cast<size_t>(op)]->name;
 }
 
 const OpDef* find_op(std::string_view name) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
@@ -34,9 +35,10 @@ bool keeps_axes(const Graph& graph, const Node& node) {
 
 // The value that a node merely passes on, or nullopt.
 std::optional<ValueId> passed_on(const Graph& graph, const Node& node) {
-  if (node.op == "identity" || node.op == "stop_gradient") return node.inputs[0];
-  const bool may_be_plain = is_reshape(node.op) || node.op == "cast" || node.op == "expand" ||
-                            (node.op == "transpose" && keeps_axes(graph, node));
+  if (node.op == OpId::identity || node.op == OpId::stop_gradient) return node.inputs[0];
+  const bool may_be_plain = is_reshape(node.op) || node.op == OpId::cast ||
+                            node.op == OpId::expand ||
+                            (node.op == OpId::transpose && keeps_axes(graph, node));
   if (!may_be_plain) return std::nullopt;
   const bool same = graph.value(*node.inputs[0]).type == graph.value(node.outputs[0]).type;
   return same ? node.inputs[0] : std::nullopt;
@@ -50,7 +52,7 @@ const Node* producer(const Graph& graph, ValueId id) {
 // reshape(reshape(x)) reads x; transpose(transpose(x)) becomes one transpose.
 bool merge_with_producer(Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (!is_reshape(node.op) && node.op != "transpose") return false;
+  if (!is_reshape(node.op) && node.op != OpId::transpose) return false;
   const Node* before = producer(graph, *node.inputs[0]);
   if (before == nullptr) return false;
   if (is_reshape(node.op) && is_reshape(before->op)) {
@@ -61,7 +63,7 @@ bool merge_with_producer(Graph& graph, NodeId id) {
     });
     return true;
   }
-  if (node.op != "transpose" || before->op != "transpose") return false;
+  if (node.op != OpId::transpose || before->op != OpId::transpose) return false;
   const Ints inner = permutation(graph, *before);
   Ints joined;
   for (int64_t axis : permutation(graph, node))
@@ -99,7 +101,7 @@ std::optional<double> known_number(const Module& module, const Graph& graph, Val
 // clamp(x, low, high) with known bounds as clamp(x; min, max), which fits behind a product.
 bool write_bounds(const Module& module, Graph& graph, NodeId id) {
   const Node& node = graph.node(id);
-  if (node.op != "clamp" || node.inputs.size() < 2) return false;
+  if (node.op != OpId::clamp || node.inputs.size() < 2) return false;
   if (graph.value(*node.inputs[0]).type != graph.value(node.outputs[0]).type) return false;
   Attributes bounds = node.attributes;
   for (size_t i = 1; i < node.inputs.size(); ++i) {

@@ -3,6 +3,7 @@
 // with s = gamma * rsqrt(var + eps) per output channel, in f32; w' keeps the type of w. The new
 // weights are nodes over weights, which folding evaluates or leaves to the init entry.
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
@@ -79,7 +80,7 @@ bool short_float_weight(const Module& module, const Graph& graph,
 }
 
 bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
-  if (norm.op != "batch_norm" || norm.outputs.size() != 1) return false;
+  if (norm.op != OpId::batch_norm || norm.outputs.size() != 1) return false;
   const AttributeReader attrs(*find_op(norm.op), norm.attributes);
   if (attrs.flag("training") || attrs.integer("axis") != 1) return false;
   for (size_t i = 1; i < 5; ++i) {
@@ -88,7 +89,7 @@ bool can_fold(const Module& module, const Graph& graph, const Node& norm) {
   const Value& x = graph.value(*norm.inputs[0]);
   if (x.origin != ValueOrigin::Node || graph.is_output(*norm.inputs[0])) return false;
   const Node& conv = graph.node(*x.producer);
-  if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
+  if (conv.op != OpId::conv || conv.attributes.contains("activation")) return false;
   if (graph.reader_count(*norm.inputs[0]) != 1) return false;
   const bool bias_fits = conv.inputs.size() < 3 || !conv.inputs[2] ||
                          short_float_weight(module, graph, conv.inputs[2]);

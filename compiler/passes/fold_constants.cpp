@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Constant folding: through the reference evaluator where every input is known, into weights that
-// the init entry computes where some input is made on the device.
+// Constant folding: by bytes or through the reference evaluator where every input is known, into
+// weights that the init entry computes where some input is large or made on the device.
 #include <algorithm>
 #include <map>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
+#include "compiler/passes/chain.h"
 #include "compiler/passes/constants.h"
+#include "compiler/passes/fold_bytes.h"
 #include "compiler/passes/pass.h"
 #include "compiler/reference/evaluate.h"
 #include "compiler/support/check.h"
@@ -17,7 +20,7 @@ namespace {
 // plan would swell.
 constexpr uint64_t kGrowthLimit = 2;
 constexpr uint64_t kSmallBytes = 64 * 1024;
-// f64 evaluation needs 8 bytes an element: beyond this the device does the work at every run.
+// f64 evaluation needs 8 bytes an element: beyond this the device does the work, once.
 constexpr int64_t kMostElements = int64_t{1} << 26;
 
 // What the inputs of a node are made of.
@@ -54,11 +57,34 @@ bool evaluable(const Graph& graph, const Node& node) {
     return block_elements(graph.value(id).type.dtype) == 1;
   };
   const bool inputs_fit =
-      std::all_of(node.inputs.begin(), node.inputs.end(), [&](const std::optional<ValueId>& id) {
-        if (!id) return true;
-        return evaluates(*id) && element_count(graph.value(*id).type.shape) <= kMostElements;
-      });
+      std::all_of(node.inputs.begin(), node.inputs.end(),
+                  [&](const std::optional<ValueId>& id) { return !id || evaluates(*id); });
   return inputs_fit && std::all_of(node.outputs.begin(), node.outputs.end(), evaluates);
+}
+
+bool has_large_inputs(const Graph& graph, const Node& node) {
+  return std::any_of(node.inputs.begin(), node.inputs.end(),
+                     [&graph](const std::optional<ValueId>& id) {
+                       return id && element_count(graph.value(*id).type.shape) > kMostElements;
+                     });
+}
+
+bool is_view(const Node& node) {
+  return find_op(node.op)->view_kind != ViewKind::None;
+}
+
+// Whether a reader of the value, or of a view of it, wants dense bytes.
+bool is_read_densely(const Graph& graph, ValueId id) {
+  const std::vector<NodeId> readers = graph.readers(id);
+  return std::any_of(readers.begin(), readers.end(), [&graph](NodeId reader) {
+    const Node& node = graph.node(reader);
+    if (is_view(node)) return is_read_densely(graph, node.outputs[0]);
+    return !find_op(node.op)->reads_strides && !is_elementwise(node);
+  });
+}
+
+bool is_computable(const Node& node) {
+  return node.outputs.size() == 1 && node.region.empty() && find_op(node.op)->lower != nullptr;
 }
 
 // nullopt after an error.
@@ -92,11 +118,18 @@ std::optional<std::vector<ValueId>> results_over_weights(Module& module, Graph& 
     case InputKind::Varying:
       return std::nullopt;
     case InputKind::Known:
+      if (auto bytes = fold_bytes(module, graph, node, diagnostics)) {
+        const Value& output = graph.value(node.outputs[0]);
+        return std::vector<ValueId>{
+            add_constant(module, graph, output.name + ".const", output.type, std::move(*bytes))};
+      }
       if (!evaluable(graph, node)) return std::nullopt;
-      return evaluate_on_host(module, graph, node, diagnostics);
+      if (!has_large_inputs(graph, node)) return evaluate_on_host(module, graph, node, diagnostics);
+      // A view that nobody has to copy costs nothing.
+      if (is_view(node) && !is_read_densely(graph, node.outputs[0])) return std::nullopt;
+      [[fallthrough]];
     case InputKind::Generated:
-      if (node.outputs.size() != 1 || !node.region.empty()) return std::nullopt;
-      if (find_op(node.op)->lower == nullptr) return std::nullopt;
+      if (!is_computable(node)) return std::nullopt;
       return std::vector<ValueId>{add_computed(module, graph, node)};
   }
   RLX_CHECK(false, "kind of the inputs of " + node.name);
@@ -117,7 +150,7 @@ WeightId generated_weight(Module& module, Graph& graph, Weight wanted) {
 
 // cast(generated weight) between floats: the generator rounds to the other type itself.
 bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
-  if (node.op != "cast") return false;
+  if (node.op != OpId::cast) return false;
   const Weight* weight = weight_of(module, graph, *node.inputs[0]);
   const TensorType type = graph.value(node.outputs[0]).type;
   const bool random = weight != nullptr && std::holds_alternative<RandomData>(weight->data);
@@ -130,10 +163,6 @@ bool fold_generated_cast(Module& module, Graph& graph, const Node& node) {
   const WeightId id = generated_weight(module, graph, cast);
   graph.replace_uses(node.outputs[0], graph.weight_value(id, module.weight(id)));
   return true;
-}
-
-bool is_view(const Node& node) {
-  return find_op(node.op)->view_kind != ViewKind::None;
 }
 
 // A view of a generated weight that others read too would be a second copy of it in device memory.
@@ -194,14 +223,24 @@ class FoldedNodes {
   std::map<Key, std::vector<Folded>> folded_;
 };
 
+// A view of weights that is larger than they are, as expand makes, takes no bytes of the plan and
+// of the device; but for readers that would copy it at every run, the init entry makes the copy.
+bool fold_large_view(Module& module, Graph& graph, const Node& node) {
+  if (!is_view(node) || !is_computable(node) || !is_read_densely(graph, node.outputs[0]))
+    return false;
+  replace_results(graph, node, {add_computed(module, graph, node)});
+  return true;
+}
+
 bool fold(Module& module, Graph& graph, const Node& node, FoldedNodes& folded,
           Diagnostics& diagnostics) {
   const OpDef& op = *find_op(node.op);
   // Without inputs only an elementwise op is known to depend on nothing else.
   if (op.has_effect || (node.inputs.empty() && op.scalar == nullptr)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
-  if (!keeps_plan_small(graph, node) || doubles_weight(module, graph, node)) return false;
   if (inputs_of(module, graph, node) == InputKind::Varying) return false;
+  if (!keeps_plan_small(graph, node)) return fold_large_view(module, graph, node);
+  if (doubles_weight(module, graph, node)) return false;
   if (folded.reuse(module, graph, node)) return true;
   const auto results = results_over_weights(module, graph, node, diagnostics);
   if (!results) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residual and activation into conv; filters into the order that tensor cores read.
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/conv_mma.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
@@ -19,7 +20,7 @@ ConvMmaForm form_of(const PassOptions& options, const Graph& graph, const Node& 
 // What is added to the conv's result, where the node adds a value of the same type and nothing
 // else.
 std::optional<ValueId> added_value(const Graph& graph, const Node& node, ValueId result) {
-  if (node.op != "add" || node.inputs[0] == node.inputs[1]) return std::nullopt;
+  if (node.op != OpId::add || node.inputs[0] == node.inputs[1]) return std::nullopt;
   const ValueId other = *node.inputs[node.inputs[0] == result ? 1 : 0];
   const TensorType& type = graph.value(result).type;
   if (graph.value(other).type != type || graph.value(node.outputs[0]).type != type)
@@ -61,7 +62,7 @@ GrownConv grown(const Graph& graph, const Node& conv, const PassOptions& options
 
 bool fuse_one(Graph& graph, NodeId id, const PassOptions& options) {
   const Node& conv = graph.node(id);
-  if (conv.op != "conv" || conv.attributes.contains("activation")) return false;
+  if (conv.op != OpId::conv || conv.attributes.contains("activation")) return false;
   GrownConv fused = grown(graph, conv, options);
   if (fused.absorbed.empty()) return false;
   graph.insert_node_before(fused.absorbed.back(), std::move(fused.node));

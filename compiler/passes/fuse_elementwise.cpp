@@ -6,13 +6,14 @@
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/chain.h"
 #include "compiler/passes/pass.h"
 
 namespace rlx {
 
 bool is_elementwise(const Node& node) {
-  return node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
+  return node.op == OpId::ew_region || find_op(node.op)->scalar != nullptr;
 }
 
 bool has_chain_types(const Graph& graph, const Node& node) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matmul_library.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -32,7 +33,7 @@ bool is_bias(const Graph& graph, ValueId candidate, const TensorType& result) {
 }
 
 bool absorb_add(const Graph& graph, const Node& node, Epilogue& epilogue) {
-  if (node.op != "add" || node.inputs[0] == node.inputs[1]) return false;
+  if (node.op != OpId::add || node.inputs[0] == node.inputs[1]) return false;
   const ValueId other = other_operand(node, epilogue.result);
   const TensorType& type = graph.value(epilogue.result).type;
   if (graph.value(node.outputs[0]).type != type) return false;
@@ -77,11 +78,11 @@ void grow(const Graph& graph, const Node& product, const Target* target, Epilogu
 }
 
 bool is_plain_product(const Graph& graph, const Node& node) {
-  if (node.op == "fused_matmul_bias_act") {
+  if (node.op == OpId::fused_matmul_bias_act) {
     const bool has_residual = node.inputs.size() > 3 && node.inputs[3].has_value();
     return !node.attributes.contains("activation") && !has_residual;
   }
-  if (node.op != "matmul") return false;
+  if (node.op != OpId::matmul) return false;
   const Attributes& attributes = node.attributes;
   const auto flag = attributes.find("trans_a");
   const bool trans_a = flag != attributes.end() && std::get<bool>(flag->second);
@@ -128,7 +129,7 @@ size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& d
       if (graph.contains(id) && fuse_product(graph, id, options.target)) ++changed;
     }
     for (NodeId id : graph.order()) {
-      if (graph.node(id).op == "fused_matmul_bias_act") {
+      if (graph.node(id).op == OpId::fused_matmul_bias_act) {
         RLX_CHECK(check_and_infer(graph, id, diagnostics), diagnostics.text());
       }
     }

@@ -6,6 +6,7 @@
 // rows [N, K] of one type.
 #include <algorithm>
 
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matmul_library.h"
 #include "compiler/ops/product/matmul_wgmma.h"
 #include "compiler/ops/product/matvec_stream_lower.h"
@@ -37,7 +38,7 @@ std::optional<ProductNode> half_of(const Graph& graph, ValueId value) {
 }
 
 std::optional<GatedPair> pair_of(const Graph& graph, const Node& node) {
-  if (node.op != "mul" || node.inputs[0] == node.inputs[1]) return std::nullopt;
+  if (node.op != OpId::mul || node.inputs[0] == node.inputs[1]) return std::nullopt;
   const std::optional<ProductNode> first = half_of(graph, *node.inputs[0]);
   const std::optional<ProductNode> second = half_of(graph, *node.inputs[1]);
   if (!first || !second || first->x != second->x) return std::nullopt;

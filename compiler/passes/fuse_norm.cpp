@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matvec_stream_lower.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -26,7 +27,7 @@ bool is_vector(const Graph& graph, const std::optional<ValueId>& id, int64_t len
 }
 
 std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
-  if (node.op == "fused_norm_matmul") {
+  if (node.op == OpId::fused_norm_matmul) {
     Fused fused{.inputs = node.inputs, .attributes = node.attributes};
     fused.inputs.resize(kInputs);
     if (fused.attributes.contains("norm")) return std::nullopt;
@@ -62,7 +63,7 @@ bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const 
 // True for an rms_norm over the last dim with a plain gamma and no beta, whose statistics nobody
 // reads.
 bool is_plain_norm(const Graph& graph, const Node& node) {
-  if (node.op != "rms_norm" || node.outputs.size() != 1 || graph.is_output(node.outputs[0]))
+  if (node.op != OpId::rms_norm || node.outputs.size() != 1 || graph.is_output(node.outputs[0]))
     return false;
   const Shape& shape = graph.value(*node.inputs[0]).type.shape;
   const int64_t axis = AttributeReader(*find_op(node.op), node.attributes).integer("axis");

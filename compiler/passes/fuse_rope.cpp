@@ -6,6 +6,7 @@
 #include <set>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 #include "compiler/support/check.h"
@@ -23,7 +24,7 @@ std::string text_of(const Node& node, const char* name) {
 
 // A rope that rope_append can take over.
 bool is_plain_rope(const Graph& graph, const Node& node) {
-  if (node.op != "rope" || text_of(node, "layout") != "bshd" ||
+  if (node.op != OpId::rope || text_of(node, "layout") != "bshd" ||
       text_of(node, "table") != "position")
     return false;
   const AttributeReader attributes(*find_op(node.op), node.attributes);
@@ -52,15 +53,15 @@ struct Append {
 };
 
 bool swaps_rows_and_heads(const Node& node) {
-  return node.op == "transpose" && node.attributes.contains("perm") &&
+  return node.op == OpId::transpose && node.attributes.contains("perm") &&
          std::get<Ints>(node.attributes.at("perm")) == Ints{0, 2, 1, 3};
 }
 
 std::optional<Append> append_of(const Graph& graph, ValueId value) {
   const Node* node = producer_of(graph, value);
   // What is written to a state is the value itself.
-  if (node != nullptr && node->op == "state_write") node = producer_of(graph, *node->inputs[1]);
-  if (node == nullptr || node->op != "kv_append" || text_of(*node, "mode") != "linear")
+  if (node != nullptr && node->op == OpId::state_write) node = producer_of(graph, *node->inputs[1]);
+  if (node == nullptr || node->op != OpId::kv_append || text_of(*node, "mode") != "linear")
     return std::nullopt;
   const Shape& cache = graph.value(*node->inputs[kCache]).type.shape;
   if (cache.size() != 4 || !graph.value(*node->inputs[kPosition]).type.shape.empty())
@@ -150,7 +151,7 @@ bool is_independent(const Graph& graph, const RopeGroup& group) {
 }
 
 std::optional<RopeGroup> group_of(const Graph& graph, const Node& attention) {
-  if (attention.op != "attention" || !input_at(attention, kK) || !input_at(attention, kV))
+  if (attention.op != OpId::attention || !input_at(attention, kK) || !input_at(attention, kV))
     return std::nullopt;
   RopeGroup group;
   group.keys = append_of(graph, *attention.inputs[kK]);

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
 
@@ -79,7 +80,7 @@ class PrecisionRewrite {
       const DType wanted = graph_.value(*graph_.node(id).inputs[0]).type.dtype;
       return i == 1 && dtype != wanted ? add_cast(input, wanted, id) : input;
     }
-    if (op.name == "bitcast") {
+    if (op.name == OpId::bitcast) {
       const auto& to = std::get<std::string>(graph_.node(id).attributes.at("to"));
       const bool shrunk = block_bytes(dtype) != block_bytes(dtype_from_name(to).value());
       return shrunk ? add_cast(input, DType::f32, id) : input;
@@ -94,7 +95,7 @@ class PrecisionRewrite {
       const ValueId input = rewritten_input(id, i);
       if (graph_.node(id).inputs[i] != input) graph_.set_input(id, i, input);
     }
-    if (graph_.node(id).op != "bitcast") lower_attribute(id, "to");
+    if (graph_.node(id).op != OpId::bitcast) lower_attribute(id, "to");
     lower_attribute(id, "out_dtype");
     infer(id);
     ++changed_;

@@ -55,8 +55,9 @@ size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& dia
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Evaluates nodes whose inputs are constants. Nodes over weights that are made on the device become
-// weights that the init entry computes once; casts of random weights move into the generator.
+// Evaluates nodes whose inputs are constants. Nodes over weights that are large or made on the
+// device become weights that the init entry computes once; casts of random weights move into the
+// generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
 // weights once.

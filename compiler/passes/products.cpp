@@ -8,6 +8,7 @@
 #include "compiler/ops/lowering/matmul_activation.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -33,8 +34,8 @@ bool activation_fits(const Node& node) {
 }
 
 std::optional<ProductNode> product_of(const Graph& graph, const Node& node) {
-  const bool fused = node.op == "fused_matmul_bias_act";
-  if (!fused && node.op != "matmul") return std::nullopt;
+  const bool fused = node.op == OpId::fused_matmul_bias_act;
+  if (!fused && node.op != OpId::matmul) return std::nullopt;
   const TensorType& x = graph.value(*node.inputs[0]).type;
   const TensorType& w = graph.value(*node.inputs[1]).type;
   const DType result = graph.value(node.outputs[0]).type.dtype;

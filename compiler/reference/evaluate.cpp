@@ -6,6 +6,7 @@
 
 #include "compiler/ops/lowering/weight_fill.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -46,7 +47,7 @@ class Evaluation {
     for (ValueId output : node.outputs) types.push_back(graph_.value(output).type);
     auto outputs = evaluate_node(node, inputs, std::move(types), diagnostics);
     if (!outputs) return false;
-    if (node.op == "state_write") {
+    if (node.op == OpId::state_write) {
       new_states_[graph_.value(*node.inputs[0]).name] = *inputs[1];
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {

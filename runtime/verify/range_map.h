@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory_resource>
@@ -54,13 +55,13 @@ class RangeMap {
   Place erase(Place range) { return ranges_.erase(range); }
 
   // The range that holds a byte, or the first one behind it.
-  [[nodiscard]] typename Ranges::const_iterator at_or_behind(uint64_t byte) const {
+  [[nodiscard]] Place at_or_behind(uint64_t byte) {
     auto place = ranges_.upper_bound(byte);
     if (place != ranges_.begin() && std::prev(place)->second.end > byte) --place;
     return place;
   }
+  [[nodiscard]] size_t size() const { return ranges_.size(); }
   [[nodiscard]] Place end() { return ranges_.end(); }
-  [[nodiscard]] typename Ranges::const_iterator end() const { return ranges_.end(); }
 
  private:
   Ranges ranges_;

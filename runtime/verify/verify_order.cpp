@@ -5,7 +5,9 @@
 #include <limits>
 #include <memory_resource>
 
+#include "runtime/verify/edge_forests.h"
 #include "runtime/verify/range_map.h"
+#include "runtime/verify/reader_tree.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -21,9 +23,9 @@ struct Conflict {
   uint32_t value;  // of `after`
 };
 
-// Finds which conflicts no path of edges joins. Direct edges are tried first; the rest is solved
-// for 64 sources at a time by pushing sets of reachable sources along the edges, as far as the last
-// step that asks.
+// Finds which conflicts no path of edges joins. Direct edges are tried first, then paths in forests
+// of edges; the rest is solved for 64 sources at a time by pushing sets of reachable sources along
+// the edges, as far as the last step that asks.
 class EdgeReach {
  public:
   EdgeReach(const EntryParts& entry, Faults& faults) : entry_(entry), faults_(faults) {}
@@ -31,6 +33,7 @@ class EdgeReach {
   // Unordered conflicts, by their earlier step. `conflicts` by their later one.
   std::vector<Conflict> unordered(std::vector<Conflict> conflicts) {
     remove_direct(conflicts);
+    remove_led(conflicts);
     faults_.charge(work_of_sort(conflicts.size()));
     if (faults_.full()) return {};
     std::sort(conflicts.begin(), conflicts.end(), [](const Conflict& a, const Conflict& b) {
@@ -64,6 +67,15 @@ class EdgeReach {
     });
   }
 
+  // Takes out those that a path in a forest joins, however long it is.
+  void remove_led(std::vector<Conflict>& conflicts) {
+    if (conflicts.empty() || faults_.full()) return;
+    const EdgeForests forests(entry_, faults_);
+    faults_.charge(kWorkPerVisit * conflicts.size());
+    std::erase_if(conflicts,
+                  [&forests](const Conflict& c) { return forests.lead(c.before, c.after); });
+  }
+
   void solve_block(std::span<const Conflict> conflicts, std::vector<Conflict>& missing) {
     const uint32_t first = conflicts.front().before / kSourcesPerBlock * kSourcesPerBlock;
     uint32_t last = first;
@@ -95,7 +107,7 @@ std::string generated_name(const PlanParts& parts, const GeneratedWeights::Weigh
   return quoted(PlanView::text(parts.plan.weights()->Get(weight.index)->name()));
 }
 
-// Walks the steps in order and keeps, for each range of bytes, its last writer and the readers
+// Walks the steps in order and keeps, for each range of bytes, its last writer, and the reads
 // since. Ordering each access after those orders all conflicting pairs, because between any two on
 // a byte there is a chain of such neighbours.
 class AccessSweep {
@@ -118,7 +130,12 @@ class AccessSweep {
     }
     for (const uint32_t v : *entry.entry.inputs()) values_[v].filled = true;
     spaces_.reserve(kSharedSpaces + own_count);
-    for (uint32_t i = 0; i < kSharedSpaces + own_count; ++i) spaces_.emplace_back(&pool_);
+    for (uint32_t i = 0; i < kSharedSpaces + own_count; ++i) spaces_.emplace_back(&pool_, faults_);
+    faults_.charge(kWorkPerEdge * entry.relocations.size());
+    for (const fb::Relocation& access : entry.relocations) {
+      if (access.mode() != fb::AccessMode::Read)
+        spaces_[values_[access.value()].space].is_written = true;
+    }
   }
 
   void run() {
@@ -152,15 +169,20 @@ class AccessSweep {
   };
   struct Reader {
     uint32_t step;
-    uint32_t value;
     uint32_t next;  // in readers_; lists share their tails and only grow at the front
   };
-  struct Region {
-    uint32_t writer = kNone;        // step, kNone: not written yet
-    uint32_t writer_value = kNone;  // value through which it was written
-    uint32_t readers = kNone;
+  struct Written {
+    uint32_t step;
+    uint32_t value;            // through which it was written
+    uint32_t readers = kNone;  // of all its bytes since
   };
-  using Regions = RangeMap<Region>;
+  using Regions = RangeMap<Written>;
+  struct Space {
+    Space(std::pmr::memory_resource* memory, Faults& faults) : regions(memory), readers(faults) {}
+    Regions regions;
+    ReaderTree readers;       // of ranges that are no region
+    bool is_written = false;  // by some step; nobody minds who reads it otherwise
+  };
 
   // Bytes that hold something from the start: weights, states, counts; inputs too. In init,
   // generated weights do not.
@@ -192,34 +214,25 @@ class AccessSweep {
     const uint64_t begin = values_[v].begin + access.offset_bytes();
     const uint64_t end = begin + access.length_bytes();
     if (begin == end) return;
-    Regions& regions = spaces_[values_[v].space];
+    Space& space = spaces_[values_[v].space];
+    faults_.charge(work_of_search(space.regions.size()));
+    const auto first = space.regions.at_or_behind(begin);
     uint64_t position = begin;
-    auto it = regions.cut(begin, end, faults_);
-    for (; it != regions.end() && it->first < end && !faults_.full(); ++it) {
-      Region& region = it->second.content;
-      if (position < it->first) first_read(regions, it, position, it->first, s, v);
-      if (region.writer != kNone) add_conflict(region.writer, s, v);
-      const bool written = region.writer != kNone && same_bytes(region.writer_value, v);
-      if (!written && !values_[v].filled) report_uncovered(s, v, it->first);
-      push_reader(region, s, v);
+    for (auto it = first; it != space.regions.end() && it->first < end && !faults_.full(); ++it) {
+      const Written& written = it->second.content;
+      if (position < it->first) read_unwritten(s, v, position);
+      add_conflict(written.step, s, v);
+      if (!same_bytes(written.value, v)) read_unwritten(s, v, std::max(it->first, begin));
       position = it->second.end;
     }
-    if (position < end) first_read(regions, it, position, end, s, v);
-  }
-
-  void first_read(Regions& regions, Regions::Place next, uint64_t begin, uint64_t end, uint32_t s,
-                  uint32_t v) {
-    if (!values_[v].filled) report_uncovered(s, v, begin);
-    Region region;
-    push_reader(region, s, v);
-    regions.insert(next, begin, end, region, faults_);
-  }
-
-  void push_reader(Region& region, uint32_t s, uint32_t v) {
-    faults_.charge(kWorkPerVisit);
-    if (region.readers != kNone && readers_[region.readers].step == s) return;
-    readers_.push_back({s, v, region.readers});
-    region.readers = static_cast<uint32_t>(readers_.size() - 1);
+    if (position < end) read_unwritten(s, v, position);
+    if (!space.is_written) return;
+    if (first != space.regions.end() && first->first == begin && first->second.end == end) {
+      readers_.push_back({s, first->second.content.readers});
+      first->second.content.readers = static_cast<uint32_t>(readers_.size() - 1);
+    } else {
+      space.readers.add(begin, end, s);
+    }
   }
 
   void write(uint32_t s, const fb::Relocation& access) {
@@ -227,23 +240,25 @@ class AccessSweep {
     const uint64_t begin = values_[v].begin + access.offset_bytes();
     const uint64_t end = begin + access.length_bytes();
     if (begin == end) return;
-    Regions& regions = spaces_[values_[v].space];
-    auto it = regions.cut(begin, end, faults_);
-    while (it != regions.end() && it->first < end && !faults_.full()) {
-      const Region& region = it->second.content;
-      if (region.writer != kNone) add_conflict(region.writer, s, v);
-      if (region.writer == s) report_double_write(s, v);
-      for (uint32_t i = region.readers; i != kNone && !faults_.full(); i = readers_[i].next)
+    Space& space = spaces_[values_[v].space];
+    auto it = space.regions.cut(begin, end, faults_);
+    while (it != space.regions.end() && it->first < end && !faults_.full()) {
+      const Written& written = it->second.content;
+      add_conflict(written.step, s, v);
+      if (written.step == s) report_double_write(s, v);
+      for (uint32_t i = written.readers; i != kNone && !faults_.full(); i = readers_[i].next)
         add_conflict(readers_[i].step, s, v);
-      it = regions.erase(it);
+      it = space.regions.erase(it);
     }
-    if (!faults_.full()) regions.insert(it, begin, end, {.writer = s, .writer_value = v}, faults_);
+    if (faults_.full()) return;
+    space.readers.take(begin, end, [&](uint32_t reader) { add_conflict(reader, s, v); });
+    space.regions.insert(it, begin, end, {.step = s, .value = v}, faults_);
   }
 
   void verify_outputs() {
     for (const uint32_t v : *entry_.entry.outputs()) {
       const uint64_t bytes = entry_.value(v).size_bytes();
-      const uint64_t hole = first_hole(spaces_[values_[v].space], 0, bytes);
+      const uint64_t hole = first_hole(spaces_[values_[v].space].regions, 0, bytes);
       if (hole == bytes) continue;
       faults_.add(VerifyRule::OutputCovered, entry_.name(), " leaves output ",
                   entry_.short_value_name(v), " unwritten from byte ", hole, " of ", bytes);
@@ -252,7 +267,7 @@ class AccessSweep {
 
   void verify_generated() {
     if (!entry_.is_init) return;
-    const Regions& regions = spaces_[static_cast<size_t>(fb::Segment::Weights)];
+    Regions& regions = spaces_[static_cast<size_t>(fb::Segment::Weights)].regions;
     for (const GeneratedWeights::Weight& weight : parts_.generated.list()) {
       if ((weight.targets & entry_.entry.targets()) == 0) continue;
       const uint64_t bytes = weight.end - weight.begin;
@@ -265,13 +280,13 @@ class AccessSweep {
 
   // First byte of the range that no step wrote, counted from its beginning; its length if there is
   // none.
-  [[nodiscard]] uint64_t first_hole(const Regions& regions, uint64_t begin, uint64_t bytes) {
+  [[nodiscard]] uint64_t first_hole(Regions& regions, uint64_t begin, uint64_t bytes) {
     faults_.charge(work_of_search(entry_.relocations.size()));
     uint64_t position = begin;
     for (auto it = regions.at_or_behind(begin); it != regions.end() && position < begin + bytes;
          ++it) {
       faults_.charge(kWorkPerVisit);
-      if (it->first > position || it->second.content.writer == kNone) break;
+      if (it->first > position) break;
       position = it->second.end;
     }
     return std::min(position - begin, bytes);
@@ -296,7 +311,8 @@ class AccessSweep {
     }
   }
 
-  void report_uncovered(uint32_t s, uint32_t v, uint64_t position) {
+  void read_unwritten(uint32_t s, uint32_t v, uint64_t position) {
+    if (values_[v].filled) return;
     faults_.add(VerifyRule::ReadCovered, entry_.step_name(s), " reads ", entry_.short_value_name(v),
                 " at byte ", position - entry_.value(v).offset_bytes(),
                 ", which no earlier step wrote");
@@ -310,7 +326,7 @@ class AccessSweep {
   const EntryParts& entry_;
   Faults& faults_;
   std::pmr::unsynchronized_pool_resource pool_;
-  std::vector<Regions> spaces_;
+  std::vector<Space> spaces_;
   std::vector<ValueFacts> values_;
   std::vector<Reader> readers_;
   std::vector<Conflict> conflicts_;  // by their later step

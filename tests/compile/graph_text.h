@@ -88,4 +88,17 @@ inline std::string node(const std::string& op, const std::string& inputs, const 
          R"("], "attributes": )" + attributes + "}";
 }
 
+// An input as JSON.
+inline std::string input(const std::string& name, const std::string& shape,
+                         const std::string& dtype = "f32") {
+  return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape + "}";
+}
+
+// A graph of such inputs and nodes.
+inline std::string graph(const std::string& inputs, const std::string& nodes,
+                         const std::string& outputs = R"("y")") {
+  return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
+         R"(], "outputs": [)" + outputs + "]}";
+}
+
 }  // namespace rlx::test

@@ -6,21 +6,10 @@
 namespace rlx::test {
 namespace {
 
-std::string input(const std::string& name, const std::string& shape,
-                  const std::string& dtype = "f32") {
-  return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape + "}";
-}
-
 std::string node_of_many(const std::string& op, const std::string& inputs,
                          const std::string& outputs, const std::string& attributes = "{}") {
   return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [)" + outputs +
          R"(], "attributes": )" + attributes + "}";
-}
-
-std::string graph(const std::string& inputs, const std::string& nodes,
-                  const std::string& outputs = R"("y")") {
-  return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
-         R"(], "outputs": [)" + outputs + "]}";
 }
 
 // Bytes of the plan with its weights, compiled at level 2 for the tests' targets.
@@ -38,6 +27,23 @@ uint64_t arena_bytes(const std::string& text) {
 }
 
 }  // namespace
+
+TEST_CASE("a_large_expand_of_a_constant_that_readers_would_copy_is_made_by_init") {
+  const std::string text =
+      R"({"rlx_graph": 1, "constants": [{"name": "a", "dtype": "f32", "shape": [64], "data": {"values": [)" +
+      std::string("1") +
+      [] {
+        std::string values;
+        for (int i = 1; i < 64; ++i) values += ", " + std::to_string(i % 7 - 3);
+        return values;
+      }() +
+      R"(]}}], "inputs": [)" + input("x", "[300, 64]") + R"(], "nodes": [)" +
+      node("expand", R"("a")", "e", R"({"shape": [300, 64]})") + ", " +
+      node("cumsum", R"("e")", "s", R"({"axis": 0})") + ", " + node("mul", R"("s", "x")", "y") +
+      R"(], "outputs": ["y"]})";
+  CHECK(steps_of(text) == 1);
+  check_on_devices(text);
+}
 
 TEST_CASE("producers_write_the_parts_of_a_concat_on_an_inner_axis") {
   const std::string parts = graph(

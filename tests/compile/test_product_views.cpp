@@ -4,19 +4,6 @@
 #include "tests/compile/graph_text.h"
 
 namespace rlx::test {
-namespace {
-
-std::string input(const std::string& name, const std::string& shape) {
-  return R"({"name": ")" + name + R"(", "dtype": "f32", "shape": )" + shape + "}";
-}
-
-std::string graph(const std::string& inputs, const std::string& nodes) {
-  return R"({"rlx_graph": 1, "inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
-         R"(], "outputs": ["y"]})";
-}
-
-}  // namespace
-
 TEST_CASE("matmul_reads_transposed_operands") {
   // Few lines of a (matvec) and many (tiles); a transposed b is contiguous along k.
   for (const char* a : {"[2, 48]", "[40, 48]"}) {

@@ -10,7 +10,7 @@
 
 namespace rlx::test {
 
-#define RLX_OPS(family) std::vector<Case> family##_cases();
+#define RLX_OPS(family, ...) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 std::vector<Case> cooperative_conv_cases();
@@ -48,7 +48,7 @@ void check_family(const std::vector<Case>& cases, const std::string& target = {}
 
 }  // namespace
 
-#define RLX_OPS(family)                                   \
+#define RLX_OPS(family, ...)                              \
   TEST_CASE("conformance of " #family, "[" #family "]") { \
     check_family(family##_cases());                       \
   }
@@ -103,7 +103,7 @@ TEST_CASE("the record of conformance knows every case of the tables", "[record]"
   const auto count = [&counts](const std::vector<Case>& cases) {
     for (const Case& test : cases) ++counts[tally_key(test)];
   };
-#define RLX_OPS(family) count(family##_cases());
+#define RLX_OPS(family, ...) count(family##_cases());
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
   count(element_type_cases());

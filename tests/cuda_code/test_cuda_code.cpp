@@ -11,7 +11,7 @@
 
 namespace rlx::test {
 
-#define RLX_OPS(family) std::vector<Case> family##_cases();
+#define RLX_OPS(family, ...) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 
@@ -87,7 +87,7 @@ void check_family(const std::vector<Case>& cases) {
 
 }  // namespace
 
-#define RLX_OPS(family)                                               \
+#define RLX_OPS(family, ...)                                          \
   TEST_CASE("CUDA kernels of " #family " compile", "[" #family "]") { \
     check_family(family##_cases());                                   \
   }

@@ -12,7 +12,7 @@
 
 namespace rlx::test {
 
-#define RLX_OPS(family) std::vector<Case> family##_cases();
+#define RLX_OPS(family, ...) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 std::vector<Case> element_type_cases();
@@ -40,7 +40,7 @@ struct Family {
 
 std::vector<Family> families() {
   return {
-#define RLX_OPS(family) {#family, family##_cases},
+#define RLX_OPS(family, ...) {#family, family##_cases},
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
       {"element_type", element_type_cases}};

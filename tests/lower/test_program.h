@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "compiler/dispatch/program.h"
-#include "compiler/lower/check_schedule.h"
 #include "compiler/lower/schedule.h"
 #include "compiler/support/check.h"
+#include "tests/lower/check_schedule.h"
 
 namespace rlx::test {
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "tests/support/catch.h"
 
 namespace rlx {
@@ -87,6 +88,12 @@ DiagCode first_code(const Inferred& inferred) {
 }
 
 }  // namespace
+
+TEST_CASE("op_ids_name_the_ops_of_their_rows") {
+  CHECK(std::string("batch_ew_region") == OpId::batch_ew_region);
+  CHECK(std::string("mul") != OpId::add);
+  CHECK(find_op(name_of(OpId::fused_transformer_layer)) == all_ops().back());
+}
 
 TEST_CASE("elementwise ops broadcast as NumPy does") {
   CHECK(infer_op("add", {{DType::f32, {1, 4}}, {DType::f32, {4, 1}}}).type ==

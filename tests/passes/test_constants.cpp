@@ -127,6 +127,54 @@ TEST_CASE("a view of a random weight that others read too stays a view") {
   CHECK(folds("256", true) == 1);  // 64 KiB
 }
 
+TEST_CASE(
+    "casts and shapes of large constants are folded by bytes, other nodes are computed once") {
+  constexpr int64_t kCount = (int64_t{1} << 26) + 8;  // more than is evaluated at once
+  const std::string count = std::to_string(kCount);
+  Module module = module_of(
+      R"("constants": [{"name": "a", "dtype": "u8", "shape": [8], "data": {"splat": 0}}],
+    "nodes": [{"op": "cast", "inputs": ["a"], "outputs": ["c"], "attributes": {"to": "i8"}},
+              {"op": "reshape", "inputs": ["c"], "outputs": ["r"], "attributes": {"shape": [-1, 8]}},
+              {"op": "abs", "inputs": ["r"], "outputs": ["y"]}],
+    "outputs": ["c", "r", "y"])");
+  const auto bytes = std::make_shared<std::vector<std::byte>>(kCount);
+  for (size_t i = 0; i < bytes->size(); ++i) (*bytes)[i] = static_cast<std::byte>(i % 251);
+  const std::vector<Shape> shapes = {{kCount}, {kCount / 8, 8}, {kCount / 8, 8}};
+  module.weights[0].type.shape = shapes[0];
+  module.weights[0].data = HostBytes{.owner = bytes, .bytes = *bytes};
+  Graph& graph = module.entries[0];
+  graph.value(graph.weight_value(WeightId{0}, module.weights[0])).type.shape = shapes[0];
+  for (size_t i = 0; i < 3; ++i) graph.value(graph.outputs()[i]).type.shape = shapes[i];
+  CHECK(apply(fold_constants, module) == 3);
+  REQUIRE(module.weights.size() == 4);
+  const auto cast = std::get<HostBytes>(module.weights[1].data).bytes;
+  const auto shaped = std::get<HostBytes>(module.weights[2].data).bytes;
+  REQUIRE(cast.size() == bytes->size());
+  bool right = true;
+  for (size_t i = 0; i < cast.size(); ++i)
+    right = right && cast[i] == std::byte{static_cast<uint8_t>(std::min<size_t>(i % 251, 127))};
+  CHECK(right);
+  CHECK(shaped.data() == cast.data());
+  CHECK(std::get<ComputedData>(module.weights[3].data) ==
+        ComputedData{.op = "abs", .attributes = {}, .inputs = {WeightId{2}}});
+}
+
+TEST_CASE("a large view of a constant is made once where a reader would copy it at every run") {
+  const auto folds = [](const std::string& reader) {
+    Module module = module_of(
+        R"("constants": [{"name": "a", "dtype": "f32", "shape": [64], "data": {"splat": 1}}],
+      "inputs": [{"name": "x", "dtype": "f32", "shape": [64]}],
+      "nodes": [{"op": "expand", "inputs": ["a"], "outputs": ["e"], "attributes": {"shape": [257, 64]}},
+                )" +
+        reader + R"(], "outputs": ["y"])");
+    return apply_keeping_values(fold_constants, module);
+  };
+  CHECK(folds(R"({"op": "add", "inputs": ["e", "x"], "outputs": ["y"]})") == 0);
+  CHECK(folds(R"({"op": "flatten", "inputs": ["e"], "outputs": ["f"]},
+                 {"op": "cumsum", "inputs": ["f"], "outputs": ["s"], "attributes": {"axis": 1}},
+                 {"op": "add", "inputs": ["s", "x"], "outputs": ["y"]})") == 3);
+}
+
 TEST_CASE("a weight computed from one that stands after it is a fault") {
   Module module;
   module.add_weight({.name = "late",

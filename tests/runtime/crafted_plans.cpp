@@ -127,23 +127,43 @@ PlanSpec values_on_each_other(size_t bytes) {
   return spec;
 }
 
-// One value read in pieces by many steps, and each piece by many.
+std::vector<uint32_t> step_before(uint32_t step) {
+  return step == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{step - 1};
+}
+
+// One state read in pieces by many steps, and each piece by many; then the last step writes it.
 PlanSpec readers_of_pieces(size_t bytes) {
   PlanSpec spec = bare_plan();
   SpecEntry& main = spec.entries[0];
   const auto steps = static_cast<uint32_t>(bytes / 160);
-  main.inputs = {0};
+  const uint64_t length = uint64_t{steps} * 4;
+  spec.states = {{.name = "x", .dims = {2 * uint64_t{steps}}, .size_bytes = 2 * length}};
+  spec.state_bytes = (2 * length + 255) / 256 * 256;
   main.outputs = {1};
-  main.values = {words_value("x", fb::Segment::Io, 2 * uint64_t{steps}, 0, steps - 1),
-                 words_value("y", fb::Segment::Io, steps, 0, steps - 1)};
+  main.values = {words_value("x", fb::Segment::State, 2 * uint64_t{steps}, 0, steps),
+                 words_value("y", fb::Segment::Io, steps, 0, steps)};
   for (uint32_t s = 0; s < steps; ++s) {
-    const uint64_t length = uint64_t{steps} * 4;
-    main.steps.push_back(
-        {.kind = fb::StepKind::Copy,
-         .wave = s,
-         .relocations = {part(0, uint64_t{s} * 4, length, fb::AccessMode::Read),
-                         part(1, 0, length, fb::AccessMode::Write)},
-         .edges = s == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{s - 1}});
+    main.steps.push_back({.kind = fb::StepKind::Copy,
+                          .wave = s,
+                          .relocations = {part(0, uint64_t{s} * 4, length, fb::AccessMode::Read),
+                                          part(1, 0, length, fb::AccessMode::Write)},
+                          .edges = step_before(s)});
+  }
+  main.steps.push_back({.kind = fb::StepKind::Fill,
+                        .wave = steps,
+                        .relocations = {part(0, 0, 2 * length, fb::AccessMode::Write)},
+                        .edges = {steps - 1}});
+  return spec;
+}
+
+// Another half of the steps writes what all of the first half read, a word each.
+PlanSpec writers_of_pieces(size_t bytes) {
+  PlanSpec spec = readers_of_pieces(bytes);
+  SpecEntry& main = spec.entries[0];
+  const auto half = static_cast<uint32_t>(main.steps.size() / 2);
+  for (uint32_t s = half; s < main.steps.size(); ++s) {
+    main.steps[s].kind = fb::StepKind::Fill;
+    main.steps[s].relocations = {part(0, uint64_t{s} * 4, 4, fb::AccessMode::Write)};
   }
   return spec;
 }
@@ -370,6 +390,21 @@ Bytes long_plan(size_t bytes) {
   return serialise(chain_plan(static_cast<uint32_t>(bytes / 430)));
 }
 
+Bytes skips_plan(size_t bytes) {
+  const auto steps = static_cast<uint32_t>(bytes / 430);
+  PlanSpec spec = chain_plan(steps);
+  SpecEntry& main = spec.entries[0];
+  constexpr uint32_t kFirst = 3;  // the output of step 0; those of the others follow
+  for (uint32_t s = 0; s + 1 < steps; ++s) {
+    main.values[kFirst + s].offset_bytes = uint64_t{s} * 256;
+    main.values[kFirst + s].last_step = steps - 1;
+  }
+  main.arena_bytes = main.arena_lower_bound = uint64_t{steps - 1} * 256;
+  for (uint32_t s = steps / 2 + 1; s < steps; ++s)
+    main.steps[s].relocations[1].value = kFirst + steps - 1 - s;
+  return serialise(spec);
+}
+
 void for_each_crafted_plan(size_t bytes, const std::function<void(const CraftedPlan&)>& use) {
   using Rule = VerifyRule;
   using Words = std::vector<uint32_t>;
@@ -380,7 +415,8 @@ void for_each_crafted_plan(size_t bytes, const std::function<void(const CraftedP
   give("pieces and wholes", pieces_and_wholes(bytes), Rule::WorkBudget);
   give("values side by side", values_side_by_side(bytes));
   give("values on each other", values_on_each_other(bytes));
-  give("readers of pieces", readers_of_pieces(bytes), Rule::WorkBudget);
+  give("readers of pieces", readers_of_pieces(bytes));
+  give("writers of pieces", writers_of_pieces(bytes), Rule::WorkBudget);
   give("capabilities for all", capabilities_for_all(bytes), Rule::WorkBudget);
   give("execution modes", declarations(bytes, [](uint32_t) { return Words{16, 3, 17, 64, 1, 1}; }));
   give("entry points", declarations(bytes, [](uint32_t i) { return Words{15, 5, i, 'e', 0}; }));

@@ -25,4 +25,8 @@ void for_each_crafted_plan(size_t bytes, const std::function<void(const CraftedP
 // A regular plan of about this size.
 Bytes long_plan(size_t bytes);
 
+// One whose second half reads what the first half made, the last first. Each step waits for the one
+// before it alone.
+Bytes skips_plan(size_t bytes);
+
 }  // namespace rlx::test

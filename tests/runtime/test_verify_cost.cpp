@@ -38,6 +38,16 @@ TEST_CASE("regular_plans_take_less_than_half_of_the_work_that_is_allowed") {
   }
 }
 
+TEST_CASE("plans_of_long_skips_take_less_than_half_of_the_work_that_is_allowed") {
+  for (const size_t bytes : {size_t{200'000}, size_t{2'000'000}}) {
+    const Bytes plan = skips_plan(bytes);
+    const VerifyReport report = verify_plan_report(plan);
+    INFO(plan.size() << " bytes, " << report.work.used << " of " << report.work.allowed);
+    REQUIRE((report.faults.empty() ? "" : report.faults[0].message) == "");
+    CHECK(report.work.used < report.work.allowed / 2);
+  }
+}
+
 TEST_CASE("work_grows_no_faster_than_a_plan") {
   const auto used = [](size_t bytes) {
     const VerifyReport report = verify_plan_report(long_plan(bytes));

@@ -14,7 +14,7 @@
 
 namespace rlx::test {
 
-#define RLX_OPS(family) std::vector<Case> family##_cases();
+#define RLX_OPS(family, ...) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 
@@ -25,7 +25,7 @@ struct Family {
   std::vector<Case> (*cases)();
 };
 constexpr Family kFamilies[] = {
-#define RLX_OPS(family) {#family, family##_cases},
+#define RLX_OPS(family, ...) {#family, family##_cases},
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The schedule checker: plain loops over all pairs.
-#include "compiler/lower/check_schedule.h"
+#include "tests/lower/check_schedule.h"
 
 #include <algorithm>
 #include <string_view>
