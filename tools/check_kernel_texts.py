@@ -18,8 +18,6 @@ CHOICES = {
     ("lib/scalar.inc", "RLX_EXACT_DIV_AND_FMA"): 3,
     # gelu by the target's own 2^x and 1 / x: Vulkan promises too little of its own.
     ("lib/math.inc", "RLX_HAS_APPROXIMATIONS"): 1,
-    # On CUDA a test of each value took the place of the sum of differences; which is faster there is not measured yet.
-    ("softmax.kernel", "RLX_NAN_BY_DIFFERENCES"): 3,
 }
 # Words that one dialect alone has, as only one side of a choice uses them.
 BEHIND_CHOICES = {"RLX_NATIVE_QUOTIENT", "rlx_approximate_exp2", "rlx_approximate_reciprocal"}
