@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "compiler/import/const_input.h"
 #include "compiler/import/model_files.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/onnx_reader.h"
@@ -94,15 +95,20 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
   if (is_onnx(bytes.bytes, file)) {
     const OnnxOptions onnx = {.dims = options.dims,
                               .shapes = options.input_shapes,
-                              .fixed_inputs = {},
+                              .fixed_inputs = {options.constants.begin(), options.constants.end()},
                               .folder = folder_of(file),
                               .keep_symbols = options.keep_symbols};
     return read_onnx_graph(bytes, file, onnx, diagnostics).graph;
   }
   if (refuse_shapes(file, options, diagnostics)) return std::nullopt;
   const std::optional<GraphFormat> format = detect_format(bytes.bytes);
-  if (format == GraphFormat::Json) return read_json_graph(text_of(bytes.bytes), file, diagnostics);
-  if (format == GraphFormat::Rlxg) return read_rlxg_graph(bytes, file, diagnostics);
+  if (format) {
+    std::optional<SourceGraph> graph =
+        format == GraphFormat::Json ? read_json_graph(text_of(bytes.bytes), file, diagnostics)
+                                    : read_rlxg_graph(bytes, file, diagnostics);
+    if (!graph || !fix_inputs(*graph, options.constants, diagnostics)) return std::nullopt;
+    return graph;
+  }
   diagnostics.error(
       DiagCode::FileFormat, {file, ""},
       bytes.bytes.empty() ? "the file is empty" : "the file is not a graph that rlx reads",

@@ -43,8 +43,9 @@ using DimBindings = std::map<std::string, int64_t>;
 
 struct ImportOptions {
   DimBindings dims = {};
-  std::map<std::string, Shape> input_shapes = {};  // of inputs of ONNX models
-  bool auto_promote = false;                       // as if the file asked for it
+  std::map<std::string, Shape> input_shapes = {};     // of inputs of ONNX models
+  std::map<std::string, std::string> constants = {};  // inputs with their values (const_input.h)
+  bool auto_promote = false;                          // as if the file asked for it
   bool keep_symbols = false;  // symbols of ONNX models that are not bound stay open
 };
 

@@ -268,12 +268,7 @@ void add_compile_command(CLI::App& app, Action& action) {
          "short:batch=1,seq=32, or under another name as short=main:seq=32; may be repeated: "
          "the entries of a plan share its weights and states")
       ->allow_extra_args(false);
-  app.add_option("--dim", arguments->import.dims,
-                 "Value of a symbolic dimension, as batch=8; may be repeated")
-      ->allow_extra_args(false);
-  app.add_option("--input-shape", arguments->import.shapes,
-                 "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
-      ->allow_extra_args(false);
+  add_import_options(app, arguments->import);
   add_keep_options(app, arguments->kept);
   app.add_flag(
       "--auto-promote", arguments->import.auto_promote,

@@ -23,14 +23,7 @@ void add_convert_command(CLI::App& app, Action& action) {
   command->add_option("IN", arguments->input, "Graph file: .json, .rlxg or .onnx")->required();
   command->add_option("OUT", arguments->output, "Graph file to write; its ending chooses the form")
       ->required();
-  command
-      ->add_option("--dim", arguments->import.dims,
-                   "Value of a symbolic dimension of an ONNX model, as batch=8; may be repeated")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--input-shape", arguments->import.shapes,
-                   "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
-      ->allow_extra_args(false);
+  add_import_options(*command, arguments->import);
   command->callback([arguments, &action] {
     action = [arguments] {
       const auto import = parse_import_options(arguments->import);

@@ -189,14 +189,7 @@ void add_reference_command(CLI::App& app, Action& action) {
   command->add_option("--outputs", arguments->outputs, "Folder for one .npy file per output")
       ->required();
   command->add_option("--entry", arguments->entry, "Entry to run (default: the only one)");
-  command
-      ->add_option("--dim", arguments->import.dims,
-                   "Value of a symbolic dimension, as batch=8; may be repeated")
-      ->allow_extra_args(false);
-  command
-      ->add_option("--input-shape", arguments->import.shapes,
-                   "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
-      ->allow_extra_args(false);
+  add_import_options(*command, arguments->import);
   add_keep_options(*command, arguments->kept);
   command->add_flag("--auto-promote", arguments->import.auto_promote,
                     "Cast operands of elementwise ops to a common type");

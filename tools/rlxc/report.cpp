@@ -144,13 +144,49 @@ std::optional<std::map<std::string, Shape>> parse_shapes(
   return shapes;
 }
 
+std::optional<std::map<std::string, std::string>> parse_constants(
+    const std::vector<std::string>& arguments) {
+  std::map<std::string, std::string> constants;
+  for (const std::string& argument : arguments) {
+    const size_t equals = argument.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size()) {
+      usage_error("--const \"" + argument + "\" is not NAME=VALUE");
+      return std::nullopt;
+    }
+    if (!constants.emplace(argument.substr(0, equals), argument.substr(equals + 1)).second) {
+      usage_error("--const \"" + argument.substr(0, equals) + "\" is given twice");
+      return std::nullopt;
+    }
+  }
+  return constants;
+}
+
+void add_import_options(CLI::App& command, ImportArguments& arguments) {
+  command
+      .add_option("--dim", arguments.dims,
+                  "Value of a symbolic dimension, as batch=8; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--input-shape", arguments.shapes,
+                  "Shape of an input of an ONNX model, as x=1x3x224x224; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--const", arguments.constants,
+                  "An input that becomes a constant, as sr=16000, training=false, sizes=[1,2] or "
+                  "mask=mask.npy; may be repeated")
+      ->allow_extra_args(false);
+}
+
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments) {
   auto dims = parse_dims(arguments.dims);
   if (!dims) return std::nullopt;
   auto shapes = parse_shapes(arguments.shapes);
   if (!shapes) return std::nullopt;
+  auto constants = parse_constants(arguments.constants);
+  if (!constants) return std::nullopt;
   return ImportOptions{.dims = std::move(*dims),
                        .input_shapes = std::move(*shapes),
+                       .constants = std::move(*constants),
                        .auto_promote = arguments.auto_promote};
 }
 

@@ -48,12 +48,19 @@ void add_keep_options(CLI::App& command, KeptValues& kept);
 // Arguments of --input-shape: NAME=2x3x4, each name once; NAME= is a scalar. Reports as parse_dims.
 std::optional<std::map<std::string, Shape>> parse_shapes(const std::vector<std::string>& arguments);
 
+// Arguments of --const: NAME=VALUE, each name once. Reports as parse_dims.
+std::optional<std::map<std::string, std::string>> parse_constants(
+    const std::vector<std::string>& arguments);
+
 // All options of commands that read a model.
 struct ImportArguments {
   std::vector<std::string> dims;
   std::vector<std::string> shapes;
+  std::vector<std::string> constants;
   bool auto_promote = false;
 };
+// --dim, --input-shape and --const.
+void add_import_options(CLI::App& command, ImportArguments& arguments);
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
 
 }  // namespace rlx

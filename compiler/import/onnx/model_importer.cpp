@@ -6,6 +6,7 @@
 #include <map>
 
 #include "compiler/import/check_source.h"
+#include "compiler/import/const_input.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/node_counts.h"
 #include "compiler/import/onnx/op_table.h"
@@ -229,7 +230,9 @@ class ModelImporter {
     for (const onnx::ValueInfoProto& input : model_->graph().input()) {
       if (!seen.insert(input.name()).second)
         error(DiagCode::DuplicateName, "input " + in_quotes(input.name()) + " is given twice");
-      if (scope.values.contains(input.name())) continue;  // an initializer is its value
+      const bool is_fixed = options_.fixed_inputs.contains(input.name());
+      if (scope.values.contains(input.name()) && !is_fixed)
+        continue;  // an initializer is its value
       if (is_full()) return;
       try {
         import_input(input, scope);
@@ -247,27 +250,54 @@ class ModelImporter {
       throw Refusal{.message = what + " is no tensor",
                     .hint = "rlx has no sequences, maps and optional values"};
     const onnx::TypeProto::Tensor& tensor = input.type().tensor_type();
+    if (options_.fixed_inputs.contains(input.name())) {
+      scope.values[input.name()] =
+          builder_.add_constant(input.name(), fixed_input(input, tensor, what));
+      return;
+    }
     TensorType type{dtype_of(tensor.elem_type(), what), input_shape(input, tensor, what)};
     if (const auto fault = type_fault(type))
       throw Refusal{.code = DiagCode::Limit, .message = what + " " + *fault};
-    const auto fixed = options_.fixed_inputs.find(input.name());
-    if (fixed == options_.fixed_inputs.end()) {
-      scope.values[input.name()] = builder_.add_input(input.name(), std::move(type));
-      return;
-    }
-    if (fixed->second.type.dtype != type.dtype)
+    scope.values[input.name()] = builder_.add_input(input.name(), std::move(type));
+  }
+
+  Tensor fixed_input(const onnx::ValueInfoProto& input, const onnx::TypeProto::Tensor& tensor,
+                     const std::string& what) {
+    const DType dtype = dtype_of(tensor.elem_type(), what);
+    const auto& given = options_.fixed_inputs.at(input.name());
+    if (const auto* values = std::get_if<Tensor>(&given)) {
+      if (values->type.dtype == dtype) return *values;
       throw Refusal{.code = DiagCode::BadBinding,
-                    .message = what + " is fixed to a tensor of type " +
-                               to_string(fixed->second.type) + ", wanted " + to_string(type)};
-    scope.values[input.name()] = builder_.add_constant(input.name(), fixed->second);
+                    .message = what + " is fixed to a tensor of type " + to_string(values->type) +
+                               ", wanted " + std::string(name_of(dtype))};
+    }
+    auto made = const_tensor(std::get<std::string>(given), dtype, known_dims(input, tensor, what));
+    if (const auto* fault = std::get_if<std::string>(&made))
+      throw Refusal{.code = DiagCode::BadBinding, .message = what + " " + *fault};
+    return std::get<Tensor>(std::move(made));
+  }
+
+  // What the model or the options say of the shape of an input that is fixed.
+  KnownDims known_dims(const onnx::ValueInfoProto& input, const onnx::TypeProto::Tensor& tensor,
+                       const std::string& what) {
+    if (options_.shapes.contains(input.name())) {
+      const Shape shape = input_shape(input, tensor, what);
+      return {shape.begin(), shape.end()};
+    }
+    KnownDims dims;
+    for (int axis = 0; axis < tensor.shape().dim_size(); ++axis) {
+      const auto& dim = tensor.shape().dim(axis);
+      const std::string name = symbol_of_dim(input.name(), dim, axis);
+      const bool is_open = is_open_dim(dim) && !options_.dims.contains(name);
+      if (is_open) symbols_.insert(name);
+      dims.push_back(is_open ? std::nullopt
+                             : std::optional(input_dim(input.name(), dim, axis, what)));
+    }
+    return dims;
   }
 
   Shape input_shape(const onnx::ValueInfoProto& input, const onnx::TypeProto::Tensor& tensor,
                     const std::string& what) {
-    if (const auto fixed = options_.fixed_inputs.find(input.name());
-        fixed != options_.fixed_inputs.end()) {
-      return fixed->second.type.shape;
-    }
     if (const auto given = options_.shapes.find(input.name()); given != options_.shapes.end())
       return checked_shape(given->second, tensor, what);
     if (!tensor.has_shape()) {
@@ -284,7 +314,7 @@ class ModelImporter {
 
   int64_t input_dim(const std::string& input, const onnx::TensorShapeProto::Dimension& dim,
                     int axis, const std::string& what) {
-    if (dim.has_dim_value()) {
+    if (!is_open_dim(dim)) {
       if (dim.dim_value() >= 0 && dim.dim_value() <= kMaxDim) return dim.dim_value();
       throw Refusal{.code = DiagCode::BadShape,
                     .message = what + " has the dim " + std::to_string(dim.dim_value())};
@@ -311,7 +341,7 @@ class ModelImporter {
         !tensor.has_shape() || tensor.shape().dim_size() == static_cast<int>(shape.size());
     for (size_t i = 0; is_good && tensor.has_shape() && i < shape.size(); ++i) {
       const auto& dim = tensor.shape().dim(static_cast<int>(i));
-      is_good = !dim.has_dim_value() || dim.dim_value() == shape[i];
+      is_good = is_open_dim(dim) || dim.dim_value() == shape[i];
     }
     if (is_good) return shape;
     throw Refusal{.code = DiagCode::BadBinding,
@@ -327,6 +357,13 @@ class ModelImporter {
       if (!inputs.contains(name))
         error(DiagCode::BadBinding,
               "--input-shape names " + in_quotes(name) + ", which is no input of the model");
+    }
+    for (const auto& [name, value] : options_.fixed_inputs) {
+      if (inputs.contains(name)) continue;
+      const std::vector<std::string_view> names(inputs.begin(), inputs.end());
+      error(DiagCode::BadBinding,
+            "--const names " + in_quotes(name) + ", which is no input of the model",
+            names.empty() ? "the model has none" : "its inputs are " + list_names(names));
     }
     for (const auto& [name, value] : options_.dims) {
       if (symbols_.contains(name)) continue;
@@ -545,6 +582,10 @@ class ModelImporter {
 };
 
 }  // namespace
+
+bool is_open_dim(const onnx::TensorShapeProto::Dimension& dim) {
+  return !dim.has_dim_value() || dim.dim_value() == -1;
+}
 
 std::string symbol_of_dim(const std::string& input, const onnx::TensorShapeProto::Dimension& dim,
                           int axis) {

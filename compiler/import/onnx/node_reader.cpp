@@ -55,7 +55,9 @@ const Tensor& NodeReader::known(size_t i, const std::string& what) {
   refuse("input " + std::to_string(i) + " gives " + what +
              ", which must be known when the model is compiled" +
              (names.empty() ? "" : "; it depends on the model's input " + list_names(names)),
-         "make it a constant of the model, or let it follow from shapes");
+         names.size() == 1
+             ? "give the input's value with --const " + std::string(names.front()) + "=VALUE"
+             : "make it a constant of the model, or let it follow from shapes");
 }
 
 Ints NodeReader::known_ints(size_t i, const std::string& what) {

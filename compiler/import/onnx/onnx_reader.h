@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "compiler/import/import.h"
@@ -16,9 +17,10 @@ namespace rlx {
 struct OnnxOptions {
   DimBindings dims;                     // of symbolic dims; an unnamed one is called "input.axis"
   std::map<std::string, Shape> shapes;  // of inputs, whole
-  std::map<std::string, Tensor> fixed_inputs;  // inputs that become constants of the model
-  std::string folder;                          // where external data is looked for
-  bool keep_symbols = false;                   // what is not bound stays a symbol of the graph
+  // Inputs that become constants of the model: their values, or texts for const_tensor.
+  std::map<std::string, std::variant<std::string, Tensor>> fixed_inputs;
+  std::string folder;         // where external data is looked for
+  bool keep_symbols = false;  // what is not bound stays a symbol of the graph
 };
 
 struct OnnxResult {

@@ -145,7 +145,7 @@ class OpenImporter {
       const auto& shape = input.type().tensor_type().shape();
       for (int axis = 0; axis < shape.dim_size(); ++axis) {
         const std::string name = symbol_of_dim(input.name(), shape.dim(axis), axis);
-        if (!shape.dim(axis).has_dim_value() && !options_.dims.contains(name))
+        if (is_open_dim(shape.dim(axis)) && !options_.dims.contains(name))
           visit(input.name(), axis, name);
       }
     }
