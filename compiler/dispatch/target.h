@@ -7,19 +7,12 @@
 #include <span>
 #include <string_view>
 
+#include "compiler/dispatch/device_model.h"
 #include "compiler/dispatch/program.h"
 
 namespace rlx {
 
 enum class TargetKind : uint8_t { Vulkan, Cuda };  // numbered as in plan.fbs
-
-// The device class that cost models reckon with where no device is at hand.
-struct DeviceModel {
-  uint32_t multiprocessors;
-  uint64_t shared_bytes;  // of one workgroup, that every device of the target has
-  double memory_gigabytes_per_second;
-  double step_microseconds;  // least time from one dependent step to the next
-};
 
 // Targets of one kind are profiles of its devices; a plan holds one of them.
 struct Target {

@@ -19,6 +19,10 @@ KernelId kernel(DType x, int64_t m, DType w, const std::string& target) {
   return program.kernels.at(index_of(program.steps.at(0).kernel.value())).kernel;
 }
 
+const DeviceModel& device() {
+  return find_target("cuda")->device;
+}
+
 }  // namespace
 
 TEST_CASE("rows_of_halves_and_blocks_of_whole_codes_go_to_tensor_cores") {
@@ -33,19 +37,20 @@ TEST_CASE("rows_of_halves_and_blocks_of_whole_codes_go_to_tensor_cores") {
 }
 
 TEST_CASE("teams_of_blocks_fill_the_device") {
-  const VectorTeams wide = choose_teams({.m = 1, .n = 14336, .k = 4096, .bits = 4.5});
+  const VectorTeams wide = choose_teams({.m = 1, .n = 14336, .k = 4096, .bits = 4.5}, device());
   CHECK(wide.lanes == 32);
   CHECK(wide.outputs == 4);
   CHECK(wide.blocks == 14336 / 16);
-  CHECK(choose_teams({.m = 8, .n = 14336, .k = 4096, .bits = 4.5}).outputs == 2);
-  const VectorTeams narrow = choose_teams({.m = 1, .n = 64, .k = 4096, .bits = 4.5});
+  CHECK(choose_teams({.m = 8, .n = 14336, .k = 4096, .bits = 4.5}, device()).outputs == 2);
+  const VectorTeams narrow = choose_teams({.m = 1, .n = 64, .k = 4096, .bits = 4.5}, device());
   CHECK(narrow.lanes == 128);
   CHECK(narrow.outputs == 1);
 }
 
 TEST_CASE("groups_that_hold_x_fill_waves") {
   const auto teams = [](int64_t n, int64_t k, int64_t batches, HeldForm form) {
-    return choose_teams({.m = 1, .n = n, .k = k, .batches = batches, .bits = 4.5, .held = form});
+    return choose_teams({.m = 1, .n = n, .k = k, .batches = batches, .bits = 4.5, .held = form},
+                        device());
   };
   const HeldForm few = {.lines = 4, .threads = 256};
   const VectorTeams wide = teams(14336, 4096, 1, few);
@@ -65,9 +70,8 @@ TEST_CASE("groups_that_hold_x_fill_waves") {
 }
 
 TEST_CASE("few_rows_take_small_tiles") {
-  const DeviceModel& device = find_target("cuda")->device;
   const auto rows = [&](int64_t m) {
-    return choose_weighted_mma_tile({.m = m, .n = 4096, .k = 4096, .bits = 4.5}, device).m;
+    return choose_weighted_mma_tile({.m = m, .n = 4096, .k = 4096, .bits = 4.5}, device()).m;
   };
   CHECK(rows(16) == 32);
   CHECK(rows(512) == 128);

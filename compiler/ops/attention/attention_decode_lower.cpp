@@ -15,9 +15,7 @@ constexpr int64_t kDecodeQueries = 4;
 constexpr int64_t kDecodeThreads = 256;
 constexpr int64_t kNarrowestTeam = 4;
 constexpr int64_t kWidestTeam = 32;
-// Workgroups that fill a device, and the most splits that one team merges.
-constexpr int64_t kWantedGroups = 512;
-constexpr int64_t kMostSplits = 32;
+constexpr int64_t kMostSplits = 32;  // that one team merges
 
 int64_t power_of_two_up(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(x)));
@@ -38,7 +36,8 @@ struct DecodeTiling {
   [[nodiscard]] int64_t teams() const { return kDecodeThreads / lanes; }
 };
 
-DecodeTiling choose_decode_tiling(const AttentionProblem& problem, DType real) {
+DecodeTiling choose_decode_tiling(const AttentionProblem& problem, DType real,
+                                  const FullDevice& full) {
   // In registers: pieces of queries and results; pieces of keys and values on their way.
   const int64_t most_pieces = real == DType::f64 ? 4 : 8;
   const int64_t keys_at_once = real == DType::f64 ? 2 : 4;
@@ -59,7 +58,8 @@ DecodeTiling choose_decode_tiling(const AttentionProblem& problem, DType real) {
   tiling.meeting = std::min<int64_t>(tiling.rows * tiling.value_pieces, real == DType::f64 ? 2 : 4);
   const int64_t groups = problem.batch * problem.kv_heads * tiling.row_tiles;
   const int64_t rounds = ceil_div(most_keys(problem), tiling.teams() * tiling.keys);
-  tiling.splits = std::clamp<int64_t>(std::min(kWantedGroups / groups, rounds), 1, kMostSplits);
+  tiling.splits =
+      std::clamp<int64_t>(std::min(full.decode_groups / groups, rounds), 1, kMostSplits);
   return tiling;
 }
 
@@ -127,7 +127,7 @@ bool suits_attention_decode(const AttentionProblem& problem) {
 void emit_attention_decode(LowerContext& ctx, const AttentionProblem& problem,
                            const AttentionOperands& o, const std::string& refusal) {
   const DType real = attention_arithmetic(o);
-  const DecodeTiling tiling = choose_decode_tiling(problem, real);
+  const DecodeTiling tiling = choose_decode_tiling(problem, real, ctx.target().device.full);
   std::optional<TensorRef> partial;
   if (tiling.splits > 1) {
     const int64_t piece_count = ceil_div(problem.v_head_dim, 4) + 1;

@@ -33,9 +33,8 @@ struct Tiling {
 
 // Shared memory stays within 32 KiB: staged keys 24 KiB or values, weights, queries and 1 KiB of
 // reductions together. Doubles take half as many of everything that grows with the tile.
-Tiling choose_tiling(const AttentionProblem& problem, DType real) {
+Tiling choose_tiling(const AttentionProblem& problem, DType real, const FullDevice& full) {
   const bool wide = real == DType::f64;
-  constexpr int64_t kWantedGroups = 128;
   const int64_t most_queries = wide ? 2 : 4;          // of a thread
   const int64_t accumulators = wide ? 8 : 16;         // pieces of four in registers
   const int64_t resident_pieces = wide ? 256 : 1024;  // 16 KiB, 8 KiB of doubles
@@ -46,7 +45,7 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real) {
   for (int64_t queries = most_queries; queries > 1; queries /= 2) {
     const int64_t groups =
         problem.batch * problem.heads * ceil_div(problem.q_tokens, queries * kThreadRows);
-    if (queries * tiling.column_blocks > accumulators || groups < kWantedGroups) continue;
+    if (queries * tiling.column_blocks > accumulators || groups < full.attention_groups) continue;
     tiling.queries_per_thread = queries;
     break;
   }
@@ -121,7 +120,7 @@ void emit_attention(LowerContext& ctx, const AttentionProblem& problem, const At
   const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
                          o.mask.has_value() || o.bias.has_value();
   const DType real = attention_arithmetic(o);
-  const Tiling tiling = choose_tiling(problem, real);
+  const Tiling tiling = choose_tiling(problem, real, ctx.target().device.full);
   auto dispatch = ctx.dispatch<KernelId::attention>();
   define_attention(dispatch, problem, o);
   dispatch.define("RLX_SELECTIVE", selective ? 1 : 0)

@@ -14,20 +14,6 @@
 namespace rlx {
 namespace {
 
-// Fitted to an H200 (driver 580) in chains of equal steps: 12 heads of 32 and 64, 128 tokens, batch
-// 1 and 32, f16 and f32; prefill of 1024 tokens and decode over 1025 keys of 32 heads, 8 kv heads,
-// bf16.
-constexpr double kStartMicroseconds = 1.2;
-constexpr double kStepMicroseconds = 0.3;     // from one step of a warp to the next
-constexpr double kLoadMicroseconds = 0.14;    // per KiB that a warp loads at a step, straight
-constexpr double kJoinMicroseconds = 0.17;    // per warp whose 16 rows of 64 columns are joined
-constexpr double kClusterMicroseconds = 1.0;  // to send results through a cluster
-constexpr double kStagedStartMicroseconds = 1.8;
-constexpr double kStagedStepMicroseconds = 0.8;   // of 64 keys by 64 columns, latency of one warp
-constexpr double kStagedTileMicroseconds = 0.39;  // 64 rows by 64 keys by 64 columns, 16-bit
-constexpr double kF32Slowdown = 5;                // of the same, 3xTF32
-constexpr double kCacheBytesPerMicrosecond = 4.5e6;
-
 // Largest count of heads that shares a tile of so many rows.
 int64_t fold_for(const AttentionProblem& problem, int64_t tile_rows) {
   const int64_t shared = problem.heads / problem.kv_heads;
@@ -52,22 +38,23 @@ double straight_microseconds(const AttentionProblem& problem, const Sizes& sizes
       std::max<int64_t>(1, ceil_div(sizes.keys, tiling.step_keys * tiling.warps_k * tiling.splits));
   const double step_kib = static_cast<double>(tiling.step_keys) * key_bytes / 1024;
   const int64_t rows = std::min<int64_t>(problem.q_tokens * tiling.fold, tiling.tile_rows());
-  const double join = kJoinMicroseconds * static_cast<double>(tiling.warps_k) *
+  const double join = device.attention.join * static_cast<double>(tiling.warps_k) *
                       static_cast<double>(rows) / 16 * static_cast<double>(problem.v_head_dim) / 64;
   const auto groups = static_cast<double>(tiling.groups(problem) * tiling.splits);
   const double resident = std::max(1.0, std::floor(512.0 / static_cast<double>(tiling.threads())));
   const double waves = std::ceil(groups / (resident * device.multiprocessors));
   const double latency =
-      static_cast<double>(steps) * (kLoadMicroseconds * step_kib + kStepMicroseconds) + join;
+      static_cast<double>(steps) * (device.attention.load * step_kib + device.attention.step) +
+      join;
   const double traffic = static_cast<double>(tiling.groups(problem)) *
-                         static_cast<double>(sizes.keys) * key_bytes / kCacheBytesPerMicrosecond;
-  return kStartMicroseconds + std::max(waves * latency, traffic);
+                         static_cast<double>(sizes.keys) * key_bytes / device.attention.cache_rate;
+  return device.attention.start + std::max(waves * latency, traffic);
 }
 
 double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
                            const DeviceModel& device, const AttentionMmaTiling& tiling) {
-  const double width =
-      static_cast<double>(sizes.columns) / 64 * (sizes.bytes == 4 ? kF32Slowdown : 1);
+  const double width = static_cast<double>(sizes.columns) / 64 *
+                       (sizes.bytes == 4 ? device.attention.f32_slowdown : 1);
   const auto steps = static_cast<double>(
       std::max<int64_t>(1, ceil_div(sizes.keys, tiling.step_keys * tiling.splits)));
   const double step_tiles = static_cast<double>(tiling.step_keys) / 64 * width;
@@ -82,13 +69,13 @@ double staged_microseconds(const AttentionProblem& problem, const Sizes& sizes,
   const double throughput =
       std::ceil(groups * static_cast<double>(tiling.splits) / device.multiprocessors) *
       device.multiprocessors / (groups * static_cast<double>(tiling.splits)) * tiles *
-      kStagedTileMicroseconds / device.multiprocessors;
-  const double chain = steps * kStagedStepMicroseconds * std::max(0.5, step_tiles);
+      device.attention.staged_tile / device.multiprocessors;
+  const double chain = steps * device.attention.staged_step * std::max(0.5, step_tiles);
   const double traffic =
       groups * static_cast<double>(sizes.keys) * share *
       static_cast<double>((problem.head_dim + problem.v_head_dim) * sizes.bytes) /
-      kCacheBytesPerMicrosecond;
-  return kStagedStartMicroseconds + std::max({throughput, chain, traffic});
+      device.attention.cache_rate;
+  return device.attention.staged_start + std::max({throughput, chain, traffic});
 }
 
 // What fits into registers without spilling, on every architecture, by the largest head size.
@@ -200,7 +187,7 @@ double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
                     .columns = std::max(problem.head_dim, problem.v_head_dim)};
   const double alone = tiling.stages > 0 ? staged_microseconds(problem, sizes, device, tiling)
                                          : straight_microseconds(problem, sizes, device, tiling);
-  return alone + (tiling.splits > 1 ? kClusterMicroseconds : 0);
+  return alone + (tiling.splits > 1 ? device.attention.cluster : 0);
 }
 
 AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, DType dtype,

@@ -19,9 +19,8 @@ namespace {
 
 constexpr int64_t kThreads = 256;
 constexpr int64_t kDigits = 256;
-constexpr int64_t kFewUpdates = 2048;        // each workgroup reads all tuples
-constexpr int64_t kWinnersPerUpdate = 16;    // words of scratch worth one pass instead of a sort
-constexpr int64_t kWantedThreads = 1 << 17;  // that fill a device
+constexpr int64_t kFewUpdates = 2048;      // each workgroup reads all tuples
+constexpr int64_t kWinnersPerUpdate = 16;  // words of scratch worth one pass instead of a sort
 constexpr int64_t kMostKeys = std::numeric_limits<uint32_t>::max();
 
 // RLX_PHASE of the kernel.
@@ -412,8 +411,8 @@ bool lower_scatter(LowerContext& ctx, const ScatterProblem& problem,
   }
   scatter.rounds = std::clamp<int64_t>(scatter.count() / (kThreads * kThreads), 1, 16);
   scatter.tiles = ceil_div(scatter.count(), scatter.rounds * kThreads);
-  scatter.run =
-      std::clamp<int64_t>(scatter.count() * scatter.columns() / kWantedThreads / 4 * 4, 8, 256);
+  const int64_t threads = ctx.target().device.full.scatter_threads;
+  scatter.run = std::clamp<int64_t>(scatter.count() * scatter.columns() / threads / 4 * 4, 8, 256);
   if (scatter.replaces()) {
     emit_sorted_replace(ctx, scatter);
   } else {

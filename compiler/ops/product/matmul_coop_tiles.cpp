@@ -31,28 +31,11 @@ constexpr std::array<CoopTile, 12> kTiles = {{
 }};
 // clang-format on
 
-// Microseconds and elements per microsecond of one multiprocessor, fitted to 347 measured tilings
-// of 14 shapes (128 x 384..2304 x 384..3072, 512 x 1024 x 1024, 1024 x 2048..8192 x 2048..8192,
-// 4096 x 768..4096 x 768..4096) on an H200 by Vulkan, driver 580, tiles of 64 and more lines: what
-// it picks takes 1 % longer than the fastest of them on average, 6 % at most. Of the convolutions
-// of ResNet-50 at batch 32 it picks the fastest tile, or one that takes up to 6 % longer.
-// Tiles of 48 lines would divide some evenly too, and are slow where b comes from memory.
-constexpr double kProductRate = 2.71e6;
-constexpr double kReadRate = 0.403e6;     // bytes from shared memory to registers
-constexpr double kStageRate = 0.177e6;    // bytes through registers to shared memory
-constexpr double kStepLatency = 0.189;    // from a load to its use, where nothing hides it
-constexpr double kTwoStages = 0.847;      // of which two stages leave
-constexpr double kHiddenTraffic = 0.135;  // of shared memory's traffic that products do not hide
-constexpr double kBarrier = 0.141;        // each workgroup's at a step
-constexpr double kCacheRate = 5.28e6;     // bytes from L2, all multiprocessors
-constexpr double kFinish = 0.0861;        // of 16 x 16 sums of each subgroup
-constexpr double kCoopStart = 2.58;
-constexpr double kSecondPass = 4.22;
-constexpr double kSecondPassRate = 4.37e6;  // bytes
-constexpr uint32_t kRegisters = 65536;      // of a multiprocessor
-constexpr uint32_t kMostRegisters = 255;    // of a thread
-constexpr uint32_t kOtherRegisters = 60;    // addresses and the like
-constexpr uint64_t kAllShared = 48 * 1024;  // of a multiprocessor, as the driver divides its memory
+// Of ResNet-50's convolutions at batch 32 the H200's model picks the fastest tile, or one that
+// takes up to 6 % longer. Tiles of 48 lines would divide some evenly too, and are slow where b
+// comes from memory.
+constexpr uint32_t kMostRegisters = 255;  // of a thread
+constexpr uint32_t kOtherRegisters = 60;  // addresses and the like
 constexpr std::array<int64_t, 6> kCoopSplits = {1, 2, 3, 4, 6, 8};
 
 uint64_t shared_bytes(const CoopProblem& problem, const CoopTile& tile) {
@@ -69,40 +52,42 @@ bool divides_rows(const CoopTile& tile, uint32_t lines, bool by_line) {
 }
 
 // Workgroups that fit onto a multiprocessor together.
-double resident(const CoopProblem& problem, const CoopTile& tile) {
+double resident(const CoopProblem& problem, const CoopTile& tile, const CoopTimes& times) {
   const uint32_t lines = tile.m / tile.warps_m + tile.n / tile.warps_n;
   const uint32_t sums = tile.m / tile.warps_m * (tile.n / tile.warps_n) / 32;
   const uint32_t pieces = (tile.m + tile.n) * tile.k / 8 / tile.threads();
   const uint32_t registers =
       std::min(kMostRegisters, kOtherRegisters + sums + lines / 16 * 4 + pieces * 4);
-  const uint64_t by_registers = kRegisters / (tile.threads() * ((registers + 7) / 8 * 8));
-  return static_cast<double>(
-      std::max<uint64_t>(1, std::min(by_registers, kAllShared / shared_bytes(problem, tile))));
+  const uint64_t by_registers = times.registers / (tile.threads() * ((registers + 7) / 8 * 8));
+  return static_cast<double>(std::max<uint64_t>(
+      1, std::min(by_registers, times.all_shared_bytes / shared_bytes(problem, tile))));
 }
 
 double estimate(const CoopProblem& problem, const CoopChoice& choice, const DeviceModel& device) {
   const CoopTile& tile = choice.tile;
+  const CoopTimes& times = device.coop;
   const double steps = static_cast<double>(choice.split_k / tile.k);
   const double share = std::ceil(static_cast<double>(choice.groups) / device.multiprocessors);
-  const double together = std::min(share, resident(problem, tile));
+  const double together = std::min(share, resident(problem, tile, times));
   const double rounds = std::ceil(share / together);
   const double warps = tile.threads() / 32.0;
   const uint32_t warp_m = tile.m / tile.warps_m;
   const uint32_t warp_n = tile.n / tile.warps_n;
   const double panel_bytes = 2.0 * (tile.m + tile.n) * tile.k;
   const double read_bytes = warps * (warp_m + warp_n) * (tile.k / tile.warps_k) * 2;
-  const double traffic = read_bytes / kReadRate + panel_bytes / kStageRate;
-  const double products = static_cast<double>(tile.m) * tile.n * tile.k / kProductRate;
-  const double alone = kStepLatency * (tile.stages > 1 ? kTwoStages : 1) + products + traffic;
-  const double full = together * (products + kHiddenTraffic * traffic + kBarrier);
-  const double cache = share * device.multiprocessors * panel_bytes * steps / kCacheRate;
-  double time = kCoopStart + std::max(rounds * steps * std::max(alone, full), cache) +
-                rounds * together * kFinish * (warp_m * warp_n / 256.0);
+  const double traffic = read_bytes / times.read_rate + panel_bytes / times.stage_rate;
+  const double products = static_cast<double>(tile.m) * tile.n * tile.k / times.products;
+  const double alone =
+      times.step_latency * (tile.stages > 1 ? times.two_stages : 1) + products + traffic;
+  const double full = together * (products + times.hidden_traffic * traffic + times.barrier);
+  const double cache = share * device.multiprocessors * panel_bytes * steps / times.cache_rate;
+  double time = times.start + std::max(rounds * steps * std::max(alone, full), cache) +
+                rounds * together * times.finish * (warp_m * warp_n / 256.0);
   if (choice.splits > 1) {
     const double elements = static_cast<double>(problem.m) * static_cast<double>(problem.n) *
                             static_cast<double>(problem.batches);
-    time +=
-        kSecondPass + elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / kSecondPassRate;
+    time += times.second_pass +
+            elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / times.second_pass_rate;
   }
   return time;
 }

@@ -10,6 +10,7 @@
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/product/matmul_wgmma.h"
+#include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 
@@ -133,35 +134,16 @@ uint64_t workspace_bytes(const LowerContext& ctx, const Product& product) {
 
 // ---- the choice ----
 
-// Teraflops that large products reach on an H200 (tests/bench/results), by operand.
-struct ProductRates {
-  double short_float;
-  double f32;
-  double tf32;
-};
-constexpr ProductRates kLibraryRates = {.short_float = 680, .f32 = 45, .tf32 = 380};
-constexpr ProductRates kThreadRates = {.short_float = 25, .f32 = 25, .tf32 = 25};
-constexpr ProductRates kMmaRates = {.short_float = 290, .f32 = 90, .tf32 = 220};
-
-double microseconds(const LowerContext& ctx, const ProductRates& rates, DType dtype, uint64_t flops,
-                    uint64_t bytes) {
-  double teraflops = rates.short_float;
-  if (dtype == DType::f32) {
-    teraflops = ctx.products() == ProductPrecision::Tf32 ? rates.tf32 : rates.f32;
-  }
-  const double computing = static_cast<double>(flops) / teraflops * 1e-6;
-  const double moving =
-      static_cast<double>(bytes) / ctx.target().device.memory_gigabytes_per_second * 1e-3;
-  return std::max(computing, moving) + ctx.target().device.step_microseconds;
+// The library's product of 16 bits in tiles that fill the device, against matmul_wgmma's estimate.
+double library_tile_microseconds(const LibraryTiles& times, double flops, double added_bytes) {
+  return times.begin + flops / times.rate * 1e-6 + added_bytes / times.added_rate * 1e-3;
 }
 
-// The library's product of 16 bits in tiles that fill the device, fitted to an H200 over the shapes
-// to which matmul_wgmma's estimate is. Its kernels start when their predecessors have ended.
-double library_tile_microseconds(double flops, double added_bytes) {
-  constexpr double kBegin = 5.5;
-  constexpr double kTeraflops = 790;
-  constexpr double kAddedGigabytesPerSecond = 3000;
-  return kBegin + flops / kTeraflops * 1e-6 + added_bytes / kAddedGigabytesPerSecond * 1e-3;
+ProductWork work_of(const LowerContext& ctx, const Product& product, const Step& step) {
+  return {.dtype = product.a.ref.dtype(),
+          .precision = ctx.products(),
+          .flops = step.flops,
+          .bytes = step.bytes_moved};
 }
 
 std::string microseconds_text(double value) {
@@ -173,16 +155,16 @@ std::string microseconds_text(double value) {
 // What our own steps take, all of them.
 double own_microseconds(LowerContext& ctx, const Product& product, size_t first_step) {
   const Program& program = ctx.program();
-  const DType dtype = product.a.ref.dtype();
+  const DeviceModel& device = ctx.target().device;
   double sum = 0;
   for (size_t i = first_step; i < program.steps.size(); ++i) {
     const Step& step = program.steps[i];
     const KernelId kernel = program.kernels.at(index_of(step.kernel.value())).kernel;
     if (kernel == KernelId::matmul_wgmma)
       return wgmma_microseconds(ctx.target(), tiled_size({.product = product}));
-    const bool on_tensor_cores = kernel == KernelId::matmul_mma;
-    sum += microseconds(ctx, on_tensor_cores ? kMmaRates : kThreadRates, dtype, step.flops,
-                        step.bytes_moved);
+    const ProductRates& rates =
+        kernel == KernelId::matmul_mma ? device.mma_rates : device.thread_rates;
+    sum += rate_microseconds(rates, device, work_of(ctx, product, step));
   }
   return sum;
 }
@@ -195,10 +177,21 @@ KernelId own_kernel(LowerContext& ctx, size_t first_step) {
 
 double library_microseconds(LowerContext& ctx, const Product& product, size_t first_step) {
   const Step& own = ctx.program().steps.at(first_step);
+  const DeviceModel& device = ctx.target().device;
   if (own_kernel(ctx, first_step) != KernelId::matmul_wgmma)
-    return microseconds(ctx, kLibraryRates, product.a.ref.dtype(), own.flops, own.bytes_moved);
+    return rate_microseconds(device.library_rates, device, work_of(ctx, product, own));
   const double added = product.residual ? static_cast<double>(byte_size(product.y.type)) : 0;
-  return library_tile_microseconds(static_cast<double>(own.flops), added);
+  return library_tile_microseconds(device.library_tiles, static_cast<double>(own.flops), added);
+}
+
+// Of dense operands, read and written once.
+ProductWork dense_work(int64_t m, int64_t n, int64_t k, DType dtype) {
+  const auto product = [](int64_t a, int64_t b) {
+    return static_cast<uint64_t>(a) * static_cast<uint64_t>(b);
+  };
+  return {.dtype = dtype,
+          .flops = 2 * product(m, n) * static_cast<uint64_t>(k),
+          .bytes = (product(m, k) + product(k, n) + product(m, n)) * element_bytes(dtype)};
 }
 
 // ---- the step ----
@@ -254,14 +247,12 @@ bool library_wants_activation_apart(const Target& target, int64_t m, int64_t n, 
                                     DType dtype, const std::string& activation) {
   if (!library_suits(target, m, n, k) || !is_half(dtype)) return false;
   if (activation == "relu" || activation == "gelu_tanh") return false;  // epilogues of the library
-  const double flops =
-      2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
-  const double pass_bytes = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
-                            static_cast<double>(element_bytes(dtype));
-  double ours = flops / kMmaRates.short_float * 1e-6;
-  double product = flops / kLibraryRates.short_float * 1e-6;
+  const DeviceModel& device = target.device;
+  const ProductWork work = dense_work(m, n, k, dtype);
+  double ours = rate_microseconds(device.mma_rates, device, work);
+  double library = rate_microseconds(device.library_rates, device, work);
   if (wgmma_takes(target, m, n, k, dtype)) {
-    product = library_tile_microseconds(flops, 0);
+    library = library_tile_microseconds(device.library_tiles, static_cast<double>(work.flops), 0);
     ours = std::min(
         ours, wgmma_microseconds(target, {.m = m,
                                           .n = n,
@@ -270,9 +261,11 @@ bool library_wants_activation_apart(const Target& target, int64_t m, int64_t n, 
                                           .residual = false,
                                           .heavy_activation = is_heavy_activation(activation)}));
   }
-  const double library = product + pass_bytes / target.device.memory_gigabytes_per_second * 1e-3 +
-                         target.device.step_microseconds;
-  return library < ours;
+  const double pass_bytes = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
+                            static_cast<double>(element_bytes(dtype));
+  const double pass =
+      pass_bytes / device.memory_gigabytes_per_second * 1e-3 + device.step_microseconds;
+  return library + pass < ours;
 }
 
 LibraryProblem library_problem(const LowerContext& ctx, const Product& product) {

@@ -15,6 +15,7 @@
 #include "compiler/ops/product/matmul_vectors.h"
 #include "compiler/ops/product/matmul_wgmma.h"
 #include "compiler/ops/product/matvec_stream_lower.h"
+#include "compiler/ops/product/product_time.h"
 #include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
@@ -133,7 +134,8 @@ void emit_tiles(LowerContext& ctx, const Product& product) {
   const DType acc = accumulator_of(product.a.ref.dtype());
   const TileChoice choice = choose_tile(
       {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)},
-      {.acc_bytes = element_bytes(acc), .allow_shallow = product.a.ref.dtype() == DType::f32});
+      {.acc_bytes = element_bytes(acc), .allow_shallow = product.a.ref.dtype() == DType::f32},
+      ctx.target().device);
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {
@@ -236,12 +238,15 @@ namespace {
 
 // Large tiles take the product, and enough of them to beat matmul_mma's smaller ones.
 bool tiles_are_faster(const LowerContext& ctx, const Product& product) {
-  constexpr double kMmaTeraflops = 290;  // of large products on an H200
   const TiledProduct tiled{.product = product};
+  const DeviceModel& device = ctx.target().device;
   if (!wgmma_refusal(ctx, tiled).empty()) return false;
-  const double by_mma = static_cast<double>(flops_of(product)) / kMmaTeraflops * 1e-6;
+  const ProductWork work{.dtype = product.a.ref.dtype(),
+                         .precision = ctx.products(),
+                         .flops = flops_of(product),
+                         .bytes = least_bytes(product)};
   return wgmma_microseconds(ctx.target(), tiled_size(tiled)) <
-         by_mma + ctx.target().device.step_microseconds;
+         rate_microseconds(device.mma_rates, device, work);
 }
 
 bool few_vectors(const Product& product) {

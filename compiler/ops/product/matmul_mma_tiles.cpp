@@ -47,49 +47,7 @@ constexpr std::array<MmaTile, 10> kFloatTiles = {{
 }};
 // clang-format on
 
-// Microseconds that a tile takes, from two fits on an H200.
-struct Costs {
-  double cache_rate;        // bytes per microsecond from L2, all multiprocessors
-  double port_rate;         // bytes per microsecond into one multiprocessor
-  double shared;            // of that cost again for a second workgroup there
-  double refilled_weights;  // b's travel where stages are filled again; else it came before
-  double refilled;          // what all travel and products then cost, against once
-  double block;             // a stage
-  double refilled_block;    // a stage that is filled again
-  double exchange;          // each further workgroup of a cluster
-  double exchange_rate;     // bytes of sums per microsecond and workgroup
-  double join;              // each slice of sums that a workgroup of a cluster joins before
-};
-// 249 tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x 2048, 1024 x 3072
-// x 2048) in chains with early starts: what it picks takes 8 % longer than the fastest on average.
-constexpr Costs kWarpCosts{.cache_rate = 6.5e6,
-                           .port_rate = 0.0696e6,
-                           .shared = 0.12,
-                           .refilled_weights = 2.26,
-                           .refilled = 1.1,
-                           .block = 0.027,
-                           .refilled_block = 0.027,
-                           .exchange = 0.15,
-                           .exchange_rate = 0.0201e6,
-                           .join = 0.15};
-// 100 tilings of the products of BERT-base and MiniLM-L6 (b1 s128 f16) in these networks: what it
-// picks is within 0.1 us of the fastest.
-constexpr Costs kWarpgroupCosts{.cache_rate = 7e6,
-                                .port_rate = 0.06e6,
-                                .shared = 0.74,
-                                .refilled_weights = 0.78,
-                                .refilled = 0.9,
-                                .block = 0.058,
-                                .refilled_block = 0,
-                                .exchange = 0.1,
-                                .exchange_rate = 0.0274e6,
-                                .join = 0.054};
-constexpr double kMmaStart = 1.17;         // from the step before to the first product
-constexpr double kWarpgroupRate = 2.4e6;   // products per microsecond and multiprocessor
-constexpr double kWarpRate = 0.6e6;        // of 16-bit operands, warps by themselves
-constexpr double kSplitFloatRate = 0.2e6;  // of f32 in two parts, eight warps of 32 x 32
 constexpr double kFewWarpsPower = 0.645;
-constexpr double kUnitOperation = 0.0068;  // of an activation on four elements of y per thread
 
 bool by_warpgroups(const MmaProblem& problem, const MmaTile& tile) {
   return problem.kind == MmaKind::Half && !problem.a_by_line && !problem.b_by_line &&
@@ -119,19 +77,21 @@ double slots(int64_t splits, const DeviceModel& device) {
   return device.multiprocessors * (1 - unfilled);
 }
 
-double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, double together) {
-  if (by_warpgroups(problem, tile)) return kWarpgroupRate;
-  if (problem.kind == MmaKind::Half) return kWarpRate;
+double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, double together,
+                                const MmaTimes& times) {
+  if (by_warpgroups(problem, tile)) return times.warpgroup_products;
+  if (problem.kind == MmaKind::Half) return times.warp_products;
   const uint32_t warp_tile = tile.m / tile.warps_m * (tile.n / tile.warps_n);
   const double reuse = warp_tile >= 1024 ? 1 : warp_tile >= 512 ? 0.787 : 0.534;
   const double warps = tile.threads() / 32.0 * together;
-  const double rate = kSplitFloatRate * reuse * std::pow(std::min(1.0, warps / 8), kFewWarpsPower);
+  const double rate =
+      times.split_f32_products * reuse * std::pow(std::min(1.0, warps / 8), kFewWarpsPower);
   return problem.kind == MmaKind::Tf32 ? 2.5 * rate : rate;
 }
 
 double estimate(const MmaProblem& problem, const MmaChoice& choice, const DeviceModel& device) {
   const MmaTile& tile = choice.tile;
-  const Costs& costs = by_warpgroups(problem, tile) ? kWarpgroupCosts : kWarpCosts;
+  const MmaCosts& costs = by_warpgroups(problem, tile) ? device.mma_warpgroups : device.mma_warps;
   const int64_t blocks = choice.split_k / choice.tile_k;
   const bool refills = blocks > choice.stages;
   const double shares =
@@ -148,7 +108,7 @@ double estimate(const MmaProblem& problem, const MmaChoice& choice, const Device
                       (a_bytes + (refills ? costs.refilled_weights * b_bytes : 0)) /
                       costs.port_rate;
   const double products = together * tile.m * tile.n * static_cast<double>(choice.split_k) /
-                          products_per_microsecond(problem, tile, together);
+                          products_per_microsecond(problem, tile, together, device.mma);
   const double body = std::max({cache, port, products}) * (refills ? costs.refilled : 1) +
                       static_cast<double>(blocks) * (refills ? costs.refilled_block : costs.block);
   const double tile_elements = static_cast<double>(tile.m) * tile.n;
@@ -159,8 +119,8 @@ double estimate(const MmaProblem& problem, const MmaChoice& choice, const Device
                (tile.warps_k > 1 ? costs.join * tile.warps_k : 0);
   }
   const double units = tile_elements / 4 / tile.threads() / static_cast<double>(choice.splits);
-  const double finish = units * kUnitOperation * problem.epilogue_operations;
-  return kMmaStart + rounds * (body + exchange + finish);
+  const double finish = units * device.mma.unit_operation * problem.epilogue_operations;
+  return device.mma.start + rounds * (body + exchange + finish);
 }
 
 // As many stages as there are and shared memory holds; nullopt where the tile does not fit.

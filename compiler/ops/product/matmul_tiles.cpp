@@ -45,19 +45,6 @@ constexpr std::array<TileShape, 10> kScalarTiles = {{
 }};
 // clang-format on
 
-// The modelled device: a large GPU of 132 multiprocessors, each doing 128 fused multiply-adds per
-// cycle at 1.7 GHz. The groups on one multiprocessor share its arithmetic; a staging step costs its
-// latency besides, which groups that reside together hide from each other; a second pass costs a
-// launch and its traffic. Fitted to chains of 16 products of 128 x {384, 1536} x {384, 1536} f32 on
-// an H200 (Vulkan, driver 580.159): the model is within 20 % of the measured times of the tiles it
-// prefers.
-constexpr double kMultiprocessors = 132;
-constexpr double kProductsPerMicrosecond = 128 * 1700.0;
-constexpr double kResidentWarps = 16;
-constexpr double kStepMicroseconds = 0.4;  // two stages: the next panels are stored meanwhile
-constexpr double kSingleStageMicroseconds = 1.0;  // one stage, deeper panels
-constexpr double kSecondPassMicroseconds = 3.6;
-constexpr double kBytesPerMicrosecond = 3e6;
 constexpr std::array<int64_t, 6> kScalarSplits = {1, 2, 3, 4, 6, 8};
 
 uint64_t shared_bytes(const TileShape& tile, uint32_t acc_bytes) {
@@ -72,23 +59,29 @@ bool fits(const TileShape& tile, const TileLimits& limits) {
          (tile.k >= kDeep || limits.allow_shallow);
 }
 
-double microseconds(const ProductSize& size, const TileChoice& choice) {
+// The groups on one multiprocessor share its arithmetic; a staging step costs its latency besides,
+// which groups that reside together hide from each other; a second pass costs a launch and its
+// traffic.
+double tile_microseconds(const ProductSize& size, const TileChoice& choice,
+                         const DeviceModel& device) {
   const TileShape& tile = choice.tile;
-  const double rounds = std::ceil(static_cast<double>(choice.groups) / kMultiprocessors);
+  const ThreadTiles& times = device.thread_tiles;
+  const double rounds = std::ceil(static_cast<double>(choice.groups) / device.multiprocessors);
   const double warps_each = tile.threads() / 32.0;
-  const double resident = std::min(rounds, std::max(1.0, std::floor(kResidentWarps / warps_each)));
+  const double resident =
+      std::min(rounds, std::max(1.0, std::floor(times.resident_warps / warps_each)));
   const double products =
       static_cast<double>(tile.m) * tile.n * static_cast<double>(choice.split_k);
-  const double compute = rounds * products / (kProductsPerMicrosecond * tile.efficiency);
+  const double compute = rounds * products / (times.products * tile.efficiency);
   const double steps = static_cast<double>(ceil_div(choice.split_k, tile.k));
-  const double step_latency = tile.stages > 1 ? kStepMicroseconds : kSingleStageMicroseconds;
+  const double step_latency = tile.stages > 1 ? times.step : times.single_stage_step;
   const double latency = std::ceil(rounds / resident) * steps * step_latency / resident;
   double time = compute + latency;
   if (choice.splits > 1) {
     const double elements = static_cast<double>(size.m) * static_cast<double>(size.n) *
                             static_cast<double>(size.batches);
-    time += kSecondPassMicroseconds +
-            elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / kBytesPerMicrosecond;
+    time += times.second_pass +
+            elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / times.second_pass_rate;
   }
   return time;
 }
@@ -102,7 +95,8 @@ std::string TileChoice::text() const {
   return result + std::to_string(groups) + " workgroups";
 }
 
-TileChoice choose_tile(const ProductSize& size, const TileLimits& limits) {
+TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
+                       const DeviceModel& device) {
   // The pass that joins splits counts elements in 32 bits.
   const bool may_split = limits.allow_splits && size.m * size.n * size.batches < int64_t{1} << 31;
   std::optional<TileChoice> best;
@@ -118,7 +112,7 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits) {
       choice.splits = ceil_div(steps, split_steps);
       choice.split_k = split_steps * tile.k;
       choice.groups = choice.tiles * choice.splits * size.batches;
-      const double time = microseconds(size, choice);
+      const double time = tile_microseconds(size, choice, device);
       if (best && time >= best_time) continue;
       best = choice;
       best_time = time;

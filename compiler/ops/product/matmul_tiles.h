@@ -6,6 +6,7 @@
 #include <string>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/dispatch/device_model.h"
 
 namespace rlx {
 
@@ -47,8 +48,9 @@ struct TileLimits {
   bool allow_shallow = false;
 };
 
-// The tile and split that an analytic model of a large GPU expects to be fastest.
-TileChoice choose_tile(const ProductSize& size, const TileLimits& limits);
+// The tile and split that the model expects to be fastest.
+TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
+                       const DeviceModel& device);
 
 // Sets workgroup and the RLX_TILE_* defines.
 template <typename Params>

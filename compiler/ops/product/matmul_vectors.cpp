@@ -11,18 +11,14 @@
 namespace rlx {
 namespace {
 
-// Workgroups that keep a large GPU's memory busy (3 for each of 132 multiprocessors).
-constexpr int64_t kBusyGroups = 396;
-// Threads of which such a GPU has about as many at once, 2048 for each multiprocessor.
-constexpr int64_t kBusyThreads = 262144;
-
-int64_t splits_for(int64_t groups, int64_t steps) {
-  return std::clamp<int64_t>(kBusyGroups / std::max<int64_t>(groups, 1), 1,
+int64_t splits_for(const FullDevice& full, int64_t groups, int64_t steps) {
+  return std::clamp<int64_t>(int64_t{full.matvec_groups} / std::max<int64_t>(groups, 1), 1,
                              std::max<int64_t>(steps / 4, 1));
 }
 
 void plan_along_depth(VectorPlan& plan, const LowerContext& ctx, const ProductOperand& w, int64_t k,
                       int64_t batches, bool in_vectors) {
+  const FullDevice& full = ctx.target().device.full;
   plan.chunk = in_vectors ? kVectorElements : 1;
   const bool half = w.ref.dtype() == DType::f16 || w.ref.dtype() == DType::bf16;
   const auto whole = [](int64_t stride) { return stride % 8 == 0; };
@@ -32,24 +28,25 @@ void plan_along_depth(VectorPlan& plan, const LowerContext& ctx, const ProductOp
   }
   const int64_t chunks = ceil_div(k, plan.chunk);
   while (plan.lanes < 256 && plan.lanes * 8 <= chunks &&
-         plan.outputs * batches * plan.lanes < kBusyThreads)
+         plan.outputs * batches * plan.lanes < int64_t{full.matvec_threads})
     plan.lanes *= 2;
   plan.rows = std::max<int64_t>(1, 128 / plan.lanes);
-  plan.team_outputs = plan.outputs * batches < kBusyGroups * plan.rows ? 1 : 2;
+  plan.team_outputs = plan.outputs * batches < full.matvec_groups * plan.rows ? 1 : 2;
   plan.blocks = ceil_div(plan.outputs, plan.rows * plan.team_outputs);
   const int64_t steps = ceil_div(chunks, plan.lanes);
-  plan.splits = splits_for(plan.blocks * batches, steps);
+  plan.splits = splits_for(full, plan.blocks * batches, steps);
   plan.split_k = ceil_div(steps, plan.splits) * plan.lanes * plan.chunk;
 }
 
-void plan_along_outputs(VectorPlan& plan, int64_t k, int64_t batches, bool in_vectors) {
+void plan_along_outputs(VectorPlan& plan, const FullDevice& full, int64_t k, int64_t batches,
+                        bool in_vectors) {
   plan.chunk = in_vectors ? kVectorElements : 1;
   plan.lanes = in_vectors ? 8 : 32;
   plan.rows = 256 / plan.lanes;
   while (plan.rows > 4 && plan.rows > k) plan.rows /= 2;
   plan.blocks = ceil_div(plan.outputs, plan.lanes * plan.chunk);
   const int64_t steps = ceil_div(k, plan.rows * 4);
-  plan.splits = splits_for(plan.blocks * batches, steps);
+  plan.splits = splits_for(full, plan.blocks * batches, steps);
   plan.split_k = ceil_div(steps, plan.splits) * plan.rows * 4;
 }
 
@@ -70,7 +67,7 @@ VectorPlan plan_vectors(const LowerContext& ctx, const Product& product) {
   if (plan.along_depth) {
     plan_along_depth(plan, ctx, w, product.k, batches, axis == "DEPTH");
   } else {
-    plan_along_outputs(plan, product.k, batches, axis == "LINE");
+    plan_along_outputs(plan, ctx.target().device.full, product.k, batches, axis == "LINE");
   }
   plan.splits = ceil_div(product.k, plan.split_k);
   return plan;

@@ -42,30 +42,25 @@ int64_t pair_count(const TiledSize& size, const WgmmaTile& tile) {
   return ceil_div(ceil_div(size.m, kTileLines), 2) * ceil_div(size.n, tile.columns);
 }
 
-// Fitted to an H200 over the shapes of BERT-base at batch 32 and of a Llama-1B prefill, of plans,
-// where the kernel's start overlaps with its predecessor's end.
 double tile_microseconds(const Target& target, const TiledSize& size, const WgmmaTile& tile) {
-  constexpr double kBegin = 4.2;    // until the first products, and after the last
-  constexpr double kStep = 0.0027;  // per column and 64 depths
-  // Per column of the epilogue by both warpgroups, and beside the other one's products by one.
-  constexpr double kBoth = 0.0035;
-  constexpr double kBothResidual = 0.005;
-  constexpr double kBothHeavy = 0.012;
-  constexpr double kOne = 0.008;
-  constexpr double kOneResidual = 0.024;
-  constexpr double kOneHeavy = 0.045;
+  const WgmmaTimes& times = target.device.wgmma;
   const auto pairs_at_once = static_cast<int64_t>(target.device.multiprocessors / 2);
   const auto rounds = static_cast<double>(ceil_div(pair_count(size, tile), pairs_at_once));
   const auto columns = static_cast<double>(tile.columns);
   const double multiplied = columns * (size.gated ? 2 : 1);
-  const double products = static_cast<double>(ceil_div(size.k, kStepDepth)) * kStep * multiplied;
+  const double products =
+      static_cast<double>(ceil_div(size.k, kStepDepth)) * times.step * multiplied;
   if (tile.pingpong) {
-    const double rate = size.heavy_activation ? kOneHeavy : size.residual ? kOneResidual : kOne;
+    const double rate = size.heavy_activation ? times.one_heavy
+                        : size.residual       ? times.one_residual
+                                              : times.one;
     const double epilogue = columns * rate;
-    return kBegin + rounds * std::max(products, (products + epilogue) / 2) + epilogue / 2;
+    return times.begin + rounds * std::max(products, (products + epilogue) / 2) + epilogue / 2;
   }
-  const double rate = size.heavy_activation ? kBothHeavy : size.residual ? kBothResidual : kBoth;
-  return kBegin + rounds * (products + columns * rate);
+  const double rate = size.heavy_activation ? times.both_heavy
+                      : size.residual       ? times.both_residual
+                                            : times.both;
+  return times.begin + rounds * (products + columns * rate);
 }
 
 struct TileChoice {

@@ -19,8 +19,6 @@ constexpr int64_t kStageRegisters = 72;
 // Bytes of the ring. One workgroup on each multiprocessor; the next step's finds room beside it,
 // and has filled its own ring before this one is done.
 constexpr int64_t kRingBytes = 96 * 1024;
-// Of these under way at a time: enough for the full speed of an H200's memory (26 KB), with room.
-constexpr int64_t kPaceBytes = 48 * 1024;
 constexpr int64_t kStageBytes = 16 * 1024;
 // Few enough that the small steps between two products find registers beside both of them.
 constexpr int64_t kConsumers = 256;
@@ -116,7 +114,7 @@ std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceMode
                                         meeting_bytes(plan, shape, pair));
   plan.depth = ring / plan.stage_bytes;
   if (plan.depth < 2) return std::nullopt;
-  plan.pace = std::clamp<int64_t>(kPaceBytes / plan.stage_bytes, 1, plan.depth);
+  plan.pace = std::clamp<int64_t>(device.stream.pace_bytes / plan.stage_bytes, 1, plan.depth);
   return plan;
 }
 

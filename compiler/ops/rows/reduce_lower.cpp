@@ -34,7 +34,6 @@ struct Place {
   std::optional<ReduceChain> chain = std::nullopt;  // x is its value
 };
 
-constexpr uint32_t kWantedGroups = 256;
 constexpr int64_t kElementsPerThread = 32;
 
 std::string float_of(DType dtype) {
@@ -174,11 +173,12 @@ struct Chunks {
 };
 
 // Splits the reduction where the rows alone make too few groups.
-Chunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t width) {
+Chunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t width,
+                       int64_t wanted_groups) {
   const int64_t reduced = loop_count(loops.reduced);
   const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)), 1);
   const int64_t least = static_cast<int64_t>(plan.lanes) * width * kElementsPerThread;
-  const int64_t most = std::min<int64_t>(kWantedGroups / groups, (reduced + least - 1) / least);
+  const int64_t most = std::min<int64_t>(wanted_groups / groups, (reduced + least - 1) / least);
   if (most <= 1) return {.count = 1, .length = std::max<int64_t>(reduced, 1)};
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
   const int64_t length = ((reduced + most - 1) / most + piece - 1) / piece * piece;
@@ -268,7 +268,8 @@ void emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
   const uint32_t width =
       place.chain ? chain_width(place) : vector_width(ctx, place.x, place.loops, 0);
   const RowPlan plan = plan_rows(place.loops, width);
-  const Chunks chunks = split_reduction(place.loops, plan, width);
+  const Chunks chunks =
+      split_reduction(place.loops, plan, width, ctx.target().device.full.reduce_groups);
   if (chunks.count == 1) {
     dispatch_pass(ctx, pass, place, plan, chunks, width, std::nullopt);
     return;

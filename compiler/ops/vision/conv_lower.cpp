@@ -218,7 +218,8 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
   const ProductSize size{
       .m = conv.group_out, .n = conv.images * pixels, .k = depth_of(conv), .batches = conv.groups};
   const TileChoice choice = choose_tile(
-      size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))});
+      size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))},
+      ctx.target().device);
   const bool half_or_single = accumulator_of(conv.x.dtype()) == DType::f32;
   const uint32_t w_bytes = 4 * element_bytes(conv.w.dtype());
   const uint32_t y_bytes = 4 * element_bytes(conv.y.dtype());

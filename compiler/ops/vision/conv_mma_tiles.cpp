@@ -16,7 +16,7 @@ constexpr int64_t kMaxStages = 8;
 constexpr int64_t kSumPad = 8;  // words behind each row of sums
 constexpr std::array<int64_t, 4> kConvSplits = {1, 2, 4, 8};
 
-// step: microseconds of a step where a workgroup has a multiprocessor to itself.
+// step: microseconds of a step on an H200, where a workgroup has a multiprocessor to itself.
 struct TileCost {
   ConvTile tile;
   double step;
@@ -29,18 +29,6 @@ constexpr std::array kTiles = {
     TileCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.200},
     TileCost{{.tile_m = 128, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 0.300},
 };
-constexpr double kConvStart = 1.4;  // launch, first copies, epilogue
-constexpr double kSplitCost = 1.4;  // of a cluster
-constexpr double kProductRate =
-    2.1;  // of a full multiprocessor, million multiply-adds per microsecond
-constexpr double kEpilogue = 0.25;  // of a workgroup
-// Of multiprocessors that copy more than kBurst bytes each: the bytes per microsecond that L2 gives
-// each, and the epilogue of 64 x 64 outputs without and with a residual.
-constexpr double kBurst = 160e3;
-constexpr double kCopyRate = 50e3;
-constexpr double kTail = 0.33;
-constexpr double kResidualTail = 0.53;
-
 // Tiles that warpgroups multiply, measured on an H200 with the convolutions of ResNet-50 at batch
 // 32. Microseconds of a step, where nobody else is on the multiprocessor (alone) and per workgroup
 // where it is full (busy), and of a workgroup's epilogue, without and with a residual.
@@ -69,10 +57,8 @@ constexpr std::array kGroupTiles = {
     GroupCost{group_tile(128, 128), 3, 0.93, 0.54, 1.13, 3.00},
     GroupCost{group_tile(128, 128), 6, 0.55, 0.53, 1.13, 3.00},
 };
-constexpr double kGroupStart = 2.3;
-constexpr double kOverhang = 0.1;
-constexpr int64_t kSharedStages = 4;     // of rings that leave room for other workgroups
-constexpr double kGroupSplitCost = 2.2;  // per workgroup of a cluster
+constexpr double kOverhang = 0.1;     // of a wave: these tiles start where others end
+constexpr int64_t kSharedStages = 4;  // of rings that leave room for other workgroups
 
 int64_t shared_bytes(const ConvTile& tile, int64_t stages) {
   const int64_t ring = stages * (tile.tile_m + tile.tile_n) * kStepBytes;
@@ -110,25 +96,27 @@ double estimate(const ConvProduct& product, const TileCost& cost, const ConvTili
   const double all_steps = tiles * static_cast<double>(steps);
   const double copied = all_steps * static_cast<double>((tile.tile_m + tile.tile_n) * kStepBytes);
   const double outputs = tiles * static_cast<double>(tile.tile_m * tile.tile_n) / 4096;
-  const double alone = static_cast<double>(steps) * cost.step;
+  const double alone = static_cast<double>(steps) * cost.step * device.conv.tiles;
   const double together =
-      copied <= kBurst
-          ? all_steps * step_products / kProductRate + tiles * kEpilogue
-          : copied / kCopyRate + outputs * (product.has_residual ? kResidualTail : kTail);
-  return kConvStart + (tiling.split > 1 ? kSplitCost : 0) +
+      copied <= device.conv.burst
+          ? all_steps * step_products / device.conv.products + tiles * device.conv.epilogue
+          : copied / device.conv.copy_rate +
+                outputs * (product.has_residual ? device.conv.residual_tail : device.conv.tail);
+  return device.conv.start + (tiling.split > 1 ? device.conv.split : 0) +
          std::max({alone, together, memory_time(product, device)});
 }
 
 double estimate(const ConvProduct& product, const GroupCost& cost, const ConvTiling& tiling,
                 int64_t steps, const DeviceModel& device) {
-  // A few tiles more than a whole wave start where others end.
   const double tiles =
       std::ceil(static_cast<double>(tiling.groups) / device.multiprocessors - kOverhang);
-  const double tail = product.has_residual ? cost.residual_tail : cost.tail;
-  const double products = static_cast<double>(steps) * std::max(cost.alone, tiles * cost.busy);
-  const double split = tiling.split > 1 ? kGroupSplitCost * static_cast<double>(tiling.split) : 0;
-  return std::max(kGroupStart + split + products + tiles * tail,
-                  kConvStart + memory_time(product, device));
+  const double tail = (product.has_residual ? cost.residual_tail : cost.tail) * device.conv.tiles;
+  const double products =
+      static_cast<double>(steps) * std::max(cost.alone, tiles * cost.busy) * device.conv.tiles;
+  const double split =
+      tiling.split > 1 ? device.conv.group_split * static_cast<double>(tiling.split) : 0;
+  return std::max(device.conv.group_start + split + products + tiles * tail,
+                  device.conv.start + memory_time(product, device));
 }
 
 // ---- few channels ----

@@ -327,11 +327,12 @@ bool lower_conv_transpose(LowerContext& ctx) {
   const int64_t columns = x.shape()[0] * places;
   const int64_t depth = group_in * window->taps();
   const DType acc = accumulator_of(x.dtype());
-  const TileChoice choice = choose_tile({.m = group_out,
-                                         .n = columns,
-                                         .k = std::max<int64_t>(depth / phases, 1),
-                                         .batches = groups * phases},
-                                        {.allow_splits = false, .acc_bytes = element_bytes(acc)});
+  const TileChoice choice =
+      choose_tile({.m = group_out,
+                   .n = columns,
+                   .k = std::max<int64_t>(depth / phases, 1),
+                   .batches = groups * phases},
+                  {.allow_splits = false, .acc_bytes = element_bytes(acc)}, ctx.target().device);
   if (std::max({columns, depth, groups * group_out, choice.groups, window->in_count()}) >
       kCountLimit) {
     return ctx.fail(DiagCode::UnsupportedOp,

@@ -169,7 +169,7 @@ std::optional<HeldForm> held_form(const LowerContext& ctx, const WeightedProduct
 void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   WeightedSize size = size_of(product);
   size.held = held_form(ctx, product);
-  const VectorTeams teams = choose_teams(size);
+  const VectorTeams teams = choose_teams(size, ctx.target().device);
   const bool runs = loads_run_of_x(ctx, product, kRun);
   auto dispatch = ctx.dispatch<KernelId::dequant_matvec>();
   define_product_sizes(ctx, dispatch, product);
@@ -244,8 +244,9 @@ TileShape grouped_tile(const WeightedProduct& product) {
   return product.m / std::max<int64_t>(product.experts, 1) <= 16 ? kFewRows : kManyRows;
 }
 
-TileShape plain_tile(const WeightedProduct& product) {
-  return choose_tile({.m = product.m, .n = product.n, .k = product.k}, {.allow_splits = false})
+TileShape plain_tile(const LowerContext& ctx, const WeightedProduct& product) {
+  return choose_tile({.m = product.m, .n = product.n, .k = product.k}, {.allow_splits = false},
+                     ctx.target().device)
       .tile;
 }
 
@@ -298,7 +299,7 @@ bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product) {
       emit_mma(ctx, product);
       return true;
     }
-    const TileShape tile = plain_tile(product);
+    const TileShape tile = plain_tile(ctx, product);
     emit_tiles<KernelId::dequant_matmul>(ctx, product, tile, ceil_div(product.m, tile.m), refusal);
   } else if (product.experts > kMostExperts) {
     return ctx.fail(DiagCode::UnsupportedOp, std::to_string(product.experts) +

@@ -13,25 +13,25 @@ namespace rlx {
 namespace {
 
 constexpr int64_t kGroupThreads = 128;
-// Threads that keep the memory of a large GPU busy: with one element or run in flight each, and
-// with pieces of several lines.
-constexpr int64_t kBusyThreads = 132 * 1024;
-constexpr int64_t kBusyThreadsOfBlocks = 132 * 480;
+// Threads of a multiprocessor that keep the memory busy: with one element or run in flight each,
+// and with pieces of several lines.
+constexpr int64_t kBusyThreads = 1024;
+constexpr int64_t kBusyThreadsOfBlocks = 480;
 // Types of fewer bits leave more time for memory than for arithmetic: more lines share the x that a
 // thread loads. Above, and with several vectors, the registers that this takes cost more.
 constexpr double kBitsOfFourLines = 5;
 constexpr int64_t kStepDepth = 64;
 // Where a thread holds x in registers: elements of a line that it has, the fewest and most lines of
-// a group, threads that keep a large GPU busy so, and its multiprocessors.
+// a group, and threads that keep a multiprocessor busy so.
 constexpr int64_t kHeldElements = 64;
 constexpr int64_t kLeastHeldLines = 8;
 constexpr int64_t kMostHeldLines = 32;
-constexpr int64_t kBusyThreadsOfHeld = 132 * 192;
-constexpr int64_t kMultiprocessors = 132;
+constexpr int64_t kBusyThreadsOfHeld = 192;
 constexpr int64_t kHeldSums = 32 * 1024 / 4;  // of shared memory
 constexpr int64_t kAdders = 8;                // of dequant_matvec
 
-// H200, f16, q4_k, 4096 x 4096 with 512 and 2048 rows.
+// Microseconds on an H200, f16, q4_k, 4096 x 4096 with 512 and 2048 rows; the choice is one of
+// their ratios.
 constexpr std::array kMmaTiles = {
     WeightedMmaTile{128, 128, 2, 4, 1, 2.0},
     WeightedMmaTile{64, 64, 2, 2, 3, 1.65},
@@ -46,16 +46,17 @@ VectorTeams teams_of_columns() {
   return teams;
 }
 
-VectorTeams teams_of_blocks(const WeightedSize& size) {
+VectorTeams teams_of_blocks(const WeightedSize& size, int64_t multiprocessors) {
   VectorTeams teams;
   const int64_t pieces = size.k / kPieceElements;
   teams.outputs = size.m == 1 && size.bits < kBitsOfFourLines ? 4 : 2;
   const auto threads = [&] { return size.n * size.batches * teams.lanes / teams.outputs; };
   while (teams.lanes < kGroupThreads && teams.lanes * 2 <= pieces &&
-         threads() < kBusyThreadsOfBlocks) {
+         threads() < multiprocessors * kBusyThreadsOfBlocks) {
     teams.lanes *= 2;
   }
-  while (teams.outputs > 1 && threads() < kBusyThreadsOfBlocks) teams.outputs /= 2;
+  while (teams.outputs > 1 && threads() < multiprocessors * kBusyThreadsOfBlocks)
+    teams.outputs /= 2;
   teams.rows = kGroupThreads / teams.lanes;
   teams.group_outputs = teams.rows * teams.outputs;
   return teams;
@@ -63,12 +64,13 @@ VectorTeams teams_of_blocks(const WeightedSize& size) {
 
 // Threads that hold x and let several lines pass by, where there are enough of them; else nullopt.
 // The groups of a wave are under way at once, so each has as many lines as the waves leave it.
-std::optional<VectorTeams> teams_of_held(const WeightedSize& size, const HeldForm& form) {
+std::optional<VectorTeams> teams_of_held(const WeightedSize& size, const HeldForm& form,
+                                         int64_t multiprocessors) {
   const int64_t threads = size.k / kHeldElements;
   if (size.m != 1 || size.k % (kHeldElements * 32) != 0 || threads == 0 || threads > 256) return {};
   const int64_t least_groups = size.batches * ceil_div(size.n, kLeastHeldLines);
-  if (least_groups * threads < kBusyThreadsOfHeld) return {};
-  const int64_t groups = kMultiprocessors * (form.threads / threads);
+  if (least_groups * threads < multiprocessors * kBusyThreadsOfHeld) return {};
+  const int64_t groups = multiprocessors * (form.threads / threads);
   const int64_t most = std::min(kMostHeldLines, kHeldSums / (threads + kAdders) / 4 * 4);
   const int64_t lines = size.n * size.batches;
   const int64_t waves = ceil_div(lines, groups * most);
@@ -80,26 +82,28 @@ std::optional<VectorTeams> teams_of_held(const WeightedSize& size, const HeldFor
                      .held = true};
 }
 
-VectorTeams teams_of_lines(const WeightedSize& size) {
+VectorTeams teams_of_lines(const WeightedSize& size, int64_t multiprocessors) {
   VectorTeams teams;
   const int64_t pieces = ceil_div(size.k, kPieceElements);
+  const int64_t busy_threads = multiprocessors * kBusyThreads;
   while (teams.lanes < kGroupThreads && teams.lanes * 2 <= pieces &&
-         size.n * size.batches * teams.lanes < kBusyThreads) {
+         size.n * size.batches * teams.lanes < busy_threads) {
     teams.lanes *= 2;
   }
   teams.rows = kGroupThreads / teams.lanes;
-  teams.outputs = size.n * size.batches * teams.lanes >= 2 * kBusyThreads ? 2 : 1;
+  teams.outputs = size.n * size.batches * teams.lanes >= 2 * busy_threads ? 2 : 1;
   teams.group_outputs = teams.rows * teams.outputs;
   return teams;
 }
 
 }  // namespace
 
-VectorTeams choose_teams(const WeightedSize& size) {
+VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device) {
+  const int64_t multiprocessors = device.multiprocessors;
   VectorTeams teams = !size.along_depth ? teams_of_columns()
-                      : size.bits > 0   ? teams_of_blocks(size)
-                                        : teams_of_lines(size);
-  if (size.held) teams = teams_of_held(size, *size.held).value_or(teams);
+                      : size.bits > 0   ? teams_of_blocks(size, multiprocessors)
+                                        : teams_of_lines(size, multiprocessors);
+  if (size.held) teams = teams_of_held(size, *size.held, multiprocessors).value_or(teams);
   teams.blocks = ceil_div(size.n, teams.group_outputs);
   return teams;
 }

@@ -37,7 +37,7 @@ struct VectorTeams {
   int64_t blocks = 0;  // of group_outputs lines
   bool held = false;   // x stays in the registers of one team, and the group's lines pass by
 };
-VectorTeams choose_teams(const WeightedSize& size);
+VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device);
 
 // One instance of dequant_mma: lines of w and rows of x per workgroup, and the warps that share
 // them.

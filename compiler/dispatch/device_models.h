@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The models that the compiler knows by itself, one for each target that a device is reached by.
+#pragma once
+
+#include "compiler/dispatch/device_model.h"
+
+namespace rlx {
+
+// Measured on an H200 (driver 580); see tests/bench/results. Shared memory: the 32 KiB that every
+// Vulkan 1.3 desktop device has, NVIDIA's 48, and what a workgroup may ask for on the smallest
+// listed CUDA architecture (sm_86: 99 KiB).
+inline constexpr DeviceModel kH200Vulkan = {
+    .multiprocessors = 132,
+    .shared_bytes = 32 * 1024,
+    .memory_gigabytes_per_second = 4270,
+    .step_microseconds = 1.84,
+    .full = {.matvec_groups = 396,
+             .matvec_threads = 262144,
+             .attention_groups = 128,
+             .decode_groups = 512,
+             .reduce_groups = 256,
+             .scatter_threads = 131072},
+    // Chains of 16 products of 128 x {384, 1536} x {384, 1536} f32: within 20 % of the measured
+    // times of the tiles that are preferred. 128 multiply-adds per cycle at 1.7 GHz.
+    .thread_tiles = {.products = 128 * 1700.0,
+                     .resident_warps = 16,
+                     .step = 0.4,
+                     .single_stage_step = 1.0,
+                     .second_pass = 3.6,
+                     .second_pass_rate = 3e6}};
+
+constexpr DeviceModel h200_vulkan_nvidia() {
+  DeviceModel model = kH200Vulkan;
+  model.shared_bytes = 48 * 1024;
+  // 347 tilings of 14 shapes (128 x 384..2304 x 384..3072, 512 x 1024 x 1024, 1024 x 2048..8192 x
+  // 2048..8192, 4096 x 768..4096 x 768..4096), tiles of 64 and more lines: what is picked takes 1 %
+  // longer than the fastest of them on average, 6 % at most.
+  model.coop = {.start = 2.58,
+                .products = 2.71e6,
+                .read_rate = 0.403e6,
+                .stage_rate = 0.177e6,
+                .step_latency = 0.189,
+                .two_stages = 0.847,
+                .hidden_traffic = 0.135,
+                .barrier = 0.141,
+                .cache_rate = 5.28e6,
+                .finish = 0.0861,
+                .second_pass = 4.22,
+                .second_pass_rate = 4.37e6,
+                .registers = 65536,
+                .all_shared_bytes = 48 * 1024};
+  return model;
+}
+inline constexpr DeviceModel kH200VulkanNvidia = h200_vulkan_nvidia();
+
+constexpr DeviceModel h200_cuda() {
+  DeviceModel model = kH200Vulkan;
+  model.shared_bytes = 99 * 1024;
+  model.step_microseconds = 0.83;
+  model.thread_rates = {.short_float = 25, .f32 = 25, .tf32 = 25};
+  model.library_rates = {.short_float = 680, .f32 = 45, .tf32 = 380};
+  // The shapes of BERT-base at batch 32 and of a Llama-1B prefill, of plans; so is wgmma's.
+  model.library_tiles = {.begin = 5.5, .rate = 790, .added_rate = 3000};
+  model.mma_rates = {.short_float = 290, .f32 = 90, .tf32 = 220};
+  model.mma = {.start = 1.17,
+               .warpgroup_products = 2.4e6,
+               .warp_products = 0.6e6,
+               .split_f32_products = 0.2e6,
+               .unit_operation = 0.0068};
+  // 249 tilings of 11 shapes (128 x 384..3072 x 384..3072 of encoders, 32 x 1000 x 2048, 1024 x
+  // 3072 x 2048) in chains with early starts: what is picked takes 8 % longer than the fastest on
+  // average.
+  model.mma_warps = {.cache_rate = 6.5e6,
+                     .port_rate = 0.0696e6,
+                     .shared = 0.12,
+                     .refilled_weights = 2.26,
+                     .refilled = 1.1,
+                     .block = 0.027,
+                     .refilled_block = 0.027,
+                     .exchange = 0.15,
+                     .exchange_rate = 0.0201e6,
+                     .join = 0.15};
+  // 100 tilings of the products of BERT-base and MiniLM-L6 (b1 s128 f16) in these networks: what is
+  // picked is within 0.1 us of the fastest.
+  model.mma_warpgroups = {.cache_rate = 7e6,
+                          .port_rate = 0.06e6,
+                          .shared = 0.74,
+                          .refilled_weights = 0.78,
+                          .refilled = 0.9,
+                          .block = 0.058,
+                          .refilled_block = 0,
+                          .exchange = 0.1,
+                          .exchange_rate = 0.0274e6,
+                          .join = 0.054};
+  model.wgmma = {.begin = 4.2,
+                 .step = 0.0027,
+                 .both = 0.0035,
+                 .both_residual = 0.005,
+                 .both_heavy = 0.012,
+                 .one = 0.008,
+                 .one_residual = 0.024,
+                 .one_heavy = 0.045};
+  model.stream = {.pace_bytes = 48 * 1024};  // 26 KB give the full speed
+  // Chains of equal steps: 12 heads of 32 and 64, 128 tokens, batch 1 and 32, f16 and f32; prefill
+  // of 1024 tokens and decode over 1025 keys of 32 heads, 8 kv heads, bf16.
+  model.attention = {.start = 1.2,
+                     .step = 0.3,
+                     .load = 0.14,
+                     .join = 0.17,
+                     .cluster = 1.0,
+                     .staged_start = 1.8,
+                     .staged_step = 0.8,
+                     .staged_tile = 0.39,
+                     .f32_slowdown = 5,
+                     .cache_rate = 4.5e6};
+  // The convolutions of ResNet-50 at batch 32.
+  model.conv = {.tiles = 1,
+                .start = 1.4,
+                .split = 1.4,
+                .products = 2.1,
+                .epilogue = 0.25,
+                .burst = 160e3,
+                .copy_rate = 50e3,
+                .tail = 0.33,
+                .residual_tail = 0.53,
+                .group_start = 2.3,
+                .group_split = 2.2};
+  return model;
+}
+inline constexpr DeviceModel kH200Cuda = h200_cuda();
+
+}  // namespace rlx

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rates of products against the memory's.
+#include "compiler/ops/product/product_time.h"
+
+#include <algorithm>
+
+namespace rlx {
+namespace {
+
+double teraflops_of(const ProductRates& rates, const ProductWork& work) {
+  if (work.dtype != DType::f32) return rates.short_float;
+  return work.precision == ProductPrecision::Tf32 ? rates.tf32 : rates.f32;
+}
+
+}  // namespace
+
+double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
+                         const ProductWork& work) {
+  const double computing = static_cast<double>(work.flops) / teraflops_of(rates, work) * 1e-6;
+  const double moving = static_cast<double>(work.bytes) / device.memory_gigabytes_per_second * 1e-3;
+  return std::max(computing, moving) + device.step_microseconds;
+}
+
+}  // namespace rlx
