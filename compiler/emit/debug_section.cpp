@@ -34,8 +34,8 @@ class ChoiceList {
       const auto kernel = builder.CreateSharedString(offer.kernel);
       Offset<flatbuffers::String> refusal;
       if (!offer.refusal.empty()) refusal = builder.CreateSharedString(offer.refusal);
-      rows.push_back(fb::CreateOffer(builder, kernel, refusal,
-offer.microseconds, offer.is_bound, offer.rank, offer.taken));
+      rows.push_back(fb::CreateOffer(builder, kernel, refusal, offer.microseconds, offer.is_bound,
+                                     offer.rank, offer.taken));
     }
     return fb::CreateChoice(builder, builder.CreateVector(rows));
   }

@@ -16,10 +16,6 @@ bool same_view(const TensorRef& a, const TensorRef& b) {
          a.strides == b.strides;
 }
 
-TensorRef dense_ref(BufferId buffer, const TensorType& type) {
-  return {.buffer = buffer, .offset_bytes = 0, .type = type, .strides = dense_strides(type.shape)};
-}
-
 void emit_copy(Program& program, Step step, const TensorRef& from, const TensorRef& to) {
   if (element_count(from.shape()) == 0) return;
   if (!from.dense() || !to.dense()) {
@@ -35,6 +31,10 @@ void emit_copy(Program& program, Step step, const TensorRef& from, const TensorR
 }
 
 }  // namespace
+
+TensorRef dense_ref(BufferId buffer, const TensorType& type) {
+  return {.buffer = buffer, .offset_bytes = 0, .type = type, .strides = dense_strides(type.shape)};
+}
 
 LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
                              const LowerOptions& options_in, Program& program_in)
@@ -250,10 +250,10 @@ TensorRef LowerContext::scratch(const TensorType& type, const std::string& name)
   return state_->scratch(type, node().name + "." + name);
 }
 
-bool OfferContext::is_struck(std::string_view offer) const {
-  if (options_.struck == nullptr) return false;
+bool OfferContext::is_left_out(std::string_view offer) const {
+  if (options_.without == nullptr) return false;
   const std::string_view kernel = offer.substr(0, offer.find(' '));
-  return std::any_of(options_.struck->begin(), options_.struck->end(),
+  return std::any_of(options_.without->begin(), options_.without->end(),
                      [&](const std::string& name) { return name == offer || name == kernel; });
 }
 

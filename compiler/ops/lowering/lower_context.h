@@ -29,7 +29,7 @@ struct LowerOptions {
   const Target* target = nullptr;
   ProductPrecision products = ProductPrecision::F32;
   // Names of offers (ops/lowering/offers.h) that are not taken; nullptr: none is left out.
-  const std::vector<std::string>* struck = nullptr;
+  const std::vector<std::string>* without = nullptr;
 };
 
 // What kernels are chosen by: the target, and how tensors lie.
@@ -44,7 +44,7 @@ class OfferContext {
   [[nodiscard]] const DeviceModel& device() const { return target().device; }
   [[nodiscard]] ProductPrecision products() const { return options_.products; }
   // True for the name of an offer, and of all forms of a kernel, that the user left out.
-  [[nodiscard]] bool is_struck(std::string_view offer) const;
+  [[nodiscard]] bool is_left_out(std::string_view offer) const;
   [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
   // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
   [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;
@@ -175,6 +175,9 @@ class LowerContext : public NodeContext, public OfferContext {
  private:
   LoweringState* state_;
 };
+
+// A dense tensor at the buffer's begin.
+TensorRef dense_ref(BufferId buffer, const TensorType& type);
 
 // Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the
 // region kernel, or transpose where that coalesces.

@@ -14,6 +14,16 @@ bool is_of(const Program& program, const Step& step, const std::optional<KernelI
 
 }  // namespace
 
+double bound_microseconds(const DeviceModel& device, const StepWork& work, double products) {
+  const double computing = static_cast<double>(work.flops) / 2 / products / device.multiprocessors;
+  const double moving = static_cast<double>(work.bytes) / device.memory_gigabytes_per_second * 1e-3;
+  return std::max(computing, moving) + device.step_microseconds;
+}
+
+double thread_bound_microseconds(const DeviceModel& device, const StepWork& work) {
+  return bound_microseconds(device, work, device.thread_tiles.products);
+}
+
 std::string offer_name(const std::optional<KernelId>& kernel, std::string_view form) {
   std::string name;
   if (kernel) name = kernel_row(*kernel).name;
@@ -24,7 +34,7 @@ std::string offer_name(const std::optional<KernelId>& kernel, std::string_view f
 std::string offer_exclusion(const OfferContext& at, const std::optional<KernelId>& kernel,
                             std::string_view form) {
   if (kernel && !at.target().offers(*kernel)) return "the target has no such kernel";
-  return at.is_struck(offer_name(kernel, form)) ? "struck by the user" : "";
+  return at.is_left_out(offer_name(kernel, form)) ? "left out by --without" : "";
 }
 
 bool fail_for_offers(LowerContext& ctx, const std::vector<OfferNote>& notes) {

@@ -28,29 +28,32 @@ enum class Estimate : uint8_t {
 template <typename Problem>
 struct Offer {
   std::optional<KernelId> kernel;  // none: another table or the library computes it
-  std::string_view form = {};  // tells a kernel's rows apart, or names what stands for a kernel
+  std::string_view form = {};      // tells a kernel's rows apart, or names what stands for a kernel
   uint8_t rank = 0;
   Estimate estimate = Estimate::Model;
   // Why it does not take the problem; empty where it does. That the target has no such kernel, or
-  // that the user struck it, is not asked here.
-  std::string (*refusal)(const OfferContext& at, const Problem& problem);
+  // that the user left it out, is not asked here.
+  std::string (*refusal)(const OfferContext& at, const Problem& problem) = nullptr;
   // Precondition of both: no refusal.
-  double (*microseconds)(const OfferContext& at, const Problem& problem);
-  bool (*emit)(LowerContext& ctx, const Problem& problem);
+  double (*microseconds)(const OfferContext& at, const Problem& problem) = nullptr;
+  bool (*emit)(LowerContext& ctx, const Problem& problem) = nullptr;
 };
+
+// The least time of a step: of its bytes at the memory's speed, or of its arithmetic by every
+// multiprocessor at `products` multiply-adds per microsecond each.
+struct StepWork {
+  uint64_t bytes = 0;
+  uint64_t flops = 0;
+};
+double bound_microseconds(const DeviceModel& device, const StepWork& work, double products);
+// The same by threads, without matrix units.
+double thread_bound_microseconds(const DeviceModel& device, const StepWork& work);
 
 // "matmul_mma", "conv_mma ring", "library".
 std::string offer_name(const std::optional<KernelId>& kernel, std::string_view form);
 // Why a row is not asked at all; empty where it is.
 std::string offer_exclusion(const OfferContext& at, const std::optional<KernelId>& kernel,
                             std::string_view form);
-// What the user may strike of a table.
-template <typename Row>
-std::vector<std::string> offer_names(std::span<const Row> table) {
-  std::vector<std::string> names;
-  for (const Row& row : table) names.push_back(offer_name(row.kernel, row.form));
-  return names;
-}
 
 template <typename Row>
 struct Choice {

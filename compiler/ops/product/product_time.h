@@ -12,7 +12,7 @@
 namespace rlx {
 
 struct ProductWork {
-  DType dtype;  // of the operands
+  DType dtype{};  // of the operands
   ProductPrecision precision = ProductPrecision::F32;
   uint64_t flops = 0;
   uint64_t bytes = 0;  // read and written once
@@ -22,5 +22,8 @@ struct ProductWork {
 // one step to the next.
 double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
                          const ProductWork& work);
+
+// The work of the product itself.
+ProductWork work_of(const OfferContext& at, const Product& product);
 
 }  // namespace rlx
