@@ -55,6 +55,17 @@ std::string offer_name(const std::optional<KernelId>& kernel, std::string_view f
 std::string offer_exclusion(const OfferContext& at, const std::optional<KernelId>& kernel,
                             std::string_view form);
 
+// What may be left out of a table: each row, and each kernel with all its forms.
+template <typename Row>
+std::vector<std::string> offer_names(std::span<const Row> table) {
+  std::vector<std::string> names;
+  for (const Row& row : table) {
+    names.push_back(offer_name(row.kernel, row.form));
+    if (row.kernel && !row.form.empty()) names.push_back(offer_name(row.kernel, {}));
+  }
+  return names;
+}
+
 template <typename Row>
 struct Choice {
   const Row* row = nullptr;  // none takes the problem
