@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <map>
+#include <memory>
 
 #include "compiler/emit/compile_kernels.h"
 #include "compiler/emit/plan_writer.h"
@@ -23,7 +24,7 @@ constexpr std::array kPrecisionNames = {"f32", "f16", "bf16", "tf32"};
 
 // The model as one target runs it.
 struct TargetBuild {
-  const Target* target = nullptr;
+  std::unique_ptr<const Target> target;  // with the device model that was asked for
   Module module;
   std::vector<Program> programs;         // of the entries, then init
   std::vector<Schedule> schedules;       // of the programs
@@ -110,6 +111,19 @@ PassOptions pass_options(const CompileOptions& options, const Target* target) {
           .timing = options.timing};
 }
 
+// The target with the model asked for; another one than its own is a line of the log, so that the
+// plan says by which numbers it was chosen.
+std::unique_ptr<const Target> with_model(const Target& known, const CompileOptions& options,
+                                         std::vector<std::string>& log) {
+  auto target = std::make_unique<Target>(known);
+  for (const ModelForTarget& asked : options.device_models) {
+    if (asked.target != known.name || asked.model == known.device) continue;
+    target->device = asked.model;
+    log.push_back("device model " + asked.name);
+  }
+  return target;
+}
+
 // The neutral passes once, then a copy of the module and the later passes for each target, in the
 // order of all_targets().
 bool transform(Compilation& compilation, const CompileOptions& options, Diagnostics& diagnostics) {
@@ -120,18 +134,18 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
                   diagnostics, compilation.pass_log)) {
     return false;
   }
-  for (const Target& target : all_targets()) {
-    if (std::ranges::find(options.targets, target.name) == options.targets.end()) continue;
+  for (const Target& known : all_targets()) {
+    if (std::ranges::find(options.targets, known.name) == options.targets.end()) continue;
     TargetBuild& build = compilation.builds.emplace_back();
-    build.target = &target;
-    build.module = compilation.module;
     std::vector<std::string> log;
-    if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, &target), diagnostics,
-                    log)) {
+    build.target = with_model(known, options, log);
+    build.module = compilation.module;
+    if (!run_passes(build.module, PassStage::PerTarget, pass_options(options, build.target.get()),
+                    diagnostics, log)) {
       return false;
     }
     for (const std::string& line : log) {
-      compilation.pass_log.push_back(std::string(target.name) + ": " + line);
+      compilation.pass_log.push_back(std::string(known.name) + ": " + line);
     }
   }
   return true;
@@ -147,7 +161,7 @@ void schedule_programs(TargetBuild& build, const CompileOptions& options) {
 }
 
 bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagnostics) {
-  const LowerOptions lowering{.target = build.target,
+  const LowerOptions lowering{.target = build.target.get(),
                               .products = options.precision == Precision::Tf32
                                               ? ProductPrecision::Tf32
                                               : ProductPrecision::F32,
@@ -192,7 +206,7 @@ void list_entries(Compilation& compilation) {
   PlanContent& content = compilation.content;
   for (const TargetBuild& build : compilation.builds) {
     for (size_t i = 0; i < build.programs.size(); ++i) {
-      const PlanEntry entry{&build.programs[i], &build.schedules[i], build.target};
+      const PlanEntry entry{&build.programs[i], &build.schedules[i], build.target.get()};
       if (i + 1 < build.programs.size()) {
         content.entries.push_back(entry);
       } else if (!entry.program->steps.empty()) {
@@ -262,6 +276,29 @@ void summarise(const Compilation& compilation, CompileSummary& summary) {
   summary.kernels = compilation.kernels.kernels.size();
 }
 
+std::string kernel_text(const Program& program, const Step& step) {
+  if (step.kind == StepKind::LibraryGemm) return "library";
+  if (step.kind == StepKind::Copy) return "copy";
+  if (step.kind == StepKind::Fill) return "fill";
+  return std::string(kernel_row(program.kernels.at(index_of(step.kernel.value())).kernel).name);
+}
+
+StepEstimate estimate_of(const Program& program, const Step& step) {
+  StepEstimate estimate{.entry = program.entry,
+                        .kernel = kernel_text(program, step),
+                        .node = step.node,
+                        .flops = step.flops,
+                        .bytes = step.bytes_moved,
+                        .microseconds = step.estimate};
+  if (!estimate.microseconds) {
+    estimate.microseconds = [bytes = step.bytes_moved](const DeviceModel& device) {
+      return static_cast<double>(bytes) / device.memory_gigabytes_per_second * 1e-3 +
+             device.step_microseconds;
+    };
+  }
+  return estimate;
+}
+
 ArenaSummary summarise_arena(const TargetBuild& build, size_t index) {
   const Program& program = build.programs[index];
   const Schedule& schedule = build.schedules[index];
@@ -292,6 +329,22 @@ std::optional<std::vector<ArenaSummary>> plan_arenas(Module module, const Compil
     }
   }
   return summaries;
+}
+
+std::optional<std::vector<StepEstimate>> estimate_steps(Module module,
+                                                        const CompileOptions& options,
+                                                        Diagnostics& diagnostics) {
+  RLX_CHECK(options.targets.size() == 1, "estimates are of one target");
+  Compilation compilation;
+  compilation.module = std::move(module);
+  PhaseTimer timer(options);
+  if (!plan(compilation, options, timer, diagnostics)) return std::nullopt;
+  std::vector<StepEstimate> estimates;
+  const std::vector<Program>& programs = compilation.builds.front().programs;
+  for (size_t i = 0; i + 1 < programs.size(); ++i) {  // the last one is init
+    for (const Step& step : programs[i].steps) estimates.push_back(estimate_of(programs[i], step));
+  }
+  return estimates;
 }
 
 std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const CompileOptions& options,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "compiler/dispatch/device_model.h"
 #include "compiler/ir/graph.h"
 #include "compiler/support/diagnostics.h"
 
@@ -17,8 +18,16 @@ namespace rlx {
 // tf32.
 enum class Precision : uint8_t { F32, F16, Bf16, Tf32 };
 
+// The model that estimates of a target reckon with, instead of its own.
+struct ModelForTarget {
+  std::string target;
+  std::string name;  // of the profile, for messages and the plan's notes
+  DeviceModel model;
+};
+
 struct CompileOptions {
   std::vector<std::string> targets = {"vulkan"};  // names of targets, at most one of a kind
+  std::vector<ModelForTarget> device_models;      // at most one of a target
   int optimisation = 2;                           // 0: no fusion; 1: clean-ups; 2: everything
   Precision precision = Precision::F32;
   uint32_t jobs = 0;                    // threads; 0: one per core
@@ -67,6 +76,23 @@ struct ArenaSummary {
 // target in the order of all_targets(). nullopt where anything was reported.
 std::optional<std::vector<ArenaSummary>> plan_arenas(Module module, const CompileOptions& options,
                                                      Diagnostics& diagnostics);
+
+// A step as it would be run, and what it is expected to take.
+struct StepEstimate {
+  std::string entry;
+  std::string kernel;  // "library" of the vendor's products, "copy" and "fill"
+  std::string node;
+  uint64_t flops = 0;
+  uint64_t bytes = 0;  // least traffic of the device's memory
+  std::function<double(const DeviceModel&)> microseconds;
+};
+
+// Compiles for the only target of the options as far as the steps: what they would be chosen to be
+// with the models of the options, and what each is expected to take on any device. nullopt where
+// anything was reported.
+std::optional<std::vector<StepEstimate>> estimate_steps(Module module,
+                                                        const CompileOptions& options,
+                                                        Diagnostics& diagnostics);
 
 // Compiles to plan bytes in memory (tests, small models). nullopt where anything was reported.
 std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const CompileOptions& options,

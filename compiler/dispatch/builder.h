@@ -97,6 +97,10 @@ class DispatchBuilder {
     step_.flops = flops;
     return *this;
   }
+  DispatchBuilder& estimate(std::function<double(const DeviceModel&)> microseconds) {
+    step_.estimate = std::move(microseconds);
+    return *this;
+  }
   DispatchBuilder& reason(std::string text) {
     step_.reason = std::move(text);
     return *this;

@@ -8,7 +8,7 @@
 namespace rlx {
 
 // clang-format off
-#define RLX_DEVICE_STRUCT(Type) struct Type {
+#define RLX_DEVICE_STRUCT(Type) struct Type { bool operator==(const Type&) const = default;
 #define RLX_DEVICE_FIELD(type, name, unit, least, most, meaning) type name = 0;
 #define RLX_DEVICE_END };
 #include "compiler/dispatch/device_model.def"
@@ -19,6 +19,7 @@ struct DeviceModel {
 #define RLX_DEVICE_OWN(type, name, unit, least, most, meaning) type name = 0;
 #define RLX_DEVICE_GROUP(Type, name, use, meaning) Type name = {};
 #include "compiler/dispatch/device_model.def"
+  bool operator==(const DeviceModel&) const = default;
 };
 
 }  // namespace rlx

@@ -129,4 +129,85 @@ constexpr DeviceModel h200_cuda() {
 }
 inline constexpr DeviceModel kH200Cuda = h200_cuda();
 
+// A card of the middle class by its data sheet (RTX 4070: 46 multiprocessors of 2475 MHz, 504 GB/s,
+// 128 multiply-adds of f32 per cycle and multiprocessor, 256 of f16 summed in f32, 128 of tf32).
+// Rates are these peaks times the share of its own that an H200 reaches (0.89 of memory, 0.68 by
+// the library); tensor cores as warps drive them, 0.7. Latencies are the H200's.
+inline constexpr DeviceModel kGenericVulkan = {
+    .multiprocessors = 46,
+    .shared_bytes = 32 * 1024,
+    .memory_gigabytes_per_second = 450,
+    .step_microseconds = 3,
+    // Per multiprocessor as on the H200, which runs 2048 threads on each; this one 1536.
+    .full = {.matvec_groups = 138,
+             .matvec_threads = 70656,
+             .attention_groups = 46,
+             .decode_groups = 184,
+             .reduce_groups = 92,
+             .scatter_threads = 47104},
+    .thread_tiles = {.products = 128 * 2475.0,
+                     .resident_warps = 16,
+                     .step = 0.4,
+                     .single_stage_step = 1.0,
+                     .second_pass = 3.6,
+                     .second_pass_rate = 0.32e6}};
+
+constexpr DeviceModel generic_vulkan_nvidia() {
+  DeviceModel model = kGenericVulkan;
+  model.shared_bytes = kH200VulkanNvidia.shared_bytes;
+  model.coop = kH200VulkanNvidia.coop;
+  model.coop.products = 0.44e6;
+  model.coop.cache_rate = 2.7e6;  // by multiprocessors and clocks
+  model.coop.second_pass_rate = 0.46e6;
+  return model;
+}
+inline constexpr DeviceModel kGenericVulkanNvidia = generic_vulkan_nvidia();
+
+constexpr DeviceModel generic_cuda() {
+  DeviceModel model = kH200Cuda;
+  model.multiprocessors = kGenericVulkan.multiprocessors;
+  model.memory_gigabytes_per_second = kGenericVulkan.memory_gigabytes_per_second;
+  model.step_microseconds = 1;
+  model.full = kGenericVulkan.full;
+  model.thread_tiles = kGenericVulkan.thread_tiles;
+  model.thread_rates = {.short_float = 11, .f32 = 11, .tf32 = 11};
+  model.library_rates = {.short_float = 40, .f32 = 20, .tf32 = 20};
+  model.library_tiles = {.begin = 5.5, .rate = 40, .added_rate = 320};
+  model.mma_rates = {.short_float = 40, .f32 = 8.3, .tf32 = 20};
+  model.mma.warp_products = 0.44e6;
+  model.mma.split_f32_products = 0.15e6;
+  // No warpgroups: their tiles run as warps.
+  model.mma.warpgroup_products = model.mma.warp_products;
+  model.mma_warps.cache_rate = 3.3e6;  // by multiprocessors and clocks
+  model.mma_warps.port_rate = 0.1e6;   // by clocks
+  model.mma_warpgroups = model.mma_warps;
+  model.wgmma.step = 0.0186;  // 128 x 64 multiply-adds at warp_products
+  model.stream.pace_bytes = 16 * 1024;
+  model.attention.staged_tile = 1.2;
+  model.attention.cache_rate = 2.3e6;
+  model.conv.tiles = 3.1;  // warp_products against 1.38e6 of the H200's largest tiles
+  model.conv.products = 0.44;
+  return model;
+}
+inline constexpr DeviceModel kGenericCuda = generic_cuda();
+
+// Mesa 22.3.6 on two cores that other programs were busy on, by tests/bench/fit_device.py, the
+// medians of five runs of each sample.
+inline constexpr DeviceModel kLavapipe = {.multiprocessors = 2,
+                                          .shared_bytes = 32 * 1024,
+                                          .memory_gigabytes_per_second = 3.09,
+                                          .step_microseconds = 14,
+                                          .full = {.matvec_groups = 6,
+                                                   .matvec_threads = 3972,
+                                                   .attention_groups = 2,
+                                                   .decode_groups = 8,
+                                                   .reduce_groups = 4,
+                                                   .scatter_threads = 1986},
+                                          .thread_tiles = {.products = 1205,
+                                                           .resident_warps = 16,
+                                                           .step = 41.4,
+                                                           .single_stage_step = 208,
+                                                           .second_pass = 684,
+                                                           .second_pass_rate = 15788}};
+
 }  // namespace rlx

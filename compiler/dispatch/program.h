@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compiler/dispatch/device_model.h"
 #include "compiler/dispatch/library_gemm.h"
 #include "compiler/ir/graph.h"
 #include "schema/kernel_params.h"
@@ -172,6 +174,9 @@ struct Step {
   std::vector<OfferNote> offers = {};  // among which its kernel was chosen, if it was
   uint64_t bytes_moved = 0;            // least device-memory traffic
   uint64_t flops = 0;
+  // Microseconds that the kernel's cost model expects of this step, as it was chosen, on any
+  // device; none: its bytes at the memory's rate.
+  std::function<double(const DeviceModel&)> estimate;
   // Input buffer whose bytes the (only) output may take over: the step reads each element before
   // the same thread writes it.
   std::optional<BufferId> in_place_input;

@@ -15,7 +15,7 @@ const JsonArray kNoItems;
 }  // namespace
 
 JsonFields::JsonFields(JsonErrors& errors, const JsonValue& value, std::string pointer,
-                       std::string what, std::initializer_list<std::string_view> known)
+                       std::string what, const std::vector<std::string_view>& known)
     : errors_(errors),
       pointer_(std::move(pointer)),
       what_(std::move(what)),
@@ -26,8 +26,8 @@ JsonFields::JsonFields(JsonErrors& errors, const JsonValue& value, std::string p
   }
   for (const JsonMember& member : *object_) {
     if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
-    std::string hint = nearest_hint(member.key, {known.begin(), known.end()});
-    if (hint.empty()) hint = "its fields are " + list_names({known.begin(), known.end()});
+    std::string hint = nearest_hint(member.key, known);
+    if (hint.empty()) hint = "its fields are " + list_names(known);
     fail(DiagCode::BadField, what_ + " has an unknown field " + in_quotes(member.key),
          std::move(hint));
   }

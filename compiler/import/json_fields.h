@@ -31,7 +31,11 @@ class JsonFields {
  public:
   // Reports a value that is no object, and every field that is not in `known`.
   JsonFields(JsonErrors& errors, const JsonValue& value, std::string pointer, std::string what,
-             std::initializer_list<std::string_view> known);
+             std::initializer_list<std::string_view> known)
+      : JsonFields(errors, value, std::move(pointer), std::move(what),
+                   std::vector<std::string_view>(known)) {}
+  JsonFields(JsonErrors& errors, const JsonValue& value, std::string pointer, std::string what,
+             const std::vector<std::string_view>& known);
 
   [[nodiscard]] const JsonValue* find(std::string_view key) const;
   [[nodiscard]] const std::string& pointer() const { return pointer_; }
@@ -43,6 +47,8 @@ class JsonFields {
   int64_t integer(std::string_view key, int64_t absent);
   uint64_t unsigned_integer(std::string_view key, uint64_t absent);
   double real(std::string_view key, double absent);
+  // nullptr where it is absent.
+  const JsonValue* required(std::string_view key);
   bool flag(std::string_view key);  // absent: false
   const JsonArray& array(std::string_view key);
   const JsonArray& required_array(std::string_view key);
@@ -54,8 +60,6 @@ class JsonFields {
   void fail(DiagCode code, std::string message, std::string hint = {});
 
  private:
-  const JsonValue* required(std::string_view key);
-
   JsonErrors& errors_;
   std::string pointer_;
   std::string what_;

@@ -2,6 +2,7 @@
 // What compiled plans promise: equal bytes, states, generated weights, diagnostics.
 #include <cmath>
 
+#include "compiler/dispatch/device_profile.h"
 #include "tests/compile/graph_text.h"
 
 namespace rlx::test {
@@ -142,6 +143,95 @@ TEST_CASE("precision_f16_keeps_inputs_and_outputs_f32") {
       }
     }
   }
+}
+
+// ---- device models ----
+
+namespace {
+
+// y = x * w, [m, k] by [n, k].
+Module one_product(int64_t m, int64_t n, int64_t k, const std::string& dtype) {
+  const auto shape = [](int64_t a, int64_t b) {
+    return "[" + std::to_string(a) + ", " + std::to_string(b) + "]";
+  };
+  return module_from(R"({"rlx_graph": 1, "inputs": [{"name": "x", "dtype": ")" + dtype +
+                     R"(", "shape": )" + shape(m, k) +
+                     R"(}], "params": [{"name": "w", "dtype": ")" + dtype + R"(", "shape": )" +
+                     shape(n, k) +
+                     R"(, "data": {"splat": 0.5}}], "nodes": [
+    {"op": "matmul", "inputs": ["x", "w"], "outputs": ["y"], "attributes": {"trans_b": true}}],
+    "outputs": ["y"]})");
+}
+
+CompileOptions options_for(const std::string& target, std::optional<DeviceModel> model = {}) {
+  CompileOptions options;
+  options.targets = {target};
+  if (model) options.device_models = {{.target = target, .name = "mine", .model = *model}};
+  return options;
+}
+
+StepEstimate only_step(Module module, const CompileOptions& options) {
+  Diagnostics diagnostics;
+  auto steps = estimate_steps(std::move(module), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(steps.has_value());
+  REQUIRE(steps->size() == 1);
+  return steps->front();
+}
+
+std::string product_plan(const CompileOptions& options) {
+  Diagnostics diagnostics;
+  const auto bytes = compile_to_bytes(one_product(512, 512, 16, "f32"), options, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(bytes.has_value());
+  return {reinterpret_cast<const char*>(bytes->data()), bytes->size()};
+}
+
+}  // namespace
+
+TEST_CASE("a_slow_library_leaves_products_to_our_kernels") {
+  DeviceModel model = find_target("cuda")->device;
+  CHECK(only_step(one_product(512, 1024, 1024, "f32"), options_for("cuda")).kernel == "matmul_mma");
+  model.mma_rates.f32 = 1;
+  CHECK(only_step(one_product(512, 1024, 1024, "f32"), options_for("cuda", model)).kernel ==
+        "library");
+  model.library_rates.f32 = 0.5;
+  CHECK(only_step(one_product(512, 1024, 1024, "f32"), options_for("cuda", model)).kernel ==
+        "matmul_mma");
+}
+
+TEST_CASE("estimates_of_chosen_steps_hold_for_any_device") {
+  DeviceModel own = find_target("cuda")->device;
+  own.library_tiles.rate = 1;
+  DeviceModel other = own;
+  const StepEstimate mma = only_step(one_product(128, 768, 768, "f16"), options_for("cuda"));
+  CHECK(mma.kernel == "matmul_mma");
+  CHECK(mma.flops == 2ull * 128 * 768 * 768);
+  other.mma.start += 1;
+  CHECK(mma.microseconds(other) == Approx(mma.microseconds(own) + 1));
+  const StepEstimate wgmma =
+      only_step(one_product(4096, 2048, 8192, "bf16"), options_for("cuda", own));
+  CHECK(wgmma.kernel == "matmul_wgmma");
+  other.wgmma.begin += 2;
+  CHECK(wgmma.microseconds(other) == Approx(wgmma.microseconds(own) + 2));
+  // A kernel without a model of its own: its bytes at the memory's rate.
+  const StepEstimate matvec = only_step(one_product(1, 4096, 4096, "f32"), options_for("vulkan"));
+  other.memory_gigabytes_per_second = 1;
+  other.step_microseconds = 0;
+  CHECK(matvec.microseconds(other) == Approx(static_cast<double>(matvec.bytes) * 1e-3));
+}
+
+TEST_CASE("the_model_of_a_target_named_again_gives_the_same_plan_and_another_one_stands_in_it") {
+  const std::string plain = product_plan(options_for("vulkan"));
+  DeviceModel model = find_target("vulkan")->device;
+  CHECK(product_plan(options_for("vulkan", model)) == plain);
+  CHECK(plain.find("device model") == std::string::npos);
+  model.multiprocessors = 2;
+  const std::string other = product_plan(options_for("vulkan", model));
+  CHECK(other.find("vulkan: device model mine") != std::string::npos);
+  // Two multiprocessors are full with large tiles too.
+  CHECK(plain.find("matmul 32x64x16 tile") != std::string::npos);
+  CHECK(other.find("matmul 128x128x") != std::string::npos);
 }
 
 }  // namespace rlx::test

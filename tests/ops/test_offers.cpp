@@ -26,23 +26,19 @@ std::string never(const OfferContext&, const Times&) {
   return {};
 }
 
-const Offer<Times> kMatmul{.kernel = KernelId::matmul,
-                           .refusal = never,
-                           .microseconds = [](const OfferContext&, const Times& times) {
-                             return times.matmul;
-                           }};
-const Offer<Times> kMatvec{.kernel = KernelId::matvec,
-                           .refusal = [](const OfferContext&, const Times& times) {
-                             return std::string(times.small ? "" : "too large");
-                           },
-                           .microseconds = [](const OfferContext&, const Times& times) {
-                             return times.matvec;
-                           }};
-const Offer<Times> kConv{.kernel = KernelId::conv,
-                         .refusal = never,
-                         .microseconds = [](const OfferContext&, const Times& times) {
-                           return times.conv;
-                         }};
+const Offer<Times> kMatmul{
+    .kernel = KernelId::matmul,
+    .refusal = never,
+    .microseconds = [](const OfferContext&, const Times& times) { return times.matmul; }};
+const Offer<Times> kMatvec{
+    .kernel = KernelId::matvec,
+    .refusal = [](const OfferContext&,
+                  const Times& times) { return std::string(times.small ? "" : "too large"); },
+    .microseconds = [](const OfferContext&, const Times& times) { return times.matvec; }};
+const Offer<Times> kConv{
+    .kernel = KernelId::conv,
+    .refusal = never,
+    .microseconds = [](const OfferContext&, const Times& times) { return times.conv; }};
 
 OfferContext on(const std::string& target, const std::vector<std::string>* without = nullptr) {
   return OfferContext({.target = find_target(target), .without = without});
@@ -51,8 +47,7 @@ OfferContext on(const std::string& target, const std::vector<std::string>* witho
 // The name of the row that is taken.
 std::string taken(const std::vector<Offer<Times>>& table, const Times& times,
                   const std::vector<std::string>& without = {}) {
-  const auto choice =
-      choose(std::span<const Offer<Times>>(table), on("vulkan", &without), times);
+  const auto choice = choose(std::span<const Offer<Times>>(table), on("vulkan", &without), times);
   return choice.row == nullptr ? "none" : offer_name(choice.row->kernel, choice.row->form);
 }
 
@@ -191,11 +186,11 @@ TEST_CASE("without_the_library_its_alternative_is_the_step") {
 }
 
 TEST_CASE("convolutions_attention_and_weights_that_are_decoded_have_tables_too") {
-  OneNode conv{.op = "conv",
-               .inputs = {TensorType{DType::f16, {1, 64, 56, 56}},
-                          TensorType{DType::f16, {64, 64, 3, 3}}},
-               .attributes = {{"pads", Ints{1, 1, 1, 1}}},
-               .target = "cuda"};
+  OneNode conv{
+      .op = "conv",
+      .inputs = {TensorType{DType::f16, {1, 64, 56, 56}}, TensorType{DType::f16, {64, 64, 3, 3}}},
+      .attributes = {{"pads", Ints{1, 1, 1, 1}}},
+      .target = "cuda"};
   CHECK(taken_of(lower(conv)).kernel == "conv_mma ring");
   CHECK(refusal_by(lower(conv), "conv_mma patch") == "channels in whole 16-byte pieces");
   CHECK(refusal_by(lower(conv), "conv_depthwise") == "filters of several channels");
@@ -204,10 +199,10 @@ TEST_CASE("convolutions_attention_and_weights_that_are_decoded_have_tables_too")
   conv.without = {"conv_mma", "conv"};
   CHECK(contains(failure(conv), "conv \"n\": no kernel takes it"));
 
-  OneNode pointwise{.op = "conv",
-                    .inputs = {TensorType{DType::f32, {1, 64, 8, 8}},
-                               TensorType{DType::f32, {32, 64, 1, 1}}},
-                    .target = "cuda"};
+  OneNode pointwise{
+      .op = "conv",
+      .inputs = {TensorType{DType::f32, {1, 64, 8, 8}}, TensorType{DType::f32, {32, 64, 1, 1}}},
+      .target = "cuda"};
   const Program program = lower(pointwise);
   CHECK(taken_of(program).kernel == "product");
   // The product's own choice stands behind it.
@@ -229,9 +224,24 @@ TEST_CASE("convolutions_attention_and_weights_that_are_decoded_have_tables_too")
   CHECK(taken_of(lower(blocks)).kernel == "dequant_matmul");
 }
 
+TEST_CASE("scatters_choose_their_form_by_updates_and_places") {
+  const auto scatter = [](int64_t updates) {
+    return OneNode{
+        .op = "scatter_nd",
+        .inputs = {f32({100000, 4}), TensorType{DType::i64, {updates, 1}}, f32({updates, 4})}};
+  };
+  CHECK(taken_of(lower(scatter(100))).kernel == "scatter direct");
+  CHECK(taken_of(lower(scatter(10000))).kernel == "scatter winners");
+  CHECK(taken_of(lower(scatter(3000))).kernel == "scatter sorted");
+  CHECK(refusal_by(lower(scatter(3000)), "scatter winners") == "many more places than updates");
+  OneNode without = scatter(100);
+  without.without = {"scatter direct"};
+  CHECK(taken_of(lower(without)).kernel == "scatter sorted");
+}
+
 TEST_CASE("passes_are_told_what_the_lowering_takes") {
-  const ProductTypes pair{.m = 1024, .n = 8192, .k = 2048, .x = DType::bf16, .w = DType::bf16,
-                          .gated = true};
+  const ProductTypes pair{
+      .m = 1024, .n = 8192, .k = 2048, .x = DType::bf16, .w = DType::bf16, .gated = true};
   const auto row = [&](const std::vector<std::string>& without) {
     const OfferContext at = on("cuda", &without);
     return choose(product_offers(), at, product_of_types(pair)).row;

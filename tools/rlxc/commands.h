@@ -32,5 +32,7 @@ void add_ops_command(CLI::App& app, Action& action);
 void add_reference_command(CLI::App& app, Action& action);
 void add_tune_command(CLI::App& app, Action& action);
 void add_bench_arena_command(CLI::App& app, Action& action);
+void add_device_models_command(CLI::App& app, Action& action);
+void add_estimate_command(CLI::App& app, Action& action);
 
 }  // namespace rlx

@@ -19,6 +19,7 @@
 #include "compiler/lower/offer_names.h"
 #include "compiler/passes/pass.h"
 #include "tools/rlxc/commands.h"
+#include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
 
 namespace rlx {
@@ -33,6 +34,7 @@ struct CompileArguments {
   std::string plan;
   std::vector<std::string> targets = {"vulkan"};
   std::vector<std::string> architectures;  // names; none: the default ones
+  std::vector<std::string> device_models;
   std::string nvrtc;
   std::vector<std::string> entries;
   ImportArguments import;
@@ -224,6 +226,9 @@ int compile(const CompileArguments& arguments) {
   const auto import = parse_import_options(arguments.import);
   const auto entries = parse_entries(arguments.entries);
   if (!import || !entries) return kExitUsage;
+  int exit_code = kExitOk;
+  const auto models = parse_device_models(arguments.device_models, arguments.targets, exit_code);
+  if (!models) return exit_code;
   Diagnostics diagnostics;
   const auto start = std::chrono::steady_clock::now();
   const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
@@ -240,8 +245,9 @@ int compile(const CompileArguments& arguments) {
                          : load_entries(arguments.model, *import, *entries, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
     if (module && keep_values(*module, arguments.kept, diagnostics)) {
-      good = compile_to_file(std::move(*module), make_options(arguments, progress, times),
-                             arguments.plan, diagnostics, &summary);
+      CompileOptions options = make_options(arguments, progress, times);
+      options.device_models = *models;
+      good = compile_to_file(std::move(*module), options, arguments.plan, diagnostics, &summary);
     }
   }
   const int code = report(diagnostics);
@@ -268,6 +274,7 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "CUDA architectures, as sm_80,sm_90a (default: " + architecture_names(true) + ")")
       ->delimiter(',')
       ->allow_extra_args(false);
+  add_device_model_option(app, arguments->device_models);
   app.add_option("--nvrtc", arguments->nvrtc,
                  "NVRTC's library or the folder that holds it (default: the loader's path, then "
                  "/usr/local/cuda/lib64)");

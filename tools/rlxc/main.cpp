@@ -22,6 +22,8 @@ int run_rlxc(int argc, char** argv) {
   add_reference_command(app, action);
   add_tune_command(app, action);
   add_bench_arena_command(app, action);
+  add_device_models_command(app, action);
+  add_estimate_command(app, action);
   app.footer(
       "Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 "
       "internal error.");

@@ -117,6 +117,9 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
       .write(&AttentionParams::y, o.y.ref, kMmaPieceBytes)
       .grid(static_cast<uint64_t>(problem.heads / tiling.fold * tiling.splits),
             static_cast<uint64_t>(problem.batch), static_cast<uint64_t>(tiling.row_tiles(problem)))
+      .estimate([problem, dtype, tiling](const DeviceModel& any) {
+        return attention_mma_microseconds(problem, dtype, any, tiling);
+      })
       .reason("tensor cores; " + tiling.text());
   return true;
 }

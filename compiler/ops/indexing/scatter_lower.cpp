@@ -323,8 +323,7 @@ constexpr std::array kScatterOffers = {
                    .form = "winners",
                    .rank = 1,
                    .estimate = Estimate::Bound,
-                   .refusal =
-                       [](const OfferContext&, const Scatter& scatter) -> std::string {
+                   .refusal = [](const OfferContext&, const Scatter& scatter) -> std::string {
                      if (!scatter.replaces()) return "updates that are combined";
                      return scatter.problem.places <= kWinnersPerUpdate * scatter.count()
                                 ? ""

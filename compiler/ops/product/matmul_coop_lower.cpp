@@ -94,6 +94,9 @@ bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
         .define("RLX_B_DEPTH", product.b.depth)
         .define("RLX_SHORT_MATH", element_bytes(product.y.dtype()) == 2 ? 1 : 0)
         .work(least_bytes(product), flops_of(product))
+        .estimate([problem, choice](const DeviceModel& device) {
+          return coop_microseconds(problem, choice, device);
+        })
         .reason(reason_of(product, "cooperative matrices: " + choice.text()));
     bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : kPieceBytes,
                   kPieceBytes);

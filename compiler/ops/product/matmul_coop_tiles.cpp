@@ -63,7 +63,10 @@ double resident(const CoopProblem& problem, const CoopTile& tile, const CoopTime
       1, std::min(by_registers, times.all_shared_bytes / shared_bytes(problem, tile))));
 }
 
-double estimate(const CoopProblem& problem, const CoopChoice& choice, const DeviceModel& device) {
+}  // namespace
+
+double coop_microseconds(const CoopProblem& problem, const CoopChoice& choice,
+                         const DeviceModel& device) {
   const CoopTile& tile = choice.tile;
   const CoopTimes& times = device.coop;
   const double steps = static_cast<double>(choice.split_k / tile.k);
@@ -91,6 +94,8 @@ double estimate(const CoopProblem& problem, const CoopChoice& choice, const Devi
   }
   return time;
 }
+
+namespace {
 
 // Of a slot for the sums of this many matrices: 16 rows of f32, padded by 8.
 uint32_t slot_bytes(uint32_t matrices) {
@@ -137,7 +142,7 @@ CoopChoice choose_coop(const CoopProblem& problem, const DeviceModel& device) {
       choice.split_k = split_steps * tile.k;
       choice.groups = ceil_div(problem.m, tile.m) * ceil_div(problem.n, tile.n) * choice.splits *
                       problem.batches;
-      choice.microseconds = estimate(problem, choice, device);
+      choice.microseconds = coop_microseconds(problem, choice, device);
       if (!best || choice.microseconds < best->microseconds) best = choice;
     }
   }

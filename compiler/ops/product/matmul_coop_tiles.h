@@ -50,5 +50,8 @@ struct CoopChoice {
 
 // The tile with the smallest estimate; of equal ones the first of the table.
 CoopChoice choose_coop(const CoopProblem& problem, const DeviceModel& device);
+// The estimate, on any device, with the pass that joins splits.
+double coop_microseconds(const CoopProblem& problem, const CoopChoice& choice,
+                         const DeviceModel& device);
 
 }  // namespace rlx

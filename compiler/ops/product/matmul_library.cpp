@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <vector>
@@ -248,6 +249,21 @@ LibraryProblem library_problem(const OfferContext& at, const FusedProduct& fused
   return {.gemm = gemm, .refusal = {}};
 }
 
+// What the library is expected to take on any device.
+std::function<double(const DeviceModel&)> library_estimate(const OfferContext& at,
+                                                           const FusedProduct& fused) {
+  const ProductOffer* own = choose(own_product_offers(), at, fused).row;
+  // Where large tiles are the fastest of ours, theirs fill the device too.
+  if (own != nullptr && own->kernel == KernelId::matmul_wgmma) {
+    return [product = fused.product](const DeviceModel& device) {
+      return library_tile_microseconds(device.library_tiles, product);
+    };
+  }
+  return [work = work_of(at, fused.product)](const DeviceModel& device) {
+    return rate_microseconds(device.library_rates, device, work);
+  };
+}
+
 }  // namespace
 
 std::string library_refusal(const OfferContext& at, const FusedProduct& fused) {
@@ -255,12 +271,7 @@ std::string library_refusal(const OfferContext& at, const FusedProduct& fused) {
 }
 
 double library_time(const OfferContext& at, const FusedProduct& fused) {
-  const ProductOffer* own = choose(own_product_offers(), at, fused).row;
-  // Where large tiles are the fastest of ours, theirs fill the device too.
-  const DeviceModel& device = at.device();
-  if (own != nullptr && own->kernel == KernelId::matmul_wgmma)
-    return library_tile_microseconds(device.library_tiles, fused.product);
-  return rate_microseconds(device.library_rates, device, work_of(at, fused.product));
+  return library_estimate(at, fused)(at.device());
 }
 
 bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
@@ -276,6 +287,7 @@ bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
   Step step = library_step(ctx, product, library_problem(ctx, fused).gemm.value());
   step.bytes_moved = least_bytes(product);
   step.flops = flops_of(product);
+  step.estimate = library_estimate(ctx, fused);
   step.reason =
       reason_of(product, microseconds_text(library_time(ctx, fused)) + " by the library expected");
   if (ours.size() == 1 && touched_by(ours[0]) == touched_by(step))

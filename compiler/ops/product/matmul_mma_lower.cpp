@@ -89,6 +89,9 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
       .define("RLX_MIN_GROUPS", choice.min_groups)
       .grid(split_grid(static_cast<uint64_t>(choice.groups)))
       .work(least_bytes(product), flops_of(product))
+      .estimate([problem, choice](const DeviceModel& device) {
+        return mma_microseconds(problem, choice, device);
+      })
       .reason(reason_of(product, "tensor cores: " + choice.text()));
   bind_operands(dispatch, product, kPieceBytes, kPieceBytes);
   bind_epilogue(ctx, dispatch, product);

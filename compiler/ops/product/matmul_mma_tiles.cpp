@@ -89,7 +89,10 @@ double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, 
   return problem.kind == MmaKind::Tf32 ? 2.5 * rate : rate;
 }
 
-double estimate(const MmaProblem& problem, const MmaChoice& choice, const DeviceModel& device) {
+}  // namespace
+
+double mma_microseconds(const MmaProblem& problem, const MmaChoice& choice,
+                        const DeviceModel& device) {
   const MmaTile& tile = choice.tile;
   const MmaCosts& costs = by_warpgroups(problem, tile) ? device.mma_warpgroups : device.mma_warps;
   const int64_t blocks = choice.split_k / choice.tile_k;
@@ -123,6 +126,8 @@ double estimate(const MmaProblem& problem, const MmaChoice& choice, const Device
   return device.mma.start + rounds * (body + exchange + finish);
 }
 
+namespace {
+
 // As many stages as there are and shared memory holds; nullopt where the tile does not fit.
 std::optional<MmaChoice> tiled(const MmaProblem& problem, const MmaTile& tile, int64_t splits,
                                const DeviceModel& device) {
@@ -147,7 +152,7 @@ std::optional<MmaChoice> tiled(const MmaProblem& problem, const MmaTile& tile, i
   const uint32_t sums_each = sums_of_thread(problem, tile);
   const bool small = tile.threads() <= 128 || (tile.threads() <= 256 && sums_each <= 48);
   choice.min_groups = small ? 2 : 1;
-  choice.microseconds = estimate(problem, choice, device);
+  choice.microseconds = mma_microseconds(problem, choice, device);
   return choice;
 }
 

@@ -59,5 +59,8 @@ struct MmaChoice {
 
 // The tile with the smallest estimate; of equal ones the first of the table.
 MmaChoice choose_mma(const MmaProblem& problem, const DeviceModel& device);
+// The estimate, on any device.
+double mma_microseconds(const MmaProblem& problem, const MmaChoice& choice,
+                        const DeviceModel& device);
 
 }  // namespace rlx

@@ -46,6 +46,7 @@ void join_splits(LowerContext& ctx, const Product& product, const TensorRef& par
       .grid(split_grid(static_cast<uint64_t>((elements + per_group - 1) / per_group)))
       .work(byte_size(partial.type) + byte_size(product.y.type),
             static_cast<uint64_t>(elements * splits))
+      .estimate([](const DeviceModel&) { return 0.0; })  // the first pass's holds it
       .reason("adds " + std::to_string(splits) + " ranges of k in order");
   bind_epilogue(ctx, dispatch, product);
 }

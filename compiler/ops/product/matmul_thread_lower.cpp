@@ -17,10 +17,14 @@ namespace {
 // Up to this many vectors, a product is bound by the other operand's bytes.
 constexpr int64_t kMaxVectors = 4;
 
+ProductSize size_of(const Product& product) {
+  return {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)};
+}
+
 TileChoice tile_of(const OfferContext& at, const Product& product) {
   const DType dtype = product.a.ref.dtype();
   return choose_tile(
-      {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)},
+      size_of(product),
       {.acc_bytes = element_bytes(accumulator_of(dtype)), .allow_shallow = dtype == DType::f32},
       at.device());
 }
@@ -108,6 +112,9 @@ bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
         .define("RLX_SPLIT_K", std::max<int64_t>(choice.split_k, 1))
         .grid(split_grid(static_cast<uint64_t>(choice.groups)))
         .work(least_bytes(product), flops_of(product))
+        .estimate([size = size_of(product), choice](const DeviceModel& device) {
+          return device.step_microseconds + tile_microseconds(size, choice, device);
+        })
         .reason(reason_of(product, "matmul " + choice.text()));
     bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
                   vector_bytes(product.b.ref, b_axis != "1"));

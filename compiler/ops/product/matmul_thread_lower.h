@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products without matrix units: the kernels matmul, in tiles, and matvec, of a few vectors. As rows
-// of the table have them (product_offers.h).
+// Products without matrix units: the kernels matmul, in tiles, and matvec, of a few vectors. As
+// rows of the table have them (product_offers.h).
 #pragma once
 
 #include <string>

@@ -59,6 +59,15 @@ bool fits(const TileShape& tile, const TileLimits& limits) {
          (tile.k >= kDeep || limits.allow_shallow);
 }
 
+}  // namespace
+
+std::string TileChoice::text() const {
+  std::string result = std::to_string(tile.m) + "x" + std::to_string(tile.n) + "x" +
+                       std::to_string(tile.k) + " tile, ";
+  if (splits > 1) result += "split-k " + std::to_string(splits) + ", ";
+  return result + std::to_string(groups) + " workgroups";
+}
+
 // The groups on one multiprocessor share its arithmetic; a staging step costs its latency besides,
 // which groups that reside together hide from each other; a second pass costs a launch and its
 // traffic.
@@ -84,15 +93,6 @@ double tile_microseconds(const ProductSize& size, const TileChoice& choice,
             elements * 4 * (2 * static_cast<double>(choice.splits) + 1) / times.second_pass_rate;
   }
   return time;
-}
-
-}  // namespace
-
-std::string TileChoice::text() const {
-  std::string result = std::to_string(tile.m) + "x" + std::to_string(tile.n) + "x" +
-                       std::to_string(tile.k) + " tile, ";
-  if (splits > 1) result += "split-k " + std::to_string(splits) + ", ";
-  return result + std::to_string(groups) + " workgroups";
 }
 
 TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,

@@ -53,6 +53,11 @@ struct TileLimits {
 TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
                        const DeviceModel& device);
 
+// The time that the choice goes by, on any device: that of a step, less what every step takes; with
+// the pass that joins splits.
+double tile_microseconds(const ProductSize& size, const TileChoice& choice,
+                         const DeviceModel& device);
+
 // Sets workgroup and the RLX_TILE_* defines.
 template <typename Params>
 void define_tile(DispatchBuilder<Params>& dispatch, const TileShape& tile) {

@@ -42,7 +42,8 @@ int64_t pair_count(const TiledSize& size, const WgmmaTile& tile) {
   return ceil_div(ceil_div(size.m, kTileLines), 2) * ceil_div(size.n, tile.columns);
 }
 
-double tile_microseconds(const DeviceModel& device, const TiledSize& size, const WgmmaTile& tile) {
+double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
+                               const WgmmaTile& tile) {
   const WgmmaTimes& times = device.wgmma;
   const auto pairs_at_once = static_cast<int64_t>(device.multiprocessors / 2);
   const auto rounds = static_cast<double>(ceil_div(pair_count(size, tile), pairs_at_once));
@@ -72,7 +73,7 @@ TileChoice choose(const DeviceModel& device, const TiledSize& size) {
                                                       : std::span<const WgmmaTile>(kWgmmaTiles);
   TileChoice best{.tile = tiles.front(), .microseconds = 0};
   for (const WgmmaTile& tile : tiles) {
-    const double microseconds = tile_microseconds(device, size, tile);
+    const double microseconds = wgmma_tile_microseconds(device, size, tile);
     if (best.microseconds == 0 || microseconds < best.microseconds) best = {tile, microseconds};
   }
   return best;
@@ -302,6 +303,9 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
       .work(least_bytes(fused), 2 * static_cast<uint64_t>(product.m) *
                                     static_cast<uint64_t>(product.n) *
                                     static_cast<uint64_t>(product.k) * (size.gated ? 2 : 1))
+      .estimate([size, tile](const DeviceModel& device) {
+        return wgmma_tile_microseconds(device, size, tile);
+      })
       .reason((product.note.empty() ? "" : product.note + ": ") + "matmul_wgmma 128x" +
               std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
               std::to_string(pairs) + " pairs, " +

@@ -108,13 +108,12 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
       .define("RLX_SPLIT", split);
 }
 
-ConvTiling ring_tiling(const OfferContext& at, const Convolution& conv) {
-  return choose_conv_tiling({.m = conv.images * conv.window.out_count(),
-                             .n = conv.group_out,
-                             .k = depth_of(conv),
-                             .element_bytes = element_bytes(conv.x.dtype()),
-                             .has_residual = conv.residual.has_value()},
-                            at.device());
+ConvProduct ring_product(const Convolution& conv) {
+  return {.m = conv.images * conv.window.out_count(),
+          .n = conv.group_out,
+          .k = depth_of(conv),
+          .element_bytes = element_bytes(conv.x.dtype()),
+          .has_residual = conv.residual.has_value()};
 }
 
 std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolution& conv) {
@@ -124,12 +123,16 @@ std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolutio
 
 void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                  const Convolution& conv) {
-  const ConvTiling tiling = ring_tiling(ctx, conv);
+  const ConvProduct product = ring_product(conv);
+  const ConvTiling tiling = choose_conv_tiling(product, ctx.device());
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
       .workgroup({tiling.threads()})
       .grid(grid_of(tiling))
+      .estimate([product, tiling](const DeviceModel& device) {
+        return conv_microseconds(product, tiling, device);
+      })
       .reason("tensor cores, channels last: " + tiling.text());
 }
 
@@ -204,7 +207,7 @@ std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem
 }
 
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {
-  return ring_tiling(at, problem.conv).microseconds;
+  return choose_conv_tiling(ring_product(problem.conv), at.device()).microseconds;
 }
 
 bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {

@@ -185,21 +185,34 @@ void for_each_split(const ConvProduct& product, const ConvTile& tile, const Cons
 
 }  // namespace
 
+double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
+                         const DeviceModel& device) {
+  const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
+  const int64_t steps = ceil_div(all_steps, tiling.split);
+  return tiling.tile.by_groups
+             ? estimate(product, kGroupTiles.at(tiling.row), tiling, steps, device)
+             : estimate(product, kTiles.at(tiling.row), tiling, steps, device);
+}
+
 ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& device) {
   ConvTiling best;
   const auto keep = [&best](const ConvTiling& tiling) {
     if (best.tile.tile_m == 0 || tiling.microseconds < best.microseconds) best = tiling;
   };
-  for (const TileCost& cost : kTiles) {
+  for (size_t row = 0; row < kTiles.size(); ++row) {
+    const TileCost& cost = kTiles[row];
     for_each_split(product, cost.tile, [&](ConvTiling tiling, int64_t steps) {
+      tiling.row = row;
       tiling.stages = stages_for(cost.tile, steps, device);
       tiling.microseconds = estimate(product, cost, tiling, steps, device);
       keep(tiling);
     });
   }
   if (product.element_bytes != 2) return best;
-  for (const GroupCost& cost : kGroupTiles) {
+  for (size_t row = 0; row < kGroupTiles.size(); ++row) {
+    const GroupCost& cost = kGroupTiles[row];
     for_each_split(product, cost.tile, [&](ConvTiling tiling, int64_t steps) {
+      tiling.row = row;
       // Large rings are for many steps: their costs do not hold for parts of them.
       if (steps < cost.stages && cost.stages > kSharedStages) return;
       tiling.stages = std::min(cost.stages, steps);

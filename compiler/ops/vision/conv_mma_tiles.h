@@ -33,6 +33,7 @@ struct ConvTile {
 
 struct ConvTiling {
   ConvTile tile;
+  size_t row = 0;      // of its table
   int64_t split = 1;   // workgroups that share a tile's k
   int64_t stages = 1;  // steps in flight
   int64_t groups = 1;
@@ -46,6 +47,9 @@ struct ConvTiling {
 
 // The tiling with the smallest estimate; of equal ones the first of the table.
 ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& device);
+// Its estimate, on any device.
+double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
+                         const DeviceModel& device);
 
 // The form for few channels: rectangles of output pixels, a patch of x under each.
 struct PatchTiling {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the kernels that compute convolutions. Fusion, the choice of layouts and the lowering
-// ask it alike, so that what the first two prepare is what the last one takes.
+// The table of the kernels that compute convolutions. Fusion, the choice of layouts and the
+// lowering ask it alike, so that what the first two prepare is what the last one takes.
 #pragma once
 
 #include <optional>

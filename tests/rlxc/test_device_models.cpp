@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// --device-model, `rlxc device-models` and `rlxc estimate` as users meet them.
+#include <nlohmann/json.hpp>
+
+#include "tests/rlxc/tool_run.h"
+#include "tests/support/catch.h"
+
+using namespace rlx::test;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+ToolResult expect_code(int code, const Workplace& place,
+                       const std::vector<std::string>& arguments) {
+  const ToolResult result = place.rlxc(arguments);
+  INFO("output: " << result.output << "\nerrors: " << result.errors);
+  CHECK(result.exit_code == code);
+  return result;
+}
+
+bool says(const ToolResult& result, const std::string& part) {
+  INFO("output: " << result.output << "\nerrors: " << result.errors);
+  CHECK((result.output + result.errors).find(part) != std::string::npos);
+  return true;
+}
+
+ToolResult compile_with(int code, const Workplace& place, std::vector<std::string> more,
+                        const std::string& plan = "m.plan") {
+  std::vector<std::string> arguments = {place.write("m.json", small_model()), "-o",
+                                        place.path(plan), "--dim", "batch=4"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return expect_code(code, place, arguments);
+}
+
+}  // namespace
+
+TEST_CASE("a device model begins with a built-in one, and the plan tells its name") {
+  const Workplace place;
+  says(expect_code(0, place, {"device-models"}), "generic-vulkan");
+  says(expect_code(0, place, {"device-models", "--numbers"}), "mma_rates.short_float");
+  Json model = Json::parse(expect_code(0, place, {"device-models", "h200"}).output);
+  compile_with(0, place, {});
+  compile_with(0, place, {"--device-model", "h200"}, "same.plan");
+  CHECK(read_file(place.path("m.plan")) == read_file(place.path("same.plan")));
+  model["name"] = "my card";
+  model["targets"]["vulkan"]["multiprocessors"] = 3;
+  const std::string file = place.write("card.json", model.dump());
+  compile_with(0, place, {"--device-model", "vulkan=" + file}, "card.plan");
+  says(expect_code(0, place, {"inspect", place.path("card.plan"), "--why"}),
+       "vulkan: device model my card");
+}
+
+TEST_CASE("device models that say nothing of a target are refused with what to do") {
+  const Workplace place;
+  says(compile_with(1, place, {"--device-model", "h300"}),
+       "there is no file h300, and built-in models are h200, generic-cuda");
+  says(compile_with(1, place, {"--device-model", "generic-cuda"}),
+       "device model \"generic-cuda\" says nothing of target vulkan, only of cuda; name one for "
+       "each target, as --device-model vulkan=h200");
+  says(compile_with(1, place, {"--target", "vulkan,cuda", "--device-model", "lavapipe"}),
+       "device model \"lavapipe\" says nothing of target cuda");
+  says(compile_with(1, place, {"--device-model", "cuda=h200"}),
+       "--device-model names target cuda, which is not asked for");
+  says(compile_with(1, place, {"--device-model", "h200", "--device-model", "lavapipe"}),
+       "--device-model is given twice for all targets");
+  const std::string broken = place.write("broken.json", R"({"rlx_device_model": 1})");
+  says(compile_with(2, place, {"--device-model", broken}),
+       "device model has no field \"name\" [bad-field]");
+}
+
+TEST_CASE("estimates are printed for each step, and again for each device model that follows") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const Json json = Json::parse(
+      expect_code(0, place, {"estimate", model, "--dim", "batch=4", "--device-model", "h200"})
+          .output);
+  REQUIRE(json.size() == 1);
+  const Json& steps = json[0]["steps"];
+  REQUIRE_FALSE(steps.empty());
+  for (const char* key : {"kernel", "node", "flops", "bytes", "us"}) CHECK(steps[0].contains(key));
+  CHECK(steps[0]["us"].get<double>() > 0);
+  says(expect_code(1, place, {"estimate", model, "--target", "metal"}), "target \"metal\"");
+  // What names the target comes before what names none.
+  const auto first_step = [&](const std::vector<std::string>& models) {
+    std::vector<std::string> arguments = {"estimate", model, "--dim", "batch=4"};
+    for (const std::string& name : models) {
+      arguments.emplace_back("--device-model");
+      arguments.push_back(name);
+    }
+    return Json::parse(expect_code(0, place, arguments).output)[0]["steps"][0]["us"].get<double>();
+  };
+  CHECK(first_step({"vulkan=lavapipe", "h200"}) == first_step({"lavapipe"}));
+  CHECK(first_step({"h200", "vulkan=lavapipe"}) == first_step({"lavapipe"}));
+  CHECK(first_step({"lavapipe"}) > 5 * first_step({"h200"}));
+}
