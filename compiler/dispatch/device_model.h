@@ -16,6 +16,8 @@ namespace rlx {
 
 // Groups that no lowering of a target reads stay zero for it.
 struct DeviceModel {
+  // Of one workgroup: what every device of the target has, so that no profile changes it.
+  uint64_t shared_bytes = 0;
 #define RLX_DEVICE_OWN(type, name, unit, least, most, meaning) type name = 0;
 #define RLX_DEVICE_GROUP(Type, name, use, meaning) Type name = {};
 #include "compiler/dispatch/device_model.def"

@@ -10,8 +10,8 @@ namespace rlx {
 // Vulkan 1.3 desktop device has, NVIDIA's 48, and what a workgroup may ask for on the smallest
 // listed CUDA architecture (sm_86: 99 KiB).
 inline constexpr DeviceModel kH200Vulkan = {
-    .multiprocessors = 132,
     .shared_bytes = 32 * 1024,
+    .multiprocessors = 132,
     .memory_gigabytes_per_second = 4270,
     .step_microseconds = 1.84,
     .full = {.matvec_groups = 396,
@@ -134,8 +134,8 @@ inline constexpr DeviceModel kH200Cuda = h200_cuda();
 // Rates are these peaks times the share of its own that an H200 reaches (0.89 of memory, 0.68 by
 // the library); tensor cores as warps drive them, 0.7. Latencies are the H200's.
 inline constexpr DeviceModel kGenericVulkan = {
-    .multiprocessors = 46,
     .shared_bytes = 32 * 1024,
+    .multiprocessors = 46,
     .memory_gigabytes_per_second = 450,
     .step_microseconds = 3,
     // Per multiprocessor as on the H200, which runs 2048 threads on each; this one 1536.
@@ -193,8 +193,8 @@ inline constexpr DeviceModel kGenericCuda = generic_cuda();
 
 // Mesa 22.3.6 on two cores that other programs were busy on, by tests/bench/fit_device.py, the
 // medians of five runs of each sample.
-inline constexpr DeviceModel kLavapipe = {.multiprocessors = 2,
-                                          .shared_bytes = 32 * 1024,
+inline constexpr DeviceModel kLavapipe = {.shared_bytes = 32 * 1024,
+                                          .multiprocessors = 2,
                                           .memory_gigabytes_per_second = 3.09,
                                           .step_microseconds = 14,
                                           .full = {.matvec_groups = 6,

@@ -112,6 +112,7 @@ class ProfileReader {
   DeviceColumn column(const Target& target, const JsonValue& value, const std::string& pointer) {
     DeviceColumn column{
         .target = std::string(target.name), .fitted_from = {}, .model = {}, .fits = {}};
+    column.model.shared_bytes = target.device.shared_bytes;
     const std::vector<DeviceNumber> numbers = numbers_of(column.model, target);
     std::vector<std::string_view> known = {"fitted_from", "fits"};
     for (const DeviceNumber& number : numbers) {

@@ -111,13 +111,22 @@ def run(arguments):
         lengths = {}
         for length in ("short", "long"):
             plan = arguments.folder / f"{sample['name']}.{length}.plan"
-            report = json.loads(call([arguments.bin / "rlxrun", plan, "--seeded", "--json", "--device", device, "--warmup",
-                                      arguments.warmup, "--repeat", arguments.repeat]))
+            command = [arguments.bin / "rlxrun", plan, "--seeded", "--json", "--device", device, "--warmup", arguments.warmup, "--repeat",
+                       arguments.repeat]
+            done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
+            if done.returncode != 0:
+                print(f"left out: {sample['name']}: {done.stderr.strip()}", flush=True)
+                break
+            report = json.loads(done.stdout)
             timing = report["timing"]
             lengths[length] = timing.get("device_us", timing["wall_us"])[arguments.statistic]
             facts = report["device"]
+        if len(lengths) < 2:
+            continue
         times[sample["name"]] = lengths
         print(f"{sample['name']:44} {lengths['short']:12.1f} {lengths['long']:12.1f} us", flush=True)
+    if not times:
+        sys.exit("fit_device.py: no sample ran")
     result = {"device": facts, "date": datetime.date.today().isoformat(), "times": times}
     (arguments.folder / "times.json").write_text(json.dumps(result, indent=1))
 
@@ -197,9 +206,8 @@ def relative(estimates, measured):
 
 
 class Fit:
-    def __init__(self, arguments, column, estimators, limits):
+    def __init__(self, column, estimators, limits):
         self.column, self.estimators, self.limits, self.fits = column, estimators, limits, {}
-        self.name = arguments.name
 
     def estimates(self, column, measured):
         names = {m.name for m in measured}
@@ -322,7 +330,7 @@ def measured_samples(manifest, times, estimators):
     steps = {}
     for estimator in estimators:
         steps |= estimator.steps
-    every = [Measured(sample, times[sample["name"]], steps[sample["name"]]) for sample in manifest["samples"]]
+    every = [Measured(sample, times[sample["name"]], steps[sample["name"]]) for sample in manifest["samples"] if sample["name"] in times]
     for m in every:
         if not m.usable():
             print(f"left out: {m.name}: {m.us:.1f} us between its lengths, of {m.count} steps")
@@ -338,7 +346,7 @@ def fit(arguments):
         groups.setdefault((sample["variant"], sample["level"], sample["tf32"]), []).append(sample["name"])
     estimators = [Estimator(arguments, target, key, names) for key, names in groups.items()]
     limits = {number["number"]: number for number in json.loads(call([arguments.bin / "rlxc", "device-models", "--numbers", "--json"]))}
-    model = Fit(arguments, manifest["start"]["targets"][target], estimators, limits)
+    model = Fit(manifest["start"]["targets"][target], estimators, limits)
     measured = measured_samples(manifest, result["times"], estimators)
     start = model.estimates(model.column, measured)
     if arguments.multiprocessors:
@@ -366,12 +374,19 @@ def print_fits(model, start):
               f" before, {f['median_after']:.0%} / {f['worst_after']:.0%} after")
 
 
+def rounded(value):
+    """Numbers of a profile to six digits."""
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
 def write(arguments, target, model, result):
     device = result["device"]
     others = json.loads(arguments.output.read_text())["targets"] if arguments.output.exists() else {}
     start = json.loads((arguments.folder / "manifest.json").read_text())["start"]["name"]
     origin = f"{device['name']}, driver {device['driver']}, {result['date']}, by fit_device.py; numbers without a fit are those of {start}, to the scale of their group"
-    column = model.column | {"fitted_from": origin, "fits": model.fits}
+    column = rounded(model.column | {"fitted_from": origin, "fits": model.fits})
     profile = {"rlx_device_model": 1, "name": arguments.name, "targets": others | {target: column}}
     arguments.output.write_text(json.dumps(profile, indent=2) + "\n")
     call([arguments.bin / "rlxc", "device-models", arguments.output])  # refuses what is no device model

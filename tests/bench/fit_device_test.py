@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """fit_device.py against a device that is made up: its rlxrun answers what a known model expects, with noise, a constant share of every
-run and one run that was disturbed. The fit must find the model's numbers again. Needs no device and no NVRTC.
+run, one run that was disturbed and one that failed. The fit must find the model's numbers again. Needs no device and no NVRTC.
 
     python3 tests/bench/fit_device_test.py BUILD_BIN
 """
@@ -24,7 +24,7 @@ OVERHEAD = 35.0  # us of every run
 FAKE = """#!{python}
 import json, pathlib, sys
 times = json.loads((pathlib.Path(__file__).parent / "times.json").read_text())
-us = times[pathlib.Path(sys.argv[1]).name]
+us = times.get(pathlib.Path(sys.argv[1]).name) or sys.exit("no such plan")
 print(json.dumps({{"device": {{"name": "Made up", "driver": "1.0"}},
                   "timing": {{"wall_us": {{"median": 9 * us}}, "device_us": {{"median": us}}}}}}))
 """
@@ -67,6 +67,7 @@ def make_up_device(folder, fake, rlxc):
             i += 1
         estimator.close()
     times["128x768x768-nk-f16-own.long.plan"] *= 3
+    del times["conv1-b32-c256-56-f16.long.plan"]
     (fake / "times.json").write_text(json.dumps(times))
 
 
@@ -82,7 +83,8 @@ def main():
         folder, fake, output = pathlib.Path(place) / "fit", pathlib.Path(place) / "bin", pathlib.Path(place) / "made-up.json"
         call(sys.executable, tool, "make", folder, "--bin", build_bin, "--target", "cuda", "--graphs-only")
         make_up_device(folder, fake, build_bin / "rlxc")
-        call(sys.executable, tool, "run", folder, "--bin", fake)
+        said = call(sys.executable, tool, "run", folder, "--bin", fake)
+        expect("left out: conv1-b32-c256-56-f16: no such plan" in said, said)
         vulkan = json.loads(call(fake / "rlxc", "device-models", "generic-vulkan"))
         output.write_text(json.dumps(vulkan))
         said = call(sys.executable, tool, "fit", folder, "--bin", fake, "--name", "made up", "--output", output)

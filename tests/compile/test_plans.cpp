@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What compiled plans promise: equal bytes, states, generated weights, diagnostics.
+#include <array>
 #include <cmath>
 
 #include "compiler/dispatch/device_profile.h"
@@ -232,6 +233,55 @@ TEST_CASE("the_model_of_a_target_named_again_gives_the_same_plan_and_another_one
   // Two multiprocessors are full with large tiles too.
   CHECK(plain.find("matmul 32x64x16 tile") != std::string::npos);
   CHECK(other.find("matmul 128x128x") != std::string::npos);
+}
+
+TEST_CASE("any_model_within_its_ranges_chooses_something") {
+  // Graphs for the kernels whose choice goes by a model: products, vectors, attention,
+  // convolutions, reductions, softmax, scans.
+  const std::string x = R"({"name": "x", "dtype": "f16", "shape": [2, 64, 12, 64]})";
+  const auto params = [](const std::string& list) { return R"(, "params": [)" + list + "]"; };
+  const auto param = [](const std::string& name, const std::string& dtype,
+                        const std::string& shape) {
+    return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape +
+           R"(, "data": {"splat": 0.5}})";
+  };
+  const std::vector<std::string> texts = {
+      x + "]" + params(param("k", "f16", "[2, 64, 12, 64]")) + R"(, "nodes": [)" +
+          node("attention", R"("x", "k", "k")", "y", R"({"num_heads": 12, "head_dim": 64})"),
+      x + "]" + params(param("w", "f16", "[64, 64, 3, 3]")) + R"(, "nodes": [)" +
+          node("conv", R"("x", "w")", "y", R"({"pads": [1, 1, 1, 1]})"),
+      x + R"(], "nodes": [)" + node("reduce_sum", R"("x")", "y", R"({"axes": [1, 2, 3]})"),
+      x + R"(], "nodes": [)" + node("softmax", R"("x")", "y"),
+      x + R"(], "nodes": [)" + node("cumsum", R"("x")", "y", R"({"axis": 1})"),
+  };
+  const int trial = GENERATE(range(0, 24));
+  for (const Target& target : all_targets()) {
+    DeviceModel model = target.device;
+    uint64_t seed = static_cast<uint64_t>(trial) * 977;
+    for (const DeviceNumber& number : numbers_of(model, target)) {
+      seed = seed * 6364136223846793005u + 1442695040888963407u;
+      const bool most = trial < 2 ? trial == 1 : (seed >> 60) % 2 == 1;
+      number.set(most ? number.most : number.least);
+    }
+    const CompileOptions options = options_for(std::string(target.name), model);
+    INFO(target.name << ", trial " << trial);
+    std::vector<Module> modules;
+    for (const std::string& text : texts)
+      modules.push_back(
+          module_from(R"({"rlx_graph": 1, "inputs": [)" + text + R"(], "outputs": ["y"]})"));
+    for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
+             {1, 512, 4096}, {64, 64, 512}, {128, 3072, 768}, {512, 512, 512}, {2048, 256, 4096}}) {
+      modules.push_back(one_product(m, n, k, "f16"));
+      modules.push_back(one_product(m, n, k, "f32"));
+    }
+    for (Module& module : modules) {
+      Diagnostics diagnostics;
+      const auto steps = estimate_steps(std::move(module), options, diagnostics);
+      INFO(diagnostics.text());
+      REQUIRE(steps.has_value());
+      for (const StepEstimate& step : *steps) CHECK(std::isfinite(step.microseconds(model)));
+    }
+  }
 }
 
 }  // namespace rlx::test

@@ -42,10 +42,15 @@ int64_t pair_count(const TiledSize& size, const WgmmaTile& tile) {
   return ceil_div(ceil_div(size.m, kTileLines), 2) * ceil_div(size.n, tile.columns);
 }
 
+// Workgroups that run at once, by pairs that share what they load.
+int64_t pairs_of(const DeviceModel& device) {
+  return std::max<int64_t>(1, device.multiprocessors / 2);
+}
+
 double wgmma_tile_microseconds(const DeviceModel& device, const TiledSize& size,
                                const WgmmaTile& tile) {
   const WgmmaTimes& times = device.wgmma;
-  const auto pairs_at_once = static_cast<int64_t>(device.multiprocessors / 2);
+  const int64_t pairs_at_once = pairs_of(device);
   const auto rounds = static_cast<double>(ceil_div(pair_count(size, tile), pairs_at_once));
   const auto columns = static_cast<double>(tile.columns);
   const double multiplied = columns * (size.gated ? 2 : 1);
@@ -260,7 +265,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   const TiledSize size = tiled_size(fused);
   const WgmmaTile tile = choose(ctx.device(), size).tile;
   const int64_t pairs = pair_count(size, tile);
-  const auto groups = std::min<int64_t>(ctx.target().device.multiprocessors / 2 * 2, 2 * pairs);
+  const int64_t groups = 2 * std::min(pairs_of(ctx.target().device), pairs);
   const bool activated = !product.activation.none();
   const bool copies_residual = residual_copied(ctx, product);
   const SharedPlan shared = shared_plan(fused, tile, copies_residual);
