@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a large product is expected to take by the rates of a device model: the one estimate by
-// which a kernel with rates (threads, matmul_mma, the vendor's library) is held against other
-// kernels.
+// which matmul_mma and the vendor's library are held against other kernels.
 #pragma once
 
 #include <cstdint>
