@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/support/ceil_div.h"
