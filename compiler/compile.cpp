@@ -105,6 +105,7 @@ PassOptions pass_options(const CompileOptions& options, const Target* target) {
           .optimisation = options.optimisation,
           .precision = kPrecisionNames.at(static_cast<size_t>(options.precision)),
           .disabled = options.disabled_passes,
+          .without = options.without,
           .dump_after = options.dump_after,
           .dump = options.dump,
           .timing = options.timing};
@@ -163,7 +164,8 @@ bool lower(TargetBuild& build, const CompileOptions& options, Diagnostics& diagn
   const LowerOptions lowering{.target = build.target.get(),
                               .products = options.precision == Precision::Tf32
                                               ? ProductPrecision::Tf32
-                                              : ProductPrecision::F32};
+                                              : ProductPrecision::F32,
+                              .without = &options.without};
   for (const Graph& graph : build.module.entries) {
     auto program = lower_entry(build.module, graph, lowering, diagnostics);
     if (program) build.programs.push_back(std::move(*program));

@@ -38,7 +38,8 @@ struct CompileOptions {
   std::string
       kernels_dir;  // kernel sources from here instead of the embedded ones; empty: embedded
   std::vector<std::string> disabled_passes;
-  bool in_place = true;  // results may take over the bytes of inputs that die
+  std::vector<std::string> without;  // kernels that are not taken (lower/offer_names.h)
+  bool in_place = true;              // results may take over the bytes of inputs that die
   bool debug_section = true;
   // Called with the module's text after the pass of this name.
   std::string dump_after;

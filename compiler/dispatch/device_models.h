@@ -57,7 +57,6 @@ constexpr DeviceModel h200_cuda() {
   DeviceModel model = kH200Vulkan;
   model.shared_bytes = 99 * 1024;
   model.step_microseconds = 0.83;
-  model.thread_rates = {.short_float = 25, .f32 = 25, .tf32 = 25};
   model.library_rates = {.short_float = 680, .f32 = 45, .tf32 = 380};
   // The shapes of BERT-base at batch 32 and of a Llama-1B prefill, of plans; so is wgmma's.
   model.library_tiles = {.begin = 5.5, .rate = 790, .added_rate = 3000};
@@ -170,7 +169,6 @@ constexpr DeviceModel generic_cuda() {
   model.step_microseconds = 1;
   model.full = kGenericVulkan.full;
   model.thread_tiles = kGenericVulkan.thread_tiles;
-  model.thread_rates = {.short_float = 11, .f32 = 11, .tf32 = 11};
   model.library_rates = {.short_float = 40, .f32 = 20, .tf32 = 20};
   model.library_tiles = {.begin = 5.5, .rate = 40, .added_rate = 320};
   model.mma_rates = {.short_float = 40, .f32 = 8.3, .tf32 = 20};

@@ -145,6 +145,18 @@ struct Access {
   AccessMode mode = AccessMode::Read;
 };
 
+// What a table of kernels says of one problem: a row of it (ops/lowering/offers.h).
+struct OfferNote {
+  std::string kernel;       // or who else computes it: "library"
+  std::string refusal;      // why it does not take the problem; empty where it does
+  double microseconds = 0;  // expected, where it takes the problem
+  bool is_bound = false;    // it takes at least that long
+  uint8_t rank =
+      0;  // of the rows that take the problem, the fastest of the lowest rank computes it
+  bool taken = false;
+  auto operator<=>(const OfferNote&) const = default;
+};
+
 enum class StepKind : uint8_t { Dispatch, Copy, Fill, LibraryGemm };
 
 struct Step {
@@ -158,8 +170,9 @@ struct Step {
   std::string node;           // source node
   std::string op;
   std::string source;
-  std::string reason;        // why this kernel and specialization
-  uint64_t bytes_moved = 0;  // least device-memory traffic
+  std::string reason;                  // why this kernel and specialization
+  std::vector<OfferNote> offers = {};  // among which its kernel was chosen, if it was
+  uint64_t bytes_moved = 0;            // least device-memory traffic
   uint64_t flops = 0;
   // Microseconds that the kernel's cost model expects of this step, as it was chosen, on any
   // device; none: its bytes at the memory's rate.

@@ -23,7 +23,6 @@
 #include "compiler/support/checked.h"
 #include "runtime/plan/contract.h"
 #include "runtime/plan/plan_view.h"
-#include "schema/debug_generated.h"
 #include "schema/plan_generated.h"
 
 namespace rlx {
@@ -585,32 +584,6 @@ PlanIndex build_plan_index(const PlanContent& content, const SegmentLayout& layo
   RLX_CHECK(content.compiled->variants.size() == content.kernels->kernels.size(),
             "code of every kernel");
   return IndexBuilder(content, layout).build();
-}
-
-std::vector<std::byte> build_debug_section(const PlanContent& content) {
-  FlatBufferBuilder builder;
-  std::vector<Offset<fb::EntryNotes>> entries;
-  std::vector<uint64_t> unplanned;
-  for (const PlanEntry& entry : content.all_entries()) {
-    std::vector<Offset<fb::StepNote>> notes;
-    for (const uint32_t s : entry.schedule->order) {
-      const Step& step = entry.program->steps.at(s);
-      // Shared: the same few words stand on many steps.
-      const auto node = builder.CreateSharedString(step.node);
-      const auto op = builder.CreateSharedString(step.op);
-      const auto source = builder.CreateSharedString(step.source);
-      const auto reason = builder.CreateSharedString(step.reason);
-      notes.push_back(fb::CreateStepNote(builder, node, op, source, reason));
-    }
-    entries.push_back(fb::CreateEntryNotes(builder, builder.CreateVector(notes)));
-    unplanned.push_back(entry.schedule->unplanned_bytes);
-  }
-  const auto entry_list = builder.CreateVector(entries);
-  const auto pass_list = builder.CreateVectorOfStrings(content.pass_log);
-  const auto unplanned_list = builder.CreateVector(unplanned);
-  fb::FinishDebugBuffer(builder, fb::CreateDebug(builder, entry_list, pass_list, unplanned_list));
-  const auto* bytes = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
-  return {bytes, bytes + builder.GetSize()};
 }
 
 }  // namespace rlx

@@ -24,7 +24,4 @@ struct PlanIndex {
 
 PlanIndex build_plan_index(const PlanContent& content, const SegmentLayout& layout);
 
-// The debug section: a note per step and the pass log.
-std::vector<std::byte> build_debug_section(const PlanContent& content);
-
 }  // namespace rlx

@@ -12,6 +12,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "compiler/emit/debug_section.h"
 #include "compiler/emit/plan_index.h"
 #include "compiler/emit/weight_layout.h"
 #include "compiler/support/check.h"

@@ -3,10 +3,11 @@
 #include "compiler/lower/layouts.h"
 
 #include <algorithm>
+#include <map>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
-#include "compiler/ops/vision/conv_mma.h"
+#include "compiler/ops/vision/conv_offers.h"
 
 namespace rlx {
 namespace {
@@ -16,14 +17,20 @@ constexpr size_t kRank = 4;
 class LayoutChoice {
  public:
   explicit LayoutChoice(LoweringState& state)
-      : state_(state), graph_(state.graph), chosen_(graph_.value_count()) {}
+      : state_(state), graph_(state.graph), chosen_(graph_.value_count()) {
+    const OfferContext at(state.options);
+    for (NodeId id : graph_.order()) {
+      const auto layouts = conv_layouts(at, graph_, graph_.node(id));
+      if (layouts && layouts->matrix_units) matrix_convolutions_.emplace(id, *layouts);
+    }
+  }
 
   void run() {
     for (NodeId id : graph_.order()) {
       const Node& node = graph_.node(id);
-      const ConvMmaForm form = form_of(node);
-      if (form == ConvMmaForm::None) continue;
-      if (reads_channels_last(form)) choose(*node.inputs[0]);
+      const auto found = matrix_convolutions_.find(id);
+      if (found == matrix_convolutions_.end()) continue;
+      if (found->second.x_channels_last) choose(*node.inputs[0]);
       choose(node.outputs[0]);
       if (node.inputs.size() > 3 && node.inputs[3]) choose(*node.inputs[3]);
     }
@@ -38,13 +45,6 @@ class LayoutChoice {
   }
 
  private:
-  [[nodiscard]] ConvMmaForm form_of(const Node& node) const {
-    return conv_mma_form(*state_.options.target, state_.options.products, graph_, node);
-  }
-  [[nodiscard]] bool is_convolution(const Node& node) const {
-    return form_of(node) != ConvMmaForm::None;
-  }
-
   // Nodes that read and write any layout of their tensors of rank 4.
   [[nodiscard]] static bool takes_any_layout(const Node& node) {
     const OpDef& op = *find_op(node.op);
@@ -57,8 +57,8 @@ class LayoutChoice {
     const Value& value = graph_.value(id);
     if (chosen_[index_of(id)] || value.type.shape.size() != kRank || graph_.is_output(id)) return;
     if (value.origin != ValueOrigin::Node) return;
-    const Node& producer = graph_.node(*value.producer);
-    if (!is_convolution(producer) && !takes_any_layout(producer)) return;
+    const bool writes_so = matrix_convolutions_.contains(*value.producer);
+    if (!writes_so && !takes_any_layout(graph_.node(*value.producer))) return;
     chosen_[index_of(id)] = true;
     fresh_.push_back(id);
   }
@@ -86,6 +86,7 @@ class LayoutChoice {
 
   LoweringState& state_;
   const Graph& graph_;
+  std::map<NodeId, ConvLayouts> matrix_convolutions_;
   std::vector<bool> chosen_;
   std::vector<ValueId> fresh_;  // chosen, but not yet spread from
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residual and activation into conv; filters into the order that tensor cores read.
 #include "compiler/ops/op_id.h"
-#include "compiler/ops/vision/conv_mma.h"
+#include "compiler/ops/vision/conv_offers.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -10,11 +10,10 @@
 namespace rlx {
 namespace {
 
-ConvMmaForm form_of(const PassOptions& options, const Graph& graph, const Node& node) {
-  if (options.target == nullptr) return ConvMmaForm::None;
-  const auto products =
-      options.precision == "tf32" ? ProductPrecision::Tf32 : ProductPrecision::F32;
-  return conv_mma_form(*options.target, products, graph, node);
+// Those of a kernel that takes every layout where there is no target, or no kernel.
+ConvLayouts layouts_of(const PassOptions& options, const Graph& graph, const Node& node) {
+  if (options.target == nullptr) return {};
+  return conv_layouts(offer_context(options), graph, node).value_or(ConvLayouts{});
 }
 
 // What is added to the conv's result, where the node adds a value of the same type and nothing
@@ -43,7 +42,7 @@ GrownConv grown(const Graph& graph, const Node& conv, const PassOptions& options
   GrownConv result{.node = conv, .absorbed = {}};
   std::optional<NodeId> reader = sole_reader(graph, conv.outputs[0]);
   const bool has_residual = conv.inputs.size() > 3 && conv.inputs[3];
-  if (reader && !has_residual && form_of(options, graph, conv) != ConvMmaForm::None) {
+  if (reader && !has_residual && layouts_of(options, graph, conv).matrix_units) {
     if (const auto residual = added_value(graph, graph.node(*reader), conv.outputs[0])) {
       result.node.inputs.resize(4);
       result.node.inputs[3] = residual;
@@ -132,7 +131,7 @@ size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& 
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const Node& conv = graph.node(id);
-      const bool reads_other_order = reads_filters_channels_last(form_of(options, graph, conv)) &&
+      const bool reads_other_order = layouts_of(options, graph, conv).filters_channels_last &&
                                      wants_other_order(module, graph, conv);
       if (reads_other_order && lay_out(module, graph, id, diagnostics)) ++changed;
     }

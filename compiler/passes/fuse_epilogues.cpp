@@ -48,14 +48,20 @@ bool absorb_add(const Graph& graph, const Node& node, Epilogue& epilogue) {
 }
 
 bool absorb_activation(const Graph& graph, const Node& node, const Node& product,
-                       const Target* target, Epilogue& epilogue) {
+                       const std::optional<OfferContext>& at, Epilogue& epilogue) {
   if (epilogue.activation != "none" || epilogue.residual || !activation_fits(node)) return false;
   const TensorType& y = graph.value(epilogue.result).type;
   const int64_t n = y.shape.back();
   const int64_t k = graph.value(*product.inputs[0]).type.shape.back();
-  if (target != nullptr && n > 0 &&
-      library_wants_activation_apart(*target, element_count(y.shape) / n, n, k, y.dtype, node.op))
+  if (at && n > 0 &&
+      library_wants_activation_apart(*at, {.m = element_count(y.shape) / n,
+                                           .n = n,
+                                           .k = k,
+                                           .x = y.dtype,
+                                           .w = y.dtype,
+                                           .activation = node.op})) {
     return false;
+  }
   if (graph.value(node.outputs[0]).type != graph.value(epilogue.result).type) return false;
   epilogue.activation = node.op;
   epilogue.activation_attributes = node.attributes;
@@ -64,13 +70,14 @@ bool absorb_activation(const Graph& graph, const Node& node, const Node& product
 
 // Grows the epilogue as far as single readers allow; the last absorbed node stands where all
 // operands exist.
-void grow(const Graph& graph, const Node& product, const Target* target, Epilogue& epilogue) {
+void grow(const Graph& graph, const Node& product, const std::optional<OfferContext>& at,
+          Epilogue& epilogue) {
   for (;;) {
     const std::optional<NodeId> reader = sole_reader(graph, epilogue.result);
     if (!reader) return;
     const Node& node = graph.node(*reader);
     if (!absorb_add(graph, node, epilogue) &&
-        !absorb_activation(graph, node, product, target, epilogue))
+        !absorb_activation(graph, node, product, at, epilogue))
       return;
     epilogue.absorbed.push_back(*reader);
     epilogue.result = node.outputs[0];
@@ -92,12 +99,12 @@ bool is_plain_product(const Graph& graph, const Node& node) {
          w.shape.size() == 2 && is_float(x.dtype) && is_float(w.dtype);
 }
 
-bool fuse_product(Graph& graph, NodeId id, const Target* target) {
+bool fuse_product(Graph& graph, NodeId id, const std::optional<OfferContext>& at) {
   const Node product = graph.node(id);
   if (!is_plain_product(graph, product)) return false;
   Epilogue epilogue{.result = product.outputs[0]};
   if (product.inputs.size() > 2) epilogue.bias = product.inputs[2];
-  grow(graph, product, target, epilogue);
+  grow(graph, product, at, epilogue);
   if (epilogue.absorbed.empty()) return false;
   Node fused{.name = product.name,
              .op = "fused_matmul_bias_act",
@@ -122,11 +129,13 @@ bool fuse_product(Graph& graph, NodeId id, const Target* target) {
 }  // namespace
 
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
+  std::optional<OfferContext> at;
+  if (options.target != nullptr) at = offer_context(options);
   size_t changed = 0;
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (graph.contains(id) && fuse_product(graph, id, options.target)) ++changed;
+      if (graph.contains(id) && fuse_product(graph, id, at)) ++changed;
     }
     for (NodeId id : graph.order()) {
       if (graph.node(id).op == OpId::fused_matmul_bias_act) {

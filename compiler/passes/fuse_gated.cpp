@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated pairs: act(x * w + b) * (x * w2 + b2), as in SwiGLU, becomes one fused_norm_matmul where
-// the target streams such a pair, or multiplies it in large tiles. Where its library computes the
+// the target has a kernel for such a pair. Where its library computes the
 // products instead, which knows few activations, the activation leaves the product again, so that
 // one elementwise step does it all. Both products are read by the mul alone, and their weights are
 // rows [N, K] of one type.
@@ -8,8 +8,7 @@
 
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matmul_library.h"
-#include "compiler/ops/product/matmul_wgmma.h"
-#include "compiler/ops/product/matvec_stream_lower.h"
+#include "compiler/ops/product/product_offers.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 
@@ -49,14 +48,24 @@ std::optional<GatedPair> pair_of(const Graph& graph, const Node& node) {
   return GatedPair{.activated = *node.inputs[0], .gate = *first, .up = *second};
 }
 
-bool pair_streams(const Graph& graph, const GatedPair& pair, const Target& target) {
+ProductTypes types_of(const Graph& graph, const GatedPair& pair) {
   const TensorType& w = graph.value(pair.gate.w).type;
-  return streams(target, {.m = line_count(graph, pair.gate.x),
-                          .n = w.shape[0],
-                          .k = w.shape[1],
-                          .gated = true,
-                          .x = graph.value(pair.gate.x).type.dtype,
-                          .w = w.dtype});
+  return {.m = line_count(graph, pair.gate.x),
+          .n = w.shape[0],
+          .k = w.shape[1],
+          .x = graph.value(pair.gate.x).type.dtype,
+          .w = w.dtype};
+}
+
+bool pair_has_kernel(const Graph& graph, const GatedPair& pair, const OfferContext& at) {
+  ProductTypes types = types_of(graph, pair);
+  types.gated = true;
+  return choose(product_offers(), at, product_of_types(types)).row != nullptr;
+}
+
+// Whether the library may compute each product by itself.
+bool library_takes(const Graph& graph, const GatedPair& pair, const OfferContext& at) {
+  return library_refusal(at, product_of_types(types_of(graph, pair))).empty();
 }
 
 void fuse(Graph& graph, NodeId id, const GatedPair& pair) {
@@ -90,21 +99,11 @@ void release_activation(Graph& graph, NodeId mul, const GatedPair& pair) {
   graph.remove_node(gate);
 }
 
-bool tiles_take(const Graph& graph, const GatedPair& pair, const Target& target) {
-  const TensorType& w = graph.value(pair.gate.w).type;
-  return graph.value(pair.gate.x).type.dtype == w.dtype &&
-         wgmma_takes(target, line_count(graph, pair.gate.x), w.shape[0], w.shape[1], w.dtype);
-}
-
-bool library_takes(const Graph& graph, const GatedPair& pair, const Target& target) {
-  const Shape& w = graph.value(pair.gate.w).type.shape;
-  return library_suits(target, line_count(graph, pair.gate.x), w[0], w[1]);
-}
-
 }  // namespace
 
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
   if (options.target == nullptr) return 0;
+  const OfferContext at = offer_context(options);
   size_t changed = 0;
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
@@ -112,10 +111,9 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
       if (!graph.contains(id)) continue;
       const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
       if (!pair) continue;
-      if (pair_streams(graph, *pair, *options.target) ||
-          tiles_take(graph, *pair, *options.target)) {
+      if (pair_has_kernel(graph, *pair, at)) {
         fuse(graph, id, *pair);
-      } else if (!pair->gate.activation.empty() && library_takes(graph, *pair, *options.target)) {
+      } else if (!pair->gate.activation.empty() && library_takes(graph, *pair, at)) {
         release_activation(graph, id, *pair);
       } else {
         continue;

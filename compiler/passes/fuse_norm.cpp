@@ -6,7 +6,7 @@
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
-#include "compiler/ops/product/matvec_stream_lower.h"
+#include "compiler/ops/product/product_offers.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 
@@ -47,17 +47,19 @@ std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
   return fused;
 }
 
-bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const Target& target) {
+bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const OfferContext& at) {
   if (std::count(fused.inputs.begin(), fused.inputs.end(), std::optional(normalised)) != 1)
     return false;
   if (fused.inputs[kX] != normalised) return false;
   const TensorType& w = graph.value(*fused.inputs[kW]).type;
-  return streams(target, {.m = line_count(graph, normalised),
-                          .n = w.shape[0],
-                          .k = w.shape[1],
-                          .gated = fused.inputs[kW2].has_value(),
-                          .x = graph.value(normalised).type.dtype,
-                          .w = w.dtype});
+  const FusedProduct product = product_of_types({.m = line_count(graph, normalised),
+                                                 .n = w.shape[0],
+                                                 .k = w.shape[1],
+                                                 .x = graph.value(normalised).type.dtype,
+                                                 .w = w.dtype,
+                                                 .normed = true,
+                                                 .gated = fused.inputs[kW2].has_value()});
+  return choose(product_offers(), at, product).row != nullptr;
 }
 
 // True for an rms_norm over the last dim with a plain gamma and no beta, whose statistics nobody
@@ -89,14 +91,14 @@ void fuse(Graph& graph, const Node& norm, NodeId reader, Fused fused) {
   graph.remove_node(reader);
 }
 
-bool fuse_into_readers(Graph& graph, NodeId id, const Target& target) {
+bool fuse_into_readers(Graph& graph, NodeId id, const OfferContext& at) {
   const Node norm = graph.node(id);
   if (!is_plain_norm(graph, norm)) return false;
   const std::vector<NodeId> readers = graph.readers(norm.outputs[0]);
   std::vector<Fused> forms;
   for (NodeId reader : readers) {
     std::optional<Fused> fused = fused_form(graph, graph.node(reader));
-    if (!fused || !can_take(graph, *fused, norm.outputs[0], target)) return false;
+    if (!fused || !can_take(graph, *fused, norm.outputs[0], at)) return false;
     forms.push_back(std::move(*fused));
   }
   for (size_t i = 0; i < readers.size(); ++i) fuse(graph, norm, readers[i], std::move(forms[i]));
@@ -108,12 +110,13 @@ bool fuse_into_readers(Graph& graph, NodeId id, const Target& target) {
 
 size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
   if (options.target == nullptr) return 0;
+  const OfferContext at = offer_context(options);
   size_t changed = 0;
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       if (!graph.contains(id)) continue;
-      if (fuse_into_readers(graph, id, *options.target)) ++changed;
+      if (fuse_into_readers(graph, id, at)) ++changed;
     }
   }
   return changed;

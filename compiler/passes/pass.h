@@ -11,6 +11,7 @@
 
 #include "compiler/dispatch/target.h"
 #include "compiler/ir/graph.h"
+#include "compiler/ops/lowering/lower_context.h"
 
 namespace rlx {
 
@@ -19,10 +20,19 @@ struct PassOptions {
   int optimisation = 2;               // passes of a higher level do not run
   std::string precision = "f32";      // "f32", "tf32", "f16" or "bf16"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
+  std::vector<std::string> without;   // offers of kernels that are not taken
   std::string dump_after;
   std::function<void(const std::string& text)> dump;
   std::function<void(const std::string& pass, double seconds)> timing;
 };
+
+// What tables of kernels are asked with. Precondition: there is a target.
+inline OfferContext offer_context(const PassOptions& options) {
+  return OfferContext(
+      {.target = options.target,
+       .products = options.precision == "tf32" ? ProductPrecision::Tf32 : ProductPrecision::F32,
+       .without = &options.without});
+}
 
 // Returns how many nodes it changed. Throws InternalError on our own mistakes; models are refused
 // before passes run, except for what only rewriting finds out, which goes to Diagnostics.

@@ -89,19 +89,30 @@ void PlanView::group_records() {
   for (const fb::Entry* record : *index_->inits()) put(*record, init_);
 }
 
-StepNames PlanView::step_names(const fb::Entry& entry, uint32_t step) const {
-  if (debug_ == nullptr || debug_->entries() == nullptr) return {};
+const fb::StepNote* PlanView::step_note(const fb::Entry& entry, uint32_t step) const {
+  if (debug_ == nullptr || debug_->entries() == nullptr) return nullptr;
   const std::vector<const fb::Entry*> all = records();
   const auto record =
       static_cast<uint32_t>(std::find(all.begin(), all.end(), &entry) - all.begin());
-  if (record >= debug_->entries()->size()) return {};
+  if (record >= debug_->entries()->size()) return nullptr;
   const auto* notes = debug_->entries()->Get(record)->steps();
-  if (notes == nullptr || step >= notes->size()) return {};
-  const fb::StepNote& note = *notes->Get(step);
-  return {.node = text(note.node()),
-          .op = text(note.op()),
-          .source = text(note.source()),
-          .reason = text(note.reason())};
+  return notes == nullptr || step >= notes->size() ? nullptr : notes->Get(step);
+}
+
+StepNames PlanView::step_names(const fb::Entry& entry, uint32_t step) const {
+  const fb::StepNote* note = step_note(entry, step);
+  if (note == nullptr) return {};
+  return {.node = text(note->node()),
+          .op = text(note->op()),
+          .source = text(note->source()),
+          .reason = text(note->reason())};
+}
+
+const fb::Choice* PlanView::step_choice(const fb::Entry& entry, uint32_t step) const {
+  const fb::StepNote* note = step_note(entry, step);
+  if (note == nullptr || !note->choice() || debug_->choices() == nullptr) return nullptr;
+  const uint32_t choice = *note->choice();
+  return choice < debug_->choices()->size() ? debug_->choices()->Get(choice) : nullptr;
 }
 
 const char* PlanView::step_kernel_name(const fb::Step& step) const {

@@ -116,6 +116,8 @@ class PlanView {
   [[nodiscard]] const fb::Debug* debug() const { return debug_; }
   // `entry` is one of records().
   [[nodiscard]] StepNames step_names(const fb::Entry& entry, uint32_t step) const;
+  // The kernels among which that of the step was chosen; null where there is nothing of it.
+  [[nodiscard]] const fb::Choice* step_choice(const fb::Entry& entry, uint32_t step) const;
   // "step 12 (matmul, node \"enc.0.q\")", for messages.
   [[nodiscard]] std::string describe_step(const fb::Entry& entry, uint32_t step) const;
   // The kernel that a step runs, or "copy", "fill", "library_gemm".
@@ -132,6 +134,7 @@ class PlanView {
  private:
   friend class PlanLoader;
   PlanView() = default;
+  [[nodiscard]] const fb::StepNote* step_note(const fb::Entry& entry, uint32_t step) const;
   // Fills entries_ and init_ from the verified index.
   void group_records();
 

@@ -32,7 +32,7 @@ TILE_GROUPS = {  # kernel -> the groups that its estimate reads
     "attention_mma": ["attention"],
     "conv_mma": ["conv"],
 }
-RATE_GROUPS = {"library": "library_rates", "matmul_mma": "mma_rates", "matmul": "thread_rates"}
+RATE_GROUPS = {"library": "library_rates", "matmul_mma": "mma_rates"}
 
 
 def call(command, **options):

@@ -5,8 +5,10 @@
 
 #include <cstring>
 
+#include "compiler/emit/debug_section.h"
 #include "compiler/emit/plan_writer.h"
 #include "runtime/plan/plan_view.h"
+#include "schema/debug_generated.h"
 #include "tests/emit/copy_program.h"
 #include "tests/support/catch.h"
 
@@ -254,4 +256,44 @@ TEST_CASE("a path that cannot be written is reported with its reason") {
     CHECK(diagnostics.all()[0].code == DiagCode::FileWrite);
     CHECK(diagnostics.text().find(path) != std::string::npos);
   }
+}
+
+TEST_CASE("equal choices stand in the debug section once") {
+  Step chosen;
+  chosen.offers = {{.kernel = "matmul_mma", .refusal = "a batch"},
+                   {.kernel = "matmul", .microseconds = 2.5, .rank = 1, .taken = true}};
+  Step other = chosen;
+  other.offers[1].microseconds = 3;
+  Program program;
+  program.steps = {chosen, other, Step{}, chosen};
+  Schedule schedule;
+  schedule.order = {0, 1, 2, 3};
+  PlanContent content;
+  content.entries = {{.program = &program, .schedule = &schedule}};
+
+  const std::vector<std::byte> bytes = build_debug_section(content);
+  const fb::Debug& debug = *fb::GetDebug(bytes.data());
+  REQUIRE(debug.choices()->size() == 2);
+  const auto& notes = *debug.entries()->Get(0)->steps();
+  CHECK(*notes.Get(0)->choice() == 0);
+  CHECK(*notes.Get(1)->choice() == 1);
+  CHECK_FALSE(notes.Get(2)->choice().has_value());
+  CHECK(*notes.Get(3)->choice() == 0);
+  const auto& offers = *debug.choices()->Get(0)->offers();
+  REQUIRE(offers.size() == 2);
+  CHECK(offers.Get(0)->refusal()->str() == "a batch");
+  CHECK(offers.Get(1)->refusal() == nullptr);
+  CHECK(offers.Get(1)->microseconds() == 2.5);
+  CHECK(offers.Get(1)->taken());
+}
+
+TEST_CASE("a plan without choices has no list of them") {
+  Program program;
+  program.steps = {Step{}};
+  Schedule schedule;
+  schedule.order = {0};
+  PlanContent content;
+  content.entries = {{.program = &program, .schedule = &schedule}};
+  const std::vector<std::byte> bytes = build_debug_section(content);
+  CHECK(fb::GetDebug(bytes.data())->choices() == nullptr);
 }

@@ -216,6 +216,36 @@ TEST_CASE("why_gives_the_reason_of_each_step_and_says_when_nothing_is_recorded")
   CHECK(inspect_json(*bare, InspectView::Why)["has_debug"] == false);
 }
 
+TEST_CASE("why_prints_every_kernel_that_was_compared_by_rank") {
+  PlanSpec spec = small_plan();
+  spec.offers = {{.kernel = "mma", .refusal = "a batch"},
+                 {.kernel = "region", .microseconds = 12.25, .taken = true},
+                 {.kernel = "tiles", .microseconds = 3, .is_bound = true, .rank = 1}};
+  const auto plan = open(spec);
+  const std::string text = inspect_text(*plan, InspectView::Why);
+  CHECK(contains(text,
+                 "    why     only one\n"
+                 "    offer   mma     a batch\n"
+                 "    offer   region  12.250 us expected, taken\n"
+                 "    or else tiles   at least 3.000 us\n"));
+  const Json json = inspect_json(*plan, InspectView::Why);
+  const Json offers = json["entries"][0]["steps"][0]["offers"];
+  REQUIRE(offers.size() == 3);
+  CHECK(offers[0]["refusal"] == "a batch");
+  CHECK(offers[1]["microseconds"] == 12.25);
+  CHECK(offers[1]["taken"] == true);
+  CHECK(offers[2]["least_microseconds"] == 3);
+  CHECK(offers[2]["rank"] == 1);
+}
+
+TEST_CASE("a_choice_that_the_plan_lacks_is_no_choice") {
+  PlanSpec spec = small_plan();
+  spec.offers = {{.kernel = "region", .taken = true}};
+  spec.choice = 1;
+  const auto plan = open(spec);
+  CHECK_FALSE(contains(inspect_text(*plan, InspectView::Why), "offer "));
+}
+
 TEST_CASE("words_of_index_errors_stand_with_their_steps_and_in_the_memory") {
   const auto plan = open(index_plan(3));
   const std::string steps = inspect_text(*plan, InspectView::Steps);

@@ -21,6 +21,7 @@ struct OneNode {
   size_t outputs = 1;
   std::string target = "vulkan";
   ProductPrecision products = ProductPrecision::F32;
+  std::vector<std::string> without = {};  // names of offers
 };
 
 inline TensorType f32(Shape shape) {
@@ -36,7 +37,9 @@ struct Inferred {
 class OneNodeGraph {
  public:
   explicit OneNodeGraph(const OneNode& spec)
-      : options_{.target = find_target(spec.target), .products = spec.products} {
+      : without_(spec.without),
+        options_{
+            .target = find_target(spec.target), .products = spec.products, .without = &without_} {
     Node node{.name = "n", .op = spec.op, .attributes = spec.attributes};
     for (size_t i = 0; i < spec.inputs.size(); ++i) {
       if (!spec.inputs[i]) {
@@ -90,6 +93,7 @@ class OneNodeGraph {
  private:
   Module module_;
   Graph graph_;
+  std::vector<std::string> without_;
   LowerOptions options_;
   NodeId id_{};
 };
@@ -107,6 +111,17 @@ inline const Specialization& kernel_of(const Program& program, size_t step) {
 
 inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+// What the table of kernels says of a kernel for the program's first step with a choice: why it
+// does not take the problem, or "" where it does.
+inline std::string refusal_by(const Program& program, const std::string& kernel) {
+  for (const Step& step : program.steps) {
+    for (const OfferNote& offer : step.offers) {
+      if (offer.kernel == kernel) return offer.refusal;
+    }
+  }
+  throw std::runtime_error("no offer of " + kernel);
 }
 
 // Whether the node is refused with that code, and words with that part.

@@ -162,18 +162,18 @@ TEST_CASE("attention_takes_the_tensor_cores_that_a_target_has") {
 }
 
 TEST_CASE("attention_says_why_it_does_without_tensor_cores") {
-  const auto reason = [](const OneNode& node) {
+  const auto refusal = [](const OneNode& node) {
     const Program program = lower(node);
     CHECK(kernel_of(program, 0).kernel == KernelId::attention);
-    return program.steps[0].reason;
+    return refusal_by(program, "attention_mma");
   };
-  CHECK(contains(reason(mma_attention({.dim = 12})), "head size 12 is no multiple of 8"));
-  CHECK(contains(reason(mma_attention({.dim = 264})), "head size 264"));
-  CHECK(contains(reason(mma_attention({.dtype = DType::f32, .dim = 160})), "up to 128"));
-  CHECK(contains(reason(mma_attention({.keys = 0})), "no keys"));
+  CHECK(contains(refusal(mma_attention({.dim = 12})), "head size 12 is no multiple of 8"));
+  CHECK(contains(refusal(mma_attention({.dim = 264})), "head size 264"));
+  CHECK(contains(refusal(mma_attention({.dtype = DType::f32, .dim = 160})), "up to 128"));
+  CHECK(contains(refusal(mma_attention({.keys = 0})), "no keys"));
   OneNode mixed = mma_attention({});
   mixed.inputs[1]->dtype = DType::bf16;
-  CHECK(contains(reason(mixed), "another dtype"));
+  CHECK(contains(refusal(mixed), "another dtype"));
 }
 
 TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
@@ -189,9 +189,12 @@ TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
     CHECK(contains(reason, "cooperative matrices"));
   }
   const auto refused_for = [&](const MmaSizes& sizes, const std::string& why) {
-    const auto [kernel, reason] = step(sizes);
+    OneNode node = mma_attention(sizes);
+    node.target = "vulkan-nvidia";
+    const Program program = lower(node);
+    const KernelId kernel = kernel_of(program, 0).kernel;
     return (kernel == KernelId::attention || kernel == KernelId::attention_decode) &&
-           contains(reason, why);
+           contains(refusal_by(program, "attention_coop"), why);
   };
   CHECK(refused_for({.dtype = DType::f32, .tokens = 33, .dim = 64}, "not f16 or bf16"));
   CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 72}, "head size 72"));
@@ -238,7 +241,7 @@ TEST_CASE("attention_rows_off_16_bytes_do_without_tensor_cores") {
   const Program program = OneNodeGraph(mma_attention({.tokens = 4, .heads = 2, .kv_heads = 2}))
                               .lower({{.input = 0, .strides = {0, 772, 64, 1}}});
   CHECK(kernel_of(program, 0).kernel == KernelId::attention_decode);
-  CHECK(contains(program.steps[0].reason, "rows of q"));
+  CHECK(contains(refusal_by(program, "attention_mma"), "rows of q"));
 }
 
 TEST_CASE("attention_products_of_f32_have_three_terms_unless_tf32_is_allowed") {

@@ -166,7 +166,7 @@ TEST_CASE("matmul_says_why_not_tensor_cores") {
       lower({.op = "matmul",
              .inputs = {TensorType{DType::f16, {128, 384}}, TensorType{DType::f32, {384, 384}}},
              .target = "cuda"});
-  CHECK(contains(program.steps.at(0).reason, "not on tensor cores: operands of two dtypes"));
+  CHECK(refusal_by(program, "matmul_mma") == "operands of two dtypes");
 }
 
 TEST_CASE("matmul_counts_f32_as_tf32_only_where_that_is_allowed") {
@@ -201,8 +201,7 @@ TEST_CASE("tensor_core_tiles_cover_the_product_and_fit_the_device") {
 TEST_CASE("matmul_says_why_not_cooperative_matrices") {
   OneNode node = matmul({128, 384}, {384, 384});
   node.target = "vulkan-nvidia";
-  CHECK(contains(lower(node).steps.at(0).reason,
-                 "not on cooperative matrices: operands of f32 and f32"));
+  CHECK(refusal_by(lower(node), "matmul_coop") == "operands of f32 and f32");
 }
 
 TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {

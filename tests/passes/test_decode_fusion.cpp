@@ -69,6 +69,9 @@ TEST_CASE("a gated pair stays where the target has no kernel, too many lines or 
   CHECK(apply_for(fuse_gated, many, "cuda") == 0);
   Module read = feed_forward(kPair, R"(["y", "gate"])");
   CHECK(apply_for(fuse_gated, read, "cuda") == 0);
+  Module without = feed_forward(kPair, R"(["y"])");
+  CHECK(apply(fuse_gated, without, {.target = find_target("cuda"), .without = {"matvec_stream"}}) ==
+        0);
 }
 
 TEST_CASE("a gated pair of 16 bits and many lines becomes one product in large tiles") {

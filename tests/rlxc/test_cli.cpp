@@ -201,6 +201,48 @@ TEST_CASE("passes can be watched") {
   expect(0, place, compile_arguments(place, {"-O", "1", "--disable-pass", "merge-common"}));
 }
 
+TEST_CASE("inspect --why prints what each kernel of a table would take, or why it does not") {
+  const Workplace place;
+  place.write("net.json", R"({"rlx_graph": 1,
+    "params": [{"name": "w", "dtype": "f32", "shape": [32, 24], "data": {"splat": 1}},
+               {"name": "f", "dtype": "f32", "shape": [8, 4, 3, 3], "data": {"splat": 1}}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [16, 32]},
+               {"name": "image", "dtype": "f32", "shape": [1, 4, 8, 8]},
+               {"name": "q", "dtype": "f32", "shape": [1, 8, 2, 8]}],
+    "nodes": [{"name": "product", "op": "matmul", "inputs": ["x", "w"], "outputs": ["y"]},
+              {"name": "window", "op": "conv", "inputs": ["image", "f"], "outputs": ["z"]},
+              {"name": "heads", "op": "attention", "inputs": ["q", "q", "q"], "outputs": ["a"],
+               "attributes": {"num_heads": 2, "head_dim": 8}}],
+    "outputs": ["y", "z", "a"]})");
+  expect(0, place,
+         {place.path("net.json"), "-o", place.path("net.plan"), "--target", "vulkan", "-q"});
+  const std::string why = expect(0, place, {"inspect", place.path("net.plan"), "--why"}).output;
+  for (const char* row :
+       {"matmul_coop    the target has no such kernel", "matvec         more than 4 vectors",
+        "library        the target has no library", "or else matmul         ",
+        "conv_mma ring         the target has no such kernel",
+        "product               a window that is more than the pixel itself",
+        "conv_depthwise        filters of several channels", "or else conv                  ",
+        "attention_decode  more than 4 queries", "or else attention         at least "}) {
+    INFO(row << "\n" << why);
+    CHECK(contains(why, row));
+  }
+}
+
+TEST_CASE("--without leaves kernels out, and refuses names and choices that leave none") {
+  const Workplace place;
+  expect(0, place, compile_arguments(place, {"--without", "matvec,library"}));
+  const std::string why = expect(0, place, {"inspect", place.path("m.plan"), "--why"}).output;
+  CHECK(contains(why, "left out by --without"));
+  const ToolResult unknown = expect(1, place, compile_arguments(place, {"--without", "matmull"}));
+  CHECK(contains(unknown.errors, "\"matmull\""));
+  CHECK(contains(unknown.errors, "matmul_mma"));
+  const ToolResult none =
+      expect(2, place, compile_arguments(place, {"--without", "matvec,matmul"}));
+  CHECK(contains(none.errors, "\"product\""));
+  CHECK(contains(none.errors, "no kernel takes it"));
+}
+
 TEST_CASE("--precision and --no-debug make other plans that verify") {
   const Workplace place;
   for (const char* precision : {"f16", "bf16"}) {

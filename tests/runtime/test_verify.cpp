@@ -214,6 +214,8 @@ std::vector<Fixture> table_fixtures() {
        [](PlanSpec& spec) { spec.symbols[0].name = "batch\x7F"; }},
       {Rule::NameForm, "a note of two lines",
        [](PlanSpec& spec) { spec.note_reason = "only\none"; }},
+      {Rule::NameForm, "a refusal of two lines",
+       [](PlanSpec& spec) { spec.offers = {{.kernel = "region", .refusal = "no\nroom"}}; }},
       {Rule::NameForm, "an entry whose name is 257 bytes",
        [](PlanSpec& spec) { spec.entries[0].name.assign(257, 'e'); }},
       main_fixture(Rule::NameUnique, "two outputs of one name",

@@ -196,18 +196,29 @@ std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
 std::vector<std::byte> write_debug(const PlanSpec& spec) {
   FlatBufferBuilder builder;
   std::vector<Offset<fb::EntryNotes>> entries;
+  flatbuffers::Optional<uint32_t> choice;
+  if (!spec.offers.empty()) choice = spec.choice;
   const auto add_notes = [&](const SpecEntry& entry) {
     std::vector<Offset<fb::StepNote>> notes;
     for (size_t s = 0; s < entry.steps.size(); ++s) {
       const std::string node = entry.name + ".node" + std::to_string(s);
       notes.push_back(fb::CreateStepNoteDirect(builder, node.c_str(), "add", "fixture",
-                                               spec.note_reason.c_str()));
+                                               spec.note_reason.c_str(), choice));
     }
     entries.push_back(fb::CreateEntryNotesDirect(builder, &notes));
   };
   for (const SpecEntry& entry : spec.entries) add_notes(entry);
   if (spec.init.has_value()) add_notes(*spec.init);
-  fb::FinishDebugBuffer(builder, fb::CreateDebugDirect(builder, &entries));
+  std::vector<Offset<fb::Offer>> offers;
+  for (const SpecOffer& offer : spec.offers) {
+    offers.push_back(fb::CreateOfferDirect(
+        builder, offer.kernel.c_str(), offer.refusal.empty() ? nullptr : offer.refusal.c_str(),
+        offer.microseconds, offer.is_bound, offer.rank, offer.taken));
+  }
+  std::vector<Offset<fb::Choice>> choices;
+  if (!offers.empty()) choices.push_back(fb::CreateChoiceDirect(builder, &offers));
+  fb::FinishDebugBuffer(builder,
+                        fb::CreateDebugDirect(builder, &entries, nullptr, nullptr, &choices));
   return finished(builder);
 }
 

@@ -133,6 +133,15 @@ struct SpecEntry {
   std::vector<SpecAlternative> alternatives = {};
 };
 
+struct SpecOffer {
+  std::string kernel;
+  std::string refusal;
+  double microseconds = 0;
+  bool is_bound = false;
+  uint8_t rank = 0;
+  bool taken = false;
+};
+
 struct PlanSpec {
   std::string name = "fixture";
   std::vector<SpecSymbol> symbols;
@@ -147,6 +156,8 @@ struct PlanSpec {
   uint64_t state_bytes = 0;
   bool debug_notes = true;
   std::string note_reason = "only one";  // of every step
+  std::vector<SpecOffer> offers;  // among which every step's kernel was chosen; none: no choice
+  uint32_t choice = 0;            // of every step, where there are offers
   PlanVulkanTarget vulkan{};
   PlanCudaTarget cuda{};
   std::function<void(PlanHeader&)> edit_header;  // last word before the checksums

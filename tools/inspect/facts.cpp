@@ -103,6 +103,20 @@ std::string alternative_text(const PlanView& plan, const fb::Entry& entry, uint3
   return {};
 }
 
+std::vector<OfferFacts> offer_facts(const fb::Choice* choice) {
+  std::vector<OfferFacts> offers;
+  if (choice == nullptr || choice->offers() == nullptr) return offers;
+  for (const fb::Offer* offer : *choice->offers()) {
+    offers.push_back({.kernel = std::string(PlanView::text(offer->kernel())),
+                      .refusal = std::string(PlanView::text(offer->refusal())),
+                      .microseconds = offer->microseconds(),
+                      .is_bound = offer->is_bound(),
+                      .rank = offer->rank(),
+                      .taken = offer->taken()});
+  }
+  return offers;
+}
+
 StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t position) {
   const fb::Step& step = PlanView::steps(entry)[position];
   StepFacts facts{.position = position,
@@ -111,6 +125,7 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t posi
                   .bytes_moved = step.bytes_moved(),
                   .flops = step.flops(),
                   .names = plan.step_names(entry, position),
+                  .offers = offer_facts(plan.step_choice(entry, position)),
                   .gemm = gemm_facts(entry, step),
                   .alternative = alternative_text(plan, entry, position)};
   add_kernel(plan, step, facts);
@@ -154,6 +169,12 @@ EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) 
 }
 
 }  // namespace
+
+std::string OfferFacts::text() const {
+  if (!refusal.empty()) return refusal;
+  const std::string time = microseconds_text(microseconds);
+  return (is_bound ? "at least " + time : time + " expected") + (taken ? ", taken" : "");
+}
 
 double EntryFacts::ratio() const {
   if (lower_bound_bytes == 0) return 1.0;

@@ -46,6 +46,19 @@ struct GemmFacts {
   std::string tuned;
 };
 
+// A row of the table of kernels from which a step's was chosen.
+struct OfferFacts {
+  std::string kernel;       // or who else computes it: "library"
+  std::string refusal;      // why it does not take the problem; empty where it does
+  double microseconds = 0;  // expected, where it takes the problem
+  bool is_bound = false;    // it takes at least that long
+  uint8_t rank = 0;  // of those that take the problem, the fastest of the lowest rank computes it
+  bool taken = false;
+
+  // "12.3 us expected, taken"
+  [[nodiscard]] std::string text() const;
+};
+
 struct StepFacts {
   uint32_t position = 0;
   uint32_t wave = 0;
@@ -60,6 +73,7 @@ struct StepFacts {
   uint64_t bytes_moved = 0;
   uint64_t flops = 0;
   StepNames names;
+  std::vector<OfferFacts> offers;
   std::optional<GemmFacts> gemm;  // library-gemm
   // What a tuner may put in its place: "matmul_wgmma", with both times where they were measured
   std::string alternative;

@@ -240,6 +240,20 @@ Json sizes_json(const PlanView& plan) {
   return json;
 }
 
+Json offers_json(const std::vector<OfferFacts>& offers) {
+  Json rows = Json::array();
+  for (const OfferFacts& offer : offers) {
+    Json row = {{"kernel", utf8_text(offer.kernel)}, {"rank", offer.rank}, {"taken", offer.taken}};
+    if (!offer.refusal.empty()) {
+      row["refusal"] = utf8_text(offer.refusal);
+    } else {
+      row[offer.is_bound ? "least_microseconds" : "microseconds"] = offer.microseconds;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
 Json why_json(const PlanView& plan) {
   Json json = {{"has_debug", plan.debug() != nullptr},
                {"passes", Json::array()},
@@ -260,6 +274,7 @@ Json why_json(const PlanView& plan) {
                   {"op", utf8_text(step.names.op)},
                   {"source", utf8_text(step.names.source)},
                   {"reason", utf8_text(step.names.reason)}};
+      if (!step.offers.empty()) why["offers"] = offers_json(step.offers);
       if (step.gemm) why["gemm"] = gemm_json(*step.gemm);
       if (!step.alternative.empty()) why["alternative"] = utf8_text(step.alternative);
       head["steps"].push_back(std::move(why));

@@ -111,6 +111,21 @@ std::string choice_text(const StepFacts& step) {
   return text;
 }
 
+// A line per offer; "or else" begins those that are asked where all before them refuse.
+std::string offers_text(const StepFacts& step) {
+  size_t width = 0;
+  for (const OfferFacts& offer : step.offers) width = std::max(width, offer.kernel.size());
+  std::string text;
+  uint8_t rank = step.offers.empty() ? 0 : step.offers.front().rank;
+  for (const OfferFacts& offer : step.offers) {
+    text += std::string("    ") + (offer.rank > rank ? "or else " : "offer   ") +
+            plain_text(offer.kernel) + std::string(width - offer.kernel.size() + 2, ' ') +
+            plain_text(offer.text()) + "\n";
+    rank = offer.rank;
+  }
+  return text;
+}
+
 std::string share(uint64_t bytes, uint64_t all) {
   if (all == 0) return "0.0 %";
   const std::string thousandths =
@@ -217,6 +232,7 @@ std::string why_text(const PlanView& plan) {
               plain_text(step.names.op) + " " + name_text(step.names.node) + "\n";
       if (!step.names.source.empty()) text += "    source  " + plain_text(step.names.source) + "\n";
       if (!step.names.reason.empty()) text += "    why     " + plain_text(step.names.reason) + "\n";
+      text += offers_text(step);
       text += choice_text(step);
     }
   }

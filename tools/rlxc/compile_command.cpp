@@ -16,6 +16,7 @@
 #include "compiler/emit/cuda_architecture.h"
 #include "compiler/import/import.h"
 #include "compiler/import/keep.h"
+#include "compiler/lower/offer_names.h"
 #include "compiler/passes/pass.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
@@ -45,6 +46,7 @@ struct CompileArguments {
   bool no_cache = false;
   std::string kernels;
   std::vector<std::string> disabled_passes;
+  std::vector<std::string> without;
   std::string dump_after;
   bool time_passes = false;
   bool no_debug = false;
@@ -110,6 +112,19 @@ std::vector<uint32_t> architecture_numbers(const std::vector<std::string>& names
   return numbers;
 }
 
+// A name that no table of kernels has would be left out in vain.
+std::optional<std::string> find_offer_misuse(const std::vector<std::string>& names) {
+  const std::vector<std::string> known = all_offer_names();
+  for (const std::string& name : names) {
+    if (std::binary_search(known.begin(), known.end(), name)) continue;
+    std::string list;
+    for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
+    return "--without \"" + name + "\": no kernel of that name is chosen among others; these are " +
+           list;
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> find_misuse(const CompileArguments& arguments) {
   if (arguments.model.empty()) return "MODEL is missing; see rlxc --help";
   if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
@@ -130,7 +145,7 @@ std::optional<std::string> find_misuse(const CompileArguments& arguments) {
   for (const std::string& name : arguments.disabled_passes) {
     if (auto misuse = check_pass(name)) return misuse;
   }
-  return std::nullopt;
+  return find_offer_misuse(arguments.without);
 }
 
 struct PhaseTime {
@@ -153,6 +168,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   }
   options.kernels_dir = arguments.kernels;
   options.disabled_passes = arguments.disabled_passes;
+  options.without = arguments.without;
   options.debug_section = !arguments.no_debug;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
@@ -295,9 +311,15 @@ void add_compile_command(CLI::App& app, Action& action) {
                  "Folder with shaders/ or cuda_kernels/ that replace the embedded ones");
   app.add_option("--disable-pass", arguments->disabled_passes, "Pass to leave out; may be repeated")
       ->allow_extra_args(false);
+  app.add_option("--without", arguments->without,
+                 "Kernels that are not to be taken where another one fits, as inspect --why names "
+                 "them, with commas between; \"library\" for the vendor's")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--dump-after", arguments->dump_after, "Print the module after this pass");
   app.add_flag("--time-passes", arguments->time_passes, "Print the time of each phase to stderr");
-  app.add_flag("--no-debug", arguments->no_debug, "Leave out node names and reasons");
+  app.add_flag("--no-debug", arguments->no_debug,
+               "Leave out node names, reasons and choices of kernels");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };

@@ -65,9 +65,9 @@ CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& dev
 
 }  // namespace
 
-std::optional<std::string> attention_coop_refusal(const LowerContext& ctx,
-                                                  const AttentionProblem& problem,
-                                                  const AttentionOperands& o) {
+std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  const AttentionOperands& o = call.operands;
   const DType dtype = o.q.ref.dtype();
   if (dtype != DType::f16 && dtype != DType::bf16)
     return "q is " + std::string(name_of(dtype)) + ", not f16 or bf16";
@@ -83,13 +83,18 @@ std::optional<std::string> attention_coop_refusal(const LowerContext& ctx,
              std::to_string(kWidest);
     }
   }
-  if (const char* name = misaligned_operand(ctx, o))
+  if (const char* name = misaligned_operand(at, o))
     return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
-  return std::nullopt;
+  return {};
 }
 
-void emit_attention_coop(LowerContext& ctx, const AttentionProblem& problem,
-                         const AttentionOperands& o) {
+double attention_coop_bound(const OfferContext& at, const AttentionCall& call) {
+  return bound_microseconds(at.device(), work_of(call), at.device().coop.products);
+}
+
+bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  const AttentionOperands& o = call.operands;
   const CoopTiling tiling = choose_tiling(problem, ctx.target().device);
   const int64_t groups = tiling.groups(problem);
   // Few enough heads that their keys and values stay in the cache from one tile of queries to the
@@ -118,6 +123,7 @@ void emit_attention_coop(LowerContext& ctx, const AttentionProblem& problem,
       .reason("cooperative matrices; tiles of " + std::to_string(tiling.tile_queries()) +
               " queries and " + std::to_string(tiling.keys) + " keys, " + std::to_string(groups) +
               " workgroups");
+  return true;
 }
 
 }  // namespace rlx

@@ -120,12 +120,15 @@ void emit_merge(LowerContext& ctx, const AttentionProblem& problem, const Attent
 
 }  // namespace
 
-bool suits_attention_decode(const AttentionProblem& problem) {
-  return problem.q_tokens <= kDecodeQueries && problem.kv_tokens > 0;
+std::string attention_decode_refusal(const OfferContext&, const AttentionCall& call) {
+  if (call.problem.q_tokens > kDecodeQueries)
+    return "more than " + std::to_string(kDecodeQueries) + " queries";
+  return call.problem.kv_tokens == 0 ? "there are no keys" : "";
 }
 
-void emit_attention_decode(LowerContext& ctx, const AttentionProblem& problem,
-                           const AttentionOperands& o, const std::string& refusal) {
+bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  const AttentionOperands& o = call.operands;
   const DType real = attention_arithmetic(o);
   const DecodeTiling tiling = choose_decode_tiling(problem, real, ctx.target().device.full);
   std::optional<TensorRef> partial;
@@ -145,8 +148,7 @@ void emit_attention_decode(LowerContext& ctx, const AttentionProblem& problem,
     dispatch.define("RLX_MERGE", 0)
         .reason("few queries: " + std::to_string(tiling.rows) +
                 " rows read a key, keys split over " + std::to_string(tiling.splits) +
-                " workgroups of " + std::to_string(tiling.teams()) + " teams" +
-                (refusal.empty() ? "" : "; no tensor cores: " + refusal));
+                " workgroups of " + std::to_string(tiling.teams()) + " teams");
     if (partial) {
       dispatch.write(&AttentionDecodeParams::partial, *partial, 4 * element_bytes(real));
     } else {
@@ -157,6 +159,7 @@ void emit_attention_decode(LowerContext& ctx, const AttentionProblem& problem,
     count_groups(dispatch, groups, groups);
   }
   if (partial) emit_merge(ctx, problem, o, tiling, *partial);
+  return true;
 }
 
 }  // namespace rlx

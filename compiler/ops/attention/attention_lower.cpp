@@ -3,6 +3,7 @@
 #include "compiler/ops/attention/attention_lower.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -115,19 +116,20 @@ std::string reason_of(const Tiling& tiling) {
   return "tiles of " + std::to_string(tiling.tile_queries()) + " queries";
 }
 
-void emit_attention(LowerContext& ctx, const AttentionProblem& problem, const AttentionOperands& o,
-                    const std::string& refusal) {
+bool emit_attention(LowerContext& ctx, const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  const AttentionOperands& o = call.operands;
   const bool selective = problem.causal || problem.window_left >= 0 || problem.window_right >= 0 ||
                          o.mask.has_value() || o.bias.has_value();
   const DType real = attention_arithmetic(o);
   const Tiling tiling = choose_tiling(problem, real, ctx.target().device.full);
   auto dispatch = ctx.dispatch<KernelId::attention>();
   define_attention(dispatch, problem, o);
-  dispatch.define("RLX_SELECTIVE", selective ? 1 : 0)
-      .reason(reason_of(tiling) + (refusal.empty() ? "" : "; no tensor cores: " + refusal));
+  dispatch.define("RLX_SELECTIVE", selective ? 1 : 0).reason(reason_of(tiling));
   define_tiling(dispatch, problem, tiling);
   define_vector_attention(dispatch, ctx, problem, o);
   dispatch.write(&AttentionParams::y, o.y.ref, access_alignment(ctx, o.y, real));
+  return true;
 }
 
 std::string stride_lines(const std::string& name, const HeadsView& view, bool with_keys) {
@@ -161,6 +163,42 @@ AttentionOperands operands_of(LowerContext& ctx, const AttentionProblem& problem
           .q_start = optional_input(kAttentionQStart),
           .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt};
 }
+
+// ---- the choice ----
+
+double thread_bound(const OfferContext& at, const AttentionCall& call) {
+  return thread_bound_microseconds(at.device(), work_of(call));
+}
+
+constexpr std::array kAttentionOffers = {
+    // Matrix units are several times faster than threads, so they take what they can.
+    Offer<AttentionCall>{.kernel = KernelId::attention_mma,
+                         .rank = 0,
+                         .refusal = attention_mma_refusal,
+                         .microseconds = attention_mma_time,
+                         .emit = emit_attention_mma},
+    Offer<AttentionCall>{.kernel = KernelId::attention_coop,
+                         .rank = 0,
+                         .estimate = Estimate::Bound,
+                         .refusal = attention_coop_refusal,
+                         .microseconds = attention_coop_bound,
+                         .emit = emit_attention_coop},
+    // Tiles of queries stay mostly empty where it fits.
+    Offer<AttentionCall>{.kernel = KernelId::attention_decode,
+                         .rank = 1,
+                         .estimate = Estimate::Bound,
+                         .refusal = attention_decode_refusal,
+                         .microseconds = thread_bound,
+                         .emit = emit_attention_decode},
+    // Takes everything.
+    Offer<AttentionCall>{
+        .kernel = KernelId::attention,
+        .rank = 2,
+        .estimate = Estimate::Bound,
+        .refusal = [](const OfferContext&, const AttentionCall&) { return std::string(); },
+        .microseconds = thread_bound,
+        .emit = emit_attention},
+};
 
 }  // namespace
 
@@ -227,7 +265,7 @@ std::string weight_lines(const AttentionProblem& problem, const AttentionOperand
          define_line("RLX_EXPONENT", literal(DType::f32, log2_e));
 }
 
-const char* misaligned_operand(const LowerContext& ctx, const AttentionOperands& o) {
+const char* misaligned_operand(const OfferContext& at, const AttentionOperands& o) {
   constexpr int64_t kPieceBytes = 16;
   struct Named {
     const char* name;
@@ -240,7 +278,7 @@ const char* misaligned_operand(const LowerContext& ctx, const AttentionOperands&
     const HeadsView& view = heads.view;
     const bool whole = view.dim == 1 && view.batch % piece == 0 && view.head % piece == 0 &&
                        view.token % piece == 0;
-    if (!whole || ctx.alignment(heads.ref) < kPieceBytes) return named.name;
+    if (!whole || at.alignment(heads.ref) < kPieceBytes) return named.name;
   }
   return nullptr;
 }
@@ -258,6 +296,14 @@ uint64_t flops_of(const AttentionProblem& problem) {
                                problem.kv_tokens * (problem.head_dim + problem.v_head_dim));
 }
 
+StepWork work_of(const AttentionCall& call) {
+  return {.bytes = bytes_touched(call.operands), .flops = flops_of(call.problem)};
+}
+
+std::span<const Offer<AttentionCall>> attention_offers() {
+  return kAttentionOffers;
+}
+
 bool lower_attention(LowerContext& ctx) {
   std::vector<std::optional<TensorType>> types;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
@@ -266,27 +312,8 @@ bool lower_attention(LowerContext& ctx) {
   const std::optional<AttentionProblem> problem = attention_problem(ctx, types);
   if (!problem) return false;
   if (problem->batch * problem->heads * problem->q_tokens == 0) return true;
-  const AttentionOperands operands = operands_of(ctx, *problem);
-  std::string refusal;
-  if (ctx.target().offers(KernelId::attention_mma)) {
-    refusal = attention_mma_refusal(ctx, *problem, operands).value_or("");
-    if (refusal.empty()) {
-      emit_attention_mma(ctx, *problem, operands);
-      return true;
-    }
-  } else if (ctx.target().offers(KernelId::attention_coop)) {
-    refusal = attention_coop_refusal(ctx, *problem, operands).value_or("");
-    if (refusal.empty()) {
-      emit_attention_coop(ctx, *problem, operands);
-      return true;
-    }
-  }
-  if (suits_attention_decode(*problem)) {
-    emit_attention_decode(ctx, *problem, operands, refusal);
-  } else {
-    emit_attention(ctx, *problem, operands, refusal);
-  }
-  return true;
+  return lower_by_offers(ctx, attention_offers(),
+                         AttentionCall{*problem, operands_of(ctx, *problem)});
 }
 
 }  // namespace rlx

@@ -8,6 +8,7 @@
 
 #include "compiler/ops/attention/attention_problem.h"
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/support/blocks.h"
 
 namespace rlx {
@@ -30,6 +31,12 @@ struct AttentionOperands {
   std::optional<TensorRef> lse;
 };
 
+// What the table of attention's kernels is asked of.
+struct AttentionCall {
+  AttentionProblem problem;
+  AttentionOperands operands;
+};
+
 // Dtype as the kernels' sources name it.
 std::string dtype_text(const TensorRef& ref);
 // The index type, the strides of all operands, and RLX_ATTENDS(m).
@@ -39,10 +46,11 @@ std::string operand_lines(const AttentionProblem& problem, const AttentionOperan
 std::string weight_lines(const AttentionProblem& problem, const AttentionOperands& operands);
 // The first of q, k, v and y whose rows are not made of whole aligned 16-byte pieces; nullptr where
 // all are.
-const char* misaligned_operand(const LowerContext& ctx, const AttentionOperands& operands);
+const char* misaligned_operand(const OfferContext& at, const AttentionOperands& operands);
 // Least bytes that a dispatch moves.
 uint64_t bytes_touched(const AttentionOperands& operands);
 uint64_t flops_of(const AttentionProblem& problem);
+StepWork work_of(const AttentionCall& call);
 
 // What both kernels of attention call by the same names: sizes, dtypes, which keys are allowed; and
 // the operands bound but for q, k, v and y.
@@ -66,26 +74,20 @@ template <typename Params>
 void define_vector_attention(DispatchBuilder<Params>& dispatch, const LowerContext& ctx,
                              const AttentionProblem& problem, const AttentionOperands& o);
 
-// Whether the queries are few enough for attention_decode.
-bool suits_attention_decode(const AttentionProblem& problem);
-// `refusal`: why no tensor cores, empty where the target has none.
-void emit_attention_decode(LowerContext& ctx, const AttentionProblem& problem,
-                           const AttentionOperands& operands, const std::string& refusal);
+// Of each kernel, as a row of the table has them: why it does not take the call (empty where it
+// does), what it takes, and its dispatches.
+std::string attention_mma_refusal(const OfferContext& at, const AttentionCall& call);
+double attention_mma_time(const OfferContext& at, const AttentionCall& call);
+bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call);
 
-// Why attention_mma does not take the operands; nullopt where it does.
-std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
-                                                 const AttentionProblem& problem,
-                                                 const AttentionOperands& operands);
-// Precondition: no refusal.
-void emit_attention_mma(LowerContext& ctx, const AttentionProblem& problem,
-                        const AttentionOperands& operands);
+std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& call);
+double attention_coop_bound(const OfferContext& at, const AttentionCall& call);
+bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call);
 
-// The same for attention_coop.
-std::optional<std::string> attention_coop_refusal(const LowerContext& ctx,
-                                                  const AttentionProblem& problem,
-                                                  const AttentionOperands& operands);
-void emit_attention_coop(LowerContext& ctx, const AttentionProblem& problem,
-                         const AttentionOperands& operands);
+std::string attention_decode_refusal(const OfferContext& at, const AttentionCall& call);
+bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call);
+
+std::span<const Offer<AttentionCall>> attention_offers();
 
 // ---- templates ----
 

@@ -49,9 +49,9 @@ bool stands_before_run(LowerContext& ctx, const std::optional<TensorRef>& ref) {
 
 }  // namespace
 
-std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
-                                                 const AttentionProblem& problem,
-                                                 const AttentionOperands& o) {
+std::string attention_mma_refusal(const OfferContext& at, const AttentionCall& call) {
+  const AttentionProblem& problem = call.problem;
+  const AttentionOperands& o = call.operands;
   const DType dtype = o.q.ref.dtype();
   if (o.k.ref.dtype() != dtype || o.v.ref.dtype() != dtype)
     return "k or v has another dtype than q";
@@ -65,7 +65,7 @@ std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
              " up to " + std::to_string(widest);
     }
   }
-  if (const char* name = misaligned_operand(ctx, o)) {
+  if (const char* name = misaligned_operand(at, o)) {
     return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
   }
   const int64_t rows = problem.q_tokens * (problem.heads / problem.kv_heads);
@@ -73,12 +73,19 @@ std::optional<std::string> attention_mma_refusal(const LowerContext& ctx,
       rows > 16 * kLargestGrid) {
     return "heads, batch or queries exceed the grid";
   }
-  return std::nullopt;
+  return {};
 }
 
-void emit_attention_mma(LowerContext& ctx, const AttentionProblem& given,
-                        const AttentionOperands& o) {
-  const AttentionProblem problem = simplified(given, o);
+double attention_mma_time(const OfferContext& at, const AttentionCall& call) {
+  const AttentionProblem problem = simplified(call.problem, call.operands);
+  const DType dtype = call.operands.q.ref.dtype();
+  const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, at.device());
+  return attention_mma_microseconds(problem, dtype, at.device(), tiling);
+}
+
+bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
+  const AttentionOperands& o = call.operands;
+  const AttentionProblem problem = simplified(call.problem, o);
   const DType dtype = o.q.ref.dtype();
   const DeviceModel& device = ctx.target().device;
   const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, device);
@@ -114,6 +121,7 @@ void emit_attention_mma(LowerContext& ctx, const AttentionProblem& given,
         return attention_mma_microseconds(problem, dtype, any, tiling);
       })
       .reason("tensor cores; " + tiling.text());
+  return true;
 }
 
 }  // namespace rlx

@@ -3,6 +3,7 @@
 #include "compiler/ops/indexing/scatter_lower.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -10,6 +11,7 @@
 #include "compiler/ops/indexing/kv_append.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/weight_fill.h"
 #include "compiler/support/ceil_div.h"
@@ -143,7 +145,7 @@ std::string piece_reason(const Scatter& scatter) {
 
 // ---- few updates ----
 
-void emit_direct(LowerContext& ctx, const Scatter& scatter) {
+bool emit_direct(LowerContext& ctx, const Scatter& scatter) {
   const int64_t slices = ceil_div(scatter.columns(), kThreads);
   Dispatch dispatch = ctx.dispatch<KernelId::scatter>();
   describe_moving(dispatch, scatter, Phase::Direct, scatter.count() * slices, true);
@@ -153,6 +155,7 @@ void emit_direct(LowerContext& ctx, const Scatter& scatter) {
       .work(moved_bytes(scatter), 0)
       .reason(std::to_string(scatter.count()) +
               " updates: each workgroup looks for its duplicates, " + piece_reason(scatter));
+  return true;
 }
 
 // ---- replace: the highest update of each place ----
@@ -162,7 +165,7 @@ void fill_zeros(LowerContext& ctx, const TensorRef& target) {
                     {.name = ctx.node().name, .type = target.type, .data = SplatData{.value = 0}});
 }
 
-void emit_winners(LowerContext& ctx, const Scatter& scatter) {
+bool emit_winners(LowerContext& ctx, const Scatter& scatter) {
   const TensorRef winners =
       ctx.scratch({.dtype = DType::u32, .shape = {scatter.problem.places}}, "winners");
   fill_zeros(ctx, winners);
@@ -184,6 +187,7 @@ void emit_winners(LowerContext& ctx, const Scatter& scatter) {
   dispatch.read(&ScatterParams::scratch, winners)
       .work(moved_bytes(scatter), 0)
       .reason("the last update of each place is written, " + piece_reason(scatter));
+  return true;
 }
 
 // ---- sorted updates ----
@@ -279,6 +283,63 @@ void emit_sorted_combine(LowerContext& ctx, const Scatter& scatter) {
       .work(0, 0)
       .reason("places whose updates lie in several runs");
 }
+
+bool emit_sorted(LowerContext& ctx, const Scatter& given) {
+  Scatter scatter = given;
+  scatter.rounds = std::clamp<int64_t>(scatter.count() / (kThreads * kThreads), 1, 16);
+  scatter.tiles = ceil_div(scatter.count(), scatter.rounds * kThreads);
+  const int64_t threads = ctx.device().full.scatter_threads;
+  scatter.run = std::clamp<int64_t>(scatter.count() * scatter.columns() / threads / 4 * 4, 8, 256);
+  if (scatter.replaces()) {
+    emit_sorted_replace(ctx, scatter);
+  } else {
+    emit_sorted_combine(ctx, scatter);
+  }
+  return true;
+}
+
+// ---- the choice ----
+
+double moving_bound(const OfferContext& at, const Scatter& scatter) {
+  return thread_bound_microseconds(at.device(), {.bytes = moved_bytes(scatter), .flops = 0});
+}
+
+constexpr std::array kScatterOffers = {
+    // One step where the others take several.
+    Offer<Scatter>{.kernel = KernelId::scatter,
+                   .form = "direct",
+                   .rank = 0,
+                   .estimate = Estimate::Bound,
+                   .refusal =
+                       [](const OfferContext&, const Scatter& scatter) {
+                         return scatter.count() <= kFewUpdates
+                                    ? std::string()
+                                    : "more than " + std::to_string(kFewUpdates) + " updates";
+                       },
+                   .microseconds = moving_bound,
+                   .emit = emit_direct},
+    // Three steps.
+    Offer<Scatter>{.kernel = KernelId::scatter,
+                   .form = "winners",
+                   .rank = 1,
+                   .estimate = Estimate::Bound,
+                   .refusal = [](const OfferContext&, const Scatter& scatter) -> std::string {
+                     if (!scatter.replaces()) return "updates that are combined";
+                     return scatter.problem.places <= kWinnersPerUpdate * scatter.count()
+                                ? ""
+                                : "many more places than updates";
+                   },
+                   .microseconds = moving_bound,
+                   .emit = emit_winners},
+    // Takes everything; three steps for each digit of the places, and more.
+    Offer<Scatter>{.kernel = KernelId::scatter,
+                   .form = "sorted",
+                   .rank = 2,
+                   .estimate = Estimate::Bound,
+                   .refusal = [](const OfferContext&, const Scatter&) { return std::string(); },
+                   .microseconds = moving_bound,
+                   .emit = emit_sorted},
+};
 
 // ---- the base ----
 
@@ -401,24 +462,11 @@ bool lower_scatter(LowerContext& ctx, const ScatterProblem& problem,
   if (element_count(updates.shape()) == 0 || problem.map.tuples == 0) return true;
   Scatter scatter{.problem = problem, .index = index, .updates = updates, .y = y};
   choose_pieces(ctx, scatter);
-  if (scatter.count() <= kFewUpdates) {
-    emit_direct(ctx, scatter);
-    return true;
-  }
-  if (scatter.replaces() && problem.places <= kWinnersPerUpdate * scatter.count()) {
-    emit_winners(ctx, scatter);
-    return true;
-  }
-  scatter.rounds = std::clamp<int64_t>(scatter.count() / (kThreads * kThreads), 1, 16);
-  scatter.tiles = ceil_div(scatter.count(), scatter.rounds * kThreads);
-  const int64_t threads = ctx.target().device.full.scatter_threads;
-  scatter.run = std::clamp<int64_t>(scatter.count() * scatter.columns() / threads / 4 * 4, 8, 256);
-  if (scatter.replaces()) {
-    emit_sorted_replace(ctx, scatter);
-  } else {
-    emit_sorted_combine(ctx, scatter);
-  }
-  return true;
+  return lower_by_offers(ctx, std::span<const Offer<Scatter>>(kScatterOffers), scatter);
+}
+
+std::vector<std::string> scatter_offer_names() {
+  return offer_names(std::span<const Offer<Scatter>>(kScatterOffers));
 }
 
 }  // namespace rlx

@@ -2,6 +2,9 @@
 // The one form of every scattering op: rows of updates combined into a copy of the base.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "compiler/ops/lowering/places.h"
 
 namespace rlx {
@@ -30,6 +33,8 @@ struct ScatterOperands {
 // Output 0 of the node: in place where the base dies and nothing else reads its bytes.
 bool lower_scatter(LowerContext& ctx, const ScatterProblem& problem,
                    const ScatterOperands& operands);
+// What may be left out of the table of its forms.
+std::vector<std::string> scatter_offer_names();
 // The same on the host, update by update.
 bool evaluate_scatter(EvaluateContext& ctx, const ScatterProblem& problem,
                       const ScatterOperands& operands);

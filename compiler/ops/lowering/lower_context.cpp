@@ -16,10 +16,6 @@ bool same_view(const TensorRef& a, const TensorRef& b) {
          a.strides == b.strides;
 }
 
-TensorRef dense_ref(BufferId buffer, const TensorType& type) {
-  return {.buffer = buffer, .offset_bytes = 0, .type = type, .strides = dense_strides(type.shape)};
-}
-
 void emit_copy(Program& program, Step step, const TensorRef& from, const TensorRef& to) {
   if (element_count(from.shape()) == 0) return;
   if (!from.dense() || !to.dense()) {
@@ -35,6 +31,10 @@ void emit_copy(Program& program, Step step, const TensorRef& from, const TensorR
 }
 
 }  // namespace
+
+TensorRef dense_ref(BufferId buffer, const TensorType& type) {
+  return {.buffer = buffer, .offset_bytes = 0, .type = type, .strides = dense_strides(type.shape)};
+}
 
 LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
                              const LowerOptions& options_in, Program& program_in)
@@ -212,7 +212,9 @@ void LoweringState::finish() {
 
 LowerContext::LowerContext(const OpDef& op, LoweringState& state, const Node& node,
                            Diagnostics& diagnostics)
-    : NodeContext(op, node, diagnostics), state_(&state) {}
+    : NodeContext(op, node, diagnostics),
+      OfferContext(state.options, &state.program),
+      state_(&state) {}
 
 const TensorType& LowerContext::input_type(size_t i) const {
   return state_->graph.value(node().inputs.at(i).value()).type;
@@ -248,11 +250,18 @@ TensorRef LowerContext::scratch(const TensorType& type, const std::string& name)
   return state_->scratch(type, node().name + "." + name);
 }
 
-Segment LowerContext::segment_of(const TensorRef& ref) const {
-  return state_->program.buffer(ref.buffer).segment;
+bool OfferContext::is_left_out(std::string_view offer) const {
+  if (options_.without == nullptr) return false;
+  const std::string_view kernel = offer.substr(0, offer.find(' '));
+  return std::any_of(options_.without->begin(), options_.without->end(),
+                     [&](const std::string& name) { return name == offer || name == kernel; });
 }
 
-uint32_t LowerContext::alignment(const TensorRef& ref) const {
+Segment OfferContext::segment_of(const TensorRef& ref) const {
+  return program_ == nullptr ? Segment::Arena : program_->buffer(ref.buffer).segment;
+}
+
+uint32_t OfferContext::alignment(const TensorRef& ref) const {
   return std::min(ref.alignment_bytes(segment_of(ref)), kWidestAccessBytes);
 }
 

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "compiler/dispatch/target.h"
 #include "compiler/ops/op_def.h"
@@ -26,6 +28,30 @@ enum class ProductPrecision : uint8_t {
 struct LowerOptions {
   const Target* target = nullptr;
   ProductPrecision products = ProductPrecision::F32;
+  // Names of offers (ops/lowering/offers.h) that are not taken; nullptr: none is left out.
+  const std::vector<std::string>* without = nullptr;
+};
+
+// What kernels are chosen by: the target, and how tensors lie.
+class OfferContext {
+ public:
+  // Without a program, as passes ask, every tensor begins where it may be read in the widest
+  // pieces.
+  explicit OfferContext(const LowerOptions& options, const Program* program = nullptr)
+      : options_(options), program_(program) {}
+
+  [[nodiscard]] const Target& target() const { return *options_.target; }
+  [[nodiscard]] const DeviceModel& device() const { return target().device; }
+  [[nodiscard]] ProductPrecision products() const { return options_.products; }
+  // True for the name of an offer, and of all forms of a kernel, that the user left out.
+  [[nodiscard]] bool is_left_out(std::string_view offer) const;
+  [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
+  // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
+  [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;
+
+ private:
+  LowerOptions options_;
+  const Program* program_;
 };
 
 // Where each value of the graph lives; grows as nodes are lowered in order.
@@ -110,7 +136,7 @@ class LoweringState {
   std::map<ValueId, std::string> refused_;
 };
 
-class LowerContext : public NodeContext {
+class LowerContext : public NodeContext, public OfferContext {
  public:
   LowerContext(const OpDef& op, LoweringState& state, const Node& node, Diagnostics& diagnostics);
 
@@ -133,9 +159,6 @@ class LowerContext : public NodeContext {
   TensorRef scratch(const TensorType& type, const std::string& name);
   // A channels-last form of the view, aligned to 16 bytes: itself, or a copy made once.
   TensorRef channels_last(const TensorRef& ref);
-  [[nodiscard]] Segment segment_of(const TensorRef& ref) const;
-  // Largest alignment in bytes (power of two, at most 16) on which a kernel may rely for this view.
-  [[nodiscard]] uint32_t alignment(const TensorRef& ref) const;
 
   template <KernelId kernel>
   DispatchBuilder<typename KernelTraits<kernel>::Params> dispatch() {
@@ -144,8 +167,6 @@ class LowerContext : public NodeContext {
   // A byte copy between views of equal type; `why` goes before its reason.
   void copy(const TensorRef& from, const TensorRef& to, const std::string& why = {});
 
-  [[nodiscard]] const Target& target() const { return *state_->options.target; }
-  [[nodiscard]] ProductPrecision products() const { return state_->options.products; }
   Program& program() { return state_->program; }
   LoweringState& state() { return *state_; }
   // A step carrying this node's name, op and source.
@@ -154,6 +175,9 @@ class LowerContext : public NodeContext {
  private:
   LoweringState* state_;
 };
+
+// A dense tensor at the buffer's begin.
+TensorRef dense_ref(BufferId buffer, const TensorType& type);
 
 // Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the
 // region kernel, or transpose where that coalesces.

@@ -7,8 +7,10 @@
 
 namespace rlx {
 
-std::string coop_refusal(const LowerContext& ctx, const Product& product) {
-  if (!ctx.target().offers(KernelId::matmul_coop)) return "the target has none";
+std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  if (std::string beside = beside_refusal(fused); !beside.empty()) return beside;
+  if (product.y_lines) return "a result whose lines stand apart";
   const DType dtype = product.a.ref.dtype();
   if ((dtype != DType::f16 && dtype != DType::bf16) || product.b.ref.dtype() != dtype) {
     return "operands of " + std::string(name_of(dtype)) + " and " +
@@ -18,8 +20,8 @@ std::string coop_refusal(const LowerContext& ctx, const Product& product) {
   if (y != DType::f16 && y != DType::bf16 && y != DType::f32)
     return "a result of " + std::string(name_of(y));
   if (product.k == 0) return "nothing to add";
-  if (!piece_axis(ctx, product.a, product.m, product.k) ||
-      !piece_axis(ctx, product.b, product.n, product.k))
+  if (!piece_axis(at, product.a, product.m, product.k) ||
+      !piece_axis(at, product.b, product.n, product.k))
     return "operands that do not lie in whole aligned 16-byte pieces";
   return {};
 }
@@ -63,7 +65,16 @@ void define_windows(CoopDispatch& dispatch, const Product& product, const Window
       .define("RLX_X_W", x.strides[3]);
 }
 
-void emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
+CoopProblem coop_problem(const OfferContext& at, const Product& product) {
+  return {.m = product.m,
+          .n = product.n,
+          .k = product.k,
+          .batches = batch_count(product),
+          .a_by_line = piece_axis(at, product.a, product.m, product.k) == PieceAxis::Line,
+          .b_by_line = piece_axis(at, product.b, product.n, product.k) == PieceAxis::Line};
+}
+
+bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
           const WindowLines* lines) {
   const CoopChoice choice = choose_coop(problem, ctx.target().device);
   std::optional<TensorRef> partial;
@@ -92,23 +103,21 @@ void emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
     bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);
+  return true;
 }
 
 }  // namespace
 
-void emit_coop(LowerContext& ctx, const Product& product) {
-  const CoopProblem problem{
-      .m = product.m,
-      .n = product.n,
-      .k = product.k,
-      .batches = batch_count(product),
-      .a_by_line = piece_axis(ctx, product.a, product.m, product.k) == PieceAxis::Line,
-      .b_by_line = piece_axis(ctx, product.b, product.n, product.k) == PieceAxis::Line};
-  emit(ctx, product, problem, nullptr);
+double coop_time(const OfferContext& at, const FusedProduct& fused) {
+  return choose_coop(coop_problem(at, fused.product), at.device()).microseconds;
 }
 
-void emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
-  emit(ctx, product, {.m = product.m, .n = product.n, .k = product.k}, &lines);
+bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
+  return emit(ctx, fused.product, coop_problem(ctx, fused.product), nullptr);
+}
+
+bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
+  return emit(ctx, product, {.m = product.m, .n = product.n, .k = product.k}, &lines);
 }
 
 }  // namespace rlx

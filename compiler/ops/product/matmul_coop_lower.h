@@ -10,11 +10,11 @@
 
 namespace rlx {
 
-// Why the product cannot be computed so; empty where it can.
-std::string coop_refusal(const LowerContext& ctx, const Product& product);
-// Emits the dispatch, and the one that joins sums where k is split. Precondition: coop_refusal is
-// empty.
-void emit_coop(LowerContext& ctx, const Product& product);
+// As a row of the table has them (product_offers.h). Emits the dispatch, and the one that joins
+// sums where k is split.
+std::string coop_refusal(const OfferContext& at, const FusedProduct& fused);
+double coop_time(const OfferContext& at, const FusedProduct& fused);
+bool emit_coop(LowerContext& ctx, const FusedProduct& fused);
 
 // The lines of a are windows of two spatial dims (shaders/vulkan/lib/window_lines.glsl) instead of
 // rows of a matrix.
@@ -25,6 +25,6 @@ struct WindowLines {
 };
 // The same where product.a.ref is an image [N, C, H, W] and b [n, taps * C] is dense and aligned to
 // 16 bytes; a's strides are not read.
-void emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);
+bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);
 
 }  // namespace rlx

@@ -20,9 +20,9 @@ bool whole_vectors(const Strides& batch, std::initializer_list<int64_t> strides)
          std::all_of(strides.begin(), strides.end(), whole);
 }
 
-bool vector_aligned(const LowerContext& ctx, const TensorRef& ref) {
+bool vector_aligned(const OfferContext& at, const TensorRef& ref) {
   return loads_vectors(ref.dtype()) &&
-         ctx.alignment(ref) >= kVectorElements * element_bytes(ref.dtype());
+         at.alignment(ref) >= kVectorElements * element_bytes(ref.dtype());
 }
 
 int64_t reach(int64_t count_a, int64_t stride_a, int64_t count_b, int64_t stride_b) {
@@ -45,15 +45,15 @@ int64_t batch_count(const Product& product) {
   return element_count(product.batch);
 }
 
-bool y_in_vectors(const LowerContext& ctx, const Product& product) {
+bool y_in_vectors(const OfferContext& at, const Product& product) {
   const bool whole_lines =
       !product.y_lines || whole_vectors(product.y_lines->batch, {product.y_lines->line});
-  return product.n % kVectorElements == 0 && vector_aligned(ctx, product.y) && whole_lines &&
+  return product.n % kVectorElements == 0 && vector_aligned(at, product.y) && whole_lines &&
          accumulator_of(product.a.ref.dtype()) == DType::f32;
 }
 
-bool added_in_vectors(const LowerContext& ctx, const AddedOperand& added) {
-  return added.n == 1 && vector_aligned(ctx, added.ref) && whole_vectors(added.batch, {added.m});
+bool added_in_vectors(const OfferContext& at, const AddedOperand& added) {
+  return added.n == 1 && vector_aligned(at, added.ref) && whole_vectors(added.batch, {added.m});
 }
 
 uint32_t vector_bytes(const TensorRef& ref, bool in_vectors) {
@@ -100,12 +100,12 @@ bool may_replace_residual(const Product& product) {
          !other_reader && element_count(residual.shape()) == element_count(product.y.shape());
 }
 
-std::optional<PieceAxis> piece_axis(const LowerContext& ctx, const ProductOperand& operand,
+std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
                                     int64_t lines, int64_t depth) {
   const uint32_t bytes = element_bytes(operand.ref.dtype());
   const auto whole = [&](int64_t stride) { return stride * bytes % kPieceBytes == 0; };
   const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
-  if (ctx.alignment(operand.ref) < kPieceBytes || !whole_batches) return std::nullopt;
+  if (at.alignment(operand.ref) < kPieceBytes || !whole_batches) return std::nullopt;
   if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
     return PieceAxis::Depth;
   if ((operand.line == 1 || lines == 1) && (depth == 1 || whole(operand.depth)))
@@ -130,13 +130,18 @@ uint64_t flops_of(const Product& product) {
          static_cast<uint64_t>(product.k) * static_cast<uint64_t>(batch_count(product));
 }
 
+std::string beside_refusal(const FusedProduct& fused) {
+  if (fused.norm) return "a norm before it";
+  return fused.second ? "a gated pair" : "";
+}
+
 std::string reason_of(const Product& product, const std::string& choice) {
   return product.note.empty() ? choice : product.note + ": " + choice;
 }
 
-std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
+std::string vector_axis(const OfferContext& at, const ProductOperand& operand, int64_t lines,
                         int64_t depth) {
-  if (!vector_aligned(ctx, operand.ref)) return "1";
+  if (!vector_aligned(at, operand.ref)) return "1";
   const int64_t line_stride = lines == 1 ? 0 : operand.line;
   const int64_t depth_stride = depth == 1 ? 0 : operand.depth;
   if (depth_stride == 1 && depth % kVectorElements == 0 &&

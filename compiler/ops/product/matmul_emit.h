@@ -19,8 +19,8 @@ inline constexpr int64_t kVectorElements = 4;
 
 int64_t batch_count(const Product& product);
 // y, or an added tensor, is moved in aligned pieces of four neighbours along n.
-bool y_in_vectors(const LowerContext& ctx, const Product& product);
-bool added_in_vectors(const LowerContext& ctx, const AddedOperand& added);
+bool y_in_vectors(const OfferContext& at, const Product& product);
+bool added_in_vectors(const OfferContext& at, const AddedOperand& added);
 // The alignment that an access in such pieces asks for; 0 where it moves single elements.
 uint32_t vector_bytes(const TensorRef& ref, bool in_vectors);
 // "int" where every offset inside a batch entry fits, else "rlx_i64".
@@ -35,12 +35,14 @@ inline constexpr uint32_t kPieceBytes = 16;
 enum class PieceAxis : uint8_t { Depth, Line };
 // The axis along which the operand lies in whole aligned pieces; nullopt where it lies so along
 // none.
-std::optional<PieceAxis> piece_axis(const LowerContext& ctx, const ProductOperand& operand,
+std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
                                     int64_t lines, int64_t depth);
 
 // Bytes that the product cannot avoid to move, and its multiplications and additions.
 uint64_t least_bytes(const Product& product);
 uint64_t flops_of(const Product& product);
+// Why a kernel that computes one product and nothing beside does not take it; empty where it does.
+std::string beside_refusal(const FusedProduct& fused);
 // The choice, with the product's note before it.
 std::string reason_of(const Product& product, const std::string& choice);
 

@@ -6,10 +6,13 @@
 #include <array>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <vector>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/dispatch/library_gemm.h"
+#include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_wgmma.h"
 #include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
@@ -40,42 +43,42 @@ bool whole_pieces(int64_t elements, DType dtype) {
 }
 
 // `row_stride` is the distance of the `rows` rows of `columns` dense elements.
-std::optional<LibraryMatrix> matrix_of(const LowerContext& ctx, const TensorRef& ref,
+std::optional<LibraryMatrix> matrix_of(const OfferContext& at, const TensorRef& ref,
                                        const Strides& batch, int64_t row_stride, int64_t columns) {
   const int64_t batch_stride = batch.empty() ? 0 : batch.front();
   const bool fits = row_stride >= columns && row_stride < kDimLimit && batch_stride >= 0 &&
                     whole_pieces(row_stride, ref.dtype()) &&
                     whole_pieces(batch_stride, ref.dtype()) &&
-                    ctx.alignment(ref) >= kOperandAlignmentBytes;
+                    at.alignment(ref) >= kOperandAlignmentBytes;
   if (!fits) return std::nullopt;
   return LibraryMatrix{.pitch = static_cast<uint64_t>(row_stride),
                        .batch_stride = static_cast<uint64_t>(batch_stride)};
 }
 
 // a is stored [m][k], or [k][m] where transposed; b as [k][n], or [n][k].
-std::optional<LibraryMatrix> operand_matrix(const LowerContext& ctx, const ProductOperand& operand,
+std::optional<LibraryMatrix> operand_matrix(const OfferContext& at, const ProductOperand& operand,
                                             int64_t lines, int64_t depth, bool is_left) {
   const bool along_depth = operand.depth == 1;
   if (!along_depth && operand.line != 1) return std::nullopt;
-  auto matrix = along_depth ? matrix_of(ctx, operand.ref, operand.batch, operand.line, depth)
-                            : matrix_of(ctx, operand.ref, operand.batch, operand.depth, lines);
+  auto matrix = along_depth ? matrix_of(at, operand.ref, operand.batch, operand.line, depth)
+                            : matrix_of(at, operand.ref, operand.batch, operand.depth, lines);
   if (matrix) matrix->transposed = along_depth != is_left;
   return matrix;
 }
 
 // Batch entries of y whose rows lie between each other's are none of the library's.
-std::optional<LibraryMatrix> result_matrix(const LowerContext& ctx, const Product& product) {
+std::optional<LibraryMatrix> result_matrix(const OfferContext& at, const Product& product) {
   const int64_t entry = product.m * product.n;
-  if (!product.y_lines) return matrix_of(ctx, product.y, {entry}, product.n, product.n);
+  if (!product.y_lines) return matrix_of(at, product.y, {entry}, product.n, product.n);
   const ProductLines& lines = *product.y_lines;
   const bool apart = lines.batch.empty() || lines.batch.front() >= product.m * lines.line;
   if (!apart) return std::nullopt;
-  return matrix_of(ctx, product.y, lines.batch, lines.line, product.n);
+  return matrix_of(at, product.y, lines.batch, lines.line, product.n);
 }
 
 // A vector over n, the same for every line and batch entry.
-bool is_bias_vector(const LowerContext& ctx, const AddedOperand& bias) {
-  return bias.n == 1 && bias.m == 0 && ctx.alignment(bias.ref) >= kOperandAlignmentBytes &&
+bool is_bias_vector(const OfferContext& at, const AddedOperand& bias) {
+  return bias.n == 1 && bias.m == 0 && at.alignment(bias.ref) >= kOperandAlignmentBytes &&
          std::all_of(bias.batch.begin(), bias.batch.end(), [](int64_t s) { return s == 0; });
 }
 
@@ -105,12 +108,8 @@ std::string dtype_refusal(const Product& product) {
   return {};
 }
 
-bool fills_tiles(int64_t m, int64_t n, int64_t k) {
-  return m >= kLeastLines && n >= kLeastColumns && k >= kLeastDepth;
-}
-
 std::string size_refusal(const Product& product) {
-  if (!fills_tiles(product.m, product.n, product.k)) {
+  if (product.m < kLeastLines || product.n < kLeastColumns || product.k < kLeastDepth) {
     return "less than " + std::to_string(kLeastLines) + " lines, " + std::to_string(kLeastColumns) +
            " columns or a depth of " + std::to_string(kLeastDepth);
   }
@@ -122,85 +121,30 @@ std::string size_refusal(const Product& product) {
 
 // Split-k keeps partial tiles here, stream-k little more than counters. Where whole tiles fill the
 // device splitting gains nothing (measured on an H200: 0 to 32 MiB, the same times).
-uint64_t workspace_bytes(const LowerContext& ctx, const Product& product) {
+uint64_t workspace_bytes(const OfferContext& at, const Product& product) {
   constexpr int64_t kTile = 128;
   constexpr uint64_t kCounters = uint64_t{64} << 10;
   constexpr uint64_t kMost = uint64_t{32} << 20;  // what the library's makers advise for Hopper
   const int64_t tiles = ((product.m + kTile - 1) / kTile) * ((product.n + kTile - 1) / kTile) *
                         element_count(product.batch);
-  if (4 * tiles >= 3 * int64_t{ctx.target().device.multiprocessors}) return kCounters;
+  if (4 * tiles >= 3 * int64_t{at.device().multiprocessors}) return kCounters;
   const auto partial = static_cast<uint64_t>(tiles) * kTile * kTile * sizeof(float);
   return std::min(kCounters + 8 * partial, kMost);
 }
 
-// ---- the choice ----
+// ---- the time ----
 
 // The library's product of 16 bits in tiles that fill the device, against matmul_wgmma's estimate.
-double library_tile_microseconds(const LibraryTiles& times, double flops, double added_bytes) {
-  return times.begin + flops / times.rate * 1e-6 + added_bytes / times.added_rate * 1e-3;
-}
-
-ProductWork work_of(const LowerContext& ctx, const Product& product, const Step& step) {
-  return {.dtype = product.a.ref.dtype(),
-          .precision = ctx.products(),
-          .flops = step.flops,
-          .bytes = step.bytes_moved};
+double library_tile_microseconds(const LibraryTiles& times, const Product& product) {
+  const double added = product.residual ? static_cast<double>(byte_size(product.y.type)) : 0;
+  return times.begin + static_cast<double>(flops_of(product)) / times.rate * 1e-6 +
+         added / times.added_rate * 1e-3;
 }
 
 std::string microseconds_text(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f us", value);
   return text.data();
-}
-
-// What our own steps take, all of them.
-double own_microseconds(LowerContext& ctx, const Product& product, size_t first_step) {
-  const Program& program = ctx.program();
-  const DeviceModel& device = ctx.target().device;
-  double sum = 0;
-  for (size_t i = first_step; i < program.steps.size(); ++i) {
-    const Step& step = program.steps[i];
-    const KernelId kernel = program.kernels.at(index_of(step.kernel.value())).kernel;
-    if (kernel == KernelId::matmul_wgmma)
-      return wgmma_microseconds(ctx.target(), tiled_size({.product = product}));
-    const ProductRates& rates =
-        kernel == KernelId::matmul_mma ? device.mma_rates : device.thread_rates;
-    sum += rate_microseconds(rates, device, work_of(ctx, product, step));
-  }
-  return sum;
-}
-
-KernelId own_kernel(LowerContext& ctx, size_t first_step) {
-  const Program& program = ctx.program();
-  const Step& step = program.steps.at(first_step);
-  return program.kernels.at(index_of(step.kernel.value())).kernel;
-}
-
-// What the library is expected to take on any device.
-std::function<double(const DeviceModel&)> library_estimate(LowerContext& ctx,
-                                                           const Product& product,
-                                                           size_t first_step) {
-  const Step& own = ctx.program().steps.at(first_step);
-  const ProductWork work = work_of(ctx, product, own);
-  if (own_kernel(ctx, first_step) != KernelId::matmul_wgmma) {
-    return [work](const DeviceModel& device) {
-      return rate_microseconds(device.library_rates, device, work);
-    };
-  }
-  const double added = product.residual ? static_cast<double>(byte_size(product.y.type)) : 0;
-  return [work, added](const DeviceModel& device) {
-    return library_tile_microseconds(device.library_tiles, static_cast<double>(work.flops), added);
-  };
-}
-
-// Of dense operands, read and written once.
-ProductWork dense_work(int64_t m, int64_t n, int64_t k, DType dtype) {
-  const auto product = [](int64_t a, int64_t b) {
-    return static_cast<uint64_t>(a) * static_cast<uint64_t>(b);
-  };
-  return {.dtype = dtype,
-          .flops = 2 * product(m, n) * static_cast<uint64_t>(k),
-          .bytes = (product(m, k) + product(k, n) + product(m, n)) * element_bytes(dtype)};
 }
 
 // ---- the step ----
@@ -246,40 +190,18 @@ std::vector<Touched> touched_by(const Step& step) {
   return touched;
 }
 
-}  // namespace
+// The product as a problem for the library, or why the library cannot compute it with one rounding.
+struct LibraryProblem {
+  std::optional<LibraryGemm> gemm;
+  std::string refusal;  // "batch dims that do not merge"; empty with a gemm
+};
 
-bool library_suits(const Target& target, int64_t m, int64_t n, int64_t k) {
-  return target.library_gemm && fills_tiles(m, n, k);
-}
-
-bool library_wants_activation_apart(const Target& target, int64_t m, int64_t n, int64_t k,
-                                    DType dtype, const std::string& activation) {
-  if (!library_suits(target, m, n, k) || !is_half(dtype)) return false;
-  if (activation == "relu" || activation == "gelu_tanh") return false;  // epilogues of the library
-  const DeviceModel& device = target.device;
-  const ProductWork work = dense_work(m, n, k, dtype);
-  double ours = rate_microseconds(device.mma_rates, device, work);
-  double library = rate_microseconds(device.library_rates, device, work);
-  if (wgmma_takes(target, m, n, k, dtype)) {
-    library = library_tile_microseconds(device.library_tiles, static_cast<double>(work.flops), 0);
-    ours = std::min(
-        ours, wgmma_microseconds(target, {.m = m,
-                                          .n = n,
-                                          .k = k,
-                                          .gated = false,
-                                          .residual = false,
-                                          .heavy_activation = is_heavy_activation(activation)}));
-  }
-  const double pass_bytes = 2.0 * static_cast<double>(m) * static_cast<double>(n) *
-                            static_cast<double>(element_bytes(dtype));
-  const double pass =
-      pass_bytes / device.memory_gigabytes_per_second * 1e-3 + device.step_microseconds;
-  return library + pass < ours;
-}
-
-LibraryProblem library_problem(const LowerContext& ctx, const Product& product) {
-  if (!ctx.target().library_gemm) return {.gemm = {}, .refusal = "the target has no library"};
-  for (const std::string& refusal : {size_refusal(product), dtype_refusal(product)}) {
+LibraryProblem library_problem(const OfferContext& at, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  if (at.is_left_out("library")) return {.gemm = {}, .refusal = "left out"};
+  if (!at.target().library_gemm) return {.gemm = {}, .refusal = "the target has no library"};
+  for (const std::string& refusal :
+       {beside_refusal(fused), size_refusal(product), dtype_refusal(product)}) {
     if (!refusal.empty()) return {.gemm = {}, .refusal = refusal};
   }
   const auto epilogue = epilogue_of(product);
@@ -288,16 +210,16 @@ LibraryProblem library_problem(const LowerContext& ctx, const Product& product) 
             .refusal = "activation " + product.activation.op +
                        (product.residual ? " before a residual" : " is none of its epilogues")};
   }
-  if (product.bias && !is_bias_vector(ctx, *product.bias))
+  if (product.bias && !is_bias_vector(at, *product.bias))
     return {.gemm = {}, .refusal = "a bias that is no vector over n"};
-  const auto a = operand_matrix(ctx, product.a, product.m, product.k, true);
-  const auto b = operand_matrix(ctx, product.b, product.n, product.k, false);
-  const auto y = result_matrix(ctx, product);
+  const auto a = operand_matrix(at, product.a, product.m, product.k, true);
+  const auto b = operand_matrix(at, product.b, product.n, product.k, false);
+  const auto y = result_matrix(at, product);
   std::optional<LibraryMatrix> residual = LibraryMatrix{};
   if (product.residual) {
     const AddedOperand& added = *product.residual;
     residual =
-        added.n != 1 ? std::nullopt : matrix_of(ctx, added.ref, added.batch, added.m, product.n);
+        added.n != 1 ? std::nullopt : matrix_of(at, added.ref, added.batch, added.m, product.n);
   }
   if (!a || !b || !y || !residual)
     return {.gemm = {}, .refusal = "rows that are not dense or not aligned to 16 bytes"};
@@ -309,7 +231,7 @@ LibraryProblem library_problem(const LowerContext& ctx, const Product& product) 
                    .a_dtype = product.a.ref.dtype(),
                    .b_dtype = product.b.ref.dtype(),
                    .y_dtype = product.y.dtype()};
-  const bool tf32 = gemm.a_dtype == DType::f32 && ctx.products() == ProductPrecision::Tf32;
+  const bool tf32 = gemm.a_dtype == DType::f32 && at.products() == ProductPrecision::Tf32;
   gemm.compute = tf32 ? GemmCompute::Tf32 : GemmCompute::F32;
   gemm.epilogue = *epilogue;
   gemm.a_transposed = a->transposed;
@@ -323,39 +245,76 @@ LibraryProblem library_problem(const LowerContext& ctx, const Product& product) 
   gemm.b_batch_stride = b->batch_stride;
   gemm.y_batch_stride = batch > 1 ? y->batch_stride : 0;
   gemm.residual_batch_stride = residual->batch_stride;
-  gemm.workspace_bytes = workspace_bytes(ctx, product);
+  gemm.workspace_bytes = workspace_bytes(at, product);
   return {.gemm = gemm, .refusal = {}};
 }
 
-void offer_to_library(LowerContext& ctx, const Product& product, size_t first_step) {
+// What the library is expected to take on any device.
+std::function<double(const DeviceModel&)> library_estimate(const OfferContext& at,
+                                                           const FusedProduct& fused) {
+  const ProductOffer* own = choose(own_product_offers(), at, fused).row;
+  // Where large tiles are the fastest of ours, theirs fill the device too.
+  if (own != nullptr && own->kernel == KernelId::matmul_wgmma) {
+    return [product = fused.product](const DeviceModel& device) {
+      return library_tile_microseconds(device.library_tiles, product);
+    };
+  }
+  return [work = work_of(at, fused.product)](const DeviceModel& device) {
+    return rate_microseconds(device.library_rates, device, work);
+  };
+}
+
+}  // namespace
+
+std::string library_refusal(const OfferContext& at, const FusedProduct& fused) {
+  return library_problem(at, fused).refusal;
+}
+
+double library_time(const OfferContext& at, const FusedProduct& fused) {
+  return library_estimate(at, fused)(at.device());
+}
+
+bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
   std::vector<Step>& steps = ctx.program().steps;
-  if (!ctx.target().library_gemm || steps.size() == first_step) return;
-  const LibraryProblem problem = library_problem(ctx, product);
-  if (!problem.gemm) {
-    if (size_refusal(product).empty())
-      steps[first_step].reason += "; the library does not take it: " + problem.refusal;
-    return;
-  }
-  const Step& own = steps[first_step];
-  const double ours = own_microseconds(ctx, product, first_step);
-  const auto estimate = library_estimate(ctx, product, first_step);
-  const double library = estimate(ctx.target().device);
-  const std::string comparison = microseconds_text(ours) + " by " +
-                                 std::string(kernel_row(own_kernel(ctx, first_step)).name) + ", " +
-                                 microseconds_text(library) + " by the library expected";
-  if (library >= ours) {
-    steps[first_step].reason += "; " + comparison;
-    return;
-  }
-  Step step = library_step(ctx, product, *problem.gemm);
-  step.bytes_moved = own.bytes_moved;
-  step.flops = own.flops;
-  step.estimate = estimate;
-  step.reason = (product.note.empty() ? "" : product.note + ": ") + comparison;
-  const bool exchangeable = steps.size() == first_step + 1 && touched_by(own) == touched_by(step);
-  if (exchangeable) step.alternatives.push_back(std::move(steps.back()));
+  const size_t first_step = steps.size();
+  const Choice<ProductOffer> own = choose(own_product_offers(), ctx, fused);
+  if (own.row != nullptr && !own.row->emit(ctx, fused)) return false;
+  std::vector<Step> ours(std::make_move_iterator(steps.begin() + static_cast<int64_t>(first_step)),
+                         std::make_move_iterator(steps.end()));
   steps.resize(first_step);
+
+  const Product& product = fused.product;
+  Step step = library_step(ctx, product, library_problem(ctx, fused).gemm.value());
+  step.bytes_moved = least_bytes(product);
+  step.flops = flops_of(product);
+  step.estimate = library_estimate(ctx, fused);
+  step.reason =
+      reason_of(product, microseconds_text(library_time(ctx, fused)) + " by the library expected");
+  if (ours.size() == 1 && touched_by(ours[0]) == touched_by(step))
+    step.alternatives.push_back(std::move(ours[0]));
   steps.push_back(std::move(step));
+  return true;
+}
+
+bool library_wants_activation_apart(const OfferContext& at, const ProductTypes& types) {
+  const std::string& activation = types.activation;
+  if (activation == "relu" || activation == "gelu_tanh") return false;  // epilogues of the library
+  ProductTypes plain = types;
+  plain.activation.clear();
+  const FusedProduct alone = product_of_types(plain);
+  const Product& product = alone.product;
+  const bool has_library = at.target().library_gemm && !at.is_left_out("library");
+  if (!has_library || !is_half(types.x) || !size_refusal(product).empty()) return false;
+  const DeviceModel& device = at.device();
+  const double library =
+      wgmma_refusal(at, alone).empty()
+          ? library_tile_microseconds(device.library_tiles, product)
+          : rate_microseconds(device.library_rates, device, work_of(at, product));
+  const double pass = 2 * static_cast<double>(byte_size(product.y.type)) /
+                          device.memory_gigabytes_per_second * 1e-3 +
+                      device.step_microseconds;
+  const Choice<ProductOffer> own = choose(own_product_offers(), at, product_of_types(types));
+  return own.row != nullptr && library + pass < own.microseconds;
 }
 
 }  // namespace rlx

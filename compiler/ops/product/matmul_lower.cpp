@@ -1,30 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a product over strided views to dispatches of `matmul` or `matvec`.
+// From a product over strided views to its normal form, which the table of kernels is asked of.
 #include "compiler/ops/product/matmul_lower.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "compiler/ops/product/matmul_coop_lower.h"
 #include "compiler/ops/product/matmul_emit.h"
-#include "compiler/ops/product/matmul_library.h"
-#include "compiler/ops/product/matmul_mma_lower.h"
-#include "compiler/ops/product/matmul_splits.h"
-#include "compiler/ops/product/matmul_tiles.h"
-#include "compiler/ops/product/matmul_vectors.h"
-#include "compiler/ops/product/matmul_wgmma.h"
-#include "compiler/ops/product/matvec_stream_lower.h"
-#include "compiler/ops/product/product_time.h"
+#include "compiler/ops/product/product_offers.h"
 #include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
-#include "compiler/support/checked.h"
 
 namespace rlx {
 namespace {
 
-// Up to this many vectors, a product is bound by the other operand's bytes and goes to matvec.
-constexpr int64_t kMaxVectors = 4;
 constexpr int64_t kLeastTile = 16;
 
 // ---- normal form: fewer batch dims ----
@@ -128,95 +115,6 @@ void bring_to_normal_form(Product& product) {
   forget_dense_lines(product);
 }
 
-// ---- the dispatches ----
-
-void emit_tiles(LowerContext& ctx, const Product& product) {
-  const DType acc = accumulator_of(product.a.ref.dtype());
-  const ProductSize size{
-      .m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)};
-  const TileChoice choice = choose_tile(
-      size, {.acc_bytes = element_bytes(acc), .allow_shallow = product.a.ref.dtype() == DType::f32},
-      ctx.target().device);
-  std::optional<TensorRef> partial;
-  if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
-  {
-    auto dispatch = ctx.dispatch<KernelId::matmul>();
-    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
-    define_tile(dispatch, choice.tile);
-    const std::string a_axis = vector_axis(ctx, product.a, product.m, product.k);
-    const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
-    dispatch.define("RLX_A", std::string(name_of(product.a.ref.dtype())))
-        .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
-        .define("RLX_A_LINE", product.a.line)
-        .define("RLX_A_DEPTH", product.a.depth)
-        .define("RLX_B_LINE", product.b.line)
-        .define("RLX_B_DEPTH", product.b.depth)
-        .define("RLX_A_VECTOR", a_axis)
-        .define("RLX_B_VECTOR", b_axis)
-        .define("RLX_SPLITS", choice.splits)
-        .define("RLX_SPLIT_K", std::max<int64_t>(choice.split_k, 1))
-        .grid(split_grid(static_cast<uint64_t>(choice.groups)))
-        .work(least_bytes(product), flops_of(product))
-        .estimate([size, choice](const DeviceModel& device) {
-          return device.step_microseconds + tile_microseconds(size, choice, device);
-        })
-        .reason(reason_of(product, "matmul " + choice.text()));
-    bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
-                  vector_bytes(product.b.ref, b_axis != "1"));
-    bind_result(ctx, dispatch, product, partial);
-  }
-  if (partial) join_splits(ctx, product, *partial, choice.splits);
-}
-
-// On matrix units where the target and the operands allow it.
-void emit_matrix(LowerContext& ctx, const Product& product) {
-  const Target& target = ctx.target();
-  const std::string mma = mma_refusal(ctx, product);
-  if (mma.empty()) return emit_mma(ctx, product);
-  const std::string coop = coop_refusal(ctx, product);
-  if (coop.empty()) return emit_coop(ctx, product);
-  const size_t first_step = ctx.program().steps.size();
-  emit_tiles(ctx, product);
-  std::string& reason = ctx.program().steps[first_step].reason;
-  if (target.offers(KernelId::matmul_mma)) reason += "; not on tensor cores: " + mma;
-  if (target.offers(KernelId::matmul_coop)) reason += "; not on cooperative matrices: " + coop;
-}
-
-void emit_vectors(LowerContext& ctx, const Product& product) {
-  const VectorPlan plan = plan_vectors(ctx, product);
-  const int64_t batches = batch_count(product);
-  std::optional<TensorRef> partial;
-  if (plan.splits > 1) partial = partial_sums(ctx, product, plan.splits);
-  {
-    auto dispatch = ctx.dispatch<KernelId::matvec>();
-    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
-    define_plan(dispatch, plan);
-    const ProductOperand& x = plan.swapped ? product.b : product.a;
-    const ProductOperand& w = plan.swapped ? product.a : product.b;
-    dispatch.define("RLX_X", std::string(name_of(x.ref.dtype())))
-        .define("RLX_W", std::string(name_of(w.ref.dtype())))
-        .define("RLX_X_LINE", x.line)
-        .define("RLX_X_DEPTH", x.depth)
-        .define("RLX_W_LINE", w.line)
-        .define("RLX_W_DEPTH", w.depth)
-        .grid(split_grid(static_cast<uint64_t>(plan.blocks * plan.splits * batches)))
-        .work(least_bytes(product), flops_of(product))
-        .reason(reason_of(product, to_string(plan, batches)));
-    const uint32_t w_bytes =
-        plan.chunk == 1 ? 0 : narrow<uint32_t>(plan.chunk) * element_bytes(w.ref.dtype());
-    const uint32_t x_bytes =
-        vector_bytes(x.ref, plan.along_depth && plan.chunk > 1 && plan.x_in_vectors);
-    bind_operands(dispatch, product, plan.swapped ? w_bytes : x_bytes,
-                  plan.swapped ? x_bytes : w_bytes);
-    if (partial) {
-      dispatch.write(&MatmulParams::partial, *partial);
-    } else {
-      bind_epilogue(ctx, dispatch, product);
-    }
-  }
-  if (partial) join_splits(ctx, product, *partial, plan.splits);
-}
-
 }  // namespace
 
 DType accumulator_of(DType operand) {
@@ -240,26 +138,9 @@ AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape) {
 
 namespace {
 
-// Large tiles take the product, and enough of them to beat matmul_mma's smaller ones.
-bool tiles_are_faster(const LowerContext& ctx, const Product& product) {
-  const TiledProduct tiled{.product = product};
-  const DeviceModel& device = ctx.target().device;
-  if (!wgmma_refusal(ctx, tiled).empty()) return false;
-  const ProductWork work{.dtype = product.a.ref.dtype(),
-                         .precision = ctx.products(),
-                         .flops = flops_of(product),
-                         .bytes = least_bytes(product)};
-  return wgmma_microseconds(ctx.target(), tiled_size(tiled)) <
-         rate_microseconds(device.mma_rates, device, work);
-}
-
-bool few_vectors(const Product& product) {
-  return std::min(product.m, product.n) <= kMaxVectors && product.k > 0;
-}
-
-// Kernels that write dense results alone (matvec_stream, matmul_wgmma, matmul_coop), and are chosen
-// because they are much faster; or batch entries of a few lines, which are lines of one matrix only
-// where they follow each other in y.
+// Whether the kernel that a dense result gets is worth the copy: it writes dense results alone, and
+// is chosen because it is much faster. Or y would leave batch entries of a few lines, which are
+// lines of one matrix only where they follow each other.
 bool wants_dense_lines(const LowerContext& ctx, Product product) {
   Product placed = product;
   bring_to_normal_form(placed);
@@ -267,10 +148,11 @@ bool wants_dense_lines(const LowerContext& ctx, Product product) {
   product.y.offset_bytes = 0;
   product.y.strides = dense_strides(product.y.shape());
   bring_to_normal_form(product);
-  if (stream_fits(ctx, {product, {}, {}, {}})) return true;
-  if (few_vectors(product)) return false;
-  return few_vectors(placed) || coop_refusal(ctx, product).empty() ||
-         tiles_are_faster(ctx, product);
+  const ProductOffer* dense_row = choose(own_product_offers(), ctx, FusedProduct{product}).row;
+  const ProductOffer* placed_row = choose(own_product_offers(), ctx, FusedProduct{placed}).row;
+  if (dense_row == nullptr || placed_row == nullptr) return dense_row != nullptr;
+  return !dense_row->writes_any_lines ||
+         (dense_row != placed_row && placed_row->kernel == KernelId::matvec);
 }
 
 // The product in a buffer of its own, then a copy to where y stands.
@@ -293,6 +175,12 @@ std::optional<ProductLines> product_lines(const TensorRef& y) {
   return lines;
 }
 
+std::optional<double> product_microseconds(const OfferContext& at, Product product) {
+  bring_to_normal_form(product);
+  const auto choice = choose(product_offers(), at, FusedProduct{std::move(product)});
+  return choice.row == nullptr ? std::nullopt : std::optional(choice.microseconds);
+}
+
 bool lower_product(LowerContext& ctx, Product product) {
   const int64_t batches = batch_count(product);
   if (product.m == 0 || product.n == 0 || batches == 0) return true;
@@ -306,20 +194,7 @@ bool lower_product(LowerContext& ctx, Product product) {
                                                  " k=" + std::to_string(product.k) +
                                                  " exceeds the kernels' 32-bit counts");
   }
-  if (const StreamedProduct streamed{product, {}, {}, {}}; stream_fits(ctx, streamed)) {
-    emit_stream(ctx, streamed);
-    return true;
-  }
-  const size_t first_step = ctx.program().steps.size();
-  if (few_vectors(product)) {
-    emit_vectors(ctx, product);
-  } else if (tiles_are_faster(ctx, product)) {
-    emit_wgmma(ctx, {.product = product});
-  } else {
-    emit_matrix(ctx, product);
-  }
-  offer_to_library(ctx, product, first_step);
-  return true;
+  return lower_by_offers(ctx, product_offers(), FusedProduct{std::move(product)});
 }
 
 }  // namespace rlx

@@ -52,12 +52,30 @@ struct Product {
   std::string note;  // goes before the reason
 };
 
+// rms_norm of a's lines before the product.
+struct NormPrologue {
+  std::optional<TensorRef> gamma;  // [k], contiguous
+  double eps = 0;
+  double gamma_offset = 0;
+};
+
+// A product with what one kernel may compute beside it, which the table of kernels
+// (product_offers.h) is asked of. The product is in the normal form of lower_product: batch dims
+// merged and folded.
+struct FusedProduct {
+  Product product;
+  std::optional<NormPrologue> norm = {};
+  // A gated pair: a times a second matrix, with its own bias, multiplies the activated product.
+  std::optional<ProductOperand> second = {};
+  std::optional<AddedOperand> second_bias = {};
+};
+
 // f32, f64 or i32: the type in which products of these operands accumulate.
 DType accumulator_of(DType operand);
 // The kernels need one axis of stride 1 (or of a single element).
 bool has_unit_axis(const ProductOperand& operand, int64_t lines, int64_t depth);
 // "DEPTH" or "LINE" where four neighbours along that axis are always one aligned load, else "1".
-std::string vector_axis(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
+std::string vector_axis(const OfferContext& at, const ProductOperand& operand, int64_t lines,
                         int64_t depth);
 // Strides of an added tensor against y of shape [batch.., m, n].
 AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape);
@@ -66,6 +84,8 @@ AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape);
 inline constexpr int64_t kFarthestLine = (int64_t{1} << 31) - 1;  // strides of y
 std::optional<ProductLines> product_lines(const TensorRef& y);
 
+// What lower_product's kernel is expected to take; nullopt where none takes the product.
+std::optional<double> product_microseconds(const OfferContext& at, Product product);
 // Emits the dispatches; nothing for an empty y. Reports sizes beyond the kernels' 32-bit counts.
 bool lower_product(LowerContext& ctx, Product product);
 

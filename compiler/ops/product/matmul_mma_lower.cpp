@@ -4,6 +4,7 @@
 
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_mma_tiles.h"
+#include "compiler/ops/product/product_time.h"
 
 namespace rlx {
 namespace {
@@ -17,9 +18,9 @@ bool is_float_of_mma(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-MmaKind kind_of(const LowerContext& ctx, DType dtype) {
+MmaKind kind_of(const OfferContext& at, DType dtype) {
   if (dtype != DType::f32) return MmaKind::Half;
-  return ctx.products() == ProductPrecision::Tf32 ? MmaKind::Tf32 : MmaKind::SplitF32;
+  return at.products() == ProductPrecision::Tf32 ? MmaKind::Tf32 : MmaKind::SplitF32;
 }
 
 bool is_weight(const LowerContext& ctx, const ProductOperand& operand) {
@@ -28,23 +29,29 @@ bool is_weight(const LowerContext& ctx, const ProductOperand& operand) {
 
 }  // namespace
 
-std::string mma_refusal(const LowerContext& ctx, const Product& product) {
-  if (!ctx.target().offers(KernelId::matmul_mma)) return "the target has no tensor cores";
+std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  if (std::string beside = beside_refusal(fused); !beside.empty()) return beside;
   const DType dtype = product.a.ref.dtype();
   if (dtype != product.b.ref.dtype()) return "operands of two dtypes";
   if (!is_float_of_mma(dtype)) return "no tensor-core product of " + std::string(name_of(dtype));
   if (!is_float_of_mma(product.y.dtype()))
     return "a result of " + std::string(name_of(product.y.dtype()));
   if (product.k == 0) return "nothing to add";
-  if (kind_of(ctx, dtype) == MmaKind::SplitF32 && product.k < kLeastSplitDepth)
+  if (kind_of(at, dtype) == MmaKind::SplitF32 && product.k < kLeastSplitDepth)
     return "f32 sums of less than " + std::to_string(kLeastSplitDepth) + " products";
-  if (!piece_axis(ctx, product.a, product.m, product.k) ||
-      !piece_axis(ctx, product.b, product.n, product.k))
+  if (!piece_axis(at, product.a, product.m, product.k) ||
+      !piece_axis(at, product.b, product.n, product.k))
     return "operands that do not lie in whole aligned 16-byte pieces";
   return {};
 }
 
-void emit_mma(LowerContext& ctx, const Product& product) {
+double mma_time(const OfferContext& at, const FusedProduct& fused) {
+  return rate_microseconds(at.device().mma_rates, at.device(), work_of(at, fused.product));
+}
+
+bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
+  const Product& product = fused.product;
   const PieceAxis a_axis = piece_axis(ctx, product.a, product.m, product.k).value();
   const PieceAxis b_axis = piece_axis(ctx, product.b, product.n, product.k).value();
   const MmaProblem problem{
@@ -88,6 +95,7 @@ void emit_mma(LowerContext& ctx, const Product& product) {
       .reason(reason_of(product, "tensor cores: " + choice.text()));
   bind_operands(dispatch, product, kPieceBytes, kPieceBytes);
   bind_epilogue(ctx, dispatch, product);
+  return true;
 }
 
 }  // namespace rlx

@@ -8,10 +8,10 @@
 
 namespace rlx {
 
-// Why the kernel cannot take the product as it is ("operands of two dtypes"); empty where it can.
-// `product` is in the normal form of lower_product: batch dims merged and folded.
-std::string mma_refusal(const LowerContext& ctx, const Product& product);
-// Emits the one dispatch. Precondition: no refusal, and nothing of the product is empty.
-void emit_mma(LowerContext& ctx, const Product& product);
+// As a row of the table has them (product_offers.h). The time is that of a large product, as other
+// kernels' are held against it; the tiles are chosen by a finer model of small ones.
+std::string mma_refusal(const OfferContext& at, const FusedProduct& fused);
+double mma_time(const OfferContext& at, const FusedProduct& fused);
+bool emit_mma(LowerContext& ctx, const FusedProduct& fused);
 
 }  // namespace rlx

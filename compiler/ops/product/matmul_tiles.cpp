@@ -100,7 +100,6 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
   // The pass that joins splits counts elements in 32 bits.
   const bool may_split = limits.allow_splits && size.m * size.n * size.batches < int64_t{1} << 31;
   std::optional<TileChoice> best;
-  double best_time = 0;
   for (const TileShape& tile : kScalarTiles) {
     if (!fits(tile, limits)) continue;
     const int64_t steps = std::max<int64_t>(ceil_div(size.k, tile.k), 1);
@@ -112,10 +111,8 @@ TileChoice choose_tile(const ProductSize& size, const TileLimits& limits,
       choice.splits = ceil_div(steps, split_steps);
       choice.split_k = split_steps * tile.k;
       choice.groups = choice.tiles * choice.splits * size.batches;
-      const double time = tile_microseconds(size, choice, device);
-      if (best && time >= best_time) continue;
-      best = choice;
-      best_time = time;
+      choice.microseconds = tile_microseconds(size, choice, device);
+      if (!best || choice.microseconds < best->microseconds) best = choice;
     }
   }
   RLX_CHECK(best.has_value(), "no tile fits into shared memory and registers");

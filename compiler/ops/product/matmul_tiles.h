@@ -33,10 +33,11 @@ struct ProductSize {
 
 struct TileChoice {
   TileShape tile;
-  int64_t tiles = 0;    // per batch entry
-  int64_t splits = 1;   // ranges of k
-  int64_t split_k = 0;  // depth of a range, a multiple of the tile's k
-  int64_t groups = 0;   // workgroups: tiles * splits * batches
+  int64_t tiles = 0;        // per batch entry
+  int64_t splits = 1;       // ranges of k
+  int64_t split_k = 0;      // depth of a range, a multiple of the tile's k
+  int64_t groups = 0;       // workgroups: tiles * splits * batches
+  double microseconds = 0;  // estimated, from the kernel's start on
 
   [[nodiscard]] std::string text() const;  // "64x64x16 tile, split-k 2, 96 workgroups"
 };

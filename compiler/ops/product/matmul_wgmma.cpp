@@ -73,12 +73,12 @@ struct TileChoice {
   WgmmaTile tile;
   double microseconds;
 };
-TileChoice choose(const Target& target, const TiledSize& size) {
+TileChoice choose(const DeviceModel& device, const TiledSize& size) {
   const std::span<const WgmmaTile> tiles = size.gated ? std::span<const WgmmaTile>(kGatedTiles)
                                                       : std::span<const WgmmaTile>(kWgmmaTiles);
   TileChoice best{.tile = tiles.front(), .microseconds = 0};
   for (const WgmmaTile& tile : tiles) {
-    const double microseconds = wgmma_tile_microseconds(target.device, size, tile);
+    const double microseconds = wgmma_tile_microseconds(device, size, tile);
     if (best.microseconds == 0 || microseconds < best.microseconds) best = {tile, microseconds};
   }
   return best;
@@ -91,23 +91,23 @@ bool good_size(int64_t m, int64_t n, int64_t k) {
          k % kPieceElements == 0 && std::max({m, n, k}) < kSizeLimit;
 }
 
-bool rows_of_pieces(const LowerContext& ctx, const ProductOperand& operand) {
+bool rows_of_pieces(const OfferContext& at, const ProductOperand& operand) {
   return operand.depth == 1 && operand.line > 0 && operand.line < kSizeLimit &&
-         operand.line % kPieceElements == 0 && ctx.alignment(operand.ref) >= kPieceBytes;
+         operand.line % kPieceElements == 0 && at.alignment(operand.ref) >= kPieceBytes;
 }
 
 uint32_t pair_bytes(const TensorRef& ref) {
   return 2 * element_bytes(ref.dtype());
 }
 
-bool is_bias_vector(const LowerContext& ctx, const AddedOperand& bias) {
-  return bias.n == 1 && bias.m == 0 && ctx.alignment(bias.ref) >= pair_bytes(bias.ref) &&
+bool is_bias_vector(const OfferContext& at, const AddedOperand& bias) {
+  return bias.n == 1 && bias.m == 0 && at.alignment(bias.ref) >= pair_bytes(bias.ref) &&
          (is_half(bias.ref.dtype()) || bias.ref.dtype() == DType::f32);
 }
 
-bool is_rows(const LowerContext& ctx, const AddedOperand& added) {
+bool is_rows(const OfferContext& at, const AddedOperand& added) {
   return added.n == 1 && added.m > 0 && added.m % 2 == 0 &&
-         ctx.alignment(added.ref) >= pair_bytes(added.ref) &&
+         at.alignment(added.ref) >= pair_bytes(added.ref) &&
          (is_half(added.ref.dtype()) || added.ref.dtype() == DType::f32);
 }
 
@@ -130,7 +130,7 @@ uint32_t bias_bytes(const std::optional<AddedOperand>& bias, const WgmmaTile& ti
   return bias ? narrow<uint32_t>(tile.columns) * element_bytes(bias->ref.dtype()) : 0;
 }
 
-SharedPlan shared_plan(const TiledProduct& tiled, const WgmmaTile& tile, bool copies_residual) {
+SharedPlan shared_plan(const FusedProduct& fused, const WgmmaTile& tile, bool copies_residual) {
   constexpr uint32_t kMostStages = 8;
   constexpr uint32_t kMostBytes = 227 * 1024;
   constexpr uint32_t kAlignment = 1024;
@@ -138,12 +138,12 @@ SharedPlan shared_plan(const TiledProduct& tiled, const WgmmaTile& tile, bool co
   constexpr uint32_t kBufferBytes = 16 * 128;
   constexpr uint32_t kWarps = 8;
   const uint32_t buffers = copies_residual ? 3 : 1;
-  const auto panel_lines = narrow<uint32_t>(kTileLines + tile.columns * (tiled.second ? 2 : 1));
+  const auto panel_lines = narrow<uint32_t>(kTileLines + tile.columns * (fused.second ? 2 : 1));
   const uint32_t stage = panel_lines * 128 + 2 * kBarrierBytes;
   uint32_t fixed = kAlignment + kWarps * buffers * kBarrierBytes;
-  if (is_half(tiled.product.y.dtype())) {
-    fixed += kWarps * (buffers * kBufferBytes + bias_bytes(tiled.product.bias, tile) +
-                       bias_bytes(tiled.second_bias, tile));
+  if (is_half(fused.product.y.dtype())) {
+    fixed += kWarps * (buffers * kBufferBytes + bias_bytes(fused.product.bias, tile) +
+                       bias_bytes(fused.second_bias, tile));
   }
   return {.stages = std::min(kMostStages, (kMostBytes - fixed) / stage), .buffers = buffers};
 }
@@ -174,16 +174,16 @@ TensorMap chunk_map(const Product& product, DType dtype, int64_t pitch) {
 
 using WgmmaDispatch = DispatchBuilder<MatmulWgmmaParams>;
 
-void bind_added(WgmmaDispatch& dispatch, const TiledProduct& tiled, bool copies_residual) {
-  const Product& product = tiled.product;
+void bind_added(WgmmaDispatch& dispatch, const FusedProduct& fused, bool copies_residual) {
+  const Product& product = fused.product;
   if (product.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(product.bias->ref.dtype())))
         .read(&MatmulWgmmaParams::bias, product.bias->ref, pair_bytes(product.bias->ref));
   }
-  if (tiled.second_bias) {
-    dispatch.define("RLX_BIAS2", std::string(name_of(tiled.second_bias->ref.dtype())))
-        .read(&MatmulWgmmaParams::bias2, tiled.second_bias->ref,
-              pair_bytes(tiled.second_bias->ref));
+  if (fused.second_bias) {
+    dispatch.define("RLX_BIAS2", std::string(name_of(fused.second_bias->ref.dtype())))
+        .read(&MatmulWgmmaParams::bias2, fused.second_bias->ref,
+              pair_bytes(fused.second_bias->ref));
   }
   if (product.residual) {
     dispatch.define("RLX_RESIDUAL", std::string(name_of(product.residual->ref.dtype())))
@@ -197,33 +197,38 @@ void bind_added(WgmmaDispatch& dispatch, const TiledProduct& tiled, bool copies_
   }
 }
 
-uint64_t least_bytes(const TiledProduct& tiled) {
-  const Product& product = tiled.product;
+uint64_t least_bytes(const FusedProduct& fused) {
+  const Product& product = fused.product;
   uint64_t bytes = byte_size(product.y.type);
   const auto add = [&](const TensorRef& ref) { bytes += ref.byte_range().length_bytes; };
   add(product.a.ref);
   add(product.b.ref);
-  if (tiled.second) add(tiled.second->ref);
+  if (fused.second) add(fused.second->ref);
   if (product.bias) add(product.bias->ref);
-  if (tiled.second_bias) add(tiled.second_bias->ref);
+  if (fused.second_bias) add(fused.second_bias->ref);
   if (product.residual) add(product.residual->ref);
   return bytes;
 }
 
-}  // namespace
-
-TiledSize tiled_size(const TiledProduct& tiled) {
-  return {.m = tiled.product.m,
-          .n = tiled.product.n,
-          .k = tiled.product.k,
-          .gated = tiled.second.has_value(),
-          .residual = tiled.product.residual.has_value(),
-          .heavy_activation = is_heavy_activation(tiled.product.activation.op)};
+// Of tens of operations per element.
+bool is_heavy_activation(const std::string& op) {
+  return !op.empty() && op != "relu" && op != "silu";
 }
 
-std::string wgmma_refusal(const LowerContext& ctx, const TiledProduct& tiled) {
-  const Product& product = tiled.product;
-  if (!ctx.target().offers(KernelId::matmul_wgmma)) return "the target has no such kernel";
+TiledSize tiled_size(const FusedProduct& fused) {
+  return {.m = fused.product.m,
+          .n = fused.product.n,
+          .k = fused.product.k,
+          .gated = fused.second.has_value(),
+          .residual = fused.product.residual.has_value(),
+          .heavy_activation = is_heavy_activation(fused.product.activation.op)};
+}
+
+}  // namespace
+
+std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  if (fused.norm) return "a norm before it";
   if (!good_size(product.m, product.n, product.k)) return "too small or no whole 16-byte pieces";
   const DType dtype = product.a.ref.dtype();
   if (!is_half(dtype) || product.b.ref.dtype() != dtype)
@@ -232,42 +237,38 @@ std::string wgmma_refusal(const LowerContext& ctx, const TiledProduct& tiled) {
     return "a result of " + std::string(name_of(product.y.dtype()));
   if (!product.batch.empty()) return "a batch";
   if (product.y_lines) return "a result whose lines stand apart";
-  if (!rows_of_pieces(ctx, product.a) || !rows_of_pieces(ctx, product.b) ||
-      ctx.alignment(product.y) < kPieceBytes) {
+  if (!rows_of_pieces(at, product.a) || !rows_of_pieces(at, product.b) ||
+      at.alignment(product.y) < kPieceBytes) {
     return "operands that are no rows of aligned 16-byte pieces";
   }
-  if (product.bias && !is_bias_vector(ctx, *product.bias)) return "a bias that is no vector over n";
-  if (product.residual && !is_rows(ctx, *product.residual)) return "a residual that is no rows";
-  if (!tiled.second) return {};
-  if (tiled.second->ref.dtype() != dtype || tiled.second->line != product.b.line ||
-      !rows_of_pieces(ctx, *tiled.second) ||
-      (tiled.second_bias && !is_bias_vector(ctx, *tiled.second_bias))) {
+  if (product.bias && !is_bias_vector(at, *product.bias)) return "a bias that is no vector over n";
+  if (product.residual && !is_rows(at, *product.residual)) return "a residual that is no rows";
+  if (!fused.second) return {};
+  if (fused.second->ref.dtype() != dtype || fused.second->line != product.b.line ||
+      !rows_of_pieces(at, *fused.second) ||
+      (fused.second_bias && !is_bias_vector(at, *fused.second_bias))) {
     return "a second matrix unlike the first";
   }
   return {};
 }
 
-bool wgmma_takes(const Target& target, int64_t m, int64_t n, int64_t k, DType dtype) {
-  return target.offers(KernelId::matmul_wgmma) && is_half(dtype) && good_size(m, n, k);
+double wgmma_microseconds(const DeviceModel& device, const TiledSize& size) {
+  return choose(device, size).microseconds;
 }
 
-bool is_heavy_activation(const std::string& op) {
-  return !op.empty() && op != "relu" && op != "silu";
+double wgmma_time(const OfferContext& at, const FusedProduct& fused) {
+  return wgmma_microseconds(at.device(), tiled_size(fused));
 }
 
-double wgmma_microseconds(const Target& target, const TiledSize& size) {
-  return choose(target, size).microseconds;
-}
-
-void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
-  const Product& product = tiled.product;
-  const TiledSize size = tiled_size(tiled);
-  const WgmmaTile tile = choose(ctx.target(), size).tile;
+bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  const TiledSize size = tiled_size(fused);
+  const WgmmaTile tile = choose(ctx.device(), size).tile;
   const int64_t pairs = pair_count(size, tile);
   const int64_t groups = 2 * std::min(pairs_of(ctx.target().device), pairs);
   const bool activated = !product.activation.none();
   const bool copies_residual = residual_copied(ctx, product);
-  const SharedPlan shared = shared_plan(tiled, tile, copies_residual);
+  const SharedPlan shared = shared_plan(fused, tile, copies_residual);
   auto dispatch = ctx.dispatch<KernelId::matmul_wgmma>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
@@ -292,19 +293,19 @@ void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
       .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
       .read(&MatmulWgmmaParams::b, product.b.ref, kPieceBytes)
       .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, tile.columns / 2));
-  if (tiled.second) {
-    dispatch.read(&MatmulWgmmaParams::b2, tiled.second->ref, kPieceBytes)
+  if (fused.second) {
+    dispatch.read(&MatmulWgmmaParams::b2, fused.second->ref, kPieceBytes)
         .map(&MatmulWgmmaParams::b2,
-             rows_map(*tiled.second, product.n, product.k, tile.columns / 2));
+             rows_map(*fused.second, product.n, product.k, tile.columns / 2));
   }
   if (activated)
     dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
   dispatch.write(&MatmulWgmmaParams::y, product.y, kPieceBytes);
   if (is_half(product.y.dtype()))
     dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
-  bind_added(dispatch, tiled, copies_residual);
+  bind_added(dispatch, fused, copies_residual);
   dispatch.grid(static_cast<uint64_t>(groups))
-      .work(least_bytes(tiled), 2 * static_cast<uint64_t>(product.m) *
+      .work(least_bytes(fused), 2 * static_cast<uint64_t>(product.m) *
                                     static_cast<uint64_t>(product.n) *
                                     static_cast<uint64_t>(product.k) * (size.gated ? 2 : 1))
       .estimate([size, tile](const DeviceModel& device) {
@@ -314,6 +315,7 @@ void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled) {
               std::to_string(tile.columns) + (size.gated ? " gated" : "") + " tiles, " +
               std::to_string(pairs) + " pairs, " +
               (tile.pingpong ? "warpgroups in turn" : "warpgroups side by side"));
+  return true;
 }
 
 }  // namespace rlx

@@ -10,13 +10,6 @@
 
 namespace rlx {
 
-// y = act(a * b + bias) + residual, or act(a * b + bias) * (a * second + second_bias) + residual.
-struct TiledProduct {
-  Product product;  // in the normal form of lower_product: batch dims merged and folded
-  std::optional<ProductOperand> second = {};
-  std::optional<AddedOperand> second_bias = {};
-};
-
 // What the choice of tiles depends on.
 struct TiledSize {
   int64_t m = 0;
@@ -27,17 +20,11 @@ struct TiledSize {
   bool heavy_activation = false;  // tens of operations per element: erf, tanh
 };
 
-// Why the kernel cannot take the product, or gains nothing by its size; empty where it can.
-std::string wgmma_refusal(const LowerContext& ctx, const TiledProduct& tiled);
-// Whether products of lines and rows that are dense and aligned, alone or in a pair, are for the
-// kernel.
-bool wgmma_takes(const Target& target, int64_t m, int64_t n, int64_t k, DType dtype);
-// An activation of tens of operations per element, as TiledSize has it.
-bool is_heavy_activation(const std::string& op);
-// What the kernel is expected to take on a device of the target's model.
-double wgmma_microseconds(const Target& target, const TiledSize& size);
-TiledSize tiled_size(const TiledProduct& tiled);
-// Emits the one dispatch. Precondition: no refusal.
-void emit_wgmma(LowerContext& ctx, const TiledProduct& tiled);
+// As a row of the table has them (product_offers.h): refuses what gains nothing by its size too.
+std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused);
+double wgmma_time(const OfferContext& at, const FusedProduct& fused);
+bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused);
+// The time by size alone, on a device of the model.
+double wgmma_microseconds(const DeviceModel& device, const TiledSize& size);
 
 }  // namespace rlx

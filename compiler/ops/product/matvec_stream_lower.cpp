@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/support/ceil_div.h"
@@ -29,20 +30,20 @@ constexpr int64_t kMeetingBytes = 2 * 1024;
 // Shared memory of the kernel's own: barriers and alignment.
 constexpr int64_t kSpareBytes = 1024;
 
-StreamShape shape_of(const StreamedProduct& streamed) {
-  const Product& product = streamed.product;
+StreamShape shape_of(const FusedProduct& fused) {
+  const Product& product = fused.product;
   return {.m = product.m,
           .n = product.n,
           .k = product.k,
-          .gated = streamed.second.has_value(),
+          .gated = fused.second.has_value(),
           .x = product.a.ref.dtype(),
           .w = product.b.ref.dtype()};
 }
 
 // Lines of whole aligned pieces, contiguous along the depth.
-bool streams_rows(const LowerContext& ctx, const ProductOperand& operand, int64_t lines,
+bool streams_rows(const OfferContext& at, const ProductOperand& operand, int64_t lines,
                   int64_t piece) {
-  return operand.depth == 1 && ctx.alignment(operand.ref) >= kPieceBytes &&
+  return operand.depth == 1 && at.alignment(operand.ref) >= kPieceBytes &&
          (lines == 1 || operand.line % piece == 0);
 }
 
@@ -118,26 +119,28 @@ std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceMode
   return plan;
 }
 
-bool streams(const Target& target, const StreamShape& shape) {
-  return target.offers(KernelId::matvec_stream) && is_short_float(shape.x) &&
-         is_short_float(shape.w) && plan_stream(shape, target.device).has_value();
-}
-
-bool stream_fits(const LowerContext& ctx, const StreamedProduct& streamed) {
-  const Product& product = streamed.product;
-  if (!product.batch.empty() || product.y_lines || !streams(ctx.target(), shape_of(streamed)))
-    return false;
+std::string stream_refusal(const OfferContext& at, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  if (product.m > kMostVectors) return "more than " + std::to_string(kMostVectors) + " vectors";
+  if (!product.batch.empty()) return "a batch";
+  if (product.y_lines) return "a result whose lines stand apart";
+  const StreamShape shape = shape_of(fused);
+  if (!is_short_float(shape.x) || !is_short_float(shape.w))
+    return "operands of " + std::string(name_of(shape.x)) + " and " + std::string(name_of(shape.w));
+  if (!plan_stream(shape, at.device())) return "rows that registers or shared memory do not hold";
   const int64_t piece = kPieceBytes / element_bytes(product.b.ref.dtype());
-  if (!streams_rows(ctx, product.a, product.m, piece) ||
-      !streams_rows(ctx, product.b, product.n, piece))
-    return false;
-  if (streamed.second) {
-    const bool alike = streamed.second->line == product.b.line &&
-                       streamed.second->ref.dtype() == product.b.ref.dtype();
-    if (!alike || !streams_rows(ctx, *streamed.second, product.n, piece)) return false;
+  const bool rows = streams_rows(at, product.a, product.m, piece) &&
+                    streams_rows(at, product.b, product.n, piece) &&
+                    (!fused.second || streams_rows(at, *fused.second, product.n, piece));
+  if (!rows) return "operands that are no rows of aligned 16-byte pieces";
+  if (fused.second && (fused.second->line != product.b.line ||
+                       fused.second->ref.dtype() != product.b.ref.dtype())) {
+    return "a second matrix unlike the first";
   }
-  return is_column_vector(product.bias) && is_column_vector(streamed.second_bias) &&
-         is_dense_result(product.residual, product.m, product.n);
+  if (!is_column_vector(product.bias) || !is_column_vector(fused.second_bias))
+    return "a bias that is no vector over n";
+  return is_dense_result(product.residual, product.m, product.n) ? ""
+                                                                 : "a residual that is no rows";
 }
 
 namespace {
@@ -145,18 +148,16 @@ namespace {
 using StreamDispatch = DispatchBuilder<MatvecStreamParams>;
 
 // Weights may be read before the steps that this one depends on are complete.
-bool reads_weights_only(const LowerContext& ctx, const StreamedProduct& streamed) {
+bool reads_weights_only(const LowerContext& ctx, const FusedProduct& fused) {
   const auto is_weight = [&ctx](const TensorRef& ref) {
     return ctx.segment_of(ref) == Segment::Weights;
   };
-  return is_weight(streamed.product.b.ref) &&
-         (!streamed.second || is_weight(streamed.second->ref)) &&
-         (!streamed.norm || !streamed.norm->gamma || is_weight(*streamed.norm->gamma));
+  return is_weight(fused.product.b.ref) && (!fused.second || is_weight(fused.second->ref)) &&
+         (!fused.norm || !fused.norm->gamma || is_weight(*fused.norm->gamma));
 }
 
-void define_operands(const LowerContext& ctx, StreamDispatch& dispatch,
-                     const StreamedProduct& streamed) {
-  const Product& product = streamed.product;
+void define_operands(const LowerContext& ctx, StreamDispatch& dispatch, const FusedProduct& fused) {
+  const Product& product = fused.product;
   dispatch.define("RLX_M", product.m)
       .define("RLX_N", product.n)
       .define("RLX_K", product.k)
@@ -165,77 +166,82 @@ void define_operands(const LowerContext& ctx, StreamDispatch& dispatch,
       .define("RLX_Y", std::string(name_of(product.y.dtype())))
       .define("RLX_X_LINE", product.m == 1 ? product.k : product.a.line)
       .define("RLX_W_LINE", product.n == 1 ? product.k : product.b.line)
-      .define("RLX_W_EARLY", reads_weights_only(ctx, streamed) ? 1 : 0)
-      .define("RLX_GATED", streamed.second ? 1 : 0)
-      .define("RLX_NORM", streamed.norm ? 1 : 0)
+      .define("RLX_W_EARLY", reads_weights_only(ctx, fused) ? 1 : 0)
+      .define("RLX_GATED", fused.second ? 1 : 0)
+      .define("RLX_NORM", fused.norm ? 1 : 0)
       .define("RLX_ACTIVATION", product.activation.none() ? 0 : 1)
       .read(&MatvecStreamParams::x, product.a.ref, kPieceBytes)
       .read(&MatvecStreamParams::w, product.b.ref, kPieceBytes);
   if (!product.activation.none())
     dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
-  if (streamed.second) dispatch.read(&MatvecStreamParams::w2, streamed.second->ref, kPieceBytes);
-  if (!streamed.norm) return;
-  dispatch.define("RLX_EPS", literal(DType::f32, streamed.norm->eps))
-      .define("RLX_GAMMA_OFFSET", literal(DType::f32, streamed.norm->gamma_offset));
-  if (!streamed.norm->gamma) return;
-  dispatch.define("RLX_GAMMA", std::string(name_of(streamed.norm->gamma->dtype())))
-      .read(&MatvecStreamParams::gamma, *streamed.norm->gamma);
+  if (fused.second) dispatch.read(&MatvecStreamParams::w2, fused.second->ref, kPieceBytes);
+  if (!fused.norm) return;
+  dispatch.define("RLX_EPS", literal(DType::f32, fused.norm->eps))
+      .define("RLX_GAMMA_OFFSET", literal(DType::f32, fused.norm->gamma_offset));
+  if (!fused.norm->gamma) return;
+  dispatch.define("RLX_GAMMA", std::string(name_of(fused.norm->gamma->dtype())))
+      .read(&MatvecStreamParams::gamma, *fused.norm->gamma);
 }
 
 // True where a thread's write may take the place of the residual that it read: no other operand is
 // there.
-bool residual_may_go(const StreamedProduct& streamed) {
-  const Product& product = streamed.product;
+bool residual_may_go(const FusedProduct& fused) {
+  const Product& product = fused.product;
   const TensorRef& residual = product.residual->ref;
   const auto elsewhere = [&residual](const TensorRef& ref) {
     return ref.buffer != residual.buffer;
   };
   return residual.dense() && residual.dtype() == product.y.dtype() && elsewhere(product.a.ref) &&
-         elsewhere(product.b.ref) && (!streamed.second || elsewhere(streamed.second->ref)) &&
+         elsewhere(product.b.ref) && (!fused.second || elsewhere(fused.second->ref)) &&
          (!product.bias || elsewhere(product.bias->ref)) &&
-         (!streamed.second_bias || elsewhere(streamed.second_bias->ref)) &&
-         (!streamed.norm || !streamed.norm->gamma || elsewhere(*streamed.norm->gamma)) &&
+         (!fused.second_bias || elsewhere(fused.second_bias->ref)) &&
+         (!fused.norm || !fused.norm->gamma || elsewhere(*fused.norm->gamma)) &&
          element_count(residual.shape()) == element_count(product.y.shape());
 }
 
-void bind_epilogue(StreamDispatch& dispatch, const StreamedProduct& streamed) {
-  const Product& product = streamed.product;
+void bind_epilogue(StreamDispatch& dispatch, const FusedProduct& fused) {
+  const Product& product = fused.product;
   const auto bind = [&dispatch](const char* name, rlx_ptr MatvecStreamParams::*field,
                                 const std::optional<AddedOperand>& added) {
     if (added)
       dispatch.define(name, std::string(name_of(added->ref.dtype()))).read(field, added->ref);
   };
   bind("RLX_BIAS", &MatvecStreamParams::bias, product.bias);
-  bind("RLX_BIAS2", &MatvecStreamParams::bias2, streamed.second_bias);
+  bind("RLX_BIAS2", &MatvecStreamParams::bias2, fused.second_bias);
   bind("RLX_RESIDUAL", &MatvecStreamParams::residual, product.residual);
   dispatch.write(&MatvecStreamParams::y, product.y);
-  if (product.residual && residual_may_go(streamed)) dispatch.allow_in_place(product.residual->ref);
+  if (product.residual && residual_may_go(fused)) dispatch.allow_in_place(product.residual->ref);
 }
 
-uint64_t bytes_of(const StreamedProduct& streamed) {
-  const Product& product = streamed.product;
+uint64_t bytes_of(const FusedProduct& fused) {
+  const Product& product = fused.product;
   uint64_t bytes = byte_size(product.y.type) + product.a.ref.byte_range().length_bytes +
                    product.b.ref.byte_range().length_bytes;
-  if (streamed.second) bytes += streamed.second->ref.byte_range().length_bytes;
+  if (fused.second) bytes += fused.second->ref.byte_range().length_bytes;
   if (product.residual) bytes += product.residual->ref.byte_range().length_bytes;
   return bytes;
 }
 
-std::string reason_of(const StreamedProduct& streamed, const StreamPlan& plan) {
-  std::string text = streamed.product.note.empty() ? "" : streamed.product.note + ": ";
-  text += "matvec_stream: m=" + std::to_string(streamed.product.m);
-  if (streamed.norm) text += ", rms_norm first";
-  if (streamed.second) text += ", gated pair";
+std::string reason_of(const FusedProduct& fused, const StreamPlan& plan) {
+  std::string text = fused.product.note.empty() ? "" : fused.product.note + ": ";
+  text += "matvec_stream: m=" + std::to_string(fused.product.m);
+  if (fused.norm) text += ", rms_norm first";
+  if (fused.second) text += ", gated pair";
   return text + ", " + std::to_string(plan.groups) + " workgroups, rings of " +
          std::to_string(plan.depth * plan.stage_bytes / 1024) + " KiB";
 }
 
 }  // namespace
 
-void emit_stream(LowerContext& ctx, const StreamedProduct& streamed) {
-  const StreamPlan plan = plan_stream(shape_of(streamed), ctx.target().device).value();
-  const Product& product = streamed.product;
-  const int64_t products = streamed.second ? 2 : 1;
+// Memory's speed is what the kernel is made to reach.
+double stream_bound(const OfferContext& at, const FusedProduct& fused) {
+  return thread_bound_microseconds(at.device(), {.bytes = bytes_of(fused), .flops = 0});
+}
+
+bool emit_stream(LowerContext& ctx, const FusedProduct& fused) {
+  const StreamPlan plan = plan_stream(shape_of(fused), ctx.target().device).value();
+  const Product& product = fused.product;
+  const int64_t products = fused.second ? 2 : 1;
   auto dispatch = ctx.dispatch<KernelId::matvec_stream>();
   dispatch.workgroup({narrow<uint32_t>(plan.threads()), 1, 1})
       .define("RLX_LANES", plan.lanes)
@@ -249,11 +255,12 @@ void emit_stream(LowerContext& ctx, const StreamedProduct& streamed) {
       .define("RLX_GROUPS", plan.groups)
       .define("RLX_MIN_GROUPS", plan.groups_per_multiprocessor)
       .grid(static_cast<uint64_t>(plan.groups))
-      .work(bytes_of(streamed), 2 * static_cast<uint64_t>(product.m * product.n) *
-                                    static_cast<uint64_t>(product.k * products))
-      .reason(reason_of(streamed, plan));
-  define_operands(ctx, dispatch, streamed);
-  bind_epilogue(dispatch, streamed);
+      .work(bytes_of(fused), 2 * static_cast<uint64_t>(product.m * product.n) *
+                                 static_cast<uint64_t>(product.k * products))
+      .reason(reason_of(fused, plan));
+  define_operands(ctx, dispatch, fused);
+  bind_epilogue(dispatch, fused);
+  return true;
 }
 
 }  // namespace rlx

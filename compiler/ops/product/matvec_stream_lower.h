@@ -11,23 +11,7 @@
 
 namespace rlx {
 
-// rms_norm of the vectors before the product.
-struct NormPrologue {
-  std::optional<TensorRef> gamma;  // [k], contiguous
-  double eps = 0;
-  double gamma_offset = 0;
-};
-
-// A product with what its kernel computes beside: the second matrix of a gated pair, whose product
-// (with its own bias) multiplies the activated one.
-struct StreamedProduct {
-  Product product;
-  std::optional<NormPrologue> norm;
-  std::optional<ProductOperand> second;
-  std::optional<AddedOperand> second_bias;
-};
-
-// What decides before lowering: m vectors [m, k] times a matrix [n, k] of dense rows.
+// m vectors [m, k] times a matrix [n, k] of dense rows.
 struct StreamShape {
   int64_t m = 0;
   int64_t n = 0;
@@ -36,9 +20,6 @@ struct StreamShape {
   DType x = DType::f32;
   DType w = DType::f32;
 };
-// True where the target has the kernel and the kernel takes the shape.
-bool streams(const Target& target, const StreamShape& shape);
-
 // How the kernel shares out its work; nullopt for shapes that it does not take.
 struct StreamPlan {
   int64_t lanes = 32;       // threads that share a row
@@ -58,10 +39,9 @@ struct StreamPlan {
 };
 std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceModel& device);
 
-// True where the views suit the kernel: no batch dims, rows of whole aligned pieces, a dense
-// residual.
-bool stream_fits(const LowerContext& ctx, const StreamedProduct& streamed);
-// Precondition: stream_fits.
-void emit_stream(LowerContext& ctx, const StreamedProduct& streamed);
+// As a row of the table has them (product_offers.h).
+std::string stream_refusal(const OfferContext& at, const FusedProduct& fused);
+double stream_bound(const OfferContext& at, const FusedProduct& fused);
+bool emit_stream(LowerContext& ctx, const FusedProduct& fused);
 
 }  // namespace rlx

@@ -7,9 +7,7 @@
 #include "compiler/ops/evaluate_op.h"
 #include "compiler/ops/lowering/matmul_activation.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/product/matmul_wgmma.h"
-#include "compiler/ops/product/matvec_stream_lower.h"
-#include "compiler/support/check.h"
+#include "compiler/ops/product/product_offers.h"
 
 namespace rlx {
 namespace {
@@ -156,40 +154,31 @@ AddedOperand added_rows(LowerContext& ctx, Input input) {
 bool lower_norm_matmul(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const int64_t n = y.shape().back();
-  StreamedProduct streamed{.product = {.batch = {},
-                                       .m = n == 0 ? 0 : element_count(y.shape()) / n,
-                                       .n = n,
-                                       .k = ctx.input_type(kX).shape.back(),
-                                       .a = rows_operand(ctx, kX),
-                                       .b = rows_operand(ctx, kW),
-                                       .bias = {},
-                                       .residual = {},
-                                       .y = y,
-                                       .activation = read_activation(ctx, true).value(),
-                                       .note = {}},
-                           .norm = {},
-                           .second = {},
-                           .second_bias = {}};
-  if (ctx.has_input(kBias)) streamed.product.bias = added_rows(ctx, kBias);
-  if (ctx.has_input(kResidual)) streamed.product.residual = added_rows(ctx, kResidual);
-  if (ctx.has_input(kW2)) streamed.second = rows_operand(ctx, kW2);
-  if (ctx.has_input(kBias2)) streamed.second_bias = added_rows(ctx, kBias2);
+  FusedProduct fused{.product = {.batch = {},
+                                 .m = n == 0 ? 0 : element_count(y.shape()) / n,
+                                 .n = n,
+                                 .k = ctx.input_type(kX).shape.back(),
+                                 .a = rows_operand(ctx, kX),
+                                 .b = rows_operand(ctx, kW),
+                                 .bias = {},
+                                 .residual = {},
+                                 .y = y,
+                                 .activation = read_activation(ctx, true).value(),
+                                 .note = {}},
+                     .norm = {},
+                     .second = {},
+                     .second_bias = {}};
+  if (ctx.has_input(kBias)) fused.product.bias = added_rows(ctx, kBias);
+  if (ctx.has_input(kResidual)) fused.product.residual = added_rows(ctx, kResidual);
+  if (ctx.has_input(kW2)) fused.second = rows_operand(ctx, kW2);
+  if (ctx.has_input(kBias2)) fused.second_bias = added_rows(ctx, kBias2);
   if (normalises(ctx)) {
-    streamed.norm = NormPrologue{.gamma = {},
-                                 .eps = ctx.attrs().real("eps"),
-                                 .gamma_offset = ctx.attrs().real("gamma_offset")};
-    if (ctx.has_input(kGamma)) streamed.norm->gamma = ctx.dense_input(kGamma);
+    fused.norm = NormPrologue{.gamma = {},
+                              .eps = ctx.attrs().real("eps"),
+                              .gamma_offset = ctx.attrs().real("gamma_offset")};
+    if (ctx.has_input(kGamma)) fused.norm->gamma = ctx.dense_input(kGamma);
   }
-  const TiledProduct tiled{
-      .product = streamed.product, .second = streamed.second, .second_bias = streamed.second_bias};
-  if (!stream_fits(ctx, streamed) && !streamed.norm && wgmma_refusal(ctx, tiled).empty()) {
-    emit_wgmma(ctx, tiled);
-    return true;
-  }
-  RLX_CHECK(stream_fits(ctx, streamed),
-            "fused_norm_matmul \"" + ctx.node().name + "\" of a shape that no kernel takes");
-  emit_stream(ctx, streamed);
-  return true;
+  return lower_by_offers(ctx, product_offers(), fused);
 }
 
 constexpr std::string_view kNorms[] = {"none", "rms"};

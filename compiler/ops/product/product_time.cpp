@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler/ops/product/matmul_emit.h"
+
 namespace rlx {
 namespace {
 
@@ -19,6 +21,13 @@ double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
   const double computing = static_cast<double>(work.flops) / teraflops_of(rates, work) * 1e-6;
   const double moving = static_cast<double>(work.bytes) / device.memory_gigabytes_per_second * 1e-3;
   return std::max(computing, moving) + device.step_microseconds;
+}
+
+ProductWork work_of(const OfferContext& at, const Product& product) {
+  return {.dtype = product.a.ref.dtype(),
+          .precision = at.products(),
+          .flops = flops_of(product),
+          .bytes = least_bytes(product)};
 }
 
 }  // namespace rlx

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a large product is expected to take by the rates of a device model: the one estimate by
-// which a kernel with rates (threads, matmul_mma, the vendor's library) is held against other
-// kernels.
+// which matmul_mma and the vendor's library are held against other kernels.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 namespace rlx {
 
 struct ProductWork {
-  DType dtype;  // of the operands
+  DType dtype{};  // of the operands
   ProductPrecision precision = ProductPrecision::F32;
   uint64_t flops = 0;
   uint64_t bytes = 0;  // read and written once
@@ -22,5 +21,8 @@ struct ProductWork {
 // one step to the next.
 double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
                          const ProductWork& work);
+
+// The work of the product itself.
+ProductWork work_of(const OfferContext& at, const Product& product);
 
 }  // namespace rlx

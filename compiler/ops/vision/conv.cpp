@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "compiler/ops/op_def.h"
-#include "compiler/ops/vision/conv_lower.h"
+#include "compiler/ops/vision/conv_offers.h"
 
 namespace rlx {
 namespace {

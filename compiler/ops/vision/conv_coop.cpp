@@ -6,6 +6,8 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_coop_lower.h"
+#include "compiler/ops/product/matmul_coop_tiles.h"
+#include "compiler/ops/vision/conv_mma.h"
 
 namespace rlx {
 namespace {
@@ -87,8 +89,9 @@ bool meets_groups(const Graph& graph, ValueId from, const Neighbours& neighbours
   return false;
 }
 
-}  // namespace
-
+// True where elementwise nodes at most lie between the node and a convolution of several groups,
+// whose kernels write [N, C, H, W]: for products of single pixels, that order of both saves more
+// than cooperative matrices would.
 bool is_beside_groups(const Graph& graph, const Node& node) {
   const auto producer = [&graph](ValueId id) {
     const std::optional<NodeId> made_by = graph.value(id).producer;
@@ -107,10 +110,48 @@ bool is_beside_groups(const Graph& graph, const Node& node) {
          meets_groups(graph, node.outputs[0], readers, outputs);
 }
 
-bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& given) {
+// ---- the rows ----
+
+// Every place of the padded image.
+bool counts_in_32_bits(const Window& window) {
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    if (window.in[d] + window.begin[d] + window.end[d] > kRowLimit) return false;
+  }
+  return true;
+}
+
+// Where cooperative matrices would cost more than they save: beside convolutions of several groups,
+// whose kernels write [N, C, H, W], and for rows of pixels [N, C, W], which nobody stores channels
+// last, where their copies outweigh the product.
+std::string dense_refusal(const ConvProblem& problem) {
+  constexpr int64_t kLeastProducts = 100'000'000;
+  const Convolution& conv = problem.conv;
+  const bool pointwise = conv.window.is_pointwise();
+  if (conv.window.rank == 2) {
+    const bool copies_little = !pointwise && has_channel_pieces(conv);
+    return !copies_little && is_beside_groups(*problem.graph, *problem.node)
+               ? "beside a convolution of several groups"
+               : "";
+  }
+  const bool few = element_count(conv.y.shape()) * depth_of(conv) < kLeastProducts;
+  return pointwise || few ? "rows of pixels whose copies outweigh the product" : "";
+}
+
+// What both forms ask.
+std::string coop_refusal(const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
+  const size_t rank = conv.x.shape().size();
+  if (rank != 3 && rank != 4) return "images that are not of one or two dims";
+  if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
+  if (!counts_in_32_bits(conv.window)) return "places that it does not count";
+  return dense_refusal(problem);
+}
+
+bool emit(LowerContext& ctx, const Convolution& given) {
   const Convolution conv = of_images(given);
-  const bool in_pieces = form == ConvMmaForm::Pieces;
-  const int64_t depth = conv.group_in * conv.window.taps();
+  const bool in_pieces = has_channel_pieces(conv);
+  const int64_t depth = depth_of(conv);
   TensorRef y = conv.y;
   if (!takes_lines(y)) {
     y = ctx.scratch(y.type, "channels_last");
@@ -138,7 +179,7 @@ bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& giv
     // Other kernels than matmul_coop add the residual behind the activation.
     product.residual_first = conv.residual && !conv.activation.none();
     if (product.residual_first) {
-      emit_coop(ctx, product);
+      emit_coop(ctx, FusedProduct{product});
     } else if (!lower_product(ctx, product)) {
       return false;
     }
@@ -147,6 +188,34 @@ bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& giv
   }
   if (y.buffer != conv.y.buffer) ctx.copy(y, conv.y);
   return true;
+}
+
+}  // namespace
+
+std::string conv_pieces_refusal(const OfferContext&, const ConvProblem& problem) {
+  if (!has_channel_pieces(problem.conv)) return "channels that are no whole 16-byte pieces";
+  return coop_refusal(problem);
+}
+
+std::string conv_elements_refusal(const OfferContext&, const ConvProblem& problem) {
+  if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
+  return coop_refusal(problem);
+}
+
+double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  return choose_coop(
+             {.m = conv.images * conv.window.out_count(), .n = conv.group_out, .k = depth_of(conv)},
+             at.device())
+      .microseconds;
+}
+
+bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem) {
+  return emit(ctx, problem.conv);
+}
+
+bool emit_conv_elements(LowerContext& ctx, const ConvProblem& problem) {
+  return emit(ctx, problem.conv);
 }
 
 }  // namespace rlx

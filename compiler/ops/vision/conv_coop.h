@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions on cooperative matrices: products of pixels [N * OUT, taps * C] with filters
-// [Co, taps * C] by the kernel matmul_coop, channels last.
+// [Co, taps * C] by the kernel matmul_coop, channels last. As rows of the table have them
+// (conv_offers.h). Operands of other layouts are copied first.
 #pragma once
 
-#include "compiler/ops/vision/conv_mma.h"
+#include <string>
+
+#include "compiler/ops/vision/conv_lower.h"
 
 namespace rlx {
 
-// True where elementwise nodes at most lie between the node and a convolution of several groups,
-// whose kernels write [N, C, H, W]: for products of single pixels, that order of both saves more
-// than cooperative matrices would.
-bool is_beside_groups(const Graph& graph, const Node& node);
+// Channels in whole pieces of 16 bytes; reads x and w channels last.
+std::string conv_pieces_refusal(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem);
 
-// Precondition: on_cooperative_matrices(form). Operands of other layouts are copied first.
-bool lower_conv_coop(LowerContext& ctx, ConvMmaForm form, const Convolution& conv);
+// Other channels; x as it is, w channels last.
+std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_elements(LowerContext& ctx, const ConvProblem& problem);
+
+double conv_coop_time(const OfferContext& at, const ConvProblem& problem);
 
 }  // namespace rlx

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a convolution to dispatches of `conv_mma`, `matmul_coop`, `matmul`, `conv_depthwise` or
-// `conv`.
+// From a convolution to a product, or to a dispatch of `conv_depthwise` or `conv`.
 #include "compiler/ops/vision/conv_lower.h"
 
 #include <algorithm>
@@ -9,8 +8,6 @@
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/product/matmul_tiles.h"
-#include "compiler/ops/vision/conv_coop.h"
-#include "compiler/ops/vision/conv_mma.h"
 #include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
 
@@ -25,13 +22,9 @@ constexpr int64_t kMaxMultiplier = 4;
 
 using ConvDispatch = DispatchBuilder<ConvParams>;
 
-int64_t depth_of(const Convolution& conv) {
-  return conv.group_in * conv.window.taps();
-}
-
 // ---- a 1x1 window that moves by single steps is a matrix product ----
 
-bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) {
+Product pointwise_product(const Convolution& conv, int64_t pixel) {
   const int64_t image_stride = conv.x.strides[0];
   const int64_t channel_stride = conv.x.strides[1];
   const int64_t group_weights = conv.group_out * conv.group_in;
@@ -66,7 +59,7 @@ bool lower_pointwise(LowerContext& ctx, const Convolution& conv, int64_t pixel) 
                                     .m = line,
                                     .n = 1};
   }
-  return lower_product(ctx, std::move(product));
+  return product;
 }
 
 // ---- what both kernels are told ----
@@ -177,7 +170,6 @@ int64_t staged_elements(const Window& window, const DepthwiseTile& tile) {
 // The largest tile whose patch fits into shared memory; none where not even a small one does.
 std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
   const Window& window = conv.window;
-  if (conv.group_in != 1 || conv.group_out > kMaxMultiplier || window.rank > 2) return std::nullopt;
   const int64_t capacity = kSharedBytes / element_bytes(accumulator_of(conv.x.dtype()));
   DepthwiseTile tile{.h = std::min<int64_t>(window.out[1], 32),
                      .w = std::min<int64_t>(window.out[2], 32)};
@@ -192,7 +184,7 @@ std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
   return tile;
 }
 
-bool lower_depthwise(LowerContext& ctx, const Convolution& conv, const DepthwiseTile& tile) {
+void lower_depthwise(LowerContext& ctx, const Convolution& conv, const DepthwiseTile& tile) {
   const Window& window = conv.window;
   const int64_t channels = conv.groups * conv.group_out;
   const int64_t tiles = ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
@@ -208,18 +200,23 @@ bool lower_depthwise(LowerContext& ctx, const Convolution& conv, const Depthwise
       .reason("depthwise conv: " + std::to_string(tile.h) + "x" + std::to_string(tile.w) +
               " tile, " + std::to_string(tiles * channels * conv.images) + " workgroups");
   bind_common(dispatch, conv, 0, 0);
-  return true;
 }
 
 // ---- implicit product ----
 
-bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
-  const int64_t pixels = conv.window.out_count();
-  const ProductSize size{
-      .m = conv.group_out, .n = conv.images * pixels, .k = depth_of(conv), .batches = conv.groups};
-  const TileChoice choice = choose_tile(
+TileChoice implicit_tile(const OfferContext& at, const Convolution& conv) {
+  const ProductSize size{.m = conv.group_out,
+                         .n = conv.images * conv.window.out_count(),
+                         .k = depth_of(conv),
+                         .batches = conv.groups};
+  return choose_tile(
       size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))},
-      ctx.target().device);
+      at.device());
+}
+
+void lower_implicit(LowerContext& ctx, const Convolution& conv) {
+  const int64_t pixels = conv.window.out_count();
+  const TileChoice choice = implicit_tile(ctx, conv);
   const bool half_or_single = accumulator_of(conv.x.dtype()) == DType::f32;
   const uint32_t w_bytes = 4 * element_bytes(conv.w.dtype());
   const uint32_t y_bytes = 4 * element_bytes(conv.y.dtype());
@@ -240,27 +237,10 @@ bool lower_implicit(LowerContext& ctx, const Convolution& conv) {
       .grid(split_grid(static_cast<uint64_t>(choice.groups)))
       .reason("implicit product: " + choice.text());
   bind_common(dispatch, conv, w_vectors ? w_bytes : 0, y_vectors ? y_bytes : 0);
-  return true;
 }
 
-}  // namespace
-
-std::string conv_place_refusal(const LoweringState& state, const Node& node,
-                               const TensorRef& place) {
-  const LowerOptions& options = state.options;
-  const ConvMmaForm form = conv_mma_form(*options.target, options.products, state.graph, node);
-  if (form != ConvMmaForm::None) return conv_mma_place_refusal(form, place);
-  if (!has_dense_planes(place)) return "conv writes planes of dense pixels here";
-  if (std::max(place.strides[0], place.strides[1]) > kCountLimit)
-    return "conv writes within 32-bit strides";
-  return {};
-}
-
-bool lower_convolution(LowerContext& ctx, Convolution conv) {
-  const ConvMmaForm form =
-      conv_mma_form(ctx.target(), ctx.products(), ctx.state().graph, ctx.node());
-  if (on_cooperative_matrices(form)) return lower_conv_coop(ctx, form, conv);
-  if (form != ConvMmaForm::None) return lower_conv_mma(ctx, form, conv);
+// The convolution with the layouts that these kernels read; reports sizes beyond their counts.
+std::optional<Convolution> in_planes(LowerContext& ctx, Convolution conv) {
   conv.w = ctx.dense(conv.w);
   if (conv.residual && !has_dense_planes(*conv.residual)) conv.residual = ctx.dense(*conv.residual);
   const int64_t columns = conv.images * conv.window.out_count();
@@ -268,21 +248,85 @@ bool lower_convolution(LowerContext& ctx, Convolution conv) {
   const int64_t largest =
       std::max({columns, tiles, depth_of(conv), conv.groups * conv.group_out,
                 *std::max_element(conv.window.in.begin(), conv.window.in.end())});
-  if (largest > kCountLimit) {
-    return ctx.fail(DiagCode::UnsupportedOp,
-                    "a convolution of " + std::to_string(columns) + " output pixels, " +
-                        std::to_string(conv.groups * conv.group_out) + " channels and depth " +
-                        std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
-  }
+  if (largest <= kCountLimit) return conv;
+  ctx.fail(DiagCode::UnsupportedOp,
+           "a convolution of " + std::to_string(columns) + " output pixels, " +
+               std::to_string(conv.groups * conv.group_out) + " channels and depth " +
+               std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
+  return std::nullopt;
+}
+
+}  // namespace
+
+int64_t depth_of(const Convolution& conv) {
+  return conv.group_in * conv.window.taps();
+}
+
+StepWork work_of(const Convolution& conv) {
+  const auto outputs = static_cast<uint64_t>(element_count(conv.y.shape()));
+  return {.bytes = byte_size(conv.y.type) + byte_size(conv.x.type) + byte_size(conv.w.type) +
+                   (conv.residual ? byte_size(conv.residual->type) : 0),
+          .flops = 2 * outputs * static_cast<uint64_t>(depth_of(conv))};
+}
+
+std::string planes_place_refusal(const TensorRef& place) {
+  if (!has_dense_planes(place)) return "conv writes planes of dense pixels here";
+  if (std::max(place.strides[0], place.strides[1]) > kCountLimit)
+    return "conv writes within 32-bit strides";
+  return {};
+}
+
+std::string conv_product_refusal(const OfferContext& at, const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  if (!conv.window.is_pointwise()) return "a window that is more than the pixel itself";
   // A product adds its residual behind the activation.
-  const bool late_residual = !conv.residual || conv.activation.none();
-  if (conv.window.is_pointwise() && late_residual) {
-    if (const std::optional<int64_t> pixel = pixel_stride(conv.x))
-      return lower_pointwise(ctx, conv, *pixel);
-  }
-  if (const std::optional<DepthwiseTile> tile = depthwise_tile(conv))
-    return lower_depthwise(ctx, conv, *tile);
-  return lower_implicit(ctx, conv);
+  if (conv.residual && !conv.activation.none()) return "a residual before an activation";
+  const std::optional<int64_t> pixel = pixel_stride(conv.x);
+  if (!pixel) return "pixels that do not step alike";
+  return product_microseconds(at, pointwise_product(conv, *pixel)) ? "" : "no product's kernel";
+}
+
+double conv_product_time(const OfferContext& at, const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  return product_microseconds(at, pointwise_product(conv, *pixel_stride(conv.x))).value();
+}
+
+bool emit_conv_product(LowerContext& ctx, const ConvProblem& problem) {
+  const std::optional<Convolution> conv = in_planes(ctx, problem.conv);
+  return conv && lower_product(ctx, pointwise_product(*conv, *pixel_stride(conv->x)));
+}
+
+std::string conv_depthwise_refusal(const OfferContext&, const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  if (conv.group_in != 1) return "filters of several channels";
+  if (conv.group_out > kMaxMultiplier)
+    return "more than " + std::to_string(kMaxMultiplier) + " filters per channel";
+  if (conv.window.rank > 2) return "three spatial dims";
+  return depthwise_tile(conv) ? "" : "patches that shared memory does not hold";
+}
+
+double conv_depthwise_bound(const OfferContext& at, const ConvProblem& problem) {
+  return thread_bound_microseconds(at.device(), work_of(problem.conv));
+}
+
+bool emit_conv_depthwise(LowerContext& ctx, const ConvProblem& problem) {
+  const std::optional<Convolution> conv = in_planes(ctx, problem.conv);
+  if (conv) lower_depthwise(ctx, *conv, depthwise_tile(*conv).value());
+  return conv.has_value();
+}
+
+std::string conv_implicit_refusal(const OfferContext&, const ConvProblem&) {
+  return {};
+}
+
+double conv_implicit_time(const OfferContext& at, const ConvProblem& problem) {
+  return at.device().step_microseconds + implicit_tile(at, problem.conv).microseconds;
+}
+
+bool emit_conv_implicit(LowerContext& ctx, const ConvProblem& problem) {
+  const std::optional<Convolution> conv = in_planes(ctx, problem.conv);
+  if (conv) lower_implicit(ctx, *conv);
+  return conv.has_value();
 }
 
 }  // namespace rlx

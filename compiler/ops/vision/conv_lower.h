@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering of conv: on tensor cores, as a matrix product, by the depthwise kernel or by the
-// implicit product.
+// A convolution with its views, as all its kernels are given it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "compiler/ops/lowering/conv_window.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/matmul_activation.h"
+#include "compiler/ops/lowering/offers.h"
 
 namespace rlx {
 
 // y = act(conv(x, w) + bias + residual). All but y may have any strides, y those that
-// conv_place_refusal does not refuse; residual has y's shape.
+// conv_place_refusal (conv_offers.h) does not refuse; residual has y's shape.
 struct Convolution {
   Window window;
   int64_t images = 0;
@@ -31,11 +33,31 @@ struct Convolution {
 // reported everything already.
 std::optional<Window> conv_window(NodeContext& ctx, const Shape& x, const Shape& w);
 
-// OpDef::place_refusal of conv.
-std::string conv_place_refusal(const LoweringState& state, const Node& node,
-                               const TensorRef& place);
+// What the table of kernels (conv_offers.h) is asked of.
+struct ConvProblem {
+  Convolution conv;
+  const Graph* graph = nullptr;  // in which node stands
+  const Node* node = nullptr;
+};
 
-// Emits the dispatches of a convolution whose y is not empty.
-bool lower_convolution(LowerContext& ctx, Convolution conv);
+// Channels times taps that each element of y adds up.
+int64_t depth_of(const Convolution& conv);
+StepWork work_of(const Convolution& conv);
+
+// Kernels without matrix units, as rows of the table have them. Their y has planes of dense pixels.
+std::string conv_product_refusal(const OfferContext& at, const ConvProblem& problem);
+double conv_product_time(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_product(LowerContext& ctx, const ConvProblem& problem);
+
+std::string conv_depthwise_refusal(const OfferContext& at, const ConvProblem& problem);
+double conv_depthwise_bound(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_depthwise(LowerContext& ctx, const ConvProblem& problem);
+
+std::string conv_implicit_refusal(const OfferContext& at, const ConvProblem& problem);
+double conv_implicit_time(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_implicit(LowerContext& ctx, const ConvProblem& problem);
+
+// Why they cannot write there as it stands; empty where they can.
+std::string planes_place_refusal(const TensorRef& place);
 
 }  // namespace rlx

@@ -3,46 +3,23 @@
 #include "compiler/ops/vision/conv_mma.h"
 
 #include <algorithm>
-#include <limits>
+#include <optional>
 
 #include "compiler/ops/lowering/channels_last.h"
-#include "compiler/ops/vision/conv_coop.h"
 #include "compiler/ops/vision/conv_mma_tiles.h"
 
 namespace rlx {
 namespace {
 
 constexpr uint32_t kChannelPieceBytes = 16;  // of channels, copied at once
-constexpr int64_t kRowLimit = std::numeric_limits<int32_t>::max() - (1 << 24);
 
-bool is_one_group(const Node& node) {
-  const auto found = node.attributes.find("groups");
-  return found == node.attributes.end() || std::get<int64_t>(found->second) == 1;
-}
+// The kernel's forms.
+enum class Form : uint8_t { Ring, Patch };
 
 // The result of splitting k needs clusters, which count along x.
 Extent3 grid_of(const ConvTiling& tiling) {
   if (tiling.split == 1) return split_grid(static_cast<uint64_t>(tiling.groups));
   return {static_cast<uint32_t>(tiling.groups), 1, 1};
-}
-
-// Every place of the padded image.
-bool counts_in_32_bits(const Window& window) {
-  for (size_t d = 0; d < kSpatialDims; ++d) {
-    if (window.in[d] + window.begin[d] + window.end[d] > kRowLimit) return false;
-  }
-  return true;
-}
-
-// Where cooperative matrices would cost more than they save: beside convolutions of several groups,
-// whose kernels write [N, C, H, W], and for rows of pixels [N, C, W], which nobody stores channels
-// last, where their copies outweigh the product.
-bool stays_dense(const Graph& graph, const Node& node, const Window& window, bool pieces) {
-  if (window.rank == 2) return (window.is_pointwise() || !pieces) && is_beside_groups(graph, node);
-  constexpr int64_t kLeastProducts = 100'000'000;
-  const int64_t outputs = element_count(graph.value(node.outputs[0]).type.shape);
-  const Shape& w = graph.value(*node.inputs[1]).type.shape;
-  return window.is_pointwise() || outputs * (w[1] * window.taps()) < kLeastProducts;
 }
 
 struct Operands {
@@ -53,8 +30,8 @@ struct Operands {
   TensorRef y;
 };
 
-Operands laid_out(LowerContext& ctx, ConvMmaForm form, const Convolution& conv) {
-  const bool ring = form == ConvMmaForm::Ring;
+Operands laid_out(LowerContext& ctx, Form form, const Convolution& conv) {
+  const bool ring = form == Form::Ring;
   Operands operands{.x = ring ? ctx.channels_last(conv.x) : conv.x,
                     .w = ring ? ctx.channels_last(conv.w) : conv.w,
                     .bias = conv.bias,
@@ -100,8 +77,8 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
   }
 }
 
-void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands, ConvMmaForm form) {
-  const uint32_t alignment = form == ConvMmaForm::Ring ? kChannelPieceBytes : 0;
+void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands, Form form) {
+  const uint32_t alignment = form == Form::Ring ? kChannelPieceBytes : 0;
   uint64_t bytes = byte_size(operands.y.type) + byte_size(operands.w.type) +
                    operands.x.byte_range().length_bytes;
   dispatch.read(&ConvMmaParams::x, operands.x, alignment)
@@ -131,14 +108,23 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
       .define("RLX_SPLIT", split);
 }
 
+ConvProduct ring_product(const Convolution& conv) {
+  return {.m = conv.images * conv.window.out_count(),
+          .n = conv.group_out,
+          .k = depth_of(conv),
+          .element_bytes = element_bytes(conv.x.dtype()),
+          .has_residual = conv.residual.has_value()};
+}
+
+std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolution& conv) {
+  return choose_patch_tiling(conv.window, conv.images, conv.group_in, conv.group_out,
+                             element_bytes(conv.x.dtype()), at.device());
+}
+
 void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                  const Convolution& conv) {
-  const ConvProduct product{.m = conv.images * conv.window.out_count(),
-                            .n = conv.group_out,
-                            .k = conv.group_in * conv.window.taps(),
-                            .element_bytes = element_bytes(conv.x.dtype()),
-                            .has_residual = conv.residual.has_value()};
-  const ConvTiling tiling = choose_conv_tiling(product, ctx.target().device);
+  const ConvProduct product = ring_product(conv);
+  const ConvTiling tiling = choose_conv_tiling(product, ctx.device());
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
@@ -152,10 +138,7 @@ void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& c
 
 void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                   const Convolution& conv, const Operands& operands) {
-  const PatchTiling tiling =
-      choose_patch_tiling(conv.window, conv.images, conv.group_in, conv.group_out,
-                          element_bytes(conv.x.dtype()), ctx.target().device)
-          .value();
+  const PatchTiling tiling = patch_tiling(ctx, conv).value();
   define_tile(dispatch,
               {.tile_m = tiling.tile_h * tiling.tile_w,
                .tile_n = tiling.tile_n,
@@ -176,58 +159,24 @@ void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& 
       .reason("tensor cores: " + tiling.text());
 }
 
-}  // namespace
-
-ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const Graph& graph,
-                          const Node& node) {
-  const bool coop = target.offers(KernelId::matmul_coop);
-  if (node.op != "conv" || !(coop || target.offers(KernelId::conv_mma)) || !is_one_group(node))
-    return ConvMmaForm::None;
-  const TensorType& x = graph.value(*node.inputs[0]).type;
-  const TensorType& w = graph.value(*node.inputs[1]).type;
-  const TensorType& y = graph.value(node.outputs[0]).type;
-  const bool typed = x.dtype == DType::f16 || x.dtype == DType::bf16 ||
-                     (x.dtype == DType::f32 && products == ProductPrecision::Tf32 && !coop);
-  const bool ranked = x.shape.size() == 4 || (coop && x.shape.size() == 3);
-  if (!typed || w.dtype != x.dtype || !ranked) return ConvMmaForm::None;
-  const int64_t largest =
-      std::max({element_count(x.shape), element_count(w.shape), element_count(y.shape)});
-  if (element_count(y.shape) == 0 || element_count(w.shape) == 0 || largest > kRowLimit)
-    return ConvMmaForm::None;
-  const bool pieces = w.shape[1] * element_bytes(w.dtype) % kChannelPieceBytes == 0;
-  if (!coop && pieces) return ConvMmaForm::Ring;
-  Diagnostics diagnostics;
-  NodeContext ctx(*find_op("conv"), node, diagnostics);
-  const std::optional<Window> window = conv_window(ctx, x.shape, w.shape);
-  if (!window) return ConvMmaForm::None;
-  if (coop) {
-    if (stays_dense(graph, node, *window, pieces) || !counts_in_32_bits(*window))
-      return ConvMmaForm::None;
-    return pieces ? ConvMmaForm::Pieces : ConvMmaForm::Elements;
-  }
-  const bool patched = choose_patch_tiling(*window, x.shape[0], w.shape[1], w.shape[0],
-                                           element_bytes(x.dtype), target.device)
-                           .has_value();
-  return patched ? ConvMmaForm::Patch : ConvMmaForm::None;
+// What both forms ask.
+std::string mma_refusal(const OfferContext& at, const Convolution& conv) {
+  const DType x = conv.x.dtype();
+  const bool rounded = x == DType::f32 && at.products() == ProductPrecision::Tf32;
+  if (!is_half(x) && !rounded)
+    return "operands of " + std::string(name_of(x)) +
+           (x == DType::f32 ? ", not to be rounded" : "");
+  if (conv.x.shape().size() != 4) return "images that are not of two dims";
+  return conv_matrix_refusal(conv);
 }
 
-std::string conv_mma_place_refusal(ConvMmaForm form, const TensorRef& place) {
-  if (on_cooperative_matrices(form)) return "cooperative matrices write dense results";
-  const std::optional<int64_t> pitch = pixel_pitch(place);
-  if (!pitch) return "matrix units write images channels last";
-  const uint32_t bytes = element_bytes(place.dtype());
-  if (*pitch * bytes % kChannelPieceBytes != 0 || place.offset_bytes % kChannelPieceBytes != 0)
-    return "matrix units write aligned pieces of 16 bytes";
-  return {};
-}
-
-bool lower_conv_mma(LowerContext& ctx, ConvMmaForm form, const Convolution& conv) {
+bool emit(LowerContext& ctx, Form form, const Convolution& conv) {
   const Operands operands = laid_out(ctx, form, conv);
   {
     auto dispatch = ctx.dispatch<KernelId::conv_mma>();
     define_problem(dispatch, ctx, conv, operands);
     bind(dispatch, operands, form);
-    if (form == ConvMmaForm::Ring) {
+    if (form == Form::Ring) {
       define_ring(dispatch, ctx, conv);
     } else {
       define_patch(dispatch, ctx, conv, operands);
@@ -235,6 +184,58 @@ bool lower_conv_mma(LowerContext& ctx, ConvMmaForm form, const Convolution& conv
   }
   if (operands.y.buffer != conv.y.buffer) ctx.copy(operands.y, conv.y);
   return true;
+}
+
+}  // namespace
+
+std::string conv_matrix_refusal(const Convolution& conv) {
+  if (conv.groups != 1) return "several groups";
+  if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
+  if (element_count(conv.w.shape()) == 0) return "nothing to add";
+  const int64_t largest = std::max({element_count(conv.x.shape()), element_count(conv.w.shape()),
+                                    element_count(conv.y.shape())});
+  return largest > kRowLimit ? "more elements than it counts" : "";
+}
+
+bool has_channel_pieces(const Convolution& conv) {
+  return conv.group_in * element_bytes(conv.w.dtype()) % kChannelPieceBytes == 0;
+}
+
+std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
+  if (std::string refusal = mma_refusal(at, problem.conv); !refusal.empty()) return refusal;
+  return has_channel_pieces(problem.conv) ? "" : "channels that are no whole 16-byte pieces";
+}
+
+double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {
+  return choose_conv_tiling(ring_product(problem.conv), at.device()).microseconds;
+}
+
+bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {
+  return emit(ctx, Form::Ring, problem.conv);
+}
+
+std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& problem) {
+  if (std::string refusal = mma_refusal(at, problem.conv); !refusal.empty()) return refusal;
+  if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
+  return patch_tiling(at, problem.conv) ? "" : "patches that shared memory does not hold";
+}
+
+double conv_patch_bound(const OfferContext& at, const ConvProblem& problem) {
+  const DeviceModel& device = at.device();
+  return bound_microseconds(device, work_of(problem.conv), device.conv.products * 1e6);
+}
+
+bool emit_conv_patch(LowerContext& ctx, const ConvProblem& problem) {
+  return emit(ctx, Form::Patch, problem.conv);
+}
+
+std::string conv_mma_place_refusal(const TensorRef& place) {
+  const std::optional<int64_t> pitch = pixel_pitch(place);
+  if (!pitch) return "matrix units write images channels last";
+  const uint32_t bytes = element_bytes(place.dtype());
+  if (*pitch * bytes % kChannelPieceBytes != 0 || place.offset_bytes % kChannelPieceBytes != 0)
+    return "matrix units write aligned pieces of 16 bytes";
+  return {};
 }
 
 }  // namespace rlx

@@ -1,40 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions on matrix units: which nodes, and their lowering to the kernel conv_mma.
+// Convolutions by the kernel conv_mma, in the two forms of which cuda_kernels/conv_mma.cu tells. As
+// rows of the table have them (conv_offers.h). Operands of other layouts are copied first.
 #pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
 
 #include "compiler/ops/vision/conv_lower.h"
 
 namespace rlx {
 
-// How matrix units compute a convolution. Ring and Patch are forms of conv_mma, as
-// cuda_kernels/conv_mma.cu tells; Pieces and Elements are products of matmul_coop (conv_coop.h).
-enum class ConvMmaForm : uint8_t {
-  None,      // the node does not run on them
-  Ring,      // in general; reads x and w channels last
-  Patch,     // few channels; x and w as they are
-  Pieces,    // channels in whole pieces of 16 bytes; reads x and w channels last
-  Elements,  // other channels; x as it is, w channels last
-};
+// What all kernels for matrix units ask of a convolution: one group, operands of one type, sizes
+// that they can count. Empty where it can be computed so.
+std::string conv_matrix_refusal(const Convolution& conv);
+// Channels in whole pieces of 16 bytes, which matrix units copy at once.
+bool has_channel_pieces(const Convolution& conv);
+// Elements that an image, or a dim of it with its padding, may have.
+inline constexpr int64_t kRowLimit = std::numeric_limits<int32_t>::max() - (1 << 24);
 
-constexpr bool on_cooperative_matrices(ConvMmaForm form) {
-  return form == ConvMmaForm::Pieces || form == ConvMmaForm::Elements;
-}
-constexpr bool reads_channels_last(ConvMmaForm form) {
-  return form == ConvMmaForm::Ring || form == ConvMmaForm::Pieces;
-}
-constexpr bool reads_filters_channels_last(ConvMmaForm form) {
-  return reads_channels_last(form) || form == ConvMmaForm::Elements;
-}
+// In general; x and w channels last.
+std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem);
+double conv_ring_time(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem);
 
-// How the target computes this node on matrix units. Fusion, the choice of layouts and the lowering
-// ask alike, so that what the first two prepare is what the last one takes.
-ConvMmaForm conv_mma_form(const Target& target, ProductPrecision products, const Graph& graph,
-                          const Node& node);
+// Few channels; x and w as they are.
+std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& problem);
+double conv_patch_bound(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_patch(LowerContext& ctx, const ConvProblem& problem);
 
-// Why a convolution of that form, not None, cannot write there as it stands; empty where it can.
-std::string conv_mma_place_refusal(ConvMmaForm form, const TensorRef& place);
-
-// Precondition: the form is Ring or Patch. Operands of other layouts are copied first.
-bool lower_conv_mma(LowerContext& ctx, ConvMmaForm form, const Convolution& conv);
+// Why they cannot write there as it stands; empty where they can.
+std::string conv_mma_place_refusal(const TensorRef& place);
 
 }  // namespace rlx

@@ -13,7 +13,7 @@
 namespace rlx {
 namespace {
 
-constexpr int64_t kLargestSize = std::numeric_limits<int32_t>::max();
+constexpr int64_t kLargestAxis = std::numeric_limits<int32_t>::max();
 
 // One resized axis. `scale` is given where the model writes scales; from sizes it is out / in.
 struct ResizedAxis {
@@ -38,11 +38,11 @@ std::optional<Ints> resized_axes(NodeContext& ctx, size_t rank) {
 
 bool check_axis(NodeContext& ctx, const ResizedAxis& axis) {
   const std::string which = "axis " + std::to_string(axis.axis);
-  if (axis.out < 0 || axis.out > kLargestSize || axis.in > kLargestSize) {
+  if (axis.out < 0 || axis.out > kLargestAxis || axis.in > kLargestAxis) {
     return ctx.fail(DiagCode::BadShape, which + " goes from " + std::to_string(axis.in) + " to " +
                                             std::to_string(axis.out) +
                                             " elements; wanted at most " +
-                                            std::to_string(kLargestSize));
+                                            std::to_string(kLargestAxis));
   }
   if (axis.in > 0 || axis.out == 0) return true;
   return ctx.fail(DiagCode::BadShape, which + " is empty; there is nothing to resize to " +
@@ -82,7 +82,7 @@ std::optional<std::vector<ResizedAxis>> read_axes(NodeContext& ctx, const Shape&
       }
       const double out = std::floor(static_cast<double>(axis.in) * scales[k]);
       axis.out =
-          out > static_cast<double>(kLargestSize) ? kLargestSize + 1 : static_cast<int64_t>(out);
+          out > static_cast<double>(kLargestAxis) ? kLargestAxis + 1 : static_cast<int64_t>(out);
       axis.scale = scales[k];
     }
     if (!check_axis(ctx, axis)) return std::nullopt;
@@ -120,7 +120,7 @@ bool infer_resize(InferContext& ctx) {
 
 // ---- the definition in f64, for the evaluator ----
 
-struct Tap {
+struct AxisTap {
   int64_t index = 0;
   double weight = 1;
 };
@@ -170,20 +170,20 @@ int64_t nearest_index(const std::string& mode, Position c) {
   return static_cast<int64_t>(mode == "floor" ? std::floor(c) : std::ceil(c));
 }
 
-void scale_to_one(std::vector<Tap>& taps) {
+void scale_to_one(std::vector<AxisTap>& taps) {
   double sum = 0;
-  for (const Tap& tap : taps) sum += tap.weight;
-  for (Tap& tap : taps) tap.weight /= sum;
+  for (const AxisTap& tap : taps) sum += tap.weight;
+  for (AxisTap& tap : taps) tap.weight /= sum;
 }
 
-std::vector<Tap> real_taps(const NodeContext& ctx, const ResizedAxis& axis, int64_t o) {
+std::vector<AxisTap> real_taps(const NodeContext& ctx, const ResizedAxis& axis, int64_t o) {
   const Position c = real_coordinate(ctx, axis, o);
   const std::string mode = ctx.attrs().text("mode");
   const auto clamped = [&axis](int64_t i) { return std::clamp<int64_t>(i, 0, axis.in - 1); };
   if (mode == "nearest")
     return {{.index = clamped(nearest_index(ctx.attrs().text("nearest_mode"), c))}};
   const Position radius = mode == "cubic" ? 2 : 1;
-  std::vector<Tap> taps;
+  std::vector<AxisTap> taps;
   if (ctx.attrs().flag("antialias")) {
     const Position widened = std::max(1.0, 1 / axis.ratio());
     const Position reach = radius * widened;
@@ -228,12 +228,12 @@ Tensor resize_axis(const NodeContext& ctx, const Tensor& x, const ResizedAxis& a
   const int64_t inner = dense_strides(type.shape)[axis.axis];
   const int64_t outer = inner * axis.out == 0 ? 0 : y.count() / (inner * axis.out);
   for (int64_t o = 0; o < axis.out; ++o) {
-    const std::vector<Tap> taps = real_taps(ctx, axis, o);
+    const std::vector<AxisTap> taps = real_taps(ctx, axis, o);
     y.terms = std::max(y.terms, static_cast<int64_t>(taps.size()) * std::max<int64_t>(x.terms, 1));
     for (int64_t place = 0; place < outer * inner; ++place) {
       const int64_t block = place / inner;
       const auto to = static_cast<size_t>((block * axis.out + o) * inner + place % inner);
-      for (const Tap& tap : taps) {
+      for (const AxisTap& tap : taps) {
         const auto from =
             static_cast<size_t>((block * axis.in + tap.index) * inner + place % inner);
         if (!y.is_float()) {
@@ -322,7 +322,7 @@ double table_weight(const NodeContext& ctx, const Coordinate& c, int64_t i, doub
 }
 
 // The taps of one output coordinate; outside [0, in) is -1 or clamped.
-std::vector<Tap> table_taps(const NodeContext& ctx, const ResizedAxis& axis, int64_t o) {
+std::vector<AxisTap> table_taps(const NodeContext& ctx, const ResizedAxis& axis, int64_t o) {
   const Coordinate c = coordinate_of(ctx, axis, o);
   const std::string mode = ctx.attrs().text("mode");
   const int64_t last = axis.in - 1;
@@ -337,7 +337,7 @@ std::vector<Tap> table_taps(const NodeContext& ctx, const ResizedAxis& axis, int
   const bool drops = antialias ? !ctx.attrs().flag("antialias_clamps")
                                : cubic && ctx.attrs().flag("exclude_outside");
   const auto before = static_cast<int64_t>(std::ceil(reach));
-  std::vector<Tap> taps;
+  std::vector<AxisTap> taps;
   for (int64_t i = 1 - before; i <= before; ++i) {
     const int64_t index = c.whole + i;
     const bool inside = index >= 0 && index <= last;
@@ -352,14 +352,14 @@ std::vector<Tap> table_taps(const NodeContext& ctx, const ResizedAxis& axis, int
 
 AxisTaps table_of(const NodeContext& ctx, const ResizedAxis& axis) {
   AxisTaps table{.axis = axis.axis, .out = axis.out};
-  std::vector<std::vector<Tap>> rows;
+  std::vector<std::vector<AxisTap>> rows;
   for (int64_t o = 0; o < axis.out; ++o) {
     rows.push_back(table_taps(ctx, axis, o));
     table.count = std::max(table.count, static_cast<int64_t>(rows.back().size()));
   }
-  for (std::vector<Tap>& row : rows) {
+  for (std::vector<AxisTap>& row : rows) {
     row.resize(static_cast<size_t>(table.count), {.index = -1, .weight = 0});
-    for (const Tap& tap : row) {
+    for (const AxisTap& tap : row) {
       table.taps.push_back(tap.index);
       table.weights.push_back(tap.weight);
     }

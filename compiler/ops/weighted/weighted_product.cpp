@@ -61,9 +61,9 @@ uint32_t run_bytes(const LowerContext& ctx, const WeightedProduct& product) {
   return line % kRun == 0 && ctx.alignment(product.w) >= bytes ? bytes : 0;
 }
 
-bool loads_run_of_x(const LowerContext& ctx, const WeightedProduct& product, int64_t elements) {
+bool loads_run_of_x(const OfferContext& at, const WeightedProduct& product, int64_t elements) {
   if (product.x.dtype() == DType::f64 || product.k % elements != 0) return false;
-  return ctx.alignment(product.x) >=
+  return at.alignment(product.x) >=
          std::min<int64_t>(16, elements * element_bytes(product.x.dtype()));
 }
 
@@ -103,6 +103,11 @@ uint64_t moved_bytes(const WeightedProduct& product) {
   return bytes;
 }
 
+uint64_t flops_of(const WeightedProduct& product) {
+  return 2 * static_cast<uint64_t>(product.m) * static_cast<uint64_t>(product.n) *
+         static_cast<uint64_t>(product.k);
+}
+
 // Sizes, epilogue and everything but the tile or team.
 void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
                           const WeightedProduct& product, int64_t y_vector = 1) {
@@ -118,9 +123,7 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
       .define("RLX_GROUPED", product.index ? 1 : 0)
       .write(&WeightedMatmulParams::y, product.y,
              y_vector > 1 ? narrow<uint32_t>(y_vector * element_bytes(product.y.dtype())) : 0)
-      .work(moved_bytes(product), 2 * static_cast<uint64_t>(product.m) *
-                                      static_cast<uint64_t>(product.n) *
-                                      static_cast<uint64_t>(product.k));
+      .work(moved_bytes(product), flops_of(product));
   define_weights(ctx, dispatch, product);
   if (product.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(product.bias->dtype())))
@@ -166,7 +169,17 @@ std::optional<HeldForm> held_form(const LowerContext& ctx, const WeightedProduct
   return HeldForm{.lines = 2, .threads = 384};
 }
 
-void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
+double thread_bound(const OfferContext& at, const WeightedProduct& product) {
+  return thread_bound_microseconds(at.device(),
+                                   {.bytes = moved_bytes(product), .flops = flops_of(product)});
+}
+
+std::string teams_refusal(const OfferContext&, const WeightedProduct& product) {
+  const int64_t most = product.index ? kMostGroupedVectors : kMostVectors;
+  return product.m > most ? "more than " + std::to_string(most) + " vectors" : "";
+}
+
+bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   WeightedSize size = size_of(product);
   size.held = held_form(ctx, product);
   const VectorTeams teams = choose_teams(size, ctx.target().device);
@@ -197,11 +210,10 @@ void emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   } else {
     dispatch.define("RLX_SLICES", teams.rows);
   }
+  return true;
 }
 
-// Why the product does not go to tensor cores; empty where it does.
-std::string mma_refusal(const LowerContext& ctx, const WeightedProduct& product) {
-  if (!ctx.target().offers(KernelId::dequant_mma)) return "the target has no tensor cores";
+std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
   const DType w = product.w.dtype();
   if (product.index) return "rows of several experts";
@@ -209,11 +221,17 @@ std::string mma_refusal(const LowerContext& ctx, const WeightedProduct& product)
   if (w == DType::mxfp4 || w == DType::nvfp4) return "codes that are no whole numbers";
   if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
   if (product.k == 0) return "nothing to add";
-  if (!loads_run_of_x(ctx, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
+  if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
   return {};
 }
 
-void emit_mma(LowerContext& ctx, const WeightedProduct& product) {
+double mma_time(const OfferContext& at, const WeightedProduct& product) {
+  const WeightedSize size = size_of(product);
+  const WeightedMmaTile tile = choose_weighted_mma_tile(size, at.device());
+  return at.device().step_microseconds + weighted_mma_microseconds(tile, size, at.device());
+}
+
+bool emit_mma(LowerContext& ctx, const WeightedProduct& product) {
   const WeightedMmaTile tile = choose_weighted_mma_tile(size_of(product), ctx.target().device);
   const bool stores_vectors =
       product.n % 4 == 0 && ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
@@ -232,6 +250,7 @@ void emit_mma(LowerContext& ctx, const WeightedProduct& product) {
               std::to_string(tile.m) + " rows of x, " + std::to_string(tile.threads() / 32) +
               " warps")
       .read(&WeightedMatmulParams::x, product.x, 16);
+  return true;
 }
 
 // Tiles beside which the row lists of experts fit into 32 KiB of shared memory.
@@ -251,8 +270,8 @@ TileShape plain_tile(const LowerContext& ctx, const WeightedProduct& product) {
 }
 
 template <KernelId kernel>
-void emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileShape& tile,
-                int64_t tiles_m, const std::string& refusal = {}) {
+bool emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileShape& tile,
+                int64_t tiles_m) {
   const bool runs = loads_run_of_x(ctx, product, 4);
   auto dispatch = ctx.dispatch<kernel>();
   define_product_sizes(ctx, dispatch, product);
@@ -262,15 +281,64 @@ void emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileSha
       .define("RLX_X_VECTOR", runs ? 4 : 1)
       .grid(split_grid(static_cast<uint64_t>(tiles_m * ceil_div(product.n, tile.n))))
       .reason(std::to_string(tile.m) + "x" + std::to_string(tile.n) + "x" + std::to_string(tile.k) +
-              " tile, weights decoded into shared memory" +
-              (refusal.empty() || !ctx.target().offers(KernelId::dequant_mma)
-                   ? ""
-                   : "; not on tensor cores: " + refusal));
+              " tile, weights decoded into shared memory");
   if (product.k > 0) {
     dispatch.read(&WeightedMatmulParams::x, product.x,
                   runs ? 4 * element_bytes(product.x.dtype()) : 0);
   }
+  return true;
 }
+
+std::string plain_refusal(const OfferContext&, const WeightedProduct& product) {
+  return product.index ? "rows of several experts" : "";
+}
+
+bool emit_plain(LowerContext& ctx, const WeightedProduct& product) {
+  const TileShape tile = plain_tile(ctx, product);
+  return emit_tiles<KernelId::dequant_matmul>(ctx, product, tile, ceil_div(product.m, tile.m));
+}
+
+std::string grouped_refusal(const OfferContext&, const WeightedProduct& product) {
+  if (!product.index) return "no experts";
+  return product.experts > kMostExperts ? std::to_string(product.experts) + " experts, at most " +
+                                              std::to_string(kMostExperts) + " have a kernel"
+                                        : "";
+}
+
+bool emit_grouped(LowerContext& ctx, const WeightedProduct& product) {
+  // Every expert, and the rows of none, may leave one tile partly filled.
+  const TileShape tile = grouped_tile(product);
+  const int64_t most = std::min(product.m, product.m / tile.m + product.experts + 1);
+  return emit_tiles<KernelId::grouped_matmul>(ctx, product, tile, most);
+}
+
+constexpr std::array kWeightedOffers = {
+    // Tiles of few vectors would stay mostly empty.
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_matvec,
+                           .rank = 0,
+                           .estimate = Estimate::Bound,
+                           .refusal = teams_refusal,
+                           .microseconds = thread_bound,
+                           .emit = emit_teams},
+    // Several times faster than threads.
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
+                           .rank = 1,
+                           .refusal = mma_refusal,
+                           .microseconds = mma_time,
+                           .emit = emit_mma},
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_matmul,
+                           .rank = 2,
+                           .estimate = Estimate::Bound,
+                           .refusal = plain_refusal,
+                           .microseconds = thread_bound,
+                           .emit = emit_plain},
+    Offer<WeightedProduct>{.kernel = KernelId::grouped_matmul,
+                           .rank = 2,
+                           .estimate = Estimate::Bound,
+                           .refusal = grouped_refusal,
+                           .microseconds = thread_bound,
+                           .emit = emit_grouped},
+};
 
 }  // namespace
 
@@ -278,6 +346,10 @@ const SideScheme* find_side_scheme(std::string_view name) {
   const auto found = std::find_if(kSchemes.begin(), kSchemes.end(),
                                   [name](const SideScheme& row) { return row.name == name; });
   return found == kSchemes.end() ? nullptr : &*found;
+}
+
+std::span<const Offer<WeightedProduct>> weighted_offers() {
+  return kWeightedOffers;
 }
 
 bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product) {
@@ -291,27 +363,7 @@ bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product) {
                                                  " k=" + std::to_string(product.k) +
                                                  " exceeds the kernels' 32-bit counts");
   }
-  if (product.m <= (grouped ? kMostGroupedVectors : kMostVectors)) {
-    emit_teams(ctx, product);
-  } else if (!grouped) {
-    const std::string refusal = mma_refusal(ctx, product);
-    if (refusal.empty()) {
-      emit_mma(ctx, product);
-      return true;
-    }
-    const TileShape tile = plain_tile(ctx, product);
-    emit_tiles<KernelId::dequant_matmul>(ctx, product, tile, ceil_div(product.m, tile.m), refusal);
-  } else if (product.experts > kMostExperts) {
-    return ctx.fail(DiagCode::UnsupportedOp, std::to_string(product.experts) +
-                                                 " experts, at most " +
-                                                 std::to_string(kMostExperts) + " have a kernel");
-  } else {
-    // Every expert, and the rows of none, may leave one tile partly filled.
-    const TileShape tile = grouped_tile(product);
-    const int64_t most = std::min(product.m, product.m / tile.m + product.experts + 1);
-    emit_tiles<KernelId::grouped_matmul>(ctx, product, tile, most);
-  }
-  return true;
+  return lower_by_offers(ctx, weighted_offers(), product);
 }
 
 }  // namespace rlx

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/offers.h"
 
 namespace rlx {
 
@@ -50,6 +52,9 @@ struct WeightedProduct {
   int64_t experts = 0;
   TensorRef y;
 };
+
+// The table of the kernels that compute them.
+std::span<const Offer<WeightedProduct>> weighted_offers();
 
 // Emits the dispatch; nothing for an empty y. Reports sizes beyond the kernels' 32-bit counts.
 bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product);

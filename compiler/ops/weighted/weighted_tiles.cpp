@@ -108,11 +108,16 @@ VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device) {
   return teams;
 }
 
+double weighted_mma_microseconds(const WeightedMmaTile& tile, const WeightedSize& size,
+                                 const DeviceModel& device) {
+  const int64_t groups = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n);
+  const int64_t waves = ceil_div(groups, int64_t{device.multiprocessors} * tile.groups);
+  return static_cast<double>(waves * ceil_div(size.k, kStepDepth)) * tile.step_microseconds;
+}
+
 WeightedMmaTile choose_weighted_mma_tile(const WeightedSize& size, const DeviceModel& device) {
   const auto microseconds = [&](const WeightedMmaTile& tile) {
-    const int64_t groups = ceil_div(size.m, tile.m) * ceil_div(size.n, tile.n);
-    const int64_t waves = ceil_div(groups, int64_t{device.multiprocessors} * tile.groups);
-    return static_cast<double>(waves * ceil_div(size.k, kStepDepth)) * tile.step_microseconds;
+    return weighted_mma_microseconds(tile, size, device);
   };
   return *std::min_element(kMmaTiles.begin(), kMmaTiles.end(),
                            [&](const WeightedMmaTile& a, const WeightedMmaTile& b) {

@@ -51,6 +51,9 @@ struct WeightedMmaTile {
 
   [[nodiscard]] uint32_t threads() const { return 32 * warps_n * warps_m; }
 };
+// Microseconds of the product in tiles like this one.
+double weighted_mma_microseconds(const WeightedMmaTile& tile, const WeightedSize& size,
+                                 const DeviceModel& device);
 // The tile that a model of the device's waves expects to be fastest.
 WeightedMmaTile choose_weighted_mma_tile(const WeightedSize& size, const DeviceModel& device);
 

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The families' tables.
+#include "compiler/lower/offer_names.h"
+
+#include <algorithm>
+
+#include "compiler/ops/attention/attention_lower.h"
+#include "compiler/ops/indexing/scatter_lower.h"
+#include "compiler/ops/product/product_offers.h"
+#include "compiler/ops/vision/conv_offers.h"
+#include "compiler/ops/weighted/weighted_product.h"
+
+namespace rlx {
+std::vector<std::string> all_offer_names() {
+  std::vector<std::string> names;
+  for (const std::vector<std::string>& family :
+       {offer_names(product_offers()), offer_names(weighted_offers()), offer_names(conv_offers()),
+        offer_names(attention_offers()), scatter_offer_names()}) {
+    names.insert(names.end(), family.begin(), family.end());
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+}  // namespace rlx

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a product over strided views to dispatches of `matmul` or `matvec`.
+#include "compiler/ops/product/matmul_thread_lower.h"
+
+#include <algorithm>
+
+#include "compiler/ops/lowering/offers.h"
+#include "compiler/ops/product/matmul_emit.h"
+#include "compiler/ops/product/matmul_splits.h"
+#include "compiler/ops/product/matmul_tiles.h"
+#include "compiler/ops/product/matmul_vectors.h"
+#include "compiler/support/checked.h"
+
+namespace rlx {
+namespace {
+
+// Up to this many vectors, a product is bound by the other operand's bytes.
+constexpr int64_t kMaxVectors = 4;
+
+ProductSize size_of(const Product& product) {
+  return {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)};
+}
+
+TileChoice tile_of(const OfferContext& at, const Product& product) {
+  const DType dtype = product.a.ref.dtype();
+  return choose_tile(
+      size_of(product),
+      {.acc_bytes = element_bytes(accumulator_of(dtype)), .allow_shallow = dtype == DType::f32},
+      at.device());
+}
+
+}  // namespace
+
+std::string vectors_refusal(const OfferContext&, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  if (std::string beside = beside_refusal(fused); !beside.empty()) return beside;
+  if (std::min(product.m, product.n) > kMaxVectors)
+    return "more than " + std::to_string(kMaxVectors) + " vectors";
+  return product.k == 0 ? "nothing to add" : "";
+}
+
+double vectors_bound(const OfferContext& at, const FusedProduct& fused) {
+  return thread_bound_microseconds(
+      at.device(), {.bytes = least_bytes(fused.product), .flops = flops_of(fused.product)});
+}
+
+bool emit_vectors(LowerContext& ctx, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  const VectorPlan plan = plan_vectors(ctx, product);
+  const int64_t batches = batch_count(product);
+  std::optional<TensorRef> partial;
+  if (plan.splits > 1) partial = partial_sums(ctx, product, plan.splits);
+  {
+    auto dispatch = ctx.dispatch<KernelId::matvec>();
+    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_plan(dispatch, plan);
+    const ProductOperand& x = plan.swapped ? product.b : product.a;
+    const ProductOperand& w = plan.swapped ? product.a : product.b;
+    dispatch.define("RLX_X", std::string(name_of(x.ref.dtype())))
+        .define("RLX_W", std::string(name_of(w.ref.dtype())))
+        .define("RLX_X_LINE", x.line)
+        .define("RLX_X_DEPTH", x.depth)
+        .define("RLX_W_LINE", w.line)
+        .define("RLX_W_DEPTH", w.depth)
+        .grid(split_grid(static_cast<uint64_t>(plan.blocks * plan.splits * batches)))
+        .work(least_bytes(product), flops_of(product))
+        .reason(reason_of(product, to_string(plan, batches)));
+    const uint32_t w_bytes =
+        plan.chunk == 1 ? 0 : narrow<uint32_t>(plan.chunk) * element_bytes(w.ref.dtype());
+    const uint32_t x_bytes =
+        vector_bytes(x.ref, plan.along_depth && plan.chunk > 1 && plan.x_in_vectors);
+    bind_operands(dispatch, product, plan.swapped ? w_bytes : x_bytes,
+                  plan.swapped ? x_bytes : w_bytes);
+    if (partial) {
+      dispatch.write(&MatmulParams::partial, *partial);
+    } else {
+      bind_epilogue(ctx, dispatch, product);
+    }
+  }
+  if (partial) join_splits(ctx, product, *partial, plan.splits);
+  return true;
+}
+
+std::string tiles_refusal(const OfferContext&, const FusedProduct& fused) {
+  return beside_refusal(fused);
+}
+
+double tiles_time(const OfferContext& at, const FusedProduct& fused) {
+  return at.device().step_microseconds + tile_of(at, fused.product).microseconds;
+}
+
+bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
+  const Product& product = fused.product;
+  const TileChoice choice = tile_of(ctx, product);
+  std::optional<TensorRef> partial;
+  if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
+  {
+    auto dispatch = ctx.dispatch<KernelId::matmul>();
+    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_tile(dispatch, choice.tile);
+    const std::string a_axis = vector_axis(ctx, product.a, product.m, product.k);
+    const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
+    dispatch.define("RLX_A", std::string(name_of(product.a.ref.dtype())))
+        .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
+        .define("RLX_A_LINE", product.a.line)
+        .define("RLX_A_DEPTH", product.a.depth)
+        .define("RLX_B_LINE", product.b.line)
+        .define("RLX_B_DEPTH", product.b.depth)
+        .define("RLX_A_VECTOR", a_axis)
+        .define("RLX_B_VECTOR", b_axis)
+        .define("RLX_SPLITS", choice.splits)
+        .define("RLX_SPLIT_K", std::max<int64_t>(choice.split_k, 1))
+        .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+        .work(least_bytes(product), flops_of(product))
+        .estimate([size = size_of(product), choice](const DeviceModel& device) {
+          return device.step_microseconds + tile_microseconds(size, choice, device);
+        })
+        .reason(reason_of(product, "matmul " + choice.text()));
+    bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
+                  vector_bytes(product.b.ref, b_axis != "1"));
+    bind_result(ctx, dispatch, product, partial);
+  }
+  if (partial) join_splits(ctx, product, *partial, choice.splits);
+  return true;
+}
+
+}  // namespace rlx

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rows of the table of convolutions.
+#include "compiler/ops/vision/conv_offers.h"
+
+#include <array>
+
+#include "compiler/ops/vision/conv_coop.h"
+#include "compiler/ops/vision/conv_mma.h"
+
+namespace rlx {
+namespace {
+
+std::string coop_place_refusal(const TensorRef&) {
+  return "cooperative matrices write dense results";
+}
+
+constexpr ConvLayouts kPlanes = {.place_refusal = planes_place_refusal};
+
+constexpr std::array kConvOffers = {
+    // Matrix units take what they can: fusion and layouts have made the graph ready for them.
+    ConvOffer{{.kernel = KernelId::conv_mma,
+               .form = "ring",
+               .rank = 0,
+               .refusal = conv_ring_refusal,
+               .microseconds = conv_ring_time,
+               .emit = emit_conv_ring},
+              {.matrix_units = true,
+               .x_channels_last = true,
+               .filters_channels_last = true,
+               .place_refusal = conv_mma_place_refusal}},
+    ConvOffer{{.kernel = KernelId::conv_mma,
+               .form = "patch",
+               .rank = 0,
+               .estimate = Estimate::Bound,
+               .refusal = conv_patch_refusal,
+               .microseconds = conv_patch_bound,
+               .emit = emit_conv_patch},
+              {.matrix_units = true, .place_refusal = conv_mma_place_refusal}},
+    ConvOffer{{.kernel = KernelId::matmul_coop,
+               .form = "pieces",
+               .rank = 0,
+               .refusal = conv_pieces_refusal,
+               .microseconds = conv_coop_time,
+               .emit = emit_conv_pieces},
+              {.matrix_units = true,
+               .x_channels_last = true,
+               .filters_channels_last = true,
+               .place_refusal = coop_place_refusal}},
+    ConvOffer{
+        {.kernel = KernelId::matmul_coop,
+         .form = "elements",
+         .rank = 0,
+         .refusal = conv_elements_refusal,
+         .microseconds = conv_coop_time,
+         .emit = emit_conv_elements},
+        {.matrix_units = true, .filters_channels_last = true, .place_refusal = coop_place_refusal}},
+    // A product, by whatever computes it best, does without windows.
+    ConvOffer{{.kernel = {},
+               .form = "product",
+               .rank = 1,
+               .refusal = conv_product_refusal,
+               .microseconds = conv_product_time,
+               .emit = emit_conv_product},
+              kPlanes},
+    // Tiles of a product would stay mostly empty.
+    ConvOffer{{.kernel = KernelId::conv_depthwise,
+               .rank = 2,
+               .estimate = Estimate::Bound,
+               .refusal = conv_depthwise_refusal,
+               .microseconds = conv_depthwise_bound,
+               .emit = emit_conv_depthwise},
+              kPlanes},
+    // Takes everything.
+    ConvOffer{{.kernel = KernelId::conv,
+               .rank = 3,
+               .refusal = conv_implicit_refusal,
+               .microseconds = conv_implicit_time,
+               .emit = emit_conv_implicit},
+              kPlanes},
+};
+
+// The node as the table is asked of it before there are places.
+std::optional<ConvProblem> problem_of(const Graph& graph, const Node& node) {
+  Diagnostics diagnostics;
+  NodeContext ctx(*find_op("conv"), node, diagnostics);
+  const auto view = [&graph](ValueId id) { return dense_ref({}, graph.value(id).type); };
+  const auto optional_view = [&](size_t input) {
+    return ctx.has_input(input) ? std::optional(view(*node.inputs[input])) : std::nullopt;
+  };
+  const TensorRef x = view(*node.inputs[0]);
+  const TensorRef w = view(*node.inputs[1]);
+  const std::optional<Window> window = conv_window(ctx, x.shape(), w.shape());
+  const std::optional<Activation> activation = read_activation(ctx, true);
+  const TensorRef y = view(node.outputs[0]);
+  if (!window || !activation || element_count(y.shape()) == 0) return std::nullopt;
+  const int64_t groups = ctx.attrs().integer("groups");
+  return ConvProblem{.conv = {.window = *window,
+                              .images = x.shape()[0],
+                              .groups = groups,
+                              .group_in = w.shape()[1],
+                              .group_out = w.shape()[0] / groups,
+                              .x = x,
+                              .w = w,
+                              .bias = optional_view(2),
+                              .residual = optional_view(3),
+                              .y = y,
+                              .activation = *activation},
+                     .graph = &graph,
+                     .node = &node};
+}
+
+}  // namespace
+
+std::span<const ConvOffer> conv_offers() {
+  return kConvOffers;
+}
+
+std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& graph,
+                                        const Node& node) {
+  if (node.op != "conv") return std::nullopt;
+  const std::optional<ConvProblem> problem = problem_of(graph, node);
+  if (!problem) return std::nullopt;
+  const ConvOffer* row = choose(conv_offers(), at, *problem).row;
+  return row == nullptr ? std::nullopt : std::optional(row->layouts);
+}
+
+std::string conv_place_refusal(const LoweringState& state, const Node& node,
+                               const TensorRef& place) {
+  const auto layouts = conv_layouts(OfferContext(state.options), state.graph, node);
+  return layouts ? layouts->place_refusal(place) : "no kernel takes the convolution";
+}
+
+bool lower_convolution(LowerContext& ctx, Convolution conv) {
+  const ConvProblem problem{
+      .conv = std::move(conv), .graph = &ctx.state().graph, .node = &ctx.node()};
+  return lower_by_offers(ctx, conv_offers(), problem);
+}
+
+}  // namespace rlx

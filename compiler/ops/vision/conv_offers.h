@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of the kernels that compute convolutions. Fusion, the choice of layouts and the
+// lowering ask it alike, so that what the first two prepare is what the last one takes.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "compiler/ops/vision/conv_lower.h"
+
+namespace rlx {
+
+// What a kernel wants of its operands' layouts.
+struct ConvLayouts {
+  bool matrix_units = false;           // writes y, and adds a residual, channels last
+  bool x_channels_last = false;        // reads x so
+  bool filters_channels_last = false;  // reads w so
+  // Why it cannot write there as it stands; empty where it can.
+  std::string (*place_refusal)(const TensorRef& place) = nullptr;
+};
+
+struct ConvOffer : Offer<ConvProblem> {
+  ConvLayouts layouts;
+};
+
+std::span<const ConvOffer> conv_offers();
+
+// The layouts of the kernel that a conv node gets; nullopt for other nodes, and where no row of the
+// table takes the node.
+std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& graph,
+                                        const Node& node);
+
+// OpDef::place_refusal of conv.
+std::string conv_place_refusal(const LoweringState& state, const Node& node,
+                               const TensorRef& place);
+
+// Emits the dispatches of a convolution whose y is not empty.
+bool lower_convolution(LowerContext& ctx, Convolution conv);
+
+}  // namespace rlx

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of tables of offers, and of the families' tables.
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "compiler/ops/attention/attention_lower.h"
+#include "compiler/ops/product/product_offers.h"
+#include "compiler/ops/vision/conv_offers.h"
+#include "compiler/ops/weighted/weighted_product.h"
+#include "tests/ops/one_node.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+// A problem of a test: what each row of a table would take, and which of them refuse.
+struct Times {
+  double matmul = 0;
+  double matvec = 0;
+  double conv = 0;
+  bool small = false;
+};
+
+std::string never(const OfferContext&, const Times&) {
+  return {};
+}
+
+const Offer<Times> kMatmul{
+    .kernel = KernelId::matmul,
+    .refusal = never,
+    .microseconds = [](const OfferContext&, const Times& times) { return times.matmul; }};
+const Offer<Times> kMatvec{
+    .kernel = KernelId::matvec,
+    .refusal = [](const OfferContext&,
+                  const Times& times) { return std::string(times.small ? "" : "too large"); },
+    .microseconds = [](const OfferContext&, const Times& times) { return times.matvec; }};
+const Offer<Times> kConv{
+    .kernel = KernelId::conv,
+    .refusal = never,
+    .microseconds = [](const OfferContext&, const Times& times) { return times.conv; }};
+
+OfferContext on(const std::string& target, const std::vector<std::string>* without = nullptr) {
+  return OfferContext({.target = find_target(target), .without = without});
+}
+
+// The name of the row that is taken.
+std::string taken(const std::vector<Offer<Times>>& table, const Times& times,
+                  const std::vector<std::string>& without = {}) {
+  const auto choice = choose(std::span<const Offer<Times>>(table), on("vulkan", &without), times);
+  return choice.row == nullptr ? "none" : offer_name(choice.row->kernel, choice.row->form);
+}
+
+Offer<Times> of_rank(Offer<Times> row, uint8_t rank) {
+  row.rank = rank;
+  return row;
+}
+
+template <typename Row>
+void check_table(std::span<const Row> table) {
+  std::set<std::string> names;
+  uint8_t rank = 0;
+  for (const Row& row : table) {
+    const std::string name = offer_name(row.kernel, row.form);
+    INFO(name);
+    CHECK(names.insert(name).second);
+    CHECK(row.rank >= rank);
+    rank = row.rank;
+    CHECK((row.refusal != nullptr && row.microseconds != nullptr && row.emit != nullptr));
+  }
+}
+
+OneNode product(DType dtype, int64_t m, int64_t n, int64_t k, const std::string& target) {
+  return {.op = "matmul",
+          .inputs = {TensorType{dtype, {m, k}}, TensorType{dtype, {k, n}}},
+          .target = target};
+}
+
+const OfferNote& taken_of(const Program& program) {
+  for (const Step& step : program.steps) {
+    for (const OfferNote& offer : step.offers) {
+      if (offer.taken) return offer;
+    }
+  }
+  throw std::runtime_error("no step has a choice");
+}
+
+std::string failure(const OneNode& node) {
+  try {
+    lower(node);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("the_fastest_row_that_takes_the_problem_is_taken_and_of_equal_ones_the_first") {
+  CHECK(taken({kMatmul, kMatvec}, {.matmul = 2, .matvec = 1, .small = true}) == "matvec");
+  CHECK(taken({kMatmul, kMatvec}, {.matmul = 2, .matvec = 1}) == "matmul");
+  CHECK(taken({kMatmul, kMatvec}, {.matmul = 2, .matvec = 2, .small = true}) == "matmul");
+  CHECK(taken({kMatvec}, {}) == "none");
+}
+
+TEST_CASE("a_row_more_is_taken_where_it_is_the_fastest") {
+  const Times times{.matmul = 3, .matvec = 2, .conv = 1, .small = true};
+  CHECK(taken({kMatmul, kMatvec}, times) == "matvec");
+  CHECK(taken({kMatmul, kMatvec, kConv}, times) == "conv");
+}
+
+TEST_CASE("times_are_compared_within_a_rank_alone") {
+  const Times times{.matmul = 3, .matvec = 2, .conv = 1, .small = true};
+  CHECK(taken({kMatmul, of_rank(kConv, 1)}, times) == "matmul");
+  CHECK(taken({kMatmul, kMatvec, of_rank(kConv, 1)}, times) == "matvec");
+  CHECK(taken({kMatvec, of_rank(kConv, 1)}, {.conv = 1}) == "conv");
+}
+
+TEST_CASE("every_row_is_noted_with_its_refusal_or_its_time") {
+  const std::vector<Offer<Times>> table = {kMatmul, kMatvec, of_rank(kConv, 1)};
+  const auto choice =
+      choose(std::span(table), on("vulkan"), Times{.matmul = 3, .matvec = 2, .conv = 1});
+  REQUIRE(choice.notes.size() == 3);
+  CHECK((choice.notes[0].taken && choice.notes[0].microseconds == 3));
+  CHECK((!choice.notes[1].taken && choice.notes[1].refusal == "too large"));
+  CHECK((!choice.notes[2].taken && choice.notes[2].rank == 1 && choice.notes[2].microseconds == 1));
+}
+
+TEST_CASE("what_the_target_lacks_and_what_is_left_out_is_not_asked") {
+  const Offer<Times> cuda_only{
+      .kernel = KernelId::matmul_wgmma, .refusal = never, .microseconds = kMatmul.microseconds};
+  const std::vector<Offer<Times>> table = {cuda_only};
+  const auto choice = choose(std::span(table), on("vulkan"), Times{});
+  CHECK(choice.row == nullptr);
+  CHECK(choice.notes[0].refusal == "the target has no such kernel");
+  Offer<Times> form = kConv;
+  form.form = "ring";
+  const Times times{.matmul = 2, .conv = 1};
+  CHECK(taken({kMatmul, form}, times) == "conv ring");
+  CHECK(taken({kMatmul, form}, times, {"conv"}) == "matmul");
+  CHECK(taken({kMatmul, form}, times, {"conv ring"}) == "matmul");
+  CHECK(taken({kMatmul, form}, times, {"conv patch"}) == "conv ring");
+}
+
+TEST_CASE("tables_have_whole_rows_of_different_names_by_rank") {
+  check_table(product_offers());
+  check_table(weighted_offers());
+  check_table(conv_offers());
+  check_table(attention_offers());
+  CHECK(own_product_offers().size() + 1 == product_offers().size());
+}
+
+TEST_CASE("a_step_has_the_choice_that_made_it") {
+  const Program program = lower(product(DType::f16, 4096, 3072, 768, "cuda"));
+  REQUIRE(program.steps.size() == 1);
+  CHECK(program.steps[0].offers.size() == product_offers().size());
+  // Of what takes the product, the fastest.
+  const OfferNote& chosen = taken_of(program);
+  for (const OfferNote& offer : program.steps[0].offers) {
+    if (!offer.refusal.empty() || offer.rank != chosen.rank) continue;
+    CHECK(offer.microseconds >= chosen.microseconds);
+  }
+}
+
+TEST_CASE("another_kernel_takes_what_the_left_out_one_would_have") {
+  OneNode node = product(DType::f16, 128, 384, 384, "cuda");
+  CHECK(taken_of(lower(node)).kernel == "matmul_mma");
+  node.without = {"matmul_mma"};
+  CHECK(taken_of(lower(node)).kernel == "matmul");
+  CHECK(refusal_by(lower(node), "matmul_mma") == "left out by --without");
+  node.without = {"matmul_mma", "matmul"};
+  CHECK(contains(failure(node), "matmul \"n\": no kernel takes it"));
+  CHECK(contains(failure(node), "matvec (more than 4 vectors)"));
+}
+
+TEST_CASE("without_the_library_its_alternative_is_the_step") {
+  OneNode node = product(DType::f16, 4096, 768, 3072, "cuda");
+  const Program with = lower(node);
+  REQUIRE(with.steps[0].kind == StepKind::LibraryGemm);
+  REQUIRE(with.steps[0].alternatives.size() == 1);
+  node.without = {"library"};
+  const Program program = lower(node);
+  REQUIRE(program.steps.size() == 1);
+  CHECK(program.steps[0].kind == StepKind::Dispatch);
+  CHECK(program.steps[0].params == with.steps[0].alternatives[0].params);
+}
+
+TEST_CASE("convolutions_attention_and_weights_that_are_decoded_have_tables_too") {
+  OneNode conv{
+      .op = "conv",
+      .inputs = {TensorType{DType::f16, {1, 64, 56, 56}}, TensorType{DType::f16, {64, 64, 3, 3}}},
+      .attributes = {{"pads", Ints{1, 1, 1, 1}}},
+      .target = "cuda"};
+  CHECK(taken_of(lower(conv)).kernel == "conv_mma ring");
+  CHECK(refusal_by(lower(conv), "conv_mma patch") == "channels in whole 16-byte pieces");
+  CHECK(refusal_by(lower(conv), "conv_depthwise") == "filters of several channels");
+  conv.without = {"conv_mma"};
+  CHECK(taken_of(lower(conv)).kernel == "conv");
+  conv.without = {"conv_mma", "conv"};
+  CHECK(contains(failure(conv), "conv \"n\": no kernel takes it"));
+
+  OneNode pointwise{
+      .op = "conv",
+      .inputs = {TensorType{DType::f32, {1, 64, 8, 8}}, TensorType{DType::f32, {32, 64, 1, 1}}},
+      .target = "cuda"};
+  const Program program = lower(pointwise);
+  CHECK(taken_of(program).kernel == "product");
+  // The product's own choice stands behind it.
+  CHECK(program.steps[0].offers.size() == conv_offers().size() + product_offers().size());
+
+  const TensorType heads{DType::f32, {2, 5, 4, 8}};
+  OneNode attention{.op = "attention",
+                    .inputs = {heads, heads, heads},
+                    .attributes = {{"num_heads", int64_t{4}}, {"head_dim", int64_t{8}}}};
+  CHECK(taken_of(lower(attention)).kernel == "attention");
+  CHECK(refusal_by(lower(attention), "attention_decode") == "more than 4 queries");
+
+  OneNode blocks{.op = "dequant_matmul",
+                 .inputs = {TensorType{DType::f16, {64, 512}}, TensorType{DType::q4_k, {256, 512}}},
+                 .attributes = {{"scheme", std::string("q4_k")}},
+                 .target = "cuda"};
+  CHECK(taken_of(lower(blocks)).kernel == "dequant_mma");
+  blocks.without = {"dequant_mma"};
+  CHECK(taken_of(lower(blocks)).kernel == "dequant_matmul");
+}
+
+TEST_CASE("scatters_choose_their_form_by_updates_and_places") {
+  const auto scatter = [](int64_t updates) {
+    return OneNode{
+        .op = "scatter_nd",
+        .inputs = {f32({100000, 4}), TensorType{DType::i64, {updates, 1}}, f32({updates, 4})}};
+  };
+  CHECK(taken_of(lower(scatter(100))).kernel == "scatter direct");
+  CHECK(taken_of(lower(scatter(10000))).kernel == "scatter winners");
+  CHECK(taken_of(lower(scatter(3000))).kernel == "scatter sorted");
+  CHECK(refusal_by(lower(scatter(3000)), "scatter winners") == "many more places than updates");
+  OneNode without = scatter(100);
+  without.without = {"scatter direct"};
+  CHECK(taken_of(lower(without)).kernel == "scatter sorted");
+}
+
+TEST_CASE("passes_are_told_what_the_lowering_takes") {
+  const ProductTypes pair{
+      .m = 1024, .n = 8192, .k = 2048, .x = DType::bf16, .w = DType::bf16, .gated = true};
+  const auto row = [&](const std::vector<std::string>& without) {
+    const OfferContext at = on("cuda", &without);
+    return choose(product_offers(), at, product_of_types(pair)).row;
+  };
+  REQUIRE(row({}) != nullptr);
+  CHECK(row({})->kernel == KernelId::matmul_wgmma);
+  CHECK(row({"matmul_wgmma"}) == nullptr);
+}
+
+}  // namespace rlx::test
