@@ -11,8 +11,6 @@
 
 namespace rlx {
 
-enum class TargetKind : uint8_t { Vulkan, Cuda };  // numbered as in plan.fbs
-
 // The device class that cost models reckon with where no device is at hand.
 struct DeviceModel {
   uint32_t multiprocessors;
@@ -30,7 +28,8 @@ struct Target {
   bool cooperative_matrices;  // Feature::CooperativeMatrix and CooperativeBf16 of features.def
   bool native_halves;         // Feature::NativeHalves
 
-  // True where the target has a source for the kernel.
+  [[nodiscard]] bool has(TargetFeature feature) const;
+  // True where the target has a source for the kernel, and what the kernel needs.
   [[nodiscard]] bool offers(KernelId kernel) const;
 };
 

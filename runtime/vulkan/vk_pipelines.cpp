@@ -140,7 +140,7 @@ Status PipelineSet::create_layouts(Context& context, const PlanView& plan,
 Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint32_t kernel,
                                     VkPipelineCache cache, OwnedPipeline& pipeline) const {
   const fb::Kernel& record = plan.kernel(kernel);
-  const fb::Variant* variant = PlanView::vulkan_variant(record);
+  const fb::Variant* variant = PlanView::first_variant(record, fb::TargetKind::Vulkan);
   if (variant == nullptr) return unsuitable(kernel_text(record) + " has no Vulkan code");
   bool require_size = false;
   RLX_RETURN_IF_ERROR(

@@ -63,7 +63,7 @@ Status GuardedDevice::dispatch(const PlanView& plan, const fb::Step& step,
 Status GuardedDevice::pipeline_of(const PlanView& plan, uint32_t kernel,
                                   const Pipeline*& pipeline) {
   const fb::Kernel& record = plan.kernel(kernel);
-  const fb::Variant* variant = PlanView::vulkan_variant(record);
+  const fb::Variant* variant = PlanView::first_variant(record, fb::TargetKind::Vulkan);
   if (variant == nullptr) return unsuitable("a kernel has no Vulkan code");
   const std::span<const std::byte> code = plan.code(*variant);
   const XXH128_hash_t hash = XXH3_128bits(code.data(), code.size());
