@@ -26,7 +26,7 @@ Status GuardedDevice::open(std::unique_ptr<GuardedDevice>& device) {
     vulkan::PhysicalDevice physical;
     RLX_RETURN_IF_ERROR(
         vulkan::describe(instance->api, handles[i], text_of("vulkan:", i), physical));
-    if (!physical.is_cpu || !physical.unusable.empty()) continue;
+    if (!physical.info.is_software || !physical.unusable.empty()) continue;
     std::unique_ptr<GuardedDevice> made(new GuardedDevice);
     RLX_RETURN_IF_ERROR(
         vulkan::Context::create(std::move(instance), std::move(physical), made->context_));
