@@ -21,7 +21,8 @@ inline constexpr TargetKind kTargetKinds[] = {
 
 // Mask of 1 << TargetKind.
 enum class TargetSet : uint32_t {
-#define RLX_TARGET(kind, flag, name, folder, kernel, library) kind = 1u << static_cast<uint32_t>(TargetKind::kind),
+#define RLX_TARGET(kind, flag, name, folder, kernel, library) \
+  kind = 1u << static_cast<uint32_t>(TargetKind::kind),
 #include "schema/targets.def"
 #undef RLX_TARGET
   None = 0,

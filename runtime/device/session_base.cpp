@@ -126,8 +126,7 @@ Status SessionBase::profile(uint32_t entry, std::vector<StepTime>& times) {
   RLX_RETURN_IF_ERROR(time_steps(entry, measured));
   times.clear();
   for (const double microseconds : measured.microseconds) {
-    times.push_back(
-        {.step = static_cast<uint32_t>(times.size()), .microseconds = microseconds});
+    times.push_back({.step = static_cast<uint32_t>(times.size()), .microseconds = microseconds});
   }
   last_run_microseconds_ = measured.all_microseconds;
   return {};
@@ -180,8 +179,7 @@ Status write_ones(const fb::State& state, StateWriter& writer) {
 
 Status write_states(const PlanView& plan, StateWriter& writer) {
   for (const fb::State* state : *plan.index().states()) {
-    const ByteRange range{.offset_bytes = state->offset_bytes(),
-                          .size_bytes = state->size_bytes()};
+    const ByteRange range{.offset_bytes = state->offset_bytes(), .size_bytes = state->size_bytes()};
     if (range.size_bytes == 0) continue;
     switch (state->init()) {
       case fb::StateInit::Zeros:

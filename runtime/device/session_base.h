@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sessions of all devices share: where inputs and outputs lie, which entry runs, since when
-// and how long runs of it take, how states begin, and what is asked before every call. A device adds
-// its memory and its way to run an entry.
+// What the sessions of all devices share: where inputs and outputs lie, which entry runs, since
+// when and how long runs of it take, how states begin, and what is asked before every call. A
+// device adds its memory and its way to run an entry.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,8 @@ class SessionBase : public DeviceSession {
   Status profile(uint32_t entry, std::vector<StepTime>& times) final;
   [[nodiscard]] double last_run_microseconds() const final { return last_run_microseconds_; }
   Status reset_states() final;
-  Status read_after(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes) final;
+  Status read_after(uint32_t entry, uint32_t step, uint32_t value,
+                    std::span<std::byte> bytes) final;
   Status poison_arena(std::byte pattern) final;
   [[nodiscard]] std::span<uint32_t> index_errors() final { return index_errors_; }
   Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,

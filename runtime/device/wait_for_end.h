@@ -25,7 +25,8 @@ struct WaitTimes {
 // Work knows how to look at the end on its device, failures included:
 //   bool is_over()                       at once
 //   bool sleep(nanoseconds time)         after so much time, or at the end where the device wakes
-//   bool block(nanoseconds most)         at the end, or after so much time; nanoseconds::max(): never
+//   bool block(nanoseconds most)         at the end, or after so much time; nanoseconds::max():
+//   never
 // Each says whether the work is over. True where it is, false where the timeout came first.
 template <class Work>
 bool wait_for_end(Work& work, const WaitTimes& times) {
@@ -52,8 +53,8 @@ bool wait_for_end(Work& work, const WaitTimes& times) {
 // RLX_TIMEOUT for what did not end in time.
 inline Status out_of_time(std::string_view what, uint64_t timeout_nanoseconds,
                           const DeviceInfo& device) {
-  return timed_out(text_of(what, " did not finish within ", timeout_nanoseconds / 1000, " us on ",
-                           device.id));
+  return timed_out(
+      text_of(what, " did not finish within ", timeout_nanoseconds / 1000, " us on ", device.id));
 }
 
 }  // namespace rlx

@@ -62,8 +62,7 @@ TargetLimits cuda_limits(const PlanHeader&) {
 std::vector<TargetCode> cuda_code(const PlanHeader& header) {
   std::vector<TargetCode> code;
   for (uint32_t i = 0; i < header.cuda.architecture_count; ++i) {
-    code.push_back(
-        {.format = fb::CodeFormat::Cubin, .architecture = header.cuda.architectures[i]});
+    code.push_back({.format = fb::CodeFormat::Cubin, .architecture = header.cuda.architectures[i]});
   }
   if (header.cuda.ptx_architecture != 0)
     code.push_back({.format = fb::CodeFormat::Ptx, .architecture = header.cuda.ptx_architecture});
@@ -125,9 +124,11 @@ const TargetRow& target_row(fb::TargetKind kind) {
 }
 
 fb::TargetKind target_of(fb::CodeFormat format) {
-  return std::ranges::find_if(kRows, [&](const TargetRow& row) {
-           return std::ranges::find(row.formats, format) != row.formats.end();
-         })->kind;
+  return std::ranges::find_if(kRows,
+                              [&](const TargetRow& row) {
+                                return std::ranges::find(row.formats, format) != row.formats.end();
+                              })
+      ->kind;
 }
 
 uint32_t targets_of(const PlanHeader& header) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the runtime knows about each kind of target, in one row: its names, what its code is, and what
-// of a plan's header is its own. What depends on the kind and stands in no row is a switch over it.
+// What the runtime knows about each kind of target, in one row: its names, what its code is, and
+// what of a plan's header is its own. What depends on the kind and stands in no row is a switch
+// over it.
 #pragma once
 
 #include <array>
@@ -45,8 +46,8 @@ struct TargetRow {
   std::optional<uint32_t> first_with_clusters = std::nullopt;
 
   bool (*is_in)(const PlanHeader& header) = nullptr;
-  // Of a header that names the target: what is wrong with its part, as "the Vulkan target has a limit
-  // of 0"; empty where nothing is.
+  // Of a header that names the target: what is wrong with its part, as "the Vulkan target has a
+  // limit of 0"; empty where nothing is.
   std::string (*fault)(const PlanHeader& header) = nullptr;
   TargetLimits (*limits)(const PlanHeader& header) = nullptr;
   // What the header says that every kernel has code for.

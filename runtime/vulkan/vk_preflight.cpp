@@ -42,7 +42,8 @@ Status check_target(const PlanHeader& header, const DeviceInfo& device) {
     lacking.append(feature_names(missing));
   lacking.add_limit("workgroup invocations", needs.max_workgroup_invocations,
                     device.max_workgroup_invocations);
-  lacking.add_limit("bytes of shared memory per workgroup", needs.max_shared_bytes, device.max_shared_bytes);
+  lacking.add_limit("bytes of shared memory per workgroup", needs.max_shared_bytes,
+                    device.max_shared_bytes);
   lacking.add_limit("bytes of push constants", needs.max_params_bytes, device.max_params_bytes);
   for (size_t axis = 0; axis < 3; ++axis) {
     static constexpr std::string_view kAxes[] = {"workgroups along x", "workgroups along y",

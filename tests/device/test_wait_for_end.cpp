@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a wait divides its time between sleeping, polling and blocking.
-#include "runtime/device/wait_for_end.h"
-
 #include <string>
 
+#include "runtime/device/wait_for_end.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rows of targets: told apart by name, by mark in the header and by the formats of their code.
-#include "runtime/plan/target_row.h"
-
 #include <set>
 
+#include "runtime/plan/target_row.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;
