@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Writes OUTPUT, a .cpp that defines rlx::embedded_kernel_sources(): every kernel source below ROOT, by path from ROOT.
-file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/shaders/*.kernel ${ROOT}/shaders/*.inc ${ROOT}/shaders/*.comp
-     ${ROOT}/shaders/*.glsl ${ROOT}/cuda_kernels/*.cu ${ROOT}/cuda_kernels/*.cuh ${ROOT}/cuda_kernels/*.inc)
-list(APPEND sources schema/kernel_params.h)
+include(${CMAKE_CURRENT_LIST_DIR}/kernel_files.cmake)
+rlx_kernel_files(${ROOT} sources)
 list(SORT sources)
 set(text "#include \"compiler/emit/kernel_sources.h\"\nnamespace rlx {\nconst std::map<std::string, std::string>& embedded_kernel_sources() {\n  static const std::map<std::string, std::string> sources = {\n")
 foreach(path IN LISTS sources)

@@ -16,12 +16,17 @@ namespace {
 
 enum class Determinism : uint8_t { BitExact, OrderDependent };
 
-constexpr std::array kKernelRows = {
-#define RLX_KERNEL(name, params, determinism, targets) \
-  KernelRow{#name, #params, sizeof(params),            \
-            Determinism::determinism == Determinism::OrderDependent, KernelTargets::targets},
+// The sets of targets as kernels.def names them.
+struct KernelTargets {
+  using enum TargetSet;
+  static constexpr std::array kRows = {
+#define RLX_KERNEL(name, params, determinism, targets, needs)                        \
+  KernelRow{#name,          #params,                                                 \
+            sizeof(params), Determinism::determinism == Determinism::OrderDependent, \
+            targets,        TargetFeature::needs},
 #include "schema/kernels.def"
 #undef RLX_KERNEL
+  };
 };
 
 constexpr ParamsWord kParamsWords[] = {
@@ -50,7 +55,7 @@ constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount
 }  // namespace
 
 const KernelRow& kernel_row(KernelId id) {
-  return kKernelRows.at(static_cast<size_t>(id));
+  return KernelTargets::kRows.at(static_cast<size_t>(id));
 }
 
 std::span<const ParamsWord> all_params_words() {

@@ -16,26 +16,28 @@
 
 #include "compiler/dispatch/device_model.h"
 #include "compiler/dispatch/library_gemm.h"
+#include "compiler/dispatch/target_kind.h"
 #include "compiler/ir/graph.h"
 #include "schema/kernel_params.h"
 
 namespace rlx {
 
 enum class KernelId : uint16_t {
-#define RLX_KERNEL(name, params, determinism, targets) name,
+#define RLX_KERNEL(name, params, determinism, targets, needs) name,
 #include "schema/kernels.def"
 #undef RLX_KERNEL
 };
 
-// Which targets have a source for a kernel.
-enum class KernelTargets : uint8_t { Both, Cuda, Vulkan };
+// What some profiles of a target have, and some kernels need.
+enum class TargetFeature : uint8_t { Nothing, CooperativeMatrices };
 
 struct KernelRow {
   std::string_view name;
   std::string_view params;  // its struct of kernel_params.h
   uint32_t params_bytes;
   bool order_dependent;
-  KernelTargets targets;
+  TargetSet targets;  // that have a source for it
+  TargetFeature needs;
 };
 const KernelRow& kernel_row(KernelId id);
 
@@ -217,11 +219,11 @@ std::string print(const Program& program);
 // Params struct of each kernel, for typed building.
 template <KernelId>
 struct KernelTraits;
-#define RLX_KERNEL(name, params, determinism, targets) \
-  template <>                                          \
-  struct KernelTraits<KernelId::name> {                \
-    using Params = params;                             \
-    static_assert(sizeof(params) <= 128);              \
+#define RLX_KERNEL(name, params, determinism, targets, needs) \
+  template <>                                                 \
+  struct KernelTraits<KernelId::name> {                       \
+    using Params = params;                                    \
+    static_assert(sizeof(params) <= 128);                     \
   };
 #include "schema/kernels.def"
 #undef RLX_KERNEL

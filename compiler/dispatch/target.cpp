@@ -32,12 +32,19 @@ constexpr std::array kTargets = {
 
 }  // namespace
 
+bool Target::has(TargetFeature feature) const {
+  switch (feature) {
+    case TargetFeature::Nothing:
+      return true;
+    case TargetFeature::CooperativeMatrices:
+      return cooperative_matrices;
+  }
+  return false;
+}
+
 bool Target::offers(KernelId kernel) const {
-  const bool has_matrices = kernel == KernelId::matmul_coop || kernel == KernelId::attention_coop;
-  if (has_matrices && !cooperative_matrices) return false;
-  const KernelTargets targets = kernel_row(kernel).targets;
-  return targets == KernelTargets::Both ||
-         (targets == KernelTargets::Cuda) == (kind == TargetKind::Cuda);
+  const KernelRow& row = kernel_row(kernel);
+  return contains(row.targets, kind) && has(row.needs);
 }
 
 std::span<const Target> all_targets() {

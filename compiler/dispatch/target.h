@@ -12,8 +12,6 @@
 
 namespace rlx {
 
-enum class TargetKind : uint8_t { Vulkan, Cuda };  // numbered as in plan.fbs
-
 // Targets of one kind are profiles of its devices; a plan holds one of them.
 struct Target {
   TargetKind kind;
@@ -23,7 +21,8 @@ struct Target {
   bool cooperative_matrices;  // Feature::CooperativeMatrix and CooperativeBf16 of features.def
   bool native_halves;         // Feature::NativeHalves
 
-  // True where the target has a source for the kernel.
+  [[nodiscard]] bool has(TargetFeature feature) const;
+  // True where the target has a source for the kernel, and what the kernel needs.
   [[nodiscard]] bool offers(KernelId kernel) const;
 };
 

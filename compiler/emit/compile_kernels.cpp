@@ -35,12 +35,13 @@ struct Tools {
   std::vector<const CudaArchitecture*> architectures;
 };
 
-// One call of a compiler: a kernel's SPIR-V, or its cubin for one architecture, there with PTX
-// where that is wanted.
+// One call of a target's compiler: a kernel's SPIR-V, or its cubin for one architecture, there with
+// PTX where that is wanted.
 struct Job {
   const KernelSet::Kernel* kernel = nullptr;
   size_t kernel_index = 0;
-  const CudaArchitecture* architecture = nullptr;  // nullptr: SPIR-V
+  TargetKind target{};
+  const CudaArchitecture* architecture = nullptr;  // of CUDA
   bool with_ptx = false;
 };
 
@@ -54,9 +55,13 @@ struct JobResult {
 // no source.
 std::optional<std::string> inputs_of(const Job& job, const Tools& tools) {
   const Specialization& specialization = job.kernel->specialization;
-  if (job.architecture == nullptr)
-    return vulkan_code_inputs(specialization, tools.sources, tools.options.code);
-  return cuda_code_inputs(*tools.nvrtc, specialization, tools.sources, *job.architecture);
+  switch (job.target) {
+    case TargetKind::Vulkan:
+      return vulkan_code_inputs(specialization, tools.sources, tools.options.code);
+    case TargetKind::Cuda:
+      return cuda_code_inputs(*tools.nvrtc, specialization, tools.sources, *job.architecture);
+  }
+  return std::nullopt;
 }
 
 // The cache's keys of the codes of a job, in their order; none without a cache.
@@ -69,21 +74,36 @@ std::vector<std::string> keys_of(const Job& job, const Tools& tools) {
   return keys;
 }
 
-std::variant<std::vector<KernelCode>, KernelFault> compile(const Job& job, const Tools& tools) {
-  const Specialization& specialization = job.kernel->specialization;
+using Compiled = std::variant<std::vector<KernelCode>, KernelFault>;
+
+Compiled compile_for_vulkan(const Job& job, const Tools& tools) {
+  KernelResult result =
+      compile_vulkan(job.kernel->specialization, tools.sources, tools.options.code);
+  if (auto* fault = std::get_if<KernelFault>(&result)) return std::move(*fault);
   std::vector<KernelCode> codes;
-  if (job.architecture == nullptr) {
-    KernelResult result = compile_vulkan(specialization, tools.sources, tools.options.code);
-    if (auto* fault = std::get_if<KernelFault>(&result)) return std::move(*fault);
-    codes.push_back(std::get<KernelCode>(std::move(result)));
-    return codes;
-  }
-  auto result = compile_cuda(*tools.nvrtc, specialization, tools.sources, *job.architecture);
+  codes.push_back(std::get<KernelCode>(std::move(result)));
+  return codes;
+}
+
+Compiled compile_for_cuda(const Job& job, const Tools& tools) {
+  auto result =
+      compile_cuda(*tools.nvrtc, job.kernel->specialization, tools.sources, *job.architecture);
   if (auto* fault = std::get_if<KernelFault>(&result)) return std::move(*fault);
   auto& code = std::get<CudaCode>(result);
+  std::vector<KernelCode> codes;
   codes.push_back(std::move(code.cubin));
   if (job.with_ptx) codes.push_back(std::move(code.ptx));
   return codes;
+}
+
+Compiled compile(const Job& job, const Tools& tools) {
+  switch (job.target) {
+    case TargetKind::Vulkan:
+      return compile_for_vulkan(job, tools);
+    case TargetKind::Cuda:
+      return compile_for_cuda(job, tools);
+  }
+  return KernelFault{};
 }
 
 JobResult run_job(const Job& job, const Tools& tools) {
@@ -102,8 +122,21 @@ JobResult run_job(const Job& job, const Tools& tools) {
   return done;
 }
 
-bool wants(const KernelSet::Kernel& kernel, TargetKind target) {
-  return (kernel.targets >> static_cast<uint32_t>(target) & 1) != 0;
+// The jobs of a kernel for one target.
+void append_jobs(const Job& job, const Tools& tools, std::vector<Job>& jobs) {
+  switch (job.target) {
+    case TargetKind::Vulkan:
+      jobs.push_back(job);
+      return;
+    case TargetKind::Cuda:
+      for (const CudaArchitecture* architecture : tools.architectures) {
+        const bool lowest = architecture == tools.architectures.front();
+        Job& added = jobs.emplace_back(job);
+        added.architecture = architecture;
+        added.with_ptx = lowest && !architecture->specific();
+      }
+      return;
+  }
 }
 
 // In the order of CompiledKernels::variants but for PTX, which comes with the lowest architecture.
@@ -111,14 +144,9 @@ std::vector<Job> list_jobs(const KernelSet& set, const Tools& tools) {
   std::vector<Job> jobs;
   for (size_t k = 0; k < set.kernels.size(); ++k) {
     const KernelSet::Kernel& kernel = set.kernels[k];
-    if (wants(kernel, TargetKind::Vulkan)) jobs.push_back({.kernel = &kernel, .kernel_index = k});
-    if (!wants(kernel, TargetKind::Cuda)) continue;
-    for (const CudaArchitecture* architecture : tools.architectures) {
-      const bool lowest = architecture == tools.architectures.front();
-      jobs.push_back({.kernel = &kernel,
-                      .kernel_index = k,
-                      .architecture = architecture,
-                      .with_ptx = lowest && !architecture->specific()});
+    for (const TargetKind target : kTargetKinds) {
+      if (!contains(kernel.targets, target)) continue;
+      append_jobs({.kernel = &kernel, .kernel_index = k, .target = target}, tools, jobs);
     }
   }
   return jobs;
@@ -173,13 +201,12 @@ std::string kernel_text(const KernelSet::Kernel& kernel) {
 
 void report_fault(const Job& job, const std::string& message, const KernelSources& sources,
                   Diagnostics& diagnostics) {
-  const bool is_cuda = job.architecture != nullptr;
   std::string text = kernel_text(*job.kernel);
-  if (is_cuda) text += " (" + std::string(job.architecture->name) + ")";
+  if (job.architecture != nullptr) text += " (" + std::string(job.architecture->name) + ")";
   text += " does not compile:\n" + message;
   while (text.ends_with('\n')) text.pop_back();
   const Specialization& specialization = job.kernel->specialization;
-  const KernelText source = find_kernel_text(specialization, sources, is_cuda ? kCuda : kGlsl);
+  const KernelText source = find_kernel_text(specialization, sources, language_of(job.target));
   diagnostics.error(DiagCode::Kernel, {.file = source.path, .position = {}}, text,
                     "specialization: " + describe(specialization));
 }
@@ -199,7 +226,8 @@ void report_local_memory(const KernelSet::Kernel& kernel, const std::vector<Kern
   if (most_bytes == 0) return;
   diagnostics.warning(
       DiagCode::Kernel,
-      {.file = find_kernel_text(kernel.specialization, sources, kCuda).path, .position = {}},
+      {.file = find_kernel_text(kernel.specialization, sources, language_of(TargetKind::Cuda)).path,
+       .position = {}},
       kernel_text(kernel) + " is slower than it could be: its threads keep up to " +
           std::to_string(most_bytes) + " bytes of registers or arrays in memory (" + architectures +
           ")",
@@ -295,11 +323,10 @@ KernelSet gather_kernels(std::span<const TargetProgram> programs) {
   std::map<Specialization, uint32_t> known;
   std::vector<std::unordered_set<std::string>> noted;  // nodes of the kernels
   for (const auto& [program, target] : programs) {
-    const uint32_t target_bit = 1u << static_cast<uint32_t>(target->kind);
-    set.targets |= target_bit;
+    set.targets = set.targets | set_of(target->kind);
     std::vector<std::optional<uint32_t>>& indices = set.index_of_instance.emplace_back();
     indices.resize(program->kernels.size());
-    for_each_step(*program, [&, &owner = *program](const Step& step) {
+    for_each_step(*program, [&, &owner = *program, kind = target->kind](const Step& step) {
       if (!step.kernel) return;
       std::optional<uint32_t>& index = indices[index_of(*step.kernel)];
       if (!index) {
@@ -311,7 +338,7 @@ KernelSet gather_kernels(std::span<const TargetProgram> programs) {
         index = entry->second;
       }
       KernelSet::Kernel& kernel = set.kernels[*index];
-      kernel.targets |= target_bit;
+      kernel.targets = kernel.targets | set_of(kind);
       std::string node = step.op + " \"" + step.node + "\"";
       if (noted[*index].insert(node).second) kernel.nodes.push_back(std::move(node));
     });
@@ -336,7 +363,7 @@ std::optional<CompiledKernels> compile_kernels(const KernelSet& set,
               .architectures = {}};
   CompiledKernels compiled;
   std::unique_ptr<const Nvrtc> nvrtc;
-  if ((set.targets >> static_cast<uint32_t>(TargetKind::Cuda) & 1) != 0) {
+  if (contains(set.targets, TargetKind::Cuda)) {
     nvrtc = Nvrtc::open(options.nvrtc, diagnostics);
     if (nvrtc == nullptr) return std::nullopt;
     tools.nvrtc = nvrtc.get();

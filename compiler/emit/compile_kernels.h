@@ -28,14 +28,14 @@ struct TargetProgram {
 struct KernelSet {
   struct Kernel {
     Specialization specialization;
-    std::vector<std::string> nodes;  // that need it, as `op "node"`, in order
-    uint32_t targets = 0;            // that need it: mask of 1 << TargetKind
+    std::vector<std::string> nodes;       // that need it, as `op "node"`, in order
+    TargetSet targets = TargetSet::None;  // that need it
   };
   std::vector<Kernel> kernels;
   // Per program, per kernel instance: index into `kernels`; nullopt where no step uses the
   // instance.
   std::vector<std::vector<std::optional<uint32_t>>> index_of_instance;
-  uint32_t targets = 0;  // of the programs, also where they need no kernel
+  TargetSet targets = TargetSet::None;  // of the programs, also where they need no kernel
 };
 KernelSet gather_kernels(std::span<const TargetProgram> programs);
 

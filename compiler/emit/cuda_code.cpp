@@ -6,6 +6,7 @@
 
 #include "compiler/emit/specialized_source.h"
 #include "runtime/plan/cuda_code.h"
+#include "runtime/plan/target_row.h"
 
 namespace rlx {
 namespace {
@@ -14,9 +15,13 @@ namespace {
 // inputs.
 constexpr std::string_view kRecipe = "cuda recipe 1";
 
+constexpr const SourceLanguage& kCudaLanguage = language_of(TargetKind::Cuda);
 constexpr std::string_view kEntryPoint = "rlx_main";
 constexpr std::string_view kSpillMarker = "// ptxas: spills because ";
-constexpr uint32_t kFirstWithClusters = 90;
+
+bool has_clusters(uint32_t architecture) {
+  return target_row(fb::TargetKind::Cuda).has_clusters(architecture);
+}
 
 // Contraction into fma is harmless wherever kernels allow it (lib/scalar.inc); the rest of
 // arithmetic is IEEE's.
@@ -71,13 +76,13 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
                                                  const Specialization& specialization,
                                                  const KernelSources& sources,
                                                  const CudaArchitecture& architecture) {
-  const auto [path, kernel] = find_kernel_text(specialization, sources, kCuda);
+  const auto [path, kernel] = find_kernel_text(specialization, sources, kCudaLanguage);
   if (kernel == nullptr) return KernelFault{path + ": no such kernel source"};
 
   // A file that there is not stands as an #error: it may be in a part that #if leaves out.
   const std::string missing = "#error " + std::string(kNoSuchInclude) + "\n";
   std::vector<Nvrtc::File> includes;
-  for (const IncludedFile& file : included_files(*kernel, specialization, sources, kCuda)) {
+  for (const IncludedFile& file : included_files(*kernel, specialization, sources, kCudaLanguage)) {
     includes.push_back({.name = file.name, .text = file.text == nullptr ? &missing : file.text});
   }
   const std::string text = define_lines(specialization) + "#line 1 \"" + path + "\"\n" + *kernel;
@@ -101,7 +106,7 @@ std::variant<CudaCode, KernelFault> compile_cuda(const Nvrtc& nvrtc,
       .workgroup = specialization.workgroup,
       .shared_bytes = facts->static_shared_bytes + facts->dynamic_shared_bytes,
       .dynamic_shared_bytes = facts->dynamic_shared_bytes,
-      .cluster_x = architecture.number < kFirstWithClusters ? 1 : facts->cluster_x,
+      .cluster_x = has_clusters(architecture.number) ? facts->cluster_x : 1,
       .waits_for_predecessors = output.ptx.find("griddepcontrol.wait") != std::string::npos,
       .features = 0};
   code.ptx = code.cubin;
@@ -114,18 +119,18 @@ std::optional<std::string> cuda_code_inputs(const Nvrtc& nvrtc,
                                             const Specialization& specialization,
                                             const KernelSources& sources,
                                             const CudaArchitecture& architecture) {
-  const KernelText kernel = find_kernel_text(specialization, sources, kCuda);
+  const KernelText kernel = find_kernel_text(specialization, sources, kCudaLanguage);
   if (kernel.text == nullptr) return std::nullopt;
   std::string all = std::string(kRecipe) + "\nnvrtc " + nvrtc.version() + "\n";
   for (const std::string& option : options_for(nvrtc, architecture)) all += option + "\n";
-  return all + source_inputs(kernel, specialization, sources, kCuda);
+  return all + source_inputs(kernel, specialization, sources, kCudaLanguage);
 }
 
 uint32_t unexplained_local_bytes(const KernelCode& cubin, const Specialization& specialization,
                                  const KernelSources& sources) {
   const std::optional<CubinFacts> facts =
       read_cubin(cubin.bytes, cubin.entry_point, cubin.architecture);
-  const std::string* text = find_kernel_text(specialization, sources, kCuda).text;
+  const std::string* text = find_kernel_text(specialization, sources, kCudaLanguage).text;
   const bool explained = text != nullptr && text->find(kSpillMarker) != std::string::npos;
   return facts && !explained ? facts->local_bytes : 0;
 }

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "compiler/dispatch/program.h"
+#include "schema/plan_generated.h"
 
 namespace rlx {
 
-enum class CodeFormat : uint8_t { SpirV, Cubin, Ptx };  // numbered as in plan.fbs
+using CodeFormat = fb::CodeFormat;
 
 struct KernelCode {
   CodeFormat format = CodeFormat::SpirV;

@@ -6,34 +6,51 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
+
+#include "compiler/emit/specialized_source.h"
 
 namespace rlx {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Kernels and what they include: of both languages, of GLSL, of CUDA C++.
-constexpr std::string_view kExtensions[] = {".kernel", ".inc", ".comp", ".glsl", ".cu", ".cuh"};
-
-bool is_kernel_source(const fs::path& path) {
-  return std::ranges::find(kExtensions, path.extension().string()) != std::end(kExtensions);
+std::vector<SourceLanguage> all_languages() {
+  std::vector<SourceLanguage> all = {kSharedLanguage};
+  all.insert(all.end(), std::begin(kLanguages), std::end(kLanguages));
+  return all;
 }
 
-// Where sources are looked for (find_kernel_text, find_include).
-struct Place {
-  std::string_view folder;
-  std::string_view extension;
-};
-constexpr Place kPlaces[] = {{"shaders", ".kernel"},          {"shaders/lib", ".inc"},
-                             {"shaders/vulkan", ".comp"},     {"shaders/vulkan/lib", ".inc"},
-                             {"shaders/vulkan/lib", ".glsl"}, {"cuda_kernels", ".cu"},
-                             {"cuda_kernels/lib", ".inc"},    {"cuda_kernels/lib", ".cuh"}};
-
-bool is_looked_for(const fs::path& path) {
-  return std::ranges::any_of(kPlaces, [&](const Place& place) {
-    return path.parent_path().generic_string() == place.folder &&
-           path.extension().string() == place.extension;
+bool is_kernel_source(const fs::path& path) {
+  const std::string extension = path.extension().string();
+  return std::ranges::any_of(all_languages(), [&](const SourceLanguage& language) {
+    return extension == language.kernel_extension || extension == language.library_extension;
   });
+}
+
+// As find_kernel_text and find_include look for sources: what kernels of every language include may
+// have a text of a language's own.
+bool is_looked_for(const fs::path& path) {
+  const std::string folder = path.parent_path().generic_string();
+  const std::string extension = path.extension().string();
+  return std::ranges::any_of(all_languages(), [&](const SourceLanguage& language) {
+    if (folder == language.folder) return extension == language.kernel_extension;
+    return folder == std::string(language.folder) + "/lib" &&
+           (extension == language.library_extension ||
+            extension == kSharedLanguage.library_extension);
+  });
+}
+
+// shaders/<kernel>.kernel, shaders/vulkan/<kernel>.comp and ...
+std::string places_of_kernels() {
+  const std::vector<SourceLanguage> languages = all_languages();
+  std::string text;
+  for (const SourceLanguage& language : languages) {
+    const bool is_last = &language == &languages.back();
+    text += text.empty() ? "" : is_last ? " and " : ", ";
+    text += std::string(language.folder) + "/<kernel>" + std::string(language.kernel_extension);
+  }
+  return text;
 }
 
 std::optional<std::string> read_text(const fs::path& path) {
@@ -66,10 +83,10 @@ std::optional<KernelSources> KernelSources::from_folder(const std::string& folde
       if (!file->is_regular_file() || !is_kernel_source(file->path())) continue;
       const fs::path path = file->path().lexically_relative(folder);
       if (!is_looked_for(path)) {
-        diagnostics.error(DiagCode::BadOption, {.file = file->path().string(), .position = {}},
-                          "kernel source lies where none is looked for",
-                          "kernels are shaders/<kernel>.kernel, shaders/vulkan/<kernel>.comp and "
-                          "cuda_kernels/<kernel>.cu; what they include lies in lib beside them");
+        diagnostics.error(
+            DiagCode::BadOption, {.file = file->path().string(), .position = {}},
+            "kernel source lies where none is looked for",
+            "kernels are " + places_of_kernels() + "; what they include lies in lib beside them");
         return std::nullopt;
       }
       std::optional<std::string> text = read_text(file->path());

@@ -23,6 +23,7 @@
 #include "compiler/support/checked.h"
 #include "runtime/plan/contract.h"
 #include "runtime/plan/plan_view.h"
+#include "runtime/plan/target_row.h"
 #include "schema/plan_generated.h"
 
 namespace rlx {
@@ -432,14 +433,12 @@ void IndexBuilder::note_limits(const KernelCode& code) {
 Offset<fb::Variant> variant_table(FlatBufferBuilder& builder, const KernelCode& code,
                                   const PlacedCode& placed) {
   const auto entry_point = builder.CreateSharedString(code.entry_point);
-  const auto target =
-      code.format == CodeFormat::SpirV ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda;
   constexpr uint32_t kAnySubgroupSize = 0;
-  return fb::CreateVariant(builder, target, static_cast<fb::CodeFormat>(code.format),
-                           code.architecture, placed.offset_bytes, placed.size_bytes, placed.hash,
-                           entry_point, code.workgroup.x, code.workgroup.y, code.workgroup.z,
-                           kAnySubgroupSize, code.shared_bytes, code.features,
-                           code.dynamic_shared_bytes, code.cluster_x, code.waits_for_predecessors);
+  return fb::CreateVariant(builder, target_of(code.format), code.format, code.architecture,
+                           placed.offset_bytes, placed.size_bytes, placed.hash, entry_point,
+                           code.workgroup.x, code.workgroup.y, code.workgroup.z, kAnySubgroupSize,
+                           code.shared_bytes, code.features, code.dynamic_shared_bytes,
+                           code.cluster_x, code.waits_for_predecessors);
 }
 
 Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t index,
@@ -538,15 +537,14 @@ std::vector<Offset<fb::Symbol>> IndexBuilder::symbols() {
 }
 
 PlanIndex IndexBuilder::build() {
-  if ((content_->kernels->targets >> static_cast<uint32_t>(TargetKind::Vulkan) & 1) != 0) {
-    result_.vulkan = {
-        .present = 1,
-        .api_version = kVulkanApiVersion,
-        .features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout),
-        .max_workgroup_invocations = 1,
-        .max_shared_bytes = 0,
-        .max_params_bytes = 0,
-        .max_grid = {1, 1, 1}};
+  if (contains(content_->kernels->targets, TargetKind::Vulkan)) {
+    result_.vulkan = {.present = 1,
+                      .api_version = kVulkanApiVersion,
+                      .features = mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout),
+                      .max_workgroup_invocations = 1,
+                      .max_shared_bytes = 0,
+                      .max_params_bytes = 0,
+                      .max_grid = {1, 1, 1}};
   }
   gather_pointers();
   const auto symbol_list = builder_.CreateVector(symbols());

@@ -8,9 +8,9 @@
 namespace rlx {
 namespace {
 
-// Text of both languages.
-constexpr std::string_view kSharedFolder = "shaders/";
-constexpr std::string_view kSharedExtension = ".kernel";
+std::string path_in(const SourceLanguage& language, std::string_view name) {
+  return std::string(language.folder) + "/" + std::string(name);
+}
 
 // The names of a text's #include "..." lines.
 std::vector<std::string> include_names(std::string_view text) {
@@ -58,9 +58,10 @@ void append_file(const std::string& name, const std::string& text, std::string& 
 KernelText find_kernel_text(const Specialization& specialization, const KernelSources& sources,
                             const SourceLanguage& language) {
   const std::string name(kernel_row(specialization.kernel).name);
-  std::string own = std::string(language.folder) + name + std::string(language.extension);
+  std::string own = path_in(language, name + std::string(language.kernel_extension));
   if (const std::string* text = sources.find(own)) return {.path = std::move(own), .text = text};
-  std::string shared = std::string(kSharedFolder) + name + std::string(kSharedExtension);
+  std::string shared =
+      path_in(kSharedLanguage, name + std::string(kSharedLanguage.kernel_extension));
   const std::string* text = sources.find(shared);
   return {.path = std::move(shared), .text = text};
 }
@@ -73,8 +74,8 @@ const std::string* find_include(const std::string& name, const Specialization& s
   }
   if (name.find("..") != std::string::npos) return nullptr;
   if (name.starts_with("lib/")) {
-    const std::string* own = sources.find(std::string(language.folder) + name);
-    return own != nullptr ? own : sources.find(std::string(kSharedFolder) + name);
+    const std::string* own = sources.find(path_in(language, name));
+    return own != nullptr ? own : sources.find(path_in(kSharedLanguage, name));
   }
   if (name.starts_with("schema/")) return sources.find(name);
   return nullptr;

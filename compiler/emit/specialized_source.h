@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A kernel's source text under a specialization, in either language: macros, includes, and the
+// A kernel's source text under a specialization, in a target's language: macros, includes, and the
 // texts that its code depends on.
 #pragma once
 
@@ -13,17 +13,27 @@
 
 namespace rlx {
 
-// What a language has of its own: folder + kernel + extension is a kernel, folder + "lib/..." what
-// kernels include. What the folder lacks is text of both languages: shaders/<kernel>.kernel and
-// shaders/lib/....
+// What a target's language has of its own: folder/<kernel>.<extension> is a kernel, folder/lib/...
+// what kernels include. What the folder lacks is text of every language: shaders/<kernel>.kernel
+// and shaders/lib/....
 struct SourceLanguage {
   std::string_view folder;
-  std::string_view extension;
+  std::string_view kernel_extension;
+  std::string_view library_extension;  // of what only this language includes
 };
-inline constexpr SourceLanguage kGlsl = {.folder = "shaders/vulkan/", .extension = ".comp"};
-inline constexpr SourceLanguage kCuda = {.folder = "cuda_kernels/", .extension = ".cu"};
+inline constexpr SourceLanguage kLanguages[] = {
+// by TargetKind
+#define RLX_TARGET(kind, flag, name, folder, kernel, library) {folder, kernel, library},
+#include "schema/targets.def"
+#undef RLX_TARGET
+};
+constexpr const SourceLanguage& language_of(TargetKind target) {
+  return kLanguages[static_cast<size_t>(target)];
+}
+inline constexpr SourceLanguage kSharedLanguage = {
+    .folder = "shaders", .kernel_extension = ".kernel", .library_extension = ".inc"};
 
-// A kernel's text and where it lies: the language's own, or else that of both languages.
+// A kernel's text and where it lies: the language's own, or else that of every language.
 struct KernelText {
   std::string path;                   // "shaders/softmax.kernel"
   const std::string* text = nullptr;  // of the sources; nullptr: neither is there
@@ -32,7 +42,7 @@ KernelText find_kernel_text(const Specialization& specialization, const KernelSo
                             const SourceLanguage& language);
 
 // What `#include "name"` in a kernel means: generated/... of the specialization, lib/... of the
-// language or else of both languages, or schema/...; nullptr where there is no such file.
+// language or else of every language, or schema/...; nullptr where there is no such file.
 const std::string* find_include(const std::string& name, const Specialization& specialization,
                                 const KernelSources& sources, const SourceLanguage& language);
 inline constexpr std::string_view kNoSuchInclude =

@@ -37,27 +37,27 @@ std::optional<uint64_t> capability_features(uint32_t capability) {
   static constexpr std::array kRows = {
       Row{spv::CapabilityMatrix, 0},
       Row{spv::CapabilityShader, 0},
-      Row{spv::CapabilityFloat16, feature_bit(Feature::Float16)},
-      Row{spv::CapabilityFloat64, feature_bit(Feature::Float64)},
-      Row{spv::CapabilityInt8, feature_bit(Feature::Int8)},
-      Row{spv::CapabilityInt16, feature_bit(Feature::Int16)},
-      Row{spv::CapabilityInt64, feature_bit(Feature::Int64)},
-      Row{spv::CapabilityStorageBuffer8BitAccess, feature_bit(Feature::Storage8)},
-      Row{spv::CapabilityStorageBuffer16BitAccess, feature_bit(Feature::Storage16)},
-      Row{spv::CapabilityPhysicalStorageBufferAddresses, feature_bit(Feature::BufferAddress)},
-      Row{spv::CapabilityGroupNonUniform, feature_bit(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformVote, feature_bit(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformArithmetic, feature_bit(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformBallot, feature_bit(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformShuffle, feature_bit(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformShuffleRelative, feature_bit(Feature::Subgroup)},
-      Row{spv::CapabilitySignedZeroInfNanPreserve, feature_bit(Feature::FloatControls32)},
-      Row{spv::CapabilityRoundingModeRTE, feature_bit(Feature::NativeHalves)},
-      Row{spv::CapabilityDenormPreserve, feature_bit(Feature::NativeHalves)},
-      Row{spv::CapabilityVulkanMemoryModel, feature_bit(Feature::MemoryModel)},
-      Row{kCooperativeMatrix, feature_bit(Feature::CooperativeMatrix)},
-      Row{kBf16, feature_bit(Feature::CooperativeBf16)},
-      Row{kBf16Matrix, feature_bit(Feature::CooperativeBf16)},
+      Row{spv::CapabilityFloat16, mask_of(Feature::Float16)},
+      Row{spv::CapabilityFloat64, mask_of(Feature::Float64)},
+      Row{spv::CapabilityInt8, mask_of(Feature::Int8)},
+      Row{spv::CapabilityInt16, mask_of(Feature::Int16)},
+      Row{spv::CapabilityInt64, mask_of(Feature::Int64)},
+      Row{spv::CapabilityStorageBuffer8BitAccess, mask_of(Feature::Storage8)},
+      Row{spv::CapabilityStorageBuffer16BitAccess, mask_of(Feature::Storage16)},
+      Row{spv::CapabilityPhysicalStorageBufferAddresses, mask_of(Feature::BufferAddress)},
+      Row{spv::CapabilityGroupNonUniform, mask_of(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformVote, mask_of(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformArithmetic, mask_of(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformBallot, mask_of(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformShuffle, mask_of(Feature::Subgroup)},
+      Row{spv::CapabilityGroupNonUniformShuffleRelative, mask_of(Feature::Subgroup)},
+      Row{spv::CapabilitySignedZeroInfNanPreserve, mask_of(Feature::FloatControls32)},
+      Row{spv::CapabilityRoundingModeRTE, mask_of(Feature::NativeHalves)},
+      Row{spv::CapabilityDenormPreserve, mask_of(Feature::NativeHalves)},
+      Row{spv::CapabilityVulkanMemoryModel, mask_of(Feature::MemoryModel)},
+      Row{kCooperativeMatrix, mask_of(Feature::CooperativeMatrix)},
+      Row{kBf16, mask_of(Feature::CooperativeBf16)},
+      Row{kBf16Matrix, mask_of(Feature::CooperativeBf16)},
   };
   for (const Row& row : kRows) {
     if (static_cast<uint32_t>(row.capability) == capability) return row.features;
@@ -154,7 +154,7 @@ class TypeTable {
 
 SpirvFacts reflect_spirv(std::span<const uint32_t> words) {
   SpirvFacts facts;
-  facts.features = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout);
+  facts.features = mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout);
   TypeTable types;
   uint64_t shared_bytes = 0;
   for_each_instruction(words, [&](const Instruction& instruction) {

@@ -11,18 +11,9 @@
 #include <vector>
 
 #include "compiler/dispatch/program.h"
+#include "schema/features.h"
 
 namespace rlx {
-
-// Bits of features.def.
-enum class Feature : uint64_t {
-#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
-#include "schema/features.def"
-#undef RLX_FEATURE
-};
-constexpr uint64_t feature_bit(Feature feature) {
-  return static_cast<uint64_t>(feature);
-}
 
 struct SpirvFacts {
   std::string entry_point;

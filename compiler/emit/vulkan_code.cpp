@@ -23,6 +23,7 @@ namespace {
 // inputs.
 constexpr std::string_view kRecipe = "vulkan 1.2 spir-v 1.5 recipe 5";
 
+constexpr const SourceLanguage& kGlsl = language_of(TargetKind::Vulkan);
 constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_2;
 
 class Includer final : public shaderc::CompileOptions::IncluderInterface {

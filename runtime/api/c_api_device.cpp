@@ -2,22 +2,65 @@
 // rlx.h: devices.
 #include "runtime/api/handles.h"
 #include "runtime/cuda/cuda_device.h"
+#include "runtime/device/device_names.h"
 #include "runtime/null/null_device.h"
+#include "runtime/plan/target_row.h"
 #include "runtime/vulkan/vulkan_device.h"
 
 namespace rlx {
 namespace {
+
+// What opens the devices of a target's driver; those of one id begin with the target's flag.
+struct DriverRow {
+  std::string_view flag;
+  std::vector<DeviceInfo> (*list)(std::string& why_none);
+  Status (*open)(const std::string& id, std::shared_ptr<Device>& device);
+};
+
+DriverRow driver_of(fb::TargetKind target) {
+  const std::string_view flag = target_row(target).flag;
+  switch (target) {
+    case fb::TargetKind::Vulkan:
+      return {.flag = flag,
+              .list = list_vulkan_devices,
+              .open = [](const std::string& id, std::shared_ptr<Device>& device) {
+                return open_vulkan_device(id, device);
+              }};
+    case fb::TargetKind::Cuda:
+      return {.flag = flag,
+              .list = [](std::string& why_none) { return list_cuda_devices(why_none); },
+              .open = [](const std::string& id,
+                         std::shared_ptr<Device>& device) { return open_cuda_device(id, device); }};
+  }
+  return {};
+}
 
 Status open_device(const std::string& id, std::shared_ptr<Device>& device) {
   if (id == "null") {
     device = open_null_device();
     return {};
   }
-  if (id == "vulkan" || id.starts_with("vulkan:")) return open_vulkan_device(id, device);
-  if (id == "cuda" || id.starts_with("cuda:")) return open_cuda_device(id, device);
-  return {RLX_NO_DEVICE,
-          text_of("there is no device ", quoted(id),
-                  "; devices are named vulkan:0, vulkan (the first), cuda:0, cuda or null")};
+  std::string names;
+  for (const TargetRow& row : target_rows()) {
+    if (id == row.flag || id.starts_with(text_of(row.flag, ":")))
+      return driver_of(row.kind).open(id, device);
+    names += text_of(names.empty() ? "" : ", ", row.flag, ":0, ", row.flag,
+                     names.empty() ? " (the first)" : "");
+  }
+  return no_device(
+      text_of("there is no device ", quoted(id), "; devices are named ", names, " or null"));
+}
+
+// Of every driver; `note` says of each that has none why.
+std::vector<DeviceInfo> list_devices(std::string& note) {
+  std::vector<DeviceInfo> all;
+  for (const TargetRow& row : target_rows()) {
+    std::string why_none;
+    std::vector<DeviceInfo> found = driver_of(row.kind).list(why_none);
+    std::move(found.begin(), found.end(), std::back_inserter(all));
+    if (!why_none.empty()) note += text_of(note.empty() ? "" : "\n", why_none);
+  }
+  return all;
 }
 
 }  // namespace
@@ -59,11 +102,7 @@ rlx_status rlx_device_list_create(rlx_device_list** list) {
     if (list == nullptr) return null_argument("list");
     *list = nullptr;
     auto made = std::make_unique<rlx_device_list>();
-    made->devices = rlx::list_vulkan_devices(made->note);
-    std::string no_cuda;
-    std::vector<rlx::DeviceInfo> cuda = rlx::list_cuda_devices(no_cuda);
-    std::move(cuda.begin(), cuda.end(), std::back_inserter(made->devices));
-    if (!no_cuda.empty()) made->note += rlx::text_of(made->note.empty() ? "" : "\n", no_cuda);
+    made->devices = rlx::list_devices(made->note);
     *list = made.release();
     return {};
   });
@@ -159,8 +198,7 @@ rlx_status rlx_device_health(const rlx_device* device) {
     if (device == nullptr) return null_argument("device");
     if (!device->shared->lost && device->shared->device->health().code() != RLX_DEVICE_LOST)
       return {};
-    return {RLX_DEVICE_LOST, rlx::text_of("device ", device->shared->device->info().id,
-                                          " was lost; close its sessions and open it again")};
+    return rlx::lost_earlier(device->shared->device->info());
   });
 }
 

@@ -5,7 +5,6 @@
 
 #include "runtime/api/handles.h"
 #include "runtime/base/dtype.h"
-#include "runtime/device/preflight.h"
 
 namespace rlx {
 namespace {
@@ -222,8 +221,7 @@ rlx_status rlx_plan_preflight(const void* first_page, size_t size_bytes, const r
     RLX_RETURN_IF_ERROR(
         PlanView::open_header({static_cast<const std::byte*>(first_page), size_bytes}, header));
     rlx::give_struct(rlx::describe_header(header), info);
-    return device == nullptr ? Status()
-                             : rlx::check_device_suits(header, device->shared->device->info());
+    return device == nullptr ? Status() : device->shared->device->check_suits(header);
   });
 }
 

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: sessions.
 #include "runtime/api/handles.h"
-#include "runtime/plan/plan_memory.h"
+#include "runtime/device/device_names.h"
+#include "runtime/device/preflight.h"
 
 namespace rlx {
 namespace {
-
-Status lost_device(const SharedDevice& device) {
-  return {RLX_DEVICE_LOST, text_of("device ", device.device->info().id,
-                                   " was lost; close its sessions and open it again")};
-}
 
 // Remembers the loss of a device for all who share it.
 Status note_loss(SharedDevice& device, Status status) {
@@ -41,7 +37,7 @@ rlx_status in_session(rlx_session* session, const Body& body) {
     if (session == nullptr) return null_argument("session");
     const Turn turn(session->busy);
     if (!turn.is_ours()) return {RLX_INVALID_STATE, "another thread is in a call of this session"};
-    if (session->device->lost) return lost_device(*session->device);
+    if (session->device->lost) return lost_earlier(session->device->device->info());
     return note_loss(*session->device, body(*session->session));
   });
 }
@@ -73,16 +69,6 @@ Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
   RLX_RETURN_IF_ERROR(device->device->load(*plan.view, options, loaded));
   plan.loaded.push_back({.plan = loaded, .device = device, .profile = options.profile});
   return {};
-}
-
-Status check_budget(const PlanHeader& header, uint64_t budget_bytes) {
-  const uint64_t needed = segment_bytes(header);
-  if (budget_bytes == 0 || needed <= budget_bytes) return {};
-  return {RLX_OUT_OF_DEVICE_MEMORY,
-          text_of("the plan needs ", bytes_text(needed), " of device memory (weights ",
-                  header.weights_bytes, ", state ", header.state_bytes, ", arena ",
-                  header.arena_bytes, ", io ", header.io_bytes, ", index errors ",
-                  header.index_error_bytes, "), the budget is ", bytes_text(budget_bytes))};
 }
 
 Status take_session_options(const rlx_session_options* given, LoadOptions& options,
@@ -130,7 +116,7 @@ rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
     RLX_RETURN_IF_ERROR(rlx::take_session_options(options, load, own));
     RLX_RETURN_IF_ERROR(rlx::check_budget(plan->view->header(), load.memory_budget_bytes));
     const std::shared_ptr<rlx::SharedDevice> shared = device->shared;
-    if (shared->lost) return rlx::lost_device(*shared);
+    if (shared->lost) return rlx::lost_earlier(shared->device->info());
     std::shared_ptr<rlx::DevicePlan> loaded;
     {
       const std::lock_guard lock(plan->mutex);

@@ -54,10 +54,11 @@ class CountedObject {
   CountedObject(ObjectCounts& counts, ObjectKind kind) : counts_(&counts), kind_(kind) {
     counts_->add(kind_);
   }
-  CountedObject(CountedObject&& other) noexcept { swap(other); }
+  CountedObject(CountedObject&& other) noexcept
+      : counts_(std::exchange(other.counts_, nullptr)), kind_(other.kind_) {}
   CountedObject& operator=(CountedObject&& other) noexcept {
-    CountedObject taken(std::move(other));
-    swap(taken);
+    std::swap(counts_, other.counts_);
+    std::swap(kind_, other.kind_);
     return *this;
   }
   ~CountedObject() {
@@ -65,13 +66,40 @@ class CountedObject {
   }
 
  private:
-  void swap(CountedObject& other) noexcept {
-    std::swap(counts_, other.counts_);
-    std::swap(kind_, other.kind_);
-  }
-
   ObjectCounts* counts_ = nullptr;  // null: nothing is counted
   ObjectKind kind_{};
+};
+
+// Owns one handle of a driver or library, and counts it. Parent is what the handle was made from,
+// which outlives it: Parent::objects() counts its handles, Parent::end<kDestroy>(handle) ends one.
+template <class Parent, class Handle, auto kDestroy, ObjectKind kKind>
+class OwnedHandle {
+ public:
+  OwnedHandle() = default;
+  OwnedHandle(Parent& parent, Handle handle)
+      : parent_(&parent), handle_(handle), counted_(parent.objects(), kKind) {}
+  OwnedHandle(OwnedHandle&& other) noexcept
+      : parent_(other.parent_),
+        handle_(std::exchange(other.handle_, Handle{})),
+        counted_(std::move(other.counted_)) {}
+  OwnedHandle& operator=(OwnedHandle&& other) noexcept {
+    OwnedHandle taken(std::move(other));
+    std::swap(parent_, taken.parent_);
+    std::swap(handle_, taken.handle_);
+    std::swap(counted_, taken.counted_);
+    return *this;
+  }
+  ~OwnedHandle() {
+    if (handle_ != Handle{}) parent_->template end<kDestroy>(handle_);
+  }
+
+  [[nodiscard]] Handle get() const { return handle_; }
+  explicit operator bool() const { return handle_ != Handle{}; }
+
+ private:
+  Parent* parent_ = nullptr;
+  Handle handle_{};
+  CountedObject counted_;
 };
 
 }  // namespace rlx

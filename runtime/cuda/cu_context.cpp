@@ -5,7 +5,8 @@
 #include <array>
 
 #include "runtime/base/errors.h"
-#include "runtime/base/text.h"
+#include "runtime/device/device_names.h"
+#include "schema/plan_generated.h"
 #include "schema/plan_header.h"
 
 namespace rlx::cuda {
@@ -47,6 +48,7 @@ Status describe_device(const Driver& driver, CUdevice device, std::string id, De
                                   "cuDeviceGetAttribute of " + id));
     *row.value = static_cast<uint32_t>(value);
   }
+  made.target = fb::TargetKind::Cuda;
   made.id = std::move(id);
   made.name = name.data();
   made.driver = version_text(driver.version);
@@ -64,9 +66,9 @@ Status Context::open(std::shared_ptr<const Driver> driver, CUdevice device, std:
   std::shared_ptr<Context> made(new Context(std::move(driver), std::move(objects)));
   RLX_RETURN_IF_ERROR(describe_device(*made->driver, device, std::move(id), made->info));
   RLX_RETURN_IF_ERROR(made->check(made->api.cuDevicePrimaryCtxRetain(&made->handle, device),
-                                  "the primary context of " + made->text()));
+                                  "the primary context of " + device_text(made->info)));
   made->device_ = device;
-  made->counted_ = CountedObject(*made->objects, ObjectKind::Context);
+  made->counted_ = CountedObject(made->objects(), ObjectKind::Context);
   made->retained_ = true;
   made->info.available_bytes = made->available_bytes();
   context = std::move(made);
@@ -100,7 +102,7 @@ Status Context::check(CUresult result, std::string_view what) {
 
 Status Context::health() const {
   if (!lost_.load(std::memory_order_acquire)) return {};
-  return device_lost(text() + " was lost earlier; close its sessions and plans and open it again");
+  return lost_earlier(info);
 }
 
 uint64_t Context::available_bytes() {
@@ -111,10 +113,6 @@ uint64_t Context::available_bytes() {
   const CUresult result = api.cuMemGetInfo_v2(&free_bytes, &total_bytes);
   note(result);
   return result == CUDA_SUCCESS ? free_bytes : 0;
-}
-
-std::string Context::text() const {
-  return text_of("device ", info.id, " ", quoted(info.name));
 }
 
 Status create_stream(Context& context, OwnedStream& stream) {
@@ -129,6 +127,14 @@ Status create_event(Context& context, unsigned flags, OwnedEvent& event) {
   CUevent handle = nullptr;
   RLX_RETURN_IF_ERROR(context.check(context.api.cuEventCreate(&handle, flags), "cuEventCreate"));
   event = OwnedEvent(context, handle);
+  return {};
+}
+
+Status microseconds_between(Context& context, CUevent begin, CUevent end, double& microseconds) {
+  float milliseconds = 0;
+  RLX_RETURN_IF_ERROR(context.check(context.api.cuEventElapsedTime(&milliseconds, begin, end),
+                                    "cuEventElapsedTime"));
+  microseconds = milliseconds * 1e3;
   return {};
 }
 

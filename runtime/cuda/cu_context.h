@@ -38,13 +38,16 @@ class Context {
   [[nodiscard]] Status health() const;
   // Device memory that is free now, of all processes. 0 where the driver does not say.
   [[nodiscard]] uint64_t available_bytes();
-  // "device cuda:0 \"NVIDIA H200\"", for messages.
-  [[nodiscard]] std::string text() const;
+
+  // Of everything made in this context.
+  [[nodiscard]] ObjectCounts& objects() const { return *objects_; }
+  // Ends a handle; kDestroy is the Api member that does. A refusal means that the context is gone,
+  // and the handle with it.
+  template <auto kDestroy, typename Handle>
+  void end(Handle handle);
 
   const std::shared_ptr<const Driver> driver;
   const Api& api;
-  // Of everything made in this context; never null.
-  const std::shared_ptr<ObjectCounts> objects;
   CUcontext handle = nullptr;
   DeviceInfo info;
 
@@ -52,8 +55,9 @@ class Context {
   Context(std::shared_ptr<const Driver> from, std::shared_ptr<ObjectCounts> counts)
       : driver(std::move(from)),
         api(driver->api),
-        objects(counts != nullptr ? std::move(counts) : std::make_shared<ObjectCounts>()) {}
+        objects_(counts != nullptr ? std::move(counts) : std::make_shared<ObjectCounts>()) {}
 
+  const std::shared_ptr<ObjectCounts> objects_;
   CUdevice device_ = 0;
   CountedObject counted_;  // the primary context's retention
   bool retained_ = false;
@@ -83,40 +87,14 @@ class Current {
   Status status_;
 };
 
-// Owns one handle, and counts it; kDestroy is the Api member that ends it. A refusal to end it
-// means that the context is gone, and the handle with it.
+template <auto kDestroy, typename Handle>
+void Context::end(Handle handle) {
+  const Current current(*this);
+  note((api.*kDestroy)(handle));
+}
+
 template <typename Handle, auto kDestroy, ObjectKind kKind>
-class Owned {
- public:
-  Owned() = default;
-  Owned(Context& context, Handle handle)
-      : context_(&context), handle_(handle), counted_(*context.objects, kKind) {}
-  Owned(Owned&& other) noexcept { swap(other); }
-  Owned& operator=(Owned&& other) noexcept {
-    Owned taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Owned() {
-    if (handle_ == Handle{}) return;
-    const Current current(*context_);
-    context_->note((context_->api.*kDestroy)(handle_));
-  }
-
-  [[nodiscard]] Handle get() const { return handle_; }
-  explicit operator bool() const { return handle_ != Handle{}; }
-
- private:
-  void swap(Owned& other) noexcept {
-    std::swap(context_, other.context_);
-    std::swap(handle_, other.handle_);
-    std::swap(counted_, other.counted_);
-  }
-
-  Context* context_ = nullptr;
-  Handle handle_{};
-  CountedObject counted_;
-};
+using Owned = OwnedHandle<Context, Handle, kDestroy, kKind>;
 
 using OwnedDeviceMemory = Owned<CUdeviceptr, &Api::cuMemFree_v2, ObjectKind::Memory>;
 using OwnedHostMemory = Owned<void*, &Api::cuMemFreeHost, ObjectKind::HostMemory>;
@@ -129,5 +107,7 @@ using OwnedGraphExec = Owned<CUgraphExec, &Api::cuGraphExecDestroy, ObjectKind::
 // The context is current in all of these.
 Status create_stream(Context& context, OwnedStream& stream);
 Status create_event(Context& context, unsigned flags, OwnedEvent& event);
+// Between two recorded events that are over.
+Status microseconds_between(Context& context, CUevent begin, CUevent end, double& microseconds);
 
 }  // namespace rlx::cuda

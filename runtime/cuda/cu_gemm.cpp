@@ -239,7 +239,7 @@ Status GemmSet::create(Context& context, const PlanView& plan, bool require_tune
   if (entries.empty()) return {};
 
   GemmSet made;
-  RLX_RETURN_IF_ERROR(BlasLibrary::open(context.objects, made.library_));
+  RLX_RETURN_IF_ERROR(BlasLibrary::open(context.objects(), made.library_));
   made.library_text_ = made.library_->text();
   for (const fb::Entry* entry : entries) {
     const std::span<const fb::Step> steps = PlanView::steps(*entry);

@@ -9,6 +9,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/cuda/cu_maps.h"
+#include "runtime/plan/target_row.h"
 
 namespace rlx::cuda {
 namespace {
@@ -57,9 +58,11 @@ class Launch {
   CUDA_KERNEL_NODE_PARAMS node_{};
 };
 
-// Clusters and programmatic launch exist since compute capability 9.0; code for older ones is right
-// without.
-constexpr uint32_t kClusterArchitecture = 90;
+// There are clusters, and grids that begin before their predecessors' ends; code for older
+// architectures is right without.
+bool has_clusters(uint32_t architecture) {
+  return target_row(fb::TargetKind::Cuda).has_clusters(architecture);
+}
 
 }  // namespace
 
@@ -181,7 +184,7 @@ class GraphBuilder {
     RLX_RETURN_IF_ERROR(
         context_.check(api_.cuGraphAddKernelNode_v2(&node, graph_, nullptr, 0, &launch.node()),
                        "cuGraphAddKernelNode"));
-    if (launch.variant().cluster_x() > 1 && context_.info.architecture >= kClusterArchitecture) {
+    if (launch.variant().cluster_x() > 1 && has_clusters(context_.info.architecture)) {
       CUlaunchAttributeValue value{};
       value.clusterDim = {.x = launch.variant().cluster_x(), .y = 1, .z = 1};
       RLX_RETURN_IF_ERROR(context_.check(
@@ -198,8 +201,8 @@ class GraphBuilder {
   // so.
   Status may_start_early(const fb::Variant& variant, std::span<const CUgraphNode> before,
                          bool& programmatic) {
-    programmatic = variant.waits_for_predecessors() &&
-                   variant.architecture() >= kClusterArchitecture && !before.empty();
+    programmatic =
+        variant.waits_for_predecessors() && has_clusters(variant.architecture()) && !before.empty();
     for (const CUgraphNode node : before) {
       int type = 0;
       RLX_RETURN_IF_ERROR(

@@ -10,15 +10,13 @@
 #include <vector>
 
 #include "runtime/base/errors.h"
+#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
+#include "runtime/device/device_names.h"
 
 namespace rlx::cuda {
 namespace {
-
-uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 // A session's transfers are mostly small: enough to hold all inputs of most models at once.
 constexpr uint64_t kStagingBytes = uint64_t{16} << 20;
@@ -38,8 +36,8 @@ Status Segment::create(Context& context, std::string_view what, uint64_t size_by
   CUdeviceptr address = 0;
   const CUresult result = context.api.cuMemAlloc_v2(&address, padded);
   if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-    return out_of_device_memory(text_of(context.text(), " has no ", bytes_text(padded), " for ",
-                                        what, "; ", bytes_text(context.available_bytes()),
+    return out_of_device_memory(text_of(device_text(context.info), " has no ", bytes_text(padded),
+                                        " for ", what, "; ", bytes_text(context.available_bytes()),
                                         " are free"));
   }
   RLX_RETURN_IF_ERROR(context.check(result, "cuMemAlloc"));

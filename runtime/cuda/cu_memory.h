@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string_view>
 
@@ -70,12 +69,8 @@ class Staging {
   uint64_t used_bytes_ = 0;
 };
 
-// Fills a range of a segment's bytes on the host: called with its offset and the memory to fill,
-// from several threads at once.
-using ByteSource = std::function<Status(uint64_t offset_bytes, std::span<std::byte> destination)>;
-
-// Fills the ranges of the segment with what the source says and waits for the last copy. The
-// context need not be current.
+// Fills the ranges of the segment with what the source says, asked by several threads at once, and
+// waits for the last copy. The context need not be current.
 Status upload(Context& context, const Segment& segment, std::span<const ByteRange> ranges,
               const ByteSource& source);
 

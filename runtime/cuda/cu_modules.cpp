@@ -2,15 +2,14 @@
 // Choice of code, modules loaded by several threads, and the attributes that launches need.
 #include "runtime/cuda/cu_modules.h"
 
-#include <algorithm>
-#include <atomic>
 #include <map>
-#include <new>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
-#include "runtime/device/preflight.h"
+#include "runtime/cuda/cu_preflight.h"
+#include "runtime/device/device_names.h"
+#include "runtime/plan/plan_kernels.h"
 
 namespace rlx::cuda {
 namespace {
@@ -19,40 +18,6 @@ namespace {
 constexpr uint32_t kDefaultSharedBytes = 48 * 1024;
 // Clusters up to this size are possible on every device that has clusters.
 constexpr uint32_t kPortableCluster = 8;
-
-void mark_used(const fb::Entry& entry, std::vector<bool>& used) {
-  for (const fb::Step& step : PlanView::steps(entry)) {
-    if (step.kind() == fb::StepKind::Dispatch) used[step.kernel()] = true;
-  }
-}
-
-// Kernels that some step dispatches, by index.
-std::vector<uint32_t> used_kernels(const PlanView& plan) {
-  std::vector<bool> marks(plan.index().kernels()->size());
-  for (uint32_t i = 0; i < plan.entry_count(); ++i)
-    mark_used(plan.entry(i, fb::TargetKind::Cuda), marks);
-  if (const fb::Entry* init = plan.init(fb::TargetKind::Cuda)) mark_used(*init, marks);
-  std::vector<uint32_t> used;
-  for (uint32_t i = 0; i < marks.size(); ++i) {
-    if (marks[i]) used.push_back(i);
-  }
-  return used;
-}
-
-std::string kernel_text(const fb::Kernel& kernel) {
-  std::string text = text_of("kernel ", quoted(PlanView::text(kernel.name())));
-  if (kernel.specialization() != nullptr && kernel.specialization()->size() != 0)
-    text += text_of(" (", PlanView::text(kernel.specialization()), ")");
-  return text;
-}
-
-// Later in this order is better; nullopt where the device cannot run the variant.
-bool runs_on(const fb::Variant& variant, uint32_t architecture) {
-  if (variant.target() != fb::TargetKind::Cuda) return false;
-  if (variant.format() == fb::CodeFormat::Ptx) return variant.architecture() <= architecture;
-  return variant.format() == fb::CodeFormat::Cubin &&
-         variant.architecture() / 10 == architecture / 10 && variant.architecture() <= architecture;
-}
 
 bool is_better(const fb::Variant& a, const fb::Variant& b) {
   if (a.format() != b.format()) return a.format() == fb::CodeFormat::Cubin;
@@ -80,7 +45,9 @@ Status load_module(Context& context, std::span<const std::byte> code, const std:
 const fb::Variant* choose_variant(const fb::Kernel& kernel, uint32_t architecture) {
   const fb::Variant* best = nullptr;
   for (const fb::Variant* variant : *kernel.variants()) {
-    if (!runs_on(*variant, architecture)) continue;
+    const bool runs = variant->target() == fb::TargetKind::Cuda &&
+                      runs_on(variant->format(), variant->architecture(), architecture);
+    if (!runs) continue;
     if (best == nullptr || is_better(*variant, *best)) best = variant;
   }
   return best;
@@ -135,12 +102,12 @@ Status ModuleSet::create(Context& context, const PlanView& plan, uint32_t jobs, 
   // Kernels by the piece of code that they share, in the order of the plan.
   std::map<uint64_t, size_t> module_of_code;
   std::vector<std::vector<uint32_t>> kernels_of_module;
-  for (const uint32_t kernel : used_kernels(plan)) {
+  for (const uint32_t kernel : used_kernels(plan, fb::TargetKind::Cuda)) {
     const fb::Variant* variant = choose_variant(plan.kernel(kernel), context.info.architecture);
     if (variant == nullptr) {
       return unsuitable(text_of(kernel_text(plan.kernel(kernel)), " has code for ",
-                                architectures_text(plan.header().cuda), "; ", context.text(),
-                                " is sm_", context.info.architecture));
+                                architectures_text(plan.header().cuda), "; ",
+                                device_text(context.info), " is sm_", context.info.architecture));
     }
     made.kernels_[kernel].variant = variant;
     made.kernels_[kernel].text = variant_text(*variant);
@@ -151,30 +118,16 @@ Status ModuleSet::create(Context& context, const PlanView& plan, uint32_t jobs, 
   }
   made.modules_.resize(kernels_of_module.size());
 
-  std::vector<Status> results(kernels_of_module.size());
-  const auto load_one = [&](size_t i) -> Status {
+  RLX_RETURN_IF_ERROR(for_each_index(kernels_of_module.size(), jobs, [&](size_t i) -> Status {
+    const Current current(context);
+    RLX_RETURN_IF_ERROR(current.status());
     RLX_RETURN_IF_ERROR(made.load(context, plan, kernels_of_module[i].front(), made.modules_[i]));
     for (const uint32_t kernel : kernels_of_module[i]) {
       RLX_RETURN_IF_ERROR(
           find_function(context, plan, kernel, made.modules_[i].get(), made.kernels_[kernel]));
     }
     return {};
-  };
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    const Current current(context);
-    for (size_t i = next.fetch_add(1); i < results.size(); i = next.fetch_add(1)) {
-      try {
-        results[i] = current.status().ok() ? load_one(i) : current.status();
-      } catch (const std::bad_alloc&) {
-        results[i] = out_of_host_memory({});
-      }
-    }
-  };
-  run_on_threads(std::min(thread_count(jobs), results.size()), work);
-  for (Status& result : results) {
-    if (!result.ok()) return std::move(result);
-  }
+  }));
   set = std::move(made);
   return {};
 }

@@ -2,43 +2,23 @@
 // Loading: requirements, weights, code, and the init entry that generates weights on the device.
 #include "runtime/cuda/cu_plan.h"
 
-#include <future>
-
-#include "runtime/base/errors.h"
-#include "runtime/base/text.h"
+#include "runtime/cuda/cu_preflight.h"
 #include "runtime/cuda/cu_session.h"
-#include "runtime/device/preflight.h"
+#include "runtime/device/load.h"
 #include "runtime/plan/plan_memory.h"
 
 namespace rlx::cuda {
 
-Status check_device(Context& context, const PlanView& view, const LoadOptions& options) {
-  DeviceInfo now = context.info;
-  now.available_bytes = context.available_bytes();
-  const PlanHeader& header = view.header();
-  RLX_RETURN_IF_ERROR(check_device_suits(header, now));
-  const uint64_t needed = segment_bytes(header);
-  if (options.memory_budget_bytes == 0 || needed <= options.memory_budget_bytes) return {};
-  return out_of_device_memory(text_of("plan ", quoted(view.name()), " needs ", bytes_text(needed),
-                                      " on ", context.text(), ", the budget is ",
-                                      bytes_text(options.memory_budget_bytes), "; ",
-                                      largest_segments_text(header)));
-}
-
 Status CudaPlan::load(std::shared_ptr<Context> context, const PlanView& view,
                       const LoadOptions& options, std::shared_ptr<DevicePlan>& loaded) {
   RLX_RETURN_IF_ERROR(context->health());
-  RLX_RETURN_IF_ERROR(check_device(*context, view, options));
+  DeviceInfo now = context->info;
+  now.available_bytes = context->available_bytes();
+  RLX_RETURN_IF_ERROR(check_load(view, now, check_target, options.memory_budget_bytes));
   std::shared_ptr<CudaPlan> made(new CudaPlan(std::move(context), view, options.profile));
-  // Code is loaded while the weights come from the disk.
-  // No thread to be had: it is done when asked for.
-  constexpr std::launch kPolicy = std::launch::async | std::launch::deferred;
-  std::future<Status> modules = std::async(kPolicy, [&made, &view, &options] {
-    return ModuleSet::create(made->context(), view, options.jobs, made->modules_);
-  });
-  const Status weights = made->create_weights();
-  RLX_RETURN_IF_ERROR(modules.get());
-  RLX_RETURN_IF_ERROR(explain_memory(weights, view.header()));
+  RLX_RETURN_IF_ERROR(load_code_and_weights(
+      view, [&] { return ModuleSet::create(made->context(), view, options.jobs, made->modules_); },
+      [&] { return made->create_weights(); }));
   const Current current(made->context());
   RLX_RETURN_IF_ERROR(current.status());
   RLX_RETURN_IF_ERROR(GemmSet::create(made->context(), view, options.require_tuned, made->gemms_));
@@ -54,10 +34,7 @@ Status CudaPlan::create_weights() {
     RLX_RETURN_IF_ERROR(
         Segment::create(*context_, "the weights", view_.header().weights_bytes, weights_));
   }
-  return upload(*context_, weights_, inline_weight_ranges(view_),
-                [this](uint64_t offset_bytes, std::span<std::byte> destination) {
-                  return view_.read_weights(offset_bytes, destination);
-                });
+  return upload(*context_, weights_, inline_weight_ranges(view_), weights_source(view_));
 }
 
 Status CudaPlan::run_init() {

@@ -37,7 +37,7 @@ class CudaPlan final : public DevicePlan, public std::enable_shared_from_this<Cu
  private:
   CudaPlan(std::shared_ptr<Context> context, const PlanView& view, bool profile)
       : context_(std::move(context)),
-        counted_(*context_->objects, ObjectKind::Plan),
+        counted_(context_->objects(), ObjectKind::Plan),
         view_(view),
         profile_(profile) {}
 
@@ -53,9 +53,5 @@ class CudaPlan final : public DevicePlan, public std::enable_shared_from_this<Cu
   ModuleSet modules_;
   GemmSet gemms_;
 };
-
-// Ok where the device runs what the plan's header names and the memory suffices; otherwise a
-// message with what the plan needs and what the device has.
-Status check_device(Context& context, const PlanView& view, const LoadOptions& options);
 
 }  // namespace rlx::cuda

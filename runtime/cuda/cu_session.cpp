@@ -3,37 +3,71 @@
 #include "runtime/cuda/cu_session.h"
 
 #include <algorithm>
-#include <cstring>
 #include <thread>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
+#include "runtime/device/device_names.h"
+#include "runtime/device/wait_for_end.h"
 
 namespace rlx::cuda {
 namespace {
 
 using std::chrono::nanoseconds;
 
-// Spinning saves the wake-up of a blocked thread (30 us and more). Runs that are shorter than this
-// end while spinning; longer ones are slept through, and spun for around the time at which the last
-// one ended.
 constexpr nanoseconds kSpin(200000);
-constexpr nanoseconds kLongestLead(500000);
 // Where a timeout forbids blocking in the driver.
 constexpr nanoseconds kPoll(50000);
 
+// The end of a run. The driver wakes a blocked thread at the end, but not after a time.
+class EventWait {
+ public:
+  EventWait(const Api& api, CUevent event) : api_(api), event_(event) {}
+
+  bool is_over() {
+    result_ = api_.cuEventQuery(event_);
+    return result_ != CUDA_ERROR_NOT_READY;
+  }
+  bool sleep(nanoseconds time) {
+    std::this_thread::sleep_for(time);
+    overslept_ = is_over();
+    return overslept_;
+  }
+  bool block(nanoseconds most) {
+    if (most == nanoseconds::max()) {
+      result_ = api_.cuEventSynchronize(event_);
+      return true;
+    }
+    const auto end = std::chrono::steady_clock::now() + most;
+    for (nanoseconds left = most; left > nanoseconds(0);
+         left = end - std::chrono::steady_clock::now()) {
+      std::this_thread::sleep_for(std::min(kPoll, left));
+      if (is_over()) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] CUresult result() const { return result_; }
+  [[nodiscard]] bool overslept() const { return overslept_; }
+
+ private:
+  const Api& api_;
+  CUevent event_;
+  CUresult result_ = CUDA_ERROR_NOT_READY;
+  bool overslept_ = false;
+};
+
 }  // namespace
 
-Status CudaSession::create(std::shared_ptr<CudaPlan> plan, const SessionOptions& options,
+Status CudaSession::create(const std::shared_ptr<CudaPlan>& plan, const SessionOptions& options,
                            std::unique_ptr<DeviceSession>& session) {
-  std::unique_ptr<CudaSession> made(new CudaSession(std::move(plan)));
+  std::unique_ptr<CudaSession> made(new CudaSession(plan));
   RLX_RETURN_IF_ERROR(made->context_.health());
   {
     const Current current(made->context_);
     RLX_RETURN_IF_ERROR(current.status());
     RLX_RETURN_IF_ERROR(made->allocate(options));
   }
-  for (uint32_t entry = 0; entry < made->view_.entry_count(); ++entry) made->link(entry);
+  for (uint32_t entry = 0; entry < made->entry_count(); ++entry) made->link(entry);
   RLX_RETURN_IF_ERROR(made->reset_states());
   session = std::move(made);
   return {};
@@ -47,7 +81,7 @@ CudaSession::~CudaSession() {
 }
 
 Status CudaSession::allocate(const SessionOptions& options) {
-  const PlanHeader& header = view_.header();
+  const PlanHeader& header = view().header();
   RLX_RETURN_IF_ERROR(Segment::create(context_, "the states", header.state_bytes, state_));
   RLX_RETURN_IF_ERROR(Segment::create(context_, "the arena", header.arena_bytes, arena_));
   RLX_RETURN_IF_ERROR(Segment::create(context_, "io", header.io_bytes, io_));
@@ -59,15 +93,15 @@ Status CudaSession::allocate(const SessionOptions& options) {
     stream_ = own_stream_.get();
   }
   RLX_RETURN_IF_ERROR(create_stream(context_, capture_));
-  const unsigned timing = plan_->profile() ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
+  const unsigned timing = profiles() ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
   RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_BLOCKING_SYNC | timing, ended_));
-  if (plan_->profile()) RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_DEFAULT, begun_));
+  if (profiles()) RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_DEFAULT, begun_));
   return Staging::create(context_, stream_, io_.size_bytes(), staging_);
 }
 
 // Nobody looks at words that the host does not check: these lie where kernels add fastest.
 Status CudaSession::allocate_index_errors(bool for_host) {
-  const uint64_t size_bytes = view_.header().index_error_bytes;
+  const uint64_t size_bytes = view().header().index_error_bytes;
   if (size_bytes == 0) return {};
   if (!for_host) {
     RLX_RETURN_IF_ERROR(
@@ -77,13 +111,8 @@ Status CudaSession::allocate_index_errors(bool for_host) {
   }
   RLX_RETURN_IF_ERROR(
       PinnedMemory::create(context_, "the index errors", size_bytes, host_index_errors_));
-  std::memset(host_index_errors_.bytes().data(), 0, size_bytes);
+  show_index_errors(host_index_errors_.bytes());
   return host_index_errors_.device_address(context_, index_errors_);
-}
-
-std::span<uint32_t> CudaSession::index_errors() {
-  const std::span<std::byte> bytes = host_index_errors_.bytes();
-  return {reinterpret_cast<uint32_t*>(bytes.data()), bytes.size() / kIndexErrorBytes};
 }
 
 Status CudaSession::adopt_stream(void* stream) {
@@ -93,21 +122,20 @@ Status CudaSession::adopt_stream(void* stream) {
       context_.check(context_.api.cuStreamGetCtx(handle, &owner), "the given stream"));
   if (owner != context_.handle) {
     return invalid_argument(text_of("the given stream belongs to another CUDA context than ",
-                                    context_.text(), "; adopt the stream's context first"));
+                                    device_text(context_.info),
+                                    "; adopt the stream's context first"));
   }
   stream_ = handle;
   return {};
 }
 
 void CudaSession::link(uint32_t entry) {
-  const fb::Entry& record = view_.entry(entry, fb::TargetKind::Cuda);
   EntryState state;
-  state.linked.entry = &record;
-  for (const IoRange& io : io_ranges(record)) state.io.push_back({.io = io, .bound = {}});
+  state.linked.entry = &record(entry);
   const auto base = [&](const fb::Value& value) -> CUdeviceptr {
     switch (value.segment()) {
       case fb::Segment::Weights:
-        return plan_->weights().address(value.offset_bytes());
+        return device_plan_.weights().address(value.offset_bytes());
       case fb::Segment::State:
         return state_.address(value.offset_bytes());
       case fb::Segment::Arena:
@@ -119,20 +147,10 @@ void CudaSession::link(uint32_t entry) {
     }
     return 0;
   };
-  for (const fb::Value* value : *record.values()) state.linked.addresses.push_back(base(*value));
-  for (const IoSlot& slot : state.io) state.linked.addresses[slot.io.value] = io_address(slot);
+  for (const fb::Value* value : *record(entry).values())
+    state.linked.addresses.push_back(base(*value));
+  for (const IoSlot& slot : io(entry)) state.linked.addresses[slot.io.value] = io_address(slot);
   entries_.push_back(std::move(state));
-}
-
-CudaSession::IoSlot& CudaSession::io_slot(EntryState& state, uint32_t value) {
-  return *std::find_if(state.io.begin(), state.io.end(),
-                       [&](const IoSlot& slot) { return slot.io.value == value; });
-}
-
-Status CudaSession::require_idle(std::string_view what) const {
-  if (!running_.has_value()) return {};
-  return invalid_state(
-      text_of(what, ": a run of this session is still under way; wait for it first"));
 }
 
 Status CudaSession::synchronise(std::string_view what) {
@@ -141,17 +159,10 @@ Status CudaSession::synchronise(std::string_view what) {
   return {};
 }
 
-Status CudaSession::prepare(uint32_t entry) {
-  EntryState& state = entries_[entry];
-  if (state.graph && state.stale_steps.empty()) return {};
-  RLX_RETURN_IF_ERROR(require_idle("prepare"));
-  RLX_RETURN_IF_ERROR(context_.health());
+Status CudaSession::prepare_entry(uint32_t entry) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  return prepare_graph(state);
-}
-
-Status CudaSession::prepare_graph(EntryState& state) {
+  EntryState& state = entries_[entry];
   const std::span<const fb::Step> steps = PlanView::steps(*state.linked.entry);
   const bool relink = state.graph && std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
                                                  [&](uint32_t step) {
@@ -159,10 +170,10 @@ Status CudaSession::prepare_graph(EntryState& state) {
                                                  });
   if (relink) {
     for (const uint32_t step : state.stale_steps)
-      RLX_RETURN_IF_ERROR(state.graph.relink(plan_->code(), state.linked, step));
+      RLX_RETURN_IF_ERROR(state.graph.relink(device_plan_.code(), state.linked, step));
   } else {
     RLX_RETURN_IF_ERROR(
-        EntryGraph::create(plan_->code(), state.linked,
+        EntryGraph::create(device_plan_.code(), state.linked,
                            {.step_count = static_cast<uint32_t>(steps.size()), .events = {}},
                            capture_.get(), state.graph));
     RLX_RETURN_IF_ERROR(
@@ -172,52 +183,35 @@ Status CudaSession::prepare_graph(EntryState& state) {
   return {};
 }
 
-Status CudaSession::write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) {
-  RLX_RETURN_IF_ERROR(require_idle("write"));
-  RLX_RETURN_IF_ERROR(context_.health());
-  const IoSlot& slot = io_slot(entries_[entry], value);
-  if (slot.bound.has_value())
-    return invalid_state("write: the input lives in a bound buffer; write it there");
+Status CudaSession::write_io(const IoSlot& slot, std::span<const std::byte> bytes) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   return staging_.write(io_address(slot), bytes);
 }
 
-Status CudaSession::read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) {
-  RLX_RETURN_IF_ERROR(require_idle("read"));
-  RLX_RETURN_IF_ERROR(context_.health());
-  const IoSlot& slot = io_slot(entries_[entry], value);
-  if (slot.bound.has_value())
-    return invalid_state("read: the output lives in a bound buffer; read it there");
+Status CudaSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   return staging_.read(io_address(slot), bytes);
 }
 
-Status CudaSession::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) {
-  RLX_RETURN_IF_ERROR(require_idle("bind"));
+void CudaSession::move_io(uint32_t entry, const IoSlot& slot) {
   EntryState& state = entries_[entry];
-  IoSlot& slot = io_slot(state, value);
-  slot.bound = buffer.size_bytes == 0 ? std::nullopt : std::optional(buffer.device_address);
-  if (state.linked.addresses[value] == io_address(slot)) return {};
-  state.linked.addresses[value] = io_address(slot);
+  state.linked.addresses[slot.io.value] = io_address(slot);
   const std::span<const fb::Step> steps = PlanView::steps(*state.linked.entry);
   for (uint32_t s = 0; s < steps.size(); ++s) {
     const std::span<const fb::Relocation> ranges =
         PlanView::relocations(*state.linked.entry, steps[s]);
-    const bool touched = std::any_of(ranges.begin(), ranges.end(),
-                                     [&](const auto& range) { return range.value() == value; });
+    const bool touched = std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) {
+      return range.value() == slot.io.value;
+    });
     const bool known =
         std::find(state.stale_steps.begin(), state.stale_steps.end(), s) != state.stale_steps.end();
     if (touched && !known) state.stale_steps.push_back(s);
   }
-  return {};
 }
 
-Status CudaSession::submit(uint32_t entry) {
-  RLX_RETURN_IF_ERROR(require_idle("submit"));
-  RLX_RETURN_IF_ERROR(context_.health());
-  RLX_RETURN_IF_ERROR(prepare(entry));
+Status CudaSession::launch(uint32_t entry) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   const Api& api = context_.api;
@@ -225,73 +219,27 @@ Status CudaSession::submit(uint32_t entry) {
     RLX_RETURN_IF_ERROR(context_.check(api.cuEventRecord(begun_.get(), stream_), "submit"));
   RLX_RETURN_IF_ERROR(
       context_.check(api.cuGraphLaunch(entries_[entry].graph.exec(), stream_), "cuGraphLaunch"));
-  RLX_RETURN_IF_ERROR(context_.check(api.cuEventRecord(ended_.get(), stream_), "submit"));
-  submitted_ = std::chrono::steady_clock::now();
-  running_ = entry;
-  return {};
+  return context_.check(api.cuEventRecord(ended_.get(), stream_), "submit");
 }
 
-Status CudaSession::wait_for_end(uint64_t timeout_nanoseconds, nanoseconds expected,
-                                 bool& overslept) {
-  using Clock = std::chrono::steady_clock;
-  const nanoseconds timeout(std::min<uint64_t>(timeout_nanoseconds, INT64_MAX));
-  const Clock::time_point start = Clock::now();
-  const auto elapsed = [&] { return nanoseconds(Clock::now() - start); };
-  const Api& api = context_.api;
-  const nanoseconds lead = std::min(expected / 5, kLongestLead);
-  const bool sleeps = expected - lead > kSpin;
-  if (sleeps) std::this_thread::sleep_for(std::min(expected - lead, timeout));
-  const nanoseconds spin_end = std::min(expected + lead + kSpin, timeout);
-  CUresult result = api.cuEventQuery(ended_.get());
-  overslept = sleeps && result != CUDA_ERROR_NOT_READY;
-  while (result == CUDA_ERROR_NOT_READY && elapsed() < spin_end)
-    result = api.cuEventQuery(ended_.get());
-  if (result == CUDA_ERROR_NOT_READY && timeout_nanoseconds == UINT64_MAX)
-    result = api.cuEventSynchronize(ended_.get());
-  while (result == CUDA_ERROR_NOT_READY && elapsed() < timeout) {
-    std::this_thread::sleep_for(std::min(kPoll, timeout - elapsed()));
-    result = api.cuEventQuery(ended_.get());
+SessionBase::RunEnd CudaSession::wait_for_run(uint64_t timeout_nanoseconds, nanoseconds expected) {
+  const Current current(context_);
+  if (!current.status().ok()) return {.status = current.status(), .is_over = false};
+  EventWait work(context_.api, ended_.get());
+  const WaitTimes times{
+      .timeout_nanoseconds = timeout_nanoseconds, .expected = expected, .spin = kSpin};
+  if (!wait_for_end(work, times)) {
+    return {.status = out_of_time("the run", timeout_nanoseconds, context_.info), .is_over = false};
   }
-  if (result == CUDA_ERROR_NOT_READY) {
-    return timed_out(text_of("the run did not finish within ", timeout_nanoseconds / 1000,
-                             " us on ", context_.info.id));
-  }
-  return context_.check(result, "the run");
+  return {.status = context_.check(work.result(), "the run"), .overslept = work.overslept()};
 }
 
-Status CudaSession::wait(uint64_t timeout_nanoseconds) {
-  if (!running_.has_value()) return {};
+Status CudaSession::finish_run(double& microseconds) {
+  staging_.reset();
+  if (!begun_) return {};
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  EntryState& state = entries_[*running_];
-  const auto since_submit = [this] {
-    return nanoseconds(std::chrono::steady_clock::now() - submitted_);
-  };
-  const nanoseconds expected = std::max(state.last_duration - since_submit(), nanoseconds(0));
-  bool overslept = false;
-  const Status status = wait_for_end(timeout_nanoseconds, expected, overslept);
-  if (status.code() == RLX_TIMEOUT) return status;
-  // How long before its wake-up such a run ended is not known: the next one is slept through for
-  // less, until its end is seen.
-  state.last_duration = overslept ? since_submit() * 3 / 4 : since_submit();
-  running_.reset();
-  if (!status.ok()) {
-    return {status.code(), text_of("plan ", quoted(view_.name()), ", entry ",
-                                   quoted(PlanView::text(state.linked.entry->name())), " on ",
-                                   context_.info.id, ": ", status.message())};
-  }
-  staging_.reset();
-  return take_run_time();
-}
-
-Status CudaSession::take_run_time() {
-  if (!begun_) return {};
-  float milliseconds = 0;
-  RLX_RETURN_IF_ERROR(
-      context_.check(context_.api.cuEventElapsedTime(&milliseconds, begun_.get(), ended_.get()),
-                     "cuEventElapsedTime"));
-  last_run_microseconds_ = milliseconds * 1e3;
-  return {};
+  return microseconds_between(context_, begun_.get(), ended_.get(), microseconds);
 }
 
 Status CudaSession::run_once(const EntryGraph& graph, std::string_view what) {
@@ -299,31 +247,19 @@ Status CudaSession::run_once(const EntryGraph& graph, std::string_view what) {
   return synchronise(what);
 }
 
-Status CudaSession::read_after(uint32_t entry, uint32_t step, uint32_t value,
-                               std::span<std::byte> bytes) {
-  RLX_RETURN_IF_ERROR(require_idle("read_after"));
-  RLX_RETURN_IF_ERROR(context_.health());
-  EntryState& state = entries_[entry];
-  const fb::Value& record = PlanView::value(*state.linked.entry, value);
-  if (record.segment() == fb::Segment::Arena &&
-      (step < record.first_step() || step > record.last_step())) {
-    return invalid_argument(text_of("value ", quoted(PlanView::text(record.name())),
-                                    " does not live at step ", step,
-                                    ": its bytes are its own from step ", record.first_step(),
-                                    " to step ", record.last_step()));
-  }
+Status CudaSession::run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+                                 std::span<std::byte> bytes) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
+  const LinkedEntry& linked = entries_[entry].linked;
   EntryGraph graph;
   RLX_RETURN_IF_ERROR(EntryGraph::create(
-      plan_->code(), state.linked, {.step_count = step + 1, .events = {}}, capture_.get(), graph));
+      device_plan_.code(), linked, {.step_count = step + 1, .events = {}}, capture_.get(), graph));
   RLX_RETURN_IF_ERROR(run_once(graph, "read_after"));
-  return staging_.read(state.linked.addresses[value], bytes);
+  return staging_.read(linked.addresses[value], bytes);
 }
 
-Status CudaSession::poison_arena(std::byte pattern) {
-  RLX_RETURN_IF_ERROR(require_idle("poison_arena"));
-  RLX_RETURN_IF_ERROR(context_.health());
+Status CudaSession::fill_arena(std::byte pattern) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   RLX_RETURN_IF_ERROR(context_.check(

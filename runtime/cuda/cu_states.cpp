@@ -1,63 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initial values of a session's states.
-#include <algorithm>
-#include <vector>
-
-#include "runtime/base/dtype.h"
-#include "runtime/base/errors.h"
-#include "runtime/base/text.h"
 #include "runtime/cuda/cu_session.h"
 
 namespace rlx::cuda {
 namespace {
 
-// Whole elements of every dtype that has a number one.
-constexpr uint64_t kPieceBytes = 64 << 10;
+// Puts fills and copies on the session's stream.
+class Writer final : public StateWriter {
+ public:
+  Writer(Context& context, CUstream stream, Staging& staging, const Segment& weights,
+         const Segment& states)
+      : context_(context), stream_(stream), staging_(staging), weights_(weights), states_(states) {}
 
-Status write_ones(Staging& staging, const fb::State& state, CUdeviceptr target) {
-  if (!has_one(state.dtype())) {
-    return unsuitable(text_of("state ", quoted(PlanView::text(state.name())),
-                              " begins as ones, which a quantised type cannot"));
+  Status fill_zeros(ByteRange state) override {
+    return context_.check(context_.api.cuMemsetD8Async(states_.address(state.offset_bytes), 0,
+                                                       state.size_bytes, stream_),
+                          "reset_states");
   }
-  std::vector<std::byte> ones(std::min(state.size_bytes(), kPieceBytes));
-  fill_with_ones(state.dtype(), ones);
-  for (uint64_t done = 0; done < state.size_bytes(); done += ones.size()) {
-    const uint64_t piece = std::min<uint64_t>(ones.size(), state.size_bytes() - done);
-    RLX_RETURN_IF_ERROR(staging.write(target + done, std::span(ones).first(piece)));
+  Status write(uint64_t offset_bytes, std::span<const std::byte> bytes) override {
+    return staging_.write(states_.address(offset_bytes), bytes);
   }
-  return {};
-}
+  Status copy_weight(uint64_t weight_offset_bytes, ByteRange state) override {
+    return context_.check(context_.api.cuMemcpyDtoDAsync_v2(states_.address(state.offset_bytes),
+                                                            weights_.address(weight_offset_bytes),
+                                                            state.size_bytes, stream_),
+                          "reset_states");
+  }
+
+ private:
+  Context& context_;
+  CUstream stream_;
+  Staging& staging_;
+  const Segment& weights_;
+  const Segment& states_;
+};
 
 }  // namespace
 
-Status CudaSession::reset_states() {
-  RLX_RETURN_IF_ERROR(require_idle("reset_states"));
-  RLX_RETURN_IF_ERROR(context_.health());
-  if (view_.index().states()->size() == 0) return {};
+Status CudaSession::fill_states() {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  const Api& api = context_.api;
-  for (const fb::State* state : *view_.index().states()) {
-    if (state->size_bytes() == 0) continue;
-    const CUdeviceptr target = state_.address(state->offset_bytes());
-    switch (state->init()) {
-      case fb::StateInit::Zeros:
-        RLX_RETURN_IF_ERROR(context_.check(
-            api.cuMemsetD8Async(target, 0, state->size_bytes(), stream_), "reset_states"));
-        break;
-      case fb::StateInit::Ones:
-        RLX_RETURN_IF_ERROR(write_ones(staging_, *state, target));
-        break;
-      case fb::StateInit::Weight: {
-        const fb::Weight& weight = *view_.index().weights()->Get(*state->init_weight());
-        RLX_RETURN_IF_ERROR(context_.check(
-            api.cuMemcpyDtoDAsync_v2(target, plan_->weights().address(weight.offset_bytes()),
-                                     state->size_bytes(), stream_),
-            "reset_states"));
-        break;
-      }
-    }
-  }
+  Writer writer(context_, stream_, staging_, device_plan_.weights(), state_);
+  RLX_RETURN_IF_ERROR(write_states(view(), writer));
   return synchronise("reset_states");
 }
 

@@ -5,20 +5,10 @@
 #include <cstring>
 #include <random>
 
-#include "runtime/base/errors.h"
-#include "runtime/base/text.h"
 #include "runtime/cuda/cu_session.h"
 
 namespace rlx::cuda {
 namespace {
-
-Status microseconds_between(Context& context, CUevent begin, CUevent end, double& microseconds) {
-  float milliseconds = 0;
-  RLX_RETURN_IF_ERROR(context.check(context.api.cuEventElapsedTime(&milliseconds, begin, end),
-                                    "cuEventElapsedTime"));
-  microseconds = milliseconds * 1e3;
-  return {};
-}
 
 // Events with what records them.
 class EventList {
@@ -50,19 +40,15 @@ double median(std::vector<double> numbers) {
 // Recording an event costs about as much as a short kernel (2.6 us on an H200), so what it costs
 // with nothing in between is taken off: what remains is the step itself, without the distance to
 // its neighbours.
-Status CudaSession::profile(uint32_t entry, std::vector<StepTime>& times) {
-  if (!plan_->profile())
-    return invalid_state("profile: the plan was loaded without the option profile");
-  RLX_RETURN_IF_ERROR(require_idle("profile"));
-  RLX_RETURN_IF_ERROR(context_.health());
-  EntryState& state = entries_[entry];
-  const uint32_t step_count = state.linked.entry->steps()->size();
+Status CudaSession::time_steps(uint32_t entry, StepTimes& times) {
+  const LinkedEntry& linked = entries_[entry].linked;
+  const uint32_t step_count = linked.entry->steps()->size();
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   EventList events;
   EntryGraph graph;
   RLX_RETURN_IF_ERROR(events.create(context_, kCalibrationEvents + step_count));
-  RLX_RETURN_IF_ERROR(EntryGraph::create(plan_->code(), state.linked,
+  RLX_RETURN_IF_ERROR(EntryGraph::create(device_plan_.code(), linked,
                                          {.step_count = step_count, .events = events.handles()},
                                          capture_.get(), graph));
   RLX_RETURN_IF_ERROR(
@@ -76,13 +62,10 @@ Status CudaSession::profile(uint32_t entry, std::vector<StepTime>& times) {
   }
   const auto first_step = gaps.begin() + (kCalibrationEvents - 1);
   const double recording = *std::min_element(gaps.begin(), first_step);
-  std::vector<StepTime> made;
-  last_run_microseconds_ = 0;
   for (uint32_t s = 0; s < step_count; ++s) {
-    made.push_back({.step = s, .microseconds = std::max(first_step[s] - recording, 0.0)});
-    last_run_microseconds_ += made.back().microseconds;
+    times.microseconds.push_back(std::max(first_step[s] - recording, 0.0));
+    times.all_microseconds += times.microseconds.back();
   }
-  times = std::move(made);
   return {};
 }
 
@@ -202,19 +185,13 @@ Status fill_operands(Context& context, Staging& staging, CUstream stream, const 
 
 }  // namespace
 
-Status CudaSession::time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
-                                    std::vector<GemmAlgorithm>& algorithms) {
-  RLX_RETURN_IF_ERROR(require_idle("time_algorithms"));
-  RLX_RETURN_IF_ERROR(context_.health());
+Status CudaSession::time_library(uint32_t entry, uint32_t step, uint32_t most,
+                                 std::vector<GemmAlgorithm>& algorithms) {
   const LinkedEntry& linked = entries_[entry].linked;
   const fb::Step& record = PlanView::steps(*linked.entry)[step];
-  if (record.kind() != fb::StepKind::LibraryGemm) {
-    return invalid_argument(
-        text_of(view_.describe_step(*linked.entry, step), " is no library product"));
-  }
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  const StepCode code = plan_->code();
+  const StepCode code = device_plan_.code();
   std::vector<cublasLtMatmulHeuristicResult_t> offers;
   RLX_RETURN_IF_ERROR(code.gemms.offers(*linked.entry, step, most, offers));
   RLX_RETURN_IF_ERROR(fill_operands(context_, staging_, stream_, linked, record));

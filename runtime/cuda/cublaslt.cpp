@@ -24,15 +24,14 @@ Status load_functions(void* library, const char* name, BlasApi& api) {
 
 }  // namespace
 
-Status BlasLibrary::open(std::shared_ptr<ObjectCounts> objects,
-                         std::shared_ptr<const BlasLibrary>& library) {
+Status BlasLibrary::open(ObjectCounts& objects, std::shared_ptr<const BlasLibrary>& library) {
   for (const char* name : kNames) {
     void* file = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (file == nullptr) continue;
-    std::shared_ptr<BlasLibrary> made(new BlasLibrary(std::move(objects)));
+    std::shared_ptr<BlasLibrary> made(new BlasLibrary(objects));
     RLX_RETURN_IF_ERROR(load_functions(file, name, made->api));
     RLX_RETURN_IF_ERROR(made->check(made->api.cublasLtCreate(&made->handle), "cublasLtCreate"));
-    made->counted_ = CountedObject(*made->objects, ObjectKind::Library);
+    made->counted_ = CountedObject(objects, ObjectKind::Library);
     library = std::move(made);
     return {};
   }

@@ -80,9 +80,9 @@ struct BlasApi {
 class BlasLibrary {
  public:
   // Opens the first of `names` that is there, newest first. RLX_UNSUITABLE_DEVICE with the package
-  // that has it where none is. What is made with the library is counted.
-  static Status open(std::shared_ptr<ObjectCounts> objects,
-                     std::shared_ptr<const BlasLibrary>& library);
+  // that has it where none is. What is made with the library is counted in `objects`, which outlive
+  // it.
+  static Status open(ObjectCounts& objects, std::shared_ptr<const BlasLibrary>& library);
   ~BlasLibrary();
   BlasLibrary(const BlasLibrary&) = delete;
   BlasLibrary& operator=(const BlasLibrary&) = delete;
@@ -92,45 +92,25 @@ class BlasLibrary {
   // "cuBLASLt 13.0.2"
   [[nodiscard]] std::string text() const;
 
+  [[nodiscard]] ObjectCounts& objects() const { return objects_; }
+  template <auto kDestroy, typename Handle>
+  void end(Handle handle) const {
+    static_cast<void>((api.*kDestroy)(handle));
+  }
+
   BlasApi api;
   cublasLtHandle_t handle = nullptr;
-  const std::shared_ptr<ObjectCounts> objects;
 
  private:
-  explicit BlasLibrary(std::shared_ptr<ObjectCounts> counts) : objects(std::move(counts)) {}
+  explicit BlasLibrary(ObjectCounts& objects) : objects_(objects) {}
 
+  ObjectCounts& objects_;
   CountedObject counted_;
 };
 
-// Owns a descriptor, and counts it; kDestroy is the BlasApi member that ends it.
+// kDestroy is the BlasApi member that ends the descriptor.
 template <typename Handle, auto kDestroy>
-class OwnedDescriptor {
- public:
-  OwnedDescriptor() = default;
-  OwnedDescriptor(const BlasLibrary& library, Handle handle)
-      : api_(&library.api), handle_(handle), counted_(*library.objects, ObjectKind::Descriptor) {}
-  OwnedDescriptor(OwnedDescriptor&& other) noexcept { swap(other); }
-  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
-    OwnedDescriptor taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~OwnedDescriptor() {
-    if (handle_ != nullptr) static_cast<void>((api_->*kDestroy)(handle_));
-  }
-  [[nodiscard]] Handle get() const { return handle_; }
-
- private:
-  void swap(OwnedDescriptor& other) noexcept {
-    std::swap(api_, other.api_);
-    std::swap(handle_, other.handle_);
-    std::swap(counted_, other.counted_);
-  }
-
-  const BlasApi* api_ = nullptr;
-  Handle handle_ = nullptr;
-  CountedObject counted_;
-};
+using OwnedDescriptor = OwnedHandle<const BlasLibrary, Handle, kDestroy, ObjectKind::Descriptor>;
 
 using OwnedProduct = OwnedDescriptor<cublasLtMatmulDesc_t, &BlasApi::cublasLtMatmulDescDestroy>;
 using OwnedLayout = OwnedDescriptor<cublasLtMatrixLayout_t, &BlasApi::cublasLtMatrixLayoutDestroy>;

@@ -2,13 +2,12 @@
 // Listing, opening and adopting CUDA devices.
 #include "runtime/cuda/cuda_device.h"
 
-#include <optional>
-
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
 #include "runtime/cuda/cu_context.h"
 #include "runtime/cuda/cu_plan.h"
-#include "runtime/device/device_id.h"
+#include "runtime/cuda/cu_preflight.h"
+#include "runtime/device/device_names.h"
 
 namespace rlx {
 namespace cuda {
@@ -20,7 +19,10 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] const DeviceInfo& info() const override { return context_->info; }
   [[nodiscard]] Status health() const override { return context_->health(); }
-  [[nodiscard]] const ObjectCounts& objects() const override { return *context_->objects; }
+  [[nodiscard]] const ObjectCounts& objects() const override { return context_->objects(); }
+  [[nodiscard]] Status check_suits(const PlanHeader& header) const override {
+    return check_device_suits(header, info(), check_target);
+  }
   Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
     return CudaPlan::load(context_, plan, options, loaded);
@@ -49,14 +51,6 @@ Status find_devices(const Driver& driver, std::vector<Found>& devices) {
   return {};
 }
 
-Status unknown_device(const std::string& id, const std::vector<Found>& devices) {
-  std::string message = text_of("there is no device ", quoted(id), "; this machine has ");
-  for (size_t i = 0; i < devices.size(); ++i) {
-    message += text_of(i == 0 ? "" : ", ", devices[i].info.id, " (", devices[i].info.name, ")");
-  }
-  return no_device(std::move(message));
-}
-
 }  // namespace
 }  // namespace cuda
 
@@ -83,11 +77,11 @@ Status open_cuda_device(const std::string& id, std::shared_ptr<Device>& device,
   std::vector<Found> devices;
   RLX_RETURN_IF_ERROR(Driver::open(options.library, driver));
   RLX_RETURN_IF_ERROR(find_devices(*driver, devices));
-  const std::optional<size_t> index = device_number(id, "cuda");
-  if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
+  Found* chosen = nullptr;
+  RLX_RETURN_IF_ERROR(find_device(id, "cuda", devices, chosen));
   std::shared_ptr<Context> context;
-  RLX_RETURN_IF_ERROR(Context::open(std::move(driver), devices[*index].device,
-                                    devices[*index].info.id, options.objects, context));
+  RLX_RETURN_IF_ERROR(
+      Context::open(std::move(driver), chosen->device, chosen->info.id, options.objects, context));
   device = std::make_shared<CudaDevice>(std::move(context));
   return {};
 }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,13 +27,15 @@ struct Step;
 }  // namespace fb
 
 class PlanView;
+struct PlanHeader;
 
 struct DeviceInfo {
-  std::string id;            // "vulkan:0", "cuda:0", "null"
-  std::string name;          // as the driver says it
-  std::string driver;        // name and version
-  uint32_t api_version = 0;  // VK_MAKE_API_VERSION, or CUDA driver version
-  uint64_t features = 0;     // mask of features.def
+  std::optional<fb::TargetKind> target;  // whose code it runs; none: of every plan the first one's
+  std::string id;                        // "vulkan:0", "cuda:0", "null"
+  std::string name;                      // as the driver says it
+  std::string driver;                    // name and version
+  uint32_t api_version = 0;              // VK_MAKE_API_VERSION, or CUDA driver version
+  uint64_t features = 0;                 // mask of features.def
   uint64_t memory_bytes = 0;
   uint64_t available_bytes = 0;  // 0 where the driver does not say
   uint32_t subgroup_size = 0;
@@ -41,6 +44,7 @@ struct DeviceInfo {
   uint32_t max_params_bytes = 0;
   uint32_t max_grid[3] = {0, 0, 0};
   bool unified_memory = false;
+  bool is_software = false;   // runs on the host, in its memory
   uint32_t architecture = 0;  // CUDA: 90 for compute capability 9.0; else 0
 };
 
@@ -171,6 +175,8 @@ class Device {
   [[nodiscard]] virtual Status health() const = 0;
   // What exists on the device now, of its plans and sessions too.
   [[nodiscard]] virtual const ObjectCounts& objects() const = 0;
+  // Whether a plan of this header can be loaded, as far as the header says.
+  [[nodiscard]] virtual Status check_suits(const PlanHeader& header) const = 0;
   // Uploads weights, creates pipelines or modules, runs the plan's init entry. The view must
   // outlive the DevicePlan.
   virtual Status load(const PlanView& plan, const LoadOptions& options,

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <optional>
 
-#include "runtime/base/dtype.h"
+#include "runtime/base/errors.h"
 #include "runtime/base/text.h"
+#include "runtime/device/preflight.h"
+#include "runtime/device/session_base.h"
+#include "runtime/device/wait_for_end.h"
 #include "runtime/plan/plan_view.h"
 
 namespace rlx {
@@ -29,19 +31,28 @@ struct Memory {
 class NullDriver {
  public:
   explicit NullDriver(std::shared_ptr<NullControl> control)
-      : control_(std::move(control)), counted_(control_->objects, ObjectKind::Context) {}
+      : control_(std::move(control)), counted_(control_->objects, ObjectKind::Context) {
+    info_.id = "null";
+    info_.name = kName;
+    info_.driver = kDriverText;
+    info_.unified_memory = true;
+    info_.is_software = true;
+  }
 
   // Stands for one call of a driver.
   Status call(std::string_view what) {
     const uint64_t number = ++control_->calls;
-    if (lost_) return {RLX_DEVICE_LOST, text_of("the null device was lost before ", what)};
+    if (lost_) return device_lost(text_of("the null device was lost before ", what));
     if (number != control_->fail_at_call) return {};
     const rlx_status code = control_->fail_with;
     lost_ = code == RLX_DEVICE_LOST;
     return {code, text_of("the null device was told to fail call ", number, ", ", what)};
   }
   [[nodiscard]] NullControl& control() const { return *control_; }
-  [[nodiscard]] bool is_lost() const { return lost_; }
+  [[nodiscard]] const DeviceInfo& info() const { return info_; }
+  [[nodiscard]] Status health() const {
+    return lost_ ? device_lost("the null device was lost") : Status();
+  }
 
   // Memory of the device, zeroed.
   Status allocate(std::string_view what, uint64_t size_bytes, Memory& memory) {
@@ -54,15 +65,17 @@ class NullDriver {
  private:
   std::shared_ptr<NullControl> control_;
   CountedObject counted_;
+  DeviceInfo info_;
   std::atomic<bool> lost_{false};
 };
 
 class NullPlan final : public DevicePlan, public std::enable_shared_from_this<NullPlan> {
  public:
-  NullPlan(std::shared_ptr<NullDriver> driver, const PlanView& view)
+  NullPlan(std::shared_ptr<NullDriver> driver, const PlanView& view, bool profile)
       : driver_(std::move(driver)),
         counted_(driver_->control().objects, ObjectKind::Plan),
-        view_(view) {}
+        view_(view),
+        profile_(profile) {}
 
   Status load();
   Status create_session(const SessionOptions& options,
@@ -85,6 +98,7 @@ class NullPlan final : public DevicePlan, public std::enable_shared_from_this<Nu
   std::shared_ptr<NullDriver> driver_;
   CountedObject counted_;
   const PlanView& view_;
+  bool profile_ = false;
   Memory weights_;
 };
 
@@ -133,77 +147,73 @@ void count_index_errors(const LinkedEntry& linked, uint32_t number, const NullCo
   }
 }
 
-class NullSession final : public DeviceSession {
+class NullSession final : public SessionBase {
  public:
-  NullSession(std::shared_ptr<NullPlan> plan, const SessionOptions& options)
-      : plan_(std::move(plan)),
-        view_(plan_->view()),
-        driver_(plan_->driver()),
-        control_(driver_.control()),
-        counted_(control_.objects, ObjectKind::Session),
-        check_indices_(options.check_indices) {}
+  NullSession(const std::shared_ptr<NullPlan>& plan, const DeviceInfo& info, bool profile)
+      : SessionBase({.plan = plan,
+                     .view = plan->view(),
+                     .objects = plan->driver().control().objects,
+                     .info = info,
+                     .profile = profile}),
+        device_plan_(*plan),
+        driver_(plan->driver()),
+        control_(driver_.control()) {}
 
-  Status create();
-  Status prepare(uint32_t entry) override;
-  Status write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) override;
-  Status read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) override;
-  Status bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) override;
-  Status submit(uint32_t entry) override;
-  Status wait(uint64_t timeout_nanoseconds) override;
-  Status profile(uint32_t entry, std::vector<StepTime>& times) override;
-  [[nodiscard]] double last_run_microseconds() const override { return last_run_microseconds_; }
-  Status reset_states() override;
-  Status read_after(uint32_t entry, uint32_t step, uint32_t value,
-                    std::span<std::byte> bytes) override;
-  Status poison_arena(std::byte pattern) override;
-  [[nodiscard]] std::span<uint32_t> index_errors() override {
-    return check_indices_ ? std::span(index_errors_) : std::span<uint32_t>();
-  }
-  Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
-                         std::vector<GemmAlgorithm>& algorithms) override;
+  Status create(const SessionOptions& options);
 
  private:
-  void link(uint32_t entry);
-  void run_one(const LinkedEntry& linked, uint32_t step) {
-    if (control_.record) control_.steps_run.push_back(step);
-    run_step(linked, PlanView::steps(*linked.entry)[step], control_);
-    count_index_errors(linked, step, control_);
+  [[nodiscard]] Status health() const override { return driver_.health(); }
+  Status launch(uint32_t entry) override;
+  RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
+  Status finish_run(double& microseconds) override {
+    microseconds = run_microseconds_;
+    return {};
   }
+  Status prepare_entry(uint32_t) override { return driver_.call("recording of an entry"); }
+  Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
+  Status read_io(const IoSlot& slot, std::span<std::byte> bytes) override;
+  void move_io(uint32_t entry, const IoSlot& slot) override {
+    entries_[entry].addresses[slot.io.value] = io_address(slot);
+  }
+  Status time_steps(uint32_t entry, StepTimes& times) override;
+  Status run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+                      std::span<std::byte> bytes) override;
+  Status fill_arena(std::byte pattern) override;
+  Status fill_states() override;
+  Status time_library(uint32_t entry, uint32_t step, uint32_t most,
+                      std::vector<GemmAlgorithm>& algorithms) override;
 
-  std::shared_ptr<NullPlan> plan_;
-  const PlanView& view_;
+  void link(uint32_t entry);
+  std::byte* io_address(const IoSlot& slot) {
+    return slot.bound_address.has_value() ? reinterpret_cast<std::byte*>(*slot.bound_address)
+                                          : io_.bytes.data() + slot.io.range.offset_bytes;
+  }
+  // Runs one step; how long it took, in microseconds.
+  double run_one(const LinkedEntry& linked, uint32_t step);
+
+  NullPlan& device_plan_;
   NullDriver& driver_;
   NullControl& control_;
-  CountedObject counted_;
-  const bool check_indices_;
   Memory state_;
   Memory arena_;
   Memory io_;
   std::vector<uint32_t> index_errors_;
   std::vector<LinkedEntry> entries_;
-  std::vector<std::vector<ExternalBuffer>>
-      bound_;  // per entry and value; size 0: the session's own
-  double last_run_microseconds_ = 0;
+  double run_microseconds_ = 0;
 };
 
 class NullDevice final : public Device {
  public:
   explicit NullDevice(std::shared_ptr<NullControl> control)
-      : driver_(std::make_shared<NullDriver>(std::move(control))) {
-    info_.id = "null";
-    info_.name = kName;
-    info_.driver = kDriverText;
-    info_.unified_memory = true;
-  }
-  [[nodiscard]] const DeviceInfo& info() const override { return info_; }
-  [[nodiscard]] Status health() const override {
-    if (!driver_->is_lost()) return {};
-    return {RLX_DEVICE_LOST, "the null device was lost"};
-  }
+      : driver_(std::make_shared<NullDriver>(std::move(control))) {}
+  [[nodiscard]] const DeviceInfo& info() const override { return driver_->info(); }
+  [[nodiscard]] Status health() const override { return driver_->health(); }
   [[nodiscard]] const ObjectCounts& objects() const override { return driver_->control().objects; }
+  [[nodiscard]] Status check_suits(const PlanHeader&) const override { return {}; }
   Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
-    auto made = std::make_shared<NullPlan>(driver_, plan);
+    RLX_RETURN_IF_ERROR(check_load(plan, driver_->info(), nullptr, options.memory_budget_bytes));
+    auto made = std::make_shared<NullPlan>(driver_, plan, options.profile);
     if (options.require_tuned) RLX_RETURN_IF_ERROR(made->check_tuned());
     RLX_RETURN_IF_ERROR(made->load());
     loaded = std::move(made);
@@ -211,7 +221,6 @@ class NullDevice final : public Device {
   }
 
  private:
-  DeviceInfo info_;
   std::shared_ptr<NullDriver> driver_;
 };
 
@@ -283,110 +292,95 @@ Status NullPlan::check_tuned() const {
 Status NullPlan::create_session(const SessionOptions& options,
                                 std::unique_ptr<DeviceSession>& session) {
   if (options.stream != nullptr)
-    return {RLX_INVALID_ARGUMENT, "a stream was given, which the null device has not"};
-  auto made = std::make_unique<NullSession>(shared_from_this(), options);
-  RLX_RETURN_IF_ERROR(made->create());
+    return invalid_argument("a stream was given, which the null device has not");
+  auto made = std::make_unique<NullSession>(shared_from_this(), driver_->info(), profile_);
+  RLX_RETURN_IF_ERROR(made->create(options));
   session = std::move(made);
   return {};
 }
 
-Status NullSession::create() {
-  RLX_RETURN_IF_ERROR(driver_.allocate("the state", view_.header().state_bytes, state_));
-  RLX_RETURN_IF_ERROR(driver_.allocate("the arena", view_.header().arena_bytes, arena_));
-  RLX_RETURN_IF_ERROR(driver_.allocate("the io", view_.header().io_bytes, io_));
-  if (view_.header().index_error_bytes > 0) {
+Status NullSession::create(const SessionOptions& options) {
+  RLX_RETURN_IF_ERROR(driver_.allocate("the state", view().header().state_bytes, state_));
+  RLX_RETURN_IF_ERROR(driver_.allocate("the arena", view().header().arena_bytes, arena_));
+  RLX_RETURN_IF_ERROR(driver_.allocate("the io", view().header().io_bytes, io_));
+  if (view().header().index_error_bytes > 0) {
     RLX_RETURN_IF_ERROR(driver_.call("allocation of the index errors"));
-    index_errors_.resize(view_.header().index_error_bytes / kIndexErrorBytes);
+    index_errors_.resize(view().header().index_error_bytes / kIndexErrorBytes);
+    if (options.check_indices) show_index_errors(std::as_writable_bytes(std::span(index_errors_)));
   }
-  for (uint32_t e = 0; e < view_.entry_count(); ++e) {
-    entries_.push_back({.entry = &view_.entry(e)});
-    bound_.emplace_back(view_.entry(e).values()->size());
-    link(e);
-  }
+  for (uint32_t entry = 0; entry < entry_count(); ++entry) link(entry);
   return reset_states();
 }
 
-// Entries share the io segment: each lays its inputs and outputs out from its start.
-void NullSession::link(uint32_t e) {
-  const fb::Entry& entry = view_.entry(e);
-  std::vector<std::byte*>& addresses = entries_[e].addresses;
-  addresses.assign(entry.values()->size(), nullptr);
-  uint64_t io_bytes = 0;
-  for (uint32_t v = 0; v < addresses.size(); ++v) {
-    const fb::Value& value = PlanView::value(entry, v);
-    addresses[v] = own_address(*plan_, state_.bytes, arena_.bytes, value);
-    if (value.segment() == fb::Segment::IndexErrors) {
-      addresses[v] = std::as_writable_bytes(std::span(index_errors_)).data() + value.offset_bytes();
+void NullSession::link(uint32_t entry) {
+  LinkedEntry linked{.entry = &record(entry)};
+  for (const fb::Value* value : *record(entry).values()) {
+    std::byte* address = own_address(device_plan_, state_.bytes, arena_.bytes, *value);
+    if (value->segment() == fb::Segment::IndexErrors) {
+      address = std::as_writable_bytes(std::span(index_errors_)).data() + value->offset_bytes();
     }
-    if (value.segment() != fb::Segment::Io) continue;
-    const ExternalBuffer& bound = bound_[e][v];
-    addresses[v] = bound.size_bytes > 0 ? reinterpret_cast<std::byte*>(bound.device_address)
-                                        : io_.bytes.data() + io_bytes;
-    io_bytes += (value.size_bytes() + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes *
-                kArenaAlignmentBytes;
+    linked.addresses.push_back(address);
   }
+  for (const IoSlot& slot : io(entry)) linked.addresses[slot.io.value] = io_address(slot);
+  entries_.push_back(std::move(linked));
 }
 
-Status NullSession::prepare(uint32_t) {
-  return driver_.call("recording of an entry");
-}
-
-Status NullSession::write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) {
-  RLX_RETURN_IF_ERROR(driver_.call("write of an input"));
-  if (!bytes.empty()) std::memcpy(entries_[entry].addresses[value], bytes.data(), bytes.size());
-  return {};
-}
-
-Status NullSession::read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) {
-  RLX_RETURN_IF_ERROR(driver_.call("read of an output"));
-  if (!bytes.empty()) std::memcpy(bytes.data(), entries_[entry].addresses[value], bytes.size());
-  return {};
-}
-
-Status NullSession::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) {
-  RLX_RETURN_IF_ERROR(driver_.call("binding of a buffer"));
-  bound_[entry][value] = buffer;
-  link(entry);
-  return {};
-}
-
-Status NullSession::submit(uint32_t entry) {
-  RLX_RETURN_IF_ERROR(driver_.call("submit"));
+double NullSession::run_one(const LinkedEntry& linked, uint32_t step) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto steps = static_cast<uint32_t>(PlanView::steps(*entries_[entry].entry).size());
-  for (uint32_t s = 0; s < steps; ++s) run_one(entries_[entry], s);
+  if (control_.record) control_.steps_run.push_back(step);
+  run_step(linked, PlanView::steps(*linked.entry)[step], control_);
+  count_index_errors(linked, step, control_);
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-  last_run_microseconds_ = took.count();
+  return took.count();
+}
+
+Status NullSession::write_io(const IoSlot& slot, std::span<const std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("write of an input"));
+  std::memcpy(io_address(slot), bytes.data(), bytes.size());
+  return {};
+}
+
+Status NullSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("read of an output"));
+  std::memcpy(bytes.data(), io_address(slot), bytes.size());
+  return {};
+}
+
+Status NullSession::launch(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(driver_.call("submit"));
+  run_microseconds_ = 0;
+  const auto steps = static_cast<uint32_t>(PlanView::steps(record(entry)).size());
+  for (uint32_t s = 0; s < steps; ++s) run_microseconds_ += run_one(entries_[entry], s);
   ++control_.runs;
   return {};
 }
 
-Status NullSession::wait(uint64_t timeout_nanoseconds) {
-  RLX_RETURN_IF_ERROR(driver_.call("wait"));
-  if (timeout_nanoseconds == UINT64_MAX || control_.timeouts == 0) return {};
+SessionBase::RunEnd NullSession::wait_for_run(uint64_t timeout_nanoseconds,
+                                              std::chrono::nanoseconds) {
+  Status status = driver_.call("wait");
+  if (!status.ok() || timeout_nanoseconds == UINT64_MAX || control_.timeouts == 0)
+    return {.status = std::move(status)};
   --control_.timeouts;
-  return {RLX_TIMEOUT, text_of("the run did not end within ", timeout_nanoseconds, " ns")};
+  return {.status = out_of_time("the run", timeout_nanoseconds, driver_.info()), .is_over = false};
 }
 
-Status NullSession::profile(uint32_t entry, std::vector<StepTime>& times) {
+Status NullSession::time_steps(uint32_t entry, StepTimes& times) {
   RLX_RETURN_IF_ERROR(driver_.call("profiled run"));
-  const auto steps = static_cast<uint32_t>(PlanView::steps(*entries_[entry].entry).size());
-  times.clear();
-  for (uint32_t s = 0; s < steps; ++s) {
-    const auto begin = std::chrono::steady_clock::now();
-    run_one(entries_[entry], s);
-    const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-    const bool gemm =
-        PlanView::steps(*entries_[entry].entry)[s].kind() == fb::StepKind::LibraryGemm;
-    const double told = gemm ? control_.gemm_microseconds : control_.dispatch_microseconds;
-    times.push_back({.step = s, .microseconds = told > 0 ? told : took.count()});
+  const std::span<const fb::Step> steps = PlanView::steps(record(entry));
+  for (uint32_t s = 0; s < steps.size(); ++s) {
+    const double took = run_one(entries_[entry], s);
+    const double told = steps[s].kind() == fb::StepKind::LibraryGemm
+                            ? control_.gemm_microseconds
+                            : control_.dispatch_microseconds;
+    times.microseconds.push_back(told > 0 ? told : took);
+    times.all_microseconds += times.microseconds.back();
   }
   return {};
 }
 
 // Algorithm i is made of bytes i + 1; the library suggests the slowest first.
-Status NullSession::time_algorithms(uint32_t, uint32_t, uint32_t most,
-                                    std::vector<GemmAlgorithm>& algorithms) {
+Status NullSession::time_library(uint32_t, uint32_t, uint32_t most,
+                                 std::vector<GemmAlgorithm>& algorithms) {
   RLX_RETURN_IF_ERROR(driver_.call("timing of algorithms"));
   algorithms.clear();
   for (uint32_t i = std::min(most, kAlgorithms); i-- > 0;) {
@@ -397,31 +391,44 @@ Status NullSession::time_algorithms(uint32_t, uint32_t, uint32_t most,
   return {};
 }
 
-Status NullSession::reset_states() {
-  RLX_RETURN_IF_ERROR(driver_.call("reset of the states"));
-  for (const fb::State* state : *view_.index().states()) {
-    const std::span<std::byte> bytes =
-        std::span(state_.bytes).subspan(state->offset_bytes(), state->size_bytes());
-    if (bytes.empty()) continue;
-    if (state->init() == fb::StateInit::Zeros) std::fill(bytes.begin(), bytes.end(), std::byte{0});
-    if (state->init() == fb::StateInit::Ones) fill_with_ones(state->dtype(), bytes);
-    if (state->init() == fb::StateInit::Weight) {
-      const fb::Weight& weight = *view_.index().weights()->Get(*state->init_weight());
-      std::memcpy(bytes.data(), plan_->weights().data() + weight.offset_bytes(), bytes.size());
-    }
+class NullStates final : public StateWriter {
+ public:
+  NullStates(Bytes& states, const Bytes& weights) : states_(states), weights_(weights) {}
+
+  Status fill_zeros(ByteRange state) override {
+    std::memset(states_.data() + state.offset_bytes, 0, state.size_bytes);
+    return {};
   }
+  Status write(uint64_t offset_bytes, std::span<const std::byte> bytes) override {
+    std::memcpy(states_.data() + offset_bytes, bytes.data(), bytes.size());
+    return {};
+  }
+  Status copy_weight(uint64_t weight_offset_bytes, ByteRange state) override {
+    return write(state.offset_bytes,
+                 std::span(weights_).subspan(weight_offset_bytes, state.size_bytes));
+  }
+
+ private:
+  Bytes& states_;
+  const Bytes& weights_;
+};
+
+Status NullSession::fill_states() {
+  RLX_RETURN_IF_ERROR(driver_.call("reset of the states"));
+  NullStates writer(state_.bytes, device_plan_.weights());
+  return write_states(view(), writer);
+}
+
+Status NullSession::run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+                                 std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("run up to a step"));
+  for (uint32_t s = 0; s <= step; ++s) run_one(entries_[entry], s);
+  RLX_RETURN_IF_ERROR(driver_.call("read of a value"));
+  if (!bytes.empty()) std::memcpy(bytes.data(), entries_[entry].addresses[value], bytes.size());
   return {};
 }
 
-Status NullSession::read_after(uint32_t entry, uint32_t step, uint32_t value,
-                               std::span<std::byte> bytes) {
-  RLX_RETURN_IF_ERROR(driver_.call("run up to a step"));
-  for (uint32_t s = 0; s <= step && s < PlanView::steps(*entries_[entry].entry).size(); ++s)
-    run_one(entries_[entry], s);
-  return read(entry, value, bytes);
-}
-
-Status NullSession::poison_arena(std::byte pattern) {
+Status NullSession::fill_arena(std::byte pattern) {
   RLX_RETURN_IF_ERROR(driver_.call("poisoning of the arena"));
   std::fill(arena_.bytes.begin(), arena_.bytes.end(), pattern);
   return {};

@@ -179,23 +179,37 @@ Bytes replaced(std::span<const std::byte> code, std::span<const std::byte> part,
   return result;
 }
 
-}  // namespace
+std::optional<Bytes> cubin_with_contract(std::span<const std::byte> code,
+                                         const Sha256Digest& contract) {
+  const std::span<const std::byte> place = cubin_contract(code);
+  if (place.size() != contract.size()) return std::nullopt;
+  return replaced(code, place, contract);
+}
 
-std::optional<std::vector<std::byte>> with_contract(fb::CodeFormat format,
-                                                    std::span<const std::byte> code,
-                                                    const Sha256Digest& contract) {
-  if (format == fb::CodeFormat::SpirV) return spirv_with_contract(code, contract);
-  if (format == fb::CodeFormat::Cubin) {
-    const std::span<const std::byte> place = cubin_contract(code);
-    if (place.size() != contract.size()) return std::nullopt;
-    return replaced(code, place, contract);
-  }
+std::optional<Bytes> ptx_with_contract(std::span<const std::byte> code,
+                                       const Sha256Digest& contract) {
   const std::string_view place = ptx_contract(code);
   if (place.empty()) return std::nullopt;
   std::string numbers;
   for (const std::byte byte : contract)
     numbers += text_of(numbers.empty() ? "" : ", ", std::to_integer<uint32_t>(byte));
   return replaced(code, bytes_of(place), bytes_of(numbers));
+}
+
+}  // namespace
+
+std::optional<std::vector<std::byte>> with_contract(fb::CodeFormat format,
+                                                    std::span<const std::byte> code,
+                                                    const Sha256Digest& contract) {
+  switch (format) {
+    case fb::CodeFormat::SpirV:
+      return spirv_with_contract(code, contract);
+    case fb::CodeFormat::Cubin:
+      return cubin_with_contract(code, contract);
+    case fb::CodeFormat::Ptx:
+      return ptx_with_contract(code, contract);
+  }
+  return std::nullopt;
 }
 
 }  // namespace rlx

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 
 namespace rlx {
@@ -23,16 +24,19 @@ std::array<SegmentNeed, 5> segments_of(const PlanHeader& header) {
            {"index errors", header.index_error_bytes}}};
 }
 
-uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
 }  // namespace
 
 uint64_t segment_bytes(const PlanHeader& header) {
   uint64_t bytes = 0;
   for (const SegmentNeed& segment : segments_of(header)) bytes += segment.bytes;
   return bytes;
+}
+
+std::string segments_text(const PlanHeader& header) {
+  std::string text;
+  for (const SegmentNeed& segment : segments_of(header))
+    text += text_of(text.empty() ? "" : ", ", segment.name, " ", segment.bytes);
+  return text;
 }
 
 std::string largest_segments_text(const PlanHeader& header) {
@@ -71,6 +75,12 @@ std::vector<ByteRange> inline_weight_ranges(const PlanView& view) {
     }
   }
   return joined;
+}
+
+ByteSource weights_source(const PlanView& view) {
+  return [&view](uint64_t offset_bytes, std::span<std::byte> destination) {
+    return view.read_weights(offset_bytes, destination);
+  };
 }
 
 std::vector<IoRange> io_ranges(const fb::Entry& entry) {

@@ -2,7 +2,10 @@
 // What a plan needs of a device's memory, and where its weights and io lie in their segments.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,8 @@ namespace rlx {
 // Bytes of all segments of one session and its plan's weights.
 uint64_t segment_bytes(const PlanHeader& header);
 
+// "weights 4194304, state 0, ...", for messages: bytes of every segment.
+std::string segments_text(const PlanHeader& header);
 // "largest segments: weights 4 MiB, arena 1 MiB, io 12 bytes", for messages.
 std::string largest_segments_text(const PlanHeader& header);
 
@@ -28,6 +33,13 @@ struct ByteRange {
 // The ranges of the weights section that hold inline weights, ascending, near neighbours joined so
 // that reads are long.
 std::vector<ByteRange> inline_weight_ranges(const PlanView& view);
+
+// Fills a range of a segment's bytes on the host: called with its offset and the memory to fill,
+// where a device says so from several threads at once.
+using ByteSource = std::function<Status(uint64_t offset_bytes, std::span<std::byte> destination)>;
+
+// The bytes of the weights section; the view outlives it.
+ByteSource weights_source(const PlanView& view);
 
 // An input or output in the io segment. Entries share the segment: each lays its values out one
 // after another from the start.

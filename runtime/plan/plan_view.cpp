@@ -8,6 +8,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/plan/contract.h"
+#include "runtime/plan/target_row.h"
 
 namespace rlx {
 namespace {
@@ -19,6 +20,16 @@ std::span<const Struct> structs_of(const flatbuffers::Vector<const Struct*>* vec
 }
 
 }  // namespace
+
+bool PlanView::is_for(fb::TargetKind target) const {
+  return target_row(target).is_in(header_);
+}
+
+fb::TargetKind PlanView::first_target() const {
+  return std::ranges::find_if(target_rows(),
+                              [&](const TargetRow& row) { return row.is_in(header_); })
+      ->kind;
+}
 
 std::span<const fb::Step> PlanView::steps(const fb::Entry& entry) {
   return structs_of(entry.steps());
@@ -34,9 +45,9 @@ std::span<const uint32_t> PlanView::edges(const fb::Entry& entry, const fb::Step
       .subspan(step.edge_first(), step.edge_count());
 }
 
-const fb::Variant* PlanView::vulkan_variant(const fb::Kernel& kernel) {
+const fb::Variant* PlanView::first_variant(const fb::Kernel& kernel, fb::TargetKind target) {
   for (const fb::Variant* variant : *kernel.variants()) {
-    if (variant->target() == fb::TargetKind::Vulkan) return variant;
+    if (variant->target() == target) return variant;
   }
   return nullptr;
 }

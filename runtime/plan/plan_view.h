@@ -71,12 +71,8 @@ class PlanView {
   [[nodiscard]] const fb::Entry* init(fb::TargetKind target) const {
     return init_.records[static_cast<size_t>(target)];
   }
-  [[nodiscard]] bool is_for(fb::TargetKind target) const {
-    return (target == fb::TargetKind::Vulkan ? header_.vulkan.present : header_.cuda.present) != 0;
-  }
-  [[nodiscard]] fb::TargetKind first_target() const {
-    return is_for(fb::TargetKind::Vulkan) ? fb::TargetKind::Vulkan : fb::TargetKind::Cuda;
-  }
+  [[nodiscard]] bool is_for(fb::TargetKind target) const;
+  [[nodiscard]] fb::TargetKind first_target() const;
   // Every record of an entry and then of init, in the order of the file.
   [[nodiscard]] std::vector<const fb::Entry*> records() const;
 
@@ -91,8 +87,9 @@ class PlanView {
   [[nodiscard]] const fb::Kernel& kernel(uint32_t index) const {
     return *index_->kernels()->Get(index);
   }
-  // The Vulkan variant of a kernel; null if the plan is not for Vulkan.
-  [[nodiscard]] static const fb::Variant* vulkan_variant(const fb::Kernel& kernel);
+  // The kernel's first variant for a target; null where it has none.
+  [[nodiscard]] static const fb::Variant* first_variant(const fb::Kernel& kernel,
+                                                        fb::TargetKind target);
 
   // Params blob of a step, pointers not yet patched.
   [[nodiscard]] std::span<const std::byte> params(const fb::Step& step) const;

@@ -10,16 +10,12 @@
 #include "runtime/plan/contract.h"
 #include "runtime/plan/cuda_code.h"
 #include "runtime/plan/spirv_facts.h"
+#include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
+#include "schema/features.h"
 
 namespace rlx {
 namespace {
-
-enum Feature : uint64_t {
-#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
-#include "schema/features.def"
-#undef RLX_FEATURE
-};
 
 // SPIR-V capabilities that code of a plan may declare, with the features of the target that allow
 // them (0: always there).
@@ -32,25 +28,25 @@ struct CapabilityRow {
 constexpr CapabilityRow kCapabilities[] = {
     {0, "Matrix", 0},
     {1, "Shader", 0},
-    {9, "Float16", Float16},
-    {10, "Float64", Float64},
-    {11, "Int64", Int64},
-    {22, "Int16", Int16},
-    {39, "Int8", Int8},
-    {61, "GroupNonUniform", Subgroup},
-    {63, "GroupNonUniformArithmetic", Subgroup},
-    {65, "GroupNonUniformShuffle", Subgroup},
-    {66, "GroupNonUniformShuffleRelative", Subgroup},
-    {4433, "StorageBuffer16BitAccess", Storage16},
-    {4448, "StorageBuffer8BitAccess", Storage8},
-    {4464, "DenormPreserve", NativeHalves},
-    {4466, "SignedZeroInfNanPreserve", FloatControls32},
-    {4467, "RoundingModeRTE", NativeHalves},
-    {5116, "BFloat16TypeKHR", CooperativeBf16},
-    {5118, "BFloat16CooperativeMatrixKHR", CooperativeBf16},
-    {5345, "VulkanMemoryModel", MemoryModel},
-    {5347, "PhysicalStorageBufferAddresses", BufferAddress},
-    {6022, "CooperativeMatrixKHR", CooperativeMatrix},
+    {9, "Float16", mask_of(Feature::Float16)},
+    {10, "Float64", mask_of(Feature::Float64)},
+    {11, "Int64", mask_of(Feature::Int64)},
+    {22, "Int16", mask_of(Feature::Int16)},
+    {39, "Int8", mask_of(Feature::Int8)},
+    {61, "GroupNonUniform", mask_of(Feature::Subgroup)},
+    {63, "GroupNonUniformArithmetic", mask_of(Feature::Subgroup)},
+    {65, "GroupNonUniformShuffle", mask_of(Feature::Subgroup)},
+    {66, "GroupNonUniformShuffleRelative", mask_of(Feature::Subgroup)},
+    {4433, "StorageBuffer16BitAccess", mask_of(Feature::Storage16)},
+    {4448, "StorageBuffer8BitAccess", mask_of(Feature::Storage8)},
+    {4464, "DenormPreserve", mask_of(Feature::NativeHalves)},
+    {4466, "SignedZeroInfNanPreserve", mask_of(Feature::FloatControls32)},
+    {4467, "RoundingModeRTE", mask_of(Feature::NativeHalves)},
+    {5116, "BFloat16TypeKHR", mask_of(Feature::CooperativeBf16)},
+    {5118, "BFloat16CooperativeMatrixKHR", mask_of(Feature::CooperativeBf16)},
+    {5345, "VulkanMemoryModel", mask_of(Feature::MemoryModel)},
+    {5347, "PhysicalStorageBufferAddresses", mask_of(Feature::BufferAddress)},
+    {6022, "CooperativeMatrixKHR", mask_of(Feature::CooperativeMatrix)},
 };
 
 // Newest SPIR-V that a Vulkan version reads (Vulkan specification, appendix A).
@@ -61,10 +57,14 @@ constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
   return minor == 1 ? 0x00010300 : 0x00010000;
 }
 
-// Compute capability since which there are clusters and programmatic launches, and the largest
-// cluster that every such device runs (CUDA C++ Programming Guide, thread block clusters).
-constexpr uint32_t kFirstWithClusters = 90;
+// The largest cluster that every device with clusters runs (CUDA C++ Programming Guide, thread
+// block clusters).
 constexpr uint32_t kMaxCluster = 8;
+
+// The code may make clusters, and wait itself for the grids before it.
+bool has_clusters(const fb::Variant& variant) {
+  return target_row(variant.target()).has_clusters(variant.architecture());
+}
 
 // What a variant adds to its contract, in whole blocks of SHA-256.
 constexpr uint64_t kVariantContractBytes = 128;
@@ -88,19 +88,19 @@ class CodeVerifier {
       return fault(VerifyRule::CodeHash, "code has hash ", facts.hash, ", recorded is ",
                    variant.code_hash());
     }
-    const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
     if (!format_fits(variant)) {
-      return fault(VerifyRule::CodeFormat, "target ", is_vulkan ? "Vulkan" : "CUDA",
+      return fault(VerifyRule::CodeFormat, "target ", target_row(variant.target()).name,
                    " has code of format ", fb::EnumNameCodeFormat(variant.format()),
                    " and architecture ", variant.architecture());
     }
     verify_launch(variant);
-    if (!is_vulkan) return verify_cuda(variant, facts);
-    if ((variant.features() & ~parts_.header.vulkan.features) != 0) {
-      return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(),
-                   ", the header declares ", parts_.header.vulkan.features);
+    switch (variant.format()) {
+      case fb::CodeFormat::SpirV:
+        return verify_spirv(variant, facts);
+      case fb::CodeFormat::Ptx:
+      case fb::CodeFormat::Cubin:
+        return verify_cuda(variant, facts);
     }
-    verify_spirv(variant, facts);
   }
 
  private:
@@ -123,9 +123,9 @@ class CodeVerifier {
   }
 
   static bool format_fits(const fb::Variant& variant) {
-    const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
-    const bool is_spirv = variant.format() == fb::CodeFormat::SpirV;
-    return is_vulkan == is_spirv && (variant.architecture() == 0) == is_vulkan;
+    const TargetRow& target = target_row(variant.target());
+    return std::ranges::find(target.formats, variant.format()) != target.formats.end() &&
+           (variant.architecture() != 0) == target.has_architectures;
   }
 
   const CodeFacts& facts_of(const fb::Variant& variant) {
@@ -184,6 +184,10 @@ class CodeVerifier {
   }
 
   void verify_spirv(const fb::Variant& variant, const CodeFacts& code) {
+    if ((variant.features() & ~parts_.header.vulkan.features) != 0) {
+      return fault(VerifyRule::CodeFeatures, "needs features ", variant.features(),
+                   ", the header declares ", parts_.header.vulkan.features);
+    }
     if (!code.spirv.facts.has_value())
       return fault(VerifyRule::SpirvForm, "SPIR-V is malformed: ", code.spirv.error);
     const SpirvFacts& facts = *code.spirv.facts;
@@ -207,8 +211,7 @@ class CodeVerifier {
     faults_.charge(kWorkPerHashedByte * kVariantContractBytes);
     const Sha256Digest wanted = contract_->of(variant);
     if (held == wanted) return;
-    static constexpr std::string_view kFormats[] = {"SPIR-V", "cubin", "PTX"};
-    const std::string_view format = kFormats[static_cast<size_t>(variant.format())];
+    const std::string_view format = format_text(variant.format());
     if (!held.has_value()) {
       return fault(VerifyRule::CodeContract, format,
                    " does not say for which record it was compiled (none does before plan format "
@@ -248,17 +251,17 @@ class CodeVerifier {
     }
   }
 
-  // What CUDA's launches ask for beyond grid and workgroup.
+  // What launches of some targets ask for beyond grid and workgroup.
   void verify_launch(const fb::Variant& variant) {
-    const bool is_cuda = variant.target() == fb::TargetKind::Cuda;
-    const bool is_late = is_cuda && variant.architecture() >= kFirstWithClusters;
+    const TargetRow& target = target_row(variant.target());
+    const bool is_late = has_clusters(variant);
     const bool late_fields = variant.cluster_x() != 1 || variant.waits_for_predecessors();
     const bool cluster_fits = variant.cluster_x() >= 1 && variant.cluster_x() <= kMaxCluster;
     const bool shared_fits = variant.dynamic_shared_bytes() <= variant.shared_bytes() &&
-                             (is_cuda || variant.dynamic_shared_bytes() == 0);
+                             (target.has_dynamic_shared || variant.dynamic_shared_bytes() == 0);
     if ((is_late || !late_fields) && cluster_fits && shared_fits) return;
-    fault(VerifyRule::LaunchFields, is_cuda ? "CUDA" : "Vulkan", " code for architecture ",
-          variant.architecture(), " has clusters of ", variant.cluster_x(), " workgroups, ",
+    fault(VerifyRule::LaunchFields, target.name, " code for architecture ", variant.architecture(),
+          " has clusters of ", variant.cluster_x(), " workgroups, ",
           variant.waits_for_predecessors() ? "waits" : "does not wait",
           " for its predecessors, and has ", variant.dynamic_shared_bytes(),
           " bytes of dynamic shared memory of ", variant.shared_bytes(), " in all");
@@ -300,7 +303,7 @@ class CodeVerifier {
             " of dynamic shared memory, recorded are ", variant.shared_bytes(), " in all, ",
             variant.dynamic_shared_bytes(), " of them dynamic");
     }
-    const uint32_t cluster = variant.architecture() < kFirstWithClusters ? 1 : facts.cluster_x;
+    const uint32_t cluster = has_clusters(variant) ? facts.cluster_x : 1;
     if (cluster != variant.cluster_x()) {
       fault(VerifyRule::CubinCluster, "cubin has clusters of ", cluster, ", recorded are ",
             variant.cluster_x());
@@ -347,7 +350,10 @@ void verify_code(const PlanParts& parts, Faults& faults) {
   }
   if (!faults.empty()) return;
   for (const EntryParts& entry : parts.entries) {
-    if (entry.serves(fb::TargetKind::Cuda)) verify_cluster_grids(parts, entry, faults);
+    const bool may_cluster = std::ranges::any_of(target_rows(), [&](const TargetRow& row) {
+      return row.first_with_clusters.has_value() && entry.serves(row.kind);
+    });
+    if (may_cluster) verify_cluster_grids(parts, entry, faults);
   }
 }
 

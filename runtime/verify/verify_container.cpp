@@ -8,6 +8,7 @@
 #include <iterator>
 #include <vector>
 
+#include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -121,24 +122,16 @@ void verify_producer(const PlanHeader& header, Faults& faults) {
 }
 
 void verify_targets(const PlanHeader& header, Faults& faults) {
-  const PlanVulkanTarget& vulkan = header.vulkan;
-  const PlanCudaTarget& cuda = header.cuda;
-  if (vulkan.present == 0 && cuda.present == 0)
-    faults.add(VerifyRule::TargetMissing, "the header names no target");
-  if (vulkan.present > 1 || cuda.present > 1) {
-    faults.add(VerifyRule::TargetFields, "a target's mark of presence is ",
-               std::max(vulkan.present, cuda.present), ", wanted 0 or 1");
+  if (targets_of(header) == 0) faults.add(VerifyRule::TargetMissing, "the header names no target");
+  const uint32_t mark = std::max(header.vulkan.present, header.cuda.present);
+  if (mark > 1) {
+    faults.add(VerifyRule::TargetFields, "a target's mark of presence is ", mark,
+               ", wanted 0 or 1");
   }
-  const bool vulkan_limits = vulkan.max_workgroup_invocations > 0 && vulkan.max_grid[0] > 0 &&
-                             vulkan.max_grid[1] > 0 && vulkan.max_grid[2] > 0;
-  if (vulkan.present != 0 && !vulkan_limits)
-    faults.add(VerifyRule::TargetFields, "the Vulkan target has a limit of 0");
-  if (cuda.present != 0 && cuda.architecture_count > kPlanMaxCudaArchitectures) {
-    faults.add(VerifyRule::TargetFields, "the CUDA target lists ", cuda.architecture_count,
-               " architectures, at most ", kPlanMaxCudaArchitectures, " have room");
-  }
-  if (cuda.present != 0 && cuda.architecture_count == 0 && cuda.ptx_architecture == 0) {
-    faults.add(VerifyRule::TargetFields, "the CUDA target has neither an architecture nor PTX");
+  for (const TargetRow& row : target_rows()) {
+    if (!row.is_in(header)) continue;
+    const std::string fault = row.fault(header);
+    if (!fault.empty()) faults.add(VerifyRule::TargetFields, fault);
   }
 }
 

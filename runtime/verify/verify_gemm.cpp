@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "runtime/base/dtype.h"
+#include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -278,7 +279,11 @@ void verify_gemm_index(const StepPlace& place, Faults& faults) {
     faults.add(VerifyRule::GemmIndex, place.name(), " names gemm ", place.step.kernel(),
                ", the entry has ", count);
   }
-  if (place.entry.entry.targets() != 1u << static_cast<uint32_t>(fb::TargetKind::Cuda)) {
+  const uint32_t targets = place.entry.entry.targets();
+  const bool has_library = std::ranges::any_of(target_rows(), [&](const TargetRow& row) {
+    return row.has_library && row.mask() == targets;
+  });
+  if (!has_library) {
     faults.add(VerifyRule::GemmTarget, place.name(), " stands in an entry for targets ",
                place.entry.entry.targets(), ", the library is CUDA's");
   }

@@ -6,47 +6,15 @@
 #include <map>
 #include <vector>
 
+#include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
 namespace {
 
-// CUDA's limits hold for all architectures since 5.0 (CUDA C++ Programming Guide, table of
-// technical specifications).
-constexpr std::array<uint32_t, 3> kCudaMaxGrid = {2147483647u, 65535u, 65535u};
-constexpr std::array<uint32_t, 3> kCudaMaxBlock = {1024, 1024, 64};
-constexpr uint32_t kCudaMaxThreads = 1024;
-constexpr uint32_t kCudaMaxSharedBytes = 227 * 1024;
-
-struct TargetLimits {
-  std::array<uint32_t, 3> grid;
-  std::array<uint32_t, 3> block;
-  uint32_t threads;
-  uint32_t shared_bytes;
-  uint32_t params_bytes;
-};
-
-TargetLimits vulkan_limits(const PlanVulkanTarget& target) {
-  const uint32_t threads = target.max_workgroup_invocations;
-  return {.grid = {target.max_grid[0], target.max_grid[1], target.max_grid[2]},
-          .block = {threads, threads, threads},
-          .threads = threads,
-          .shared_bytes = target.max_shared_bytes,
-          .params_bytes = std::min(target.max_params_bytes, kMaxParamsBytes)};
-}
-
-TargetLimits cuda_limits() {
-  return {.grid = kCudaMaxGrid,
-          .block = kCudaMaxBlock,
-          .threads = kCudaMaxThreads,
-          .shared_bytes = kCudaMaxSharedBytes,
-          .params_bytes = kMaxParamsBytes};
-}
-
 void verify_variant_limits(const PlanParts& parts, uint32_t k, const fb::Variant& variant,
                            Faults& faults) {
-  const bool is_vulkan = variant.target() == fb::TargetKind::Vulkan;
-  const TargetLimits limits = is_vulkan ? vulkan_limits(parts.header.vulkan) : cuda_limits();
+  const TargetLimits limits = target_row(variant.target()).limits(parts.header);
   const std::array<uint64_t, 3> block = {variant.workgroup_x(), variant.workgroup_y(),
                                          variant.workgroup_z()};
   bool fits = true;
@@ -84,27 +52,17 @@ void verify_grid(const StepPlace& place, const TargetLimits& limits, Faults& fau
 // A piece of code that a plan for these targets needs once per kernel.
 struct WantedVariant {
   fb::TargetKind target;
-  fb::CodeFormat format;
-  uint32_t architecture;
+  TargetCode code;
 };
 
 std::vector<WantedVariant> wanted_variants(const PlanHeader& header) {
   std::vector<WantedVariant> wanted;
-  if (header.vulkan.present != 0)
-    wanted.push_back({fb::TargetKind::Vulkan, fb::CodeFormat::SpirV, 0});
-  if (header.cuda.present == 0) return wanted;
-  for (uint32_t i = 0; i < header.cuda.architecture_count; ++i) {
-    wanted.push_back({fb::TargetKind::Cuda, fb::CodeFormat::Cubin, header.cuda.architectures[i]});
-  }
-  if (header.cuda.ptx_architecture != 0) {
-    wanted.push_back({fb::TargetKind::Cuda, fb::CodeFormat::Ptx, header.cuda.ptx_architecture});
+  for (const TargetRow& row : target_rows()) {
+    if (!row.is_in(header)) continue;
+    for (const TargetCode& code : row.code(header))
+      wanted.push_back({.target = row.kind, .code = code});
   }
   return wanted;
-}
-
-std::string variant_text(fb::TargetKind target, fb::CodeFormat format, uint32_t architecture) {
-  if (target == fb::TargetKind::Vulkan) return "Vulkan";
-  return text_of(format == fb::CodeFormat::Ptx ? "PTX for compute_" : "CUDA sm_", architecture);
 }
 
 // Per kernel: the targets of the entries that run it.
@@ -127,20 +85,21 @@ void verify_variants(const PlanParts& parts, uint32_t k, uint32_t targets,
   for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
     const auto row = std::find_if(wanted.begin(), wanted.end(), [&](const WantedVariant& want) {
       return want.target == variant->target() &&
-             (want.target == fb::TargetKind::Vulkan ||
-              (want.format == variant->format() && want.architecture == variant->architecture()));
+             (!target_row(want.target).has_architectures ||
+              (want.code.format == variant->format() &&
+               want.code.architecture == variant->architecture()));
     });
     const bool unclaimed = row == wanted.end();
     if (!unclaimed && counts[static_cast<size_t>(row - wanted.begin())]++ == 0) continue;
     faults.add(VerifyRule::VariantUnclaimed, kernel_name(parts.plan, k), " has code for ",
-               variant_text(variant->target(), variant->format(), variant->architecture()),
+               code_text(variant->target(), variant->format(), variant->architecture()),
                unclaimed ? ", a target that the header does not name" : " twice");
   }
   for (size_t i = 0; i < wanted.size(); ++i) {
     const bool runs_there = (targets >> static_cast<uint32_t>(wanted[i].target) & 1) != 0;
     if (counts[i] > 0 || !runs_there) continue;
     faults.add(VerifyRule::VariantMissing, kernel_name(parts.plan, k), " has no code for ",
-               variant_text(wanted[i].target, wanted[i].format, wanted[i].architecture),
+               code_text(wanted[i].target, wanted[i].code.format, wanted[i].code.architecture),
                ", a target of an entry that runs it");
   }
 }
@@ -183,8 +142,7 @@ void join_group(const EntryParts& record, RecordGroup& group, uint32_t claimed, 
 }
 
 void verify_records(const PlanParts& parts, Faults& faults) {
-  const uint32_t claimed =
-      (parts.header.vulkan.present != 0 ? 1u : 0u) | (parts.header.cuda.present != 0 ? 2u : 0u);
+  const uint32_t claimed = targets_of(parts.header);
   std::map<std::string_view, RecordGroup> groups;
   RecordGroup init;
   for (const EntryParts& record : parts.entries) {
@@ -207,10 +165,8 @@ void verify_limits(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
     faults.charge(kWorkPerTable * uint64_t{parts.plan.kernels()->Get(k)->variants()->size()});
     for (const fb::Variant* variant : *parts.plan.kernels()->Get(k)->variants()) {
-      const bool claimed = variant->target() == fb::TargetKind::Vulkan
-                               ? parts.header.vulkan.present != 0
-                               : parts.header.cuda.present != 0;
-      if (claimed) verify_variant_limits(parts, k, *variant, faults);
+      if (target_row(variant->target()).is_in(parts.header))
+        verify_variant_limits(parts, k, *variant, faults);
     }
   }
   for (const EntryParts& entry : parts.entries) {
@@ -218,9 +174,9 @@ void verify_limits(const PlanParts& parts, Faults& faults) {
     for (const StepPlace& place : all_places(entry)) {
       if (faults.full()) return;
       if (place.step.kind() != fb::StepKind::Dispatch) continue;
-      if (entry.serves(fb::TargetKind::Vulkan))
-        verify_grid(place, vulkan_limits(parts.header.vulkan), faults);
-      if (entry.serves(fb::TargetKind::Cuda)) verify_grid(place, cuda_limits(), faults);
+      for (const TargetRow& row : target_rows()) {
+        if (entry.serves(row.kind)) verify_grid(place, row.limits(parts.header), faults);
+      }
     }
   }
 }

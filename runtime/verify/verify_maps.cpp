@@ -5,6 +5,7 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/plan/cuda_code.h"
+#include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -90,10 +91,10 @@ void verify_map(const PlanParts& parts, uint32_t k, uint32_t m, Faults& faults) 
 void verify_maps(const PlanParts& parts, uint32_t k, Faults& faults) {
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
   if (kernel.maps() == nullptr || kernel.maps()->size() == 0) return;
-  const bool cuda_alone =
+  const bool all_take_maps =
       std::all_of(kernel.variants()->begin(), kernel.variants()->end(),
-                  [](const fb::Variant* v) { return v->target() == fb::TargetKind::Cuda; });
-  if (!cuda_alone || kernel.maps()->size() > kMaxTensorMaps) {
+                  [](const fb::Variant* v) { return target_row(v->target()).has_tensor_maps; });
+  if (!all_take_maps || kernel.maps()->size() > kMaxTensorMaps) {
     return faults.add(VerifyRule::TensorMapForm, kernel_name(parts.plan, k), " has ",
                       kernel.maps()->size(), " tensor maps, at most ", kMaxTensorMaps,
                       " can be used, and by CUDA code alone");

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/round_up.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -18,10 +19,6 @@ struct OwnedRange {
   uint32_t index;
   bool shareable;
 };
-
-uint64_t round_up(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 template <class Tensor, class Name>
 void verify_tensor_bytes(VerifyRule rule, const Tensor& tensor, const Name& name, Faults& faults) {

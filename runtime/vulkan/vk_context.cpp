@@ -2,28 +2,52 @@
 // The logical device: creation or adoption, health, submitting and waiting.
 #include "runtime/vulkan/vk_context.h"
 
-#include <algorithm>
-#include <chrono>
-
 #include "runtime/base/errors.h"
+#include "runtime/base/text.h"
+#include "runtime/device/device_names.h"
+#include "runtime/device/wait_for_end.h"
 #include "runtime/vulkan/vk_features.h"
 
 namespace rlx::vulkan {
 namespace {
 
-// Spinning saves the wake-up of a blocked thread (30 us and more). Runs that are shorter than this
-// end while spinning; longer ones are slept through, and spun for around the time at which the last
-// one ended.
-constexpr std::chrono::microseconds kSpin(100);
-constexpr std::chrono::nanoseconds kLongestLead(500000);
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kSpin(100000);
+
+// The end of a submit, in which the driver wakes a blocked thread.
+class FenceWait {
+ public:
+  FenceWait(const Context& context, VkFence fence) : context_(context), fence_(fence) {}
+
+  bool is_over() {
+    result_ = context_.api.vkGetFenceStatus(context_.device, fence_);
+    return result_ != VK_NOT_READY;
+  }
+  bool sleep(nanoseconds time) { return block(time); }
+  bool block(nanoseconds most) {
+    const bool forever = most == nanoseconds::max();
+    do {
+      result_ =
+          context_.api.vkWaitForFences(context_.device, 1, &fence_, VK_TRUE,
+                                       forever ? UINT64_MAX : static_cast<uint64_t>(most.count()));
+    } while (forever && result_ == VK_TIMEOUT);
+    return result_ != VK_TIMEOUT;
+  }
+  [[nodiscard]] VkResult result() const { return result_; }
+
+ private:
+  const Context& context_;
+  VkFence fence_;
+  VkResult result_ = VK_NOT_READY;
+};
 
 }  // namespace
 
 Status Context::create(std::shared_ptr<Instance> instance, PhysicalDevice physical,
                        std::shared_ptr<Context>& context) {
   if (!physical.unusable.empty()) {
-    return unsuitable("device " + physical.info.id + " \"" + physical.info.name + "\" " +
-                      physical.unusable);
+    return unsuitable(text_of(device_text(physical.info), " ", physical.unusable));
   }
   std::shared_ptr<Context> made(new Context);
   made->instance = std::move(instance);
@@ -107,10 +131,7 @@ Status Context::check(VkResult result, std::string_view what) {
 }
 
 Status Context::health() const {
-  if (lost_.load(std::memory_order_acquire)) {
-    return device_lost("device " + physical.info.id + " \"" + physical.info.name +
-                       "\" was lost earlier; close its sessions and plans and open it again");
-  }
+  if (lost_.load(std::memory_order_acquire)) return lost_earlier(physical.info);
   if (instance->validation_log.empty()) return {};
   return driver_error("the validation layer reported: " +
                       instance->validation_log.messages().front());
@@ -126,38 +147,13 @@ Status Context::submit(VkCommandBuffer buffer, VkFence fence) {
 }
 
 Status Context::wait(VkFence fence, uint64_t timeout_nanoseconds, std::string_view what,
-                     std::chrono::nanoseconds expected) {
-  using Clock = std::chrono::steady_clock;
-  using std::chrono::nanoseconds;
-  const nanoseconds timeout(std::min<uint64_t>(timeout_nanoseconds, INT64_MAX));
-  const Clock::time_point start = Clock::now();
-  const auto left = [&] {
-    return std::max(timeout - nanoseconds(Clock::now() - start), nanoseconds(0));
-  };
-  const auto block = [&](nanoseconds longest) {
-    const bool forever = timeout_nanoseconds == UINT64_MAX && longest >= timeout;
-    VkResult result = VK_TIMEOUT;
-    do {
-      const auto count = static_cast<uint64_t>(std::min(longest, left()).count());
-      result = api.vkWaitForFences(device, 1, &fence, VK_TRUE, forever ? UINT64_MAX : count);
-    } while (forever && result == VK_TIMEOUT);
-    return result;
-  };
-
-  const nanoseconds lead = std::min(expected / 5, kLongestLead);
-  VkResult result = VK_NOT_READY;
-  if (expected - lead > kSpin) result = block(expected - lead);
-  const nanoseconds spin_end = std::min(expected + lead + kSpin, timeout);
-  while ((result == VK_NOT_READY || result == VK_TIMEOUT) && Clock::now() - start < spin_end) {
-    result = api.vkGetFenceStatus(device, fence);
-  }
-  if (result == VK_NOT_READY || result == VK_TIMEOUT) result = block(timeout);
-  if (result == VK_SUCCESS) return {};
-  if (result == VK_TIMEOUT) {
-    return timed_out(std::string(what) + " did not finish within " +
-                     std::to_string(timeout_nanoseconds / 1000) + " us on " + physical.info.id);
-  }
-  Status status = check(result, what);
+                     nanoseconds expected) {
+  FenceWait work(*this, fence);
+  const WaitTimes times{
+      .timeout_nanoseconds = timeout_nanoseconds, .expected = expected, .spin = kSpin};
+  if (!wait_for_end(work, times)) return out_of_time(what, timeout_nanoseconds, physical.info);
+  if (work.result() == VK_SUCCESS) return {};
+  Status status = check(work.result(), what);
   drain();
   return status;
 }
@@ -169,7 +165,7 @@ void Context::drain() {
 }
 
 void Context::sweep() {
-  if (!physical.is_cpu || lost_.load(std::memory_order_acquire)) return;
+  if (!physical.info.is_software || lost_.load(std::memory_order_acquire)) return;
   // Waited for: freed on the driver's thread while the next plan is made, pieces would stay behind
   // in the heap.
   OwnedFence fence;

@@ -77,7 +77,6 @@ struct PhysicalDevice {
   uint8_t pipeline_cache_uuid[VK_UUID_SIZE] = {};
   uint8_t driver_uuid[VK_UUID_SIZE] = {};
   uint64_t max_allocation_bytes = 0;
-  bool is_cpu = false;        // a software device, whose heap sizes say little
   bool staging_only = false;  // device memory is not to be mapped
   uint32_t min_subgroup_size = 0;
   uint32_t max_subgroup_size = 0;
@@ -131,6 +130,11 @@ class Context {
   uint32_t queue_family = 0;
 
   [[nodiscard]] ObjectCounts& objects() const { return *instance->objects; }
+  // Ends a handle of the device; kDestroy is the DeviceApi member that does.
+  template <auto kDestroy, typename Handle>
+  void end(Handle handle) const {
+    (api.*kDestroy)(device, handle, nullptr);
+  }
 
  private:
   Context() = default;
@@ -145,37 +149,8 @@ class Context {
   bool owned_ = false;
 };
 
-// Owns one handle of a device, and counts it; kDestroy is the DeviceApi member that ends it.
 template <typename Handle, auto kDestroy, ObjectKind kKind>
-class Owned {
- public:
-  Owned() = default;
-  Owned(const Context& context, Handle handle)
-      : context_(&context), handle_(handle), counted_(context.objects(), kKind) {}
-  Owned(Owned&& other) noexcept { swap(other); }
-  Owned& operator=(Owned&& other) noexcept {
-    Owned taken(std::move(other));
-    swap(taken);
-    return *this;
-  }
-  ~Owned() {
-    if (handle_ != VK_NULL_HANDLE) (context_->api.*kDestroy)(context_->device, handle_, nullptr);
-  }
-
-  [[nodiscard]] Handle get() const { return handle_; }
-  explicit operator bool() const { return handle_ != VK_NULL_HANDLE; }
-
- private:
-  void swap(Owned& other) noexcept {
-    std::swap(context_, other.context_);
-    std::swap(handle_, other.handle_);
-    std::swap(counted_, other.counted_);
-  }
-
-  const Context* context_ = nullptr;
-  Handle handle_ = VK_NULL_HANDLE;
-  CountedObject counted_;
-};
+using Owned = OwnedHandle<const Context, Handle, kDestroy, kKind>;
 
 using OwnedBuffer = Owned<VkBuffer, &DeviceApi::vkDestroyBuffer, ObjectKind::Buffer>;
 using OwnedMemory = Owned<VkDeviceMemory, &DeviceApi::vkFreeMemory, ObjectKind::Memory>;

@@ -2,6 +2,10 @@
 // features.def against Vulkan's feature structs: one visit serves asking and enabling.
 #include "runtime/vulkan/vk_features.h"
 
+#include <string_view>
+
+#include "runtime/base/text.h"
+
 namespace rlx::vulkan {
 namespace {
 
@@ -28,7 +32,7 @@ void for_each_flag(Core& core, Vulkan11& vulkan11, Vulkan12& vulkan12, Cooperati
 
 struct FeatureRow {
   uint64_t mask;
-  const char* text;
+  std::string_view text;
 };
 
 constexpr FeatureRow kFeatureRows[] = {
@@ -41,18 +45,16 @@ constexpr FeatureRow kFeatureRows[] = {
 
 std::string feature_names(uint64_t mask) {
   std::string names;
-  const auto append = [&](const std::string& name) {
-    if (!names.empty()) names += ", ";
-    names += name;
+  const auto append = [&](std::string_view name) {
+    names += text_of(names.empty() ? "" : ", ", name);
   };
   for (const FeatureRow& row : kFeatureRows) {
-    if ((mask & row.mask) == 0) continue;
-    append(row.text);
+    if ((mask & row.mask) != 0) append(row.text);
     mask &= ~row.mask;
   }
   for (uint32_t bit = 0; bit < 64; ++bit) {
     if ((mask >> bit & 1) != 0)
-      append("feature number " + std::to_string(bit) + " (newer than this runtime)");
+      append(text_of("feature number ", bit, " (newer than this runtime)"));
   }
   return names;
 }

@@ -6,18 +6,9 @@
 #include <string>
 
 #include "runtime/vulkan/vk_api.h"
+#include "schema/features.h"
 
 namespace rlx::vulkan {
-
-enum class Feature : uint64_t {
-#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
-#include "schema/features.def"
-#undef RLX_FEATURE
-};
-
-constexpr uint64_t mask_of(Feature feature) {
-  return static_cast<uint64_t>(feature);
-}
 
 // What every Vulkan plan needs, whatever its header says.
 inline constexpr uint64_t kRequiredFeatures =

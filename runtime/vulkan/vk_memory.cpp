@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "runtime/base/errors.h"
+#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "schema/plan_header.h"
 
@@ -135,10 +136,6 @@ Status allocate(Context& context, MemoryUse use, const std::string& what, Buffer
   return {};
 }
 
-uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
-
 }  // namespace
 
 Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what,
@@ -163,6 +160,14 @@ Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::
   }
   buffer = std::move(made);
   return {};
+}
+
+void record_copy(const Context& context, VkCommandBuffer commands, const Place& source,
+                 const Place& target, uint64_t size_bytes) {
+  if (size_bytes == 0) return;
+  const VkBufferCopy region = {
+      .srcOffset = source.offset_bytes, .dstOffset = target.offset_bytes, .size = size_bytes};
+  context.api.vkCmdCopyBuffer(commands, source.buffer, target.buffer, 1, &region);
 }
 
 namespace {
@@ -244,11 +249,7 @@ const Segment::Chunk& Segment::chunk_of(uint64_t offset_bytes) const {
 
 Place Segment::place(uint64_t offset_bytes) const {
   const Chunk& chunk = chunk_of(offset_bytes);
-  const uint64_t inside = offset_bytes - chunk.offset_bytes;
-  return {.buffer = chunk.memory.buffer.get(),
-          .offset_bytes = inside,
-          .address = chunk.memory.address + inside,
-          .mapped = chunk.memory.mapped == nullptr ? nullptr : chunk.memory.mapped + inside};
+  return chunk.memory.place(offset_bytes - chunk.offset_bytes);
 }
 
 uint64_t Segment::contiguous_bytes(uint64_t offset_bytes) const {

@@ -20,20 +20,6 @@ enum class MemoryUse : uint8_t {
   Shared,    // host memory that kernels write too, a word now and then
 };
 
-// A buffer alone on its allocation.
-struct Buffer {
-  OwnedMemory memory;
-  OwnedBuffer buffer;
-  uint64_t size_bytes = 0;
-  uint64_t address = 0;         // device address; 0 for Upload and Readback
-  std::byte* mapped = nullptr;  // coherent; null where the host cannot reach it
-  bool host_cached = false;     // reading `mapped` is fast
-};
-
-// `what` names the buffer in errors.
-Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what,
-                     Buffer& buffer);
-
 // Where some bytes of a plan are. `buffer` is null for memory of the caller, which is known by its
 // address only.
 struct Place {
@@ -43,12 +29,49 @@ struct Place {
   std::byte* mapped = nullptr;
 };
 
+// A buffer alone on its allocation.
+struct Buffer {
+  OwnedMemory memory;
+  OwnedBuffer buffer;
+  uint64_t size_bytes = 0;
+  uint64_t address = 0;         // device address; 0 for Upload and Readback
+  std::byte* mapped = nullptr;  // coherent; null where the host cannot reach it
+  bool host_cached = false;     // reading `mapped` is fast
+
+  [[nodiscard]] Place place(uint64_t offset_bytes) const {
+    return {.buffer = buffer.get(),
+            .offset_bytes = offset_bytes,
+            .address = address + offset_bytes,
+            .mapped = mapped == nullptr ? nullptr : mapped + offset_bytes};
+  }
+};
+
+// `what` names the buffer in errors.
+Status create_buffer(Context& context, uint64_t size_bytes, MemoryUse use, std::string_view what,
+                     Buffer& buffer);
+
+// Copies between two buffers; nothing where there are no bytes.
+void record_copy(const Context& context, VkCommandBuffer commands, const Place& source,
+                 const Place& target, uint64_t size_bytes);
+
 // Bytes of a segment that must lie in one buffer.
 struct SegmentPart {
   uint64_t offset_bytes = 0;
   uint64_t size_bytes = 0;
   std::string_view name;
 };
+
+// Of weights or states.
+template <class Tensors>
+std::vector<SegmentPart> parts_of(const Tensors& tensors) {
+  std::vector<SegmentPart> parts;
+  for (const auto* tensor : tensors) {
+    parts.push_back({.offset_bytes = tensor->offset_bytes(),
+                     .size_bytes = tensor->size_bytes(),
+                     .name = tensor->name()->string_view()});
+  }
+  return parts;
+}
 
 // A segment in as few buffers as the device's largest allocation allows; parts are never cut.
 class Segment {

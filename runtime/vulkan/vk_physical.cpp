@@ -5,6 +5,7 @@
 
 #include "runtime/vulkan/vk_context.h"
 #include "runtime/vulkan/vk_features.h"
+#include "schema/plan_generated.h"
 
 namespace rlx::vulkan {
 namespace {
@@ -145,12 +146,13 @@ Status describe(const InstanceApi& api, VkPhysicalDevice handle, std::string id,
   if (device.cooperative_matrix)
     RLX_RETURN_IF_ERROR(matrix_features(api, handle, vulkan11, matrices));
   device.info.features &= ~kMatrices | matrices;
+  device.info.target = fb::TargetKind::Vulkan;
   device.info.subgroup_size = vulkan11.subgroupSize;
   device.info.max_workgroup_invocations = limits.maxComputeWorkGroupInvocations;
   device.info.max_shared_bytes = limits.maxComputeSharedMemorySize;
   device.info.max_params_bytes = limits.maxPushConstantsSize;
   std::copy_n(limits.maxComputeWorkGroupCount, 3, device.info.max_grid);
-  device.is_cpu = basic.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+  device.info.is_software = basic.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
   device.vendor_id = basic.vendorID;
   device.device_id = basic.deviceID;
   device.driver_version = basic.driverVersion;

@@ -3,42 +3,14 @@
 #include "runtime/vulkan/vk_pipelines.h"
 
 #include <algorithm>
-#include <atomic>
-#include <new>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
+#include "runtime/plan/plan_kernels.h"
 
 namespace rlx::vulkan {
 namespace {
-
-void mark_used(const fb::Entry& entry, std::vector<bool>& used) {
-  for (const fb::Step& step : PlanView::steps(entry)) {
-    if (step.kind() == fb::StepKind::Dispatch) used[step.kernel()] = true;
-  }
-}
-
-// Kernels that some step dispatches, by index.
-std::vector<uint32_t> used_kernels(const PlanView& plan) {
-  std::vector<bool> marks(plan.index().kernels()->size());
-  for (uint32_t i = 0; i < plan.entry_count(); ++i)
-    mark_used(plan.entry(i, fb::TargetKind::Vulkan), marks);
-  if (const fb::Entry* init = plan.init(fb::TargetKind::Vulkan)) mark_used(*init, marks);
-  std::vector<uint32_t> used;
-  for (uint32_t i = 0; i < marks.size(); ++i) {
-    if (marks[i]) used.push_back(i);
-  }
-  return used;
-}
-
-std::string kernel_text(const fb::Kernel& kernel) {
-  std::string text = text_of("kernel ", quoted(PlanView::text(kernel.name())));
-  if (kernel.specialization() != nullptr && kernel.specialization()->size() != 0) {
-    text += text_of(" (", PlanView::text(kernel.specialization()), ")");
-  }
-  return text;
-}
 
 // Whether a pipeline must ask for the size, and whether it can have it.
 Status check_subgroup_size(const PhysicalDevice& device, const fb::Kernel& kernel, uint32_t size,
@@ -86,7 +58,7 @@ Status cache_data(Context& context, VkPipelineCache cache, std::vector<std::byte
 Status PipelineSet::create(Context& context, const PlanView& plan, const LoadOptions& options,
                            PipelineSet& set) {
   PipelineSet made;
-  const std::vector<uint32_t> used = used_kernels(plan);
+  const std::vector<uint32_t> used = used_kernels(plan, fb::TargetKind::Vulkan);
   made.owned_.resize(used.size());
   made.kernels_.resize(plan.index().kernels()->size());
   RLX_RETURN_IF_ERROR(made.create_layouts(context, plan, used));
@@ -140,7 +112,7 @@ Status PipelineSet::create_layouts(Context& context, const PlanView& plan,
 Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint32_t kernel,
                                     VkPipelineCache cache, OwnedPipeline& pipeline) const {
   const fb::Kernel& record = plan.kernel(kernel);
-  const fb::Variant* variant = PlanView::vulkan_variant(record);
+  const fb::Variant* variant = PlanView::first_variant(record, fb::TargetKind::Vulkan);
   if (variant == nullptr) return unsuitable(kernel_text(record) + " has no Vulkan code");
   bool require_size = false;
   RLX_RETURN_IF_ERROR(
@@ -179,22 +151,10 @@ Status PipelineSet::create_pipeline(Context& context, const PlanView& plan, uint
 Status PipelineSet::create_pipelines(Context& context, const PlanView& plan,
                                      const std::vector<uint32_t>& used, uint32_t jobs,
                                      VkPipelineCache cache) {
-  std::vector<Status> results(used.size());
-  std::atomic<size_t> next = 0;
-  const auto work = [&] {
-    for (size_t i = next.fetch_add(1); i < used.size(); i = next.fetch_add(1)) {
-      try {
-        results[i] = create_pipeline(context, plan, used[i], cache, owned_[i]);
-      } catch (const std::bad_alloc&) {
-        results[i] = out_of_host_memory({});
-      }
-    }
-  };
-  run_on_threads(std::min(thread_count(jobs), used.size()), work);
-  for (size_t i = 0; i < used.size(); ++i) {
-    if (!results[i].ok()) return results[i];
-    kernels_[used[i]].pipeline = owned_[i].get();
-  }
+  RLX_RETURN_IF_ERROR(for_each_index(used.size(), jobs, [&](size_t i) {
+    return create_pipeline(context, plan, used[i], cache, owned_[i]);
+  }));
+  for (size_t i = 0; i < used.size(); ++i) kernels_[used[i]].pipeline = owned_[i].get();
   return {};
 }
 

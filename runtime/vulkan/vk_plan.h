@@ -50,10 +50,6 @@ class VulkanPlan final : public DevicePlan, public std::enable_shared_from_this<
   PipelineSet pipelines_;
 };
 
-// Ok where the device has everything that the plan's header names and the memory suffices;
-// otherwise a message with every shortcoming: what the plan needs, what the device has.
-Status check_device(const Context& context, const PlanView& view, const LoadOptions& options);
-
 // The parts of an entry's arena that must not be cut.
 void append_arena_parts(const fb::Entry& entry, std::vector<SegmentPart>& parts);
 

@@ -45,7 +45,8 @@ class StepRecorder {
  public:
   StepRecorder(const Context& context, const PlanView& plan, const PipelineSet& pipelines,
                const LinkedEntry& linked, VkCommandBuffer commands)
-      : api_(context.api),
+      : context_(context),
+        api_(context.api),
         plan_(plan),
         pipelines_(pipelines),
         linked_(linked),
@@ -64,7 +65,7 @@ class StepRecorder {
         fill(step, relocations);
         break;
       case fb::StepKind::LibraryGemm:
-        break;  // check_device refused such plans.
+        break;  // Such entries are not for Vulkan (rule GemmTarget).
     }
   }
 
@@ -93,13 +94,8 @@ class StepRecorder {
   }
 
   void copy(std::span<const fb::Relocation> relocations) {
-    if (relocations[0].length_bytes() == 0) return;
-    const Place source = place_of(linked_, relocations[0]);
-    const Place target = place_of(linked_, relocations[1]);
-    const VkBufferCopy region = {.srcOffset = source.offset_bytes,
-                                 .dstOffset = target.offset_bytes,
-                                 .size = relocations[0].length_bytes()};
-    api_.vkCmdCopyBuffer(commands_, source.buffer, target.buffer, 1, &region);
+    record_copy(context_, commands_, place_of(linked_, relocations[0]),
+                place_of(linked_, relocations[1]), relocations[0].length_bytes());
   }
 
   void fill(const fb::Step& step, std::span<const fb::Relocation> relocations) {
@@ -109,6 +105,7 @@ class StepRecorder {
                          relocations[0].length_bytes(), step.fill_pattern());
   }
 
+  const Context& context_;
   const DeviceApi& api_;
   const PlanView& plan_;
   const PipelineSet& pipelines_;

@@ -22,7 +22,7 @@ Uploader::~Uploader() {
 }
 
 Status Uploader::upload(const Segment& segment, uint64_t offset_bytes, uint64_t size_bytes,
-                        const Source& source) {
+                        const ByteSource& source) {
   const uint64_t end = offset_bytes + size_bytes;
   while (offset_bytes < end) {
     const Place place = segment.place(offset_bytes);
@@ -63,7 +63,7 @@ Status Uploader::prepare_slots() {
 }
 
 Status Uploader::upload_staged(const Place& place, uint64_t offset_bytes, uint64_t size_bytes,
-                               const Source& source) {
+                               const ByteSource& source) {
   RLX_RETURN_IF_ERROR(prepare_slots());
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
@@ -75,8 +75,7 @@ Status Uploader::upload_staged(const Place& place, uint64_t offset_bytes, uint64
                                           .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
   RLX_RETURN_IF_ERROR(
       context_.check(api.vkBeginCommandBuffer(slot.commands, &begin), "vkBeginCommandBuffer"));
-  const VkBufferCopy region = {.srcOffset = 0, .dstOffset = place.offset_bytes, .size = size_bytes};
-  api.vkCmdCopyBuffer(slot.commands, slot.memory.buffer.get(), place.buffer, 1, &region);
+  record_copy(context_, slot.commands, slot.memory.place(0), place, size_bytes);
   RLX_RETURN_IF_ERROR(context_.check(api.vkEndCommandBuffer(slot.commands), "vkEndCommandBuffer"));
   RLX_RETURN_IF_ERROR(context_.submit(slot.commands, slot.fence.get()));
   slot.in_flight = true;

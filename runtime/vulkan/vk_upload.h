@@ -4,17 +4,14 @@
 #pragma once
 
 #include <array>
-#include <functional>
 
+#include "runtime/plan/plan_memory.h"
 #include "runtime/vulkan/vk_memory.h"
 
 namespace rlx::vulkan {
 
 class Uploader {
  public:
-  // Writes the bytes of a range: called with its offset and the memory to fill.
-  using Source = std::function<Status(uint64_t offset_bytes, std::span<std::byte> destination)>;
-
   explicit Uploader(Context& context) : context_(context) {}
   // Waits for copies that a failed upload left under way.
   ~Uploader();
@@ -24,7 +21,7 @@ class Uploader {
   // Fills [offset, offset + size) of the segment with what the source writes. Call finish() before
   // the bytes are used.
   Status upload(const Segment& segment, uint64_t offset_bytes, uint64_t size_bytes,
-                const Source& source);
+                const ByteSource& source);
   Status finish();
 
  private:
@@ -37,7 +34,7 @@ class Uploader {
 
   Status prepare_slots();
   Status upload_staged(const Place& place, uint64_t offset_bytes, uint64_t size_bytes,
-                       const Source& source);
+                       const ByteSource& source);
   Status wait(Slot& slot);
 
   Context& context_;

@@ -3,13 +3,13 @@
 #include "runtime/vulkan/vulkan_device.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "runtime/base/errors.h"
 #include "runtime/base/text.h"
-#include "runtime/device/device_id.h"
+#include "runtime/device/device_names.h"
 #include "runtime/vulkan/vk_context.h"
 #include "runtime/vulkan/vk_plan.h"
+#include "runtime/vulkan/vk_preflight.h"
 
 namespace rlx {
 namespace vulkan {
@@ -27,6 +27,9 @@ class VulkanDevice final : public Device {
   [[nodiscard]] const DeviceInfo& info() const override { return context_->physical.info; }
   [[nodiscard]] Status health() const override { return context_->health(); }
   [[nodiscard]] const ObjectCounts& objects() const override { return context_->objects(); }
+  [[nodiscard]] Status check_suits(const PlanHeader& header) const override {
+    return check_device_suits(header, info(), check_target);
+  }
   Status load(const PlanView& plan, const LoadOptions& options,
               std::shared_ptr<DevicePlan>& loaded) override {
     return VulkanPlan::load(context_, plan, options, loaded);
@@ -49,14 +52,6 @@ Status describe_all(const Instance& instance, std::vector<PhysicalDevice>& devic
     RLX_RETURN_IF_ERROR(describe(instance.api, handles[i], device_id(i), device));
   }
   return {};
-}
-
-Status unknown_device(const std::string& id, const std::vector<PhysicalDevice>& devices) {
-  std::string message = text_of("there is no device ", quoted(id), "; this machine has ");
-  for (size_t i = 0; i < devices.size(); ++i) {
-    message += text_of(i == 0 ? "" : ", ", devices[i].info.id, " (", devices[i].info.name, ")");
-  }
-  return no_device(std::move(message));
 }
 
 }  // namespace
@@ -94,16 +89,15 @@ Status open_vulkan_device(const std::string& id, std::shared_ptr<Device>& device
   std::vector<PhysicalDevice> devices;
   RLX_RETURN_IF_ERROR(describe_all(*instance, devices));
   if (devices.empty()) return no_device(std::string(kNoDevice));
-  const std::optional<size_t> index = device_number(id, "vulkan");
-  if (!index.has_value() || *index >= devices.size()) return unknown_device(id, devices);
-  PhysicalDevice& chosen = devices[*index];
-  chosen.staging_only = options.staging_only;
+  PhysicalDevice* chosen = nullptr;
+  RLX_RETURN_IF_ERROR(find_device(id, "vulkan", devices, chosen));
+  chosen->staging_only = options.staging_only;
   if (options.max_allocation_bytes != 0) {
-    chosen.max_allocation_bytes =
-        std::min(chosen.max_allocation_bytes, options.max_allocation_bytes);
+    chosen->max_allocation_bytes =
+        std::min(chosen->max_allocation_bytes, options.max_allocation_bytes);
   }
   std::shared_ptr<Context> context;
-  RLX_RETURN_IF_ERROR(Context::create(std::move(instance), std::move(chosen), context));
+  RLX_RETURN_IF_ERROR(Context::create(std::move(instance), std::move(*chosen), context));
   device = std::make_shared<VulkanDevice>(std::move(context));
   return {};
 }

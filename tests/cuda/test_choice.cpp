@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which code of a kernel runs where, and what a device is told that has none. Needs no GPU.
 #include "runtime/cuda/cu_modules.h"
-#include "runtime/device/preflight.h"
+#include "runtime/cuda/cu_preflight.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;
@@ -63,14 +63,15 @@ TEST_CASE("another_generation_takes_ptx_and_an_older_one_nothing") {
 }
 
 TEST_CASE("a_device_hears_for_what_the_plan_has_code_and_what_it_is") {
-  const DeviceInfo device{.id = "cuda:0",
+  const DeviceInfo device{.target = fb::TargetKind::Cuda,
+                          .id = "cuda:0",
                           .name = "Old GPU",
                           .driver = "CUDA 13.0",
                           .api_version = 13000,
                           .memory_bytes = 1 << 20,
                           .architecture = 75};
   PlanHeader header{};
-  const Status none = check_device_suits(header, device);
+  const Status none = check_device_suits(header, device, cuda::check_target);
   CHECK(none.code() == RLX_UNSUITABLE_DEVICE);
   CHECK(none.message().find("holds no CUDA code") != std::string::npos);
   CHECK(none.message().find("--target cuda") != std::string::npos);
@@ -80,7 +81,7 @@ TEST_CASE("a_device_hears_for_what_the_plan_has_code_and_what_it_is") {
                  .minimum_driver = 12040,
                  .architecture_count = 2,
                  .architectures = {80, 90}};
-  const Status old = check_device_suits(header, device);
+  const Status old = check_device_suits(header, device, cuda::check_target);
   CHECK(old.code() == RLX_UNSUITABLE_DEVICE);
   CHECK(old.message() ==
         "the plan has code for sm_80, sm_90, PTX for sm_80; device cuda:0 \"Old GPU\" is sm_75; "
@@ -88,22 +89,22 @@ TEST_CASE("a_device_hears_for_what_the_plan_has_code_and_what_it_is") {
 
   DeviceInfo fitting = device;
   fitting.architecture = 89;
-  CHECK(check_device_suits(header, fitting).ok());
+  CHECK(check_device_suits(header, fitting, cuda::check_target).ok());
   header.cuda.ptx_architecture = 0;
   fitting.architecture = 120;
-  CHECK(check_device_suits(header, fitting).code() == RLX_UNSUITABLE_DEVICE);
+  CHECK(check_device_suits(header, fitting, cuda::check_target).code() == RLX_UNSUITABLE_DEVICE);
 
   fitting.architecture = 90;
   fitting.api_version = 12020;
   fitting.driver = "CUDA 12.2";
-  const Status driver = check_device_suits(header, fitting);
+  const Status driver = check_device_suits(header, fitting, cuda::check_target);
   CHECK(driver.code() == RLX_UNSUITABLE_DEVICE);
   CHECK(driver.message().find("needs a driver for CUDA 12.4") != std::string::npos);
   CHECK(driver.message().find("has CUDA 12.2") != std::string::npos);
 
   fitting.api_version = 13000;
   header.arena_bytes = 2 << 20;
-  const Status memory = check_device_suits(header, fitting);
+  const Status memory = check_device_suits(header, fitting, cuda::check_target);
   CHECK(memory.code() == RLX_OUT_OF_DEVICE_MEMORY);
   CHECK(memory.message().find("largest segments: arena") != std::string::npos);
 }

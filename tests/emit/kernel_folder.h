@@ -64,9 +64,9 @@ inline Specialization specialization(std::map<std::string, std::string> defines 
           .workgroup = {.x = 64, .y = 1, .z = 1}};
 }
 
-// Kernels for the targets of a mask of 1 << TargetKind.
+// Kernels for some targets.
 inline KernelSet kernel_set(const std::vector<Specialization>& specializations,
-                            uint32_t targets = 1u << static_cast<uint32_t>(TargetKind::Vulkan)) {
+                            TargetSet targets = TargetSet::Vulkan) {
   KernelSet set;
   set.targets = targets;
   for (const Specialization& each : specializations) {

@@ -12,15 +12,12 @@ using namespace rlx::test;
 
 namespace {
 
-constexpr uint32_t kVulkan = 1u << static_cast<uint32_t>(TargetKind::Vulkan);
-constexpr uint32_t kCudaOnly = 1u << static_cast<uint32_t>(TargetKind::Cuda);
-
 struct CudaKernels {
   TemporaryFolder folder;
   KernelSet set;
   Diagnostics diagnostics;
 
-  explicit CudaKernels(uint32_t targets)
+  explicit CudaKernels(TargetSet targets)
       : set(kernel_set({specialization({{"VALUE", "1u"}}), specialization({{"VALUE", "2u"}})},
                        targets)) {
     folder.write("shaders/pad.kernel", kernel_text("rlx_store_u32(p.y, 0, VALUE);"));
@@ -53,8 +50,8 @@ std::vector<Wanted> formats_of(const std::vector<KernelCode>& variants) {
 
 TEST_CASE("a kernel for both targets has SPIR-V, a cubin per architecture, and the lowest's PTX") {
   if (present_nvrtc() == nullptr) return;
-  CudaKernels kernels(kVulkan | kCudaOnly);
-  kernels.set.kernels[1].targets = kCudaOnly;
+  CudaKernels kernels(TargetSet::Vulkan | TargetSet::Cuda);
+  kernels.set.kernels[1].targets = TargetSet::Cuda;
   const auto compiled = kernels.compile({80, 90});
   INFO(kernels.diagnostics.text());
   REQUIRE(compiled.has_value());
@@ -74,7 +71,7 @@ TEST_CASE("a kernel for both targets has SPIR-V, a cubin per architecture, and t
 
 TEST_CASE("code for one architecture alone has no PTX") {
   if (present_nvrtc() == nullptr) return;
-  const auto compiled = CudaKernels(kCudaOnly).compile({90});
+  const auto compiled = CudaKernels(TargetSet::Cuda).compile({90});
   REQUIRE(compiled.has_value());
   CHECK(formats_of(compiled->variants[0]) == std::vector<Wanted>{{CodeFormat::Cubin, 90}});
   CHECK(compiled->cuda.ptx_architecture == 0);
@@ -82,7 +79,7 @@ TEST_CASE("code for one architecture alone has no PTX") {
 
 TEST_CASE("CUDA code does not depend on the number of threads or on the cache") {
   if (present_nvrtc() == nullptr) return;
-  CudaKernels kernels(kCudaOnly);
+  CudaKernels kernels(TargetSet::Cuda);
   const std::string cache = kernels.folder.path() + "/cache";
   const CompiledKernels reference = kernels.compile({80, 90}, 1).value();
   CHECK(kernels.compile({80, 90}, 4)->variants == reference.variants);
@@ -96,7 +93,7 @@ TEST_CASE("CUDA code does not depend on the number of threads or on the cache") 
 
 TEST_CASE("without architectures the default ones are compiled for") {
   if (present_nvrtc() == nullptr) return;
-  const auto compiled = CudaKernels(kCudaOnly).compile({});
+  const auto compiled = CudaKernels(TargetSet::Cuda).compile({});
   REQUIRE(compiled.has_value());
   std::vector<uint32_t> numbers;
   for (const KernelCode& code : compiled->variants[0]) {
@@ -107,7 +104,7 @@ TEST_CASE("without architectures the default ones are compiled for") {
 
 TEST_CASE("a CUDA kernel that fails on every architecture is one diagnostic") {
   if (present_nvrtc() == nullptr) return;
-  CudaKernels kernels(kCudaOnly);
+  CudaKernels kernels(TargetSet::Cuda);
   kernels.folder.write("cuda_kernels/pad.cu", kernel_text("rlx_store_u32(p.y, 0, nothing);"));
   CHECK_FALSE(kernels.compile({80, 90}).has_value());
   REQUIRE(kernels.diagnostics.error_count() == 2);
@@ -120,7 +117,7 @@ TEST_CASE("a CUDA kernel that fails on every architecture is one diagnostic") {
 
 TEST_CASE("an architecture that is none is named with those that there are") {
   if (present_nvrtc() == nullptr) return;
-  CudaKernels kernels(kCudaOnly);
+  CudaKernels kernels(TargetSet::Cuda);
   CHECK_FALSE(kernels.compile({80, 70}).has_value());
   const std::string text = kernels.diagnostics.text();
   CHECK(text.find("CUDA architecture 70 is unknown") != std::string::npos);
@@ -129,7 +126,7 @@ TEST_CASE("an architecture that is none is named with those that there are") {
 
 TEST_CASE("a CUDA kernel that spills is a warning") {
   if (present_nvrtc() == nullptr) return;
-  CudaKernels kernels(kCudaOnly);
+  CudaKernels kernels(TargetSet::Cuda);
   kernels.set.kernels.resize(1);
   kernels.folder.write(
       "cuda_kernels/pad.cu",
@@ -145,7 +142,7 @@ TEST_CASE("a CUDA kernel that spills is a warning") {
 }
 
 TEST_CASE("a missing NVRTC is named with what to install") {
-  CudaKernels kernels(kCudaOnly);
+  CudaKernels kernels(TargetSet::Cuda);
   CHECK_FALSE(compile_kernels(kernels.set,
                               {.kernels_folder = kernels.folder.path(),
                                .nvrtc = kernels.folder.path() + "/libnvrtc.so.13"},
@@ -160,7 +157,7 @@ TEST_CASE("a missing NVRTC is named with what to install") {
 }
 
 TEST_CASE("a library that is no NVRTC is named with what it lacks") {
-  CudaKernels kernels(kCudaOnly);
+  CudaKernels kernels(TargetSet::Cuda);
   CHECK_FALSE(compile_kernels(kernels.set,
                               {.kernels_folder = kernels.folder.path(), .nvrtc = "libc.so.6"},
                               kernels.diagnostics)
@@ -169,7 +166,7 @@ TEST_CASE("a library that is no NVRTC is named with what it lacks") {
 }
 
 TEST_CASE("Vulkan alone needs no NVRTC") {
-  CudaKernels kernels(kVulkan);
+  CudaKernels kernels(TargetSet::Vulkan);
   CHECK(compile_kernels(kernels.set, {.kernels_folder = kernels.folder.path(), .nvrtc = "/nowhere"},
                         kernels.diagnostics)
             .has_value());

@@ -59,7 +59,7 @@ uint32_t end_of(const std::vector<Field>& fields) {
 TEST_CASE("every_number_in_the_params_of_every_kernel_is_declared") {
   const std::map<std::string, std::vector<Field>> structs = params_structs();
   constexpr auto kKernelCount = static_cast<size_t>(0)
-#define RLX_KERNEL(name, params, determinism, targets) +1
+#define RLX_KERNEL(name, params, determinism, targets, needs) +1
 #include "schema/kernels.def"
 #undef RLX_KERNEL
       ;

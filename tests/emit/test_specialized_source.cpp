@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which text a kernel's name and its includes mean for each language.
+#include <optional>
+
+#include "compiler/dispatch/target.h"
 #include "compiler/emit/specialized_source.h"
+#include "runtime/plan/target_row.h"
 #include "tests/emit/kernel_folder.h"
 #include "tests/support/catch.h"
 
@@ -8,6 +12,9 @@ using namespace rlx;
 using namespace rlx::test;
 
 namespace {
+
+constexpr const SourceLanguage& kGlsl = language_of(TargetKind::Vulkan);
+constexpr const SourceLanguage& kCuda = language_of(TargetKind::Cuda);
 
 KernelSources sources_of(const TemporaryFolder& folder) {
   Diagnostics diagnostics;
@@ -22,7 +29,7 @@ TEST_CASE("a kernel of both languages has one text, and a language's own text co
   const TemporaryFolder folder;
   folder.write("shaders/pad.kernel", "shared");
   const KernelSources shared = sources_of(folder);
-  for (const SourceLanguage& language : {kGlsl, kCuda}) {
+  for (const SourceLanguage& language : kLanguages) {
     const KernelText kernel = find_kernel_text(specialization(), shared, language);
     CHECK(kernel.path == "shaders/pad.kernel");
     CHECK(*kernel.text == "shared");
@@ -66,9 +73,9 @@ TEST_CASE("a source where none is looked for is refused") {
   }
 }
 
-TEST_CASE("a kernel has one text: its row says whether of both languages or of which") {
+TEST_CASE("a kernel has one text: its row says whether of every language or of which") {
   constexpr size_t kKernelCount = 0
-#define RLX_KERNEL(name, params, determinism, targets) +1
+#define RLX_KERNEL(name, params, determinism, targets, needs) +1
 #include "schema/kernels.def"
 #undef RLX_KERNEL
       ;
@@ -77,11 +84,37 @@ TEST_CASE("a kernel has one text: its row says whether of both languages or of w
     const KernelRow& row = kernel_row(static_cast<KernelId>(id));
     const std::string name(row.name);
     INFO(name);
-    const bool shared = sources.find("shaders/" + name + ".kernel") != nullptr;
-    const bool vulkan = sources.find("shaders/vulkan/" + name + ".comp") != nullptr;
-    const bool cuda = sources.find("cuda_kernels/" + name + ".cu") != nullptr;
-    CHECK(shared == (row.targets == KernelTargets::Both));
-    CHECK(vulkan == (row.targets == KernelTargets::Vulkan));
-    CHECK(cuda == (row.targets == KernelTargets::Cuda));
+    const auto is_in = [&](const SourceLanguage& language) {
+      return sources.find(std::string(language.folder) + "/" + name +
+                          std::string(language.kernel_extension)) != nullptr;
+    };
+    CHECK(is_in(kSharedLanguage) == (row.targets == TargetSet::Every));
+    for (const TargetKind target : kTargetKinds) {
+      INFO(language_of(target).folder);
+      CHECK(is_in(language_of(target)) ==
+            (row.targets != TargetSet::Every && contains(row.targets, target)));
+    }
+  }
+}
+
+TEST_CASE("a target offers the kernels that its kind has a text of and its profile bears") {
+  const auto offers = [](std::string_view name, KernelId kernel) {
+    return find_target(name)->offers(kernel);
+  };
+  for (const char* name : {"vulkan", "vulkan-nvidia", "cuda"})
+    CHECK(offers(name, KernelId::softmax));
+  CHECK_FALSE(offers("vulkan", KernelId::matmul_coop));
+  CHECK(offers("vulkan-nvidia", KernelId::matmul_coop));
+  CHECK_FALSE(offers("cuda", KernelId::matmul_coop));
+  CHECK_FALSE(offers("vulkan-nvidia", KernelId::matmul_mma));
+  CHECK(offers("cuda", KernelId::matmul_mma));
+}
+
+TEST_CASE("the first profile of a kind is named as the kind") {
+  std::optional<TargetKind> kind;
+  for (const Target& target : all_targets()) {
+    if (kind == target.kind) continue;
+    kind = target.kind;
+    CHECK(target.name == target_row(static_cast<fb::TargetKind>(target.kind)).flag);
   }
 }

@@ -69,8 +69,8 @@ KernelCode code_of(const KernelResult& result) {
 
 TEST_CASE("matrices take the KHR form, each type with its use") {
   const KernelCode code = code_of(compile_product("rlx_left_matrix", "rlx_right_matrix", "f16"));
-  CHECK((code.features & feature_bit(Feature::CooperativeMatrix)) != 0);
-  CHECK((code.features & feature_bit(Feature::CooperativeBf16)) == 0);
+  CHECK((code.features & mask_of(Feature::CooperativeMatrix)) != 0);
+  CHECK((code.features & mask_of(Feature::CooperativeBf16)) == 0);
   const auto types = instructions(code, kTypeMatrix);
   REQUIRE(types.size() == 3);
   std::vector<uint32_t> uses;
@@ -85,7 +85,7 @@ TEST_CASE("matrices take the KHR form, each type with its use") {
 
 TEST_CASE("operands become bf16 where the kernel says so, and sums stay f32") {
   const KernelCode code = code_of(compile_product("rlx_left_matrix", "rlx_right_matrix", "bf16"));
-  CHECK((code.features & feature_bit(Feature::CooperativeBf16)) != 0);
+  CHECK((code.features & mask_of(Feature::CooperativeBf16)) != 0);
   const auto floats = instructions(code, spv::OpTypeFloat);
   const auto brain =
       std::ranges::find_if(floats, [](const auto& type) { return type.size() == 3; });

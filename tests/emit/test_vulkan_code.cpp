@@ -59,22 +59,21 @@ Specialization conversion(const std::string& from, const std::string& to) {
 
 TEST_CASE(
     "every storage type loads and stores, and asks for the features that it needs and no others") {
-  const uint64_t base = feature_bit(Feature::BufferAddress) | feature_bit(Feature::ScalarLayout) |
-                        feature_bit(Feature::Int64);
-  const uint64_t float32 = feature_bit(Feature::FloatControls32);
-  const std::map<std::string, uint64_t> extra = {
-      {"f32", float32},
-      {"f16", float32 | feature_bit(Feature::Storage16)},
-      {"bf16", float32 | feature_bit(Feature::Storage16)},
-      {"f64", feature_bit(Feature::Float64)},
-      {"i8", feature_bit(Feature::Storage8)},
-      {"u8", feature_bit(Feature::Storage8)},
-      {"i16", feature_bit(Feature::Storage16)},
-      {"u16", feature_bit(Feature::Storage16)},
-      {"i32", 0},
-      {"u32", 0},
-      {"i64", 0},
-      {"bool", feature_bit(Feature::Storage8)}};
+  const uint64_t base =
+      mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout) | mask_of(Feature::Int64);
+  const uint64_t float32 = mask_of(Feature::FloatControls32);
+  const std::map<std::string, uint64_t> extra = {{"f32", float32},
+                                                 {"f16", float32 | mask_of(Feature::Storage16)},
+                                                 {"bf16", float32 | mask_of(Feature::Storage16)},
+                                                 {"f64", mask_of(Feature::Float64)},
+                                                 {"i8", mask_of(Feature::Storage8)},
+                                                 {"u8", mask_of(Feature::Storage8)},
+                                                 {"i16", mask_of(Feature::Storage16)},
+                                                 {"u16", mask_of(Feature::Storage16)},
+                                                 {"i32", 0},
+                                                 {"u32", 0},
+                                                 {"i64", 0},
+                                                 {"bool", mask_of(Feature::Storage8)}};
   for (const auto& [name, features] : extra) {
     INFO(name);
     const KernelCode code =
@@ -94,7 +93,7 @@ TEST_CASE("NaN, infinities and signed zeros are preserved unless asked otherwise
 }
 
 TEST_CASE("the device's own conversions to halves are asked for where halves are written") {
-  const uint64_t native = feature_bit(Feature::NativeHalves) | feature_bit(Feature::Float16);
+  const uint64_t native = mask_of(Feature::NativeHalves) | mask_of(Feature::Float16);
   const std::string text = kernel_text(convert_body());
   const KernelCodeOptions options{.native_halves = true};
   CHECK((code_of(compile_text(text, conversion("f32", "f16"), options)).features & native) ==

@@ -2,7 +2,7 @@
 # Libraries in the place of drivers, which fail where a test tells them to, and the tests on them.
 function(rlx_stand_in name)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/faults/stand_in/)
-  add_library(${name} MODULE ${ARGN} ${CMAKE_CURRENT_SOURCE_DIR}/faults/stand_in/environment.cpp)
+  add_library(${name} MODULE ${ARGN} ${CMAKE_CURRENT_SOURCE_DIR}/faults/stand_in/faults.cpp)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(${name} PRIVATE -fvisibility=hidden)
   target_link_libraries(${name} PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every call of the CUDA driver and of cuBLASLt fails once in every way that it may, and the device
 // is lost at each: on a fake driver, or on the real one (README.md).
+#include <algorithm>
 #include <cstdio>
 
-#include "runtime/cuda/cu_context.h"
+#include "runtime/cuda/cu_memory.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/faults/fault_fixture.h"
@@ -111,4 +112,119 @@ TEST_CASE("a wait with a timeout on cuda leaves the run to be waited for") {
   CHECK(session->submit(0).code() == RLX_INVALID_STATE);
   CHECK(session->wait(uint64_t{10} * 1000 * 1000 * 1000).ok());
   CHECK(control.misuses == 0);
+}
+
+namespace {
+
+// A session on the stand-in beside a context and a stream of the caller's own.
+struct OwnContext {
+  std::shared_ptr<const cuda::Driver> driver;
+  std::shared_ptr<cuda::Context> context;
+  std::shared_ptr<Device> device;
+  std::shared_ptr<DevicePlan> plan;
+  std::unique_ptr<DeviceSession> session;
+
+  explicit OwnContext(const PlanView& view) {
+    open_stand_in(RLX_CUDA_STAND_IN).reset();
+    REQUIRE(cuda::Driver::open(RLX_CUDA_STAND_IN, driver).ok());
+    REQUIRE(cuda::Context::open(driver, 0, "cuda:0", nullptr, context).ok());
+    REQUIRE(adopt_cuda_device(context->handle, device, {.library = RLX_CUDA_STAND_IN}).ok());
+    REQUIRE(device->load(view, {.profile = true}, plan).ok());
+  }
+};
+
+constexpr uint32_t kStates = 1;  // the entry that copies and fills
+constexpr uint32_t kOne = 4;     // its value that is a copy of a state of ones
+constexpr uint32_t kFilled = 5;
+
+std::vector<float> read_floats(DeviceSession& session, uint32_t value) {
+  std::vector<float> numbers(1000);
+  const Status status = session.read(kStates, value, std::as_writable_bytes(std::span(numbers)));
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return numbers;
+}
+
+void run(DeviceSession& session) {
+  REQUIRE(session.submit(kStates).ok());
+  REQUIRE(session.wait(UINT64_MAX).ok());
+}
+
+}  // namespace
+
+TEST_CASE("outputs on cuda move to the caller's memory and back") {
+  const auto view = open_plan(full_sketch());
+  OwnContext own(*view);
+  REQUIRE(own.plan->create_session({}, own.session).ok());
+  DeviceSession& session = *own.session;
+  const std::vector<float> ones(1000, 1.0f);
+  run(session);
+  CHECK(read_floats(session, kOne) == ones);
+  {
+    const cuda::Current current(*own.context);
+    cuda::Segment lent;
+    REQUIRE(cuda::Segment::create(*own.context, "the caller's", 4000, lent).ok());
+    const auto* numbers = reinterpret_cast<const float*>(lent.address());
+    REQUIRE(
+        session.bind(kStates, kOne, {.device_address = lent.address(), .size_bytes = 4000}).ok());
+    run(session);
+    CHECK(std::vector<float>(numbers, numbers + 1000) == ones);
+    CHECK(session.read(kStates, kOne, {}).code() == RLX_INVALID_STATE);
+    REQUIRE(session.bind(kStates, kOne, {}).ok());
+  }
+  run(session);
+  CHECK(read_floats(session, kOne) == ones);
+  CHECK(read_floats(session, kFilled)[510] == 10.0f);
+  CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
+}
+
+TEST_CASE("values on cuda are read after a step, steps are timed, and the arena is poisoned") {
+  const auto view = open_plan(full_sketch());
+  OwnContext own(*view);
+  REQUIRE(own.plan->create_session({}, own.session).ok());
+  DeviceSession& session = *own.session;
+  std::vector<uint32_t> words(1000);
+  REQUIRE(session.read_after(kStates, 2, kFilled, std::as_writable_bytes(std::span(words))).ok());
+  CHECK(words == std::vector<uint32_t>(1000, 7));
+  std::vector<StepTime> times;
+  REQUIRE(session.profile(kStates, times).ok());
+  CHECK(times.size() == 4);
+  REQUIRE(session.poison_arena(std::byte{0xff}).ok());
+  std::vector<GemmAlgorithm> algorithms;
+  CHECK(session.time_algorithms(kStates, 0, 4, algorithms).code() == RLX_INVALID_ARGUMENT);
+  CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
+}
+
+TEST_CASE("a session on cuda works on the stream that it was lent") {
+  const auto view = open_plan(full_sketch());
+  OwnContext own(*view);
+  cuda::OwnedStream stream;
+  {
+    const cuda::Current current(*own.context);
+    REQUIRE(cuda::create_stream(*own.context, stream).ok());
+  }
+  REQUIRE(own.plan->create_session({.stream = stream.get()}, own.session).ok());
+  run(*own.session);
+  CHECK(own.session->last_run_microseconds() > 0);
+  CHECK(read_floats(*own.session, kOne)[999] == 1.0f);
+  own.session.reset();
+  CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
+}
+
+TEST_CASE("the library's algorithms for a product are timed in place") {
+  std::shared_ptr<const PlanView> view;
+  REQUIRE(PlanView::open_memory(serialise(gemm_plan()), {.copy_memory = true}, view).ok());
+  OwnContext own(*view);
+  REQUIRE(own.plan->create_session({}, own.session).ok());
+  const std::span<const fb::Step> steps = PlanView::steps(view->entry(0, fb::TargetKind::Cuda));
+  const auto gemm = std::ranges::find_if(
+      steps, [](const fb::Step& step) { return step.kind() == fb::StepKind::LibraryGemm; });
+  REQUIRE(gemm != steps.end());
+  std::vector<GemmAlgorithm> algorithms;
+  const Status status =
+      own.session->time_algorithms(0, static_cast<uint32_t>(gemm - steps.begin()), 4, algorithms);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  CHECK(!algorithms.empty());
+  CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "runtime/include/rlx.h"
+#include "tests/rlxrun/has_text.h"
 #include "tests/support/catch.h"
 #include "tools/npy/npy.h"
 
@@ -12,6 +13,7 @@ namespace {
 using namespace rlx;
 using npy::Array;
 using npy::Element;
+using rlx::test::has_text;
 
 // A .npy file from its header's text and payload, without padding.
 std::vector<std::byte> make_file(const std::string& header, const std::string& payload,
@@ -53,10 +55,6 @@ std::string bytes_of(const Array& array) {
   return {reinterpret_cast<const char*>(array.data.data()), array.data.size()};
 }
 
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("npy_reads_every_element_type") {
@@ -88,7 +86,7 @@ TEST_CASE("npy_reads_versions_1_2_and_3") {
   for (const char major : {1, 2, 3}) {
     CHECK(bytes_of(accepted(make_file(header("|u1", "(2,)"), "ab", major))) == "ab");
   }
-  CHECK(contains(refusal(make_file(header("|u1", "(2,)"), "ab", 4)), "version 4.0 is unknown"));
+  CHECK(has_text(refusal(make_file(header("|u1", "(2,)"), "ab", 4)), "version 4.0 is unknown"));
 }
 
 TEST_CASE("npy_turns_fortran_order_into_row_major") {
@@ -114,24 +112,24 @@ TEST_CASE("npy_reads_scalars_and_empty_arrays") {
 }
 
 TEST_CASE("npy_refuses_what_it_cannot_hold_by_name") {
-  CHECK(contains(refusal(make_file(header("|O", "(2,)"), "abcdefgh")), "Python objects"));
-  CHECK(contains(
+  CHECK(has_text(refusal(make_file(header("|O", "(2,)"), "abcdefgh")), "Python objects"));
+  CHECK(has_text(
       refusal(make_file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
                         "abcdefgh")),
       "structured"));
   CHECK(
-      contains(refusal(make_file(header("<u8", "(1,)"), "abcdefgh")), "'<u8' has no counterpart"));
+      has_text(refusal(make_file(header("<u8", "(1,)"), "abcdefgh")), "'<u8' has no counterpart"));
   CHECK(
-      contains(refusal(make_file(header("<U4", "(1,)"), "abcdefgh")), "'<U4' has no counterpart"));
-  CHECK(contains(refusal(make_file(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "abcd")),
+      has_text(refusal(make_file(header("<U4", "(1,)"), "abcdefgh")), "'<U4' has no counterpart"));
+  CHECK(has_text(refusal(make_file(header("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1)"), "abcd")),
                  "'shape'"));
 }
 
 TEST_CASE("npy_refuses_payloads_of_another_length") {
-  CHECK(contains(refusal(make_file(header("<f4", "(2,)"), "abcdefg")),
+  CHECK(has_text(refusal(make_file(header("<f4", "(2,)"), "abcdefg")),
                  "say 8 bytes of data, the file holds 7"));
-  CHECK(contains(refusal(make_file(header("<f4", "(2,)"), "abcdefghi")), "the file holds 9"));
-  CHECK(contains(refusal(make_file(header("<f4", "(1099511627775, 1099511627775)"), "")),
+  CHECK(has_text(refusal(make_file(header("<f4", "(2,)"), "abcdefghi")), "the file holds 9"));
+  CHECK(has_text(refusal(make_file(header("<f4", "(1099511627775, 1099511627775)"), "")),
                  "larger than any tensor"));
 }
 
@@ -160,7 +158,7 @@ TEST_CASE("npy_refuses_malformed_headers") {
     INFO(text);
     refusal(make_file(text, "abcd"));
   }
-  CHECK(contains(refusal(make_file(std::string(10001, ' '), "")), "at most 10000"));
+  CHECK(has_text(refusal(make_file(std::string(10001, ' '), "")), "at most 10000"));
 }
 
 TEST_CASE("npy_reads_what_it_writes") {
@@ -183,5 +181,5 @@ TEST_CASE("npy_names_the_file_that_is_not_there") {
   Array array;
   const Status status = npy::read_npy("no/such/file.npy", array);
   CHECK(status.code() == RLX_IO_ERROR);
-  CHECK(contains(status.message(), "no/such/file.npy\": No such file"));
+  CHECK(has_text(status.message(), "no/such/file.npy\": No such file"));
 }

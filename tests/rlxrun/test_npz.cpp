@@ -10,6 +10,7 @@
 #include <string>
 
 #include "runtime/include/rlx.h"
+#include "tests/rlxrun/has_text.h"
 #include "tests/support/catch.h"
 #include "tools/npy/npy.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using namespace rlx;
 using npy::NamedArray;
+using rlx::test::has_text;
 
 std::string little(uint64_t value, int bytes) {
   std::string text;
@@ -105,10 +107,6 @@ std::string refusal(const std::string& file) {
   CHECK(arrays.empty());
   CHECK(status.message().rfind("x.npz: ", 0) == 0);
   return status.message();
-}
-
-bool has_text(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

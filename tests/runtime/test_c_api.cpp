@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/api/handles.h"
-#include "runtime/device/device_id.h"
+#include "runtime/device/device_names.h"
 #include "runtime/include/rlx.h"
 #include "runtime/null/null_device.h"
 #include "tests/support/catch.h"

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "tests/soak/board.h"
+#include "tests/soak/seconds_since.h"
 #include "tools/rlxrun/errors.h"
 
 namespace rlx::soak {
@@ -28,10 +29,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPollInterval = std::chrono::milliseconds(20);
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 struct Unmap {
   void operator()(Board* board) const { munmap(board, sizeof(Board)); }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/soak/replayer.h"
+#include "tests/soak/seconds_since.h"
 #include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
 
@@ -22,10 +23,6 @@ constexpr uint64_t kLeastJudged = 64;
 // What the arena holds before the first two runs, whose outputs must be equal.
 constexpr uint8_t kPoison = 0xFF;
 constexpr uint8_t kOtherPoison = 0x00;
-
-double passed_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 tool::PlanHandle open_plan(const std::string& path) {
   rlx_plan* plan = nullptr;
@@ -127,11 +124,11 @@ class Worker {
     start_neighbours();
     board_.phase = Phase::Replaying;
     const auto begun = std::chrono::steady_clock::now();
-    const double left = seconds - passed_since(start);
+    const double left = seconds - seconds_since(start);
     std::vector<Mismatch> mismatches;
     uint64_t warm_replays = 0;
     for (uint64_t replays = 0; replays < options_.replays; ++replays) {
-      const double passed = passed_since(begun);
+      const double passed = seconds_since(begun);
       if (seconds > 0 && replays >= kLeastReplays && passed > left) break;
       if (warm_replays == 0 && replays > 0 && is_warm(replays, passed, seconds > 0 ? left : 0)) {
         warm_replays = replays;
@@ -144,7 +141,7 @@ class Worker {
       board_.outputs_compared = replayer_.outputs_compared();
       if (neighbours_failed()) break;
     }
-    board_.replay_seconds = passed_since(begun);
+    board_.replay_seconds = seconds_since(begun);
     board_.end = footprint_now();
     board_.judges_growth =
         warm_replays != 0 && board_.replays >= warm_replays + kLeastJudged ? 1 : 0;

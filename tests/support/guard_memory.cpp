@@ -13,6 +13,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "runtime/base/round_up.h"
+
 namespace rlx::test {
 namespace {
 
@@ -79,10 +81,6 @@ void protect(std::byte* begin, uint64_t bytes, int how) {
 int protection(GuardAccess access) {
   if (access == GuardAccess::None) return PROT_NONE;
   return access == GuardAccess::Read ? PROT_READ : PROT_READ | PROT_WRITE;
-}
-
-uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
 }
 
 // Test frameworks and sanitizers take the signal too, some anew for each test.

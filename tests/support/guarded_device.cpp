@@ -26,7 +26,7 @@ Status GuardedDevice::open(std::unique_ptr<GuardedDevice>& device) {
     vulkan::PhysicalDevice physical;
     RLX_RETURN_IF_ERROR(
         vulkan::describe(instance->api, handles[i], text_of("vulkan:", i), physical));
-    if (!physical.is_cpu || !physical.unusable.empty()) continue;
+    if (!physical.info.is_software || !physical.unusable.empty()) continue;
     std::unique_ptr<GuardedDevice> made(new GuardedDevice);
     RLX_RETURN_IF_ERROR(
         vulkan::Context::create(std::move(instance), std::move(physical), made->context_));
@@ -63,7 +63,7 @@ Status GuardedDevice::dispatch(const PlanView& plan, const fb::Step& step,
 Status GuardedDevice::pipeline_of(const PlanView& plan, uint32_t kernel,
                                   const Pipeline*& pipeline) {
   const fb::Kernel& record = plan.kernel(kernel);
-  const fb::Variant* variant = PlanView::vulkan_variant(record);
+  const fb::Variant* variant = PlanView::first_variant(record, fb::TargetKind::Vulkan);
   if (variant == nullptr) return unsuitable("a kernel has no Vulkan code");
   const std::span<const std::byte> code = plan.code(*variant);
   const XXH128_hash_t hash = XXH3_128bits(code.data(), code.size());

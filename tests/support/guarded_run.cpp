@@ -66,7 +66,8 @@ class GuardedPlan {
     for (const Record& record : records_) {
       for (const fb::Step& step : PlanView::steps(*record.entry)) {
         if (step.kind() != fb::StepKind::Dispatch) continue;
-        const fb::Variant* variant = PlanView::vulkan_variant(plan_.kernel(step.kernel()));
+        const fb::Variant* variant =
+            PlanView::first_variant(plan_.kernel(step.kernel()), fb::TargetKind::Vulkan);
         const uint64_t grid = uint64_t{step.grid_x()} * step.grid_y();
         const uint64_t group =
             uint64_t{variant->workgroup_x()} * variant->workgroup_y() * variant->workgroup_z();

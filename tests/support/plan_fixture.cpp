@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 
+#include "runtime/base/round_up.h"
 #include "runtime/plan/contract.h"
 #include "schema/debug_generated.h"
 
@@ -19,10 +20,6 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 
 constexpr uint64_t kVectorBytes = 256;  // f32[64]
-
-uint64_t round_up(uint64_t bytes, uint64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 flatbuffers::Optional<uint32_t> optional_index(const std::optional<uint32_t>& index) {
   return index.has_value() ? flatbuffers::Optional<uint32_t>(*index) : flatbuffers::nullopt;

@@ -8,22 +8,16 @@
 #include <shaderc/shaderc.hpp>
 #include <stdexcept>
 
+#include "runtime/base/round_up.h"
+#include "schema/features.h"
 #include "tests/support/catch.h"
 #include "tests/support/cubin.h"
 
 namespace rlx::test {
 namespace {
 
-enum FeatureBit : uint64_t {
-#define RLX_FEATURE(name, bit, text) name = uint64_t{1} << (bit),
-#include "schema/features.def"
-#undef RLX_FEATURE
-};
-constexpr uint64_t kFeatures = BufferAddress | ScalarLayout | Int64;
-
-uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
+constexpr uint64_t kFeatures =
+    mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout) | mask_of(Feature::Int64);
 
 std::vector<std::byte> compile(const SketchKernel& kernel) {
   std::string source =

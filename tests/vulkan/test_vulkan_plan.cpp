@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/vulkan/vk_preflight.h"
 #include "tests/support/catch.h"
 #include "tests/support/sketches.h"
 #include "tests/vulkan/vulkan_fixture.h"
@@ -56,10 +57,40 @@ TEST_CASE("the device tells what a plan needs and it has not") {
   const auto plan = open_plan(sketch);
   const Status status = device->load(*plan, {}, loaded);
   CHECK(status.code() == RLX_UNSUITABLE_DEVICE);
-  CHECK(status.message().find(
-            "bytes of shared memory per workgroup: the plan needs 1073741824, this device has") !=
+  CHECK(status.message().find("bytes of shared memory per workgroup (needs 1073741824, has ") !=
         std::string::npos);
   CHECK(status.message().find("feature number 63") != std::string::npos);
+}
+
+TEST_CASE("a plan's header alone says what a vulkan device lacks") {
+  PlanHeader header{};
+  header.vulkan = {.present = 1,
+                   .api_version = VK_API_VERSION_1_3,
+                   .features = uint64_t{1} << 63,
+                   .max_workgroup_invocations = 256,
+                   .max_shared_bytes = 0,
+                   .max_params_bytes = 0,
+                   .max_grid = {1, 1, 1}};
+  header.arena_bytes = 2 << 20;
+  DeviceInfo device{.target = fb::TargetKind::Vulkan,
+                    .id = "vulkan:0",
+                    .name = "Old GPU",
+                    .driver = "none",
+                    .api_version = VK_API_VERSION_1_2,
+                    .memory_bytes = 1 << 20,
+                    .max_workgroup_invocations = 256,
+                    .max_grid = {1, 1, 1}};
+  const Status lacking = check_device_suits(header, device, vulkan::check_target);
+  CHECK(lacking.code() == RLX_UNSUITABLE_DEVICE);
+  CHECK(lacking.message() ==
+        "device vulkan:0 \"Old GPU\" lacks what the plan needs: Vulkan 1.3 (has 1.2), feature "
+        "number 63 (newer than this runtime)");
+  device.features = header.vulkan.features;
+  device.api_version = VK_API_VERSION_1_3;
+  CHECK(check_device_suits(header, device, vulkan::check_target).code() ==
+        RLX_OUT_OF_DEVICE_MEMORY);
+  device.is_software = true;
+  CHECK(check_device_suits(header, device, vulkan::check_target).ok());
 }
 
 TEST_CASE(

@@ -4,8 +4,10 @@
 
 #include <span>
 
+#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/gemm_text.h"
+#include "runtime/plan/target_row.h"
 #include "tools/inspect/format.h"
 
 namespace rlx::inspect {
@@ -13,12 +15,7 @@ namespace {
 
 constexpr std::string_view kSegmentNames[] = {"weights", "state", "arena", "io", "index_errors"};
 constexpr std::string_view kModeNames[] = {"none", "read", "write", "read-write"};
-constexpr std::string_view kTargetNames[] = {"vulkan", "cuda"};
 constexpr std::string_view kStepKindNames[] = {"dispatch", "copy", "fill", "library-gemm"};
-
-uint64_t aligned(uint64_t bytes) {
-  return (bytes + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes * kArenaAlignmentBytes;
-}
 
 std::string type_text(uint8_t dtype, const flatbuffers::Vector<uint64_t>& dims) {
   return tensor_text(dtype, std::span(dims.data(), dims.size()));
@@ -140,9 +137,9 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t posi
 // "vulkan, cuda"
 std::string target_names(uint32_t targets) {
   std::string names;
-  for (size_t target = 0; target < std::size(kTargetNames); ++target) {
-    if ((targets >> target & 1) == 0) continue;
-    names += (names.empty() ? "" : ", ") + std::string(kTargetNames[target]);
+  for (const TargetRow& target : target_rows()) {
+    if ((targets & target.mask()) == 0) continue;
+    names += (names.empty() ? "" : ", ") + std::string(target.flag);
   }
   return names;
 }
@@ -159,7 +156,7 @@ EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) 
   for (uint32_t i = 0; i < entry.values()->size(); ++i) {
     facts.values.push_back(value_facts(entry, i));
     if (entry.values()->Get(i)->segment() == fb::Segment::Arena) {
-      facts.unplanned_bytes += aligned(facts.values.back().size_bytes);
+      facts.unplanned_bytes += round_up(facts.values.back().size_bytes, kArenaAlignmentBytes);
     }
   }
   for (uint32_t i = 0; i < PlanView::steps(entry).size(); ++i) {

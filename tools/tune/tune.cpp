@@ -10,6 +10,7 @@
 #include "runtime/api/handles.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/gemm_text.h"
+#include "runtime/plan/target_row.h"
 #include "tools/rlxrun/inputs.h"
 
 namespace rlx::tune {
@@ -27,8 +28,9 @@ std::vector<std::byte> packed(const fb::PlanT& plan) {
   return {bytes, bytes + builder.GetSize()};
 }
 
-bool is_for_cuda(const fb::EntryT& entry) {
-  return (entry.targets >> static_cast<uint32_t>(fb::TargetKind::Cuda) & 1) != 0;
+// Products of the library are only in entries for a target that has one.
+bool is_for(const fb::EntryT& entry, fb::TargetKind target) {
+  return (entry.targets & target_row(target).mask()) != 0;
 }
 
 // A step and its alternative change places, with their times.
@@ -67,7 +69,7 @@ class LoadedPlan {
     loaded.plan_.reset();
     loaded.view_ = std::move(view);
     RLX_RETURN_IF_ERROR(device.load(*loaded.view_, {.profile = true}, loaded.plan_));
-    if (loaded.plan_->target() != fb::TargetKind::Cuda) {
+    if (!target_row(loaded.target()).has_library) {
       return {RLX_UNSUITABLE_DEVICE,
               text_of("device ", device.info().id, " (", device.info().name,
                       ") has no library of products; tuning needs a CUDA device")};
@@ -75,8 +77,10 @@ class LoadedPlan {
     return loaded.plan_->create_session({}, loaded.session_);
   }
 
+  [[nodiscard]] fb::TargetKind target() const { return plan_->target(); }
+
   Status fill_inputs(uint32_t entry) {
-    const fb::Entry& record = view_->entry(entry, fb::TargetKind::Cuda);
+    const fb::Entry& record = view_->entry(entry, target());
     for (const uint32_t v : *record.inputs()) {
       const fb::Value& value = PlanView::value(record, v);
       const tool::Tensor tensor{.name = std::string(PlanView::text(value.name())),
@@ -144,10 +148,9 @@ class Tuner {
  private:
   [[nodiscard]] bool has_products() const {
     return std::any_of(tuned_.entries.begin(), tuned_.entries.end(), [](const auto& entry) {
-      return is_for_cuda(*entry) &&
-             std::any_of(entry->steps.begin(), entry->steps.end(), [](const fb::Step& step) {
-               return step.kind() == fb::StepKind::LibraryGemm;
-             });
+      return std::any_of(entry->steps.begin(), entry->steps.end(), [](const fb::Step& step) {
+        return step.kind() == fb::StepKind::LibraryGemm;
+      });
     });
   }
 
@@ -165,7 +168,7 @@ class Tuner {
   }
 
   Status tune_gemms(fb::EntryT& entry) {
-    if (!is_for_cuda(entry)) return {};
+    if (!is_for(entry, loaded_.target())) return {};
     for (uint32_t g = 0; g < entry.gemms.size(); ++g) {
       const std::vector<uint32_t> steps = steps_of(entry, g);
       if (!steps.empty()) RLX_RETURN_IF_ERROR(tune_gemm(entry, g, steps));
@@ -175,7 +178,7 @@ class Tuner {
 
   Status tune_gemm(fb::EntryT& entry, uint32_t g, const std::vector<uint32_t>& steps) {
     const uint32_t number = number_of(entry);
-    const fb::Entry& record = loaded_.view().entry(number, fb::TargetKind::Cuda);
+    const fb::Entry& record = loaded_.view().entry(number, loaded_.target());
     TunedGemm tuned{.entry = entry.name,
                     .problem = gemm_text(*record.gemms()->Get(g)),
                     .steps = static_cast<uint32_t>(steps.size())};
@@ -207,7 +210,7 @@ class Tuner {
   // Profiles the entry with the library's products, then with our own in their places, and leaves
   // of each kind of step what was faster.
   Status judge_alternatives(fb::EntryT& entry) {
-    if (!is_for_cuda(entry) || entry.alternatives.empty()) return {};
+    if (!is_for(entry, loaded_.target()) || entry.alternatives.empty()) return {};
     std::vector<double> library;
     std::vector<double> own;
     RLX_RETURN_IF_ERROR(profile(entry, library));
@@ -220,7 +223,7 @@ class Tuner {
     for (const auto& alternative : entry.alternatives) {
       const uint32_t step = alternative->step;
       const uint32_t gemm = entry.steps[step].kernel();
-      const fb::Entry& record = loaded_.view().entry(number_of(entry), fb::TargetKind::Cuda);
+      const fb::Entry& record = loaded_.view().entry(number_of(entry), loaded_.target());
       TunedAlternative& kind = kinds[{gemm, alternative->other->kernel()}];
       kind.entry = entry.name;
       kind.problem = gemm_text(*record.gemms()->Get(gemm));

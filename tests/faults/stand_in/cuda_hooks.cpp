@@ -11,17 +11,11 @@
 #include <span>
 #include <string_view>
 
-#include "tests/faults/stand_in/driver_scope.h"
 #include "tests/faults/stand_in/fake_cuda.h"
 
 using namespace rlx::cuda;
 
 namespace rlx::test {
-
-FaultControl& fault_control() {
-  static FaultControl control;
-  return control;
-}
 
 namespace {
 
@@ -75,8 +69,6 @@ constexpr bool contains(const Call (&list)[kCount], Call call) {
   return std::find(std::begin(list), std::end(list), call) != std::end(list);
 }
 
-std::atomic<bool> polling{false};
-
 // Libraries in whose place this one stands; null: the fake driver.
 void* open_real(const char* variable) {
   const char* path = std::getenv(variable);
@@ -106,32 +98,6 @@ void lose() {
   fault_control().lost = true;
 }
 
-// What the call returns instead of its own result.
-std::optional<int> take_fault(Call call, const char* name, std::span<const int> results) {
-  FaultControl& control = fault_control();
-  if (call == Call::cuGetErrorName) return std::nullopt;
-  const bool is_poll = call == Call::cuEventQuery;
-  const bool counts = !is_poll || !polling;
-  polling = is_poll;
-  const bool can_lose = std::find(results.begin(), results.end(), kLost) != results.end();
-  std::optional<int> fault;
-  if (counts && ++control.calls == control.fail_at) {
-    control.function = name;
-    control.choices = static_cast<uint32_t>(results.size());
-    if (control.lose) {
-      lose();
-    } else {
-      fault = results[std::min<size_t>(control.choice, results.size() - 1)];
-      control.result = *fault;
-      if (can_lose && fault == kLost) lose();
-    }
-    control.reached = true;
-  }
-  if (control.lost && can_lose) fault = kLost;
-  if (can_lose && fault == kLost) ++control.told_lost;
-  return fault;
-}
-
 template <Call kCall, typename Function>
 struct Hook;
 
@@ -139,12 +105,14 @@ template <Call kCall, typename Result, typename... Arguments>
 struct Hook<kCall, Result(Arguments...)> {
   static Result call_with(const char* name, void* library, Result (*fake)(Arguments...),
                           std::span<const int> results, Arguments... arguments) {
-    const DriverScope scope(fault_control());
+    const DriverScope scope;
     Result (*target)(Arguments...) = fake;
     if (library != nullptr)
       target = reinterpret_cast<Result (*)(Arguments...)>(dlsym(library, name));
-    if constexpr (std::is_same_v<Result, int>) {
-      const std::optional<int> fault = take_fault(kCall, name, results);
+    if constexpr (std::is_same_v<Result, int> && kCall != Call::cuGetErrorName) {
+      const std::optional<int> fault = take_fault(
+          {.name = name, .results = results, .lost = kLost, .is_poll = kCall == Call::cuEventQuery},
+          lose);
       if (fault.has_value() && contains(kEnding, kCall)) static_cast<void>(target(arguments...));
       if (fault.has_value()) return *fault;
     }
@@ -195,10 +163,6 @@ std::span<const int> results_of() {
 #include "runtime/cuda/cublaslt_functions.def"
 #undef RLX_BLAS
 
-rlx::test::FaultControl* rlx_fault_control() {
-  return &rlx::test::fault_control();
-}
-
 __attribute__((constructor)) static void begin() {
-  rlx::test::take_environment(rlx::test::fault_control());
+  rlx::test::take_environment();
 }

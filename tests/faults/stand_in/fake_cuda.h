@@ -6,13 +6,7 @@
 
 #include "runtime/cuda/cu_types.h"
 #include "runtime/cuda/cublaslt.h"
-#include "tests/faults/stand_in/control.h"
-
-namespace rlx::test {
-
-FaultControl& fault_control();
-
-}  // namespace rlx::test
+#include "tests/faults/stand_in/faults.h"
 
 namespace rlx::cuda {
 

@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "runtime/vulkan/vk_newer.h"
-#include "tests/faults/stand_in/driver_scope.h"
+#include "tests/faults/stand_in/faults.h"
 
 namespace rlx::test {
 namespace {
@@ -27,46 +27,19 @@ enum class Call : uint32_t {
 
 // A function without results cannot fail.
 template <Call kCall>
-inline constexpr std::span<const VkResult> kResults = {};
-#define RLX_RESULTS(name, ...)                         \
-  constexpr VkResult name##_results[] = {__VA_ARGS__}; \
-  template <>                                          \
-  constexpr std::span<const VkResult> kResults<Call::name> = name##_results;
+inline constexpr std::span<const int> kResults = {};
+#define RLX_RESULTS(name, ...)                    \
+  constexpr int name##_results[] = {__VA_ARGS__}; \
+  template <>                                     \
+  constexpr std::span<const int> kResults<Call::name> = name##_results;
 #include "tests/faults/stand_in/vulkan_results.def"
 #undef RLX_RESULTS
 
-FaultControl control;
 std::atomic<bool> under_way{false};  // work was submitted, and nothing waited for since
 std::atomic<VkDevice> device{VK_NULL_HANDLE};
-std::atomic<bool> polling{false};
 std::recursive_mutex submitting;  // a device is not lost between the start of a submit and its end
 
 void lose();
-
-// What the call returns without reaching the driver; nullopt where it goes on.
-std::optional<VkResult> take_fault(Call call, const char* name, std::span<const VkResult> results) {
-  const bool is_poll = call == Call::vkGetFenceStatus;
-  const bool counts = !is_poll || !polling;
-  polling = is_poll;
-  const bool can_lose =
-      std::find(results.begin(), results.end(), VK_ERROR_DEVICE_LOST) != results.end();
-  std::optional<VkResult> fault;
-  if (counts && ++control.calls == control.fail_at) {
-    control.function = name;
-    control.choices = static_cast<uint32_t>(results.size());
-    if (control.lose) {
-      lose();
-    } else {
-      fault = results[std::min<size_t>(control.choice, results.size() - 1)];
-      control.result = *fault;
-      if (fault == VK_ERROR_DEVICE_LOST && call != Call::vkCreateDevice) lose();
-    }
-    control.reached = true;
-  }
-  if (control.lost && can_lose && call != Call::vkCreateDevice) fault = VK_ERROR_DEVICE_LOST;
-  if (fault == VK_ERROR_DEVICE_LOST) ++control.told_lost;
-  return fault;
-}
 
 // Pipelines and their modules may end while other work, an upload, is under way.
 constexpr bool ends_what_work_uses(Call call) {
@@ -84,22 +57,28 @@ struct Hook<kCall, Result(VKAPI_PTR*)(Arguments...)> {
   static inline int lives = 0;  // how many objects more there are after a call that succeeds
 
   static Result VKAPI_CALL call(Arguments... arguments) {
-    const DriverScope scope(control);
+    const DriverScope scope;
     std::unique_lock lock(submitting, std::defer_lock);
     if constexpr (kCall == Call::vkQueueSubmit) lock.lock();
     if constexpr (std::is_same_v<Result, VkResult>) {
       static_assert(!kResults<kCall>.empty(), "vulkan_results.def has no row for this function");
-      if (const auto fault = take_fault(kCall, name, kResults<kCall>)) return *fault;
+      const DriverCall call = {.name = name,
+                               .results = kResults<kCall>,
+                               .lost = VK_ERROR_DEVICE_LOST,
+                               .is_poll = kCall == Call::vkGetFenceStatus,
+                               .may_lose = kCall != Call::vkCreateDevice};
+      if (const auto fault = take_fault(call, lose)) return static_cast<VkResult>(*fault);
       // Each wait is then one poll and one call that blocks, however fast the device is.
       if constexpr (kCall == Call::vkGetFenceStatus) return VK_NOT_READY;
       const VkResult result = real(arguments...);
       if (result != VK_SUCCESS) return result;
-      control.live += lives;
+      fault_control().live += lives;
       if constexpr (kCall == Call::vkQueueSubmit) under_way = true;
       if constexpr (kCall == Call::vkWaitForFences || kCall == Call::vkDeviceWaitIdle)
         under_way = false;
       return result;
     } else {
+      FaultControl& control = fault_control();
       control.live += lives;
       if constexpr (ends_what_work_uses(kCall)) {
         if (under_way && control.misuses++ == 0) control.first_misuse = name;
@@ -125,7 +104,7 @@ void lose() {
   const std::lock_guard lock(submitting);
   DeviceIdler::real(device);
   under_way = false;
-  control.lost = true;
+  fault_control().lost = true;
 }
 
 VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreateInfo* info,
@@ -133,7 +112,7 @@ VkResult VKAPI_CALL create_device(VkPhysicalDevice physical, const VkDeviceCreat
   const VkResult result = DeviceMaker::call(physical, info, allocator, made);
   if (result != VK_SUCCESS) return result;
   device = *made;
-  control.lost = false;
+  fault_control().lost = false;
   return result;
 }
 
@@ -172,7 +151,7 @@ PFN_vkVoidFunction hooked(std::string_view wanted, PFN_vkVoidFunction real) {
 }
 
 PFN_vkVoidFunction VKAPI_CALL get_device_proc(VkDevice from, const char* name) {
-  const DriverScope scope(control);
+  const DriverScope scope;
   return hooked(name, real_get_device_proc(from, name));
 }
 
@@ -182,7 +161,7 @@ bool open_real() {
   const char* path = std::getenv("RLX_FAULT_REAL");
   void* library = dlopen(path == nullptr ? "libvulkan.so.1" : path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return false;
-  take_environment(control);
+  take_environment();
   real_get_instance_proc =
       reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
   return real_get_instance_proc != nullptr;
@@ -194,10 +173,6 @@ bool open_real() {
 extern "C" __attribute__((visibility("default"))) PFN_vkVoidFunction VKAPI_CALL
 vkGetInstanceProcAddr(VkInstance instance, const char* name) {
   using namespace rlx::test;
-  const DriverScope scope(control);
+  const DriverScope scope;
   return open_real() ? hooked(name, real_get_instance_proc(instance, name)) : nullptr;
-}
-
-rlx::test::FaultControl* rlx_fault_control() {
-  return &rlx::test::control;
 }

@@ -87,7 +87,7 @@ void PlanJudge::trust(std::span<const std::byte> plan) {
   std::shared_ptr<const PlanView> view;
   if (!PlanView::open_memory(plan, {}, view).ok()) return;
   for (const fb::Kernel* kernel : *view->index().kernels()) {
-    const fb::Variant* variant = PlanView::vulkan_variant(*kernel);
+    const fb::Variant* variant = PlanView::first_variant(*kernel, fb::TargetKind::Vulkan);
     if (variant != nullptr) trusted_.insert(digest_of(*view, *kernel, *variant));
   }
 }
@@ -95,7 +95,7 @@ void PlanJudge::trust(std::span<const std::byte> plan) {
 bool PlanJudge::is_trusted(const PlanView& view) const {
   const auto* kernels = view.index().kernels();
   return std::all_of(kernels->begin(), kernels->end(), [&](const fb::Kernel* kernel) {
-    const fb::Variant* variant = PlanView::vulkan_variant(*kernel);
+    const fb::Variant* variant = PlanView::first_variant(*kernel, fb::TargetKind::Vulkan);
     return variant == nullptr || trusted_.count(digest_of(view, *kernel, *variant)) == 1;
   });
 }
