@@ -2,12 +2,13 @@
 // Division of counts, rounded up.
 #pragma once
 
-#include <cstdint>
+#include <concepts>
 
 namespace rlx {
 
-// The least n with n * b >= a. Precondition: a >= 0, b > 0, a + b fits.
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
+// The least n with n * b >= a, in the type of a + b. Precondition: a >= 0, b > 0, a + b fits.
+template <std::integral A, std::integral B>
+constexpr auto ceil_div(A a, B b) {
   return (a + b - 1) / b;
 }
 

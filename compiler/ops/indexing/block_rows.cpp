@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
+#include "compiler/support/ceil_div.h"
 #include "schema/plan_header.h"
 
 namespace rlx {
@@ -103,7 +104,7 @@ bool lower_block_rows(LowerContext& ctx) {
                                   wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
       .read(&GatherParams::index, index)
       .write(&GatherParams::y, y, vectors ? 16 : 0)
-      .grid(split_grid((pieces + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
       .work(2 * byte_size(y.type), static_cast<uint64_t>(2 * elements))
       .reason("rows of " + std::string(name_of(x.dtype())) + " blocks, decoded");
   if (element_count(x.shape()) > 0) dispatch.read(&GatherParams::x, x, block_alignment(x.dtype()));

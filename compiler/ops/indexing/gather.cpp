@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
+#include "compiler/support/ceil_div.h"
 #include "schema/plan_header.h"
 
 namespace rlx {
@@ -118,7 +119,7 @@ bool lower_gather(LowerContext& ctx) {
       .read(&GatherParams::x, x, static_cast<uint32_t>(word))
       .read(&GatherParams::index, index)
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
-      .grid(split_grid(static_cast<uint64_t>((count + per_group - 1) / per_group)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, per_group))))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)
       .reason("rows of " + std::to_string(words * word) + " bytes in words of " +
               std::to_string(word) + (items > 1 ? ", 4 per thread" : ""));

@@ -5,6 +5,7 @@
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
+#include "compiler/support/ceil_div.h"
 #include "schema/plan_header.h"
 
 namespace rlx {
@@ -185,7 +186,7 @@ bool lower_gather_nd(LowerContext& ctx) {
       .read(&GatherParams::index, index)
       .count_index_errors()
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
-      .grid(split_grid(static_cast<uint64_t>((words + per_group - 1) / per_group)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(words, per_group))))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)
       .reason("slices of " + std::to_string(row_words * word) + " bytes in words of " +
               std::to_string(word) + (items > 1 ? ", 4 per thread" : ""));

@@ -8,6 +8,7 @@
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -139,7 +140,7 @@ bool lower_kv_append(LowerContext& ctx) {
       .read(&AppendParams::positions, position)
       .count_index_errors()
       .bind(offsetof(AppendParams, y), y, AccessMode::ReadWrite, static_cast<uint32_t>(word))
-      .grid(split_grid(static_cast<uint64_t>((threads + kCopyWorkgroup - 1) / kCopyWorkgroup)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(threads, kCopyWorkgroup))))
       .work(2 * byte_size(added.type) + byte_size(position.type), 0)
       .reason("rows of " + std::to_string(view.inner * element_bytes(y.dtype())) +
               " bytes in words of " + std::to_string(word));

@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/elementwise_loops.h"
 #include "compiler/ops/lowering/elementwise_region.h"
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -68,8 +69,8 @@ void emit_transposition(Program& program, const Step& origin, const TensorRef& f
   const int64_t rows = t.loops.sizes[t.row_loop];
   const int64_t columns = t.loops.sizes[t.column_loop];
   const int64_t batches = element_count(t.loops.sizes) / (rows * columns);
-  const int64_t row_tiles = (rows + kTile - 1) / kTile;
-  const int64_t column_tiles = (columns + kTile - 1) / kTile;
+  const int64_t row_tiles = ceil_div(rows, kTile);
+  const int64_t column_tiles = ceil_div(columns, kTile);
   const Extent3 grid = split_grid(static_cast<uint64_t>(row_tiles * column_tiles * batches));
   DispatchBuilder<CopyParams> dispatch(program, KernelId::transpose, origin);
   dispatch.workgroup({kTile, kTileRows})

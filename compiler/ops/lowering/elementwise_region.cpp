@@ -14,6 +14,7 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/support/blocks.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -116,7 +117,7 @@ void choose_width(const Program& program, const Region& region, RegionPlan& plan
   } else {
     plan.width = kVectorWidth;
     plan.has_tail = sizes.back() % kVectorWidth != 0;
-    plan.items = (count + kVectorWidth - 1) / kVectorWidth;
+    plan.items = ceil_div(count, kVectorWidth);
     for (Stream& stream : plan.streams) stream.wide = can_be_wide(program, stream);
   }
 }
@@ -187,7 +188,7 @@ std::string coordinate_text(const RegionPlan& plan) {
   std::string rest = "item";
   for (size_t i = sizes.size(); i-- > 0;) {
     const bool innermost = i + 1 == sizes.size();
-    const int64_t pieces = innermost ? (sizes[i] + plan.width - 1) / plan.width : sizes[i];
+    const int64_t pieces = innermost ? ceil_div(sizes[i], plan.width) : sizes[i];
     std::string coordinate = i == 0 ? rest : "(" + rest + " % " + index_number(plan, pieces) + ")";
     if (innermost && plan.width > 1) coordinate += " * " + index_number(plan, plan.width);
     text += "const " + type + " c" + std::to_string(i) + " = " + coordinate + ";\n";
@@ -487,7 +488,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   const RegionPlan plan = make_plan(program, region);
   const uint32_t items_each = items_per_thread(plan, region.operations);
   const uint64_t per_group = uint64_t{kBlock} * items_each;
-  const Extent3 grid = split_grid((static_cast<uint64_t>(plan.items) + per_group - 1) / per_group);
+  const Extent3 grid = split_grid(ceil_div(static_cast<uint64_t>(plan.items), per_group));
   DispatchBuilder<RegionParams> dispatch(program, KernelId::region, origin);
   uint64_t bytes = 0;
   for (const Stream& stream : plan.streams) {

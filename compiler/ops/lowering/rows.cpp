@@ -105,8 +105,7 @@ std::string index_type(const std::vector<const TensorRef*>& views, int64_t count
 }
 
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane) {
-  const uint32_t lanes =
-      next_power_of_two((row_length + elements_per_lane - 1) / elements_per_lane, kThreads);
+  const uint32_t lanes = next_power_of_two(ceil_div(row_length, elements_per_lane), kThreads);
   return {.by_column = false, .lanes = lanes, .rows = kThreads / lanes};
 }
 
@@ -152,7 +151,7 @@ uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowL
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) {
   constexpr int64_t kRegisters = 32;
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t items = (row_length + piece - 1) / piece;
+  const int64_t items = ceil_div(row_length, piece);
   return items * width <= kRegisters ? items : 0;
 }
 
@@ -169,8 +168,8 @@ RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_g
                             int64_t piece, int64_t least_pieces) {
   const int64_t most = std::min(wanted_groups / groups, row_length / (piece * least_pieces));
   if (most <= 1) return {.count = 1, .length = row_length};
-  const int64_t length = ((row_length + most - 1) / most + piece - 1) / piece * piece;
-  return {.count = (row_length + length - 1) / length, .length = length};
+  const int64_t length = ceil_div(ceil_div(row_length, most), piece) * piece;
+  return {.count = ceil_div(row_length, length), .length = length};
 }
 
 std::string define_line(const std::string& name, const std::string& text) {

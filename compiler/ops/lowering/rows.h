@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 
@@ -59,7 +60,7 @@ struct RowPlan {
   uint32_t rows = 1;
 
   [[nodiscard]] uint32_t threads() const { return lanes * rows; }
-  [[nodiscard]] int64_t groups(int64_t row_count) const { return (row_count + rows - 1) / rows; }
+  [[nodiscard]] int64_t groups(int64_t row_count) const { return ceil_div(row_count, rows); }
 };
 // `elements_per_lane`: how many neighbouring elements a thread loads at once.
 RowPlan plan_rows(const RowLoops& loops, uint32_t elements_per_lane);

@@ -10,6 +10,7 @@
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/philox.h"
 
@@ -36,7 +37,7 @@ Step fill_step(const Weight& weight, const char* op) {
 }
 
 Extent3 grid_for(uint64_t threads) {
-  return split_grid((threads + kBlock - 1) / kBlock);
+  return split_grid(ceil_div(threads, kBlock));
 }
 
 Tensor splat_tensor(const TensorType& type, double value) {
@@ -110,7 +111,7 @@ void lower_random(Program& program, const TensorRef& target, const Weight& weigh
   const RandomKind kind = kind_of_random(dtype, data);
   const auto count = static_cast<uint64_t>(element_count(target.shape()));
   const uint64_t per_block = kind == RandomKind::WideInteger ? 2 : 4;
-  const Extent3 grid = grid_for((count + per_block - 1) / per_block);
+  const Extent3 grid = grid_for(ceil_div(count, per_block));
   const std::array<uint32_t, 4> values = random_words(dtype, kind, data);
   DispatchBuilder<RandomParams> dispatch(program, KernelId::rng_fill, fill_step(weight, "random"));
   dispatch.workgroup({kBlock})

@@ -7,6 +7,7 @@
 
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -190,7 +191,7 @@ void emit_index_map(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
       .generated("source.inc", code)
       .read(&CopyParams::x, x)
       .write(&CopyParams::y, y)
-      .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .grid(split_grid(ceil_div(count, kCopyWorkgroup)))
       .work(byte_size(x.type) + byte_size(y.type), 0)
       .reason(reason + ", one element of " + raw + " a thread");
 }

@@ -5,6 +5,7 @@
 
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -143,7 +144,7 @@ bool lower_reverse_sequence(LowerContext& ctx) {
       .read(&GatherParams::index, lens)
       .write(&GatherParams::y, y, word)
       .count_index_errors()
-      .grid(split_grid((count + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .grid(split_grid(ceil_div(count, kCopyWorkgroup)))
       .work(2 * byte_size(y.type) + byte_size(lens.type), 0)
       .reason("words of " + std::to_string(word) + " bytes");
   return true;

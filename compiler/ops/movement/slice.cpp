@@ -7,6 +7,7 @@
 
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -184,7 +185,7 @@ std::optional<Ints> split_sizes(NodeContext& ctx, int64_t size) {
                                        std::to_string(ctx.node().outputs.size()) + " outputs");
       return std::nullopt;
     }
-    const int64_t each = (size + parts - 1) / parts;
+    const int64_t each = ceil_div(size, parts);
     for (int64_t i = 0; i < parts; ++i) {
       sizes.push_back(std::clamp<int64_t>(size - i * each, 0, each));
     }

@@ -7,6 +7,7 @@
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -109,7 +110,7 @@ bool lower_lrn(LowerContext& ctx) {
                      define_line("RLX_DIVIDED(x, base)", "((x) / " + power_text(real, beta) + ")"))
       .read(&CopyParams::x, x)
       .write(&CopyParams::y, y)
-      .grid(split_grid(static_cast<uint64_t>((count + kThreads - 1) / kThreads)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, kThreads))))
       .work(2 * byte_size(y.type), static_cast<uint64_t>(count * 2 * most))
       .reason("up to " + std::to_string(most) + " channels per element");
   return true;

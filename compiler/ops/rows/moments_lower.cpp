@@ -6,6 +6,7 @@
 
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -20,7 +21,7 @@ struct MomentsPlan {
 
   [[nodiscard]] int64_t items() const {
     const int64_t piece = static_cast<int64_t>(rows.lanes) * width;
-    return (part_length + piece - 1) / piece;
+    return ceil_div(part_length, piece);
   }
 };
 
@@ -53,7 +54,7 @@ MomentsPlan plan_moments(const LowerContext& ctx, const TensorRef& x, const RowL
   const int64_t reduced = loop_count(loops.reduced);
   const int64_t groups = std::max<int64_t>(plan.rows.groups(loop_count(loops.kept)), 1);
   const int64_t most = kHeld * plan.rows.lanes;
-  plan.parts = std::max<int64_t>((reduced + most - 1) / most, 1);
+  plan.parts = std::max<int64_t>(ceil_div(reduced, most), 1);
   if (plan.parts > 1) {
     const int64_t wanted = 4 * int64_t{ctx.target().device.multiprocessors} / groups;
     const int64_t finest =
@@ -61,9 +62,9 @@ MomentsPlan plan_moments(const LowerContext& ctx, const TensorRef& x, const RowL
     plan.parts = std::max(plan.parts, std::min(wanted, finest));
   }
   const int64_t piece = static_cast<int64_t>(plan.rows.lanes) * plan.width;
-  const int64_t length = (reduced + plan.parts - 1) / plan.parts;
-  plan.part_length = std::max<int64_t>((length + piece - 1) / piece * piece, 1);
-  plan.parts = std::max<int64_t>((reduced + plan.part_length - 1) / plan.part_length, 1);
+  const int64_t length = ceil_div(reduced, plan.parts);
+  plan.part_length = std::max<int64_t>(ceil_div(length, piece) * piece, 1);
+  plan.parts = std::max<int64_t>(ceil_div(reduced, plan.part_length), 1);
   return plan;
 }
 

@@ -9,6 +9,7 @@
 
 #include "compiler/ops/lowering/reduce_chain.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -178,11 +179,11 @@ Chunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t widt
   const int64_t reduced = loop_count(loops.reduced);
   const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)), 1);
   const int64_t least = static_cast<int64_t>(plan.lanes) * width * kElementsPerThread;
-  const int64_t most = std::min<int64_t>(wanted_groups / groups, (reduced + least - 1) / least);
+  const int64_t most = std::min<int64_t>(wanted_groups / groups, ceil_div(reduced, least));
   if (most <= 1) return {.count = 1, .length = std::max<int64_t>(reduced, 1)};
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t length = ((reduced + most - 1) / most + piece - 1) / piece * piece;
-  return {.count = (reduced + length - 1) / length, .length = length};
+  const int64_t length = ceil_div(ceil_div(reduced, most), piece) * piece;
+  return {.count = ceil_div(reduced, length), .length = length};
 }
 
 std::string reason_text(const Place& place, const RowPlan& plan, const Chunks& chunks) {

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 
@@ -49,19 +51,6 @@ TensorRef axis_last(TensorRef view, int64_t axis) {
   return view;
 }
 
-std::string bits_of(DType dtype) {
-  switch (element_bytes(dtype)) {
-    case 1:
-      return "u8";
-    case 2:
-      return "u16";
-    case 4:
-      return "u32";
-    default:
-      return "i64";
-  }
-}
-
 std::string rows_text(const Order& order, int64_t scratch_length) {
   const TensorRef& y = order.values ? *order.values : *order.indices;
   std::string text = define_line(
@@ -89,7 +78,7 @@ void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
       .define("RLX_LAST", last ? 1 : 0)
       .define("RLX_HAS_VALUES", last && order.values ? 1 : 0)
       .define("RLX_HAS_INDICES", last && order.indices ? 1 : 0)
-      .define("RLX_RAW", bits_of(order.x.dtype()))
+      .define("RLX_RAW", raw_type(order.x.dtype()))
       .define("RLX_I", std::string(name_of(order.indices ? order.indices->dtype() : DType::i32)));
   if (!from || (last && order.values)) dispatch.read(&SortParams::x, order.x);
   if (from) {
@@ -107,9 +96,9 @@ void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
 void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
                     const std::optional<KeyRows>& to, int64_t keep) {
   const int64_t length = from ? from->length : order.length;
-  const int64_t row_tiles = (length + order.tile - 1) / order.tile;
+  const int64_t row_tiles = ceil_div(length, order.tile);
   const int64_t tiles = std::max<int64_t>(1, kLeastInGroup / order.tile);
-  const int64_t groups = (order.rows * row_tiles + tiles - 1) / tiles;
+  const int64_t groups = ceil_div(order.rows * row_tiles, tiles);
   const LoopDims& along = order.loops.reduced;
   const bool by_column =
       !from && tiles > 1 && row_tiles == 1 && !along.empty() && along.back().strides[0] != 1;
@@ -143,7 +132,7 @@ struct MergeStage {
 };
 
 MergeStage merge_stage(int64_t length, int64_t run, int64_t wanted) {
-  const int64_t runs = (length + run - 1) / run;
+  const int64_t runs = ceil_div(length, run);
   MergeStage stage{.length = length, .run = run, .merged = std::min(2 * run, wanted)};
   stage.next_runs = (runs + 1) / 2;
   const int64_t rest = length - (stage.next_runs - 1) * 2 * run;
@@ -153,7 +142,7 @@ MergeStage merge_stage(int64_t length, int64_t run, int64_t wanted) {
 
 void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& stage,
                     const KeyRows& from, const std::optional<KeyRows>& to) {
-  const int64_t run_tiles = (stage.merged + kMostInTile - 1) / kMostInTile;
+  const int64_t run_tiles = ceil_div(stage.merged, kMostInTile);
   const int64_t groups = order.rows * stage.next_runs * run_tiles;
   const uint64_t element = element_bytes(from.keys.dtype()) + sizeof(uint32_t);
   auto dispatch = ctx.dispatch<KernelId::sort>();
@@ -177,7 +166,7 @@ void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& sta
 void keep_first_of_tiles(LowerContext& ctx, const Order& order) {
   std::optional<KeyRows> from;
   for (int64_t length = order.length; length > order.tile;) {
-    length = (length + order.tile - 1) / order.tile * order.wanted;
+    length = ceil_div(length, order.tile) * order.wanted;
     const KeyRows to = scratch_rows(ctx, order, length);
     dispatch_tiles(ctx, order, from, to, order.wanted);
     from = to;
@@ -186,7 +175,7 @@ void keep_first_of_tiles(LowerContext& ctx, const Order& order) {
 }
 
 void merge_tiles(LowerContext& ctx, const Order& order) {
-  const int64_t row_tiles = (order.length + order.tile - 1) / order.tile;
+  const int64_t row_tiles = ceil_div(order.length, order.tile);
   KeyRows from = scratch_rows(ctx, order, row_tiles * order.tile);
   dispatch_tiles(ctx, order, std::nullopt, from, order.tile);
   int64_t run = order.tile;

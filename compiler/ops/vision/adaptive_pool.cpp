@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "compiler/ops/vision/resample.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -58,7 +59,7 @@ struct Span {
 };
 
 Span window_of(int64_t i, int64_t in, int64_t out) {
-  return {.begin = i * in / out, .end = ((i + 1) * in + out - 1) / out};
+  return {.begin = i * in / out, .end = ceil_div((i + 1) * in, out)};
 }
 
 // Spatial dims as three, the missing ones of size 1 in front.

@@ -10,6 +10,7 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -156,7 +157,7 @@ bool lower_grid_sample(LowerContext& ctx) {
   int64_t together = 1;
   while (together < kMostChannels && together < channels && count / (2 * together) >= enough)
     together *= 2;
-  const int64_t blocks = (channels + together - 1) / together;
+  const int64_t blocks = ceil_div(channels, together);
   const int64_t items = x.shape()[0] * blocks * pixels;
   const bool wide = x.dtype() == DType::f64 || grid.dtype() == DType::f64;
   const DType acc = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -190,7 +191,7 @@ bool lower_grid_sample(LowerContext& ctx) {
       .read(&GatherParams::x, x)
       .read(&GatherParams::index, grid)
       .write(&GatherParams::y, y)
-      .grid(split_grid(static_cast<uint64_t>((items + kThreads - 1) / kThreads)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(items, kThreads))))
       .work(x.byte_range().length_bytes + grid.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(count * taps * taps * 2))
       .reason(std::to_string(taps * taps) + " taps, " + std::to_string(together) +

@@ -8,6 +8,7 @@
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/support/ceil_div.h"
 
 namespace rlx {
 namespace {
@@ -200,7 +201,7 @@ bool lower_im2col(LowerContext& ctx) {
   const int64_t pack = 16 / bytes;
   const bool packs = (bytes == 2 || bytes == 4) && count % pack == 0 && ctx.alignment(y) >= 16;
   const int64_t width = packs ? pack : 1;
-  const auto groups = static_cast<uint64_t>((count / width + kThreads - 1) / kThreads);
+  const auto groups = static_cast<uint64_t>(ceil_div(count / width, kThreads));
   auto dispatch = ctx.dispatch<KernelId::im2col>();
   define_columns(dispatch, *columns, count);
   const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
@@ -230,7 +231,7 @@ bool lower_col2im(LowerContext& ctx) {
   auto dispatch = ctx.dispatch<KernelId::col2im>();
   define_columns(dispatch, *columns, count);
   dispatch.define("RLX_X", std::string(name_of(x.dtype())))
-      .grid(split_grid(static_cast<uint64_t>((count + kThreads - 1) / kThreads)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, kThreads))))
       .work(byte_size(x.type) + byte_size(y.type), static_cast<uint64_t>(element_count(x.shape())))
       .reason("each pixel gathers up to " + std::to_string(columns->window.taps()) + " columns")
       .write(&CopyParams::y, y);

@@ -11,6 +11,7 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -354,7 +355,7 @@ bool lower_pool(LowerContext& ctx) {
       .define("RLX_LANES", lanes)
       .define("RLX_ROWS", rows)
       .define("RLX_LINEAR", index_type(static_cast<uint64_t>(windows + rows)))
-      .grid(split_grid(static_cast<uint64_t>((windows + rows - 1) / rows)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(windows, rows))))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))
       .reason(std::string("pool: a ") + (lanes == 1 ? "thread" : "workgroup") + " per " +

@@ -10,6 +10,7 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -292,7 +293,7 @@ bool lower_resample(LowerContext& ctx) {
       .generated("tables.inc", tables_text(x, y, resampling, rows))
       .read(&ResizeParams::taps, ctx.input(1))
       .write(&ResizeParams::y, y, width > 1 ? 16 : 0)
-      .grid(split_grid(static_cast<uint64_t>((items + kThreads - 1) / kThreads)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(items, kThreads))))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(element_count(y.shape()) * taps * 2))
       .reason(std::to_string(taps) + " taps over " + std::to_string(resampling.axes.size()) +
