@@ -7,7 +7,8 @@ namespace rlx {
 std::string fresh_weight_name(Module& module, Graph& graph, const std::string& stem) {
   std::string name = graph.fresh_name(stem);
   while (module.weight_index.has_name(module.weights, name)) {
-    name = graph.fresh_name(name + "." + graph.name);
+    name.append(".").append(graph.name);
+    name = graph.fresh_name(name);
   }
   return name;
 }

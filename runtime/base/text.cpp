@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMaxQuotedBytes = 256;
 constexpr size_t kMaxListed = 32;
-constexpr uint64_t kBytesPerMebibyte = 1024 * 1024;
+constexpr uint64_t kBytesPerMebibyte = uint64_t{1} << 20;
 
 // Bytes of the UTF-8 sequence that starts here; 0 where there is none.
 size_t utf8_sequence(std::string_view text) {
@@ -118,7 +118,7 @@ std::string tensor_text(uint32_t dtype, std::span<const uint64_t> dims) {
 
 std::string bytes_text(uint64_t bytes) {
   std::string out = text_of(bytes, bytes == 1 ? " byte" : " bytes");
-  if (bytes < 64 * 1024) return out;
+  if (bytes < kBytesPerMebibyte / 16) return out;
   const uint64_t tenths =
       bytes / kBytesPerMebibyte * 10 + bytes % kBytesPerMebibyte * 10 / kBytesPerMebibyte;
   return text_of(out, " (", tenths / 10, ".", tenths % 10, " MiB)");
