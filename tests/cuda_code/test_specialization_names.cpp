@@ -179,7 +179,7 @@ void check_cases(std::span<const Case> cases, NameCheck& check) {
   const auto built = build_graph(cases, diagnostics);
   REQUIRE(built.has_value());
   for (const Target& target : all_targets()) {
-    const SourceLanguage& language = target.kind == TargetKind::Cuda ? kCuda : kGlsl;
+    const SourceLanguage& language = language_of(target.kind);
     for (const Program& program : lowered(built->module, target)) {
       for (const Specialization& kernel : program.kernels) check.add(kernel, language);
     }
@@ -207,13 +207,14 @@ TEST_CASE("names that lowerings give to kernels and kernels ask for meet each ot
 
 TEST_CASE("a misspelt name of a specialization is found") {
   NameCheck check;
-  check.add({.kernel = KernelId::splat_fill, .defines = {{"RLX_YY", "f32"}}}, kGlsl);
+  check.add({.kernel = KernelId::splat_fill, .defines = {{"RLX_YY", "f32"}}},
+            language_of(TargetKind::Vulkan));
   CHECK(check.faults().contains("splat_fill is given RLX_YY, which its text does not have"));
   check.add({.kernel = KernelId::region,
              .defines = {},
              .generated = {{"generated/region.inc",
                             "#if RLX_MISSPELT && defined(RLX_MISTYPED)\n#endif\n"}}},
-            kCuda);
+            language_of(TargetKind::Cuda));
   CHECK(check.faults().contains("nobody gives RLX_MISSPELT, which a text asks for"));
   CHECK(check.faults().contains("nobody gives RLX_MISTYPED, which a text asks for"));
 }
