@@ -30,10 +30,9 @@ std::string dims_text(const KnownDims& dims) {
 }
 
 bool fits(const Shape& shape, const KnownDims& dims) {
-  return std::equal(shape.begin(), shape.end(), dims.begin(), dims.end(),
-                    [](int64_t size, const std::optional<int64_t>& dim) {
-                      return dim.value_or(size) == size;
-                    });
+  return std::equal(
+      shape.begin(), shape.end(), dims.begin(), dims.end(),
+      [](int64_t size, const std::optional<int64_t>& dim) { return dim.value_or(size) == size; });
 }
 
 TensorOrFault tensor_of_file(const std::string& path, DType dtype, const KnownDims& dims) {
@@ -93,10 +92,11 @@ TensorOrFault tensor_of_value(const JsonValue& value, DType dtype, const KnownDi
   if (byte_size(type) > kMostValueBytes)
     return "of " + to_string(type) + " is too large for a value here; give it as an .npy file";
   const bool is_list = value.array() != nullptr;
-  InlineBytes bytes = is_list ? encode_values(*value.array(), dtype,
-                                              SourceDims(shape->begin(), shape->end()))
-                              : encode_values({value}, dtype, {});
-  if (const auto* fault = std::get_if<std::string>(&bytes)) return "has a value that does not fit: " + *fault;
+  InlineBytes bytes =
+      is_list ? encode_values(*value.array(), dtype, SourceDims(shape->begin(), shape->end()))
+              : encode_values({value}, dtype, {});
+  if (const auto* fault = std::get_if<std::string>(&bytes))
+    return "has a value that does not fit: " + *fault;
   auto& elements = std::get<std::vector<std::byte>>(bytes);
   if (!is_list) elements = repeated(elements, static_cast<uint64_t>(element_count(*shape)));
   if (elements.size() != byte_size(type)) {

@@ -26,8 +26,8 @@ using KnownDims = std::vector<std::optional<int64_t>>;
 std::variant<Tensor, std::string> const_tensor(const std::string& text, DType dtype,
                                                const KnownDims& dims);
 
-// Makes inputs of a graph constants, in every entry that has them. Reports names of no input, values
-// that do not fit, and entries that declare an input of one name differently.
+// Makes inputs of a graph constants, in every entry that has them. Reports names of no input,
+// values that do not fit, and entries that declare an input of one name differently.
 bool fix_inputs(SourceGraph& graph, const ConstInputs& inputs, Diagnostics& diagnostics);
 
 }  // namespace rlx

@@ -40,7 +40,8 @@ std::optional<SourceGraph> read_with(const std::string& json, const ConstInputs&
 
 // An .npy file of version 1.0.
 std::string npy_of(const std::string& descr, const std::string& shape, const std::string& payload) {
-  std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  std::string header =
+      "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + ", }";
   header.resize(117, ' ');
   header += '\n';
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(header.size()) + '\0' + header +
