@@ -133,7 +133,7 @@ void check_refusal(Device& device, const Batch& batch, std::map<std::string, Tal
   const Status status = device.load(*batch.plan, {}, loaded);
   INFO(device.info().id << ": " << status.message());
   CHECK(status.code() == RLX_UNSUITABLE_DEVICE);
-  CHECK(status.message().find("this device lacks: ") != std::string::npos);
+  CHECK(status.message().find("lacks what the plan needs: ") != std::string::npos);
   for (const Case& test : batch.cases) ++tallies[tally_key(test, device.info().id)].skipped;
 }
 
