@@ -9,7 +9,9 @@ namespace rlx {
 
 inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
 inline constexpr uint16_t kPlanMajor = 1;
-inline constexpr uint16_t kPlanMinor = 2;
+inline constexpr uint16_t kPlanMinor = 3;  // the newest known
+// Of plans without free symbols: nothing in them is newer.
+inline constexpr uint16_t kPlanMinorWithoutSizes = 2;
 inline constexpr uint32_t kPlanHeaderBytes = 4096;
 inline constexpr uint32_t kPlanMaxSections = 16;
 inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;

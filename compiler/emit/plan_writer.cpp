@@ -101,7 +101,7 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   PlanHeader header{};
   std::memcpy(header.magic, kPlanMagic, sizeof(kPlanMagic));
   header.major = kPlanMajor;
-  header.minor = kPlanMinor;
+  header.minor = kPlanMinorWithoutSizes;
   header.header_bytes = kPlanHeaderBytes;
   header.weights_bytes = layout.weights_bytes;
   header.state_bytes = layout.states_bytes;

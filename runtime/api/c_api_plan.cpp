@@ -55,7 +55,8 @@ static_assert(static_cast<int>(DTypeNumber::f8e4m3) == RLX_F8E4M3 &&
 static_assert(RLX_MAX_RANK == kMaxRank);
 static_assert(static_cast<int>(fb::Segment::Io) == RLX_IO &&
               static_cast<int>(fb::Segment::IndexErrors) == RLX_INDEX_ERRORS &&
-              static_cast<int>(fb::StepKind::Fill) == RLX_STEP_FILL);
+              static_cast<int>(fb::StepKind::Fill) == RLX_STEP_FILL &&
+              static_cast<int>(fb::StepKind::Skip) == RLX_STEP_SKIP);
 
 Status check_entry(const rlx_plan* plan, uint32_t entry) {
   if (plan == nullptr) return null_argument("plan");

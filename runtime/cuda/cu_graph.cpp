@@ -169,6 +169,9 @@ class GraphBuilder {
       case fb::StepKind::LibraryGemm:
         status = add_gemm(index, before, node);
         break;
+      case fb::StepKind::Skip:
+        status = add_empty(before, node);
+        break;
     }
     if (!status.ok()) {
       return {status.code(),

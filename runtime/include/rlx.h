@@ -100,7 +100,8 @@ typedef enum rlx_step_kind {
   RLX_STEP_DISPATCH = 0,
   RLX_STEP_COPY = 1,
   RLX_STEP_FILL = 2,
-  RLX_STEP_LIBRARY_GEMM = 3
+  RLX_STEP_LIBRARY_GEMM = 3,
+  RLX_STEP_SKIP = 4  // at present sizes there is nothing to do
 } rlx_step_kind;
 
 typedef enum rlx_target { RLX_TARGET_VULKAN = 0, RLX_TARGET_CUDA = 1 } rlx_target;

@@ -57,6 +57,7 @@ std::span<const std::byte> PlanView::params(const fb::Step& step) const {
 }
 
 std::span<const std::byte> PlanView::code(const fb::Variant& variant) const {
+  if (bound_from_ != nullptr) return bound_from_->code(variant);
   return std::span(code_).subspan(variant.code_offset(), variant.code_bytes());
 }
 
@@ -69,6 +70,7 @@ Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destin
     return {RLX_INVALID_ARGUMENT, text_of("weights have ", weights_bytes_, " bytes, wanted were ",
                                           destination.size(), " at ", offset_bytes)};
   }
+  if (bound_from_ != nullptr) return bound_from_->read_weights(offset_bytes, destination);
   if (base_ != nullptr) return base_->read_weights(offset_bytes, destination);
   if (file_.is_open()) return file_.read(weights_offset_ + offset_bytes, destination);
   if (!destination.empty())
@@ -134,6 +136,8 @@ const char* PlanView::step_kernel_name(const fb::Step& step) const {
       return "fill";
     case fb::StepKind::LibraryGemm:
       return "library_gemm";
+    case fb::StepKind::Skip:
+      return "skip";
     case fb::StepKind::Dispatch:
       break;
   }

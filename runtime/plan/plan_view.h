@@ -49,6 +49,12 @@ class PlanView {
   static Status with_index(std::shared_ptr<const PlanView> plan, std::vector<std::byte> index,
                            std::shared_ptr<const PlanView>& view);
 
+  // The plan with the sizes of some of its records at values of its symbols, one for each symbol of
+  // the plan (a bound one has its own). These records are verified anew; all else is as it is in
+  // `plan`, which outlives the new view.
+  static Status bind(const PlanView& plan, std::span<const fb::Entry* const> records,
+                     std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
+
   // Header of a plan of which only the first 4 KiB are at hand, checked as far as they allow.
   static Status open_header(std::span<const std::byte> first_page, PlanHeader& header);
 
@@ -130,6 +136,7 @@ class PlanView {
 
  private:
   friend class PlanLoader;
+  friend class PlanBinder;
   PlanView() = default;
   [[nodiscard]] const fb::StepNote* step_note(const fb::Entry& entry, uint32_t step) const;
   // Fills entries_ and init_ from the verified index.
@@ -142,6 +149,7 @@ class PlanView {
 
   InputFile file_;                        // when opened by path
   std::shared_ptr<const PlanView> base_;  // whose weights these are, when made by with_index
+  const PlanView* bound_from_ = nullptr;  // whose weights, code and notes, when made by bind
   std::vector<std::byte> owned_;          // when opened from memory with a copy
   std::span<const std::byte> memory_;     // the whole plan when opened from memory
   PlanHeader header_{};

@@ -55,6 +55,7 @@ std::string EntryParts::step_name(size_t step) const {
 std::string EntryParts::step_name(size_t step, const fb::Step& record) const {
   std::string what = "copy";
   if (record.kind() == fb::StepKind::Fill) what = "fill";
+  if (record.kind() == fb::StepKind::Skip) what = "skip";
   if (record.kind() == fb::StepKind::LibraryGemm) what = "library gemm";
   if (record.kind() == fb::StepKind::Dispatch) {
     const bool known = record.kernel() < plan.kernels()->size();
@@ -108,6 +109,8 @@ void verify_content(PlanParts& parts, Faults& faults) {
   // Params before lifetimes and order: these take a relocation's range as the bytes that its step
   // touches.
   verify_params(parts, faults);
+  if (!faults.empty()) return;
+  for (const EntryParts& entry : parts.entries) verify_patches(parts, entry, faults);
   if (!faults.empty()) return;
   parts.generated = generated_weights(parts, faults);
   if (!faults.empty()) return;

@@ -320,9 +320,11 @@ class CodeVerifier {
 
 }  // namespace
 
-namespace {
-
 void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  const bool may_cluster = std::ranges::any_of(target_rows(), [&](const TargetRow& row) {
+    return row.first_with_clusters.has_value() && entry.serves(row.kind);
+  });
+  if (!may_cluster) return;
   for (const StepPlace& place : all_places(entry)) {
     const fb::Step& step = place.step;
     if (step.kind() != fb::StepKind::Dispatch) continue;
@@ -339,8 +341,6 @@ void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry, Fault
   }
 }
 
-}  // namespace
-
 void verify_code(const PlanParts& parts, Faults& faults) {
   CodeVerifier verifier(parts, faults);
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
@@ -349,12 +349,7 @@ void verify_code(const PlanParts& parts, Faults& faults) {
     }
   }
   if (!faults.empty()) return;
-  for (const EntryParts& entry : parts.entries) {
-    const bool may_cluster = std::ranges::any_of(target_rows(), [&](const TargetRow& row) {
-      return row.first_with_clusters.has_value() && entry.serves(row.kind);
-    });
-    if (may_cluster) verify_cluster_grids(parts, entry, faults);
-  }
+  for (const EntryParts& entry : parts.entries) verify_cluster_grids(parts, entry, faults);
 }
 
 }  // namespace rlx

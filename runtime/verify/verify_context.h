@@ -172,13 +172,15 @@ void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults&
 
 // Groups 3 to 12, each relying on those before it.
 void verify_sizes(const PlanParts& parts, Faults& faults);
+void verify_value_sizes(const PlanParts& parts, Faults& faults);  // part of verify_sizes
 GeneratedWeights generated_weights(const PlanParts& parts, Faults& faults);
 void verify_lifetimes(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 void verify_access_order(const PlanParts& parts, const EntryParts& entry,
                          Faults& faults);                         // groups 5 and 6
 void verify_inits_exist(const PlanParts& parts, Faults& faults);  // rule GeneratedCovered
 void verify_params(const PlanParts& parts, Faults& faults);
-// Part of verify_params.
+// Parts of verify_params.
+void verify_entry_params(const PlanParts& parts, const EntryParts& entry, Faults& faults);
 void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faults& faults);
 void verify_maps(const PlanParts& parts, uint32_t kernel, Faults& faults);
 // What a kernel declares of its params besides pointers, and what a dispatch has there.
@@ -187,14 +189,31 @@ void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults
 // What the blob holds in the place of a pointer. 0 where that is outside, which other rules tell.
 uint64_t addend_of(const PlanParts& parts, const fb::Step& step, const fb::Relocation& relocation);
 void verify_gemm(const StepPlace& place, Faults& faults);
+// Of a gemm alone, without the step that runs it; part of verify_gemm_tables.
+void verify_gemm_record(const EntryParts& entry, uint32_t gemm, Faults& faults);
 void verify_alternatives(const EntryParts& entry, Faults& faults);
 void verify_index_errors(const EntryParts& entry, Faults& faults);
+// Whether words of a kernel's params are numbers that it declares, counts or plain ones. Valid once
+// verify_word_forms() has passed.
+bool are_numbers(const fb::Kernel& kernel, uint32_t position, uint32_t words);
+// Group 14, once those up to 7 have passed.
+void verify_patches(const PlanParts& parts, const EntryParts& entry, Faults& faults);
+// The sizes of an entry at values of the plan's symbols; a fault where one has no value or does not
+// fit the field that it goes into.
+std::vector<uint64_t> verified_sizes(const EntryParts& entry, std::span<const uint64_t> symbols,
+                                     Faults& faults);
+// Whether inputs and outputs of two records of one entry have the same free dims.
+bool same_free_dims(const EntryParts& a, const EntryParts& b);
 // Whether two ranges of values share bytes of a segment.
 bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Relocation& b);
 // What the address of a relocation is known to be a multiple of.
 uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation);
 void verify_limits(const PlanParts& parts, Faults& faults);
+void verify_entry_grids(const PlanParts& parts, const EntryParts& entry,
+                        Faults& faults);  // part of verify_limits
 void verify_code(const PlanParts& parts, Faults& faults);
+void verify_cluster_grids(const PlanParts& parts, const EntryParts& entry,
+                          Faults& faults);  // part of verify_code
 void verify_completeness(const PlanParts& parts, Faults& faults);
 
 // Groups 2 (indices) to 12 in order; stops after the first group that finds a fault.

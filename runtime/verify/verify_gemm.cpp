@@ -142,26 +142,6 @@ void verify_gemm_pitches(const EntryParts& entry, uint32_t index, Faults& faults
   if (gemm.has_residual()) verify_pitch(residual_matrix(gemm), false);
 }
 
-void verify_gemm_record(const EntryParts& entry, uint32_t index, Faults& faults) {
-  const fb::LibraryGemm& gemm = *entry.entry.gemms()->Get(index);
-  const std::array dtypes = {gemm.a_dtype(), gemm.b_dtype(), gemm.y_dtype()};
-  const bool known = std::all_of(dtypes.begin(), dtypes.end(),
-                                 [](uint8_t dtype) { return dtype_row(dtype) != nullptr; });
-  if (!known || gemm.compute() > fb::GemmCompute::MAX || gemm.epilogue() > fb::GemmEpilogue::MAX) {
-    return faults.add(VerifyRule::EnumRange, gemm_name(entry, index),
-                      " has a dtype, compute type or epilogue that is unknown");
-  }
-  for (const uint64_t size : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()}) {
-    if (size >= 1 && size < kDimLimit) continue;
-    return faults.add(VerifyRule::GemmSize, gemm_name(entry, index), " is of ", gemm.m(), " x ",
-                      gemm.n(), " x ", gemm.k(), ", batch ", gemm.batch(),
-                      "; each must be 1 to 2^31 - 1");
-  }
-  verify_gemm_form(entry, index, faults);
-  verify_gemm_tuning(entry, index, faults);
-  verify_gemm_pitches(entry, index, faults);
-}
-
 // ---- products ----
 
 enum class Operand : uint32_t { A = 0, B = 8, Bias = 16, Residual = 24, Y = 32, Workspace = 40 };
@@ -290,6 +270,26 @@ void verify_gemm_index(const StepPlace& place, Faults& faults) {
 }
 
 }  // namespace
+
+void verify_gemm_record(const EntryParts& entry, uint32_t index, Faults& faults) {
+  const fb::LibraryGemm& gemm = *entry.entry.gemms()->Get(index);
+  const std::array dtypes = {gemm.a_dtype(), gemm.b_dtype(), gemm.y_dtype()};
+  const bool known = std::all_of(dtypes.begin(), dtypes.end(),
+                                 [](uint8_t dtype) { return dtype_row(dtype) != nullptr; });
+  if (!known || gemm.compute() > fb::GemmCompute::MAX || gemm.epilogue() > fb::GemmEpilogue::MAX) {
+    return faults.add(VerifyRule::EnumRange, gemm_name(entry, index),
+                      " has a dtype, compute type or epilogue that is unknown");
+  }
+  for (const uint64_t size : {gemm.m(), gemm.n(), gemm.k(), gemm.batch()}) {
+    if (size >= 1 && size < kDimLimit) continue;
+    return faults.add(VerifyRule::GemmSize, gemm_name(entry, index), " is of ", gemm.m(), " x ",
+                      gemm.n(), " x ", gemm.k(), ", batch ", gemm.batch(),
+                      "; each must be 1 to 2^31 - 1");
+  }
+  verify_gemm_form(entry, index, faults);
+  verify_gemm_tuning(entry, index, faults);
+  verify_gemm_pitches(entry, index, faults);
+}
 
 void verify_gemm_tables(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
   const uint32_t gemms = entry.entry.gemms() == nullptr ? 0 : entry.entry.gemms()->size();

@@ -47,6 +47,7 @@ void verify_words(const EntryParts& entry, Faults& faults) {
 void verify_uses(const StepPlace& place, std::vector<std::optional<size_t>>& step_of_word,
                  Faults& faults) {
   const EntryParts& entry = place.entry;
+  if (place.step.kind() == fb::StepKind::Skip) return;
   const fb::Relocation* only = nullptr;
   for (const fb::Relocation& use : entry.relocations_of(place.step)) {
     if (!is_word(entry.value(use.value()))) continue;

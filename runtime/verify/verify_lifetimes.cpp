@@ -12,7 +12,7 @@
 namespace rlx {
 namespace {
 
-constexpr uint32_t kNone = std::numeric_limits<uint32_t>::max();
+constexpr uint32_t kNoOwner = std::numeric_limits<uint32_t>::max();
 
 // Sweeps the steps: each value, when its life begins, takes its bytes over from the values that had
 // them, which must be dead or aliases. Ranges of bytes map to the list of values that live there;
@@ -28,7 +28,7 @@ class LifetimeSweep {
       const fb::Value& value = entry_.value(v);
       if (value.segment() != segment_ || value.size_bytes() == 0) continue;
       lives.push_back({.value = v,
-                       .alias = value.alias_of().value_or(kNone),
+                       .alias = value.alias_of().value_or(kNoOwner),
                        .first_step = value.first_step(),
                        .last_step = value.last_step(),
                        .begin = value.offset_bytes(),
@@ -48,7 +48,7 @@ class LifetimeSweep {
  private:
   struct Life {
     uint32_t value;
-    uint32_t alias;  // kNone: of no other
+    uint32_t alias;  // kNoOwner: of no other
     uint32_t first_step;
     uint32_t last_step;
     uint64_t begin;
@@ -63,8 +63,8 @@ class LifetimeSweep {
   // The list of a region after `life` joined it: the owners that are still alive, all of them its
   // aliases.
   uint32_t joined(uint32_t owners, const Life& life) {
-    uint32_t kept = kNone;
-    for (uint32_t i = owners; i != kNone && !faults_.full(); i = owners_[i].next) {
+    uint32_t kept = kNoOwner;
+    for (uint32_t i = owners; i != kNoOwner && !faults_.full(); i = owners_[i].next) {
       faults_.charge(kWorkPerVisit);
       const Life& other = *owners_[i].life;
       if (other.last_step < life.first_step) continue;
@@ -93,13 +93,13 @@ class LifetimeSweep {
     uint64_t position = life.begin;
     const auto close_at = [&](Regions::Place next, uint64_t at) {
       if (open.has_value() && *open < at)
-        regions_.insert(next, *open, at, add_owner(life, kNone), faults_);
+        regions_.insert(next, *open, at, add_owner(life, kNoOwner), faults_);
       open.reset();
     };
     auto region = regions_.cut(life.begin, life.end, faults_);
     while (region != regions_.end() && region->first < life.end && !faults_.full()) {
       const uint32_t owners = joined(region->second.content, life);
-      const bool others_live = owners_[owners].next != kNone;
+      const bool others_live = owners_[owners].next != kNoOwner;
       const uint64_t region_begin = region->first;
       const uint64_t region_end = region->second.end;
       if (!open.has_value() && (position < region_begin || !others_live)) open = position;

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
@@ -134,9 +135,13 @@ void join_group(const EntryParts& record, RecordGroup& group, uint32_t claimed, 
   group.targets |= targets;
   if (group.first == nullptr) group.first = &record;
   const EntryParts& first = *group.first;
+  faults.charge(kWorkPerRecord * patches_of(record.entry).size());
   if (same_list(first, *first.entry.inputs(), record, *record.entry.inputs()) &&
-      same_list(first, *first.entry.outputs(), record, *record.entry.outputs()))
-    return;
+      same_list(first, *first.entry.outputs(), record, *record.entry.outputs())) {
+    if (same_free_dims(first, record)) return;
+    return faults.add(VerifyRule::FreeInterface, record.name(),
+                      " has inputs or outputs whose free dims differ from target to target");
+  }
   faults.add(VerifyRule::EntryInterface, record.name(),
              " has inputs or outputs that differ from target to target");
 }
@@ -161,6 +166,17 @@ void verify_records(const PlanParts& parts, Faults& faults) {
 
 }  // namespace
 
+void verify_entry_grids(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  faults.charge(kWorkPerRecord * entry.steps.size());
+  for (const StepPlace& place : all_places(entry)) {
+    if (faults.full()) return;
+    if (place.step.kind() != fb::StepKind::Dispatch) continue;
+    for (const TargetRow& row : target_rows()) {
+      if (entry.serves(row.kind)) verify_grid(place, row.limits(parts.header), faults);
+    }
+  }
+}
+
 void verify_limits(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k) {
     faults.charge(kWorkPerTable * uint64_t{parts.plan.kernels()->Get(k)->variants()->size()});
@@ -169,16 +185,7 @@ void verify_limits(const PlanParts& parts, Faults& faults) {
         verify_variant_limits(parts, k, *variant, faults);
     }
   }
-  for (const EntryParts& entry : parts.entries) {
-    faults.charge(kWorkPerRecord * entry.steps.size());
-    for (const StepPlace& place : all_places(entry)) {
-      if (faults.full()) return;
-      if (place.step.kind() != fb::StepKind::Dispatch) continue;
-      for (const TargetRow& row : target_rows()) {
-        if (entry.serves(row.kind)) verify_grid(place, row.limits(parts.header), faults);
-      }
-    }
-  }
+  for (const EntryParts& entry : parts.entries) verify_entry_grids(parts, entry, faults);
 }
 
 void verify_completeness(const PlanParts& parts, Faults& faults) {

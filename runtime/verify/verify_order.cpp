@@ -140,6 +140,7 @@ class AccessSweep {
 
   void run() {
     for (uint32_t s = 0; s < entry_.steps.size() && !faults_.full(); ++s) {
+      if (entry_.steps[s].kind() == fb::StepKind::Skip) continue;
       const std::span<const fb::Relocation> accesses = entry_.relocations_of(entry_.steps[s]);
       faults_.charge(kWorkPerRecord * (1 + accesses.size()));
       // Reads before writes: a step that does both in one buffer reads what was there.

@@ -152,6 +152,7 @@ void verify_fill(const StepPlace& place, Faults& faults) {
 }
 
 void verify_place(const PlanParts& parts, const StepPlace& place, Faults& faults) {
+  if (place.step.kind() == fb::StepKind::Skip) return;  // Nothing of it is used.
   if (place.step.kind() == fb::StepKind::Dispatch) return verify_dispatch(parts, place, faults);
   if (place.step.params_bytes() != 0) {
     faults.add(VerifyRule::ParamsBytes, place.name(), " has ", place.step.params_bytes(),
@@ -201,6 +202,16 @@ void verify_range(const StepPlace& place, const fb::Relocation& relocation, Faul
              place.entry.short_value_name(relocation.value()), ", which has ", value.size_bytes());
 }
 
+void verify_entry_params(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  for (const StepPlace& place : all_places(entry)) {
+    faults.charge(kWorkPerRecord * (2 + 4 * uint64_t{place.step.relocation_count()}));
+    if (faults.full()) return;
+    verify_place(parts, place, faults);
+  }
+  if (faults.empty()) verify_alternatives(entry, faults);
+  if (faults.empty()) verify_index_errors(entry, faults);
+}
+
 void verify_params(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && !faults.full(); ++k)
     verify_kernel_accesses(parts, k, faults);
@@ -209,15 +220,7 @@ void verify_params(const PlanParts& parts, Faults& faults) {
   for (uint32_t k = 0; k < parts.plan.kernels()->size() && faults.empty(); ++k)
     verify_maps(parts, k, faults);
   if (!faults.empty()) return;
-  for (const EntryParts& entry : parts.entries) {
-    for (const StepPlace& place : all_places(entry)) {
-      faults.charge(kWorkPerRecord * (2 + 4 * uint64_t{place.step.relocation_count()}));
-      if (faults.full()) return;
-      verify_place(parts, place, faults);
-    }
-    if (faults.empty()) verify_alternatives(entry, faults);
-    if (faults.empty()) verify_index_errors(entry, faults);
-  }
+  for (const EntryParts& entry : parts.entries) verify_entry_params(parts, entry, faults);
 }
 
 }  // namespace rlx

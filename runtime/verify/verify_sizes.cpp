@@ -235,7 +235,7 @@ void verify_header_sizes(const PlanParts& parts, Faults& faults) {
 
 }  // namespace
 
-void verify_sizes(const PlanParts& parts, Faults& faults) {
+void verify_value_sizes(const PlanParts& parts, Faults& faults) {
   const OwnerIndex weights(verify_weights(parts, faults));
   const OwnerIndex states(verify_states(parts, faults));
   for (const EntryParts& entry : parts.entries) {
@@ -244,6 +244,10 @@ void verify_sizes(const PlanParts& parts, Faults& faults) {
       verify_value(parts, entry, v, weights, states, faults);
     }
   }
+}
+
+void verify_sizes(const PlanParts& parts, Faults& faults) {
+  verify_value_sizes(parts, faults);
   if (!faults.empty()) return;
   verify_header_sizes(parts, faults);
 }

@@ -129,11 +129,13 @@ void verify_symbols(const fb::Plan& plan, Faults& faults) {
     const fb::Symbol& symbol = *plan.symbols()->Get(i);
     const bool range = symbol.minimum() <= symbol.maximum() && symbol.maximum() < kMaxBytes &&
                        symbol.multiple_of() > 0;
-    const bool bound =
-        !symbol.bound().has_value() ||
-        (range && *symbol.bound() >= symbol.minimum() && *symbol.bound() <= symbol.maximum() &&
-         *symbol.bound() % symbol.multiple_of() == 0);
-    if (range && bound) continue;
+    const auto is_multiple = [&](uint64_t value) { return value % symbol.multiple_of() == 0; };
+    const bool agrees =
+        range && (symbol.bound().has_value()
+                      ? *symbol.bound() >= symbol.minimum() &&
+                            *symbol.bound() <= symbol.maximum() && is_multiple(*symbol.bound())
+                      : is_multiple(symbol.minimum()) && is_multiple(symbol.maximum()));
+    if (agrees) continue;
     faults.add(VerifyRule::SymbolRange, "symbol ", i, " ", quoted(PlanView::text(symbol.name())),
                " has minimum ", symbol.minimum(), ", maximum ", symbol.maximum(), ", multiple ",
                symbol.multiple_of(), " and bound ",

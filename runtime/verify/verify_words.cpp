@@ -69,6 +69,12 @@ void verify_count(const PlanParts& parts, const StepPlace& place, std::span<cons
 
 }  // namespace
 
+bool are_numbers(const fb::Kernel& kernel, uint32_t position, uint32_t words) {
+  if (!are_words(kernel, position, words)) return false;
+  const uint32_t bits = word_bits(position, words);
+  return (bits & declared_words(kernel) & ~pointer_words(kernel)) == bits;
+}
+
 void verify_word_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
   const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
   const uint32_t pointers = pointer_words(kernel);

@@ -64,6 +64,8 @@ class StepRecorder {
       case fb::StepKind::Fill:
         fill(step, relocations);
         break;
+      case fb::StepKind::Skip:
+        break;
       case fb::StepKind::LibraryGemm:
         break;  // Such entries are not for Vulkan (rule GemmTarget).
     }

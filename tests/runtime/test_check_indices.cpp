@@ -14,9 +14,10 @@ using namespace rlx::test;
 namespace {
 
 // A session on a plan of `steps` steps, each with its word, whose input is set.
-class Rig {
+class IndexRig {
  public:
-  explicit Rig(uint32_t check_indices, uint32_t steps = 3) : bytes_(serialise(index_plan(steps))) {
+  explicit IndexRig(uint32_t check_indices, uint32_t steps = 3)
+      : bytes_(serialise(index_plan(steps))) {
     REQUIRE(rlx_plan_open_memory(bytes_.data(), bytes_.size(), nullptr, &plan) == RLX_OK);
     device_ = rlx::make_device_handle(rlx::open_null_device(control));
     rlx_session_options options = RLX_INIT(rlx_session_options);
@@ -31,13 +32,13 @@ class Rig {
     tensor.dims[0] = 64;
     REQUIRE(rlx_session_set_input(session, 0, "x", &tensor) == RLX_OK);
   }
-  ~Rig() {
+  ~IndexRig() {
     rlx_session_close(session);
     rlx_device_close(device_);
     rlx_plan_close(plan);
   }
-  Rig(const Rig&) = delete;
-  Rig& operator=(const Rig&) = delete;
+  IndexRig(const IndexRig&) = delete;
+  IndexRig& operator=(const IndexRig&) = delete;
 
   [[nodiscard]] rlx_status run() const { return rlx_session_run(session, 0); }
 
@@ -53,7 +54,7 @@ class Rig {
 }  // namespace
 
 TEST_CASE("a_run_with_indices_outside_names_its_first_such_step") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   CHECK(rig.run() == RLX_OK);
   rig.control->index_errors = {{1, 7}};
   CHECK(rig.run() == RLX_INDEX_OUT_OF_RANGE);
@@ -63,7 +64,7 @@ TEST_CASE("a_run_with_indices_outside_names_its_first_such_step") {
 }
 
 TEST_CASE("other_steps_with_indices_outside_are_counted") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   rig.control->index_errors = {{0, 1}, {2, 4}};
   CHECK(rig.run() == RLX_INDEX_OUT_OF_RANGE);
   CHECK(std::string(rlx_last_error()) ==
@@ -72,7 +73,7 @@ TEST_CASE("other_steps_with_indices_outside_are_counted") {
 }
 
 TEST_CASE("a_run_after_one_with_indices_outside_begins_anew") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   rig.control->index_errors = {{2, 1}};
   CHECK(rig.run() == RLX_INDEX_OUT_OF_RANGE);
   CHECK(rig.run() == RLX_INDEX_OUT_OF_RANGE);
@@ -83,7 +84,7 @@ TEST_CASE("a_run_after_one_with_indices_outside_begins_anew") {
 }
 
 TEST_CASE("outputs_of_a_run_with_indices_outside_can_be_read") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   rig.control->index_errors = {{0, 3}};
   CHECK(rlx_session_submit(rig.session, 0) == RLX_OK);
   CHECK(rlx_session_wait(rig.session, RLX_NO_TIMEOUT) == RLX_INDEX_OUT_OF_RANGE);
@@ -93,7 +94,7 @@ TEST_CASE("outputs_of_a_run_with_indices_outside_can_be_read") {
 }
 
 TEST_CASE("a_timeout_leaves_the_counts_for_the_wait_that_ends_the_run") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   rig.control->index_errors = {{0, 3}};
   rig.control->timeouts = 1;
   CHECK(rlx_session_submit(rig.session, 0) == RLX_OK);
@@ -102,14 +103,14 @@ TEST_CASE("a_timeout_leaves_the_counts_for_the_wait_that_ends_the_run") {
 }
 
 TEST_CASE("without_the_option_nobody_is_told_of_indices_outside") {
-  const Rig rig(0);
+  const IndexRig rig(0);
   rig.control->index_errors = {{0, 3}};
   CHECK(rig.run() == RLX_OK);
   CHECK(rig.run() == RLX_OK);
 }
 
 TEST_CASE("a_profile_tells_of_indices_outside_and_reading_a_value_does_not") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   rig.control->index_errors = {{1, 2}};
   rlx_step_time times[3] = {};
   uint32_t count = 9;
@@ -122,7 +123,7 @@ TEST_CASE("a_profile_tells_of_indices_outside_and_reading_a_value_does_not") {
 }
 
 TEST_CASE("check_indices_is_0_or_1") {
-  const Rig rig(1);
+  const IndexRig rig(1);
   rlx_session_options options = RLX_INIT(rlx_session_options);
   options.check_indices = 2;
   rlx_device* device = rlx::make_device_handle(rlx::open_null_device(rig.control));
@@ -133,7 +134,7 @@ TEST_CASE("check_indices_is_0_or_1") {
 }
 
 TEST_CASE("words_of_index_errors_are_part_of_the_memory_that_a_plan_needs") {
-  const Rig rig(1, 5);
+  const IndexRig rig(1, 5);
   rlx_plan_info info = RLX_INIT(rlx_plan_info);
   REQUIRE(rlx_plan_get_info(rig.plan, &info) == RLX_OK);
   CHECK(info.index_error_bytes == 20);

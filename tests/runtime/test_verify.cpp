@@ -224,8 +224,8 @@ std::vector<Fixture> table_fixtures() {
                    [](SpecEntry& e) { e.values[6].dtype = 99; }),
       main_fixture(Rule::EnumRange, "an unknown kind of step",
                    [](SpecEntry& e) { e.steps[1].kind = fb::StepKind(9); }),
-      main_fixture(Rule::EnumRange, "a step of kind 4",
-                   [](SpecEntry& e) { e.steps[1].kind = static_cast<fb::StepKind>(4); }),
+      main_fixture(Rule::EnumRange, "a step of kind 5",
+                   [](SpecEntry& e) { e.steps[1].kind = static_cast<fb::StepKind>(5); }),
       main_fixture(Rule::EnumRange, "an access that does nothing",
                    [](SpecEntry& e) { e.steps[1].relocations[1].mode = fb::AccessMode::None; }),
       main_fixture(Rule::ValueIndex, "a relocation to value 9",
@@ -551,7 +551,7 @@ std::vector<Fixture> all_fixtures() {
   std::vector<Fixture> all;
   for (auto list : {container_fixtures(), table_fixtures(), size_fixtures(), order_fixtures(),
                     param_fixtures(), limit_and_code_fixtures(), gemm_fixtures(), cuda_fixtures(),
-                    index_error_fixtures(), contract_fixtures()}) {
+                    index_error_fixtures(), contract_fixtures(), free_fixtures()}) {
     all.insert(all.end(), list.begin(), list.end());
   }
   return all;
@@ -574,6 +574,10 @@ TEST_CASE("valid_plans_have_no_fault") {
     FAIL_CHECK(fault.message);
   for (const VerifyFault& fault : verify_plan(serialise(counted_plan()), {.max_faults = 10}))
     FAIL_CHECK(fault.message);
+  for (const PlanSpec& spec : {free_plan(), free_gemm_plan()}) {
+    for (const VerifyFault& fault : verify_plan(serialise(spec), {.max_faults = 10}))
+      FAIL_CHECK(fault.message);
+  }
   PlanSpec both = small_plan();
   add_cuda(both);
   for (const VerifyFault& fault : verify_plan(serialise(both), {.max_faults = 10}))
@@ -597,6 +601,7 @@ TEST_CASE("each_fixture_breaks_its_rule_and_no_other") {
 TEST_CASE("every_rule_has_a_fixture") {
   std::set<VerifyRule> covered;
   for (const Fixture& fixture : all_fixtures()) covered.insert(fixture.rule);
+  for (const BindingFixture& fixture : binding_fixtures()) covered.insert(fixture.fixture.rule);
   for (size_t i = 0; i < all_verify_rules().size(); ++i) {
     INFO(all_verify_rules()[i].code << " " << all_verify_rules()[i].law);
     CHECK(covered.count(static_cast<VerifyRule>(i)) == 1);

@@ -33,6 +33,22 @@ std::vector<Fixture> gemm_fixtures();
 std::vector<Fixture> index_error_fixtures();
 // Of the words of params that are no pointers, and of code that belongs to another record.
 std::vector<Fixture> contract_fixtures();
+// Of rule group 14.
+std::vector<Fixture> free_fixtures();
+// Plans that are right with every free symbol at its maximum, and not at these values.
+struct BindingFixture {
+  Fixture fixture;
+  std::vector<uint64_t> symbols;
+};
+std::vector<BindingFixture> binding_fixtures();
+// A plan with free symbols, batch from 1 to 4 and seq from 0 to 16. "main": x f32[batch, seq] ->
+// y f32[batch, seq], z f32[seq]: x is copied to the arena, a kernel with a count of elements in its
+// params makes y of that, a fill makes z.
+PlanSpec free_plan();
+// gemm_plan() with a free symbol "rows" from 0 to 16 in the place of m.
+PlanSpec free_gemm_plan();
+// Puts a patch where it belongs in the order.
+void add_patch(SpecEntry& entry, fb::Patch patch);
 // small_plan() in which a count of two words bounds two pointers and one of one word the third,
 // beside a plain word; init dispatches too.
 PlanSpec counted_plan();

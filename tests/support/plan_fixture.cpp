@@ -73,10 +73,11 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
     alternatives.push_back(fb::CreateAlternative(builder, alternative.step, &other));
   }
   const uint32_t waves = entry.steps.empty() ? 0 : entry.steps.back().wave + 1;
-  return fb::CreateEntryDirect(builder, entry.name.c_str(), entry.targets.value_or(claimed),
-                               &entry.inputs, &entry.outputs, &values, &steps, &relocations, &edges,
-                               entry.wave_count.value_or(waves), entry.arena_bytes,
-                               entry.arena_lower_bound, &gemms, &alternatives);
+  return fb::CreateEntryDirect(
+      builder, entry.name.c_str(), entry.targets.value_or(claimed), &entry.inputs, &entry.outputs,
+      &values, &steps, &relocations, &edges, entry.wave_count.value_or(waves), entry.arena_bytes,
+      entry.arena_lower_bound, &gemms, &alternatives, entry.sizes.empty() ? nullptr : &entry.sizes,
+      entry.patches.empty() ? nullptr : &entry.patches);
 }
 
 // Code blobs one behind the other, equal ones once.
@@ -158,6 +159,7 @@ std::vector<std::byte> finished(const FlatBufferBuilder& builder) {
 
 std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
   FlatBufferBuilder builder;
+  builder.ForceDefaults(spec.stores_defaults);
   std::vector<Offset<fb::Symbol>> symbols;
   for (const SpecSymbol& symbol : spec.symbols) {
     const auto bound = symbol.bound.has_value() ? flatbuffers::Optional<uint64_t>(*symbol.bound)
@@ -480,7 +482,9 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   PlanHeader header{};
   std::memcpy(header.magic, kPlanMagic, sizeof kPlanMagic);
   header.major = kPlanMajor;
-  header.minor = kPlanMinor;
+  const bool is_free = std::ranges::any_of(
+      spec.entries, [](const SpecEntry& entry) { return !entry.patches.empty(); });
+  header.minor = is_free ? kPlanMinor : kPlanMinorWithoutSizes;
   header.header_bytes = kPlanHeaderBytes;
   header.weights_bytes = spec.weights_bytes;
   header.state_bytes = spec.state_bytes;

@@ -131,6 +131,8 @@ struct SpecEntry {
   uint64_t arena_lower_bound = 0;
   std::vector<fb::LibraryGemmT> gemms = {};
   std::vector<SpecAlternative> alternatives = {};
+  std::vector<fb::SizeTerm> sizes = {};
+  std::vector<fb::Patch> patches = {};
 };
 
 struct SpecOffer {
@@ -154,6 +156,7 @@ struct PlanSpec {
   std::vector<std::byte> weight_bytes;  // the weights section
   uint64_t weights_bytes = 0;           // of the segment
   uint64_t state_bytes = 0;
+  bool stores_defaults = false;  // the index stores fields that hold their default
   bool debug_notes = true;
   std::string note_reason = "only one";  // of every step
   std::vector<SpecOffer> offers;  // among which every step's kernel was chosen; none: no choice

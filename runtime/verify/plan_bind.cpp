@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding of free symbols: an entry's sizes put into a copy of index and params, and the program that
+// this makes verified by the rules of any other.
+#include <algorithm>
+
+#include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
+#include "runtime/plan/plan_view.h"
+#include "runtime/verify/verify_context.h"
+
+namespace rlx {
+namespace {
+
+bool is_params_patch(const fb::Patch& patch) {
+  return patch.field() == fb::PatchField::ParamsWord || patch.field() == fb::PatchField::ParamsLong;
+}
+
+// Nothing is left to do for the step: each kind has its own sign of that.
+bool is_empty(const fb::Entry& entry, const fb::Step& step) {
+  const std::span<const fb::Relocation> ranges = PlanView::relocations(entry, step);
+  switch (step.kind()) {
+    case fb::StepKind::Dispatch:
+      return step.grid_x() == 0 || step.grid_y() == 0 || step.grid_z() == 0;
+    case fb::StepKind::Copy:
+    case fb::StepKind::Fill:
+      return std::ranges::all_of(
+          ranges, [](const fb::Relocation& range) { return range.length_bytes() == 0; });
+    case fb::StepKind::LibraryGemm: {
+      const fb::LibraryGemm& gemm = *entry.gemms()->Get(step.kernel());
+      return gemm.m() == 0 || gemm.n() == 0 || gemm.batch() == 0;
+    }
+    case fb::StepKind::Skip:
+      break;
+  }
+  return false;
+}
+
+void verify_growth(const EntryParts& bound, const EntryParts& largest, Faults& faults) {
+  for (uint32_t v = 0; v < bound.value_count() && !faults.full(); ++v) {
+    const uint64_t most = largest.value(v).size_bytes();
+    if (bound.value(v).size_bytes() <= most) continue;
+    faults.add(VerifyRule::ValueGrowth, bound.value_name(v), " has ", bound.value(v).size_bytes(),
+               " bytes, at the maximum it has ", most);
+  }
+}
+
+// What a binding can change of an entry whose plan was verified; everything else is as it was.
+void verify_bound_entry(const PlanParts& parts, const EntryParts& largest, Faults& faults) {
+  const EntryParts& entry = parts.entries.front();
+  verify_growth(entry, largest, faults);
+  verify_value_sizes(parts, faults);
+  if (!faults.empty()) return;
+  for (const fb::Step& step : entry.steps) {
+    if (step.kind() == fb::StepKind::LibraryGemm) verify_gemm_record(entry, step.kernel(), faults);
+  }
+  if (!faults.empty()) return;
+  verify_entry_params(parts, entry, faults);
+  if (!faults.empty()) return;
+  verify_lifetimes(parts, entry, faults);
+  if (!faults.empty()) return;
+  verify_access_order(parts, entry, faults);
+  if (!faults.empty()) return;
+  verify_entry_grids(parts, entry, faults);
+  verify_cluster_grids(parts, entry, faults);
+}
+
+Status check_symbols(const fb::Plan& plan, std::span<const uint64_t> symbols) {
+  if (symbols.size() != plan.symbols()->size()) {
+    return {RLX_INVALID_ARGUMENT, text_of("values of ", symbols.size(), " symbols were given, the ",
+                                          "plan has ", plan.symbols()->size())};
+  }
+  for (uint32_t i = 0; i < symbols.size(); ++i) {
+    const fb::Symbol& symbol = *plan.symbols()->Get(i);
+    if (symbol.bound().has_value() ? symbols[i] == *symbol.bound()
+                                   : is_in_range(symbol, symbols[i]))
+      continue;
+    return {RLX_INVALID_ARGUMENT,
+            text_of("symbol ", quoted(PlanView::text(symbol.name())), " was given ", symbols[i],
+                    ", wanted ",
+                    symbol.bound().has_value() ? text_of(*symbol.bound(), ", which the plan fixed")
+                                               : symbol_range_text(symbol))};
+  }
+  return {};
+}
+
+}  // namespace
+
+// Makes the view of a binding.
+class PlanBinder {
+ public:
+  PlanBinder(const PlanView& plan, std::span<const uint64_t> symbols)
+      : plan_(plan), symbols_(symbols), made_(new PlanView), faults_(1) {
+    made_->bound_from_ = &plan;
+    made_->header_ = plan.header_;
+    made_->index_bytes_ = plan.index_bytes_;
+    made_->params_ = plan.params_;
+    made_->weights_bytes_ = plan.weights_bytes_;
+    made_->index_ = fb::GetPlan(made_->index_bytes_.data());
+    made_->debug_ = plan.debug_;
+    made_->entries_ = plan.entries_;
+    made_->init_ = plan.init_;
+    for (PlanView::EntryRecords& entry : made_->entries_) move(entry);
+    move(made_->init_);
+    faults_.allow_work(kWorkPerPlan + kWorkPerIndexByte * made_->index_bytes_.size());
+  }
+
+  // `record` is one of the plan's.
+  Status bind(const fb::Entry& record) {
+    const EntryParts largest(*plan_.index_, record, false);
+    const std::vector<uint64_t> sizes = verified_sizes(largest, symbols_, faults_);
+    if (faults_.empty()) patch(sizes, const_cast<fb::Entry&>(*moved(&record)));
+    if (faults_.empty()) verify(largest);
+    if (faults_.empty()) return {};
+    return {RLX_INVALID_PLAN,
+            text_of("plan ", quoted(plan_.name()), " at ", symbols_text(*plan_.index_, symbols_),
+                    ": ", faults_.list().front().message)};
+  }
+
+  std::shared_ptr<const PlanView> take() { return std::move(made_); }
+
+ private:
+  // The same record in the copy of the index.
+  [[nodiscard]] const fb::Entry* moved(const fb::Entry* record) const {
+    if (record == nullptr) return nullptr;
+    const auto offset =
+        reinterpret_cast<const std::byte*>(record) - plan_.index_bytes_.data();
+    return reinterpret_cast<const fb::Entry*>(made_->index_bytes_.data() + offset);
+  }
+  void move(PlanView::EntryRecords& entry) const {
+    for (const fb::Entry*& record : entry.records) record = moved(record);
+  }
+
+  void patch(std::span<const uint64_t> sizes, fb::Entry& entry) {
+    const std::span<const fb::Patch> patches = patches_of(entry);
+    for (const fb::Patch& patch : patches) {
+      faults_.charge(kWorkPerTable);
+      std::span<std::byte> params;
+      if (is_params_patch(patch)) params = own_params(entry, patch.index());
+      set_patched_field(entry, patch, params, sizes[patch.size()]);
+    }
+    own_params_.clear();
+    for (uint32_t s = 0; s < entry.steps()->size(); ++s) {
+      fb::Step& step = *entry.mutable_steps()->GetMutableObject(s);
+      if (is_empty(entry, step)) step.mutate_kind(fb::StepKind::Skip);
+    }
+  }
+
+  // Steps may share their params as long as they are equal.
+  std::span<std::byte> own_params(fb::Entry& entry, uint32_t number) {
+    fb::Step& step = *entry.mutable_steps()->GetMutableObject(number);
+    std::vector<std::byte>& all = made_->params_;
+    if (own_params_.empty()) own_params_.resize(entry.steps()->size(), false);
+    if (!own_params_[number]) {
+      const uint64_t from = step.params_offset();
+      step.mutate_params_offset(all.size());
+      all.resize(all.size() + step.params_bytes());
+      std::copy_n(all.begin() + static_cast<ptrdiff_t>(from), step.params_bytes(),
+                  all.end() - step.params_bytes());
+      own_params_[number] = true;
+    }
+    return std::span(all).subspan(step.params_offset(), step.params_bytes());
+  }
+
+  void verify(const EntryParts& largest) {
+    PlanParts parts{.header = made_->header_,
+                    .plan = *made_->index_,
+                    .params = made_->params_,
+                    .code = plan_.code_,
+                    .index_bytes = made_->index_bytes_.size(),
+                    .weights_section_bytes = made_->weights_bytes_};
+    parts.entries.emplace_back(*made_->index_, *moved(&largest.entry), false);
+    verify_bound_entry(parts, largest, faults_);
+  }
+
+  const PlanView& plan_;
+  const std::span<const uint64_t> symbols_;
+  std::shared_ptr<PlanView> made_;
+  Faults faults_;
+  std::vector<bool> own_params_;  // by step
+};
+
+Status PlanView::bind(const PlanView& plan, std::span<const fb::Entry* const> records,
+                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound) {
+  RLX_RETURN_IF_ERROR(check_symbols(*plan.index_, symbols));
+  PlanBinder binder(plan, symbols);
+  for (const fb::Entry* record : records) {
+    if (has_free_sizes(*record)) RLX_RETURN_IF_ERROR(binder.bind(*record));
+  }
+  bound = binder.take();
+  return {};
+}
+
+}  // namespace rlx

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans whose sizes depend on free symbols, and what their terms and patches can get wrong.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <tuple>
+
+#include "tests/runtime/verify_fixture.h"
+
+namespace rlx::test {
+namespace {
+
+using fb::PatchField;
+using fb::SizeOp;
+
+// Of free_plan(): terms.
+constexpr uint32_t kBatchTerm = 0;
+constexpr uint32_t kSeqTerm = 1;
+constexpr uint32_t kFourTerm = 3;
+constexpr uint32_t kBytesTerm = 4;
+// Of its kernel: the position of the count, and of a plain word.
+constexpr uint32_t kCountWord = 16;
+
+Fixture free_fixture(VerifyRule rule, std::string what, std::function<void(SpecEntry&)> edit) {
+  return {.rule = rule,
+          .what = std::move(what),
+          .edit = [edit = std::move(edit)](PlanSpec& spec) { edit(spec.entries[0]); },
+          .base = free_plan};
+}
+
+Fixture term_fixture(std::string what, fb::SizeTerm term) {
+  return free_fixture(VerifyRule::SizeTermForm, std::move(what),
+                      [term](SpecEntry& e) { e.sizes.push_back(term); });
+}
+
+// A further patch, behind those of its field.
+Fixture patch_fixture(VerifyRule rule, std::string what, fb::Patch patch) {
+  return free_fixture(rule, std::move(what), [patch](SpecEntry& e) { add_patch(e, patch); });
+}
+
+std::vector<Fixture> term_fixtures() {
+  return {
+      term_fixture("an unknown operation", {0, 0, 0, static_cast<SizeOp>(10)}),
+      term_fixture("a symbol that the plan has not", {0, 2, 0, SizeOp::Symbol}),
+      term_fixture("a symbol and a number", {1, 0, 0, SizeOp::Symbol}),
+      term_fixture("a number and a term", {1, 1, 0, SizeOp::Constant}),
+      term_fixture("itself", {0, 0, 8, SizeOp::Add}),
+      term_fixture("a later term", {0, 9, 0, SizeOp::Max}),
+      {.rule = VerifyRule::SizeTermForm,
+       .what = "a symbol that is bound",
+       .edit = [](PlanSpec& spec) { spec.symbols[0].bound = 4; },
+       .base = free_plan},
+      {.rule = VerifyRule::SymbolRange,
+       .what = "a free symbol whose maximum is no multiple",
+       .edit = [](PlanSpec& spec) { spec.symbols[1].multiple_of = 3; },
+       .base = free_plan},
+      free_fixture(VerifyRule::SizeValue, "an overflow at the maximum",
+                   [](SpecEntry& e) {
+                     e.sizes.emplace_back(uint64_t{1} << 62, 0, 0, SizeOp::Constant);
+                     e.sizes.emplace_back(0, 8, kBatchTerm, SizeOp::Multiply);
+                   }),
+      free_fixture(VerifyRule::SizeValue, "a division by 0",
+                   [](SpecEntry& e) {
+                     e.sizes.emplace_back(0, 0, 0, SizeOp::Constant);
+                     e.sizes.emplace_back(0, kBatchTerm, 8, SizeOp::Modulo);
+                   }),
+      free_fixture(VerifyRule::SizeValue, "a negative number",
+                   [](SpecEntry& e) { e.sizes.emplace_back(0, kBatchTerm, kBytesTerm, SizeOp::Subtract); }),
+      free_fixture(VerifyRule::SizeValue, "a grid of 2^32",
+                   [](SpecEntry& e) {
+                     e.sizes.emplace_back(uint64_t{1} << 32, 0, 0, SizeOp::Constant);
+                     add_patch(e, {1, 1, 8, PatchField::Grid});
+                   }),
+  };
+}
+
+std::vector<Fixture> patch_fixtures() {
+  using Rule = VerifyRule;
+  return {
+      patch_fixture(Rule::PatchField, "an unknown field", {0, 0, 0, static_cast<PatchField>(10)}),
+      patch_fixture(Rule::PatchField, "a size that is not there", {1, 1, 9, PatchField::Grid}),
+      patch_fixture(Rule::PatchField, "a value that is not there", {9, 0, 0, PatchField::ValueDim}),
+      patch_fixture(Rule::PatchField, "a dim that is not there", {3, 1, 0, PatchField::ValueDim}),
+      patch_fixture(Rule::PatchField, "a relocation that is not there",
+                    {9, 0, 0, PatchField::RelocationOffset}),
+      patch_fixture(Rule::PatchField, "the grid of a copy", {0, 0, 0, PatchField::Grid}),
+      patch_fixture(Rule::PatchField, "a fourth axis", {1, 3, 0, PatchField::Grid}),
+      patch_fixture(Rule::PatchField, "a pointer of the params", {1, 8, 0, PatchField::ParamsLong}),
+      patch_fixture(Rule::PatchField, "half a pointer", {1, 12, 0, PatchField::ParamsWord}),
+      patch_fixture(Rule::PatchField, "a word that is not declared",
+                    {1, 24, 0, PatchField::ParamsWord}),
+      patch_fixture(Rule::PatchField, "a word past the params", {1, 32, 0, PatchField::ParamsWord}),
+      patch_fixture(Rule::PatchField, "a word beside its place",
+                    {1, kCountWord + 2, 0, PatchField::ParamsWord}),
+      patch_fixture(Rule::PatchField, "params of a fill", {2, 0, 0, PatchField::ParamsWord}),
+      patch_fixture(Rule::PatchField, "a gemm that is not there", {0, 0, 0, PatchField::Gemm}),
+      patch_fixture(Rule::PatchField, "a step that is not there", {9, 0, 0, PatchField::Flops}),
+      {.rule = Rule::PatchField,
+       .what = "the dims of a state",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.states = {{.name = "s", .dims = {4}, .size_bytes = 16}};
+             spec.state_bytes = 256;
+             SpecEntry& e = spec.entries[0];
+             e.values.push_back({.name = "s",
+                                 .dims = {4},
+                                 .segment = fb::Segment::State,
+                                 .size_bytes = 16,
+                                 .last_step = 2});
+             add_patch(e, {4, 0, kBatchTerm, PatchField::ValueDim});
+           },
+       .base = free_plan},
+      {.rule = Rule::PatchField,
+       .what = "a part that gemms have not",
+       .edit = [](PlanSpec& spec) { add_patch(spec.entries[0], {0, 12, 0, PatchField::Gemm}); },
+       .base = free_gemm_plan},
+      {.rule = Rule::PatchStored,
+       .what = "a batch of 1 that is not stored",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.stores_defaults = false;
+             spec.entries[0].sizes.emplace_back(1, 0, 0, SizeOp::Constant);
+             add_patch(spec.entries[0], {0, 3, 2, PatchField::Gemm});
+           },
+       .base = free_gemm_plan},
+      patch_fixture(Rule::PatchOrder, "a dim twice", {3, 0, 1, PatchField::ValueDim}),
+      free_fixture(Rule::PatchOrder, "two dims that changed places",
+                   [](SpecEntry& e) { std::swap(e.patches[0], e.patches[1]); }),
+      patch_fixture(Rule::PatchMaximum, "another grid at the maximum",
+                    {1, 1, kBatchTerm, PatchField::Grid}),
+      free_fixture(Rule::PatchMaximum, "another count at the maximum",
+                   [](SpecEntry& e) { e.patches.back() = {1, kCountWord, kFourTerm, PatchField::ParamsWord}; }),
+      free_fixture(Rule::FreeEntry, "an alternative",
+                   [](SpecEntry& e) {
+                     e.alternatives = {{.step = 1, .other = e.steps[1]}};
+                   }),
+      {.rule = Rule::FreeInterface,
+       .what = "a record for CUDA whose batch is fixed",
+       .edit =
+           [](PlanSpec& spec) {
+             add_cuda(spec);
+             spec.entries[0].targets = 1;
+             SpecEntry other = spec.entries[0];
+             other.targets = 2;
+             std::erase_if(other.patches, [](const fb::Patch& patch) {
+               return patch.field() == PatchField::ValueDim && patch.index() == 0;
+             });
+             spec.entries.push_back(other);
+           },
+       .base = free_plan},
+  };
+}
+
+}  // namespace
+
+void add_patch(SpecEntry& entry, fb::Patch patch) {
+  const auto behind = std::find_if(
+      entry.patches.begin(), entry.patches.end(), [&](const fb::Patch& other) {
+        return std::tuple(other.field(), other.index(), other.part()) >
+               std::tuple(patch.field(), patch.index(), patch.part());
+      });
+  entry.patches.insert(behind, patch);
+}
+
+PlanSpec free_plan() {
+  PlanSpec spec = chain_plan(1);
+  spec.symbols = {{.name = "batch", .minimum = 1, .maximum = 4},
+                  {.name = "seq", .minimum = 0, .maximum = 16}};
+  spec.kernels[0] = {.name = "region",
+                     .params_bytes = 32,
+                     .accesses = {{.position = 0, .alignment = 4, .mode = fb::AccessMode::Write},
+                                  {.position = 8, .alignment = 4, .mode = fb::AccessMode::Read}},
+                     .variants = {{.code = empty_kernel(), .features = 1u << 4}},
+                     .counts = {{kCountWord, 1, 4, 0}, {kCountWord, 1, 4, 8}},
+                     .plain_words = {20}};
+  const uint32_t count = 64;
+  std::memcpy(spec.params.data() + kCountWord, &count, sizeof count);
+  const auto io = [](const std::string& name, std::vector<uint64_t> dims, uint64_t bytes) {
+    return SpecValue{.name = name,
+                     .dims = std::move(dims),
+                     .segment = fb::Segment::Io,
+                     .size_bytes = bytes,
+                     .last_step = 2};
+  };
+  SpecEntry main{.name = "main", .inputs = {0}, .outputs = {1, 3}, .arena_bytes = 256};
+  main.values = {io("x", {4, 16}, 256), io("y", {4, 16}, 256),
+                 {.name = "a", .dims = {4, 16}, .size_bytes = 256, .last_step = 1},
+                 io("z", {16}, 64)};
+  const auto range = [](uint32_t value, uint32_t position, uint64_t bytes, fb::AccessMode mode) {
+    return SpecRelocation{
+        .value = value, .position = position, .length_bytes = bytes, .mode = mode};
+  };
+  main.steps = {{.kind = fb::StepKind::Copy,
+                 .relocations = {range(0, 0, 256, fb::AccessMode::Read),
+                                 range(2, 8, 256, fb::AccessMode::Write)}},
+                {.wave = 1,
+                 .params_bytes = 32,
+                 .relocations = {range(1, 0, 256, fb::AccessMode::Write),
+                                 range(2, 8, 256, fb::AccessMode::Read)},
+                 .edges = {0}},
+                {.kind = fb::StepKind::Fill,
+                 .wave = 1,
+                 .relocations = {range(3, 0, 64, fb::AccessMode::Write)},
+                 .fill_pattern = 0x3f800000}};
+  main.sizes = {{0, 0, 0, SizeOp::Symbol},    {0, 1, 0, SizeOp::Symbol},
+                {0, 0, 1, SizeOp::Multiply},  {4, 0, 0, SizeOp::Constant},
+                {0, 2, 3, SizeOp::Multiply},  {64, 0, 0, SizeOp::Constant},
+                {0, 2, 5, SizeOp::CeilDivide}, {0, 1, 3, SizeOp::Multiply}};
+  main.patches = {{0, 0, 0, PatchField::ValueDim},
+                  {0, 1, 1, PatchField::ValueDim},
+                  {1, 0, 0, PatchField::ValueDim},
+                  {1, 1, 1, PatchField::ValueDim},
+                  {2, 0, 0, PatchField::ValueDim},
+                  {2, 1, 1, PatchField::ValueDim},
+                  {3, 0, 1, PatchField::ValueDim},
+                  {0, 0, 4, PatchField::ValueBytes},
+                  {1, 0, 4, PatchField::ValueBytes},
+                  {2, 0, 4, PatchField::ValueBytes},
+                  {3, 0, 7, PatchField::ValueBytes},
+                  {0, 0, 4, PatchField::RelocationLength},
+                  {1, 0, 4, PatchField::RelocationLength},
+                  {2, 0, 4, PatchField::RelocationLength},
+                  {3, 0, 4, PatchField::RelocationLength},
+                  {4, 0, 7, PatchField::RelocationLength},
+                  {1, 0, 6, PatchField::Grid},
+                  {1, kCountWord, 2, PatchField::ParamsWord}};
+  spec.entries = {main};
+  return spec;
+}
+
+PlanSpec free_gemm_plan() {
+  PlanSpec spec = gemm_plan();
+  spec.stores_defaults = true;
+  spec.symbols = {{.name = "rows", .minimum = 0, .maximum = 16}};
+  SpecEntry& main = spec.entries[0];
+  // Rows of a, of the residual and of y.
+  main.sizes = {{0, 0, 0, SizeOp::Symbol}, {16, 0, 0, SizeOp::Constant}};
+  for (const uint32_t value : {0, 3, 4}) add_patch(main, {value, 0, 0, PatchField::ValueDim});
+  main.sizes.emplace_back(0, 0, 1, SizeOp::Multiply);  // bytes of a
+  main.sizes.emplace_back(64, 0, 0, SizeOp::Constant);
+  main.sizes.emplace_back(0, 0, 3, SizeOp::Multiply);  // bytes of the others
+  for (const uint32_t value : {0, 3, 4}) {
+    const uint32_t bytes = value == 0 ? 2 : 4;
+    add_patch(main, {value, 0, bytes, PatchField::ValueBytes});
+    add_patch(main, {value, 0, bytes, PatchField::RelocationLength});
+  }
+  add_patch(main, {0, 0, 0, PatchField::Gemm});
+  return spec;
+}
+
+std::vector<BindingFixture> binding_fixtures() {
+  using Rule = VerifyRule;
+  using Edit = std::function<void(SpecEntry&)>;
+  const auto at = [](std::vector<uint64_t> symbols, Rule rule, std::string what, Edit edit) {
+    return BindingFixture{free_fixture(rule, std::move(what), std::move(edit)), std::move(symbols)};
+  };
+  // Term 9, or 10 where `times` is given: (16 - seq) * times, which is 0 at the maximum.
+  const auto add_rest = [](SpecEntry& e, std::optional<uint64_t> times = std::nullopt) {
+    e.sizes.emplace_back(16, 0, 0, SizeOp::Constant);
+    e.sizes.emplace_back(0, 8, kSeqTerm, SizeOp::Subtract);
+    if (!times) return;
+    e.sizes.emplace_back(*times, 0, 0, SizeOp::Constant);
+    e.sizes.emplace_back(0, 9, 10, SizeOp::Multiply);
+  };
+  return {
+      at({4, 8}, Rule::SizeValue, "an overflow below the maximum",
+         [=](SpecEntry& e) { add_rest(e, uint64_t{1} << 62); }),
+      at({1, 16}, Rule::SizeValue, "a negative number below the maximum",
+         [](SpecEntry& e) {
+           e.sizes.emplace_back(2, 0, 0, SizeOp::Constant);
+           e.sizes.emplace_back(0, kBatchTerm, 8, SizeOp::Subtract);
+         }),
+      at({4, 0}, Rule::SizeValue, "a division by a symbol that is 0",
+         [](SpecEntry& e) { e.sizes.emplace_back(0, kBatchTerm, kSeqTerm, SizeOp::FloorDivide); }),
+      at({4, 8}, Rule::SizeValue, "a count that exceeds its word",
+         [=](SpecEntry& e) {
+           add_rest(e, uint64_t{1} << 30);
+           add_patch(e, {1, 20, 11, PatchField::ParamsWord});
+         }),
+      at({4, 8}, Rule::RelocationRange, "a range that leaves its value",
+         [=](SpecEntry& e) {
+           add_rest(e);
+           add_patch(e, {3, 0, 9, PatchField::RelocationOffset});
+         }),
+      at({4, 8}, Rule::ValueGrowth, "a value that grows where others shrink",
+         [=](SpecEntry& e) {
+           add_rest(e, 2);
+           e.sizes.emplace_back(0, kSeqTerm, 11, SizeOp::Add);
+           e.sizes.emplace_back(0, 12, kBatchTerm, SizeOp::Multiply);
+           e.sizes.emplace_back(0, 13, kFourTerm, SizeOp::Multiply);
+           e.patches[5] = {2, 1, 12, PatchField::ValueDim};
+           e.patches[9] = {2, 0, 14, PatchField::ValueBytes};
+         }),
+      at({4, 8}, Rule::ValueBytes, "bytes that stay as they are",
+         [](SpecEntry& e) { e.patches.erase(e.patches.begin() + 7); }),
+      at({1, 4}, Rule::CountBound, "a count that stays as it is",
+         [](SpecEntry& e) { e.patches.pop_back(); }),
+      at({4, 8}, Rule::ReadCovered, "a copy of less than is read",
+         [=](SpecEntry& e) {
+           add_rest(e, 4);
+           e.sizes.emplace_back(0, kBytesTerm, 11, SizeOp::Subtract);
+           e.patches[11] = {0, 0, 12, PatchField::RelocationLength};
+           e.patches[12] = {1, 0, 12, PatchField::RelocationLength};
+         }),
+      at({1, 16}, Rule::OutputCovered, "a grid of 0 for something",
+         [](SpecEntry& e) {
+           e.sizes.emplace_back(0, 2, 5, SizeOp::FloorDivide);
+           e.patches[16] = {1, 0, 8, PatchField::Grid};
+         }),
+      at({4, 8}, Rule::GridLimit, "a grid past the target's limit",
+         [=](SpecEntry& e) {
+           add_rest(e, 70000);
+           e.sizes.emplace_back(1, 0, 0, SizeOp::Constant);
+           e.sizes.emplace_back(0, 11, 12, SizeOp::Max);
+           add_patch(e, {1, 1, 13, PatchField::Grid});
+         }),
+      {{.rule = Rule::GemmPitch,
+        .what = "rows that overlap",
+        .edit =
+            [](PlanSpec& spec) {
+              SpecEntry& e = spec.entries[0];
+              e.sizes.emplace_back(2, 0, 0, SizeOp::Constant);
+              e.sizes.emplace_back(0, 0, 5, SizeOp::Multiply);
+              add_patch(e, {0, 6, 6, PatchField::Gemm});
+            },
+        .base = free_gemm_plan},
+       {8}},
+  };
+}
+
+std::vector<Fixture> free_fixtures() {
+  std::vector<Fixture> all = term_fixtures();
+  const std::vector<Fixture> patches = patch_fixtures();
+  all.insert(all.end(), patches.begin(), patches.end());
+  return all;
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Laws of bindings: what a plan becomes at values of its free symbols, and what is refused.
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include "runtime/plan/free_sizes.h"
+#include "runtime/plan/plan_view.h"
+#include "tests/runtime/verify_fixture.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+std::shared_ptr<const PlanView> opened(const PlanSpec& spec) {
+  std::shared_ptr<const PlanView> view;
+  const Status status = PlanView::open_memory(serialise(spec), {.copy_memory = true}, view);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return view;
+}
+
+Status bind_main(const PlanView& plan, const std::vector<uint64_t>& symbols,
+                 std::shared_ptr<const PlanView>& bound) {
+  const fb::Entry* const record = &plan.entry(0);
+  return PlanView::bind(plan, {&record, 1}, symbols, bound);
+}
+
+std::shared_ptr<const PlanView> bound_at(const PlanView& plan,
+                                         const std::vector<uint64_t>& symbols) {
+  std::shared_ptr<const PlanView> bound;
+  const Status status = bind_main(plan, symbols, bound);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return bound;
+}
+
+uint32_t count_of(const PlanView& plan, const fb::Step& step) {
+  uint32_t count = 0;
+  std::memcpy(&count, plan.params(step).data() + 16, sizeof count);
+  return count;
+}
+
+}  // namespace
+
+TEST_CASE("a_binding_has_the_sizes_of_its_symbols") {
+  const std::shared_ptr<const PlanView> plan = opened(free_plan());
+  const std::shared_ptr<const PlanView> bound = bound_at(*plan, {3, 7});
+  const fb::Entry& entry = bound->entry(0);
+  const fb::Value& y = PlanView::value(entry, 1);
+  CHECK(y.dims()->Get(0) == 3);
+  CHECK(y.dims()->Get(1) == 7);
+  CHECK(y.size_bytes() == 84);
+  CHECK(PlanView::steps(entry)[1].grid_x() == 1);
+  CHECK(count_of(*bound, PlanView::steps(entry)[1]) == 21);
+  CHECK(PlanView::relocations(entry, PlanView::steps(entry)[0])[1].length_bytes() == 84);
+  // The plan itself is at the maximum.
+  CHECK(PlanView::value(plan->entry(0), 1).size_bytes() == 256);
+  CHECK(count_of(*plan, PlanView::steps(plan->entry(0))[1]) == 64);
+  CHECK(bound->step_names(entry, 1).node == "main.node1");
+}
+
+TEST_CASE("steps_that_a_binding_leaves_nothing_to_do_are_skipped") {
+  const std::shared_ptr<const PlanView> plan = opened(free_plan());
+  const std::shared_ptr<const PlanView> bound = bound_at(*plan, {4, 0});
+  for (const fb::Step& step : PlanView::steps(bound->entry(0)))
+    CHECK(step.kind() == fb::StepKind::Skip);
+  const std::shared_ptr<const PlanView> gemm = opened(free_gemm_plan());
+  CHECK(PlanView::steps(bound_at(*gemm, {0})->entry(0))[0].kind() == fb::StepKind::Skip);
+  CHECK(PlanView::steps(bound_at(*gemm, {5})->entry(0))[0].kind() == fb::StepKind::LibraryGemm);
+  CHECK(bound_at(*gemm, {5})->entry(0).gemms()->Get(0)->m() == 5);
+}
+
+TEST_CASE("a_step_whose_params_are_patched_shares_them_with_no_other") {
+  PlanSpec spec = free_plan();
+  SpecEntry& main = spec.entries[0];
+  // A fourth step, which makes an output w of a fixed size by the same kernel and params.
+  main.values.push_back({.name = "w",
+                         .dims = {64},
+                         .segment = fb::Segment::Io,
+                         .size_bytes = 256,
+                         .last_step = 3});
+  main.values.push_back({.name = "b",
+                         .dims = {64},
+                         .offset_bytes = 256,
+                         .size_bytes = 256,
+                         .first_step = 2,
+                         .last_step = 3});
+  main.arena_bytes = 512;
+  main.outputs.push_back(4);
+  for (const uint32_t v : {0, 1, 3}) main.values[v].last_step = 3;
+  main.steps[2].relocations[0].value = 5;
+  main.steps[2].relocations[0].length_bytes = 256;
+  main.patches.erase(main.patches.begin() + 15);
+  std::erase_if(main.patches, [](const fb::Patch& p) {
+    return p.index() == 3 && p.field() < fb::PatchField::RelocationOffset;
+  });
+  main.outputs = {1, 4};
+  main.values[3].segment = fb::Segment::Arena;
+  main.values[3].offset_bytes = 512;
+  main.arena_bytes = 768;
+  SpecStep other = main.steps[1];
+  other.wave = 2;
+  other.edges = {2};
+  other.relocations[0].value = 4;
+  other.relocations[1].value = 5;
+  main.steps.push_back(other);
+  const std::shared_ptr<const PlanView> plan = opened(spec);
+  const std::shared_ptr<const PlanView> bound = bound_at(*plan, {1, 5});
+  CHECK(count_of(*bound, PlanView::steps(bound->entry(0))[1]) == 5);
+  CHECK(count_of(*bound, PlanView::steps(bound->entry(0))[3]) == 64);
+}
+
+TEST_CASE("a_step_that_is_skipped_in_the_file_writes_nothing") {
+  PlanSpec spec = small_plan();
+  spec.entries[0].steps[5].kind = fb::StepKind::Skip;
+  const std::vector<VerifyFault> faults = verify_plan(serialise(spec));
+  REQUIRE(faults.size() == 1);
+  CHECK(faults[0].rule == VerifyRule::OutputCovered);
+  spec.entries[0].values[2].dims = {0};
+  spec.entries[0].values[2].size_bytes = 0;
+  CHECK(verify_plan(serialise(spec)).empty());
+}
+
+TEST_CASE("each_binding_fixture_breaks_its_rule_at_that_binding_alone") {
+  for (const BindingFixture& fixture : binding_fixtures()) {
+    const VerifyRuleText& rule = rule_text(fixture.fixture.rule);
+    INFO(rule.code << " " << rule.name << ": " << fixture.fixture.what);
+    PlanSpec spec = fixture.fixture.base();
+    fixture.fixture.edit(spec);
+    const std::shared_ptr<const PlanView> plan = opened(spec);
+    std::shared_ptr<const PlanView> bound;
+    CHECK(bind_main(*plan, symbols_at_maximum(plan->index()), bound).ok());
+    bound.reset();
+    const Status status = bind_main(*plan, fixture.symbols, bound);
+    INFO(status.message());
+    CHECK(status.code() == RLX_INVALID_PLAN);
+    CHECK(status.message().find(std::string(rule.code) + ": ") != std::string::npos);
+    CHECK(status.message().find(symbols_text(plan->index(), fixture.symbols)) !=
+          std::string::npos);
+    CHECK(bound == nullptr);
+  }
+}
+
+TEST_CASE("a_symbol_outside_its_range_is_refused_with_the_range") {
+  PlanSpec spec = free_plan();
+  spec.symbols[1].multiple_of = 8;
+  const std::shared_ptr<const PlanView> plan = opened(spec);
+  std::shared_ptr<const PlanView> bound;
+  for (const uint64_t seq : {4, 24}) {
+    const Status status = bind_main(*plan, {1, seq}, bound);
+    CHECK(status.code() == RLX_INVALID_ARGUMENT);
+    CHECK(status.message() == "symbol \"seq\" was given " + std::to_string(seq) +
+                                  ", wanted 0 to 16 in steps of 8");
+  }
+  CHECK(bind_main(*plan, {1, 8}, bound).ok());
+  CHECK_FALSE(bind_main(*plan, {1}, bound).ok());
+}
+
+TEST_CASE("sizes_are_written_as_the_expressions_that_they_are") {
+  const std::shared_ptr<const PlanView> plan = opened(free_plan());
+  const fb::Entry& entry = plan->entry(0);
+  CHECK(size_text(plan->index(), size_terms(entry), 6) == "ceil(batch * seq / 64)");
+  CHECK(symbol_of_dim(entry, 0, 1) == 1u);
+  CHECK_FALSE(symbol_of_dim(entry, 1, 2).has_value());
+}
+
+}  // namespace rlx::test
