@@ -5,6 +5,7 @@
 
 #include "runtime/api/handles.h"
 #include "runtime/base/dtype.h"
+#include "runtime/plan/free_sizes.h"
 
 namespace rlx {
 namespace {
@@ -96,6 +97,29 @@ Status get_port(const rlx_plan* plan, uint32_t entry, std::string_view what, uin
   const flatbuffers::Vector<uint32_t>& values = *(record.*list)();
   if (index >= values.size()) return missing_index(what, index, values.size());
   give_struct(describe_value(PlanView::value(record, values.Get(index))), info);
+  return {};
+}
+
+// A dim of an input or output, and what it depends on.
+Status get_dim(const rlx_plan* plan, uint32_t entry, std::string_view what, uint32_t index,
+               const flatbuffers::Vector<uint32_t>* (fb::Entry::*list)() const, uint32_t axis,
+               rlx_dim_info* info) {
+  RLX_RETURN_IF_ERROR(check_entry(plan, entry));
+  RLX_RETURN_IF_ERROR(check_room(info, "info"));
+  const fb::Entry& record = plan->view->entry(entry);
+  const flatbuffers::Vector<uint32_t>& values = *(record.*list)();
+  if (index >= values.size()) return missing_index(what, index, values.size());
+  const uint32_t value = values.Get(index);
+  const auto& dims = *PlanView::value(record, value).dims();
+  if (axis >= dims.size()) {
+    return {RLX_INVALID_ARGUMENT,
+            text_of("there is no axis ", axis, ", the ", what, " has ", dims.size())};
+  }
+  rlx_dim_info filled = RLX_INIT(rlx_dim_info);
+  filled.maximum = dims.Get(axis);
+  filled.is_free = find_patch(record, fb::PatchField::ValueDim, value, axis) != nullptr ? 1 : 0;
+  filled.symbol = symbol_of_dim(record, value, axis).value_or(RLX_NO_SYMBOL);
+  give_struct(filled, info);
   return {};
 }
 
@@ -267,4 +291,44 @@ rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t ou
                                rlx_tensor_info* info) {
   return guarded(
       [&] { return rlx::get_port(plan, entry, "output", output, &rlx::fb::Entry::outputs, info); });
+}
+
+uint32_t rlx_plan_symbol_count(const rlx_plan* plan) {
+  return plan == nullptr ? 0 : plan->view->index().symbols()->size();
+}
+
+rlx_status rlx_plan_get_symbol(const rlx_plan* plan, uint32_t index, rlx_symbol_info* info) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const auto& symbols = *plan->view->index().symbols();
+    if (index >= symbols.size()) {
+      return {RLX_INVALID_ARGUMENT,
+              rlx::text_of("there is no symbol ", index, ", the plan has ", symbols.size())};
+    }
+    const rlx::fb::Symbol& symbol = *symbols.Get(index);
+    const bool is_free = !symbol.bound().has_value();
+    rlx_symbol_info filled = RLX_INIT(rlx_symbol_info);
+    filled.name = symbol.name()->c_str();
+    filled.minimum = symbol.bound().value_or(symbol.minimum());
+    filled.maximum = symbol.bound().value_or(symbol.maximum());
+    filled.multiple_of = is_free ? symbol.multiple_of() : 1;
+    filled.is_free = is_free ? 1 : 0;
+    rlx::give_struct(filled, info);
+    return {};
+  });
+}
+
+rlx_status rlx_plan_get_input_dim(const rlx_plan* plan, uint32_t entry, uint32_t input,
+                                  uint32_t axis, rlx_dim_info* info) {
+  return guarded([&] {
+    return rlx::get_dim(plan, entry, "input", input, &rlx::fb::Entry::inputs, axis, info);
+  });
+}
+
+rlx_status rlx_plan_get_output_dim(const rlx_plan* plan, uint32_t entry, uint32_t output,
+                                   uint32_t axis, rlx_dim_info* info) {
+  return guarded([&] {
+    return rlx::get_dim(plan, entry, "output", output, &rlx::fb::Entry::outputs, axis, info);
+  });
 }

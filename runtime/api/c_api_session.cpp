@@ -5,42 +5,13 @@
 #include "runtime/device/preflight.h"
 
 namespace rlx {
-namespace {
 
-// Remembers the loss of a device for all who share it.
 Status note_loss(SharedDevice& device, Status status) {
   if (status.code() == RLX_DEVICE_LOST) device.lost = true;
   return status;
 }
 
-// Releases a session to the next call.
-class Turn {
- public:
-  explicit Turn(std::atomic_flag& busy)
-      : busy_(busy), is_ours_(!busy.test_and_set(std::memory_order_acquire)) {}
-  ~Turn() {
-    if (is_ours_) busy_.clear(std::memory_order_release);
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-  [[nodiscard]] bool is_ours() const { return is_ours_; }
-
- private:
-  std::atomic_flag& busy_;
-  const bool is_ours_;
-};
-
-// Frame of every call on a session.
-template <class Body>
-rlx_status in_session(rlx_session* session, const Body& body) {
-  return guarded([&]() -> Status {
-    if (session == nullptr) return null_argument("session");
-    const Turn turn(session->busy);
-    if (!turn.is_ours()) return {RLX_INVALID_STATE, "another thread is in a call of this session"};
-    if (session->device->lost) return lost_earlier(session->device->device->info());
-    return note_loss(*session->device, body(*session->session));
-  });
-}
+namespace {
 
 // For a plan that another session loaded without asking.
 Status check_tuned(const DevicePlan& loaded) {
@@ -71,11 +42,14 @@ Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
   return {};
 }
 
+// rlx_session_options up to check_indices, as the first header had it.
+constexpr size_t kFirstOptionsBytes = offsetof(rlx_session_options, max_bindings);
+
 Status take_session_options(const rlx_session_options* given, LoadOptions& options,
                             SessionOptions& session) {
   if (given == nullptr) return {};
   rlx_session_options taken{};
-  RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
+  RLX_RETURN_IF_ERROR(take_struct(given, "options", taken, kFirstOptionsBytes));
   if (taken.profile > 1)
     return {RLX_INVALID_ARGUMENT,
             text_of("options.profile is ", taken.profile, ", must be 0 or 1")};
@@ -89,6 +63,7 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
   options.require_tuned = taken.require_tuned == 1;
   session.stream = taken.cuda_stream;
   session.check_indices = taken.check_indices == 1;
+  if (taken.max_bindings > 0) session.max_bindings = taken.max_bindings;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;
   if (taken.pipeline_cache_path != nullptr) options.pipeline_cache_path = taken.pipeline_cache_path;
@@ -137,6 +112,23 @@ void rlx_session_close(rlx_session* session) {
 
 rlx_status rlx_session_prepare(rlx_session* session, uint32_t entry) {
   return in_session(session, [&](Session& s) { return s.prepare(entry); });
+}
+
+rlx_status rlx_session_set_symbol(rlx_session* session, uint32_t entry, const char* name,
+                                  uint64_t value) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (name == nullptr) return null_argument("name");
+    return s.set_symbol(entry, name, value);
+  });
+}
+
+rlx_status rlx_session_get_symbol(const rlx_session* session, uint32_t entry, const char* name,
+                                  uint64_t* value) {
+  return in_session(const_cast<rlx_session*>(session), [&](Session& s) -> Status {
+    if (name == nullptr) return null_argument("name");
+    if (value == nullptr) return null_argument("value");
+    return s.get_symbol(entry, name, *value);
+  });
 }
 
 rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name,

@@ -17,6 +17,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 #include "runtime/device/device.h"
+#include "runtime/device/device_names.h"
 #include "runtime/plan/plan_view.h"
 
 namespace rlx {
@@ -58,24 +59,29 @@ inline constexpr size_t kMaxStructBytes = 4096;
 
 // A struct that the caller filled, as this version knows it. Null means all defaults where
 // `optional`.
+//
+// `first_size`: of the struct in the first header that had it; fields that a caller's header does
+// not have yet are 0.
 template <class Struct>
-Status take_struct(const Struct* given, std::string_view name, Struct& taken) {
+Status take_struct(const Struct* given, std::string_view name, Struct& taken,
+                   size_t first_size = sizeof(Struct)) {
   static_assert(std::is_trivially_copyable_v<Struct>);
   if (given == nullptr) return null_argument(name);
-  if (given->struct_size < sizeof(Struct) || given->struct_size > kMaxStructBytes) {
+  if (given->struct_size < first_size || given->struct_size > kMaxStructBytes) {
     return {RLX_INVALID_ARGUMENT,
             text_of("argument ", name, " has struct_size ", given->struct_size, ", wanted ",
                     sizeof(Struct), "; set it with RLX_INIT")};
   }
   const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  const bool unknown_set = std::any_of(bytes + sizeof(Struct), bytes + given->struct_size,
+  const size_t known = std::min(sizeof(Struct), given->struct_size);
+  const bool unknown_set = std::any_of(bytes + known, bytes + given->struct_size,
                                        [](unsigned char byte) { return byte != 0; });
   if (unknown_set) {
     return {
         RLX_INVALID_ARGUMENT,
         text_of("argument ", name, " sets a field that this version of the library does not know")};
   }
-  std::memcpy(&taken, given, sizeof(Struct));
+  std::memcpy(&taken, given, known);
   return {};
 }
 
@@ -96,6 +102,24 @@ void give_struct(Struct filled, Struct* out) {
 
 rlx_device_info describe_device(const DeviceInfo& info);
 rlx_tensor_info describe_value(const fb::Value& value);
+// A thread's call on a session; it is not ours while another thread is in one.
+class Turn {
+ public:
+  explicit Turn(std::atomic_flag& busy)
+      : busy_(busy), is_ours_(!busy.test_and_set(std::memory_order_acquire)) {}
+  ~Turn() {
+    if (is_ours_) busy_.clear(std::memory_order_release);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  [[nodiscard]] bool is_ours() const { return is_ours_; }
+
+ private:
+  std::atomic_flag& busy_;
+  const bool is_ours_;
+};
+// Remembers the loss of a device for all who share it.
+Status note_loss(SharedDevice& device, Status status);
 // "there is no value 7, the entry has 4"
 Status missing_index(std::string_view what, uint32_t index, size_t count);
 
@@ -128,3 +152,19 @@ struct rlx_session {
   std::unique_ptr<rlx::Session> session;
   std::atomic_flag busy = ATOMIC_FLAG_INIT;  // a call is in progress
 };
+
+namespace rlx {
+
+// Runs the body of a call on a session, unless another thread is in one or the device was lost.
+template <class Body>
+rlx_status in_session(rlx_session* session, const Body& body) noexcept {
+  return guarded([&]() -> Status {
+    if (session == nullptr) return null_argument("session");
+    const Turn turn(session->busy);
+    if (!turn.is_ours()) return {RLX_INVALID_STATE, "another thread is in a call of this session"};
+    if (session->device->lost) return lost_earlier(session->device->device->info());
+    return note_loss(*session->device, body(*session->session));
+  });
+}
+
+}  // namespace rlx

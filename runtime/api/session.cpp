@@ -6,6 +6,7 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 
 namespace rlx {
 namespace {
@@ -23,25 +24,6 @@ bool ranges_overlap(ExternalBuffer a, ExternalBuffer b) {
          b.device_address < a.device_address + a.size_bytes;
 }
 
-// What the caller's tensor must be for an input.
-Status check_tensor(const fb::Value& value, const std::string& place, const HostTensor& tensor) {
-  const std::span<const uint64_t> wanted = dims_of(value);
-  const bool same_dims =
-      std::equal(wanted.begin(), wanted.end(), tensor.dims.begin(), tensor.dims.end());
-  if (value.dtype() != tensor.dtype || !same_dims) {
-    return {RLX_INVALID_ARGUMENT, text_of("input ", name_of(value), " of ", place, " got ",
-                                          tensor_text(tensor.dtype, tensor.dims), ", wanted ",
-                                          tensor_text(value.dtype(), wanted))};
-  }
-  if (tensor.bytes.size() != value.size_bytes()) {
-    return {RLX_INVALID_ARGUMENT,
-            text_of("input ", name_of(value), " of ", place, " got ", tensor.bytes.size(),
-                    " bytes, wanted ", value.size_bytes(), " for ",
-                    tensor_text(value.dtype(), wanted))};
-  }
-  return {};
-}
-
 }  // namespace
 
 Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
@@ -54,7 +36,7 @@ Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<Dev
   RLX_RETURN_IF_ERROR(made->loaded_->create_session(options, made->device_session_));
   for (uint32_t e = 0; e < made->plan_->entry_count(); ++e) {
     const fb::Entry& entry = made->record(e);
-    Ports ports;
+    Ports ports{.sizes = EntrySizes(made->plan_->index(), entry)};
     for (const uint32_t v : *entry.inputs()) {
       // An input of no bytes holds all it ever will.
       ports.inputs.push_back({.value = v, .is_set = PlanView::value(entry, v).size_bytes() == 0});
@@ -111,8 +93,9 @@ void Session::claim_io(uint32_t entry) {
     Ports& previous = entries_[*io_owner_];
     previous.outputs_valid = false;
     for (Port& input : previous.inputs) {
-      if (!input.bound.has_value() && value_of(*io_owner_, input).size_bytes() > 0)
-        input.is_set = false;
+      if (input.bound.has_value() || value_of(*io_owner_, input).size_bytes() == 0) continue;
+      input.is_set = false;
+      previous.sizes.forget_input(input_number(*io_owner_, input));
     }
   }
   io_owner_ = entry;
@@ -121,10 +104,37 @@ void Session::claim_io(uint32_t entry) {
 Status Session::prepare(uint32_t entry) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
   RLX_RETURN_IF_ERROR(check_idle());
-  if (entries_[entry].prepared) return {};
+  RLX_RETURN_IF_ERROR(bind_agreed_sizes(entry));
+  if (entries_[entry].prepared && !has_free_sizes(entry)) return {};
   RLX_RETURN_IF_ERROR(device_session_->prepare(entry));
   entries_[entry].prepared = true;
   return {};
+}
+
+Status Session::check_tensor(uint32_t entry, const Port& port, const HostTensor& tensor) const {
+  const fb::Entry& program = record(entry);
+  const fb::Value& value = value_of(entry, port);
+  const std::span<const uint64_t> wanted = dims_of(value);
+  bool same = value.dtype() == tensor.dtype && wanted.size() == tensor.dims.size();
+  for (uint32_t axis = 0; same && axis < wanted.size(); ++axis) {
+    const bool is_free = find_patch(program, fb::PatchField::ValueDim, port.value, axis) != nullptr;
+    same = is_free || wanted[axis] == tensor.dims[axis];
+  }
+  if (!same) {
+    return {RLX_INVALID_ARGUMENT,
+            text_of("input ", name_of(value), " of ", entry_text(entry), " got ",
+                    tensor_text(tensor.dtype, tensor.dims), ", wanted ",
+                    has_free_sizes(entry) ? text_of(dtype_row(value.dtype())->name,
+                                                    dims_text(plan_->index(), program, port.value))
+                                          : tensor_text(value.dtype(), wanted))};
+  }
+  if (has_free_sizes(entry))
+    RLX_RETURN_IF_ERROR(entries_[entry].sizes.check_input(input_number(entry, port), tensor.dims));
+  const uint64_t bytes = *tensor_bytes(value.dtype(), tensor.dims);
+  if (tensor.bytes.size() == bytes) return {};
+  return {RLX_INVALID_ARGUMENT,
+          text_of("input ", name_of(value), " of ", entry_text(entry), " got ", tensor.bytes.size(),
+                  " bytes, wanted ", bytes, " for ", tensor_text(value.dtype(), tensor.dims))};
 }
 
 Status Session::set_input(uint32_t entry, std::string_view name, const HostTensor& tensor) {
@@ -133,7 +143,7 @@ Status Session::set_input(uint32_t entry, std::string_view name, const HostTenso
   Port* port = nullptr;
   RLX_RETURN_IF_ERROR(find_port(PortKind::Input, entry, name, port));
   const fb::Value& value = value_of(entry, *port);
-  RLX_RETURN_IF_ERROR(check_tensor(value, entry_text(entry), tensor));
+  RLX_RETURN_IF_ERROR(check_tensor(entry, *port, tensor));
   if (port->bound.has_value()) {
     return {RLX_INVALID_STATE,
             text_of("input ", name_of(value), " of ", entry_text(entry),
@@ -144,6 +154,9 @@ Status Session::set_input(uint32_t entry, std::string_view name, const HostTenso
   port->is_set = false;
   RLX_RETURN_IF_ERROR(device_session_->write(entry, port->value, tensor.bytes));
   port->is_set = true;
+  if (has_free_sizes(entry))
+    forget_outputs(entry,
+                   entries_[entry].sizes.take_input(input_number(entry, *port), tensor.dims));
   return {};
 }
 
@@ -173,7 +186,9 @@ Status Session::bind(PortKind kind, uint32_t entry, std::string_view name, Exter
   const bool gives_back = buffer.size_bytes == 0;
   if (gives_back && !port->bound.has_value()) return {};
   if (!gives_back) {
-    const bool fits = buffer.size_bytes >= value.size_bytes() && buffer.device_address != 0 &&
+    // Which size a free one must have is known when the entry runs.
+    const uint64_t least_bytes = has_free_sizes(entry) ? 0 : value.size_bytes();
+    const bool fits = buffer.size_bytes >= least_bytes && buffer.device_address != 0 &&
                       buffer.device_address % kIoAlignmentBytes == 0 &&
                       buffer.size_bytes <= UINT64_MAX - buffer.device_address;
     if (!fits) {
@@ -181,13 +196,16 @@ Status Session::bind(PortKind kind, uint32_t entry, std::string_view name, Exter
               text_of("the memory for ", name_of(value), " of ", entry_text(entry), " has address ",
                       buffer.device_address, " and ", buffer.size_bytes,
                       " bytes, wanted an address that is a multiple of ", kIoAlignmentBytes,
-                      " and at least ", value.size_bytes(), " bytes")};
+                      " and at least ", least_bytes, " bytes")};
     }
     RLX_RETURN_IF_ERROR(check_overlap(kind, entry, *port, buffer));
   }
   RLX_RETURN_IF_ERROR(device_session_->bind(entry, port->value, buffer));
   port->bound = gives_back ? std::nullopt : std::optional(buffer);
-  if (kind == PortKind::Input) port->is_set = !gives_back || value.size_bytes() == 0;
+  if (kind == PortKind::Input) {
+    port->is_set = !gives_back || value.size_bytes() == 0;
+    entries_[entry].sizes.forget_input(input_number(entry, *port));
+  }
   entries_[entry].outputs_valid = entries_[entry].outputs_valid && kind == PortKind::Input;
   entries_[entry].prepared = false;
   return {};
@@ -222,6 +240,8 @@ Status Session::begin_run(uint32_t entry) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
   RLX_RETURN_IF_ERROR(check_idle());
   RLX_RETURN_IF_ERROR(check_inputs_set(entry));
+  RLX_RETURN_IF_ERROR(bind_agreed_sizes(entry));
+  RLX_RETURN_IF_ERROR(check_buffers(entry));
   claim_io(entry);
   entries_[entry].outputs_valid = false;
   return {};
@@ -292,21 +312,28 @@ Status Session::read_output(uint32_t entry, std::string_view name, std::span<std
   RLX_RETURN_IF_ERROR(check_idle());
   Port* port = nullptr;
   RLX_RETURN_IF_ERROR(find_port(PortKind::Output, entry, name, port));
-  const fb::Value& value = value_of(entry, *port);
+  const auto place = [&] { return text_of("output ", quoted(name), " of ", entry_text(entry)); };
+  if (port->bound.has_value()) {
+    return {RLX_INVALID_STATE, text_of(place(), " is bound to the caller's memory; read it there")};
+  }
+  if (!entries_[entry].outputs_valid && has_free_sizes(entry)) {
+    return {
+        RLX_INVALID_STATE,
+        text_of(place(), " is not there: no run of this entry has finished since its memory was ",
+                "last used, or one of its symbols got another value")};
+  }
+  BoundEntry present;
+  RLX_RETURN_IF_ERROR(bound_entry(entry, present));
+  const fb::Value& value = PlanView::value(*present.record, port->value);
   if (bytes.size() != value.size_bytes()) {
     return {RLX_INVALID_ARGUMENT,
-            text_of("output ", name_of(value), " of ", entry_text(entry), " got room for ",
-                    bytes.size(), " bytes, wanted ", value.size_bytes(), " for ",
-                    tensor_text(value.dtype(), dims_of(value)))};
-  }
-  if (port->bound.has_value()) {
-    return {RLX_INVALID_STATE, text_of("output ", name_of(value), " of ", entry_text(entry),
-                                       " is bound to the caller's memory; read it there")};
+            text_of(place(), " got room for ", bytes.size(), " bytes, wanted ", value.size_bytes(),
+                    " for ", tensor_text(value.dtype(), dims_of(value)))};
   }
   if (!entries_[entry].outputs_valid) {
     return {
         RLX_INVALID_STATE,
-        text_of("output ", name_of(value), " of ", entry_text(entry),
+        text_of(place(),
                 " is not there: no run of this entry has finished since its memory was last used")};
   }
   return device_session_->read(entry, port->value, bytes);
@@ -343,7 +370,10 @@ Status Session::reset_states() {
 Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index,
                            std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
-  const fb::Entry& program = record(entry);
+  RLX_RETURN_IF_ERROR(check_idle());
+  BoundEntry present;
+  RLX_RETURN_IF_ERROR(bound_entry(entry, present));
+  const fb::Entry& program = *present.record;
   const size_t step_count = PlanView::steps(program).size();
   if (step >= step_count || value_index >= program.values()->size()) {
     return {

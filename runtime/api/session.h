@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/api/entry_sizes.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device.h"
 #include "runtime/plan/plan_view.h"
@@ -37,6 +38,11 @@ class Session {
   Session& operator=(const Session&) = delete;
 
   Status prepare(uint32_t entry);
+  // Sizes of an entry, from its next run on.
+  Status set_symbol(uint32_t entry, std::string_view name, uint64_t value);
+  Status get_symbol(uint32_t entry, std::string_view name, uint64_t& value) const;
+  // Dims of a value at the present values of the symbols.
+  Status shape_of(uint32_t entry, uint32_t value, Shape& shape);
   Status set_input(uint32_t entry, std::string_view name, const HostTensor& tensor);
   Status bind_input(uint32_t entry, std::string_view name, ExternalBuffer buffer);
   Status bind_output(uint32_t entry, std::string_view name, ExternalBuffer buffer);
@@ -52,7 +58,18 @@ class Session {
   Status read_value(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes);
   Status poison_arena(std::byte pattern);
 
+  // The entry at the present values of its symbols, as its next run runs it, and the plan that it
+  // is in; until the next call.
+  struct BoundEntry {
+    const PlanView* plan = nullptr;
+    const fb::Entry* record = nullptr;
+  };
+  Status bound_entry(uint32_t entry, BoundEntry& bound);
+
   [[nodiscard]] const PlanView& plan() const { return *plan_; }
+  [[nodiscard]] bool has_free_sizes(uint32_t entry) const {
+    return entries_[entry].sizes.is_free();
+  }
   // The entry as this session's device runs it.
   [[nodiscard]] const fb::Entry& record(uint32_t entry) const {
     return plan_->entry(entry, loaded_->target());
@@ -73,6 +90,7 @@ class Session {
     uint32_t word = 0;  // of the segment
   };
   struct Ports {
+    EntrySizes sizes;
     std::vector<IndexWord> index_words;  // none where indices are not checked
     std::vector<Port> inputs;
     std::vector<Port> outputs;
@@ -86,6 +104,13 @@ class Session {
   Status check_idle() const;
   Status check_inputs_set(uint32_t entry) const;
   Status begin_run(uint32_t entry);
+  // Binds the entry to the present values of its symbols. A refused binding leaves them as they
+  // were at the last right one.
+  Status bind_sizes(uint32_t entry);
+  // The same where inputs that were set have the shapes for it.
+  Status bind_agreed_sizes(uint32_t entry);
+  Status check_buffers(uint32_t entry) const;
+  void forget_outputs(uint32_t entry, bool sizes_changed);
   // Entries share their io memory; the one that uses it last owns it.
   void claim_io(uint32_t entry);
   // Which step of the entry counts in which word of index errors, in the order of the steps.
@@ -93,6 +118,11 @@ class Session {
   // Tells of indices outside that the finished run of the entry has counted, and clears the words.
   Status take_index_errors(uint32_t entry);
   Status find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port);
+  // What the caller's tensor must be for an input.
+  Status check_tensor(uint32_t entry, const Port& port, const HostTensor& tensor) const;
+  [[nodiscard]] uint32_t input_number(uint32_t entry, const Port& port) const {
+    return static_cast<uint32_t>(&port - entries_[entry].inputs.data());
+  }
   Status bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer);
   Status check_overlap(PortKind kind, uint32_t entry, const Port& port,
                        ExternalBuffer buffer) const;

@@ -241,27 +241,41 @@ Status GemmSet::create(Context& context, const PlanView& plan, bool require_tune
   GemmSet made;
   RLX_RETURN_IF_ERROR(BlasLibrary::open(context.objects(), made.library_));
   made.library_text_ = made.library_->text();
-  for (const fb::Entry* entry : entries) {
-    const std::span<const fb::Step> steps = PlanView::steps(*entry);
-    for (uint32_t s = 0; s < steps.size(); ++s) {
-      if (steps[s].kind() != fb::StepKind::LibraryGemm) continue;
-      const Key key{.entry = entry, .step = s};
-      PreparedGemm& gemm = made.gemms_[key];
-      made.order_.push_back(key);
-      const Status status = made.prepare(plan, *entry, s, context.info.name, gemm);
-      const std::string where = plan.describe_step(*entry, s);
-      if (!status.ok()) return {status.code(), text_of(where, ": ", status.message())};
-      if (require_tuned && !gemm.tuned) {
-        return unsuitable(text_of(where, " has no algorithm chosen for ", context.info.name,
-                                  " and ", made.library_text(), gemm.note.empty() ? "" : ": ",
-                                  gemm.note, "; run rlxc tune on this device"));
-      }
-      made.texts_[&steps[s]] =
-          text_of(made.library_text(), gemm.tuned ? ", tuned" : ", by its heuristic",
-                  gemm.note.empty() ? "" : ": ", gemm.note);
-    }
-  }
+  for (const fb::Entry* entry : entries)
+    RLX_RETURN_IF_ERROR(made.add(context, plan, *entry, require_tuned));
   set = std::move(made);
+  return {};
+}
+
+Status GemmSet::at_binding(Context& context, const PlanView& plan, const fb::Entry& entry,
+                           GemmSet& set) const {
+  GemmSet made;
+  made.library_ = library_;
+  made.library_text_ = library_text_;
+  if (has_gemm(entry)) RLX_RETURN_IF_ERROR(made.add(context, plan, entry, false));
+  set = std::move(made);
+  return {};
+}
+
+Status GemmSet::add(Context& context, const PlanView& plan, const fb::Entry& entry,
+                    bool require_tuned) {
+  const std::span<const fb::Step> steps = PlanView::steps(entry);
+  for (uint32_t s = 0; s < steps.size(); ++s) {
+    if (steps[s].kind() != fb::StepKind::LibraryGemm) continue;
+    const Key key{.entry = &entry, .step = s};
+    PreparedGemm& gemm = gemms_[key];
+    order_.push_back(key);
+    const Status status = prepare(plan, entry, s, context.info.name, gemm);
+    const std::string where = plan.describe_step(entry, s);
+    if (!status.ok()) return {status.code(), text_of(where, ": ", status.message())};
+    if (require_tuned && !gemm.tuned) {
+      return unsuitable(text_of(where, " has no algorithm chosen for ", context.info.name, " and ",
+                                library_text(), gemm.note.empty() ? "" : ": ", gemm.note,
+                                "; run rlxc tune on this device"));
+    }
+    texts_[&steps[s]] = text_of(library_text(), gemm.tuned ? ", tuned" : ", by its heuristic",
+                                gemm.note.empty() ? "" : ": ", gemm.note);
+  }
   return {};
 }
 

@@ -34,6 +34,10 @@ class GemmSet {
   // Does nothing for a plan without library products. The context is current.
   static Status create(Context& context, const PlanView& plan, bool require_tuned, GemmSet& set);
 
+  // The products of an entry of the same plan at other sizes; `plan` holds the entry.
+  Status at_binding(Context& context, const PlanView& plan, const fb::Entry& entry,
+                    GemmSet& set) const;
+
   // Launches a product on a stream, with the algorithm chosen at load.
   Status launch(const LinkedEntry& linked, uint32_t step, CUstream stream) const;
   // The same with another algorithm.
@@ -57,6 +61,7 @@ class GemmSet {
     auto operator<=>(const Key&) const = default;
   };
 
+  Status add(Context& context, const PlanView& plan, const fb::Entry& entry, bool require_tuned);
   Status prepare(const PlanView& plan, const fb::Entry& entry, uint32_t step,
                  const std::string& device, PreparedGemm& gemm) const;
   Status choose(const fb::Entry& entry, uint32_t step, const std::string& device,

@@ -32,7 +32,12 @@ class CudaPlan final : public DevicePlan, public std::enable_shared_from_this<Cu
   [[nodiscard]] const PlanView& view() const { return view_; }
   [[nodiscard]] const Segment& weights() const { return weights_; }
   [[nodiscard]] bool profile() const { return profile_; }
-  [[nodiscard]] StepCode code() const { return {*context_, view_, modules_, gemms_}; }
+  [[nodiscard]] const GemmSet& gemms() const { return gemms_; }
+  // Of an entry at a binding: the plan that it is in, and its products.
+  [[nodiscard]] StepCode code(const PlanView& view, const GemmSet& gemms) const {
+    return {*context_, view, modules_, gemms};
+  }
+  [[nodiscard]] StepCode code() const { return code(view_, gemms_); }
 
  private:
   CudaPlan(std::shared_ptr<Context> context, const PlanView& view, bool profile)

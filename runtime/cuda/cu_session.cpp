@@ -60,7 +60,7 @@ class EventWait {
 
 Status CudaSession::create(const std::shared_ptr<CudaPlan>& plan, const SessionOptions& options,
                            std::unique_ptr<DeviceSession>& session) {
-  std::unique_ptr<CudaSession> made(new CudaSession(plan));
+  std::unique_ptr<CudaSession> made(new CudaSession(plan, options.max_bindings));
   RLX_RETURN_IF_ERROR(made->context_.health());
   {
     const Current current(made->context_);
@@ -129,9 +129,11 @@ Status CudaSession::adopt_stream(void* stream) {
   return {};
 }
 
-void CudaSession::link(uint32_t entry) {
-  EntryState state;
-  state.linked.entry = &record(entry);
+void CudaSession::link(uint32_t program) {
+  programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
+  ProgramState& state = programs_[program];
+  state = {};
+  state.linked.entry = &record(program);
   const auto base = [&](const fb::Value& value) -> CUdeviceptr {
     switch (value.segment()) {
       case fb::Segment::Weights:
@@ -147,10 +149,24 @@ void CudaSession::link(uint32_t entry) {
     }
     return 0;
   };
-  for (const fb::Value* value : *record(entry).values())
+  for (const fb::Value* value : *record(program).values())
     state.linked.addresses.push_back(base(*value));
-  for (const IoSlot& slot : io(entry)) state.linked.addresses[slot.io.value] = io_address(slot);
-  entries_.push_back(std::move(state));
+  for (const IoSlot& slot : io(program)) state.linked.addresses[slot.io.value] = io_address(slot);
+}
+
+Status CudaSession::prepare_products(uint32_t program) {
+  ProgramState& state = programs_[program];
+  if (state.gemms || &view_of(program) == &view()) return {};
+  GemmSet gemms;
+  RLX_RETURN_IF_ERROR(
+      device_plan_.gemms().at_binding(context_, view_of(program), record(program), gemms));
+  state.gemms = std::move(gemms);
+  return {};
+}
+
+StepCode CudaSession::code(uint32_t program) const {
+  const std::optional<GemmSet>& gemms = programs_[program].gemms;
+  return device_plan_.code(view_of(program), gemms ? *gemms : device_plan_.gemms());
 }
 
 Status CudaSession::synchronise(std::string_view what) {
@@ -159,10 +175,11 @@ Status CudaSession::synchronise(std::string_view what) {
   return {};
 }
 
-Status CudaSession::prepare_entry(uint32_t entry) {
+Status CudaSession::prepare_program(uint32_t program) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  EntryState& state = entries_[entry];
+  RLX_RETURN_IF_ERROR(prepare_products(program));
+  ProgramState& state = programs_[program];
   const std::span<const fb::Step> steps = PlanView::steps(*state.linked.entry);
   const bool relink = state.graph && std::all_of(state.stale_steps.begin(), state.stale_steps.end(),
                                                  [&](uint32_t step) {
@@ -170,10 +187,10 @@ Status CudaSession::prepare_entry(uint32_t entry) {
                                                  });
   if (relink) {
     for (const uint32_t step : state.stale_steps)
-      RLX_RETURN_IF_ERROR(state.graph.relink(device_plan_.code(), state.linked, step));
+      RLX_RETURN_IF_ERROR(state.graph.relink(code(program), state.linked, step));
   } else {
     RLX_RETURN_IF_ERROR(
-        EntryGraph::create(device_plan_.code(), state.linked,
+        EntryGraph::create(code(program), state.linked,
                            {.step_count = static_cast<uint32_t>(steps.size()), .events = {}},
                            capture_.get(), state.graph));
     RLX_RETURN_IF_ERROR(
@@ -195,8 +212,8 @@ Status CudaSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
   return staging_.read(io_address(slot), bytes);
 }
 
-void CudaSession::move_io(uint32_t entry, const IoSlot& slot) {
-  EntryState& state = entries_[entry];
+void CudaSession::move_io(uint32_t program, const IoSlot& slot) {
+  ProgramState& state = programs_[program];
   state.linked.addresses[slot.io.value] = io_address(slot);
   const std::span<const fb::Step> steps = PlanView::steps(*state.linked.entry);
   for (uint32_t s = 0; s < steps.size(); ++s) {
@@ -211,14 +228,14 @@ void CudaSession::move_io(uint32_t entry, const IoSlot& slot) {
   }
 }
 
-Status CudaSession::launch(uint32_t entry) {
+Status CudaSession::launch(uint32_t program) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   const Api& api = context_.api;
   if (begun_)
     RLX_RETURN_IF_ERROR(context_.check(api.cuEventRecord(begun_.get(), stream_), "submit"));
   RLX_RETURN_IF_ERROR(
-      context_.check(api.cuGraphLaunch(entries_[entry].graph.exec(), stream_), "cuGraphLaunch"));
+      context_.check(api.cuGraphLaunch(programs_[program].graph.exec(), stream_), "cuGraphLaunch"));
   return context_.check(api.cuEventRecord(ended_.get(), stream_), "submit");
 }
 
@@ -247,14 +264,15 @@ Status CudaSession::run_once(const EntryGraph& graph, std::string_view what) {
   return synchronise(what);
 }
 
-Status CudaSession::run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+Status CudaSession::run_and_read(uint32_t program, uint32_t step, uint32_t value,
                                  std::span<std::byte> bytes) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  const LinkedEntry& linked = entries_[entry].linked;
+  RLX_RETURN_IF_ERROR(prepare_products(program));
+  const LinkedEntry& linked = programs_[program].linked;
   EntryGraph graph;
   RLX_RETURN_IF_ERROR(EntryGraph::create(
-      device_plan_.code(), linked, {.step_count = step + 1, .events = {}}, capture_.get(), graph));
+      code(program), linked, {.step_count = step + 1, .events = {}}, capture_.get(), graph));
   RLX_RETURN_IF_ERROR(run_once(graph, "read_after"));
   return staging_.read(linked.addresses[value], bytes);
 }

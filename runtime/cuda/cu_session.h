@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// State, arena and io of one user of a plan, with one graph per entry on one stream.
+// State, arena and io of one user of a plan, with one graph per program on one stream.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/cuda/cu_graph.h"
@@ -21,43 +22,48 @@ class CudaSession final : public SessionBase {
   CudaSession& operator=(const CudaSession&) = delete;
 
  private:
-  struct EntryState {
+  struct ProgramState {
     LinkedEntry linked;
+    std::optional<GemmSet> gemms;  // of a binding, from the first use on
     EntryGraph graph;
     std::vector<uint32_t> stale_steps;  // whose addresses changed since the graph was made
   };
 
-  explicit CudaSession(const std::shared_ptr<CudaPlan>& plan)
+  CudaSession(const std::shared_ptr<CudaPlan>& plan, uint32_t max_bindings)
       : SessionBase({.plan = plan,
                      .view = plan->view(),
                      .objects = plan->context().objects(),
                      .info = plan->context().info,
-                     .profile = plan->profile()}),
+                     .profile = plan->profile(),
+                     .max_bindings = max_bindings}),
         device_plan_(*plan),
         context_(plan->context()) {}
 
   Status allocate(const SessionOptions& options);
   Status allocate_index_errors(bool for_host);
   Status adopt_stream(void* stream);
-  void link(uint32_t entry);
+  // The products of a binding described to the library. The context is current.
+  Status prepare_products(uint32_t program);
+  [[nodiscard]] StepCode code(uint32_t program) const;
   [[nodiscard]] CUdeviceptr io_address(const IoSlot& slot) const {
     return slot.bound_address.value_or(io_.address(slot.io.range.offset_bytes));
   }
 
   [[nodiscard]] Status health() const override { return context_.health(); }
-  Status launch(uint32_t entry) override;
+  void link(uint32_t program) override;
+  Status launch(uint32_t program) override;
   RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override;
-  Status prepare_entry(uint32_t entry) override;
+  Status prepare_program(uint32_t program) override;
   Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
   Status read_io(const IoSlot& slot, std::span<std::byte> bytes) override;
-  void move_io(uint32_t entry, const IoSlot& slot) override;
-  Status time_steps(uint32_t entry, StepTimes& times) override;
-  Status run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+  void move_io(uint32_t program, const IoSlot& slot) override;
+  Status time_steps(uint32_t program, StepTimes& times) override;
+  Status run_and_read(uint32_t program, uint32_t step, uint32_t value,
                       std::span<std::byte> bytes) override;
   Status fill_arena(std::byte pattern) override;
   Status fill_states() override;
-  Status time_library(uint32_t entry, uint32_t step, uint32_t most,
+  Status time_library(uint32_t program, uint32_t step, uint32_t most,
                       std::vector<GemmAlgorithm>& algorithms) override;
 
   // Launches a graph that is no run and waits for its end.
@@ -79,7 +85,7 @@ class CudaSession final : public SessionBase {
   Staging staging_;
   OwnedEvent begun_;  // null without profiling
   OwnedEvent ended_;
-  std::vector<EntryState> entries_;
+  std::vector<ProgramState> programs_;
 };
 
 }  // namespace rlx::cuda

@@ -40,15 +40,16 @@ double median(std::vector<double> numbers) {
 // Recording an event costs about as much as a short kernel (2.6 us on an H200), so what it costs
 // with nothing in between is taken off: what remains is the step itself, without the distance to
 // its neighbours.
-Status CudaSession::time_steps(uint32_t entry, StepTimes& times) {
-  const LinkedEntry& linked = entries_[entry].linked;
+Status CudaSession::time_steps(uint32_t program, StepTimes& times) {
+  const LinkedEntry& linked = programs_[program].linked;
   const uint32_t step_count = linked.entry->steps()->size();
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
+  RLX_RETURN_IF_ERROR(prepare_products(program));
   EventList events;
   EntryGraph graph;
   RLX_RETURN_IF_ERROR(events.create(context_, kCalibrationEvents + step_count));
-  RLX_RETURN_IF_ERROR(EntryGraph::create(device_plan_.code(), linked,
+  RLX_RETURN_IF_ERROR(EntryGraph::create(code(program), linked,
                                          {.step_count = step_count, .events = events.handles()},
                                          capture_.get(), graph));
   RLX_RETURN_IF_ERROR(
@@ -185,15 +186,16 @@ Status fill_operands(Context& context, Staging& staging, CUstream stream, const 
 
 }  // namespace
 
-Status CudaSession::time_library(uint32_t entry, uint32_t step, uint32_t most,
+Status CudaSession::time_library(uint32_t program, uint32_t step, uint32_t most,
                                  std::vector<GemmAlgorithm>& algorithms) {
-  const LinkedEntry& linked = entries_[entry].linked;
+  const LinkedEntry& linked = programs_[program].linked;
   const fb::Step& record = PlanView::steps(*linked.entry)[step];
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  const StepCode code = device_plan_.code();
+  RLX_RETURN_IF_ERROR(prepare_products(program));
+  const StepCode step_code = code(program);
   std::vector<cublasLtMatmulHeuristicResult_t> offers;
-  RLX_RETURN_IF_ERROR(code.gemms.offers(*linked.entry, step, most, offers));
+  RLX_RETURN_IF_ERROR(step_code.gemms.offers(*linked.entry, step, most, offers));
   RLX_RETURN_IF_ERROR(fill_operands(context_, staging_, stream_, linked, record));
   const std::span<const fb::Relocation> ranges = PlanView::relocations(*linked.entry, record);
   const fb::Relocation& a = *std::find_if(  // the operand at position 0
@@ -205,7 +207,7 @@ Status CudaSession::time_library(uint32_t entry, uint32_t step, uint32_t most,
   for (const cublasLtMatmulHeuristicResult_t& offer : offers) {
     GemmAlgorithm made{.bytes = {}, .workspace_bytes = offer.workspaceSize, .microseconds = 0};
     std::memcpy(made.bytes.data(), &offer.algo, made.bytes.size());
-    const auto launch = [&] { return code.gemms.launch(linked, step, offer.algo, stream_); };
+    const auto launch = [&] { return step_code.gemms.launch(linked, step, offer.algo, stream_); };
     RLX_RETURN_IF_ERROR(launch());  // loads the kernel
     RLX_RETURN_IF_ERROR(timer.time(launch, made.microseconds));
     timed.push_back(made);

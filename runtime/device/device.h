@@ -23,11 +23,14 @@ namespace rlx {
 
 namespace fb {
 enum class TargetKind : uint8_t;
+struct Entry;
 struct Step;
 }  // namespace fb
 
 class PlanView;
 struct PlanHeader;
+
+inline constexpr uint32_t kDefaultMaxBindings = 8;
 
 struct DeviceInfo {
   std::optional<fb::TargetKind> target;  // whose code it runs; none: of every plan the first one's
@@ -83,6 +86,9 @@ struct SessionOptions {
   void* stream = nullptr;
   // The host reads the counts of indices that lie outside (DeviceSession::index_errors).
   bool check_indices = false;
+  // Bindings of free symbols that stay recorded, at least 1; the one used least recently goes
+  // first.
+  uint32_t max_bindings = kDefaultMaxBindings;
 };
 
 // Memory owned by the caller that stands for one input or output. Vulkan: a device address (and the
@@ -102,10 +108,19 @@ struct StepTime {
 class DeviceSession {
  public:
   virtual ~DeviceSession() = default;
+  // An entry runs with every free symbol at its maximum until it is bound to other values, one for
+  // each symbol of the plan. True where a binding to these is kept, and is the present one now.
+  virtual bool use_binding(uint32_t entry, std::span<const uint64_t> symbols) = 0;
+  // The same for a new binding; `bound` is made for the entry by PlanView::bind. Not recorded yet.
+  virtual Status add_binding(uint32_t entry, std::span<const uint64_t> symbols,
+                             std::shared_ptr<const PlanView> bound) = 0;
+  // The plan and the entry's record in it at the present binding, until the next call of these.
+  [[nodiscard]] virtual const PlanView& bound_view(uint32_t entry) const = 0;
+  [[nodiscard]] virtual const fb::Entry& bound_record(uint32_t entry) const = 0;
   // Records an entry so that the first run costs no more than the others.
   virtual Status prepare(uint32_t entry) = 0;
-  // Host bytes to an input value, io to host bytes from an output value; sizes equal the value's
-  // size_bytes.
+  // Host bytes to an input value, io to host bytes from an output value; no more than the value's
+  // size_bytes at the maximum.
   virtual Status write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) = 0;
   virtual Status read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) = 0;
   // An input or output lives in the caller's memory from now on; size 0 gives it back to the

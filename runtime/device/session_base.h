@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the sessions of all devices share: where inputs and outputs lie, which entry runs, since
-// when and how long runs of it take, how states begin, and what is asked before every call. A
-// device adds its memory and its way to run an entry.
+// What the sessions of all devices share: where inputs and outputs lie, which entry runs at which
+// binding, since when and how long runs of it take, how states begin, and what is asked before
+// every call. A device adds its memory and its way to run a program.
+//
+// A program is an entry at one binding of the plan's free symbols. The first ones, numbered as the
+// entries are, have every free symbol at its maximum; they are all there is without free symbols.
 #pragma once
 
 #include <chrono>
@@ -18,6 +21,15 @@ namespace rlx {
 
 class SessionBase : public DeviceSession {
  public:
+  bool use_binding(uint32_t entry, std::span<const uint64_t> symbols) final;
+  Status add_binding(uint32_t entry, std::span<const uint64_t> symbols,
+                     std::shared_ptr<const PlanView> bound) final;
+  [[nodiscard]] const PlanView& bound_view(uint32_t entry) const final {
+    return view_of(present_[entry]);
+  }
+  [[nodiscard]] const fb::Entry& bound_record(uint32_t entry) const final {
+    return record(present_[entry]);
+  }
   Status prepare(uint32_t entry) final;
   Status write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) final;
   Status read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) final;
@@ -60,16 +72,23 @@ class SessionBase : public DeviceSession {
     ObjectCounts& objects;
     const DeviceInfo& info;
     bool profile = false;
+    uint32_t max_bindings = kDefaultMaxBindings;
   };
   explicit SessionBase(Origin origin);
 
   [[nodiscard]] const PlanView& view() const { return view_; }
   [[nodiscard]] bool profiles() const { return profile_; }
-  [[nodiscard]] uint32_t entry_count() const { return static_cast<uint32_t>(entries_.size()); }
-  // The plan's record of the entry for this device's target.
-  [[nodiscard]] const fb::Entry& record(uint32_t entry) const { return *entries_[entry].record; }
-  // Inputs, then outputs.
-  [[nodiscard]] std::span<const IoSlot> io(uint32_t entry) const { return entries_[entry].io; }
+  [[nodiscard]] uint32_t entry_count() const { return static_cast<uint32_t>(present_.size()); }
+  // Its entry's record for this device's target.
+  [[nodiscard]] const fb::Entry& record(uint32_t program) const {
+    return *programs_[program].record;
+  }
+  // The plan that the record is in: view(), or what a binding made of it.
+  [[nodiscard]] const PlanView& view_of(uint32_t program) const {
+    return programs_[program].bound != nullptr ? *programs_[program].bound : view_;
+  }
+  // Inputs, then outputs: where they lie, and their bytes.
+  [[nodiscard]] std::span<const IoSlot> io(uint32_t program) const { return programs_[program].io; }
   // A run is under way, or was when it was looked at last.
   [[nodiscard]] bool is_running() const { return running_.has_value(); }
 
@@ -81,9 +100,12 @@ class SessionBase : public DeviceSession {
 
   // Why nothing can run any more; allocates nothing where something can.
   [[nodiscard]] virtual Status health() const = 0;
-  // Makes an entry ready for launch(); again after move_io().
-  virtual Status prepare_entry(uint32_t entry) = 0;
-  virtual Status launch(uint32_t entry) = 0;
+  // Gives every value of a program its place: of a new one, numbered behind the last, or of one
+  // that takes the place of another, which nobody uses any more.
+  virtual void link(uint32_t program) = 0;
+  // Makes a program ready for launch(); again after move_io() and link().
+  virtual Status prepare_program(uint32_t program) = 0;
+  virtual Status launch(uint32_t program) = 0;
   // `expected`: until the end, as far as is known.
   virtual RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) = 0;
   // After a run without errors. Its time on the device, where the plan was loaded for profiling.
@@ -92,30 +114,38 @@ class SessionBase : public DeviceSession {
   virtual Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) = 0;
   virtual Status read_io(const IoSlot& slot, std::span<std::byte> bytes) = 0;
   // Why the value cannot live in memory of the caller.
-  [[nodiscard]] virtual Status check_bindable(uint32_t entry, uint32_t value) const;
+  [[nodiscard]] virtual Status check_bindable(uint32_t program, uint32_t value) const;
   // The slot lies elsewhere from now on.
-  virtual void move_io(uint32_t entry, const IoSlot& slot) = 0;
+  virtual void move_io(uint32_t program, const IoSlot& slot) = 0;
 
-  // Runs the entry with a time around each step.
-  virtual Status time_steps(uint32_t entry, StepTimes& times) = 0;
+  // Runs the program with a time around each step.
+  virtual Status time_steps(uint32_t program, StepTimes& times) = 0;
   // Runs the first steps, `step` the last of them, and reads the value.
-  virtual Status run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+  virtual Status run_and_read(uint32_t program, uint32_t step, uint32_t value,
                               std::span<std::byte> bytes) = 0;
   virtual Status fill_arena(std::byte pattern) = 0;
   // By write_states().
   virtual Status fill_states() = 0;
   // RLX_UNSUITABLE_DEVICE unless the device has a library of products.
-  virtual Status time_library(uint32_t entry, uint32_t step, uint32_t most,
+  virtual Status time_library(uint32_t program, uint32_t step, uint32_t most,
                               std::vector<GemmAlgorithm>& algorithms);
 
-  struct EntryRuns {
+  struct Program {
+    uint32_t entry = 0;
+    std::vector<uint64_t> symbols;          // to which it is bound
+    std::shared_ptr<const PlanView> bound;  // null: of the plan itself
     const fb::Entry* record = nullptr;
     std::vector<IoSlot> io;
     bool is_prepared = false;
     std::chrono::nanoseconds last_duration{0};  // from submit to the end of wait
+    uint64_t last_use = 0;                      // the larger, the later
   };
 
-  IoSlot& io_slot(uint32_t entry, uint32_t value);
+  static IoSlot& io_slot(Program& program, uint32_t value);
+  // Where a new binding may stand: behind the others, or in the place of the one used least
+  // recently.
+  uint32_t place_for_binding();
+  void use_program(uint32_t entry, uint32_t program);
   // No run is under way, and the device can run.
   Status check_ready(std::string_view what) const;
   [[nodiscard]] std::chrono::nanoseconds since_submit() const;
@@ -126,9 +156,12 @@ class SessionBase : public DeviceSession {
   const PlanView& view_;
   const DeviceInfo& info_;
   bool profile_ = false;
-  std::vector<EntryRuns> entries_;
+  uint32_t max_bindings_ = kDefaultMaxBindings;
+  std::vector<uint32_t> present_;  // by entry: its program
+  std::vector<Program> programs_;  // one per entry, then bindings
+  uint64_t uses_ = 0;
   std::span<uint32_t> index_errors_;
-  std::optional<uint32_t> running_;  // entry of the submitted run
+  std::optional<uint32_t> running_;  // program of the submitted run
   std::chrono::steady_clock::time_point submitted_;
   double last_run_microseconds_ = 0;
 };

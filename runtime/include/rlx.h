@@ -223,10 +223,42 @@ typedef struct rlx_tensor_info {
   uint32_t reserved;
 } rlx_tensor_info;
 
+// Dims that are free (rlx_plan_get_input_dim) are told at their maximum.
 RLX_API rlx_status rlx_plan_get_input(const rlx_plan* plan, uint32_t entry, uint32_t input,
                                       rlx_tensor_info* info);
 RLX_API rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uint32_t output,
                                        rlx_tensor_info* info);
+
+// A symbol of the plan's shapes. The value of a free one is chosen for each entry of a session, by
+// rlx_session_set_symbol or by the shapes of its inputs.
+typedef struct rlx_symbol_info {
+  size_t struct_size;
+  const char* name;  // lives as long as the plan
+  uint64_t minimum;  // a symbol that is not free has its value here and in `maximum`
+  uint64_t maximum;
+  uint64_t multiple_of;
+  uint32_t is_free;  // 0: its value was fixed when the plan was compiled
+  uint32_t reserved;
+} rlx_symbol_info;
+
+// 0 for NULL.
+RLX_API uint32_t rlx_plan_symbol_count(const rlx_plan* plan);
+RLX_API rlx_status rlx_plan_get_symbol(const rlx_plan* plan, uint32_t symbol,
+                                       rlx_symbol_info* info);
+
+#define RLX_NO_SYMBOL UINT32_MAX
+
+typedef struct rlx_dim_info {
+  size_t struct_size;
+  uint64_t maximum;  // with every free symbol at its maximum
+  uint32_t is_free;  // 1: depends on free symbols
+  uint32_t symbol;   // of the plan: the dim is that symbol; RLX_NO_SYMBOL: it is fixed or computed
+} rlx_dim_info;
+
+RLX_API rlx_status rlx_plan_get_input_dim(const rlx_plan* plan, uint32_t entry, uint32_t input,
+                                          uint32_t axis, rlx_dim_info* info);
+RLX_API rlx_status rlx_plan_get_output_dim(const rlx_plan* plan, uint32_t entry, uint32_t output,
+                                           uint32_t axis, rlx_dim_info* info);
 
 // ---- Devices ----
 
@@ -320,6 +352,9 @@ typedef struct rlx_session_options {
   // 0, or a plan of format 1.0: such indices are clamped, read as zero or dropped, and nobody is
   // told. No step ever reads or writes outside its tensors; good runs take the same time with 1.
   uint32_t check_indices;
+  // Bindings of free symbols that stay recorded; the one used least recently goes first. 0: 8.
+  uint32_t max_bindings;
+  uint32_t reserved;
 } rlx_session_options;
 
 // Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at
@@ -341,35 +376,54 @@ typedef struct rlx_tensor {
   uint64_t dims[RLX_MAX_RANK];
 } rlx_tensor;
 
+// Sets a free symbol for the next runs of an entry; at first each is at its maximum. Refused
+// outside its range. Another value than before makes the outputs of earlier runs unreadable, since
+// their shapes are those of the present values. All values together take effect with the next call
+// that runs or prepares the entry: the first time, its sizes are computed, verified and recorded
+// (about a millisecond for 300 steps); the last max_bindings ones of the session are kept. A call
+// that refuses them leaves the entry at the values of the last one that did not.
+RLX_API rlx_status rlx_session_set_symbol(rlx_session* session, uint32_t entry, const char* name,
+                                          uint64_t value);
+RLX_API rlx_status rlx_session_get_symbol(const rlx_session* session, uint32_t entry,
+                                          const char* name, uint64_t* value);
+// An input or output with the dims and bytes that it has at the present values of the symbols.
+RLX_API rlx_status rlx_session_get_input(const rlx_session* session, uint32_t entry, uint32_t input,
+                                         rlx_tensor_info* info);
+RLX_API rlx_status rlx_session_get_output(const rlx_session* session, uint32_t entry,
+                                          uint32_t output, rlx_tensor_info* info);
+
 // Copies a tensor from host memory to the input of that name; it stays set for later runs. dtype,
-// rank and dims must be the input's own. Entries share their input and output memory: touching
-// another entry's inputs, or running it, unsets these.
+// rank and fixed dims must be the input's own. A dim that is a free symbol sets the symbol, as
+// rlx_session_set_symbol does; whether all inputs agree with the symbols is asked when the entry
+// runs, so that several can be set one after another in any order. Entries share their input and
+// output memory: touching another entry's inputs, or running it, unsets these.
 RLX_API rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const char* name,
                                          const rlx_tensor* tensor);
 // Uses the caller's device memory for an input or output from now on, without copies. Vulkan: the
-// VkDeviceAddress of a buffer, CUDA: a CUdeviceptr; 16-byte aligned, at least the tensor's size.
+// VkDeviceAddress of a buffer, CUDA: a CUdeviceptr; 16-byte aligned, at least the tensor's size (of
+// one with free dims: the size that it has when the entry runs, or the run is refused).
 // Buffers of outputs overlap no other bound buffer. Size 0 gives the tensor back to the session's
 // own memory (an input is then unset). The memory must live while runs use it.
 RLX_API rlx_status rlx_session_bind_input(rlx_session* session, uint32_t entry, const char* name,
                                           uint64_t device_address, uint64_t size_bytes);
 RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry, const char* name,
                                            uint64_t device_address, uint64_t size_bytes);
-// Runs the entry and waits for its end. Allocates nothing once the entry is prepared or has run.
-// After RLX_INDEX_OUT_OF_RANGE the run has ended and its outputs are there; the next run begins
-// anew.
+// Runs the entry and waits for its end. Allocates nothing once the entry is prepared or has run,
+// with free symbols at values that are kept. After RLX_INDEX_OUT_OF_RANGE the run has ended and its
+// outputs are there; the next run begins anew.
 RLX_API rlx_status rlx_session_run(rlx_session* session, uint32_t entry);
 // Starts a run; rlx_session_wait ends it. One run of a session is under way at a time.
 RLX_API rlx_status rlx_session_submit(rlx_session* session, uint32_t entry);
 // Waits for the submitted run. RLX_TIMEOUT after that many nanoseconds: the run goes on, wait
 // again. Without a run: RLX_OK.
 RLX_API rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanoseconds);
-// Copies an output of the finished run to host memory; size_bytes must be the output's. The copy is
-// whole or not begun.
+// Copies an output of the finished run to host memory; size_bytes must be the output's present one.
+// The copy is whole or not begun.
 RLX_API rlx_status rlx_session_read_output(rlx_session* session, uint32_t entry, const char* name,
                                            void* data, uint64_t size_bytes);
 
-// An entry as the session's device runs it. A plan for several targets holds one program per
-// target.
+// An entry as the session's device runs it, at the present values of free symbols. A plan for
+// several targets holds one program per target.
 typedef struct rlx_program_info {
   size_t struct_size;
   uint32_t target;  // rlx_target

@@ -151,12 +151,14 @@ void count_index_errors(const LinkedEntry& linked, uint32_t number, const NullCo
 
 class NullSession final : public SessionBase {
  public:
-  NullSession(const std::shared_ptr<NullPlan>& plan, const DeviceInfo& info, bool profile)
+  NullSession(const std::shared_ptr<NullPlan>& plan, const DeviceInfo& info, bool profile,
+              uint32_t max_bindings)
       : SessionBase({.plan = plan,
                      .view = plan->view(),
                      .objects = plan->driver().control().objects,
                      .info = info,
-                     .profile = profile}),
+                     .profile = profile,
+                     .max_bindings = max_bindings}),
         device_plan_(*plan),
         driver_(plan->driver()),
         control_(driver_.control()) {}
@@ -165,27 +167,27 @@ class NullSession final : public SessionBase {
 
  private:
   [[nodiscard]] Status health() const override { return driver_.health(); }
-  Status launch(uint32_t entry) override;
+  void link(uint32_t program) override;
+  Status launch(uint32_t program) override;
   RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override {
     microseconds = run_microseconds_;
     return {};
   }
-  Status prepare_entry(uint32_t) override { return driver_.call("recording of an entry"); }
+  Status prepare_program(uint32_t) override { return driver_.call("recording of an entry"); }
   Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
   Status read_io(const IoSlot& slot, std::span<std::byte> bytes) override;
-  void move_io(uint32_t entry, const IoSlot& slot) override {
-    entries_[entry].addresses[slot.io.value] = io_address(slot);
+  void move_io(uint32_t program, const IoSlot& slot) override {
+    programs_[program].addresses[slot.io.value] = io_address(slot);
   }
-  Status time_steps(uint32_t entry, StepTimes& times) override;
-  Status run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+  Status time_steps(uint32_t program, StepTimes& times) override;
+  Status run_and_read(uint32_t program, uint32_t step, uint32_t value,
                       std::span<std::byte> bytes) override;
   Status fill_arena(std::byte pattern) override;
   Status fill_states() override;
-  Status time_library(uint32_t entry, uint32_t step, uint32_t most,
+  Status time_library(uint32_t program, uint32_t step, uint32_t most,
                       std::vector<GemmAlgorithm>& algorithms) override;
 
-  void link(uint32_t entry);
   std::byte* io_address(const IoSlot& slot) {
     return slot.bound_address.has_value() ? reinterpret_cast<std::byte*>(*slot.bound_address)
                                           : io_.bytes.data() + slot.io.range.offset_bytes;
@@ -200,7 +202,7 @@ class NullSession final : public SessionBase {
   Memory arena_;
   Memory io_;
   std::vector<uint32_t> index_errors_;
-  std::vector<LinkedEntry> entries_;
+  std::vector<LinkedEntry> programs_;
   double run_microseconds_ = 0;
 };
 
@@ -295,7 +297,8 @@ Status NullPlan::create_session(const SessionOptions& options,
                                 std::unique_ptr<DeviceSession>& session) {
   if (options.stream != nullptr)
     return invalid_argument("a stream was given, which the null device has not");
-  auto made = std::make_unique<NullSession>(shared_from_this(), driver_->info(), profile_);
+  auto made = std::make_unique<NullSession>(shared_from_this(), driver_->info(), profile_,
+                                            options.max_bindings);
   RLX_RETURN_IF_ERROR(made->create(options));
   session = std::move(made);
   return {};
@@ -314,17 +317,18 @@ Status NullSession::create(const SessionOptions& options) {
   return reset_states();
 }
 
-void NullSession::link(uint32_t entry) {
-  LinkedEntry linked{.entry = &record(entry)};
-  for (const fb::Value* value : *record(entry).values()) {
+void NullSession::link(uint32_t program) {
+  LinkedEntry linked{.entry = &record(program)};
+  for (const fb::Value* value : *record(program).values()) {
     std::byte* address = own_address(device_plan_, state_.bytes, arena_.bytes, *value);
     if (value->segment() == fb::Segment::IndexErrors) {
       address = std::as_writable_bytes(std::span(index_errors_)).data() + value->offset_bytes();
     }
     linked.addresses.push_back(address);
   }
-  for (const IoSlot& slot : io(entry)) linked.addresses[slot.io.value] = io_address(slot);
-  entries_.push_back(std::move(linked));
+  for (const IoSlot& slot : io(program)) linked.addresses[slot.io.value] = io_address(slot);
+  programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
+  programs_[program] = std::move(linked);
 }
 
 double NullSession::run_one(const LinkedEntry& linked, uint32_t step) {
@@ -348,11 +352,11 @@ Status NullSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
   return {};
 }
 
-Status NullSession::launch(uint32_t entry) {
+Status NullSession::launch(uint32_t program) {
   RLX_RETURN_IF_ERROR(driver_.call("submit"));
   run_microseconds_ = 0;
-  const auto steps = static_cast<uint32_t>(PlanView::steps(record(entry)).size());
-  for (uint32_t s = 0; s < steps; ++s) run_microseconds_ += run_one(entries_[entry], s);
+  const auto steps = static_cast<uint32_t>(PlanView::steps(record(program)).size());
+  for (uint32_t s = 0; s < steps; ++s) run_microseconds_ += run_one(programs_[program], s);
   ++control_.runs;
   return {};
 }
@@ -366,11 +370,11 @@ SessionBase::RunEnd NullSession::wait_for_run(uint64_t timeout_nanoseconds,
   return {.status = out_of_time("the run", timeout_nanoseconds, driver_.info()), .is_over = false};
 }
 
-Status NullSession::time_steps(uint32_t entry, StepTimes& times) {
+Status NullSession::time_steps(uint32_t program, StepTimes& times) {
   RLX_RETURN_IF_ERROR(driver_.call("profiled run"));
-  const std::span<const fb::Step> steps = PlanView::steps(record(entry));
+  const std::span<const fb::Step> steps = PlanView::steps(record(program));
   for (uint32_t s = 0; s < steps.size(); ++s) {
-    const double took = run_one(entries_[entry], s);
+    const double took = run_one(programs_[program], s);
     const double told = steps[s].kind() == fb::StepKind::LibraryGemm
                             ? control_.gemm_microseconds
                             : control_.dispatch_microseconds;
@@ -421,12 +425,12 @@ Status NullSession::fill_states() {
   return write_states(view(), writer);
 }
 
-Status NullSession::run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+Status NullSession::run_and_read(uint32_t program, uint32_t step, uint32_t value,
                                  std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(driver_.call("run up to a step"));
-  for (uint32_t s = 0; s <= step; ++s) run_one(entries_[entry], s);
+  for (uint32_t s = 0; s <= step; ++s) run_one(programs_[program], s);
   RLX_RETURN_IF_ERROR(driver_.call("read of a value"));
-  if (!bytes.empty()) std::memcpy(bytes.data(), entries_[entry].addresses[value], bytes.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), programs_[program].addresses[value], bytes.size());
   return {};
 }
 

@@ -213,6 +213,18 @@ std::string size_text(const fb::Plan& plan, std::span<const fb::SizeTerm> terms,
   return size_text(plan, terms, term, kLevels);
 }
 
+std::string dims_text(const fb::Plan& plan, const fb::Entry& entry, uint32_t value) {
+  const auto& dims = *entry.values()->Get(value)->dims();
+  std::string text = "[";
+  for (uint32_t axis = 0; axis < dims.size(); ++axis) {
+    const fb::Patch* patch = find_patch(entry, fb::PatchField::ValueDim, value, axis);
+    text += text_of(axis == 0 ? "" : ", ", patch == nullptr
+                                               ? std::to_string(dims.Get(axis))
+                                               : size_text(plan, size_terms(entry), patch->size()));
+  }
+  return text + "]";
+}
+
 const fb::Patch* find_patch(const fb::Entry& entry, fb::PatchField field, uint32_t index,
                             uint32_t part) {
   const std::span<const fb::Patch> patches = patches_of(entry);
@@ -273,8 +285,10 @@ void set_patched_field(fb::Entry& entry, const fb::Patch& patch, std::span<std::
                        uint64_t size) {
   switch (patch.field()) {
     case fb::PatchField::ValueDim:
-      entry.mutable_values()->GetMutableObject(patch.index())->mutable_dims()->Mutate(patch.part(),
-                                                                                      size);
+      entry.mutable_values()
+          ->GetMutableObject(patch.index())
+          ->mutable_dims()
+          ->Mutate(patch.part(), size);
       break;
     case fb::PatchField::ValueBytes:
       entry.mutable_values()->GetMutableObject(patch.index())->mutate_size_bytes(size);

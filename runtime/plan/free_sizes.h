@@ -49,6 +49,9 @@ std::optional<SizeFault> evaluate_sizes(std::span<const fb::SizeTerm> terms,
 // "seq", "2 * batch", "ceil(seq / 64) * 12". Long ones end in "...".
 std::string size_text(const fb::Plan& plan, std::span<const fb::SizeTerm> terms, uint32_t term);
 
+// "[batch, seq, 384]": the dims of a value, free ones as their sizes are written.
+std::string dims_text(const fb::Plan& plan, const fb::Entry& entry, uint32_t value);
+
 // The patch of a field; null where it has none.
 const fb::Patch* find_patch(const fb::Entry& entry, fb::PatchField field, uint32_t index,
                             uint32_t part);

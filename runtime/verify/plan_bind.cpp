@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding of free symbols: an entry's sizes put into a copy of index and params, and the program that
-// this makes verified by the rules of any other.
+// Binding of free symbols: an entry's sizes put into a copy of index and params, and the program
+// that this makes verified by the rules of any other.
 #include <algorithm>
 
 #include "runtime/base/text.h"
@@ -122,8 +122,7 @@ class PlanBinder {
   // The same record in the copy of the index.
   [[nodiscard]] const fb::Entry* moved(const fb::Entry* record) const {
     if (record == nullptr) return nullptr;
-    const auto offset =
-        reinterpret_cast<const std::byte*>(record) - plan_.index_bytes_.data();
+    const auto offset = reinterpret_cast<const std::byte*>(record) - plan_.index_bytes_.data();
     return reinterpret_cast<const fb::Entry*>(made_->index_bytes_.data() + offset);
   }
   void move(PlanView::EntryRecords& entry) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Verifier, rule group 14: sizes that depend on free symbols, and the fields that they go into. What
-// they make of an entry at a binding is verified by the other groups when it is bound.
+// Verifier, rule group 14: sizes that depend on free symbols, and the fields that they go into.
+// What they make of an entry at a binding is verified by the other groups when it is bound.
 #include <tuple>
 
 #include "runtime/plan/free_sizes.h"
@@ -110,8 +110,7 @@ std::span<const std::byte> params_of(const PlanParts& parts, const EntryParts& e
 }
 
 void verify_maximum(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
-  const std::vector<uint64_t> sizes =
-      verified_sizes(entry, symbols_at_maximum(entry.plan), faults);
+  const std::vector<uint64_t> sizes = verified_sizes(entry, symbols_at_maximum(entry.plan), faults);
   if (!faults.empty()) return;
   for (const fb::Patch& patch : patches_of(entry.entry)) {
     const uint64_t found = patched_field(entry.entry, patch, params_of(parts, entry, patch));

@@ -47,7 +47,7 @@ double microseconds_between(const PhysicalDevice& device, uint64_t begin, uint64
 
 Status VulkanSession::create(const std::shared_ptr<VulkanPlan>& plan, const SessionOptions& options,
                              std::unique_ptr<DeviceSession>& session) {
-  std::unique_ptr<VulkanSession> made(new VulkanSession(plan));
+  std::unique_ptr<VulkanSession> made(new VulkanSession(plan, options.max_bindings));
   RLX_RETURN_IF_ERROR(made->context_.health());
   RLX_RETURN_IF_ERROR(made->allocate(options));
   for (uint32_t entry = 0; entry < made->entry_count(); ++entry) made->link(entry);
@@ -104,12 +104,13 @@ Status VulkanSession::allocate_io() {
   return {};
 }
 
-void VulkanSession::link(uint32_t entry) {
-  EntryState state;
-  state.linked.entry = &record(entry);
-  state.linked.places.resize(record(entry).values()->size());
+void VulkanSession::link(uint32_t program) {
+  programs_.resize(std::max<size_t>(programs_.size(), program + size_t{1}));
+  ProgramState& state = programs_[program];
+  state.linked.entry = &record(program);
+  state.linked.places.resize(record(program).values()->size());
   for (uint32_t i = 0; i < state.linked.places.size(); ++i) {
-    const fb::Value& value = PlanView::value(record(entry), i);
+    const fb::Value& value = PlanView::value(record(program), i);
     Place& place = state.linked.places[i];
     switch (value.segment()) {
       case fb::Segment::Weights:
@@ -128,8 +129,7 @@ void VulkanSession::link(uint32_t entry) {
         break;  // Placed by its slot, below.
     }
   }
-  for (const IoSlot& slot : io(entry)) state.linked.places[slot.io.value] = io_place(slot);
-  entries_.push_back(std::move(state));
+  for (const IoSlot& slot : io(program)) state.linked.places[slot.io.value] = io_place(slot);
 }
 
 Place VulkanSession::io_place(const IoSlot& slot) const {
@@ -137,12 +137,12 @@ Place VulkanSession::io_place(const IoSlot& slot) const {
   return io_.place(slot.io.range.offset_bytes);
 }
 
-void VulkanSession::move_io(uint32_t entry, const IoSlot& slot) {
-  entries_[entry].linked.places[slot.io.value] = io_place(slot);
+void VulkanSession::move_io(uint32_t program, const IoSlot& slot) {
+  programs_[program].linked.places[slot.io.value] = io_place(slot);
 }
 
-Status VulkanSession::prepare_entry(uint32_t entry) {
-  EntryState& state = entries_[entry];
+Status VulkanSession::prepare_program(uint32_t program) {
+  ProgramState& state = programs_[program];
   if (state.commands == VK_NULL_HANDLE)
     RLX_RETURN_IF_ERROR(pool_.allocate(context_, state.commands));
   const VkCommandBuffer commands = state.commands;
@@ -152,10 +152,10 @@ Status VulkanSession::prepare_entry(uint32_t entry) {
     context_.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, run_times_.get(),
                                      0);
   }
-  record_inputs(entry, commands);
-  record_steps(context_, view(), device_plan_.pipelines(), state.linked,
+  record_inputs(program, commands);
+  record_steps(context_, view_of(program), device_plan_.pipelines(), state.linked,
                {.step_count = state.linked.entry->steps()->size()}, commands);
-  record_outputs(entry, commands);
+  record_outputs(program, commands);
   if (run_times_) {
     context_.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT,
                                      run_times_.get(), 1);
@@ -164,10 +164,10 @@ Status VulkanSession::prepare_entry(uint32_t entry) {
   return end_commands(context_, commands);
 }
 
-void VulkanSession::record_inputs(uint32_t entry, VkCommandBuffer commands) const {
+void VulkanSession::record_inputs(uint32_t program, VkCommandBuffer commands) const {
   if (!upload_.buffer) return;
   bool copied = false;
-  for (const IoSlot& slot : io(entry)) {
+  for (const IoSlot& slot : io(program)) {
     const auto [offset_bytes, size_bytes] = slot.io.range;
     if (!slot.io.is_input || slot.bound_address.has_value() || size_bytes == 0) continue;
     record_copy(context_, commands, upload_.place(offset_bytes), io_.place(offset_bytes),
@@ -177,10 +177,10 @@ void VulkanSession::record_inputs(uint32_t entry, VkCommandBuffer commands) cons
   if (copied) record_barrier(context_, commands);
 }
 
-void VulkanSession::record_outputs(uint32_t entry, VkCommandBuffer commands) const {
+void VulkanSession::record_outputs(uint32_t program, VkCommandBuffer commands) const {
   if (!download_.buffer) return;
   bool first = true;
-  for (const IoSlot& slot : io(entry)) {
+  for (const IoSlot& slot : io(program)) {
     const auto [offset_bytes, size_bytes] = slot.io.range;
     if (slot.io.is_input || slot.bound_address.has_value()) continue;
     if (first) record_barrier(context_, commands);
@@ -204,23 +204,23 @@ Status VulkanSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
 
 // Copies and fills go through VkBuffer handles, and the caller's memory is known by its address
 // only.
-Status VulkanSession::check_bindable(uint32_t entry, uint32_t value) const {
-  const std::span<const fb::Step> steps = PlanView::steps(record(entry));
+Status VulkanSession::check_bindable(uint32_t program, uint32_t value) const {
+  const std::span<const fb::Step> steps = PlanView::steps(record(program));
   for (uint32_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind() == fb::StepKind::Dispatch) continue;
-    for (const fb::Relocation& relocation : PlanView::relocations(record(entry), steps[i])) {
+    for (const fb::Relocation& relocation : PlanView::relocations(record(program), steps[i])) {
       if (relocation.value() != value) continue;
-      return unsuitable(
-          text_of(quoted(PlanView::text(PlanView::value(record(entry), value).name())),
-                  " cannot live in a bound buffer: ", view().describe_step(record(entry), i),
-                  " copies or fills it, which Vulkan does by buffer handle, not by address"));
+      return unsuitable(text_of(
+          quoted(PlanView::text(PlanView::value(record(program), value).name())),
+          " cannot live in a bound buffer: ", view_of(program).describe_step(record(program), i),
+          " copies or fills it, which Vulkan does by buffer handle, not by address"));
     }
   }
   return {};
 }
 
-Status VulkanSession::launch(uint32_t entry) {
-  return context_.submit(entries_[entry].commands, fence_.get());
+Status VulkanSession::launch(uint32_t program) {
+  return context_.submit(programs_[program].commands, fence_.get());
 }
 
 SessionBase::RunEnd VulkanSession::wait_for_run(uint64_t timeout_nanoseconds,
@@ -250,16 +250,16 @@ Status VulkanSession::run_once(std::string_view what,
   return context_.health();
 }
 
-Status VulkanSession::time_steps(uint32_t entry, StepTimes& times) {
-  const LinkedEntry& linked = entries_[entry].linked;
+Status VulkanSession::time_steps(uint32_t program, StepTimes& times) {
+  const LinkedEntry& linked = programs_[program].linked;
   const uint32_t step_count = linked.entry->steps()->size();
   OwnedQueryPool pool;
   RLX_RETURN_IF_ERROR(create_timestamps(context_, step_count + 1, pool));
   RLX_RETURN_IF_ERROR(run_once("profile", [&](VkCommandBuffer commands) {
-    record_inputs(entry, commands);
-    record_steps(context_, view(), device_plan_.pipelines(), linked,
+    record_inputs(program, commands);
+    record_steps(context_, view_of(program), device_plan_.pipelines(), linked,
                  {.step_count = step_count, .step_times = pool.get()}, commands);
-    record_outputs(entry, commands);
+    record_outputs(program, commands);
     return Status();
   }));
   std::vector<uint64_t> ticks(step_count + 1);
@@ -271,13 +271,13 @@ Status VulkanSession::time_steps(uint32_t entry, StepTimes& times) {
   return {};
 }
 
-Status VulkanSession::run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+Status VulkanSession::run_and_read(uint32_t program, uint32_t step, uint32_t value,
                                    std::span<std::byte> bytes) {
-  const LinkedEntry& linked = entries_[entry].linked;
+  const LinkedEntry& linked = programs_[program].linked;
   const Place place = linked.places[value];
   if (place.buffer == VK_NULL_HANDLE) {
     return invalid_state(
-        text_of("value ", quoted(PlanView::text(PlanView::value(record(entry), value).name())),
+        text_of("value ", quoted(PlanView::text(PlanView::value(record(program), value).name())),
                 " lives in a bound buffer; read it there, or bind it back first"));
   }
   if (bytes.empty()) return {};
@@ -285,9 +285,9 @@ Status VulkanSession::run_and_read(uint32_t entry, uint32_t step, uint32_t value
   RLX_RETURN_IF_ERROR(
       create_buffer(context_, bytes.size(), MemoryUse::Readback, "a value's staging", host));
   RLX_RETURN_IF_ERROR(run_once("read_after", [&](VkCommandBuffer commands) {
-    record_inputs(entry, commands);
-    record_steps(context_, view(), device_plan_.pipelines(), linked, {.step_count = step + 1},
-                 commands);
+    record_inputs(program, commands);
+    record_steps(context_, view_of(program), device_plan_.pipelines(), linked,
+                 {.step_count = step + 1}, commands);
     record_barrier(context_, commands);
     record_copy(context_, commands, place, host.place(0), bytes.size());
     return Status();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// State, arena and io of one user of a plan, with one recorded command buffer per entry.
+// State, arena and io of one user of a plan, with one recorded command buffer per program.
 #pragma once
 
 #include <functional>
@@ -21,43 +21,44 @@ class VulkanSession final : public SessionBase {
   VulkanSession& operator=(const VulkanSession&) = delete;
 
  private:
-  struct EntryState {
+  struct ProgramState {
     LinkedEntry linked;
     VkCommandBuffer commands = VK_NULL_HANDLE;
   };
 
-  explicit VulkanSession(const std::shared_ptr<VulkanPlan>& plan)
+  VulkanSession(const std::shared_ptr<VulkanPlan>& plan, uint32_t max_bindings)
       : SessionBase({.plan = plan,
                      .view = plan->view(),
                      .objects = plan->context().objects(),
                      .info = plan->context().physical.info,
-                     .profile = plan->profile()}),
+                     .profile = plan->profile(),
+                     .max_bindings = max_bindings}),
         device_plan_(*plan),
         context_(plan->context()) {}
 
   Status allocate(const SessionOptions& options);
   Status allocate_io();
   Status allocate_index_errors(bool for_host);
-  void link(uint32_t entry);
   [[nodiscard]] Place io_place(const IoSlot& slot) const;
 
   [[nodiscard]] Status health() const override { return context_.health(); }
-  Status launch(uint32_t entry) override;
+  void link(uint32_t program) override;
+  Status launch(uint32_t program) override;
   RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override;
-  Status prepare_entry(uint32_t entry) override;
+  Status prepare_program(uint32_t program) override;
   Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
   Status read_io(const IoSlot& slot, std::span<std::byte> bytes) override;
-  [[nodiscard]] Status check_bindable(uint32_t entry, uint32_t value) const override;
-  void move_io(uint32_t entry, const IoSlot& slot) override;
-  Status time_steps(uint32_t entry, StepTimes& times) override;
-  Status run_and_read(uint32_t entry, uint32_t step, uint32_t value,
+  [[nodiscard]] Status check_bindable(uint32_t program, uint32_t value) const override;
+  void move_io(uint32_t program, const IoSlot& slot) override;
+  Status time_steps(uint32_t program, StepTimes& times) override;
+  Status run_and_read(uint32_t program, uint32_t step, uint32_t value,
                       std::span<std::byte> bytes) override;
   Status fill_arena(std::byte pattern) override;
   Status fill_states() override;
 
-  void record_inputs(uint32_t entry, VkCommandBuffer commands) const;
-  void record_outputs(uint32_t entry, VkCommandBuffer commands) const;
+  void record_inputs(uint32_t program, VkCommandBuffer commands) const;
+  void record_outputs(uint32_t program, VkCommandBuffer commands) const;
   // Begins, records by `body`, submits and waits; for everything that is not a run.
   Status run_once(std::string_view what, const std::function<Status(VkCommandBuffer)>& body);
 
@@ -74,7 +75,7 @@ class VulkanSession final : public SessionBase {
   CommandPool pool_;
   OwnedFence fence_;
   VkCommandBuffer once_ = VK_NULL_HANDLE;
-  std::vector<EntryState> entries_;
+  std::vector<ProgramState> programs_;
 };
 
 }  // namespace rlx::vulkan

@@ -64,8 +64,9 @@ std::vector<Fixture> term_fixtures() {
                      e.sizes.emplace_back(0, 0, 0, SizeOp::Constant);
                      e.sizes.emplace_back(0, kBatchTerm, 8, SizeOp::Modulo);
                    }),
-      free_fixture(VerifyRule::SizeValue, "a negative number",
-                   [](SpecEntry& e) { e.sizes.emplace_back(0, kBatchTerm, kBytesTerm, SizeOp::Subtract); }),
+      free_fixture(
+          VerifyRule::SizeValue, "a negative number",
+          [](SpecEntry& e) { e.sizes.emplace_back(0, kBatchTerm, kBytesTerm, SizeOp::Subtract); }),
       free_fixture(VerifyRule::SizeValue, "a grid of 2^32",
                    [](SpecEntry& e) {
                      e.sizes.emplace_back(uint64_t{1} << 32, 0, 0, SizeOp::Constant);
@@ -112,7 +113,10 @@ std::vector<Fixture> patch_fixtures() {
        .base = free_plan},
       {.rule = Rule::PatchField,
        .what = "a part that gemms have not",
-       .edit = [](PlanSpec& spec) { add_patch(spec.entries[0], {0, 12, 0, PatchField::Gemm}); },
+       .edit =
+           [](PlanSpec& spec) {
+             add_patch(spec.entries[0], {0, 12, 0, PatchField::Gemm});
+           },
        .base = free_gemm_plan},
       {.rule = Rule::PatchStored,
        .what = "a batch of 1 that is not stored",
@@ -129,11 +133,11 @@ std::vector<Fixture> patch_fixtures() {
       patch_fixture(Rule::PatchMaximum, "another grid at the maximum",
                     {1, 1, kBatchTerm, PatchField::Grid}),
       free_fixture(Rule::PatchMaximum, "another count at the maximum",
-                   [](SpecEntry& e) { e.patches.back() = {1, kCountWord, kFourTerm, PatchField::ParamsWord}; }),
-      free_fixture(Rule::FreeEntry, "an alternative",
                    [](SpecEntry& e) {
-                     e.alternatives = {{.step = 1, .other = e.steps[1]}};
+                     e.patches.back() = {1, kCountWord, kFourTerm, PatchField::ParamsWord};
                    }),
+      free_fixture(Rule::FreeEntry, "an alternative",
+                   [](SpecEntry& e) { e.alternatives = {{.step = 1, .other = e.steps[1]}}; }),
       {.rule = Rule::FreeInterface,
        .what = "a record for CUDA whose batch is fixed",
        .edit =
@@ -154,8 +158,8 @@ std::vector<Fixture> patch_fixtures() {
 }  // namespace
 
 void add_patch(SpecEntry& entry, fb::Patch patch) {
-  const auto behind = std::find_if(
-      entry.patches.begin(), entry.patches.end(), [&](const fb::Patch& other) {
+  const auto behind =
+      std::find_if(entry.patches.begin(), entry.patches.end(), [&](const fb::Patch& other) {
         return std::tuple(other.field(), other.index(), other.part()) >
                std::tuple(patch.field(), patch.index(), patch.part());
       });
@@ -183,7 +187,8 @@ PlanSpec free_plan() {
                      .last_step = 2};
   };
   SpecEntry main{.name = "main", .inputs = {0}, .outputs = {1, 3}, .arena_bytes = 256};
-  main.values = {io("x", {4, 16}, 256), io("y", {4, 16}, 256),
+  main.values = {io("x", {4, 16}, 256),
+                 io("y", {4, 16}, 256),
                  {.name = "a", .dims = {4, 16}, .size_bytes = 256, .last_step = 1},
                  io("z", {16}, 64)};
   const auto range = [](uint32_t value, uint32_t position, uint64_t bytes, fb::AccessMode mode) {
@@ -202,9 +207,9 @@ PlanSpec free_plan() {
                  .wave = 1,
                  .relocations = {range(3, 0, 64, fb::AccessMode::Write)},
                  .fill_pattern = 0x3f800000}};
-  main.sizes = {{0, 0, 0, SizeOp::Symbol},    {0, 1, 0, SizeOp::Symbol},
-                {0, 0, 1, SizeOp::Multiply},  {4, 0, 0, SizeOp::Constant},
-                {0, 2, 3, SizeOp::Multiply},  {64, 0, 0, SizeOp::Constant},
+  main.sizes = {{0, 0, 0, SizeOp::Symbol},     {0, 1, 0, SizeOp::Symbol},
+                {0, 0, 1, SizeOp::Multiply},   {4, 0, 0, SizeOp::Constant},
+                {0, 2, 3, SizeOp::Multiply},   {64, 0, 0, SizeOp::Constant},
                 {0, 2, 5, SizeOp::CeilDivide}, {0, 1, 3, SizeOp::Multiply}};
   main.patches = {{0, 0, 0, PatchField::ValueDim},
                   {0, 1, 1, PatchField::ValueDim},

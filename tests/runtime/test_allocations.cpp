@@ -6,6 +6,7 @@
 #include <new>
 
 #include "runtime/include/rlx.h"
+#include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 
@@ -91,6 +92,41 @@ TEST_CASE("a_run_that_checks_indices_allocates_nothing") {
   rlx_session_options options = RLX_INIT(rlx_session_options);
   options.check_indices = 1;
   check_that_runs_allocate_nothing(rlx::test::index_plan(5), &options);
+}
+
+TEST_CASE("a_run_at_a_kept_binding_allocates_nothing") {
+  const std::vector<std::byte> bytes = rlx::test::serialise(rlx::test::free_plan());
+  rlx_plan* plan = nullptr;
+  rlx_device* device = nullptr;
+  rlx_session* session = nullptr;
+  REQUIRE(rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan) == RLX_OK);
+  REQUIRE(rlx_device_open("null", &device) == RLX_OK);
+  REQUIRE(rlx_session_create(plan, device, nullptr, &session) == RLX_OK);
+  float x[64] = {};
+  float z[16] = {};
+  bool all_ok = true;
+  // Three bindings in turn.
+  const auto replay = [&] {
+    for (const uint64_t seq : {3, 16, 5}) {
+      rlx_tensor tensor = RLX_INIT(rlx_tensor);
+      tensor.data = x;
+      tensor.rank = 2;
+      tensor.dims[0] = 2;
+      tensor.dims[1] = seq;
+      tensor.size_bytes = 2 * seq * sizeof(float);
+      all_ok = all_ok && rlx_session_set_input(session, 0, "x", &tensor) == RLX_OK &&
+               rlx_session_run(session, 0) == RLX_OK &&
+               rlx_session_read_output(session, 0, "z", z, seq * sizeof(float)) == RLX_OK;
+    }
+  };
+  replay();
+  const uint64_t before = allocations;
+  for (int i = 0; i < 100; ++i) replay();
+  CHECK(allocations - before == 0);
+  CHECK(all_ok);
+  rlx_session_close(session);
+  rlx_device_close(device);
+  rlx_plan_close(plan);
 }
 
 TEST_CASE("every_failing_allocation_is_an_error_and_the_next_try_works") {

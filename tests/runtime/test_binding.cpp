@@ -75,11 +75,8 @@ TEST_CASE("a_step_whose_params_are_patched_shares_them_with_no_other") {
   PlanSpec spec = free_plan();
   SpecEntry& main = spec.entries[0];
   // A fourth step, which makes an output w of a fixed size by the same kernel and params.
-  main.values.push_back({.name = "w",
-                         .dims = {64},
-                         .segment = fb::Segment::Io,
-                         .size_bytes = 256,
-                         .last_step = 3});
+  main.values.push_back(
+      {.name = "w", .dims = {64}, .segment = fb::Segment::Io, .size_bytes = 256, .last_step = 3});
   main.values.push_back({.name = "b",
                          .dims = {64},
                          .offset_bytes = 256,
@@ -136,8 +133,7 @@ TEST_CASE("each_binding_fixture_breaks_its_rule_at_that_binding_alone") {
     INFO(status.message());
     CHECK(status.code() == RLX_INVALID_PLAN);
     CHECK(status.message().find(std::string(rule.code) + ": ") != std::string::npos);
-    CHECK(status.message().find(symbols_text(plan->index(), fixture.symbols)) !=
-          std::string::npos);
+    CHECK(status.message().find(symbols_text(plan->index(), fixture.symbols)) != std::string::npos);
     CHECK(bound == nullptr);
   }
 }
@@ -150,8 +146,8 @@ TEST_CASE("a_symbol_outside_its_range_is_refused_with_the_range") {
   for (const uint64_t seq : {4, 24}) {
     const Status status = bind_main(*plan, {1, seq}, bound);
     CHECK(status.code() == RLX_INVALID_ARGUMENT);
-    CHECK(status.message() == "symbol \"seq\" was given " + std::to_string(seq) +
-                                  ", wanted 0 to 16 in steps of 8");
+    CHECK(status.message() ==
+          "symbol \"seq\" was given " + std::to_string(seq) + ", wanted 0 to 16 in steps of 8");
   }
   CHECK(bind_main(*plan, {1, 8}, bound).ok());
   CHECK_FALSE(bind_main(*plan, {1}, bound).ok());

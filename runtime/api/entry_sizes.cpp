@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// The free sizes of an entry as its caller has chosen them.
+#include "runtime/api/entry_sizes.h"
+
+#include <algorithm>
+
+#include "runtime/base/dtype.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
+
+namespace rlx {
+namespace {
+
+std::string symbol_name(const fb::Plan& plan, uint32_t symbol) {
+  return quoted(PlanView::text(plan.symbols()->Get(symbol)->name()));
+}
+
+}  // namespace
+
+EntrySizes::EntrySizes(const fb::Plan& plan, const fb::Entry& entry)
+    : plan_(&plan),
+      entry_(&entry),
+      is_free_(has_free_sizes(entry)),
+      symbols_(symbols_at_maximum(plan)),
+      kept_(symbols_),
+      sources_(symbols_.size()),
+      sizes_(size_terms(entry).size()) {
+  for (const uint32_t value : *entry.inputs()) inputs_.push_back({.value = value, .given = {}});
+}
+
+std::string EntrySizes::text() const {
+  return symbols_text(*plan_, symbols_);
+}
+
+std::string EntrySizes::entry_name() const {
+  return text_of("entry ", quoted(PlanView::text(entry_->name())));
+}
+
+std::string EntrySizes::input_name(uint32_t input) const {
+  return quoted(PlanView::text(PlanView::value(*entry_, inputs_[input].value).name()));
+}
+
+Status EntrySizes::find_symbol(std::string_view name, uint32_t& symbol) const {
+  std::vector<std::string_view> names;
+  for (uint32_t i = 0; i < plan_->symbols()->size(); ++i) {
+    const fb::Symbol& candidate = *plan_->symbols()->Get(i);
+    if (PlanView::text(candidate.name()) == name) {
+      symbol = i;
+      return {};
+    }
+    names.push_back(PlanView::text(candidate.name()));
+  }
+  return {RLX_INVALID_ARGUMENT,
+          names.empty() ? text_of("the plan has no symbol ", quoted(name), ", and no other")
+                        : text_of("the plan has no symbol ", quoted(name), "; its symbols are ",
+                                  list_text(names))};
+}
+
+Status EntrySizes::set_symbol(std::string_view name, uint64_t value, bool& changed) {
+  uint32_t found = 0;
+  RLX_RETURN_IF_ERROR(find_symbol(name, found));
+  const fb::Symbol& symbol = *plan_->symbols()->Get(found);
+  if (symbol.bound().has_value() ? value != *symbol.bound() : !is_in_range(symbol, value)) {
+    return {RLX_INVALID_ARGUMENT,
+            text_of("symbol ", quoted(name), " was given ", value, ", wanted ",
+                    symbol.bound().has_value() ? text_of(*symbol.bound(), ", which the plan fixed")
+                                               : symbol_range_text(symbol))};
+  }
+  changed = symbols_[found] != value;
+  symbols_[found] = value;
+  sources_[found].reset();
+  return {};
+}
+
+Status EntrySizes::get_symbol(std::string_view name, uint64_t& value) const {
+  uint32_t found = 0;
+  RLX_RETURN_IF_ERROR(find_symbol(name, found));
+  value = symbols_[found];
+  return {};
+}
+
+Status EntrySizes::check_input(uint32_t input, std::span<const uint64_t> dims) const {
+  const uint32_t v = inputs_[input].value;
+  const fb::Value& value = PlanView::value(*entry_, v);
+  for (uint32_t axis = 0; axis < dims.size(); ++axis) {
+    const std::optional<uint32_t> found = symbol_of_dim(*entry_, v, axis);
+    if (!found) continue;
+    const fb::Symbol& symbol = *plan_->symbols()->Get(*found);
+    if (!is_in_range(symbol, dims[axis])) {
+      return {RLX_INVALID_ARGUMENT,
+              text_of("input ", input_name(input), " of ", entry_name(), " has ", dims[axis],
+                      " at axis ", axis, ", which is symbol ", symbol_name(*plan_, *found),
+                      ", wanted ", symbol_range_text(symbol))};
+    }
+    for (uint32_t before = 0; before < axis; ++before) {
+      if (symbol_of_dim(*entry_, v, before) != found || dims[before] == dims[axis]) continue;
+      return {RLX_INVALID_ARGUMENT,
+              text_of("input ", input_name(input), " of ", entry_name(), " has ", dims[before],
+                      " at axis ", before, " and ", dims[axis], " at axis ", axis,
+                      ", both of which are symbol ", symbol_name(*plan_, *found))};
+    }
+  }
+  const std::optional<uint64_t> bytes = tensor_bytes(value.dtype(), dims);
+  if (bytes && *bytes <= value.size_bytes()) return {};
+  return {RLX_INVALID_ARGUMENT,
+          text_of("input ", input_name(input), " of ", entry_name(), " got ",
+                  tensor_text(value.dtype(), dims), ", which is larger than it can become: ",
+                  tensor_text(value.dtype(), {value.dims()->data(), value.dims()->size()}))};
+}
+
+bool EntrySizes::take_input(uint32_t input, std::span<const uint64_t> dims) {
+  Shape& given = inputs_[input].given.emplace();
+  given.rank = static_cast<uint32_t>(dims.size());
+  std::copy(dims.begin(), dims.end(), given.dims.begin());
+  bool changed = false;
+  for (uint32_t axis = 0; axis < dims.size(); ++axis) {
+    const std::optional<uint32_t> symbol = symbol_of_dim(*entry_, inputs_[input].value, axis);
+    if (!symbol) continue;
+    changed = changed || symbols_[*symbol] != dims[axis];
+    symbols_[*symbol] = dims[axis];
+    sources_[*symbol] = {.input = input, .axis = axis};
+  }
+  return changed;
+}
+
+Status EntrySizes::evaluate() {
+  const std::optional<SizeFault> fault = evaluate_sizes(size_terms(*entry_), symbols_, sizes_);
+  if (!fault) return {};
+  return {RLX_INVALID_PLAN, text_of(entry_name(), " at ", text(), ": ",
+                                    size_text(*plan_, size_terms(*entry_), fault->term), " ",
+                                    fault->why)};
+}
+
+uint64_t EntrySizes::dim_at(uint32_t value, uint32_t axis) const {
+  const fb::Patch* patch = find_patch(*entry_, fb::PatchField::ValueDim, value, axis);
+  return patch != nullptr ? sizes_[patch->size()]
+                          : PlanView::value(*entry_, value).dims()->Get(axis);
+}
+
+Status EntrySizes::disagreement(uint32_t input, uint32_t axis) const {
+  const uint32_t value = inputs_[input].value;
+  const uint64_t given = inputs_[input].given->dims[axis];
+  const std::optional<uint32_t> symbol = symbol_of_dim(*entry_, value, axis);
+  if (!symbol) {
+    const fb::Patch* patch = find_patch(*entry_, fb::PatchField::ValueDim, value, axis);
+    return {RLX_INVALID_ARGUMENT,
+            text_of("input ", input_name(input), " of ", entry_name(), " was set with ", given,
+                    " at axis ", axis, ", wanted ", dim_at(value, axis), ", which ",
+                    size_text(*plan_, size_terms(*entry_), patch->size()), " is at ", text())};
+  }
+  const std::optional<Source>& source = sources_[*symbol];
+  if (!source || !inputs_[source->input].given) {
+    return {RLX_INVALID_STATE,
+            text_of("input ", input_name(input), " of ", entry_name(), " was set with ", given,
+                    " at axis ", axis, ", symbol ", symbol_name(*plan_, *symbol), " is ",
+                    symbols_[*symbol], " now; set the input again, or the symbol")};
+  }
+  return {RLX_INVALID_ARGUMENT,
+          text_of("inputs ", input_name(source->input), " (", symbols_[*symbol], " at axis ",
+                  source->axis, ") and ", input_name(input), " (", given, " at axis ", axis,
+                  ") of ", entry_name(), " disagree on symbol ", symbol_name(*plan_, *symbol))};
+}
+
+Status EntrySizes::check_agreement() {
+  if (Status status = evaluate(); !status.ok()) {
+    restore();
+    return status;
+  }
+  for (uint32_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].given) continue;
+    for (uint32_t axis = 0; axis < inputs_[i].given->rank; ++axis) {
+      if (inputs_[i].given->dims[axis] != dim_at(inputs_[i].value, axis))
+        return disagreement(i, axis);
+    }
+  }
+  return {};
+}
+
+Status EntrySizes::shape(uint32_t value, Shape& shape) {
+  RLX_RETURN_IF_ERROR(evaluate());
+  shape.rank = PlanView::value(*entry_, value).dims()->size();
+  for (uint32_t axis = 0; axis < shape.rank; ++axis) shape.dims[axis] = dim_at(value, axis);
+  return {};
+}
+
+}  // namespace rlx

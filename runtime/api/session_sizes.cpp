@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// A session's free sizes: symbols, and the bindings to their values.
+#include <algorithm>
+
+#include "runtime/api/session.h"
+#include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
+
+namespace rlx {
+
+void Session::forget_outputs(uint32_t entry, bool sizes_changed) {
+  entries_[entry].outputs_valid = entries_[entry].outputs_valid && !sizes_changed;
+}
+
+Status Session::set_symbol(uint32_t entry, std::string_view name, uint64_t value) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
+  bool changed = false;
+  RLX_RETURN_IF_ERROR(entries_[entry].sizes.set_symbol(name, value, changed));
+  forget_outputs(entry, changed && has_free_sizes(entry));
+  return {};
+}
+
+Status Session::get_symbol(uint32_t entry, std::string_view name, uint64_t& value) const {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  return entries_[entry].sizes.get_symbol(name, value);
+}
+
+Status Session::shape_of(uint32_t entry, uint32_t value, Shape& shape) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  return entries_[entry].sizes.shape(value, shape);
+}
+
+Status Session::bind_sizes(uint32_t entry) {
+  EntrySizes& sizes = entries_[entry].sizes;
+  if (!sizes.is_free() || device_session_->use_binding(entry, sizes.symbols())) {
+    sizes.keep();
+    return {};
+  }
+  const fb::Entry* const program = &record(entry);
+  std::shared_ptr<const PlanView> bound;
+  Status status = PlanView::bind(*plan_, {&program, 1}, sizes.symbols(), bound);
+  if (status.ok()) status = device_session_->add_binding(entry, sizes.symbols(), std::move(bound));
+  if (status.ok()) {
+    sizes.keep();
+  } else {
+    sizes.restore();
+  }
+  return status;
+}
+
+Status Session::bind_agreed_sizes(uint32_t entry) {
+  if (!has_free_sizes(entry)) return {};
+  RLX_RETURN_IF_ERROR(entries_[entry].sizes.check_agreement());
+  return bind_sizes(entry);
+}
+
+Status Session::bound_entry(uint32_t entry, BoundEntry& bound) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(bind_sizes(entry));
+  bound = {.plan = &device_session_->bound_view(entry),
+           .record = &device_session_->bound_record(entry)};
+  return {};
+}
+
+Status Session::check_buffers(uint32_t entry) const {
+  if (!has_free_sizes(entry)) return {};
+  const Ports& ports = entries_[entry];
+  const fb::Entry& bound = device_session_->bound_record(entry);
+  for (const std::vector<Port>* list : {&ports.inputs, &ports.outputs}) {
+    for (const Port& port : *list) {
+      const fb::Value& value = PlanView::value(bound, port.value);
+      if (!port.bound.has_value() || port.bound->size_bytes >= value.size_bytes()) continue;
+      return {RLX_INVALID_ARGUMENT,
+              text_of("the memory for ", quoted(PlanView::text(value.name())), " of ",
+                      entry_text(entry), " has ", port.bound->size_bytes, " bytes, at ",
+                      ports.sizes.text(), " it must have ", value.size_bytes())};
+    }
+  }
+  return {};
+}
+
+}  // namespace rlx
