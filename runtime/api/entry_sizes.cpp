@@ -126,9 +126,9 @@ bool EntrySizes::take_input(uint32_t input, std::span<const uint64_t> dims) {
 Status EntrySizes::evaluate() {
   const std::optional<SizeFault> fault = evaluate_sizes(size_terms(*entry_), symbols_, sizes_);
   if (!fault) return {};
-  return {RLX_INVALID_PLAN, text_of(entry_name(), " at ", text(), ": ",
-                                    size_text(*plan_, size_terms(*entry_), fault->term), " ",
-                                    fault->why)};
+  return {RLX_INVALID_PLAN,
+          text_of(entry_name(), " at ", text(), ": ",
+                  size_text(*plan_, size_terms(*entry_), fault->term), " ", fault->why)};
 }
 
 uint64_t EntrySizes::dim_at(uint32_t value, uint32_t axis) const {

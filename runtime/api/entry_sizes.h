@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The free sizes of an entry as its caller has chosen them: values of the symbols, and the shapes of
-// the inputs, which must agree with them when the entry runs. Allocates nothing once it is made.
+// The free sizes of an entry as its caller has chosen them: values of the symbols, and the shapes
+// of the inputs, which must agree with them when the entry runs. Allocates nothing once it is made.
 #pragma once
 
 #include <array>

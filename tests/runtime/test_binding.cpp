@@ -138,6 +138,44 @@ TEST_CASE("each_binding_fixture_breaks_its_rule_at_that_binding_alone") {
   }
 }
 
+TEST_CASE("a_binding_of_many_steps_costs_little") {
+  constexpr uint32_t kSteps = 300;
+  constexpr int kBindings = 20;
+  PlanSpec spec = chain_plan(kSteps);
+  spec.symbols = {{.name = "n", .minimum = 1, .maximum = 64}};
+  SpecKernel& kernel = spec.kernels[0];
+  kernel.params_bytes = 32;
+  for (SpecAccess& access : kernel.accesses) access.min_bytes = 0;
+  kernel.counts = {{24, 1, 4, 0}, {24, 1, 4, 8}, {24, 1, 4, 16}};
+  const uint32_t count = 64;
+  std::memcpy(spec.params.data() + 24, &count, sizeof count);
+  SpecEntry& main = spec.entries[0];
+  main.sizes = {{0, 0, 0, fb::SizeOp::Symbol},
+                {4, 0, 0, fb::SizeOp::Constant},
+                {0, 0, 1, fb::SizeOp::Multiply},
+                {64, 0, 0, fb::SizeOp::Constant},
+                {0, 0, 3, fb::SizeOp::CeilDivide}};
+  using fb::PatchField;
+  const auto patch_all = [&](uint32_t end, uint32_t part, uint32_t size, PatchField field) {
+    for (uint32_t i = 0; i < end; ++i) {
+      const bool is_weight = field <= PatchField::ValueBytes && i == 2;
+      if (!is_weight) main.patches.emplace_back(i, part, size, field);
+    }
+  };
+  for (SpecStep& step : main.steps) step.params_bytes = 32;
+  patch_all(static_cast<uint32_t>(main.values.size()), 0, 0, PatchField::ValueDim);
+  patch_all(static_cast<uint32_t>(main.values.size()), 0, 2, PatchField::ValueBytes);
+  patch_all(3 * kSteps, 0, 2, PatchField::RelocationLength);
+  patch_all(kSteps, 0, 4, PatchField::Grid);
+  patch_all(kSteps, 24, 0, PatchField::ParamsWord);
+  const std::shared_ptr<const PlanView> plan = opened(spec);
+  const auto begin = std::chrono::steady_clock::now();
+  for (uint64_t n = 1; n <= kBindings; ++n) bound_at(*plan, {n});
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  std::printf("bind: %.3f ms per %u steps\n", took.count() / kBindings, kSteps);
+  CHECK(took.count() / kBindings < 20);
+}
+
 TEST_CASE("a_symbol_outside_its_range_is_refused_with_the_range") {
   PlanSpec spec = free_plan();
   spec.symbols[1].multiple_of = 8;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Free symbols over the C API and the null device: shapes that set them, bindings that are kept, and
-// what is refused.
+// Free symbols over the C API and the null device: shapes that set them, bindings that are kept,
+// and what is refused.
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -30,11 +30,12 @@ PlanSpec copies_plan() {
   for (const char* name : {"x", "m", "k", "y", "n", "l"}) {
     const auto v = static_cast<uint32_t>(main.values.size());
     const bool is_flat = v % 3 == 2;
-    main.values.push_back({.name = name,
-                           .dims = is_flat ? std::vector<uint64_t>{32} : std::vector<uint64_t>{4, 16},
-                           .segment = fb::Segment::Io,
-                           .size_bytes = is_flat ? 128u : 256u,
-                           .last_step = 2});
+    main.values.push_back(
+        {.name = name,
+         .dims = is_flat ? std::vector<uint64_t>{32} : std::vector<uint64_t>{4, 16},
+         .segment = fb::Segment::Io,
+         .size_bytes = is_flat ? 128u : 256u,
+         .last_step = 2});
     add_patch(main, {v, 0, is_flat ? 5u : 0u, PatchField::ValueDim});
     if (!is_flat) add_patch(main, {v, 1, 1, PatchField::ValueDim});
     add_patch(main, {v, 0, is_flat ? 6u : 4u, PatchField::ValueBytes});
@@ -42,13 +43,12 @@ PlanSpec copies_plan() {
   }
   for (uint32_t s = 0; s < 3; ++s) {
     const uint64_t bytes = main.values[s].size_bytes;
-    main.steps.push_back(
-        {.kind = fb::StepKind::Copy,
-         .relocations = {{.value = s, .length_bytes = bytes},
-                         {.value = s + 3,
-                          .position = 8,
-                          .length_bytes = bytes,
-                          .mode = fb::AccessMode::Write}}});
+    main.steps.push_back({.kind = fb::StepKind::Copy,
+                          .relocations = {{.value = s, .length_bytes = bytes},
+                                          {.value = s + 3,
+                                           .position = 8,
+                                           .length_bytes = bytes,
+                                           .mode = fb::AccessMode::Write}}});
   }
   spec.entries = {main};
   return spec;
@@ -157,9 +157,10 @@ TEST_CASE("inputs_that_disagree_on_a_symbol_are_named_with_their_axes") {
   CHECK(rlx_session_run(rig.session, 0) == RLX_OK);
   REQUIRE(rlx_session_set_symbol(rig.session, 0, "batch", 3) == RLX_OK);
   CHECK(rlx_session_run(rig.session, 0) == RLX_INVALID_STATE);
-  CHECK(error() ==
-        "input \"x\" of entry \"main\" was set with 2 at axis 0, symbol \"batch\" is 3 now; set the "
-        "input again, or the symbol");
+  CHECK(
+      error() ==
+      "input \"x\" of entry \"main\" was set with 2 at axis 0, symbol \"batch\" is 3 now; set the "
+      "input again, or the symbol");
   REQUIRE(rlx_session_set_symbol(rig.session, 0, "batch", 2) == RLX_OK);
   CHECK(rlx_session_run(rig.session, 0) == RLX_OK);
 }
@@ -227,8 +228,7 @@ TEST_CASE("outputs_have_their_present_shapes") {
   REQUIRE(rlx_session_run(rig.session, 0) == RLX_OK);
   float data[64];
   CHECK(rlx_session_read_output(rig.session, 0, "y", data, sizeof data) == RLX_INVALID_ARGUMENT);
-  CHECK(error() ==
-        "output \"y\" of entry \"main\" got room for 256 bytes, wanted 56 for f32[2,7]");
+  CHECK(error() == "output \"y\" of entry \"main\" got room for 256 bytes, wanted 56 for f32[2,7]");
   // Another size drops what the last run gave.
   REQUIRE(rlx_session_set_symbol(rig.session, 0, "seq", 8) == RLX_OK);
   CHECK(rlx_session_read_output(rig.session, 0, "y", data, 56) == RLX_INVALID_STATE);
@@ -286,8 +286,9 @@ TEST_CASE("buffers_of_the_caller_hold_the_present_size") {
   CHECK(room[7] == 8);
   rig.set_all(2, 8, 1);
   CHECK(rlx_session_run(rig.session, 0) == RLX_INVALID_ARGUMENT);
-  CHECK(error() ==
-        "the memory for \"y\" of entry \"main\" has 48 bytes, at batch = 2, seq = 8 it must have 64");
+  CHECK(
+      error() ==
+      "the memory for \"y\" of entry \"main\" has 48 bytes, at batch = 2, seq = 8 it must have 64");
   REQUIRE(rlx_session_bind_output(rig.session, 0, "y", address, sizeof room) == RLX_OK);
   REQUIRE(rlx_session_run(rig.session, 0) == RLX_OK);
   CHECK(room[15] == 16);

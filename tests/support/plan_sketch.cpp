@@ -31,6 +31,7 @@ std::vector<std::byte> compile(const SketchKernel& kernel) {
   for (size_t i = 0; i < kernel.pointers.size(); ++i) {
     source += std::string("uint64_t ") + static_cast<char>('a' + i) + ";\n";
   }
+  if (kernel.counted) source += "uint count;\n";
   source += "} p;\nvoid main() { uint i = gl_GlobalInvocationID.x;\n" + kernel.body + "\n}\n";
   shaderc::CompileOptions options;
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
@@ -45,6 +46,10 @@ std::vector<std::byte> compile(const SketchKernel& kernel) {
 
 // Programmatic launch exists from here on.
 constexpr uint32_t kWaitingArchitecture = 90;
+
+uint32_t params_bytes(const SketchKernel& kernel) {
+  return static_cast<uint32_t>(8 * kernel.pointers.size() + (kernel.counted ? 8 : 0));
+}
 
 std::string ptx_text(const SketchKernel& kernel, uint32_t architecture) {
   std::string params;
@@ -62,20 +67,20 @@ std::string ptx_text(const SketchKernel& kernel, uint32_t architecture) {
   const bool waits = architecture >= kWaitingArchitecture;
   return ".version " + std::string(waits ? "7.8" : "7.0") + "\n.target sm_" +
          std::to_string(architecture) + "\n.address_size 64\n" + ptx_contract_line() +
-         ".visible .entry main(.param .align 8 .b8 params[" +
-         std::to_string(8 * kernel.pointers.size()) +
+         ".visible .entry main(.param .align 8 .b8 params[" + std::to_string(params_bytes(kernel)) +
          "]) .reqntid 64, 1, 1 {\n"
          "  .reg .f32 %a, %b, %c, %d;\n"
          "  .reg .u64 %pa, %pb, %pc, %pd, %at;\n"
-         "  .reg .u32 %i, %group;\n"
+         "  .reg .u32 %i, %group, %count;\n"
          "  .reg .pred %outside;\n" +
          (waits ? "  griddepcontrol.launch_dependents;\n  griddepcontrol.wait;\n" : "") +
          "  mov.u32 %i, %tid.x;\n"
          "  mov.u32 %group, %ctaid.x;\n"
-         "  mad.lo.u32 %i, %group, 64, %i;\n"
-         "  setp.ge.u32 %outside, %i, " +
-         std::to_string(kernel.elements) +
-         ";\n"
+         "  mad.lo.u32 %i, %group, 64, %i;\n" +
+         (kernel.counted ? "  ld.param.u32 %count, [params+" +
+                               std::to_string(8 * kernel.pointers.size()) + "];\n"
+                         : "  mov.u32 %count, " + std::to_string(kernel.elements) + ";\n") +
+         "  setp.ge.u32 %outside, %i, %count;\n"
          "  @%outside bra done;\n"
          "  mul.wide.u32 %at, %i, 4;\n" +
          loads + "  " + kernel.ptx + "\n" + stores + "done:\n  ret;\n}\n";
@@ -92,11 +97,14 @@ SpecVariant ptx_variant(const SketchKernel& kernel, uint32_t architecture) {
 }
 
 SpecKernel to_spec(const SketchKernel& kernel, uint32_t cuda_architecture) {
-  SpecKernel spec{.name = kernel.name,
-                  .params_bytes = static_cast<uint32_t>(kernel.pointers.size() * 8)};
+  SpecKernel spec{.name = kernel.name, .params_bytes = params_bytes(kernel)};
   for (uint32_t i = 0; i < kernel.pointers.size(); ++i) {
     spec.accesses.push_back(
         {.position = i * 8, .alignment = 4, .min_bytes = 4, .mode = kernel.pointers[i]});
+    if (kernel.counted) {
+      spec.accesses.back().min_bytes = 0;
+      spec.counts.emplace_back(static_cast<uint32_t>(8 * kernel.pointers.size()), 1, 4, i * 8);
+    }
   }
   spec.variants.push_back({.code = compile(kernel), .features = kFeatures});
   if (!kernel.ptx.empty()) spec.variants.push_back(ptx_variant(kernel, cuda_architecture));
@@ -121,7 +129,11 @@ void set_lifetimes(const SketchEntry& entry, SpecEntry& spec) {
   }
 }
 
-SpecStep to_spec(const SketchStep& step, const SketchEntry& entry) {
+// Where the params of counted kernels stand, all else in their section being 0.
+constexpr uint64_t kCountedParams = 128;
+
+SpecStep to_spec(const SketchStep& step, const SketchEntry& entry,
+                 const std::vector<SketchKernel>& kernels) {
   const bool dispatch = step.kind == fb::StepKind::Dispatch;
   SpecStep spec{.kind = step.kind,
                 .kernel = step.kernel,
@@ -129,7 +141,8 @@ SpecStep to_spec(const SketchStep& step, const SketchEntry& entry) {
                 .fill_pattern = step.fill_pattern};
   if (dispatch) {
     spec.grid = {step.grid, 1, 1};
-    spec.params_bytes = static_cast<uint32_t>(step.pointers.size() * 8);
+    spec.params_bytes = params_bytes(kernels[step.kernel]);
+    if (kernels[step.kernel].counted) spec.params_offset = kCountedParams;
   }
   for (uint32_t i = 0; i < step.pointers.size(); ++i) {
     const SketchPointer& pointer = step.pointers[i];
@@ -144,7 +157,7 @@ SpecStep to_spec(const SketchStep& step, const SketchEntry& entry) {
   return spec;
 }
 
-SpecEntry to_spec(const SketchEntry& entry) {
+SpecEntry to_spec(const SketchEntry& entry, const std::vector<SketchKernel>& kernels) {
   SpecEntry spec{.name = entry.name};
   for (uint32_t i = 0; i < entry.values.size(); ++i) {
     const SketchValue& value = entry.values[i];
@@ -166,7 +179,7 @@ SpecEntry to_spec(const SketchEntry& entry) {
   }
   set_lifetimes(entry, spec);
   for (const SketchStep& step : entry.steps) {
-    SpecStep& added = spec.steps.emplace_back(to_spec(step, entry));
+    SpecStep& added = spec.steps.emplace_back(to_spec(step, entry, kernels));
     for (uint32_t earlier = 0; earlier + 1 < spec.steps.size(); ++earlier) {
       if (spec.steps[earlier].wave < added.wave) added.edges.push_back(earlier);
     }
@@ -218,9 +231,15 @@ PlanSpec to_spec(const PlanSketch& sketch) {
                  .architecture_count = 0,
                  .architectures = {}};
   }
-  for (const SketchEntry& entry : sketch.entries) spec.entries.push_back(to_spec(entry));
-  if (!sketch.init.empty()) spec.init = to_spec(sketch.init[0]);
-  spec.params.resize(128);  // all zero: every byte of a sketch's params is a pointer
+  for (const SketchEntry& entry : sketch.entries)
+    spec.entries.push_back(to_spec(entry, sketch.kernels));
+  if (!sketch.init.empty()) spec.init = to_spec(sketch.init[0], sketch.kernels);
+  spec.params.resize(2 * kCountedParams);  // zero but for counts: the rest of them are pointers
+  for (const SketchKernel& kernel : sketch.kernels) {
+    if (!kernel.counted) continue;
+    std::memcpy(spec.params.data() + kCountedParams + 8 * kernel.pointers.size(), &kernel.elements,
+                sizeof kernel.elements);
+  }
   spec.vulkan = {.present = 1,
                  .api_version = 1u << 22 | 2u << 12,
                  .features = kFeatures | sketch.extra_features,
@@ -231,13 +250,17 @@ PlanSpec to_spec(const PlanSketch& sketch) {
   return spec;
 }
 
-std::shared_ptr<const PlanView> open_plan(const PlanSketch& sketch) {
+std::shared_ptr<const PlanView> open_spec(const PlanSpec& spec) {
   std::shared_ptr<const PlanView> view;
-  const Status status = PlanView::open_memory(serialise(to_spec(sketch)),
-                                              {.check_weights = true, .copy_memory = true}, view);
+  const Status status =
+      PlanView::open_memory(serialise(spec), {.check_weights = true, .copy_memory = true}, view);
   INFO(status.message());
   REQUIRE(status.ok());
   return view;
+}
+
+std::shared_ptr<const PlanView> open_plan(const PlanSketch& sketch) {
+  return open_spec(to_spec(sketch));
 }
 
 }  // namespace rlx::test

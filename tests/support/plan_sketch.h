@@ -56,6 +56,9 @@ struct SketchKernel {
   std::vector<fb::AccessMode> pointers;
   std::string ptx;
   uint32_t elements = 0;
+  // The number of elements is a count in the params, behind the pointers: p.count. All steps of
+  // such kernels share their params.
+  bool counted = false;
 };
 
 struct SketchWeight {
@@ -93,5 +96,6 @@ inline constexpr uint32_t kSketchWorkgroup = 64;
 PlanSpec to_spec(const PlanSketch& sketch);
 // Verified; a plan that is refused fails the test with the verifier's message.
 std::shared_ptr<const PlanView> open_plan(const PlanSketch& sketch);
+std::shared_ptr<const PlanView> open_spec(const PlanSpec& spec);
 
 }  // namespace rlx::test

@@ -160,6 +160,42 @@ inline PlanSketch state_sketch() {
                      {.kind = fb::StepKind::Copy, .pointers = {{2, kRead}, {5, kWrite}}}}}}};
 }
 
+// x f32[n] -> y = 2 * h + 1, z = 1 for h = 2 * x + 1 and a free symbol n of 0 to 1000; z f32[n] by
+// a fill and a copy. Both kernels share params, which hold n.
+inline PlanSpec free_sketch_spec() {
+  SketchKernel kernel = double_plus_one();
+  kernel.body = "if (i < p.count) F32(p.b).v[i] = F32(p.a).v[i] * 2.0 + 1.0;";
+  kernel.counted = true;
+  PlanSpec spec = to_spec(
+      {.kernels = {kernel},
+       .entries = {
+           {.name = "main",
+            .values = {{.name = "x", .segment = kIo, .elements = kCount, .role = Role::Input},
+                       {.name = "y", .segment = kIo, .elements = kCount, .role = Role::Output},
+                       {.name = "z", .segment = kIo, .elements = kCount, .role = Role::Output},
+                       {.name = "h", .elements = kCount},
+                       {.name = "one", .elements = kCount, .offset_bytes = 4096}},
+            .steps = {
+                dispatch(0, 0, {{0, kRead}, {3, kWrite}}),
+                {.kind = fb::StepKind::Fill, .pointers = {{4, kWrite}}, .fill_pattern = 0x3f800000},
+                dispatch(0, 1, {{3, kRead}, {1, kWrite}}),
+                {.kind = fb::StepKind::Copy, .wave = 1, .pointers = {{4, kRead}, {2, kWrite}}}}}}});
+  spec.symbols = {{.name = "n", .minimum = 0, .maximum = kCount}};
+  SpecEntry& main = spec.entries[0];
+  using fb::PatchField;
+  main.sizes = {{0, 0, 0, fb::SizeOp::Symbol},
+                {4, 0, 0, fb::SizeOp::Constant},
+                {0, 0, 1, fb::SizeOp::Multiply},
+                {kSketchWorkgroup, 0, 0, fb::SizeOp::Constant},
+                {0, 0, 3, fb::SizeOp::CeilDivide}};
+  for (uint32_t v = 0; v < 5; ++v) main.patches.emplace_back(v, 0, 0, PatchField::ValueDim);
+  for (uint32_t v = 0; v < 5; ++v) main.patches.emplace_back(v, 0, 2, PatchField::ValueBytes);
+  for (uint32_t r = 0; r < 7; ++r) main.patches.emplace_back(r, 0, 2, PatchField::RelocationLength);
+  for (const uint32_t s : {0, 2}) main.patches.emplace_back(s, 0, 4, PatchField::Grid);
+  for (const uint32_t s : {0, 2}) main.patches.emplace_back(s, 16, 0, PatchField::ParamsWord);
+  return spec;
+}
+
 inline std::vector<float> ramp(float start) {
   std::vector<float> x(kCount);
   std::iota(x.begin(), x.end(), start);
