@@ -218,9 +218,9 @@ std::string dims_text(const fb::Plan& plan, const fb::Entry& entry, uint32_t val
   std::string text = "[";
   for (uint32_t axis = 0; axis < dims.size(); ++axis) {
     const fb::Patch* patch = find_patch(entry, fb::PatchField::ValueDim, value, axis);
-    text += text_of(axis == 0 ? "" : ", ", patch == nullptr
-                                               ? std::to_string(dims.Get(axis))
-                                               : size_text(plan, size_terms(entry), patch->size()));
+    text += text_of(axis == 0 ? "" : ",", patch == nullptr
+                                              ? std::to_string(dims.Get(axis))
+                                              : size_text(plan, size_terms(entry), patch->size()));
   }
   return text + "]";
 }

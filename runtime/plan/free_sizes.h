@@ -49,7 +49,7 @@ std::optional<SizeFault> evaluate_sizes(std::span<const fb::SizeTerm> terms,
 // "seq", "2 * batch", "ceil(seq / 64) * 12". Long ones end in "...".
 std::string size_text(const fb::Plan& plan, std::span<const fb::SizeTerm> terms, uint32_t term);
 
-// "[batch, seq, 384]": the dims of a value, free ones as their sizes are written.
+// "[batch,seq,384]": the dims of a value, free ones as their sizes are written.
 std::string dims_text(const fb::Plan& plan, const fb::Entry& entry, uint32_t value);
 
 // The patch of a field; null where it has none.

@@ -55,6 +55,9 @@ class PlanView {
   static Status bind(const PlanView& plan, std::span<const fb::Entry* const> records,
                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
 
+  // The values at which this view was bound; empty for a plan as it is in its file.
+  [[nodiscard]] std::span<const uint64_t> bound_symbols() const { return bound_symbols_; }
+
   // Header of a plan of which only the first 4 KiB are at hand, checked as far as they allow.
   static Status open_header(std::span<const std::byte> first_page, PlanHeader& header);
 
@@ -149,6 +152,7 @@ class PlanView {
 
   InputFile file_;                        // when opened by path
   std::shared_ptr<const PlanView> base_;  // whose weights these are, when made by with_index
+  std::vector<uint64_t> bound_symbols_;
   const PlanView* bound_from_ = nullptr;  // whose weights, code and notes, when made by bind
   std::vector<std::byte> owned_;          // when opened from memory with a copy
   std::span<const std::byte> memory_;     // the whole plan when opened from memory

@@ -91,6 +91,7 @@ class PlanBinder {
   PlanBinder(const PlanView& plan, std::span<const uint64_t> symbols)
       : plan_(plan), symbols_(symbols), made_(new PlanView), faults_(1) {
     made_->bound_from_ = &plan;
+    made_->bound_symbols_.assign(symbols.begin(), symbols.end());
     made_->header_ = plan.header_;
     made_->index_bytes_ = plan.index_bytes_;
     made_->params_ = plan.params_;

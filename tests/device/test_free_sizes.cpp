@@ -25,8 +25,8 @@ class FreeSession {
 
   Status set_x(const std::vector<float>& x, uint64_t n) {
     const uint64_t dims[] = {n};
-    return session_->set_input(
-        0, "x", {.bytes = std::as_bytes(std::span(x).first(n)), .dims = dims});
+    return session_->set_input(0, "x",
+                               {.bytes = std::as_bytes(std::span(x).first(n)), .dims = dims});
   }
   std::vector<float> read(const char* name, uint64_t n) {
     std::vector<float> data(n);

@@ -5,6 +5,7 @@
 
 #include "tests/support/catch.h"
 #include "tests/support/cubin.h"
+#include "tests/support/free_plans.h"
 #include "tests/support/plan_fixture.h"
 #include "tools/inspect/inspect.h"
 
@@ -54,6 +55,23 @@ TEST_CASE("summary_names_targets_inputs_and_outputs") {
   const Json json = inspect_json(*plan, InspectView::Summary);
   CHECK(json["entries"].size() == 3);
   CHECK(json["entries"][2]["init"] == true);
+}
+
+TEST_CASE("free_sizes_are_shown_by_their_symbols_and_at_a_binding_as_numbers") {
+  const auto plan = open(free_copies_plan());
+  const std::string free = inspect_text(*plan, InspectView::Summary);
+  CHECK(contains(free, "symbol \"seq\": 0 to 16, multiple of 1, free"));
+  CHECK(contains(free, "input  \"x\" f32[batch,seq]"));
+  CHECK(contains(free, "output \"l\" f32[(seq + seq)]"));
+  std::shared_ptr<const PlanView> bound;
+  REQUIRE(PlanView::bind(*plan, plan->records(), std::vector<uint64_t>{2, 7}, bound).ok());
+  const std::string at = inspect_text(*bound, InspectView::Summary);
+  CHECK(contains(at, "symbol \"seq\": 0 to 16, multiple of 1, here 7"));
+  CHECK(contains(at, "input  \"x\" f32[2,7]"));
+  CHECK(contains(inspect_text(*bound, InspectView::Steps), "f32[14], bytes 0 to 56"));
+  CHECK(inspect_json(*bound, InspectView::Summary)["symbols"][1]["value"] == 7);
+  REQUIRE(PlanView::bind(*plan, plan->records(), std::vector<uint64_t>{2, 0}, bound).ok());
+  CHECK(contains(inspect_text(*bound, InspectView::Steps), "wave 0: skip"));
 }
 
 TEST_CASE("a_library_product_says_its_problem_and_whether_it_is_tuned") {

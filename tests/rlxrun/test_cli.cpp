@@ -16,8 +16,10 @@
 
 #include "runtime/base/output_file.h"
 #include "runtime/include/rlx.h"
+#include "tests/rlxrun/has_text.h"
 #include "tests/support/bin_folder.h"
 #include "tests/support/catch.h"
+#include "tests/support/free_plans.h"
 #include "tests/support/plan_fixture.h"
 #include "tests/support/program_laws.h"
 #include "tools/npy/npy.h"
@@ -159,6 +161,56 @@ TEST_CASE("rlxrun refuses wrong inputs with 2, naming what was got and what was 
   check_refused(place.echo("--inputs " + place.at("broken.npz")), 2,
                 "broken.npz: this is no .npz file");
   check_refused(place.echo("--seeded --dump-after 9=" + place.at("d.npy")), 2, "--dump-after 9");
+}
+
+TEST_CASE("rlxrun takes free symbols from the shapes of its inputs") {
+  const Workplace work;
+  REQUIRE(write_file(work.at("free.plan"), serialise(free_copies_plan())).ok());
+  const auto write = [&](const std::string& name, std::vector<uint64_t> dims) {
+    npy::Array array{.element = npy::Element::F32, .dims = std::move(dims), .data = {}};
+    uint64_t count = 1;
+    for (const uint64_t dim : array.dims) count *= dim;
+    array.data.resize(count * 4);
+    for (uint64_t i = 0; i < count; ++i) {
+      const auto number = static_cast<float>(i);
+      std::memcpy(array.data.data() + 4 * i, &number, sizeof number);
+    }
+    REQUIRE(npy::write_npy(work.at(name), array).ok());
+  };
+  write("x.npy", {2, 7});
+  write("m9.npy", {2, 9});
+  write("wide.npy", {2, 17});
+  const std::string plan = work.at("free.plan") + " --device null --seeded ";
+  const Outcome right =
+      rlxrun(plan + "--inputs x=" + work.at("x.npy") + " --expected y=" + work.at("x.npy") +
+             " --json --outputs " + work.at("out"));
+  INFO(right.text);
+  REQUIRE(right.code == 0);
+  const nlohmann::json json = nlohmann::json::parse(right.text);
+  CHECK(json["symbols"] == nlohmann::json({{"batch", 2}, {"seq", 7}}));
+  CHECK(json["outputs"][2]["shape"] == nlohmann::json({14}));
+  npy::Array l;
+  REQUIRE(npy::read_npy(work.at("out/l.npy"), l).ok());
+  CHECK(l.dims == std::vector<uint64_t>{14});
+
+  const Outcome seeded = rlxrun(plan + "--dim seq=5 --dim batch=3");
+  CHECK(seeded.code == 0);
+  CHECK(has_text(seeded.text, "at batch = 3, seq = 5"));
+  const Outcome two = rlxrun(plan + "--inputs x=" + work.at("x.npy") + " m=" + work.at("m9.npy"));
+  CHECK(two.code == 2);
+  CHECK(has_text(two.text, "disagree on symbol \"seq\""));
+  const Outcome dim = rlxrun(plan + "--dim seq=6 --inputs x=" + work.at("x.npy"));
+  CHECK(dim.code == 2);
+  CHECK(has_text(dim.text, "--dim seq=6: the inputs have 7"));
+  const Outcome wide = rlxrun(plan + "--inputs x=" + work.at("wide.npy"));
+  CHECK(wide.code == 2);
+  CHECK(has_text(wide.text, "got f32[2,17], wanted f32[batch,seq]"));
+  CHECK(rlxrun(plan + "--dim seq=17").code == 2);
+  CHECK(rlxrun(plan + "--dim heads=1").code == 2);
+  CHECK(rlxrun(plan + "--dim seq").code == 1);
+  const Outcome expected =
+      rlxrun(plan + "--dim seq=9 --dim batch=2 --expected y=" + work.at("x.npy"));
+  CHECK(expected.code == 2);
 }
 
 TEST_CASE("rlxrun tells unsuitable devices with 3 and missing room with 5") {

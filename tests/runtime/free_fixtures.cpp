@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans whose sizes depend on free symbols, and what their terms and patches can get wrong.
-#include <algorithm>
 #include <cstring>
 #include <optional>
-#include <tuple>
 
 #include "tests/runtime/verify_fixture.h"
 
@@ -156,15 +154,6 @@ std::vector<Fixture> patch_fixtures() {
 }
 
 }  // namespace
-
-void add_patch(SpecEntry& entry, fb::Patch patch) {
-  const auto behind =
-      std::find_if(entry.patches.begin(), entry.patches.end(), [&](const fb::Patch& other) {
-        return std::tuple(other.field(), other.index(), other.part()) >
-               std::tuple(patch.field(), patch.index(), patch.part());
-      });
-  entry.patches.insert(behind, patch);
-}
 
 PlanSpec free_plan() {
   PlanSpec spec = chain_plan(1);

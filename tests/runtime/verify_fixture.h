@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/verify/verify.h"
+#include "tests/support/free_plans.h"
 #include "tests/support/plan_fixture.h"
 
 namespace rlx::test {
@@ -47,8 +48,6 @@ std::vector<BindingFixture> binding_fixtures();
 PlanSpec free_plan();
 // gemm_plan() with a free symbol "rows" from 0 to 16 in the place of m.
 PlanSpec free_gemm_plan();
-// Puts a patch where it belongs in the order.
-void add_patch(SpecEntry& entry, fb::Patch patch);
 // small_plan() in which a count of two words bounds two pointers and one of one word the third,
 // beside a plain word; init dispatches too.
 PlanSpec counted_plan();

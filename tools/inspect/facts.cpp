@@ -4,8 +4,10 @@
 
 #include <span>
 
+#include "runtime/base/dtype.h"
 #include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/gemm_text.h"
 #include "runtime/plan/target_row.h"
 #include "tools/inspect/format.h"
@@ -15,19 +17,23 @@ namespace {
 
 constexpr std::string_view kSegmentNames[] = {"weights", "state", "arena", "io", "index_errors"};
 constexpr std::string_view kModeNames[] = {"none", "read", "write", "read-write"};
-constexpr std::string_view kStepKindNames[] = {"dispatch", "copy", "fill", "library-gemm"};
+constexpr std::string_view kStepKindNames[] = {"dispatch", "copy", "fill", "library-gemm", "skip"};
 
-std::string type_text(uint8_t dtype, const flatbuffers::Vector<uint64_t>& dims) {
-  return tensor_text(dtype, std::span(dims.data(), dims.size()));
+// Free dims by their symbols, unless the plan is bound.
+std::string type_text(const PlanView& plan, const fb::Entry& entry, uint32_t index) {
+  const fb::Value& value = PlanView::value(entry, index);
+  if (!has_free_sizes(entry) || !plan.bound_symbols().empty())
+    return tensor_text(value.dtype(), {value.dims()->data(), value.dims()->size()});
+  return dtype_row(value.dtype())->name + dims_text(plan.index(), entry, index);
 }
 
-ValueFacts value_facts(const fb::Entry& entry, uint32_t index) {
+ValueFacts value_facts(const PlanView& plan, const fb::Entry& entry, uint32_t index) {
   const fb::Value& value = PlanView::value(entry, index);
   const std::span<const fb::Step> steps = PlanView::steps(entry);
   const auto wave_of = [&](uint32_t step) { return step < steps.size() ? steps[step].wave() : 0; };
   ValueFacts facts{.index = index,
                    .name = std::string(PlanView::text(value.name())),
-                   .type = type_text(value.dtype(), *value.dims()),
+                   .type = type_text(plan, entry, index),
                    .segment = segment_name(value.segment()),
                    .offset_bytes = value.offset_bytes(),
                    .size_bytes = value.size_bytes(),
@@ -41,10 +47,11 @@ ValueFacts value_facts(const fb::Entry& entry, uint32_t index) {
   return facts;
 }
 
-AccessFacts access_facts(const fb::Entry& entry, const fb::Relocation& relocation) {
+AccessFacts access_facts(const PlanView& plan, const fb::Entry& entry,
+                         const fb::Relocation& relocation) {
   const fb::Value& value = PlanView::value(entry, relocation.value());
   return {.value = std::string(PlanView::text(value.name())),
-          .type = type_text(value.dtype(), *value.dims()),
+          .type = type_text(plan, entry, relocation.value()),
           .segment = segment_name(value.segment()),
           .mode = kModeNames[static_cast<size_t>(relocation.mode())],
           .offset_bytes = relocation.offset_bytes(),
@@ -127,7 +134,7 @@ StepFacts step_facts(const PlanView& plan, const fb::Entry& entry, uint32_t posi
                   .alternative = alternative_text(plan, entry, position)};
   add_kernel(plan, step, facts);
   for (const fb::Relocation& relocation : PlanView::relocations(entry, step)) {
-    facts.accesses.push_back(access_facts(entry, relocation));
+    facts.accesses.push_back(access_facts(plan, entry, relocation));
   }
   const std::span<const uint32_t> edges = PlanView::edges(entry, step);
   facts.edges.assign(edges.begin(), edges.end());
@@ -154,7 +161,7 @@ EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) 
                    .inputs = {entry.inputs()->begin(), entry.inputs()->end()},
                    .outputs = {entry.outputs()->begin(), entry.outputs()->end()}};
   for (uint32_t i = 0; i < entry.values()->size(); ++i) {
-    facts.values.push_back(value_facts(entry, i));
+    facts.values.push_back(value_facts(plan, entry, i));
     if (entry.values()->Get(i)->segment() == fb::Segment::Arena) {
       facts.unplanned_bytes += round_up(facts.values.back().size_bytes, kArenaAlignmentBytes);
     }

@@ -122,14 +122,18 @@ Json targets_json(const PlanHeader& header) {
   return json;
 }
 
-Json symbols_json(const fb::Plan& index) {
+Json symbols_json(const PlanView& plan) {
   Json symbols = Json::array();
-  for (const fb::Symbol* symbol : *index.symbols()) {
+  const std::span<const uint64_t> values = plan.bound_symbols();
+  for (uint32_t i = 0; i < plan.index().symbols()->size(); ++i) {
+    const fb::Symbol* symbol = plan.index().symbols()->Get(i);
     Json json = {{"name", utf8_text(PlanView::text(symbol->name()))},
                  {"minimum", symbol->minimum()},
                  {"maximum", symbol->maximum()},
                  {"multiple_of", symbol->multiple_of()}};
     if (const auto bound = symbol->bound()) json["bound"] = *bound;
+    json["free"] = !symbol->bound().has_value();
+    if (!symbol->bound() && !values.empty()) json["value"] = values[i];
     symbols.push_back(std::move(json));
   }
   return symbols;
@@ -147,7 +151,7 @@ Json summary_json(const PlanView& plan) {
                {"weight_count", plan.index().weights()->size()},
                {"state_count", plan.index().states()->size()},
                {"kernel_count", plan.index().kernels()->size()},
-               {"symbols", symbols_json(plan.index())},
+               {"symbols", symbols_json(plan)},
                {"entries", Json::array()}};
   for (const EntryFacts& entry : entry_facts(plan)) {
     Json head = entry_head(entry);

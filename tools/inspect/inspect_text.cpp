@@ -52,13 +52,16 @@ std::string entry_summary(const EntryFacts& entry) {
   return text;
 }
 
-std::string symbols_text(const fb::Plan& index) {
+std::string symbols_text(const PlanView& plan) {
   std::string text;
-  for (const fb::Symbol* symbol : *index.symbols()) {
+  const std::span<const uint64_t> values = plan.bound_symbols();
+  for (uint32_t i = 0; i < plan.index().symbols()->size(); ++i) {
+    const fb::Symbol* symbol = plan.index().symbols()->Get(i);
     text += "symbol " + name_text(PlanView::text(symbol->name())) + ": " +
             std::to_string(symbol->minimum()) + " to " + std::to_string(symbol->maximum()) +
             ", multiple of " + std::to_string(symbol->multiple_of());
     if (const auto bound = symbol->bound()) text += ", compiled for " + std::to_string(*bound);
+    if (!symbol->bound()) text += values.empty() ? ", free" : ", here " + std::to_string(values[i]);
     text += "\n";
   }
   return text;
@@ -166,7 +169,7 @@ std::string summary_text(const PlanView& plan) {
           byte_count(header.state_bytes) + ", arena " + byte_count(header.arena_bytes) + ", io " +
           byte_count(header.io_bytes) + ", index errors " + byte_count(header.index_error_bytes) +
           "; host memory " + byte_count(header.host_bytes) + "\n";
-  text += symbols_text(plan.index());
+  text += symbols_text(plan);
   for (const EntryFacts& entry : entry_facts(plan)) text += entry_summary(entry);
   return text;
 }

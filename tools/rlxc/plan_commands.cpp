@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rlxc inspect` and `rlxc verify`.
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "runtime/base/output_file.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/plan_view.h"
 #include "tools/inspect/inspect.h"
 #include "tools/rlxc/commands.h"
@@ -24,6 +29,7 @@ struct InspectArguments {
   bool json = false;
   std::string svg;
   std::string entry;
+  std::vector<std::string> dims;  // "NAME=N"
 };
 
 int report_status(const Status& status) {
@@ -52,6 +58,55 @@ int write_svg(const PlanView& plan, const InspectArguments& arguments) {
   return report_written(write_file(arguments.svg, std::as_bytes(std::span(svg))));
 }
 
+// The symbols of a plan with these at other values than their maximum. Says what is wrong.
+std::optional<std::vector<uint64_t>> symbols_of(const PlanView& plan,
+                                                const std::vector<std::string>& dims) {
+  std::vector<uint64_t> symbols = symbols_at_maximum(plan.index());
+  for (const std::string& text : dims) {
+    const size_t equals = text.find('=');
+    const std::string name = text.substr(0, equals);
+    const std::string digits = equals == std::string::npos ? "" : text.substr(equals + 1);
+    uint64_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (digits.empty() || error != std::errc() || end != digits.data() + digits.size()) {
+      usage_error("--dim: \"" + text + "\" is not NAME=N, as in seq=77");
+      return std::nullopt;
+    }
+    std::string names;
+    bool found = false;
+    for (uint32_t i = 0; i < symbols.size(); ++i) {
+      const std::string_view known = PlanView::text(plan.index().symbols()->Get(i)->name());
+      names += (names.empty() ? "" : ", ") + std::string(known);
+      if (known != name) continue;
+      symbols[i] = value;
+      found = true;
+    }
+    if (found) continue;
+    usage_error("the plan has no symbol \"" + name + "\"" +
+                (names.empty() ? ", and no other" : "; symbols are " + names));
+    return std::nullopt;
+  }
+  return symbols;
+}
+
+int show(const PlanView& plan, const PlanView& file, const InspectArguments& arguments) {
+  const InspectView view = arguments.memory    ? InspectView::Memory
+                           : arguments.steps   ? InspectView::Steps
+                           : arguments.kernels ? InspectView::Kernels
+                           : arguments.sizes   ? InspectView::Sizes
+                           : arguments.why     ? InspectView::Why
+                                               : InspectView::Summary;
+  // Kernels and the bytes of the file are the same at all sizes.
+  const bool is_of_file = view == InspectView::Kernels || view == InspectView::Sizes;
+  const PlanView& shown = is_of_file ? file : plan;
+  if (arguments.json) {
+    std::printf("%s\n", inspect_json(shown, view).dump(2).c_str());
+  } else {
+    std::fputs(inspect_text(shown, view).c_str(), stdout);
+  }
+  return arguments.svg.empty() ? kExitOk : write_svg(plan, arguments);
+}
+
 int inspect(const InspectArguments& arguments) {
   if (!arguments.entry.empty() && arguments.svg.empty())
     return usage_error("--entry goes with --svg");
@@ -59,18 +114,12 @@ int inspect(const InspectArguments& arguments) {
   if (const Status status = PlanView::open_file(arguments.plan, {}, plan); !status.ok()) {
     return report_status(status);
   }
-  const InspectView view = arguments.memory    ? InspectView::Memory
-                           : arguments.steps   ? InspectView::Steps
-                           : arguments.kernels ? InspectView::Kernels
-                           : arguments.sizes   ? InspectView::Sizes
-                           : arguments.why     ? InspectView::Why
-                                               : InspectView::Summary;
-  if (arguments.json) {
-    std::printf("%s\n", inspect_json(*plan, view).dump(2).c_str());
-  } else {
-    std::fputs(inspect_text(*plan, view).c_str(), stdout);
-  }
-  return arguments.svg.empty() ? kExitOk : write_svg(*plan, arguments);
+  if (arguments.dims.empty()) return show(*plan, *plan, arguments);
+  const std::optional<std::vector<uint64_t>> symbols = symbols_of(*plan, arguments.dims);
+  if (!symbols) return kExitUsage;
+  std::shared_ptr<const PlanView> bound;
+  const Status status = PlanView::bind(*plan, plan->records(), *symbols, bound);
+  return status.ok() ? show(*bound, *plan, arguments) : report_status(status);
 }
 
 int verify(const std::string& path) {
@@ -101,6 +150,10 @@ void add_inspect_command(CLI::App& app, Action& action) {
   command->add_flag("--json", arguments->json, "As JSON");
   command->add_option("--svg", arguments->svg, "Draw the arena of an entry to this file");
   command->add_option("--entry", arguments->entry, "Entry to draw (default: the first)");
+  command
+      ->add_option("--dim", arguments->dims,
+                   "Show the program with a free symbol at this value; others are at their maximum")
+      ->type_name("NAME=N");
   command->callback([arguments, &action] { action = [arguments] { return inspect(*arguments); }; });
 }
 

@@ -50,13 +50,13 @@ uint32_t dtype_in_file(npy::Element element, uint32_t dtype) {
 void require_comparable(const Tensor& tensor, npy::Element element,
                         const std::vector<uint64_t>& dims) {
   const NumberClass kind = class_of(tensor.dtype);
-  if (dims == tensor.dims && kind != NumberClass::None &&
+  if (can_have_dims(tensor, dims) && kind != NumberClass::None &&
       class_of(dtype_in_file(element, tensor.dtype)) == kind) {
     return;
   }
-  throw Failure(ExitCode::InputRefused,
-                "expected \"" + tensor.name + "\": got " + std::string(npy::element_name(element)) +
-                    shape_text(dims) + ", wanted " + type_text(tensor.dtype, tensor.dims));
+  throw Failure(ExitCode::InputRefused, "expected \"" + tensor.name + "\": got " +
+                                            std::string(npy::element_name(element)) +
+                                            shape_text(dims) + ", wanted " + type_text(tensor));
 }
 
 Comparison compare(const Tensor& tensor, const std::vector<std::byte>& got,

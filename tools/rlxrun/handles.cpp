@@ -56,6 +56,29 @@ uint32_t only_entry(const rlx_plan* plan) {
 
 }  // namespace
 
+namespace {
+
+using DimGetter = rlx_status (*)(const rlx_plan*, uint32_t, uint32_t, uint32_t, rlx_dim_info*);
+
+void describe_dims(const rlx_plan* plan, uint32_t entry, DimGetter get,
+                   std::vector<Tensor>& tensors) {
+  for (uint32_t i = 0; i < tensors.size(); ++i) {
+    std::vector<std::string> names;
+    bool is_free = false;
+    for (uint32_t axis = 0; axis < tensors[i].dims.size(); ++axis) {
+      rlx_dim_info dim = RLX_INIT(rlx_dim_info);
+      check(get(plan, entry, i, axis, &dim));
+      rlx_symbol_info symbol = RLX_INIT(rlx_symbol_info);
+      if (dim.symbol != RLX_NO_SYMBOL) check(rlx_plan_get_symbol(plan, dim.symbol, &symbol));
+      names.emplace_back(dim.is_free == 0 ? "" : symbol.name != nullptr ? symbol.name : "?");
+      is_free = is_free || dim.is_free != 0;
+    }
+    if (is_free) tensors[i].free_dims = std::move(names);
+  }
+}
+
+}  // namespace
+
 EntryView describe_entry(const rlx_plan* plan, const std::string& name) {
   EntryView entry;
   if (name.empty()) {
@@ -67,6 +90,8 @@ EntryView describe_entry(const rlx_plan* plan, const std::string& name) {
   entry.name = info.name;
   entry.inputs = tensors(plan, entry.index, info.input_count, rlx_plan_get_input);
   entry.outputs = tensors(plan, entry.index, info.output_count, rlx_plan_get_output);
+  describe_dims(plan, entry.index, rlx_plan_get_input_dim, entry.inputs);
+  describe_dims(plan, entry.index, rlx_plan_get_output_dim, entry.outputs);
   return entry;
 }
 
@@ -80,6 +105,27 @@ void describe_program(const rlx_session* session, EntryView& entry) {
     check(rlx_session_get_step(session, entry.index, i, &step));
     entry.steps.push_back(step);
   }
+  for (uint32_t i = 0; i < entry.outputs.size(); ++i) {
+    rlx_tensor_info output = RLX_INIT(rlx_tensor_info);
+    check(rlx_session_get_output(session, entry.index, i, &output));
+    entry.outputs[i] = to_tensor(output);
+  }
+}
+
+Tensor describe_input(const rlx_session* session, uint32_t entry, uint32_t input) {
+  rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
+  check(rlx_session_get_input(session, entry, input, &info));
+  return to_tensor(info);
+}
+
+std::vector<std::string> free_symbols(const rlx_plan* plan) {
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < rlx_plan_symbol_count(plan); ++i) {
+    rlx_symbol_info info = RLX_INIT(rlx_symbol_info);
+    check(rlx_plan_get_symbol(plan, i, &info));
+    if (info.is_free != 0) names.emplace_back(info.name);
+  }
+  return names;
 }
 
 std::vector<Tensor> describe_values(const rlx_session* session, uint32_t entry) {
@@ -90,6 +136,28 @@ std::string shape_text(const std::vector<uint64_t>& dims) {
   std::string text = "[";
   for (size_t i = 0; i < dims.size(); ++i) text += (i == 0 ? "" : ",") + std::to_string(dims[i]);
   return text + ']';
+}
+
+std::string type_text(const Tensor& tensor) {
+  if (!tensor.is_free()) return type_text(tensor.dtype, tensor.dims);
+  std::string text = type_text(tensor.dtype, {});
+  text.pop_back();
+  for (size_t i = 0; i < tensor.dims.size(); ++i) {
+    text += i == 0 ? "" : ",";
+    text += tensor.free_dims[i].empty() ? std::to_string(tensor.dims[i]) : tensor.free_dims[i];
+  }
+  return text + ']';
+}
+
+bool can_have_dims(const Tensor& tensor, const std::vector<uint64_t>& dims) {
+  if (!tensor.is_free()) return dims == tensor.dims;
+  if (dims.size() != tensor.dims.size()) return false;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    const bool fits =
+        tensor.free_dims[i].empty() ? dims[i] == tensor.dims[i] : dims[i] <= tensor.dims[i];
+    if (!fits) return false;
+  }
+  return true;
 }
 
 std::string type_text(uint32_t dtype, const std::vector<uint64_t>& dims) {

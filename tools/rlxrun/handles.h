@@ -30,6 +30,11 @@ struct Tensor {
   uint32_t first_step = 0;
   uint32_t last_step = 0;
   uint32_t segment = 0;
+  // By axis the symbol that a free dim is, "?" for one that is computed, "" for a fixed one; empty
+  // where all are fixed. Free dims are at their maximum until the session says what they are.
+  std::vector<std::string> free_dims;
+
+  [[nodiscard]] bool is_free() const { return !free_dims.empty(); }
 };
 
 // What one entry takes, gives and does.
@@ -47,8 +52,14 @@ struct EntryView {
 // The entry of that name; without a name the only one. What its device runs is still empty.
 EntryView describe_entry(const rlx_plan* plan, const std::string& name);
 
-// Adds what the session's device runs: waves, arena and steps.
+// Adds what the session's device runs at the present sizes: waves, arena, steps, and the dims of
+// outputs.
 void describe_program(const rlx_session* session, EntryView& entry);
+// An input at the present sizes.
+Tensor describe_input(const rlx_session* session, uint32_t entry, uint32_t input);
+
+// The free symbols of a plan.
+std::vector<std::string> free_symbols(const rlx_plan* plan);
 
 // Any value of an entry, in the plan's order.
 std::vector<Tensor> describe_values(const rlx_session* session, uint32_t entry);
@@ -57,5 +68,9 @@ std::vector<Tensor> describe_values(const rlx_session* session, uint32_t entry);
 std::string shape_text(const std::vector<uint64_t>& dims);
 // "f32[1,3,224,224]"
 std::string type_text(uint32_t dtype, const std::vector<uint64_t>& dims);
+// "f32[batch,3,224,224]": what a tensor can be.
+std::string type_text(const Tensor& tensor);
+// Whether a tensor can have these dims, as far as that is known without the session.
+bool can_have_dims(const Tensor& tensor, const std::vector<uint64_t>& dims);
 
 }  // namespace rlx::tool

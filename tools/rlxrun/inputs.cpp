@@ -17,7 +17,7 @@ namespace {
 std::string list_tensors(const std::vector<Tensor>& tensors) {
   std::string text;
   for (const Tensor& tensor : tensors) {
-    text += (text.empty() ? "" : ", ") + tensor.name + " " + type_text(tensor.dtype, tensor.dims);
+    text += (text.empty() ? "" : ", ") + tensor.name + " " + type_text(tensor);
   }
   return text.empty() ? "none" : text;
 }
@@ -110,10 +110,10 @@ class Matcher {
 // Nothing is converted.
 void require_same_type(const Tensor& tensor, npy::Element element,
                        const std::vector<uint64_t>& dims) {
-  if (npy::carries(element, tensor.dtype) && dims == tensor.dims) return;
-  throw Failure(ExitCode::InputRefused,
-                "input \"" + tensor.name + "\": got " + std::string(npy::element_name(element)) +
-                    shape_text(dims) + ", wanted " + type_text(tensor.dtype, tensor.dims));
+  if (npy::carries(element, tensor.dtype) && can_have_dims(tensor, dims)) return;
+  throw Failure(ExitCode::InputRefused, "input \"" + tensor.name + "\": got " +
+                                            std::string(npy::element_name(element)) +
+                                            shape_text(dims) + ", wanted " + type_text(tensor));
 }
 
 // SplitMix64: one 64-bit state, equidistributed, the same everywhere.
@@ -228,7 +228,8 @@ Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted) {
       missing.push_back(wanted[i]);
       continue;
     }
-    matched.arrays[i] = seeded_array(wanted[i], options.seed, options.seeded_max);
+    if (!wanted[i].is_free())
+      matched.arrays[i] = seeded_array(wanted[i], options.seed, options.seeded_max);
   }
   if (!missing.empty()) {
     throw Failure(ExitCode::InputRefused,

@@ -29,8 +29,9 @@ using TypeCheck = void (*)(const Tensor& tensor, npy::Element element,
 Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
                     std::string_view kind, TypeCheck check);
 
-// The bytes of each input: from the files, or seeded where `options.seeded` is set. Missing ones
-// are all named.
+// The bytes of each input: from the files, or seeded where `options.seeded` is set; seeded ones
+// with free dims are left out, since the other inputs may decide their sizes. Missing ones are all
+// named.
 Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted);
 
 // Random bytes for a tensor: normal floats, integers in [0, seeded_max), both values of bool. The

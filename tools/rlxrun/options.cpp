@@ -16,13 +16,15 @@ constexpr const char* kFooter =
     "Examples:\n"
     "  rlxrun model.plan --inputs x.npy --outputs out\n"
     "  rlxrun model.plan --inputs ids=ids.npy mask=mask.npy --expected y.npy\n"
-    "  rlxrun model.plan --seeded --warmup 10 --repeat 100 --profile";
+    "  rlxrun model.plan --seeded --warmup 10 --repeat 100 --profile\n"
+    "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77";
 
 // What the flags say as text, before it is taken apart.
 struct RawOptions {
   std::vector<std::string> inputs;
   std::vector<std::string> expected;
   std::vector<std::string> dumps;
+  std::vector<std::string> symbols;
   std::string tune;
 };
 
@@ -33,6 +35,17 @@ TensorFile split_tensor_file(const std::string& text) {
     throw CLI::ValidationError("\"" + text + "\" is neither name=file nor a file");
   }
   return {.name = text.substr(0, equals), .path = text.substr(equals + 1)};
+}
+
+SymbolValue split_symbol(const std::string& text) {
+  const size_t equals = text.find('=');
+  SymbolValue symbol{.name = text.substr(0, equals)};
+  const char* const end = text.data() + text.size();
+  const char* const begin = equals == std::string::npos ? end : text.data() + equals + 1;
+  const auto [stop, error] = std::from_chars(begin, end, symbol.value);
+  if (symbol.name.empty() || error != std::errc() || stop != end)
+    throw CLI::ValidationError("--dim: \"" + text + "\" is not NAME=N, as in seq=77");
+  return symbol;
 }
 
 DumpRequest split_dump(const std::string& text) {
@@ -58,6 +71,10 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--entry", options.entry,
                  "Entry to run; may be left out where the plan has one only")
       ->type_name("NAME");
+  app.add_option("--dim", raw.symbols,
+                 "Value of a free symbol; files that give inputs set the symbols of their shapes, "
+                 "what nothing sets is at its maximum")
+      ->type_name("NAME=N");
   app.add_option("-i,--inputs", raw.inputs,
                  "x.npy for a plan with one input, name=x.npy, or file.npz")
       ->type_name("FILE");
@@ -145,6 +162,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
+    for (const std::string& text : raw.symbols) options.symbols.push_back(split_symbol(text));
     for (const std::string& text : raw.expected)
       options.expected.push_back(split_tensor_file(text));
     for (const std::string& text : raw.dumps) options.dumps.push_back(split_dump(text));

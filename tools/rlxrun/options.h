@@ -29,9 +29,16 @@ enum class TuneMode : uint8_t {
   Locked,  // refuse a plan with a library product that is not tuned for this device
 };
 
+// "NAME=N"
+struct SymbolValue {
+  std::string name;
+  uint64_t value = 0;
+};
+
 struct Options {
   std::string plan_path;
   std::string entry;  // empty: the only one
+  std::vector<SymbolValue> symbols;
   std::vector<TensorFile> inputs;
   bool seeded = false;  // inputs without a file are random
   uint64_t seed = 0;

@@ -138,6 +138,11 @@ void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
 std::string report_text(const Report& report) {
   std::string out = "plan " + report.plan.name + ", entry " + report.entry.name + " on " +
                     report.device.id + " " + report.device.name + "\n";
+  std::string symbols;
+  for (const SymbolValue& symbol : report.symbols)
+    symbols +=
+        (symbols.empty() ? "at " : ", ") + symbol.name + " = " + std::to_string(symbol.value);
+  if (!symbols.empty()) out += symbols + '\n';
   print(out, "%zu steps in %u waves; weights %s, state %s, arena %s (lower bound %s), io %s\n",
         report.entry.steps.size(), report.entry.wave_count,
         bytes_text(report.plan.weights_bytes).c_str(), bytes_text(report.plan.state_bytes).c_str(),

@@ -49,20 +49,45 @@ PlanFacts facts_of(const rlx_plan* plan) {
           .io_bytes = info.io_bytes};
 }
 
-rlx_tensor to_tensor(const Tensor& wanted, const npy::Array& array) {
+void set_input(rlx_session* session, const EntryView& entry, size_t input,
+               const npy::Array& array) {
+  const Tensor& wanted = entry.inputs[input];
   rlx_tensor tensor = RLX_INIT(rlx_tensor);
   tensor.data = array.data.data();
   tensor.size_bytes = array.data.size();
   tensor.dtype = wanted.dtype;
-  tensor.rank = static_cast<uint32_t>(wanted.dims.size());
-  std::copy(wanted.dims.begin(), wanted.dims.end(), tensor.dims);
-  return tensor;
+  tensor.rank = static_cast<uint32_t>(array.dims.size());
+  std::copy(array.dims.begin(), array.dims.end(), tensor.dims);
+  check(rlx_session_set_input(session, entry.index, wanted.name.c_str(), &tensor));
 }
 
-void set_inputs(rlx_session* session, const EntryView& entry, const Matched& inputs) {
+uint64_t symbol_of(rlx_session* session, const EntryView& entry, const std::string& name) {
+  uint64_t value = 0;
+  check(rlx_session_get_symbol(session, entry.index, name.c_str(), &value));
+  return value;
+}
+
+// Symbols as they were asked for, then what the files hold, then what is seeded: its sizes are
+// those that the others leave.
+void set_inputs(rlx_session* session, const EntryView& entry, const Matched& inputs,
+                const Options& options) {
+  for (const SymbolValue& symbol : options.symbols)
+    check(rlx_session_set_symbol(session, entry.index, symbol.name.c_str(), symbol.value));
   for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    const rlx_tensor tensor = to_tensor(entry.inputs[i], inputs.arrays[i]);
-    check(rlx_session_set_input(session, entry.index, entry.inputs[i].name.c_str(), &tensor));
+    if (inputs.given[i] || !entry.inputs[i].is_free())
+      set_input(session, entry, i, inputs.arrays[i]);
+  }
+  for (const SymbolValue& symbol : options.symbols) {
+    const uint64_t value = symbol_of(session, entry, symbol.name);
+    if (value == symbol.value) continue;
+    throw Failure(ExitCode::InputRefused, "--dim " + symbol.name + "=" +
+                                              std::to_string(symbol.value) + ": the inputs have " +
+                                              std::to_string(value));
+  }
+  for (uint32_t i = 0; i < entry.inputs.size(); ++i) {
+    if (inputs.given[i] || !entry.inputs[i].is_free()) continue;
+    const Tensor present = describe_input(session, entry.index, i);
+    set_input(session, entry, i, seeded_array(present, options.seed, options.seeded_max));
   }
 }
 
@@ -306,14 +331,16 @@ Report run(const Options& options, PlanHandle& plan) {
   const Stopwatch load_watch;
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
-  describe_program(session.get(), report.entry);
-  report.codes = codes_of(report.entry);
-  set_inputs(session.get(), report.entry, inputs);
+  set_inputs(session.get(), report.entry, inputs, options);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
   const Stopwatch prepare_watch;
   check(rlx_session_prepare(session.get(), report.entry.index));
   report.timing.prepare_milliseconds = prepare_watch.milliseconds();
+  describe_program(session.get(), report.entry);
+  report.codes = codes_of(report.entry);
+  for (const std::string& name : free_symbols(plan.get()))
+    report.symbols.push_back({.name = name, .value = symbol_of(session.get(), report.entry, name)});
   const Stopwatch first_watch;
   check(rlx_session_run(session.get(), report.entry.index));
   report.timing.first_run_milliseconds = first_watch.milliseconds();

@@ -72,7 +72,8 @@ struct Report {
   DeviceFacts device;
   PlanFacts plan;
   EntryView entry;
-  std::vector<CodeUse> codes;  // of the entry, by name; empty where the plan leaves no choice
+  std::vector<SymbolValue> symbols;  // free ones, as the entry ran
+  std::vector<CodeUse> codes;        // of the entry, by name; empty where the plan leaves no choice
   std::vector<std::string> notes;
   std::vector<Output> outputs;
   std::vector<Comparison> comparisons;

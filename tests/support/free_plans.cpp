@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans with free symbols.
+#include "tests/support/free_plans.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace rlx::test {
+
+void add_patch(SpecEntry& entry, fb::Patch patch) {
+  const auto behind =
+      std::find_if(entry.patches.begin(), entry.patches.end(), [&](const fb::Patch& other) {
+        return std::tuple(other.field(), other.index(), other.part()) >
+               std::tuple(patch.field(), patch.index(), patch.part());
+      });
+  entry.patches.insert(behind, patch);
+}
+
+PlanSpec free_copies_plan() {
+  using fb::PatchField;
+  using fb::SizeOp;
+  PlanSpec spec = chain_plan(1);
+  spec.symbols = {{.name = "batch", .minimum = 1, .maximum = 4},
+                  {.name = "seq", .minimum = 0, .maximum = 16}};
+  SpecEntry main{.name = "main", .inputs = {0, 1, 2}, .outputs = {3, 4, 5}};
+  main.sizes = {{0, 0, 0, SizeOp::Symbol},   {0, 1, 0, SizeOp::Symbol},
+                {0, 0, 1, SizeOp::Multiply}, {4, 0, 0, SizeOp::Constant},
+                {0, 2, 3, SizeOp::Multiply}, {0, 1, 1, SizeOp::Add},
+                {0, 5, 3, SizeOp::Multiply}};
+  for (const char* name : {"x", "m", "k", "y", "n", "l"}) {
+    const auto v = static_cast<uint32_t>(main.values.size());
+    const bool is_flat = v % 3 == 2;
+    main.values.push_back(
+        {.name = name,
+         .dims = is_flat ? std::vector<uint64_t>{32} : std::vector<uint64_t>{4, 16},
+         .segment = fb::Segment::Io,
+         .size_bytes = is_flat ? 128u : 256u,
+         .last_step = 2});
+    add_patch(main, {v, 0, is_flat ? 5u : 0u, PatchField::ValueDim});
+    if (!is_flat) add_patch(main, {v, 1, 1, PatchField::ValueDim});
+    add_patch(main, {v, 0, is_flat ? 6u : 4u, PatchField::ValueBytes});
+    add_patch(main, {v % 3 * 2 + v / 3, 0, is_flat ? 6u : 4u, PatchField::RelocationLength});
+  }
+  for (uint32_t s = 0; s < 3; ++s) {
+    const uint64_t bytes = main.values[s].size_bytes;
+    main.steps.push_back({.kind = fb::StepKind::Copy,
+                          .relocations = {{.value = s, .length_bytes = bytes},
+                                          {.value = s + 3,
+                                           .position = 8,
+                                           .length_bytes = bytes,
+                                           .mode = fb::AccessMode::Write}}});
+  }
+  spec.entries = {main};
+  return spec;
+}
+
+}  // namespace rlx::test

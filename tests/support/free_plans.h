@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans with free symbols, for tests that need no kernel.
+#pragma once
+
+#include "tests/support/plan_fixture.h"
+
+namespace rlx::test {
+
+// Puts a patch where it belongs in the order.
+void add_patch(SpecEntry& entry, fb::Patch patch);
+
+// x, m f32[batch, seq], k f32[2 * seq] -> copies of them y, n, l. batch is 1 to 4, seq 0 to 16.
+PlanSpec free_copies_plan();
+
+}  // namespace rlx::test
