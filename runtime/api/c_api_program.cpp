@@ -51,7 +51,7 @@ Status give_port(Session& session, uint32_t entry, std::string_view what, uint32
   RLX_RETURN_IF_ERROR(session.shape_of(entry, values.Get(index), shape));
   rlx_tensor_info filled = describe_value(value);
   std::copy(shape.dims.begin(), shape.dims.end(), filled.dims);
-  filled.size_bytes = tensor_bytes(value.dtype(), shape.span()).value_or(0);
+  filled.size_bytes = *tensor_bytes(value.dtype(), shape.span());
   give_struct(filled, info);
   return {};
 }

@@ -180,7 +180,15 @@ Status EntrySizes::shape(uint32_t value, Shape& shape) {
   RLX_RETURN_IF_ERROR(evaluate());
   shape.rank = PlanView::value(*entry_, value).dims()->size();
   for (uint32_t axis = 0; axis < shape.rank; ++axis) shape.dims[axis] = dim_at(value, axis);
-  return {};
+  const fb::Value& largest = PlanView::value(*entry_, value);
+  const std::optional<uint64_t> bytes = tensor_bytes(largest.dtype(), shape.span());
+  if (bytes && *bytes <= largest.size_bytes()) return {};
+  return {RLX_INVALID_PLAN,
+          text_of(quoted(PlanView::text(largest.name())), " of ", entry_name(), " is ",
+                  tensor_text(largest.dtype(), shape.span()), " at ", text(),
+                  ", larger than at the maximum: ",
+                  tensor_text(largest.dtype(),
+                              {largest.dims()->data(), largest.dims()->size()}))};
 }
 
 }  // namespace rlx

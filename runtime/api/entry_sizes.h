@@ -57,7 +57,7 @@ class EntrySizes {
   void keep() { kept_ = symbols_; }
   void restore() { symbols_ = kept_; }
 
-  // Dims of a value at the present values.
+  // Dims of a value at the present values; none larger than at the maximum.
   Status shape(uint32_t value, Shape& shape);
 
  private:

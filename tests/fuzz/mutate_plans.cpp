@@ -60,6 +60,9 @@ PlanSpec with_clusters(PlanSpec spec) {
 
 std::vector<SeedPlan> fixture_seeds() {
   return {{"small_plan", serialise(small_plan())},
+          {"free_plan", serialise(free_plan())},
+          {"free_copies_plan", serialise(free_copies_plan())},
+          {"free_gemm_plan", serialise(free_gemm_plan())},
           {"chain_plan", serialise(chain_plan(5))},
           {"index_plan", serialise(index_plan(3))},
           {"both_targets", serialise(with_cuda(small_plan()))},

@@ -75,6 +75,8 @@ class MutantBuilder {
   void swap_roles();
   void other_targets();
   void swap_entry_and_init();
+  void bend_size();
+  void fix_size();
 
   // ---- Sections, header, bytes behind the schema's back: file_edits.cpp ----
   void edit_params();

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/plan_memory.h"
 #include "tests/fuzz/plans/session_calls.h"
 #include "tools/inspect/inspect.h"
@@ -63,6 +64,22 @@ uint64_t step_bytes(const PlanView& view) {
     }
   }
   return bytes;
+}
+
+// Every free symbol at its minimum, at its maximum, and somewhere between.
+std::vector<std::vector<uint64_t>> symbol_choices(const PlanView& view, uint64_t number) {
+  std::vector<std::vector<uint64_t>> choices(3);
+  uint64_t dice = number * 0x9e3779b97f4a7c15u + 1;
+  for (const fb::Symbol* symbol : *view.index().symbols()) {
+    const uint64_t least = symbol->bound().value_or(symbol->minimum());
+    const uint64_t most = symbol->bound().value_or(symbol->maximum());
+    const uint64_t count = (most - least) / symbol->multiple_of() + 1;
+    dice = dice * 6364136223846793005u + 1442695040888963407u;
+    choices[0].push_back(least);
+    choices[1].push_back(most);
+    choices[2].push_back(least + (dice >> 20) % count * symbol->multiple_of());
+  }
+  return choices;
 }
 
 }  // namespace
@@ -134,6 +151,7 @@ Judgement PlanJudge::judge(std::span<const std::byte> plan, uint64_t number) {
       verdict.ran = calls.ran();
     }
     if (small && guarded_ != nullptr && verdict.bad.empty()) run_guards(*view, verdict);
+    if (verdict.bad.empty()) judge_bindings(*view, number, small, most, verdict);
     if (verdict.guarded && verdict.bad.empty() && number % kRunOneIn == 0)
       verdict.bad = SessionCalls(plan, vulkan_, number).run();
   } catch (const std::exception& error) {
@@ -150,6 +168,29 @@ void PlanJudge::look_at(const PlanView& view, Judgement& verdict) {
   }
   for (uint32_t record = 0; record < view.records().size(); ++record)
     static_cast<void>(memory_svg(view, record));
+}
+
+void PlanJudge::judge_bindings(const PlanView& view, uint64_t number, bool small,
+                               uint64_t most_nanoseconds, Judgement& verdict) {
+  const std::vector<const fb::Entry*> records = view.records();
+  if (std::ranges::none_of(records, [](const fb::Entry* e) { return has_free_sizes(*e); })) return;
+  for (const std::vector<uint64_t>& symbols : symbol_choices(view, number)) {
+    const uint64_t begin = thread_nanoseconds();
+    std::shared_ptr<const PlanView> bound;
+    const Status status = PlanView::bind(view, records, symbols, bound);
+    const uint64_t took = thread_nanoseconds() - begin;
+    const std::string place = symbols_text(view.index(), symbols);
+    if (took > most_nanoseconds)
+      verdict.bad = text_of("a binding at ", place, " took ", took / 1000, " us");
+    if (!status.ok() && status.code() != RLX_INVALID_PLAN)
+      verdict.bad = text_of("a binding at ", place, " gives: ", status.message());
+    if (!verdict.bad.empty()) return;
+    if (!status.ok()) continue;
+    look_at(*bound, verdict);
+    if (small && guarded_ != nullptr && verdict.bad.empty()) run_guards(*bound, verdict);
+    if (!verdict.bad.empty()) verdict.bad = text_of("at ", place, ": ", verdict.bad);
+    if (!verdict.bad.empty()) return;
+  }
 }
 
 void PlanJudge::run_guards(const PlanView& view, Judgement& verdict) {

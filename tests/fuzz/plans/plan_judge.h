@@ -46,6 +46,10 @@ class PlanJudge {
  private:
   void look_at(const PlanView& view, Judgement& verdict);
   void run_guards(const PlanView& view, Judgement& verdict);
+  // The plan with its free symbols at their minimum, their maximum and between: a binding that is
+  // refused is fine, one that is not is a program like any other.
+  void judge_bindings(const PlanView& view, uint64_t number, bool small, uint64_t most_nanoseconds,
+                      Judgement& verdict);
   [[nodiscard]] bool is_trusted(const PlanView& view) const;
 
   rlx_device* null_ = nullptr;

@@ -167,6 +167,8 @@ void MutantBuilder::edit_once() {
       {&MutantBuilder::swap_roles, 2},
       {&MutantBuilder::other_targets, 2},
       {&MutantBuilder::swap_entry_and_init, 1},
+      {&MutantBuilder::bend_size, 5},
+      {&MutantBuilder::fix_size, 3},
       {&MutantBuilder::edit_params, 6},
       {&MutantBuilder::edit_code, 3},
       {&MutantBuilder::edit_section, 2},

@@ -78,7 +78,7 @@ bool SessionCalls::set_inputs(uint32_t entry) {
   if (!ok(rlx_plan_get_entry(plan_, entry, &info), "rlx_plan_get_entry")) return false;
   for (uint32_t i = 0; i < info.input_count; ++i) {
     rlx_tensor_info input = RLX_INIT(rlx_tensor_info);
-    if (!ok(rlx_plan_get_input(plan_, entry, i, &input), "rlx_plan_get_input")) return false;
+    if (!ok(rlx_session_get_input(session_, entry, i, &input), "rlx_session_get_input")) return false;
     std::vector<std::byte> data(input.size_bytes);
     for (size_t b = 0; b < data.size(); b += 16) data[b] = std::byte(number_ + b);
     rlx_tensor tensor = RLX_INIT(rlx_tensor);
@@ -98,7 +98,8 @@ void SessionCalls::read_outputs(uint32_t entry) {
   if (!ok(rlx_plan_get_entry(plan_, entry, &info), "rlx_plan_get_entry")) return;
   for (uint32_t i = 0; i < info.output_count; ++i) {
     rlx_tensor_info output = RLX_INIT(rlx_tensor_info);
-    if (!ok(rlx_plan_get_output(plan_, entry, i, &output), "rlx_plan_get_output")) return;
+    if (!ok(rlx_session_get_output(session_, entry, i, &output),
+            "rlx_session_get_output")) return;
     std::vector<std::byte> data(output.size_bytes);
     if (!ok(rlx_session_read_output(session_, entry, output.name, data.data(), data.size()),
             "rlx_session_read_output"))
@@ -106,7 +107,32 @@ void SessionCalls::read_outputs(uint32_t entry) {
   }
 }
 
+// Free ones at their minimum, or somewhere.
+bool SessionCalls::set_symbols(uint32_t entry, bool at_minimum) {
+  bool any = false;
+  for (uint32_t i = 0; i < rlx_plan_symbol_count(plan_); ++i) {
+    rlx_symbol_info symbol = RLX_INIT(rlx_symbol_info);
+    if (!ok(rlx_plan_get_symbol(plan_, i, &symbol), "rlx_plan_get_symbol")) return false;
+    if (symbol.is_free == 0) continue;
+    const uint64_t count = (symbol.maximum - symbol.minimum) / symbol.multiple_of + 1;
+    const uint64_t steps = at_minimum ? 0 : (number_ + i) % count;
+    any = true;
+    if (!ok(rlx_session_set_symbol(session_, entry, symbol.name,
+                                   symbol.minimum + steps * symbol.multiple_of),
+            "rlx_session_set_symbol"))
+      return false;
+  }
+  return any;
+}
+
 void SessionCalls::run_entry(uint32_t entry) {
+  run_at_present_sizes(entry);
+  for (const bool at_minimum : {true, false}) {
+    if (bad_.empty() && set_symbols(entry, at_minimum)) run_at_present_sizes(entry);
+  }
+}
+
+void SessionCalls::run_at_present_sizes(uint32_t entry) {
   ok(rlx_session_poison_arena(session_, 0xA5), "rlx_session_poison_arena");
   if (!set_inputs(entry) || !ok(rlx_session_prepare(session_, entry), "rlx_session_prepare"))
     return;

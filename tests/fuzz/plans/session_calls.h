@@ -31,6 +31,8 @@ class SessionCalls {
   bool open();
   void ask_plan();
   void run_entry(uint32_t entry);
+  void run_at_present_sizes(uint32_t entry);
+  bool set_symbols(uint32_t entry, bool at_minimum);
   bool set_inputs(uint32_t entry);
   void read_outputs(uint32_t entry);
   void ask_program(uint32_t entry);
