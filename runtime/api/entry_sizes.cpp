@@ -187,8 +187,7 @@ Status EntrySizes::shape(uint32_t value, Shape& shape) {
           text_of(quoted(PlanView::text(largest.name())), " of ", entry_name(), " is ",
                   tensor_text(largest.dtype(), shape.span()), " at ", text(),
                   ", larger than at the maximum: ",
-                  tensor_text(largest.dtype(),
-                              {largest.dims()->data(), largest.dims()->size()}))};
+                  tensor_text(largest.dtype(), {largest.dims()->data(), largest.dims()->size()}))};
 }
 
 }  // namespace rlx

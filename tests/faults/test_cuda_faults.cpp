@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "runtime/api/session.h"
 #include "runtime/cuda/cu_memory.h"
 #include "runtime/cuda/cublaslt.h"
 #include "runtime/cuda/cuda_device.h"
 #include "tests/faults/fault_fixture.h"
 #include "tests/support/catch.h"
+#include "tests/support/free_plans.h"
 
 using namespace rlx;
 using namespace rlx::test;
@@ -192,6 +194,71 @@ TEST_CASE("values on cuda are read after a step, steps are timed, and the arena 
   REQUIRE(session.poison_arena(std::byte{0xff}).ok());
   std::vector<GemmAlgorithm> algorithms;
   CHECK(session.time_algorithms(kStates, 0, 4, algorithms).code() == RLX_INVALID_ARGUMENT);
+  CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
+}
+
+TEST_CASE("a session on cuda is bound to one size after another") {
+  PlanSpec spec = free_copies_plan();
+  spec.kernels.clear();
+  spec.params.clear();
+  spec.vulkan = {};
+  spec.cuda = {.present = 1, .minimum_driver = 12000, .architecture_count = 1};
+  spec.cuda.architectures[0] = 90;
+  const std::shared_ptr<const PlanView> view = open_spec(spec);
+  OwnContext own(*view);
+  std::unique_ptr<Session> session;
+  REQUIRE(Session::create(view, own.plan, true, {.max_bindings = 2}, session).ok());
+  float first = 0;
+  const auto set = [&](const char* name, std::vector<uint64_t> dims, const std::vector<float>& x) {
+    return session->set_input(0, name, {.bytes = std::as_bytes(std::span(x)), .dims = dims}).ok();
+  };
+  for (const uint64_t seq : {3, 16, 7, 0, 3, 16, 7, 7, 1}) {
+    INFO(seq);
+    const std::vector<float> x(2 * seq, ++first);
+    REQUIRE(set("x", {2, seq}, x));
+    REQUIRE(set("m", {2, seq}, x));
+    REQUIRE(set("k", {2 * seq}, x));
+    const Status status = session->run(0);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    std::vector<float> y(2 * seq);
+    REQUIRE(session->read_output(0, "y", std::as_writable_bytes(std::span(y))).ok());
+    CHECK(y == x);
+    std::vector<StepTime> times;
+    REQUIRE(session->profile(0, times).ok());
+    REQUIRE(session->read_value(0, 1, 4, std::as_writable_bytes(std::span(y))).ok());
+    CHECK(y == x);
+  }
+  session.reset();
+  CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
+}
+
+TEST_CASE("products of a binding on cuda are described anew") {
+  const std::shared_ptr<const PlanView> view = open_spec(free_gemm_plan());
+  OwnContext own(*view);
+  std::unique_ptr<Session> session;
+  REQUIRE(Session::create(view, own.plan, true, {}, session).ok());
+  const std::vector<std::byte> zeros(2048);
+  for (const uint64_t rows : {5, 16, 0, 5, 1}) {
+    INFO(rows);
+    REQUIRE(session->set_symbol(0, "rows", rows).ok());
+    for (const auto& [name, dims] : std::vector<std::pair<const char*, std::vector<uint64_t>>>{
+             {"a", {rows, 8}}, {"b", {8, 32}}, {"bias", {32}}, {"residual", {rows, 32}}}) {
+      uint64_t bytes = 2;
+      for (const uint64_t dim : dims) bytes *= dim;
+      REQUIRE(
+          session
+              ->set_input(0, name,
+                          {.bytes = std::span(zeros).first(bytes), .dtype = RLX_F16, .dims = dims})
+              .ok());
+    }
+    const Status status = session->run(0);
+    INFO(status.message());
+    REQUIRE(status.ok());
+    std::vector<StepTime> times;
+    REQUIRE(session->profile(0, times).ok());
+  }
+  session.reset();
   CHECK(open_stand_in(RLX_CUDA_STAND_IN).misuses == 0);
 }
 

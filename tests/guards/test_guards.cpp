@@ -73,6 +73,19 @@ std::vector<Planted> planted_faults() {
   };
 }
 
+TEST_CASE("programs_of_any_sizes_keep_to_their_values") {
+  if (device() == nullptr) return;
+  const std::shared_ptr<const PlanView> plan = open_spec(free_sketch_spec());
+  for (const uint64_t n : {0, 1, 63, 64, 65, 999, 1000}) {
+    INFO(n);
+    std::shared_ptr<const PlanView> bound;
+    REQUIRE(PlanView::bind(*plan, plan->records(), {&n, 1}, bound).ok());
+    for (const GuardSide side : {GuardSide::Begin, GuardSide::End}) {
+      for (const std::string& fault : faults_of(*bound, side)) FAIL_CHECK(fault);
+    }
+  }
+}
+
 TEST_CASE("kernels_that_keep_to_their_accesses_pass_the_guards") {
   if (device() == nullptr) return;
   for (const PlanSketch& sketch :

@@ -25,12 +25,10 @@ PlanSpec declaring(PlanSpec spec) {
 }
 
 std::vector<SeedPlan> seeds() {
-  return {{"small_plan", serialise(small_plan())},
-          {"index_plan", serialise(index_plan(3))},
-          {"map_plan", serialise(map_plan())},
-          {"alternative_plan", serialise(alternative_plan())},
-          {"free_plan", serialise(free_plan())},
-          {"free_gemm_plan", serialise(free_gemm_plan())}};
+  return {
+      {"small_plan", serialise(small_plan())}, {"index_plan", serialise(index_plan(3))},
+      {"map_plan", serialise(map_plan())},     {"alternative_plan", serialise(alternative_plan())},
+      {"free_plan", serialise(free_plan())},   {"free_gemm_plan", serialise(free_gemm_plan())}};
 }
 
 bool same(const Node& a, const Node& b) {

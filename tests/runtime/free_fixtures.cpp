@@ -222,26 +222,6 @@ PlanSpec free_plan() {
   return spec;
 }
 
-PlanSpec free_gemm_plan() {
-  PlanSpec spec = gemm_plan();
-  spec.stores_defaults = true;
-  spec.symbols = {{.name = "rows", .minimum = 0, .maximum = 16}};
-  SpecEntry& main = spec.entries[0];
-  // Rows of a, of the residual and of y.
-  main.sizes = {{0, 0, 0, SizeOp::Symbol}, {16, 0, 0, SizeOp::Constant}};
-  for (const uint32_t value : {0, 3, 4}) add_patch(main, {value, 0, 0, PatchField::ValueDim});
-  main.sizes.emplace_back(0, 0, 1, SizeOp::Multiply);  // bytes of a
-  main.sizes.emplace_back(64, 0, 0, SizeOp::Constant);
-  main.sizes.emplace_back(0, 0, 3, SizeOp::Multiply);  // bytes of the others
-  for (const uint32_t value : {0, 3, 4}) {
-    const uint32_t bytes = value == 0 ? 2 : 4;
-    add_patch(main, {value, 0, bytes, PatchField::ValueBytes});
-    add_patch(main, {value, 0, bytes, PatchField::RelocationLength});
-  }
-  add_patch(main, {0, 0, 0, PatchField::Gemm});
-  return spec;
-}
-
 std::vector<BindingFixture> binding_fixtures() {
   using Rule = VerifyRule;
   using Edit = std::function<void(SpecEntry&)>;

@@ -239,6 +239,17 @@ TEST_CASE("the_last_bindings_of_a_session_stay_recorded") {
   CHECK(calls_of_run_at(2) == recorded);
 }
 
+TEST_CASE("a_recording_that_fails_at_new_values_can_be_tried_again") {
+  FreeRig rig;
+  rig.set_all(2, 4, 1);
+  REQUIRE(rlx_session_run(rig.session, 0) == RLX_OK);
+  rig.set_all(2, 6, 1);
+  rig.control->fail_at_call = rig.control->calls + 1;
+  CHECK(rlx_session_run(rig.session, 0) == RLX_OUT_OF_DEVICE_MEMORY);
+  CHECK(rlx_session_run(rig.session, 0) == RLX_OK);
+  CHECK(rig.wrong("y", 12, 1) == "");
+}
+
 TEST_CASE("buffers_of_the_caller_hold_the_present_size") {
   FreeRig rig;
   rig.set_all(2, 4, 1);

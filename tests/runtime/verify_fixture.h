@@ -46,8 +46,6 @@ std::vector<BindingFixture> binding_fixtures();
 // y f32[batch, seq], z f32[seq]: x is copied to the arena, a kernel with a count of elements in its
 // params makes y of that, a fill makes z.
 PlanSpec free_plan();
-// gemm_plan() with a free symbol "rows" from 0 to 16 in the place of m.
-PlanSpec free_gemm_plan();
 // small_plan() in which a count of two words bounds two pointers and one of one word the third,
 // beside a plain word; init dispatches too.
 PlanSpec counted_plan();

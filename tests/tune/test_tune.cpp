@@ -8,6 +8,7 @@
 #include "runtime/include/rlx.h"
 #include "runtime/null/null_device.h"
 #include "tests/support/catch.h"
+#include "tests/support/free_plans.h"
 #include "tests/support/plan_fixture.h"
 #include "tools/tune/plan_file.h"
 #include "tools/tune/tune.h"
@@ -90,6 +91,21 @@ PlanSpec spec_with_alternative() {
 }
 
 }  // namespace
+
+TEST_CASE("tuning_leaves_free_sizes_as_they_are") {
+  const Folder folder;
+  const std::string plan = folder.write("free.plan", free_gemm_plan());
+  tune::TuneReport report;
+  const Status status = tune_to(plan, folder.at("tuned.plan"), {}, report);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  const std::shared_ptr<const PlanView> tuned = open(folder.at("tuned.plan"));
+  const std::vector<uint64_t> rows = {5};
+  std::shared_ptr<const PlanView> bound;
+  REQUIRE(PlanView::bind(*tuned, tuned->records(), rows, bound).ok());
+  CHECK(bound->entry(0).gemms()->Get(0)->m() == 5);
+  CHECK(bound->entry(0).gemms()->Get(0)->algorithm()->size() == 64);
+}
 
 TEST_CASE("the_fastest_algorithm_is_written_with_what_it_was_measured_on") {
   const Folder folder;

@@ -23,6 +23,9 @@ constexpr double kClearlyFaster = 0.98;
 
 std::vector<std::byte> packed(const fb::PlanT& plan) {
   flatbuffers::FlatBufferBuilder builder;
+  // Fields that follow free sizes are stored whatever they hold.
+  builder.ForceDefaults(
+      std::ranges::any_of(plan.entries, [](const auto& entry) { return !entry->patches.empty(); }));
   fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &plan));
   const auto* bytes = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   return {bytes, bytes + builder.GetSize()};

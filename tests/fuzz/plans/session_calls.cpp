@@ -78,7 +78,8 @@ bool SessionCalls::set_inputs(uint32_t entry) {
   if (!ok(rlx_plan_get_entry(plan_, entry, &info), "rlx_plan_get_entry")) return false;
   for (uint32_t i = 0; i < info.input_count; ++i) {
     rlx_tensor_info input = RLX_INIT(rlx_tensor_info);
-    if (!ok(rlx_session_get_input(session_, entry, i, &input), "rlx_session_get_input")) return false;
+    if (!ok(rlx_session_get_input(session_, entry, i, &input), "rlx_session_get_input"))
+      return false;
     std::vector<std::byte> data(input.size_bytes);
     for (size_t b = 0; b < data.size(); b += 16) data[b] = std::byte(number_ + b);
     rlx_tensor tensor = RLX_INIT(rlx_tensor);
@@ -98,8 +99,7 @@ void SessionCalls::read_outputs(uint32_t entry) {
   if (!ok(rlx_plan_get_entry(plan_, entry, &info), "rlx_plan_get_entry")) return;
   for (uint32_t i = 0; i < info.output_count; ++i) {
     rlx_tensor_info output = RLX_INIT(rlx_tensor_info);
-    if (!ok(rlx_session_get_output(session_, entry, i, &output),
-            "rlx_session_get_output")) return;
+    if (!ok(rlx_session_get_output(session_, entry, i, &output), "rlx_session_get_output")) return;
     std::vector<std::byte> data(output.size_bytes);
     if (!ok(rlx_session_read_output(session_, entry, output.name, data.data(), data.size()),
             "rlx_session_read_output"))

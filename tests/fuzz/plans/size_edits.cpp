@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Edits of sizes that are free: they stay what they are at the maximum, which open verifies, and lie
-// elsewhere.
+// Edits of sizes that are free: they stay what they are at the maximum, which open verifies, and
+// lie elsewhere.
 #include <array>
 #include <cstring>
 
