@@ -25,8 +25,10 @@ SessionBase::SessionBase(Origin origin)
   programs_.reserve(view_.entry_count());
   for (uint32_t e = 0; e < view_.entry_count(); ++e) {
     present_.push_back(e);
-    Program& program = programs_.emplace_back(
-        Program{.entry = e, .symbols = symbols, .record = &view_.entry(e, plan_->target())});
+    Program& program = programs_.emplace_back(Program{.entry = e,
+                                                      .symbols = symbols,
+                                                      .record = &view_.entry(e, plan_->target()),
+                                                      .is_linked = true});
     for (const IoRange& io : io_ranges(*program.record))
       program.io.push_back({.io = io, .bound_address = std::nullopt});
   }
@@ -40,7 +42,9 @@ void SessionBase::use_program(uint32_t entry, uint32_t program) {
 bool SessionBase::use_binding(uint32_t entry, std::span<const uint64_t> symbols) {
   for (uint32_t p = 0; p < programs_.size(); ++p) {
     const Program& program = programs_[p];
-    if (program.entry != entry || !std::ranges::equal(program.symbols, symbols)) continue;
+    if (!program.is_linked || program.entry != entry ||
+        !std::ranges::equal(program.symbols, symbols))
+      continue;
     use_program(entry, p);
     return true;
   }
@@ -74,6 +78,7 @@ Status SessionBase::add_binding(uint32_t entry, std::span<const uint64_t> symbol
   const uint32_t place = place_for_binding();
   programs_[place] = std::move(made);
   link(place);
+  programs_[place].is_linked = true;
   use_program(entry, place);
   return {};
 }
@@ -137,7 +142,7 @@ Status SessionBase::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) 
   if (io_slot(programs_[entry], value).bound_address == address) return {};
   if (address.has_value()) RLX_RETURN_IF_ERROR(check_bindable(entry, value));
   for (uint32_t p = 0; p < programs_.size(); ++p) {
-    if (programs_[p].entry != entry) continue;
+    if (!programs_[p].is_linked || programs_[p].entry != entry) continue;
     IoSlot& slot = io_slot(programs_[p], value);
     slot.bound_address = address;
     move_io(p, slot);

@@ -136,6 +136,7 @@ class SessionBase : public DeviceSession {
     std::shared_ptr<const PlanView> bound;  // null: of the plan itself
     const fb::Entry* record = nullptr;
     std::vector<IoSlot> io;
+    bool is_linked = false;  // its values have places
     bool is_prepared = false;
     std::chrono::nanoseconds last_duration{0};  // from submit to the end of wait
     uint64_t last_use = 0;                      // the larger, the later

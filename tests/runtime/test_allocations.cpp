@@ -167,3 +167,50 @@ TEST_CASE("every_failing_allocation_is_an_error_and_the_next_try_works") {
   CHECK(count > 50);
   CHECK(wrong == 0);
 }
+
+TEST_CASE("a_binding_for_which_memory_runs_out_can_be_tried_again") {
+  const std::vector<std::byte> bytes = rlx::test::serialise(rlx::test::free_plan());
+  rlx_plan* plan = nullptr;
+  rlx_device* device = nullptr;
+  rlx_session* session = nullptr;
+  rlx_session_options options = RLX_INIT(rlx_session_options);
+  options.max_bindings = 2;
+  REQUIRE(rlx_plan_open_memory(bytes.data(), bytes.size(), nullptr, &plan) == RLX_OK);
+  REQUIRE(rlx_device_open("null", &device) == RLX_OK);
+  REQUIRE(rlx_session_create(plan, device, &options, &session) == RLX_OK);
+  alignas(16) float z[16] = {};
+  float x[64] = {};
+  const auto run = [&](uint64_t seq) {
+    rlx_tensor tensor = RLX_INIT(rlx_tensor);
+    tensor.data = x;
+    tensor.rank = 2;
+    tensor.dims[0] = 1;
+    tensor.dims[1] = seq;
+    tensor.size_bytes = seq * sizeof(float);
+    const rlx_status status = rlx_session_set_input(session, 0, "x", &tensor);
+    return status == RLX_OK ? rlx_session_run(session, 0) : status;
+  };
+  uint64_t wrong = 0;
+  uint64_t refused = 0;
+  for (uint64_t k = 1; k < 120; ++k) {
+    const uint64_t seq = 1 + k % 15;
+    fail_at = allocations + k;
+    const rlx_status status = run(seq);
+    fail_at = 0;
+    refused += status == RLX_OUT_OF_HOST_MEMORY ? 1 : 0;
+    wrong += status == RLX_OUT_OF_HOST_MEMORY || status == RLX_OK ? 0 : 1;
+    // What was begun is in nobody's way.
+    wrong +=
+        rlx_session_bind_output(session, 0, "z", reinterpret_cast<uint64_t>(z), sizeof z) == RLX_OK
+            ? 0
+            : 1;
+    z[seq - 1] = 0;
+    wrong += run(seq) == RLX_OK && z[seq - 1] == 1 ? 0 : 1;
+    wrong += rlx_session_bind_output(session, 0, "z", 0, 0) == RLX_OK ? 0 : 1;
+  }
+  CHECK(refused > 20);
+  CHECK(wrong == 0);
+  rlx_session_close(session);
+  rlx_device_close(device);
+  rlx_plan_close(plan);
+}
