@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Free symbols over the C API and the null device: shapes that set them, bindings that are kept,
 // and what is refused.
+#include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <numeric>
@@ -237,6 +239,25 @@ TEST_CASE("the_last_bindings_of_a_session_stay_recorded") {
   CHECK(calls_of_run_at(3) == recorded);  // in the place of 2
   CHECK(calls_of_run_at(1) == kept);
   CHECK(calls_of_run_at(2) == recorded);
+}
+
+TEST_CASE("a_kept_binding_costs_a_look_up") {
+  constexpr int kTimes = 2000;
+  FreeRig rig;
+  bool good = true;
+  const auto use_all = [&] {
+    for (uint64_t seq = 1; seq <= 8; ++seq) {
+      good = good && rlx_session_set_symbol(rig.session, 0, "seq", seq) == RLX_OK &&
+             rlx_session_prepare(rig.session, 0) == RLX_OK;
+    }
+  };
+  use_all();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kTimes; ++i) use_all();
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
+  std::printf("a kept binding: %.2f us\n", took.count() / kTimes / 8);
+  CHECK(good);
+  CHECK(took.count() / kTimes / 8 < 50);
 }
 
 TEST_CASE("a_recording_that_fails_at_new_values_can_be_tried_again") {
