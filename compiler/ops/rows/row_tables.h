@@ -8,6 +8,7 @@
 namespace rlx {
 
 std::vector<std::string> softmax_offer_names();
+std::vector<std::string> norm_offer_names();
 std::vector<std::string> moments_offer_names();
 std::vector<std::string> reduce_offer_names();
 std::vector<std::string> arg_reduce_offer_names();
