@@ -18,7 +18,7 @@ std::vector<std::string> all_offer_names() {
        {offer_names(product_offers()), offer_names(weighted_offers()), offer_names(conv_offers()),
         offer_names(attention_offers()), scatter_offer_names(), softmax_offer_names(),
         norm_offer_names(), moments_offer_names(), reduce_offer_names(), arg_reduce_offer_names(),
-        cumulative_offer_names()}) {
+        cumulative_offer_names(), sort_offer_names()}) {
     names.insert(names.end(), family.begin(), family.end());
   }
   std::sort(names.begin(), names.end());

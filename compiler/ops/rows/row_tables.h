@@ -13,5 +13,6 @@ std::vector<std::string> moments_offer_names();
 std::vector<std::string> reduce_offer_names();
 std::vector<std::string> arg_reduce_offer_names();
 std::vector<std::string> cumulative_offer_names();
+std::vector<std::string> sort_offer_names();
 
 }  // namespace rlx
