@@ -116,6 +116,11 @@ TEST_CASE("conformance of sorting by merged runs alone", "[offers]") {
   check_family(sort_cases(), {.without = {"sort tiles"}});
 }
 
+TEST_CASE("conformance of copies by regions and of pools by single threads", "[offers]") {
+  check_family(transpose_cases(), {.without = {"transpose"}});
+  check_family(pool_cases(), {.without = {"pool channels", "pool workgroup"}});
+}
+
 // Where halves are the device's own conversions.
 TEST_CASE("conformance of native halves", "[native_halves]") {
   check_family(of_halves({unary_cases(), binary_cases(), cast_cases(), reduce_cases(),

@@ -76,10 +76,11 @@ OneNode product(DType dtype, int64_t m, int64_t n, int64_t k, const std::string&
           .target = target};
 }
 
+// The first choice but for those of operands' copies.
 const OfferNote& taken_of(const Program& program) {
   for (const Step& step : program.steps) {
     for (const OfferNote& offer : step.offers) {
-      if (offer.taken) return offer;
+      if (offer.taken && offer.kernel != "transpose" && offer.kernel != "region") return offer;
     }
   }
   throw std::runtime_error("no step has a choice");
@@ -322,6 +323,34 @@ TEST_CASE("sorts_choose_tiles_or_merged_runs") {
   CHECK(refusal_by(lower(topk(100000, 2000)), "sort tiles") ==
         "more than 1024 wanted of rows that no tile holds");
   CHECK(lower(topk(500, 400, {"sort tiles"})).steps.size() == 2);
+}
+
+TEST_CASE("pools_choose_how_many_threads_take_a_window") {
+  const auto pool = [](int64_t kernel, std::vector<std::string> without = {}) {
+    return OneNode{.op = "pool",
+                   .inputs = {f32({1, 4, 32, 32})},
+                   .attributes = {{"kind", std::string("max")}, {"kernel", Ints{kernel, kernel}}},
+                   .without = std::move(without)};
+  };
+  CHECK(taken_of(lower(pool(3))).kernel == "pool thread");
+  CHECK(refusal_by(lower(pool(3)), "pool workgroup") == "windows of at most 64 taps");
+  CHECK(refusal_by(lower(pool(3)), "pool channels") == "channels that are no neighbours in y");
+  CHECK(taken_of(lower(pool(9))).kernel == "pool workgroup");
+  CHECK(taken_of(lower(pool(9, {"pool workgroup"}))).kernel == "pool thread");
+}
+
+TEST_CASE("copies_choose_tiles_or_a_region_by_how_their_sides_stand") {
+  const OneNode columns{
+      .op = "sort", .inputs = {f32({300, 40})}, .attributes = {{"axis", int64_t{0}}}};
+  const Program program = lower(columns);
+  CHECK(refusal_by(program, "transpose").empty());
+  OneNode without = columns;
+  without.without = {"transpose"};
+  CHECK(refusal_by(lower(without), "transpose") == "left out by --without");
+  CHECK(lower(without).steps.size() == program.steps.size());
+  for (const Step& step : lower(without).steps) {
+    CHECK(lower(without).kernels.at(index_of(step.kernel.value())).kernel != KernelId::transpose);
+  }
 }
 
 TEST_CASE("passes_are_told_what_the_lowering_takes") {

@@ -315,8 +315,10 @@ bool lower_sort(LowerContext& ctx) {
   const auto last = static_cast<int64_t>(x.shape().size()) - 1;
   order.loops = split_rows(x.shape(), x.strides, target.strides, {last});
   if (!lower_by_offers(ctx, std::span<const Offer<Order>>(kSortOffers), order)) return false;
-  if (apart && values) emit_strided_copy(ctx.program(), ctx.new_step(), *order.values, *values);
-  if (apart && indices) emit_strided_copy(ctx.program(), ctx.new_step(), *order.indices, *indices);
+  if (apart && values)
+    emit_strided_copy(ctx.state().options, ctx.program(), ctx.new_step(), *order.values, *values);
+  if (apart && indices)
+    emit_strided_copy(ctx.state().options, ctx.program(), ctx.new_step(), *order.indices, *indices);
   return true;
 }
 
