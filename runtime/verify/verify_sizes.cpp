@@ -115,10 +115,6 @@ std::vector<OwnedRange> verify_states(const PlanParts& parts, Faults& faults) {
                  " bytes and slots of ", kArenaAlignmentBytes);
       continue;
     }
-    if (state.init() == fb::StateInit::Ones && !has_one(state.dtype())) {
-      faults.add(VerifyRule::StateInitial, name(i), " begins as ones, which its quantised dtype ",
-                 state.dtype(), " has not");
-    }
     if (state.init() == fb::StateInit::Weight) {
       const fb::Weight& weight = *parts.plan.weights()->Get(*state.init_weight());
       if (weight.size_bytes() != state.size_bytes() || weight.dtype() != state.dtype()) {

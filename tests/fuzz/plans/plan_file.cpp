@@ -12,7 +12,6 @@ namespace {
 uint64_t alignment_of(SectionKind kind) {
   switch (kind) {
     case SectionKind::Index:
-    case SectionKind::SelfTest:
       return 64;
     case SectionKind::Params:
       return 16;
