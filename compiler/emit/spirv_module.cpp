@@ -13,6 +13,7 @@
 #include "compiler/emit/spirv_words.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 #include "schema/spirv_capabilities.h"
 
 namespace rlx {

@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "runtime/base/dtype.h"
-#include "runtime/base/round_up.h"
 #include "runtime/verify/verify_context.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schema/rounding.h"
 #include "tests/support/plan_sketch.h"
 
 namespace rlx::test {
@@ -15,7 +16,7 @@ inline constexpr fb::AccessMode kWrite = fb::AccessMode::Write;
 inline constexpr fb::AccessMode kReadWrite = fb::AccessMode::ReadWrite;
 inline constexpr fb::Segment kIo = fb::Segment::Io;
 inline constexpr uint32_t kCount = 1000;  // no multiple of the workgroup
-inline constexpr uint32_t kGrid = (kCount + kSketchWorkgroup - 1) / kSketchWorkgroup;
+inline constexpr uint32_t kGrid = ceil_div(kCount, kSketchWorkgroup);
 
 inline SketchKernel double_plus_one() {
   return {.name = "region",

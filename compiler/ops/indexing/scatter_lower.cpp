@@ -14,7 +14,7 @@
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/weight_fill.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -14,8 +14,8 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/support/blocks.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -6,6 +6,8 @@
 #include <bit>
 #include <cstdlib>
 
+#include "schema/rounding.h"
+
 namespace rlx {
 
 namespace {
@@ -168,7 +170,7 @@ RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_g
                             int64_t piece, int64_t least_pieces) {
   const int64_t most = std::min(wanted_groups / groups, row_length / (piece * least_pieces));
   if (most <= 1) return {.count = 1, .length = row_length};
-  const int64_t length = ceil_div(ceil_div(row_length, most), piece) * piece;
+  const int64_t length = round_up(ceil_div(row_length, most), piece);
   return {.count = ceil_div(row_length, length), .length = length};
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "compiler/ops/lowering/lower_context.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 

@@ -103,9 +103,9 @@ bool may_replace_residual(const Product& product) {
 std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
                                     int64_t lines, int64_t depth) {
   const uint32_t bytes = element_bytes(operand.ref.dtype());
-  const auto whole = [&](int64_t stride) { return stride * bytes % kPieceBytes == 0; };
+  const auto whole = [&](int64_t stride) { return stride * bytes % kWidestAccessBytes == 0; };
   const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
-  if (at.alignment(operand.ref) < kPieceBytes || !whole_batches) return std::nullopt;
+  if (at.alignment(operand.ref) < kWidestAccessBytes || !whole_batches) return std::nullopt;
   if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
     return PieceAxis::Depth;
   if ((operand.line == 1 || lines == 1) && (depth == 1 || whole(operand.depth)))

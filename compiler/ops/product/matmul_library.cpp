@@ -17,6 +17,7 @@
 #include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -125,8 +126,8 @@ uint64_t workspace_bytes(const OfferContext& at, const Product& product) {
   constexpr int64_t kTile = 128;
   constexpr uint64_t kCounters = uint64_t{64} << 10;
   constexpr uint64_t kMost = uint64_t{32} << 20;  // what the library's makers advise for Hopper
-  const int64_t tiles = ((product.m + kTile - 1) / kTile) * ((product.n + kTile - 1) / kTile) *
-                        element_count(product.batch);
+  const int64_t tiles =
+      ceil_div(product.m, kTile) * ceil_div(product.n, kTile) * element_count(product.batch);
   if (4 * tiles >= 3 * int64_t{at.device().multiprocessors}) return kCounters;
   const auto partial = static_cast<uint64_t>(tiles) * kTile * kTile * sizeof(float);
   return std::min(kCounters + 8 * partial, kMost);

@@ -8,8 +8,8 @@
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/product/matmul_tiles.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

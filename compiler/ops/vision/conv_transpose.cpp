@@ -13,7 +13,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/product/matmul_tiles.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -11,8 +11,8 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

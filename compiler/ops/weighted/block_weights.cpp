@@ -4,6 +4,7 @@
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -58,7 +59,7 @@ bool lower_dequantize_weights(LowerContext& ctx) {
   const bool transposes = ctx.attrs().flag("transpose");
   const Shape& shape = w.shape();
   const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
-  const bool vectors = !transposes && ctx.alignment(y) >= 16;
+  const bool vectors = !transposes && ctx.alignment(y) >= kWidestAccessBytes;
   auto dispatch = ctx.dispatch<KernelId::dequantize>();
   define_blocks(dispatch, w.dtype());
   dispatch.workgroup({kCopyWorkgroup})
@@ -70,8 +71,8 @@ bool lower_dequantize_weights(LowerContext& ctx) {
       .define("rlx_index", index_type(pieces + kCopyWorkgroup))
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
       .read(&CopyParams::x, w, block_alignment(w.dtype()))
-      .write(&CopyParams::y, y, vectors ? 16 : 0)
-      .grid(split_grid((pieces + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .write(&CopyParams::y, y, vectors ? kWidestAccessBytes : 0)
+      .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
       .work(byte_size(w.type) + byte_size(y.type), static_cast<uint64_t>(2 * elements))
       .reason("blocks of " + std::string(name_of(w.dtype())) + ", 32 elements per thread" +
               (transposes ? ", transposed" : ""));
