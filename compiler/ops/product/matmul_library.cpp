@@ -304,8 +304,7 @@ bool library_wants_activation_apart(const OfferContext& at, const ProductTypes& 
   plain.activation.clear();
   const FusedProduct alone = product_of_types(plain);
   const Product& product = alone.product;
-  const bool has_library = at.target().library_gemm && !at.is_left_out("library");
-  if (!has_library || !is_half(types.x) || !size_refusal(product).empty()) return false;
+  if (!is_half(types.x) || !library_refusal(at, alone).empty()) return false;
   const DeviceModel& device = at.device();
   const double library =
       wgmma_refusal(at, alone).empty()
