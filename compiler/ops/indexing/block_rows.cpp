@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ops/lowering/block_weights.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
 #include "schema/plan_header.h"
@@ -99,7 +100,8 @@ bool lower_block_rows(LowerContext& ctx) {
       .define("RLX_Y_VECTOR", vectors ? 8 : 1)
       .define("RLX_I", std::string(name_of(index.dtype())))
       .define("RLX_ZERO_OUTSIDE", gives_zeros(ctx) ? 1 : 0)
-      .define("rlx_index", index_type(pieces + kCopyWorkgroup))
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
       .generated("sizes.inc", wide_define("RLX_SIZE", x.shape()[0]) +
                                   wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
       .read(&GatherParams::index, index)

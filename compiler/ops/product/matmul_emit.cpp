@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -72,7 +73,7 @@ std::string index_type_of(const Product& product) {
     if (!*added) continue;
     farthest = std::max(farthest, reach(product.m, (*added)->m, product.n, (*added)->n));
   }
-  return farthest <= kCountLimit ? "int" : "rlx_i64";
+  return index_type(IndexUse::Offset, farthest);
 }
 
 std::string batch_source(const Product& product) {

@@ -2,6 +2,7 @@
 // dequantize_weights (ops.md 3.6): block-typed weights as dense ones.
 #include "compiler/ops/lowering/block_weights.h"
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/support/check.h"
 #include "schema/rounding.h"
@@ -68,7 +69,8 @@ bool lower_dequantize_weights(LowerContext& ctx) {
       .define("RLX_TRANSPOSED", transposes ? 1 : 0)
       .define("RLX_N", shape.size() < 2 ? 1 : shape[shape.size() - 2])
       .define("RLX_K", shape.back())
-      .define("rlx_index", index_type(pieces + kCopyWorkgroup))
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
       .read(&CopyParams::x, w, block_alignment(w.dtype()))
       .write(&CopyParams::y, y, vectors ? kWidestAccessBytes : 0)
