@@ -6,8 +6,8 @@
 
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -57,13 +57,12 @@ MomentsPlan plan_moments(const LowerContext& ctx, const TensorRef& x, const RowL
   plan.parts = std::max<int64_t>(ceil_div(reduced, most), 1);
   if (plan.parts > 1) {
     const int64_t wanted = 4 * int64_t{ctx.target().device.multiprocessors} / groups;
-    const int64_t finest =
-        (reduced + kLeastHeld * plan.rows.lanes - 1) / (kLeastHeld * plan.rows.lanes);
+    const int64_t finest = ceil_div(reduced, kLeastHeld * plan.rows.lanes);
     plan.parts = std::max(plan.parts, std::min(wanted, finest));
   }
   const int64_t piece = static_cast<int64_t>(plan.rows.lanes) * plan.width;
   const int64_t length = ceil_div(reduced, plan.parts);
-  plan.part_length = std::max<int64_t>(ceil_div(length, piece) * piece, 1);
+  plan.part_length = std::max<int64_t>(round_up(length, piece), 1);
   plan.parts = std::max<int64_t>(ceil_div(reduced, plan.part_length), 1);
   return plan;
 }

@@ -9,8 +9,8 @@
 
 #include "compiler/ops/lowering/reduce_chain.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -182,7 +182,7 @@ Chunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t widt
   const int64_t most = std::min<int64_t>(wanted_groups / groups, ceil_div(reduced, least));
   if (most <= 1) return {.count = 1, .length = std::max<int64_t>(reduced, 1)};
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t length = ceil_div(ceil_div(reduced, most), piece) * piece;
+  const int64_t length = round_up(ceil_div(reduced, most), piece);
   return {.count = ceil_div(reduced, length), .length = length};
 }
 

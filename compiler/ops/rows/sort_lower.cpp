@@ -11,7 +11,7 @@
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 

@@ -8,11 +8,12 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/lowering/conv_window.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -245,7 +246,7 @@ std::string plane_index_type(const Window& window,
                              const std::array<int64_t, kSpatialDims>& strides) {
   int64_t reach = 0;
   for (size_t d = 0; d < kSpatialDims; ++d) reach += (window.in[d] - 1) * std::abs(strides[d]);
-  return reach <= kCountLimit ? "int" : "rlx_i64";
+  return index_type(IndexUse::Offset, reach);
 }
 
 void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
@@ -354,7 +355,7 @@ bool lower_pool(LowerContext& ctx) {
       .define("RLX_VECTOR", vector)
       .define("RLX_LANES", lanes)
       .define("RLX_ROWS", rows)
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(windows + rows)))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, windows + rows))
       .grid(split_grid(static_cast<uint64_t>(ceil_div(windows, rows))))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))
