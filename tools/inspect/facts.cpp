@@ -4,10 +4,10 @@
 
 #include <span>
 
-#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/gemm_text.h"
 #include "runtime/plan/target_row.h"
+#include "schema/rounding.h"
 #include "tools/inspect/format.h"
 
 namespace rlx::inspect {

@@ -9,8 +9,8 @@
 #include "compiler/ops/lowering/elementwise_region.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/offers.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -14,7 +14,7 @@
 
 namespace rlx {
 
-// Of one thread.
+// Of one thread: the pieces in which kernels load, copy and stage.
 inline constexpr uint32_t kWidestAccessBytes = 16;
 // Kernels count lines, depths and tiles in 32 bits, and round up to whole tiles.
 inline constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;

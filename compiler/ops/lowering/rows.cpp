@@ -6,6 +6,9 @@
 #include <bit>
 #include <cstdlib>
 
+#include "compiler/ops/lowering/index_type.h"
+#include "schema/rounding.h"
+
 namespace rlx {
 
 namespace {
@@ -96,12 +99,12 @@ std::string index_macro(const std::string& name, const LoopDims& dims, size_t op
 }
 
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count) {
-  constexpr int64_t kSafe = int64_t{1} << 30;  // leaves room for the padding of the last workgroup
-  if (count >= kSafe) return "rlx_i64";
+  int64_t farthest = count;
   for (const TensorRef* view : views) {
-    if (view->byte_range().length_bytes / element_bytes(view->dtype()) >= kSafe) return "rlx_i64";
+    const uint64_t elements = view->byte_range().length_bytes / element_bytes(view->dtype());
+    farthest = std::max(farthest, static_cast<int64_t>(elements));
   }
-  return "rlx_i32";
+  return index_type(IndexUse::Padded, farthest);
 }
 
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane) {
@@ -166,7 +169,7 @@ RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_g
                             int64_t piece, int64_t least_pieces) {
   const int64_t most = std::min(wanted_groups / groups, row_length / (piece * least_pieces));
   if (most <= 1) return {.count = 1, .length = row_length};
-  const int64_t length = ceil_div(ceil_div(row_length, most), piece) * piece;
+  const int64_t length = round_up(ceil_div(row_length, most), piece);
   return {.count = ceil_div(row_length, length), .length = length};
 }
 

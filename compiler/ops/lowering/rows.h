@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "compiler/ops/lowering/lower_context.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -44,8 +44,7 @@ bool is_contiguous(const LoopDims& dims);
 // "#define NAME(i) (...)": the element offset of loop position i in one operand, an expression of
 // type RLX_INDEX.
 std::string index_macro(const std::string& name, const LoopDims& dims, size_t operand);
-// Text of the type for offsets and loop counters: "rlx_i32" where all views and `count` stay below
-// 2^30, else "rlx_i64".
+// Text of the type for offsets into these views and counters up to `count` (IndexUse::Padded).
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count);
 
 // A literal of any size, valid in GLSL and CUDA C++.

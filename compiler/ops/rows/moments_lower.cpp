@@ -8,8 +8,8 @@
 #include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/row_tables.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -58,7 +58,7 @@ RowChunks MomentsStep::split(const OfferContext& at, const RowPlan& plan) const 
   const int64_t wanted = 4 * int64_t{at.device().multiprocessors} / groups;
   parts = std::max(parts, std::min(wanted, ceil_div(reduced, kLeastHeld * plan.lanes)));
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t length = ceil_div(ceil_div(reduced, parts), piece) * piece;
+  const int64_t length = round_up(ceil_div(reduced, parts), piece);
   return {.count = ceil_div(reduced, length), .length = length};
 }
 

@@ -11,8 +11,8 @@
 #include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/row_tables.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -179,7 +179,7 @@ RowChunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t w
   const int64_t most = std::min<int64_t>(wanted_groups / groups, ceil_div(reduced, least));
   if (most <= 1) return {.count = 1, .length = std::max<int64_t>(reduced, 1)};
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t length = ceil_div(ceil_div(reduced, most), piece) * piece;
+  const int64_t length = round_up(ceil_div(reduced, most), piece);
   return {.count = ceil_div(reduced, length), .length = length};
 }
 

@@ -14,7 +14,7 @@
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/row_tables.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -236,7 +236,7 @@ double tiles_bound(const OfferContext& at, const Order& order) {
 
 double merges_bound(const OfferContext& at, const Order& whole) {
   const Order order = in_several_tiles(whole);
-  int64_t length = ceil_div(order.length, order.tile) * order.tile;
+  int64_t length = round_up(order.length, order.tile);
   double total = step_bound(at, byte_size(order.x.type) + key_bytes(order, length));
   for (int64_t run = order.tile;;) {
     const MergeStage stage = merge_stage(length, run, order.wanted);

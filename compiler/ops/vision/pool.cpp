@@ -8,13 +8,14 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/lowering/conv_window.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/vision/pool_offers.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -247,7 +248,7 @@ std::string plane_index_type(const Window& window,
                              const std::array<int64_t, kSpatialDims>& strides) {
   int64_t reach = 0;
   for (size_t d = 0; d < kSpatialDims; ++d) reach += (window.in[d] - 1) * std::abs(strides[d]);
-  return reach <= kCountLimit ? "int" : "rlx_i64";
+  return index_type(IndexUse::Offset, reach);
 }
 
 void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
@@ -364,7 +365,7 @@ bool dispatch_pool(LowerContext& ctx, const Pooling& pooling, const PoolThreads&
       .define("RLX_VECTOR", threads.vector)
       .define("RLX_LANES", threads.lanes)
       .define("RLX_ROWS", rows)
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(windows + rows)))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, windows + rows))
       .grid(split_grid(static_cast<uint64_t>(ceil_div(windows, rows))))
       .work(work.bytes, work.flops)
       .reason(pool_reason(pooling, threads))
