@@ -22,14 +22,13 @@ inline constexpr uint32_t kIndexErrorBytes = 4;        // a step's word of the i
 inline constexpr uint32_t kMaxRank = 8;
 
 // Offset alignment of a section is given in bytes; unknown kinds are skipped unless flagged
-// critical.
+// critical. 5 stays free: runtimes of older minors take it for a self-test.
 enum class SectionKind : uint32_t {
-  Index = 1,     // plan.fbs, 64
-  Params = 2,    // params blobs, 16
-  Code = 3,      // SPIR-V words, cubin, PTX, 256
-  Weights = 4,   // weight bytes as uploaded, 4096
-  SelfTest = 5,  // 64
-  Debug = 6,     // debug.fbs, 8
+  Index = 1,    // plan.fbs, 64
+  Params = 2,   // params blobs, 16
+  Code = 3,     // SPIR-V words, cubin, PTX, 256
+  Weights = 4,  // weight bytes as uploaded, 4096
+  Debug = 6,    // debug.fbs, 8
 };
 inline constexpr uint32_t kSectionCritical = 1;
 

@@ -10,6 +10,7 @@
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -137,8 +138,8 @@ Extent3 split_grid(uint64_t groups) {
   RLX_CHECK(groups >= 1 && groups < (uint64_t{1} << 31),
             "grid of " + std::to_string(groups) + " workgroups");
   const uint64_t x = std::min(groups, kMaxGridAxis);
-  const uint64_t y = std::min((groups + x - 1) / x, kMaxGridAxis);
-  const uint64_t z = (groups + x * y - 1) / (x * y);
+  const uint64_t y = std::min(ceil_div(groups, x), kMaxGridAxis);
+  const uint64_t z = ceil_div(groups, x * y);
   return {checked_grid(x), checked_grid(y), checked_grid(z)};
 }
 

@@ -25,6 +25,7 @@
 #include "runtime/plan/plan_view.h"
 #include "runtime/plan/target_row.h"
 #include "schema/plan_generated.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

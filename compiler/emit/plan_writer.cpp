@@ -20,6 +20,7 @@
 #include "runtime/base/output_file.h"
 #include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

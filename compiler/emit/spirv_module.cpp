@@ -13,56 +13,15 @@
 #include "compiler/emit/spirv_words.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
+#include "schema/spirv_capabilities.h"
 
 namespace rlx {
 namespace {
 
-// Of SPV_KHR_cooperative_matrix and SPV_KHR_bfloat16.
-constexpr auto kCooperativeMatrix = static_cast<spv::Capability>(6022);
-constexpr auto kBf16 = static_cast<spv::Capability>(5116);
-constexpr auto kBf16Matrix = static_cast<spv::Capability>(5118);
-
 std::string literal_text(std::span<const uint32_t> words) {
   const char* text = reinterpret_cast<const char*>(words.data());
   return std::string(text, strnlen(text, words.size_bytes()));
-}
-
-// What features.def asks of a device for a capability; 0 for those that every Vulkan device has,
-// nullopt for unknown ones.
-std::optional<uint64_t> capability_features(uint32_t capability) {
-  struct Row {
-    spv::Capability capability;
-    uint64_t features;
-  };
-  static constexpr std::array kRows = {
-      Row{spv::CapabilityMatrix, 0},
-      Row{spv::CapabilityShader, 0},
-      Row{spv::CapabilityFloat16, mask_of(Feature::Float16)},
-      Row{spv::CapabilityFloat64, mask_of(Feature::Float64)},
-      Row{spv::CapabilityInt8, mask_of(Feature::Int8)},
-      Row{spv::CapabilityInt16, mask_of(Feature::Int16)},
-      Row{spv::CapabilityInt64, mask_of(Feature::Int64)},
-      Row{spv::CapabilityStorageBuffer8BitAccess, mask_of(Feature::Storage8)},
-      Row{spv::CapabilityStorageBuffer16BitAccess, mask_of(Feature::Storage16)},
-      Row{spv::CapabilityPhysicalStorageBufferAddresses, mask_of(Feature::BufferAddress)},
-      Row{spv::CapabilityGroupNonUniform, mask_of(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformVote, mask_of(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformArithmetic, mask_of(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformBallot, mask_of(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformShuffle, mask_of(Feature::Subgroup)},
-      Row{spv::CapabilityGroupNonUniformShuffleRelative, mask_of(Feature::Subgroup)},
-      Row{spv::CapabilitySignedZeroInfNanPreserve, mask_of(Feature::FloatControls32)},
-      Row{spv::CapabilityRoundingModeRTE, mask_of(Feature::NativeHalves)},
-      Row{spv::CapabilityDenormPreserve, mask_of(Feature::NativeHalves)},
-      Row{spv::CapabilityVulkanMemoryModel, mask_of(Feature::MemoryModel)},
-      Row{kCooperativeMatrix, mask_of(Feature::CooperativeMatrix)},
-      Row{kBf16, mask_of(Feature::CooperativeBf16)},
-      Row{kBf16Matrix, mask_of(Feature::CooperativeBf16)},
-  };
-  for (const Row& row : kRows) {
-    if (static_cast<uint32_t>(row.capability) == capability) return row.features;
-  }
-  return std::nullopt;
 }
 
 // Sizes of the types of a module, for shared memory and push constants.
@@ -161,9 +120,8 @@ SpirvFacts reflect_spirv(std::span<const uint32_t> words) {
     const std::span<const uint32_t> operands = instruction.operands;
     types.read(instruction);
     if (instruction.op == spv::OpCapability) {
-      const std::optional<uint64_t> features = capability_features(operands[0]);
-      if (features)
-        facts.features |= *features;
+      if (const SpirvCapability* row = find_spirv_capability(operands[0]))
+        facts.features |= row->features;
       else
         facts.unknown_capabilities.push_back(operands[0]);
     } else if (instruction.op == spv::OpEntryPoint) {

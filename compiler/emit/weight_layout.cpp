@@ -12,6 +12,7 @@
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -11,6 +11,7 @@
 #include "compiler/lower/arena_problem.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx::arena {
 namespace {
@@ -192,7 +193,7 @@ Problem make_problem(std::span<const ArenaItem> items, uint64_t alignment_bytes)
   for (const ArenaItem& item : items) {
     if (item.bytes == 0) continue;
     live.push_back(item);
-    problem.items.push_back({.size = (item.bytes - 1) / alignment_bytes + 1});
+    problem.items.push_back({.size = ceil_div(item.bytes, alignment_bytes)});
     problem.total += problem.items.back().size;
   }
   fill_sections(problem, live);

@@ -7,6 +7,7 @@
 
 #include "compiler/support/checked.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -155,12 +155,28 @@ class InitLowering {
     for (const std::optional<ValueId>& input : node.inputs) {
       if (input) fill(init_.weights.at(index_of(*input)));
     }
+    std::vector<Step>& steps = state_.program.steps;
+    const size_t first_step = steps.size();
     if (!lower_node(state_, node, diagnostics_)) return false;
     const auto place = places_.find(node.outputs[0]);
     if (place == places_.end()) return true;
     // Only a view of other weights is elsewhere.
     state_.copy_into(place->second, node.outputs[0], step_of(node.name, node.op));
+    const std::string growth = growth_text(node);
+    for (size_t i = first_step; i < steps.size() && !growth.empty(); ++i)
+      steps[i].reason += (steps[i].reason.empty() ? "" : "; ") + growth;
     return true;
+  }
+
+  // Why a weight that is larger than all that it is made of is one; empty for others.
+  [[nodiscard]] std::string growth_text(const Node& node) const {
+    uint64_t made_of = 0;
+    for (const std::optional<ValueId>& input : node.inputs) {
+      if (input) made_of += byte_size(module_.weight(init_.weights.at(index_of(*input))).type);
+    }
+    const uint64_t bytes = byte_size(init_.graph.value(node.outputs[0]).type);
+    if (bytes <= made_of) return {};
+    return "once, in " + std::to_string(bytes) + " bytes of weights, instead of at every run";
   }
 
   const Module& module_;

@@ -13,6 +13,7 @@
 #include "compiler/lower/waves.h"
 #include "compiler/support/checked.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -10,6 +10,7 @@
 #include "compiler/passes/constants.h"
 #include "compiler/passes/fold_bytes.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/products.h"
 #include "compiler/reference/evaluate.h"
 #include "compiler/support/check.h"
 
@@ -223,28 +224,151 @@ class FoldedNodes {
   std::map<Key, std::vector<Folded>> folded_;
 };
 
-// A view of weights that is larger than they are, as expand makes, takes no bytes of the plan and
-// of the device; but for readers that would copy it at every run, the init entry makes the copy.
-bool fold_large_view(Module& module, Graph& graph, const Node& node) {
-  if (!is_view(node) || !is_computable(node) || !is_read_densely(graph, node.outputs[0]))
+// Constants that stay nodes of an entry, because that costs a run less than to load what the init
+// entry made of them: a view that nobody copies takes no bytes of the plan and of the device, and a
+// chain computes its elements in registers. What reads them may still be made once.
+class KeptConstants {
+ public:
+  // Chains of them are walked by recursion, so they end.
+  static constexpr uint32_t kMostDeep = 64;
+
+  [[nodiscard]] bool is_constant(const Module& module, const Graph& graph, ValueId id) const {
+    return weight_of(module, graph, id) != nullptr || depths_.contains(id);
+  }
+  [[nodiscard]] bool has_room_above(const Node& node) const { return depth_of(node) < kMostDeep; }
+  void keep(const Node& node) { depths_[node.outputs[0]] = depth_of(node) + 1; }
+
+ private:
+  [[nodiscard]] uint32_t depth_of(const Node& node) const {
+    uint32_t depth = 0;
+    for (const std::optional<ValueId>& input : node.inputs) {
+      const auto found = input ? depths_.find(*input) : depths_.end();
+      if (found != depths_.end()) depth = std::max(depth, found->second);
+    }
+    return depth;
+  }
+
+  std::map<ValueId, uint32_t> depths_;  // how many of them stand on one another
+};
+
+// What folding an entry goes by.
+struct FoldState {
+  FoldedNodes& folded;
+  KeptConstants kept = {};
+};
+
+// Whether each reader may compute the value itself, in registers, instead of loading it. An output
+// of the entry is written at every run: from its inputs, which are smaller, or from a copy.
+bool is_read_in_chains(const Graph& graph, ValueId id) {
+  const std::vector<NodeId> readers = graph.readers(id);
+  return std::ranges::all_of(
+      readers, [&graph](NodeId reader) { return is_elementwise(graph.node(reader)); });
+}
+
+bool costs_least_in_place(const Graph& graph, const Node& node) {
+  const ValueId result = node.outputs[0];
+  if (is_view(node)) return !is_read_densely(graph, result);
+  return is_elementwise(node) && is_read_in_chains(graph, result);
+}
+
+Node over_weights(Module& module, Graph& graph, Node node);
+
+// The weight that stands for a constant. What only the init entry reads is no weight of the device.
+ValueId as_weight(Module& module, Graph& graph, ValueId id) {
+  if (weight_of(module, graph, id) != nullptr) return id;
+  const Node& kept = graph.node(*graph.value(id).producer);
+  return add_computed(module, graph, over_weights(module, graph, kept));
+}
+
+Node over_weights(Module& module, Graph& graph, Node node) {
+  for (std::optional<ValueId>& input : node.inputs) {
+    if (input) input = as_weight(module, graph, *input);
+  }
+  return node;
+}
+
+// A node over constants that the plan is not to hold: made once, by the init entry, or kept.
+bool make_once(Module& module, Graph& graph, const Node& node, KeptConstants& kept) {
+  if (!is_computable(node)) return false;
+  if (costs_least_in_place(graph, node) && kept.has_room_above(node)) {
+    kept.keep(node);
     return false;
-  replace_results(graph, node, {add_computed(module, graph, node)});
+  }
+  replace_results(graph, node, {add_computed(module, graph, over_weights(module, graph, node))});
   return true;
 }
 
-bool fold(Module& module, Graph& graph, const Node& node, FoldedNodes& folded,
+// What was expanded, or the value itself.
+ValueId unexpanded(const Graph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  const Node* node = value.producer ? &graph.node(*value.producer) : nullptr;
+  return node == nullptr || node->op != OpId::expand ? id : unexpanded(graph, *node->inputs[0]);
+}
+
+// op(expand(a), expand(b)) as expand(op(a, b)) where the latter computes fewer elements: the two
+// new nodes. Nothing where it does not.
+std::vector<NodeId> expand_later(Graph& graph, const Node& node) {
+  if (find_op(node.op)->scalar == nullptr || node.outputs.size() != 1) return {};
+  const TensorType& type = graph.value(node.outputs[0]).type;
+  std::vector<std::optional<ValueId>> inputs = node.inputs;
+  Shape shape;
+  for (std::optional<ValueId>& input : inputs) {
+    if (!input) continue;
+    input = unexpanded(graph, *input);
+    const std::optional<Shape> both = broadcast_shapes(shape, graph.value(*input).type.shape);
+    if (!both) return {};
+    shape = *both;
+  }
+  if (element_count(shape) >= element_count(type.shape)) return {};
+  const NodeId position = *graph.value(node.outputs[0]).producer;
+  const Ints whole(type.shape.begin(), type.shape.end());
+  const ValueId small = add_node_before(graph, position, node.op, node.name + ".unexpanded",
+                                        std::move(inputs), node.attributes);
+  const ValueId large = add_node_before(graph, position, "expand", node.name + ".expanded", {small},
+                                        {{"shape", whole}});
+  graph.replace_uses(node.outputs[0], large);
+  return {*graph.value(small).producer, *graph.value(large).producer};
+}
+
+bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
+          Diagnostics& diagnostics);
+
+// A node some of whose inputs are no weights.
+bool fold_over_kept(Module& module, Graph& graph, const Node& node, FoldState& state,
+                    Diagnostics& diagnostics) {
+  const auto is_constant = [&](const std::optional<ValueId>& input) {
+    return !input || state.kept.is_constant(module, graph, *input);
+  };
+  if (!std::ranges::all_of(node.inputs, is_constant)) return false;
+  const std::vector<NodeId> later = expand_later(graph, node);
+  if (later.empty()) return make_once(module, graph, node, state.kept);
+  for (const NodeId id : later) {
+    const Node part = graph.node(id);
+    if (fold(module, graph, part, state, diagnostics)) graph.remove_node(id);
+  }
+  return true;
+}
+
+bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
           Diagnostics& diagnostics) {
   const OpDef& op = *find_op(node.op);
   // Without inputs only an elementwise op is known to depend on nothing else.
   if (op.has_effect || (node.inputs.empty() && op.scalar == nullptr)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
-  if (inputs_of(module, graph, node) == InputKind::Varying) return false;
-  if (!keeps_plan_small(graph, node)) return fold_large_view(module, graph, node);
-  if (doubles_weight(module, graph, node)) return false;
-  if (folded.reuse(module, graph, node)) return true;
+  if (inputs_of(module, graph, node) == InputKind::Varying)
+    return fold_over_kept(module, graph, node, state, diagnostics);
+  if (!keeps_plan_small(graph, node)) return make_once(module, graph, node, state.kept);
+  if (doubles_weight(module, graph, node)) {
+    if (is_computable(node)) state.kept.keep(node);
+    return false;
+  }
+  if (state.folded.reuse(module, graph, node)) return true;
   const auto results = results_over_weights(module, graph, node, diagnostics);
-  if (!results) return false;
-  folded.add(graph, node, *results);
+  if (!results) {
+    if (is_view(node) && is_computable(node)) state.kept.keep(node);
+    return false;
+  }
+  state.folded.add(graph, node, *results);
   replace_results(graph, node, *results);
   return true;
 }
@@ -287,10 +411,11 @@ size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnosti
   size_t changed = 0;
   FoldedNodes folded;
   for (Graph& graph : module.entries) {
+    FoldState state{.folded = folded};
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       const Node node = graph.node(id);
-      if (!fold(module, graph, node, folded, diagnostics)) continue;
+      if (!fold(module, graph, node, state, diagnostics)) continue;
       graph.remove_node(id);
       ++changed;
     }

@@ -4,6 +4,7 @@
 // Fewer and fuller kernels.
 #include <map>
 
+#include "compiler/ops/lowering/lower_context.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -13,6 +14,9 @@ namespace {
 
 // f64 folding of wider weights than this would cost more memory than it is worth.
 constexpr int64_t kMostElements = int64_t{1} << 26;
+// Of products in one. All results of a joined product live until the last of them is read, and its
+// columns are counted in 32 bits; a 64th of the launches is as good as none of them.
+constexpr size_t kMostJoined = 64;
 
 // A product of a weight without epilogue but a bias per column, whose result may become a slice.
 std::optional<ProductNode> candidate(const Module& module, const Graph& graph, const Node& node) {
@@ -49,6 +53,16 @@ struct Member {
   ProductNode product;
 };
 
+// The products that become one.
+struct Group {
+  std::vector<Member> members;
+  int64_t columns = 0;
+
+  [[nodiscard]] bool has_room(int64_t more) const {
+    return members.size() < kMostJoined && columns <= kCountLimit - more;
+  }
+};
+
 void merge(Graph& graph, const std::vector<Member>& members) {
   const NodeId position = members[0].node;
   const ProductNode& first = members[0].product;
@@ -82,20 +96,24 @@ void merge(Graph& graph, const std::vector<Member>& members) {
 }
 
 size_t merge_in(const Module& module, Graph& graph) {
-  std::vector<std::vector<Member>> groups;
-  std::map<GroupKey, size_t> group_of;
+  std::vector<Group> groups;
+  std::map<GroupKey, size_t> group_of;  // the one that still has room
   for (NodeId id : graph.order()) {
     const std::optional<ProductNode> product = candidate(module, graph, graph.node(id));
     if (!product) continue;
-    const auto [group, fresh] = group_of.try_emplace(key_of(graph, *product), groups.size());
-    if (fresh) groups.emplace_back();
-    groups[group->second].push_back({id, *product});
+    const int64_t columns = graph.value(graph.node(id).outputs[0]).type.shape.back();
+    const auto [place, fresh] = group_of.try_emplace(key_of(graph, *product), groups.size());
+    if (!fresh && !groups[place->second].has_room(columns)) place->second = groups.size();
+    if (place->second == groups.size()) groups.emplace_back();
+    Group& group = groups[place->second];
+    group.members.push_back({id, *product});
+    group.columns += columns;
   }
   size_t merged = 0;
-  for (const std::vector<Member>& group : groups) {
-    if (group.size() < 2) continue;
-    merge(graph, group);
-    merged += group.size();
+  for (const Group& group : groups) {
+    if (group.members.size() < 2) continue;
+    merge(graph, group.members);
+    merged += group.members.size();
   }
   return merged;
 }

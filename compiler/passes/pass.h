@@ -74,7 +74,8 @@ size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& d
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Merges nodes that compute the same.
 size_t merge_common(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Joins products of one input with weights into one product whose outputs are slices.
+// Joins products of one input with weights, up to 64 of them, into one product whose outputs are
+// slices.
 size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins act(x * w) * (x * w2) into fused_norm_matmul where the target streams such pairs.
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics);

@@ -30,10 +30,6 @@ inline bool range_fits(uint64_t offset, uint64_t length, uint64_t size) {
   return length <= size && offset <= size - length;
 }
 
-inline uint64_t round_up(uint64_t value, uint64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
 // A narrowing that cannot lose: a value that does not fit is an internal error.
 template <std::integral To, std::integral From>
 To narrow(From value) {

@@ -2,7 +2,6 @@
 // Element types as the runtime needs them: names and sizes, from schema/dtype.def.
 #include "runtime/base/dtype.h"
 
-#include <cstring>
 #include <iterator>
 
 #include "schema/plan_header.h"
@@ -23,24 +22,6 @@ constexpr DTypeRow kRows[] = {
   {shown_name(#name), block_elements, block_bytes},
 #include "schema/dtype.def"
 #undef RLX_DTYPE
-};
-
-// The number one of each dtype with single elements, in the order of dtype.def.
-constexpr uint64_t kOnes[] = {
-    0x3f800000,          // f32
-    0x3c00,              // f16
-    0x3f80,              // bf16
-    0x3ff0000000000000,  // f64
-    1,
-    1,
-    1,
-    1,
-    1,
-    1,           // i8, u8, i16, i32, u32, i64
-    1,           // bool
-    0x3f800000,  // c64: 1 + 0i
-    0x38,        // f8e4m3
-    0x3c,        // f8e5m2
 };
 
 }  // namespace
@@ -66,17 +47,6 @@ std::optional<uint64_t> tensor_bytes(uint32_t dtype, std::span<const uint64_t> d
     bytes *= dims[i];
   }
   return bytes < kMaxTensorBytes ? std::optional(bytes) : std::nullopt;
-}
-
-bool has_one(uint32_t dtype) {
-  return dtype < std::size(kOnes);
-}
-
-void fill_with_ones(uint32_t dtype, std::span<std::byte> elements) {
-  const uint32_t element_bytes = kRows[dtype].block_bytes;
-  for (size_t i = 0; i + element_bytes <= elements.size(); i += element_bytes) {
-    std::memcpy(elements.data() + i, &kOnes[dtype], element_bytes);
-  }
 }
 
 }  // namespace rlx

@@ -23,9 +23,4 @@ const DTypeRow* dtype_row(uint32_t dtype);
 // dim holds no whole blocks, or the bytes reach 2^48.
 std::optional<uint64_t> tensor_bytes(uint32_t dtype, std::span<const uint64_t> dims);
 
-// True for the dtypes of which a number one exists: all but the quantised blocks.
-bool has_one(uint32_t dtype);
-// Fills dense elements with the number one. The dtype has one.
-void fill_with_ones(uint32_t dtype, std::span<std::byte> elements);
-
 }  // namespace rlx

@@ -10,6 +10,7 @@
 #include "runtime/base/text.h"
 #include "runtime/cuda/cu_maps.h"
 #include "runtime/plan/target_row.h"
+#include "schema/rounding.h"
 
 namespace rlx::cuda {
 namespace {
@@ -68,7 +69,7 @@ bool has_clusters(uint32_t architecture) {
 
 std::vector<std::vector<uint32_t>> reduced_edges(const fb::Entry& entry, uint32_t step_count) {
   const std::span<const fb::Step> steps = PlanView::steps(entry).first(step_count);
-  const size_t words = (step_count + 63) / 64;
+  const size_t words = ceil_div(size_t{step_count}, size_t{64});
   // Bit p of row s: step s runs after step p.
   std::vector<uint64_t> after(words * step_count, 0);
   const auto row = [&](uint32_t step) { return after.data() + words * step; };

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "runtime/base/errors.h"
-#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/device/device_names.h"
+#include "schema/rounding.h"
 
 namespace rlx::cuda {
 namespace {

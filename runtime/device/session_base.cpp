@@ -222,21 +222,6 @@ Status SessionBase::time_library(uint32_t, uint32_t, uint32_t, std::vector<GemmA
   return unsuitable("this device has no library of products to tune");
 }
 
-namespace {
-
-Status write_ones(const fb::State& state, StateWriter& writer) {
-  constexpr uint64_t kPieceBytes = 64 << 10;  // whole elements of every dtype that has a one
-  std::vector<std::byte> ones(std::min(state.size_bytes(), kPieceBytes));
-  fill_with_ones(state.dtype(), ones);
-  for (uint64_t done = 0; done < state.size_bytes(); done += ones.size()) {
-    const uint64_t piece = std::min<uint64_t>(ones.size(), state.size_bytes() - done);
-    RLX_RETURN_IF_ERROR(writer.write(state.offset_bytes() + done, std::span(ones).first(piece)));
-  }
-  return {};
-}
-
-}  // namespace
-
 Status write_states(const PlanView& plan, StateWriter& writer) {
   for (const fb::State* state : *plan.index().states()) {
     const ByteRange range{.offset_bytes = state->offset_bytes(), .size_bytes = state->size_bytes()};
@@ -244,9 +229,6 @@ Status write_states(const PlanView& plan, StateWriter& writer) {
     switch (state->init()) {
       case fb::StateInit::Zeros:
         RLX_RETURN_IF_ERROR(writer.fill_zeros(range));
-        break;
-      case fb::StateInit::Ones:
-        RLX_RETURN_IF_ERROR(write_ones(*state, writer));
         break;
       case fb::StateInit::Weight: {
         const fb::Weight& weight = *plan.index().weights()->Get(*state->init_weight());

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

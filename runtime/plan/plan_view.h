@@ -115,8 +115,6 @@ class PlanView {
   // Copies a range of the weights section. From a file by pread, so that a file shortened meanwhile
   // is an error, not a signal.
   Status read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const;
-  // Bytes of the optional self-test section.
-  [[nodiscard]] std::span<const std::byte> self_test() const { return self_test_; }
 
   // Null where the plan has no debug section.
   [[nodiscard]] const fb::Debug* debug() const { return debug_; }
@@ -160,7 +158,6 @@ class PlanView {
   std::vector<std::byte> index_bytes_;
   std::vector<std::byte> params_;
   std::vector<std::byte> code_;
-  std::vector<std::byte> self_test_;
   std::vector<std::byte> debug_bytes_;
   uint64_t weights_offset_ = 0;  // in the file
   uint64_t weights_bytes_ = 0;

@@ -70,7 +70,6 @@ class PlanLoader {
     opened->index_bytes_ = std::move(index);
     opened->params_ = plan->params_;
     opened->code_ = plan->code_;
-    opened->self_test_ = plan->self_test_;
     opened->debug_bytes_ = plan->debug_bytes_;
     opened->weights_bytes_ = plan->weights_bytes_;
     opened->base_ = std::move(plan);
@@ -171,9 +170,6 @@ class PlanLoader {
           break;
         case SectionKind::Code:
           RLX_RETURN_IF_ERROR(load_section(section, view_.code_));
-          break;
-        case SectionKind::SelfTest:
-          RLX_RETURN_IF_ERROR(load_section(section, view_.self_test_));
           break;
         case SectionKind::Debug:
           RLX_RETURN_IF_ERROR(load_section(section, view_.debug_bytes_));

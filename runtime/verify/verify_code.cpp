@@ -12,42 +12,10 @@
 #include "runtime/plan/spirv_facts.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
-#include "schema/features.h"
+#include "schema/spirv_capabilities.h"
 
 namespace rlx {
 namespace {
-
-// SPIR-V capabilities that code of a plan may declare, with the features of the target that allow
-// them (0: always there).
-struct CapabilityRow {
-  uint32_t capability;
-  std::string_view name;
-  uint64_t features;
-};
-
-constexpr CapabilityRow kCapabilities[] = {
-    {0, "Matrix", 0},
-    {1, "Shader", 0},
-    {9, "Float16", mask_of(Feature::Float16)},
-    {10, "Float64", mask_of(Feature::Float64)},
-    {11, "Int64", mask_of(Feature::Int64)},
-    {22, "Int16", mask_of(Feature::Int16)},
-    {39, "Int8", mask_of(Feature::Int8)},
-    {61, "GroupNonUniform", mask_of(Feature::Subgroup)},
-    {63, "GroupNonUniformArithmetic", mask_of(Feature::Subgroup)},
-    {65, "GroupNonUniformShuffle", mask_of(Feature::Subgroup)},
-    {66, "GroupNonUniformShuffleRelative", mask_of(Feature::Subgroup)},
-    {4433, "StorageBuffer16BitAccess", mask_of(Feature::Storage16)},
-    {4448, "StorageBuffer8BitAccess", mask_of(Feature::Storage8)},
-    {4464, "DenormPreserve", mask_of(Feature::NativeHalves)},
-    {4466, "SignedZeroInfNanPreserve", mask_of(Feature::FloatControls32)},
-    {4467, "RoundingModeRTE", mask_of(Feature::NativeHalves)},
-    {5116, "BFloat16TypeKHR", mask_of(Feature::CooperativeBf16)},
-    {5118, "BFloat16CooperativeMatrixKHR", mask_of(Feature::CooperativeBf16)},
-    {5345, "VulkanMemoryModel", mask_of(Feature::MemoryModel)},
-    {5347, "PhysicalStorageBufferAddresses", mask_of(Feature::BufferAddress)},
-    {6022, "CooperativeMatrixKHR", mask_of(Feature::CooperativeMatrix)},
-};
 
 // Newest SPIR-V that a Vulkan version reads (Vulkan specification, appendix A).
 constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
@@ -170,17 +138,10 @@ class CodeVerifier {
                    PlanView::text(variant.entry_point()));
     if (!facts.spirv.facts.has_value()) return;
     for (const uint32_t capability : facts.spirv.facts->capabilities) {
-      const CapabilityRow* row = capability_row(capability);
+      const SpirvCapability* row = find_spirv_capability(capability);
       if (row == nullptr) facts.unknown_capability = capability;
       if (row != nullptr) facts.features |= row->features;
     }
-  }
-
-  static const CapabilityRow* capability_row(uint32_t capability) {
-    const auto* row = std::find_if(
-        std::begin(kCapabilities), std::end(kCapabilities),
-        [&](const CapabilityRow& candidate) { return candidate.capability == capability; });
-    return row == std::end(kCapabilities) ? nullptr : row;
   }
 
   void verify_spirv(const fb::Variant& variant, const CodeFacts& code) {
@@ -244,7 +205,7 @@ class CodeVerifier {
     }
     if ((code.features & ~variant.features()) == 0) return;
     for (const uint32_t capability : code.spirv.facts->capabilities) {
-      const CapabilityRow* row = capability_row(capability);
+      const SpirvCapability* row = find_spirv_capability(capability);
       if ((row->features & ~variant.features()) == 0) continue;
       fault(VerifyRule::SpirvCapability, "SPIR-V needs capability ", row->name,
             ", which is not among the recorded features ", variant.features());

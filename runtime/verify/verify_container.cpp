@@ -32,8 +32,7 @@ constexpr SectionRow kSectionRows[] = {
     {SectionKind::Params, "params", 16, 128 * kMebi},  // kMaxParamsBytes per step
     {SectionKind::Code, "code", 256, 1024 * kMebi},    // 10,000 cubins of 100 KiB
     {SectionKind::Weights, "weights", 4096, kMaxSegmentBytes},
-    {SectionKind::SelfTest, "self-test", 64, 1024 * kMebi},  // inputs and outputs of one run
-    {SectionKind::Debug, "debug", 8, 512 * kMebi},           // 512 bytes per step
+    {SectionKind::Debug, "debug", 8, 512 * kMebi},  // 512 bytes per step
 };
 
 const SectionRow* section_row(uint32_t kind) {

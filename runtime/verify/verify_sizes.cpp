@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "runtime/base/dtype.h"
-#include "runtime/base/round_up.h"
 #include "runtime/verify/verify_context.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -114,10 +114,6 @@ std::vector<OwnedRange> verify_states(const PlanParts& parts, Faults& faults) {
                  state.size_bytes(), " bytes, the state segment has ", parts.header.state_bytes,
                  " bytes and slots of ", kArenaAlignmentBytes);
       continue;
-    }
-    if (state.init() == fb::StateInit::Ones && !has_one(state.dtype())) {
-      faults.add(VerifyRule::StateInitial, name(i), " begins as ones, which its quantised dtype ",
-                 state.dtype(), " has not");
     }
     if (state.init() == fb::StateInit::Weight) {
       const fb::Weight& weight = *parts.plan.weights()->Get(*state.init_weight());

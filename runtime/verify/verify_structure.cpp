@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/verify/verify_context.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -115,7 +116,7 @@ class ClaimedWords {
   // False if one of the words is claimed already.
   bool claim(size_t begin_bytes, size_t size_bytes) {
     size_t word = begin_bytes / kWordBytes;
-    const size_t end = (begin_bytes + size_bytes + kWordBytes - 1) / kWordBytes;
+    const size_t end = ceil_div(begin_bytes + size_bytes, kWordBytes);
     while (word < end) {
       const size_t bit = word % 64;
       const size_t count = std::min(end - word, 64 - bit);

@@ -106,10 +106,14 @@ void verify_weights_and_states(const fb::Plan& plan, Faults& faults) {
   for (uint32_t i = 0; i < plan.states()->size() && !faults.full(); ++i) {
     const fb::State& state = *plan.states()->Get(i);
     const auto name = [&] { return quoted(PlanView::text(state.name())); };
-    if (state.init() > fb::StateInit::MAX || dtype_row(state.dtype()) == nullptr) {
-      faults.add(VerifyRule::EnumRange, "state ", i, " ", name(), " has dtype ", state.dtype(),
-                 " and initial value ", static_cast<uint32_t>(state.init()),
-                 ", one of them unknown");
+    if (dtype_row(state.dtype()) == nullptr) {
+      faults.add(VerifyRule::EnumRange, "state ", i, " ", name(), " has the unknown dtype ",
+                 state.dtype());
+    }
+    if (state.init() != fb::StateInit::Zeros && state.init() != fb::StateInit::Weight) {
+      faults.add(VerifyRule::EnumRange, "state ", i, " ", name(), " begins as ",
+                 static_cast<uint32_t>(state.init()), ", which is neither zeros (0) nor a weight (",
+                 static_cast<uint32_t>(fb::StateInit::Weight), ")");
     }
     const flatbuffers::Optional<uint32_t> weight = state.init_weight();
     const bool wants_weight = state.init() == fb::StateInit::Weight;

@@ -111,9 +111,11 @@ void FeatureChain::set(uint64_t mask, bool subgroup_size_control, const FeatureC
 
 uint64_t property_features(const VkPhysicalDeviceVulkan11Properties& vulkan11,
                            const VkPhysicalDeviceVulkan12Properties& vulkan12) {
-  constexpr VkSubgroupFeatureFlags kOperations = VK_SUBGROUP_FEATURE_BASIC_BIT |
-                                                 VK_SUBGROUP_FEATURE_ARITHMETIC_BIT |
-                                                 VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+  // What the capabilities ask for that spirv_capabilities.def gives to Feature::Subgroup.
+  constexpr VkSubgroupFeatureFlags kOperations =
+      VK_SUBGROUP_FEATURE_BASIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT |
+      VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT |
+      VK_SUBGROUP_FEATURE_SHUFFLE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_RELATIVE_BIT;
   uint64_t mask = 0;
   if ((vulkan11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
       (vulkan11.subgroupSupportedOperations & kOperations) == kOperations) {

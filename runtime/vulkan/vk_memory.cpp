@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "runtime/base/errors.h"
-#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx::vulkan {
 namespace {

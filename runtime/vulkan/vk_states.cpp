@@ -2,9 +2,9 @@
 // Initial values of a session's states.
 #include <cstring>
 
-#include "runtime/base/round_up.h"
 #include "runtime/vulkan/vk_session.h"
 #include "runtime/vulkan/vk_upload.h"
+#include "schema/rounding.h"
 
 namespace rlx::vulkan {
 namespace {

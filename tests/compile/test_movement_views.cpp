@@ -45,6 +45,25 @@ TEST_CASE("a_large_expand_of_a_constant_that_readers_would_copy_is_made_by_init"
   check_on_devices(text);
 }
 
+TEST_CASE("nodes_over_a_large_expand_of_a_constant_are_computed_once") {
+  const auto model = [](const std::string& data) {
+    return R"({"rlx_graph": 1, "params": [{"name": "a", "dtype": "f32", "shape": [64], "data": )" +
+           data + R"(}], "inputs": [)" + input("x", "[300, 64]") + R"(], "nodes": [)" +
+           node("expand", R"("a")", "e", R"({"shape": [300, 64]})") + ", " +
+           node("exp", R"("e")", "p") + ", " + node("cumsum", R"("p")", "s", R"({"axis": 1})") +
+           ", " + node("reduce_sum", R"("e")", "t", R"({"axes": [0]})") + ", " +
+           node("add", R"("s", "x")", "z") + ", " + node("mul", R"("z", "t")", "y") +
+           R"(], "outputs": ["y"]})";
+  };
+  for (const char* data :
+       {R"({"splat": 0.25})",
+        R"({"random": {"distribution": "uniform", "low": 0, "high": 1, "seed": 3}})"}) {
+    INFO(data);
+    CHECK(steps_of(model(data)) == 1);
+    check_on_devices(model(data));
+  }
+}
+
 TEST_CASE("producers_write_the_parts_of_a_concat_on_an_inner_axis") {
   const std::string parts = graph(
       input("x", "[3, 8]") + ", " + input("z", "[3, 4]"),

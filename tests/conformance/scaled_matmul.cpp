@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cases of scaled_matmul (T52, T53): formats, scales and the sizes at which another form is taken.
+#include "schema/rounding.h"
 #include "tests/support/case.h"
 
 namespace rlx::test {
@@ -27,7 +28,7 @@ CaseTensor codes(const std::string& format, int64_t rows, int64_t k) {
 CaseTensor scales(Scales kind, int64_t rows, const Product& p) {
   if (kind == Scales::One) return tensor(DType::f32, {}).of({0.37});
   if (kind == Scales::PerRow) return tensor(DType::f32, {rows}).uniform(0.1, 2);
-  const Shape shape = {rows, (p.k + p.block - 1) / p.block};
+  const Shape shape = {rows, ceil_div(p.k, p.block)};
   if (p.block == 16) return tensor(DType::f8e4m3, shape);
   if (p.block == 32) return tensor(DType::u8, shape).range(120, 130);
   return tensor(DType::f32, shape).uniform(0.1, 2);

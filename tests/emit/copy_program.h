@@ -10,6 +10,7 @@
 #include "compiler/emit/plan_writer.h"
 #include "compiler/lower/schedule.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 #include "tests/emit/kernel_folder.h"
 
 namespace rlx::test {
@@ -74,7 +75,7 @@ inline void add_conversion(Program& program, const TensorRef& x, const TensorRef
       .define("RLX_COUNT", count)
       .read(&CopyParams::x, x)
       .write(&CopyParams::y, y)
-      .grid(split_grid(static_cast<uint64_t>((count + 63) / 64)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, 64))))
       .work(byte_size(x.type) + byte_size(y.type), 0)
       .reason("test");
 }

@@ -6,6 +6,7 @@
 #include "runtime/plan/cuda_code.h"
 #include "tests/emit/cuda_support.h"
 #include "tests/emit/kernel_folder.h"
+#include "tests/emit/kernel_result.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;
@@ -28,16 +29,6 @@ CudaResult compile_text(const std::string& text, const Specialization& with = sp
                         const char* architecture = "sm_90a") {
   return compile_cuda(*present_nvrtc(), with, sources_with(text),
                       *find_cuda_architecture(architecture));
-}
-
-CudaCode code_of(const CudaResult& result) {
-  if (const auto* fault = std::get_if<KernelFault>(&result)) FAIL(fault->message);
-  return std::get<CudaCode>(result);
-}
-
-std::string fault_of(const CudaResult& result) {
-  const auto* fault = std::get_if<KernelFault>(&result);
-  return fault == nullptr ? "compiled" : fault->message;
 }
 
 Specialization conversion(const std::string& from, const std::string& to) {

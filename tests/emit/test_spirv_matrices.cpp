@@ -9,6 +9,7 @@
 #include "compiler/emit/spirv_words.h"
 #include "compiler/emit/vulkan_code.h"
 #include "tests/emit/kernel_folder.h"
+#include "tests/emit/kernel_result.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;
@@ -58,11 +59,6 @@ std::vector<std::vector<uint32_t>> instructions(const KernelCode& code, uint32_t
       found.emplace_back(instruction.operands.begin(), instruction.operands.end());
   });
   return found;
-}
-
-KernelCode code_of(const KernelResult& result) {
-  if (const auto* fault = std::get_if<KernelFault>(&result)) FAIL(fault->message);
-  return std::get<KernelCode>(result);
 }
 
 }  // namespace

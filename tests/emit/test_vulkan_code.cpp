@@ -7,6 +7,7 @@
 #include "compiler/emit/spirv_module.h"
 #include "compiler/emit/vulkan_code.h"
 #include "tests/emit/kernel_folder.h"
+#include "tests/emit/kernel_result.h"
 #include "tests/support/catch.h"
 
 using namespace rlx;
@@ -22,16 +23,6 @@ KernelResult compile_text(const std::string& text, const Specialization& with = 
   const auto sources = KernelSources::from_folder(folder.path(), diagnostics);
   REQUIRE(sources.has_value());
   return compile_vulkan(with, *sources, options);
-}
-
-KernelCode code_of(const KernelResult& result) {
-  if (const auto* fault = std::get_if<KernelFault>(&result)) FAIL(fault->message);
-  return std::get<KernelCode>(result);
-}
-
-std::string fault_of(const KernelResult& result) {
-  const auto* fault = std::get_if<KernelFault>(&result);
-  return fault == nullptr ? "compiled" : fault->message;
 }
 
 std::vector<uint32_t> words_of(const KernelCode& code) {

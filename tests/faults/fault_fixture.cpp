@@ -152,6 +152,9 @@ PlanSketch full_sketch() {
                             .elements = 1});
   sketch.kernels.push_back(state_sketch().kernels[0]);
   sketch.states = state_sketch().states;
+  sketch.states[1].init_weight = static_cast<uint32_t>(sketch.weights.size());
+  sketch.weights.push_back(
+      {.name = "v", .offset_bytes = 8192, .data = std::vector<float>(kCount, 1.0f)});
   sketch.entries = {main_entry(), state_entry()};
   return sketch;
 }

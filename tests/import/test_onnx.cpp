@@ -6,6 +6,10 @@
 
 #include <random>
 
+#include "compiler/import/import.h"
+#include "compiler/ir/graph.h"
+#include "compiler/ops/op_id.h"
+#include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
 #include "tests/import/onnx_support.h"
 
@@ -190,6 +194,26 @@ TEST_CASE("the limits of reliability.md hold in ONNX models") {
   onnx::GraphProto* graph = deep.mutable_graph();
   for (int level = 0; level < 40; ++level) graph = graph->add_node()->add_attribute()->mutable_g();
   check_error(read_bad(deep), DiagCode::Syntax, "nested deeper than 100");
+}
+
+TEST_CASE("what follows from a ConstantOfShape is left to no run") {
+  onnx::ModelProto model = model_with_input({"4", "512"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "size", {512, 256});
+  add_node(graph, "ConstantOfShape", {"size"}, {"zeros"});
+  add_node(graph, "Exp", {"zeros"}, {"ones"});
+  add_node(graph, "MatMul", {"x", "ones"}, {"y"});
+  graph.add_output()->set_name("y");
+  const SourceGraph source = read_good(model);
+  CHECK(ops_of(source) == "expand exp matmul");
+  Diagnostics diagnostics;
+  auto module = bind_module(source, {}, ".", diagnostics);
+  REQUIRE(module.has_value());
+  fold_constants(*module, {}, diagnostics);
+  remove_dead(*module, {}, diagnostics);
+  INFO(diagnostics.text() << print(*module));
+  REQUIRE(module->entries[0].order().size() == 1);
+  CHECK(module->entries[0].node(module->entries[0].order()[0]).op == OpId::matmul);
 }
 
 TEST_CASE("a small ONNX model costs little, whatever it asks for") {

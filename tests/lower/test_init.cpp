@@ -67,6 +67,22 @@ TEST_CASE("a_weight_that_only_init_reads_lives_in_its_arena") {
         Lines{"random: > w@weights+0", "exp: > e@weights+0 w@weights+0"});
 }
 
+TEST_CASE("a_weight_larger_than_what_it_is_made_of_says_why") {
+  Module module;
+  const WeightId w = random_weight(module, "w", {1, 8});
+  const WeightId e = computed_weight(
+      module, "e", {4, 8}, {.op = "expand", .attributes = {{"shape", Ints{4, 8}}}, .inputs = {w}});
+  const WeightId t =
+      computed_weight(module, "t", {1, 8}, {.op = "exp", .attributes = {}, .inputs = {w}});
+  const Program init = init_of(module, {t, e});
+  REQUIRE(init.steps.size() == 3);
+  for (const Step& step : init.steps) {
+    INFO(step.node << ": " << step.reason);
+    CHECK(step.reason.ends_with("once, in 128 bytes of weights, instead of at every run") ==
+          (step.node == "e"));
+  }
+}
+
 TEST_CASE("joined_random_weights_are_filled_where_they_are_joined") {
   Module module;
   const WeightId q = random_weight(module, "q", {4, 8});

@@ -164,13 +164,14 @@ TEST_CASE("a transposed copy goes through tiles, other strided copies through a 
   x.type.shape = {3, 50, 40};
   x.strides = {2000, 1, 50};
   const TensorRef y = arena_tensor(program, DType::f16, {3, 50, 40});
-  emit_strided_copy(program, {}, x, y);
+  emit_strided_copy({.target = find_target("vulkan")}, program, {}, x, y);
   CHECK(program.kernels.back().kernel == KernelId::transpose);
   CHECK(program.kernels.back().defines.at("RLX_BATCHES") == "3u");
   TensorRef every_second = arena_tensor(program, DType::f16, {100});
   every_second.type.shape = {50};
   every_second.strides = {2};
-  emit_strided_copy(program, {}, every_second, arena_tensor(program, DType::f16, {50}));
+  emit_strided_copy({.target = find_target("vulkan")}, program, {}, every_second,
+                    arena_tensor(program, DType::f16, {50}));
   CHECK(program.kernels.back().kernel == KernelId::region);
   CHECK(generated(program, "region.inc").find("rlx_load_u16") != std::string::npos);
 }

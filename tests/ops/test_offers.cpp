@@ -76,10 +76,11 @@ OneNode product(DType dtype, int64_t m, int64_t n, int64_t k, const std::string&
           .target = target};
 }
 
+// The first choice but for those of operands' copies.
 const OfferNote& taken_of(const Program& program) {
   for (const Step& step : program.steps) {
     for (const OfferNote& offer : step.offers) {
-      if (offer.taken) return offer;
+      if (offer.taken && offer.kernel != "transpose" && offer.kernel != "region") return offer;
     }
   }
   throw std::runtime_error("no step has a choice");
@@ -237,6 +238,119 @@ TEST_CASE("scatters_choose_their_form_by_updates_and_places") {
   OneNode without = scatter(100);
   without.without = {"scatter direct"};
   CHECK(taken_of(lower(without)).kernel == "scatter sorted");
+}
+
+TEST_CASE("softmax_chooses_its_form_by_how_rows_stand_and_how_many_they_are") {
+  const auto softmax = [](Shape shape, int64_t axis) {
+    return OneNode{
+        .op = "softmax", .inputs = {f32(std::move(shape))}, .attributes = {{"axis", axis}}};
+  };
+  CHECK(taken_of(lower(softmax({256, 512}, 0))).kernel == "softmax column");
+  CHECK(taken_of(lower(softmax({8, 512}, 1))).kernel == "softmax in registers");
+  CHECK(taken_of(lower(softmax({8192, 512}, 1))).kernel == "softmax narrow teams");
+  const Program twice = lower(softmax({2, 100000}, 1));
+  CHECK(taken_of(twice).kernel == "softmax read twice");
+  CHECK(refusal_by(twice, "softmax column") == "rows that do not stand side by side");
+  CHECK(refusal_by(twice, "softmax in registers") == "rows too long for registers");
+  // x once more.
+  const std::vector<OfferNote> notes = lower(softmax({4096, 4096}, 1)).steps[0].offers;
+  REQUIRE(notes.size() == 4);
+  CHECK(notes[3].microseconds > notes[2].microseconds);
+  OneNode without = softmax({256, 512}, 0);
+  without.without = {"softmax column"};
+  CHECK(taken_of(lower(without)).kernel == "softmax in registers");
+  CHECK(kernel_of(lower(without), 0).defines.at("RLX_BY_COLUMN") == "0");
+}
+
+TEST_CASE("norms_choose_registers_parts_or_to_read_again") {
+  const auto norm = [](Shape shape, std::vector<std::string> without = {}) {
+    return OneNode{
+        .op = "rms_norm", .inputs = {f32(std::move(shape))}, .without = std::move(without)};
+  };
+  CHECK(taken_of(lower(norm({64, 512}))).kernel == "norm in registers");
+  CHECK(refusal_by(lower(norm({64, 512})), "norm in parts") == "rows that fit registers");
+  CHECK(taken_of(lower(norm({2, 50000}))).kernel == "norm in parts");
+  // The choice of the statistics stands behind it.
+  CHECK(refusal_by(lower(norm({2, 50000})), "moments column") ==
+        "rows that do not stand side by side");
+  CHECK(taken_of(lower(norm({2, 50000}, {"norm in parts"}))).kernel == "norm read again");
+  CHECK(taken_of(lower(norm({1024, 50000}))).kernel == "norm read again");
+  CHECK(kernel_of(lower(norm({64, 512}, {"norm in registers"})), 0).defines.at("RLX_ITEMS") == "0");
+}
+
+TEST_CASE("reductions_searches_and_scans_choose_columns_rows_and_chunks_alike") {
+  struct Family {
+    std::string op;
+    std::string kernel;
+    Attributes (*along)(int64_t axis);
+  };
+  const auto axes = [](int64_t axis) { return Attributes{{"axes", Ints{axis}}}; };
+  const auto axis = [](int64_t at) { return Attributes{{"axis", at}}; };
+  for (const Family& family :
+       {Family{"reduce_sum", "reduce", axes}, Family{"argmax", "arg_reduce", axis},
+        Family{"cumsum", "scan", axis}}) {
+    const auto node = [&](Shape shape, int64_t along, std::vector<std::string> without = {}) {
+      return OneNode{.op = family.op,
+                     .inputs = {f32(std::move(shape))},
+                     .attributes = family.along(along),
+                     .without = std::move(without)};
+    };
+    INFO(family.op);
+    CHECK(taken_of(lower(node({4096, 256}, 1))).kernel == family.kernel + " row");
+    CHECK(taken_of(lower(node({2, 1 << 20}, 1))).kernel == family.kernel + " row chunks");
+    CHECK(taken_of(lower(node({256, 65536}, 0))).kernel == family.kernel + " column");
+    CHECK(taken_of(lower(node({1 << 20, 32}, 0))).kernel == family.kernel + " column chunks");
+    const Program whole = lower(node({2, 1 << 20}, 1, {family.kernel + " row chunks"}));
+    CHECK(taken_of(whole).kernel == family.kernel + " row");
+    CHECK(whole.steps.size() == 1);
+    CHECK(refusal_by(whole, family.kernel + " row chunks") == "left out by --without");
+    const Program along_rows = lower(node({256, 65536}, 0, {family.kernel + " column"}));
+    CHECK(kernel_of(along_rows, 0).defines.at("RLX_BY_COLUMN") == "0");
+    CHECK(contains(failure(node({4096, 256}, 1, {family.kernel})), "no kernel takes it"));
+  }
+}
+
+TEST_CASE("sorts_choose_tiles_or_merged_runs") {
+  const auto topk = [](int64_t length, int64_t k, std::vector<std::string> without = {}) {
+    return OneNode{.op = "topk",
+                   .inputs = {f32({4, length})},
+                   .attributes = {{"k", k}},
+                   .without = std::move(without)};
+  };
+  CHECK(taken_of(lower(topk(500, 400))).kernel == "sort tiles");
+  CHECK(taken_of(lower(topk(100000, 10))).kernel == "sort tiles");
+  CHECK(taken_of(lower(topk(100000, 2000))).kernel == "sort merged runs");
+  CHECK(refusal_by(lower(topk(100000, 2000)), "sort tiles") ==
+        "more than 1024 wanted of rows that no tile holds");
+  CHECK(lower(topk(500, 400, {"sort tiles"})).steps.size() == 2);
+}
+
+TEST_CASE("pools_choose_how_many_threads_take_a_window") {
+  const auto pool = [](int64_t kernel, std::vector<std::string> without = {}) {
+    return OneNode{.op = "pool",
+                   .inputs = {f32({1, 4, 32, 32})},
+                   .attributes = {{"kind", std::string("max")}, {"kernel", Ints{kernel, kernel}}},
+                   .without = std::move(without)};
+  };
+  CHECK(taken_of(lower(pool(3))).kernel == "pool thread");
+  CHECK(refusal_by(lower(pool(3)), "pool workgroup") == "windows of at most 64 taps");
+  CHECK(refusal_by(lower(pool(3)), "pool channels") == "channels that are no neighbours in y");
+  CHECK(taken_of(lower(pool(9))).kernel == "pool workgroup");
+  CHECK(taken_of(lower(pool(9, {"pool workgroup"}))).kernel == "pool thread");
+}
+
+TEST_CASE("copies_choose_tiles_or_a_region_by_how_their_sides_stand") {
+  const OneNode columns{
+      .op = "sort", .inputs = {f32({300, 40})}, .attributes = {{"axis", int64_t{0}}}};
+  const Program program = lower(columns);
+  CHECK(refusal_by(program, "transpose").empty());
+  OneNode without = columns;
+  without.without = {"transpose"};
+  CHECK(refusal_by(lower(without), "transpose") == "left out by --without");
+  CHECK(lower(without).steps.size() == program.steps.size());
+  for (const Step& step : lower(without).steps) {
+    CHECK(lower(without).kernels.at(index_of(step.kernel.value())).kernel != KernelId::transpose);
+  }
 }
 
 TEST_CASE("passes_are_told_what_the_lowering_takes") {

@@ -43,8 +43,8 @@ TEST_CASE("index_macro_gives_the_offset_of_a_loop_position") {
 TEST_CASE("threads_lie_along_what_is_contiguous") {
   const Shape shape = {512, 512};
   const Strides strides = dense_strides(shape);
-  CHECK_FALSE(plan_rows(split_rows(shape, strides, strides, {1}), 4).by_column);
-  const RowPlan columns = plan_rows(split_rows(shape, strides, strides, {0}), 1);
+  CHECK_FALSE(plan_side_by_side(split_rows(shape, strides, strides, {1})));
+  const RowPlan columns = plan_side_by_side(split_rows(shape, strides, strides, {0})).value();
   CHECK(columns.by_column);
   CHECK(columns.threads() == 256);
 }

@@ -179,6 +179,33 @@ TEST_CASE(
   CHECK(apply_keeping_values(merge_matmuls, output) == 0);
 }
 
+TEST_CASE("as many matmuls of one input become one as a kernel takes, and the rest another") {
+  std::string weights;
+  std::string nodes;
+  std::string last = "x";
+  for (int i = 0; i < 131; ++i) {
+    const std::string w = "w" + std::to_string(i);
+    weights +=
+        (i == 0 ? "" : ",") + (R"({"name": ")" + w) +
+        R"(", "dtype": "f32", "shape": [3, 3], "data": {"random": {"distribution": "normal", "mean": 0, "std": 1, "seed": )" +
+        std::to_string(i) + "}}}";
+    const std::string y = "y" + std::to_string(i);
+    nodes += (i == 0 ? "" : ",") + (R"({"op": "fused_matmul_bias_act", "inputs": ["x", ")" + w) +
+             R"("], "outputs": [")" + y + R"("]}, {"op": "add", "inputs": [")" + last + R"(", ")" +
+             y + R"("], "outputs": ["s)" + std::to_string(i) + R"("]})";
+    last = "s" + std::to_string(i);
+  }
+  Module module = module_of(R"("params": [)" + weights +
+                            R"(], "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 3]}],
+    "nodes": [)" + nodes + R"(], "outputs": [")" +
+                            last + R"("])");
+  CHECK(apply_keeping_values(merge_matmuls, module) == 131);
+  const Lines lines = node_lines(module);
+  CHECK(std::ranges::count_if(lines, [](const std::string& line) {
+          return line.starts_with("fused_matmul_bias_act(");
+        }) == 3);
+}
+
 TEST_CASE("T22: a chain with three broadcast patterns becomes one region, steps in order") {
   Module module = module_of(
       R"("inputs": [{"name": "a", "dtype": "f32", "shape": [4, 1, 6]}, {"name": "b", "dtype": "f32", "shape": [5, 1]},

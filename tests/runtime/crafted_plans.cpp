@@ -2,6 +2,8 @@
 // Plans made to cost their verifier much more than a regular plan of their size.
 #include "tests/runtime/crafted_plans.h"
 
+#include "schema/rounding.h"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -83,7 +85,7 @@ PlanSpec pieces_and_wholes(size_t bytes) {
   const uint32_t steps = 2 * half;
   const uint64_t whole = uint64_t{half} * 4;
   main.outputs = {1};
-  main.arena_bytes = (whole + 255) / 256 * 256;
+  main.arena_bytes = round_up(whole, rlx::kArenaAlignmentBytes);
   main.values = {words_value("a", fb::Segment::Arena, half, 0, steps - 1),
                  words_value("y", fb::Segment::Io, half, 0, steps - 1)};
   for (uint32_t i = 0; i < half; ++i) {
@@ -138,7 +140,7 @@ PlanSpec readers_of_pieces(size_t bytes) {
   const auto steps = static_cast<uint32_t>(bytes / 160);
   const uint64_t length = uint64_t{steps} * 4;
   spec.states = {{.name = "x", .dims = {2 * uint64_t{steps}}, .size_bytes = 2 * length}};
-  spec.state_bytes = (2 * length + 255) / 256 * 256;
+  spec.state_bytes = round_up(2 * length, rlx::kArenaAlignmentBytes);
   main.outputs = {1};
   main.values = {words_value("x", fb::Segment::State, 2 * uint64_t{steps}, 0, steps),
                  words_value("y", fb::Segment::Io, steps, 0, steps)};

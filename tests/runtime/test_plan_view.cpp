@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "runtime/plan/plan_view.h"
+#include "schema/rounding.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
 
@@ -53,7 +54,7 @@ TEST_CASE("sections_in_the_holes_of_a_sparse_file_are_not_read") {
   constexpr uint64_t kHoleBytes = uint64_t{512} << 20;
   for (rlx::PlanSection& section : header.sections) {
     if (section.kind != static_cast<uint32_t>(rlx::SectionKind::Debug)) continue;
-    section.offset_bytes = (plan.size() + 7) / 8 * 8;
+    section.offset_bytes = rlx::round_up(plan.size(), size_t{8});
     section.size_bytes = kHoleBytes;
     header.file_bytes = section.offset_bytes + section.size_bytes;
   }

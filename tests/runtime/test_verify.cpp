@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "runtime/verify/verify.h"
+#include "schema/spirv_capabilities.h"
 #include "tests/runtime/verify_fixture.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
@@ -226,6 +227,21 @@ std::vector<Fixture> table_fixtures() {
                    [](SpecEntry& e) { e.steps[1].kind = fb::StepKind(9); }),
       main_fixture(Rule::EnumRange, "a step of kind 5",
                    [](SpecEntry& e) { e.steps[1].kind = static_cast<fb::StepKind>(5); }),
+      {Rule::EnumRange, "a state of an unknown dtype",
+       [](PlanSpec& spec) {
+         spec.state_bytes = 512;
+         spec.states.push_back({.name = "strange", .dtype = 99, .offset_bytes = 256});
+       }},
+      {Rule::EnumRange, "a state that begins as 1, which older minors take for ones",
+       [](PlanSpec& spec) {
+         spec.states[0].init = static_cast<fb::StateInit>(1);
+         spec.states[0].init_weight.reset();
+       }},
+      {Rule::EnumRange, "a state that begins as 3",
+       [](PlanSpec& spec) {
+         spec.states[0].init = static_cast<fb::StateInit>(3);
+         spec.states[0].init_weight.reset();
+       }},
       main_fixture(Rule::EnumRange, "an access that does nothing",
                    [](SpecEntry& e) { e.steps[1].relocations[1].mode = fb::AccessMode::None; }),
       main_fixture(Rule::ValueIndex, "a relocation to value 9",
@@ -685,6 +701,38 @@ TEST_CASE("a_section_of_a_newer_minor_is_skipped") {
     section(h, rlx::SectionKind::Params);
   };
   for (const VerifyFault& fault : verify_plan(serialise(spec))) FAIL_CHECK(fault.message);
+}
+
+// Kind 5, a self-test of older minors: not even its checksum is read.
+TEST_CASE("a_self_test_section_is_skipped_and_refused_where_it_is_critical") {
+  PlanSpec spec = small_plan();
+  uint32_t flags = 0;
+  spec.edit_header = [&](PlanHeader& h) {
+    section(h, rlx::SectionKind::Debug).checksum ^= 1;
+    section(h, rlx::SectionKind::Debug).flags = flags;
+    section(h, rlx::SectionKind::Debug).kind = 5;
+  };
+  for (const VerifyFault& fault : verify_plan(serialise(spec))) FAIL_CHECK(fault.message);
+  flags = rlx::kSectionCritical;
+  const std::vector<VerifyFault> faults = verify_plan(serialise(spec));
+  REQUIRE(faults.size() == 1);
+  CHECK(faults[0].rule == VerifyRule::SectionUnknown);
+  CHECK(faults[0].message.find("of kind 5 and marked critical") != std::string::npos);
+}
+
+// SPIR-V may declare each capability of the list with its feature, as the compiler takes it to.
+TEST_CASE("code_may_declare_every_listed_capability_with_its_features") {
+  for (const rlx::SpirvCapability& row : rlx::kSpirvCapabilities) {
+    INFO(row.name);
+    PlanSpec spec = small_plan();
+    SpecVariant& variant = spec.kernels[0].variants[0];
+    variant.code = empty_kernel({.capabilities = {1, 11, row.number}});
+    spec.vulkan.features |= row.features;
+    variant.features |= row.features;
+    for (const VerifyFault& fault : verify_plan(serialise(spec))) FAIL_CHECK(fault.message);
+    variant.features &= ~row.features;
+    CHECK(verify_plan(serialise(spec)).empty() == (row.features == 0));
+  }
 }
 
 TEST_CASE("a_plan_of_minor_0_has_no_words_of_index_errors_and_opens") {

@@ -27,8 +27,9 @@ struct Board {
   std::atomic<uint64_t> errors;              // calls that failed
   std::atomic<uint64_t> first_outputs_hash;  // of the first run
   std::atomic<uint32_t> output_count;
-  std::atomic<uint32_t> judges_growth;  // 1: both footprints below are there
+  std::atomic<uint32_t> judges_growth;  // 1: what stands below is there
   std::atomic<double> replay_seconds;
+  ResidentMarks resident_marks;  // of the replays behind the warm-up
   Footprint warm;
   Footprint end;
 

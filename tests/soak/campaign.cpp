@@ -189,8 +189,7 @@ class Campaigner {
     result.errors = board.errors;
     if (board.phase > Phase::FirstRun) result.first_outputs_hash = board.first_outputs_hash.load();
     result.judges_growth = board.judges_growth != 0;
-    result.grown_bytes = static_cast<int64_t>(board.end.resident_bytes) -
-                         static_cast<int64_t>(board.warm.resident_bytes);
+    result.grown_bytes = steady_growth(board.resident_marks);
     result.grown_objects =
         static_cast<int64_t>(board.end.objects()) - static_cast<int64_t>(board.warm.objects());
     result.replay_seconds = board.replay_seconds;

@@ -8,6 +8,11 @@
 #include <string>
 
 namespace rlx::soak {
+
+static_assert(steady_growth({100, 104, 108, 112, 116}) == 16, "a leak is told");
+static_assert(steady_growth({100, 100, 4196, 4196, 4196}) == 0, "a step is none");
+static_assert(steady_growth({100, 90, 95, 99, 104}) < 0, "what comes back is none");
+
 namespace {
 
 // "Rss:  1234 kB": exact, where statm's count may lag behind by pages of every core.

@@ -2,6 +2,9 @@
 // What a process holds, to show that it stays flat.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace rlx::soak {
@@ -15,6 +18,19 @@ struct Footprint {
 
   [[nodiscard]] uint32_t objects() const { return descriptors + threads; }
 };
+
+// Resident bytes at the ends of equally long spans of a run, and where the first begins.
+inline constexpr size_t kSpans = 4;
+using ResidentMarks = std::array<uint64_t, kSpans + 1>;
+
+// What the spans have grown by where each grew like the least of them: drivers and malloc take
+// memory in steps of MiB, once, while a leak shows in every span.
+constexpr int64_t steady_growth(const ResidentMarks& marks) {
+  int64_t least = INT64_MAX;
+  for (size_t i = 0; i < kSpans; ++i)
+    least = std::min(least, static_cast<int64_t>(marks[i + 1]) - static_cast<int64_t>(marks[i]));
+  return least * static_cast<int64_t>(kSpans);
+}
 
 // Of this process, now. Throws std::runtime_error where /proc does not say.
 Footprint footprint_now();

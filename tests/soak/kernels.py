@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Graphs of one kernel each, for every CUDA kernel that uses clusters, asynchronous copies or early starts: sizes one less and one
-more than a tile's, primes, and depths that are shared out over a cluster. Beside the kernel lies a grid bound by memory, in the
-same wave of the plan; a step before it and one after it start and end while it runs.
+more than a tile's, primes, and depths that are shared out over a cluster; and for regions whose functions are called, not inlined.
+Beside the kernel lies a grid bound by memory, in the same wave of the plan; a step before it and one after it start and end while
+it runs.
 
-The compiler chooses kernels; `Case.kernel` and `Case.clusters` say what it must have chosen, so that a case whose choice moves on
-is noticed (make.py)."""
+The compiler chooses kernels; `Case.kernel`, `Case.clusters` and `Case.define` say what it must have chosen, so that a case whose
+choice moves on is noticed (make.py)."""
 import dataclasses
 import typing
 
@@ -20,6 +21,7 @@ class Case:
     kernel: str  # that one of the plan's steps runs
     clusters: bool = False  # whether that step's workgroups form clusters
     precision: str = "f32"  # as --precision
+    define: str = ""  # that the step's specialization must have
 
 
 def with_grid_beside(g):
@@ -197,5 +199,23 @@ def norm_cases():
             for op in ("layer_norm", "rms_norm") for dtype in ("f16", "f32") for rows, wide in [(1023, 1021), (129, 4099)]]
 
 
+def chain(name, dtype, rows, cols):
+    """Functions that cost more than one region inlines."""
+    g = Graph(name, dtype)
+    y = g.input("x", [rows, cols])
+    for i, function in enumerate(["sin", "erf", "tan", "asinh"]):
+        y = g.node(function, [y], f"y.{i}")
+    g.output(y)
+    g.output(g.node("reduce_max", [y], "largest", axes=[-1]))
+    return with_grid_beside(g)
+
+
+def call_cases():
+    sizes = [("f32", 1021, 523), ("f32", 7, 65537), ("f16", 257, 1031), ("bf16", 64, 4096)]
+    return [Case(f"calls_{dtype}_{rows}x{cols}", lambda d=dtype, r=rows, c=cols: chain(f"calls_{d}_{r}x{c}", d, r, c), "region",
+                 define="RLX_CALLS=1") for dtype, rows, cols in sizes]
+
+
 def all_cases():
-    return [*mma_cases(), *wgmma_cases(), *stream_cases(), *packed_cases(), *conv_cases(), *attention_cases(), *norm_cases()]
+    return [*mma_cases(), *wgmma_cases(), *stream_cases(), *packed_cases(), *conv_cases(), *attention_cases(), *norm_cases(),
+            *call_cases()]

@@ -39,22 +39,25 @@ def inspected(args, plan, what):
 
 
 def chosen(args, plan):
-    """(kernel, workgroups of a cluster) of each step of the plan's entry for CUDA; steps of the library have no kernel."""
+    """(kernel, workgroups of a cluster, specialization) of each step of the plan's entry for CUDA; the library's have no kernel."""
     clusters = {}
     for kernel in inspected(args, plan, "--kernels")["kernels"]:
         clusters[kernel["name"], kernel["specialization"]] = max(v.get("cluster_x", 1) for v in kernel["variants"])
     entry = next(e for e in inspected(args, plan, "--steps")["entries"] if not e["init"] and e["targets"] == "cuda")
-    return [(s["kernel"], clusters.get((s["kernel"], s["specialization"]), 1)) for s in entry["steps"] if "kernel" in s]
+    return [(s["kernel"], clusters.get((s["kernel"], s["specialization"]), 1), s["specialization"]) for s in entry["steps"]
+            if "kernel" in s]
 
 
 def check_choice(args, case, plan):
     """Throws RuntimeError where no step is what the case is for."""
     steps = chosen(args, plan)
-    clusters = [cluster for kernel, cluster in steps if kernel == case.kernel]
+    clusters = [cluster for kernel, cluster, _ in steps if kernel == case.kernel]
     if not clusters:
-        raise RuntimeError(f"{case.name}: no step runs {case.kernel}; its steps run {', '.join(kernel for kernel, _ in steps)}")
+        raise RuntimeError(f"{case.name}: no step runs {case.kernel}; its steps run {', '.join(kernel for kernel, _, _ in steps)}")
     if case.clusters and max(clusters) == 1:
         raise RuntimeError(f"{case.name}: no step of {case.kernel} has clusters")
+    if case.define and not any(case.define in specialization for kernel, _, specialization in steps if kernel == case.kernel):
+        raise RuntimeError(f"{case.name}: no step of {case.kernel} has {case.define}")
 
 
 def compile_case(args, case):

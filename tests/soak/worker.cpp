@@ -2,6 +2,7 @@
 // A worker: one session under test, and its neighbours on threads of their own.
 #include "tests/soak/worker.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -18,7 +19,7 @@ namespace {
 
 constexpr uint64_t kLeastReplays = 2;
 // Growth is judged over the replays after the first quarter, and only where there are so many.
-constexpr uint64_t kWarmShare = 4;
+constexpr double kWarmShare = 0.25;
 constexpr uint64_t kLeastJudged = 64;
 // What the arena holds before the first two runs, whose outputs must be equal.
 constexpr uint8_t kPoison = 0xFF;
@@ -102,6 +103,11 @@ class Neighbour {
   std::thread thread_;  // last: it uses the others
 };
 
+struct Marks {
+  uint64_t warm_replays = 0;  // before the first
+  size_t taken = 0;
+};
+
 // The sessions of one task. Members are closed in the reverse of their order.
 class Worker {
  public:
@@ -126,14 +132,11 @@ class Worker {
     const auto begun = std::chrono::steady_clock::now();
     const double left = seconds - seconds_since(start);
     std::vector<Mismatch> mismatches;
-    uint64_t warm_replays = 0;
+    Marks marks;
     for (uint64_t replays = 0; replays < options_.replays; ++replays) {
       const double passed = seconds_since(begun);
       if (seconds > 0 && replays >= kLeastReplays && passed > left) break;
-      if (warm_replays == 0 && replays > 0 && is_warm(replays, passed, seconds > 0 ? left : 0)) {
-        warm_replays = replays;
-        board_.warm = footprint_now();
-      }
+      mark_footprint(marks, replays, share_done(replays, passed, seconds > 0 ? left : 0));
       replayer_.replay(first_, options_.compare_bytes, mismatches);
       tell(board_, "replay " + std::to_string(replays), mismatches);
       mismatches.clear();
@@ -143,8 +146,10 @@ class Worker {
     }
     board_.replay_seconds = seconds_since(begun);
     board_.end = footprint_now();
+    while (marks.taken < board_.resident_marks.size())
+      board_.resident_marks[marks.taken++] = board_.end.resident_bytes;
     board_.judges_growth =
-        warm_replays != 0 && board_.replays >= warm_replays + kLeastJudged ? 1 : 0;
+        marks.warm_replays != 0 && board_.replays >= marks.warm_replays + kLeastJudged ? 1 : 0;
   }
 
  private:
@@ -179,8 +184,24 @@ class Worker {
     start("the plan of --copy", copy_, copy_first_);
   }
 
-  [[nodiscard]] bool is_warm(uint64_t replays, double passed, double limit) const {
-    return replays >= options_.replays / kWarmShare || (limit > 0 && passed >= limit / kWarmShare);
+  // Of the replays or the time that the run may take; limit 0: of the replays.
+  [[nodiscard]] double share_done(uint64_t replays, double passed, double limit) const {
+    const double of_replays = static_cast<double>(replays) / static_cast<double>(options_.replays);
+    return std::max(of_replays, limit > 0 ? passed / limit : 0);
+  }
+
+  // Looks at the footprint where the next span begins.
+  void mark_footprint(Marks& marks, uint64_t replays, double share) {
+    if (marks.taken == kSpans || replays == 0) return;
+    const double begin = kWarmShare + (1 - kWarmShare) * static_cast<double>(marks.taken) /
+                                          static_cast<double>(kSpans);
+    if (share < begin) return;
+    const Footprint now = footprint_now();
+    if (marks.taken == 0) {
+      board_.warm = now;
+      marks.warm_replays = replays;
+    }
+    board_.resident_marks[marks.taken++] = now.resident_bytes;
   }
 
   [[nodiscard]] bool neighbours_failed() const {

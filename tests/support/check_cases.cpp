@@ -75,7 +75,7 @@ struct Batch {
   std::vector<Tensor> reference;
 };
 
-std::optional<Batch> prepare(std::span<const Case> cases, const std::string& target,
+std::optional<Batch> prepare(std::span<const Case> cases, const CaseOptions& wanted,
                              Diagnostics& diagnostics) {
   auto built = build_graph(cases, diagnostics);
   if (!built) return std::nullopt;
@@ -87,7 +87,8 @@ std::optional<Batch> prepare(std::span<const Case> cases, const std::string& tar
   if (!reference) return std::nullopt;
   batch.reference = std::move(*reference);
   CompileOptions options = test_options(0);
-  if (!target.empty()) options.targets = {target};
+  if (!wanted.target.empty()) options.targets = {wanted.target};
+  options.without = wanted.without;
   batch.plan = compile_plan(module, options, diagnostics);
   if (!batch.plan) return std::nullopt;
   return batch;
@@ -169,17 +170,17 @@ std::string tally_key(const Case& test) {
 }
 
 void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies,
-                 const std::string& target) {
+                 const CaseOptions& options) {
   for (size_t first = 0; first < cases.size(); first += kBatch) {
     const auto chunk = cases.subspan(first, std::min(kBatch, cases.size() - first));
     Diagnostics diagnostics;
-    if (auto batch = prepare(chunk, target, diagnostics)) {
+    if (auto batch = prepare(chunk, options, diagnostics)) {
       run_batch(*batch, tallies);
       continue;
     }
     for (const Case& test : chunk) {
       Diagnostics own;
-      auto single = prepare(std::span(&test, 1), target, own);
+      auto single = prepare(std::span(&test, 1), options, own);
       INFO(label(test) << "\n" << own.text());
       CHECK(single.has_value());
       if (single) run_batch(*single, tallies);

@@ -13,7 +13,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "runtime/base/round_up.h"
+#include "schema/rounding.h"
 
 namespace rlx::test {
 namespace {

@@ -232,7 +232,6 @@ class GuardedPlan {
       const std::span<std::byte> bytes(open_block(state_groups_[i], GuardAccess::Write),
                                        state.size_bytes());
       if (state.init() == fb::StateInit::Zeros) std::fill(bytes.begin(), bytes.end(), std::byte{0});
-      if (state.init() == fb::StateInit::Ones) fill_with_ones(state.dtype(), bytes);
       if (state.init() != fb::StateInit::Weight) continue;
       const fb::Weight& weight = *plan_.index().weights()->Get(*state.init_weight());
       for (const uint32_t g : weight_groups_) {

@@ -68,10 +68,15 @@ struct Tally {
 };
 // "op dtype", the dtype being that of the first input, "-" where there is none.
 std::string tally_key(const Case& test);
+// How cases are compiled.
+struct CaseOptions {
+  std::string target = {};                // as --target; empty: those of test_options
+  std::vector<std::string> without = {};  // as --without
+};
 // Checks every case on the evaluator (against its golden values) and on every device, three times
 // with different arena poison for equal bits. Reports failures through Catch2. Keys: "op dtype
-// device". `target`: as --target; empty: those of test_options.
+// device".
 void check_cases(std::span<const Case> cases, std::map<std::string, Tally>& tallies,
-                 const std::string& target = {});
+                 const CaseOptions& options = {});
 
 }  // namespace rlx::test

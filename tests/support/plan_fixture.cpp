@@ -9,9 +9,9 @@
 #include <cstring>
 #include <map>
 
-#include "runtime/base/round_up.h"
 #include "runtime/plan/contract.h"
 #include "schema/debug_generated.h"
+#include "schema/rounding.h"
 
 namespace rlx::test {
 namespace {

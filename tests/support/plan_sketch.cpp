@@ -8,8 +8,8 @@
 #include <shaderc/shaderc.hpp>
 #include <stdexcept>
 
-#include "runtime/base/round_up.h"
 #include "schema/features.h"
+#include "schema/rounding.h"
 #include "tests/support/catch.h"
 #include "tests/support/cubin.h"
 

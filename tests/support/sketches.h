@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "schema/rounding.h"
 #include "tests/support/plan_sketch.h"
 
 namespace rlx::test {
@@ -15,7 +16,7 @@ inline constexpr fb::AccessMode kWrite = fb::AccessMode::Write;
 inline constexpr fb::AccessMode kReadWrite = fb::AccessMode::ReadWrite;
 inline constexpr fb::Segment kIo = fb::Segment::Io;
 inline constexpr uint32_t kCount = 1000;  // no multiple of the workgroup
-inline constexpr uint32_t kGrid = (kCount + kSketchWorkgroup - 1) / kSketchWorkgroup;
+inline constexpr uint32_t kGrid = ceil_div(kCount, kSketchWorkgroup);
 
 inline SketchKernel double_plus_one() {
   return {.name = "region",
@@ -122,19 +123,21 @@ inline PlanSketch weights_sketch() {
                     .steps = {dispatch(1, 0, {{0, kRead}, {1, kWrite}})}}}};
 }
 
-// Counts runs in a state: s += 1, y = s. Further states begin as ones and as a weight and are
-// copied out.
+// Counts runs in a state: s += 1, y = s. Further states begin as weights and are copied out.
 inline PlanSketch state_sketch() {
-  std::vector<float> data(kCount, 7.5f);
   return {
-      .weights = {{.name = "w", .data = data}},
-      .states =
-          {{.name = "s", .offset_bytes = 0, .elements = kCount},
-           {.name = "ones", .offset_bytes = 4096, .elements = kCount, .init = fb::StateInit::Ones},
-           {.name = "copy",
-            .offset_bytes = 8192,
-            .elements = kCount,
-            .init = fb::StateInit::Weight}},
+      .weights = {{.name = "w", .data = std::vector<float>(kCount, 7.5f)},
+                  {.name = "v", .offset_bytes = 4096, .data = std::vector<float>(kCount, 1.0f)}},
+      .states = {{.name = "s", .offset_bytes = 0, .elements = kCount},
+                 {.name = "ones",
+                  .offset_bytes = 4096,
+                  .elements = kCount,
+                  .init = fb::StateInit::Weight,
+                  .init_weight = 1},
+                 {.name = "copy",
+                  .offset_bytes = 8192,
+                  .elements = kCount,
+                  .init = fb::StateInit::Weight}},
       .kernels = {{.name = "region",
                    .body = "if (i < 1000) { F32(p.a).v[i] += 1.0; F32(p.b).v[i] = F32(p.a).v[i]; }",
                    .pointers = {kReadWrite, kWrite},

@@ -5,11 +5,11 @@
 #include <span>
 
 #include "runtime/base/dtype.h"
-#include "runtime/base/round_up.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/free_sizes.h"
 #include "runtime/plan/gemm_text.h"
 #include "runtime/plan/target_row.h"
+#include "schema/rounding.h"
 #include "tools/inspect/format.h"
 
 namespace rlx::inspect {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "schema/rounding.h"
 #include "tools/inspect/format.h"
 #include "tools/inspect/views.h"
 
@@ -57,10 +58,6 @@ std::string entry_text(const EntryFacts& entry) {
           "\n";
   text += values_table(entry, arena);
   return text + arena_drawing(entry, arena);
-}
-
-uint64_t ceil_div(uint64_t a, uint64_t b) {
-  return (a + b - 1) / b;
 }
 
 // Character cells; each shows the value that covers most of it.

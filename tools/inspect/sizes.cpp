@@ -21,8 +21,6 @@ std::string section_name(uint32_t kind) {
       return "code";
     case SectionKind::Weights:
       return "weights";
-    case SectionKind::SelfTest:
-      return "self-test";
     case SectionKind::Debug:
       return "debug";
   }

@@ -8,6 +8,7 @@
 
 #include "runtime/base/output_file.h"
 #include "runtime/include/rlx.h"
+#include "schema/rounding.h"
 #include "tools/npy/npy_reader.h"
 
 namespace rlx::npy {
@@ -354,7 +355,7 @@ std::vector<std::byte> serialize(const Array& array) {
   text += "), }";
   // The format wants the data at a multiple of 64 bytes and a line feed before it.
   constexpr size_t kPreambleBytes = 10;
-  const size_t padded = (kPreambleBytes + text.size() + 1 + 63) / 64 * 64;
+  const size_t padded = round_up(kPreambleBytes + text.size() + 1, size_t{64});
   text.append(padded - kPreambleBytes - text.size() - 1, ' ');
   text += '\n';
 

@@ -15,16 +15,13 @@
 #include "runtime/base/output_file.h"
 #include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx::tune {
 namespace {
 
 constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
 constexpr uint64_t kMostAlignmentBytes = 4096;  // of any kind of section
-
-uint64_t round_up(uint64_t bytes, uint64_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 Status copy_bytes(const InputFile& from, const PlanSection& old, uint64_t offset_bytes,
                   OutputFile& to) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "schema/rounding.h"
+
 namespace rlx::onnx_import {
 namespace {
 
@@ -13,7 +15,7 @@ void set_same_pads(NodeReader& n, bool upper, Windows& windows) {
   const size_t rank = windows.kernel.size();
   for (size_t i = 0; i < rank; ++i) {
     const int64_t size = n.shape(0)[i + 2];
-    const int64_t count = (size + windows.stride[i] - 1) / windows.stride[i];
+    const int64_t count = ceil_div(size, windows.stride[i]);
     const int64_t reach = windows.dilation[i] * (windows.kernel[i] - 1) + 1;
     const int64_t total = std::max<int64_t>((count - 1) * windows.stride[i] + reach - size, 0);
     const int64_t smaller = total / 2;

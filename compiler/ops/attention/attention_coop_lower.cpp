@@ -2,11 +2,11 @@
 // Lowering of attention to cooperative matrices: one dispatch of attention_coop.
 #include "compiler/ops/attention/attention_lower.h"
 #include "compiler/ops/lowering/rows.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
 
-constexpr int64_t kCoopPieceBytes = 16;
 constexpr int64_t kMatrix = 16;
 constexpr int64_t kWidest = 128;    // elements of a head: its sums stay in registers
 constexpr int64_t kFewQueries = 8;  // below, most rows of a matrix would be empty
@@ -21,7 +21,7 @@ struct CoopTiling {
 
   [[nodiscard]] int64_t tile_queries() const { return warps * subgroup_rows; }
   [[nodiscard]] int64_t query_tiles(const AttentionProblem& problem) const {
-    return (problem.q_tokens + tile_queries() - 1) / tile_queries();
+    return ceil_div(problem.q_tokens, tile_queries());
   }
   [[nodiscard]] int64_t groups(const AttentionProblem& problem) const {
     return problem.batch * problem.heads * query_tiles(problem);
@@ -115,10 +115,10 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
       .define("RLX_QUERY_TILES", tiling.query_tiles(problem))
       .define("RLX_GROUPS", integer_text(groups))
       .generated("attention_coop.inc", operand_lines(problem, o) + weight_lines(problem, o))
-      .read(&AttentionParams::q, o.q.ref, kCoopPieceBytes)
-      .read(&AttentionParams::k, o.k.ref, kCoopPieceBytes)
-      .read(&AttentionParams::v, o.v.ref, kCoopPieceBytes)
-      .write(&AttentionParams::y, o.y.ref, kCoopPieceBytes)
+      .read(&AttentionParams::q, o.q.ref, kWidestAccessBytes)
+      .read(&AttentionParams::k, o.k.ref, kWidestAccessBytes)
+      .read(&AttentionParams::v, o.v.ref, kWidestAccessBytes)
+      .write(&AttentionParams::y, o.y.ref, kWidestAccessBytes)
       .grid(split_grid(static_cast<uint64_t>(groups)))
       .reason("cooperative matrices; tiles of " + std::to_string(tiling.tile_queries()) +
               " queries and " + std::to_string(tiling.keys) + " keys, " + std::to_string(groups) +

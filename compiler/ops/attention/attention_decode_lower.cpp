@@ -6,7 +6,7 @@
 
 #include "compiler/ops/attention/attention_lower.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

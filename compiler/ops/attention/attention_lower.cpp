@@ -9,7 +9,7 @@
 
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -266,7 +266,6 @@ std::string weight_lines(const AttentionProblem& problem, const AttentionOperand
 }
 
 const char* misaligned_operand(const OfferContext& at, const AttentionOperands& o) {
-  constexpr int64_t kPieceBytes = 16;
   struct Named {
     const char* name;
     const Heads* heads;
@@ -274,11 +273,11 @@ const char* misaligned_operand(const OfferContext& at, const AttentionOperands& 
   for (const Named& named :
        {Named{"q", &o.q}, Named{"k", &o.k}, Named{"v", &o.v}, Named{"y", &o.y}}) {
     const Heads& heads = *named.heads;
-    const int64_t piece = kPieceBytes / element_bytes(heads.ref.dtype());
+    const int64_t piece = kWidestAccessBytes / element_bytes(heads.ref.dtype());
     const HeadsView& view = heads.view;
     const bool whole = view.dim == 1 && view.batch % piece == 0 && view.head % piece == 0 &&
                        view.token % piece == 0;
-    if (!whole || at.alignment(heads.ref) < kPieceBytes) return named.name;
+    if (!whole || at.alignment(heads.ref) < kWidestAccessBytes) return named.name;
   }
   return nullptr;
 }

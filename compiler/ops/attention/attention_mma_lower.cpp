@@ -10,7 +10,6 @@
 namespace rlx {
 namespace {
 
-constexpr int64_t kMmaPieceBytes = 16;  // q, k, v are read in such pieces
 constexpr int64_t kWidestHalf = 256;
 constexpr int64_t kWidestF32 = 128;
 constexpr int64_t kLargestGrid = 65535;
@@ -57,7 +56,7 @@ std::string attention_mma_refusal(const OfferContext& at, const AttentionCall& c
     return "k or v has another dtype than q";
   if (dtype == DType::f64 || (o.bias && o.bias->ref.dtype() == DType::f64)) return "f64";
   if (problem.kv_tokens == 0) return "there are no keys";
-  const int64_t piece = kMmaPieceBytes / element_bytes(dtype);
+  const int64_t piece = kWidestAccessBytes / element_bytes(dtype);
   const int64_t widest = dtype == DType::f32 ? kWidestF32 : kWidestHalf;
   for (const int64_t dim : {problem.head_dim, problem.v_head_dim}) {
     if (dim % piece != 0 || dim > widest) {
@@ -111,10 +110,10 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
                  operand_lines(problem, o) +
                      define_line("RLX_TILE_OF(z)", tile_order(problem, tiling, device)) +
                      weight_lines(problem, o))
-      .read(&AttentionParams::q, o.q.ref, kMmaPieceBytes)
-      .read(&AttentionParams::k, o.k.ref, kMmaPieceBytes)
-      .read(&AttentionParams::v, o.v.ref, kMmaPieceBytes)
-      .write(&AttentionParams::y, o.y.ref, kMmaPieceBytes)
+      .read(&AttentionParams::q, o.q.ref, kWidestAccessBytes)
+      .read(&AttentionParams::k, o.k.ref, kWidestAccessBytes)
+      .read(&AttentionParams::v, o.v.ref, kWidestAccessBytes)
+      .write(&AttentionParams::y, o.y.ref, kWidestAccessBytes)
       .grid(static_cast<uint64_t>(problem.heads / tiling.fold * tiling.splits),
             static_cast<uint64_t>(problem.batch), static_cast<uint64_t>(tiling.row_tiles(problem)))
       .estimate([problem, dtype, tiling](const DeviceModel& any) {

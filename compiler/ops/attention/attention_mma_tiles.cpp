@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -152,12 +152,12 @@ int64_t panels(int64_t row_bytes) {
 int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
                                    const AttentionMmaTiling& tiling) {
   const int64_t bytes = element_bytes(dtype);
-  const int64_t columns = ceil_div(problem.v_head_dim, 16) * 16;
+  const int64_t columns = round_up(problem.v_head_dim, 16);
   const int64_t rows = std::min(problem.q_tokens * tiling.fold, tiling.tile_rows());
   const int64_t stage = tiling.step_keys * tiling.warps_k * 128 *
                         (panels(problem.head_dim * bytes) + panels(columns * bytes));
   const int64_t joined = tiling.warps_k * rows * (problem.v_head_dim + 10) * 4;
-  const int64_t pieces = ceil_div(rows * problem.v_head_dim / 4, tiling.splits) * tiling.splits;
+  const int64_t pieces = round_up(rows * problem.v_head_dim / 4, tiling.splits);
   return std::max(tiling.stages * stage, joined) + 16 + (tiling.splits > 1 ? pieces * 24 : 0) +
          (tiling.stages > 0 ? 1024 : 0);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "compiler/ops/lowering/rows.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -284,7 +285,7 @@ bool lower_rope(LowerContext& ctx) {
   text += table_macro("RLX_COS_AT", cos, by_token, sizes->tokens);
   text += table_macro("RLX_SIN_AT", sin, by_token, sizes->tokens);
   text += positions;
-  const Extent3 grid = split_grid(static_cast<uint64_t>((count + kThreads - 1) / kThreads));
+  const Extent3 grid = split_grid(static_cast<uint64_t>(ceil_div(count, kThreads)));
   auto dispatch = ctx.dispatch<KernelId::rope>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_COUNT", integer_text(count))

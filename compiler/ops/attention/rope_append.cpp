@@ -9,6 +9,7 @@
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -313,7 +314,7 @@ void emit(LowerContext& ctx, const Operands& operands) {
       .read(&AppendParams::sin_table, operands.sin, bytes(operands.sin))
       .write(&AppendParams::y_q, operands.y_q, bytes(operands.y_q))
       .bind(offsetof(AppendParams, y), operands.y_k, written, bytes(operands.y_k))
-      .grid(split_grid(static_cast<uint64_t>((threads + kCopyWorkgroup - 1) / kCopyWorkgroup)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(threads, kCopyWorkgroup))))
       .work(2 * (byte_size(operands.q.type) + byte_size(operands.k.type) * (operands.v ? 2 : 1)),
             static_cast<uint64_t>(threads) * width * 6)
       .reason(std::string(operands.v ? "rotates queries and keys, appends keys and values"

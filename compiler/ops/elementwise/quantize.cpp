@@ -7,8 +7,8 @@
 
 #include "compiler/ops/op_def.h"
 #include "compiler/support/blocks.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -5,10 +5,11 @@
 #include <algorithm>
 
 #include "compiler/ops/lowering/block_weights.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
-#include "compiler/support/ceil_div.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -89,7 +90,7 @@ bool lower_block_rows(LowerContext& ctx) {
   const int64_t elements = element_count(y.shape());
   if (elements == 0) return true;
   const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
-  const bool vectors = ctx.alignment(y) >= 16;
+  const bool vectors = ctx.alignment(y) >= kWidestAccessBytes;
   auto dispatch = ctx.dispatch<KernelId::gather>();
   define_blocks(dispatch, x.dtype());
   if (reports_outside(ctx)) dispatch.count_index_errors();
@@ -99,11 +100,12 @@ bool lower_block_rows(LowerContext& ctx) {
       .define("RLX_Y_VECTOR", vectors ? 8 : 1)
       .define("RLX_I", std::string(name_of(index.dtype())))
       .define("RLX_ZERO_OUTSIDE", gives_zeros(ctx) ? 1 : 0)
-      .define("rlx_index", index_type(pieces + kCopyWorkgroup))
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
       .generated("sizes.inc", wide_define("RLX_SIZE", x.shape()[0]) +
                                   wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
       .read(&GatherParams::index, index)
-      .write(&GatherParams::y, y, vectors ? 16 : 0)
+      .write(&GatherParams::y, y, vectors ? kWidestAccessBytes : 0)
       .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
       .work(2 * byte_size(y.type), static_cast<uint64_t>(2 * elements))
       .reason("rows of " + std::string(name_of(x.dtype())) + " blocks, decoded");

@@ -7,8 +7,8 @@
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
-#include "compiler/support/ceil_div.h"
 #include "schema/plan_header.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

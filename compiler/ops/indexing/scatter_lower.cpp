@@ -10,11 +10,12 @@
 
 #include "compiler/ops/indexing/kv_append.h"
 #include "compiler/ops/lowering/elementwise.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/weight_fill.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -112,7 +113,7 @@ std::string places(const Scatter& scatter) {
 
 std::string no_places(const Scatter& scatter) {
   const int64_t positions = std::max(scatter.count(), kThreads) * scatter.columns();
-  return define_line("RLX_INDEX", positions < (int64_t{1} << 30) ? "rlx_u32" : "rlx_i64");
+  return define_line("RLX_INDEX", index_type(IndexUse::Place, positions));
 }
 
 // A phase that moves pieces; `with_index`: it reads the tuples.

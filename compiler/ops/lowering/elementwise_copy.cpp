@@ -2,13 +2,15 @@
 // Strided copies, bit by bit: tiles of the transpose kernel where input and output run along
 // different axes, else a region.
 #include <algorithm>
+#include <array>
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/elementwise_loops.h"
 #include "compiler/ops/lowering/elementwise_region.h"
 #include "compiler/ops/lowering/lower_context.h"
-#include "compiler/support/ceil_div.h"
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -26,28 +28,47 @@ struct Transposition {
   size_t column_loop = 0;
 };
 
-std::optional<Transposition> find_transposition(const TensorRef& from, const TensorRef& to) {
-  Transposition found{.loops = coalesce_loops(to.shape(), {from.strides, to.strides})};
-  const LoopNest& loops = found.loops;
-  if (loops.sizes.size() < 2) return std::nullopt;
-  for (const Strides& strides : loops.strides) {
-    if (std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; }))
-      return std::nullopt;
-  }
-  const auto unit_loop = [&](const Strides& strides) {
-    return static_cast<size_t>(std::find(strides.begin(), strides.end(), 1) - strides.begin());
-  };
-  found.row_loop = unit_loop(loops.strides[0]);
-  found.column_loop = unit_loop(loops.strides[1]);
-  if (found.row_loop >= loops.sizes.size() || found.column_loop >= loops.sizes.size())
-    return std::nullopt;
-  if (found.row_loop == found.column_loop) return std::nullopt;
-  if (std::min(loops.sizes[found.row_loop], loops.sizes[found.column_loop]) < kLeastEdge)
-    return std::nullopt;
-  if (from.byte_range().length_bytes > uint64_t{kMaxCopyIndex32} ||
-      to.byte_range().length_bytes > uint64_t{kMaxCopyIndex32})
-    return std::nullopt;
-  return found;
+// What the table is asked of.
+struct StridedCopy {
+  const TensorRef& from;
+  const TensorRef& to;
+};
+
+struct CopyEmitter {
+  Program& program;
+  const Step& origin;
+};
+
+size_t unit_loop(const Strides& strides) {
+  return static_cast<size_t>(std::find(strides.begin(), strides.end(), 1) - strides.begin());
+}
+
+bool steps_backwards(const Strides& strides) {
+  return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
+}
+
+// Complete where transposition_refusal refuses nothing.
+Transposition transposition_of(const StridedCopy& copy) {
+  Transposition t{.loops = coalesce_loops(copy.to.shape(), {copy.from.strides, copy.to.strides})};
+  t.row_loop = unit_loop(t.loops.strides[0]);
+  t.column_loop = unit_loop(t.loops.strides[1]);
+  return t;
+}
+
+std::string transposition_refusal(const OfferContext&, const StridedCopy& copy) {
+  const Transposition t = transposition_of(copy);
+  const LoopNest& loops = t.loops;
+  if (loops.sizes.size() < 2) return "elements that step alike";
+  if (steps_backwards(loops.strides[0]) || steps_backwards(loops.strides[1]))
+    return "elements that stand backwards";
+  if (t.row_loop >= loops.sizes.size() || t.column_loop >= loops.sizes.size())
+    return "no elements that are neighbours on each side";
+  if (t.row_loop == t.column_loop) return "the same neighbours on both sides";
+  if (std::min(loops.sizes[t.row_loop], loops.sizes[t.column_loop]) < kLeastEdge)
+    return "fewer than " + std::to_string(kLeastEdge) + " rows or columns";
+  const uint64_t bytes =
+      std::max(copy.from.byte_range().length_bytes, copy.to.byte_range().length_bytes);
+  return bytes > uint64_t{kMaxCopyIndex32} ? "2 GiB or more" : "";
 }
 
 // Statements that take `batch` apart and add its offsets to x_base and y_base.
@@ -63,8 +84,9 @@ std::string batch_text(const Transposition& t) {
   return text;
 }
 
-void emit_transposition(Program& program, const Step& origin, const TensorRef& from,
-                        const TensorRef& to, const Transposition& t) {
+bool emit_transposition(CopyEmitter& emitter, const StridedCopy& copy) {
+  const Transposition t = transposition_of(copy);
+  const auto& [from, to] = copy;
   const uint32_t bytes = element_bytes(from.dtype());
   const int64_t rows = t.loops.sizes[t.row_loop];
   const int64_t columns = t.loops.sizes[t.column_loop];
@@ -72,7 +94,7 @@ void emit_transposition(Program& program, const Step& origin, const TensorRef& f
   const int64_t row_tiles = ceil_div(rows, kTile);
   const int64_t column_tiles = ceil_div(columns, kTile);
   const Extent3 grid = split_grid(static_cast<uint64_t>(row_tiles * column_tiles * batches));
-  DispatchBuilder<CopyParams> dispatch(program, KernelId::transpose, origin);
+  DispatchBuilder<CopyParams> dispatch(emitter.program, KernelId::transpose, emitter.origin);
   dispatch.workgroup({kTile, kTileRows})
       .define("RLX_RAW", raw_storage(bytes).name)
       .define("RLX_ROWS", std::to_string(rows) + "u")
@@ -87,27 +109,65 @@ void emit_transposition(Program& program, const Step& origin, const TensorRef& f
       .work(2 * byte_size(to.type), 0)
       .reason(std::to_string(batches) + " transposed " + std::to_string(rows) + " x " +
               std::to_string(columns) + " matrices through 32 x 32 tiles");
+  return true;
 }
 
-}  // namespace
-
-void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from,
-                       const TensorRef& to) {
-  RLX_CHECK(from.type == to.type, "copy of " + to_string(from.type) + " to " + to_string(to.type) +
-                                      " for " + origin.node);
-  if (element_count(to.shape()) == 0) return;
-  if (const std::optional<Transposition> t = find_transposition(from, to)) {
-    emit_transposition(program, origin, from, to, *t);
-    return;
-  }
-  const ElementStorage storage = raw_storage(element_bytes(from.dtype()));
-  emit_region(program, origin,
-              {.output = to,
+bool emit_copy_region(CopyEmitter& emitter, const StridedCopy& copy) {
+  const ElementStorage storage = raw_storage(element_bytes(copy.from.dtype()));
+  emit_region(emitter.program, emitter.origin,
+              {.output = copy.to,
                .output_storage = storage,
-               .operands = {{.view = from, .storage = storage}},
+               .operands = {{.view = copy.from, .storage = storage}},
                .element_text = "return x1;\n",
                .operations = 0,
                .subject = "strided copy"});
+  return true;
+}
+
+double copy_bound(const OfferContext& at, const StridedCopy& copy) {
+  const uint64_t read = std::min(copy.from.byte_range().length_bytes, byte_size(copy.to.type));
+  return thread_bound_microseconds(at.device(),
+                                   {.bytes = read + byte_size(copy.to.type), .flops = 0});
+}
+
+using CopyOffer = Offer<StridedCopy, CopyEmitter>;
+
+constexpr std::array kCopyOffers = {
+    // Both sides are moved a whole line of memory at a time.
+    CopyOffer{.kernel = KernelId::transpose,
+              .rank = 0,
+              .estimate = Estimate::Bound,
+              .refusal = transposition_refusal,
+              .microseconds = copy_bound,
+              .emit = emit_transposition},
+    // Takes everything.
+    CopyOffer{.kernel = KernelId::region,
+              .rank = 1,
+              .estimate = Estimate::Bound,
+              .refusal = [](const OfferContext&, const StridedCopy&) { return std::string(); },
+              .microseconds = copy_bound,
+              .emit = emit_copy_region},
+};
+
+}  // namespace
+
+void emit_strided_copy(const LowerOptions& options, Program& program, const Step& origin,
+                       const TensorRef& from, const TensorRef& to) {
+  RLX_CHECK(from.type == to.type, "copy of " + to_string(from.type) + " to " + to_string(to.type) +
+                                      " for " + origin.node);
+  if (element_count(to.shape()) == 0) return;
+  const StridedCopy copy{.from = from, .to = to};
+  Choice<CopyOffer> choice =
+      choose(std::span<const CopyOffer>(kCopyOffers), OfferContext(options, &program), copy);
+  RLX_CHECK(choice.row != nullptr, "no kernel for the copy of " + origin.node);
+  const size_t first_step = program.steps.size();
+  CopyEmitter emitter{.program = program, .origin = origin};
+  choice.row->emit(emitter, copy);
+  note_offers(program, first_step, choice.row->kernel, std::move(choice.notes));
+}
+
+std::vector<std::string> copy_offer_names() {
+  return {offer_name(kCopyOffers.front().kernel, kCopyOffers.front().form)};
 }
 
 }  // namespace rlx

@@ -9,20 +9,20 @@
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/elementwise_loops.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/positions.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/scalar_cost.h"
 #include "compiler/support/blocks.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
 
 constexpr uint32_t kBlock = 256;
 constexpr uint32_t kVectorWidth = 4;
-constexpr int64_t kMaxIndex32 = (int64_t{1} << 31) - 1;
 
 // One buffer of the region; number 0 is the output.
 struct Stream {
@@ -47,16 +47,18 @@ struct RegionPlan {
   std::vector<Coordinate> coordinates;
   uint32_t width = 1;
   std::string width_reason;
-  bool wide_index = false;
-  int64_t items = 0;  // threads' pieces of work, `width` elements each
+  int64_t farthest = 0;  // of all numbers of elements
+  int64_t items = 0;     // threads' pieces of work, `width` elements each
   bool has_tail = false;
+
+  [[nodiscard]] bool wide_index() const { return is_wide_index(IndexUse::Linear, farthest); }
 };
 
 std::string index_type(const RegionPlan& plan) {
-  return plan.wide_index ? "rlx_u64" : "rlx_u32";
+  return index_type(IndexUse::Linear, plan.farthest);
 }
 std::string index_number(const RegionPlan& plan, int64_t value) {
-  if (!plan.wide_index) return std::to_string(value) + "u";
+  if (!plan.wide_index()) return std::to_string(value) + "u";
   // GLSL takes no 64-bit literal in a define.
   const std::string low = "rlx_u64(" + std::to_string(value & 0xFFFFFFFF) + "u)";
   return value >> 32 == 0 ? low
@@ -168,13 +170,12 @@ RegionPlan make_plan(const Program& program, const Region& region) {
   for (size_t k = 0; k < plan.coordinates.size(); ++k) {
     plan.coordinates[k].steps = plan.loops.strides[plan.streams.size() + k];
   }
-  int64_t farthest = element_count(shape);
+  plan.farthest = element_count(shape);
   for (size_t k = 0; k < plan.streams.size(); ++k) {
     plan.streams[k].strides = plan.loops.strides[k];
     const auto bytes = static_cast<int64_t>(plan.streams[k].view.byte_range().length_bytes);
-    farthest = std::max(farthest, bytes / plan.streams[k].storage.bytes);
+    plan.farthest = std::max(plan.farthest, bytes / plan.streams[k].storage.bytes);
   }
-  plan.wide_index = farthest > kMaxIndex32;
   choose_width(program, region, plan);
   return plan;
 }
@@ -218,7 +219,7 @@ std::string index_text(const RegionPlan& plan, const Stream& stream) {
 
 // An index as i64.
 std::string signed_text(const RegionPlan& plan, const std::string& index) {
-  return (plan.wide_index ? "rlx_i64(" : "rlx_widen(") + index + ")";
+  return (plan.wide_index() ? "rlx_i64(" : "rlx_widen(") + index + ")";
 }
 
 std::string coordinate_local(const RegionPlan& plan, const Coordinate& coordinate) {
@@ -451,7 +452,7 @@ std::string reason_text(const Region& region, const RegionPlan& plan) {
                      (inputs == 1 ? " input" : " inputs") + ", vector width " +
                      std::to_string(plan.width);
   if (!plan.width_reason.empty()) text += " (" + plan.width_reason + ")";
-  if (plan.wide_index) text += ", 64-bit indices";
+  if (plan.wide_index()) text += ", 64-bit indices";
   return text;
 }
 

@@ -16,10 +16,11 @@ bool same_view(const TensorRef& a, const TensorRef& b) {
          a.strides == b.strides;
 }
 
-void emit_copy(Program& program, Step step, const TensorRef& from, const TensorRef& to) {
+void emit_copy(const LowerOptions& options, Program& program, Step step, const TensorRef& from,
+               const TensorRef& to) {
   if (element_count(from.shape()) == 0) return;
   if (!from.dense() || !to.dense()) {
-    emit_strided_copy(program, step, from, to);
+    emit_strided_copy(options, program, step, from, to);
     return;
   }
   step.kind = StepKind::Copy;
@@ -136,7 +137,7 @@ TensorRef LoweringState::materialize_as(const TensorRef& ref, const Strides& str
   packed.strides = strides;
   Step step = origin;
   step.reason = layout + " copy of a strided view for " + origin.op;
-  emit_copy(program, std::move(step), ref, packed);
+  emit_copy(options, program, std::move(step), ref, packed);
   copies_[ref.buffer].push_back({.from = ref, .to = packed});
   return packed;
 }
@@ -175,7 +176,7 @@ bool LoweringState::write_state_at_end(StateId state, TensorRef from, Step origi
 
 void LoweringState::copy_into(const TensorRef& place, ValueId id, Step step) {
   const TensorRef& from = ref(id);
-  if (!same_view(from, place)) emit_copy(program, std::move(step), from, place);
+  if (!same_view(from, place)) emit_copy(options, program, std::move(step), from, place);
 }
 
 void LoweringState::finish() {
@@ -205,7 +206,7 @@ void LoweringState::finish() {
   for (StateWrite& write : state_writes_) {
     const auto buffer = state_buffers.find(write.state);
     RLX_CHECK(buffer != state_buffers.end(), "write of a state that was never read");
-    emit_copy(program, std::move(write.origin), write.from,
+    emit_copy(options, program, std::move(write.origin), write.from,
               dense_ref(buffer->second, write.from.type));
   }
 }
@@ -267,7 +268,7 @@ uint32_t OfferContext::alignment(const TensorRef& ref) const {
 
 void LowerContext::copy(const TensorRef& from, const TensorRef& to, const std::string& why) {
   const size_t first_step = program().steps.size();
-  emit_copy(program(), new_step(), from, to);
+  emit_copy(state_->options, program(), new_step(), from, to);
   if (why.empty()) return;
   for (size_t i = first_step; i < program().steps.size(); ++i) {
     std::string& reason = program().steps[i].reason;

@@ -14,7 +14,7 @@
 
 namespace rlx {
 
-// Of one thread.
+// Of one thread: the pieces in which kernels load, copy and stage.
 inline constexpr uint32_t kWidestAccessBytes = 16;
 // Kernels count lines, depths and tiles in 32 bits, and round up to whole tiles.
 inline constexpr int64_t kCountLimit = std::numeric_limits<int32_t>::max() - 4096;
@@ -181,8 +181,10 @@ TensorRef dense_ref(BufferId buffer, const TensorType& type);
 
 // Emits a strided copy: y[i] = x[i] for two views of one type and shape, bit by bit. Uses the
 // region kernel, or transpose where that coalesces.
-void emit_strided_copy(Program& program, const Step& origin, const TensorRef& from,
-                       const TensorRef& to);
+void emit_strided_copy(const LowerOptions& options, Program& program, const Step& origin,
+                       const TensorRef& from, const TensorRef& to);
+// What may be left out of the table of its kernels: not the region, which takes every copy.
+std::vector<std::string> copy_offer_names();
 
 // OpDef::place_refusal of ops that write any strides.
 std::string no_place_refusal(const LoweringState& state, const Node& node, const TensorRef& place);

@@ -96,10 +96,6 @@ std::string raw_type(DType dtype) {
   }
 }
 
-std::string index_type(uint64_t count) {
-  return count < (uint64_t{1} << 31) ? "rlx_u32" : "rlx_u64";
-}
-
 std::string wide_define(const std::string& name, int64_t value) {
   // The lowest value has no literal of its own sign.
   if (value == std::numeric_limits<int64_t>::min()) {

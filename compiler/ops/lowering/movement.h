@@ -31,9 +31,6 @@ void set_element(Tensor& tensor, int64_t i, double value);
 // of `dtype`.
 std::string raw_type(DType dtype);
 
-// "rlx_u32" where every index below `count` fits 31 bits, else "rlx_u64".
-std::string index_type(uint64_t count);
-
 // "#define name <64-bit literal>" for a generated include: GLSL takes such literals only after the
 // prelude's extensions.
 std::string wide_define(const std::string& name, int64_t value);

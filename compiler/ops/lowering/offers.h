@@ -24,8 +24,8 @@ enum class Estimate : uint8_t {
 // A table is ordered by rank: of the rows that take a problem, those of the lowest rank are
 // compared by time, and of equal times the first is taken. So a row of a rank of its own is taken
 // wherever it fits, which its comment explains.
-// A family may add columns to its rows.
-template <typename Problem>
+// A family may add columns to its rows; what emits needs no LowerContext where there is no node.
+template <typename Problem, typename Emitter = LowerContext>
 struct Offer {
   std::optional<KernelId> kernel;  // none: another table or the library computes it
   std::string_view form = {};      // tells a kernel's rows apart, or names what stands for a kernel
@@ -36,7 +36,7 @@ struct Offer {
   std::string (*refusal)(const OfferContext& at, const Problem& problem) = nullptr;
   // Precondition of both: no refusal.
   double (*microseconds)(const OfferContext& at, const Problem& problem) = nullptr;
-  bool (*emit)(LowerContext& ctx, const Problem& problem) = nullptr;
+  bool (*emit)(Emitter& ctx, const Problem& problem) = nullptr;
 };
 
 // The least time of a step: of its bytes at the memory's speed, or of its arithmetic by every

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "compiler/ops/lowering/index_type.h"
+
 namespace rlx {
 namespace {
-
-constexpr int64_t kSafeIndex = int64_t{1} << 30;  // 32-bit offsets below it cannot overflow
 
 int64_t reach(const PlaceMap& map) {
   int64_t places = 1;
@@ -42,8 +42,8 @@ int64_t index_value(const Tensor& index, int64_t i) {
 
 std::string place_text(const PlaceMap& map, DType index, int64_t count) {
   const std::string dtype(name_of(index));
-  const bool narrow = count < kSafeIndex && map.tuples < kSafeIndex && reach(map) < kSafeIndex;
-  std::string text = define_line("RLX_INDEX", narrow ? "rlx_u32" : "rlx_i64");
+  const int64_t farthest = std::max({count, map.tuples, reach(map)});
+  std::string text = define_line("RLX_INDEX", index_type(IndexUse::Place, farthest));
   text += index_macro("RLX_PLACE_BASE", map.base, 0);
   text += "RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple, RLX_INOUT(rlx_u32) outside) {\n";
   text += "  rlx_i64 place = rlx_i64(RLX_PLACE_BASE(tuple));\n  rlx_i64 at;\n";

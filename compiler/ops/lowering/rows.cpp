@@ -6,6 +6,9 @@
 #include <bit>
 #include <cstdlib>
 
+#include "compiler/ops/lowering/index_type.h"
+#include "schema/rounding.h"
+
 namespace rlx {
 
 namespace {
@@ -96,12 +99,12 @@ std::string index_macro(const std::string& name, const LoopDims& dims, size_t op
 }
 
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count) {
-  constexpr int64_t kSafe = int64_t{1} << 30;  // leaves room for the padding of the last workgroup
-  if (count >= kSafe) return "rlx_i64";
+  int64_t farthest = count;
   for (const TensorRef* view : views) {
-    if (view->byte_range().length_bytes / element_bytes(view->dtype()) >= kSafe) return "rlx_i64";
+    const uint64_t elements = view->byte_range().length_bytes / element_bytes(view->dtype());
+    farthest = std::max(farthest, static_cast<int64_t>(elements));
   }
-  return "rlx_i32";
+  return index_type(IndexUse::Padded, farthest);
 }
 
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane) {
@@ -109,21 +112,19 @@ RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane) {
   return {.by_column = false, .lanes = lanes, .rows = kThreads / lanes};
 }
 
-RowPlan plan_rows(const RowLoops& loops, uint32_t elements_per_lane) {
+std::optional<RowPlan> plan_side_by_side(const RowLoops& loops) {
   const int64_t reduced = loop_count(loops.reduced);
   const int64_t kept = loop_count(loops.kept);
   const auto inner_stride = [](const LoopDims& dims) {
     return dims.empty() ? int64_t{0} : std::abs(dims.back().strides[0]);
   };
   const bool rows_are_strided = !loops.reduced.empty() && inner_stride(loops.reduced) != 1;
-  if (rows_are_strided && inner_stride(loops.kept) == 1 && kept > 1) {
-    const uint32_t rows = next_power_of_two(loops.kept.back().size, 32);
-    const uint32_t lanes = next_power_of_two(reduced, kThreads / rows);
-    // A short reduction leaves threads over: they take more rows.
-    const uint32_t wide = next_power_of_two(kept, kThreads / lanes);
-    return {.by_column = true, .lanes = lanes, .rows = std::max(rows, wide)};
-  }
-  return plan_neighbours(reduced, elements_per_lane);
+  if (!rows_are_strided || inner_stride(loops.kept) != 1 || kept <= 1) return std::nullopt;
+  const uint32_t rows = next_power_of_two(loops.kept.back().size, 32);
+  const uint32_t lanes = next_power_of_two(reduced, kThreads / rows);
+  // A short reduction leaves threads over: they take more rows.
+  const uint32_t wide = next_power_of_two(kept, kThreads / lanes);
+  return RowPlan{.by_column = true, .lanes = lanes, .rows = std::max(rows, wide)};
 }
 
 std::string to_string(const RowPlan& plan) {
@@ -133,19 +134,19 @@ std::string to_string(const RowPlan& plan) {
                               std::to_string(plan.rows) + " rows per workgroup";
 }
 
-bool rows_divide(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
+bool rows_divide(const OfferContext& at, const TensorRef& view, const RowLoops& loops,
                  size_t operand, uint32_t width) {
   if (loops.reduced.size() != 1 || loops.reduced[0].strides[operand] != 1) return false;
   if (loops.reduced[0].size % width != 0) return false;
-  if (ctx.alignment(view) < width * element_bytes(view.dtype())) return false;
+  if (at.alignment(view) < width * element_bytes(view.dtype())) return false;
   return std::all_of(loops.kept.begin(), loops.kept.end(),
                      [&](const LoopDim& dim) { return dim.strides[operand] % width == 0; });
 }
 
-uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
+uint32_t vector_width(const OfferContext& at, const TensorRef& view, const RowLoops& loops,
                       size_t operand, uint32_t width) {
   if (!is_float(view.dtype()) || view.dtype() == DType::f64) return 1;
-  return rows_divide(ctx, view, loops, operand, width) ? width : 1;
+  return rows_divide(at, view, loops, operand, width) ? width : 1;
 }
 
 int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) {
@@ -168,7 +169,7 @@ RowChunks split_into_chunks(int64_t row_length, int64_t groups, int64_t wanted_g
                             int64_t piece, int64_t least_pieces) {
   const int64_t most = std::min(wanted_groups / groups, row_length / (piece * least_pieces));
   if (most <= 1) return {.count = 1, .length = row_length};
-  const int64_t length = ceil_div(ceil_div(row_length, most), piece) * piece;
+  const int64_t length = round_up(ceil_div(row_length, most), piece);
   return {.count = ceil_div(row_length, length), .length = length};
 }
 

@@ -4,11 +4,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compiler/ops/lowering/lower_context.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -43,8 +44,7 @@ bool is_contiguous(const LoopDims& dims);
 // "#define NAME(i) (...)": the element offset of loop position i in one operand, an expression of
 // type RLX_INDEX.
 std::string index_macro(const std::string& name, const LoopDims& dims, size_t operand);
-// Text of the type for offsets and loop counters: "rlx_i32" where all views and `count` stay below
-// 2^30, else "rlx_i64".
+// Text of the type for offsets into these views and counters up to `count` (IndexUse::Padded).
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count);
 
 // A literal of any size, valid in GLSL and CUDA C++.
@@ -62,19 +62,19 @@ struct RowPlan {
   [[nodiscard]] uint32_t threads() const { return lanes * rows; }
   [[nodiscard]] int64_t groups(int64_t row_count) const { return ceil_div(row_count, rows); }
 };
-// `elements_per_lane`: how many neighbouring elements a thread loads at once.
-RowPlan plan_rows(const RowLoops& loops, uint32_t elements_per_lane);
-// Always by row.
+// By column; none where the rows are not neighbours in memory, or each lies along it.
+std::optional<RowPlan> plan_side_by_side(const RowLoops& loops);
+// By row. `elements_per_lane`: how many neighbouring elements a thread loads at once.
 RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane);
 std::string to_string(const RowPlan& plan);
 
 // True where every row of this view can be read or written `width` elements at a time, aligned to
 // their bytes.
-bool rows_divide(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
+bool rows_divide(const OfferContext& at, const TensorRef& view, const RowLoops& loops,
                  size_t operand, uint32_t width);
 // `width` (4, or 8 for f16 and bf16) where rows of this f32, f16 or bf16 view can be read or
 // written so many elements at a time (rlx_load4_*, rlx_load8_*), else 1.
-uint32_t vector_width(const LowerContext& ctx, const TensorRef& view, const RowLoops& loops,
+uint32_t vector_width(const OfferContext& at, const TensorRef& view, const RowLoops& loops,
                       size_t operand, uint32_t width = 4);
 // Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0
 // where it is too long.

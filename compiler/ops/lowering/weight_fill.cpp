@@ -10,9 +10,9 @@
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/region_codegen.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/philox.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -68,7 +68,7 @@ void lower_splat(Program& program, const TensorRef& target, const Weight& weight
   for (size_t i = 0; i < sizeof(words); i += one.size()) {
     std::memcpy(reinterpret_cast<std::byte*>(words) + i, one.data(), one.size());
   }
-  const Extent3 grid = grid_for((bytes + 15) / 16);
+  const Extent3 grid = grid_for(ceil_div(bytes, kFillAlignmentBytes));
   DispatchBuilder<SplatParams> dispatch(program, KernelId::splat_fill, fill_step(weight, "splat"));
   dispatch.workgroup({kBlock})
       .write(&SplatParams::y, target, kFillAlignmentBytes)

@@ -5,15 +5,14 @@
 #include <bit>
 #include <cstring>
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
-
-constexpr int64_t kMaxCoordinate32 = (int64_t{1} << 29) - 1;  // sums of a few stay below 2^31
 
 struct AxisPad {
   int64_t crop_begin = 0;  // taken off the input
@@ -171,10 +170,10 @@ void emit_index_map(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
                     const std::vector<std::string>& axis_code, int64_t constant,
                     const std::string& reason) {
   std::string code;
-  bool wide = false;
+  int64_t largest = 0;
   for (size_t axis = x.shape().size(); axis-- > 0;) {
     const std::string dim = number_text(y.shape()[axis]);
-    wide = wide || std::max(x.shape()[axis], y.shape()[axis]) > kMaxCoordinate32;
+    largest = std::max({largest, x.shape()[axis], y.shape()[axis]});
     code += "  c = rlx_coordinate(rest % rlx_index(" + dim + "));\n  rest /= rlx_index(" + dim +
             ");\n" + axis_code[axis] + "  offset += rlx_i64(c) * rlx_i64(" +
             number_text(x.strides[axis]) + ");\n";
@@ -184,8 +183,9 @@ void emit_index_map(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
   ctx.dispatch<KernelId::pad>()
       .workgroup({kCopyWorkgroup})
       .define("RLX_RAW", raw)
-      .define("rlx_index", index_type(count + kCopyWorkgroup))
-      .define("rlx_coordinate", wide ? "rlx_i64" : "int")
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(count + kCopyWorkgroup)))
+      .define("rlx_coordinate", index_type(IndexUse::Coordinate, largest))
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(count)) +
                                   wide_define("RLX_CONSTANT", constant))
       .generated("source.inc", code)

@@ -9,6 +9,7 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/prepare.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -99,7 +100,7 @@ std::optional<int64_t> range_count(const Tensor& start, const Tensor& limit, con
                                  : static_cast<uint64_t>(first) - static_cast<uint64_t>(end);
   const uint64_t stride =
       step > 0 ? static_cast<uint64_t>(step) : uint64_t{0} - static_cast<uint64_t>(step);
-  const uint64_t count = (span - 1) / stride + 1;
+  const uint64_t count = ceil_div(span, stride);
   if (static_cast<double>(count) > kMostElements) return std::nullopt;
   return static_cast<int64_t>(count);
 }

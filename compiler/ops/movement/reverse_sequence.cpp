@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -135,7 +136,8 @@ bool lower_reverse_sequence(LowerContext& ctx) {
       .workgroup({kCopyWorkgroup})
       .define("RLX_WORD_BYTES", view.word_bytes)
       .define("RLX_I", std::string(name_of(lens.dtype())))
-      .define("rlx_index", index_type(count + kCopyWorkgroup))
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(count + kCopyWorkgroup)))
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(count)) +
                                   wide_define("RLX_TIMES", view.shape[axes.time]) +
                                   wide_define("RLX_TIME_STRIDE", view.strides[axes.time]))

@@ -7,7 +7,7 @@
 
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -81,7 +81,7 @@ std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const S
     const int64_t span = step > 0 ? end - start : start - end;
     // The magnitude of the lowest step does not fit; any step beyond the span takes one element.
     const int64_t stride = std::abs(std::max(step, -std::numeric_limits<int64_t>::max()));
-    const int64_t count = span <= 0 ? 0 : (span - 1) / stride + 1;
+    const int64_t count = span <= 0 ? 0 : ceil_div(span, stride);
     take(view, axis, start, count, count > 1 ? step : 1);
   }
   return {view};

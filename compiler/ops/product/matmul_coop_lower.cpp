@@ -98,8 +98,8 @@ bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
           return coop_microseconds(problem, choice, device);
         })
         .reason(reason_of(product, "cooperative matrices: " + choice.text()));
-    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : kPieceBytes,
-                  kPieceBytes);
+    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : kWidestAccessBytes,
+                  kWidestAccessBytes);
     bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);

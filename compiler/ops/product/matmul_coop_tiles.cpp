@@ -7,8 +7,8 @@
 #include <cmath>
 #include <optional>
 
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -58,7 +58,7 @@ double resident(const CoopProblem& problem, const CoopTile& tile, const CoopTime
   const uint32_t pieces = (tile.m + tile.n) * tile.k / 8 / tile.threads();
   const uint32_t registers =
       std::min(kMostRegisters, kOtherRegisters + sums + lines / 16 * 4 + pieces * 4);
-  const uint64_t by_registers = times.registers / (tile.threads() * ((registers + 7) / 8 * 8));
+  const uint64_t by_registers = times.registers / (tile.threads() * round_up(registers, 8));
   return static_cast<double>(std::max<uint64_t>(
       1, std::min(by_registers, times.all_shared_bytes / shared_bytes(problem, tile))));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/support/checked.h"
 
 namespace rlx {
@@ -72,7 +73,7 @@ std::string index_type_of(const Product& product) {
     if (!*added) continue;
     farthest = std::max(farthest, reach(product.m, (*added)->m, product.n, (*added)->n));
   }
-  return farthest <= kCountLimit ? "int" : "rlx_i64";
+  return index_type(IndexUse::Offset, farthest);
 }
 
 std::string batch_source(const Product& product) {
@@ -103,9 +104,9 @@ bool may_replace_residual(const Product& product) {
 std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
                                     int64_t lines, int64_t depth) {
   const uint32_t bytes = element_bytes(operand.ref.dtype());
-  const auto whole = [&](int64_t stride) { return stride * bytes % kPieceBytes == 0; };
+  const auto whole = [&](int64_t stride) { return stride * bytes % kWidestAccessBytes == 0; };
   const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
-  if (at.alignment(operand.ref) < kPieceBytes || !whole_batches) return std::nullopt;
+  if (at.alignment(operand.ref) < kWidestAccessBytes || !whole_batches) return std::nullopt;
   if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
     return PieceAxis::Depth;
   if ((operand.line == 1 || lines == 1) && (depth == 1 || whole(operand.depth)))

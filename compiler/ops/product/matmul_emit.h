@@ -30,8 +30,6 @@ std::string batch_source(const Product& product);
 // True where y may take over the residual's bytes: an element is read and written by one thread.
 bool may_replace_residual(const Product& product);
 
-// Pieces in which kernels for matrix units stage their operands.
-inline constexpr uint32_t kPieceBytes = 16;
 enum class PieceAxis : uint8_t { Depth, Line };
 // The axis along which the operand lies in whole aligned pieces; nullopt where it lies so along
 // none.

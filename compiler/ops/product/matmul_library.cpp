@@ -17,6 +17,7 @@
 #include "compiler/ops/product/product_time.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -125,8 +126,8 @@ uint64_t workspace_bytes(const OfferContext& at, const Product& product) {
   constexpr int64_t kTile = 128;
   constexpr uint64_t kCounters = uint64_t{64} << 10;
   constexpr uint64_t kMost = uint64_t{32} << 20;  // what the library's makers advise for Hopper
-  const int64_t tiles = ((product.m + kTile - 1) / kTile) * ((product.n + kTile - 1) / kTile) *
-                        element_count(product.batch);
+  const int64_t tiles =
+      ceil_div(product.m, kTile) * ceil_div(product.n, kTile) * element_count(product.batch);
   if (4 * tiles >= 3 * int64_t{at.device().multiprocessors}) return kCounters;
   const auto partial = static_cast<uint64_t>(tiles) * kTile * kTile * sizeof(float);
   return std::min(kCounters + 8 * partial, kMost);
@@ -303,8 +304,7 @@ bool library_wants_activation_apart(const OfferContext& at, const ProductTypes& 
   plain.activation.clear();
   const FusedProduct alone = product_of_types(plain);
   const Product& product = alone.product;
-  const bool has_library = at.target().library_gemm && !at.is_left_out("library");
-  if (!has_library || !is_half(types.x) || !size_refusal(product).empty()) return false;
+  if (!is_half(types.x) || !library_refusal(at, alone).empty()) return false;
   const DeviceModel& device = at.device();
   const double library =
       wgmma_refusal(at, alone).empty()

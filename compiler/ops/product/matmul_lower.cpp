@@ -6,8 +6,8 @@
 
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/product_offers.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -93,7 +93,7 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
         return mma_microseconds(problem, choice, device);
       })
       .reason(reason_of(product, "tensor cores: " + choice.text()));
-  bind_operands(dispatch, product, kPieceBytes, kPieceBytes);
+  bind_operands(dispatch, product, kWidestAccessBytes, kWidestAccessBytes);
   bind_epilogue(ctx, dispatch, product);
   return true;
 }

@@ -7,9 +7,9 @@
 #include <cmath>
 #include <optional>
 
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -2,6 +2,8 @@
 // The two passes of a product whose k is divided over workgroups.
 #include "compiler/ops/product/matmul_splits.h"
 
+#include "schema/rounding.h"
+
 namespace rlx {
 namespace {
 
@@ -43,7 +45,7 @@ void join_splits(LowerContext& ctx, const Product& product, const TensorRef& par
       .define("RLX_TILE_M", 1)
       .define("RLX_TILE_N", 1)
       .read(&MatmulParams::partial, partial, vector_bytes(partial, in_vectors))
-      .grid(split_grid(static_cast<uint64_t>((elements + per_group - 1) / per_group)))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(elements, per_group))))
       .work(byte_size(partial.type) + byte_size(product.y.type),
             static_cast<uint64_t>(elements * splits))
       .estimate([](const DeviceModel&) { return 0.0; })  // the first pass's holds it

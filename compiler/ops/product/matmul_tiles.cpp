@@ -7,8 +7,8 @@
 #include <cmath>
 #include <optional>
 
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

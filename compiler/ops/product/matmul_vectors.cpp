@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "compiler/ops/product/matmul_emit.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -22,7 +22,7 @@ void plan_along_depth(VectorPlan& plan, const LowerContext& ctx, const ProductOp
   plan.chunk = in_vectors ? kVectorElements : 1;
   const bool half = w.ref.dtype() == DType::f16 || w.ref.dtype() == DType::bf16;
   const auto whole = [](int64_t stride) { return stride % 8 == 0; };
-  if (in_vectors && half && ctx.alignment(w.ref) >= 16 && whole(k) &&
+  if (in_vectors && half && ctx.alignment(w.ref) >= kWidestAccessBytes && whole(k) &&
       (plan.outputs == 1 || whole(w.line)) && std::all_of(w.batch.begin(), w.batch.end(), whole)) {
     plan.chunk = 8;
   }

@@ -8,9 +8,9 @@
 
 #include "compiler/dispatch/builder.h"
 #include "compiler/ops/product/matmul_emit.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -93,7 +93,7 @@ bool good_size(int64_t m, int64_t n, int64_t k) {
 
 bool rows_of_pieces(const OfferContext& at, const ProductOperand& operand) {
   return operand.depth == 1 && operand.line > 0 && operand.line < kSizeLimit &&
-         operand.line % kPieceElements == 0 && at.alignment(operand.ref) >= kPieceBytes;
+         operand.line % kPieceElements == 0 && at.alignment(operand.ref) >= kWidestAccessBytes;
 }
 
 uint32_t pair_bytes(const TensorRef& ref) {
@@ -115,7 +115,7 @@ bool is_rows(const OfferContext& at, const AddedOperand& added) {
 bool residual_copied(const LowerContext& ctx, const Product& product) {
   return product.residual && is_half(product.y.dtype()) && is_half(product.residual->ref.dtype()) &&
          product.residual->m % kPieceElements == 0 &&
-         ctx.alignment(product.residual->ref) >= kPieceBytes;
+         ctx.alignment(product.residual->ref) >= kWidestAccessBytes;
 }
 
 // ---- shared memory ----
@@ -189,7 +189,7 @@ void bind_added(WgmmaDispatch& dispatch, const FusedProduct& fused, bool copies_
     dispatch.define("RLX_RESIDUAL", std::string(name_of(product.residual->ref.dtype())))
         .define("RLX_RESIDUAL_PITCH", product.residual->m)
         .read(&MatmulWgmmaParams::residual, product.residual->ref,
-              copies_residual ? kPieceBytes : pair_bytes(product.residual->ref));
+              copies_residual ? kWidestAccessBytes : pair_bytes(product.residual->ref));
   }
   if (copies_residual) {
     dispatch.map(&MatmulWgmmaParams::residual,
@@ -238,7 +238,7 @@ std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
   if (!product.batch.empty()) return "a batch";
   if (product.y_lines) return "a result whose lines stand apart";
   if (!rows_of_pieces(at, product.a) || !rows_of_pieces(at, product.b) ||
-      at.alignment(product.y) < kPieceBytes) {
+      at.alignment(product.y) < kWidestAccessBytes) {
     return "operands that are no rows of aligned 16-byte pieces";
   }
   if (product.bias && !is_bias_vector(at, *product.bias)) return "a bias that is no vector over n";
@@ -289,18 +289,18 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
       .define("RLX_ACTIVATION", activated ? 1 : 0)
       .define("RLX_UNROLL_CHUNKS", size.heavy_activation ? 0 : 1)
       .define("RLX_SHORT_MATH", is_half(product.y.dtype()) ? 1 : 0)
-      .read(&MatmulWgmmaParams::a, product.a.ref, kPieceBytes)
+      .read(&MatmulWgmmaParams::a, product.a.ref, kWidestAccessBytes)
       .map(&MatmulWgmmaParams::a, rows_map(product.a, product.m, product.k, kTileLines))
-      .read(&MatmulWgmmaParams::b, product.b.ref, kPieceBytes)
+      .read(&MatmulWgmmaParams::b, product.b.ref, kWidestAccessBytes)
       .map(&MatmulWgmmaParams::b, rows_map(product.b, product.n, product.k, tile.columns / 2));
   if (fused.second) {
-    dispatch.read(&MatmulWgmmaParams::b2, fused.second->ref, kPieceBytes)
+    dispatch.read(&MatmulWgmmaParams::b2, fused.second->ref, kWidestAccessBytes)
         .map(&MatmulWgmmaParams::b2,
              rows_map(*fused.second, product.n, product.k, tile.columns / 2));
   }
   if (activated)
     dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
-  dispatch.write(&MatmulWgmmaParams::y, product.y, kPieceBytes);
+  dispatch.write(&MatmulWgmmaParams::y, product.y, kWidestAccessBytes);
   if (is_half(product.y.dtype()))
     dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
   bind_added(dispatch, fused, copies_residual);

@@ -7,8 +7,8 @@
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/product/matmul_emit.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -43,7 +43,7 @@ StreamShape shape_of(const FusedProduct& fused) {
 // Lines of whole aligned pieces, contiguous along the depth.
 bool streams_rows(const OfferContext& at, const ProductOperand& operand, int64_t lines,
                   int64_t piece) {
-  return operand.depth == 1 && at.alignment(operand.ref) >= kPieceBytes &&
+  return operand.depth == 1 && at.alignment(operand.ref) >= kWidestAccessBytes &&
          (lines == 1 || operand.line % piece == 0);
 }
 
@@ -84,7 +84,7 @@ int64_t meeting_bytes(const StreamPlan& plan, const StreamShape& shape, int64_t 
 }  // namespace
 
 std::optional<StreamPlan> plan_stream(const StreamShape& shape, const DeviceModel& device) {
-  const int64_t piece = kPieceBytes / element_bytes(shape.w);
+  const int64_t piece = kWidestAccessBytes / element_bytes(shape.w);
   const bool fits = shape.m >= 1 && shape.m <= kMostVectors && shape.n >= 1 && shape.k >= piece;
   if (!fits || shape.k % piece != 0) return std::nullopt;
   const int64_t pair = shape.gated ? 2 : 1;
@@ -128,7 +128,7 @@ std::string stream_refusal(const OfferContext& at, const FusedProduct& fused) {
   if (!is_short_float(shape.x) || !is_short_float(shape.w))
     return "operands of " + std::string(name_of(shape.x)) + " and " + std::string(name_of(shape.w));
   if (!plan_stream(shape, at.device())) return "rows that registers or shared memory do not hold";
-  const int64_t piece = kPieceBytes / element_bytes(product.b.ref.dtype());
+  const int64_t piece = kWidestAccessBytes / element_bytes(product.b.ref.dtype());
   const bool rows = streams_rows(at, product.a, product.m, piece) &&
                     streams_rows(at, product.b, product.n, piece) &&
                     (!fused.second || streams_rows(at, *fused.second, product.n, piece));
@@ -170,11 +170,11 @@ void define_operands(const LowerContext& ctx, StreamDispatch& dispatch, const Fu
       .define("RLX_GATED", fused.second ? 1 : 0)
       .define("RLX_NORM", fused.norm ? 1 : 0)
       .define("RLX_ACTIVATION", product.activation.none() ? 0 : 1)
-      .read(&MatvecStreamParams::x, product.a.ref, kPieceBytes)
-      .read(&MatvecStreamParams::w, product.b.ref, kPieceBytes);
+      .read(&MatvecStreamParams::x, product.a.ref, kWidestAccessBytes)
+      .read(&MatvecStreamParams::w, product.b.ref, kWidestAccessBytes);
   if (!product.activation.none())
     dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
-  if (fused.second) dispatch.read(&MatvecStreamParams::w2, fused.second->ref, kPieceBytes);
+  if (fused.second) dispatch.read(&MatvecStreamParams::w2, fused.second->ref, kWidestAccessBytes);
   if (!fused.norm) return;
   dispatch.define("RLX_EPS", literal(DType::f32, fused.norm->eps))
       .define("RLX_GAMMA_OFFSET", literal(DType::f32, fused.norm->gamma_offset));

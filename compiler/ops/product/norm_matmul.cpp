@@ -133,9 +133,8 @@ bool evaluate_norm_matmul(EvaluateContext& ctx) {
 // A tensor's rows as lines of a product: as they stand, or a dense copy where they are no whole
 // aligned pieces.
 ProductOperand rows_operand(LowerContext& ctx, Input input) {
-  constexpr uint32_t kPieceBytes = 16;
   TensorRef ref = ctx.dense_input(input);
-  if (ctx.alignment(ref) < kPieceBytes) {
+  if (ctx.alignment(ref) < kWidestAccessBytes) {
     const TensorRef copy = ctx.scratch(ref.type, "aligned" + std::to_string(input));
     ctx.copy(ref, copy);
     ref = copy;

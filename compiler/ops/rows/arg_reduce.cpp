@@ -4,7 +4,9 @@
 #include <numeric>
 
 #include "compiler/ops/lowering/index_output.h"
+#include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/rows/row_tables.h"
 
 namespace rlx {
 
@@ -82,10 +84,20 @@ bool evaluate_arg_reduce(EvaluateContext& ctx) {
   return true;
 }
 
+constexpr uint64_t kFoundBytes = 2 * sizeof(int64_t);  // of a chunk: the extreme and its place
+
 struct Search {
   TensorRef x;
   TensorRef y;
   RowLoops loops;  // operand 0: x, operand 1: y
+  uint32_t width = 1;
+
+  [[nodiscard]] const RowLoops& rows() const { return loops; }
+  [[nodiscard]] uint32_t lane_elements() const { return width; }
+  [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const;
+  [[nodiscard]] std::string whole_refusal(const RowPlan&) const { return {}; }
+  [[nodiscard]] StepWork work(const RowWay& way) const;
+  bool emit(LowerContext& ctx, const RowWay& way) const;
 };
 
 // One dispatch: over x, or (`final`) over what the chunks' groups found, in `partial`.
@@ -130,9 +142,39 @@ void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& pla
   dispatch.write(&CopyParams::y, partial ? *partial : y);
 }
 
-bool lower_arg_reduce(LowerContext& ctx) {
+RowChunks Search::split(const OfferContext& at, const RowPlan& plan) const {
   constexpr int64_t kGroupsPerMultiprocessor = 8;
   constexpr int64_t kLeastPieces = 4;
+  return split_into_chunks(loop_count(loops.reduced), plan.groups(loop_count(loops.kept)),
+                           kGroupsPerMultiprocessor * at.device().multiprocessors,
+                           static_cast<int64_t>(plan.lanes) * width, kLeastPieces);
+}
+
+StepWork Search::work(const RowWay& way) const {
+  const auto kept = static_cast<uint64_t>(loop_count(loops.kept));
+  const auto chunks = static_cast<uint64_t>(way.chunks.count);
+  const uint64_t partial = chunks > 1 ? 2 * kept * chunks * kFoundBytes : 0;
+  return {.bytes = x.byte_range().length_bytes + byte_size(y.type) + partial,
+          .flops = kept * static_cast<uint64_t>(loop_count(loops.reduced))};
+}
+
+bool Search::emit(LowerContext& ctx, const RowWay& way) const {
+  const int64_t count = way.chunks.count;
+  if (count == 1) {
+    dispatch_search(ctx, *this, way.plan, way.chunks, width, std::nullopt, false);
+    return true;
+  }
+  const TensorRef partial =
+      ctx.scratch({.dtype = DType::i64, .shape = {loop_count(loops.kept), count, 2}}, "partial");
+  dispatch_search(ctx, *this, way.plan, way.chunks, width, partial, false);
+  dispatch_search(ctx, *this, plan_neighbours(count, 1), {.count = 1, .length = count}, 1, partial,
+                  true);
+  return true;
+}
+
+constexpr std::array kArgReduceOffers = row_offers<Search>(KernelId::arg_reduce);
+
+bool lower_arg_reduce(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const std::optional<Ints> axes = searched_axes(ctx, x.shape().size());
   if (!axes) return false;
@@ -144,23 +186,8 @@ bool lower_arg_reduce(LowerContext& ctx) {
       .y = y,
       .loops = split_rows(x.shape(), x.strides, strides_without(x.shape(), *axes), *axes)};
   search.loops.kept = by_stride(search.loops.kept);
-  const uint32_t width = vector_width(ctx, x, search.loops, 0, 16 / element_bytes(x.dtype()));
-  const RowPlan plan = plan_rows(search.loops, width);
-  const int64_t rows = loop_count(search.loops.kept);
-  const RowChunks chunks =
-      split_into_chunks(loop_count(search.loops.reduced), plan.groups(rows),
-                        kGroupsPerMultiprocessor * ctx.target().device.multiprocessors,
-                        static_cast<int64_t>(plan.lanes) * width, kLeastPieces);
-  if (chunks.count == 1) {
-    dispatch_search(ctx, search, plan, chunks, width, std::nullopt, false);
-    return true;
-  }
-  const TensorRef partial =
-      ctx.scratch({.dtype = DType::i64, .shape = {rows, chunks.count, 2}}, "partial");
-  dispatch_search(ctx, search, plan, chunks, width, partial, false);
-  const RowPlan last = plan_neighbours(chunks.count, 1);
-  dispatch_search(ctx, search, last, {.count = 1, .length = chunks.count}, 1, partial, true);
-  return true;
+  search.width = vector_width(ctx, x, search.loops, 0, 16 / element_bytes(x.dtype()));
+  return lower_by_offers(ctx, std::span<const Offer<Search>>(kArgReduceOffers), search);
 }
 
 constexpr AttrSpec kArgReduceAttrs[] = {
@@ -195,6 +222,10 @@ constexpr OpDef kArgReduceOps[] = {
 };
 
 }  // namespace
+
+std::vector<std::string> arg_reduce_offer_names() {
+  return offer_names(std::span<const Offer<Search>>(kArgReduceOffers));
+}
 
 std::span<const OpDef> arg_reduce_ops() {
   return kArgReduceOps;

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "compiler/ops/lowering/index_output.h"
+#include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/rows/row_tables.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -116,14 +118,19 @@ struct Scan {
   TensorRef x;
   TensorRef y;
   std::optional<TensorRef> indices;
-  RowLoops loops;  // operand 0: x, operand 1: y and indices
-  RowPlan plan;
+  RowLoops loops;      // operand 0: x, operand 1: y and indices
   uint32_t width = 1;  // of RLX_WIDTH
   uint32_t items = 4;  // of RLX_ITEMS
   std::string combine;
   std::string acc;  // RLX_ACC
   DType partial = DType::f32;
-  RowChunks chunks;
+
+  [[nodiscard]] const RowLoops& rows() const { return loops; }
+  [[nodiscard]] uint32_t lane_elements() const { return items; }
+  [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const;
+  [[nodiscard]] std::string whole_refusal(const RowPlan&) const { return {}; }
+  [[nodiscard]] StepWork work(const RowWay& way) const;
+  bool emit(LowerContext& ctx, const RowWay& way) const;
 };
 
 // Positions that a thread reads and writes as 16 bytes, 1 where rows do not allow it.
@@ -139,20 +146,27 @@ uint32_t piece_width(const LowerContext& ctx, const Scan& scan) {
 }
 
 // Splits rows that alone would leave the device idle; every chunk costs a second read of x.
-void choose_chunks(const LowerContext& ctx, Scan& scan) {
+RowChunks Scan::split(const OfferContext& at, const RowPlan& plan) const {
   constexpr int64_t kGroupsPerMultiprocessor = 8;
   constexpr int64_t kLeastPieces = 4;  // of a chunk
-  const int64_t groups = scan.plan.groups(loop_count(scan.loops.kept));
-  const int64_t wanted = kGroupsPerMultiprocessor * ctx.target().device.multiprocessors;
-  const int64_t piece = static_cast<int64_t>(scan.plan.lanes) * scan.items;
-  scan.chunks =
-      split_into_chunks(loop_count(scan.loops.reduced), groups, wanted, piece, kLeastPieces);
+  return split_into_chunks(loop_count(loops.reduced), plan.groups(loop_count(loops.kept)),
+                           kGroupsPerMultiprocessor * at.device().multiprocessors,
+                           static_cast<int64_t>(plan.lanes) * items, kLeastPieces);
 }
 
-std::string rows_text(const NodeContext& ctx, const Scan& scan) {
+StepWork Scan::work(const RowWay& way) const {
+  const bool chunked = way.chunks.count > 1;
+  const auto totals = static_cast<uint64_t>(loop_count(loops.kept) * way.chunks.count);
+  const uint64_t read = x.byte_range().length_bytes;
+  return {.bytes = (chunked ? 2 * read : read) + y.byte_range().length_bytes +
+                   (indices ? indices->byte_range().length_bytes : 0) +
+                   (chunked ? 2 * totals * element_bytes(partial) : 0),
+          .flops = static_cast<uint64_t>(element_count(x.shape()))};
+}
+
+std::string rows_text(const NodeContext& ctx, const Scan& scan, const RowChunks& chunks) {
   std::string text = define_line(
-      "RLX_INDEX",
-      index_type({&scan.x, &scan.y}, element_count(scan.x.shape()) + scan.chunks.count));
+      "RLX_INDEX", index_type({&scan.x, &scan.y}, element_count(scan.x.shape()) + chunks.count));
   text += define_line("RLX_ACC", scan.acc);
   if (is_extreme(ctx)) {
     text += define_line("RLX_EXTREME_BEFORE(a, b)",
@@ -170,8 +184,8 @@ std::string rows_text(const NodeContext& ctx, const Scan& scan) {
   return text;
 }
 
-void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<TensorRef>& partial,
-                   bool totals) {
+void dispatch_scan(LowerContext& ctx, const Scan& scan, const RowWay& way,
+                   const std::optional<TensorRef>& partial, bool totals) {
   const DType dtype = scan.x.dtype();
   const int64_t rows = loop_count(scan.loops.kept);
   const int64_t cols = loop_count(scan.loops.reduced);
@@ -179,14 +193,14 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<Tens
   const uint32_t alignment = scan.width > 1 ? 16 : 0;
   const uint64_t written = totals ? 0 : scan.y.byte_range().length_bytes;
   auto dispatch = ctx.dispatch<KernelId::scan>();
-  dispatch.workgroup({scan.plan.threads(), 1, 1})
-      .define("RLX_LANES", scan.plan.lanes)
-      .define("RLX_ROWS", scan.plan.rows)
-      .define("RLX_BY_COLUMN", scan.plan.by_column ? 1 : 0)
+  dispatch.workgroup({way.plan.threads(), 1, 1})
+      .define("RLX_LANES", way.plan.lanes)
+      .define("RLX_ROWS", way.plan.rows)
+      .define("RLX_BY_COLUMN", way.plan.by_column ? 1 : 0)
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_COLS", integer_text(cols))
-      .define("RLX_CHUNKS", scan.chunks.count)
-      .define("RLX_CHUNK_LENGTH", integer_text(scan.chunks.length))
+      .define("RLX_CHUNKS", way.chunks.count)
+      .define("RLX_CHUNK_LENGTH", integer_text(way.chunks.length))
       .define("RLX_TOTALS", totals ? 1 : 0)
       .define("RLX_COMBINE", scan.combine)
       .define("RLX_EXTREME", is_extreme(ctx) ? 1 : 0)
@@ -200,12 +214,12 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<Tens
       .define("RLX_PARTIAL", std::string(name_of(scan.partial)))
       .define("RLX_HAS_INDICES", scan.indices && !totals ? 1 : 0)
       .define("RLX_I", std::string(name_of(scan.indices ? scan.indices->dtype() : DType::i32)))
-      .generated("rows.inc", rows_text(ctx, scan))
+      .generated("rows.inc", rows_text(ctx, scan, way.chunks))
       .read(&ScanParams::x, scan.x, alignment)
-      .grid(split_grid(static_cast<uint64_t>(scan.plan.groups(rows) * scan.chunks.count)))
+      .grid(split_grid(static_cast<uint64_t>(way.plan.groups(rows) * way.chunks.count)))
       .work(scan.x.byte_range().length_bytes + written, static_cast<uint64_t>(rows * cols))
-      .reason(to_string(scan.plan) +
-              (scan.chunks.count == 1 ? "" : ", " + std::to_string(scan.chunks.count) + " chunks") +
+      .reason(to_string(way.plan) +
+              (way.chunks.count == 1 ? "" : ", " + std::to_string(way.chunks.count) + " chunks") +
               (totals ? ": their totals" : ""));
   if (totals) {
     dispatch.write(&ScanParams::partial, partial.value());
@@ -215,7 +229,7 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const std::optional<Tens
   dispatch.write(&ScanParams::y, scan.y, alignment);
   if (scan.indices) dispatch.write(&ScanParams::indices, *scan.indices);
   // With indices or chunks, x is read again after others have written.
-  const bool once = !is_extreme(ctx) && scan.chunks.count == 1;
+  const bool once = !is_extreme(ctx) && way.chunks.count == 1;
   if (once && scan.x.strides == scan.y.strides) dispatch.allow_in_place(scan.x);
 }
 
@@ -239,6 +253,20 @@ void choose_totals(const NodeContext& ctx, Scan& scan) {
   scan.partial = wide ? DType::i64 : DType::u32;
 }
 
+bool Scan::emit(LowerContext& ctx, const RowWay& way) const {
+  if (way.chunks.count == 1) {
+    dispatch_scan(ctx, *this, way, std::nullopt, false);
+    return true;
+  }
+  const TensorRef totals = ctx.scratch(
+      {.dtype = partial, .shape = {loop_count(loops.kept), way.chunks.count}}, "partial");
+  dispatch_scan(ctx, *this, way, totals, true);
+  dispatch_scan(ctx, *this, way, totals, false);
+  return true;
+}
+
+constexpr std::array kScanOffers = row_offers<Scan>(KernelId::scan);
+
 bool lower_cumulative(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.shape().size());
@@ -253,25 +281,13 @@ bool lower_cumulative(LowerContext& ctx) {
             .y = y,
             .indices = indices,
             .loops = split_rows(x.shape(), x.strides, y.strides, {*axis}),
-            .plan = {},
             .combine = {},
             .acc = {}};
   scan.loops.kept = by_stride(scan.loops.kept);
   scan.width = piece_width(ctx, scan);
   if (scan.width > 1) scan.items = scan.width;
-  scan.plan = plan_rows(scan.loops, scan.items);
   choose_totals(ctx, scan);
-  choose_chunks(ctx, scan);
-  if (scan.chunks.count == 1) {
-    dispatch_scan(ctx, scan, std::nullopt, false);
-    return true;
-  }
-  const TensorRef partial = ctx.scratch(
-      {.dtype = scan.partial, .shape = {loop_count(scan.loops.kept), scan.chunks.count}},
-      "partial");
-  dispatch_scan(ctx, scan, partial, true);
-  dispatch_scan(ctx, scan, partial, false);
-  return true;
+  return lower_by_offers(ctx, std::span<const Offer<Scan>>(kScanOffers), scan);
 }
 
 constexpr AttrSpec kTotalAttrs[] = {
@@ -318,6 +334,10 @@ constexpr OpDef kCumulativeOps[] = {
 };
 
 }  // namespace
+
+std::vector<std::string> cumulative_offer_names() {
+  return offer_names(std::span<const Offer<Scan>>(kScanOffers));
+}
 
 std::span<const OpDef> cumulative_ops() {
   return kCumulativeOps;

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -103,7 +104,7 @@ bool lower_lrn(LowerContext& ctx) {
       .define("RLX_COUNT", integer_text(count))
       .define("RLX_BEFORE", std::min(near.before, shape[1]))
       .define("RLX_AFTER", std::min(near.after, shape[1]))
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(count) + kThreads))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, count + kThreads))
       .generated("power.inc",
                  define_line("RLX_SCALED(sum)", "(" + literal(real, bias) + " + " +
                                                     literal(real, share) + " * (sum))") +

@@ -5,25 +5,14 @@
 #include <algorithm>
 
 #include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "compiler/ops/rows/row_tables.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
-
-// How the moments kernel goes over x.
-struct MomentsPlan {
-  RowPlan rows;
-  uint32_t width = 1;
-  int64_t parts = 1;
-  int64_t part_length = 1;
-
-  [[nodiscard]] int64_t items() const {
-    const int64_t piece = static_cast<int64_t>(rows.lanes) * width;
-    return ceil_div(part_length, piece);
-  }
-};
 
 // Elements that a thread reads at once: 8 or 4 where a row's innermost loop and every step between
 // its loops and rows allow it.
@@ -42,38 +31,51 @@ uint32_t piece_width(const LowerContext& ctx, const TensorRef& x, const RowLoops
   return 1;
 }
 
-// A thread holds up to kHeld elements, so long rows go in parts; and in more parts than that where
-// few rows would leave the device idle.
-MomentsPlan plan_moments(const LowerContext& ctx, const TensorRef& x, const RowLoops& loops) {
-  constexpr int64_t kHeld = 32;
-  constexpr int64_t kLeastHeld = 8;
-  MomentsPlan plan;
-  plan.width = piece_width(ctx, x, loops);
-  plan.rows = plan_rows(loops, plan.width);
-  if (plan.rows.by_column) plan.width = 1;
-  const int64_t reduced = loop_count(loops.reduced);
-  const int64_t groups = std::max<int64_t>(plan.rows.groups(loop_count(loops.kept)), 1);
-  const int64_t most = kHeld * plan.rows.lanes;
-  plan.parts = std::max<int64_t>(ceil_div(reduced, most), 1);
-  if (plan.parts > 1) {
-    const int64_t wanted = 4 * int64_t{ctx.target().device.multiprocessors} / groups;
-    const int64_t finest =
-        (reduced + kLeastHeld * plan.rows.lanes - 1) / (kLeastHeld * plan.rows.lanes);
-    plan.parts = std::max(plan.parts, std::min(wanted, finest));
-  }
-  const int64_t piece = static_cast<int64_t>(plan.rows.lanes) * plan.width;
-  const int64_t length = ceil_div(reduced, plan.parts);
-  plan.part_length = std::max<int64_t>(ceil_div(length, piece) * piece, 1);
-  plan.parts = std::max<int64_t>(ceil_div(reduced, plan.part_length), 1);
-  return plan;
-}
+constexpr int64_t kHeld = 32;  // elements of a thread
 
 struct MomentsStep {
   const MomentsProblem& problem;
   const MomentsResults& results;
   RowLoops loops;
-  MomentsPlan plan;
+  uint32_t width = 1;
+
+  [[nodiscard]] const RowLoops& rows() const { return loops; }
+  [[nodiscard]] uint32_t lane_elements() const { return width; }
+  [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const;
+  [[nodiscard]] std::string whole_refusal(const RowPlan& plan) const;
+  [[nodiscard]] StepWork work(const RowWay& way) const;
+  bool emit(LowerContext& ctx, const RowWay& way) const;
 };
+
+// Long rows go in as many parts as threads can hold; and in more where few rows would leave the
+// device idle.
+RowChunks MomentsStep::split(const OfferContext& at, const RowPlan& plan) const {
+  constexpr int64_t kLeastHeld = 8;
+  const int64_t reduced = loop_count(loops.reduced);
+  const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)), 1);
+  int64_t parts = ceil_div(reduced, kHeld * plan.lanes);
+  if (parts <= 1) return {.count = 1, .length = reduced};
+  const int64_t wanted = 4 * int64_t{at.device().multiprocessors} / groups;
+  parts = std::max(parts, std::min(wanted, ceil_div(reduced, kLeastHeld * plan.lanes)));
+  const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
+  const int64_t length = round_up(ceil_div(reduced, parts), piece);
+  return {.count = ceil_div(reduced, length), .length = length};
+}
+
+std::string MomentsStep::whole_refusal(const RowPlan& plan) const {
+  const int64_t held = kHeld * plan.lanes;
+  if (loop_count(loops.reduced) <= held) return {};
+  return "rows of more elements than the " + std::to_string(held) + " that threads hold";
+}
+
+StepWork MomentsStep::work(const RowWay& way) const {
+  const uint64_t element = element_bytes(statistics_type(problem.x.dtype()));
+  const auto kept = static_cast<uint64_t>(loop_count(loops.kept));
+  const auto chunks = static_cast<uint64_t>(way.chunks.count);
+  const uint64_t partial = chunks > 1 ? 2 * kept * chunks * 3 * element : 0;
+  return {.bytes = problem.x.byte_range().length_bytes + partial,
+          .flops = static_cast<uint64_t>(element_count(problem.x.shape())) * 5};
+}
 
 std::string rows_text(const MomentsStep& step) {
   const int64_t reduced = loop_count(step.loops.reduced);
@@ -101,13 +103,15 @@ std::string rows_text(const MomentsStep& step) {
 
 enum class MomentsStage : uint8_t { Whole, Parts, Merge };
 
-void dispatch_moments(LowerContext& ctx, const MomentsStep& step, MomentsStage stage,
-                      const std::optional<TensorRef>& partial) {
+void dispatch_moments(LowerContext& ctx, const MomentsStep& step, const RowWay& way,
+                      MomentsStage stage, const std::optional<TensorRef>& partial) {
   const bool merges = stage == MomentsStage::Merge;
-  const MomentsPlan& plan = step.plan;
+  const int64_t parts = way.chunks.count;
   const int64_t rows = loop_count(step.loops.kept);
-  const RowPlan threads = merges ? plan_neighbours(plan.parts, 1) : plan.rows;
-  const int64_t groups = threads.groups(rows) * (merges ? 1 : plan.parts);
+  const RowPlan threads = merges ? plan_neighbours(parts, 1) : way.plan;
+  const int64_t groups = threads.groups(rows) * (merges ? 1 : parts);
+  const int64_t piece = static_cast<int64_t>(way.plan.lanes) * step.width;
+  const int64_t items = ceil_div(way.chunks.length, piece);
   auto dispatch = ctx.dispatch<KernelId::moments>();
   dispatch.workgroup({threads.threads(), 1, 1})
       .define("RLX_MERGE", merges ? 1 : 0)
@@ -116,25 +120,25 @@ void dispatch_moments(LowerContext& ctx, const MomentsStep& step, MomentsStage s
       .define("RLX_BY_COLUMN", threads.by_column ? 1 : 0)
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_REDUCED", integer_text(loop_count(step.loops.reduced)))
-      .define("RLX_PARTS", integer_text(plan.parts))
-      .define("RLX_PART_LENGTH", integer_text(plan.part_length))
+      .define("RLX_PARTS", integer_text(parts))
+      .define("RLX_PART_LENGTH", integer_text(items * piece))
       .define("RLX_REPEATS", integer_text(step.problem.repeats))
       .define("RLX_CENTER", step.problem.centred ? 1 : 0)
       .define("RLX_X", std::string(name_of(step.problem.x.dtype())))
       .define("RLX_Y", std::string(name_of(statistics_type(step.problem.x.dtype()))))
-      .define("RLX_WIDTH", merges ? 1 : plan.width)
-      .define("RLX_ITEMS", merges ? 1 : plan.items())
+      .define("RLX_WIDTH", merges ? 1 : step.width)
+      .define("RLX_ITEMS", merges ? 1 : items)
       .define("RLX_HAS_MEAN", step.results.center ? 1 : 0)
       .define("RLX_HAS_VARIANCE", step.results.variance ? 1 : 0)
       .generated("rows.inc", rows_text(step))
       .grid(split_grid(static_cast<uint64_t>(groups)))
-      .reason(to_string(threads) + (merges ? ", merging " : ", ") + std::to_string(plan.parts) +
+      .reason(to_string(threads) + (merges ? ", merging " : ", ") + std::to_string(parts) +
               " parts");
   if (merges) {
     dispatch.read(&MomentsParams::partial, *partial).work(byte_size(partial->type), 0);
   } else {
     const uint32_t alignment =
-        plan.width > 1 ? plan.width * element_bytes(step.problem.x.dtype()) : 0;
+        step.width > 1 ? step.width * element_bytes(step.problem.x.dtype()) : 0;
     const auto elements = static_cast<uint64_t>(element_count(step.problem.x.shape()));
     if (elements > 0) dispatch.read(&MomentsParams::x, step.problem.x, alignment);
     dispatch.work(step.problem.x.byte_range().length_bytes, elements * 5);
@@ -150,6 +154,21 @@ void dispatch_moments(LowerContext& ctx, const MomentsStep& step, MomentsStage s
   dispatch.write(&MomentsParams::inv_std, step.results.inv_std);
   if (step.results.variance) dispatch.write(&MomentsParams::variance, *step.results.variance);
 }
+
+bool MomentsStep::emit(LowerContext& ctx, const RowWay& way) const {
+  if (way.chunks.count == 1) {
+    dispatch_moments(ctx, *this, way, MomentsStage::Whole, std::nullopt);
+    return true;
+  }
+  const TensorRef partial = ctx.scratch({.dtype = statistics_type(problem.x.dtype()),
+                                         .shape = {loop_count(loops.kept), way.chunks.count, 3}},
+                                        "partial");
+  dispatch_moments(ctx, *this, way, MomentsStage::Parts, partial);
+  dispatch_moments(ctx, *this, way, MomentsStage::Merge, partial);
+  return true;
+}
+
+constexpr std::array kMomentsOffers = row_offers<MomentsStep>(KernelId::moments);
 
 MomentsProblem with_root(TensorRef x, Shape shape, Ints axes, double eps) {
   const std::string added = literal(statistics_type(x.dtype()), eps);
@@ -176,26 +195,23 @@ MomentsProblem mean_square_problem(TensorRef x, Shape shape, Ints axes, double e
   return problem;
 }
 
-void emit_moments(LowerContext& ctx, const MomentsProblem& problem, const MomentsResults& results) {
+bool emit_moments(LowerContext& ctx, const MomentsProblem& problem, const MomentsResults& results) {
   const TensorRef& x = problem.x;
   const std::optional<Strides> strides = reshape_strides(x.shape(), x.strides, problem.shape);
   RLX_CHECK(strides.has_value(), "splitting the dims of " + ctx.node().name);
   Strides written = strides_without(problem.shape, problem.axes);
   for (int64_t& stride : written) stride *= problem.repeats;
   const RowLoops loops = split_rows(problem.shape, *strides, written, problem.axes);
-  MomentsStep step{.problem = problem, .results = results, .loops = {}, .plan = {}};
-  step.loops = {.kept = by_stride(loops.kept), .reduced = by_stride(loops.reduced)};
-  step.plan = plan_moments(ctx, x, step.loops);
-  if (step.plan.parts == 1) {
-    dispatch_moments(ctx, step, MomentsStage::Whole, std::nullopt);
-    return;
-  }
-  const TensorRef partial =
-      ctx.scratch({.dtype = statistics_type(x.dtype()),
-                   .shape = {loop_count(step.loops.kept), step.plan.parts, 3}},
-                  "partial");
-  dispatch_moments(ctx, step, MomentsStage::Parts, partial);
-  dispatch_moments(ctx, step, MomentsStage::Merge, partial);
+  const RowLoops sorted{.kept = by_stride(loops.kept), .reduced = by_stride(loops.reduced)};
+  const MomentsStep step{.problem = problem,
+                         .results = results,
+                         .loops = sorted,
+                         .width = piece_width(ctx, x, sorted)};
+  return lower_by_offers(ctx, std::span<const Offer<MomentsStep>>(kMomentsOffers), step);
+}
+
+std::vector<std::string> moments_offer_names() {
+  return offer_names(std::span<const Offer<MomentsStep>>(kMomentsOffers));
 }
 
 }  // namespace rlx

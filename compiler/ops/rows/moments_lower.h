@@ -38,7 +38,8 @@ struct MomentsResults {
   std::optional<TensorRef> variance = std::nullopt;
 };
 
-// Precondition: there are sets. With no elements in them, the results are NaN.
-void emit_moments(LowerContext& ctx, const MomentsProblem& problem, const MomentsResults& results);
+// Precondition: there are sets. With no elements in them, the results are NaN. False where every
+// form was left out, which it reports.
+bool emit_moments(LowerContext& ctx, const MomentsProblem& problem, const MomentsResults& results);
 
 }  // namespace rlx

@@ -5,6 +5,7 @@
 
 #include "compiler/ops/lowering/index_output.h"
 #include "compiler/ops/lowering/rows.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -89,7 +90,7 @@ bool lower_nonzero(LowerContext& ctx) {
   const RowChunks chunks = split_into_chunks(
       std::max<int64_t>(length, 1), 1,
       kGroupsPerMultiprocessor * ctx.target().device.multiprocessors, kLanes * kItems, 1);
-  const int64_t filling = (most + kLanes * kFilledPerThread - 1) / (kLanes * kFilledPerThread);
+  const int64_t filling = ceil_div(most, kLanes * kFilledPerThread);
   const TensorRef partial = ctx.scratch({.dtype = DType::i64, .shape = {chunks.count}}, "partial");
   const int64_t padded = std::max(length + chunks.length, most + filling * kLanes);
   for (const bool counts : {true, false}) {

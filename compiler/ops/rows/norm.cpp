@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // layer_norm and rms_norm (ops.md 4).
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compiler/ops/lowering/elementwise_region.h"
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/moments_lower.h"
+#include "compiler/ops/rows/row_tables.h"
 
 namespace rlx {
 
@@ -110,13 +113,16 @@ std::string affine_macro(const std::string& name, const std::optional<TensorRef>
   return index_macro(name, merged(dims), 0);
 }
 
+// What the table of forms is asked of.
 struct NormOperands {
   TensorRef x;
   TensorRef y;
   std::optional<TensorRef> gamma;
   std::optional<TensorRef> beta;
   RowLoops loops;
+  Ints axes;
   Shape normalised;
+  bool gives_statistics = false;
 };
 
 std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
@@ -146,10 +152,10 @@ std::string dtype_or(const std::optional<TensorRef>& ref, const TensorRef& fallb
 }
 
 // Elements of x and y that a thread moves at a time.
-uint32_t piece_width(const LowerContext& ctx, const NormOperands& operands) {
+uint32_t piece_width(const OfferContext& at, const NormOperands& operands) {
   const auto both = [&](uint32_t width) {
-    return std::min(vector_width(ctx, operands.x, operands.loops, 0, width),
-                    vector_width(ctx, operands.y, operands.loops, 1, width));
+    return std::min(vector_width(at, operands.x, operands.loops, 0, width),
+                    vector_width(at, operands.y, operands.loops, 1, width));
   };
   const bool half = element_bytes(operands.x.dtype()) == 2;
   return std::max(half ? both(8) : 1, both(4));
@@ -176,14 +182,19 @@ bool is_weight(const LowerContext& ctx, const std::optional<TensorRef>& affine) 
   return !affine || ctx.segment_of(*affine) == Segment::Weights;
 }
 
-void emit_norm(LowerContext& ctx, const NormOperands& operands) {
+// How many pieces of a row its threads hold; 0: they read it again.
+int64_t held_pieces(const NormOperands& operands, uint32_t width) {
+  const int64_t cols = loop_count(operands.loops.reduced);
+  return items_per_lane(plan_in_registers(cols, width), cols, width);
+}
+
+bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const TensorRef& x = operands.x;
   const TensorRef& y = operands.y;
   const uint32_t width = piece_width(ctx, operands);
   const int64_t rows = loop_count(operands.loops.kept);
   const int64_t cols = loop_count(operands.loops.reduced);
   const RowPlan plan = plan_in_registers(cols, width);
-  const int64_t items = items_per_lane(plan, cols, width);
   const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
   const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
   const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
@@ -235,26 +246,16 @@ void emit_norm(LowerContext& ctx, const NormOperands& operands) {
   if (has_mean) dispatch.write(&NormParams::mean, ctx.output(1));
   if (has_inv_std) dispatch.write(&NormParams::inv_std, ctx.output(inv_std_output));
   if (!has_mean && !has_inv_std && x.strides == y.strides) dispatch.allow_in_place(x);
-}
-
-// Rows that no workgroup holds in registers, and too few of them to keep the device busy with one
-// workgroup each. f64 is left out where its statistics are wanted, as those are f32.
-bool goes_in_parts(const LowerContext& ctx, const NormOperands& operands) {
-  const int64_t rows = loop_count(operands.loops.kept);
-  const int64_t cols = loop_count(operands.loops.reduced);
-  const RowPlan plan = plan_in_registers(cols, 1);
-  if (operands.x.dtype() == DType::f64 && ctx.has_output(1)) return false;
-  return items_per_lane(plan, cols, 1) == 0 &&
-         plan.groups(rows) < 2 * int64_t{ctx.target().device.multiprocessors};
+  return true;
 }
 
 // The statistics by the moments kernel, the rest as one region.
-void emit_in_parts(LowerContext& ctx, const NormOperands& operands, const Ints& axes) {
+bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
   const bool centred = is_layer_norm(ctx);
   const TensorRef& x = operands.x;
   const DType real = statistics_type(x.dtype());
   TensorType type{.dtype = real, .shape = x.shape()};
-  for (const int64_t axis : axes) type.shape[static_cast<size_t>(axis)] = 1;
+  for (const int64_t axis : operands.axes) type.shape[static_cast<size_t>(axis)] = 1;
   const auto place = [&](size_t output, const char* name) {
     return ctx.has_output(output) ? ctx.output(output) : ctx.scratch(type, name);
   };
@@ -264,10 +265,9 @@ void emit_in_parts(LowerContext& ctx, const NormOperands& operands, const Ints& 
     results.center = place(1, "mean");
     results.rest = ctx.scratch(type, "rest");
   }
-  emit_moments(ctx,
-               centred ? variance_problem(x, x.shape(), axes, eps)
-                       : mean_square_problem(x, x.shape(), axes, eps),
-               results);
+  const MomentsProblem moments = centred ? variance_problem(x, x.shape(), operands.axes, eps)
+                                         : mean_square_problem(x, x.shape(), operands.axes, eps);
+  if (!emit_moments(ctx, moments, results)) return false;
   Region region{.output = operands.y,
                 .output_storage = element_storage(operands.y.dtype()),
                 .operands = {},
@@ -293,7 +293,71 @@ void emit_in_parts(LowerContext& ctx, const NormOperands& operands, const Ints& 
   if (operands.beta) text += " + " + operand(*operands.beta);
   region.element_text = "return " + text + ";\n";
   emit_region(ctx.program(), ctx.new_step(), region);
+  return true;
 }
+
+// ---- the choice ----
+
+std::string parts_refusal(const OfferContext& at, const NormOperands& operands) {
+  if (operands.x.dtype() == DType::f64 && operands.gives_statistics)
+    return "f64 whose statistics are wanted, which are f32";
+  if (held_pieces(operands, 1) > 0) return "rows that fit registers";
+  const RowPlan plan = plan_in_registers(loop_count(operands.loops.reduced), 1);
+  const int64_t enough = 2 * int64_t{at.device().multiprocessors};
+  return plan.groups(loop_count(operands.loops.kept)) < enough ? "" : "enough rows";
+}
+
+// Of so many readings of x, in so many steps.
+double norm_bound(const OfferContext& at, const NormOperands& operands, uint32_t readings,
+                  uint32_t steps) {
+  const auto elements = static_cast<uint64_t>(element_count(operands.x.shape()));
+  const uint64_t bytes =
+      readings * operands.x.byte_range().length_bytes + operands.y.byte_range().length_bytes;
+  return thread_bound_microseconds(at.device(), {.bytes = bytes, .flops = 8 * elements}) +
+         (steps - 1) * at.device().step_microseconds;
+}
+
+constexpr std::array kNormOffers = {
+    // Several groups to a row, where one for each would leave the device idle.
+    Offer<NormOperands>{
+        .kernel = {},
+        .form = "norm in parts",
+        .rank = 0,
+        .estimate = Estimate::Bound,
+        .refusal = parts_refusal,
+        .microseconds = [](const OfferContext& at,
+                           const NormOperands& operands) { return norm_bound(at, operands, 2, 3); },
+        .emit = emit_in_parts},
+    Offer<NormOperands>{
+        .kernel = KernelId::norm,
+        .form = "in registers",
+        .rank = 1,
+        .estimate = Estimate::Bound,
+        .refusal =
+            [](const OfferContext& at, const NormOperands& operands) {
+              const uint32_t width = piece_width(at, operands);
+              return std::string(held_pieces(operands, width) > 0 ? ""
+                                                                  : "rows too long for registers");
+            },
+        .microseconds = [](const OfferContext& at,
+                           const NormOperands& operands) { return norm_bound(at, operands, 1, 1); },
+        .emit =
+            [](LowerContext& ctx, const NormOperands& operands) {
+              const uint32_t width = piece_width(ctx, operands);
+              return emit_norm(ctx, operands, held_pieces(operands, width));
+            }},
+    // Takes everything.
+    Offer<NormOperands>{
+        .kernel = KernelId::norm,
+        .form = "read again",
+        .rank = 2,
+        .estimate = Estimate::Bound,
+        .refusal = [](const OfferContext&, const NormOperands&) { return std::string(); },
+        .microseconds = [](const OfferContext& at,
+                           const NormOperands& operands) { return norm_bound(at, operands, 2, 1); },
+        .emit = [](LowerContext& ctx,
+                   const NormOperands& operands) { return emit_norm(ctx, operands, 0); }},
+};
 
 bool lower_norm(LowerContext& ctx) {
   TensorRef x = ctx.input(0);
@@ -318,15 +382,12 @@ bool lower_norm(LowerContext& ctx) {
                         .gamma = std::nullopt,
                         .beta = std::nullopt,
                         .loops = loops,
-                        .normalised = normalised};
+                        .axes = axes,
+                        .normalised = normalised,
+                        .gives_statistics = ctx.has_output(1)};
   if (ctx.has_input(1)) operands.gamma = ctx.input(1);
   if (ctx.has_input(2)) operands.beta = ctx.input(2);
-  if (goes_in_parts(ctx, operands)) {
-    emit_in_parts(ctx, operands, axes);
-  } else {
-    emit_norm(ctx, operands);
-  }
-  return true;
+  return lower_by_offers(ctx, std::span<const Offer<NormOperands>>(kNormOffers), operands);
 }
 
 constexpr uint32_t kNormOptional[] = {1, 2};
@@ -363,6 +424,10 @@ constexpr OpDef kNormOps[] = {
 };
 
 }  // namespace
+
+std::vector<std::string> norm_offer_names() {
+  return offer_names(std::span<const Offer<NormOperands>>(kNormOffers));
+}
 
 std::span<const OpDef> norm_ops() {
   return kNormOps;

@@ -8,9 +8,11 @@
 #include <cstddef>
 
 #include "compiler/ops/lowering/reduce_chain.h"
+#include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "compiler/ops/rows/row_tables.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -168,42 +170,46 @@ std::string rows_text(const Place& place, const Pass& pass, const std::string& f
   return place.chain ? text + place.chain->macros : text;
 }
 
-struct Chunks {
-  int64_t count = 1;
-  int64_t length = 0;
-};
-
 // Splits the reduction where the rows alone make too few groups.
-Chunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t width,
-                       int64_t wanted_groups) {
+RowChunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t width,
+                          int64_t wanted_groups) {
   const int64_t reduced = loop_count(loops.reduced);
   const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)), 1);
   const int64_t least = static_cast<int64_t>(plan.lanes) * width * kElementsPerThread;
   const int64_t most = std::min<int64_t>(wanted_groups / groups, ceil_div(reduced, least));
   if (most <= 1) return {.count = 1, .length = std::max<int64_t>(reduced, 1)};
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t length = ceil_div(ceil_div(reduced, most), piece) * piece;
+  const int64_t length = round_up(ceil_div(reduced, most), piece);
   return {.count = ceil_div(reduced, length), .length = length};
 }
 
-std::string reason_text(const Place& place, const RowPlan& plan, const Chunks& chunks) {
+std::string reason_text(const Place& place, const RowPlan& plan, const RowChunks& chunks) {
   std::string text = to_string(plan);
   if (chunks.count > 1) text += ", " + std::to_string(chunks.count) + " chunks";
   if (place.chain) text += ", chain of " + std::to_string(place.chain->steps) + " ops";
   return text;
 }
 
+uint64_t bytes_read(const Place& place) {
+  if (!place.chain) return place.x.byte_range().length_bytes;
+  uint64_t bytes = 0;
+  for (const TensorRef& operand : place.chain->operands) {
+    bytes += operand.byte_range().length_bytes;
+  }
+  return bytes;
+}
+
 // One dispatch of the kernel; `partial` takes the chunks' totals where there are several.
 void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, const RowPlan& plan,
-                   const Chunks& chunks, uint32_t width, const std::optional<TensorRef>& partial) {
+                   const RowChunks& chunks, uint32_t width,
+                   const std::optional<TensorRef>& partial) {
   constexpr uint32_t kOperands = offsetof(ReduceParams, operands);
   const int64_t rows = loop_count(place.loops.kept);
   const int64_t reduced = loop_count(place.loops.reduced);
   const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count));
   const std::vector<TensorRef> operands =
       place.chain ? place.chain->operands : std::vector<TensorRef>{place.x};
-  uint64_t bytes = place.y.byte_range().length_bytes;
-  for (const TensorRef& operand : operands) bytes += operand.byte_range().length_bytes;
+  const uint64_t bytes = bytes_read(place) + place.y.byte_range().length_bytes;
   const uint64_t operations = place.chain ? 1 + place.chain->steps : 1;
   auto dispatch = ctx.dispatch<KernelId::reduce>();
   dispatch.workgroup({plan.threads(), 1, 1})
@@ -265,26 +271,54 @@ uint32_t chain_width(const Place& place) {
   return reduced[0].strides[0] == 1 && reduced[0].size % 4 == 0 && kept_in_fours ? 4 : 1;
 }
 
-void emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
-  const uint32_t width =
-      place.chain ? chain_width(place) : vector_width(ctx, place.x, place.loops, 0);
-  const RowPlan plan = plan_rows(place.loops, width);
-  const Chunks chunks =
-      split_reduction(place.loops, plan, width, ctx.target().device.full.reduce_groups);
-  if (chunks.count == 1) {
-    dispatch_pass(ctx, pass, place, plan, chunks, width, std::nullopt);
-    return;
+// A pass as the table is asked of it.
+struct Reduction {
+  const Pass& pass;
+  const Place& place;
+  uint32_t width;
+
+  [[nodiscard]] const RowLoops& rows() const { return place.loops; }
+  [[nodiscard]] uint32_t lane_elements() const { return width; }
+  [[nodiscard]] RowChunks split(const OfferContext& at, const RowPlan& plan) const {
+    return split_reduction(place.loops, plan, width, at.device().full.reduce_groups);
   }
-  const int64_t rows = loop_count(place.loops.kept);
-  const TensorRef partial =
-      ctx.scratch({.dtype = pass.partial, .shape = {rows, chunks.count}}, "partial");
-  dispatch_pass(ctx, pass, place, plan, chunks, width, partial);
+  [[nodiscard]] std::string whole_refusal(const RowPlan&) const { return {}; }
+  [[nodiscard]] StepWork work(const RowWay& way) const;
+  bool emit(LowerContext& ctx, const RowWay& way) const;
+};
+
+StepWork Reduction::work(const RowWay& way) const {
+  const auto kept = static_cast<uint64_t>(loop_count(place.loops.kept));
+  const auto chunks = static_cast<uint64_t>(way.chunks.count);
+  const uint64_t partial = chunks > 1 ? 2 * kept * chunks * element_bytes(pass.partial) : 0;
+  const uint64_t operations = place.chain ? 1 + place.chain->steps : 1;
+  return {.bytes = bytes_read(place) + place.y.byte_range().length_bytes + partial,
+          .flops = operations * kept * static_cast<uint64_t>(loop_count(place.loops.reduced))};
+}
+
+bool Reduction::emit(LowerContext& ctx, const RowWay& way) const {
+  if (way.chunks.count == 1) {
+    dispatch_pass(ctx, pass, place, way.plan, way.chunks, width, std::nullopt);
+    return true;
+  }
+  const int64_t count = way.chunks.count;
+  const TensorRef partial = ctx.scratch(
+      {.dtype = pass.partial, .shape = {loop_count(place.loops.kept), count}}, "partial");
+  dispatch_pass(ctx, pass, place, way.plan, way.chunks, width, partial);
   Pass last = pass;
   last.map = "(v)";
-  const Place second = partial_place(place, partial, chunks.count);
-  const RowPlan second_plan = plan_rows(second.loops, 1);
-  dispatch_pass(ctx, last, second, second_plan, {.count = 1, .length = chunks.count}, 1,
-                std::nullopt);
+  dispatch_pass(ctx, last, partial_place(place, partial, count), plan_neighbours(count, 1),
+                {.count = 1, .length = count}, 1, std::nullopt);
+  return true;
+}
+
+constexpr std::array kReduceOffers = row_offers<Reduction>(KernelId::reduce);
+
+bool emit_pass(LowerContext& ctx, const Pass& pass, const Place& place) {
+  const uint32_t width =
+      place.chain ? chain_width(place) : vector_width(ctx, place.x, place.loops, 0);
+  return lower_by_offers(ctx, std::span<const Offer<Reduction>>(kReduceOffers),
+                         Reduction{.pass = pass, .place = place, .width = width});
 }
 
 // The passes whose second one is centred on the result of the first.
@@ -336,17 +370,17 @@ bool lower_reduce(LowerContext& ctx) {
               .loops = {.kept = by_stride(loops.kept), .reduced = by_stride(loops.reduced)},
               .center = std::nullopt,
               .chain = std::move(chain)};
-  if (!centred) {
-    emit_pass(ctx, plain_pass(op, x.dtype(), count), place);
-    return true;
-  }
+  if (!centred) return emit_pass(ctx, plain_pass(op, x.dtype(), count), place);
   const CentredPasses passes = centred_passes(ctx, x.dtype(), count);
   Place center = place;
   center.y = ctx.scratch({.dtype = passes.center.partial, .shape = y.shape()}, "center");
-  emit_pass(ctx, passes.center, center);
+  if (!emit_pass(ctx, passes.center, center)) return false;
   place.center = center.y;
-  emit_pass(ctx, passes.around, place);
-  return true;
+  return emit_pass(ctx, passes.around, place);
+}
+
+std::vector<std::string> reduce_offer_names() {
+  return offer_names(std::span<const Offer<Reduction>>(kReduceOffers));
 }
 
 }  // namespace rlx

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax and log_softmax over any axis (ops.md 7.2).
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/rows/row_tables.h"
 
 namespace rlx {
 
@@ -46,10 +49,15 @@ bool evaluate_softmax(EvaluateContext& ctx) {
 struct Rows {
   TensorRef x;
   TensorRef y;
-  RowLoops loops;  // operand 0: x, operand 1: y
-  RowPlan plan;
+  RowLoops loops;      // operand 0: x, operand 1: y
   uint32_t width = 1;  // of RLX_WIDTH
-  int64_t items = 0;   // of RLX_ITEMS
+
+  [[nodiscard]] int64_t count() const { return loop_count(loops.kept); }
+  [[nodiscard]] int64_t cols() const { return loop_count(loops.reduced); }
+  // RLX_ITEMS: pieces of a row that each thread holds; 0: they are read twice.
+  [[nodiscard]] int64_t items(const RowPlan& plan) const {
+    return items_per_lane(plan, cols(), width);
+  }
 };
 
 std::string rows_text(const Rows& rows) {
@@ -72,54 +80,140 @@ uint32_t piece_width(const LowerContext& ctx, const Rows& rows) {
   return std::max(element_bytes(rows.x.dtype()) == 2 ? both(8) : 1, both(4));
 }
 
-// Side by side, rows of 32 bytes a line are enough: narrower and deeper workgroups where wide ones
-// would be too few.
-void deepen(RowPlan& plan, int64_t row_count, int64_t wanted_groups, uint32_t least_rows) {
-  while (plan.by_column && plan.rows > least_rows && plan.groups(row_count) < wanted_groups) {
-    plan.rows /= 2;
-    plan.lanes *= 2;
-  }
-}
-
-// Where rows keep the device busy one by one, each takes few threads.
-void narrow_teams(RowPlan& plan, int64_t row_count, int64_t cols, int64_t busy_rows,
-                  uint32_t width) {
-  const RowPlan few = plan_in_registers(cols, width);
-  if (!plan.by_column && row_count >= busy_rows && few.lanes < plan.lanes) plan = few;
-}
-
-void dispatch_rows(LowerContext& ctx, const Rows& rows) {
+bool dispatch_rows(LowerContext& ctx, const Rows& rows, const RowPlan& plan, int64_t items) {
   constexpr int64_t kValuesAtOnce = 8;  // of a row that is read twice
   const TensorRef& x = rows.x;
   const TensorRef& y = rows.y;
-  const int64_t row_count = loop_count(rows.loops.kept);
-  const int64_t cols = loop_count(rows.loops.reduced);
+  const int64_t row_count = rows.count();
+  const int64_t cols = rows.cols();
   auto dispatch = ctx.dispatch<KernelId::softmax>();
-  dispatch.workgroup({rows.plan.threads(), 1, 1})
-      .define("RLX_LANES", rows.plan.lanes)
-      .define("RLX_ROWS", rows.plan.rows)
-      .define("RLX_BY_COLUMN", rows.plan.by_column ? 1 : 0)
+  dispatch.workgroup({plan.threads(), 1, 1})
+      .define("RLX_LANES", plan.lanes)
+      .define("RLX_ROWS", plan.rows)
+      .define("RLX_BY_COLUMN", plan.by_column ? 1 : 0)
       .define("RLX_ROW_COUNT", integer_text(row_count))
       .define("RLX_COLS", integer_text(cols))
       .define("RLX_X", std::string(name_of(x.dtype())))
       .define("RLX_Y", std::string(name_of(y.dtype())))
       .define("RLX_WIDTH", rows.width)
-      .define("RLX_ITEMS", rows.items)
+      .define("RLX_ITEMS", items)
       .define("RLX_BATCH", kValuesAtOnce / rows.width)
       .define("RLX_LOG", ctx.node().op == "log_softmax" ? 1 : 0)
       .generated("rows.inc", rows_text(rows))
       .read(&CopyParams::x, x, rows.width > 1 ? rows.width * element_bytes(x.dtype()) : 0)
-      .grid(split_grid(static_cast<uint64_t>(rows.plan.groups(row_count))))
+      .grid(split_grid(static_cast<uint64_t>(plan.groups(row_count))))
       .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
             static_cast<uint64_t>(row_count * cols) * 4)
-      .reason(to_string(rows.plan) + (rows.items > 0 ? ", row in registers" : ", row read twice"));
+      .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read twice"));
   if (x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   dispatch.write(&CopyParams::y, y, rows.width > 1 ? rows.width * element_bytes(y.dtype()) : 0);
   if (x.strides == y.strides) dispatch.allow_in_place(x);
+  return true;
 }
 
-bool lower_softmax(LowerContext& ctx) {
+// ---- the choice ----
+
+int64_t busy_groups(const OfferContext& at) {
   constexpr int64_t kGroupsPerMultiprocessor = 4;
+  return kGroupsPerMultiprocessor * at.device().multiprocessors;
+}
+
+// Rows of 32 bytes a line are enough: narrower and deeper workgroups where wide ones would be too
+// few. None where rows do not stand side by side.
+std::optional<RowPlan> column_plan(const OfferContext& at, const Rows& rows) {
+  std::optional<RowPlan> plan = plan_side_by_side(rows.loops);
+  if (!plan) return std::nullopt;
+  const uint32_t least_rows = 32 / element_bytes(rows.x.dtype());
+  while (plan->rows > least_rows && plan->groups(rows.count()) < busy_groups(at)) {
+    plan->rows /= 2;
+    plan->lanes *= 2;
+  }
+  return plan;
+}
+
+RowPlan wide_plan(const Rows& rows) {
+  return plan_neighbours(rows.cols(), rows.width);
+}
+
+RowPlan narrow_plan(const Rows& rows) {
+  return plan_in_registers(rows.cols(), rows.width);
+}
+
+std::string narrow_refusal(const OfferContext& at, const Rows& rows) {
+  if (rows.count() < busy_groups(at))
+    return "fewer than " + std::to_string(busy_groups(at)) + " rows";
+  return narrow_plan(rows).lanes < wide_plan(rows).lanes ? "" : "rows that take as many threads";
+}
+
+double rows_bound(const OfferContext& at, const Rows& rows, bool read_twice) {
+  const auto elements = static_cast<uint64_t>(element_count(rows.x.shape()));
+  const uint64_t read = rows.x.byte_range().length_bytes;
+  return thread_bound_microseconds(
+      at.device(), {.bytes = (read_twice ? 2 * read : read) + rows.y.byte_range().length_bytes,
+                    .flops = 4 * elements});
+}
+
+double registers_bound(const OfferContext& at, const Rows& rows) {
+  return rows_bound(at, rows, false);
+}
+
+constexpr std::array kSoftmaxOffers = {
+    // Along rows that stand side by side, every element would be a line of memory of its own.
+    Offer<Rows>{.kernel = KernelId::softmax,
+                .form = "column",
+                .rank = 0,
+                .estimate = Estimate::Bound,
+                .refusal = [](const OfferContext& at, const Rows& rows) -> std::string {
+                  return column_plan(at, rows) ? "" : "rows that do not stand side by side";
+                },
+                .microseconds =
+                    [](const OfferContext& at, const Rows& rows) {
+                      return rows_bound(at, rows, rows.items(*column_plan(at, rows)) == 0);
+                    },
+                .emit =
+                    [](LowerContext& ctx, const Rows& rows) {
+                      const RowPlan plan = column_plan(ctx, rows).value();
+                      return dispatch_rows(ctx, rows, plan, rows.items(plan));
+                    }},
+    // Where rows keep the device busy one by one, each takes few threads: less is combined.
+    Offer<Rows>{.kernel = KernelId::softmax,
+                .form = "narrow teams",
+                .rank = 1,
+                .estimate = Estimate::Bound,
+                .refusal = narrow_refusal,
+                .microseconds = registers_bound,
+                .emit =
+                    [](LowerContext& ctx, const Rows& rows) {
+                      const RowPlan plan = narrow_plan(rows);
+                      return dispatch_rows(ctx, rows, plan, rows.items(plan));
+                    }},
+    Offer<Rows>{.kernel = KernelId::softmax,
+                .form = "in registers",
+                .rank = 2,
+                .estimate = Estimate::Bound,
+                .refusal = [](const OfferContext&, const Rows& rows) -> std::string {
+                  return rows.items(wide_plan(rows)) > 0 ? "" : "rows too long for registers";
+                },
+                .microseconds = registers_bound,
+                .emit =
+                    [](LowerContext& ctx, const Rows& rows) {
+                      const RowPlan plan = wide_plan(rows);
+                      return dispatch_rows(ctx, rows, plan, rows.items(plan));
+                    }},
+    // Takes everything.
+    Offer<Rows>{
+        .kernel = KernelId::softmax,
+        .form = "read twice",
+        .rank = 3,
+        .estimate = Estimate::Bound,
+        .refusal = [](const OfferContext&, const Rows&) { return std::string(); },
+        .microseconds = [](const OfferContext& at,
+                           const Rows& rows) { return rows_bound(at, rows, true); },
+        .emit = [](LowerContext& ctx,
+                   const Rows& rows) { return dispatch_rows(ctx, rows, wide_plan(rows), 0); }},
+};
+
+bool lower_softmax(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), x.shape().size());
   if (!axis) return false;
@@ -129,15 +223,7 @@ bool lower_softmax(LowerContext& ctx) {
   Rows rows{.x = x, .y = y, .loops = split_rows(x.shape(), x.strides, y.strides, {*axis})};
   rows.loops.kept = by_stride(rows.loops.kept);
   rows.width = piece_width(ctx, rows);
-  rows.plan = plan_rows(rows.loops, rows.width);
-  const int64_t row_count = loop_count(rows.loops.kept);
-  const int64_t cols = loop_count(rows.loops.reduced);
-  const int64_t wanted = kGroupsPerMultiprocessor * ctx.target().device.multiprocessors;
-  deepen(rows.plan, row_count, wanted, 32 / element_bytes(x.dtype()));
-  narrow_teams(rows.plan, row_count, cols, wanted, rows.width);
-  rows.items = items_per_lane(rows.plan, cols, rows.width);
-  dispatch_rows(ctx, rows);
-  return true;
+  return lower_by_offers(ctx, std::span<const Offer<Rows>>(kSoftmaxOffers), rows);
 }
 
 constexpr AttrSpec kSoftmaxAttrs[] = {
@@ -161,6 +247,10 @@ constexpr OpDef kSoftmaxOps[] = {
 };
 
 }  // namespace
+
+std::vector<std::string> softmax_offer_names() {
+  return offer_names(std::span<const Offer<Rows>>(kSoftmaxOffers));
+}
 
 std::span<const OpDef> softmax_ops() {
   return kSoftmaxOps;

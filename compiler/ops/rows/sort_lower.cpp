@@ -7,11 +7,14 @@
 #include "compiler/ops/rows/sort_lower.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "compiler/ops/rows/row_tables.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 
@@ -41,6 +44,9 @@ struct Order {
   bool descending = false;
 
   [[nodiscard]] bool wide() const { return element_bytes(x.dtype()) == 8; }
+  [[nodiscard]] uint64_t result_bytes() const {
+    return (values ? byte_size(values->type) : 0) + (indices ? byte_size(indices->type) : 0);
+  }
 };
 
 // The same elements with the axis at the end.
@@ -163,7 +169,7 @@ void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& sta
   bind_result(dispatch, order, from, to);
 }
 
-void keep_first_of_tiles(LowerContext& ctx, const Order& order) {
+bool keep_first_of_tiles(LowerContext& ctx, const Order& order) {
   std::optional<KeyRows> from;
   for (int64_t length = order.length; length > order.tile;) {
     length = ceil_div(length, order.tile) * order.wanted;
@@ -172,9 +178,17 @@ void keep_first_of_tiles(LowerContext& ctx, const Order& order) {
     from = to;
   }
   dispatch_tiles(ctx, order, from, std::nullopt, order.wanted);
+  return true;
 }
 
-void merge_tiles(LowerContext& ctx, const Order& order) {
+// With tiles of half a row where one would hold it.
+Order in_several_tiles(Order order) {
+  if (order.length <= order.tile) order.tile /= 2;
+  return order;
+}
+
+bool merge_tiles(LowerContext& ctx, const Order& whole) {
+  const Order order = in_several_tiles(whole);
   const int64_t row_tiles = ceil_div(order.length, order.tile);
   KeyRows from = scratch_rows(ctx, order, row_tiles * order.tile);
   dispatch_tiles(ctx, order, std::nullopt, from, order.tile);
@@ -183,7 +197,7 @@ void merge_tiles(LowerContext& ctx, const Order& order) {
     const MergeStage stage = merge_stage(from.length, run, order.wanted);
     if (stage.next_runs == 1) {
       dispatch_merge(ctx, order, stage, from, std::nullopt);
-      return;
+      return true;
     }
     const KeyRows to = scratch_rows(ctx, order, stage.next_length);
     dispatch_merge(ctx, order, stage, from, to);
@@ -191,6 +205,67 @@ void merge_tiles(LowerContext& ctx, const Order& order) {
     run = stage.merged;
   }
 }
+
+// ---- the choice ----
+
+// Bytes of so many keys and places of each row.
+uint64_t key_bytes(const Order& order, int64_t length) {
+  const uint64_t element = (order.wide() ? sizeof(uint64_t) : sizeof(uint32_t)) + sizeof(uint32_t);
+  return static_cast<uint64_t>(order.rows * length) * element;
+}
+
+double step_bound(const OfferContext& at, uint64_t bytes) {
+  return thread_bound_microseconds(at.device(), {.bytes = bytes, .flops = 0});
+}
+
+std::string tiles_refusal(const OfferContext&, const Order& order) {
+  if (order.length <= order.tile || 2 * order.wanted <= order.tile) return {};
+  return "more than " + std::to_string(order.tile / 2) + " wanted of rows that no tile holds";
+}
+
+double tiles_bound(const OfferContext& at, const Order& order) {
+  uint64_t read = byte_size(order.x.type);
+  double total = 0;
+  for (int64_t length = order.length; length > order.tile;) {
+    length = ceil_div(length, order.tile) * order.wanted;
+    total += step_bound(at, read + key_bytes(order, length));
+    read = key_bytes(order, length);
+  }
+  return total + step_bound(at, read + order.result_bytes());
+}
+
+double merges_bound(const OfferContext& at, const Order& whole) {
+  const Order order = in_several_tiles(whole);
+  int64_t length = round_up(order.length, order.tile);
+  double total = step_bound(at, byte_size(order.x.type) + key_bytes(order, length));
+  for (int64_t run = order.tile;;) {
+    const MergeStage stage = merge_stage(length, run, order.wanted);
+    const uint64_t read = key_bytes(order, length);
+    if (stage.next_runs == 1) return total + step_bound(at, read + order.result_bytes());
+    length = stage.next_length;
+    run = stage.merged;
+    total += step_bound(at, read + key_bytes(order, length));
+  }
+}
+
+constexpr std::array kSortOffers = {
+    // One step, or one more each time that rows become shorter by their tiles' rest.
+    Offer<Order>{.kernel = KernelId::sort,
+                 .form = "tiles",
+                 .rank = 0,
+                 .estimate = Estimate::Bound,
+                 .refusal = tiles_refusal,
+                 .microseconds = tiles_bound,
+                 .emit = keep_first_of_tiles},
+    // Takes everything; a step more each time that runs become twice as long.
+    Offer<Order>{.kernel = KernelId::sort,
+                 .form = "merged runs",
+                 .rank = 1,
+                 .estimate = Estimate::Bound,
+                 .refusal = [](const OfferContext&, const Order&) { return std::string(); },
+                 .microseconds = merges_bound,
+                 .emit = merge_tiles},
+};
 
 // Where a result with the axis last is written: in place, or in scratch that is transposed later,
 // since long rows across memory would be written a few bytes at a time.
@@ -239,14 +314,16 @@ bool lower_sort(LowerContext& ctx) {
   const TensorRef& target = order.values ? *order.values : *order.indices;
   const auto last = static_cast<int64_t>(x.shape().size()) - 1;
   order.loops = split_rows(x.shape(), x.strides, target.strides, {last});
-  if (length <= order.tile || 2 * wanted <= order.tile) {
-    keep_first_of_tiles(ctx, order);
-  } else {
-    merge_tiles(ctx, order);
-  }
-  if (apart && values) emit_strided_copy(ctx.program(), ctx.new_step(), *order.values, *values);
-  if (apart && indices) emit_strided_copy(ctx.program(), ctx.new_step(), *order.indices, *indices);
+  if (!lower_by_offers(ctx, std::span<const Offer<Order>>(kSortOffers), order)) return false;
+  if (apart && values)
+    emit_strided_copy(ctx.state().options, ctx.program(), ctx.new_step(), *order.values, *values);
+  if (apart && indices)
+    emit_strided_copy(ctx.state().options, ctx.program(), ctx.new_step(), *order.indices, *indices);
   return true;
+}
+
+std::vector<std::string> sort_offer_names() {
+  return offer_names(std::span<const Offer<Order>>(kSortOffers));
 }
 
 }  // namespace rlx

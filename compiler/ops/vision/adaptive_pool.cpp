@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "compiler/ops/vision/resample.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

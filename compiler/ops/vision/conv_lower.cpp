@@ -6,10 +6,11 @@
 #include <limits>
 
 #include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/product/matmul_tiles.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -92,7 +93,7 @@ std::string index_type_of(const Convolution& conv) {
   int64_t farthest = std::max(x_elements, element_count(conv.w.shape()));
   farthest = std::max({farthest, conv.window.out_count(), channels * plane_stride(conv.y)});
   if (conv.residual) farthest = std::max(farthest, channels * plane_stride(*conv.residual));
-  return farthest <= kCountLimit ? "int" : "rlx_i64";
+  return index_type(IndexUse::Offset, farthest);
 }
 
 void define_common(ConvDispatch& dispatch, const Convolution& conv) {

@@ -11,8 +11,6 @@
 namespace rlx {
 namespace {
 
-constexpr uint32_t kChannelPieceBytes = 16;  // of channels, copied at once
-
 // The kernel's forms.
 enum class Form : uint8_t { Ring, Patch };
 
@@ -39,9 +37,9 @@ Operands laid_out(LowerContext& ctx, Form form, const Convolution& conv) {
                     .y = conv.y};
   if (conv.residual) operands.residual = ctx.channels_last(*conv.residual);
   const bool bias_fits =
-      !conv.bias || (conv.bias->dense() && ctx.alignment(*conv.bias) >= kChannelPieceBytes);
+      !conv.bias || (conv.bias->dense() && ctx.alignment(*conv.bias) >= kWidestAccessBytes);
   if (!bias_fits) operands.bias = ctx.state().materialize(*conv.bias, ctx.new_step());
-  if (!pixel_pitch(conv.y) || ctx.alignment(conv.y) < kChannelPieceBytes) {
+  if (!pixel_pitch(conv.y) || ctx.alignment(conv.y) < kWidestAccessBytes) {
     operands.y = ctx.scratch(conv.y.type, "channels_last");
     operands.y.strides = channels_last_strides(conv.y.shape());
   }
@@ -78,19 +76,19 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
 }
 
 void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands, Form form) {
-  const uint32_t alignment = form == Form::Ring ? kChannelPieceBytes : 0;
+  const uint32_t alignment = form == Form::Ring ? kWidestAccessBytes : 0;
   uint64_t bytes = byte_size(operands.y.type) + byte_size(operands.w.type) +
                    operands.x.byte_range().length_bytes;
   dispatch.read(&ConvMmaParams::x, operands.x, alignment)
       .read(&ConvMmaParams::w, operands.w, alignment);
-  if (operands.bias) dispatch.read(&ConvMmaParams::bias, *operands.bias, kChannelPieceBytes);
+  if (operands.bias) dispatch.read(&ConvMmaParams::bias, *operands.bias, kWidestAccessBytes);
   if (operands.residual) {
-    dispatch.read(&ConvMmaParams::residual, *operands.residual, kChannelPieceBytes);
+    dispatch.read(&ConvMmaParams::residual, *operands.residual, kWidestAccessBytes);
     bytes += byte_size(operands.residual->type);
     if (operands.residual->strides == operands.y.strides)
       dispatch.allow_in_place(*operands.residual);
   }
-  dispatch.write(&ConvMmaParams::y, operands.y, kChannelPieceBytes);
+  dispatch.write(&ConvMmaParams::y, operands.y, kWidestAccessBytes);
   const auto outputs = static_cast<uint64_t>(element_count(operands.y.shape()));
   const auto depth =
       static_cast<uint64_t>(element_count(operands.w.shape()) / operands.w.shape()[0]);
@@ -198,7 +196,7 @@ std::string conv_matrix_refusal(const Convolution& conv) {
 }
 
 bool has_channel_pieces(const Convolution& conv) {
-  return conv.group_in * element_bytes(conv.w.dtype()) % kChannelPieceBytes == 0;
+  return conv.group_in * element_bytes(conv.w.dtype()) % kWidestAccessBytes == 0;
 }
 
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
@@ -233,7 +231,7 @@ std::string conv_mma_place_refusal(const TensorRef& place) {
   const std::optional<int64_t> pitch = pixel_pitch(place);
   if (!pitch) return "matrix units write images channels last";
   const uint32_t bytes = element_bytes(place.dtype());
-  if (*pitch * bytes % kChannelPieceBytes != 0 || place.offset_bytes % kChannelPieceBytes != 0)
+  if (*pitch * bytes % kWidestAccessBytes != 0 || place.offset_bytes % kWidestAccessBytes != 0)
     return "matrix units write aligned pieces of 16 bytes";
   return {};
 }

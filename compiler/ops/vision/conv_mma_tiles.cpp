@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -121,7 +121,6 @@ double estimate(const ConvProduct& product, const GroupCost& cost, const ConvTil
 
 // ---- few channels ----
 
-constexpr int64_t kStagedPieceBytes = 16;
 constexpr int64_t kPatchGroupsPerProcessor = 2;
 
 struct PatchShape {
@@ -134,7 +133,7 @@ constexpr std::array kPatchShapes = {PatchShape{8, 16}, PatchShape{8, 8}};
 // whole pieces.
 std::optional<int64_t> channels_of_patch(const Window& window, int64_t channels,
                                          uint32_t element_bytes) {
-  const int64_t whole = kStagedPieceBytes / element_bytes;
+  const int64_t whole = kWidestAccessBytes / element_bytes;
   const bool pairs = window.dilation[2] == 1 && window.stride[2] % 2 == 0;
   if (element_bytes == 2 && pairs && channels <= whole / 2) return whole / 2;
   if (channels <= whole) return whole;
@@ -145,16 +144,16 @@ std::optional<int64_t> channels_of_patch(const Window& window, int64_t channels,
 int64_t patch_shared_bytes(const Window& window, const PatchTiling& tiling,
                            uint32_t element_bytes) {
   const int64_t pixel_bytes = tiling.patch_channels * element_bytes;
-  const int64_t piece_taps = kStagedPieceBytes / pixel_bytes;
+  const int64_t piece_taps = kWidestAccessBytes / pixel_bytes;
   const int64_t row_pieces = ceil_div(window.kernel[2], piece_taps);
   const int64_t steps = ceil_div(window.kernel[1] * row_pieces, 2);
   const int64_t height =
       (tiling.tile_h - 1) * window.stride[1] + (window.kernel[1] - 1) * window.dilation[1] + 1;
   const int64_t width = (tiling.tile_w - 1) * window.stride[2] +
                         (row_pieces * piece_taps - 1) * window.dilation[2] + piece_taps;
-  const int64_t filters = tiling.tile_n * (steps * 32 + kStagedPieceBytes);
+  const int64_t filters = tiling.tile_n * (steps * 32 + kWidestAccessBytes);
   const int64_t sums = tiling.tile_h * tiling.tile_w * (tiling.tile_n + kSumPad) * 4;
-  return filters + height * width * pixel_bytes + kStagedPieceBytes + sums;
+  return filters + height * width * pixel_bytes + kWidestAccessBytes + sums;
 }
 
 }  // namespace

@@ -9,11 +9,12 @@
 #include <numeric>
 
 #include "compiler/ops/lowering/conv_window.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/product/matmul_tiles.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -342,14 +343,13 @@ bool lower_conv_transpose(LowerContext& ctx) {
   }
   const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
   const uint64_t x_elements = x.byte_range().length_bytes / element_bytes(x.dtype());
-  const bool wide =
-      std::max(static_cast<int64_t>(x_elements), element_count(w.shape())) > kCountLimit;
+  const int64_t farthest = std::max(static_cast<int64_t>(x_elements), element_count(w.shape()));
   auto dispatch = ctx.dispatch<KernelId::conv_transpose>();
   define_window(dispatch, *window);
   define_phases(dispatch, *window);
   define_tile(dispatch, choice.tile);
   dispatch.define("RLX_ACC", std::string(name_of(acc)))
-      .define("RLX_INDEX", wide ? "rlx_i64" : "int")
+      .define("RLX_INDEX", index_type(IndexUse::Offset, farthest))
       .define("RLX_X", std::string(name_of(x.dtype())))
       .define("RLX_W", std::string(name_of(w.dtype())))
       .define("RLX_Y", std::string(name_of(y.dtype())))

@@ -7,10 +7,11 @@
 #include <limits>
 
 #include "compiler/ops/lowering/elementwise.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -179,7 +180,7 @@ bool lower_grid_sample(LowerContext& ctx) {
       .define("RLX_OUT_W", y.shape()[3])
       .define("RLX_PIXELS", integer_text(pixels))
       .define("RLX_COUNT", integer_text(items))
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(items) + kThreads))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, items + kThreads))
       .define("RLX_X_N", integer_text(x.strides[0]))
       .define("RLX_X_C", integer_text(x.strides[1]))
       .define("RLX_X_H", integer_text(x.strides[2]))

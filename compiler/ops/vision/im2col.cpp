@@ -6,9 +6,10 @@
 
 #include "compiler/ops/lowering/conv_window.h"
 #include "compiler/ops/lowering/elementwise.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -186,7 +187,7 @@ void define_columns(DispatchBuilder<CopyParams>& dispatch, const Columns& column
   dispatch.define("RLX_CHANNELS", columns.channels)
       .define("RLX_IMAGES", columns.images)
       .define("RLX_AS_ROWS", columns.rows ? 1 : 0)
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(count) + kThreads))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, count + kThreads))
       .workgroup({kThreads, 1, 1});
 }
 

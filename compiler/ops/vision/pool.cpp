@@ -8,11 +8,14 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/lowering/conv_window.h"
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/op_def.h"
-#include "compiler/support/ceil_div.h"
+#include "compiler/ops/vision/pool_offers.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -245,7 +248,7 @@ std::string plane_index_type(const Window& window,
                              const std::array<int64_t, kSpatialDims>& strides) {
   int64_t reach = 0;
   for (size_t d = 0; d < kSpatialDims; ++d) reach += (window.in[d] - 1) * std::abs(strides[d]);
-  return reach <= kCountLimit ? "int" : "rlx_i64";
+  return index_type(IndexUse::Offset, reach);
 }
 
 void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
@@ -292,9 +295,9 @@ std::string pool_place_refusal(const LoweringState& /*state*/, const Node& /*nod
 }
 
 // Whether neighbouring channels of any pixel are one access of so many elements.
-bool has_channel_vectors(const LowerContext& ctx, const TensorRef& ref, int64_t vector) {
+bool has_channel_vectors(const OfferContext& at, const TensorRef& ref, int64_t vector) {
   bool fits = ref.strides[1] == 1 && ref.shape()[1] % vector == 0 &&
-              ctx.alignment(ref) >= vector * element_bytes(ref.dtype());
+              at.alignment(ref) >= vector * element_bytes(ref.dtype());
   for (size_t i = 0; i < ref.strides.size(); ++i)
     fits = fits && (i == 1 || ref.strides[i] % vector == 0);
   return fits;
@@ -302,16 +305,127 @@ bool has_channel_vectors(const LowerContext& ctx, const TensorRef& ref, int64_t 
 
 // How many neighbouring channels of any pixel are one aligned access of at most 16 bytes, to x and
 // to y; 1 where they are none.
-int64_t channel_vector(const LowerContext& ctx, const TensorRef& x, const TensorRef& y) {
+int64_t channel_vector(const OfferContext& at, const TensorRef& x, const TensorRef& y) {
   const uint32_t bytes = element_bytes(x.dtype());
   if (!is_float(x.dtype()) || bytes > 4) return 1;
   for (const int64_t vector : kVectors) {
-    if (vector * bytes <= 16 && has_channel_vectors(ctx, x, vector) &&
-        has_channel_vectors(ctx, y, vector))
+    if (vector * bytes <= 16 && has_channel_vectors(at, x, vector) &&
+        has_channel_vectors(at, y, vector))
       return vector;
   }
   return 1;
 }
+
+// What the table of forms is asked of.
+struct Pooling {
+  TensorRef x;
+  TensorRef y;
+  std::optional<TensorRef> indices;
+  Window window;
+  PoolKind kind;
+
+  // Neighbouring channels of a pixel are neighbours in y.
+  [[nodiscard]] bool is_channels_last() const {
+    return !y.dense() && y.shape()[1] > 1 && y.strides[1] == 1;
+  }
+};
+
+// Which threads take a window.
+struct PoolThreads {
+  bool along_channels = false;
+  int64_t lanes = 1;
+  int64_t vector = 1;  // channels
+};
+
+std::string pool_reason(const Pooling& pooling, const PoolThreads& threads) {
+  return std::string("pool: a ") + (threads.lanes == 1 ? "thread" : "workgroup") + " per " +
+         (threads.vector > 1 ? std::to_string(threads.vector) + " channels' windows" : "window") +
+         " of " + std::to_string(pooling.window.taps()) + " taps" +
+         (threads.along_channels ? ", channels last" : "");
+}
+
+StepWork work_of(const Pooling& pooling) {
+  const auto windows = static_cast<uint64_t>(element_count(pooling.y.shape()));
+  return {.bytes = pooling.x.byte_range().length_bytes + byte_size(pooling.y.type),
+          .flops = windows * static_cast<uint64_t>(pooling.window.taps())};
+}
+
+bool dispatch_pool(LowerContext& ctx, const Pooling& pooling, const PoolThreads& threads) {
+  const TensorRef& x = pooling.x;
+  const TensorRef& y = pooling.y;
+  const int64_t rows = kPoolThreads / threads.lanes;
+  const int64_t windows = element_count(y.shape()) / threads.vector;
+  const uint32_t alignment =
+      threads.vector > 1 ? static_cast<uint32_t>(threads.vector) * element_bytes(x.dtype()) : 0;
+  const StepWork work = work_of(pooling);
+  auto dispatch = ctx.dispatch<KernelId::pool>();
+  define_pool(dispatch, ctx, pooling.window, x, pooling.kind);
+  dispatch.workgroup({kPoolThreads, 1, 1})
+      .define("RLX_CHANNELS_LAST", threads.along_channels ? 1 : 0)
+      .define("RLX_VECTOR", threads.vector)
+      .define("RLX_LANES", threads.lanes)
+      .define("RLX_ROWS", rows)
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, windows + rows))
+      .grid(split_grid(static_cast<uint64_t>(ceil_div(windows, rows))))
+      .work(work.bytes, work.flops)
+      .reason(pool_reason(pooling, threads))
+      .write(&PoolParams::y, y, alignment);
+  define_result(dispatch, y);
+  if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x, alignment);
+  if (pooling.indices) {
+    dispatch.define("RLX_INDICES", std::string(name_of(pooling.indices->dtype())))
+        .write(&PoolParams::indices, *pooling.indices);
+  }
+  return true;
+}
+
+double pool_bound(const OfferContext& at, const Pooling& pooling) {
+  return thread_bound_microseconds(at.device(), work_of(pooling));
+}
+
+bool emit_along_channels(LowerContext& ctx, const Pooling& pooling) {
+  const bool vectors = !pooling.indices && element_count(pooling.x.shape()) > 0;
+  return dispatch_pool(
+      ctx, pooling,
+      {.along_channels = true, .vector = vectors ? channel_vector(ctx, pooling.x, pooling.y) : 1});
+}
+
+constexpr std::array kPoolOffers = {
+    // Neighbouring threads write neighbours.
+    Offer<Pooling>{.kernel = KernelId::pool,
+                   .form = "channels",
+                   .rank = 0,
+                   .estimate = Estimate::Bound,
+                   .refusal = [](const OfferContext&, const Pooling& pooling) -> std::string {
+                     return pooling.is_channels_last() ? ""
+                                                       : "channels that are no neighbours in y";
+                   },
+                   .microseconds = pool_bound,
+                   .emit = emit_along_channels},
+    // Each thread alone would take long.
+    Offer<Pooling>{.kernel = KernelId::pool,
+                   .form = "workgroup",
+                   .rank = 1,
+                   .estimate = Estimate::Bound,
+                   .refusal = [](const OfferContext&, const Pooling& pooling) -> std::string {
+                     if (pooling.window.taps() > kSmallWindow) return {};
+                     return "windows of at most " + std::to_string(kSmallWindow) + " taps";
+                   },
+                   .microseconds = pool_bound,
+                   .emit =
+                       [](LowerContext& ctx, const Pooling& pooling) {
+                         return dispatch_pool(ctx, pooling, {.lanes = kPoolThreads});
+                       }},
+    // Takes everything.
+    Offer<Pooling>{.kernel = KernelId::pool,
+                   .form = "thread",
+                   .rank = 2,
+                   .estimate = Estimate::Bound,
+                   .refusal = [](const OfferContext&, const Pooling&) { return std::string(); },
+                   .microseconds = pool_bound,
+                   .emit = [](LowerContext& ctx,
+                              const Pooling& pooling) { return dispatch_pool(ctx, pooling, {}); }},
+};
 
 bool lower_pool(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
@@ -320,10 +434,10 @@ bool lower_pool(LowerContext& ctx) {
   if (!window) return false;
   const int64_t count = element_count(ctx.output_type(0).shape);
   const TensorRef y = ctx.output(0);
-  const bool with_indices = ctx.has_output(1);
-  const std::string index_dtype(name_of(ctx.attrs().dtype("index_dtype")));
   std::optional<TensorRef> indices;
-  if (with_indices) indices = ctx.output(1);
+  if (ctx.has_output(1)) indices = ctx.output(1);
+  static_cast<void>(
+      ctx.attrs().dtype("index_dtype"));  // that of the indices, where they are wanted
   auto too_large = [](int64_t size) { return size > kCountLimit; };
   if (too_large(window->in_count()) || too_large(window->out_count()) ||
       too_large(x.shape()[0] * x.shape()[1])) {
@@ -337,35 +451,9 @@ bool lower_pool(LowerContext& ctx) {
     static_cast<void>(ctx.attrs().integer("divisor_override"));
     return true;
   }
-  // Neighbouring threads take neighbouring channels where these are neighbours in y.
-  const bool channels_last = !y.dense() && y.shape()[1] > 1 && y.strides[1] == 1;
-  const int64_t vector = channels_last && !with_indices && element_count(x.shape()) > 0
-                             ? channel_vector(ctx, x, y)
-                             : 1;
-  const int64_t lanes = window->taps() > kSmallWindow && !channels_last ? kPoolThreads : 1;
-  const int64_t rows = kPoolThreads / lanes;
-  const int64_t windows = count / vector;
-  const uint32_t alignment =
-      vector > 1 ? static_cast<uint32_t>(vector) * element_bytes(x.dtype()) : 0;
-  auto dispatch = ctx.dispatch<KernelId::pool>();
-  define_pool(dispatch, ctx, *window, x, kind);
-  dispatch.workgroup({kPoolThreads, 1, 1})
-      .define("RLX_CHANNELS_LAST", channels_last ? 1 : 0)
-      .define("RLX_VECTOR", vector)
-      .define("RLX_LANES", lanes)
-      .define("RLX_ROWS", rows)
-      .define("RLX_LINEAR", index_type(static_cast<uint64_t>(windows + rows)))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(windows, rows))))
-      .work(x.byte_range().length_bytes + byte_size(y.type),
-            static_cast<uint64_t>(count) * static_cast<uint64_t>(window->taps()))
-      .reason(std::string("pool: a ") + (lanes == 1 ? "thread" : "workgroup") + " per " +
-              (vector > 1 ? std::to_string(vector) + " channels' windows" : "window") + " of " +
-              std::to_string(window->taps()) + " taps" + (channels_last ? ", channels last" : ""))
-      .write(&PoolParams::y, y, alignment);
-  define_result(dispatch, y);
-  if (element_count(x.shape()) > 0) dispatch.read(&PoolParams::x, x, alignment);
-  if (indices) dispatch.define("RLX_INDICES", index_dtype).write(&PoolParams::indices, *indices);
-  return true;
+  return lower_by_offers(
+      ctx, std::span<const Offer<Pooling>>(kPoolOffers),
+      Pooling{.x = x, .y = y, .indices = indices, .window = *window, .kind = kind});
 }
 
 // ---- global_pool ----
@@ -467,6 +555,10 @@ constexpr std::array kPoolOps = {
 };
 
 }  // namespace
+
+std::vector<std::string> pool_offer_names() {
+  return offer_names(std::span<const Offer<Pooling>>(kPoolOffers));
+}
 
 std::span<const OpDef> pool_ops() {
   return kPoolOps;

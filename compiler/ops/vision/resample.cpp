@@ -10,8 +10,8 @@
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -196,9 +196,9 @@ int64_t store_width(const LowerContext& ctx, const TensorRef& y, const Resamplin
   const uint32_t bytes = element_bytes(y.dtype());
   const bool packs =
       needs_raw(resampling.combine) ? bytes == 2 || bytes == 4 : is_float(y.dtype()) && bytes <= 4;
-  const int64_t width = 16 / bytes;
+  const int64_t width = kWidestAccessBytes / bytes;
   const int64_t held = rows.last_resampled ? width * resampling.counts.back() : 0;
-  const bool whole = packs && rows.length % width == 0 && ctx.alignment(y) >= 16;
+  const bool whole = packs && rows.length % width == 0 && ctx.alignment(y) >= kWidestAccessBytes;
   return whole && held <= kMostHeld ? width : 1;
 }
 
@@ -292,7 +292,7 @@ bool lower_resample(LowerContext& ctx) {
               raw ? "RLX_CAT(rlx_t_, RLX_X)(0)" : identity_text(resampling.combine, acc))
       .generated("tables.inc", tables_text(x, y, resampling, rows))
       .read(&ResizeParams::taps, ctx.input(1))
-      .write(&ResizeParams::y, y, width > 1 ? 16 : 0)
+      .write(&ResizeParams::y, y, width > 1 ? kWidestAccessBytes : 0)
       .grid(split_grid(static_cast<uint64_t>(ceil_div(items, kThreads))))
       .work(x.byte_range().length_bytes + byte_size(y.type),
             static_cast<uint64_t>(element_count(y.shape()) * taps * 2))

@@ -2,8 +2,10 @@
 // dequantize_weights (ops.md 3.6): block-typed weights as dense ones.
 #include "compiler/ops/lowering/block_weights.h"
 
+#include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -58,7 +60,7 @@ bool lower_dequantize_weights(LowerContext& ctx) {
   const bool transposes = ctx.attrs().flag("transpose");
   const Shape& shape = w.shape();
   const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
-  const bool vectors = !transposes && ctx.alignment(y) >= 16;
+  const bool vectors = !transposes && ctx.alignment(y) >= kWidestAccessBytes;
   auto dispatch = ctx.dispatch<KernelId::dequantize>();
   define_blocks(dispatch, w.dtype());
   dispatch.workgroup({kCopyWorkgroup})
@@ -67,11 +69,12 @@ bool lower_dequantize_weights(LowerContext& ctx) {
       .define("RLX_TRANSPOSED", transposes ? 1 : 0)
       .define("RLX_N", shape.size() < 2 ? 1 : shape[shape.size() - 2])
       .define("RLX_K", shape.back())
-      .define("rlx_index", index_type(pieces + kCopyWorkgroup))
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
       .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
       .read(&CopyParams::x, w, block_alignment(w.dtype()))
-      .write(&CopyParams::y, y, vectors ? 16 : 0)
-      .grid(split_grid((pieces + kCopyWorkgroup - 1) / kCopyWorkgroup))
+      .write(&CopyParams::y, y, vectors ? kWidestAccessBytes : 0)
+      .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
       .work(byte_size(w.type) + byte_size(y.type), static_cast<uint64_t>(2 * elements))
       .reason("blocks of " + std::string(name_of(w.dtype())) + ", 32 elements per thread" +
               (transposes ? ", transposed" : ""));

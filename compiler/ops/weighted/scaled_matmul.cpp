@@ -10,8 +10,8 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/weighted/weighted_product.h"
 #include "compiler/support/blocks.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

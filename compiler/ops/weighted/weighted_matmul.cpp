@@ -6,8 +6,8 @@
 
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/weighted/weighted_product.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -13,8 +13,8 @@
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_tiles.h"
 #include "compiler/ops/weighted/weighted_tiles.h"
-#include "compiler/support/ceil_div.h"
 #include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

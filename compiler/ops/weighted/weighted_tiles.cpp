@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "compiler/ops/lowering/block_weights.h"
-#include "compiler/support/ceil_div.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -74,7 +74,7 @@ std::optional<VectorTeams> teams_of_held(const WeightedSize& size, const HeldFor
   const int64_t most = std::min(kMostHeldLines, kHeldSums / (threads + kAdders) / 4 * 4);
   const int64_t lines = size.n * size.batches;
   const int64_t waves = ceil_div(lines, groups * most);
-  const int64_t share = ceil_div(ceil_div(lines, groups * waves), form.lines) * form.lines;
+  const int64_t share = round_up(ceil_div(lines, groups * waves), form.lines);
   return VectorTeams{.lanes = threads,
                      .rows = 1,
                      .outputs = form.lines,

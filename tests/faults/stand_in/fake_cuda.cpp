@@ -8,6 +8,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "schema/rounding.h"
 #include "tests/faults/stand_in/fake_objects.h"
 
 namespace rlx::cuda {
@@ -39,7 +40,7 @@ bool needs_context() {
 
 // Host memory in the device's place, between nothing and a guard.
 void* allocate(uint64_t size_bytes, FakeKind kind) {
-  const uint64_t whole = (size_bytes + kGuardBytes + 255) / 256 * 256;
+  const uint64_t whole = rlx::round_up(size_bytes + kGuardBytes, size_t{256});
   auto* memory = static_cast<unsigned char*>(std::aligned_alloc(256, whole));
   if (memory == nullptr) return nullptr;
   std::memset(memory, kFresh, size_bytes);

@@ -6,13 +6,14 @@
 #include <cstring>
 #include <utility>
 
+#include "schema/rounding.h"
+
 namespace rlx::test {
 namespace {
 
 uint64_t alignment_of(SectionKind kind) {
   switch (kind) {
     case SectionKind::Index:
-    case SectionKind::SelfTest:
       return 64;
     case SectionKind::Params:
       return 16;
@@ -60,7 +61,7 @@ std::vector<std::byte> join_plan(const PlanFile& file) {
   for (const FileSection& section : file.sections) {
     if (header.section_count == kPlanMaxSections) break;
     const uint64_t alignment = alignment_of(section.kind);
-    plan.resize((plan.size() + alignment - 1) / alignment * alignment);
+    plan.resize(round_up(plan.size(), alignment));
     header.sections[header.section_count++] = {.kind = static_cast<uint32_t>(section.kind),
                                                .flags = section.flags,
                                                .offset_bytes = plan.size(),

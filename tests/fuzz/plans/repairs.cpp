@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/base/dtype.h"
+#include "schema/rounding.h"
 #include "tests/fuzz/plans/mutant_builder.h"
 
 namespace rlx::test {
@@ -13,10 +14,6 @@ namespace {
 
 constexpr uint32_t kRepairedStep = sizeof(fb::Step);
 constexpr uint32_t kRepairedRange = sizeof(fb::Relocation);
-
-uint64_t round_up(uint64_t bytes) {
-  return (bytes + kArenaAlignmentBytes - 1) / kArenaAlignmentBytes * kArenaAlignmentBytes;
-}
 
 void repair_tensor(Node& tensor, int dtype, int dims, int size) {
   const std::vector<std::byte>& bytes = tensor.kids[field_id(dims)].bytes;
@@ -126,10 +123,10 @@ void MutantBuilder::repair_segments() {
       const uint64_t end = kid(value, fb::Value::VT_OFFSET_BYTES).bits + size;
       switch (static_cast<fb::Segment>(kid(value, fb::Value::VT_SEGMENT).bits)) {
         case fb::Segment::Arena:
-          arena = std::max(arena, round_up(end));
+          arena = std::max(arena, round_up(end, kArenaAlignmentBytes));
           break;
         case fb::Segment::Io:
-          io += round_up(size);
+          io += round_up(size, kArenaAlignmentBytes);
           break;
         case fb::Segment::IndexErrors:
           header.index_error_bytes = std::max(header.index_error_bytes, end);
