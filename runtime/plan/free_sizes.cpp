@@ -210,7 +210,10 @@ std::optional<SizeFault> evaluate_sizes(std::span<const fb::SizeTerm> terms,
 
 std::string size_text(const fb::Plan& plan, std::span<const fb::SizeTerm> terms, uint32_t term) {
   constexpr uint32_t kLevels = 6;
-  return size_text(plan, terms, term, kLevels);
+  const std::string text = size_text(plan, terms, term, kLevels);
+  // Nothing stands around the whole.
+  const bool is_enclosed = text_of_operation(terms[term].op()).before == "(";
+  return is_enclosed ? text.substr(1, text.size() - 2) : text;
 }
 
 std::string dims_text(const fb::Plan& plan, const fb::Entry& entry, uint32_t value) {

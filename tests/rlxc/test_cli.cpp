@@ -65,6 +65,11 @@ TEST_CASE("a model compiles to a plan that verifies; one line says what came of 
     const ToolResult json = expect(0, place, {"inspect", place.path("m.plan"), view, "--json"});
     CHECK(nlohmann::json::accept(json.output));
   }
+  const auto inspect_at = [&](int code, const char* dim) {
+    return expect(code, place, {"inspect", place.path("m.plan"), "--dim", dim}).errors;
+  };
+  CHECK(contains(inspect_at(1, "width=2"), "the plan has no symbol \"width\""));
+  CHECK(contains(inspect_at(1, "batch"), "\"batch\" is not NAME=N"));
   expect(0, place, {"inspect", place.path("m.plan"), "--svg", place.path("m.svg")});
   CHECK(contains(read_file(place.path("m.svg")), "<svg"));
   CHECK(contains(
