@@ -47,7 +47,7 @@ Status give_port(Session& session, uint32_t entry, std::string_view what, uint32
   RLX_RETURN_IF_ERROR(check_room(info, "info"));
   if (index >= values.size()) return missing_index(what, index, values.size());
   const fb::Value& value = PlanView::value(session.record(entry), values.Get(index));
-  Shape shape;
+  TensorDims shape;
   RLX_RETURN_IF_ERROR(session.shape_of(entry, values.Get(index), shape));
   rlx_tensor_info filled = describe_value(value);
   std::copy(shape.dims.begin(), shape.dims.end(), filled.dims);

@@ -109,7 +109,7 @@ Status EntrySizes::check_input(uint32_t input, std::span<const uint64_t> dims) c
 }
 
 bool EntrySizes::take_input(uint32_t input, std::span<const uint64_t> dims) {
-  Shape& given = inputs_[input].given.emplace();
+  TensorDims& given = inputs_[input].given.emplace();
   given.rank = static_cast<uint32_t>(dims.size());
   std::copy(dims.begin(), dims.end(), given.dims.begin());
   bool changed = false;
@@ -176,7 +176,7 @@ Status EntrySizes::check_agreement() {
   return {};
 }
 
-Status EntrySizes::shape(uint32_t value, Shape& shape) {
+Status EntrySizes::shape(uint32_t value, TensorDims& shape) {
   RLX_RETURN_IF_ERROR(evaluate());
   shape.rank = PlanView::value(*entry_, value).dims()->size();
   for (uint32_t axis = 0; axis < shape.rank; ++axis) shape.dims[axis] = dim_at(value, axis);

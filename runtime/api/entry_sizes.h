@@ -18,7 +18,7 @@
 namespace rlx {
 
 // Dims of a tensor, outermost first.
-struct Shape {
+struct TensorDims {
   std::array<uint64_t, kMaxRank> dims{};
   uint32_t rank = 0;
 
@@ -58,12 +58,12 @@ class EntrySizes {
   void restore() { symbols_ = kept_; }
 
   // Dims of a value at the present values; none larger than at the maximum.
-  Status shape(uint32_t value, Shape& shape);
+  Status shape(uint32_t value, TensorDims& shape);
 
  private:
   struct Input {
     uint32_t value = 0;
-    std::optional<Shape> given;  // what it was set with
+    std::optional<TensorDims> given;  // what it was set with
   };
   // What gave a symbol its value last; none: its caller, or nobody.
   struct Source {

@@ -42,7 +42,7 @@ class Session {
   Status set_symbol(uint32_t entry, std::string_view name, uint64_t value);
   Status get_symbol(uint32_t entry, std::string_view name, uint64_t& value) const;
   // Dims of a value at the present values of the symbols.
-  Status shape_of(uint32_t entry, uint32_t value, Shape& shape);
+  Status shape_of(uint32_t entry, uint32_t value, TensorDims& shape);
   Status set_input(uint32_t entry, std::string_view name, const HostTensor& tensor);
   Status bind_input(uint32_t entry, std::string_view name, ExternalBuffer buffer);
   Status bind_output(uint32_t entry, std::string_view name, ExternalBuffer buffer);

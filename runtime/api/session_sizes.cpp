@@ -26,7 +26,7 @@ Status Session::get_symbol(uint32_t entry, std::string_view name, uint64_t& valu
   return entries_[entry].sizes.get_symbol(name, value);
 }
 
-Status Session::shape_of(uint32_t entry, uint32_t value, Shape& shape) {
+Status Session::shape_of(uint32_t entry, uint32_t value, TensorDims& shape) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
   return entries_[entry].sizes.shape(value, shape);
 }

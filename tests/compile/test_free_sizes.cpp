@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// A kernel of the compiler's at free sizes: splat_fill, whose number of bytes is a count in its
+// params, moved from init to an entry of its own.
+#include <algorithm>
+#include <cstddef>
+
+#include "runtime/api/session.h"
+#include "schema/kernel_params.h"
+#include "tests/compile/graph_text.h"
+
+namespace rlx::test {
+namespace {
+
+constexpr uint64_t kElements = 333;
+
+const char* const kSplatSum = R"({"rlx_graph": 1,
+  "params": [{"name": "b", "dtype": "f32", "shape": [333], "data": {"splat": 0.5}}],
+  "inputs": [{"name": "x", "dtype": "f32", "shape": [333]}],
+  "nodes": [{"op": "add", "inputs": ["x", "b"], "outputs": ["y"]}],
+  "outputs": ["y"]})";
+
+bool is_splat(const fb::PlanT& plan, const fb::Step& step) {
+  return step.kind() == fb::StepKind::Dispatch && plan.kernels[step.kernel()]->name == "splat_fill";
+}
+
+// An entry that fills f32[n] by the step with which init fills a weight; n is symbol 0.
+std::unique_ptr<fb::EntryT> filling_entry(const fb::PlanT& plan, const fb::EntryT& init) {
+  const auto splat = std::ranges::find_if(
+      init.steps, [&](const fb::Step& step) { return is_splat(plan, step); });
+  REQUIRE(splat != init.steps.end());
+  auto entry = std::make_unique<fb::EntryT>();
+  entry->name = "fill";
+  entry->targets = init.targets;
+  entry->outputs = {0};
+  auto& y = *entry->values.emplace_back(std::make_unique<fb::ValueT>());
+  y.name = "y";
+  y.dims = {kElements};
+  y.segment = fb::Segment::Io;
+  y.size_bytes = kElements * 4;
+  fb::Relocation range = init.relocations[splat->relocation_first()];
+  range.mutate_value(0);
+  range.mutate_offset_bytes(0);
+  entry->relocations = {range};
+  fb::Step step = *splat;
+  step.mutate_wave(0);
+  step.mutate_relocation_first(0);
+  step.mutate_edge_first(0);
+  step.mutate_edge_count(0);
+  entry->steps = {step};
+  entry->wave_count = 1;
+  entry->sizes = {{0, 0, 0, fb::SizeOp::Symbol},
+                  {4, 0, 0, fb::SizeOp::Constant},
+                  {0, 0, 1, fb::SizeOp::Multiply}};
+  entry->patches = {{0, 0, 0, fb::PatchField::ValueDim},
+                    {0, 0, 2, fb::PatchField::ValueBytes},
+                    {0, 0, 2, fb::PatchField::RelocationLength},
+                    {0, offsetof(SplatParams, bytes_low), 2, fb::PatchField::ParamsLong}};
+  return entry;
+}
+
+std::shared_ptr<const PlanView> free_plan_of(const std::shared_ptr<const PlanView>& plan) {
+  fb::PlanT index;
+  plan->index().UnPackTo(&index);
+  REQUIRE(index.inits.size() == 1);
+  auto n = std::make_unique<fb::SymbolT>();
+  n->name = "n";
+  n->minimum = 1;
+  n->maximum = kElements;
+  index.symbols.push_back(std::move(n));
+  index.entries.push_back(filling_entry(index, *index.inits[0]));
+  flatbuffers::FlatBufferBuilder builder;
+  builder.ForceDefaults(true);
+  fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &index));
+  const auto* bytes = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
+  std::shared_ptr<const PlanView> made;
+  const Status status = PlanView::with_index(plan, {bytes, bytes + builder.GetSize()}, made);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("a kernel of the compiler's fills as much as a symbol says") {
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    INFO(device->info().id);
+    CompileOptions options = test_options(2);
+    options.targets = {device->info().id.substr(0, device->info().id.find(':'))};
+    Diagnostics diagnostics;
+    const auto fixed = compile_plan(module_from(kSplatSum), options, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(fixed != nullptr);
+    const std::shared_ptr<const PlanView> plan = free_plan_of(fixed);
+    std::shared_ptr<DevicePlan> loaded;
+    std::unique_ptr<Session> session;
+    REQUIRE(device->load(*plan, {}, loaded).ok());
+    REQUIRE(Session::create(plan, loaded, false, {.max_bindings = 2}, session).ok());
+    constexpr uint32_t kFill = 1;
+    for (const uint64_t n : {333, 1, 3, 4, 5, 63, 64, 65, 256, 257, 331, 4, 333, 1}) {
+      INFO(n);
+      REQUIRE(session->set_symbol(kFill, "n", n).ok());
+      const Status status = session->run(kFill);
+      INFO(status.message());
+      REQUIRE(status.ok());
+      std::vector<float> y(n);
+      REQUIRE(session->read_output(kFill, "y", std::as_writable_bytes(std::span(y))).ok());
+      CHECK(y == std::vector<float>(n, 0.5f));
+    }
+  }
+}
+
+}  // namespace rlx::test
