@@ -10,6 +10,9 @@
 
 namespace rlx {
 
+// RLX_CHECKs that one grid axis is in [1, 65535]; lowerings split larger counts (see split_grid).
+Dim checked_grid(const Dim& groups);
+
 // Builds one Dispatch step and appends it to the program when it goes out of scope.
 //   ctx.dispatch<KernelId::softmax>()
 //      .workgroup({256}).define("RLX_COLS", cols)
@@ -47,12 +50,12 @@ class DispatchBuilder {
     specialization_.workgroup = extent;
     return *this;
   }
-  DispatchBuilder& grid(uint64_t x, uint64_t y = 1, uint64_t z = 1) {
-    step_.grid = {narrow_grid(x), narrow_grid(y), narrow_grid(z)};
+  DispatchBuilder& grid(const Dim& x, const Dim& y = 1, const Dim& z = 1) {
+    step_.grid = {checked_grid(x), checked_grid(y), checked_grid(z)};
     return *this;
   }
-  DispatchBuilder& grid(const Extent3& extent) {
-    step_.grid = extent;
+  DispatchBuilder& grid(const Grid& grid) {
+    step_.grid = grid;
     return *this;
   }
   DispatchBuilder& read(rlx_ptr Params::*field, const TensorRef& ref,
@@ -92,7 +95,7 @@ class DispatchBuilder {
     step_.in_place_input = input.buffer;
     return *this;
   }
-  DispatchBuilder& work(uint64_t bytes_moved, uint64_t flops) {
+  DispatchBuilder& work(const Dim& bytes_moved, const Dim& flops) {
     step_.bytes_moved = bytes_moved;
     step_.flops = flops;
     return *this;
@@ -107,7 +110,6 @@ class DispatchBuilder {
   }
 
  private:
-  static uint32_t narrow_grid(uint64_t groups);
   uint32_t position_of(rlx_ptr Params::*field) const {
     return static_cast<uint32_t>(reinterpret_cast<const char*>(&(params_.*field)) -
                                  reinterpret_cast<const char*>(&params_));
@@ -122,8 +124,6 @@ class DispatchBuilder {
 // The access that binding `ref` declares; alignment_bytes 0 means the element size.
 Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode,
                    uint32_t alignment_bytes);
-// RLX_CHECKs that one grid axis is in [1, 65535]; lowerings split larger counts (see split_grid).
-uint32_t checked_grid(uint64_t groups);
 
 template <typename Params>
 DispatchBuilder<Params>& DispatchBuilder<Params>::bind(uint32_t position, const TensorRef& ref,
@@ -132,14 +132,9 @@ DispatchBuilder<Params>& DispatchBuilder<Params>::bind(uint32_t position, const 
   return *this;
 }
 
-template <typename Params>
-uint32_t DispatchBuilder<Params>::narrow_grid(uint64_t groups) {
-  return checked_grid(groups);
-}
-
 // Spreads a linear count of workgroups over x, y and z so that no axis exceeds 65535 (Vulkan's
 // guaranteed limit). The kernel numbers its group x + count_x * (y + count_y * z) and returns when
 // that is not below the count.
-Extent3 split_grid(uint64_t groups);
+Grid split_grid(const Dim& groups);
 
 }  // namespace rlx

@@ -26,6 +26,10 @@ std::string gemm_text(const LibraryGemm& gemm) {
          (gemm.has_residual ? " residual" : "");
 }
 
+std::string grid_text(const Grid& grid) {
+  return to_string(grid.x) + "x" + to_string(grid.y) + "x" + to_string(grid.z);
+}
+
 std::string step_text(const Program& program, const Step& step) {
   std::string text;
   if (step.kind == StepKind::LibraryGemm) {
@@ -33,15 +37,15 @@ std::string step_text(const Program& program, const Step& step) {
   } else if (step.kind == StepKind::Dispatch) {
     const Specialization& kernel = program.kernels.at(index_of(*step.kernel));
     text = std::string(kernel_row(kernel.kernel).name) + "#" +
-           std::to_string(index_of(*step.kernel)) + " grid " + extent_text(step.grid);
+           std::to_string(index_of(*step.kernel)) + " grid " + grid_text(step.grid);
   } else {
     text = step.kind == StepKind::Copy ? "copy" : "fill " + std::to_string(step.fill_pattern);
   }
   text += " for " + step.op + " \"" + step.node + "\"";
   for (const Access& access : step.accesses) {
     text += std::string("\n    ") + kModeNames.at(static_cast<size_t>(access.mode)) + " " +
-            program.buffer(access.buffer).name + "+" + std::to_string(access.range_offset_bytes) +
-            ":" + std::to_string(access.range_bytes);
+            program.buffer(access.buffer).name + "+" + to_string(access.range_offset_bytes) + ":" +
+            to_string(access.range_bytes);
   }
   text += "\n";
   for (const Step& other : step.alternatives) text += "   or " + step_text(program, other);
@@ -56,7 +60,7 @@ std::string print(const Program& program) {
     const Buffer& buffer = program.buffers[i];
     text += "  buffer " + std::to_string(i) + " " + buffer.name + " " +
             kSegmentNames.at(static_cast<size_t>(buffer.segment)) + " " +
-            std::to_string(buffer.size_bytes) + " bytes\n";
+            to_string(buffer.size_bytes) + " bytes\n";
   }
   for (size_t i = 0; i < program.kernels.size(); ++i) {
     const Specialization& kernel = program.kernels[i];

@@ -51,7 +51,7 @@ size_t hash_of(const Specialization& specialization) {
   return hash;
 }
 
-constexpr uint64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount of Vulkan
+constexpr int64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount of Vulkan
 
 }  // namespace
 
@@ -67,7 +67,8 @@ uint32_t TensorRef::alignment_bytes(Segment segment) const {
   uint64_t base = kArenaAlignmentBytes;
   if (segment == Segment::Io) base = kIoAlignmentBytes;
   if (segment == Segment::IndexErrors) base = kIndexErrorBytes;
-  return static_cast<uint32_t>(std::gcd(base, offset_bytes == 0 ? base : offset_bytes));
+  const auto factor = static_cast<uint64_t>(offset_bytes.known_factor());
+  return static_cast<uint32_t>(std::gcd(base, factor == 0 ? base : factor));
 }
 
 TensorRef::ByteRange TensorRef::byte_range() const {
@@ -76,16 +77,16 @@ TensorRef::ByteRange TensorRef::byte_range() const {
     RLX_CHECK(dense(), "strided view of a block type " + to_string(type));
     return {offset_bytes, byte_size(type)};
   }
-  int64_t lowest = 0;
-  int64_t highest = 0;
+  Dim lowest = 0;
+  Dim highest = 0;
   for (size_t i = 0; i < type.shape.size(); ++i) {
-    const int64_t reach = (type.shape[i] - 1) * strides[i];
-    (reach < 0 ? lowest : highest) += reach;
+    const Dim reach = (type.shape[i] - 1) * strides[i];
+    (strides[i] < 0 ? lowest : highest) += reach;
   }
   const int64_t size = element_bytes(type.dtype);
-  const int64_t first = static_cast<int64_t>(offset_bytes) + lowest * size;
+  const Dim first = offset_bytes + lowest * size;
   RLX_CHECK(first >= 0, "view before its buffer");
-  return {static_cast<uint64_t>(first), static_cast<uint64_t>((highest - lowest + 1) * size)};
+  return {first, (highest - lowest + 1) * size};
 }
 
 BufferId Program::add_buffer(Buffer buffer) {
@@ -127,20 +128,20 @@ Access make_access(uint32_t position, const TensorRef& ref, AccessMode mode,
           .mode = mode};
 }
 
-uint32_t checked_grid(uint64_t groups) {
+Dim checked_grid(const Dim& groups) {
   RLX_CHECK(groups >= 1 && groups <= kMaxGridAxis,
-            "grid axis of " + std::to_string(groups) + " workgroups (use split_grid)");
-  return static_cast<uint32_t>(groups);
+            "grid axis of " + to_string(groups) + " workgroups (use split_grid)");
+  return groups;
 }
 
-Extent3 split_grid(uint64_t groups) {
+Grid split_grid(const Dim& groups) {
   // Kernels number their groups in 32 bits, and the grid may overshoot the count.
   RLX_CHECK(groups >= 1 && groups < (uint64_t{1} << 31),
-            "grid of " + std::to_string(groups) + " workgroups");
-  const uint64_t x = std::min(groups, kMaxGridAxis);
-  const uint64_t y = std::min(ceil_div(groups, x), kMaxGridAxis);
-  const uint64_t z = ceil_div(groups, x * y);
-  return {checked_grid(x), checked_grid(y), checked_grid(z)};
+            "grid of " + to_string(groups) + " workgroups");
+  const Dim x = min(groups, kMaxGridAxis);
+  if (groups <= kMaxGridAxis) return {.x = x};
+  const Dim y = min(ceil_div(groups, kMaxGridAxis), kMaxGridAxis);
+  return {.x = x, .y = y, .z = ceil_div(groups, x * y)};
 }
 
 }  // namespace rlx

@@ -67,7 +67,7 @@ enum class AccessMode : uint8_t { Read = 1, Write = 2, ReadWrite = 3 };
 struct Buffer {
   std::string name;
   TensorType type;  // dense contents
-  uint64_t size_bytes = 0;
+  Dim size_bytes;
   Segment segment = Segment::Arena;
   std::optional<WeightId> weight;
   std::optional<StateId> state;
@@ -79,7 +79,7 @@ struct Buffer {
 // strides_i).
 struct TensorRef {
   BufferId buffer{};
-  uint64_t offset_bytes = 0;
+  Dim offset_bytes;
   TensorType type;
   Strides strides;
 
@@ -92,8 +92,8 @@ struct TensorRef {
   // First byte and byte count of the smallest range that holds every element; count 0 for an empty
   // tensor.
   struct ByteRange {
-    uint64_t offset_bytes;
-    uint64_t length_bytes;
+    Dim offset_bytes;
+    Dim length_bytes;
   };
   [[nodiscard]] ByteRange byte_range() const;
 };
@@ -104,6 +104,13 @@ struct Extent3 {
   uint32_t z = 1;
   bool operator==(const Extent3&) const = default;
   auto operator<=>(const Extent3&) const = default;
+};
+
+// Workgroups along each axis.
+struct Grid {
+  Dim x = 1;
+  Dim y = 1;
+  Dim z = 1;
 };
 
 // A dense-rowed tensor as the copy engine of the target's newer devices sees it, at the address of
@@ -138,10 +145,9 @@ struct Access {
   uint32_t position = 0;  // byte position of the rlx_ptr in the params; Copy: 0 source, 8
                           // destination; Fill: 0; LibraryGemm: a GemmOperand
   BufferId buffer{};
-  uint64_t offset_bytes = 0;  // where the pointer points, in the buffer
-  uint64_t range_offset_bytes =
-      0;  // accessed range; starts before offset_bytes for negative strides
-  uint64_t range_bytes = 0;
+  Dim offset_bytes;        // where the pointer points, in the buffer
+  Dim range_offset_bytes;  // accessed range; starts before offset_bytes for negative strides
+  Dim range_bytes;
   uint32_t alignment_bytes = 1;  // that the kernel relies on
   uint32_t element_bytes = 1;    // of the tensor; of block types a byte
   AccessMode mode = AccessMode::Read;
@@ -167,15 +173,15 @@ struct Step {
   std::optional<LibraryGemm> gemm;         // LibraryGemm
   std::vector<std::byte> params;           // Dispatch: pointers zero
   std::vector<Access> accesses;
-  Extent3 grid;               // workgroups
+  Grid grid;
   uint32_t fill_pattern = 0;  // Fill: repeated 32-bit word
   std::string node;           // source node
   std::string op;
   std::string source;
   std::string reason;                  // why this kernel and specialization
   std::vector<OfferNote> offers = {};  // among which its kernel was chosen, if it was
-  uint64_t bytes_moved = 0;            // least device-memory traffic
-  uint64_t flops = 0;
+  Dim bytes_moved;                     // least device-memory traffic
+  Dim flops;
   // Microseconds that the kernel's cost model expects of this step, as it was chosen, on any
   // device; none: its bytes at the memory's rate.
   std::function<double(const DeviceModel&)> estimate;

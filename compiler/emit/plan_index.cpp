@@ -100,7 +100,7 @@ void add_access(KernelPointers& pointers, const Step& step, const Access& access
                 "\": one kernel instance has a pointer at two distances from its range");
   pointer.element_bytes = std::max(pointer.element_bytes, access.element_bytes);
   pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
-  pointer.min_bytes = std::min(pointer.min_bytes, access.range_bytes);
+  pointer.min_bytes = std::min<uint64_t>(pointer.min_bytes, access.range_bytes);
 }
 
 // What a kernel's record says about the words of its params that are no pointers.
@@ -335,9 +335,9 @@ class EntryBuilder {
     if (dispatch && target_ == TargetKind::Vulkan) note_limits(step);
     return {static_cast<fb::StepKind>(step.kind),
             code_of(step),
-            step.grid.x,
-            step.grid.y,
-            step.grid.z,
+            static_cast<uint32_t>(step.grid.x),
+            static_cast<uint32_t>(step.grid.y),
+            static_cast<uint32_t>(step.grid.z),
             schedule_->wave.at(position),
             params_offset,
             params_bytes,
@@ -384,9 +384,9 @@ class EntryBuilder {
     PlanVulkanTarget& target = index_->result_.vulkan;
     target.max_params_bytes =
         std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
-    target.max_grid[0] = std::max(target.max_grid[0], step.grid.x);
-    target.max_grid[1] = std::max(target.max_grid[1], step.grid.y);
-    target.max_grid[2] = std::max(target.max_grid[2], step.grid.z);
+    target.max_grid[0] = std::max(target.max_grid[0], static_cast<uint32_t>(step.grid.x));
+    target.max_grid[1] = std::max(target.max_grid[1], static_cast<uint32_t>(step.grid.y));
+    target.max_grid[2] = std::max(target.max_grid[2], static_cast<uint32_t>(step.grid.z));
   }
 
   std::vector<uint32_t> values_of(const std::vector<BufferId>& buffers) const {

@@ -191,7 +191,8 @@ class EntryBinder {
         given == node.attributes.end() ? nullptr : std::get_if<int64_t>(&given->second);
     const auto rank = static_cast<int64_t>(shape.size());
     const int64_t at = axis == nullptr ? rank - 1 : *axis < 0 ? *axis + rank : *axis;
-    if (k != nullptr && at >= 0 && at < rank) *k = std::min(*k, shape[static_cast<size_t>(at)]);
+    if (k != nullptr && at >= 0 && at < rank)
+      *k = std::min<int64_t>(*k, shape[static_cast<size_t>(at)]);
   }
 
   void promote_inputs(Node& node) {

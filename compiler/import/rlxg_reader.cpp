@@ -178,7 +178,8 @@ class GraphReader {
       case fb::AttributeValue::StringValue:
         return item.value_as_StringValue()->value()->str();
       case fb::AttributeValue::IntsValue:
-        return numbers_of(*item.value_as_IntsValue()->value());
+        return Ints(item.value_as_IntsValue()->value()->begin(),
+                    item.value_as_IntsValue()->value()->end());
       case fb::AttributeValue::FloatsValue:
         return numbers_of(*item.value_as_FloatsValue()->value());
       case fb::AttributeValue::StringsValue:

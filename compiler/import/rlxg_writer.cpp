@@ -155,7 +155,8 @@ class GraphWriter {
             fb::CreateStringValue(builder_, text(value)).Union()};
   }
   UnionValue attribute(const Ints& value) {
-    const auto ints = builder_.CreateVector(fits(value.size() * 8) ? value : Ints());
+    const auto ints =
+        builder_.CreateVector(fits(value.size() * 8) ? numbers_of(value) : std::vector<int64_t>());
     return {uint8_t(fb::AttributeValue::IntsValue), fb::CreateIntsValue(builder_, ints).Union()};
   }
   UnionValue attribute(const Floats& value) {

@@ -10,9 +10,11 @@
 #include <variant>
 #include <vector>
 
+#include "compiler/support/dim.h"
+
 namespace rlx {
 
-using Ints = std::vector<int64_t>;
+using Ints = std::vector<Dim>;  // numbers, or sizes that depend on the run
 using Floats = std::vector<double>;
 using Strings = std::vector<std::string>;
 

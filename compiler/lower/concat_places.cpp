@@ -189,7 +189,7 @@ bool parts_cover(const TensorRef& whole, const std::vector<TensorRef>& slots) {
   for (const TensorRef& slot : slots) {
     const TensorRef::ByteRange part = slot.byte_range();
     if (part.offset_bytes > covered) return false;
-    covered = std::max(covered, part.offset_bytes + part.length_bytes);
+    covered = std::max<uint64_t>(covered, part.offset_bytes + part.length_bytes);
   }
   return covered == range.offset_bytes + range.length_bytes;
 }

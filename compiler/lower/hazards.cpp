@@ -158,10 +158,9 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
     for (const Access& access : step.accesses) {
       const Buffer& buffer = program.buffer(access.buffer);
       RLX_CHECK(range_fits(access.range_offset_bytes, access.range_bytes, buffer.size_bytes),
-                "step of node \"" + step.node + "\" accesses " +
-                    std::to_string(access.range_bytes) + " bytes at " +
-                    std::to_string(access.range_offset_bytes) + " of buffer \"" + buffer.name +
-                    "\" of " + std::to_string(buffer.size_bytes) + " bytes");
+                "step of node \"" + step.node + "\" accesses " + to_string(access.range_bytes) +
+                    " bytes at " + to_string(access.range_offset_bytes) + " of buffer \"" +
+                    buffer.name + "\" of " + to_string(buffer.size_bytes) + " bytes");
       if (access.range_bytes == 0) continue;
       const BufferPlace& place = places[index_of(access.buffer)];
       const uint64_t begin = place.offset_bytes + access.range_offset_bytes;

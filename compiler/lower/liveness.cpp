@@ -38,8 +38,12 @@ bool from_start(const Access& access) {
   return access.offset_bytes == 0 && access.range_offset_bytes == 0;
 }
 
+uint64_t bound_bytes(const Buffer& buffer) {
+  return static_cast<uint64_t>(buffer.size_bytes.bound());
+}
+
 uint64_t arena_units(const Buffer& buffer) {
-  return round_up(buffer.size_bytes, kArenaAlignmentBytes) / kArenaAlignmentBytes;
+  return ceil_div(bound_bytes(buffer), kArenaAlignmentBytes);
 }
 
 // The takeover that the step's hint allows, before any question of lifetimes: one dense read and
@@ -185,11 +189,11 @@ Slots LivenessModel::slots(const Schedule& schedule) const {
       slots.slot_of_buffer[buffer] = slot;
       slots.items[slot].last = lifetime.last_wave;
       slots.items[slot].bytes =
-          std::max(slots.items[slot].bytes, program_->buffers[buffer].size_bytes);
+          std::max(slots.items[slot].bytes, bound_bytes(program_->buffers[buffer]));
       continue;
     }
     slots.slot_of_buffer[buffer] = narrow<uint32_t>(slots.items.size());
-    slots.items.push_back({.bytes = program_->buffers[buffer].size_bytes,
+    slots.items.push_back({.bytes = bound_bytes(program_->buffers[buffer]),
                            .first = lifetime.first_wave,
                            .last = lifetime.last_wave});
   }

@@ -84,7 +84,8 @@ void place_buffers(const Program& program, const Draft& draft, Schedule& schedul
     const std::optional<uint32_t> slot = draft.slots.slot_of_buffer[i];
     if (!slot) continue;
     schedule.buffer_offsets[i] = draft.layout.offsets[*slot];
-    schedule.unplanned_bytes += round_up(program.buffers[i].size_bytes, kArenaAlignmentBytes);
+    schedule.unplanned_bytes += round_up(
+        static_cast<uint64_t>(program.buffers[i].size_bytes.bound()), kArenaAlignmentBytes);
   }
   schedule.arena_bytes = draft.layout.height_bytes;
   schedule.lower_bound_bytes = draft.layout.lower_bound_bytes;

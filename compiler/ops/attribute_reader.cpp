@@ -24,12 +24,12 @@ T parse_number(std::string_view text) {
   return value;
 }
 
-template <typename T>
-std::vector<T> parse_list(std::string_view text) {
+template <typename T, typename Item = T>
+std::vector<Item> parse_list(std::string_view text) {
   RLX_CHECK(text.size() >= 2 && text.front() == '[' && text.back() == ']',
             "attribute default \"" + std::string(text) + "\"");
   text = text.substr(1, text.size() - 2);
-  std::vector<T> values;
+  std::vector<Item> values;
   while (!text.empty()) {
     const size_t comma = text.find(',');
     std::string_view item = text.substr(0, comma);
@@ -65,7 +65,7 @@ AttributeValue parse_default(const AttrSpec& spec) {
     case AttrType::DTypeName:
       return unquoted(spec.default_text);
     case AttrType::IntList:
-      return parse_list<int64_t>(spec.default_text);
+      return parse_list<int64_t, Dim>(spec.default_text);
     case AttrType::FloatList:
       return parse_list<double>(spec.default_text);
     case AttrType::StringList:

@@ -8,32 +8,35 @@
 
 namespace rlx {
 
-int64_t element_count(const Shape& shape) {
-  int64_t count = 1;
-  for (int64_t dim : shape) {
-    RLX_CHECK(dim >= 0 && !__builtin_mul_overflow(count, dim, &count), "shape " + to_string(shape));
+Dim element_count(const Shape& shape) {
+  Dim count = 1;
+  int64_t at_bound = 1;
+  for (const Dim& dim : shape) {
+    RLX_CHECK(dim >= 0 && !__builtin_mul_overflow(at_bound, dim.bound(), &at_bound),
+              "shape " + to_string(shape));
+    count *= dim;
   }
   return count;
 }
 
-uint64_t byte_size(const TensorType& type) {
-  const auto count = static_cast<uint64_t>(element_count(type.shape));
-  RLX_CHECK(count % block_elements(type.dtype) == 0, "whole blocks in " + to_string(type));
+Dim byte_size(const TensorType& type) {
+  const Dim count = element_count(type.shape);
+  RLX_CHECK(count.divides_by(block_elements(type.dtype)), "whole blocks in " + to_string(type));
   return count / block_elements(type.dtype) * block_bytes(type.dtype);
 }
 
 Strides dense_strides(const Shape& shape) {
   Strides strides(shape.size());
-  int64_t stride = 1;
+  Dim stride = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     strides[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
+    stride *= max(shape[i], 1);
   }
   return strides;
 }
 
 bool is_dense(const Shape& shape, const Strides& strides) {
-  int64_t expected = 1;
+  Dim expected = 1;
   for (size_t i = shape.size(); i-- > 0;) {
     if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != expected) return false;
@@ -45,8 +48,8 @@ bool is_dense(const Shape& shape, const Strides& strides) {
 std::optional<Shape> broadcast_shapes(const Shape& a, const Shape& b) {
   Shape result(std::max(a.size(), b.size()));
   for (size_t i = 0; i < result.size(); ++i) {
-    const int64_t x = i < a.size() ? a[a.size() - 1 - i] : 1;
-    const int64_t y = i < b.size() ? b[b.size() - 1 - i] : 1;
+    const Dim x = i < a.size() ? a[a.size() - 1 - i] : 1;
+    const Dim y = i < b.size() ? b[b.size() - 1 - i] : 1;
     if (x != y && x != 1 && y != 1) return std::nullopt;
     result[result.size() - 1 - i] = x == 1 ? y : x;
   }
@@ -84,10 +87,12 @@ std::optional<Strides> reshape_strides(const Shape& shape, const Strides& stride
     // Grow the two groups of dims until they hold as many elements.
     size_t from_end = from_first + 1;
     size_t to_end = to_first + 1;
-    int64_t from_count = from[from_first];
-    int64_t to_count = target[to_first];
+    Dim from_count = from[from_first];
+    Dim to_count = target[to_first];
     while (from_count != to_count) {
-      if (from_count < to_count) {
+      const bool grow_from = from_count < to_count;
+      if (grow_from ? from_end == from.size() : to_end == target.size()) return std::nullopt;
+      if (grow_from) {
         from_count *= from[from_end++];
       } else {
         to_count *= target[to_end++];
@@ -96,7 +101,7 @@ std::optional<Strides> reshape_strides(const Shape& shape, const Strides& stride
     for (size_t i = from_first; i + 1 < from_end; ++i) {
       if (from_strides[i] != from_strides[i + 1] * from[i + 1]) return std::nullopt;
     }
-    int64_t stride = from_strides[from_end - 1];
+    Dim stride = from_strides[from_end - 1];
     for (size_t i = to_end; i-- > to_first;) {
       result[i] = stride;
       stride *= target[i];
@@ -111,7 +116,7 @@ std::string to_string(const Shape& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) {
     if (i > 0) text += ", ";
-    text += std::to_string(shape[i]);
+    text += to_string(shape[i]);
   }
   return text + "]";
 }

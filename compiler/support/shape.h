@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes and strides of tensors whose symbols are bound.
+// Shapes and strides of tensors, of sizes that are numbers or depend on symbols.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "compiler/support/dim.h"
 #include "compiler/support/dtype.h"
 
 namespace rlx {
 
-using Shape = std::vector<int64_t>;    // sizes, all >= 0, rank <= kMaxRank
-using Strides = std::vector<int64_t>;  // in elements, may be 0 or negative
+using Shape = std::vector<Dim>;    // sizes, all >= 0, rank <= kMaxRank
+using Strides = std::vector<Dim>;  // in elements, may be 0 or negative
 
 struct TensorType {
   DType dtype = DType::f32;
@@ -20,10 +21,10 @@ struct TensorType {
   bool operator==(const TensorType&) const = default;
 };
 
-int64_t element_count(const Shape& shape);  // 1 for rank 0
+Dim element_count(const Shape& shape);  // 1 for rank 0
 // Bytes of a dense tensor. The last dim of a block type must hold whole blocks; rank 0 holds one
 // element.
-uint64_t byte_size(const TensorType& type);
+Dim byte_size(const TensorType& type);
 Strides dense_strides(const Shape& shape);
 bool is_dense(const Shape& shape, const Strides& strides);
 // NumPy broadcasting; nullopt where the shapes do not agree.

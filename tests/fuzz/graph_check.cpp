@@ -10,6 +10,7 @@
 #include "compiler/import/import.h"
 #include "compiler/passes/pass.h"
 #include "tests/fuzz/fuzz_graph.h"
+#include "tests/support/dim_json.h"
 #include "tests/support/fill.h"
 #include "tests/support/harness.h"
 

@@ -7,6 +7,7 @@
 
 #include "compiler/ops/op_def.h"
 #include "tests/fuzz/fuzz_graph.h"
+#include "tests/support/dim_json.h"
 #include "tests/support/fill.h"
 
 namespace rlx::test {
@@ -130,7 +131,7 @@ class Generator {
     });
     if (found && chance(70)) return *found;
     Shape dims = target;
-    for (int64_t& size : dims) size = chance(30) ? 1 : size;
+    for (Dim& size : dims) size = chance(30) ? 1 : size;
     dims.erase(dims.begin(), dims.begin() + below(static_cast<int64_t>(dims.size()) + 1));
     return input(dtype, std::move(dims));
   }
@@ -405,14 +406,14 @@ void Generator::movement() {
       break;
     case 7: {
       Ints to = dims;
-      for (int64_t& d : to) d = d == 1 && chance(60) ? 1 + below(4) : d;
+      for (Dim& d : to) d = d == 1 && chance(60) ? Dim(1 + below(4)) : d;
       if (chance(30)) to.insert(to.begin(), 1 + below(3));
       add("expand", {x}, {{"shape", to}});
       break;
     }
     case 8: {
       Ints pads(2 * dims.size());
-      for (int64_t& pad : pads) pad = below(4) - 1;
+      for (Dim& pad : pads) pad = below(4) - 1;
       add("pad", {x},
           {{"pads", pads}, {"mode", choose<const char*>({"constant", "reflect", "edge", "wrap"})}});
       break;
@@ -422,7 +423,7 @@ void Generator::movement() {
       break;
     case 10: {
       Ints repeats(dims.size());
-      for (int64_t& r : repeats) r = 1 + below(2);
+      for (Dim& r : repeats) r = 1 + below(2);
       add("tile", {x}, {{"repeats", repeats}});
       break;
     }
@@ -469,7 +470,7 @@ void Generator::indexing() {
       break;
     case 1: {
       Shape index = dims;
-      for (int64_t& size : index) size = chance(50) ? size : below(size + 1);
+      for (Dim& size : index) size = chance(50) ? size : Dim(below(size + 1));
       add("gather_elements", {x, input(dtype, index)}, {{"axis", axis}, {"oob", oob}});
       break;
     }
@@ -487,7 +488,7 @@ void Generator::scatter() {
   const char* reduction = choose<const char*>({"none", "add", "max", "min"});
   if (chance(50)) {
     Shape index = dims;
-    for (int64_t& size : index) size = chance(50) ? size : below(size + 1);
+    for (Dim& size : index) size = chance(50) ? size : Dim(below(size + 1));
     add("scatter_elements", {x, input(DType::i32, index), input(dtype, index)},
         {{"axis", axis_of(entries_[x])}, {"reduction", reduction}});
     return;

@@ -10,7 +10,7 @@
 namespace rlx::test {
 namespace {
 
-constexpr TensorType kType{.dtype = DType::f32, .shape = {}};
+const TensorType kType{.dtype = DType::f32, .shape = {}};
 
 TensorType vector_type(int64_t size) {
   return {.dtype = DType::f32, .shape = {size}};

@@ -165,10 +165,10 @@ class Checker {
       }
       if (offset % kArenaAlignmentBytes != 0 || buffer.size_bytes > schedule_.arena_bytes ||
           offset > schedule_.arena_bytes - buffer.size_bytes) {
-        fault(ScheduleFaultKind::Placement,
-              "buffer " + quoted(buffer.name) + " of " + std::to_string(buffer.size_bytes) +
-                  " bytes at offset " + std::to_string(offset) + " of an arena of " +
-                  std::to_string(schedule_.arena_bytes) + " bytes");
+        fault(ScheduleFaultKind::Placement, "buffer " + quoted(buffer.name) + " of " +
+                                                to_string(buffer.size_bytes) + " bytes at offset " +
+                                                std::to_string(offset) + " of an arena of " +
+                                                std::to_string(schedule_.arena_bytes) + " bytes");
       }
     }
   }

@@ -44,7 +44,7 @@ std::vector<std::string> step_lines(const Program& program) {
       const Buffer& buffer = program.buffer(access.buffer);
       line += access.mode == AccessMode::Write ? " > " : " ";
       line += buffer.name + "@" + kSegments[static_cast<size_t>(buffer.segment)] + "+" +
-              std::to_string(access.offset_bytes);
+              to_string(access.offset_bytes);
     }
     lines.push_back(line);
   }

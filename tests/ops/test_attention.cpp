@@ -258,7 +258,7 @@ TEST_CASE("one_query_of_grouped_heads_folds_them_and_splits_the_keys") {
   CHECK(defined(program, "RLX_FOLD") == 4);
   CHECK(defined(program, "RLX_SPLITS") > 1);
   CHECK(defined(program, "RLX_CAUSAL") == 0);  // the only query is the last token
-  CHECK(program.steps[0].grid.x == 8 * static_cast<uint32_t>(defined(program, "RLX_SPLITS")));
+  CHECK(program.steps[0].grid.x == 8 * static_cast<int64_t>(defined(program, "RLX_SPLITS")));
 }
 
 TEST_CASE("a_full_device_splits_no_keys_and_shares_them_through_shared_memory") {

@@ -143,7 +143,7 @@ TEST_CASE(
   emit_region(program, {}, add_region(y, {x}));
   const Step& step = program.steps.back();
   CHECK(step.grid.x == 65535);
-  CHECK(uint64_t{step.grid.x} * step.grid.y * step.grid.z * 256 * 4 * 4 >= uint64_t{3} << 31);
+  CHECK(step.grid.x * step.grid.y * step.grid.z * 256 * 4 * 4 >= int64_t{3} << 31);
   CHECK(generated(program, "region.inc").find("rlx_u64 c0") != std::string::npos);
 }
 

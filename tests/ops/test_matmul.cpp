@@ -247,7 +247,7 @@ TEST_CASE("matmul_splits_a_long_k_over_few_tiles_and_joins_in_order") {
 
 TEST_CASE("matmul_spreads_many_tiles_over_grid_axes") {
   const Program program = lower(matmul({100000, 8, 16}, {100000, 16, 8}));
-  const Extent3 grid = program.steps.at(0).grid;
+  const Grid grid = program.steps.at(0).grid;
   CHECK(grid.x <= 65535);
   CHECK(uint64_t{grid.x} * grid.y * grid.z >= 100000);
 }

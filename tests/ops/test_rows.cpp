@@ -100,7 +100,7 @@ TEST_CASE("reductions_read_strided_inputs_without_a_copy") {
 
 TEST_CASE("more_rows_than_a_grid_axis_holds_are_spread") {
   const Program program = lower(node_of("softmax", {20'000'000, 300}, {}, DType::f16));
-  const Extent3 grid = program.steps.at(0).grid;
+  const Grid grid = program.steps.at(0).grid;
   CHECK(grid.x <= 65535);
   CHECK(grid.y <= 65535);
   const int64_t rows = std::stoll(kernel_of(program, 0).defines.at("RLX_ROWS"));

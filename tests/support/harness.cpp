@@ -11,6 +11,7 @@
 #include "compiler/ops/prepare.h"
 #include "runtime/cuda/cuda_device.h"
 #include "runtime/vulkan/vulkan_device.h"
+#include "tests/support/dim_json.h"
 #include "tests/support/fill.h"
 
 namespace rlx::test {

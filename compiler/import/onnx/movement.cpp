@@ -220,8 +220,7 @@ void center_crop_pad(NodeReader& n, const OnnxOp&) {
   Ints behind;
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = n.axis(axes[i], n.rank(0));
-    if (sizes[i] < 0 || sizes[i] > int64_t{1} << 40)
-      n.refuse("a size is " + std::to_string(sizes[i]));
+    if (sizes[i] < 0 || sizes[i] > int64_t{1} << 40) n.refuse("a size is " + to_string(sizes[i]));
     const int64_t more = sizes[i] - n.shape(0)[static_cast<size_t>(axis)];
     // Half of what is missing, or of what is too much, rounded down.
     const int64_t first = more >= 0 ? more / 2 : -(-more / 2);

@@ -62,7 +62,7 @@ const Tensor& NodeReader::known(size_t i, const std::string& what) {
 
 Ints NodeReader::known_ints(size_t i, const std::string& what) {
   const Tensor& values = known(i, what);
-  if (!values.is_float()) return values.integers;
+  if (!values.is_float()) return {values.integers.begin(), values.integers.end()};
   refuse("input " + std::to_string(i) + " gives " + what + " as floats, wanted integers");
 }
 
@@ -196,7 +196,7 @@ ValueId NodeReader::constant(const Tensor& values) {
 ValueId NodeReader::constant_ints(DType dtype, Shape shape, Ints values) {
   Tensor tensor;
   tensor.type = {dtype, std::move(shape)};
-  tensor.integers = std::move(values);
+  tensor.integers = numbers_of(values);
   return constant(tensor);
 }
 

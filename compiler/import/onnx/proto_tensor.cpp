@@ -189,8 +189,8 @@ ConstantTensor TensorDecoder::decode(const onnx::TensorProto& tensor,
   if (const auto fault = type_fault(result.type)) fail(DiagCode::Limit, what + " " + *fault);
   if (tensor.has_segment()) fail(DiagCode::BadField, what + " is a segment of a tensor");
   const int64_t count = element_count(result.type.shape);
-  const uint64_t size_bytes =
-      unpacked ? static_cast<uint64_t>(count + 1) / 2 : byte_size(result.type);
+  const uint64_t size_bytes = unpacked ? static_cast<uint64_t>(count + 1) / 2
+                                       : static_cast<uint64_t>(byte_size(result.type));
   if (tensor.data_location() == onnx::TensorProto::EXTERNAL) {
     result.data = external(tensor, size_bytes, what);
   } else if (tensor.has_raw_data()) {

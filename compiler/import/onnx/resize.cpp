@@ -47,7 +47,7 @@ Ints with_one_scale(NodeReader& n, const Ints& axes, Ints sizes, bool largest) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const double own = static_cast<double>(sizes[i]) / size_of(i);
     if (!(own > 0 && own <= kMostScale))
-      n.refuse("a size is " + std::to_string(sizes[i]) + " for " + std::to_string(size_of(i)));
+      n.refuse("a size is " + to_string(sizes[i]) + " for " + to_string(size_of(i)));
     scale = largest ? std::max(scale, own) : std::min(scale, own);
   }
   for (size_t i = 0; i < axes.size(); ++i)
@@ -134,7 +134,7 @@ void resize(NodeReader& n, const OnnxOp&) {
     return;
   }
   Ints axes = n.integers("axes", all_axes(n));
-  for (int64_t& axis : axes) axis = n.axis(axis, n.rank(0));
+  for (Dim& axis : axes) axis = n.axis(axis, n.rank(0));
   const std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
   Attributes attributes = rules(n);
   // An input of no elements stands for a missing one in older models.

@@ -101,7 +101,7 @@ void stft(NodeReader& n, const OnnxOp&) {
   if ((rank != 2 && rank != 3) || (parts != 1 && parts != 2) || step < 1)
     n.refuse("the signal is " + to_string(n.shape(0)) + ", wanted [batch, length, 1 or 2]");
   const int64_t length = n.shape(0)[1];
-  int64_t points = n.has_input(2) ? n.shape(2).at(0) : length;
+  Dim points = n.has_input(2) ? n.shape(2).at(0) : Dim(length);
   if (n.has_input(3)) points = n.known_int(3, "the length of a frame");
   check_points(n, points);
   if (points > length) n.refuse("a frame is longer than the signal");

@@ -87,8 +87,8 @@ void conv_transpose(NodeReader& n, const OnnxOp&) {
                            std::move(attributes));
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (n.type(y).shape[i + 2] != wanted[i])
-      n.refuse("output_shape wants " + std::to_string(wanted[i]) + " where " +
-                   std::to_string(n.type(y).shape[i + 2]) + " come out",
+      n.refuse("output_shape wants " + to_string(wanted[i]) + " where " +
+                   to_string(n.type(y).shape[i + 2]) + " come out",
                "give output_padding");
   }
   n.set_output(0, y);

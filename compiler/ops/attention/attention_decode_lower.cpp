@@ -84,7 +84,7 @@ void define_tiling(DecodeDispatch& dispatch, const AttentionProblem& problem,
 }
 
 void count_groups(DecodeDispatch& dispatch, int64_t items, int64_t groups) {
-  const Extent3 grid = split_grid(static_cast<uint64_t>(groups));
+  const Grid grid = split_grid(static_cast<uint64_t>(groups));
   dispatch.define("RLX_GROUPS", integer_text(items)).grid(grid.x, grid.y, grid.z);
 }
 

@@ -95,7 +95,7 @@ void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
                    const Tiling& tiling) {
   const int64_t query_tiles = ceil_div(problem.q_tokens, tiling.tile_queries());
   const int64_t groups = problem.batch * problem.heads * query_tiles;
-  const Extent3 grid = split_grid(static_cast<uint64_t>(groups));
+  const Grid grid = split_grid(static_cast<uint64_t>(groups));
   dispatch.workgroup({static_cast<uint32_t>(kLanes * kThreadRows), 1, 1})
       .define("RLX_LANES", kLanes)
       .define("RLX_ROWS", kThreadRows)

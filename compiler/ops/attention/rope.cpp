@@ -110,7 +110,7 @@ bool check_table(InferContext& ctx, const RopeSizes& sizes) {
   const bool by_token = ctx.attrs().text("table") == "token";
   if (cos.size() == 2 && by_token && cos[0] != sizes.batch * sizes.tokens) {
     return ctx.fail(DiagCode::BadShape,
-                    "cos has " + std::to_string(cos[0]) + " rows, wanted batch * tokens = " +
+                    "cos has " + to_string(cos[0]) + " rows, wanted batch * tokens = " +
                         std::to_string(sizes.batch * sizes.tokens) + " with table \"token\"");
   }
   if (cos.size() == 2 && cos[0] == 0 && sizes.batch * sizes.tokens > 0) {
@@ -285,7 +285,7 @@ bool lower_rope(LowerContext& ctx) {
   text += table_macro("RLX_COS_AT", cos, by_token, sizes->tokens);
   text += table_macro("RLX_SIN_AT", sin, by_token, sizes->tokens);
   text += positions;
-  const Extent3 grid = split_grid(static_cast<uint64_t>(ceil_div(count, kThreads)));
+  const Grid grid = split_grid(static_cast<uint64_t>(ceil_div(count, kThreads)));
   auto dispatch = ctx.dispatch<KernelId::rope>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_COUNT", integer_text(count))

@@ -110,8 +110,8 @@ bool check_moduli(InferContext& ctx, const Shape& shape) {
         own.size() <= shape.size() && std::equal(own.rbegin(), own.rend(), shape.rbegin());
     if (moduli[i] == 0 || (is_suffix && moduli[i] == element_count(own))) continue;
     return ctx.fail(DiagCode::BadAttribute,
-                    "input_modulus " + std::to_string(moduli[i]) + " of input " +
-                        std::to_string(i) + " of shape " + to_string(own) +
+                    "input_modulus " + to_string(moduli[i]) + " of input " + std::to_string(i) +
+                        " of shape " + to_string(own) +
                         ", wanted 0, or the size of a shape that ends " + to_string(shape),
                     "leave it out: inputs broadcast by their shapes");
   }

@@ -275,7 +275,7 @@ std::optional<ValueId> zeros_of(RewriteContext& ctx, const ScaleLayout& layout) 
   if (ctx.has_input(2)) return met_scales(ctx, cast(ctx, ctx.input(2), DType::i32), layout);
   if (!ctx.attrs().has("zero_points")) return std::nullopt;
   Tensor values = Tensor::zeros({DType::i32, layout.has_axis ? layout.shape : Shape{}});
-  values.integers = ctx.attrs().integers("zero_points");
+  values.integers = numbers_of(ctx.attrs().integers("zero_points"));
   return met_scales(ctx, ctx.constant("zero_points", values), layout);
 }
 

@@ -55,8 +55,8 @@ bool infer_nd(InferContext& ctx) {
   for (size_t d = 0; d < batch; ++d) {
     if (from[d] == index[d]) continue;
     return ctx.fail(DiagCode::BadShape, "batch dim " + std::to_string(d) + " is " +
-                                            std::to_string(from[d]) + " in x and " +
-                                            std::to_string(index[d]) + " in index");
+                                            to_string(from[d]) + " in x and " +
+                                            to_string(index[d]) + " in index");
   }
   const int64_t coordinates = index.back();
   if (coordinates > static_cast<int64_t>(from.size() - batch)) {

@@ -9,7 +9,7 @@ namespace {
 // or empty.
 std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, int64_t otherwise) {
   Ints values = ctx.attrs().integers(name);
-  if (values.size() <= 1) values.assign(rank, values.empty() ? otherwise : values[0]);
+  if (values.size() <= 1) values.assign(rank, values.empty() ? Dim(otherwise) : values[0]);
   if (values.size() == rank) return values;
   ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
                                        " values; wanted " + std::to_string(rank) +

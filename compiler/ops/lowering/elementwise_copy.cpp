@@ -76,9 +76,9 @@ std::string batch_text(const Transposition& t) {
   std::string text;
   for (size_t i = t.loops.sizes.size(); i-- > 0;) {
     if (i == t.row_loop || i == t.column_loop) continue;
-    const std::string size = std::to_string(t.loops.sizes[i]) + "u";
-    text += "x_base += (batch % " + size + ") * " + std::to_string(t.loops.strides[0][i]) + "u;\n";
-    text += "y_base += (batch % " + size + ") * " + std::to_string(t.loops.strides[1][i]) + "u;\n";
+    const std::string size = to_string(t.loops.sizes[i]) + "u";
+    text += "x_base += (batch % " + size + ") * " + to_string(t.loops.strides[0][i]) + "u;\n";
+    text += "y_base += (batch % " + size + ") * " + to_string(t.loops.strides[1][i]) + "u;\n";
     text += "batch /= " + size + ";\n";
   }
   return text;
@@ -93,14 +93,14 @@ bool emit_transposition(CopyEmitter& emitter, const StridedCopy& copy) {
   const int64_t batches = element_count(t.loops.sizes) / (rows * columns);
   const int64_t row_tiles = ceil_div(rows, kTile);
   const int64_t column_tiles = ceil_div(columns, kTile);
-  const Extent3 grid = split_grid(static_cast<uint64_t>(row_tiles * column_tiles * batches));
+  const Grid grid = split_grid(static_cast<uint64_t>(row_tiles * column_tiles * batches));
   DispatchBuilder<CopyParams> dispatch(emitter.program, KernelId::transpose, emitter.origin);
   dispatch.workgroup({kTile, kTileRows})
       .define("RLX_RAW", raw_storage(bytes).name)
       .define("RLX_ROWS", std::to_string(rows) + "u")
       .define("RLX_COLUMNS", std::to_string(columns) + "u")
-      .define("RLX_X_STRIDE", std::to_string(t.loops.strides[0][t.column_loop]) + "u")
-      .define("RLX_Y_STRIDE", std::to_string(t.loops.strides[1][t.row_loop]) + "u")
+      .define("RLX_X_STRIDE", to_string(t.loops.strides[0][t.column_loop]) + "u")
+      .define("RLX_Y_STRIDE", to_string(t.loops.strides[1][t.row_loop]) + "u")
       .define("RLX_BATCHES", std::to_string(batches) + "u")
       .generated("batch.inc", batch_text(t))
       .read(&CopyParams::x, from)

@@ -77,7 +77,7 @@ Stream make_stream(uint32_t number, const TensorRef& ref, const ElementStorage& 
   stream.view.strides = broadcast_strides(ref.shape(), ref.strides, shape);
   stream.view.type.shape = shape;
   for (size_t i = 0; i < shape.size(); ++i) {
-    int64_t& stride = stream.view.strides[i];
+    Dim& stride = stream.view.strides[i];
     if (stride >= 0) continue;
     const int64_t reach = -stride * (shape[i] - 1);
     stream.start += reach;
@@ -113,7 +113,7 @@ void choose_width(const Program& program, const Region& region, RegionPlan& plan
   } else if (sizes.empty() || count < kVectorWidth) {
     plan.width_reason = "few elements";
   } else if (sizes.size() > 1 && sizes.back() % kVectorWidth != 0) {
-    plan.width_reason = "inner size " + std::to_string(sizes.back());
+    plan.width_reason = "inner size " + to_string(sizes.back());
   } else if (!can_be_wide(program, plan.streams.front())) {
     plan.width_reason = "output not aligned";
   } else {
@@ -489,7 +489,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   const RegionPlan plan = make_plan(program, region);
   const uint32_t items_each = items_per_thread(plan, region.operations);
   const uint64_t per_group = uint64_t{kBlock} * items_each;
-  const Extent3 grid = split_grid(ceil_div(static_cast<uint64_t>(plan.items), per_group));
+  const Grid grid = split_grid(ceil_div(static_cast<uint64_t>(plan.items), per_group));
   DispatchBuilder<RegionParams> dispatch(program, KernelId::region, origin);
   uint64_t bytes = 0;
   for (const Stream& stream : plan.streams) {

@@ -36,7 +36,7 @@ Step fill_step(const Weight& weight, const char* op) {
   return step;
 }
 
-Extent3 grid_for(uint64_t threads) {
+Grid grid_for(uint64_t threads) {
   return split_grid(ceil_div(threads, kBlock));
 }
 
@@ -68,7 +68,7 @@ void lower_splat(Program& program, const TensorRef& target, const Weight& weight
   for (size_t i = 0; i < sizeof(words); i += one.size()) {
     std::memcpy(reinterpret_cast<std::byte*>(words) + i, one.data(), one.size());
   }
-  const Extent3 grid = grid_for(ceil_div(bytes, kFillAlignmentBytes));
+  const Grid grid = grid_for(ceil_div(bytes, kFillAlignmentBytes));
   DispatchBuilder<SplatParams> dispatch(program, KernelId::splat_fill, fill_step(weight, "splat"));
   dispatch.workgroup({kBlock})
       .write(&SplatParams::y, target, kFillAlignmentBytes)
@@ -111,7 +111,7 @@ void lower_random(Program& program, const TensorRef& target, const Weight& weigh
   const RandomKind kind = kind_of_random(dtype, data);
   const auto count = static_cast<uint64_t>(element_count(target.shape()));
   const uint64_t per_block = kind == RandomKind::WideInteger ? 2 : 4;
-  const Extent3 grid = grid_for(ceil_div(count, per_block));
+  const Grid grid = grid_for(ceil_div(count, per_block));
   const std::array<uint32_t, 4> values = random_words(dtype, kind, data);
   DispatchBuilder<RandomParams> dispatch(program, KernelId::rng_fill, fill_step(weight, "random"));
   dispatch.workgroup({kBlock})

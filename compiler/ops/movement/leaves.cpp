@@ -58,7 +58,7 @@ bool infer_shape_of(InferContext& ctx) {
 }
 
 bool evaluate_shape_of(EvaluateContext& ctx) {
-  ctx.output(0).integers = ctx.input(0).type.shape;
+  ctx.output(0).integers = numbers_of(ctx.input(0).type.shape);
   return true;
 }
 

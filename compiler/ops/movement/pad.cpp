@@ -59,7 +59,7 @@ std::optional<std::vector<AxisPad>> axis_pads(NodeContext& ctx, const Shape& sha
     const int64_t crop_end = std::max<int64_t>(-end, 0);
     if (pad.crop_begin > pad.size || crop_end > pad.size - pad.crop_begin) {
       ctx.fail(DiagCode::BadShape, "pads crop more than the " + std::to_string(pad.size) +
-                                       " elements of axis " + std::to_string((*axes)[i]));
+                                       " elements of axis " + to_string((*axes)[i]));
       return std::nullopt;
     }
     pad.size -= pad.crop_begin + crop_end;
@@ -173,7 +173,7 @@ void emit_index_map(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
   int64_t largest = 0;
   for (size_t axis = x.shape().size(); axis-- > 0;) {
     const std::string dim = number_text(y.shape()[axis]);
-    largest = std::max({largest, x.shape()[axis], y.shape()[axis]});
+    largest = std::max<Dim>({largest, x.shape()[axis], y.shape()[axis]});
     code += "  c = rlx_coordinate(rest % rlx_index(" + dim + "));\n  rest /= rlx_index(" + dim +
             ");\n" + axis_code[axis] + "  offset += rlx_i64(c) * rlx_i64(" +
             number_text(x.strides[axis]) + ");\n";

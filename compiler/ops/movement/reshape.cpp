@@ -17,7 +17,7 @@ bool infer_reshape(InferContext& ctx) {
   const std::string wanted = to_string(to);
   const bool zero_copies = ctx.attrs().flag("zero_copies_dim");
   std::optional<size_t> inferred;
-  int64_t known = 1;
+  Dim known = 1;
   for (size_t i = 0; i < to.size(); ++i) {
     if (to[i] == 0 && zero_copies) {
       if (i >= from.size()) {
@@ -31,11 +31,11 @@ bool infer_reshape(InferContext& ctx) {
       inferred = i;
       continue;
     }
-    if (to[i] < 0 || __builtin_mul_overflow(known, to[i], &known)) {
-      return ctx.fail(DiagCode::BadShape, "shape " + wanted + " has an impossible dim");
-    }
+    const std::optional<Dim> product = to[i] < 0 ? std::nullopt : checked_product(known, to[i]);
+    if (!product) return ctx.fail(DiagCode::BadShape, "shape " + wanted + " has an impossible dim");
+    known = *product;
   }
-  const int64_t count = element_count(from);
+  const Dim count = element_count(from);
   if (inferred) {
     if (known == 0 || count % known != 0) {
       return ctx.fail(DiagCode::BadShape, "shape " + wanted + " cannot hold " + to_string(from) +
@@ -43,9 +43,9 @@ bool infer_reshape(InferContext& ctx) {
     }
     to[*inferred] = count / known;
   } else if (known != count) {
-    return ctx.fail(DiagCode::BadShape, "shape " + wanted + " has " + std::to_string(known) +
+    return ctx.fail(DiagCode::BadShape, "shape " + wanted + " has " + to_string(known) +
                                             " elements, the input " + to_string(from) + " has " +
-                                            std::to_string(count));
+                                            to_string(count));
   }
   if (to.size() > kMaxRank) return ctx.fail(DiagCode::BadRank, "rank above 8");
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
@@ -93,7 +93,7 @@ bool infer_unsqueeze(InferContext& ctx) {
   for (size_t i = 0; i < rank; ++i) {
     const bool fresh =
         std::find(axes->begin(), axes->end(), static_cast<int64_t>(i)) != axes->end();
-    to.push_back(fresh ? 1 : *next++);
+    to.push_back(fresh ? Dim(1) : *next++);
   }
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;

@@ -102,7 +102,7 @@ WordView word_view(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
   while (word > view.word_bytes && !all_divide()) word /= 2;
   word = std::max(word, view.word_bytes);
   // Wider words run over the whole of the inner axes; else elements do.
-  for (int64_t& stride : view.strides) stride = stride * view.word_bytes / word;
+  for (Dim& stride : view.strides) stride = stride * view.word_bytes / word;
   view.shape.push_back(run_bytes / word);
   view.strides.push_back(1);
   view.word_bytes = word;

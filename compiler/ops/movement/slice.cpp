@@ -267,7 +267,7 @@ bool infer_narrow(InferContext& ctx) {
   Shape shape = ctx.shape(0);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return false;
-  int64_t& size = shape[static_cast<size_t>(*axis)];
+  Dim& size = shape[static_cast<size_t>(*axis)];
   const int64_t count = ctx.attrs().integer("len");
   if (count > size) {
     return ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements do not fit into axis " +

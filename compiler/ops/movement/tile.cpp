@@ -55,11 +55,13 @@ bool infer_repeats(InferContext& ctx) {
   if (!repeats) return false;
   for (size_t i = 0; i < shape.size(); ++i) {
     const int64_t count = (*repeats)[i].outer * (*repeats)[i].inner;
-    if (__builtin_mul_overflow(shape[i], count, &shape[i])) {
+    const std::optional<Dim> size = checked_product(shape[i], count);
+    if (!size) {
       return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(i) + " of " +
                                               to_string(ctx.shape(0)) + " repeated " +
                                               std::to_string(count) + " times is too long");
     }
+    shape[i] = *size;
   }
   ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
   return true;

@@ -120,7 +120,7 @@ bool infer_one_hot_at(InferContext& ctx) {
   Shape shape = ctx.shape(0);
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return false;
-  int64_t& hot = shape[static_cast<size_t>(*axis)];
+  Dim& hot = shape[static_cast<size_t>(*axis)];
   if (hot != 1 || ctx.attrs().integer("axis") >= 0) {
     return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(ctx.attrs().integer("axis")) +
                                             " of " + to_string(ctx.shape(0)) +

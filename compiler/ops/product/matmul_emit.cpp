@@ -34,8 +34,7 @@ std::string offset_line(const std::string& name, const Strides& strides) {
   std::string text = "const rlx_i64 " + name + " = 0";
   for (size_t i = 0; i < strides.size(); ++i) {
     if (strides[i] == 0) continue;
-    text += " + rlx_i64(batch_" + std::to_string(i) + ") * rlx_i64(" + std::to_string(strides[i]) +
-            "L)";
+    text += " + rlx_i64(batch_" + to_string(i) + ") * rlx_i64(" + to_string(strides[i]) + "L)";
   }
   return text + ";\n";
 }
@@ -81,7 +80,7 @@ std::string batch_source(const Product& product) {
   int64_t inner = 1;
   for (size_t i = product.batch.size(); i-- > 0;) {
     text += "const rlx_u32 batch_" + std::to_string(i) + " = batch / " + std::to_string(inner) +
-            "u % " + std::to_string(product.batch[i]) + "u;\n";
+            "u % " + to_string(product.batch[i]) + "u;\n";
     inner *= product.batch[i];
   }
   text += offset_line("a_batch", product.a.batch) + offset_line("b_batch", product.b.batch);

@@ -114,7 +114,7 @@ std::string size_refusal(const Product& product) {
     return "less than " + std::to_string(kLeastLines) + " lines, " + std::to_string(kLeastColumns) +
            " columns or a depth of " + std::to_string(kLeastDepth);
   }
-  if (std::max({product.m, product.n, product.k, element_count(product.batch)}) > kDimLimit)
+  if (std::max<Dim>({product.m, product.n, product.k, element_count(product.batch)}) > kDimLimit)
     return "a size of 2^31 or more";
   if (product.batch.size() > 1) return "batch dims that do not merge";
   return {};

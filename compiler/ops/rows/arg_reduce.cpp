@@ -108,7 +108,7 @@ void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& pla
   const TensorRef& y = search.y;
   const int64_t rows = loop_count(search.loops.kept);
   const int64_t length = loop_count(search.loops.reduced);
-  const int64_t searched = final ? partial.value().shape()[1] : length;
+  const int64_t searched = final ? partial.value().shape()[1] : Dim(length);
   std::string text = define_line("RLX_INDEX", index_type({&x, &y}, rows * length));
   text += index_macro("RLX_X_KEPT", search.loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", search.loops.reduced, 0);

@@ -40,10 +40,10 @@ bool infer_channel_norm(InferContext& ctx) {
   bool good = check_channel_vector(ctx, 1, "gamma", x[1]);
   good = check_channel_vector(ctx, 2, "beta", x[1]) && good;
   if (norm_of(ctx) == Norm::Group && x[1] % ctx.attrs().integer("num_groups") != 0) {
-    good = ctx.fail(DiagCode::BadShape,
-                    "num_groups=" + std::to_string(ctx.attrs().integer("num_groups")) +
-                        " does not divide the " + std::to_string(x[1]) + " channels of x " +
-                        to_string(x));
+    good =
+        ctx.fail(DiagCode::BadShape,
+                 "num_groups=" + std::to_string(ctx.attrs().integer("num_groups")) +
+                     " does not divide the " + to_string(x[1]) + " channels of x " + to_string(x));
   }
   if (good) ctx.set_output(0, ctx.input(0));
   return good;
@@ -63,7 +63,8 @@ SetLoops loops_of(const NodeContext& ctx, const Shape& x) {
   const int64_t plane = element_count(Shape(x.begin() + 2, x.end()));
   if (norm_of(ctx) == Norm::Layer2d)
     return {.groups = 1, .group_channels = x[1], .pixels = plane, .set_pixels = 1};
-  const int64_t groups = norm_of(ctx) == Norm::Instance ? x[1] : ctx.attrs().integer("num_groups");
+  const int64_t groups =
+      norm_of(ctx) == Norm::Instance ? x[1] : Dim(ctx.attrs().integer("num_groups"));
   return {.groups = groups,
           .group_channels = groups == 0 ? 0 : x[1] / groups,
           .pixels = 1,

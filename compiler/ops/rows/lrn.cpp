@@ -85,7 +85,7 @@ bool lower_lrn(LowerContext& ctx) {
   const Shape& shape = ctx.input_type(0).shape;
   if (shape[1] > static_cast<int64_t>(kLargestInt)) {
     return ctx.fail(DiagCode::Limit,
-                    "x has " + std::to_string(shape[1]) + " channels; wanted fewer than 2^31");
+                    "x has " + to_string(shape[1]) + " channels; wanted fewer than 2^31");
   }
   const TensorRef y = ctx.output(0);
   const int64_t count = element_count(shape);
@@ -102,8 +102,8 @@ bool lower_lrn(LowerContext& ctx) {
       .define("RLX_CHANNELS", shape[1])
       .define("RLX_PIXELS", integer_text(dense_strides(shape)[1]))
       .define("RLX_COUNT", integer_text(count))
-      .define("RLX_BEFORE", std::min(near.before, shape[1]))
-      .define("RLX_AFTER", std::min(near.after, shape[1]))
+      .define("RLX_BEFORE", std::min<int64_t>(near.before, shape[1]))
+      .define("RLX_AFTER", std::min<int64_t>(near.after, shape[1]))
       .define("RLX_LINEAR", index_type(IndexUse::Linear, count + kThreads))
       .generated("power.inc",
                  define_line("RLX_SCALED(sum)", "(" + literal(real, bias) + " + " +

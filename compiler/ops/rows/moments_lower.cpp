@@ -200,7 +200,7 @@ bool emit_moments(LowerContext& ctx, const MomentsProblem& problem, const Moment
   const std::optional<Strides> strides = reshape_strides(x.shape(), x.strides, problem.shape);
   RLX_CHECK(strides.has_value(), "splitting the dims of " + ctx.node().name);
   Strides written = strides_without(problem.shape, problem.axes);
-  for (int64_t& stride : written) stride *= problem.repeats;
+  for (Dim& stride : written) stride *= problem.repeats;
   const RowLoops loops = split_rows(problem.shape, *strides, written, problem.axes);
   const RowLoops sorted{.kept = by_stride(loops.kept), .reduced = by_stride(loops.reduced)};
   const MomentsStep step{.problem = problem,

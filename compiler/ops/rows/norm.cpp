@@ -202,7 +202,7 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
   const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
   const bool has_inv_std = ctx.has_output(inv_std_output);
-  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
+  const Grid grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
   const uint32_t alignment = width > 1 ? width * element_bytes(x.dtype()) : 0;
   auto dispatch = ctx.dispatch<KernelId::norm>();
   dispatch.workgroup({plan.threads(), 1, 1})

@@ -206,7 +206,7 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
   constexpr uint32_t kOperands = offsetof(ReduceParams, operands);
   const int64_t rows = loop_count(place.loops.kept);
   const int64_t reduced = loop_count(place.loops.reduced);
-  const Extent3 grid = split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count));
+  const Grid grid = split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count));
   const std::vector<TensorRef> operands =
       place.chain ? place.chain->operands : std::vector<TensorRef>{place.x};
   const uint64_t bytes = bytes_read(place) + place.y.byte_range().length_bytes;

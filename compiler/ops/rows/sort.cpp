@@ -43,11 +43,11 @@ bool infer_topk(InferContext& ctx) {
   const std::optional<int64_t> axis = ordered_axis(ctx);
   if (!axis || !check_k_input(ctx)) return false;
   Shape shape = ctx.shape(0);
-  int64_t& length = shape[static_cast<size_t>(*axis)];
+  Dim& length = shape[static_cast<size_t>(*axis)];
   const int64_t k = ctx.attrs().integer("k");
   if (k > length) {
     return ctx.fail(DiagCode::BadAttribute, "k is " + std::to_string(k) + ", wanted at most " +
-                                                std::to_string(length) + ", the length of axis " +
+                                                to_string(length) + ", the length of axis " +
                                                 std::to_string(*axis));
   }
   length = k;

@@ -42,10 +42,10 @@ bool check_channels(InferContext& ctx) {
                                          std::to_string(filters) + " output channels");
   } else if (ctx.shape(1)[1] != channels / groups) {
     good = ctx.fail(DiagCode::BadShape, "w " + to_string(ctx.shape(1)) + " reads " +
-                                            std::to_string(ctx.shape(1)[1]) +
-                                            " channels per group; x " + to_string(ctx.shape(0)) +
-                                            " has " + std::to_string(channels / groups) +
-                                            " in each of " + std::to_string(groups) + " groups");
+                                            to_string(ctx.shape(1)[1]) + " channels per group; x " +
+                                            to_string(ctx.shape(0)) + " has " +
+                                            std::to_string(channels / groups) + " in each of " +
+                                            std::to_string(groups) + " groups");
   }
   if (ctx.has_input(2) && ctx.shape(2) != Shape{filters}) {
     good = ctx.fail(DiagCode::BadShape, "bias has shape " + to_string(ctx.shape(2)) + "; wanted " +

@@ -90,7 +90,7 @@ std::string index_type_of(const Convolution& conv) {
   const int64_t x_elements =
       static_cast<int64_t>(range.length_bytes) / element_bytes(conv.x.dtype());
   const int64_t channels = conv.groups * conv.group_out;
-  int64_t farthest = std::max(x_elements, element_count(conv.w.shape()));
+  int64_t farthest = std::max<int64_t>(x_elements, element_count(conv.w.shape()));
   farthest = std::max({farthest, conv.window.out_count(), channels * plane_stride(conv.y)});
   if (conv.residual) farthest = std::max(farthest, channels * plane_stride(*conv.residual));
   return index_type(IndexUse::Offset, farthest);

@@ -15,9 +15,9 @@ namespace {
 enum class Form : uint8_t { Ring, Patch };
 
 // The result of splitting k needs clusters, which count along x.
-Extent3 grid_of(const ConvTiling& tiling) {
+Grid grid_of(const ConvTiling& tiling) {
   if (tiling.split == 1) return split_grid(static_cast<uint64_t>(tiling.groups));
-  return {static_cast<uint32_t>(tiling.groups), 1, 1};
+  return {.x = tiling.groups};
 }
 
 struct Operands {

@@ -44,10 +44,10 @@ bool check_transpose_channels(InferContext& ctx) {
   const Shape& x = ctx.shape(0);
   const Shape& w = ctx.shape(1);
   if (w[0] != x[1] || x[1] % groups != 0) {
-    return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " takes " + std::to_string(w[0]) +
+    return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " takes " + to_string(w[0]) +
                                             " channels in " + std::to_string(groups) +
                                             " groups; x " + to_string(x) + " has " +
-                                            std::to_string(x[1]));
+                                            to_string(x[1]));
   }
   const Shape filters = {w[1] * groups};
   if (ctx.has_input(2) && ctx.shape(2) != filters) {
@@ -60,7 +60,7 @@ bool check_transpose_channels(InferContext& ctx) {
 // A list attribute with one value per spatial dim, or one for all; `otherwise` where it is absent.
 std::optional<Ints> dim_list(NodeContext& ctx, const char* name, size_t rank, int64_t otherwise) {
   Ints values = ctx.attrs().integers(name);
-  if (values.size() <= 1) values.assign(rank, values.empty() ? otherwise : values[0]);
+  if (values.size() <= 1) values.assign(rank, values.empty() ? Dim(otherwise) : values[0]);
   if (values.size() == rank) return values;
   ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(values.size()) +
                                        " values; wanted " + std::to_string(rank) +
@@ -86,10 +86,10 @@ bool set_sizes(NodeContext& ctx, Window& window, const Ints& output_padding) {
     const size_t d = kSpatialDims - rank + i;
     const int64_t longest = std::max(window.stride[d], window.dilation[d]);
     if (output_padding[i] >= longest) {
-      return ctx.fail(DiagCode::BadAttribute,
-                      "output_padding " + std::to_string(output_padding[i]) + " of spatial dim " +
-                          std::to_string(i) + "; wanted less than " + std::to_string(longest) +
-                          ", the larger of stride and dilation");
+      return ctx.fail(DiagCode::BadAttribute, "output_padding " + to_string(output_padding[i]) +
+                                                  " of spatial dim " + std::to_string(i) +
+                                                  "; wanted less than " + std::to_string(longest) +
+                                                  ", the larger of stride and dilation");
     }
     const int64_t whole = (window.in[d] - 1) * window.stride[d] +
                           window.dilation[d] * (window.kernel[d] - 1) + output_padding[i] + 1;
@@ -343,7 +343,8 @@ bool lower_conv_transpose(LowerContext& ctx) {
   }
   const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
   const uint64_t x_elements = x.byte_range().length_bytes / element_bytes(x.dtype());
-  const int64_t farthest = std::max(static_cast<int64_t>(x_elements), element_count(w.shape()));
+  const int64_t farthest =
+      std::max<int64_t>(static_cast<int64_t>(x_elements), element_count(w.shape()));
   auto dispatch = ctx.dispatch<KernelId::conv_transpose>();
   define_window(dispatch, *window);
   define_phases(dispatch, *window);

@@ -31,8 +31,7 @@ bool infer_grid_sample(InferContext& ctx) {
   for (size_t d = 2; d < 4; ++d) {
     if (x[d] <= kLargestSize && (x[d] > 0 || element_count(y) == 0)) continue;
     return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(d) + " of x " + to_string(x) +
-                                            " has " + std::to_string(x[d]) +
-                                            " elements; wanted 1 to " +
+                                            " has " + to_string(x[d]) + " elements; wanted 1 to " +
                                             std::to_string(kLargestSize));
   }
   ctx.set_output(0, {ctx.dtype(0), y});

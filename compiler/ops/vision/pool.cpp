@@ -289,7 +289,7 @@ std::string pool_place_refusal(const LoweringState& /*state*/, const Node& /*nod
                                const TensorRef& place) {
   const std::optional<int64_t> pixel = pixel_stride(place);
   if (!pixel) return "pool writes pixels at one distance";
-  if (std::max({place.strides[0], place.strides[1], *pixel}) > kCountLimit)
+  if (std::max<Dim>({place.strides[0], place.strides[1], *pixel}) > kCountLimit)
     return "pool writes within 32-bit strides";
   return {};
 }

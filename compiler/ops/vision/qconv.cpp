@@ -223,7 +223,7 @@ bool decompose_qconv(RewriteContext& ctx) {
   x_zero.integers[0] = ctx.attrs().integer("x_zp");
   const Ints w_zeros = ctx.attrs().integers("w_zp");
   Tensor w_zero = per_channel(DType::i16, w_zeros.size(), 1 + spatial);
-  w_zero.integers = w_zeros;
+  w_zero.integers = numbers_of(w_zeros);
   std::vector<std::optional<ValueId>> inputs = {centred(ctx, ctx.input(0), x_zero),
                                                 centred(ctx, ctx.input(1), w_zero)};
   if (ctx.has_input(2)) inputs.emplace_back(ctx.input(2));

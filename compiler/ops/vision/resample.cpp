@@ -224,7 +224,7 @@ std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling
       }
     }
     text += index_macro("RLX_PLACE_" + number, own, 0);
-    text += define_line("RLX_TAPS_" + number, std::to_string(k < outer ? resampling.counts[k] : 1));
+    text += define_line("RLX_TAPS_" + number, to_string(k < outer ? resampling.counts[k] : 1));
     text += define_line("RLX_TABLE_" + number,
                         std::to_string(k < outer ? table_begin(resampling, k) : 0));
     text += define_line(
@@ -232,12 +232,12 @@ std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling
         integer_text(k < outer ? x.strides[static_cast<size_t>(resampling.axes[k])] : 0));
   }
   const auto last = resampling.axes.size() - 1;
-  text += define_line("RLX_TAPS_LAST",
-                      std::to_string(rows.last_resampled ? resampling.counts[last] : 1));
+  text +=
+      define_line("RLX_TAPS_LAST", to_string(rows.last_resampled ? resampling.counts[last] : 1));
   text += define_line("RLX_TABLE_LAST",
                       std::to_string(rows.last_resampled ? table_begin(resampling, last) : 0));
   return text + define_line("RLX_STEP_LAST",
-                            integer_text(rows.last_resampled ? x.strides.back() : rows.step));
+                            integer_text(rows.last_resampled ? x.strides.back() : Dim(rows.step)));
 }
 
 bool lower_resample(LowerContext& ctx) {

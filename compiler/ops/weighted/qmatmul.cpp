@@ -119,7 +119,7 @@ ValueId accumulator(RewriteContext& ctx) {
     const ValueId rows = sums_along(ctx, ctx.input(0), -1);
     sum = ctx.emit("sub", {sum, ctx.emit("mul", {rows, integer_constant(ctx, "w_zp", w_zeros)})});
     Ints both = w_zeros;
-    for (int64_t& value : both) value *= x_zero * k;
+    for (Dim& value : both) value *= x_zero * k;
     if (x_zero != 0) sum = ctx.emit("add", {sum, integer_constant(ctx, "zp_products", both)});
   }
   if (x_zero != 0) {

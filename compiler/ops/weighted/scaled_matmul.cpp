@@ -237,7 +237,7 @@ ValueId affine(RewriteContext& ctx, ValueId x, double mul, double add) {
 ValueId whole(RewriteContext& ctx, const char* stem, Ints values) {
   Tensor tensor = Tensor::zeros({DType::i32, {}});
   if (values.size() > 1) tensor.type.shape = {static_cast<int64_t>(values.size())};
-  tensor.integers = std::move(values);
+  tensor.integers = numbers_of(values);
   return ctx.constant(stem, tensor);
 }
 

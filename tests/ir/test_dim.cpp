@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes that depend on symbols: arithmetic, what is known of them, and who hears of numbers.
+#include "compiler/support/dim.h"
+
+#include "compiler/support/shape.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+Dim free_dim(const char* name, int64_t minimum, int64_t maximum, int64_t multiple_of = 1) {
+  return Dim::of({.index = 0,
+                  .name = name,
+                  .minimum = minimum,
+                  .maximum = maximum,
+                  .multiple_of = multiple_of});
+}
+
+}  // namespace
+
+TEST_CASE("fixed sizes are numbers", "[dim]") {
+  const Dim three = 3;
+  CHECK(!three.is_free());
+  CHECK(three * 4 + 1 == 13);
+  CHECK(ceil_div(Dim(13), 4) == 4);
+  CHECK(round_up(Dim(13), 4) == 16);
+  CHECK(static_cast<int64_t>(three) == 3);
+  CHECK(numbers_of({1, 2}) == std::vector<int64_t>{1, 2});
+}
+
+TEST_CASE("free sizes keep expressions, values at the bound and ranges", "[dim]") {
+  const Dim seq = free_dim("seq", 1, 512);
+  const Dim padded = ceil_div(seq, 64) * 64;
+  CHECK(padded.is_free());
+  CHECK(padded.bound() == 512);
+  CHECK(padded.range().least == 64);
+  CHECK(padded.range().most == 512);
+  CHECK(padded.divides_by(64));
+  CHECK(!padded.divides_by(128));
+  CHECK(to_string(padded) == "((seq + 63) / 64) * 64");
+  CHECK(to_string(seq * 12 + 1) == "(seq * 12) + 1");
+}
+
+TEST_CASE("what becomes a number whatever the symbols are is fixed", "[dim]") {
+  const Dim seq = free_dim("seq", 1, 512);
+  CHECK(!(seq - seq).is_free());
+  CHECK(!(seq * 0).is_free());
+  CHECK(seq * 768 / 768 == seq);
+  CHECK(seq * 768 / 64 == seq * 12);
+  CHECK(seq * 768 % 64 == 0);
+  CHECK(max(seq, 1) == seq);
+  CHECK(min(seq, 512) == seq);
+  CHECK(min(seq, 100).is_free());
+}
+
+TEST_CASE("equal sizes are equal however they were computed", "[dim]") {
+  const Dim batch = free_dim("batch", 1, 32);
+  const Dim seq = free_dim("seq", 1, 512);
+  CHECK(batch * (seq + 1) == seq * batch + batch);
+  CHECK(batch * seq != seq);
+  CHECK(seq != 512);  // only at the bound
+  CHECK(seq != 1);    // only at the minimum
+  CHECK(seq > 100);   // at the bound, where kernels are chosen
+}
+
+TEST_CASE("multiples are known through sums, products and quotients", "[dim]") {
+  const Dim height = free_dim("height", 32, 1024, 32);
+  CHECK(height.divides_by(32));
+  CHECK((height * 3).divides_by(96));
+  CHECK((height / 8).divides_by(4));
+  CHECK((height + 16).divides_by(16));
+  CHECK(!(height + 16).divides_by(32));
+}
+
+TEST_CASE("a free size read as a number is told, with the innermost watch", "[dim]") {
+  const Dim seq = free_dim("seq", 1, 512);
+  std::string heard;
+  const DimWatch outer([&heard](const Dim&) { heard += "outer"; });
+  {
+    const DimWatch inner([&heard](const Dim& dim) { heard += to_string(dim); });
+    const int64_t number = seq + 1;
+    CHECK(number == 513);
+    CHECK(heard == "seq + 1");
+  }
+  CHECK(static_cast<int64_t>(Dim(7)) == 7);
+  CHECK(heard == "seq + 1");
+  CHECK(static_cast<uint64_t>(seq) == 512);
+  CHECK(heard == "seq + 1outer");
+}
+
+TEST_CASE("products that no 64-bit number holds at some value are refused", "[dim]") {
+  const Dim seq = free_dim("seq", 1, int64_t{1} << 40);
+  CHECK(checked_product(seq, 1024).has_value());
+  CHECK(!checked_product(seq, int64_t{1} << 30).has_value());
+}
+
+TEST_CASE("shapes with free sizes broadcast, reshape and count", "[dim]") {
+  const Dim batch = free_dim("batch", 1, 32);
+  const Dim seq = free_dim("seq", 1, 512);
+  const Shape shape{batch, seq, 768};
+  CHECK(element_count(shape) == batch * seq * 768);
+  CHECK(byte_size({DType::f16, shape}) == batch * seq * 1536);
+  CHECK(dense_strides(shape) == Strides{seq * 768, 768, 1});
+  CHECK(is_dense(shape, dense_strides(shape)));
+  CHECK(broadcast_shapes(shape, {768}) == shape);
+  CHECK(broadcast_shapes(shape, {batch, 1, 768}) == shape);
+  CHECK(!broadcast_shapes(shape, {batch, 77, 768}).has_value());
+  const auto heads = reshape_strides(shape, dense_strides(shape), {batch, seq, 12, 64});
+  CHECK(heads == Strides{seq * 768, 768, 64, 1});
+  CHECK(reshape_strides(shape, dense_strides(shape), {batch * seq, 768}) == Strides{768, 1});
+}
+
+}  // namespace rlx::test
