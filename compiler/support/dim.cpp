@@ -50,7 +50,6 @@ int64_t apply(Dim::Op op, int64_t a, int64_t b) {
       return std::min(a, b);
     case Op::Max:
       return std::max(a, b);
-    case Op::Constant:
     case Op::Symbol:
       break;
   }
@@ -77,7 +76,6 @@ DimRange range_of(Dim::Op op, const DimRange& a, const DimRange& b) {
       return {.least = std::min(a.least, b.least), .most = std::min(a.most, b.most)};
     case Op::Max:
       return {.least = std::max(a.least, b.least), .most = std::max(a.most, b.most)};
-    case Op::Constant:
     case Op::Symbol:
       break;
   }
@@ -153,8 +151,6 @@ int64_t Dim::known_factor() const {
       return saturated(static_cast<Wide>(a) * b);
     case Op::Divide:
       return !expression_->b.is_free() && b > 0 && a % b == 0 ? a / b : 1;
-    case Op::Constant:
-      break;
   }
   return 1;
 }
@@ -263,8 +259,6 @@ std::string to_string(const Dim& dim) {
       return "min(" + a + ", " + b + ")";
     case Dim::Op::Max:
       return "max(" + a + ", " + b + ")";
-    case Dim::Op::Constant:
-      break;
   }
   RLX_CHECK(false, "an operator of sizes");
 }

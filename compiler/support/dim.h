@@ -31,7 +31,7 @@ struct DimRange {
 
 class Dim {
  public:
-  enum class Op : uint8_t { Constant, Symbol, Add, Subtract, Multiply, Divide, Modulo, Min, Max };
+  enum class Op : uint8_t { Symbol, Add, Subtract, Multiply, Divide, Modulo, Min, Max };
   struct Expression;
 
   constexpr Dim() = default;
@@ -191,9 +191,8 @@ class Dim {
 };
 
 struct Dim::Expression {
-  Op op = Op::Constant;
-  int64_t constant = 0;
-  FreeSymbol symbol;  // Op::Symbol
+  Op op = Op::Symbol;
+  FreeSymbol symbol;  // of Op::Symbol; the others have operands
   Dim a;
   Dim b;
   DimRange range;
