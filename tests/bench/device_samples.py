@@ -18,8 +18,13 @@ class Sample:
 
 # Numbers of the profile with which the sample is compiled: what is made slow is not chosen.
 SLOW_LIBRARY = {"library_rates.short_float": 1e-3, "library_rates.f32": 1e-3, "library_rates.tf32": 1e-3, "library_tiles.rate": 1e-3}
+MMA_SPLITS = ("mma_warps", "mma_warpgroups")
 VARIANTS = {
     "own": SLOW_LIBRARY,
+    # One product by few and by many workgroups that share its depth: what tells the costs of sharing from those of the products.
+    "whole": SLOW_LIBRARY | {"wgmma.begin": 9999} | {f"{group}.exchange": 9999 for group in MMA_SPLITS},
+    "split": SLOW_LIBRARY | {"wgmma.begin": 9999} | {f"{group}.{number}": value for group in MMA_SPLITS
+                                                      for number, value in (("exchange", 0), ("join", 0), ("exchange_rate", 1e9))},
     "mma": SLOW_LIBRARY | {"wgmma.begin": 9999},
     "library": {"library_rates.short_float": 1e6, "library_rates.f32": 1e6, "library_rates.tf32": 1e6, "library_tiles.rate": 1e6,
                 "library_tiles.begin": 0},
@@ -125,9 +130,12 @@ LARGE_PRODUCTS = [(1024, 8192, 2048), (2048, 2048, 2048), (4096, 3072, 768), (40
 def cuda_samples():
     halves = [products(*size, "f16", 8, transposed=True) for size in ENCODER_PRODUCTS]
     halves += [products(*size, "f16", 8) for size in ENCODER_PRODUCTS[1:4]]
+    halves += [products(*size, "f16", 8, transposed=True, variant=variant) for size in ENCODER_PRODUCTS for variant in ("whole", "split")]
     halves += [products(*size, "bf16", 4, transposed=True, variant=variant)
                for size in LARGE_PRODUCTS for variant in ("own", "mma", "library")]
     floats = [products(*size, "f32", 4, transposed=True, tf32=tf32) for size in ENCODER_PRODUCTS[:5] for tf32 in (False, True)]
+    floats += [products(*size, "f32", 4, transposed=True, tf32=tf32, variant=variant)
+               for size in ENCODER_PRODUCTS[:3] for tf32 in (False, True) for variant in ("whole", "split")]
     floats += [products(2048, 2048, 2048, "f32", 2, transposed=True, tf32=tf32, variant=variant)
                for tf32 in (False, True) for variant in ("own", "library")]
     heads = [attention(1, 128, 12, 64, "f16", 8), attention(32, 128, 12, 64, "f16", 4), attention(1, 1024, 32, 64, "f16", 4, True),
