@@ -25,8 +25,8 @@ bool is_splat(const fb::PlanT& plan, const fb::Step& step) {
 
 // An entry that fills f32[n] by the step with which init fills a weight; n is symbol 0.
 std::unique_ptr<fb::EntryT> filling_entry(const fb::PlanT& plan, const fb::EntryT& init) {
-  const auto splat = std::ranges::find_if(
-      init.steps, [&](const fb::Step& step) { return is_splat(plan, step); });
+  const auto splat =
+      std::ranges::find_if(init.steps, [&](const fb::Step& step) { return is_splat(plan, step); });
   REQUIRE(splat != init.steps.end());
   auto entry = std::make_unique<fb::EntryT>();
   entry->name = "fill";

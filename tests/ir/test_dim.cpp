@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes that depend on symbols: arithmetic, what is known of them, and who hears of numbers.
 #include "compiler/support/dim.h"
-
 #include "compiler/support/shape.h"
 #include "tests/support/catch.h"
 

@@ -9,14 +9,12 @@
 namespace rlx {
 
 template <typename Json>
-  requires nlohmann::detail::is_basic_json<Json>::value
-void to_json(Json& json, const Dim& dim) {
+requires nlohmann::detail::is_basic_json<Json>::value void to_json(Json& json, const Dim& dim) {
   json = static_cast<int64_t>(dim);
 }
 
 template <typename Json>
-  requires nlohmann::detail::is_basic_json<Json>::value
-void from_json(const Json& json, Dim& dim) {
+requires nlohmann::detail::is_basic_json<Json>::value void from_json(const Json& json, Dim& dim) {
   dim = json.template get<int64_t>();
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ops/lowering/lower_context.h"
 #include "schema/rounding.h"
 
 namespace rlx {
