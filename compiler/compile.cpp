@@ -20,7 +20,7 @@
 namespace rlx {
 namespace {
 
-constexpr std::array kPrecisionNames = {"f32", "f16", "bf16", "tf32"};
+constexpr std::array kPrecisionNames = {"f32", "f16", "bf16", "tf32", "mixed"};
 
 // The model as one target runs it.
 struct TargetBuild {
@@ -242,6 +242,7 @@ void assemble(Compilation& compilation, const CompileOptions& options) {
   content.producer = kProducer;
   content.precision = kPrecisionNames.at(static_cast<size_t>(options.precision));
   content.debug_section = options.debug_section;
+  content.external_weights = options.external_weights;
   content.pass_log = compilation.pass_log;
 }
 

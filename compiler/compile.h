@@ -15,8 +15,8 @@
 namespace rlx {
 
 // What the model's f32 tensors become. Tf32: they stay f32, and products round their operands to
-// tf32.
-enum class Precision : uint8_t { F32, F16, Bf16, Tf32 };
+// tf32. Mixed: they stay f32 but where products multiply them with weights of fewer bits.
+enum class Precision : uint8_t { F32, F16, Bf16, Tf32, Mixed };
 
 // The model that estimates of a target reckon with, instead of its own.
 struct ModelForTarget {
@@ -41,6 +41,8 @@ struct CompileOptions {
   std::vector<std::string> without;  // kernels that are not taken (lower/offer_names.h)
   bool in_place = true;              // results may take over the bytes of inputs that die
   bool debug_section = true;
+  // Weights that are bytes of the model's files stay there: the plan refers to them.
+  bool external_weights = false;
   // Called with the module's text after the pass of this name.
   std::string dump_after;
   std::function<void(const std::string& text)> dump;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// y = x * W + bias on tensor cores, for many rows x of 16-bit floats and a weight matrix in blocks (lib/blocks.inc).
+// y = act(x * W + bias) + residual on tensor cores, or a gated pair (lib/weighted_epilogue.inc), for many rows x of 16-bit floats and a weight matrix in blocks (lib/blocks.inc).
 //   y[m, n] = sum over groups of scale[n, group] * (sum over the group of code[n, k] * x[m, k]) + offset[n, group] * (sum over the group of
 //   x[m, k]) + bias[n], where a group is the RLX_GROUP depths of a block that share a scale.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: tiles of m x tiles of n, spread by split_grid, those of m first.
 // Specializations: RLX_TILE_N lines of w and RLX_TILE_M of x per workgroup, RLX_WARPS_N x RLX_WARPS_M warps share them; RLX_M, RLX_N, RLX_K;
-//   lib/blocks.inc; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/product.inc.
+//   lib/blocks.inc; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/weighted_epilogue.inc.
 // Phases: a step is two pieces of 32 depths of every line. Codes become whole 16-bit floats in shared memory, and their scales and offsets
 //   f32; x travels there (cp.async) two steps ahead of its use, in the pieces' order of depths. The codes of the next step travel to
 //   registers while the present ones are multiplied. Sums of x are products with ones.
@@ -15,6 +15,7 @@
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "lib/product.inc"
+#include "lib/weighted_epilogue.inc"
 #include "lib/weights.inc"
 #include "lib/mma.cuh"
 
@@ -305,9 +306,16 @@ RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_u32 first_row, rlx
     RLX_LOOP for (rlx_u32 j = 0u; j < 4u; ++j) {
       if (n + j < rlx_u32(RLX_N) && (rlx_bits(own[j]) & 0x7F800000u) == 0x7F800000u) own[j] = decoded_sum(p, from, m, n + j);
     }
+#if RLX_GATED
+    RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; j += 2u) {
+      if (n + j >= rlx_u32(RLX_N)) continue;
+      const float value = rlx_finish_pair(own[j], own[j + 1u], p.bias, p.residual, RLX_INDEX(m), RLX_INDEX(n + j));
+      RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(m) * rlx_i64(RLX_COLUMNS) + rlx_i64((n + j) / 2u), value);
+    }
+#else
     float values[4];
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
-      values[j] = n + j < rlx_u32(RLX_N) ? rlx_finish(own[j], p.bias, rlx_ptr(0), RLX_INDEX(m), RLX_INDEX(n + j)) : 0.0f;
+      values[j] = n + j < rlx_u32(RLX_N) ? rlx_finish(own[j], p.bias, p.residual, RLX_INDEX(m), RLX_INDEX(n + j)) : 0.0f;
     }
     const rlx_i64 at = rlx_i64(m) * rlx_i64(RLX_N) + rlx_i64(n);
 #if RLX_Y_VECTOR == 4
@@ -316,6 +324,7 @@ RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_u32 first_row, rlx
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
       if (n + j < rlx_u32(RLX_N)) RLX_CAT(rlx_store_, RLX_Y)(p.y, at + j, values[j]);
     }
+#endif
 #endif
   }
 }
@@ -326,7 +335,7 @@ RLX_MAIN {
   const rlx_u32 first_row = group % rlx_u32(RLX_TILES_M) * rlx_u32(RLX_TILE_M);
   const rlx_u32 first_line = group / rlx_u32(RLX_TILES_M) * rlx_u32(RLX_TILE_N);
   const Place at = {rlx_warp % RLX_WARPS_N * kWarpN, rlx_warp / RLX_WARPS_N * kWarpM};
-  const Weights from = {p.w, p.scale, p.zero};
+  const Weights from = {p.w, p.scale, p.zero, p.w2, p.w3};
 
   float acc[kFragmentsN][kFragmentsM][4] = {};
   Words next[kUnits];

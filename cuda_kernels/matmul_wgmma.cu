@@ -208,7 +208,6 @@ RLX_FN void produce(const RlxParams& p, const RlxTensorMaps&, const Ring& ring, 
       turn.next();
     }
   }
-  rlx_commit_copies();
   rlx_wait_copies<0>();  // a thread that ends while its copies are under way loses them
 }
 #endif

@@ -260,14 +260,19 @@ struct SortParams {
 };
 
 // Products with weights that are decoded on the way, chosen per row, or both. scale and zero: side tensors of the scheme; index:
-// the row's expert; all but x, w and y are 0 where absent.
+// the row's expert; w2 and w3: more lines of w, or the second matrix of a gated pair; gamma: rms_norm of x before the product; all but
+// x, w and y are 0 where absent.
 struct WeightedMatmulParams {
   rlx_ptr x;
   rlx_ptr w;
+  rlx_ptr w2;
+  rlx_ptr w3;
+  rlx_ptr gamma;
   rlx_ptr scale;
   rlx_ptr zero;
   rlx_ptr index;
   rlx_ptr bias;
+  rlx_ptr residual;
   rlx_ptr y;
   rlx_ptr index_errors;
 };

@@ -10,8 +10,8 @@ namespace rlx {
 inline constexpr char kPlanMagic[8] = {'R', 'L', 'X', 'P', 'L', 'A', 'N', '\0'};
 inline constexpr uint16_t kPlanMajor = 1;
 inline constexpr uint16_t kPlanMinor = 3;  // the newest known
-// Of plans without free symbols: nothing in them is newer.
-inline constexpr uint16_t kPlanMinorWithoutSizes = 2;
+// Of plans without free symbols and without weights in other files: nothing in them is newer.
+inline constexpr uint16_t kPlanMinorPlain = 2;
 inline constexpr uint32_t kPlanHeaderBytes = 4096;
 inline constexpr uint32_t kPlanMaxSections = 16;
 inline constexpr uint32_t kPlanMaxCudaArchitectures = 16;
@@ -29,6 +29,7 @@ enum class SectionKind : uint32_t {
   Code = 3,     // SPIR-V words, cubin, PTX, 256
   Weights = 4,  // weight bytes as uploaded, 4096
   Debug = 6,    // debug.fbs, 8
+  Text = 7,     // text.fbs, 8
 };
 inline constexpr uint32_t kSectionCritical = 1;
 

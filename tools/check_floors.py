@@ -34,7 +34,7 @@ FAMILIES = {
     "vision": ["lowering", "product"],
 }
 
-# Folder of runtime -> folders of it whose headers it may include, besides its own and the public header.
+# Folder of runtime -> folders of it whose headers it may include, besides its own and the public headers.
 RUNTIME = {
     "base": [],
     "plan": ["base"],
@@ -44,6 +44,7 @@ RUNTIME = {
     "vulkan": ["base", "plan", "device"],
     "cuda": ["base", "plan", "device"],
     "api": ["base", "plan", "verify", "device", "null", "vulkan", "cuda"],
+    "text": ["base"],  # rlx_text, above the C interface
 }
 
 

@@ -10,6 +10,13 @@
 
 namespace rlx {
 
+// The number, or the text of an expression over words of the params, for a define or a generated
+// file: an int, or a 64-bit integer where it may exceed that.
+std::string size_text(const Dim& size);
+// Puts a word for each free symbol that size_text() named into the params, and the word's name into
+// the texts.
+void place_sizes(Specialization& specialization, Step& step);
+
 // RLX_CHECKs that one grid axis is in [1, 65535]; lowerings split larger counts (see split_grid).
 Dim checked_grid(const Dim& groups);
 
@@ -27,9 +34,10 @@ class DispatchBuilder {
   }
   DispatchBuilder(const DispatchBuilder&) = delete;
   DispatchBuilder& operator=(const DispatchBuilder&) = delete;
-  ~DispatchBuilder() {
+  ~DispatchBuilder() noexcept(false) {
     step_.params.resize(sizeof(Params));
     std::memcpy(step_.params.data(), &params_, sizeof(Params));
+    place_sizes(specialization_, step_);
     step_.kernel = program_->intern(specialization_);
     program_->steps.push_back(std::move(step_));
   }
@@ -40,6 +48,11 @@ class DispatchBuilder {
   }
   DispatchBuilder& define(const std::string& name, int64_t value) {
     return define(name, std::to_string(value));
+  }
+  // A number that the kernel's text takes as it comes: fixed, or an expression over words of the
+  // params. A free size that is defined as a number instead refuses the kernel (DimWatch).
+  DispatchBuilder& size(const std::string& name, const Dim& size) {
+    return define(name, size_text(size));
   }
   // Text that the kernel includes as "generated/<name>".
   DispatchBuilder& generated(const std::string& name, const std::string& text) {
@@ -91,8 +104,14 @@ class DispatchBuilder {
     return *this;
   }
   // The only output may take over the bytes of this input (see Step::in_place_input).
-  DispatchBuilder& allow_in_place(const TensorRef& input) {
-    step_.in_place_input = input.buffer;
+  DispatchBuilder& allow_in_place(const TensorRef& input) { return allow_in_place(input.buffer); }
+  DispatchBuilder& allow_in_place(BufferId input) {
+    step_.in_place_input = input;
+    return *this;
+  }
+  // The only output may be the new value of this state (see Step::in_place_states).
+  DispatchBuilder& allow_in_place_state(BufferId state) {
+    step_.in_place_states.push_back(state);
     return *this;
   }
   DispatchBuilder& work(const Dim& bytes_moved, const Dim& flops) {

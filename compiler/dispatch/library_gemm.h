@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "compiler/support/dim.h"
 #include "compiler/support/dtype.h"
 
 namespace rlx {
@@ -30,10 +31,10 @@ enum class GemmEpilogue : uint8_t { None, Bias, Relu, BiasRelu, GeluTanh, BiasGe
 // Pitches and batch strides count elements; a pitch is the distance of two rows of the matrix as it
 // is stored: [m][k], or [k][m] where transposed.
 struct LibraryGemm {
-  uint64_t m = 0;
-  uint64_t n = 0;
-  uint64_t k = 0;
-  uint64_t batch = 1;
+  Dim m = 0;
+  Dim n = 0;
+  Dim k = 0;
+  Dim batch = 1;
   DType a_dtype{};  // equal to b_dtype
   DType b_dtype{};
   DType y_dtype{};  // also the residual's and the bias's
@@ -42,14 +43,14 @@ struct LibraryGemm {
   bool a_transposed = false;
   bool b_transposed = false;
   bool has_residual = false;
-  uint64_t a_pitch = 0;
-  uint64_t b_pitch = 0;
-  uint64_t y_pitch = 0;
-  uint64_t residual_pitch = 0;
-  uint64_t a_batch_stride = 0;
-  uint64_t b_batch_stride = 0;
-  uint64_t y_batch_stride = 0;
-  uint64_t residual_batch_stride = 0;
+  Dim a_pitch = 0;
+  Dim b_pitch = 0;
+  Dim y_pitch = 0;
+  Dim residual_pitch = 0;
+  Dim a_batch_stride = 0;
+  Dim b_batch_stride = 0;
+  Dim y_batch_stride = 0;
+  Dim residual_batch_stride = 0;
   uint64_t workspace_bytes = 0;
   bool operator==(const LibraryGemm&) const = default;
 };

@@ -17,9 +17,9 @@ std::string extent_text(const Extent3& extent) {
 }
 
 std::string gemm_text(const LibraryGemm& gemm) {
-  std::string text = "library-gemm " + std::to_string(gemm.m) + "x" + std::to_string(gemm.n) + "x" +
-                     std::to_string(gemm.k);
-  if (gemm.batch > 1) text += " batch " + std::to_string(gemm.batch);
+  std::string text =
+      "library-gemm " + to_string(gemm.m) + "x" + to_string(gemm.n) + "x" + to_string(gemm.k);
+  if (gemm.batch > 1) text += " batch " + to_string(gemm.batch);
   return text + " " + std::string(name_of(gemm.a_dtype)) + (gemm.a_transposed ? " at" : " a") +
          (gemm.b_transposed ? " bt" : " b") + " epilogue " +
          kEpilogueNames.at(static_cast<size_t>(gemm.epilogue)) +

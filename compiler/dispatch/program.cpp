@@ -55,6 +55,11 @@ constexpr int64_t kMaxGridAxis = 65535;  // guaranteed maxComputeWorkGroupCount 
 
 }  // namespace
 
+std::strong_ordering KernelReach::operator<=>(const KernelReach& other) const {
+  if (position != other.position) return position <=> other.position;
+  return to_string(bytes) <=> to_string(other.bytes);
+}
+
 const KernelRow& kernel_row(KernelId id) {
   return KernelTargets::kRows.at(static_cast<size_t>(id));
 }
@@ -71,16 +76,33 @@ uint32_t TensorRef::alignment_bytes(Segment segment) const {
   return static_cast<uint32_t>(std::gcd(base, factor == 0 ? base : factor));
 }
 
+// True where the elements follow each other without gaps, whatever the order of the axes.
+static bool holds_all_bytes(const Shape& shape, const Strides& strides) {
+  std::vector<size_t> axes;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != 1) axes.push_back(i);
+  }
+  std::stable_sort(axes.begin(), axes.end(),
+                   [&](size_t a, size_t b) { return strides[a] < strides[b]; });
+  Dim expected = 1;
+  for (const size_t axis : axes) {
+    if (strides[axis] != expected) return false;
+    expected *= shape[axis];
+  }
+  return true;
+}
+
 TensorRef::ByteRange TensorRef::byte_range() const {
   if (element_count(type.shape) == 0) return {offset_bytes, 0};
   if (block_elements(type.dtype) != 1) {
     RLX_CHECK(dense(), "strided view of a block type " + to_string(type));
     return {offset_bytes, byte_size(type)};
   }
+  if (holds_all_bytes(type.shape, strides)) return {offset_bytes, byte_size(type)};
   Dim lowest = 0;
   Dim highest = 0;
   for (size_t i = 0; i < type.shape.size(); ++i) {
-    const Dim reach = (type.shape[i] - 1) * strides[i];
+    const Dim reach = (max(type.shape[i], 1) - 1) * strides[i];
     (strides[i] < 0 ? lowest : highest) += reach;
   }
   const int64_t size = element_bytes(type.dtype);
@@ -135,13 +157,179 @@ Dim checked_grid(const Dim& groups) {
 }
 
 Grid split_grid(const Dim& groups) {
+  // Nothing to do at the largest sizes, but something at others: no plan says that. The number read
+  // refuses it.
+  if (groups.is_free() && groups < 1) return {.x = static_cast<int64_t>(groups)};
   // Kernels number their groups in 32 bits, and the grid may overshoot the count.
   RLX_CHECK(groups >= 1 && groups < (uint64_t{1} << 31),
             "grid of " + to_string(groups) + " workgroups");
-  const Dim x = min(groups, kMaxGridAxis);
-  if (groups <= kMaxGridAxis) return {.x = x};
+  if (groups <= kMaxGridAxis) return {.x = groups};
+  if (groups.is_free()) {
+    // No axis is 0 unless there are no groups.
+    return {.x = kMaxGridAxis,
+            .y = min(ceil_div(groups, kMaxGridAxis), kMaxGridAxis),
+            .z = ceil_div(groups, kMaxGridAxis * kMaxGridAxis)};
+  }
+  const Dim x = kMaxGridAxis;
   const Dim y = min(ceil_div(groups, kMaxGridAxis), kMaxGridAxis);
   return {.x = x, .y = y, .z = ceil_div(groups, x * y)};
+}
+
+namespace {
+
+constexpr std::string_view kSymbolWord = "RLX_SYMBOL_";
+
+constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
+
+bool fits_int(const Dim& size) {
+  const DimRange range = size.range();
+  if (range.least < -kMaxInt || range.most > kMaxInt) return false;
+  const Dim::Expression* expression = size.expression();
+  if (expression == nullptr || expression->op == Dim::Op::Symbol) return true;
+  return fits_int(expression->a) && fits_int(expression->b);
+}
+
+std::string expression_text(const Dim& size, bool is_int) {
+  const Dim::Expression* expression = size.expression();
+  if (expression == nullptr) {
+    const int64_t number = size.bound();
+    if (fits_int(size)) return std::to_string(number);
+    // GLSL takes no 64-bit literal in a define.
+    return "((rlx_i64(" + std::to_string(number >> 32) + ") << 32) | rlx_i64(" +
+           std::to_string(number & 0xFFFFFFFF) + "u))";
+  }
+  if (expression->op == Dim::Op::Symbol) {
+    const std::string word =
+        std::string(kSymbolWord) + std::to_string(expression->symbol.index) + "_";
+    return is_int ? word : "rlx_i64(" + word + ")";
+  }
+  static constexpr const char* kSigns[] = {"", " + ", " - ", " * ", " / ", " % "};
+  const std::string a = expression_text(expression->a, is_int);
+  const std::string b = expression_text(expression->b, is_int);
+  if (expression->op == Dim::Op::Min) return "min(" + a + ", " + b + ")";
+  if (expression->op == Dim::Op::Max) return "max(" + a + ", " + b + ")";
+  return "(" + a + kSigns[static_cast<size_t>(expression->op)] + b + ")";
+}
+
+// Calls with every symbol's word in the text, from its begin to behind its end, and the symbol.
+template <typename Visit>
+void for_each_word(const std::string& text, const Visit& visit) {
+  for (size_t at = text.find(kSymbolWord); at != std::string::npos;
+       at = text.find(kSymbolWord, at + 1)) {
+    const size_t digits = at + kSymbolWord.size();
+    const size_t end = text.find('_', digits);
+    visit(at, end + 1, narrow<uint32_t>(std::stoul(text.substr(digits, end - digits))));
+  }
+}
+
+std::string with_words(const std::string& text, const std::vector<uint32_t>& symbols) {
+  std::string result;
+  size_t done = 0;
+  for_each_word(text, [&](size_t begin, size_t end, uint32_t symbol) {
+    const auto slot = std::find(symbols.begin(), symbols.end(), symbol) - symbols.begin();
+    result += text.substr(done, begin - done) + "RLX_FREE_SIZE(" + std::to_string(slot) + ")";
+    done = end;
+  });
+  return result + text.substr(done);
+}
+
+template <typename Visit>
+void for_each_text(Specialization& specialization, const Visit& visit) {
+  for (auto& [name, text] : specialization.defines) visit(text);
+  for (auto& [name, text] : specialization.generated) visit(text);
+}
+
+// What the texts name, and what pointers' ranges depend on, in this order.
+std::vector<uint32_t> symbols_of(Specialization& specialization, const Step& step) {
+  std::vector<uint32_t> symbols;
+  const auto add = [&symbols](uint32_t symbol) {
+    if (std::find(symbols.begin(), symbols.end(), symbol) == symbols.end())
+      symbols.push_back(symbol);
+  };
+  for_each_text(specialization, [&add](const std::string& text) {
+    for_each_word(text, [&add](size_t, size_t, uint32_t symbol) { add(symbol); });
+  });
+  for (const Access& access : step.accesses) {
+    for_each_symbol(access.range_bytes, [&add](const FreeSymbol& symbol) { add(symbol.index); });
+  }
+  return symbols;
+}
+
+constexpr uint32_t kNoRoom = std::numeric_limits<uint32_t>::max();
+
+// Where the words stand; kNoRoom where too many pointers are in their way. Behind the struct, or
+// where it is as long as params may be, in pointers at its end that the step does not have.
+uint32_t first_size_position(const Step& step, uint32_t bytes) {
+  const auto end = narrow<uint32_t>(step.params.size());
+  if (end + bytes <= kMaxParamsBytes) return end;
+  constexpr uint32_t kPointer = sizeof(rlx_ptr);
+  const uint32_t wanted = round_up(bytes, kPointer);
+  uint32_t room = 0;
+  for (uint32_t at = end; at >= kPointer && room < wanted; at -= kPointer) {
+    const bool is_used =
+        std::any_of(step.accesses.begin(), step.accesses.end(),
+                    [&](const Access& access) { return access.position == at - kPointer; });
+    room = is_used ? 0 : room + kPointer;
+    if (room == wanted) return at - kPointer;
+  }
+  return kNoRoom;
+}
+
+void place_reaches(Specialization& specialization, const Step& step,
+                   const std::vector<uint32_t>& symbols) {
+  for (const Access& access : step.accesses) {
+    // The distance of a pointer from the begin of its range is the kernel's own.
+    static_cast<void>(static_cast<uint64_t>(access.offset_bytes - access.range_offset_bytes));
+    if (!access.range_bytes.is_free()) continue;
+    const Dim bytes = with_symbols(access.range_bytes, [&](const FreeSymbol& symbol) {
+      const auto slot = static_cast<size_t>(
+          std::find(symbols.begin(), symbols.end(), symbol.index) - symbols.begin());
+      FreeSymbol word = symbol;
+      word.index = specialization.size_positions.at(slot);
+      word.name = "word " + std::to_string(slot);
+      return word;
+    });
+    specialization.reaches.push_back({.position = access.position, .bytes = bytes});
+  }
+}
+
+}  // namespace
+
+std::string size_text(const Dim& size) {
+  return expression_text(size, fits_int(size));
+}
+
+uint32_t params_bytes(const Specialization& specialization) {
+  uint32_t bytes = kernel_row(specialization.kernel).params_bytes;
+  if (specialization.size_positions.empty()) return bytes;
+  for (const uint32_t position : specialization.size_positions)
+    bytes = std::max(bytes, position + narrow<uint32_t>(sizeof(uint32_t)));
+  return round_up(bytes, narrow<uint32_t>(sizeof(uint64_t)));
+}
+
+void place_sizes(Specialization& specialization, Step& step) {
+  const std::vector<uint32_t> symbols = symbols_of(specialization, step);
+  if (symbols.empty()) return;
+  for_each_text(specialization,
+                [&symbols](std::string& text) { text = with_words(text, symbols); });
+  const auto bytes = narrow<uint32_t>(symbols.size() * sizeof(uint32_t));
+  const uint32_t first = first_size_position(step, bytes);
+  if (first == kNoRoom) {
+    // Read as a number, a free size refuses the step.
+    for (const Access& access : step.accesses)
+      static_cast<void>(static_cast<int64_t>(access.range_bytes));
+    return;
+  }
+  for (uint32_t i = 0; i < symbols.size(); ++i) {
+    const uint32_t position = first + i * narrow<uint32_t>(sizeof(uint32_t));
+    step.sizes.push_back({.position = position, .symbol = symbols[i]});
+    specialization.size_positions.push_back(position);
+  }
+  specialization.defines["RLX_SIZES"] = std::to_string(symbols.size());
+  specialization.defines["RLX_SIZES_AT"] = std::to_string(first / sizeof(uint32_t));
+  if (first < step.params.size()) specialization.defines["RLX_SIZES_IN_POINTERS"] = "1";
+  place_reaches(specialization, step, symbols);
+  step.params.resize(std::max<size_t>(step.params.size(), params_bytes(specialization)));
 }
 
 }  // namespace rlx

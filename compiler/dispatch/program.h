@@ -125,6 +125,16 @@ struct TensorMap {
   auto operator<=>(const TensorMap&) const = default;
 };
 
+// Of the bytes behind the begin of its range a kernel touches as many at most: a size of which each
+// symbol stands for the word of the params whose position is the symbol's index.
+struct KernelReach {
+  uint32_t position = 0;  // of the pointer
+  Dim bytes;
+  // By the expression as it is written: the code's contract holds that.
+  bool operator==(const KernelReach& other) const { return *this <=> other == 0; }
+  std::strong_ordering operator<=>(const KernelReach& other) const;
+};
+
 // A kernel with everything the compiler fixed: #defines, generated include files, and the
 // workgroup. Two steps with equal specializations share one instance, thus one piece of code.
 struct Specialization {
@@ -136,6 +146,8 @@ struct Specialization {
   Extent3 workgroup;
   std::vector<TensorMap> maps =
       {};  // that the kernel takes behind its params; the define RLX_MAPS counts them
+  std::vector<uint32_t> size_positions = {};  // of the words of free sizes in its params
+  std::vector<KernelReach> reaches = {};      // of pointers to ranges of free sizes
   auto operator<=>(const Specialization&) const = default;
 };
 
@@ -151,6 +163,12 @@ struct Access {
   uint32_t alignment_bytes = 1;  // that the kernel relies on
   uint32_t element_bytes = 1;    // of the tensor; of block types a byte
   AccessMode mode = AccessMode::Read;
+};
+
+// A word of the params that holds the value of a free symbol.
+struct SizeWord {
+  uint32_t position = 0;
+  uint32_t symbol = 0;  // of the module's
 };
 
 // What a table of kernels says of one problem: a row of it (ops/lowering/offers.h).
@@ -171,7 +189,8 @@ struct Step {
   StepKind kind = StepKind::Dispatch;
   std::optional<KernelInstanceId> kernel;  // Dispatch
   std::optional<LibraryGemm> gemm;         // LibraryGemm
-  std::vector<std::byte> params;           // Dispatch: pointers zero
+  std::vector<std::byte> params;           // Dispatch: pointers and sizes zero
+  std::vector<SizeWord> sizes;             // in the params
   std::vector<Access> accesses;
   Grid grid;
   uint32_t fill_pattern = 0;  // Fill: repeated 32-bit word
@@ -188,6 +207,8 @@ struct Step {
   // Input buffer whose bytes the (only) output may take over: the step reads each element before
   // the same thread writes it.
   std::optional<BufferId> in_place_input;
+  // The same of states that are inputs, where the output becomes their new value.
+  std::vector<BufferId> in_place_states = {};
   // None or one: another way to do the same, for a tuner to decide on. It reads and writes what
   // this step does; a library's workspace is this step's alone.
   std::vector<Step> alternatives;
@@ -195,6 +216,7 @@ struct Step {
 
 struct Program {
   std::string entry;
+  std::vector<GraphRange> ranges = {};  // of the entry's graph
   std::vector<Buffer> buffers;
   std::vector<Specialization> kernels;
   std::vector<Step> steps;
@@ -209,6 +231,9 @@ struct Program {
   TensorRef add_index_errors(const std::string& node);
   [[nodiscard]] const Buffer& buffer(BufferId id) const { return buffers.at(index_of(id)); }
 };
+
+// Of the params of every step that runs it.
+uint32_t params_bytes(const Specialization& specialization);
 
 // Calls visit(step) for the program's steps and, behind each, for its alternatives.
 template <typename Visit>

@@ -41,13 +41,13 @@ std::vector<std::string> options_for(const Nvrtc& nvrtc, const CudaArchitecture&
 std::optional<KernelFault> check_facts(const CubinFacts& facts,
                                        const Specialization& specialization,
                                        const CudaArchitecture& architecture) {
-  const KernelRow& row = kernel_row(specialization.kernel);
+  const uint32_t params = params_bytes(specialization);
   const auto maps = static_cast<uint32_t>(specialization.maps.size());
-  if (!takes_arguments(facts, row.params_bytes, maps)) {
+  if (!takes_arguments(facts, params, maps)) {
     return KernelFault{"takes " + std::to_string(facts.params_bytes) +
                        " bytes of params, but its row of schema/kernels.def names a struct of " +
-                       std::to_string(row.params_bytes) + " and its lowering " +
-                       std::to_string(maps) + " tensor maps"};
+                       std::to_string(params) + " and its lowering " + std::to_string(maps) +
+                       " tensor maps"};
   }
   const Extent3& block = specialization.workgroup;
   const uint32_t threads = block.x * block.y * block.z;

@@ -13,13 +13,17 @@ static_assert(static_cast<int>(fb::GemmCompute::Tf32) == static_cast<int>(GemmCo
 static_assert(static_cast<int>(fb::GemmEpilogue::BiasGeluTanh) ==
               static_cast<int>(GemmEpilogue::BiasGeluTanh));
 
+uint64_t largest(const Dim& size) {
+  return narrow<uint64_t>(size.bound());
+}
+
 flatbuffers::Offset<fb::LibraryGemm> gemm_record(flatbuffers::FlatBufferBuilder& builder,
                                                  const LibraryGemm& gemm) {
   fb::LibraryGemmBuilder table(builder);
-  table.add_m(gemm.m);
-  table.add_n(gemm.n);
-  table.add_k(gemm.k);
-  table.add_batch(gemm.batch);
+  table.add_m(largest(gemm.m));
+  table.add_n(largest(gemm.n));
+  table.add_k(largest(gemm.k));
+  table.add_batch(largest(gemm.batch));
   table.add_a_dtype(static_cast<uint8_t>(gemm.a_dtype));
   table.add_b_dtype(static_cast<uint8_t>(gemm.b_dtype));
   table.add_y_dtype(static_cast<uint8_t>(gemm.y_dtype));
@@ -28,14 +32,14 @@ flatbuffers::Offset<fb::LibraryGemm> gemm_record(flatbuffers::FlatBufferBuilder&
   table.add_a_transposed(gemm.a_transposed);
   table.add_b_transposed(gemm.b_transposed);
   table.add_has_residual(gemm.has_residual);
-  table.add_a_pitch(gemm.a_pitch);
-  table.add_b_pitch(gemm.b_pitch);
-  table.add_y_pitch(gemm.y_pitch);
-  table.add_residual_pitch(gemm.residual_pitch);
-  table.add_a_batch_stride(gemm.a_batch_stride);
-  table.add_b_batch_stride(gemm.b_batch_stride);
-  table.add_y_batch_stride(gemm.y_batch_stride);
-  table.add_residual_batch_stride(gemm.residual_batch_stride);
+  table.add_a_pitch(largest(gemm.a_pitch));
+  table.add_b_pitch(largest(gemm.b_pitch));
+  table.add_y_pitch(largest(gemm.y_pitch));
+  table.add_residual_pitch(largest(gemm.residual_pitch));
+  table.add_a_batch_stride(largest(gemm.a_batch_stride));
+  table.add_b_batch_stride(largest(gemm.b_batch_stride));
+  table.add_y_batch_stride(largest(gemm.y_batch_stride));
+  table.add_residual_batch_stride(largest(gemm.residual_batch_stride));
   table.add_workspace_bytes(gemm.workspace_bytes);
   return table.Finish();
 }

@@ -30,6 +30,7 @@ struct PlanContent {
   std::string producer;                       // compiler and version
   std::string precision;
   bool debug_section = true;
+  bool external_weights = false;      // weights that are bytes of the model's files stay there
   std::vector<std::string> pass_log;  // "name: what it changed"
 
   // The entries, then the inits: the records of the plan in their order.

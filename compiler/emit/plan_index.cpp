@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "compiler/emit/gemm_table.h"
+#include "compiler/emit/size_table.h"
 #include "compiler/emit/specialized_source.h"
 #include "compiler/emit/spirv_module.h"
 #include "compiler/support/check.h"
@@ -32,13 +33,21 @@ namespace {
 
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
+using flatbuffers::Vector;
 
 constexpr uint64_t kParamsAlignmentBytes = 16;
 constexpr uint64_t kCodeAlignmentBytes = 256;
 constexpr uint32_t kVulkanApiVersion = (1u << 22) | (2u << 12);  // VK_MAKE_API_VERSION(0, 1, 2, 0)
 
 std::vector<uint64_t> dims_of(const Shape& shape) {
-  return {shape.begin(), shape.end()};
+  std::vector<uint64_t> dims;
+  for (const Dim& dim : shape) dims.push_back(narrow<uint64_t>(dim.bound()));
+  return dims;
+}
+
+// At the largest value of every symbol.
+uint64_t bytes_at_bound(const Dim& bytes) {
+  return narrow<uint64_t>(bytes.bound());
 }
 
 // Names that the compiler derived may have outgrown the format's limit: the end becomes a hash of
@@ -87,7 +96,7 @@ struct KernelPointer {
 using KernelPointers = std::map<uint32_t, KernelPointer>;  // by position in the params
 
 void add_access(KernelPointers& pointers, const Step& step, const Access& access) {
-  const uint64_t addend_bytes = access.offset_bytes - access.range_offset_bytes;
+  const auto addend_bytes = static_cast<uint64_t>(access.offset_bytes - access.range_offset_bytes);
   const auto [entry, added] =
       pointers.try_emplace(access.position, KernelPointer{.element_bytes = access.element_bytes,
                                                           .addend_bytes = addend_bytes,
@@ -100,7 +109,9 @@ void add_access(KernelPointers& pointers, const Step& step, const Access& access
                 "\": one kernel instance has a pointer at two distances from its range");
   pointer.element_bytes = std::max(pointer.element_bytes, access.element_bytes);
   pointer.alignment_bytes = std::max(pointer.alignment_bytes, access.alignment_bytes);
-  pointer.min_bytes = std::min<uint64_t>(pointer.min_bytes, access.range_bytes);
+  // The least that the expression shows, which may lie below what any run gives.
+  const int64_t least = std::max<int64_t>(access.range_bytes.range().least, 0);
+  pointer.min_bytes = std::min(pointer.min_bytes, static_cast<uint64_t>(least));
 }
 
 // What a kernel's record says about the words of its params that are no pointers.
@@ -108,6 +119,12 @@ struct KernelWords {
   std::vector<fb::ParamsCount> counts;
   std::vector<uint32_t> plain;
 };
+
+// The words of free sizes are plain ones; how far the kernel goes by them, its reaches say.
+void add_size_words(const Specialization& specialization, KernelWords& words) {
+  for (const uint32_t position : specialization.size_positions) words.plain.push_back(position);
+  std::ranges::sort(words.plain);
+}
 
 // A count whose pointers the instance does not have bounds nothing. Where one bounds a pointer, it
 // alone says how many bytes the kernel needs: that differs from step to step.
@@ -168,6 +185,20 @@ class IndexBuilder {
   std::vector<Offset<fb::Weight>> weights();
   std::vector<Offset<fb::State>> states();
   std::vector<Offset<fb::Symbol>> symbols();
+  // The plan has no symbols that entries bind differently.
+  [[nodiscard]] uint32_t symbol_in_plan(uint32_t symbol) const {
+    const std::span<const Symbol> before(content_->module->symbols.data(), symbol);
+    return narrow<uint32_t>(
+        std::ranges::count_if(before, [](const Symbol& other) { return !other.differs; }));
+  }
+  [[nodiscard]] std::vector<fb::SizeTerm> in_plan(std::vector<fb::SizeTerm> terms) const {
+    for (fb::SizeTerm& term : terms) {
+      if (term.op() == fb::SizeOp::Symbol)
+        term = fb::SizeTerm(term.value(), symbol_in_plan(term.a()), term.b(), term.op());
+    }
+    return terms;
+  }
+  Offset<Vector<Offset<fb::WeightFile>>> weight_files();
   friend class EntryBuilder;
 
   const PlanContent* content_;
@@ -205,10 +236,16 @@ class EntryBuilder {
     const auto edge_list = builder.CreateVector(edges_);
     const auto gemm_list = builder.CreateVector(gemms_.build(builder));
     const auto alternative_list = builder.CreateVector(build_alternatives());
+    const auto sizes =
+        sizes_.empty() ? 0 : builder.CreateVectorOfStructs(index_->in_plan(sizes_.terms()));
+    const auto patches = sizes_.empty() ? 0 : builder.CreateVectorOfStructs(sizes_.patches());
+    const auto ranges =
+        program_->ranges.empty() ? 0 : builder.CreateVectorOfStructs(build_ranges());
+    index_->result_.has_free_sizes |= !sizes_.empty();
     return fb::CreateEntry(builder, name, 1u << static_cast<uint32_t>(target_), inputs, outputs,
                            value_list, step_list, relocation_list, edge_list, schedule_->wave_count,
                            schedule_->arena_bytes, schedule_->lower_bound_bytes, gemm_list,
-                           alternative_list);
+                           alternative_list, sizes, patches, ranges);
   }
 
  private:
@@ -261,7 +298,7 @@ class EntryBuilder {
       const Buffer& buffer = program_->buffers[b];
       RLX_CHECK(buffer.size_bytes == byte_size(buffer.type), "size of buffer " + buffer.name);
       if (buffer.segment == Segment::Io)
-        io_bytes += round_up(buffer.size_bytes, kArenaAlignmentBytes);
+        io_bytes += round_up(bytes_at_bound(buffer.size_bytes), kArenaAlignmentBytes);
       values.push_back(build_value(b));
     }
     index_->result_.io_bytes = std::max(index_->result_.io_bytes, io_bytes);
@@ -281,11 +318,52 @@ class EntryBuilder {
     if (transient && schedule_->in_place_of.at(b)) {
       alias = value_of_.at(index_of(*schedule_->in_place_of[b])).value();
     }
+    patch_value(value_of_[b].value(), buffer);
     const auto name = builder.CreateString(plan_name(buffer.name));
     const auto dims = builder.CreateVector(dims_of(buffer.type.shape));
-    return fb::CreateValue(builder, name, static_cast<uint8_t>(buffer.type.dtype), dims,
-                           segment_of(buffer.segment), offset_of(b), buffer.size_bytes, first, last,
-                           alias);
+    // What a binding changes must be stored, even where it is 0 at the largest sizes.
+    builder.ForceDefaults(buffer.size_bytes.is_free());
+    const auto value = fb::CreateValue(builder, name, static_cast<uint8_t>(buffer.type.dtype), dims,
+                                       segment_of(buffer.segment), offset_of(b),
+                                       bytes_at_bound(buffer.size_bytes), first, last, alias);
+    builder.ForceDefaults(false);
+    return value;
+  }
+
+  void patch_value(uint32_t value, const Buffer& buffer) {
+    for (uint32_t axis = 0; axis < buffer.type.shape.size(); ++axis)
+      sizes_.patch(fb::PatchField::ValueDim, value, axis, buffer.type.shape[axis]);
+    sizes_.patch(fb::PatchField::ValueBytes, value, 0, buffer.size_bytes);
+  }
+
+  // Parts by their numbers in plan.fbs.
+  void patch_gemm(const LibraryGemm& gemm) {
+    const uint32_t number = gemms_.add(gemm);
+    const std::array parts{gemm.m,
+                           gemm.n,
+                           gemm.k,
+                           gemm.batch,
+                           gemm.a_pitch,
+                           gemm.b_pitch,
+                           gemm.y_pitch,
+                           gemm.residual_pitch,
+                           gemm.a_batch_stride,
+                           gemm.b_batch_stride,
+                           gemm.y_batch_stride,
+                           gemm.residual_batch_stride};
+    for (uint32_t part = 0; part < parts.size(); ++part)
+      sizes_.patch(fb::PatchField::Gemm, number, part, parts[part]);
+  }
+
+  void patch_step(uint32_t position, const Step& step) {
+    const std::array<Dim, 3> grid{step.grid.x, step.grid.y, step.grid.z};
+    for (uint32_t axis = 0; axis < grid.size(); ++axis)
+      sizes_.patch(fb::PatchField::Grid, position, axis, grid[axis]);
+    for (const SizeWord& word : step.sizes)
+      sizes_.patch_symbol(fb::PatchField::ParamsWord, position, word.position, word.symbol);
+    if (step.gemm) patch_gemm(*step.gemm);
+    sizes_.patch(fb::PatchField::BytesMoved, position, 0, step.bytes_moved);
+    sizes_.patch(fb::PatchField::Flops, position, 0, step.flops);
   }
 
   uint64_t offset_of(size_t b) const {
@@ -325,19 +403,23 @@ class EntryBuilder {
     std::stable_sort(accesses.begin(), accesses.end(),
                      [](const Access& a, const Access& b) { return a.position < b.position; });
     for (const Access& access : accesses) {
+      const auto number = narrow<uint32_t>(relocations_.size());
+      sizes_.patch(fb::PatchField::RelocationOffset, number, 0, access.range_offset_bytes);
+      sizes_.patch(fb::PatchField::RelocationLength, number, 0, access.range_bytes);
       relocations_.emplace_back(value_of_.at(index_of(access.buffer)).value(), access.position,
-                                access.range_offset_bytes, access.range_bytes,
-                                mode_of(access.mode));
+                                bytes_at_bound(access.range_offset_bytes),
+                                bytes_at_bound(access.range_bytes), mode_of(access.mode));
     }
+    patch_step(position, step);
     const bool dispatch = step.kind == StepKind::Dispatch;
     const uint64_t params_offset = dispatch ? index_->params_.add(params_of(step)) : 0;
     const auto params_bytes = dispatch ? narrow<uint32_t>(step.params.size()) : 0;
     if (dispatch && target_ == TargetKind::Vulkan) note_limits(step);
     return {static_cast<fb::StepKind>(step.kind),
             code_of(step),
-            static_cast<uint32_t>(step.grid.x),
-            static_cast<uint32_t>(step.grid.y),
-            static_cast<uint32_t>(step.grid.z),
+            narrow<uint32_t>(step.grid.x.bound()),
+            narrow<uint32_t>(step.grid.y.bound()),
+            narrow<uint32_t>(step.grid.z.bound()),
             schedule_->wave.at(position),
             params_offset,
             params_bytes,
@@ -346,8 +428,8 @@ class EntryBuilder {
             edge_first,
             narrow<uint32_t>(schedule_->edges.at(position).size()),
             step.fill_pattern,
-            step.bytes_moved,
-            step.flops};
+            bytes_at_bound(step.bytes_moved),
+            bytes_at_bound(step.flops)};
   }
 
   // What the record's `kernel` is: a kernel of the plan, a gemm of the entry, or 0.
@@ -366,16 +448,37 @@ class EntryBuilder {
     return tables;
   }
 
+  [[nodiscard]] std::vector<fb::SymbolRange> build_ranges() const {
+    std::vector<fb::SymbolRange> records;
+    for (const GraphRange& range : program_->ranges) {
+      records.emplace_back(narrow<uint64_t>(range.minimum), narrow<uint64_t>(range.maximum),
+                           narrow<uint64_t>(range.multiple_of),
+                           index_->symbol_in_plan(range.symbol));
+    }
+    return records;
+  }
+
+  [[nodiscard]] int64_t maximum_of(uint32_t symbol) const {
+    const auto own =
+        std::ranges::find(program_->ranges, symbol, [](const GraphRange& r) { return r.symbol; });
+    return own != program_->ranges.end() ? own->maximum
+                                         : index_->content_->module->symbols.at(symbol).maximum;
+  }
+
   // The step's params; a pointer into the middle of its range (a view that runs backwards) holds
   // its distance from there.
-  static std::vector<std::byte> params_of(const Step& step) {
+  [[nodiscard]] std::vector<std::byte> params_of(const Step& step) const {
     std::vector<std::byte> params = step.params;
     for (const Access& access : step.accesses) {
-      const uint64_t addend = access.offset_bytes - access.range_offset_bytes;
+      const auto addend = static_cast<uint64_t>(access.offset_bytes - access.range_offset_bytes);
       RLX_CHECK(access.offset_bytes >= access.range_offset_bytes &&
                     range_fits(access.position, sizeof addend, params.size()),
                 step.op + " \"" + step.node + "\": pointer outside its range or its params");
       std::memcpy(params.data() + access.position, &addend, sizeof addend);
+    }
+    for (const SizeWord& word : step.sizes) {
+      const auto largest = narrow<uint32_t>(maximum_of(word.symbol));
+      std::memcpy(params.data() + word.position, &largest, sizeof largest);
     }
     return params;
   }
@@ -384,9 +487,9 @@ class EntryBuilder {
     PlanVulkanTarget& target = index_->result_.vulkan;
     target.max_params_bytes =
         std::max(target.max_params_bytes, narrow<uint32_t>(step.params.size()));
-    target.max_grid[0] = std::max(target.max_grid[0], static_cast<uint32_t>(step.grid.x));
-    target.max_grid[1] = std::max(target.max_grid[1], static_cast<uint32_t>(step.grid.y));
-    target.max_grid[2] = std::max(target.max_grid[2], static_cast<uint32_t>(step.grid.z));
+    target.max_grid[0] = std::max(target.max_grid[0], narrow<uint32_t>(step.grid.x.bound()));
+    target.max_grid[1] = std::max(target.max_grid[1], narrow<uint32_t>(step.grid.y.bound()));
+    target.max_grid[2] = std::max(target.max_grid[2], narrow<uint32_t>(step.grid.z.bound()));
   }
 
   std::vector<uint32_t> values_of(const std::vector<BufferId>& buffers) const {
@@ -407,6 +510,7 @@ class EntryBuilder {
   std::vector<fb::Step> steps_;
   std::vector<Other> others_;
   GemmTable gemms_;
+  SizeTable sizes_;
   std::vector<fb::Relocation> relocations_;
   std::vector<uint32_t> edges_;
 };
@@ -448,7 +552,8 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   const std::vector<KernelCode>& codes = content_->compiled->variants[index];
   const KernelRow& row = kernel_row(specialization.kernel);
   KernelPointers pointers = pointers_[index];
-  const KernelWords words = words_of(row, pointers);
+  KernelWords words = words_of(row, pointers);
+  add_size_words(specialization, words);
   std::vector<fb::KernelAccess> accesses;
   std::vector<fb::PointerAddend> addends;
   for (const auto& [position, pointer] : pointers) {
@@ -472,8 +577,15 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   const auto count_list = words.counts.empty() ? 0 : builder.CreateVectorOfStructs(words.counts);
   const auto plain_list = words.plain.empty() ? 0 : builder.CreateVector(words.plain);
   const auto addend_list = addends.empty() ? 0 : builder.CreateVectorOfStructs(addends);
-  return fb::CreateKernel(builder, name, row.params_bytes, access_list, variant_list, text,
-                          row.order_dependent, map_list, count_list, plain_list, addend_list);
+  SizeTerms sizes;
+  std::vector<fb::KernelReach> reaches;
+  for (const KernelReach& reach : specialization.reaches)
+    reaches.emplace_back(reach.position, sizes.term(reach.bytes));
+  const auto size_list = reaches.empty() ? 0 : builder.CreateVectorOfStructs(sizes.all());
+  const auto reach_list = reaches.empty() ? 0 : builder.CreateVectorOfStructs(reaches);
+  return fb::CreateKernel(builder, name, params_bytes(specialization), access_list, variant_list,
+                          text, row.order_dependent, map_list, count_list, plain_list, addend_list,
+                          size_list, reach_list);
 }
 
 Offset<fb::Kernel> IndexBuilder::kernel(size_t index) {
@@ -503,12 +615,25 @@ std::vector<Offset<fb::Weight>> IndexBuilder::weights() {
     const Weight& weight = content_->module->weight(placed.id);
     const auto name = builder_.CreateString(plan_name(weight.name));
     const auto dims = builder_.CreateVector(dims_of(weight.type.shape));
-    tables.push_back(
-        fb::CreateWeight(builder_, name, static_cast<uint8_t>(weight.type.dtype), dims,
-                         placed.is_inline ? fb::WeightKind::Inline : fb::WeightKind::Generated,
-                         placed.offset_bytes, byte_size(weight.type)));
+    tables.push_back(fb::CreateWeight(builder_, name, static_cast<uint8_t>(weight.type.dtype), dims,
+                                      placed.kind, placed.offset_bytes, byte_size(weight.type),
+                                      placed.file, placed.file_offset_bytes));
   }
   return tables;
+}
+
+// None where all weights are the plan's own.
+Offset<Vector<Offset<fb::WeightFile>>> IndexBuilder::weight_files() {
+  if (layout_->files.empty()) return {};
+  std::vector<Offset<fb::WeightFile>> tables;
+  for (const ModelFile* file : layout_->files) {
+    const auto name = builder_.CreateString(file->name);
+    const uint64_t start = std::min<uint64_t>(file->bytes.size(), kWeightFileStartBytes);
+    tables.push_back(fb::CreateWeightFile(builder_, name, file->bytes.size(),
+                                          XXH3_64bits(file->bytes.data(), file->bytes.size()),
+                                          XXH3_64bits(file->bytes.data(), start)));
+  }
+  return builder_.CreateVector(tables);
 }
 
 std::vector<Offset<fb::State>> IndexBuilder::states() {
@@ -529,10 +654,13 @@ std::vector<Offset<fb::State>> IndexBuilder::states() {
 std::vector<Offset<fb::Symbol>> IndexBuilder::symbols() {
   std::vector<Offset<fb::Symbol>> tables;
   for (const Symbol& symbol : content_->module->symbols) {
+    if (symbol.differs) continue;
     const auto name = builder_.CreateString(symbol.name);
     tables.push_back(fb::CreateSymbol(
         builder_, name, narrow<uint64_t>(symbol.minimum), narrow<uint64_t>(symbol.maximum),
-        narrow<uint64_t>(symbol.multiple_of), narrow<uint64_t>(symbol.bound)));
+        narrow<uint64_t>(symbol.multiple_of),
+        symbol.is_free ? flatbuffers::nullopt
+                       : flatbuffers::Optional<uint64_t>(narrow<uint64_t>(symbol.bound))));
   }
   return tables;
 }
@@ -564,12 +692,13 @@ PlanIndex IndexBuilder::build() {
     inits.push_back(EntryBuilder(*this, content_->inits[i], content_->entries.size() + i).build());
   }
   const auto init_list = builder_.CreateVector(inits);
+  const auto file_list = weight_files();
   const auto name = builder_.CreateString(content_->module->name);
   const auto producer = builder_.CreateString(content_->producer);
   const auto precision = builder_.CreateString(content_->precision);
   fb::FinishPlanBuffer(builder_,
                        fb::CreatePlan(builder_, name, producer, precision, symbol_list, weight_list,
-                                      state_list, kernel_list, entry_list, init_list));
+                                      state_list, kernel_list, entry_list, init_list, file_list));
   const auto* bytes = reinterpret_cast<const std::byte*>(builder_.GetBufferPointer());
   result_.index.assign(bytes, bytes + builder_.GetSize());
   result_.params = params_.take();

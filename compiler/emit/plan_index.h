@@ -19,6 +19,7 @@ struct PlanIndex {
   uint64_t arena_bytes = 0;
   uint64_t io_bytes = 0;
   uint64_t index_error_bytes = 0;
+  bool has_free_sizes = false;
   PlanVulkanTarget vulkan{};  // least limits and features that the plan needs
 };
 

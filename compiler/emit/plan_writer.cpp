@@ -102,7 +102,7 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   PlanHeader header{};
   std::memcpy(header.magic, kPlanMagic, sizeof(kPlanMagic));
   header.major = kPlanMajor;
-  header.minor = kPlanMinorWithoutSizes;
+  header.minor = index.has_free_sizes || !layout.files.empty() ? kPlanMinor : kPlanMinorPlain;
   header.header_bytes = kPlanHeaderBytes;
   header.weights_bytes = layout.weights_bytes;
   header.state_bytes = layout.states_bytes;
@@ -119,6 +119,7 @@ PlanFileSummary write_to(const PlanContent& content, const Sink& sink) {
   sections.add(SectionKind::Params, 16, kSectionCritical, index.params);
   sections.add(SectionKind::Code, 256, kSectionCritical, index.code);
   if (content.debug_section) sections.add(SectionKind::Debug, 8, 0, build_debug_section(content));
+  sections.add(SectionKind::Text, 8, 0, content.module->text);
   sections.add_pieces(SectionKind::Weights, 4096, kSectionCritical, layout.pieces,
                       layout.section_bytes);
   header.file_bytes = sections.end_bytes();

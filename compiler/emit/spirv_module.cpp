@@ -111,8 +111,8 @@ class TypeTable {
 
 }  // namespace
 
-SpirvFacts reflect_spirv(std::span<const uint32_t> words) {
-  SpirvFacts facts;
+ModuleFacts reflect_spirv(std::span<const uint32_t> words) {
+  ModuleFacts facts;
   facts.features = mask_of(Feature::BufferAddress) | mask_of(Feature::ScalarLayout);
   TypeTable types;
   uint64_t shared_bytes = 0;

@@ -15,7 +15,7 @@
 
 namespace rlx {
 
-struct SpirvFacts {
+struct ModuleFacts {
   std::string entry_point;
   Extent3 workgroup;
   uint64_t features = 0;      // features.def; BufferAddress and ScalarLayout always
@@ -27,7 +27,7 @@ struct SpirvFacts {
 
 // Reads a module made by our own compile step: precondition, it is well-formed and has one compute
 // entry point.
-SpirvFacts reflect_spirv(std::span<const uint32_t> words);
+ModuleFacts reflect_spirv(std::span<const uint32_t> words);
 
 // The module with SignedZeroInfNanPreserve declared for 32-bit floats, so that neither optimiser
 // nor driver assumes that NaN, infinities and signed zeros do not occur. Modules without 32-bit

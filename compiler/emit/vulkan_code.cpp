@@ -128,18 +128,17 @@ MatrixElement matrix_element(const Specialization& specialization) {
   return is_bf16 ? MatrixElement::Bf16 : MatrixElement::F16;
 }
 
-std::optional<KernelFault> check_facts(const SpirvFacts& facts,
+std::optional<KernelFault> check_facts(const ModuleFacts& facts,
                                        const Specialization& specialization) {
-  const KernelRow& row = kernel_row(specialization.kernel);
   if (!facts.unknown_capabilities.empty()) {
     return KernelFault{"needs SPIR-V capability " +
                        std::to_string(facts.unknown_capabilities.front()) +
                        ", for which schema/features.def has no row"};
   }
-  if (facts.params_bytes != 0 && facts.params_bytes != row.params_bytes) {
-    return KernelFault{"reads " + std::to_string(facts.params_bytes) +
-                       " bytes of params, but its row of " +
-                       "schema/kernels.def names a struct of " + std::to_string(row.params_bytes)};
+  if (facts.params_bytes != 0 && facts.params_bytes != params_bytes(specialization)) {
+    return KernelFault{
+        "reads " + std::to_string(facts.params_bytes) + " bytes of params, but its row of " +
+        "schema/kernels.def names a struct of " + std::to_string(params_bytes(specialization))};
   }
   if (facts.workgroup != specialization.workgroup) {
     return KernelFault{
@@ -173,7 +172,7 @@ KernelResult compile_vulkan(const Specialization& specialization, const KernelSo
   auto matrices = with_khr_matrices(words, matrix_element(specialization));
   if (auto* why = std::get_if<std::string>(&matrices)) return KernelFault{path + " " + *why};
   words = std::get<std::vector<uint32_t>>(std::move(matrices));
-  SpirvFacts facts = reflect_spirv(words);
+  ModuleFacts facts = reflect_spirv(words);
   if (auto fault = check_facts(facts, specialization)) return *fault;
 
   KernelCode code{.bytes = std::vector<std::byte>(words.size() * sizeof(uint32_t)),

@@ -9,13 +9,16 @@
 #include <vector>
 
 #include "compiler/emit/plan_content.h"
+#include "schema/plan_generated.h"
 
 namespace rlx {
 
 struct PlacedWeight {
   WeightId id{};
   uint64_t offset_bytes = 0;  // in the weights segment
-  bool is_inline = false;     // otherwise the init entry fills it
+  fb::WeightKind kind = fb::WeightKind::Generated;
+  uint32_t file = 0;  // External: of the layout's files, and the place in it
+  uint64_t file_offset_bytes = 0;
 };
 
 struct PlacedState {
@@ -24,15 +27,17 @@ struct PlacedState {
 };
 
 // Inline weights come first, so that offsets in the segment and in the weights section agree; equal
-// bytes share one place.
+// bytes share one place. Behind them lie those that stay in the model's files, then those that are
+// filled on the device.
 struct SegmentLayout {
   struct Piece {
     uint64_t offset_bytes = 0;
     std::span<const std::byte> bytes;
   };
-  std::vector<PlacedWeight> weights;  // used ones, in the module's order
-  std::vector<PlacedState> states;    // all, in the module's order
-  std::vector<Piece> pieces;          // the weights section, ascending; gaps are zero
+  std::vector<PlacedWeight> weights;    // used ones, in the module's order
+  std::vector<const ModelFile*> files;  // that hold external weights, one of each name
+  std::vector<PlacedState> states;      // all, in the module's order
+  std::vector<Piece> pieces;            // the weights section, ascending; gaps are zero
   uint64_t section_bytes = 0;
   uint64_t weights_bytes = 0;  // of the segment
   uint64_t states_bytes = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SourceGraph to Module: symbols, weights, states, then each entry.
+#include <algorithm>
 #include <set>
 
 #include "compiler/import/bind_entry.h"
@@ -7,27 +8,30 @@
 #include "compiler/import/names.h"
 #include "compiler/import/weights.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
 
 class ModuleBinder {
  public:
-  ModuleBinder(const SourceGraph& source, const DimBindings& dims, const std::string& folder,
-               Diagnostics& diagnostics)
+  ModuleBinder(const SourceGraph& source, const DimBindings& dims, const FreeDims& free_dims,
+               const std::string& folder, Diagnostics& diagnostics)
       : source_(source),
         diagnostics_(diagnostics),
-        symbols_(source, dims, diagnostics),
+        symbols_(source, dims, free_dims, diagnostics),
         weights_(folder, diagnostics) {}
 
   Module bind() {
     module_.name = source_.name;
     module_.producer = source_.producer;
+    module_.text = source_.text;
     module_.symbols = symbols_.bound();
     for (const SourceTensor& param : source_.params) bind_weight(param, "param", false);
     for (const SourceTensor& constant : source_.constants) bind_weight(constant, "constant", true);
     for (const SourceTensor& state : source_.states) bind_state(state);
     weights_.finish();
+    module_.files = weights_.files();
     for (const SourceEntry& entry : source_.entries) {
       module_.entries.push_back(
           bind_entry(entry, {module_, leaves_, symbols_, source_.auto_promote, diagnostics_}));
@@ -41,6 +45,12 @@ class ModuleBinder {
     const std::optional<Shape> shape =
         symbols_.resolve(tensor.shape, tensor.place, "shape of " + what);
     if (!shape) return std::nullopt;
+    // Its bytes are laid out, and written, when the plan is compiled.
+    const auto free = std::ranges::find_if(*shape, [](const Dim& dim) { return dim.is_free(); });
+    if (free != shape->end()) {
+      report_free_size(diagnostics_, tensor.place, "the size of " + what, *free);
+      return std::nullopt;
+    }
     TensorType type{tensor.dtype, *shape};
     const std::optional<std::string> fault = type_fault(type);
     if (!fault) return type;
@@ -110,9 +120,10 @@ class ModuleBinder {
 }  // namespace
 
 std::optional<Module> bind_module(const SourceGraph& source, const DimBindings& dims,
-                                  const std::string& folder, Diagnostics& diagnostics) {
+                                  const std::string& folder, Diagnostics& diagnostics,
+                                  const FreeDims& free_dims) {
   const size_t errors_before = diagnostics.error_count();
-  Module module = ModuleBinder(source, dims, folder, diagnostics).bind();
+  Module module = ModuleBinder(source, dims, free_dims, folder, diagnostics).bind();
   if (diagnostics.error_count() > errors_before) return std::nullopt;
   const std::optional<std::string> fault = find_fault(module);
   RLX_CHECK(!fault, "import of " + source.file + ": " + *fault);

@@ -11,6 +11,7 @@
 #include "compiler/import/weights.h"
 #include "compiler/ops/prepare.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -163,8 +164,13 @@ class EntryBinder {
       outputs.push_back(graph_.add_value({.name = name}));
     node.outputs = outputs;
     const NodeId id = graph_.add_node(std::move(node));
-    if (!prepare_node(context_.module, graph_, id, known_, context_.diagnostics)) return;
-    if (!check_and_infer(graph_, id, context_.diagnostics)) return;
+    bool is_good = false;
+    const std::optional<Dim> read = free_size_read_by([&] {
+      is_good = prepare_node(context_.module, graph_, id, known_, context_.diagnostics) &&
+                check_and_infer(graph_, id, context_.diagnostics);
+    });
+    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its shape", *read);
+    if (read || !is_good) return;
     for (size_t i = 0; i < outputs.size(); ++i) {
       if (const auto fault = type_fault(graph_.value(outputs[i]).type)) {
         fail(source, DiagCode::Limit, "output " + in_quotes(source.outputs[i]) + " " + *fault, {});

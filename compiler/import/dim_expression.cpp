@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace rlx {
 namespace {
@@ -17,8 +18,28 @@ bool continues_name(char c) {
   return starts_name(c) || (c >= '0' && c <= '9') || c == '.';
 }
 
-int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b < 0 ? 1 : 0);
+Dim floor_div(const Dim& a, int64_t b) {
+  if (a.is_free()) return a / b;
+  return a.bound() / b - (a.bound() % b < 0 ? 1 : 0);
+}
+
+// Whether the operation stays within 64 bits at the ends of the operands' ranges, so everywhere
+// between.
+template <typename Overflows>
+bool fits(const Dim& a, const Dim& b, const Overflows& overflows) {
+  for (const int64_t x : {a.range().least, a.range().most}) {
+    for (const int64_t y : {b.range().least, b.range().most}) {
+      int64_t result = 0;
+      if (overflows(x, y, &result)) return false;
+    }
+  }
+  return true;
+}
+bool add_overflows(int64_t a, int64_t b, int64_t* result) {
+  return __builtin_add_overflow(a, b, result);
+}
+bool subtract_overflows(int64_t a, int64_t b, int64_t* result) {
+  return __builtin_sub_overflow(a, b, result);
 }
 
 // Recursive descent; a fault ends it by an exception that evaluate_dim catches.
@@ -26,8 +47,8 @@ class Parser {
  public:
   Parser(std::string_view text, const SymbolLookup& lookup) : text_(text), lookup_(lookup) {}
 
-  int64_t parse() {
-    const int64_t value = sum(0);
+  Dim parse() {
+    Dim value = sum(0);
     if (peek() != '\0' || at_ != text_.size()) fail_here();
     return value;
   }
@@ -46,39 +67,42 @@ class Parser {
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
-  int64_t sum(int depth) {
-    int64_t value = product(depth);
+  Dim sum(int depth) {
+    Dim value = product(depth);
     for (char c = peek(); c == '+' || c == '-'; c = peek()) {
       ++at_;
-      const int64_t right = product(depth);
-      const bool wraps = c == '+' ? __builtin_add_overflow(value, right, &value)
-                                  : __builtin_sub_overflow(value, right, &value);
-      if (wraps) fail("exceeds 64 bits");
+      const Dim right = product(depth);
+      if (!fits(value, right, c == '+' ? add_overflows : subtract_overflows))
+        fail("exceeds 64 bits");
+      value = c == '+' ? value + right : value - right;
     }
     return value;
   }
 
-  int64_t product(int depth) {
-    int64_t value = factor(depth);
+  Dim product(int depth) {
+    Dim value = factor(depth);
     for (char c = peek(); c == '*' || c == '/'; c = peek()) {
       ++at_;
-      const int64_t right = factor(depth);
+      const Dim right = factor(depth);
       if (c == '/') {
-        if (right <= 0) fail("divides by " + std::to_string(right));
-        value = floor_div(value, right);
-      } else if (__builtin_mul_overflow(value, right, &value)) {
+        if (right.is_free()) fail("divides by " + to_string(right) + ", which is free");
+        if (right <= 0) fail("divides by " + to_string(right));
+        value = floor_div(value, right.bound());
+      } else if (std::optional<Dim> product = checked_product(value, right)) {
+        value = std::move(*product);
+      } else {
         fail("exceeds 64 bits");
       }
     }
     return value;
   }
 
-  int64_t factor(int depth) {
+  Dim factor(int depth) {
     if (depth > kMaxDepth) fail("nests more than 32 parentheses");
     const char c = peek();
     if (c == '(') {
       ++at_;
-      const int64_t value = sum(depth + 1);
+      Dim value = sum(depth + 1);
       if (peek() != ')') fail_here();
       ++at_;
       return value;
@@ -112,8 +136,8 @@ class Parser {
     return name;
   }
 
-  int64_t symbol(std::string name) const {
-    if (const std::optional<int64_t> value = lookup_(name)) return *value;
+  Dim symbol(std::string name) const {
+    if (std::optional<Dim> value = lookup_(name)) return std::move(*value);
     throw DimFault{.symbol = std::move(name), .message = {}};
   }
 
@@ -124,8 +148,8 @@ class Parser {
 
 }  // namespace
 
-std::variant<int64_t, DimFault> evaluate_dim(std::string_view text, const SymbolLookup& lookup) {
-  if (const std::optional<int64_t> whole = lookup(std::string(text))) return *whole;
+std::variant<Dim, DimFault> evaluate_dim(std::string_view text, const SymbolLookup& lookup) {
+  if (std::optional<Dim> whole = lookup(std::string(text))) return std::move(*whole);
   try {
     return Parser(text, lookup).parse();
   } catch (DimFault& fault) {

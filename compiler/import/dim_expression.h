@@ -9,6 +9,8 @@
 #include <string_view>
 #include <variant>
 
+#include "compiler/support/dim.h"
+
 namespace rlx {
 
 // Why a text has no value: `symbol` where the name is no symbol, otherwise the end of a sentence
@@ -18,14 +20,14 @@ struct DimFault {
   std::string message;
 };
 
-// The value of a symbol; nullopt where there is none of that name.
-using SymbolLookup = std::function<std::optional<int64_t>(const std::string& name)>;
+// The value of a symbol, or the free symbol; nullopt where there is none of that name.
+using SymbolLookup = std::function<std::optional<Dim>(const std::string& name)>;
 
 // Integers, symbols, + - * and / with parentheses; / rounds toward minus infinity. A symbol whose
 // name is no identifier stands in single quotes: 'past + 1'. A text that is a symbol's whole name
-// means that symbol. Arithmetic beyond 64 bits, a division by zero or by a negative number, and
-// more than 32 parentheses inside each other are faults.
-std::variant<int64_t, DimFault> evaluate_dim(std::string_view text, const SymbolLookup& lookup);
+// means that symbol. Arithmetic beyond 64 bits, a division by zero or by a negative number, at any
+// value of the free symbols, and more than 32 parentheses inside each other are faults.
+std::variant<Dim, DimFault> evaluate_dim(std::string_view text, const SymbolLookup& lookup);
 
 // A symbol as it stands in an expression: with quotes where it needs them. nullopt where it cannot
 // stand in one (its name holds a quote).

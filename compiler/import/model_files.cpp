@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -160,6 +161,15 @@ FileResult ModelFolder::map(const std::string& relative_path) const {
                                                : open_by_components(descriptor_, relative_path);
   if (!file.is_open()) return open_fault(errno);
   return map_descriptor(file, true);
+}
+
+std::string model_file(const std::string& path) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed))
+    return (std::filesystem::path(path) / "config.json").string();
+  const std::string name = std::filesystem::path(path).filename().string();
+  if (name != "model.safetensors" && name != "model.safetensors.index.json") return path;
+  return folder_of(path) + "/config.json";
 }
 
 std::string folder_of(const std::string& path) {

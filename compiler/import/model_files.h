@@ -62,6 +62,10 @@ class ModelFolder {
   int descriptor_ = -1;  // -1: the folder cannot be opened, which map() reports
 };
 
+// The config.json beside it, where the path is that of a checkpoint's folder, of model.safetensors
+// or of its index; else the path as it is.
+std::string model_file(const std::string& path);
+
 // The folder part of a path, "." where there is none.
 std::string folder_of(const std::string& path);
 

@@ -50,6 +50,8 @@ struct SafetensorsFile {
 struct RawFile {
   std::string path;
   uint64_t offset_bytes = 0;
+  // The same bytes, of a reader that has the file open: taken as they are, `path` is for writers.
+  std::optional<HostBytes> mapped = std::nullopt;
 };
 // HostBytes: inline, little-endian, row-major.
 using SourceData =
@@ -97,6 +99,8 @@ struct SourceGraph {
   std::vector<SourceTensor> constants;
   std::vector<SourceTensor> states;
   std::vector<SourceEntry> entries;
+  std::vector<std::byte>
+      text;  // tokenizer and chat templates (schema/text.fbs), of a language model
 };
 
 }  // namespace rlx

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "compiler/import/dim_expression.h"
 #include "compiler/import/names.h"
+#include "compiler/support/free_size.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -82,25 +85,68 @@ AttributeValue as_written(const SourceAttribute& value) {
 }  // namespace
 
 SymbolTable::SymbolTable(const SourceGraph& graph, const DimBindings& dims,
-                         Diagnostics& diagnostics)
+                         const FreeDims& free_dims, Diagnostics& diagnostics)
     : graph_(graph), diagnostics_(diagnostics) {
-  for (const SourceSymbol& symbol : graph.symbols) {
-    const std::optional<int64_t> value = bind(symbol, dims);
-    values_.emplace(symbol.name, value);
-    bound_.push_back({.name = symbol.name,
-                      .minimum = symbol.minimum,
-                      .maximum = symbol.maximum,
-                      .multiple_of = symbol.multiple_of,
-                      .bound = value.value_or(symbol.minimum)});
+  for (const SourceSymbol& symbol : graph.symbols) add(symbol, dims, free_dims);
+  for (const auto& [name, value] : dims) check_names(name, std::to_string(value));
+  for (const auto& [name, range] : free_dims) {
+    check_names(name, std::to_string(range.minimum) + ":" + std::to_string(range.maximum));
   }
-  const std::vector<std::string_view> names = names_of(graph.symbols);
-  for (const auto& [name, value] : dims) {
-    if (values_.contains(name)) continue;
-    diagnostics_.error(
-        DiagCode::BadBinding, {graph.file, ""},
-        "--dim " + name + "=" + std::to_string(value) + " names no symbol of the graph",
-        names.empty() ? "the graph has no symbols" : "its symbols are " + list_names(names));
+}
+
+void SymbolTable::check_names(const std::string& name, const std::string& given) {
+  if (values_.contains(name)) return;
+  const std::vector<std::string_view> names = names_of(graph_.symbols);
+  diagnostics_.error(
+      DiagCode::BadBinding, {graph_.file, ""},
+      "--dim " + name + "=" + given + " names no symbol of the graph",
+      names.empty() ? "the graph has no symbols" : "its symbols are " + list_names(names));
+}
+
+void SymbolTable::add(const SourceSymbol& symbol, const DimBindings& dims,
+                      const FreeDims& free_dims) {
+  Symbol record{.name = symbol.name,
+                .minimum = symbol.minimum,
+                .maximum = symbol.maximum,
+                .multiple_of = symbol.multiple_of,
+                .bound = symbol.minimum};
+  std::optional<Dim> value;
+  const auto asked = free_dims.find(symbol.name);
+  if (asked == free_dims.end()) {
+    value = bind(symbol, dims);
+    if (value) record.bound = value->bound();
+  } else if (const std::optional<SymbolRange> range = free(symbol, asked->second)) {
+    record.minimum = range->minimum;
+    record.maximum = record.bound = range->maximum;
+    record.multiple_of = range->multiple_of;
+    record.is_free = range->minimum != range->maximum;
+    value = record.is_free ? Dim::of({.index = static_cast<uint32_t>(bound_.size()),
+                                      .name = symbol.name,
+                                      .minimum = range->minimum,
+                                      .maximum = range->maximum,
+                                      .multiple_of = range->multiple_of})
+                           : Dim(range->minimum);
   }
+  values_.emplace(symbol.name, std::move(value));
+  bound_.push_back(std::move(record));
+}
+
+std::optional<SymbolRange> SymbolTable::free(const SourceSymbol& symbol, SymbolRange asked) {
+  const int64_t multiple = std::lcm(asked.multiple_of, symbol.multiple_of);
+  const SymbolRange range{.minimum = round_up(asked.minimum, multiple),
+                          .maximum = asked.maximum / multiple * multiple,
+                          .multiple_of = multiple};
+  if (asked.minimum >= symbol.minimum && asked.maximum <= symbol.maximum &&
+      range.minimum <= range.maximum)
+    return range;
+  diagnostics_.error(
+      DiagCode::BadBinding, symbol.place,
+      "symbol " + in_quotes(symbol.name) + " is to be free from " + std::to_string(asked.minimum) +
+          " to " + std::to_string(asked.maximum) +
+          (asked.multiple_of == 1 ? std::string()
+                                  : " in steps of " + std::to_string(asked.multiple_of)) +
+          ", wanted values " + range_text(symbol));
+  return std::nullopt;
 }
 
 std::optional<int64_t> SymbolTable::bind(const SourceSymbol& symbol, const DimBindings& dims) {
@@ -108,7 +154,8 @@ std::optional<int64_t> SymbolTable::bind(const SourceSymbol& symbol, const DimBi
   if (given == dims.end() && symbol.minimum != symbol.maximum) {
     diagnostics_.error(DiagCode::UnboundSymbol, symbol.place,
                        "symbol " + in_quotes(symbol.name) + " has no value",
-                       "give it with --dim " + symbol.name + "=N, N " + range_text(symbol));
+                       "give it with --dim " + symbol.name + "=N, N " + range_text(symbol) +
+                           ", or leave it to the run with --dim " + symbol.name + "=MIN:MAX");
     return std::nullopt;
   }
   const int64_t value = given == dims.end() ? symbol.minimum : given->second;
@@ -129,7 +176,7 @@ std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePl
       shape.push_back(*size);
       continue;
     }
-    const std::optional<int64_t> value = evaluate(std::get<std::string>(dim), place, what);
+    const std::optional<Dim> value = evaluate(std::get<std::string>(dim), place, what);
     is_good = is_good && value.has_value();
     if (value) shape.push_back(*value);
   }
@@ -137,18 +184,18 @@ std::optional<Shape> SymbolTable::resolve(const SourceDims& dims, const SourcePl
   return shape;
 }
 
-std::optional<int64_t> SymbolTable::evaluate(const std::string& text, const SourcePlace& place,
-                                             const std::string& what) {
+std::optional<Dim> SymbolTable::evaluate(const std::string& text, const SourcePlace& place,
+                                         const std::string& what) {
   bool is_unbound = false;
-  const auto lookup = [&](const std::string& name) -> std::optional<int64_t> {
+  const auto lookup = [&](const std::string& name) -> std::optional<Dim> {
     const auto found = values_.find(name);
     if (found == values_.end()) return std::nullopt;
     is_unbound = is_unbound || !found->second;
     return found->second.value_or(1);
   };
-  const std::variant<int64_t, DimFault> value = evaluate_dim(text, lookup);
+  const std::variant<Dim, DimFault> value = evaluate_dim(text, lookup);
   if (is_unbound) return std::nullopt;  // which was reported
-  if (const auto* number = std::get_if<int64_t>(&value)) return *number;
+  if (const auto* size = std::get_if<Dim>(&value)) return *size;
   const DimFault& fault = std::get<DimFault>(value);
   if (!fault.symbol) {
     diagnostics_.error(DiagCode::BadField, place,
@@ -180,9 +227,12 @@ std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const
   const bool has_value =
       symbol && (values_.contains(*symbol) || symbol->find_first_of("+-*/('") != std::string::npos);
   if ((type == AttrType::Int || type == AttrType::IntList) && has_value) {
-    const std::optional<int64_t> bound = evaluate(*symbol, node.place, what);
-    if (!bound) return std::nullopt;
-    return type == AttrType::Int ? AttributeValue(*bound) : AttributeValue(Ints{*bound});
+    const std::optional<Dim> size = evaluate(*symbol, node.place, what);
+    if (!size) return std::nullopt;
+    if (type == AttrType::IntList) return Ints{*size};
+    if (!size->is_free()) return AttributeValue(size->bound());
+    report_free_size(diagnostics_, node.place, what, *size);
+    return std::nullopt;
   }
   // One number stands for a list of one.
   const auto* integer = std::get_if<int64_t>(&value);

@@ -41,15 +41,19 @@ std::optional<std::string> type_fault(const TensorType& type) {
            std::to_string(kMaxRank) + " is allowed";
   }
   const uint32_t block = block_elements(type.dtype);
-  if (block > 1 && (type.shape.empty() || type.shape.back() % block != 0)) {
+  if (block > 1 && (type.shape.empty() || !type.shape.back().divides_by(block))) {
     return "is " + to_string(type) + ", its last dim must hold whole blocks of " +
            std::to_string(block) + " elements";
   }
   uint64_t bytes = block_bytes(type.dtype);
-  for (const int64_t dim : type.shape) {
-    if (dim < 0 || dim > kMaxDim)
-      return "has dim " + std::to_string(dim) + ", wanted 0 to 2^40 - 1";
-    const auto product = checked_mul(bytes, static_cast<uint64_t>(std::max<int64_t>(dim, 1)));
+  for (const Dim& dim : type.shape) {
+    // Of a free one at the largest sizes: the range that its expression shows may be too wide, and
+    // what is negative at a binding is refused there.
+    const DimRange range = dim.range();
+    if (dim < 0 || range.most > kMaxDim)
+      return "has dim " + to_string(dim) + ", wanted 0 to 2^40 - 1";
+    const auto product =
+        checked_mul(bytes, static_cast<uint64_t>(std::max<int64_t>(range.most, 1)));
     if (!product || *product > kMaxTensorBytes)
       return "is " + to_string(type) + ", more than 2^48 bytes";
     bytes = *product;
@@ -76,6 +80,16 @@ void WeightReader::finish() {
                            std::to_string(use.file_bytes) + " bytes, the tensor takes " +
                            std::to_string(use.end_bytes));
   }
+}
+
+std::vector<ModelFile> WeightReader::files() const {
+  std::vector<ModelFile> files;
+  for (const auto& [path, file] : files_) {
+    const auto* open_file = std::get_if<OpenFile>(&file);
+    if (open_file == nullptr) continue;
+    files.push_back({.name = path, .owner = open_file->file, .bytes = open_file->file->bytes()});
+  }
+  return files;
 }
 
 std::optional<WeightData> WeightReader::data(const Request& request, const HostBytes& bytes) {
@@ -130,6 +144,7 @@ std::optional<WeightData> WeightReader::data(const Request& request, const Safet
 }
 
 std::optional<WeightData> WeightReader::data(const Request& request, const RawFile& file) {
+  if (file.mapped) return data(request, *file.mapped);
   const OpenFile* open_file = open(request, file.path);
   if (open_file == nullptr) return std::nullopt;
   const auto bytes = open_file->file->bytes();

@@ -31,6 +31,8 @@ class WeightReader {
                                  const std::string& what);
   // Reports raw files that are longer than the one tensor that is read from them.
   void finish();
+  // The files that were read, by name.
+  [[nodiscard]] std::vector<ModelFile> files() const;
 
  private:
   struct OpenFile {

@@ -48,7 +48,7 @@ struct ValueText {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(const std::string& value) const { return quoted(value); }
   std::string operator()(const Ints& value) const {
-    return list_text(value, [](int64_t element) { return std::to_string(element); });
+    return list_text(value, [](const Dim& element) { return to_string(element); });
   }
   std::string operator()(const Floats& value) const { return list_text(value, real_text); }
   std::string operator()(const Strings& value) const { return list_text(value, quoted); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The compiler's graph: typed values and named nodes of one entry, and the module that holds the
-// entries together with the weights, constants and states that they share. All symbols are bound:
-// shapes are numbers.
+// entries together with the weights, constants and states that they share. Sizes are numbers, or
+// expressions over the module's free symbols.
 #pragma once
 
 #include <cstddef>
@@ -76,7 +76,17 @@ struct Symbol {
   int64_t minimum = 1;
   int64_t maximum = 1;
   int64_t multiple_of = 1;
-  int64_t bound = 1;  // value it was bound to
+  int64_t bound = 1;     // value it was bound to; of a free one the maximum
+  bool is_free = false;  // a run gives it a value
+  bool differs = false;  // entries bind it to different values: of the whole it says nothing
+};
+
+// The values of a free symbol that a graph is for, where these are some of the module's.
+struct GraphRange {
+  uint32_t symbol = 0;  // of the module's symbols
+  int64_t minimum = 1;
+  int64_t maximum = 1;
+  int64_t multiple_of = 1;
 };
 
 // One scalar operation of a fused elementwise region. Operand i < inputs of the node is the node's
@@ -125,6 +135,8 @@ class Graph {
   // Names of the outputs as the user wrote them, one per output: passes may replace the values
   // behind them.
   std::vector<std::string> output_names;
+  // Ascending by symbol. Graphs of one name are one entry, for different values of the symbols.
+  std::vector<GraphRange> ranges;
 
   ValueId add_value(Value value);
   // Adds a node and sets producer and output_index of its outputs.
@@ -208,6 +220,13 @@ class Graph {
   std::unordered_map<std::string, uint64_t> suffixes_;  // per stem: numbers below are taken
 };
 
+// A file of the model, mapped: where weights' bytes may lie.
+struct ModelFile {
+  std::string name;  // relative to the model's folder
+  std::shared_ptr<const void> owner;
+  std::span<const std::byte> bytes;
+};
+
 struct Module {
   std::string name;
   std::string producer;
@@ -215,6 +234,9 @@ struct Module {
   std::vector<Weight> weights;
   std::vector<State> states;
   std::vector<Graph> entries;
+  // A language model's tokenizer and chat templates (schema/text.fbs), as they go into the plan.
+  std::vector<std::byte> text = {};
+  std::vector<ModelFile> files = {};
 
   [[nodiscard]] Weight& weight(WeightId id) { return weights.at(index_of(id)); }
   [[nodiscard]] const Weight& weight(WeightId id) const { return weights.at(index_of(id)); }

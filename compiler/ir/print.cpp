@@ -99,6 +99,7 @@ std::string print(const Module& module, const Graph& graph) {
 std::string print(const Module& module) {
   std::string text = "module " + module.name + "\n";
   for (const Symbol& symbol : module.symbols) {
+    if (symbol.differs) continue;
     text += "symbol " + symbol.name + " = " + std::to_string(symbol.bound) + " in [" +
             std::to_string(symbol.minimum) + ", " + std::to_string(symbol.maximum) +
             "] multiple of " + std::to_string(symbol.multiple_of) + "\n";

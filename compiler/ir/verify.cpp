@@ -20,7 +20,7 @@ Fault find_type_fault(const Graph& graph, const Value& value) {
   if (value.type.shape.size() > kMaxRank) {
     return described(graph, "value \"" + value.name + "\" has rank above 8");
   }
-  for (int64_t dim : value.type.shape) {
+  for (const Dim& dim : value.type.shape) {
     if (dim < 0) return described(graph, "value \"" + value.name + "\" has a negative dim");
   }
   return std::nullopt;

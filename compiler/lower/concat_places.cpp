@@ -9,6 +9,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -54,7 +55,10 @@ std::string writer_refusal(const LoweringState& state, ValueId id, const TensorR
   if (is_elementwise(op)) return {};
   if (op.place_refusal == nullptr) return node.op + " writes dense results";
   if (node.outputs.size() != 1) return node.op + " writes several results";
-  return op.place_refusal(state, node, place);
+  std::string refusal;
+  const bool needs_number =
+      free_size_read_by([&] { refusal = op.place_refusal(state, node, place); }).has_value();
+  return needs_number ? node.op + " writes sizes that a run gives densely" : refusal;
 }
 
 // The value of which `id` is another shape and nothing else reads, or nullopt.
@@ -112,7 +116,7 @@ Placing placing_of(const LoweringState& state, ValueId part, TensorRef slot) {
 std::vector<TensorRef> slots_of(const Graph& graph, const Node& node, const TensorRef& whole,
                                 size_t axis) {
   std::vector<TensorRef> slots;
-  int64_t start = 0;
+  Dim start = 0;
   for (const std::optional<ValueId>& part : node.inputs) {
     slots.push_back(shifted(whole, start * whole.strides[axis]));
     slots.back().type = graph.value(*part).type;
@@ -135,11 +139,11 @@ std::vector<Placing> placings_of(const LoweringState& state, const Node& node,
   return placings;
 }
 
-// Bytes of the parts that are copied.
-uint64_t copied_bytes(const std::vector<Placing>& placings) {
-  uint64_t bytes = 0;
+// Bytes of the parts that are copied, at the largest sizes.
+int64_t copied_bytes(const std::vector<Placing>& placings) {
+  int64_t bytes = 0;
   for (const Placing& placing : placings) {
-    if (!placing.refusal.empty()) bytes += byte_size(placing.slot.type);
+    if (!placing.refusal.empty()) bytes += byte_size(placing.slot.type).bound();
   }
   return bytes;
 }
@@ -166,12 +170,14 @@ void choose_strides(LoweringState& state, const Node& node, size_t axis) {
   const auto joined = type.shape.begin() + static_cast<int64_t>(axis);
   const bool one_run = element_count(Shape(type.shape.begin(), joined)) == 1;
   const bool short_runs = element_count(Shape(joined + 1, type.shape.end())) < kLeastRun;
-  if (one_run || short_runs || !is_owned(graph, output) || state.has_place(output) ||
+  // Copies are weighed by their numbers of bytes.
+  const bool is_free = element_count(type.shape).is_free();
+  if (is_free || one_run || short_runs || !is_owned(graph, output) || state.has_place(output) ||
       state.stores_channels_last(output) || !is_read_by_strides(graph, output))
     return;
   TensorRef whole{.buffer = {}, .offset_bytes = 0, .type = type, .strides = {}};
   whole.strides = dense_strides(type.shape);
-  const uint64_t scattered = copied_bytes(placings_of(state, node, whole, axis));
+  const int64_t scattered = copied_bytes(placings_of(state, node, whole, axis));
   whole.strides = outermost_strides(type.shape, axis);
   const std::vector<Placing> turned = placings_of(state, node, whole, axis);
   const bool by_kernels = std::any_of(turned.begin(), turned.end(), [&](const Placing& placing) {
@@ -182,14 +188,19 @@ void choose_strides(LoweringState& state, const Node& node, size_t axis) {
 }
 
 // Whether the ranges of bytes that writers of the parts declare make up that of the whole: who
-// reads the whole reads no byte that no step wrote. They do not where gaps lie between the parts.
+// reads the whole reads no byte that no step wrote. They do not where gaps lie between the parts,
+// or may at some free sizes.
 bool parts_cover(const TensorRef& whole, const std::vector<TensorRef>& slots) {
   const TensorRef::ByteRange range = whole.byte_range();
-  uint64_t covered = range.offset_bytes;
+  Dim covered = range.offset_bytes;
   for (const TensorRef& slot : slots) {
     const TensorRef::ByteRange part = slot.byte_range();
-    if (part.offset_bytes > covered) return false;
-    covered = std::max<uint64_t>(covered, part.offset_bytes + part.length_bytes);
+    const Dim end = part.offset_bytes + part.length_bytes;
+    // Of free sizes nothing but equality holds at every one.
+    const bool is_next = part.offset_bytes == covered;
+    const bool is_free = part.offset_bytes.is_free() || covered.is_free() || end.is_free();
+    if (!is_next && (is_free || part.offset_bytes > covered)) return false;
+    covered = is_next ? end : max(covered, end);
   }
   return covered == range.offset_bytes + range.length_bytes;
 }

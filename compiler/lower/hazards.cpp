@@ -157,14 +157,18 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
     const Step& step = program.steps[order[position]];
     for (const Access& access : step.accesses) {
       const Buffer& buffer = program.buffer(access.buffer);
-      RLX_CHECK(range_fits(access.range_offset_bytes, access.range_bytes, buffer.size_bytes),
+      RLX_CHECK(access.range_offset_bytes + access.range_bytes <= buffer.size_bytes,
                 "step of node \"" + step.node + "\" accesses " + to_string(access.range_bytes) +
                     " bytes at " + to_string(access.range_offset_bytes) + " of buffer \"" +
                     buffer.name + "\" of " + to_string(buffer.size_bytes) + " bytes");
       if (access.range_bytes == 0) continue;
       const BufferPlace& place = places[index_of(access.buffer)];
-      const uint64_t begin = place.offset_bytes + access.range_offset_bytes;
-      const Piece piece{.position = position, .begin = begin, .end = begin + access.range_bytes};
+      // At the largest sizes; a binding at which other ranges meet is refused when it is made.
+      const uint64_t begin =
+          place.offset_bytes + static_cast<uint64_t>(access.range_offset_bytes.bound());
+      const Piece piece{.position = position,
+                        .begin = begin,
+                        .end = begin + static_cast<uint64_t>(access.range_bytes.bound())};
       if (access.mode == AccessMode::Read) {
         histories[place.space].read(piece, edges[position]);
       } else {

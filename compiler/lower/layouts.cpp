@@ -8,6 +8,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/conv_offers.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -20,8 +21,11 @@ class LayoutChoice {
       : state_(state), graph_(state.graph), chosen_(graph_.value_count()) {
     const OfferContext at(state.options);
     for (NodeId id : graph_.order()) {
-      const auto layouts = conv_layouts(at, graph_, graph_.node(id));
-      if (layouts && layouts->matrix_units) matrix_convolutions_.emplace(id, *layouts);
+      std::optional<ConvLayouts> layouts;
+      // A size that is needed as a number is refused by the node's own lowering.
+      const auto read =
+          free_size_read_by([&] { layouts = conv_layouts(at, graph_, graph_.node(id)); });
+      if (!read && layouts && layouts->matrix_units) matrix_convolutions_.emplace(id, *layouts);
     }
   }
 

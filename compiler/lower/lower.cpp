@@ -6,7 +6,9 @@
 
 #include "compiler/lower/layouts.h"
 #include "compiler/lower/lower_node.h"
+#include "compiler/lower/state_writes.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -31,6 +33,16 @@ bool is_empty(const Graph& graph, const Node& node) {
   });
 }
 
+bool has_free_sizes(const Program& program) {
+  return std::any_of(program.buffers.begin(), program.buffers.end(),
+                     [](const Buffer& buffer) { return buffer.size_bytes.is_free(); });
+}
+
+// What a tuner decided at one size would not hold at another.
+void forget_alternatives(Program& program) {
+  for (Step& step : program.steps) step.alternatives.clear();
+}
+
 }  // namespace
 
 bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics) {
@@ -40,7 +52,10 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
     for (size_t i = 0; i < node.outputs.size(); ++i) ctx.output(i);
     return true;
   }
-  if (!op.lower(ctx)) return false;
+  bool is_good = false;
+  const std::optional<Dim> read = free_size_read_by([&] { is_good = op.lower(ctx); });
+  if (read) report_free_size(diagnostics, node.op, node.name, "every kernel for it", *read);
+  if (read || !is_good) return false;
   const std::vector<std::string> unread = ctx.attrs().unread();
   RLX_CHECK(unread.empty(), "lowering of " + node.op + " \"" + node.name + "\" ignored attribute " +
                                 unread.front());
@@ -53,16 +68,31 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
   if (!check_lowerings(graph, diagnostics)) return std::nullopt;
   Program program;
   program.entry = graph.name;
+  program.ranges = graph.ranges;
   LoweringState state(module, graph, options, program);
-  choose_layouts(state);
-  place_concat_parts(state, diagnostics);
+  const std::optional<Dim> read = free_size_read_by([&] {
+    choose_layouts(state);
+    place_concat_parts(state, diagnostics);
+  });
+  if (read) {
+    report_free_size(diagnostics, {}, "the choice of layouts", *read);
+    return std::nullopt;
+  }
   bool good = true;
   for (NodeId id : graph.order()) {
     // A node after a failed one would only report second-hand faults.
     if (good) good = lower_node(state, graph.node(id), diagnostics);
   }
   if (!good) return std::nullopt;
-  state.finish();
+  const std::optional<Dim> read_at_end = free_size_read_by([&] {
+    state.finish();
+    write_states_in_place(program);
+  });
+  if (read_at_end) {
+    report_free_size(diagnostics, {}, "the copy of an output or a state", *read_at_end);
+    return std::nullopt;
+  }
+  if (has_free_sizes(program)) forget_alternatives(program);
   return program;
 }
 

@@ -103,7 +103,12 @@ Floats numbers_in(const AttributeValue& value) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return {static_cast<double>(*integer)};
   if (const auto* real = std::get_if<double>(&value)) return {*real};
   if (const auto* integers = std::get_if<Ints>(&value)) {
-    return Floats(integers->begin(), integers->end());
+    Floats numbers;  // of a free one both ends
+    for (const Dim& size : *integers) {
+      numbers.push_back(static_cast<double>(size.range().least));
+      if (size.is_free()) numbers.push_back(static_cast<double>(size.range().most));
+    }
+    return numbers;
   }
   if (const auto* reals = std::get_if<Floats>(&value)) return *reals;
   return {};

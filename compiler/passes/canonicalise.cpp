@@ -10,6 +10,7 @@
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -79,8 +80,12 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   if (!find_op(node.op)->shape_only) return false;
   Tensor shape_carrier;
   shape_carrier.type = graph.value(*node.inputs[0]).type;
-  auto outputs =
-      evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
+  std::optional<std::vector<Tensor>> outputs;
+  const std::optional<Dim> read = free_size_read_by([&] {
+    outputs =
+        evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
+  });
+  if (read) report_free_size(diagnostics, node.op, node.name, "its value", *read);
   RLX_CHECK(outputs.has_value(), "folding " + node.op + " \"" + node.name + "\"");
   const std::string stem = graph.value(node.outputs[0]).name + ".const";
   graph.replace_uses(node.outputs[0], add_constant(module, graph, stem, (*outputs)[0]));

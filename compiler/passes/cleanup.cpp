@@ -6,6 +6,7 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -61,6 +62,18 @@ size_t merge_common_nodes(Graph& graph) {
   return merged;
 }
 
+// Replaces the node, or leaves it as it is; false after a diagnostic.
+bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics) {
+  const OpDef& op = *find_op(graph.node(id).op);
+  const std::string name = graph.node(id).name;
+  RewriteContext ctx(op, module, graph, id, diagnostics);
+  bool is_good = false;
+  const std::optional<Dim> read = free_size_read_by([&] { is_good = op.decompose(ctx); });
+  if (read) report_free_size(diagnostics, std::string(op.name), name, "its decomposition", *read);
+  RLX_CHECK(is_good || diagnostics.has_errors(), "decomposition of " + name);
+  return is_good && !read;
+}
+
 }  // namespace
 
 size_t remove_dead(Module& module, const PassOptions&, Diagnostics&) {
@@ -83,13 +96,8 @@ size_t decompose(Module& module, const PassOptions&, Diagnostics& diagnostics) {
       again = false;
       const std::vector<NodeId> order = graph.order();
       for (NodeId id : order) {
-        const OpDef& op = *find_op(graph.node(id).op);
-        if (op.decompose == nullptr) continue;
-        RewriteContext ctx(op, module, graph, id, diagnostics);
-        if (!op.decompose(ctx)) {
-          RLX_CHECK(diagnostics.has_errors(), "decomposition of " + graph.node(id).name);
-          return changed;
-        }
+        if (find_op(graph.node(id).op)->decompose == nullptr) continue;
+        if (!decompose_node(module, graph, id, diagnostics)) return changed;
         // An op with a kernel for some nodes leaves those as they are.
         if (graph.contains(id)) continue;
         ++changed;

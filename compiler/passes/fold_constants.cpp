@@ -333,6 +333,13 @@ std::vector<NodeId> expand_later(Graph& graph, const Node& node) {
 bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
           Diagnostics& diagnostics);
 
+// Results of a size that the run gives are no weights.
+bool has_free_results(const Graph& graph, const Node& node) {
+  return std::ranges::any_of(node.outputs, [&graph](ValueId id) {
+    return element_count(graph.value(id).type.shape).is_free();
+  });
+}
+
 // A node some of whose inputs are no weights.
 bool fold_over_kept(Module& module, Graph& graph, const Node& node, FoldState& state,
                     Diagnostics& diagnostics) {
@@ -354,6 +361,7 @@ bool fold(Module& module, Graph& graph, const Node& node, FoldState& state,
   const OpDef& op = *find_op(node.op);
   // Without inputs only an elementwise op is known to depend on nothing else.
   if (op.has_effect || (node.inputs.empty() && op.scalar == nullptr)) return false;
+  if (has_free_results(graph, node)) return false;
   if (fold_generated_cast(module, graph, node)) return true;
   if (inputs_of(module, graph, node) == InputKind::Varying)
     return fold_over_kept(module, graph, node, state, diagnostics);

@@ -6,6 +6,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -13,7 +14,8 @@ namespace {
 // Those of a kernel that takes every layout where there is no target, or no kernel.
 ConvLayouts layouts_of(const PassOptions& options, const Graph& graph, const Node& node) {
   if (options.target == nullptr) return {};
-  return conv_layouts(offer_context(options), graph, node).value_or(ConvLayouts{});
+  return decided_at_all_sizes(
+      [&] { return conv_layouts(offer_context(options), graph, node).value_or(ConvLayouts{}); });
 }
 
 // What is added to the conv's result, where the node adds a value of the same type and nothing
@@ -108,7 +110,7 @@ bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics
 bool wants_other_order(const Module& module, const Graph& graph, const Node& conv) {
   const ValueId w = *conv.inputs[1];
   const Shape& shape = graph.value(w).type.shape;
-  const int64_t taps = element_count(Shape(shape.begin() + 2, shape.end()));
+  const Dim taps = element_count(Shape(shape.begin() + 2, shape.end()));
   return weight_of(module, graph, w) != nullptr && taps > 1 && shape[1] > 1;
 }
 

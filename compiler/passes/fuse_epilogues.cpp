@@ -5,9 +5,11 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matmul_library.h"
+#include "compiler/passes/block_products.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -51,17 +53,17 @@ bool absorb_activation(const Graph& graph, const Node& node, const Node& product
                        const std::optional<OfferContext>& at, Epilogue& epilogue) {
   if (epilogue.activation != "none" || epilogue.residual || !activation_fits(node)) return false;
   const TensorType& y = graph.value(epilogue.result).type;
-  const int64_t n = y.shape.back();
-  const int64_t k = graph.value(*product.inputs[0]).type.shape.back();
-  if (at && n > 0 &&
-      library_wants_activation_apart(*at, {.m = element_count(y.shape) / n,
-                                           .n = n,
-                                           .k = k,
-                                           .x = y.dtype,
-                                           .w = y.dtype,
-                                           .activation = node.op})) {
-    return false;
-  }
+  const Dim n = y.shape.back();
+  const Dim k = graph.value(*product.inputs[0]).type.shape.back();
+  const bool apart = at && n > 0 && decided_at_all_sizes([&] {
+                       return library_wants_activation_apart(*at, {.m = element_count(y.shape) / n,
+                                                                   .n = n,
+                                                                   .k = k,
+                                                                   .x = y.dtype,
+                                                                   .w = y.dtype,
+                                                                   .activation = node.op});
+                     });
+  if (apart) return false;
   if (graph.value(node.outputs[0]).type != graph.value(epilogue.result).type) return false;
   epilogue.activation = node.op;
   epilogue.activation_attributes = node.attributes;
@@ -126,6 +128,29 @@ bool fuse_product(Graph& graph, NodeId id, const std::optional<OfferContext>& at
   return true;
 }
 
+// The same for a product with blocks, whose kernels all have the whole epilogue.
+bool fuse_block_product(Graph& graph, NodeId id) {
+  const Node node = graph.node(id);
+  std::optional<BlockProduct> product = block_product_of(graph, node);
+  if (!product || !product->is_plain()) return false;
+  Epilogue epilogue{.result = node.outputs[0]};
+  epilogue.bias = product->inputs[FusedDequantInput::kBias];
+  grow(graph, node, std::nullopt, epilogue);
+  if (epilogue.absorbed.empty()) return false;
+  product->inputs[FusedDequantInput::kBias] = epilogue.bias;
+  product->inputs[FusedDequantInput::kResidual] = epilogue.residual;
+  product->attributes.merge(Attributes(epilogue.activation_attributes));
+  if (epilogue.activation != "none") product->attributes["activation"] = epilogue.activation;
+  const ValueId result =
+      add_block_product(graph, epilogue.absorbed.back(), node.name, std::move(*product),
+                        graph.value(epilogue.result).type.dtype);
+  graph.replace_uses(epilogue.result, result);
+  for (auto absorbed = epilogue.absorbed.rbegin(); absorbed != epilogue.absorbed.rend(); ++absorbed)
+    graph.remove_node(*absorbed);
+  graph.remove_node(id);
+  return true;
+}
+
 }  // namespace
 
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
@@ -135,7 +160,8 @@ size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& d
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      if (graph.contains(id) && fuse_product(graph, id, at)) ++changed;
+      if (graph.contains(id) && (fuse_product(graph, id, at) || fuse_block_product(graph, id)))
+        ++changed;
     }
     for (NodeId id : graph.order()) {
       if (graph.node(id).op == OpId::fused_matmul_bias_act) {

@@ -3,14 +3,17 @@
 // the target has a kernel for such a pair. Where its library computes the
 // products instead, which knows few activations, the activation leaves the product again, so that
 // one elementwise step does it all. Both products are read by the mul alone, and their weights are
-// rows [N, K] of one type.
+// rows [N, K] of one type. Pairs with weights in blocks have kernels everywhere: they become one
+// fused_dequant_matmul.
 #include <algorithm>
 
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/product/matmul_library.h"
 #include "compiler/ops/product/product_offers.h"
+#include "compiler/passes/block_products.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -58,14 +61,17 @@ ProductTypes types_of(const Graph& graph, const GatedPair& pair) {
 }
 
 bool pair_has_kernel(const Graph& graph, const GatedPair& pair, const OfferContext& at) {
-  ProductTypes types = types_of(graph, pair);
-  types.gated = true;
-  return choose(product_offers(), at, product_of_types(types)).row != nullptr;
+  return decided_at_all_sizes([&] {
+    ProductTypes types = types_of(graph, pair);
+    types.gated = true;
+    return choose(product_offers(), at, product_of_types(types)).row != nullptr;
+  });
 }
 
 // Whether the library may compute each product by itself.
 bool library_takes(const Graph& graph, const GatedPair& pair, const OfferContext& at) {
-  return library_refusal(at, product_of_types(types_of(graph, pair))).empty();
+  return decided_at_all_sizes(
+      [&] { return library_refusal(at, product_of_types(types_of(graph, pair))).empty(); });
 }
 
 void fuse(Graph& graph, NodeId id, const GatedPair& pair) {
@@ -99,6 +105,57 @@ void release_activation(Graph& graph, NodeId mul, const GatedPair& pair) {
   graph.remove_node(gate);
 }
 
+// ---- weights in blocks ----
+
+using In = FusedDequantInput;
+
+// A half of a pair, perhaps activated.
+std::optional<BlockProduct> block_half_of(const Graph& graph, ValueId value) {
+  const Node* node = producer_of(graph, value);
+  if (node == nullptr || !sole_reader(graph, value)) return std::nullopt;
+  std::optional<BlockProduct> product = block_product_of(graph, *node);
+  const bool fits = product && !product->inputs[In::kW2] && !product->inputs[In::kResidual] &&
+                    !product->has_norm();
+  return fits ? product : std::nullopt;
+}
+
+// The pair as one product, or nullopt.
+std::optional<BlockProduct> block_pair_of(Graph& graph, NodeId id) {
+  const Node& mul = graph.node(id);
+  if (mul.op != OpId::mul || mul.inputs[0] == mul.inputs[1]) return std::nullopt;
+  std::optional<BlockProduct> gate = block_half_of(graph, *mul.inputs[0]);
+  std::optional<BlockProduct> up = block_half_of(graph, *mul.inputs[1]);
+  if (!gate || !up) return std::nullopt;
+  if (!gate->attributes.contains("activation")) std::swap(gate, up);
+  if (up->attributes.contains("activation") || gate->x() != up->x()) return std::nullopt;
+  if (graph.value(gate->w()).type != graph.value(up->w()).type) return std::nullopt;
+  const std::optional<ValueId> bias = gate->inputs[In::kBias];
+  const std::optional<ValueId> up_bias = up->inputs[In::kBias];
+  if (bias.has_value() != up_bias.has_value()) return std::nullopt;
+  if (bias && graph.value(*bias).type != graph.value(*up_bias).type) return std::nullopt;
+  gate->inputs[In::kW2] = up->w();
+  gate->attributes["gated"] = true;
+  if (bias) {
+    gate->inputs[In::kBias] =
+        add_node_before(graph, id, "concat", graph.value(*bias).name + ".joined", {bias, up_bias},
+                        {{"axis", int64_t{0}}});
+  }
+  return gate;
+}
+
+bool fuse_block_pair(Graph& graph, NodeId id) {
+  std::optional<BlockProduct> pair = block_pair_of(graph, id);
+  if (!pair) return false;
+  const Node mul = graph.node(id);
+  const ValueId result = add_block_product(graph, id, mul.name + ".gated", std::move(*pair),
+                                           graph.value(mul.outputs[0]).type.dtype);
+  graph.replace_uses(mul.outputs[0], result);
+  graph.remove_node(id);
+  for (const std::optional<ValueId>& half : mul.inputs)
+    graph.remove_node(*graph.value(*half).producer);
+  return true;
+}
+
 }  // namespace
 
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
@@ -109,6 +166,10 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       if (!graph.contains(id)) continue;
+      if (fuse_block_pair(graph, id)) {
+        ++changed;
+        continue;
+      }
       const std::optional<GatedPair> pair = pair_of(graph, graph.node(id));
       if (!pair) continue;
       if (pair_has_kernel(graph, *pair, at)) {

@@ -7,8 +7,10 @@
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/product/product_offers.h"
+#include "compiler/passes/block_products.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -16,19 +18,26 @@ namespace {
 enum FusedInput : size_t { kX, kW, kW2, kGamma, kBias, kBias2, kResidual, kInputs };
 using FusedInputs = std::vector<std::optional<ValueId>>;
 
-// A reader of a norm in the fused form, with the norm's result still as its x.
+// A reader of a norm in the fused form, with the norm's result still as its x; of weights in
+// blocks, as fused_dequant_matmul.
 struct Fused {
+  bool has_blocks = false;
   FusedInputs inputs;
   Attributes attributes;
 };
 
-bool is_vector(const Graph& graph, const std::optional<ValueId>& id, int64_t length) {
+bool is_vector(const Graph& graph, const std::optional<ValueId>& id, const Dim& length) {
   return !id || graph.value(*id).type.shape == Shape{length};
 }
 
 std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
+  if (std::optional<BlockProduct> product = block_product_of(graph, node)) {
+    return Fused{.has_blocks = true,
+                 .inputs = std::move(product->inputs),
+                 .attributes = std::move(product->attributes)};
+  }
   if (node.op == OpId::fused_norm_matmul) {
-    Fused fused{.inputs = node.inputs, .attributes = node.attributes};
+    Fused fused{.has_blocks = false, .inputs = node.inputs, .attributes = node.attributes};
     fused.inputs.resize(kInputs);
     if (fused.attributes.contains("norm")) return std::nullopt;
     return fused;
@@ -39,7 +48,8 @@ std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
   const Shape& y = graph.value(node.outputs[0]).type.shape;
   if (!is_vector(graph, product->bias, w[0])) return std::nullopt;
   if (product->residual && graph.value(*product->residual).type.shape != y) return std::nullopt;
-  Fused fused{.inputs = FusedInputs(kInputs), .attributes = product->activation};
+  Fused fused{
+      .has_blocks = false, .inputs = FusedInputs(kInputs), .attributes = product->activation};
   fused.inputs[kX] = product->x;
   fused.inputs[kW] = product->w;
   fused.inputs[kBias] = product->bias;
@@ -51,6 +61,8 @@ bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const 
   if (std::count(fused.inputs.begin(), fused.inputs.end(), std::optional(normalised)) != 1)
     return false;
   if (fused.inputs[kX] != normalised) return false;
+  if (fused.has_blocks)
+    return takes_norm(graph, {.inputs = fused.inputs, .attributes = fused.attributes}, at);
   const TensorType& w = graph.value(*fused.inputs[kW]).type;
   const FusedProduct product = product_of_types({.m = line_count(graph, normalised),
                                                  .n = w.shape[0],
@@ -75,18 +87,29 @@ bool is_plain_norm(const Graph& graph, const Node& node) {
   return last && !has_beta && is_vector(graph, gamma, shape.back());
 }
 
+ValueId add_fused(Graph& graph, NodeId reader, const std::string& stem, Fused fused) {
+  if (fused.has_blocks) {
+    const DType result = graph.value(graph.node(reader).outputs[0]).type.dtype;
+    return add_block_product(
+        graph, reader, stem,
+        {.inputs = std::move(fused.inputs), .attributes = std::move(fused.attributes)}, result);
+  }
+  while (!fused.inputs.back()) fused.inputs.pop_back();
+  return add_node_before(graph, reader, "fused_norm_matmul", stem, std::move(fused.inputs),
+                         std::move(fused.attributes));
+}
+
 void fuse(Graph& graph, const Node& norm, NodeId reader, Fused fused) {
   fused.inputs[kX] = norm.inputs[0];
-  if (norm.inputs.size() > 1) fused.inputs[kGamma] = norm.inputs[1];
-  while (!fused.inputs.back()) fused.inputs.pop_back();
+  const size_t gamma = fused.has_blocks ? FusedDequantInput::kGamma : size_t{kGamma};
+  if (norm.inputs.size() > 1) fused.inputs[gamma] = norm.inputs[1];
   fused.attributes["norm"] = std::string("rms");
   for (const char* name : {"eps", "gamma_offset"}) {
     const auto found = norm.attributes.find(name);
     if (found != norm.attributes.end()) fused.attributes[name] = found->second;
   }
   const Node old = graph.node(reader);
-  const ValueId result = add_node_before(graph, reader, "fused_norm_matmul", old.name + ".normed",
-                                         std::move(fused.inputs), std::move(fused.attributes));
+  const ValueId result = add_fused(graph, reader, old.name + ".normed", std::move(fused));
   graph.replace_uses(old.outputs[0], result);
   graph.remove_node(reader);
 }
@@ -98,7 +121,9 @@ bool fuse_into_readers(Graph& graph, NodeId id, const OfferContext& at) {
   std::vector<Fused> forms;
   for (NodeId reader : readers) {
     std::optional<Fused> fused = fused_form(graph, graph.node(reader));
-    if (!fused || !can_take(graph, *fused, norm.outputs[0], at)) return false;
+    const bool takes =
+        fused && decided_at_all_sizes([&] { return can_take(graph, *fused, norm.outputs[0], at); });
+    if (!takes) return false;
     forms.push_back(std::move(*fused));
   }
   for (size_t i = 0; i < readers.size(); ++i) fuse(graph, norm, readers[i], std::move(forms[i]));

@@ -93,7 +93,9 @@ bool appends_alike(const Graph& graph, const RopeGroup& group) {
   const Append& values = *group.values;
   const auto position = keys.node->inputs[kPosition];
   const auto type = [&graph](ValueId id) { return graph.value(id).type; };
-  return keys.by_head == values.by_head && position == values.node->inputs[kPosition] &&
+  const DType cache = type(*keys.node->inputs[kCache]).dtype;
+  return keys.by_head == values.by_head && cache == type(*values.node->inputs[kCache]).dtype &&
+         is_short_float(cache) && position == values.node->inputs[kPosition] &&
          position == input_at(*group.k, kPositions) &&
          type(group.k->outputs[0]) == type(values.rows) &&
          keys.node->inputs[kCache] != values.node->inputs[kCache];

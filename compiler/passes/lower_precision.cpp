@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The precision mode: f32 values between the inputs and outputs of an entry become f16 or bf16.
-// Kernels still accumulate, and norms and softmax still compute, in f32 (ops.md 0.4). States keep
-// their type.
+// The precision mode: f32 values between the inputs and outputs of an entry become f16 or bf16; or,
+// mixed, those alone that products multiply with weights of fewer bits. Kernels still accumulate,
+// and norms and softmax still compute, in f32 (ops.md 0.4). States keep their type.
 #include <map>
 
 #include "compiler/ops/op_def.h"
@@ -14,6 +14,29 @@ namespace {
 
 bool keeps_f32(const OpDef& op, size_t input) {
   return input < 32 && (op.keeps_f32 >> input & 1) != 0;
+}
+
+void infer(Graph& graph, NodeId id) {
+  Diagnostics diagnostics;
+  RLX_CHECK(check_and_infer(graph, id, diagnostics), diagnostics.text());
+}
+
+// A cast before that node, or behind all.
+ValueId add_cast(Graph& graph, ValueId from, DType to, std::optional<NodeId> before) {
+  const std::string name =
+      graph.fresh_name(graph.value(from).name + "." + std::string(name_of(to)));
+  const ValueId output =
+      graph.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
+  Node node{.name = name,
+            .op = "cast",
+            .inputs = {from},
+            .outputs = {output},
+            .attributes = {{"to", std::string(name_of(to))}},
+            .region = {}};
+  const NodeId id =
+      before ? graph.insert_node_before(*before, std::move(node)) : graph.add_node(std::move(node));
+  infer(graph, id);
+  return output;
 }
 
 class PrecisionRewrite {
@@ -42,32 +65,10 @@ class PrecisionRewrite {
   }
 
  private:
-  ValueId add_cast(ValueId from, DType to, std::optional<NodeId> before) {
-    const std::string name =
-        graph_.fresh_name(graph_.value(from).name + "." + std::string(name_of(to)));
-    const ValueId output =
-        graph_.add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}});
-    Node node{.name = name,
-              .op = "cast",
-              .inputs = {from},
-              .outputs = {output},
-              .attributes = {{"to", std::string(name_of(to))}},
-              .region = {}};
-    const NodeId id = before ? graph_.insert_node_before(*before, std::move(node))
-                             : graph_.add_node(std::move(node));
-    infer(id);
-    return output;
-  }
-
-  void infer(NodeId id) {
-    Diagnostics diagnostics;
-    RLX_CHECK(check_and_infer(graph_, id, diagnostics), diagnostics.text());
-  }
-
   // The low-precision twin of a value, cast once before its first reader.
   ValueId lowered(ValueId value, NodeId reader) {
     const auto [entry, fresh] = lowered_.try_emplace(value);
-    if (fresh) entry->second = add_cast(value, low_, reader);
+    if (fresh) entry->second = add_cast(graph_, value, low_, reader);
     return entry->second;
   }
 
@@ -78,12 +79,16 @@ class PrecisionRewrite {
     const DType dtype = graph_.value(input).type.dtype;
     if (op.takes_type_of_first) {
       const DType wanted = graph_.value(*graph_.node(id).inputs[0]).type.dtype;
-      return i == 1 && dtype != wanted ? add_cast(input, wanted, id) : input;
+      const bool differs = i == 1 && dtype != wanted;
+      // An append rounds what it stores.
+      const bool casts =
+          graph_.node(id).op == OpId::kv_append && is_short_float(dtype) && is_short_float(wanted);
+      return differs && !casts ? add_cast(graph_, input, wanted, id) : input;
     }
     if (op.name == OpId::bitcast) {
       const auto& to = std::get<std::string>(graph_.node(id).attributes.at("to"));
       const bool shrunk = block_bytes(dtype) != block_bytes(dtype_from_name(to).value());
-      return shrunk ? add_cast(input, DType::f32, id) : input;
+      return shrunk ? add_cast(graph_, input, DType::f32, id) : input;
     }
     // f32 here: a leaf, or one of the few results that are f32 by definition.
     return dtype == DType::f32 && !keeps_f32(op, i) ? lowered(input, id) : input;
@@ -97,7 +102,7 @@ class PrecisionRewrite {
     }
     if (graph_.node(id).op != OpId::bitcast) lower_attribute(id, "to");
     lower_attribute(id, "out_dtype");
-    infer(id);
+    infer(graph_, id);
     ++changed_;
   }
 
@@ -112,7 +117,7 @@ class PrecisionRewrite {
   ValueId widened_output(ValueId output) {
     std::optional<ValueId>& wide = wanted_outputs_.at(output);
     if (graph_.value(output).type.dtype == DType::f32) return output;
-    if (!wide) wide = add_cast(output, DType::f32, std::nullopt);
+    if (!wide) wide = add_cast(graph_, output, DType::f32, std::nullopt);
     return *wide;
   }
 
@@ -123,12 +128,62 @@ class PrecisionRewrite {
   size_t changed_ = 0;
 };
 
+// Products whose first operand is to have as few bits as the half floats that it meets. Results and
+// all else stay f32: sums over many layers, norms, scores. What meets blocks, round-operands rounds
+// where that pays.
+class MixedRewrite {
+ public:
+  explicit MixedRewrite(Graph& graph) : graph_(graph) {}
+
+  size_t run() {
+    size_t changed = 0;
+    const std::vector<NodeId> order = graph_.order();
+    for (const NodeId id : order) {
+      const std::optional<DType> low = low_of(id);
+      if (!low) continue;
+      graph_.set_input(id, 0, lowered(*graph_.node(id).inputs[0], *low, id));
+      graph_.change_node(id, [](Node& node) { node.attributes["out_dtype"] = std::string("f32"); });
+      infer(graph_, id);
+      ++changed;
+    }
+    return changed;
+  }
+
+ private:
+  static bool is_product(const std::string& op) {
+    return op == OpId::matmul || op == OpId::grouped_matmul;
+  }
+
+  // What an f32 operand of the node becomes: the type of half floats beside it.
+  std::optional<DType> low_of(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (!is_product(node.op) || graph_.value(*node.inputs[0]).type.dtype != DType::f32)
+      return std::nullopt;
+    const Value& w = graph_.value(*node.inputs[1]);
+    const bool is_lower = w.origin == ValueOrigin::Weight && is_half(w.type.dtype);
+    return is_lower ? std::optional(w.type.dtype) : std::nullopt;
+  }
+
+  ValueId lowered(ValueId value, DType low, NodeId reader) {
+    const auto [entry, fresh] = lowered_.try_emplace({value, low});
+    if (fresh) entry->second = add_cast(graph_, value, low, reader);
+    return entry->second;
+  }
+
+  Graph& graph_;
+  std::map<std::pair<ValueId, DType>, ValueId> lowered_;
+};
+
 }  // namespace
 
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics&) {
   if (options.precision == "f32" || options.precision == "tf32") return 0;
-  const DType low = dtype_from_name(options.precision).value();
   size_t changed = 0;
+  if (options.precision == "mixed") {
+    for (Graph& graph : module.entries) changed += MixedRewrite(graph).run();
+    return changed;
+  }
+  const DType low = dtype_from_name(options.precision).value();
   for (Graph& graph : module.entries) {
     PrecisionRewrite rewrite(graph, low);
     rewrite.note_outputs();

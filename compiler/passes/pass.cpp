@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "compiler/support/check.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -17,8 +18,9 @@ constexpr Pass kPasses[] = {
     {"decompose", "ops without kernels as simpler ops", 0, PassStage::Neutral, decompose},
     {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
      fold_constants},
-    {"lower-precision", "f32 between inputs and outputs as f16 or bf16", 0, PassStage::Neutral,
-     lower_precision},
+    {"lower-precision",
+     "f32 between inputs and outputs as f16 or bf16, or operands of products alone", 0,
+     PassStage::Neutral, lower_precision},
     {"fold-constants", "evaluate what is known", 1, PassStage::Neutral, fold_constants},
     {"merge-common", "compute equal things once", 1, PassStage::Neutral, merge_common},
     {"remove-dead", "drop what nobody reads", 0, PassStage::Neutral, remove_dead},
@@ -28,6 +30,8 @@ constexpr Pass kPasses[] = {
     {"fuse-gated", "gated pairs of products as one", 2, PassStage::PerTarget, fuse_gated},
     {"merge-matmuls", "matmuls of one input as one", 2, PassStage::PerTarget, merge_matmuls},
     {"fuse-norm", "rms_norm into the products after it", 2, PassStage::PerTarget, fuse_norm},
+    {"round-operands", "f16 rows of products with weights in blocks, in precision mixed", 0,
+     PassStage::PerTarget, round_operands},
     {"fuse-rope", "rope of queries and keys, and the append of keys and values, as one", 2,
      PassStage::PerTarget, fuse_rope},
     {"fold-joined", "evaluate what merging made constant", 2, PassStage::PerTarget, fold_constants},
@@ -57,7 +61,10 @@ bool run_passes(Module& module, PassStage stage, const PassOptions& options,
   for (const Pass& pass : kPasses) {
     if (pass.stage != stage || !enabled(pass, options)) continue;
     const auto start = std::chrono::steady_clock::now();
-    const size_t changed = pass.run(module, options, diagnostics);
+    size_t changed = 0;
+    const std::optional<Dim> read =
+        free_size_read_by([&] { changed = pass.run(module, options, diagnostics); });
+    if (read) report_free_size(diagnostics, {}, "pass " + std::string(pass.name), *read);
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     const std::string name(pass.name);
     if (diagnostics.has_errors()) return false;

@@ -18,7 +18,7 @@ namespace rlx {
 struct PassOptions {
   const Target* target = nullptr;     // PerTarget: a pass may ask what the target offers
   int optimisation = 2;               // passes of a higher level do not run
-  std::string precision = "f32";      // "f32", "tf32", "f16" or "bf16"
+  std::string precision = "f32";      // "f32", "tf32", "f16", "bf16" or "mixed"
   std::vector<std::string> disabled;  // names; levels 0 cannot be disabled
   std::vector<std::string> without;   // offers of kernels that are not taken
   std::string dump_after;
@@ -70,7 +70,7 @@ size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& 
 // generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
-// weights once.
+// weights once. Mixed: only those that products multiply with weights of fewer bits.
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Merges nodes that compute the same.
 size_t merge_common(Module& module, const PassOptions& options, Diagnostics& diagnostics);
@@ -81,6 +81,9 @@ size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& di
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls rms_norm into the products that read it, where the target streams all of them.
 size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Precision mixed: f16 rows of products with weights in blocks, where tensor cores want them or
+// such a product makes them.
+size_t round_operands(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the ropes of an attention's q and k, and the kv_append of its k and v, into rope_append.
 size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls bias, activation and residual into matmul.

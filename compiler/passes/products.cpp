@@ -58,7 +58,7 @@ std::optional<ProductNode> product_of(const Graph& graph, const Node& node) {
   return product;
 }
 
-int64_t line_count(const Graph& graph, ValueId x) {
+Dim line_count(const Graph& graph, ValueId x) {
   const Shape& shape = graph.value(x).type.shape;
   return element_count(Shape(shape.begin(), shape.end() - 1));
 }

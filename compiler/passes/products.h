@@ -22,7 +22,7 @@ struct ProductNode {
 std::optional<ProductNode> product_of(const Graph& graph, const Node& node);
 
 // The lines of a product's x: all its elements over the last dim.
-int64_t line_count(const Graph& graph, ValueId x);
+Dim line_count(const Graph& graph, ValueId x);
 
 // Adds a node named after `stem` before `position`, with one output, and infers it.
 ValueId add_node_before(Graph& graph, NodeId position, const std::string& op,

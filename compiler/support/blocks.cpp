@@ -98,6 +98,15 @@ BlockElement decode_q6_k(const Block& block, size_t e) {
   return {block.half(208) * block.signed_byte(192 + e / 16) * q, 0};
 }
 
+// Eight groups of 32, each with the codes of iq4_nl and a scale of 6 bits: 4 at 4, 2 at 2.
+BlockElement decode_iq4_xs(const Block& block, size_t e) {
+  const size_t g = e / 32;
+  const int low = block.byte(4 + g / 2) >> (4 * (g % 2)) & 15;
+  const int top = block.byte(2 + g / 4) >> (2 * (g % 4)) & 3;
+  const auto code = static_cast<size_t>(block.nibble(8 + 16 * g, e % 32));
+  return {block.half(0) * (low + 16 * top - 32) * kIq4Nl.at(code), 0};
+}
+
 BlockElement decode_nvfp4(const Block& block, size_t e) {
   const size_t g = e / 16;
   const size_t j = e % 16;
@@ -136,6 +145,8 @@ BlockElement decode(DType dtype, const Block& block, size_t e) {
       return {block.single(0) * block.signed_byte(4 + e), 0};
     case DType::iq4_nl:
       return {block.half(0) * kIq4Nl.at(static_cast<size_t>(block.nibble(2, e))), 0};
+    case DType::iq4_xs:
+      return decode_iq4_xs(block, e);
     case DType::mxfp4:
       return {std::ldexp(double_from_e2m1(static_cast<uint8_t>(block.nibble(1, e))),
                          block.byte(0) - 127),

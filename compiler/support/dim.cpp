@@ -17,6 +17,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 thread_local DimWatch* innermost_watch = nullptr;
+thread_local bool orders_are_decided = false;
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
@@ -82,10 +83,31 @@ DimRange range_of(Dim::Op op, const DimRange& a, const DimRange& b) {
   RLX_CHECK(false, "an operator of sizes");
 }
 
+// In lowest terms, above a positive number: quotients without rest are fractions of their parts.
+struct Fraction {
+  Wide above = 0;
+  Wide below = 1;
+  bool operator==(const Fraction&) const = default;
+};
+
+Fraction reduced(Wide above, Wide below) {
+  Wide a = above < 0 ? -above : above;
+  Wide b = below;
+  while (b != 0) a = std::exchange(b, a % b);
+  return {.above = above / a, .below = below / a};
+}
+
+Fraction operator+(const Fraction& a, const Fraction& b) {
+  return reduced(a.above * b.below + b.above * a.below, a.below * b.below);
+}
+Fraction operator*(const Fraction& a, const Fraction& b) {
+  return reduced(a.above * b.above, a.below * b.below);
+}
+
 // A sum of products: coefficient by the sorted factors, each a symbol or another expression by its
 // text. Equal sums are equal numbers.
 using Factors = std::vector<std::string>;
-using Sum = std::map<Factors, int64_t>;
+using Sum = std::map<Factors, Fraction>;
 
 Sum sum_of(const Dim& dim);
 
@@ -96,28 +118,142 @@ Sum product_of(const Sum& a, const Sum& b) {
       Factors factors = left;
       factors.insert(factors.end(), right.begin(), right.end());
       std::sort(factors.begin(), factors.end());
-      product[factors] += m * n;
+      Fraction& sum = product[factors];
+      sum = sum + m * n;
     }
   }
   return product;
 }
 
+// Of a quotient by a number that leaves no rest.
+bool is_exact(const Dim::Expression& expression) {
+  const Dim& divisor = expression.b;
+  return expression.op == Dim::Op::Divide && !divisor.is_free() && divisor.bound() > 0 &&
+         expression.a.divides_by(divisor.bound());
+}
+
 Sum sum_of(const Dim& dim) {
   const Dim::Expression* expression = dim.expression();
-  if (expression == nullptr) return {{{}, dim.bound()}};
+  if (expression == nullptr) return {{{}, {.above = dim.bound()}}};
   if (expression->op == Dim::Op::Multiply)
     return product_of(sum_of(expression->a), sum_of(expression->b));
+  if (is_exact(*expression))
+    return product_of(sum_of(expression->a), {{{}, {.above = 1, .below = expression->b.bound()}}});
   if (expression->op != Dim::Op::Add && expression->op != Dim::Op::Subtract)
-    return {{{to_string(dim)}, 1}};
+    return {{{to_string(dim)}, {.above = 1}}};
   Sum sum = sum_of(expression->a);
-  const int64_t sign = expression->op == Dim::Op::Add ? 1 : -1;
-  for (const auto& [factors, count] : sum_of(expression->b)) sum[factors] += sign * count;
+  const Fraction sign{.above = expression->op == Dim::Op::Add ? 1 : -1};
+  for (const auto& [factors, count] : sum_of(expression->b)) {
+    Fraction& total = sum[factors];
+    total = total + sign * count;
+  }
   return sum;
 }
 
+// A sum, difference, product or quotient of a size and a number, by the operator.
+const Dim::Expression* with_number(const Dim& dim, Dim::Op op) {
+  const Dim::Expression* expression = dim.expression();
+  const bool fits = expression != nullptr && expression->op == op && !expression->b.is_free();
+  return fits ? expression : nullptr;
+}
+
+// a + number, of an `a` that ends in a number: one number behind it. The same values are below 0,
+// where a plan has none. nullopt where that cannot be.
+std::optional<Dim> joined_sum(const Dim& a, int64_t number) {
+  int64_t sum = 0;
+  if (const Dim::Expression* added = with_number(a, Dim::Op::Add)) {
+    if (__builtin_add_overflow(added->b.bound(), number, &sum)) return std::nullopt;
+    return added->a + sum;
+  }
+  const Dim::Expression* taken = with_number(a, Dim::Op::Subtract);
+  if (taken == nullptr || __builtin_sub_overflow(number, taken->b.bound(), &sum))
+    return std::nullopt;
+  const bool never_below = taken->a.range().least >= taken->b.bound();
+  return number < 0 || never_below ? std::optional(taken->a + sum) : std::nullopt;
+}
+
+// (x + n) / number with an x that it divides: x / number + n / number, rounded down.
+std::optional<Dim> quotient_of_parts(const Dim& a, int64_t number) {
+  const Dim::Expression* added = with_number(a, Dim::Op::Add);
+  const Dim::Expression* taken = with_number(a, Dim::Op::Subtract);
+  if (added != nullptr && added->a.divides_by(number))
+    return added->a / number + static_cast<int64_t>(floor_div(added->b.bound(), number));
+  const bool never_below = taken != nullptr && taken->a.range().least >= taken->b.bound();
+  if (never_below && taken->a.divides_by(number))
+    return taken->a / number + static_cast<int64_t>(floor_div(-taken->b.bound(), number));
+  return std::nullopt;
+}
+
+// (x / m) / number, x not negative.
+std::optional<Dim> quotient_of_quotient(const Dim& a, int64_t number) {
+  const Dim::Expression* divided = with_number(a, Dim::Op::Divide);
+  int64_t product = 0;
+  if (divided == nullptr || divided->a.range().least < 0 ||
+      __builtin_mul_overflow(divided->b.bound(), number, &product))
+    return std::nullopt;
+  return divided->a / product;
+}
+
+// (x / m) * number with an x that m divides, and one of the two numbers the other.
+std::optional<Dim> product_of_quotient(const Dim& a, int64_t number) {
+  const Dim::Expression* divided = with_number(a, Dim::Op::Divide);
+  if (divided == nullptr || number <= 0) return std::nullopt;
+  const int64_t divisor = divided->b.bound();
+  if (!divided->a.divides_by(divisor)) return std::nullopt;
+  if (number % divisor == 0) return divided->a * (number / divisor);
+  return divisor % number == 0 ? std::optional(divided->a / (divisor / number)) : std::nullopt;
+}
+
+// The operation on a size and a number in fewer steps, where there are such.
+std::optional<Dim> in_fewer_steps(Dim::Op op, const Dim& a, int64_t number) {
+  switch (op) {
+    case Dim::Op::Add:
+      return joined_sum(a, number);
+    case Dim::Op::Subtract:
+      return number == kLeast ? std::nullopt : joined_sum(a, -number);
+    case Dim::Op::Multiply:
+      return product_of_quotient(a, number);
+    case Dim::Op::Divide: {
+      const std::optional<Dim> parts = quotient_of_parts(a, number);
+      return parts ? parts : quotient_of_quotient(a, number);
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
 Sum without_zeros(Sum sum) {
-  std::erase_if(sum, [](const auto& term) { return term.second == 0; });
+  std::erase_if(sum, [](const auto& term) { return term.second.above == 0; });
   return sum;
+}
+
+// a / b where b divides a at every value of the symbols because it is a factor; nullopt elsewhere.
+std::optional<Dim> quotient_by_factor(const Dim& a, const Dim& b) {
+  if (b == 1) return a;
+  if (a == b) return 1;
+  if (!a.is_free() && !b.is_free())
+    return a.bound() % b.bound() == 0 ? std::optional<Dim>(a.bound() / b.bound()) : std::nullopt;
+  if (const auto* product = b.expression();
+      product != nullptr && product->op == Dim::Op::Multiply) {
+    const auto once = quotient_by_factor(a, product->a);
+    return once ? quotient_by_factor(*once, product->b) : std::nullopt;
+  }
+  const Dim::Expression* expression = a.expression();
+  if (expression == nullptr || expression->op == Dim::Op::Symbol) return std::nullopt;
+  const bool is_sum = expression->op == Dim::Op::Add || expression->op == Dim::Op::Subtract;
+  if (!is_sum && expression->op != Dim::Op::Multiply) return std::nullopt;
+  // Of a number, what the left side has of it.
+  const Dim part =
+      is_sum || b.is_free() ? b : Dim(std::gcd(expression->a.known_factor(), b.bound()));
+  const auto left = quotient_by_factor(expression->a, part);
+  const auto right = quotient_by_factor(expression->b, is_sum ? b : b / part);
+  if (is_sum && left && right)
+    return expression->op == Dim::Op::Add ? *left + *right : *left - *right;
+  if (is_sum) return std::nullopt;
+  if (left && right) return *left * *right;
+  if (!b.is_free()) return std::nullopt;
+  const auto of_right = quotient_by_factor(expression->b, b);
+  return of_right ? std::optional<Dim>(expression->a * *of_right) : std::nullopt;
 }
 
 }  // namespace
@@ -167,18 +303,43 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if ((op == Op::Add || op == Op::Subtract) && b == 0) return a;
   if (op == Op::Add && a == 0) return b;
   if (op == Op::Subtract && is_same(a, b)) return 0;
+  // No negative numbers: a plan's sizes have none.
+  const auto is_negative = [](const Dim& dim) { return !dim.is_free() && dim.bound_ < 0; };
+  if (op == Op::Add && is_negative(b)) return combine(Op::Subtract, a, -b.bound_);
+  if (op == Op::Add && is_negative(a)) return combine(Op::Subtract, b, -a.bound_);
+  if (op == Op::Subtract && is_negative(b)) return combine(Op::Add, a, -b.bound_);
+  // Of 0 - y: y.
+  const auto negated = [](const Dim& dim) -> const Dim* {
+    const Expression* expression = dim.expression();
+    const bool is_negation =
+        expression != nullptr && expression->op == Op::Subtract && expression->a == 0;
+    return is_negation ? &expression->b : nullptr;
+  };
+  if (op == Op::Add && negated(b) != nullptr) return combine(Op::Subtract, a, *negated(b));
+  if (op == Op::Add && negated(a) != nullptr) return combine(Op::Subtract, b, *negated(a));
+  if (op == Op::Subtract && negated(b) != nullptr) return combine(Op::Add, a, *negated(b));
+  if (op == Op::Multiply && is_negative(b)) return combine(Op::Subtract, 0, a * -b.bound_);
+  if (op == Op::Multiply && is_negative(a)) return combine(Op::Subtract, 0, b * -a.bound_);
+  if (op == Op::Multiply && negated(a) != nullptr) return combine(Op::Subtract, 0, *negated(a) * b);
+  if (op == Op::Multiply && negated(b) != nullptr) return combine(Op::Subtract, 0, a * *negated(b));
   if (divides && is_same(a, b)) return op == Op::Divide ? 1 : 0;
   if ((op == Op::Min || op == Op::Max) && is_same(a, b)) return a;
   RLX_CHECK(!divides || b.range().least > 0, "division of " + to_string(a) + " by " + to_string(b));
   if (op == Op::Modulo && !b.is_free() && a.divides_by(b.bound())) return 0;
-  // (x * b) / b, with b a factor anywhere in the product.
-  if (op == Op::Divide && a.expression_ && a.expression_->op == Op::Multiply) {
+  if (op == Op::Divide) {
+    if (std::optional<Dim> quotient = quotient_by_factor(a, b)) return std::move(*quotient);
+  }
+  if (op == Op::Divide && a.expression_ && a.expression_->op == Op::Multiply && !b.is_free()) {
     const Dim& left = a.expression_->a;
     const Dim& right = a.expression_->b;
-    if (is_same(right, b)) return left;
-    if (is_same(left, b)) return right;
-    if (!b.is_free() && right.divides_by(b.bound())) return left * (right / b);
-    if (!b.is_free() && left.divides_by(b.bound())) return left / b * right;
+    if (right.divides_by(b.bound())) return left * (right / b);
+    if (left.divides_by(b.bound())) return left / b * right;
+  }
+  const bool turns = !a.is_free() && (op == Op::Add || op == Op::Multiply);
+  const Dim& size = turns ? b : a;
+  const Dim& number = turns ? a : b;
+  if (!number.is_free()) {
+    if (const std::optional<Dim> shorter = in_fewer_steps(op, size, number.bound_)) return *shorter;
   }
   const DimRange range = range_of(op, a.range(), b.range());
   if (range.least == range.most) return range.least;
@@ -228,6 +389,41 @@ std::optional<Dim> checked_product(const Dim& a, const Dim& b) {
   return a * b;
 }
 
+Dim with_symbols(const Dim& size, const std::function<FreeSymbol(const FreeSymbol&)>& other) {
+  const Dim::Expression* expression = size.expression();
+  if (expression == nullptr) return size;
+  if (expression->op == Dim::Op::Symbol) return Dim::of(other(expression->symbol));
+  const Dim a = with_symbols(expression->a, other);
+  const Dim b = with_symbols(expression->b, other);
+  switch (expression->op) {
+    case Dim::Op::Add:
+      return a + b;
+    case Dim::Op::Subtract:
+      return a - b;
+    case Dim::Op::Multiply:
+      return a * b;
+    case Dim::Op::Divide:
+      return a / b;
+    case Dim::Op::Modulo:
+      return a % b;
+    case Dim::Op::Min:
+      return min(a, b);
+    case Dim::Op::Max:
+      return max(a, b);
+    case Dim::Op::Symbol:
+      break;
+  }
+  RLX_CHECK(false, "an operator of sizes");
+}
+
+void for_each_symbol(const Dim& size, const std::function<void(const FreeSymbol&)>& visit) {
+  const Dim::Expression* expression = size.expression();
+  if (expression == nullptr) return;
+  if (expression->op == Dim::Op::Symbol) return visit(expression->symbol);
+  for_each_symbol(expression->a, visit);
+  for_each_symbol(expression->b, visit);
+}
+
 std::vector<int64_t> numbers_of(const std::vector<Dim>& dims) {
   return {dims.begin(), dims.end()};
 }
@@ -261,6 +457,35 @@ std::string to_string(const Dim& dim) {
       return "max(" + a + ", " + b + ")";
   }
   RLX_CHECK(false, "an operator of sizes");
+}
+
+DimOrder::DimOrder(const Dim& a, const Dim& b)
+    : bound_(a.bound() <=> b.bound()),
+      least_(a.range().least <=> b.range().most),
+      most_(a.range().most <=> b.range().least),
+      free_(a.is_free() ? &a : &b) {
+  if (!orders_are_decided) return;
+  // What both have alike does not decide.
+  Sum difference = sum_of(a);
+  for (const auto& [factors, count] : sum_of(b)) {
+    Fraction& rest = difference[factors];
+    rest = rest + Fraction{.above = -1} * count;
+  }
+  difference = without_zeros(std::move(difference));
+  if (difference.empty() || (difference.size() == 1 && difference.begin()->first.empty()))
+    least_ = most_ = bound_;
+}
+
+void DimOrder::tell_undecided() const {
+  if (orders_are_decided && free_ != nullptr) Dim::tell_fixed(*free_);
+}
+
+DecidedOrders::DecidedOrders() : outer_(orders_are_decided) {
+  orders_are_decided = true;
+}
+
+DecidedOrders::~DecidedOrders() {
+  orders_are_decided = outer_;
 }
 
 DimWatch::DimWatch(std::function<void(const Dim&)> hears)

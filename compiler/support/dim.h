@@ -29,6 +29,47 @@ struct DimRange {
   int64_t most = 0;
 };
 
+class Dim;
+
+// The order of two sizes. Where it depends on the run, that at the bound: what kernels are chosen
+// by. Under a DecidedOrders such an order is a number that was read.
+class DimOrder {
+ public:
+  constexpr explicit DimOrder(std::strong_ordering order)
+      : bound_(order), least_(order), most_(order) {}
+  // One of the two is free.
+  DimOrder(const Dim& a, const Dim& b);
+
+  friend bool operator<(const DimOrder& order, int) {
+    return order.decided(order.bound_ < 0, order.most_ < 0, order.least_ >= 0);
+  }
+  friend bool operator<=(const DimOrder& order, int) {
+    return order.decided(order.bound_ <= 0, order.most_ <= 0, order.least_ > 0);
+  }
+  friend bool operator>(const DimOrder& order, int) {
+    return order.decided(order.bound_ > 0, order.least_ > 0, order.most_ <= 0);
+  }
+  friend bool operator>=(const DimOrder& order, int) {
+    return order.decided(order.bound_ >= 0, order.least_ >= 0, order.most_ < 0);
+  }
+  friend bool operator<(int, const DimOrder& order) { return order > 0; }
+  friend bool operator<=(int, const DimOrder& order) { return order >= 0; }
+  friend bool operator>(int, const DimOrder& order) { return order < 0; }
+  friend bool operator>=(int, const DimOrder& order) { return order <= 0; }
+
+ private:
+  [[nodiscard]] bool decided(bool at_bound, bool is_always, bool is_never) const {
+    if (!is_always && !is_never) tell_undecided();
+    return at_bound;
+  }
+  void tell_undecided() const;
+
+  std::strong_ordering bound_;
+  std::strong_ordering least_;  // where a - b is least
+  std::strong_ordering most_;
+  const Dim* free_ = nullptr;  // of the two; lives as long as what compares them
+};
+
 class Dim {
  public:
   enum class Op : uint8_t { Symbol, Add, Subtract, Multiply, Divide, Modulo, Min, Max };
@@ -162,20 +203,20 @@ class Dim {
     if (!a.expression_ && !b.expression_) return a.bound_ == b.bound_;
     return is_same(a, b);
   }
-  // Where the order depends on the run, that at the bound: what kernels are chosen by.
-  friend std::strong_ordering operator<=>(const Dim& a, const Dim& b) {
-    return a.bound_ <=> b.bound_;
+  friend DimOrder operator<=>(const Dim& a, const Dim& b) {
+    return a.expression_ || b.expression_ ? DimOrder(a, b) : DimOrder(a.bound_ <=> b.bound_);
   }
   template <std::integral T>
   friend bool operator==(const Dim& a, T b) {
     return a == Dim(b);
   }
   template <std::integral T>
-  friend std::strong_ordering operator<=>(const Dim& a, T b) {
-    return a.bound_ <=> static_cast<int64_t>(b);
+  friend DimOrder operator<=>(const Dim& a, T b) {
+    return a.expression_ ? DimOrder(a, Dim(b)) : DimOrder(a.bound_ <=> static_cast<int64_t>(b));
   }
 
  private:
+  friend class DimOrder;
   Dim(int64_t bound, std::shared_ptr<const Expression> expression)
       : bound_(bound), expression_(std::move(expression)) {}
   [[nodiscard]] int64_t number() const {
@@ -201,6 +242,11 @@ struct Dim::Expression {
 // a * b; nullopt where it is no 64-bit number at some value of the symbols.
 std::optional<Dim> checked_product(const Dim& a, const Dim& b);
 
+// The size with other symbols in the places of its own.
+Dim with_symbols(const Dim& size, const std::function<FreeSymbol(const FreeSymbol&)>& other);
+// Calls visit(symbol) for every symbol of the size, for each place where it stands.
+void for_each_symbol(const Dim& size, const std::function<void(const FreeSymbol&)>& visit);
+
 // Of fixed numbers only.
 std::vector<int64_t> numbers_of(const std::vector<Dim>& dims);
 
@@ -220,6 +266,19 @@ class DimWatch {
   friend class Dim;
   std::function<void(const Dim&)> hears_;
   DimWatch* outer_;
+};
+
+// While one is alive, orders of the thread that depend on the run are told to DimWatch: what is
+// concluded from them must hold at every value of the symbols.
+class DecidedOrders {
+ public:
+  DecidedOrders();
+  ~DecidedOrders();
+  DecidedOrders(const DecidedOrders&) = delete;
+  DecidedOrders& operator=(const DecidedOrders&) = delete;
+
+ private:
+  bool outer_;
 };
 
 }  // namespace rlx

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10 and the mappings of ops.md 0.8 and 12.2 on the host.
+// The mappings of ops.md 0.8 and 12.2 of Philox on the host.
 #include "compiler/support/philox.h"
 
 #include <algorithm>
@@ -37,28 +37,9 @@ uint64_t high_product(uint64_t a, uint64_t b) {
 
 }  // namespace
 
-PhiloxWords philox(PhiloxWords c, std::array<uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53u} * c[0];
-    const uint64_t p1 = uint64_t{0xCD9E8D57u} * c[2];
-    c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ key[0], static_cast<uint32_t>(p1),
-         static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ key[1], static_cast<uint32_t>(p0)};
-    key[0] += 0x9E3779B9u;
-    key[1] += 0xBB67AE85u;
-  }
-  return c;
-}
-
 PhiloxWords philox_block(uint64_t seed, uint32_t stream, uint32_t step, uint64_t block) {
   return philox({static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), step, stream},
-                {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
-}
-
-float philox_uniform(uint32_t word) {
-  return static_cast<float>(word >> 8) * 0x1p-24f;
-}
-float philox_open_uniform(uint32_t word) {
-  return static_cast<float>(2 * (word >> 9) + 1) * 0x1p-24f;
+                philox_key(seed));
 }
 
 std::array<double, 4> philox_normals(const PhiloxWords& words) {

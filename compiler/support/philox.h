@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Philox4x32-10 and the mappings of ops.md 0.8 and 12.2 on the host, equal to
+// The mappings of ops.md 0.8 and 12.2 of Philox (schema/philox.h) on the host, equal to
 // shaders/rng_fill.kernel: bit for bit for words, uniforms and integers, to 2e-6 for normals.
 #pragma once
 
@@ -7,22 +7,14 @@
 #include <cstdint>
 
 #include "compiler/support/dtype.h"
+#include "schema/philox.h"
 
 namespace rlx {
-
-using PhiloxWords = std::array<uint32_t, 4>;
-
-// Ten rounds of the counter under the key.
-PhiloxWords philox(PhiloxWords counter, std::array<uint32_t, 2> key);
 
 // The words of one block of a tensor's stream: key from `seed`, counter (low32(block),
 // high32(block), step, stream).
 PhiloxWords philox_block(uint64_t seed, uint32_t stream, uint32_t step, uint64_t block);
 
-// [0, 1): 24 bits of the word.
-float philox_uniform(uint32_t word);
-// (0, 1): odd multiples of 2^-24, for use under a log.
-float philox_open_uniform(uint32_t word);
 // Box-Muller of a block in f64: element i of a stream uses normals[i % 4].
 std::array<double, 4> philox_normals(const PhiloxWords& words);
 

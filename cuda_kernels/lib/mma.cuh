@@ -33,11 +33,16 @@ RLX_FN void rlx_copy_async(rlx_u32 shared, rlx_ptr global, rlx_u32 bytes) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global), "n"(kBytes), "r"(bytes) : "memory");
 }
 // Closes a group of this thread's copies; rlx_wait_copies<n>() returns when all but the n youngest groups of this thread have
-// arrived. Other threads see them after a barrier.
+// arrived, and with n 0 all its copies, those of no group too: wait_group 0 would not wait for them. Other threads see them after a
+// barrier.
 RLX_FN void rlx_commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int kGroups>
 RLX_FN void rlx_wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+  if constexpr (kGroups == 0) {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+  } else {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+  }
 }
 
 // ---- ldmatrix: 8 x 8 tiles of 16-bit values, or 8 x 4 of 32-bit ones ----

@@ -18,14 +18,13 @@ using Tokens = std::vector<int64_t>;
 
 class Encoder {
  public:
-  // Opens a plan each of whose entries takes input_ids and attention_mask, i64[rows, tokens], and
-  // gives sentence_embedding, f32[rows, width]. `filler`: a sentence for rows that no sentence
-  // needs, at most as long as the shortest entry. Throws std::runtime_error with the library's
-  // sentence.
-  Encoder(const std::string& plan, const std::string& device, Tokens filler);
+  // Opens a plan of one entry that takes input_ids and attention_mask, i64[rows, tokens], both
+  // sizes free from 1 on, and gives sentence_embedding, f32[rows, width]. Throws std::runtime_error
+  // with the library's sentence.
+  Encoder(const std::string& plan, const std::string& device);
 
   [[nodiscard]] size_t width() const { return width_; }
-  [[nodiscard]] size_t max_tokens() const { return max_tokens_; }
+  [[nodiscard]] size_t max_tokens() const { return limits_.tokens; }
   [[nodiscard]] std::string device_name() const;
 
   // One row of `width` numbers per sentence.
@@ -38,17 +37,16 @@ class Encoder {
     void operator()(rlx_session* session) const { rlx_session_close(session); }
   };
 
-  Bucket read_bucket(uint32_t entry);
-  void set_input(const Bucket& bucket, const char* name, const std::vector<int64_t>& values);
+  void read_entry();
+  size_t free_size(uint32_t input, uint32_t axis);
+  void set_input(const Batch& batch, const char* name, const std::vector<int64_t>& values);
   void run(const Batch& batch, std::span<const Tokens> sentences, std::vector<float>& embeddings);
 
-  Tokens filler_;
   std::unique_ptr<rlx_plan, Close> plan_;
   std::unique_ptr<rlx_device, Close> device_;
   std::unique_ptr<rlx_session, Close> session_;
-  std::vector<Bucket> buckets_;
+  Limits limits_;
   size_t width_ = 0;
-  size_t max_tokens_ = 0;
 };
 
 }  // namespace search

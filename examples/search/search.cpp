@@ -118,7 +118,7 @@ class Search {
       : options_(options),
         words_(options.files[1]),
         lines_(read_lines(options.files[2])),
-        encoder_(options.files[0], options.device, {words_.begin_id(), words_.end_id()}) {
+        encoder_(options.files[0], options.device) {
     for (const std::string& line : lines_) sentences_.push_back(tokens_of(line));
     const double time = milliseconds([this] { embeddings_ = encoder_.embed(sentences_); });
     std::printf("%zu lines embedded on %s in %.1f ms, preparation included\n", lines_.size(),

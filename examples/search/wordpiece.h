@@ -28,9 +28,6 @@ class WordPiece {
   // [UNK]. Special pieces written in the text are plain text.
   [[nodiscard]] std::vector<int64_t> encode(std::string_view text, size_t max_tokens) const;
 
-  [[nodiscard]] int64_t begin_id() const { return begin_; }
-  [[nodiscard]] int64_t end_id() const { return end_; }
-
  private:
   void add_pieces(std::string_view word, std::vector<int64_t>& ids) const;
   [[nodiscard]] int64_t special(const std::string& path, const char* piece) const;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: library and plans.
-#include <cstdio>
 #include <iterator>
 
 #include "runtime/api/handles.h"
@@ -9,10 +8,6 @@
 
 namespace rlx {
 namespace {
-
-constexpr size_t kMaxErrorBytes = 4096;
-// Of fixed size, so that an error can be told when memory has run out.
-thread_local char last_error[kMaxErrorBytes];
 
 constexpr const char* kStatusNames[] = {
     "ok",
@@ -132,7 +127,9 @@ Status take_plan_options(const rlx_plan_options* given, PlanOptions& options) {
             text_of("options.check_weights is ", taken.check_weights,
                     " and options.copy_memory is ", taken.copy_memory, ", each must be 0 or 1")};
   }
-  options = {.check_weights = taken.check_weights == 1, .copy_memory = taken.copy_memory == 1};
+  options = {.check_weights = taken.check_weights == 1,
+             .copy_memory = taken.copy_memory == 1,
+             .weights_folder = taken.weights_folder == nullptr ? "" : taken.weights_folder};
   return {};
 }
 
@@ -142,13 +139,9 @@ const char* text_or_empty(const flatbuffers::String* string) {
 
 }  // namespace
 
-rlx_status remember(rlx_status code, const char* message) noexcept {
-  std::snprintf(last_error, sizeof last_error, "%s", code == RLX_OK ? "" : message);
-  return code;
-}
-
-rlx_status remember(const Status& status) noexcept {
-  return remember(status.code(), status.message().c_str());
+LastError& last_error() noexcept {
+  thread_local LastError error;
+  return error;
 }
 
 }  // namespace rlx
@@ -168,7 +161,7 @@ void rlx_plan_format(uint32_t* major, uint32_t* minor) {
 }
 
 const char* rlx_last_error(void) {
-  return rlx::last_error;
+  return rlx::last_error().text();
 }
 
 const char* rlx_status_name(int status) {
@@ -314,6 +307,44 @@ rlx_status rlx_plan_get_symbol(const rlx_plan* plan, uint32_t index, rlx_symbol_
     filled.maximum = symbol.bound().value_or(symbol.maximum());
     filled.multiple_of = is_free ? symbol.multiple_of() : 1;
     filled.is_free = is_free ? 1 : 0;
+    rlx::give_struct(filled, info);
+    return {};
+  });
+}
+
+uint64_t rlx_plan_text_bytes(const rlx_plan* plan) {
+  return plan == nullptr ? 0 : plan->view->text_section_bytes();
+}
+
+rlx_status rlx_plan_read_text(const rlx_plan* plan, void* data, size_t size_bytes) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    if (data == nullptr && size_bytes != 0) return null_argument("data");
+    return plan->view->read_text({static_cast<std::byte*>(data), size_bytes});
+  });
+}
+
+uint32_t rlx_plan_state_count(const rlx_plan* plan) {
+  return plan == nullptr ? 0 : plan->view->index().states()->size();
+}
+
+rlx_status rlx_plan_get_state(const rlx_plan* plan, uint32_t index, rlx_tensor_info* info) {
+  return guarded([&]() -> Status {
+    if (plan == nullptr) return null_argument("plan");
+    RLX_RETURN_IF_ERROR(rlx::check_room(info, "info"));
+    const auto& states = *plan->view->index().states();
+    if (index >= states.size()) {
+      return {RLX_INVALID_ARGUMENT,
+              rlx::text_of("there is no state ", index, ", the plan has ", states.size())};
+    }
+    const rlx::fb::State& state = *states.Get(index);
+    rlx_tensor_info filled = RLX_INIT(rlx_tensor_info);
+    filled.name = state.name()->c_str();
+    filled.dtype = state.dtype();
+    filled.rank = state.dims()->size();
+    std::copy(state.dims()->begin(), state.dims()->end(), filled.dims);
+    filled.size_bytes = state.size_bytes();
+    filled.segment = RLX_STATE;
     rlx::give_struct(filled, info);
     return {};
   });

@@ -42,13 +42,15 @@ rlx_status with_entry(const rlx_session* session, uint32_t entry, const Body& bo
   });
 }
 
-Status give_port(Session& session, uint32_t entry, std::string_view what, uint32_t index,
-                 const flatbuffers::Vector<uint32_t>& values, rlx_tensor_info* info) {
+Status give_port(Session& session, uint32_t entry, std::string_view what, EntrySizes::Ports ports,
+                 uint32_t index, rlx_tensor_info* info) {
+  RLX_RETURN_IF_ERROR(session.check_entry(entry));
   RLX_RETURN_IF_ERROR(check_room(info, "info"));
+  const auto& values = *(session.record(entry).*ports)();
   if (index >= values.size()) return missing_index(what, index, values.size());
   const fb::Value& value = PlanView::value(session.record(entry), values.Get(index));
   TensorDims shape;
-  RLX_RETURN_IF_ERROR(session.shape_of(entry, values.Get(index), shape));
+  RLX_RETURN_IF_ERROR(session.shape_of(entry, ports, index, shape));
   rlx_tensor_info filled = describe_value(value);
   std::copy(shape.dims.begin(), shape.dims.end(), filled.dims);
   filled.size_bytes = *tensor_bytes(value.dtype(), shape.span());
@@ -64,17 +66,15 @@ using rlx::Status;
 
 rlx_status rlx_session_get_input(const rlx_session* session, uint32_t entry, uint32_t input,
                                  rlx_tensor_info* info) {
-  return rlx::in_session(const_cast<rlx_session*>(session), [&](rlx::Session& s) -> Status {
-    RLX_RETURN_IF_ERROR(s.check_entry(entry));
-    return rlx::give_port(s, entry, "input", input, *s.record(entry).inputs(), info);
+  return rlx::in_session(const_cast<rlx_session*>(session), [&](rlx::Session& s) {
+    return rlx::give_port(s, entry, "input", &rlx::fb::Entry::inputs, input, info);
   });
 }
 
 rlx_status rlx_session_get_output(const rlx_session* session, uint32_t entry, uint32_t output,
                                   rlx_tensor_info* info) {
-  return rlx::in_session(const_cast<rlx_session*>(session), [&](rlx::Session& s) -> Status {
-    RLX_RETURN_IF_ERROR(s.check_entry(entry));
-    return rlx::give_port(s, entry, "output", output, *s.record(entry).outputs(), info);
+  return rlx::in_session(const_cast<rlx_session*>(session), [&](rlx::Session& s) {
+    return rlx::give_port(s, entry, "output", &rlx::fb::Entry::outputs, output, info);
   });
 }
 
@@ -104,7 +104,7 @@ rlx_status rlx_session_get_value(const rlx_session* session, uint32_t entry, uin
           return rlx::missing_index("value", value, record.values()->size());
         rlx_tensor_info filled = rlx::describe_value(PlanView::value(record, value));
         // Of the plan, since a binding is gone one day.
-        filled.name = PlanView::value(session->session->record(entry), value).name()->c_str();
+        filled.name = PlanView::value(session->session->bound_from(entry), value).name()->c_str();
         rlx::give_struct(filled, info);
         return {};
       });
@@ -118,7 +118,7 @@ rlx_status rlx_session_get_step(const rlx_session* session, uint32_t entry, uint
         const std::span<const rlx::fb::Step> steps = PlanView::steps(program);
         if (step >= steps.size()) return rlx::missing_index("step", step, steps.size());
         const rlx::fb::Step& record = steps[step];
-        const rlx::fb::Step& planned = PlanView::steps(session->session->record(entry))[step];
+        const rlx::fb::Step& planned = PlanView::steps(session->session->bound_from(entry))[step];
         rlx_step_info filled = RLX_INIT(rlx_step_info);
         // Texts of the plan, since a binding is gone one day.
         filled.kernel = record.kind() == rlx::fb::StepKind::Skip

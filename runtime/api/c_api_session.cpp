@@ -11,6 +11,19 @@ Status note_loss(SharedDevice& device, Status status) {
   return status;
 }
 
+Status take_tensor(const rlx_tensor* given, rlx_tensor& taken, HostTensor& tensor) {
+  RLX_RETURN_IF_ERROR(take_struct(given, "tensor", taken));
+  if (taken.rank > RLX_MAX_RANK) {
+    return {RLX_INVALID_ARGUMENT,
+            text_of("tensor.rank is ", taken.rank, ", at most ", RLX_MAX_RANK, " is possible")};
+  }
+  if (taken.data == nullptr && taken.size_bytes > 0) return null_argument("tensor.data");
+  tensor = {.bytes = {static_cast<const std::byte*>(taken.data), taken.size_bytes},
+            .dtype = taken.dtype,
+            .dims = {taken.dims, taken.rank}};
+  return {};
+}
+
 namespace {
 
 // For a plan that another session loaded without asking.
@@ -45,6 +58,9 @@ Status load_once(rlx_plan& plan, const std::shared_ptr<SharedDevice>& device,
 // rlx_session_options up to check_indices, as the first header had it.
 constexpr size_t kFirstOptionsBytes = offsetof(rlx_session_options, max_bindings);
 
+// Each run has a fence or an event of its own.
+constexpr uint32_t kMaxQueueDepth = 1024;
+
 Status take_session_options(const rlx_session_options* given, LoadOptions& options,
                             SessionOptions& session) {
   if (given == nullptr) return {};
@@ -63,6 +79,14 @@ Status take_session_options(const rlx_session_options* given, LoadOptions& optio
   options.require_tuned = taken.require_tuned == 1;
   session.stream = taken.cuda_stream;
   session.check_indices = taken.check_indices == 1;
+  if (taken.queue_depth > kMaxQueueDepth)
+    return {RLX_INVALID_ARGUMENT, text_of("options.queue_depth is ", taken.queue_depth,
+                                          ", at most ", kMaxQueueDepth, " is possible")};
+  if (taken.queue_depth > 1 && taken.check_indices == 1)
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.queue_depth is ", taken.queue_depth, " with check_indices, which ",
+                    "needs 1: the host looks at the counts between two runs")};
+  if (taken.queue_depth > 0) session.queue_depth = taken.queue_depth;
   if (taken.max_bindings > 0) session.max_bindings = taken.max_bindings;
   options.profile = taken.profile == 1;
   options.memory_budget_bytes = taken.memory_budget_bytes;
@@ -136,16 +160,9 @@ rlx_status rlx_session_set_input(rlx_session* session, uint32_t entry, const cha
   return in_session(session, [&](Session& s) -> Status {
     if (name == nullptr) return null_argument("name");
     rlx_tensor taken{};
-    RLX_RETURN_IF_ERROR(rlx::take_struct(tensor, "tensor", taken));
-    if (taken.rank > RLX_MAX_RANK) {
-      return {RLX_INVALID_ARGUMENT, rlx::text_of("tensor.rank is ", taken.rank, ", at most ",
-                                                 RLX_MAX_RANK, " is possible")};
-    }
-    if (taken.data == nullptr && taken.size_bytes > 0) return null_argument("tensor.data");
-    return s.set_input(entry, name,
-                       {.bytes = {static_cast<const std::byte*>(taken.data), taken.size_bytes},
-                        .dtype = taken.dtype,
-                        .dims = {taken.dims, taken.rank}});
+    rlx::HostTensor host;
+    RLX_RETURN_IF_ERROR(rlx::take_tensor(tensor, taken, host));
+    return s.set_input(entry, name, host);
   });
 }
 
@@ -171,6 +188,19 @@ rlx_status rlx_session_run(rlx_session* session, uint32_t entry) {
 
 rlx_status rlx_session_submit(rlx_session* session, uint32_t entry) {
   return in_session(session, [&](Session& s) { return s.submit(entry); });
+}
+
+rlx_status rlx_session_enqueue(rlx_session* session, uint32_t entry, uint64_t* run) {
+  return in_session(session, [&](Session& s) -> Status {
+    if (run == nullptr) return null_argument("run");
+    RLX_RETURN_IF_ERROR(s.submit(entry));
+    *run = s.submit_count();
+    return {};
+  });
+}
+
+rlx_status rlx_session_wait_for(rlx_session* session, uint64_t run, uint64_t timeout_nanoseconds) {
+  return in_session(session, [&](Session& s) { return s.wait_for(run, timeout_nanoseconds); });
 }
 
 rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanoseconds) {
@@ -208,10 +238,6 @@ rlx_status rlx_session_last_run_microseconds(const rlx_session* session, double*
     if (microseconds == nullptr) return null_argument("microseconds");
     return s.last_run_microseconds(*microseconds);
   });
-}
-
-rlx_status rlx_session_reset_states(rlx_session* session) {
-  return in_session(session, [](Session& s) { return s.reset_states(); });
 }
 
 rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step,

@@ -6,7 +6,6 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
-#include "runtime/plan/free_sizes.h"
 
 namespace rlx {
 namespace {
@@ -17,15 +16,19 @@ std::string symbol_name(const fb::Plan& plan, uint32_t symbol) {
 
 }  // namespace
 
-EntrySizes::EntrySizes(const fb::Plan& plan, const fb::Entry& entry)
+EntrySizes::EntrySizes(const fb::Plan& plan, std::span<const fb::Entry* const> records)
     : plan_(&plan),
-      entry_(&entry),
-      is_free_(has_free_sizes(entry)),
+      records_(records),
+      entry_(records.front()),
+      present_(records.front()),
+      is_free_(records.size() > 1 || ::rlx::has_free_sizes(*records.front())),
       symbols_(symbols_at_maximum(plan)),
       kept_(symbols_),
-      sources_(symbols_.size()),
-      sizes_(size_terms(entry).size()) {
-  for (const uint32_t value : *entry.inputs()) inputs_.push_back({.value = value, .given = {}});
+      sources_(symbols_.size()) {
+  size_t terms = 0;
+  for (const fb::Entry* record : records) terms = std::max(terms, size_terms(*record).size());
+  sizes_.resize(terms);
+  for (const uint32_t value : *entry_->inputs()) inputs_.push_back({.value = value, .given = {}});
 }
 
 std::string EntrySizes::text() const {
@@ -56,19 +59,44 @@ Status EntrySizes::find_symbol(std::string_view name, uint32_t& symbol) const {
                                   list_text(names))};
 }
 
+bool EntrySizes::is_possible(uint32_t symbol, uint64_t value) const {
+  if (!is_in_range(*plan_->symbols()->Get(symbol), value)) return false;
+  return std::ranges::any_of(records_, [&](const fb::Entry* record) {
+    return std::ranges::all_of(ranges_of(*record), [&](const fb::SymbolRange& range) {
+      return range.symbol() != symbol || is_in_range(range, value);
+    });
+  });
+}
+
+std::string EntrySizes::possible_text(uint32_t symbol) const {
+  std::vector<std::pair<uint64_t, std::string>> ranges;  // by their minimum
+  for (const fb::Entry* record : records_) {
+    for (const fb::SymbolRange& range : ranges_of(*record)) {
+      if (range.symbol() == symbol) ranges.emplace_back(range.minimum(), symbol_range_text(range));
+    }
+  }
+  if (ranges.empty()) return symbol_range_text(*plan_->symbols()->Get(symbol));
+  std::ranges::sort(ranges);
+  ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
+  std::string text;
+  for (const auto& [minimum, range] : ranges) text += (text.empty() ? "" : ", ") + range;
+  return text;
+}
+
 Status EntrySizes::set_symbol(std::string_view name, uint64_t value, bool& changed) {
   uint32_t found = 0;
   RLX_RETURN_IF_ERROR(find_symbol(name, found));
   const fb::Symbol& symbol = *plan_->symbols()->Get(found);
-  if (symbol.bound().has_value() ? value != *symbol.bound() : !is_in_range(symbol, value)) {
+  if (symbol.bound().has_value() ? value != *symbol.bound() : !is_possible(found, value)) {
     return {RLX_INVALID_ARGUMENT,
             text_of("symbol ", quoted(name), " was given ", value, ", wanted ",
                     symbol.bound().has_value() ? text_of(*symbol.bound(), ", which the plan fixed")
-                                               : symbol_range_text(symbol))};
+                                               : possible_text(found))};
   }
   changed = symbols_[found] != value;
   symbols_[found] = value;
   sources_[found].reset();
+  take_symbols();
   return {};
 }
 
@@ -85,12 +113,11 @@ Status EntrySizes::check_input(uint32_t input, std::span<const uint64_t> dims) c
   for (uint32_t axis = 0; axis < dims.size(); ++axis) {
     const std::optional<uint32_t> found = symbol_of_dim(*entry_, v, axis);
     if (!found) continue;
-    const fb::Symbol& symbol = *plan_->symbols()->Get(*found);
-    if (!is_in_range(symbol, dims[axis])) {
+    if (!is_possible(*found, dims[axis])) {
       return {RLX_INVALID_ARGUMENT,
               text_of("input ", input_name(input), " of ", entry_name(), " has ", dims[axis],
                       " at axis ", axis, ", which is symbol ", symbol_name(*plan_, *found),
-                      ", wanted ", symbol_range_text(symbol))};
+                      ", wanted ", possible_text(*found))};
     }
     for (uint32_t before = 0; before < axis; ++before) {
       if (symbol_of_dim(*entry_, v, before) != found || dims[before] == dims[axis]) continue;
@@ -120,21 +147,29 @@ bool EntrySizes::take_input(uint32_t input, std::span<const uint64_t> dims) {
     symbols_[*symbol] = dims[axis];
     sources_[*symbol] = {.input = input, .axis = axis};
   }
+  take_symbols();
   return changed;
 }
 
+Status EntrySizes::check_record() const {
+  if (present_ != nullptr) return {};
+  return {RLX_INVALID_ARGUMENT, text_of("the plan has nothing for ", entry_name(), " at ", text(),
+                                        ": none of its ranges has these values together")};
+}
+
 Status EntrySizes::evaluate() {
-  const std::optional<SizeFault> fault = evaluate_sizes(size_terms(*entry_), symbols_, sizes_);
+  RLX_RETURN_IF_ERROR(check_record());
+  const std::span<const fb::SizeTerm> terms = size_terms(*present_);
+  const std::optional<SizeFault> fault = evaluate_sizes(terms, symbols_, sizes_);
   if (!fault) return {};
-  return {RLX_INVALID_PLAN,
-          text_of(entry_name(), " at ", text(), ": ",
-                  size_text(*plan_, size_terms(*entry_), fault->term), " ", fault->why)};
+  return {RLX_INVALID_PLAN, text_of(entry_name(), " at ", text(), ": ",
+                                    size_text(*plan_, terms, fault->term), " ", fault->why)};
 }
 
 uint64_t EntrySizes::dim_at(uint32_t value, uint32_t axis) const {
-  const fb::Patch* patch = find_patch(*entry_, fb::PatchField::ValueDim, value, axis);
+  const fb::Patch* patch = find_patch(*present_, fb::PatchField::ValueDim, value, axis);
   return patch != nullptr ? sizes_[patch->size()]
-                          : PlanView::value(*entry_, value).dims()->Get(axis);
+                          : PlanView::value(*present_, value).dims()->Get(axis);
 }
 
 Status EntrySizes::disagreement(uint32_t input, uint32_t axis) const {
@@ -145,7 +180,7 @@ Status EntrySizes::disagreement(uint32_t input, uint32_t axis) const {
     const fb::Patch* patch = find_patch(*entry_, fb::PatchField::ValueDim, value, axis);
     return {RLX_INVALID_ARGUMENT,
             text_of("input ", input_name(input), " of ", entry_name(), " was set with ", given,
-                    " at axis ", axis, ", wanted ", dim_at(value, axis), ", which ",
+                    " at axis ", axis, ", wanted ", dim_at(present_value(input), axis), ", which ",
                     size_text(*plan_, size_terms(*entry_), patch->size()), " is at ", text())};
   }
   const std::optional<Source>& source = sources_[*symbol];
@@ -169,18 +204,19 @@ Status EntrySizes::check_agreement() {
   for (uint32_t i = 0; i < inputs_.size(); ++i) {
     if (!inputs_[i].given) continue;
     for (uint32_t axis = 0; axis < inputs_[i].given->rank; ++axis) {
-      if (inputs_[i].given->dims[axis] != dim_at(inputs_[i].value, axis))
+      if (inputs_[i].given->dims[axis] != dim_at(present_value(i), axis))
         return disagreement(i, axis);
     }
   }
   return {};
 }
 
-Status EntrySizes::shape(uint32_t value, TensorDims& shape) {
+Status EntrySizes::shape(Ports ports, uint32_t number, TensorDims& shape) {
   RLX_RETURN_IF_ERROR(evaluate());
-  shape.rank = PlanView::value(*entry_, value).dims()->size();
+  const uint32_t value = (present_->*ports)()->Get(number);
+  const fb::Value& largest = PlanView::value(*present_, value);
+  shape.rank = largest.dims()->size();
   for (uint32_t axis = 0; axis < shape.rank; ++axis) shape.dims[axis] = dim_at(value, axis);
-  const fb::Value& largest = PlanView::value(*entry_, value);
   const std::optional<uint64_t> bytes = tensor_bytes(largest.dtype(), shape.span());
   if (bytes && *bytes <= largest.size_bytes()) return {};
   return {RLX_INVALID_PLAN,

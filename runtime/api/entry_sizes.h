@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
 
@@ -27,11 +28,15 @@ struct TensorDims {
 
 class EntrySizes {
  public:
-  // `entry` is a record of the plan with every free symbol at its maximum, which is where the
-  // symbols begin.
-  EntrySizes(const fb::Plan& plan, const fb::Entry& entry);
+  // `records` are one entry's, for the ranges of its symbols; the first has every free symbol at
+  // its maximum, which is where the symbols begin.
+  EntrySizes(const fb::Plan& plan, std::span<const fb::Entry* const> records);
 
   [[nodiscard]] bool is_free() const { return is_free_; }
+  // The record for the present values; null where none is made for them, which check_record()
+  // tells.
+  [[nodiscard]] const fb::Entry* record() const { return present_; }
+  [[nodiscard]] Status check_record() const;
   // A value for each symbol of the plan.
   [[nodiscard]] std::span<const uint64_t> symbols() const { return symbols_; }
   // "seq = 77, batch = 1"
@@ -55,14 +60,19 @@ class EntrySizes {
   Status check_agreement();
   // The values of the last binding that was right; restore() makes them the present ones again.
   void keep() { kept_ = symbols_; }
-  void restore() { symbols_ = kept_; }
+  void restore() {
+    symbols_ = kept_;
+    take_symbols();
+  }
 
-  // Dims of a value at the present values; none larger than at the maximum.
-  Status shape(uint32_t value, TensorDims& shape);
+  // Dims of an input or output at the present values; none larger than at the maximum. `ports` is
+  // fb::Entry's list, `number` a place in it.
+  using Ports = const flatbuffers::Vector<uint32_t>* (fb::Entry::*)() const;
+  Status shape(Ports ports, uint32_t number, TensorDims& shape);
 
  private:
   struct Input {
-    uint32_t value = 0;
+    uint32_t value = 0;               // of the first record
     std::optional<TensorDims> given;  // what it was set with
   };
   // What gave a symbol its value last; none: its caller, or nobody.
@@ -72,14 +82,25 @@ class EntrySizes {
   };
 
   Status find_symbol(std::string_view name, uint32_t& symbol) const;
+  // Some record is made for this value of the symbol.
+  [[nodiscard]] bool is_possible(uint32_t symbol, uint64_t value) const;
+  // "1 to 16, 32 to 512"
+  [[nodiscard]] std::string possible_text(uint32_t symbol) const;
+  void take_symbols() { present_ = record_for(records_, symbols_); }
   Status evaluate();
+  // Of a value of the present record.
   [[nodiscard]] uint64_t dim_at(uint32_t value, uint32_t axis) const;
+  [[nodiscard]] uint32_t present_value(uint32_t input) const {
+    return present_->inputs()->Get(input);
+  }
   [[nodiscard]] std::string input_name(uint32_t input) const;
   [[nodiscard]] std::string entry_name() const;
   [[nodiscard]] Status disagreement(uint32_t input, uint32_t axis) const;
 
   const fb::Plan* plan_;
-  const fb::Entry* entry_;
+  std::span<const fb::Entry* const> records_;
+  const fb::Entry* entry_;    // the first record
+  const fb::Entry* present_;  // the one for the present values
   bool is_free_ = false;
   std::vector<uint64_t> symbols_;
   std::vector<uint64_t> kept_;

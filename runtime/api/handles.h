@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is behind the opaque handles of rlx.h, and the frame of every C function: no exception
-// leaves, errors become texts.
+// What is behind the opaque handles of rlx.h.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "runtime/api/session.h"
+#include "runtime/base/c_frame.h"
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 #include "runtime/device/device.h"
@@ -31,73 +27,13 @@ struct SharedDevice {
 // Wraps a device as the C API's handle; the caller closes it.
 rlx_device* make_device_handle(std::shared_ptr<Device> device);
 
-// Copies `status` to this thread's last error and returns its code.
-rlx_status remember(const Status& status) noexcept;
-// The same without a Status, for when memory is short.
-rlx_status remember(rlx_status code, const char* message) noexcept;
+// What rlx_last_error tells this thread.
+LastError& last_error() noexcept;
 
 // Runs the body of a C function.
 template <class Body>
 rlx_status guarded(const Body& body) noexcept {
-  try {
-    return remember(body());
-  } catch (const std::bad_alloc&) {
-    return remember(RLX_OUT_OF_HOST_MEMORY, "out of host memory");
-  } catch (const std::exception& error) {
-    return remember(RLX_INTERNAL_ERROR, error.what());
-  } catch (...) {
-    return remember(RLX_INTERNAL_ERROR, "an unknown exception");
-  }
-}
-
-inline Status null_argument(std::string_view name) {
-  return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " is NULL")};
-}
-
-// A struct this large was not made by any version of the header.
-inline constexpr size_t kMaxStructBytes = 4096;
-
-// A struct that the caller filled, as this version knows it. Null means all defaults where
-// `optional`.
-//
-// `first_size`: of the struct in the first header that had it; fields that a caller's header does
-// not have yet are 0.
-template <class Struct>
-Status take_struct(const Struct* given, std::string_view name, Struct& taken,
-                   size_t first_size = sizeof(Struct)) {
-  static_assert(std::is_trivially_copyable_v<Struct>);
-  if (given == nullptr) return null_argument(name);
-  if (given->struct_size < first_size || given->struct_size > kMaxStructBytes) {
-    return {RLX_INVALID_ARGUMENT,
-            text_of("argument ", name, " has struct_size ", given->struct_size, ", wanted ",
-                    sizeof(Struct), "; set it with RLX_INIT")};
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(given);
-  const size_t known = std::min(sizeof(Struct), given->struct_size);
-  const bool unknown_set = std::any_of(bytes + known, bytes + given->struct_size,
-                                       [](unsigned char byte) { return byte != 0; });
-  if (unknown_set) {
-    return {
-        RLX_INVALID_ARGUMENT,
-        text_of("argument ", name, " sets a field that this version of the library does not know")};
-  }
-  std::memcpy(&taken, given, known);
-  return {};
-}
-
-// Checks a struct that the library is to fill.
-template <class Struct>
-Status check_room(const Struct* out, std::string_view name) {
-  if (out == nullptr) return null_argument(name);
-  if (out->struct_size >= sizeof(Struct) && out->struct_size <= kMaxStructBytes) return {};
-  return {RLX_INVALID_ARGUMENT, text_of("argument ", name, " has struct_size ", out->struct_size,
-                                        ", wanted ", sizeof(Struct), "; set it with RLX_INIT")};
-}
-
-template <class Struct>
-void give_struct(Struct filled, Struct* out) {
-  filled.struct_size = out->struct_size;
-  std::memcpy(out, &filled, sizeof(Struct));
+  return guarded(last_error(), body);
 }
 
 rlx_device_info describe_device(const DeviceInfo& info);
@@ -120,6 +56,8 @@ class Turn {
 };
 // Remembers the loss of a device for all who share it.
 Status note_loss(SharedDevice& device, Status status);
+// A caller's tensor; its dims are those of `taken`.
+Status take_tensor(const rlx_tensor* given, rlx_tensor& taken, HostTensor& tensor);
 // "there is no value 7, the entry has 4"
 Status missing_index(std::string_view what, uint32_t index, size_t count);
 

@@ -3,6 +3,7 @@
 #include "runtime/api/session.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
@@ -19,11 +20,6 @@ std::string name_of(const fb::Value& value) {
   return quoted(PlanView::text(value.name()));
 }
 
-bool ranges_overlap(ExternalBuffer a, ExternalBuffer b) {
-  return a.device_address < b.device_address + b.size_bytes &&
-         b.device_address < a.device_address + a.size_bytes;
-}
-
 }  // namespace
 
 Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
@@ -36,7 +32,8 @@ Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<Dev
   RLX_RETURN_IF_ERROR(made->loaded_->create_session(options, made->device_session_));
   for (uint32_t e = 0; e < made->plan_->entry_count(); ++e) {
     const fb::Entry& entry = made->record(e);
-    Ports ports{.sizes = EntrySizes(made->plan_->index(), entry)};
+    Ports ports{.sizes =
+                    EntrySizes(made->plan_->index(), made->plan_->entry_ranges(e, made->target()))};
     for (const uint32_t v : *entry.inputs()) {
       // An input of no bytes holds all it ever will.
       ports.inputs.push_back({.value = v, .is_set = PlanView::value(entry, v).size_bytes() == 0});
@@ -45,13 +42,15 @@ Status Session::create(std::shared_ptr<const PlanView> plan, std::shared_ptr<Dev
     made->entries_.push_back(std::move(ports));
     made->find_index_words(e);
   }
+  made->queue_.resize(options.queue_depth);
+  made->bound_states_.resize(made->plan_->index().states()->size());
   session = std::move(made);
   return {};
 }
 
 Session::~Session() {
-  // Whatever this wait says, the run is over or the device is gone.
-  if (running_.has_value()) static_cast<void>(device_session_->wait(UINT64_MAX));
+  // Whatever these waits say, the runs are over or the device is gone.
+  for (; is_running(); ++end_count_) static_cast<void>(device_session_->wait(UINT64_MAX));
 }
 
 std::string Session::entry_text(uint32_t entry) const {
@@ -65,9 +64,18 @@ Status Session::check_entry(uint32_t entry) const {
 }
 
 Status Session::check_idle() const {
-  if (!running_.has_value()) return {};
+  if (!is_running()) return {};
+  return {RLX_INVALID_STATE, text_of("a run of ", entry_text(queue_[end_count_ % queue_.size()]),
+                                     " is under way; wait for it first")};
+}
+
+Status Session::check_room_in_queue() const {
+  if (submit_count_ - end_count_ < queue_.size()) return {};
+  if (queue_.size() == 1) return check_idle();
   return {RLX_INVALID_STATE,
-          text_of("a run of ", entry_text(*running_), " is under way; wait for it first")};
+          text_of("the queue of ", queue_.size(),
+                  " runs is full; wait for one first, or create the session with a larger ",
+                  "queue_depth")};
 }
 
 Status Session::find_port(PortKind kind, uint32_t entry, std::string_view name, Port*& port) {
@@ -164,8 +172,7 @@ Status Session::check_overlap(PortKind kind, uint32_t entry, const Port& port,
                               ExternalBuffer buffer) const {
   const auto check_list = [&](const std::vector<Port>& ports) -> Status {
     for (const Port& other : ports) {
-      if (&other == &port || !other.bound.has_value() || !ranges_overlap(buffer, *other.bound))
-        continue;
+      if (&other == &port || !other.bound.has_value() || !overlap(buffer, *other.bound)) continue;
       return {RLX_INVALID_ARGUMENT,
               text_of("the memory for ", name_of(value_of(entry, port)), " of ", entry_text(entry),
                       " overlaps that of ", name_of(value_of(entry, other)),
@@ -174,7 +181,9 @@ Status Session::check_overlap(PortKind kind, uint32_t entry, const Port& port,
     return {};
   };
   RLX_RETURN_IF_ERROR(check_list(entries_[entry].outputs));
-  return kind == PortKind::Output ? check_list(entries_[entry].inputs) : Status();
+  if (kind == PortKind::Output) RLX_RETURN_IF_ERROR(check_list(entries_[entry].inputs));
+  return check_apart_from_states(text_of(name_of(value_of(entry, port)), " of ", entry_text(entry)),
+                                 buffer, std::nullopt);
 }
 
 Status Session::bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer) {
@@ -188,16 +197,9 @@ Status Session::bind(PortKind kind, uint32_t entry, std::string_view name, Exter
   if (!gives_back) {
     // Which size a free one must have is known when the entry runs.
     const uint64_t least_bytes = has_free_sizes(entry) ? 0 : value.size_bytes();
-    const bool fits = buffer.size_bytes >= least_bytes && buffer.device_address != 0 &&
-                      buffer.device_address % kIoAlignmentBytes == 0 &&
-                      buffer.size_bytes <= UINT64_MAX - buffer.device_address;
-    if (!fits) {
-      return {RLX_INVALID_ARGUMENT,
-              text_of("the memory for ", name_of(value), " of ", entry_text(entry), " has address ",
-                      buffer.device_address, " and ", buffer.size_bytes,
-                      " bytes, wanted an address that is a multiple of ", kIoAlignmentBytes,
-                      " and at least ", least_bytes, " bytes")};
-    }
+    RLX_RETURN_IF_ERROR(
+        check_memory(text_of(name_of(value), " of ", entry_text(entry)), buffer,
+                     {.alignment_bytes = kIoAlignmentBytes, .size_bytes = least_bytes}));
     RLX_RETURN_IF_ERROR(check_overlap(kind, entry, *port, buffer));
   }
   RLX_RETURN_IF_ERROR(device_session_->bind(entry, port->value, buffer));
@@ -237,8 +239,6 @@ Status Session::check_inputs_set(uint32_t entry) const {
 }
 
 Status Session::begin_run(uint32_t entry) {
-  RLX_RETURN_IF_ERROR(check_entry(entry));
-  RLX_RETURN_IF_ERROR(check_idle());
   RLX_RETURN_IF_ERROR(check_inputs_set(entry));
   RLX_RETURN_IF_ERROR(bind_agreed_sizes(entry));
   RLX_RETURN_IF_ERROR(check_buffers(entry));
@@ -248,32 +248,57 @@ Status Session::begin_run(uint32_t entry) {
 }
 
 Status Session::submit(uint32_t entry) {
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_room_in_queue());
   RLX_RETURN_IF_ERROR(begin_run(entry));
   RLX_RETURN_IF_ERROR(device_session_->submit(entry));
-  running_ = entry;
+  slot_of(submit_count_) = entry;
+  ++submit_count_;
   return {};
 }
 
-Status Session::wait(uint64_t timeout_nanoseconds) {
-  if (!running_.has_value()) return {};
+Status Session::wait_for_oldest(uint64_t timeout_nanoseconds) {
   Status status = device_session_->wait(timeout_nanoseconds);
   if (status.code() == RLX_TIMEOUT) return status;
-  const uint32_t entry = *running_;
-  entries_[entry].outputs_valid = status.ok();
-  running_.reset();
+  const uint32_t entry = slot_of(end_count_);
+  ++end_count_;
+  // A later run may have taken the memory that entries share.
+  if (io_owner_ == entry) entries_[entry].outputs_valid = status.ok();
   return status.ok() ? take_index_errors(entry) : status;
+}
+
+Status Session::wait_for(uint64_t run, uint64_t timeout_nanoseconds) {
+  using std::chrono::steady_clock;
+  if (run > submit_count_) {
+    return {RLX_INVALID_ARGUMENT,
+            text_of("there is no run ", run, ", the session has submitted ", submit_count_)};
+  }
+  const steady_clock::time_point begin = steady_clock::now();
+  Status first_failure;
+  uint64_t left = timeout_nanoseconds;
+  while (end_count_ < run) {
+    Status status = wait_for_oldest(left);
+    if (status.code() == RLX_TIMEOUT) return first_failure.ok() ? status : first_failure;
+    if (first_failure.ok()) first_failure = std::move(status);
+    if (timeout_nanoseconds == RLX_NO_TIMEOUT) continue;
+    const auto elapsed =
+        static_cast<uint64_t>(std::chrono::nanoseconds(steady_clock::now() - begin).count());
+    left = timeout_nanoseconds - std::min(elapsed, timeout_nanoseconds);
+  }
+  return first_failure;
 }
 
 void Session::find_index_words(uint32_t entry) {
   if (device_session_->index_errors().empty()) return;
-  const fb::Entry& program = record(entry);
-  const std::span<const fb::Step> steps = PlanView::steps(program);
-  for (uint32_t s = 0; s < steps.size(); ++s) {
-    for (const fb::Relocation& range : PlanView::relocations(program, steps[s])) {
-      const fb::Value& value = PlanView::value(program, range.value());
-      if (value.segment() != fb::Segment::IndexErrors) continue;
-      const auto word = static_cast<uint32_t>(value.offset_bytes() / kIndexErrorBytes);
-      entries_[entry].index_words.push_back({.step = s, .word = word});
+  for (const fb::Entry* record : plan_->entry_ranges(entry, target())) {
+    const std::span<const fb::Step> steps = PlanView::steps(*record);
+    for (uint32_t s = 0; s < steps.size(); ++s) {
+      for (const fb::Relocation& range : PlanView::relocations(*record, steps[s])) {
+        const fb::Value& value = PlanView::value(*record, range.value());
+        if (value.segment() != fb::Segment::IndexErrors) continue;
+        const auto word = static_cast<uint32_t>(value.offset_bytes() / kIndexErrorBytes);
+        entries_[entry].index_words.push_back({.record = record, .step = s, .word = word});
+      }
     }
   }
 }
@@ -285,7 +310,7 @@ Status Session::take_index_errors(uint32_t entry) {
   uint32_t others = 0;
   for (const IndexWord& word : entries_[entry].index_words) {
     uint32_t& count = counts[word.word];
-    if (count == 0) continue;
+    if (count == 0 || word.record != &bound_from(entry)) continue;
     others += first.has_value() ? 1 : 0;
     if (!first.has_value()) {
       first = word;
@@ -295,7 +320,7 @@ Status Session::take_index_errors(uint32_t entry) {
   }
   if (!first.has_value()) return {};
   return {RLX_INDEX_OUT_OF_RANGE,
-          text_of(entry_text(entry), ", ", plan_->describe_step(record(entry), first->step), ": ",
+          text_of(entry_text(entry), ", ", plan_->describe_step(*first->record, first->step), ": ",
                   first_count, first_count == 1 ? " index lies" : " indices lie", " outside",
                   others == 0 ? ""
                               : text_of("; so do indices of ", others, " other step",
@@ -324,7 +349,8 @@ Status Session::read_output(uint32_t entry, std::string_view name, std::span<std
   }
   BoundEntry present;
   RLX_RETURN_IF_ERROR(bound_entry(entry, present));
-  const fb::Value& value = PlanView::value(*present.record, port->value);
+  const auto number = static_cast<uint32_t>(port - entries_[entry].outputs.data());
+  const fb::Value& value = PlanView::value(*present.record, present.record->outputs()->Get(number));
   if (bytes.size() != value.size_bytes()) {
     return {RLX_INVALID_ARGUMENT,
             text_of(place(), " got room for ", bytes.size(), " bytes, wanted ", value.size_bytes(),
@@ -341,7 +367,8 @@ Status Session::read_output(uint32_t entry, std::string_view name, std::span<std
 
 Status Session::check_room_for_steps(uint32_t entry, uint32_t capacity) const {
   RLX_RETURN_IF_ERROR(check_entry(entry));
-  const size_t step_count = PlanView::steps(record(entry)).size();
+  RLX_RETURN_IF_ERROR(entries_[entry].sizes.check_record());
+  const size_t step_count = PlanView::steps(bound_from(entry)).size();
   if (capacity >= step_count) return {};
   return {RLX_INVALID_ARGUMENT, text_of("there is room for the times of ", capacity, " steps, ",
                                         entry_text(entry), " has ", step_count)};
@@ -349,6 +376,8 @@ Status Session::check_room_for_steps(uint32_t entry, uint32_t capacity) const {
 
 Status Session::profile(uint32_t entry, std::vector<StepTime>& times) {
   if (!profile_) return {RLX_INVALID_STATE, "the session was created without the option profile"};
+  RLX_RETURN_IF_ERROR(check_entry(entry));
+  RLX_RETURN_IF_ERROR(check_idle());
   RLX_RETURN_IF_ERROR(begin_run(entry));
   RLX_RETURN_IF_ERROR(device_session_->profile(entry, times));
   entries_[entry].outputs_valid = true;
@@ -360,11 +389,6 @@ Status Session::last_run_microseconds(double& microseconds) const {
   RLX_RETURN_IF_ERROR(check_idle());
   microseconds = device_session_->last_run_microseconds();
   return {};
-}
-
-Status Session::reset_states() {
-  RLX_RETURN_IF_ERROR(check_idle());
-  return device_session_->reset_states();
 }
 
 Status Session::read_value(uint32_t entry, uint32_t step, uint32_t value_index,

@@ -26,13 +26,28 @@ struct HostTensor {
   std::span<const uint64_t> dims;
 };
 
+// Indices [begin, begin + count) of an axis.
+struct StateRange {
+  uint32_t axis = 0;
+  uint64_t begin = 0;
+  uint64_t count = 0;
+};
+
+// What the caller's memory must have for a tensor.
+struct MemoryNeed {
+  uint32_t alignment_bytes = 0;
+  uint64_t size_bytes = 0;  // at least
+};
+Status check_memory(std::string_view what, ExternalBuffer buffer, const MemoryNeed& need);
+bool overlap(ExternalBuffer a, ExternalBuffer b);
+
 class Session {
  public:
   // `profile`: the plan was loaded so that steps can be timed.
   static Status create(std::shared_ptr<const PlanView> plan, std::shared_ptr<DevicePlan> loaded,
                        bool profile, const SessionOptions& options,
                        std::unique_ptr<Session>& session);
-  // Waits for a run that is under way.
+  // Waits for the runs that are under way.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -41,20 +56,32 @@ class Session {
   // Sizes of an entry, from its next run on.
   Status set_symbol(uint32_t entry, std::string_view name, uint64_t value);
   Status get_symbol(uint32_t entry, std::string_view name, uint64_t& value) const;
-  // Dims of a value at the present values of the symbols.
-  Status shape_of(uint32_t entry, uint32_t value, TensorDims& shape);
+  // Dims of an input or output at the present values of the symbols.
+  Status shape_of(uint32_t entry, EntrySizes::Ports ports, uint32_t number, TensorDims& shape);
   Status set_input(uint32_t entry, std::string_view name, const HostTensor& tensor);
   Status bind_input(uint32_t entry, std::string_view name, ExternalBuffer buffer);
   Status bind_output(uint32_t entry, std::string_view name, ExternalBuffer buffer);
   Status run(uint32_t entry);
   Status submit(uint32_t entry);
-  Status wait(uint64_t timeout_nanoseconds);
+  // Runs count from 1; each submit's number is that of the runs that were submitted until then.
+  [[nodiscard]] uint64_t submit_count() const { return submit_count_; }
+  // For the run of that number and all before it; of those, the first failure is told.
+  Status wait_for(uint64_t run, uint64_t timeout_nanoseconds);
+  Status wait(uint64_t timeout_nanoseconds) { return wait_for(submit_count_, timeout_nanoseconds); }
   Status read_output(uint32_t entry, std::string_view name, std::span<std::byte> bytes);
   // An error unless `capacity` records suffice for the entry's steps.
   Status check_room_for_steps(uint32_t entry, uint32_t capacity) const;
   Status profile(uint32_t entry, std::vector<StepTime>& times);
   Status last_run_microseconds(double& microseconds) const;
   Status reset_states();
+  // Whole without a range.
+  Status read_state(std::string_view name, const std::optional<StateRange>& range,
+                    std::span<std::byte> bytes);
+  Status write_state(std::string_view name, const std::optional<StateRange>& range,
+                     const HostTensor& tensor);
+  // `from` is on this session's device.
+  Status copy_state(std::string_view name, const Session& from);
+  Status bind_state(std::string_view name, ExternalBuffer buffer);
   Status read_value(uint32_t entry, uint32_t step, uint32_t value, std::span<std::byte> bytes);
   Status poison_arena(std::byte pattern);
 
@@ -70,9 +97,13 @@ class Session {
   [[nodiscard]] bool has_free_sizes(uint32_t entry) const {
     return entries_[entry].sizes.is_free();
   }
-  // The entry as this session's device runs it.
+  // The entry as this session's device runs it with every free symbol at its maximum.
   [[nodiscard]] const fb::Entry& record(uint32_t entry) const {
     return plan_->entry(entry, loaded_->target());
+  }
+  // Of its records the one for the present values of the symbols, where there is one.
+  [[nodiscard]] const fb::Entry& bound_from(uint32_t entry) const {
+    return *entries_[entry].sizes.record();
   }
   [[nodiscard]] fb::TargetKind target() const { return loaded_->target(); }
   [[nodiscard]] const DevicePlan& loaded() const { return *loaded_; }
@@ -86,6 +117,7 @@ class Session {
     std::optional<ExternalBuffer> bound;  // the caller's memory
   };
   struct IndexWord {
+    const fb::Entry* record = nullptr;
     uint32_t step = 0;
     uint32_t word = 0;  // of the segment
   };
@@ -103,6 +135,10 @@ class Session {
 
   Status check_idle() const;
   Status check_inputs_set(uint32_t entry) const;
+  [[nodiscard]] bool is_running() const { return submit_count_ > end_count_; }
+  [[nodiscard]] uint32_t& slot_of(uint64_t run) { return queue_[run % queue_.size()]; }
+  Status check_room_in_queue() const;
+  Status wait_for_oldest(uint64_t timeout_nanoseconds);
   Status begin_run(uint32_t entry);
   // Binds the entry to the present values of its symbols. A refused binding leaves them as they
   // were at the last right one.
@@ -123,7 +159,13 @@ class Session {
   [[nodiscard]] uint32_t input_number(uint32_t entry, const Port& port) const {
     return static_cast<uint32_t>(&port - entries_[entry].inputs.data());
   }
+  Status find_state(std::string_view name, uint32_t& state) const;
+  // Why a state cannot lie there: it may be read and written by every entry.
+  Status check_state_memory(uint32_t state, ExternalBuffer buffer) const;
   Status bind(PortKind kind, uint32_t entry, std::string_view name, ExternalBuffer buffer);
+  // No state lives in the memory.
+  Status check_apart_from_states(std::string_view what, ExternalBuffer buffer,
+                                 std::optional<uint32_t> but) const;
   Status check_overlap(PortKind kind, uint32_t entry, const Port& port,
                        ExternalBuffer buffer) const;
   [[nodiscard]] const fb::Value& value_of(uint32_t entry, const Port& port) const {
@@ -137,8 +179,11 @@ class Session {
   std::shared_ptr<DevicePlan> loaded_;
   std::unique_ptr<DeviceSession> device_session_;
   std::vector<Ports> entries_;
+  std::vector<std::optional<ExternalBuffer>> bound_states_;  // by state: the caller's memory
   std::optional<uint32_t> io_owner_;
-  std::optional<uint32_t> running_;  // entry of the run under way
+  std::vector<uint32_t> queue_;  // entries of the runs under way, which take turns in it
+  uint64_t submit_count_ = 0;
+  uint64_t end_count_ = 0;  // of runs that were waited for
   bool profile_ = false;
 };
 

@@ -26,9 +26,10 @@ Status Session::get_symbol(uint32_t entry, std::string_view name, uint64_t& valu
   return entries_[entry].sizes.get_symbol(name, value);
 }
 
-Status Session::shape_of(uint32_t entry, uint32_t value, TensorDims& shape) {
+Status Session::shape_of(uint32_t entry, EntrySizes::Ports ports, uint32_t number,
+                         TensorDims& shape) {
   RLX_RETURN_IF_ERROR(check_entry(entry));
-  return entries_[entry].sizes.shape(value, shape);
+  return entries_[entry].sizes.shape(ports, number, shape);
 }
 
 Status Session::bind_sizes(uint32_t entry) {
@@ -37,9 +38,10 @@ Status Session::bind_sizes(uint32_t entry) {
     sizes.keep();
     return {};
   }
-  const fb::Entry* const program = &record(entry);
+  const fb::Entry* const program = sizes.record();
   std::shared_ptr<const PlanView> bound;
-  Status status = PlanView::bind(*plan_, {&program, 1}, sizes.symbols(), bound);
+  Status status = sizes.check_record();
+  if (status.ok()) status = PlanView::bind(*plan_, {&program, 1}, sizes.symbols(), bound);
   if (status.ok()) status = device_session_->add_binding(entry, sizes.symbols(), std::move(bound));
   if (status.ok()) {
     sizes.keep();
@@ -67,17 +69,21 @@ Status Session::check_buffers(uint32_t entry) const {
   if (!has_free_sizes(entry)) return {};
   const Ports& ports = entries_[entry];
   const fb::Entry& bound = device_session_->bound_record(entry);
-  for (const std::vector<Port>* list : {&ports.inputs, &ports.outputs}) {
-    for (const Port& port : *list) {
-      const fb::Value& value = PlanView::value(bound, port.value);
-      if (!port.bound.has_value() || port.bound->size_bytes >= value.size_bytes()) continue;
+  const auto check_list = [&](const std::vector<Port>& list,
+                              const flatbuffers::Vector<uint32_t>& values) -> Status {
+    for (uint32_t i = 0; i < list.size(); ++i) {
+      const fb::Value& value = PlanView::value(bound, values.Get(i));
+      const std::optional<ExternalBuffer>& memory = list[i].bound;
+      if (!memory.has_value() || memory->size_bytes >= value.size_bytes()) continue;
       return {RLX_INVALID_ARGUMENT,
               text_of("the memory for ", quoted(PlanView::text(value.name())), " of ",
-                      entry_text(entry), " has ", port.bound->size_bytes, " bytes, at ",
+                      entry_text(entry), " has ", memory->size_bytes, " bytes, at ",
                       ports.sizes.text(), " it must have ", value.size_bytes())};
     }
-  }
-  return {};
+    return {};
+  };
+  RLX_RETURN_IF_ERROR(check_list(ports.inputs, *bound.inputs()));
+  return check_list(ports.outputs, *bound.outputs());
 }
 
 }  // namespace rlx

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # librlx as it is installed: librlx.a with everything in it but libc and libstdc++, librlx.so that exports rlx_* only and
-# carries libstdc++ itself, the header, a CMake package and a pkg-config file.
+# carries libstdc++ itself, the headers, a CMake package and pkg-config files; beside either of them librlx_text.a.
 include(CMakePackageConfigHelpers)
 
 get_property(parts GLOBAL PROPERTY rlx_runtime_parts)
@@ -22,6 +22,11 @@ foreach(library rlx_static rlx_shared)
   target_link_libraries(${library} PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
 endforeach()
 
+# What it takes of the base is in it, as librlx.so shows none of it. In librlx.a stand the same objects: one of the two is linked.
+add_library(rlx_text_static STATIC $<TARGET_OBJECTS:rlx_text> $<TARGET_OBJECTS:rlx_base>)
+set_target_properties(rlx_text_static PROPERTIES OUTPUT_NAME rlx_text LINKER_LANGUAGE CXX
+                                                 ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/installed)
+
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/rlx)
 configure_package_config_file(cmake/rlxConfig.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake
                               INSTALL_DESTINATION ${package_dir}
@@ -30,11 +35,13 @@ write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cm
 # The folder of the .pc file finds the prefix, so that an installed tree can be moved.
 file(RELATIVE_PATH RLX_PREFIX_FROM_PKGCONFIG /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/rlx.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc @ONLY)
+configure_file(cmake/rlx_text.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc @ONLY)
 
 # The component lets a test install the runtime alone.
-install(TARGETS rlx_static rlx_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime
+install(TARGETS rlx_static rlx_shared rlx_text_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime NAMELINK_COMPONENT rlx_runtime)
-install(FILES include/rlx.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT rlx_runtime)
+install(FILES include/rlx.h include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT rlx_runtime)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT rlx_runtime)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT rlx_runtime)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT rlx_runtime)

@@ -231,10 +231,7 @@ std::string shape_text(const fb::LibraryGemm& gemm) {
 }  // namespace
 
 Status GemmSet::create(Context& context, const PlanView& plan, bool require_tuned, GemmSet& set) {
-  std::vector<const fb::Entry*> entries;
-  for (uint32_t i = 0; i < plan.entry_count(); ++i)
-    entries.push_back(&plan.entry(i, fb::TargetKind::Cuda));
-  if (const fb::Entry* init = plan.init(fb::TargetKind::Cuda)) entries.push_back(init);
+  std::vector<const fb::Entry*> entries = plan.records(fb::TargetKind::Cuda);
   std::erase_if(entries, [](const fb::Entry* entry) { return !has_gemm(*entry); });
   if (entries.empty()) return {};
 

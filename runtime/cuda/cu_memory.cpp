@@ -114,6 +114,31 @@ Status Staging::read(CUdeviceptr source, std::span<std::byte> bytes) {
   return {};
 }
 
+Status Staging::read_pieces(CUdeviceptr source, uint64_t piece_bytes, uint64_t stride_bytes,
+                            std::span<std::byte> bytes) {
+  const uint64_t at_once = buffer_.bytes().size() / piece_bytes;
+  if (at_once == 0) {
+    for (; !bytes.empty(); bytes = bytes.subspan(piece_bytes), source += stride_bytes)
+      RLX_RETURN_IF_ERROR(read(source, bytes.first(piece_bytes)));
+    return {};
+  }
+  RLX_RETURN_IF_ERROR(synchronise());
+  while (!bytes.empty()) {
+    const std::span<std::byte> taken =
+        bytes.first(std::min<uint64_t>(at_once, bytes.size() / piece_bytes) * piece_bytes);
+    for (uint64_t done = 0; done < taken.size(); done += piece_bytes, source += stride_bytes) {
+      RLX_RETURN_IF_ERROR(
+          context_->check(context_->api.cuMemcpyDtoHAsync_v2(buffer_.bytes().data() + done, source,
+                                                             piece_bytes, stream_),
+                          "a download"));
+    }
+    RLX_RETURN_IF_ERROR(synchronise());
+    std::memcpy(taken.data(), buffer_.bytes().data(), taken.size());
+    bytes = bytes.subspan(taken.size());
+  }
+  return {};
+}
+
 namespace {
 
 // Pieces of at most a slot, in the order of the ranges.

@@ -57,6 +57,9 @@ class Staging {
   Status write(CUdeviceptr target, std::span<const std::byte> bytes);
   // Waits for the stream's earlier work too.
   Status read(CUdeviceptr source, std::span<std::byte> bytes);
+  // Pieces of the device's memory whose begins lie `stride_bytes` apart, one behind another.
+  Status read_pieces(CUdeviceptr source, uint64_t piece_bytes, uint64_t stride_bytes,
+                     std::span<std::byte> bytes);
   // The stream has finished: the whole buffer is free.
   void reset() { used_bytes_ = 0; }
 

@@ -34,7 +34,7 @@ Status CudaPlan::create_weights() {
     RLX_RETURN_IF_ERROR(
         Segment::create(*context_, "the weights", view_.header().weights_bytes, weights_));
   }
-  return upload(*context_, weights_, inline_weight_ranges(view_), weights_source(view_));
+  return upload(*context_, weights_, stored_weight_ranges(view_), weights_source(view_));
 }
 
 Status CudaPlan::run_init() {

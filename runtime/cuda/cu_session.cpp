@@ -19,6 +19,10 @@ constexpr nanoseconds kSpin(200000);
 // Where a timeout forbids blocking in the driver.
 constexpr nanoseconds kPoll(50000);
 
+// In which states travel where inputs and outputs are smaller: a copy of it takes several times as
+// long as waiting for its end.
+constexpr uint64_t kStatePieceBytes = uint64_t{1} << 20;
+
 // The end of a run. The driver wakes a blocked thread at the end, but not after a time.
 class EventWait {
  public:
@@ -60,7 +64,7 @@ class EventWait {
 
 Status CudaSession::create(const std::shared_ptr<CudaPlan>& plan, const SessionOptions& options,
                            std::unique_ptr<DeviceSession>& session) {
-  std::unique_ptr<CudaSession> made(new CudaSession(plan, options.max_bindings));
+  std::unique_ptr<CudaSession> made(new CudaSession(plan, options));
   RLX_RETURN_IF_ERROR(made->context_.health());
   {
     const Current current(made->context_);
@@ -94,9 +98,13 @@ Status CudaSession::allocate(const SessionOptions& options) {
   }
   RLX_RETURN_IF_ERROR(create_stream(context_, capture_));
   const unsigned timing = profiles() ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING;
-  RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_BLOCKING_SYNC | timing, ended_));
+  ended_.resize(queue_depth());
+  for (OwnedEvent& event : ended_)
+    RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_BLOCKING_SYNC | timing, event));
   if (profiles()) RLX_RETURN_IF_ERROR(create_event(context_, CU_EVENT_DEFAULT, begun_));
-  return Staging::create(context_, stream_, io_.size_bytes(), staging_);
+  const uint64_t state_piece_bytes = std::min(header.state_bytes, kStatePieceBytes);
+  return Staging::create(context_, stream_, std::max(io_.size_bytes(), state_piece_bytes),
+                         staging_);
 }
 
 // Nobody looks at words that the host does not check: these lie where kernels add fastest.
@@ -139,7 +147,7 @@ void CudaSession::link(uint32_t program) {
       case fb::Segment::Weights:
         return device_plan_.weights().address(value.offset_bytes());
       case fb::Segment::State:
-        return state_.address(value.offset_bytes());
+        return bound_address(value).value_or(state_.address(value.offset_bytes()));
       case fb::Segment::Arena:
         return arena_.address(value.offset_bytes());
       case fb::Segment::IndexErrors:
@@ -228,7 +236,7 @@ void CudaSession::move_io(uint32_t program, const IoSlot& slot) {
   }
 }
 
-Status CudaSession::launch(uint32_t program) {
+Status CudaSession::launch(uint32_t program, uint32_t slot) {
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
   const Api& api = context_.api;
@@ -236,13 +244,14 @@ Status CudaSession::launch(uint32_t program) {
     RLX_RETURN_IF_ERROR(context_.check(api.cuEventRecord(begun_.get(), stream_), "submit"));
   RLX_RETURN_IF_ERROR(
       context_.check(api.cuGraphLaunch(programs_[program].graph.exec(), stream_), "cuGraphLaunch"));
-  return context_.check(api.cuEventRecord(ended_.get(), stream_), "submit");
+  return context_.check(api.cuEventRecord(ended_[slot].get(), stream_), "submit");
 }
 
-SessionBase::RunEnd CudaSession::wait_for_run(uint64_t timeout_nanoseconds, nanoseconds expected) {
+SessionBase::RunEnd CudaSession::wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
+                                              nanoseconds expected) {
   const Current current(context_);
   if (!current.status().ok()) return {.status = current.status(), .is_over = false};
-  EventWait work(context_.api, ended_.get());
+  EventWait work(context_.api, ended_[slot].get());
   const WaitTimes times{
       .timeout_nanoseconds = timeout_nanoseconds, .expected = expected, .spin = kSpin};
   if (!wait_for_end(work, times)) {
@@ -256,7 +265,7 @@ Status CudaSession::finish_run(double& microseconds) {
   if (!begun_) return {};
   const Current current(context_);
   RLX_RETURN_IF_ERROR(current.status());
-  return microseconds_between(context_, begun_.get(), ended_.get(), microseconds);
+  return microseconds_between(context_, begun_.get(), ended_[last_slot()].get(), microseconds);
 }
 
 Status CudaSession::run_once(const EntryGraph& graph, std::string_view what) {

@@ -29,13 +29,14 @@ class CudaSession final : public SessionBase {
     std::vector<uint32_t> stale_steps;  // whose addresses changed since the graph was made
   };
 
-  CudaSession(const std::shared_ptr<CudaPlan>& plan, uint32_t max_bindings)
+  CudaSession(const std::shared_ptr<CudaPlan>& plan, const SessionOptions& options)
       : SessionBase({.plan = plan,
                      .view = plan->view(),
                      .objects = plan->context().objects(),
                      .info = plan->context().info,
                      .profile = plan->profile(),
-                     .max_bindings = max_bindings}),
+                     .max_bindings = options.max_bindings,
+                     .queue_depth = options.queue_depth}),
         device_plan_(*plan),
         context_(plan->context()) {}
 
@@ -51,8 +52,9 @@ class CudaSession final : public SessionBase {
 
   [[nodiscard]] Status health() const override { return context_.health(); }
   void link(uint32_t program) override;
-  Status launch(uint32_t program) override;
-  RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
+  Status launch(uint32_t program, uint32_t slot) override;
+  RunEnd wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
+                      std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override;
   Status prepare_program(uint32_t program) override;
   Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
@@ -63,6 +65,9 @@ class CudaSession final : public SessionBase {
                       std::span<std::byte> bytes) override;
   Status fill_arena(std::byte pattern) override;
   Status fill_states() override;
+  Status read_state_bytes(const StatePart& part, std::span<std::byte> bytes) override;
+  Status write_state_bytes(const StatePart& part, std::span<const std::byte> bytes) override;
+  Status copy_state_bytes(ByteRange range, const SessionBase& from) override;
   Status time_library(uint32_t program, uint32_t step, uint32_t most,
                       std::vector<GemmAlgorithm>& algorithms) override;
 
@@ -83,8 +88,8 @@ class CudaSession final : public SessionBase {
   OwnedStream capture_;  // library products become nodes through it; nothing ever runs on it
   CUstream stream_ = nullptr;
   Staging staging_;
-  OwnedEvent begun_;  // null without profiling
-  OwnedEvent ended_;
+  OwnedEvent begun_;               // of the last run; null without profiling
+  std::vector<OwnedEvent> ended_;  // by slot
   std::vector<ProgramState> programs_;
 };
 

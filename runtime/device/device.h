@@ -89,10 +89,12 @@ struct SessionOptions {
   // Bindings of free symbols that stay recorded, at least 1; the one used least recently goes
   // first.
   uint32_t max_bindings = kDefaultMaxBindings;
+  // Runs that may be under way at once, at least 1; they run one after another.
+  uint32_t queue_depth = 1;
 };
 
-// Memory owned by the caller that stands for one input or output. Vulkan: a device address (and the
-// VkBuffer for layers); CUDA: a CUdeviceptr.
+// Memory owned by the caller that stands for one input, output or state. Vulkan: a device address
+// (and the VkBuffer for layers); CUDA: a CUdeviceptr.
 struct ExternalBuffer {
   uint64_t device_address = 0;
   uint64_t size_bytes = 0;
@@ -101,6 +103,15 @@ struct ExternalBuffer {
 struct StepTime {
   uint32_t step = 0;
   double microseconds = 0;
+};
+
+// Bytes of a state, inside it: pieces of one size whose begins lie `stride_bytes` apart.
+struct StatePart {
+  uint32_t state = 0;        // of the plan's states
+  uint64_t begin_bytes = 0;  // of the first piece, in the state
+  uint64_t piece_bytes = 0;
+  uint64_t stride_bytes = 0;
+  uint64_t pieces = 0;
 };
 
 // State, arena and io of one user of a plan, with every entry recorded on first use or by
@@ -126,18 +137,30 @@ class DeviceSession {
   // An input or output lives in the caller's memory from now on; size 0 gives it back to the
   // session's own.
   virtual Status bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) = 0;
+  // Puts a run behind those that are under way.
   virtual Status submit(uint32_t entry) = 0;
-  // Waits for the last submit; timeout in nanoseconds, UINT64_MAX for none. Spins briefly, then
-  // blocks.
+  // Waits for the oldest submit that was not waited for; timeout in nanoseconds, UINT64_MAX for
+  // none. Spins briefly, then blocks.
   virtual Status wait(uint64_t timeout_nanoseconds) = 0;
   // Runs the entry once with a timestamp around each step (steps run one after another) and returns
   // the times.
+  // The states are afterwards what they were before.
   virtual Status profile(uint32_t entry, std::vector<StepTime>& times) = 0;
-  // Device time of the last finished submit in microseconds, where LoadOptions::profile was set;
-  // otherwise 0.
+  // Device time of the last submit in microseconds, once no run is under way and where
+  // LoadOptions::profile was set; otherwise 0.
   virtual double last_run_microseconds() const = 0;
+  // All states but those in the caller's memory begin anew.
   virtual Status reset_states() = 0;
-  // Any live value of the entry after `step`, by running up to and including it. For debugging.
+  // Between dense host memory and the part of a state, which lies in the session's own memory.
+  virtual Status read_state(const StatePart& part, std::span<std::byte> bytes) = 0;
+  virtual Status write_state(const StatePart& part, std::span<const std::byte> bytes) = 0;
+  // From another session of the same plan on this device, which is idle too; without the host.
+  virtual Status copy_state(uint32_t state, const DeviceSession& from) = 0;
+  // A state lives in the caller's memory from now on, with what this holds; size 0 gives it back to
+  // the session's own, with what that held last.
+  virtual Status bind_state(uint32_t state, ExternalBuffer buffer) = 0;
+  // Any live value of the entry after `step`, by running up to and including it. For debugging. The
+  // states are afterwards what they were before.
   virtual Status read_after(uint32_t entry, uint32_t step, uint32_t value,
                             std::span<std::byte> bytes) = 0;
   // Fills the whole arena with a byte. For tests that nothing reads stale bytes.
@@ -147,7 +170,8 @@ class DeviceSession {
   // runs.
   [[nodiscard]] virtual std::span<uint32_t> index_errors() = 0;
   // Times up to `most` algorithms that the library's heuristic offers for a LibraryGemm step and
-  // that fit its workspace, fastest first. Arena and io hold anything afterwards.
+  // that fit its workspace, fastest first. Arena and io hold anything afterwards, states what they
+  // held before.
   virtual Status time_algorithms(uint32_t entry, uint32_t step, uint32_t most,
                                  std::vector<GemmAlgorithm>& algorithms) {
     (void)entry, (void)step, (void)most, (void)algorithms;

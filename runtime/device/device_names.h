@@ -48,7 +48,7 @@ Status find_device(std::string_view id, std::string_view kind, std::vector<Found
 
 // device vulkan:0 "llvmpipe"
 inline std::string device_text(const DeviceInfo& device) {
-  return text_of("device ", device.id, " ", quoted(device.name));
+  return text_of("device ", device.id, " ", rlx::quoted(device.name));
 }
 
 // RLX_DEVICE_LOST, for every call after the one that met the loss.

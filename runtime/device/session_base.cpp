@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checks before every call of a session, the times of its runs, and the begin of its states.
+// The checks before every call of a session, and the times of its runs.
 #include "runtime/device/session_base.h"
 
 #include <algorithm>
@@ -20,7 +20,9 @@ SessionBase::SessionBase(Origin origin)
       view_(origin.view),
       info_(origin.info),
       profile_(origin.profile),
-      max_bindings_(origin.max_bindings) {
+      max_bindings_(origin.max_bindings),
+      bound_states_(view_.index().states()->size()),
+      queue_(origin.queue_depth) {
   const std::vector<uint64_t> symbols = symbols_at_maximum(view_.index());
   programs_.reserve(view_.entry_count());
   for (uint32_t e = 0; e < view_.entry_count(); ++e) {
@@ -72,9 +74,12 @@ Status SessionBase::add_binding(uint32_t entry, std::span<const uint64_t> symbol
                .symbols = {symbols.begin(), symbols.end()},
                .bound = std::move(bound),
                .io = programs_[entry].io};
-  made.record = &made.bound->entry(entry, plan_->target());
-  for (IoSlot& slot : made.io)
-    slot.io.range.size_bytes = PlanView::value(*made.record, slot.io.value).size_bytes();
+  made.record = record_for(made.bound->entry_ranges(entry, plan_->target()), symbols);
+  const std::vector<IoRange> own = io_ranges(*made.record);
+  for (size_t i = 0; i < own.size(); ++i) {
+    made.io[i].io.value = own[i].value;
+    made.io[i].io.range.size_bytes = own[i].range.size_bytes;
+  }
   const uint32_t place = place_for_binding();
   programs_[place] = std::move(made);
   link(place);
@@ -88,36 +93,43 @@ void SessionBase::show_index_errors(std::span<std::byte> words) {
   index_errors_ = {reinterpret_cast<uint32_t*>(words.data()), words.size() / kIndexErrorBytes};
 }
 
-SessionBase::IoSlot& SessionBase::io_slot(Program& program, uint32_t value) {
-  std::vector<IoSlot>& slots = program.io;
-  return *std::find_if(slots.begin(), slots.end(),
-                       [&](const IoSlot& slot) { return slot.io.value == value; });
+size_t SessionBase::io_number(uint32_t entry, uint32_t value) const {
+  const std::vector<IoSlot>& slots = programs_[entry].io;
+  const auto found =
+      std::ranges::find_if(slots, [&](const IoSlot& slot) { return slot.io.value == value; });
+  return static_cast<size_t>(found - slots.begin());
+}
+
+Status SessionBase::check_bindable_io(uint32_t entry, size_t number) const {
+  for (const fb::Entry* record : view_.entry_ranges(entry, plan_->target()))
+    RLX_RETURN_IF_ERROR(check_bindable(*record, io_ranges(*record)[number].value));
+  return {};
 }
 
 Status SessionBase::check_ready(std::string_view what) const {
-  if (running_.has_value()) {
+  if (is_running()) {
     return invalid_state(
         text_of(what, ": a run of this session is still under way; wait for it first"));
   }
   return health();
 }
 
-nanoseconds SessionBase::since_submit() const {
-  return nanoseconds(std::chrono::steady_clock::now() - submitted_);
-}
-
-Status SessionBase::prepare(uint32_t entry) {
-  const uint32_t program = present_[entry];
+Status SessionBase::prepare_if_needed(uint32_t program) {
   if (programs_[program].is_prepared) return {};
-  RLX_RETURN_IF_ERROR(check_ready("prepare"));
   RLX_RETURN_IF_ERROR(prepare_program(program));
   programs_[program].is_prepared = true;
   return {};
 }
 
+Status SessionBase::prepare(uint32_t entry) {
+  if (programs_[present_[entry]].is_prepared) return {};
+  RLX_RETURN_IF_ERROR(check_ready("prepare"));
+  return prepare_if_needed(present_[entry]);
+}
+
 Status SessionBase::write(uint32_t entry, uint32_t value, std::span<const std::byte> bytes) {
   RLX_RETURN_IF_ERROR(check_ready("write"));
-  const IoSlot& slot = io_slot(programs_[entry], value);
+  const IoSlot& slot = io_slot(entry, value);
   if (slot.bound_address.has_value())
     return invalid_state("write: the input lives in a bound buffer; write it there");
   return bytes.empty() ? Status() : write_io(slot, bytes);
@@ -125,13 +137,13 @@ Status SessionBase::write(uint32_t entry, uint32_t value, std::span<const std::b
 
 Status SessionBase::read(uint32_t entry, uint32_t value, std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(check_ready("read"));
-  const IoSlot& slot = io_slot(programs_[entry], value);
+  const IoSlot& slot = io_slot(entry, value);
   if (slot.bound_address.has_value())
     return invalid_state("read: the output lives in a bound buffer; read it there");
   return bytes.empty() ? Status() : read_io(slot, bytes);
 }
 
-Status SessionBase::check_bindable(uint32_t, uint32_t) const {
+Status SessionBase::check_bindable(const fb::Entry&, uint32_t) const {
   return {};
 }
 
@@ -139,11 +151,12 @@ Status SessionBase::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) 
   RLX_RETURN_IF_ERROR(check_ready("bind"));
   const std::optional<uint64_t> address =
       buffer.size_bytes == 0 ? std::nullopt : std::optional(buffer.device_address);
-  if (io_slot(programs_[entry], value).bound_address == address) return {};
-  if (address.has_value()) RLX_RETURN_IF_ERROR(check_bindable(entry, value));
+  const size_t number = io_number(entry, value);
+  if (programs_[entry].io[number].bound_address == address) return {};
+  if (address.has_value()) RLX_RETURN_IF_ERROR(check_bindable_io(entry, number));
   for (uint32_t p = 0; p < programs_.size(); ++p) {
     if (!programs_[p].is_linked || programs_[p].entry != entry) continue;
-    IoSlot& slot = io_slot(programs_[p], value);
+    IoSlot& slot = programs_[p].io[number];
     slot.bound_address = address;
     move_io(p, slot);
     programs_[p].is_prepared = false;
@@ -152,38 +165,56 @@ Status SessionBase::bind(uint32_t entry, uint32_t value, ExternalBuffer buffer) 
 }
 
 Status SessionBase::submit(uint32_t entry) {
-  RLX_RETURN_IF_ERROR(check_ready("submit"));
-  RLX_RETURN_IF_ERROR(prepare(entry));
-  RLX_RETURN_IF_ERROR(launch(present_[entry]));
-  submitted_ = std::chrono::steady_clock::now();
-  running_ = present_[entry];
+  if (submit_count_ - end_count_ == queue_.size()) {
+    return invalid_state(text_of("submit: ", queue_.size(), " of ", queue_.size(),
+                                 " runs of this session are still under way; wait for one first"));
+  }
+  RLX_RETURN_IF_ERROR(health());
+  const uint32_t program = present_[entry];
+  RLX_RETURN_IF_ERROR(prepare_if_needed(program));
+  const uint32_t slot = slot_of(submit_count_);
+  RLX_RETURN_IF_ERROR(launch(program, slot));
+  queue_[slot] = {.program = program, .begin = std::chrono::steady_clock::now()};
+  ++submit_count_;
   return {};
 }
 
-Status SessionBase::wait(uint64_t timeout_nanoseconds) {
-  if (!running_.has_value()) return {};
-  Program& runs = programs_[*running_];
-  const nanoseconds expected = std::max(runs.last_duration - since_submit(), nanoseconds(0));
-  RunEnd end = wait_for_run(timeout_nanoseconds, expected);
-  if (!end.is_over) return std::move(end.status);
+Status SessionBase::end_run(const Run& run, RunEnd end) {
+  Program& runs = programs_[run.program];
+  const auto now = std::chrono::steady_clock::now();
   // How long before its wake-up such a run ended is not known: the next one is slept through for
   // less, until its end is seen.
-  runs.last_duration = end.overslept ? since_submit() * 3 / 4 : since_submit();
-  running_.reset();
+  runs.last_duration = nanoseconds(now - run.begin) * (end.overslept ? 3 : 4) / 4;
+  ++end_count_;
+  if (is_running()) queue_[slot_of(end_count_)].begin = now;
   if (!end.status.ok()) {
     return {end.status.code(), text_of("plan ", quoted(view_.name()), ", entry ",
                                        quoted(PlanView::text(runs.record->name())), " on ",
                                        info_.id, ": ", end.status.message())};
   }
-  RLX_RETURN_IF_ERROR(finish_run(last_run_microseconds_));
+  if (!is_running()) RLX_RETURN_IF_ERROR(finish_run(last_run_microseconds_));
   return health();
+}
+
+Status SessionBase::wait(uint64_t timeout_nanoseconds) {
+  if (!is_running()) return {};
+  const uint32_t slot = slot_of(end_count_);
+  const Run run = queue_[slot];
+  const nanoseconds elapsed(std::chrono::steady_clock::now() - run.begin);
+  const nanoseconds expected =
+      std::max(programs_[run.program].last_duration - elapsed, nanoseconds(0));
+  RunEnd end = wait_for_run(slot, timeout_nanoseconds, expected);
+  return end.is_over ? end_run(run, std::move(end)) : std::move(end.status);
 }
 
 Status SessionBase::profile(uint32_t entry, std::vector<StepTime>& times) {
   if (!profile_) return invalid_state("profile: the plan was loaded without the option profile");
   RLX_RETURN_IF_ERROR(check_ready("profile"));
   StepTimes measured;
-  RLX_RETURN_IF_ERROR(time_steps(present_[entry], measured));
+  const auto steps = static_cast<uint32_t>(PlanView::steps(bound_record(entry)).size());
+  RLX_RETURN_IF_ERROR(keep_states("profile",
+                                  {.program = present_[entry], .first = 0, .count = steps},
+                                  [&] { return time_steps(present_[entry], measured); }));
   times.clear();
   for (const double microseconds : measured.microseconds) {
     times.push_back({.step = static_cast<uint32_t>(times.size()), .microseconds = microseconds});
@@ -192,15 +223,11 @@ Status SessionBase::profile(uint32_t entry, std::vector<StepTime>& times) {
   return {};
 }
 
-Status SessionBase::reset_states() {
-  RLX_RETURN_IF_ERROR(check_ready("reset_states"));
-  return view_.index().states()->size() == 0 ? Status() : fill_states();
-}
-
 Status SessionBase::read_after(uint32_t entry, uint32_t step, uint32_t value,
                                std::span<std::byte> bytes) {
   RLX_RETURN_IF_ERROR(check_ready("read_after"));
-  return run_and_read(present_[entry], step, value, bytes);
+  return keep_states("read_after", {.program = present_[entry], .first = 0, .count = step + 1},
+                     [&] { return run_and_read(present_[entry], step, value, bytes); });
 }
 
 Status SessionBase::poison_arena(std::byte pattern) {
@@ -215,29 +242,12 @@ Status SessionBase::time_algorithms(uint32_t entry, uint32_t step, uint32_t most
     return invalid_argument(text_of(bound_view(entry).describe_step(bound_record(entry), step),
                                     " is no library product"));
   }
-  return time_library(present_[entry], step, most, algorithms);
+  return keep_states("time_algorithms", {.program = present_[entry], .first = step, .count = 1},
+                     [&] { return time_library(present_[entry], step, most, algorithms); });
 }
 
 Status SessionBase::time_library(uint32_t, uint32_t, uint32_t, std::vector<GemmAlgorithm>&) {
   return unsuitable("this device has no library of products to tune");
-}
-
-Status write_states(const PlanView& plan, StateWriter& writer) {
-  for (const fb::State* state : *plan.index().states()) {
-    const ByteRange range{.offset_bytes = state->offset_bytes(), .size_bytes = state->size_bytes()};
-    if (range.size_bytes == 0) continue;
-    switch (state->init()) {
-      case fb::StateInit::Zeros:
-        RLX_RETURN_IF_ERROR(writer.fill_zeros(range));
-        break;
-      case fb::StateInit::Weight: {
-        const fb::Weight& weight = *plan.index().weights()->Get(*state->init_weight());
-        RLX_RETURN_IF_ERROR(writer.copy_weight(weight.offset_bytes(), range));
-        break;
-      }
-    }
-  }
-  return {};
 }
 
 }  // namespace rlx

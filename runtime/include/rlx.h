@@ -152,6 +152,11 @@ typedef struct rlx_plan_options {
   uint32_t check_weights;
   // rlx_plan_open_memory: 1 copies the bytes, 0 uses the caller's until the plan is gone.
   uint32_t copy_memory;
+  // Folder of the files that hold weights of a plan compiled with --external-weights; NULL: the
+  // plan's own. They are opened when the plan is loaded onto a device: RLX_IO_ERROR where one is
+  // missing, RLX_INVALID_PLAN where it is not the file that the plan was compiled from (its size
+  // and its first MiB; with check_weights all of it, when the plan is opened).
+  const char* weights_folder;
 } rlx_plan_options;
 
 // Opens and verifies a plan file. `options` may be NULL. The file must not be written to while the
@@ -234,7 +239,9 @@ RLX_API rlx_status rlx_plan_get_output(const rlx_plan* plan, uint32_t entry, uin
 typedef struct rlx_symbol_info {
   size_t struct_size;
   const char* name;  // lives as long as the plan
-  uint64_t minimum;  // a symbol that is not free has its value here and in `maximum`
+  // Of all its ranges together, where a plan has several. A symbol that is not free has its value
+  // in both.
+  uint64_t minimum;
   uint64_t maximum;
   uint64_t multiple_of;
   uint32_t is_free;  // 0: its value was fixed when the plan was compiled
@@ -259,6 +266,21 @@ RLX_API rlx_status rlx_plan_get_input_dim(const rlx_plan* plan, uint32_t entry, 
                                           uint32_t axis, rlx_dim_info* info);
 RLX_API rlx_status rlx_plan_get_output_dim(const rlx_plan* plan, uint32_t entry, uint32_t output,
                                            uint32_t axis, rlx_dim_info* info);
+
+// States: tensors that a session keeps from run to run. Every session has its own, shared by its
+// entries; rlx_session_read_state and the functions behind it reach them. 0 for NULL.
+RLX_API uint32_t rlx_plan_state_count(const rlx_plan* plan);
+// `segment` is RLX_STATE; states live through all steps of all entries: first_step and last_step
+// are 0.
+RLX_API rlx_status rlx_plan_get_state(const rlx_plan* plan, uint32_t state, rlx_tensor_info* info);
+
+// What a plan of a language model says of text: tokens, merges, chat templates, in the form of
+// schema/text.fbs, which rlx_text.h reads. Bytes of it; 0 for a plan without, and for NULL.
+RLX_API uint64_t rlx_plan_text_bytes(const rlx_plan* plan);
+// Reads all of it from the plan's file. `size_bytes` is rlx_plan_text_bytes. The bytes are as the
+// compiler wrote them (RLX_INVALID_PLAN where their checksum differs), but are not verified
+// otherwise.
+RLX_API rlx_status rlx_plan_read_text(const rlx_plan* plan, void* data, size_t size_bytes);
 
 // ---- Devices ----
 
@@ -354,7 +376,9 @@ typedef struct rlx_session_options {
   uint32_t check_indices;
   // Bindings of free symbols that stay recorded; the one used least recently goes first. 0: 8.
   uint32_t max_bindings;
-  uint32_t reserved;
+  // Runs that may be under way at once (rlx_session_submit), at most 1024. 0: 1. More than 1 does
+  // not go with check_indices.
+  uint32_t queue_depth;
 } rlx_session_options;
 
 // Loads the plan on the device (weights are uploaded once and shared by the sessions that exist at
@@ -362,7 +386,7 @@ typedef struct rlx_session_options {
 // start at their initial values.
 RLX_API rlx_status rlx_session_create(rlx_plan* plan, rlx_device* device,
                                       const rlx_session_options* options, rlx_session** session);
-// Waits for a run that is under way.
+// Waits for the runs that are under way.
 RLX_API void rlx_session_close(rlx_session* session);
 // Records an entry, so that its first run takes no longer than the later ones. Optional.
 RLX_API rlx_status rlx_session_prepare(rlx_session* session, uint32_t entry);
@@ -377,11 +401,12 @@ typedef struct rlx_tensor {
 } rlx_tensor;
 
 // Sets a free symbol for the next runs of an entry; at first each is at its maximum. Refused
-// outside its range. Another value than before makes the outputs of earlier runs unreadable, since
-// their shapes are those of the present values. All values together take effect with the next call
-// that runs or prepares the entry: the first time, its sizes are computed, verified and recorded
-// (about a millisecond for 300 steps); the last max_bindings ones of the session are kept. A call
-// that refuses them leaves the entry at the values of the last one that did not.
+// outside its range, or, of a plan with a program for each of several ranges, between these.
+// Another value than before makes the outputs of earlier runs unreadable, since their shapes are
+// those of the present values. All values together take effect with the next call that runs or
+// prepares the entry: the first time, its sizes are computed, verified and recorded (about a
+// millisecond for 300 steps); the last max_bindings ones of the session are kept. A call that
+// refuses them leaves the entry at the values of the last one that did not.
 RLX_API rlx_status rlx_session_set_symbol(rlx_session* session, uint32_t entry, const char* name,
                                           uint64_t value);
 RLX_API rlx_status rlx_session_get_symbol(const rlx_session* session, uint32_t entry,
@@ -412,9 +437,24 @@ RLX_API rlx_status rlx_session_bind_output(rlx_session* session, uint32_t entry,
 // with free symbols at values that are kept. After RLX_INDEX_OUT_OF_RANGE the run has ended and its
 // outputs are there; the next run begins anew.
 RLX_API rlx_status rlx_session_run(rlx_session* session, uint32_t entry);
-// Starts a run; rlx_session_wait ends it. One run of a session is under way at a time.
+// Starts a run; rlx_session_wait ends it. As many runs as the option queue_depth says are under way
+// at most, 1 unless set; a full queue is RLX_INVALID_STATE. They run in the order of their submits,
+// each after the end of the one before it, and each with what the inputs, the states and the
+// caller's bound memory hold when it begins. While any is under way, calls that set or bind
+// inputs, outputs, symbols or states, or read outputs or states, are refused with
+// RLX_INVALID_STATE; the session's own outputs are those of the last run once all have ended. The
+// caller may write a bound input and read a bound output or state only between the end of one run
+// and the submit of the next one that uses it; on the device, in the order that the caller's own
+// synchronisation gives it.
 RLX_API rlx_status rlx_session_submit(rlx_session* session, uint32_t entry);
-// Waits for the submitted run. RLX_TIMEOUT after that many nanoseconds: the run goes on, wait
+// The same, and says the number of the run: runs of a session count from 1, those of
+// rlx_session_submit and rlx_session_run too.
+RLX_API rlx_status rlx_session_enqueue(rlx_session* session, uint32_t entry, uint64_t* run);
+// Waits for the run of that number, with all before it. RLX_OK for one that was waited for before;
+// the first failure of those that were not. RLX_TIMEOUT as of rlx_session_wait.
+RLX_API rlx_status rlx_session_wait_for(rlx_session* session, uint64_t run,
+                                        uint64_t timeout_nanoseconds);
+// Waits for all submitted runs. RLX_TIMEOUT after that many nanoseconds: the runs go on, wait
 // again. Without a run: RLX_OK.
 RLX_API rlx_status rlx_session_wait(rlx_session* session, uint64_t timeout_nanoseconds);
 // Copies an output of the finished run to host memory; size_bytes must be the output's present one.
@@ -468,15 +508,55 @@ typedef struct rlx_step_time {
 
 // Runs the entry once with its steps one after another and gives the device time of each. `times`
 // has room for `capacity` records, at least the entry's step_count. Needs the option profile.
+// States are afterwards what they were before (by way of host memory); refused where the entry
+// writes one that is bound to the caller's memory.
 RLX_API rlx_status rlx_session_profile(rlx_session* session, uint32_t entry, rlx_step_time* times,
                                        uint32_t capacity, uint32_t* count);
-// Device time of the last finished run, in microseconds. Needs the option profile.
+// Device time of the last run, once none is under way, in microseconds. Needs the option profile.
 RLX_API rlx_status rlx_session_last_run_microseconds(const rlx_session* session,
                                                      double* microseconds);
-// Sets all states to their initial values.
+// Sets all states to their initial values but those bound to the caller's memory, which keep what
+// they hold.
 RLX_API rlx_status rlx_session_reset_states(rlx_session* session);
+
+// Indices [begin, begin + count) of one axis of a state, all of its other axes.
+typedef struct rlx_state_range {
+  size_t struct_size;
+  uint32_t axis;
+  uint32_t reserved;
+  uint64_t begin;
+  uint64_t count;
+} rlx_state_range;
+
+// Copies a state, or the range of it where `range` is not NULL, to host memory: dense, row-major,
+// with the state's dims but `count` for that of the range's axis. size_bytes must be what these
+// say. Along the last axis of a dtype of blocks, ranges are whole blocks. One copy per index of the
+// axes before the range's one: ranges of outer axes are read fastest.
+//
+// Refused while a run is under way, as the functions below are, and for a state that is bound to
+// the caller's memory. An unknown name's error lists those that exist.
+RLX_API rlx_status rlx_session_read_state(rlx_session* session, const char* name,
+                                          const rlx_state_range* range, void* data,
+                                          uint64_t size_bytes);
+// The other way: dtype, rank and dims of the tensor must be those of the state, or of the range.
+// What the call refuses changes nothing; a copy that fails on the device may have written a part.
+RLX_API rlx_status rlx_session_write_state(rlx_session* session, const char* name,
+                                           const rlx_state_range* range, const rlx_tensor* tensor);
+// Copies a state from another session of the same plan handle on the same device handle, where no
+// run is under way either; on the device, whole. No other thread may be in a call of either
+// session.
+RLX_API rlx_status rlx_session_copy_state(rlx_session* session, const char* name,
+                                          rlx_session* from);
+// Uses the caller's device memory for a state from now on, in all entries: what it holds is the
+// state. An address as of rlx_session_bind_input, but a multiple of 256; at least the state's size;
+// no byte of another bound buffer. Size 0 gives the state back to the session's own memory, with
+// what that held last. Entries that use the state are recorded anew. Vulkan refuses a state that
+// steps copy or fill.
+RLX_API rlx_status rlx_session_bind_state(rlx_session* session, const char* name,
+                                          uint64_t device_address, uint64_t size_bytes);
 // For debugging: runs the entry up to and including `step` and copies a value that lives then;
-// outputs are invalid afterwards. Does not report indices that lie outside.
+// outputs are invalid afterwards, states are what they were before, as with rlx_session_profile.
+// Does not report indices that lie outside.
 RLX_API rlx_status rlx_session_read_value(rlx_session* session, uint32_t entry, uint32_t step,
                                           uint32_t value, void* data, uint64_t size_bytes);
 // For tests: fills the arena with a byte, to show that no run reads what an earlier one left there.

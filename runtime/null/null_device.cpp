@@ -152,13 +152,14 @@ void count_index_errors(const LinkedEntry& linked, uint32_t number, const NullCo
 class NullSession final : public SessionBase {
  public:
   NullSession(const std::shared_ptr<NullPlan>& plan, const DeviceInfo& info, bool profile,
-              uint32_t max_bindings)
+              const SessionOptions& options)
       : SessionBase({.plan = plan,
                      .view = plan->view(),
                      .objects = plan->driver().control().objects,
                      .info = info,
                      .profile = profile,
-                     .max_bindings = max_bindings}),
+                     .max_bindings = options.max_bindings,
+                     .queue_depth = options.queue_depth}),
         device_plan_(*plan),
         driver_(plan->driver()),
         control_(driver_.control()) {}
@@ -168,8 +169,9 @@ class NullSession final : public SessionBase {
  private:
   [[nodiscard]] Status health() const override { return driver_.health(); }
   void link(uint32_t program) override;
-  Status launch(uint32_t program) override;
-  RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
+  Status launch(uint32_t program, uint32_t slot) override;
+  RunEnd wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
+                      std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override {
     microseconds = run_microseconds_;
     return {};
@@ -185,6 +187,9 @@ class NullSession final : public SessionBase {
                       std::span<std::byte> bytes) override;
   Status fill_arena(std::byte pattern) override;
   Status fill_states() override;
+  Status read_state_bytes(const StatePart& part, std::span<std::byte> bytes) override;
+  Status write_state_bytes(const StatePart& part, std::span<const std::byte> bytes) override;
+  Status copy_state_bytes(ByteRange range, const SessionBase& from) override;
   Status time_library(uint32_t program, uint32_t step, uint32_t most,
                       std::vector<GemmAlgorithm>& algorithms) override;
 
@@ -247,8 +252,10 @@ std::byte* own_address(NullPlan& plan, Bytes& state, Bytes& arena, const fb::Val
 Status NullPlan::load() {
   RLX_RETURN_IF_ERROR(driver_->allocate("the weights", view_.header().weights_bytes, weights_));
   RLX_RETURN_IF_ERROR(driver_->call("upload of the weights"));
-  RLX_RETURN_IF_ERROR(
-      view_.read_weights(0, std::span(weights()).first(view_.weights_section_bytes())));
+  for (const ByteRange& range : stored_weight_ranges(view_)) {
+    RLX_RETURN_IF_ERROR(view_.read_weights(
+        range.offset_bytes, std::span(weights()).subspan(range.offset_bytes, range.size_bytes)));
+  }
   ++driver_->control().loads;
   const fb::Entry* init = view_.init(target());
   if (init == nullptr) return {};
@@ -297,8 +304,7 @@ Status NullPlan::create_session(const SessionOptions& options,
                                 std::unique_ptr<DeviceSession>& session) {
   if (options.stream != nullptr)
     return invalid_argument("a stream was given, which the null device has not");
-  auto made = std::make_unique<NullSession>(shared_from_this(), driver_->info(), profile_,
-                                            options.max_bindings);
+  auto made = std::make_unique<NullSession>(shared_from_this(), driver_->info(), profile_, options);
   RLX_RETURN_IF_ERROR(made->create(options));
   session = std::move(made);
   return {};
@@ -323,6 +329,9 @@ void NullSession::link(uint32_t program) {
     std::byte* address = own_address(device_plan_, state_.bytes, arena_.bytes, *value);
     if (value->segment() == fb::Segment::IndexErrors) {
       address = std::as_writable_bytes(std::span(index_errors_)).data() + value->offset_bytes();
+    }
+    if (value->segment() == fb::Segment::State) {
+      if (const auto bound = bound_address(*value)) address = reinterpret_cast<std::byte*>(*bound);
     }
     linked.addresses.push_back(address);
   }
@@ -352,7 +361,7 @@ Status NullSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
   return {};
 }
 
-Status NullSession::launch(uint32_t program) {
+Status NullSession::launch(uint32_t program, uint32_t) {
   RLX_RETURN_IF_ERROR(driver_.call("submit"));
   run_microseconds_ = 0;
   const auto steps = static_cast<uint32_t>(PlanView::steps(record(program)).size());
@@ -361,7 +370,7 @@ Status NullSession::launch(uint32_t program) {
   return {};
 }
 
-SessionBase::RunEnd NullSession::wait_for_run(uint64_t timeout_nanoseconds,
+SessionBase::RunEnd NullSession::wait_for_run(uint32_t, uint64_t timeout_nanoseconds,
                                               std::chrono::nanoseconds) {
   Status status = driver_.call("wait");
   if (!status.ok() || timeout_nanoseconds == UINT64_MAX || control_.timeouts == 0)
@@ -422,7 +431,33 @@ class NullStates final : public StateWriter {
 Status NullSession::fill_states() {
   RLX_RETURN_IF_ERROR(driver_.call("reset of the states"));
   NullStates writer(state_.bytes, device_plan_.weights());
-  return write_states(view(), writer);
+  return write_states(view(), bound_states(), writer);
+}
+
+Status NullSession::read_state_bytes(const StatePart& part, std::span<std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("read of a state"));
+  const std::byte* source = state_.bytes.data() + segment_offset(part);
+  for (uint64_t i = 0; i < part.pieces; ++i)
+    std::memcpy(bytes.data() + i * part.piece_bytes, source + i * part.stride_bytes,
+                part.piece_bytes);
+  return {};
+}
+
+Status NullSession::write_state_bytes(const StatePart& part, std::span<const std::byte> bytes) {
+  RLX_RETURN_IF_ERROR(driver_.call("write of a state"));
+  std::byte* target = state_.bytes.data() + segment_offset(part);
+  for (uint64_t i = 0; i < part.pieces; ++i)
+    std::memcpy(target + i * part.stride_bytes, bytes.data() + i * part.piece_bytes,
+                part.piece_bytes);
+  return {};
+}
+
+Status NullSession::copy_state_bytes(ByteRange range, const SessionBase& from) {
+  RLX_RETURN_IF_ERROR(driver_.call("copy of a state"));
+  const Bytes& source = static_cast<const NullSession&>(from).state_.bytes;
+  std::memcpy(state_.bytes.data() + range.offset_bytes, source.data() + range.offset_bytes,
+              range.size_bytes);
+  return {};
 }
 
 Status NullSession::run_and_read(uint32_t program, uint32_t step, uint32_t value,

@@ -84,6 +84,19 @@ KernelContract::KernelContract(const fb::Kernel& kernel) {
     contract.add(row->position());
     contract.add(row->addend());
   });
+  // Kernels of fixed sizes have the contract that they always had.
+  if (kernel.sizes() != nullptr || kernel.reaches() != nullptr) {
+    contract.add_list(kernel.sizes(), [&](const fb::SizeTerm* term) {
+      contract.add(term->value());
+      contract.add(term->a());
+      contract.add(term->b());
+      contract.add(term->op());
+    });
+    contract.add_list(kernel.reaches(), [&](const fb::KernelReach* reach) {
+      contract.add(reach->pointer());
+      contract.add(reach->size());
+    });
+  }
   kernel_.update(bytes_of(kVersion));
   kernel_.update(contract.bytes());
   size_bytes_ = contract.bytes().size();

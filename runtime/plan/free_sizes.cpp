@@ -152,6 +152,13 @@ uint32_t grid_of(const fb::Step& step, uint32_t axis) {
   return axis == 1 ? step.grid_y() : step.grid_z();
 }
 
+std::string range_text(uint64_t minimum, uint64_t maximum, uint64_t multiple_of) {
+  if (minimum == maximum) return std::to_string(minimum);
+  std::string text = text_of(minimum, " to ", maximum);
+  if (multiple_of > 1) text += text_of(" in steps of ", multiple_of);
+  return text;
+}
+
 }  // namespace
 
 std::span<const fb::SizeTerm> size_terms(const fb::Entry& entry) {
@@ -169,6 +176,38 @@ std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan) {
   return symbols;
 }
 
+std::span<const fb::SymbolRange> ranges_of(const fb::Entry& entry) {
+  return structs_or_none(entry.ranges());
+}
+
+std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan, const fb::Entry& entry) {
+  std::vector<uint64_t> symbols = symbols_at_maximum(plan);
+  for (const fb::SymbolRange& range : ranges_of(entry)) symbols[range.symbol()] = range.maximum();
+  return symbols;
+}
+
+bool is_made_for(const fb::Entry& entry, std::span<const uint64_t> symbols) {
+  return std::ranges::all_of(ranges_of(entry), [&](const fb::SymbolRange& range) {
+    return is_in_range(range, symbols[range.symbol()]);
+  });
+}
+
+const fb::Entry* record_for(std::span<const fb::Entry* const> records,
+                            std::span<const uint64_t> symbols) {
+  const auto found = std::ranges::find_if(
+      records, [&](const fb::Entry* record) { return is_made_for(*record, symbols); });
+  return found == records.end() ? nullptr : *found;
+}
+
+std::string ranges_text(const fb::Plan& plan, const fb::Entry& entry) {
+  std::string text;
+  for (const fb::SymbolRange& range : ranges_of(entry)) {
+    text += text_of(text.empty() ? "" : ", ", plan.symbols()->Get(range.symbol())->name()->c_str(),
+                    " ", symbol_range_text(range));
+  }
+  return text;
+}
+
 std::string symbols_text(const fb::Plan& plan, std::span<const uint64_t> symbols) {
   std::string text;
   for (uint32_t i = 0; i < symbols.size(); ++i) {
@@ -180,9 +219,15 @@ std::string symbols_text(const fb::Plan& plan, std::span<const uint64_t> symbols
 }
 
 std::string symbol_range_text(const fb::Symbol& symbol) {
-  std::string text = text_of(symbol.minimum(), " to ", symbol.maximum());
-  if (symbol.multiple_of() > 1) text += text_of(" in steps of ", symbol.multiple_of());
-  return text;
+  return range_text(symbol.minimum(), symbol.maximum(), symbol.multiple_of());
+}
+
+std::string symbol_range_text(const fb::SymbolRange& range) {
+  return range_text(range.minimum(), range.maximum(), range.multiple_of());
+}
+
+bool is_in_range(const fb::SymbolRange& range, uint64_t value) {
+  return value >= range.minimum() && value <= range.maximum() && value % range.multiple_of() == 0;
 }
 
 bool is_in_range(const fb::Symbol& symbol, uint64_t value) {

@@ -26,13 +26,25 @@ inline bool has_free_sizes(const fb::Entry& entry) {
   return !patches_of(entry).empty();
 }
 
+std::span<const fb::SymbolRange> ranges_of(const fb::Entry& entry);
 // A value per symbol of a plan: its own where it is bound, its maximum where it is free.
 std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan);
+// The same with the maxima of the record's ranges: the values at which it stands in the file.
+std::vector<uint64_t> symbols_at_maximum(const fb::Plan& plan, const fb::Entry& entry);
+// The record is made for these values, each of which is in its symbol's range.
+bool is_made_for(const fb::Entry& entry, std::span<const uint64_t> symbols);
+// The one of an entry's records that is; null where none is.
+const fb::Entry* record_for(std::span<const fb::Entry* const> records,
+                            std::span<const uint64_t> symbols);
+// "seq 1 to 16, batch 1 to 8": the record's own ranges; "" where it has none.
+std::string ranges_text(const fb::Plan& plan, const fb::Entry& entry);
 // "batch = 1, seq = 77": the free symbols of a plan.
 std::string symbols_text(const fb::Plan& plan, std::span<const uint64_t> symbols);
 // "1 to 512", "32 to 1024 in steps of 32".
 std::string symbol_range_text(const fb::Symbol& symbol);
+std::string symbol_range_text(const fb::SymbolRange& range);
 bool is_in_range(const fb::Symbol& symbol, uint64_t value);
+bool is_in_range(const fb::SymbolRange& range, uint64_t value);
 
 // Why a term has no value.
 struct SizeFault {

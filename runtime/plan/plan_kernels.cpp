@@ -17,8 +17,7 @@ void mark_used(const fb::Entry& entry, std::vector<bool>& used) {
 
 std::vector<uint32_t> used_kernels(const PlanView& plan, fb::TargetKind target) {
   std::vector<bool> marks(plan.index().kernels()->size());
-  for (uint32_t i = 0; i < plan.entry_count(); ++i) mark_used(plan.entry(i, target), marks);
-  if (const fb::Entry* init = plan.init(target)) mark_used(*init, marks);
+  for (const fb::Entry* record : plan.records(target)) mark_used(*record, marks);
   std::vector<uint32_t> used;
   for (uint32_t i = 0; i < marks.size(); ++i) {
     if (marks[i]) used.push_back(i);

@@ -53,12 +53,12 @@ Status explain_memory(Status status, const PlanHeader& header) {
   return {RLX_OUT_OF_DEVICE_MEMORY, text_of(status.message(), "; ", largest_segments_text(header))};
 }
 
-std::vector<ByteRange> inline_weight_ranges(const PlanView& view) {
+std::vector<ByteRange> stored_weight_ranges(const PlanView& view) {
   // Padding between two weights is in the section too: reading it is cheaper than starting anew.
   constexpr uint64_t kJoinGapBytes = 64 << 10;
   std::vector<ByteRange> ranges;
   for (const fb::Weight* weight : *view.index().weights()) {
-    if (weight->kind() != fb::WeightKind::Inline || weight->size_bytes() == 0) continue;
+    if (weight->kind() == fb::WeightKind::Generated || weight->size_bytes() == 0) continue;
     ranges.push_back({.offset_bytes = weight->offset_bytes(), .size_bytes = weight->size_bytes()});
   }
   std::sort(ranges.begin(), ranges.end(),

@@ -30,15 +30,15 @@ struct ByteRange {
   uint64_t size_bytes = 0;
 };
 
-// The ranges of the weights section that hold inline weights, ascending, near neighbours joined so
-// that reads are long.
-std::vector<ByteRange> inline_weight_ranges(const PlanView& view);
+// The ranges of the weights segment whose bytes are in the plan or in files, ascending, near
+// neighbours joined so that reads are long.
+std::vector<ByteRange> stored_weight_ranges(const PlanView& view);
 
 // Fills a range of a segment's bytes on the host: called with its offset and the memory to fill,
 // where a device says so from several threads at once.
 using ByteSource = std::function<Status(uint64_t offset_bytes, std::span<std::byte> destination)>;
 
-// The bytes of the weights section; the view outlives it.
+// The bytes of stored weights; the view outlives it.
 ByteSource weights_source(const PlanView& view);
 
 // An input or output in the io segment. Entries share the segment: each lays its values out one

@@ -2,12 +2,16 @@
 // Accessors of an open plan. What they follow was verified when the plan was opened.
 #include "runtime/plan/plan_view.h"
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 #include <map>
 
 #include "runtime/base/text.h"
 #include "runtime/plan/contract.h"
+#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/target_row.h"
 
 namespace rlx {
@@ -66,16 +70,40 @@ Sha256Digest PlanView::code_digest(const fb::Kernel& kernel, const fb::Variant& 
 }
 
 Status PlanView::read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const {
-  if (destination.size() > weights_bytes_ || offset_bytes > weights_bytes_ - destination.size()) {
-    return {RLX_INVALID_ARGUMENT, text_of("weights have ", weights_bytes_, " bytes, wanted were ",
-                                          destination.size(), " at ", offset_bytes)};
-  }
   if (bound_from_ != nullptr) return bound_from_->read_weights(offset_bytes, destination);
   if (base_ != nullptr) return base_->read_weights(offset_bytes, destination);
-  if (file_.is_open()) return file_.read(weights_offset_ + offset_bytes, destination);
+  const bool has_files = weight_files_ != nullptr && !weight_files_->empty();
+  const uint64_t most = has_files ? header_.weights_bytes : weights_bytes_;
+  if (destination.size() > most || offset_bytes > most - destination.size()) {
+    return {RLX_INVALID_ARGUMENT, text_of("weights have ", most, " bytes, wanted were ",
+                                          destination.size(), " at ", offset_bytes)};
+  }
+  if (offset_bytes < weights_bytes_) {
+    const uint64_t in_section =
+        std::min<uint64_t>(destination.size(), weights_bytes_ - offset_bytes);
+    RLX_RETURN_IF_ERROR(read_file(weights_offset_ + offset_bytes, destination.first(in_section)));
+  }
+  if (!has_files) return {};
+  return weight_files_->read(offset_bytes, destination);
+}
+
+Status PlanView::read_text(std::span<std::byte> destination) const {
+  if (destination.size() != text_.size_bytes) {
+    return {RLX_INVALID_ARGUMENT, text_of("the plan's text section has ", text_.size_bytes,
+                                          " bytes, wanted were ", destination.size())};
+  }
+  if (base_ != nullptr) return base_->read_text(destination);
+  RLX_RETURN_IF_ERROR(read_file(text_.offset_bytes, destination));
+  const uint64_t checksum = XXH3_64bits(destination.data(), destination.size());
+  if (checksum == text_.checksum) return {};
+  return {RLX_INVALID_PLAN, text_of("the plan's text section was altered: its checksum is ",
+                                    checksum, ", recorded is ", text_.checksum)};
+}
+
+Status PlanView::read_file(uint64_t offset_bytes, std::span<std::byte> destination) const {
+  if (file_.is_open()) return file_.read(offset_bytes, destination);
   if (!destination.empty())
-    std::memcpy(destination.data(), memory_.data() + weights_offset_ + offset_bytes,
-                destination.size());
+    std::memcpy(destination.data(), memory_.data() + offset_bytes, destination.size());
   return {};
 }
 
@@ -86,10 +114,27 @@ std::vector<const fb::Entry*> PlanView::records() const {
   return all;
 }
 
+std::vector<const fb::Entry*> PlanView::bound_records() const {
+  std::vector<const fb::Entry*> all = records();
+  if (!bound_symbols_.empty())
+    std::erase_if(all, [this](const fb::Entry* e) { return !is_made_for(*e, bound_symbols_); });
+  return all;
+}
+
+std::vector<const fb::Entry*> PlanView::records(fb::TargetKind target) const {
+  std::vector<const fb::Entry*> all;
+  for (const EntryRecords& entry : entries_) {
+    const auto& records = entry.records[static_cast<size_t>(target)];
+    all.insert(all.end(), records.begin(), records.end());
+  }
+  if (const fb::Entry* record = init(target)) all.push_back(record);
+  return all;
+}
+
 void PlanView::group_records() {
   const auto put = [](const fb::Entry& record, EntryRecords& place) {
     for (size_t target = 0; target < place.records.size(); ++target) {
-      if ((record.targets() >> target & 1) != 0) place.records[target] = &record;
+      if ((record.targets() >> target & 1) != 0) place.records[target].push_back(&record);
     }
   };
   std::map<std::string_view, size_t> known;

@@ -16,6 +16,7 @@
 #include "runtime/base/input_file.h"
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
+#include "runtime/plan/weight_files.h"
 #include "schema/debug_generated.h"
 #include "schema/plan_generated.h"
 #include "schema/plan_header.h"
@@ -25,6 +26,8 @@ namespace rlx {
 struct PlanOptions {
   bool check_weights = false;  // also check the checksum of the weights section
   bool copy_memory = false;    // open_memory: own a copy of the bytes
+  // Where files with weights of the plan lie; empty: in the plan's own folder.
+  std::string weights_folder = {};
 };
 
 // What the debug section says of a step; empty where there is none.
@@ -51,7 +54,7 @@ class PlanView {
 
   // The plan with the sizes of some of its records at values of its symbols, one for each symbol of
   // the plan (a bound one has its own). These records are verified anew; all else is as it is in
-  // `plan`, which outlives the new view.
+  // `plan`, which outlives the new view. A record that is not made for these values is refused.
   static Status bind(const PlanView& plan, std::span<const fb::Entry* const> records,
                      std::span<const uint64_t> symbols, std::shared_ptr<const PlanView>& bound);
 
@@ -66,11 +69,17 @@ class PlanView {
   [[nodiscard]] std::string_view name() const { return text(index_->name()); }
 
   // Entries that a caller can run, by name; init() is not among them. Each has one record per
-  // target of the plan, or one that serves several.
+  // target of the plan and range of its symbols, or one that serves several targets.
   [[nodiscard]] uint32_t entry_count() const { return static_cast<uint32_t>(entries_.size()); }
-  // The record for a target that the plan is for.
+  // The record for a target that the plan is for; of several ranges the one with every free
+  // symbol's maximum.
   [[nodiscard]] const fb::Entry& entry(uint32_t index, fb::TargetKind target) const {
-    return *entries_[index].records[static_cast<size_t>(target)];
+    return *entry_ranges(index, target).front();
+  }
+  // The records for the ranges of its symbols, entry() first.
+  [[nodiscard]] std::span<const fb::Entry* const> entry_ranges(uint32_t index,
+                                                               fb::TargetKind target) const {
+    return entries_[index].records[static_cast<size_t>(target)];
   }
   // The record for the plan's first target: names, inputs and outputs are those of all.
   [[nodiscard]] const fb::Entry& entry(uint32_t index) const {
@@ -78,12 +87,17 @@ class PlanView {
   }
   // Run once after the weights are uploaded; null where there is nothing to generate.
   [[nodiscard]] const fb::Entry* init(fb::TargetKind target) const {
-    return init_.records[static_cast<size_t>(target)];
+    const auto& records = init_.records[static_cast<size_t>(target)];
+    return records.empty() ? nullptr : records.front();
   }
   [[nodiscard]] bool is_for(fb::TargetKind target) const;
   [[nodiscard]] fb::TargetKind first_target() const;
+  // Every record that a target runs: of the entries, then of init.
+  [[nodiscard]] std::vector<const fb::Entry*> records(fb::TargetKind target) const;
   // Every record of an entry and then of init, in the order of the file.
   [[nodiscard]] std::vector<const fb::Entry*> records() const;
+  // Of these the ones for the values at which this view was bound; all where it was not.
+  [[nodiscard]] std::vector<const fb::Entry*> bound_records() const;
 
   [[nodiscard]] static std::span<const fb::Step> steps(const fb::Entry& entry);
   [[nodiscard]] static std::span<const fb::Relocation> relocations(const fb::Entry& entry,
@@ -112,9 +126,15 @@ class PlanView {
   // Bytes of the weights section, which go to the start of the weights segment
   // (header().weights_bytes long; the rest is filled by init()).
   [[nodiscard]] uint64_t weights_section_bytes() const { return weights_bytes_; }
-  // Copies a range of the weights section. From a file by pread, so that a file shortened meanwhile
-  // is an error, not a signal.
+  // Copies a range of the weights segment: of the weights section, and of files that hold weights.
+  // By pread, so that a file shortened meanwhile is an error, not a signal.
   Status read_weights(uint64_t offset_bytes, std::span<std::byte> destination) const;
+
+  // The text section: what a language model's tokenizer and chat templates are (schema/text.fbs). 0
+  // where the plan has none. Its content is not verified: replaying never reads it.
+  [[nodiscard]] uint64_t text_section_bytes() const { return text_.size_bytes; }
+  // All of it; `destination` has its size. Refused where its checksum differs.
+  Status read_text(std::span<std::byte> destination) const;
 
   // Null where the plan has no debug section.
   [[nodiscard]] const fb::Debug* debug() const { return debug_; }
@@ -140,12 +160,14 @@ class PlanView {
   friend class PlanBinder;
   PlanView() = default;
   [[nodiscard]] const fb::StepNote* step_note(const fb::Entry& entry, uint32_t step) const;
+  // Bytes of the file, from where this view has them.
+  Status read_file(uint64_t offset_bytes, std::span<std::byte> destination) const;
   // Fills entries_ and init_ from the verified index.
   void group_records();
 
   // The records of one name, by TargetKind.
   struct EntryRecords {
-    std::array<const fb::Entry*, static_cast<size_t>(fb::TargetKind::MAX) + 1> records{};
+    std::array<std::vector<const fb::Entry*>, static_cast<size_t>(fb::TargetKind::MAX) + 1> records;
   };
 
   InputFile file_;                        // when opened by path
@@ -161,6 +183,8 @@ class PlanView {
   std::vector<std::byte> debug_bytes_;
   uint64_t weights_offset_ = 0;  // in the file
   uint64_t weights_bytes_ = 0;
+  PlanSection text_{};  // of no bytes where there is none
+  std::unique_ptr<WeightFiles> weight_files_;
   const fb::Plan* index_ = nullptr;
   std::vector<EntryRecords> entries_;  // in the order of the first record of each name
   EntryRecords init_;

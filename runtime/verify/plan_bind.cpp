@@ -83,6 +83,15 @@ Status check_symbols(const fb::Plan& plan, std::span<const uint64_t> symbols) {
   return {};
 }
 
+Status check_range(const PlanView& plan, const fb::Entry& record,
+                   std::span<const uint64_t> symbols) {
+  if (is_made_for(record, symbols)) return {};
+  return {RLX_INVALID_ARGUMENT,
+          text_of("entry ", quoted(PlanView::text(record.name())), " was asked for at ",
+                  symbols_text(plan.index(), symbols), ", its record is made for ",
+                  ranges_text(plan.index(), record))};
+}
+
 }  // namespace
 
 // Makes the view of a binding.
@@ -122,12 +131,13 @@ class PlanBinder {
  private:
   // The same record in the copy of the index.
   [[nodiscard]] const fb::Entry* moved(const fb::Entry* record) const {
-    if (record == nullptr) return nullptr;
     const auto offset = reinterpret_cast<const std::byte*>(record) - plan_.index_bytes_.data();
     return reinterpret_cast<const fb::Entry*>(made_->index_bytes_.data() + offset);
   }
   void move(PlanView::EntryRecords& entry) const {
-    for (const fb::Entry*& record : entry.records) record = moved(record);
+    for (auto& records : entry.records) {
+      for (const fb::Entry*& record : records) record = moved(record);
+    }
   }
 
   void patch(std::span<const uint64_t> sizes, fb::Entry& entry) {
@@ -184,6 +194,7 @@ Status PlanView::bind(const PlanView& plan, std::span<const fb::Entry* const> re
   RLX_RETURN_IF_ERROR(check_symbols(*plan.index_, symbols));
   PlanBinder binder(plan, symbols);
   for (const fb::Entry* record : records) {
+    RLX_RETURN_IF_ERROR(check_range(plan, *record, symbols));
     if (has_free_sizes(*record)) RLX_RETURN_IF_ERROR(binder.bind(*record));
   }
   bound = binder.take();

@@ -41,7 +41,8 @@ class PlanLoader {
     auto opened = std::shared_ptr<PlanView>(new PlanView);
     RLX_RETURN_IF_ERROR(InputFile::open(path, opened->file_));
     PlanLoader loader(*opened, opened->file_.size_bytes(), options);
-    RLX_RETURN_IF_ERROR(loader.load());
+    const size_t slash = path.find_last_of('/');
+    RLX_RETURN_IF_ERROR(loader.load(slash == std::string::npos ? "." : path.substr(0, slash)));
     faults = std::move(loader.faults_.list());
     view = std::move(opened);
     return {};
@@ -54,7 +55,7 @@ class PlanLoader {
     if (copy) opened->owned_.assign(bytes.begin(), bytes.end());
     opened->memory_ = copy ? std::span<const std::byte>(opened->owned_) : bytes;
     PlanLoader loader(*opened, bytes.size(), options);
-    RLX_RETURN_IF_ERROR(loader.load());
+    RLX_RETURN_IF_ERROR(loader.load({}));
     report = {.faults = std::move(loader.faults_.list()), .work = loader.faults_.work()};
     view = std::move(opened);
     return {};
@@ -72,6 +73,7 @@ class PlanLoader {
     opened->code_ = plan->code_;
     opened->debug_bytes_ = plan->debug_bytes_;
     opened->weights_bytes_ = plan->weights_bytes_;
+    opened->text_ = plan->text_;
     opened->base_ = std::move(plan);
     PlanLoader loader(*opened, opened->header_.file_bytes, {});
     loader.verify();
@@ -84,15 +86,20 @@ class PlanLoader {
       : view_(view),
         size_bytes_(size_bytes),
         check_weights_(options.check_weights),
+        weights_folder_(options.weights_folder),
         faults_(options.max_faults) {}
 
-  Status load() {
+  // `folder` is the plan's.
+  Status load(const std::string& folder) {
     RLX_RETURN_IF_ERROR(load_header());
     if (!faults_.empty()) return {};
     RLX_RETURN_IF_ERROR(load_sections());
     if (!faults_.empty()) return {};
     verify();
-    return {};
+    if (!faults_.empty()) return {};
+    view_.weight_files_ = std::make_unique<WeightFiles>(
+        *view_.index_, weights_folder_.empty() ? folder : weights_folder_);
+    return check_weights_ ? view_.weight_files_->check() : Status();
   }
 
   // Everything behind the header and the sections' checksums.
@@ -147,13 +154,14 @@ class PlanLoader {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < view_.header_.section_count; ++i) {
       const PlanSection& section = view_.header_.sections[i];
-      if (section.kind != static_cast<uint32_t>(SectionKind::Weights)) bytes += section.size_bytes;
+      const auto kind = static_cast<SectionKind>(section.kind);
+      if (kind != SectionKind::Weights && kind != SectionKind::Text) bytes += section.size_bytes;
     }
     const uint64_t held = view_.file_.held_bytes();
     if (bytes <= kAlwaysReadBytes || held == 0 || bytes / kMostCompression <= held) return {};
     return {RLX_INVALID_PLAN,
             text_of("plan ", quoted(view_.file_.path()), " is a sparse file: its sections besides ",
-                    "the weights have ", bytes, " bytes, the file system keeps ", held,
+                    "weights and text have ", bytes, " bytes, the file system keeps ", held,
                     " for all of it")};
   }
 
@@ -178,6 +186,9 @@ class PlanLoader {
           view_.weights_offset_ = section.offset_bytes;
           view_.weights_bytes_ = section.size_bytes;
           if (check_weights_) RLX_RETURN_IF_ERROR(check_weights(section));
+          break;
+        case SectionKind::Text:
+          view_.text_ = section;
           break;
         default:
           break;  // a section of a newer minor, not critical
@@ -219,6 +230,7 @@ class PlanLoader {
   PlanView& view_;
   const uint64_t size_bytes_;
   const bool check_weights_;
+  const std::string weights_folder_;
   Faults faults_;
 };
 
@@ -236,8 +248,9 @@ Status PlanView::open_file(const std::string& path, const PlanOptions& options,
                            std::shared_ptr<const PlanView>& view) {
   std::shared_ptr<PlanView> opened;
   std::vector<VerifyFault> faults;
-  RLX_RETURN_IF_ERROR(
-      PlanLoader::load_file(path, {.check_weights = options.check_weights}, opened, faults));
+  RLX_RETURN_IF_ERROR(PlanLoader::load_file(
+      path, {.check_weights = options.check_weights, .weights_folder = options.weights_folder},
+      opened, faults));
   if (!faults.empty()) return refusal(text_of("plan ", quoted(path)), faults.front());
   view = std::move(opened);
   return {};
@@ -247,7 +260,8 @@ Status PlanView::open_memory(std::span<const std::byte> bytes, const PlanOptions
                              std::shared_ptr<const PlanView>& view) {
   std::shared_ptr<PlanView> opened;
   VerifyReport report;
-  const VerifyOptions verify{.check_weights = options.check_weights};
+  const VerifyOptions verify{.check_weights = options.check_weights,
+                             .weights_folder = options.weights_folder};
   RLX_RETURN_IF_ERROR(PlanLoader::load_memory(bytes, options.copy_memory, verify, opened, report));
   if (!report.faults.empty()) return refusal("plan in memory", report.faults.front());
   view = std::move(opened);

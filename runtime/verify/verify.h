@@ -37,6 +37,7 @@ struct VerifyOptions {
   uint32_t max_faults = 1;  // stops after so many; rule groups build on each other, so a group with
                             // faults is the last one run
   bool check_weights = false;
+  std::string weights_folder = {};  // as in PlanOptions
 };
 
 // Work of a verification, in units of about a sixteenth of a nanosecond on a core of 2024. What is

@@ -25,14 +25,15 @@ struct SectionRow {
   uint64_t most_bytes;
 };
 
-// All but the weights are copied into host memory when a plan is opened. Graphs have 2^20 nodes at
-// most, and fewer steps.
+// All but the weights and the text are copied into host memory when a plan is opened. Graphs have
+// 2^20 nodes at most, and fewer steps.
 constexpr SectionRow kSectionRows[] = {
     {SectionKind::Index, "index", 64, 1024 * kMebi},   // 1 KiB per step
     {SectionKind::Params, "params", 16, 128 * kMebi},  // kMaxParamsBytes per step
     {SectionKind::Code, "code", 256, 1024 * kMebi},    // 10,000 cubins of 100 KiB
     {SectionKind::Weights, "weights", 4096, kMaxSegmentBytes},
     {SectionKind::Debug, "debug", 8, 512 * kMebi},  // 512 bytes per step
+    {SectionKind::Text, "text", 8, 256 * kMebi},    // 1 KiB per token
 };
 
 const SectionRow* section_row(uint32_t kind) {

@@ -209,6 +209,7 @@ bool same_memory(const EntryParts& entry, const fb::Relocation& a, const fb::Rel
 // What the address of a relocation is known to be a multiple of.
 uint64_t address_alignment(const EntryParts& entry, const fb::Relocation& relocation);
 void verify_limits(const PlanParts& parts, Faults& faults);
+void verify_records(const PlanParts& parts, Faults& faults);  // part of verify_completeness
 void verify_entry_grids(const PlanParts& parts, const EntryParts& entry,
                         Faults& faults);  // part of verify_limits
 void verify_code(const PlanParts& parts, Faults& faults);

@@ -3,10 +3,8 @@
 // limits; code for every target.
 #include <algorithm>
 #include <array>
-#include <map>
 #include <vector>
 
-#include "runtime/plan/free_sizes.h"
 #include "runtime/plan/target_row.h"
 #include "runtime/verify/verify_context.h"
 
@@ -102,65 +100,6 @@ void verify_variants(const PlanParts& parts, uint32_t k, uint32_t targets,
     faults.add(VerifyRule::VariantMissing, kernel_name(parts.plan, k), " has no code for ",
                code_text(wanted[i].target, wanted[i].code.format, wanted[i].code.architecture),
                ", a target of an entry that runs it");
-  }
-}
-
-bool same_tensor(const fb::Value& a, const fb::Value& b) {
-  return PlanView::text(a.name()) == PlanView::text(b.name()) && a.dtype() == b.dtype() &&
-         std::ranges::equal(dims_of(a.dims()), dims_of(b.dims()));
-}
-
-bool same_list(const EntryParts& a, const flatbuffers::Vector<uint32_t>& list_a,
-               const EntryParts& b, const flatbuffers::Vector<uint32_t>& list_b) {
-  if (list_a.size() != list_b.size()) return false;
-  for (uint32_t i = 0; i < list_a.size(); ++i) {
-    if (!same_tensor(a.value(list_a.Get(i)), b.value(list_b.Get(i)))) return false;
-  }
-  return true;
-}
-
-// The records of one name, or of init.
-struct RecordGroup {
-  const EntryParts* first = nullptr;
-  uint32_t targets = 0;
-};
-
-// Adds a record to its group: its targets are new there, and its interface is the group's.
-void join_group(const EntryParts& record, RecordGroup& group, uint32_t claimed, Faults& faults) {
-  const uint32_t targets = record.entry.targets();
-  if (targets == 0 || (targets & ~claimed) != 0 || (targets & group.targets) != 0) {
-    faults.add(VerifyRule::EntryTargets, record.name(), " has a record for targets ", targets,
-               ", the header claims ", claimed, ", and other records of it serve ", group.targets);
-  }
-  group.targets |= targets;
-  if (group.first == nullptr) group.first = &record;
-  const EntryParts& first = *group.first;
-  faults.charge(kWorkPerRecord * patches_of(record.entry).size());
-  if (same_list(first, *first.entry.inputs(), record, *record.entry.inputs()) &&
-      same_list(first, *first.entry.outputs(), record, *record.entry.outputs())) {
-    if (same_free_dims(first, record)) return;
-    return faults.add(VerifyRule::FreeInterface, record.name(),
-                      " has inputs or outputs whose free dims differ from target to target");
-  }
-  faults.add(VerifyRule::EntryInterface, record.name(),
-             " has inputs or outputs that differ from target to target");
-}
-
-void verify_records(const PlanParts& parts, Faults& faults) {
-  const uint32_t claimed = targets_of(parts.header);
-  std::map<std::string_view, RecordGroup> groups;
-  RecordGroup init;
-  for (const EntryParts& record : parts.entries) {
-    faults.charge(kWorkPerTable *
-                  (uint64_t{record.entry.inputs()->size()} + record.entry.outputs()->size()));
-    if (faults.full()) return;
-    RecordGroup& group = record.is_init ? init : groups[PlanView::text(record.entry.name())];
-    join_group(record, group, claimed, faults);
-  }
-  for (const auto& [name, group] : groups) {
-    if (group.targets == claimed) continue;
-    faults.add(VerifyRule::EntryTargets, group.first->name(), " serves targets ", group.targets,
-               ", the header claims ", claimed);
   }
 }
 

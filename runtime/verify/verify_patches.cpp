@@ -110,15 +110,39 @@ std::span<const std::byte> params_of(const PlanParts& parts, const EntryParts& e
 }
 
 void verify_maximum(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
-  const std::vector<uint64_t> sizes = verified_sizes(entry, symbols_at_maximum(entry.plan), faults);
+  const std::vector<uint64_t> symbols = symbols_at_maximum(entry.plan, entry.entry);
+  const std::vector<uint64_t> sizes = verified_sizes(entry, symbols, faults);
   if (!faults.empty()) return;
   for (const fb::Patch& patch : patches_of(entry.entry)) {
     const uint64_t found = patched_field(entry.entry, patch, params_of(parts, entry, patch));
     if (found == sizes[patch.size()] || faults.full()) continue;
     faults.add(VerifyRule::PatchMaximum, entry.name(), " has ", found, " as ", patch_text(patch),
                ", where ", size_text(entry.plan, size_terms(entry.entry), patch.size()), " is ",
-               sizes[patch.size()], " at ",
-               symbols_text(entry.plan, symbols_at_maximum(entry.plan)));
+               sizes[patch.size()], " at ", symbols_text(entry.plan, symbols));
+  }
+}
+
+bool good_range(const fb::Plan& plan, const fb::SymbolRange& range) {
+  if (range.symbol() >= plan.symbols()->size()) return false;
+  const fb::Symbol& symbol = *plan.symbols()->Get(range.symbol());
+  const auto is_good = [&](uint64_t value) {
+    return is_in_range(symbol, value) && value % range.multiple_of() == 0;
+  };
+  return !symbol.bound().has_value() && range.multiple_of() > 0 &&
+         range.multiple_of() % symbol.multiple_of() == 0 && range.minimum() <= range.maximum() &&
+         is_good(range.minimum()) && is_good(range.maximum());
+}
+
+void verify_ranges(const EntryParts& entry, Faults& faults) {
+  const std::span<const fb::SymbolRange> ranges = ranges_of(entry.entry);
+  faults.charge(kWorkPerTable * ranges.size());
+  for (uint32_t i = 0; i < ranges.size() && !faults.full(); ++i) {
+    const bool ascends = i == 0 || ranges[i - 1].symbol() < ranges[i].symbol();
+    if (!entry.is_init && ascends && good_range(entry.plan, ranges[i])) continue;
+    faults.add(VerifyRule::RangeForm, entry.name(), ", range ", i, " is symbol ",
+               ranges[i].symbol(), " from ", ranges[i].minimum(), " to ", ranges[i].maximum(),
+               " in steps of ", ranges[i].multiple_of(),
+               ", wanted part of the range of a free symbol, in the order of the symbols");
   }
 }
 
@@ -166,6 +190,8 @@ bool same_free_dims(const EntryParts& a, const EntryParts& b) {
 }
 
 void verify_patches(const PlanParts& parts, const EntryParts& entry, Faults& faults) {
+  verify_ranges(entry, faults);
+  if (!faults.empty()) return;
   if (size_terms(entry.entry).empty() && patches_of(entry.entry).empty()) return;
   const auto* alternatives = entry.entry.alternatives();
   if (entry.is_init || (alternatives != nullptr && alternatives->size() > 0)) {

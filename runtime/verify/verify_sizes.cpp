@@ -68,7 +68,40 @@ void find_overlaps(const std::vector<OwnedRange>& ranges, const Faults& faults,
   }
 }
 
+// Of an external weight the bytes in its file.
+void verify_weight_file(const PlanParts& parts, uint32_t number, Faults& faults) {
+  const fb::Weight& weight = *parts.plan.weights()->Get(number);
+  if (weight.kind() != fb::WeightKind::External) return;
+  const auto* files = parts.plan.weight_files();
+  const auto name = [&] {
+    return text_of("weight ", number, " ", quoted(PlanView::text(weight.name())));
+  };
+  if (files == nullptr || weight.file() >= files->size()) {
+    faults.add(VerifyRule::WeightFile, name(), " is in weight file ", weight.file(),
+               ", the plan has ", files == nullptr ? 0 : files->size());
+    return;
+  }
+  const fb::WeightFile& file = *files->Get(weight.file());
+  if (!range_inside(weight.file_offset(), weight.size_bytes(), file.size_bytes())) {
+    faults.add(VerifyRule::WeightFile, name(), " has ", weight.size_bytes(), " bytes from byte ",
+               weight.file_offset(), " of a file of ", file.size_bytes());
+  }
+}
+
+void verify_weight_files(const PlanParts& parts, Faults& faults) {
+  const auto* files = parts.plan.weight_files();
+  if (files == nullptr) return;
+  faults.charge(kWorkPerTable * uint64_t{files->size()});
+  for (uint32_t i = 0; i < files->size() && !faults.full(); ++i) {
+    const std::string_view name = PlanView::text(files->Get(i)->name());
+    if (is_weight_file_name(name)) continue;
+    faults.add(VerifyRule::WeightFile, "weight file ", i, " is called ", quoted(name),
+               ", which leads out of its folder or to no file");
+  }
+}
+
 std::vector<OwnedRange> verify_weights(const PlanParts& parts, Faults& faults) {
+  verify_weight_files(parts, faults);
   faults.charge(kWorkPerTable * uint64_t{parts.plan.weights()->size()});
   std::vector<OwnedRange> ranges;
   const auto name = [&](uint32_t i) {
@@ -88,7 +121,9 @@ std::vector<OwnedRange> verify_weights(const PlanParts& parts, Faults& faults) {
                  " has ", limit);
       continue;
     }
-    ranges.push_back({weight.offset_bytes(), weight.size_bytes(), i, is_inline});
+    verify_weight_file(parts, i, faults);
+    const bool is_read = weight.kind() != fb::WeightKind::Generated;
+    ranges.push_back({weight.offset_bytes(), weight.size_bytes(), i, is_read});
   }
   ranges = sorted_by_offset(std::move(ranges), faults);
   find_overlaps(ranges, faults, [&](uint32_t a, uint32_t b) {

@@ -396,6 +396,7 @@ void verify_tables(const PlanParts& parts, Faults& faults) {
   }
   verify_names("entry", *plan.entries(), faults);
   verify_names("weight", *plan.weights(), faults);
+  if (plan.weight_files() != nullptr) verify_names("weight file", *plan.weight_files(), faults);
   verify_unique_names("weights", *plan.weights(), faults);
   verify_names("state", *plan.states(), faults);
   verify_unique_names("states", *plan.states(), faults);

@@ -4,7 +4,10 @@
 // else is 0: so no word can decide unseen how far a kernel goes.
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <vector>
 
+#include "runtime/plan/free_sizes.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -67,6 +70,82 @@ void verify_count(const PlanParts& parts, const StepPlace& place, std::span<cons
              place.entry.short_value_name(pointer->value()), " has ", room, " bytes");
 }
 
+std::span<const fb::SizeTerm> kernel_sizes(const fb::Kernel& kernel) {
+  if (kernel.sizes() == nullptr) return {};
+  return {reinterpret_cast<const fb::SizeTerm*>(kernel.sizes()->Data()), kernel.sizes()->size()};
+}
+
+bool is_plain_word(const fb::Kernel& kernel, uint32_t position) {
+  return kernel.plain_words() != nullptr &&
+         std::find(kernel.plain_words()->begin(), kernel.plain_words()->end(), position) !=
+             kernel.plain_words()->end();
+}
+
+bool good_size(const fb::Kernel& kernel, const fb::SizeTerm& term, uint32_t index) {
+  if (term.op() == fb::SizeOp::Symbol)
+    return term.value() == 0 && term.b() == 0 && is_plain_word(kernel, term.a());
+  if (term.op() == fb::SizeOp::Constant) return term.a() == 0 && term.b() == 0;
+  return term.op() <= fb::SizeOp::MAX && term.value() == 0 && term.a() < index && term.b() < index;
+}
+
+// Of a kernel whose words are well-formed.
+void verify_reach_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
+  const fb::Kernel& kernel = *parts.plan.kernels()->Get(k);
+  const std::span<const fb::SizeTerm> sizes = kernel_sizes(kernel);
+  faults.charge(kWorkPerRecord * sizes.size());
+  for (uint32_t i = 0; i < sizes.size() && !faults.full(); ++i) {
+    if (good_size(kernel, sizes[i], i)) continue;
+    faults.add(VerifyRule::ReachForm, kernel_name(parts.plan, k), ", size ", i, " has operation ",
+               static_cast<uint32_t>(sizes[i].op()), " of ", sizes[i].a(), " and ", sizes[i].b(),
+               ", wanted a number, a plain word of the params, or an operation on earlier sizes");
+  }
+  if (kernel.reaches() == nullptr) return;
+  uint32_t bounded = 0;
+  for (const fb::KernelReach* reach : *kernel.reaches()) {
+    const bool is_pointer = std::any_of(
+        kernel.accesses()->begin(), kernel.accesses()->end(),
+        [&](const fb::KernelAccess* access) { return access->position() == reach->pointer(); });
+    const uint32_t bits = is_pointer ? word_bits(reach->pointer(), kPointerWords) : 0;
+    if (!is_pointer || (bounded & bits) != 0 || reach->size() >= sizes.size()) {
+      faults.add(VerifyRule::ReachForm, kernel_name(parts.plan, k), " bounds the pointer at byte ",
+                 reach->pointer(), " by size ", reach->size(), " of ", sizes.size(),
+                 ", wanted one of its pointers, once, and one of its sizes");
+    }
+    bounded |= bits;
+  }
+}
+
+// The sizes as the kernel computes them; a word counts for a value of a symbol.
+void verify_reaches(const PlanParts& parts, const StepPlace& place,
+                    std::span<const std::byte> params, Faults& faults) {
+  const fb::Kernel& kernel = *parts.plan.kernels()->Get(place.step.kernel());
+  const std::span<const fb::SizeTerm> terms = kernel_sizes(kernel);
+  if (terms.empty()) return;
+  faults.charge(kWorkPerRecord * terms.size());
+  std::vector<uint64_t> words(kMaxParamsBytes);
+  if (kernel.plain_words() != nullptr) {
+    for (const uint32_t position : *kernel.plain_words())
+      words[position] = word_at(params, position);
+  }
+  std::vector<uint64_t> sizes(terms.size());
+  if (const std::optional<SizeFault> fault = evaluate_sizes(terms, words, sizes)) {
+    return faults.add(VerifyRule::ReachBound, place.name(), ": size ", fault->term, " of ",
+                      kernel_name(parts.plan, place.step.kernel()), " ", fault->why,
+                      " with the step's params");
+  }
+  if (kernel.reaches() == nullptr) return;
+  for (const fb::Relocation& pointer : place.entry.relocations_of(place.step)) {
+    for (const fb::KernelReach* reach : *kernel.reaches()) {
+      if (reach->pointer() != pointer.position() || sizes[reach->size()] <= pointer.length_bytes())
+        continue;
+      faults.add(VerifyRule::ReachBound, place.name(), ", pointer at byte ", pointer.position(),
+                 " to ", place.entry.short_value_name(pointer.value()), ": gives ",
+                 pointer.length_bytes(), " bytes, ", kernel_name(parts.plan, place.step.kernel()),
+                 " reaches ", sizes[reach->size()], " with the step's params");
+    }
+  }
+}
+
 }  // namespace
 
 bool are_numbers(const fb::Kernel& kernel, uint32_t position, uint32_t words) {
@@ -98,9 +177,9 @@ void verify_word_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
                  "; wanted 1 or 2 words apart from pointers, at least 1 byte, and a pointer");
     }
   }
-  if (kernel.plain_words() == nullptr) return;
   uint32_t plain = 0;
-  for (const uint32_t position : *kernel.plain_words()) {
+  for (uint32_t i = 0; kernel.plain_words() != nullptr && i < kernel.plain_words()->size(); ++i) {
+    const uint32_t position = kernel.plain_words()->Get(i);
     const uint32_t bit = are_words(kernel, position, 1) ? word_bits(position, 1) : 0;
     if (bit == 0 || (bit & (pointers | counted | plain)) != 0) {
       faults.add(VerifyRule::WordForm, kernel_name(parts.plan, k), " has a plain word at byte ",
@@ -109,6 +188,7 @@ void verify_word_forms(const PlanParts& parts, uint32_t k, Faults& faults) {
     }
     plain |= bit;
   }
+  if (faults.empty()) verify_reach_forms(parts, k, faults);
 }
 
 void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults) {
@@ -119,6 +199,7 @@ void verify_words(const PlanParts& parts, const StepPlace& place, Faults& faults
     for (const fb::ParamsCount* count : *kernel.counts())
       verify_count(parts, place, params, *count, faults);
   }
+  verify_reaches(parts, place, params, faults);
   const uint32_t declared = declared_words(kernel);
   const size_t end = std::min<size_t>(params.size(), kMaxParamsBytes);
   for (uint32_t position = 0; position + kParamWordBytes <= end; position += kParamWordBytes) {

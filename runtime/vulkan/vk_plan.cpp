@@ -47,7 +47,7 @@ Status VulkanPlan::create_weights() {
                                       parts_of(*view_.index().weights()), weights_));
   Uploader uploader(*context_);
   const ByteSource read = weights_source(view_);
-  for (const ByteRange& range : inline_weight_ranges(view_)) {
+  for (const ByteRange& range : stored_weight_ranges(view_)) {
     RLX_RETURN_IF_ERROR(uploader.upload(weights_, range.offset_bytes, range.size_bytes, read));
   }
   return uploader.finish();

@@ -118,8 +118,9 @@ class StepRecorder {
 
 }  // namespace
 
-Status begin_commands(Context& context, VkCommandBuffer commands) {
-  const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+Status begin_commands(Context& context, VkCommandBuffer commands, VkCommandBufferUsageFlags usage) {
+  const VkCommandBufferBeginInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                         .flags = usage};
   RLX_RETURN_IF_ERROR(
       context.check(context.api.vkBeginCommandBuffer(commands, &info), "vkBeginCommandBuffer"));
   barrier(context, commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_ACCESS_MEMORY_WRITE_BIT,

@@ -27,7 +27,8 @@ struct RecordOptions {
 
 // Begins a command buffer that may be submitted again and again; earlier device and host writes are
 // visible to what follows.
-Status begin_commands(Context& context, VkCommandBuffer commands);
+Status begin_commands(Context& context, VkCommandBuffer commands,
+                      VkCommandBufferUsageFlags usage = 0);
 // Makes everything recorded so far visible to later steps, copies and fills.
 void record_barrier(const Context& context, VkCommandBuffer commands);
 // Makes everything recorded so far visible to the host once the fence is signalled.

@@ -47,7 +47,7 @@ double microseconds_between(const PhysicalDevice& device, uint64_t begin, uint64
 
 Status VulkanSession::create(const std::shared_ptr<VulkanPlan>& plan, const SessionOptions& options,
                              std::unique_ptr<DeviceSession>& session) {
-  std::unique_ptr<VulkanSession> made(new VulkanSession(plan, options.max_bindings));
+  std::unique_ptr<VulkanSession> made(new VulkanSession(plan, options));
   RLX_RETURN_IF_ERROR(made->context_.health());
   RLX_RETURN_IF_ERROR(made->allocate(options));
   for (uint32_t entry = 0; entry < made->entry_count(); ++entry) made->link(entry);
@@ -58,7 +58,9 @@ Status VulkanSession::create(const std::shared_ptr<VulkanPlan>& plan, const Sess
 
 VulkanSession::~VulkanSession() {
   // Nothing may go while the device uses it; a device that does not answer is lost and has stopped.
-  if (is_running()) static_cast<void>(context_.wait(fence_.get(), UINT64_MAX, "the last run"));
+  // The last run's fence tells of those before it too.
+  if (is_running())
+    static_cast<void>(context_.wait(run_fences_[last_slot()].get(), UINT64_MAX, "the last run"));
 }
 
 Status VulkanSession::allocate(const SessionOptions& options) {
@@ -73,7 +75,9 @@ Status VulkanSession::allocate(const SessionOptions& options) {
   RLX_RETURN_IF_ERROR(allocate_io());
   if (profiles()) RLX_RETURN_IF_ERROR(create_timestamps(context_, 2, run_times_));
   RLX_RETURN_IF_ERROR(CommandPool::create(context_, pool_));
-  RLX_RETURN_IF_ERROR(create_fence(context_, fence_));
+  run_fences_.resize(queue_depth());
+  for (OwnedFence& fence : run_fences_) RLX_RETURN_IF_ERROR(create_fence(context_, fence));
+  RLX_RETURN_IF_ERROR(create_fence(context_, once_fence_));
   return pool_.allocate(context_, once_);
 }
 
@@ -117,7 +121,10 @@ void VulkanSession::link(uint32_t program) {
         place = device_plan_.weights().place(value.offset_bytes());
         break;
       case fb::Segment::State:
-        place = state_.place(value.offset_bytes());
+        if (const auto bound = bound_address(value))
+          place = {.address = *bound};
+        else
+          place = state_.place(value.offset_bytes());
         break;
       case fb::Segment::Arena:
         place = arena_.place(value.offset_bytes());
@@ -146,7 +153,9 @@ Status VulkanSession::prepare_program(uint32_t program) {
   if (state.commands == VK_NULL_HANDLE)
     RLX_RETURN_IF_ERROR(pool_.allocate(context_, state.commands));
   const VkCommandBuffer commands = state.commands;
-  RLX_RETURN_IF_ERROR(begin_commands(context_, commands));
+  VkCommandBufferUsageFlags usage = 0;
+  if (queue_depth() > 1) usage = VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT;
+  RLX_RETURN_IF_ERROR(begin_commands(context_, commands, usage));
   if (run_times_) {
     context_.api.vkCmdResetQueryPool(commands, run_times_.get(), 0, 2);
     context_.api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, run_times_.get(),
@@ -204,28 +213,28 @@ Status VulkanSession::read_io(const IoSlot& slot, std::span<std::byte> bytes) {
 
 // Copies and fills go through VkBuffer handles, and the caller's memory is known by its address
 // only.
-Status VulkanSession::check_bindable(uint32_t program, uint32_t value) const {
-  const std::span<const fb::Step> steps = PlanView::steps(record(program));
+Status VulkanSession::check_bindable(const fb::Entry& record, uint32_t value) const {
+  const std::span<const fb::Step> steps = PlanView::steps(record);
   for (uint32_t i = 0; i < steps.size(); ++i) {
     if (steps[i].kind() == fb::StepKind::Dispatch) continue;
-    for (const fb::Relocation& relocation : PlanView::relocations(record(program), steps[i])) {
+    for (const fb::Relocation& relocation : PlanView::relocations(record, steps[i])) {
       if (relocation.value() != value) continue;
-      return unsuitable(text_of(
-          quoted(PlanView::text(PlanView::value(record(program), value).name())),
-          " cannot live in a bound buffer: ", view_of(program).describe_step(record(program), i),
-          " copies or fills it, which Vulkan does by buffer handle, not by address"));
+      return unsuitable(
+          text_of(quoted(PlanView::text(PlanView::value(record, value).name())),
+                  " cannot live in a bound buffer: ", view().describe_step(record, i),
+                  " copies or fills it, which Vulkan does by buffer handle, not by address"));
     }
   }
   return {};
 }
 
-Status VulkanSession::launch(uint32_t program) {
-  return context_.submit(programs_[program].commands, fence_.get());
+Status VulkanSession::launch(uint32_t program, uint32_t slot) {
+  return context_.submit(programs_[program].commands, run_fences_[slot].get());
 }
 
-SessionBase::RunEnd VulkanSession::wait_for_run(uint64_t timeout_nanoseconds,
+SessionBase::RunEnd VulkanSession::wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
                                                 std::chrono::nanoseconds expected) {
-  Status status = context_.wait(fence_.get(), timeout_nanoseconds, "the run", expected);
+  Status status = context_.wait(run_fences_[slot].get(), timeout_nanoseconds, "the run", expected);
   const bool is_over = status.code() != RLX_TIMEOUT;
   return {.status = std::move(status), .is_over = is_over};
 }
@@ -245,8 +254,8 @@ Status VulkanSession::run_once(std::string_view what,
   record_host_barrier(context_, once_);
   RLX_RETURN_IF_ERROR(end_commands(context_, once_));
   RLX_RETURN_IF_ERROR(recorded);
-  RLX_RETURN_IF_ERROR(context_.submit(once_, fence_.get()));
-  RLX_RETURN_IF_ERROR(context_.wait(fence_.get(), UINT64_MAX, what));
+  RLX_RETURN_IF_ERROR(context_.submit(once_, once_fence_.get()));
+  RLX_RETURN_IF_ERROR(context_.wait(once_fence_.get(), UINT64_MAX, what));
   return context_.health();
 }
 

@@ -26,13 +26,14 @@ class VulkanSession final : public SessionBase {
     VkCommandBuffer commands = VK_NULL_HANDLE;
   };
 
-  VulkanSession(const std::shared_ptr<VulkanPlan>& plan, uint32_t max_bindings)
+  VulkanSession(const std::shared_ptr<VulkanPlan>& plan, const SessionOptions& options)
       : SessionBase({.plan = plan,
                      .view = plan->view(),
                      .objects = plan->context().objects(),
                      .info = plan->context().physical.info,
                      .profile = plan->profile(),
-                     .max_bindings = max_bindings}),
+                     .max_bindings = options.max_bindings,
+                     .queue_depth = options.queue_depth}),
         device_plan_(*plan),
         context_(plan->context()) {}
 
@@ -43,19 +44,23 @@ class VulkanSession final : public SessionBase {
 
   [[nodiscard]] Status health() const override { return context_.health(); }
   void link(uint32_t program) override;
-  Status launch(uint32_t program) override;
-  RunEnd wait_for_run(uint64_t timeout_nanoseconds, std::chrono::nanoseconds expected) override;
+  Status launch(uint32_t program, uint32_t slot) override;
+  RunEnd wait_for_run(uint32_t slot, uint64_t timeout_nanoseconds,
+                      std::chrono::nanoseconds expected) override;
   Status finish_run(double& microseconds) override;
   Status prepare_program(uint32_t program) override;
   Status write_io(const IoSlot& slot, std::span<const std::byte> bytes) override;
   Status read_io(const IoSlot& slot, std::span<std::byte> bytes) override;
-  [[nodiscard]] Status check_bindable(uint32_t program, uint32_t value) const override;
+  [[nodiscard]] Status check_bindable(const fb::Entry& record, uint32_t value) const override;
   void move_io(uint32_t program, const IoSlot& slot) override;
   Status time_steps(uint32_t program, StepTimes& times) override;
   Status run_and_read(uint32_t program, uint32_t step, uint32_t value,
                       std::span<std::byte> bytes) override;
   Status fill_arena(std::byte pattern) override;
   Status fill_states() override;
+  Status read_state_bytes(const StatePart& part, std::span<std::byte> bytes) override;
+  Status write_state_bytes(const StatePart& part, std::span<const std::byte> bytes) override;
+  Status copy_state_bytes(ByteRange range, const SessionBase& from) override;
 
   void record_inputs(uint32_t program, VkCommandBuffer commands) const;
   void record_outputs(uint32_t program, VkCommandBuffer commands) const;
@@ -73,7 +78,8 @@ class VulkanSession final : public SessionBase {
   Buffer download_;           // outputs on their way, where the host does not read io_ fast
   OwnedQueryPool run_times_;  // begin and end of a run; null without profiling
   CommandPool pool_;
-  OwnedFence fence_;
+  std::vector<OwnedFence> run_fences_;  // by slot
+  OwnedFence once_fence_;
   VkCommandBuffer once_ = VK_NULL_HANDLE;
   std::vector<ProgramState> programs_;
 };

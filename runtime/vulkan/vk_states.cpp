@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Initial values of a session's states.
+// Initial values of a session's states, and their way to the host and back.
 #include <cstring>
+#include <vector>
 
 #include "runtime/vulkan/vk_session.h"
 #include "runtime/vulkan/vk_upload.h"
@@ -50,12 +51,66 @@ class Writer final : public StateWriter {
   Uploader uploader_;
 };
 
+enum class Direction : uint8_t { FromState, ToState };
+
+// One copy of all pieces, which lie one behind another in `host`.
+void record_pieces(const Context& context, VkCommandBuffer commands, const Place& state,
+                   const Buffer& host, const StatePart& part, Direction direction) {
+  std::vector<VkBufferCopy> regions;
+  for (uint64_t i = 0; i < part.pieces; ++i) {
+    const uint64_t in_state = state.offset_bytes + i * part.stride_bytes;
+    const uint64_t in_host = i * part.piece_bytes;
+    const bool reads = direction == Direction::FromState;
+    regions.push_back({.srcOffset = reads ? in_state : in_host,
+                       .dstOffset = reads ? in_host : in_state,
+                       .size = part.piece_bytes});
+  }
+  const VkBuffer source = direction == Direction::FromState ? state.buffer : host.buffer.get();
+  const VkBuffer target = direction == Direction::FromState ? host.buffer.get() : state.buffer;
+  context.api.vkCmdCopyBuffer(commands, source, target, static_cast<uint32_t>(regions.size()),
+                              regions.data());
+}
+
 }  // namespace
+
+Status VulkanSession::read_state_bytes(const StatePart& part, std::span<std::byte> bytes) {
+  Buffer host;
+  RLX_RETURN_IF_ERROR(
+      create_buffer(context_, bytes.size(), MemoryUse::Readback, "a state's staging", host));
+  RLX_RETURN_IF_ERROR(run_once("read_state", [&](VkCommandBuffer commands) {
+    record_pieces(context_, commands, state_.place(segment_offset(part)), host, part,
+                  Direction::FromState);
+    return Status();
+  }));
+  std::memcpy(bytes.data(), host.mapped, bytes.size());
+  return {};
+}
+
+Status VulkanSession::write_state_bytes(const StatePart& part, std::span<const std::byte> bytes) {
+  Buffer host;
+  RLX_RETURN_IF_ERROR(
+      create_buffer(context_, bytes.size(), MemoryUse::Upload, "a state's staging", host));
+  std::memcpy(host.mapped, bytes.data(), bytes.size());
+  return run_once("write_state", [&](VkCommandBuffer commands) {
+    record_pieces(context_, commands, state_.place(segment_offset(part)), host, part,
+                  Direction::ToState);
+    return Status();
+  });
+}
+
+Status VulkanSession::copy_state_bytes(ByteRange range, const SessionBase& from) {
+  const Segment& source = static_cast<const VulkanSession&>(from).state_;
+  return run_once("copy_state", [&](VkCommandBuffer commands) {
+    record_copy(context_, commands, source.place(range.offset_bytes),
+                state_.place(range.offset_bytes), range.size_bytes);
+    return Status();
+  });
+}
 
 Status VulkanSession::fill_states() {
   return run_once("reset_states", [&](VkCommandBuffer commands) -> Status {
     Writer writer(context_, device_plan_.weights(), state_, commands);
-    RLX_RETURN_IF_ERROR(write_states(view(), writer));
+    RLX_RETURN_IF_ERROR(write_states(view(), bound_states(), writer));
     return writer.finish();
   });
 }

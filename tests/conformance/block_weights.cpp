@@ -9,9 +9,10 @@
 namespace rlx::test {
 namespace {
 
-constexpr std::array kBlockTypes = {
-    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,   DType::q2_k,  DType::q3_k,
-    DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::mxfp4, DType::nvfp4};
+constexpr std::array kBlockTypes = {DType::q4_0,   DType::q4_1,  DType::q5_0, DType::q5_1,
+                                    DType::q8_0,   DType::q2_k,  DType::q3_k, DType::q4_k,
+                                    DType::q5_k,   DType::q6_k,  DType::q8_k, DType::iq4_nl,
+                                    DType::iq4_xs, DType::mxfp4, DType::nvfp4};
 
 Case decoded(std::string name, const CaseTensor& w, std::string attributes = "{}") {
   return {.name = std::move(name),

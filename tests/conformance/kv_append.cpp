@@ -27,6 +27,12 @@ std::vector<Case> kv_append_cases() {
   for (const DType dtype : {DType::i32, DType::i64, DType::u32, DType::u8, DType::i8, DType::i16}) {
     append("every position dtype", cache, rows, scalar(3, dtype));
   }
+  for (const auto& [to, from] :
+       {std::pair(DType::f16, DType::f32), std::pair(DType::bf16, DType::f32),
+        std::pair(DType::f32, DType::bf16), std::pair(DType::bf16, DType::f16)}) {
+    append("rows of another float dtype are rounded", tensor(to, {2, 3, 7, 6}),
+           tensor(from, {2, 3, 2, 6}), scalar(4));
+  }
   append("legacy float position", cache, rows, tensor(DType::f32, {}).of({2}));
   append("T155 a position for each of 3 batch entries, axis 1", cache, rows,
          tensor(DType::i32, {3}).of({0, 4, 2}), R"({"axis": 1})");

@@ -36,7 +36,7 @@ Case rotate(const std::string& law, DType dtype, const Sizes& s,
 
 Case append(const std::string& law, DType dtype, const Sizes& s, int64_t capacity,
             const CaseTensor& position, const std::string& layout = "bhsd",
-            const std::string& more = "") {
+            const std::string& more = "", std::optional<DType> stored = std::nullopt) {
   const Shape keys = {s.batch, s.tokens, s.key_heads, s.head_dim};
   const Shape cache = layout == "bhsd" ? Shape{s.batch, s.key_heads, capacity, s.head_dim}
                                        : Shape{s.batch, capacity, s.key_heads, s.head_dim};
@@ -44,7 +44,7 @@ Case append(const std::string& law, DType dtype, const Sizes& s, int64_t capacit
           .op = "rope_append",
           .inputs = {tensor(dtype, {s.batch, s.tokens, s.heads, s.head_dim}), tensor(dtype, keys),
                      tensor(dtype, keys), table(s), table(s, DType::f16), position,
-                     tensor(dtype, cache), tensor(dtype, cache)},
+                     tensor(stored.value_or(dtype), cache), tensor(stored.value_or(dtype), cache)},
           .attributes = R"({"kv_layout": ")" + layout + "\"" + more + "}",
           .tolerance = Tolerance::Norm,
           .outputs = 3};
@@ -82,6 +82,13 @@ std::vector<Case> rope_append_cases() {
       append("a position below 0 counts from the end", DType::f32, even, 5, scalar(-2)));
   cases.push_back(append("an offset moves the angle, not the row", DType::f32, even, 8, scalar(2),
                          "bshd", R"(, "position_offset": 5)"));
+  for (const auto& [dtype, stored] :
+       {std::pair(DType::f32, DType::f16), std::pair(DType::f16, DType::f32)}) {
+    cases.push_back(
+        append("caches of another float dtype", dtype, even, 9, scalar(4), "bhsd", "", stored));
+    cases.push_back(append("caches of another float dtype, odd heads", dtype, odd, 7, scalar(1),
+                           "bshd", "", stored));
+  }
   return cases;
 }
 

@@ -50,7 +50,7 @@ Case product(const std::string& law, const Product& p) {
           .tolerance = Tolerance::Sum};
 }
 
-void add_golden(std::vector<Case>& cases) {
+void add_golden_scaled(std::vector<Case>& cases) {
   // a decodes to [0.5, -6, 2, 1] and [0, 1.5, 3, -4], b to [1, 2, -0.5, 448].
   Case bytes = product("T53 golden of bytes", {.m = 2, .n = 1, .k = 4, .a_format = "e2m1"});
   bytes.inputs = {tensor(DType::u8, {2, 2}).of({0xF1, 0x24, 0x30, 0xE5}),
@@ -68,7 +68,7 @@ std::vector<Case> scaled_matmul_cases() {
   const auto add = [&cases](const std::string& law, const Product& p) {
     cases.push_back(product(law, p));
   };
-  add_golden(cases);
+  add_golden_scaled(cases);
   for (const int64_t m : {3, 65}) {
     add("T53 one scale", {.m = m, .n = 48, .k = 64});
     add("T53 scales per row, bias", {.m = m,

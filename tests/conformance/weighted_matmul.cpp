@@ -10,9 +10,10 @@
 namespace rlx::test {
 namespace {
 
-constexpr std::array kBlockTypes = {
-    DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,   DType::q2_k,  DType::q3_k,
-    DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::mxfp4, DType::nvfp4};
+constexpr std::array kBlockTypes = {DType::q4_0,   DType::q4_1,  DType::q5_0, DType::q5_1,
+                                    DType::q8_0,   DType::q2_k,  DType::q3_k, DType::q4_k,
+                                    DType::q5_k,   DType::q6_k,  DType::q8_k, DType::iq4_nl,
+                                    DType::iq4_xs, DType::mxfp4, DType::nvfp4};
 
 std::string scheme_of(DType dtype) {
   return R"({"scheme": ")" + std::string(name_of(dtype)) + R"("})";
@@ -36,6 +37,9 @@ void add_blocks(std::vector<Case>& cases) {
   const CaseTensor w = tensor(DType::q4_k, {70, 256}).param();
   const std::string q4_k = scheme_of(DType::q4_k);
   const CaseTensor bias = tensor(DType::f32, {70});
+  const std::string wide = R"({"scheme": "q4_k", "out_dtype": "f32"})";
+  cases.push_back(product("f16 x, f32 y, M = 1", {tensor(DType::f16, {1, 256}), w}, wide));
+  cases.push_back(product("f16 x, f32 y, M = 64", {tensor(DType::f16, {64, 256}), w}, wide));
   cases.push_back(product("T51 M = 2, bias",
                           {tensor(DType::f16, {2, 256}), w, std::nullopt, std::nullopt, bias},
                           q4_k));
@@ -54,8 +58,9 @@ void add_blocks(std::vector<Case>& cases) {
 // Rows of 16-bit floats that go to tensor cores where there are some: edges of tiles, depths of an
 // odd number of pieces, both ways to make numbers of codes, non-finite x.
 void add_rows_of_halves(std::vector<Case>& cases) {
-  for (const DType dtype : {DType::q4_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-                            DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl}) {
+  for (const DType dtype :
+       {DType::q4_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k,
+        DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs}) {
     cases.push_back(product("T51 M = 70 of f16",
                             {tensor(DType::f16, {70, 512}), tensor(dtype, {37, 512}).param()},
                             scheme_of(dtype)));

@@ -179,6 +179,38 @@ TEST_CASE("bound_buffers_are_read_and_written_in_place_and_can_change_between_ru
   CHECK(is_affine(read(*session, 1), 9));
 }
 
+TEST_CASE("a_bound_state_is_read_and_written_in_place") {
+  RLX_NEED_CUDA(device);
+  const Loaded loaded(*device, state_sketch());
+  const auto session = loaded.session();
+  cuda::Context& context = loaded.context();
+  cuda::Segment memory;
+  cuda::Staging staging;
+  const std::vector<float> kept = ramp(5);
+  std::vector<float> now(kCount);
+  {
+    const cuda::Current current(context);
+    REQUIRE_OK(cuda::Segment::create(context, "the caller's", 4096, memory));
+    REQUIRE_OK(cuda::Staging::create(context, nullptr, 4096, staging));
+    REQUIRE_OK(staging.write(memory.address(), std::as_bytes(std::span(kept))));
+    REQUIRE_OK(staging.read(memory.address(), std::as_writable_bytes(std::span(now))));
+  }
+  execute(*session);
+  REQUIRE_OK(session->bind_state(0, {.device_address = memory.address(), .size_bytes = 4000}));
+  execute(*session);
+  REQUIRE_OK(session->reset_states());
+  execute(*session);
+  {
+    const cuda::Current current(context);
+    REQUIRE_OK(staging.read(memory.address(), std::as_writable_bytes(std::span(now))));
+  }
+  CHECK(now[10] == 17.0f);
+  CHECK(read(*session, 3)[10] == 17.0f);
+  REQUIRE_OK(session->bind_state(0, {}));
+  execute(*session);
+  CHECK(read(*session, 3)[10] == 2.0f);
+}
+
 TEST_CASE("kernels_that_start_early_still_see_everything_before_them") {
   RLX_NEED_CUDA(device);
   if (device->info().architecture < 90) {

@@ -45,8 +45,11 @@ constexpr Unused kUnused[] = {
     {KernelId::dequant_matvec, "RLX_MIN_GROUPS", "bounds registers: Vulkan knows no such bound"},
 };
 
-// Given by the emitter; and by regions larger than those of any case.
-constexpr std::array<const char*, 2> kGivenElsewhere = {"RLX_NATIVE_HALVES", "RLX_CALLS"};
+// Given by the emitter; by regions larger than those of any case; by kernels with free sizes, which
+// no case has.
+constexpr std::array<const char*, 6> kGivenElsewhere = {
+    "RLX_NATIVE_HALVES",     "RLX_CALLS", "RLX_SIZES",
+    "RLX_SIZES_IN_POINTERS", "RLX_BYTES", "RLX_PERIODIC"};
 
 // What a file says of names, its comments left out.
 struct FileNames {

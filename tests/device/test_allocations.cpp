@@ -29,6 +29,22 @@ TEST_CASE("a run that checks indices allocates nothing once its entry is recorde
   }
 }
 
+TEST_CASE("queued runs allocate nothing once their entry is recorded") {
+  for (const std::shared_ptr<Device>& device : plain_test_devices()) {
+    INFO(device->info().id);
+    DeviceRun run(device, open_plan(state_sketch()), {.profile = true}, {.queue_depth = 3});
+    run.execute();
+    bool good = true;
+    const uint64_t before = allocations_of_this_thread();
+    for (int i = 0; i < 100; ++i) {
+      for (int k = 0; k < 3; ++k) good = good && run.session().submit(0).ok();
+      for (int k = 0; k < 3; ++k) good = good && run.session().wait(UINT64_MAX).ok();
+    }
+    CHECK(allocations_of_this_thread() == before);
+    CHECK(good);
+  }
+}
+
 TEST_CASE("a run allocates nothing once its entry is recorded") {
   // Without the validation layer, which allocates for itself.
   for (const std::shared_ptr<Device>& device : plain_test_devices()) {

@@ -179,6 +179,42 @@ TEST_CASE("a run under way refuses everything but waiting") {
   }
 }
 
+TEST_CASE("queued runs go one after another, as many as the queue holds") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    INFO(device->info().id);
+    DeviceRun run(device, open_plan(state_sketch()), {.profile = true}, {.queue_depth = 4});
+    DeviceSession& session = run.session();
+    float count = 0;
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 4; ++i) REQUIRE_OK(session.submit(0));
+      CHECK(session.submit(0).code() == RLX_INVALID_STATE);
+      CHECK(session.reset_states().code() == RLX_INVALID_STATE);
+      REQUIRE_OK(session.wait(UINT64_MAX));
+      REQUIRE_OK(session.wait(UINT64_MAX));
+      REQUIRE_OK(session.submit(0));
+      for (int i = 0; i < 3; ++i) REQUIRE_OK(session.wait(UINT64_MAX));
+      count += 5;
+      REQUIRE(run.read(3) == std::vector<float>(kCount, count));
+      CHECK(session.last_run_microseconds() > 0);
+    }
+    REQUIRE_OK(session.submit(0));
+    REQUIRE_OK(session.submit(0));  // closed while two runs are under way
+  }
+}
+
+TEST_CASE("entries are recorded behind queued runs of others") {
+  for (const std::shared_ptr<Device>& device : test_devices()) {
+    INFO(device->info().id);
+    PlanSketch sketch = state_sketch();
+    sketch.entries.push_back(sketch.entries[0]);
+    sketch.entries[1].name = "again";
+    DeviceRun run(device, open_plan(sketch), {}, {.queue_depth = 3});
+    for (const uint32_t entry : {0u, 1u, 0u}) REQUIRE_OK(run.session().submit(entry));
+    for (int i = 0; i < 3; ++i) REQUIRE_OK(run.session().wait(UINT64_MAX));
+    CHECK(run.read(3) == std::vector<float>(kCount, 3.0f));
+  }
+}
+
 TEST_CASE("a memory budget is refused before anything is allocated, naming the segments") {
   for (const std::shared_ptr<Device>& device : test_devices()) {
     const auto plan = open_plan(weights_sketch());

@@ -2,44 +2,14 @@
 // Folders of kernel sources and programs of one kernel, for the tests of emit.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstdint>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "compiler/dispatch/program.h"
 #include "compiler/emit/compile_kernels.h"
+#include "tests/support/temporary_folder.h"
 
 namespace rlx::test {
-
-// A fresh folder that goes away with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rlx-emit-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] std::string path() const { return path_.string(); }
-  // Writes a file below the folder and returns its path.
-  std::string write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = path_ / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << text;
-    return path.string();
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 // A kernel of either language that uses CopyParams (p.x, p.y) around `body`.
 inline std::string kernel_text(const std::string& body, const std::string& globals = "") {

@@ -3,6 +3,7 @@
 // the runtime's verifier, which the writer calls.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "compiler/emit/debug_section.h"
@@ -148,6 +149,28 @@ TEST_CASE("the debug section can be left out") {
   build(small);
   small.content.debug_section = false;
   CHECK(open(plan_bytes(small.content))->debug() == nullptr);
+}
+
+TEST_CASE("a language model's text travels in a section of its own, read when asked for") {
+  SmallPlan small;
+  build(small);
+  CHECK(open(plan_bytes(small.content))->text_section_bytes() == 0);
+  const std::string said = "tokens and templates";
+  const std::span<const std::byte> said_bytes = std::as_bytes(std::span(said));
+  small.module.text.assign(said_bytes.begin(), said_bytes.end());
+  std::vector<std::byte> plan = plan_bytes(small.content);
+  std::vector<std::byte> read(said.size());
+  {
+    const auto view = open(plan);
+    REQUIRE(view->text_section_bytes() == said.size());
+    CHECK(view->read_text(read).ok());
+    CHECK(read == small.module.text);
+    CHECK(view->read_text(std::span(read).first(3)).code() == RLX_INVALID_ARGUMENT);
+  }
+  const auto place = std::search(plan.begin(), plan.end(), read.begin(), read.end());
+  REQUIRE(place != plan.end());
+  *place ^= std::byte{1};
+  CHECK(open(plan)->read_text(read).code() == RLX_INVALID_PLAN);
 }
 
 TEST_CASE("generated weights lie behind the section and belong to init") {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "compiler/import/import.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/tensor.h"
 
@@ -41,8 +43,30 @@ bool is_wild(const KnownValue& value);
 // Whether the op may take inputs that are not exact: not where a rounding error becomes a jump.
 bool is_continuous(const std::string& op);
 
-// A random graph of 1 to `max_nodes` nodes; equal seeds give equal graphs.
-GraphText generate_graph(uint64_t seed, int max_nodes);
+// A random graph of 1 to `max_nodes` nodes, with symbols among its sizes if asked; equal seeds give
+// equal graphs.
+GraphText generate_graph(uint64_t seed, int max_nodes, bool symbols = false);
+
+// The module at these values of its symbols; nullopt where it is refused.
+std::optional<Module> module_of(const GraphText& text, const DimBindings& dims,
+                                const FreeDims& free_dims, Diagnostics& diagnostics);
+
+// The ranges of the graph's symbols, as it declares them.
+FreeDims ranges_of(const GraphText& text);
+
+// A graph at given values of its symbols, with its inputs and what it makes of them.
+struct Prepared {
+  Module module;
+  std::vector<Tensor> inputs;
+  std::vector<KnownValue> wanted;  // of the outputs
+};
+// nullopt where the graph is refused or says nothing (a shrunk graph may turn wild).
+std::optional<Prepared> prepare(const GraphText& text, const DimBindings& dims,
+                                Diagnostics& diagnostics);
+
+// What does not agree of the outputs that a run gave; empty: all does.
+std::string check_run(const Prepared& prepared, const std::vector<Tensor>& got,
+                      const std::string& way);
 
 // Every way of compiling and running the graph against the reference, each plan `repeats` times
 // over. Empty: all agree; otherwise what does not. `says_nothing`: set where the reference cannot
@@ -50,7 +74,24 @@ GraphText generate_graph(uint64_t seed, int max_nodes);
 std::string check_graph(const GraphText& graph, uint64_t seed, int repeats,
                         bool* says_nothing = nullptr);
 
-// The smallest graph found that still has a fault.
-GraphText shrink_graph(GraphText graph, uint64_t seed, int repeats);
+// What a check of graphs with symbols has seen.
+struct FreeTally {
+  size_t plans = 0;             // graphs that were compiled, whole or in part
+  size_t refusals = 0;          // nodes that wanted a number and were left out
+  size_t bindings = 0;          // runs that were right
+  size_t silent = 0;            // bindings where the reference does not judge
+  size_t refused_bindings = 0;  // of sizes that no graph has
+};
+
+// One plan for all values of the graph's symbols, at values up and down in one session, against the
+// reference at each. Nodes that want numbers are left out, their outputs become inputs. Empty: all
+// agree.
+std::string check_free_graph(const GraphText& graph, uint64_t seed, FreeTally& tally);
+
+// With one node less: its outputs become inputs. The graph itself where they cannot.
+GraphText with_cut(const GraphText& text, size_t node);
+
+// The smallest graph found that still fails.
+GraphText shrink_graph(GraphText graph, const std::function<bool(const GraphText&)>& fails);
 
 }  // namespace rlx::test

@@ -19,17 +19,20 @@ struct Options {
   uint64_t count = 300;
   int nodes = 24;
   int repeats = 1;
-  std::string save;                          // folder of shrunk failures
-  std::string replay = "tests/fuzz/graphs";  // folder of earlier ones
-  double seconds = 0;                        // 0: no limit
+  std::string save;    // folder of shrunk failures
+  std::string replay;  // folder of earlier ones
+  double seconds = 0;  // 0: no limit
   bool print = false;
+  bool symbols = false;
 };
 
 void report(const std::string& what, const GraphText& graph, const std::string& fault) {
   std::cout << what << ": " << fault << "\n" << graph.dump(1) << std::endl;
 }
 
-size_t replay(const Options& options, size_t& checked) {
+// Checks the graphs that failed once: check(graph, seed).
+template <typename Check>
+size_t replay(const Options& options, size_t& checked, const Check& check) {
   size_t failed = 0;
   if (!std::filesystem::is_directory(options.replay)) return 0;
   for (const auto& file : std::filesystem::directory_iterator(options.replay)) {
@@ -38,7 +41,7 @@ size_t replay(const Options& options, size_t& checked) {
     const GraphText graph = GraphText::parse(stream);
     ++checked;
     for (uint64_t seed = 0; seed < 3; ++seed) {
-      const std::string fault = check_graph(graph, seed, options.repeats);
+      const std::string fault = check(graph, seed);
       if (fault.empty()) continue;
       report(file.path().string(), graph, fault);
       ++failed;
@@ -48,8 +51,51 @@ size_t replay(const Options& options, size_t& checked) {
   return failed;
 }
 
+// Shows a failing graph, made small, and keeps it.
+template <typename Check>
+void report_small(const Options& options, uint64_t seed, const GraphText& graph,
+                  const std::string& fault, const Check& check) {
+  std::cout << "seed " << seed << ": " << fault << std::endl;
+  const GraphText small = shrink_graph(graph, [&](const GraphText& candidate) {
+    return !candidate["nodes"].empty() && !check(candidate).empty();
+  });
+  report("seed " + std::to_string(seed) + " made small", small, check(small));
+  if (options.save.empty()) return;
+  std::filesystem::create_directories(options.save);
+  std::ofstream(options.save + "/seed-" + std::to_string(seed) + ".json") << small.dump(1) << "\n";
+}
+
+// Plans whose sizes a run chooses.
+size_t free_campaign(const Options& options, size_t& checked) {
+  FreeTally tally;
+  size_t failed = replay(options, checked, [&tally](const GraphText& graph, uint64_t seed) {
+    return check_free_graph(graph, seed, tally);
+  });
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t seed = options.first; seed < options.first + options.count; ++seed) {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    if (options.seconds > 0 && passed.count() > options.seconds) break;
+    ++checked;
+    const GraphText graph = generate_graph(seed, options.nodes, true);
+    if (options.print) std::cout << graph.dump(1) << std::endl;
+    const std::string fault = check_free_graph(graph, seed, tally);
+    if (fault.empty()) continue;
+    ++failed;
+    report_small(options, seed, graph, fault, [seed](const GraphText& candidate) {
+      FreeTally none;
+      return check_free_graph(candidate, seed, none);
+    });
+  }
+  std::cout << "free sizes: " << tally.plans << " plans, right at " << tally.bindings
+            << " bindings, refused at " << tally.refused_bindings << ", not judged at "
+            << tally.silent << ", without " << tally.refusals << " nodes that want numbers\n";
+  return failed;
+}
+
 size_t campaign(const Options& options, size_t& checked) {
-  size_t failed = 0;
+  size_t failed = replay(options, checked, [&options](const GraphText& graph, uint64_t seed) {
+    return check_graph(graph, seed, options.repeats);
+  });
   const auto start = std::chrono::steady_clock::now();
   for (uint64_t seed = options.first; seed < options.first + options.count; ++seed) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -62,14 +108,9 @@ size_t campaign(const Options& options, size_t& checked) {
     if (says_nothing) fault = "the reference does not judge what the generator made";
     if (fault.empty()) continue;
     ++failed;
-    std::cout << "seed " << seed << ": " << fault << std::endl;
-    const GraphText small = shrink_graph(graph, seed, options.repeats);
-    report("seed " + std::to_string(seed) + " made small", small,
-           check_graph(small, seed, options.repeats));
-    if (options.save.empty()) continue;
-    std::filesystem::create_directories(options.save);
-    std::ofstream(options.save + "/seed-" + std::to_string(seed) + ".json")
-        << small.dump(1) << "\n";
+    report_small(options, seed, graph, fault, [&](const GraphText& candidate) {
+      return check_graph(candidate, seed, options.repeats);
+    });
   }
   return failed;
 }
@@ -88,13 +129,17 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
   app.add_option("--save", options.save, "Folder that takes the failing graphs, made small");
-  app.add_option("--replay", options.replay, "Folder of graphs to check first")
-      ->capture_default_str();
+  app.add_option("--replay", options.replay,
+                 "Folder of graphs to check first; without: those of tests/fuzz");
+  app.add_flag("--symbols", options.symbols,
+               "Graphs with symbols, one plan for all of their values each");
   app.add_flag("--print", options.print, "Print every graph");
   CLI11_PARSE(app, argc, argv);
   size_t checked = 0;
-  size_t failed = replay(options, checked);
-  failed += campaign(options, checked);
+  if (options.replay.empty())
+    options.replay = options.symbols ? "tests/fuzz/free_graphs" : "tests/fuzz/graphs";
+  const size_t failed =
+      options.symbols ? free_campaign(options, checked) : campaign(options, checked);
   const std::vector<std::string> said = validation_messages();
   if (!said.empty()) std::cout << said.size() << " validation messages: " << said[0] << "\n";
   std::cout << "fuzz: " << checked << " graphs on " << present_devices().devices.size()

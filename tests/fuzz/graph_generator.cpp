@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random graphs over the catalogue: shapes biased to edges, values shared by several readers,
 // several outputs, dead code, views of views.
-#include <algorithm>
-#include <functional>
-#include <random>
+#include "tests/fuzz/graph_generator.h"
 
-#include "compiler/ops/op_def.h"
-#include "tests/fuzz/fuzz_graph.h"
-#include "tests/support/dim_json.h"
-#include "tests/support/fill.h"
+#include <algorithm>
+
+#include "compiler/import/dim_expression.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx::test {
 namespace {
 
-constexpr int64_t kLargestTensor = 6000;  // elements
-
 using Json = nlohmann::ordered_json;
 
-Attributes attributes_of(const Json& object) {
+Ints ints_of(const Json& list, const SymbolLookup& lookup) {
+  Ints ints;
+  for (const Json& item : list) {
+    if (item.is_string()) {
+      ints.push_back(std::get<Dim>(evaluate_dim(item.get<std::string>(), lookup)));
+    } else {
+      ints.push_back(item.get<int64_t>());
+    }
+  }
+  return ints;
+}
+
+Attributes attributes_of(const Json& object, const SymbolLookup& lookup) {
   Attributes attributes;
   for (const auto& [name, value] : object.items()) {
     if (value.is_boolean()) {
@@ -29,147 +37,52 @@ Attributes attributes_of(const Json& object) {
     } else if (value.is_string()) {
       attributes[name] = value.get<std::string>();
     } else {
-      attributes[name] = value.get<Ints>();
+      attributes[name] = ints_of(value, lookup);
     }
   }
   return attributes;
 }
 
-class Generator {
- public:
-  explicit Generator(uint64_t seed) : random_(seed) {}
-  GraphText run(int max_nodes);
+// The node as it is where every symbol has its largest value.
+Node bound_node(Node node) {
+  for (auto& [name, value] : node.attributes) {
+    if (auto* ints = std::get_if<Ints>(&value)) *ints = at_bound(*ints);
+  }
+  return node;
+}
 
- private:
-  struct Entry {
-    std::string name;
-    ValueId id{};
-    KnownValue known;
-    int readers = 0;
-    [[nodiscard]] const Shape& shape() const { return known.plain.type.shape; }
-    [[nodiscard]] DType dtype() const { return known.plain.type.dtype; }
-  };
-  using Index = size_t;  // into entries_
-  using Filter = std::function<bool(const Entry&)>;
+}  // namespace
 
-  int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
-  bool chance(int percent) { return below(100) < percent; }
-  template <typename T>
-  T choose(std::initializer_list<T> from) {
-    return from.begin()[below(static_cast<int64_t>(from.size()))];
+Shape written(Shape shape) {
+  for (Dim& size : shape) {
+    const std::string text = to_string(size);
+    if (text.find_first_of("%,") != std::string::npos) size = size.bound();
   }
+  return shape;
+}
 
-  int64_t dim() {
-    return choose<int64_t>({1, 1, 2, 2, 3, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64, 65});
-  }
-  Shape shape(int lowest_rank, int highest_rank) {
-    Shape made;
-    const int64_t rank = lowest_rank + below(highest_rank - lowest_rank + 1);
-    int64_t count = 1;
-    for (int64_t i = 0; i < rank; ++i) {
-      int64_t size = chance(2) ? 0 : dim();
-      if (count * size > kLargestTensor) size = 1;
-      count *= std::max<int64_t>(size, 1);
-      made.push_back(size);
-    }
-    return made;
-  }
-  DType float_dtype() {
-    return choose({DType::f32, DType::f32, DType::f32, DType::f16, DType::bf16});
-  }
+Shape at_bound(Shape shape) {
+  for (Dim& size : shape) size = size.bound();
+  return shape;
+}
 
-  Index input(DType dtype, Shape dims) {
-    const std::string name = "x" + std::to_string(entries_.size());
-    Value value;
-    value.name = name;
-    value.type = {dtype, dims};
-    value.origin = ValueOrigin::Input;
-    const ValueId id = graph_.add_value(std::move(value));
-    graph_.inputs.push_back(id);
-    text_["inputs"].push_back(
-        {{"name", name}, {"dtype", std::string(name_of(dtype))}, {"shape", dims}});
-    KnownValue known;
-    known.plain = fill(tensor(dtype, dims), name);
-    known.stored = known.plain;
-    for (const double element : known.plain.floats) {
-      known.scale = std::max(known.scale, std::abs(element));
-    }
-    entries_.push_back({.name = name, .id = id, .known = std::move(known)});
-    return entries_.size() - 1;
+void Generator::declare_symbols() {
+  text_["symbols"] = Json::array();
+  const auto count = static_cast<uint32_t>(1 + below(3));
+  for (uint32_t i = 0; i < count; ++i) {
+    const int64_t step = choose<int64_t>({1, 1, 1, 1, 2, 3, 4, 8});
+    const int64_t minimum = step * choose<int64_t>({1, 1, 1, 2, 3});
+    const int64_t maximum = minimum + step * (1 + below(chance(50) ? 5 : 65 / step + 1));
+    const FreeSymbol symbol{.index = i,
+                            .name = "s" + std::to_string(i),
+                            .minimum = minimum,
+                            .maximum = maximum,
+                            .multiple_of = step};
+    symbols_[symbol.name] = Dim::of(symbol);
+    text_["symbols"].push_back(
+        {{"name", symbol.name}, {"min", minimum}, {"max", maximum}, {"multiple_of", step}});
   }
-
-  // A value that fits, late ones rather than early ones; nullopt where there is none.
-  std::optional<Index> find(const Filter& fits) {
-    std::vector<Index> found;
-    for (Index i = 0; i < entries_.size(); ++i) {
-      if (fits(entries_[i])) found.push_back(i);
-    }
-    if (found.empty()) return std::nullopt;
-    const auto back = std::min<int64_t>(static_cast<int64_t>(found.size()), chance(70) ? 4 : 99);
-    return found[found.size() - 1 - static_cast<size_t>(below(back))];
-  }
-  Index any_float(size_t lowest_rank = 0) {
-    const auto found = find([&](const Entry& e) {
-      return e.known.plain.is_float() && e.shape().size() >= lowest_rank;
-    });
-    return found && !chance(8) ? *found
-                               : input(float_dtype(), shape(static_cast<int>(lowest_rank), 4));
-  }
-  Index any_exact(bool float_only) {
-    const auto found = find([&](const Entry& e) {
-      return e.known.exact && (!float_only || e.known.plain.is_float()) && !e.shape().empty();
-    });
-    return found && !chance(30) ? *found : input(float_dtype(), shape(1, 3));
-  }
-  // Another value of the dtype that broadcasts with `with`.
-  Index partner(Index with) {
-    const DType dtype = entries_[with].dtype();
-    const Shape target = entries_[with].shape();
-    const auto found = find([&](const Entry& e) {
-      const auto both = broadcast_shapes(e.shape(), target);
-      return e.dtype() == dtype && both && element_count(*both) <= kLargestTensor;
-    });
-    if (found && chance(70)) return *found;
-    Shape dims = target;
-    for (Dim& size : dims) size = chance(30) ? 1 : size;
-    dims.erase(dims.begin(), dims.begin() + below(static_cast<int64_t>(dims.size()) + 1));
-    return input(dtype, std::move(dims));
-  }
-
-  bool add(const std::string& op, const std::vector<std::optional<Index>>& inputs,
-           const Json& attributes = Json::object(), size_t outputs = 1);
-
-  void unary();
-  void binary();
-  void compare();
-  void integers();
-  void product();
-  void row_op();
-  void reduction();
-  void ordering();
-  void movement();
-  void joining();
-  void indexing();
-  void scatter();
-  void vision();
-  void attention();
-  void norm_of_channels();
-  void step();
-
-  Json axis_of(const Entry& entry) {
-    const auto rank = static_cast<int64_t>(entry.shape().size());
-    return below(rank) - (chance(50) ? rank : 0);
-  }
-
-  std::mt19937_64 random_;
-  Graph graph_;
-  GraphText text_ = {{"rlx_graph", 1},
-                     {"name", "fuzz"},
-                     {"inputs", Json::array()},
-                     {"nodes", Json::array()},
-                     {"outputs", Json::array()}};
-  std::vector<Entry> entries_;
-};
+}
 
 bool Generator::add(const std::string& op, const std::vector<std::optional<Index>>& inputs,
                     const Json& attributes, size_t outputs) {
@@ -182,7 +95,8 @@ bool Generator::add(const std::string& op, const std::vector<std::optional<Index
   Node node;
   node.name = name;
   node.op = op;
-  node.attributes = attributes_of(attributes);
+  node.attributes =
+      attributes_of(attributes, [this](const std::string& name) { return find_symbol(name); });
   Json input_names = Json::array();
   std::vector<const KnownValue*> known;
   for (const auto& i : inputs) {
@@ -199,14 +113,19 @@ bool Generator::add(const std::string& op, const std::vector<std::optional<Index
   }
   const NodeId id = graph_.add_node(node);
   Diagnostics diagnostics;
-  bool good = check_and_infer(graph_, id, diagnostics);
+  bool good = false;
+  const auto read = free_size_read_by([&] { good = check_and_infer(graph_, id, diagnostics); });
+  good = good && !read;
   std::vector<TensorType> types;
+  std::vector<Shape> shapes;
   for (const ValueId output : node.outputs) {
-    types.push_back(graph_.value(output).type);
+    const TensorType& type = graph_.value(output).type;
+    shapes.push_back(type.shape);
+    types.push_back({type.dtype, at_bound(type.shape)});
     good = good && element_count(types.back().shape) <= kLargestTensor;
   }
   std::optional<std::vector<KnownValue>> values;
-  if (good) values = evaluate_step(node, known, types);
+  if (good) values = evaluate_step(bound_node(node), known, types);
   good = values && std::none_of(values->begin(), values->end(), is_wild);
   if (!good) {
     graph_ = before;
@@ -216,374 +135,15 @@ bool Generator::add(const std::string& op, const std::vector<std::optional<Index
     if (i) ++entries_[*i].readers;
   }
   for (size_t i = 0; i < outputs; ++i) {
-    entries_.push_back(
-        {.name = output_names[i], .id = node.outputs[i], .known = std::move((*values)[i])});
+    entries_.push_back({.name = output_names[i],
+                        .id = node.outputs[i],
+                        .known = std::move((*values)[i]),
+                        .sizes = std::move(shapes[i])});
   }
   Json text = {{"name", name}, {"op", op}, {"inputs", input_names}, {"outputs", output_names}};
   if (!attributes.empty()) text["attributes"] = attributes;
   text_["nodes"].push_back(std::move(text));
   return true;
-}
-
-void Generator::unary() {
-  const Index x = any_float();
-  if (chance(15)) {
-    add("cast", {x}, {{"to", choose<const char*>({"f32", "f16", "bf16"})}});
-  } else if (chance(15)) {
-    add("clamp", {x}, {{"min", -0.5}, {"max", 1.25}});
-  } else if (chance(15)) {
-    add("affine", {x}, {{"mul", 0.75}, {"add", -0.5}});
-  } else {
-    add(choose<const char*>(
-            {"neg",       "abs",         "relu",     "sigmoid",    "tanh",          "gelu",
-             "gelu_tanh", "silu",        "softplus", "sin",        "cos",           "exp",
-             "erf",       "square",      "softsign", "hard_swish", "leaky_relu",    "elu",
-             "mish",      "log_sigmoid", "atan",     "identity",   "stop_gradient", "reciprocal",
-             "sqrt",      "expm1"}),
-        {x});
-  }
-}
-
-void Generator::binary() {
-  const Index a = any_float();
-  const Index b = partner(a);
-  const bool swapped = chance(30);
-  add(choose<const char*>({"add", "add", "sub", "mul", "mul", "max", "min", "div", "prelu"}),
-      {swapped ? b : a, swapped ? a : b});
-}
-
-void Generator::compare() {
-  const Index a = any_exact(false);
-  const Index b = partner(a);
-  if (!entries_[b].known.exact) return;
-  if (!add(choose<const char*>({"eq", "ne", "lt", "le", "gt", "ge"}), {a, b})) return;
-  const Index condition = entries_.size() - 1;
-  if (chance(30)) add("logical_not", {condition});
-  if (chance(20)) add("cast", {condition}, {{"to", choose<const char*>({"f32", "i32", "f16"})}});
-  const Shape target = entries_[condition].shape();
-  const auto x = find([&](const Entry& e) {
-    const auto both = broadcast_shapes(e.shape(), target);
-    return e.known.plain.is_float() && both && element_count(*both) <= kLargestTensor;
-  });
-  if (x) add("where", {condition, *x, partner(*x)});
-}
-
-void Generator::integers() {
-  const DType dtype =
-      choose({DType::i32, DType::i64, DType::u8, DType::i8, DType::i16, DType::u32});
-  const auto found = find([&](const Entry& e) { return e.dtype() == dtype; });
-  const Index a = found ? *found : input(dtype, shape(0, 3));
-  add(choose<const char*>({"add", "sub", "mul", "max", "min", "bitwise_and", "bitwise_xor",
-                           "floor_div", "div", "mod", "shift_left", "shift_right"}),
-      {a, partner(a)});
-  if (chance(40)) {
-    add("cast", {entries_.size() - 1}, {{"to", choose<const char*>({"f32", "i64", "u8", "bool"})}});
-  }
-}
-
-void Generator::product() {
-  const Index x = any_float(1);
-  const Shape dims = entries_[x].shape();
-  const DType dtype = entries_[x].dtype();
-  const int64_t n = dim();
-  const bool transposed = chance(40);
-  if (dims.size() >= 2 && chance(50)) {
-    std::vector<std::optional<Index>> inputs = {
-        x, input(dtype, transposed ? Shape{n, dims.back()} : Shape{dims.back(), n})};
-    Shape y = dims;
-    y.back() = n;
-    if (chance(60)) inputs.emplace_back(input(dtype, {n}));
-    if (inputs.size() == 3 && chance(40)) inputs.emplace_back(input(dtype, y));
-    add("fused_matmul_bias_act", inputs,
-        {{"trans_w", transposed},
-         {"activation", choose<const char*>({"none", "relu", "gelu", "silu", "tanh"})}});
-    return;
-  }
-  const bool a_transposed = dims.size() >= 2 && chance(25);
-  const int64_t k = a_transposed ? dims[dims.size() - 2] : dims.back();
-  Shape other = transposed ? Shape{n, k} : Shape{k, n};
-  if (dims.size() == 3 && chance(50)) other.insert(other.begin(), chance(50) ? dims[0] : 1);
-  add("matmul", {x, input(dtype, other)}, {{"trans_a", a_transposed}, {"trans_b", transposed}});
-}
-
-void Generator::row_op() {
-  const Index x = any_float(1);
-  const Json axis = axis_of(entries_[x]);
-  const Shape dims = entries_[x].shape();
-  if (chance(45)) {
-    add(choose<const char*>({"softmax", "log_softmax", "l2_norm"}), {x}, {{"axis", axis}});
-    return;
-  }
-  const auto rank = static_cast<int64_t>(dims.size());
-  const int64_t first = axis.get<int64_t>() < 0 ? axis.get<int64_t>() + rank : axis.get<int64_t>();
-  const Shape row(dims.begin() + first, dims.end());
-  std::vector<std::optional<Index>> inputs = {x};
-  if (chance(70)) inputs.emplace_back(input(entries_[x].dtype(), row));
-  if (inputs.size() == 2 && chance(70)) inputs.emplace_back(input(entries_[x].dtype(), row));
-  add(chance(50) ? "layer_norm" : "rms_norm", inputs, {{"axis", axis}, {"eps", 0.01}});
-}
-
-void Generator::reduction() {
-  const Index x = any_float(1);
-  Json attributes = {{"keep_dims", chance(50)}};
-  if (!chance(15)) {
-    Ints axes;
-    for (size_t d = 0; d < entries_[x].shape().size(); ++d) {
-      if (chance(50)) axes.push_back(static_cast<int64_t>(d));
-    }
-    attributes["axes"] = axes;
-  }
-  add(choose<const char*>({"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_l1",
-                           "reduce_l2", "reduce_sum_square", "reduce_log_sum_exp", "variance"}),
-      {x}, attributes);
-}
-
-void Generator::ordering() {
-  if (chance(50)) {
-    const Index x = any_float(1);
-    add("cumsum", {x},
-        {{"axis", axis_of(entries_[x])}, {"exclusive", chance(30)}, {"reverse", chance(30)}});
-    return;
-  }
-  const Index x = any_exact(true);
-  const Json axis = axis_of(entries_[x]);
-  if (chance(50)) {
-    add(chance(50) ? "argmax" : "argmin", {x}, {{"axis", axis}, {"keep_dims", chance(50)}});
-  } else if (chance(50)) {
-    const auto rank = static_cast<int64_t>(entries_[x].shape().size());
-    const auto at = static_cast<size_t>((axis.get<int64_t>() + rank) % rank);
-    const int64_t k = below(entries_[x].shape()[at] + 1);
-    add("topk", {x}, {{"axis", axis}, {"k", k}, {"largest", chance(50)}}, 2);
-  } else {
-    add("sort", {x}, {{"axis", axis}, {"descending", chance(50)}}, 2);
-  }
-}
-
-void Generator::movement() {
-  const auto found = find([](const Entry& e) { return !e.shape().empty(); });
-  const Index x = found ? *found : input(float_dtype(), shape(1, 4));
-  const Shape dims = entries_[x].shape();
-  const auto rank = static_cast<int64_t>(dims.size());
-  const int64_t axis = below(rank);
-  const int64_t size = dims[static_cast<size_t>(axis)];
-  switch (below(14)) {
-    case 0: {
-      Ints perm(dims.size());
-      for (size_t i = 0; i < perm.size(); ++i) perm[i] = static_cast<int64_t>(i);
-      std::shuffle(perm.begin(), perm.end(), random_);
-      add("transpose", {x}, {{"perm", perm}});
-      break;
-    }
-    case 1: {
-      Ints to = {-1};
-      if (element_count(dims) == 0) to = {0, 3};
-      for (const int64_t d : {2, 3, 4}) {
-        if (element_count(dims) > 0 && element_count(dims) % d == 0 && chance(50)) to = {d, -1};
-      }
-      add("reshape", {x}, {{"shape", to}});
-      break;
-    }
-    case 2:
-    case 3: {
-      const bool back = chance(30);
-      const int64_t a = below(size + 3) - 1;
-      const int64_t b = below(size + 3) - 1;
-      add("slice", {x},
-          {{"axes", Ints{axis}},
-           {"starts", Ints{back ? std::max(a, b) : std::min(a, b)}},
-           {"ends", Ints{back ? std::min(a, b) : std::max(a, b)}},
-           {"steps", Ints{(back ? -1 : 1) * (1 + below(3))}}});
-      break;
-    }
-    case 4:
-      add("reverse", {x}, {{"axes", Ints{axis}}});
-      break;
-    case 5:
-      add("unsqueeze", {x}, {{"axes", Ints{below(rank + 1)}}});
-      break;
-    case 6:
-      add("flatten", {x}, {{"axis", axis}});
-      break;
-    case 7: {
-      Ints to = dims;
-      for (Dim& d : to) d = d == 1 && chance(60) ? Dim(1 + below(4)) : d;
-      if (chance(30)) to.insert(to.begin(), 1 + below(3));
-      add("expand", {x}, {{"shape", to}});
-      break;
-    }
-    case 8: {
-      Ints pads(2 * dims.size());
-      for (Dim& pad : pads) pad = below(4) - 1;
-      add("pad", {x},
-          {{"pads", pads}, {"mode", choose<const char*>({"constant", "reflect", "edge", "wrap"})}});
-      break;
-    }
-    case 9:
-      add("split", {x}, {{"axis", axis}, {"num", 2}}, 2);
-      break;
-    case 10: {
-      Ints repeats(dims.size());
-      for (Dim& r : repeats) r = 1 + below(2);
-      add("tile", {x}, {{"repeats", repeats}});
-      break;
-    }
-    case 11:
-      add("roll", {x}, {{"shifts", Ints{below(9) - 4}}, {"axes", Ints{axis}}});
-      break;
-    case 12:
-      add("repeat_interleave", {x}, {{"axis", axis}, {"repeats", 1 + below(3)}});
-      break;
-    default:
-      add("trilu", {x}, {{"upper", chance(50)}, {"k", below(5) - 2}});
-  }
-}
-
-void Generator::joining() {
-  const auto found = find([](const Entry& e) { return !e.shape().empty(); });
-  if (!found) return;
-  const Index x = *found;
-  const Shape dims = entries_[x].shape();
-  const DType dtype = entries_[x].dtype();
-  const int64_t axis = below(static_cast<int64_t>(dims.size()));
-  std::vector<std::optional<Index>> parts = {x};
-  for (int64_t extra = 1 + below(3); extra > 0; --extra) {
-    const auto like = find([&](const Entry& e) { return e.dtype() == dtype && e.shape() == dims; });
-    Shape other = dims;
-    other[static_cast<size_t>(axis)] = below(4);
-    parts.emplace_back(like && chance(60) ? *like : input(dtype, other));
-  }
-  std::shuffle(parts.begin(), parts.end(), random_);
-  add("concat", parts, {{"axis", axis}});
-}
-
-void Generator::indexing() {
-  const auto found = find([](const Entry& e) { return !e.shape().empty(); });
-  if (!found) return;
-  const Index x = *found;
-  const Shape dims = entries_[x].shape();
-  const DType dtype = choose({DType::i32, DType::i64});
-  const Json axis = axis_of(entries_[x]);
-  const char* oob = chance(50) ? "clamp" : "zero";
-  switch (below(3)) {
-    case 0:
-      add("gather", {x, input(dtype, shape(0, 2))}, {{"axis", axis}, {"oob", oob}});
-      break;
-    case 1: {
-      Shape index = dims;
-      for (Dim& size : index) size = chance(50) ? size : Dim(below(size + 1));
-      add("gather_elements", {x, input(dtype, index)}, {{"axis", axis}, {"oob", oob}});
-      break;
-    }
-    default:
-      add("gather_nd",
-          {x, input(dtype, {1 + below(5), 1 + below(static_cast<int64_t>(dims.size()))})},
-          {{"oob", oob}});
-  }
-}
-
-void Generator::scatter() {
-  const Index x = any_float(1);
-  const Shape dims = entries_[x].shape();
-  const DType dtype = entries_[x].dtype();
-  const char* reduction = choose<const char*>({"none", "add", "max", "min"});
-  if (chance(50)) {
-    Shape index = dims;
-    for (Dim& size : index) size = chance(50) ? size : Dim(below(size + 1));
-    add("scatter_elements", {x, input(DType::i32, index), input(dtype, index)},
-        {{"axis", axis_of(entries_[x])}, {"reduction", reduction}});
-    return;
-  }
-  const int64_t updates = 1 + below(6);
-  Shape rows(dims.begin() + 1, dims.end());
-  rows.insert(rows.begin(), updates);
-  add("scatter_nd", {x, input(DType::i64, {updates, 1}), input(dtype, rows)},
-      {{"reduction", reduction}});
-}
-
-void Generator::vision() {
-  const auto found = find([](const Entry& e) {
-    return e.known.plain.is_float() && e.shape().size() == 4 && element_count(e.shape()) > 0;
-  });
-  const DType dtype = float_dtype();
-  const Index x = found && chance(70)
-                      ? *found
-                      : input(dtype, {1 + below(2), choose<int64_t>({1, 2, 3, 4, 8, 16}),
-                                      3 + below(9), 3 + below(9)});
-  const int64_t channels = entries_[x].shape()[1];
-  const int64_t kernel = 1 + below(3);
-  const Ints pads = {below(2), below(2), below(2), below(2)};
-  const Json window = {{"stride", Ints{1 + below(2), 1 + below(2)}}, {"pads", pads}};
-  switch (below(6)) {
-    case 0:
-    case 1: {
-      const int64_t groups = chance(70) ? 1 : channels;
-      const int64_t out = groups * (1 + below(5));
-      Json attributes = window;
-      attributes["groups"] = groups;
-      if (chance(30)) attributes["activation"] = "relu";
-      std::vector<std::optional<Index>> inputs = {
-          x, input(entries_[x].dtype(), {out, channels / groups, kernel, kernel})};
-      if (chance(50)) inputs.emplace_back(input(entries_[x].dtype(), {out}));
-      add("conv", inputs, attributes);
-      break;
-    }
-    case 2: {
-      Json attributes = window;
-      attributes["kind"] = choose<const char*>({"max", "mean", "sum", "min"});
-      attributes["kernel"] = Ints{2, 2};
-      attributes["ceil_mode"] = chance(50);
-      attributes["count_include_pad"] = chance(50);
-      add("pool", {x}, attributes);
-      break;
-    }
-    case 3:
-      add("conv_transpose",
-          {x, input(entries_[x].dtype(), {channels, 1 + below(4), kernel, kernel})},
-          {{"stride", Ints{1 + below(2), 1 + below(2)}}});
-      break;
-    case 4:
-      add("resize", {x},
-          {{"mode", choose<const char*>({"nearest", "linear", "cubic"})},
-           {"sizes", Ints{1 + below(12), 1 + below(12)}}});
-      break;
-    default:
-      add("global_pool", {x}, {{"kind", chance(50) ? "mean" : "max"}});
-  }
-}
-
-void Generator::attention() {
-  const DType dtype = float_dtype();
-  const int64_t groups = 1 + below(2);
-  const int64_t heads = groups * (1 + below(2));
-  const int64_t width = choose<int64_t>({4, 8, 16, 25, 32});
-  const int64_t queries = 1 + below(6);
-  const int64_t keys = queries + below(5);
-  const int64_t batch = 1 + below(2);
-  const auto found = find([&](const Entry& e) {
-    return e.known.plain.is_float() && e.shape() == Shape{batch, queries, heads, width};
-  });
-  const Index q = found ? *found : input(dtype, {batch, queries, heads, width});
-  const DType own = entries_[q].dtype();
-  const Index k = input(own, {batch, keys, groups, width});
-  add("attention", {q, k, chance(20) ? k : input(own, {batch, keys, groups, width})},
-      {{"num_heads", heads},
-       {"num_kv_heads", groups},
-       {"head_dim", width},
-       {"causal", chance(50)},
-       {"softcap", chance(25) ? 5.0 : 0.0},
-       {"window_left", chance(25) ? 2 : -1}});
-}
-
-void Generator::norm_of_channels() {
-  const auto found = find([](const Entry& e) {
-    return e.known.plain.is_float() && e.shape().size() >= 3 && element_count(e.shape()) > 0;
-  });
-  const Index x = found ? *found : input(float_dtype(), {2, 4, 5, 3});
-  const int64_t channels = entries_[x].shape()[1];
-  const DType dtype = entries_[x].dtype();
-  const int64_t groups = channels % 2 == 0 ? 2 : 1;
-  add("group_norm", {x, input(dtype, {channels}), input(dtype, {channels})},
-      {{"num_groups", groups}, {"eps", 0.01}});
 }
 
 void Generator::step() {
@@ -624,10 +184,8 @@ GraphText Generator::run(int max_nodes) {
   return text_;
 }
 
-}  // namespace
-
-GraphText generate_graph(uint64_t seed, int max_nodes) {
-  return Generator(seed).run(max_nodes);
+GraphText generate_graph(uint64_t seed, int max_nodes, bool symbols) {
+  return Generator(seed, symbols).run(max_nodes);
 }
 
 }  // namespace rlx::test

@@ -2,10 +2,12 @@
 // The reference of the graph fuzzer, step by step.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "compiler/ops/op_def.h"
 #include "tests/fuzz/fuzz_graph.h"
+#include "tests/support/fill.h"
 
 namespace rlx::test {
 namespace {
@@ -90,6 +92,22 @@ const std::set<std::string>& movements() {
                                              "reduce_max",
                                              "reduce_min"};
   return kOps;
+}
+
+std::string compare(const Tensor& got, const KnownValue& wanted) {
+  const double bound = wanted.bound();
+  for (size_t i = 0; i < got.floats.size(); ++i) {
+    const double error = std::fabs(got.floats[i] - wanted.plain.floats[i]);
+    if (error <= bound || got.floats[i] == wanted.plain.floats[i]) continue;
+    return "element " + std::to_string(i) + " is " + std::to_string(got.floats[i]) + ", wanted " +
+           std::to_string(wanted.plain.floats[i]) + " within " + std::to_string(bound);
+  }
+  for (size_t i = 0; i < got.integers.size(); ++i) {
+    if (got.integers[i] == wanted.plain.integers[i]) continue;
+    return "element " + std::to_string(i) + " is " + std::to_string(got.integers[i]) + ", wanted " +
+           std::to_string(wanted.plain.integers[i]);
+  }
+  return {};
 }
 
 }  // namespace
@@ -177,6 +195,59 @@ std::optional<std::vector<KnownValue>> evaluate_step(const Node& node,
     values.push_back(std::move(value));
   }
   return values;
+}
+
+std::optional<Module> module_of(const GraphText& text, const DimBindings& dims,
+                                const FreeDims& free_dims, Diagnostics& diagnostics) {
+  const auto source = read_json_graph(text.dump(), "fuzz.json", diagnostics);
+  if (!source) return std::nullopt;
+  return bind_module(*source, dims, ".", diagnostics, free_dims);
+}
+
+std::optional<Prepared> prepare(const GraphText& text, const DimBindings& dims,
+                                Diagnostics& diagnostics) {
+  auto module = module_of(text, dims, {}, diagnostics);
+  if (!module) return std::nullopt;
+  Prepared prepared{.module = std::move(*module), .inputs = {}, .wanted = {}};
+  const Graph& graph = prepared.module.entries[0];
+  std::map<ValueId, KnownValue> known;
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    KnownValue& entry = known[id];
+    entry.plain = fill(tensor(value.type.dtype, value.type.shape), value.name);
+    entry.stored = entry.plain;
+    for (const double element : entry.plain.floats) {
+      entry.scale = std::max(entry.scale, std::fabs(element));
+    }
+    prepared.inputs.push_back(entry.plain);
+  }
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    std::vector<const KnownValue*> inputs;
+    for (const auto& input : node.inputs) {
+      inputs.push_back(input ? &known.at(*input) : nullptr);
+      if (input && !known.at(*input).exact && !is_continuous(node.op)) return std::nullopt;
+    }
+    std::vector<TensorType> types;
+    for (const ValueId output : node.outputs) types.push_back(graph.value(output).type);
+    auto values = evaluate_step(node, inputs, types);
+    if (!values) return std::nullopt;
+    for (size_t i = 0; i < values->size(); ++i) {
+      if (is_wild((*values)[i])) return std::nullopt;
+      known[node.outputs[i]] = std::move((*values)[i]);
+    }
+  }
+  for (const ValueId id : graph.outputs()) prepared.wanted.push_back(known.at(id));
+  return prepared;
+}
+
+std::string check_run(const Prepared& prepared, const std::vector<Tensor>& got,
+                      const std::string& way) {
+  for (size_t i = 0; i < got.size(); ++i) {
+    const std::string fault = compare(got[i], prepared.wanted[i]);
+    if (!fault.empty()) return way + ": output " + std::to_string(i) + ": " + fault;
+  }
+  return {};
 }
 
 }  // namespace rlx::test

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Hostile files: one fuzz target per format of the importer, and a replay of what they once broke.
+# Hostile files: one fuzz target per format of the importer, one for text sections and one for chat templates, and a replay of what
+# they once broke.
 # The replay is built with everything else; the targets need clang and RLX_FUZZERS (preset "fuzz").
 add_library(rlx_fuzz_targets STATIC fuzz/import_targets.cpp)
-target_link_libraries(rlx_fuzz_targets PUBLIC rlx_import rlx_passes)
+target_link_libraries(rlx_fuzz_targets PUBLIC rlx_import rlx_passes rlx_text)
 add_executable(rlx_replay_import fuzz/replay_import.cpp)
 target_link_libraries(rlx_replay_import PRIVATE rlx_fuzz_targets)
 add_test(NAME replay_import COMMAND rlx_replay_import WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
@@ -13,10 +14,11 @@ endif()
 set(RLX_FUZZ_SECONDS 8 CACHE STRING "Seconds that a fuzz test runs a format")
 set(seeds ${PROJECT_BINARY_DIR}/seeds)
 add_executable(rlx_fuzz_seeds fuzz/seeds.cpp)
-target_link_libraries(rlx_fuzz_seeds PRIVATE rlx_import)
+target_link_libraries(rlx_fuzz_seeds PRIVATE rlx_import rlx_test_plans rlx_text)
 add_test(NAME fuzz_seeds
          COMMAND rlx_fuzz_seeds ${seeds} /usr/share/libonnx-testdata/data/node /usr/share/libonnx-testdata/data/simple
-                 ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/tests/fuzz/graphs)
+                 ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/tests/fuzz/graphs
+                 ${PROJECT_SOURCE_DIR}/tests/text/data/templates.json)
 set_tests_properties(fuzz_seeds PROPERTIES FIXTURES_SETUP fuzz_seeds)
 add_custom_target(rlx_fuzzers DEPENDS rlx_fuzz_seeds rlx_replay_import)
 
@@ -40,6 +42,9 @@ endfunction()
 
 rlx_fuzz_target(json json)
 rlx_fuzz_target(rlxg rlxg)
+rlx_fuzz_target(gguf gguf)
+rlx_fuzz_target(text text)
+rlx_fuzz_target(template template)
 # The mutator reflects upon messages, which those of the importer cannot (LITE_RUNTIME): the same messages once more,
 # with reflection, in a package of their own.
 find_package(Protobuf QUIET)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is fuzzed of the importer.
+// What is fuzzed of the importer, of text sections and of chat templates.
 #include "tests/fuzz/import_targets.h"
 
 #include <algorithm>
@@ -13,6 +13,12 @@
 #include "compiler/ir/tensor.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
+#include "runtime/base/text.h"
+#include "runtime/include/rlx_text.h"
+#include "runtime/text/jinja.h"
+#include "runtime/text/jinja_json.h"
+#include "runtime/text/stream.h"
+#include "runtime/text/text.h"
 
 namespace rlx::fuzz {
 namespace {
@@ -62,10 +68,53 @@ void fuzz_graph(const GraphBytes& input, const std::string& file) {
   if (!graph->symbols.empty()) bind_and_compile(*graph, 6);
 }
 
+// Tokens of a text, each of which is one and has a text again.
+void encode_and_decode(const std::shared_ptr<const TextModel>& model, std::string_view text) {
+  std::vector<int32_t> ids;
+  const TextPiece pieces[] = {{.text = text.substr(0, text.size() / 2), .is_trusted = true},
+                              {.text = text.substr(text.size() / 2), .is_trusted = false}};
+  const Status status = model->encode_pieces(pieces, RLX_TEXT_ADD_SPECIAL, ids);
+  RLX_CHECK(status.ok(), status.message());
+  TokenStream stream(model, ControlTokens::Shown);
+  for (const int32_t id : ids) {
+    std::string_view shown;
+    RLX_CHECK(stream.put(id, shown).ok(), "an id that is no token");
+    RLX_CHECK(is_utf8(shown), "a stream shows what is no UTF-8");
+  }
+  static_cast<void>(stream.end());
+}
+
+// A conversation and all that a template may look at.
+std::vector<jinja::NamedValue> template_variables() {
+  constexpr std::string_view kJson =
+      R"({"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "ä <|x|>\n"},
+          {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {"x": 1}}}]}],
+          "tools": [{"function": {"name": "f", "description": "\"d\"", "parameters": {"required": ["x"]}}}],
+          "add_generation_prompt": true, "bos_token": "<s>", "eos_token": "</s>", "documents": null, "x": 2.5})";
+  const auto read = jinja::read_json(kJson);
+  std::vector<jinja::NamedValue> variables;
+  for (const jinja::Member& member : std::get<jinja::Value>(read).dict().members) {
+    variables.push_back({.name = std::string(member.key.text().bytes()), .value = member.value});
+  }
+  return variables;
+}
+
+void check_rendered(const jinja::MarkedText& text, const jinja::Limits& limits) {
+  RLX_CHECK(text.size() <= limits.output_bytes, "an output above its limit");
+  RLX_CHECK(is_utf8(text.bytes()), "an output that is no UTF-8");
+  size_t end = 0;
+  for (const jinja::MarkedText::Run& run : text.runs()) {
+    RLX_CHECK(run.end > end, "an empty run");
+    end = run.end;
+  }
+  RLX_CHECK(end == text.size(), "runs that are not the text");
+}
+
 constexpr std::array kTargets = {
-    Target{"json", fuzz_json}, Target{"rlxg", fuzz_rlxg},
-    Target{"onnx", fuzz_onnx}, Target{"safetensors", fuzz_safetensors},
-    Target{"npy", fuzz_npy},
+    Target{"json", fuzz_json},         Target{"rlxg", fuzz_rlxg},
+    Target{"onnx", fuzz_onnx},         Target{"safetensors", fuzz_safetensors},
+    Target{"npy", fuzz_npy},           Target{"text", fuzz_text},
+    Target{"template", fuzz_template}, Target{"gguf", fuzz_gguf},
 };
 
 }  // namespace
@@ -80,6 +129,10 @@ void fuzz_rlxg(const GraphBytes& input) {
 
 void fuzz_onnx(const GraphBytes& input) {
   fuzz_graph(input, std::string(kNowhere) + "/fuzz.onnx");
+}
+
+void fuzz_gguf(const GraphBytes& input) {
+  fuzz_graph(input, std::string(kNowhere) + "/fuzz.gguf");
 }
 
 void fuzz_npy(const GraphBytes& input) {
@@ -106,6 +159,30 @@ void fuzz_safetensors(const GraphBytes& input) {
               "shape and bytes of a tensor differ");
   }
   RLX_CHECK(covered <= input.bytes.size(), "tensors that overlap");
+}
+
+void fuzz_text(const GraphBytes& input) {
+  std::shared_ptr<const TextModel> model;
+  const Status status = TextModel::open(input.bytes, model);
+  RLX_CHECK(status.ok() == (model != nullptr), "a section neither opened nor refused");
+  if (model == nullptr) return;
+  encode_and_decode(model,
+                    "the <|end|>  it's A\u0301\u0327 123\u00A0\u4E16Ab\r\n\uFB01 \xFF <tool>");
+  encode_and_decode(model, std::string(2000, 'a'));
+  // Its own bytes hold the names of its tokens.
+  encode_and_decode(model, {reinterpret_cast<const char*>(input.bytes.data()), input.bytes.size()});
+}
+
+void fuzz_template(const GraphBytes& input) {
+  const std::string_view source(reinterpret_cast<const char*>(input.bytes.data()),
+                                input.bytes.size());
+  static_cast<void>(jinja::check_template(source));
+  const jinja::RenderOptions options = {
+      .limits = {.steps = 50'000, .output_bytes = 1u << 20u, .memory_bytes = 8u << 20u}};
+  jinja::MarkedText text;
+  const Status status = jinja::render("", source, template_variables(), options, text);
+  RLX_CHECK(status.ok() == status.message().empty(), "a refusal without a sentence");
+  if (status.ok()) check_rendered(text, options.limits);
 }
 
 std::span<const Target> all_targets() {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is fuzzed of the importer: one function per format, from the bytes of a file to the neutral
-// passes. Each ends the process where the importer breaks one of its promises, and returns
-// otherwise, be the file good or refused.
+// passes; a plan's text section, from its bytes to tokens and back; and chat templates, from their
+// text to what they render. Each ends the process where
+// the importer breaks one of its promises, and returns otherwise, be the file good or refused.
 #pragma once
 
 #include <span>
@@ -14,8 +15,11 @@ namespace rlx::fuzz {
 void fuzz_json(const GraphBytes& input);
 void fuzz_rlxg(const GraphBytes& input);
 void fuzz_onnx(const GraphBytes& input);
+void fuzz_gguf(const GraphBytes& input);
 void fuzz_safetensors(const GraphBytes& input);
 void fuzz_npy(const GraphBytes& input);
+void fuzz_text(const GraphBytes& input);
+void fuzz_template(const GraphBytes& input);
 
 struct Target {
   std::string_view format;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes seeds and dictionaries for the fuzz targets of the importer: ONNX's own small models, what
-// they become as graph files, the graphs of the examples, and weight files of every element type.
-//   rlx_fuzz_seeds OUT [FOLDER...]    folders are searched for .onnx and .json files
+// they become as graph files, the graphs of the examples, weight files of every element type, text
+// sections, and chat templates, those of their tests.
+//   rlx_fuzz_seeds OUT [FOLDER...] [TEMPLATES.json]    folders are searched for .onnx and .json
+//   files
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +15,10 @@
 #include "compiler/import/model_files.h"
 #include "compiler/import/onnx/onnx_reader.h"
 #include "compiler/ops/op_def.h"
+#include "runtime/text/jinja_builtin.h"
+#include "runtime/text/jinja_json.h"
+#include "tests/support/gguf_writer.h"
+#include "tests/support/text_fixture.h"
 
 using namespace rlx;
 
@@ -110,6 +116,171 @@ void add_safetensors(Seeds& seeds) {
   }
 }
 
+// A model of each version, one with a tokenizer, and one of several files.
+void add_gguf(Seeds& seeds) {
+  test::GgufWriter writer = test::small_llama();
+  seeds.add("gguf", "llama.gguf", writer.bytes());
+  writer.version = 2;
+  writer.key("tokenizer.ggml.model", std::string("gpt2"))
+      .key("tokenizer.ggml.pre", std::string("smollm"))
+      .key("tokenizer.ggml.tokens", std::vector<std::string>{"a", "b", "ab"})
+      .key("tokenizer.ggml.merges", std::vector<std::string>{"a b"});
+  seeds.add("gguf", "text.gguf", writer.bytes());
+  test::GgufWriter part = test::small_llama();
+  part.key("split.no", 0u).key("split.count", 2u).key("split.tensors.count", 11u);
+  seeds.add("gguf", "part.gguf", part.bytes());
+}
+
+// config.json of checkpoints: its weights are never there.
+void add_configs(Seeds& seeds) {
+  const std::string sizes =
+      R"("hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "eos_token_id": [2, 3],
+         "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "tie_word_embeddings": true)";
+  seeds.add("json", "llama_config.json",
+            R"({"model_type": "llama", "rope_scaling": {"rope_type": "llama3", "factor": 8,
+                "low_freq_factor": 1, "high_freq_factor": 4,
+                "original_max_position_embeddings": 32}, )" +
+                sizes + "}");
+  seeds.add("json", "qwen_config.json",
+            R"({"model_type": "qwen3", "head_dim": 4, "rope_parameters": {"rope_theta": 1e6,
+                "rope_type": "yarn", "factor": 4, "beta_fast": 32}, )" +
+                sizes + "}");
+}
+
+void write_gguf_dictionary(const Seeds& seeds) {
+  std::ofstream words(seeds.folder / "gguf.dict");
+  for (const char* word : {"general.architecture",
+                           "general.alignment",
+                           "general.type",
+                           "llama",
+                           "qwen3moe",
+                           "gemma3",
+                           "phi3",
+                           "mistral3",
+                           "olmo2",
+                           "granite",
+                           "block_count",
+                           "embedding_length",
+                           "attention.head_count",
+                           "attention.key_length",
+                           "attention.sliding_window",
+                           "expert_count",
+                           "expert_used_count",
+                           "rope.scaling.type",
+                           "rope.scaling.factor",
+                           "yarn",
+                           "linear",
+                           "rope_freqs.weight",
+                           "output.weight",
+                           "ffn_gate_inp.weight",
+                           "tokenizer.ggml.token_type",
+                           "tokenizer.chat_template"})
+    words << '"' << word << "\"\n";
+}
+
+// A text section for each kind of tokenizer.
+void add_text(Seeds& seeds) {
+  const auto add = [&seeds](const std::string& name, const test::TextSpec& spec) {
+    const std::vector<std::byte> bytes = test::serialise(spec);
+    seeds.add("text", name + ".text", {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  };
+  for (const fb::WordSplit split : fb::EnumValuesWordSplit()) {
+    test::TextSpec pairs = test::small_text();
+    pairs.split = split;
+    pairs.nfc = split == fb::WordSplit::Qwen2;
+    pairs.ignore_merges = split == fb::WordSplit::Llama3;
+    add(fb::EnumNameWordSplit(split), pairs);
+  }
+  for (const fb::TokenizerKind kind : {fb::TokenizerKind::Scores, fb::TokenizerKind::Unigram}) {
+    test::TextSpec pieces = {.kind = kind, .add_space_prefix = true, .remove_extra_spaces = true};
+    pieces.unknown = static_cast<int32_t>(pieces.add("<unk>", fb::TokenKind::Unknown));
+    for (const char* piece : {"\u2581", "a", "aa", "\u2581the", "th", "e", "1", "\u4E16"})
+      pieces.add(piece, fb::TokenKind::Normal, -static_cast<float>(pieces.tokens.size()));
+    pieces.add("\xFF", fb::TokenKind::Byte);
+    pieces.add("<|end|>", fb::TokenKind::Control);
+    // A trie of one letter: 'a' becomes "bc".
+    std::vector<uint32_t> units(256);
+    units[0] = 1U << 10U;
+    units[1U ^ 'a'] = 2U << 10U | 1U << 8U | 'a';
+    units[1U ^ 'a' ^ 2U] = 1U << 31U;
+    const auto trie_bytes = static_cast<uint32_t>(units.size() * sizeof(uint32_t));
+    pieces.charsmap.assign(reinterpret_cast<const char*>(&trie_bytes), sizeof trie_bytes);
+    pieces.charsmap.append(reinterpret_cast<const char*>(units.data()), trie_bytes);
+    pieces.charsmap.append("bc\0", 3);
+    add(fb::EnumNameTokenizerKind(kind), pieces);
+  }
+}
+
+// The templates of a file that tests/text/make_template_cases.py wrote.
+void add_templates(Seeds& seeds, const std::filesystem::path& path) {
+  FileResult file = map_file(path.string());
+  const auto* mapped = std::get_if<std::shared_ptr<const MappedFile>>(&file);
+  if (mapped == nullptr) return;
+  const auto bytes = (*mapped)->bytes();
+  const auto read = jinja::read_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  const auto* cases = std::get_if<jinja::Value>(&read);
+  if (cases == nullptr) return;
+  const jinja::Values values(nullptr);
+  for (const jinja::Member& member : values.find(cases->dict(), "templates")->dict().members) {
+    seeds.add("template", std::string(member.key.text().bytes()), member.value.text().bytes());
+  }
+  size_t number = 0;
+  for (const jinja::Value& entry : values.find(cases->dict(), "language")->list().items) {
+    seeds.add("template", "language_" + std::to_string(number++),
+              values.find(entry.dict(), "template")->text().bytes());
+  }
+}
+
+void write_template_dictionary(const Seeds& seeds) {
+  std::ofstream words(seeds.folder / "template.dict");
+  for (const auto table : {jinja::text_filters(), jinja::list_filters(), jinja::test_table(),
+                           jinja::text_methods(), jinja::dict_methods(), jinja::function_table()}) {
+    for (const jinja::Builtin& builtin : table) words << "\"" << builtin.name << "\"\n";
+  }
+  for (const char* word : {"{{",
+                           "}}",
+                           "{%-",
+                           "-%}",
+                           "{#",
+                           "#}",
+                           "if",
+                           "elif",
+                           "else",
+                           "endif",
+                           "for",
+                           "in",
+                           "endfor",
+                           "set",
+                           "endset",
+                           "macro",
+                           "endmacro",
+                           "call",
+                           "endcall",
+                           "filter",
+                           "endfilter",
+                           "with",
+                           "endwith",
+                           "raw",
+                           "endraw",
+                           "generation",
+                           "endgeneration",
+                           "break",
+                           "continue",
+                           "not",
+                           "and",
+                           "or",
+                           "is",
+                           "loop",
+                           "caller",
+                           "messages",
+                           "content",
+                           "role",
+                           "tools",
+                           "namespace(a=1)"}) {
+    words << "\"" << word << "\"\n";
+  }
+}
+
 // Words of each format, in libFuzzer's form: one quoted string a line.
 void write_dictionaries(const Seeds& seeds) {
   std::set<std::string> graph_words;
@@ -158,18 +329,22 @@ void write_dictionaries(const Seeds& seeds) {
   for (const char* word : {"dtype", "shape", "data_offsets", "__metadata__", "F32", "BF16", "I64",
                            "F8_E5M2", "18446744073709551615", "[0,0]", "1099511627776"})
     tensors << "\"" << word << "\"\n";
+  std::ofstream tokens(seeds.folder / "text.dict");
+  for (const char* word : {"<|end|>", "<tool>", "\\xE2\\x96\\x81", "the", "\\xFF\\xFF\\xFF\\xFF"})
+    tokens << "\"" << word << "\"\n";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::puts("usage: rlx_fuzz_seeds OUT [FOLDER...]");
+    std::puts("usage: rlx_fuzz_seeds OUT [FOLDER...] [TEMPLATES.json]");
     return 1;
   }
   Seeds seeds{.folder = argv[1]};
   std::filesystem::create_directories(seeds.folder);
   for (int i = 2; i < argc; ++i) {
+    if (std::filesystem::is_regular_file(argv[i])) add_templates(seeds, argv[i]);
     if (!std::filesystem::is_directory(argv[i])) continue;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(argv[i])) {
       const auto extension = entry.path().extension();
@@ -178,7 +353,12 @@ int main(int argc, char** argv) {
   }
   add_npy(seeds);
   add_safetensors(seeds);
+  add_text(seeds);
+  add_gguf(seeds);
+  add_configs(seeds);
+  write_gguf_dictionary(seeds);
   write_dictionaries(seeds);
+  write_template_dictionary(seeds);
   std::printf("%zu seeds in %s\n", seeds.count, argv[1]);
   return 0;
 }

@@ -2,10 +2,7 @@
 // Helpers of the import tests: a folder of files, graphs from text, and assertions on diagnostics.
 #pragma once
 
-#include <unistd.h>
-
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -13,32 +10,9 @@
 
 #include "compiler/import/import.h"
 #include "tests/support/catch.h"
+#include "tests/support/temporary_folder.h"
 
 namespace rlx::test {
-
-// A new folder that goes with the object.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rlx-import-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] std::string path() const { return path_.string(); }
-  [[nodiscard]] std::string path(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::filesystem::create_directories((path_ / name).parent_path());
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-    return path(name);
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

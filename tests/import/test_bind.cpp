@@ -97,7 +97,9 @@ TEST_CASE("an unbound symbol is told with the option that binds it") {
   const Diagnostics diagnostics = bind_bad(kSymbolic, {{"seq", 8}});
   check_only_error(diagnostics, DiagCode::UnboundSymbol,
                    "model.json:/symbols/0: error: symbol \"batch\" has no value");
-  CHECK(diagnostics.all()[0].hint == "give it with --dim batch=N, N from 1 to 64");
+  CHECK(diagnostics.all()[0].hint ==
+        "give it with --dim batch=N, N from 1 to 64, or leave it to the run with --dim "
+        "batch=MIN:MAX");
 }
 
 TEST_CASE("a binding out of range, of no multiple or of no symbol is refused") {

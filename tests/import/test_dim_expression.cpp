@@ -13,7 +13,7 @@ using namespace rlx::test;
 
 namespace {
 
-std::optional<int64_t> lookup(const std::string& name) {
+std::optional<Dim> lookup(const std::string& name) {
   if (name == "batch") return 3;
   if (name == "seq") return 10;
   if (name == "past + 1") return 7;
@@ -23,8 +23,8 @@ std::optional<int64_t> lookup(const std::string& name) {
 int64_t value_of(const std::string& text) {
   const auto value = evaluate_dim(text, lookup);
   INFO(text);
-  REQUIRE(std::holds_alternative<int64_t>(value));
-  return std::get<int64_t>(value);
+  REQUIRE(std::holds_alternative<Dim>(value));
+  return std::get<Dim>(value);
 }
 
 DimFault fault_of(const std::string& text) {

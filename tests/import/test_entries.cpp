@@ -63,17 +63,88 @@ TEST_CASE("a symbol is the module's only where all entries bind it alike") {
   const Module module =
       load_good(batch_graph(), {{.name = "one", .source = {}, .dims = {{"batch", 1}}},
                                 {.name = "many", .source = {}, .dims = {{"batch", 8}}}});
-  REQUIRE(module.symbols.size() == 1);
-  CHECK(module.symbols[0].name == "n");
+  REQUIRE(module.symbols.size() == 2);
+  CHECK(module.symbols[0].differs);
+  CHECK_FALSE(module.symbols[1].differs);
+}
+
+// Nothing but the input has a symbol in its shape.
+const char* const kFreeBatch = R"({"rlx_graph": 1,
+    "symbols": [{"name": "batch", "min": 1, "max": 64}, {"name": "n", "min": 1, "max": 9}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 2]}],
+    "nodes": [{"op": "relu", "inputs": ["x"], "outputs": ["y"]}], "outputs": ["y"]})";
+
+TEST_CASE("an entry with several ranges is a graph for each combination, the largest first") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("m.json", kFreeBatch);
+  Diagnostics diagnostics;
+  const std::optional<Module> module =
+      load_entries(path,
+                   {.ranged_dims = {{"batch", {{1, 2, 1}, {4, 32, 4}}},
+                                    {"n", {{1, 1, 1}, {2, 3, 1}, {5, 9, 1}}}}},
+                   {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  REQUIRE(module->entries.size() == 6);
+  const auto range = [&](size_t entry, size_t symbol) {
+    const GraphRange& found = module->entries[entry].ranges.at(symbol);
+    return std::vector<int64_t>{found.symbol, found.minimum, found.maximum, found.multiple_of};
+  };
+  CHECK(range(0, 0) == std::vector<int64_t>{0, 4, 32, 4});
+  CHECK(range(0, 1) == std::vector<int64_t>{1, 5, 9, 1});
+  CHECK(range(5, 0) == std::vector<int64_t>{0, 1, 2, 1});
+  CHECK(range(5, 1) == std::vector<int64_t>{1, 1, 1, 1});
+  for (const Graph& graph : module->entries) CHECK(graph.name == "main");
+  CHECK(input_shape(*module, 0)[0].bound() == 32);
+  CHECK(module->symbols[0].minimum == 1);
+  CHECK(module->symbols[0].maximum == 32);
+  CHECK(module->symbols[0].multiple_of == 1);
+  CHECK(module->symbols[1].is_free);
+}
+
+TEST_CASE("a last range of one value is refused") {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("m.json", kFreeBatch);
+  Diagnostics diagnostics;
+  CHECK_FALSE(load_entries(path, {.dims = {{"n", 1}}, .ranged_dims = {{"batch", {{1, 2}, {8, 8}}}}},
+                           {}, diagnostics)
+                  .has_value());
+  CHECK(diagnostics.text().find("the last range of symbol \"batch\" has one value, 8") !=
+        std::string::npos);
 }
 
 TEST_CASE("dims of an entry go before those of all entries") {
-  const Module module = load_good(batch_graph(),
+  const Module module = load_good(kFreeBatch,
                                   {{.name = "default", .source = "main", .dims = {}},
                                    {.name = "own", .source = {}, .dims = {{"batch", 5}}}},
                                   {{"n", 1}, {"batch", 3}});
   CHECK(input_shape(module, 0) == Shape{3, 2});
   CHECK(input_shape(module, 1) == Shape{5, 2});
+}
+
+TEST_CASE("an input in blocks has a last dim of whole blocks at every size") {
+  const std::string text = R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 640}],
+    "inputs": [{"name": "x", "dtype": "q8_0", "shape": [2, "n"]}],
+    "nodes": [{"op": "dequantize_weights", "inputs": ["x"], "outputs": ["y"]}], "outputs": ["y"]})";
+  const TemporaryFolder folder;
+  const std::string path = folder.write("m.json", text);
+  Diagnostics diagnostics;
+  CHECK_FALSE(load_module(path, {.free_dims = {{"n", {1, 640, 1}}}}, diagnostics).has_value());
+  CHECK(diagnostics.text().find("its last dim must hold whole blocks of 32 elements") !=
+        std::string::npos);
+  Diagnostics fine;
+  CHECK(load_module(path, {.free_dims = {{"n", {32, 640, 32}}}}, fine).has_value());
+  INFO(fine.text());
+  CHECK_FALSE(fine.has_errors());
+}
+
+TEST_CASE("a param of a free size is refused by name") {
+  const TemporaryFolder folder;
+  Diagnostics diagnostics;
+  CHECK_FALSE(load_module(folder.write("m.json", batch_graph()),
+                          {.dims = {{"n", 1}}, .free_dims = {{"batch", {1, 8}}}}, diagnostics)
+                  .has_value());
+  CHECK(diagnostics.text().find("the size of param \"rows\"") != std::string::npos);
 }
 
 const char* const kTwoEntries = R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 9}],

@@ -45,8 +45,7 @@ TEST_CASE("every_view_of_every_plan_ends_in_a_newline_and_is_the_same_each_time"
 TEST_CASE("summary_names_targets_inputs_and_outputs") {
   const auto plan = open(small_plan());
   const std::string text = inspect_text(*plan, InspectView::Summary);
-  const std::string format =
-      std::to_string(kPlanMajor) + "." + std::to_string(kPlanMinorWithoutSizes);
+  const std::string format = std::to_string(kPlanMajor) + "." + std::to_string(kPlanMinorPlain);
   CHECK(contains(text, "plan \"fixture\", format " + format));
   CHECK(contains(text, "target vulkan 1.2"));
   CHECK(contains(text, "input  \"x\" f32[64]"));

@@ -62,6 +62,72 @@ TEST_CASE("equal sizes are equal however they were computed", "[dim]") {
   CHECK(seq > 100);   // at the bound, where kernels are chosen
 }
 
+TEST_CASE("sizes of windows one behind the other keep few steps and their factors", "[dim]") {
+  const Dim height = free_dim("height", 32, 1024, 32);
+  const Dim steps = (height - 1) / 2;
+  const Dim halved = steps + 1;
+  CHECK(to_string(halved) == "height / 2");
+  CHECK(halved.divides_by(16));
+  CHECK(to_string((halved - 1) + 1) == "height / 2");
+  CHECK(to_string((halved + 2 - 3) / 2 + 1) == "height / 4");
+  CHECK((height / 32) * 2 == height / 16);
+  const Dim batch = free_dim("batch", 1, 8);
+  CHECK(batch * (height / 4) * 2 == batch * (height / 2));
+  CHECK(batch * (height / 32) * 16 != batch * (height / 4));
+  CHECK((height / 16) * 32 == height * 2);
+  CHECK((height / 2 - 7) / 2 == height / 4 - 4);
+}
+
+TEST_CASE("fewer steps of a size refuse what the steps refused", "[dim]") {
+  const Dim width = free_dim("width", 1, 64);
+  CHECK(to_string(width - 3 + 1) == "(width - 3) + 1");  // none at 2
+  CHECK(to_string(width + 1 - 3) == "width - 2");
+  CHECK(to_string(width - 3 - 1) == "width - 4");
+  CHECK(to_string(width * 2 / 3 / 5) == "(width * 2) / 15");
+  CHECK(to_string((width * 4 - 6) / 2) == "(width * 2) - 3");  // none at 1, as before
+  CHECK(to_string(width / 3 * 3) == "(width / 3) * 3");        // not the width
+  CHECK(to_string(width / 3 * 6) == "(width / 3) * 6");
+}
+
+TEST_CASE("a factor anywhere in a size divides it", "[dim]") {
+  const Dim batch = free_dim("batch", 1, 32);
+  const Dim seq = free_dim("seq", 1, 512);
+  CHECK(batch * 16 * 4 / 64 == batch);
+  CHECK(batch * 4 * seq / batch == seq * 4);
+  CHECK(batch * seq * 6 / (seq * 2) == batch * 3);
+  CHECK((batch * 6 + seq * 4) / 2 == batch * 3 + seq * 2);
+  CHECK(batch * 3 / 2 != batch);
+}
+
+TEST_CASE("a quotient without a rest is known by what it was divided by", "[dim]") {
+  const Dim even = free_dim("even", 2, 32, 2);
+  CHECK(even * 6 / 4 * 4 == even * 6);
+  CHECK(even / 2 + even / 2 == even);
+  const Dim any = free_dim("any", 1, 32);
+  CHECK(any * 6 / 4 * 4 != any * 6);
+}
+
+TEST_CASE("an order that depends on the run is told where all must be decided", "[dim]") {
+  const Dim seq = free_dim("seq", 2, 512);
+  std::string heard;
+  const DimWatch watch([&heard](const Dim& dim) { heard += to_string(dim) + ";"; });
+  CHECK(seq > 100);
+  CHECK(heard.empty());
+  const DecidedOrders decided;
+  CHECK(seq >= 2);
+  CHECK(seq > 1);
+  CHECK(!(seq < 2));
+  CHECK(3 > Dim(2));
+  CHECK(seq <= 512);
+  CHECK(seq < seq + 1);
+  CHECK(seq * 2 + 1 > seq * 2);
+  CHECK(heard.empty());
+  CHECK(seq > 2);
+  CHECK(heard == "seq;");
+  CHECK(3 < seq);
+  CHECK(heard == "seq;seq;");
+}
+
 TEST_CASE("multiples are known through sums, products and quotients", "[dim]") {
   const Dim height = free_dim("height", 32, 1024, 32);
   CHECK(height.divides_by(32));

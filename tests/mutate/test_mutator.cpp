@@ -21,14 +21,20 @@ PlanSpec declaring(PlanSpec spec) {
   spec.kernels[0].counts = {{16, 1, 4, 0}};
   spec.kernels[0].plain_words = {20};
   spec.kernels[0].addends = {{0, 16}};
+  spec.kernels[0].sizes = {{0, 20, 0, fb::SizeOp::Symbol}, {4, 0, 0, fb::SizeOp::Constant}};
+  spec.kernels[0].reaches = {{0, 1}};
+  spec.weight_files = {{.name = "model.bin", .size_bytes = 64, .checksum = 1, .start_checksum = 1}};
   return spec;
 }
 
 std::vector<SeedPlan> seeds() {
-  return {
-      {"small_plan", serialise(small_plan())}, {"index_plan", serialise(index_plan(3))},
-      {"map_plan", serialise(map_plan())},     {"alternative_plan", serialise(alternative_plan())},
-      {"free_plan", serialise(free_plan())},   {"free_gemm_plan", serialise(free_gemm_plan())}};
+  return {{"small_plan", serialise(small_plan())},
+          {"index_plan", serialise(index_plan(3))},
+          {"map_plan", serialise(map_plan())},
+          {"alternative_plan", serialise(alternative_plan())},
+          {"free_plan", serialise(free_plan())},
+          {"free_gemm_plan", serialise(free_gemm_plan())},
+          {"ranged_plan", serialise(ranged_copies_plan())}};
 }
 
 bool same(const Node& a, const Node& b) {

@@ -30,12 +30,14 @@ const std::string kPair = R"(
 
 // q, k, v as [1, 2, heads, 4] inputs, caches of 5 rows as states.
 Module decode_step(const std::string& key_rope_offset, const std::string& more_nodes,
-                   const std::string& outputs) {
+                   const std::string& outputs, const std::string& cache = "f32") {
   return module_of(
       R"("inputs": [{"name": "q", "dtype": "f32", "shape": [1, 2, 4, 4]}, {"name": "k", "dtype": "f32", "shape": [1, 2, 2, 4]},
     {"name": "v", "dtype": "f32", "shape": [1, 2, 2, 4]}, {"name": "p", "dtype": "i32", "shape": []},
     {"name": "c", "dtype": "f32", "shape": [8, 2]}, {"name": "s", "dtype": "f32", "shape": [8, 2]}],
-    "states": [{"name": "kc", "dtype": "f32", "shape": [1, 2, 5, 4]}, {"name": "vc", "dtype": "f32", "shape": [1, 2, 5, 4]}], "nodes": [
+    "states": [{"name": "kc", "dtype": ")" +
+      cache + R"(", "shape": [1, 2, 5, 4]}, {"name": "vc", "dtype": ")" + cache +
+      R"(", "shape": [1, 2, 5, 4]}], "nodes": [
     {"op": "rope", "inputs": ["q", "c", "s", "p"], "outputs": ["qr"], "attributes": {"head_dim": 4}},
     {"op": "rope", "inputs": ["k", "c", "s", "p"], "outputs": ["kr"], "attributes": {"head_dim": 4, "position_offset": )" +
       key_rope_offset + R"(}},
@@ -144,6 +146,15 @@ TEST_CASE("products over generated weights merge, whatever their op") {
 
 TEST_CASE("ropes of queries and keys and the appends to their caches become one node") {
   Module module = decode_step("0", "", R"(["y"])");
+  CHECK(apply_for(fuse_rope, module, "vulkan") == 1);
+  apply(remove_dead, module);
+  CHECK(node_lines(module) == Lines{"rope_append(q, k, v, c, s, p, kc, vc)",
+                                    "state_write(kc, ka.joined)", "state_write(vc, va.joined)",
+                                    "attention(qr.joined, kn, vn)"});
+}
+
+TEST_CASE("appends to caches of another dtype round what they store, in one node") {
+  Module module = decode_step("0", "", R"(["y"])", "f16");
   CHECK(apply_for(fuse_rope, module, "vulkan") == 1);
   apply(remove_dead, module);
   CHECK(node_lines(module) == Lines{"rope_append(q, k, v, c, s, p, kc, vc)",

@@ -96,6 +96,26 @@ TEST_CASE("statistics that are f32 by definition meet low precision through a ca
   CHECK(output_lines(module)[1].starts_with("mean : f32"));
 }
 
+TEST_CASE("mixed: halves meet weights of halves, and all else stays f32") {
+  const Module module = lowered(
+      R"("params": [{"name": "a", "dtype": "q8_0", "shape": [4, 32], "data": {"base64": ")" +
+          std::string(182, 'A') + R"(=="}},
+    {"name": "b", "dtype": "f16", "shape": [4, 32], "data": {"splat": 0.5}},
+    {"name": "c", "dtype": "f32", "shape": [4, 32], "data": {"splat": 0.5}}],
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [2, 32]}],
+    "nodes": [{"op": "dequant_matmul", "inputs": ["x", "a"], "outputs": ["p"], "attributes": {"scheme": "q8_0"}},
+              {"op": "matmul", "inputs": ["x", "b"], "outputs": ["q"], "attributes": {"trans_b": true}},
+              {"op": "matmul", "inputs": ["x", "c"], "outputs": ["r"], "attributes": {"trans_b": true}},
+              {"op": "add", "inputs": ["p", "q"], "outputs": ["y"]}],
+    "outputs": ["y", "r"])",
+      "mixed");
+  // Blocks wait for the target: round-operands.
+  CHECK(node_lines(module) ==
+        Lines{"dequant_matmul(x, a)", "cast(x)", "matmul(x.f16, b)", "matmul(x, c)", "add(p, q)"});
+  CHECK(output_lines(module) == Lines{"y : f32[2, 4]", "r : f32[2, 4]"});
+  CHECK(result_of(module, "dequant_matmul") == DType::f32);
+}
+
 TEST_CASE("precision f32 changes nothing") {
   Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [2]}],
     "nodes": [{"op": "exp", "inputs": ["x"], "outputs": ["y"]}], "outputs": ["y"])");

@@ -52,6 +52,38 @@ void write_floats(const std::string& path, std::vector<uint64_t> dims,
 
 }  // namespace
 
+TEST_CASE("a dim with several ranges becomes a program for each") {
+  const Workplace place;
+  const std::string model = place.write("m.json", small_model());
+  const auto compile = [&](int code, const std::string& ranges) {
+    return expect(code, place,
+                  {model, "-o", place.path("m.plan"), "--target", "vulkan", "--dim",
+                   "batch=" + ranges})
+        .errors;
+  };
+  compile(0, "1,2:8");
+  const auto inspect = [&](int code, std::vector<std::string> more) {
+    more.insert(more.begin(), {"inspect", place.path("m.plan")});
+    return expect(code, place, more);
+  };
+  const std::string all = inspect(0, {}).output;
+  CHECK(contains(all, "entry \"main\" for vulkan, batch 2 to 8: "));
+  CHECK(contains(all, "entry \"main\" for vulkan, batch 1: "));
+  CHECK_FALSE(contains(inspect(0, {"--dim", "batch=3"}).output, "batch 1: "));
+  CHECK_FALSE(contains(inspect(0, {"--dim", "batch=1"}).output, "batch 2 to 8: "));
+  compile(0, "1:2,6:8");
+  CHECK(
+      contains(inspect(1, {"--dim", "batch=4"}).errors, "none of the plan's ranges has batch = 4"));
+  CHECK(contains(compile(2, "1:2,8"), "the last range of symbol \"batch\" has one value, 8"));
+  for (const char* ranges : {"1:2,2:8", "4:8,1:2", "1:2,", ",1:2", "1:2,x"})
+    CHECK(contains(compile(1, ranges), "several such ranges"));
+  CHECK(contains(
+      expect(1, place,
+             {"reference", model, "--dim", "batch=1:2,3:4", "--inputs", "x.npy", "--outputs", "y"})
+          .errors,
+      "several ranges"));
+}
+
 TEST_CASE("a model compiles to a plan that verifies; one line says what came of it") {
   const Workplace place;
   const ToolResult compiled = expect(0, place, compile_arguments(place));

@@ -138,6 +138,22 @@ TEST_CASE("rlxrun refuses wrong usage with 1") {
   CHECK(rlxrun("--version").code == 0);
 }
 
+TEST_CASE("rlxrun refuses flags of a run with those of a language model, and plans of none") {
+  const Workplace place;
+  const std::string plan = place.at("small.plan") + " --device null ";
+  check_refused(rlxrun(plan + "--chat hi --entry echo"), 1, "--entry does not go with --chat");
+  check_refused(rlxrun(plan + "--chat hi --seeded"), 1, "--seeded does not go with --chat");
+  check_refused(rlxrun(plan + "--system hi"), 1, "--system needs --chat, -i or --prompt-ids");
+  check_refused(rlxrun(plan + "--chat hi -i"), 1, "do not go together");
+  check_refused(rlxrun(plan + "--chat hi --top-k 3"), 1, "--top-k needs a --temperature above 0");
+  check_refused(rlxrun(plan + "--prompt-ids 1 --system hi"), 1, "which have no template");
+  check_refused(rlxrun(plan + "--prompt-ids 1,x"), 1, "--prompt-ids");
+  check_refused(rlxrun(plan + "-i --logits l.npy"), 1, "--logits does not go with -i");
+  check_refused(rlxrun(plan + "--chat hi --cache none"), 1, "--cache");
+  check_refused(rlxrun(plan + "--prompt-ids 1"), 2,
+                "has none that takes one token as language models do (inputs ids i32[1,tokens]");
+}
+
 TEST_CASE("rlxrun refuses wrong inputs with 2, naming what was got and what was wanted") {
   const Workplace place;
   const std::string x = place.at("x.npy");
@@ -204,7 +220,7 @@ TEST_CASE("rlxrun takes free symbols from the shapes of its inputs") {
   CHECK(has_text(dim.text, "--dim seq=6: the inputs have 7"));
   const Outcome wide = rlxrun(plan + "--inputs x=" + work.at("wide.npy"));
   CHECK(wide.code == 2);
-  CHECK(has_text(wide.text, "got f32[2,17], wanted f32[batch,seq]"));
+  CHECK(has_text(wide.text, "has 17 at axis 1, which is symbol \"seq\", wanted 0 to 16"));
   CHECK(rlxrun(plan + "--dim seq=17").code == 2);
   CHECK(rlxrun(plan + "--dim heads=1").code == 2);
   CHECK(rlxrun(plan + "--dim seq").code == 1);
@@ -333,6 +349,46 @@ TEST_CASE("rlxrun dumps the value that a step begins") {
   REQUIRE(npy::read_npy(place.at("x.npy"), x).ok());
   REQUIRE(npy::read_npy(place.at("a.npy"), a).ok());
   CHECK(x.data == a.data);
+}
+
+TEST_CASE("rlxrun begins states from files and writes what the first run leaves") {
+  const Workplace place;
+  const PlanSpec spec = keeping_plan();
+  const std::vector<std::byte> plan = serialise(spec);
+  std::ofstream(place.at("small.plan"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(plan.data()), static_cast<std::streamsize>(plan.size()));
+  npy::Array begin{.element = npy::Element::F32, .dims = {64}, .data = {}};
+  begin.data.assign(256, std::byte{0x40});
+  REQUIRE(npy::write_npy(place.at("begin.npy"), begin).ok());
+  const std::string run = "--inputs " + place.at("x.npy") + " ";
+  const Outcome outcome = place.echo(run + "--state kept=" + place.at("begin.npy") +
+                                     " --dump-state kept=" + place.at("end.npy") +
+                                     " --warmup 2 --repeat 3 --profile --outputs " +
+                                     place.at("out") + " --dump-after 0:y=" + place.at("y.npy"));
+  INFO(outcome.text);
+  REQUIRE(outcome.code == 0);
+  CHECK(has_text(outcome.text, "dumped " + place.at("end.npy")));
+  npy::Array x;
+  npy::Array end;
+  npy::Array y;
+  npy::Array dumped;
+  REQUIRE(npy::read_npy(place.at("x.npy"), x).ok());
+  REQUIRE(npy::read_npy(place.at("end.npy"), end).ok());
+  REQUIRE(npy::read_npy(place.at("out/y.npy"), y).ok());
+  REQUIRE(npy::read_npy(place.at("y.npy"), dumped).ok());
+  CHECK(end.data == x.data);
+  CHECK(y.data == begin.data);
+  CHECK(dumped.data == begin.data);
+  begin.dims = {8, 8};
+  REQUIRE(npy::write_npy(place.at("square.npy"), begin).ok());
+  check_refused(place.echo(run + "--state keep=" + place.at("begin.npy")), 2,
+                "there is no state \"keep\"; the states are: kept f32[64]");
+  check_refused(place.echo(run + "--state kept=" + place.at("square.npy")), 2,
+                "state \"kept\": got f32[8,8], wanted f32[64]");
+  check_refused(place.echo(run + "--dump-state keep=a.npy"), 2,
+                "--dump-state: there is no state \"keep\"; the states are: kept f32[64]");
+  check_refused(place.echo(run + "--dump-state a.npy"), 1, "is not NAME=FILE.npy");
+  check_refused(place.echo(run + "--dump-state kept=" + place.at("")), 5, "it names a folder");
 }
 
 TEST_CASE("rlxrun runs the same plan on Vulkan, the validation layer silent") {

@@ -40,6 +40,40 @@ cc -Os "$source_dir/examples/embed/embed.c" -o "$work/static_with_pkg_config" $(
   $(pkg-config --variable=static_libs rlx)
 check_run "$work/static_with_pkg_config"
 
+# rlx_text beside either library.
+cat > "$work/text.c" << 'END'
+#include <rlx_text.h>
+#include <stdio.h>
+int main(void) {
+  rlx_plan* plan = NULL;
+  rlx_text* text = NULL;
+  const int opened = rlx_plan_open_file("a.plan", NULL, &plan) == RLX_OK;
+  if (!opened || rlx_text_open(plan, &text) != RLX_INVALID_ARGUMENT) return 1;
+  printf("%s\n", rlx_text_last_error());
+  rlx_plan_close(plan);
+  return 0;
+}
+END
+cat > "$work/CMakeLists.txt" << 'END'
+cmake_minimum_required(VERSION 3.25)
+project(text LANGUAGES C)
+find_package(rlx 0.1 REQUIRED COMPONENTS text)
+foreach(link static shared)
+  add_executable(text_${link} text.c)
+  target_link_libraries(text_${link} PRIVATE rlx::text rlx::${link})
+endforeach()
+END
+cmake -S "$work" -B "$work/text" -DCMAKE_PREFIX_PATH="$work/install" > "$work/log"
+cmake --build "$work/text" > "$work/log"
+# shellcheck disable=SC2046
+cc "$work/text.c" -o "$work/text/with_pkg_config" $(pkg-config --cflags --libs rlx_text)
+for program in text_static text_shared with_pkg_config; do
+  (cd "$work" && LD_LIBRARY_PATH="$lib_dir" "text/$program" | grep -q '^the plan has no text section') || {
+    echo "wrong output of $program"
+    exit 1
+  }
+done
+
 echo 'int main(void) { return 0; }' > "$work/nothing.c"
 cc -Os "$work/nothing.c" -o "$work/nothing"
 strip "$work/nothing" "$work/static/embed"

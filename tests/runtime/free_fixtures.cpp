@@ -18,6 +18,7 @@ constexpr uint32_t kFourTerm = 3;
 constexpr uint32_t kBytesTerm = 4;
 // Of its kernel: the position of the count, and of a plain word.
 constexpr uint32_t kCountWord = 16;
+constexpr uint32_t kPlainWord = 20;
 
 Fixture free_fixture(VerifyRule rule, std::string what, std::function<void(SpecEntry&)> edit) {
   return {.rule = rule,
@@ -70,6 +71,53 @@ std::vector<Fixture> term_fixtures() {
                      e.sizes.emplace_back(uint64_t{1} << 32, 0, 0, SizeOp::Constant);
                      add_patch(e, {1, 1, 8, PatchField::Grid});
                    }),
+  };
+}
+
+// free_plan() whose kernel reaches 4 bytes for each that its plain word counts, behind the pointer
+// to what it reads.
+Fixture reach_fixture(VerifyRule rule, std::string what, std::function<void(PlanSpec&)> edit) {
+  return {.rule = rule,
+          .what = std::move(what),
+          .edit =
+              [edit = std::move(edit)](PlanSpec& spec) {
+                spec.kernels[0].sizes = {{0, kPlainWord, 0, SizeOp::Symbol},
+                                         {4, 0, 0, SizeOp::Constant},
+                                         {0, 0, 1, SizeOp::Multiply}};
+                spec.kernels[0].reaches = {{8, 2}};
+                edit(spec);
+              },
+          .base = free_plan};
+}
+
+std::vector<Fixture> reach_fixtures() {
+  using Rule = VerifyRule;
+  const auto size = [](std::string what, fb::SizeTerm term) {
+    return reach_fixture(Rule::ReachForm, std::move(what),
+                         [term](PlanSpec& spec) { spec.kernels[0].sizes.push_back(term); });
+  };
+  const auto reach = [](std::string what, fb::KernelReach further) {
+    return reach_fixture(Rule::ReachForm, std::move(what),
+                         [further](PlanSpec& spec) { spec.kernels[0].reaches.push_back(further); });
+  };
+  const auto word = [](std::string what, uint32_t value, fb::SizeTerm last) {
+    return reach_fixture(Rule::ReachBound, std::move(what), [value, last](PlanSpec& spec) {
+      std::memcpy(spec.params.data() + kPlainWord, &value, sizeof value);
+      spec.kernels[0].sizes.back() = last;
+    });
+  };
+  return {
+      size("of a count", {0, kCountWord, 0, SizeOp::Symbol}),
+      size("of a pointer", {0, 8, 0, SizeOp::Symbol}),
+      size("of itself", {0, 0, 3, SizeOp::Add}),
+      size("an unknown operation of a kernel", {0, 0, 0, static_cast<SizeOp>(10)}),
+      size("a number with an operand", {1, 1, 0, SizeOp::Constant}),
+      reach("a pointer that the kernel has not", {16, 2}),
+      reach("a pointer twice", {8, 1}),
+      reach("a size that the kernel has not", {0, 3}),
+      word("an element too far", 65, {0, 0, 1, SizeOp::Multiply}),
+      word("a size that is negative", 5, {0, 1, 0, SizeOp::Subtract}),
+      word("a division by 0", 0, {0, 1, 0, SizeOp::FloorDivide}),
   };
 }
 
@@ -150,6 +198,66 @@ std::vector<Fixture> patch_fixtures() {
              spec.entries.push_back(other);
            },
        .base = free_plan},
+  };
+}
+
+std::vector<Fixture> range_fixtures() {
+  using Rule = VerifyRule;
+  using Edit = std::function<void(SpecEntry & large, SpecEntry & small)>;
+  const auto ranged = [](Rule rule, std::string what, Edit edit) {
+    return Fixture{.rule = rule,
+                   .what = std::move(what),
+                   .edit = [edit = std::move(edit)](
+                               PlanSpec& spec) { edit(spec.entries[0], spec.entries[1]); },
+                   .base = ranged_copies_plan};
+  };
+  const auto form = [&](std::string what, std::vector<fb::SymbolRange> ranges) {
+    return ranged(Rule::RangeForm, std::move(what),
+                  [ranges](SpecEntry&, SpecEntry& small) { small.ranges = ranges; });
+  };
+  return {
+      form("a symbol that the plan has not", {{0, 7, 1, 2}}),
+      form("more than the symbol's own", {{0, 7, 1, 1}, {1, 5, 1, 0}}),
+      form("steps of 0", {{0, 7, 0, 1}}),
+      form("a maximum that is no multiple", {{0, 7, 2, 1}}),
+      form("a range turned around", {{7, 0, 1, 1}}),
+      form("a symbol twice", {{0, 7, 1, 1}, {0, 7, 1, 1}}),
+      {.rule = Rule::RangeForm,
+       .what = "a symbol that is bound",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.symbols.push_back({.name = "n", .bound = 1});
+             spec.entries[1].ranges.emplace_back(1, 1, 1, 2);
+           },
+       .base = ranged_copies_plan},
+      {.rule = Rule::RangeForm,
+       .what = "a range of init",
+       .edit =
+           [](PlanSpec& spec) {
+             spec.symbols = {{.name = "n", .minimum = 1, .maximum = 4}};
+             spec.init->ranges = {{1, 4, 1, 0}};
+           },
+       .base = small_plan},
+      ranged(Rule::RangeShared, "a value in both",
+             [](SpecEntry& large, SpecEntry&) {
+               large.ranges = {{7, 16, 1, 1}};
+             }),
+      ranged(Rule::RangeShared, "a record for all values beside one for some",
+             [](SpecEntry& large, SpecEntry&) { large.ranges.clear(); }),
+      ranged(Rule::RangeShared, "the smaller one first",
+             [](SpecEntry& large, SpecEntry& small) { std::swap(large, small); }),
+      ranged(Rule::EntryTargets, "two records of one range",
+             [](SpecEntry& large, SpecEntry& small) { small = large; }),
+      ranged(Rule::RangeInterface, "an input of another name",
+             [](SpecEntry&, SpecEntry& small) { small.values[5].name = "other"; }),
+      ranged(Rule::RangeInterface, "inputs in another order",
+             [](SpecEntry&, SpecEntry& small) { std::swap(small.inputs[0], small.inputs[1]); }),
+      ranged(Rule::RangeInterface, "an output that only the larger one has",
+             [](SpecEntry&, SpecEntry& small) {
+               small.outputs.pop_back();
+               small.values[0].segment = fb::Segment::Arena;
+               small.arena_bytes = 256;
+             }),
   };
 }
 
@@ -304,8 +412,8 @@ std::vector<BindingFixture> binding_fixtures() {
 
 std::vector<Fixture> free_fixtures() {
   std::vector<Fixture> all = term_fixtures();
-  const std::vector<Fixture> patches = patch_fixtures();
-  all.insert(all.end(), patches.begin(), patches.end());
+  for (const auto& fixtures : {reach_fixtures(), patch_fixtures(), range_fixtures()})
+    all.insert(all.end(), fixtures.begin(), fixtures.end());
   return all;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run allocates nothing, and an allocation that fails is an error: by operator new of this whole
 // program.
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -64,10 +65,17 @@ void check_that_runs_allocate_nothing(const rlx::test::PlanSpec& spec,
   tensor.size_bytes = sizeof x;
   tensor.rank = 1;
   tensor.dims[0] = 64;
+  const uint32_t depth = options == nullptr ? 1 : std::max(options->queue_depth, 1u);
+  const auto submit_all = [&] {
+    bool ok = true;
+    uint64_t run = 0;
+    for (uint32_t i = 0; i < depth; ++i) ok = ok && rlx_session_enqueue(session, 0, &run) == RLX_OK;
+    return ok && rlx_session_wait_for(session, run, RLX_NO_TIMEOUT) == RLX_OK;
+  };
   bool all_ok = true;
   const auto replay = [&] {
     all_ok = all_ok && rlx_session_set_input(session, 0, "x", &tensor) == RLX_OK &&
-             rlx_session_run(session, 0) == RLX_OK && rlx_session_submit(session, 0) == RLX_OK &&
+             rlx_session_run(session, 0) == RLX_OK && submit_all() &&
              rlx_session_wait(session, RLX_NO_TIMEOUT) == RLX_OK &&
              rlx_session_read_output(session, 0, "y", y, sizeof y) == RLX_OK;
   };
@@ -86,6 +94,12 @@ void check_that_runs_allocate_nothing(const rlx::test::PlanSpec& spec,
 
 TEST_CASE("a_run_allocates_nothing") {
   check_that_runs_allocate_nothing(rlx::test::small_plan(), nullptr);
+}
+
+TEST_CASE("queued_runs_allocate_nothing") {
+  rlx_session_options options = RLX_INIT(rlx_session_options);
+  options.queue_depth = 5;
+  check_that_runs_allocate_nothing(rlx::test::small_plan(), &options);
 }
 
 TEST_CASE("a_run_that_checks_indices_allocates_nothing") {

@@ -119,6 +119,25 @@ TEST_CASE("a_step_that_is_skipped_in_the_file_writes_nothing") {
   CHECK(verify_plan(serialise(spec)).empty());
 }
 
+TEST_CASE("a_record_is_bound_to_values_that_it_is_made_for") {
+  const std::shared_ptr<const PlanView> plan = opened(ranged_copies_plan());
+  REQUIRE(plan->entry_count() == 1);
+  const auto records = plan->entry_ranges(0, plan->first_target());
+  REQUIRE(records.size() == 2);
+  CHECK(&plan->entry(0) == records[0]);
+  CHECK(ranges_text(plan->index(), *records[1]) == "seq 0 to 7");
+  CHECK(record_for(records, std::vector<uint64_t>{4, 8}) == records[0]);
+  CHECK(record_for(records, std::vector<uint64_t>{4, 7}) == records[1]);
+  std::shared_ptr<const PlanView> bound;
+  CHECK(PlanView::bind(*plan, records.subspan(1), std::vector<uint64_t>{2, 7}, bound).ok());
+  REQUIRE(bound->bound_records().size() == 1);
+  CHECK(bound->bound_records()[0]->values()->Get(5)->dims()->Get(1) == 7);
+  const Status status =
+      PlanView::bind(*plan, records.subspan(1), std::vector<uint64_t>{2, 8}, bound);
+  CHECK(status.message() ==
+        "entry \"main\" was asked for at batch = 2, seq = 8, its record is made for seq 0 to 7");
+}
+
 TEST_CASE("each_binding_fixture_breaks_its_rule_at_that_binding_alone") {
   for (const BindingFixture& fixture : binding_fixtures()) {
     const VerifyRuleText& rule = rule_text(fixture.fixture.rule);

@@ -280,6 +280,71 @@ TEST_CASE("submit_and_wait_with_a_timeout") {
   CHECK(y.numbers[0] == 1);
 }
 
+TEST_CASE("as_many_runs_are_queued_as_the_session_was_created_for") {
+  Rig rig;
+  rlx_session_options options = RLX_INIT(rlx_session_options);
+  options.queue_depth = 3;
+  const auto session = rig.session(&options);
+  REQUIRE(set_x(session.get(), kEcho, Vector(1).tensor()) == RLX_OK);
+  uint64_t first = 0;
+  uint64_t third = 0;
+  REQUIRE(rlx_session_enqueue(session.get(), kEcho, &first) == RLX_OK);
+  REQUIRE(rlx_session_submit(session.get(), kEcho) == RLX_OK);
+  REQUIRE(rlx_session_enqueue(session.get(), kEcho, &third) == RLX_OK);
+  CHECK(first == 1);
+  CHECK(third == 3);
+  uint64_t none = 77;
+  CHECK(rlx_session_enqueue(session.get(), kEcho, &none) == RLX_INVALID_STATE);
+  CHECK(error_has("the queue of 3 runs is full"));
+  CHECK(none == 77);
+  CHECK(rig.control->runs == 3);
+  CHECK(rlx_session_wait_for(session.get(), 4, RLX_NO_TIMEOUT) == RLX_INVALID_ARGUMENT);
+  CHECK(error_has("there is no run 4, the session has submitted 3"));
+  REQUIRE(rlx_session_wait_for(session.get(), first, RLX_NO_TIMEOUT) == RLX_OK);
+  CHECK(set_x(session.get(), kEcho, Vector(2).tensor()) == RLX_INVALID_STATE);
+  Vector y;
+  CHECK(read_y(session.get(), kEcho, y) == RLX_INVALID_STATE);
+  REQUIRE(rlx_session_submit(session.get(), kEcho) == RLX_OK);
+  rig.control->timeouts = 1;
+  CHECK(rlx_session_wait_for(session.get(), third, 1000) == RLX_TIMEOUT);
+  CHECK(rlx_session_wait_for(session.get(), first, 0) == RLX_OK);  // over long ago
+  REQUIRE(rlx_session_wait(session.get(), RLX_NO_TIMEOUT) == RLX_OK);
+  REQUIRE(read_y(session.get(), kEcho, y) == RLX_OK);
+  CHECK(y.numbers[0] == 1);
+  CHECK(rlx_session_enqueue(session.get(), kEcho, nullptr) == RLX_INVALID_ARGUMENT);
+  REQUIRE(rlx_session_submit(session.get(), kEcho) == RLX_OK);  // closed with a run under way
+}
+
+TEST_CASE("a_failing_queued_run_is_told_and_the_others_end") {
+  Rig rig;
+  rlx_session_options options = RLX_INIT(rlx_session_options);
+  options.queue_depth = 2;
+  const auto session = rig.session(&options);
+  REQUIRE(set_x(session.get(), kEcho, Vector(1).tensor()) == RLX_OK);
+  REQUIRE(rlx_session_submit(session.get(), kEcho) == RLX_OK);
+  REQUIRE(rlx_session_submit(session.get(), kEcho) == RLX_OK);
+  rig.control->fail_at_call = rig.control->calls + 1;
+  rig.control->fail_with = RLX_DRIVER_ERROR;
+  CHECK(rlx_session_wait(session.get(), RLX_NO_TIMEOUT) == RLX_DRIVER_ERROR);
+  CHECK(rlx_session_wait(session.get(), RLX_NO_TIMEOUT) == RLX_OK);
+  CHECK(rlx_session_run(session.get(), kEcho) == RLX_OK);
+}
+
+TEST_CASE("a_queue_that_cannot_be_is_refused") {
+  Rig rig;
+  rlx_session* session = nullptr;
+  rlx_session_options options = RLX_INIT(rlx_session_options);
+  options.queue_depth = 1025;
+  CHECK(rlx_session_create(rig.plan.get(), rig.device.get(), &options, &session) ==
+        RLX_INVALID_ARGUMENT);
+  CHECK(error_has("options.queue_depth is 1025, at most 1024"));
+  options.queue_depth = 2;
+  options.check_indices = 1;
+  CHECK(rlx_session_create(rig.plan.get(), rig.device.get(), &options, &session) ==
+        RLX_INVALID_ARGUMENT);
+  CHECK(error_has("with check_indices"));
+}
+
 TEST_CASE("bound_buffers_are_used_in_place") {
   Rig rig;
   const auto session = rig.session();
@@ -312,16 +377,7 @@ TEST_CASE("bound_buffers_are_used_in_place") {
 }
 
 TEST_CASE("states_persist_and_reset") {
-  PlanSpec spec = small_plan();
-  // y becomes what the state holds, then the state becomes x.
-  SpecEntry& echo = spec.entries[1];
-  echo.values.push_back(spec.entries[0].values[5]);
-  for (SpecValue& value : echo.values) value.last_step = 1;
-  echo.steps.push_back(echo.steps[0]);
-  echo.steps[0].relocations[0].value = 2;
-  echo.steps[1].relocations[1].value = 2;
-  echo.steps[1].wave = 1;
-  echo.steps[1].edges = {0};
+  const PlanSpec spec = keeping_plan();
   Rig rig(spec);
   const auto session = rig.session();
   Vector y;

@@ -178,6 +178,71 @@ TEST_CASE("a_refused_binding_leaves_the_session_at_its_last_one") {
   CHECK(rlx_session_prepare(rig.session, 0) == RLX_OK);
 }
 
+TEST_CASE("a_run_takes_the_program_of_the_range_that_its_values_are_in") {
+  FreeRig rig(ranged_copies_plan());
+  const auto check = [&](uint64_t batch, uint64_t seq, float first) {
+    INFO(batch << " x " << seq);
+    rig.set_all(batch, seq, first);
+    CHECK(rlx_session_run(rig.session, 0) == RLX_OK);
+    INFO(error());
+    CHECK(rig.wrong("y", batch * seq, first) == "");
+    CHECK(rig.wrong("n", batch * seq, first + 100) == "");
+    CHECK(rig.wrong("l", 2 * seq, first + 200) == "");
+    rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
+    REQUIRE(rlx_session_get_output(rig.session, 0, 2, &info) == RLX_OK);
+    CHECK(info.dims[0] == 2 * seq);
+    // The first value of either record: x of the large one, l of the small one.
+    REQUIRE(rlx_session_get_value(rig.session, 0, 0, &info) == RLX_OK);
+    CHECK(std::string(info.name) == (seq < 8 ? "l" : "x"));
+  };
+  check(4, 16, 1);
+  check(2, 7, 2);
+  check(2, 8, 3);
+  check(1, 0, 4);
+  check(3, 7, 5);
+  check(4, 16, 6);
+}
+
+TEST_CASE("values_between_the_ranges_are_refused_with_what_there_is") {
+  PlanSpec spec = ranged_copies_plan();
+  spec.entries[0].ranges = {{10, 16, 2, 1}};
+  FreeRig rig(spec);
+  CHECK(rig.set("x", {2, 9}) == RLX_INVALID_ARGUMENT);
+  CHECK(error() ==
+        "input \"x\" of entry \"main\" has 9 at axis 1, which is symbol \"seq\", wanted 0 to 7, 10 "
+        "to 16 in steps of 2");
+  CHECK(rlx_session_set_symbol(rig.session, 0, "seq", 11) == RLX_INVALID_ARGUMENT);
+  CHECK(error() == "symbol \"seq\" was given 11, wanted 0 to 7, 10 to 16 in steps of 2");
+  CHECK(rlx_session_set_symbol(rig.session, 0, "seq", 12) == RLX_OK);
+  CHECK(rlx_session_prepare(rig.session, 0) == RLX_OK);
+}
+
+TEST_CASE("values_that_no_program_has_together_are_refused_when_the_entry_runs") {
+  PlanSpec spec = ranged_copies_plan();
+  spec.entries[1].ranges = {{1, 2, 1, 0}, {0, 7, 1, 1}};
+  // At its maxima: batch 2.
+  for (SpecValue& value : spec.entries[1].values) {
+    if (value.dims.size() == 2) value.dims[0] = 2, value.size_bytes /= 2;
+  }
+  for (SpecStep& step : spec.entries[1].steps) {
+    for (SpecRelocation& relocation : step.relocations)
+      relocation.length_bytes = spec.entries[1].values[relocation.value].size_bytes;
+  }
+  FreeRig rig(spec);
+  rig.set_all(2, 7, 1);
+  CHECK(rlx_session_run(rig.session, 0) == RLX_OK);
+  rig.set_all(3, 7, 1);
+  CHECK(rlx_session_run(rig.session, 0) == RLX_INVALID_ARGUMENT);
+  CHECK(
+      error() ==
+      "the plan has nothing for entry \"main\" at batch = 3, seq = 7: none of its ranges has these "
+      "values together");
+  rlx_program_info info = RLX_INIT(rlx_program_info);
+  CHECK(rlx_session_get_program(rig.session, 0, &info) == RLX_OK);  // at the last right binding
+  rig.set_all(3, 12, 1);
+  CHECK(rlx_session_run(rig.session, 0) == RLX_OK);
+}
+
 TEST_CASE("outputs_have_their_present_shapes") {
   FreeRig rig;
   rig.set_all(2, 7, 1);

@@ -6,13 +6,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "runtime/plan/plan_view.h"
 #include "schema/rounding.h"
 #include "tests/support/catch.h"
 #include "tests/support/plan_fixture.h"
+#include "tests/support/temporary_folder.h"
 
 using rlx::PlanView;
 using rlx::Status;
@@ -21,21 +21,6 @@ using namespace rlx::test;
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-// A folder that goes with the test.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "rlx_test_XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 void write_file(const std::string& path, const Bytes& bytes) {
   std::ofstream stream(path, std::ios::binary);
@@ -47,7 +32,7 @@ void write_file(const std::string& path, const Bytes& bytes) {
 
 TEST_CASE("sections_in_the_holes_of_a_sparse_file_are_not_read") {
   const TemporaryFolder folder;
-  const std::string path = folder.file("sparse.plan");
+  const std::string path = folder.path("sparse.plan");
   Bytes plan = serialise(small_plan());
   rlx::PlanHeader header = header_of(plan);
   // Debug notes of 512 MiB behind all else, where the file has nothing.
@@ -82,10 +67,10 @@ TEST_CASE("a_preflight_refuses_segments_whose_sum_wraps") {
 TEST_CASE("a_file_and_its_bytes_open_alike") {
   const TemporaryFolder folder;
   const Bytes plan = serialise(small_plan());
-  write_file(folder.file("a.plan"), plan);
+  write_file(folder.path("a.plan"), plan);
   std::shared_ptr<const PlanView> from_file;
   std::shared_ptr<const PlanView> from_memory;
-  REQUIRE(PlanView::open_file(folder.file("a.plan"), {}, from_file).ok());
+  REQUIRE(PlanView::open_file(folder.path("a.plan"), {}, from_file).ok());
   REQUIRE(PlanView::open_memory(plan, {}, from_memory).ok());
   CHECK(from_file->identity() == from_memory->identity());
   for (const auto& view : {from_file, from_memory}) {
@@ -129,12 +114,12 @@ TEST_CASE("unaligned_memory_opens") {
 
 TEST_CASE("files_that_are_no_plans_are_refused_by_name") {
   const TemporaryFolder folder;
-  write_file(folder.file("empty"), {});
-  write_file(folder.file("short"), Bytes(100));
-  REQUIRE(mkfifo(folder.file("pipe").c_str(), 0600) == 0);
+  write_file(folder.path("empty"), {});
+  write_file(folder.path("short"), Bytes(100));
+  REQUIRE(mkfifo(folder.path("pipe").c_str(), 0600) == 0);
   std::shared_ptr<const PlanView> view;
   const auto refusal = [&](const std::string& name) {
-    return PlanView::open_file(folder.file(name), {}, view);
+    return PlanView::open_file(folder.path(name), {}, view);
   };
   CHECK(refusal("missing").code() == RLX_IO_ERROR);
   CHECK(refusal("missing").message().find("No such file") != std::string::npos);
@@ -165,10 +150,10 @@ TEST_CASE("a_newer_major_is_refused_with_both_versions") {
 TEST_CASE("a_file_shortened_while_open_is_an_error") {
   const TemporaryFolder folder;
   const Bytes plan = serialise(small_plan());
-  write_file(folder.file("a.plan"), plan);
+  write_file(folder.path("a.plan"), plan);
   std::shared_ptr<const PlanView> view;
-  REQUIRE(PlanView::open_file(folder.file("a.plan"), {}, view).ok());
-  REQUIRE(truncate(folder.file("a.plan").c_str(), 5000) == 0);
+  REQUIRE(PlanView::open_file(folder.path("a.plan"), {}, view).ok());
+  REQUIRE(truncate(folder.path("a.plan").c_str(), 5000) == 0);
   float number = 0;
   const Status status = view->read_weights(0, std::as_writable_bytes(std::span(&number, 1)));
   CHECK(status.code() == RLX_IO_ERROR);
@@ -201,14 +186,14 @@ TEST_CASE("opening_does_not_read_the_weights") {
     file_bytes = header.file_bytes;
   };
   const TemporaryFolder folder;
-  write_file(folder.file("large.plan"), serialise(spec));
-  if (truncate(folder.file("large.plan").c_str(), static_cast<off_t>(file_bytes)) != 0) {
+  write_file(folder.path("large.plan"), serialise(spec));
+  if (truncate(folder.path("large.plan").c_str(), static_cast<off_t>(file_bytes)) != 0) {
     std::printf("SKIPPED: no room for a sparse file of a gigabyte\n");
     return;
   }
   std::shared_ptr<const PlanView> view;
   const auto begin = std::chrono::steady_clock::now();
-  REQUIRE(PlanView::open_file(folder.file("large.plan"), {}, view).ok());
+  REQUIRE(PlanView::open_file(folder.path("large.plan"), {}, view).ok());
   const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   CHECK(view->weights_section_bytes() == kWeightBytes);
   std::printf("open and verify of a plan with 1 GiB of weights: %.3f ms\n", took.count());

@@ -336,6 +336,26 @@ std::vector<Fixture> size_fixtures() {
                                  .offset_bytes = 0,
                                  .size_bytes = 256});
        }},
+      {Rule::WeightFile, "a weight in no file",
+       [](PlanSpec& spec) {
+         spec.weights.push_back({.name = "elsewhere",
+                                 .dims = {0},
+                                 .kind = fb::WeightKind::External,
+                                 .offset_bytes = 0,
+                                 .size_bytes = 0});
+       }},
+      {Rule::WeightFile, "a weight past the end of its file",
+       [](PlanSpec& spec) {
+         spec.weight_files.push_back({.name = "w.bin", .size_bytes = 100});
+         spec.weights.push_back({.name = "elsewhere",
+                                 .dims = {0},
+                                 .kind = fb::WeightKind::External,
+                                 .file_offset = 101});
+       }},
+      {Rule::WeightFile, "a weight file outside the folder",
+       [](PlanSpec& spec) { spec.weight_files.push_back({.name = "a/../../w.bin"}); }},
+      {Rule::WeightFile, "a weight file at an absolute path",
+       [](PlanSpec& spec) { spec.weight_files.push_back({.name = "/w.bin"}); }},
       {Rule::StateRange, "a state past its segment",
        [](PlanSpec& spec) {
          spec.states.push_back(

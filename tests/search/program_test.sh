@@ -32,8 +32,7 @@ cat > "$work/model.json" << 'END'
  "outputs": ["sentence_embedding"]}
 END
 bin=$build_dir/bin
-"$bin/rlxc" "$work/model.json" -o "$work/plan" --quiet --entry one=main:batch=1,seq=4 --entry four=main:batch=4,seq=4 \
-  --entry long=main:batch=2,seq=16
+"$bin/rlxc" "$work/model.json" -o "$work/plan" --quiet --dim batch=1:2 --dim seq=1:16
 search() { "$work/build/search" "$work/plan" "$work/vocab.txt" "$work/text" "$@"; }
 
 # lines LINE...: the answer holds exactly these, in order.
@@ -70,5 +69,7 @@ refuse 1 'PLAN, VOCABULARY and TEXT are wanted' "$work/plan"
 refuse 1 'is no number' "$work/plan" "$work/vocab.txt" "$work/text" --top many
 refuse 2 'cannot be opened' "$work/plan" "$work/vocab.txt" "$work/none"
 refuse 2 'no piece' "$work/plan" "$work/text" "$work/text"
+"$bin/rlxc" "$work/model.json" -o "$work/fixed" --quiet --dim batch=1 --dim seq=16
+refuse 2 'fixed; compile it with --dim' "$work/fixed" "$work/vocab.txt" "$work/text"
 refuse 2 '"nope"' "$work/plan" "$work/vocab.txt" "$work/text" --device nope
 echo "examples/search answers as it should"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sentences into buckets, as examples/search does it.
+// Sentences into batches, as examples/search does it.
 #include <stdexcept>
 
 #include "examples/search/batches.h"
@@ -8,50 +8,41 @@
 namespace {
 
 using search::Batch;
-using search::Bucket;
+using search::Limits;
 using search::make_batches;
 
-const std::vector<Bucket> kBuckets = {{.entry = 0, .rows = 8, .tokens = 32},
-                                      {.entry = 1, .rows = 1, .tokens = 16},
-                                      {.entry = 2, .rows = 8, .tokens = 16},
-                                      {.entry = 3, .rows = 1, .tokens = 32},
-                                      {.entry = 4, .rows = 4, .tokens = 64}};
+constexpr Limits kLimits = {.rows = 3, .tokens = 64};
 
-// The entries of the batches, in order.
-std::vector<uint32_t> entries_of(const std::vector<size_t>& counts) {
-  std::vector<uint32_t> entries;
-  for (const Batch& batch : make_batches(counts, kBuckets)) entries.push_back(batch.bucket.entry);
-  return entries;
+std::vector<std::vector<size_t>> sentences_of(const std::vector<size_t>& counts) {
+  std::vector<std::vector<size_t>> sentences;
+  for (const Batch& batch : make_batches(counts, kLimits)) sentences.push_back(batch.sentences);
+  return sentences;
 }
 
 }  // namespace
 
-TEST_CASE("a sentence goes into the shortest bucket that holds it") {
-  CHECK(entries_of({16}) == std::vector<uint32_t>{1});
-  CHECK(entries_of({17}) == std::vector<uint32_t>{3});
-  CHECK(entries_of({2, 32}) == std::vector<uint32_t>{1, 3});
-  CHECK(entries_of({33}) ==
-        std::vector<uint32_t>{4});  // less than half used, but there is no other
-  CHECK(entries_of({}).empty());
-  CHECK_THROWS_AS(entries_of({65}), std::runtime_error);
+TEST_CASE("sentences of one length share a batch, the shortest first") {
+  using Sentences = std::vector<std::vector<size_t>>;
+  CHECK(sentences_of({9, 4, 9, 4, 5}) == Sentences{{1, 3}, {4}, {0, 2}});
+  CHECK(sentences_of({7, 7, 7, 7}) == Sentences{{0, 1, 2}, {3}});
+  CHECK(sentences_of({64}) == Sentences{{0}});
+  CHECK(sentences_of({}).empty());
 }
 
-TEST_CASE("sentences fill large buckets, and what remains takes one only where it half fills it") {
-  CHECK(entries_of(std::vector<size_t>(17, 9)) == std::vector<uint32_t>{2, 2, 1});
-  CHECK(entries_of(std::vector<size_t>(12, 9)) == std::vector<uint32_t>{2, 2});
-  CHECK(entries_of(std::vector<size_t>(11, 9)) == std::vector<uint32_t>{2, 1, 1, 1});
+TEST_CASE("a sentence of more tokens than the plan takes is refused") {
+  CHECK_THROWS_AS(sentences_of({2, 65}), std::runtime_error);
 }
 
-TEST_CASE("every sentence is in one batch, within its rows and tokens") {
+TEST_CASE("every sentence is in one batch, all of whose tokens count") {
   std::vector<size_t> counts;
   for (size_t i = 0; i < 101; ++i) counts.push_back(2 + i * 37 % 62);
   std::vector<int> seen(counts.size(), 0);
-  for (const Batch& batch : make_batches(counts, kBuckets)) {
+  for (const Batch& batch : make_batches(counts, kLimits)) {
     REQUIRE(!batch.sentences.empty());
-    CHECK(batch.sentences.size() <= batch.bucket.rows);
+    CHECK(batch.sentences.size() <= kLimits.rows);
     for (const size_t sentence : batch.sentences) {
       ++seen[sentence];
-      CHECK(counts[sentence] <= batch.bucket.tokens);
+      CHECK(counts[sentence] == batch.tokens);
     }
   }
   CHECK(seen == std::vector<int>(counts.size(), 1));

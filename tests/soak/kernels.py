@@ -60,6 +60,18 @@ def gated(name, dtype, m, n, k, norm=False):
     return with_grid_beside(g)
 
 
+def gated_side_by_side(name, dtype, m, n, k, count):
+    """`count` gated pairs with biases in one wave, of so few depths that a tile is over as soon as its copies are there."""
+    g = Graph(name, dtype)
+    for i in range(count):
+        operands = [g.input(f"x{i}", [m, k]), *(g.scaled(f"{part}{i}", [n, k], k**-0.5) for part in ("gate", "up"))]
+        biases = [g.scaled(f"{part}.bias{i}", [n], 0.1) for part in ("gate", "up")]
+        gate, up = (g.node("add", [g.node("matmul", [operands[0], weight], f"{weight}.product", trans_b=True), bias], f"{weight}.sum")
+                    for weight, bias in zip(operands[1:], biases))
+        g.output(g.node("mul", [g.node("silu", [gate], f"silu{i}"), up], f"y{i}"))
+    return with_grid_beside(g)
+
+
 def normed_product(name, dtype, m, n, k):
     g = Graph(name, dtype)
     x = g.node("rms_norm", [g.input("x", [m, k]), g.weight("gamma", [k], 0.8, 1.2)], "normed", eps=1e-5)
@@ -139,6 +151,9 @@ def wgmma_cases():
             cases.append(case(product, f"wgmma-{dtype}-{m}x{n}x{k}", dtype, m, n, k, kernel=wgmma, clusters=True, **parts))
     for m, n, k in [(1021, 1032, 520), (257, 2056, 264), (193, 4104, 328)]:
         cases.append(case(gated, f"wgmma-gated-{m}x{n}x{k}", "f16", m, n, k, kernel=wgmma, clusters=True))
+    for dtype in ("f16", "bf16"):
+        for m, n, k in [(200, 136, 104), (386, 264, 72)]:
+            cases.append(case(gated_side_by_side, f"wgmma-{dtype}-12-gated-{m}x{n}x{k}", dtype, m, n, k, 12, kernel=wgmma, clusters=True))
     return cases
 
 

@@ -74,6 +74,12 @@ void add_flags(CLI::App& app, Options& options, std::vector<std::string>& beside
   app.add_option("--copy", options.copy_plan, "The plan that runs beside the others")
       ->check(CLI::ExistingFile)
       ->type_name("PLAN");
+  app.add_option(
+         "--keep", options.keep_folder,
+         "Writes what an output gave and what was wanted, of the first that differ, to files "
+         "PLAN.OUTPUT.NUMBER.got and .wanted of this folder")
+      ->check(CLI::ExistingDirectory)
+      ->type_name("FOLDER");
   app.add_option("-j,--jobs", options.jobs, "Processes at a time")
       ->check(CLI::Range(1u, 1024u))
       ->capture_default_str();

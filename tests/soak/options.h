@@ -25,7 +25,8 @@ struct Options {
   double seconds = 0;       // for all of it; 0: no limit
   std::vector<Beside> beside = {Beside::None};
   std::string copy_plan;
-  uint32_t jobs = 1;  // worker processes at a time
+  std::string keep_folder;  // "": what differs is not kept
+  uint32_t jobs = 1;        // worker processes at a time
   uint64_t seed = 0;
   int64_t seeded_max = 8;            // seeded integers are below it
   uint64_t compare_bytes = 1 << 20;  // of outputs after each run, taken in turn

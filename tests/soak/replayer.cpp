@@ -30,7 +30,7 @@ npy::Array seeded(const tool::Tensor& tensor, const Seeds& seeds) {
 
 Mismatch difference(const std::string& name, const std::vector<std::byte>& got,
                     const std::vector<std::byte>& wanted) {
-  Mismatch mismatch{.output = name};
+  Mismatch mismatch{.output = name, .got = got, .wanted = &wanted};
   for (size_t i = got.size(); i-- > 0;) {
     if (got[i] == wanted[i]) continue;
     ++mismatch.bytes_differing;

@@ -30,6 +30,8 @@ struct Mismatch {
   std::string output;
   uint64_t bytes_differing = 0;
   uint64_t first_byte = 0;
+  std::vector<std::byte> got;
+  const std::vector<std::byte>* wanted = nullptr;  // of the FirstRun
 };
 
 // Seeded inputs, and states at their initial values before every run: all runs are equal. The

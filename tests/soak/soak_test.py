@@ -108,10 +108,15 @@ def make_faulty_plans(soak):
 
 def test_faults_are_found_and_the_campaign_goes_on(soak):
     make_faulty_plans(soak)
-    code, report = soak.soak("spoils.plan", "crashes.plan", "good.plan", "--replays", "100")
+    kept = soak.folder / "kept"
+    kept.mkdir()
+    code, report = soak.soak("spoils.plan", "crashes.plan", "good.plan", "--replays", "100", "--keep", "kept")
     expect(code == 4 and report["faults"] == 2, f"two faults and exit code 4 were wanted, got {code}: {report}")
     spoils, crashes, good = report["results"]
     expect(spoils["mismatches"] > 0 and re.search(r'replay \d: output "y" differs.* in 2 bytes', spoils["fault"]), spoils)
+    got, wanted = ((kept / f"spoils.y.0.{what}").read_bytes() for what in ("got", "wanted"))
+    expect(len(got) == len(wanted) == 4000 and sum(a != b for a, b in zip(got, wanted)) == 2, "--keep wrote other bytes")
+    expect(not list(kept.glob("good*")), "--keep wrote what did not differ")
     expect(crashes["replays"] < 10 and "killed by signal 11" in crashes["fault"], crashes)
     expect(good["replays"] == 100 and good["fault"] == "" and good["grown_objects"] == 0, good)
 

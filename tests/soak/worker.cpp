@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -31,8 +33,39 @@ tool::PlanHandle open_plan(const std::string& path) {
   return tool::PlanHandle(plan);
 }
 
-void tell(Board& board, const std::string& where, const std::vector<Mismatch>& mismatches) {
+// The tell-tale bytes of each mismatch, of as few as one looks at.
+class Keeper {
+ public:
+  Keeper(const std::string& folder, const std::string& plan)
+      : prefix_(folder.empty() ? "" : folder + "/" + std::filesystem::path(plan).stem().string()) {}
+
+  void keep(const std::vector<Mismatch>& mismatches) {
+    if (prefix_.empty()) return;
+    for (const Mismatch& mismatch : mismatches) {
+      const int number = kept_++;
+      if (number >= kMostKept) return;
+      const std::string name = prefix_ + "." + mismatch.output + "." + std::to_string(number);
+      write(name + ".got", mismatch.got);
+      write(name + ".wanted", *mismatch.wanted);
+    }
+  }
+
+ private:
+  static constexpr int kMostKept = 16;
+  static void write(const std::string& path, const std::vector<std::byte>& bytes) {
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+
+  std::string prefix_;
+  std::atomic<int> kept_ = 0;
+};
+
+void tell(Board& board, Keeper& keeper, const std::string& where,
+          const std::vector<Mismatch>& mismatches) {
   if (mismatches.empty()) return;
+  keeper.keep(mismatches);
   const Mismatch& first = mismatches.front();
   board.tell_fault(where + ": output \"" + first.output + "\" differs from the first run in " +
                    std::to_string(first.bytes_differing) + " bytes, the first at " +
@@ -64,12 +97,13 @@ bool guarded(Board& board, const std::string& who, const Body& body) {
 class Neighbour {
  public:
   Neighbour(std::string who, Replayer& replayer, const FirstRun& first, uint64_t compare_bytes,
-            Board& board)
+            Board& board, Keeper& keeper)
       : who_(std::move(who)),
         replayer_(replayer),
         first_(first),
         compare_bytes_(compare_bytes),
         board_(board),
+        keeper_(keeper),
         thread_([this] { run(); }) {}
   ~Neighbour() {
     stops_ = true;
@@ -87,7 +121,8 @@ class Neighbour {
       while (!stops_) {
         replayer_.replay(first_, compare_bytes_, mismatches);
         ++board_.neighbour_replays;
-        tell(board_, who_ + " beside replay " + std::to_string(board_.replays), mismatches);
+        tell(board_, keeper_, who_ + " beside replay " + std::to_string(board_.replays),
+             mismatches);
         mismatches.clear();
       }
     });
@@ -98,6 +133,7 @@ class Neighbour {
   const FirstRun& first_;
   uint64_t compare_bytes_;
   Board& board_;
+  Keeper& keeper_;
   std::atomic<bool> stops_ = false;
   std::atomic<bool> failed_ = false;
   std::thread thread_;  // last: it uses the others
@@ -114,6 +150,7 @@ class Worker {
   Worker(const Task& task, const Options& options, Board& board)
       : options_(options),
         board_(board),
+        keeper_(options.keep_folder, task.plan),
         plan_(open_plan(task.plan)),
         device_(tool::open_device(options.device, false)),
         seeds_{.seed = options.seed, .seeded_max = options.seeded_max},
@@ -138,7 +175,7 @@ class Worker {
       if (seconds > 0 && replays >= kLeastReplays && passed > left) break;
       mark_footprint(marks, replays, share_done(replays, passed, seconds > 0 ? left : 0));
       replayer_.replay(first_, options_.compare_bytes, mismatches);
-      tell(board_, "replay " + std::to_string(replays), mismatches);
+      tell(board_, keeper_, "replay " + std::to_string(replays), mismatches);
       mismatches.clear();
       ++board_.replays;
       board_.outputs_compared = replayer_.outputs_compared();
@@ -177,8 +214,8 @@ class Worker {
     const auto start = [this](const char* who, std::optional<Replayer>& replayer,
                               const FirstRun& first) {
       if (!replayer) return;
-      neighbours_.push_back(
-          std::make_unique<Neighbour>(who, *replayer, first, options_.compare_bytes, board_));
+      neighbours_.push_back(std::make_unique<Neighbour>(who, *replayer, first,
+                                                        options_.compare_bytes, board_, keeper_));
     };
     start("the second session", twin_, first_);
     start("the plan of --copy", copy_, copy_first_);
@@ -213,6 +250,7 @@ class Worker {
 
   const Options& options_;
   Board& board_;
+  Keeper keeper_;
   tool::PlanHandle plan_;
   tool::PlanHandle copy_plan_;
   tool::DeviceHandle device_;

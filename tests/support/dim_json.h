@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fixed sizes as JSON numbers, found by nlohmann/json where it meets a Dim.
+// Sizes as JSON numbers, free ones as the text of their expression, found by nlohmann/json where it
+// meets a Dim.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +11,11 @@ namespace rlx {
 
 template <typename Json>
 requires nlohmann::detail::is_basic_json<Json>::value void to_json(Json& json, const Dim& dim) {
-  json = static_cast<int64_t>(dim);
+  if (dim.is_free()) {
+    json = to_string(dim);
+  } else {
+    json = dim.bound();
+  }
 }
 
 template <typename Json>

@@ -123,6 +123,7 @@ const BlockScale& scales_of(DType dtype) {
       {DType::q6_k, ScaleKind::Half, {208}},
       {DType::q8_k, ScaleKind::Single, {0}},
       {DType::iq4_nl, ScaleKind::Half, {0}},
+      {DType::iq4_xs, ScaleKind::Half, {0}},
       {DType::mxfp4, ScaleKind::PowerOfTwo, {0}},
       {DType::nvfp4, ScaleKind::SmallFloat, {0, 1, 2, 3}},
   };

@@ -54,6 +54,50 @@ PlanSpec free_copies_plan() {
   return spec;
 }
 
+namespace {
+
+// The copies with another maximum of seq, their values in the opposite order.
+SpecEntry turned_copies(const SpecEntry& copies, uint64_t seq) {
+  SpecEntry entry = copies;
+  const auto turned = [&](uint32_t value) {
+    return static_cast<uint32_t>(copies.values.size()) - 1 - value;
+  };
+  std::reverse(entry.values.begin(), entry.values.end());
+  for (SpecValue& value : entry.values) {
+    value.dims =
+        value.dims.size() == 1 ? std::vector<uint64_t>{2 * seq} : std::vector<uint64_t>{4, seq};
+    value.size_bytes = (value.dims.size() == 1 ? 2 : 4) * seq * sizeof(float);
+  }
+  for (std::vector<uint32_t>* list : {&entry.inputs, &entry.outputs}) {
+    for (uint32_t& value : *list) value = turned(value);
+  }
+  for (SpecStep& step : entry.steps) {
+    for (SpecRelocation& relocation : step.relocations) {
+      relocation.value = turned(relocation.value);
+      relocation.length_bytes = entry.values[relocation.value].size_bytes;
+    }
+  }
+  entry.patches.clear();
+  for (const fb::Patch& patch : copies.patches) {
+    const bool is_of_value =
+        patch.field() == fb::PatchField::ValueDim || patch.field() == fb::PatchField::ValueBytes;
+    add_patch(entry, {is_of_value ? turned(patch.index()) : patch.index(), patch.part(),
+                      patch.size(), patch.field()});
+  }
+  return entry;
+}
+
+}  // namespace
+
+PlanSpec ranged_copies_plan() {
+  PlanSpec spec = free_copies_plan();
+  SpecEntry small = turned_copies(spec.entries[0], 7);
+  spec.entries[0].ranges = {{8, 16, 1, 1}};
+  small.ranges = {{0, 7, 1, 1}};
+  spec.entries.push_back(small);
+  return spec;
+}
+
 PlanSpec free_gemm_plan() {
   using fb::PatchField;
   using fb::SizeOp;

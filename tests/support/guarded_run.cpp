@@ -9,6 +9,7 @@
 
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
+#include "runtime/plan/free_sizes.h"
 
 namespace rlx::test {
 namespace {
@@ -29,6 +30,7 @@ struct Spot {
 
 struct Record {
   const fb::Entry* entry = nullptr;
+  uint32_t number = 0;      // of its entry
   std::vector<Spot> spots;  // per value
 };
 
@@ -38,8 +40,18 @@ class GuardedPlan {
       : device_(device), memory_(device.memory()), plan_(plan), options_(options) {}
 
   GuardedRun run(const std::vector<std::vector<std::vector<std::byte>>>& inputs) {
-    for (uint32_t e = 0; e < plan_.entry_count(); ++e)
-      records_.push_back({.entry = &plan_.entry(e, fb::TargetKind::Vulkan)});
+    if (!plan_.is_for(fb::TargetKind::Vulkan)) {
+      result_.skipped = "no code for Vulkan";
+      return std::move(result_);
+    }
+    for (uint32_t e = 0; e < plan_.entry_count(); ++e) {
+      for (const fb::Entry* record : plan_.entry_ranges(e, fb::TargetKind::Vulkan)) {
+        const std::span<const uint64_t> bound = plan_.bound_symbols();
+        if (bound.empty() || is_made_for(*record, bound))
+          records_.push_back({.entry = record, .number = e});
+      }
+    }
+    const size_t entry_records = records_.size();
     const fb::Entry* init = plan_.init(fb::TargetKind::Vulkan);
     if (init != nullptr) records_.push_back({.entry = init});
     result_.skipped = why_not();
@@ -51,16 +63,17 @@ class GuardedPlan {
     fill_weights();
     if (init != nullptr) run_steps(records_.back());
     fill_states();
-    for (uint32_t e = 0; e < plan_.entry_count() && result_.skipped.empty(); ++e) {
+    for (size_t r = 0; r < entry_records && result_.skipped.empty(); ++r) {
       static const std::vector<std::vector<std::byte>> kRandom;
-      run_entry(records_[e], e < inputs.size() ? inputs[e] : kRandom);
+      const uint32_t e = records_[r].number;
+      const bool is_given = e < inputs.size() && records_[r].entry->ranges() == nullptr;
+      run_entry(records_[r], is_given ? inputs[e] : kRandom);
     }
     return std::move(result_);
   }
 
  private:
   [[nodiscard]] std::string why_not() const {
-    if (!plan_.is_for(fb::TargetKind::Vulkan)) return "no code for Vulkan";
     if ((plan_.header().vulkan.features & ~device_.info().features) != 0)
       return "the device lacks a feature";
     for (const Record& record : records_) {
@@ -211,7 +224,7 @@ class GuardedPlan {
 
   void fill_weights() {
     for (const fb::Weight* weight : *plan_.index().weights()) {
-      if (weight->kind() != fb::WeightKind::Inline || weight->size_bytes() == 0) continue;
+      if (weight->kind() == fb::WeightKind::Generated || weight->size_bytes() == 0) continue;
       for (const uint32_t g : weight_groups_) {
         const Group& group = groups_[g];
         if (weight->offset_bytes() < group.begin || weight->offset_bytes() >= group.end) continue;

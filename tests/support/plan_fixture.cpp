@@ -77,7 +77,8 @@ Offset<fb::Entry> write_entry(FlatBufferBuilder& builder, const PlanSpec& spec,
       builder, entry.name.c_str(), entry.targets.value_or(claimed), &entry.inputs, &entry.outputs,
       &values, &steps, &relocations, &edges, entry.wave_count.value_or(waves), entry.arena_bytes,
       entry.arena_lower_bound, &gemms, &alternatives, entry.sizes.empty() ? nullptr : &entry.sizes,
-      entry.patches.empty() ? nullptr : &entry.patches);
+      entry.patches.empty() ? nullptr : &entry.patches,
+      entry.ranges.empty() ? nullptr : &entry.ranges);
 }
 
 // Code blobs one behind the other, equal ones once.
@@ -121,7 +122,9 @@ Offset<fb::Kernel> write_record(FlatBufferBuilder& builder, const SpecKernel& ke
   for (const fb::TensorMapT& map : kernel.maps) maps.push_back(fb::CreateTensorMap(builder, &map));
   return fb::CreateKernelDirect(builder, kernel.name.c_str(), kernel.params_bytes, &accesses,
                                 &variants, nullptr, false, &maps, &kernel.counts,
-                                &kernel.plain_words, &kernel.addends);
+                                &kernel.plain_words, &kernel.addends,
+                                kernel.sizes.empty() ? nullptr : &kernel.sizes,
+                                kernel.reaches.empty() ? nullptr : &kernel.reaches);
 }
 
 }  // namespace
@@ -171,7 +174,12 @@ std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
   for (const SpecWeight& weight : spec.weights) {
     weights.push_back(fb::CreateWeightDirect(builder, weight.name.c_str(), weight.dtype,
                                              &weight.dims, weight.kind, weight.offset_bytes,
-                                             weight.size_bytes));
+                                             weight.size_bytes, weight.file, weight.file_offset));
+  }
+  std::vector<Offset<fb::WeightFile>> weight_files;
+  for (const SpecWeightFile& file : spec.weight_files) {
+    weight_files.push_back(fb::CreateWeightFileDirect(builder, file.name.c_str(), file.size_bytes,
+                                                      file.checksum, file.start_checksum));
   }
   std::vector<Offset<fb::State>> states;
   for (const SpecState& state : spec.states) {
@@ -188,7 +196,8 @@ std::vector<std::byte> write_index(const PlanSpec& spec, CodeSection& code) {
   if (spec.init.has_value()) inits.push_back(write_entry(builder, spec, *spec.init));
   fb::FinishPlanBuffer(
       builder, fb::CreatePlanDirect(builder, spec.name.c_str(), "fixture 1", "f32", &symbols,
-                                    &weights, &states, &kernels, &entries, &inits));
+                                    &weights, &states, &kernels, &entries, &inits,
+                                    weight_files.empty() ? nullptr : &weight_files));
   return finished(builder);
 }
 
@@ -224,11 +233,11 @@ std::vector<std::byte> write_debug(const PlanSpec& spec) {
 void add_section(std::vector<std::byte>& plan, PlanHeader& header, SectionKind kind,
                  uint64_t alignment, std::span<const std::byte> bytes) {
   plan.resize(round_up(plan.size(), alignment));
-  header.sections[header.section_count++] = {
-      .kind = static_cast<uint32_t>(kind),
-      .flags = kind == SectionKind::Debug ? 0 : kSectionCritical,
-      .offset_bytes = plan.size(),
-      .size_bytes = bytes.size()};
+  const bool may_be_skipped = kind == SectionKind::Debug || kind == SectionKind::Text;
+  header.sections[header.section_count++] = {.kind = static_cast<uint32_t>(kind),
+                                             .flags = may_be_skipped ? 0 : kSectionCritical,
+                                             .offset_bytes = plan.size(),
+                                             .size_bytes = bytes.size()};
   plan.insert(plan.end(), bytes.begin(), bytes.end());
 }
 
@@ -368,6 +377,19 @@ PlanSpec small_plan() {
   return spec;
 }
 
+PlanSpec keeping_plan() {
+  PlanSpec spec = small_plan();
+  SpecEntry& echo = spec.entries[1];
+  echo.values.push_back(spec.entries[0].values[5]);
+  for (SpecValue& value : echo.values) value.last_step = 1;
+  echo.steps.push_back(echo.steps[0]);
+  echo.steps[0].relocations[0].value = 2;
+  echo.steps[1].relocations[1].value = 2;
+  echo.steps[1].wave = 1;
+  echo.steps[1].edges = {0};
+  return spec;
+}
+
 PlanSpec gemm_plan() {
   constexpr uint8_t kF16 = 1;
   constexpr uint8_t kU8 = 5;
@@ -484,7 +506,7 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   header.major = kPlanMajor;
   const bool is_free = std::ranges::any_of(
       spec.entries, [](const SpecEntry& entry) { return !entry.patches.empty(); });
-  header.minor = is_free ? kPlanMinor : kPlanMinorWithoutSizes;
+  header.minor = is_free ? kPlanMinor : kPlanMinorPlain;
   header.header_bytes = kPlanHeaderBytes;
   header.weights_bytes = spec.weights_bytes;
   header.state_bytes = spec.state_bytes;
@@ -510,6 +532,7 @@ std::vector<std::byte> serialise(const PlanSpec& spec) {
   add_section(plan, header, SectionKind::Code, 256, code.bytes());
   if (spec.debug_notes) add_section(plan, header, SectionKind::Debug, 8, debug);
   add_section(plan, header, SectionKind::Weights, 4096, spec.weight_bytes);
+  if (!spec.text.empty()) add_section(plan, header, SectionKind::Text, 8, spec.text);
   header.file_bytes = plan.size();
   set_header(plan, header);
   reseal(plan);

@@ -85,6 +85,8 @@ struct SpecKernel {
   std::vector<fb::ParamsCount> counts = {};
   std::vector<fb::PointerAddend> addends = {};
   std::vector<uint32_t> plain_words = {};
+  std::vector<fb::SizeTerm> sizes = {};
+  std::vector<fb::KernelReach> reaches = {};
 };
 
 struct SpecWeight {
@@ -94,6 +96,15 @@ struct SpecWeight {
   fb::WeightKind kind = fb::WeightKind::Inline;
   uint64_t offset_bytes = 0;
   uint64_t size_bytes = 0;
+  uint32_t file = 0;
+  uint64_t file_offset = 0;
+};
+
+struct SpecWeightFile {
+  std::string name;
+  uint64_t size_bytes = 0;
+  uint64_t checksum = 0;
+  uint64_t start_checksum = 0;
 };
 
 struct SpecState {
@@ -133,6 +144,7 @@ struct SpecEntry {
   std::vector<SpecAlternative> alternatives = {};
   std::vector<fb::SizeTerm> sizes = {};
   std::vector<fb::Patch> patches = {};
+  std::vector<fb::SymbolRange> ranges = {};
 };
 
 struct SpecOffer {
@@ -148,12 +160,14 @@ struct PlanSpec {
   std::string name = "fixture";
   std::vector<SpecSymbol> symbols;
   std::vector<SpecWeight> weights;
+  std::vector<SpecWeightFile> weight_files;
   std::vector<SpecState> states;
   std::vector<SpecKernel> kernels;
   std::vector<SpecEntry> entries;
   std::optional<SpecEntry> init;
   std::vector<std::byte> params;
   std::vector<std::byte> weight_bytes;  // the weights section
+  std::vector<std::byte> text;          // the text section; none where it is empty
   uint64_t weights_bytes = 0;           // of the segment
   uint64_t state_bytes = 0;
   bool stores_defaults = false;  // the index stores fields that hold their default
@@ -170,6 +184,8 @@ struct PlanSpec {
 // an inline and a generated weight and a state that keeps what the last run gave to y. "echo": x
 // f32[64] -> y f32[64], a copy.
 PlanSpec small_plan();
+// The same, but "echo" gives what the state held and keeps x.
+PlanSpec keeping_plan();
 
 // A valid plan of one entry "main" with `steps` chained dispatches over a small arena, x f32[64] ->
 // y f32[64].

@@ -48,6 +48,36 @@ TEST_CASE("a bound buffer is read and written in place") {
   CHECK(owner.read(1)[10] == 21.0f);
 }
 
+TEST_CASE("a bound state is read and written in place, unless steps copy it") {
+  RLX_NEED_VULKAN(device);
+  VulkanRun owner(device, open_plan(state_sketch()));
+  vulkan::Buffer memory;
+  REQUIRE_OK(vulkan::create_buffer(context_of(owner), 4096, vulkan::MemoryUse::Io, "the caller's",
+                                   memory));
+  if (memory.mapped == nullptr) {
+    std::puts("SKIPPED: the device's memory cannot be mapped");
+    return;
+  }
+  const std::vector<float> kept = ramp(5);
+  std::memcpy(memory.mapped, kept.data(), 4000);
+  owner.execute();
+  REQUIRE_OK(owner.session().bind_state(0, {.device_address = memory.address, .size_bytes = 4000}));
+  owner.execute();
+  REQUIRE_OK(owner.session().reset_states());
+  owner.execute();
+  float now = 0;
+  std::memcpy(&now, memory.mapped + 40, sizeof now);
+  CHECK(now == 17.0f);
+  CHECK(owner.read(3)[10] == 17.0f);
+  const Status refused =
+      owner.session().bind_state(1, {.device_address = memory.address, .size_bytes = 4000});
+  CHECK(refused.code() == RLX_UNSUITABLE_DEVICE);
+  CHECK(refused.message().find("\"ones\" cannot live in a bound buffer") != std::string::npos);
+  REQUIRE_OK(owner.session().bind_state(0, {}));
+  owner.execute();
+  CHECK(owner.read(3)[10] == 2.0f);
+}
+
 TEST_CASE("the device tells what a plan needs and it has not") {
   RLX_NEED_VULKAN(device);
   PlanSketch sketch = affine_sketch();

@@ -154,6 +154,7 @@ std::string target_names(uint32_t targets) {
 EntryFacts facts_of(const PlanView& plan, const fb::Entry& entry, bool is_init) {
   EntryFacts facts{.name = std::string(PlanView::text(entry.name())),
                    .targets = target_names(entry.targets()),
+                   .ranges = ranges_text(plan.index(), entry),
                    .is_init = is_init,
                    .wave_count = entry.wave_count(),
                    .arena_bytes = entry.arena_bytes(),
@@ -187,10 +188,12 @@ double EntryFacts::ratio() const {
 
 std::vector<EntryFacts> entry_facts(const PlanView& plan) {
   std::vector<EntryFacts> all;
-  const std::vector<const fb::Entry*> records = plan.records();
-  const size_t entry_count = plan.index().entries()->size();
-  for (size_t i = 0; i < records.size(); ++i)
-    all.push_back(facts_of(plan, *records[i], i >= entry_count));
+  const auto* inits = plan.index().inits();
+  for (const fb::Entry* record : plan.bound_records()) {
+    const bool is_init =
+        inits != nullptr && std::find(inits->begin(), inits->end(), record) != inits->end();
+    all.push_back(facts_of(plan, *record, is_init));
+  }
   return all;
 }
 

@@ -82,6 +82,7 @@ struct StepFacts {
 struct EntryFacts {
   std::string name;     // "init" entries are named by the plan too
   std::string targets;  // that run it so: "vulkan", "vulkan, cuda"
+  std::string ranges;   // of symbols of which it is for some values only: "seq 1 to 16"
   bool is_init = false;
   uint32_t wave_count = 0;
   uint64_t arena_bytes = 0;
@@ -112,6 +113,7 @@ struct WeightFacts {
   uint64_t offset_bytes = 0;  // in the weights segment
   uint64_t size_bytes = 0;
   bool generated = false;  // filled on the device: no bytes in the file
+  std::string file;        // beside the plan, with the bytes; empty: the plan has them
 };
 
 // A piece of code in the code section; kernels with equal code share it.

@@ -26,9 +26,9 @@ std::string inspect_text(const PlanView& plan, InspectView view);
 // The same facts; keys keep one order.
 nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view);
 
-// The arena of one entry (a record of PlanView::records()) as an SVG document: waves from left to
-// right, offsets from bottom to top, a rectangle with a tooltip for each value. An entry out of
-// range is a std::out_of_range.
+// The arena of one entry (a record of PlanView::bound_records()) as an SVG document: waves from
+// left to right, offsets from bottom to top, a rectangle with a tooltip for each value. An entry
+// out of range is a std::out_of_range.
 std::string memory_svg(const PlanView& plan, uint32_t entry);
 
 }  // namespace rlx

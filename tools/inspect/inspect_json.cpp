@@ -86,10 +86,12 @@ Json step_json(const StepFacts& step) {
 }
 
 Json entry_head(const EntryFacts& entry) {
-  return {{"name", utf8_text(entry.name)},
-          {"targets", entry.targets},
-          {"init", entry.is_init},
-          {"wave_count", entry.wave_count}};
+  Json head = {{"name", utf8_text(entry.name)},
+               {"targets", entry.targets},
+               {"init", entry.is_init},
+               {"wave_count", entry.wave_count}};
+  if (!entry.ranges.empty()) head["ranges"] = utf8_text(entry.ranges);
+  return head;
 }
 
 Json names_json(const EntryFacts& entry, const std::vector<uint32_t>& values) {
@@ -240,6 +242,7 @@ Json sizes_json(const PlanView& plan) {
                                           {"offset_bytes", weight.offset_bytes},
                                           {"size_bytes", weight.size_bytes},
                                           {"generated", weight.generated}});
+    if (!weight.file.empty()) json["weights"]["tensors"].back()["file"] = utf8_text(weight.file);
   }
   return json;
 }

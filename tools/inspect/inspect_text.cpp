@@ -140,7 +140,7 @@ std::string share(uint64_t bytes, uint64_t all) {
 
 std::string entry_title(const EntryFacts& entry) {
   const std::string title = entry.is_init ? "init entry" : "entry " + name_text(entry.name);
-  return title + " for " + entry.targets;
+  return title + " for " + entry.targets + (entry.ranges.empty() ? "" : ", " + entry.ranges);
 }
 
 std::string step_title(const StepFacts& step) {
@@ -211,7 +211,8 @@ std::string sizes_text(const PlanView& plan) {
   for (const WeightFacts& weight : facts.weights) {
     weights.add({grouped(weight.offset_bytes), grouped(weight.size_bytes), weight.type,
                  name_text(weight.name) +
-                     (weight.generated ? ", filled on the device, not in the file" : "")});
+                     (weight.generated ? ", filled on the device, not in the file" : "") +
+                     (weight.file.empty() ? "" : ", in file " + name_text(weight.file))});
   }
   text += "weights: padding " + byte_count(facts.weights_padding_bytes) + "\n" + weights.text(2);
   return text;

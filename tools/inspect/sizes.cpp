@@ -23,6 +23,8 @@ std::string section_name(uint32_t kind) {
       return "weights";
     case SectionKind::Debug:
       return "debug";
+    case SectionKind::Text:
+      return "text";
   }
   return "section of unknown kind " + std::to_string(kind);
 }
@@ -80,14 +82,18 @@ void add_weights(const PlanView& plan, SizeFacts& facts) {
   std::vector<std::pair<uint64_t, uint64_t>> ranges;
   for (const fb::Weight* weight : *plan.index().weights()) {
     const bool generated = weight->kind() == fb::WeightKind::Generated;
+    const bool external = weight->kind() == fb::WeightKind::External;
     facts.weights.push_back(
         {.name = std::string(PlanView::text(weight->name())),
          .type = tensor_text(weight->dtype(),
                              std::span(weight->dims()->data(), weight->dims()->size())),
          .offset_bytes = weight->offset_bytes(),
          .size_bytes = weight->size_bytes(),
-         .generated = generated});
-    if (!generated) ranges.emplace_back(weight->offset_bytes(), weight->size_bytes());
+         .generated = generated,
+         .file = external ? std::string(PlanView::text(
+                                plan.index().weight_files()->Get(weight->file())->name()))
+                          : std::string()});
+    if (!generated && !external) ranges.emplace_back(weight->offset_bytes(), weight->size_bytes());
   }
   facts.weights_padding_bytes = uncovered(plan.weights_section_bytes(), std::move(ranges));
 }

@@ -9,15 +9,20 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 
 #include "compiler/compile.h"
 #include "compiler/emit/cuda_architecture.h"
 #include "compiler/import/import.h"
 #include "compiler/import/keep.h"
+#include "compiler/import/model_files.h"
 #include "compiler/lower/offer_names.h"
 #include "compiler/passes/pass.h"
+#include "tools/rlxc/check_text.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
@@ -27,7 +32,8 @@ namespace {
 
 constexpr std::array kPrecisions = {
     std::pair("f32", Precision::F32), std::pair("tf32", Precision::Tf32),
-    std::pair("f16", Precision::F16), std::pair("bf16", Precision::Bf16)};
+    std::pair("f16", Precision::F16), std::pair("bf16", Precision::Bf16),
+    std::pair("mixed", Precision::Mixed)};
 
 struct CompileArguments {
   std::string model;
@@ -40,7 +46,7 @@ struct CompileArguments {
   ImportArguments import;
   KeptValues kept;
   int optimisation = 2;
-  Precision precision = Precision::F32;
+  std::optional<Precision> precision;  // none: what the model's kind wants
   uint32_t jobs = 0;
   std::string cache;
   bool no_cache = false;
@@ -50,6 +56,7 @@ struct CompileArguments {
   std::string dump_after;
   bool time_passes = false;
   bool no_debug = false;
+  bool external_weights = false;
   bool json = false;
   bool quiet = false;
 };
@@ -153,6 +160,22 @@ struct PhaseTime {
   double seconds = 0;
 };
 
+// Whether the file is a language model's, by its first bytes; what cannot be read is refused later.
+bool is_gguf(const std::string& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) return false;
+  std::array<char, 4> begin = {};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(begin.data(), begin.size());
+  return detect_format(std::as_bytes(std::span(begin))) == GraphFormat::Gguf;
+}
+
+// Weights of a language model have so few bits that f16 beside them changes no token.
+Precision precision_of(const CompileArguments& arguments) {
+  const Precision usual = is_gguf(arguments.model) ? Precision::Mixed : Precision::F32;
+  return arguments.precision.value_or(usual);
+}
+
 CompileOptions make_options(const CompileArguments& arguments, const Progress& progress,
                             std::vector<PhaseTime>& times) {
   CompileOptions options;
@@ -160,7 +183,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.architectures = architecture_numbers(arguments.architectures);
   options.nvrtc = arguments.nvrtc;
   options.optimisation = arguments.optimisation;
-  options.precision = arguments.precision;
+  options.precision = precision_of(arguments);
   options.jobs = arguments.jobs;
   if (!arguments.no_cache) {
     options.cache_dir = arguments.cache.empty() ? default_cache_folder() : arguments.cache;
@@ -170,6 +193,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.disabled_passes = arguments.disabled_passes;
   options.without = arguments.without;
   options.debug_section = !arguments.no_debug;
+  options.external_weights = arguments.external_weights;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
   options.timing = [&](const std::string& phase, double seconds) {
@@ -177,6 +201,18 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
     times.push_back({.name = phase, .seconds = seconds});
   };
   return options;
+}
+
+// A plan looks for the model's files in its own folder.
+void tell_of_files(const CompileArguments& arguments) {
+  const std::string model = folder_of(model_file(arguments.model));
+  const std::string plan = folder_of(arguments.plan);
+  std::error_code failed;
+  if (!arguments.external_weights || std::filesystem::equivalent(model, plan, failed)) return;
+  std::fprintf(stderr,
+               "rlxc: note: the plan's weights stay in files of \"%s\": rlxrun finds them with "
+               "--weights-folder, or in the plan's folder\n",
+               model.c_str());
 }
 
 void print_summary(const CompileArguments& arguments, const CompileSummary& summary,
@@ -221,11 +257,19 @@ bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagno
          });
 }
 
+// Of a language model's caches.
+DType cache_type(Precision precision) {
+  if (precision == Precision::Bf16) return DType::bf16;
+  const bool is_low = precision == Precision::F16 || precision == Precision::Mixed;
+  return is_low ? DType::f16 : DType::f32;
+}
+
 int compile(const CompileArguments& arguments) {
   if (const auto misuse = find_misuse(arguments)) return usage_error(*misuse);
-  const auto import = parse_import_options(arguments.import);
+  auto import = parse_import_options(arguments.import);
   const auto entries = parse_entries(arguments.entries);
   if (!import || !entries) return kExitUsage;
+  import->language.cache = cache_type(precision_of(arguments));
   int exit_code = kExitOk;
   const auto models = parse_device_models(arguments.device_models, arguments.targets, exit_code);
   if (!models) return exit_code;
@@ -240,11 +284,10 @@ int compile(const CompileArguments& arguments) {
   {
     const Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
     progress.show("import");
-    std::optional<Module> module =
-        entries->empty() ? load_module(arguments.model, *import, diagnostics)
-                         : load_entries(arguments.model, *import, *entries, diagnostics);
+    std::optional<Module> module = load_entries(arguments.model, *import, *entries, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
-    if (module && keep_values(*module, arguments.kept, diagnostics)) {
+    if (module) check_text(module->text, {arguments.model, ""}, diagnostics);
+    if (module && !diagnostics.has_errors() && keep_values(*module, arguments.kept, diagnostics)) {
       CompileOptions options = make_options(arguments, progress, times);
       options.device_models = *models;
       good = compile_to_file(std::move(*module), options, arguments.plan, diagnostics, &summary);
@@ -255,6 +298,7 @@ int compile(const CompileArguments& arguments) {
     return is_own_mistake(arguments, diagnostics) || code == kExitOk ? kExitInternal : code;
   if (arguments.time_passes) print_times(times);
   print_summary(arguments, summary, seconds_since(start));
+  if (!arguments.quiet) tell_of_files(arguments);
   return kExitOk;
 }
 
@@ -262,7 +306,8 @@ int compile(const CompileArguments& arguments) {
 
 void add_compile_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<CompileArguments>();
-  app.add_option("MODEL", arguments->model, "Graph file: .json, .rlxg or .onnx");
+  app.add_option("MODEL", arguments->model,
+                 "Graph file: .json, .rlxg, .onnx or .gguf; or a checkpoint's folder");
   app.add_option("-o,--output", arguments->plan, "Plan file to write");
   app.add_option(
          "--target", arguments->targets,
@@ -295,11 +340,12 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option(
          "--precision", arguments->precision,
          "Type of f32 tensors between inputs and outputs; tf32: f32 whose products round their "
-         "operands to tf32")
+         "operands to tf32; mixed: f32 but for what products multiply with weights of fewer bits, "
+         "and for a language model's caches (f16)")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Precision>(kPrecisions.begin(), kPrecisions.end()),
           CLI::ignore_case))
-      ->default_str("f32");
+      ->default_str("f32, of a language model mixed");
   app.add_option("-j,--jobs", arguments->jobs, "Threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -320,6 +366,9 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_flag("--time-passes", arguments->time_passes, "Print the time of each phase to stderr");
   app.add_flag("--no-debug", arguments->no_debug,
                "Leave out node names, reasons and choices of kernels");
+  app.add_flag("--external-weights", arguments->external_weights,
+               "Leave weights in the model's files where the plan can use their bytes as they are; "
+               "the plan finds them in its own folder, or where --weights-folder says");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };

@@ -19,14 +19,18 @@ void add_convert_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* command = app.add_subcommand(
       "convert",
-      "Rewrite a graph file in its other form, without loss; or an ONNX model as a graph file");
-  command->add_option("IN", arguments->input, "Graph file: .json, .rlxg or .onnx")->required();
+      "Rewrite a graph file in its other form, without loss; or an ONNX or language model as a "
+      "graph file");
+  command
+      ->add_option("IN", arguments->input,
+                   "Graph file: .json, .rlxg, .onnx or .gguf; or a checkpoint's folder")
+      ->required();
   command->add_option("OUT", arguments->output, "Graph file to write; its ending chooses the form")
       ->required();
   add_import_options(*command, arguments->import);
   command->callback([arguments, &action] {
     action = [arguments] {
-      const auto import = parse_import_options(arguments->import);
+      const auto import = parse_model_options(arguments->import);
       if (!import) return kExitUsage;
       Diagnostics diagnostics;
       const std::optional<std::string> graph =

@@ -19,11 +19,13 @@ int run_rlxc(int argc, char** argv) {
   add_inspect_command(app, action);
   add_verify_command(app, action);
   add_ops_command(app, action);
+  add_quantize_command(app, action);
   add_reference_command(app, action);
   add_tune_command(app, action);
   add_bench_arena_command(app, action);
   add_device_models_command(app, action);
   add_estimate_command(app, action);
+  add_tokenize_command(app, action);
   app.footer(
       "Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 "
       "internal error.");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rlxc inspect` and `rlxc verify`.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <memory>
@@ -37,11 +38,11 @@ int report_status(const Status& status) {
   return status.code() == RLX_OUT_OF_HOST_MEMORY ? kExitResources : kExitInputRefused;
 }
 
-// The first record of that name among PlanView::records().
+// The first record of that name among PlanView::bound_records().
 std::optional<uint32_t> find_entry(const PlanView& plan, const std::string& name) {
   if (name.empty()) return 0;
   std::string names;
-  const std::vector<const fb::Entry*> records = plan.records();
+  const std::vector<const fb::Entry*> records = plan.bound_records();
   for (uint32_t i = 0; i < records.size(); ++i) {
     const std::string_view known = PlanView::text(records[i]->name());
     if (known == name) return i;
@@ -118,17 +119,29 @@ int inspect(const InspectArguments& arguments) {
   const std::optional<std::vector<uint64_t>> symbols = symbols_of(*plan, arguments.dims);
   if (!symbols) return kExitUsage;
   std::shared_ptr<const PlanView> bound;
-  const Status status = PlanView::bind(*plan, plan->records(), *symbols, bound);
+  std::vector<const fb::Entry*> records = plan->records();
+  std::erase_if(records, [&](const fb::Entry* entry) { return !is_made_for(*entry, *symbols); });
+  const auto& entries = *plan->index().entries();
+  if (std::none_of(entries.begin(), entries.end(),
+                   [&](const fb::Entry* entry) { return is_made_for(*entry, *symbols); })) {
+    return usage_error("none of the plan's ranges has " + symbols_text(plan->index(), *symbols) +
+                       "; rlxc inspect without --dim lists them");
+  }
+  const Status status = PlanView::bind(*plan, records, *symbols, bound);
   return status.ok() ? show(*bound, *plan, arguments) : report_status(status);
 }
 
-int verify(const std::string& path) {
+struct VerifyArguments {
+  std::string plan;
+  std::string weights_folder;
+};
+
+int verify(const VerifyArguments& arguments) {
   std::shared_ptr<const PlanView> plan;
-  if (const Status status = PlanView::open_file(path, {.check_weights = true}, plan);
-      !status.ok()) {
+  const PlanOptions options{.check_weights = true, .weights_folder = arguments.weights_folder};
+  if (const Status status = PlanView::open_file(arguments.plan, options, plan); !status.ok())
     return report_status(status);
-  }
-  std::printf("%s: verified\n", path.c_str());
+  std::printf("%s: verified\n", arguments.plan.c_str());
   return kExitOk;
 }
 
@@ -158,10 +171,12 @@ void add_inspect_command(CLI::App& app, Action& action) {
 }
 
 void add_verify_command(CLI::App& app, Action& action) {
-  const auto path = std::make_shared<std::string>();
+  const auto arguments = std::make_shared<VerifyArguments>();
   CLI::App* command = app.add_subcommand("verify", "Check a plan completely, weights included");
-  command->add_option("PLAN", *path, "Plan file")->required();
-  command->callback([path, &action] { action = [path] { return verify(*path); }; });
+  command->add_option("PLAN", arguments->plan, "Plan file")->required();
+  command->add_option("--weights-folder", arguments->weights_folder,
+                      "Where files with weights of the plan lie (default: the plan's folder)");
+  command->callback([arguments, &action] { action = [arguments] { return verify(*arguments); }; });
 }
 
 }  // namespace rlx

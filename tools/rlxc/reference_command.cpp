@@ -156,7 +156,7 @@ Status write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
 }
 
 int reference(const ReferenceArguments& arguments) {
-  const auto import = parse_import_options(arguments.import);
+  const auto import = parse_model_options(arguments.import);
   if (!import) return kExitUsage;
   Diagnostics diagnostics;
   std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
@@ -183,7 +183,10 @@ int reference(const ReferenceArguments& arguments) {
 void add_reference_command(CLI::App& app, Action& action) {
   const auto arguments = std::make_shared<ReferenceArguments>();
   CLI::App* command = app.add_subcommand("reference", "Run a model on the host in 64-bit floats");
-  command->add_option("MODEL", arguments->model, "Graph file: .json, .rlxg or .onnx")->required();
+  command
+      ->add_option("MODEL", arguments->model,
+                   "Graph file: .json, .rlxg, .onnx or .gguf; or a checkpoint's folder")
+      ->required();
   command->add_option("--inputs", arguments->inputs,
                       "NAME=FILE.npy, FILE.npz, or FILE.npy for a single input");
   command->add_option("--outputs", arguments->outputs, "Folder for one .npy file per output")

@@ -76,6 +76,80 @@ std::optional<std::map<std::string, int64_t>> parse_dims(const std::vector<std::
   return dims;
 }
 
+namespace {
+
+// "16", "1:512" or "32:1024:32".
+std::optional<SymbolRange> parse_range(const std::string& text) {
+  std::vector<int64_t> numbers;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ':');) {
+    int64_t number = 0;
+    const char* end = part.data() + part.size();
+    const auto [rest, error] = std::from_chars(part.data(), end, number);
+    if (error != std::errc{} || rest != end) return std::nullopt;
+    numbers.push_back(number);
+  }
+  const bool whole = !text.empty() && text.back() != ':';
+  if (!whole || numbers.size() < 2 || numbers.size() > 3) return std::nullopt;
+  if (numbers.size() == 2) numbers.push_back(1);
+  if (numbers[0] < 0 || numbers[1] < numbers[0] || numbers[2] < 1) return std::nullopt;
+  return SymbolRange{.minimum = numbers[0], .maximum = numbers[1], .multiple_of = numbers[2]};
+}
+
+// "1:16,17:128,129:512": ascending, apart from each other. "8" among them is 8:8.
+std::optional<std::vector<SymbolRange>> parse_ranges(const std::string& text) {
+  std::vector<SymbolRange> ranges;
+  std::stringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    const bool is_number = part.find(':') == std::string::npos;
+    const std::optional<SymbolRange> range = parse_range(is_number ? part + ":" + part : part);
+    if (!range || (!ranges.empty() && range->minimum <= ranges.back().maximum)) return std::nullopt;
+    ranges.push_back(*range);
+  }
+  return text.ends_with(',') ? std::nullopt : std::optional(ranges);
+}
+
+// --dim arguments: those with a colon are ranges.
+bool take_dims(const std::vector<std::string>& arguments, ImportOptions& options) {
+  std::vector<std::string> values;
+  for (const std::string& argument : arguments) {
+    const size_t equals = argument.find('=');
+    if (equals == std::string::npos || argument.find(':', equals) == std::string::npos) {
+      values.push_back(argument);
+      continue;
+    }
+    const std::string name = argument.substr(0, equals);
+    const auto ranges = parse_ranges(argument.substr(equals + 1));
+    if (name.empty() || !ranges) {
+      usage_error("--dim \"" + argument +
+                  "\" is not NAME=NUMBER, NAME=MIN:MAX, NAME=MIN:MAX:STEP or several such ranges, "
+                  "ascending and apart, as in NAME=1:16,17:128");
+      return false;
+    }
+    const bool is_known = options.free_dims.contains(name) || options.ranged_dims.contains(name);
+    if (ranges->size() == 1) {
+      options.free_dims.emplace(name, ranges->front());
+    } else {
+      options.ranged_dims.emplace(name, *ranges);
+    }
+    if (is_known) {
+      usage_error("--dim \"" + name + "\" is given twice");
+      return false;
+    }
+  }
+  auto dims = parse_dims(values);
+  if (!dims) return false;
+  for (const auto& [name, value] : *dims) {
+    if (!options.free_dims.contains(name) && !options.ranged_dims.contains(name)) continue;
+    usage_error("--dim \"" + name + "\" is given twice");
+    return false;
+  }
+  options.dims = std::move(*dims);
+  return true;
+}
+
+}  // namespace
+
 std::optional<std::vector<EntryRequest>> parse_entries(const std::vector<std::string>& arguments) {
   std::vector<EntryRequest> requests;
   for (const std::string& argument : arguments) {
@@ -163,8 +237,11 @@ std::optional<std::map<std::string, std::string>> parse_constants(
 
 void add_import_options(CLI::App& command, ImportArguments& arguments) {
   command
-      .add_option("--dim", arguments.dims,
-                  "Value of a symbolic dimension, as batch=8; may be repeated")
+      .add_option(
+          "--dim", arguments.dims,
+          "Value of a symbolic dimension, as batch=8, or the values that a run may give it, "
+          "as seq=1:512, height=32:1024:32 (multiples of 32) or seq=1:16,17:512 (a program for "
+          "each range, chosen by value); may be repeated")
       ->allow_extra_args(false);
   command
       .add_option("--input-shape", arguments.shapes,
@@ -175,19 +252,37 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
                   "An input that becomes a constant, as sr=16000, training=false, sizes=[1,2] or "
                   "mask=mask.npy; may be repeated")
       ->allow_extra_args(false);
+  command.add_option("--ctx", arguments.context,
+                     "Of a language model: tokens that its caches hold (default: what it "
+                     "was made for, at most 4096)");
+  command
+      .add_option("--chunks", arguments.chunks,
+                  "Of a language model: tokens per run, as 1,8,32,128,512 (the default); each "
+                  "becomes an entry, decode for 1 and prefill_N for N")
+      ->delimiter(',')
+      ->allow_extra_args(false);
 }
 
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments) {
-  auto dims = parse_dims(arguments.dims);
-  if (!dims) return std::nullopt;
+  ImportOptions options{.auto_promote = arguments.auto_promote};
+  if (!take_dims(arguments.dims, options)) return std::nullopt;
   auto shapes = parse_shapes(arguments.shapes);
   if (!shapes) return std::nullopt;
   auto constants = parse_constants(arguments.constants);
   if (!constants) return std::nullopt;
-  return ImportOptions{.dims = std::move(*dims),
-                       .input_shapes = std::move(*shapes),
-                       .constants = std::move(*constants),
-                       .auto_promote = arguments.auto_promote};
+  options.input_shapes = std::move(*shapes);
+  options.constants = std::move(*constants);
+  options.language.context = arguments.context;
+  options.language.chunks = arguments.chunks;
+  return options;
+}
+
+std::optional<ImportOptions> parse_model_options(const ImportArguments& arguments) {
+  std::optional<ImportOptions> options = parse_import_options(arguments);
+  if (!options || options->ranged_dims.empty()) return options;
+  usage_error("--dim " + options->ranged_dims.begin()->first +
+              " has several ranges, which are for programs of a plan; give one");
+  return std::nullopt;
 }
 
 }  // namespace rlx

@@ -57,10 +57,14 @@ struct ImportArguments {
   std::vector<std::string> dims;
   std::vector<std::string> shapes;
   std::vector<std::string> constants;
+  std::optional<int64_t> context;
+  std::vector<int64_t> chunks;
   bool auto_promote = false;
 };
-// --dim, --input-shape and --const.
+// --dim, --input-shape, --const, --ctx and --chunks.
 void add_import_options(CLI::App& command, ImportArguments& arguments);
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
+// The same for commands that make no plan, where a symbol has one range at most.
+std::optional<ImportOptions> parse_model_options(const ImportArguments& arguments);
 
 }  // namespace rlx

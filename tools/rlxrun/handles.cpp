@@ -118,6 +118,16 @@ Tensor describe_input(const rlx_session* session, uint32_t entry, uint32_t input
   return to_tensor(info);
 }
 
+std::vector<Tensor> describe_states(const rlx_plan* plan) {
+  std::vector<Tensor> states;
+  for (uint32_t i = 0; i < rlx_plan_state_count(plan); ++i) {
+    rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
+    check(rlx_plan_get_state(plan, i, &info));
+    states.push_back(to_tensor(info));
+  }
+  return states;
+}
+
 std::vector<std::string> free_symbols(const rlx_plan* plan) {
   std::vector<std::string> names;
   for (uint32_t i = 0; i < rlx_plan_symbol_count(plan); ++i) {
@@ -153,9 +163,8 @@ bool can_have_dims(const Tensor& tensor, const std::vector<uint64_t>& dims) {
   if (!tensor.is_free()) return dims == tensor.dims;
   if (dims.size() != tensor.dims.size()) return false;
   for (size_t i = 0; i < dims.size(); ++i) {
-    const bool fits =
-        tensor.free_dims[i].empty() ? dims[i] == tensor.dims[i] : dims[i] <= tensor.dims[i];
-    if (!fits) return false;
+    // How large a free one may be, the session tells.
+    if (tensor.free_dims[i].empty() && dims[i] != tensor.dims[i]) return false;
   }
   return true;
 }

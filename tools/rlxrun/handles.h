@@ -58,6 +58,9 @@ void describe_program(const rlx_session* session, EntryView& entry);
 // An input at the present sizes.
 Tensor describe_input(const rlx_session* session, uint32_t entry, uint32_t input);
 
+// The states of a plan, in its order.
+std::vector<Tensor> describe_states(const rlx_plan* plan);
+
 // The free symbols of a plan.
 std::vector<std::string> free_symbols(const rlx_plan* plan);
 

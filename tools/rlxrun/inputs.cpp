@@ -107,15 +107,6 @@ class Matcher {
   Matched matched_;
 };
 
-// Nothing is converted.
-void require_same_type(const Tensor& tensor, npy::Element element,
-                       const std::vector<uint64_t>& dims) {
-  if (npy::carries(element, tensor.dtype) && can_have_dims(tensor, dims)) return;
-  throw Failure(ExitCode::InputRefused, "input \"" + tensor.name + "\": got " +
-                                            std::string(npy::element_name(element)) +
-                                            shape_text(dims) + ", wanted " + type_text(tensor));
-}
-
 // SplitMix64: one 64-bit state, equidistributed, the same everywhere.
 class Generator {
  public:
@@ -212,6 +203,14 @@ void put_seeded(std::vector<std::byte>& data, uint64_t index, const Tensor& tens
 
 }  // namespace
 
+void require_same_type(std::string_view kind, const Tensor& tensor, npy::Element element,
+                       const std::vector<uint64_t>& dims) {
+  if (npy::carries(element, tensor.dtype) && can_have_dims(tensor, dims)) return;
+  throw Failure(ExitCode::InputRefused, std::string(kind) + " \"" + tensor.name + "\": got " +
+                                            std::string(npy::element_name(element)) +
+                                            shape_text(dims) + ", wanted " + type_text(tensor));
+}
+
 Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
                     std::string_view kind, TypeCheck check) {
   Matcher matcher(wanted, kind, check);
@@ -220,7 +219,11 @@ Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tens
 }
 
 Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted) {
-  Matched matched = match_files(options.inputs, wanted, "input", require_same_type);
+  Matched matched = match_files(
+      options.inputs, wanted, "input",
+      [](const Tensor& tensor, npy::Element element, const std::vector<uint64_t>& dims) {
+        require_same_type("input", tensor, element, dims);
+      });
   std::vector<Tensor> missing;
   for (size_t i = 0; i < wanted.size(); ++i) {
     if (matched.given[i]) continue;

@@ -29,6 +29,10 @@ using TypeCheck = void (*)(const Tensor& tensor, npy::Element element,
 Matched match_files(const std::vector<TensorFile>& files, const std::vector<Tensor>& wanted,
                     std::string_view kind, TypeCheck check);
 
+// Refuses any other type or shape than the tensor's; nothing is converted. `kind` is for messages.
+void require_same_type(std::string_view kind, const Tensor& tensor, npy::Element element,
+                       const std::vector<uint64_t>& dims);
+
 // The bytes of each input: from the files, or seeded where `options.seeded` is set; seeded ones
 // with free dims are left out, since the other inputs may decide their sizes. Missing ones are all
 // named.

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "runtime/base/output_file.h"
+#include "tools/rlxrun/chat.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/report.h"
@@ -30,6 +31,11 @@ ExitCode run_tool(const Options& options) {
     return ExitCode::Ok;
   }
   if (options.tune == TuneMode::Write) tune_plan(options);
+  if (options.chat.is_wanted()) {
+    const ChatReport report = run_chat(options);
+    if (options.json) std::fputs(chat_json(report).c_str(), stdout);
+    return ExitCode::Ok;
+  }
   PlanHandle plan;
   const Report report = run(options, plan);
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);

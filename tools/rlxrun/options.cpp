@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "tools/rlxrun/chat_flags.h"
 #include "tools/rlxrun/errors.h"
 
 namespace rlx::tool {
@@ -17,11 +18,14 @@ constexpr const char* kFooter =
     "  rlxrun model.plan --inputs x.npy --outputs out\n"
     "  rlxrun model.plan --inputs ids=ids.npy mask=mask.npy --expected y.npy\n"
     "  rlxrun model.plan --seeded --warmup 10 --repeat 100 --profile\n"
-    "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77";
+    "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77\n"
+    "  rlxrun chat.plan --chat \"What is the capital of France?\" -n 64";
 
 // What the flags say as text, before it is taken apart.
 struct RawOptions {
   std::vector<std::string> inputs;
+  std::vector<std::string> states;
+  std::vector<std::string> state_dumps;
   std::vector<std::string> expected;
   std::vector<std::string> dumps;
   std::vector<std::string> symbols;
@@ -35,6 +39,13 @@ TensorFile split_tensor_file(const std::string& text) {
     throw CLI::ValidationError("\"" + text + "\" is neither name=file nor a file");
   }
   return {.name = text.substr(0, equals), .path = text.substr(equals + 1)};
+}
+
+TensorFile split_state_dump(const std::string& text) {
+  TensorFile dump = split_tensor_file(text);
+  if (dump.name.empty())
+    throw CLI::ValidationError("--dump-state: \"" + text + "\" is not NAME=FILE.npy");
+  return dump;
 }
 
 SymbolValue split_symbol(const std::string& text) {
@@ -75,18 +86,23 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
                  "Value of a free symbol; files that give inputs set the symbols of their shapes, "
                  "what nothing sets is at its maximum")
       ->type_name("NAME=N");
-  app.add_option("-i,--inputs", raw.inputs,
-                 "x.npy for a plan with one input, name=x.npy, or file.npz")
+  app.add_option("--inputs", raw.inputs, "x.npy for a plan with one input, name=x.npy, or file.npz")
       ->type_name("FILE");
   app.add_flag(
       "--seeded", options.seeded,
       "Random values for the inputs that no file gives; the same for the same name and seed");
-  app.add_option("--seed", options.seed, "Seed of --seeded")->needs("--seeded");
+  app.add_option("--seed", options.seed, "Seed of --seeded, or of tokens that --temperature draws");
   app.add_option("--seeded-max", options.seeded_max,
                  "Seeded integers are at least 0 and below this")
       ->needs("--seeded")
       ->check(CLI::Range(int64_t{1}, INT64_MAX))
       ->capture_default_str();
+  app.add_option("--state", raw.states,
+                 "What a state begins with instead of its initial value: s.npy for a plan with one "
+                 "state, name=s.npy, or file.npz")
+      ->type_name("FILE");
+  app.add_option("--dump-state", raw.state_dumps, "Write a state as the first run leaves it")
+      ->type_name("NAME=FILE.npy");
   app.add_option("-o,--outputs", options.outputs_folder,
                  "Write each output of the first run to DIR/name.npy")
       ->type_name("DIR");
@@ -142,6 +158,9 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       "Fail (exit code 2) where an index that a tensor holds lies outside what it indexes; "
       "on unless turned off: then it is clamped, read as zero or dropped");
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
+  app.add_option("--weights-folder", options.weights_folder,
+                 "Where the files lie that hold weights of a plan compiled with --external-weights "
+                 "(default: the plan's folder)");
   app.add_option("--poison", options.poison, "Fill the arena with this byte before the first run")
       ->check(CLI::Range(0, 255))
       ->type_name("BYTE");
@@ -158,10 +177,15 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   RawOptions raw;
   add_data_flags(app, options, raw);
   add_run_flags(app, options, raw);
+  add_chat_flags(app, options);
   try {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");
+    check_chat_flags(app, options);
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
+    for (const std::string& text : raw.states) options.states.push_back(split_tensor_file(text));
+    for (const std::string& text : raw.state_dumps)
+      options.state_dumps.push_back(split_state_dump(text));
     for (const std::string& text : raw.symbols) options.symbols.push_back(split_symbol(text));
     for (const std::string& text : raw.expected)
       options.expected.push_back(split_tensor_file(text));

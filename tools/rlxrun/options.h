@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/include/rlx_text.h"
+#include "tools/language/token_loop.h"
+
 namespace rlx::tool {
 
 // "name=path", or a path alone (a .npz names its arrays itself; a .npy then stands for the only
@@ -35,14 +38,38 @@ struct SymbolValue {
   uint64_t value = 0;
 };
 
+enum class Overflow : uint8_t {
+  Refuse,
+  Shift,  // forget the oldest half of the context
+};
+
+// What is asked of a language model.
+struct ChatOptions {
+  std::optional<std::string> message;  // one turn
+  bool interactive = false;            // a conversation on the terminal
+  std::optional<std::string> system;
+  std::vector<int32_t> prompt_ids;
+  std::optional<uint32_t> most_tokens;  // of a reply
+  std::string logits_path;
+  rlx_text_sampling sampling = RLX_INIT(rlx_text_sampling);  // but its seed
+  language::Reuse reuse = language::Reuse::Exact;
+  Overflow overflow = Overflow::Refuse;
+
+  [[nodiscard]] bool is_wanted() const {
+    return message.has_value() || interactive || !prompt_ids.empty();
+  }
+};
+
 struct Options {
   std::string plan_path;
   std::string entry;  // empty: the only one
   std::vector<SymbolValue> symbols;
   std::vector<TensorFile> inputs;
-  bool seeded = false;  // inputs without a file are random
-  uint64_t seed = 0;
-  int64_t seeded_max = 8;  // seeded integers are below it
+  bool seeded = false;             // inputs without a file are random
+  uint64_t seed = 0;               // of these, or of sampling
+  int64_t seeded_max = 8;          // seeded integers are below it
+  std::vector<TensorFile> states;  // with which they begin; the others as the plan says
+  std::vector<TensorFile> state_dumps;
   std::string outputs_folder;
   std::vector<TensorFile> expected;
   std::optional<double> rtol;
@@ -62,7 +89,9 @@ struct Options {
   bool check_indices = true;
   TuneMode tune = TuneMode::None;
   bool check_weights = false;
+  std::string weights_folder;  // empty: the plan's
   std::optional<uint8_t> poison;
+  ChatOptions chat;
 };
 
 struct ParsedCommandLine {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tools/rlxrun/chat.h"
 #include "tools/rlxrun/report.h"
 
 namespace rlx::tool {
@@ -107,6 +108,19 @@ Json array_json(const std::vector<T>& items, Convert convert) {
   return array;
 }
 
+Json turn_json(const ChatTurn& turn) {
+  return {{"prompt_ids", turn.prompt_ids},
+          {"ids", turn.ids},
+          {"text", turn.text},
+          {"end", turn.end == ReplyEnd::Stop ? "stop" : "length"},
+          {"kept_tokens", turn.kept_tokens},
+          {"prompt_runs", turn.prompt_runs},
+          {"shifts", turn.shifts},
+          {"prompt_ms", turn.prompt_milliseconds},
+          {"token_us", summary_json(summarize(turn.token_microseconds))},
+          {"tokens_per_second", turn.tokens_per_second()}};
+}
+
 // Names from files may be any bytes.
 std::string dump(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -135,6 +149,14 @@ std::string report_json(const Report& report) {
   if (!report.dumped.empty()) json["dumped"] = report.dumped;
   if (!report.notes.empty()) json["notes"] = report.notes;
   return dump(json);
+}
+
+std::string chat_json(const ChatReport& report) {
+  return dump(
+      {{"plan", plan_json(report.plan)},
+       {"device", device_json(report.device)},
+       {"timing", {{"open_ms", report.open_milliseconds}, {"load_ms", report.load_milliseconds}}},
+       {"turns", array_json(report.turns, turn_json)}});
 }
 
 std::string trace_json(const Report& report) {

@@ -3,51 +3,16 @@
 #include "tools/rlxrun/run.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 
 #include "tools/npy/array_folder.h"
-#include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/inputs.h"
+#include "tools/rlxrun/opening.h"
+#include "tools/rlxrun/states.h"
 
 namespace rlx::tool {
 namespace {
-
-class Stopwatch {
- public:
-  [[nodiscard]] double microseconds() const {
-    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start_)
-        .count();
-  }
-  [[nodiscard]] double milliseconds() const { return microseconds() / 1000; }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-DeviceFacts facts_of(const rlx_device_info& info) {
-  return {.id = info.id,
-          .name = info.name,
-          .driver = info.driver,
-          .api_version = info.api_version,
-          .architecture = info.architecture,
-          .memory_bytes = info.memory_bytes,
-          .available_bytes = info.available_bytes,
-          .unified_memory = info.unified_memory != 0};
-}
-
-PlanFacts facts_of(const rlx_plan* plan) {
-  rlx_plan_info info = RLX_INIT(rlx_plan_info);
-  check(rlx_plan_get_info(plan, &info));
-  return {.name = info.name,
-          .producer = info.producer,
-          .file_bytes = info.file_bytes,
-          .weights_bytes = info.weights_bytes,
-          .state_bytes = info.state_bytes,
-          .arena_bytes = info.arena_bytes,
-          .io_bytes = info.io_bytes};
-}
 
 void set_input(rlx_session* session, const EntryView& entry, size_t input,
                const npy::Array& array) {
@@ -138,29 +103,6 @@ std::vector<Comparison> compare_outputs(const Matched& expected, const std::vect
   return comparisons;
 }
 
-// The device for "auto": the first of CUDA, else of Vulkan, for which the plan has code.
-std::string pick_device(rlx_plan* plan) {
-  rlx_plan_info info = RLX_INIT(rlx_plan_info);
-  check(rlx_plan_get_info(plan, &info));
-  std::string note;
-  const std::vector<DeviceFacts> devices = list_devices(note);
-  const auto present = [&](const std::string& kind) {
-    return std::any_of(devices.begin(), devices.end(),
-                       [&](const DeviceFacts& device) { return device.id.starts_with(kind); });
-  };
-  if (info.cuda_architecture_count != 0 && present("cuda")) return "cuda";
-  if (info.vulkan_api_version != 0 && present("vulkan")) return "vulkan";
-  std::string message = "the plan has code for ";
-  if (info.vulkan_api_version != 0) message += "Vulkan";
-  if (info.vulkan_api_version != 0 && info.cuda_architecture_count != 0) message += " and ";
-  if (info.cuda_architecture_count != 0) message += "CUDA";
-  message += "; this machine has ";
-  for (const DeviceFacts& device : devices)
-    message += device.id + " (" + device.name + ")" + (&device == &devices.back() ? "" : ", ");
-  message += devices.empty() ? "no device" : "";
-  throw Failure(ExitCode::DeviceUnsuitable, note.empty() ? message : message + "; " + note);
-}
-
 std::vector<CodeUse> codes_of(const EntryView& entry) {
   std::map<std::string, uint32_t> counts;
   for (const rlx_step_info& step : entry.steps) {
@@ -171,34 +113,18 @@ std::vector<CodeUse> codes_of(const EntryView& entry) {
   return codes;
 }
 
-bool wants_device_times(const Options& options) {
-  return options.profile || !options.trace_path.empty() || options.repeat > 1;
-}
-
-SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options) {
-  rlx_session_options session_options = RLX_INIT(rlx_session_options);
-  session_options.jobs = options.jobs;
-  session_options.profile = wants_device_times(options) ? 1 : 0;
-  session_options.pipeline_cache_path =
-      options.pipeline_cache_path.empty() ? nullptr : options.pipeline_cache_path.c_str();
-  session_options.memory_budget_bytes = options.memory_budget_bytes;
-  session_options.require_tuned = options.tune == TuneMode::Locked ? 1 : 0;
-  session_options.check_indices = options.check_indices ? 1 : 0;
-  rlx_session* session = nullptr;
-  check(rlx_session_create(plan, device, &session_options, &session));
-  return SessionHandle(session);
-}
-
-// States change with each run, so the timed runs begin from the same values as the first one. A
-// single run without warm-up is the first one itself.
-void measure(rlx_session* session, uint32_t entry, const Options& options, Timing& timing) {
+// States change with each run, so the timed runs begin from the same values as the first one, the
+// warm-up notwithstanding. A single run without warm-up is the first one itself.
+void measure(rlx_session* session, uint32_t entry, const Options& options, const States& states,
+             Timing& timing) {
   timing.repeat = options.repeat;
   if (options.repeat == 1 && options.warmup == 0) {
     timing.wall = summarize({timing.first_run_milliseconds * 1000});
     return;
   }
-  check(rlx_session_reset_states(session));
+  begin_states(session, states);
   for (uint32_t i = 0; i < options.warmup; ++i) check(rlx_session_run(session, entry));
+  if (options.warmup > 0) begin_states(session, states);
   std::vector<double> wall;
   std::vector<double> device;
   wall.reserve(options.repeat);
@@ -217,10 +143,10 @@ void measure(rlx_session* session, uint32_t entry, const Options& options, Timin
 }
 
 std::vector<StepProfile> profile_steps(rlx_session* session, const EntryView& entry,
-                                       const Options& options) {
+                                       const Options& options, const States& states) {
   std::vector<std::vector<double>> samples(entry.steps.size());
   std::vector<rlx_step_time> times(entry.steps.size());
-  check(rlx_session_reset_states(session));
+  begin_states(session, states);
   for (uint32_t i = 0; i < options.repeat; ++i) {
     uint32_t count = 0;
     check(rlx_session_profile(session, entry.index, times.data(),
@@ -277,9 +203,21 @@ uint32_t find_value(const std::vector<Tensor>& values, const DumpRequest& reques
   return *found;
 }
 
-void dump_values(rlx_session* session, const EntryView& entry, const Options& options,
+void dump_states(rlx_session* session, const Options& options, const States& states,
                  Report& report) {
+  const std::vector<DumpedState> dumped = read_states(session, states);
+  for (size_t i = 0; i < dumped.size(); ++i) {
+    const std::string& path = options.state_dumps[i].path;
+    check_written(npy::write_npy(path, to_array(dumped[i].tensor, dumped[i].data)));
+    note_carrier(path, dumped[i].tensor, report.notes);
+    report.dumped.push_back(path);
+  }
+}
+
+void dump_values(rlx_session* session, const EntryView& entry, const Options& options,
+                 const States& states, Report& report) {
   if (options.dumps.empty()) return;
+  begin_states(session, states);
   const std::vector<Tensor> values = describe_values(session, entry.index);
   for (const DumpRequest& request : options.dumps) {
     if (request.step >= entry.steps.size()) {
@@ -289,7 +227,6 @@ void dump_values(rlx_session* session, const EntryView& entry, const Options& op
     }
     const uint32_t value = find_value(values, request);
     std::vector<std::byte> data(values[value].size_bytes);
-    check(rlx_session_reset_states(session));
     check(rlx_session_read_value(session, entry.index, request.step, value, data.data(),
                                  data.size()));
     check_written(npy::write_npy(request.path, to_array(values[value], data)));
@@ -308,30 +245,25 @@ bool Report::matches() const {
 Report run(const Options& options, PlanHandle& plan) {
   Report report;
   const Stopwatch open_watch;
-  rlx_plan_options plan_options = RLX_INIT(rlx_plan_options);
-  plan_options.check_weights = options.check_weights ? 1 : 0;
-  rlx_plan* opened = nullptr;
-  check(rlx_plan_open_file(options.plan_path.c_str(), &plan_options, &opened));
-  plan.reset(opened);
+  plan = open_plan(options);
   report.timing.open_milliseconds = open_watch.milliseconds();
   report.plan = facts_of(plan.get());
   report.entry = describe_entry(plan.get(), options.entry);
   const Matched inputs = load_inputs(options, report.entry.inputs);
   const Matched expected =
       match_files(options.expected, report.entry.outputs, "output", require_comparable);
+  const States states = load_states(plan.get(), options);
   report.notes = inputs.notes;
+  report.notes.insert(report.notes.end(), states.initial.notes.begin(), states.initial.notes.end());
   report.notes.insert(report.notes.end(), expected.notes.begin(), expected.notes.end());
 
-  const std::string device_id = options.device == "auto" ? pick_device(plan.get()) : options.device;
-  const DeviceHandle device = open_device(device_id, options.validate);
-  rlx_device_info device_info = RLX_INIT(rlx_device_info);
-  check(rlx_device_get_info(device.get(), &device_info));
-  report.device = facts_of(device_info);
+  const DeviceHandle device = open_wanted_device(options, plan.get(), report.device);
 
   const Stopwatch load_watch;
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
   set_inputs(session.get(), report.entry, inputs, options);
+  if (!options.states.empty()) begin_states(session.get(), states);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
   const Stopwatch prepare_watch;
@@ -349,26 +281,14 @@ Report run(const Options& options, PlanHandle& plan) {
   if (!options.outputs_folder.empty())
     write_outputs(options.outputs_folder, report.outputs, report.notes);
 
-  measure(session.get(), report.entry.index, options, report.timing);
-  if (options.profile || !options.trace_path.empty()) {
-    report.profile = profile_steps(session.get(), report.entry, options);
-  }
-  dump_values(session.get(), report.entry, options, report);
-  return report;
-}
+  dump_states(session.get(), options, states, report);
 
-std::vector<DeviceFacts> list_devices(std::string& note) {
-  rlx_device_list* opened = nullptr;
-  check(rlx_device_list_create(&opened));
-  const DeviceListHandle list(opened);
-  std::vector<DeviceFacts> devices;
-  for (uint32_t i = 0; i < rlx_device_list_count(list.get()); ++i) {
-    rlx_device_info info = RLX_INIT(rlx_device_info);
-    check(rlx_device_list_get(list.get(), i, &info));
-    devices.push_back(facts_of(info));
+  measure(session.get(), report.entry.index, options, states, report.timing);
+  if (options.profile || !options.trace_path.empty()) {
+    report.profile = profile_steps(session.get(), report.entry, options, states);
   }
-  note = rlx_device_list_note(list.get());
-  return devices;
+  dump_values(session.get(), report.entry, options, states, report);
+  return report;
 }
 
 }  // namespace rlx::tool

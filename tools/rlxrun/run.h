@@ -8,31 +8,11 @@
 
 #include "tools/rlxrun/compare.h"
 #include "tools/rlxrun/handles.h"
+#include "tools/rlxrun/opening.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/stats.h"
 
 namespace rlx::tool {
-
-struct DeviceFacts {
-  std::string id;
-  std::string name;
-  std::string driver;
-  uint32_t api_version = 0;   // as the driver packs it
-  uint32_t architecture = 0;  // CUDA: 90 for compute capability 9.0
-  uint64_t memory_bytes = 0;
-  uint64_t available_bytes = 0;
-  bool unified_memory = false;
-};
-
-struct PlanFacts {
-  std::string name;
-  std::string producer;
-  uint64_t file_bytes = 0;
-  uint64_t weights_bytes = 0;
-  uint64_t state_bytes = 0;
-  uint64_t arena_bytes = 0;
-  uint64_t io_bytes = 0;
-};
 
 struct Output {
   Tensor tensor;
@@ -87,7 +67,5 @@ struct Report {
 // Throws a Failure where something is refused; a mismatch with --expected is no failure but in the
 // report. `plan` receives the open plan, which the report's step records refer to.
 Report run(const Options& options, PlanHandle& plan);
-
-std::vector<DeviceFacts> list_devices(std::string& note);
 
 }  // namespace rlx::tool

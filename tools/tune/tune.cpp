@@ -169,9 +169,15 @@ class Tuner {
     while (PlanView::text(loaded_.view().entry(number).name()) != entry.name) ++number;
     return number;
   }
+  // Of a record for other ranges than the symbols' maxima the library's heuristic chooses.
+  [[nodiscard]] bool is_at_maximum(const fb::EntryT& entry) const {
+    return std::ranges::all_of(entry.ranges, [&](const fb::SymbolRange& range) {
+      return range.maximum() == loaded_.view().index().symbols()->Get(range.symbol())->maximum();
+    });
+  }
 
   Status tune_gemms(fb::EntryT& entry) {
-    if (!is_for(entry, loaded_.target())) return {};
+    if (!is_for(entry, loaded_.target()) || !is_at_maximum(entry)) return {};
     for (uint32_t g = 0; g < entry.gemms.size(); ++g) {
       const std::vector<uint32_t> steps = steps_of(entry, g);
       if (!steps.empty()) RLX_RETURN_IF_ERROR(tune_gemm(entry, g, steps));

@@ -62,7 +62,7 @@ bool check_bias(InferContext& ctx, const AttentionProblem& problem) {
       "bias is " + to_string(bias) + ", wanted a shape that broadcasts to " + to_string(wanted));
 }
 
-bool check_per_batch(InferContext& ctx, size_t input, const char* name, int64_t batch) {
+bool check_per_batch(InferContext& ctx, size_t input, const char* name, const Dim& batch) {
   if (!ctx.has_input(input)) return true;
   const TensorType& type = ctx.input(input);
   if (!is_integer(type.dtype)) {
@@ -72,7 +72,7 @@ bool check_per_batch(InferContext& ctx, size_t input, const char* name, int64_t 
   }
   if (type.shape.empty() || type.shape == Shape{batch}) return true;
   return ctx.fail(DiagCode::BadShape, std::string(name) + " is " + to_string(type) +
-                                          ", wanted a scalar or [" + std::to_string(batch) + "]");
+                                          ", wanted a scalar or [" + to_string(batch) + "]");
 }
 
 bool infer_attention(InferContext& ctx) {

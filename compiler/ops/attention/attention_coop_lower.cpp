@@ -76,7 +76,7 @@ std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& 
   if (o.bias && o.bias->ref.dtype() == DType::f64) return "the bias is f64";
   if (problem.kv_tokens == 0) return "there are no keys";
   if (problem.q_tokens < kFewQueries)
-    return std::to_string(problem.q_tokens) + " queries do not fill matrices";
+    return to_string(problem.q_tokens) + " queries do not fill matrices";
   for (const int64_t dim : {problem.head_dim, problem.v_head_dim}) {
     if (dim % kMatrix != 0 || dim > kWidest) {
       return "head size " + std::to_string(dim) + " is no multiple of 16 up to " +

@@ -45,7 +45,7 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real, const FullDevi
   tiling.d4 = ceil_div(problem.head_dim, 4);
   for (int64_t queries = most_queries; queries > 1; queries /= 2) {
     const int64_t groups =
-        problem.batch * problem.heads * ceil_div(problem.q_tokens, queries * kThreadRows);
+        (problem.batch * problem.heads * ceil_div(problem.q_tokens, queries * kThreadRows)).bound();
     if (queries * tiling.column_blocks > accumulators || groups < full.attention_groups) continue;
     tiling.queries_per_thread = queries;
     break;
@@ -71,10 +71,9 @@ Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t whic
   }
   const bool values = which == 2;
   const int64_t heads = which == 0 ? problem.heads : problem.kv_heads;
-  const int64_t tokens = which == 0 ? problem.q_tokens : problem.kv_tokens;
+  const Dim tokens = which == 0 ? problem.q_tokens : problem.kv_tokens;
   TensorRef moved{.buffer = ref.buffer,
-                  .offset_bytes = ref.offset_bytes +
-                                  static_cast<uint64_t>(view.offset * element_bytes(ref.dtype())),
+                  .offset_bytes = ref.offset_bytes + view.offset * element_bytes(ref.dtype()),
                   .type = {.dtype = ref.dtype(),
                            .shape = {problem.batch, heads, tokens,
                                      values ? problem.v_head_dim : problem.head_dim}},
@@ -93,9 +92,9 @@ using AttentionDispatch = DispatchBuilder<AttentionParams>;
 
 void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
                    const Tiling& tiling) {
-  const int64_t query_tiles = ceil_div(problem.q_tokens, tiling.tile_queries());
-  const int64_t groups = problem.batch * problem.heads * query_tiles;
-  const Grid grid = split_grid(static_cast<uint64_t>(groups));
+  const Dim query_tiles = ceil_div(problem.q_tokens, tiling.tile_queries());
+  const Dim groups = problem.batch * problem.heads * query_tiles;
+  const Grid grid = split_grid(groups);
   dispatch.workgroup({static_cast<uint32_t>(kLanes * kThreadRows), 1, 1})
       .define("RLX_LANES", kLanes)
       .define("RLX_ROWS", kThreadRows)
@@ -107,7 +106,7 @@ void define_tiling(AttentionDispatch& dispatch, const AttentionProblem& problem,
       .define("RLX_KP", tiling.pitch)
       .define("RLX_STAGE", tiling.stage)
       .define("RLX_Q_RESIDENT", tiling.queries_resident ? 1 : 0)
-      .define("RLX_QUERY_TILES", query_tiles)
+      .size("RLX_QUERY_TILES", query_tiles)
       .define("RLX_GROUPS", integer_text(groups))
       .grid(grid.x, grid.y, grid.z);
 }
@@ -133,7 +132,7 @@ bool emit_attention(LowerContext& ctx, const AttentionCall& call) {
 }
 
 std::string stride_lines(const std::string& name, const HeadsView& view, bool with_keys) {
-  const auto line = [&](const char* suffix, int64_t stride) {
+  const auto line = [&](const char* suffix, const Dim& stride) {
     return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
   };
   return line("_B", view.batch) + line("_H", view.head) + line("_S", view.token) +
@@ -197,10 +196,16 @@ constexpr std::array kAttentionOffers = {
         .estimate = Estimate::Bound,
         .refusal = [](const OfferContext&, const AttentionCall&) { return std::string(); },
         .microseconds = thread_bound,
-        .emit = emit_attention},
+        .emit = emit_attention,
+        .takes_free_sizes = true},
 };
 
 }  // namespace
+
+bool has_free_sizes(const AttentionCall& call) {
+  return call.problem.batch.is_free() || call.problem.q_tokens.is_free() ||
+         call.problem.kv_tokens.is_free();
+}
 
 DType attention_arithmetic(const AttentionOperands& o) {
   const auto is_double = [](const Heads& heads) { return heads.ref.dtype() == DType::f64; };
@@ -222,8 +227,8 @@ std::string attention_text(const AttentionProblem& problem, const AttentionOpera
 bool in_fours(const LowerContext& ctx, const Heads& heads, DType real) {
   const DType dtype = heads.ref.dtype();
   if (real == DType::f64 || ctx.alignment(heads.ref) < 4 * element_bytes(dtype)) return false;
-  return heads.ref.shape()[3] % 4 == 0 && heads.view.batch % 4 == 0 && heads.view.head % 4 == 0 &&
-         heads.view.token % 4 == 0;
+  return heads.ref.shape()[3].divides_by(4) && heads.view.batch.divides_by(4) &&
+         heads.view.head.divides_by(4) && heads.view.token.divides_by(4);
 }
 
 uint32_t access_alignment(const LowerContext& ctx, const Heads& heads, DType real) {
@@ -239,7 +244,8 @@ std::string operand_lines(const AttentionProblem& problem, const AttentionOperan
   if (o.mask) views.push_back(&o.mask->ref);
   if (o.bias) views.push_back(&o.bias->ref);
   std::string text = define_line(
-      "RLX_INDEX", index_type(views, problem.batch * problem.heads * (problem.q_tokens + 1)));
+      "RLX_INDEX",
+      index_type(views, (problem.batch * problem.heads * (problem.q_tokens + 1)).range().most));
   text += stride_lines("Q", o.q.view, false) + stride_lines("K", o.k.view, false) +
           stride_lines("V", o.v.view, false) + stride_lines("Y", o.y.view, false);
   if (o.mask) {
@@ -275,28 +281,29 @@ const char* misaligned_operand(const OfferContext& at, const AttentionOperands& 
     const Heads& heads = *named.heads;
     const int64_t piece = kWidestAccessBytes / element_bytes(heads.ref.dtype());
     const HeadsView& view = heads.view;
-    const bool whole = view.dim == 1 && view.batch % piece == 0 && view.head % piece == 0 &&
-                       view.token % piece == 0;
+    const bool whole = view.dim == 1 && view.batch.divides_by(piece) &&
+                       view.head.divides_by(piece) && view.token.divides_by(piece);
     if (!whole || at.alignment(heads.ref) < kWidestAccessBytes) return named.name;
   }
   return nullptr;
 }
 
-uint64_t bytes_touched(const AttentionOperands& o) {
-  uint64_t bytes = 0;
+Dim bytes_touched(const AttentionOperands& o) {
+  Dim bytes = 0;
   for (const Heads* heads : {&o.q, &o.k, &o.v, &o.y}) bytes += byte_size(heads->ref.type);
   if (o.mask) bytes += byte_size(o.mask->ref.type);
   if (o.bias) bytes += byte_size(o.bias->ref.type);
   return bytes;
 }
 
-uint64_t flops_of(const AttentionProblem& problem) {
-  return static_cast<uint64_t>(2 * problem.batch * problem.heads * problem.q_tokens *
-                               problem.kv_tokens * (problem.head_dim + problem.v_head_dim));
+Dim flops_of(const AttentionProblem& problem) {
+  return 2 * problem.batch * problem.heads * problem.q_tokens * problem.kv_tokens *
+         (problem.head_dim + problem.v_head_dim);
 }
 
 StepWork work_of(const AttentionCall& call) {
-  return {.bytes = bytes_touched(call.operands), .flops = flops_of(call.problem)};
+  return {.bytes = static_cast<uint64_t>(bytes_touched(call.operands).bound()),
+          .flops = static_cast<uint64_t>(flops_of(call.problem).bound())};
 }
 
 std::span<const Offer<AttentionCall>> attention_offers() {

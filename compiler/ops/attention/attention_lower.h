@@ -36,6 +36,7 @@ struct AttentionCall {
   AttentionProblem problem;
   AttentionOperands operands;
 };
+bool has_free_sizes(const AttentionCall& call);
 
 // Dtype as the kernels' sources name it.
 std::string dtype_text(const TensorRef& ref);
@@ -48,8 +49,8 @@ std::string weight_lines(const AttentionProblem& problem, const AttentionOperand
 // all are.
 const char* misaligned_operand(const OfferContext& at, const AttentionOperands& operands);
 // Least bytes that a dispatch moves.
-uint64_t bytes_touched(const AttentionOperands& operands);
-uint64_t flops_of(const AttentionProblem& problem);
+Dim bytes_touched(const AttentionOperands& operands);
+Dim flops_of(const AttentionProblem& problem);
 StepWork work_of(const AttentionCall& call);
 
 // What both kernels of attention call by the same names: sizes, dtypes, which keys are allowed; and
@@ -97,8 +98,8 @@ void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem&
   constexpr int64_t kWidestWindow = int64_t{1} << 30;  // positions and windows add up in 32 bits
   dispatch.define("RLX_HEADS", problem.heads)
       .define("RLX_HEADS_PER_KV", problem.heads / problem.kv_heads)
-      .define("RLX_SQ", problem.q_tokens)
-      .define("RLX_SK", problem.kv_tokens)
+      .size("RLX_SQ", problem.q_tokens)
+      .size("RLX_SK", problem.kv_tokens)
       .define("RLX_D", problem.head_dim)
       .define("RLX_DV", problem.v_head_dim)
       .define("RLX_CAUSAL", problem.causal ? 1 : 0)
@@ -119,7 +120,7 @@ void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem&
     dispatch.define("RLX_HAS_" + name, ref ? 1 : 0);
     if (!ref) return;
     dispatch.define("RLX_" + name, dtype_text(*ref))
-        .define("RLX_" + name + "_STRIDE", ref->strides.empty() ? 0 : ref->strides[0])
+        .define("RLX_" + name + "_STRIDE", ref->strides.empty() ? Dim() : ref->strides[0])
         .read(field, *ref);
   };
   per_batch("KV_LEN", o.kv_len, &Params::kv_len);

@@ -153,7 +153,7 @@ int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
                                    const AttentionMmaTiling& tiling) {
   const int64_t bytes = element_bytes(dtype);
   const int64_t columns = round_up(problem.v_head_dim, 16);
-  const int64_t rows = std::min(problem.q_tokens * tiling.fold, tiling.tile_rows());
+  const int64_t rows = min(problem.q_tokens * tiling.fold, tiling.tile_rows());
   const int64_t stage = tiling.step_keys * tiling.warps_k * 128 *
                         (panels(problem.head_dim * bytes) + panels(columns * bytes));
   const int64_t joined = tiling.warps_k * rows * (problem.v_head_dim + 10) * 4;

@@ -17,10 +17,10 @@ std::string type_text(const TensorType& type) {
 
 // Sizes of q, k or v under a layout.
 struct HeadsSizes {
-  int64_t batch;
-  int64_t heads;
-  int64_t tokens;
-  int64_t dim;
+  Dim batch;
+  Dim heads;
+  Dim tokens;
+  Dim dim;
 };
 
 // nullopt where rank or head count do not fit the layout.
@@ -104,15 +104,13 @@ bool read_separate(NodeContext& ctx, AttentionProblem& problem, const TensorType
       checked_sizes(ctx, "v", problem.kv_layout, v, problem.kv_heads, problem.v_head_dim);
   if (!q_sizes || !k_sizes || !v_sizes) return false;
   if (k_sizes->batch != q_sizes->batch || v_sizes->batch != q_sizes->batch) {
-    return ctx.fail(DiagCode::BadShape, "batch sizes of q, k, v are " +
-                                            std::to_string(q_sizes->batch) + ", " +
-                                            std::to_string(k_sizes->batch) + ", " +
-                                            std::to_string(v_sizes->batch) + ", wanted equal ones");
+    return ctx.fail(DiagCode::BadShape, "batch sizes of q, k, v are " + to_string(q_sizes->batch) +
+                                            ", " + to_string(k_sizes->batch) + ", " +
+                                            to_string(v_sizes->batch) + ", wanted equal ones");
   }
   if (k_sizes->tokens != v_sizes->tokens) {
-    return ctx.fail(DiagCode::BadShape, "k has " + std::to_string(k_sizes->tokens) +
-                                            " tokens and v " + std::to_string(v_sizes->tokens) +
-                                            ", wanted equal counts");
+    return ctx.fail(DiagCode::BadShape, "k has " + to_string(k_sizes->tokens) + " tokens and v " +
+                                            to_string(v_sizes->tokens) + ", wanted equal counts");
   }
   problem.batch = q_sizes->batch;
   problem.q_tokens = q_sizes->tokens;
@@ -132,12 +130,12 @@ HeadsView view_in(const std::string& layout, const Strides& s, int64_t dim) {
 
 }  // namespace
 
-int64_t most_keys(const AttentionProblem& problem) {
+Dim most_keys(const AttentionProblem& problem) {
   if (problem.window_left < 0 || (!problem.causal && problem.window_right < 0)) {
     return problem.kv_tokens;
   }
   const int64_t right = problem.causal ? 0 : problem.window_right;
-  return std::min(problem.kv_tokens, problem.window_left + right + problem.q_tokens);
+  return min(problem.kv_tokens, problem.window_left + right + problem.q_tokens);
 }
 
 std::optional<AttentionProblem> attention_problem(
@@ -191,7 +189,7 @@ Shape attention_output_shape(const AttentionProblem& p) {
 
 HeadsView attention_view(const AttentionProblem& problem, uint32_t which, const Strides& strides) {
   if (problem.packed == "3hd") {
-    return {.offset = static_cast<int64_t>(which) * strides[2],
+    return {.offset = which * strides[2],
             .batch = strides[0],
             .head = strides[3],
             .token = strides[1],

@@ -23,19 +23,19 @@ enum AttentionInput : uint32_t {
 // Where element (b, head, s, d) of a tensor stands, in elements: offset + b * batch + head * head +
 // s * token + d * dim.
 struct HeadsView {
-  int64_t offset = 0;
-  int64_t batch = 0;
-  int64_t head = 0;
-  int64_t token = 0;
-  int64_t dim = 0;
+  Dim offset = 0;
+  Dim batch = 0;
+  Dim head = 0;
+  Dim token = 0;
+  Dim dim = 0;
 };
 
 struct AttentionProblem {
-  int64_t batch = 0;
+  Dim batch = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;
-  int64_t q_tokens = 0;
-  int64_t kv_tokens = 0;
+  Dim q_tokens = 0;
+  Dim kv_tokens = 0;
   int64_t head_dim = 0;
   int64_t v_head_dim = 0;
   std::string packed;  // none, 3hd, gqa
@@ -51,7 +51,7 @@ struct AttentionProblem {
 };
 
 // The most keys that queries which stand together attend to: the window's, or all.
-int64_t most_keys(const AttentionProblem& problem);
+Dim most_keys(const AttentionProblem& problem);
 // Reads attributes and sizes; reports what does not fit.
 std::optional<AttentionProblem> attention_problem(
     NodeContext& ctx, const std::vector<std::optional<TensorType>>& inputs);

@@ -14,18 +14,18 @@ enum RopeInput : uint32_t { kX, kCos, kSin, kPositions };
 
 // x as [B,S,H,D], whatever its layout.
 struct RopeSizes {
-  int64_t batch = 1;
-  int64_t tokens = 1;
-  int64_t heads = 1;
+  Dim batch = 1;
+  Dim tokens = 1;
+  Dim heads = 1;
   int64_t head_dim = 1;
   int64_t n_rot = 0;
 };
 
 struct RopeStrides {
-  int64_t batch = 0;
-  int64_t token = 0;
-  int64_t head = 0;
-  int64_t dim = 0;
+  Dim batch = 0;
+  Dim token = 0;
+  Dim head = 0;
+  Dim dim = 0;
 };
 
 std::optional<RopeSizes> rope_sizes(NodeContext& ctx, const TensorType& x) {
@@ -41,7 +41,7 @@ std::optional<RopeSizes> rope_sizes(NodeContext& ctx, const TensorType& x) {
                                     " for layout " + layout);
     return std::nullopt;
   }
-  if (layout == "bsd" ? s[2] % sizes.head_dim != 0 : s.back() != sizes.head_dim) {
+  if (layout == "bsd" ? !s[2].divides_by(sizes.head_dim) : s.back() != sizes.head_dim) {
     ctx.fail(DiagCode::BadShape, "x is " + to_string(x) + ", wanted a last dim " +
                                      (layout == "bsd" ? "divisible by" : "equal to") +
                                      " head_dim = " + std::to_string(sizes.head_dim) +
@@ -104,17 +104,18 @@ bool check_table(InferContext& ctx, const RopeSizes& sizes) {
   }
   if (cos.size() == 3 && (cos[0] != sizes.batch || cos[1] != sizes.tokens)) {
     return ctx.fail(DiagCode::BadShape, "cos has shape " + to_string(cos) + ", wanted [" +
-                                            std::to_string(sizes.batch) + ", " +
-                                            std::to_string(sizes.tokens) + ", W]");
+                                            to_string(sizes.batch) + ", " +
+                                            to_string(sizes.tokens) + ", W]");
   }
   const bool by_token = ctx.attrs().text("table") == "token";
   if (cos.size() == 2 && by_token && cos[0] != sizes.batch * sizes.tokens) {
     return ctx.fail(DiagCode::BadShape,
                     "cos has " + to_string(cos[0]) + " rows, wanted batch * tokens = " +
-                        std::to_string(sizes.batch * sizes.tokens) + " with table \"token\"");
+                        to_string(sizes.batch * sizes.tokens) + " with table \"token\"");
   }
-  if (cos.size() == 2 && cos[0] == 0 && sizes.batch * sizes.tokens > 0) {
-    return ctx.fail(DiagCode::BadShape, "cos has no rows, wanted at least one");
+  if (cos.size() == 2 && cos[0].range().least == 0 && sizes.batch * sizes.tokens > 0) {
+    return ctx.fail(DiagCode::BadShape,
+                    "cos has " + to_string(cos[0]) + " rows, wanted at least one at every size");
   }
   return true;
 }
@@ -142,9 +143,9 @@ bool check_positions(InferContext& ctx, const RopeSizes& sizes) {
     return true;
   }
   return ctx.fail(DiagCode::BadShape, "positions is " + to_string(positions) +
-                                          ", wanted a scalar, [" + std::to_string(sizes.tokens) +
-                                          "] or [" + std::to_string(sizes.batch) + ", " +
-                                          std::to_string(sizes.tokens) + "]");
+                                          ", wanted a scalar, [" + to_string(sizes.tokens) +
+                                          "] or [" + to_string(sizes.batch) + ", " +
+                                          to_string(sizes.tokens) + "]");
 }
 
 bool infer_rope(InferContext& ctx) {
@@ -203,15 +204,17 @@ bool evaluate_rope(EvaluateContext& ctx) {
   const double sign = ctx.attrs().flag("inverse") ? -1 : 1;
   const bool by_token = rows_are_tokens(ctx, cos.type.shape);
   const int64_t width = cos.type.shape.back();
+  const int64_t tokens = sizes->tokens;
+  const int64_t heads = sizes->heads;
   for (int64_t b = 0; b < sizes->batch; ++b) {
-    for (int64_t t = 0; t < sizes->tokens; ++t) {
-      const int64_t row = by_token ? b * sizes->tokens + t
-                                   : std::clamp<int64_t>(position_of(ctx, b, t, sizes->tokens), 0,
-                                                         cos.type.shape[0] - 1);
-      for (int64_t h = 0; h < sizes->heads; ++h) {
-        rotate_head(x, y, b * strides.batch + t * strides.token + h * strides.head, strides.dim,
-                    *sizes, neox, cos.floats.data() + row * width, sin.floats.data() + row * width,
-                    sign);
+    for (int64_t t = 0; t < tokens; ++t) {
+      const int64_t row =
+          by_token ? b * tokens + t
+                   : std::clamp<int64_t>(position_of(ctx, b, t, tokens), 0, cos.type.shape[0] - 1);
+      const int64_t base = b * strides.batch + t * strides.token;
+      for (int64_t h = 0; h < heads; ++h) {
+        rotate_head(x, y, base + h * strides.head, strides.dim, *sizes, neox,
+                    cos.floats.data() + row * width, sin.floats.data() + row * width, sign);
       }
     }
   }
@@ -219,7 +222,7 @@ bool evaluate_rope(EvaluateContext& ctx) {
 }
 
 std::string stride_lines(const std::string& name, const RopeStrides& strides) {
-  const auto line = [&](const char* suffix, int64_t stride) {
+  const auto line = [&](const char* suffix, const Dim& stride) {
     return define_line("RLX_" + name + suffix, "RLX_INDEX(" + integer_text(stride) + ")");
   };
   return line("_B", strides.batch) + line("_S", strides.token) + line("_H", strides.head) +
@@ -228,8 +231,8 @@ std::string stride_lines(const std::string& name, const RopeStrides& strides) {
 
 // Offset of entry i of a table's row for (batch b, token t, position row r).
 std::string table_macro(const std::string& name, const TensorRef& table, bool by_token,
-                        int64_t tokens) {
-  const auto term = [](const std::string& index, int64_t stride) {
+                        const Dim& tokens) {
+  const auto term = [](const std::string& index, const Dim& stride) {
     return "(" + index + ") * RLX_INDEX(" + integer_text(stride) + ")";
   };
   const std::string entry = " + " + term("i", table.strides.back());
@@ -237,7 +240,7 @@ std::string table_macro(const std::string& name, const TensorRef& table, bool by
   if (table.shape().size() == 3) {
     row = term("b", table.strides[0]) + " + " + term("t", table.strides[1]);
   } else if (by_token) {
-    row = term("(b) * RLX_INDEX(" + std::to_string(tokens) + ") + (t)", table.strides[0]);
+    row = term("(b) * RLX_INDEX(" + size_text(tokens) + ") + (t)", table.strides[0]);
   }
   return define_line(name + "(b, t, r, i)", "(" + row + entry + ")");
 }
@@ -248,11 +251,11 @@ std::string position_macros(const LowerContext& ctx) {
   if (!ctx.has_input(kPositions)) return text;
   const TensorRef positions = ctx.input(kPositions);
   const size_t rank = positions.strides.size();
-  const int64_t batch_stride = rank == 2 ? positions.strides[0] : 0;
-  const int64_t token_stride = rank == 0 ? 0 : positions.strides[rank - 1];
-  text += define_line("RLX_POSITION_AT(b, t)", "((b) * RLX_INDEX(" + std::to_string(batch_stride) +
+  const Dim batch_stride = rank == 2 ? positions.strides[0] : 0;
+  const Dim token_stride = rank == 0 ? Dim() : positions.strides[rank - 1];
+  text += define_line("RLX_POSITION_AT(b, t)", "((b) * RLX_INDEX(" + size_text(batch_stride) +
                                                    ") + (t) * RLX_INDEX(" +
-                                                   std::to_string(token_stride) + "))");
+                                                   size_text(token_stride) + "))");
   return text + define_line("RLX_POSITION_STEP", rank == 0 ? "rlx_i64(1)" : "rlx_i64(0)");
 }
 
@@ -275,29 +278,29 @@ bool lower_rope(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const int64_t pairs = sizes->n_rot / 2;
   const int64_t tail = sizes->head_dim - sizes->n_rot;
-  const int64_t count = sizes->batch * sizes->tokens * sizes->heads * (pairs + tail);
+  const Dim count = sizes->batch * sizes->tokens * sizes->heads * (pairs + tail);
   if (count == 0) return true;
 
   const bool has_positions = ctx.has_input(kPositions);
-  std::string text = define_line("RLX_INDEX", index_type({&x, &y, &cos, &sin}, count));
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y, &cos, &sin}, count.range().most));
   text += stride_lines("X", rope_strides(layout, x.strides, sizes->head_dim));
   text += stride_lines("Y", rope_strides(layout, y.strides, sizes->head_dim));
   text += table_macro("RLX_COS_AT", cos, by_token, sizes->tokens);
   text += table_macro("RLX_SIN_AT", sin, by_token, sizes->tokens);
   text += positions;
-  const Grid grid = split_grid(static_cast<uint64_t>(ceil_div(count, kThreads)));
+  const Grid grid = split_grid(ceil_div(count, kThreads));
   auto dispatch = ctx.dispatch<KernelId::rope>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_COUNT", integer_text(count))
-      .define("RLX_TOKENS", sizes->tokens)
-      .define("RLX_HEADS", sizes->heads)
+      .size("RLX_TOKENS", sizes->tokens)
+      .size("RLX_HEADS", sizes->heads)
       .define("RLX_PAIRS", pairs)
       .define("RLX_TAIL", tail)
       .define("RLX_X", std::string(name_of(x.dtype())))
       .define("RLX_COS", std::string(name_of(cos.dtype())))
       .define("RLX_SIN", std::string(name_of(sin.dtype())))
       .define("RLX_BY_POSITION", by_token ? 0 : 1)
-      .define("RLX_TABLE_ROWS", cos.shape()[0])
+      .size("RLX_TABLE_ROWS", cos.shape()[0])
       .define("RLX_HAS_POSITIONS", has_positions ? 1 : 0)
       .define("RLX_NEOX", neox ? 1 : 0)
       .define("RLX_INVERSE", inverse ? 1 : 0)
@@ -307,7 +310,7 @@ bool lower_rope(LowerContext& ctx) {
       .read(&RopeParams::sin_table, sin)
       .write(&RopeParams::y, y)
       .grid(grid.x, grid.y, grid.z)
-      .work(2 * byte_size(x.type), static_cast<uint64_t>(count) * 6)
+      .work(2 * byte_size(x.type), count * 6)
       .reason(neox ? "one thread per half-split pair" : "one thread per neighbouring pair");
   if (has_positions) {
     const TensorRef given = ctx.input(kPositions);

@@ -42,12 +42,19 @@ bool check_dtypes(InferContext& ctx) {
     return ctx.fail(DiagCode::BadDtype,
                     "q is " + std::string(name_of(dtype)) + ", wanted f32, f16 or bf16");
   }
-  for (const RopeAppendInput input : {kK, kV, kKCache, kVCache}) {
+  for (const RopeAppendInput input : {kK, kV}) {
     if (!ctx.has_input(input) || ctx.dtype(input) == dtype) continue;
     return ctx.fail(DiagCode::BadDtype, "input " + std::to_string(input) + " is " +
                                             std::string(name_of(ctx.dtype(input))) +
                                             " beside q of " + std::string(name_of(dtype)) +
                                             ", wanted one dtype");
+  }
+  if (ctx.has_input(kKCache) && ctx.has_input(kVCache) &&
+      (!is_short_float(ctx.dtype(kKCache)) || ctx.dtype(kKCache) != ctx.dtype(kVCache))) {
+    return ctx.fail(DiagCode::BadDtype, "the caches are " +
+                                            std::string(name_of(ctx.dtype(kKCache))) + " and " +
+                                            std::string(name_of(ctx.dtype(kVCache))) +
+                                            ", wanted both f32, both f16 or both bf16");
   }
   for (const RopeAppendInput input : {kCosTable, kSinTable}) {
     if (is_float(ctx.dtype(input)) && ctx.dtype(input) != DType::f64) continue;
@@ -77,7 +84,7 @@ bool check_heads(InferContext& ctx) {
 
 bool check_tables(InferContext& ctx) {
   const Shape& cos = ctx.shape(kCosTable);
-  const bool fits = cos.size() == 2 && cos[0] > 0 && cos[1] >= ctx.shape(kQ)[3] / 2 &&
+  const bool fits = cos.size() == 2 && cos[0].range().least > 0 && cos[1] >= ctx.shape(kQ)[3] / 2 &&
                     cos == ctx.shape(kSinTable);
   if (fits) return true;
   return ctx.fail(DiagCode::BadShape, "cos is " + to_string(cos) + " and sin " +
@@ -142,7 +149,8 @@ Tensor evaluate_one(const char* op, const std::vector<const Tensor*>& inputs, At
   return std::move(result->front());
 }
 
-Tensor rotated(const EvaluateContext& ctx, RopeAppendInput input) {
+// As numbers of `dtype`, to which they are rounded once.
+Tensor rotated(const EvaluateContext& ctx, RopeAppendInput input, DType dtype) {
   const Tensor& x = ctx.input(input);
   return evaluate_one("rope",
                       {&x, &ctx.input(kCosTable), &ctx.input(kSinTable),
@@ -151,7 +159,7 @@ Tensor rotated(const EvaluateContext& ctx, RopeAppendInput input) {
                        {"style", ctx.attrs().text("style")},
                        {"position_offset", ctx.attrs().integer("position_offset")},
                        {"inverse", ctx.attrs().flag("inverse")}},
-                      x.type);
+                      {dtype, x.type.shape});
 }
 
 Tensor appended(const EvaluateContext& ctx, RopeAppendInput cache, Tensor rows) {
@@ -165,8 +173,8 @@ Tensor appended(const EvaluateContext& ctx, RopeAppendInput cache, Tensor rows) 
 }
 
 bool evaluate_rope_append(EvaluateContext& ctx) {
-  ctx.output(0) = rotated(ctx, kQ);
-  Tensor keys = rotated(ctx, kK);
+  ctx.output(0) = rotated(ctx, kQ, ctx.input(kQ).type.dtype);
+  Tensor keys = rotated(ctx, kK, ctx.output_type(1).dtype);
   if (!appends(ctx)) {
     ctx.output(1) = std::move(keys);
     return true;
@@ -180,9 +188,9 @@ bool evaluate_rope_append(EvaluateContext& ctx) {
 
 // Strides of a view [B,S,H,D], or of a cache by its layout.
 struct HeadStrides {
-  int64_t batch;
-  int64_t row;
-  int64_t head;
+  Dim batch;
+  Dim row;
+  Dim head;
 };
 HeadStrides head_strides(const Strides& s, int64_t row_axis) {
   return {.batch = s[0],
@@ -192,7 +200,7 @@ HeadStrides head_strides(const Strides& s, int64_t row_axis) {
 
 std::string stride_text(const std::string& name, const HeadStrides& strides,
                         const std::string& type) {
-  const auto line = [&](const char* suffix, int64_t stride) {
+  const auto line = [&](const char* suffix, const Dim& stride) {
     return define_line("RLX_" + name + suffix, type + "(" + integer_text(stride) + ")");
   };
   return line("_B", strides.batch) + line("_S", strides.row) + line("_H", strides.head);
@@ -253,15 +261,15 @@ uint32_t pair_width(const LowerContext& ctx, const Operands& operands, int64_t p
   for (const TensorRef* view : views_of(operands)) {
     if (ctx.alignment(*view) < 4 * element_bytes(view->dtype())) return 1;
     const bool whole = std::all_of(view->strides.begin(), view->strides.end() - 1,
-                                   [](int64_t stride) { return stride % 4 == 0; });
+                                   [](const Dim& stride) { return stride.divides_by(4); });
     if (!whole) return 1;
   }
   return 4;
 }
 
-std::string append_text(const LowerContext& ctx, const Operands& operands, int64_t threads) {
-  const std::string index = index_type(views_of(operands), threads);
-  const int64_t capacity = operands.y_k.shape()[static_cast<size_t>(operands.row_axis)];
+std::string append_text(const LowerContext& ctx, const Operands& operands, const Dim& threads) {
+  const std::string index = index_type(views_of(operands), threads.range().most);
+  const Dim capacity = operands.y_k.shape()[static_cast<size_t>(operands.row_axis)];
   std::string text = define_line("RLX_INDEX", index);
   text += define_line("RLX_CAPACITY", "rlx_i64(" + integer_text(capacity) + ")");
   text += define_line("RLX_OFFSET",
@@ -282,9 +290,9 @@ void emit(LowerContext& ctx, const Operands& operands) {
   const bool neox = ctx.attrs().text("style") == "neox";
   const int64_t pairs = q[3] / 2;
   const uint32_t width = pair_width(ctx, operands, pairs, neox);
-  const int64_t key_heads = operands.k.shape()[2];
-  const int64_t slots = q[2] + key_heads * (operands.v ? 2 : 1);
-  const int64_t threads = q[0] * q[1] * slots * (pairs / width);
+  const Dim key_heads = operands.k.shape()[2];
+  const Dim slots = q[2] + key_heads * (operands.v ? 2 : 1);
+  const Dim threads = q[0] * q[1] * slots * (pairs / width);
   if (threads == 0) return;
   const auto bytes = [width](const TensorRef& ref) { return width * element_bytes(ref.dtype()); };
   const AccessMode written = operands.v ? AccessMode::ReadWrite : AccessMode::Write;
@@ -297,16 +305,16 @@ void emit(LowerContext& ctx, const Operands& operands) {
       .define("RLX_PAIRS", pairs)
       .define("RLX_NEOX", neox ? 1 : 0)
       .define("RLX_INVERSE", ctx.attrs().flag("inverse") ? 1 : 0)
-      .define("RLX_SLOTS", slots)
-      .define("RLX_Q_HEADS", q[2])
-      .define("RLX_K_HEADS", key_heads)
-      .define("RLX_TOKENS", q[1])
+      .size("RLX_SLOTS", slots)
+      .size("RLX_Q_HEADS", q[2])
+      .size("RLX_K_HEADS", key_heads)
+      .size("RLX_TOKENS", q[1])
       .define("RLX_X", std::string(name_of(operands.q.dtype())))
       .define("RLX_COS", std::string(name_of(operands.cos.dtype())))
       .define("RLX_SIN", std::string(name_of(operands.sin.dtype())))
-      .define("RLX_TABLE_ROWS", operands.cos.shape()[0])
-      .define("RLX_COS_LINE", operands.cos.strides[0])
-      .define("RLX_SIN_LINE", operands.sin.strides[0])
+      .size("RLX_TABLE_ROWS", operands.cos.shape()[0])
+      .size("RLX_COS_LINE", operands.cos.strides[0])
+      .size("RLX_SIN_LINE", operands.sin.strides[0])
       .generated("append.inc", append_text(ctx, operands, threads))
       .read(&AppendParams::x, operands.k, bytes(operands.k))
       .read(&AppendParams::q, operands.q, bytes(operands.q))
@@ -314,12 +322,14 @@ void emit(LowerContext& ctx, const Operands& operands) {
       .read(&AppendParams::sin_table, operands.sin, bytes(operands.sin))
       .write(&AppendParams::y_q, operands.y_q, bytes(operands.y_q))
       .bind(offsetof(AppendParams, y), operands.y_k, written, bytes(operands.y_k))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(threads, kCopyWorkgroup))))
+      .grid(split_grid(ceil_div(threads, kCopyWorkgroup)))
       .work(2 * (byte_size(operands.q.type) + byte_size(operands.k.type) * (operands.v ? 2 : 1)),
-            static_cast<uint64_t>(threads) * width * 6)
+            threads * width * 6)
       .reason(std::string(operands.v ? "rotates queries and keys, appends keys and values"
                                      : "rotates queries and keys") +
               ", " + std::to_string(width) + (width == 1 ? " pair" : " pairs") + " a thread");
+  if (operands.y_k.dtype() != operands.k.dtype())
+    dispatch.define("RLX_CACHE", std::string(name_of(operands.y_k.dtype())));
   if (ctx.has_input(kRowPositions)) {
     const TensorRef positions = ctx.input(kRowPositions);
     dispatch.define("RLX_POSITIONS", std::string(name_of(positions.dtype())))

@@ -76,9 +76,9 @@ bool evaluate_scatter(EvaluateContext& ctx) {
 
 bool decompose_scatter(RewriteContext& ctx) {
   const Shape shape = ctx.type(ctx.input(0)).shape;
-  const int64_t count = element_count(shape);
-  const std::string_view counter = count < (int64_t{1} << 31) ? "i32" : "i64";
-  const int64_t taken = element_count(ctx.type(ctx.input(2)).shape);
+  const Dim count = element_count(shape);
+  const std::string_view counter = count.range().most < (int64_t{1} << 31) ? "i32" : "i64";
+  const Dim taken = element_count(ctx.type(ctx.input(2)).shape);
   const auto reshape = [&](ValueId value, const Ints& to) {
     return ctx.emit("reshape", {value}, {{"shape", to}});
   };

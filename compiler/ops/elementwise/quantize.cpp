@@ -35,20 +35,23 @@ Attributes to_dtype(DType dtype) {
 
 // How scales lie over a tensor: one for all, one per index of an axis, or one per `block` indices.
 struct ScaleLayout {
-  int64_t outer = 1;
-  int64_t size = 1;  // of the axis; 1 where there is none
-  int64_t inner = 1;
+  Dim outer = 1;
+  Dim size = 1;  // of the axis; 1 where there is none
+  Dim inner = 1;
   int64_t block = 0;  // 0: not in blocks
   bool has_axis = false;
   Shape shape;  // that scales and zero points have; any shape of one element without an axis
 
-  [[nodiscard]] int64_t blocks() const { return block == 0 ? size : ceil_div(size, block); }
+  [[nodiscard]] Dim blocks() const { return block == 0 ? size : ceil_div(size, block); }
   // Which scale element i of the tensor has.
   [[nodiscard]] int64_t place(int64_t i) const {
     if (!has_axis) return 0;
-    const int64_t d = i / inner % size;
+    const int64_t columns = inner;
+    const int64_t rows = size;
+    const int64_t d = i / columns % rows;
     if (block == 0) return d;
-    return (i / (inner * size) * blocks() + d / block) * inner + i % inner;
+    const int64_t lines = ceil_div(rows, block);
+    return (i / (columns * rows) * lines + d / block) * columns + i % columns;
   }
 };
 
@@ -243,7 +246,7 @@ ValueId scalar(RewriteContext& ctx, const char* stem, DType dtype, double value)
 // A partial last block leaves the axis whole, and the scales are repeated instead.
 Shape met_shape(const ScaleLayout& layout, const Shape& shape) {
   if (!layout.has_axis) return shape;
-  if (layout.block == 0 || layout.size % layout.block != 0)
+  if (layout.block == 0 || !layout.size.divides_by(layout.block))
     return {layout.outer, layout.size, layout.inner};
   return {layout.outer, layout.blocks(), layout.block, layout.inner};
 }
@@ -254,7 +257,7 @@ ValueId met_scales(RewriteContext& ctx, ValueId s, const ScaleLayout& layout) {
   if (layout.block == 0) return reshape(ctx, s, {layout.size, 1});
   const Shape apart = {layout.outer, layout.blocks(), 1, layout.inner};
   s = reshape(ctx, s, apart);
-  if (layout.size % layout.block == 0) return s;
+  if (layout.size.divides_by(layout.block)) return s;
   s = ctx.emit("expand", {s},
                {{"shape", Ints{layout.outer, layout.blocks(), layout.block, layout.inner}}});
   s = reshape(ctx, s, {layout.outer, layout.blocks() * layout.block, layout.inner});

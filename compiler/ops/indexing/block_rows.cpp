@@ -38,7 +38,7 @@ bool reports_outside(const NodeContext& ctx) {
 
 bool infer_block_rows(InferContext& ctx) {
   const Shape& table = ctx.shape(0);
-  if (table.size() != 2 || table[1] % block_elements(ctx.dtype(0)) != 0) {
+  if (table.size() != 2 || !table[1].divides_by(block_elements(ctx.dtype(0)))) {
     return ctx.fail(DiagCode::BadShape, "a table of blocks is " + to_string(ctx.input(0)) +
                                             ", wanted [N, K] with whole blocks in K");
   }
@@ -60,8 +60,9 @@ bool infer_block_rows(InferContext& ctx) {
   if (shape.size() > kMaxRank) {
     return ctx.fail(DiagCode::BadRank, "output " + to_string(shape) + " has rank above 8");
   }
-  if (table[0] == 0 && element_count(shape) > 0 && !gives_zeros(ctx)) {
-    return ctx.fail(DiagCode::BadShape, "the table has no row to clamp to");
+  if (table[0].range().least == 0 && element_count(shape) > 0 && !gives_zeros(ctx)) {
+    return ctx.fail(DiagCode::BadShape, "the table has " + to_string(table[0]) +
+                                            " rows, wanted at least one to clamp to");
   }
   ctx.set_output(0, {to, std::move(shape)});
   return true;
@@ -87,27 +88,26 @@ bool lower_block_rows(LowerContext& ctx) {
   const TensorRef x = ctx.input(0);
   const TensorRef index = ctx.dense_input(1);
   const TensorRef y = ctx.output(0);
-  const int64_t elements = element_count(y.shape());
+  const Dim elements = element_count(y.shape());
   if (elements == 0) return true;
-  const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
+  const Dim pieces = element_count(index.shape()) * (x.shape()[1] / kPieceElements);
   const bool vectors = ctx.alignment(y) >= kWidestAccessBytes;
   auto dispatch = ctx.dispatch<KernelId::gather>();
   define_blocks(dispatch, x.dtype());
   if (reports_outside(ctx)) dispatch.count_index_errors();
   dispatch.workgroup({kCopyWorkgroup})
-      .define("RLX_K", x.shape()[1])
+      .size("RLX_K", x.shape()[1])
       .define("RLX_Y", std::string(name_of(y.dtype())))
       .define("RLX_Y_VECTOR", vectors ? 8 : 1)
       .define("RLX_I", std::string(name_of(index.dtype())))
       .define("RLX_ZERO_OUTSIDE", gives_zeros(ctx) ? 1 : 0)
-      .define("rlx_index",
-              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
-      .generated("sizes.inc", wide_define("RLX_SIZE", x.shape()[0]) +
-                                  wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
+      .define("rlx_index", index_type(IndexUse::Linear, pieces.range().most + kCopyWorkgroup))
+      .generated("sizes.inc",
+                 wide_define("RLX_SIZE", x.shape()[0]) + wide_define("RLX_COUNT", pieces))
       .read(&GatherParams::index, index)
       .write(&GatherParams::y, y, vectors ? kWidestAccessBytes : 0)
       .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
-      .work(2 * byte_size(y.type), static_cast<uint64_t>(2 * elements))
+      .work(2 * byte_size(y.type), 2 * elements)
       .reason("rows of " + std::string(name_of(x.dtype())) + " blocks, decoded");
   if (element_count(x.shape()) > 0) dispatch.read(&GatherParams::x, x, block_alignment(x.dtype()));
   return true;

@@ -34,19 +34,21 @@ bool infer_gather(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank, "output " + to_string(to) + " has rank above 8");
   }
   const bool clamp = ctx.node().op == "embedding" || ctx.attrs().text("oob") == "clamp";
-  if (clamp && from[static_cast<size_t>(*axis)] == 0 && element_count(to) > 0) {
+  const Dim& rows = from[static_cast<size_t>(*axis)];
+  if (clamp && rows.range().least == 0 && element_count(to) > 0) {
     return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(*axis) + " of " + to_string(from) +
-                                            " is empty: there is no row to clamp to");
+                                            (rows == 0 ? " is" : " may be") +
+                                            " empty: there is no row to clamp to");
   }
   ctx.set_output(0, {ctx.dtype(0), std::move(to)});
   return true;
 }
 
 struct GatherView {
-  int64_t outer = 1;  // elements before the axis
-  int64_t size = 1;   // of the axis
-  int64_t inner = 1;  // elements after the axis
-  int64_t rows = 1;   // indices
+  Dim outer = 1;  // elements before the axis
+  Dim size = 1;   // of the axis
+  Dim inner = 1;  // elements after the axis
+  Dim rows = 1;   // indices
 };
 
 GatherView gather_view(const Shape& from, const Shape& index, int64_t axis) {
@@ -95,12 +97,12 @@ bool lower_gather(LowerContext& ctx) {
   const AxisLoops loops = axis_loops(x, axis);
   const int64_t word = row_word_bytes(ctx, x, loops, ctx.alignment(y), view.inner);
   const int64_t word_elements = word / element_bytes(x.dtype());
-  const int64_t words = view.inner / word_elements;
-  const int64_t count = words * view.rows * view.outer;
+  const Dim words = view.inner / word_elements;
+  const Dim count = words * view.rows * view.outer;
   const int64_t items = words_per_thread(count);
   const int64_t per_group = items * kCopyWorkgroup;
   const bool contiguous = word_elements > 1 || is_contiguous(loops.inner);
-  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, count + per_group));
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, count.range().most + per_group));
   text += index_macro("RLX_X_OUTER", in_words(loops.outer, word_elements), 0);
   text += contiguous ? define_line("RLX_X_COLUMN(i)", "(i)")
                      : index_macro("RLX_X_COLUMN", loops.inner, 0);
@@ -108,8 +110,8 @@ bool lower_gather(LowerContext& ctx) {
   if (reports_outside(ctx)) dispatch.count_index_errors();
   dispatch.workgroup({kCopyWorkgroup})
       .define("RLX_WORD_BYTES", word)
-      .define("RLX_ROW_WORDS", words)
-      .define("RLX_ROWS", view.rows)
+      .size("RLX_ROW_WORDS", words)
+      .size("RLX_ROWS", view.rows)
       .define("RLX_ITEMS", items)
       .generated("sizes.inc", text + wide_define("RLX_SIZE", view.size) +
                                   wide_define("RLX_COUNT", count) +
@@ -119,10 +121,10 @@ bool lower_gather(LowerContext& ctx) {
       .read(&GatherParams::x, x, static_cast<uint32_t>(word))
       .read(&GatherParams::index, index)
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, per_group))))
+      .grid(split_grid(ceil_div(count, per_group)))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)
-      .reason("rows of " + std::to_string(words * word) + " bytes in words of " +
-              std::to_string(word) + (items > 1 ? ", 4 per thread" : ""));
+      .reason("rows of " + to_string(words * word) + " bytes in words of " + std::to_string(word) +
+              (items > 1 ? ", 4 per thread" : ""));
   return true;
 }
 

@@ -32,6 +32,8 @@ bool infer_elements(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank,
                     "index " + to_string(index) + " and x " + to_string(from) + " differ in rank");
   }
+  // A run that made the index larger would read beyond x.
+  const DecidedOrders decided;
   for (size_t d = 0; d < from.size(); ++d) {
     if (static_cast<int64_t>(d) == *axis || index[d] <= from[d]) continue;
     return ctx.fail(DiagCode::BadShape, "index " + to_string(index) + " is larger than x " +
@@ -88,7 +90,7 @@ Gathered elements_of(NodeContext& ctx, const Shape& index, const Shape& x, const
   Gathered gathered;
   gathered.map.axes = {{.size = x[axis], .stride = strides[axis]}};
   for (size_t d = 0; d < index.size(); ++d) {
-    gathered.map.base.push_back({.size = index[d], .strides = {d == axis ? 0 : strides[d], 0}});
+    gathered.map.base.push_back({.size = index[d], .strides = {d == axis ? Dim() : strides[d], 0}});
   }
   gathered.map.tuples = element_count(index);
   return gathered;
@@ -98,7 +100,7 @@ Gathered slices_of(NodeContext& ctx, const Shape& index, const Shape& x, const S
   const auto batch = static_cast<size_t>(ctx.attrs().integer("batch_dims"));
   Gathered gathered;
   for (size_t d = 0; d + 1 < index.size(); ++d) {
-    gathered.map.base.push_back({.size = index[d], .strides = {d < batch ? strides[d] : 0, 0}});
+    gathered.map.base.push_back({.size = index[d], .strides = {d < batch ? strides[d] : Dim(), 0}});
   }
   const size_t first = batch + static_cast<size_t>(index.back());
   for (size_t d = batch; d < first; ++d) {
@@ -142,7 +144,7 @@ int64_t word_bytes(const LowerContext& ctx, const TensorRef& x, const TensorRef&
   const int64_t element = element_bytes(x.dtype());
   if (!is_contiguous(gathered.row)) return element;
   int64_t word = std::min(ctx.alignment(x), ctx.alignment(y));
-  const auto fits = [&](int64_t elements) { return elements * element % word == 0; };
+  const auto fits = [&](const Dim& elements) { return (elements * element).divides_by(word); };
   const auto all_fit = [&] {
     return fits(loop_count(gathered.row)) &&
            std::all_of(gathered.map.base.begin(), gathered.map.base.end(),
@@ -158,7 +160,7 @@ bool lower_gather_nd(LowerContext& ctx) {
   // A place below 0 stands for none, so views that run backwards are copied.
   TensorRef x = ctx.input(0);
   const bool backwards =
-      std::any_of(x.strides.begin(), x.strides.end(), [](int64_t stride) { return stride < 0; });
+      std::any_of(x.strides.begin(), x.strides.end(), [](const Dim& stride) { return stride < 0; });
   if (backwards) x = ctx.dense(x);
   const TensorRef index = ctx.dense_input(1);
   const TensorRef y = ctx.output(0);
@@ -167,10 +169,10 @@ bool lower_gather_nd(LowerContext& ctx) {
   const int64_t word = word_bytes(ctx, x, y, gathered);
   const int64_t word_elements = word / element_bytes(x.dtype());
   const bool contiguous = word_elements > 1 || is_contiguous(gathered.row);
-  const int64_t row_words = loop_count(gathered.row) / word_elements;
+  const Dim row_words = loop_count(gathered.row) / word_elements;
   gathered.map.base = merged(in_words(gathered.map.base, word_elements));
   for (PlaceAxis& axis : gathered.map.axes) axis.stride /= word_elements;
-  const int64_t words = gathered.map.tuples * row_words;
+  const Dim words = gathered.map.tuples * row_words;
   const int64_t items = words_per_thread(words);
   const int64_t per_group = items * kCopyWorkgroup;
   std::string text = place_text(gathered.map, index.dtype(), words + per_group);
@@ -186,9 +188,9 @@ bool lower_gather_nd(LowerContext& ctx) {
       .read(&GatherParams::index, index)
       .count_index_errors()
       .write(&GatherParams::y, y, static_cast<uint32_t>(word))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(words, per_group))))
+      .grid(split_grid(ceil_div(words, per_group)))
       .work(2 * byte_size(y.type) + byte_size(index.type), 0)
-      .reason("slices of " + std::to_string(row_words * word) + " bytes in words of " +
+      .reason("slices of " + to_string(row_words * word) + " bytes in words of " +
               std::to_string(word) + (items > 1 ? ", 4 per thread" : ""));
   return true;
 }

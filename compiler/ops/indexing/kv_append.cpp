@@ -18,17 +18,19 @@ enum AppendInput : uint32_t { kCache, kNew, kPosition };
 
 // The cache as [outer, capacity, inner], with outer = batch * outer_per_batch.
 struct AppendView {
-  int64_t batch = 1;
-  int64_t outer = 1;
-  int64_t capacity = 1;
-  int64_t inner = 1;
-  int64_t rows = 1;  // new ones
+  Dim batch = 1;
+  Dim outer = 1;
+  Dim outer_per_batch = 1;
+  Dim capacity = 1;
+  Dim inner = 1;
+  Dim rows = 1;  // new ones
 };
 
 AppendView append_view(const Shape& cache, const Shape& added, int64_t axis) {
   const auto at = static_cast<size_t>(axis);
   return {.batch = cache[0],
           .outer = element_count(Shape(cache.begin(), cache.begin() + axis)),
+          .outer_per_batch = element_count(Shape(cache.begin() + 1, cache.begin() + axis)),
           .capacity = cache[at],
           .inner = element_count(Shape(cache.begin() + axis + 1, cache.end())),
           .rows = added[at]};
@@ -43,6 +45,11 @@ std::optional<int64_t> append_axis(NodeContext& ctx, size_t rank) {
   return axis;
 }
 
+// Whether new rows are rounded to the cache's dtype as they are stored.
+bool converts(DType cache, DType added) {
+  return cache != added && is_short_float(cache) && is_short_float(added);
+}
+
 bool infer_kv_append(InferContext& ctx) {
   const TensorType& cache = ctx.input(kCache);
   if (!refuse_block_type(ctx, cache.dtype)) return false;
@@ -51,15 +58,17 @@ bool infer_kv_append(InferContext& ctx) {
   }
   const std::optional<int64_t> axis = append_axis(ctx, cache.shape.size());
   if (!axis) return false;
-  TensorType wanted = cache;
   const TensorType& added = ctx.input(kNew);
+  TensorType wanted = cache;
+  if (converts(cache.dtype, added.dtype)) wanted.dtype = added.dtype;
   if (added.shape.size() == wanted.shape.size()) {
     wanted.shape[static_cast<size_t>(*axis)] = added.shape[static_cast<size_t>(*axis)];
   }
   if (added != wanted) {
     return ctx.fail(DiagCode::BadShape,
                     "new is " + to_string(added) + " beside a cache of " + to_string(cache) +
-                        "; wanted its dtype and dims, but for axis " + std::to_string(*axis));
+                        "; wanted its dtype and dims, but for axis " + std::to_string(*axis) +
+                        ", or f32, f16 and bf16 in any mixture");
   }
   if (!check_append_positions(ctx, kPosition, cache.shape[0])) return false;
   ctx.set_output(0, cache);
@@ -81,8 +90,7 @@ bool evaluate_kv_append(EvaluateContext& ctx) {
   const AppendView view = append_view(cache.type.shape, added.type.shape, *axis);
   const bool circular = ctx.attrs().text("mode") == "circular";
   for (int64_t outer = 0; outer < view.outer; ++outer) {
-    const int64_t position =
-        position_value(ctx.input(kPosition), outer / (view.outer / view.batch));
+    const int64_t position = position_value(ctx.input(kPosition), outer / view.outer_per_batch);
     for (int64_t i = 0; i < view.rows; ++i) {
       const int64_t row = appended_row(position, i, view.rows, view.capacity, circular);
       if (row < 0) continue;
@@ -107,7 +115,7 @@ std::string append_text(const AxisLoops& loops, const AppendView& view, int64_t 
                      : index_macro("RLX_X_COLUMN", loops.inner, 0);
   text += define_line("RLX_CAPACITY", "rlx_i64(" + integer_text(view.capacity) + ")");
   return text + define_line("RLX_COUNT",
-                            integer_text(view.outer * view.rows * view.inner / word_elements));
+                            integer_text(view.outer * view.rows * (view.inner / word_elements)));
 }
 
 bool lower_kv_append(LowerContext& ctx) {
@@ -118,32 +126,39 @@ bool lower_kv_append(LowerContext& ctx) {
   const TensorRef position = ctx.input(kPosition);
   const TensorRef y = appended_cache(ctx, kCache, 0);
   const AppendView view = append_view(y.shape(), added.shape(), *axis);
-  const int64_t moved = view.outer * view.rows * view.inner;
+  const Dim moved = view.outer * view.rows * view.inner;
   if (moved == 0) return true;
   const AxisLoops loops = axis_loops(added, *axis);
-  const int64_t word = row_word_bytes(ctx, added, loops, ctx.alignment(y), view.inner);
-  const int64_t word_elements = word / element_bytes(y.dtype());
-  const int64_t threads = moved / word_elements;
-  const std::string index = index_type({&added, &y}, moved);
-  ctx.dispatch<KernelId::kv_append>()
-      .workgroup({kCopyWorkgroup, 1, 1})
+  const bool is_rounded = converts(y.dtype(), added.dtype());
+  const int64_t word = is_rounded ? element_bytes(added.dtype())
+                                  : row_word_bytes(ctx, added, loops, ctx.alignment(y), view.inner);
+  const int64_t word_elements = word / element_bytes(added.dtype());
+  const Dim threads = view.outer * view.rows * (view.inner / word_elements);
+  const std::string index = index_type({&added, &y}, moved.range().most);
+  auto dispatch = ctx.dispatch<KernelId::kv_append>();
+  if (is_rounded) {
+    dispatch.define("RLX_X", std::string(name_of(added.dtype())))
+        .define("RLX_CACHE", std::string(name_of(y.dtype())));
+  }
+  dispatch.workgroup({kCopyWorkgroup, 1, 1})
       .define("RLX_ROTATE", 0)
       .define("RLX_WORD_BYTES", word)
-      .define("RLX_ROW_WORDS", view.inner / word_elements)
-      .define("RLX_NEW_ROWS", view.rows)
-      .define("RLX_OUTER_PER_BATCH", view.outer / view.batch)
+      .size("RLX_ROW_WORDS", view.inner / word_elements)
+      .size("RLX_NEW_ROWS", view.rows)
+      .size("RLX_OUTER_PER_BATCH", view.outer_per_batch)
       .define("RLX_POSITIONS", std::string(name_of(position.dtype())))
-      .define("RLX_POSITION_STRIDE", position.strides.empty() ? 0 : position.strides[0])
+      .size("RLX_POSITION_STRIDE", position.strides.empty() ? Dim() : position.strides[0])
       .define("RLX_CIRCULAR", circular ? 1 : 0)
       .generated("append.inc", append_text(loops, view, word_elements, index))
       .read(&AppendParams::x, added, static_cast<uint32_t>(word))
       .read(&AppendParams::positions, position)
       .count_index_errors()
-      .bind(offsetof(AppendParams, y), y, AccessMode::ReadWrite, static_cast<uint32_t>(word))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(threads, kCopyWorkgroup))))
+      .bind(offsetof(AppendParams, y), y, AccessMode::ReadWrite,
+            static_cast<uint32_t>(word_elements * element_bytes(y.dtype())))
+      .grid(split_grid(ceil_div(threads, kCopyWorkgroup)))
       .work(2 * byte_size(added.type) + byte_size(position.type), 0)
-      .reason("rows of " + std::to_string(view.inner * element_bytes(y.dtype())) +
-              " bytes in words of " + std::to_string(word));
+      .reason("rows of " + to_string(view.inner * element_bytes(y.dtype())) +
+              (is_rounded ? " bytes, rounded" : " bytes in words of " + std::to_string(word)));
   return true;
 }
 
@@ -251,12 +266,12 @@ std::span<const CacheOperand> cache_operands(std::string_view op) {
   return {};
 }
 
-bool check_append_positions(InferContext& ctx, size_t input, int64_t batch) {
+bool check_append_positions(InferContext& ctx, size_t input, const Dim& batch) {
   const TensorType& positions = ctx.input(input);
   if (!check_index_dtype(ctx, input)) return false;
   if (positions.shape.empty() || positions.shape == Shape{batch}) return true;
   return ctx.fail(DiagCode::BadShape, "pos is " + to_string(positions) + ", wanted a scalar or [" +
-                                          std::to_string(batch) + "]");
+                                          to_string(batch) + "]");
 }
 
 int64_t appended_row(int64_t position, int64_t i, int64_t new_rows, int64_t capacity,

@@ -22,7 +22,7 @@ std::span<const CacheOperand> cache_operands(std::string_view op);
 
 // Reports positions that are no index dtype, or neither a scalar nor one for each of `batch`
 // entries.
-bool check_append_positions(InferContext& ctx, size_t input, int64_t batch);
+bool check_append_positions(InferContext& ctx, size_t input, const Dim& batch);
 
 // Row in [0, capacity) that row `i` of the new ones goes to, or -1 where it is dropped; `position`
 // as read from the tensor.

@@ -41,7 +41,7 @@ Shape joined(Shape front, const Shape& back, size_t from) {
 }
 
 // The plain map of one index per update.
-PlaceMap one_axis(int64_t size, int64_t tuples) {
+PlaceMap one_axis(const Dim& size, const Dim& tuples) {
   return {.base = {}, .axes = {{.size = size, .stride = 1}}, .tuples = tuples};
 }
 
@@ -101,6 +101,8 @@ bool infer_scatter_elements(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank,
                     "index " + to_string(index) + " and x " + to_string(x) + " differ in rank");
   }
+  // A run that made the index larger would write beyond x.
+  const DecidedOrders decided;
   for (size_t d = 0; d < x.size(); ++d) {
     if (static_cast<int64_t>(d) == *axis || index[d] <= x[d]) continue;
     return ctx.fail(DiagCode::BadShape, "index " + to_string(index) + " is larger than x " +
@@ -117,7 +119,7 @@ ScatterProblem elements_problem(NodeContext& ctx, const Shape& x, const Shape& i
   ScatterProblem problem{.map = {}, .places = element_count(x)};
   problem.map.axes = {{.size = x[axis], .stride = strides[axis]}};
   for (size_t d = 0; d < x.size(); ++d) {
-    problem.map.base.push_back({.size = index[d], .strides = {d == axis ? 0 : strides[d], 0}});
+    problem.map.base.push_back({.size = index[d], .strides = {d == axis ? Dim() : strides[d], 0}});
   }
   problem.map.base = merged(problem.map.base);
   problem.map.tuples = element_count(index);
@@ -200,7 +202,7 @@ bool infer_index(InferContext& ctx) {
 
 ScatterProblem index_problem(NodeContext& ctx, const Shape& x, const Shape& index) {
   const int64_t axis = *ctx.axis(ctx.attrs().integer("axis"), x.size());
-  const int64_t size = x[static_cast<size_t>(axis)];
+  const Dim& size = x[static_cast<size_t>(axis)];
   return {.map = one_axis(size, index[0]),
           .outer = element_count(Shape(x.begin(), x.begin() + axis)),
           .places = size,

@@ -38,14 +38,14 @@ struct Scatter {
   int64_t word = 1;   // RLX_WORD_BYTES, to replace
   int64_t width = 1;  // RLX_WIDTH
   int64_t piece = 1;  // elements of a piece
-  int64_t tiles = 1;
+  Dim tiles = 1;
   int64_t rounds = 1;
   int64_t run = 1;  // sorted updates of one thread
 
   [[nodiscard]] bool replaces() const { return problem.combine == Combine::Replace; }
-  [[nodiscard]] int64_t count() const { return problem.map.tuples; }
-  [[nodiscard]] int64_t columns() const { return problem.outer * problem.row / piece; }
-  [[nodiscard]] int64_t runs() const { return ceil_div(count(), run); }
+  [[nodiscard]] const Dim& count() const { return problem.map.tuples; }
+  [[nodiscard]] Dim columns() const { return problem.outer * (problem.row / piece); }
+  [[nodiscard]] Dim runs() const { return ceil_div(count(), run); }
 };
 
 // The type in which values are combined, by its storage dtype: halves in f32.
@@ -99,25 +99,25 @@ std::string combine_phase_text(const Scatter& scatter) {
 
 using Dispatch = DispatchBuilder<ScatterParams>;
 
-void describe(Dispatch& dispatch, const Scatter& scatter, Phase phase, int64_t groups) {
+void describe(Dispatch& dispatch, const Scatter& scatter, Phase phase, const Dim& groups) {
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_PHASE", static_cast<int64_t>(phase))
       .define("RLX_REPLACE", scatter.replaces() ? 1 : 0)
-      .grid(split_grid(static_cast<uint64_t>(groups)));
+      .grid(split_grid(groups));
 }
 
 std::string places(const Scatter& scatter) {
-  const int64_t positions = std::max(scatter.count(), kThreads) * scatter.columns();
+  const Dim positions = max(scatter.count(), kThreads) * scatter.columns();
   return place_text(scatter.problem.map, scatter.index.dtype(), positions);
 }
 
 std::string no_places(const Scatter& scatter) {
-  const int64_t positions = std::max(scatter.count(), kThreads) * scatter.columns();
-  return define_line("RLX_INDEX", index_type(IndexUse::Place, positions));
+  const Dim positions = max(scatter.count(), kThreads) * scatter.columns();
+  return define_line("RLX_INDEX", index_type(IndexUse::Place, positions.range().most));
 }
 
 // A phase that moves pieces; `with_index`: it reads the tuples.
-void describe_moving(Dispatch& dispatch, const Scatter& scatter, Phase phase, int64_t groups,
+void describe_moving(Dispatch& dispatch, const Scatter& scatter, Phase phase, const Dim& groups,
                      bool with_index) {
   describe(dispatch, scatter, phase, groups);
   dispatch.define("RLX_WORD_BYTES", scatter.word)
@@ -135,8 +135,8 @@ void bind_pieces(Dispatch& dispatch, const Scatter& scatter) {
             static_cast<uint32_t>(bytes));
 }
 
-uint64_t moved_bytes(const Scatter& scatter) {
-  const uint64_t updates = byte_size(scatter.updates.type);
+Dim moved_bytes(const Scatter& scatter) {
+  const Dim updates = byte_size(scatter.updates.type);
   return (scatter.replaces() ? 2 : 3) * updates + byte_size(scatter.index.type);
 }
 
@@ -147,15 +147,15 @@ std::string piece_reason(const Scatter& scatter) {
 // ---- few updates ----
 
 bool emit_direct(LowerContext& ctx, const Scatter& scatter) {
-  const int64_t slices = ceil_div(scatter.columns(), kThreads);
+  const Dim slices = ceil_div(scatter.columns(), kThreads);
   Dispatch dispatch = ctx.dispatch<KernelId::scatter>();
   describe_moving(dispatch, scatter, Phase::Direct, scatter.count() * slices, true);
   bind_pieces(dispatch, scatter);
-  dispatch.define("RLX_SLICES", slices)
+  dispatch.size("RLX_SLICES", slices)
       .count_index_errors()
       .work(moved_bytes(scatter), 0)
-      .reason(std::to_string(scatter.count()) +
-              " updates: each workgroup looks for its duplicates, " + piece_reason(scatter));
+      .reason(to_string(scatter.count()) + " updates: each workgroup looks for its duplicates, " +
+              piece_reason(scatter));
   return true;
 }
 
@@ -182,7 +182,7 @@ bool emit_winners(LowerContext& ctx, const Scatter& scatter) {
         .reason("the last update of each place, by integer maxima");
   }
   Dispatch dispatch = ctx.dispatch<KernelId::scatter>();
-  const int64_t groups = ceil_div(scatter.count() * scatter.columns(), kThreads);
+  const Dim groups = ceil_div(scatter.count() * scatter.columns(), kThreads);
   describe_moving(dispatch, scatter, Phase::Write, groups, true);
   bind_pieces(dispatch, scatter);
   dispatch.read(&ScatterParams::scratch, winners)
@@ -198,7 +198,7 @@ TensorRef emit_sort(LowerContext& ctx, const Scatter& scatter) {
   const TensorType pairs{.dtype = DType::i64, .shape = {scatter.count()}};
   const TensorRef counts =
       ctx.scratch({.dtype = DType::u32, .shape = {kDigits * (scatter.tiles + 1)}}, "counts");
-  const int bits = std::bit_width(static_cast<uint64_t>(scatter.problem.places));
+  const int bits = std::bit_width(static_cast<uint64_t>(scatter.problem.places.range().most));
   TensorRef sorted;
   for (int shift = 0; shift < bits; shift += 8) {
     const bool first = shift == 0;
@@ -245,7 +245,7 @@ TensorRef emit_sort(LowerContext& ctx, const Scatter& scatter) {
 void emit_sorted_replace(LowerContext& ctx, const Scatter& scatter) {
   const TensorRef order = emit_sort(ctx, scatter);
   Dispatch dispatch = ctx.dispatch<KernelId::scatter>();
-  const int64_t groups = ceil_div(scatter.count() * scatter.columns(), kThreads);
+  const Dim groups = ceil_div(scatter.count() * scatter.columns(), kThreads);
   describe_moving(dispatch, scatter, Phase::Last, groups, false);
   bind_pieces(dispatch, scatter);
   dispatch.read(&ScatterParams::order, order)
@@ -259,7 +259,7 @@ void emit_sorted_combine(LowerContext& ctx, const Scatter& scatter) {
   const TensorRef partials = ctx.scratch(
       {.dtype = dtype, .shape = {2 * scatter.runs(), scatter.columns() * scatter.width}},
       "partials");
-  const int64_t groups = ceil_div(scatter.runs() * scatter.columns(), kThreads);
+  const Dim groups = ceil_div(scatter.runs() * scatter.columns(), kThreads);
   const auto define_partial = [&](Dispatch& dispatch) {
     dispatch.define("RLX_PARTIAL", std::string(name_of(dtype)));
   };
@@ -270,7 +270,7 @@ void emit_sorted_combine(LowerContext& ctx, const Scatter& scatter) {
     define_partial(dispatch);
     dispatch.read(&ScatterParams::order, order)
         .write(&ScatterParams::scratch, partials)
-        .work(moved_bytes(scatter), static_cast<uint64_t>(element_count(scatter.updates.shape())))
+        .work(moved_bytes(scatter), element_count(scatter.updates.shape()))
         .reason("runs of " + std::to_string(scatter.run) + " sorted updates, " +
                 piece_reason(scatter));
   }
@@ -287,10 +287,11 @@ void emit_sorted_combine(LowerContext& ctx, const Scatter& scatter) {
 
 bool emit_sorted(LowerContext& ctx, const Scatter& given) {
   Scatter scatter = given;
-  scatter.rounds = std::clamp<int64_t>(scatter.count() / (kThreads * kThreads), 1, 16);
+  const int64_t most = scatter.count().bound();
+  scatter.rounds = std::clamp<int64_t>(most / (kThreads * kThreads), 1, 16);
   scatter.tiles = ceil_div(scatter.count(), scatter.rounds * kThreads);
   const int64_t threads = ctx.device().full.scatter_threads;
-  scatter.run = std::clamp<int64_t>(scatter.count() * scatter.columns() / threads / 4 * 4, 8, 256);
+  scatter.run = std::clamp<int64_t>(most * scatter.columns().bound() / threads / 4 * 4, 8, 256);
   if (scatter.replaces()) {
     emit_sorted_replace(ctx, scatter);
   } else {
@@ -302,7 +303,8 @@ bool emit_sorted(LowerContext& ctx, const Scatter& given) {
 // ---- the choice ----
 
 double moving_bound(const OfferContext& at, const Scatter& scatter) {
-  return thread_bound_microseconds(at.device(), {.bytes = moved_bytes(scatter), .flops = 0});
+  return thread_bound_microseconds(
+      at.device(), {.bytes = static_cast<uint64_t>(moved_bytes(scatter).bound()), .flops = 0});
 }
 
 constexpr std::array kScatterOffers = {
@@ -363,7 +365,7 @@ void choose_pieces(const LowerContext& ctx, Scatter& scatter) {
   const int64_t aligned = std::min(ctx.alignment(scatter.updates), ctx.alignment(scatter.y));
   if (scatter.replaces()) {
     scatter.word = std::max(aligned, element);
-    while (scatter.word > element && scatter.problem.row * element % scatter.word != 0) {
+    while (scatter.word > element && !(scatter.problem.row * element).divides_by(scatter.word)) {
       scatter.word /= 2;
     }
     scatter.piece = scatter.word / element;
@@ -371,7 +373,7 @@ void choose_pieces(const LowerContext& ctx, Scatter& scatter) {
   }
   const DType dtype = scatter.y.dtype();
   const bool narrow = is_float(dtype) && dtype != DType::f64;
-  if (narrow && scatter.problem.row % 4 == 0 && aligned >= 4 * element) scatter.width = 4;
+  if (narrow && scatter.problem.row.divides_by(4) && aligned >= 4 * element) scatter.width = 4;
   scatter.piece = scatter.width;
 }
 
@@ -425,15 +427,18 @@ bool evaluate_scatter(EvaluateContext& ctx, const ScatterProblem& problem,
   for (size_t i = 0; i < y.floats.size(); ++i) y.magnitudes[i] = std::fabs(y.floats[i]);
   const DType dtype = y.type.dtype;
   const auto whole_alpha = static_cast<int64_t>(problem.alpha);
-  for (int64_t update = 0; update < problem.map.tuples; ++update) {
+  const int64_t row = problem.row;
+  const int64_t places = problem.places;
+  const int64_t tuples = problem.map.tuples;
+  const int64_t elements = problem.outer * problem.row;
+  for (int64_t update = 0; update < tuples; ++update) {
     const std::optional<int64_t> place = place_of(problem.map, ctx.input(operands.index), update);
     if (!place) continue;
-    for (int64_t i = 0; i < problem.outer * problem.row; ++i) {
-      const int64_t outer = i / problem.row;
-      const int64_t column = i % problem.row;
-      const auto to = static_cast<size_t>((outer * problem.places + *place) * problem.row + column);
-      const auto from =
-          static_cast<size_t>((outer * problem.map.tuples + update) * problem.row + column);
+    for (int64_t i = 0; i < elements; ++i) {
+      const int64_t outer = i / row;
+      const int64_t column = i % row;
+      const auto to = static_cast<size_t>((outer * places + *place) * row + column);
+      const auto from = static_cast<size_t>((outer * tuples + update) * row + column);
       if (y.is_float()) {
         const double value = problem.alpha * updates.floats[from];
         y.floats[to] = combined(problem.combine, y.floats[to], value);
@@ -445,16 +450,16 @@ bool evaluate_scatter(EvaluateContext& ctx, const ScatterProblem& problem,
       y.integers[to] = combined(problem.combine, dtype, y.integers[to], value);
     }
   }
-  y.terms = problem.map.tuples;
+  y.terms = tuples;
   return true;
 }
 
 bool lower_scatter(LowerContext& ctx, const ScatterProblem& problem,
                    const ScatterOperands& operands) {
-  if (problem.places >= kMostKeys || problem.map.tuples >= kMostKeys) {
+  if (problem.places.range().most >= kMostKeys || problem.map.tuples.range().most >= kMostKeys) {
     return ctx.fail(DiagCode::UnsupportedOp,
-                    std::to_string(problem.map.tuples) + " updates of " +
-                        std::to_string(problem.places) + " places, wanted fewer than 2^32 - 1",
+                    to_string(problem.map.tuples) + " updates of " + to_string(problem.places) +
+                        " places, wanted fewer than 2^32 - 1",
                     "split the updates or y");
   }
   const TensorRef index = ctx.dense_input(operands.index);

@@ -16,9 +16,9 @@ enum class Combine : uint8_t { Replace, Add, Mul, Max, Min };  // Replace: the l
 // for every u; y begins as the base. Places count rows.
 struct ScatterProblem {
   PlaceMap map;
-  int64_t outer = 1;
-  int64_t places = 1;
-  int64_t row = 1;
+  Dim outer = 1;
+  Dim places = 1;
+  Dim row = 1;
   Combine combine = Combine::Replace;
   double alpha = 1;
 };

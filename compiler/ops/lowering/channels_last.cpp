@@ -11,7 +11,7 @@ Strides channels_last_strides(const Shape& shape) {
   return {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
 }
 
-std::optional<int64_t> pixel_pitch(const TensorRef& ref) {
+std::optional<Dim> pixel_pitch(const TensorRef& ref) {
   const Shape& shape = ref.shape();
   if (shape.size() != 4) return std::nullopt;
   if (shape[1] > 1 && ref.strides[1] != 1) return std::nullopt;
@@ -23,10 +23,10 @@ std::optional<int64_t> pixel_pitch(const TensorRef& ref) {
   return element_count(pixels.shape) == 1 ? shape[1] : rows->front();
 }
 
-std::optional<int64_t> pixel_stride(const TensorRef& ref) {
+std::optional<Dim> pixel_stride(const TensorRef& ref) {
   const Shape spatial(ref.shape().begin() + 2, ref.shape().end());
   const Strides strides(ref.strides.begin() + 2, ref.strides.end());
-  if (element_count(spatial) == 1) return 1;
+  if (element_count(spatial) == 1) return Dim(1);
   const auto flat = reshape_strides(spatial, strides, {element_count(spatial)});
   if (!flat) return std::nullopt;
   return flat->front();

@@ -13,10 +13,10 @@ Strides channels_last_strides(const Shape& shape);
 
 // Elements between neighbouring pixels where channels are dense and all pixels of all images stand
 // in rows of that length, one after the other; nullopt where they do not.
-std::optional<int64_t> pixel_pitch(const TensorRef& ref);
+std::optional<Dim> pixel_pitch(const TensorRef& ref);
 
 // The distance between neighbouring pixels of [N, C, spatial..] where the spatial dims step alike;
 // nullopt where they do not. 1 for a single pixel.
-std::optional<int64_t> pixel_stride(const TensorRef& ref);
+std::optional<Dim> pixel_stride(const TensorRef& ref);
 
 }  // namespace rlx

@@ -2,6 +2,8 @@
 // Reading the window attributes of conv and pool.
 #include "compiler/ops/lowering/conv_window.h"
 
+#include <algorithm>
+
 namespace rlx {
 namespace {
 
@@ -29,24 +31,44 @@ std::optional<Ints> pad_list(NodeContext& ctx, size_t rank) {
   return std::nullopt;
 }
 
-int64_t floor_div(int64_t a, int64_t b) {
-  return a / b - (a % b < 0 ? 1 : 0);
+// What a free size is wherever it has a value: a run that makes it negative is refused.
+Dim not_negative(const Dim& size) {
+  return size.is_free() ? max(size, 0) : size;
+}
+
+// Rounds down; below 0 too, where the number is fixed.
+Dim floor_div(const Dim& a, int64_t b) {
+  const Dim quotient = a / b;
+  return !a.is_free() && a.bound() % b < 0 ? quotient - 1 : quotient;
+}
+
+// Less the last window where it would start beyond the input and its begin pad. None does where the
+// end pad is short.
+Dim without_beyond(const Window& window, size_t d, int64_t reach, const Dim& count) {
+  const int64_t stride = window.stride[d];
+  if (window.end[d].range().most + stride <= reach) return count;
+  const Dim limit = ceil_div(window.in[d] + window.begin[d], stride);
+  return count - min(max(count, limit) - limit, 1);
+}
+
+Dim windows_of(const Window& window, size_t d, int64_t reach, WindowRounding rounding) {
+  const int64_t stride = window.stride[d];
+  const Dim padded = window.in[d] + window.begin[d] + window.end[d];
+  if (rounding == WindowRounding::Floor) return floor_div(not_negative(padded - reach), stride) + 1;
+  // Rounded up first: a window may begin inside and reach beyond the end.
+  const Dim rounded = not_negative(padded + (stride - 1) - reach);
+  return without_beyond(window, d, reach, floor_div(rounded, stride) + 1);
 }
 
 bool set_output_size(NodeContext& ctx, Window& window, size_t d, WindowRounding rounding) {
   const int64_t reach = window.dilation[d] * (window.kernel[d] - 1) + 1;
-  const int64_t padded = window.in[d] + window.begin[d] + window.end[d];
-  const int64_t stride = window.stride[d];
-  const int64_t rounded_up = rounding == WindowRounding::Ceil ? stride - 1 : 0;
-  window.out[d] = floor_div(padded - reach + rounded_up, stride) + 1;
-  // With ceil the last window may start beyond the input and its begin pad: it is dropped.
-  const bool starts_beyond = (window.out[d] - 1) * stride >= window.in[d] + window.begin[d];
-  if (rounding == WindowRounding::Ceil && starts_beyond) --window.out[d];
+  window.out[d] = windows_of(window, d, reach, rounding);
   if (window.out[d] > 0) return true;
+  const Dim padded = window.in[d] + window.begin[d] + window.end[d];
   return ctx.fail(DiagCode::BadShape,
                   "the window reaches over " + std::to_string(reach) + " elements of spatial dim " +
                       std::to_string(d + window.rank - kSpatialDims) + ", which has " +
-                      std::to_string(padded) + " with its pads",
+                      to_string(padded) + " with its pads",
                   "raise the pads or shrink kernel or dilation");
 }
 
@@ -75,8 +97,34 @@ std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints&
   return window;
 }
 
-std::array<int64_t, kSpatialDims> spatial_strides(const Strides& strides) {
-  std::array<int64_t, kSpatialDims> result{};
+FixedWindow numbers_of(const Window& window) {
+  FixedWindow fixed{.rank = window.rank,
+                    .kernel = window.kernel,
+                    .stride = window.stride,
+                    .dilation = window.dilation};
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    fixed.in[d] = window.in[d];
+    fixed.begin[d] = window.begin[d];
+    fixed.end[d] = window.end[d];
+    fixed.out[d] = window.out[d];
+  }
+  return fixed;
+}
+
+bool has_free_sizes(const Window& window) {
+  for (const auto* sizes : {&window.in, &window.begin, &window.end, &window.out}) {
+    if (std::any_of(sizes->begin(), sizes->end(), [](const Dim& size) { return size.is_free(); }))
+      return true;
+  }
+  return false;
+}
+
+Dim size_of_result(const Dim& size) {
+  return not_negative(size - 1) + 1;
+}
+
+std::array<Dim, kSpatialDims> spatial_strides(const Strides& strides) {
+  std::array<Dim, kSpatialDims> result{};
   const size_t rank = strides.size() - 2;
   for (size_t i = 0; i < rank; ++i) result[kSpatialDims - rank + i] = strides[2 + i];
   return result;

@@ -34,6 +34,10 @@ struct StridedCopy {
   const TensorRef& to;
 };
 
+bool has_free_sizes(const StridedCopy& copy) {
+  return element_count(copy.to.shape()).is_free();
+}
+
 struct CopyEmitter {
   Program& program;
   const Step& origin;
@@ -44,7 +48,7 @@ size_t unit_loop(const Strides& strides) {
 }
 
 bool steps_backwards(const Strides& strides) {
-  return std::any_of(strides.begin(), strides.end(), [](int64_t stride) { return stride < 0; });
+  return std::any_of(strides.begin(), strides.end(), [](const Dim& stride) { return stride < 0; });
 }
 
 // Complete where transposition_refusal refuses nothing.
@@ -125,9 +129,10 @@ bool emit_copy_region(CopyEmitter& emitter, const StridedCopy& copy) {
 }
 
 double copy_bound(const OfferContext& at, const StridedCopy& copy) {
-  const uint64_t read = std::min(copy.from.byte_range().length_bytes, byte_size(copy.to.type));
+  const Dim written = byte_size(copy.to.type);
+  const Dim bytes = min(copy.from.byte_range().length_bytes, written) + written;
   return thread_bound_microseconds(at.device(),
-                                   {.bytes = read + byte_size(copy.to.type), .flops = 0});
+                                   {.bytes = static_cast<uint64_t>(bytes.bound()), .flops = 0});
 }
 
 using CopyOffer = Offer<StridedCopy, CopyEmitter>;
@@ -146,7 +151,8 @@ constexpr std::array kCopyOffers = {
               .estimate = Estimate::Bound,
               .refusal = [](const OfferContext&, const StridedCopy&) { return std::string(); },
               .microseconds = copy_bound,
-              .emit = emit_copy_region},
+              .emit = emit_copy_region,
+              .takes_free_sizes = true},
 };
 
 }  // namespace

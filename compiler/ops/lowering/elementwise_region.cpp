@@ -30,7 +30,7 @@ struct Stream {
   ElementStorage storage;
   TensorRef view;  // broadcast to the loops' shape, rebased to its lowest element, all strides >= 0
   Strides strides;    // per loop, in elements, signed
-  int64_t start = 0;  // index of the first element, from the lowest
+  Dim start = 0;      // index of the first element, from the lowest
   bool wide = false;  // four neighbours in one access
 };
 
@@ -48,7 +48,7 @@ struct RegionPlan {
   uint32_t width = 1;
   std::string width_reason;
   int64_t farthest = 0;  // of all numbers of elements
-  int64_t items = 0;     // threads' pieces of work, `width` elements each
+  Dim items = 0;         // threads' pieces of work, `width` elements each
   bool has_tail = false;
 
   [[nodiscard]] bool wide_index() const { return is_wide_index(IndexUse::Linear, farthest); }
@@ -57,12 +57,19 @@ struct RegionPlan {
 std::string index_type(const RegionPlan& plan) {
   return index_type(IndexUse::Linear, plan.farthest);
 }
-std::string index_number(const RegionPlan& plan, int64_t value) {
+std::string index_number(const RegionPlan& plan, const Dim& size) {
+  if (size.is_free()) return "RLX_INDEX(" + size_text(size) + ")";
+  const int64_t value = size.bound();
   if (!plan.wide_index()) return std::to_string(value) + "u";
   // GLSL takes no 64-bit literal in a define.
   const std::string low = "rlx_u64(" + std::to_string(value & 0xFFFFFFFF) + "u)";
   return value >> 32 == 0 ? low
                           : "((rlx_u64(" + std::to_string(value >> 32) + "u) << 32) | " + low + ")";
+}
+
+// Strides have the same sign at every size.
+Dim magnitude(const Dim& stride) {
+  return stride < 0 ? -stride : stride;
 }
 
 uint32_t view_alignment(const Program& program, const TensorRef& view) {
@@ -79,9 +86,9 @@ Stream make_stream(uint32_t number, const TensorRef& ref, const ElementStorage& 
   for (size_t i = 0; i < shape.size(); ++i) {
     Dim& stride = stream.view.strides[i];
     if (stride >= 0) continue;
-    const int64_t reach = -stride * (shape[i] - 1);
+    const Dim reach = -stride * (max(shape[i], 1) - 1);
     stream.start += reach;
-    stream.view.offset_bytes -= static_cast<uint64_t>(reach) * storage.bytes;
+    stream.view.offset_bytes -= reach * storage.bytes;
     stride = -stride;
   }
   return stream;
@@ -104,7 +111,7 @@ void choose_width(const Program& program, const Region& region, RegionPlan& plan
   const bool has_eight_bytes =
       std::any_of(plan.streams.begin(), plan.streams.end(),
                   [](const Stream& stream) { return stream.storage.bytes == 8; });
-  const int64_t count = element_count(sizes);
+  const Dim count = element_count(sizes);
   plan.items = count;
   if (has_eight_bytes) {
     plan.width_reason = "8-byte elements";
@@ -130,7 +137,7 @@ std::vector<size_t> output_order(const TensorRef& output) {
   std::vector<size_t> axes(output.shape().size());
   std::iota(axes.begin(), axes.end(), size_t{0});
   std::stable_sort(axes.begin(), axes.end(), [&output](size_t a, size_t b) {
-    return std::abs(output.strides[a]) > std::abs(output.strides[b]);
+    return std::abs(output.strides[a].bound()) > std::abs(output.strides[b].bound());
   });
   return axes;
 }
@@ -170,10 +177,10 @@ RegionPlan make_plan(const Program& program, const Region& region) {
   for (size_t k = 0; k < plan.coordinates.size(); ++k) {
     plan.coordinates[k].steps = plan.loops.strides[plan.streams.size() + k];
   }
-  plan.farthest = element_count(shape);
+  plan.farthest = element_count(shape).range().most;
   for (size_t k = 0; k < plan.streams.size(); ++k) {
     plan.streams[k].strides = plan.loops.strides[k];
-    const auto bytes = static_cast<int64_t>(plan.streams[k].view.byte_range().length_bytes);
+    const int64_t bytes = plan.streams[k].view.byte_range().length_bytes.range().most;
     plan.farthest = std::max(plan.farthest, bytes / plan.streams[k].storage.bytes);
   }
   choose_width(program, region, plan);
@@ -189,7 +196,7 @@ std::string coordinate_text(const RegionPlan& plan) {
   std::string rest = "item";
   for (size_t i = sizes.size(); i-- > 0;) {
     const bool innermost = i + 1 == sizes.size();
-    const int64_t pieces = innermost ? ceil_div(sizes[i], plan.width) : sizes[i];
+    const Dim pieces = innermost ? ceil_div(sizes[i], plan.width) : sizes[i];
     std::string coordinate = i == 0 ? rest : "(" + rest + " % " + index_number(plan, pieces) + ")";
     if (innermost && plan.width > 1) coordinate += " * " + index_number(plan, plan.width);
     text += "const " + type + " c" + std::to_string(i) + " = " + coordinate + ";\n";
@@ -206,10 +213,10 @@ std::string index_text(const RegionPlan& plan, const Stream& stream) {
   std::string sum = index_number(plan, stream.start);
   bool empty = stream.start == 0;
   for (size_t i = 0; i < stream.strides.size(); ++i) {
-    const int64_t stride = stream.strides[i];
+    const Dim& stride = stream.strides[i];
     if (stride == 0) continue;
-    const std::string size =
-        std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
+    const Dim distance = magnitude(stride);
+    const std::string size = distance == 1 ? "" : " * " + index_number(plan, distance);
     const std::string term = "c" + std::to_string(i) + size;
     sum = empty && stride > 0 ? term : sum + (stride > 0 ? " + " : " - ") + term;
     empty = false;
@@ -274,7 +281,7 @@ std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
               index + " * " + std::to_string(stream.storage.bytes) + ");\n";
     }
   }
-  const int64_t stride = stream.strides.empty() ? 0 : stream.strides.back();
+  const Dim stride = stream.strides.empty() ? Dim() : stream.strides.back();
   for (uint32_t lane = 0; lane < plan.width; ++lane) {
     std::string value;
     if (stream.wide) {
@@ -282,9 +289,9 @@ std::string wide_load_text(const RegionPlan& plan, const Stream& stream) {
     } else if (stride == 0 && lane > 0) {
       value = "x" + number + "_0";
     } else {
-      const int64_t step = stride * static_cast<int64_t>(lane);
+      const Dim step = stride * lane;
       std::string index = "i" + number;
-      if (step != 0) index += (step > 0 ? " + " : " - ") + index_number(plan, std::abs(step));
+      if (step != 0) index += (step > 0 ? " + " : " - ") + index_number(plan, magnitude(step));
       value = load_call(stream, index);
     }
     text += "const " + stream.storage.compute + " x" + number + "_" + std::to_string(lane) + " = " +
@@ -344,11 +351,11 @@ std::string wide_store_text(const Stream& output) {
 std::string scalar_text(const RegionPlan& plan, const std::string& lane) {
   std::string text;
   const auto index = [&](const Stream& stream) {
-    const int64_t stride = stream.strides.empty() ? 0 : stream.strides.back();
+    const Dim stride = stream.strides.empty() ? Dim() : stream.strides.back();
     const std::string base = "i" + std::to_string(stream.number);
     if (lane.empty() || stride == 0) return base;
-    const std::string size =
-        std::abs(stride) == 1 ? "" : " * " + index_number(plan, std::abs(stride));
+    const Dim distance = magnitude(stride);
+    const std::string size = distance == 1 ? "" : " * " + index_number(plan, distance);
     return base + (stride > 0 ? " + " : " - ") + lane + size;
   };
   for (size_t k = 1; k < plan.streams.size(); ++k) {
@@ -405,17 +412,17 @@ uint32_t items_per_thread(const RegionPlan& plan, uint64_t operations) {
 
 // True where the view holds each element of its bytes exactly once.
 bool is_packed(const TensorRef& ref) {
-  const auto count = static_cast<uint64_t>(element_count(ref.shape()));
-  return ref.byte_range().length_bytes == count * element_bytes(ref.dtype()) &&
-         std::none_of(ref.strides.begin(), ref.strides.end(), [](int64_t s) { return s <= 0; });
+  return ref.byte_range().length_bytes == element_count(ref.shape()) * element_bytes(ref.dtype()) &&
+         std::none_of(ref.strides.begin(), ref.strides.end(), [](const Dim& s) { return s <= 0; });
 }
 
-// The operand whose bytes the output may take over: same place in a buffer of the same size, and no
-// other operand sees that buffer in another way.
-const TensorRef* in_place_operand(const Program& program, const Region& region) {
+// The operands in the segment whose bytes the output may take over: same place in a buffer of the
+// same size, and no other operand sees that buffer in another way.
+std::vector<BufferId> in_place_operands(const Program& program, const Region& region,
+                                        Segment segment) {
   const TensorRef& y = region.output;
   const Buffer& y_buffer = program.buffer(y.buffer);
-  if (!is_packed(y) || y.offset_bytes != 0) return nullptr;
+  if (!is_packed(y) || y.offset_bytes != 0) return {};
   const auto fits = [&](const RegionOperand& operand) {
     const TensorRef& x = operand.view;
     const bool same_order = x.shape() == y.shape() && x.strides == y.strides;
@@ -424,24 +431,24 @@ const TensorRef* in_place_operand(const Program& program, const Region& region) 
     return x.offset_bytes == 0 && operand.storage.bytes == region.output_storage.bytes &&
            (same_order || both_dense);
   };
+  std::vector<BufferId> buffers;
   for (const RegionOperand& operand : region.operands) {
     const Buffer& buffer = program.buffer(operand.view.buffer);
-    if (!fits(operand) || buffer.segment != Segment::Arena ||
-        buffer.size_bytes != y_buffer.size_bytes)
+    if (!fits(operand) || buffer.segment != segment || buffer.size_bytes != y_buffer.size_bytes)
       continue;
     const bool alone = std::all_of(region.operands.begin(), region.operands.end(),
                                    [&](const RegionOperand& other) {
                                      return other.view.buffer != operand.view.buffer || fits(other);
                                    });
-    if (alone) return &operand.view;
+    if (alone) buffers.push_back(operand.view.buffer);
   }
-  return nullptr;
+  return buffers;
 }
 
-uint64_t distinct_bytes(const Stream& stream) {
-  uint64_t count = 1;
+Dim distinct_bytes(const Stream& stream) {
+  Dim count = 1;
   for (size_t i = 0; i < stream.view.shape().size(); ++i) {
-    if (stream.view.strides[i] != 0) count *= static_cast<uint64_t>(stream.view.shape()[i]);
+    if (stream.view.strides[i] != 0) count *= stream.view.shape()[i];
   }
   return count * stream.storage.bytes;
 }
@@ -488,17 +495,19 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
             "operands of " + origin.node);
   const RegionPlan plan = make_plan(program, region);
   const uint32_t items_each = items_per_thread(plan, region.operations);
-  const uint64_t per_group = uint64_t{kBlock} * items_each;
-  const Grid grid = split_grid(ceil_div(static_cast<uint64_t>(plan.items), per_group));
+  const Grid grid = split_grid(ceil_div(plan.items, kBlock * items_each));
   DispatchBuilder<RegionParams> dispatch(program, KernelId::region, origin);
-  uint64_t bytes = 0;
+  Dim bytes = 0;
   for (const Stream& stream : plan.streams) {
     const uint32_t alignment = stream.wide ? kVectorWidth * stream.storage.bytes : 0;
     dispatch.bind(stream.number * sizeof(rlx_ptr), stream.view,
                   stream.number == 0 ? AccessMode::Write : AccessMode::Read, alignment);
     bytes += distinct_bytes(stream);
   }
-  if (const TensorRef* x = in_place_operand(program, region)) dispatch.allow_in_place(*x);
+  const std::vector<BufferId> dying = in_place_operands(program, region, Segment::Arena);
+  if (!dying.empty()) dispatch.allow_in_place(dying.front());
+  for (const BufferId state : in_place_operands(program, region, Segment::State))
+    dispatch.allow_in_place_state(state);
   if (region.counts_outside) dispatch.count_index_errors(RLX_REGION_INDEX_ERRORS * sizeof(rlx_ptr));
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
@@ -511,7 +520,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
       .generated("element.inc", element_function(region))
       .generated("region.inc", item_text(plan))
       .grid(grid.x, grid.y, grid.z)
-      .work(bytes, region.operations * static_cast<uint64_t>(element_count(region.output.shape())))
+      .work(bytes, region.operations * element_count(region.output.shape()))
       .reason(reason_text(region, plan));
 }
 

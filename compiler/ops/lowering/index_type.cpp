@@ -2,6 +2,7 @@
 // The integer types in which kernels count and address.
 #include "compiler/ops/lowering/index_type.h"
 
+#include <algorithm>
 #include <array>
 
 #include "compiler/ops/lowering/lower_context.h"
@@ -29,6 +30,12 @@ const IndexRow& row_of(IndexUse use) {
 }
 
 }  // namespace
+
+int64_t most_of(std::initializer_list<Dim> sizes) {
+  int64_t most = 0;
+  for (const Dim& size : sizes) most = std::max(most, size.range().most);
+  return most;
+}
 
 bool is_wide_index(IndexUse use, int64_t farthest) {
   return farthest > row_of(use).farthest;

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
+
+#include "compiler/support/dim.h"
 
 namespace rlx {
 
@@ -18,6 +21,8 @@ enum class IndexUse : uint8_t {
   Coordinate,  // sums of a few coordinates of either sign: below 2^29
 };
 
+// The largest that one of the sizes may be.
+int64_t most_of(std::initializer_list<Dim> sizes);
 // True where numbers up to `farthest` (>= 0) need 64 bits.
 bool is_wide_index(IndexUse use, int64_t farthest);
 // The text of the type for them: "rlx_u32", "rlx_i64", ...

@@ -96,7 +96,9 @@ std::string raw_type(DType dtype) {
   }
 }
 
-std::string wide_define(const std::string& name, int64_t value) {
+std::string wide_define(const std::string& name, const Dim& number) {
+  if (number.is_free()) return "#define " + name + " (rlx_i64(" + size_text(number) + "))\n";
+  const int64_t value = number.bound();
   // The lowest value has no literal of its own sign.
   if (value == std::numeric_limits<int64_t>::min()) {
     return "#define " + name + " (-9223372036854775807l - 1l)\n";
@@ -114,15 +116,16 @@ bool copy_to_output(LowerContext& ctx, const TensorRef& view) {
   return true;
 }
 
-std::string number_text(int64_t value) {
+std::string number_text(const Dim& number) {
+  if (number.is_free()) return size_text(number);
+  const int64_t value = number.bound();
   const bool narrow = value >= -0x7FFFFFFF && value <= 0x7FFFFFFF;
   return std::to_string(value) + (narrow ? "" : "l");
 }
 
-TensorRef shifted(TensorRef x, int64_t elements) {
-  const int64_t offset = static_cast<int64_t>(x.offset_bytes) + elements * element_bytes(x.dtype());
-  RLX_CHECK(offset >= 0, "view before its buffer");
-  x.offset_bytes = static_cast<uint64_t>(offset);
+TensorRef shifted(TensorRef x, const Dim& elements) {
+  x.offset_bytes += elements * element_bytes(x.dtype());
+  RLX_CHECK(x.offset_bytes >= 0, "view before its buffer");
   return x;
 }
 

@@ -33,14 +33,14 @@ std::string raw_type(DType dtype);
 
 // "#define name <64-bit literal>" for a generated include: GLSL takes such literals only after the
 // prelude's extensions.
-std::string wide_define(const std::string& name, int64_t value);
+std::string wide_define(const std::string& name, const Dim& value);
 
 // A number for generated code, with the suffix that 64-bit literals want; GLSL takes that behind
 // the prelude's extensions alone, as in generated includes.
-std::string number_text(int64_t value);
+std::string number_text(const Dim& value);
 
 // A view of `x` shifted by whole elements.
-TensorRef shifted(TensorRef x, int64_t elements);
+TensorRef shifted(TensorRef x, const Dim& elements);
 
 // Whether two views of one type are the same bytes in the same order: strides of axes of size 1 say
 // nothing.

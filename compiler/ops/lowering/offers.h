@@ -37,7 +37,16 @@ struct Offer {
   // Precondition of both: no refusal.
   double (*microseconds)(const OfferContext& at, const Problem& problem) = nullptr;
   bool (*emit)(Emitter& ctx, const Problem& problem) = nullptr;
+  // The kernel takes sizes that a run gives; others are not asked where a problem has one.
+  bool takes_free_sizes = false;
 };
+
+// Whether sizes of a problem depend on the run, for tables whose rows do not all take such. By
+// default the lowering finds that out when it needs a number.
+template <typename Problem>
+bool has_free_sizes(const Problem&) {
+  return false;
+}
 
 // The least time of a step: of its bytes at the memory's speed, or of its arithmetic by every
 // multiprocessor at `products` multiply-adds per microsecond each.
@@ -82,6 +91,8 @@ Choice<Row> choose(std::span<const Row> table, const OfferContext& at, const Pro
                    .refusal = offer_exclusion(at, row.kernel, row.form),
                    .is_bound = row.estimate == Estimate::Bound,
                    .rank = row.rank};
+    if (note.refusal.empty() && !row.takes_free_sizes && has_free_sizes(problem))
+      note.refusal = "a size that the run gives";
     if (note.refusal.empty()) note.refusal = row.refusal(at, problem);
     if (note.refusal.empty()) {
       note.microseconds = row.microseconds(at, problem);

@@ -9,8 +9,8 @@
 namespace rlx {
 namespace {
 
-int64_t reach(const PlaceMap& map) {
-  int64_t places = 1;
+Dim reach(const PlaceMap& map) {
+  Dim places = 1;
   for (const LoopDim& dim : map.base) places += (dim.size - 1) * dim.strides[0];
   for (const PlaceAxis& axis : map.axes) places += axis.size * axis.stride;
   return places;
@@ -40,9 +40,9 @@ int64_t index_value(const Tensor& index, int64_t i) {
   return static_cast<int64_t>(std::clamp(value, -0x1p62, 0x1p62));
 }
 
-std::string place_text(const PlaceMap& map, DType index, int64_t count) {
+std::string place_text(const PlaceMap& map, DType index, const Dim& count) {
   const std::string dtype(name_of(index));
-  const int64_t farthest = std::max({count, map.tuples, reach(map)});
+  const int64_t farthest = max(max(count, map.tuples), reach(map)).range().most;
   std::string text = define_line("RLX_INDEX", index_type(IndexUse::Place, farthest));
   text += index_macro("RLX_PLACE_BASE", map.base, 0);
   text += "RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple, RLX_INOUT(rlx_u32) outside) {\n";
@@ -94,12 +94,12 @@ AxisLoops axis_loops(const TensorRef& view, int64_t axis) {
 }
 
 int64_t row_word_bytes(const LowerContext& ctx, const TensorRef& view, const AxisLoops& loops,
-                       uint32_t alignment_bytes, int64_t inner) {
+                       uint32_t alignment_bytes, const Dim& inner) {
   const int64_t element = element_bytes(view.dtype());
   if (!is_contiguous(loops.inner)) return element;
   int64_t word = std::min(ctx.alignment(view), alignment_bytes);
-  const auto divides = [&word, element](int64_t elements) {
-    return elements * element % word == 0;
+  const auto divides = [&word, element](const Dim& elements) {
+    return (elements * element).divides_by(word);
   };
   const auto fits = [&] {
     return divides(inner) && divides(loops.row_stride) &&
@@ -110,7 +110,7 @@ int64_t row_word_bytes(const LowerContext& ctx, const TensorRef& view, const Axi
   return word;
 }
 
-int64_t words_per_thread(int64_t words) {
+int64_t words_per_thread(const Dim& words) {
   constexpr int64_t kManyWords = int64_t{1} << 20;
   return words >= kManyWords ? 4 : 1;
 }

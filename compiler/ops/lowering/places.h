@@ -24,8 +24,8 @@ enum class Outside : uint8_t {
 
 // One coordinate of a tuple.
 struct PlaceAxis {
-  int64_t size = 1;
-  int64_t stride = 1;  // places from one to the next
+  Dim size = 1;
+  Dim stride = 1;  // places from one to the next
 };
 
 // Tuple t, the t-th run of axes.size() elements of an index tensor, names the place
@@ -34,14 +34,14 @@ struct PlaceMap {
   LoopDims base;  // over the tuples, strides[0] in places
   std::vector<PlaceAxis> axes;
   Outside outside = Outside::Drop;
-  int64_t tuples = 0;
+  Dim tuples = 0;
 };
 
 // generated/place.inc: RLX_FN rlx_i64 rlx_place(rlx_ptr index, rlx_i64 tuple), -1 where the tuple
 // names none; the same with RLX_INOUT(rlx_u32) outside, to which the coordinates are added that lie
 // outside; and RLX_INDEX, an unsigned or wide type for `count` positions and any place. Stands
 // behind lib/indexing.
-std::string place_text(const PlaceMap& map, DType index, int64_t count);
+std::string place_text(const PlaceMap& map, DType index, const Dim& count);
 
 // The same on the host, by loops of its own over the tuples' dims.
 std::optional<int64_t> place_of(const PlaceMap& map, const Tensor& index, int64_t tuple);
@@ -49,7 +49,7 @@ std::optional<int64_t> place_of(const PlaceMap& map, const Tensor& index, int64_
 // The dims of a strided view before and behind an axis, apart.
 struct AxisLoops {
   LoopDims outer;
-  int64_t row_stride = 0;
+  Dim row_stride = 0;
   LoopDims inner;
 };
 AxisLoops axis_loops(const TensorRef& view, int64_t axis);
@@ -58,10 +58,10 @@ AxisLoops axis_loops(const TensorRef& view, int64_t axis);
 // and the address of every row, where the view is contiguous along them and the other side dense
 // with an alignment of `alignment_bytes`.
 int64_t row_word_bytes(const LowerContext& ctx, const TensorRef& view, const AxisLoops& loops,
-                       uint32_t alignment_bytes, int64_t inner);
+                       uint32_t alignment_bytes, const Dim& inner);
 // Words that one thread of a gather moves: several where there are enough for the whole device, so
 // that their latencies overlap.
-int64_t words_per_thread(int64_t words);
+int64_t words_per_thread(const Dim& words);
 // Strides of operand 0 in words.
 LoopDims in_words(LoopDims dims, int64_t word_elements);
 

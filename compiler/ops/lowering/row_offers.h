@@ -43,13 +43,15 @@ struct RowFormOf {
   static RowWay way(const OfferContext& at, const Problem& problem) {
     const RowPlan threads = plan(problem);
     if (is_chunked(form)) return {.plan = threads, .chunks = problem.split(at, threads)};
-    const int64_t length = loop_count(problem.rows().reduced);
+    const int64_t length = loop_count(problem.rows().reduced).bound();
     return {.plan = threads, .chunks = {.count = 1, .length = std::max<int64_t>(length, 1)}};
   }
   static std::string refusal(const OfferContext& at, const Problem& problem) {
     if (is_column(form) && !plan_side_by_side(problem.rows()))
       return "rows that do not stand side by side";
     if (!is_chunked(form)) return problem.whole_refusal(plan(problem));
+    if (has_free_sizes(problem.rows()) && problem.whole_refusal(plan(problem)).empty())
+      return "rows that a run may make too few or too short";
     if (problem.split(at, plan(problem)).count > 1) return {};
     return "enough rows to keep the device busy, or rows too short for chunks";
   }

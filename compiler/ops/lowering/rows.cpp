@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 
+#include "compiler/dispatch/builder.h"
 #include "compiler/ops/lowering/index_type.h"
 #include "schema/rounding.h"
 
@@ -28,7 +29,7 @@ LoopDims merged(const LoopDims& dims) {
     const bool joins =
         !result.empty() &&
         std::equal(dim.strides.begin(), dim.strides.end(), result.back().strides.begin(),
-                   [&](int64_t inner, int64_t outer) { return outer == inner * dim.size; });
+                   [&](const Dim& inner, const Dim& outer) { return outer == inner * dim.size; });
     if (joins) {
       result.back() = {.size = result.back().size * dim.size, .strides = dim.strides};
     } else {
@@ -51,7 +52,7 @@ RowLoops split_rows(const Shape& shape, const Strides& read, const Strides& writ
 
 Strides strides_without(const Shape& shape, const Ints& axes) {
   Strides strides(shape.size(), 0);
-  int64_t stride = 1;
+  Dim stride = 1;
   for (size_t d = shape.size(); d-- > 0;) {
     if (std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end()) continue;
     strides[d] = stride;
@@ -62,13 +63,13 @@ Strides strides_without(const Shape& shape, const Ints& axes) {
 
 LoopDims by_stride(LoopDims dims) {
   std::stable_sort(dims.begin(), dims.end(), [](const LoopDim& a, const LoopDim& b) {
-    return std::abs(a.strides[0]) > std::abs(b.strides[0]);
+    return std::abs(a.strides[0].bound()) > std::abs(b.strides[0].bound());
   });
   return merged(dims);
 }
 
-int64_t loop_count(const LoopDims& dims) {
-  int64_t count = 1;
+Dim loop_count(const LoopDims& dims) {
+  Dim count = 1;
   for (const LoopDim& dim : dims) count *= dim.size;
   return count;
 }
@@ -77,17 +78,23 @@ bool is_contiguous(const LoopDims& dims) {
   return dims.empty() || (dims.size() == 1 && dims[0].strides[0] == 1);
 }
 
-std::string integer_text(int64_t value) {
+bool has_free_sizes(const RowLoops& loops) {
+  return loop_count(loops.kept).is_free() || loop_count(loops.reduced).is_free();
+}
+
+std::string integer_text(const Dim& number) {
+  if (number.is_free()) return size_text(number);
   constexpr int64_t kShort = int64_t{1} << 31;
+  const int64_t value = number.bound();
   return std::to_string(value) + (value < kShort && value > -kShort ? "" : "L");
 }
 
 std::string index_macro(const std::string& name, const LoopDims& dims, size_t operand) {
   std::string sum;
-  int64_t inner = loop_count(dims);
+  Dim inner = loop_count(dims);
   for (size_t d = 0; d < dims.size(); ++d) {
-    inner /= std::max<int64_t>(dims[d].size, 1);
-    const int64_t stride = dims[d].strides[operand];
+    inner /= max(dims[d].size, 1);
+    const Dim stride = dims[d].strides[operand];
     if (stride == 0) continue;
     std::string term = "RLX_INDEX(i)";
     if (inner > 1) term += " / RLX_INDEX(" + integer_text(inner) + ")";
@@ -101,26 +108,27 @@ std::string index_macro(const std::string& name, const LoopDims& dims, size_t op
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count) {
   int64_t farthest = count;
   for (const TensorRef* view : views) {
-    const uint64_t elements = view->byte_range().length_bytes / element_bytes(view->dtype());
-    farthest = std::max(farthest, static_cast<int64_t>(elements));
+    const Dim elements = view->byte_range().length_bytes / element_bytes(view->dtype());
+    farthest = std::max(farthest, elements.range().most);
   }
   return index_type(IndexUse::Padded, farthest);
 }
 
-RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane) {
-  const uint32_t lanes = next_power_of_two(ceil_div(row_length, elements_per_lane), kThreads);
+RowPlan plan_neighbours(const Dim& row_length, uint32_t elements_per_lane) {
+  const uint32_t lanes =
+      next_power_of_two(ceil_div(row_length.bound(), elements_per_lane), kThreads);
   return {.by_column = false, .lanes = lanes, .rows = kThreads / lanes};
 }
 
 std::optional<RowPlan> plan_side_by_side(const RowLoops& loops) {
-  const int64_t reduced = loop_count(loops.reduced);
-  const int64_t kept = loop_count(loops.kept);
+  const int64_t reduced = loop_count(loops.reduced).bound();
+  const int64_t kept = loop_count(loops.kept).bound();
   const auto inner_stride = [](const LoopDims& dims) {
-    return dims.empty() ? int64_t{0} : std::abs(dims.back().strides[0]);
+    return dims.empty() ? int64_t{0} : std::abs(dims.back().strides[0].bound());
   };
   const bool rows_are_strided = !loops.reduced.empty() && inner_stride(loops.reduced) != 1;
   if (!rows_are_strided || inner_stride(loops.kept) != 1 || kept <= 1) return std::nullopt;
-  const uint32_t rows = next_power_of_two(loops.kept.back().size, 32);
+  const uint32_t rows = next_power_of_two(loops.kept.back().size.bound(), 32);
   const uint32_t lanes = next_power_of_two(reduced, kThreads / rows);
   // A short reduction leaves threads over: they take more rows.
   const uint32_t wide = next_power_of_two(kept, kThreads / lanes);
@@ -137,10 +145,10 @@ std::string to_string(const RowPlan& plan) {
 bool rows_divide(const OfferContext& at, const TensorRef& view, const RowLoops& loops,
                  size_t operand, uint32_t width) {
   if (loops.reduced.size() != 1 || loops.reduced[0].strides[operand] != 1) return false;
-  if (loops.reduced[0].size % width != 0) return false;
+  if (!loops.reduced[0].size.divides_by(width)) return false;
   if (at.alignment(view) < width * element_bytes(view.dtype())) return false;
   return std::all_of(loops.kept.begin(), loops.kept.end(),
-                     [&](const LoopDim& dim) { return dim.strides[operand] % width == 0; });
+                     [&](const LoopDim& dim) { return dim.strides[operand].divides_by(width); });
 }
 
 uint32_t vector_width(const OfferContext& at, const TensorRef& view, const RowLoops& loops,
@@ -149,14 +157,14 @@ uint32_t vector_width(const OfferContext& at, const TensorRef& view, const RowLo
   return rows_divide(at, view, loops, operand, width) ? width : 1;
 }
 
-int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width) {
+int64_t items_per_lane(const RowPlan& plan, const Dim& row_length, uint32_t width) {
   constexpr int64_t kRegisters = 32;
   const int64_t piece = static_cast<int64_t>(plan.lanes) * width;
-  const int64_t items = ceil_div(row_length, piece);
+  const int64_t items = ceil_div(row_length.bound(), piece);
   return items * width <= kRegisters ? items : 0;
 }
 
-RowPlan plan_in_registers(int64_t row_length, uint32_t width) {
+RowPlan plan_in_registers(const Dim& row_length, uint32_t width) {
   constexpr uint32_t kLeastLanes = 32;
   constexpr uint32_t kGroupThreads = 128;
   RowPlan plan{.by_column = false, .lanes = kLeastLanes, .rows = 1};

@@ -16,8 +16,8 @@ namespace rlx {
 // One loop with a stride per operand, in elements. Operand 0 is the tensor read, operand 1 the
 // tensor written.
 struct LoopDim {
-  int64_t size = 1;
-  std::array<int64_t, 2> strides{};
+  Dim size = 1;
+  std::array<Dim, 2> strides{};
 };
 using LoopDims = std::vector<LoopDim>;  // outermost first
 
@@ -37,9 +37,11 @@ Strides strides_without(const Shape& shape, const Ints& axes);
 // whose order is free.
 LoopDims by_stride(LoopDims dims);
 LoopDims merged(const LoopDims& dims);
-int64_t loop_count(const LoopDims& dims);
+Dim loop_count(const LoopDims& dims);
 // One dim of stride 1 in operand 0, or nothing to loop over.
 bool is_contiguous(const LoopDims& dims);
+// Whether sizes of the loops depend on the run.
+bool has_free_sizes(const RowLoops& loops);
 
 // "#define NAME(i) (...)": the element offset of loop position i in one operand, an expression of
 // type RLX_INDEX.
@@ -47,8 +49,8 @@ std::string index_macro(const std::string& name, const LoopDims& dims, size_t op
 // Text of the type for offsets into these views and counters up to `count` (IndexUse::Padded).
 std::string index_type(const std::vector<const TensorRef*>& views, int64_t count);
 
-// A literal of any size, valid in GLSL and CUDA C++.
-std::string integer_text(int64_t value);
+// A literal of any size, or an expression for a free one, valid in GLSL and CUDA C++.
+std::string integer_text(const Dim& value);
 
 // How the threads of a workgroup divide into rows.
 //   Row: `lanes` neighbouring threads share a row; `rows` rows per workgroup.
@@ -60,12 +62,13 @@ struct RowPlan {
   uint32_t rows = 1;
 
   [[nodiscard]] uint32_t threads() const { return lanes * rows; }
-  [[nodiscard]] int64_t groups(int64_t row_count) const { return ceil_div(row_count, rows); }
+  [[nodiscard]] Dim groups(const Dim& row_count) const { return ceil_div(row_count, rows); }
 };
 // By column; none where the rows are not neighbours in memory, or each lies along it.
 std::optional<RowPlan> plan_side_by_side(const RowLoops& loops);
-// By row. `elements_per_lane`: how many neighbouring elements a thread loads at once.
-RowPlan plan_neighbours(int64_t row_length, uint32_t elements_per_lane);
+// By row, of rows of at most `row_length`. `elements_per_lane`: how many neighbouring elements a
+// thread loads at once.
+RowPlan plan_neighbours(const Dim& row_length, uint32_t elements_per_lane);
 std::string to_string(const RowPlan& plan);
 
 // True where every row of this view can be read or written `width` elements at a time, aligned to
@@ -78,10 +81,10 @@ uint32_t vector_width(const OfferContext& at, const TensorRef& view, const RowLo
                       size_t operand, uint32_t width = 4);
 // Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0
 // where it is too long.
-int64_t items_per_lane(const RowPlan& plan, int64_t row_length, uint32_t width);
+int64_t items_per_lane(const RowPlan& plan, const Dim& row_length, uint32_t width);
 // As few threads to a row as hold it in registers, a warp or more, so that little is combined
 // between threads; workgroups of 128 threads where a row takes no more.
-RowPlan plan_in_registers(int64_t row_length, uint32_t width);
+RowPlan plan_in_registers(const Dim& row_length, uint32_t width);
 
 // Rows taken in several parts of `length` elements, each by a workgroup of its own.
 struct RowChunks {

@@ -36,7 +36,7 @@ Step fill_step(const Weight& weight, const char* op) {
   return step;
 }
 
-Grid grid_for(uint64_t threads) {
+Grid grid_for(const Dim& threads) {
   return split_grid(ceil_div(threads, kBlock));
 }
 
@@ -62,7 +62,8 @@ Tensor splat_tensor(const TensorType& type, double value) {
 }
 
 void lower_splat(Program& program, const TensorRef& target, const Weight& weight, double value) {
-  const uint64_t bytes = byte_size(target.type);
+  const Dim bytes = byte_size(target.type);
+  const uint64_t fixed_bytes = bytes.is_free() ? 0 : static_cast<uint64_t>(bytes.bound());
   const std::vector<std::byte> one = splat_tensor({target.dtype(), {}}, value).to_bytes();
   uint32_t words[2] = {};
   for (size_t i = 0; i < sizeof(words); i += one.size()) {
@@ -72,13 +73,14 @@ void lower_splat(Program& program, const TensorRef& target, const Weight& weight
   DispatchBuilder<SplatParams> dispatch(program, KernelId::splat_fill, fill_step(weight, "splat"));
   dispatch.workgroup({kBlock})
       .write(&SplatParams::y, target, kFillAlignmentBytes)
-      .set(&SplatParams::bytes_low, low_word(bytes))
-      .set(&SplatParams::bytes_high, high_word(bytes))
+      .set(&SplatParams::bytes_low, low_word(fixed_bytes))
+      .set(&SplatParams::bytes_high, high_word(fixed_bytes))
       .set(&SplatParams::word0, words[0])
       .set(&SplatParams::word1, words[1])
       .grid(grid)
       .work(bytes, 0)
       .reason("splat, 16 bytes per thread");
+  if (bytes.is_free()) dispatch.size("RLX_BYTES", bytes);
 }
 
 // RLX_KIND of rng_fill: what becomes of a block's words.

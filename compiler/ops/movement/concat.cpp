@@ -64,7 +64,7 @@ bool evaluate_concat(EvaluateContext& ctx) {
 bool lower_concat(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), y.shape().size()).value();
-  int64_t start = 0;
+  Dim start = 0;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
     const TensorRef x = ctx.input(i);
     TensorRef slot = shifted(y, start * y.strides[static_cast<size_t>(axis)]);

@@ -15,8 +15,8 @@ bool check_image(InferContext& ctx) {
 }
 
 // `wanted` says of what the block must be a divisor.
-bool check_whole(InferContext& ctx, int64_t size, int64_t parts, const std::string& wanted) {
-  if (size % parts == 0) return true;
+bool check_whole(InferContext& ctx, const Dim& size, int64_t parts, const std::string& wanted) {
+  if (size.divides_by(parts)) return true;
   return ctx.fail(DiagCode::BadShape, "block " + std::to_string(ctx.attrs().integer("block")) +
                                           " does not divide " + wanted + " of " +
                                           to_string(ctx.shape(0)));
@@ -108,7 +108,7 @@ void replace_by(RewriteContext& ctx, Ints pieces, Ints order) {
 bool decompose_depth_to_space(RewriteContext& ctx) {
   const Shape x = ctx.type(ctx.input(0)).shape;
   const int64_t block = ctx.attrs().integer("block");
-  const int64_t channels = x[1] / (block * block);
+  const Dim channels = x[1] / (block * block);
   if (ctx.attrs().text("mode") == "crd") {
     replace_by(ctx, {x[0], channels, block, block, x[2], x[3]}, {0, 1, 4, 2, 5, 3});
   } else {

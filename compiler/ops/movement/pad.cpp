@@ -16,7 +16,7 @@ namespace {
 
 struct AxisPad {
   int64_t crop_begin = 0;  // taken off the input
-  int64_t size = 0;        // what is left of the axis
+  Dim size = 0;            // what is left of the axis
   int64_t before = 0;      // added, >= 0
   int64_t after = 0;
 };
@@ -31,12 +31,13 @@ std::optional<Ints> padded_axes(NodeContext& ctx, size_t rank) {
 bool check_reach(NodeContext& ctx, const std::string& mode, int64_t axis, const AxisPad& pad) {
   const int64_t widest = std::max(pad.before, pad.after);
   if (mode == "constant" || widest == 0) return true;
-  const int64_t limit = mode == "reflect" ? pad.size - 1 : pad.size;
-  const bool reachable = mode == "edge" ? pad.size > 0 : widest <= limit;
+  const int64_t least = pad.size.range().least;
+  const int64_t limit = mode == "reflect" ? least - 1 : least;
+  const bool reachable = mode == "edge" ? least > 0 : widest <= limit;
   if (reachable) return true;
   return ctx.fail(DiagCode::BadShape, mode + " pad of " + std::to_string(widest) + " on axis " +
                                           std::to_string(axis) + " reaches beyond its " +
-                                          std::to_string(pad.size) + " elements");
+                                          to_string(pad.size) + " elements");
 }
 
 std::optional<std::vector<AxisPad>> axis_pads(NodeContext& ctx, const Shape& shape) {
@@ -50,15 +51,16 @@ std::optional<std::vector<AxisPad>> axis_pads(NodeContext& ctx, const Shape& sha
     return std::nullopt;
   }
   std::vector<AxisPad> result;
-  for (int64_t size : shape) result.push_back({.size = size});
+  for (const Dim& size : shape) result.push_back({.size = size});
   for (size_t i = 0; i < axes->size(); ++i) {
     AxisPad& pad = result[static_cast<size_t>((*axes)[i])];
     const int64_t begin = pads[i];
     const int64_t end = pads[axes->size() + i];
     pad.crop_begin = std::max<int64_t>(-begin, 0);
     const int64_t crop_end = std::max<int64_t>(-end, 0);
-    if (pad.crop_begin > pad.size || crop_end > pad.size - pad.crop_begin) {
-      ctx.fail(DiagCode::BadShape, "pads crop more than the " + std::to_string(pad.size) +
+    const int64_t least = pad.size.range().least;
+    if (pad.crop_begin > least || crop_end > least - pad.crop_begin) {
+      ctx.fail(DiagCode::BadShape, "pads crop more than the " + to_string(pad.size) +
                                        " elements of axis " + to_string((*axes)[i]));
       return std::nullopt;
     }
@@ -87,12 +89,13 @@ bool infer_pad(InferContext& ctx) {
 
 // Source index along one axis, or -1 where the constant stands.
 int64_t source_index(const std::string& mode, const AxisPad& pad, int64_t i) {
+  const int64_t size = pad.size;
   int64_t source = i - pad.before;
-  if (source < 0 || source >= pad.size) {
+  if (source < 0 || source >= size) {
     if (mode == "constant") return -1;
-    if (mode == "edge") source = std::clamp<int64_t>(source, 0, pad.size - 1);
-    if (mode == "wrap") source = (source + pad.size) % pad.size;
-    if (mode == "reflect") source = source < 0 ? -source : 2 * (pad.size - 1) - source;
+    if (mode == "edge") source = std::clamp<int64_t>(source, 0, size - 1);
+    if (mode == "wrap") source = (source + size) % size;
+    if (mode == "reflect") source = source < 0 ? -source : 2 * (size - 1) - source;
   }
   return source + pad.crop_begin;
 }
@@ -128,7 +131,7 @@ bool evaluate_pad(EvaluateContext& ctx) {
 }
 
 // A number of the type of coordinates.
-std::string coordinate_literal(int64_t value) {
+std::string coordinate_literal(const Dim& value) {
   return "rlx_coordinate(" + number_text(value) + ")";
 }
 
@@ -173,21 +176,20 @@ void emit_index_map(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
   int64_t largest = 0;
   for (size_t axis = x.shape().size(); axis-- > 0;) {
     const std::string dim = number_text(y.shape()[axis]);
-    largest = std::max<Dim>({largest, x.shape()[axis], y.shape()[axis]});
+    largest = std::max({largest, x.shape()[axis].range().most, y.shape()[axis].range().most});
     code += "  c = rlx_coordinate(rest % rlx_index(" + dim + "));\n  rest /= rlx_index(" + dim +
             ");\n" + axis_code[axis] + "  offset += rlx_i64(c) * rlx_i64(" +
             number_text(x.strides[axis]) + ");\n";
   }
-  const auto count = static_cast<uint64_t>(element_count(y.shape()));
+  const Dim count = element_count(y.shape());
   const std::string raw = raw_type(x.dtype());
   ctx.dispatch<KernelId::pad>()
       .workgroup({kCopyWorkgroup})
       .define("RLX_RAW", raw)
-      .define("rlx_index",
-              index_type(IndexUse::Linear, static_cast<int64_t>(count + kCopyWorkgroup)))
+      .define("rlx_index", index_type(IndexUse::Linear, count.range().most + kCopyWorkgroup))
       .define("rlx_coordinate", index_type(IndexUse::Coordinate, largest))
-      .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(count)) +
-                                  wide_define("RLX_CONSTANT", constant))
+      .generated("sizes.inc",
+                 wide_define("RLX_COUNT", count) + wide_define("RLX_CONSTANT", constant))
       .generated("source.inc", code)
       .read(&CopyParams::x, x)
       .write(&CopyParams::y, y)
@@ -235,8 +237,9 @@ std::optional<Ints> axis_shifts(NodeContext& ctx, const Shape& shape) {
   Ints result(shape.size(), 0);
   for (size_t i = 0; i < shifts.size(); ++i) {
     const auto axis = static_cast<size_t>((*axes)[i]);
-    const int64_t size = std::max<int64_t>(shape[axis], 1);
-    result[axis] = (shifts[i] % size + size) % size;
+    const Dim size = max(shape[axis], 1);
+    const int64_t shift = shifts[i];
+    result[axis] = shift < 0 ? size - 1 - Dim(-(shift + 1)) % size : Dim(shift) % size;
   }
   return result;
 }

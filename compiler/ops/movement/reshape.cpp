@@ -10,6 +10,29 @@
 namespace rlx {
 namespace {
 
+// A count of elements, and that of all dims of a shape but -1, which is to divide it.
+struct Quotient {
+  Dim count = 1;
+  Dim known = 1;
+};
+
+// Of elements shaped `from` and a shape `to`, less the dims that stand in both: whatever free sizes
+// are, these leave no rest.
+Quotient without_common_dims(Shape from, const Shape& to) {
+  Quotient quotient;
+  for (const Dim& size : to) {
+    if (size == -1) continue;
+    const auto same = std::find(from.begin(), from.end(), size);
+    if (same == from.end()) {
+      quotient.known *= size;
+    } else {
+      from.erase(same);
+    }
+  }
+  quotient.count = element_count(from);
+  return quotient;
+}
+
 bool infer_reshape(InferContext& ctx) {
   if (!refuse_block_type(ctx, ctx.dtype(0))) return false;
   const Shape& from = ctx.shape(0);
@@ -37,11 +60,13 @@ bool infer_reshape(InferContext& ctx) {
   }
   const Dim count = element_count(from);
   if (inferred) {
-    if (known == 0 || count % known != 0) {
+    const Quotient rest = without_common_dims(from, to);
+    const bool may_be_none = known == 0 || rest.known.range().least < 1;
+    if (may_be_none || rest.count % rest.known != 0) {
       return ctx.fail(DiagCode::BadShape, "shape " + wanted + " cannot hold " + to_string(from) +
                                               ": its -1 has no whole size");
     }
-    to[*inferred] = count / known;
+    to[*inferred] = rest.count / rest.known;
   } else if (known != count) {
     return ctx.fail(DiagCode::BadShape, "shape " + wanted + " has " + to_string(known) +
                                             " elements, the input " + to_string(from) + " has " +
@@ -68,6 +93,12 @@ bool infer_squeeze(InferContext& ctx) {
     }
   } else {
     for (size_t i = 0; i < from.size(); ++i) {
+      if (from[i].is_free() && from[i].range().least <= 1) {
+        return ctx.fail(DiagCode::FreeSize,
+                        "axis " + std::to_string(i) + " of " + to_string(from) +
+                            " may be 1, so that the rank would depend on the run",
+                        "list the axes to drop");
+      }
       if (from[i] == 1) axes.push_back(static_cast<int64_t>(i));
     }
   }

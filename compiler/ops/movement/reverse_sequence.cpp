@@ -85,19 +85,19 @@ WordView word_view(LowerContext& ctx, const TensorRef& x, const TensorRef& y,
                    const SequenceAxes& axes) {
   const size_t last = std::max(axes.batch, axes.time);
   WordView view{.shape = x.shape(), .strides = x.strides, .word_bytes = element_bytes(x.dtype())};
-  int64_t inner = 1;
+  Dim inner = 1;
   while (view.shape.size() > last + 1 && (view.strides.back() == inner || view.shape.back() == 1)) {
     inner *= view.shape.back();
     view.shape.pop_back();
     view.strides.pop_back();
   }
-  const int64_t run_bytes = inner * view.word_bytes;
+  const Dim run_bytes = inner * view.word_bytes;
   int64_t word = std::min(ctx.alignment(x), ctx.alignment(y));
-  const auto divides = [&](int64_t bytes) { return bytes % word == 0; };
+  const auto divides = [&](const Dim& bytes) { return bytes.divides_by(word); };
   const auto all_divide = [&] {
     return divides(run_bytes) &&
            std::all_of(view.strides.begin(), view.strides.end(),
-                       [&](int64_t stride) { return divides(stride * view.word_bytes); });
+                       [&](const Dim& stride) { return divides(stride * view.word_bytes); });
   };
   while (word > view.word_bytes && !all_divide()) word /= 2;
   word = std::max(word, view.word_bytes);
@@ -130,15 +130,14 @@ bool lower_reverse_sequence(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const SequenceAxes axes = sequence_axes(ctx, x.shape().size()).value();
   const WordView view = word_view(ctx, x, y, axes);
-  const auto count = static_cast<uint64_t>(element_count(view.shape));
+  const Dim count = element_count(view.shape);
   const auto word = static_cast<uint32_t>(view.word_bytes);
   ctx.dispatch<KernelId::reverse_sequence>()
       .workgroup({kCopyWorkgroup})
       .define("RLX_WORD_BYTES", view.word_bytes)
       .define("RLX_I", std::string(name_of(lens.dtype())))
-      .define("rlx_index",
-              index_type(IndexUse::Linear, static_cast<int64_t>(count + kCopyWorkgroup)))
-      .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(count)) +
+      .define("rlx_index", index_type(IndexUse::Linear, count.range().most + kCopyWorkgroup))
+      .generated("sizes.inc", wide_define("RLX_COUNT", count) +
                                   wide_define("RLX_TIMES", view.shape[axes.time]) +
                                   wide_define("RLX_TIME_STRIDE", view.strides[axes.time]))
       .generated("source.inc", source_code(view, axes))

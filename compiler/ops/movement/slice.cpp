@@ -15,7 +15,7 @@ namespace {
 // One output as a view of the input: where it starts and how it steps, in elements.
 struct SliceView {
   Shape shape;
-  int64_t offset = 0;
+  Dim offset = 0;
   Strides strides;
 };
 
@@ -23,27 +23,49 @@ SliceView whole(const Shape& shape, const Strides& strides) {
   return {.shape = shape, .offset = 0, .strides = strides};
 }
 
-void take(SliceView& view, size_t axis, int64_t start, int64_t count, int64_t step) {
+void take(SliceView& view, size_t axis, const Dim& start, const Dim& count, int64_t step) {
   if (count > 0) view.offset += start * view.strides[axis];
   view.shape[axis] = count;
   view.strides[axis] *= step;
 }
 
-// NumPy's rule: negative bounds count from the end once, then both are clamped to what the step's
-// direction can reach.
-int64_t clamp_bound(int64_t bound, int64_t size, int64_t lowest, int64_t highest) {
-  if (bound < 0 && bound >= -size) {
-    bound += size;
-  } else if (bound < 0) {
-    bound = lowest;
-  }
-  return std::clamp(bound, lowest, highest);
+// The elements that a slice takes of an axis.
+struct Taken {
+  Dim start;
+  Dim count;
+};
+
+// The lowest and the highest step's magnitude do not fit; any step beyond the span takes one
+// element.
+int64_t magnitude_of(int64_t step) {
+  return std::abs(std::max(step, -std::numeric_limits<int64_t>::max()));
 }
 
-int64_t end_bound(int64_t bound, int64_t size, int64_t step) {
-  if (step > 0) return clamp_bound(bound, size, 0, size);
-  if (bound < -size) return -1;
-  return clamp_bound(bound, size, -1, size - 1);
+// A bound of a step forward, in [0, size].
+Dim forward_bound(const Dim& bound, const Dim& size) {
+  if (bound.range().most <= -size.range().most) return 0;
+  // Sums that are below 0 at no size.
+  return bound < 0 ? max(size, -bound) - -bound : min(bound, size);
+}
+
+// The number of elements up to the bound of a step backwards, with it, in [0, size].
+Dim backward_bound(const Dim& bound, const Dim& size) {
+  if (bound.range().least >= size.range().most || bound == -1) return size;
+  return forward_bound(bound + 1, size);
+}
+
+Taken taken_by(const Dim& start_bound, const Dim& end_bound, const Dim& size, int64_t step) {
+  // What lies beyond the axis takes one element, as a step over all of it does.
+  const int64_t stride = std::min(magnitude_of(step), std::max<int64_t>(size.range().most, 1));
+  if (step > 0) {
+    const Dim start = forward_bound(start_bound, size);
+    const Dim span = max(forward_bound(end_bound, size), start) - start;
+    return {.start = start, .count = ceil_div(span, stride)};
+  }
+  const Dim begin = max(backward_bound(start_bound, size), min(size, 1));
+  const Dim end = backward_bound(end_bound, size);
+  const Dim span = max(begin, end) - end;
+  return {.start = max(begin, 1) - 1, .count = ceil_div(span, stride)};
 }
 
 std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
@@ -69,20 +91,13 @@ std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const S
   SliceView view = whole(shape, strides);
   for (size_t i = 0; i < starts.size(); ++i) {
     const auto axis = static_cast<size_t>((*normal)[i]);
-    const int64_t size = shape[axis];
     const int64_t step = steps[i];
     if (step == 0) {
       ctx.fail(DiagCode::BadAttribute, "step of axis " + std::to_string(axis) + " is 0");
       return {};
     }
-    const int64_t start = step > 0 ? clamp_bound(starts[i], size, 0, size)
-                                   : clamp_bound(starts[i], size, size == 0 ? -1 : 0, size - 1);
-    const int64_t end = end_bound(ends[i], size, step);
-    const int64_t span = step > 0 ? end - start : start - end;
-    // The magnitude of the lowest step does not fit; any step beyond the span takes one element.
-    const int64_t stride = std::abs(std::max(step, -std::numeric_limits<int64_t>::max()));
-    const int64_t count = span <= 0 ? 0 : ceil_div(span, stride);
-    take(view, axis, start, count, count > 1 ? step : 1);
+    const Taken taken = taken_by(starts[i], ends[i], shape[axis], step);
+    take(view, axis, taken.start, taken.count, taken.count > 1 ? step : 1);
   }
   return {view};
 }
@@ -90,11 +105,13 @@ std::vector<SliceView> slice_views(NodeContext& ctx, const Shape& shape, const S
 std::vector<SliceView> narrow_views(NodeContext& ctx, const Shape& shape, const Strides& strides) {
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return {};
-  const int64_t size = shape[static_cast<size_t>(*axis)];
+  const Dim& size = shape[static_cast<size_t>(*axis)];
   const int64_t written = ctx.attrs().integer("start");
   const int64_t count = ctx.attrs().integer("len");
-  const int64_t start = written < 0 ? written + size : written;
-  if (start < 0 || count > size || start > size - count) {
+  const Dim start = written < 0 ? written + size : Dim(written);
+  // At every size.
+  if (start.range().least < 0 || count > size.range().least ||
+      (size - start).range().least < count) {
     ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements from " +
                                      std::to_string(written) + " do not lie inside axis " +
                                      std::to_string(*axis) + " of " + to_string(shape));
@@ -144,18 +161,18 @@ std::vector<SliceView> diagonal_views(NodeContext& ctx, const Shape& shape,
   const auto column = static_cast<size_t>((*axes)[1]);
   const int64_t offset = ctx.attrs().integer("offset");
   // Offsets beyond the matrix leave nothing; clamped so that their magnitudes are sizes.
-  const int64_t down = std::clamp<int64_t>(offset, -shape[row], 0);
-  const int64_t right = std::clamp<int64_t>(offset, 0, shape[column]);
+  const Dim down = offset < 0 ? min(magnitude_of(offset), shape[row]) : Dim();
+  const Dim right = offset > 0 ? min(offset, shape[column]) : Dim();
   SliceView view;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (i == row || i == column) continue;
     view.shape.push_back(shape[i]);
     view.strides.push_back(strides[i]);
   }
-  const int64_t count = std::min(shape[row] + down, shape[column] - right);
+  const Dim count = min(shape[row] - down, shape[column] - right);
   view.shape.push_back(count);
   view.strides.push_back(strides[row] + strides[column]);
-  if (count > 0) view.offset = right * strides[column] - down * strides[row];
+  if (count > 0) view.offset = right * strides[column] + down * strides[row];
   return {view};
 }
 
@@ -170,7 +187,17 @@ std::vector<SliceView> reverse_views(NodeContext& ctx, const Shape& shape, const
   return {view};
 }
 
-std::optional<Ints> split_sizes(NodeContext& ctx, int64_t size) {
+// Whether the sizes add up to `size`; free ones at every value of their symbols.
+bool split_all(const Ints& sizes, const Dim& size) {
+  Dim rest = size;
+  for (const Dim& part : sizes) {
+    if (part.range().most > rest.range().most) return false;
+    rest -= part;
+  }
+  return rest == 0;
+}
+
+std::optional<Ints> split_sizes(NodeContext& ctx, const Dim& size) {
   if (ctx.attrs().has("sizes") == ctx.attrs().has("num")) {
     ctx.fail(DiagCode::BadAttribute, "got both or neither of sizes and num, wanted one of them");
     return std::nullopt;
@@ -185,17 +212,16 @@ std::optional<Ints> split_sizes(NodeContext& ctx, int64_t size) {
                                        std::to_string(ctx.node().outputs.size()) + " outputs");
       return std::nullopt;
     }
-    const int64_t each = ceil_div(size, parts);
+    const Dim each = ceil_div(size, parts);
     for (int64_t i = 0; i < parts; ++i) {
-      sizes.push_back(std::clamp<int64_t>(size - i * each, 0, each));
+      sizes.push_back(min(max(size, i * each) - i * each, each));
     }
   }
-  int64_t rest = size;
-  for (int64_t part : sizes) rest = part <= rest && rest >= 0 ? rest - part : -1;
-  if (rest != 0 || sizes.size() != ctx.node().outputs.size()) {
-    ctx.fail(DiagCode::BadShape, "sizes " + to_string(sizes) + " do not split " +
-                                     std::to_string(size) + " elements over " +
-                                     std::to_string(ctx.node().outputs.size()) + " outputs");
+  const bool is_whole = ctx.attrs().has("num") || split_all(sizes, size);
+  if (!is_whole || sizes.size() != ctx.node().outputs.size()) {
+    ctx.fail(DiagCode::BadShape, "sizes " + to_string(sizes) + " do not split " + to_string(size) +
+                                     " elements over " + std::to_string(ctx.node().outputs.size()) +
+                                     " outputs");
     return std::nullopt;
   }
   return sizes;
@@ -207,8 +233,8 @@ std::vector<SliceView> split_views(NodeContext& ctx, const Shape& shape, const S
   const auto sizes = split_sizes(ctx, shape[static_cast<size_t>(*axis)]);
   if (!sizes) return {};
   std::vector<SliceView> views;
-  int64_t start = 0;
-  for (int64_t size : *sizes) {
+  Dim start = 0;
+  for (const Dim& size : *sizes) {
     views.push_back(whole(shape, strides));
     take(views.back(), static_cast<size_t>(*axis), start, size, 1);
     start += size;

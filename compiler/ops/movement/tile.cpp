@@ -90,7 +90,7 @@ bool evaluate_repeats(EvaluateContext& ctx) {
   return true;
 }
 
-void add_axis(TensorRef& view, int64_t size, int64_t stride) {
+void add_axis(TensorRef& view, const Dim& size, const Dim& stride) {
   if (size == 1) return;
   view.type.shape.push_back(size);
   view.strides.push_back(stride);

@@ -79,8 +79,8 @@ bool infer_dot_general(InferContext& ctx) {
     return false;
   }
   Shape y = sizes_of(ctx.shape(0), dims->a.batch);
-  for (const int64_t size : sizes_of(ctx.shape(0), dims->a.free)) y.push_back(size);
-  for (const int64_t size : sizes_of(ctx.shape(1), dims->b.free)) y.push_back(size);
+  for (const Dim& size : sizes_of(ctx.shape(0), dims->a.free)) y.push_back(size);
+  for (const Dim& size : sizes_of(ctx.shape(1), dims->b.free)) y.push_back(size);
   if (y.size() > kMaxRank) {
     return ctx.fail(DiagCode::BadRank, "the result " + to_string(y) + " has rank above 8");
   }
@@ -175,8 +175,8 @@ bool decompose_dot_general(RewriteContext& ctx) {
                                 trans_b ? dims->b.contracting : dims->b.free);
   const ValueId product = ctx.emit("matmul", {a, b}, {{"trans_a", trans_a}, {"trans_b", trans_b}});
   Ints shape = sizes_of(a_shape, dims->a.batch);
-  for (const int64_t size : sizes_of(a_shape, dims->a.free)) shape.push_back(size);
-  for (const int64_t size : sizes_of(b_shape, dims->b.free)) shape.push_back(size);
+  for (const Dim& size : sizes_of(a_shape, dims->a.free)) shape.push_back(size);
+  for (const Dim& size : sizes_of(b_shape, dims->b.free)) shape.push_back(size);
   ctx.replace_output(0, ctx.emit("reshape", {product}, {{"shape", shape}}));
   return true;
 }

@@ -27,10 +27,10 @@ struct ProductShapes {
   Shape batch;    // broadcast
   Shape a_batch;  // as given
   Shape b_batch;
-  int64_t m = 1;
-  int64_t k = 1;
-  int64_t b_k = 1;
-  int64_t n = 1;
+  Dim m = 1;
+  Dim k = 1;
+  Dim b_k = 1;
+  Dim n = 1;
   bool a_is_vector = false;
   bool b_is_vector = false;
 
@@ -109,9 +109,9 @@ bool check_depths(InferContext& ctx, const ProductShapesResult& split) {
   const ProductShapes& shapes = split.shapes;
   bool good = true;
   if (shapes.k != shapes.b_k) {
-    good = ctx.fail(DiagCode::BadShape, "the summed dims differ: K=" + std::to_string(shapes.k) +
+    good = ctx.fail(DiagCode::BadShape, "the summed dims differ: K=" + to_string(shapes.k) +
                                             " of " + to_string(ctx.shape(0)) +
-                                            " against K=" + std::to_string(shapes.b_k) + " of " +
+                                            " against K=" + to_string(shapes.b_k) + " of " +
                                             to_string(ctx.shape(1)));
   }
   if (!split.batches_agree) {
@@ -192,7 +192,7 @@ bool infer_fused(InferContext& ctx) {
 // Row-major element offset of every batch entry of y in an operand with its own batch dims.
 std::vector<int64_t> batch_offsets(const Shape& own, const Shape& batch, int64_t entry) {
   const Strides strides = broadcast_strides(own, dense_strides(own), batch);
-  const int64_t count = element_count(batch);
+  const auto count = static_cast<int64_t>(element_count(batch));
   std::vector<int64_t> offsets(static_cast<size_t>(count));
   for (int64_t i = 0; i < count; ++i) {
     int64_t rest = i;
@@ -400,7 +400,7 @@ std::string product_place_refusal(const LoweringState& state, const Node& node,
   }
   if (place.shape().back() > 1 && place.strides.back() != 1) return "products write dense lines";
   const bool far = std::any_of(place.strides.begin(), place.strides.end(),
-                               [](int64_t stride) { return stride > kFarthestLine; });
+                               [](const Dim& stride) { return stride > kFarthestLine; });
   return far ? "products write within 32-bit strides" : "";
 }
 

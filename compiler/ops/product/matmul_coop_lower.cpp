@@ -81,7 +81,7 @@ bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::matmul_coop>();
-    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_pass(ctx, dispatch, product, partial ? ProductPass::Split : ProductPass::Whole);
     define_choice(dispatch, choice);
     if (lines != nullptr) {
       define_windows(dispatch, product, *lines);

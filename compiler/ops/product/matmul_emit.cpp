@@ -15,8 +15,8 @@ bool loads_vectors(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-bool whole_vectors(const Strides& batch, std::initializer_list<int64_t> strides) {
-  const auto whole = [](int64_t stride) { return stride % kVectorElements == 0; };
+bool whole_vectors(const Strides& batch, std::initializer_list<Dim> strides) {
+  const auto whole = [](const Dim& stride) { return stride.divides_by(kVectorElements); };
   return std::all_of(batch.begin(), batch.end(), whole) &&
          std::all_of(strides.begin(), strides.end(), whole);
 }
@@ -26,29 +26,36 @@ bool vector_aligned(const OfferContext& at, const TensorRef& ref) {
          at.alignment(ref) >= kVectorElements * element_bytes(ref.dtype());
 }
 
-int64_t reach(int64_t count_a, int64_t stride_a, int64_t count_b, int64_t stride_b) {
-  return (count_a - 1) * std::abs(stride_a) + (count_b - 1) * std::abs(stride_b);
+// At the largest sizes.
+int64_t reach(const Dim& count_a, const Dim& stride_a, const Dim& count_b, const Dim& stride_b) {
+  return (count_a.range().most - 1) * std::abs(stride_a.bound()) +
+         (count_b.range().most - 1) * std::abs(stride_b.bound());
+}
+
+std::string count_text(const Dim& count) {
+  return count.is_free() ? "rlx_u32(" + size_text(count) + ")" : to_string(count) + "u";
 }
 
 std::string offset_line(const std::string& name, const Strides& strides) {
   std::string text = "const rlx_i64 " + name + " = 0";
   for (size_t i = 0; i < strides.size(); ++i) {
     if (strides[i] == 0) continue;
-    text += " + rlx_i64(batch_" + to_string(i) + ") * rlx_i64(" + to_string(strides[i]) + "L)";
+    text += " + rlx_i64(batch_" + std::to_string(i) + ") * rlx_i64(" +
+            (strides[i].is_free() ? size_text(strides[i]) : to_string(strides[i]) + "L") + ")";
   }
   return text + ";\n";
 }
 
 }  // namespace
 
-int64_t batch_count(const Product& product) {
+Dim batch_count(const Product& product) {
   return element_count(product.batch);
 }
 
 bool y_in_vectors(const OfferContext& at, const Product& product) {
   const bool whole_lines =
       !product.y_lines || whole_vectors(product.y_lines->batch, {product.y_lines->line});
-  return product.n % kVectorElements == 0 && vector_aligned(at, product.y) && whole_lines &&
+  return product.n.divides_by(kVectorElements) && vector_aligned(at, product.y) && whole_lines &&
          accumulator_of(product.a.ref.dtype()) == DType::f32;
 }
 
@@ -61,7 +68,7 @@ uint32_t vector_bytes(const TensorRef& ref, bool in_vectors) {
 }
 
 std::string index_type_of(const Product& product) {
-  int64_t farthest = product.m * product.n;
+  int64_t farthest = (product.m * product.n).range().most;
   if (product.y_lines)
     farthest = std::max(farthest, reach(product.m, product.y_lines->line, product.n, 1));
   if (product.k > 0) {
@@ -77,10 +84,10 @@ std::string index_type_of(const Product& product) {
 
 std::string batch_source(const Product& product) {
   std::string text;
-  int64_t inner = 1;
+  Dim inner = 1;
   for (size_t i = product.batch.size(); i-- > 0;) {
-    text += "const rlx_u32 batch_" + std::to_string(i) + " = batch / " + std::to_string(inner) +
-            "u % " + to_string(product.batch[i]) + "u;\n";
+    text += "const rlx_u32 batch_" + std::to_string(i) + " = batch / " + count_text(inner) + " % " +
+            count_text(product.batch[i]) + ";\n";
     inner *= product.batch[i];
   }
   text += offset_line("a_batch", product.a.batch) + offset_line("b_batch", product.b.batch);
@@ -101,9 +108,11 @@ bool may_replace_residual(const Product& product) {
 }
 
 std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
-                                    int64_t lines, int64_t depth) {
+                                    const Dim& lines, const Dim& depth) {
   const uint32_t bytes = element_bytes(operand.ref.dtype());
-  const auto whole = [&](int64_t stride) { return stride * bytes % kWidestAccessBytes == 0; };
+  const auto whole = [&](const Dim& stride) {
+    return (stride * bytes).divides_by(kWidestAccessBytes);
+  };
   const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
   if (at.alignment(operand.ref) < kWidestAccessBytes || !whole_batches) return std::nullopt;
   if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
@@ -113,8 +122,8 @@ std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand
   return std::nullopt;
 }
 
-uint64_t least_bytes(const Product& product) {
-  uint64_t bytes = byte_size(product.y.type);
+Dim least_bytes(const Product& product) {
+  Dim bytes = byte_size(product.y.type);
   const auto add = [&](const TensorRef& ref) { bytes += ref.byte_range().length_bytes; };
   if (product.k > 0) {
     add(product.a.ref);
@@ -125,9 +134,8 @@ uint64_t least_bytes(const Product& product) {
   return bytes;
 }
 
-uint64_t flops_of(const Product& product) {
-  return 2 * static_cast<uint64_t>(product.m) * static_cast<uint64_t>(product.n) *
-         static_cast<uint64_t>(product.k) * static_cast<uint64_t>(batch_count(product));
+Dim flops_of(const Product& product) {
+  return 2 * product.m * product.n * product.k * batch_count(product);
 }
 
 std::string beside_refusal(const FusedProduct& fused) {
@@ -139,16 +147,16 @@ std::string reason_of(const Product& product, const std::string& choice) {
   return product.note.empty() ? choice : product.note + ": " + choice;
 }
 
-std::string vector_axis(const OfferContext& at, const ProductOperand& operand, int64_t lines,
-                        int64_t depth) {
+std::string vector_axis(const OfferContext& at, const ProductOperand& operand, const Dim& lines,
+                        const Dim& depth) {
   if (!vector_aligned(at, operand.ref)) return "1";
-  const int64_t line_stride = lines == 1 ? 0 : operand.line;
-  const int64_t depth_stride = depth == 1 ? 0 : operand.depth;
-  if (depth_stride == 1 && depth % kVectorElements == 0 &&
+  const Dim line_stride = lines == 1 ? Dim() : operand.line;
+  const Dim depth_stride = depth == 1 ? Dim() : operand.depth;
+  if (depth_stride == 1 && depth.divides_by(kVectorElements) &&
       whole_vectors(operand.batch, {line_stride})) {
     return "DEPTH";
   }
-  if (line_stride == 1 && lines % kVectorElements == 0 &&
+  if (line_stride == 1 && lines.divides_by(kVectorElements) &&
       whole_vectors(operand.batch, {depth_stride})) {
     return "LINE";
   }

@@ -17,7 +17,7 @@ namespace rlx {
 // Elements that the epilogue moves at once.
 inline constexpr int64_t kVectorElements = 4;
 
-int64_t batch_count(const Product& product);
+Dim batch_count(const Product& product);
 // y, or an added tensor, is moved in aligned pieces of four neighbours along n.
 bool y_in_vectors(const OfferContext& at, const Product& product);
 bool added_in_vectors(const OfferContext& at, const AddedOperand& added);
@@ -34,18 +34,18 @@ enum class PieceAxis : uint8_t { Depth, Line };
 // The axis along which the operand lies in whole aligned pieces; nullopt where it lies so along
 // none.
 std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
-                                    int64_t lines, int64_t depth);
+                                    const Dim& lines, const Dim& depth);
 
 // Bytes that the product cannot avoid to move, and its multiplications and additions.
-uint64_t least_bytes(const Product& product);
-uint64_t flops_of(const Product& product);
+Dim least_bytes(const Product& product);
+Dim flops_of(const Product& product);
 // Why a kernel that computes one product and nothing beside does not take it; empty where it does.
 std::string beside_refusal(const FusedProduct& fused);
 // The choice, with the product's note before it.
 std::string reason_of(const Product& product, const std::string& choice);
 
 // What a kernel does with its sums.
-enum class Pass : uint8_t {
+enum class ProductPass : uint8_t {
   Whole = 0,  // the epilogue, then y
   Split = 1,  // partial sums
   Join = 2,   // adds partial sums; the epilogue, then y
@@ -56,29 +56,29 @@ void define_added(const LowerContext& ctx, DispatchBuilder<Params>& dispatch,
                   const std::string& name, const std::optional<AddedOperand>& added) {
   if (!added) return;
   dispatch.define(name, std::string(name_of(added->ref.dtype())))
-      .define(name + "_M", added->m)
-      .define(name + "_N", added->n)
+      .size(name + "_M", added->m)
+      .size(name + "_N", added->n)
       .define(name + "_VECTOR", added_in_vectors(ctx, *added) ? kVectorElements : 1);
 }
 
 // Everything but RLX_PASS and what belongs to one kernel alone.
 template <typename Params>
 void define_product(const LowerContext& ctx, DispatchBuilder<Params>& dispatch,
-                    const Product& product, Pass pass) {
+                    const Product& product, ProductPass pass) {
   const DType acc = accumulator_of(product.a.ref.dtype());
-  const bool epilogue = pass != Pass::Split;
+  const bool epilogue = pass != ProductPass::Split;
   dispatch.define("RLX_ACC", std::string(name_of(acc)))
       .define("RLX_INDEX", index_type_of(product))
       .define("RLX_Y", std::string(name_of(product.y.dtype())))
       .define("RLX_Y_VECTOR", y_in_vectors(ctx, product) ? kVectorElements : 1)
-      .define("RLX_M", product.m)
-      .define("RLX_N", product.n)
-      .define("RLX_K", product.k)
-      .define("RLX_BATCHES", batch_count(product))
+      .size("RLX_M", product.m)
+      .size("RLX_N", product.n)
+      .size("RLX_K", product.k)
+      .size("RLX_BATCHES", batch_count(product))
       .define("RLX_ACTIVATION", epilogue && !product.activation.none() ? 1 : 0)
       .generated("batch.inc", batch_source(product));
   if (!epilogue) return;
-  if (product.y_lines) dispatch.define("RLX_Y_LINE", product.y_lines->line);
+  if (product.y_lines) dispatch.size("RLX_Y_LINE", product.y_lines->line);
   define_added(ctx, dispatch, "RLX_BIAS", product.bias);
   define_added(ctx, dispatch, "RLX_RESIDUAL", product.residual);
   if (product.residual && product.residual_first) dispatch.define("RLX_RESIDUAL_FIRST", 1);

@@ -34,31 +34,31 @@ constexpr uint32_t kOperandAlignmentBytes = 16;
 
 // A matrix as the library sees one: rows of one pitch, one stride from a batch entry to the next.
 struct LibraryMatrix {
-  uint64_t pitch = 0;
-  uint64_t batch_stride = 0;
+  Dim pitch = 0;
+  Dim batch_stride = 0;
   bool transposed = false;
 };
 
-bool whole_pieces(int64_t elements, DType dtype) {
-  return elements * element_bytes(dtype) % kOperandAlignmentBytes == 0;
+bool whole_pieces(const Dim& elements, DType dtype) {
+  return (elements * element_bytes(dtype)).divides_by(kOperandAlignmentBytes);
 }
 
 // `row_stride` is the distance of the `rows` rows of `columns` dense elements.
 std::optional<LibraryMatrix> matrix_of(const OfferContext& at, const TensorRef& ref,
-                                       const Strides& batch, int64_t row_stride, int64_t columns) {
-  const int64_t batch_stride = batch.empty() ? 0 : batch.front();
+                                       const Strides& batch, const Dim& row_stride,
+                                       const Dim& columns) {
+  const Dim batch_stride = batch.empty() ? Dim() : batch.front();
   const bool fits = row_stride >= columns && row_stride < kDimLimit && batch_stride >= 0 &&
                     whole_pieces(row_stride, ref.dtype()) &&
                     whole_pieces(batch_stride, ref.dtype()) &&
                     at.alignment(ref) >= kOperandAlignmentBytes;
   if (!fits) return std::nullopt;
-  return LibraryMatrix{.pitch = static_cast<uint64_t>(row_stride),
-                       .batch_stride = static_cast<uint64_t>(batch_stride)};
+  return LibraryMatrix{.pitch = row_stride, .batch_stride = batch_stride};
 }
 
 // a is stored [m][k], or [k][m] where transposed; b as [k][n], or [n][k].
 std::optional<LibraryMatrix> operand_matrix(const OfferContext& at, const ProductOperand& operand,
-                                            int64_t lines, int64_t depth, bool is_left) {
+                                            const Dim& lines, const Dim& depth, bool is_left) {
   const bool along_depth = operand.depth == 1;
   if (!along_depth && operand.line != 1) return std::nullopt;
   auto matrix = along_depth ? matrix_of(at, operand.ref, operand.batch, operand.line, depth)
@@ -69,7 +69,7 @@ std::optional<LibraryMatrix> operand_matrix(const OfferContext& at, const Produc
 
 // Batch entries of y whose rows lie between each other's are none of the library's.
 std::optional<LibraryMatrix> result_matrix(const OfferContext& at, const Product& product) {
-  const int64_t entry = product.m * product.n;
+  const Dim entry = product.m * product.n;
   if (!product.y_lines) return matrix_of(at, product.y, {entry}, product.n, product.n);
   const ProductLines& lines = *product.y_lines;
   const bool apart = lines.batch.empty() || lines.batch.front() >= product.m * lines.line;
@@ -80,7 +80,7 @@ std::optional<LibraryMatrix> result_matrix(const OfferContext& at, const Product
 // A vector over n, the same for every line and batch entry.
 bool is_bias_vector(const OfferContext& at, const AddedOperand& bias) {
   return bias.n == 1 && bias.m == 0 && at.alignment(bias.ref) >= kOperandAlignmentBytes &&
-         std::all_of(bias.batch.begin(), bias.batch.end(), [](int64_t s) { return s == 0; });
+         std::all_of(bias.batch.begin(), bias.batch.end(), [](const Dim& s) { return s == 0; });
 }
 
 // The epilogue that applies bias and activation before the one rounding; nullopt where there is
@@ -127,7 +127,8 @@ uint64_t workspace_bytes(const OfferContext& at, const Product& product) {
   constexpr uint64_t kCounters = uint64_t{64} << 10;
   constexpr uint64_t kMost = uint64_t{32} << 20;  // what the library's makers advise for Hopper
   const int64_t tiles =
-      ceil_div(product.m, kTile) * ceil_div(product.n, kTile) * element_count(product.batch);
+      (ceil_div(product.m, kTile) * ceil_div(product.n, kTile) * element_count(product.batch))
+          .bound();
   if (4 * tiles >= 3 * int64_t{at.device().multiprocessors}) return kCounters;
   const auto partial = static_cast<uint64_t>(tiles) * kTile * kTile * sizeof(float);
   return std::min(kCounters + 8 * partial, kMost);
@@ -137,8 +138,9 @@ uint64_t workspace_bytes(const OfferContext& at, const Product& product) {
 
 // The library's product of 16 bits in tiles that fill the device, against matmul_wgmma's estimate.
 double library_tile_microseconds(const LibraryTiles& times, const Product& product) {
-  const double added = product.residual ? static_cast<double>(byte_size(product.y.type)) : 0;
-  return times.begin + static_cast<double>(flops_of(product)) / times.rate * 1e-6 +
+  const double added =
+      product.residual ? static_cast<double>(byte_size(product.y.type).bound()) : 0;
+  return times.begin + static_cast<double>(flops_of(product).bound()) / times.rate * 1e-6 +
          added / times.added_rate * 1e-3;
 }
 
@@ -224,10 +226,10 @@ LibraryProblem library_problem(const OfferContext& at, const FusedProduct& fused
   }
   if (!a || !b || !y || !residual)
     return {.gemm = {}, .refusal = "rows that are not dense or not aligned to 16 bytes"};
-  const auto batch = static_cast<uint64_t>(element_count(product.batch));
-  LibraryGemm gemm{.m = static_cast<uint64_t>(product.m),
-                   .n = static_cast<uint64_t>(product.n),
-                   .k = static_cast<uint64_t>(product.k),
+  const Dim batch = element_count(product.batch);
+  LibraryGemm gemm{.m = product.m,
+                   .n = product.n,
+                   .k = product.k,
                    .batch = batch,
                    .a_dtype = product.a.ref.dtype(),
                    .b_dtype = product.b.ref.dtype(),
@@ -244,7 +246,7 @@ LibraryProblem library_problem(const OfferContext& at, const FusedProduct& fused
   gemm.residual_pitch = residual->pitch;
   gemm.a_batch_stride = a->batch_stride;
   gemm.b_batch_stride = b->batch_stride;
-  gemm.y_batch_stride = batch > 1 ? y->batch_stride : 0;
+  gemm.y_batch_stride = batch > 1 ? y->batch_stride : Dim();
   gemm.residual_batch_stride = residual->batch_stride;
   gemm.workspace_bytes = workspace_bytes(at, product);
   return {.gemm = gemm, .refusal = {}};
@@ -279,7 +281,9 @@ bool emit_library(LowerContext& ctx, const FusedProduct& fused) {
   std::vector<Step>& steps = ctx.program().steps;
   const size_t first_step = steps.size();
   const Choice<ProductOffer> own = choose(own_product_offers(), ctx, fused);
-  if (own.row != nullptr && !own.row->emit(ctx, fused)) return false;
+  // A tuner's choice would hold for one size.
+  const bool has_own = own.row != nullptr && !has_free_sizes(fused);
+  if (has_own && !own.row->emit(ctx, fused)) return false;
   std::vector<Step> ours(std::make_move_iterator(steps.begin() + static_cast<int64_t>(first_step)),
                          std::make_move_iterator(steps.end()));
   steps.resize(first_step);
@@ -307,10 +311,10 @@ bool library_wants_activation_apart(const OfferContext& at, const ProductTypes& 
   if (!is_half(types.x) || !library_refusal(at, alone).empty()) return false;
   const DeviceModel& device = at.device();
   const double library =
-      wgmma_refusal(at, alone).empty()
+      !has_free_sizes(alone) && wgmma_refusal(at, alone).empty()
           ? library_tile_microseconds(device.library_tiles, product)
           : rate_microseconds(device.library_rates, device, work_of(at, product));
-  const double pass = 2 * static_cast<double>(byte_size(product.y.type)) /
+  const double pass = 2 * static_cast<double>(byte_size(product.y.type).bound()) /
                           device.memory_gigabytes_per_second * 1e-3 +
                       device.step_microseconds;
   const Choice<ProductOffer> own = choose(own_product_offers(), at, product_of_types(types));

@@ -51,7 +51,7 @@ void merge_batch_dims(Product& product) {
 
 // The innermost batch dim continues the lines of m: every operand steps through it as through more
 // lines.
-bool continues_lines(int64_t batch_stride, int64_t line_stride, int64_t m) {
+bool continues_lines(const Dim& batch_stride, const Dim& line_stride, const Dim& m) {
   return m == 1 || batch_stride == line_stride * m;
 }
 
@@ -84,7 +84,7 @@ void fold_batch_into_lines(Product& product) {
 // entries become columns (pixels of images that lie one behind the other in each channel).
 void fold_batch_into_columns(Product& product) {
   while (!product.batch.empty() && product.a.batch.back() == 0) {
-    const auto continues = [&](int64_t batch_stride, int64_t stride) {
+    const auto continues = [&](const Dim& batch_stride, const Dim& stride) {
       return batch_stride == stride * product.n;
     };
     if (!product.y_lines || !continues(product.y_lines->batch.back(), 1) ||
@@ -100,7 +100,7 @@ void fold_batch_into_columns(Product& product) {
 // Lines that stand as in a dense y are no news.
 void forget_dense_lines(Product& product) {
   if (!product.y_lines || (product.m > 1 && product.y_lines->line != product.n)) return;
-  int64_t expected = product.m * product.n;
+  Dim expected = product.m * product.n;
   for (size_t i = product.batch.size(); i-- > 0;) {
     if (product.y_lines->batch[i] != expected) return;
     expected *= product.batch[i];
@@ -117,12 +117,19 @@ void bring_to_normal_form(Product& product) {
 
 }  // namespace
 
+bool has_free_sizes(const FusedProduct& fused) {
+  const Product& product = fused.product;
+  const auto is_free = [](const Dim& size) { return size.is_free(); };
+  return product.m.is_free() || product.n.is_free() || product.k.is_free() ||
+         std::any_of(product.batch.begin(), product.batch.end(), is_free);
+}
+
 DType accumulator_of(DType operand) {
   if (operand == DType::f64) return DType::f64;
   return is_float(operand) ? DType::f32 : DType::i32;
 }
 
-bool has_unit_axis(const ProductOperand& operand, int64_t lines, int64_t depth) {
+bool has_unit_axis(const ProductOperand& operand, const Dim& lines, const Dim& depth) {
   return operand.line == 1 || operand.depth == 1 || lines <= 1 || depth <= 1;
 }
 
@@ -182,17 +189,18 @@ std::optional<double> product_microseconds(const OfferContext& at, Product produ
 }
 
 bool lower_product(LowerContext& ctx, Product product) {
-  const int64_t batches = batch_count(product);
+  const Dim batches = batch_count(product);
   if (product.m == 0 || product.n == 0 || batches == 0) return true;
   if (product.y_lines && wants_dense_lines(ctx, product)) return lower_apart(ctx, product);
   bring_to_normal_form(product);
-  const int64_t largest = std::max({product.m, product.n, product.k, batch_count(product)});
+  const int64_t largest = std::max({product.m.range().most, product.n.range().most,
+                                    product.k.range().most, batch_count(product).range().most});
   if (largest > kCountLimit ||
-      ceil_div(product.m, kLeastTile) * ceil_div(product.n, kLeastTile) > kCountLimit) {
-    return ctx.fail(DiagCode::UnsupportedOp, "a product of m=" + std::to_string(product.m) +
-                                                 " n=" + std::to_string(product.n) +
-                                                 " k=" + std::to_string(product.k) +
-                                                 " exceeds the kernels' 32-bit counts");
+      ceil_div(product.m.range().most, kLeastTile) * ceil_div(product.n.range().most, kLeastTile) >
+          kCountLimit) {
+    return ctx.fail(DiagCode::UnsupportedOp,
+                    "a product of m=" + to_string(product.m) + " n=" + to_string(product.n) +
+                        " k=" + to_string(product.k) + " exceeds the kernels' 32-bit counts");
   }
   return lower_by_offers(ctx, product_offers(), FusedProduct{std::move(product)});
 }

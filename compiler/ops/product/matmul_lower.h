@@ -17,29 +17,29 @@ namespace rlx {
 struct ProductOperand {
   TensorRef ref;
   Strides batch;  // per dim of Product::batch
-  int64_t line = 0;
-  int64_t depth = 0;
+  Dim line = 0;
+  Dim depth = 0;
 };
 
 // A tensor added per element of y, broadcast by stride 0.
 struct AddedOperand {
   TensorRef ref;
   Strides batch;
-  int64_t m = 0;
-  int64_t n = 0;
+  Dim m = 0;
+  Dim n = 0;
 };
 
 // The lines of y, [batch.., m, n] with dense lines, where they do not stand as in a dense tensor.
 struct ProductLines {
   Strides batch;
-  int64_t line = 0;
+  Dim line = 0;
 };
 
 struct Product {
   Shape batch;
-  int64_t m = 0;
-  int64_t n = 0;
-  int64_t k = 0;
+  Dim m = 0;
+  Dim n = 0;
+  Dim k = 0;
   ProductOperand a;
   ProductOperand b;
   std::optional<AddedOperand> bias;
@@ -69,14 +69,15 @@ struct FusedProduct {
   std::optional<ProductOperand> second = {};
   std::optional<AddedOperand> second_bias = {};
 };
+bool has_free_sizes(const FusedProduct& fused);
 
 // f32, f64 or i32: the type in which products of these operands accumulate.
 DType accumulator_of(DType operand);
 // The kernels need one axis of stride 1 (or of a single element).
-bool has_unit_axis(const ProductOperand& operand, int64_t lines, int64_t depth);
+bool has_unit_axis(const ProductOperand& operand, const Dim& lines, const Dim& depth);
 // "DEPTH" or "LINE" where four neighbours along that axis are always one aligned load, else "1".
-std::string vector_axis(const OfferContext& at, const ProductOperand& operand, int64_t lines,
-                        int64_t depth);
+std::string vector_axis(const OfferContext& at, const ProductOperand& operand, const Dim& lines,
+                        const Dim& depth);
 // Strides of an added tensor against y of shape [batch.., m, n].
 AddedOperand added_operand(const TensorRef& ref, const Shape& y_shape);
 

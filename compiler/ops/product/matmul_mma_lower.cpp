@@ -65,7 +65,7 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
       .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
   const MmaChoice choice = choose_mma(problem, ctx.target().device);
   auto dispatch = ctx.dispatch<KernelId::matmul_mma>();
-  define_product(ctx, dispatch, product, Pass::Whole);
+  define_product(ctx, dispatch, product, ProductPass::Whole);
   dispatch.workgroup({choice.tile.threads(), 1, 1})
       .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
       .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)

@@ -12,7 +12,7 @@ constexpr uint32_t kPassThreads = 256;
 }  // namespace
 
 void define_pass(const LowerContext& ctx, DispatchBuilder<MatmulParams>& dispatch,
-                 const Product& product, Pass pass) {
+                 const Product& product, ProductPass pass) {
   define_product(ctx, dispatch, product, pass);
   dispatch.define("RLX_PASS", static_cast<int64_t>(pass));
 }
@@ -37,17 +37,16 @@ void join_splits(LowerContext& ctx, const Product& product, const TensorRef& par
                  int64_t splits) {
   auto dispatch = ctx.dispatch<KernelId::matmul>();
   const bool in_vectors = y_in_vectors(ctx, product);
-  define_pass(ctx, dispatch, product, Pass::Join);
-  const int64_t elements = product.m * product.n * batch_count(product);
+  define_pass(ctx, dispatch, product, ProductPass::Join);
+  const Dim elements = product.m * product.n * batch_count(product);
   const int64_t per_group = kPassThreads * (in_vectors ? kVectorElements : 1);
   dispatch.workgroup({kPassThreads, 1, 1})
       .define("RLX_SPLITS", splits)
       .define("RLX_TILE_M", 1)
       .define("RLX_TILE_N", 1)
       .read(&MatmulParams::partial, partial, vector_bytes(partial, in_vectors))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(elements, per_group))))
-      .work(byte_size(partial.type) + byte_size(product.y.type),
-            static_cast<uint64_t>(elements * splits))
+      .grid(split_grid(ceil_div(elements, per_group)))
+      .work(byte_size(partial.type) + byte_size(product.y.type), elements * splits)
       .estimate([](const DeviceModel&) { return 0.0; })  // the first pass's holds it
       .reason("adds " + std::to_string(splits) + " ranges of k in order");
   bind_epilogue(ctx, dispatch, product);

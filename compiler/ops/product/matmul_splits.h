@@ -8,7 +8,7 @@ namespace rlx {
 
 // define_product and RLX_PASS, for the kernels with MatmulParams.
 void define_pass(const LowerContext& ctx, DispatchBuilder<MatmulParams>& dispatch,
-                 const Product& product, Pass pass);
+                 const Product& product, ProductPass pass);
 // Scratch for the sums of each range of k: [splits, batches, m, n].
 TensorRef partial_sums(LowerContext& ctx, const Product& product, int64_t splits);
 // Binds what the pass writes: the partial sums where there are any, else what the epilogue does.

@@ -18,15 +18,24 @@ namespace {
 constexpr int64_t kMaxVectors = 4;
 
 ProductSize size_of(const Product& product) {
-  return {.m = product.m, .n = product.n, .k = product.k, .batches = batch_count(product)};
+  return {.m = product.m.bound(),
+          .n = product.n.bound(),
+          .k = product.k.bound(),
+          .batches = batch_count(product).bound()};
+}
+
+Dim group_count(const Product& product, const TileChoice& choice) {
+  return ceil_div(product.m, choice.tile.m) * ceil_div(product.n, choice.tile.n) * choice.splits *
+         batch_count(product);
 }
 
 TileChoice tile_of(const OfferContext& at, const Product& product) {
   const DType dtype = product.a.ref.dtype();
-  return choose_tile(
-      size_of(product),
-      {.acc_bytes = element_bytes(accumulator_of(dtype)), .allow_shallow = dtype == DType::f32},
-      at.device());
+  return choose_tile(size_of(product),
+                     {.allow_splits = !product.k.is_free(),
+                      .acc_bytes = element_bytes(accumulator_of(dtype)),
+                      .allow_shallow = dtype == DType::f32},
+                     at.device());
 }
 
 }  // namespace
@@ -41,7 +50,8 @@ std::string vectors_refusal(const OfferContext&, const FusedProduct& fused) {
 
 double vectors_bound(const OfferContext& at, const FusedProduct& fused) {
   return thread_bound_microseconds(
-      at.device(), {.bytes = least_bytes(fused.product), .flops = flops_of(fused.product)});
+      at.device(), {.bytes = static_cast<uint64_t>(least_bytes(fused.product).bound()),
+                    .flops = static_cast<uint64_t>(flops_of(fused.product).bound())});
 }
 
 bool emit_vectors(LowerContext& ctx, const FusedProduct& fused) {
@@ -52,7 +62,7 @@ bool emit_vectors(LowerContext& ctx, const FusedProduct& fused) {
   if (plan.splits > 1) partial = partial_sums(ctx, product, plan.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::matvec>();
-    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_pass(ctx, dispatch, product, partial ? ProductPass::Split : ProductPass::Whole);
     define_plan(dispatch, plan);
     const ProductOperand& x = plan.swapped ? product.b : product.a;
     const ProductOperand& w = plan.swapped ? product.a : product.b;
@@ -96,21 +106,22 @@ bool emit_tiles(LowerContext& ctx, const FusedProduct& fused) {
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::matmul>();
-    define_pass(ctx, dispatch, product, partial ? Pass::Split : Pass::Whole);
+    define_pass(ctx, dispatch, product, partial ? ProductPass::Split : ProductPass::Whole);
     define_tile(dispatch, choice.tile);
     const std::string a_axis = vector_axis(ctx, product.a, product.m, product.k);
     const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
     dispatch.define("RLX_A", std::string(name_of(product.a.ref.dtype())))
         .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
-        .define("RLX_A_LINE", product.a.line)
-        .define("RLX_A_DEPTH", product.a.depth)
-        .define("RLX_B_LINE", product.b.line)
-        .define("RLX_B_DEPTH", product.b.depth)
+        .size("RLX_A_LINE", product.a.line)
+        .size("RLX_A_DEPTH", product.a.depth)
+        .size("RLX_B_LINE", product.b.line)
+        .size("RLX_B_DEPTH", product.b.depth)
         .define("RLX_A_VECTOR", a_axis)
         .define("RLX_B_VECTOR", b_axis)
         .define("RLX_SPLITS", choice.splits)
-        .define("RLX_SPLIT_K", std::max<int64_t>(choice.split_k, 1))
-        .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+        .size("RLX_SPLIT_K",
+              product.k.is_free() ? max(product.k, 1) : Dim(std::max<int64_t>(choice.split_k, 1)))
+        .grid(split_grid(group_count(product, choice)))
         .work(least_bytes(product), flops_of(product))
         .estimate([size = size_of(product), choice](const DeviceModel& device) {
           return device.step_microseconds + tile_microseconds(size, choice, device);

@@ -224,7 +224,7 @@ uint64_t bytes_of(const FusedProduct& fused) {
 
 std::string reason_of(const FusedProduct& fused, const StreamPlan& plan) {
   std::string text = fused.product.note.empty() ? "" : fused.product.note + ": ";
-  text += "matvec_stream: m=" + std::to_string(fused.product.m);
+  text += "matvec_stream: m=" + rlx::to_string(fused.product.m);
   if (fused.norm) text += ", rms_norm first";
   if (fused.second) text += ", gated pair";
   return text + ", " + std::to_string(plan.groups) + " workgroups, rings of " +

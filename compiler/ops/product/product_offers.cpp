@@ -53,14 +53,16 @@ constexpr std::array kProductOffers = {
                   .rank = 2,
                   .refusal = library_refusal,
                   .microseconds = library_time,
-                  .emit = emit_library},
+                  .emit = emit_library,
+                  .takes_free_sizes = true},
                  true},
     // Takes every product by itself; slower than matrix units wherever these fit.
     ProductOffer{{.kernel = KernelId::matmul,
                   .rank = 3,
                   .refusal = tiles_refusal,
                   .microseconds = tiles_time,
-                  .emit = emit_tiles},
+                  .emit = emit_tiles,
+                  .takes_free_sizes = true},
                  true},
 };
 
@@ -71,7 +73,7 @@ constexpr auto kOwnOffers = [] {
   return own;
 }();
 
-ProductOperand rows_of(DType dtype, int64_t lines, int64_t depth) {
+ProductOperand rows_of(DType dtype, const Dim& lines, const Dim& depth) {
   return {.ref = dense_ref({}, {dtype, {lines, depth}}), .batch = {}, .line = depth, .depth = 1};
 }
 

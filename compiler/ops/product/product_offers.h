@@ -20,9 +20,9 @@ std::span<const ProductOffer> own_product_offers();
 
 // A product as passes see it: m lines x [k] by n lines w [k], dense, to y of x's dtype.
 struct ProductTypes {
-  int64_t m = 0;
-  int64_t n = 0;
-  int64_t k = 0;
+  Dim m = 0;
+  Dim n = 0;
+  Dim k = 0;
   DType x = DType::f32;
   DType w = DType::f32;
   std::string activation = {};

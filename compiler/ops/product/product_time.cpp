@@ -26,8 +26,8 @@ double rate_microseconds(const ProductRates& rates, const DeviceModel& device,
 ProductWork work_of(const OfferContext& at, const Product& product) {
   return {.dtype = product.a.ref.dtype(),
           .precision = at.products(),
-          .flops = flops_of(product),
-          .bytes = least_bytes(product)};
+          .flops = static_cast<uint64_t>(flops_of(product).bound()),
+          .bytes = static_cast<uint64_t>(least_bytes(product).bound())};
 }
 
 }  // namespace rlx

@@ -9,17 +9,18 @@ namespace rlx {
 namespace {
 
 struct SolveProblem {
-  int64_t systems = 1;
-  int64_t n = 0;
-  int64_t columns = 1;  // of b
+  Dim systems = 1;
+  Dim n = 0;
+  Dim columns = 1;  // of b
 };
 
 // b of rank 2 is [systems, n] in the batched form.
 SolveProblem problem_of(const NodeContext& ctx, const Shape& a, const Shape& b) {
   const bool batched = ctx.node().op == "batched_dense_solve";
   const size_t lead = batched ? 1 : 0;
-  return {
-      .systems = batched ? a[0] : 1, .n = a[lead], .columns = b.size() == lead + 2 ? b.back() : 1};
+  return {.systems = batched ? a[0] : Dim(1),
+          .n = a[lead],
+          .columns = b.size() == lead + 2 ? b.back() : Dim(1)};
 }
 
 bool infer_solve(InferContext& ctx) {
@@ -132,22 +133,21 @@ bool lower_solve(LowerContext& ctx) {
   if (element_count(y.shape()) == 0) return true;
   const SolveProblem problem = problem_of(ctx, a.shape(), b.shape());
   constexpr int64_t kLargest = 1 << 20;  // row and column numbers are 32-bit
-  if (problem.n + problem.columns > kLargest) {
+  if ((problem.n + problem.columns).range().most > kLargest) {
     return ctx.fail(DiagCode::UnsupportedOp,
-                    "a and b have " + std::to_string(problem.n + problem.columns) +
+                    "a and b have " + to_string(problem.n + problem.columns) +
                         " columns together; the limit is " + std::to_string(kLargest));
   }
   const DType compute = a.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const TensorRef factors =
       ctx.scratch({compute, {problem.systems, problem.n, problem.n + problem.columns}}, "factors");
-  const auto n = static_cast<uint64_t>(problem.n);
-  const uint64_t flops = static_cast<uint64_t>(problem.systems) * n * n *
-                         (2 * n / 3 + 2 * static_cast<uint64_t>(problem.columns));
+  const Dim& n = problem.n;
+  const Dim flops = problem.systems * n * n * (2 * n / 3 + 2 * problem.columns);
   ctx.dispatch<KernelId::solve>()
       .workgroup({kThreads})
-      .define("RLX_SYSTEMS", problem.systems)
-      .define("RLX_N", problem.n)
-      .define("RLX_COLUMNS", problem.columns)
+      .size("RLX_SYSTEMS", problem.systems)
+      .size("RLX_N", problem.n)
+      .size("RLX_COLUMNS", problem.columns)
       .define("RLX_A", std::string(name_of(a.dtype())))
       .define("RLX_B", std::string(name_of(b.dtype())))
       .define("RLX_R", std::string(name_of(compute)))
@@ -155,9 +155,9 @@ bool lower_solve(LowerContext& ctx) {
       .read(&SolveParams::b, b)
       .write(&SolveParams::x, y)
       .write(&SolveParams::factors, factors)
-      .grid(split_grid(static_cast<uint64_t>(problem.systems)))
+      .grid(split_grid(problem.systems))
       .work(byte_size(a.type) + byte_size(b.type) + byte_size(y.type), flops)
-      .reason("one group per system of " + std::to_string(problem.n) + " unknowns");
+      .reason("one group per system of " + to_string(problem.n) + " unknowns");
   return true;
 }
 

@@ -106,10 +106,11 @@ void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& pla
                      const std::optional<TensorRef>& partial, bool final) {
   const TensorRef& x = search.x;
   const TensorRef& y = search.y;
-  const int64_t rows = loop_count(search.loops.kept);
-  const int64_t length = loop_count(search.loops.reduced);
-  const int64_t searched = final ? partial.value().shape()[1] : Dim(length);
-  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, rows * length));
+  const Dim rows = loop_count(search.loops.kept);
+  const Dim length = loop_count(search.loops.reduced);
+  const Dim searched = final ? partial.value().shape()[1] : length;
+  const Dim part = chunks.count == 1 ? max(searched, 1) : Dim(chunks.length);
+  std::string text = define_line("RLX_INDEX", index_type({&x, &y}, (rows * length).range().most));
   text += index_macro("RLX_X_KEPT", search.loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", search.loops.reduced, 0);
   text += index_macro("RLX_Y_KEPT", search.loops.kept, 1);
@@ -121,7 +122,7 @@ void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& pla
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_REDUCED", integer_text(searched))
       .define("RLX_CHUNKS", chunks.count)
-      .define("RLX_CHUNK_LENGTH", integer_text(chunks.length))
+      .define("RLX_CHUNK_LENGTH", integer_text(part))
       .define("RLX_FINAL", final ? 1 : 0)
       .define("RLX_WIDTH", width)
       .define("RLX_X", std::string(name_of(x.dtype())))
@@ -129,9 +130,8 @@ void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& pla
       .define("RLX_SMALLEST", ctx.node().op == "argmin" ? 1 : 0)
       .define("RLX_SELECT_LAST", ctx.attrs().flag("select_last") ? 1 : 0)
       .generated("rows.inc", text)
-      .grid(split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count)))
-      .work(static_cast<uint64_t>(rows * searched) * element_bytes(x.dtype()),
-            static_cast<uint64_t>(rows * searched))
+      .grid(split_grid(plan.groups(rows) * chunks.count))
+      .work(rows * searched * element_bytes(x.dtype()), rows * searched)
       .reason(to_string(plan) +
               (chunks.count > 1 ? ", " + std::to_string(chunks.count) + " chunks" : ""));
   if (final) {
@@ -145,17 +145,19 @@ void dispatch_search(LowerContext& ctx, const Search& search, const RowPlan& pla
 RowChunks Search::split(const OfferContext& at, const RowPlan& plan) const {
   constexpr int64_t kGroupsPerMultiprocessor = 8;
   constexpr int64_t kLeastPieces = 4;
-  return split_into_chunks(loop_count(loops.reduced), plan.groups(loop_count(loops.kept)),
+  return split_into_chunks(loop_count(loops.reduced).bound(),
+                           plan.groups(loop_count(loops.kept)).bound(),
                            kGroupsPerMultiprocessor * at.device().multiprocessors,
                            static_cast<int64_t>(plan.lanes) * width, kLeastPieces);
 }
 
 StepWork Search::work(const RowWay& way) const {
-  const auto kept = static_cast<uint64_t>(loop_count(loops.kept));
+  const auto kept = static_cast<uint64_t>(loop_count(loops.kept).bound());
   const auto chunks = static_cast<uint64_t>(way.chunks.count);
   const uint64_t partial = chunks > 1 ? 2 * kept * chunks * kFoundBytes : 0;
-  return {.bytes = x.byte_range().length_bytes + byte_size(y.type) + partial,
-          .flops = kept * static_cast<uint64_t>(loop_count(loops.reduced))};
+  const Dim bytes = x.byte_range().length_bytes + byte_size(y.type);
+  return {.bytes = static_cast<uint64_t>(bytes.bound()) + partial,
+          .flops = kept * static_cast<uint64_t>(loop_count(loops.reduced).bound())};
 }
 
 bool Search::emit(LowerContext& ctx, const RowWay& way) const {
@@ -180,6 +182,14 @@ bool lower_arg_reduce(LowerContext& ctx) {
   if (!axes) return false;
   const TensorRef y = ctx.output(0);
   if (element_count(y.shape()) == 0) return true;
+  for (const int64_t axis : *axes) {
+    const Dim& size = x.shape()[static_cast<size_t>(axis)];
+    if (size.range().least > 0) continue;
+    return ctx.fail(DiagCode::FreeSize,
+                    "axis " + std::to_string(axis) + " of x " + to_string(x.shape()) +
+                        " may be empty, wanted at least one element to choose from",
+                    "give the symbol a range that leaves one");
+  }
 
   Search search{
       .x = x,

@@ -145,9 +145,9 @@ ValueId updated(RewriteContext& ctx, ValueId old, ValueId batch, double factor) 
 
 bool decompose_training(RewriteContext& ctx, const TensorType& x, int64_t axis) {
   const size_t outputs = ctx.node().outputs.size();
-  const int64_t channels = x.shape[static_cast<size_t>(axis)];
+  const Dim channels = x.shape[static_cast<size_t>(axis)];
   Ints axes;
-  int64_t n = 1;
+  Dim n = 1;
   for (size_t d = 0; d < x.shape.size(); ++d) {
     if (static_cast<int64_t>(d) == axis) continue;
     axes.push_back(static_cast<int64_t>(d));

@@ -19,7 +19,7 @@ Norm norm_of(const NodeContext& ctx) {
 
 // ---- shapes ----
 
-bool check_channel_vector(InferContext& ctx, size_t input, const char* name, int64_t channels) {
+bool check_channel_vector(InferContext& ctx, size_t input, const char* name, const Dim& channels) {
   if (!ctx.has_input(input)) return true;
   if (!check_float_input(ctx, input, name)) return false;
   if (ctx.shape(input) == Shape{channels}) return true;

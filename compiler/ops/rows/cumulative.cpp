@@ -149,24 +149,28 @@ uint32_t piece_width(const LowerContext& ctx, const Scan& scan) {
 RowChunks Scan::split(const OfferContext& at, const RowPlan& plan) const {
   constexpr int64_t kGroupsPerMultiprocessor = 8;
   constexpr int64_t kLeastPieces = 4;  // of a chunk
-  return split_into_chunks(loop_count(loops.reduced), plan.groups(loop_count(loops.kept)),
+  return split_into_chunks(loop_count(loops.reduced).bound(),
+                           plan.groups(loop_count(loops.kept)).bound(),
                            kGroupsPerMultiprocessor * at.device().multiprocessors,
                            static_cast<int64_t>(plan.lanes) * items, kLeastPieces);
 }
 
 StepWork Scan::work(const RowWay& way) const {
   const bool chunked = way.chunks.count > 1;
-  const auto totals = static_cast<uint64_t>(loop_count(loops.kept) * way.chunks.count);
-  const uint64_t read = x.byte_range().length_bytes;
-  return {.bytes = (chunked ? 2 * read : read) + y.byte_range().length_bytes +
-                   (indices ? indices->byte_range().length_bytes : 0) +
+  const auto totals = static_cast<uint64_t>(loop_count(loops.kept).bound() * way.chunks.count);
+  const auto bytes_of = [](const TensorRef& view) {
+    return static_cast<uint64_t>(view.byte_range().length_bytes.bound());
+  };
+  return {.bytes = (chunked ? 2 : 1) * bytes_of(x) + bytes_of(y) +
+                   (indices ? bytes_of(*indices) : 0) +
                    (chunked ? 2 * totals * element_bytes(partial) : 0),
-          .flops = static_cast<uint64_t>(element_count(x.shape()))};
+          .flops = static_cast<uint64_t>(element_count(x.shape()).bound())};
 }
 
 std::string rows_text(const NodeContext& ctx, const Scan& scan, const RowChunks& chunks) {
   std::string text = define_line(
-      "RLX_INDEX", index_type({&scan.x, &scan.y}, element_count(scan.x.shape()) + chunks.count));
+      "RLX_INDEX",
+      index_type({&scan.x, &scan.y}, element_count(scan.x.shape()).range().most + chunks.count));
   text += define_line("RLX_ACC", scan.acc);
   if (is_extreme(ctx)) {
     text += define_line("RLX_EXTREME_BEFORE(a, b)",
@@ -187,11 +191,12 @@ std::string rows_text(const NodeContext& ctx, const Scan& scan, const RowChunks&
 void dispatch_scan(LowerContext& ctx, const Scan& scan, const RowWay& way,
                    const std::optional<TensorRef>& partial, bool totals) {
   const DType dtype = scan.x.dtype();
-  const int64_t rows = loop_count(scan.loops.kept);
-  const int64_t cols = loop_count(scan.loops.reduced);
+  const Dim rows = loop_count(scan.loops.kept);
+  const Dim cols = loop_count(scan.loops.reduced);
+  const Dim length = way.chunks.count == 1 ? max(cols, 1) : Dim(way.chunks.length);
   const bool exclusive = !is_extreme(ctx) && ctx.attrs().flag("exclusive");
   const uint32_t alignment = scan.width > 1 ? 16 : 0;
-  const uint64_t written = totals ? 0 : scan.y.byte_range().length_bytes;
+  const Dim written = totals ? Dim() : scan.y.byte_range().length_bytes;
   auto dispatch = ctx.dispatch<KernelId::scan>();
   dispatch.workgroup({way.plan.threads(), 1, 1})
       .define("RLX_LANES", way.plan.lanes)
@@ -200,7 +205,7 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const RowWay& way,
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_COLS", integer_text(cols))
       .define("RLX_CHUNKS", way.chunks.count)
-      .define("RLX_CHUNK_LENGTH", integer_text(way.chunks.length))
+      .define("RLX_CHUNK_LENGTH", integer_text(length))
       .define("RLX_TOTALS", totals ? 1 : 0)
       .define("RLX_COMBINE", scan.combine)
       .define("RLX_EXTREME", is_extreme(ctx) ? 1 : 0)
@@ -216,8 +221,8 @@ void dispatch_scan(LowerContext& ctx, const Scan& scan, const RowWay& way,
       .define("RLX_I", std::string(name_of(scan.indices ? scan.indices->dtype() : DType::i32)))
       .generated("rows.inc", rows_text(ctx, scan, way.chunks))
       .read(&ScanParams::x, scan.x, alignment)
-      .grid(split_grid(static_cast<uint64_t>(way.plan.groups(rows) * way.chunks.count)))
-      .work(scan.x.byte_range().length_bytes + written, static_cast<uint64_t>(rows * cols))
+      .grid(split_grid(way.plan.groups(rows) * way.chunks.count))
+      .work(scan.x.byte_range().length_bytes + written, rows * cols)
       .reason(to_string(way.plan) +
               (way.chunks.count == 1 ? "" : ", " + std::to_string(way.chunks.count) + " chunks") +
               (totals ? ": their totals" : ""));

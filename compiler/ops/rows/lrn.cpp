@@ -83,36 +83,37 @@ bool lower_lrn(LowerContext& ctx) {
   const DType real = dtype == DType::f64 ? DType::f64 : DType::f32;
   const double beta = ctx.attrs().real("beta");
   const Shape& shape = ctx.input_type(0).shape;
-  if (shape[1] > static_cast<int64_t>(kLargestInt)) {
+  const int64_t channels = shape[1].range().most;
+  if (channels > static_cast<int64_t>(kLargestInt)) {
     return ctx.fail(DiagCode::Limit,
                     "x has " + to_string(shape[1]) + " channels; wanted fewer than 2^31");
   }
   const TensorRef y = ctx.output(0);
-  const int64_t count = element_count(shape);
+  const Dim count = element_count(shape);
   const Neighbours near = neighbours_of(ctx);
   const double share = ctx.attrs().real("alpha") / static_cast<double>(ctx.attrs().integer("size"));
   const double bias = ctx.attrs().real("bias");
   if (count == 0) return true;
   const TensorRef x = ctx.dense_input(0);
-  const auto most = std::min<int64_t>(shape[1], near.after + near.before + 1);
+  const auto most = std::min<int64_t>(channels, near.after + near.before + 1);
   ctx.dispatch<KernelId::lrn>()
       .workgroup({kThreads, 1, 1})
       .define("RLX_X", std::string(name_of(dtype)))
       .define("RLX_DOUBLE", real == DType::f64 && !quarters_of(beta) ? 1 : 0)
-      .define("RLX_CHANNELS", shape[1])
+      .size("RLX_CHANNELS", shape[1])
       .define("RLX_PIXELS", integer_text(dense_strides(shape)[1]))
       .define("RLX_COUNT", integer_text(count))
-      .define("RLX_BEFORE", std::min<int64_t>(near.before, shape[1]))
-      .define("RLX_AFTER", std::min<int64_t>(near.after, shape[1]))
-      .define("RLX_LINEAR", index_type(IndexUse::Linear, count + kThreads))
+      .define("RLX_BEFORE", std::min<int64_t>(near.before, channels))
+      .define("RLX_AFTER", std::min<int64_t>(near.after, channels))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, count.range().most + kThreads))
       .generated("power.inc",
                  define_line("RLX_SCALED(sum)", "(" + literal(real, bias) + " + " +
                                                     literal(real, share) + " * (sum))") +
                      define_line("RLX_DIVIDED(x, base)", "((x) / " + power_text(real, beta) + ")"))
       .read(&CopyParams::x, x)
       .write(&CopyParams::y, y)
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, kThreads))))
-      .work(2 * byte_size(y.type), static_cast<uint64_t>(count * 2 * most))
+      .grid(split_grid(ceil_div(count, kThreads)))
+      .work(2 * byte_size(y.type), count * 2 * most)
       .reason("up to " + std::to_string(most) + " channels per element");
   return true;
 }

@@ -20,7 +20,7 @@ uint32_t piece_width(const LowerContext& ctx, const TensorRef& x, const RowLoops
   const uint32_t bytes = element_bytes(x.dtype());
   if (loops.reduced.empty() || loops.reduced.back().strides[0] != 1 || bytes > 4) return 1;
   for (const uint32_t width : {16 / bytes, uint32_t{4}}) {
-    const auto divides = [width](int64_t value) { return value % width == 0; };
+    const auto divides = [width](const Dim& size) { return size.divides_by(width); };
     bool whole = divides(loops.reduced.back().size) && ctx.alignment(x) >= width * bytes;
     for (size_t d = 0; d + 1 < loops.reduced.size(); ++d) {
       whole = whole && divides(loops.reduced[d].strides[0]);
@@ -51,8 +51,8 @@ struct MomentsStep {
 // device idle.
 RowChunks MomentsStep::split(const OfferContext& at, const RowPlan& plan) const {
   constexpr int64_t kLeastHeld = 8;
-  const int64_t reduced = loop_count(loops.reduced);
-  const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)), 1);
+  const int64_t reduced = loop_count(loops.reduced).bound();
+  const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)).bound(), 1);
   int64_t parts = ceil_div(reduced, kHeld * plan.lanes);
   if (parts <= 1) return {.count = 1, .length = reduced};
   const int64_t wanted = 4 * int64_t{at.device().multiprocessors} / groups;
@@ -70,29 +70,34 @@ std::string MomentsStep::whole_refusal(const RowPlan& plan) const {
 
 StepWork MomentsStep::work(const RowWay& way) const {
   const uint64_t element = element_bytes(statistics_type(problem.x.dtype()));
-  const auto kept = static_cast<uint64_t>(loop_count(loops.kept));
+  const auto kept = static_cast<uint64_t>(loop_count(loops.kept).bound());
   const auto chunks = static_cast<uint64_t>(way.chunks.count);
   const uint64_t partial = chunks > 1 ? 2 * kept * chunks * 3 * element : 0;
-  return {.bytes = problem.x.byte_range().length_bytes + partial,
-          .flops = static_cast<uint64_t>(element_count(problem.x.shape())) * 5};
+  return {.bytes = static_cast<uint64_t>(problem.x.byte_range().length_bytes.bound()) + partial,
+          .flops = static_cast<uint64_t>(element_count(problem.x.shape()).bound()) * 5};
 }
 
 std::string rows_text(const MomentsStep& step) {
-  const int64_t reduced = loop_count(step.loops.reduced);
+  const Dim reduced = loop_count(step.loops.reduced);
   const std::string real = "rlx_" + std::string(name_of(statistics_type(step.problem.x.dtype())));
   const std::string quotient = "((a) / " + real + "(" + integer_text(reduced) + "))";
   std::string text = define_line(
       "RLX_INDEX",
-      index_type({&step.problem.x}, loop_count(step.loops.kept) *
-                                        std::max<int64_t>(reduced, 3 * step.problem.repeats)));
+      index_type(
+          {&step.problem.x},
+          (loop_count(step.loops.kept) * max(reduced, 3 * step.problem.repeats)).range().most));
   text += define_line("RLX_REAL", real);
   text +=
       define_line("RLX_OF_ROW(a)", reduced == 0 ? real + "(rlx_from_bits(0x7FC00000u))" : quotient);
-  text +=
-      define_line("RLX_OF_PART(a, n)", reduced == 0 ? "RLX_OF_ROW(a)" : "((a) / " + real + "(n))");
-  text += define_line("RLX_PART_COUNT(i)",
-                      "min(RLX_INDEX(RLX_PART_LENGTH), RLX_INDEX(RLX_REDUCED) - (i) * "
-                      "RLX_INDEX(RLX_PART_LENGTH))");
+  // Of rows of a free length, the last parts may be empty.
+  const std::string count = reduced.is_free() ? "max(n, RLX_INDEX(1))" : "n";
+  text += define_line("RLX_OF_PART(a, n)",
+                      reduced == 0 ? "RLX_OF_ROW(a)" : "((a) / " + real + "(" + count + "))");
+  const std::string before = "(i) * RLX_INDEX(RLX_PART_LENGTH)";
+  text += define_line(
+      "RLX_PART_COUNT(i)",
+      "min(RLX_INDEX(RLX_PART_LENGTH), RLX_INDEX(RLX_REDUCED) - " +
+          (reduced.is_free() ? "min(RLX_INDEX(RLX_REDUCED), " + before + ")" : before) + ")");
   text += define_line("RLX_SPREAD(squares)", step.problem.spread);
   text += define_line("RLX_INV_STD(spread)", step.problem.inv_std);
   text += index_macro("RLX_X_KEPT", step.loops.kept, 0);
@@ -107,9 +112,9 @@ void dispatch_moments(LowerContext& ctx, const MomentsStep& step, const RowWay& 
                       MomentsStage stage, const std::optional<TensorRef>& partial) {
   const bool merges = stage == MomentsStage::Merge;
   const int64_t parts = way.chunks.count;
-  const int64_t rows = loop_count(step.loops.kept);
+  const Dim rows = loop_count(step.loops.kept);
   const RowPlan threads = merges ? plan_neighbours(parts, 1) : way.plan;
-  const int64_t groups = threads.groups(rows) * (merges ? 1 : parts);
+  const Dim groups = threads.groups(rows) * (merges ? 1 : parts);
   const int64_t piece = static_cast<int64_t>(way.plan.lanes) * step.width;
   const int64_t items = ceil_div(way.chunks.length, piece);
   auto dispatch = ctx.dispatch<KernelId::moments>();
@@ -131,7 +136,7 @@ void dispatch_moments(LowerContext& ctx, const MomentsStep& step, const RowWay& 
       .define("RLX_HAS_MEAN", step.results.center ? 1 : 0)
       .define("RLX_HAS_VARIANCE", step.results.variance ? 1 : 0)
       .generated("rows.inc", rows_text(step))
-      .grid(split_grid(static_cast<uint64_t>(groups)))
+      .grid(split_grid(groups))
       .reason(to_string(threads) + (merges ? ", merging " : ", ") + std::to_string(parts) +
               " parts");
   if (merges) {
@@ -139,7 +144,7 @@ void dispatch_moments(LowerContext& ctx, const MomentsStep& step, const RowWay& 
   } else {
     const uint32_t alignment =
         step.width > 1 ? step.width * element_bytes(step.problem.x.dtype()) : 0;
-    const auto elements = static_cast<uint64_t>(element_count(step.problem.x.shape()));
+    const Dim elements = element_count(step.problem.x.shape());
     if (elements > 0) dispatch.read(&MomentsParams::x, step.problem.x, alignment);
     dispatch.work(step.problem.x.byte_range().length_bytes, elements * 5);
   }

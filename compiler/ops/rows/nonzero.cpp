@@ -68,8 +68,8 @@ std::string rows_text(const TensorRef& x, const TensorRef& indices, int64_t padd
   const Strides strides = dense_strides(shape);
   for (size_t d = 0; d < shape.size(); ++d) {
     const std::string place = store + std::to_string(d) + ", RLX_CAT(rlx_t_, RLX_I)(";
-    coordinates += place + "(i) / RLX_INDEX(" + integer_text(std::max<int64_t>(strides[d], 1)) +
-                   ") % RLX_INDEX(" + integer_text(std::max<int64_t>(shape[d], 1)) + "))); ";
+    coordinates += place + "(i) / RLX_INDEX(" + integer_text(max(strides[d], 1)) +
+                   ") % RLX_INDEX(" + integer_text(max(shape[d], 1)) + "))); ";
     nothing += place + "-1)); ";
   }
   text += define_line("RLX_PUT_COORDINATES(row, i)", coordinates);
@@ -85,14 +85,14 @@ bool lower_nonzero(LowerContext& ctx) {
   const TensorRef indices = ctx.output(0);
   const TensorRef count =
       ctx.has_output(1) ? ctx.output(1) : ctx.scratch({indices.dtype(), {}}, "count");
-  const int64_t length = element_count(x.shape());
+  const Dim length = element_count(x.shape());
   const int64_t most = indices.shape()[0];
   const RowChunks chunks = split_into_chunks(
-      std::max<int64_t>(length, 1), 1,
+      std::max<int64_t>(length.bound(), 1), 1,
       kGroupsPerMultiprocessor * ctx.target().device.multiprocessors, kLanes * kItems, 1);
   const int64_t filling = ceil_div(most, kLanes * kFilledPerThread);
   const TensorRef partial = ctx.scratch({.dtype = DType::i64, .shape = {chunks.count}}, "partial");
-  const int64_t padded = std::max(length + chunks.length, most + filling * kLanes);
+  const int64_t padded = std::max(length.range().most + chunks.length, most + filling * kLanes);
   for (const bool counts : {true, false}) {
     const int64_t groups = counts ? chunks.count : std::max(chunks.count, filling);
     auto dispatch = ctx.dispatch<KernelId::nonzero>();

@@ -127,13 +127,14 @@ struct NormOperands {
 
 std::string rows_text(const LowerContext& ctx, const NormOperands& operands) {
   const DType real = operands.x.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const int64_t cols = element_count(operands.normalised);
+  const Dim cols = element_count(operands.normalised);
   const std::string type = "rlx_" + std::string(name_of(real));
   const double gamma_offset = is_layer_norm(ctx) ? 0.0 : ctx.attrs().real("gamma_offset");
   std::vector<const TensorRef*> views = {&operands.x, &operands.y};
   if (operands.gamma) views.push_back(&*operands.gamma);
   if (operands.beta) views.push_back(&*operands.beta);
-  std::string text = define_line("RLX_INDEX", index_type(views, element_count(operands.x.shape())));
+  std::string text =
+      define_line("RLX_INDEX", index_type(views, element_count(operands.x.shape()).range().most));
   text += define_line("RLX_REAL", type);
   text +=
       define_line("RLX_MEAN(a)", cols == 0 ? type + "(rlx_from_bits(0x7FC00000u))"
@@ -163,7 +164,7 @@ uint32_t piece_width(const OfferContext& at, const NormOperands& operands) {
 
 // More workgroups than the device holds at once: what counts is how many rows are under way, not
 // how soon one is done.
-bool many_groups(const LowerContext& ctx, int64_t groups) {
+bool many_groups(const LowerContext& ctx, const Dim& groups) {
   return groups > 4 * int64_t{ctx.target().device.multiprocessors};
 }
 
@@ -184,7 +185,7 @@ bool is_weight(const LowerContext& ctx, const std::optional<TensorRef>& affine) 
 
 // How many pieces of a row its threads hold; 0: they read it again.
 int64_t held_pieces(const NormOperands& operands, uint32_t width) {
-  const int64_t cols = loop_count(operands.loops.reduced);
+  const Dim cols = loop_count(operands.loops.reduced);
   return items_per_lane(plan_in_registers(cols, width), cols, width);
 }
 
@@ -192,8 +193,8 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const TensorRef& x = operands.x;
   const TensorRef& y = operands.y;
   const uint32_t width = piece_width(ctx, operands);
-  const int64_t rows = loop_count(operands.loops.kept);
-  const int64_t cols = loop_count(operands.loops.reduced);
+  const Dim rows = loop_count(operands.loops.kept);
+  const Dim cols = loop_count(operands.loops.reduced);
   const RowPlan plan = plan_in_registers(cols, width);
   const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
   const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
@@ -202,7 +203,7 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
   const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
   const bool has_inv_std = ctx.has_output(inv_std_output);
-  const Grid grid = split_grid(static_cast<uint64_t>(plan.groups(rows)));
+  const Grid grid = split_grid(plan.groups(rows));
   const uint32_t alignment = width > 1 ? width * element_bytes(x.dtype()) : 0;
   auto dispatch = ctx.dispatch<KernelId::norm>();
   dispatch.workgroup({plan.threads(), 1, 1})
@@ -227,8 +228,7 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
       .define("RLX_AFFINE_LATE", late ? 1 : 0)
       .generated("rows.inc", rows_text(ctx, operands))
       .grid(grid.x, grid.y, grid.z)
-      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
-            static_cast<uint64_t>(rows * cols) * 8)
+      .work(x.byte_range().length_bytes + y.byte_range().length_bytes, rows * cols * 8)
       .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read again"));
   if (cols > 0) {
     dispatch.read(&NormParams::x, x, alignment);
@@ -301,6 +301,7 @@ bool emit_in_parts(LowerContext& ctx, const NormOperands& operands) {
 std::string parts_refusal(const OfferContext& at, const NormOperands& operands) {
   if (operands.x.dtype() == DType::f64 && operands.gives_statistics)
     return "f64 whose statistics are wanted, which are f32";
+  if (has_free_sizes(operands.loops)) return "rows that a run may make too few or too short";
   if (held_pieces(operands, 1) > 0) return "rows that fit registers";
   const RowPlan plan = plan_in_registers(loop_count(operands.loops.reduced), 1);
   const int64_t enough = 2 * int64_t{at.device().multiprocessors};
@@ -310,9 +311,10 @@ std::string parts_refusal(const OfferContext& at, const NormOperands& operands) 
 // Of so many readings of x, in so many steps.
 double norm_bound(const OfferContext& at, const NormOperands& operands, uint32_t readings,
                   uint32_t steps) {
-  const auto elements = static_cast<uint64_t>(element_count(operands.x.shape()));
-  const uint64_t bytes =
-      readings * operands.x.byte_range().length_bytes + operands.y.byte_range().length_bytes;
+  const auto elements = static_cast<uint64_t>(element_count(operands.x.shape()).bound());
+  const auto bytes = static_cast<uint64_t>(
+      (readings * operands.x.byte_range().length_bytes + operands.y.byte_range().length_bytes)
+          .bound());
   return thread_bound_microseconds(at.device(), {.bytes = bytes, .flops = 8 * elements}) +
          (steps - 1) * at.device().step_microseconds;
 }
@@ -367,7 +369,7 @@ bool lower_norm(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const Ints axes = axes_from(*axis, shape.size());
   const Shape normalised(shape.begin() + *axis, shape.end());
-  const int64_t rows = element_count(Shape(shape.begin(), shape.begin() + *axis));
+  const Dim rows = element_count(Shape(shape.begin(), shape.begin() + *axis));
   if (rows == 0 || (element_count(shape) == 0 && ctx.node().outputs.size() == 1)) {
     for (size_t i = 1; i < ctx.node().outputs.size(); ++i) ctx.output(i);
     return true;

@@ -43,7 +43,7 @@ std::string float_of(DType dtype) {
   return dtype == DType::f64 ? "rlx_f64" : "rlx_f32";
 }
 
-std::string count_as(const std::string& type, int64_t count) {
+std::string count_as(const std::string& type, const Dim& count) {
   return type + "(" + integer_text(count) + ")";
 }
 
@@ -85,13 +85,14 @@ Pass integer_extreme(DType dtype, const std::string& combine) {
 }
 
 // Sums and products modulo 2^32 or 2^64; a mean needs the sum itself.
-Pass integer_sum(std::string_view op, DType dtype, int64_t count) {
+Pass integer_sum(std::string_view op, DType dtype, const Dim& count) {
   const bool mean = op == "reduce_mean";
   const bool wide = mean || dtype == DType::i64;
   const std::string type = wide ? "rlx_u64" : "rlx_u32";
   std::string finish = "(a)";
   if (mean) {
-    finish = count == 0 ? "rlx_i64(0)" : "(rlx_i64(a) / " + count_as("rlx_i64", count) + ")";
+    finish =
+        count == 0 ? "rlx_i64(0)" : "(rlx_i64(a) / " + count_as("rlx_i64", max(count, 1)) + ")";
   }
   return {.combine = op == "reduce_prod" ? "PROD" : "SUM",
           .acc = type,
@@ -111,13 +112,13 @@ Pass bool_pass(std::string_view op) {
 }
 
 // a / count, NaN for an empty row.
-std::string quotient(DType dtype, int64_t count) {
+std::string quotient(DType dtype, const Dim& count) {
   const std::string type = float_of(dtype);
   if (count == 0) return type + "(rlx_from_bits(0x7FC00000u))";
   return "((a) / " + count_as(type, count) + ")";
 }
 
-Pass float_reduction(std::string_view op, DType dtype, int64_t count) {
+Pass float_reduction(std::string_view op, DType dtype, const Dim& count) {
   const std::string type = float_of(dtype);
   if (op == "reduce_mean") return float_pass(dtype, "SUM", "(v)", quotient(dtype, count));
   if (op == "reduce_max") return float_pass(dtype, "MAX", "(v)", "(a)");
@@ -133,7 +134,7 @@ Pass float_reduction(std::string_view op, DType dtype, int64_t count) {
   return float_pass(dtype, "SUM", "(v)", "(a)");
 }
 
-Pass plain_pass(std::string_view op, DType dtype, int64_t count) {
+Pass plain_pass(std::string_view op, DType dtype, const Dim& count) {
   if (dtype == DType::bool_) return bool_pass(op);
   if (is_float(dtype)) return float_reduction(op, dtype, count);
   if (op == "reduce_max") return integer_extreme(dtype, "MAX");
@@ -152,7 +153,8 @@ std::string prologue_text(const Place& place, uint32_t width) {
 }
 
 std::string rows_text(const Place& place, const Pass& pass, const std::string& finish) {
-  const int64_t count = loop_count(place.loops.kept) * loop_count(place.loops.reduced);
+  const int64_t count =
+      (loop_count(place.loops.kept) * loop_count(place.loops.reduced)).range().most;
   std::vector<const TensorRef*> views = {&place.x, &place.y};
   if (place.chain) {
     for (const TensorRef& operand : place.chain->operands) views.push_back(&operand);
@@ -173,8 +175,8 @@ std::string rows_text(const Place& place, const Pass& pass, const std::string& f
 // Splits the reduction where the rows alone make too few groups.
 RowChunks split_reduction(const RowLoops& loops, const RowPlan& plan, uint32_t width,
                           int64_t wanted_groups) {
-  const int64_t reduced = loop_count(loops.reduced);
-  const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)), 1);
+  const int64_t reduced = loop_count(loops.reduced).bound();
+  const int64_t groups = std::max<int64_t>(plan.groups(loop_count(loops.kept)).bound(), 1);
   const int64_t least = static_cast<int64_t>(plan.lanes) * width * kElementsPerThread;
   const int64_t most = std::min<int64_t>(wanted_groups / groups, ceil_div(reduced, least));
   if (most <= 1) return {.count = 1, .length = std::max<int64_t>(reduced, 1)};
@@ -190,9 +192,9 @@ std::string reason_text(const Place& place, const RowPlan& plan, const RowChunks
   return text;
 }
 
-uint64_t bytes_read(const Place& place) {
+Dim bytes_read(const Place& place) {
   if (!place.chain) return place.x.byte_range().length_bytes;
-  uint64_t bytes = 0;
+  Dim bytes = 0;
   for (const TensorRef& operand : place.chain->operands) {
     bytes += operand.byte_range().length_bytes;
   }
@@ -204,12 +206,13 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
                    const RowChunks& chunks, uint32_t width,
                    const std::optional<TensorRef>& partial) {
   constexpr uint32_t kOperands = offsetof(ReduceParams, operands);
-  const int64_t rows = loop_count(place.loops.kept);
-  const int64_t reduced = loop_count(place.loops.reduced);
-  const Grid grid = split_grid(static_cast<uint64_t>(plan.groups(rows) * chunks.count));
+  const Dim rows = loop_count(place.loops.kept);
+  const Dim reduced = loop_count(place.loops.reduced);
+  const Dim length = chunks.count == 1 ? max(reduced, 1) : Dim(chunks.length);
+  const Grid grid = split_grid(plan.groups(rows) * chunks.count);
   const std::vector<TensorRef> operands =
       place.chain ? place.chain->operands : std::vector<TensorRef>{place.x};
-  const uint64_t bytes = bytes_read(place) + place.y.byte_range().length_bytes;
+  const Dim bytes = bytes_read(place) + place.y.byte_range().length_bytes;
   const uint64_t operations = place.chain ? 1 + place.chain->steps : 1;
   auto dispatch = ctx.dispatch<KernelId::reduce>();
   dispatch.workgroup({plan.threads(), 1, 1})
@@ -219,7 +222,7 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .define("RLX_ROW_COUNT", integer_text(rows))
       .define("RLX_REDUCED", integer_text(reduced))
       .define("RLX_CHUNKS", chunks.count)
-      .define("RLX_CHUNK_LENGTH", integer_text(chunks.length))
+      .define("RLX_CHUNK_LENGTH", integer_text(length))
       .define("RLX_COMBINE", pass.combine)
       .define("RLX_X", std::string(name_of(place.x.dtype())))
       .define("RLX_Y", std::string(name_of(place.y.dtype())))
@@ -230,7 +233,7 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .define("RLX_FUSED", place.chain ? 1 : 0)
       .generated("prologue.inc", prologue_text(place, width))
       .grid(grid.x, grid.y, grid.z)
-      .work(bytes, operations * static_cast<uint64_t>(rows * reduced))
+      .work(bytes, operations * rows * reduced)
       .reason(reason_text(place, plan, chunks));
   if (place.x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   for (size_t k = 0; k < operands.size() && rows * reduced > 0; ++k) {
@@ -252,7 +255,7 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
 Place partial_place(const Place& first, const TensorRef& partial, int64_t chunks) {
   Place second{.x = partial, .y = first.y, .loops = {}, .center = first.center};
   second.loops.kept = first.loops.kept;
-  int64_t stride = chunks;
+  Dim stride = chunks;
   for (size_t d = second.loops.kept.size(); d-- > 0;) {
     second.loops.kept[d].strides[0] = stride;
     stride *= second.loops.kept[d].size;
@@ -267,8 +270,8 @@ uint32_t chain_width(const Place& place) {
   if (place.chain->prologue_of_four.empty() || reduced.size() != 1) return 1;
   const bool kept_in_fours =
       std::all_of(place.loops.kept.begin(), place.loops.kept.end(),
-                  [](const LoopDim& dim) { return dim.strides[0] % 4 == 0; });
-  return reduced[0].strides[0] == 1 && reduced[0].size % 4 == 0 && kept_in_fours ? 4 : 1;
+                  [](const LoopDim& dim) { return dim.strides[0].divides_by(4); });
+  return reduced[0].strides[0] == 1 && reduced[0].size.divides_by(4) && kept_in_fours ? 4 : 1;
 }
 
 // A pass as the table is asked of it.
@@ -288,12 +291,14 @@ struct Reduction {
 };
 
 StepWork Reduction::work(const RowWay& way) const {
-  const auto kept = static_cast<uint64_t>(loop_count(place.loops.kept));
+  const auto kept = static_cast<uint64_t>(loop_count(place.loops.kept).bound());
   const auto chunks = static_cast<uint64_t>(way.chunks.count);
   const uint64_t partial = chunks > 1 ? 2 * kept * chunks * element_bytes(pass.partial) : 0;
   const uint64_t operations = place.chain ? 1 + place.chain->steps : 1;
-  return {.bytes = bytes_read(place) + place.y.byte_range().length_bytes + partial,
-          .flops = operations * kept * static_cast<uint64_t>(loop_count(place.loops.reduced))};
+  const Dim bytes = bytes_read(place) + place.y.byte_range().length_bytes;
+  return {
+      .bytes = static_cast<uint64_t>(bytes.bound()) + partial,
+      .flops = operations * kept * static_cast<uint64_t>(loop_count(place.loops.reduced).bound())};
 }
 
 bool Reduction::emit(LowerContext& ctx, const RowWay& way) const {
@@ -327,10 +332,11 @@ struct CentredPasses {
   Pass around;
 };
 
-CentredPasses centred_passes(const LowerContext& ctx, DType dtype, int64_t count) {
+CentredPasses centred_passes(const LowerContext& ctx, DType dtype, const Dim& count) {
   const std::string type = float_of(dtype);
   if (ctx.node().op == "variance") {
-    const int64_t divisor = std::max<int64_t>(count - ctx.attrs().integer("correction"), 0);
+    const int64_t correction = ctx.attrs().integer("correction");
+    const Dim divisor = max(count, correction) - correction;
     // A divisor of 0 divides: NaN for one element, as ops.md 0.4 wants of 0 / 0.
     const std::string finish = divisor == 0 ? "((a) * " + type + "(rlx_from_bits(0x7F800000u)))"
                                             : quotient(dtype, divisor);
@@ -361,7 +367,7 @@ bool lower_reduce(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   if (element_count(y.shape()) == 0) return true;
 
-  int64_t count = 1;
+  Dim count = 1;
   for (const int64_t axis : *axes) count *= x.shape()[static_cast<size_t>(axis)];
   const Strides written = strides_without(x.shape(), *axes);
   const RowLoops loops = split_rows(x.shape(), x.strides, written, *axes);

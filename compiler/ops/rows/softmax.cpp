@@ -52,8 +52,8 @@ struct Rows {
   RowLoops loops;      // operand 0: x, operand 1: y
   uint32_t width = 1;  // of RLX_WIDTH
 
-  [[nodiscard]] int64_t count() const { return loop_count(loops.kept); }
-  [[nodiscard]] int64_t cols() const { return loop_count(loops.reduced); }
+  [[nodiscard]] Dim count() const { return loop_count(loops.kept); }
+  [[nodiscard]] Dim cols() const { return loop_count(loops.reduced); }
   // RLX_ITEMS: pieces of a row that each thread holds; 0: they are read twice.
   [[nodiscard]] int64_t items(const RowPlan& plan) const {
     return items_per_lane(plan, cols(), width);
@@ -61,8 +61,8 @@ struct Rows {
 };
 
 std::string rows_text(const Rows& rows) {
-  std::string text =
-      define_line("RLX_INDEX", index_type({&rows.x, &rows.y}, element_count(rows.x.shape())));
+  std::string text = define_line(
+      "RLX_INDEX", index_type({&rows.x, &rows.y}, element_count(rows.x.shape()).range().most));
   text += define_line("RLX_REAL", rows.x.dtype() == DType::f64 ? "rlx_f64" : "rlx_f32");
   text += index_macro("RLX_X_KEPT", rows.loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", rows.loops.reduced, 0);
@@ -84,8 +84,8 @@ bool dispatch_rows(LowerContext& ctx, const Rows& rows, const RowPlan& plan, int
   constexpr int64_t kValuesAtOnce = 8;  // of a row that is read twice
   const TensorRef& x = rows.x;
   const TensorRef& y = rows.y;
-  const int64_t row_count = rows.count();
-  const int64_t cols = rows.cols();
+  const Dim row_count = rows.count();
+  const Dim cols = rows.cols();
   auto dispatch = ctx.dispatch<KernelId::softmax>();
   dispatch.workgroup({plan.threads(), 1, 1})
       .define("RLX_LANES", plan.lanes)
@@ -101,9 +101,8 @@ bool dispatch_rows(LowerContext& ctx, const Rows& rows, const RowPlan& plan, int
       .define("RLX_LOG", ctx.node().op == "log_softmax" ? 1 : 0)
       .generated("rows.inc", rows_text(rows))
       .read(&CopyParams::x, x, rows.width > 1 ? rows.width * element_bytes(x.dtype()) : 0)
-      .grid(split_grid(static_cast<uint64_t>(plan.groups(row_count))))
-      .work(x.byte_range().length_bytes + y.byte_range().length_bytes,
-            static_cast<uint64_t>(row_count * cols) * 4)
+      .grid(split_grid(plan.groups(row_count)))
+      .work(x.byte_range().length_bytes + y.byte_range().length_bytes, row_count * cols * 4)
       .reason(to_string(plan) + (items > 0 ? ", row in registers" : ", row read twice"));
   if (x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   dispatch.write(&CopyParams::y, y, rows.width > 1 ? rows.width * element_bytes(y.dtype()) : 0);
@@ -146,11 +145,11 @@ std::string narrow_refusal(const OfferContext& at, const Rows& rows) {
 }
 
 double rows_bound(const OfferContext& at, const Rows& rows, bool read_twice) {
-  const auto elements = static_cast<uint64_t>(element_count(rows.x.shape()));
-  const uint64_t read = rows.x.byte_range().length_bytes;
+  const auto elements = static_cast<uint64_t>(element_count(rows.x.shape()).bound());
+  const auto read = static_cast<uint64_t>(rows.x.byte_range().length_bytes.bound());
+  const auto written = static_cast<uint64_t>(rows.y.byte_range().length_bytes.bound());
   return thread_bound_microseconds(
-      at.device(), {.bytes = (read_twice ? 2 * read : read) + rows.y.byte_range().length_bytes,
-                    .flops = 4 * elements});
+      at.device(), {.bytes = (read_twice ? 2 * read : read) + written, .flops = 4 * elements});
 }
 
 double registers_bound(const OfferContext& at, const Rows& rows) {

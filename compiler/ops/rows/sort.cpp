@@ -45,10 +45,11 @@ bool infer_topk(InferContext& ctx) {
   Shape shape = ctx.shape(0);
   Dim& length = shape[static_cast<size_t>(*axis)];
   const int64_t k = ctx.attrs().integer("k");
-  if (k > length) {
+  if (k > length.range().least) {
     return ctx.fail(DiagCode::BadAttribute, "k is " + std::to_string(k) + ", wanted at most " +
                                                 to_string(length) + ", the length of axis " +
-                                                std::to_string(*axis));
+                                                std::to_string(*axis) +
+                                                (length.is_free() ? ", at every size" : ""));
   }
   length = k;
   ctx.set_output(0, {ctx.dtype(0), shape});

@@ -4,6 +4,8 @@
 //   the first k of each tile are all that can count, where k is at most half a tile: they make a
 //   shorter row, until one tile holds it;
 //   otherwise sorted runs are merged two by two, no longer than k.
+// Of rows of a free length there are as many stages as the longest takes; shorter ones pass through
+// the last of them as they are.
 #include "compiler/ops/rows/sort_lower.h"
 
 #include <algorithm>
@@ -29,7 +31,7 @@ constexpr int64_t kLongestRow = (int64_t{1} << 32) - 2;
 struct KeyRows {
   TensorRef keys;
   TensorRef places;
-  int64_t length = 0;
+  Dim length = 0;
 };
 
 struct Order {
@@ -37,15 +39,18 @@ struct Order {
   std::optional<TensorRef> values;
   std::optional<TensorRef> indices;
   RowLoops loops;  // operand 0: x, operand 1: values and indices
-  int64_t rows = 0;
-  int64_t length = 0;  // of a row of x
-  int64_t wanted = 0;  // of a row of values and indices
+  Dim rows = 0;
+  Dim length = 0;  // of a row of x
+  Dim wanted = 0;  // of a row of values and indices
   int64_t tile = 0;
   bool descending = false;
 
   [[nodiscard]] bool wide() const { return element_bytes(x.dtype()) == 8; }
+  // At the largest sizes.
   [[nodiscard]] uint64_t result_bytes() const {
-    return (values ? byte_size(values->type) : 0) + (indices ? byte_size(indices->type) : 0);
+    const Dim bytes =
+        (values ? byte_size(values->type) : Dim()) + (indices ? byte_size(indices->type) : Dim());
+    return static_cast<uint64_t>(bytes.bound());
   }
 };
 
@@ -57,10 +62,11 @@ TensorRef axis_last(TensorRef view, int64_t axis) {
   return view;
 }
 
-std::string rows_text(const Order& order, int64_t scratch_length) {
+std::string rows_text(const Order& order, const Dim& scratch_length) {
   const TensorRef& y = order.values ? *order.values : *order.indices;
   std::string text = define_line(
-      "RLX_INDEX", index_type({&order.x, &y}, order.rows * scratch_length + 4 * kMostInTile));
+      "RLX_INDEX",
+      index_type({&order.x, &y}, (order.rows * scratch_length).range().most + 4 * kMostInTile));
   text += index_macro("RLX_X_KEPT", order.loops.kept, 0);
   text += index_macro("RLX_X_REDUCED", order.loops.reduced, 0);
   text += index_macro("RLX_Y_KEPT", order.loops.kept, 1);
@@ -68,7 +74,7 @@ std::string rows_text(const Order& order, int64_t scratch_length) {
   return text;
 }
 
-KeyRows scratch_rows(LowerContext& ctx, const Order& order, int64_t length) {
+KeyRows scratch_rows(LowerContext& ctx, const Order& order, const Dim& length) {
   const Shape shape = {order.rows, length};
   return {.keys = ctx.scratch({order.wide() ? DType::i64 : DType::u32, shape}, "keys"),
           .places = ctx.scratch({DType::u32, shape}, "places"),
@@ -100,11 +106,11 @@ void bind_result(DispatchBuilder<SortParams>& dispatch, const Order& order,
 
 // Sorts tiles of x or of `from` and keeps `keep` of each; without `to` the result is the op's.
 void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<KeyRows>& from,
-                    const std::optional<KeyRows>& to, int64_t keep) {
-  const int64_t length = from ? from->length : order.length;
-  const int64_t row_tiles = ceil_div(length, order.tile);
+                    const std::optional<KeyRows>& to, const Dim& keep) {
+  const Dim length = from ? from->length : order.length;
+  const Dim row_tiles = ceil_div(length, order.tile);
   const int64_t tiles = std::max<int64_t>(1, kLeastInGroup / order.tile);
-  const int64_t groups = ceil_div(order.rows * row_tiles, tiles);
+  const Dim groups = ceil_div(order.rows * row_tiles, tiles);
   const LoopDims& along = order.loops.reduced;
   const bool by_column =
       !from && tiles > 1 && row_tiles == 1 && !along.empty() && along.back().strides[0] != 1;
@@ -115,41 +121,52 @@ void dispatch_tiles(LowerContext& ctx, const Order& order, const std::optional<K
       .define("RLX_TILES", tiles)
       .define("RLX_COLS", integer_text(length))
       .define("RLX_ROW_TILES", integer_text(row_tiles))
-      .define("RLX_KEEP", keep)
+      .size("RLX_KEEP", keep)
       .define("RLX_BY_COLUMN", by_column ? 1 : 0)
       .define("RLX_FROM_KEYS", from ? 1 : 0)
       .define("RLX_DESCENDING", order.descending ? 1 : 0)
       .define("RLX_X", std::string(name_of(order.x.dtype())))
       .generated("rows.inc", rows_text(order, row_tiles * order.tile))
-      .grid(split_grid(static_cast<uint64_t>(groups)))
-      .work(static_cast<uint64_t>(order.rows * length) * element_bytes(order.x.dtype()), 0)
-      .reason("tiles of " + std::to_string(order.tile) + ", " + std::to_string(row_tiles) +
-              " to a row, the first " + std::to_string(keep) + " kept");
+      .grid(split_grid(groups))
+      .work(order.rows * length * element_bytes(order.x.dtype()), 0)
+      .reason("tiles of " + std::to_string(order.tile) + ", " + to_string(row_tiles) +
+              " to a row, the first " + to_string(keep) + " kept");
   bind_result(dispatch, order, from, to);
 }
 
 // How one stage of merging divides a row.
 struct MergeStage {
-  int64_t length = 0;  // of the row
-  int64_t run = 0;     // sorted elements; the last run may be shorter
-  int64_t merged = 0;  // kept of each two
-  int64_t next_runs = 0;
-  int64_t next_length = 0;
+  Dim length = 0;  // of the row
+  Dim run = 0;     // sorted elements; the last run may be shorter
+  Dim merged = 0;  // kept of each two
+  Dim next_runs = 0;
+  Dim next_length = 0;
+
+  [[nodiscard]] bool is_last() const { return next_runs.bound() == 1; }
 };
 
-MergeStage merge_stage(int64_t length, int64_t run, int64_t wanted) {
-  const int64_t runs = ceil_div(length, run);
-  MergeStage stage{.length = length, .run = run, .merged = std::min(2 * run, wanted)};
+// Of a free length all elements are kept up to the last stage: what every stage cuts off would
+// depend on the stages before it, in expressions that grow with each.
+MergeStage merge_stage(const Dim& length, const Dim& run, const Dim& wanted) {
+  if (length.is_free()) {
+    MergeStage stage{.length = length, .run = run, .merged = 2 * run};
+    stage.next_runs = ceil_div(length, stage.merged);
+    stage.next_length = length;
+    if (stage.is_last()) stage.merged = wanted;
+    return stage;
+  }
+  const Dim runs = ceil_div(length, run);
+  MergeStage stage{.length = length, .run = run, .merged = min(2 * run, wanted)};
   stage.next_runs = (runs + 1) / 2;
-  const int64_t rest = length - (stage.next_runs - 1) * 2 * run;
-  stage.next_length = (stage.next_runs - 1) * stage.merged + std::min(stage.merged, rest);
+  const Dim rest = length - (stage.next_runs - 1) * 2 * run;
+  stage.next_length = (stage.next_runs - 1) * stage.merged + min(stage.merged, rest);
   return stage;
 }
 
 void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& stage,
                     const KeyRows& from, const std::optional<KeyRows>& to) {
-  const int64_t run_tiles = ceil_div(stage.merged, kMostInTile);
-  const int64_t groups = order.rows * stage.next_runs * run_tiles;
+  const Dim run_tiles = ceil_div(stage.merged, kMostInTile);
+  const Dim groups = order.rows * stage.next_runs * run_tiles;
   const uint64_t element = element_bytes(from.keys.dtype()) + sizeof(uint32_t);
   auto dispatch = ctx.dispatch<KernelId::sort>();
   dispatch.workgroup({kThreads, 1, 1})
@@ -162,16 +179,15 @@ void dispatch_merge(LowerContext& ctx, const Order& order, const MergeStage& sta
       .define("RLX_NEXT_RUNS", integer_text(stage.next_runs))
       .define("RLX_RUN_TILES", integer_text(run_tiles))
       .generated("rows.inc", rows_text(order, stage.length))
-      .grid(split_grid(static_cast<uint64_t>(groups)))
-      .work(2 * static_cast<uint64_t>(order.rows * stage.next_length) * element, 0)
-      .reason("runs of " + std::to_string(stage.run) + " merged, " + std::to_string(stage.merged) +
-              " kept");
+      .grid(split_grid(groups))
+      .work(2 * order.rows * stage.next_length * element, 0)
+      .reason("runs of " + to_string(stage.run) + " merged, " + to_string(stage.merged) + " kept");
   bind_result(dispatch, order, from, to);
 }
 
 bool keep_first_of_tiles(LowerContext& ctx, const Order& order) {
   std::optional<KeyRows> from;
-  for (int64_t length = order.length; length > order.tile;) {
+  for (Dim length = order.length; length > order.tile;) {
     length = ceil_div(length, order.tile) * order.wanted;
     const KeyRows to = scratch_rows(ctx, order, length);
     dispatch_tiles(ctx, order, from, to, order.wanted);
@@ -189,13 +205,13 @@ Order in_several_tiles(Order order) {
 
 bool merge_tiles(LowerContext& ctx, const Order& whole) {
   const Order order = in_several_tiles(whole);
-  const int64_t row_tiles = ceil_div(order.length, order.tile);
+  const Dim row_tiles = ceil_div(order.length, order.tile);
   KeyRows from = scratch_rows(ctx, order, row_tiles * order.tile);
   dispatch_tiles(ctx, order, std::nullopt, from, order.tile);
-  int64_t run = order.tile;
+  Dim run = order.tile;
   for (;;) {
     const MergeStage stage = merge_stage(from.length, run, order.wanted);
-    if (stage.next_runs == 1) {
+    if (stage.is_last()) {
       dispatch_merge(ctx, order, stage, from, std::nullopt);
       return true;
     }
@@ -208,10 +224,10 @@ bool merge_tiles(LowerContext& ctx, const Order& whole) {
 
 // ---- the choice ----
 
-// Bytes of so many keys and places of each row.
-uint64_t key_bytes(const Order& order, int64_t length) {
+// Bytes of so many keys and places of each row, at the largest sizes as all that is compared.
+uint64_t key_bytes(const Order& order, const Dim& length) {
   const uint64_t element = (order.wide() ? sizeof(uint64_t) : sizeof(uint32_t)) + sizeof(uint32_t);
-  return static_cast<uint64_t>(order.rows * length) * element;
+  return static_cast<uint64_t>((order.rows * length).bound()) * element;
 }
 
 double step_bound(const OfferContext& at, uint64_t bytes) {
@@ -224,9 +240,9 @@ std::string tiles_refusal(const OfferContext&, const Order& order) {
 }
 
 double tiles_bound(const OfferContext& at, const Order& order) {
-  uint64_t read = byte_size(order.x.type);
+  auto read = static_cast<uint64_t>(byte_size(order.x.type).bound());
   double total = 0;
-  for (int64_t length = order.length; length > order.tile;) {
+  for (Dim length = order.length; length > order.tile;) {
     length = ceil_div(length, order.tile) * order.wanted;
     total += step_bound(at, read + key_bytes(order, length));
     read = key_bytes(order, length);
@@ -236,12 +252,13 @@ double tiles_bound(const OfferContext& at, const Order& order) {
 
 double merges_bound(const OfferContext& at, const Order& whole) {
   const Order order = in_several_tiles(whole);
-  int64_t length = round_up(order.length, order.tile);
-  double total = step_bound(at, byte_size(order.x.type) + key_bytes(order, length));
-  for (int64_t run = order.tile;;) {
+  Dim length = round_up(order.length, order.tile);
+  double total = step_bound(
+      at, static_cast<uint64_t>(byte_size(order.x.type).bound()) + key_bytes(order, length));
+  for (Dim run = order.tile;;) {
     const MergeStage stage = merge_stage(length, run, order.wanted);
     const uint64_t read = key_bytes(order, length);
-    if (stage.next_runs == 1) return total + step_bound(at, read + order.result_bytes());
+    if (stage.is_last()) return total + step_bound(at, read + order.result_bytes());
     length = stage.next_length;
     run = stage.merged;
     total += step_bound(at, read + key_bytes(order, length));
@@ -292,10 +309,11 @@ bool lower_sort(LowerContext& ctx) {
   if (element_count(result.shape()) == 0) return true;
 
   TensorRef x = axis_last(ctx.input(0), *axis);
-  const int64_t length = x.shape().back();
-  const int64_t wanted = result.shape().back();
-  if (length > kLongestRow) {
-    return ctx.fail(DiagCode::Limit, "an axis of " + std::to_string(length) +
+  const Dim length = x.shape().back();
+  const Dim wanted = result.shape().back();
+  const int64_t longest = length.range().most;
+  if (longest > kLongestRow) {
+    return ctx.fail(DiagCode::Limit, "an axis of " + to_string(length) +
                                          " elements, wanted at most " +
                                          std::to_string(kLongestRow));
   }
@@ -305,11 +323,11 @@ bool lower_sort(LowerContext& ctx) {
               .values = written(ctx, values, apart, "values"),
               .indices = written(ctx, indices, apart, "indices"),
               .loops = {},
-              .rows = element_count(x.shape()) / length,
+              .rows = element_count(Shape(x.shape().begin(), x.shape().end() - 1)),
               .length = length,
               .wanted = wanted,
               .tile = static_cast<int64_t>(std::bit_ceil(
-                  static_cast<uint64_t>(std::clamp<int64_t>(length, 2, kMostInTile)))),
+                  static_cast<uint64_t>(std::clamp<int64_t>(longest, 2, kMostInTile)))),
               .descending = descending};
   const TensorRef& target = order.values ? *order.values : *order.indices;
   const auto last = static_cast<int64_t>(x.shape().size()) - 1;

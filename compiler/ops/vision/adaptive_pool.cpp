@@ -142,6 +142,20 @@ AxisTaps table_of(size_t axis, int64_t in, int64_t out, bool mean) {
   return table;
 }
 
+// Equal windows of free sizes as dims of their own, which are reduced.
+ValueId reduced_windows(RewriteContext& ctx, const Shape& x, const Ints& out, const Ints& kernel,
+                        const std::string& kind) {
+  Ints split = {x[0], x[1]};
+  Ints axes;
+  for (size_t d = 0; d < out.size(); ++d) {
+    split.push_back(out[d]);
+    axes.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(kernel[d]);
+  }
+  const ValueId windows = ctx.emit("reshape", {ctx.input(0)}, {{"shape", split}});
+  return ctx.emit("reduce_" + kind, {windows}, {{"axes", axes}, {"keep_dims", false}});
+}
+
 bool decompose_adaptive_pool(RewriteContext& ctx) {
   const Shape x = ctx.type(ctx.input(0)).shape;
   const Ints out = ctx.attrs().integers("out");
@@ -149,11 +163,16 @@ bool decompose_adaptive_pool(RewriteContext& ctx) {
   Ints kernel;
   bool equal = true;
   for (size_t d = 0; d < out.size(); ++d) {
-    equal = equal && x[2 + d] % out[d] == 0;
+    equal = equal && x[2 + d].divides_by(out[d]);
     kernel.push_back(x[2 + d] / out[d]);
   }
+  const bool global = std::all_of(out.begin(), out.end(), [](const Dim& n) { return n == 1; });
+  const auto is_free = [](const Dim& size) { return size.is_free(); };
+  if (equal && !global && std::any_of(kernel.begin(), kernel.end(), is_free)) {
+    ctx.replace_output(0, reduced_windows(ctx, x, out, kernel, kind));
+    return true;
+  }
   if (equal) {
-    const bool global = std::all_of(out.begin(), out.end(), [](int64_t n) { return n == 1; });
     ctx.replace_output(0, global
                               ? ctx.emit("global_pool", {ctx.input(0)}, {{"kind", kind}})
                               : ctx.emit("pool", {ctx.input(0)},

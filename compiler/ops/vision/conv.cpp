@@ -32,19 +32,19 @@ bool check_dtypes(InferContext& ctx) {
 
 bool check_channels(InferContext& ctx) {
   const int64_t groups = ctx.attrs().integer("groups");
-  const int64_t channels = ctx.shape(0)[1];
-  const int64_t filters = ctx.shape(1)[0];
+  const Dim channels = ctx.shape(0)[1];
+  const Dim filters = ctx.shape(1)[0];
   bool good = true;
-  if (channels % groups != 0 || filters % groups != 0) {
+  if (!channels.divides_by(groups) || !filters.divides_by(groups)) {
     good =
         ctx.fail(DiagCode::BadShape, "groups=" + std::to_string(groups) + " does not divide the " +
-                                         std::to_string(channels) + " input and " +
-                                         std::to_string(filters) + " output channels");
+                                         to_string(channels) + " input and " + to_string(filters) +
+                                         " output channels");
   } else if (ctx.shape(1)[1] != channels / groups) {
     good = ctx.fail(DiagCode::BadShape, "w " + to_string(ctx.shape(1)) + " reads " +
                                             to_string(ctx.shape(1)[1]) + " channels per group; x " +
                                             to_string(ctx.shape(0)) + " has " +
-                                            std::to_string(channels / groups) + " in each of " +
+                                            to_string(channels / groups) + " in each of " +
                                             std::to_string(groups) + " groups");
   }
   if (ctx.has_input(2) && ctx.shape(2) != Shape{filters}) {
@@ -78,14 +78,14 @@ bool infer_conv(InferContext& ctx) {
     return ctx.fail(DiagCode::BadRank, "w has rank " + std::to_string(w.size()) + "; wanted " +
                                            std::to_string(x.size()) + ", the rank of x");
   }
-  for (const int64_t size : spatial_of(w)) {
+  for (const Dim& size : spatial_of(w)) {
     if (size < 1) return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " has no taps");
   }
   good = check_channels(ctx) && good;
   const std::optional<Window> window = conv_window(ctx, x, w);
   if (!window || !good) return false;
   Shape y = {x[0], w[0]};
-  for (const int64_t size : window->out_shape()) y.push_back(size);
+  for (const Dim& size : window->out_shape()) y.push_back(size);
   if (!check_residual(ctx, {ctx.dtype(0), y})) return false;
   ctx.set_output(0, {ctx.dtype(0), y});
   return true;
@@ -100,7 +100,7 @@ struct OutputElement {
   std::array<int64_t, kSpatialDims> at;
 };
 
-void add_window(const Tensor& x, const Tensor& w, const Window& window, int64_t group_in,
+void add_window(const Tensor& x, const Tensor& w, const FixedWindow& window, int64_t group_in,
                 size_t first_channel, const OutputElement& element, double& value,
                 double& magnitude) {
   const auto channels = static_cast<size_t>(x.type.shape[1]);
@@ -136,6 +136,7 @@ bool evaluate_conv(EvaluateContext& ctx) {
   const std::optional<Window> window = conv_window(ctx, x.type.shape, w.type.shape);
   const std::optional<Activation> activation = read_activation(ctx, true);
   if (!window || !activation) return false;
+  const FixedWindow fixed = numbers_of(*window);
   const auto filters = static_cast<size_t>(w.type.shape[0]);
   const int64_t group_in = w.type.shape[1];
   const size_t group_out = filters / static_cast<size_t>(ctx.attrs().integer("groups"));
@@ -147,8 +148,8 @@ bool evaluate_conv(EvaluateContext& ctx) {
     OutputElement element{};
     auto rest = static_cast<int64_t>(i);
     for (size_t d = kSpatialDims; d-- > 0;) {
-      element.at[d] = rest % window->out[d];
-      rest /= window->out[d];
+      element.at[d] = rest % fixed.out[d];
+      rest /= fixed.out[d];
     }
     element.filter = static_cast<size_t>(rest) % filters;
     element.image = static_cast<size_t>(rest) / filters;
@@ -157,13 +158,13 @@ bool evaluate_conv(EvaluateContext& ctx) {
       sums.magnitudes[i] = std::abs(sums.values[i]);
     }
     const size_t first_channel = element.filter / group_out * static_cast<size_t>(group_in);
-    add_window(x, w, *window, group_in, first_channel, element, sums.values[i], sums.magnitudes[i]);
+    add_window(x, w, fixed, group_in, first_channel, element, sums.values[i], sums.magnitudes[i]);
     if (ctx.has_input(3)) {
       sums.values[i] += ctx.input(3).floats[i];
       sums.magnitudes[i] += std::abs(ctx.input(3).floats[i]);
     }
   }
-  y.terms = group_in * window->taps() + 2;
+  y.terms = group_in * fixed.taps() + 2;
   apply_activation(*activation, x.type.dtype, y.terms, sums);
   y.floats = std::move(sums.values);
   y.magnitudes = std::move(sums.magnitudes);

@@ -25,10 +25,10 @@ using ConvDispatch = DispatchBuilder<ConvParams>;
 
 // ---- a 1x1 window that moves by single steps is a matrix product ----
 
-Product pointwise_product(const Convolution& conv, int64_t pixel) {
-  const int64_t image_stride = conv.x.strides[0];
-  const int64_t channel_stride = conv.x.strides[1];
-  const int64_t group_weights = conv.group_out * conv.group_in;
+Product pointwise_product(const Convolution& conv, const Dim& pixel) {
+  const Dim image_stride = conv.x.strides[0];
+  const Dim channel_stride = conv.x.strides[1];
+  const Dim group_weights = conv.group_out * conv.group_in;
   Product product{
       .batch = {conv.images, conv.groups},
       .m = conv.group_out,
@@ -45,16 +45,16 @@ Product pointwise_product(const Convolution& conv, int64_t pixel) {
       .activation = conv.activation,
       .note = "1x1 conv"};
   if (!conv.y.dense()) {
-    const int64_t line = conv.y.strides[1];
+    const Dim line = conv.y.strides[1];
     product.y_lines = {.batch = {conv.y.strides[0], conv.group_out * line}, .line = line};
   }
   if (conv.bias) {
-    const int64_t stride = conv.bias->strides[0];
+    const Dim stride = conv.bias->strides[0];
     product.bias =
         AddedOperand{.ref = *conv.bias, .batch = {0, conv.group_out * stride}, .m = stride, .n = 0};
   }
   if (conv.residual) {
-    const int64_t line = conv.residual->strides[1];
+    const Dim line = conv.residual->strides[1];
     product.residual = AddedOperand{.ref = *conv.residual,
                                     .batch = {conv.residual->strides[0], conv.group_out * line},
                                     .m = line,
@@ -71,33 +71,33 @@ bool has_dense_planes(const TensorRef& ref) {
 }
 
 // From a channel to the next. Strides of axes of size 1 say nothing.
-int64_t plane_stride(const TensorRef& ref) {
-  return ref.shape()[1] == 1 ? 0 : ref.strides[1];
+Dim plane_stride(const TensorRef& ref) {
+  return ref.shape()[1] == 1 ? Dim(0) : ref.strides[1];
 }
-int64_t image_stride(const TensorRef& ref) {
-  return ref.shape()[0] == 1 ? 0 : ref.strides[0];
+Dim image_stride(const TensorRef& ref) {
+  return ref.shape()[0] == 1 ? Dim(0) : ref.strides[0];
 }
 
 // Where planes do not stand as in a dense tensor (lib/planes.inc).
 void define_planes(ConvDispatch& dispatch, const TensorRef& ref, const char* image,
                    const char* channel) {
   if (ref.dense()) return;
-  dispatch.define(image, image_stride(ref)).define(channel, plane_stride(ref));
+  dispatch.size(image, image_stride(ref)).size(channel, plane_stride(ref));
 }
 
 std::string index_type_of(const Convolution& conv) {
   const TensorRef::ByteRange range = conv.x.byte_range();
-  const int64_t x_elements =
-      static_cast<int64_t>(range.length_bytes) / element_bytes(conv.x.dtype());
-  const int64_t channels = conv.groups * conv.group_out;
-  int64_t farthest = std::max<int64_t>(x_elements, element_count(conv.w.shape()));
-  farthest = std::max({farthest, conv.window.out_count(), channels * plane_stride(conv.y)});
-  if (conv.residual) farthest = std::max(farthest, channels * plane_stride(*conv.residual));
+  const Dim x_elements = range.length_bytes / element_bytes(conv.x.dtype());
+  const Dim channels = conv.groups * conv.group_out;
+  int64_t farthest = most_of({x_elements, element_count(conv.w.shape()), conv.window.out_count(),
+                              channels * plane_stride(conv.y)});
+  if (conv.residual)
+    farthest = std::max(farthest, (channels * plane_stride(*conv.residual)).range().most);
   return index_type(IndexUse::Offset, farthest);
 }
 
 void define_common(ConvDispatch& dispatch, const Convolution& conv) {
-  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(conv.x.strides);
+  const std::array<Dim, kSpatialDims> spatial = spatial_strides(conv.x.strides);
   const DType acc = accumulator_of(conv.x.dtype());
   define_window(dispatch, conv.window);
   dispatch.define("RLX_ACC", std::string(name_of(acc)))
@@ -105,24 +105,24 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
       .define("RLX_X", std::string(name_of(conv.x.dtype())))
       .define("RLX_W", std::string(name_of(conv.w.dtype())))
       .define("RLX_Y", std::string(name_of(conv.y.dtype())))
-      .define("RLX_IMAGES", conv.images)
-      .define("RLX_X_N", conv.x.strides[0])
-      .define("RLX_X_C", conv.x.strides[1])
-      .define("RLX_X_D", spatial[0])
-      .define("RLX_X_H", spatial[1])
-      .define("RLX_X_W", spatial[2])
+      .size("RLX_IMAGES", conv.images)
+      .size("RLX_X_N", conv.x.strides[0])
+      .size("RLX_X_C", conv.x.strides[1])
+      .size("RLX_X_D", spatial[0])
+      .size("RLX_X_H", spatial[1])
+      .size("RLX_X_W", spatial[2])
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
   define_activation(dispatch, conv.activation, acc);
   if (conv.bias) {
     dispatch.define("RLX_BIAS", std::string(name_of(conv.bias->dtype())))
-        .define("RLX_BIAS_M", conv.bias->strides[0])
+        .size("RLX_BIAS_M", conv.bias->strides[0])
         .define("RLX_BIAS_N", 0)
         .define("RLX_BIAS_VECTOR", 1);
   }
   if (conv.residual) {
     dispatch.define("RLX_RESIDUAL", std::string(name_of(conv.residual->dtype())))
-        .define("RLX_RESIDUAL_M",
-                conv.residual->dense() ? conv.window.out_count() : plane_stride(*conv.residual))
+        .size("RLX_RESIDUAL_M",
+              conv.residual->dense() ? conv.window.out_count() : plane_stride(*conv.residual))
         .define("RLX_RESIDUAL_N", 1)
         .define("RLX_RESIDUAL_VECTOR", 1)
         .define("RLX_RESIDUAL_FIRST", 1);
@@ -133,7 +133,7 @@ void define_common(ConvDispatch& dispatch, const Convolution& conv) {
 
 void bind_common(ConvDispatch& dispatch, const Convolution& conv, uint32_t w_alignment,
                  uint32_t y_alignment) {
-  uint64_t bytes = byte_size(conv.y.type);
+  Dim bytes = byte_size(conv.y.type);
   if (depth_of(conv) > 0) {
     dispatch.read(&ConvParams::x, conv.x).read(&ConvParams::w, conv.w, w_alignment);
     bytes += conv.x.byte_range().length_bytes + byte_size(conv.w.type);
@@ -147,8 +147,7 @@ void bind_common(ConvDispatch& dispatch, const Convolution& conv, uint32_t w_ali
     bytes += byte_size(conv.residual->type);
   }
   dispatch.write(&ConvParams::y, conv.y, y_alignment);
-  const int64_t outputs = element_count(conv.y.shape());
-  dispatch.work(bytes, 2 * static_cast<uint64_t>(outputs) * static_cast<uint64_t>(depth_of(conv)));
+  dispatch.work(bytes, 2 * element_count(conv.y.shape()) * depth_of(conv));
 }
 
 // ---- depthwise ----
@@ -171,10 +170,11 @@ int64_t staged_elements(const Window& window, const DepthwiseTile& tile) {
 // The largest tile whose patch fits into shared memory; none where not even a small one does.
 std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
   const Window& window = conv.window;
+  const int64_t height = window.out[1].bound();
+  const int64_t width = window.out[2].bound();
   const int64_t capacity = kSharedBytes / element_bytes(accumulator_of(conv.x.dtype()));
-  DepthwiseTile tile{.h = std::min<int64_t>(window.out[1], 32),
-                     .w = std::min<int64_t>(window.out[2], 32)};
-  if (window.out[1] == 1) tile.w = std::min<int64_t>(window.out[2], 512);
+  DepthwiseTile tile{.h = std::min<int64_t>(height, 32), .w = std::min<int64_t>(width, 32)};
+  if (height == 1) tile.w = std::min<int64_t>(width, 512);
   while (staged_elements(window, tile) > capacity) {
     if (tile.h * tile.w <= 16) return std::nullopt;
     int64_t& longer = tile.h >= tile.w ? tile.h : tile.w;
@@ -187,28 +187,29 @@ std::optional<DepthwiseTile> depthwise_tile(const Convolution& conv) {
 
 void lower_depthwise(LowerContext& ctx, const Convolution& conv, const DepthwiseTile& tile) {
   const Window& window = conv.window;
-  const int64_t channels = conv.groups * conv.group_out;
-  const int64_t tiles = ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
+  const Dim channels = conv.groups * conv.group_out;
+  const Dim tiles = ceil_div(window.out[1], tile.h) * ceil_div(window.out[2], tile.w);
+  const Dim groups = tiles * channels * conv.images;
   auto dispatch = ctx.dispatch<KernelId::conv_depthwise>();
   define_common(dispatch, conv);
   dispatch.workgroup({tile.threads, 1, 1})
-      .define("RLX_CHANNELS", channels)
-      .define("RLX_MULTIPLIER", conv.group_out)
+      .size("RLX_CHANNELS", channels)
+      .size("RLX_MULTIPLIER", conv.group_out)
       .define("RLX_TILE_H", tile.h)
       .define("RLX_TILE_W", tile.w)
       .define("RLX_Y_VECTOR", 1)
-      .grid(split_grid(static_cast<uint64_t>(tiles * channels * conv.images)))
+      .grid(split_grid(groups))
       .reason("depthwise conv: " + std::to_string(tile.h) + "x" + std::to_string(tile.w) +
-              " tile, " + std::to_string(tiles * channels * conv.images) + " workgroups");
+              " tile, " + std::to_string(groups.bound()) + " workgroups");
   bind_common(dispatch, conv, 0, 0);
 }
 
 // ---- implicit product ----
 
 TileChoice implicit_tile(const OfferContext& at, const Convolution& conv) {
-  const ProductSize size{.m = conv.group_out,
-                         .n = conv.images * conv.window.out_count(),
-                         .k = depth_of(conv),
+  const ProductSize size{.m = conv.group_out.bound(),
+                         .n = (conv.images * conv.window.out_count()).bound(),
+                         .k = depth_of(conv).bound(),
                          .batches = conv.groups};
   return choose_tile(
       size, {.allow_splits = false, .acc_bytes = element_bytes(accumulator_of(conv.x.dtype()))},
@@ -216,26 +217,28 @@ TileChoice implicit_tile(const OfferContext& at, const Convolution& conv) {
 }
 
 void lower_implicit(LowerContext& ctx, const Convolution& conv) {
-  const int64_t pixels = conv.window.out_count();
+  const Dim pixels = conv.window.out_count();
   const TileChoice choice = implicit_tile(ctx, conv);
+  const TileShape& tile = choice.tile;
+  const Dim tiles = ceil_div(conv.group_out, tile.m) * ceil_div(conv.images * pixels, tile.n);
   const bool half_or_single = accumulator_of(conv.x.dtype()) == DType::f32;
   const uint32_t w_bytes = 4 * element_bytes(conv.w.dtype());
   const uint32_t y_bytes = 4 * element_bytes(conv.y.dtype());
-  const bool w_vectors = half_or_single && depth_of(conv) % kConvVectorElements == 0 &&
+  const bool w_vectors = half_or_single && depth_of(conv).divides_by(kConvVectorElements) &&
                          ctx.alignment(conv.w) >= w_bytes;
-  const bool y_vectors = half_or_single && pixels % kConvVectorElements == 0 &&
+  const bool y_vectors = half_or_single && pixels.divides_by(kConvVectorElements) &&
                          ctx.alignment(conv.y) >= y_bytes &&
-                         plane_stride(conv.y) % kConvVectorElements == 0 &&
-                         image_stride(conv.y) % kConvVectorElements == 0;
+                         plane_stride(conv.y).divides_by(kConvVectorElements) &&
+                         image_stride(conv.y).divides_by(kConvVectorElements);
   auto dispatch = ctx.dispatch<KernelId::conv>();
   define_common(dispatch, conv);
-  define_tile(dispatch, choice.tile);
+  define_tile(dispatch, tile);
   dispatch.define("RLX_GROUPS", conv.groups)
-      .define("RLX_GROUP_IN", conv.group_in)
-      .define("RLX_GROUP_OUT", conv.group_out)
+      .size("RLX_GROUP_IN", conv.group_in)
+      .size("RLX_GROUP_OUT", conv.group_out)
       .define("RLX_W_VECTOR", w_vectors ? "DEPTH" : "1")
       .define("RLX_Y_VECTOR", y_vectors ? kConvVectorElements : 1)
-      .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+      .grid(split_grid(tiles * conv.groups))
       .reason("implicit product: " + choice.text());
   bind_common(dispatch, conv, w_vectors ? w_bytes : 0, y_vectors ? y_bytes : 0);
 }
@@ -244,35 +247,42 @@ void lower_implicit(LowerContext& ctx, const Convolution& conv) {
 std::optional<Convolution> in_planes(LowerContext& ctx, Convolution conv) {
   conv.w = ctx.dense(conv.w);
   if (conv.residual && !has_dense_planes(*conv.residual)) conv.residual = ctx.dense(*conv.residual);
-  const int64_t columns = conv.images * conv.window.out_count();
-  const int64_t tiles = ceil_div(columns, 16) * ceil_div(conv.group_out, 16);
-  const int64_t largest =
-      std::max({columns, tiles, depth_of(conv), conv.groups * conv.group_out,
-                *std::max_element(conv.window.in.begin(), conv.window.in.end())});
-  if (largest <= kCountLimit) return conv;
-  ctx.fail(DiagCode::UnsupportedOp,
-           "a convolution of " + std::to_string(columns) + " output pixels, " +
-               std::to_string(conv.groups * conv.group_out) + " channels and depth " +
-               std::to_string(depth_of(conv)) + " exceeds the kernels' 32-bit counts");
+  const Dim columns = conv.images * conv.window.out_count();
+  const Dim tiles = ceil_div(columns, 16) * ceil_div(conv.group_out, 16);
+  const Dim channels = conv.groups * conv.group_out;
+  const std::array<Dim, kSpatialDims>& in = conv.window.in;
+  if (most_of({columns, tiles, depth_of(conv), channels, in[0], in[1], in[2]}) <= kCountLimit)
+    return conv;
+  ctx.fail(DiagCode::UnsupportedOp, "a convolution of " + to_string(columns) + " output pixels, " +
+                                        to_string(channels) + " channels and depth " +
+                                        to_string(depth_of(conv)) +
+                                        " exceeds the kernels' 32-bit counts");
   return std::nullopt;
 }
 
 }  // namespace
 
-int64_t depth_of(const Convolution& conv) {
+bool has_free_sizes(const ConvProblem& problem) {
+  const Convolution& conv = problem.conv;
+  return conv.images.is_free() || conv.group_in.is_free() || conv.group_out.is_free() ||
+         has_free_sizes(conv.window);
+}
+
+Dim depth_of(const Convolution& conv) {
   return conv.group_in * conv.window.taps();
 }
 
 StepWork work_of(const Convolution& conv) {
-  const auto outputs = static_cast<uint64_t>(element_count(conv.y.shape()));
-  return {.bytes = byte_size(conv.y.type) + byte_size(conv.x.type) + byte_size(conv.w.type) +
-                   (conv.residual ? byte_size(conv.residual->type) : 0),
-          .flops = 2 * outputs * static_cast<uint64_t>(depth_of(conv))};
+  const Dim bytes = byte_size(conv.y.type) + byte_size(conv.x.type) + byte_size(conv.w.type) +
+                    (conv.residual ? byte_size(conv.residual->type) : Dim(0));
+  const Dim flops = 2 * element_count(conv.y.shape()) * depth_of(conv);
+  return {.bytes = static_cast<uint64_t>(bytes.bound()),
+          .flops = static_cast<uint64_t>(flops.bound())};
 }
 
 std::string planes_place_refusal(const TensorRef& place) {
   if (!has_dense_planes(place)) return "conv writes planes of dense pixels here";
-  if (std::max(place.strides[0], place.strides[1]) > kCountLimit)
+  if (most_of({place.strides[0], place.strides[1]}) > kCountLimit)
     return "conv writes within 32-bit strides";
   return {};
 }
@@ -282,7 +292,7 @@ std::string conv_product_refusal(const OfferContext& at, const ConvProblem& prob
   if (!conv.window.is_pointwise()) return "a window that is more than the pixel itself";
   // A product adds its residual behind the activation.
   if (conv.residual && !conv.activation.none()) return "a residual before an activation";
-  const std::optional<int64_t> pixel = pixel_stride(conv.x);
+  const std::optional<Dim> pixel = pixel_stride(conv.x);
   if (!pixel) return "pixels that do not step alike";
   return product_microseconds(at, pointwise_product(conv, *pixel)) ? "" : "no product's kernel";
 }

@@ -17,10 +17,10 @@ namespace rlx {
 // conv_place_refusal (conv_offers.h) does not refuse; residual has y's shape.
 struct Convolution {
   Window window;
-  int64_t images = 0;
+  Dim images = 0;
   int64_t groups = 1;
-  int64_t group_in = 0;
-  int64_t group_out = 0;
+  Dim group_in = 0;
+  Dim group_out = 0;
   TensorRef x;
   TensorRef w;
   std::optional<TensorRef> bias;
@@ -39,9 +39,11 @@ struct ConvProblem {
   const Graph* graph = nullptr;  // in which node stands
   const Node* node = nullptr;
 };
+bool has_free_sizes(const ConvProblem& problem);
 
 // Channels times taps that each element of y adds up.
-int64_t depth_of(const Convolution& conv);
+Dim depth_of(const Convolution& conv);
+// At the largest sizes.
 StepWork work_of(const Convolution& conv);
 
 // Kernels without matrix units, as rows of the table have them. Their y has planes of dense pixels.

@@ -115,7 +115,7 @@ ConvProduct ring_product(const Convolution& conv) {
 }
 
 std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolution& conv) {
-  return choose_patch_tiling(conv.window, conv.images, conv.group_in, conv.group_out,
+  return choose_patch_tiling(numbers_of(conv.window), conv.images, conv.group_in, conv.group_out,
                              element_bytes(conv.x.dtype()), at.device());
 }
 
@@ -228,7 +228,7 @@ bool emit_conv_patch(LowerContext& ctx, const ConvProblem& problem) {
 }
 
 std::string conv_mma_place_refusal(const TensorRef& place) {
-  const std::optional<int64_t> pitch = pixel_pitch(place);
+  const std::optional<Dim> pitch = pixel_pitch(place);
   if (!pitch) return "matrix units write images channels last";
   const uint32_t bytes = element_bytes(place.dtype());
   if (*pitch * bytes % kWidestAccessBytes != 0 || place.offset_bytes % kWidestAccessBytes != 0)

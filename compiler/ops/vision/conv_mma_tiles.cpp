@@ -132,7 +132,7 @@ constexpr std::array kPatchShapes = {PatchShape{8, 16}, PatchShape{8, 8}};
 
 // A pixel is half a piece or a whole one. Two pixels share a piece only where windows begin at
 // whole pieces.
-std::optional<int64_t> channels_of_patch(const Window& window, int64_t channels,
+std::optional<int64_t> channels_of_patch(const FixedWindow& window, int64_t channels,
                                          uint32_t element_bytes) {
   const int64_t whole = kWidestAccessBytes / element_bytes;
   const bool pairs = window.dilation[2] == 1 && window.stride[2] % 2 == 0;
@@ -142,7 +142,7 @@ std::optional<int64_t> channels_of_patch(const Window& window, int64_t channels,
 }
 
 // As lib/conv_patch.cuh lays it out.
-int64_t patch_shared_bytes(const Window& window, const PatchTiling& tiling,
+int64_t patch_shared_bytes(const FixedWindow& window, const PatchTiling& tiling,
                            uint32_t element_bytes) {
   const int64_t pixel_bytes = tiling.patch_channels * element_bytes;
   const int64_t piece_taps = kWidestAccessBytes / pixel_bytes;
@@ -229,7 +229,7 @@ std::string PatchTiling::text() const {
          " workgroups";
 }
 
-std::optional<PatchTiling> choose_patch_tiling(const Window& window, int64_t images,
+std::optional<PatchTiling> choose_patch_tiling(const FixedWindow& window, int64_t images,
                                                int64_t channels, int64_t filters,
                                                uint32_t element_bytes, const DeviceModel& device) {
   const std::optional<int64_t> patch_channels = channels_of_patch(window, channels, element_bytes);

@@ -66,7 +66,7 @@ struct PatchTiling {
 };
 
 // nullopt where the channels are too many, or patch and filters too large for shared memory.
-std::optional<PatchTiling> choose_patch_tiling(const Window& window, int64_t images,
+std::optional<PatchTiling> choose_patch_tiling(const FixedWindow& window, int64_t images,
                                                int64_t channels, int64_t filters,
                                                uint32_t element_bytes, const DeviceModel& device);
 

@@ -60,7 +60,8 @@ constexpr std::array kConvOffers = {
                .rank = 1,
                .refusal = conv_product_refusal,
                .microseconds = conv_product_time,
-               .emit = emit_conv_product},
+               .emit = emit_conv_product,
+               .takes_free_sizes = true},
               kPlanes},
     // Tiles of a product would stay mostly empty.
     ConvOffer{{.kernel = KernelId::conv_depthwise,
@@ -68,14 +69,16 @@ constexpr std::array kConvOffers = {
                .estimate = Estimate::Bound,
                .refusal = conv_depthwise_refusal,
                .microseconds = conv_depthwise_bound,
-               .emit = emit_conv_depthwise},
+               .emit = emit_conv_depthwise,
+               .takes_free_sizes = true},
               kPlanes},
     // Takes everything.
     ConvOffer{{.kernel = KernelId::conv,
                .rank = 3,
                .refusal = conv_implicit_refusal,
                .microseconds = conv_implicit_time,
-               .emit = emit_conv_implicit},
+               .emit = emit_conv_implicit,
+               .takes_free_sizes = true},
               kPlanes},
 };
 

@@ -43,7 +43,7 @@ bool check_transpose_channels(InferContext& ctx) {
   const int64_t groups = ctx.attrs().integer("groups");
   const Shape& x = ctx.shape(0);
   const Shape& w = ctx.shape(1);
-  if (w[0] != x[1] || x[1] % groups != 0) {
+  if (w[0] != x[1] || !x[1].divides_by(groups)) {
     return ctx.fail(DiagCode::BadShape, "w " + to_string(w) + " takes " + to_string(w[0]) +
                                             " channels in " + std::to_string(groups) +
                                             " groups; x " + to_string(x) + " has " +
@@ -91,22 +91,24 @@ bool set_sizes(NodeContext& ctx, Window& window, const Ints& output_padding) {
                                                   "; wanted less than " + std::to_string(longest) +
                                                   ", the larger of stride and dilation");
     }
-    const int64_t whole = (window.in[d] - 1) * window.stride[d] +
-                          window.dilation[d] * (window.kernel[d] - 1) + output_padding[i] + 1;
+    const Dim steps = window.in[d] * window.stride[d];
+    const int64_t reach = window.dilation[d] * (window.kernel[d] - 1) + output_padding[i] + 1;
     if (wanted.empty()) {
       window.begin[d] = pads[i];
       window.end[d] = pads[rank + i];
-      window.out[d] = whole - window.begin[d] - window.end[d];
+      window.out[d] =
+          size_of_result(steps + reach - (window.stride[d] + window.begin[d] + window.end[d]));
     } else {
       // What is cut off in all, the larger half at the begin; more than there is comes at the end.
-      const int64_t total = std::max<int64_t>(whole - wanted[i], 0);
+      const Dim whole = steps + reach - window.stride[d];
+      const Dim total = max(whole, wanted[i]) - wanted[i];
       window.begin[d] = total - total / 2;
       window.end[d] = total / 2;
       window.out[d] = wanted[i];
     }
     if (window.out[d] > 0) continue;
     return ctx.fail(DiagCode::BadShape, "spatial dim " + std::to_string(i) + " would have " +
-                                            std::to_string(window.out[d]) +
+                                            to_string(window.out[d]) +
                                             " elements; wanted at least 1");
   }
   return true;
@@ -154,7 +156,7 @@ bool infer_conv_transpose(InferContext& ctx) {
   const std::optional<Window> window = transposed_window(ctx, x, w);
   if (!window || !good) return false;
   Shape y = {x[0], w[1] * ctx.attrs().integer("groups")};
-  for (const int64_t size : window->out_shape()) y.push_back(size);
+  for (const Dim& size : window->out_shape()) y.push_back(size);
   ctx.set_output(0, {ctx.dtype(0), y});
   return true;
 }
@@ -164,12 +166,12 @@ bool infer_conv_transpose(InferContext& ctx) {
 struct Spread {
   const Tensor& x;
   const Tensor& w;
-  const Window& window;
+  FixedWindow window;
   int64_t groups;
 };
 
 void spread_pixel(const Spread& spread, int64_t image, int64_t channel, int64_t pixel, Tensor& y) {
-  const Window& window = spread.window;
+  const FixedWindow& window = spread.window;
   const int64_t group_in = spread.w.type.shape[0] / spread.groups;
   const int64_t group_out = spread.w.type.shape[1];
   const double value = spread.x.floats[static_cast<size_t>(
@@ -211,7 +213,8 @@ bool evaluate_conv_transpose(EvaluateContext& ctx) {
   if (!window) return false;
   Tensor& y = ctx.output(0);
   y.magnitudes.assign(y.floats.size(), 0);
-  const Spread spread{.x = x, .w = w, .window = *window, .groups = ctx.attrs().integer("groups")};
+  const Spread spread{
+      .x = x, .w = w, .window = numbers_of(*window), .groups = ctx.attrs().integer("groups")};
   if (ctx.has_input(2)) {
     const auto plane = static_cast<size_t>(window->out_count());
     const std::vector<double>& bias = ctx.input(2).floats;
@@ -246,7 +249,7 @@ bool tiles_output(const Window& window) {
 // [C, Co/g, k..] as filters [Co * taps, C/g, 1..].
 ValueId pointwise_filters(RewriteContext& ctx, const Window& window, int64_t groups) {
   const Shape w = ctx.type(ctx.input(1)).shape;
-  const int64_t filters = w[1] * window.taps();
+  const Dim filters = w[1] * window.taps();
   const ValueId flat =
       ctx.emit("reshape", {ctx.input(1)}, {{"shape", Ints{groups, w[0] / groups, filters}}});
   const ValueId turned = ctx.emit("transpose", {flat}, {{"perm", Ints{0, 2, 1}}});
@@ -259,7 +262,7 @@ ValueId pointwise_filters(RewriteContext& ctx, const Window& window, int64_t gro
 // The bias once for each tap.
 std::optional<ValueId> repeated_bias(RewriteContext& ctx, const Window& window) {
   if (!ctx.has_input(2)) return std::nullopt;
-  const int64_t filters = ctx.type(ctx.input(2)).shape[0];
+  const Dim filters = ctx.type(ctx.input(2)).shape[0];
   const ValueId column = ctx.emit("reshape", {ctx.input(2)}, {{"shape", Ints{filters, 1}}});
   const ValueId wide = ctx.emit("expand", {column}, {{"shape", Ints{filters, window.taps()}}});
   return ctx.emit("reshape", {wide}, {{"shape", Ints{filters * window.taps()}}});
@@ -290,7 +293,7 @@ bool decompose_conv_transpose(RewriteContext& ctx) {
     perm.push_back(2 + rank + i);
     perm.push_back(2 + i);
   }
-  for (const int64_t size : window->out_shape()) joined.push_back(size);
+  for (const Dim& size : window->out_shape()) joined.push_back(size);
   const ValueId parts = ctx.emit("reshape", {product}, {{"shape", split}});
   const ValueId placed = ctx.emit("transpose", {parts}, {{"perm", perm}});
   ctx.replace_output(0, ctx.emit("reshape", {placed}, {{"shape", joined}}));
@@ -305,7 +308,7 @@ void define_phases(DispatchBuilder<ConvParams>& dispatch, const Window& window) 
     const int64_t common = std::gcd(window.stride[d], window.dilation[d]);
     dispatch.define(std::string("RLX_TAP_STEP") + kDims[d], window.stride[d] / common)
         .define(std::string("RLX_TAP_MOVE") + kDims[d], window.dilation[d] / common)
-        .define(std::string("RLX_PLACES") + kDims[d], ceil_div(window.out[d], window.stride[d]));
+        .size(std::string("RLX_PLACES") + kDims[d], ceil_div(window.out[d], window.stride[d]));
   }
 }
 
@@ -317,34 +320,34 @@ bool lower_conv_transpose(LowerContext& ctx) {
   const std::optional<Window> window = transposed_window(ctx, x.shape(), w.shape());
   if (!window) return false;
   if (element_count(y.shape()) == 0) return true;
-  const int64_t group_in = w.shape()[0] / groups;
-  const int64_t group_out = w.shape()[1];
-  int64_t places = 1;
+  const Dim group_in = w.shape()[0] / groups;
+  const Dim group_out = w.shape()[1];
+  Dim places = 1;
   int64_t phases = 1;
   for (size_t d = 0; d < kSpatialDims; ++d) {
     places *= ceil_div(window->out[d], window->stride[d]);
     phases *= window->stride[d];
   }
-  const int64_t columns = x.shape()[0] * places;
-  const int64_t depth = group_in * window->taps();
+  const Dim columns = x.shape()[0] * places;
+  const Dim depth = group_in * window->taps();
   const DType acc = accumulator_of(x.dtype());
   const TileChoice choice =
-      choose_tile({.m = group_out,
-                   .n = columns,
-                   .k = std::max<int64_t>(depth / phases, 1),
+      choose_tile({.m = group_out.bound(),
+                   .n = columns.bound(),
+                   .k = std::max<int64_t>(depth.bound() / phases, 1),
                    .batches = groups * phases},
                   {.allow_splits = false, .acc_bytes = element_bytes(acc)}, ctx.target().device);
-  if (std::max({columns, depth, groups * group_out, choice.groups, window->in_count()}) >
-      kCountLimit) {
-    return ctx.fail(DiagCode::UnsupportedOp,
-                    "a transposed convolution of " + std::to_string(columns) + " places, " +
-                        std::to_string(groups * group_out) + " channels and depth " +
-                        std::to_string(depth) + " exceeds the kernel's 32-bit counts");
+  const Dim tiles =
+      ceil_div(group_out, choice.tile.m) * ceil_div(columns, choice.tile.n) * groups * phases;
+  if (most_of({columns, depth, groups * group_out, tiles, window->in_count()}) > kCountLimit) {
+    return ctx.fail(DiagCode::UnsupportedOp, "a transposed convolution of " + to_string(columns) +
+                                                 " places, " + to_string(groups * group_out) +
+                                                 " channels and depth " + to_string(depth) +
+                                                 " exceeds the kernel's 32-bit counts");
   }
-  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
-  const uint64_t x_elements = x.byte_range().length_bytes / element_bytes(x.dtype());
-  const int64_t farthest =
-      std::max<int64_t>(static_cast<int64_t>(x_elements), element_count(w.shape()));
+  const std::array<Dim, kSpatialDims> spatial = spatial_strides(x.strides);
+  const Dim x_elements = x.byte_range().length_bytes / element_bytes(x.dtype());
+  const int64_t farthest = most_of({x_elements, element_count(w.shape())});
   auto dispatch = ctx.dispatch<KernelId::conv_transpose>();
   define_window(dispatch, *window);
   define_phases(dispatch, *window);
@@ -356,19 +359,18 @@ bool lower_conv_transpose(LowerContext& ctx) {
       .define("RLX_Y", std::string(name_of(y.dtype())))
       .define("RLX_Y_VECTOR", 1)
       .define("RLX_ACTIVATION", 0)
-      .define("RLX_IMAGES", x.shape()[0])
+      .size("RLX_IMAGES", x.shape()[0])
       .define("RLX_GROUPS", groups)
-      .define("RLX_GROUP_IN", group_in)
-      .define("RLX_GROUP_OUT", group_out)
-      .define("RLX_X_N", x.strides[0])
-      .define("RLX_X_C", x.strides[1])
-      .define("RLX_X_D", spatial[0])
-      .define("RLX_X_H", spatial[1])
-      .define("RLX_X_W", spatial[2])
-      .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+      .size("RLX_GROUP_IN", group_in)
+      .size("RLX_GROUP_OUT", group_out)
+      .size("RLX_X_N", x.strides[0])
+      .size("RLX_X_C", x.strides[1])
+      .size("RLX_X_D", spatial[0])
+      .size("RLX_X_H", spatial[1])
+      .size("RLX_X_W", spatial[2])
+      .grid(split_grid(tiles))
       .work(x.byte_range().length_bytes + byte_size(w.type) + byte_size(y.type),
-            2 * static_cast<uint64_t>(element_count(x.shape())) *
-                static_cast<uint64_t>(group_out * window->taps()))
+            2 * element_count(x.shape()) * group_out * window->taps())
       .reason("gathered in " + std::to_string(phases) + " phases: " + choice.text())
       .write(&ConvParams::y, y);
   if (element_count(x.shape()) > 0) dispatch.read(&ConvParams::x, x);
@@ -376,7 +378,7 @@ bool lower_conv_transpose(LowerContext& ctx) {
   if (ctx.has_input(2)) {
     const TensorRef bias = ctx.input(2);
     dispatch.define("RLX_BIAS", std::string(name_of(bias.dtype())))
-        .define("RLX_BIAS_M", bias.strides[0])
+        .size("RLX_BIAS_M", bias.strides[0])
         .define("RLX_BIAS_N", 0)
         .define("RLX_BIAS_VECTOR", 1)
         .read(&ConvParams::bias, bias);

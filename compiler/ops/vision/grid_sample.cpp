@@ -29,7 +29,7 @@ bool infer_grid_sample(InferContext& ctx) {
   }
   const Shape y = {x[0], x[1], grid[1], grid[2]};
   for (size_t d = 2; d < 4; ++d) {
-    if (x[d] <= kLargestSize && (x[d] > 0 || element_count(y) == 0)) continue;
+    if (x[d].range().most <= kLargestSize && (x[d] > 0 || element_count(y) == 0)) continue;
     return ctx.fail(DiagCode::BadShape, "axis " + std::to_string(d) + " of x " + to_string(x) +
                                             " has " + to_string(x[d]) + " elements; wanted 1 to " +
                                             std::to_string(kLargestSize));
@@ -148,17 +148,17 @@ bool lower_grid_sample(LowerContext& ctx) {
   const TensorRef grid = ctx.input(1);
   const TensorRef y = ctx.output(0);
   const Sampling sampling = sampling_of(ctx);
-  const int64_t count = element_count(y.shape());
+  const Dim count = element_count(y.shape());
   if (count == 0) return true;
-  const int64_t channels = x.shape()[1];
-  const int64_t pixels = y.shape()[2] * y.shape()[3];
+  const Dim& channels = x.shape()[1];
+  const Dim pixels = y.shape()[2] * y.shape()[3];
   // Channels that share a thread, while that leaves enough threads.
   const int64_t enough = int64_t{ctx.target().device.multiprocessors} * 2048;
   int64_t together = 1;
   while (together < kMostChannels && together < channels && count / (2 * together) >= enough)
     together *= 2;
-  const int64_t blocks = ceil_div(channels, together);
-  const int64_t items = x.shape()[0] * blocks * pixels;
+  const Dim blocks = ceil_div(channels, together);
+  const Dim items = x.shape()[0] * blocks * pixels;
   const bool wide = x.dtype() == DType::f64 || grid.dtype() == DType::f64;
   const DType acc = x.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const int64_t taps = sampling.mode == "cubic" ? 4 : (sampling.mode == "linear" ? 2 : 1);
@@ -171,15 +171,15 @@ bool lower_grid_sample(LowerContext& ctx) {
       .define("RLX_TAPS", taps)
       .define("RLX_PADDING", static_cast<int64_t>(sampling.padding))
       .define("RLX_ALIGN", sampling.align_corners ? 1 : 0)
-      .define("RLX_CHANNELS", channels)
+      .size("RLX_CHANNELS", channels)
       .define("RLX_TOGETHER", together)
-      .define("RLX_BLOCKS", blocks)
-      .define("RLX_HEIGHT", x.shape()[2])
-      .define("RLX_WIDTH", x.shape()[3])
-      .define("RLX_OUT_W", y.shape()[3])
+      .size("RLX_BLOCKS", blocks)
+      .size("RLX_HEIGHT", x.shape()[2])
+      .size("RLX_WIDTH", x.shape()[3])
+      .size("RLX_OUT_W", y.shape()[3])
       .define("RLX_PIXELS", integer_text(pixels))
       .define("RLX_COUNT", integer_text(items))
-      .define("RLX_LINEAR", index_type(IndexUse::Linear, items + kThreads))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, items.range().most + kThreads))
       .define("RLX_X_N", integer_text(x.strides[0]))
       .define("RLX_X_C", integer_text(x.strides[1]))
       .define("RLX_X_H", integer_text(x.strides[2]))
@@ -191,9 +191,9 @@ bool lower_grid_sample(LowerContext& ctx) {
       .read(&GatherParams::x, x)
       .read(&GatherParams::index, grid)
       .write(&GatherParams::y, y)
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(items, kThreads))))
+      .grid(split_grid(ceil_div(items, kThreads)))
       .work(x.byte_range().length_bytes + grid.byte_range().length_bytes + byte_size(y.type),
-            static_cast<uint64_t>(count * taps * taps * 2))
+            count * taps * taps * 2)
       .reason(std::to_string(taps * taps) + " taps, " + std::to_string(together) +
               " channels per thread");
   return true;

@@ -20,20 +20,14 @@ constexpr uint32_t kThreads = 256;
 // [N, C * taps, places].
 struct Columns {
   Window window;
-  int64_t images = 0;
-  int64_t channels = 0;
+  Dim images = 0;
+  Dim channels = 0;
   bool rows = true;
 
-  [[nodiscard]] int64_t places() const { return window.out_count(); }
-  [[nodiscard]] int64_t depth() const { return channels * window.taps(); }
+  [[nodiscard]] Dim places() const { return window.out_count(); }
+  [[nodiscard]] Dim depth() const { return channels * window.taps(); }
   [[nodiscard]] Shape shape() const {
     return rows ? Shape{images * places(), depth()} : Shape{images, depth(), places()};
-  }
-  // Element of the columns.
-  [[nodiscard]] int64_t at(int64_t image, int64_t channel, int64_t tap, int64_t place) const {
-    const int64_t line = channel * window.taps() + tap;
-    return rows ? (image * places() + place) * depth() + line
-                : (image * depth() + line) * places() + place;
   }
 };
 
@@ -75,10 +69,16 @@ bool infer_im2col(InferContext& ctx) {
 // Calls visit(image element, column element) for each pair that the ops connect.
 template <typename Visit>
 void for_each_pair(const Columns& columns, const Visit& visit) {
-  const Window& window = columns.window;
-  for (int64_t plane = 0; plane < columns.images * columns.channels; ++plane) {
+  const FixedWindow window = numbers_of(columns.window);
+  const int64_t planes = columns.images * columns.channels;
+  const int64_t channels = columns.channels;
+  const int64_t places = columns.places();
+  const int64_t depth = columns.depth();
+  for (int64_t plane = 0; plane < planes; ++plane) {
     for (int64_t tap = 0; tap < window.taps(); ++tap) {
-      for (int64_t place = 0; place < columns.places(); ++place) {
+      const int64_t image = plane / channels;
+      const int64_t line = plane % channels * window.taps() + tap;
+      for (int64_t place = 0; place < places; ++place) {
         int64_t tap_rest = tap;
         int64_t rest = place;
         int64_t offset = 0;
@@ -96,8 +96,8 @@ void for_each_pair(const Columns& columns, const Visit& visit) {
         }
         if (!inside) continue;
         visit(static_cast<size_t>(plane * window.in_count() + offset),
-              static_cast<size_t>(
-                  columns.at(plane / columns.channels, plane % columns.channels, tap, place)));
+              static_cast<size_t>(columns.rows ? (image * places + place) * depth + line
+                                               : (image * depth + line) * places + place));
       }
     }
   }
@@ -126,16 +126,16 @@ std::optional<Columns> columns_of_node(NodeContext& ctx, const Shape& given) {
   if (!window) return std::nullopt;
   Columns columns{.window = *window, .rows = ctx.attrs().text("layout") == "rows"};
   const size_t rank = columns.rows ? 2 : 3;
-  const int64_t lines = given.size() == rank ? given[1] : -1;
-  const bool whole = lines >= 0 && lines % window->taps() == 0 &&
-                     (!columns.rows || given[0] % columns.places() == 0);
+  const Dim lines = given.size() == rank ? given[1] : Dim(-1);
+  const bool whole = lines >= 0 && lines.divides_by(window->taps()) &&
+                     (!columns.rows || given[0].divides_by(columns.places()));
   if (whole) {
     columns.images = columns.rows ? given[0] / columns.places() : given[0];
     columns.channels = lines / window->taps();
     if (columns.shape() == given) return columns;
   }
   const std::string taps = "C * " + std::to_string(window->taps());
-  const std::string places = std::to_string(columns.places());
+  const std::string places = to_string(columns.places());
   ctx.fail(DiagCode::BadShape, "columns are " + to_string(given) + "; wanted " +
                                    (columns.rows ? "[N * " + places + ", " + taps + "]"
                                                  : "[N, " + taps + ", " + places + "]"));
@@ -147,7 +147,7 @@ bool infer_col2im(InferContext& ctx) {
   const std::optional<Columns> columns = columns_of_node(ctx, ctx.shape(0));
   if (!columns) return false;
   Shape shape = {columns->images, columns->channels};
-  for (const int64_t size : ctx.attrs().integers("out_hw")) shape.push_back(size);
+  for (const Dim& size : ctx.attrs().integers("out_hw")) shape.push_back(size);
   ctx.set_output(0, {ctx.dtype(0), shape});
   return true;
 }
@@ -175,19 +175,20 @@ bool evaluate_col2im(EvaluateContext& ctx) {
 // ---- lower ----
 
 bool check_counts(LowerContext& ctx, const Columns& columns) {
-  const int64_t largest = std::max({columns.places(), columns.depth(), columns.window.in_count(),
-                                    columns.images, columns.window.taps()});
+  const int64_t largest = most_of({columns.places(), columns.depth(), columns.window.in_count(),
+                                   columns.images, columns.window.taps()});
   if (largest <= kCountLimit) return true;
   return ctx.fail(DiagCode::UnsupportedOp,
                   "columns " + to_string(columns.shape()) + " exceed the kernel's 32-bit counts");
 }
 
-void define_columns(DispatchBuilder<CopyParams>& dispatch, const Columns& columns, int64_t count) {
+void define_columns(DispatchBuilder<CopyParams>& dispatch, const Columns& columns,
+                    const Dim& count) {
   define_window(dispatch, columns.window);
-  dispatch.define("RLX_CHANNELS", columns.channels)
-      .define("RLX_IMAGES", columns.images)
+  dispatch.size("RLX_CHANNELS", columns.channels)
+      .size("RLX_IMAGES", columns.images)
       .define("RLX_AS_ROWS", columns.rows ? 1 : 0)
-      .define("RLX_LINEAR", index_type(IndexUse::Linear, count + kThreads))
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, count.range().most + kThreads))
       .workgroup({kThreads, 1, 1});
 }
 
@@ -196,25 +197,24 @@ bool lower_im2col(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const std::optional<Columns> columns = columns_of_image(ctx, x.shape());
   if (!columns || !check_counts(ctx, *columns)) return false;
-  const int64_t count = element_count(y.shape());
+  const Dim count = element_count(y.shape());
   if (count == 0) return true;
   const uint32_t bytes = element_bytes(x.dtype());
   const int64_t pack = 16 / bytes;
-  const bool packs = (bytes == 2 || bytes == 4) && count % pack == 0 && ctx.alignment(y) >= 16;
+  const bool packs = (bytes == 2 || bytes == 4) && count.divides_by(pack) && ctx.alignment(y) >= 16;
   const int64_t width = packs ? pack : 1;
-  const auto groups = static_cast<uint64_t>(ceil_div(count / width, kThreads));
   auto dispatch = ctx.dispatch<KernelId::im2col>();
   define_columns(dispatch, *columns, count);
-  const std::array<int64_t, kSpatialDims> spatial = spatial_strides(x.strides);
+  const std::array<Dim, kSpatialDims> spatial = spatial_strides(x.strides);
   dispatch.define("RLX_X", raw_type(x.dtype()))
-      .define("RLX_IMAGE_N", x.strides[0])
-      .define("RLX_IMAGE_C", x.strides[1])
-      .define("RLX_IMAGE_D", spatial[0])
-      .define("RLX_IMAGE_H", spatial[1])
-      .define("RLX_IMAGE_W", spatial[2])
+      .size("RLX_IMAGE_N", x.strides[0])
+      .size("RLX_IMAGE_C", x.strides[1])
+      .size("RLX_IMAGE_D", spatial[0])
+      .size("RLX_IMAGE_H", spatial[1])
+      .size("RLX_IMAGE_W", spatial[2])
       .define("RLX_X_BYTES", bytes)
       .define("RLX_WIDTH", width)
-      .grid(split_grid(groups))
+      .grid(split_grid(ceil_div(count / width, kThreads)))
       .work(x.byte_range().length_bytes + byte_size(y.type), 0)
       .reason(std::to_string(width) + " elements per thread")
       .write(&CopyParams::y, y, width > 1 ? 16 : 0);
@@ -227,13 +227,13 @@ bool lower_col2im(LowerContext& ctx) {
   const TensorRef y = ctx.output(0);
   const std::optional<Columns> columns = columns_of_node(ctx, x.shape());
   if (!columns || !check_counts(ctx, *columns)) return false;
-  const int64_t count = element_count(y.shape());
+  const Dim count = element_count(y.shape());
   if (count == 0) return true;
   auto dispatch = ctx.dispatch<KernelId::col2im>();
   define_columns(dispatch, *columns, count);
   dispatch.define("RLX_X", std::string(name_of(x.dtype())))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(count, kThreads))))
-      .work(byte_size(x.type) + byte_size(y.type), static_cast<uint64_t>(element_count(x.shape())))
+      .grid(split_grid(ceil_div(count, kThreads)))
+      .work(byte_size(x.type) + byte_size(y.type), element_count(x.shape()))
       .reason("each pixel gathers up to " + std::to_string(columns->window.taps()) + " columns")
       .write(&CopyParams::y, y);
   if (element_count(x.shape()) > 0) dispatch.read(&CopyParams::x, x);

@@ -94,7 +94,7 @@ bool infer_pool(InferContext& ctx) {
   const std::optional<Window> window = window_of(ctx, ctx.shape(0));
   if (!window || !good) return false;
   Shape shape = {ctx.shape(0)[0], ctx.shape(0)[1]};
-  for (const int64_t size : window->out_shape()) shape.push_back(size);
+  for (const Dim& size : window->out_shape()) shape.push_back(size);
   ctx.set_output(0, {ctx.dtype(0), shape});
   if (ctx.node().outputs.size() > 1) ctx.set_output(1, {ctx.attrs().dtype("index_dtype"), shape});
   return true;
@@ -109,7 +109,7 @@ struct Taps {
   int64_t counted = 0;
 };
 
-Taps taps_of(const Window& window, std::array<int64_t, kSpatialDims> at, bool count_pads) {
+Taps taps_of(const FixedWindow& window, std::array<int64_t, kSpatialDims> at, bool count_pads) {
   Taps taps;
   for (int64_t tap = 0; tap < window.taps(); ++tap) {
     int64_t rest = tap;
@@ -186,12 +186,13 @@ bool evaluate_pool(EvaluateContext& ctx) {
   const PoolKind kind = kind_of_node(ctx);
   const std::optional<Window> window = window_of(ctx, x.type.shape);
   if (!window) return false;
+  const FixedWindow fixed = numbers_of(*window);
   const bool count_pads = ctx.attrs().flag("count_include_pad");
   const int64_t divisor = ctx.attrs().integer("divisor_override");
   Tensor& y = ctx.output(0);
   if (!is_extreme(kind)) {
     y.magnitudes.resize(y.floats.size());
-    y.terms = window->taps();
+    y.terms = fixed.taps();
   }
   const bool floats = x.is_float();
   const auto count = static_cast<size_t>(y.count());
@@ -199,11 +200,11 @@ bool evaluate_pool(EvaluateContext& ctx) {
     std::array<int64_t, kSpatialDims> at{};
     auto rest = static_cast<int64_t>(i);
     for (size_t d = kSpatialDims; d-- > 0;) {
-      at[d] = rest % window->out[d];
-      rest /= window->out[d];
+      at[d] = rest % fixed.out[d];
+      rest /= fixed.out[d];
     }
-    const size_t plane = static_cast<size_t>(rest) * static_cast<size_t>(window->in_count());
-    const Taps taps = taps_of(*window, at, count_pads);
+    const size_t plane = static_cast<size_t>(rest) * static_cast<size_t>(fixed.in_count());
+    const Taps taps = taps_of(fixed, at, count_pads);
     int64_t index = 0;
     if (!is_extreme(kind)) {
       const Combined combined = combine(x.floats, plane, taps, kind, divisor);
@@ -244,29 +245,31 @@ std::string identity_of(PoolKind kind, DType dtype) {
 }
 
 // "int" where every offset inside a plane fits.
-std::string plane_index_type(const Window& window,
-                             const std::array<int64_t, kSpatialDims>& strides) {
+std::string plane_index_type(const Window& window, const std::array<Dim, kSpatialDims>& strides) {
   int64_t reach = 0;
-  for (size_t d = 0; d < kSpatialDims; ++d) reach += (window.in[d] - 1) * std::abs(strides[d]);
+  for (size_t d = 0; d < kSpatialDims; ++d) {
+    const Dim step = strides[d] < 0 ? -strides[d] : strides[d];
+    reach += ((window.in[d] - 1) * step).range().most;
+  }
   return index_type(IndexUse::Offset, reach);
 }
 
 void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
                  const Window& window, const TensorRef& x, PoolKind kind) {
-  const std::array<int64_t, kSpatialDims> strides = spatial_strides(x.strides);
+  const std::array<Dim, kSpatialDims> strides = spatial_strides(x.strides);
   define_window(dispatch, window);
-  dispatch.define("RLX_END_D", window.end[0])
-      .define("RLX_END_H", window.end[1])
-      .define("RLX_END_W", window.end[2])
+  dispatch.size("RLX_END_D", window.end[0])
+      .size("RLX_END_H", window.end[1])
+      .size("RLX_END_W", window.end[2])
       .define("RLX_INDEX", plane_index_type(window, strides))
       .define("RLX_X", std::string(name_of(x.dtype())))
-      .define("RLX_X_N", x.strides[0])
-      .define("RLX_X_C", x.strides[1])
-      .define("RLX_X_D", strides[0])
-      .define("RLX_X_H", strides[1])
-      .define("RLX_X_W", strides[2])
-      .define("RLX_PLANES", x.shape()[0] * x.shape()[1])
-      .define("RLX_CHANNELS", x.shape()[1])
+      .size("RLX_X_N", x.strides[0])
+      .size("RLX_X_C", x.strides[1])
+      .size("RLX_X_D", strides[0])
+      .size("RLX_X_H", strides[1])
+      .size("RLX_X_W", strides[2])
+      .size("RLX_PLANES", x.shape()[0] * x.shape()[1])
+      .size("RLX_CHANNELS", x.shape()[1])
       .define("RLX_KIND", static_cast<int64_t>(kind))
       .define("RLX_COUNT_PADS", ctx.attrs().flag("count_include_pad") ? 1 : 0)
       .define("RLX_DIVISOR", ctx.attrs().integer("divisor_override"))
@@ -278,28 +281,28 @@ void define_pool(DispatchBuilder<PoolParams>& dispatch, const LowerContext& ctx,
 // Where y does not stand as a dense tensor does.
 void define_result(DispatchBuilder<PoolParams>& dispatch, const TensorRef& y) {
   if (y.dense()) return;
-  const int64_t images = y.shape()[0];
-  const int64_t channels = y.shape()[1];
-  dispatch.define("RLX_Y_N", images == 1 ? 0 : y.strides[0])
-      .define("RLX_Y_C", channels == 1 ? 0 : y.strides[1])
-      .define("RLX_Y_PIXEL", pixel_stride(y).value());
+  const Dim& images = y.shape()[0];
+  const Dim& channels = y.shape()[1];
+  dispatch.size("RLX_Y_N", images == 1 ? Dim(0) : y.strides[0])
+      .size("RLX_Y_C", channels == 1 ? Dim(0) : y.strides[1])
+      .size("RLX_Y_PIXEL", pixel_stride(y).value());
 }
 
 std::string pool_place_refusal(const LoweringState& /*state*/, const Node& /*node*/,
                                const TensorRef& place) {
-  const std::optional<int64_t> pixel = pixel_stride(place);
+  const std::optional<Dim> pixel = pixel_stride(place);
   if (!pixel) return "pool writes pixels at one distance";
-  if (std::max<Dim>({place.strides[0], place.strides[1], *pixel}) > kCountLimit)
+  if (most_of({place.strides[0], place.strides[1], *pixel}) > kCountLimit)
     return "pool writes within 32-bit strides";
   return {};
 }
 
 // Whether neighbouring channels of any pixel are one access of so many elements.
 bool has_channel_vectors(const OfferContext& at, const TensorRef& ref, int64_t vector) {
-  bool fits = ref.strides[1] == 1 && ref.shape()[1] % vector == 0 &&
+  bool fits = ref.strides[1] == 1 && ref.shape()[1].divides_by(vector) &&
               at.alignment(ref) >= vector * element_bytes(ref.dtype());
   for (size_t i = 0; i < ref.strides.size(); ++i)
-    fits = fits && (i == 1 || ref.strides[i] % vector == 0);
+    fits = fits && (i == 1 || ref.strides[i].divides_by(vector));
   return fits;
 }
 
@@ -344,20 +347,26 @@ std::string pool_reason(const Pooling& pooling, const PoolThreads& threads) {
          (threads.along_channels ? ", channels last" : "");
 }
 
+Dim bytes_of(const Pooling& pooling) {
+  return pooling.x.byte_range().length_bytes + byte_size(pooling.y.type);
+}
+Dim flops_of(const Pooling& pooling) {
+  return element_count(pooling.y.shape()) * pooling.window.taps();
+}
+
+// At the largest sizes.
 StepWork work_of(const Pooling& pooling) {
-  const auto windows = static_cast<uint64_t>(element_count(pooling.y.shape()));
-  return {.bytes = pooling.x.byte_range().length_bytes + byte_size(pooling.y.type),
-          .flops = windows * static_cast<uint64_t>(pooling.window.taps())};
+  return {.bytes = static_cast<uint64_t>(bytes_of(pooling).bound()),
+          .flops = static_cast<uint64_t>(flops_of(pooling).bound())};
 }
 
 bool dispatch_pool(LowerContext& ctx, const Pooling& pooling, const PoolThreads& threads) {
   const TensorRef& x = pooling.x;
   const TensorRef& y = pooling.y;
   const int64_t rows = kPoolThreads / threads.lanes;
-  const int64_t windows = element_count(y.shape()) / threads.vector;
+  const Dim windows = element_count(y.shape()) / threads.vector;
   const uint32_t alignment =
       threads.vector > 1 ? static_cast<uint32_t>(threads.vector) * element_bytes(x.dtype()) : 0;
-  const StepWork work = work_of(pooling);
   auto dispatch = ctx.dispatch<KernelId::pool>();
   define_pool(dispatch, ctx, pooling.window, x, pooling.kind);
   dispatch.workgroup({kPoolThreads, 1, 1})
@@ -365,9 +374,9 @@ bool dispatch_pool(LowerContext& ctx, const Pooling& pooling, const PoolThreads&
       .define("RLX_VECTOR", threads.vector)
       .define("RLX_LANES", threads.lanes)
       .define("RLX_ROWS", rows)
-      .define("RLX_LINEAR", index_type(IndexUse::Linear, windows + rows))
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(windows, rows))))
-      .work(work.bytes, work.flops)
+      .define("RLX_LINEAR", index_type(IndexUse::Linear, windows.range().most + rows))
+      .grid(split_grid(ceil_div(windows, rows)))
+      .work(bytes_of(pooling), flops_of(pooling))
       .reason(pool_reason(pooling, threads))
       .write(&PoolParams::y, y, alignment);
   define_result(dispatch, y);
@@ -401,7 +410,8 @@ constexpr std::array kPoolOffers = {
                                                        : "channels that are no neighbours in y";
                    },
                    .microseconds = pool_bound,
-                   .emit = emit_along_channels},
+                   .emit = emit_along_channels,
+                   .takes_free_sizes = true},
     // Each thread alone would take long.
     Offer<Pooling>{.kernel = KernelId::pool,
                    .form = "workgroup",
@@ -415,7 +425,8 @@ constexpr std::array kPoolOffers = {
                    .emit =
                        [](LowerContext& ctx, const Pooling& pooling) {
                          return dispatch_pool(ctx, pooling, {.lanes = kPoolThreads});
-                       }},
+                       },
+                   .takes_free_sizes = true},
     // Takes everything.
     Offer<Pooling>{.kernel = KernelId::pool,
                    .form = "thread",
@@ -424,7 +435,8 @@ constexpr std::array kPoolOffers = {
                    .refusal = [](const OfferContext&, const Pooling&) { return std::string(); },
                    .microseconds = pool_bound,
                    .emit = [](LowerContext& ctx,
-                              const Pooling& pooling) { return dispatch_pool(ctx, pooling, {}); }},
+                              const Pooling& pooling) { return dispatch_pool(ctx, pooling, {}); },
+                   .takes_free_sizes = true},
 };
 
 bool lower_pool(LowerContext& ctx) {
@@ -432,15 +444,14 @@ bool lower_pool(LowerContext& ctx) {
   const PoolKind kind = kind_of_node(ctx);
   const std::optional<Window> window = window_of(ctx, x.shape());
   if (!window) return false;
-  const int64_t count = element_count(ctx.output_type(0).shape);
+  const Dim count = element_count(ctx.output_type(0).shape);
   const TensorRef y = ctx.output(0);
   std::optional<TensorRef> indices;
   if (ctx.has_output(1)) indices = ctx.output(1);
   static_cast<void>(
       ctx.attrs().dtype("index_dtype"));  // that of the indices, where they are wanted
-  auto too_large = [](int64_t size) { return size > kCountLimit; };
-  if (too_large(window->in_count()) || too_large(window->out_count()) ||
-      too_large(x.shape()[0] * x.shape()[1])) {
+  if (most_of({window->in_count(), window->out_count(), x.shape()[0] * x.shape()[1]}) >
+      kCountLimit) {
     return ctx.fail(DiagCode::UnsupportedOp, "a plane or the count of planes of x " +
                                                  to_string(x.shape()) +
                                                  " exceeds the kernel's 32-bit counts");

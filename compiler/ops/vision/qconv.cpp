@@ -37,12 +37,12 @@ std::optional<Shape> result_shape(InferContext& ctx) {
                                        "with 1 to 3 spatial dims");
   }
   const int64_t groups = ctx.attrs().integer("groups");
-  if (x[1] % groups != 0 || w[0] % groups != 0 || w[1] != x[1] / groups) {
+  if (!x[1].divides_by(groups) || !w[0].divides_by(groups) || w[1] != x[1] / groups) {
     return fail(DiagCode::BadShape,
                 "x " + to_string(x) + " and w " + to_string(w) +
                     " do not agree in their channels with groups=" + std::to_string(groups));
   }
-  if (std::any_of(w.begin() + 2, w.end(), [](int64_t size) { return size < 1; })) {
+  if (std::any_of(w.begin() + 2, w.end(), [](const Dim& size) { return size < 1; })) {
     return fail(DiagCode::BadShape, "w " + to_string(w) + " has no taps");
   }
   if (ctx.has_input(2) && ctx.input(2) != TensorType{DType::i32, {w[0]}}) {
@@ -52,16 +52,16 @@ std::optional<Shape> result_shape(InferContext& ctx) {
   const std::optional<Window> window = conv_window(ctx, x, w);
   if (!window) return std::nullopt;
   Shape y = {x[0], w[0]};
-  for (const int64_t size : window->out_shape()) y.push_back(size);
+  for (const Dim& size : window->out_shape()) y.push_back(size);
   return y;
 }
 
 bool check_list(InferContext& ctx, const char* name, size_t count) {
-  const int64_t channels = ctx.shape(1)[0];
-  if (count == 1 || count == static_cast<size_t>(channels)) return true;
+  const Dim& channels = ctx.shape(1)[0];
+  if (count == 1 || channels == count) return true;
   return ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(count) +
                                               " values, wanted 1 or one for each of " +
-                                              std::to_string(channels) + " output channels");
+                                              to_string(channels) + " output channels");
 }
 
 bool infer_qconv(InferContext& ctx) {
@@ -106,7 +106,7 @@ T of_channel(const std::vector<T>& list, int64_t channel) {
 }
 
 // bias + sum of (x - x_zp)(w - w_zp) over the taps inside x, for every element of y.
-std::vector<int64_t> accumulate(const EvaluateContext& ctx, const Window& window,
+std::vector<int64_t> accumulate(const EvaluateContext& ctx, const FixedWindow& window,
                                 const ZeroPoints& zeros) {
   const Tensor& x = ctx.input(0);
   const Tensor& w = ctx.input(1);
@@ -150,7 +150,7 @@ std::vector<int64_t> accumulate(const EvaluateContext& ctx, const Window& window
 bool evaluate_integer(EvaluateContext& ctx) {
   const auto window = conv_window(ctx, ctx.input(0).type.shape, ctx.input(1).type.shape);
   if (!window) return false;
-  std::vector<int64_t> sums = accumulate(ctx, *window, {});
+  std::vector<int64_t> sums = accumulate(ctx, numbers_of(*window), {});
   std::transform(sums.begin(), sums.end(), ctx.output(0).integers.begin(), wrapped);
   return true;
 }
@@ -159,13 +159,15 @@ bool evaluate_qconv(EvaluateContext& ctx) {
   const auto window = conv_window(ctx, ctx.input(0).type.shape, ctx.input(1).type.shape);
   if (!window) return false;
   const ZeroPoints zeros{ctx.attrs().integer("x_zp"), ctx.attrs().integers("w_zp")};
-  const std::vector<int64_t> sums = accumulate(ctx, *window, zeros);
+  const std::vector<int64_t> sums = accumulate(ctx, numbers_of(*window), zeros);
   const Floats factors = ctx.attrs().reals("mult");
+  const int64_t plane = window->out_count();
+  const int64_t channels = ctx.output_type(0).shape[1];
   const auto out_zero = static_cast<double>(ctx.attrs().integer("out_zp"));
   Tensor& y = ctx.output(0);
   const IntegerRange range = integer_range(y.type.dtype);
   for (size_t i = 0; i < sums.size(); ++i) {
-    const int64_t channel = static_cast<int64_t>(i) / window->out_count() % y.type.shape[1];
+    const int64_t channel = static_cast<int64_t>(i) / plane % channels;
     const float scaled =
         static_cast<float>(wrapped(sums[i])) * static_cast<float>(of_channel(factors, channel));
     const double code = std::nearbyint(static_cast<double>(scaled)) + out_zero;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
@@ -27,25 +28,36 @@ struct Resampling {
   Ints sizes;   // of the output
   Ints counts;  // taps of an output coordinate
   std::string combine;
+  Ints periods;   // none, or one of each axis (AxisTaps)
+  Ints advances;  // as many
+
+  [[nodiscard]] bool is_periodic() const { return !periods.empty(); }
+  // Output coordinates of the k-th axis' table.
+  [[nodiscard]] int64_t places(size_t k) const { return is_periodic() ? periods[k] : sizes[k]; }
 };
 
 Resampling read_resampling(const NodeContext& ctx) {
   return {.axes = ctx.attrs().integers("axes"),
           .sizes = ctx.attrs().integers("sizes"),
           .counts = ctx.attrs().integers("counts"),
-          .combine = ctx.attrs().text("combine")};
+          .combine = ctx.attrs().text("combine"),
+          .periods = ctx.attrs().integers("periods"),
+          .advances = ctx.attrs().integers("advances")};
 }
 
 // Where the table of the k-th axis begins.
 int64_t table_begin(const Resampling& resampling, size_t k) {
   int64_t begin = 0;
-  for (size_t i = 0; i < k; ++i) begin += resampling.sizes[i] * resampling.counts[i];
+  for (size_t i = 0; i < k; ++i)
+    begin += resampling.places(i) * static_cast<int64_t>(resampling.counts[i]);
   return begin;
 }
 
 bool check_lists(InferContext& ctx, const Resampling& resampling) {
   const size_t n = resampling.axes.size();
+  const size_t periods = resampling.periods.size();
   if (n >= 1 && n <= kMostAxes && resampling.sizes.size() == n && resampling.counts.size() == n &&
+      (periods == 0 || periods == n) && resampling.advances.size() == periods &&
       std::is_sorted(resampling.axes.begin(), resampling.axes.end())) {
     return true;
   }
@@ -53,7 +65,8 @@ bool check_lists(InferContext& ctx, const Resampling& resampling) {
                   "axes, sizes and counts have " + std::to_string(n) + ", " +
                       std::to_string(resampling.sizes.size()) + " and " +
                       std::to_string(resampling.counts.size()) +
-                      " values; wanted as many of each, 1 to 3, axes in ascending order");
+                      " values; wanted as many of each, 1 to 3, axes in ascending order, and as "
+                      "many periods and advances, or none");
 }
 
 bool infer_resample(InferContext& ctx) {
@@ -69,7 +82,10 @@ bool infer_resample(InferContext& ctx) {
   }
   TensorType y = {ctx.attrs().dtype("to"), ctx.shape(0)};
   for (size_t k = 0; k < axes->size(); ++k) {
-    y.shape[static_cast<size_t>((*axes)[k])] = resampling.sizes[k];
+    const auto axis = static_cast<size_t>((*axes)[k]);
+    // The taps are places of an axis of this size.
+    if (!resampling.is_periodic()) static_cast<void>(static_cast<int64_t>(y.shape[axis]));
+    y.shape[axis] = resampling.sizes[k];
   }
   const bool widens = resampling.combine == "sum" || resampling.combine == "prod";
   if (widens ? !is_float(y.dtype) || !is_float(ctx.dtype(0)) : y.dtype != ctx.dtype(0)) {
@@ -109,6 +125,13 @@ void take(Running& running, const std::string& combine, double weight, double va
   running.empty = false;
 }
 
+// The input coordinate of an output coordinate's tap; below 0 it is absent.
+int64_t source_of(const Resampling& resampling, size_t k, int64_t at, int64_t tap, int64_t in) {
+  if (!resampling.is_periodic()) return tap;
+  const int64_t moved = at / resampling.places(k) * static_cast<int64_t>(resampling.advances[k]);
+  return std::clamp<int64_t>(moved + tap, 0, in - 1);
+}
+
 bool evaluate_resample(EvaluateContext& ctx) {
   const Tensor& x = ctx.input(0);
   Tensor& y = ctx.output(0);
@@ -132,11 +155,13 @@ bool evaluate_resample(EvaluateContext& ctx) {
       bool present = true;
       for (size_t k = resampling.axes.size(); k-- > 0;) {
         const auto axis = static_cast<size_t>(resampling.axes[k]);
-        const auto entry =
-            static_cast<size_t>(table_begin(resampling, k) + at[axis] * resampling.counts[k] +
-                                rest % resampling.counts[k]);
-        rest /= resampling.counts[k];
-        from[axis] = ctx.input(1).integers[entry];
+        const int64_t place = at[axis];
+        const int64_t count = resampling.counts[k];
+        const auto entry = static_cast<size_t>(table_begin(resampling, k) +
+                                               place % resampling.places(k) * count + rest % count);
+        rest /= count;
+        from[axis] =
+            source_of(resampling, k, place, ctx.input(1).integers[entry], x.type.shape[axis]);
         weight *= ctx.input(2).floats[entry];
         present = present && from[axis] >= 0;
       }
@@ -161,9 +186,9 @@ bool evaluate_resample(EvaluateContext& ctx) {
 
 // The output as rows along its last dim; a row lies at one place of all other dims.
 struct ResampleRows {
-  LoopDims rows;       // operand 0: offset in x, 0 for resampled axes; operand 1: place in y
-  int64_t length = 1;  // of the last dim
-  int64_t step = 0;    // of x along the last dim, where that is not resampled
+  LoopDims rows;   // operand 0: offset in x, 0 for resampled axes; operand 1: place in y
+  Dim length = 1;  // of the last dim
+  Dim step = 0;    // of x along the last dim, where that is not resampled
   bool last_resampled = false;
 };
 
@@ -175,11 +200,11 @@ ResampleRows rows_of(const TensorRef& x, const TensorRef& y, const Ints& axes) {
         std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
     if (d + 1 < rank) {
       result.rows.push_back(
-          {.size = y.shape()[d], .strides = {resampled ? 0 : x.strides[d], y.strides[d]}});
+          {.size = y.shape()[d], .strides = {resampled ? Dim(0) : x.strides[d], y.strides[d]}});
       continue;
     }
     result.length = y.shape()[d];
-    result.step = resampled ? 0 : x.strides[d];
+    result.step = resampled ? Dim(0) : x.strides[d];
     result.last_resampled = resampled;
   }
   return result;
@@ -198,7 +223,8 @@ int64_t store_width(const LowerContext& ctx, const TensorRef& y, const Resamplin
       needs_raw(resampling.combine) ? bytes == 2 || bytes == 4 : is_float(y.dtype()) && bytes <= 4;
   const int64_t width = kWidestAccessBytes / bytes;
   const int64_t held = rows.last_resampled ? width * resampling.counts.back() : 0;
-  const bool whole = packs && rows.length % width == 0 && ctx.alignment(y) >= kWidestAccessBytes;
+  const bool whole =
+      packs && rows.length.divides_by(width) && ctx.alignment(y) >= kWidestAccessBytes;
   return whole && held <= kMostHeld ? width : 1;
 }
 
@@ -207,11 +233,21 @@ std::string identity_text(const std::string& combine, DType dtype) {
   return type + (combine == "prod" ? "(1)" : "(0)");
 }
 
+// Of the k-th axis, where there are periods.
+std::string period_lines(const TensorRef& x, const Resampling& resampling,
+                         const std::string& suffix, std::optional<size_t> k) {
+  if (!resampling.is_periodic()) return {};
+  const Dim in = k ? x.shape()[static_cast<size_t>(resampling.axes[*k])] : Dim(1);
+  return define_line("RLX_PERIOD_" + suffix, to_string(k ? resampling.periods[*k] : Dim(1))) +
+         define_line("RLX_ADVANCE_" + suffix, to_string(k ? resampling.advances[*k] : Dim(0))) +
+         define_line("RLX_IN_" + suffix, size_text(in));
+}
+
 std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling& resampling,
                         const ResampleRows& rows) {
   // The last axis of the table list, where it is the last dim, belongs to the columns.
   const size_t outer = resampling.axes.size() - (rows.last_resampled ? 1 : 0);
-  const int64_t places = element_count(y.shape());
+  const int64_t places = element_count(y.shape()).range().most;
   std::string text = define_line("RLX_INDEX", index_type({&x, &y}, places));
   text += index_macro("RLX_X_ROW", merged(rows.rows), 0);
   for (size_t k = 0; k < kMostAxes - 1; ++k) {
@@ -229,15 +265,19 @@ std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling
                         std::to_string(k < outer ? table_begin(resampling, k) : 0));
     text += define_line(
         "RLX_STEP_" + number,
-        integer_text(k < outer ? x.strides[static_cast<size_t>(resampling.axes[k])] : 0));
+        integer_text(k < outer ? x.strides[static_cast<size_t>(resampling.axes[k])] : Dim(0)));
+    text += period_lines(x, resampling, number, k < outer ? std::optional(k) : std::nullopt);
   }
   const auto last = resampling.axes.size() - 1;
   text +=
       define_line("RLX_TAPS_LAST", to_string(rows.last_resampled ? resampling.counts[last] : 1));
   text += define_line("RLX_TABLE_LAST",
                       std::to_string(rows.last_resampled ? table_begin(resampling, last) : 0));
-  return text + define_line("RLX_STEP_LAST",
-                            integer_text(rows.last_resampled ? x.strides.back() : Dim(rows.step)));
+  return text +
+         define_line("RLX_STEP_LAST",
+                     integer_text(rows.last_resampled ? x.strides.back() : rows.step)) +
+         period_lines(x, resampling, "LAST",
+                      rows.last_resampled ? std::optional(last) : std::nullopt);
 }
 
 bool lower_resample(LowerContext& ctx) {
@@ -251,13 +291,13 @@ bool lower_resample(LowerContext& ctx) {
       static_cast<int64_t>(resampling.axes.size()) - (rows.last_resampled ? 1 : 0);
   const int64_t width = store_width(ctx, y, resampling, rows);
   const int64_t held = rows.last_resampled && width * resampling.counts.back() <= 32 ? 1 : 0;
-  const int64_t row_count = loop_count(rows.rows);
-  const int64_t pieces = rows.length / width;
+  const Dim row_count = loop_count(rows.rows);
+  const Dim pieces = rows.length / width;
   // Neighbouring rows by one thread, which keeps its columns' taps, while that leaves enough
   // threads.
   const int64_t enough = int64_t{ctx.target().device.multiprocessors} * 2048;
   int64_t thread_rows = 1;
-  while (thread_rows < 8 && row_count % (2 * thread_rows) == 0 &&
+  while (thread_rows < 8 && row_count.divides_by(2 * thread_rows) &&
          pieces * row_count / (2 * thread_rows) >= enough) {
     thread_rows *= 2;
   }
@@ -265,7 +305,7 @@ bool lower_resample(LowerContext& ctx) {
   const std::string x_type = raw ? raw_type(x.dtype()) : std::string(name_of(x.dtype()));
   const std::string y_type = raw ? raw_type(y.dtype()) : std::string(name_of(y.dtype()));
   const DType acc = x.dtype() == DType::f16 || x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
-  const int64_t items = pieces * (row_count / thread_rows);
+  const Dim items = pieces * (row_count / thread_rows);
   int64_t taps = 1;
   for (const int64_t count : resampling.counts) taps *= count;
   std::string combine = resampling.combine;
@@ -293,12 +333,12 @@ bool lower_resample(LowerContext& ctx) {
       .generated("tables.inc", tables_text(x, y, resampling, rows))
       .read(&ResizeParams::taps, ctx.input(1))
       .write(&ResizeParams::y, y, width > 1 ? kWidestAccessBytes : 0)
-      .grid(split_grid(static_cast<uint64_t>(ceil_div(items, kThreads))))
-      .work(x.byte_range().length_bytes + byte_size(y.type),
-            static_cast<uint64_t>(element_count(y.shape()) * taps * 2))
+      .grid(split_grid(ceil_div(items, kThreads)))
+      .work(x.byte_range().length_bytes + byte_size(y.type), element_count(y.shape()) * taps * 2)
       .reason(std::to_string(taps) + " taps over " + std::to_string(resampling.axes.size()) +
               " axes, " + std::to_string(width) + " columns of " + std::to_string(thread_rows) +
               " rows per thread");
+  if (resampling.is_periodic()) dispatch.define("RLX_PERIODIC", 1);
   if (element_count(x.shape()) > 0) dispatch.read(&ResizeParams::x, x);
   if (resampling.combine == "sum") dispatch.read(&ResizeParams::weights, ctx.input(2));
   return true;
@@ -310,12 +350,15 @@ constexpr AttrSpec kResampleAttrs[] = {
     {.name = "sizes", .type = AttrType::IntList, .required = true, .minimum = 0},
     {.name = "counts", .type = AttrType::IntList, .required = true, .minimum = 1},
     {.name = "combine", .type = AttrType::String, .required = true, .choices = kCombines},
+    {.name = "periods", .type = AttrType::IntList, .default_text = "[]", .minimum = 1},
+    {.name = "advances", .type = AttrType::IntList, .default_text = "[]", .minimum = 0},
     {.name = "to", .type = AttrType::DTypeName, .required = true, .consumed_by_infer = true},
 };
 
 constexpr OpDef kResampleOps[] = {
     {.name = "resample",
-     .signature = "resample(x, taps, weights; axes, sizes, counts, combine, to) -> y",
+     .signature =
+         "resample(x, taps, weights; axes, sizes, counts, combine, periods, advances, to) -> y",
      .inputs = {3, 3},
      .outputs = {1, 1},
      .attrs = kResampleAttrs,
@@ -335,6 +378,8 @@ ValueId emit_pass(RewriteContext& ctx, ValueId x, const std::vector<AxisTaps>& t
   Ints axes;
   Ints sizes;
   Ints counts;
+  Ints periods;
+  Ints advances;
   size_t at = 0;
   for (const AxisTaps& table : tables) {
     for (size_t i = 0; i < table.taps.size(); ++i, ++at) {
@@ -345,20 +390,29 @@ ValueId emit_pass(RewriteContext& ctx, ValueId x, const std::vector<AxisTaps>& t
     axes.push_back(static_cast<int64_t>(table.axis));
     sizes.push_back(table.out);
     counts.push_back(table.count);
+    if (table.period == 0) continue;
+    periods.push_back(table.period);
+    advances.push_back(table.advance);
+  }
+  Attributes attributes = {{"axes", axes},
+                           {"sizes", sizes},
+                           {"counts", counts},
+                           {"combine", combine},
+                           {"to", std::string(name_of(to))}};
+  if (!periods.empty()) {
+    attributes["periods"] = periods;
+    attributes["advances"] = advances;
   }
   return ctx.emit("resample", {x, ctx.constant("taps", taps), ctx.constant("weights", weights)},
-                  {{"axes", axes},
-                   {"sizes", sizes},
-                   {"counts", counts},
-                   {"combine", combine},
-                   {"to", std::string(name_of(to))}});
+                  std::move(attributes));
 }
 
 }  // namespace
 
-bool is_identity(const AxisTaps& table, int64_t in) {
+bool is_identity(const AxisTaps& table, const Dim& in) {
   if (table.out != in) return false;
-  for (int64_t o = 0; o < table.out; ++o) {
+  const int64_t places = table.period == 0 ? static_cast<int64_t>(table.out) : table.period;
+  for (int64_t o = 0; o < places; ++o) {
     double own = 0;
     for (int64_t t = 0; t < table.count; ++t) {
       const auto entry = static_cast<size_t>(o * table.count + t);
@@ -384,8 +438,8 @@ ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tabl
   }
   // What shrinks most goes first.
   const auto growth = [&type](const AxisTaps& table) {
-    return static_cast<double>(table.out) /
-           static_cast<double>(std::max<int64_t>(type.shape[table.axis], 1));
+    return static_cast<double>(table.out.bound()) /
+           static_cast<double>(std::max<int64_t>(type.shape[table.axis].bound(), 1));
   };
   std::stable_sort(tables.begin(), tables.end(),
                    [&](const AxisTaps& a, const AxisTaps& b) { return growth(a) < growth(b); });

@@ -11,17 +11,22 @@
 namespace rlx {
 
 // The table of one axis: `count` taps for each of `out` output coordinates. An absent tap is -1.
+// Or with a period, where `out` may be free: that of coordinates 0 to period - 1; each period later
+// its taps stand `advance` further, and those beyond the input's edges repeat the edge. No tap is
+// absent then.
 struct AxisTaps {
   size_t axis = 0;
-  int64_t out = 0;
+  Dim out = 0;
   int64_t count = 1;
-  std::vector<int64_t> taps;    // [out][count], input coordinates
-  std::vector<double> weights;  // [out][count]; used by "sum" alone
+  std::vector<int64_t> taps;    // [out or period][count], input coordinates
+  std::vector<double> weights;  // the same; used by "sum" alone
+  int64_t period = 0;           // 0: none
+  int64_t advance = 0;
 };
 
 // True where the axis is left as it is: each output coordinate takes the input coordinate of its
 // own number, with weight 1.
-bool is_identity(const AxisTaps& table, int64_t in);
+bool is_identity(const AxisTaps& table, const Dim& in);
 
 // Emits resample nodes, one for all axes where that takes few taps, else one per axis. `combine`:
 // "sum" of weight * x, "max", "min", "prod", or "copy" (count 1, any dtype). Between the nodes,

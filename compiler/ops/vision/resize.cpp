@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/vision/resample.h"
@@ -16,16 +17,57 @@ namespace {
 constexpr int64_t kLargestAxis = std::numeric_limits<int32_t>::max();
 
 // One resized axis. `scale` is given where the model writes scales; from sizes it is out / in.
-struct ResizedAxis {
+template <typename Size>
+struct AxisOf {
   size_t axis = 0;
-  int64_t in = 0;
-  int64_t out = 0;
+  Size in = 0;
+  Size out = 0;
   std::optional<double> scale;
 
   [[nodiscard]] double ratio() const {
     return scale.value_or(static_cast<double>(out) / static_cast<double>(in));
   }
 };
+using ResizedAxis = AxisOf<int64_t>;
+using AxisSizes = AxisOf<Dim>;
+
+ResizedAxis numbers_of(const AxisSizes& axis) {
+  return {.axis = axis.axis, .in = axis.in, .out = axis.out, .scale = axis.scale};
+}
+
+// out / in as whole numbers.
+struct Ratio {
+  int64_t out = 1;
+  int64_t in = 1;
+};
+
+std::optional<Ratio> ratio_of_scale(double scale) {
+  constexpr int64_t kLargestPart = 1024;
+  for (int64_t in = 1; in <= kLargestPart; ++in) {
+    const double out = scale * static_cast<double>(in);
+    if (out == std::floor(out) && out <= static_cast<double>(kLargestPart))
+      return Ratio{.out = static_cast<int64_t>(out), .in = in};
+  }
+  return std::nullopt;
+}
+
+// The same at every value of the sizes.
+std::optional<Ratio> ratio_of(const AxisSizes& axis) {
+  if (axis.scale) return ratio_of_scale(*axis.scale);
+  const int64_t common = std::gcd(axis.out.bound(), axis.in.bound());
+  if (common == 0) return std::nullopt;
+  const Ratio ratio{.out = axis.out.bound() / common, .in = axis.in.bound() / common};
+  const bool always = axis.out * ratio.in == axis.in * ratio.out;
+  return always ? std::optional(ratio) : std::nullopt;
+}
+
+// From the scale of an axis.
+Dim scaled_size(const Dim& in, double scale) {
+  const std::optional<Ratio> ratio = in.is_free() ? ratio_of_scale(scale) : std::nullopt;
+  if (ratio) return in * ratio->out / ratio->in;
+  const double out = std::floor(static_cast<double>(in) * scale);
+  return out > static_cast<double>(kLargestAxis) ? kLargestAxis + 1 : static_cast<int64_t>(out);
+}
 
 // ---- shapes ----
 
@@ -36,20 +78,20 @@ std::optional<Ints> resized_axes(NodeContext& ctx, size_t rank) {
   return spatial;
 }
 
-bool check_axis(NodeContext& ctx, const ResizedAxis& axis) {
+bool check_axis(NodeContext& ctx, const AxisSizes& axis) {
   const std::string which = "axis " + std::to_string(axis.axis);
-  if (axis.out < 0 || axis.out > kLargestAxis || axis.in > kLargestAxis) {
-    return ctx.fail(DiagCode::BadShape, which + " goes from " + std::to_string(axis.in) + " to " +
-                                            std::to_string(axis.out) +
-                                            " elements; wanted at most " +
+  const bool is_long = axis.out.range().most > kLargestAxis || axis.in.range().most > kLargestAxis;
+  if (axis.out < 0 || is_long) {
+    return ctx.fail(DiagCode::BadShape, which + " goes from " + to_string(axis.in) + " to " +
+                                            to_string(axis.out) + " elements; wanted at most " +
                                             std::to_string(kLargestAxis));
   }
   if (axis.in > 0 || axis.out == 0) return true;
   return ctx.fail(DiagCode::BadShape, which + " is empty; there is nothing to resize to " +
-                                          std::to_string(axis.out) + " elements");
+                                          to_string(axis.out) + " elements");
 }
 
-std::optional<std::vector<ResizedAxis>> read_axes(NodeContext& ctx, const Shape& x) {
+std::optional<std::vector<AxisSizes>> read_axes(NodeContext& ctx, const Shape& x) {
   const std::optional<Ints> axes = resized_axes(ctx, x.size());
   if (!axes) return std::nullopt;
   const bool by_size = ctx.attrs().has("sizes");
@@ -67,9 +109,9 @@ std::optional<std::vector<ResizedAxis>> read_axes(NodeContext& ctx, const Shape&
                                          std::to_string(axes->size()) + ", one per axis");
     return std::nullopt;
   }
-  std::vector<ResizedAxis> result;
+  std::vector<AxisSizes> result;
   for (size_t k = 0; k < axes->size(); ++k) {
-    ResizedAxis axis{.axis = static_cast<size_t>((*axes)[k]), .scale = std::nullopt};
+    AxisSizes axis{.axis = static_cast<size_t>((*axes)[k]), .scale = std::nullopt};
     axis.in = x[axis.axis];
     if (by_size) {
       axis.out = sizes[k];
@@ -80,9 +122,7 @@ std::optional<std::vector<ResizedAxis>> read_axes(NodeContext& ctx, const Shape&
                                              "; wanted a positive number");
         return std::nullopt;
       }
-      const double out = std::floor(static_cast<double>(axis.in) * scales[k]);
-      axis.out =
-          out > static_cast<double>(kLargestAxis) ? kLargestAxis + 1 : static_cast<int64_t>(out);
+      axis.out = scaled_size(axis.in, scales[k]);
       axis.scale = scales[k];
     }
     if (!check_axis(ctx, axis)) return std::nullopt;
@@ -110,10 +150,10 @@ bool infer_resize(InferContext& ctx) {
     return ctx.fail(DiagCode::UnsupportedOp, "coord \"tf_crop_and_resize\" is not supported",
                     "crop and resize with slice and another coord");
   }
-  const std::optional<std::vector<ResizedAxis>> axes = read_axes(ctx, ctx.shape(0));
+  const std::optional<std::vector<AxisSizes>> axes = read_axes(ctx, ctx.shape(0));
   if (!axes) return false;
   TensorType y = ctx.input(0);
-  for (const ResizedAxis& axis : *axes) y.shape[axis.axis] = axis.out;
+  for (const AxisSizes& axis : *axes) y.shape[axis.axis] = axis.out;
   ctx.set_output(0, y);
   return true;
 }
@@ -252,10 +292,11 @@ Tensor resize_axis(const NodeContext& ctx, const Tensor& x, const ResizedAxis& a
 }
 
 bool evaluate_resize(EvaluateContext& ctx) {
-  const std::optional<std::vector<ResizedAxis>> axes = read_axes(ctx, ctx.input(0).type.shape);
+  const std::optional<std::vector<AxisSizes>> axes = read_axes(ctx, ctx.input(0).type.shape);
   if (!axes) return false;
   Tensor y = ctx.input(0);
-  for (const ResizedAxis& axis : *axes) {
+  for (const AxisSizes& sizes : *axes) {
+    const ResizedAxis axis = numbers_of(sizes);
     if (!stays(ctx, axis)) y = resize_axis(ctx, y, axis);
   }
   ctx.output(0) = std::move(y);
@@ -292,14 +333,19 @@ Coordinate split(double c) {
           .half = fraction < 0.5 ? -1 : (fraction == 0.5 ? 0 : 1)};
 }
 
+// Of output coordinate o where in / out is this.
+Coordinate coordinate_by(const Ratio& ratio, const std::string& coord, int64_t o) {
+  if (coord == "asymmetric") return quotient(o * ratio.in, ratio.out);
+  return quotient((2 * o + 1) * ratio.in - ratio.out, 2 * ratio.out);
+}
+
 Coordinate coordinate_of(const NodeContext& ctx, const ResizedAxis& axis, int64_t o) {
   const std::string coord = ctx.attrs().text("coord");
   if (coord == "align_corners")
     return axis.out <= 1 ? Coordinate{} : quotient(o * (axis.in - 1), axis.out - 1);
   if (coord == "pytorch_half_pixel" && axis.out == 1) return {};
   if (axis.scale) return split(coordinate_as<double>(ctx, axis, o));
-  if (coord == "asymmetric") return quotient(o * axis.in, axis.out);
-  return quotient((2 * o + 1) * axis.in - axis.out, 2 * axis.out);
+  return coordinate_by({.out = axis.out, .in = axis.in}, coord, o);
 }
 
 int64_t nearest_of(const std::string& mode, const Coordinate& c) {
@@ -321,63 +367,102 @@ double table_weight(const NodeContext& ctx, const Coordinate& c, int64_t i, doub
   return inner ? near * (1 + far - (a + 2) * far * far) : a * far * near * near;
 }
 
-// The taps of one output coordinate; outside [0, in) is -1 or clamped.
-std::vector<AxisTap> table_taps(const NodeContext& ctx, const ResizedAxis& axis, int64_t o) {
-  const Coordinate c = coordinate_of(ctx, axis, o);
+// Whether taps beyond the edges are left out, instead of repeating the edge.
+bool drops_outside(const NodeContext& ctx) {
+  return ctx.attrs().flag("antialias")
+             ? !ctx.attrs().flag("antialias_clamps")
+             : ctx.attrs().text("mode") == "cubic" && ctx.attrs().flag("exclude_outside");
+}
+
+// The taps at a coordinate of an axis with this ratio of out / in. Outside [0, in) they are left
+// out or clamped; without `in` they are where they are.
+std::vector<AxisTap> taps_at(const NodeContext& ctx, const Coordinate& c, double ratio,
+                             std::optional<int64_t> in) {
   const std::string mode = ctx.attrs().text("mode");
-  const int64_t last = axis.in - 1;
-  if (mode == "nearest") {
-    const int64_t index = nearest_of(ctx.attrs().text("nearest_mode"), c);
-    return {{.index = std::clamp<int64_t>(index, 0, last)}};
-  }
-  const bool cubic = mode == "cubic";
+  const auto clamped = [in](int64_t i) { return in ? std::clamp<int64_t>(i, 0, *in - 1) : i; };
+  if (mode == "nearest")
+    return {{.index = clamped(nearest_of(ctx.attrs().text("nearest_mode"), c))}};
   const bool antialias = ctx.attrs().flag("antialias");
-  const double widened = antialias ? std::max(1.0, 1 / axis.ratio()) : 1;
-  const double reach = (cubic ? 2 : 1) * widened;
-  const bool drops = antialias ? !ctx.attrs().flag("antialias_clamps")
-                               : cubic && ctx.attrs().flag("exclude_outside");
+  const double widened = antialias ? std::max(1.0, 1 / ratio) : 1;
+  const double reach = (mode == "cubic" ? 2 : 1) * widened;
+  const bool drops = drops_outside(ctx);
   const auto before = static_cast<int64_t>(std::ceil(reach));
   std::vector<AxisTap> taps;
   for (int64_t i = 1 - before; i <= before; ++i) {
     const int64_t index = c.whole + i;
-    const bool inside = index >= 0 && index <= last;
+    const bool inside = clamped(index) == index;
     const double distance = static_cast<double>(i) - c.fraction;
     if ((drops && !inside) || (antialias && !(std::abs(distance) < reach))) continue;
-    taps.push_back(
-        {.index = std::clamp<int64_t>(index, 0, last), .weight = table_weight(ctx, c, i, widened)});
+    taps.push_back({.index = clamped(index), .weight = table_weight(ctx, c, i, widened)});
   }
   if (drops || antialias) scale_to_one(taps);
   return taps;
 }
 
-AxisTaps table_of(const NodeContext& ctx, const ResizedAxis& axis) {
-  AxisTaps table{.axis = axis.axis, .out = axis.out};
-  std::vector<std::vector<AxisTap>> rows;
-  for (int64_t o = 0; o < axis.out; ++o) {
-    rows.push_back(table_taps(ctx, axis, o));
-    table.count = std::max(table.count, static_cast<int64_t>(rows.back().size()));
-  }
+// Shorter rows end in `rest`, which weighs nothing.
+void append_rows(std::vector<std::vector<AxisTap>> rows, int64_t rest, AxisTaps& table) {
+  for (const std::vector<AxisTap>& row : rows)
+    table.count = std::max(table.count, static_cast<int64_t>(row.size()));
   for (std::vector<AxisTap>& row : rows) {
-    row.resize(static_cast<size_t>(table.count), {.index = -1, .weight = 0});
+    row.resize(static_cast<size_t>(table.count), {.index = rest, .weight = 0});
     for (const AxisTap& tap : row) {
       table.taps.push_back(tap.index);
       table.weights.push_back(tap.weight);
     }
   }
+}
+
+AxisTaps table_of(const NodeContext& ctx, const ResizedAxis& axis) {
+  AxisTaps table{.axis = axis.axis, .out = axis.out};
+  std::vector<std::vector<AxisTap>> rows;
+  for (int64_t o = 0; o < axis.out; ++o)
+    rows.push_back(taps_at(ctx, coordinate_of(ctx, axis, o), axis.ratio(), axis.in));
+  append_rows(std::move(rows), -1, table);
   return table;
+}
+
+// Whether a coordinate depends on nothing but the ratio of the sizes.
+bool goes_by_ratio(const NodeContext& ctx, const AxisSizes& axis, const Ratio& ratio) {
+  const std::string coord = ctx.attrs().text("coord");
+  if (coord == "align_corners" || drops_outside(ctx)) return false;
+  if (coord == "pytorch_half_pixel") return axis.out.range().least > 1;
+  return coord != "half_pixel_symmetric" || !axis.scale || axis.in.divides_by(ratio.in);
+}
+
+// The table of one period, whatever the sizes are; one that needs them reads them as numbers, which
+// refuses free ones.
+AxisTaps periodic_table(const NodeContext& ctx, const AxisSizes& axis) {
+  const std::optional<Ratio> ratio = ratio_of(axis);
+  if (!ratio || !goes_by_ratio(ctx, axis, *ratio)) return table_of(ctx, numbers_of(axis));
+  AxisTaps table{.axis = axis.axis, .out = axis.out, .period = ratio->out, .advance = ratio->in};
+  const double out_per_in = static_cast<double>(ratio->out) / static_cast<double>(ratio->in);
+  std::vector<std::vector<AxisTap>> rows;
+  for (int64_t o = 0; o < ratio->out; ++o) {
+    const Coordinate c = coordinate_by(*ratio, ctx.attrs().text("coord"), o);
+    rows.push_back(taps_at(ctx, c, out_per_in, std::nullopt));
+  }
+  append_rows(std::move(rows), 0, table);
+  return table;
+}
+
+bool is_free(const AxisSizes& axis) {
+  return axis.in.is_free() || axis.out.is_free();
 }
 
 bool decompose_resize(RewriteContext& ctx) {
   const ValueId x = ctx.input(0);
-  const std::optional<std::vector<ResizedAxis>> axes = read_axes(ctx, ctx.type(x).shape);
+  const std::optional<std::vector<AxisSizes>> axes = read_axes(ctx, ctx.type(x).shape);
   if (!axes) return false;
-  std::vector<AxisTaps> tables;
-  for (const ResizedAxis& axis : *axes) {
-    AxisTaps table = table_of(ctx, axis);
-    if (!is_identity(table, axis.in)) tables.push_back(std::move(table));
+  std::vector<AxisTaps> fixed_tables;
+  std::vector<AxisTaps> free_tables;
+  for (const AxisSizes& axis : *axes) {
+    AxisTaps table = is_free(axis) ? periodic_table(ctx, axis) : table_of(ctx, numbers_of(axis));
+    if (is_identity(table, axis.in)) continue;
+    (is_free(axis) ? free_tables : fixed_tables).push_back(std::move(table));
   }
-  const bool nearest = ctx.attrs().text("mode") == "nearest";
-  ctx.replace_output(0, emit_resample(ctx, x, std::move(tables), nearest ? "copy" : "sum"));
+  const std::string combine = ctx.attrs().text("mode") == "nearest" ? "copy" : "sum";
+  const ValueId between = emit_resample(ctx, x, std::move(fixed_tables), combine);
+  ctx.replace_output(0, emit_resample(ctx, between, std::move(free_tables), combine));
   return true;
 }
 

@@ -16,10 +16,10 @@ int32_t wrapped(int64_t value) {
   return static_cast<int32_t>(static_cast<uint32_t>(static_cast<uint64_t>(value)));
 }
 
-bool check_list(InferContext& ctx, const char* name, size_t count, int64_t n) {
-  if (count == 1 || count == static_cast<size_t>(n)) return true;
+bool check_list(InferContext& ctx, const char* name, size_t count, const Dim& n) {
+  if (count == 1 || n == count) return true;
   return ctx.fail(DiagCode::BadAttribute, std::string(name) + " has " + std::to_string(count) +
-                                              " values, wanted 1 or N = " + std::to_string(n));
+                                              " values, wanted 1 or N = " + to_string(n));
 }
 
 bool infer_qmatmul(InferContext& ctx) {

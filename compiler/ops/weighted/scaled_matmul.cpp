@@ -47,7 +47,7 @@ struct Side {
   size_t scales;
   const char* name;
   const SideScheme* format;
-  int64_t rows = 0;
+  Dim rows = 0;
   int64_t depth = 0;  // K
   ScaleForm form = ScaleForm::One;
   int64_t block = 0;  // along K; 0: none

@@ -67,6 +67,18 @@ bool check_blocks(InferContext& ctx, size_t rank, int64_t k) {
   return true;
 }
 
+// Of y: what out_dtype says, or x's own. nullopt after a diagnostic.
+std::optional<DType> result_dtype(InferContext& ctx) {
+  if (!ctx.attrs().has("out_dtype")) return ctx.dtype(kX);
+  const DType dtype = ctx.attrs().dtype("out_dtype");
+  if (dtype == ctx.dtype(kX) || (is_short_float(dtype) && is_short_float(ctx.dtype(kX))))
+    return dtype;
+  ctx.fail(DiagCode::BadAttribute, "out_dtype is " + std::string(name_of(dtype)) + " beside x of " +
+                                       std::string(name_of(ctx.dtype(kX))) +
+                                       ", wanted f32, f16 or bf16");
+  return std::nullopt;
+}
+
 // ---- dequant_matmul ----
 
 int64_t scale_block_of(const NodeContext& ctx, const SideScheme& scheme, int64_t k) {
@@ -205,7 +217,9 @@ bool infer_dequant_matmul(InferContext& ctx) {
     if (!check_float(ctx, kBias, "bias")) return false;
     if (ctx.shape(kBias) != Shape{*n}) return bad_shape(ctx, "bias", kBias, text_of({*n}));
   }
-  ctx.set_output(0, {ctx.dtype(kX), with_last(ctx.shape(kX), *n)});
+  const std::optional<DType> dtype = result_dtype(ctx);
+  if (!dtype) return false;
+  ctx.set_output(0, {*dtype, with_last(ctx.shape(kX), *n)});
   return true;
 }
 
@@ -387,7 +401,9 @@ bool infer_grouped(InferContext& ctx) {
     const Shape wanted{ctx.shape(kW)[0], n};
     if (ctx.shape(kGroupBias) != wanted) return bad_shape(ctx, "bias", kGroupBias, text_of(wanted));
   }
-  ctx.set_output(0, {ctx.dtype(kX), with_last(ctx.shape(kX), n)});
+  const std::optional<DType> dtype = result_dtype(ctx);
+  if (!dtype) return false;
+  ctx.set_output(0, {*dtype, with_last(ctx.shape(kX), n)});
   return true;
 }
 
@@ -448,19 +464,23 @@ bool lower_grouped(LowerContext& ctx) {
 const AttrSpec kDequantMatmulAttrs[] = {
     {.name = "scheme", .type = AttrType::String, .required = true},
     {.name = "block_size", .type = AttrType::Int, .minimum = 1},
+    {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 const AttrSpec kGroupedAttrs[] = {
     {.name = "trans_w", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 const AttrSpec kDequantGroupedAttrs[] = {
     {.name = "scheme", .type = AttrType::String, .required = true},
+    {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 constexpr uint32_t kDequantOptional[] = {kScale, kZero, kBias};
 constexpr uint32_t kGroupedOptional[] = {kGroupBias};
 
 const OpDef kWeightedMatmuls[] = {
     {.name = "dequant_matmul",
-     .signature = "dequant_matmul(x, w, [scale], [zp_or_global], [bias]; scheme, block_size) -> y",
+     .signature = "dequant_matmul(x, w, [scale], [zp_or_global], [bias]; scheme, block_size, "
+                  "out_dtype) -> y",
      .inputs = {2, 5},
      .attrs = kDequantMatmulAttrs,
      .infer = infer_dequant_matmul,
@@ -468,7 +488,7 @@ const OpDef kWeightedMatmuls[] = {
      .lower = lower_dequant_matmul,
      .optional_inputs = kDequantOptional},
     {.name = "grouped_matmul",
-     .signature = "grouped_matmul(x, w, index, [bias]; trans_w=false) -> y",
+     .signature = "grouped_matmul(x, w, index, [bias]; trans_w=false, out_dtype) -> y",
      .inputs = {3, 4},
      .attrs = kGroupedAttrs,
      .infer = infer_grouped,
@@ -476,7 +496,7 @@ const OpDef kWeightedMatmuls[] = {
      .lower = lower_grouped,
      .optional_inputs = kGroupedOptional},
     {.name = "dequant_grouped_matmul",
-     .signature = "dequant_grouped_matmul(x, w, index, [bias]; scheme) -> y",
+     .signature = "dequant_grouped_matmul(x, w, index, [bias]; scheme, out_dtype) -> y",
      .inputs = {3, 4},
      .attrs = kDequantGroupedAttrs,
      .infer = infer_grouped,

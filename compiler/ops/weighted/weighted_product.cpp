@@ -10,6 +10,7 @@
 
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_tiles.h"
 #include "compiler/ops/weighted/weighted_tiles.h"
@@ -44,7 +45,7 @@ bool is_dense_weight(const WeightedProduct& product) {
 
 uint64_t expert_bytes(const WeightedProduct& product) {
   if (product.experts == 0) return 0;
-  return byte_size(product.w.type) / static_cast<uint64_t>(product.experts);
+  return static_cast<uint64_t>(byte_size(product.w.type)) / static_cast<uint64_t>(product.experts);
 }
 
 // Bytes of eight neighbouring elements of w where one load may take them, else 0.
@@ -69,6 +70,51 @@ bool loads_run_of_x(const OfferContext& at, const WeightedProduct& product, int6
 
 using WeightedDispatch = DispatchBuilder<WeightedMatmulParams>;
 
+// The matrices behind w, and where their lines begin.
+void read_more_matrices(WeightedDispatch& dispatch, const WeightedProduct& product,
+                        uint32_t alignment) {
+  constexpr std::array kFields = {&WeightedMatmulParams::w2, &WeightedMatmulParams::w3};
+  constexpr std::array kLines = {"RLX_W2_LINE", "RLX_W3_LINE"};
+  Dim line = product.w.shape().front();
+  for (size_t i = 0; i < product.more_w.size(); ++i) {
+    dispatch.read(kFields.at(i), product.more_w[i], alignment);
+    if (!product.gated) dispatch.define(kLines.at(i), line);
+    line += product.more_w[i].shape().front();
+  }
+}
+
+// True where a thread's write may take the place of the residual that it read.
+bool may_replace_residual(const WeightedProduct& product) {
+  const TensorRef& residual = *product.residual;
+  const auto elsewhere = [&residual](const TensorRef& ref) {
+    return ref.buffer != residual.buffer;
+  };
+  return residual.dense() && residual.dtype() == product.y.dtype() && elsewhere(product.x) &&
+         elsewhere(product.w) && std::ranges::all_of(product.more_w, elsewhere) &&
+         (!product.bias || elsewhere(*product.bias)) &&
+         (!product.norm || !product.norm->gamma || elsewhere(*product.norm->gamma));
+}
+
+void define_epilogue(WeightedDispatch& dispatch, const WeightedProduct& product) {
+  dispatch.define("RLX_ACTIVATION", product.activation.none() ? 0 : 1);
+  define_activation(dispatch, product.activation, DType::f32);
+  if (product.gated) dispatch.define("RLX_GATED", 1);
+  if (product.bias) {
+    dispatch.define("RLX_BIAS", std::string(name_of(product.bias->dtype())))
+        .define("RLX_BIAS_M", 0)
+        .define("RLX_BIAS_N", 1)
+        .define("RLX_BIAS_VECTOR", 1)
+        .read(&WeightedMatmulParams::bias, *product.bias);
+  }
+  if (!product.residual) return;
+  dispatch.define("RLX_RESIDUAL", std::string(name_of(product.residual->dtype())))
+      .define("RLX_RESIDUAL_M", product.columns())
+      .define("RLX_RESIDUAL_N", 1)
+      .define("RLX_RESIDUAL_VECTOR", 1)
+      .read(&WeightedMatmulParams::residual, *product.residual);
+  if (may_replace_residual(product)) dispatch.allow_in_place(*product.residual);
+}
+
 void define_weights(const LowerContext& ctx, WeightedDispatch& dispatch,
                     const WeightedProduct& product) {
   const uint32_t run = run_bytes(ctx, product);
@@ -88,24 +134,24 @@ void define_weights(const LowerContext& ctx, WeightedDispatch& dispatch,
   }
   if (product.k == 0) return;  // nothing is read
   const bool blocks = is_block_type(product.w.dtype());
-  dispatch.read(&WeightedMatmulParams::w, product.w,
-                blocks ? block_alignment(product.w.dtype()) : run);
+  const uint32_t alignment = blocks ? block_alignment(product.w.dtype()) : run;
+  dispatch.read(&WeightedMatmulParams::w, product.w, alignment);
+  read_more_matrices(dispatch, product, alignment);
   if (product.scale) dispatch.read(&WeightedMatmulParams::scale, *product.scale);
   if (product.zero) dispatch.read(&WeightedMatmulParams::zero, *product.zero);
 }
 
-uint64_t moved_bytes(const WeightedProduct& product) {
-  uint64_t bytes =
-      byte_size(product.x.type) + byte_size(product.w.type) + byte_size(product.y.type);
-  for (const auto* side : {&product.scale, &product.zero, &product.bias}) {
+Dim moved_bytes(const WeightedProduct& product) {
+  Dim bytes = byte_size(product.x.type) + byte_size(product.w.type) + byte_size(product.y.type);
+  for (const auto* side : {&product.scale, &product.zero, &product.bias, &product.residual}) {
     if (*side) bytes += byte_size((*side)->type);
   }
+  for (const TensorRef& w : product.more_w) bytes += byte_size(w.type);
   return bytes;
 }
 
-uint64_t flops_of(const WeightedProduct& product) {
-  return 2 * static_cast<uint64_t>(product.m) * static_cast<uint64_t>(product.n) *
-         static_cast<uint64_t>(product.k);
+Dim flops_of(const WeightedProduct& product) {
+  return 2 * product.m * product.n * product.k;
 }
 
 // Sizes, epilogue and everything but the tile or team.
@@ -114,7 +160,6 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
   const bool wide = product.x.dtype() == DType::f64;
   dispatch.define("RLX_ACC", wide ? "f64" : "f32")
       .define("RLX_INDEX", "rlx_i64")
-      .define("RLX_ACTIVATION", 0)
       .define("RLX_X", std::string(name_of(product.x.dtype())))
       .define("RLX_Y", std::string(name_of(product.y.dtype())))
       .define("RLX_Y_VECTOR", y_vector)
@@ -125,13 +170,7 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
              y_vector > 1 ? narrow<uint32_t>(y_vector * element_bytes(product.y.dtype())) : 0)
       .work(moved_bytes(product), flops_of(product));
   define_weights(ctx, dispatch, product);
-  if (product.bias) {
-    dispatch.define("RLX_BIAS", std::string(name_of(product.bias->dtype())))
-        .define("RLX_BIAS_M", 0)
-        .define("RLX_BIAS_N", 1)
-        .define("RLX_BIAS_VECTOR", 1)
-        .read(&WeightedMatmulParams::bias, *product.bias);
-  }
+  define_epilogue(dispatch, product);
   if (product.index) {
     dispatch.define("RLX_I", std::string(name_of(product.index->dtype())))
         .generated("experts.inc",
@@ -142,28 +181,32 @@ void define_product_sizes(const LowerContext& ctx, WeightedDispatch& dispatch,
   }
 }
 
+// At the largest sizes.
 WeightedSize size_of(const WeightedProduct& product) {
   const DType dtype = product.w.dtype();
-  return {.m = product.index ? 1 : product.m,
+  return {.m = product.index ? 1 : product.m.bound(),
           .n = product.n,
           .k = product.k,
-          .batches = product.index ? product.m : 1,
+          .batches = product.index ? product.m.bound() : 1,
           .bits = is_block_type(dtype) ? 8.0 * block_bytes(dtype) / block_elements(dtype) : 0,
-          .along_depth = product.along_depth};
+          .along_depth = product.along_depth,
+          .gated = product.gated};
 }
 
 // Types for which holding x in registers was measured to be faster. Where kernels are compiled to
 // machine code (the target has tensor cores' kernels), RLX_MIN_GROUPS bounds their registers, less
-// where they would spill: indices, and x of other types than f16. Other drivers take as many as
-// they like, and more lines at a time make up for the fewer threads.
-std::optional<HeldForm> held_form(const LowerContext& ctx, const WeightedProduct& product) {
+// where they would spill: indices, a norm, an epilogue, and x of other types than f16. Other
+// drivers take as many as they like, and more lines at a time make up for the fewer threads.
+std::optional<HeldForm> held_form(const OfferContext& at, const WeightedProduct& product) {
   constexpr std::array kTypes = {DType::q4_1, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k};
   const DType dtype = product.w.dtype();
   const bool known = std::find(kTypes.begin(), kTypes.end(), dtype) != kTypes.end();
   if (!known || product.x.dtype() == DType::f64) return {};
-  if (ctx.target().offers(KernelId::dequant_mma)) {
-    const bool fits = !product.index && product.x.dtype() == DType::f16;
-    return HeldForm{.lines = 2, .threads = fits ? 512 : 256};
+  if (at.target().offers(KernelId::dequant_mma)) {
+    if (product.index || product.norm || product.x.dtype() != DType::f16)
+      return HeldForm{.lines = 2, .threads = 256};
+    const bool is_plain = !product.residual && !product.gated && product.activation.none();
+    return HeldForm{.lines = 2, .threads = is_plain ? 512 : 384};
   }
   if (dtype == DType::q4_k) return HeldForm{.lines = 4, .threads = 256};
   return HeldForm{.lines = 2, .threads = 384};
@@ -171,12 +214,28 @@ std::optional<HeldForm> held_form(const LowerContext& ctx, const WeightedProduct
 
 double thread_bound(const OfferContext& at, const WeightedProduct& product) {
   return thread_bound_microseconds(at.device(),
-                                   {.bytes = moved_bytes(product), .flops = flops_of(product)});
+                                   {.bytes = static_cast<uint64_t>(moved_bytes(product).bound()),
+                                    .flops = static_cast<uint64_t>(flops_of(product).bound())});
 }
 
 std::string teams_refusal(const OfferContext&, const WeightedProduct& product) {
   const int64_t most = product.index ? kMostGroupedVectors : kMostVectors;
+  // Sums of every vector are an array of a thread's; rows of experts are groups of their own.
+  if (product.m.is_free() && !product.index) return "a number of vectors that the run gives";
   return product.m > most ? "more than " + std::to_string(most) + " vectors" : "";
+}
+
+// rms_norm of x before the product.
+void define_norm(const LowerContext& ctx, WeightedDispatch& dispatch, const NormPrologue& norm) {
+  dispatch.define("RLX_NORM", 1)
+      .define("RLX_EPS", literal(DType::f32, norm.eps))
+      .define("RLX_GAMMA_OFFSET", literal(DType::f32, norm.gamma_offset));
+  if (!norm.gamma) return;
+  const uint32_t bytes = std::min<uint32_t>(16, kRun * element_bytes(norm.gamma->dtype()));
+  const bool runs = ctx.alignment(*norm.gamma) >= bytes;
+  dispatch.define("RLX_GAMMA", std::string(name_of(norm.gamma->dtype())))
+      .define("RLX_GAMMA_VECTOR", runs ? kRun : 1)
+      .read(&WeightedMatmulParams::gamma, *norm.gamma, runs ? bytes : 0);
 }
 
 bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
@@ -184,23 +243,26 @@ bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   size.held = held_form(ctx, product);
   const VectorTeams teams = choose_teams(size, ctx.target().device);
   const bool runs = loads_run_of_x(ctx, product, kRun);
+  const Dim batches = product.index ? product.m : Dim(1);
   auto dispatch = ctx.dispatch<KernelId::dequant_matvec>();
   define_product_sizes(ctx, dispatch, product);
   dispatch.workgroup({narrow<uint32_t>(teams.lanes * teams.rows)})
       .define("RLX_VECTORS", size.m)
-      .define("RLX_BATCHES", size.batches)
+      .size("RLX_BATCHES", batches)
       .define("RLX_LANES", teams.lanes)
       .define("RLX_OUTPUT_BLOCKS", teams.blocks)
       .define("RLX_GROUP_OUTPUTS", teams.group_outputs)
       .define("RLX_X_VECTOR", runs ? kRun : 1)
-      .grid(split_grid(static_cast<uint64_t>(teams.blocks * size.batches)))
+      .grid(split_grid(teams.blocks * batches))
       .reason(
-          "matvec: " + std::to_string(product.m) + " vectors, weights " +
+          "matvec: " + to_string(product.m) + " vectors, weights " +
           (product.along_depth ? "along k, " : "along the outputs, ") +
           std::to_string(teams.lanes) + " lanes" +
-          (teams.held ? " that hold x, " + std::to_string(teams.group_outputs) + " lines" : ""));
+          (teams.held ? " that hold x, " + std::to_string(teams.group_outputs) + " lines" : "") +
+          (product.norm ? ", rms_norm first" : "") + (product.gated ? ", gated pair" : ""));
   if (product.k > 0)
     dispatch.read(&WeightedMatmulParams::x, product.x, runs && product.along_depth ? 16 : 0);
+  if (product.norm) define_norm(ctx, dispatch, *product.norm);
   if (product.along_depth) {
     dispatch.define("RLX_BY_COLUMN", 0)
         .define("RLX_HELD", teams.held ? 1 : 0)
@@ -213,6 +275,8 @@ bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   return true;
 }
 
+constexpr const char* kNormRefusal = "rms_norm of x, which needs few vectors";
+
 std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
   const DType w = product.w.dtype();
@@ -221,6 +285,7 @@ std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) 
   if (w == DType::mxfp4 || w == DType::nvfp4) return "codes that are no whole numbers";
   if (x != DType::f16 && x != DType::bf16) return "x of " + std::string(name_of(x));
   if (product.k == 0) return "nothing to add";
+  if (product.norm) return kNormRefusal;
   if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
   return {};
 }
@@ -233,8 +298,8 @@ double mma_time(const OfferContext& at, const WeightedProduct& product) {
 
 bool emit_mma(LowerContext& ctx, const WeightedProduct& product) {
   const WeightedMmaTile tile = choose_weighted_mma_tile(size_of(product), ctx.target().device);
-  const bool stores_vectors =
-      product.n % 4 == 0 && ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
+  const bool stores_vectors = !product.gated && product.n % 4 == 0 &&
+                              ctx.alignment(product.y) >= 4 * element_bytes(product.y.dtype());
   auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
   define_product_sizes(ctx, dispatch, product, stores_vectors ? 4 : 1);
   dispatch.workgroup({tile.threads()})
@@ -260,26 +325,26 @@ constexpr TileShape kDoubles = {32, 64, 16, 4, 4, 1, 2, 0};
 
 TileShape grouped_tile(const WeightedProduct& product) {
   if (product.x.dtype() == DType::f64) return kDoubles;
-  return product.m / std::max<int64_t>(product.experts, 1) <= 16 ? kFewRows : kManyRows;
+  return product.m.bound() / std::max<int64_t>(product.experts, 1) <= 16 ? kFewRows : kManyRows;
 }
 
 TileShape plain_tile(const LowerContext& ctx, const WeightedProduct& product) {
-  return choose_tile({.m = product.m, .n = product.n, .k = product.k}, {.allow_splits = false},
-                     ctx.target().device)
+  return choose_tile({.m = product.m.bound(), .n = product.n, .k = product.k},
+                     {.allow_splits = false}, ctx.target().device)
       .tile;
 }
 
 template <KernelId kernel>
 bool emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileShape& tile,
-                int64_t tiles_m) {
+                const Dim& tiles_m) {
   const bool runs = loads_run_of_x(ctx, product, 4);
   auto dispatch = ctx.dispatch<kernel>();
   define_product_sizes(ctx, dispatch, product);
   define_tile(dispatch, tile);
-  dispatch.define("RLX_M", product.m)
-      .define("RLX_TILES_M", tiles_m)
+  dispatch.size("RLX_M", product.m)
+      .size("RLX_TILES_M", tiles_m)
       .define("RLX_X_VECTOR", runs ? 4 : 1)
-      .grid(split_grid(static_cast<uint64_t>(tiles_m * ceil_div(product.n, tile.n))))
+      .grid(split_grid(tiles_m * ceil_div(product.n, tile.n)))
       .reason(std::to_string(tile.m) + "x" + std::to_string(tile.n) + "x" + std::to_string(tile.k) +
               " tile, weights decoded into shared memory");
   if (product.k > 0) {
@@ -290,6 +355,7 @@ bool emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileSha
 }
 
 std::string plain_refusal(const OfferContext&, const WeightedProduct& product) {
+  if (product.norm) return kNormRefusal;
   return product.index ? "rows of several experts" : "";
 }
 
@@ -308,7 +374,7 @@ std::string grouped_refusal(const OfferContext&, const WeightedProduct& product)
 bool emit_grouped(LowerContext& ctx, const WeightedProduct& product) {
   // Every expert, and the rows of none, may leave one tile partly filled.
   const TileShape tile = grouped_tile(product);
-  const int64_t most = std::min(product.m, product.m / tile.m + product.experts + 1);
+  const Dim most = min(product.m, product.m / tile.m + product.experts + 1);
   return emit_tiles<KernelId::grouped_matmul>(ctx, product, tile, most);
 }
 
@@ -319,7 +385,8 @@ constexpr std::array kWeightedOffers = {
                            .estimate = Estimate::Bound,
                            .refusal = teams_refusal,
                            .microseconds = thread_bound,
-                           .emit = emit_teams},
+                           .emit = emit_teams,
+                           .takes_free_sizes = true},
     // Several times faster than threads.
     Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
                            .rank = 1,
@@ -331,16 +398,40 @@ constexpr std::array kWeightedOffers = {
                            .estimate = Estimate::Bound,
                            .refusal = plain_refusal,
                            .microseconds = thread_bound,
-                           .emit = emit_plain},
+                           .emit = emit_plain,
+                           .takes_free_sizes = true},
     Offer<WeightedProduct>{.kernel = KernelId::grouped_matmul,
                            .rank = 2,
                            .estimate = Estimate::Bound,
                            .refusal = grouped_refusal,
                            .microseconds = thread_bound,
-                           .emit = emit_grouped},
+                           .emit = emit_grouped,
+                           .takes_free_sizes = true},
 };
 
 }  // namespace
+
+WeightedProduct product_of_types(const BlockProductTypes& types) {
+  return {.m = types.m,
+          .n = types.n,
+          .k = types.k,
+          .x = dense_ref({}, {types.x, {types.m, types.k}}),
+          .w = dense_ref({}, {types.w, {types.n, types.k}}),
+          .y = dense_ref({}, {DType::f32, {types.m, types.n}})};
+}
+
+bool norm_costs_little(const OfferContext& at, WeightedProduct product) {
+  constexpr int64_t kFewBytes = int64_t{8} << 20;
+  product.norm = NormPrologue{};
+  if (choose(weighted_offers(), at, product).row == nullptr) return false;
+  WeightedSize size = size_of(product);
+  size.held = held_form(at, product);
+  return choose_teams(size, at.device()).held || byte_size(product.w.type) <= kFewBytes;
+}
+
+bool has_free_sizes(const WeightedProduct& product) {
+  return product.m.is_free();
+}
 
 const SideScheme* find_side_scheme(std::string_view name) {
   const auto found = std::find_if(kSchemes.begin(), kSchemes.end(),
@@ -355,13 +446,13 @@ std::span<const Offer<WeightedProduct>> weighted_offers() {
 bool lower_weighted_product(LowerContext& ctx, const WeightedProduct& product) {
   if (product.m == 0 || product.n == 0) return true;
   const bool grouped = product.index.has_value();
-  const int64_t work = grouped ? product.m + product.experts : product.m;
+  const int64_t rows = product.m.range().most;
+  const int64_t work = grouped ? rows + product.experts : rows;
   if (std::max({work, product.n, product.k}) > kCountLimit ||
       ceil_div(work, 16) * ceil_div(product.n, 16) > kCountLimit) {
-    return ctx.fail(DiagCode::UnsupportedOp, "a product of m=" + std::to_string(product.m) +
-                                                 " n=" + std::to_string(product.n) +
-                                                 " k=" + std::to_string(product.k) +
-                                                 " exceeds the kernels' 32-bit counts");
+    return ctx.fail(DiagCode::UnsupportedOp,
+                    "a product of m=" + to_string(product.m) + " n=" + std::to_string(product.n) +
+                        " k=" + std::to_string(product.k) + " exceeds the kernels' 32-bit counts");
   }
   return lower_by_offers(ctx, weighted_offers(), product);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products with weights that are decoded on the way, chosen per row, or both (ops.md 3.5, 3.7):
-// what dequant_matmul, grouped_matmul and dequant_grouped_matmul share.
+// what dequant_matmul, fused_dequant_matmul, grouped_matmul and dequant_grouped_matmul share.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/matmul_activation.h"
 #include "compiler/ops/lowering/offers.h"
+#include "compiler/ops/product/matmul_lower.h"
 
 namespace rlx {
 
@@ -33,14 +35,16 @@ struct SideScheme {
 // nullptr where there is none of that name.
 const SideScheme* find_side_scheme(std::string_view name);
 
-// y[m, n] = sum over k of x[m, k] * w[n, k] + bias[n]; with experts, the matrix and the bias of the
-// expert that `index` names.
+// y[m, n] = act(sum over k of x[m, k] * w[n, k] + bias[n]) + residual[m, n]; with experts, the
+// matrix and the bias of the expert that `index` names. Gated: y = act(x * w + bias) * (x * w2 +
+// bias2) + residual, where `bias` holds both.
 struct WeightedProduct {
-  int64_t m = 0;
-  int64_t n = 0;
+  Dim m = 0;
+  int64_t n = 0;  // lines of all matrices; of y half of them where gated
   int64_t k = 0;
-  TensorRef x;  // dense [m, k]
-  TensorRef w;  // blocks, a dense matrix, or codes of `scheme`
+  TensorRef x;                         // dense [m, k]
+  TensorRef w;                         // blocks, a dense matrix, or codes of `scheme`
+  std::vector<TensorRef> more_w = {};  // blocks like w: up to two matrices, whose lines follow
   const SideScheme* scheme = nullptr;
   bool along_depth = true;  // w is [n, k], else [k, n]
   WeightScale scale_kind = WeightScale::None;
@@ -50,8 +54,31 @@ struct WeightedProduct {
   std::optional<TensorRef> bias;
   std::optional<TensorRef> index;  // [m], where there are experts
   int64_t experts = 0;
+  std::optional<TensorRef> residual = {};  // dense, like y
+  std::optional<NormPrologue> norm = {};   // of x, before the product; blocks only
+  Activation activation = {};
+  bool gated = false;  // blocks only, with one matrix more
   TensorRef y;
+
+  [[nodiscard]] int64_t columns() const { return gated ? n / 2 : n; }
 };
+// Matrices of blocks in one product.
+inline constexpr size_t kMostBlockMatrices = 3;
+
+// A product with blocks as passes see it, for the table, to ask before there are places.
+struct BlockProductTypes {
+  Dim m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  DType x = DType::f32;
+  DType w = DType::f32;
+};
+WeightedProduct product_of_types(const BlockProductTypes& types);
+// True where a kernel takes rms_norm of x before the product, and either every group reads x once
+// or there are so few bytes of w that the norm's own step takes longer than x read again.
+bool norm_costs_little(const OfferContext& at, WeightedProduct product);
+
+bool has_free_sizes(const WeightedProduct& product);
 
 // The table of the kernels that compute them.
 std::span<const Offer<WeightedProduct>> weighted_offers();

@@ -55,7 +55,8 @@ VectorTeams teams_of_blocks(const WeightedSize& size, int64_t multiprocessors) {
          threads() < multiprocessors * kBusyThreadsOfBlocks) {
     teams.lanes *= 2;
   }
-  while (teams.outputs > 1 && threads() < multiprocessors * kBusyThreadsOfBlocks)
+  const int64_t least_outputs = size.gated ? 2 : 1;
+  while (teams.outputs > least_outputs && threads() < multiprocessors * kBusyThreadsOfBlocks)
     teams.outputs /= 2;
   teams.rows = kGroupThreads / teams.lanes;
   teams.group_outputs = teams.rows * teams.outputs;

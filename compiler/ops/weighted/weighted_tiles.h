@@ -25,6 +25,7 @@ struct WeightedSize {
   int64_t batches = 1;
   double bits = 0;  // of a weight in blocks; 0: no blocks
   bool along_depth = true;
+  bool gated = false;            // lines go in pairs
   std::optional<HeldForm> held;  // where VectorTeams::held pays
 };
 

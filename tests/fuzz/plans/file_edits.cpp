@@ -128,7 +128,7 @@ void MutantBuilder::edit_section() {
 }
 
 void MutantBuilder::other_section() {
-  const auto kind = static_cast<SectionKind>(1 + dice_.below(6));
+  const auto kind = static_cast<SectionKind>(1 + dice_.below(7));
   const FileSection* from = donor_.file.section(kind);
   FileSection* to = file_.section(kind);
   if (from == nullptr) return;

@@ -22,6 +22,7 @@ uint64_t alignment_of(SectionKind kind) {
     case SectionKind::Weights:
       return 4096;
     case SectionKind::Debug:
+    case SectionKind::Text:
       break;
   }
   return 8;

@@ -166,15 +166,17 @@ void PlanJudge::look_at(const PlanView& view, Judgement& verdict) {
     if (inspect_text(view, what).empty()) verdict.bad = "a view has no text";
     static_cast<void>(inspect_json(view, what).dump());
   }
-  for (uint32_t record = 0; record < view.records().size(); ++record)
+  for (uint32_t record = 0; record < view.bound_records().size(); ++record)
     static_cast<void>(memory_svg(view, record));
 }
 
 void PlanJudge::judge_bindings(const PlanView& view, uint64_t number, bool small,
                                uint64_t most_nanoseconds, Judgement& verdict) {
-  const std::vector<const fb::Entry*> records = view.records();
-  if (std::ranges::none_of(records, [](const fb::Entry* e) { return has_free_sizes(*e); })) return;
+  const std::vector<const fb::Entry*> all = view.records();
+  if (std::ranges::none_of(all, [](const fb::Entry* e) { return has_free_sizes(*e); })) return;
   for (const std::vector<uint64_t>& symbols : symbol_choices(view, number)) {
+    std::vector<const fb::Entry*> records = all;
+    std::erase_if(records, [&](const fb::Entry* e) { return !is_made_for(*e, symbols); });
     const uint64_t begin = thread_nanoseconds();
     std::shared_ptr<const PlanView> bound;
     const Status status = PlanView::bind(view, records, symbols, bound);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/include/rlx.h"
 
@@ -28,12 +29,23 @@ class SessionCalls {
   // False where the call failed; a status that no caller can cause, or one without a sentence, is
   // bad.
   bool ok(rlx_status status, const char* call);
+  // A call that must be refused, and say why.
+  void refused(rlx_status status, rlx_status wanted, const char* call);
   bool open();
+  rlx_session* create_session();
   void ask_plan();
   void run_entry(uint32_t entry);
   void run_at_present_sizes(uint32_t entry);
   bool set_symbols(uint32_t entry, bool at_minimum);
+  void set_wrong_symbol(uint32_t entry, const rlx_symbol_info& symbol);
   bool set_inputs(uint32_t entry);
+  void refuse_symbols(uint32_t entry);
+  void queue_runs(uint32_t entry);
+  void ask_states();
+  void keep_state(const rlx_tensor_info& state);
+  void keep_range(const rlx_tensor_info& state);
+  void copy_state(const rlx_tensor_info& state, const std::vector<std::byte>& held);
+  void bind_state(const rlx_tensor_info& state);
   void read_outputs(uint32_t entry);
   void ask_program(uint32_t entry);
 
@@ -42,6 +54,8 @@ class SessionCalls {
   const uint64_t number_;
   rlx_plan* plan_ = nullptr;
   rlx_session* session_ = nullptr;
+  rlx_session* other_ = nullptr;  // of the same plan, where it has states
+  uint32_t queue_depth_ = 1;
   uint32_t entry_count_ = 0;
   bool ran_ = false;
   std::string bad_;

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/checkpoint/checkpoint_reader.h"
+
+#include <map>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "compiler/import/checkpoint/checkpoint_files.h"
+#include "compiler/import/checkpoint/config.h"
+#include "compiler/import/checkpoint/tokenizer.h"
+#include "compiler/import/gguf/language_graph.h"
+#include "compiler/import/names.h"
+
+namespace rlx {
+namespace {
+
+using checkpoint::Config;
+using checkpoint::Shard;
+
+constexpr int64_t kMaxLayers = 4096;
+
+// Tensors by their names in checkpoints, with GGUF's.
+using Names = std::map<std::string, std::string>;
+
+struct Projection {
+  std::string_view theirs;
+  std::string_view ours;
+};
+
+Names names_of(const Config& config) {
+  Names names = {{"model.embed_tokens.weight", "token_embd.weight"},
+                 {"model.norm.weight", "output_norm.weight"}};
+  if (!config.is_tied) names["lm_head.weight"] = "output.weight";
+  for (int64_t i = 0; i < config.layers; ++i) {
+    const std::string theirs = "model.layers." + std::to_string(i) + ".";
+    const std::string ours = "blk." + std::to_string(i) + ".";
+    const auto add = [&](const Projection& name, bool has_bias) {
+      for (const std::string_view part : {".weight", ".bias"}) {
+        if (part == ".bias" && !has_bias) continue;
+        names[theirs + std::string(name.theirs) + std::string(part)] =
+            ours + std::string(name.ours) + std::string(part);
+      }
+    };
+    add({"input_layernorm", "attn_norm"}, false);
+    add({"post_attention_layernorm", "ffn_norm"}, false);
+    add({"self_attn.q_proj", "attn_q"}, config.has_qkv_bias);
+    add({"self_attn.k_proj", "attn_k"}, config.has_qkv_bias);
+    add({"self_attn.v_proj", "attn_v"}, config.has_qkv_bias);
+    add({"self_attn.o_proj", "attn_output"}, config.has_output_bias);
+    add({"mlp.gate_proj", "ffn_gate"}, config.has_ffn_bias);
+    add({"mlp.up_proj", "ffn_up"}, config.has_ffn_bias);
+    add({"mlp.down_proj", "ffn_down"}, config.has_ffn_bias);
+    if (config.architecture.qk_norm == gguf::QkNorm::None) continue;
+    add({"self_attn.q_norm", "attn_q_norm"}, false);
+    add({"self_attn.k_norm", "attn_k_norm"}, false);
+  }
+  return names;
+}
+
+// Tensors that old files have though they follow from others.
+bool is_idle(const std::string& name, const Config& config) {
+  return name.ends_with(".rotary_emb.inv_freq") || (config.is_tied && name == "lm_head.weight");
+}
+
+class TensorReader {
+ public:
+  TensorReader(const Config& config, const std::string& path, Diagnostics& diagnostics)
+      : config_(config), names_(names_of(config)), path_(path), diagnostics_(diagnostics) {}
+
+  bool add(const Shard& shard, gguf::TensorTable& table) {
+    gguf::File file;
+    for (const auto& [name, tensor] : shard.tensors) {
+      const auto known = names_.find(name);
+      if (known == names_.end()) {
+        if (!is_idle(name, config_)) unread_.push_back(name);
+        continue;
+      }
+      if (auto made = make(known->second, name, tensor, shard)) file.tensors.push_back(*made);
+      names_.erase(known);
+    }
+    table.add(file, shard.name, shard.owner);
+    return !diagnostics_.has_errors();
+  }
+
+  // Tensors that no file has, or that nothing reads.
+  bool finish() {
+    tell("the checkpoint lacks tensors of a ", names_left(), DiagCode::BadField);
+    tell("the checkpoint has tensors that are not read of a ", unread_, DiagCode::UnsupportedOp);
+    return !diagnostics_.has_errors();
+  }
+
+ private:
+  [[nodiscard]] std::vector<std::string> names_left() const {
+    std::vector<std::string> left;
+    for (const auto& [theirs, ours] : names_) left.push_back(theirs);
+    return left;
+  }
+
+  void tell(const std::string& what, const std::vector<std::string>& names, DiagCode code) {
+    if (names.empty()) return;
+    const std::vector<std::string_view> views(names.begin(), names.end());
+    diagnostics_.error(code, {path_, ""},
+                       what + std::string(config_.architecture.name) + ": " + list_names(views),
+                       "what config.json says decides which are wanted");
+  }
+
+  std::optional<gguf::Tensor> make(const std::string& name, const std::string& theirs,
+                                   const SafetensorsTensor& tensor, const Shard& shard) {
+    gguf::Tensor made{.name = name, .bytes = tensor.bytes};
+    made.offset_bytes = static_cast<uint64_t>(tensor.bytes.data() - shard.owner->bytes().data());
+    const std::string folder = folder_of(path_);
+    const auto fail = [&](DiagCode code, const std::string& why) {
+      diagnostics_.error(code, {folder + "/" + shard.name, ""},
+                         "tensor " + in_quotes(theirs) + " " + why);
+      return std::nullopt;
+    };
+    if (!tensor.dtype || !is_short_float(*tensor.dtype))
+      return fail(DiagCode::BadDtype,
+                  "is of type " + tensor.dtype_text + ", wanted F32, F16 or BF16");
+    made.dtype = *tensor.dtype;
+    for (const uint64_t dim : tensor.shape) {
+      if (dim == 0 || dim > static_cast<uint64_t>(kMaxDim))
+        return fail(DiagCode::Limit,
+                    "has a dim of " + std::to_string(dim) + ", wanted 1 to 2^40 - 1");
+      made.shape.push_back(static_cast<int64_t>(dim));
+    }
+    if (made.shape.empty() || made.shape.size() > 2)
+      return fail(DiagCode::BadShape,
+                  "is of rank " + std::to_string(made.shape.size()) + ", wanted 1 or 2");
+    return made;
+  }
+
+  const Config& config_;
+  Names names_;  // of tensors that no file had yet
+  const std::string& path_;
+  Diagnostics& diagnostics_;
+  std::vector<std::string> unread_;
+};
+
+// Factors of rope's angles, as the tensor that a GGUF file has them in.
+void add_rope_factors(const Config& config, gguf::TensorTable& table) {
+  if (config.rope_factors.empty()) return;
+  const auto values =
+      std::make_shared<std::vector<float>>(config.rope_factors.begin(), config.rope_factors.end());
+  gguf::File file;
+  file.tensors.push_back({.name = "rope_freqs.weight",
+                          .dtype = DType::f32,
+                          .shape = {static_cast<int64_t>(values->size())},
+                          .bytes = std::as_bytes(std::span(*values))});
+  table.add(file, "config.json", values);
+}
+
+bool read_tensors(const Config& config, const std::string& path, gguf::TensorTable& table,
+                  Diagnostics& diagnostics) {
+  const auto shards = checkpoint::open_shards(folder_of(path), diagnostics);
+  if (!shards) return false;
+  TensorReader reader(config, path, diagnostics);
+  for (const Shard& shard : *shards) {
+    if (!reader.add(shard, table)) return false;
+  }
+  add_rope_factors(config, table);
+  return reader.finish();
+}
+
+std::optional<JsonObject> parse_config(const GraphBytes& bytes, const std::string& path,
+                                       Diagnostics& diagnostics) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.bytes.data()),
+                              bytes.bytes.size());
+  auto value = parse_json(text, path, diagnostics);
+  if (!value) return std::nullopt;
+  if (const JsonObject* object = value->object()) return *object;
+  diagnostics.error(DiagCode::BadField, {path, ""}, "the file is no JSON object");
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<SourceGraph> read_checkpoint(const GraphBytes& bytes, const std::string& path,
+                                           const LanguageOptions& options,
+                                           Diagnostics& diagnostics) {
+  const auto json = parse_config(bytes, path, diagnostics);
+  if (!json) return std::nullopt;
+  checkpoint::MadeFile made;
+  auto config = checkpoint::read_config(*json, path, made, diagnostics);
+  if (!config) return std::nullopt;
+  if (config->layers > kMaxLayers) {
+    diagnostics.error(DiagCode::Limit, {path, ""},
+                      "\"num_hidden_layers\" is " + std::to_string(config->layers) +
+                          ", wanted 1 to " + std::to_string(kMaxLayers));
+    return std::nullopt;
+  }
+  gguf::TensorTable tensors;
+  if (!read_tensors(*config, path, tensors, diagnostics)) return std::nullopt;
+  checkpoint::read_tokenizer(folder_of(path), *config, made, diagnostics);
+  gguf::Keys keys(made.file(), path, diagnostics);
+  return gguf::build_language_graph(config->architecture, options, tensors, keys, made.file(), path,
+                                    diagnostics);
+}
+
+}  // namespace rlx

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The graph of a decoder: one entry per number of tokens, over shared weights and caches.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/import/gguf/hyperparameters.h"
+#include "compiler/import/gguf/weight_set.h"
+#include "compiler/import/source_graph.h"
+
+namespace rlx::gguf {
+
+struct DecoderOptions {
+  int64_t context = 1;          // rows of the caches
+  std::vector<int64_t> chunks;  // tokens of each entry
+  DType cache = DType::f32;
+};
+
+// Everything of the graph but its params. Each entry reads ids i32[1, tokens], the position of the
+// first of them, how many of them count (those behind are padding), and the row whose logits are
+// wanted; it writes the caches and gives logits f32[1, vocabulary] and next i32[1], the best of
+// them. Faults of tensors are reported through `weights`; the graph means nothing then.
+void add_decoder(const Hyperparameters& model, const DecoderOptions& options, WeightSet& weights,
+                 SourceGraph& graph);
+
+}  // namespace rlx::gguf

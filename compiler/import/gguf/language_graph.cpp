@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/gguf/language_graph.h"
+
+#include <algorithm>
+#include <array>
+
+#include "compiler/import/check_source.h"
+#include "compiler/import/gguf/decoder.h"
+#include "compiler/import/gguf/text.h"
+
+namespace rlx::gguf {
+namespace {
+
+constexpr int64_t kMostRows = 1 << 20;
+constexpr int64_t kDefaultContext = 4096;
+constexpr size_t kMaxChunks = 16;
+constexpr std::array<int64_t, 5> kDefaultChunks = {1, 8, 32, 128, 512};
+
+void refuse_option(const std::string& file, const std::string& message, Diagnostics& diagnostics) {
+  diagnostics.error(DiagCode::BadOption, {file, ""}, message);
+}
+
+int64_t choose_context(const Hyperparameters& model, const LanguageOptions& options,
+                       const std::string& file, Diagnostics& diagnostics) {
+  if (!options.context) {
+    const int64_t context = std::min(model.trained_context, kDefaultContext);
+    if (context < model.trained_context) {
+      diagnostics.add({.severity = Severity::Note,
+                       .code = DiagCode::BadOption,
+                       .place = {file, ""},
+                       .message = "caches have " + std::to_string(context) +
+                                  " rows; the model was made for " +
+                                  std::to_string(model.trained_context) + " tokens",
+                       .hint = "--ctx chooses"});
+    }
+    return context;
+  }
+  if (*options.context < 1 || *options.context > kMostRows)
+    refuse_option(file, "--ctx is " + std::to_string(*options.context) + ", wanted 1 to 2^20",
+                  diagnostics);
+  if (*options.context > model.trained_context) {
+    diagnostics.warning(DiagCode::BadOption, {file, ""},
+                        "--ctx is " + std::to_string(*options.context) +
+                            ", the model was made for " + std::to_string(model.trained_context) +
+                            " tokens");
+  }
+  return *options.context;
+}
+
+std::vector<int64_t> choose_chunks(int64_t context, const LanguageOptions& options,
+                                   const std::string& file, Diagnostics& diagnostics) {
+  if (options.chunks.empty()) {
+    std::vector<int64_t> chunks;
+    for (const int64_t chunk : kDefaultChunks) {
+      if (chunk <= context) chunks.push_back(chunk);
+    }
+    return chunks;
+  }
+  std::vector<int64_t> chunks = options.chunks;
+  std::sort(chunks.begin(), chunks.end());
+  const bool has_twins = std::adjacent_find(chunks.begin(), chunks.end()) != chunks.end();
+  if (has_twins || chunks.front() < 1 || chunks.back() > context || chunks.size() > kMaxChunks) {
+    refuse_option(file,
+                  "--chunks wants up to " + std::to_string(kMaxChunks) +
+                      " different numbers of tokens from 1 to the caches' " +
+                      std::to_string(context),
+                  diagnostics);
+  }
+  return chunks;
+}
+
+void warn_of_window(const Hyperparameters& model, int64_t context, Keys& keys) {
+  if (model.ignored_window == 0 || model.ignored_window >= context) return;
+  keys.warn("the file's sliding window of " + std::to_string(model.ignored_window) +
+                " keys is not applied: every query sees all keys, as in llama.cpp",
+            "--ctx " + std::to_string(model.ignored_window) + " leaves no difference");
+}
+
+// Rows of the embedding's table.
+int64_t vocabulary_of(TensorTable& tensors) {
+  const Tensor* table = tensors.read("token_embd.weight");
+  return table ? table->shape.front() : 0;
+}
+
+}  // namespace
+
+std::optional<SourceGraph> build_language_graph(const Architecture& architecture,
+                                                const LanguageOptions& options,
+                                                TensorTable& tensors, Keys& keys, const File& first,
+                                                const std::string& file, Diagnostics& diagnostics) {
+  const Hyperparameters model = read_hyperparameters(architecture, keys);
+  const int64_t context = choose_context(model, options, file, diagnostics);
+  const std::vector<int64_t> chunks = choose_chunks(context, options, file, diagnostics);
+  SourceGraph graph;
+  graph.file = file;
+  graph.name = model.name;
+  if (diagnostics.has_errors()) return std::nullopt;
+  warn_of_window(model, context, keys);
+  WeightSet weights(tensors, keys);
+  add_decoder(model, {.context = context, .chunks = chunks, .cache = options.cache}, weights,
+              graph);
+  weights.finish(std::string(architecture.name));
+  graph.params = tensors.params();
+  graph.text = read_text(keys, first, {.vocabulary = vocabulary_of(tensors), .context = context});
+  if (diagnostics.has_errors() || !check_source(graph, diagnostics)) return std::nullopt;
+  return graph;
+}
+
+}  // namespace rlx::gguf

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/gguf/text.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "compiler/import/gguf/word_splits.h"
+#include "compiler/import/names.h"
+#include "compiler/support/checked.h"
+#include "compiler/support/utf8.h"
+#include "schema/text_generated.h"
+
+namespace rlx::gguf {
+namespace {
+
+using fb::TokenizerKind;
+using fb::TokenKind;
+
+constexpr std::string_view kTemplate = "tokenizer.chat_template";
+
+// Tokens that end a reply whatever the file says of them, as llama.cpp finds them by name.
+constexpr std::array<std::string_view, 12> kStopNames = {
+    "<|im_end|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end|>",
+    "<|return|>",
+    "<end_of_turn>",
+    "<EOT>",
+    "_<EOT>",
+    "<end_of_utterance>",
+    "<\xEF\xBD\x9C"
+    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>"};
+
+// The tokenizer is not one that is read: a warning, and no section.
+struct NotRead {
+  std::string why;
+};
+
+struct Kind {
+  std::string_view name;  // tokenizer.ggml.model
+  TokenizerKind kind;
+  bool adds_begin;  // where the file does not say, as of the next
+  bool adds_end;
+};
+constexpr Kind kKinds[] = {{"gpt2", TokenizerKind::BytePairs, false, false},
+                           {"llama", TokenizerKind::Scores, true, false},
+                           {"t5", TokenizerKind::Unigram, false, true}};
+
+// GPT-2's alphabet shows each byte as one character: printable ones of Latin-1 as themselves, the
+// others as U+0100 and on, in their order.
+std::optional<char> byte_shown_as(uint32_t character) {
+  const auto is_itself = [](uint32_t byte) {
+    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) ||
+           (byte >= 0xAE && byte <= 0xFF);
+  };
+  if (character < 0x100)
+    return is_itself(character) ? std::optional(static_cast<char>(character)) : std::nullopt;
+  uint32_t left = character - 0x100;
+  for (uint32_t byte = 0; byte < 0x100; ++byte) {
+    if (!is_itself(byte) && left-- == 0) return static_cast<char>(byte);
+  }
+  return std::nullopt;
+}
+
+// The bytes that a token of the alphabet stands for; nullopt where it is of another alphabet.
+std::optional<std::string> bytes_shown_as(std::string_view token) {
+  std::string bytes;
+  while (!token.empty()) {
+    const size_t size = utf8_character_bytes(token);
+    const auto byte =
+        size == 0 ? std::nullopt : byte_shown_as(code_point_of(token.substr(0, size)));
+    if (!byte) return std::nullopt;
+    bytes.push_back(*byte);
+    token.remove_prefix(size);
+  }
+  return bytes;
+}
+
+// "<0x41>" as the byte 0x41.
+std::optional<char> byte_named(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token.back() != '>') return std::nullopt;
+  unsigned value = 0;
+  const auto [rest, error] = std::from_chars(token.data() + 3, token.data() + 5, value, 16);
+  const bool is_whole = error == std::errc() && rest == token.data() + 5;
+  return is_whole ? std::optional(static_cast<char>(value)) : std::nullopt;
+}
+
+class TextReader {
+ public:
+  TextReader(Keys& keys, const File& file, const TextOptions& options)
+      : keys_(keys), file_(file), options_(options) {}
+
+  std::vector<std::byte> read() {
+    const auto model = keys_.text("tokenizer.ggml.model");
+    if (!model || *model == "none") return {};
+    choose_kind(*model);
+    read_tokens();
+    read_scores();
+    if (kind_->kind == TokenizerKind::BytePairs) read_merges();
+    read_ids();
+    read_templates();
+    return pack();
+  }
+
+ private:
+  static std::string key(std::string_view name) { return "tokenizer.ggml." + std::string(name); }
+
+  void choose_kind(const std::string& model) {
+    const auto found = std::ranges::find(kKinds, model, &Kind::name);
+    if (found == std::end(kKinds)) throw NotRead{"tokenizer " + in_quotes(model)};
+    kind_ = &*found;
+    if (kind_->kind != TokenizerKind::BytePairs) return;
+    const std::string pre = keys_.text(key("pre")).value_or("default");
+    splitter_ = find_word_splitter(pre);
+    if (splitter_ == nullptr) throw NotRead{"a tokenizer that cuts words by " + in_quotes(pre)};
+  }
+
+  // An array of the file with one item per token, or of any length where there are no tokens yet.
+  const Array* array(std::string_view name, bool is_per_token) {
+    const Value* value = keys_.find(key(name));
+    if (value == nullptr) return nullptr;
+    const auto* array = std::get_if<Array>(value);
+    if (array == nullptr || (is_per_token && array->count != kinds_.size())) {
+      keys_.fail(
+          DiagCode::BadField,
+          "key " + in_quotes(key(name)) + " is " + kind_text(*value) +
+              (array ? " of " + std::to_string(array->count) + " items" : "") + ", wanted " +
+              (is_per_token ? std::to_string(kinds_.size()) + ", one per token" : "an array"));
+      return nullptr;
+    }
+    return array;
+  }
+
+  const Array& strings(std::string_view name) {
+    const Array* found = array(name, false);
+    if (found != nullptr && found->type == ValueType::String) return *found;
+    throw NotRead{"a tokenizer without the list of strings " + in_quotes(key(name))};
+  }
+
+  void read_tokens() {
+    Strings items(strings("tokens"));
+    while (const auto token = items.next()) {
+      ids_.emplace(*token, names_.size());
+      names_.push_back(*token);
+    }
+    kinds_.assign(names_.size(), TokenKind::Normal);
+    read_kinds();
+    for (size_t id = 0; id < names_.size(); ++id) add_token(id);
+    if (names_.size() <= static_cast<size_t>(options_.vocabulary)) return;
+    keys_.fail(DiagCode::BadShape, "the tokenizer has " + std::to_string(names_.size()) +
+                                       " tokens, the model logits for " +
+                                       std::to_string(options_.vocabulary));
+  }
+
+  // GGUF counts the kinds from 1.
+  void read_kinds() {
+    const Array* types = array("token_type", true);
+    const auto numbers = types ? numbers_of(*types) : std::nullopt;
+    if (!numbers) return;
+    for (size_t id = 0; id < kinds_.size(); ++id) {
+      const auto* type = std::get_if<int64_t>(&(*numbers)[id]);
+      if (type == nullptr || *type < 1 || *type > 6)
+        throw NotRead{"a tokenizer with tokens of unknown types"};
+      kinds_[id] = static_cast<TokenKind>(*type - 1);
+    }
+  }
+
+  void add_token(size_t id) {
+    bytes_ += bytes_of(id);
+    if (bytes_.size() > std::numeric_limits<uint32_t>::max())
+      throw NotRead{"a tokenizer whose tokens have more than 2^32 bytes"};
+    ends_.push_back(narrow<uint32_t>(bytes_.size()));
+    if (std::ranges::find(kStopNames, names_[id]) == kStopNames.end()) return;
+    kinds_[id] = TokenKind::Control;
+    stop_ids_.push_back(narrow<uint32_t>(id));
+  }
+
+  // A token's bytes as they stand in text.
+  std::string bytes_of(size_t id) const {
+    const std::string_view name = names_[id];
+    if (kinds_[id] == TokenKind::Byte) {
+      const auto byte = byte_named(name);
+      if (byte) return {*byte};
+      throw NotRead{"a tokenizer whose token " + in_quotes(name) + " of a byte names none"};
+    }
+    const bool is_shown =
+        kind_->kind == TokenizerKind::BytePairs && kinds_[id] == TokenKind::Normal;
+    const auto bytes = is_shown ? bytes_shown_as(name) : std::nullopt;
+    return bytes.value_or(std::string(name));
+  }
+
+  void read_scores() {
+    if (kind_->kind == TokenizerKind::BytePairs) {
+      keys_.find(key("scores"));  // some files have them; merges alone count
+      return;
+    }
+    const Array* found = array("scores", true);
+    const auto numbers = found ? numbers_of(*found) : std::nullopt;
+    if (!numbers) throw NotRead{"a tokenizer without scores"};
+    for (const Value& number : *numbers) {
+      const auto* score = std::get_if<double>(&number);
+      if (score == nullptr) throw NotRead{"a tokenizer whose scores are no reals"};
+      scores_.push_back(static_cast<float>(*score));
+    }
+  }
+
+  uint32_t id_of(const std::string& token, std::string_view merge) const {
+    const auto found = ids_.find(token);
+    if (found != ids_.end()) return narrow<uint32_t>(found->second);
+    throw NotRead{"a tokenizer whose merge " + in_quotes(merge) + " speaks of " + in_quotes(token) +
+                  ", which is no token"};
+  }
+
+  void read_merges() {
+    Strings items(strings("merges"));
+    while (const auto merge = items.next()) {
+      const size_t space = merge->find(' ', 1);
+      if (space == std::string_view::npos)
+        throw NotRead{"a tokenizer whose merge " + in_quotes(*merge) + " is not of two parts"};
+      const std::string left(merge->substr(0, space));
+      const std::string right(merge->substr(space + 1));
+      merges_.emplace_back(id_of(left, *merge), id_of(right, *merge), id_of(left + right, *merge));
+    }
+  }
+
+  int32_t id_or_none(std::string_view name, int64_t fallback = -1) {
+    const int64_t most = static_cast<int64_t>(names_.size()) - 1;
+    return static_cast<int32_t>(keys_.integer_in(key(name), -1, most, std::min(fallback, most)));
+  }
+
+  void add_stop(int32_t id) {
+    if (id >= 0) stop_ids_.push_back(static_cast<uint32_t>(id));
+  }
+
+  void read_ids() {
+    const bool has_scores = kind_->kind == TokenizerKind::Scores;  // whose ids are known
+    begin_ = id_or_none("bos_token_id", has_scores ? 1 : -1);
+    end_ = id_or_none("eos_token_id", has_scores ? 2 : -1);
+    unknown_ = id_or_none("unknown_token_id", has_scores ? 0 : -1);
+    add_stop(end_);
+    add_stop(id_or_none("eot_token_id"));
+    add_stop(id_or_none("eom_token_id"));
+    std::sort(stop_ids_.begin(), stop_ids_.end());
+    stop_ids_.erase(std::unique(stop_ids_.begin(), stop_ids_.end()), stop_ids_.end());
+    const bool adds_begin = kind_->adds_begin || (splitter_ && splitter_->adds_begin);
+    adds_begin_ = keys_.flag(key("add_bos_token")).value_or(adds_begin) && begin_ >= 0;
+    adds_end_ = keys_.flag(key("add_eos_token")).value_or(kind_->adds_end) && end_ >= 0;
+    has_prefix_ = keys_.flag(key("add_space_prefix")).value_or(true);
+    trims_ = keys_.flag(key("remove_extra_whitespaces")).value_or(false);
+  }
+
+  // The model's own template, and those with names of their own.
+  void read_templates() {
+    for (const auto& [name, value] : file_.keys) {
+      if (!name.starts_with(kTemplate)) continue;
+      const std::string_view behind = name.substr(kTemplate.size());
+      const auto* source = std::get_if<std::string_view>(&value);
+      if (source == nullptr || (!behind.empty() && !behind.starts_with('.'))) continue;
+      templates_.push_back(fb::CreateChatTemplate(
+          builder_, builder_.CreateString(behind.substr(behind.empty() ? 0 : 1)),
+          builder_.CreateString(*source)));
+    }
+  }
+
+  flatbuffers::Offset<flatbuffers::Vector<uint8_t>> byte_vector(std::string_view bytes) {
+    return builder_.CreateVector(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  }
+
+  std::string_view charsmap() {
+    const Array* map = array("precompiled_charsmap", false);
+    if (map == nullptr || map->bytes.size() != map->count) return {};
+    return {reinterpret_cast<const char*>(map->bytes.data()), map->bytes.size()};
+  }
+
+  std::vector<std::byte> pack() {
+    const auto bytes = byte_vector(bytes_);
+    const auto ends = builder_.CreateVector(ends_);
+    const auto kinds = builder_.CreateVector(kinds_);
+    const auto scores = builder_.CreateVector(scores_);
+    const auto merges = builder_.CreateVectorOfStructs(merges_);
+    const auto map = byte_vector(charsmap());
+    const auto stops = builder_.CreateVector(stop_ids_);
+    const auto templates = builder_.CreateVector(templates_);
+    fb::TextBuilder text(builder_);
+    text.add_kind(kind_->kind);
+    if (splitter_ != nullptr) {
+      text.add_split(splitter_->split);
+      text.add_ignore_merges(splitter_->ignores_merges);
+      text.add_nfc(splitter_->composes);
+    }
+    text.add_token_bytes(bytes);
+    text.add_token_ends(ends);
+    text.add_token_kinds(kinds);
+    text.add_scores(scores);
+    text.add_merges(merges);
+    text.add_charsmap(map);
+    // Byte-level BPE leaves spaces as they are, whatever the keys' defaults say.
+    const bool marks_spaces = kind_->kind != TokenizerKind::BytePairs;
+    text.add_add_space_prefix(marks_spaces && has_prefix_);
+    text.add_remove_extra_spaces(marks_spaces && trims_);
+    text.add_add_begin(adds_begin_);
+    text.add_add_end(adds_end_);
+    text.add_begin(begin_);
+    text.add_end(end_);
+    text.add_unknown(unknown_);
+    text.add_stop_ids(stops);
+    text.add_templates(templates);
+    text.add_context_tokens(narrow<uint32_t>(options_.context));
+    builder_.Finish(text.Finish());
+    const auto packed = std::as_bytes(std::span(builder_.GetBufferPointer(), builder_.GetSize()));
+    return {packed.begin(), packed.end()};
+  }
+
+  Keys& keys_;
+  const File& file_;
+  TextOptions options_;
+  const Kind* kind_ = nullptr;
+  const WordSplitter* splitter_ = nullptr;
+  std::vector<std::string_view> names_;  // of tokens, as the file has them
+  std::unordered_map<std::string_view, size_t> ids_;
+  std::vector<TokenKind> kinds_;
+  std::string bytes_;
+  std::vector<uint32_t> ends_;
+  std::vector<float> scores_;
+  std::vector<fb::Merge> merges_;
+  std::vector<uint32_t> stop_ids_;
+  int32_t begin_ = -1;
+  int32_t end_ = -1;
+  int32_t unknown_ = -1;
+  bool adds_begin_ = false;
+  bool adds_end_ = false;
+  bool has_prefix_ = true;
+  bool trims_ = false;
+  flatbuffers::FlatBufferBuilder builder_;
+  std::vector<flatbuffers::Offset<fb::ChatTemplate>> templates_;
+};
+
+}  // namespace
+
+std::vector<std::byte> read_text(Keys& keys, const File& file, const TextOptions& options) {
+  try {
+    return TextReader(keys, file, options).read();
+  } catch (const NotRead& not_read) {
+    keys.warn(not_read.why + " is not read: the plan takes and gives ids alone");
+    return {};
+  }
+}
+
+}  // namespace rlx::gguf

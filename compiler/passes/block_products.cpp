@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with weights in blocks as passes see them.
+#include "compiler/passes/block_products.h"
+
+#include "compiler/ops/lowering/block_weights.h"
+#include "compiler/ops/op_id.h"
+#include "compiler/ops/weighted/weighted_product.h"
+#include "compiler/passes/products.h"
+
+namespace rlx {
+namespace {
+
+using In = FusedDequantInput;
+
+constexpr size_t kPlainInputs = 2;  // of dequant_matmul before its side tensors
+constexpr size_t kPlainBias = 4;
+
+std::optional<BlockProduct> from_plain(const Node& node) {
+  BlockProduct product{.inputs = std::vector<std::optional<ValueId>>(In::kCount),
+                       .attributes = node.attributes};
+  product.inputs[In::kX] = node.inputs[0];
+  product.inputs[In::kW] = node.inputs[1];
+  product.inputs[In::kBias] = input_at(node, kPlainBias);
+  for (size_t i = kPlainInputs; i < kPlainBias; ++i) {
+    if (input_at(node, i)) return std::nullopt;
+  }
+  return product;
+}
+
+WeightedProduct typed(const Graph& graph, const BlockProduct& product, DType x) {
+  const TensorType& w = graph.value(product.w()).type;
+  Dim lines = 0;
+  for (const size_t input : {In::kW, In::kW2, In::kW3}) {
+    if (product.inputs[input]) lines += graph.value(*product.inputs[input]).type.shape[0];
+  }
+  return product_of_types({.m = line_count(graph, product.x()),
+                           .n = lines.bound(),
+                           .k = w.shape[1].bound(),
+                           .x = x,
+                           .w = w.dtype});
+}
+
+}  // namespace
+
+bool BlockProduct::is_plain() const {
+  return !inputs[In::kW2] && !inputs[In::kResidual] && !attributes.contains("activation") &&
+         !has_norm();
+}
+
+std::optional<BlockProduct> block_product_of(const Graph& graph, const Node& node) {
+  const bool fused = node.op == OpId::fused_dequant_matmul;
+  if (!fused && node.op != OpId::dequant_matmul) return std::nullopt;
+  if (!is_block_type(graph.value(*node.inputs[1]).type.dtype)) return std::nullopt;
+  if (!fused) return from_plain(node);
+  BlockProduct product{.inputs = node.inputs, .attributes = node.attributes};
+  product.inputs.resize(In::kCount);
+  return product;
+}
+
+ValueId add_block_product(Graph& graph, NodeId position, const std::string& stem,
+                          BlockProduct product, DType result) {
+  while (!product.inputs.back()) product.inputs.pop_back();
+  product.attributes["out_dtype"] = std::string(name_of(result));
+  return add_node_before(graph, position, "fused_dequant_matmul", stem, std::move(product.inputs),
+                         std::move(product.attributes));
+}
+
+std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& product, DType x,
+                                     const OfferContext& at) {
+  const auto choice = choose(weighted_offers(), at, typed(graph, product, x));
+  return choice.row == nullptr ? std::nullopt : choice.row->kernel;
+}
+
+bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at) {
+  if (product.has_norm()) return false;
+  return norm_costs_little(at, typed(graph, product, graph.value(product.x()).type.dtype));
+}
+
+}  // namespace rlx

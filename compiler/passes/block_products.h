@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products with weights in blocks as passes see them: dequant_matmul and fused_dequant_matmul in
+// the latter's form.
+#pragma once
+
+#include <optional>
+
+#include "compiler/ir/graph.h"
+#include "compiler/ops/lowering/offers.h"
+#include "compiler/ops/weighted/fused_dequant.h"
+
+namespace rlx {
+
+struct BlockProduct {
+  std::vector<std::optional<ValueId>> inputs;  // FusedDequantInput::kCount of them
+  Attributes attributes;
+
+  [[nodiscard]] ValueId x() const { return *inputs[FusedDequantInput::kX]; }
+  [[nodiscard]] ValueId w() const { return *inputs[FusedDequantInput::kW]; }
+  // One matrix, and nothing after its product but a bias: other products may join it.
+  [[nodiscard]] bool is_plain() const;
+  [[nodiscard]] bool has_norm() const { return attributes.contains("norm"); }
+};
+
+// nullopt for other nodes and for products with side tensors.
+std::optional<BlockProduct> block_product_of(const Graph& graph, const Node& node);
+
+// Adds the product, as fused_dequant_matmul with results of `result`, before `position`.
+ValueId add_block_product(Graph& graph, NodeId position, const std::string& stem,
+                          BlockProduct product, DType result);
+
+// The kernel that would compute it with an x of that type, or nullopt; lines of w count as `n`.
+std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& product, DType x,
+                                     const OfferContext& at);
+// True where rms_norm of x may go into the product, at a price below that of a step.
+bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at);
+
+}  // namespace rlx

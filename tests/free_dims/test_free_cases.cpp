@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+// The conformance cases with free sizes: every size of a case's inputs becomes a symbol, the plan
+// is compiled for larger ones, and at the case's own sizes, at the largest and at 1 it gives what
+// the evaluator gives of a graph of those sizes. Ops of which no case runs so are refused by name.
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "compiler/import/weights.h"
+#include "compiler/ops/op_def.h"
+#include "compiler/reference/evaluate.h"
+#include "compiler/support/free_size.h"
+#include "runtime/api/session.h"
+#include "tests/support/catch.h"
+#include "tests/support/harness.h"
+#include "tests/support/judge.h"
+
+namespace rlx::test {
+
+#define RLX_OPS(family, ...) std::vector<Case> family##_cases();
+#include "compiler/ops/ops.def"
+#undef RLX_OPS
+
+namespace {
+
+// How a case went with one set of its sizes free.
+enum class Outcome : uint8_t {
+  Right,
+  Wrong,
+  Refused,  // a size was needed as a number
+  Fixed,    // the case's attributes or weights hold the sizes, so that no other fit
+};
+
+struct Tally {
+  std::map<Outcome, size_t> counts;
+};
+
+using Sizes = std::map<int64_t, int64_t>;  // in place of a size of the case, this one
+
+// The sizes of a case's inputs that could be others, as far as the inputs show.
+std::set<int64_t> sizes_of(const Case& test) {
+  std::set<int64_t> sizes;
+  for (const auto& input : test.inputs) {
+    if (!input || input->is_param) continue;
+    for (const Dim& size : input->type.shape) {
+      if (size > 1) sizes.insert(size.bound());
+    }
+  }
+  return sizes;
+}
+
+int64_t largest_of(int64_t size) {
+  return size + size / 2 + 3;
+}
+
+// With RLX_FREE_TELL set: why a case was not run with free sizes.
+void tell(const Case& test, const std::string& why) {
+  if (std::getenv("RLX_FREE_TELL") == nullptr) return;
+  std::cout << "TELL " << test.op << ": " << test.name << " " << test.attributes << ": " << why
+            << "\n";
+}
+
+// The least value of a symbol: 1, or where that does not go (a topk takes no fewer than k), the
+// size of the case.
+enum class Least : uint8_t { One, Own };
+
+// The case's module with symbols for these sizes; nullopt where it cannot be built so.
+std::optional<Module> free_module(const Case& test, const std::set<int64_t>& free_sizes,
+                                  Least least, Outcome& outcome) {
+  Diagnostics diagnostics;
+  auto built = build_graph(std::span(&test, 1), diagnostics);
+  if (!built) return std::nullopt;
+  Module module = std::move(built->module);
+  std::map<int64_t, Dim> symbols;
+  for (const int64_t size : free_sizes) {
+    const std::string name = "s" + std::to_string(size);
+    const int64_t minimum = least == Least::One ? 1 : size;
+    symbols[size] = Dim::of({.index = static_cast<uint32_t>(module.symbols.size()),
+                             .name = name,
+                             .minimum = minimum,
+                             .maximum = largest_of(size)});
+    module.symbols.push_back({.name = name,
+                              .minimum = minimum,
+                              .maximum = largest_of(size),
+                              .bound = largest_of(size),
+                              .is_free = true});
+  }
+  Graph& graph = module.entries[0];
+  for (const ValueId id : graph.inputs) {
+    Shape shape = graph.value(id).type.shape;
+    for (Dim& size : shape) {
+      const auto symbol = symbols.find(size.bound());
+      if (symbol != symbols.end()) size = symbol->second;
+    }
+    graph.value(id).type.shape = shape;
+    // As importers ask of every input.
+    if (const auto fault = type_fault(graph.value(id).type)) {
+      tell(test, *fault);
+      outcome = Outcome::Refused;
+      return std::nullopt;
+    }
+  }
+  const std::vector<NodeId> order(graph.order().begin(), graph.order().end());
+  bool fits = true;
+  const auto read = free_size_read_by([&] {
+    for (const NodeId node : order) fits = fits && check_and_infer(graph, node, diagnostics);
+  });
+  outcome = read ? Outcome::Refused : Outcome::Fixed;
+  if (!fits || read) {
+    tell(test, read ? "inference reads " + to_string(*read) : diagnostics.text());
+    return std::nullopt;
+  }
+  return module;
+}
+
+CompileOptions options_for(const Device& device) {
+  CompileOptions options = test_options(2);
+  options.targets = {device.info().architecture == 0 ? "vulkan" : "cuda"};
+  return options;
+}
+
+// The case with other sizes; nullopt where its inputs or attributes hold the old ones.
+std::optional<CaseGraph> resized(const Case& test, const Sizes& sizes) {
+  Case other = test;
+  for (auto& input : other.inputs) {
+    if (!input || input->is_param) continue;
+    for (Dim& size : input->type.shape) {
+      const auto found = sizes.find(size.bound());
+      if (found == sizes.end() || found->second == found->first) continue;
+      if (input->fill == FillKind::Values) return std::nullopt;
+      size = found->second;
+    }
+  }
+  Diagnostics diagnostics;
+  return build_graph(std::span(&other, 1), diagnostics);
+}
+
+std::vector<Tensor> run(Session& session, const CaseGraph& graph, std::byte poison) {
+  const fb::Entry& record = session.record(0);
+  const auto require = [](const Status& status) {
+    if (!status.ok()) throw std::runtime_error(status.message());
+  };
+  for (uint32_t i = 0; i < graph.inputs.size(); ++i) {
+    const Tensor& input = graph.inputs[i];
+    std::vector<uint64_t> dims;
+    for (const Dim& size : input.type.shape) dims.push_back(static_cast<uint64_t>(size.bound()));
+    const std::vector<std::byte> bytes = input.to_bytes();
+    const std::string name(PlanView::text(PlanView::value(record, record.inputs()->Get(i)).name()));
+    require(session.set_input(0, name,
+                              {.bytes = bytes,
+                               .dtype = PlanView::value(record, record.inputs()->Get(i)).dtype(),
+                               .dims = dims}));
+  }
+  require(session.poison_arena(poison));
+  require(session.run(0));
+  Session::BoundEntry bound;
+  require(session.bound_entry(0, bound));
+  std::vector<Tensor> outputs;
+  for (const uint32_t number : *bound.record->outputs()) {
+    const fb::Value& value = PlanView::value(*bound.record, number);
+    TensorType type{dtype_from_number(value.dtype()).value(), {}};
+    for (const uint64_t size : *value.dims()) type.shape.push_back(static_cast<int64_t>(size));
+    std::vector<std::byte> bytes(value.size_bytes());
+    require(session.read_output(0, PlanView::text(value.name()), bytes));
+    outputs.push_back(Tensor::from_bytes(type, bytes));
+  }
+  return outputs;
+}
+
+// Whether the case is beyond its tolerance at these sizes in a plan for them alone too: the values
+// of its inputs were chosen for its own.
+bool fails_fixed(Device& device, const CaseGraph& graph, const Tensor& wanted, size_t output,
+                 Tolerance tolerance) {
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(graph.module, options_for(device), diagnostics);
+  if (!plan) return true;
+  TestSession session(device, plan);
+  const std::vector<Tensor> got = session.run(0, graph.inputs, std::byte{0xA5});
+  return !judge(got[output], wanted, tolerance).good;
+}
+
+std::string fault_at(Device& device, Session& session, const Case& test, const Sizes& sizes) {
+  const auto graph = resized(test, sizes);
+  if (!graph) return {};  // no case of these sizes
+  Diagnostics diagnostics;
+  StateValues states;
+  const auto wanted = evaluate_entry(graph->module, graph->module.entries[0], graph->inputs, states,
+                                     {}, diagnostics);
+  if (!wanted) return {};
+  try {
+    const std::vector<Tensor> got = run(session, *graph, std::byte{0xA5});
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (got[i].type != (*wanted)[i].type)
+        return "gives " + to_string(got[i].type) + ", wanted " + to_string((*wanted)[i].type);
+      const bool doubles = (*wanted)[i].type.dtype == DType::f64;
+      const Tolerance tolerance =
+          test.tolerance == Tolerance::Norm && doubles ? Tolerance::NormDouble : test.tolerance;
+      const Verdict verdict = judge(got[i], (*wanted)[i], tolerance);
+      if (!verdict.good && !fails_fixed(device, *graph, (*wanted)[i], i, tolerance))
+        return verdict.fault;
+    }
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return {};
+}
+
+// The case's own sizes, the largest, the least, and those between.
+std::vector<Sizes> bindings_of(const std::set<int64_t>& free_sizes, Least least) {
+  std::vector<Sizes> bindings(4);
+  for (const int64_t size : free_sizes) {
+    const int64_t minimum = least == Least::One ? 1 : size;
+    bindings[0][size] = size;
+    bindings[1][size] = largest_of(size);
+    bindings[2][size] = minimum;
+    bindings[3][size] = least == Least::One ? std::max<int64_t>(size - 1, 1) : size + 1;
+  }
+  bindings.push_back(bindings[0]);
+  return bindings;
+}
+
+std::string text_of(const Sizes& sizes) {
+  std::string text;
+  for (const auto& [from, to] : sizes)
+    text += " s" + std::to_string(from) + "=" + std::to_string(to);
+  return text;
+}
+
+Outcome outcome_of(Device& device, const Case& test, const std::set<int64_t>& free_sizes,
+                   Least least) {
+  Outcome outcome = Outcome::Fixed;
+  auto module = free_module(test, free_sizes, least, outcome);
+  if (!module) return outcome;
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(std::move(*module), options_for(device), diagnostics);
+  if (!plan) {
+    const bool refused =
+        std::any_of(diagnostics.all().begin(), diagnostics.all().end(),
+                    [](const Diagnostic& said) { return said.code == DiagCode::FreeSize; });
+    INFO(test.op << ": " << test.name << " " << test.attributes << "\n" << diagnostics.text());
+    CHECK(refused);
+    tell(test, diagnostics.text());
+    return refused ? Outcome::Refused : Outcome::Wrong;
+  }
+  std::shared_ptr<DevicePlan> loaded;
+  std::unique_ptr<Session> session;
+  REQUIRE(device.load(*plan, {}, loaded).ok());
+  REQUIRE(Session::create(plan, loaded, false, {.max_bindings = 2}, session).ok());
+  for (const Sizes& sizes : bindings_of(free_sizes, least)) {
+    const std::string fault = fault_at(device, *session, test, sizes);
+    INFO(test.op << ": " << test.name << " " << test.attributes << " at" << text_of(sizes) << " on "
+                 << device.info().id << ": " << fault);
+    CHECK(fault.empty());
+    if (!fault.empty()) return Outcome::Wrong;
+  }
+  return Outcome::Right;
+}
+
+Outcome outcome_of(Device& device, const Case& test, const std::set<int64_t>& free_sizes) {
+  const Outcome from_one = outcome_of(device, test, free_sizes, Least::One);
+  return from_one == Outcome::Fixed ? outcome_of(device, test, free_sizes, Least::Own) : from_one;
+}
+
+// All sizes at once, or where that does not go, each by itself and then those together of which
+// each went.
+void check_case(Device& device, const Case& test, Tally& tally) {
+  const std::set<int64_t> sizes = sizes_of(test);
+  if (sizes.empty()) return;
+  const Outcome all = outcome_of(device, test, sizes);
+  if (all == Outcome::Right || all == Outcome::Wrong || sizes.size() == 1) {
+    ++tally.counts[all];
+    return;
+  }
+  std::set<int64_t> right;
+  for (const int64_t size : sizes) {
+    const Outcome one = outcome_of(device, test, {size});
+    ++tally.counts[one];
+    if (one == Outcome::Right) right.insert(size);
+  }
+  if (right.size() > 1) ++tally.counts[outcome_of(device, test, right)];
+}
+
+// Every RLX_FREE_EVERY-th case, from a place that differs from family to family.
+size_t step_of_cases() {
+  const char* every = std::getenv("RLX_FREE_EVERY");
+  return every == nullptr ? 1 : std::max<size_t>(std::strtoul(every, nullptr, 10), 1);
+}
+
+void check_family(const std::vector<Case>& cases) {
+  for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    std::map<std::string, Tally> tallies;
+    for (size_t i = 0; i < cases.size(); i += step_of_cases())
+      check_case(*device, cases[i], tallies[cases[i].op]);
+    for (auto& [op, tally] : tallies) {
+      std::cout << "  " << op << " on " << device->info().id << ": " << tally.counts[Outcome::Right]
+                << " right, " << tally.counts[Outcome::Wrong] << " wrong, "
+                << tally.counts[Outcome::Refused] << " refused, " << tally.counts[Outcome::Fixed]
+                << " fixed by the case\n";
+    }
+  }
+  CHECK(validation_messages().empty());
+}
+
+}  // namespace
+
+#define RLX_OPS(family, ...)                             \
+  TEST_CASE("free sizes of " #family, "[" #family "]") { \
+    check_family(family##_cases());                      \
+  }
+#include "compiler/ops/ops.def"
+#undef RLX_OPS
+
+}  // namespace rlx::test

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The committed vocabularies and the ids that other tokenizers give (make_cases.py).
+#include "tests/text/case_files.h"
+
+#include <array>
+#include <fstream>
+
+#include "runtime/text/stream.h"
+#include "tests/support/catch.h"
+
+namespace rlx::test {
+namespace {
+
+std::string from_base64(const std::string& text) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string bytes;
+  uint32_t bits = 0;
+  uint32_t count = 0;
+  for (const char digit : text) {
+    if (digit == '=') break;
+    bits = bits << 6U | static_cast<uint32_t>(kDigits.find(digit));
+    count += 6;
+    if (count < 8) continue;
+    count -= 8;
+    bytes += static_cast<char>(bits >> count & 0xFFU);
+  }
+  return bytes;
+}
+
+// Types of pieces as SentencePiece numbers them, from 1 on.
+constexpr std::array kPieceKinds = {fb::TokenKind::Normal,  fb::TokenKind::Unknown,
+                                    fb::TokenKind::Control, fb::TokenKind::UserDefined,
+                                    fb::TokenKind::Unused,  fb::TokenKind::Byte};
+
+}  // namespace
+
+nlohmann::json read_cases(const std::string& name) {
+  std::ifstream file("tests/text/data/" + name + ".json");
+  REQUIRE(file);
+  return nlohmann::json::parse(file);
+}
+
+TextSpec byte_pairs_text(const nlohmann::json& cases, Specials specials) {
+  TextSpec spec = byte_text();
+  for (const auto& merge : cases["merges"]) spec.merge(merge[0], merge[1]);
+  if (specials == Specials::None) return spec;
+  for (const std::string name : cases["control"]) spec.add(name, fb::TokenKind::Control);
+  for (const std::string name : cases["user_defined"]) spec.add(name, fb::TokenKind::UserDefined);
+  return spec;
+}
+
+TextSpec pieces_text(const nlohmann::json& cases, fb::TokenizerKind kind) {
+  TextSpec spec = {.kind = kind};
+  spec.charsmap = from_base64(cases["charsmap"]);
+  spec.add_space_prefix = cases["add_space_prefix"];
+  spec.remove_extra_spaces = cases["remove_extra_spaces"];
+  for (size_t i = 0; i < cases["pieces"].size(); ++i) {
+    std::string piece = cases["pieces"][i];
+    const fb::TokenKind token_kind = kPieceKinds.at(cases["types"][i].get<size_t>() - 1);
+    if (token_kind == fb::TokenKind::Byte)  // <0x41>
+      piece = static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16));
+    if (token_kind == fb::TokenKind::Unknown) spec.unknown = static_cast<int32_t>(i);
+    spec.add(piece, token_kind, cases["scores"][i]);
+  }
+  return spec;
+}
+
+std::shared_ptr<const TextModel> open_text(const TextSpec& spec) {
+  std::shared_ptr<const TextModel> model;
+  const Status status = TextModel::open(serialise(spec), model);
+  INFO(status.message());
+  REQUIRE(status.ok());
+  return model;
+}
+
+std::vector<int32_t> encode(const TextModel& model, std::vector<TextPiece> pieces, uint32_t flags) {
+  std::vector<int32_t> ids;
+  REQUIRE(model.encode_pieces(pieces, flags, ids).ok());
+  return ids;
+}
+
+std::vector<int32_t> encode_trusted(const TextModel& model, std::string_view text) {
+  return encode(model, {{.text = text, .is_trusted = true}});
+}
+
+std::vector<int32_t> encode_typed(const TextModel& model, std::string_view text) {
+  return encode(model, {{.text = text, .is_trusted = false}});
+}
+
+std::string decode(const std::shared_ptr<const TextModel>& model, const std::vector<int32_t>& ids) {
+  TokenStream stream(model, ControlTokens::Shown);
+  std::string text;
+  for (const int32_t id : ids) {
+    std::string_view shown;
+    REQUIRE(stream.put(id, shown).ok());
+    text += shown;
+  }
+  return text += stream.end();
+}
+
+void check_ids(const TextModel& model, const nlohmann::json& texts, const nlohmann::json& wanted,
+               bool is_trusted) {
+  REQUIRE(texts.size() == wanted.size());
+  for (size_t i = 0; i < texts.size(); ++i) {
+    const std::string text = texts[i];
+    INFO("text " << i << ": " << text);
+    const std::vector<int32_t> ids = encode(model, {{.text = text, .is_trusted = is_trusted}});
+    CHECK(ids == wanted[i].get<std::vector<int32_t>>());
+  }
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prompts and tokens as runs of a session.
+#include "tools/language/token_loop.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "runtime/base/text.h"
+
+namespace rlx::language {
+namespace {
+
+constexpr std::array<uint64_t, 1> kOne = {1};
+
+rlx_tensor tensor_of(const Cache& cache, uint64_t rows, const std::byte* data) {
+  rlx_tensor tensor = RLX_INIT(rlx_tensor);
+  tensor.data = data;
+  tensor.size_bytes = rows * cache.row_bytes;
+  tensor.dtype = cache.dtype;
+  tensor.rank = static_cast<uint32_t>(cache.dims.size());
+  std::copy(cache.dims.begin(), cache.dims.end(), tensor.dims);
+  tensor.dims[kRowAxis] = rows;
+  return tensor;
+}
+
+rlx_state_range first_rows(uint64_t rows) {
+  rlx_state_range range = RLX_INIT(rlx_state_range);
+  range.axis = kRowAxis;
+  range.count = rows;
+  return range;
+}
+
+uint64_t bytes_of_row(const ModelPlan& model) {
+  uint64_t bytes = 0;
+  for (const Cache& cache : model.caches) bytes += cache.row_bytes;
+  return bytes;
+}
+
+}  // namespace
+
+TokenLoop::TokenLoop(ModelPlan model, rlx_session* session, Reuse reuse)
+    : model_(std::move(model)), session_(session), reuse_(reuse) {
+  for (const TokenEntry& entry : model_.prompts) sizes_.push_back(entry.tokens);
+  if (sizes_.empty()) sizes_.push_back(model_.decode.tokens);
+  if (reuse_ == Reuse::Exact) sizes_.resize(row_exact_sizes(sizes_).size());
+  held_.reserve(model_.context_tokens);
+  padded_.reserve(sizes_.front());
+}
+
+Status TokenLoop::check_prompt(std::span<const int32_t> ids) const {
+  if (ids.empty()) return refused("the prompt has no tokens; wanted is at least one");
+  if (ids.size() > model_.context_tokens)
+    return refused(text_of("the prompt has ", ids.size(), " tokens, the plan's context holds ",
+                           model_.context_tokens,
+                           "; shorten the prompt, or compile the model with a larger --ctx"));
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || static_cast<uint32_t>(ids[i]) >= model_.vocabulary)
+      return refused(text_of("token ", i, " of the prompt is ", ids[i],
+                             "; the vocabulary has ids 0 to ", model_.vocabulary - 1));
+  }
+  return {};
+}
+
+// The last token is always computed: its logits are wanted.
+uint32_t TokenLoop::reusable(std::span<const int32_t> ids) const {
+  const size_t most =
+      std::min(ids.size() - 1, reuse_ == Reuse::Exact ? size_t{prompt_rows_} : held_.size());
+  const auto apart =
+      std::mismatch(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(most), held_.begin());
+  return static_cast<uint32_t>(apart.first - ids.begin());
+}
+
+Status TokenLoop::set(uint32_t entry, const char* name, const int32_t* data,
+                      std::span<const uint64_t> dims) {
+  rlx_tensor tensor = RLX_INIT(rlx_tensor);
+  tensor.data = data;
+  tensor.dtype = RLX_I32;
+  tensor.rank = static_cast<uint32_t>(dims.size());
+  uint64_t count = 1;
+  for (size_t i = 0; i < dims.size(); ++i) count *= tensor.dims[i] = dims[i];
+  tensor.size_bytes = count * sizeof(int32_t);
+  return status_of(rlx_session_set_input(session_, entry, name, &tensor));
+}
+
+// How many of the ids count, and that the last of these is wanted.
+Status TokenLoop::set_row(uint32_t entry, uint32_t count) {
+  const auto counted = static_cast<int32_t>(count);
+  const int32_t last = counted - 1;
+  RLX_RETURN_IF_ERROR(set(entry, "count", &counted, {}));
+  return set(entry, "last", &last, kOne);
+}
+
+Status TokenLoop::run_chunk(const Chunk& chunk, std::span<const int32_t> ids) {
+  const auto found =
+      std::find_if(model_.prompts.begin(), model_.prompts.end(),
+                   [&](const TokenEntry& each) { return each.tokens == chunk.size; });
+  const uint32_t entry = found == model_.prompts.end() ? model_.decode.entry : found->entry;
+  const auto counted = ids.subspan(chunk.position, chunk.count);
+  padded_.assign(counted.begin(), counted.end());
+  padded_.resize(chunk.size);
+  const auto position = static_cast<int32_t>(chunk.position);
+  decode_is_set_ = false;
+  RLX_RETURN_IF_ERROR(set(entry, "ids", padded_.data(), std::array<uint64_t, 2>{1, chunk.size}));
+  RLX_RETURN_IF_ERROR(set(entry, "position", &position, {}));
+  RLX_RETURN_IF_ERROR(set_row(entry, chunk.count));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_run(session_, entry)));
+  ran_ = entry;
+  held_.resize(chunk.position);
+  held_.insert(held_.end(), counted.begin(), counted.end());
+  return {};
+}
+
+Status TokenLoop::read_prompt(std::span<const int32_t> ids) {
+  RLX_RETURN_IF_ERROR(check_prompt(ids));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  kept_tokens_ = reusable(ids);
+  rewind(kept_tokens_);
+  const std::vector<Chunk> chunks = cut_into_chunks(
+      sizes_, kept_tokens_, static_cast<uint32_t>(ids.size()), model_.context_tokens);
+  prompt_runs_ = static_cast<uint32_t>(chunks.size());
+  for (const Chunk& chunk : chunks) {
+    RLX_RETURN_IF_ERROR(run_chunk(chunk, ids));
+    if (reuse_ == Reuse::Exact) prompt_rows_ = static_cast<uint32_t>(held_.size());
+  }
+  return {};
+}
+
+Status TokenLoop::feed(int32_t id) {
+  if (held_.size() >= model_.context_tokens)
+    return refused(text_of("the context is full: it holds ", model_.context_tokens, " tokens, ",
+                           held_.size() + 1, " are wanted"));
+  const uint32_t entry = model_.decode.entry;
+  const auto position = static_cast<int32_t>(held_.size());
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  if (!decode_is_set_) RLX_RETURN_IF_ERROR(set_row(entry, 1));
+  decode_is_set_ = true;
+  RLX_RETURN_IF_ERROR(set(entry, "ids", &id, std::array<uint64_t, 2>{1, 1}));
+  RLX_RETURN_IF_ERROR(set(entry, "position", &position, {}));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_submit(session_, entry)));
+  ran_ = entry;
+  held_.push_back(id);
+  return {};
+}
+
+Status TokenLoop::next(int32_t& id) {
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  return status_of(rlx_session_read_output(session_, ran_, "next", &id, sizeof id));
+}
+
+Status TokenLoop::read_logits(std::span<float> logits) {
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  return status_of(
+      rlx_session_read_output(session_, ran_, "logits", logits.data(), logits.size_bytes()));
+}
+
+void TokenLoop::rewind(uint32_t count) {
+  held_.resize(count);
+  prompt_rows_ = std::min(prompt_rows_, count);
+}
+
+Status TokenLoop::save_rows(std::vector<std::byte>& rows) {
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  const rlx_state_range range = first_rows(held_.size());
+  rows.resize(held_.size() * bytes_of_row(model_));
+  std::byte* place = rows.data();
+  for (const Cache& cache : model_.caches) {
+    const uint64_t size_bytes = range.count * cache.row_bytes;
+    if (size_bytes != 0)
+      RLX_RETURN_IF_ERROR(status_of(
+          rlx_session_read_state(session_, cache.name.c_str(), &range, place, size_bytes)));
+    place += size_bytes;
+  }
+  return {};
+}
+
+Status TokenLoop::restore_rows(std::span<const int32_t> ids, uint32_t prompt_rows,
+                               std::span<const std::byte> rows) {
+  RLX_RETURN_IF_ERROR(check_prompt(ids));
+  if (rows.size() != ids.size() * bytes_of_row(model_) || prompt_rows > ids.size())
+    return refused(text_of("caches of ", ids.size(), " tokens, ", prompt_rows,
+                           " of them of prompts, in ", rows.size(), " bytes; the plan's rows have ",
+                           bytes_of_row(model_), " bytes"));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  rewind(0);
+  const rlx_state_range range = first_rows(ids.size());
+  const std::byte* place = rows.data();
+  for (const Cache& cache : model_.caches) {
+    const rlx_tensor tensor = tensor_of(cache, range.count, place);
+    RLX_RETURN_IF_ERROR(
+        status_of(rlx_session_write_state(session_, cache.name.c_str(), &range, &tensor)));
+    place += tensor.size_bytes;
+  }
+  held_.assign(ids.begin(), ids.end());
+  prompt_rows_ = prompt_rows;
+  return {};
+}
+
+}  // namespace rlx::language

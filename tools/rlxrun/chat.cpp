@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// From messages to replies.
+#include "tools/rlxrun/chat.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <numeric>
+
+#include "runtime/base/text.h"
+#include "tools/language/token_loop.h"
+#include "tools/npy/npy.h"
+#include "tools/rlxrun/chat_text.h"
+#include "tools/rlxrun/errors.h"
+
+namespace rlx::tool {
+namespace {
+
+constexpr uint32_t kMostTokens = 256;  // of a reply, unless the user says
+
+// A reply on its way to the terminal, or only to the report.
+class Teller {
+ public:
+  Teller(const rlx_text* text, bool prints) : text_(text), prints_(prints) {
+    if (text == nullptr) return;
+    rlx_text_stream* stream = nullptr;
+    check_text(rlx_text_stream_create(text, 0, &stream));
+    stream_.reset(stream);
+  }
+
+  void put(ChatTurn& turn, int32_t id) {
+    if (stream_ == nullptr) {
+      print((turn.ids.size() > 1 ? "," : "") + std::to_string(id));
+      return;
+    }
+    const char* utf8 = nullptr;
+    size_t size_bytes = 0;
+    check_text(rlx_text_stream_put(stream_.get(), id, &utf8, &size_bytes));
+    add(turn, {utf8, size_bytes});
+  }
+
+  void end(ChatTurn& turn) {
+    if (stream_ != nullptr) {
+      const char* utf8 = nullptr;
+      size_t size_bytes = 0;
+      check_text(rlx_text_stream_end(stream_.get(), &utf8, &size_bytes));
+      add(turn, {utf8, size_bytes});
+    }
+    if (!turn.ids.empty()) print("\n");
+  }
+
+  [[nodiscard]] bool ends_reply(int32_t id) const {
+    return text_ != nullptr && rlx_text_is_stop(text_, id) != 0;
+  }
+
+ private:
+  void add(ChatTurn& turn, std::string_view piece) {
+    turn.text += piece;
+    print(piece);
+  }
+
+  void print(std::string_view piece) const {
+    if (!prints_ || piece.empty()) return;
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  const rlx_text* text_;
+  bool prints_;
+  StreamHandle stream_;
+};
+
+// Chooses the token that follows what the loop holds.
+class Chooser {
+ public:
+  Chooser(language::TokenLoop& loop, const rlx_text* text, const Options& options)
+      : loop_(loop), draws_(options.chat.sampling.temperature > 0) {
+    if (text == nullptr && !draws_) return;
+    if (text == nullptr)
+      throw Failure(ExitCode::InputRefused,
+                    "the plan has no text section, whose tokens --temperature draws from; without "
+                    "one only the likeliest tokens can be had");
+    rlx_text_sampling sampling = options.chat.sampling;
+    sampling.seed = options.seed;
+    rlx_text_sampler* sampler = nullptr;
+    check_text(rlx_text_sampler_create(text, &sampling, &sampler));
+    sampler_.reset(sampler);
+    rlx_text_info info = RLX_INIT(rlx_text_info);
+    check_text(rlx_text_get_info(text, &info));
+    token_count_ = info.token_count;
+    logits_.resize(loop.model().vocabulary);
+  }
+
+  // Of the logits no byte is read where the likeliest token is wanted, unless that is padding of
+  // the model's vocabulary.
+  int32_t next() {
+    int32_t id = 0;
+    if (!draws_) {
+      check(loop_.next(id));
+      if (sampler_ == nullptr || static_cast<uint32_t>(id) < token_count_) return id;
+    }
+    check(loop_.read_logits(logits_));
+    check_text(rlx_text_sampler_choose(sampler_.get(), logits_.data(), logits_.size(), &id));
+    return id;
+  }
+
+ private:
+  language::TokenLoop& loop_;
+  bool draws_;
+  SamplerHandle sampler_;
+  uint32_t token_count_ = 0;
+  std::vector<float> logits_;
+};
+
+// The newest half of what the context holds.
+std::vector<int32_t> newest_half(std::span<const int32_t> ids, uint32_t context_tokens) {
+  const std::span<const int32_t> kept = ids.last(std::min<size_t>(ids.size(), context_tokens / 2));
+  return {kept.begin(), kept.end()};
+}
+
+class Replier {
+ public:
+  Replier(language::TokenLoop& loop, const rlx_text* text, const Options& options)
+      : loop_(loop),
+        options_(options),
+        chooser_(loop, text, options),
+        teller_(text, !options.json),
+        most_tokens_(
+            options.chat.most_tokens.value_or(options.chat.logits_path.empty() ? kMostTokens : 0)) {
+  }
+
+  ChatTurn reply(std::vector<int32_t> prompt_ids) {
+    ChatTurn turn{.prompt_ids = std::move(prompt_ids)};
+    turn.ids.reserve(most_tokens_);
+    turn.token_microseconds.reserve(most_tokens_);
+    read_prompt(turn);
+    if (!options_.chat.logits_path.empty()) write_logits();
+    Stopwatch watch;
+    while (turn.ids.size() < most_tokens_) {
+      const int32_t id = chooser_.next();
+      if (!turn.ids.empty()) turn.token_microseconds.push_back(watch.microseconds());
+      watch = {};
+      turn.ids.push_back(id);
+      if (teller_.ends_reply(id)) {
+        turn.end = ReplyEnd::Stop;
+        break;
+      }
+      // While the device computes the next one.
+      if (turn.ids.size() < most_tokens_) feed(turn, id);
+      teller_.put(turn, id);
+    }
+    teller_.end(turn);
+    return turn;
+  }
+
+ private:
+  [[nodiscard]] bool shifts() const { return options_.chat.overflow == Overflow::Shift; }
+
+  void read_prompt(ChatTurn& turn) {
+    const uint32_t context = loop_.model().context_tokens;
+    if (shifts() && turn.prompt_ids.size() > context) {
+      turn.prompt_ids = newest_half(turn.prompt_ids, context);
+      ++turn.shifts;
+    }
+    const Stopwatch watch;
+    check(loop_.read_prompt(turn.prompt_ids));
+    turn.prompt_milliseconds = watch.milliseconds();
+    turn.kept_tokens = loop_.kept_tokens();
+    turn.prompt_runs = loop_.prompt_runs();
+  }
+
+  void write_logits() {
+    std::vector<float> logits(loop_.model().vocabulary);
+    check(loop_.read_logits(logits));
+    const auto bytes = std::as_bytes(std::span(logits));
+    check_written(
+        npy::write_npy(options_.chat.logits_path, {.element = npy::Element::F32,
+                                                   .dims = {1, logits.size()},
+                                                   .data = {bytes.begin(), bytes.end()}}));
+  }
+
+  void feed(ChatTurn& turn, int32_t id) {
+    const uint32_t context = loop_.model().context_tokens;
+    if (loop_.held().size() < context) return check(loop_.feed(id));
+    if (!shifts())
+      throw Failure(
+          ExitCode::InputRefused,
+          text_of("the context of ", context, " tokens is full: ", turn.prompt_ids.size(),
+                  " of the prompt and ", turn.ids.size(),
+                  " of the reply; ask for fewer (-n), use --overflow shift, or compile the "
+                  "model with a larger --ctx"));
+    std::vector<int32_t> ids = newest_half(loop_.held(), context);
+    ids.push_back(id);
+    check(loop_.read_prompt(ids));
+    ++turn.shifts;
+  }
+
+  language::TokenLoop& loop_;
+  const Options& options_;
+  Chooser chooser_;
+  Teller teller_;
+  uint32_t most_tokens_;
+};
+
+void tell_times(const ChatTurn& turn) {
+  std::fprintf(stderr,
+               "rlxrun: prompt of %zu tokens (%u kept) in %.1f ms; reply of %zu tokens, %.1f "
+               "tokens/s%s\n",
+               turn.prompt_ids.size(), turn.kept_tokens, turn.prompt_milliseconds, turn.ids.size(),
+               turn.tokens_per_second(), turn.shifts > 0 ? "; older tokens were forgotten" : "");
+}
+
+const rlx_text* need_text(const TextHandle& text, const PlanFacts& plan) {
+  if (text == nullptr)
+    throw Failure(ExitCode::InputRefused,
+                  "plan " + rlx::quoted(plan.name) +
+                      " has no text section: no tokenizer and no chat template; compile it from a "
+                      ".gguf file that has them, or give tokens with --prompt-ids");
+  return text.get();
+}
+
+std::vector<ChatMessage> begin_conversation(const ChatOptions& chat) {
+  if (!chat.system) return {};
+  return {{.role = "system", .content = *chat.system}};
+}
+
+bool read_message(std::string& line) {
+  if (::isatty(STDIN_FILENO) != 0) std::fputs("> ", stderr);
+  return static_cast<bool>(std::getline(std::cin, line));
+}
+
+// Each line is a message.
+void converse(Replier& replier, const rlx_text* text, const Options& options, ChatReport& report) {
+  std::vector<ChatMessage> messages = begin_conversation(options.chat);
+  for (std::string line; read_message(line);) {
+    if (line.empty()) continue;
+    messages.push_back({.role = "user", .content = line});
+    ChatTurn turn = replier.reply(chat_ids(text, messages));
+    messages.push_back({.role = "assistant", .content = turn.text});
+    if (!options.json) tell_times(turn);
+    report.turns.push_back(std::move(turn));
+  }
+}
+
+void take_turns(language::TokenLoop& loop, const TextHandle& text, const Options& options,
+                ChatReport& report) {
+  const ChatOptions& chat = options.chat;
+  const rlx_text* const spoken =
+      chat.prompt_ids.empty() ? need_text(text, report.plan) : text.get();
+  Replier replier(loop, spoken, options);
+  if (chat.interactive) return converse(replier, spoken, options, report);
+  std::vector<int32_t> ids = chat.prompt_ids;
+  if (chat.message) {
+    std::vector<ChatMessage> messages = begin_conversation(chat);
+    messages.push_back({.role = "user", .content = *chat.message});
+    ids = chat_ids(spoken, messages);
+  }
+  report.turns.push_back(replier.reply(std::move(ids)));
+  if (!options.json) tell_times(report.turns.back());
+}
+
+}  // namespace
+
+double ChatTurn::tokens_per_second() const {
+  const double microseconds =
+      std::accumulate(token_microseconds.begin(), token_microseconds.end(), 0.0);
+  return microseconds > 0 ? static_cast<double>(token_microseconds.size()) * 1e6 / microseconds : 0;
+}
+
+ChatReport run_chat(const Options& options) {
+  ChatReport report;
+  const Stopwatch open_watch;
+  const PlanHandle plan = open_plan(options);
+  language::ModelPlan model;
+  check(language::describe_model(plan.get(), model));
+  const TextHandle text = open_text(plan.get());
+  report.plan = facts_of(plan.get());
+  if (options.chat.prompt_ids.empty()) need_text(text, report.plan);
+  report.open_milliseconds = open_watch.milliseconds();
+  const DeviceHandle device = open_wanted_device(options, plan.get(), report.device);
+  const Stopwatch load_watch;
+  const SessionHandle session = create_session(plan.get(), device.get(), options);
+  report.load_milliseconds = load_watch.milliseconds();
+  language::TokenLoop loop(std::move(model), session.get(), options.chat.reuse);
+  take_turns(loop, text, options, report);
+  return report;
+}
+
+}  // namespace rlx::tool

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// One use of rlxrun with a language model: a prompt or a conversation, and what it took.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/rlxrun/opening.h"
+#include "tools/rlxrun/options.h"
+
+namespace rlx::tool {
+
+enum class ReplyEnd : uint8_t {
+  Stop,    // the model ended it
+  Length,  // as many tokens as were asked for
+};
+
+struct ChatTurn {
+  std::vector<int32_t> prompt_ids;
+  std::vector<int32_t> ids;  // of the reply, with the one that ended it
+  std::string text;          // empty where the plan has none
+  ReplyEnd end = ReplyEnd::Length;
+  uint32_t kept_tokens = 0;  // of the prompt, whose rows were there
+  uint32_t prompt_runs = 0;
+  uint32_t shifts = 0;  // how often the oldest half was forgotten
+  double prompt_milliseconds = 0;
+  std::vector<double> token_microseconds;  // of the tokens behind the first one
+
+  [[nodiscard]] double tokens_per_second() const;
+};
+
+struct ChatReport {
+  DeviceFacts device;
+  PlanFacts plan;
+  double open_milliseconds = 0;
+  double load_milliseconds = 0;
+  std::vector<ChatTurn> turns;
+};
+
+// Throws a Failure where something is refused. Prints replies as they come, and a line about each
+// to standard error, unless the report is wanted as JSON.
+ChatReport run_chat(const Options& options);
+
+std::string chat_json(const ChatReport& report);
+
+}  // namespace rlx::tool

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags for language models, and with which others they go.
+#include "tools/rlxrun/chat_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+
+namespace rlx::tool {
+namespace {
+
+constexpr const char* kGroup = "Language models";
+
+// Of a single run: they mean nothing in a loop over two entries.
+constexpr const char* kRunFlags[] = {
+    "--entry",      "--dim",     "--inputs",   "--seeded",     "--seeded-max", "--state",
+    "--dump-state", "--outputs", "--expected", "--rtol",       "--atol",       "--repeat",
+    "--warmup",     "--profile", "--trace",    "--dump-after", "--poison"};
+constexpr const char* kChatFlags[] = {"--system", "--tokens",  "--temperature",    "--top-k",
+                                      "--top-p",  "--min-p",   "--sampling-order", "--logits",
+                                      "--cache",  "--overflow"};
+constexpr const char* kDrawFlags[] = {"--top-k", "--top-p", "--min-p", "--sampling-order",
+                                      "--seed"};
+
+void add_prompt_flags(CLI::App& app, ChatOptions& chat) {
+  app.add_option("--chat", chat.message, "What a user says to the plan's model; prints its reply")
+      ->type_name("TEXT")
+      ->group(kGroup);
+  app.add_flag("-i,--interactive", chat.interactive,
+               "A conversation: each line of standard input is a message")
+      ->group(kGroup);
+  app.add_option("--system", chat.system, "What the model is told before a conversation")
+      ->type_name("TEXT")
+      ->group(kGroup);
+  app.add_option("--prompt-ids", chat.prompt_ids, "A prompt as tokens, without a template: 1,2,3")
+      ->delimiter(',')
+      ->type_name("IDS")
+      ->group(kGroup);
+  app.add_option("-n,--tokens", chat.most_tokens,
+                 "Most tokens of a reply; 256 unless given, with --logits none")
+      ->type_name("N")
+      ->group(kGroup);
+  app.add_option("--logits", chat.logits_path, "Write the logits behind the prompt")
+      ->type_name("FILE.npy")
+      ->group(kGroup);
+}
+
+void add_sampling_flags(CLI::App& app, ChatOptions& chat) {
+  rlx_text_sampling& sampling = chat.sampling;
+  app.add_option("--temperature", sampling.temperature, "0, unless given: the likeliest token")
+      ->check(CLI::Range(0.0, 100.0))
+      ->group(kGroup);
+  app.add_option("--top-k", sampling.top_k, "Draw from the K likeliest tokens")->group(kGroup);
+  app.add_option("--top-p", sampling.top_p, "Draw from the likeliest tokens of that probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  app.add_option("--min-p", sampling.min_p,
+                 "Draw from tokens with at least this share of the largest probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  const std::map<std::string, rlx_text_order> orders = {
+      {"temperature-first", RLX_TEXT_TEMPERATURE_FIRST},
+      {"temperature-last", RLX_TEXT_TEMPERATURE_LAST}};
+  app.add_option("--sampling-order", sampling.order,
+                 "Where the temperature stands among the cuts: temperature-first (as in Hugging "
+                 "Face's, unless given) or temperature-last (as in llama.cpp)")
+      ->transform(CLI::CheckedTransformer(orders))
+      ->group(kGroup);
+}
+
+void add_cache_flags(CLI::App& app, ChatOptions& chat) {
+  const std::map<std::string, language::Reuse> reuses = {{"exact", language::Reuse::Exact},
+                                                         {"fast", language::Reuse::Fast}};
+  app.add_option("--cache", chat.reuse,
+                 "exact, unless given: what a conversation's next turn keeps of the caches changes "
+                 "no bit of its reply; fast: the reply's own rows are kept too")
+      ->transform(CLI::CheckedTransformer(reuses))
+      ->group(kGroup);
+  const std::map<std::string, Overflow> overflows = {{"refuse", Overflow::Refuse},
+                                                     {"shift", Overflow::Shift}};
+  app.add_option(
+         "--overflow", chat.overflow,
+         "Where the context is full: refuse, unless given, or shift: forget its oldest half")
+      ->transform(CLI::CheckedTransformer(overflows))
+      ->group(kGroup);
+}
+
+template <size_t kCount>
+void refuse_given(const CLI::App& app, const char* const (&names)[kCount], const std::string& why) {
+  for (const char* name : names) {
+    if (app.get_option(name)->count() > 0) throw CLI::ValidationError(std::string(name) + why);
+  }
+}
+
+}  // namespace
+
+void add_chat_flags(CLI::App& app, Options& options) {
+  add_prompt_flags(app, options.chat);
+  add_sampling_flags(app, options.chat);
+  add_cache_flags(app, options.chat);
+}
+
+void check_chat_flags(const CLI::App& app, const Options& options) {
+  const ChatOptions& chat = options.chat;
+  if (!chat.is_wanted()) {
+    refuse_given(app, kChatFlags, " needs --chat, -i or --prompt-ids");
+    if (app.get_option("--seed")->count() > 0 && !options.seeded)
+      throw CLI::ValidationError("--seed needs --seeded, or --chat with a --temperature");
+    return;
+  }
+  refuse_given(app, kRunFlags, " does not go with --chat, -i and --prompt-ids");
+  const int prompts =
+      (chat.message ? 1 : 0) + (chat.interactive ? 1 : 0) + (chat.prompt_ids.empty() ? 0 : 1);
+  if (prompts > 1)
+    throw CLI::ValidationError("--chat, -i and --prompt-ids do not go together; give one");
+  if (chat.system && !chat.prompt_ids.empty())
+    throw CLI::ValidationError("--system does not go with --prompt-ids, which have no template");
+  if (!chat.logits_path.empty() && chat.interactive)
+    throw CLI::ValidationError("--logits does not go with -i, which has several prompts");
+  if (chat.sampling.temperature == 0)
+    refuse_given(app, kDrawFlags, " needs a --temperature above 0: at 0 nothing is drawn");
+}
+
+}  // namespace rlx::tool
