@@ -14,7 +14,8 @@
 //   parts: as accurate as f32) or 1 (tf32); RLX_D, RLX_DV (whole multiples of 16 bytes, at most 256 elements), RLX_SQ, RLX_SK,
 //   RLX_HEADS, RLX_HEADS_PER_KV; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
 //   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_CAUSAL, RLX_ALIGN_END,
-//   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none); RLX_PREFETCH: k and v stood before the run, or only few rows of them did not:
+//   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none); RLX_SQ, RLX_SK, the batch and strides may be free sizes, RLX_MOST_SQ is the largest
+//   RLX_SQ; RLX_PREFETCH: k and v stood before the run, or only few rows of them did not:
 //   they are fetched into L2 before the predecessors are complete; RLX_EARLY_POSITIONS: kv_len and q_start stood before the run and
 //   may be read before that, too.
 // generated/attention_mma.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_TILE_OF(z), RLX_ATTENDS(mask value),

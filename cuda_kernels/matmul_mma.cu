@@ -7,7 +7,7 @@
 //   share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a group, whole tiles); RLX_A, the
 //   type of both operands; RLX_TF32 1: f32 operands count as tf32; RLX_A_WEIGHTS, RLX_B_WEIGHTS 1: the operand is there before any
 //   step runs, so it travels while the steps before this one finish; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K,
-//   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel.
+//   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel; all but RLX_K may be free sizes.
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts, x = high + low / 2048, both within
@@ -118,11 +118,14 @@ static_assert(!kRefill || RLX_STAGES > kBehind, "a stage to fill while another i
 
 // ---- panels ----
 
-// Starts the copies of one operand's panel of the lines from `line` and the depths from `depth`; zeros beyond the array.
-template <typename P, bool kByLine, rlx_u32 kLinesTotal, rlx_i64 kLine, rlx_i64 kDepthStride>
-RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth) {
+// Starts the copies of one operand's panel of the lines from `line` and the depths from `depth`; zeros beyond the array's `lines`,
+// which lie at distances of `line_stride`.
+template <typename P, bool kByLine>
+RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth, rlx_u32 lines, rlx_i64 line_stride,
+                       rlx_i64 depth_stride) {
   constexpr rlx_u32 kChunks = P::kRows * P::kRowChunks;
   constexpr rlx_u32 kLoads = (kChunks + kThreads - 1) / kThreads;
+  const bool whole_lines = lines % (kByLine ? P::kRowChunks * kChunk : P::kRows) == 0u;
   RLX_UNROLL for (rlx_u32 load = 0; load < kLoads; ++load) {
     const rlx_u32 index = rlx_local_index + load * kThreads;
     if (kChunks % kThreads != 0 && index >= kChunks) break;
@@ -131,9 +134,8 @@ RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth
     rlx_u32 at_line = line + (kByLine ? chunk * kChunk : row);
     rlx_u32 at_depth = depth + (kByLine ? row : chunk * kChunk);
     rlx_u32 bytes = 16;
-    constexpr bool kWholeLines = kLinesTotal % (kByLine ? P::kRowChunks * kChunk : P::kRows) == 0;
-    if (!kWholeLines) {
-      const rlx_u32 left = at_line < kLinesTotal ? kLinesTotal - at_line : 0u;
+    if (!whole_lines) {
+      const rlx_u32 left = at_line < lines ? lines - at_line : 0u;
       bytes = kByLine ? min(bytes, left * kElementBytes) : left > 0u ? bytes : 0u;
     }
     if (RLX_K % RLX_TILE_K != 0) {
@@ -141,10 +143,11 @@ RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth
       bytes = kByLine ? (left > 0u ? bytes : 0u) : min(bytes, left * kElementBytes);
     }
     if (bytes == 0u) at_line = at_depth = 0u;
-    const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(kLine) + RLX_INDEX(at_depth) * RLX_INDEX(kDepthStride);
+    const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
     rlx_copy16_async(shared + P::at(row, chunk), RLX_AT(base, element, kElementBytes), bytes);
   }
 }
+
 // ---- fragments ----
 
 struct WarpPlace {
@@ -359,11 +362,12 @@ struct Work {
 
   RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block % RLX_STAGES * kStageBytes; }
   RLX_FN void copy_a(rlx_u32 block) const {
-    copy_panel<PanelA, RLX_A_BY_LINE, RLX_M, RLX_A_LINE, RLX_A_DEPTH>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K);
+    copy_panel<PanelA, RLX_A_BY_LINE>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_M), RLX_A_LINE,
+                                      RLX_A_DEPTH);
   }
   RLX_FN void copy_b(rlx_u32 block) const {
-    copy_panel<PanelB, RLX_B_BY_LINE, RLX_N, RLX_B_LINE, RLX_B_DEPTH>(stage(block) + PanelA::kBytes, b, first_n,
-                                                                    depth_begin + block * RLX_TILE_K);
+    copy_panel<PanelB, RLX_B_BY_LINE>(stage(block) + PanelA::kBytes, b, first_n, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_N),
+                                      RLX_B_LINE, RLX_B_DEPTH);
   }
 };
 
@@ -485,8 +489,13 @@ RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column, bool wanted) {
 }
 
 #if RLX_IS_F32
-// The product of a line of a and a line of b by fused multiply-adds.
-__device__ __noinline__ float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
+// The product of a line of a and a line of b by fused multiply-adds. Sizes in params are known to the kernel's own code alone.
+#ifdef RLX_SIZES
+#define RLX_APART RLX_FN
+#else
+#define RLX_APART __device__ __noinline__
+#endif
+RLX_APART float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
   float sum = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0; k < rlx_u32(RLX_K); ++k) {
     const float x = rlx_load_f32(a, rlx_i64(m) * rlx_i64(RLX_A_LINE) + rlx_i64(k) * rlx_i64(RLX_A_DEPTH));

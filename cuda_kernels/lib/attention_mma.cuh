@@ -23,10 +23,10 @@ constexpr int kWordElements = 4 / kBytes;
 #if RLX_HAS_KV_LEN
 constexpr int kKvLenBytes = RLX_CAT(rlx_bytes_, RLX_KV_LEN);
 #endif
-constexpr int kRows = RLX_SQ * RLX_FOLD;                     // of one group of heads
+#define RLX_GROUP_ROWS (RLX_SQ * RLX_FOLD)                   // of one group of heads
 constexpr int kMTiles = RLX_M_TILES;                         // 16 rows each
 constexpr int kTileRows = 16 * kMTiles * RLX_WARPS_Q;
-constexpr int kUsedRows = kTileRows < kRows ? kTileRows : kRows;
+constexpr int kUsedRows = kTileRows < RLX_MOST_SQ * RLX_FOLD ? kTileRows : RLX_MOST_SQ * RLX_FOLD;
 constexpr int kNTiles = RLX_STEP_KEYS / 8;                   // 8 keys each
 constexpr int kTileKeys = RLX_STEP_KEYS * RLX_WARPS_K;
 constexpr int kChunks = (RLX_D / kWordElements + 15) / 16;   // 64 bytes of a q or k row: two depth steps
@@ -97,7 +97,7 @@ RLX_FN rlx_ptr v_row(const Params& p, const Place& at, int key) {
 // begin and end for the rows of the tile.
 RLX_FN void find_keys(Place& at, int key_count, int position_0) {
   [[maybe_unused]] const int first_query = at.first_row / RLX_FOLD;
-  [[maybe_unused]] const int last_query = (min(at.first_row + kTileRows, kRows) - 1) / RLX_FOLD;
+  [[maybe_unused]] const int last_query = (min(at.first_row + kTileRows, RLX_GROUP_ROWS) - 1) / RLX_FOLD;
   at.position_0 = position_0;
   at.begin = 0;
   at.end = key_count;
@@ -169,7 +169,7 @@ RLX_FN bool all_disallowed(const Place& at, int unit_row, int first_key) {
 #if RLX_HAS_BIAS
 template <typename Params>
 RLX_FN float bias_at(const Params& p, const Place& at, int row, int key) {
-  if (row >= kRows) return 0.0f;
+  if (row >= RLX_GROUP_ROWS) return 0.0f;
   return RLX_CAT(rlx_load_, RLX_BIAS)(p.bias, RLX_ROW_OFFSET(at, row, RLX_BIAS) + RLX_INDEX(key) * RLX_BIAS_K);
 }
 #endif
@@ -178,7 +178,7 @@ template <typename Params>
 RLX_FN bool is_allowed(const Params& p, const Place& at, const KeyBounds& bounds, int row, int key) {
   if (key < bounds.first || key > bounds.last) return false;
 #if RLX_HAS_MASK
-  if (row < kRows && !RLX_ATTENDS(RLX_CAT(rlx_load_, RLX_MASK)(p.mask, RLX_ROW_OFFSET(at, row, RLX_MASK) +
+  if (row < RLX_GROUP_ROWS && !RLX_ATTENDS(RLX_CAT(rlx_load_, RLX_MASK)(p.mask, RLX_ROW_OFFSET(at, row, RLX_MASK) +
                                                                            RLX_INDEX(key) * RLX_MASK_K))) {
     return false;
   }
@@ -290,7 +290,8 @@ RLX_FN void multiply_add(float (*d)[4], const Left& a, const Right (&b)[kCount])
 // and column. Words of chunk c in depth order: from shared memory k comes as words t, t + 4, t + 8, t + 12 of the chunk, straight
 // from memory as words 4t to 4t + 3.
 struct Queries {
-  rlx_ptr rows[kMTiles][2];  // of rows g and g + 8, 0 behind the last
+  rlx_ptr rows[kMTiles][2];   // of rows g and g + 8
+  bool is_there[kMTiles][2];  // ptxas 13.0 tested a row of 0 too early: a warp without rows read from it
   rlx_u32 words[kMTiles][2 * kChunks][4];
 
   template <typename Params>
@@ -298,7 +299,8 @@ struct Queries {
     RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
       RLX_UNROLL for (int h = 0; h < 2; ++h) {
         const int row = first_row + 16 * m + 8 * h + int(rlx_lane_of_warp / 4);
-        rows[m][h] = row < kRows ? p.q + rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q)) * kBytes : rlx_ptr(0);
+        rows[m][h] = p.q + rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Q)) * kBytes;
+        is_there[m][h] = row < RLX_GROUP_ROWS;
       }
       if constexpr (kQueriesHeld) {
         RLX_UNROLL for (int c = 0; c < kChunks; ++c) load(m, c);
@@ -322,12 +324,12 @@ struct Queries {
       RLX_UNROLL for (int i = 0; i < 4; ++i) {
         const int byte = (16 * c + 4 * i + t) * 4;
         rlx_u32 word[1];
-        load_words(word, rows[m][h] + byte, rows[m][h] != 0 && byte < RLX_D * kBytes);
+        load_words(word, rows[m][h] + byte, is_there[m][h] && byte < RLX_D * kBytes);
         read[i] = word[0];
       }
 #else
       const int byte = (16 * c + 4 * t) * 4;
-      load_words(read, rows[m][h] + byte, rows[m][h] != 0 && byte < RLX_D * kBytes);
+      load_words(read, rows[m][h] + byte, is_there[m][h] && byte < RLX_D * kBytes);
 #endif
       RLX_UNROLL for (int i = 0; i < 4; ++i) words[m][2 * c + i / 2][i % 2 * 2 + h] = read[i];
     }
@@ -684,7 +686,7 @@ RLX_FN void write_rows(const Params& p, const Place& at, const Rows& rows, int w
       const float total = quad_sum(rows.total[m][h]);
       const float inverse = inverse_of(total);
       const int row = at.first_row + (warp_q * kMTiles + m) * 16 + 8 * h + g;
-      const bool exists = row < kRows;
+      const bool exists = row < RLX_GROUP_ROWS;
       const rlx_i64 place = rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y));
       if (exists && t == 0) write_lse(p, at, row, rows.shift[m][h], total);
       const float(&out)[kOutTiles][4] = rows.out[m];
@@ -744,7 +746,7 @@ RLX_FN Piece joined_piece(Stats stats, Sum sum) {
 
 template <typename Params>
 RLX_FN void write_piece(const Params& p, const Place& at, const Piece& piece, int row, int d) {
-  if (row >= kRows) return;
+  if (row >= RLX_GROUP_ROWS) return;
   const float inverse = inverse_of(piece.total);
   RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y) + RLX_INDEX(d)),
                               rlx_vec4{piece.sum.x * inverse, piece.sum.y * inverse, piece.sum.z * inverse, piece.sum.w * inverse});

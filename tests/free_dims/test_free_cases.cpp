@@ -22,8 +22,16 @@ namespace rlx::test {
 #define RLX_OPS(family, ...) std::vector<Case> family##_cases();
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+std::vector<Case> cooperative_matrix_cases();
+std::vector<Case> attention_matrix_cases();
 
 namespace {
+
+// What plans are made for, and run on.
+struct Place {
+  Device& device;
+  std::string target;
+};
 
 // How a case went with one set of its sizes free.
 enum class Outcome : uint8_t {
@@ -31,6 +39,7 @@ enum class Outcome : uint8_t {
   Wrong,
   Refused,  // a size was needed as a number
   Fixed,    // the case's attributes or weights hold the sizes, so that no other fit
+  Skipped,  // the device lacks what the plan needs
 };
 
 struct Tally {
@@ -115,9 +124,9 @@ std::optional<Module> free_module(const Case& test, const std::set<int64_t>& fre
   return module;
 }
 
-CompileOptions options_for(const Device& device) {
+CompileOptions options_for(const Place& place) {
   CompileOptions options = test_options(2);
-  options.targets = {device.info().architecture == 0 ? "vulkan" : "cuda"};
+  options.targets = {place.target};
   return options;
 }
 
@@ -171,17 +180,17 @@ std::vector<Tensor> run(Session& session, const CaseGraph& graph, std::byte pois
 
 // Whether the case is beyond its tolerance at these sizes in a plan for them alone too: the values
 // of its inputs were chosen for its own.
-bool fails_fixed(Device& device, const CaseGraph& graph, const Tensor& wanted, size_t output,
+bool fails_fixed(const Place& place, const CaseGraph& graph, const Tensor& wanted, size_t output,
                  Tolerance tolerance) {
   Diagnostics diagnostics;
-  const auto plan = compile_plan(graph.module, options_for(device), diagnostics);
+  const auto plan = compile_plan(graph.module, options_for(place), diagnostics);
   if (!plan) return true;
-  TestSession session(device, plan);
+  TestSession session(place.device, plan);
   const std::vector<Tensor> got = session.run(0, graph.inputs, std::byte{0xA5});
   return !judge(got[output], wanted, tolerance).good;
 }
 
-std::string fault_at(Device& device, Session& session, const Case& test, const Sizes& sizes) {
+std::string fault_at(const Place& place, Session& session, const Case& test, const Sizes& sizes) {
   const auto graph = resized(test, sizes);
   if (!graph) return {};  // no case of these sizes
   Diagnostics diagnostics;
@@ -198,7 +207,7 @@ std::string fault_at(Device& device, Session& session, const Case& test, const S
       const Tolerance tolerance =
           test.tolerance == Tolerance::Norm && doubles ? Tolerance::NormDouble : test.tolerance;
       const Verdict verdict = judge(got[i], (*wanted)[i], tolerance);
-      if (!verdict.good && !fails_fixed(device, *graph, (*wanted)[i], i, tolerance))
+      if (!verdict.good && !fails_fixed(place, *graph, (*wanted)[i], i, tolerance))
         return verdict.fault;
     }
   } catch (const std::exception& error) {
@@ -228,13 +237,13 @@ std::string text_of(const Sizes& sizes) {
   return text;
 }
 
-Outcome outcome_of(Device& device, const Case& test, const std::set<int64_t>& free_sizes,
+Outcome outcome_of(const Place& place, const Case& test, const std::set<int64_t>& free_sizes,
                    Least least) {
   Outcome outcome = Outcome::Fixed;
   auto module = free_module(test, free_sizes, least, outcome);
   if (!module) return outcome;
   Diagnostics diagnostics;
-  const auto plan = compile_plan(std::move(*module), options_for(device), diagnostics);
+  const auto plan = compile_plan(std::move(*module), options_for(place), diagnostics);
   if (!plan) {
     const bool refused =
         std::any_of(diagnostics.all().begin(), diagnostics.all().end(),
@@ -246,40 +255,47 @@ Outcome outcome_of(Device& device, const Case& test, const std::set<int64_t>& fr
   }
   std::shared_ptr<DevicePlan> loaded;
   std::unique_ptr<Session> session;
-  REQUIRE(device.load(*plan, {}, loaded).ok());
+  const Status status = place.device.load(*plan, {}, loaded);
+  if (status.code() == RLX_UNSUITABLE_DEVICE) return Outcome::Skipped;
+  REQUIRE(status.ok());
   REQUIRE(Session::create(plan, loaded, false, {.max_bindings = 2}, session).ok());
   for (const Sizes& sizes : bindings_of(free_sizes, least)) {
-    const std::string fault = fault_at(device, *session, test, sizes);
+    const std::string fault = fault_at(place, *session, test, sizes);
     INFO(test.op << ": " << test.name << " " << test.attributes << " at" << text_of(sizes) << " on "
-                 << device.info().id << ": " << fault);
+                 << place.device.info().id << ": " << fault);
     CHECK(fault.empty());
     if (!fault.empty()) return Outcome::Wrong;
   }
   return Outcome::Right;
 }
 
-Outcome outcome_of(Device& device, const Case& test, const std::set<int64_t>& free_sizes) {
-  const Outcome from_one = outcome_of(device, test, free_sizes, Least::One);
-  return from_one == Outcome::Fixed ? outcome_of(device, test, free_sizes, Least::Own) : from_one;
+Outcome outcome_of(const Place& place, const Case& test, const std::set<int64_t>& free_sizes) {
+  const Outcome from_one = outcome_of(place, test, free_sizes, Least::One);
+  return from_one == Outcome::Fixed ? outcome_of(place, test, free_sizes, Least::Own) : from_one;
 }
 
 // All sizes at once, or where that does not go, each by itself and then those together of which
 // each went.
-void check_case(Device& device, const Case& test, Tally& tally) {
+void check_case(const Place& place, const Case& test, Tally& tally) {
   const std::set<int64_t> sizes = sizes_of(test);
   if (sizes.empty()) return;
-  const Outcome all = outcome_of(device, test, sizes);
+  const Outcome all = outcome_of(place, test, sizes);
   if (all == Outcome::Right || all == Outcome::Wrong || sizes.size() == 1) {
     ++tally.counts[all];
     return;
   }
   std::set<int64_t> right;
   for (const int64_t size : sizes) {
-    const Outcome one = outcome_of(device, test, {size});
+    const Outcome one = outcome_of(place, test, {size});
     ++tally.counts[one];
     if (one == Outcome::Right) right.insert(size);
   }
-  if (right.size() > 1) ++tally.counts[outcome_of(device, test, right)];
+  if (right.size() > 1) ++tally.counts[outcome_of(place, test, right)];
+}
+
+// Each size by itself: matrix units take no free depth, and a number may be the depth's too.
+void check_each_size(const Place& place, const Case& test, Tally& tally) {
+  for (const int64_t size : sizes_of(test)) ++tally.counts[outcome_of(place, test, {size})];
 }
 
 // Every RLX_FREE_EVERY-th case, from a place that differs from family to family.
@@ -288,16 +304,22 @@ size_t step_of_cases() {
   return every == nullptr ? 1 : std::max<size_t>(std::strtoul(every, nullptr, 10), 1);
 }
 
-void check_family(const std::vector<Case>& cases) {
+using CheckCase = void (*)(const Place& place, const Case& test, Tally& tally);
+
+void check_family(const std::vector<Case>& cases, CheckCase check, const char* vulkan_target) {
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
+    const Place place{*device, device->info().architecture == 0 ? vulkan_target : "cuda"};
     std::map<std::string, Tally> tallies;
-    for (size_t i = 0; i < cases.size(); i += step_of_cases())
-      check_case(*device, cases[i], tallies[cases[i].op]);
+    for (size_t i = 0; i < cases.size(); i += step_of_cases()) {
+      Tally& tally = tallies[cases[i].op];
+      check(place, cases[i], tally);
+      if (tally.counts[Outcome::Skipped] > 0) break;  // others lack it too
+    }
     for (auto& [op, tally] : tallies) {
       std::cout << "  " << op << " on " << device->info().id << ": " << tally.counts[Outcome::Right]
                 << " right, " << tally.counts[Outcome::Wrong] << " wrong, "
                 << tally.counts[Outcome::Refused] << " refused, " << tally.counts[Outcome::Fixed]
-                << " fixed by the case\n";
+                << " fixed by the case, " << tally.counts[Outcome::Skipped] << " skipped\n";
     }
   }
   CHECK(validation_messages().empty());
@@ -305,11 +327,19 @@ void check_family(const std::vector<Case>& cases) {
 
 }  // namespace
 
-#define RLX_OPS(family, ...)                             \
-  TEST_CASE("free sizes of " #family, "[" #family "]") { \
-    check_family(family##_cases());                      \
+#define RLX_OPS(family, ...)                              \
+  TEST_CASE("free sizes of " #family, "[" #family "]") {  \
+    check_family(family##_cases(), check_case, "vulkan"); \
   }
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+
+// Tensor cores and cooperative matrices.
+TEST_CASE("free sizes of products and attention on matrix units", "[matrices]") {
+  for (const std::vector<Case>& cases :
+       {matmul_cases(), attention_cases(), cooperative_matrix_cases(), attention_matrix_cases()}) {
+    check_family(cases, check_each_size, "vulkan-nvidia");
+  }
+}
 
 }  // namespace rlx::test

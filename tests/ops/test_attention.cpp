@@ -284,7 +284,7 @@ TEST_CASE("every_head_size_finds_a_tiling_within_shared_memory") {
         problem.q_tokens = tokens;
         problem.kv_tokens = 1024;
         problem.head_dim = problem.v_head_dim = dim;
-        const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, device);
+        const AttentionMmaTiling tiling = choose_attention_mma_tiling({&problem, 1}, dtype, device);
         CHECK(attention_mma_shared_bytes(problem, dtype, tiling) <=
               static_cast<int64_t>(device.shared_bytes));
         CHECK(tiling.row_tiles(problem) * tiling.tile_rows() >= tokens * tiling.fold);

@@ -184,7 +184,7 @@ TEST_CASE("tensor_core_tiles_cover_the_product_and_fit_the_device") {
       for (const int64_t n : {8, 100, 384, 3072}) {
         for (const int64_t k : {8, 72, 768, 3072}) {
           const MmaProblem problem{.m = m, .n = n, .k = k, .kind = kind, .b_by_line = n == 384};
-          const MmaChoice choice = choose_mma(problem, device);
+          const MmaChoice choice = choose_mma({&problem, 1}, device);
           INFO(m << "x" << n << "x" << k << ": " << choice.text());
           CHECK(choice.tiles * choice.tile.m * choice.tile.n >= m * n);
           CHECK(choice.splits * choice.split_k >= k);
@@ -212,7 +212,7 @@ TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
         for (const bool by_line : {false, true}) {
           const CoopProblem problem{
               .m = m, .n = n, .k = k, .a_by_line = by_line, .b_by_line = by_line};
-          const CoopChoice choice = choose_coop(problem, device);
+          const CoopChoice choice = choose_coop({&problem, 1}, device);
           INFO(m << "x" << n << "x" << k << ": " << choice.text());
           const CoopTile& tile = choice.tile;
           CHECK(choice.splits * choice.split_k >= k);
@@ -234,8 +234,10 @@ TEST_CASE("cooperative_tiles_cover_the_product_and_fit_into_shared_memory") {
 
 TEST_CASE("tensor_core_products_of_few_tiles_split_k_over_clusters") {
   const DeviceModel& device = find_target("cuda")->device;
-  CHECK(choose_mma({.m = 128, .n = 768, .k = 3072}, device).splits > 1);
-  CHECK(choose_mma({.m = 4096, .n = 3072, .k = 768}, device).splits == 1);
+  const MmaProblem few{.m = 128, .n = 768, .k = 3072};
+  const MmaProblem many{.m = 4096, .n = 3072, .k = 768};
+  CHECK(choose_mma({&few, 1}, device).splits > 1);
+  CHECK(choose_mma({&many, 1}, device).splits == 1);
 }
 
 TEST_CASE("matmul_splits_a_long_k_over_few_tiles_and_joins_in_order") {

@@ -20,10 +20,10 @@ struct CoopTiling {
   int64_t stages = 1;
 
   [[nodiscard]] int64_t tile_queries() const { return warps * subgroup_rows; }
-  [[nodiscard]] int64_t query_tiles(const AttentionProblem& problem) const {
+  [[nodiscard]] Dim query_tiles(const AttentionProblem& problem) const {
     return ceil_div(problem.q_tokens, tile_queries());
   }
-  [[nodiscard]] int64_t groups(const AttentionProblem& problem) const {
+  [[nodiscard]] Dim groups(const AttentionProblem& problem) const {
     return problem.batch * problem.heads * query_tiles(problem);
   }
   // The threads stage a tile of keys or values in whole rounds.
@@ -95,12 +95,13 @@ double attention_coop_bound(const OfferContext& at, const AttentionCall& call) {
 bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
   const AttentionProblem& problem = call.problem;
   const AttentionOperands& o = call.operands;
-  const CoopTiling tiling = choose_tiling(problem, ctx.target().device);
-  const int64_t groups = tiling.groups(problem);
+  const AttentionProblem largest = sampled_problems(problem).front();
+  const CoopTiling tiling = choose_tiling(largest, ctx.target().device);
+  const Dim groups = tiling.groups(problem);
   // Few enough heads that their keys and values stay in the cache from one tile of queries to the
   // next.
   constexpr int64_t kMostHeadsAtOnce = 256;
-  const bool longest_first = problem.causal && problem.batch * problem.heads <= kMostHeadsAtOnce;
+  const bool longest_first = problem.causal && largest.batch * largest.heads <= kMostHeadsAtOnce;
   auto dispatch = ctx.dispatch<KernelId::attention_coop>();
   define_attention(dispatch, problem, o);
   dispatch.workgroup({static_cast<uint32_t>(tiling.warps * kSubgroup), 1, 1})
@@ -112,16 +113,16 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
       .define("RLX_KEYS", tiling.keys)
       .define("RLX_STAGES", tiling.stages)
       .define("RLX_LONGEST_FIRST", longest_first ? 1 : 0)
-      .define("RLX_QUERY_TILES", tiling.query_tiles(problem))
+      .size("RLX_QUERY_TILES", tiling.query_tiles(problem))
       .define("RLX_GROUPS", integer_text(groups))
       .generated("attention_coop.inc", operand_lines(problem, o) + weight_lines(problem, o))
       .read(&AttentionParams::q, o.q.ref, kWidestAccessBytes)
       .read(&AttentionParams::k, o.k.ref, kWidestAccessBytes)
       .read(&AttentionParams::v, o.v.ref, kWidestAccessBytes)
       .write(&AttentionParams::y, o.y.ref, kWidestAccessBytes)
-      .grid(split_grid(static_cast<uint64_t>(groups)))
+      .grid(split_grid(groups))
       .reason("cooperative matrices; tiles of " + std::to_string(tiling.tile_queries()) +
-              " queries and " + std::to_string(tiling.keys) + " keys, " + std::to_string(groups) +
+              " queries and " + std::to_string(tiling.keys) + " keys, " + to_string(groups) +
               " workgroups");
   return true;
 }

@@ -175,13 +175,15 @@ constexpr std::array kAttentionOffers = {
                          .rank = 0,
                          .refusal = attention_mma_refusal,
                          .microseconds = attention_mma_time,
-                         .emit = emit_attention_mma},
+                         .emit = emit_attention_mma,
+                         .takes_free_sizes = true},
     Offer<AttentionCall>{.kernel = KernelId::attention_coop,
                          .rank = 0,
                          .estimate = Estimate::Bound,
                          .refusal = attention_coop_refusal,
                          .microseconds = attention_coop_bound,
-                         .emit = emit_attention_coop},
+                         .emit = emit_attention_coop,
+                         .takes_free_sizes = true},
     // Tiles of queries stay mostly empty where it fits.
     Offer<AttentionCall>{.kernel = KernelId::attention_decode,
                          .rank = 1,
@@ -203,8 +205,7 @@ constexpr std::array kAttentionOffers = {
 }  // namespace
 
 bool has_free_sizes(const AttentionCall& call) {
-  return call.problem.batch.is_free() || call.problem.q_tokens.is_free() ||
-         call.problem.kv_tokens.is_free();
+  return has_free_sizes(call.problem);
 }
 
 DType attention_arithmetic(const AttentionOperands& o) {

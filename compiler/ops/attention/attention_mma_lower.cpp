@@ -26,11 +26,13 @@ AttentionProblem simplified(const AttentionProblem& problem, const AttentionOper
 
 // The tile of rows of each z. Causal tiles grow with their number. All at once on the device: long
 // and short ones alternate by rounds of one workgroup per multiprocessor, so that what shares a
-// multiprocessor adds up alike. More than that: long ones first.
+// multiprocessor adds up alike. More than that, or a count that the run gives: long ones first.
 std::string tile_order(const AttentionProblem& problem, const AttentionMmaTiling& tiling,
                        const DeviceModel& device) {
+  if (!problem.causal) return "(z)";
+  if (has_free_sizes(problem)) return "(int(rlx_grid_z) - 1 - (z))";
   const int64_t tiles = tiling.row_tiles(problem);
-  if (!problem.causal || tiles < 2) return "(z)";
+  if (tiles < 2) return "(z)";
   const std::string last = std::to_string(tiles - 1);
   const int64_t per_z = tiling.groups(problem) / tiles * tiling.splits;
   const int64_t round = std::max<int64_t>(1, device.multiprocessors / per_z);
@@ -67,8 +69,8 @@ std::string attention_mma_refusal(const OfferContext& at, const AttentionCall& c
   if (const char* name = misaligned_operand(at, o)) {
     return std::string("rows of ") + name + " do not begin at multiples of 16 bytes";
   }
-  const int64_t rows = problem.q_tokens * (problem.heads / problem.kv_heads);
-  if (problem.heads * 8 > kLargestGrid || problem.batch > kLargestGrid ||
+  const int64_t rows = (problem.q_tokens * (problem.heads / problem.kv_heads)).range().most;
+  if (problem.heads * 8 > kLargestGrid || problem.batch.range().most > kLargestGrid ||
       rows > 16 * kLargestGrid) {
     return "heads, batch or queries exceed the grid";
   }
@@ -76,10 +78,11 @@ std::string attention_mma_refusal(const OfferContext& at, const AttentionCall& c
 }
 
 double attention_mma_time(const OfferContext& at, const AttentionCall& call) {
-  const AttentionProblem problem = simplified(call.problem, call.operands);
+  const std::vector<AttentionProblem> sizes =
+      sampled_problems(simplified(call.problem, call.operands));
   const DType dtype = call.operands.q.ref.dtype();
-  const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, at.device());
-  return attention_mma_microseconds(problem, dtype, at.device(), tiling);
+  const AttentionMmaTiling tiling = choose_attention_mma_tiling(sizes, dtype, at.device());
+  return attention_mma_microseconds(sizes.front(), dtype, at.device(), tiling);
 }
 
 bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
@@ -87,7 +90,8 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
   const AttentionProblem problem = simplified(call.problem, o);
   const DType dtype = o.q.ref.dtype();
   const DeviceModel& device = ctx.target().device;
-  const AttentionMmaTiling tiling = choose_attention_mma_tiling(problem, dtype, device);
+  const std::vector<AttentionProblem> sizes = sampled_problems(problem);
+  const AttentionMmaTiling tiling = choose_attention_mma_tiling(sizes, dtype, device);
   const bool cached =
       ctx.segment_of(o.k.ref) != Segment::Arena && ctx.segment_of(o.v.ref) != Segment::Arena;
   const bool early = stands_before_run(ctx, o.kv_len) && stands_before_run(ctx, o.q_start);
@@ -95,6 +99,7 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
   define_attention(dispatch, problem, o);
   dispatch.workgroup({static_cast<uint32_t>(tiling.threads()), 1, 1})
       .define("RLX_X", dtype_text(o.q.ref))
+      .define("RLX_MOST_SQ", problem.q_tokens.range().most)
       .define("RLX_TERMS", ctx.products() == ProductPrecision::Tf32 ? 1 : 3)
       .define("RLX_FOLD", tiling.fold)
       .define("RLX_M_TILES", 1)
@@ -114,10 +119,9 @@ bool emit_attention_mma(LowerContext& ctx, const AttentionCall& call) {
       .read(&AttentionParams::k, o.k.ref, kWidestAccessBytes)
       .read(&AttentionParams::v, o.v.ref, kWidestAccessBytes)
       .write(&AttentionParams::y, o.y.ref, kWidestAccessBytes)
-      .grid(static_cast<uint64_t>(problem.heads / tiling.fold * tiling.splits),
-            static_cast<uint64_t>(problem.batch), static_cast<uint64_t>(tiling.row_tiles(problem)))
-      .estimate([problem, dtype, tiling](const DeviceModel& any) {
-        return attention_mma_microseconds(problem, dtype, any, tiling);
+      .grid(problem.heads / tiling.fold * tiling.splits, problem.batch, tiling.row_tiles(problem))
+      .estimate([largest = sizes.front(), dtype, tiling](const DeviceModel& any) {
+        return attention_mma_microseconds(largest, dtype, any, tiling);
       })
       .reason("tensor cores; " + tiling.text());
   return true;

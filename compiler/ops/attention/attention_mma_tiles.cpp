@@ -6,9 +6,11 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "compiler/support/check.h"
+#include "compiler/support/sampled_sizes.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -162,7 +164,7 @@ int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,
          (tiling.stages > 0 ? 1024 : 0);
 }
 
-int64_t AttentionMmaTiling::row_tiles(const AttentionProblem& problem) const {
+Dim AttentionMmaTiling::row_tiles(const AttentionProblem& problem) const {
   return ceil_div(problem.q_tokens * fold, tile_rows());
 }
 
@@ -190,25 +192,44 @@ double attention_mma_microseconds(const AttentionProblem& problem, DType dtype,
   return alone + (tiling.splits > 1 ? device.attention.cluster : 0);
 }
 
-AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, DType dtype,
-                                               const DeviceModel& device) {
-  std::optional<AttentionMmaTiling> best;
-  double best_time = 0;
-  for (const AttentionMmaTiling& tiling : candidates_of(problem, dtype)) {
+namespace {
+
+struct TimedTiling {
+  AttentionMmaTiling tiling;
+  double microseconds;
+};
+
+// The tiling at every size; nullopt where it does not fit one.
+std::optional<std::vector<TimedTiling>> timed(std::span<const AttentionProblem> sizes, DType dtype,
+                                              const DeviceModel& device,
+                                              const AttentionMmaTiling& tiling) {
+  std::vector<TimedTiling> times;
+  for (const AttentionProblem& size : sizes) {
     const bool fills_device =
-        tiling.groups(problem) * tiling.splits > device.multiprocessors * tiling.min_groups;
-    if (tiling.splits > 1 && fills_device) continue;
-    if (attention_mma_shared_bytes(problem, dtype, tiling) >
+        tiling.groups(size) * tiling.splits > device.multiprocessors * tiling.min_groups;
+    if (tiling.splits > 1 && fills_device) return std::nullopt;
+    if (attention_mma_shared_bytes(size, dtype, tiling) >
         static_cast<int64_t>(device.shared_bytes)) {
-      continue;
+      return std::nullopt;
     }
-    const double time = attention_mma_microseconds(problem, dtype, device, tiling);
-    if (best && time >= best_time) continue;
-    best = tiling;
-    best_time = time;
+    times.push_back({tiling, attention_mma_microseconds(size, dtype, device, tiling)});
   }
-  RLX_CHECK(best.has_value(), "no tiling of attention_mma fits");
-  return *best;
+  return times;
+}
+
+}  // namespace
+
+AttentionMmaTiling choose_attention_mma_tiling(std::span<const AttentionProblem> sizes, DType dtype,
+                                               const DeviceModel& device) {
+  std::vector<std::vector<TimedTiling>> candidates;
+  for (const AttentionProblem& size : sizes) {
+    for (const AttentionMmaTiling& tiling : candidates_of(size, dtype)) {
+      if (auto times = timed(sizes, dtype, device, tiling)) candidates.push_back(std::move(*times));
+    }
+  }
+  RLX_CHECK(!candidates.empty(), "no tiling of attention_mma fits");
+  return least_excess(candidates, [](const TimedTiling& timed) { return timed.microseconds; })
+      .tiling;
 }
 
 }  // namespace rlx

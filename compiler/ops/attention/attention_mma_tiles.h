@@ -2,6 +2,7 @@
 // How attention_mma shares out its work, and the model that chooses it.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "compiler/dispatch/target.h"
@@ -21,15 +22,16 @@ struct AttentionMmaTiling {
 
   [[nodiscard]] int64_t tile_rows() const { return 16 * warps_q; }
   [[nodiscard]] int64_t threads() const { return 32 * warps_q * warps_k; }
-  [[nodiscard]] int64_t row_tiles(const AttentionProblem& problem) const;
+  [[nodiscard]] Dim row_tiles(const AttentionProblem& problem) const;
   // Workgroups without their splits.
   [[nodiscard]] int64_t groups(const AttentionProblem& problem) const;
   [[nodiscard]] std::string text() const;
 };
 
-// The tiling with the least modelled time. Precondition: f32, or a 16-bit float; head sizes that
-// the kernel takes.
-AttentionMmaTiling choose_attention_mma_tiling(const AttentionProblem& problem, DType dtype,
+// The tiling for a problem at several sizes, which begin with the largest: that whose modelled time
+// exceeds the best one's by the least factor where this is largest. Precondition: f32, or a 16-bit
+// float; head sizes that the kernel takes.
+AttentionMmaTiling choose_attention_mma_tiling(std::span<const AttentionProblem> sizes, DType dtype,
                                                const DeviceModel& device);
 // Least bound of the kernel's shared memory: the kernel's own sum, or a little more.
 int64_t attention_mma_shared_bytes(const AttentionProblem& problem, DType dtype,

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "compiler/support/check.h"
+#include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
 
@@ -129,6 +130,21 @@ HeadsView view_in(const std::string& layout, const Strides& s, int64_t dim) {
 }
 
 }  // namespace
+
+bool has_free_sizes(const AttentionProblem& problem) {
+  return problem.batch.is_free() || problem.q_tokens.is_free() || problem.kv_tokens.is_free();
+}
+
+std::vector<AttentionProblem> sampled_problems(const AttentionProblem& problem) {
+  return at_sampled_sizes({problem.batch, problem.q_tokens, problem.kv_tokens},
+                          [&](const SampledSizes& at) {
+                            AttentionProblem fixed = problem;
+                            fixed.batch = at.value(problem.batch);
+                            fixed.q_tokens = at.value(problem.q_tokens);
+                            fixed.kv_tokens = at.value(problem.kv_tokens);
+                            return fixed;
+                          });
+}
 
 Dim most_keys(const AttentionProblem& problem) {
   if (problem.window_left < 0 || (!problem.causal && problem.window_right < 0)) {

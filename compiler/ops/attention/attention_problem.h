@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "compiler/ops/op_def.h"
 
@@ -50,6 +51,9 @@ struct AttentionProblem {
   double softcap = 0;
 };
 
+bool has_free_sizes(const AttentionProblem& problem);
+// The problem at a few values of its sizes, the largest first (compiler/support/sampled_sizes.h).
+std::vector<AttentionProblem> sampled_problems(const AttentionProblem& problem);
 // The most keys that queries which stand together attend to: the window's, or all.
 Dim most_keys(const AttentionProblem& problem);
 // Reads attributes and sizes; reports what does not fit.

@@ -4,6 +4,7 @@
 
 #include "compiler/ops/product/matmul_coop_tiles.h"
 #include "compiler/ops/product/matmul_splits.h"
+#include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
 
@@ -19,6 +20,7 @@ std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
   const DType y = product.y.dtype();
   if (y != DType::f16 && y != DType::bf16 && y != DType::f32)
     return "a result of " + std::string(name_of(y));
+  if (product.k.is_free()) return "a depth that the run gives";
   if (product.k == 0) return "nothing to add";
   if (!piece_axis(at, product.a, product.m, product.k) ||
       !piece_axis(at, product.b, product.n, product.k))
@@ -30,7 +32,7 @@ namespace {
 
 using CoopDispatch = DispatchBuilder<MatmulParams>;
 
-void define_choice(CoopDispatch& dispatch, const CoopChoice& choice) {
+void define_choice(CoopDispatch& dispatch, const Product& product, const CoopChoice& choice) {
   dispatch.workgroup({choice.tile.threads(), 1, 1})
       .define("RLX_TILE_M", choice.tile.m)
       .define("RLX_TILE_N", choice.tile.n)
@@ -42,15 +44,16 @@ void define_choice(CoopDispatch& dispatch, const CoopChoice& choice) {
       .define("RLX_SUM_MATRICES", choice.tile.sum_matrices())
       .define("RLX_SPLITS", choice.splits)
       .define("RLX_SPLIT_K", choice.split_k)
-      .grid(split_grid(static_cast<uint64_t>(choice.groups)));
+      .grid(split_grid(ceil_div(product.m, choice.tile.m) * ceil_div(product.n, choice.tile.n) *
+                       choice.splits * batch_count(product)));
 }
 
 // What the kernel is told of a: rows of a matrix, or the windows of an image.
 void define_rows(CoopDispatch& dispatch, const Product& product, const CoopProblem& problem) {
   dispatch.define("RLX_WINDOWS", 0)
       .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
-      .define("RLX_A_LINE", product.a.line)
-      .define("RLX_A_DEPTH", product.a.depth);
+      .size("RLX_A_LINE", product.a.line)
+      .size("RLX_A_DEPTH", product.a.depth);
 }
 
 void define_windows(CoopDispatch& dispatch, const Product& product, const WindowLines& lines) {
@@ -65,24 +68,30 @@ void define_windows(CoopDispatch& dispatch, const Product& product, const Window
       .define("RLX_X_W", x.strides[3]);
 }
 
-CoopProblem coop_problem(const OfferContext& at, const Product& product) {
-  return {.m = product.m,
-          .n = product.n,
-          .k = product.k,
-          .batches = batch_count(product),
-          .a_by_line = piece_axis(at, product.a, product.m, product.k) == PieceAxis::Line,
-          .b_by_line = piece_axis(at, product.b, product.n, product.k) == PieceAxis::Line};
+std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& product) {
+  const bool a_by_line = piece_axis(at, product.a, product.m, product.k) == PieceAxis::Line;
+  const bool b_by_line = piece_axis(at, product.b, product.n, product.k) == PieceAxis::Line;
+  return at_sampled_sizes({product.m, product.n, batch_count(product)},
+                          [&](const SampledSizes& sizes) {
+                            return CoopProblem{.m = sizes.value(product.m),
+                                               .n = sizes.value(product.n),
+                                               .k = product.k,
+                                               .batches = sizes.value(batch_count(product)),
+                                               .a_by_line = a_by_line,
+                                               .b_by_line = b_by_line};
+                          });
 }
 
-bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
+bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem> sizes,
           const WindowLines* lines) {
-  const CoopChoice choice = choose_coop(problem, ctx.target().device);
+  const CoopProblem problem = sizes.front();
+  const CoopChoice choice = choose_coop(sizes, ctx.target().device);
   std::optional<TensorRef> partial;
   if (choice.splits > 1) partial = partial_sums(ctx, product, choice.splits);
   {
     auto dispatch = ctx.dispatch<KernelId::matmul_coop>();
     define_pass(ctx, dispatch, product, partial ? ProductPass::Split : ProductPass::Whole);
-    define_choice(dispatch, choice);
+    define_choice(dispatch, product, choice);
     if (lines != nullptr) {
       define_windows(dispatch, product, *lines);
     } else {
@@ -90,8 +99,8 @@ bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
     }
     dispatch.define("RLX_MATRIX", std::string(name_of(product.a.ref.dtype())))
         .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
-        .define("RLX_B_LINE", product.b.line)
-        .define("RLX_B_DEPTH", product.b.depth)
+        .size("RLX_B_LINE", product.b.line)
+        .size("RLX_B_DEPTH", product.b.depth)
         .define("RLX_SHORT_MATH", element_bytes(product.y.dtype()) == 2 ? 1 : 0)
         .work(least_bytes(product), flops_of(product))
         .estimate([problem, choice](const DeviceModel& device) {
@@ -109,15 +118,16 @@ bool emit(LowerContext& ctx, const Product& product, const CoopProblem& problem,
 }  // namespace
 
 double coop_time(const OfferContext& at, const FusedProduct& fused) {
-  return choose_coop(coop_problem(at, fused.product), at.device()).microseconds;
+  return choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
 }
 
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
-  return emit(ctx, fused.product, coop_problem(ctx, fused.product), nullptr);
+  return emit(ctx, fused.product, coop_problems(ctx, fused.product), nullptr);
 }
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
-  return emit(ctx, product, {.m = product.m, .n = product.n, .k = product.k}, &lines);
+  const CoopProblem problem{.m = product.m, .n = product.n, .k = product.k};
+  return emit(ctx, product, {&problem, 1}, &lines);
 }
 
 }  // namespace rlx

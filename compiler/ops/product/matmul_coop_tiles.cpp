@@ -6,8 +6,11 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "compiler/support/check.h"
+#include "compiler/support/sampled_sizes.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -124,30 +127,47 @@ std::string CoopChoice::text() const {
   return text + ", " + std::to_string(groups) + " workgroups";
 }
 
-CoopChoice choose_coop(const CoopProblem& problem, const DeviceModel& device) {
-  // The pass that joins splits counts elements in 32 bits.
-  const bool may_split = problem.m * problem.n * problem.batches < int64_t{1} << 31;
-  std::optional<CoopChoice> best;
-  for (const CoopTile& tile : kTiles) {
-    if (shared_bytes(problem, tile) > device.shared_bytes) continue;
-    if (!divides_rows(tile, tile.m, problem.a_by_line) ||
-        !divides_rows(tile, tile.n, problem.b_by_line))
-      continue;
+namespace {
+
+// One tile with one split at every size; nullopt where it takes more shared memory than there is.
+std::optional<std::vector<CoopChoice>> tiled_at_all(std::span<const CoopProblem> sizes,
+                                                    const CoopTile& tile, int64_t wanted_splits,
+                                                    const DeviceModel& device) {
+  std::vector<CoopChoice> choices;
+  for (const CoopProblem& problem : sizes) {
+    if (shared_bytes(problem, tile) > device.shared_bytes ||
+        !divides_rows(tile, tile.m, problem.a_by_line) ||
+        !divides_rows(tile, tile.n, problem.b_by_line)) {
+      return std::nullopt;
+    }
+    // The pass that joins splits counts elements in 32 bits.
+    const bool may_split = problem.m * problem.n * problem.batches < int64_t{1} << 31;
     const int64_t steps = ceil_div(problem.k, tile.k);
-    for (const int64_t wanted : kCoopSplits) {
-      if (wanted > 1 && (!may_split || wanted * 2 > steps)) continue;
-      const int64_t split_steps = ceil_div(steps, wanted);
-      CoopChoice choice{.tile = tile};
-      choice.splits = ceil_div(steps, split_steps);
-      choice.split_k = split_steps * tile.k;
-      choice.groups = ceil_div(problem.m, tile.m) * ceil_div(problem.n, tile.n) * choice.splits *
-                      problem.batches;
-      choice.microseconds = coop_microseconds(problem, choice, device);
-      if (!best || choice.microseconds < best->microseconds) best = choice;
+    if (wanted_splits > 1 && (!may_split || wanted_splits * 2 > steps)) return std::nullopt;
+    const int64_t split_steps = ceil_div(steps, wanted_splits);
+    CoopChoice choice{.tile = tile};
+    choice.splits = ceil_div(steps, split_steps);
+    choice.split_k = split_steps * tile.k;
+    choice.groups =
+        ceil_div(problem.m, tile.m) * ceil_div(problem.n, tile.n) * choice.splits * problem.batches;
+    choice.microseconds = coop_microseconds(problem, choice, device);
+    choices.push_back(choice);
+  }
+  return choices;
+}
+
+}  // namespace
+
+CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& device) {
+  std::vector<std::vector<CoopChoice>> candidates;
+  for (const CoopTile& tile : kTiles) {
+    for (const int64_t splits : kCoopSplits) {
+      if (auto choices = tiled_at_all(sizes, tile, splits, device))
+        candidates.push_back(std::move(*choices));
     }
   }
-  RLX_CHECK(best.has_value(), "no tile fits into shared memory");
-  return *best;
+  RLX_CHECK(!candidates.empty(), "no tile fits into shared memory");
+  return least_excess(candidates, [](const CoopChoice& choice) { return choice.microseconds; });
 }
 
 }  // namespace rlx

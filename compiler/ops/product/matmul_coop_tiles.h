@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "compiler/dispatch/target.h"
@@ -48,8 +49,10 @@ struct CoopChoice {
   [[nodiscard]] std::string text() const;
 };
 
-// The tile with the smallest estimate; of equal ones the first of the table.
-CoopChoice choose_coop(const CoopProblem& problem, const DeviceModel& device);
+// The tile for a problem at several sizes, which differ in m, n and batches and begin with the
+// largest: that whose estimate exceeds the best one's by the least factor where this is largest; of
+// equal ones the first of the table. Its numbers are those at the first size.
+CoopChoice choose_coop(std::span<const CoopProblem> sizes, const DeviceModel& device);
 // The estimate, on any device, with the pass that joins splits.
 double coop_microseconds(const CoopProblem& problem, const CoopChoice& choice,
                          const DeviceModel& device);

@@ -5,6 +5,7 @@
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_mma_tiles.h"
 #include "compiler/ops/product/product_time.h"
+#include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
 namespace {
@@ -23,6 +24,11 @@ MmaKind kind_of(const OfferContext& at, DType dtype) {
   return at.products() == ProductPrecision::Tf32 ? MmaKind::Tf32 : MmaKind::SplitF32;
 }
 
+Dim group_count(const Product& product, const MmaChoice& choice) {
+  return ceil_div(product.m, choice.tile.m) * ceil_div(product.n, choice.tile.n) * choice.splits *
+         batch_count(product);
+}
+
 bool is_weight(const LowerContext& ctx, const ProductOperand& operand) {
   return ctx.segment_of(operand.ref) == Segment::Weights;
 }
@@ -37,6 +43,7 @@ std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
   if (!is_float_of_mma(dtype)) return "no tensor-core product of " + std::string(name_of(dtype));
   if (!is_float_of_mma(product.y.dtype()))
     return "a result of " + std::string(name_of(product.y.dtype()));
+  if (product.k.is_free()) return "a depth that the run gives";
   if (product.k == 0) return "nothing to add";
   if (kind_of(at, dtype) == MmaKind::SplitF32 && product.k < kLeastSplitDepth)
     return "f32 sums of less than " + std::to_string(kLeastSplitDepth) + " products";
@@ -54,28 +61,32 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
   const PieceAxis a_axis = piece_axis(ctx, product.a, product.m, product.k).value();
   const PieceAxis b_axis = piece_axis(ctx, product.b, product.n, product.k).value();
-  const MmaProblem problem{
-      .m = product.m,
-      .n = product.n,
-      .k = product.k,
-      .batches = batch_count(product),
-      .kind = kind_of(ctx, product.a.ref.dtype()),
-      .a_by_line = a_axis == PieceAxis::Line,
-      .b_by_line = b_axis == PieceAxis::Line,
-      .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
-  const MmaChoice choice = choose_mma(problem, ctx.target().device);
+  const auto problem_at = [&](const SampledSizes& at) {
+    return MmaProblem{.m = at.value(product.m),
+                      .n = at.value(product.n),
+                      .k = product.k,
+                      .batches = at.value(batch_count(product)),
+                      .kind = kind_of(ctx, product.a.ref.dtype()),
+                      .a_by_line = a_axis == PieceAxis::Line,
+                      .b_by_line = b_axis == PieceAxis::Line,
+                      .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
+  };
+  const std::vector<MmaProblem> problems =
+      at_sampled_sizes({product.m, product.n, batch_count(product)}, problem_at);
+  const MmaProblem problem = problems.front();
+  const MmaChoice choice = choose_mma(problems, ctx.target().device);
   auto dispatch = ctx.dispatch<KernelId::matmul_mma>();
   define_product(ctx, dispatch, product, ProductPass::Whole);
   dispatch.workgroup({choice.tile.threads(), 1, 1})
       .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
       .define("RLX_A_BY_LINE", problem.a_by_line ? 1 : 0)
       .define("RLX_A_WEIGHTS", is_weight(ctx, product.a) ? 1 : 0)
-      .define("RLX_A_LINE", product.a.line)
-      .define("RLX_A_DEPTH", product.a.depth)
+      .size("RLX_A_LINE", product.a.line)
+      .size("RLX_A_DEPTH", product.a.depth)
       .define("RLX_B_BY_LINE", problem.b_by_line ? 1 : 0)
       .define("RLX_B_WEIGHTS", is_weight(ctx, product.b) ? 1 : 0)
-      .define("RLX_B_LINE", product.b.line)
-      .define("RLX_B_DEPTH", product.b.depth)
+      .size("RLX_B_LINE", product.b.line)
+      .size("RLX_B_DEPTH", product.b.depth)
       .define("RLX_TF32", problem.kind == MmaKind::Tf32 ? 1 : 0)
       .define("RLX_TILE_M", choice.tile.m)
       .define("RLX_TILE_N", choice.tile.n)
@@ -87,7 +98,7 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
       .define("RLX_SPLITS", choice.splits)
       .define("RLX_SPLIT_K", choice.split_k)
       .define("RLX_MIN_GROUPS", choice.min_groups)
-      .grid(split_grid(static_cast<uint64_t>(choice.groups)))
+      .grid(split_grid(group_count(product, choice)))
       .work(least_bytes(product), flops_of(product))
       .estimate([problem, choice](const DeviceModel& device) {
         return mma_microseconds(problem, choice, device);

@@ -6,9 +6,12 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
+#include "compiler/support/sampled_sizes.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -166,21 +169,38 @@ std::string MmaChoice::text() const {
   return text + ", " + std::to_string(groups) + " workgroups";
 }
 
-MmaChoice choose_mma(const MmaProblem& problem, const DeviceModel& device) {
-  std::optional<MmaChoice> best;
-  const auto consider = [&](const MmaTile& tile) {
-    for (const int64_t splits : kMmaSplits) {
-      const std::optional<MmaChoice> choice = tiled(problem, tile, splits, device);
-      if (choice && (!best || choice->microseconds < best->microseconds)) best = choice;
-    }
-  };
-  if (problem.kind == MmaKind::Half) {
-    std::for_each(kHalfTiles.begin(), kHalfTiles.end(), consider);
-  } else {
-    std::for_each(kFloatTiles.begin(), kFloatTiles.end(), consider);
+namespace {
+
+std::span<const MmaTile> tiles_of(MmaKind kind) {
+  return kind == MmaKind::Half ? std::span<const MmaTile>(kHalfTiles)
+                               : std::span<const MmaTile>(kFloatTiles);
+}
+
+// One tile with one split at every size.
+std::optional<std::vector<MmaChoice>> tiled_at_all(std::span<const MmaProblem> sizes,
+                                                   const MmaTile& tile, int64_t splits,
+                                                   const DeviceModel& device) {
+  std::vector<MmaChoice> choices;
+  for (const MmaProblem& size : sizes) {
+    const std::optional<MmaChoice> choice = tiled(size, tile, splits, device);
+    if (!choice) return std::nullopt;
+    choices.push_back(*choice);
   }
-  RLX_CHECK(best.has_value(), "no tile fits into shared memory");
-  return *best;
+  return choices;
+}
+
+}  // namespace
+
+MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& device) {
+  std::vector<std::vector<MmaChoice>> candidates;
+  for (const MmaTile& tile : tiles_of(sizes.front().kind)) {
+    for (const int64_t splits : kMmaSplits) {
+      if (auto choices = tiled_at_all(sizes, tile, splits, device))
+        candidates.push_back(std::move(*choices));
+    }
+  }
+  RLX_CHECK(!candidates.empty(), "no tile fits into shared memory");
+  return least_excess(candidates, [](const MmaChoice& choice) { return choice.microseconds; });
 }
 
 }  // namespace rlx

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "compiler/dispatch/target.h"
@@ -57,8 +58,10 @@ struct MmaChoice {
   [[nodiscard]] std::string text() const;
 };
 
-// The tile with the smallest estimate; of equal ones the first of the table.
-MmaChoice choose_mma(const MmaProblem& problem, const DeviceModel& device);
+// The tile for a problem at several sizes, which differ in m, n and batches and begin with the
+// largest: that whose estimate exceeds the best one's by the least factor where this is largest; of
+// equal ones the first of the table. Its numbers are those at the first size.
+MmaChoice choose_mma(std::span<const MmaProblem> sizes, const DeviceModel& device);
 // The estimate, on any device.
 double mma_microseconds(const MmaProblem& problem, const MmaChoice& choice,
                         const DeviceModel& device);

@@ -204,10 +204,9 @@ std::string conv_elements_refusal(const OfferContext&, const ConvProblem& proble
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
-  return choose_coop(
-             {.m = conv.images * conv.window.out_count(), .n = conv.group_out, .k = depth_of(conv)},
-             at.device())
-      .microseconds;
+  const CoopProblem product{
+      .m = conv.images * conv.window.out_count(), .n = conv.group_out, .k = depth_of(conv)};
+  return choose_coop({&product, 1}, at.device()).microseconds;
 }
 
 bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem) {

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values of sizes at a few values of their symbols.
+#include "compiler/support/sampled_sizes.h"
+
+namespace rlx {
+
+int64_t SampledSizes::value(const Dim& size) const {
+  if (!size.is_free()) return size.bound();
+  const auto sampled = [this](const FreeSymbol& symbol) {
+    const int64_t above = std::max(symbol.maximum >> halvings_, symbol.minimum) - symbol.minimum;
+    FreeSymbol at = symbol;
+    at.maximum = symbol.minimum + above / symbol.multiple_of * symbol.multiple_of;
+    at.minimum = at.maximum;
+    return at;
+  };
+  return with_symbols(size, sampled).bound();
+}
+
+}  // namespace rlx
