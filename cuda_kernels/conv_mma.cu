@@ -7,7 +7,8 @@
 // Programmatic launch: filters and bias are fetched before the kernel waits for its predecessors where RLX_PREFETCH 1 says that
 //   both are weights.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_WARPS_M, RLX_WARPS_N, RLX_WARPS_K, RLX_STAGES, RLX_SPLIT; RLX_IMAGES, RLX_CHANNELS,
-//   RLX_FILTERS; window as in conv_window.h (H and W); storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
+//   RLX_FILTERS; window as in conv_window.h (H and W), RLX_NO_PADS 1: no tap of it lies in a pad; images, sizes of an image and strides
+//   may be free sizes; storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
 //   RLX_BIAS and RLX_RESIDUAL are undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_activate.
 // Numerics: f32 operands are rounded to tf32; f32 sums; one rounding at the store.
 #include "lib/prelude.inc"
@@ -32,8 +33,8 @@ RLX_PARAMS(ConvMmaParams);
 
 constexpr int kThreads = RLX_BLOCK_X;
 constexpr int kBytes = RLX_CAT(rlx_bytes_, RLX_X);
-constexpr int kPixels = RLX_OUT_H * RLX_OUT_W;
-constexpr int kRows = RLX_IMAGES * kPixels;
+#define RLX_PIXELS (RLX_OUT_H * RLX_OUT_W)  // of an image of y
+#define RLX_ROWS (RLX_IMAGES * RLX_PIXELS)
 
 // Older architectures have no clusters: there the first workgroup of each tile does all of it.
 #if __CUDA_ARCH__ >= 900

@@ -26,9 +26,9 @@ constexpr int kPatchW = (kPatchUsed + kPieceTaps - 1) / kPieceTaps * kPieceTaps;
 constexpr int kPatchPixels = kPatchH * kPatchW;
 constexpr int kThreadPixels = (kPatchPixels + kThreads - 1) / kThreads;
 
-constexpr int kTilesH = (RLX_OUT_H + RLX_TILE_H - 1) / RLX_TILE_H;
-constexpr int kTilesW = (RLX_OUT_W + RLX_TILE_W - 1) / RLX_TILE_W;
-constexpr int kTiles = RLX_IMAGES * kTilesH * kTilesW;
+#define RLX_TILES_H ((RLX_OUT_H + RLX_TILE_H - 1) / RLX_TILE_H)
+#define RLX_TILES_W ((RLX_OUT_W + RLX_TILE_W - 1) / RLX_TILE_W)
+#define RLX_TILES (RLX_IMAGES * RLX_TILES_H * RLX_TILES_W)
 constexpr int kTilesN = (RLX_FILTERS + RLX_TILE_N - 1) / RLX_TILE_N;
 
 // Shared memory: filters (rows an odd number of pieces apart, which spreads a fragment over the banks), patch, sums.
@@ -92,7 +92,7 @@ struct TilePlace {
   int w;
 };
 RLX_FN TilePlace tile_place(int tile) {
-  return {tile / (kTilesH * kTilesW), tile / kTilesW % kTilesH * RLX_TILE_H, tile % kTilesW * RLX_TILE_W};
+  return {tile / (RLX_TILES_H * RLX_TILES_W), tile / RLX_TILES_W % RLX_TILES_H * RLX_TILE_H, tile % RLX_TILES_W * RLX_TILE_W};
 }
 
 RLX_FN void fetch_patch(rlx_ptr x, int tile, PatchPixel (&pixels)[kThreadPixels]) {
@@ -165,16 +165,16 @@ RLX_MAIN_PREFETCH {
 #endif
   PatchPixel pixels[kThreadPixels];
   int tile = int(rlx_group_x) / kTilesN;
-  if (tile < kTiles) fetch_patch(p.x, tile, pixels);
-  RLX_LOOP for (; tile < kTiles; tile += stride) {
+  if (tile < RLX_TILES) fetch_patch(p.x, tile, pixels);
+  RLX_LOOP for (; tile < RLX_TILES; tile += stride) {
     stage_patch(pixels);
     rlx_barrier();
-    if (tile + stride < kTiles) fetch_patch(p.x, tile + stride, pixels);
+    if (tile + stride < RLX_TILES) fetch_patch(p.x, tile + stride, pixels);
     const TilePlace place = tile_place(tile);
     const auto row_of = [=](int tile_row) {
       const int h = place.h + tile_row / RLX_TILE_W;
       const int w = place.w + tile_row % RLX_TILE_W;
-      return h < RLX_OUT_H && w < RLX_OUT_W ? place.image * kPixels + h * RLX_OUT_W + w : kRows;
+      return h < RLX_OUT_H && w < RLX_OUT_W ? place.image * RLX_PIXELS + h * RLX_OUT_W + w : RLX_ROWS;
     };
     load_early_residuals(p.residual, 0u, first_filter, row_of, ahead);
     const rlx_u32 warp_m = rlx_warp % RLX_WARPS_M;

@@ -19,7 +19,7 @@ constexpr int kPieces = kStepBytes / kPieceBytes;
 constexpr int kTaps = RLX_KERNEL_H * RLX_KERNEL_W;
 constexpr int kDepth = kTaps * RLX_CHANNELS;
 constexpr int kTilesN = (RLX_FILTERS + RLX_TILE_N - 1) / RLX_TILE_N;
-constexpr int kTilesM = (kRows + RLX_TILE_M - 1) / RLX_TILE_M;
+#define RLX_TILES_M ((RLX_ROWS + RLX_TILE_M - 1) / RLX_TILE_M)
 constexpr int kAllSteps = (kDepth + kStep - 1) / kStep;
 constexpr int kSteps = (kAllSteps + kSplit - 1) / kSplit;
 constexpr int kSubSteps = kStepBytes / 32 / RLX_WARPS_K;  // mma depths of a step
@@ -55,9 +55,7 @@ constexpr int kAhead = kResident ? kSteps : kStages - kBehind;
 // What needs no test: steps beyond K, filters beyond the last, taps in the pads.
 constexpr bool kWholeDepth = kDepth % kStep == 0 && kSteps * kSplit == kAllSteps;
 constexpr bool kWholeFilters = RLX_FILTERS % RLX_TILE_N == 0;
-constexpr bool kNoPads = RLX_BEGIN_H == 0 && RLX_BEGIN_W == 0 &&
-                         (RLX_OUT_H - 1) * RLX_STRIDE_H + (RLX_KERNEL_H - 1) * RLX_DILATION_H < RLX_IN_H &&
-                         (RLX_OUT_W - 1) * RLX_STRIDE_W + (RLX_KERNEL_W - 1) * RLX_DILATION_W < RLX_IN_W;
+constexpr bool kNoPads = RLX_NO_PADS;
 
 #include "lib/conv_units.cuh"
 
@@ -69,10 +67,10 @@ struct Pixel {
   int w;
 };
 RLX_FN Pixel pixel_of(int row) {
-  const bool inside = row < kRows;
-  if (kNoPads && !inside) row = kRows - 1;  // its products are not stored
-  const int image = row / kPixels;
-  const int pixel = row % kPixels;
+  const bool inside = row < RLX_ROWS;
+  if (kNoPads && !inside) row = RLX_ROWS - 1;  // its products are not stored
+  const int image = row / RLX_PIXELS;
+  const int pixel = row % RLX_PIXELS;
   Pixel place;
   place.h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H;
   place.w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W;
@@ -194,7 +192,7 @@ RLX_MAIN_PREFETCH {
   const rlx_u32 linear = rlx_u32(rlx_linear_group);
   const int tile = int(linear / RLX_SPLIT);
   const rlx_u32 rank = linear % RLX_SPLIT;
-  if (tile >= kTilesM * kTilesN || rank >= kSplit) return;  // whole clusters
+  if (tile >= RLX_TILES_M * kTilesN || rank >= kSplit) return;  // whole clusters
   const int tile_n = tile % kTilesN;
   const int tile_m = tile / kTilesN;
   const int first_step = int(rank) * kSteps;

@@ -80,7 +80,7 @@ RLX_FN void load_cluster_unit(int unit, int column, float (&value)[kUnit]) {
 #endif
 
 // Where the thread's unit `u` of the workgroup's share lies; outside: beyond y. RowOf gives the row of y of a row of the tile,
-// kRows or more for none.
+// RLX_ROWS or more for none.
 struct UnitPlace {
   int unit;  // of the share
   int row;   // of y
@@ -94,7 +94,7 @@ RLX_FN UnitPlace unit_place(int u, rlx_u32 rank, int first_filter, const RowOf& 
   const int unit = int(rank) * kUnitsShare + place.unit;
   place.row = row_of(unit / kUnitsN);
   place.column = first_filter + unit % kUnitsN * kUnit;
-  place.inside = place.unit < kUnitsShare && place.row < kRows && place.column < RLX_FILTERS;
+  place.inside = place.unit < kUnitsShare && place.row < RLX_ROWS && place.column < RLX_FILTERS;
   return place;
 }
 

@@ -13,6 +13,10 @@ OneNode conv(Shape x, Shape w, Attributes attributes = {}) {
           .attributes = std::move(attributes)};
 }
 
+ConvTiling tiling_of(const ConvProduct& product, const DeviceModel& device) {
+  return choose_conv_tiling({&product, 1}, device);
+}
+
 }  // namespace
 
 TEST_CASE("conv_output_size_follows_window_pads_and_dilation") {
@@ -58,22 +62,22 @@ TEST_CASE("conv_chooses_product_depthwise_or_implicit_product") {
 TEST_CASE("conv_tiles_follow_the_size_of_the_product") {
   const DeviceModel& device = find_target("cuda")->device;
   // ResNet-50 with one image: small tiles whose warps share k; clusters where pixels are few.
-  const ConvTiling one = choose_conv_tiling({.m = 3136, .n = 64, .k = 576}, device);
+  const ConvTiling one = tiling_of({.m = 3136, .n = 64, .k = 576}, device);
   CHECK_FALSE(one.tile.by_groups);
   CHECK(one.tile.warps_k == 4);
-  CHECK(choose_conv_tiling({.m = 49, .n = 512, .k = 4608}, device).split > 1);
+  CHECK(tiling_of({.m = 49, .n = 512, .k = 4608}, device).split > 1);
   // With 32 images: warpgroups, smaller tiles for the residual's sake.
-  const ConvTiling many = choose_conv_tiling({.m = 25088, .n = 256, .k = 512}, device);
+  const ConvTiling many = tiling_of({.m = 25088, .n = 256, .k = 512}, device);
   CHECK(many.tile.by_groups);
   CHECK(many.tile.tile_m * many.tile.tile_n == 128 * 128);
   const ConvTiling residual =
-      choose_conv_tiling({.m = 100352, .n = 256, .k = 64, .has_residual = true}, device);
+      tiling_of({.m = 100352, .n = 256, .k = 64, .has_residual = true}, device);
   CHECK(residual.tile.by_groups);
   CHECK(residual.tile.tile_m * residual.tile.tile_n == 64 * 64);
   CHECK(residual.stages == 1);
   // Warpgroups multiply 16-bit types alone.
-  CHECK_FALSE(choose_conv_tiling({.m = 25088, .n = 256, .k = 512, .element_bytes = 4}, device)
-                  .tile.by_groups);
+  CHECK_FALSE(
+      tiling_of({.m = 25088, .n = 256, .k = 512, .element_bytes = 4}, device).tile.by_groups);
 }
 
 TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them") {

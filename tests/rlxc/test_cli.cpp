@@ -75,13 +75,34 @@ TEST_CASE("a dim with several ranges becomes a program for each") {
   CHECK(
       contains(inspect(1, {"--dim", "batch=4"}).errors, "none of the plan's ranges has batch = 4"));
   CHECK(contains(compile(2, "1:2,8"), "the last range of symbol \"batch\" has one value, 8"));
-  for (const char* ranges : {"1:2,2:8", "4:8,1:2", "1:2,", ",1:2", "1:2,x"})
-    CHECK(contains(compile(1, ranges), "several such ranges"));
+  for (const char* ranges : {"1:2,2:8", "4:8,1:2", "1:2,", ",1:2", "1:2,x", "1:8/1", "1:8/"})
+    CHECK(contains(compile(1, ranges), "or several, ascending and apart"));
   CHECK(contains(
       expect(1, place,
              {"reference", model, "--dim", "batch=1:2,3:4", "--inputs", "x.npy", "--outputs", "y"})
           .errors,
       "several ranges"));
+}
+
+TEST_CASE("a dim's range is cut at every half of its largest value") {
+  const Workplace place;
+  std::string text = small_model();
+  text.replace(text.find("\"max\": 8"), 8, "\"max\": 99");
+  const std::string model = place.write("m.json", text);
+  const auto ranges_of = [&](const std::string& range) {
+    expect(0, place,
+           {model, "-o", place.path("m.plan"), "--target", "vulkan", "--dim", "batch=" + range});
+    return expect(0, place, {"inspect", place.path("m.plan")}).output;
+  };
+  const std::string halves = ranges_of("3:20/2");
+  for (const char* range : {"batch 11 to 20: ", "batch 6 to 10: ", "batch 3 to 5: "})
+    CHECK(contains(halves, range));
+  const std::string steps = ranges_of("24:64:8/2");
+  CHECK(contains(steps, "batch 40 to 64"));
+  CHECK(contains(steps, "batch 24 to 32"));
+  CHECK(contains(ranges_of("1:96/4"), "batch 25 to 96: "));
+  CHECK(contains(ranges_of("1:3/2"), "batch 1: "));
+  CHECK_FALSE(contains(ranges_of("5:8/2"), ", batch"));
 }
 
 TEST_CASE("a model compiles to a plan that verifies; one line says what came of it") {

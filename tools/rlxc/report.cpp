@@ -96,15 +96,47 @@ std::optional<SymbolRange> parse_range(const std::string& text) {
   return SymbolRange{.minimum = numbers[0], .maximum = numbers[1], .multiple_of = numbers[2]};
 }
 
+// The range in parts: cut at the FACTOR-th part of its largest value, at that of this, and so on.
+std::vector<SymbolRange> cut(SymbolRange range, int64_t factor) {
+  const auto first_multiple = [&range](int64_t value) {
+    return (value + range.multiple_of - 1) / range.multiple_of * range.multiple_of;
+  };
+  std::vector<SymbolRange> parts;
+  for (int64_t at = range.maximum / factor; at > 0 && at >= first_multiple(range.minimum);
+       at /= factor) {
+    if (first_multiple(at + 1) > range.maximum) continue;
+    parts.push_back(
+        {.minimum = at + 1, .maximum = range.maximum, .multiple_of = range.multiple_of});
+    range.maximum = at;
+  }
+  parts.push_back(range);
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+// "1:512/2": 257:512, 129:256 and so on.
+std::optional<std::vector<SymbolRange>> parse_cut_range(const std::string& text) {
+  const size_t slash = text.find('/');
+  const std::optional<SymbolRange> range = parse_range(text.substr(0, slash));
+  if (!range || slash == std::string::npos)
+    return range ? std::optional(std::vector<SymbolRange>{*range}) : std::nullopt;
+  int64_t factor = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data() + slash + 1, end, factor);
+  if (error != std::errc{} || rest != end || factor < 2) return std::nullopt;
+  return cut(*range, factor);
+}
+
 // "1:16,17:128,129:512": ascending, apart from each other. "8" among them is 8:8.
 std::optional<std::vector<SymbolRange>> parse_ranges(const std::string& text) {
   std::vector<SymbolRange> ranges;
   std::stringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const bool is_number = part.find(':') == std::string::npos;
-    const std::optional<SymbolRange> range = parse_range(is_number ? part + ":" + part : part);
-    if (!range || (!ranges.empty() && range->minimum <= ranges.back().maximum)) return std::nullopt;
-    ranges.push_back(*range);
+    const auto found = parse_cut_range(is_number ? part + ":" + part : part);
+    if (!found) return std::nullopt;
+    if (!ranges.empty() && found->front().minimum <= ranges.back().maximum) return std::nullopt;
+    ranges.insert(ranges.end(), found->begin(), found->end());
   }
   return text.ends_with(',') ? std::nullopt : std::optional(ranges);
 }
@@ -121,9 +153,10 @@ bool take_dims(const std::vector<std::string>& arguments, ImportOptions& options
     const std::string name = argument.substr(0, equals);
     const auto ranges = parse_ranges(argument.substr(equals + 1));
     if (name.empty() || !ranges) {
-      usage_error("--dim \"" + argument +
-                  "\" is not NAME=NUMBER, NAME=MIN:MAX, NAME=MIN:MAX:STEP or several such ranges, "
-                  "ascending and apart, as in NAME=1:16,17:128");
+      usage_error(
+          "--dim \"" + argument +
+          "\" is not NAME=NUMBER, NAME=MIN:MAX, NAME=MIN:MAX:STEP, one of these in parts as "
+          "NAME=MIN:MAX/2, or several, ascending and apart, as in NAME=1:16,17:128");
       return false;
     }
     const bool is_known = options.free_dims.contains(name) || options.ranged_dims.contains(name);
@@ -240,8 +273,8 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
       .add_option(
           "--dim", arguments.dims,
           "Value of a symbolic dimension, as batch=8, or the values that a run may give it, "
-          "as seq=1:512, height=32:1024:32 (multiples of 32) or seq=1:16,17:512 (a program for "
-          "each range, chosen by value); may be repeated")
+          "as seq=1:512, height=32:1024:32 (multiples of 32), seq=1:16,17:512 (a program for "
+          "each range, chosen by value) or seq=1:512/2 (ranges cut at each half); may be repeated")
       ->allow_extra_args(false);
   command
       .add_option("--input-shape", arguments.shapes,

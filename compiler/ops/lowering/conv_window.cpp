@@ -97,18 +97,31 @@ std::optional<Window> read_window(NodeContext& ctx, const Shape& in, const Ints&
   return window;
 }
 
-FixedWindow numbers_of(const Window& window) {
+namespace {
+
+template <typename Number>
+FixedWindow fixed_window(const Window& window, const Number& number) {
   FixedWindow fixed{.rank = window.rank,
                     .kernel = window.kernel,
                     .stride = window.stride,
                     .dilation = window.dilation};
   for (size_t d = 0; d < kSpatialDims; ++d) {
-    fixed.in[d] = window.in[d];
-    fixed.begin[d] = window.begin[d];
-    fixed.end[d] = window.end[d];
-    fixed.out[d] = window.out[d];
+    fixed.in[d] = number(window.in[d]);
+    fixed.begin[d] = number(window.begin[d]);
+    fixed.end[d] = number(window.end[d]);
+    fixed.out[d] = number(window.out[d]);
   }
   return fixed;
+}
+
+}  // namespace
+
+FixedWindow numbers_of(const Window& window) {
+  return fixed_window(window, [](const Dim& size) { return static_cast<int64_t>(size); });
+}
+
+FixedWindow largest_of(const Window& window) {
+  return fixed_window(window, [](const Dim& size) { return size.bound(); });
 }
 
 bool has_free_sizes(const Window& window) {

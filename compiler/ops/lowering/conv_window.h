@@ -49,6 +49,8 @@ using FixedWindow = WindowOf<int64_t>;
 
 // For loops over numbers, which free sizes are not.
 FixedWindow numbers_of(const Window& window);
+// The window where the symbols are largest.
+FixedWindow largest_of(const Window& window);
 bool has_free_sizes(const Window& window);
 
 enum class WindowRounding : uint8_t { Floor, Ceil };

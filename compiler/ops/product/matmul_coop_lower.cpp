@@ -62,10 +62,10 @@ void define_windows(CoopDispatch& dispatch, const Product& product, const Window
   dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
       .define("RLX_A_BY_LINE", 0)
       .define("RLX_CHANNELS", x.shape()[1])
-      .define("RLX_X_N", x.strides[0])
-      .define("RLX_X_C", x.strides[1])
-      .define("RLX_X_H", x.strides[2])
-      .define("RLX_X_W", x.strides[3]);
+      .size("RLX_X_N", x.strides[0])
+      .size("RLX_X_C", x.strides[1])
+      .size("RLX_X_H", x.strides[2])
+      .size("RLX_X_W", x.strides[3]);
 }
 
 std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& product) {
@@ -80,6 +80,13 @@ std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& pr
                                                .a_by_line = a_by_line,
                                                .b_by_line = b_by_line};
                           });
+}
+
+// Of m lines that are windows, each of k elements, by n filters.
+std::vector<CoopProblem> window_problems(const Dim& m, int64_t n, int64_t k) {
+  return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
+    return CoopProblem{.m = sizes.value(m), .n = n, .k = k};
+  });
 }
 
 bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem> sizes,
@@ -121,13 +128,16 @@ double coop_time(const OfferContext& at, const FusedProduct& fused) {
   return choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
 }
 
+double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k) {
+  return choose_coop(window_problems(m, n, k), at.device()).microseconds;
+}
+
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
   return emit(ctx, fused.product, coop_problems(ctx, fused.product), nullptr);
 }
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
-  const CoopProblem problem{.m = product.m, .n = product.n, .k = product.k};
-  return emit(ctx, product, {&problem, 1}, &lines);
+  return emit(ctx, product, window_problems(product.m, product.n, product.k), &lines);
 }
 
 }  // namespace rlx

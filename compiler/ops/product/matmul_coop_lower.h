@@ -26,5 +26,7 @@ struct WindowLines {
 // The same where product.a.ref is an image [N, C, H, W] and b [n, taps * C] is dense and aligned to
 // 16 bytes; a's strides are not read.
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);
+// What the latter is expected to take, of m lines with k elements each by n filters.
+double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k);
 
 }  // namespace rlx

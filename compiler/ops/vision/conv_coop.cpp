@@ -115,7 +115,7 @@ bool is_beside_groups(const Graph& graph, const Node& node) {
 // Every place of the padded image.
 bool counts_in_32_bits(const Window& window) {
   for (size_t d = 0; d < kSpatialDims; ++d) {
-    if (window.in[d] + window.begin[d] + window.end[d] > kRowLimit) return false;
+    if ((window.in[d] + window.begin[d] + window.end[d]).range().most > kRowLimit) return false;
   }
   return true;
 }
@@ -133,7 +133,7 @@ std::string dense_refusal(const ConvProblem& problem) {
                ? "beside a convolution of several groups"
                : "";
   }
-  const bool few = element_count(conv.y.shape()) * depth_of(conv) < kLeastProducts;
+  const bool few = (element_count(conv.y.shape()) * depth_of(conv)).bound() < kLeastProducts;
   return pointwise || few ? "rows of pixels whose copies outweigh the product" : "";
 }
 
@@ -204,9 +204,8 @@ std::string conv_elements_refusal(const OfferContext&, const ConvProblem& proble
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
-  const CoopProblem product{
-      .m = conv.images * conv.window.out_count(), .n = conv.group_out, .k = depth_of(conv)};
-  return choose_coop({&product, 1}, at.device()).microseconds;
+  return window_coop_time(at, conv.images * conv.window.out_count(), conv.group_out,
+                          depth_of(conv));
 }
 
 bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem) {

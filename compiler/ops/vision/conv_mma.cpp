@@ -7,6 +7,7 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/vision/conv_mma_tiles.h"
+#include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
 namespace {
@@ -15,9 +16,11 @@ namespace {
 enum class Form : uint8_t { Ring, Patch };
 
 // The result of splitting k needs clusters, which count along x.
-Grid grid_of(const ConvTiling& tiling) {
-  if (tiling.split == 1) return split_grid(static_cast<uint64_t>(tiling.groups));
-  return {.x = tiling.groups};
+Grid grid_of(const Convolution& conv, const ConvTiling& tiling) {
+  const Dim groups = ceil_div(conv.images * conv.window.out_count(), tiling.tile.tile_m) *
+                     ceil_div(conv.group_out, tiling.tile.tile_n) * tiling.split;
+  if (tiling.split == 1) return split_grid(groups);
+  return {.x = groups};
 }
 
 struct Operands {
@@ -50,19 +53,31 @@ bool is_weight(const LowerContext& ctx, const TensorRef& ref) {
   return ctx.segment_of(ref) == Segment::Weights;
 }
 
+// No tap lies beside the image, whatever its size.
+bool has_no_pads(const Window& window) {
+  for (const size_t d : {1, 2}) {
+    const Dim last =
+        (window.out[d] - 1) * window.stride[d] + (window.kernel[d] - 1) * window.dilation[d];
+    const Dim spare = window.in[d] - 1 - last;
+    if (window.begin[d] != 0 || spare.range().least < 0) return false;
+  }
+  return true;
+}
+
 void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                     const Convolution& conv, const Operands& operands) {
   const bool early =
       is_weight(ctx, operands.w) && (!operands.bias || is_weight(ctx, *operands.bias));
   define_window(dispatch, conv.window);
-  dispatch.define("RLX_IMAGES", conv.images)
+  dispatch.size("RLX_IMAGES", conv.images)
+      .define("RLX_NO_PADS", has_no_pads(conv.window) ? 1 : 0)
       .define("RLX_CHANNELS", conv.group_in)
       .define("RLX_FILTERS", conv.group_out)
       .define("RLX_X", std::string(name_of(conv.x.dtype())))
       .define("RLX_Y", std::string(name_of(conv.y.dtype())))
-      .define("RLX_X_N", operands.x.strides[0])
-      .define("RLX_X_H", operands.x.strides[2])
-      .define("RLX_X_W", operands.x.strides[3])
+      .size("RLX_X_N", operands.x.strides[0])
+      .size("RLX_X_H", operands.x.strides[2])
+      .size("RLX_X_W", operands.x.strides[3])
       .define("RLX_Y_PITCH", *pixel_pitch(operands.y))
       .define("RLX_PREFETCH", early ? 1 : 0)
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
@@ -77,8 +92,8 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
 
 void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands, Form form) {
   const uint32_t alignment = form == Form::Ring ? kWidestAccessBytes : 0;
-  uint64_t bytes = byte_size(operands.y.type) + byte_size(operands.w.type) +
-                   operands.x.byte_range().length_bytes;
+  Dim bytes = byte_size(operands.y.type) + byte_size(operands.w.type) +
+              operands.x.byte_range().length_bytes;
   dispatch.read(&ConvMmaParams::x, operands.x, alignment)
       .read(&ConvMmaParams::w, operands.w, alignment);
   if (operands.bias) dispatch.read(&ConvMmaParams::bias, *operands.bias, kWidestAccessBytes);
@@ -89,10 +104,8 @@ void bind(DispatchBuilder<ConvMmaParams>& dispatch, const Operands& operands, Fo
       dispatch.allow_in_place(*operands.residual);
   }
   dispatch.write(&ConvMmaParams::y, operands.y, kWidestAccessBytes);
-  const auto outputs = static_cast<uint64_t>(element_count(operands.y.shape()));
-  const auto depth =
-      static_cast<uint64_t>(element_count(operands.w.shape()) / operands.w.shape()[0]);
-  dispatch.work(bytes, 2 * outputs * depth);
+  const Dim depth = element_count(operands.w.shape()) / operands.w.shape()[0];
+  dispatch.work(bytes, 2 * element_count(operands.y.shape()) * depth);
 }
 
 void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile, int64_t stages,
@@ -106,32 +119,45 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
       .define("RLX_SPLIT", split);
 }
 
-ConvProduct ring_product(const Convolution& conv) {
-  return {.m = conv.images * conv.window.out_count(),
-          .n = conv.group_out,
-          .k = depth_of(conv),
-          .element_bytes = element_bytes(conv.x.dtype()),
-          .has_residual = conv.residual.has_value()};
+// At a few values of its sizes, the largest first.
+std::vector<ConvProduct> ring_products(const Convolution& conv) {
+  const Dim m = conv.images * conv.window.out_count();
+  return at_sampled_sizes({m}, [&](const SampledSizes& at) {
+    return ConvProduct{.m = at.value(m),
+                       .n = conv.group_out,
+                       .k = depth_of(conv),
+                       .element_bytes = element_bytes(conv.x.dtype()),
+                       .has_residual = conv.residual.has_value()};
+  });
 }
 
+// At the largest sizes.
 std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolution& conv) {
-  return choose_patch_tiling(numbers_of(conv.window), conv.images, conv.group_in, conv.group_out,
-                             element_bytes(conv.x.dtype()), at.device());
+  return choose_patch_tiling(largest_of(conv.window), conv.images.bound(), conv.group_in,
+                             conv.group_out, element_bytes(conv.x.dtype()), at.device());
 }
 
 void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                  const Convolution& conv) {
-  const ConvProduct product = ring_product(conv);
-  const ConvTiling tiling = choose_conv_tiling(product, ctx.device());
+  const std::vector<ConvProduct> sizes = ring_products(conv);
+  const ConvTiling tiling = choose_conv_tiling(sizes, ctx.device());
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
       .define("RLX_WGMMA", tiling.tile.by_groups ? 1 : 0)
       .workgroup({tiling.threads()})
-      .grid(grid_of(tiling))
-      .estimate([product, tiling](const DeviceModel& device) {
-        return conv_microseconds(product, tiling, device);
+      .grid(grid_of(conv, tiling))
+      .estimate([largest = sizes.front(), tiling](const DeviceModel& device) {
+        return conv_microseconds(largest, tiling, device);
       })
       .reason("tensor cores, channels last: " + tiling.text());
+}
+
+// As many as tiling.groups at the largest sizes, no more than there are tiles at others.
+Dim patch_groups(const Convolution& conv, const PatchTiling& tiling) {
+  const int64_t filter_tiles = ceil_div(conv.group_out, tiling.tile_n);
+  const Dim tiles = conv.images * ceil_div(conv.window.out[1], tiling.tile_h) *
+                    ceil_div(conv.window.out[2], tiling.tile_w);
+  return min(tiles, tiling.groups / filter_tiles) * filter_tiles;
 }
 
 void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
@@ -147,13 +173,13 @@ void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& 
       .define("RLX_PATCH_CHANNELS", tiling.patch_channels)
       .define("RLX_TILE_H", tiling.tile_h)
       .define("RLX_TILE_W", tiling.tile_w)
-      .define("RLX_X_C", operands.x.strides[1])
+      .size("RLX_X_C", operands.x.strides[1])
       .define("RLX_W_N", operands.w.strides[0])
       .define("RLX_W_C", operands.w.strides[1])
       .define("RLX_W_H", operands.w.strides[2])
       .define("RLX_W_W", operands.w.strides[3])
       .workgroup({tiling.threads()})
-      .grid(static_cast<uint64_t>(tiling.groups))
+      .grid(patch_groups(conv, tiling))
       .reason("tensor cores: " + tiling.text());
 }
 
@@ -189,9 +215,11 @@ bool emit(LowerContext& ctx, Form form, const Convolution& conv) {
 std::string conv_matrix_refusal(const Convolution& conv) {
   if (conv.groups != 1) return "several groups";
   if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
+  if (conv.group_in.is_free() || conv.group_out.is_free()) return "channels that the run gives";
   if (element_count(conv.w.shape()) == 0) return "nothing to add";
-  const int64_t largest = std::max({element_count(conv.x.shape()), element_count(conv.w.shape()),
-                                    element_count(conv.y.shape())});
+  const int64_t largest = std::max({element_count(conv.x.shape()).range().most,
+                                    element_count(conv.w.shape()).range().most,
+                                    element_count(conv.y.shape()).range().most});
   return largest > kRowLimit ? "more elements than it counts" : "";
 }
 
@@ -205,7 +233,7 @@ std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem
 }
 
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {
-  return choose_conv_tiling(ring_product(problem.conv), at.device()).microseconds;
+  return choose_conv_tiling(ring_products(problem.conv), at.device()).microseconds;
 }
 
 bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {

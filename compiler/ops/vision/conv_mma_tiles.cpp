@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "compiler/ops/lowering/lower_context.h"
+#include "compiler/support/sampled_sizes.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -169,22 +173,6 @@ std::string ConvTiling::text() const {
   return text + ", " + std::to_string(groups) + " workgroups";
 }
 
-namespace {
-
-// Calls consider(tiling, steps) for the tile with each division of k.
-template <typename Consider>
-void for_each_split(const ConvProduct& product, const ConvTile& tile, const Consider& consider) {
-  const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
-  const int64_t tiles = ceil_div(product.m, tile.tile_m) * ceil_div(product.n, tile.tile_n);
-  for (const int64_t split : kConvSplits) {
-    if (split > all_steps) break;
-    consider(ConvTiling{.tile = tile, .split = split, .groups = tiles * split},
-             ceil_div(all_steps, split));
-  }
-}
-
-}  // namespace
-
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device) {
   const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
@@ -194,33 +182,55 @@ double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
              : estimate(product, kTiles.at(tiling.row), tiling, steps, device);
 }
 
-ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& device) {
-  ConvTiling best;
-  const auto keep = [&best](const ConvTiling& tiling) {
-    if (best.tile.tile_m == 0 || tiling.microseconds < best.microseconds) best = tiling;
+namespace {
+
+// A row of one of the tables with a division of k, at every size; nullopt where it does not go.
+// stages_of(steps) are those in flight, none where the row's costs do not hold.
+template <typename Cost, typename StagesOf>
+std::optional<std::vector<ConvTiling>> tiled_at_all(std::span<const ConvProduct> sizes,
+                                                    const Cost& cost, size_t row, int64_t split,
+                                                    const StagesOf& stages_of,
+                                                    const DeviceModel& device) {
+  std::vector<ConvTiling> tilings;
+  for (const ConvProduct& product : sizes) {
+    const int64_t all_steps = ceil_div(product.k * product.element_bytes, kStepBytes);
+    if (split > all_steps) return std::nullopt;
+    const int64_t steps = ceil_div(all_steps, split);
+    const std::optional<int64_t> stages = stages_of(steps);
+    if (!stages) return std::nullopt;
+    ConvTiling tiling{.tile = cost.tile, .row = row, .split = split, .stages = *stages};
+    tiling.groups =
+        ceil_div(product.m, cost.tile.tile_m) * ceil_div(product.n, cost.tile.tile_n) * split;
+    tiling.microseconds = estimate(product, cost, tiling, steps, device);
+    tilings.push_back(tiling);
+  }
+  return tilings;
+}
+
+}  // namespace
+
+ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device) {
+  std::vector<std::vector<ConvTiling>> candidates;
+  const auto add_rows = [&](const auto& table, const auto& stages_of) {
+    for (size_t row = 0; row < table.size(); ++row) {
+      for (const int64_t split : kConvSplits) {
+        const auto stages = [&](int64_t steps) { return stages_of(table[row], steps); };
+        if (auto tilings = tiled_at_all(sizes, table[row], row, split, stages, device))
+          candidates.push_back(std::move(*tilings));
+      }
+    }
   };
-  for (size_t row = 0; row < kTiles.size(); ++row) {
-    const TileCost& cost = kTiles[row];
-    for_each_split(product, cost.tile, [&](ConvTiling tiling, int64_t steps) {
-      tiling.row = row;
-      tiling.stages = stages_for(cost.tile, steps, device);
-      tiling.microseconds = estimate(product, cost, tiling, steps, device);
-      keep(tiling);
-    });
-  }
-  if (product.element_bytes != 2) return best;
-  for (size_t row = 0; row < kGroupTiles.size(); ++row) {
-    const GroupCost& cost = kGroupTiles[row];
-    for_each_split(product, cost.tile, [&](ConvTiling tiling, int64_t steps) {
-      tiling.row = row;
+  add_rows(kTiles, [&](const TileCost& cost, int64_t steps) {
+    return std::optional(stages_for(cost.tile, steps, device));
+  });
+  if (sizes.front().element_bytes == 2) {
+    add_rows(kGroupTiles, [](const GroupCost& cost, int64_t steps) -> std::optional<int64_t> {
       // Large rings are for many steps: their costs do not hold for parts of them.
-      if (steps < cost.stages && cost.stages > kSharedStages) return;
-      tiling.stages = std::min(cost.stages, steps);
-      tiling.microseconds = estimate(product, cost, tiling, steps, device);
-      keep(tiling);
+      if (steps < cost.stages && cost.stages > kSharedStages) return std::nullopt;
+      return std::min(cost.stages, steps);
     });
   }
-  return best;
+  return least_excess(candidates, [](const ConvTiling& tiling) { return tiling.microseconds; });
 }
 
 std::string PatchTiling::text() const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "compiler/dispatch/target.h"
@@ -45,8 +46,10 @@ struct ConvTiling {
   [[nodiscard]] std::string text() const;
 };
 
-// The tiling with the smallest estimate; of equal ones the first of the table.
-ConvTiling choose_conv_tiling(const ConvProduct& product, const DeviceModel& device);
+// The tiling for a product at several sizes, which differ in m and begin with the largest: that
+// whose estimate exceeds the best one's by the least factor where this is largest; of equal ones
+// the first of the table. Its numbers are those at the first size.
+ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceModel& device);
 // Its estimate, on any device.
 double conv_microseconds(const ConvProduct& product, const ConvTiling& tiling,
                          const DeviceModel& device);
