@@ -24,6 +24,7 @@ namespace rlx::test {
 #undef RLX_OPS
 std::vector<Case> cooperative_matrix_cases();
 std::vector<Case> attention_matrix_cases();
+std::vector<Case> cooperative_conv_cases();
 
 namespace {
 
@@ -335,11 +336,19 @@ void check_family(const std::vector<Case>& cases, CheckCase check, const char* v
 #undef RLX_OPS
 
 // Tensor cores and cooperative matrices.
-TEST_CASE("free sizes of products and attention on matrix units", "[matrices]") {
-  for (const std::vector<Case>& cases :
-       {matmul_cases(), attention_cases(), cooperative_matrix_cases(), attention_matrix_cases()}) {
+TEST_CASE("free sizes of products on matrix units", "[matrices]") {
+  for (const std::vector<Case>& cases : {matmul_cases(), cooperative_matrix_cases()})
     check_family(cases, check_each_size, "vulkan-nvidia");
-  }
+}
+
+TEST_CASE("free sizes of attention on matrix units", "[attention_matrices]") {
+  for (const std::vector<Case>& cases : {attention_cases(), attention_matrix_cases()})
+    check_family(cases, check_each_size, "vulkan-nvidia");
+}
+
+TEST_CASE("free sizes of convolutions on matrix units", "[conv_matrices]") {
+  for (const std::vector<Case>& cases : {conv_cases(), cooperative_conv_cases()})
+    check_family(cases, check_each_size, "vulkan-nvidia");
 }
 
 }  // namespace rlx::test

@@ -15,7 +15,7 @@ constexpr int64_t kDecodeQueries = 4;
 constexpr int64_t kDecodeThreads = 256;
 constexpr int64_t kNarrowestTeam = 4;
 constexpr int64_t kWidestTeam = 32;
-constexpr int64_t kMostSplits = 32;  // that one team merges
+constexpr int64_t kMostSplits = 32;  // that one workgroup merges
 
 int64_t power_of_two_up(int64_t x) {
   return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(x)));
@@ -115,7 +115,7 @@ void emit_merge(LowerContext& ctx, const AttentionProblem& problem, const Attent
       .work(byte_size(partial.type) + byte_size(o.y.ref.type), 0)
       .reason("merges the splits of " + std::to_string(rows) + " rows");
   define_tiling(dispatch, problem, tiling);
-  count_groups(dispatch, rows, ceil_div(rows, tiling.teams()));
+  count_groups(dispatch, rows, rows);
 }
 
 }  // namespace
