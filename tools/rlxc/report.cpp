@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "schema/rounding.h"
 #include "tools/rlxc/commands.h"
 
 namespace rlx {
@@ -99,7 +100,7 @@ std::optional<SymbolRange> parse_range(const std::string& text) {
 // The range in parts: cut at the FACTOR-th part of its largest value, at that of this, and so on.
 std::vector<SymbolRange> cut(SymbolRange range, int64_t factor) {
   const auto first_multiple = [&range](int64_t value) {
-    return (value + range.multiple_of - 1) / range.multiple_of * range.multiple_of;
+    return round_up(value, range.multiple_of);
   };
   std::vector<SymbolRange> parts;
   for (int64_t at = range.maximum / factor; at > 0 && at >= first_multiple(range.minimum);
