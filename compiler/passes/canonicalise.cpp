@@ -92,17 +92,6 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   return true;
 }
 
-// The one number of a weight of floats, or nullopt.
-std::optional<double> known_number(const Module& module, const Graph& graph, ValueId id) {
-  const TensorType& type = graph.value(id).type;
-  const Weight* weight = weight_of(module, graph, id);
-  if (weight == nullptr || !is_float(type.dtype) || element_count(type.shape) != 1)
-    return std::nullopt;
-  const auto* host = std::get_if<HostBytes>(&weight->data);
-  if (host == nullptr) return std::nullopt;
-  return Tensor::from_bytes(type, host->bytes).floats[0];
-}
-
 // clamp(x, low, high) with known bounds as clamp(x; min, max), which fits behind a product.
 bool write_bounds(const Module& module, Graph& graph, NodeId id) {
   const Node& node = graph.node(id);

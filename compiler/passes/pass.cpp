@@ -18,6 +18,8 @@ constexpr Pass kPasses[] = {
     {"decompose", "ops without kernels as simpler ops", 0, PassStage::Neutral, decompose},
     {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
      fold_constants},
+    {"see-attention", "products, masks and softmax as attention", 2, PassStage::Neutral,
+     see_attention},
     {"lower-precision",
      "f32 between inputs and outputs as f16 or bf16, or operands of products alone", 0,
      PassStage::Neutral, lower_precision},

@@ -69,6 +69,8 @@ size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& 
 // device become weights that the init entry computes once; casts of random weights move into the
 // generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins the products, scales, masks and softmax of attention that is written out into attention.
+size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
 // weights once. Mixed: only those that products multiply with weights of fewer bits.
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);
