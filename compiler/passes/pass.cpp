@@ -20,6 +20,8 @@ constexpr Pass kPasses[] = {
      fold_constants},
     {"see-attention", "products, masks and softmax as attention", 2, PassStage::Neutral,
      see_attention},
+    {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},
+    {"see-activations", "curves of several ops as one", 2, PassStage::Neutral, see_activations},
     {"lower-precision",
      "f32 between inputs and outputs as f16 or bf16, or operands of products alone", 0,
      PassStage::Neutral, lower_precision},

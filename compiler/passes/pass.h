@@ -71,6 +71,10 @@ size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& 
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins norms that are written out into rms_norm and layer_norm.
+size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins activations that are written out into gelu, gelu_tanh, silu and swish.
+size_t see_activations(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
 // weights once. Mixed: only those that products multiply with weights of fewer bits.
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);

@@ -63,6 +63,15 @@ std::optional<Shifted> shifted_of(const Module& module, const Graph& graph, cons
   return Shifted{.x = found->x, .shift = node.op == OpId::sub ? -found->number : found->number};
 }
 
+std::optional<double> power_of(const Module& module, const Graph& graph, const Node& node) {
+  if (node.op == OpId::square || (node.op == OpId::mul && node.inputs[0] == node.inputs[1]))
+    return 2;
+  if (node.op == OpId::powf) return attributes_of(node).real("exponent");
+  const bool is_power = node.op == OpId::pow &&
+                        graph.value(*node.inputs[0]).type == graph.value(node.outputs[0]).type;
+  return is_power ? known_number(module, graph, *node.inputs[1]) : std::nullopt;
+}
+
 std::vector<size_t> permutation_of(const Graph& graph, const Node& node) {
   std::vector<size_t> axes(graph.value(*node.inputs[0]).type.shape.size());
   std::iota(axes.rbegin(), axes.rend(), size_t{0});

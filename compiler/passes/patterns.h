@@ -22,6 +22,10 @@ struct Shifted {
 };
 std::optional<Shifted> shifted_of(const Module& module, const Graph& graph, const Node& node);
 
+// The exponent to which a node raises its first input, as pow, powf, square or a product with
+// itself write it; nullopt of other nodes.
+std::optional<double> power_of(const Module& module, const Graph& graph, const Node& node);
+
 // The axes of a transpose; without the attribute it reverses them.
 std::vector<size_t> permutation_of(const Graph& graph, const Node& node);
 
