@@ -18,6 +18,7 @@ constexpr Pass kPasses[] = {
     {"decompose", "ops without kernels as simpler ops", 0, PassStage::Neutral, decompose},
     {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
      fold_constants},
+    {"see-rope", "halves that change places, and tables, as rope", 2, PassStage::Neutral, see_rope},
     {"see-attention", "products, masks and softmax as attention", 2, PassStage::Neutral,
      see_attention},
     {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},

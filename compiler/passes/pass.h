@@ -69,6 +69,8 @@ size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& 
 // device become weights that the init entry computes once; casts of random weights move into the
 // generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins rotary embeddings that are written out into rope.
+size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins norms that are written out into rms_norm and layer_norm.
