@@ -43,8 +43,9 @@ MaskForm form_of_rows(const std::vector<bool>& counts, const Shape& shape, const
     form.fills_rows =
         std::any_of(begin, begin + static_cast<std::ptrdiff_t>(columns), [](bool c) { return c; });
   }
-  if (queries.is_free() || keys.is_free() || element_count(shape) != queries * keys ||
-      shape.size() < 2 || shape.back() != keys || queries > keys)
+  if (counts.empty() || queries.is_free() || keys.is_free() ||
+      element_count(shape) != queries * keys || shape.size() < 2 || shape.back() != keys ||
+      queries > keys)
     return form;
   const auto is_triangle = [&](int64_t shift) {
     const auto rows = static_cast<int64_t>(counts.size() / columns);

@@ -238,7 +238,12 @@ class NormReader {
   }
 
   std::optional<WrittenNorm> finished() const {
-    const bool fits = is_float(type(found_.x).dtype) && type(found_.x) == type(found_.result);
+    const Shape& shape = type(found_.x).shape;
+    const bool is_fixed =
+        std::none_of(shape.begin() + static_cast<std::ptrdiff_t>(found_.first_axis), shape.end(),
+                     [](const Dim& dim) { return dim.is_free(); });
+    const bool fits =
+        is_fixed && is_float(type(found_.x).dtype) && type(found_.x) == type(found_.result);
     return fits ? std::optional(found_) : std::nullopt;
   }
 

@@ -81,7 +81,7 @@ class RopeReader {
       part.first = node_integer(*node, "start");
     } else {
       const std::optional<size_t> at = index_of_last_axis(*node, from.size());
-      if (!at) return std::nullopt;
+      if (!at || !goes_forward(*node, *at)) return std::nullopt;
       part.first = list_item(*node, "starts", *at, 0);
       part.step = list_item(*node, "steps", *at, 1);
     }
@@ -99,6 +99,16 @@ class RopeReader {
       if (list[i] == -1 || list[i] == static_cast<int64_t>(rank) - 1) return i;
     }
     return std::nullopt;
+  }
+  // No other axis than that is reversed.
+  [[nodiscard]] static bool goes_forward(const Node& node, size_t last_axis) {
+    const auto found = node.attributes.find("steps");
+    if (found == node.attributes.end()) return true;
+    const Ints& steps = std::get<Ints>(found->second);
+    for (size_t i = 0; i < steps.size(); ++i) {
+      if (i != last_axis && steps[i] != 1) return false;
+    }
+    return true;
   }
   [[nodiscard]] static int64_t list_item(const Node& node, const char* name, size_t i,
                                          int64_t absent) {
@@ -324,8 +334,10 @@ class RopeReader {
     shape.insert(shape.begin(), 4 - shape.size(), 1);
     const Shape& x = shape_of(found_.x);
     const Dim width = found_.is_whole ? Dim(found_.rotated) : Dim(found_.rotated / 2);
-    return shape[heads] == 1 && shape[tokens] == x[tokens] && (shape[0] == 1 || shape[0] == x[0]) &&
-           shape[3] == width;
+    // A table by position has a row at every size.
+    const bool has_rows = shape[0] != 1 || x[tokens].range().least > 0;
+    return has_rows && shape[heads] == 1 && shape[tokens] == x[tokens] &&
+           (shape[0] == 1 || shape[0] == x[0]) && shape[3] == width;
   }
 
   bool fits() {

@@ -117,9 +117,16 @@ class AttentionReader {
     split_ = Shape{shape[0], shape[1]};
   }
 
+  // Both operands have the axes of the result: no matrix is shared by the batch.
+  [[nodiscard]] bool multiplies_alike(const Node& product) const {
+    const size_t rank = shape_of(product.outputs[0]).size();
+    return !node_flag(product, "trans_a") && shape_of(*product.inputs[0]).size() == rank &&
+           shape_of(*product.inputs[1]).size() == rank;
+  }
+
   bool read_scores(const Node& product, double factor) {
     const Shape& shape = shape_of(product.outputs[0]);
-    if (shape.size() < 3 || shape.size() > 4 || node_flag(product, "trans_a")) return false;
+    if (shape.size() < 3 || shape.size() > 4 || !multiplies_alike(product)) return false;
     if (shape.size() == 4) split_ = Shape{shape[0], shape[1]};
     const bool is_split = shape.size() == 4;
     const std::string k_axes = node_flag(product, "trans_b") ? "sd" : "ds";
@@ -211,7 +218,7 @@ class AttentionReader {
   bool read_product(const Node& product, ValueId weights) {
     const Shape& shape = shape_of(weights);
     const bool plain = *product.inputs[0] == weights && *product.inputs[1] != weights &&
-                       !node_flag(product, "trans_a") && (shape.size() == 3 || shape.size() == 4);
+                       multiplies_alike(product) && (shape.size() == 3 || shape.size() == 4);
     if (!plain) return false;
     const std::string axes = node_flag(product, "trans_b") ? "ds" : "sd";
     found_.v = {.value = *product.inputs[1], .axes = (shape.size() == 4 ? "bh" : "n") + axes};

@@ -300,6 +300,14 @@ TEST_CASE("what only looks like attention stays as it is") {
     check_stays(see_attention,
                 masked_module(op_text("where", R"("keep", "scores", "bias")", "masked")));
   }
+  SECTION("products with matrices that the batch shares") {
+    check_stays(see_attention,
+                module_of(R"("inputs": [)" + input_text("x", "[2, 3, 8]") + ", " +
+                          input_text("k", "[8, 4]") + ", " + input_text("v", "[4, 8]") +
+                          R"(], "nodes": [)" + op_text("matmul", R"("x", "k")", "scores") + ", " +
+                          op_text("softmax", R"("scores")", "p") + ", " +
+                          op_text("matmul", R"("p", "v")", "y") + R"(], "outputs": ["y"])"));
+  }
   SECTION("weights as the second operand") {
     check_stays(see_attention,
                 written_module(plain + replaced(kEnd, R"("p", "v")", R"("kt", "p")")));

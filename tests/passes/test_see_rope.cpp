@@ -144,6 +144,11 @@ TEST_CASE("what only looks like a rope stays as it is") {
   check_stays(see_rope, rotating(swapped(whole, R"("by_cos", "by_sin")", R"("by_cos", "wide")")));
   check_stays(see_rope, rotating(whole, R"(["y", "turned"])"));
   check_stays(see_rope, rotating(whole, R"(["y", "by_cos"])"));
+  // Tokens that a half has in the other order.
+  check_stays(
+      see_rope,
+      rotating(swapped(whole, R"("axes": [-1], "starts": [0], "ends": [4], "steps": [1])",
+                       R"("axes": [2, 3], "starts": [-1, 0], "ends": [-9, 4], "steps": [-1, 1])")));
   // A table for each head.
   check_stays(see_rope,
               rotating(op_text("concat", R"("by_head", "by_head")", "t", R"("axis": -1)") + ", " +
