@@ -71,9 +71,7 @@ void take_mask(NodeReader& n, size_t input, FusedHeads& o, const Dim& keys) {
   const ValueId mask = n.input(input);
   if (shape == Shape{batch}) {
     o.kv_len = mask;
-  } else if (shape.size() == 2 && shape[1] == keys) {
-    o.mask = n.emit("ne", {mask, n.scalar(n.type(mask).dtype, 0)});
-  } else if (shape.size() == 3 && shape[2] == keys) {
+  } else if ((shape.size() == 2 || shape.size() == 3) && shape.back() == keys) {
     o.mask = n.emit("ne", {mask, n.scalar(n.type(mask).dtype, 0)});
   } else {
     n.refuse("the mask is " + to_string(shape) +
