@@ -32,6 +32,8 @@ constexpr Pass kPasses[] = {
     {"fuse-epilogues", "bias, activation and residual into matmul", 2, PassStage::PerTarget,
      fuse_epilogues},
     {"fuse-conv", "activation and residual into conv", 2, PassStage::PerTarget, fuse_conv},
+    {"turn-weights", "weights as rows where products behind a norm stream them", 2,
+     PassStage::PerTarget, turn_weights},
     {"fuse-gated", "gated pairs of products as one", 2, PassStage::PerTarget, fuse_gated},
     {"merge-matmuls", "matmuls of one input as one", 2, PassStage::PerTarget, merge_matmuls},
     {"fuse-norm", "rms_norm into the products after it", 2, PassStage::PerTarget, fuse_norm},

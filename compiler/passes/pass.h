@@ -85,6 +85,9 @@ size_t merge_common(Module& module, const PassOptions& options, Diagnostics& dia
 // Joins products of one input with weights, up to 64 of them, into one product whose outputs are
 // slices.
 size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Turns weights that stand as columns into rows, where the target streams all products behind a
+// norm.
+size_t turn_weights(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins act(x * w) * (x * w2) into fused_norm_matmul where the target streams such pairs.
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls rms_norm into the products that read it, where the target streams all of them.
