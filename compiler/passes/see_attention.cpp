@@ -24,7 +24,7 @@ namespace {
 constexpr double kAbsorbingScore = -1e9;
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-// A mask of the op: as it stands in the graph, and where.
+// A mask that becomes an input of the op: the bias, or the mask.
 struct TakenMask {
   WrittenMask mask;
   bool becomes_bias = false;
@@ -248,8 +248,7 @@ class AttentionBuilder {
     return with_four_axes(value, mask.scores);
   }
 
-  ValueId as_bias(const WrittenMask& mask, const Shape& scores, ValueId like) {
-    const DType dtype = emitter_.type(like).dtype;
+  ValueId as_bias(const WrittenMask& mask, DType dtype) {
     ValueId value = mask.value;
     if (mask.is_condition) {
       ValueId condition = emitter_.cast(value, DType::bool_);
@@ -260,16 +259,16 @@ class AttentionBuilder {
     } else if (mask.factor != 1) {
       value = emitter_.emit("affine", {value}, {{"mul", mask.factor}});
     }
-    return with_four_axes(emitter_.cast(value, dtype), scores);
+    return with_four_axes(emitter_.cast(value, dtype), mask.scores);
   }
 
   void add_masks(const TakenMasks& taken, std::vector<std::optional<ValueId>>& inputs) {
+    const DType dtype = emitter_.type(*inputs[0]).dtype;
     std::optional<ValueId> mask;
     std::optional<ValueId> bias;
     for (const TakenMask& part : taken.masks) {
       const bool adds = part.becomes_bias;
-      const ValueId value =
-          adds ? as_bias(part.mask, part.mask.scores, *inputs[0]) : as_condition(part.mask);
+      const ValueId value = adds ? as_bias(part.mask, dtype) : as_condition(part.mask);
       std::optional<ValueId>& joined = adds ? bias : mask;
       joined = joined ? emitter_.emit(adds ? "add" : "logical_and", {joined, value}) : value;
     }
