@@ -9,6 +9,7 @@
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
+#include "compiler/reference/evaluate.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
 
@@ -76,8 +77,58 @@ bool merge_with_producer(Graph& graph, NodeId id) {
   return true;
 }
 
+// What a reader takes of a shape, where it takes sizes that are fixed.
+std::optional<Tensor> fixed_sizes(const Module& module, const Graph& graph, const Node& shape_of,
+                                  const Node& reader, Diagnostics& diagnostics) {
+  if (reader.op != OpId::slice && reader.op != OpId::narrow && reader.op != OpId::gather)
+    return std::nullopt;
+  std::vector<Tensor> answers;
+  // What is the same for two numbers in the places of free sizes does not take them.
+  for (const int64_t free_size : {0, 1}) {
+    Tensor sizes;
+    sizes.type = graph.value(shape_of.outputs[0]).type;
+    for (const Dim& dim : graph.value(*shape_of.inputs[0]).type.shape)
+      sizes.integers.push_back(dim.is_free() ? free_size : dim.bound());
+    std::vector<Tensor> weights;
+    weights.reserve(reader.inputs.size());
+    std::vector<const Tensor*> inputs;
+    for (const std::optional<ValueId>& input : reader.inputs) {
+      const Weight* weight = weight_of(module, graph, *input);
+      const bool is_shape = input == shape_of.outputs[0];
+      if (!is_shape && (weight == nullptr || !is_known(*weight))) return std::nullopt;
+      if (!is_shape) weights.push_back(weight_tensor(module, *weight));
+      inputs.push_back(is_shape ? &sizes : &weights.back());
+    }
+    auto outputs =
+        evaluate_node(reader, inputs, {graph.value(reader.outputs[0]).type}, diagnostics);
+    if (!outputs) return std::nullopt;
+    answers.push_back(std::move(outputs->front()));
+  }
+  return answers[0].integers == answers[1].integers ? std::optional(answers[0]) : std::nullopt;
+}
+
+// Readers of a shape with free sizes that take fixed ones alone read constants; true where nobody
+// reads it any more.
+bool fold_fixed_sizes(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
+  if (node.op != OpId::shape_of) return false;
+  const ValueId shape = node.outputs[0];
+  for (const NodeId id : graph.readers(shape)) {
+    const Node reader = graph.node(id);
+    const std::optional<Tensor> sizes = fixed_sizes(module, graph, node, reader, diagnostics);
+    if (!sizes) return false;
+    const std::string stem = graph.value(reader.outputs[0]).name + ".const";
+    graph.replace_uses(reader.outputs[0], add_constant(module, graph, stem, *sizes));
+    graph.remove_node(id);
+  }
+  return !graph.is_output(shape);
+}
+
 bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& diagnostics) {
   if (!find_op(node.op)->shape_only) return false;
+  const Shape& shape = graph.value(*node.inputs[0]).type.shape;
+  const bool is_free =
+      std::any_of(shape.begin(), shape.end(), [](const Dim& d) { return d.is_free(); });
+  if (is_free && fold_fixed_sizes(module, graph, node, diagnostics)) return true;
   Tensor shape_carrier;
   shape_carrier.type = graph.value(*node.inputs[0]).type;
   std::optional<std::vector<Tensor>> outputs;
@@ -90,17 +141,6 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   const std::string stem = graph.value(node.outputs[0]).name + ".const";
   graph.replace_uses(node.outputs[0], add_constant(module, graph, stem, (*outputs)[0]));
   return true;
-}
-
-// The one number of a weight of floats, or nullopt.
-std::optional<double> known_number(const Module& module, const Graph& graph, ValueId id) {
-  const TensorType& type = graph.value(id).type;
-  const Weight* weight = weight_of(module, graph, id);
-  if (weight == nullptr || !is_float(type.dtype) || element_count(type.shape) != 1)
-    return std::nullopt;
-  const auto* host = std::get_if<HostBytes>(&weight->data);
-  if (host == nullptr) return std::nullopt;
-  return Tensor::from_bytes(type, host->bytes).floats[0];
 }
 
 // clamp(x, low, high) with known bounds as clamp(x; min, max), which fits behind a product.
@@ -129,6 +169,7 @@ size_t canonicalise(Module& module, const PassOptions&, Diagnostics& diagnostics
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
+      if (!graph.contains(id)) continue;  // with the shape that it read
       const Node& node = graph.node(id);
       if (fold_shape(module, graph, node, diagnostics)) {
         graph.remove_node(id);

@@ -26,4 +26,7 @@ const Weight* weight_of(const Module& module, const Graph& graph, ValueId id);
 // True for a weight whose bytes are known to the compiler (not made on the device).
 bool is_known(const Weight& weight);
 
+// The number that every element of a known weight of floats is, perhaps expanded; or nullopt.
+std::optional<double> known_number(const Module& module, const Graph& graph, ValueId id);
+
 }  // namespace rlx

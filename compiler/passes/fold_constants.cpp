@@ -415,6 +415,29 @@ bool is_known(const Weight& weight) {
          !std::holds_alternative<ComputedData>(weight.data);
 }
 
+std::optional<double> known_number(const Module& module, const Graph& graph, ValueId id) {
+  const ValueId small = unexpanded(graph, id);
+  const Weight* weight = weight_of(module, graph, small);
+  if (weight == nullptr || !is_float(weight->type.dtype)) return std::nullopt;
+  const auto* host = std::get_if<HostBytes>(&weight->data);
+  const auto* splat = std::get_if<SplatData>(&weight->data);
+  const Dim count = element_count(weight->type.shape);
+  if (count == 0 || (host == nullptr && splat == nullptr)) return std::nullopt;
+  const TensorType one{.dtype = weight->type.dtype, .shape = {1}};
+  if (splat != nullptr) {
+    Tensor number = Tensor::zeros(one);
+    number.floats[0] = splat->value;
+    number.round_to_dtype();
+    return number.floats[0];
+  }
+  const size_t bytes = element_bytes(one.dtype);
+  const std::span<const std::byte> first = host->bytes.first(bytes);
+  for (size_t at = bytes; at < host->bytes.size(); at += bytes) {
+    if (!std::ranges::equal(host->bytes.subspan(at, bytes), first)) return std::nullopt;
+  }
+  return Tensor::from_bytes(one, first).floats[0];
+}
+
 size_t fold_constants(Module& module, const PassOptions&, Diagnostics& diagnostics) {
   size_t changed = 0;
   FoldedNodes folded;

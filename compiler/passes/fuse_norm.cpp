@@ -8,6 +8,7 @@
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/product/product_offers.h"
 #include "compiler/passes/block_products.h"
+#include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
 #include "compiler/support/free_size.h"
@@ -131,6 +132,54 @@ bool fuse_into_readers(Graph& graph, NodeId id, const OfferContext& at) {
   return !readers.empty();
 }
 
+// ---- weights that are columns ----
+
+// A product whose weights a kernel would stream as rows behind a norm, and are columns or rows.
+bool streams_behind_norm(const Graph& graph, const ProductNode& product, const OfferContext& at) {
+  const TensorType& w = graph.value(product.w).type;
+  const Dim& n = w.shape[product.rows ? 0 : 1];
+  if (!is_vector(graph, product.bias, n)) return false;
+  return decided_at_all_sizes([&] {
+    const FusedProduct types = product_of_types({.m = line_count(graph, product.x),
+                                                 .n = n,
+                                                 .k = w.shape[product.rows ? 1 : 0],
+                                                 .x = graph.value(product.x).type.dtype,
+                                                 .w = w.dtype,
+                                                 .normed = true});
+    return choose(product_offers(), at, types).row != nullptr;
+  });
+}
+
+// The readers of a norm whose weights are columns, where the target streams every reader's as rows.
+std::vector<NodeId> readers_of_columns(const Module& module, const Graph& graph, const Node& norm,
+                                       const OfferContext& at) {
+  std::vector<NodeId> found;
+  if (!is_plain_norm(graph, norm)) return found;
+  for (const NodeId reader : graph.readers(norm.outputs[0])) {
+    const std::optional<ProductNode> product = product_of(graph, graph.node(reader));
+    if (!product || product->x != norm.outputs[0] || !streams_behind_norm(graph, *product, at))
+      return {};
+    if (product->rows) continue;
+    // Another reader would keep the columns beside the rows.
+    if (weight_of(module, graph, product->w) == nullptr || graph.reader_count(product->w) != 1)
+      return {};
+    found.push_back(reader);
+  }
+  return found;
+}
+
+void turn(Module& module, Graph& graph, NodeId reader, Diagnostics& diagnostics) {
+  const Node product = graph.node(reader);
+  const ValueId rows = add_node_before(graph, reader, "transpose", product.name + ".rows",
+                                       {product.inputs[1]}, {{"perm", Ints{1, 0}}});
+  graph.change_node(reader, [rows](Node& node) {
+    node.inputs[1] = rows;
+    node.attributes[node.op == OpId::matmul ? "trans_b" : "trans_w"] = true;
+  });
+  const NodeId view = *graph.value(rows).producer;
+  if (fold_weights(module, graph, graph.node(view), diagnostics)) graph.remove_node(view);
+}
+
 }  // namespace
 
 size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
@@ -142,6 +191,23 @@ size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
     for (NodeId id : order) {
       if (!graph.contains(id)) continue;
       if (fuse_into_readers(graph, id, at)) ++changed;
+    }
+  }
+  return changed;
+}
+
+size_t turn_weights(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
+  if (options.target == nullptr) return 0;
+  const OfferContext at = offer_context(options);
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      if (!graph.contains(id)) continue;
+      for (NodeId reader : readers_of_columns(module, graph, graph.node(id), at)) {
+        turn(module, graph, reader, diagnostics);
+        ++changed;
+      }
     }
   }
   return changed;

@@ -69,6 +69,14 @@ size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& 
 // device become weights that the init entry computes once; casts of random weights move into the
 // generator.
 size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins rotary embeddings that are written out into rope.
+size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins the products, scales, masks and softmax of attention that is written out into attention.
+size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins norms that are written out into rms_norm and layer_norm.
+size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Joins activations that are written out into gelu, gelu_tanh, silu and swish.
+size_t see_activations(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns f32 tensors between the entry's inputs and outputs into f16 or bf16 (options.precision);
 // weights once. Mixed: only those that products multiply with weights of fewer bits.
 size_t lower_precision(Module& module, const PassOptions& options, Diagnostics& diagnostics);
@@ -77,6 +85,9 @@ size_t merge_common(Module& module, const PassOptions& options, Diagnostics& dia
 // Joins products of one input with weights, up to 64 of them, into one product whose outputs are
 // slices.
 size_t merge_matmuls(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Turns weights that stand as columns into rows, where the target streams all products behind a
+// norm.
+size_t turn_weights(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins act(x * w) * (x * w2) into fused_norm_matmul where the target streams such pairs.
 size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls rms_norm into the products that read it, where the target streams all of them.

@@ -39,7 +39,8 @@ def model_of(folder, name, nodes, inputs, outputs, weights=(), opset=17):
     graph = helper.make_graph(nodes, name, [helper.make_tensor_value_info(*row) for row in inputs],
                               [helper.make_tensor_value_info(*row) for row in outputs],
                               [onnx.numpy_helper.from_array(array, key) for key, array in weights])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+                              ir_version=8)
     path = folder / f"{name}.onnx"
     onnx.save(model, path)
     return path
@@ -89,6 +90,41 @@ def check_equal(folder, options):
         assert result.compared >= 6, f"too little was compared: {result}"
     result = tool.compare(types(folder, "types"), tool.complete(options))
     assert not result.outputs and not result.inside, str(result)
+
+
+def fused(folder, op, inputs, outputs, **attributes):
+    """One node of com.microsoft: inputs are shapes of floats, None, or arrays that the model knows."""
+    names = ["" if given is None else f"i{i}" for i, given in enumerate(inputs)]
+    rows = [(name, TensorProto.FLOAT, given) for name, given in zip(names, inputs) if isinstance(given, list)]
+    weights = [(name, given) for name, given in zip(names, inputs) if isinstance(given, np.ndarray)]
+    node = helper.make_node(op, names, [name for name, _ in outputs], domain="com.microsoft", **attributes)
+    return model_of(folder, op, [node], rows, [(name, TensorProto.FLOAT, shape) for name, shape in outputs], weights)
+
+
+def check_microsoft(folder, options):
+    """What onnxruntime's optimizer writes; of cached keys only those that count are compared."""
+    y, table, counts = [("y", [2, 3, 64])], [9, 8], np.array([2, 1], np.int32)
+    heads = {"num_heads": 4}
+    grouped = {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}
+    keys, cache = [2, 3, 32], [2, 2, 4, 16]
+    mask = np.array([[1, 1, 0], [1, 0, 1]], np.int32)
+    cases = [("FastGelu", [[2, 3, 64], [64]], y, {}), ("BiasGelu", [[2, 3, 64], [64]], y, {}), ("QuickGelu", [[2, 3, 64]], y, {}),
+             ("SkipLayerNormalization", [[2, 3, 64], [3, 64], [64], [64], [64]], y, {"epsilon": 1e-5}),
+             ("SkipSimplifiedLayerNormalization", [[2, 3, 64], [2, 3, 64], [64]], y, {"epsilon": 1e-5}),
+             ("RotaryEmbedding", [[2, 3, 64], np.array([[0, 1, 2], [1, 3, 4]]), table, table], y, {}),
+             ("MultiHeadAttention", [[2, 3, 64], [2, 5, 64], [2, 5, 64], [192], np.array([5, 2], np.int32)], y, heads),
+             ("MultiHeadAttention", [[2, 3, 64], [2, 3, 64], [2, 3, 64], None, mask, [1, 4, 3, 3]], y, heads | {"scale": 0.3}),
+             ("Attention", [[2, 3, 8], [8, 192], [192], mask], y, heads | {"unidirectional": 1}),
+             ("Attention", [[2, 3, 8], [8, 192], [192], None, [2, 2, 4, 5, 16]], [*y, ("present", [2, 2, 4, 8, 16])], heads),
+             ("GroupQueryAttention", [[2, 3, 64], keys, keys, None, None, counts, np.array(3, np.int32), table, table], y, grouped),
+             ("GroupQueryAttention", [[1, 1, 128], None, None, [1, *cache[1:]], [1, *cache[1:]], np.array([4], np.int32),
+                                      np.array(5, np.int32), table, table],
+              [("y", [1, 1, 64]), ("k", [1, 2, 5, 16]), ("v", [1, 2, 5, 16])], grouped | {"rotary_interleaved": 1}),
+             ("GroupQueryAttention", [[2, 3, 64], keys, keys, None, None, np.array([2, 2], np.int32), np.array(3, np.int32)], y,
+              {"num_heads": 4, "kv_num_heads": 2, "local_window_size": 2, "softcap": 2.0})]
+    for op, inputs, outputs, attributes in cases:
+        result = tool.compare(fused(folder, op, inputs, outputs, **attributes), tool.complete(options, dims={}))
+        assert not result.outputs and not result.inside, f"{op} {attributes}: {result}"
 
 
 def check_planted(folder, options):
@@ -190,7 +226,7 @@ def main():
     if args.suite:
         return run_suite(args, args)
     failed = 0
-    for check in (check_equal, check_planted, check_command):
+    for check in (check_equal, check_microsoft, check_planted, check_command):
         with tempfile.TemporaryDirectory() as folder:
             try:
                 check(pathlib.Path(folder), args)

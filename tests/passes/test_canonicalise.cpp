@@ -92,4 +92,31 @@ TEST_CASE("shape_of and size_of become constants though their input is not") {
   CHECK(outputs_of(module)[1].integers == std::vector<int64_t>{2, 0, 5});
 }
 
+TEST_CASE("fixed sizes of a shape that is free elsewhere become constants") {
+  const auto with_part = [](const std::string& start) {
+    Diagnostics diagnostics;
+    const auto source = read_json_graph(
+        R"({"rlx_graph": 1, "symbols": [{"name": "n", "min": 1, "max": 8}],
+            "inputs": [{"name": "x", "dtype": "f32", "shape": ["n", 5]}],
+            "nodes": [{"op": "shape_of", "inputs": ["x"], "outputs": ["s"]},
+                      {"op": "narrow", "inputs": ["s"], "outputs": ["y"],
+                       "attributes": {"axis": 0, "len": 1, "start": )" +
+            start + R"(}}], "outputs": ["y"]})",
+        "test.json", diagnostics);
+    REQUIRE(source.has_value());
+    auto module = bind_module(*source, {}, ".", diagnostics, {{"n", {.minimum = 1, .maximum = 8}}});
+    INFO(diagnostics.text());
+    REQUIRE(module.has_value());
+    return std::move(*module);
+  };
+  Module fixed = with_part("1");
+  CHECK(apply(canonicalise, fixed) == 1);
+  CHECK(node_lines(fixed).empty());
+  CHECK(output_lines(fixed) == Lines{"y.const : i64[1]"});
+  Module free = with_part("0");
+  Diagnostics diagnostics;
+  canonicalise(free, {}, diagnostics);
+  CHECK(diagnostics.text().find("is free") != std::string::npos);
+}
+
 }  // namespace rlx::test

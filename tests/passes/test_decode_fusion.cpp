@@ -64,6 +64,29 @@ TEST_CASE("a gated pair becomes one product where the target streams it") {
   CHECK(node_lines(module) == Lines{"rms_norm(x, g)", "fused_norm_matmul(n, wg, wu)"});
 }
 
+TEST_CASE("weights that are columns become rows where all products behind a norm stream them") {
+  const std::string columns = R"(
+    {"op": "fused_matmul_bias_act", "inputs": ["n", "wg"], "outputs": ["gate"], "attributes": {"activation": "silu"}},
+    {"op": "matmul", "inputs": ["n", "wu"], "outputs": ["up"]},
+    {"op": "mul", "inputs": ["up", "gate"], "outputs": ["y"]})";
+  Module module = feed_forward(columns, R"(["y"])", 1, "[64, 24]");
+  CHECK(apply_for(turn_weights, module, "cuda") == 2);
+  CHECK(std::get<bool>(only_node(module, "matmul").attributes.at("trans_b")));
+  CHECK(apply_for(fuse_gated, module, "cuda") == 1);
+  CHECK(apply_for(fuse_norm, module, "cuda") == 1);
+  CHECK(node_lines(module).size() == 1);
+  // Rows already; no such kernel; too many lines; the norm is read otherwise.
+  Module rows = feed_forward(kPair, R"(["y"])");
+  CHECK(apply_for(turn_weights, rows, "cuda") == 0);
+  Module vulkan = feed_forward(columns, R"(["y"])", 1, "[64, 24]");
+  CHECK(apply_for(turn_weights, vulkan, "vulkan") == 0);
+  Module many = feed_forward(columns, R"(["y"])", 200, "[64, 24]");
+  CHECK(apply_for(turn_weights, many, "cuda") == 0);
+  Module read = feed_forward(columns + R"(, {"op": "exp", "inputs": ["n"], "outputs": ["more"]})",
+                             R"(["y", "more"])", 1, "[64, 24]");
+  CHECK(apply_for(turn_weights, read, "cuda") == 0);
+}
+
 TEST_CASE("a gated pair stays where the target has no kernel, too many lines or another reader") {
   Module vulkan = feed_forward(kPair, R"(["y"])");
   CHECK(apply_for(fuse_gated, vulkan, "vulkan") == 0);

@@ -122,8 +122,13 @@ void print_text() {
   }
 }
 
+// As a model names it: with its domain, where that is not the default one.
+std::string onnx_name(const OnnxOperator& op) {
+  return op.domain.empty() ? op.name : op.domain + "." + op.name;
+}
+
 void print_onnx() {
-  for (const OnnxOperator& op : onnx_operators()) std::printf("%s\n", op.name.c_str());
+  for (const OnnxOperator& op : onnx_operators()) std::printf("%s\n", onnx_name(op).c_str());
 }
 
 // "6, 13": the definitions in force from the oldest opset that is read as it stands.
@@ -140,8 +145,8 @@ void print_onnx_markdown() {
   std::puts("<!-- Made by `rlxc ops --onnx --markdown`; a test checks that it is current. -->");
   std::puts("# Operators of ONNX that are read");
   std::printf(
-      "\nOf the default domain, in models of opset %lld to %lld. Beside each operator stand the "
-      "opsets "
+      "\nOf the default domain, in models of opset %lld to %lld, and those of com.microsoft that "
+      "onnxruntime's optimizer writes.\nBeside each operator stand the opsets "
       "that defined it: a node is\nread as the newest one that is not newer than the model's says. "
       "In models of older opsets a node is read where its\ndefinition said the same, and refused "
       "by "
@@ -151,7 +156,7 @@ void print_onnx_markdown() {
       static_cast<long long>(kOldestWholeOpset), static_cast<long long>(kNewestOpset));
   const std::vector<OnnxOperator> operators = onnx_operators();
   for (const OnnxOperator& op : operators)
-    std::printf("| %s | %s |\n", op.name.c_str(), opsets_text(op).c_str());
+    std::printf("| %s | %s |\n", onnx_name(op).c_str(), opsets_text(op).c_str());
   std::printf("\n%zu operators.\n", operators.size());
 }
 

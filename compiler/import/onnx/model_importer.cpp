@@ -156,8 +156,8 @@ class ModelImporter {
         }
         continue;
       }
-      if (domain.empty() && (find_onnx_op(node.op_type()) != nullptr || node.op_type() == "If"))
-        continue;
+      const bool is_branch = domain.empty() && node.op_type() == "If";
+      if (is_branch || find_onnx_op(domain, node.op_type()) != nullptr) continue;
       const auto version = opsets.find(domain);
       const OnnxGap gap = gap_of(domain, node.op_type());
       report(node, path, i,
@@ -443,7 +443,7 @@ class ModelImporter {
       import_branch(reader, node, scope);
       return;
     }
-    const OnnxOp* row = domain.empty() ? find_onnx_op(node.op_type()) : nullptr;
+    const OnnxOp* row = find_onnx_op(domain, node.op_type());
     if (row == nullptr)
       throw Refusal{.message = std::string(gap_of(domain, node.op_type()).why),
                     .hint = std::string(gap_of(domain, node.op_type()).help)};

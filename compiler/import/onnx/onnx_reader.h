@@ -33,12 +33,13 @@ struct OnnxResult {
 // True where this build can read ONNX models.
 bool can_read_onnx();
 
-// An operator of the default domain that is read, and the opsets that defined it anew.
+// An operator that is read, and the opsets of its domain that defined it anew.
 struct OnnxOperator {
+  std::string domain;  // "" for the default one
   std::string name;
   std::vector<int64_t> opsets;
 };
-// All of them, in order of their names.
+// All of them, in order of their domains and names.
 std::vector<OnnxOperator> onnx_operators();
 // The oldest opset whose definitions are read as they stand, and the newest. Of older ones a node
 // is read where its definition said the same.

@@ -31,6 +31,26 @@ const Index& all_rows() {
   return index;
 }
 
+constexpr std::string_view kMicrosoft = "com.microsoft";
+
+Index make_microsoft_index() {
+  Index index;
+  for (const auto rows : {microsoft_rows(), microsoft_attention_rows()}) {
+    for (const OnnxOp& row : rows) index.emplace(row.name, &row);
+  }
+  return index;
+}
+
+const Index& rows_of_microsoft() {
+  static const Index index = make_microsoft_index();
+  return index;
+}
+
+const OnnxOp* find_row(const Index& index, std::string_view name) {
+  const auto found = index.find(name);
+  return found == index.end() ? nullptr : found->second;
+}
+
 struct GapRow {
   std::string_view name;
   OnnxGap gap;
@@ -83,9 +103,12 @@ constexpr std::array kGaps = {
 
 }  // namespace
 
-const OnnxOp* find_onnx_op(std::string_view name) {
-  const auto found = all_rows().find(name);
-  return found == all_rows().end() ? nullptr : found->second;
+const OnnxOp* find_onnx_op(std::string_view domain, std::string_view name) {
+  if (domain == kMicrosoft) return find_row(rows_of_microsoft(), name);
+  if (!domain.empty()) return nullptr;
+  // onnxruntime writes this one of its own without its domain.
+  const bool is_misplaced = name == "SimplifiedLayerNormalization";
+  return find_row(is_misplaced ? rows_of_microsoft() : all_rows(), name);
 }
 
 std::vector<OnnxOperator> onnx_ops() {
@@ -98,19 +121,24 @@ std::vector<OnnxOperator> onnx_ops() {
   const auto add = [&](const std::string& name) {
     const auto row = opsets.extract(name);
     RLX_CHECK(!row.empty(), "opsets.def has no row of " + name);
-    operators.push_back({.name = name, .opsets = row.mapped()});
+    operators.push_back({.domain = {}, .name = name, .opsets = row.mapped()});
   };
   add("If");
   for (const auto& [name, row] : all_rows()) add(std::string(name));
   RLX_CHECK(opsets.empty(), "opsets.def has a row of " + opsets.begin()->first);
-  std::sort(operators.begin(), operators.end(),
-            [](const OnnxOperator& a, const OnnxOperator& b) { return a.name < b.name; });
+  for (const auto& [name, row] : rows_of_microsoft())
+    operators.push_back(
+        {.domain = std::string(kMicrosoft), .name = std::string(name), .opsets = {1}});
+  std::sort(operators.begin(), operators.end(), [](const OnnxOperator& a, const OnnxOperator& b) {
+    return std::pair(a.domain, a.name) < std::pair(b.domain, b.name);
+  });
   return operators;
 }
 
 OnnxGap gap_of(std::string_view domain, std::string_view name) {
   if (domain.starts_with("ai.onnx.preview.training"))
     return {"rlx does not train", "export the model for inference"};
+  if (domain == kMicrosoft) return kNotYet;
   if (!domain.empty()) {
     return {"rlx knows no operators of this domain beyond the functions of the model",
             "export the model with operators of the default domain"};

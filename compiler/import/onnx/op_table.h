@@ -24,11 +24,15 @@ std::span<const OnnxOp> recurrent_rows();
 std::span<const OnnxOp> spectral_rows();
 std::span<const OnnxOp> attention_rows();
 std::span<const OnnxOp> rotary_rows();
+// Of the domain com.microsoft.
+std::span<const OnnxOp> microsoft_rows();
+std::span<const OnnxOp> microsoft_attention_rows();
 
-// The row of an operator of the default domain; nullptr where it is not expressed.
-const OnnxOp* find_onnx_op(std::string_view name);
+// The row of an operator; nullptr where it is not expressed. "" is the default domain.
+const OnnxOp* find_onnx_op(std::string_view domain, std::string_view name);
 
-// All of them and If, sorted by name, with the opsets of opsets.def.
+// All of them and If, sorted by domain and name, those of the default one with the opsets of
+// opsets.def.
 std::vector<OnnxOperator> onnx_ops();
 
 // Why an operator is not expressed and what would help.

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Operators of the domain com.microsoft that onnxruntime's optimizer writes: activations with a
+// bias, norms with a skip, embeddings.
+#include <array>
+
+#include "compiler/import/onnx/op_table.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+void gelu_of_sum(NodeReader& n, const OnnxOp& row) {
+  ValueId x = n.input(0);
+  if (n.has_input(1)) x = n.emit("add", {x, n.input(1)});
+  n.set_output(0, n.emit(row.target, {x}));
+}
+
+void quick_gelu(NodeReader& n, const OnnxOp&) {
+  n.set_output(0, n.emit("swish", {n.input(0)}, {{"alpha", n.real("alpha", 1.702)}}));
+}
+
+// The norm of input + skip (+ bias); a skip may leave out the batch.
+void skip_norm(NodeReader& n, const OnnxOp& row) {
+  const bool is_centred = row.target == "layer_norm";
+  ValueId sum = n.emit("add", {n.input(0), n.input(1)});
+  const size_t bias = is_centred ? 4 : 3;
+  if (n.has_input(bias)) sum = n.emit("add", {sum, n.input(bias)});
+  if (n.wants_output(1) || n.wants_output(2))
+    n.refuse("its mean and deviation are for training", "leave these outputs out");
+  Inputs inputs = {sum, n.input(2)};
+  if (is_centred) inputs.push_back(n.optional_input(3));
+  const Attributes attributes = {{"axis", int64_t{-1}}, {"eps", n.real("epsilon", 1e-12)}};
+  n.set_output(0, n.emit(row.target, std::move(inputs), attributes));
+  if (n.wants_output(3)) n.set_output(3, sum);
+}
+
+void simplified_norm(NodeReader& n, const OnnxOp&) {
+  if (n.integer("stash_type", 1) != 1)
+    n.refuse("statistics in another type than float (stash_type) are not supported");
+  const std::vector<ValueId> results = n.emit_all(
+      "rms_norm", {n.input(0), n.input(1)},
+      {{"axis", n.integer("axis", -1)}, {"eps", n.real("epsilon", 1e-5)}}, n.output_count());
+  for (size_t i = 0; i < results.size(); ++i) n.set_output(i, results[i]);
+}
+
+struct EmbedInput {
+  enum : size_t {
+    kIds,
+    kSegments,
+    kWords,
+    kPlaces,
+    kSegmentRows,
+    kGamma,
+    kBeta,
+    kMask,
+    kPositions
+  };
+};
+
+// layer_norm(words[ids] + places[positions] + segments[segment_ids])
+void embed_norm(NodeReader& n, const OnnxOp&) {
+  using In = EmbedInput;
+  const auto rows = [&](size_t table, ValueId ids) {
+    return n.emit("gather", {n.input(table), ids}, {{"axis", int64_t{0}}});
+  };
+  n.integer("mask_index_type", 0);
+  ValueId sum = rows(In::kWords, n.input(In::kIds));
+  if (n.has_input(In::kPositions)) {
+    sum = n.emit("add", {sum, rows(In::kPlaces, n.input(In::kPositions))});
+  } else {
+    const Dim tokens = n.shape(In::kIds)[1];
+    if (n.shape(In::kPlaces)[0] < tokens)
+      n.refuse("there are " + to_string(n.shape(In::kPlaces)[0]) + " positions for " +
+               to_string(tokens) + " tokens");
+    const ValueId first = n.emit("slice", {n.input(In::kPlaces)},
+                                 {{"axes", Ints{0}}, {"starts", Ints{0}}, {"ends", Ints{tokens}}});
+    sum = n.emit("add", {sum, first});
+  }
+  if (n.has_input(In::kSegments))
+    sum = n.emit("add", {sum, rows(In::kSegmentRows, n.input(In::kSegments))});
+  n.ignore_input(In::kSegmentRows);
+  n.set_output(0, n.emit("layer_norm", {sum, n.input(In::kGamma), n.input(In::kBeta)},
+                         {{"axis", int64_t{-1}}, {"eps", n.real("epsilon", 1e-12)}}));
+  if (n.wants_output(2)) n.set_output(2, sum);
+  const bool has_mask = n.has_input(In::kMask);
+  if (!n.wants_output(1)) return;
+  // How many tokens of each sequence count.
+  const Dim batch = n.shape(In::kIds)[0];
+  n.set_output(
+      1, has_mask
+             ? n.cast(n.emit("reduce_sum", {n.input(In::kMask)}, {{"axes", Ints{1}}}), DType::i32)
+             : n.emit("fill", {},
+                      {{"shape", Ints{batch}}, {"value", 0.0}, {"dtype", std::string("i32")}}));
+}
+
+// Tables have a column for each pair; one position is that of the first token.
+void packed_rotary(NodeReader& n, const OnnxOp&) {
+  if (n.integer("is_packed_batching", 0) != 0) n.refuse("packed batches are not supported");
+  if (n.real("scale", 1) != 1) n.refuse("scale is not supported, wanted 1");
+  const int64_t rank = n.rank(0);
+  if (rank != 3 && rank != 4) n.refuse("x is " + to_string(n.shape(0)) + ", wanted rank 3 or 4");
+  const int64_t pairs = n.shape(2)[1];
+  const int64_t heads = n.integer("num_heads", 0);
+  const int64_t rotated = n.integer("rotary_embedding_dim", 0);
+  if (rotated != 0 && rank == 3 && heads == 0)
+    n.refuse("num_heads is wanted beside rotary_embedding_dim");
+  int64_t head_dim = 2 * pairs;
+  if (rank == 4) {
+    head_dim = n.shape(0)[3];
+  } else if (heads > 0) {
+    head_dim = n.shape(0)[2] / heads;
+  }
+  ValueId positions = n.input(1);
+  if (n.shape(1) == Shape{1}) positions = n.reshape(positions, {});
+  const bool interleaved = n.integer("interleaved", 0) != 0;
+  n.set_output(0, n.emit("rope", {n.input(0), n.input(2), n.input(3), positions},
+                         {{"head_dim", head_dim},
+                          {"n_rot", rotated == 0 ? head_dim : rotated},
+                          {"style", std::string(interleaved ? "gptj" : "neox")},
+                          {"layout", std::string(rank == 3 ? "bsd" : "bhsd")}}));
+}
+
+constexpr std::array kMicrosoftRows = {
+    OnnxOp{"BiasGelu", gelu_of_sum, "gelu"},
+    OnnxOp{"EmbedLayerNormalization", embed_norm},
+    OnnxOp{"FastGelu", gelu_of_sum, "gelu_tanh"},
+    OnnxOp{"Gelu", gelu_of_sum, "gelu"},
+    OnnxOp{"QuickGelu", quick_gelu},
+    OnnxOp{"RotaryEmbedding", packed_rotary},
+    OnnxOp{"SimplifiedLayerNormalization", simplified_norm},
+    OnnxOp{"SkipLayerNormalization", skip_norm, "layer_norm"},
+    OnnxOp{"SkipSimplifiedLayerNormalization", skip_norm, "rms_norm"},
+};
+
+}  // namespace
+
+std::span<const OnnxOp> microsoft_rows() {
+  return kMicrosoftRows;
+}
+
+}  // namespace rlx::onnx_import

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Masks as constants, and as triangles made of positions, which hold at every size.
+#include "compiler/passes/mask_forms.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "compiler/ops/op_id.h"
+#include "compiler/passes/constants.h"
+#include "compiler/passes/patterns.h"
+#include "compiler/passes/products.h"
+#include "compiler/reference/evaluate.h"
+
+namespace rlx {
+namespace {
+
+constexpr int64_t kMostMaskElements = int64_t{1} << 24;
+constexpr int kMostMaskNodes = 32;  // from a mask up to what it is made of
+
+// ---- constants ----
+
+std::optional<Tensor> known_tensor(const Module& module, const Graph& graph, ValueId id) {
+  const Weight* weight = weight_of(module, graph, id);
+  if (weight == nullptr || !is_known(*weight) || block_elements(weight->type.dtype) != 1)
+    return std::nullopt;
+  if (element_count(weight->type.shape) > kMostMaskElements) return std::nullopt;
+  return weight_tensor(module, *weight);
+}
+
+double element_of(const Tensor& tensor, size_t i) {
+  return tensor.is_float() ? tensor.floats[i] : static_cast<double>(tensor.integers[i]);
+}
+
+// Rows of keys that count, one row after the other; `shape` as the mask has it.
+MaskForm form_of_rows(const std::vector<bool>& counts, const Shape& shape, const Dim& queries,
+                      const Dim& keys) {
+  MaskForm form;
+  form.is_open = std::all_of(counts.begin(), counts.end(), [](bool c) { return c; });
+  const size_t columns = shape.empty() ? 1 : static_cast<size_t>(shape.back().bound());
+  form.fills_rows = true;
+  for (size_t row = 0; row < counts.size() && form.fills_rows; row += columns) {
+    const auto begin = counts.begin() + static_cast<std::ptrdiff_t>(row);
+    form.fills_rows =
+        std::any_of(begin, begin + static_cast<std::ptrdiff_t>(columns), [](bool c) { return c; });
+  }
+  if (counts.empty() || queries.is_free() || keys.is_free() ||
+      element_count(shape) != queries * keys || shape.size() < 2 || shape.back() != keys ||
+      queries > keys)
+    return form;
+  const auto is_triangle = [&](int64_t shift) {
+    const auto rows = static_cast<int64_t>(counts.size() / columns);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < static_cast<int64_t>(columns); ++j) {
+        const auto at = static_cast<size_t>(i) * columns + static_cast<size_t>(j);
+        if (counts[at] != (j <= i + shift)) return false;
+      }
+    }
+    return true;
+  };
+  const int64_t ahead = keys - queries;
+  if (is_triangle(ahead)) {
+    form.causal = CausalForm::End;
+  } else if (is_triangle(0)) {
+    form.causal = CausalForm::Start;
+  }
+  return form;
+}
+
+// ---- triangles ----
+
+bool is_nonzero_everywhere(const Module& module, const Graph& graph, ValueId id) {
+  for (const Node* node = producer_of(graph, id); node != nullptr && node->op == OpId::expand;
+       node = producer_of(graph, id))
+    id = *node->inputs[0];
+  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
+  if (!tensor || tensor->count() == 0) return false;
+  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
+    if (element_of(*tensor, i) == 0) return false;
+  }
+  return true;
+}
+
+bool is_zero(const Module& module, const Graph& graph, ValueId id) {
+  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
+  return tensor && tensor->count() == 1 && element_of(*tensor, 0) == 0;
+}
+
+// What varies along one axis alone.
+enum class Along : uint8_t { Neither, Queries, Keys };
+
+// Positions 0, 1, 2 .. along the last axis but one, or along the last.
+Along positions_along(const Module& module, const Graph& graph, ValueId id) {
+  const Shape& shape = graph.value(id).type.shape;
+  if (shape.empty()) return Along::Neither;
+  const Dim count = element_count(shape);
+  Along along = Along::Neither;
+  if (shape.back() == count) along = Along::Keys;
+  if (shape.size() >= 2 && shape[shape.size() - 2] == count) along = Along::Queries;
+  for (int i = 0; i < kMostMaskNodes; ++i) {
+    const Node* node = producer_of(graph, id);
+    if (node == nullptr) break;
+    const bool passes = is_reshaping(*node) || node->op == OpId::cast;
+    if (!passes) {
+      const bool counts_up = node->op == OpId::ramp && is_zero(module, graph, *node->inputs[0]);
+      const std::optional<Tensor> step =
+          counts_up ? known_tensor(module, graph, *node->inputs[1]) : std::nullopt;
+      return step && element_of(*step, 0) == 1 ? along : Along::Neither;
+    }
+    id = *node->inputs[0];
+  }
+  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
+  if (!tensor || tensor->count() < 2) return Along::Neither;
+  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
+    if (element_of(*tensor, i) != static_cast<double>(i)) return Along::Neither;
+  }
+  return along;
+}
+
+bool keeps_matrix(const Graph& graph, const Node& node) {
+  const Shape& from = graph.value(*node.inputs[0]).type.shape;
+  const Shape& to = graph.value(node.outputs[0]).type.shape;
+  return from.size() >= 2 && to.size() >= 2 && from.back() == to.back() &&
+         from[from.size() - 2] == to[to.size() - 2];
+}
+
+// The slice takes the first rows and columns.
+bool takes_first(const Graph& graph, const Node& node) {
+  const auto steps = node.attributes.find("steps");
+  const auto starts = node.attributes.find("starts");
+  const auto all = [](const Attributes::const_iterator& found, int64_t wanted) {
+    const Ints& list = std::get<Ints>(found->second);
+    return std::all_of(list.begin(), list.end(), [wanted](const Dim& d) { return d == wanted; });
+  };
+  return starts != node.attributes.end() && all(starts, 0) &&
+         (steps == node.attributes.end() || all(steps, 1)) &&
+         graph.value(node.outputs[0]).type.shape.size() >= 2;
+}
+
+// True for what holds where key <= query, false where key > query: at every size, positions from 0
+// on.
+std::optional<bool> lower_triangle(const Module& module, const Graph& graph, ValueId id) {
+  bool holds = true;
+  for (int i = 0; i < kMostMaskNodes; ++i) {
+    const Node* node = producer_of(graph, id);
+    if (node == nullptr) break;
+    const auto by_positions = [&](Along first, Along second) {
+      return positions_along(module, graph, *node->inputs[0]) == first &&
+             positions_along(module, graph, *node->inputs[1]) == second;
+    };
+    if (node->op == OpId::trilu) {
+      if (!is_nonzero_everywhere(module, graph, *node->inputs[0])) return std::nullopt;
+      const bool upper = node_flag(*node, "upper");
+      if (node_integer(*node, "k") != (upper ? 1 : 0)) return std::nullopt;
+      return upper ? !holds : holds;
+    }
+    if (node->op == OpId::ge || node->op == OpId::lt) {
+      if (!by_positions(Along::Queries, Along::Keys)) return std::nullopt;
+      return node->op == OpId::ge ? holds : !holds;
+    }
+    if (node->op == OpId::le || node->op == OpId::gt) {
+      if (!by_positions(Along::Keys, Along::Queries)) return std::nullopt;
+      return node->op == OpId::le ? holds : !holds;
+    }
+    const bool compares =
+        (node->op == OpId::eq || node->op == OpId::ne) && is_zero(module, graph, *node->inputs[1]);
+    const bool views =
+        (is_reshaping(*node) || node->op == OpId::expand) && keeps_matrix(graph, *node);
+    const bool cuts = node->op == OpId::slice && takes_first(graph, *node);
+    const bool inverts = node->op == OpId::logical_not || (compares && node->op == OpId::eq);
+    if (!compares && !views && !cuts && !inverts && node->op != OpId::cast) return std::nullopt;
+    if (inverts) holds = !holds;
+    id = *node->inputs[0];
+  }
+  // What a slice cuts the first rows and columns from.
+  const std::optional<Tensor> tensor = known_tensor(module, graph, id);
+  if (!tensor || tensor->type.shape.size() < 2) return std::nullopt;
+  std::vector<bool> counts;
+  for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i)
+    counts.push_back((element_of(*tensor, i) != 0) == holds);
+  const Shape& shape = tensor->type.shape;
+  const Dim& rows = shape[shape.size() - 2];
+  const auto form = [&] { return form_of_rows(counts, shape, rows, shape.back()); };
+  if (rows != shape.back()) return std::nullopt;
+  if (form().causal != CausalForm::None) return true;
+  counts.flip();
+  return form().causal != CausalForm::None ? std::optional(false) : std::nullopt;
+}
+
+MaskForm causal_form(const Dim& queries, const Dim& keys) {
+  return {.is_open = false,
+          .fills_rows = true,
+          .causal = queries == keys ? CausalForm::End : CausalForm::Start};
+}
+
+}  // namespace
+
+MaskForm form_of_condition(const Module& module, const Graph& graph, ValueId condition,
+                           bool is_inverted, const Dim& queries, const Dim& keys) {
+  if (const std::optional<Tensor> tensor = known_tensor(module, graph, condition)) {
+    std::vector<bool> counts;
+    for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i)
+      counts.push_back((element_of(*tensor, i) != 0) != is_inverted);
+    return form_of_rows(counts, tensor->type.shape, queries, keys);
+  }
+  const std::optional<bool> lower = lower_triangle(module, graph, condition);
+  return lower && *lower != is_inverted ? causal_form(queries, keys) : MaskForm{};
+}
+
+std::optional<MaskForm> form_of_bias(const Module& module, const Graph& graph, ValueId bias,
+                                     double factor, const Dim& queries, const Dim& keys) {
+  if (const std::optional<Tensor> tensor = known_tensor(module, graph, bias)) {
+    std::vector<bool> counts;
+    for (size_t i = 0; i < static_cast<size_t>(tensor->count()); ++i) {
+      const double added = element_of(*tensor, i) == 0 ? 0 : element_of(*tensor, i) * factor;
+      if (added != 0 && !(added <= kMaskedScore)) return std::nullopt;
+      counts.push_back(added == 0);
+    }
+    return form_of_rows(counts, tensor->type.shape, queries, keys);
+  }
+  // The upper triangle of what is far below 0, zeros elsewhere.
+  const Node* node = producer_of(graph, bias);
+  if (node == nullptr || node->op != OpId::trilu) return std::nullopt;
+  const std::optional<double> number = known_number(module, graph, *node->inputs[0]);
+  const bool is_far_below = number && *number * factor <= kMaskedScore;
+  if (!is_far_below || lower_triangle(module, graph, bias) != false) return std::nullopt;
+  return causal_form(queries, keys);
+}
+
+}  // namespace rlx

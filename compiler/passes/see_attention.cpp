@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention that a model writes out becomes one attention node, which keeps no scores in memory. A
+// mask that is known to be causal becomes the attribute; other masks and what is added become
+// inputs. Where no key counts for a query, softmax gives NaN and the op 0 (ops.md 5.1); finite
+// scores in the place of masked ones stay as they are written, so that such a query keeps its
+// result.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "compiler/ops/op_id.h"
+#include "compiler/passes/constants.h"
+#include "compiler/passes/mask_forms.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/patterns.h"
+#include "compiler/passes/products.h"
+#include "compiler/passes/written_attention.h"
+#include "compiler/support/free_size.h"
+
+namespace rlx {
+namespace {
+
+// In f32, what is this far below another score vanishes beside it.
+constexpr double kAbsorbingScore = -1e9;
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+// A mask that becomes an input of the op: the bias, or the mask.
+struct TakenMask {
+  WrittenMask mask;
+  bool becomes_bias = false;
+};
+
+struct TakenMasks {
+  std::vector<TakenMask> masks;
+  CausalForm causal = CausalForm::None;
+};
+
+class MaskReader {
+ public:
+  MaskReader(const Module& module, const Graph& graph, const WrittenAttention& attention)
+      : module_(module), graph_(graph), attention_(attention) {}
+
+  // nullopt where a mask is none that the op has.
+  std::optional<TakenMasks> read() {
+    for (const WrittenMask& mask : attention_.masks) {
+      if (!(mask.is_condition ? take_condition(mask) : take_bias(mask))) return std::nullopt;
+    }
+    return taken_;
+  }
+
+ private:
+  // True where the form alone says what the mask does.
+  bool take_form(const MaskForm& form) {
+    if (form.is_open) return true;
+    if (form.causal == CausalForm::None) return false;
+    const bool is_other = taken_.causal != CausalForm::None && taken_.causal != form.causal;
+    if (is_other) return false;
+    taken_.causal = form.causal;
+    return true;
+  }
+
+  bool take_condition(const WrittenMask& mask) {
+    const MaskForm form = form_of_condition(module_, graph_, mask.value, mask.is_inverted,
+                                            attention_.q_tokens, attention_.kv_tokens);
+    const bool removes =
+        mask.replacement == kMinusInfinity || (mask.replacement <= kMaskedScore && form.fills_rows);
+    if (removes && take_form(form)) return true;
+    if (!removes && !(mask.replacement <= kAbsorbingScore)) return false;
+    if (mask.replacement == kMinusInfinity && take_both(mask)) return true;
+    taken_.masks.push_back({.mask = mask, .becomes_bias = !removes});
+    return true;
+  }
+
+  // A condition of two that must both hold.
+  bool take_both(const WrittenMask& mask) {
+    const Node* node = producer_of(graph_, mask.value);
+    const OpId joins = mask.is_inverted ? OpId::logical_or : OpId::logical_and;
+    if (node == nullptr || node->op != joins) return false;
+    return std::all_of(node->inputs.begin(), node->inputs.end(),
+                       [&](const std::optional<ValueId>& part) {
+                         WrittenMask half = mask;
+                         half.value = *part;
+                         return take_condition(half);
+                       });
+  }
+
+  bool take_bias(const WrittenMask& mask) {
+    if (!is_float(graph_.value(mask.value).type.dtype)) return false;
+    const std::optional<MaskForm> form = form_of_bias(module_, graph_, mask.value, mask.factor,
+                                                      attention_.q_tokens, attention_.kv_tokens);
+    if (form && form->fills_rows && take_form(*form)) return true;
+    if (const std::optional<WrittenMask> condition = condition_of(mask)) {
+      // A row that the condition leaves empty keeps what the sum makes of it.
+      if (condition->replacement == kMinusInfinity) return take_condition(*condition);
+      const MaskForm written =
+          form_of_condition(module_, graph_, condition->value, condition->is_inverted,
+                            attention_.q_tokens, attention_.kv_tokens);
+      if (condition->replacement <= kMaskedScore && written.fills_rows && take_form(written))
+        return true;
+    }
+    taken_.masks.push_back({.mask = mask, .becomes_bias = true});
+    return true;
+  }
+
+  // where(condition, 0, number), or the other way round, added to scores.
+  [[nodiscard]] std::optional<WrittenMask> condition_of(const WrittenMask& mask) const {
+    ValueId value = mask.value;
+    const Node* node = producer_of(graph_, value);
+    while (node != nullptr &&
+           (is_reshaping(*node) || node->op == OpId::expand || is_float_cast(graph_, *node))) {
+      if (is_reshaping(*node) && !only_adds_ones(*node)) return std::nullopt;
+      value = *node->inputs[0];
+      node = producer_of(graph_, value);
+    }
+    if (node == nullptr || node->op != OpId::where) return std::nullopt;
+    const std::optional<double> kept = known_number(module_, graph_, *node->inputs[1]);
+    const std::optional<double> other = known_number(module_, graph_, *node->inputs[2]);
+    if (!kept || !other || (*kept != 0) == (*other != 0)) return std::nullopt;
+    WrittenMask condition = mask;
+    condition.value = *node->inputs[0];
+    condition.is_condition = true;
+    condition.is_inverted = *kept != 0;
+    condition.replacement = (*kept + *other) * mask.factor;
+    return condition;
+  }
+
+  // Leading axes of 1 alone: what broadcasts to scores does so before.
+  [[nodiscard]] bool only_adds_ones(const Node& node) const {
+    const Shape& from = graph_.value(*node.inputs[0]).type.shape;
+    const Shape& to = graph_.value(node.outputs[0]).type.shape;
+    if (from.size() > to.size()) return false;
+    const auto added = static_cast<std::ptrdiff_t>(to.size() - from.size());
+    return std::all_of(to.begin(), to.begin() + added, [](const Dim& d) { return d == 1; }) &&
+           std::equal(from.begin(), from.end(), to.begin() + added);
+  }
+
+  const Module& module_;
+  const Graph& graph_;
+  const WrittenAttention& attention_;
+  TakenMasks taken_;
+};
+
+class AttentionBuilder {
+ public:
+  AttentionBuilder(Graph& graph, const WrittenAttention& attention)
+      : graph_(graph), attention_(attention), emitter_(graph, attention.product) {}
+
+  void build(const TakenMasks& taken) {
+    WrittenHeads q = split(attention_.q, attention_.heads);
+    WrittenHeads k = split(attention_.k, attention_.kv_heads);
+    WrittenHeads v = split(attention_.v, attention_.kv_heads);
+    const std::string q_layout = layout_of(q);
+    const std::string kv_layout =
+        layout_of(k) == layout_of(v) && k.axes == v.axes ? layout_of(k) : "bhsd";
+    Attributes attributes = {{"num_heads", attention_.heads},
+                             {"num_kv_heads", attention_.kv_heads},
+                             {"head_dim", attention_.head_dim},
+                             {"v_head_dim", attention_.v_head_dim},
+                             {"q_layout", q_layout},
+                             {"kv_layout", kv_layout},
+                             {"out_layout", std::string(attention_.is_by_token ? "bshd" : "bhsd")},
+                             {"scale", attention_.scale},
+                             {"softcap", attention_.softcap}};
+    if (taken.causal != CausalForm::None) {
+      attributes["causal"] = true;
+      if (taken.causal == CausalForm::Start) attributes["causal_align"] = std::string("start");
+    }
+    std::vector<std::optional<ValueId>> inputs = {in_layout(q, q_layout), in_layout(k, kv_layout),
+                                                  in_layout(v, kv_layout)};
+    add_masks(taken, inputs);
+    const ValueId y = emitter_.emit("attention", std::move(inputs), std::move(attributes));
+    const Shape wanted = graph_.value(attention_.result).type.shape;
+    const ValueId result = emitter_.reshape(y, wanted);
+    graph_.replace_uses(attention_.result, result);
+  }
+
+ private:
+  // Batch and heads as two axes.
+  WrittenHeads split(WrittenHeads heads, int64_t count) {
+    const size_t at = heads.axes.find('n');
+    if (at == std::string::npos) return heads;
+    const Shape leading = {attention_.batch, count};
+    if (attention_.batch != 1 && at != 0) heads = turned(heads, "nsd");
+    Shape shape = emitter_.type(heads.value).shape;
+    if (attention_.batch == 1) {
+      // One axis more, in front of all: heads stay where they are.
+      shape.insert(shape.begin(), 1);
+      heads.axes.replace(at, 1, "h");
+      heads.axes.insert(0, "b");
+    } else {
+      shape.erase(shape.begin());
+      shape.insert(shape.begin(), leading.begin(), leading.end());
+      heads.axes.replace(0, 1, "bh");
+    }
+    heads.value = emitter_.reshape(heads.value, shape);
+    return heads;
+  }
+
+  WrittenHeads turned(const WrittenHeads& heads, const std::string& axes) {
+    if (heads.axes == axes) return heads;
+    Ints perm;
+    for (const char axis : axes) perm.push_back(static_cast<int64_t>(heads.axes.find(axis)));
+    return {.value = emitter_.emit("transpose", {heads.value}, {{"perm", perm}}), .axes = axes};
+  }
+
+  static std::string layout_of(const WrittenHeads& heads) {
+    return heads.axes == "bshd" ? "bshd" : "bhsd";
+  }
+  ValueId in_layout(const WrittenHeads& heads, const std::string& layout) {
+    return turned(heads, layout).value;
+  }
+
+  // What broadcasts to scores [.., batch * heads, queries, keys] as [batch or 1, heads or 1, ..].
+  ValueId with_four_axes(ValueId value, const Shape& scores) {
+    Shape shape = emitter_.type(value).shape;
+    shape.insert(shape.begin(), scores.size() - shape.size(), 1);
+    value = emitter_.reshape(value, shape);
+    const size_t leading = scores.size() - 2;
+    size_t heads_from = 0;
+    Dim batch = 1;
+    while (heads_from < leading && batch != attention_.batch) batch *= scores[heads_from++];
+    const bool is_apart = batch == attention_.batch;
+    Shape wanted = shape;
+    const auto join = [&](size_t first, size_t last) {
+      const bool is_one = std::all_of(shape.begin() + static_cast<std::ptrdiff_t>(first),
+                                      shape.begin() + static_cast<std::ptrdiff_t>(last),
+                                      [](const Dim& d) { return d == 1; });
+      for (size_t i = first; i < last && !is_one; ++i) wanted[i] = scores[i];
+      return is_one;
+    };
+    Shape four(2, 1);
+    if (is_apart) {
+      if (!join(0, heads_from)) four[0] = attention_.batch;
+      if (!join(heads_from, leading)) four[1] = attention_.heads;
+    } else if (!join(0, leading)) {
+      four = {attention_.batch, attention_.heads};
+    }
+    four.insert(four.end(), shape.end() - 2, shape.end());
+    return emitter_.reshape(emitter_.expand(value, wanted), four);
+  }
+
+  ValueId as_condition(const WrittenMask& mask) {
+    ValueId value = mask.value;
+    const DType dtype = emitter_.type(value).dtype;
+    // A number attends from 0.5 on, or above 0; a condition holds for all but 0.
+    if (dtype != DType::bool_) value = emitter_.cast(value, DType::bool_);
+    if (mask.is_inverted) value = emitter_.emit("logical_not", {value});
+    return with_four_axes(value, mask.scores);
+  }
+
+  ValueId as_bias(const WrittenMask& mask, DType dtype) {
+    ValueId value = mask.value;
+    if (mask.is_condition) {
+      ValueId condition = emitter_.cast(value, DType::bool_);
+      if (!mask.is_inverted) condition = emitter_.emit("logical_not", {condition});
+      // 0 or 1, and so 0 or the score that replaces.
+      value =
+          emitter_.emit("affine", {emitter_.cast(condition, dtype)}, {{"mul", mask.replacement}});
+    } else if (mask.factor != 1) {
+      value = emitter_.emit("affine", {value}, {{"mul", mask.factor}});
+    }
+    return with_four_axes(emitter_.cast(value, dtype), mask.scores);
+  }
+
+  void add_masks(const TakenMasks& taken, std::vector<std::optional<ValueId>>& inputs) {
+    const DType dtype = emitter_.type(*inputs[0]).dtype;
+    std::optional<ValueId> mask;
+    std::optional<ValueId> bias;
+    for (const TakenMask& part : taken.masks) {
+      const bool adds = part.becomes_bias;
+      const ValueId value = adds ? as_bias(part.mask, dtype) : as_condition(part.mask);
+      std::optional<ValueId>& joined = adds ? bias : mask;
+      joined = joined ? emitter_.emit(adds ? "add" : "logical_and", {joined, value}) : value;
+    }
+    if (mask || bias) inputs.push_back(mask);
+    if (bias) inputs.push_back(bias);
+  }
+
+  Graph& graph_;
+  const WrittenAttention& attention_;
+  NodeEmitter emitter_;
+};
+
+bool see(Module& module, Graph& graph, NodeId id) {
+  std::optional<WrittenAttention> attention;
+  std::optional<TakenMasks> masks;
+  const bool is_decided = !free_size_read_by([&] {
+    attention = written_attention(module, graph, graph.node(id));
+    if (attention) masks = MaskReader(module, graph, *attention).read();
+  });
+  if (!is_decided || !attention || !masks) return false;
+  AttentionBuilder(graph, *attention).build(*masks);
+  return true;
+}
+
+}  // namespace
+
+size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
+  size_t changed = 0;
+  for (Graph& graph : module.entries) {
+    const std::vector<NodeId> order = graph.order();
+    for (NodeId id : order) {
+      if (graph.node(id).op == OpId::softmax && see(module, graph, id)) ++changed;
+    }
+  }
+  // What was seen reads no more: it would stand between other patterns and their values.
+  if (changed > 0) remove_dead(module, options, diagnostics);
+  return changed;
+}
+
+}  // namespace rlx
