@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/product/matmul_lower.h"
 #include "compiler/ops/vision/conv_dispatch.h"
+#include "compiler/support/checked.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/lowering/index_type.h"
+#include "compiler/ops/product/matmul_lower.h"
 
 namespace rlx {
 namespace {
