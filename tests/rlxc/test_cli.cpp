@@ -278,9 +278,9 @@ TEST_CASE("inspect --why prints what each kernel of a table would take, or why i
   for (const char* row :
        {"matmul_coop    the target has no such kernel", "matvec         more than 4 vectors",
         "library        the target has no library", "or else matmul         ",
-        "conv_mma ring         the target has no such kernel",
-        "product               a window that is more than the pixel itself",
-        "conv_depthwise        filters of several channels", "or else conv                  ",
+        "conv_mma ring            the target has no such kernel",
+        "product                  a window that is more than the pixel itself",
+        "conv_depthwise           filters of several channels", "or else conv                  ",
         "attention_decode  more than 4 queries", "or else attention         at least "}) {
     INFO(row << "\n" << why);
     CHECK(contains(why, row));
