@@ -42,6 +42,8 @@ constexpr Pass kPasses[] = {
     {"fuse-rope", "rope of queries and keys, and the append of keys and values, as one", 2,
      PassStage::PerTarget, fuse_rope},
     {"fold-joined", "evaluate what merging made constant", 2, PassStage::PerTarget, fold_constants},
+    {"sink-transposes", "elementwise nodes around a transpose beside each other", 2,
+     PassStage::PerTarget, sink_transposes},
     {"turn-columns", "weights as rows where a kernel of rows alone is faster", 2,
      PassStage::PerTarget, turn_columns},
     {"lay-out-filters", "weights of conv as their kernels read them", 1, PassStage::PerTarget,

@@ -101,6 +101,8 @@ size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagno
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls the activation into conv, and the residual before it where the conv runs on tensor cores.
 size_t fuse_conv(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Moves transposes between elementwise nodes in front of them, so that the nodes meet.
+size_t sink_transposes(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Turns weights that stand as columns into rows where the target has a kernel of rows alone that is
 // expected to be faster.
 size_t turn_columns(Module& module, const PassOptions& options, Diagnostics& diagnostics);
