@@ -33,6 +33,7 @@ auto at_sampled_sizes(const std::vector<Dim>& sizes, const Make& make) {
   for (uint32_t halvings = 0; halvings <= kMostHalvings; ++halvings) {
     const SampledSizes at(halvings);
     std::vector<int64_t> values;
+    values.reserve(sizes.size());
     for (const Dim& size : sizes) values.push_back(at.value(size));
     const bool empty = std::find(values.begin(), values.end(), 0) != values.end();
     if (halvings > 0 && (values == last || empty)) break;

@@ -31,9 +31,10 @@ std::optional<Ints> pad_list(NodeContext& ctx, size_t rank) {
   return std::nullopt;
 }
 
-// What a free size is wherever it has a value: a run that makes it negative is refused.
+// What a free size is wherever it has a value: a run that makes it negative is refused. Where it is
+// 0 at most, the number 0 would refuse none.
 Dim not_negative(const Dim& size) {
-  return size.is_free() ? max(size, 0) : size;
+  return size.is_free() && size.range().most > 0 ? max(size, 0) : size;
 }
 
 // Rounds down; below 0 too, where the number is fixed.
