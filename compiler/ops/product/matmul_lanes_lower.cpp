@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "compiler/ops/product/matmul_emit.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
