@@ -3,12 +3,11 @@
 // registers, for drivers that run subgroups as vectors of a CPU, where a load costs as much as tens of multiplications and a barrier more.
 // Layout: as in matmul.kernel.
 // Grid: tiles of RLX_TILE_M x RLX_TILE_N x batches groups, of eight threads each, spread by split_grid.
-// Specializations: RLX_VECTORS: fours of columns of a thread; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands'
-//   types, strides and vectors, and generated/batch.inc as in matmul.kernel. RLX_ACC is f32 or i32.
+// Specializations: RLX_VECTORS: fours of columns of a thread; RLX_PAIRED_LOADS 1 (lib/storage.inc); epilogue
+//   (lib/product.inc); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' types, strides and vectors, and generated/batch.inc as in matmul.kernel. RLX_ACC is f32 or i32.
 // Phases: at each four depths a lane loads those of four rows of a, which it gives to the others, and of its columns of b. The sums then
 //   pass through shared memory, each lane's own, so that the epilogue is a loop.
 // Numerics: f32, f16 and bf16 accumulate in f32, i8 and u8 in i32, depth by depth; one rounding at the store.
-#define RLX_PAIRED_LOADS 1
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "lib/product.inc"

@@ -84,6 +84,7 @@ bool emit_lanes(LowerContext& ctx, const FusedProduct& fused) {
   const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
   dispatch.workgroup({LaneTile::kLanes, 1, 1})
       .define("RLX_VECTORS", tile.vectors)
+      .define("RLX_PAIRED_LOADS", 1)
       .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
       .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
       .size("RLX_A_LINE", product.a.line)
