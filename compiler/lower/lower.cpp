@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "compiler/lower/layouts.h"
 #include "compiler/lower/lower_node.h"
 #include "compiler/lower/state_writes.h"
+#include "compiler/ops/vision/layouts.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
 
@@ -71,7 +71,9 @@ std::optional<Program> lower_entry(const Module& module, const Graph& graph,
   program.ranges = graph.ranges;
   LoweringState state(module, graph, options, program);
   const std::optional<Dim> read = free_size_read_by([&] {
-    choose_layouts(state);
+    const std::vector<bool> channels_last = channels_last_values(OfferContext(options), graph);
+    for (size_t i = 0; i < channels_last.size(); ++i)
+      if (channels_last[i]) state.store_channels_last(ValueId(i));
     place_concat_parts(state, diagnostics);
   });
   if (read) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Residual and activation into conv; filters into the order that tensor cores read.
+// Residual and activation into conv; filters into the order that kernels read.
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/conv_offers.h"
+#include "compiler/ops/vision/layouts.h"
 #include "compiler/passes/constants.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
@@ -92,13 +93,21 @@ NodeId emit_transpose(Graph& graph, NodeId before, ValueId x, const Ints& perm) 
   return id;
 }
 
-// The conv reads a weight [Co, H, W, C], or [Co, W, C], through a view.
-bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics) {
+// The orders of the axes that a kernel reads, and back from there.
+struct FilterOrder {
+  Ints stored;
+  Ints seen;
+};
+const FilterOrder kChannelsLast = {.stored = {0, 2, 3, 1}, .seen = {0, 3, 1, 2}};
+const FilterOrder kChannelsLastOfRows = {.stored = {0, 2, 1}, .seen = {0, 2, 1}};
+const FilterOrder kFiltersLast = {.stored = {2, 3, 1, 0}, .seen = {3, 2, 0, 1}};
+
+// The conv reads a weight of another order through a view.
+bool lay_out(Module& module, Graph& graph, NodeId conv, const FilterOrder& order,
+             Diagnostics& diagnostics) {
   const ValueId w = *graph.node(conv).inputs[1];
-  const bool image = graph.value(w).type.shape.size() == 4;
-  const NodeId stored = emit_transpose(graph, conv, w, image ? Ints{0, 2, 3, 1} : Ints{0, 2, 1});
-  const NodeId view = emit_transpose(graph, conv, graph.node(stored).outputs[0],
-                                     image ? Ints{0, 3, 1, 2} : Ints{0, 2, 1});
+  const NodeId stored = emit_transpose(graph, conv, w, order.stored);
+  const NodeId view = emit_transpose(graph, conv, graph.node(stored).outputs[0], order.seen);
   const bool folded = fold_weights(module, graph, graph.node(stored), diagnostics);
   if (folded) graph.set_input(conv, 1, graph.node(view).outputs[0]);
   if (!folded) graph.remove_node(view);
@@ -106,12 +115,19 @@ bool lay_out(Module& module, Graph& graph, NodeId conv, Diagnostics& diagnostics
   return folded;
 }
 
-// Filters of single taps are channels last as they are.
-bool wants_other_order(const Module& module, const Graph& graph, const Node& conv) {
-  const ValueId w = *conv.inputs[1];
-  const Shape& shape = graph.value(w).type.shape;
+// nullptr where the weights stay as they are, as those of single taps do, or are none.
+const FilterOrder* wanted_order(const Module& module, const Graph& graph, const Node& conv,
+                                const PassOptions& options,
+                                const std::vector<bool>& channels_last) {
+  if (conv.op != OpId::conv || weight_of(module, graph, *conv.inputs[1]) == nullptr) return nullptr;
+  const Shape& shape = graph.value(*conv.inputs[1]).type.shape;
   const Dim taps = element_count(Shape(shape.begin() + 2, shape.end()));
-  return weight_of(module, graph, w) != nullptr && taps > 1 && shape[1] > 1;
+  if (taps == 1) return nullptr;
+  if (channels_last[index_of(conv.outputs[0])] &&
+      conv_follows_channels_last(offer_context(options), graph, conv))
+    return &kFiltersLast;
+  if (shape[1] == 1 || !layouts_of(options, graph, conv).filters_channels_last) return nullptr;
+  return shape.size() == 4 ? &kChannelsLast : &kChannelsLastOfRows;
 }
 
 }  // namespace
@@ -128,14 +144,15 @@ size_t fuse_conv(Module& module, const PassOptions& options, Diagnostics&) {
 }
 
 size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& diagnostics) {
+  if (options.target == nullptr) return 0;
   size_t changed = 0;
   for (Graph& graph : module.entries) {
+    const std::vector<bool> channels_last = channels_last_values(offer_context(options), graph);
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      const Node& conv = graph.node(id);
-      const bool reads_other_order = layouts_of(options, graph, conv).filters_channels_last &&
-                                     wants_other_order(module, graph, conv);
-      if (reads_other_order && lay_out(module, graph, id, diagnostics)) ++changed;
+      const FilterOrder* wanted =
+          wanted_order(module, graph, graph.node(id), options, channels_last);
+      if (wanted != nullptr && lay_out(module, graph, id, *wanted, diagnostics)) ++changed;
     }
   }
   return changed;

@@ -168,18 +168,6 @@ std::vector<NodeId> readers_of_columns(const Module& module, const Graph& graph,
   return found;
 }
 
-void turn(Module& module, Graph& graph, NodeId reader, Diagnostics& diagnostics) {
-  const Node product = graph.node(reader);
-  const ValueId rows = add_node_before(graph, reader, "transpose", product.name + ".rows",
-                                       {product.inputs[1]}, {{"perm", Ints{1, 0}}});
-  graph.change_node(reader, [rows](Node& node) {
-    node.inputs[1] = rows;
-    node.attributes[node.op == OpId::matmul ? "trans_b" : "trans_w"] = true;
-  });
-  const NodeId view = *graph.value(rows).producer;
-  if (fold_weights(module, graph, graph.node(view), diagnostics)) graph.remove_node(view);
-}
-
 }  // namespace
 
 size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
@@ -205,7 +193,7 @@ size_t turn_weights(Module& module, const PassOptions& options, Diagnostics& dia
     for (NodeId id : order) {
       if (!graph.contains(id)) continue;
       for (NodeId reader : readers_of_columns(module, graph, graph.node(id), at)) {
-        turn(module, graph, reader, diagnostics);
+        turn_to_rows(module, graph, reader, diagnostics);
         ++changed;
       }
     }

@@ -101,8 +101,11 @@ size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagno
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls the activation into conv, and the residual before it where the conv runs on tensor cores.
 size_t fuse_conv(Module& module, const PassOptions& options, Diagnostics& diagnostics);
-// Transposes the weights of convolutions on tensor cores to [Co, H, W, C]; the conv reads them
-// through a view.
+// Turns weights that stand as columns into rows where the target has a kernel of rows alone that is
+// expected to be faster.
+size_t turn_columns(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Transposes the weights of convolutions on tensor cores to [Co, H, W, C], and of depthwise ones
+// that stand channels last to [H, W, 1, C]; the conv reads them through a view.
 size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins chains of elementwise nodes of one shape into ew_region nodes.
 size_t fuse_elementwise(Module& module, const PassOptions& options, Diagnostics& diagnostics);

@@ -9,6 +9,7 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
+#include "compiler/passes/constants.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -114,6 +115,18 @@ void move_readers_behind(Graph& graph, NodeId id) {
     graph.move_behind(last, reader);
     last = reader;
   }
+}
+
+void turn_to_rows(Module& module, Graph& graph, NodeId product, Diagnostics& diagnostics) {
+  const Node node = graph.node(product);
+  const ValueId rows = add_node_before(graph, product, "transpose", node.name + ".rows",
+                                       {node.inputs[1]}, {{"perm", Ints{1, 0}}});
+  graph.change_node(product, [rows](Node& changed) {
+    changed.inputs[1] = rows;
+    changed.attributes[changed.op == OpId::matmul ? "trans_b" : "trans_w"] = true;
+  });
+  const NodeId view = *graph.value(rows).producer;
+  if (fold_weights(module, graph, graph.node(view), diagnostics)) graph.remove_node(view);
 }
 
 }  // namespace rlx

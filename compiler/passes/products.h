@@ -42,4 +42,7 @@ const Node* producer_of(const Graph& graph, ValueId id);
 // behind it; they keep their order.
 void move_readers_behind(Graph& graph, NodeId id);
 
+// Lets a product read its weights [K, N] as rows [N, K]: weights of the model are stored so.
+void turn_to_rows(Module& module, Graph& graph, NodeId product, Diagnostics& diagnostics);
+
 }  // namespace rlx

@@ -40,7 +40,7 @@ bool is_dense(const Shape& shape, const Strides& strides) {
   for (size_t i = shape.size(); i-- > 0;) {
     if (shape[i] == 0) return true;
     if (shape[i] != 1 && strides[i] != expected) return false;
-    expected *= shape[i];
+    expected *= max(shape[i], 1);
   }
   return true;
 }

@@ -61,6 +61,8 @@ TEST_CASE("images_beside_grouped_convolutions_stay_dense_on_cooperative_matrices
     {"op": "conv", "inputs": ["c", "w"], "outputs": ["d"]},
     {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
   CHECK(step_ops(text, "vulkan-nvidia") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
+  // Tensor cores hand them on channels last, which the depthwise one follows: a copy of x and of y.
+  CHECK(step_ops(text, "cuda") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
 }
 
 TEST_CASE("images_are_dense_where_no_kernel_wants_channels_last") {

@@ -111,6 +111,43 @@ TEST_CASE("pools_between_convolutions") {
   }
 }
 
+// What comes from channels last and goes back there is computed so: vectors of 8 and of 4 channels,
+// whole and broken tiles, pads on every side, weights of the model and others. Whole numbers, so
+// that nothing is rounded.
+TEST_CASE("depthwise_convolutions_between_transposes") {
+  const auto typed = [](const std::string& name, const char* dtype, const std::string& shape) {
+    return R"({"name": ")" + name + R"(", "dtype": ")" + dtype + R"(", "shape": )" + shape + "}";
+  };
+  struct Window {
+    const char* taps;
+    const char* attributes;
+  };
+  for (const char* dtype : {"f16", "bf16", "f32"}) {
+    for (const int channels : {8, 12, 10}) {
+      for (const Window window :
+           {Window{"3, 3", R"("pads": [1, 1])"},
+            Window{"3, 3", R"("stride": [2, 2], "pads": [1, 1], "activation": "relu")"},
+            Window{"5, 5", R"("pads": [0, 1, 2, 3], "dilation": [2, 1])"},
+            Window{"7, 7", R"("pads": [3, 3])"}, Window{"1, 9", R"("stride": [3, 2])"},
+            Window{"2, 40", R"("pads": [1, 30])"}}) {
+        INFO(dtype << ", " << channels << " channels, " << window.taps << ": "
+                   << window.attributes);
+        const std::string count = std::to_string(channels);
+        const std::string inputs = typed("x", dtype, "[2, 13, 11, " + count + "]") + ", " +
+                                   typed("w", dtype, "[" + count + ", 1, " + window.taps + "]") +
+                                   ", " + typed("b", dtype, "[" + count + "]");
+        check_on_devices(graph(
+            inputs, node("round", R"("x")", "i") + ", " + node("round", R"("w")", "k") + ", " +
+                        node("round", R"("b")", "j") + ", " +
+                        node("transpose", R"("i")", "v", R"({"perm": [0, 3, 1, 2]})") + ", " +
+                        node("conv", R"("v", "k", "j")", "c",
+                             R"({"groups": )" + count + ", " + window.attributes + "}") +
+                        ", " + node("transpose", R"("c")", "y", R"({"perm": [0, 2, 3, 1]})")));
+      }
+    }
+  }
+}
+
 TEST_CASE("batch_norm_after_conv_folds_or_follows") {
   const std::string inputs = input("x", "[2, 3, 7, 7]") + ", " + input("w", "[4, 3, 3, 3]") + ", " +
                              input("g", "[4]") + ", " + input("b", "[4]") + ", " +

@@ -210,6 +210,21 @@ void add_patches(std::vector<Case>& cases) {
   cases.push_back(infinite);
 }
 
+// One pixel per channel stands channels last, as images between transposes and matrix units do
+// (tests/compile/test_product_views.cpp).
+void add_channels(std::vector<Case>& cases) {
+  for (const DType dtype : kShortFloats) {
+    const std::string text(name_of(dtype));
+    cases.push_back(conv_of("depthwise to one pixel " + text, {3, 8, 5, 4}, {8, 1, 5, 4},
+                            R"({"groups": 8, "activation": "silu"})", dtype));
+    Case residual =
+        model_conv("depthwise to one pixel with pads and residual,", dtype, {2, 12, 3, 3},
+                   {12, 1, 5, 5}, R"({"groups": 12, "pads": [1, 1], "activation": "relu"})");
+    residual.inputs.push_back(tensor(dtype, {2, 12, 1, 1}));
+    cases.push_back(residual);
+  }
+}
+
 void add_residuals(std::vector<Case>& cases) {
   const auto with_residual = [](Case test, DType dtype, const Shape& shape) {
     test.inputs.push_back(tensor(dtype, shape));
@@ -251,6 +266,7 @@ std::vector<Case> conv_cases() {
   add_tensor_cores(cases);
   add_warpgroups(cases);
   add_patches(cases);
+  add_channels(cases);
   add_residuals(cases);
   return cases;
 }

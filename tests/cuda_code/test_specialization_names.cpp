@@ -37,6 +37,8 @@ constexpr const char* kEmitter = "the emitter reads it: the type of cooperative 
 constexpr Unused kUnused[] = {
     {KernelId::conv_mma, kDepth, kWindow},
     {KernelId::conv_depthwise, kDepth, kWindow},
+    {KernelId::conv_depthwise_channels, kDepth, kWindow},
+    {KernelId::conv_depthwise_channels, "RLX_X_C", "channels are neighbours there"},
     {KernelId::matmul_coop, kDepth, kWindow},
     {KernelId::matmul_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},

@@ -93,4 +93,32 @@ TEST_CASE("filters of several taps are stored channels last where tensor cores r
   CHECK(apply_for(lay_out_filters, vulkan, "vulkan") == 0);
 }
 
+TEST_CASE(
+    "filters of depthwise convolutions are stored taps first where images are channels last") {
+  const auto transpose = [](const char* from, const char* to, const char* perm) {
+    return std::string(R"({"op": "transpose", "inputs": [")") + from + R"("], "outputs": [")" + to +
+           R"("], "attributes": {"perm": )" + perm + "}}";
+  };
+  const std::string depthwise =
+      R"(, {"op": "conv", "inputs": ["a", "each"], "outputs": ["b"], "attributes": {"groups": 16}})";
+  const auto module = [](const std::string& nodes) {
+    return module_of(R"("inputs": [{"name": "x", "dtype": "f16", "shape": [1, 16, 6, 5]}],
+        "params": [)" +
+                     filters("each", "f16", "[16, 1, 3, 3]") + ", " +
+                     filters("point", "f16", "[16, 16, 1, 1]") + R"(], "nodes": [)" + nodes +
+                     R"(], "outputs": ["y"])");
+  };
+  // Between transposes on any target; behind tensor cores.
+  const char* target = GENERATE("cuda", "vulkan");
+  const std::string from = R"({"op": "exp", "inputs": ["x"], "outputs": ["a"]})";
+  Module between = module(from + depthwise + ", " + transpose("b", "y", "[0, 2, 3, 1]"));
+  CHECK(apply_for(lay_out_filters, between, target) == 1);
+  CHECK(filter_shape(between) == Shape{3, 3, 1, 16});
+  Module behind = module(conv("x", "point", "a") + depthwise + node("exp", R"("b")", "y"));
+  CHECK(apply_for(lay_out_filters, behind, target) == (std::string(target) == "cuda" ? 1 : 0));
+  // Near miss: another order of axes.
+  Module other = module(from + depthwise + ", " + transpose("b", "y", "[0, 3, 2, 1]"));
+  CHECK(apply_for(lay_out_filters, other, target) == 0);
+}
+
 }  // namespace rlx::test

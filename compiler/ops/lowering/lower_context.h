@@ -150,7 +150,7 @@ class LowerContext : public NodeContext, public OfferContext {
   TensorRef dense_input(size_t i) { return dense(input(i)); }
   TensorRef dense(const TensorRef& ref);
   // The output's buffer, the same one on every call; dense, but channels last where that was chosen
-  // for the value (lower/layouts.h: convolutions, pools, concats and elementwise nodes alone), and
+  // for the value (vision/layouts.h: convolutions, pools, concats and elementwise nodes alone), and
   // of any strides that OpDef::place_refusal did not refuse.
   TensorRef output(size_t i);
   // The output is a view of existing bytes: no code runs. Graph outputs are copied out by the

@@ -46,7 +46,8 @@ Dim depth_of(const Convolution& conv);
 // At the largest sizes.
 StepWork work_of(const Convolution& conv);
 
-// Kernels without matrix units, as rows of the table have them. Their y has planes of dense pixels.
+// Kernels without matrix units, as rows of the table have them. Their y has planes of dense pixels
+// but where said otherwise.
 std::string conv_product_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_product_time(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_product(LowerContext& ctx, const ConvProblem& problem);
@@ -54,6 +55,10 @@ bool emit_conv_product(LowerContext& ctx, const ConvProblem& problem);
 std::string conv_depthwise_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_depthwise_bound(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_depthwise(LowerContext& ctx, const ConvProblem& problem);
+
+// The same problem where y stands channels last.
+std::string conv_channels_refusal(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_channels(LowerContext& ctx, const ConvProblem& problem);
 
 std::string conv_implicit_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_implicit_time(const OfferContext& at, const ConvProblem& problem);

@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/vision/conv_coop.h"
 #include "compiler/ops/vision/conv_mma.h"
 
@@ -12,6 +13,10 @@ namespace {
 
 std::string coop_place_refusal(const TensorRef&) {
   return "cooperative matrices write dense results";
+}
+
+std::string channels_place_refusal(const TensorRef& place) {
+  return place.strides[1] == 1 ? "" : "conv writes images channels last here";
 }
 
 constexpr ConvLayouts kPlanes = {.place_refusal = planes_place_refusal};
@@ -67,7 +72,15 @@ constexpr std::array kConvOffers = {
                .emit = emit_conv_product,
                .takes_free_sizes = true},
               kPlanes},
-    // Tiles of a product would stay mostly empty.
+    // Tiles of a product would stay mostly empty. Where its neighbours are channels last, so is it.
+    ConvOffer{{.kernel = KernelId::conv_depthwise_channels,
+               .rank = 2,
+               .estimate = Estimate::Bound,
+               .refusal = conv_channels_refusal,
+               .microseconds = conv_depthwise_bound,
+               .emit = emit_conv_channels,
+               .takes_free_sizes = true},
+              {.place_refusal = channels_place_refusal}},
     ConvOffer{{.kernel = KernelId::conv_depthwise,
                .rank = 2,
                .estimate = Estimate::Bound,
@@ -129,6 +142,18 @@ std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& gra
   if (!problem) return std::nullopt;
   const ConvOffer* row = choose(conv_offers(), at, *problem).row;
   return row == nullptr ? std::nullopt : std::optional(row->layouts);
+}
+
+bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, const Node& node) {
+  if (node.op != "conv" || graph.value(node.outputs[0]).type.shape.size() != 4) return false;
+  std::optional<ConvProblem> problem = problem_of(graph, node);
+  if (!problem) return false;
+  Convolution& conv = problem->conv;
+  conv.x.strides = channels_last_strides(conv.x.shape());
+  conv.y.strides = channels_last_strides(conv.y.shape());
+  if (conv.residual) conv.residual->strides = conv.y.strides;
+  const ConvOffer* row = choose(conv_offers(), at, *problem).row;
+  return row != nullptr && row->kernel == KernelId::conv_depthwise_channels;
 }
 
 std::string conv_place_refusal(const LoweringState& state, const Node& node,

@@ -31,6 +31,10 @@ std::span<const ConvOffer> conv_offers();
 std::optional<ConvLayouts> conv_layouts(const OfferContext& at, const Graph& graph,
                                         const Node& node);
 
+// Whether a conv node's kernel reads and writes channels last where its neighbours do, without a
+// gain of its own that copies would be worth.
+bool conv_follows_channels_last(const OfferContext& at, const Graph& graph, const Node& node);
+
 // OpDef::place_refusal of conv.
 std::string conv_place_refusal(const LoweringState& state, const Node& node,
                                const TensorRef& place);

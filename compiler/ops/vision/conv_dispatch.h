@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of convolutions without matrix units are told alike.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "compiler/ops/vision/conv_lower.h"
+
+namespace rlx {
+
+using ConvDispatch = DispatchBuilder<ConvParams>;
+
+// From a channel, or an image, to the next. Strides of axes of size 1 say nothing.
+Dim plane_stride(const TensorRef& ref);
+Dim image_stride(const TensorRef& ref);
+
+// The window, types, strides of x and activation.
+void define_convolution(ConvDispatch& dispatch, const Convolution& conv);
+// Bias, residual and y of the kernels whose y has planes of dense pixels (lib/planes.inc).
+void define_planar_epilogue(ConvDispatch& dispatch, const Convolution& conv);
+// Alignments in bytes; 0: of an element.
+struct ConvAlignments {
+  uint32_t x = 0;
+  uint32_t w = 0;
+  uint32_t bias = 0;
+  uint32_t residual = 0;
+  uint32_t y = 0;
+};
+void bind_convolution(ConvDispatch& dispatch, const Convolution& conv,
+                      const ConvAlignments& alignments);
+
+// The convolution with the layouts that planar kernels read; reports sizes beyond their counts.
+std::optional<Convolution> in_planes(LowerContext& ctx, Convolution conv);
+// Reports sizes beyond the kernels' counts.
+bool check_counts(LowerContext& ctx, const Convolution& conv);
+
+}  // namespace rlx
