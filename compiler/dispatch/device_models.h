@@ -206,6 +206,7 @@ inline constexpr DeviceModel kLavapipe = {.shared_bytes = 32 * 1024,
                                                            .step = 41.4,
                                                            .single_stage_step = 208,
                                                            .second_pass = 684,
-                                                           .second_pass_rate = 15788}};
+                                                           .second_pass_rate = 15788},
+                                          .lane_tiles = {.products = 6000}};
 
 }  // namespace rlx

@@ -21,6 +21,8 @@ bool reads_group(const Target& target, DeviceGroupUse use) {
   switch (use) {
     case DeviceGroupUse::Every:
       return true;
+    case DeviceGroupUse::Lanes:
+      return target.offers(KernelId::matmul_lanes);
     case DeviceGroupUse::Library:
       return target.library_gemm;
     case DeviceGroupUse::TensorCores:

@@ -44,7 +44,7 @@ struct DeviceProfile {
 std::vector<DeviceProfile> built_in_profiles();
 
 // Which lowerings read a group of numbers.
-enum class DeviceGroupUse : uint8_t { Every, Library, TensorCores, CooperativeMatrices };
+enum class DeviceGroupUse : uint8_t { Every, Lanes, Library, TensorCores, CooperativeMatrices };
 
 // A number of a model, in place.
 struct DeviceNumber {

@@ -26,6 +26,7 @@ HELD = 0.01  # weight of a number's distance from the scaled start, against an e
 FAR = 0.1  # error beyond which the loss grows linearly
 TILE_GROUPS = {  # kernel -> the groups that its estimate reads
     "matmul": ["thread_tiles"],
+    "matmul_lanes": ["lane_tiles"],
     "matmul_coop": ["coop"],
     "matmul_mma": ["mma", "mma_warps", "mma_warpgroups"],
     "matmul_wgmma": ["wgmma"],

@@ -51,6 +51,26 @@ TEST_CASE("a device model begins with a built-in one, and the plan tells its nam
        "vulkan: device model my card");
 }
 
+TEST_CASE("the model of a CPU takes products by lanes, and no other device hears of them") {
+  const Workplace place;
+  const std::string model = place.write("m.json", R"({"rlx_graph": 1, "name": "m",
+    "inputs": [{"name": "a", "dtype": "f32", "shape": [128, 64]},
+               {"name": "b", "dtype": "f32", "shape": [64, 96]}],
+    "nodes": [{"name": "n", "op": "matmul", "inputs": ["a", "b"], "outputs": ["y"]}],
+    "outputs": ["y"]})");
+  const auto why = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {model, "-o", place.path("m.plan"), "--target", "vulkan"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    expect_code(0, place, arguments);
+    return expect_code(0, place, {"inspect", place.path("m.plan"), "--why"}).output;
+  };
+  CHECK(why({"--device-model", "lavapipe"}).find("matmul_lanes for matmul") != std::string::npos);
+  CHECK(why({}).find("matmul_lanes") == std::string::npos);
+  CHECK(
+      why({"--device-model", "lavapipe", "--without", "matmul_lanes"}).find("matmul for matmul") !=
+      std::string::npos);
+}
+
 TEST_CASE("device models that say nothing of a target are refused with what to do") {
   const Workplace place;
   says(compile_with(1, place, {"--device-model", "h300"}),

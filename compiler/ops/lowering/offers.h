@@ -37,6 +37,8 @@ struct Offer {
   // Precondition of both: no refusal.
   double (*microseconds)(const OfferContext& at, const Problem& problem) = nullptr;
   bool (*emit)(Emitter& ctx, const Problem& problem) = nullptr;
+  // What devices it is for, if not for all: no other hears of it.
+  bool (*is_for)(const DeviceModel& device) = nullptr;
   // The kernel takes sizes that a run gives; others are not asked where a problem has one.
   bool takes_free_sizes = false;
 };
@@ -87,6 +89,7 @@ Choice<Row> choose(std::span<const Row> table, const OfferContext& at, const Pro
   Choice<Row> choice;
   size_t taken = 0;
   for (const Row& row : table) {
+    if (row.is_for != nullptr && !row.is_for(at.device())) continue;
     OfferNote note{.kernel = offer_name(row.kernel, row.form),
                    .refusal = offer_exclusion(at, row.kernel, row.form),
                    .is_bound = row.estimate == Estimate::Bound,

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "compiler/ops/product/matmul_coop_lower.h"
+#include "compiler/ops/product/matmul_lanes_lower.h"
 #include "compiler/ops/product/matmul_library.h"
 #include "compiler/ops/product/matmul_mma_lower.h"
 #include "compiler/ops/product/matmul_thread_lower.h"
@@ -64,6 +65,15 @@ constexpr std::array kProductOffers = {
                   .refusal = tiles_refusal,
                   .microseconds = tiles_time,
                   .emit = emit_tiles,
+                  .takes_free_sizes = true},
+                 true},
+    // The same on a CPU.
+    ProductOffer{{.kernel = KernelId::matmul_lanes,
+                  .rank = 3,
+                  .refusal = lanes_refusal,
+                  .microseconds = lanes_time,
+                  .emit = emit_lanes,
+                  .is_for = is_for_lanes,
                   .takes_free_sizes = true},
                  true},
 };
