@@ -24,8 +24,7 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 bool infer_gumbel(InferContext& ctx) {
   const TensorType& scores = ctx.input(0);
-  if ((!is_short_float(scores.dtype) && scores.dtype != DType::f32) ||
-      scores.shape.size() != 2) {
+  if ((!is_short_float(scores.dtype) && scores.dtype != DType::f32) || scores.shape.size() != 2) {
     return ctx.fail(DiagCode::BadShape,
                     "scores are " + to_string(scores) + ", wanted f32, f16 or bf16 of rank 2");
   }
