@@ -26,6 +26,7 @@ FAMILIES = {
     "lowering": [],
     "elementwise": ["lowering"],
     "movement": ["lowering"],
+    "generation": ["lowering"],
     "rows": ["lowering"],
     "indexing": ["lowering"],
     "product": ["lowering"],

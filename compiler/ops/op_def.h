@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -209,6 +210,10 @@ struct OpDef {
   std::string (*scalar)(const ScalarContext&) = nullptr;
   // Optional inputs of this op by position: a null input elsewhere is an arity error.
   std::span<const uint32_t> optional_inputs = {};
+  // Of an op that draws random numbers, the position of its optional input [seed], behind which is
+  // [step]: a model that leaves them out is given the session's. Its result is no function of the
+  // other inputs, so import does not fold it.
+  std::optional<uint32_t> seed_input = std::nullopt;
   // Never folded or merged with an equal node (state_write).
   bool has_effect = false;
   // The result depends on the inputs' shapes alone: always folded, even where the inputs are not

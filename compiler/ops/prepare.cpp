@@ -22,7 +22,8 @@ const Node* evaluable_producer(const Graph& graph, const Value& value) {
   if (value.origin != ValueOrigin::Node || !value.producer) return nullptr;
   const Node& node = graph.node(*value.producer);
   const OpDef* op = find_op(node.op);
-  if (op == nullptr || op->evaluate == nullptr || op->has_effect || node.outputs.size() != 1)
+  if (op == nullptr || op->evaluate == nullptr || op->has_effect || op->seed_input ||
+      node.outputs.size() != 1)
     return nullptr;
   return node.inputs.empty() ? nullptr : &node;
 }
@@ -91,6 +92,8 @@ bool prepare_node(const Module& module, Graph& graph, NodeId id, KnownValues& kn
   if (op == "ew_region") return prepare_chain(graph, id, diagnostics);
   if (op == "range") return prepare_range(module, graph, id, known, diagnostics);
   if (op == "topk") prepare_topk(module, graph, id, known);
+  const OpDef* def = find_op(op);
+  if (def != nullptr && def->seed_input) prepare_stream(graph, id);
   return true;
 }
 

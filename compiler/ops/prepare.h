@@ -33,6 +33,8 @@ bool prepare_node(const Module& module, Graph& graph, NodeId id, KnownValues& kn
 
 // The parts of prepare_node.
 bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics);
+// Writes the default stream of a node that draws random numbers: its first output's name, hashed.
+void prepare_stream(Graph& graph, NodeId id);
 void prepare_topk(const Module& module, Graph& graph, NodeId id, KnownValues& known);
 bool prepare_range(const Module& module, Graph& graph, NodeId id, KnownValues& known,
                    Diagnostics& diagnostics);

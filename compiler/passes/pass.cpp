@@ -12,6 +12,8 @@ namespace rlx {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"seed-random", "seed and step of a run for random numbers", 0, PassStage::Neutral,
+     seed_random},
     {"canonicalise", "drop no-ops, merge views, fold shapes", 0, PassStage::Neutral, canonicalise},
     {"fold-batch-norm", "batch_norm into the conv before it", 2, PassStage::Neutral,
      fold_batch_norm},

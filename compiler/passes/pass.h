@@ -58,6 +58,9 @@ std::span<const Pass> all_passes();
 bool run_passes(Module& module, PassStage stage, const PassOptions& options,
                 Diagnostics& diagnostics, std::vector<std::string>& log);
 
+// Gives ops that draw random numbers the session's seed and step, two states of the module, where
+// the model has none of its own.
+size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of
 // reshapes and of transposes, and replaces ops that depend on shapes alone by constants.
 size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& diagnostics);

@@ -52,6 +52,10 @@ rlx_status rlx_session_write_state(rlx_session* session, const char* name,
   });
 }
 
+rlx_status rlx_session_set_seed(rlx_session* session, uint64_t seed, uint32_t step) {
+  return in_session(session, [&](Session& s) { return s.set_seed(seed, step); });
+}
+
 rlx_status rlx_session_copy_state(rlx_session* session, const char* name, rlx_session* from) {
   return in_session(session, [&](Session& s) -> Status {
     if (name == nullptr) return null_argument("name");

@@ -79,6 +79,7 @@ class Session {
                     std::span<std::byte> bytes);
   Status write_state(std::string_view name, const std::optional<StateRange>& range,
                      const HostTensor& tensor);
+  Status set_seed(uint64_t seed, uint32_t step);
   // `from` is on this session's device.
   Status copy_state(std::string_view name, const Session& from);
   Status bind_state(std::string_view name, ExternalBuffer buffer);

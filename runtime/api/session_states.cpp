@@ -5,6 +5,7 @@
 #include "runtime/api/session.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/text.h"
+#include "schema/random_states.h"
 
 namespace rlx {
 namespace {
@@ -144,6 +145,25 @@ Status Session::write_state(std::string_view name, const std::optional<StateRang
                     selection.size_bytes, " for ", wanted)};
   }
   return device_session_->write_state(selection.part, tensor.bytes);
+}
+
+Status Session::set_seed(uint64_t seed, uint32_t step) {
+  uint32_t number = 0;
+  const bool has_seed = find_state(kRandomSeedState, number).ok();
+  const bool has_step = find_state(kRandomStepState, number).ok();
+  if (!has_seed && !has_step) {
+    return {RLX_INVALID_ARGUMENT,
+            "the plan draws no random numbers by the session's seed and step"};
+  }
+  // A plan whose nodes have seeds of their own, or are given steps, has but one of the two.
+  if (has_seed) {
+    RLX_RETURN_IF_ERROR(
+        write_state(kRandomSeedState, std::nullopt,
+                    {.bytes = std::as_bytes(std::span(&seed, 1)), .dtype = RLX_I64, .dims = {}}));
+  }
+  if (!has_step) return {};
+  return write_state(kRandomStepState, std::nullopt,
+                     {.bytes = std::as_bytes(std::span(&step, 1)), .dtype = RLX_U32, .dims = {}});
 }
 
 Status Session::copy_state(std::string_view name, const Session& from) {

@@ -519,6 +519,12 @@ RLX_API rlx_status rlx_session_last_run_microseconds(const rlx_session* session,
 // they hold.
 RLX_API rlx_status rlx_session_reset_states(rlx_session* session);
 
+// Seed and step of the session's random numbers: the next run draws by this step, each run after it
+// by one more (modulo 2^32), so that equal seeds and steps give equal bits on every device. Every
+// seed is legal; both are 0 at first and after rlx_session_reset_states. They are states of the
+// plan, "rlx.random.seed" and "rlx.random.step". Refused for a plan that draws nothing by them.
+RLX_API rlx_status rlx_session_set_seed(rlx_session* session, uint64_t seed, uint32_t step);
+
 // Indices [begin, begin + count) of one axis of a state, all of its other axes.
 typedef struct rlx_state_range {
   size_t struct_size;

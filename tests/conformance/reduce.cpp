@@ -70,7 +70,7 @@ void add_empty(std::vector<Case>& cases) {
                               R"({"axes": [1]})"));
 }
 
-void add_kinds(std::vector<Case>& cases) {
+void add_reductions_of_kinds(std::vector<Case>& cases) {
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64}) {
     for (const char* op : {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_l1",
                            "reduce_l2", "reduce_sum_square", "variance"}) {
@@ -142,7 +142,7 @@ std::vector<Case> reduce_cases() {
   std::vector<Case> cases;
   add_axes(cases);
   add_empty(cases);
-  add_kinds(cases);
+  add_reductions_of_kinds(cases);
   add_values(cases);
   return cases;
 }

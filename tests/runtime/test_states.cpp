@@ -291,3 +291,10 @@ TEST_CASE("a_bound_state_is_not_written_by_runs_that_are_no_runs") {
   CHECK(rlx_session_read_value(rig.session, kEchoEntry, 0, 1, y.data(), 256) == RLX_OK);
   CHECK(y[0] == 7);
 }
+
+TEST_CASE("a seed is refused for a plan that draws no random numbers") {
+  const Rig rig;
+  CHECK(rlx_session_set_seed(rig.session, 1, 0) == RLX_INVALID_ARGUMENT);
+  CHECK(std::string(rlx_last_error()).find("random numbers") != std::string::npos);
+  CHECK(rlx_session_set_seed(nullptr, 1, 0) == RLX_INVALID_ARGUMENT);
+}

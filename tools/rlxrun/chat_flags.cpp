@@ -104,8 +104,6 @@ void check_chat_flags(const CLI::App& app, const Options& options) {
   const ChatOptions& chat = options.chat;
   if (!chat.is_wanted()) {
     refuse_given(app, kChatFlags, " needs --chat, -i or --prompt-ids");
-    if (app.get_option("--seed")->count() > 0 && !options.seeded)
-      throw CLI::ValidationError("--seed needs --seeded, or --chat with a --temperature");
     return;
   }
   refuse_given(app, kRunFlags, " does not go with --chat, -i and --prompt-ids");

@@ -91,7 +91,9 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag(
       "--seeded", options.seeded,
       "Random values for the inputs that no file gives; the same for the same name and seed");
-  app.add_option("--seed", options.seed, "Seed of --seeded, or of tokens that --temperature draws");
+  app.add_option("--seed", options.seed,
+                 "Seed of --seeded, of random numbers that the plan draws, or of tokens that "
+                 "--temperature draws");
   app.add_option("--seeded-max", options.seeded_max,
                  "Seeded integers are at least 0 and below this")
       ->needs("--seeded")
@@ -182,6 +184,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");
     check_chat_flags(app, options);
+    options.gives_seed = app.get_option("--seed")->count() > 0;
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
     for (const std::string& text : raw.states) options.states.push_back(split_tensor_file(text));
     for (const std::string& text : raw.state_dumps)

@@ -65,8 +65,9 @@ struct Options {
   std::string entry;  // empty: the only one
   std::vector<SymbolValue> symbols;
   std::vector<TensorFile> inputs;
-  bool seeded = false;             // inputs without a file are random
-  uint64_t seed = 0;               // of these, or of sampling
+  bool seeded = false;  // inputs without a file are random
+  uint64_t seed = 0;    // of these, of the session's random numbers, or of sampling
+  bool gives_seed = false;
   int64_t seeded_max = 8;          // seeded integers are below it
   std::vector<TensorFile> states;  // with which they begin; the others as the plan says
   std::vector<TensorFile> state_dumps;

@@ -263,7 +263,7 @@ Report run(const Options& options, PlanHandle& plan) {
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
   set_inputs(session.get(), report.entry, inputs, options);
-  if (!options.states.empty()) begin_states(session.get(), states);
+  if (!options.states.empty() || states.seed) begin_states(session.get(), states);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
   const Stopwatch prepare_watch;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "schema/random_states.h"
 #include "tools/rlxrun/errors.h"
 
 namespace rlx::tool {
@@ -20,10 +21,16 @@ uint32_t find_state(const std::vector<Tensor>& states, const std::string& name) 
                     "\"; the states are: " + (names.empty() ? "none" : names));
 }
 
+bool draws_random(const std::vector<Tensor>& states) {
+  return std::any_of(states.begin(), states.end(), [](const Tensor& state) {
+    return state.name == kRandomSeedState || state.name == kRandomStepState;
+  });
+}
+
 }  // namespace
 
 States load_states(const rlx_plan* plan, const Options& options) {
-  States states{.all = describe_states(plan), .initial = {}, .dumped = {}};
+  States states{.all = describe_states(plan), .initial = {}, .dumped = {}, .seed = {}};
   states.initial = match_files(
       options.states, states.all, "state",
       [](const Tensor& tensor, npy::Element element, const std::vector<uint64_t>& dims) {
@@ -31,11 +38,19 @@ States load_states(const rlx_plan* plan, const Options& options) {
       });
   for (const TensorFile& dump : options.state_dumps)
     states.dumped.push_back(find_state(states.all, dump.name));
+  if (!options.gives_seed) return states;
+  if (draws_random(states.all)) {
+    states.seed = options.seed;
+  } else if (!options.seeded) {
+    throw Failure(ExitCode::InputRefused,
+                  "--seed: the plan draws no random numbers, and there is no --seeded");
+  }
   return states;
 }
 
 void begin_states(rlx_session* session, const States& states) {
   check(rlx_session_reset_states(session));
+  if (states.seed) check(rlx_session_set_seed(session, *states.seed, 0));
   for (size_t i = 0; i < states.all.size(); ++i) {
     if (!states.initial.given[i]) continue;
     const npy::Array& array = states.initial.arrays[i];

@@ -2,6 +2,7 @@
 // What --state and --dump-state ask of a session's states.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,12 +16,13 @@ struct States {
   std::vector<Tensor> all;       // of the plan
   Matched initial;               // of --state
   std::vector<uint32_t> dumped;  // of --dump-state, in its order
+  std::optional<uint64_t> seed;  // of --seed, where the plan draws random numbers
 };
 
 // Reads the files; refuses, by a Failure, names that the plan has not and tensors that do not fit.
 States load_states(const rlx_plan* plan, const Options& options);
 
-// All states begin anew: as the files say, the others as the plan says.
+// All states begin anew: as the files and the seed say, the others as the plan says.
 void begin_states(rlx_session* session, const States& states);
 
 struct DumpedState {

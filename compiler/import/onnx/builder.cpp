@@ -129,7 +129,8 @@ const Tensor* Builder::known(ValueId id) {
 // The outputs of a node as constants, where all that they depend on is known.
 std::optional<std::vector<ValueId>> Builder::fold(const Node& node) {
   const OpDef* op = find_op(node.op);
-  if (op == nullptr || op->evaluate == nullptr || op->has_effect) return std::nullopt;
+  if (op == nullptr || op->evaluate == nullptr || op->has_effect || op->seed_input)
+    return std::nullopt;
   std::vector<TensorType> types;
   for (const ValueId output : node.outputs) {
     types.push_back(type(output));

@@ -176,15 +176,26 @@ void prelu(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.emit("prelu", {n.input(0), slope}));
 }
 
+// Training drops what the session's seed draws, or the file's.
+void training_dropout(NodeReader& n, double ratio) {
+  Attributes attributes{{"p", ratio}, {"training", true}};
+  if (n.has("seed")) attributes["seed"] = n.integer("seed", 0);
+  const std::vector<ValueId> results =
+      n.emit_all("dropout", {n.input(0)}, std::move(attributes), 2);
+  n.set_output(0, results[0]);
+  if (n.wants_output(1)) n.set_output(1, results[1]);
+}
+
 // Inference passes its input through; a mask of it is all ones.
 void dropout(NodeReader& n, const OnnxOp&) {
-  n.integer("seed", 0);
   if (n.opset() >= 12) {
     const bool trains = n.has_input(2) && n.known_int(2, "the training mode") != 0;
     const double ratio = n.has_input(1) && trains ? n.known_real(1, "the ratio") : 0.5;
-    if (trains && ratio != 0)
-      n.refuse("it trains, which needs random numbers at run time",
-               "export the model for inference");
+    if (trains && ratio != 0) {
+      training_dropout(n, ratio);
+      return;
+    }
+    n.integer("seed", 0);
   } else {
     n.real("ratio", 0.5);
     if (n.opset() < 7 && n.integer("is_test", 0) == 0)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operators that make tensors: ramps, identity matrices, windows, filter banks.
+// Operators that make tensors: ramps, identity matrices, windows, filter banks, random numbers.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <numbers>
 
@@ -103,7 +104,64 @@ void mel_weight_matrix(NodeReader& n, const OnnxOp&) {
   n.set_output(0, n.cast(n.constant_reals(DType::f64, {bins, bands}, std::move(values)), dtype));
 }
 
+// A seed of the file, a float, counts as its bits; without one the session's is taken.
+Attributes seeded(NodeReader& n) {
+  if (!n.has("seed")) return {};
+  const auto seed = static_cast<float>(n.real("seed", 0));
+  return {{"seed", static_cast<int64_t>(std::bit_cast<uint32_t>(seed))}};
+}
+
+DType random_dtype(NodeReader& n, DType absent) {
+  return n.has("dtype") ? dtype_of(n.integer("dtype", 1), "the result") : absent;
+}
+
+// RandomUniform and RandomNormal, of a shape or like another tensor.
+void random(NodeReader& n, const OnnxOp& row) {
+  const bool like = row.name.ends_with("Like");
+  Attributes attributes = seeded(n);
+  const DType dtype = random_dtype(n, like ? n.dtype(0) : DType::f32);
+  attributes["dtype"] = std::string(name_of(dtype));
+  if (row.target == "rng_uniform") {
+    attributes["low"] = n.real("low", 0);
+    attributes["high"] = n.real("high", 1);
+  } else {
+    attributes["mean"] = n.real("mean", 0);
+    attributes["scale"] = n.real("scale", 1);
+  }
+  if (like) {
+    n.set_output(0, n.emit(row.target, {n.input(0)}, std::move(attributes)));
+    return;
+  }
+  attributes["shape"] = n.required_integers("shape");
+  n.set_output(0, n.emit(row.target, {}, std::move(attributes)));
+}
+
+// 1 with the probability that each element is.
+void bernoulli(NodeReader& n, const OnnxOp&) {
+  const DType dtype = random_dtype(n, n.dtype(0));
+  const ValueId unit = n.emit("rng_uniform", {n.input(0)}, seeded(n));
+  n.set_output(0, n.cast(n.emit("lt", {unit, n.cast(n.input(0), DType::f32)}), dtype));
+}
+
+// Draws of each row of logarithms, as many rows of them as draws.
+void multinomial(NodeReader& n, const OnnxOp&) {
+  if (n.rank(0) != 2) n.refuse("its input is of shape " + to_string(n.shape(0)));
+  const Shape shape = n.shape(0);
+  const int64_t draws = n.integer("sample_size", 1);
+  Attributes attributes = seeded(n);
+  attributes["index_dtype"] = std::string(name_of(dtype_of(n.integer("dtype", 6), "the result")));
+  const ValueId rows = n.reshape(n.input(0), {shape[0], 1, shape[1]});
+  const ValueId all = n.emit("expand", {rows}, {{"shape", Ints{shape[0], draws, shape[1]}}});
+  n.set_output(0, n.emit("sample", {all}, std::move(attributes)));
+}
+
 constexpr std::array kGeneratorsRows = {
+    OnnxOp{"RandomUniform", random, "rng_uniform"},
+    OnnxOp{"RandomUniformLike", random, "rng_uniform"},
+    OnnxOp{"RandomNormal", random, "rng_normal"},
+    OnnxOp{"RandomNormalLike", random, "rng_normal"},
+    OnnxOp{"Bernoulli", bernoulli},
+    OnnxOp{"Multinomial", multinomial},
     OnnxOp{"Range", range},
     OnnxOp{"EyeLike", eye_like},
     OnnxOp{"HannWindow", hann_window},

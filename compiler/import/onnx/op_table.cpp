@@ -63,8 +63,6 @@ constexpr OnnxGap kSequences = {"rlx has no sequences and no optional values",
 constexpr OnnxGap kStrings = {"rlx has no strings", "move it before the model, to the host"};
 constexpr OnnxGap kLoops = {"rlx has no loops",
                             "export the model with its loop unrolled, or its body as a model"};
-constexpr OnnxGap kRandom = {"rlx has no random numbers at run time",
-                             "make the random tensor an input of the model"};
 constexpr OnnxGap kNotYet = {"no op of rlx expresses it",
                              "rewrite it with the operators that `rlxc ops --onnx` lists"};
 constexpr OnnxGap kImages = {"images are decoded before the model", "pass pixels as an input"};
@@ -92,12 +90,6 @@ constexpr std::array kGaps = {
     GapRow{"TfIdfVectorizer", kStrings},
     GapRow{"Loop", kLoops},
     GapRow{"Scan", kLoops},
-    GapRow{"RandomNormal", kRandom},
-    GapRow{"RandomNormalLike", kRandom},
-    GapRow{"RandomUniform", kRandom},
-    GapRow{"RandomUniformLike", kRandom},
-    GapRow{"Bernoulli", kRandom},
-    GapRow{"Multinomial", kRandom},
     GapRow{"ImageDecoder", kImages},
 };
 

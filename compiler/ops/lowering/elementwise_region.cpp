@@ -512,6 +512,7 @@ void emit_region(Program& program, const Step& origin, const Region& region) {
   if (region.double_functions) dispatch.define("RLX_DOUBLE", 1);
   if (region.float8_functions) dispatch.define("RLX_FLOAT8", 1);
   if (region.complex_functions) dispatch.define("RLX_COMPLEX", 1);
+  if (region.random_functions) dispatch.define("RLX_RANDOM", 1);
   if (calls_functions(region)) dispatch.define("RLX_CALLS", 1);
   dispatch.workgroup({kBlock})
       .define("RLX_INDEX", index_type(plan))

@@ -41,10 +41,12 @@ struct Region {
   uint64_t operations = 0;  // arithmetic operations per element
   uint64_t cost = 0;        // instructions per element, see scalar_cost.h
   std::string subject;      // for the reason: "region of 5 ops"
-  // What element_text calls functions of: lib/math64, lib/float8_elements, lib/complex.
+  // What element_text calls functions of: lib/math64, lib/float8_elements, lib/complex,
+  // lib/philox.
   bool double_functions = false;
   bool float8_functions = false;
   bool complex_functions = false;
+  bool random_functions = false;
 };
 constexpr size_t kMaxRegionOperands = RLX_REGION_BUFFERS - 1;
 

@@ -13,6 +13,7 @@ enum class Positions : uint8_t { Last, LastTwo, AxisAttribute };
 struct PositionalOp {
   std::string_view op;
   Positions positions;
+  bool is_random = false;
 };
 
 constexpr PositionalOp kPositional[] = {
@@ -20,6 +21,10 @@ constexpr PositionalOp kPositional[] = {
     {"eye", Positions::LastTwo},
     {"trilu", Positions::LastTwo},
     {"one_hot_at", Positions::AxisAttribute},  // -1 where absent
+    {"random_bits", Positions::Last, true},
+    {"random_uniform", Positions::Last, true},
+    {"random_normal", Positions::Last, true},
+    {"add_gumbel", Positions::LastTwo, true},
 };
 
 const PositionalOp* find_positional(std::string_view op) {
@@ -37,6 +42,11 @@ bool is_positional(std::string_view op) {
 bool reads_index(std::string_view op) {
   const PositionalOp* row = find_positional(op);
   return row != nullptr && row->positions == Positions::AxisAttribute;
+}
+
+bool draws_random(std::string_view op) {
+  const PositionalOp* row = find_positional(op);
+  return row != nullptr && row->is_random;
 }
 
 std::set<uint32_t> positions_read(std::string_view op, const Attributes& attributes) {

@@ -16,6 +16,8 @@ bool is_positional(std::string_view op);
 // in the local kOutsideName.
 bool reads_index(std::string_view op);
 inline constexpr std::string_view kOutsideName = "outside";
+// A positional op that calls lib/philox.
+bool draws_random(std::string_view op);
 // The axes of the result, counted from its end (1 is the last), whose coordinates an element of the
 // op reads, as coordinate_name() of region_codegen.h says; none where the op is not positional.
 std::set<uint32_t> positions_read(std::string_view op, const Attributes& attributes);

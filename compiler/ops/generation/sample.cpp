@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// sample (ops.md 12.1), which becomes a sort of what filters leave, and add_gumbel: scores with the
+// noise whose maximum is a draw.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "compiler/ops/generation/draw.h"
+#include "compiler/ops/lowering/index_output.h"
+#include "compiler/ops/lowering/lower_context.h"
+#include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/region_codegen.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kSeedOfSample = 1;  // logits, [seed], [step]
+constexpr uint32_t kSampleOptional[] = {1, 2};
+constexpr uint32_t kGumbelOptional[] = {1};
+constexpr double kNone = -std::numeric_limits<double>::infinity();
+
+// ---- add_gumbel(scores, [index], seed, step): [rows, count] to f32 ----
+
+bool infer_gumbel(InferContext& ctx) {
+  const TensorType& scores = ctx.input(0);
+  if ((!is_short_float(scores.dtype) && scores.dtype != DType::f32) || scores.shape.size() != 2) {
+    return ctx.fail(DiagCode::BadShape,
+                    "scores are " + to_string(scores) + ", wanted f32, f16 or bf16 of rank 2");
+  }
+  if (ctx.has_input(1) && ctx.input(1) != TensorType{DType::i32, scores.shape}) {
+    return ctx.fail(DiagCode::BadShape,
+                    "index is " + to_string(ctx.input(1)) + ", wanted i32 of the scores' shape");
+  }
+  if (ctx.input(2) != TensorType{DType::i64, {}} || ctx.input(3) != TensorType{DType::u32, {}})
+    return ctx.fail(DiagCode::BadDtype, "seed and step are no i64[] and u32[]");
+  ctx.set_output(0, {DType::f32, scores.shape});
+  return true;
+}
+
+bool evaluate_gumbel(EvaluateContext& ctx) {
+  const Draw draw{.seed = static_cast<uint64_t>(ctx.input(2).integers[0]),
+                  .step = static_cast<uint32_t>(ctx.input(3).integers[0]),
+                  .stream = static_cast<uint32_t>(ctx.attrs().integer("stream"))};
+  const Tensor& scores = ctx.input(0);
+  const int64_t count = scores.type.shape[1];
+  for (size_t i = 0; i < scores.floats.size(); ++i) {
+    const auto place = static_cast<int64_t>(i);
+    const int64_t index = ctx.has_input(1) ? ctx.input(1).integers[i] : place % count;
+    ctx.output(0).floats[i] =
+        scores.floats[i] +
+        gumbel_noise(draw, static_cast<uint32_t>(place / count), static_cast<uint64_t>(index));
+  }
+  return true;
+}
+
+std::string scalar_gumbel(const ScalarContext& ctx) {
+  const std::string index =
+      ctx.operand(1).empty() ? coordinate_name(1) : "rlx_widen(" + ctx.operand(1) + ")";
+  return ctx.operand(0) + " + rlx_gumbel(" + ctx.operand(2) + ", " + ctx.operand(3) + ", " +
+         integer_literal(DType::u32, ctx.attrs().integer("stream")) + ", " + coordinate_name(2) +
+         ", " + index + ")";
+}
+
+// ---- sample(logits, [seed], [step]) ----
+
+struct Filters {
+  double temperature = 1;
+  int64_t top_k = 0;  // 0: all
+  double top_p = 1;
+  double min_p = 0;
+
+  [[nodiscard]] bool orders() const { return top_k > 0 || top_p < 1; }
+};
+
+Filters filters_of(const AttributeReader& attrs) {
+  Filters filters{.temperature = attrs.real("temperature"),
+                  .top_k = attrs.integer("top_k"),
+                  .top_p = attrs.real("top_p"),
+                  .min_p = attrs.real("min_p")};
+  if (filters.top_p <= 0) filters.top_k = 1;  // no prefix is shorter than one entry
+  return filters;
+}
+
+bool infer_sample(InferContext& ctx) {
+  const TensorType& logits = ctx.input(0);
+  if (!is_short_float(logits.dtype) && logits.dtype != DType::f32) {
+    return ctx.fail(DiagCode::BadDtype, "logits are " + std::string(name_of(logits.dtype)) +
+                                            ", wanted f32, f16 or bf16");
+  }
+  if (logits.shape.empty() || logits.shape.back().range().least < 1) {
+    return ctx.fail(DiagCode::BadShape, "logits are " + to_string(logits) +
+                                            ", wanted at least one entry in the last axis");
+  }
+  const int64_t top_k = ctx.attrs().integer("top_k");
+  const Dim& entries = logits.shape.back();
+  if (entries.is_free() && top_k > entries.range().least) {
+    return ctx.fail(DiagCode::FreeSize, "top_k is " + std::to_string(top_k) +
+                                            ", and a row may have fewer entries at some size");
+  }
+  if (!check_draw(ctx, kSeedOfSample) || !check_index_dtype(ctx)) return false;
+  const Shape rows(logits.shape.begin(), logits.shape.end() - 1);
+  ctx.set_output(0, {ctx.attrs().dtype("index_dtype"), rows});
+  ctx.set_output(1, {DType::f32, rows});
+  return true;
+}
+
+// One row: scores of the entries that may be drawn, kNone for the others.
+std::vector<double> scores_of(std::vector<double> row) {
+  const double infinity = -kNone;
+  for (double& logit : row) logit = std::isnan(logit) ? kNone : logit;
+  if (std::find(row.begin(), row.end(), infinity) == row.end()) return row;
+  for (double& logit : row) logit = logit == infinity ? 0 : kNone;
+  return row;
+}
+
+// The share of each score in the sum of exponentials.
+std::vector<double> shares_of(const std::vector<double>& scores) {
+  const double top = *std::max_element(scores.begin(), scores.end());
+  std::vector<double> shares;
+  double sum = 0;
+  for (const double score : scores) {
+    shares.push_back(score == kNone ? 0 : std::exp(score - top));
+    sum += shares.back();
+  }
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
+void filter(const Filters& filters, std::vector<double>& scores) {
+  if (filters.orders()) {
+    std::vector<size_t> order(scores.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+    const size_t kept = filters.top_k > 0
+                            ? std::min(static_cast<size_t>(filters.top_k), order.size())
+                            : order.size();
+    for (size_t i = kept; i < order.size(); ++i) scores[order[i]] = kNone;
+    const std::vector<double> shares = shares_of(scores);
+    double before = 0;
+    for (const size_t place : order) {
+      if (filters.top_p < 1 && before > 0 && before >= filters.top_p) scores[place] = kNone;
+      before += shares[place];
+    }
+  }
+  const std::vector<double> shares = shares_of(scores);
+  const double least = filters.min_p * *std::max_element(shares.begin(), shares.end());
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (shares[i] < least) scores[i] = kNone;
+  }
+}
+
+bool evaluate_sample(EvaluateContext& ctx) {
+  const Tensor& logits = ctx.input(0);
+  const Draw draw = draw_of(ctx, kSeedOfSample);
+  const Filters filters = filters_of(ctx.attrs());
+  const auto entries = static_cast<size_t>(static_cast<int64_t>(logits.type.shape.back()));
+  for (size_t row = 0; row * entries < logits.floats.size(); ++row) {
+    const auto begin = logits.floats.begin() + static_cast<std::ptrdiff_t>(row * entries);
+    std::vector<double> scores = scores_of({begin, begin + static_cast<std::ptrdiff_t>(entries)});
+    const bool greedy = filters.temperature == 0;
+    const bool has_any = *std::max_element(scores.begin(), scores.end()) != kNone;
+    std::vector<double> noisy = scores;
+    if (!greedy && has_any) {
+      for (double& score : scores) score /= filters.temperature;
+      filter(filters, scores);
+      for (size_t i = 0; i < entries; ++i)
+        noisy[i] = scores[i] + gumbel_noise(draw, static_cast<uint32_t>(row), i);
+    }
+    const auto best =
+        static_cast<size_t>(std::max_element(noisy.begin(), noisy.end()) - noisy.begin());
+    set_index(ctx.output(0), row, static_cast<int64_t>(best));
+    if (ctx.output_count() < 2) continue;
+    // A row without an entry has no probabilities.
+    ctx.output(1).floats[row] = greedy ? 0 : has_any ? std::log(shares_of(scores)[best]) : NAN;
+  }
+  return true;
+}
+
+ValueId score_constant(RewriteContext& ctx, std::string_view stem, double value) {
+  Tensor tensor = Tensor::zeros({DType::f32, {}});
+  tensor.floats[0] = value;
+  return ctx.constant(stem, tensor);
+}
+
+const Attributes& last_axis() {
+  static const Attributes attributes{{"axis", int64_t{-1}}};
+  return attributes;
+}
+
+// f32 [rows, entries] without NaN, and with 0 in place of the infinite ones where a row has any.
+ValueId clean_logits(RewriteContext& ctx, const Dim& rows, const Dim& entries) {
+  ValueId x = ctx.emit("reshape", {ctx.input(0)}, {{"shape", Ints{rows, entries}}});
+  if (ctx.type(x).dtype != DType::f32) x = ctx.emit("cast", {x}, {{"to", std::string("f32")}});
+  const ValueId none = score_constant(ctx, "none", kNone);
+  const ValueId most = score_constant(ctx, "most", -kNone);
+  const ValueId zero = score_constant(ctx, "zero", 0);
+  x = ctx.emit("where", {ctx.emit("is_nan", {x}), none, x});
+  const ValueId top = ctx.emit("reduce_max", {x}, {{"axes", Ints{1}}, {"keep_dims", true}});
+  const ValueId alone = ctx.emit("where", {ctx.emit("eq", {x, most}), zero, none});
+  return ctx.emit("where", {ctx.emit("eq", {top, most}), alone, x});
+}
+
+// Scores of what may be drawn, and where they stand in the row if not in order.
+struct Candidates {
+  ValueId scores{};
+  std::optional<ValueId> index = std::nullopt;
+};
+
+Candidates ordered(RewriteContext& ctx, ValueId scores, const Filters& filters,
+                   const Dim& entries) {
+  const bool takes_all =
+      filters.top_k == 0 || (!entries.is_free() && filters.top_k >= entries.range().most);
+  const std::vector<ValueId> found =
+      takes_all ? ctx.emit_all("sort", {scores}, {{"descending", true}}, 2)
+                : ctx.emit_all("topk", {scores}, {{"k", filters.top_k}}, 2);
+  return {.scores = found[0], .index = found[1]};
+}
+
+// The entries before which the sum of probabilities is below top_p.
+ValueId keep_prefix(RewriteContext& ctx, ValueId scores, double top_p) {
+  const ValueId shares = ctx.emit("softmax", {scores}, last_axis());
+  const ValueId before = ctx.emit("cumsum", {shares}, {{"axis", int64_t{1}}, {"exclusive", true}});
+  const ValueId keeps = ctx.emit("lt", {before, score_constant(ctx, "top_p", top_p)});
+  return ctx.emit("where", {keeps, scores, score_constant(ctx, "none", kNone)});
+}
+
+ValueId keep_likely(RewriteContext& ctx, ValueId scores, double min_p) {
+  const ValueId shares = ctx.emit("softmax", {scores}, last_axis());
+  const ValueId top = ctx.emit("reduce_max", {shares}, {{"axes", Ints{1}}, {"keep_dims", true}});
+  const ValueId least = ctx.emit("mul", {top, score_constant(ctx, "min_p", min_p)});
+  return ctx.emit("where",
+                  {ctx.emit("ge", {shares, least}), scores, score_constant(ctx, "none", kNone)});
+}
+
+bool decompose_sample(RewriteContext& ctx) {
+  const Filters filters = filters_of(ctx.attrs());
+  const Shape& shape = ctx.type(ctx.input(0)).shape;
+  const Shape kept(shape.begin(), shape.end() - 1);
+  const Dim entries = shape.back();
+  const bool greedy = filters.temperature == 0;
+  const std::string index_dtype = ctx.attrs().text("index_dtype");
+  const size_t outputs = ctx.node().outputs.size();
+  Candidates candidates{.scores = clean_logits(ctx, element_count(kept), entries)};
+  ValueId noisy = candidates.scores;
+  if (!greedy) {
+    ValueId scores =
+        ctx.emit("div", {noisy, score_constant(ctx, "temperature", filters.temperature)});
+    candidates.scores = scores;
+    if (filters.orders()) candidates = ordered(ctx, scores, filters, entries);
+    if (filters.top_p < 1 && filters.top_k != 1)
+      candidates.scores = keep_prefix(ctx, candidates.scores, filters.top_p);
+    if (filters.min_p > 0) candidates.scores = keep_likely(ctx, candidates.scores, filters.min_p);
+    noisy = ctx.emit("add_gumbel",
+                     {candidates.scores, candidates.index, seed_of(ctx, kSeedOfSample),
+                      step_of(ctx, kSeedOfSample)},
+                     {{"stream", stream_of(ctx)}});
+  }
+  const ValueId best = ctx.emit("argmax", {noisy}, {{"axis", int64_t{1}}, {"keep_dims", true}});
+  ValueId ids = best;
+  if (candidates.index)
+    ids = ctx.emit("gather_elements", {*candidates.index, best}, {{"axis", int64_t{1}}});
+  if (index_dtype != "i32") ids = ctx.emit("cast", {ids}, {{"to", index_dtype}});
+  ctx.replace_output(0, ctx.emit("reshape", {ids}, {{"shape", kept}}));
+  if (outputs < 2) return true;
+  if (greedy) {
+    ctx.replace_output(1, ctx.emit("fill", {}, {{"shape", kept}, {"value", 0.0}}));
+    return true;
+  }
+  const ValueId logs = ctx.emit("log_softmax", {candidates.scores}, last_axis());
+  const ValueId drawn = ctx.emit("gather_elements", {logs, best}, {{"axis", int64_t{1}}});
+  ctx.replace_output(1, ctx.emit("reshape", {drawn}, {{"shape", kept}}));
+  return true;
+}
+
+constexpr AttrSpec kSample[] = {
+    {.name = "temperature", .type = AttrType::Float, .default_text = "1", .minimum = 0},
+    {.name = "top_k", .type = AttrType::Int, .default_text = "0", .minimum = 0},
+    {.name = "top_p", .type = AttrType::Float, .default_text = "1", .maximum = 1},
+    {.name = "min_p", .type = AttrType::Float, .default_text = "0", .minimum = 0, .maximum = 1},
+    kSeedAttr,
+    kStreamAttr,
+    {.name = "index_dtype",
+     .type = AttrType::DTypeName,
+     .default_text = "\"i32\"",
+     .consumed_by_infer = true},
+};
+constexpr AttrSpec kGumbel[] = {kGivenStreamAttr};
+
+constexpr OpDef kSampleOps[] = {
+    {.name = "sample",
+     .signature = "sample(logits, [seed], [step]; temperature=1, top_k=0, top_p=1, min_p=0, seed, "
+                  "stream, index_dtype=i32) -> ids, [logprob]",
+     .inputs = {1, 3},
+     .outputs = {1, 2},
+     .attrs = kSample,
+     .infer = infer_sample,
+     .evaluate = evaluate_sample,
+     .decompose = decompose_sample,
+     .optional_inputs = kSampleOptional,
+     .seed_input = kSeedOfSample},
+    {.name = "add_gumbel",
+     .signature = "add_gumbel(scores, [index], seed, step; stream) -> y",
+     .inputs = {4, 4},
+     .attrs = kGumbel,
+     .infer = infer_gumbel,
+     .evaluate = evaluate_gumbel,
+     .lower = lower_elementwise,
+     .scalar = scalar_gumbel,
+     .optional_inputs = kGumbelOptional,
+     .keeps_f32 = 1},
+};
+
+}  // namespace
+
+std::span<const OpDef> sample_ops() {
+  return kSampleOps;
+}
+
+}  // namespace rlx
