@@ -121,6 +121,13 @@ TEST_CASE("conformance of copies by regions and of pools by single threads", "[o
   check_family(pool_cases(), {.without = {"pool channels", "pool workgroup"}});
 }
 
+// What the model of a CPU's driver takes.
+TEST_CASE("conformance of products by lanes", "[lanes]") {
+  const CaseOptions options{.target = "vulkan", .device_model = "lavapipe"};
+  check_family(matmul_cases(), options);
+  check_family(dot_general_cases(), options);
+}
+
 // Where halves are the device's own conversions.
 TEST_CASE("conformance of native halves", "[native_halves]") {
   check_family(of_halves({unary_cases(), binary_cases(), cast_cases(), reduce_cases(),

@@ -133,7 +133,6 @@ TEST_CASE("rlxrun refuses wrong usage with 1") {
   check_refused(place.echo("--seeded --repeat 0"), 1, "--repeat");
   check_refused(place.echo("--seeded --poison 256"), 1, "--poison");
   check_refused(place.echo("--seeded --dump-after x=y.npy"), 1, "STEP=FILE.npy");
-  check_refused(place.echo("--seed 3"), 1, "--seeded");
   CHECK(rlxrun("--help").code == 0);
   CHECK(rlxrun("--version").code == 0);
 }
@@ -165,6 +164,7 @@ TEST_CASE("rlxrun refuses wrong inputs with 2, naming what was got and what was 
   check_refused(place.echo(""), 2, "no file gives these inputs: x f32[64]");
   check_refused(place.echo("--inputs x=" + x + " x=" + x), 2, "input \"x\" is given twice");
   check_refused(place.echo("--inputs x=" + place.at("none.npy")), 2, "none.npy\": No such file");
+  check_refused(place.echo("--seed 3 --inputs " + x), 2, "the plan draws no random numbers");
   check_refused(place.echo("--seeded --expected q=" + x), 2,
                 "there is no output \"q\"; the outputs are: y f32[64]");
   place.write("doubles.npy", std::vector<double>(64), npy::Element::F64);

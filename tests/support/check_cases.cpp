@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "compiler/dispatch/device_profile.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/reference/evaluate.h"
 #include "compiler/support/complex_bits.h"
@@ -89,6 +90,13 @@ std::optional<Batch> prepare(std::span<const Case> cases, const CaseOptions& wan
   CompileOptions options = test_options(0);
   if (!wanted.target.empty()) options.targets = {wanted.target};
   options.without = wanted.without;
+  for (const DeviceProfile& profile : built_in_profiles()) {
+    for (const std::string& target : options.targets) {
+      const DeviceColumn* column = profile.column(target);
+      if (profile.name == wanted.device_model && column != nullptr)
+        options.device_models.push_back({target, profile.name, column->model});
+    }
+  }
   batch.plan = compile_plan(module, options, diagnostics);
   if (!batch.plan) return std::nullopt;
   return batch;

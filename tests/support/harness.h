@@ -72,6 +72,7 @@ std::string tally_key(const Case& test);
 struct CaseOptions {
   std::string target = {};                // as --target; empty: those of test_options
   std::vector<std::string> without = {};  // as --without
+  std::string device_model = {};  // as --device-model, a built-in one; empty: the target's own
 };
 // Checks every case on the evaluator (against its golden values) and on every device, three times
 // with different arena poison for equal bits. Reports failures through Catch2. Keys: "op dtype
