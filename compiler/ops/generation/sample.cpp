@@ -110,7 +110,7 @@ std::vector<double> scores_of(std::vector<double> row) {
   const double infinity = -kNone;
   for (double& logit : row) logit = std::isnan(logit) ? kNone : logit;
   if (std::find(row.begin(), row.end(), infinity) == row.end()) return row;
-  for (double& logit : row) logit = logit == infinity ? 0 : kNone;
+  for (double& logit : row) logit = logit == infinity ? 0.0 : kNone;
   return row;
 }
 
