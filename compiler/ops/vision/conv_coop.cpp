@@ -8,6 +8,7 @@
 #include "compiler/ops/product/matmul_coop_lower.h"
 #include "compiler/ops/product/matmul_coop_tiles.h"
 #include "compiler/ops/vision/conv_mma.h"
+#include "compiler/ops/vision/conv_offers.h"
 
 namespace rlx {
 namespace {
@@ -61,17 +62,18 @@ bool is_elementwise(const Node& node) {
   return node.op == "ew_region" || find_op(node.op)->scalar != nullptr;
 }
 
-bool has_groups(const Node& node) {
+// Whether the node is a convolution of several groups whose kernel writes [N, C, H, W].
+bool writes_planes(const OfferContext& at, const Graph& graph, const Node& node) {
   const auto groups = node.attributes.find("groups");
   return node.op == "conv" && groups != node.attributes.end() &&
-         std::get<int64_t>(groups->second) > 1;
+         std::get<int64_t>(groups->second) > 1 && !conv_follows_channels_last(at, graph, node);
 }
 
-// Whether a search that goes from node to node, through elementwise ones, meets groups.
+// Whether a search that goes from node to node, through elementwise ones, meets planes.
 // neighbours(id) are the nodes at a value's other end.
 template <typename Neighbours, typename Values>
-bool meets_groups(const Graph& graph, ValueId from, const Neighbours& neighbours,
-                  const Values& values) {
+bool meets_planes(const OfferContext& at, const Graph& graph, ValueId from,
+                  const Neighbours& neighbours, const Values& values) {
   std::vector<ValueId> open = {from};
   std::set<ValueId> seen = {from};
   while (!open.empty()) {
@@ -79,7 +81,7 @@ bool meets_groups(const Graph& graph, ValueId from, const Neighbours& neighbours
     open.pop_back();
     for (const NodeId id : neighbours(value)) {
       const Node& node = graph.node(id);
-      if (has_groups(node)) return true;
+      if (writes_planes(at, graph, node)) return true;
       if (!is_elementwise(node)) continue;
       for (const ValueId next : values(node)) {
         if (seen.insert(next).second) open.push_back(next);
@@ -89,10 +91,10 @@ bool meets_groups(const Graph& graph, ValueId from, const Neighbours& neighbours
   return false;
 }
 
-// True where elementwise nodes at most lie between the node and a convolution of several groups,
-// whose kernels write [N, C, H, W]: for products of single pixels, that order of both saves more
+// True where elementwise nodes at most lie between the node and a convolution of several groups
+// whose kernel writes [N, C, H, W]: for products of single pixels, that order of both saves more
 // than cooperative matrices would.
-bool is_beside_groups(const Graph& graph, const Node& node) {
+bool is_beside_planes(const OfferContext& at, const Graph& graph, const Node& node) {
   const auto producer = [&graph](ValueId id) {
     const std::optional<NodeId> made_by = graph.value(id).producer;
     return made_by ? std::vector<NodeId>{*made_by} : std::vector<NodeId>{};
@@ -106,8 +108,8 @@ bool is_beside_groups(const Graph& graph, const Node& node) {
     return values;
   };
   const auto outputs = [](const Node& at) { return at.outputs; };
-  return meets_groups(graph, *node.inputs[0], producer, inputs) ||
-         meets_groups(graph, node.outputs[0], readers, outputs);
+  return meets_planes(at, graph, *node.inputs[0], producer, inputs) ||
+         meets_planes(at, graph, node.outputs[0], readers, outputs);
 }
 
 // ---- the rows ----
@@ -120,17 +122,17 @@ bool counts_in_32_bits(const Window& window) {
   return true;
 }
 
-// Where cooperative matrices would cost more than they save: beside convolutions of several groups,
+// Where cooperative matrices would cost more than they save: beside convolutions of several groups
 // whose kernels write [N, C, H, W], and for rows of pixels [N, C, W], which nobody stores channels
 // last, where their copies outweigh the product.
-std::string dense_refusal(const ConvProblem& problem) {
+std::string dense_refusal(const OfferContext& at, const ConvProblem& problem) {
   constexpr int64_t kLeastProducts = 100'000'000;
   const Convolution& conv = problem.conv;
   const bool pointwise = conv.window.is_pointwise();
   if (conv.window.rank == 2) {
     const bool copies_little = !pointwise && has_channel_pieces(conv);
-    return !copies_little && is_beside_groups(*problem.graph, *problem.node)
-               ? "beside a convolution of several groups"
+    return !copies_little && is_beside_planes(at, *problem.graph, *problem.node)
+               ? "beside a convolution of several groups in planes"
                : "";
   }
   const bool few = (element_count(conv.y.shape()) * depth_of(conv)).bound() < kLeastProducts;
@@ -138,14 +140,14 @@ std::string dense_refusal(const ConvProblem& problem) {
 }
 
 // What both forms ask.
-std::string coop_refusal(const ConvProblem& problem) {
+std::string coop_refusal(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
   if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
   const size_t rank = conv.x.shape().size();
   if (rank != 3 && rank != 4) return "images that are not of one or two dims";
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
   if (!counts_in_32_bits(conv.window)) return "places that it does not count";
-  return dense_refusal(problem);
+  return dense_refusal(at, problem);
 }
 
 bool emit(LowerContext& ctx, const Convolution& given) {
@@ -192,14 +194,14 @@ bool emit(LowerContext& ctx, const Convolution& given) {
 
 }  // namespace
 
-std::string conv_pieces_refusal(const OfferContext&, const ConvProblem& problem) {
+std::string conv_pieces_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (!has_channel_pieces(problem.conv)) return "channels that are no whole 16-byte pieces";
-  return coop_refusal(problem);
+  return coop_refusal(at, problem);
 }
 
-std::string conv_elements_refusal(const OfferContext&, const ConvProblem& problem) {
+std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
-  return coop_refusal(problem);
+  return coop_refusal(at, problem);
 }
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
