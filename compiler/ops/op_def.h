@@ -234,8 +234,8 @@ struct OpDef {
   // Input 0 is a state or a cache, which keeps its type: input 1 is cast to it, never it to
   // another.
   bool takes_type_of_first = false;
-  // With one result, lower() reads and writes images (rank 4) of any layout. Elementwise ops do,
-  // whatever stands here.
+  // With one result, lower() reads and writes images and rows of pixels (rank 4 and 3) of any
+  // layout. Elementwise ops do, whatever stands here.
   bool any_layout = false;
 };
 

@@ -45,7 +45,7 @@ GrownConv grown(const Graph& graph, const Node& conv, const PassOptions& options
   GrownConv result{.node = conv, .absorbed = {}};
   std::optional<NodeId> reader = sole_reader(graph, conv.outputs[0]);
   const bool has_residual = conv.inputs.size() > 3 && conv.inputs[3];
-  if (reader && !has_residual && layouts_of(options, graph, conv).matrix_units) {
+  if (reader && !has_residual && layouts_of(options, graph, conv).adds_residual) {
     if (const auto residual = added_value(graph, graph.node(*reader), conv.outputs[0])) {
       result.node.inputs.resize(4);
       result.node.inputs[3] = residual;

@@ -6,8 +6,8 @@
 // Threads: RLX_WARPS subgroups of 32, each with RLX_SUBGROUP_ROWS queries (16 or 32) of its own; tiles of RLX_KEYS keys are shared.
 // Grid: one group per (batch, head, tile of queries), tiles with the most keys first, spread by split_grid. RLX_LONGEST_FIRST 1: of
 //   all heads, 0: of each head.
-// Specializations: RLX_Q storage type of q, k, v and y, f16 or bf16, as RLX_MATRIX; RLX_D, RLX_DV, multiples of 16; RLX_VALUE_BLOCKS
-//   = RLX_DV / 16; RLX_STAGES 1 or 2 tiles of keys and values in shared memory; RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS,
+// Specializations: RLX_Q storage type of q, k, v and y, f16 or bf16, as RLX_MATRIX; RLX_D, RLX_DV, multiples of 8 up to 256;
+//   RLX_VALUE_BLOCKS = RLX_DV / 16, rounded up; RLX_STAGES 1 or 2 tiles of keys and values in shared memory; RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS,
 //   RLX_HEADS_PER_KV, RLX_SQ, RLX_SK; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
 //   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none).
@@ -37,16 +37,20 @@ RLX_PARAMS(AttentionParams);
 #define RLX_ROWS_HELD (RLX_ROW_BLOCKS * 2)       // of which a thread holds elements: row_of(0) and row_of(4) of each matrix
 #define RLX_KEY_BLOCKS (RLX_KEYS / 16)
 #define RLX_TILE_QUERIES (RLX_WARPS * RLX_SUBGROUP_ROWS)
-#define RLX_KEY_LOADS (RLX_KEYS * (RLX_D / 8) / RLX_BLOCK_SIZE)  // pieces of a tile per thread
-#define RLX_VALUE_LOADS (RLX_KEYS * (RLX_DV / 8) / RLX_BLOCK_SIZE)
-#if RLX_KEY_LOADS * RLX_BLOCK_SIZE != RLX_KEYS * (RLX_D / 8) || RLX_VALUE_LOADS * RLX_BLOCK_SIZE != RLX_KEYS * (RLX_DV / 8)
+// Matrices along a head, and pieces of eight elements; what of the last matrix lies behind the head is zero in shared memory.
+#define RLX_D_BLOCKS ((RLX_D + 15) / 16)
+#define RLX_D_PIECES (RLX_D_BLOCKS * 2)
+#define RLX_DV_PIECES (RLX_VALUE_BLOCKS * 2)
+#define RLX_KEY_LOADS (RLX_KEYS * RLX_D_PIECES / RLX_BLOCK_SIZE)  // pieces of a tile per thread
+#define RLX_VALUE_LOADS (RLX_KEYS * RLX_DV_PIECES / RLX_BLOCK_SIZE)
+#if RLX_KEY_LOADS * RLX_BLOCK_SIZE != RLX_KEYS * RLX_D_PIECES || RLX_VALUE_LOADS * RLX_BLOCK_SIZE != RLX_KEYS * RLX_DV_PIECES
 #error "tiles of keys and values are whole rounds of pieces"
 #endif
 
 // Shared memory in pieces of 16 bytes: rows of keys and of values, each with one more piece, so that eight rows touch all banks. At
 // first the queries pass through it, and two matrices of numbers.
-#define RLX_KEY_PITCH (RLX_D / 8 + 1)
-#define RLX_VALUE_PITCH (RLX_DV / 8 + 1)
+#define RLX_KEY_PITCH (RLX_D_PIECES + 1)
+#define RLX_VALUE_PITCH (RLX_DV_PIECES + 1)
 #define RLX_VALUES_AT (RLX_KEYS * RLX_KEY_PITCH)
 #define RLX_STAGE_PIECES (RLX_VALUES_AT + RLX_KEYS * RLX_VALUE_PITCH)
 #define RLX_LEFT_NUMBERS_AT (RLX_TILE_QUERIES * RLX_KEY_PITCH)
@@ -68,6 +72,14 @@ RLX_SHARED rlx_uvec4 staged[RLX_STAGES * RLX_STAGE_PIECES];
 #define RLX_EACH_VALUE_BLOCK_6(X, i) RLX_EACH_VALUE_BLOCK_5(X, i) X(i, 5)
 #define RLX_EACH_VALUE_BLOCK_7(X, i) RLX_EACH_VALUE_BLOCK_6(X, i) X(i, 6)
 #define RLX_EACH_VALUE_BLOCK_8(X, i) RLX_EACH_VALUE_BLOCK_7(X, i) X(i, 7)
+#define RLX_EACH_VALUE_BLOCK_9(X, i) RLX_EACH_VALUE_BLOCK_8(X, i) X(i, 8)
+#define RLX_EACH_VALUE_BLOCK_10(X, i) RLX_EACH_VALUE_BLOCK_9(X, i) X(i, 9)
+#define RLX_EACH_VALUE_BLOCK_11(X, i) RLX_EACH_VALUE_BLOCK_10(X, i) X(i, 10)
+#define RLX_EACH_VALUE_BLOCK_12(X, i) RLX_EACH_VALUE_BLOCK_11(X, i) X(i, 11)
+#define RLX_EACH_VALUE_BLOCK_13(X, i) RLX_EACH_VALUE_BLOCK_12(X, i) X(i, 12)
+#define RLX_EACH_VALUE_BLOCK_14(X, i) RLX_EACH_VALUE_BLOCK_13(X, i) X(i, 13)
+#define RLX_EACH_VALUE_BLOCK_15(X, i) RLX_EACH_VALUE_BLOCK_14(X, i) X(i, 14)
+#define RLX_EACH_VALUE_BLOCK_16(X, i) RLX_EACH_VALUE_BLOCK_15(X, i) X(i, 15)
 #define RLX_EACH_VALUE_BLOCK(X, i) RLX_CAT(RLX_EACH_VALUE_BLOCK_, RLX_VALUE_BLOCKS)(X, i)
 #define RLX_EACH_ELEMENT(X, i, j) \
   X(i, j, 0) X(i, j, 1) X(i, j, 2) X(i, j, 3) X(i, j, 4) X(i, j, 5) X(i, j, 6) X(i, j, 7)
@@ -180,11 +192,17 @@ RLX_FN Score score_of(float product, Place at, int query, int key) {
 
 // ---- memory ----
 
-// Eight elements of a row of queries, keys or values; from row `end` on those of the row before: nothing comes of them, as their
+// Eight elements of a row of queries, keys or values, of a head of so many pieces; from row `end` on those of the row before: nothing comes of them, as their
 // scores are disallowed or their results not stored, and whatever else changed what is loaded would wait for it.
-RLX_FN rlx_uvec4 load_piece(rlx_ptr base, RLX_INDEX head_base, RLX_INDEX row_stride, int row, int end, int first) {
-  const RLX_INDEX at = head_base + RLX_INDEX(max(min(row, end - 1), 0)) * row_stride + RLX_INDEX(first);
+RLX_FN rlx_uvec4 load_piece(rlx_ptr base, RLX_INDEX head_base, RLX_INDEX row_stride, int row, int end, int piece, int pieces) {
+  const int read_piece = pieces % 2 == 0 ? piece : min(piece, pieces - 1);
+  const RLX_INDEX at = head_base + RLX_INDEX(max(min(row, end - 1), 0)) * row_stride + RLX_INDEX(read_piece * 8);
   return rlx_operand16(base, rlx_i64(at) * 2);
+}
+
+// A loaded piece as it stands in shared memory: zero behind the head.
+RLX_FN rlx_uvec4 in_head(rlx_uvec4 loaded, int piece, int pieces) {
+  return pieces % 2 == 0 || piece < pieces ? loaded : rlx_uvec4(0u);
 }
 
 // The pieces of the tile of keys and values from `tile` on that this thread stages.
@@ -192,31 +210,33 @@ RLX_FN void load_tile(RLX_INDEX k_base, RLX_INDEX v_base, int tile, int end, ino
                       inout rlx_uvec4 values[RLX_VALUE_LOADS]) {
   RLX_UNROLL for (int load = 0; load < RLX_KEY_LOADS; ++load) {
     const int i = int(rlx_local_index) + load * RLX_BLOCK_SIZE;
-    keys[load] = load_piece(p.k, k_base, RLX_K_S, tile + i / (RLX_D / 8), end, i % (RLX_D / 8) * 8);
+    keys[load] = load_piece(p.k, k_base, RLX_K_S, tile + i / RLX_D_PIECES, end, i % RLX_D_PIECES, RLX_D / 8);
   }
   RLX_UNROLL for (int load = 0; load < RLX_VALUE_LOADS; ++load) {
     const int i = int(rlx_local_index) + load * RLX_BLOCK_SIZE;
-    values[load] = load_piece(p.v, v_base, RLX_V_S, tile + i / (RLX_DV / 8), end, i % (RLX_DV / 8) * 8);
+    values[load] = load_piece(p.v, v_base, RLX_V_S, tile + i / RLX_DV_PIECES, end, i % RLX_DV_PIECES, RLX_DV / 8);
   }
 }
 
 RLX_FN void stage_tile(rlx_uvec4 keys[RLX_KEY_LOADS], rlx_uvec4 values[RLX_VALUE_LOADS], int stage) {
   RLX_UNROLL for (int load = 0; load < RLX_KEY_LOADS; ++load) {
     const int i = int(rlx_local_index) + load * RLX_BLOCK_SIZE;
-    staged[stage + i / (RLX_D / 8) * RLX_KEY_PITCH + i % (RLX_D / 8)] = keys[load];
+    staged[stage + i / RLX_D_PIECES * RLX_KEY_PITCH + i % RLX_D_PIECES] = in_head(keys[load], i % RLX_D_PIECES, RLX_D / 8);
   }
   RLX_UNROLL for (int load = 0; load < RLX_VALUE_LOADS; ++load) {
     const int i = int(rlx_local_index) + load * RLX_BLOCK_SIZE;
-    staged[stage + RLX_VALUES_AT + i / (RLX_DV / 8) * RLX_VALUE_PITCH + i % (RLX_DV / 8)] = values[load];
+    staged[stage + RLX_VALUES_AT + i / RLX_DV_PIECES * RLX_VALUE_PITCH + i % RLX_DV_PIECES] =
+        in_head(values[load], i % RLX_DV_PIECES, RLX_DV / 8);
   }
 }
 
 // Queries of the group, and the numbers of places, row * 16 + column, as a left operand and as sums.
 RLX_FN void stage_first(RLX_INDEX q_base, int first_query) {
-  for (int i = int(rlx_local_index); i < RLX_TILE_QUERIES * (RLX_D / 8); i += RLX_BLOCK_SIZE) {
-    const int row = i / (RLX_D / 8);
-    staged[row * RLX_KEY_PITCH + i % (RLX_D / 8)] =
-        load_piece(p.q, q_base, RLX_Q_S, first_query + row, RLX_SQ, i % (RLX_D / 8) * 8);
+  for (int i = int(rlx_local_index); i < RLX_TILE_QUERIES * RLX_D_PIECES; i += RLX_BLOCK_SIZE) {
+    const int row = i / RLX_D_PIECES;
+    const int piece = i % RLX_D_PIECES;
+    staged[row * RLX_KEY_PITCH + piece] =
+        in_head(load_piece(p.q, q_base, RLX_Q_S, first_query + row, RLX_SQ, piece, RLX_D / 8), piece, RLX_D / 8);
   }
   for (int i = int(rlx_local_index); i < 64; i += RLX_BLOCK_SIZE) {
     const rlx_vec4 four = rlx_vec4(float(4 * i), float(4 * i + 1), float(4 * i + 2), float(4 * i + 3));
@@ -346,9 +366,9 @@ RLX_MAIN {
   stage_first(q_base, first_query);
   rlx_barrier();
   const bool is_known = fragments_are_known(lane);
-  rlx_left_matrix queries[RLX_ROW_BLOCKS][RLX_D / 16];
+  rlx_left_matrix queries[RLX_ROW_BLOCKS][RLX_D_BLOCKS];
   RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
-    RLX_UNROLL for (int d = 0; d < RLX_D / 16; ++d) {
+    RLX_UNROLL for (int d = 0; d < RLX_D_BLOCKS; ++d) {
       coopMatLoadNV(queries[i][d], staged,
                     rlx_u32((warp * RLX_SUBGROUP_ROWS + i * 16) * RLX_KEY_PITCH + d * 2), RLX_KEY_PITCH, false);
     }
@@ -391,7 +411,7 @@ RLX_MAIN {
       RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {
         RLX_UNROLL for (int j = 0; j < RLX_KEY_BLOCKS; ++j) products[i][j] = rlx_sum_matrix(0.0);
       }
-      RLX_UNROLL for (int d = 0; d < RLX_D / 16; ++d) {
+      RLX_UNROLL for (int d = 0; d < RLX_D_BLOCKS; ++d) {
         RLX_UNROLL for (int j = 0; j < RLX_KEY_BLOCKS; ++j) {
           rlx_right_matrix keys;
           coopMatLoadNV(keys, staged, rlx_u32(stage + j * 16 * RLX_KEY_PITCH + d * 2), RLX_KEY_PITCH, true);
@@ -487,7 +507,7 @@ RLX_MAIN {
     return;
   }
 #define RLX_STORE_PAIR(i, j, e)                                                                                          \
-  if (first_row + i * 16 + row_of(lane, e) < RLX_SQ) {                                                                   \
+  if (first_row + i * 16 + row_of(lane, e) < RLX_SQ && (RLX_DV % 16 == 0 || j * 16 + column_of(lane, e) < RLX_DV)) {       \
     const RLX_INDEX to = y_base + RLX_INDEX(first_row + i * 16 + row_of(lane, e)) * RLX_Y_S +                            \
                          RLX_INDEX(j * 16 + column_of(lane, e));                                                         \
     const float factor = inverse[RLX_ROW_AT(i, e)];                                                                      \

@@ -50,7 +50,22 @@ TEST_CASE("images_between_convolutions_stay_channels_last") {
 }
 
 TEST_CASE("images_beside_grouped_convolutions_stay_dense_on_cooperative_matrices") {
-  // 1x1, depthwise, 1x1: no copies; a 1x1 behind them needs one, and one for the dense output.
+  // 1x1, 3x3 of two groups, 1x1: no copies; a 1x1 behind them needs one, and one for the dense
+  // output.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [1, 16, 8, 8]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}},
+    {"name": "v", "dtype": "f16", "shape": [16, 8, 3, 3], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
+    {"op": "exp", "inputs": ["a"], "outputs": ["b"]},
+    {"op": "conv", "inputs": ["b", "v"], "outputs": ["c"], "attributes": {"groups": 2, "pads": [1, 1]}},
+    {"op": "conv", "inputs": ["c", "w"], "outputs": ["d"]},
+    {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
+  CHECK(step_ops(text, "vulkan-nvidia") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
+}
+
+TEST_CASE("depthwise_convolutions_follow_the_layout_of_matrix_units") {
+  // A copy of x in front and of y behind; nothing between.
   const std::string text = R"({"rlx_graph": 1, "inputs": [
     {"name": "x", "dtype": "f16", "shape": [1, 16, 8, 8]}], "params": [
     {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}},
@@ -58,11 +73,34 @@ TEST_CASE("images_beside_grouped_convolutions_stay_dense_on_cooperative_matrices
     {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
     {"op": "exp", "inputs": ["a"], "outputs": ["b"]},
     {"op": "conv", "inputs": ["b", "v"], "outputs": ["c"], "attributes": {"groups": 16, "pads": [1, 1]}},
-    {"op": "conv", "inputs": ["c", "w"], "outputs": ["d"]},
-    {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
-  CHECK(step_ops(text, "vulkan-nvidia") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
-  // Tensor cores hand them on channels last, which the depthwise one follows: a copy of x and of y.
-  CHECK(step_ops(text, "cuda") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
+    {"op": "conv", "inputs": ["c", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
+  const char* target = GENERATE("cuda", "vulkan-nvidia");
+  CHECK(step_ops(text, target) == Ops{"conv", "conv", "conv", "conv", "conv"});
+}
+
+TEST_CASE("rows_of_pixels_stay_channels_last_into_a_transpose") {
+  // A copy of x alone: the next conv reads what the first wrote, the transpose is a view.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [1, 256, 600]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [256, 256, 3], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"], "attributes": {"activation": "gelu"}},
+    {"op": "conv", "inputs": ["a", "w"], "outputs": ["b"]},
+    {"op": "transpose", "inputs": ["b"], "outputs": ["c"], "attributes": {"perm": [0, 2, 1]}},
+    {"op": "exp", "inputs": ["c"], "outputs": ["y"]}], "outputs": ["y"]})";
+  const char* target = GENERATE("cuda", "vulkan-nvidia");
+  CHECK(step_ops(text, target) == Ops{"conv", "conv", "conv", "exp"});
+}
+
+TEST_CASE("patches_are_lines_of_a_product_whose_transpose_is_a_view") {
+  // A copy that brings each patch into a line, and the product.
+  const std::string text = R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f32", "shape": [2, 3, 64, 64]}], "params": [
+    {"name": "w", "dtype": "f32", "shape": [256, 3, 16, 16], "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"], "attributes": {"stride": [16, 16]}},
+    {"op": "reshape", "inputs": ["a"], "outputs": ["b"], "attributes": {"shape": [2, 256, 16]}},
+    {"op": "transpose", "inputs": ["b"], "outputs": ["c"], "attributes": {"perm": [0, 2, 1]}},
+    {"op": "exp", "inputs": ["c"], "outputs": ["y"]}], "outputs": ["y"]})";
+  CHECK(step_ops(text, "cuda") == Ops{"conv", "conv", "exp"});
 }
 
 TEST_CASE("images_are_dense_where_no_kernel_wants_channels_last") {

@@ -48,6 +48,16 @@ void add_sizes(std::vector<Case>& cases, DType dtype) {
                             R"(, "causal": true)"));
   cases.push_back(attention("uneven heads, windows", {.dim = 48, .v_dim = 80, .dtype = dtype},
                             R"(, "window_left": 11, "window_right": 5)"));
+  // The last matrix of a head is half empty; heads wider than the largest tiles take.
+  cases.push_back(
+      attention("heads of 40", {.dim = 40, .v_dim = 40, .dtype = dtype}, R"(, "causal": true)"));
+  cases.push_back(attention("uneven heads of half matrices",
+                            {.kv_tokens = 130, .dim = 8, .v_dim = 120, .dtype = dtype}));
+  cases.push_back(attention("heads of 160", {.dim = 160, .v_dim = 152, .dtype = dtype}));
+  cases.push_back(attention("heads of 192 and 128", {.dim = 192, .v_dim = 128, .dtype = dtype},
+                            R"(, "causal": true)"));
+  cases.push_back(attention("heads of 256", {.dim = 256, .v_dim = 256, .dtype = dtype},
+                            R"(, "causal": true, "window_left": 20)"));
   cases.push_back(attention("one key", {.kv_tokens = 1, .dim = 16, .v_dim = 32, .dtype = dtype}));
   // Tiles of many queries: of those whose keys end in it, before it and behind it.
   const MatrixSizes many{.batch = 4,
@@ -76,6 +86,10 @@ void add_full_device(std::vector<Case>& cases, DType dtype) {
                         .dtype = dtype};
   MatrixSizes wide = few;
   wide.dim = wide.v_dim = 128;
+  MatrixSizes halves = few;
+  halves.dim = halves.v_dim = 72;
+  MatrixSizes widest = few;
+  widest.dim = widest.v_dim = 256;
   MatrixSizes many = few;
   many.q_tokens = 17;
   many.kv_tokens = 520;
@@ -83,6 +97,8 @@ void add_full_device(std::vector<Case>& cases, DType dtype) {
   more.batch = 23;
   more.q_tokens = 9;
   cases.push_back(attention("full device, wide heads, causal", wide, R"(, "causal": true)"));
+  cases.push_back(attention("full device, heads of 72, causal", halves, R"(, "causal": true)"));
+  cases.push_back(attention("full device, heads of 256", widest));
   cases.push_back(attention("full device, few keys, causal", few, R"(, "causal": true)"));
   cases.push_back(attention("full device, few keys", few));
   cases.push_back(attention("full device, many keys", many));

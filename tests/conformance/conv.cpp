@@ -210,6 +210,46 @@ void add_patches(std::vector<Case>& cases) {
   cases.push_back(infinite);
 }
 
+// Windows that stand side by side: patches of an image, pieces of a row, bricks; what is left over
+// lies in none.
+void add_side_by_side(std::vector<Case>& cases) {
+  for (const DType dtype : kShortFloats) {
+    const std::string text(name_of(dtype));
+    cases.push_back(model_conv("16x16 patches with a rest,", dtype, {2, 3, 50, 33}, {24, 3, 16, 16},
+                               R"({"stride": [16, 16], "activation": "relu"})"));
+    cases.push_back(conv_of("2x3 patches of 20 channels " + text, {2, 20, 8, 9}, {7, 20, 2, 3},
+                            R"({"stride": [2, 3]})", dtype));
+    cases.push_back(
+        conv_of("pieces of 4 pixels " + text, {2, 3, 39}, {5, 3, 4}, R"({"stride": [4]})", dtype));
+    cases.push_back(conv_of("bricks of 2x3x2 " + text, {1, 2, 5, 6, 7}, {3, 2, 2, 3, 2},
+                            R"({"stride": [2, 3, 2]})", dtype));
+    Case residual = model_conv("14x14 patches, residual,", dtype, {2, 3, 28, 42}, {16, 3, 14, 14},
+                               R"({"stride": [14, 14]})");
+    residual.inputs.push_back(tensor(dtype, {2, 16, 2, 3}));
+    cases.push_back(residual);
+  }
+  cases.push_back(
+      conv_of("f64 patches", {1, 3, 8, 8}, {4, 3, 4, 4}, R"({"stride": [4, 4]})", DType::f64));
+  Case infinite = conv_of("a pixel beside all patches is infinite", {1, 1, 5, 5}, {2, 1, 2, 2},
+                          R"({"stride": [2, 2]})");
+  std::vector<double> pixels(25, 0.5);
+  pixels[24] = std::numeric_limits<double>::infinity();
+  infinite.inputs[0] = tensor(DType::f32, {1, 1, 5, 5}).of(pixels);
+  cases.push_back(infinite);
+}
+
+// Rows of pixels with work enough for matrix units.
+void add_rows_of_pixels(std::vector<Case>& cases) {
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    cases.push_back(model_conv("rows of 531 pixels,", dtype, {1, 256, 531}, {260, 256, 3},
+                               R"({"pads": [1, 1], "activation": "relu"})"));
+    Case residual = model_conv("rows with stride, dilation and residual,", dtype, {2, 128, 705},
+                               {256, 128, 5}, R"({"stride": [2], "pads": [3], "dilation": [2]})");
+    residual.inputs.push_back(tensor(dtype, {2, 256, 352}));
+    cases.push_back(residual);
+  }
+}
+
 // One pixel per channel stands channels last, as images between transposes and matrix units do
 // (tests/compile/test_product_views.cpp).
 void add_channels(std::vector<Case>& cases) {
@@ -266,6 +306,8 @@ std::vector<Case> conv_cases() {
   add_tensor_cores(cases);
   add_warpgroups(cases);
   add_patches(cases);
+  add_side_by_side(cases);
+  add_rows_of_pixels(cases);
   add_channels(cases);
   add_residuals(cases);
   return cases;

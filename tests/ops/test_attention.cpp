@@ -197,8 +197,8 @@ TEST_CASE("attention_takes_cooperative_matrices_where_they_fit") {
            contains(refusal_by(program, "attention_coop"), why);
   };
   CHECK(refused_for({.dtype = DType::f32, .tokens = 33, .dim = 64}, "not f16 or bf16"));
-  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 72}, "head size 72"));
-  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 160}, "up to 128"));
+  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 76}, "head size 76"));
+  CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .dim = 264}, "up to 256"));
   CHECK(refused_for({.dtype = DType::f16, .tokens = 3, .dim = 64}, "3 queries do not fill"));
   CHECK(refused_for({.dtype = DType::f16, .tokens = 33, .keys = 0, .dim = 64}, "no keys"));
 }

@@ -8,9 +8,14 @@ namespace rlx {
 namespace {
 
 constexpr int64_t kMatrix = 16;
-constexpr int64_t kWidest = 128;    // elements of a head: its sums stay in registers
+constexpr int64_t kPiece = 8;       // elements of a head that are loaded at once
+constexpr int64_t kWidest = 256;    // elements of a head: its sums stay in registers
 constexpr int64_t kFewQueries = 8;  // below, most rows of a matrix would be empty
 constexpr int64_t kSubgroup = 32;
+
+int64_t matrices_of(int64_t head_dim) {
+  return ceil_div(head_dim, kMatrix);
+}
 
 // How a group shares the work; the names are those of the kernel's header comment.
 struct CoopTiling {
@@ -28,7 +33,7 @@ struct CoopTiling {
   }
   // The threads stage a tile of keys or values in whole rounds.
   [[nodiscard]] bool stages_whole(int64_t head_dim) const {
-    return keys * (head_dim / 8) % (warps * kSubgroup) == 0;
+    return keys * (matrices_of(head_dim) * kMatrix / kPiece) % (warps * kSubgroup) == 0;
   }
 };
 
@@ -41,6 +46,8 @@ struct CoopTiling {
 CoopTiling full_tiling(const AttentionProblem& problem, const DeviceModel& device) {
   constexpr int64_t kManyKeys = 512;
   const int64_t widest = std::max(problem.head_dim, problem.v_head_dim);
+  if (widest > 192) return {.warps = 4, .keys = 16};
+  if (widest > 128) return {.warps = 4, .keys = 32};
   if (widest > 64) return {.warps = 8, .keys = 64};
   if (widest <= 32) return {.warps = 4, .subgroup_rows = 32};
   CoopTiling tiling{.warps = 8};
@@ -56,9 +63,10 @@ CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& dev
   const auto stages_whole = [&] {
     return tiling.stages_whole(problem.head_dim) && tiling.stages_whole(problem.v_head_dim);
   };
-  if (!stages_whole()) tiling = {.warps = 4, .keys = 64};
+  if (!stages_whole() && tiling.warps > 4) tiling = {.warps = 4, .keys = 64};
   while (tiling.warps > 1 && (tiling.groups(problem) < device.multiprocessors || !stages_whole())) {
-    tiling = {.warps = tiling.subgroup_rows > 16 ? tiling.warps : tiling.warps / 2};
+    tiling = {.warps = tiling.subgroup_rows > 16 ? tiling.warps : tiling.warps / 2,
+              .keys = std::min<int64_t>(tiling.keys, 32)};
   }
   return tiling;
 }
@@ -78,9 +86,9 @@ std::string attention_coop_refusal(const OfferContext& at, const AttentionCall& 
   if (problem.q_tokens < kFewQueries)
     return to_string(problem.q_tokens) + " queries do not fill matrices";
   for (const int64_t dim : {problem.head_dim, problem.v_head_dim}) {
-    if (dim % kMatrix != 0 || dim > kWidest) {
-      return "head size " + std::to_string(dim) + " is no multiple of 16 up to " +
-             std::to_string(kWidest);
+    if (dim % kPiece != 0 || dim > kWidest) {
+      return "head size " + std::to_string(dim) + " is no multiple of " + std::to_string(kPiece) +
+             " up to " + std::to_string(kWidest);
     }
   }
   if (const char* name = misaligned_operand(at, o))
@@ -107,7 +115,7 @@ bool emit_attention_coop(LowerContext& ctx, const AttentionCall& call) {
   dispatch.workgroup({static_cast<uint32_t>(tiling.warps * kSubgroup), 1, 1})
       .define("RLX_Q", dtype_text(o.q.ref))
       .define("RLX_MATRIX", dtype_text(o.q.ref))
-      .define("RLX_VALUE_BLOCKS", problem.v_head_dim / kMatrix)
+      .define("RLX_VALUE_BLOCKS", matrices_of(problem.v_head_dim))
       .define("RLX_WARPS", tiling.warps)
       .define("RLX_SUBGROUP_ROWS", tiling.subgroup_rows)
       .define("RLX_KEYS", tiling.keys)

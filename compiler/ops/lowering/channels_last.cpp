@@ -7,20 +7,29 @@
 namespace rlx {
 
 Strides channels_last_strides(const Shape& shape) {
-  RLX_CHECK(shape.size() == 4, "channels last of " + to_string(shape));
-  return {shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]};
+  RLX_CHECK(shape.size() >= 3, "channels last of " + to_string(shape));
+  Strides strides(shape.size(), 1);
+  Dim step = shape[1];
+  for (size_t d = shape.size() - 1; d >= 2; --d) {
+    strides[d] = step;
+    step = step * shape[d];
+  }
+  strides[0] = step;
+  return strides;
 }
 
 std::optional<Dim> pixel_pitch(const TensorRef& ref) {
   const Shape& shape = ref.shape();
-  if (shape.size() != 4) return std::nullopt;
+  if (shape.size() < 3) return std::nullopt;
   if (shape[1] > 1 && ref.strides[1] != 1) return std::nullopt;
-  const TensorType pixels{ref.dtype(), {shape[0], shape[2], shape[3]}};
-  const Strides strides = {ref.strides[0], ref.strides[2], ref.strides[3]};
-  const auto rows = reshape_strides(pixels.shape, strides, {element_count(pixels.shape)});
+  Shape pixels = shape;
+  Strides strides = ref.strides;
+  pixels.erase(pixels.begin() + 1);
+  strides.erase(strides.begin() + 1);
+  const auto rows = reshape_strides(pixels, strides, {element_count(pixels)});
   if (!rows) return std::nullopt;
   // A single pixel has no neighbour.
-  return element_count(pixels.shape) == 1 ? shape[1] : rows->front();
+  return element_count(pixels) == 1 ? shape[1] : rows->front();
 }
 
 std::optional<Dim> pixel_stride(const TensorRef& ref) {

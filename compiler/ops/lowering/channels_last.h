@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values [N, C, H, W] whose elements stand in memory as [N, H, W, C], and how pixels stand.
+// Values [N, C, spatial..] whose elements stand in memory as [N, spatial.., C], and how pixels
+// stand.
 #pragma once
 
 #include <optional>
@@ -8,7 +9,7 @@
 
 namespace rlx {
 
-// Strides of the packed channels-last form of a shape of rank 4.
+// Strides of the packed channels-last form of a shape of rank 3 or more.
 Strides channels_last_strides(const Shape& shape);
 
 // Elements between neighbouring pixels where channels are dense and all pixels of all images stand

@@ -13,22 +13,6 @@
 namespace rlx {
 namespace {
 
-// A row of pixels [N, C, W] as an image of height 1.
-TensorRef as_image(TensorRef ref) {
-  if (ref.shape().size() == 4) return ref;
-  ref.strides.insert(ref.strides.begin() + 2, ref.shape()[2] * ref.strides[2]);
-  ref.type.shape.insert(ref.type.shape.begin() + 2, 1);
-  return ref;
-}
-
-Convolution of_images(Convolution conv) {
-  conv.x = as_image(conv.x);
-  conv.w = as_image(conv.w);
-  if (conv.residual) conv.residual = as_image(*conv.residual);
-  conv.y = as_image(conv.y);
-  return conv;
-}
-
 // Filters [Co, H, W, C] without gaps.
 TensorRef packed_filters(LowerContext& ctx, const TensorRef& w) {
   const TensorRef filters = ctx.channels_last(w);
@@ -123,28 +107,20 @@ bool counts_in_32_bits(const Window& window) {
 }
 
 // Where cooperative matrices would cost more than they save: beside convolutions of several groups
-// whose kernels write [N, C, H, W], and for rows of pixels [N, C, W], which nobody stores channels
-// last, where their copies outweigh the product.
+// whose kernels write [N, C, H, W].
 std::string dense_refusal(const OfferContext& at, const ConvProblem& problem) {
-  constexpr int64_t kLeastProducts = 100'000'000;
   const Convolution& conv = problem.conv;
-  const bool pointwise = conv.window.is_pointwise();
-  if (conv.window.rank == 2) {
-    const bool copies_little = !pointwise && has_channel_pieces(conv);
-    return !copies_little && is_beside_planes(at, *problem.graph, *problem.node)
-               ? "beside a convolution of several groups in planes"
-               : "";
-  }
-  const bool few = (element_count(conv.y.shape()) * depth_of(conv)).bound() < kLeastProducts;
-  return pointwise || few ? "rows of pixels whose copies outweigh the product" : "";
+  const bool copies_little = !conv.window.is_pointwise() && has_channel_pieces(conv);
+  return conv.window.rank == 2 && !copies_little &&
+                 is_beside_planes(at, *problem.graph, *problem.node)
+             ? "beside a convolution of several groups in planes"
+             : "";
 }
 
 // What both forms ask.
 std::string coop_refusal(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
   if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
-  const size_t rank = conv.x.shape().size();
-  if (rank != 3 && rank != 4) return "images that are not of one or two dims";
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
   if (!counts_in_32_bits(conv.window)) return "places that it does not count";
   return dense_refusal(at, problem);

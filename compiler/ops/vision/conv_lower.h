@@ -52,6 +52,11 @@ std::string conv_product_refusal(const OfferContext& at, const ConvProblem& prob
 double conv_product_time(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_product(LowerContext& ctx, const ConvProblem& problem);
 
+// A copy of x and a product, whose y is channels last.
+std::string conv_side_by_side_refusal(const OfferContext& at, const ConvProblem& problem);
+double conv_side_by_side_time(const OfferContext& at, const ConvProblem& problem);
+bool emit_conv_side_by_side(LowerContext& ctx, const ConvProblem& problem);
+
 std::string conv_depthwise_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_depthwise_bound(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_depthwise(LowerContext& ctx, const ConvProblem& problem);
@@ -66,5 +71,6 @@ bool emit_conv_implicit(LowerContext& ctx, const ConvProblem& problem);
 
 // Why they cannot write there as it stands; empty where they can.
 std::string planes_place_refusal(const TensorRef& place);
+std::string lines_place_refusal(const TensorRef& place);
 
 }  // namespace rlx

@@ -190,11 +190,11 @@ std::string mma_refusal(const OfferContext& at, const Convolution& conv) {
   if (!is_half(x) && !rounded)
     return "operands of " + std::string(name_of(x)) +
            (x == DType::f32 ? ", not to be rounded" : "");
-  if (conv.x.shape().size() != 4) return "images that are not of two dims";
   return conv_matrix_refusal(conv);
 }
 
-bool emit(LowerContext& ctx, Form form, const Convolution& conv) {
+bool emit(LowerContext& ctx, Form form, const Convolution& given) {
+  const Convolution conv = of_images(given);
   const Operands operands = laid_out(ctx, form, conv);
   {
     auto dispatch = ctx.dispatch<KernelId::conv_mma>();
@@ -210,13 +210,39 @@ bool emit(LowerContext& ctx, Form form, const Convolution& conv) {
   return true;
 }
 
+TensorRef as_image(TensorRef ref) {
+  if (ref.shape().size() == 4) return ref;
+  ref.strides.insert(ref.strides.begin() + 2, ref.shape()[2] * ref.strides[2]);
+  ref.type.shape.insert(ref.type.shape.begin() + 2, 1);
+  return ref;
+}
+
+// Other kernels take rows of pixels in planes, as most of a network's nodes write them; with few
+// products the copies to channels last and back outweigh what matrix units save.
+bool outweighed_by_copies(const Convolution& conv) {
+  constexpr int64_t kLeastProducts = 100'000'000;
+  return conv.window.is_pointwise() ||
+         (element_count(conv.y.shape()) * depth_of(conv)).bound() < kLeastProducts;
+}
+
 }  // namespace
 
+Convolution of_images(Convolution conv) {
+  conv.x = as_image(conv.x);
+  conv.w = as_image(conv.w);
+  if (conv.residual) conv.residual = as_image(*conv.residual);
+  conv.y = as_image(conv.y);
+  return conv;
+}
+
 std::string conv_matrix_refusal(const Convolution& conv) {
+  if (conv.window.rank > 2) return "images of three dims";
   if (conv.groups != 1) return "several groups";
   if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
   if (conv.group_in.is_free() || conv.group_out.is_free()) return "channels that the run gives";
   if (element_count(conv.w.shape()) == 0) return "nothing to add";
+  if (conv.window.rank == 1 && outweighed_by_copies(conv))
+    return "rows of pixels whose copies outweigh the product";
   const int64_t largest = std::max({element_count(conv.x.shape()).range().most,
                                     element_count(conv.w.shape()).range().most,
                                     element_count(conv.y.shape()).range().most});
@@ -242,6 +268,7 @@ bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {
 
 std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (std::string refusal = mma_refusal(at, problem.conv); !refusal.empty()) return refusal;
+  if (problem.conv.window.rank == 1) return "rows of pixels, of which a patch holds few";
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
   return patch_tiling(at, problem.conv) ? "" : "patches that shared memory does not hold";
 }

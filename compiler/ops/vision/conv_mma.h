@@ -11,9 +11,12 @@
 
 namespace rlx {
 
-// What all kernels for matrix units ask of a convolution: one group, operands of one type, sizes
-// that they can count. Empty where it can be computed so.
+// What all kernels for matrix units ask of a convolution: images of two dims or rows of pixels with
+// work enough, one group, operands of one type, sizes that they can count. Empty where it can be
+// computed so.
 std::string conv_matrix_refusal(const Convolution& conv);
+// Rows of pixels [N, C, W] as images of height 1.
+Convolution of_images(Convolution conv);
 // Channels in whole pieces of 16 bytes, which matrix units copy at once.
 bool has_channel_pieces(const Convolution& conv);
 // Elements that an image, or a dim of it with its padding, may have.

@@ -13,7 +13,8 @@ namespace rlx {
 
 // What a kernel wants of its operands' layouts.
 struct ConvLayouts {
-  bool matrix_units = false;           // writes y, and adds a residual, channels last
+  bool y_channels_last = false;        // writes y so
+  bool adds_residual = false;          // at no cost worth a pass over it
   bool x_channels_last = false;        // reads x so
   bool filters_channels_last = false;  // reads w so
   // Why it cannot write there as it stands; empty where it can.

@@ -14,7 +14,10 @@
 namespace rlx {
 namespace {
 
-constexpr size_t kRank = 4;
+// Rows of pixels [N, C, W] or images [N, C, H, W].
+bool has_pixels(const Shape& shape) {
+  return shape.size() == 3 || shape.size() == 4;
+}
 
 class LayoutChoice {
  public:
@@ -29,7 +32,7 @@ class LayoutChoice {
         follows = conv_follows_channels_last(at, graph_, graph_.node(id));
       });
       if (read) continue;
-      if (layouts && layouts->matrix_units) matrix_convolutions_.emplace(id, *layouts);
+      if (layouts && layouts->y_channels_last) writing_so_.emplace(id, *layouts);
       if (follows) following_.insert(id);
     }
   }
@@ -37,10 +40,10 @@ class LayoutChoice {
   std::vector<bool> run() {
     for (NodeId id : graph_.order()) {
       const Node& node = graph_.node(id);
-      const auto found = matrix_convolutions_.find(id);
-      const bool matrix = found != matrix_convolutions_.end();
+      const auto found = writing_so_.find(id);
+      const bool is_written_so = found != writing_so_.end();
       const bool between = following_.contains(id) && meets_transpose(node);
-      if (!matrix && !between) continue;
+      if (!is_written_so && !between) continue;
       if (between || found->second.x_channels_last) choose(*node.inputs[0]);
       choose(node.outputs[0]);
       if (node.inputs.size() > 3 && node.inputs[3]) choose(*node.inputs[3]);
@@ -54,7 +57,7 @@ class LayoutChoice {
   }
 
  private:
-  // Nodes that read and write any layout of their tensors of rank 4.
+  // Nodes that read and write any layout of their images and rows of pixels.
   [[nodiscard]] bool takes_any_layout(NodeId id) const {
     const Node& node = graph_.node(id);
     const OpDef& op = *find_op(node.op);
@@ -80,9 +83,9 @@ class LayoutChoice {
   // Unless the value has its layout already, or must be dense.
   void choose(ValueId id) {
     const Value& value = graph_.value(id);
-    if (chosen_[index_of(id)] || value.type.shape.size() != kRank || graph_.is_output(id)) return;
+    if (chosen_[index_of(id)] || !has_pixels(value.type.shape) || graph_.is_output(id)) return;
     if (value.origin != ValueOrigin::Node) return;
-    const bool writes_so = matrix_convolutions_.contains(*value.producer);
+    const bool writes_so = writing_so_.contains(*value.producer);
     if (!writes_so && !takes_any_layout(*value.producer)) return;
     chosen_[index_of(id)] = true;
     fresh_.push_back(id);
@@ -95,7 +98,7 @@ class LayoutChoice {
     if (following_.contains(id))
       return input == node.inputs[0] || (node.inputs.size() > 3 && node.inputs[3] == input);
     const Shape& shape = graph_.value(input).type.shape;
-    return shape.size() == kRank &&
+    return has_pixels(shape) &&
            (find_op(node.op)->any_layout || shape == graph_.value(node.outputs[0]).type.shape);
   }
 
@@ -113,7 +116,7 @@ class LayoutChoice {
   }
 
   const Graph& graph_;
-  std::map<NodeId, ConvLayouts> matrix_convolutions_;
+  std::map<NodeId, ConvLayouts> writing_so_;
   std::set<NodeId> following_;  // convolutions that take the layout of their neighbours
   std::vector<bool> chosen_;
   std::vector<ValueId> fresh_;  // chosen, but not yet spread from

@@ -9,8 +9,9 @@
 namespace rlx {
 
 // Which values, by number, are stored channels last, by these rules:
-// - what a convolution on matrix units reads or writes is channels last, and so is what a depthwise
-//   one does that the graph's own transposes bring from there or take there;
+// - what a convolution on matrix units reads or writes is channels last, as its row of the table
+//   says, and so is what a depthwise one does that the graph's own transposes bring from there or
+//   take there;
 // - that spreads through nodes that can do with any layout, elementwise ones, pools and depthwise
 //   convolutions, forward and backward;
 // - inputs, outputs and states stay dense, and so does what any other node makes: it is copied
