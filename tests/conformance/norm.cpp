@@ -33,7 +33,18 @@ void add_layouts(std::vector<Case>& cases, const std::string& op) {
     cases.push_back(norm_case("the last piece of a row is half full", op,
                               {tensor(dtype, {301, 1000}), tensor(dtype, {1000})}));
   }
+  // Few threads to a row, whose last pieces end with it; the last workgroup has fewer rows.
+  for (const DType dtype : {DType::f16, DType::bf16}) {
+    cases.push_back(norm_case(
+        "many short rows", op,
+        {tensor(dtype, {17003, 96}), tensor(dtype, {96}).param(), tensor(dtype, {96}).param()}));
+    cases.push_back(norm_case("many rows of half a warp", op,
+                              {tensor(dtype, {8501, 200}), tensor(DType::f32, {200}).param()}));
+  }
   const DType f32 = DType::f32;
+  cases.push_back(norm_case("many short rows, statistics", op,
+                            {tensor(f32, {17003, 50}), tensor(f32, {50}), tensor(f32, {50})}, "{}",
+                            op == "layer_norm" ? 3 : 2));
   cases.push_back(norm_case("T63 no gamma, no beta", op, {tensor(f32, {3, 37})}));
   cases.push_back(norm_case("T63 gamma alone", op, {tensor(f32, {3, 37}), tensor(f32, {37})}));
   cases.push_back(

@@ -40,6 +40,8 @@ std::vector<Case> softmax_cases() {
     cases.push_back(softmax_case("T95 T64 axis 0", op, tensor(DType::f32, {13, 3, 5, 7}), 0));
     cases.push_back(softmax_case("T64 axis -2", op, tensor(DType::f32, {3, 300, 5}), -2));
     cases.push_back(softmax_case("long strided axis", op, tensor(DType::f32, {3000, 3}), 0));
+    cases.push_back(softmax_case("many short rows", op, tensor(DType::f16, {17003, 48}), -1));
+    cases.push_back(softmax_case("many short prime rows", op, tensor(DType::f32, {17003, 49}), -1));
     cases.push_back(softmax_case("long row read twice", op, tensor(DType::f32, {2, 20011}), 1));
     cases.push_back(
         softmax_case("long aligned row read twice", op, tensor(DType::f32, {2, 16384}), 1));

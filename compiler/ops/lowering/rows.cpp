@@ -164,12 +164,29 @@ int64_t items_per_lane(const RowPlan& plan, const Dim& row_length, uint32_t widt
   return items * width <= kRegisters ? items : 0;
 }
 
-RowPlan plan_in_registers(const Dim& row_length, uint32_t width) {
-  constexpr uint32_t kLeastLanes = 32;
+int64_t busy_groups(const OfferContext& at) {
+  constexpr int64_t kGroupsPerMultiprocessor = 4;
+  return kGroupsPerMultiprocessor * at.device().multiprocessors;
+}
+
+RowPlan plan_in_registers(const OfferContext& at, const Dim& row_count, const Dim& row_length,
+                          uint32_t width) {
+  constexpr uint32_t kWarp = 32;
+  constexpr uint32_t kLeastLanes = 4;
   constexpr uint32_t kGroupThreads = 128;
-  RowPlan plan{.by_column = false, .lanes = kLeastLanes, .rows = 1};
-  while (plan.lanes < kThreads && items_per_lane(plan, row_length, width) == 0) plan.lanes *= 2;
-  plan.rows = std::max<uint32_t>(1, kGroupThreads / plan.lanes);
+  const auto of_lanes = [](uint32_t lanes) {
+    return RowPlan{
+        .by_column = false, .lanes = lanes, .rows = std::max<uint32_t>(1, kGroupThreads / lanes)};
+  };
+  RowPlan plan = of_lanes(kWarp);
+  while (plan.lanes < kThreads && items_per_lane(plan, row_length, width) == 0)
+    plan = of_lanes(2 * plan.lanes);
+  while (plan.lanes <= kWarp && plan.lanes > kLeastLanes) {
+    const RowPlan half = of_lanes(plan.lanes / 2);
+    if (items_per_lane(half, row_length, width) == 0) break;
+    if (half.groups(row_count).bound() < busy_groups(at)) break;
+    plan = half;
+  }
   return plan;
 }
 

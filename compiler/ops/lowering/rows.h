@@ -82,9 +82,14 @@ uint32_t vector_width(const OfferContext& at, const TensorRef& view, const RowLo
 // Pieces of `width` elements that each thread of a row holds when the row is kept in registers; 0
 // where it is too long.
 int64_t items_per_lane(const RowPlan& plan, const Dim& row_length, uint32_t width);
-// As few threads to a row as hold it in registers, a warp or more, so that little is combined
-// between threads; workgroups of 128 threads where a row takes no more.
-RowPlan plan_in_registers(const Dim& row_length, uint32_t width);
+// As few threads to a row as hold it in registers, so that little is combined between threads: a
+// warp or more, or part of one where that leaves workgroups enough to keep the device busy.
+// Workgroups of 128 threads where a row takes no more.
+RowPlan plan_in_registers(const OfferContext& at, const Dim& row_count, const Dim& row_length,
+                          uint32_t width);
+// The device holds no more workgroups at once: what counts is how many rows are under way, not how
+// soon one is done.
+int64_t busy_groups(const OfferContext& at);
 
 // Rows taken in several parts of `length` elements, each by a workgroup of its own.
 struct RowChunks {

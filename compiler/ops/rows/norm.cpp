@@ -162,12 +162,6 @@ uint32_t piece_width(const OfferContext& at, const NormOperands& operands) {
   return std::max(half ? both(8) : 1, both(4));
 }
 
-// More workgroups than the device holds at once: what counts is how many rows are under way, not
-// how soon one is done.
-bool many_groups(const LowerContext& ctx, const Dim& groups) {
-  return groups > 4 * int64_t{ctx.target().device.multiprocessors};
-}
-
 // 4 where pieces of gamma or beta can be read as a whole: contiguous and aligned; else 1.
 int64_t affine_vector(const LowerContext& ctx, const std::optional<TensorRef>& affine,
                       const Shape& normalised, uint32_t width) {
@@ -183,10 +177,14 @@ bool is_weight(const LowerContext& ctx, const std::optional<TensorRef>& affine) 
   return !affine || ctx.segment_of(*affine) == Segment::Weights;
 }
 
+RowPlan plan_of(const OfferContext& at, const NormOperands& operands, uint32_t width) {
+  return plan_in_registers(at, loop_count(operands.loops.kept), loop_count(operands.loops.reduced),
+                           width);
+}
+
 // How many pieces of a row its threads hold; 0: they read it again.
-int64_t held_pieces(const NormOperands& operands, uint32_t width) {
-  const Dim cols = loop_count(operands.loops.reduced);
-  return items_per_lane(plan_in_registers(cols, width), cols, width);
+int64_t held_pieces(const OfferContext& at, const NormOperands& operands, uint32_t width) {
+  return items_per_lane(plan_of(at, operands, width), loop_count(operands.loops.reduced), width);
 }
 
 bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
@@ -195,11 +193,11 @@ bool emit_norm(LowerContext& ctx, const NormOperands& operands, int64_t items) {
   const uint32_t width = piece_width(ctx, operands);
   const Dim rows = loop_count(operands.loops.kept);
   const Dim cols = loop_count(operands.loops.reduced);
-  const RowPlan plan = plan_in_registers(cols, width);
+  const RowPlan plan = plan_of(ctx, operands, width);
   const int64_t gamma_vector = affine_vector(ctx, operands.gamma, operands.normalised, width);
   const int64_t beta_vector = affine_vector(ctx, operands.beta, operands.normalised, width);
   const bool early = is_weight(ctx, operands.gamma) && is_weight(ctx, operands.beta);
-  const bool late = items > 0 && many_groups(ctx, plan.groups(rows));
+  const bool late = items > 0 && plan.groups(rows) > busy_groups(ctx);
   const size_t inv_std_output = is_layer_norm(ctx) ? 2 : 1;
   const bool has_mean = is_layer_norm(ctx) && ctx.has_output(1);
   const bool has_inv_std = ctx.has_output(inv_std_output);
@@ -302,8 +300,8 @@ std::string parts_refusal(const OfferContext& at, const NormOperands& operands) 
   if (operands.x.dtype() == DType::f64 && operands.gives_statistics)
     return "f64 whose statistics are wanted, which are f32";
   if (has_free_sizes(operands.loops)) return "rows that a run may make too few or too short";
-  if (held_pieces(operands, 1) > 0) return "rows that fit registers";
-  const RowPlan plan = plan_in_registers(loop_count(operands.loops.reduced), 1);
+  if (held_pieces(at, operands, 1) > 0) return "rows that fit registers";
+  const RowPlan plan = plan_of(at, operands, 1);
   const int64_t enough = 2 * int64_t{at.device().multiprocessors};
   return plan.groups(loop_count(operands.loops.kept)) < enough ? "" : "enough rows";
 }
@@ -338,15 +336,15 @@ constexpr std::array kNormOffers = {
         .refusal =
             [](const OfferContext& at, const NormOperands& operands) {
               const uint32_t width = piece_width(at, operands);
-              return std::string(held_pieces(operands, width) > 0 ? ""
-                                                                  : "rows too long for registers");
+              return std::string(
+                  held_pieces(at, operands, width) > 0 ? "" : "rows too long for registers");
             },
         .microseconds = [](const OfferContext& at,
                            const NormOperands& operands) { return norm_bound(at, operands, 1, 1); },
         .emit =
             [](LowerContext& ctx, const NormOperands& operands) {
               const uint32_t width = piece_width(ctx, operands);
-              return emit_norm(ctx, operands, held_pieces(operands, width));
+              return emit_norm(ctx, operands, held_pieces(ctx, operands, width));
             }},
     // Takes everything.
     Offer<NormOperands>{

@@ -112,11 +112,6 @@ bool dispatch_rows(LowerContext& ctx, const Rows& rows, const RowPlan& plan, int
 
 // ---- the choice ----
 
-int64_t busy_groups(const OfferContext& at) {
-  constexpr int64_t kGroupsPerMultiprocessor = 4;
-  return kGroupsPerMultiprocessor * at.device().multiprocessors;
-}
-
 // Rows of 32 bytes a line are enough: narrower and deeper workgroups where wide ones would be too
 // few. None where rows do not stand side by side.
 std::optional<RowPlan> column_plan(const OfferContext& at, const Rows& rows) {
@@ -134,14 +129,15 @@ RowPlan wide_plan(const Rows& rows) {
   return plan_neighbours(rows.cols(), rows.width);
 }
 
-RowPlan narrow_plan(const Rows& rows) {
-  return plan_in_registers(rows.cols(), rows.width);
+RowPlan narrow_plan(const OfferContext& at, const Rows& rows) {
+  return plan_in_registers(at, rows.count(), rows.cols(), rows.width);
 }
 
 std::string narrow_refusal(const OfferContext& at, const Rows& rows) {
   if (rows.count() < busy_groups(at))
     return "fewer than " + std::to_string(busy_groups(at)) + " rows";
-  return narrow_plan(rows).lanes < wide_plan(rows).lanes ? "" : "rows that take as many threads";
+  return narrow_plan(at, rows).lanes < wide_plan(rows).lanes ? ""
+                                                             : "rows that take as many threads";
 }
 
 double rows_bound(const OfferContext& at, const Rows& rows, bool read_twice) {
@@ -183,7 +179,7 @@ constexpr std::array kSoftmaxOffers = {
                 .microseconds = registers_bound,
                 .emit =
                     [](LowerContext& ctx, const Rows& rows) {
-                      const RowPlan plan = narrow_plan(rows);
+                      const RowPlan plan = narrow_plan(ctx, rows);
                       return dispatch_rows(ctx, rows, plan, rows.items(plan));
                     }},
     Offer<Rows>{.kernel = KernelId::softmax,
