@@ -3,7 +3,8 @@
 //   y[m][n] = act(sum over k of a[m][k] * b[n][k] + bias[n]) + residual[m][n], rounded once;
 //   gated: y = act(a b + bias) * (a b2 + bias2) + residual.
 // Layout: a [M][K] and b, b2 [N][K], rows of dense depth at distances RLX_A_PITCH and RLX_B_PITCH; y dense [M][N]; residual rows
-// at distance RLX_RESIDUAL_PITCH. All addresses and pitches are multiples of 16 bytes, K and N multiples of 8.
+// at distance RLX_RESIDUAL_PITCH. All addresses, and all pitches but those of y, are multiples of 16 bytes, K is one of 8.
+// So is N but where y's rows are ragged.
 // Grid: an even number of workgroups, at most one per multiprocessor. Pairs of them, clusters on sm_90a, take every
 // (gridDim.x / 2)-th pair of tiles of 128 x RLX_TILE_N that lie below each other and so share their panels of b.
 // Workgroup: 384 threads. Warpgroup 0 copies panels of 64 depths of both operands into a ring of RLX_STAGES slots, half of b's
@@ -16,7 +17,8 @@
 //   RLX_PREFETCH 1: b is a weight, read before predecessors have ended;
 //   RLX_BIAS, RLX_BIAS2, RLX_RESIDUAL: storage types, undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc;
 //   RLX_SHORT_MATH 1: by lib/short_math.inc, where y has 16 bits; RLX_RESIDUAL_COPIED 1: the residual, of 16 bits as y, has a map;
-//   RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.
+//   RLX_RAGGED 1: N is no multiple of 8, and y, which then has no map, leaves element by element; without b2 and residual, without
+//   bias where N is odd; RLX_UNROLL_CHUNKS 1: the code of the epilogue stands there for every chunk, which then moves no sums.
 // Maps: a with a box of 64 x 128, b and b2 with one of 64 x RLX_TILE_N / 2, y if it has 16 bits and the residual if it is copied
 // with one of 64 x 16, all with the panels' swizzle of 128 bytes.
 // Numerics: f32 sums in the order of k within the matrix unit's steps of 16; equal on every run.
@@ -458,6 +460,7 @@ RLX_FN void store_half(const RlxParams& p, const Sums& sums, const Place& place,
       const rlx_u32 column = RLX_COLUMN_OF(place, first + i);
       if (!kWholeTiles && (row >= RLX_M || column >= RLX_N)) continue;
       RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column, value.x);
+      if (RLX_N % 2 == 1 && column + 1 == RLX_N) continue;
       RLX_CAT(rlx_store_, RLX_Y)(p.y, rlx_i64(row) * RLX_N + column + 1, value.y);
     }
   }
@@ -505,13 +508,29 @@ RLX_FN void begin_tile(const RlxParams& p, const RlxTensorMaps& maps, const Outp
 }
 
 // Behind a chunk whose values stand in its buffer.
-RLX_FN void send_chunk(const RlxTensorMaps& maps, const Output& output, rlx_u32 row, rlx_u32 column) {
+#if RLX_RAGGED
+RLX_FN void send_chunk(const RlxParams& p, const RlxTensorMaps&, const Output& output, rlx_u32 row, rlx_u32 column) {
+  __syncwarp();
+  RLX_UNROLL for (rlx_u32 i = 0; i < 16u; ++i) {
+    RLX_UNROLL for (rlx_u32 j = 0; j < 64u; j += 32u) {
+      const rlx_u32 at = j + rlx_lane_of_warp;
+      const rlx_u32 word = rlx_shared_load1(output.buffer(output.chunk) + rlx_panel_piece(i, at / 8u) + at % 8u / 2u * 4u);
+      if (row + i >= RLX_M || column + at >= RLX_N) continue;
+      rlx_at<unsigned short>(p.y, (rlx_i64(row + i) * RLX_N + column + at) * 2) =
+          static_cast<unsigned short>(at % 2u == 0u ? word : word >> 16);
+    }
+  }
+  __syncwarp();
+}
+#else
+RLX_FN void send_chunk(const RlxParams&, const RlxTensorMaps& maps, const Output& output, rlx_u32 row, rlx_u32 column) {
   rlx_fence_async_shared();
   __syncwarp();
   if (rlx_lane_of_warp != 0u) return;
   rlx_store_box(maps.at[kMapY], column, row, output.buffer(output.chunk));
   rlx_commit_boxes();
 }
+#endif
 #endif
 
 // A warp's 16 rows of each block of 64, from (row, column) of y on. The chunks take turns in the first sums, so that the code of
@@ -551,7 +570,7 @@ RLX_FN void store_tile(const RlxParams& p, const RlxTensorMaps& maps, Sums (&sum
       store_half(p, sums[0], place, 4);
 #if RLX_HAS_WGMMA
       if (kBuffersOutput) {
-        send_chunk(maps, output, row + 64u * block, column + 64u * i);
+        send_chunk(p, maps, output, row + 64u * block, column + 64u * i);
         const rlx_u32 next = block * (kTileN / 64u) + i + kBuffers - 1u;
         if (kCopiesResidual && next >= kBuffers && next < kChunks) {
           if (lane == 0u) rlx_wait_boxes_read<1>();

@@ -138,6 +138,18 @@ void add_tensor_core_tiles(std::vector<Case>& cases) {
     cases.push_back(product("T39 pieces, a result of odd width, " + std::string(name_of(dtype)),
                             tensor(dtype, {33, 64}), tensor(dtype, {49, 64}),
                             R"({"trans_b": true})"));
+    for (const int64_t n : {205, 330}) {
+      cases.push_back(product("T39 large tiles, a result of " + std::to_string(n) + " columns, " +
+                                  std::string(name_of(dtype)),
+                              tensor(dtype, {270, 136}), tensor(dtype, {n, 136}).param(),
+                              R"({"trans_b": true})"));
+      cases.push_back({.name = "large tiles, bias and GELU",
+                       .op = "fused_matmul_bias_act",
+                       .inputs = {tensor(dtype, {270, 136}), tensor(dtype, {n, 136}).param(),
+                                  tensor(dtype, {n}).param()},
+                       .attributes = R"({"trans_w": true, "activation": "gelu"})",
+                       .tolerance = Tolerance::Sum});
+    }
   }
 }
 

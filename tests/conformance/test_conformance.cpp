@@ -128,6 +128,12 @@ TEST_CASE("conformance of products by lanes", "[lanes]") {
   check_family(dot_general_cases(), options);
 }
 
+// What smaller tiles or the library would take.
+TEST_CASE("conformance of products in large tiles", "[large_tiles]") {
+  check_family(of_halves({matmul_cases()}),
+               {.target = "cuda", .without = {"matmul_mma", "library", "matvec", "matvec_stream"}});
+}
+
 // Where halves are the device's own conversions.
 TEST_CASE("conformance of native halves", "[native_halves]") {
   check_family(of_halves({unary_cases(), binary_cases(), cast_cases(), reduce_cases(),

@@ -87,10 +87,20 @@ TEST_CASE("other_products_are_for_other_kernels") {
   CHECK(wgmma_of(lower(product(DType::f16, 128, 3072, 768))) == nullptr);          // few lines
   CHECK(wgmma_of(lower(product(DType::f32, 4096, 3072, 768))) == nullptr);         // 32 bits
   CHECK(wgmma_of(lower(product(DType::f16, 4096, 3072, 768, false))) == nullptr);  // [K, N]
-  CHECK(wgmma_of(lower(product(DType::f16, 4096, 3076, 768))) == nullptr);         // no pieces
+  CHECK(wgmma_of(lower(product(DType::f16, 4096, 3072, 764))) == nullptr);         // no pieces
   OneNode vulkan = product(DType::f16, 4096, 3072, 768);
   vulkan.target = "vulkan";
   CHECK(wgmma_of(lower(vulkan)) == nullptr);
+}
+
+TEST_CASE("rows_of_no_whole_pieces_leave_without_the_copy_engine") {
+  for (const int64_t n : {3076, 50257}) {
+    const Program program = lower(product(DType::f16, 4096, n, 768));
+    const Specialization* kernel = wgmma_of(program);
+    REQUIRE(kernel != nullptr);
+    CHECK(kernel->defines.at("RLX_RAGGED") == "1");
+    CHECK(kernel->defines.at("RLX_MAPS") == "2");
+  }
 }
 
 TEST_CASE("tiles_follow_the_number_of_them_that_fit_at_once") {

@@ -87,13 +87,25 @@ TileChoice choose(const DeviceModel& device, const TiledSize& size) {
 // ---- what the kernel takes ----
 
 bool good_size(int64_t m, int64_t n, int64_t k) {
-  return m >= kLeastLines && n >= kLeastColumns && k >= kLeastDepth && n % kPieceElements == 0 &&
-         k % kPieceElements == 0 && std::max({m, n, k}) < kSizeLimit;
+  return m >= kLeastLines && n >= kLeastColumns && k >= kLeastDepth && k % kPieceElements == 0 &&
+         std::max({m, n, k}) < kSizeLimit;
 }
 
 bool rows_of_pieces(const OfferContext& at, const ProductOperand& operand) {
   return operand.depth == 1 && operand.line > 0 && operand.line < kSizeLimit &&
          operand.line % kPieceElements == 0 && at.alignment(operand.ref) >= kWidestAccessBytes;
+}
+
+// Rows of y that are no whole pieces leave element by element, and take little beside the product.
+bool has_ragged_rows(const Product& product) {
+  return product.n % kPieceElements != 0;
+}
+std::string ragged_refusal(const FusedProduct& fused) {
+  if (!has_ragged_rows(fused.product)) return {};
+  if (fused.second || fused.product.residual)
+    return "a gated pair or a residual over rows of no whole 16-byte pieces";
+  return fused.product.bias && fused.product.n % 2 != 0 ? "a bias over an odd number of columns"
+                                                        : "";
 }
 
 uint32_t pair_bytes(const TensorRef& ref) {
@@ -241,6 +253,7 @@ std::string wgmma_refusal(const OfferContext& at, const FusedProduct& fused) {
       at.alignment(product.y) < kWidestAccessBytes) {
     return "operands that are no rows of aligned 16-byte pieces";
   }
+  if (std::string refusal = ragged_refusal(fused); !refusal.empty()) return refusal;
   if (product.bias && !is_bias_vector(at, *product.bias)) return "a bias that is no vector over n";
   if (product.residual && !is_rows(at, *product.residual)) return "a residual that is no rows";
   if (!fused.second) return {};
@@ -285,6 +298,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
       .define("RLX_PINGPONG", tile.pingpong ? 1 : 0)
       .define("RLX_GATED", size.gated ? 1 : 0)
       .define("RLX_RASTER", 8)
+      .define("RLX_RAGGED", has_ragged_rows(product) ? 1 : 0)
       .define("RLX_PREFETCH", ctx.segment_of(product.b.ref) == Segment::Weights ? 1 : 0)
       .define("RLX_ACTIVATION", activated ? 1 : 0)
       .define("RLX_UNROLL_CHUNKS", size.heavy_activation ? 0 : 1)
@@ -301,7 +315,7 @@ bool emit_wgmma(LowerContext& ctx, const FusedProduct& fused) {
   if (activated)
     dispatch.generated("epilogue.inc", activation_source(product.activation, DType::f32));
   dispatch.write(&MatmulWgmmaParams::y, product.y, kWidestAccessBytes);
-  if (is_half(product.y.dtype()))
+  if (is_half(product.y.dtype()) && !has_ragged_rows(product))
     dispatch.map(&MatmulWgmmaParams::y, chunk_map(product, product.y.dtype(), product.n));
   bind_added(dispatch, fused, copies_residual);
   dispatch.grid(static_cast<uint64_t>(groups))
