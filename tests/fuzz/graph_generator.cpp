@@ -13,11 +13,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Ints ints_of(const Json& list, const SymbolLookup& lookup) {
+// None where a size is one that a file cannot name.
+std::optional<Ints> ints_of(const Json& list, const SymbolLookup& lookup) {
   Ints ints;
   for (const Json& item : list) {
     if (item.is_string()) {
-      ints.push_back(std::get<Dim>(evaluate_dim(item.get<std::string>(), lookup)));
+      const auto size = evaluate_dim(item.get<std::string>(), lookup);
+      if (!std::holds_alternative<Dim>(size)) return std::nullopt;
+      ints.push_back(std::get<Dim>(size));
     } else {
       ints.push_back(item.get<int64_t>());
     }
@@ -25,7 +28,7 @@ Ints ints_of(const Json& list, const SymbolLookup& lookup) {
   return ints;
 }
 
-Attributes attributes_of(const Json& object, const SymbolLookup& lookup) {
+std::optional<Attributes> attributes_of(const Json& object, const SymbolLookup& lookup) {
   Attributes attributes;
   for (const auto& [name, value] : object.items()) {
     if (value.is_boolean()) {
@@ -37,7 +40,9 @@ Attributes attributes_of(const Json& object, const SymbolLookup& lookup) {
     } else if (value.is_string()) {
       attributes[name] = value.get<std::string>();
     } else {
-      attributes[name] = ints_of(value, lookup);
+      std::optional<Ints> ints = ints_of(value, lookup);
+      if (!ints) return std::nullopt;
+      attributes[name] = std::move(*ints);
     }
   }
   return attributes;
@@ -90,13 +95,15 @@ bool Generator::add(const std::string& op, const std::vector<std::optional<Index
   for (const auto& i : inputs) {
     if (i && !entries_[*i].known.exact && !is_continuous(op)) return false;
   }
+  std::optional<Attributes> read =
+      attributes_of(attributes, [this](const std::string& name) { return find_symbol(name); });
+  if (!read) return false;
   const Graph before = graph_;
   const std::string name = "n" + std::to_string(text_["nodes"].size());
   Node node;
   node.name = name;
   node.op = op;
-  node.attributes =
-      attributes_of(attributes, [this](const std::string& name) { return find_symbol(name); });
+  node.attributes = std::move(*read);
   Json input_names = Json::array();
   std::vector<const KnownValue*> known;
   for (const auto& i : inputs) {
@@ -114,8 +121,8 @@ bool Generator::add(const std::string& op, const std::vector<std::optional<Index
   const NodeId id = graph_.add_node(node);
   Diagnostics diagnostics;
   bool good = false;
-  const auto read = free_size_read_by([&] { good = check_and_infer(graph_, id, diagnostics); });
-  good = good && !read;
+  const auto read_by = free_size_read_by([&] { good = check_and_infer(graph_, id, diagnostics); });
+  good = good && !read_by;
   std::vector<TensorType> types;
   std::vector<Shape> shapes;
   for (const ValueId output : node.outputs) {
