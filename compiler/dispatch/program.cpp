@@ -108,7 +108,9 @@ TensorRef::ByteRange TensorRef::byte_range() const {
   const int64_t size = element_bytes(type.dtype);
   const Dim first = offset_bytes + lowest * size;
   RLX_CHECK(first >= 0, "view before its buffer");
-  return {first, (highest - lowest + 1) * size};
+  const Dim length = (highest - lowest + 1) * size;
+  const Dim count = element_count(type.shape);
+  return {first, count.range().least > 0 ? length : length * min(count, 1)};
 }
 
 BufferId Program::add_buffer(Buffer buffer) {
