@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: what a session's device runs. Of an entry without free sizes that never changes, so no
 // turn on the session is taken.
+#include <algorithm>
+#include <optional>
+
 #include "runtime/api/handles.h"
 #include "runtime/base/dtype.h"
 
@@ -40,6 +43,19 @@ rlx_status with_entry(const rlx_session* session, uint32_t entry, const Body& bo
     RLX_RETURN_IF_ERROR(session->session->bound_entry(entry, bound));
     return body(*bound.plan, *bound.record);
   });
+}
+
+// The plan tells the life of what shares memory; an output's begins with the step that writes it.
+std::optional<uint32_t> first_writer(const fb::Entry& record, uint32_t value) {
+  const std::span<const fb::Step> steps = PlanView::steps(record);
+  for (uint32_t s = 0; s < steps.size(); ++s) {
+    const std::span<const fb::Relocation> ranges = PlanView::relocations(record, steps[s]);
+    const bool writes = std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) {
+      return range.value() == value && range.mode() != fb::AccessMode::Read;
+    });
+    if (writes) return s;
+  }
+  return std::nullopt;
 }
 
 Status give_port(Session& session, uint32_t entry, std::string_view what, EntrySizes::Ports ports,
@@ -103,6 +119,8 @@ rlx_status rlx_session_get_value(const rlx_session* session, uint32_t entry, uin
         if (value >= record.values()->size())
           return rlx::missing_index("value", value, record.values()->size());
         rlx_tensor_info filled = rlx::describe_value(PlanView::value(record, value));
+        if (filled.segment == RLX_IO)
+          filled.first_step = rlx::first_writer(record, value).value_or(filled.first_step);
         // Of the plan, since a binding is gone one day.
         filled.name = PlanView::value(session->session->bound_from(entry), value).name()->c_str();
         rlx::give_struct(filled, info);

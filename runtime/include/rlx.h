@@ -476,7 +476,8 @@ typedef struct rlx_program_info {
 
 RLX_API rlx_status rlx_session_get_program(const rlx_session* session, uint32_t entry,
                                            rlx_program_info* info);
-// Any value of the entry, for rlx_session_read_value. Their names need not be unique.
+// Any value of the entry, for rlx_session_read_value. Their names need not be unique. The life of
+// an output begins with the first step that writes it.
 RLX_API rlx_status rlx_session_get_value(const rlx_session* session, uint32_t entry, uint32_t value,
                                          rlx_tensor_info* info);
 

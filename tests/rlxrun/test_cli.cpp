@@ -351,6 +351,45 @@ TEST_CASE("rlxrun dumps the value that a step begins") {
   CHECK(x.data == a.data);
 }
 
+TEST_CASE("rlxrun names where the first NaN and the first infinity come from") {
+  const Workplace place;
+  const std::string quiet_nan = {'\0', '\0', '\xc0', '\x7f'};
+  const std::string infinity = {'\0', '\0', '\x80', '\x7f'};
+  const auto array = [&](const std::string& file, const std::string& element, size_t at) {
+    npy::Array made{.element = npy::Element::F32, .dims = {64}, .data = {}};
+    made.data.assign(256, std::byte{0x40});
+    std::memcpy(made.data.data() + 4 * at, element.data(), 4);
+    REQUIRE(npy::write_npy(place.at(file), made).ok());
+    return place.at(file);
+  };
+  // The plan copies its state to y, and x to its state.
+  const PlanSpec spec = keeping_plan();
+  const std::vector<std::byte> plan = serialise(spec);
+  std::ofstream(place.at("small.plan"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(plan.data()), static_cast<std::streamsize>(plan.size()));
+  const std::string x = "--first-nan --inputs " + place.at("x.npy");
+
+  const Outcome clean = place.echo(x);
+  CHECK(clean.code == 0);
+  CHECK(has_text(clean.text, "no NaN\nno infinity\n"));
+  const Outcome copied = place.echo(x + " --state kept=" + array("nan.npy", quiet_nan, 7));
+  INFO(copied.text);
+  CHECK(copied.code == 4);
+  CHECK(has_text(copied.text, "first NaN: step 0 (copy"));
+  CHECK(has_text(copied.text, "value \"y\" f32[64], 1 of 64 elements, the first at 7\n"));
+  // Infinities may be meant, as in masks.
+  const Outcome large =
+      place.echo("--json " + x + " --state kept=" + array("infinity.npy", infinity, 9));
+  CHECK(large.code == 0);
+  const nlohmann::json report = nlohmann::json::parse(large.text);
+  CHECK(report["first_nan"].is_null());
+  CHECK(report["first_infinity"]["step"] == 0);
+  CHECK(report["first_infinity"]["index"] == 9);
+  const Outcome given = place.echo("--first-nan --inputs " + array("given.npy", quiet_nan, 0));
+  CHECK(given.code == 4);
+  CHECK(has_text(given.text, "first NaN: input \"x\" f32[64], 1 of 64 elements, the first at 0\n"));
+}
+
 TEST_CASE("rlxrun begins states from files and writes what the first run leaves") {
   const Workplace place;
   const PlanSpec spec = keeping_plan();

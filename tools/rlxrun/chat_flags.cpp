@@ -15,7 +15,7 @@ constexpr const char* kGroup = "Language models";
 constexpr const char* kRunFlags[] = {
     "--entry",      "--dim",     "--inputs",   "--seeded",     "--seeded-max", "--state",
     "--dump-state", "--outputs", "--expected", "--rtol",       "--atol",       "--repeat",
-    "--warmup",     "--profile", "--trace",    "--dump-after", "--poison"};
+    "--warmup",     "--profile", "--trace",    "--dump-after", "--poison",     "--first-nan"};
 constexpr const char* kChatFlags[] = {"--system", "--tokens",  "--temperature",    "--top-k",
                                       "--top-p",  "--min-p",   "--sampling-order", "--logits",
                                       "--cache",  "--overflow"};

@@ -43,7 +43,7 @@ ExitCode run_tool(const Options& options) {
     const std::string trace = trace_json(report);
     check_written(write_file(options.trace_path, std::as_bytes(std::span(trace))));
   }
-  return report.matches() ? ExitCode::Ok : ExitCode::Mismatch;
+  return report.matches() && !report.found_nan() ? ExitCode::Ok : ExitCode::Mismatch;
 }
 
 int run_rlxrun(int argc, char** argv) {

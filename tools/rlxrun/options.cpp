@@ -12,7 +12,7 @@ namespace rlx::tool {
 namespace {
 
 constexpr const char* kFooter =
-    "Exit codes: 0 ok, 1 usage, 2 input refused, 3 device unsuitable, 4 numeric mismatch,\n"
+    "Exit codes: 0 ok, 1 usage, 2 input refused, 3 device unsuitable, 4 numeric mismatch or NaN,\n"
     "5 resources (memory, disk, device lost), 70 internal error.\n"
     "Examples:\n"
     "  rlxrun model.plan --inputs x.npy --outputs out\n"
@@ -132,6 +132,10 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_option("--dump-after", raw.dumps,
                  "Write the value that begins at a step, or any that lives then: STEP=FILE.npy or "
                  "STEP:VALUE=FILE.npy");
+  app.add_flag(
+      "--first-nan", options.first_nan,
+      "Say which step makes the first NaN, and which the first infinity; exit code 4 where "
+      "there is a NaN");
   app.add_option(
          "--device", options.device,
          "cuda:N, cuda (the first), vulkan:N, vulkan, null (checks, computes nothing), or auto: "

@@ -82,6 +82,7 @@ struct Options {
   std::string device = "auto";  // CUDA's first, else Vulkan's, of those that the plan is for
   bool list_devices = false;
   std::vector<DumpRequest> dumps;
+  bool first_nan = false;
   uint32_t jobs = 0;
   std::string pipeline_cache_path;
   uint64_t memory_budget_bytes = 0;

@@ -84,6 +84,20 @@ Json comparison_json(const Comparison& comparison) {
           {"worst_expected", number_json(comparison.worst_wanted)}};
 }
 
+Json non_finite_json(const std::optional<NonFiniteValue>& found) {
+  if (!found) return nullptr;
+  Json json = {{"name", found->name},
+               {"type", found->type},
+               {"index", found->index},
+               {"count", found->count},
+               {"elements", found->elements}};
+  if (!found->step) return json;
+  json["step"] = *found->step;
+  json["kernel"] = found->kernel;
+  json["node"] = found->node;
+  return json;
+}
+
 Json code_json(const CodeUse& use) {
   return {{"code", use.code}, {"steps", use.steps}};
 }
@@ -147,6 +161,10 @@ std::string report_json(const Report& report) {
   }
   if (!report.profile.empty()) json["profile"] = array_json(report.profile, step_json);
   if (!report.dumped.empty()) json["dumped"] = report.dumped;
+  if (report.non_finite) {
+    json["first_nan"] = non_finite_json(report.non_finite->nan);
+    json["first_infinity"] = non_finite_json(report.non_finite->infinity);
+  }
   if (!report.notes.empty()) json["notes"] = report.notes;
   return dump(json);
 }

@@ -108,6 +108,24 @@ struct KernelSum {
   double share = 0;
 };
 
+void append_non_finite(std::string& out, const char* what,
+                       const std::optional<NonFiniteValue>& found) {
+  if (!found) {
+    out += std::string("no ") + what + "\n";
+    return;
+  }
+  out += std::string("first ") + what + ": ";
+  if (found->step) {
+    out += "step " + std::to_string(*found->step) + " (" + found->kernel +
+           (found->node.empty() ? "" : " for \"" + found->node + "\"") + "), value ";
+  } else {
+    out += "input ";
+  }
+  out += "\"" + found->name + "\" " + found->type + ", " + std::to_string(found->count) + " of " +
+         std::to_string(found->elements) + " elements, the first at " +
+         std::to_string(found->index) + "\n";
+}
+
 void append_profile(std::string& out, const std::vector<StepProfile>& profile) {
   print(out, "\n%5s %5s %10s %9s %9s %6s  %-16s %s\n", "step", "wave", "us", "GB/s", "TFLOP/s",
         "share", "kernel", "node");
@@ -158,6 +176,10 @@ std::string report_text(const Report& report) {
   for (const Output& output : report.outputs) append_output(out, output);
   for (const Comparison& comparison : report.comparisons) append_comparison(out, comparison);
   for (const std::string& path : report.dumped) out += "dumped " + path + "\n";
+  if (report.non_finite) {
+    append_non_finite(out, "NaN", report.non_finite->nan);
+    append_non_finite(out, "infinity", report.non_finite->infinity);
+  }
   append_timing(out, report.timing);
   if (!report.profile.empty()) append_profile(out, report.profile);
   return out;

@@ -273,6 +273,10 @@ Report run(const Options& options, PlanHandle& plan) {
   report.codes = codes_of(report.entry);
   for (const std::string& name : free_symbols(plan.get()))
     report.symbols.push_back({.name = name, .value = symbol_of(session.get(), report.entry, name)});
+  if (options.first_nan) {
+    report.non_finite = find_non_finite(session.get(), report.entry);
+    if (options.poison) check(rlx_session_poison_arena(session.get(), *options.poison));
+  }
   const Stopwatch first_watch;
   check(rlx_session_run(session.get(), report.entry.index));
   report.timing.first_run_milliseconds = first_watch.milliseconds();

@@ -8,6 +8,7 @@
 
 #include "tools/rlxrun/compare.h"
 #include "tools/rlxrun/handles.h"
+#include "tools/rlxrun/non_finite.h"
 #include "tools/rlxrun/opening.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/stats.h"
@@ -60,8 +61,10 @@ struct Report {
   std::vector<std::string> dumped;  // paths
   Timing timing;
   std::vector<StepProfile> profile;
+  std::optional<NonFiniteReport> non_finite;  // where it was asked for
 
   [[nodiscard]] bool matches() const;
+  [[nodiscard]] bool found_nan() const { return non_finite && non_finite->nan; }
 };
 
 // Throws a Failure where something is refused; a mismatch with --expected is no failure but in the
