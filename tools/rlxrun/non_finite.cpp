@@ -22,9 +22,8 @@ class Search {
     for (uint32_t step = 0; step < entry_.steps.size() && !is_done(); ++step) {
       if (step == 0) look_at_all(step, [&](const Tensor& value) { return is_input(value); });
       // What begins with the step goes before what others began, whose memory it may write to.
-      look_at_all(step, [&](const Tensor& value) {
-        return !is_input(value) && value.first_step == step;
-      });
+      look_at_all(
+          step, [&](const Tensor& value) { return !is_input(value) && value.first_step == step; });
       look_at_all(step, [&](const Tensor& value) {
         return value.segment == RLX_ARENA && value.first_step < step && step <= value.last_step;
       });
