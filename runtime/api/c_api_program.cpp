@@ -51,7 +51,9 @@ std::optional<uint32_t> first_writer(const fb::Entry& record, uint32_t value) {
   for (uint32_t s = 0; s < steps.size(); ++s) {
     const std::span<const fb::Relocation> ranges = PlanView::relocations(record, steps[s]);
     const bool writes = std::any_of(ranges.begin(), ranges.end(), [&](const auto& range) {
-      return range.value() == value && range.mode() != fb::AccessMode::Read;
+      const bool is_write =
+          range.mode() == fb::AccessMode::Write || range.mode() == fb::AccessMode::ReadWrite;
+      return range.value() == value && is_write;
     });
     if (writes) return s;
   }

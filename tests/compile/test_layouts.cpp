@@ -39,6 +39,23 @@ std::string image(const std::string& dtype) {
     {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
 }
 
+// 1x1, exp, 3x3 of several groups, 1x1; and where that gives "d", another 1x1.
+std::string around_groups(const std::string& filters, int64_t groups, const std::string& last) {
+  const std::string more =
+      last == "d" ? R"(, {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]})" : "";
+  return R"({"rlx_graph": 1, "inputs": [
+    {"name": "x", "dtype": "f16", "shape": [1, 16, 8, 8]}], "params": [
+    {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}},
+    {"name": "v", "dtype": "f16", "shape": )" +
+         filters + R"(, "data": {"splat": 0.5}}], "nodes": [
+    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
+    {"op": "exp", "inputs": ["a"], "outputs": ["b"]},
+    {"op": "conv", "inputs": ["b", "v"], "outputs": ["c"], "attributes": {"groups": )" +
+         std::to_string(groups) + R"(, "pads": [1, 1]}},
+    {"op": "conv", "inputs": ["c", "w"], "outputs": [")" +
+         last + "\"]}" + more + R"(], "outputs": ["y"]})";
+}
+
 using Ops = std::vector<std::string>;
 
 }  // namespace
@@ -50,32 +67,18 @@ TEST_CASE("images_between_convolutions_stay_channels_last") {
 }
 
 TEST_CASE("images_beside_grouped_convolutions_stay_dense_on_cooperative_matrices") {
-  // 1x1, 3x3 of two groups, 1x1: no copies; a 1x1 behind them needs one, and one for the dense
-  // output.
-  const std::string text = R"({"rlx_graph": 1, "inputs": [
-    {"name": "x", "dtype": "f16", "shape": [1, 16, 8, 8]}], "params": [
-    {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}},
-    {"name": "v", "dtype": "f16", "shape": [16, 8, 3, 3], "data": {"splat": 0.5}}], "nodes": [
-    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
-    {"op": "exp", "inputs": ["a"], "outputs": ["b"]},
-    {"op": "conv", "inputs": ["b", "v"], "outputs": ["c"], "attributes": {"groups": 2, "pads": [1, 1]}},
-    {"op": "conv", "inputs": ["c", "w"], "outputs": ["d"]},
-    {"op": "conv", "inputs": ["d", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
-  CHECK(step_ops(text, "vulkan-nvidia") == Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
+  // Without copies; a 1x1 behind them needs one, and one for the dense output.
+  CHECK(step_ops(around_groups("[16, 8, 3, 3]", 2, "d"), "vulkan-nvidia") ==
+        Ops{"conv", "conv", "conv", "conv", "conv", "conv"});
+  CHECK(step_ops(around_groups("[16, 8, 3, 3]", 2, "y"), "vulkan-nvidia") ==
+        Ops{"conv", "conv", "conv"});
 }
 
 TEST_CASE("depthwise_convolutions_follow_the_layout_of_matrix_units") {
   // A copy of x in front and of y behind; nothing between.
-  const std::string text = R"({"rlx_graph": 1, "inputs": [
-    {"name": "x", "dtype": "f16", "shape": [1, 16, 8, 8]}], "params": [
-    {"name": "w", "dtype": "f16", "shape": [16, 16, 1, 1], "data": {"splat": 0.5}},
-    {"name": "v", "dtype": "f16", "shape": [16, 1, 3, 3], "data": {"splat": 0.5}}], "nodes": [
-    {"op": "conv", "inputs": ["x", "w"], "outputs": ["a"]},
-    {"op": "exp", "inputs": ["a"], "outputs": ["b"]},
-    {"op": "conv", "inputs": ["b", "v"], "outputs": ["c"], "attributes": {"groups": 16, "pads": [1, 1]}},
-    {"op": "conv", "inputs": ["c", "w"], "outputs": ["y"]}], "outputs": ["y"]})";
   const char* target = GENERATE("cuda", "vulkan-nvidia");
-  CHECK(step_ops(text, target) == Ops{"conv", "conv", "conv", "conv", "conv"});
+  CHECK(step_ops(around_groups("[16, 1, 3, 3]", 16, "y"), target) ==
+        Ops{"conv", "conv", "conv", "conv", "conv"});
 }
 
 TEST_CASE("rows_of_pixels_stay_channels_last_into_a_transpose") {

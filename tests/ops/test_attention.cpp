@@ -223,7 +223,9 @@ TEST_CASE("attention_on_cooperative_matrices_has_the_largest_tiles_where_they_fi
   };
   for (const Tiling& wanted :
        {Tiling{sizes(11, 33, 70, 128), 8, 16, 64, 1}, Tiling{sizes(11, 33, 70, 64), 8, 16, 32, 1},
-        Tiling{sizes(11, 33, 70, 32), 4, 32, 32, 1}, Tiling{sizes(11, 17, 520, 64), 8, 16, 64, 2},
+        Tiling{sizes(11, 33, 70, 32), 4, 32, 32, 1}, Tiling{sizes(11, 33, 70, 16), 4, 16, 64, 1},
+        Tiling{sizes(11, 33, 70, 40), 4, 16, 64, 1}, Tiling{sizes(11, 33, 70, 160), 4, 16, 32, 1},
+        Tiling{sizes(11, 33, 70, 256), 4, 16, 16, 1}, Tiling{sizes(11, 17, 520, 64), 8, 16, 64, 2},
         Tiling{sizes(23, 9, 520, 64), 8, 16, 32, 2}}) {
     OneNode node = mma_attention(wanted.sizes);
     node.target = "vulkan-nvidia";

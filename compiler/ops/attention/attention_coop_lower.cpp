@@ -10,11 +10,15 @@ namespace {
 constexpr int64_t kMatrix = 16;
 constexpr int64_t kPiece = 8;       // elements of a head that are loaded at once
 constexpr int64_t kWidest = 256;    // elements of a head: its sums stay in registers
+constexpr int64_t kWide = 128;      // above, fewer keys go into a tile
 constexpr int64_t kFewQueries = 8;  // below, most rows of a matrix would be empty
 constexpr int64_t kSubgroup = 32;
 
 int64_t matrices_of(int64_t head_dim) {
   return ceil_div(head_dim, kMatrix);
+}
+int64_t widest_head(const AttentionProblem& problem) {
+  return std::max(problem.head_dim, problem.v_head_dim);
 }
 
 // How a group shares the work; the names are those of the kernel's header comment.
@@ -45,9 +49,9 @@ struct CoopTiling {
 // 8x16x64x2 10.5, 4x16x32x1 11.1.
 CoopTiling full_tiling(const AttentionProblem& problem, const DeviceModel& device) {
   constexpr int64_t kManyKeys = 512;
-  const int64_t widest = std::max(problem.head_dim, problem.v_head_dim);
+  const int64_t widest = widest_head(problem);
   if (widest > 192) return {.warps = 4, .keys = 16};
-  if (widest > 128) return {.warps = 4, .keys = 32};
+  if (widest > kWide) return {.warps = 4, .keys = 32};
   if (widest > 64) return {.warps = 8, .keys = 64};
   if (widest <= 32) return {.warps = 4, .subgroup_rows = 32};
   CoopTiling tiling{.warps = 8};
@@ -63,7 +67,7 @@ CoopTiling choose_tiling(const AttentionProblem& problem, const DeviceModel& dev
   const auto stages_whole = [&] {
     return tiling.stages_whole(problem.head_dim) && tiling.stages_whole(problem.v_head_dim);
   };
-  if (!stages_whole() && tiling.warps > 4) tiling = {.warps = 4, .keys = 64};
+  if (!stages_whole() && widest_head(problem) <= kWide) tiling = {.warps = 4, .keys = 64};
   while (tiling.warps > 1 && (tiling.groups(problem) < device.multiprocessors || !stages_whole())) {
     tiling = {.warps = tiling.subgroup_rows > 16 ? tiling.warps : tiling.warps / 2,
               .keys = std::min<int64_t>(tiling.keys, 32)};
