@@ -250,6 +250,24 @@ struct ScanParams {
   rlx_ptr partial;
 };
 
+// One layer of a recurrent network. bias, lengths, peephole and, where states begin as zeros, h0 and c0 are 0; h and c are the states
+// behind the steps, 0 where nobody wants them. step: of the form that takes one alone.
+struct RecurrenceParams {
+  rlx_ptr x;
+  rlx_ptr w;
+  rlx_ptr y;
+  rlx_ptr bias;
+  rlx_ptr lengths;
+  rlx_ptr peephole;
+  rlx_ptr h0;
+  rlx_ptr c0;
+  rlx_ptr h;
+  rlx_ptr c;
+  rlx_uint step;
+  rlx_uint padding;  // read by no kernel
+  rlx_ptr index_errors;
+};
+
 // Ordering along an axis; values or indices are 0 where absent; keys and places are scratch.
 struct SortParams {
   rlx_ptr x;

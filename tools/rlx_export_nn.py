@@ -85,6 +85,51 @@ def instance_norm(s, input, weight, bias, running_mean, running_var, use_input_s
     return s.emit("instance_norm", [input, weight, bias], eps=float(eps))
 
 
+# ---- recurrent networks
+
+def packed(s, tensors):
+    """The elements of all, one after another."""
+    flat = [s.reshape(x, [math.prod(known(dim) for dim in x.shape)]) for x in tensors]
+    count = sum(known(x.shape[0]) for x in flat)
+    return flat[0] if len(flat) == 1 else s.emit("concat", flat, dtype=flat[0].dtype, shape=[count], axis=0)
+
+
+def recurrent(s, op, input, states, params, has_biases, num_layers, dropout, train, bidirectional, batch_first, **attributes):
+    """Weights of layer after layer, in each of direction after direction: w_ih, w_hh and, where there are such, b_ih, b_hh."""
+    if train and dropout > 0:
+        raise Unsupported("dropout between recurrent layers: call eval() on the model")
+    blocks = num_layers * (2 if bidirectional else 1)
+    parts = 4 if has_biases else 2
+    if len(params) != parts * blocks:
+        raise Unsupported("a recurrent network with projections (proj_size)")
+    groups = [packed(s, params[i::parts]) for i in range(parts)]
+    if has_biases and op != "gru":
+        groups[2:] = [s.emit("add", groups[2:], dtype=groups[2].dtype, shape=groups[2].shape)]
+    groups += [None] * ((4 if op == "gru" else 3) - len(groups))
+    real = torch.float64 if input.dtype == torch.float64 else torch.float32
+    hidden = known(states[0].shape[-1])
+    y, *last = s.emit_many(op, [input, *groups, *(s.cast(x, real) for x in states)],
+                           [(input.dtype, s.out.shape)] + [(real, x.shape) for x in states], hidden_size=hidden,
+                           num_layers=num_layers, direction="bidirectional" if bidirectional else "forward",
+                           layout="bsi" if batch_first else "sbi", **attributes)
+    return [y, *(s.cast(x, input.dtype) for x in last)]
+
+
+@aten("lstm.input")
+def lstm(s, input, hx, **arguments):
+    return recurrent(s, "lstm", input, hx, **arguments)
+
+
+@aten("gru.input")
+def gru(s, input, hx, **arguments):
+    return recurrent(s, "gru", input, [hx], **arguments)
+
+
+@aten("rnn_tanh.input", "rnn_relu.input")
+def rnn(s, input, hx, **arguments):
+    return recurrent(s, "rnn", input, [hx], activation="relu" if "relu" in str(s.node.target) else "tanh", **arguments)
+
+
 # ---- attention
 
 def four_dims(s, x):

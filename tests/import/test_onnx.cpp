@@ -302,7 +302,12 @@ TEST_CASE("sequences that are unrolled are counted before they are") {
   }
   for (int i = 0; i < 2000; ++i) {
     const std::string number = std::to_string(i);
-    add_node(graph, "RNN", {"x", "w", "r"}, {"y" + number, "h" + number});
+    onnx::NodeProto& node = add_node(graph, "RNN", {"x", "w", "r"}, {"y" + number, "h" + number});
+    // Of a cell that is no operator.
+    onnx::AttributeProto& activations = *node.add_attribute();
+    activations.set_name("activations");
+    activations.set_type(onnx::AttributeProto::STRINGS);
+    activations.add_strings("Softsign");
     graph.add_output()->set_name("h" + number);
   }
   check_error(read_bad(model), DiagCode::Limit, "in its place stand ");

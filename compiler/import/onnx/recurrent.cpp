@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RNN, GRU and LSTM, step by step: the length of the sequence is known when the model is compiled.
+// RNN, GRU and LSTM: lstm, gru and rnn, or step by step where their cells are others, for as many
+// steps as are known when the model is compiled.
 #include <algorithm>
 #include <array>
 
@@ -83,26 +84,143 @@ struct Direction {
   std::vector<ChosenActivation> activations;
 };
 
-class Recurrence {
+// What the three operators say alike.
+struct RecurrentNode {
+  std::string direction;
+  size_t directions = 1;
+  bool batch_first = false;
+  double clip = 0;
+  int64_t gates = 1;
+  int64_t hidden = 0;
+  std::vector<ChosenActivation> activations;
+
+  // Sigmoids and hyperbolic tangents where the operator's definition has them, and no clipping.
+  [[nodiscard]] bool has_activations(const std::vector<std::string>& wanted) const {
+    bool same = clip == 0;
+    for (size_t i = 0; i < activations.size(); ++i)
+      same = same && activations[i].op == wanted[i % wanted.size()];
+    return same;
+  }
+};
+
+void check_recurrent_input(NodeReader& n, size_t i, const Shape& wanted) {
+  if (n.shape(i) == wanted) return;
+  n.refuse("input " + std::to_string(i) + " is " + to_string(n.shape(i)) + ", wanted " +
+           to_string(wanted));
+}
+
+RecurrentNode read_recurrent(NodeReader& n, int64_t gates, std::vector<std::string> activations) {
+  RecurrentNode node{.direction = n.text("direction", "forward"), .gates = gates};
+  if (node.direction != "forward" && node.direction != "reverse" &&
+      node.direction != "bidirectional")
+    n.refuse("the direction \"" + node.direction + "\" is unknown");
+  node.directions = node.direction == "bidirectional" ? 2 : 1;
+  node.batch_first = n.integer("layout", 0) != 0;
+  node.clip = n.real("clip", 0);
+  if (n.opset() < 7) n.integer("output_sequence", 0);
+  if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3)
+    n.refuse("X, W and R are " + to_string(n.shape(0)) + ", " + to_string(n.shape(1)) + " and " +
+             to_string(n.shape(2)) + ", wanted rank 3");
+  node.hidden = n.shape(2)[2];
+  if (n.integer("hidden_size", node.hidden) != node.hidden ||
+      n.shape(1)[0] != static_cast<int64_t>(node.directions) ||
+      n.shape(1)[1] != gates * node.hidden)
+    n.refuse("W " + to_string(n.shape(1)) + " and R " + to_string(n.shape(2)) +
+             " do not fit its directions and hidden_size");
+  check_recurrent_input(n, 2,
+                        {static_cast<int64_t>(node.directions), gates * node.hidden, node.hidden});
+  node.activations = read_activations(n, std::move(activations), node.directions);
+  return node;
+}
+
+// The node as one of rlx's operators, whose gates stand in another order.
+class RecurrentOp {
  public:
-  Recurrence(NodeReader& n, int64_t gates, std::vector<std::string> activations)
-      : n_(n), gates_(gates) {
-    const std::string direction = n.text("direction", "forward");
-    if (direction != "forward" && direction != "reverse" && direction != "bidirectional")
-      n.refuse("the direction \"" + direction + "\" is unknown");
-    directions_ = direction == "bidirectional" ? 2 : 1;
-    is_reverse_ = direction == "reverse";
-    batch_first_ = n.integer("layout", 0) != 0;
-    clip_ = n.real("clip", 0);
-    if (n.opset() < 7) n.integer("output_sequence", 0);
-    if (n.rank(0) != 3 || n.rank(1) != 3 || n.rank(2) != 3)
-      n.refuse("X, W and R are " + to_string(n.shape(0)) + ", " + to_string(n.shape(1)) + " and " +
-               to_string(n.shape(2)) + ", wanted rank 3");
-    hidden_ = n.shape(2)[2];
-    if (n.integer("hidden_size", hidden_) != hidden_ ||
-        n.shape(1)[0] != static_cast<int64_t>(directions_) || n.shape(1)[1] != gates * hidden_)
-      n.refuse("W " + to_string(n.shape(1)) + " and R " + to_string(n.shape(2)) +
-               " do not fit its directions and hidden_size");
+  // `order`: ONNX's place of each gate.
+  RecurrentOp(NodeReader& n, const RecurrentNode& node, std::vector<int64_t> order)
+      : n_(n), node_(node), order_(std::move(order)) {}
+
+  // Inputs behind the weights, in rlx's order.
+  std::optional<ValueId> bias(bool of_recurrence) {
+    if (!n_.has_input(3)) return std::nullopt;
+    const int64_t rows = node_.gates * node_.hidden;
+    check_recurrent_input(n_, 3, {static_cast<int64_t>(node_.directions), 2 * rows});
+    return in_order(n_.emit(
+        "narrow", {n_.input(3)},
+        {{"axis", int64_t{1}}, {"start", of_recurrence ? rows : int64_t{0}}, {"len", rows}}));
+  }
+  std::optional<ValueId> both_biases() {
+    if (!n_.has_input(3)) return std::nullopt;
+    return n_.emit("add", {*bias(false), *bias(true)});
+  }
+  std::optional<ValueId> state(size_t i) {
+    if (!n_.has_input(i)) return std::nullopt;
+    ValueId value = n_.input(i);
+    if (node_.batch_first) value = n_.transpose(value, {1, 0, 2});
+    return cast(value, n_.dtype(0) == DType::f64 ? DType::f64 : DType::f32);
+  }
+  std::optional<ValueId> given(size_t i) {
+    return n_.has_input(i) ? std::optional(n_.input(i)) : std::nullopt;
+  }
+
+  void emit(const std::string& op, Inputs behind_weights, Attributes attributes, size_t outputs) {
+    Inputs inputs = {n_.input(0), in_order(n_.input(1)), in_order(n_.input(2))};
+    inputs.insert(inputs.end(), behind_weights.begin(), behind_weights.end());
+    attributes["hidden_size"] = node_.hidden;
+    attributes["direction"] = node_.direction;
+    attributes["layout"] = std::string(node_.batch_first ? "bsi" : "sbi");
+    const std::vector<ValueId> results = n_.emit_all(op, std::move(inputs), attributes, outputs);
+    if (n_.wants_output(0)) n_.set_output(0, sequence(results[0]));
+    for (size_t i = 1; i < outputs; ++i) {
+      if (!n_.wants_output(i)) continue;
+      const ValueId last = node_.batch_first ? n_.transpose(results[i], {1, 0, 2}) : results[i];
+      n_.set_output(i, cast(last, n_.dtype(0)));
+    }
+  }
+
+ private:
+  ValueId cast(ValueId value, DType dtype) {
+    if (n_.type(value).dtype == dtype) return value;
+    return n_.emit("cast", {value}, {{"to", std::string(name_of(dtype))}});
+  }
+
+  // [directions, gates * hidden, ..] with its gates in rlx's order.
+  ValueId in_order(ValueId value) {
+    if (std::is_sorted(order_.begin(), order_.end())) return value;
+    Inputs parts;
+    for (const int64_t gate : order_) {
+      parts.emplace_back(
+          n_.emit("narrow", {value},
+                  {{"axis", int64_t{1}}, {"start", gate * node_.hidden}, {"len", node_.hidden}}));
+    }
+    return n_.emit("concat", std::move(parts), {{"axis", int64_t{1}}});
+  }
+
+  // [S, D, B, H], or [B, S, D, H], of [.., D * H].
+  ValueId sequence(ValueId y) {
+    const Shape shape = n_.type(y).shape;
+    const auto directions = static_cast<int64_t>(node_.directions);
+    y = n_.reshape(y, {shape[0], shape[1], directions, node_.hidden});
+    return node_.batch_first ? y : n_.transpose(y, {0, 2, 1, 3});
+  }
+
+  NodeReader& n_;
+  const RecurrentNode& node_;
+  std::vector<int64_t> order_;
+};
+
+// Other cells, unrolled.
+class UnrolledRecurrence {
+ public:
+  UnrolledRecurrence(NodeReader& n, const RecurrentNode& node)
+      : n_(n),
+        gates_(node.gates),
+        directions_(node.directions),
+        is_reverse_(node.direction == "reverse"),
+        batch_first_(node.batch_first),
+        clip_(node.clip),
+        hidden_(node.hidden),
+        activations_(node.activations) {
     x_ = batch_first_ ? n.transpose(n.input(0), {1, 0, 2}) : n.input(0);
     steps_ = n.type(x_).shape[0];
     batch_ = n.type(x_).shape[1];
@@ -113,7 +231,6 @@ class Recurrence {
                std::to_string(kMostSteps) + " of them");
     n.builder().expect_nodes(
         static_cast<uint64_t>(steps_ * static_cast<int64_t>(directions_) * kMostStepNodes));
-    activations_ = read_activations(n, std::move(activations), directions_);
   }
 
   // `keep_r_bias`: the recurrent bias stays apart. `state_c`, `peephole`: inputs that hold these, 0
@@ -135,7 +252,7 @@ class Recurrence {
                      .c = {},
                      .activations = {first, first + static_cast<int64_t>(count)}};
     if (n_.has_input(3)) {
-      check_shape(3, {static_cast<int64_t>(directions_), 2 * gates_ * hidden_});
+      check_recurrent_input(n_, 3, {static_cast<int64_t>(directions_), 2 * gates_ * hidden_});
       const ValueId bias = row(3, d);
       const ValueId of_w = cut(bias, 0, 0, gates_ * hidden_);
       const ValueId of_r = cut(bias, 0, gates_ * hidden_, gates_ * hidden_);
@@ -145,7 +262,7 @@ class Recurrence {
     }
     if (parts.state_c != 0) result.c = state(parts.state_c, d);
     if (parts.peephole != 0 && n_.has_input(parts.peephole)) {
-      check_shape(parts.peephole, {static_cast<int64_t>(directions_), 3 * hidden_});
+      check_recurrent_input(n_, parts.peephole, {static_cast<int64_t>(directions_), 3 * hidden_});
       result.peephole = row(parts.peephole, d);
     }
     return result;
@@ -206,12 +323,6 @@ class Recurrence {
   [[nodiscard]] size_t directions() const { return directions_; }
 
  private:
-  void check_shape(size_t i, const Shape& wanted) {
-    if (n_.shape(i) == wanted) return;
-    n_.refuse("input " + std::to_string(i) + " is " + to_string(n_.shape(i)) + ", wanted " +
-              to_string(wanted));
-  }
-
   // Row d of an input whose first axis is the direction.
   ValueId row(size_t i, size_t d) {
     const Shape shape = n_.shape(i);
@@ -229,8 +340,9 @@ class Recurrence {
           {{"shape", Ints{batch_, hidden_}}, {"dtype", std::string(name_of(n_.dtype(0)))}});
     }
     const auto directions = static_cast<int64_t>(directions_);
-    check_shape(
-        i, batch_first_ ? Shape{batch_, directions, hidden_} : Shape{directions, batch_, hidden_});
+    check_recurrent_input(
+        n_, i,
+        batch_first_ ? Shape{batch_, directions, hidden_} : Shape{directions, batch_, hidden_});
     if (!batch_first_) return row(i, d);
     return n_.reshape(cut(n_.input(i), 1, static_cast<int64_t>(d), 1), {batch_, hidden_});
   }
@@ -280,7 +392,14 @@ ValueId times_transposed(NodeReader& n, ValueId h, ValueId r) {
 
 // h = f(x Wᵀ + h Rᵀ + b)
 void rnn(NodeReader& n, const OnnxOp&) {
-  Recurrence run(n, 1, {"Tanh"});
+  const RecurrentNode node = read_recurrent(n, 1, {"Tanh"});
+  for (const std::string activation : {"tanh", "relu"}) {
+    if (!node.has_activations({activation})) continue;
+    RecurrentOp op(n, node, {0});
+    return op.emit("rnn", {op.both_biases(), op.state(5), op.given(4)},
+                   {{"activation", activation}}, 2);
+  }
+  UnrolledRecurrence run(n, node);
   for (size_t d = 0; d < run.directions(); ++d) {
     Direction s = run.direction(d, {});
     run.walk(d, s, [&](ValueId x) {
@@ -293,7 +412,13 @@ void rnn(NodeReader& n, const OnnxOp&) {
 // Gates z, r, h: h' = (1 - z) g(..) + z h; the reset gate weighs h before or after its product.
 void gru(NodeReader& n, const OnnxOp&) {
   const bool resets_after = n.integer("linear_before_reset", 0) != 0;
-  Recurrence run(n, 3, {"Sigmoid", "Tanh"});
+  const RecurrentNode node = read_recurrent(n, 3, {"Sigmoid", "Tanh"});
+  if (node.has_activations({"sigmoid", "tanh"})) {
+    RecurrentOp op(n, node, {1, 0, 2});
+    return op.emit("gru", {op.bias(false), op.bias(true), op.state(5), op.given(4)},
+                   {{"linear_before_reset", resets_after}}, 2);
+  }
+  UnrolledRecurrence run(n, node);
   for (size_t d = 0; d < run.directions(); ++d) {
     Direction s = run.direction(d, {.keep_r_bias = true});
     const ValueId r_zr = run.cut(s.r, 0, 0, n.type(s.r).shape[0] / 3 * 2);
@@ -325,7 +450,13 @@ void gru(NodeReader& n, const OnnxOp&) {
 // Gates i, o, f, c; a peephole adds c to i and f, and the new c to o.
 void lstm(NodeReader& n, const OnnxOp&) {
   const bool couples = n.integer("input_forget", 0) != 0;
-  Recurrence run(n, 4, {"Sigmoid", "Tanh", "Tanh"});
+  const RecurrentNode node = read_recurrent(n, 4, {"Sigmoid", "Tanh", "Tanh"});
+  if (!couples && node.has_activations({"sigmoid", "tanh", "tanh"})) {
+    RecurrentOp op(n, node, {0, 2, 3, 1});
+    return op.emit("lstm", {op.both_biases(), op.state(5), op.state(6), op.given(4), op.given(7)},
+                   {}, 3);
+  }
+  UnrolledRecurrence run(n, node);
   for (size_t d = 0; d < run.directions(); ++d) {
     Direction s = run.direction(d, {.keep_r_bias = false, .state_c = 6, .peephole = 7});
     const auto peep = [&](ValueId x, int64_t which, ValueId c) {
