@@ -27,7 +27,7 @@ constexpr uint32_t spirv_version_of(uint32_t vulkan_api_version) {
 
 // The largest cluster that every device with clusters runs (CUDA C++ Programming Guide, thread
 // block clusters).
-constexpr uint32_t kMaxCluster = 8;
+constexpr uint32_t kMaxCluster = 16;
 
 // The code may make clusters, and wait itself for the grids before it.
 bool has_clusters(const fb::Variant& variant) {

@@ -49,10 +49,10 @@ std::vector<Fixture> cuda_fixtures() {
                    [](SpecVariant& v) { v.cluster_x = 2; }),
       cuda_fixture(Rule::LaunchFields, "PTX for compute_80 that waits", kPtx,
                    [](SpecVariant& v) { v.waits_for_predecessors = true; }),
-      cuda_fixture(Rule::LaunchFields, "clusters of 16", kCubin,
+      cuda_fixture(Rule::LaunchFields, "clusters of 17", kCubin,
                    [](SpecVariant& v) {
-                     v.code = make_cubin({.cluster_x = 16});
-                     v.cluster_x = 16;
+                     v.code = make_cubin({.cluster_x = 17});
+                     v.cluster_x = 17;
                    }),
       cuda_fixture(Rule::LaunchFields, "more dynamic shared memory than shared memory", kPtx,
                    [](SpecVariant& v) { v.dynamic_shared_bytes = 4; }),

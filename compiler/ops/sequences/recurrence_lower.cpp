@@ -113,17 +113,23 @@ std::string stepwise_refusal(const OfferContext& at, const Recurrence& problem) 
   return {};
 }
 
-// From the caches that multiprocessors share, which hold the weights from the second step on.
-double cache_bytes_per_microsecond(const DeviceModel& device) {
-  return 2e3 * device.memory_gigabytes_per_second;
+// Fitted on an H200 to LSTMs of 64 to 1024 units. Weights come from the caches that multiprocessors
+// share, each from the second step on.
+double weight_bytes_per_microsecond(const DeviceModel& device) {
+  return 500 * device.memory_gigabytes_per_second;
 }
+double group_bytes_per_microsecond(const DeviceModel& device) {
+  return 1000 * device.memory_gigabytes_per_second / device.multiprocessors;
+}
+// Of a step between dispatches, besides theirs: loads behind loads, activations.
+constexpr double kDispatchedStepMicroseconds = 0.8;
 
 double whole_microseconds(const OfferContext& at, const Recurrence& problem) {
   const CellPlan plan = whole_plan(at, problem);
   const DeviceModel& device = at.device();
   const int64_t groups = problem.form.directions * ceil_div(problem.batch.bound(), plan.sequences);
   const auto waves = static_cast<double>(ceil_div(groups, int64_t{device.multiprocessors}));
-  const double rate = cache_bytes_per_microsecond(device) / device.multiprocessors;
+  const double rate = group_bytes_per_microsecond(device);
   return device.step_microseconds +
          waves * static_cast<double>(problem.steps.bound()) *
              (kInnerStepMicroseconds + static_cast<double>(problem.weight_bytes()) / rate);
@@ -136,7 +142,8 @@ double stepwise_microseconds(const OfferContext& at, const Recurrence& problem) 
       ceil_div(problem.batch.bound(), cell_plan(at, problem, kStepThreads).sequences);
   const double bytes = static_cast<double>(problem.weight_bytes()) * static_cast<double>(reads);
   return static_cast<double>(problem.steps.bound()) *
-         (device.step_microseconds + bytes / cache_bytes_per_microsecond(device));
+         (device.step_microseconds + kDispatchedStepMicroseconds +
+          bytes / weight_bytes_per_microsecond(device));
 }
 
 using CellDispatch = DispatchBuilder<RecurrenceParams>;
@@ -190,10 +197,8 @@ Dim flops_of_step(const Recurrence& problem) {
          (2 * problem.form.directions * problem.gates() * problem.hidden * problem.hidden);
 }
 
-bool emit_whole(LowerContext& ctx, const Recurrence& problem) {
-  const CellPlan plan = whole_plan(ctx, problem);
-  CellDispatch dispatch = ctx.dispatch<KernelId::recurrence>();
-  describe(dispatch, problem, plan);
+// What the forms of all steps say besides.
+void describe_states(CellDispatch& dispatch, const Recurrence& problem) {
   dispatch.define("RLX_STEPWISE", 0)
       .define("RLX_HAS_H", problem.h ? 1 : 0)
       .define("RLX_HAS_C", problem.c ? 1 : 0)
@@ -204,9 +209,16 @@ bool emit_whole(LowerContext& ctx, const Recurrence& problem) {
   if (problem.h) dispatch.write(&RecurrenceParams::h, *problem.h);
   if (problem.c) dispatch.write(&RecurrenceParams::c, *problem.c);
   if (problem.lengths) dispatch.count_index_errors();
+  dispatch.work(byte_size(problem.x.type) + byte_size(problem.w.type) + byte_size(problem.y.type),
+                flops_of_step(problem) * problem.steps);
+}
+
+bool emit_whole(LowerContext& ctx, const Recurrence& problem) {
+  const CellPlan plan = whole_plan(ctx, problem);
+  auto dispatch = ctx.dispatch<KernelId::recurrence>();
+  describe(dispatch, problem, plan);
+  describe_states(dispatch, problem);
   dispatch.grid(split_grid(ceil_div(problem.batch, plan.sequences) * problem.form.directions))
-      .work(byte_size(problem.x.type) + byte_size(problem.w.type) + byte_size(problem.y.type),
-            flops_of_step(problem) * problem.steps)
       .reason(std::to_string(plan.sequences) + " sequences of a direction to a workgroup of " +
               std::to_string(plan.units) + " units by " + std::to_string(plan.lanes) + " lanes");
   return true;
@@ -230,7 +242,7 @@ bool emit_stepwise(LowerContext& ctx, const Recurrence& problem) {
     const auto from = static_cast<size_t>(step % 2);
     const bool is_first = step == 0;
     const bool is_last = step == steps - 1;
-    CellDispatch dispatch = ctx.dispatch<KernelId::recurrence>();
+    auto dispatch = ctx.dispatch<KernelId::recurrence>();
     describe(dispatch, problem, plan);
     dispatch.define("RLX_STEPWISE", 1)
         .define("RLX_HAS_H", 1)
@@ -256,8 +268,137 @@ bool emit_stepwise(LowerContext& ctx, const Recurrence& problem) {
   return true;
 }
 
+constexpr uint32_t kClusterThreads = 512;
+constexpr uint32_t kClusterWarps = kClusterThreads / 32;
+constexpr int64_t kRegisters = 128;      // of a thread
+constexpr int64_t kOtherRegisters = 68;  // than sums, values of h and weights
+constexpr int64_t kClusterSharedBytes = 220 * 1024;
+constexpr int64_t kMostClusterGrid = 65535;
+
+struct ClusterPlan {
+  int64_t sharers = 0;  // workgroups of a cluster; 0: none that has room
+  int64_t warp_units = 1;
+  int64_t held_pieces = 0;  // of weights, 16 bytes in the registers of a thread
+  int64_t left_pieces = 0;  // in shared memory
+  int64_t sequences = 1;
+};
+
+int64_t left_bytes(const ClusterPlan& plan) {
+  return plan.left_pieces * kClusterThreads * 16;
+}
+
+// `sequences`: a power of two.
+ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t sharers, int64_t sequences) {
+  const int64_t piece = 16 / element_bytes(problem.w.dtype());
+  const int64_t row_pieces = ceil_div(problem.hidden, 32 * piece);
+  const int64_t units = ceil_div(ceil_div(problem.hidden, sharers), int64_t{kClusterWarps});
+  const int64_t places = problem.gates() == 1 ? 1 : 4;
+  ClusterPlan plan{.sharers = sharers,
+                   .warp_units = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(units))),
+                   .sequences = sequences};
+  // A lane keeps one of a warp's sums at last, and all of them with h of a piece at first.
+  const int64_t sums = places * plan.warp_units * sequences;
+  const int64_t pieces = plan.warp_units * problem.gates() * row_pieces;
+  const int64_t room = kRegisters - kOtherRegisters - sums - sequences * piece;
+  plan.held_pieces = std::clamp<int64_t>(room / 4, 0, pieces);
+  plan.left_pieces = pieces - plan.held_pieces;
+  const int64_t states = 2 * sequences * row_pieces * 32 * piece * 4;
+  if (sums > 32 || room < 0 || left_bytes(plan) + states > kClusterSharedBytes) plan.sharers = 0;
+  return plan;
+}
+
+// Fitted on an H200 to LSTMs of 64 to 512 units: from the arrival of h to that of the next.
+constexpr double kAloneStepMicroseconds = 0.6;
+constexpr double kClusterStepMicroseconds = 0.95;
+constexpr double kClusterBeginMicroseconds = 6;  // weights to registers
+constexpr double kCyclesPerMicrosecond = 1700;
+constexpr double kLanesPerCycle = 128;        // products of one multiprocessor
+constexpr double kSharedBytesPerCycle = 128;  // its shared memory
+
+double cluster_plan_microseconds(const DeviceModel& device, const Recurrence& problem,
+                                 const ClusterPlan& plan) {
+  const int64_t groups =
+      problem.form.directions * ceil_div(problem.batch.bound(), plan.sequences) * plan.sharers;
+  // Clusters lie within groups of 16 to 18 multiprocessors, of which some are left over.
+  const auto waves = static_cast<double>(
+      ceil_div(groups, std::max<int64_t>(int64_t{device.multiprocessors} * 4 / 5, 1)));
+  const int64_t products =
+      problem.gates() * ceil_div(problem.hidden, plan.sharers) * problem.hidden * plan.sequences;
+  const int64_t read_bytes = left_bytes(plan) + kClusterWarps * plan.sequences * problem.hidden * 4;
+  const double cycles = static_cast<double>(products) / kLanesPerCycle +
+                        static_cast<double>(read_bytes) / kSharedBytesPerCycle;
+  return device.step_microseconds + kClusterBeginMicroseconds +
+         waves * static_cast<double>(problem.steps.bound()) *
+             ((plan.sharers == 1 ? kAloneStepMicroseconds : kClusterStepMicroseconds) +
+              cycles / kCyclesPerMicrosecond);
+}
+
+// The fastest of those that have room.
+ClusterPlan cluster_plan(const OfferContext& at, const Recurrence& problem) {
+  ClusterPlan best;
+  double least = 0;
+  for (const int64_t sharers : {1, 2, 4, 8, 16}) {
+    for (int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
+      const ClusterPlan plan = cluster_plan_of(problem, sharers, sequences);
+      if (plan.sharers == 0) continue;
+      const double time = cluster_plan_microseconds(at.device(), problem, plan);
+      if (best.sharers != 0 && time >= least) continue;
+      best = plan;
+      least = time;
+    }
+  }
+  return best;
+}
+
+std::string cluster_refusal(const OfferContext& at, const Recurrence& problem) {
+  if (problem.cell == CellKind::GruResetFirst) return "a step of this cell is two products";
+  const DType w = problem.w.dtype();
+  if (problem.x.dtype() != DType::f32 || w == DType::f64) return "f64";
+  if (problem.hidden * element_bytes(w) % 16 != 0 || at.alignment(problem.w) < 16)
+    return "rows of w are no whole pieces of 16 bytes";
+  const ClusterPlan plan = cluster_plan(at, problem);
+  if (plan.sharers == 0)
+    return "a cluster has no room for weights of " + std::to_string(problem.weight_bytes()) +
+           " bytes";
+  const Dim groups = ceil_div(problem.batch, plan.sequences) * problem.form.directions;
+  if ((groups * plan.sharers).range().most > kMostClusterGrid) return "too many sequences";
+  // For architectures without clusters.
+  return whole_refusal(at, problem);
+}
+
+double cluster_microseconds(const OfferContext& at, const Recurrence& problem) {
+  return cluster_plan_microseconds(at.device(), problem, cluster_plan(at, problem));
+}
+
+bool emit_cluster(LowerContext& ctx, const Recurrence& problem) {
+  const ClusterPlan cluster = cluster_plan(ctx, problem);
+  // The form that architectures without clusters take.
+  CellPlan plan = cell_plan(ctx, problem, kClusterThreads);
+  plan.lanes = 32;
+  plan.units = kClusterWarps;
+  plan.sequences = cluster.sequences;
+  auto dispatch = ctx.dispatch<KernelId::recurrence_cluster>();
+  describe(dispatch, problem, plan);
+  describe_states(dispatch, problem);
+  dispatch.define("RLX_SHARERS", cluster.sharers)
+      .define("RLX_WARP_UNITS", cluster.warp_units)
+      .define("RLX_HELD_PIECES", cluster.held_pieces)
+      .define("RLX_SHORT_BF16", problem.w.dtype() == DType::bf16 ? 1 : 0)
+      .grid(ceil_div(problem.batch, plan.sequences) * (problem.form.directions * cluster.sharers))
+      .reason(std::to_string(plan.sequences) + " sequences of a direction to a cluster of " +
+              std::to_string(cluster.sharers) + " workgroups, " +
+              std::to_string(left_bytes(cluster)) + " bytes of weights in shared memory");
+  return true;
+}
+
 // Ordered by rank; within one, times decide.
 constexpr std::array kRecurrenceOffers = {
+    Offer<Recurrence>{.kernel = KernelId::recurrence_cluster,
+                      .estimate = Estimate::Bound,
+                      .refusal = cluster_refusal,
+                      .microseconds = cluster_microseconds,
+                      .emit = emit_cluster,
+                      .takes_free_sizes = true},
     Offer<Recurrence>{.kernel = KernelId::recurrence,
                       .form = "whole",
                       .estimate = Estimate::Bound,
