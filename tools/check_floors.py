@@ -28,6 +28,7 @@ FAMILIES = {
     "movement": ["lowering"],
     "generation": ["lowering"],
     "rows": ["lowering"],
+    "sequences": ["lowering"],
     "indexing": ["lowering"],
     "product": ["lowering"],
     "attention": ["lowering", "indexing"],
