@@ -311,4 +311,50 @@ struct ResizeParams {
   rlx_ptr y;
 };
 
+// Causal convolution along a sequence; bias and state0 are 0 where absent, and so are y or state where a step writes the other.
+struct CausalConvParams {
+  rlx_ptr x;
+  rlx_ptr w;
+  rlx_ptr bias;
+  rlx_ptr state0;
+  rlx_ptr y;
+  rlx_ptr state;
+};
+
+// A vector of states for each channel. d, z, delta_bias, state0 and state are 0 where absent; partial is scratch of the form that
+// takes a sequence in several parts.
+struct SelectiveScanParams {
+  rlx_ptr x;
+  rlx_ptr delta;
+  rlx_ptr a;
+  rlx_ptr b;
+  rlx_ptr c;
+  rlx_ptr d;
+  rlx_ptr z;
+  rlx_ptr delta_bias;
+  rlx_ptr state0;
+  rlx_ptr y;
+  rlx_ptr state;
+  rlx_ptr partial;
+};
+
+// A matrix of states for each head, which takes in keys and values and is read by queries. g: logarithm of the decay, or with `a` the
+// step size whose product with it that is; all but q, k, v and y are 0 where absent; partial is scratch of the form that takes a
+// sequence in several parts.
+struct LinearRecurrenceParams {
+  rlx_ptr q;
+  rlx_ptr k;
+  rlx_ptr v;
+  rlx_ptr g;
+  rlx_ptr beta;
+  rlx_ptr a;
+  rlx_ptr d;
+  rlx_ptr z;
+  rlx_ptr g_bias;
+  rlx_ptr state0;
+  rlx_ptr y;
+  rlx_ptr state;
+  rlx_ptr partial;
+};
+
 #endif

@@ -10,6 +10,7 @@
 #include "compiler/ops/product/product_offers.h"
 #include "compiler/ops/rows/row_tables.h"
 #include "compiler/ops/sequences/recurrence.h"
+#include "compiler/ops/sequences/sequence_tables.h"
 #include "compiler/ops/vision/conv_offers.h"
 #include "compiler/ops/vision/pool_offers.h"
 #include "compiler/ops/weighted/weighted_product.h"
@@ -22,7 +23,7 @@ std::vector<std::string> all_offer_names() {
         offer_names(attention_offers()), scatter_offer_names(), softmax_offer_names(),
         norm_offer_names(), moments_offer_names(), reduce_offer_names(), arg_reduce_offer_names(),
         cumulative_offer_names(), sort_offer_names(), copy_offer_names(), pool_offer_names(),
-        recurrence_offer_names()}) {
+        recurrence_offer_names(), selective_scan_offer_names()}) {
     names.insert(names.end(), family.begin(), family.end());
   }
   std::sort(names.begin(), names.end());

@@ -20,7 +20,7 @@ Index make_index() {
   for (const auto rows :
        {elementwise_rows(), shape_rows(), movement_rows(), reduction_rows(), product_rows(),
         attention_rows(), rotary_rows(), norm_rows(), vision_rows(), quantize_rows(),
-        generator_rows(), loss_rows(), recurrent_rows(), spectral_rows()}) {
+        generator_rows(), loss_rows(), recurrent_rows(), spectral_rows(), state_space_rows()}) {
     for (const OnnxOp& row : rows) index.emplace(row.name, &row);
   }
   return index;

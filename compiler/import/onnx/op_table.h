@@ -24,6 +24,7 @@ std::span<const OnnxOp> recurrent_rows();
 std::span<const OnnxOp> spectral_rows();
 std::span<const OnnxOp> attention_rows();
 std::span<const OnnxOp> rotary_rows();
+std::span<const OnnxOp> state_space_rows();
 // Of the domain com.microsoft.
 std::span<const OnnxOp> microsoft_rows();
 std::span<const OnnxOp> microsoft_attention_rows();
