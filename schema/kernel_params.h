@@ -357,4 +357,14 @@ struct LinearRecurrenceParams {
   rlx_ptr partial;
 };
 
+// Fourier transforms of rows; window, before and after (factors of the elements read and written) are 0 where absent.
+struct FftParams {
+  rlx_ptr x;
+  rlx_ptr window;
+  rlx_ptr twiddles;
+  rlx_ptr before;
+  rlx_ptr after;
+  rlx_ptr y;
+};
+
 #endif

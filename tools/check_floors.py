@@ -27,6 +27,7 @@ FAMILIES = {
     "elementwise": ["lowering"],
     "movement": ["lowering"],
     "generation": ["lowering"],
+    "signal": ["lowering"],
     "rows": ["lowering"],
     "sequences": ["lowering"],
     "indexing": ["lowering"],

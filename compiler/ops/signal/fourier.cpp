@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+// fourier: a Fourier transform along one axis by tables (transform.h), in one dispatch, or in up to
+// four with scratch between.
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+
+#include "compiler/ops/lowering/index_type.h"
+#include "compiler/ops/lowering/region_codegen.h"
+#include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/signal/transform.h"
+#include "compiler/support/check.h"
+
+namespace rlx {
+namespace {
+
+constexpr size_t kWindow = 1;
+constexpr size_t kTwiddles = 2;
+constexpr size_t kChirp = 3;
+constexpr size_t kResponse = 4;
+constexpr uint32_t kFourierOptional[] = {kWindow, kChirp, kResponse};
+
+Transform transform_of(const AttributeReader& attrs) {
+  return {.points = attrs.integer("points"),
+          .axis = static_cast<size_t>(attrs.integer("axis")),
+          .inverse = attrs.flag("inverse"),
+          .scale = attrs.real("scale"),
+          .from = signal_form(attrs.text("from")),
+          .to = signal_form(attrs.text("to")),
+          .half = attrs.flag("half"),
+          .bins = attrs.integer("bins"),
+          .hop = attrs.integer("hop"),
+          .frame = attrs.integer("frame")};
+}
+
+DType arithmetic_of(DType x) {
+  return x == DType::f64 ? DType::f64 : DType::f32;
+}
+
+bool check_table(InferContext& ctx, size_t input, bool wanted, int64_t entries) {
+  const TensorType type = {arithmetic_of(ctx.dtype(0)), {entries, 2}};
+  if (ctx.has_input(input) == wanted && (!wanted || ctx.input(input) == type)) return true;
+  return ctx.fail(DiagCode::BadShape,
+                  "table " + std::to_string(input) + " is " +
+                      (ctx.has_input(input) ? to_string(ctx.input(input)) : "not there") +
+                      ", wanted " + (wanted ? to_string(type) : "none"));
+}
+
+bool infer_fourier(InferContext& ctx) {
+  const Transform transform = transform_of(ctx.attrs());
+  const std::optional<Shape> shape = complex_shape(ctx, ctx.input(0), transform.from);
+  if (!shape || !ctx.axis(static_cast<int64_t>(transform.axis), shape->size())) return false;
+  const std::optional<TensorType> y = transform_type(ctx, transform, *shape);
+  if (!y) return false;
+  const TransformPlan plan = plan_transform(transform.points, arithmetic_of(ctx.dtype(0))).value();
+  if (!check_table(ctx, kTwiddles, true, plan.points) ||
+      !check_table(ctx, kChirp, plan.chirps, transform.points) ||
+      !check_table(ctx, kResponse, plan.chirps, plan.points))
+    return false;
+  if (transform.bins > transform.points || transform.frame > transform.points) {
+    return ctx.fail(DiagCode::BadAttribute,
+                    std::to_string(transform.bins) + " bins and a frame of " +
+                        std::to_string(transform.frame) + ", wanted at most the " +
+                        std::to_string(transform.points) + " points");
+  }
+  if (ctx.has_input(kWindow) &&
+      (!is_float(ctx.dtype(kWindow)) || ctx.shape(kWindow) != Shape{transform.frame})) {
+    return ctx.fail(DiagCode::BadShape, "the window is " + to_string(ctx.input(kWindow)) +
+                                            ", wanted a float for each of the " +
+                                            std::to_string(transform.frame) + " of a frame");
+  }
+  ctx.set_output(0, *y);
+  return true;
+}
+
+bool evaluate_fourier(EvaluateContext& ctx) {
+  ctx.output(0) =
+      transformed(ctx.input(0), transform_of(ctx.attrs()),
+                  ctx.has_input(kWindow) ? &ctx.input(kWindow) : nullptr, ctx.output_type(0));
+  return true;
+}
+
+// ---- lower_fourier ----
+
+// One side of a dispatch: how complex elements lie in a tensor, in units of real numbers.
+struct Side {
+  TensorRef ref;
+  SignalForm form = SignalForm::Interleaved;
+  Strides kept;       // of the dims beside the transformed one
+  Dim step = 2;       // between elements
+  Dim imaginary = 1;  // from the real part to the imaginary one
+  Dim count = 1;      // elements that there are
+  int64_t point = 1;  // elements between the points of a row
+  int64_t inner = 0;  // elements between neighbouring rows (RLX_INNER)
+
+  [[nodiscard]] DType real() const {
+    return form == SignalForm::Complex ? DType::f32 : ref.dtype();
+  }
+};
+
+// What a dispatch does to its points besides.
+struct Leg {
+  int64_t points = 1;
+  int64_t inner_rows = 1;
+  int64_t twiddle_step = 1;
+  int64_t size = 1;   // elements that are transformed, over all rows of RLX_INNER
+  bool half = false;  // those of x are half a spectrum
+  bool window = false;
+  bool conjugate_x = false;
+  bool chirp_before = false;
+  bool conjugate_v = false;
+  bool twiddle_after = false;
+  std::optional<size_t> table_after = std::nullopt;  // an input of the node
+  bool conjugate_y = false;
+  double scale = 1;
+};
+
+// The transformed axis apart.
+struct Signal {
+  Side side;
+  Shape kept;
+};
+
+Signal signal_of(const TensorRef& ref, SignalForm form, const Transform& transform, bool frames) {
+  Shape shape = ref.shape();
+  Strides strides = ref.strides;
+  Signal signal{.side = {.ref = ref, .form = form}, .kept = {}};
+  if (form == SignalForm::Complex) {
+    for (Dim& stride : strides) stride *= 2;
+  } else if (form == SignalForm::Interleaved) {
+    signal.side.imaginary = strides.back();
+    shape.pop_back();
+    strides.pop_back();
+  } else if (form == SignalForm::Planar) {
+    shape.back() /= 2;
+    signal.side.imaginary = shape.back() * strides.back();
+  }
+  size_t axis = transform.axis;
+  if (frames) {
+    const Dim length = shape.back();
+    shape.back() = (length - transform.frame) / transform.hop + 1;
+    shape.push_back(transform.frame);
+    strides.push_back(strides.back());
+    strides[strides.size() - 2] *= transform.hop;
+  }
+  if (transform.hop > 0) axis = shape.size() - 1;
+  signal.side.step = strides[axis];
+  signal.side.count = shape[axis];
+  shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(axis));
+  strides.erase(strides.begin() + static_cast<std::ptrdiff_t>(axis));
+  signal.kept = shape;
+  signal.side.kept = strides;
+  return signal;
+}
+
+// Scratch of `elements` complex numbers for each row.
+Side scratch_side(LowerContext& ctx, const Shape& kept, int64_t elements, DType dtype) {
+  Shape shape = kept;
+  shape.push_back(elements);
+  shape.push_back(2);
+  Side side{.ref = ctx.scratch({dtype, shape}, "spectrum")};
+  side.kept = side.ref.strides;
+  side.kept.resize(kept.size());
+  side.count = elements;
+  return side;
+}
+
+// Both parts of an element are 8 bytes that lie together, aligned.
+bool has_pairs(const OfferContext& at, const Side& side) {
+  if (side.form == SignalForm::Complex) return true;
+  return side.form == SignalForm::Interleaved && side.real() == DType::f32 && side.imaginary == 1 &&
+         side.step.divides_by(2) && at.alignment(side.ref) >= 8 &&
+         std::all_of(side.kept.begin(), side.kept.end(),
+                     [](const Dim& stride) { return stride.divides_by(2); });
+}
+
+LoopDims row_loops(const Shape& kept, const Side& x, const Side& y) {
+  LoopDims loops;
+  for (size_t d = 0; d < kept.size(); ++d)
+    loops.push_back({.size = kept[d], .strides = {x.kept[d], y.kept[d]}});
+  return merged(loops);
+}
+
+// Neighbouring rows are nearer in memory than neighbouring points.
+bool lies_side_by_side(const Side& side, const Leg& leg, const LoopDims& rows, size_t operand) {
+  const int64_t step = side.step.bound();
+  const int64_t across = leg.inner_rows > 1 ? side.inner * step
+                         : rows.empty()     ? 0
+                                            : rows.back().strides[operand].bound();
+  return across != 0 && std::abs(across) < std::abs(side.point * step);
+}
+
+// How a workgroup is divided: lanes of 8 points, and as many rows as it has threads and memory for.
+struct FourierGroup {
+  int64_t lanes = 1;
+  int64_t rows = 1;
+  int64_t pitch = 1;
+  bool spread = false;
+};
+
+FourierGroup group_of(const OfferContext& at, const Leg& leg, const Dim& row_count,
+                      bool side_by_side, DType arithmetic) {
+  constexpr int64_t kThreads = 256;
+  constexpr int64_t kLeastThreads = 32;
+  constexpr int64_t kMostRowsBytes = 16 * 1024;  // of several rows
+  const int64_t bytes = 2 * element_bytes(arithmetic);
+  const auto power_above = [](int64_t number) {
+    return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(number)));
+  };
+  FourierGroup group;
+  group.lanes = std::min(kThreads, power_above(ceil_div(leg.points, 8)));
+  group.rows = kThreads / group.lanes;
+  while (group.rows > 1 && group.rows * leg.points * bytes > kMostRowsBytes) group.rows /= 2;
+  // Rows side by side share what they load; others may go to more groups.
+  const int64_t least_rows = side_by_side ? 8 : 1;
+  while (group.rows > least_rows && group.lanes * group.rows > kLeastThreads &&
+         ceil_div(row_count, group.rows).bound() < at.device().multiprocessors)
+    group.rows /= 2;
+  const int64_t most = static_cast<int64_t>(at.device().shared_bytes) / bytes;
+  group.spread = (leg.points + leg.points / 32 + 1) * group.rows <= most;
+  group.pitch = leg.points + (group.spread ? leg.points / 32 : 0);
+  // An odd pitch: neighbouring rows begin in different banks.
+  if (group.rows > 1) group.pitch += 1 - group.pitch % 2;
+  return group;
+}
+
+std::string passes_text(int64_t points) {
+  std::string text;
+  int64_t done = 1;
+  const std::optional<std::vector<int64_t>> radices = transform_radices(points);
+  RLX_CHECK(radices, "passes of " + std::to_string(points) + " points");
+  for (const int64_t radix : *radices) {
+    text += "RLX_PASS(" + std::to_string(radix) + ", " + std::to_string(done) + ") ";
+    done *= radix;
+  }
+  return text;
+}
+
+void dispatch_leg(LowerContext& ctx, const Leg& leg, const Shape& kept, const Side& x,
+                  const Side& y) {
+  const DType arithmetic = arithmetic_of(ctx.input_type(0).dtype);
+  const LoopDims loops = row_loops(kept, x, y);
+  const Dim rows = loop_count(loops) * leg.inner_rows;
+  const bool x_side_by_side = lies_side_by_side(x, leg, loops, 0);
+  const bool y_side_by_side = lies_side_by_side(y, leg, loops, 1);
+  const FourierGroup group = group_of(ctx, leg, rows, x_side_by_side || y_side_by_side, arithmetic);
+  const auto numbers = [](const Side& side) {
+    return side.ref.byte_range().length_bytes.range().most / element_bytes(side.real());
+  };
+  const int64_t farthest = std::max({numbers(x), numbers(y), rows.range().most + group.rows});
+  const DType window = leg.window ? ctx.input_type(kWindow).dtype : arithmetic;
+  std::string text = define_line("RLX_INDEX", index_type(IndexUse::Padded, farthest)) +
+                     define_line("RLX_SCALE", literal(arithmetic, leg.scale)) +
+                     define_line("RLX_PASSES", passes_text(leg.points)) +
+                     index_macro("RLX_X_ROW", loops, 0) + index_macro("RLX_Y_ROW", loops, 1);
+  const bool y_complex = y.form != SignalForm::Real;
+  auto dispatch = ctx.dispatch<KernelId::fft>();
+  dispatch.workgroup({static_cast<uint32_t>(group.lanes * group.rows), 1, 1})
+      .define("RLX_POINTS", leg.points)
+      .define("RLX_LANES", group.lanes)
+      .define("RLX_ROWS", group.rows)
+      .define("RLX_PITCH", group.pitch)
+      .define("RLX_SPREAD", group.spread ? 1 : 0)
+      .define("RLX_ROW_COUNT", integer_text(rows))
+      .define("RLX_INNER", leg.inner_rows)
+      .define("RLX_TWIDDLE_STEP", leg.twiddle_step)
+      .define("RLX_X", std::string(name_of(x.real())))
+      .define("RLX_Y", std::string(name_of(y.real())))
+      .define("RLX_W", std::string(name_of(window)))
+      .define("RLX_R", std::string(name_of(arithmetic)))
+      .define("RLX_WIDE", arithmetic == DType::f64 ? 1 : 0)
+      .define("RLX_SIZE", leg.size)
+      .define("RLX_X_FORM", leg.half                     ? 2
+                            : x.form == SignalForm::Real ? 0
+                                                         : 1)
+      .define("RLX_Y_COMPLEX", y_complex ? 1 : 0)
+      .define("RLX_X_PAIRS", has_pairs(ctx, x) ? 1 : 0)
+      .define("RLX_Y_PAIRS", has_pairs(ctx, y) ? 1 : 0)
+      .define("RLX_X_STEP", integer_text(x.step))
+      .define("RLX_Y_STEP", integer_text(y.step))
+      .define("RLX_X_IMAGINARY", integer_text(x.imaginary))
+      .define("RLX_Y_IMAGINARY", integer_text(y.imaginary))
+      .define("RLX_X_COUNT", integer_text(x.count))
+      .define("RLX_Y_COUNT", integer_text(y.count))
+      .define("RLX_X_POINT", x.point)
+      .define("RLX_Y_POINT", y.point)
+      .define("RLX_X_INNER", x.inner)
+      .define("RLX_Y_INNER", y.inner)
+      .define("RLX_X_SIDE_BY_SIDE", x_side_by_side ? 1 : 0)
+      .define("RLX_Y_SIDE_BY_SIDE", y_side_by_side ? 1 : 0)
+      .define("RLX_CONJUGATE_X", leg.conjugate_x ? 1 : 0)
+      .define("RLX_HAS_WINDOW", leg.window ? 1 : 0)
+      .define("RLX_HAS_BEFORE", leg.chirp_before ? 1 : 0)
+      .define("RLX_CONJUGATE_V", leg.conjugate_v ? 1 : 0)
+      .define("RLX_AFTER", leg.twiddle_after ? 2
+                           : leg.table_after ? 1
+                                             : 0)
+      .define("RLX_CONJUGATE_Y", leg.conjugate_y ? 1 : 0)
+      .generated("rows.inc", text)
+      .read(&FftParams::x, x.ref, has_pairs(ctx, x) ? 8 : 0)
+      .read(&FftParams::twiddles, ctx.input(kTwiddles), 8)
+      .write(&FftParams::y, y.ref, has_pairs(ctx, y) ? 8 : 0)
+      .grid(split_grid(ceil_div(rows, group.rows)))
+      .work(x.ref.byte_range().length_bytes + y.ref.byte_range().length_bytes,
+            rows * (5 * leg.points * std::bit_width(static_cast<uint64_t>(leg.points))))
+      .reason(std::to_string(leg.points) + " points, " + std::to_string(group.lanes) +
+              " threads to a row, " + std::to_string(group.rows) + " rows per workgroup");
+  if (leg.window) dispatch.read(&FftParams::window, ctx.input(kWindow));
+  if (leg.chirp_before) dispatch.read(&FftParams::before, ctx.input(kChirp), 8);
+  if (leg.table_after) dispatch.read(&FftParams::after, ctx.input(*leg.table_after), 8);
+}
+
+// The transform of plan.points points with what `leg` adds at its begin and at its end: whole, or
+// as columns, twiddled, and then rows.
+void emit_legs(LowerContext& ctx, const TransformPlan& plan, Leg leg, const Shape& kept,
+               const Side& x, const Side& y) {
+  leg.points = plan.points;
+  if (plan.columns == 1) {
+    dispatch_leg(ctx, leg, kept, x, y);
+    return;
+  }
+  const int64_t columns = plan.columns;
+  const int64_t rows = plan.points / columns;
+  const Side between = scratch_side(ctx, kept, plan.points, arithmetic_of(ctx.input_type(0).dtype));
+  // Point n = columns * n1 + n2 to k1 along n1, then to k = k1 + rows * k2 along n2.
+  Side from = x;
+  from.point = columns;
+  from.inner = 1;
+  Side to = between;
+  to.point = columns;
+  to.inner = 1;
+  Leg down = leg;
+  down.points = rows;
+  down.inner_rows = columns;
+  down.twiddle_step = columns;
+  down.conjugate_v = false;
+  down.table_after = std::nullopt;
+  down.twiddle_after = true;
+  down.conjugate_y = false;
+  down.scale = 1;
+  dispatch_leg(ctx, down, kept, from, to);
+
+  from = between;
+  from.inner = columns;
+  to = y;
+  to.point = rows;
+  to.inner = 1;
+  Leg along = leg;
+  along.points = columns;
+  along.inner_rows = rows;
+  along.twiddle_step = rows;
+  along.size = plan.points;
+  along.half = false;
+  along.window = false;
+  along.conjugate_x = false;
+  along.chirp_before = false;
+  dispatch_leg(ctx, along, kept, from, to);
+}
+
+bool lower_fourier(LowerContext& ctx) {
+  const Transform transform = transform_of(ctx.attrs());
+  const TensorRef y_ref = ctx.output(0);
+  if (element_count(y_ref.shape()) == 0) return true;
+  const Signal x = signal_of(ctx.input(0), transform.from, transform, transform.hop > 0);
+  Signal y = signal_of(y_ref, transform.to, transform, false);
+  RLX_CHECK(x.kept == y.kept, "rows of " + ctx.node().name);
+  const DType arithmetic = arithmetic_of(ctx.input_type(0).dtype);
+  const TransformPlan plan = plan_transform(transform.points, arithmetic).value();
+  const Leg begin{.size = transform.points,
+                  .half = transform.half,
+                  .window = ctx.has_input(kWindow),
+                  .conjugate_x = transform.inverse};
+  if (!plan.chirps) {
+    Leg whole = begin;
+    whole.conjugate_y = transform.inverse;
+    whole.scale = transform.scale;
+    emit_legs(ctx, plan, whole, x.kept, x.side, y.side);
+    return true;
+  }
+  // X[k] = w[k] sum_n (x[n] w[n]) conj(w[k - n]), a convolution: its product in the spectrum, and
+  // back by the transform of the conjugate.
+  const Side spectrum = scratch_side(ctx, x.kept, plan.points, arithmetic);
+  Leg forward = begin;
+  forward.chirp_before = true;
+  forward.table_after = kResponse;
+  forward.conjugate_y = true;
+  emit_legs(ctx, plan, forward, x.kept, x.side, spectrum);
+  emit_legs(ctx, plan,
+            {.size = plan.points,
+             .conjugate_v = true,
+             .table_after = kChirp,
+             .conjugate_y = transform.inverse,
+             .scale = transform.scale},
+            x.kept, spectrum, y.side);
+  return true;
+}
+
+constexpr AttrSpec form_attribute(std::string_view name) {
+  return {.name = name, .type = AttrType::String, .required = true, .choices = kSignalForms};
+}
+constexpr AttrSpec kFourierAttrs[] = {
+    {.name = "points",
+     .type = AttrType::Int,
+     .required = true,
+     .minimum = 1,
+     .maximum = kLargestInt},
+    {.name = "axis", .type = AttrType::Int, .required = true, .minimum = 0},
+    {.name = "inverse", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "scale", .type = AttrType::Float, .default_text = "1"},
+    form_attribute("from"),
+    form_attribute("to"),
+    {.name = "half", .type = AttrType::Bool, .default_text = "false"},
+    {.name = "bins", .type = AttrType::Int, .required = true, .minimum = 1, .maximum = kLargestInt},
+    {.name = "hop",
+     .type = AttrType::Int,
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = kLargestInt},
+    {.name = "frame",
+     .type = AttrType::Int,
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = kLargestInt},
+};
+
+constexpr OpDef kFourierOps[] = {
+    {.name = "fourier",
+     .signature =
+         "fourier(x, [window], twiddles, [chirp], [response]; points, axis, inverse=false, "
+         "scale=1, from, to, half=false, bins, hop=0, frame=0) -> y",
+     .inputs = {5, 5},
+     .outputs = {1, 1},
+     .attrs = kFourierAttrs,
+     .infer = infer_fourier,
+     .evaluate = evaluate_fourier,
+     .lower = lower_fourier,
+     .optional_inputs = kFourierOptional,
+     .reads_strides = true,
+     .place_refusal = no_place_refusal,
+     .keeps_f32 = ~0u},
+};
+
+}  // namespace
+
+std::span<const OpDef> fourier_ops() {
+  return kFourierOps;
+}
+
+}  // namespace rlx

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Fourier transform along one axis (ops.md 11.1): what fft, rfft, irfft and stft ask for, and the
+// op `fourier` that computes it by tables.
+#pragma once
+
+#include <complex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "compiler/ops/op_def.h"
+
+namespace rlx {
+
+// How a tensor holds its numbers. Axes are those of the complex shape, without the last one of
+// Interleaved and with half of Planar's, whose transformed axis is the last.
+enum class SignalForm : uint8_t { Real, Complex, Planar, Interleaved };
+// As attributes name them; c64 is Complex.
+inline constexpr std::string_view kSignalForms[] = {"real", "c64", "planar", "interleaved"};
+SignalForm signal_form(std::string_view name);
+
+struct Transform {
+  int64_t points = 1;  // n
+  size_t axis = 0;     // of x
+  bool inverse = false;
+  double scale = 1;
+  SignalForm from = SignalForm::Complex;
+  SignalForm to = SignalForm::Complex;
+  bool half = false;  // x holds the bins 0 .. n/2 of the spectrum of a real signal
+  int64_t bins = 1;   // of the result, the first ones
+  int64_t hop = 0;    // between frames of the last axis; 0: the axis is no frames
+  int64_t frame = 0;  // points that each frame takes; the others up to n are 0
+};
+
+// The complex shape of a tensor; nullopt where it is no such form, with a diagnostic.
+std::optional<Shape> complex_shape(NodeContext& ctx, const TensorType& x, SignalForm form);
+// The type of the result for x of this complex shape and dtype; nullopt with a diagnostic.
+std::optional<TensorType> transform_type(InferContext& ctx, const Transform& transform,
+                                         const Shape& shape);
+// The factor of a transform under a name of NumPy's, or "none".
+double transform_scale(std::string_view norm, int64_t points, bool inverse);
+
+// The result of this type by the definition, with magnitudes (those of x are taken for its terms);
+// window: a tensor of the frame's points, or nullptr.
+Tensor transformed(const Tensor& x, const Transform& transform, const Tensor* window,
+                   const TensorType& type);
+// The transform of x as a node of the op `fourier`, with its tables.
+ValueId emit_transform(RewriteContext& ctx, ValueId x, const Transform& transform,
+                       std::optional<ValueId> window = std::nullopt);
+
+// How a transform is computed: rows in shared memory; longer ones as rows and columns of those;
+// lengths with other prime factors as convolutions with a chirp (Bluestein).
+struct TransformPlan {
+  int64_t points = 1;   // of the transforms that are computed: n, or of the convolution
+  int64_t columns = 1;  // points = rows * columns; 1: whole
+  bool chirps = false;
+};
+// nullopt where it is too long.
+std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic);
+// The factors 8, 7, 5, 4, 3 and 2 of a length, in the order of the passes; nullopt: it has others.
+std::optional<std::vector<int64_t>> transform_radices(int64_t points);
+
+}  // namespace rlx

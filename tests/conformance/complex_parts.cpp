@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conformance of complex_norm_sq, conjugate, complex, real and imag (ops.md 11.2).
+#include <string>
+
+#include "tests/support/case.h"
+
+namespace rlx::test {
+
+std::vector<Case> complex_parts_cases() {
+  std::vector<Case> cases;
+  const CaseTensor known = tensor(DType::c64, {2}).of({3, -4, -0.5, 2});
+  const auto add = [&cases](const std::string& law, const std::string& op, const CaseTensor& z,
+                            Tolerance tolerance, std::vector<std::vector<double>> golden = {}) {
+    cases.push_back({.name = law + " " + to_string(z.type),
+                     .op = op,
+                     .inputs = {z},
+                     .tolerance = tolerance,
+                     .golden = std::move(golden)});
+  };
+  add("values", "complex_norm_sq", known, Tolerance::Sum, {{25, 4.25}});
+  add("values", "conjugate", known, Tolerance::Exact, {{3, 4, -0.5, -2}});
+  add("values", "real", known, Tolerance::Exact, {{3, -0.5}});
+  add("values", "imag", known, Tolerance::Exact, {{-4, 2}});
+  add("T127 8 bytes an element", "complex_norm_sq", tensor(DType::c64, {33, 65}), Tolerance::Sum);
+  for (const std::string op : {"conjugate", "real", "imag"}) {
+    add("T127 8 bytes an element", op, tensor(DType::c64, {33, 65}).edges(), Tolerance::Exact);
+    add("T19 empty", op, tensor(DType::c64, {0, 3}), Tolerance::Exact);
+  }
+  cases.push_back(
+      {.name = "values",
+       .op = "complex",
+       .inputs = {tensor(DType::f32, {2}).of({1, 2}), tensor(DType::f32, {2}).of({-3, 0})},
+       .golden = {{1, -3, 2, 0}}});
+  cases.push_back({.name = "special values",
+                   .op = "complex",
+                   .inputs = {tensor(DType::f32, {40}).edges(), tensor(DType::f32, {40}).edges()}});
+  cases.push_back({.name = "T22 parts of other shapes",
+                   .op = "complex",
+                   .inputs = {tensor(DType::f32, {3, 1, 5}), tensor(DType::f32, {4, 1})}});
+  return cases;
+}
+
+}  // namespace rlx::test
