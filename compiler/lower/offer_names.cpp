@@ -23,7 +23,7 @@ std::vector<std::string> all_offer_names() {
         offer_names(attention_offers()), scatter_offer_names(), softmax_offer_names(),
         norm_offer_names(), moments_offer_names(), reduce_offer_names(), arg_reduce_offer_names(),
         cumulative_offer_names(), sort_offer_names(), copy_offer_names(), pool_offer_names(),
-        recurrence_offer_names(), selective_scan_offer_names()}) {
+        recurrence_offer_names(), linear_recurrence_offer_names(), selective_scan_offer_names()}) {
     names.insert(names.end(), family.begin(), family.end());
   }
   std::sort(names.begin(), names.end());

@@ -173,6 +173,23 @@ std::vector<Case> gated_deltanet_cases() {
                              {.steps = 19, .by_key = true, .heads_first = true}));
   cases.push_back(delta_case("T116 a long sequence", DType::f32,
                              {.batch = 1, .steps = 1025, .keys = 32, .columns = 32}));
+  cases.push_back(
+      delta_case("in chunks", DType::f32,
+                 {.batch = 1, .steps = 1030, .keys = 19, .columns = 37, .rule = "gated"}));
+  cases.push_back(
+      delta_case("in chunks, more query heads", DType::f16,
+                 {.steps = 517, .heads = 1, .query_heads = 3, .key_heads = 1, .rule = "linear"}));
+  cases.push_back(delta_case("in chunks, a gate per key, heads before steps", DType::f32,
+                             {.batch = 1,
+                              .steps = 700,
+                              .keys = 19,
+                              .columns = 5,
+                              .rule = "gated",
+                              .by_key = true,
+                              .state0 = false,
+                              .heads_first = true}));
+  cases.push_back(delta_case("in chunks, the state not wanted", DType::bf16,
+                             {.batch = 1, .steps = 512, .rule = "gated", .outputs = 1}));
   cases.push_back(delta_case("from zero", DType::f32, {.state0 = false, .outputs = 1}));
   cases.push_back(delta_case("T116 T19 no steps: the state stays", DType::f32, {.steps = 0}));
   cases.push_back(

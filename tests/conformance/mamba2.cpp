@@ -109,8 +109,11 @@ std::vector<Case> mamba2_cases() {
                              {.steps = 5, .heads = 1, .head_size = 3, .groups = 1, .states = 300}));
   cases.push_back(mamba_case("one state, one column", DType::f32,
                              {.heads = 2, .head_size = 1, .groups = 1, .states = 1}));
-  cases.push_back(
-      mamba_case("T116 a long sequence", DType::f16, {.batch = 1, .steps = 1027, .heads = 2}));
+  cases.push_back(mamba_case("T116 a long sequence, in chunks", DType::f16,
+                             {.batch = 1, .steps = 1027, .heads = 2}));
+  cases.push_back(mamba_case(
+      "in chunks, all inputs", DType::f32,
+      {.batch = 1, .steps = 513, .heads = 2, .head_size = 19, .states = 9, .options = true}));
   cases.push_back(mamba_case("from zero", DType::f32, {.state0 = false, .outputs = 1}));
   cases.push_back(mamba_case("T116 T19 no steps: the state stays", DType::f32, {.steps = 0}));
   cases.push_back(

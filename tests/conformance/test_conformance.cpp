@@ -116,6 +116,13 @@ TEST_CASE("conformance of sorting by merged runs alone", "[offers]") {
   check_family(sort_cases(), {.without = {"sort tiles"}});
 }
 
+TEST_CASE("conformance of sequences in one piece", "[offers]") {
+  for (const std::vector<Case>& cases :
+       {selective_scan_cases(), gated_deltanet_cases(), mamba2_cases()}) {
+    check_family(cases, {.without = {"selective_scan chunks", "linear_recurrence chunks"}});
+  }
+}
+
 TEST_CASE("conformance of copies by regions and of pools by single threads", "[offers]") {
   check_family(transpose_cases(), {.without = {"transpose"}});
   check_family(pool_cases(), {.without = {"pool channels", "pool workgroup"}});

@@ -75,6 +75,18 @@ TEST_CASE("a_long_selective_scan_of_few_channels_is_taken_in_chunks") {
   CHECK(lower(selective_node({64, 4096, 4096}, {4096, 16}, {64, 4096, 16})).steps.size() == 1);
 }
 
+TEST_CASE("a_long_sequence_is_taken_in_chunks_where_no_step_reads_the_states") {
+  OneNode node =
+      delta_node({1, 4096, 2, 64}, {1, 4096, 2, 64}, {1, 4096, 2, 64}, {{"num_heads", int64_t{2}}});
+  CHECK(lower(node).steps.size() == 3);
+  node.attributes["rule"] = std::string("delta");
+  node.inputs.resize(4);
+  node.inputs.push_back(f32({1, 4096, 2}));
+  const Program program = lower(node);
+  CHECK(program.steps.size() == 1);
+  CHECK(contains(refusal_by(program, "linear_recurrence chunks"), "depends on the states"));
+}
+
 TEST_CASE("T122_heads_of_queries_keys_and_states_fit_each_other") {
   const Attributes four = {{"num_heads", int64_t{4}}};
   const Inferred shared = infer(delta_node({2, 7, 8, 5}, {2, 7, 2, 5}, {2, 7, 4, 3}, four));

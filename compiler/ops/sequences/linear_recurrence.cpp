@@ -3,11 +3,14 @@
 #include "compiler/ops/sequences/linear_recurrence.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <vector>
 
+#include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/sequences/sequence_tables.h"
 #include "compiler/ops/sequences/state_inputs.h"
 #include "schema/rounding.h"
 
@@ -60,12 +63,26 @@ std::optional<RecurrenceTiling> choose_recurrence_tiling(const LinearRecurrence&
   return tiling;
 }
 
-std::string recurrence_places(const LinearRecurrence& r, DType real) {
+Dim recurrence_groups(const LinearRecurrence& r, const RecurrenceTiling& tiling) {
+  return r.batch * r.heads * ceil_div(r.columns, tiling.columns());
+}
+
+// Decays of a head in a chunk that are kept beside its states.
+int64_t kept_decays(const LinearRecurrence& r) {
+  if (r.gate == RecurrenceGate::None) return 0;
+  return r.gate == RecurrenceGate::ByKey ? r.keys : 1;
+}
+
+// Dispatches of the form in chunks; Whole is the other form's only one.
+enum class RecurrencePhase : uint8_t { Whole, Local, Combine, Replay };
+
+std::string recurrence_places(const LinearRecurrence& r, const Dim& chunks, DType real) {
   std::vector<TensorRef> views = {r.q.ref, r.k.ref, r.v.ref, r.y.ref};
   for (const std::optional<HeadSteps>& other : {r.g, r.beta, r.z}) {
     if (other) views.push_back(other->ref);
   }
-  const Dim states = (r.batch + 1) * r.heads * (r.keys + 1) * (r.columns + kRecurrenceThreads * 2);
+  const Dim states =
+      (r.batch + 1) * (chunks + 1) * r.heads * (r.keys + 1) * (r.columns + kRecurrenceThreads * 2);
   std::string text = define_line("RLX_INDEX", sequence_index(views, states));
   const auto add = [&text](const std::string& name, const std::optional<HeadSteps>& at) {
     text += stride_line(name + "_BATCH", at ? at->batch : Dim(0));
@@ -95,23 +112,32 @@ std::optional<TensorRef> ref_of(const std::optional<HeadSteps>& at) {
   return at ? std::optional(at->ref) : std::nullopt;
 }
 
-void bind_recurrence(RecurrenceDispatch& dispatch, const LinearRecurrence& r) {
-  dispatch.read(&LinearRecurrenceParams::q, r.q.ref)
-      .read(&LinearRecurrenceParams::k, r.k.ref)
-      .read(&LinearRecurrenceParams::v, r.v.ref)
-      .write(&LinearRecurrenceParams::y, r.y.ref);
+void bind_recurrence(RecurrenceDispatch& dispatch, const LinearRecurrence& r, RecurrencePhase phase,
+                     const std::optional<TensorRef>& partial) {
+  if (partial) {
+    dispatch.bind(offsetof(LinearRecurrenceParams, partial), *partial,
+                  phase == RecurrencePhase::Local    ? AccessMode::Write
+                  : phase == RecurrencePhase::Replay ? AccessMode::Read
+                                                     : AccessMode::ReadWrite);
+  }
+  if (phase == RecurrencePhase::Whole || phase == RecurrencePhase::Combine) {
+    if (r.state) dispatch.write(&LinearRecurrenceParams::state, *r.state);
+    // Each thread reads its part of the states before it writes the same part.
+    if (r.state0) {
+      dispatch.read(&LinearRecurrenceParams::state0, *r.state0)
+          .allow_in_place_state(r.state0->buffer);
+    }
+  }
+  if (phase == RecurrencePhase::Combine) return;
+  dispatch.read(&LinearRecurrenceParams::k, r.k.ref).read(&LinearRecurrenceParams::v, r.v.ref);
   read_optional(dispatch, "RLX_G", &LinearRecurrenceParams::g, ref_of(r.g));
   read_optional(dispatch, "RLX_B", &LinearRecurrenceParams::beta, ref_of(r.beta));
   read_optional(dispatch, "RLX_A", &LinearRecurrenceParams::a, r.a);
-  read_optional(dispatch, "RLX_D", &LinearRecurrenceParams::d, r.d);
   read_optional(dispatch, "RLX_G_BIAS", &LinearRecurrenceParams::g_bias, r.g_bias);
+  if (phase == RecurrencePhase::Local) return;
+  dispatch.read(&LinearRecurrenceParams::q, r.q.ref).write(&LinearRecurrenceParams::y, r.y.ref);
+  read_optional(dispatch, "RLX_D", &LinearRecurrenceParams::d, r.d);
   if (r.z) dispatch.read(&LinearRecurrenceParams::z, r.z->ref);
-  if (r.state) dispatch.write(&LinearRecurrenceParams::state, *r.state);
-  // Each thread reads its part of the states before it writes the same part.
-  if (r.state0) {
-    dispatch.read(&LinearRecurrenceParams::state0, *r.state0)
-        .allow_in_place_state(r.state0->buffer);
-  }
 }
 
 void define_recurrence(RecurrenceDispatch& dispatch, const LinearRecurrence& r,
@@ -144,8 +170,7 @@ void define_recurrence(RecurrenceDispatch& dispatch, const LinearRecurrence& r,
       .define("RLX_HAS_Z", flag(r.z.has_value()))
       .define("RLX_HAS_G_BIAS", flag(r.g_bias.has_value()))
       .define("RLX_HAS_STATE0", flag(r.state0.has_value()))
-      .define("RLX_HAS_STATE", flag(r.state.has_value()))
-      .generated("places.inc", recurrence_places(r, real));
+      .define("RLX_HAS_STATE", flag(r.state.has_value()));
 }
 
 Dim recurrence_bytes(const LinearRecurrence& r, DType real) {
@@ -158,6 +183,95 @@ Dim recurrence_bytes(const LinearRecurrence& r, DType real) {
   return bytes + (r.state0 ? states : Dim(0)) + (r.state ? states : Dim(0));
 }
 
+void dispatch_recurrence(LowerContext& ctx, const LinearRecurrence& r, RecurrencePhase phase,
+                         int64_t chunk_length, const std::optional<TensorRef>& partial) {
+  constexpr std::array<const char*, 4> kReasons = {"", ": states of each chunk",
+                                                   ": states before each chunk", ": results"};
+  const RecurrenceTiling tiling = choose_recurrence_tiling(r).value();
+  const DType real = state_dtype(r.v.ref.dtype());
+  const bool whole = phase == RecurrencePhase::Whole;
+  const bool combines = phase == RecurrencePhase::Combine;
+  const Dim chunks = whole ? Dim(1) : ceil_div(r.steps, chunk_length);
+  const Dim states = r.batch * r.heads * r.keys * r.columns;
+  const int64_t reads = 1 + queries_of(r) + (r.corrects ? 1 : 0);
+  auto dispatch = ctx.dispatch<KernelId::linear_recurrence>();
+  define_recurrence(dispatch, r, tiling, real);
+  bind_recurrence(dispatch, r, phase, partial);
+  dispatch.workgroup({static_cast<uint32_t>(kRecurrenceThreads), 1, 1})
+      .define("RLX_PHASE", static_cast<int64_t>(phase))
+      .size("RLX_CHUNKS", chunks)
+      .define("RLX_CHUNK_LENGTH", whole ? integer_text(r.steps) : std::to_string(chunk_length))
+      .generated("places.inc", recurrence_places(r, chunks, real))
+      .grid(split_grid(combines ? ceil_div(states, kRecurrenceThreads)
+                                : recurrence_groups(r, tiling) * chunks))
+      .work((combines ? Dim(0) : recurrence_bytes(r, real)) +
+                (whole ? Dim(0) : states * chunks * element_bytes(real)),
+            combines ? 2 * states * chunks : 2 * reads * r.steps * states)
+      .reason("groups of " + std::to_string(tiling.columns()) + " columns, " +
+              std::to_string(tiling.items) + " of " + std::to_string(r.keys) +
+              " keys to a thread, " +
+              (whole ? std::to_string(tiling.tile) + " steps at a time"
+                     : "chunks of " + std::to_string(chunk_length) + " steps") +
+              kReasons.at(static_cast<size_t>(phase)));
+}
+
+// ---- the choice ----
+
+int64_t recurrence_chunk(const OfferContext& at, const LinearRecurrence& r) {
+  const RecurrenceTiling tiling = choose_recurrence_tiling(r).value();
+  return steps_of_chunk(at, recurrence_groups(r, tiling), r.steps, kMostTile);
+}
+
+std::string chunked_refusal(const OfferContext& at, const LinearRecurrence& r) {
+  if (r.corrects) return "what a step takes in depends on the states before it";
+  return recurrence_chunk(at, r) > 0 ? "" : "whole sequences keep the device busy, or are short";
+}
+
+bool emit_chunked_recurrence(LowerContext& ctx, const LinearRecurrence& r) {
+  const int64_t length = recurrence_chunk(ctx, r);
+  const Dim heads = r.batch * ceil_div(r.steps, length) * r.heads;
+  const TensorRef partial = ctx.scratch(
+      {state_dtype(r.v.ref.dtype()), {heads, r.keys * r.columns + kept_decays(r)}}, "partial");
+  for (const RecurrencePhase phase :
+       {RecurrencePhase::Local, RecurrencePhase::Combine, RecurrencePhase::Replay})
+    dispatch_recurrence(ctx, r, phase, length, partial);
+  return true;
+}
+
+bool emit_whole_recurrence(LowerContext& ctx, const LinearRecurrence& r) {
+  dispatch_recurrence(ctx, r, RecurrencePhase::Whole, 0, std::nullopt);
+  return true;
+}
+
+double recurrence_bound(const OfferContext& at, const LinearRecurrence& r) {
+  const DType real = state_dtype(r.v.ref.dtype());
+  const Dim flops = 6 * r.batch * r.steps * r.heads * r.keys * r.columns;
+  return thread_bound_microseconds(
+      at.device(), {.bytes = static_cast<uint64_t>(recurrence_bytes(r, real).bound()),
+                    .flops = static_cast<uint64_t>(flops.bound())});
+}
+
+constexpr std::array kLinearRecurrenceOffers = {
+    // Twice the work, but the groups of the whole form alone would leave the device idle.
+    Offer<LinearRecurrence>{.kernel = KernelId::linear_recurrence,
+                            .form = "chunks",
+                            .rank = 0,
+                            .estimate = Estimate::Bound,
+                            .refusal = chunked_refusal,
+                            .microseconds = recurrence_bound,
+                            .emit = emit_chunked_recurrence,
+                            .takes_free_sizes = true},
+    Offer<LinearRecurrence>{
+        .kernel = KernelId::linear_recurrence,
+        .form = "whole",
+        .rank = 1,
+        .estimate = Estimate::Bound,
+        .refusal = [](const OfferContext&, const LinearRecurrence&) { return std::string(); },
+        .microseconds = recurrence_bound,
+        .emit = emit_whole_recurrence,
+        .takes_free_sizes = true},
+};
+
 }  // namespace
 
 bool lower_linear_recurrence(LowerContext& ctx, const LinearRecurrence& r) {
@@ -166,21 +280,12 @@ bool lower_linear_recurrence(LowerContext& ctx, const LinearRecurrence& r) {
     return ctx.fail(DiagCode::Limit, "heads have " + std::to_string(r.keys) +
                                          " keys; registers hold no more than 4096, 2048 of f64");
   }
-  const DType real = state_dtype(r.v.ref.dtype());
-  const Dim groups = r.batch * r.heads * ceil_div(r.columns, tiling->columns());
-  // Only the readers of an empty state and of empty results see nothing to do.
-  if (groups == 0) return true;
-  auto dispatch = ctx.dispatch<KernelId::linear_recurrence>();
-  define_recurrence(dispatch, r, *tiling, real);
-  bind_recurrence(dispatch, r);
-  const int64_t reads = 1 + queries_of(r) + (r.corrects ? 1 : 0);
-  dispatch.workgroup({static_cast<uint32_t>(kRecurrenceThreads), 1, 1})
-      .grid(split_grid(groups))
-      .work(recurrence_bytes(r, real), 2 * reads * r.batch * r.heads * r.steps * r.keys * r.columns)
-      .reason("groups of " + std::to_string(tiling->columns()) + " columns, " +
-              std::to_string(tiling->items) + " of " + std::to_string(r.keys) +
-              " keys to a thread, " + std::to_string(tiling->tile) + " steps at a time");
-  return true;
+  if (recurrence_groups(r, *tiling) == 0) return true;
+  return lower_by_offers(ctx, std::span<const Offer<LinearRecurrence>>(kLinearRecurrenceOffers), r);
+}
+
+std::vector<std::string> linear_recurrence_offer_names() {
+  return offer_names(std::span<const Offer<LinearRecurrence>>(kLinearRecurrenceOffers));
 }
 
 }  // namespace rlx

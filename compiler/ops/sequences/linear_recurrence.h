@@ -34,10 +34,10 @@ struct LinearRecurrence {
   int64_t key_heads = 1;
   int64_t keys = 1;
   int64_t columns = 1;
-  HeadSteps q;
-  HeadSteps k;
-  HeadSteps v;
-  HeadSteps y;
+  HeadSteps q = {};
+  HeadSteps k = {};
+  HeadSteps v = {};
+  HeadSteps y = {};
   std::optional<HeadSteps> g = std::nullopt;
   std::optional<HeadSteps> beta = std::nullopt;
   std::optional<HeadSteps> z = std::nullopt;

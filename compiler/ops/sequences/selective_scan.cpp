@@ -158,10 +158,6 @@ constexpr int64_t kSelectiveThreads = 128;
 constexpr int64_t kSelectiveSharedBytes = 24576;
 // Steps staged at a time; chunks are multiples of it.
 constexpr int64_t kMostStaged = 16;
-// A chunk costs its states twice, and a pass over all chunks.
-constexpr int64_t kLeastChunk = 64;
-constexpr int64_t kLeastChunks = 4;
-
 // Dispatches of the form in chunks; Whole is the other form's only one.
 enum class SelectivePhase : uint8_t { Whole, Local, Combine, Replay };
 
@@ -211,15 +207,8 @@ bool choose_selective_tiling(SelectiveScan& scan) {
   return true;
 }
 
-// Steps of a chunk, so that all chunks together keep the device busy; none where the groups do
-// already, or the sequence is short.
 int64_t chunk_steps(const OfferContext& at, const SelectiveScan& scan) {
-  constexpr int64_t kGroupsPerMultiprocessor = 8;
-  const int64_t wanted = kGroupsPerMultiprocessor * at.device().multiprocessors;
-  const int64_t groups = std::max<int64_t>(scan.groups().bound(), 1);
-  const int64_t chunks = std::min(wanted / groups, scan.sizes.steps.bound() / kLeastChunk);
-  if (chunks < kLeastChunks) return 0;
-  return round_up(ceil_div(scan.sizes.steps.bound(), chunks), kMostStaged);
+  return steps_of_chunk(at, scan.groups(), scan.sizes.steps, kMostStaged);
 }
 
 std::string selective_places(const SelectiveScan& scan, const Dim& chunks) {

@@ -7,6 +7,7 @@
 
 namespace rlx {
 
+std::vector<std::string> linear_recurrence_offer_names();
 std::vector<std::string> selective_scan_offer_names();
 
 }  // namespace rlx

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "compiler/ops/lowering/rows.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -65,6 +66,17 @@ TensorRef sequence_input(LowerContext& ctx, size_t position) {
 
 Dim axis_stride(const TensorRef& ref, size_t axis) {
   return ref.shape()[axis] == 1 ? Dim(0) : ref.strides[axis];
+}
+
+int64_t steps_of_chunk(const OfferContext& at, const Dim& groups, const Dim& steps, int64_t piece) {
+  // A chunk costs its states twice, and a pass over all chunks.
+  constexpr int64_t kLeastSteps = 64;
+  constexpr int64_t kLeastChunks = 4;
+  constexpr int64_t kGroupsPerMultiprocessor = 8;
+  const int64_t wanted = kGroupsPerMultiprocessor * at.device().multiprocessors;
+  const int64_t chunks =
+      std::min(wanted / std::max<int64_t>(groups.bound(), 1), steps.bound() / kLeastSteps);
+  return chunks < kLeastChunks ? 0 : round_up(ceil_div(steps.bound(), chunks), piece);
 }
 
 std::string sequence_index(const std::vector<TensorRef>& views, const Dim& count) {

@@ -39,6 +39,10 @@ TensorRef sequence_input(LowerContext& ctx, size_t position);
 // The strides of axes of size 1 are 0: they say nothing.
 Dim axis_stride(const TensorRef& ref, size_t axis);
 
+// Steps of a chunk, a multiple of `piece`, so that the chunks of a sequence keep a device busy
+// which its `groups` alone would leave idle; 0 where they do not, or the sequence is short.
+int64_t steps_of_chunk(const OfferContext& at, const Dim& groups, const Dim& steps, int64_t piece);
+
 // Text of the type of offsets into all of these views, and of numbers up to `count`.
 std::string sequence_index(const std::vector<TensorRef>& views, const Dim& count);
 // "#define NAME RLX_INDEX(stride)"
