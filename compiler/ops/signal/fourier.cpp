@@ -203,8 +203,8 @@ FourierGroup group_of(const OfferContext& at, const Leg& leg, const Dim& row_cou
                       bool side_by_side, DType arithmetic) {
   constexpr int64_t kThreads = 256;
   constexpr int64_t kLeastThreads = 32;
-  constexpr int64_t kMostRowsBytes = 16 * 1024;  // of several rows
-  const int64_t bytes = 2 * element_bytes(arithmetic);
+  constexpr int64_t kMostRowsBytes = int64_t{16} * 1024;  // of several rows
+  const int64_t bytes = int64_t{2} * element_bytes(arithmetic);
   const auto power_above = [](int64_t number) {
     return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(number)));
   };
