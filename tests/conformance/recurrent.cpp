@@ -72,7 +72,7 @@ void add_known_values(std::vector<Case>& cases) {
   };
   const auto known = [&](std::string op, std::vector<std::optional<CaseTensor>> inputs,
                          std::string attributes, std::vector<std::vector<double>> golden) {
-    cases.push_back({.name = "17 one cell, two steps",
+    cases.push_back({.name = "T117 one cell, two steps, known gates",
                      .op = std::move(op),
                      .inputs = std::move(inputs),
                      .attributes = std::move(attributes),

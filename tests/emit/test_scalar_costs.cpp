@@ -70,6 +70,7 @@ Region region_of(Program& program, const std::vector<RegionStep>& steps,
     doubles = doubles || dtype == DType::f64;
   }
   region.double_functions = doubles || result == DType::f64;
+  region.complex_functions = result == DType::c64;
   if (steps.empty()) return region;
   const GeneratedChain chain = generate_chain(steps, names, inputs);
   region.element_text = chain.text + "return " + chain.result + ";\n";

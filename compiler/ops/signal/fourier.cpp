@@ -52,8 +52,8 @@ bool infer_fourier(InferContext& ctx) {
   if (!shape || !ctx.axis(static_cast<int64_t>(transform.axis), shape->size())) return false;
   const std::optional<TensorType> y = transform_type(ctx, transform, *shape);
   if (!y) return false;
-  const TransformPlan plan = plan_transform(transform.points, arithmetic_of(ctx.dtype(0))).value();
-  if (!check_table(ctx, kTwiddles, true, plan.points) ||
+  const TransformPlan plan = plan_of(transform, arithmetic_of(ctx.dtype(0))).value();
+  if (!check_table(ctx, kTwiddles, true, plan.turns()) ||
       !check_table(ctx, kChirp, plan.chirps, transform.points) ||
       !check_table(ctx, kResponse, plan.chirps, plan.points))
     return false;
@@ -105,6 +105,7 @@ struct Leg {
   int64_t twiddle_step = 1;
   int64_t size = 1;   // elements that are transformed, over all rows of RLX_INNER
   bool half = false;  // those of x are half a spectrum
+  int64_t fold = 0;   // RLX_FOLD
   bool window = false;
   bool conjugate_x = false;
   bool chirp_before = false;
@@ -202,8 +203,8 @@ FourierGroup group_of(const OfferContext& at, const Leg& leg, const Dim& row_cou
                       bool side_by_side, DType arithmetic) {
   constexpr int64_t kThreads = 256;
   constexpr int64_t kLeastThreads = 32;
-  constexpr int64_t kMostRowsBytes = 16 * 1024;  // of several rows
-  const int64_t bytes = 2 * element_bytes(arithmetic);
+  constexpr int64_t kMostRowsBytes = int64_t{16} * 1024;  // of several rows
+  const int64_t bytes = int64_t{2} * element_bytes(arithmetic);
   const auto power_above = [](int64_t number) {
     return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(number)));
   };
@@ -276,6 +277,7 @@ void dispatch_leg(LowerContext& ctx, const Leg& leg, const Shape& kept, const Si
       .define("RLX_Y_COMPLEX", y_complex ? 1 : 0)
       .define("RLX_X_PAIRS", has_pairs(ctx, x) ? 1 : 0)
       .define("RLX_Y_PAIRS", has_pairs(ctx, y) ? 1 : 0)
+      .define("RLX_FOLD", leg.fold)
       .define("RLX_X_STEP", integer_text(x.step))
       .define("RLX_Y_STEP", integer_text(y.step))
       .define("RLX_X_IMAGINARY", integer_text(x.imaginary))
@@ -365,7 +367,7 @@ bool lower_fourier(LowerContext& ctx) {
   Signal y = signal_of(y_ref, transform.to, transform, false);
   RLX_CHECK(x.kept == y.kept, "rows of " + ctx.node().name);
   const DType arithmetic = arithmetic_of(ctx.input_type(0).dtype);
-  const TransformPlan plan = plan_transform(transform.points, arithmetic).value();
+  const TransformPlan plan = plan_of(transform, arithmetic).value();
   const Leg begin{.size = transform.points,
                   .half = transform.half,
                   .window = ctx.has_input(kWindow),
@@ -374,6 +376,10 @@ bool lower_fourier(LowerContext& ctx) {
     Leg whole = begin;
     whole.conjugate_y = transform.inverse;
     whole.scale = transform.scale;
+    if (plan.folds) {
+      whole.fold = transform.half ? 2 : 1;
+      whole.twiddle_step = 2;
+    }
     emit_legs(ctx, plan, whole, x.kept, x.side, y.side);
     return true;
   }

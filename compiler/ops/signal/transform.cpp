@@ -63,7 +63,7 @@ std::optional<TensorType> transform_type(InferContext& ctx, const Transform& tra
                                          const Shape& shape) {
   const DType x = ctx.dtype(0);
   const DType real = x == DType::c64 ? DType::f32 : x;
-  if (!plan_transform(transform.points, real)) {
+  if (!plan_of(transform, real)) {
     ctx.fail(DiagCode::Limit, "a transform of " + std::to_string(transform.points) +
                                   " points, wanted 1 to " +
                                   std::to_string(kMostSinglePoints * kMostSinglePoints / 2));
@@ -306,6 +306,21 @@ std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic) {
   return TransformPlan{.points = longer, .columns = *columns, .chirps = true};
 }
 
+std::optional<TransformPlan> plan_of(const Transform& transform, DType arithmetic) {
+  const int64_t half = transform.points / 2;
+  const bool real_x = transform.from == SignalForm::Real && !transform.half && !transform.inverse &&
+                      transform.bins <= half + 1;
+  const bool real_y = transform.half && transform.to == SignalForm::Real;
+  if (transform.points % 2 == 0 && (real_x || real_y)) {
+    auto plan = plan_transform(half, arithmetic);
+    if (plan && plan->columns == 1 && !plan->chirps) {
+      plan->folds = true;
+      return plan;
+    }
+  }
+  return plan_transform(transform.points, arithmetic);
+}
+
 namespace {
 
 using Numbers = std::vector<std::complex<double>>;
@@ -384,8 +399,8 @@ ValueId emit_table(RewriteContext& ctx, std::string_view stem, DType dtype, cons
 ValueId emit_transform(RewriteContext& ctx, ValueId x, const Transform& transform,
                        std::optional<ValueId> window) {
   const DType dtype = ctx.type(x).dtype == DType::f64 ? DType::f64 : DType::f32;
-  const TransformPlan plan = plan_transform(transform.points, dtype).value();
-  const Numbers twiddles = twiddles_of(plan.points);
+  const TransformPlan plan = plan_of(transform, dtype).value();
+  const Numbers twiddles = twiddles_of(plan.turns());
   std::vector<std::optional<ValueId>> inputs = {
       x, window, emit_table(ctx, "twiddles", dtype, twiddles), std::nullopt, std::nullopt};
   if (plan.chirps) {

@@ -49,14 +49,20 @@ ValueId emit_transform(RewriteContext& ctx, ValueId x, const Transform& transfor
                        std::optional<ValueId> window = std::nullopt);
 
 // How a transform is computed: rows in shared memory; longer ones as rows and columns of those;
-// lengths with other prime factors as convolutions with a chirp (Bluestein).
+// lengths with other prime factors as convolutions with a chirp (Bluestein). Real points that fit
+// in pairs are folded: half as many complex ones.
 struct TransformPlan {
   int64_t points = 1;   // of the transforms that are computed: n, or of the convolution
   int64_t columns = 1;  // points = rows * columns; 1: whole
   bool chirps = false;
+  bool folds = false;
+
+  // Entries of the table of twiddles.
+  [[nodiscard]] int64_t turns() const { return folds ? 2 * points : points; }
 };
-// nullopt where it is too long.
+// Of complex points; nullopt where they are too many.
 std::optional<TransformPlan> plan_transform(int64_t points, DType arithmetic);
+std::optional<TransformPlan> plan_of(const Transform& transform, DType arithmetic);
 // The factors 8, 7, 5, 4, 3 and 2 of a length, in the order of the passes; nullopt: it has others.
 std::optional<std::vector<int64_t>> transform_radices(int64_t points);
 
