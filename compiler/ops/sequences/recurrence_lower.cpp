@@ -308,7 +308,6 @@ ClusterPlan cluster_plan_of(const Recurrence& problem, int64_t sharers, int64_t 
 }
 
 // Fitted on an H200 to LSTMs of 64 to 512 units: from the arrival of h to that of the next.
-constexpr double kAloneStepMicroseconds = 0.6;
 constexpr double kClusterStepMicroseconds = 0.95;
 constexpr double kClusterBeginMicroseconds = 6;  // weights to registers
 constexpr double kCyclesPerMicrosecond = 1700;
@@ -329,8 +328,7 @@ double cluster_plan_microseconds(const DeviceModel& device, const Recurrence& pr
                         static_cast<double>(read_bytes) / kSharedBytesPerCycle;
   return device.step_microseconds + kClusterBeginMicroseconds +
          waves * static_cast<double>(problem.steps.bound()) *
-             ((plan.sharers == 1 ? kAloneStepMicroseconds : kClusterStepMicroseconds) +
-              cycles / kCyclesPerMicrosecond);
+             (kClusterStepMicroseconds + cycles / kCyclesPerMicrosecond);
 }
 
 // The fastest of those that have room.
