@@ -85,6 +85,7 @@ std::vector<Case> causal_conv_cases() {
   cases.push_back(causal_conv_case("T116 a long sequence", DType::f16,
                                    {.batch = 1, .channels = 131, .steps = 2050},
                                    {.activation = "silu"}));
+  cases.push_back(causal_conv_case("T19 no channels", DType::f32, {.channels = 0}));
   return cases;
 }
 

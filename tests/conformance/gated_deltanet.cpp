@@ -195,6 +195,7 @@ std::vector<Case> gated_deltanet_cases() {
   cases.push_back(
       delta_case("T19 no steps and no state", DType::f32, {.steps = 0, .state0 = false}));
   cases.push_back(delta_case("T19 no batch", DType::f32, {.batch = 0}));
+  cases.push_back(delta_case("T19 no columns", DType::f32, {.columns = 0}));
   Case other_name = delta_case("another name", DType::f32, {.steps = 5});
   other_name.op = "linear_attention";
   cases.push_back(other_name);

@@ -119,6 +119,7 @@ std::vector<Case> mamba2_cases() {
   cases.push_back(
       mamba_case("T19 no steps and no state", DType::f32, {.steps = 0, .state0 = false}));
   cases.push_back(mamba_case("T19 no batch", DType::f32, {.batch = 0}));
+  cases.push_back(mamba_case("T19 heads of no columns", DType::f32, {.head_size = 0}));
   return cases;
 }
 

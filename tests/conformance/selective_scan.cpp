@@ -116,6 +116,7 @@ std::vector<Case> selective_scan_cases() {
   cases.push_back(
       selective_case("T116 T19 no steps and no state", DType::f32, {.steps = 0, .state0 = false}));
   cases.push_back(selective_case("T19 no batch", DType::f32, {.batch = 0}));
+  cases.push_back(selective_case("T19 no channels", DType::f32, {.channels = 0}));
   return cases;
 }
 

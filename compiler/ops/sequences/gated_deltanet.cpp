@@ -83,6 +83,7 @@ bool check_delta_heads(InferContext& ctx, const DeltaSizes& sizes) {
                     "num_heads is " + std::to_string(ctx.attrs().integer("num_heads")) +
                         ", wanted the " + std::to_string(sizes.heads) + " heads of v");
   }
+  if (sizes.keys < 1) return fail("q and k have heads of no keys, wanted one or more");
   if (sizes.query_heads < 1 || sizes.key_heads < 1 || sizes.heads < 1)
     return fail("q, k or v has no heads");
   if (sizes.heads % sizes.key_heads != 0) {

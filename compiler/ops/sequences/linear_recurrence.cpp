@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <vector>
 
 #include "compiler/ops/lowering/offers.h"
@@ -45,8 +44,8 @@ std::optional<RecurrenceTiling> choose_recurrence_tiling(const LinearRecurrence&
   const int64_t bytes = wide ? 8 : 4;
   const int64_t most_items = wide ? 16 : 32;
   RecurrenceTiling tiling;
-  tiling.lanes = std::min<int64_t>(
-      kLeastLanes, std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(r.keys, 1))));
+  tiling.lanes = kLeastLanes;
+  while (tiling.lanes > 1 && tiling.lanes / 2 >= r.keys) tiling.lanes /= 2;
   while (ceil_div(r.keys, tiling.lanes) > most_items) tiling.lanes *= 2;
   if (tiling.lanes > kRecurrenceThreads) return std::nullopt;
   tiling.items = std::max<int64_t>(ceil_div(r.keys, tiling.lanes), 1);

@@ -54,6 +54,7 @@ bool check_mamba_axes(InferContext& ctx) {
       !check_fixed_size(ctx, b[2], "the number of groups of b") ||
       !check_fixed_size(ctx, b[3], "the number of states of b"))
     return false;
+  if (b[3] < 1) return ctx.fail(DiagCode::BadShape, "b has no states, wanted one or more");
   if (b[2] >= 1 && x[2] >= 1 && static_cast<int64_t>(x[2]) % static_cast<int64_t>(b[2]) == 0)
     return true;
   return ctx.fail(DiagCode::BadShape, "b has " + to_string(b[2]) +

@@ -3,7 +3,6 @@
 // decay of its own for each.
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 
 #include "compiler/ops/lowering/offers.h"
@@ -192,7 +191,8 @@ bool choose_selective_tiling(SelectiveScan& scan) {
   const int64_t bytes = element_bytes(scan.real());
   const int64_t most_items = 128 / bytes;
   const int64_t states = scan.sizes.states;
-  scan.lanes = std::min<int64_t>(kLanes, std::bit_ceil(static_cast<uint64_t>(states)));
+  scan.lanes = kLanes;
+  while (scan.lanes > 1 && scan.lanes / 2 >= states) scan.lanes /= 2;
   while (ceil_div(states, scan.lanes) > most_items) scan.lanes *= 2;
   if (scan.lanes > kSelectiveThreads) return false;
   scan.items = ceil_div(states, scan.lanes);

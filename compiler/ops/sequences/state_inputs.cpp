@@ -17,10 +17,10 @@ bool fits(DType dtype, DType x, InputDType wanted) {
 }
 
 std::string wanted_text(DType x, InputDType wanted) {
-  const auto state = std::string(name_of(state_dtype(x)));
-  if (wanted == InputDType::State) return state;
-  const auto own = std::string(name_of(x));
-  return wanted == InputDType::AsX || state == own ? own : own + " or " + state;
+  const DType state = state_dtype(x);
+  std::string text(name_of(wanted == InputDType::State ? state : x));
+  if (wanted == InputDType::AsXOrF32 && x != state) text += " or " + std::string(name_of(state));
+  return text;
 }
 
 }  // namespace
@@ -81,6 +81,7 @@ int64_t steps_of_chunk(const OfferContext& at, const Dim& groups, const Dim& ste
 
 std::string sequence_index(const std::vector<TensorRef>& views, const Dim& count) {
   std::vector<const TensorRef*> pointers;
+  pointers.reserve(views.size());
   for (const TensorRef& view : views) pointers.push_back(&view);
   return index_type(pointers, count.range().most);
 }
