@@ -164,7 +164,8 @@ void Generator::step() {
       {5, &Generator::integers},  {9, &Generator::product},   {7, &Generator::row_op},
       {7, &Generator::reduction}, {5, &Generator::ordering},  {20, &Generator::movement},
       {6, &Generator::joining},   {6, &Generator::indexing},  {4, &Generator::scatter},
-      {7, &Generator::vision},    {3, &Generator::attention}, {2, &Generator::norm_of_channels}};
+      {7, &Generator::vision},    {3, &Generator::attention}, {2, &Generator::norm_of_channels},
+      {3, &Generator::signal}};
   int total = 0;
   for (const Choice& choice : kChoices) total += choice.weight;
   auto pick = static_cast<int>(below(total));

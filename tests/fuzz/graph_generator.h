@@ -151,6 +151,7 @@ class Generator {
   void row_op();
   void reduction();
   void ordering();
+  void signal();
   void movement();
   void resizing(Index x);
   void joining();

@@ -140,6 +140,27 @@ void Generator::ordering() {
   }
 }
 
+void Generator::signal() {
+  const auto pairs = find([](const Entry& e) {
+    return e.known.plain.is_float() && e.shape().size() >= 2 && e.shape().back() == 2;
+  });
+  Json attributes = {{"n", 1 + below(70)}, {"norm", "ortho"}, {"layout", "interleaved"}};
+  if (pairs && chance(60)) {
+    attributes["axis"] = below(static_cast<int64_t>(entries_[*pairs].shape().size()) - 1);
+    if (chance(50)) {
+      add("irfft", {*pairs}, attributes);
+    } else {
+      attributes["inverse"] = chance(50);
+      add("fft", {*pairs}, attributes);
+    }
+    return;
+  }
+  const Index x = any_float(1);
+  attributes["axis"] = axis_of(entries_[x]);
+  attributes["onesided"] = chance(70);
+  add("rfft", {x}, attributes);
+}
+
 void Generator::movement() {
   const auto found = find([](const Entry& e) { return !e.shape().empty(); });
   const Index x = found ? *found : input(float_dtype(), shape(1, 4));
