@@ -113,6 +113,17 @@ def attention(name, dtype, queries, keys, heads, head, batch=1, kv_heads=None, c
     return with_grid_beside(g)
 
 
+def recurrent(name, dtype, op, gates, sequences, steps, hidden, direction="forward"):
+    g = Graph(name, dtype)
+    directions = 2 if direction == "bidirectional" else 1
+    x = g.node("relu", [g.input("x", [sequences, steps, hidden])], "x.relu")
+    weights = [g.scaled(part, [directions * gates * hidden * hidden], hidden**-0.5) for part in ("w_ih", "w_hh")]
+    y = g.node(op, [x, *weights], "y", hidden_size=hidden, direction=direction)
+    g.output(y)
+    g.output(g.node("reduce_max", [y], "largest", axes=[-1]))
+    return with_grid_beside(g)
+
+
 def case(builder, name, *arguments, kernel, clusters=False, precision="f32", **options):
     return Case(name, lambda: builder(name, *arguments, **options), kernel, clusters, precision)
 
@@ -209,6 +220,18 @@ def attention_cases():
     return cases
 
 
+def recurrent_cases():
+    """recurrence_cluster: weights in registers and in shared memory, states that workgroups send each other."""
+    cluster, cases = "recurrence_cluster", []
+    for op, gates, sequences, steps, hidden, direction in [("lstm", 4, 1, 67, 512, "forward"), ("lstm", 4, 3, 65, 504, "reverse"),
+                                                           ("lstm", 4, 7, 129, 248, "bidirectional"), ("gru", 3, 2, 63, 384, "forward"),
+                                                           ("rnn", 1, 5, 127, 264, "bidirectional")]:
+        for dtype in ("f16", "f32"):
+            cases.append(case(recurrent, f"{op}-{dtype}-{sequences}x{steps}x{hidden}-{direction}", dtype, op, gates, sequences, steps, hidden,
+                              direction, kernel=cluster, clusters=True))
+    return cases
+
+
 def norm_cases():
     return [case(norm, f"{op}-{dtype}-{rows}x{wide}", dtype, op, rows, wide, kernel="norm")
             for op in ("layer_norm", "rms_norm") for dtype in ("f16", "f32") for rows, wide in [(1023, 1021), (129, 4099)]]
@@ -232,5 +255,5 @@ def call_cases():
 
 
 def all_cases():
-    return [*mma_cases(), *wgmma_cases(), *stream_cases(), *packed_cases(), *conv_cases(), *attention_cases(), *norm_cases(),
-            *call_cases()]
+    return [*mma_cases(), *wgmma_cases(), *stream_cases(), *packed_cases(), *conv_cases(), *attention_cases(), *recurrent_cases(),
+            *norm_cases(), *call_cases()]
