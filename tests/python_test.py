@@ -15,12 +15,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Scripts that need PyTorch or onnxruntime, which setup does not install: one line, if they are missing.
 PEERS = {"tools/rlx_export.py", "tools/compare_onnxruntime.py", "tests/onnx/onnxruntime_test.py", "tests/export/export_test.py",
          "examples/search/make_model.py"}
+PAGES = ["README.md", "tools/README.md", "compiler/import/README.md", "tests/bench/results/README.md"]
 SKIPPED = 77
 
 
 def scripts():
-    """What README and the examples run by python3, and every other script of the tree that has a --help."""
-    texts = [ROOT / "README.md", *ROOT.glob("examples/*/README.md"), *ROOT.glob("examples/*/run")]
+    """What the pages and the examples run by python3, and every other script of the tree that has a --help."""
+    texts = [*(ROOT / name for name in PAGES), *ROOT.glob("examples/*/README.md"), *ROOT.glob("examples/*/run")]
     named = {name for path in texts for name in re.findall(r"python3 ((?:tools|tests|examples)/\S+\.py)", path.read_text())}
     listed = subprocess.run(["git", "ls-files", "tools/*.py", "tests/*.py", "examples/*.py"], cwd=ROOT, capture_output=True, text=True,
                             check=True).stdout.split()  # not the packages that an example installs beside its own

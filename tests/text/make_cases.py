@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes data/*.json: small vocabularies trained on this project's own README, and the ids that other tokenizers give
+"""Writes data/*.json: small vocabularies trained on this project's own pages, and the ids that other tokenizers give
 for hard strings. Wants the packages tokenizers and sentencepiece; tests read only what is committed.
 
   tests/text/make_cases.py            writes the files
@@ -18,8 +18,8 @@ from sentencepiece import sentencepiece_model_pb2
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 HERE = pathlib.Path(__file__).resolve().parent
-README = HERE.parent.parent / "README.md"
-TRAINING = "\n".join(re.findall(r"[A-Za-z][^\n|`]{40,}", README.read_text()))[:40000] + """
+PAGES = sorted(HERE.parent.parent.glob("**/README.md"))
+TRAINING = "\n".join(re.findall(r"[A-Za-z][^\n|`]{40,}", "\n".join(page.read_text() for page in PAGES)))[:40000] + """
 Füße und Größe, naïve café, señor mañana; l'été, où, ça. Привет, мир: как дела? Γειά σου κόσμε. 東京の天気は晴れです。
 日本語の文章を書きます。 你好，世界。 今天天气很好。 안녕하세요 세계. مرحبا بالعالم. नमस्ते दुनिया. I'm, you're, they've, he'll, she'd, it's, don't.
 """
