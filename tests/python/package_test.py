@@ -347,6 +347,50 @@ class Device(Refusal):
             self.assertTrue(any("another thread" in text for text in refusals))
 
 
+@unittest.skipUnless(HAS_VULKAN, "no Vulkan device")
+class Onnxruntime(Refusal):
+    """rlx.onnxruntime over a plan; over models it is compared with onnxruntime by onnxruntime_test.py."""
+
+    def setUp(self):
+        import rlx.onnxruntime as ort
+        self.ort = ort
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = str(pathlib.Path(self.folder.name, "a.plan"))
+        compiled({"symbols": [{"name": "batch", "min": 1, "max": 100}], **relu("f32", "batch", 3)}, dims={"batch": (1, 8)},
+                 output=self.file)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_session_has_onnxruntime_s_habits(self):
+        session = self.ort.InferenceSession(self.file, providers=["CPUExecutionProvider"])
+        port = session.get_inputs()[0]
+        self.assertEqual((port.name, port.type, port.shape), ("x", "tensor(float)", ["batch", 3]))
+        x = np.array([[-1, 0, 2]], np.float32)
+        self.assertEqual(session.run(None, {"x": x})[0].tolist(), [[0, 0, 2]])
+        self.assertEqual(len(session.run(["y", "y"], {"x": x})), 2)
+        binding, y = session.io_binding(), self.ort.OrtValue.ortvalue_from_shape_and_type([1, 3], np.float32)
+        binding.bind_ortvalue_input("x", self.ort.OrtValue.ortvalue_from_numpy(x))
+        binding.bind_output("y", "cpu", 0, np.float32, y.shape(), y.data_ptr())
+        session.run_with_iobinding(binding)
+        self.assertEqual(y.numpy().tolist(), [[0, 0, 2]])
+        self.assertEqual(self.ort.InferenceSession(pathlib.Path(self.file).read_bytes()).get_outputs()[0].name, "y")
+
+    def test_what_has_no_counterpart_is_refused_by_name(self):
+        ort = self.ort
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 3
+        self.refused(ValueError, "optimized_model_filepath", setattr, options, "optimized_model_filepath", "a.onnx")
+        self.refused(ValueError, "session.magic", options.add_session_config_entry, "session.magic", "1")
+        self.refused(ValueError, "batch=1:x", options.add_session_config_entry, "rlx.dims", "batch=1:x")
+        self.refused(ValueError, "terminate", setattr, ort.RunOptions(), "terminate", True)
+        self.refused(ValueError, "no provider 'Abacus'", ort.InferenceSession, self.file, providers=["Abacus"])
+        self.refused(ValueError, "gpu_mem_limit", ort.InferenceSession, self.file,
+                     providers=[("VulkanExecutionProvider", {"gpu_mem_limit": 1})])
+        self.refused(ValueError, "disabled_optimizers", ort.InferenceSession, self.file, disabled_optimizers=["x"])
+        self.refused(ValueError, "no ONNX model", ort.InferenceSession, b"no model")
+
+
 class Words(unittest.TestCase):
     def test_help_is_enough_to_start(self):
         import pydoc

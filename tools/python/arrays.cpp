@@ -159,6 +159,21 @@ nb::object make_array(std::span<const uint64_t> dims, uint32_t dtype, nb::handle
   return helpers().allocate(shape, dtype, like.is_valid() ? nb::borrow(like) : nb::none());
 }
 
+nb::object wrap_memory(uint64_t address, const std::vector<size_t>& dims, uint32_t dtype,
+                       std::optional<int> cuda_ordinal) {
+  for (const DtypePair& pair : kDtypes) {
+    if (pair.dtype != dtype) continue;
+    const nb::dlpack::dtype type{static_cast<uint8_t>(pair.code), pair.bits, 1};
+    const int device_type = cuda_ordinal ? nb::device::cuda::value : nb::device::cpu::value;
+    return nb::cast(nb::ndarray<nb::array_api>(reinterpret_cast<void*>(address), dims.size(),
+                                               dims.data(), nb::handle(), nullptr, type,
+                                               device_type, cuda_ordinal.value_or(0)),
+                    nb::rv_policy::reference);
+  }
+  throw DtypeError(RLX_INVALID_ARGUMENT,
+                   "there is no element type " + std::to_string(dtype) + " in DLPack");
+}
+
 WritableArgument take_writable(nb::handle value, const std::string& what, const CudaPlace& place) {
   const nb::object raw = helpers().raw(value);
   const nb::object given = raw.is_none() ? nb::borrow(value) : nb::object(raw[0]);

@@ -9,6 +9,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +57,11 @@ TensorArgument take_array(nb::handle value, const std::string& what, const CudaP
 // An array to read into, as `like` is made: a NumPy array or, for a tensor of PyTorch or CuPy, one
 // of these on the same device. `like` may be null: NumPy.
 nb::object make_array(std::span<const uint64_t> dims, uint32_t dtype, nb::handle like);
+
+// The caller's memory as an array that speaks DLPack: on CUDA's device of that ordinal, or the host
+// where there is none. Nobody keeps it but the caller.
+nb::object wrap_memory(uint64_t address, const std::vector<size_t>& dims, uint32_t dtype,
+                       std::optional<int> cuda_ordinal);
 
 // The memory of an array that make_array made or the caller gave for an output.
 struct WritableArgument {

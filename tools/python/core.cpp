@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <map>
 #include <memory>
@@ -259,6 +260,8 @@ NB_MODULE(_core, module) {
   nanobind::register_exception_translator(rlx::python::translate);
   module.def("version", rlx_version);
   module.def("devices", rlx::python::list_devices);
+  module.def("wrap_memory", rlx::python::wrap_memory, nanobind::arg("address"),
+             nanobind::arg("dims"), nanobind::arg("dtype"), nanobind::arg("cuda_ordinal").none());
   rlx::python::define_plan(module);
   rlx::python::define_session(module);
 }

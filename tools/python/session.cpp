@@ -254,6 +254,7 @@ void SessionCore::give_cuda(uint32_t entry, Port& port, const TensorArgument& te
     port.address = address;
     port.address_bytes = tensor.size_bytes();
   }
+  port.bound_dims = dims;
   port.bound = tensor.was_copied ? nb::cast(tensor.array) : tensor.source;
 }
 
@@ -263,14 +264,8 @@ void SessionCore::check_bound_shapes(uint32_t entry) {
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].address_bytes == 0) continue;
     const TensorInfo wanted = session_->input(i, entry);
-    const uint64_t size_bytes = wanted.size_bytes();
-    Array array;
-    nb::object shape = inputs[i].bound.attr("shape");
-    std::vector<uint64_t> dims;
-    for (const nb::handle dim : shape) dims.push_back(nb::cast<uint64_t>(dim));
-    if (std::equal(dims.begin(), dims.end(), wanted.dims().begin(), wanted.dims().end()) &&
-        size_bytes == inputs[i].address_bytes)
-      continue;
+    const std::vector<uint64_t>& dims = inputs[i].bound_dims;
+    if (std::equal(dims.begin(), dims.end(), wanted.dims().begin(), wanted.dims().end())) continue;
     refuse("input " + quoted(inputs[i].name) + " got " + dims_text(dims) + ", wanted " +
            dims_text(wanted.dims()));
   }

@@ -97,6 +97,7 @@ class SessionCore {
     nb::object bound;  // the caller's tensor that it uses now
     uint64_t address = 0;
     uint64_t address_bytes = 0;
+    std::vector<uint64_t> bound_dims;
   };
   struct Entry {
     std::vector<Port> inputs;

@@ -8,9 +8,9 @@ from numpy import ndarray  # noqa: F401  for the extension
 
 # By rlx_dtype's numbers. NumPy has no bf16 and no f8: ml_dtypes has them.
 NAMES = ("f32", "f16", "bf16", "f64", "i8", "u8", "i16", "i32", "u32", "i64", "bool", "c64", "f8e4m3", "f8e5m2")
-_NUMPY = {0: "float32", 1: "float16", 3: "float64", 4: "int8", 5: "uint8", 6: "int16", 7: "int32", 8: "uint32", 9: "int64",
-          10: "bool", 11: "complex64"}
-_NUMPY = {number: np.dtype(name) for number, name in _NUMPY.items()}
+_NUMPY_NAMES = {0: "float32", 1: "float16", 3: "float64", 4: "int8", 5: "uint8", 6: "int16", 7: "int32", 8: "uint32", 9: "int64",
+                10: "bool", 11: "complex64"}
+_NUMPY = {number: np.dtype(name) for number, name in _NUMPY_NAMES.items()}
 _EXTENDED = {2: "bfloat16", 12: "float8_e4m3fn", 13: "float8_e5m2"}
 _TORCH = {0: "float32", 1: "float16", 2: "bfloat16", 3: "float64", 4: "int8", 5: "uint8", 6: "int16", 7: "int32", 8: "uint32",
           9: "int64", 10: "bool", 11: "complex64", 12: "float8_e4m3fn", 13: "float8_e5m2"}
@@ -30,6 +30,14 @@ def numpy_dtype(number):
         raise TypeError(f"NumPy has no {NAMES[number]}: install ml_dtypes, or give PyTorch's tensors") from None
     dtype = _NUMPY[number] = np.dtype(getattr(ml_dtypes, _EXTENDED[number]))
     return dtype
+
+
+def number_of(dtype):
+    """The rlx_dtype of NumPy's dtype."""
+    for number, name in (*_NUMPY_NAMES.items(), *_EXTENDED.items()):
+        if dtype.name == name:
+            return number
+    raise TypeError(f"a plan has no element type {dtype.name}")
 
 
 def library(value):
