@@ -40,7 +40,7 @@ configure_file(cmake/rlx_text.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc @ONL
 # The component lets a test install the runtime alone.
 install(TARGETS rlx_static rlx_shared rlx_text_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime NAMELINK_COMPONENT rlx_runtime)
-install(FILES include/rlx.h include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT rlx_runtime)
+install(FILES include/rlx.h include/rlx.hpp include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT rlx_runtime)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT rlx_runtime)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc
