@@ -26,18 +26,19 @@ Module attention_over(const std::string& cache, int tokens, const std::string& n
 const std::string kRows = R"(, {"op": "reshape", "inputs": ["y"], "outputs": ["rows"],
     "attributes": {"shape": [1, 16, 32]}})";
 
-std::string blocks(const std::string& name, int lines) {
-  const std::string base64 = std::string(static_cast<size_t>(lines) * 2 * 34 / 3 * 4, 'A');
+std::string matrix_of_blocks(const std::string& name, int lines) {
+  const std::string base64 = std::string(static_cast<size_t>(lines) * 16 * 34 / 3 * 4, 'A');
   return R"({"name": ")" + name + R"(", "dtype": "q8_0", "shape": [)" + std::to_string(lines) +
-         R"(, 64], "data": {"base64": ")" + base64 + "\"}}";
+         R"(, 512], "data": {"base64": ")" + base64 + "\"}}";
 }
 
-// y = x [1, lines, 64] of halves times a [3072, 64], or a gated pair of it and b.
+// y = x [1, lines, 512] of halves times a [3072, 512], or a gated pair of it and b.
 Module product_of_halves(int lines, const std::string& inputs, const std::string& attributes) {
   return module_of(R"("inputs": [{"name": "x", "dtype": "f16", "shape": [1, )" +
-                   std::to_string(lines) + R"(, 64]}], "params": [)" + blocks("a", 3072) + ", " +
-                   blocks("b", 3072) + R"(], "nodes": [{"op": "fused_dequant_matmul", "inputs": )" +
-                   inputs + R"(, "outputs": ["y"], "attributes": {"scheme": "q8_0")" + attributes +
+                   std::to_string(lines) + R"(, 512]}], "params": [)" +
+                   matrix_of_blocks("a", 3072) + ", " + matrix_of_blocks("b", 3072) +
+                   R"(], "nodes": [{"op": "fused_dequant_matmul", "inputs": )" + inputs +
+                   R"(, "outputs": ["y"], "attributes": {"scheme": "q8_0")" + attributes +
                    R"(}}], "outputs": ["y"])");
 }
 

@@ -340,7 +340,8 @@ AttentionCall attention_of_types(const AttentionProblem& problem,
                        .bias = masking(kAttentionBias),
                        .kv_len = tensor(kAttentionKvLen),
                        .q_start = tensor(kAttentionQStart),
-                       .lse = std::nullopt}};
+                       .lse = std::nullopt,
+                       .sinks = tensor(kAttentionSinks)}};
 }
 
 bool lower_attention(LowerContext& ctx) {
