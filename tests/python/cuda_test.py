@@ -110,11 +110,11 @@ sys.modules["torch"] = types.SimpleNamespace(
     Tensor=Tensor, float32=np.float32, empty=lambda shape, dtype, device: Tensor(np.zeros(shape, dtype)))
 
 
-def copying_plan():
+def copying_plan(**options):
     """x f32[batch, 4] -> x: one copy on the device, no kernel."""
     graph = {"rlx_graph": 1, "name": "copy", "symbols": [{"name": "batch", "min": 1, "max": 100}],
              "inputs": [{"name": "x", "dtype": "f32", "shape": ["batch", 4]}], "nodes": [], "outputs": ["x"]}
-    return rlx.compile(json.dumps(graph).encode(), target="cuda", dims={"batch": (1, 8)}, cache=False)
+    return rlx.compile(json.dumps(graph).encode(), target="cuda", dims={"batch": (1, 8)}, cache=False, **options)
 
 
 def numbers(batch):
@@ -170,6 +170,20 @@ class Cuda(unittest.TestCase):
             self.assertIs(session.read()["x"], y)
             with self.assertRaisesRegex(ValueError, "read it after wait"):
                 session.submit({"x": x}, out={"x": np.zeros((4, 4), np.float32)})
+
+    def test_onnxruntime_s_bindings_take_addresses(self):
+        import rlx.onnxruntime as ort
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "a.plan")
+            copying_plan(output=file)
+            session = ort.InferenceSession(file, providers=[("CUDAExecutionProvider", {"device_id": 0})])
+        self.assertEqual(session.get_providers(), ["CUDAExecutionProvider"])
+        x, y = Tensor(numbers(4)), Tensor(np.zeros((4, 4), np.float32))
+        binding = session.io_binding()
+        binding.bind_input("x", "cuda", 0, np.float32, (4, 4), x.array.ctypes.data)
+        binding.bind_output("x", "cuda", 0, np.float32, (4, 4), y.array.ctypes.data)
+        session.run_with_iobinding(binding)
+        np.testing.assert_array_equal(y.array, x.array)
 
     def test_wrong_tensors_are_refused(self):
         for given, kind, words in ((Tensor(numbers(9)), ValueError, "batch"), (Tensor(numbers(2)[:, :3].copy()), ValueError, "wanted"),
