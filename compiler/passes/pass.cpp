@@ -23,6 +23,8 @@ constexpr Pass kPasses[] = {
     {"see-rope", "halves that change places, and tables, as rope", 2, PassStage::Neutral, see_rope},
     {"see-attention", "products, masks and softmax as attention", 2, PassStage::Neutral,
      see_attention},
+    {"turn-attention", "heads and tokens of attention as they stand, repeated heads once", 2,
+     PassStage::Neutral, turn_attention},
     {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},
     {"see-activations", "curves of several ops as one", 2, PassStage::Neutral, see_activations},
     {"lower-precision",

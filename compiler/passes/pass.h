@@ -76,6 +76,9 @@ size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& d
 size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Takes the views around attention that stands as one node into it: repeated heads, and exchanged
+// axes of heads and tokens.
+size_t turn_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins norms that are written out into rms_norm and layer_norm.
 size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins activations that are written out into gelu, gelu_tanh, silu and swish.

@@ -28,6 +28,8 @@ void add_compile_command(CLI::App& app, Action& action);
 void add_convert_command(CLI::App& app, Action& action);
 void add_inspect_command(CLI::App& app, Action& action);
 void add_verify_command(CLI::App& app, Action& action);
+void add_diff_command(CLI::App& app, Action& action);
+void add_explain_command(CLI::App& app, Action& action);
 void add_ops_command(CLI::App& app, Action& action);
 void add_quantize_command(CLI::App& app, Action& action);
 void add_reference_command(CLI::App& app, Action& action);

@@ -18,6 +18,8 @@ int run_rlxc(int argc, char** argv) {
   add_convert_command(app, action);
   add_inspect_command(app, action);
   add_verify_command(app, action);
+  add_diff_command(app, action);
+  add_explain_command(app, action);
   add_ops_command(app, action);
   add_quantize_command(app, action);
   add_reference_command(app, action);
@@ -32,7 +34,9 @@ int run_rlxc(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (app.exit(error) == 0) return kExitOk;
+    // 1 is what diff answers of plans that differ.
+    return app.got_subcommand("diff") ? kExitInputRefused : kExitUsage;
   }
   try {
     return action();

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "runtime/base/output_file.h"
+#include "tools/rlxrun/against.h"
 #include "tools/rlxrun/chat.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/options.h"
@@ -35,6 +36,11 @@ ExitCode run_tool(const Options& options) {
     const ChatReport report = run_chat(options);
     if (options.json) std::fputs(chat_json(report).c_str(), stdout);
     return ExitCode::Ok;
+  }
+  if (!options.against.empty()) {
+    const AgainstReport report = run_against(options);
+    std::fputs((options.json ? against_json(report) : against_text(report)).c_str(), stdout);
+    return report.divergence ? ExitCode::Mismatch : ExitCode::Ok;
   }
   PlanHandle plan;
   const Report report = run(options, plan);

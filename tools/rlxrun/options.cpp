@@ -19,6 +19,7 @@ constexpr const char* kFooter =
     "  rlxrun model.plan --inputs ids=ids.npy mask=mask.npy --expected y.npy\n"
     "  rlxrun model.plan --seeded --warmup 10 --repeat 100 --profile\n"
     "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77\n"
+    "  rlxrun model.plan --inputs x.npy --against other.plan\n"
     "  rlxrun chat.plan --chat \"What is the capital of France?\" -n 64";
 
 // What the flags say as text, before it is taken apart.
@@ -114,10 +115,13 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
                  "floats may be given in any float type")
       ->type_name("FILE");
   app.add_option("--rtol", options.rtol,
-                 "Relative tolerance; 1e-4 for floats unless given, 0 for other types")
+                 "Relative tolerance; 1e-4 for floats unless given, 0 for other types; of "
+                 "--against by type")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--atol", options.atol,
-                 "Absolute tolerance; 1e-5 for floats unless given, 0 for other types")
+                 "Absolute tolerance; 1e-5 for floats unless given, 0 for other types; of "
+                 "--against by type and "
+                 "the size of a value")
       ->check(CLI::NonNegativeNumber);
 }
 
@@ -172,6 +176,30 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("BYTE");
 }
 
+// --against runs the plan in a way of its own: what only a plain run does does not go with it.
+void add_against_flags(CLI::App& app, Options& options) {
+  CLI::Option* against =
+      app.add_option("--against", options.against,
+                     "Name the first value of the plan that differs, beyond rounding, from what "
+                     "another device makes of it (vulkan:1, cuda:0), another plan of the model "
+                     "(OTHER.plan), the f64 evaluator (cpu-reference, with --model), or arrays by "
+                     "name (a folder); exit code 4 where one does")
+          ->type_name("DEVICE|PLAN|DIR");
+  for (const char* other :
+       {"--expected", "--outputs", "--repeat", "--warmup", "--profile", "--trace", "--dump-after",
+        "--dump-state", "--first-nan", "--poison", "--tune", "--list-devices"})
+    against->excludes(app.get_option(other));
+  app.add_option("--model", options.reference_model,
+                 "The model that the plan was compiled from, for --against cpu-reference")
+      ->type_name("FILE")
+      ->needs(against);
+  app.add_option("--against-folder", options.against_folder,
+                 "Where the tensor that differs is written, as got and as expected")
+      ->type_name("DIR")
+      ->needs(against)
+      ->capture_default_str();
+}
+
 }  // namespace
 
 ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
@@ -183,6 +211,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   RawOptions raw;
   add_data_flags(app, options, raw);
   add_run_flags(app, options, raw);
+  add_against_flags(app, options);
   add_chat_flags(app, options);
   try {
     app.parse(argc, argv);

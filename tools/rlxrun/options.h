@@ -93,6 +93,9 @@ struct Options {
   bool check_weights = false;
   std::string weights_folder;  // empty: the plan's
   std::optional<uint8_t> poison;
+  std::string against;  // a device, a plan, a folder of arrays or "cpu-reference"; empty: none
+  std::string against_folder = "against";  // for the tensors that differ
+  std::string reference_model;             // of cpu-reference
   ChatOptions chat;
 };
 

@@ -160,7 +160,8 @@ AttentionOperands operands_of(LowerContext& ctx, const AttentionProblem& problem
           .bias = masking(ctx, problem, kAttentionBias),
           .kv_len = optional_input(kAttentionKvLen),
           .q_start = optional_input(kAttentionQStart),
-          .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt};
+          .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt,
+          .sinks = optional_input(kAttentionSinks)};
 }
 
 // ---- the choice ----
@@ -294,6 +295,7 @@ Dim bytes_touched(const AttentionOperands& o) {
   for (const Heads* heads : {&o.q, &o.k, &o.v, &o.y}) bytes += byte_size(heads->ref.type);
   if (o.mask) bytes += byte_size(o.mask->ref.type);
   if (o.bias) bytes += byte_size(o.bias->ref.type);
+  if (o.sinks) bytes += byte_size(o.sinks->type);
   return bytes;
 }
 
