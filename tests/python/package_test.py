@@ -326,7 +326,7 @@ class Device(Refusal):
 
     def test_others_go_on_while_a_run_is_under_way(self):
         with rlx.Session(self.plan) as session:
-            session(images=self.images)
+            session(images=self.images[:40])
             started, refusals, counted = threading.Event(), [], 0
 
             def run():

@@ -288,12 +288,34 @@ uint64_t SessionCore::symbol(uint32_t entry, const std::string& name) {
 
 // ---- outputs
 
+// The memory of an array for an output, which has its dtype and present dims.
+WritableArgument SessionCore::take_output(uint32_t entry, uint32_t output, nb::handle value) {
+  const std::string what = "output " + quoted(entry_at(entry).outputs[output].name);
+  WritableArgument array = take_writable(value, what, place_);
+  const TensorInfo info = session_->output(output, entry);
+  if (array.dtype != info.dtype())
+    throw DtypeError(RLX_INVALID_ARGUMENT, what + " is " + rlx_dtype_name(info.dtype()) +
+                                               ", the given array is " +
+                                               rlx_dtype_name(array.dtype));
+  const std::span given(array.array.shape_ptr(), array.array.ndim());
+  if (!std::equal(info.dims().begin(), info.dims().end(), given.begin(), given.end(),
+                  [](uint64_t a, int64_t b) { return a == static_cast<uint64_t>(b); }))
+    refuse(what + " is " + dims_text(info.dims()) + ", the given array " + dims_text(given));
+  return array;
+}
+
 std::vector<nb::object> SessionCore::place_outputs(uint32_t entry,
                                                    const std::vector<uint32_t>& picked,
                                                    nb::handle into, nb::handle like) {
   std::vector<nb::object> arrays;
   Entry& ports = entry_at(entry);
   check_into(ports, picked, into);
+  // What nobody asks for must not go where an earlier call wanted it, whose size it may not have.
+  for (uint32_t number = 0; number < ports.outputs.size(); ++number) {
+    const bool is_picked = std::find(picked.begin(), picked.end(), number) != picked.end();
+    if (!is_picked && ports.outputs[number].address_bytes != 0)
+      unbind_output(entry, ports.outputs[number]);
+  }
   for (const uint32_t number : picked) {
     Port& port = ports.outputs[number];
     nb::object array;
@@ -308,11 +330,7 @@ std::vector<nb::object> SessionCore::place_outputs(uint32_t entry,
         continue;
       }
     }
-    const WritableArgument writable = take_writable(array, "output " + quoted(port.name), place_);
-    if (writable.dtype != port.dtype)
-      throw DtypeError(RLX_INVALID_ARGUMENT,
-                       "output " + quoted(port.name) + " is " + rlx_dtype_name(port.dtype) +
-                           ", the given array is " + rlx_dtype_name(writable.dtype));
+    const WritableArgument writable = take_output(entry, number, array);
     if (writable.on_cuda) {
       bind_output(entry, port, writable);
     } else if (port.address_bytes != 0) {
@@ -345,16 +363,7 @@ void SessionCore::read_into(uint32_t entry, const std::vector<uint32_t>& picked,
   for (size_t i = 0; i < picked.size(); ++i) {
     const Port& port = entry_at(entry).outputs[picked[i]];
     if (port.address_bytes != 0) continue;
-    const WritableArgument array = take_writable(arrays[i], "output " + quoted(port.name), place_);
-    const TensorInfo info = session_->output(picked[i], entry);
-    const bool fits =
-        std::equal(info.dims().begin(), info.dims().end(), array.array.shape_ptr(),
-                   array.array.shape_ptr() + array.array.ndim(),
-                   [](uint64_t a, int64_t b) { return a == static_cast<uint64_t>(b); });
-    if (!fits)
-      refuse("output " + quoted(port.name) + " is " + dims_text(info.dims()) +
-             ", the given array " +
-             dims_text(std::span(array.array.shape_ptr(), array.array.ndim())));
+    const WritableArgument array = take_output(entry, picked[i], arrays[i]);
     check(copying(array.array.nbytes(), [&] {
       return rlx_session_read_output(session_->get(), entry, port.name.c_str(), array.array.data(),
                                      array.array.nbytes());
@@ -390,10 +399,12 @@ uint64_t SessionCore::submit(uint32_t entry, const nb::dict& inputs, nb::handle 
   give(entry, inputs);
   if (!into.is_none()) {
     check_into(entry_at(entry), pick_outputs(entry_at(entry), nb::none()), into);
-    for (Port& port : entry_at(entry).outputs) {
+    std::vector<Port>& outputs = entry_at(entry).outputs;
+    for (uint32_t number = 0; number < outputs.size(); ++number) {
+      Port& port = outputs[number];
       if (!nb::cast<bool>(into.attr("__contains__")(port.name))) continue;
       const WritableArgument array =
-          take_writable(into[port.name.c_str()], "output " + quoted(port.name), place_);
+          take_output(entry, number, nb::object(into[port.name.c_str()]));
       if (!array.on_cuda)
         refuse("output " + quoted(port.name) +
                " of a run that is not waited for cannot be written to host memory; read it after "

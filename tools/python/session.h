@@ -118,6 +118,7 @@ class SessionCore {
   // Arrays for these outputs, bound where they lie on the device.
   std::vector<nb::object> place_outputs(uint32_t entry, const std::vector<uint32_t>& picked,
                                         nb::handle into, nb::handle like);
+  WritableArgument take_output(uint32_t entry, uint32_t output, nb::handle value);
   void bind_output(uint32_t entry, Port& port, const WritableArgument& array);
   void unbind_output(uint32_t entry, Port& port);
   void read_into(uint32_t entry, const std::vector<uint32_t>& picked,

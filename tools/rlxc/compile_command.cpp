@@ -14,6 +14,7 @@
 
 #include "compiler/compile.h"
 #include "compiler/import/model_files.h"
+#include "tools/embed/embed.h"
 #include "tools/request/request.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
@@ -49,6 +50,7 @@ struct CompileArguments {
   bool time_passes = false;
   bool no_debug = false;
   bool external_weights = false;
+  std::string embed;
   bool json = false;
   bool quiet = false;
 };
@@ -74,6 +76,12 @@ std::optional<std::string> find_misuse(const CompileArguments& arguments,
   if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
   if (arguments.no_cache && !arguments.cache.empty())
     return "--cache and --no-cache exclude each other";
+  if (!arguments.embed.empty()) {
+    if (auto misuse = find_embed_misuse(arguments.embed, arguments.plan)) return misuse;
+    if (arguments.external_weights)
+      return "--embed and --external-weights exclude each other: the program would look for the "
+             "weights' files";
+  }
   return find_misuse(request);
 }
 
@@ -161,6 +169,18 @@ bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagno
          });
 }
 
+// To the plan's file, or into source or an object file.
+bool write_plan(Module module, const CompileArguments& arguments, const CompileOptions& options,
+                Diagnostics& diagnostics, CompileSummary& summary) {
+  if (arguments.embed.empty())
+    return compile_to_file(std::move(module), options, arguments.plan, diagnostics, &summary);
+  const auto plan = compile_to_bytes(std::move(module), options, diagnostics, &summary);
+  if (!plan) return false;
+  const Status status = write_embedded(*plan, arguments.embed, arguments.plan);
+  if (!status.ok()) diagnostics.error(DiagCode::FileWrite, {arguments.plan, ""}, status.message());
+  return status.ok();
+}
+
 int compile(const CompileArguments& arguments) {
   Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
   std::vector<PhaseTime> times;
@@ -188,8 +208,8 @@ int compile(const CompileArguments& arguments) {
   progress.show("import");
   std::optional<Module> module = load_request(request, diagnostics);
   times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
-  const bool good = module && compile_to_file(std::move(*module), request.options, arguments.plan,
-                                              diagnostics, &summary);
+  const bool good =
+      module && write_plan(std::move(*module), arguments, request.options, diagnostics, summary);
   progress.show("");
   const int code = report(diagnostics);
   if (!good)
@@ -267,6 +287,11 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_flag("--external-weights", arguments->external_weights,
                "Leave weights in the model's files where the plan can use their bytes as they are; "
                "the plan finds them in its own folder, or where --weights-folder says");
+  app.add_option(
+         "--embed", arguments->embed,
+         "Write the plan as a part of a program: -o FILE.c or FILE.o, with FILE.h beside it, "
+         "whose NAME_open opens it")
+      ->type_name("NAME");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };

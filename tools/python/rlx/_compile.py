@@ -48,7 +48,10 @@ def compile(model: Union[Path, bytes], *, target: Union[str, Sequence[str]] = ("
         kernels="" if kernels is None else os.fspath(kernels), nvrtc="" if nvrtc is None else os.fspath(nvrtc),
         cache=cache if isinstance(cache, bool) else os.fspath(cache), jobs=jobs)
     with show:
-        done, diagnostics = _compiler.compile(request, None if output is None else os.fspath(output), show.step)
+        try:
+            done, diagnostics = _compiler.compile(request, None if output is None else os.fspath(output), show.step)
+        except ValueError as error:
+            raise ArgumentError(str(error), 1) from None
     found = [Diagnostic(*row) for row in diagnostics]
     if done is None:
         raise CompileError(found)

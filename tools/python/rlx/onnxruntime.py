@@ -240,7 +240,7 @@ def _wrap(device_type, device_id, element_type, shape, address):
 
 
 class InferenceSession:
-    """A model ready to run; see the module."""
+    """A model ready to run; see the module. Threads may share a session: their runs take turns."""
 
     def __init__(self, path_or_bytes: Union[str, os.PathLike, bytes], sess_options: Optional[SessionOptions] = None,
                  providers: Optional[Sequence[Union[str, Tuple[str, Dict[str, Any]]]]] = None,

@@ -88,7 +88,7 @@ def compile(module: "torch.nn.Module", example_inputs: Any, *, kwargs: Optional[
             graph = rlx_export.convert(program, file, dynamic, ranges, name or type(module).__name__)
         except (rlx_export.ExportError, rlx_export.Unsupported) as error:
             text = str(error)
-            raise CompileError([Diagnostic("error", "export", type(module).__name__, "", "", "", text, "", text)]) from error
+            raise CompileError([Diagnostic("error", "unsupported-op", type(module).__name__, "", "", "", text, "", text)]) from error
         plan = _compile_model(file, dims=dims, output=output, **options)
     import inspect
     return Compiled(plan, Session(plan, device, stream=stream), [row["name"] for row in graph.inputs],
