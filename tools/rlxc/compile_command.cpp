@@ -57,6 +57,7 @@ struct CompileArguments {
   bool time_passes = false;
   bool no_debug = false;
   bool external_weights = false;
+  bool serial = false;
   bool json = false;
   bool quiet = false;
 };
@@ -194,6 +195,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.without = arguments.without;
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
+  options.serial = arguments.serial;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
   options.timing = [&](const std::string& phase, double seconds) {
@@ -369,6 +371,8 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_flag("--external-weights", arguments->external_weights,
                "Leave weights in the model's files where the plan can use their bytes as they are; "
                "the plan finds them in its own folder, or where --weights-folder says");
+  app.add_flag("--serial", arguments->serial,
+               "A barrier behind each step, in the model's order: for looking for faults");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };
