@@ -351,6 +351,20 @@ class BodyInliner {
     return std::nullopt;
   }
 
+  // The values, where a flag says that the loop would go on behind its bound: whoever checks
+  // indices is told then, by the loop's name.
+  Values told_at_bound(Values values, ValueId goes_on, const Place& place) {
+    if (values.empty()) return values;
+    Tensor only = Tensor::zeros({DType::bool_, {1}});
+    only.integers.front() = 1;
+    const ValueId index = emit("cast", {both(place.active, goes_on, place.path)}, place.path,
+                               {{"to", std::string("i32")}});
+    const ValueId holds =
+        emit("gather", {constant("in_time", only), index}, place.path + ".max_iterations");
+    values[0] = choose(holds, values[0], zero(type_of(values[0])), place.path);
+    return values;
+  }
+
   static Values joined(Values values, const Values& more) {
     values.insert(values.end(), more.begin(), more.end());
     return values;
@@ -365,19 +379,15 @@ class BodyInliner {
     carries.resize(node.outputs.size());
     Going going;
     for (int64_t t = 0;; ++t) {
-      // Past the bound there is nothing to decide, unless the loop never ends.
-      if (t == bound && going.holds) return carries;
       Writes writes = *place.writes;
       Place trip = trip_place(place, t, active_in(place, going, place.path), writes);
       const Values inputs = joined(carries, behind);
       const std::optional<Values> condition = put(*node.bodies[kWhileCondition], inputs, trip);
       if (!condition) return std::nullopt;
-      if (t == bound) {
-        if (known_truth(condition->front()) == true) return fail_endless(node, bound);
-        return carries;
-      }
       go_on(going, condition->front(), trip.path);
       if (going.has_ended) return carries;
+      if (t == bound && !going.holds) return fail_endless(node, bound);
+      if (t == bound) return told_at_bound(std::move(carries), *going.holds, place);
       trip.active = active_in(place, going, trip.path);
       const std::optional<Values> given = put(*node.bodies[kWhileBody], inputs, trip);
       if (!given) return std::nullopt;
@@ -446,9 +456,10 @@ class BodyInliner {
       end_trip(writes, now.holds, trip, place);
       go_on(going, given->front(), trip.path);
     }
-    const bool is_counted = is_asked || (trips && last <= t);
-    if (t == form.max_iterations && !is_counted && !going.holds && !going.has_ended)
-      return fail_endless(node, t);
+    const bool is_over = going.has_ended || (trips && !is_asked && last <= t);
+    if (is_asked)
+      going.holds = both(going.holds, emit("gt", {trips, number(t)}, place.path), place.path);
+    if (!is_over && !going.holds) return fail_endless(node, t);
     for (size_t i = 0; i < form.rows; ++i) {
       const TensorType& row = output_type(node, 1 + form.carries + i);
       while (static_cast<int64_t>(rows[i].size()) < form.max_iterations)
@@ -456,7 +467,7 @@ class BodyInliner {
       carries.push_back(stacked(rows[i], row, 0, place));
     }
     if (count) carries.push_back(*count);
-    return carries;
+    return is_over ? carries : told_at_bound(std::move(carries), *going.holds, place);
   }
 
   std::optional<Values> expand_scan(const Node& node, const Place& place) {

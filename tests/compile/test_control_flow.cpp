@@ -108,6 +108,28 @@ std::string with_hundred(std::string text) {
   return text;
 }
 
+// A run that is told of indices that lie outside.
+Status run_checked(Device& device, const std::shared_ptr<const PlanView>& plan,
+                   const std::vector<std::pair<std::string, Tensor>>& inputs) {
+  std::shared_ptr<DevicePlan> loaded;
+  REQUIRE(device.load(*plan, {}, loaded).ok());
+  std::unique_ptr<Session> session;
+  SessionOptions options;
+  options.check_indices = true;
+  REQUIRE(Session::create(plan, loaded, false, options, session).ok());
+  for (const auto& [name, value] : inputs) {
+    const std::vector<std::byte> bytes = value.to_bytes();
+    const std::vector<uint64_t> dims(value.type.shape.begin(), value.type.shape.end());
+    REQUIRE(
+        session
+            ->set_input(
+                0, name,
+                {.bytes = bytes, .dtype = static_cast<uint32_t>(value.type.dtype), .dims = dims})
+            .ok());
+  }
+  return session->run(0);
+}
+
 Diagnostics refused(const std::string& text) {
   Diagnostics diagnostics;
   const auto source = read_json_graph(text, "test.json", diagnostics);
@@ -158,6 +180,34 @@ TEST_CASE("a while that its bound ends is an error of the evaluator that names i
                   .has_value());
   CHECK(diagnostics.text().find("while \"ctl\": it reached its bound of 8 trips") !=
         std::string::npos);
+}
+
+TEST_CASE("a device tells of a loop that its bound ends, where indices are checked") {
+  Diagnostics diagnostics;
+  const auto loop =
+      compile_plan(module_from(with_hundred(summing(R"("m")", R"({"max_iterations": 5})"))),
+                   test_options(2), diagnostics);
+  const auto counted =
+      compile_plan(module_from(with_constants(counting("8"))), test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(loop != nullptr);
+  REQUIRE(counted != nullptr);
+  for (const auto& device : present_devices().devices) {
+    const auto run_while = [&](double n) {
+      return run_checked(*device, counted, {{"n", reals({}, {n})}, {"v", reals({2}, {1, 1})}});
+    };
+    const auto run_loop = [&](int64_t m) {
+      return run_checked(*device, loop,
+                         {{"m", whole(DType::i64, {}, {m})}, {"x", reals({2}, {1, 1})}});
+    };
+    CHECK(run_while(8).ok());
+    CHECK(run_loop(5).ok());
+    for (const Status& status : {run_while(9), run_loop(6)}) {
+      INFO(status.message());
+      CHECK_FALSE(status.ok());
+      CHECK(status.message().find("ctl.max_iterations") != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("a loop takes as many trips as its count and its condition say") {
@@ -307,26 +357,10 @@ TEST_CASE("nobody is told of indices of a branch that is not taken") {
   INFO(diagnostics.text());
   REQUIRE(plan != nullptr);
   const auto run = [&](Device& device, int64_t p) {
-    std::shared_ptr<DevicePlan> loaded;
-    REQUIRE(device.load(*plan, {}, loaded).ok());
-    std::unique_ptr<Session> session;
-    SessionOptions options;
-    options.check_indices = true;
-    REQUIRE(Session::create(plan, loaded, false, options, session).ok());
-    const auto set = [&](const char* name, const Tensor& value) {
-      const std::vector<std::byte> bytes = value.to_bytes();
-      const std::vector<uint64_t> dims(value.type.shape.begin(), value.type.shape.end());
-      REQUIRE(
-          session
-              ->set_input(
-                  0, name,
-                  {.bytes = bytes, .dtype = static_cast<uint32_t>(value.type.dtype), .dims = dims})
-              .ok());
-    };
-    set("p", whole(DType::bool_, {}, {p}));
-    set("x", reals({4}, {1, 2, 3, 4}));
-    set("i", whole(DType::i32, {2}, {1, 77}));
-    return session->run(0);
+    return run_checked(device, plan,
+                       {{"p", whole(DType::bool_, {}, {p})},
+                        {"x", reals({4}, {1, 2, 3, 4})},
+                        {"i", whole(DType::i32, {2}, {1, 77})}});
   };
   for (const auto& device : present_devices().devices) {
     CHECK_FALSE(run(*device, 1).ok());
