@@ -12,6 +12,7 @@ namespace rlx {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"inline-bodies", "branches and loops as data flow", 0, PassStage::Neutral, inline_bodies},
     {"seed-random", "seed and step of a run for random numbers", 0, PassStage::Neutral,
      seed_random},
     {"canonicalise", "drop no-ops, merge views, fold shapes", 0, PassStage::Neutral, canonicalise},
