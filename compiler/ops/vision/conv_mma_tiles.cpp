@@ -81,9 +81,8 @@ constexpr std::array kSplitTiles = {
 constexpr double kPartsSplit = 0.3;  // per workgroup of a cluster
 // Of the multiprocessors, which clusters of more than two do not fill.
 constexpr double kUnfilled = 0.09;
-// Where fewer products are added, what warpgroups leave out of them (low * low of high parts that
-// are cut off: up to 16 units of 2^-24, low parts' last bits: 12) shows.
-constexpr int64_t kLeastCutDepth = 256;
+// What warpgroups leave out shows where fewer products are added (lib/split_f32.cuh).
+constexpr int64_t kLeastPartsDepth = 192;
 constexpr double kOverhang = 0.1;     // of a wave: these tiles start where others end
 constexpr int64_t kSharedStages = 4;  // of rings that leave room for other workgroups
 
@@ -250,7 +249,7 @@ ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceMo
   const ConvProduct& largest = sizes.front();
   if (largest.in_parts) {
     add_rows(kSplitTiles, [&](const GroupCost& cost, int64_t steps) -> std::optional<int64_t> {
-      if (cost.tile.by_groups && largest.k < kLeastCutDepth) return std::nullopt;
+      if (cost.tile.by_groups && largest.k < kLeastPartsDepth) return std::nullopt;
       return std::min(cost.stages, steps);
     });
   } else {
