@@ -60,8 +60,8 @@ struct PartGroupsRates {
   double depth;
   double line;
 };
-constexpr PartGroupsRates kPartGroups128 = {1.90, 1.75};
-constexpr PartGroupsRates kPartGroups64 = {1.50, 1.43};
+constexpr PartGroupsRates kPartGroups128 = {1.85, 1.70};
+constexpr PartGroupsRates kPartGroups64 = {1.34, 1.32};
 // Microseconds of their tiles beside products: the first parts, the last sums.
 constexpr double kPartGroupsBegin = 1.8;
 // Their multiprocessor's shared memory, where there are such: stages and, twice, parts.

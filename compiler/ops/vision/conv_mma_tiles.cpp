@@ -72,10 +72,10 @@ constexpr std::array kSplitTiles = {
     GroupCost{{.tile_m = 64, .tile_n = 32, .warps_m = 2, .warps_k = 4}, 6, 0.35, 0.474, 0.78, 1.20},
     GroupCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2}, 5, 0.456, 0.707, 1.43, 1.43},
     GroupCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 3, 0.67, 0.657, 0.21, 0.64},
-    GroupCost{group_tile(64, 64), 3, 0.734, 0.618, 0.33, 0.54},
-    GroupCost{group_tile(128, 64), 3, 0.367, 0.983, 1.08, 1.93},
-    GroupCost{group_tile(64, 128), 3, 1.02, 1.18, 0.79, 1.38},
-    GroupCost{group_tile(128, 128), 4, 1.29, 1.42, 2.77, 4.00},
+    GroupCost{group_tile(64, 64), 3, 0.78, 0.655, 0.33, 0.54},
+    GroupCost{group_tile(128, 64), 3, 0.39, 1.04, 1.08, 1.93},
+    GroupCost{group_tile(64, 128), 3, 1.08, 1.25, 0.79, 1.38},
+    GroupCost{group_tile(128, 128), 4, 1.37, 1.50, 2.77, 4.00},
 };
 // clang-format on
 constexpr double kPartsSplit = 0.3;  // per workgroup of a cluster
