@@ -319,6 +319,7 @@ WORKLOADS = [
     Workload("bert-b32-f16", "BERT-base b32 s128", "f16", BERT_B32, 1.60, 1.743),
     Workload("resnet50-f16", "ResNet-50 b1", "f16", ResNet50(), 0.30, 0.348),
     Workload("resnet50-b32-f16", "ResNet-50 b32", "f16", ResNet50(batch=32), 1.20, 2.216),
+    Workload("resnet50-b8-f32", "ResNet-50 b8", "f32", ResNet50(batch=8), 3.85, 4.00),
     Workload("llama1b-decode-bf16", "Llama-1B decode step, ctx 1024", "bf16", Llama(tokens=1, past=1024), 0.85, 0.963),
     Workload("llama1b-prefill-bf16", "Llama-1B prefill s1024", "bf16", Llama(tokens=1024, past=0), 3.6, 3.79),
 ]
