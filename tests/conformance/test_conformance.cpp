@@ -135,6 +135,12 @@ TEST_CASE("conformance of products by lanes", "[lanes]") {
   check_family(dot_general_cases(), options);
 }
 
+TEST_CASE("conformance of convolutions by lanes", "[lanes]") {
+  const CaseOptions options{.target = "vulkan", .device_model = "lavapipe"};
+  check_family(conv_cases(), options);
+  check_family(cooperative_conv_cases(), options);
+}
+
 // What smaller tiles or the library would take.
 TEST_CASE("conformance of products in large tiles", "[large_tiles]") {
   check_family(of_halves({matmul_cases()}),
