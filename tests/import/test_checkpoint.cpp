@@ -104,7 +104,7 @@ TEST_CASE("a checkpoint is read by its folder or any of its files") {
   const Read read = read_at(folder.path());
   INFO(read.diagnostics.text());
   REQUIRE(read.graph.has_value());
-  CHECK(read.graph->entries.size() == 2);
+  CHECK(read.graph->entries.size() == 3);
   CHECK(read.graph->params.size() == 12);
   for (const char* file : {"/config.json", "/model.safetensors", "/"}) {
     const Read same = read_at(folder.path() + file);

@@ -80,7 +80,8 @@ def byte_tokenizer(patterns, ignore_merges, merges, alphabet):
 
 def is_plain(text):
     """No space mark of its own, and no marks behind characters, which Precompiled swallows with what it replaces."""
-    return MARK not in text and not any(unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf") for c in text)
+    marks = lambda c: unicodedata.category(c) in ("Mn", "Mc", "Me", "Cf") or c in "\uff9e\uff9f"
+    return MARK not in text and not any(marks(c) for c in text)
 
 
 def ids_of(tokenizer, texts, is_trusted):

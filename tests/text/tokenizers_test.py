@@ -90,7 +90,7 @@ def main():
     parser.add_argument("build_bin", type=pathlib.Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--count", type=int, default=1000)
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     texts = hard_texts.texts(arguments.count)
     # Some with added tokens among them.
     for i, (name, _, _) in zip(range(0, len(texts), 7), piece_tokenizers.ADDED * len(texts)):
