@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "tests/rlxc/tool_run.h"
 #include "tests/support/catch.h"
@@ -125,6 +126,15 @@ TEST_CASE("a model compiles to a plan that verifies; one line says what came of 
   CHECK(contains(inspect_at(1, "batch"), "\"batch\" is not NAME=N"));
   expect(0, place, {"inspect", place.path("m.plan"), "--svg", place.path("m.svg")});
   CHECK(contains(read_file(place.path("m.svg")), "<svg"));
+  expect(0, place, {"inspect", place.path("m.plan"), "--graph", place.path("g.svg")});
+  CHECK(contains(read_file(place.path("g.svg")), "step 0: product"));
+  expect(0, place, {"inspect", place.path("m.plan"), "--html", place.path("m.html")});
+  CHECK(contains(read_file(place.path("m.html")), "\"summary\":{\"name\":\"small\""));
+  CHECK(contains(expect(2, place,
+                        {"inspect", place.path("m.plan"), "--html", place.path("m.html"),
+                         "--profile", place.path("m.plan")})
+                     .errors,
+                 "the profile is no JSON object"));
   CHECK(contains(
       expect(1, place,
              {"inspect", place.path("m.plan"), "--svg", place.path("n.svg"), "--entry", "x"})
@@ -164,6 +174,24 @@ TEST_CASE("explain tells each code, and says so where there is none") {
   CHECK(contains(expect(1, place, {"explain", "bad"}).errors, "there is no code \"bad\""));
   const auto json = nlohmann::json::parse(expect(0, place, {"explain", "--json"}).output);
   CHECK(json["codes"].size() > 150);
+}
+
+TEST_CASE("every command's help ends with an example") {
+  const Workplace place;
+  const std::string all = expect(0, place, {"--help"}).output;
+  CHECK(contains(all, "Example: rlxc model.onnx"));
+  std::istringstream lines(all.substr(all.find("Subcommands:")));
+  std::string line;
+  std::getline(lines, line);
+  uint32_t commands = 0;
+  while (std::getline(lines, line) && line.starts_with("  ")) {
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    if (name.empty()) continue;  // a description's second line
+    ++commands;
+    INFO(name);
+    CHECK(contains(expect(0, place, {name, "--help"}).output, "Example: rlxc " + name + " "));
+  }
+  CHECK(commands > 10);
 }
 
 TEST_CASE("--quiet says nothing and --json says it as JSON") {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/text.h"
+#include "schema/self_test.h"
 #include "tools/inspect/facts.h"
 
 namespace rlx::inspect {
@@ -134,6 +135,7 @@ std::string section_name(uint32_t kind) {
     case SectionKind::Text:
       return "text";
   }
+  if (kind == kSelfTestSection) return "self-test";
   return "section of unknown kind " + std::to_string(kind);
 }
 

@@ -33,6 +33,7 @@ void add_explain_command(CLI::App& app, Action& action);
 void add_ops_command(CLI::App& app, Action& action);
 void add_quantize_command(CLI::App& app, Action& action);
 void add_reference_command(CLI::App& app, Action& action);
+void add_self_test_command(CLI::App& app, Action& action);
 void add_tune_command(CLI::App& app, Action& action);
 void add_bench_arena_command(CLI::App& app, Action& action);
 void add_device_models_command(CLI::App& app, Action& action);

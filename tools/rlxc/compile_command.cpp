@@ -133,6 +133,7 @@ void print_summary(const CompileArguments& arguments, const CompileSummary& summ
                    double seconds) {
   if (arguments.json) {
     const nlohmann::ordered_json json = {
+        {"schema_version", tool::kJsonSchemaVersion},
         {"plan", arguments.plan},
         {"steps", summary.steps},
         {"kernels", summary.kernels},

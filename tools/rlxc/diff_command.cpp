@@ -61,8 +61,7 @@ void add_diff_command(CLI::App& app, Action& action) {
                       "Where files with weights of both plans lie (default: each plan's folder)");
   command->footer(
       "Exit codes: 0 the plans are equal, 1 they differ, 2 a file is refused or the use wrong, 5 "
-      "resources.\n"
-      "Example: rlxc diff before.plan after.plan");
+      "resources.");
   command->callback([arguments, &action] { action = [arguments] { return diff(*arguments); }; });
 }
 

@@ -75,7 +75,6 @@ void add_explain_command(CLI::App& app, Action& action) {
                       "As it stands in the message: bad-axis, V7.4 (default: a list of all)");
   command->add_flag("--markdown", arguments->markdown, "All of them as a page");
   command->add_flag("--json", arguments->json, "As JSON");
-  command->footer("Example: rlxc explain bad-shape");
   command->callback([arguments, &action] { action = [arguments] { return explain(*arguments); }; });
 }
 

@@ -81,7 +81,11 @@ Status show_ids(const rlx_text* text, const std::vector<int32_t>& ids, bool as_j
     }
   }
   if (as_json)
-    std::printf("%s\n", nlohmann::json({{"ids", ids}, {"tokens", tokens}}).dump().c_str());
+    std::printf("%s\n", nlohmann::json({{"schema_version", tool::kJsonSchemaVersion},
+                                        {"ids", ids},
+                                        {"tokens", tokens}})
+                            .dump()
+                            .c_str());
   return {};
 }
 
@@ -104,7 +108,9 @@ Status decode(const rlx_text* text, const TokenizeArguments& arguments, std::str
 Status show_text(const rlx_text* text, const TokenizeArguments& arguments) {
   std::string decoded;
   RLX_RETURN_IF_ERROR(decode(text, arguments, decoded));
-  if (arguments.json) decoded = nlohmann::json({{"text", decoded}}).dump();
+  if (arguments.json)
+    decoded =
+        nlohmann::json({{"schema_version", tool::kJsonSchemaVersion}, {"text", decoded}}).dump();
   decoded += '\n';
   std::fwrite(decoded.data(), 1, decoded.size(), stdout);
   return {};

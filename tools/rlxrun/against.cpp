@@ -3,7 +3,6 @@
 #include "tools/rlxrun/against.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "tools/rlxrun/numbers.h"
 #include "tools/rlxrun/reference_values.h"
 #include "tools/rlxrun/states.h"
+#include "tools/rlxrun/usual_bound.h"
 
 namespace rlx::tool {
 namespace {
@@ -195,48 +195,6 @@ class OtherFolder : public Other {
   std::string name_;
 };
 
-// Relative, for what one type rounds away over a deep model; wide where products are computed in
-// narrower types, as the plan's precision says. 0: equal.
-double tolerance_of(uint32_t dtype, std::string_view precision) {
-  struct TypeRow {
-    uint32_t dtype;
-    double rtol;
-  };
-  struct PrecisionRow {
-    std::string_view precision;
-    double rtol;
-  };
-  static constexpr TypeRow kTypes[] = {{RLX_F64, 1e-10}, {RLX_F32, 1e-4},  {RLX_C64, 1e-4},
-                                       {RLX_F16, 1e-2},  {RLX_BF16, 5e-2}, {RLX_F8E4M3, 0.2},
-                                       {RLX_F8E5M2, 0.4}};
-  static constexpr PrecisionRow kPrecisions[] = {
-      {"tf32", 1e-2}, {"f16", 1e-2}, {"mixed", 1e-2}, {"bf16", 5e-2}};
-  double rtol = 0;
-  for (const TypeRow& row : kTypes) {
-    if (row.dtype == dtype) rtol = row.rtol;
-  }
-  if (rtol == 0) return 0;
-  for (const PrecisionRow& row : kPrecisions) {
-    if (row.precision == precision) rtol = std::max(rtol, row.rtol);
-  }
-  return rtol;
-}
-
-// Root of the mean square of the finite elements: how large a value is as a whole.
-double size_of(const npy::Array& array, uint32_t like) {
-  const uint32_t dtype = npy::carries(array.element, like) ? like : dtype_of(array.element);
-  double sum = 0;
-  uint64_t count = 0;
-  for (uint64_t i = 0; i < array.element_count(); ++i) {
-    const Number number = number_at(array.data, dtype, i);
-    const double square = number.real * number.real + number.imaginary * number.imaginary;
-    if (!std::isfinite(square)) continue;
-    sum += square;
-    ++count;
-  }
-  return count == 0 ? 0 : std::sqrt(sum / static_cast<double>(count));
-}
-
 class Search {
  public:
   Search(const Program& program, Other& other, const Options& options)
@@ -295,12 +253,10 @@ class Search {
 
  private:
   [[nodiscard]] Tolerances bound_of(const Tensor& tensor, const npy::Array& wanted) const {
-    const double rtol =
-        tolerance_of(tensor.dtype, PlanView::text(program_.view().index().precision()));
-    Tolerances bound{.rtol = options_.rtol, .atol = options_.atol};
-    if (!bound.rtol) bound.rtol = rtol;
-    if (!bound.atol) bound.atol = rtol == 0 ? 0 : rtol * size_of(wanted, tensor.dtype);
-    return bound;
+    const Tolerances usual =
+        usual_bound(tensor.dtype, PlanView::text(program_.view().index().precision()), wanted);
+    return {.rtol = options_.rtol ? options_.rtol : usual.rtol,
+            .atol = options_.atol ? options_.atol : usual.atol};
   }
 
   bool differs(size_t index) {

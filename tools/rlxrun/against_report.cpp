@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tools/program/program.h"
 #include "tools/rlxrun/against.h"
 
 namespace rlx::tool {
@@ -11,15 +12,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string number_text(double value) {
+std::string value_text(double value) {
   char text[40];
   std::snprintf(text, sizeof text, "%.9g", value);
   return text;
 }
 
 // JSON has no infinities and NaN; they are told as text.
-Json number_json(double value) {
-  return std::isfinite(value) ? Json(value) : Json(number_text(value));
+Json value_json(double value) {
+  return std::isfinite(value) ? Json(value) : Json(value_text(value));
 }
 
 std::string divergence_text(const Divergence& divergence) {
@@ -31,9 +32,9 @@ std::string divergence_text(const Divergence& divergence) {
   text += ":\n  value \"" + comparison.name + "\" " + divergence.type + ": " +
           std::to_string(comparison.wrong_count) + " of " +
           std::to_string(comparison.element_count) + " elements beyond their bound of " +
-          number_text(divergence.atol) + " + " + number_text(divergence.rtol) +
+          value_text(divergence.atol) + " + " + value_text(divergence.rtol) +
           " * |expected|\n  worst at " + shape_text(comparison.worst_index) + ": got " +
-          number_text(comparison.worst_got) + ", expected " + number_text(comparison.worst_wanted) +
+          value_text(comparison.worst_got) + ", expected " + value_text(comparison.worst_wanted) +
           "\n  wrote " + divergence.got_path + " and " + divergence.wanted_path + "\n";
   return text;
 }
@@ -77,8 +78,8 @@ std::string against_json(const AgainstReport& report) {
                           {"rtol", divergence.rtol},
                           {"atol", divergence.atol},
                           {"index", comparison.worst_index},
-                          {"got", number_json(comparison.worst_got)},
-                          {"expected", number_json(comparison.worst_wanted)},
+                          {"got", value_json(comparison.worst_got)},
+                          {"expected", value_json(comparison.worst_wanted)},
                           {"got_file", divergence.got_path},
                           {"expected_file", divergence.wanted_path}};
   }

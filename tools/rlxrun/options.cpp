@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "tools/describe/describe.h"
 #include "tools/rlxrun/chat_flags.h"
 #include "tools/rlxrun/errors.h"
 
@@ -20,6 +21,7 @@ constexpr const char* kFooter =
     "  rlxrun model.plan --seeded --warmup 10 --repeat 100 --profile\n"
     "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77\n"
     "  rlxrun model.plan --inputs x.npy --against other.plan\n"
+    "  rlxrun model.plan --self-test\n"
     "  rlxrun chat.plan --chat \"What is the capital of France?\" -n 64";
 
 // What the flags say as text, before it is taken apart.
@@ -133,6 +135,10 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag("--profile", options.profile, "Time each step: GB/s, TFLOP/s and share");
   app.add_option("--trace", options.trace_path, "Write the profile as a Chrome / Perfetto trace")
       ->type_name("FILE");
+  app.add_option("--report", options.report_path,
+                 "Write the plan with its measured steps as one page for a browser; implies "
+                 "--profile")
+      ->type_name("FILE.html");
   app.add_option("--dump-after", raw.dumps,
                  "Write the value that begins at a step, or any that lives then: STEP=FILE.npy or "
                  "STEP:VALUE=FILE.npy");
@@ -153,7 +159,9 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
                  "Keep what the driver compiles in this file")
       ->type_name("FILE");
   app.add_option("--memory-budget", options.memory_budget_bytes,
-                 "Refuse a plan that needs more device memory than this")
+                 "Refuse a plan that needs more device memory than this: in bytes, or with a unit, "
+                 "as 2GiB or 500MB")
+      ->transform(CLI::AsSizeValue(true))
       ->type_name("BYTES");
   app.add_flag("--json", options.json, "Print the result as JSON");
   app.add_flag("--validate", options.validate,
@@ -177,6 +185,23 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("BYTE");
 }
 
+// Of a plain run.
+constexpr const char* kRunOnly[] = {"--expected", "--outputs",   "--repeat",     "--warmup",
+                                    "--profile",  "--trace",     "--dump-after", "--dump-state",
+                                    "--poison",   "--first-nan", "--report",     "--list-devices"};
+
+// What comes from the plan's self-test goes by no other flag.
+void add_self_test_flags(CLI::App& app, Options& options) {
+  CLI::Option* self_test =
+      app.add_flag("--self-test", options.self_test,
+                   "Judge this machine by the inputs and outputs that `rlxc self-test` put into "
+                   "the plan; exit code 4 where one is wrong");
+  for (const char* other : kRunOnly) self_test->excludes(app.get_option(other));
+  for (const char* other : {"--entry", "--dim", "--inputs", "--seeded", "--seed", "--state",
+                            "--rtol", "--atol", "--tune", "--against"})
+    self_test->excludes(app.get_option(other));
+}
+
 // --against runs the plan in a way of its own: what only a plain run does does not go with it.
 void add_against_flags(CLI::App& app, Options& options) {
   CLI::Option* against =
@@ -186,10 +211,8 @@ void add_against_flags(CLI::App& app, Options& options) {
                      "(OTHER.plan), the f64 evaluator (cpu-reference, with --model), or arrays by "
                      "name (a folder); exit code 4 where one does")
           ->type_name("DEVICE|PLAN|DIR");
-  for (const char* other :
-       {"--expected", "--outputs", "--repeat", "--warmup", "--profile", "--trace", "--dump-after",
-        "--dump-state", "--first-nan", "--poison", "--tune", "--list-devices"})
-    against->excludes(app.get_option(other));
+  against->excludes(app.get_option("--tune"));
+  for (const char* other : kRunOnly) against->excludes(app.get_option(other));
   app.add_option("--model", options.reference_model,
                  "The model that the plan was compiled from, for --against cpu-reference")
       ->type_name("FILE")
@@ -204,7 +227,7 @@ void add_against_flags(CLI::App& app, Options& options) {
 }  // namespace
 
 ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
-  CLI::App app("rlxrun: runs a plan that rlxc made", "rlxrun");
+  CLI::App app("Runs a plan that rlxc made: rlxrun PLAN", "rlxrun");
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("rlxrun ") + rlx_version());
   ParsedCommandLine parsed;
@@ -213,11 +236,14 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   add_data_flags(app, options, raw);
   add_run_flags(app, options, raw);
   add_against_flags(app, options);
+  add_self_test_flags(app, options);
   add_chat_flags(app, options);
+  add_describe_flags(app);
   try {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");
     check_chat_flags(app, options);
+    options.profile = options.profile || !options.report_path.empty();
     options.gives_seed = app.get_option("--seed")->count() > 0;
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
     for (const std::string& text : raw.states) options.states.push_back(split_tensor_file(text));

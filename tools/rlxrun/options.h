@@ -79,6 +79,7 @@ struct Options {
   uint32_t warmup = 0;
   bool profile = false;
   std::string trace_path;
+  std::string report_path;      // the plan as a page, with the profile
   std::string device = "auto";  // CUDA's first, else Vulkan's, of those that the plan is for
   bool list_devices = false;
   std::vector<DumpRequest> dumps;
@@ -93,6 +94,7 @@ struct Options {
   bool check_weights = false;
   std::string weights_folder;  // empty: the plan's
   std::optional<uint8_t> poison;
+  bool self_test = false;
   std::string against;  // a device, a plan, a folder of arrays or "cpu-reference"; empty: none
   std::string against_folder = "against";  // for the tensors that differ
   std::string reference_model;             // of cpu-reference
