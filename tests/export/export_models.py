@@ -265,7 +265,7 @@ class Branches(nn.Module):
         return steps, torch.cond(x.sum() > 0, lambda value: value * 2, lambda value: -value, (y,))
 
 
-class Recurrent(nn.Module):
+class Scanned(nn.Module):
     """A scan whose step reads weights and a tensor that all steps see."""
 
     def __init__(self):

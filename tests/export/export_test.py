@@ -68,7 +68,7 @@ CASES = {
     "counter": lambda: fixed(models.Counter, floats(3, 4)),
     "branches": lambda: fixed(models.Branches, floats(2, 4), torch.tensor(3), max_iterations=5),
     "branches_none": lambda: fixed(models.Branches, floats(2, 4), torch.tensor(0), max_iterations=5),
-    "recurrent": lambda: fixed(models.Recurrent, floats(2, 4), floats(6, 2, 4), floats(4)),
+    "scanned": lambda: fixed(models.Scanned, floats(2, 4), floats(6, 2, 4), floats(4)),
     "elementwise": lambda: fixed(models.Elementwise, floats(3, 5), floats(3, 5)),
     "integers": lambda: fixed(models.Integers, integers(-9, 9, 7), integers(1, 9, 7, dtype=torch.int32), floats(7)),
     "movement": lambda: fixed(models.Movement, floats(2, 3, 4, 6)),
