@@ -44,6 +44,7 @@ import rlx_export_complex  # noqa: E402, F401  handlers register themselves
 import rlx_export_indexing  # noqa: E402, F401
 import rlx_export_linalg  # noqa: E402, F401
 import rlx_export_nn  # noqa: E402, F401
+import rlx_export_sampling  # noqa: E402, F401
 from rlx_export_aten import HANDLERS  # noqa: E402
 from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression, known  # noqa: E402
 
@@ -168,7 +169,8 @@ def decompose(program):
     after = output_types(program)
     wrong = [f"output {i} is {new}, the model's is {old}" for i, (old, new) in enumerate(zip(before, after)) if old != new]
     if wrong:
-        raise ExportError(f"PyTorch {torch.__version__} takes its own program apart wrongly (run_decompositions): {'; '.join(wrong)}\n"
+        raise ExportError(f"PyTorch {torch.__version__} takes its own program apart wrongly (run_decompositions): "
+                          f"{'; '.join(wrong)}\n"
                           "  Try another version of PyTorch, or write the part that gives this output with other operators")
     return program
 

@@ -148,6 +148,24 @@ table({("add.Tensor", "add.Scalar"): "add", ("sub.Tensor", "sub.Scalar"): "sub",
        ("atan2.default",): "atan2", ("floor_divide.default", "floor_divide.Scalar"): "floor_div"}, arithmetic)
 
 
+@aten("hypot.default")
+def hypot(s, x, other):
+    squares = [s.emit("square", [s.cast(value, s.out.dtype)], shape=value.shape) for value in (x, other)]
+    return s.emit("sqrt", [s.emit("add", squares)])
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def copysign(s, x, other):
+    size = s.emit("abs", [s.operand(x, s.out.dtype)], shape=x.shape)
+    other = s.operand(other, s.out.dtype)
+    # The sign of a zero counts: 1 / -0 is below 0.
+    is_below = s.emit("lt", [other, s.operand(0, s.out.dtype)], dtype=torch.bool, shape=other.shape)
+    inverse = s.emit("reciprocal", [other], shape=other.shape)
+    is_minus_zero = s.emit("lt", [inverse, s.operand(0, s.out.dtype)], dtype=torch.bool, shape=other.shape)
+    is_minus = s.emit("logical_or", [is_below, is_minus_zero], dtype=torch.bool, shape=other.shape)
+    return s.emit("where", [is_minus, s.emit("neg", [size], shape=size.shape), size])
+
+
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(s, x, other, rounding_mode):
     operands = [s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)]
@@ -347,6 +365,29 @@ def topk(s, x, k, dim, largest, sorted):
 def sort(s, x, dim, descending, stable=None):
     return s.emit_many("sort", [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=dim % x.rank, descending=descending,
                        index_dtype="i64")
+
+
+@aten("median.dim", "kthvalue.default")
+def ranked(s, x, dim, keepdim, k=None):
+    """The k-th of the sorted elements, and its place; of a median the lower one in the middle."""
+    axis = dim % max(x.rank, 1)
+    count = known(x.shape[axis]) if x.rank else None
+    if count is None:
+        raise Unsupported("a median of a scalar or of a dynamic axis")
+    sorted_ = s.emit_many("sort", [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=axis, index_dtype="i64")
+    at = (count - 1) // 2 if k is None else k - 1
+    return [s.reshape(s.narrow(part, axis, at, 1), list(s.out.shape)) for part in sorted_]
+
+
+@aten("logcumsumexp.default")
+def running_log_sum(s, x, dim):
+    if x.rank == 0:
+        return x
+    axis = dim % x.rank
+    shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
+    most = s.emit("reduce_max", [x], shape=shape, axes=[axis], keep_dims=True)
+    power = s.emit("exp", [s.emit("sub", [x, most])])
+    return s.emit("add", [s.emit("log", [s.emit("cumsum", [power], axis=axis)]), most])
 
 
 # ---- shapes and movement
@@ -572,6 +613,28 @@ def arange(s, end, start=0, step=1, **_):
     count = s.dims(s.out.shape)[0]
     scalars = [s.operand(value, dtype) for value in (start, start, step)]  # the count stands for the limit
     return s.emit("range", [scalars[0], None, scalars[2]], count=count)
+
+
+@aten("rand.default", "rand_like.default", "randn.default", "randn_like.default", "uniform.default", "normal_functional.default")
+def random(s, std=1.0, mean=0.0, to=1.0, **arguments):
+    """Numbers of the run's seed and step: PyTorch's are others, of the same distribution."""
+    name = str(s.node.target)
+    low = arguments.get("from", 0.0)
+    shape, dtype = s.dims(s.out.shape), dtype_name(s.out.dtype)
+    if "randn" in name or "normal" in name:
+        return s.emit("rng_normal", [], shape_=shape, dtype_=dtype, mean=float(mean), scale=float(std))
+    return s.emit("rng_uniform", [], shape_=shape, dtype_=dtype, low=float(low), high=float(to))
+
+
+@aten("randint.default", "randint.low", "randint_like.default", "randint_like.low_dtype")
+def random_integers(s, high, low=0, **_):
+    """Whole numbers of the run's seed and step, from low to below high."""
+    low, high = known_number(low), known_number(high)
+    if low is None or high is None or high - low > 1 << 24:
+        raise Unsupported("random integers of a range that is dynamic, or wider than 2^24")
+    places = s.emit("rng_uniform", [], dtype=torch.float32, shape_=s.dims(s.out.shape), dtype_="f32", low=float(low),
+                    high=float(high))
+    return s.cast(s.emit("floor", [places], dtype=torch.float32), s.out.dtype)
 
 
 @aten("eye.default", "eye.m")

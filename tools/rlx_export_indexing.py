@@ -244,6 +244,25 @@ def bincount(s, x, weights, minlength):
     raise Unsupported("bincount: the size of its result depends on data; use torch.histc with bins, min and max, or one_hot")
 
 
+@aten("nonzero_static.default")
+def nonzero_static(s, x, size, fill_value):
+    places = s.emit_many("nonzero", [x], [(torch.int64, s.out.shape)], max_count=s.dims([size])[0], index_dtype="i64")[0]
+    if fill_value == -1:
+        return places
+    is_unused = s.emit("lt", [places, s.operand(0, torch.int64)], dtype=torch.bool)
+    return s.emit("where", [is_unused, s.operand(fill_value, torch.int64), places])
+
+
+@aten("nonzero.default", "nonzero_numpy.default")
+def nonzero(s, x):
+    raise Unsupported("nonzero: the size of its result depends on data; use torch.nonzero_static with a size")
+
+
+@aten("torchvision.nms.default")
+def non_max_suppression(s, dets, **_):
+    raise Unsupported("how many boxes stay depends on data; export the model up to its boxes and scores, and choose on the host")
+
+
 # ---- constant indices
 
 @aten("tril_indices.default", "triu_indices.default")

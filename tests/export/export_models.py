@@ -366,7 +366,8 @@ class Spectra(nn.Module):
         z = torch.view_as_complex(torch.stack([x, angle], -1).reshape(2, 12, 2))
         turned = z * torch.polar(x.abs() + 1, angle)
         framed = torch.stft(x, 6, 3, window=torch.hann_window(6, dtype=x.dtype), return_complex=True, onesided=True)
-        return (whole.real, whole.abs(), torch.fft.ifft(z, norm="forward").imag, torch.fft.irfft2(plane, s=(12, 12), norm="ortho"),
+        return (whole.real, whole.abs(), torch.fft.ifft(z, norm="forward").imag,
+                torch.fft.irfft2(plane, s=(12, 12), norm="ortho"),
                 torch.fft.irfft(torch.fft.rfft(x), n=9), torch.view_as_real(turned), torch.view_as_real(turned.conj() / (z + 3)),
                 (z[:, None] @ z[:, :, None]).angle(), (z - 2 * turned).sum(1).imag, torch.exp(z * 0.3j).real, framed.abs(),
                 torch.istft(framed, 6, 3, window=torch.hann_window(6, dtype=x.dtype)))
@@ -379,9 +380,11 @@ class Counting(nn.Module):
 
     def forward(self, x, edges, words, starts):  # [3, 4], [5] sorted, [3, 5] below 9, [3]: begins of bags
         low, high = torch.tril_indices(3, 4, -1)
-        return (torch.bucketize(x, edges), torch.searchsorted(edges, x, right=True), torch.bucketize(x / 0, edges), torch.histc(x, 5, -2, 2),
-                x.repeat_interleave(torch.tensor([2, 0, 1]), 0, output_size=3), self.sums(words), self.means(words.flatten(), starts),
-                x[low, high], x.as_strided((3, 3), (3, 1), 2))
+        return (torch.bucketize(x, edges), torch.searchsorted(edges, x, right=True), torch.bucketize(x / 0, edges),
+                torch.histc(x, 5, -2, 2), x.repeat_interleave(torch.tensor([2, 0, 1]), 0, output_size=3), self.sums(words),
+                self.means(words.flatten(), starts),
+                x[low, high], x.as_strided((3, 3), (3, 1), 2), torch.nonzero_static(x > 0, size=12),
+                torch.nonzero_static(x > 0.5, size=2, fill_value=7))
 
 
 class Placing(nn.Module):
@@ -407,6 +410,26 @@ class Systems(nn.Module):
                 torch.cdist(points, b[0]), torch.cdist(b, b, p=1), torch.cdist(b, b, p=3),
                 torch.fake_quantize_per_tensor_affine(points.float(), 0.25, 3, -8, 7).to(a.dtype),
                 torch.fake_quantize_per_channel_affine(points.float(), scale, zero, 1, 0, 15).to(a.dtype))
+
+
+class Regions(nn.Module):
+    """Operators of torchvision; its package has to be loaded."""
+    def forward(self, x, boxes, offset, mask, weight):  # [2, 4, 9, 7], [3, 5], [2, 36, 5, 7], [2, 18, 5, 7], [6, 2, 3, 3]
+        ops = torch.ops.torchvision
+        return (ops.roi_align(x, boxes, 0.5, 2, 3, 2, False), ops.roi_align(x, boxes, 0.5, 3, 2, 1, True),
+                ops.deform_conv2d(x, weight, offset, mask, x[0, 0, 0, :6], 2, 1, 1, 1, 1, 1, 2, 2, True))
+
+
+class Statistics(nn.Module):
+    def forward(self, x, y):  # [3, 5], [3, 5]
+        zeros = torch.tensor([0.0, -0.0, 1.0, -1.0, 2.0], dtype=x.dtype)
+        return (torch.hypot(x, y), torch.copysign(x, y), torch.copysign(x, zeros), *x.median(1), *x.kthvalue(2, 0, keepdim=True),
+                torch.logcumsumexp(x, 1))
+
+
+class Draws(nn.Module):
+    def forward(self, x):  # [2, 3]
+        return (torch.rand(400), torch.randn(400), torch.rand_like(x), torch.randint(3, 9, (400,)), torch.randn_like(x) * 0 + x)
 
 
 class Recurrent(nn.Module):
@@ -439,6 +462,9 @@ class PlainCache(nn.Module):
         return self.cache.rows.sum(0)
 
 
+VOLUME = torch.linspace(-1.3, 1.21, 36).reshape(1, 2, 3, 2, 3)
+
+
 class Spatial(nn.Module):
     def __init__(self):
         super().__init__()
@@ -463,7 +489,9 @@ class Spatial(nn.Module):
                 F.interpolate(x, size=(4, 4), mode="bilinear", antialias=True),
                 F.grid_sample(x, grid, align_corners=False),
                 F.grid_sample(x, grid, mode="nearest", padding_mode="border", align_corners=True),
-                F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False), F.layer_norm(x, (9, 8)),
+                F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), align_corners=False),
+                F.grid_sample(x[:, None], VOLUME.to(x.dtype).expand(2, 2, 3, 2, 3), mode="nearest", padding_mode="border",
+                              align_corners=True), F.grid_sample(x, grid, mode="bicubic", padding_mode="reflection", align_corners=False), F.layer_norm(x, (9, 8)),
                 F.fold(F.unfold(x, 3, padding=1), (9, 8), 3, padding=1))
 
 

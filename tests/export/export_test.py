@@ -9,6 +9,7 @@ Exits 77, which counts as skipped, where PyTorch or a device is missing.
 """
 import argparse
 import copy
+import importlib.util
 import pathlib
 import subprocess
 import sys
@@ -79,6 +80,7 @@ CASES = {
                               torch.tensor([0, 4, 4])),
     "placing": lambda: fixed(models.Placing, floats(4, 5, 3), torch.tensor([0, 2, 3]), floats(3, 3)),
     "systems": lambda: fixed(models.Systems, floats(2, 4, 4), floats(2, 4, 3), floats(5, 3), tolerance=2e-5),
+    "statistics": lambda: fixed(models.Statistics, floats(3, 5), floats(3, 5)),
     "recurrent": lambda: fixed(models.Recurrent, floats(3, 7, 6)),
     "spatial": lambda: fixed(models.Spatial, floats(2, 4, 9, 8), torch.rand(2, 5, 6, 2) * 2.4 - 1.2),
     "dynamic_image": lambda: fixed(models.DynamicImage, floats(1, 3, 24, 32),
@@ -88,6 +90,13 @@ CASES = {
                              dynamic={"x": {0: ("batch", 1, 16), 1: ("seq", 4, 40)}, "y": {0: ("batch", 1, 16)}},
                              other=(floats(3, 6, 8), floats(3, 8)), bind={"batch": (2, 3), "seq": (5, 6)}),
 }
+
+
+if importlib.util.find_spec("torchvision"):
+    import torchvision  # noqa: F401  registers its operators
+    CASES["regions"] = lambda: fixed(
+        models.Regions, floats(2, 4, 9, 7), torch.tensor([[0, 1.0, 2, 9, 8], [1, -4.0, -3, 30, 12], [1, 3.0, 3, 3.5, 3.2]]),
+        floats(2, 36, 5, 7), torch.rand(2, 18, 5, 7), floats(6, 2, 3, 3), tolerance=2e-5)
 
 
 def random_weights(module):
@@ -219,7 +228,8 @@ def check_refusals(args, folder):
         assert words in text, f"{words} is not in: {text}"
     real = rlx_export.run_decompositions
     for broken, words in ((lambda program: program.no_such_method(), "cannot take its own program apart"),
-                          (lambda program: torch.export.export(torch.nn.Identity(), (floats(2, 4),)), "takes its own program apart wrongly")):
+                          (lambda program: torch.export.export(torch.nn.Identity(), (floats(2, 4),)),
+                           "takes its own program apart wrongly")):
         rlx_export.run_decompositions = broken
         text = refusal(torch.nn.Identity(), (floats(3, 4),))
         rlx_export.run_decompositions = real
@@ -234,6 +244,18 @@ def check_plain_cache(args, folder):
     graph = rlx_export.export(models.PlainCache(), (floats(1, 4),), folder / "cache.json")
     writes = [row["inputs"][0] for row in graph.nodes if row["op"] == "state_write"]
     assert sorted(writes) == sorted(graph.states) == ["count", "rows"], f"states {list(graph.states)}, written {writes}"
+
+
+def check_draws(args, folder):
+    """Random numbers are of the same distribution as PyTorch's."""
+    graph = rlx_export.export(models.Draws(), (floats(2, 3),), folder / "draws.json")
+    call([args.build_bin / "rlxc", folder / "draws.json", "-o", folder / "draws.plan", "--target", args.targets[0], "-q"])
+    call([args.build_bin / "rlxrun", folder / "draws.plan", "--seeded", "--outputs", folder])
+    uniform, normal, like, whole, _ = (np.load(folder / f"{name}.npy") for name in graph.outputs)
+    assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.08, "rand"
+    assert abs(normal.mean()) < 0.25 and abs(normal.std() - 1) < 0.2, "randn"
+    assert like.shape == (2, 3) and like.min() != like.max(), "rand_like"
+    assert whole.dtype == np.int64 and set(whole) == set(range(3, 9)), "randint"
 
 
 def check_command_line(args, folder):
@@ -273,6 +295,7 @@ def main():
     if not args.models:
         checks["refusals"] = lambda folder: check_refusals(args, folder)
         checks["plain cache"] = lambda folder: check_plain_cache(args, folder)
+        checks["draws"] = lambda folder: check_draws(args, folder)
         checks["command line"] = lambda folder: check_command_line(args, folder)
     for name, run in checks.items():
         with tempfile.TemporaryDirectory() as folder:
