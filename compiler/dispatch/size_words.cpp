@@ -22,7 +22,8 @@ Dim SizeWords::word(const Dim& size) {
   values_.push_back(size.bound());
   return Dim::of({.index = kFirstSizeWord + number,
                   .name = "word " + std::to_string(number),
-                  .minimum = factor,
+                  // A word of one value alone would be taken for the number.
+                  .minimum = size.bound() > factor ? factor : 0,
                   .maximum = size.bound(),
                   .multiple_of = factor});
 }

@@ -66,6 +66,7 @@ using LaneDispatch = DispatchBuilder<MatmulParams>;
 struct LaneProblem {
   Product product;
   std::optional<WindowLines> lines;
+  Dim images = 0;  // of windows
 };
 
 // Words stand for a product whose sizes are all fixed, and not for nothing.
@@ -94,13 +95,14 @@ void put_words(SizeWords& words, AddedOperand& added) {
 }
 
 // The lines and depths of windows are made of the words that lead the kernel through the images.
-void put_words(SizeWords& words, Product& product, WindowLines& lines) {
-  Window& window = lines.window;
-  const Dim images = product.m / window.out_count();
+void put_window_words(SizeWords& words, LaneProblem& problem) {
+  Product& product = problem.product;
+  Window& window = problem.lines->window;
+  problem.images = words.word(product.m / window.out_count());
   const Dim channels = product.k / window.taps();
   for (Dim& size : window.in) size = words.word(size);
   for (Dim& size : window.out) size = words.word(size);
-  product.m = words.word(images) * window.out_count();
+  product.m = problem.images * window.out_count();
   product.k = words.word(channels) * window.taps();
   TensorRef& x = product.a.ref;
   x.strides = words_of(words, x.strides);
@@ -110,7 +112,7 @@ LaneProblem in_words(SizeWords& words, LaneProblem problem) {
   Product& product = problem.product;
   if (problem.lines) {
     product.a.batch = words_of(words, product.a.batch);
-    put_words(words, product, *problem.lines);
+    put_window_words(words, problem);
   } else {
     product.m = words.word(product.m);
     product.k = words.word(product.k);
@@ -151,7 +153,7 @@ TensorRef reached(const TensorRef& ref, const Dim& farthest) {
 Dim window_reach(const LaneProblem& problem) {
   const Window& window = problem.lines->window;
   const Strides& strides = problem.product.a.ref.strides;
-  return reach_of(problem.product.m / window.out_count(), strides[0]) +
+  return reach_of(problem.images, strides[0]) +
          reach_of(problem.product.k / window.taps(), strides[1]) +
          reach_of(window.in[1], strides[2]) + reach_of(window.in[2], strides[3]);
 }
