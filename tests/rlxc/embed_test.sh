@@ -16,7 +16,7 @@ fail() {
   exit 1
 }
 
-cmake --install "$build_dir" --component rlx_runtime --prefix "$work/install" > "$work/log"
+for part in librlx librlx-dev; do cmake --install "$build_dir" --component $part --prefix "$work/install"; done > "$work/log"
 PKG_CONFIG_PATH=$(dirname "$(find "$work/install" -name rlx.pc)")
 export PKG_CONFIG_PATH
 cd "$work"
