@@ -48,7 +48,7 @@ class Evaluation {
     auto outputs = evaluate_node(node, inputs, std::move(types), diagnostics);
     if (!outputs) return false;
     if (node.op == OpId::state_write) {
-      new_states_[graph_.value(*node.inputs[0]).name] = *inputs[1];
+      new_states_[module_.state(*graph_.value(*node.inputs[0]).state).name] = *inputs[1];
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (options_.round_intermediates) (*outputs)[i].round_to_dtype();

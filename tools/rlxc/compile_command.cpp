@@ -26,6 +26,7 @@
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
+#include "tools/rlxc/training.h"
 
 namespace rlx {
 namespace {
@@ -45,6 +46,7 @@ struct CompileArguments {
   std::vector<std::string> entries;
   ImportArguments import;
   KeptValues kept;
+  TrainingArguments training;
   int optimisation = 2;
   std::optional<Precision> precision;  // none: what the model's kind wants
   uint32_t jobs = 0;
@@ -266,6 +268,8 @@ DType cache_type(Precision precision) {
 
 int compile(const CompileArguments& arguments) {
   if (const auto misuse = find_misuse(arguments)) return usage_error(*misuse);
+  TrainingArguments training = arguments.training;
+  if (const auto misuse = find_training_misuse(training)) return usage_error(*misuse);
   auto import = parse_import_options(arguments.import);
   const auto entries = parse_entries(arguments.entries);
   if (!import || !entries) return kExitUsage;
@@ -287,7 +291,8 @@ int compile(const CompileArguments& arguments) {
     std::optional<Module> module = load_entries(arguments.model, *import, *entries, diagnostics);
     times.push_back({.name = "import", .seconds = seconds_since(start)});
     if (module) check_text(module->text, {arguments.model, ""}, diagnostics);
-    if (module && !diagnostics.has_errors() && keep_values(*module, arguments.kept, diagnostics)) {
+    if (module && !diagnostics.has_errors() && keep_values(*module, arguments.kept, diagnostics) &&
+        apply_training(*module, training, diagnostics)) {
       CompileOptions options = make_options(arguments, progress, times);
       options.device_models = *models;
       good = compile_to_file(std::move(*module), options, arguments.plan, diagnostics, &summary);
@@ -331,6 +336,7 @@ void add_compile_command(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   add_import_options(app, arguments->import);
   add_keep_options(app, arguments->kept);
+  add_training_options(app, arguments->training);
   app.add_flag(
       "--auto-promote", arguments->import.auto_promote,
       "Cast operands of elementwise ops to a common type, as \"auto_promote\" in the file does");
