@@ -7,6 +7,9 @@
     python3 tools/rlx_export.py saved.pt2 -o model.rlxg
     build/bin/rlxc model.rlxg -o model.plan --target vulkan,cuda --dim batch=8 --dim seq=128
 
+    python3 tools/rlx_export.py model.py:Net --input x=8x784:f32 target=8:i64 --train torch.nn.functional:cross_entropy -o model.json
+    build/bin/rlxc model.json -o train.plan --grad LOSS --optimizer adamw    # LOSS: as this program says
+
 MODEL is MODULE:NAME or FILE.py:NAME, where NAME is a module or a callable that makes one, or a program saved by
 torch.export.save. Inputs are named as the parameters of its forward. As a library:
 
@@ -14,7 +17,8 @@ torch.export.save. Inputs are named as the parameters of its forward. As a libra
     rlx_export.export(module, (x,), "model.rlxg", dynamic={"x": {0: "batch"}})
 
 The program comes from torch.export, so it needs a PyTorch that has torch.export.default_decompositions (run with 2.11) and nothing
-else; the package safetensors is used where it is installed. Buffers that forward assigns to become states. What has no
+else; the package safetensors is used where it is installed. --train LOSS takes a loss behind the model, called with its result and with
+inputs of its own, those of its parameters without a default; dropout is active then, norms over batches keep their statistics. Buffers that forward assigns to become states. What has no
 counterpart is refused, all of it at once.
 """
 import argparse
@@ -88,9 +92,36 @@ def capture(module, args=(), kwargs=None, dynamic=None):
 
 
 def trace(module, args, kwargs, shapes, **options):
+    if not hasattr(module, "rlx_trains"):
+        module.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
-        return torch.export.export(module.eval(), tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
+        return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
+
+
+def with_loss(module, loss):
+    """The module with a loss behind it, in training mode: its forward takes the loss's other arguments too, and gives the loss before
+    its own results."""
+    forward = module.forward
+    own = inspect.signature(forward).parameters
+    further = [p for p in list(inspect.signature(loss).parameters.values())[1:] if p.default is p.empty and p.name not in own]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in [*own.values(), *further]):
+        raise ExportError("--train: the parameters of the model's forward and of the loss must have names, no * and **")
+
+    def run(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        result = forward(**{name: value for name, value in given.items() if name in own})
+        value = loss(result, *(given[p.name] for p in further))
+        return (value, *(result if isinstance(result, tuple) else (result,)))
+
+    plain = [p.replace(kind=p.KEYWORD_ONLY) for p in [*own.values(), *further]]
+    signature = run.__signature__ = inspect.Signature(plain)
+    module.forward, module.rlx_trains = run, True
+    module.train()
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            part.eval()
+    return module
 
 
 def dynamic_shapes(given, dynamic):
@@ -628,12 +659,14 @@ def sized_for(inputs, dynamic):
 
 def run(args):
     if args.model.endswith(".pt2"):
-        if args.input or args.dynamic or args.precision or args.weights:
-            raise ExportError("a saved program has its inputs, dynamic dims, types and weights in it")
+        if args.input or args.dynamic or args.precision or args.weights or args.train:
+            raise ExportError("a saved program has its inputs, dynamic dims, types, weights and results in it")
         return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations)
     dynamic = parse_dynamic(args.dynamic)
     inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
     module = make_module(args)
+    if args.train:
+        module = with_loss(module, load_object(args.train))
     parameters = inspect.signature(module.forward).parameters
     unknown = [name for name in inputs if name not in parameters]
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
@@ -653,6 +686,7 @@ def main():
     parser.add_argument("--precision", choices=list(FLOATS), help="convert the module and its float inputs to this type first")
     parser.add_argument("--kwargs", default="{}", metavar="JSON", help="arguments of the callable that makes the model")
     parser.add_argument("--weights", metavar="FILE", help="state dict to load: .safetensors, or what torch.save wrote")
+    parser.add_argument("--train", metavar="LOSS", help="MODULE:NAME or FILE.py:NAME of a loss to train by: the first output")
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
     parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
@@ -664,6 +698,8 @@ def main():
         sys.exit(2)
     inputs = ", ".join(f"{row['name']} {row['dtype']}{row['shape']}" for row in graph.inputs)
     print(f"{args.output}: {len(graph.nodes)} nodes, inputs {inputs}, outputs {', '.join(graph.outputs)}")
+    if args.train:
+        print(f"train it by: rlxc {args.output} -o PLAN --grad {graph.outputs[0]} --optimizer adamw")
 
 
 if __name__ == "__main__":

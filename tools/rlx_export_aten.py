@@ -256,16 +256,36 @@ def copy(s, x, src, **_):
     return s.expand(s.cast(src, x.dtype), x.shape)
 
 
-@aten("clone.default", "alias.default", "detach.default", "detach_.default", "lift_fresh_copy.default", "contiguous.default")
+@aten("clone.default", "alias.default", "lift_fresh_copy.default", "contiguous.default")
 def identity(s, x, **_):
     return x
 
 
+@aten("detach.default", "detach_.default")
+def detach(s, x):
+    return s.emit("stop_gradient", [x])
+
+
 @aten("dropout.default", "native_dropout.default", "feature_dropout.default", "alpha_dropout.default")
 def dropout(s, p, train, x=None, input=None):
-    if train and p:
-        raise Unsupported("dropout that is active: call eval() on the model before the export")
-    return x or input
+    x = x or input
+    if not (train and p):
+        return x
+    if str(s.node.target) == "aten.native_dropout.default":
+        return s.emit_many("dropout", [x], [(x.dtype, x.shape), (torch.bool, x.shape)], p=float(p), training=True)
+    if str(s.node.target) != "aten.dropout.default":
+        raise Unsupported("this dropout while it is active: call eval() on the model before the export, or use torch.nn.Dropout")
+    return s.emit("dropout", [x], p=float(p), training=True)
+
+
+@aten("cross_entropy_loss.default")
+def cross_entropy(s, x, target, weight, reduction, ignore_index, label_smoothing):
+    if x.rank < 2:
+        raise Unsupported("cross_entropy of logits without a batch: give them as [1, C]")
+    dense = target.dtype.is_floating_point
+    attributes = {} if dense else {"ignore_index": int(ignore_index)}
+    return s.emit("softmax_cross_entropy", [x, s.cast(target, x.dtype) if dense else target, weight], axis=1,
+                  reduction=("none", "mean", "sum")[reduction], label_smoothing=float(label_smoothing), **attributes)
 
 
 # ---- reductions

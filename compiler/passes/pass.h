@@ -67,6 +67,9 @@ size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diag
 // Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of
 // reshapes and of transposes, and replaces ops that depend on shapes alone by constants.
 size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Replaces a node whose op has a decomposition, or leaves it where the op has a kernel for it;
+// false after a diagnostic.
+bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
 // Replaces every op that has a decomposition and no lowering by simpler ops.
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.

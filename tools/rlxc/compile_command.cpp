@@ -19,6 +19,7 @@
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
+#include "tools/rlxc/training.h"
 
 namespace rlx {
 namespace {
@@ -38,6 +39,7 @@ struct CompileArguments {
   std::vector<std::string> entries;
   ImportArguments import;
   KeptValues kept;
+  TrainingArguments training;
   int optimisation = 2;
   std::optional<Precision> precision;  // none: what the model's kind wants
   uint32_t jobs = 0;
@@ -193,6 +195,8 @@ int compile(const CompileArguments& arguments) {
                          .architectures = arguments.architectures,
                          .options = make_options(arguments, progress, times)};
   if (const auto misuse = find_misuse(arguments, request)) return usage_error(*misuse);
+  TrainingArguments training = arguments.training;
+  if (const auto misuse = find_training_misuse(training)) return usage_error(*misuse);
   auto import = parse_import_options(arguments.import);
   auto entries = parse_entries(arguments.entries);
   if (!import || !entries) return kExitUsage;
@@ -212,7 +216,8 @@ int compile(const CompileArguments& arguments) {
   std::optional<Module> module = load_request(request, diagnostics);
   times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
   const bool good =
-      module && write_plan(std::move(*module), arguments, request.options, diagnostics, summary);
+      module && apply_training(*module, training, diagnostics) &&
+      write_plan(std::move(*module), arguments, request.options, diagnostics, summary);
   progress.show("");
   const int code = report(diagnostics);
   if (!good)
@@ -252,6 +257,7 @@ void add_compile_command(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   add_import_options(app, arguments->import);
   add_keep_options(app, arguments->kept);
+  add_training_options(app, arguments->training);
   app.add_flag(
       "--auto-promote", arguments->import.auto_promote,
       "Cast operands of elementwise ops to a common type, as \"auto_promote\" in the file does");

@@ -10,6 +10,7 @@
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/model_inputs.h"
 #include "tools/rlxc/report.h"
+#include "tools/rlxc/training.h"
 
 namespace rlx {
 namespace {
@@ -21,6 +22,7 @@ struct ReferenceArguments {
   std::string entry;
   ImportArguments import;
   KeptValues kept;
+  TrainingArguments training;
   bool float64 = false;
 };
 
@@ -39,11 +41,15 @@ Status write_outputs(const Graph& graph, const std::vector<Tensor>& outputs,
 }
 
 int reference(const ReferenceArguments& arguments) {
+  TrainingArguments training = arguments.training;
+  if (const auto misuse = find_training_misuse(training)) return usage_error(*misuse);
   const auto import = parse_model_options(arguments.import);
   if (!import) return kExitUsage;
   Diagnostics diagnostics;
   std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
-  if (!module || !keep_values(*module, arguments.kept, diagnostics)) return report(diagnostics);
+  if (!module || !keep_values(*module, arguments.kept, diagnostics) ||
+      !apply_training(*module, training, diagnostics))
+    return report(diagnostics);
   const Graph* graph = find_graph(*module, arguments.entry);
   if (graph == nullptr) return kExitUsage;
   Arrays arrays;
@@ -74,6 +80,7 @@ void add_reference_command(CLI::App& app, Action& action) {
   command->add_option("--entry", arguments->entry, "Entry to run (default: the only one)");
   add_import_options(*command, arguments->import);
   add_keep_options(*command, arguments->kept);
+  add_training_options(*command, arguments->training);
   command->add_flag("--auto-promote", arguments->import.auto_promote,
                     "Cast operands of elementwise ops to a common type");
   command->add_flag("--float64", arguments->float64, "Write float outputs unrounded as f64");

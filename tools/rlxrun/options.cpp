@@ -108,6 +108,13 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("FILE");
   app.add_option("--dump-state", raw.state_dumps, "Write a state as the first run leaves it")
       ->type_name("NAME=FILE.npy");
+  app.add_option("--load-states", options.load_states,
+                 "Begin with all states as --save-states wrote them, of the same model")
+      ->type_name("FILE.safetensors")
+      ->excludes("--state");
+  app.add_option("--save-states", options.save_states,
+                 "Write all states as the runs leave them: the first one and those of --repeat")
+      ->type_name("FILE.safetensors");
   app.add_option("-o,--outputs", options.outputs_folder,
                  "Write each output of the first run to DIR/name.npy")
       ->type_name("DIR");

@@ -71,6 +71,8 @@ struct Options {
   int64_t seeded_max = 8;          // seeded integers are below it
   std::vector<TensorFile> states;  // with which they begin; the others as the plan says
   std::vector<TensorFile> state_dumps;
+  std::string load_states;  // a file with all of them; empty: none
+  std::string save_states;  // where all of them go after the last run; empty: nowhere
   std::string outputs_folder;
   std::vector<TensorFile> expected;
   std::optional<double> rtol;

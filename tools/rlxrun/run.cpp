@@ -211,7 +211,8 @@ Report run(const Options& options, PlanHandle& plan) {
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
   give_inputs(session.get(), report.entry, inputs, options);
-  if (!options.states.empty() || states.seed) begin_states(session.get(), states);
+  if (!options.states.empty() || !states.loaded.empty() || states.seed)
+    begin_states(session.get(), states);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
   const Stopwatch prepare_watch;
@@ -236,6 +237,7 @@ Report run(const Options& options, PlanHandle& plan) {
   dump_states(session.get(), options, states, report);
 
   measure(session.get(), report.entry.index, options, states, report.timing);
+  if (!options.save_states.empty()) save_states(session.get(), states, options.save_states);
   if (options.profile || !options.trace_path.empty()) {
     report.profile = profile_steps(session.get(), report.entry, options, states);
   }

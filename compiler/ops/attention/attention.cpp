@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention (ops.md 5.1): interface and shape rule.
 #include "compiler/ops/attention/attention_problem.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/support/blocks.h"
 
@@ -122,6 +123,25 @@ constexpr std::string_view kAttentionLayouts[] = {"bshd", "bhsd", "bsd"};
 constexpr std::string_view kPackings[] = {"none", "3hd", "gqa"};
 constexpr std::string_view kAttentionAlignments[] = {"end", "start"};
 
+bool attention_gradient(GradientContext& ctx) {
+  if (ctx.has_gradient(1)) {
+    return ctx.fail(DiagCode::UnknownOp, "its second output has no gradient",
+                    "stop it: stop_gradient");
+  }
+  if (ctx.attrs().text("packed") != "none") {
+    return ctx.fail(DiagCode::UnknownOp, "with packed q, k, v it has no gradient",
+                    "cut them by slice");
+  }
+  NodeBuilder::Inputs inputs = ctx.node().inputs;
+  inputs.insert(inputs.begin() + 3, ctx.gradient());
+  const std::vector<ValueId> gradients = ctx.emit_all(
+      "attention_backward", std::move(inputs), ctx.attributes(), ctx.wants(kAttentionBias) ? 4 : 3);
+  for (const uint32_t input : {kAttentionQ, kAttentionK, kAttentionV})
+    ctx.give(input, gradients[input]);
+  if (ctx.wants(kAttentionBias)) ctx.give(kAttentionBias, gradients[3]);
+  return true;
+}
+
 constexpr AttrSpec kAttentionAttrs[] = {
     {.name = "num_heads", .type = AttrType::Int, .required = true, .minimum = 1},
     {.name = "num_kv_heads", .type = AttrType::Int, .minimum = 1},
@@ -160,6 +180,7 @@ constexpr OpDef kAttentionOps[] = {
      .attrs = kAttentionAttrs,
      .infer = infer_attention,
      .evaluate = evaluate_attention,
+     .gradient = attention_gradient,
      .lower = lower_attention,
      .optional_inputs = kAttentionOptional,
      .keeps_f32 = ~31u},
