@@ -76,7 +76,7 @@ Case golden(const std::string& law, CaseTensor x, DType to, std::vector<double> 
   return test;
 }
 
-void add_traps(std::vector<Case>& cases) {
+void add_cast_traps(std::vector<Case>& cases) {
   cases.push_back(golden("T2", tensor(DType::f32, {4}).of({1.9, -1.9, 3e9, kNan}), DType::i32,
                          {1, -1, 2147483647, 0}));
   cases.push_back(
@@ -146,7 +146,7 @@ void add_float8(std::vector<Case>& cases) {
                          {0x7B, 0x7B, 0x7C, 0xFC}, "wrap"));
 }
 
-void add_complex(std::vector<Case>& cases) {
+void add_complex_casts(std::vector<Case>& cases) {
   for (DType from : kAll) {
     cases.push_back(cast("real to complex", edges_of(from, {515}), DType::c64));
     cases.back().tolerance = Tolerance::Arith;
@@ -183,9 +183,9 @@ std::vector<Case> cast_cases() {
   std::vector<Case> cases;
   add_pairs(cases);
   add_rounding(cases);
-  add_traps(cases);
+  add_cast_traps(cases);
   add_float8(cases);
-  add_complex(cases);
+  add_complex_casts(cases);
   add_bitcasts(cases);
   return cases;
 }

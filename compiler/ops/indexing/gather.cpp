@@ -152,7 +152,7 @@ bool gather_gradient(GradientContext& ctx) {
   Attributes attributes = {{"axis", axis},
                            {"dim", static_cast<int64_t>(x[static_cast<size_t>(axis)])}};
   if (!embeds) attributes["oob"] = ctx.attrs().text("oob");
-  if (ctx.attrs().has("padding_idx"))
+  if (embeds && ctx.attrs().has("padding_idx"))
     attributes["padding_idx"] = ctx.attrs().integer("padding_idx");
   ctx.give(0, ctx.emit("gather_backward", {ctx.gradient(), ctx.input(1)}, std::move(attributes)));
   return true;
