@@ -529,7 +529,7 @@ RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column, bool wanted) {
 // The product of a line of a and a line of b by fused multiply-adds.
 RLX_APART float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
   float sum = 0.0f;
-  RLX_LOOP for (rlx_u32 k = 0; k < rlx_u32(RLX_K); ++k) {
+  RLX_LOOP for (rlx_u32 k = 0; k < rlx_u32(RLX_K) && sum == sum; ++k) {  // NaN stays what it is
     const float x = rlx_load_f32(a, rlx_i64(m) * rlx_i64(RLX_A_LINE) + rlx_i64(k) * rlx_i64(RLX_A_DEPTH));
     const float w = rlx_load_f32(b, rlx_i64(n) * rlx_i64(RLX_B_LINE) + rlx_i64(k) * rlx_i64(RLX_B_DEPTH));
     sum = fmaf(x, w, sum);

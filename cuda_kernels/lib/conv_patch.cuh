@@ -43,13 +43,13 @@ RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
   const int image = row / RLX_PIXELS;
   const int pixel = row % RLX_PIXELS;
   float sum = 0.0f;
-  RLX_LOOP for (int tap = 0; tap < RLX_KERNEL_H * RLX_KERNEL_W; ++tap) {
+  RLX_LOOP for (int tap = 0; tap < RLX_KERNEL_H * RLX_KERNEL_W && sum == sum; ++tap) {  // NaN stays what it is
     const int tap_h = tap / RLX_KERNEL_W;
     const int tap_w = tap % RLX_KERNEL_W;
     const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap_h * RLX_DILATION_H;
     const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap_w * RLX_DILATION_W;
     const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
-    RLX_LOOP for (int c = 0; c < RLX_CHANNELS; ++c) {
+    RLX_LOOP for (int c = 0; c < RLX_CHANNELS && sum == sum; ++c) {
       const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + c * rlx_i64(RLX_X_C);
       const rlx_i64 weight = rlx_i64(filter) * RLX_W_N + tap_h * RLX_W_H + tap_w * RLX_W_W + c * RLX_W_C;
       sum = fmaf(inside ? rlx_load_f32(p.x, from) : 0.0f, rlx_load_f32(p.w, weight), sum);

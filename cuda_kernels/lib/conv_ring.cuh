@@ -64,13 +64,13 @@ RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
   const int image = row / RLX_PIXELS;
   const int pixel = row % RLX_PIXELS;
   float sum = 0.0f;
-  RLX_LOOP for (int tap = 0; tap < kTaps; ++tap) {
+  RLX_LOOP for (int tap = 0; tap < kTaps && sum == sum; ++tap) {  // NaN stays what it is
     const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W * RLX_DILATION_H;
     const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
     const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
     const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W;
     const rlx_i64 weights = rlx_i64(filter) * kDepth + tap * RLX_CHANNELS;
-    RLX_LOOP for (int c = 0; c < RLX_CHANNELS; ++c) {
+    RLX_LOOP for (int c = 0; c < RLX_CHANNELS && sum == sum; ++c) {
       sum = fmaf(inside ? rlx_load_f32(p.x, from + c) : 0.0f, rlx_load_f32(p.w, weights + c), sum);
     }
   }
