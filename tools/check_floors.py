@@ -36,6 +36,7 @@ FAMILIES = {
     "weighted": ["lowering", "product"],
     "vision": ["lowering", "product"],
     "control": [],
+    "training": ["lowering", "attention"],
 }
 
 # Folder of runtime -> folders of it whose headers it may include, besides its own and the public headers.

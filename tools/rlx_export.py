@@ -7,6 +7,9 @@
     python3 tools/rlx_export.py saved.pt2 -o model.rlxg
     build/bin/rlxc model.rlxg -o model.plan --target vulkan,cuda --dim batch=8 --dim seq=128
 
+    python3 tools/rlx_export.py model.py:Net --input x=8x784:f32 target=8:i64 --train torch.nn.functional:cross_entropy -o model.json
+    build/bin/rlxc model.json -o train.plan --grad LOSS --optimizer adamw    # LOSS: as this program says
+
 MODEL is MODULE:NAME or FILE.py:NAME, where NAME is a module or a callable that makes one, or a program saved by
 torch.export.save. Inputs are named as the parameters of its forward. As a library:
 
@@ -14,7 +17,8 @@ torch.export.save. Inputs are named as the parameters of its forward. As a libra
     rlx_export.export(module, (x,), "model.rlxg", dynamic={"x": {0: "batch"}})
 
 The program comes from torch.export, so it needs a PyTorch that has torch.export.default_decompositions (run with 2.11) and nothing
-else; the package safetensors is used where it is installed. Buffers that forward assigns to become states. What has no
+else; the package safetensors is used where it is installed. --train LOSS takes a loss behind the model, called with its result and with
+inputs of its own, those of its parameters without a default; dropout is active then, norms over batches keep their statistics. Buffers that forward assigns to become states. What has no
 counterpart is refused, all of it at once.
 """
 import argparse
@@ -40,9 +44,13 @@ except ImportError as error:
 if not hasattr(torch.export, "default_decompositions"):
     sys.exit(f"rlx_export: error: PyTorch {torch.__version__} has no torch.export.default_decompositions; a newer one is needed")
 
-import rlx_export_nn  # noqa: E402, F401  its handlers register themselves
+import rlx_export_complex  # noqa: E402, F401  handlers register themselves
+import rlx_export_indexing  # noqa: E402, F401
+import rlx_export_linalg  # noqa: E402, F401
+import rlx_export_nn  # noqa: E402, F401
+import rlx_export_sampling  # noqa: E402, F401
 from rlx_export_aten import HANDLERS  # noqa: E402
-from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression  # noqa: E402
+from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression, known  # noqa: E402
 
 FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
@@ -84,9 +92,36 @@ def capture(module, args=(), kwargs=None, dynamic=None):
 
 
 def trace(module, args, kwargs, shapes, **options):
+    if not hasattr(module, "rlx_trains"):
+        module.eval()
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own, of its own functions
-        return torch.export.export(module.eval(), tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
+        return torch.export.export(module, tuple(args), kwargs, dynamic_shapes=shapes, strict=False, **options)
+
+
+def with_loss(module, loss):
+    """The module with a loss behind it, in training mode: its forward takes the loss's other arguments too, and gives the loss before
+    its own results."""
+    forward = module.forward
+    own = inspect.signature(forward).parameters
+    further = [p for p in list(inspect.signature(loss).parameters.values())[1:] if p.default is p.empty and p.name not in own]
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in [*own.values(), *further]):
+        raise ExportError("--train: the parameters of the model's forward and of the loss must have names, no * and **")
+
+    def run(*args, **kwargs):
+        given = signature.bind(*args, **kwargs).arguments
+        result = forward(**{name: value for name, value in given.items() if name in own})
+        value = loss(result, *(given[p.name] for p in further))
+        return (value, *(result if isinstance(result, tuple) else (result,)))
+
+    plain = [p.replace(kind=p.KEYWORD_ONLY) for p in [*own.values(), *further]]
+    signature = run.__signature__ = inspect.Signature(plain)
+    module.forward, module.rlx_trains = run, True
+    module.train()
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            part.eval()
+    return module
 
 
 def dynamic_shapes(given, dynamic):
@@ -117,11 +152,75 @@ def whole_range(wanted):
     return (*values, *(None, 1, LARGEST_DIM, 1)[len(values):])
 
 
+def tensor_of(program, spec):
+    tensor = program.state_dict.get(spec.target)
+    return program.constants.get(spec.target) if tensor is None else tensor
+
+
+def unite_buffers(program):
+    """Caches that are no modules are constants to torch.export, and buffers of the module beside it where it registered the
+    same tensors. A constant that is a buffer's tensor becomes that buffer, so that what is assigned to it is a state."""
+    signature, graph = program.graph_signature, program.graph
+    placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    buffers = {}
+    for spec in signature.input_specs:
+        tensor = tensor_of(program, spec) if spec.kind == InputKind.BUFFER else None
+        if tensor is not None and tensor.numel():
+            buffers[identity_of(tensor)] = placeholders[spec.arg.name]
+    for spec in [spec for spec in signature.input_specs if spec.kind == InputKind.CONSTANT_TENSOR]:
+        tensor = tensor_of(program, spec)
+        buffer = buffers.get(identity_of(tensor)) if isinstance(tensor, torch.Tensor) else None
+        if buffer is None:
+            continue
+        placeholders[spec.arg.name].replace_all_uses_with(buffer)
+        graph.erase_node(placeholders[spec.arg.name])
+        signature.input_specs.remove(spec)
+        program.constants.pop(spec.target)
+    program.graph_module.recompile()
+
+
+def identity_of(tensor):
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
 def decompose(program):
+    """The program in the operators that there are handlers for, without assignments. What PyTorch makes of it has to give the
+    outputs that the program had."""
+    unite_buffers(program)
+    before = output_types(program)
+    try:
+        program = run_decompositions(program)
+    except Exception as error:  # noqa: BLE001  PyTorch's own, of many types
+        if isinstance(error, ExportError):
+            raise
+        text = str(error).strip().split("\n")[0]
+        raise ExportError(f"PyTorch {torch.__version__} cannot take its own program apart (run_decompositions): "
+                          f"{type(error).__name__}: {text}\n  The fault is not in the exporter: try another version of PyTorch, or "
+                          "export the model's parts one by one to find the one that it stumbles over") from error
+    after = output_types(program)
+    wrong = [f"output {i} is {new}, the model's is {old}" for i, (old, new) in enumerate(zip(before, after)) if old != new]
+    if wrong:
+        raise ExportError(f"PyTorch {torch.__version__} takes its own program apart wrongly (run_decompositions): "
+                          f"{'; '.join(wrong)}\n"
+                          "  Try another version of PyTorch, or write the part that gives this output with other operators")
+    return program
+
+
+def output_types(program):
+    """What the user's outputs are, dims that are no numbers left out."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    names = [spec.arg.name for spec in program.graph_signature.output_specs
+             if spec.kind == OutputKind.USER_OUTPUT and getattr(spec.arg, "name", None) in values]
+    tensors = [value for value in map(values.get, names) if isinstance(value, torch.Tensor)]
+    return [f"{dtype_name(value.dtype)}{['?' if known(dim) is None else known(dim) for dim in value.shape]}" for value in tensors]
+
+
+def run_decompositions(program):
     kept = torch.export.default_decompositions()
     for op in HANDLERS:
-        kept.pop(op, None)
-    with warnings.catch_warnings():
+        if not isinstance(op, str):
+            kept.pop(op, None)
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", FutureWarning)
         return program.run_decompositions(kept)
 
@@ -168,7 +267,7 @@ class Converter:
             kind = self.graph.params if spec.kind == InputKind.PARAMETER else self.graph.constants
             kind = self.graph.states if spec.target in self.mutated else kind
             self.values[node.name] = self.graph.weight(kind, spec.target, tensor.detach())
-        else:
+        elif spec.kind != InputKind.TOKEN:  # a token orders effects, of which no model has any but checks
             raise ExportError(f"{spec.target}: an input of kind {spec.kind.name.lower()} cannot be exported")
 
     def add_input(self, node):
@@ -205,6 +304,10 @@ class Converter:
         if node.target.__name__ == "getitem" and node.args[0].name in self.values:
             self.pick(node)
             return
+        if node.target.__name__ == "getitem" and str(node.args[0].target) == "with_effects":
+            return
+        if is_check(node):
+            return
         if target in CONTROL_FLOW:
             self.add_control_flow(node, target)
             return
@@ -214,7 +317,7 @@ class Converter:
         is_number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
         if is_number or any(word in target for word in IGNORED):
             return
-        handler = HANDLERS.get(node.target)
+        handler = handler_of(node)
         source = source_of(node)
         if handler is None:
             self.faults.append((target, "it has no counterpart", node.name, source))
@@ -306,7 +409,7 @@ class Converter:
         results, at = self.values[node.args[0].name], node.args[1]
         if at < len(results):
             self.values[node.name] = results[at]
-        elif node.users:
+        elif not all(is_check(user) for user in node.users):
             source = source_of(node.args[0])
             self.faults.append((str(node.args[0].target), f"its result {at} has no counterpart", node.args[0].name, source))
             self.values[node.name] = self.stand_in(node.meta["val"])
@@ -326,7 +429,7 @@ class Converter:
             arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value)
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)
-        if "dtype" in arguments and "dtype" not in accepted(HANDLERS[node.target]):
+        if "dtype" in arguments and "dtype" not in accepted(handler_of(node)):
             arguments.pop("dtype")
         return arguments
 
@@ -375,6 +478,15 @@ def values_of(row):
     low, high = -(-row["min"] // step), row["max"] // step
     near = range(low, min(high, low + SAMPLES // 2) + 1)
     return [step * value for value in sorted({*near, *(low + (high - low) * i // SAMPLES for i in range(SAMPLES)), high})]
+
+
+def is_check(node):
+    """An effect that tells of errors alone."""
+    return str(node.target) == "with_effects" and any(word in str(node.args[1]) for word in IGNORED)
+
+
+def handler_of(node):
+    return HANDLERS.get(node.target) or HANDLERS.get(str(node.target))
 
 
 def accepted(handler):
@@ -547,12 +659,14 @@ def sized_for(inputs, dynamic):
 
 def run(args):
     if args.model.endswith(".pt2"):
-        if args.input or args.dynamic or args.precision or args.weights:
-            raise ExportError("a saved program has its inputs, dynamic dims, types and weights in it")
+        if args.input or args.dynamic or args.precision or args.weights or args.train:
+            raise ExportError("a saved program has its inputs, dynamic dims, types, weights and results in it")
         return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations)
     dynamic = parse_dynamic(args.dynamic)
     inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
     module = make_module(args)
+    if args.train:
+        module = with_loss(module, load_object(args.train))
     parameters = inspect.signature(module.forward).parameters
     unknown = [name for name in inputs if name not in parameters]
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
@@ -572,6 +686,7 @@ def main():
     parser.add_argument("--precision", choices=list(FLOATS), help="convert the module and its float inputs to this type first")
     parser.add_argument("--kwargs", default="{}", metavar="JSON", help="arguments of the callable that makes the model")
     parser.add_argument("--weights", metavar="FILE", help="state dict to load: .safetensors, or what torch.save wrote")
+    parser.add_argument("--train", metavar="LOSS", help="MODULE:NAME or FILE.py:NAME of a loss to train by: the first output")
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
     parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
@@ -583,6 +698,8 @@ def main():
         sys.exit(2)
     inputs = ", ".join(f"{row['name']} {row['dtype']}{row['shape']}" for row in graph.inputs)
     print(f"{args.output}: {len(graph.nodes)} nodes, inputs {inputs}, outputs {', '.join(graph.outputs)}")
+    if args.train:
+        print(f"train it by: rlxc {args.output} -o PLAN --grad {graph.outputs[0]} --optimizer adamw")
 
 
 if __name__ == "__main__":

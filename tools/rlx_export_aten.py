@@ -8,14 +8,17 @@ import torch
 
 from rlx_export_graph import END, Tensor, Unsupported, dtype_name, expression, known, known_number, same
 
-HANDLERS = {}  # torch.ops.aten overload: handler
+HANDLERS = {}  # torch.ops.aten overload, or text as "torchvision.nms.default" for another library's: handler
 
 
 def aten(*names):
     """Registers a handler under names as "add.Tensor"; what this version of PyTorch does not have is left out."""
     def register(handler):
         for name in names:
-            packet, overload = name.split(".")
+            *library, packet, overload = name.split(".")
+            if library:  # it may be loaded later, or never
+                HANDLERS[name] = handler
+                continue
             op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
             if op is not None:
                 HANDLERS[op] = handler
@@ -145,6 +148,24 @@ table({("add.Tensor", "add.Scalar"): "add", ("sub.Tensor", "sub.Scalar"): "sub",
        ("atan2.default",): "atan2", ("floor_divide.default", "floor_divide.Scalar"): "floor_div"}, arithmetic)
 
 
+@aten("hypot.default")
+def hypot(s, x, other):
+    squares = [s.emit("square", [s.cast(value, s.out.dtype)], shape=value.shape) for value in (x, other)]
+    return s.emit("sqrt", [s.emit("add", squares)])
+
+
+@aten("copysign.Tensor", "copysign.Scalar")
+def copysign(s, x, other):
+    size = s.emit("abs", [s.operand(x, s.out.dtype)], shape=x.shape)
+    other = s.operand(other, s.out.dtype)
+    # The sign of a zero counts: 1 / -0 is below 0.
+    is_below = s.emit("lt", [other, s.operand(0, s.out.dtype)], dtype=torch.bool, shape=other.shape)
+    inverse = s.emit("reciprocal", [other], shape=other.shape)
+    is_minus_zero = s.emit("lt", [inverse, s.operand(0, s.out.dtype)], dtype=torch.bool, shape=other.shape)
+    is_minus = s.emit("logical_or", [is_below, is_minus_zero], dtype=torch.bool, shape=other.shape)
+    return s.emit("where", [is_minus, s.emit("neg", [size], shape=size.shape), size])
+
+
 @aten("div.Tensor_mode", "div.Scalar_mode")
 def div_mode(s, x, other, rounding_mode):
     operands = [s.operand(x, s.out.dtype), s.operand(other, s.out.dtype)]
@@ -235,16 +256,36 @@ def copy(s, x, src, **_):
     return s.expand(s.cast(src, x.dtype), x.shape)
 
 
-@aten("clone.default", "alias.default", "detach.default", "detach_.default", "lift_fresh_copy.default", "contiguous.default")
+@aten("clone.default", "alias.default", "lift_fresh_copy.default", "contiguous.default")
 def identity(s, x, **_):
     return x
 
 
+@aten("detach.default", "detach_.default")
+def detach(s, x):
+    return s.emit("stop_gradient", [x])
+
+
 @aten("dropout.default", "native_dropout.default", "feature_dropout.default", "alpha_dropout.default")
 def dropout(s, p, train, x=None, input=None):
-    if train and p:
-        raise Unsupported("dropout that is active: call eval() on the model before the export")
-    return x or input
+    x = x or input
+    if not (train and p):
+        return x
+    if str(s.node.target) == "aten.native_dropout.default":
+        return s.emit_many("dropout", [x], [(x.dtype, x.shape), (torch.bool, x.shape)], p=float(p), training=True)
+    if str(s.node.target) != "aten.dropout.default":
+        raise Unsupported("this dropout while it is active: call eval() on the model before the export, or use torch.nn.Dropout")
+    return s.emit("dropout", [x], p=float(p), training=True)
+
+
+@aten("cross_entropy_loss.default")
+def cross_entropy(s, x, target, weight, reduction, ignore_index, label_smoothing):
+    if x.rank < 2:
+        raise Unsupported("cross_entropy of logits without a batch: give them as [1, C]")
+    dense = target.dtype.is_floating_point
+    attributes = {} if dense else {"ignore_index": int(ignore_index)}
+    return s.emit("softmax_cross_entropy", [x, s.cast(target, x.dtype) if dense else target, weight], axis=1,
+                  reduction=("none", "mean", "sum")[reduction], label_smoothing=float(label_smoothing), **attributes)
 
 
 # ---- reductions
@@ -344,6 +385,29 @@ def topk(s, x, k, dim, largest, sorted):
 def sort(s, x, dim, descending, stable=None):
     return s.emit_many("sort", [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=dim % x.rank, descending=descending,
                        index_dtype="i64")
+
+
+@aten("median.dim", "kthvalue.default")
+def ranked(s, x, dim, keepdim, k=None):
+    """The k-th of the sorted elements, and its place; of a median the lower one in the middle."""
+    axis = dim % max(x.rank, 1)
+    count = known(x.shape[axis]) if x.rank else None
+    if count is None:
+        raise Unsupported("a median of a scalar or of a dynamic axis")
+    sorted_ = s.emit_many("sort", [x], [(x.dtype, x.shape), (torch.int64, x.shape)], axis=axis, index_dtype="i64")
+    at = (count - 1) // 2 if k is None else k - 1
+    return [s.reshape(s.narrow(part, axis, at, 1), list(s.out.shape)) for part in sorted_]
+
+
+@aten("logcumsumexp.default")
+def running_log_sum(s, x, dim):
+    if x.rank == 0:
+        return x
+    axis = dim % x.rank
+    shape = [1 if i == axis else size for i, size in enumerate(x.shape)]
+    most = s.emit("reduce_max", [x], shape=shape, axes=[axis], keep_dims=True)
+    power = s.emit("exp", [s.emit("sub", [x, most])])
+    return s.emit("add", [s.emit("log", [s.emit("cumsum", [power], axis=axis)]), most])
 
 
 # ---- shapes and movement
@@ -571,6 +635,28 @@ def arange(s, end, start=0, step=1, **_):
     return s.emit("range", [scalars[0], None, scalars[2]], count=count)
 
 
+@aten("rand.default", "rand_like.default", "randn.default", "randn_like.default", "uniform.default", "normal_functional.default")
+def random(s, std=1.0, mean=0.0, to=1.0, **arguments):
+    """Numbers of the run's seed and step: PyTorch's are others, of the same distribution."""
+    name = str(s.node.target)
+    low = arguments.get("from", 0.0)
+    shape, dtype = s.dims(s.out.shape), dtype_name(s.out.dtype)
+    if "randn" in name or "normal" in name:
+        return s.emit("rng_normal", [], shape_=shape, dtype_=dtype, mean=float(mean), scale=float(std))
+    return s.emit("rng_uniform", [], shape_=shape, dtype_=dtype, low=float(low), high=float(to))
+
+
+@aten("randint.default", "randint.low", "randint_like.default", "randint_like.low_dtype")
+def random_integers(s, high, low=0, **_):
+    """Whole numbers of the run's seed and step, from low to below high."""
+    low, high = known_number(low), known_number(high)
+    if low is None or high is None or high - low > 1 << 24:
+        raise Unsupported("random integers of a range that is dynamic, or wider than 2^24")
+    places = s.emit("rng_uniform", [], dtype=torch.float32, shape_=s.dims(s.out.shape), dtype_="f32", low=float(low),
+                    high=float(high))
+    return s.cast(s.emit("floor", [places], dtype=torch.float32), s.out.dtype)
+
+
 @aten("eye.default", "eye.m")
 def eye(s, n, m=None, **_):
     return s.emit("eye", [], n=s.dims([n])[0], m=s.dims([n if m is None else m])[0], dtype_=dtype_name(s.out.dtype))
@@ -581,93 +667,3 @@ def one_hot(s, x, num_classes):
     if num_classes < 0:
         raise Unsupported("one_hot without num_classes: the size of its result depends on data")
     return s.emit("one_hot", [x], depth=num_classes, dtype_="i64")
-
-
-# ---- indexing
-
-@aten("embedding.default")
-def embedding(s, weight, indices, **_):
-    return s.emit("gather", [weight, indices], axis=0)
-
-
-@aten("index_select.default")
-def index_select(s, x, dim, index):
-    return s.emit("gather", [x, index], axis=dim % max(x.rank, 1))
-
-
-@aten("gather.default")
-def gather(s, x, dim, index, **_):
-    return s.emit("gather_elements", [x, index], axis=dim % max(x.rank, 1))
-
-
-def stacked_indices(s, indices):
-    """Index tensors broadcast together, as the tuples along a last axis."""
-    shape = torch.broadcast_shapes(*[tuple(index.shape) for index in indices])
-    columns = [s.expand(s.cast(index, torch.int64), shape) for index in indices]
-    return s.emit("stack", columns, dtype=torch.int64, shape=[*shape, len(columns)], axis=len(shape))
-
-
-@aten("index.Tensor", "_unsafe_index.Tensor")
-def index(s, x, indices):
-    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
-        raise Unsupported("selection by a mask: the size of its result depends on data; use torch.where")
-    if len(used) == 1:
-        return s.emit("gather", [x, used[0][1]], axis=used[0][0])
-    axes = [axis for axis, _ in used]
-    if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise Unsupported("indexing of axes that are not neighbours")
-    # The indexed axes to the front, and the axes of the indices back to their place.
-    before = list(range(axes[0]))
-    moved = s.permute(x, [*axes, *before, *range(axes[-1] + 1, x.rank)])
-    tuples = stacked_indices(s, [index for _, index in used])
-    lead = tuples.rank - 1
-    found = s.emit("gather_nd", [moved, tuples], shape=[*tuples.shape[:-1], *moved.shape[len(axes):]])
-    after = range(lead + len(before), found.rank)
-    return s.permute(found, [*range(lead, lead + len(before)), *range(lead), *after])
-
-
-@aten("index_put.default")
-def index_put(s, x, indices, values, accumulate):
-    used = [index for index in indices if index is not None]
-    if len(used) == 1 and used[0].dtype == torch.bool and values.rank == 0 and not accumulate:
-        mask = s.reshape(used[0], [*used[0].shape, *[1] * (x.rank - used[0].rank)])
-        return s.emit("where", [mask, s.cast(values, x.dtype), x])
-    if any(index is None for index in indices) or any(index.dtype == torch.bool for index in used):
-        raise Unsupported("assignment by these indices; integers for the first axes can be exported, and one value by a mask")
-    tuples = stacked_indices(s, used)
-    updates = s.expand(s.cast(values, x.dtype), [*tuples.shape[:-1], *x.shape[len(used):]])
-    return s.emit("scatter_nd", [x, tuples, updates], reduction="add" if accumulate else "none")
-
-
-@aten("index_copy.default")
-def index_copy(s, x, dim, index, source):
-    return s.emit("index_copy", [x, index, source], axis=dim % x.rank)
-
-
-@aten("index_add.default")
-def index_add(s, x, dim, index, source, alpha):
-    return s.emit("index_add", [x, index, source], axis=dim % x.rank, alpha=float(alpha))
-
-
-@aten("scatter.src", "scatter.value", "scatter_add.default")
-def scatter(s, x, dim, index, src=None, value=None):
-    if src is None:
-        updates = s.expand(s.operand(value, x.dtype), index.shape)
-    else:
-        updates = src
-        for axis in range(index.rank):  # as much of it as there are indices
-            if not same(updates.shape[axis], index.shape[axis]):
-                updates = s.narrow(updates, axis, 0, index.shape[axis])
-    kind = "add" if "scatter_add" in str(s.node.target) else "none"
-    return s.emit("scatter_elements", [x, index, updates], axis=dim % x.rank, reduction=kind)
-
-
-REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-
-
-@aten("scatter_reduce.two")
-def scatter_reduce(s, x, dim, index, src, reduce, include_self):
-    if reduce not in REDUCTIONS or not include_self:
-        raise Unsupported(f"scatter_reduce with {reduce}, include_self {include_self}")
-    return s.emit("scatter_elements", [x, index, src], axis=dim % x.rank, reduction=REDUCTIONS[reduce])

@@ -109,47 +109,12 @@ RewriteContext::RewriteContext(const OpDef& op, Module& module, Graph& graph, No
                                Diagnostics& diagnostics)
     : NodeCopy{graph.node(id)},
       NodeContext(op, original, diagnostics),
-      module_(&module),
-      graph_(&graph),
+      NodeBuilder(module, graph, {.stem = original.name, .node = id, .position = id}),
       id_(id) {}
 
-ValueId RewriteContext::emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
-                             Attributes attributes) {
-  return emit_all(op, std::move(inputs), std::move(attributes), 1).front();
-}
-
-std::vector<ValueId> RewriteContext::emit_all(std::string_view op,
-                                              std::vector<std::optional<ValueId>> inputs,
-                                              Attributes attributes, size_t output_count) {
-  const OpDef* def = find_op(op);
-  RLX_CHECK(def != nullptr, "decomposition into unknown op " + std::string(op));
-  const std::string stem = node().name + "." + std::string(op);
-  std::vector<ValueId> outputs;
-  for (size_t i = 0; i < output_count; ++i) {
-    const std::string name = graph_->fresh_name(i == 0 ? stem : stem + "." + std::to_string(i));
-    outputs.push_back(
-        graph_->add_value({.name = name, .type = {}, .weight = {}, .state = {}, .producer = {}}));
-  }
-  const NodeId id = graph_->insert_node_before(id_, {.name = graph_->value(outputs.front()).name,
-                                                     .op = std::string(op),
-                                                     .inputs = std::move(inputs),
-                                                     .outputs = outputs,
-                                                     .attributes = std::move(attributes),
-                                                     .region = {},
-                                                     .place = node().place,
-                                                     .source = node().source});
-  Diagnostics diagnostics;
-  RLX_CHECK(check_and_infer(*graph_, id, diagnostics), diagnostics.text());
-  return outputs;
-}
-
-ValueId RewriteContext::constant(std::string_view stem, const Tensor& values) {
-  return add_constant(*module_, *graph_, node().name + "." + std::string(stem), values);
-}
-
 void RewriteContext::replace_output(size_t i, ValueId value) {
-  graph_->replace_uses(graph_->node(id_).outputs.at(i), value);
-  if (++replaced_ == graph_->node(id_).outputs.size()) graph_->remove_node(id_);
+  graph().replace_uses(graph().node(id_).outputs.at(i), value);
+  if (++replaced_ == graph().node(id_).outputs.size()) graph().remove_node(id_);
 }
 
 ScalarContext::ScalarContext(const OpDef& op, const Attributes& attributes,

@@ -16,6 +16,7 @@
 #include "compiler/dispatch/program.h"
 #include "compiler/ir/graph.h"
 #include "compiler/ir/tensor.h"
+#include "compiler/ops/node_builder.h"
 
 namespace rlx {
 
@@ -139,28 +140,15 @@ struct NodeCopy {
 
 // Rewriting a node into simpler ops of the same graph. node() is a copy: emit() may move the
 // graph's own nodes.
-class RewriteContext : private NodeCopy, public NodeContext {
+class RewriteContext : private NodeCopy, public NodeContext, public NodeBuilder {
  public:
   RewriteContext(const struct OpDef& op, Module& module, Graph& graph, NodeId id,
                  Diagnostics& diagnostics);
   [[nodiscard]] ValueId input(size_t i) const { return node().inputs.at(i).value(); }
-  [[nodiscard]] Graph& graph() { return *graph_; }
-  [[nodiscard]] const TensorType& type(ValueId id) const { return graph_->value(id).type; }
-  // Adds a node before this one and infers its types. Its result is a fresh value.
-  ValueId emit(std::string_view op, std::vector<std::optional<ValueId>> inputs,
-               Attributes attributes = {});
-  // The same for an op with several results.
-  std::vector<ValueId> emit_all(std::string_view op, std::vector<std::optional<ValueId>> inputs,
-                                Attributes attributes, size_t output_count);
-  // A constant of the module, e.g. a table: dense values of a float or integer dtype, rounded to it
-  // once.
-  ValueId constant(std::string_view stem, const Tensor& values);
   // This node's output i becomes `value`; the node is removed when all outputs are replaced.
   void replace_output(size_t i, ValueId value);
 
  private:
-  Module* module_;
-  Graph* graph_;
   NodeId id_;
   size_t replaced_ = 0;
 };
@@ -187,7 +175,8 @@ class ScalarContext {
   DType result_;
 };
 
-class LowerContext;  // compiler/ops/lowering/lower_context.h
+class LowerContext;     // compiler/ops/lowering/lower_context.h
+class GradientContext;  // compiler/ops/gradient.h
 class LoweringState;
 
 // Whether the result is a view of the first input, which costs nothing at run time.
@@ -208,6 +197,9 @@ struct OpDef {
   // The op as simpler ops: such nodes of a model are rewritten at once. With `lower` too, later
   // passes make them again where the target has a kernel.
   bool (*decompose)(RewriteContext&) = nullptr;
+  // From the gradients of the outputs those of the inputs, by new nodes. An op without it is
+  // differentiated through what decompose makes of it; one that has neither has no gradient.
+  bool (*gradient)(GradientContext&) = nullptr;
   bool (*lower)(LowerContext&) = nullptr;  // emit dispatches; the target never appears by name
   // Elementwise ops: the expression of one element. Such an op can join a region, and its lower is
   // lower_elementwise.

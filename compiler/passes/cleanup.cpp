@@ -62,18 +62,6 @@ size_t merge_common_nodes(Graph& graph) {
   return merged;
 }
 
-// Replaces the node, or leaves it as it is; false after a diagnostic.
-bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics) {
-  const OpDef& op = *find_op(graph.node(id).op);
-  const std::string name = graph.node(id).name;
-  RewriteContext ctx(op, module, graph, id, diagnostics);
-  bool is_good = false;
-  const std::optional<Dim> read = free_size_read_by([&] { is_good = op.decompose(ctx); });
-  if (read) report_free_size(diagnostics, std::string(op.name), name, "its decomposition", *read);
-  RLX_CHECK(is_good || diagnostics.has_errors(), "decomposition of " + name);
-  return is_good && !read;
-}
-
 }  // namespace
 
 size_t remove_dead(Module& module, const PassOptions&, Diagnostics&) {
@@ -86,6 +74,17 @@ size_t merge_common(Module& module, const PassOptions&, Diagnostics&) {
   size_t changed = 0;
   for (Graph& graph : module.entries) changed += merge_common_nodes(graph);
   return changed;
+}
+
+bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics) {
+  const OpDef& op = *find_op(graph.node(id).op);
+  const std::string name = graph.node(id).name;
+  RewriteContext ctx(op, module, graph, id, diagnostics);
+  bool is_good = false;
+  const std::optional<Dim> read = free_size_read_by([&] { is_good = op.decompose(ctx); });
+  if (read) report_free_size(diagnostics, std::string(op.name), name, "its decomposition", *read);
+  RLX_CHECK(is_good || diagnostics.has_errors(), "decomposition of " + name);
+  return is_good && !read;
 }
 
 size_t decompose(Module& module, const PassOptions&, Diagnostics& diagnostics) {

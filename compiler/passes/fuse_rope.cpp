@@ -88,6 +88,11 @@ struct RopeGroup {
   }
 };
 
+// The ropes' tables have a row for each token, and where it goes in the caches is told apart.
+bool goes_by_token(const RopeGroup& group) {
+  return group.keys && !input_at(*group.k, kPositions);
+}
+
 bool appends_alike(const Graph& graph, const RopeGroup& group) {
   const Append& keys = *group.keys;
   const Append& values = *group.values;
@@ -96,7 +101,7 @@ bool appends_alike(const Graph& graph, const RopeGroup& group) {
   const DType cache = type(*keys.node->inputs[kCache]).dtype;
   return keys.by_head == values.by_head && cache == type(*values.node->inputs[kCache]).dtype &&
          is_short_float(cache) && position == values.node->inputs[kPosition] &&
-         position == input_at(*group.k, kPositions) &&
+         (position == input_at(*group.k, kPositions) || goes_by_token(group)) &&
          type(group.k->outputs[0]) == type(values.rows) &&
          keys.node->inputs[kCache] != values.node->inputs[kCache];
 }
@@ -128,7 +133,8 @@ std::vector<std::optional<ValueId>> inputs_of(const RopeGroup& group) {
   std::vector<std::optional<ValueId>> inputs = {group.q->inputs[kRopeX], group.k->inputs[kRopeX],
                                                 std::nullopt, group.q->inputs[kCos],
                                                 group.q->inputs[kSin]};
-  const std::optional<ValueId> positions = input_at(*group.q, kPositions);
+  const std::optional<ValueId> positions =
+      goes_by_token(group) ? group.keys->node->inputs[kPosition] : input_at(*group.q, kPositions);
   if (positions) inputs.push_back(positions);
   if (!group.keys) return inputs;
   inputs[2] = group.values->rows;
@@ -188,6 +194,7 @@ void fuse(Graph& graph, NodeId attention, const RopeGroup& group) {
     const auto found = group.q->attributes.find(name);
     if (found != group.q->attributes.end()) node.attributes[name] = found->second;
   }
+  if (goes_by_token(group)) node.attributes["table"] = std::string("token");
   if (group.keys) node.attributes["kv_layout"] = std::string(group.keys->by_head ? "bhsd" : "bshd");
   std::vector<NodeId> replaced;
   for (ValueId result : old) {

@@ -67,6 +67,9 @@ size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diag
 // Removes identity and stop_gradient, casts and reshapes that change nothing, merges chains of
 // reshapes and of transposes, and replaces ops that depend on shapes alone by constants.
 size_t canonicalise(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Replaces a node whose op has a decomposition, or leaves it where the op has a kernel for it;
+// false after a diagnostic.
+bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagnostics);
 // Replaces every op that has a decomposition and no lowering by simpler ops.
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
@@ -79,6 +82,11 @@ size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& d
 size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Takes the views around attention that stands as one node into it: repeated heads, and exchanged
+// axes of heads and tokens.
+size_t turn_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Makes kv_append of copies of one row to an index.
+size_t see_append(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins norms that are written out into rms_norm and layer_norm.
 size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins activations that are written out into gelu, gelu_tanh, silu and swish.
@@ -101,8 +109,14 @@ size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics& diagno
 // Precision mixed: f16 rows of products with weights in blocks, where tensor cores want them or
 // such a product makes them.
 size_t round_operands(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Precision mixed: weights in blocks rounded to halves, once a run, where many rows of halves
+// multiply them and matrix units are faster by more than that costs.
+size_t round_weights(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the ropes of an attention's q and k, and the kv_append of its k and v, into rope_append.
 size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Precision mixed: halves as queries and results of attention over caches of halves, where matrix
+// units then compute it.
+size_t round_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls bias, activation and residual into matmul.
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls the activation into conv, and the residual before it where the conv runs on tensor cores.

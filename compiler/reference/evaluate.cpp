@@ -54,8 +54,7 @@ class Evaluation {
                                        : run_control(node, inputs, diagnostics);
     if (!outputs) return false;
     if (node.op == OpId::state_write) {
-      const Value& state = graph_.value(*node.inputs[0]);
-      new_states_[module_.state(*state.state).name] = *inputs[1];
+      new_states_[module_.state(*graph_.value(*node.inputs[0]).state).name] = *inputs[1];
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (options_.round_intermediates) (*outputs)[i].round_to_dtype();

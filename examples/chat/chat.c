@@ -209,6 +209,7 @@ static int copy_rows(model* m, FILE* file, int saves) {
     rlx_state_range range = RLX_INIT(rlx_state_range);
     rlx_tensor tensor = RLX_INIT(rlx_tensor);
     TRY(rlx_plan_get_state(m->plan, i, &info));
+    if (info.rank != 4) continue;  // no cache
     range.axis = kRowAxis;
     range.count = m->held_count;
     memcpy(tensor.dims, info.dims, sizeof tensor.dims);

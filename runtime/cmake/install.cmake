@@ -37,11 +37,11 @@ file(RELATIVE_PATH RLX_PREFIX_FROM_PKGCONFIG /prefix/${CMAKE_INSTALL_LIBDIR}/pkg
 configure_file(cmake/rlx.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc @ONLY)
 configure_file(cmake/rlx_text.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc @ONLY)
 
-# The component lets a test install the runtime alone.
-install(TARGETS rlx_static rlx_shared rlx_text_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT rlx_runtime NAMELINK_COMPONENT rlx_runtime)
-install(FILES include/rlx.h include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT rlx_runtime)
+# Components are the Debian packages of tools/debian_packages.cmake: librlx what programs need, librlx-dev what building them needs.
+install(TARGETS rlx_static rlx_shared rlx_text_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librlx-dev
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librlx NAMELINK_COMPONENT librlx-dev)
+install(FILES include/rlx.h include/rlx.hpp include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librlx-dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake
-        DESTINATION ${package_dir} COMPONENT rlx_runtime)
+        DESTINATION ${package_dir} COMPONENT librlx-dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc
-        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT rlx_runtime)
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT librlx-dev)

@@ -82,6 +82,10 @@ std::vector<Case> rope_append_cases() {
       append("a position below 0 counts from the end", DType::f32, even, 5, scalar(-2)));
   cases.push_back(append("an offset moves the angle, not the row", DType::f32, even, 8, scalar(2),
                          "bshd", R"(, "position_offset": 5)"));
+  cases.push_back(append("tables by token, rows by position", DType::f32, even, 9, scalar(4),
+                         "bhsd", R"(, "table": "token")"));
+  cases.push_back(append("tables by token with an offset", DType::f16, odd, 9, scalar(12), "bshd",
+                         R"(, "table": "token", "position_offset": 3)"));
   for (const auto& [dtype, stored] :
        {std::pair(DType::f32, DType::f16), std::pair(DType::f16, DType::f32)}) {
     cases.push_back(
@@ -89,6 +93,12 @@ std::vector<Case> rope_append_cases() {
     cases.push_back(append("caches of another float dtype, odd heads", dtype, odd, 7, scalar(1),
                            "bshd", "", stored));
   }
+  for (const Sizes& sizes : {even, odd}) {
+    cases.push_back(append("queries of halves beside caches of halves", DType::f32, sizes, 9,
+                           scalar(4), "bhsd", R"(, "q_dtype": "f16")", DType::f16));
+  }
+  cases.push_back(append("queries of another float dtype, gptj", DType::f16, even, 9, scalar(2),
+                         "bshd", R"(, "style": "gptj", "q_dtype": "bf16")"));
   return cases;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every op family's table of cases, on the evaluator and on every device present.
+#include <algorithm>
 #include <iostream>
 #include <set>
 
@@ -128,11 +129,32 @@ TEST_CASE("conformance of copies by regions and of pools by single threads", "[o
   check_family(pool_cases(), {.without = {"pool channels", "pool workgroup"}});
 }
 
+namespace {
+
+// Those that take moments on a CPU: of each type, by small tensors.
+std::vector<Case> of_few_elements(std::vector<Case> cases) {
+  const Dim most = 3000;
+  std::erase_if(cases, [&](const Case& test) {
+    return std::any_of(test.inputs.begin(), test.inputs.end(), [&](const auto& input) {
+      return input && element_count(input->type.shape) > most;
+    });
+  });
+  return cases;
+}
+
+}  // namespace
+
 // What the model of a CPU's driver takes.
 TEST_CASE("conformance of products by lanes", "[lanes]") {
   const CaseOptions options{.target = "vulkan", .device_model = "lavapipe"};
   check_family(matmul_cases(), options);
   check_family(dot_general_cases(), options);
+}
+
+TEST_CASE("conformance of convolutions by lanes", "[lanes]") {
+  const CaseOptions options{.target = "vulkan", .device_model = "lavapipe"};
+  check_family(of_few_elements(conv_cases()), options);
+  check_family(of_few_elements(cooperative_conv_cases()), options);
 }
 
 // What smaller tiles or the library would take.

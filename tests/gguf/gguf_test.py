@@ -8,6 +8,7 @@ that is there, with a token by decode over the caches that the prompt left.
 
 Exits 77, which counts as skipped, where NumPy or a device is missing.
 """
+import json
 import pathlib
 import subprocess
 import sys
@@ -24,7 +25,7 @@ import gguf_file  # noqa: E402
 import numpy as np  # noqa: E402
 
 SKIPPED = 77
-ON_DEVICE = ("gemma3", "qwen3moe", "checkpoint qwen2")
+ON_DEVICE = ("gemma3", "gpt-oss", "checkpoint qwen2")
 CHECKPOINTS = tuple(f"checkpoint {name}" for name in checkpoint.MODELS)
 TOKENS = 13  # of the prompt: the rest of the chunk is padding
 
@@ -92,6 +93,7 @@ def check(name, build_bin, folder, on_device):
     shares = [within(np.load(folder / "logits.npy")[0], want[TOKENS - 1])]
     if on_device:
         shares += device_shares(build_bin, folder, model, ids, prompt, want, [source, *sizes])
+        check_steps(build_bin, folder / "model.plan", ids)
         if name not in CHECKPOINTS:
             check_default(build_bin, folder, prompt, want, [source, *sizes])
     good = max(shares) <= 1
@@ -109,6 +111,18 @@ def device_shares(build_bin, folder, model, ids, prompt, want, compiled):
     if best != int(first.argmax()):
         sys.exit(f"next is {best}, the largest logit that of {first.argmax()}")
     return [within(first, want[TOKENS - 1]), within(second, want[TOKENS])]
+
+
+def check_steps(build_bin, plan, ids):
+    """Tokens that the device takes from the run before are those that the host hands from run to run."""
+    command = [build_bin / "rlxrun", plan, "--device", "vulkan", "--prompt-ids", ",".join(map(str, ids)), "-n", "11", "--temperature", "0",
+               "--json"]
+    replies = []
+    for way in ("--no-check-indices", "--check-indices"):
+        done = subprocess.run([str(part) for part in [*command, way]], capture_output=True, text=True, check=True)
+        replies.append(json.loads(done.stdout)["turns"][0]["ids"])
+    if replies[0] != replies[1] or len(replies[0]) != 11:
+        sys.exit(f"steps on the device chose {replies[0]}, the host {replies[1]}")
 
 
 def check_default(build_bin, folder, prompt, want, compiled):

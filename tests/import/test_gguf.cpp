@@ -203,13 +203,17 @@ TEST_CASE("sixty thousand GGUF tensors take no longer than they should") {
 
 TEST_CASE("a GGUF model has an entry for each number of tokens, over shared caches") {
   const SourceGraph graph = good_model(small_llama().bytes(), kDecodeAndFour);
-  REQUIRE(graph.entries.size() == 2);
+  REQUIRE(graph.entries.size() == 3);
   CHECK(graph.entries[0].name == "decode");
   CHECK(graph.entries[1].name == "prefill_4");
   CHECK(graph.entries[1].inputs[0].shape == std::vector<SourceDim>{int64_t{1}, int64_t{4}});
   CHECK(graph.entries[1].outputs == Strings{"logits", "next"});
-  REQUIRE(graph.states.size() == 2);
+  // Its token and its position are states.
+  CHECK(graph.entries[2].name == "step");
+  CHECK(graph.entries[2].inputs.empty());
+  REQUIRE(graph.states.size() == 5);
   CHECK(graph.states[0].name == "blk.0.k_cache");
+  CHECK(graph.states[2].name == "step.token");
   CHECK(graph.states[0].shape ==
         std::vector<SourceDim>{int64_t{1}, int64_t{2}, int64_t{32}, int64_t{4}});
   CHECK(graph.params.size() == 11);
@@ -217,7 +221,7 @@ TEST_CASE("a GGUF model has an entry for each number of tokens, over shared cach
   const auto module = bind_module(graph, {}, "/nonexistent", diagnostics);
   INFO(diagnostics.text());
   REQUIRE(module.has_value());
-  CHECK(module->entries.size() == 2);
+  CHECK(module->entries.size() == 3);
 }
 
 TEST_CASE("params of a GGUF model are the file's own bytes, under any name of the file") {
@@ -360,7 +364,7 @@ TEST_CASE("without --ctx caches have the model's length, at most 4096, which is 
   add_small_llama_tensors(writer);
   const SourceGraph small = good_model(writer.bytes());
   CHECK(std::get<int64_t>(small.states[0].shape[2]) == 64);
-  CHECK(small.entries.size() == 3);  // 1, 8 and 32 tokens: more than 64 do not fit
+  CHECK(small.entries.size() == 4);  // 1, 8 and 32 tokens and a step: more than 64 do not fit
 }
 
 // ---- models in several files ----

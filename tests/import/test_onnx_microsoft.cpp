@@ -105,6 +105,51 @@ TEST_CASE("activations with a bias and norms with a skip of com.microsoft are wh
         std::string::npos);
 }
 
+namespace {
+
+// a [3, K] times 6 rows of K numbers in blocks of 32, as bytes that the model has.
+onnx::ModelProto packed_model(int64_t columns, int64_t bits, int64_t code_bytes, bool has_zeros) {
+  onnx::ModelProto model =
+      fused_model("MatMulNBits", {{{1, 3, columns}}},
+                  {{"K", columns}, {"N", 6}, {"bits", bits}, {"block_size", 32}});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  onnx::NodeProto& node = *graph.mutable_node(0);
+  const int64_t blocks = (columns + 31) / 32;
+  const auto add = [&](const char* name, onnx::TensorProto::DataType type, int64_t count,
+                       size_t bytes) {
+    node.add_input(name);
+    onnx::TensorProto& tensor = *graph.add_initializer();
+    tensor.set_name(name);
+    tensor.set_data_type(type);
+    tensor.add_dims(count);
+    tensor.set_raw_data(std::string(static_cast<size_t>(count) * bytes, '\1'));
+  };
+  add("codes", onnx::TensorProto::UINT8, code_bytes, 1);
+  add("scales", onnx::TensorProto::FLOAT, 6 * blocks, 4);
+  if (has_zeros) add("zeros", onnx::TensorProto::UINT8, 6 * ((blocks * bits + 7) / 8), 1);
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("products of com.microsoft take turned operands, a factor and packed weights") {
+  const SourceGraph turned = read_good(
+      fused_model("FusedMatMul", {{{2, 8, 4}}, {{2, 6, 8}}}, {{"transA", 1}, {"transB", 1}}));
+  CHECK(ops_of(turned) == "matmul");
+  CHECK(attribute_in<bool>(fused_node(turned, "matmul"), "trans_a"));
+  CHECK(attribute_in<bool>(fused_node(turned, "matmul"), "trans_b"));
+  CHECK(refusal_of(fused_model("FusedMatMul", {{{2, 8, 4}}, {{2, 4, 8}}}, {{"transBatchA", 1}}))
+            .find("transBatchA") != std::string::npos);
+  const SourceGraph whole = read_good(packed_model(64, 4, 6 * 2 * 16, false));
+  CHECK(whole.entries.front().outputs.size() == 1);
+  CHECK(attribute_in<bool>(fused_node(whole, "matmul"), "trans_b"));
+  read_good(packed_model(80, 4, 6 * 3 * 16, true));
+  read_good(packed_model(80, 8, 6 * 3 * 32, true));
+  CHECK(refusal_of(packed_model(64, 4, 6 * 2 * 15, false)).find("wanted u8") != std::string::npos);
+  CHECK(refusal_of(packed_model(64, 3, 6 * 2 * 12, false)).find("wanted 4 or 8") !=
+        std::string::npos);
+}
+
 TEST_CASE(
     "a multi-head attention of com.microsoft keeps its layouts, and takes both kinds of mask") {
   const std::vector<FusedInput> apart = {{{1, 2, 16}}, {{1, 5, 16}}, {{1, 5, 16}}};

@@ -62,6 +62,19 @@ TEST_CASE("a DFT of real numbers is an rfft of its length, and one of pairs an f
   CHECK(ops_of(inverse) == "pad fft");
 }
 
+TEST_CASE("the inverse of one side is an irfft of its length, and of pairs alone") {
+  const SourceGraph whole =
+      read_good(transform_model("DFT", {"3", "9", "2"}, {}, {{"inverse", 1}, {"onesided", 1}}));
+  CHECK(ops_of(whole) == "irfft reshape");
+  CHECK(has_attribute(transform_in(whole, "irfft"), "norm", std::string("backward")));
+  const SourceGraph sized =
+      read_good(transform_model("DFT", {"3", "9", "2"}, {15}, {{"inverse", 1}, {"onesided", 1}}));
+  CHECK(has_attribute(transform_in(sized, "irfft"), "n", int64_t{15}));
+  CHECK(read_bad(transform_model("DFT", {"3", "9", "1"}, {}, {{"inverse", 1}, {"onesided", 1}}))
+            .text()
+            .find("wants pairs") != std::string::npos);
+}
+
 TEST_CASE("the axis of a DFT is an input from opset 20 on, the last but one without") {
   const SourceGraph last = read_good(transform_model("DFT", {"3", "10", "7", "2"}, {}, {}, 20));
   CHECK(has_attribute(transform_in(last, "fft"), "axis", int64_t{2}));

@@ -30,7 +30,8 @@ const std::string kPair = R"(
 
 // q, k, v as [1, 2, heads, 4] inputs, caches of 5 rows as states.
 Module decode_step(const std::string& key_rope_offset, const std::string& more_nodes,
-                   const std::string& outputs, const std::string& cache = "f32") {
+                   const std::string& outputs, const std::string& cache = "f32",
+                   const std::string& rope_positions = R"(, "p")") {
   return module_of(
       R"("inputs": [{"name": "q", "dtype": "f32", "shape": [1, 2, 4, 4]}, {"name": "k", "dtype": "f32", "shape": [1, 2, 2, 4]},
     {"name": "v", "dtype": "f32", "shape": [1, 2, 2, 4]}, {"name": "p", "dtype": "i32", "shape": []},
@@ -38,8 +39,11 @@ Module decode_step(const std::string& key_rope_offset, const std::string& more_n
     "states": [{"name": "kc", "dtype": ")" +
       cache + R"(", "shape": [1, 2, 5, 4]}, {"name": "vc", "dtype": ")" + cache +
       R"(", "shape": [1, 2, 5, 4]}], "nodes": [
-    {"op": "rope", "inputs": ["q", "c", "s", "p"], "outputs": ["qr"], "attributes": {"head_dim": 4}},
-    {"op": "rope", "inputs": ["k", "c", "s", "p"], "outputs": ["kr"], "attributes": {"head_dim": 4, "position_offset": )" +
+    {"op": "rope", "inputs": ["q", "c", "s")" +
+      rope_positions + R"(], "outputs": ["qr"], "attributes": {"head_dim": 4}},
+    {"op": "rope", "inputs": ["k", "c", "s")" +
+      rope_positions +
+      R"(], "outputs": ["kr"], "attributes": {"head_dim": 4, "position_offset": )" +
       key_rope_offset + R"(}},
     {"op": "transpose", "inputs": ["kr"], "outputs": ["kt"], "attributes": {"perm": [0, 2, 1, 3]}},
     {"op": "kv_append", "inputs": ["kc", "kt", "p"], "outputs": ["ka"]},
@@ -174,6 +178,38 @@ TEST_CASE("ropes of queries and keys and the appends to their caches become one 
   CHECK(node_lines(module) == Lines{"rope_append(q, k, v, c, s, p, kc, vc)",
                                     "state_write(kc, ka.joined)", "state_write(vc, va.joined)",
                                     "attention(qr.joined, kn, vn)"});
+}
+
+TEST_CASE("tables with a row for each token join the appends at any position") {
+  Module module = decode_step("0", "", R"(["y"])", "f32", "");
+  CHECK(apply_for(fuse_rope, module, "vulkan") == 1);
+  apply(remove_dead, module);
+  CHECK(node_lines(module) == Lines{"rope_append(q, k, v, c, s, p, kc, vc)",
+                                    "state_write(kc, ka.joined)", "state_write(vc, va.joined)",
+                                    "attention(qr.joined, kn, vn)"});
+  CHECK(std::get<std::string>(only_node(module, "rope_append").attributes.at("table")) == "token");
+}
+
+TEST_CASE("a row copied to an index is appended, wherever the index points; more rows stay") {
+  for (const char* index : {"[0]", "[4]", "[-1]", "[7]", "[-9]"}) {
+    const auto copy = [index](const std::string& axis) {
+      return module_of(R"("inputs": [{"name": "c", "dtype": "f32", "shape": [2, 5, 5]},
+        {"name": "r", "dtype": "f32", "shape": [2, 1, 5]}], "constants": [{"name": "i", "dtype": "i64", "shape": [1],
+        "data": {"values": )" +
+                       std::string(index) + R"(}}], "nodes": [
+        {"op": "index_copy", "inputs": ["c", "i", "r"], "outputs": ["y"], "attributes": {"axis": )" +
+                       axis + R"(}}], "outputs": ["y"])");
+    };
+    Module module = copy("1");
+    CHECK(apply_keeping_values(see_append, module) == 1);
+    CHECK(only_node(module, "kv_append").inputs.size() == 3);
+    Module from_end = copy("-2");
+    CHECK(apply_keeping_values(see_append, from_end) == 1);
+  }
+  Module rows = module_of(R"("inputs": [{"name": "c", "dtype": "f32", "shape": [5, 5]},
+    {"name": "r", "dtype": "f32", "shape": [2, 5]}, {"name": "i", "dtype": "i64", "shape": [2]}], "nodes": [
+    {"op": "index_copy", "inputs": ["c", "i", "r"], "outputs": ["y"], "attributes": {"axis": 0}}], "outputs": ["y"])");
+  CHECK(apply(see_append, rows) == 0);
 }
 
 TEST_CASE("appends to caches of another dtype round what they store, in one node") {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "tests/rlxc/tool_run.h"
 #include "tests/support/catch.h"
@@ -125,11 +126,72 @@ TEST_CASE("a model compiles to a plan that verifies; one line says what came of 
   CHECK(contains(inspect_at(1, "batch"), "\"batch\" is not NAME=N"));
   expect(0, place, {"inspect", place.path("m.plan"), "--svg", place.path("m.svg")});
   CHECK(contains(read_file(place.path("m.svg")), "<svg"));
+  expect(0, place, {"inspect", place.path("m.plan"), "--graph", place.path("g.svg")});
+  CHECK(contains(read_file(place.path("g.svg")), "step 0: product"));
+  expect(0, place, {"inspect", place.path("m.plan"), "--html", place.path("m.html")});
+  CHECK(contains(read_file(place.path("m.html")), "\"summary\":{\"name\":\"small\""));
+  CHECK(contains(expect(2, place,
+                        {"inspect", place.path("m.plan"), "--html", place.path("m.html"),
+                         "--profile", place.path("m.plan")})
+                     .errors,
+                 "the profile is no JSON object"));
   CHECK(contains(
       expect(1, place,
              {"inspect", place.path("m.plan"), "--svg", place.path("n.svg"), "--entry", "x"})
           .errors,
       "entries are main"));
+}
+
+TEST_CASE("diff says by its exit code whether two plans are equal, and what differs") {
+  const Workplace place;
+  const std::string a = place.path("m.plan");
+  const std::string b = place.path("n.plan");
+  expect(0, place, compile_arguments(place));
+  std::filesystem::copy_file(a, b);
+  CHECK(expect(0, place, {"diff", a, b}).output == "the plans are equal\n");
+  expect(0, place, compile_arguments(place, {"-O0"}));
+  const ToolResult differ = expect(1, place, {"diff", a, b});
+  CHECK(contains(differ.output,
+                 "~ entry \"main\" for vulkan: 3 steps in 3 waves -> 1 step in 1 wave"));
+  CHECK(contains(differ.output, "- entry \"main\" for vulkan: step \"sum\": step 1, region"));
+  CHECK(contains(differ.output, "step \"product\": RLX_ACTIVATION: 0 -> 1"));
+  const auto json = nlohmann::json::parse(expect(1, place, {"diff", a, b, "--json"}).output);
+  CHECK(json["schema_version"] == 1);
+  CHECK(json["equal"] == false);
+  CHECK_FALSE(json["differences"]["steps"].empty());
+  CHECK(json["differences"]["weights"].empty());
+  place.write("n.plan", read_file(b).substr(0, 5000));
+  CHECK(contains(expect(2, place, {"diff", a, b}).errors, "V1.5"));
+  CHECK(contains(expect(2, place, {"diff", a, place.path("none.plan")}).errors, "none.plan"));
+  expect(2, place, {"diff", a});
+}
+
+TEST_CASE("explain tells each code, and says so where there is none") {
+  const Workplace place;
+  CHECK(contains(expect(0, place, {"explain", "[bad-shape]"}).output, "cure "));
+  CHECK(contains(expect(0, place, {"explain", "v1.5"}).output, "as long as its header says"));
+  CHECK(contains(expect(0, place, {"explain"}).output, "V14.12"));
+  CHECK(contains(expect(1, place, {"explain", "bad"}).errors, "there is no code \"bad\""));
+  const auto json = nlohmann::json::parse(expect(0, place, {"explain", "--json"}).output);
+  CHECK(json["codes"].size() > 150);
+}
+
+TEST_CASE("every command's help ends with an example") {
+  const Workplace place;
+  const std::string all = expect(0, place, {"--help"}).output;
+  CHECK(contains(all, "Example: rlxc model.onnx"));
+  std::istringstream lines(all.substr(all.find("Subcommands:")));
+  std::string line;
+  std::getline(lines, line);
+  uint32_t commands = 0;
+  while (std::getline(lines, line) && line.starts_with("  ")) {
+    const std::string name = line.substr(2, line.find(' ', 2) - 2);
+    if (name.empty()) continue;  // a description's second line
+    ++commands;
+    INFO(name);
+    CHECK(contains(expect(0, place, {name, "--help"}).output, "Example: rlxc " + name + " "));
+  }
+  CHECK(commands > 10);
 }
 
 TEST_CASE("--quiet says nothing and --json says it as JSON") {
@@ -370,6 +432,8 @@ TEST_CASE("ops tells what conformance found, and the document in the tree is wha
       for (const auto& run : row["runs"]) CHECK(run["worst_ratio"] <= 1.0);
     }
   }
+  INFO("make it anew: rlxc explain --markdown > tools/CODES.md");
+  CHECK(expect(0, place, {"explain", "--markdown"}).output == read_file("tools/CODES.md"));
   INFO("make it anew: rlxc ops --markdown > compiler/ops/OPERATORS.md");
   CHECK(expect(0, place, {"ops", "--markdown"}).output == read_file("compiler/ops/OPERATORS.md"));
 #ifdef RLX_HAS_ONNX

@@ -71,6 +71,27 @@ TEST_CASE("the model of a CPU takes products by lanes, and no other device hears
       std::string::npos);
 }
 
+TEST_CASE("convolutions that differ in sizes alone run one kernel on a CPU") {
+  const Workplace place;
+  const std::string model = place.write("m.json", R"({"rlx_graph": 1, "name": "m",
+    "inputs": [{"name": "x", "dtype": "f32", "shape": [1, 8, 6, 6]},
+               {"name": "v", "dtype": "f32", "shape": [16, 8, 3, 3]},
+               {"name": "w", "dtype": "f32", "shape": [20, 16, 3, 3]}],
+    "nodes": [{"name": "a", "op": "conv", "inputs": ["x", "v"], "outputs": ["h"]},
+              {"name": "b", "op": "conv", "inputs": ["h", "w"], "outputs": ["y"]}],
+    "outputs": ["y"]})");
+  const auto kernels = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {model, "-o", place.path("m.plan"), "--target", "vulkan"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    expect_code(0, place, arguments);
+    return expect_code(0, place, {"inspect", place.path("m.plan"), "--kernels"});
+  };
+  says(kernels({"--device-model", "lavapipe"}), "matmul_lanes for 2 steps");
+  const ToolResult portable = kernels({});
+  says(portable, "conv for 1 step");
+  CHECK(portable.output.find("conv for 2 steps") == std::string::npos);
+}
+
 TEST_CASE("device models that say nothing of a target are refused with what to do") {
   const Workplace place;
   says(compile_with(1, place, {"--device-model", "h300"}),

@@ -430,6 +430,49 @@ TEST_CASE("rlxrun begins states from files and writes what the first run leaves"
   check_refused(place.echo(run + "--dump-state kept=" + place.at("")), 5, "it names a folder");
 }
 
+TEST_CASE("rlxrun saves all states to a file and begins with them") {
+  const Workplace place;
+  const std::vector<std::byte> plan = serialise(keeping_plan());
+  std::ofstream(place.at("small.plan"), std::ios::binary)
+      .write(reinterpret_cast<const char*>(plan.data()), static_cast<std::streamsize>(plan.size()));
+  const std::string run = "--inputs " + place.at("x.npy") + " ";
+  const std::string file = place.at("states.safetensors");
+  const Outcome saved = place.echo(run + "--save-states " + file);
+  INFO(saved.text);
+  REQUIRE(saved.code == 0);
+  const Outcome loaded =
+      place.echo(run + "--load-states " + file + " --outputs " + place.at("out"));
+  INFO(loaded.text);
+  REQUIRE(loaded.code == 0);
+  npy::Array x;
+  npy::Array y;
+  REQUIRE(npy::read_npy(place.at("x.npy"), x).ok());
+  REQUIRE(npy::read_npy(place.at("out/y.npy"), y).ok());
+  CHECK(y.data == x.data);  // what the run before has kept
+
+  const auto write = [&place](const std::string& header, size_t data) {
+    const uint64_t length = header.size();
+    std::ofstream stream(place.at("bad.safetensors"), std::ios::binary);
+    stream.write(reinterpret_cast<const char*>(&length), sizeof length);
+    stream << header << std::string(data, 'x');
+  };
+  const std::string load_bad = run + "--load-states " + place.at("bad.safetensors");
+  write(R"({"other": {"dtype": "F32", "shape": [64], "data_offsets": [0, 256]}})", 256);
+  check_refused(place.echo(load_bad), 2,
+                "the states are of another model: the file lacks kept; the plan has no other");
+  write(R"({"kept": {"dtype": "F32", "shape": [8, 8], "data_offsets": [0, 256]}})", 256);
+  check_refused(place.echo(load_bad), 2,
+                "state \"kept\" is F32[8, 8] of 256 bytes, wanted f32[64]");
+  write(R"({"kept": {"dtype": "F32", "shape": [64], "data_offsets": [0, 256]}})", 255);
+  check_refused(place.echo(load_bad), 2, "lies outside the file");
+  write(R"({"kept": 1})", 0);
+  check_refused(place.echo(load_bad), 2, "is not described");
+  write("[]", 0);
+  check_refused(place.echo(load_bad), 2, "its header is no JSON object");
+  std::ofstream(place.at("bad.safetensors"), std::ios::binary) << "short";
+  check_refused(place.echo(load_bad), 2, "it is too short");
+}
+
 TEST_CASE("rlxrun runs the same plan on Vulkan, the validation layer silent") {
   const Workplace place;
   const Outcome devices = rlxrun("--list-devices");

@@ -11,7 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 growth_limit=1572864 # 1.5 MiB
 
-cmake --install "$build_dir" --component rlx_runtime --prefix "$work/install" > "$work/log"
+for part in librlx librlx-dev; do cmake --install "$build_dir" --component $part --prefix "$work/install"; done > "$work/log"
 "$write_plan" "$work/a.plan" "$work/x.raw"
 lib_dir=$(dirname "$(find "$work/install" -name librlx.a)")
 export PKG_CONFIG_PATH="$lib_dir/pkgconfig"
@@ -30,6 +30,7 @@ for link in static shared; do
     -DCMAKE_BUILD_TYPE=MinSizeRel > "$work/log"
   cmake --build "$work/$link" > "$work/log"
   check_run "$work/$link/embed"
+  check_run "$work/$link/embed_cpp"
 done
 
 # shellcheck disable=SC2046  # flags are words

@@ -9,7 +9,7 @@ build_dir=$2
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cmake --install "$build_dir" --component rlx_runtime --prefix "$work/rlx" > "$work/log"
+for part in librlx librlx-dev; do cmake --install "$build_dir" --component $part --prefix "$work/rlx"; done > "$work/log"
 cmake -S "$source_dir/examples/search" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/rlx" > "$work/log"
 cmake --build "$work/build" > "$work/log"
 

@@ -10,7 +10,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/free_plans.h"
 #include "tests/support/plan_fixture.h"
-#include "tools/tune/plan_file.h"
+#include "tools/plan_file/plan_file.h"
 #include "tools/tune/tune.h"
 
 namespace rlx::test {
@@ -58,7 +58,7 @@ Status tune_to(const std::string& from, const std::string& to, const tune::TuneO
                tune::TuneReport& report) {
   std::vector<std::byte> index;
   RLX_RETURN_IF_ERROR(tune::tune_file(from, "null", options, index, report));
-  return tune::write_with_index(from, index, to);
+  return write_with_index(from, index, to);
 }
 
 std::shared_ptr<const PlanView> view_of(const PlanSpec& spec) {
@@ -163,7 +163,7 @@ TEST_CASE("everything_but_the_index_keeps_its_bytes") {
   before->index().UnPackTo(&index);
   index.producer = std::string(4000, 'p');  // the index grows
   fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &index));
-  REQUIRE(tune::write_with_index(
+  REQUIRE(write_with_index(
               path, std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize())), path)
               .ok());
   const auto after = open(path);
@@ -188,7 +188,7 @@ TEST_CASE("an_index_that_does_not_verify_is_never_written") {
   fb::FinishPlanBuffer(builder, fb::Plan::Pack(builder, &index));
   const std::span<const std::byte> bytes =
       std::as_bytes(std::span(builder.GetBufferPointer(), builder.GetSize()));
-  CHECK(tune::write_with_index(path, bytes, path).code() == RLX_INVALID_PLAN);
+  CHECK(write_with_index(path, bytes, path).code() == RLX_INVALID_PLAN);
   CHECK(gemm_of(*open(path)).k() == 8);
   CHECK(folder.file_count() == 1);
 }

@@ -169,6 +169,8 @@ std::vector<EntryFacts> entry_facts(const PlanView& plan);
 SizeFacts size_facts(const PlanView& plan);
 
 std::string_view segment_name(fb::Segment segment);
+// "index" for SectionKind::Index.
+std::string section_name(uint32_t kind);
 // Names of the features in a mask, in the order of features.def.
 std::vector<std::string_view> feature_names(uint64_t mask);
 

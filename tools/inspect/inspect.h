@@ -31,4 +31,8 @@ nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view);
 // out of range is a std::out_of_range.
 std::string memory_svg(const PlanView& plan, uint32_t entry);
 
+// The steps of one entry and what they hand on: waves from top to bottom, a box with a tooltip for
+// each step. An entry out of range as above.
+std::string graph_svg(const PlanView& plan, uint32_t entry);
+
 }  // namespace rlx

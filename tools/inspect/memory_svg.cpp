@@ -6,6 +6,7 @@
 #include "tools/inspect/facts.h"
 #include "tools/inspect/format.h"
 #include "tools/inspect/inspect.h"
+#include "tools/inspect/svg.h"
 #include "tools/inspect/views.h"
 
 namespace rlx::inspect {
@@ -16,32 +17,6 @@ constexpr double kPlotHeight = 480;
 constexpr double kLeastPlotWidth = 480;
 constexpr double kMostPlotWidth = 4000;
 constexpr double kWaveWidth = 14;
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      case '\n':
-        result += "&#10;";
-        break;
-      default:
-        result += static_cast<unsigned char>(c) < 0x20 ? '?' : c;  // XML has no control characters
-    }
-  }
-  return result;
-}
 
 // Hues spread by the golden angle, so that neighbours differ.
 std::string color_of(size_t index) {
@@ -60,15 +35,6 @@ struct Scale {
     return kMargin + kPlotHeight - static_cast<double>(offset) * byte_height;
   }
 };
-
-std::string attribute(std::string_view name, double value) {
-  return " " + std::string(name) + "=\"" + three_digits(value) + "\"";
-}
-
-std::string text_at(double x, double y, std::string_view anchor, const std::string& text) {
-  return "<text" + attribute("x", x) + attribute("y", y) + " text-anchor=\"" + std::string(anchor) +
-         "\">" + escaped(text) + "</text>\n";
-}
 
 std::string rectangle(const Scale& scale, const ValueFacts& value, size_t index) {
   const uint64_t end = value.offset_bytes + value.size_bytes;

@@ -6,28 +6,11 @@
 #include <utility>
 
 #include "runtime/base/text.h"
+#include "schema/self_test.h"
 #include "tools/inspect/facts.h"
 
 namespace rlx::inspect {
 namespace {
-
-std::string section_name(uint32_t kind) {
-  switch (static_cast<SectionKind>(kind)) {
-    case SectionKind::Index:
-      return "index";
-    case SectionKind::Params:
-      return "params";
-    case SectionKind::Code:
-      return "code";
-    case SectionKind::Weights:
-      return "weights";
-    case SectionKind::Debug:
-      return "debug";
-    case SectionKind::Text:
-      return "text";
-  }
-  return "section of unknown kind " + std::to_string(kind);
-}
 
 uint64_t section_bytes(const PlanHeader& header, SectionKind kind) {
   for (uint32_t i = 0; i < header.section_count; ++i) {
@@ -136,6 +119,25 @@ void add_params(const PlanView& plan, SizeFacts& facts) {
 }
 
 }  // namespace
+
+std::string section_name(uint32_t kind) {
+  switch (static_cast<SectionKind>(kind)) {
+    case SectionKind::Index:
+      return "index";
+    case SectionKind::Params:
+      return "params";
+    case SectionKind::Code:
+      return "code";
+    case SectionKind::Weights:
+      return "weights";
+    case SectionKind::Debug:
+      return "debug";
+    case SectionKind::Text:
+      return "text";
+  }
+  if (kind == kSelfTestSection) return "self-test";
+  return "section of unknown kind " + std::to_string(kind);
+}
 
 SizeFacts size_facts(const PlanView& plan) {
   SizeFacts facts{.file_bytes = plan.header().file_bytes, .regions = file_regions(plan.header())};

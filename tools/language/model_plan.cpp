@@ -72,13 +72,27 @@ Status inspect_entry(const rlx_plan* plan, uint32_t index, std::optional<FoundEn
   return {};
 }
 
+// The entry without inputs that gives the next token.
+Status inspect_step(const rlx_plan* plan, uint32_t index, ModelPlan& model) {
+  rlx_entry_info info = RLX_INIT(rlx_entry_info);
+  RLX_RETURN_IF_ERROR(status_of(rlx_plan_get_entry(plan, index, &info)));
+  if (std::string_view(info.name) != "step" || info.input_count != 0) return {};
+  std::vector<rlx_tensor_info> outputs;
+  RLX_RETURN_IF_ERROR(read_tensors(plan, index, info.output_count, rlx_plan_get_output, outputs));
+  if (find(outputs, "next", RLX_I32, 1) != nullptr) model.step = index;
+  return {};
+}
+
 Status find_entries(const rlx_plan* plan, ModelPlan& model) {
   rlx_plan_info info = RLX_INIT(rlx_plan_info);
   RLX_RETURN_IF_ERROR(status_of(rlx_plan_get_info(plan, &info)));
   for (uint32_t i = 0; i < info.entry_count; ++i) {
     std::optional<FoundEntry> found;
     RLX_RETURN_IF_ERROR(inspect_entry(plan, i, found));
-    if (!found) continue;
+    if (!found) {
+      RLX_RETURN_IF_ERROR(inspect_step(plan, i, model));
+      continue;
+    }
     if (model.vocabulary != 0 && model.vocabulary != found->vocabulary)
       return refused(text_of("the plan's entries give ", model.vocabulary, " and ",
                              found->vocabulary, " logits; wanted are those of one vocabulary"));
@@ -112,12 +126,23 @@ Status read_cache(const rlx_tensor_info& info, ModelPlan& model) {
 }
 
 Status find_caches(const rlx_plan* plan, ModelPlan& model) {
+  uint32_t step_states = 0;
   for (uint32_t i = 0; i < rlx_plan_state_count(plan); ++i) {
     rlx_tensor_info info = RLX_INIT(rlx_tensor_info);
     RLX_RETURN_IF_ERROR(status_of(rlx_plan_get_state(plan, i, &info)));
+    const std::string_view name = info.name;
+    const bool is_ring = name == kStepRing && info.rank == 2 && info.dims[0] == 1;
+    const bool is_token = name == kStepToken && info.rank == 2 && info.size_bytes == 4;
+    const bool is_position = name == kStepPosition && info.rank == 0;
+    if (info.dtype == RLX_I32 && (is_ring || is_token || is_position)) {
+      if (is_ring) model.ring_tokens = static_cast<uint32_t>(info.dims[1]);
+      ++step_states;
+      continue;
+    }
     RLX_RETURN_IF_ERROR(read_cache(info, model));
   }
   if (model.caches.empty()) return refused("the plan has no states: a language model keeps caches");
+  if (step_states != 3 || model.ring_tokens == 0) model.step.reset();
   return {};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,15 @@ struct ModelPlan {
   uint32_t context_tokens = 0;      // rows of the caches
   uint32_t vocabulary = 0;          // logits of a row
   std::vector<Cache> caches;
+  std::optional<uint32_t> step;  // the entry that takes its token from a state
+  uint32_t ring_tokens = 0;      // places of the state of those that it chose
 };
+
+// States of the entry `step`: i32[1,1] the token to come, i32[] how many are held, i32[1,places]
+// those that steps chose, position p at place p % places.
+inline constexpr const char* kStepToken = "step.token";
+inline constexpr const char* kStepPosition = "step.position";
+inline constexpr const char* kStepRing = "step.ring";
 
 // Finds the entries by their inputs and outputs. Refused: a plan without an entry of one token,
 // entries of different vocabularies, and states that are no caches of one number of rows.

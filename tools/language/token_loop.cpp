@@ -39,8 +39,11 @@ uint64_t bytes_of_row(const ModelPlan& model) {
 
 }  // namespace
 
-TokenLoop::TokenLoop(ModelPlan model, rlx_session* session, Reuse reuse)
-    : model_(std::move(model)), session_(session), reuse_(reuse) {
+TokenLoop::TokenLoop(ModelPlan model, rlx_session* session, Reuse reuse, uint32_t queue_depth)
+    : model_(std::move(model)),
+      session_(session),
+      reuse_(reuse),
+      queue_depth_(std::max(queue_depth, 1U)) {
   for (const TokenEntry& entry : model_.prompts) sizes_.push_back(entry.tokens);
   if (sizes_.empty()) sizes_.push_back(model_.decode.tokens);
   if (reuse_ == Reuse::Exact) sizes_.resize(row_exact_sizes(sizes_).size());
@@ -140,6 +143,56 @@ Status TokenLoop::feed(int32_t id) {
   RLX_RETURN_IF_ERROR(status_of(rlx_session_submit(session_, entry)));
   ran_ = entry;
   held_.push_back(id);
+  return {};
+}
+
+uint32_t TokenLoop::most_steps() const {
+  return model_.step ? std::min(queue_depth_, model_.ring_tokens) : 0;
+}
+
+// Token and position of the next step, where the device does not have them from the last one.
+Status TokenLoop::set_step(int32_t id) {
+  const std::array<int32_t, 2> wanted = {id, static_cast<int32_t>(held_.size())};
+  if (on_device_ == wanted) return {};
+  on_device_.reset();
+  rlx_tensor token = RLX_INIT(rlx_tensor);
+  token.data = &wanted[0];
+  token.size_bytes = sizeof(int32_t);
+  token.dtype = RLX_I32;
+  token.rank = 2;
+  token.dims[0] = token.dims[1] = 1;
+  rlx_tensor position = token;
+  position.data = &wanted[1];
+  position.rank = 0;
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_write_state(session_, kStepToken, nullptr, &token)));
+  return status_of(rlx_session_write_state(session_, kStepPosition, nullptr, &position));
+}
+
+Status TokenLoop::step(int32_t id, std::span<int32_t> following) {
+  const size_t count = following.size();
+  if (count == 0 || count > most_steps())
+    return refused(text_of(count, " steps are wanted at once; the loop takes 1 to ", most_steps()));
+  if (held_.size() + count > model_.context_tokens)
+    return refused(text_of("the context is full: it holds ", model_.context_tokens, " tokens, ",
+                           held_.size() + count, " are wanted"));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  RLX_RETURN_IF_ERROR(set_step(id));
+  on_device_.reset();
+  for (size_t i = 0; i < count; ++i)
+    RLX_RETURN_IF_ERROR(status_of(rlx_session_submit(session_, *model_.step)));
+  RLX_RETURN_IF_ERROR(status_of(rlx_session_wait(session_, RLX_NO_TIMEOUT)));
+  ran_ = *model_.step;
+  decode_is_set_ = false;
+  for (size_t i = 0; i < count; ++i) {
+    rlx_state_range place = RLX_INIT(rlx_state_range);
+    place.axis = 1;
+    place.begin = held_.size() % model_.ring_tokens;
+    place.count = 1;
+    RLX_RETURN_IF_ERROR(status_of(
+        rlx_session_read_state(session_, kStepRing, &place, &following[i], sizeof(int32_t))));
+    held_.push_back(i == 0 ? id : following[i - 1]);
+  }
+  on_device_ = {following.back(), static_cast<int32_t>(held_.size())};
   return {};
 }
 

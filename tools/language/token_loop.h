@@ -3,8 +3,10 @@
 // that stay from prompt to prompt.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,8 +25,8 @@ enum class Reuse : uint8_t {
 class TokenLoop {
  public:
   // Over a session that nobody else uses meanwhile, and that outlives the loop. Its caches are
-  // taken for empty.
-  TokenLoop(ModelPlan model, rlx_session* session, Reuse reuse);
+  // taken for empty. `queue_depth`: of the session's options.
+  TokenLoop(ModelPlan model, rlx_session* session, Reuse reuse, uint32_t queue_depth = 1);
 
   // Brings the caches to hold exactly these tokens; next() and read_logits() then tell what follows
   // them. Refused with nothing changed: no token at all, more than the context holds, ids outside
@@ -33,6 +35,13 @@ class TokenLoop {
   // Starts the run of one more token, behind those that are held; refused where the context is
   // full. One submit, no allocation.
   Status feed(int32_t id);
+  // Most runs of one call of step().
+  [[nodiscard]] uint32_t most_steps() const;
+  // Feeds `id` and the likeliest tokens behind it, as many runs as `following` has room for, at
+  // most most_steps() and what the context has left, each token taken on the device from the run
+  // before; `following` gets those that were chosen, of which the last is not yet fed. The same
+  // bits as of feed() and next(). One submit per token, one wait.
+  Status step(int32_t id, std::span<int32_t> following);
   // Waits for the run, if one is under way; the likeliest token, by the entry's argmax.
   Status next(int32_t& id);
   // The same, and the logits of all tokens; as many as the vocabulary has.
@@ -62,6 +71,7 @@ class TokenLoop {
   Status run_chunk(const Chunk& chunk, std::span<const int32_t> ids);
   Status set(uint32_t entry, const char* name, const int32_t* data, std::span<const uint64_t> dims);
   Status set_row(uint32_t entry, uint32_t count);
+  Status set_step(int32_t id);
 
   ModelPlan model_;
   rlx_session* session_;
@@ -74,6 +84,8 @@ class TokenLoop {
   uint32_t prompt_runs_ = 0;
   uint32_t ran_ = 0;            // the entry whose outputs are there
   bool decode_is_set_ = false;  // the inputs of `decode` that never change
+  uint32_t queue_depth_;
+  std::optional<std::array<int32_t, 2>> on_device_;  // token and position of the step to come
 };
 
 }  // namespace rlx::language

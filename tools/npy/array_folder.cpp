@@ -17,12 +17,24 @@ Status ArrayFolder::open(const std::string& path, ArrayFolder& folder) {
   return {};
 }
 
-Status ArrayFolder::write(const std::string& name, const Array& array, std::string& path) {
+namespace {
+
+std::string stem_of(const std::string& name) {
   std::string stem = name;
   for (char& letter : stem) {
     if (letter == '/' || letter == '\\') letter = '_';
   }
-  if (stem == "." || stem == "..") stem = "_";
+  return stem == "." || stem == ".." ? "_" : stem;
+}
+
+}  // namespace
+
+std::string ArrayFolder::file_name(const std::string& name) {
+  return stem_of(name) + ".npy";
+}
+
+Status ArrayFolder::write(const std::string& name, const Array& array, std::string& path) {
+  const std::string stem = stem_of(name);
   std::string unique = stem;
   for (int count = 2; !used_.insert(unique).second; ++count)
     unique = stem + "_" + std::to_string(count);

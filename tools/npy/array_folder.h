@@ -17,6 +17,8 @@ class ArrayFolder {
   // Writes to <folder>/<name>.npy and gives that path. Names come from plans and models: what makes
   // one a path becomes "_", and of two that would share a file the second gets a number.
   Status write(const std::string& name, const Array& array, std::string& path);
+  // "<name>.npy" with what makes it a path replaced: the file of the first array of that name.
+  static std::string file_name(const std::string& name);
 
  private:
   std::string path_;

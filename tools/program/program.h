@@ -15,6 +15,10 @@ enum class ExitCode : int {
   Internal = 70,
 };
 
+// Stands as "schema_version" in every object that --json prints. It counts up where a key goes or
+// changes its meaning; new keys may come without.
+inline constexpr int kJsonSchemaVersion = 1;
+
 // Runs `body` and returns the code to end with: its own, or
 //  - Resources where memory ran out, at any point, or where it says Ok and not all that it printed
 //    could be written;

@@ -64,7 +64,8 @@ void print_packed(const BenchArguments& arguments, const ArenaCsv& problem,
                   const ArenaLayout& layout, double seconds) {
   const double ratio = ratio_of(layout.height_bytes, layout.lower_bound_bytes);
   if (arguments.json) {
-    Json json = {{"items", problem.items.size()},
+    Json json = {{"schema_version", tool::kJsonSchemaVersion},
+                 {"items", problem.items.size()},
                  {"alignment_bytes", problem.alignment_bytes},
                  {"arena_bytes", layout.height_bytes},
                  {"lower_bound_bytes", layout.lower_bound_bytes},

@@ -2,12 +2,46 @@
 // rlxc: compiles models to plans, and looks at both.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <string>
 
 #include "compiler/support/check.h"
+#include "tools/describe/describe.h"
 #include "tools/rlxc/commands.h"
 
 namespace rlx {
 namespace {
+
+struct Example {
+  const char* command;  // "" for compiling
+  const char* text;
+};
+
+// Shown at the end of each command's --help.
+constexpr Example kExamples[] = {
+    {"", "rlxc model.onnx -o model.plan --target vulkan,cuda --dim batch=1:32"},
+    {"bench-arena", "rlxc bench-arena model.json --dim batch=8"},
+    {"convert", "rlxc convert model.onnx model.rlxg"},
+    {"device-models", "rlxc device-models h200"},
+    {"diff", "rlxc diff before.plan after.plan"},
+    {"estimate", "rlxc estimate model.json --target cuda --device-model h200"},
+    {"explain", "rlxc explain bad-shape"},
+    {"inspect", "rlxc inspect model.plan --steps"},
+    {"ops", "rlxc ops --onnx"},
+    {"quantize", "rlxc quantize model.gguf small.gguf --type q4_k,output=q6_k"},
+    {"reference", "rlxc reference model.json --inputs x=x.npy --outputs expected"},
+    {"self-test", "rlxc self-test model.plan --model model.json --dim batch=4 --inputs x=x.npy"},
+    {"tokenize", "rlxc tokenize chat.plan --text \"Hello\""},
+    {"tune", "rlxc tune model.plan"},
+    {"verify", "rlxc verify model.plan"},
+};
+
+void add_examples(CLI::App& app) {
+  for (const Example& example : kExamples) {
+    CLI::App* command = *example.command == '\0' ? &app : app.get_subcommand(example.command);
+    const std::string before = command->get_footer();
+    command->footer(before + (before.empty() ? "" : "\n") + "Example: " + example.text);
+  }
+}
 
 int run_rlxc(int argc, char** argv) {
   CLI::App app("Compiles a model to a plan: rlxc MODEL -o PLAN", "rlxc");
@@ -18,9 +52,12 @@ int run_rlxc(int argc, char** argv) {
   add_convert_command(app, action);
   add_inspect_command(app, action);
   add_verify_command(app, action);
+  add_diff_command(app, action);
+  add_explain_command(app, action);
   add_ops_command(app, action);
   add_quantize_command(app, action);
   add_reference_command(app, action);
+  add_self_test_command(app, action);
   add_tune_command(app, action);
   add_bench_arena_command(app, action);
   add_device_models_command(app, action);
@@ -29,10 +66,14 @@ int run_rlxc(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 "
       "internal error.");
+  add_examples(app);
+  tool::add_describe_flags(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (app.exit(error) == 0) return kExitOk;
+    // 1 is what diff answers of plans that differ.
+    return app.got_subcommand("diff") ? kExitInputRefused : kExitUsage;
   }
   try {
     return action();

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/input_file.h"
 #include "runtime/base/output_file.h"
 #include "runtime/plan/free_sizes.h"
 #include "runtime/plan/plan_view.h"
+#include "tools/inspect/html.h"
 #include "tools/inspect/inspect.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
@@ -29,6 +31,9 @@ struct InspectArguments {
   bool why = false;
   bool json = false;
   std::string svg;
+  std::string graph;
+  std::string html;
+  std::string profile;
   std::string entry;
   std::vector<std::string> dims;  // "NAME=N"
 };
@@ -52,11 +57,14 @@ std::optional<uint32_t> find_entry(const PlanView& plan, const std::string& name
   return std::nullopt;
 }
 
-int write_svg(const PlanView& plan, const InspectArguments& arguments) {
-  const std::optional<uint32_t> entry = find_entry(plan, arguments.entry);
+using Drawing = std::string (*)(const PlanView& plan, uint32_t entry);
+
+int write_svg(const PlanView& plan, const std::string& entry_name, Drawing draw,
+              const std::string& path) {
+  const std::optional<uint32_t> entry = find_entry(plan, entry_name);
   if (!entry) return kExitUsage;
-  const std::string svg = memory_svg(plan, *entry);
-  return report_written(write_file(arguments.svg, std::as_bytes(std::span(svg))));
+  const std::string svg = draw(plan, *entry);
+  return report_written(write_file(path, std::as_bytes(std::span(svg))));
 }
 
 // The symbols of a plan with these at other values than their maximum. Says what is wrong.
@@ -90,6 +98,23 @@ std::optional<std::vector<uint64_t>> symbols_of(const PlanView& plan,
   return symbols;
 }
 
+int write_html(const PlanView& plan, const PlanView& file, const InspectArguments& arguments) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 28;
+  std::optional<MeasuredSteps> measured;
+  if (!arguments.profile.empty()) {
+    std::vector<std::byte> bytes;
+    Status status = read_file(arguments.profile, kMostBytes, bytes);
+    measured.emplace();
+    if (status.ok()) {
+      status =
+          parse_profile({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, *measured);
+    }
+    if (!status.ok()) return report_status(status);
+  }
+  const std::string page = report_html(plan, file, measured);
+  return report_written(write_file(arguments.html, std::as_bytes(std::span(page))));
+}
+
 int show(const PlanView& plan, const PlanView& file, const InspectArguments& arguments) {
   const InspectView view = arguments.memory    ? InspectView::Memory
                            : arguments.steps   ? InspectView::Steps
@@ -101,16 +126,26 @@ int show(const PlanView& plan, const PlanView& file, const InspectArguments& arg
   const bool is_of_file = view == InspectView::Kernels || view == InspectView::Sizes;
   const PlanView& shown = is_of_file ? file : plan;
   if (arguments.json) {
-    std::printf("%s\n", inspect_json(shown, view).dump(2).c_str());
+    nlohmann::ordered_json json = {{"schema_version", tool::kJsonSchemaVersion}};
+    json.update(inspect_json(shown, view));
+    std::printf("%s\n", json.dump(2).c_str());
   } else {
     std::fputs(inspect_text(shown, view).c_str(), stdout);
   }
-  return arguments.svg.empty() ? kExitOk : write_svg(plan, arguments);
+  if (!arguments.html.empty()) {
+    if (const int code = write_html(plan, file, arguments); code != kExitOk) return code;
+  }
+  if (!arguments.graph.empty()) {
+    const int code = write_svg(plan, arguments.entry, graph_svg, arguments.graph);
+    if (code != kExitOk) return code;
+  }
+  return arguments.svg.empty() ? kExitOk
+                               : write_svg(plan, arguments.entry, memory_svg, arguments.svg);
 }
 
 int inspect(const InspectArguments& arguments) {
-  if (!arguments.entry.empty() && arguments.svg.empty())
-    return usage_error("--entry goes with --svg");
+  if (!arguments.entry.empty() && arguments.svg.empty() && arguments.graph.empty())
+    return usage_error("--entry goes with --svg and --graph");
   std::shared_ptr<const PlanView> plan;
   if (const Status status = PlanView::open_file(arguments.plan, {}, plan); !status.ok()) {
     return report_status(status);
@@ -162,6 +197,15 @@ void add_inspect_command(CLI::App& app, Action& action) {
   views->require_option(0, 1);
   command->add_flag("--json", arguments->json, "As JSON");
   command->add_option("--svg", arguments->svg, "Draw the arena of an entry to this file");
+  command->add_option("--graph", arguments->graph,
+                      "Draw an entry's steps and what they hand on to this file, as SVG");
+  CLI::Option* html =
+      command->add_option("--html", arguments->html,
+                          "Write all views as one page for a browser, which needs nothing else");
+  command
+      ->add_option("--profile", arguments->profile,
+                   "What rlxrun --profile --json printed: times of the page's steps")
+      ->needs(html);
   command->add_option("--entry", arguments->entry, "Entry to draw (default: the first)");
   command
       ->add_option("--dim", arguments->dims,

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "tools/plan_file/plan_file.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
-#include "tools/tune/plan_file.h"
 #include "tools/tune/tune.h"
 
 namespace rlx {
@@ -50,7 +50,7 @@ int tune_plan(TuneArguments& arguments) {
     return exit_code_for(status.code());
   }
   const std::string& output = arguments.output.empty() ? arguments.plan : arguments.output;
-  const int code = report_written(tune::write_with_index(arguments.plan, index, output));
+  const int code = report_written(write_with_index(arguments.plan, index, output));
   if (code == kExitOk && !arguments.quiet) std::fputs(tune::report_text(report).c_str(), stdout);
   return code;
 }

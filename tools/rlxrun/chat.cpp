@@ -72,6 +72,9 @@ class Teller {
   StreamHandle stream_;
 };
 
+// Steps that are queued at once where the device chooses.
+constexpr uint32_t kQueuedSteps = 4;
+
 // Chooses the token that follows what the loop holds.
 class Chooser {
  public:
@@ -97,17 +100,51 @@ class Chooser {
   // the model's vocabulary.
   int32_t next() {
     int32_t id = 0;
-    if (!draws_) {
+    if (!stepped_.empty()) {
+      id = stepped_.front();
+      stepped_.erase(stepped_.begin());
+      if (is_token(id)) return last_ = id;
+      // Its logits went with the steps behind it.
+      const auto behind = static_cast<uint32_t>(stepped_.size());
+      stepped_.clear();
+      loop_.rewind(static_cast<uint32_t>(loop_.held().size()) - behind - 1);
+      check(loop_.feed(last_));
+    } else if (!draws_) {
       check(loop_.next(id));
-      if (sampler_ == nullptr || static_cast<uint32_t>(id) < token_count_) return id;
+      if (is_token(id)) return last_ = id;
     }
     check(loop_.read_logits(logits_));
     check_text(rlx_text_sampler_choose(sampler_.get(), logits_.data(), logits_.size(), &id));
-    return id;
+    return last_ = id;
+  }
+
+  // Feeds the token that next() gave, and lets the device choose those behind it, as many as are
+  // wanted; false where it cannot, and nothing was fed.
+  bool step(int32_t id, size_t wanted) {
+    if (!stepped_.empty()) return true;
+    const size_t room = loop_.model().context_tokens - loop_.held().size();
+    const size_t count = std::min({size_t{loop_.most_steps()}, room, wanted});
+    if (draws_ || count < 2) return false;
+    stepped_.resize(count);
+    check(loop_.step(id, stepped_));
+    return true;
+  }
+
+  // Forgets what steps chose beyond the reply.
+  void end() {
+    if (!stepped_.empty())
+      loop_.rewind(static_cast<uint32_t>(loop_.held().size() - stepped_.size()));
+    stepped_.clear();
   }
 
  private:
+  [[nodiscard]] bool is_token(int32_t id) const {
+    return sampler_ == nullptr || static_cast<uint32_t>(id) < token_count_;
+  }
+
   language::TokenLoop& loop_;
+  std::vector<int32_t> stepped_;  // chosen by steps, not yet given
+  int32_t last_ = 0;              // the token that was given last
   bool draws_;
   SamplerHandle sampler_;
   uint32_t token_count_ = 0;
@@ -148,9 +185,11 @@ class Replier {
         break;
       }
       // While the device computes the next one.
-      if (turn.ids.size() < most_tokens_) feed(turn, id);
+      const size_t wanted = most_tokens_ - turn.ids.size();
+      if (wanted > 0 && !chooser_.step(id, wanted)) feed(turn, id);
       teller_.put(turn, id);
     }
+    chooser_.end();
     teller_.end(turn);
     return turn;
   }
@@ -281,9 +320,12 @@ ChatReport run_chat(const Options& options) {
   report.open_milliseconds = open_watch.milliseconds();
   const DeviceHandle device = open_wanted_device(options, plan.get(), report.device);
   const Stopwatch load_watch;
-  const SessionHandle session = create_session(plan.get(), device.get(), options);
+  // The loop looks at every id and every position itself.
+  const bool queues = model.step && !options.check_indices.value_or(false);
+  const uint32_t queue_depth = queues ? kQueuedSteps : 1;
+  const SessionHandle session = create_session(plan.get(), device.get(), options, queue_depth);
   report.load_milliseconds = load_watch.milliseconds();
-  language::TokenLoop loop(std::move(model), session.get(), options.chat.reuse);
+  language::TokenLoop loop(std::move(model), session.get(), options.chat.reuse, queue_depth);
   take_turns(loop, text, options, report);
   return report;
 }

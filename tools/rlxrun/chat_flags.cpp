@@ -13,9 +13,10 @@ constexpr const char* kGroup = "Language models";
 
 // Of a single run: they mean nothing in a loop over two entries.
 constexpr const char* kRunFlags[] = {
-    "--entry",      "--dim",     "--inputs",   "--seeded",     "--seeded-max", "--state",
-    "--dump-state", "--outputs", "--expected", "--rtol",       "--atol",       "--repeat",
-    "--warmup",     "--profile", "--trace",    "--dump-after", "--poison",     "--first-nan"};
+    "--entry",      "--dim",       "--inputs",   "--seeded",     "--seeded-max", "--state",
+    "--dump-state", "--outputs",   "--expected", "--rtol",       "--atol",       "--repeat",
+    "--warmup",     "--profile",   "--trace",    "--dump-after", "--poison",     "--first-nan",
+    "--against",    "--self-test", "--report"};
 constexpr const char* kChatFlags[] = {"--system", "--tokens",  "--temperature",    "--top-k",
                                       "--top-p",  "--min-p",   "--sampling-order", "--logits",
                                       "--cache",  "--overflow"};

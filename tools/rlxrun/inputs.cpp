@@ -201,6 +201,18 @@ void put_seeded(std::vector<std::byte>& data, uint64_t index, const Tensor& tens
   }
 }
 
+void set_input(rlx_session* session, const EntryView& entry, size_t input,
+               const npy::Array& array) {
+  const Tensor& wanted = entry.inputs[input];
+  rlx_tensor tensor = RLX_INIT(rlx_tensor);
+  tensor.data = array.data.data();
+  tensor.size_bytes = array.data.size();
+  tensor.dtype = wanted.dtype;
+  tensor.rank = static_cast<uint32_t>(array.dims.size());
+  std::copy(array.dims.begin(), array.dims.end(), tensor.dims);
+  check(rlx_session_set_input(session, entry.index, wanted.name.c_str(), &tensor));
+}
+
 }  // namespace
 
 void require_same_type(std::string_view kind, const Tensor& tensor, npy::Element element,
@@ -257,6 +269,44 @@ npy::Array seeded_array(const Tensor& tensor, uint64_t seed, int64_t seeded_max)
   for (uint64_t i = 0; i < array.element_count(); ++i)
     put_seeded(array.data, i, tensor, size_bytes, bound, generator);
   return array;
+}
+
+uint64_t symbol_of(rlx_session* session, const EntryView& entry, const std::string& name) {
+  uint64_t value = 0;
+  check(rlx_session_get_symbol(session, entry.index, name.c_str(), &value));
+  return value;
+}
+
+void give_inputs(rlx_session* session, const EntryView& entry, const Matched& inputs,
+                 const Options& options) {
+  for (const SymbolValue& symbol : options.symbols)
+    check(rlx_session_set_symbol(session, entry.index, symbol.name.c_str(), symbol.value));
+  for (size_t i = 0; i < entry.inputs.size(); ++i) {
+    if (inputs.given[i] || !entry.inputs[i].is_free())
+      set_input(session, entry, i, inputs.arrays[i]);
+  }
+  for (const SymbolValue& symbol : options.symbols) {
+    const uint64_t value = symbol_of(session, entry, symbol.name);
+    if (value == symbol.value) continue;
+    throw Failure(ExitCode::InputRefused, "--dim " + symbol.name + "=" +
+                                              std::to_string(symbol.value) + ": the inputs have " +
+                                              std::to_string(value));
+  }
+  for (uint32_t i = 0; i < entry.inputs.size(); ++i) {
+    if (inputs.given[i] || !entry.inputs[i].is_free()) continue;
+    const Tensor present = describe_input(session, entry.index, i);
+    set_input(session, entry, i, seeded_array(present, options.seed, options.seeded_max));
+  }
+}
+
+npy::Array to_array(const Tensor& tensor, const std::vector<std::byte>& data) {
+  const std::optional<npy::Element> element = npy::element_for(tensor.dtype);
+  if (!element.has_value()) {
+    throw Failure(ExitCode::InputRefused, "\"" + tensor.name + "\" is " +
+                                              type_text(tensor.dtype, tensor.dims) +
+                                              ", which .npy files cannot hold");
+  }
+  return {.element = *element, .dims = tensor.dims, .data = data};
 }
 
 }  // namespace rlx::tool

@@ -42,4 +42,15 @@ Matched load_inputs(const Options& options, const std::vector<Tensor>& wanted);
 // same for the same name, type and seed on every machine.
 npy::Array seeded_array(const Tensor& tensor, uint64_t seed, int64_t seeded_max);
 
+// The present value of a free symbol.
+uint64_t symbol_of(rlx_session* session, const EntryView& entry, const std::string& name);
+
+// Gives a session symbols as they were asked for, then what the files hold, then what is seeded:
+// its sizes are those that the others leave.
+void give_inputs(rlx_session* session, const EntryView& entry, const Matched& inputs,
+                 const Options& options);
+
+// A tensor as an .npy file holds it; block formats are refused by a Failure.
+npy::Array to_array(const Tensor& tensor, const std::vector<std::byte>& data);
+
 }  // namespace rlx::tool

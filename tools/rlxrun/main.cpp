@@ -3,11 +3,13 @@
 #include <cstdio>
 
 #include "runtime/base/output_file.h"
+#include "tools/plan_file/plan_file.h"
+#include "tools/rlxrun/against.h"
 #include "tools/rlxrun/chat.h"
 #include "tools/rlxrun/errors.h"
 #include "tools/rlxrun/options.h"
 #include "tools/rlxrun/report.h"
-#include "tools/tune/plan_file.h"
+#include "tools/rlxrun/self_test.h"
 #include "tools/tune/tune.h"
 
 namespace rlx::tool {
@@ -18,7 +20,7 @@ void tune_plan(const Options& options) {
   std::vector<std::byte> index;
   tune::TuneReport report;
   check(tune::tune_file(options.plan_path, device, {}, index, report));
-  check_written(tune::write_with_index(options.plan_path, index, options.plan_path));
+  check_written(write_with_index(options.plan_path, index, options.plan_path));
   std::fputs(tune::report_text(report).c_str(), stderr);
 }
 
@@ -36,12 +38,26 @@ ExitCode run_tool(const Options& options) {
     if (options.json) std::fputs(chat_json(report).c_str(), stdout);
     return ExitCode::Ok;
   }
+  if (options.self_test) {
+    const SelfTestReport report = run_self_test(options);
+    std::fputs((options.json ? self_test_json(report) : self_test_text(report)).c_str(), stdout);
+    return report.passes() ? ExitCode::Ok : ExitCode::Mismatch;
+  }
+  if (!options.against.empty()) {
+    const AgainstReport report = run_against(options);
+    std::fputs((options.json ? against_json(report) : against_text(report)).c_str(), stdout);
+    return report.divergence ? ExitCode::Mismatch : ExitCode::Ok;
+  }
   PlanHandle plan;
   const Report report = run(options, plan);
   std::fputs((options.json ? report_json(report) : report_text(report)).c_str(), stdout);
   if (!options.trace_path.empty()) {
     const std::string trace = trace_json(report);
     check_written(write_file(options.trace_path, std::as_bytes(std::span(trace))));
+  }
+  if (!options.report_path.empty()) {
+    const std::string page = report_page(options, report);
+    check_written(write_file(options.report_path, std::as_bytes(std::span(page))));
   }
   return report.matches() && !report.found_nan() ? ExitCode::Ok : ExitCode::Mismatch;
 }

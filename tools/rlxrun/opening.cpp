@@ -79,7 +79,8 @@ bool wants_device_times(const Options& options) {
   return options.profile || !options.trace_path.empty() || options.repeat > 1;
 }
 
-SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options) {
+SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options,
+                             uint32_t queue_depth) {
   rlx_session_options session_options = RLX_INIT(rlx_session_options);
   session_options.jobs = options.jobs;
   session_options.profile = wants_device_times(options) ? 1 : 0;
@@ -87,7 +88,8 @@ SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& 
       options.pipeline_cache_path.empty() ? nullptr : options.pipeline_cache_path.c_str();
   session_options.memory_budget_bytes = options.memory_budget_bytes;
   session_options.require_tuned = options.tune == TuneMode::Locked ? 1 : 0;
-  session_options.check_indices = options.check_indices ? 1 : 0;
+  session_options.check_indices = options.check_indices.value_or(queue_depth == 1) ? 1 : 0;
+  session_options.queue_depth = queue_depth;
   rlx_session* session = nullptr;
   check(rlx_session_create(plan, device, &session_options, &session));
   return SessionHandle(session);

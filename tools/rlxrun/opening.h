@@ -53,7 +53,8 @@ PlanHandle open_plan(const Options& options);
 DeviceHandle open_wanted_device(const Options& options, rlx_plan* plan, DeviceFacts& facts);
 // Whether the options ask for what needs times of the device.
 bool wants_device_times(const Options& options);
-SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options);
+SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& options,
+                             uint32_t queue_depth = 1);
 
 std::vector<DeviceFacts> list_devices(std::string& note);
 

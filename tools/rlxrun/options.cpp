@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <charconv>
 
+#include "tools/describe/describe.h"
 #include "tools/rlxrun/chat_flags.h"
 #include "tools/rlxrun/errors.h"
 
@@ -19,6 +20,8 @@ constexpr const char* kFooter =
     "  rlxrun model.plan --inputs ids=ids.npy mask=mask.npy --expected y.npy\n"
     "  rlxrun model.plan --seeded --warmup 10 --repeat 100 --profile\n"
     "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77\n"
+    "  rlxrun model.plan --inputs x.npy --against other.plan\n"
+    "  rlxrun model.plan --self-test\n"
     "  rlxrun chat.plan --chat \"What is the capital of France?\" -n 64";
 
 // What the flags say as text, before it is taken apart.
@@ -105,6 +108,13 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("FILE");
   app.add_option("--dump-state", raw.state_dumps, "Write a state as the first run leaves it")
       ->type_name("NAME=FILE.npy");
+  app.add_option("--load-states", options.load_states,
+                 "Begin with all states as --save-states wrote them, of the same model")
+      ->type_name("FILE.safetensors")
+      ->excludes("--state");
+  app.add_option("--save-states", options.save_states,
+                 "Write all states as the runs leave them: the first one and those of --repeat")
+      ->type_name("FILE.safetensors");
   app.add_option("-o,--outputs", options.outputs_folder,
                  "Write each output of the first run to DIR/name.npy")
       ->type_name("DIR");
@@ -114,10 +124,13 @@ void add_data_flags(CLI::App& app, Options& options, RawOptions& raw) {
                  "floats may be given in any float type")
       ->type_name("FILE");
   app.add_option("--rtol", options.rtol,
-                 "Relative tolerance; 1e-4 for floats unless given, 0 for other types")
+                 "Relative tolerance; 1e-4 for floats unless given, 0 for other types; of "
+                 "--against by type")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--atol", options.atol,
-                 "Absolute tolerance; 1e-5 for floats unless given, 0 for other types")
+                 "Absolute tolerance; 1e-5 for floats unless given, 0 for other types; of "
+                 "--against by type and "
+                 "the size of a value")
       ->check(CLI::NonNegativeNumber);
 }
 
@@ -129,6 +142,10 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag("--profile", options.profile, "Time each step: GB/s, TFLOP/s and share");
   app.add_option("--trace", options.trace_path, "Write the profile as a Chrome / Perfetto trace")
       ->type_name("FILE");
+  app.add_option("--report", options.report_path,
+                 "Write the plan with its measured steps as one page for a browser; implies "
+                 "--profile")
+      ->type_name("FILE.html");
   app.add_option("--dump-after", raw.dumps,
                  "Write the value that begins at a step, or any that lives then: STEP=FILE.npy or "
                  "STEP:VALUE=FILE.npy");
@@ -149,7 +166,9 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
                  "Keep what the driver compiles in this file")
       ->type_name("FILE");
   app.add_option("--memory-budget", options.memory_budget_bytes,
-                 "Refuse a plan that needs more device memory than this")
+                 "Refuse a plan that needs more device memory than this: in bytes, or with a unit, "
+                 "as 2GiB or 500MB")
+      ->transform(CLI::AsSizeValue(true))
       ->type_name("BYTES");
   app.add_flag("--json", options.json, "Print the result as JSON");
   app.add_flag("--validate", options.validate,
@@ -162,7 +181,8 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
   app.add_flag(
       "--check-indices,!--no-check-indices", options.check_indices,
       "Fail (exit code 2) where an index that a tensor holds lies outside what it indexes; "
-      "on unless turned off: then it is clamped, read as zero or dropped");
+      "on unless turned off, or a language model's runs are queued: then it is clamped, read as "
+      "zero or dropped");
   app.add_flag("--check-weights", options.check_weights, "Check the weights' checksum too");
   app.add_option("--weights-folder", options.weights_folder,
                  "Where the files lie that hold weights of a plan compiled with --external-weights "
@@ -172,10 +192,49 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("BYTE");
 }
 
+// Of a plain run.
+constexpr const char* kRunOnly[] = {"--expected", "--outputs",   "--repeat",     "--warmup",
+                                    "--profile",  "--trace",     "--dump-after", "--dump-state",
+                                    "--poison",   "--first-nan", "--report",     "--list-devices"};
+
+// What comes from the plan's self-test goes by no other flag.
+void add_self_test_flags(CLI::App& app, Options& options) {
+  CLI::Option* self_test =
+      app.add_flag("--self-test", options.self_test,
+                   "Judge this machine by the inputs and outputs that `rlxc self-test` put into "
+                   "the plan; exit code 4 where one is wrong");
+  for (const char* other : kRunOnly) self_test->excludes(app.get_option(other));
+  for (const char* other : {"--entry", "--dim", "--inputs", "--seeded", "--seed", "--state",
+                            "--rtol", "--atol", "--tune", "--against"})
+    self_test->excludes(app.get_option(other));
+}
+
+// --against runs the plan in a way of its own: what only a plain run does does not go with it.
+void add_against_flags(CLI::App& app, Options& options) {
+  CLI::Option* against =
+      app.add_option("--against", options.against,
+                     "Name the first value of the plan that differs, beyond rounding, from what "
+                     "another device makes of it (vulkan:1, cuda:0), another plan of the model "
+                     "(OTHER.plan), the f64 evaluator (cpu-reference, with --model), or arrays by "
+                     "name (a folder); exit code 4 where one does")
+          ->type_name("DEVICE|PLAN|DIR");
+  against->excludes(app.get_option("--tune"));
+  for (const char* other : kRunOnly) against->excludes(app.get_option(other));
+  app.add_option("--model", options.reference_model,
+                 "The model that the plan was compiled from, for --against cpu-reference")
+      ->type_name("FILE")
+      ->needs(against);
+  app.add_option("--against-folder", options.against_folder,
+                 "Where the tensor that differs is written, as got and as expected")
+      ->type_name("DIR")
+      ->needs(against)
+      ->capture_default_str();
+}
+
 }  // namespace
 
 ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
-  CLI::App app("rlxrun: runs a plan that rlxc made", "rlxrun");
+  CLI::App app("Runs a plan that rlxc made: rlxrun PLAN", "rlxrun");
   app.footer(kFooter);
   app.set_version_flag("--version", std::string("rlxrun ") + rlx_version());
   ParsedCommandLine parsed;
@@ -183,11 +242,15 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   RawOptions raw;
   add_data_flags(app, options, raw);
   add_run_flags(app, options, raw);
+  add_against_flags(app, options);
+  add_self_test_flags(app, options);
   add_chat_flags(app, options);
+  add_describe_flags(app);
   try {
     app.parse(argc, argv);
     if (options.plan_path.empty() && !options.list_devices) throw CLI::RequiredError("PLAN");
     check_chat_flags(app, options);
+    options.profile = options.profile || !options.report_path.empty();
     options.gives_seed = app.get_option("--seed")->count() > 0;
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
     for (const std::string& text : raw.states) options.states.push_back(split_tensor_file(text));

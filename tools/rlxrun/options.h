@@ -71,6 +71,8 @@ struct Options {
   int64_t seeded_max = 8;          // seeded integers are below it
   std::vector<TensorFile> states;  // with which they begin; the others as the plan says
   std::vector<TensorFile> state_dumps;
+  std::string load_states;  // a file with all of them; empty: none
+  std::string save_states;  // where all of them go after the last run; empty: nowhere
   std::string outputs_folder;
   std::vector<TensorFile> expected;
   std::optional<double> rtol;
@@ -79,6 +81,7 @@ struct Options {
   uint32_t warmup = 0;
   bool profile = false;
   std::string trace_path;
+  std::string report_path;      // the plan as a page, with the profile
   std::string device = "auto";  // CUDA's first, else Vulkan's, of those that the plan is for
   bool list_devices = false;
   std::vector<DumpRequest> dumps;
@@ -88,11 +91,15 @@ struct Options {
   uint64_t memory_budget_bytes = 0;
   bool json = false;
   bool validate = false;
-  bool check_indices = true;
+  std::optional<bool> check_indices;  // where it is not said, a run checks unless runs are queued
   TuneMode tune = TuneMode::None;
   bool check_weights = false;
   std::string weights_folder;  // empty: the plan's
   std::optional<uint8_t> poison;
+  bool self_test = false;
+  std::string against;  // a device, a plan, a folder of arrays or "cpu-reference"; empty: none
+  std::string against_folder = "against";  // for the tensors that differ
+  std::string reference_model;             // of cpu-reference
   ChatOptions chat;
 };
 

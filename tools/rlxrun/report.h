@@ -14,6 +14,9 @@ std::string report_json(const Report& report);
 // Chrome's trace event format, which Perfetto reads: the profiled steps, one after another.
 std::string trace_json(const Report& report);
 
+// The plan as a page (tools/inspect/html.h) with the profiled steps, at the sizes of the run.
+std::string report_page(const Options& options, const Report& report);
+
 std::string devices_text(const std::vector<DeviceFacts>& devices, const std::string& note);
 std::string devices_json(const std::vector<DeviceFacts>& devices, const std::string& note);
 

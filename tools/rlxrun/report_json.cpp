@@ -4,6 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tools/program/program.h"
 #include "tools/rlxrun/chat.h"
 #include "tools/rlxrun/report.h"
 
@@ -143,7 +144,8 @@ std::string dump(const Json& json) {
 }  // namespace
 
 std::string report_json(const Report& report) {
-  Json json = {{"plan", plan_json(report.plan)},
+  Json json = {{"schema_version", kJsonSchemaVersion},
+               {"plan", plan_json(report.plan)},
                {"device", device_json(report.device)},
                {"entry",
                 {{"name", report.entry.name},
@@ -171,7 +173,8 @@ std::string report_json(const Report& report) {
 
 std::string chat_json(const ChatReport& report) {
   return dump(
-      {{"plan", plan_json(report.plan)},
+      {{"schema_version", kJsonSchemaVersion},
+       {"plan", plan_json(report.plan)},
        {"device", device_json(report.device)},
        {"timing", {{"open_ms", report.open_milliseconds}, {"load_ms", report.load_milliseconds}}},
        {"turns", array_json(report.turns, turn_json)}});
@@ -204,7 +207,9 @@ std::string trace_json(const Report& report) {
 }
 
 std::string devices_json(const std::vector<DeviceFacts>& devices, const std::string& note) {
-  return dump({{"devices", array_json(devices, device_json)}, {"note", note}});
+  return dump({{"schema_version", kJsonSchemaVersion},
+               {"devices", array_json(devices, device_json)},
+               {"note", note}});
 }
 
 }  // namespace rlx::tool

@@ -14,48 +14,6 @@
 namespace rlx::tool {
 namespace {
 
-void set_input(rlx_session* session, const EntryView& entry, size_t input,
-               const npy::Array& array) {
-  const Tensor& wanted = entry.inputs[input];
-  rlx_tensor tensor = RLX_INIT(rlx_tensor);
-  tensor.data = array.data.data();
-  tensor.size_bytes = array.data.size();
-  tensor.dtype = wanted.dtype;
-  tensor.rank = static_cast<uint32_t>(array.dims.size());
-  std::copy(array.dims.begin(), array.dims.end(), tensor.dims);
-  check(rlx_session_set_input(session, entry.index, wanted.name.c_str(), &tensor));
-}
-
-uint64_t symbol_of(rlx_session* session, const EntryView& entry, const std::string& name) {
-  uint64_t value = 0;
-  check(rlx_session_get_symbol(session, entry.index, name.c_str(), &value));
-  return value;
-}
-
-// Symbols as they were asked for, then what the files hold, then what is seeded: its sizes are
-// those that the others leave.
-void set_inputs(rlx_session* session, const EntryView& entry, const Matched& inputs,
-                const Options& options) {
-  for (const SymbolValue& symbol : options.symbols)
-    check(rlx_session_set_symbol(session, entry.index, symbol.name.c_str(), symbol.value));
-  for (size_t i = 0; i < entry.inputs.size(); ++i) {
-    if (inputs.given[i] || !entry.inputs[i].is_free())
-      set_input(session, entry, i, inputs.arrays[i]);
-  }
-  for (const SymbolValue& symbol : options.symbols) {
-    const uint64_t value = symbol_of(session, entry, symbol.name);
-    if (value == symbol.value) continue;
-    throw Failure(ExitCode::InputRefused, "--dim " + symbol.name + "=" +
-                                              std::to_string(symbol.value) + ": the inputs have " +
-                                              std::to_string(value));
-  }
-  for (uint32_t i = 0; i < entry.inputs.size(); ++i) {
-    if (inputs.given[i] || !entry.inputs[i].is_free()) continue;
-    const Tensor present = describe_input(session, entry.index, i);
-    set_input(session, entry, i, seeded_array(present, options.seed, options.seeded_max));
-  }
-}
-
 std::vector<Output> read_outputs(rlx_session* session, const EntryView& entry) {
   std::vector<Output> outputs;
   for (const Tensor& tensor : entry.outputs) {
@@ -65,16 +23,6 @@ std::vector<Output> read_outputs(rlx_session* session, const EntryView& entry) {
     outputs.push_back(std::move(output));
   }
   return outputs;
-}
-
-npy::Array to_array(const Tensor& tensor, const std::vector<std::byte>& data) {
-  const std::optional<npy::Element> element = npy::element_for(tensor.dtype);
-  if (!element.has_value()) {
-    throw Failure(ExitCode::InputRefused, "\"" + tensor.name + "\" is " +
-                                              type_text(tensor.dtype, tensor.dims) +
-                                              ", which .npy files cannot hold");
-  }
-  return {.element = *element, .dims = tensor.dims, .data = data};
 }
 
 void note_carrier(const std::string& path, const Tensor& tensor, std::vector<std::string>& notes) {
@@ -262,8 +210,9 @@ Report run(const Options& options, PlanHandle& plan) {
   const Stopwatch load_watch;
   const SessionHandle session = create_session(plan.get(), device.get(), options);
   report.timing.load_milliseconds = load_watch.milliseconds();
-  set_inputs(session.get(), report.entry, inputs, options);
-  if (!options.states.empty() || states.seed) begin_states(session.get(), states);
+  give_inputs(session.get(), report.entry, inputs, options);
+  if (!options.states.empty() || !states.loaded.empty() || states.seed)
+    begin_states(session.get(), states);
   if (options.poison.has_value()) check(rlx_session_poison_arena(session.get(), *options.poison));
 
   const Stopwatch prepare_watch;
@@ -288,6 +237,7 @@ Report run(const Options& options, PlanHandle& plan) {
   dump_states(session.get(), options, states, report);
 
   measure(session.get(), report.entry.index, options, states, report.timing);
+  if (!options.save_states.empty()) save_states(session.get(), states, options.save_states);
   if (options.profile || !options.trace_path.empty()) {
     report.profile = profile_steps(session.get(), report.entry, options, states);
   }

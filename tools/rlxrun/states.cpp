@@ -6,6 +6,7 @@
 
 #include "schema/random_states.h"
 #include "tools/rlxrun/errors.h"
+#include "tools/rlxrun/state_file.h"
 
 namespace rlx::tool {
 namespace {
@@ -27,10 +28,23 @@ bool draws_random(const std::vector<Tensor>& states) {
   });
 }
 
+void write_state(rlx_session* session, const Tensor& state, const std::vector<std::byte>& data) {
+  rlx_tensor tensor = RLX_INIT(rlx_tensor);
+  tensor.data = data.data();
+  tensor.size_bytes = data.size();
+  tensor.dtype = state.dtype;
+  tensor.rank = static_cast<uint32_t>(state.dims.size());
+  std::copy(state.dims.begin(), state.dims.end(), tensor.dims);
+  check(rlx_session_write_state(session, state.name.c_str(), nullptr, &tensor));
+}
+
 }  // namespace
 
 States load_states(const rlx_plan* plan, const Options& options) {
-  States states{.all = describe_states(plan), .initial = {}, .dumped = {}, .seed = {}};
+  States states{
+      .all = describe_states(plan), .initial = {}, .loaded = {}, .dumped = {}, .seed = {}};
+  if (!options.load_states.empty())
+    states.loaded = read_state_file(options.load_states, states.all);
   states.initial = match_files(
       options.states, states.all, "state",
       [](const Tensor& tensor, npy::Element element, const std::vector<uint64_t>& dims) {
@@ -50,17 +64,11 @@ States load_states(const rlx_plan* plan, const Options& options) {
 
 void begin_states(rlx_session* session, const States& states) {
   check(rlx_session_reset_states(session));
+  for (size_t i = 0; i < states.loaded.size(); ++i)
+    write_state(session, states.all[i], states.loaded[i]);
   if (states.seed) check(rlx_session_set_seed(session, *states.seed, 0));
   for (size_t i = 0; i < states.all.size(); ++i) {
-    if (!states.initial.given[i]) continue;
-    const npy::Array& array = states.initial.arrays[i];
-    rlx_tensor tensor = RLX_INIT(rlx_tensor);
-    tensor.data = array.data.data();
-    tensor.size_bytes = array.data.size();
-    tensor.dtype = states.all[i].dtype;
-    tensor.rank = static_cast<uint32_t>(array.dims.size());
-    std::copy(array.dims.begin(), array.dims.end(), tensor.dims);
-    check(rlx_session_write_state(session, states.all[i].name.c_str(), nullptr, &tensor));
+    if (states.initial.given[i]) write_state(session, states.all[i], states.initial.arrays[i].data);
   }
 }
 
@@ -74,6 +82,16 @@ std::vector<DumpedState> read_states(rlx_session* session, const States& states)
                                  dump.data.size()));
   }
   return dumped;
+}
+
+void save_states(rlx_session* session, const States& states, const std::string& path) {
+  std::vector<std::vector<std::byte>> data;
+  for (const Tensor& state : states.all) {
+    data.emplace_back(state.size_bytes);
+    check(rlx_session_read_state(session, state.name.c_str(), nullptr, data.back().data(),
+                                 data.back().size()));
+  }
+  write_state_file(path, states.all, data);
 }
 
 }  // namespace rlx::tool

@@ -2,6 +2,7 @@
 // What --state and --dump-state ask of a session's states.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +14,11 @@
 namespace rlx::tool {
 
 struct States {
-  std::vector<Tensor> all;       // of the plan
-  Matched initial;               // of --state
-  std::vector<uint32_t> dumped;  // of --dump-state, in its order
-  std::optional<uint64_t> seed;  // of --seed, where the plan draws random numbers
+  std::vector<Tensor> all;                     // of the plan
+  Matched initial;                             // of --state
+  std::vector<std::vector<std::byte>> loaded;  // of --load-states, as `all`; empty: none
+  std::vector<uint32_t> dumped;                // of --dump-state, in its order
+  std::optional<uint64_t> seed;                // of --seed, where the plan draws random numbers
 };
 
 // Reads the files; refuses, by a Failure, names that the plan has not and tensors that do not fit.
@@ -31,5 +33,7 @@ struct DumpedState {
 };
 // As they are now.
 std::vector<DumpedState> read_states(rlx_session* session, const States& states);
+// Writes all of them to a file.
+void save_states(rlx_session* session, const States& states, const std::string& path);
 
 }  // namespace rlx::tool

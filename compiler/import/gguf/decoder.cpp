@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compiler/import/gguf/decoder.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -18,6 +19,10 @@ using Inputs = std::vector<std::optional<std::string>>;
 constexpr const char* kRope = "rope";             // tables of cos and sin
 constexpr const char* kLocalRope = "rope.local";  // of layers with windows
 constexpr const char* kQueryRope = "rope.query";  // with the temperature of q
+// States of the entry `step`.
+constexpr const char* kToken = "step.token";
+constexpr const char* kPosition = "step.position";
+constexpr const char* kRing = "step.ring";
 
 std::shared_ptr<const std::vector<float>> shared(std::vector<float> values) {
   return std::make_shared<const std::vector<float>>(std::move(values));
@@ -38,27 +43,38 @@ bool has_temperature(const Hyperparameters& model, int64_t context) {
   return model.temperature_scale != 0 && static_cast<double>(context) > model.temperature_length;
 }
 
+// What an entry computes: tokens that the host gives, or the one that its state holds.
+enum class Source : uint8_t { Host, Device };
+
 // The nodes of one entry.
 class EntryBuilder {
  public:
   EntryBuilder(const Hyperparameters& model, const DecoderOptions& options, int64_t tokens,
-               const std::string& file, WeightSet& weights)
+               Source source, const std::string& file, WeightSet& weights)
       : place_{file, ""},
         model_(model),
         architecture_(*model.architecture),
         tokens_(tokens),
+        source_(source),
         is_warm_(has_temperature(model, options.context)),
         weights_(weights) {}
 
   SourceEntry build() {
-    entry_.name = tokens_ == 1 ? "decode" : "prefill_" + std::to_string(tokens_);
-    entry_.inputs = {input("ids", {1, tokens_}), input("position", {}), input("count", {}),
-                     input("last", {1})};
-    node("add", {"position", "count"}, "held");
+    if (source_ == Source::Host) {
+      entry_.name = tokens_ == 1 ? "decode" : "prefill_" + std::to_string(tokens_);
+      entry_.inputs = {input("ids", {1, tokens_}), input("position", {}), input("count", {}),
+                       input("last", {1})};
+    } else {
+      entry_.name = "step";
+      node("fill", {}, "count",
+           {{"shape", Ints{}}, {"value", int64_t{1}}, {"dtype", std::string("i32")}});
+    }
+    entry_.outputs = {"logits", "next"};
+    node("add", {position(), "count"}, "held");
     std::string x = embed();
     for (int64_t i = 0; i < model_.layers; ++i) x = layer(i, x);
     head(x);
-    entry_.outputs = {"logits", "next"};
+    if (source_ == Source::Device) keep_token();
     return std::move(entry_);
   }
 
@@ -69,6 +85,21 @@ class EntryBuilder {
             .dtype = DType::i32,
             .shape = std::move(shape),
             .data = std::nullopt};
+  }
+
+  [[nodiscard]] std::string ids() const { return source_ == Source::Host ? "ids" : kToken; }
+  [[nodiscard]] std::string position() const {
+    return source_ == Source::Host ? "position" : kPosition;
+  }
+
+  // The next token, its position, and its place in the ring, for the step behind this one.
+  void keep_token() {
+    const std::string token = node("reshape", {"next"}, "token", {{"shape", Ints{1, 1}}});
+    const std::string ring = node("kv_append", {kRing, token, kPosition}, "ring",
+                                  {{"axis", int64_t{1}}, {"mode", std::string("circular")}});
+    node("state_write", {kRing, ring}, "ring.new");
+    node("state_write", {kToken, token}, "token.new");
+    node("state_write", {kPosition, "held"}, "position.new");
   }
 
   std::string node(const std::string& op, Inputs inputs, const std::string& output,
@@ -90,7 +121,9 @@ class EntryBuilder {
 
   std::string norm(const std::string& x, const std::string& name, int64_t size) {
     weights_.vector(name + ".weight", size);
-    return node("rms_norm", {x, name + ".weight"}, name, {{"eps", model_.eps}});
+    Attributes attributes = {{"eps", model_.eps}};
+    if (architecture_.norm_offset != 0) attributes["gamma_offset"] = architecture_.norm_offset;
+    return node("rms_norm", {x, name + ".weight"}, name, std::move(attributes));
   }
 
   // x times the rows of `name`.weight, with the bias that the file may have.
@@ -121,9 +154,9 @@ class EntryBuilder {
 
   std::string embed() {
     const Tensor* table = weights_.rows_of("token_embd.weight", model_.width);
-    if (table == nullptr) return "ids";
+    if (table == nullptr) return ids();
     vocabulary_ = table->shape.front();
-    const std::string rows = node("embedding", {table->name, "ids"}, "token_embd");
+    const std::string rows = node("embedding", {table->name, ids()}, "token_embd");
     const bool is_wide = is_block_type(table->dtype) || table->dtype == DType::f32;
     const std::string x = is_wide ? rows : node("cast", {rows}, "token_embd.f32", to(DType::f32));
     return scaled(x, model_.embedding_scale, "token_embd.scaled");
@@ -148,7 +181,7 @@ class EntryBuilder {
     const std::string h = before_block(x, p + "attn_norm");
     const std::string attended =
         joined(x, attention(index, p, h), p + "post_attention_norm", p + "attended");
-    const std::string f = before_block(attended, p + "ffn_norm");
+    const std::string f = before_block(attended, p + std::string(architecture_.ffn_norm));
     const std::string y = model_.experts > 0 ? expert_ffn(p, f) : ffn(p, f);
     return joined(attended, y, p + "post_ffw_norm", p + "out");
   }
@@ -205,7 +238,7 @@ class EntryBuilder {
     Attributes attributes = {{"head_dim", model_.key_dim},
                              {"style", std::string(is_neox ? "neox" : "gptj")}};
     if (model_.rope.rotated != model_.key_dim) attributes["n_rot"] = model_.rope.rotated;
-    return node("rope", {heads, tables + ".cos", tables + ".sin", "position"}, output,
+    return node("rope", {heads, tables + ".cos", tables + ".sin", position()}, output,
                 std::move(attributes));
   }
 
@@ -214,7 +247,7 @@ class EntryBuilder {
     const std::string rows =
         node("transpose", {heads}, cache + ".rows", {{"perm", Ints{0, 2, 1, 3}}});
     const std::string filled =
-        node("kv_append", {cache, rows, "position"}, cache + ".filled", {{"axis", int64_t{2}}});
+        node("kv_append", {cache, rows, position()}, cache + ".filled", {{"axis", int64_t{2}}});
     return node("state_write", {cache, filled}, cache + ".new");
   }
 
@@ -229,6 +262,13 @@ class EntryBuilder {
     return attributes;
   }
 
+  // A score of each head's softmax that no value belongs to; none in most architectures.
+  std::optional<std::string> sinks(const std::string& p) {
+    if (!architecture_.has_sinks) return std::nullopt;
+    weights_.vector(p + "attn_sinks.weight", model_.heads);
+    return p + "attn_sinks.weight";
+  }
+
   std::string attention(int64_t index, const std::string& p, const std::string& h) {
     const Heads rows = projections(p, h);
     const std::string q_heads = normed_heads(rows.q, p + "attn_q_norm", model_.heads);
@@ -239,8 +279,8 @@ class EntryBuilder {
     const std::string v =
         appended(p + "v_cache", as_heads(rows.v, model_.kv_heads, model_.value_dim));
     const std::string y =
-        node("attention", {q, k, v, std::nullopt, std::nullopt, "held", "position"}, p + "attn",
-             attention_attributes(index));
+        node("attention", {q, k, v, std::nullopt, std::nullopt, "held", position(), sinks(p)},
+             p + "attn", attention_attributes(index));
     const int64_t width = model_.heads * model_.value_dim;
     const std::string flat =
         node("reshape", {y}, p + "attn.rows", {{"shape", Ints{1, tokens_, width}}});
@@ -249,7 +289,21 @@ class EntryBuilder {
 
   // ---- what follows attention ----
 
+  // min(gate, 7) * sigmoid(1.702 min(gate, 7)) * (clamp(up, -7, 7) + 1)
+  std::string clamped_gated(const std::string& gate, const std::string& up,
+                            const std::string& output) {
+    constexpr double kLimit = 7;
+    constexpr double kSlope = 1.702;
+    const std::string g = node("clamp", {gate}, gate + ".clamped", {{"max", kLimit}});
+    const std::string u = node("clamp", {up}, up + ".clamped", {{"min", -kLimit}, {"max", kLimit}});
+    const std::string open = node("sigmoid", {scaled(g, kSlope, gate + ".steep")}, gate + ".open");
+    const std::string active = node("mul", {g, open}, gate + ".active");
+    const std::string raised = node("affine", {u}, up + ".raised", {{"add", 1.0}});
+    return node("mul", {active, raised}, output);
+  }
+
   std::string gated(const std::string& gate, const std::string& up, const std::string& output) {
+    if (architecture_.activation == Activation::ClampedSilu) return clamped_gated(gate, up, output);
     const bool is_silu = architecture_.activation == Activation::Silu;
     const std::string active = node(is_silu ? "silu" : "gelu_tanh", {gate}, gate + ".active");
     return node("mul", {active, up}, output);
@@ -271,15 +325,24 @@ class EntryBuilder {
     return product(y, p + "ffn_down", model_.width, rows);
   }
 
+  // Of each expert; nullopt where the file has none.
+  std::optional<std::string> expert_bias(const std::string& name, int64_t rows) {
+    if (!weights_.has(name + ".bias")) return std::nullopt;
+    const Tensor* bias = weights_.matrix(name + ".bias", {model_.experts, rows});
+    if (bias == nullptr || bias->dtype == DType::f32) return name + ".bias";
+    return node("cast", {bias->name}, bias->name + ".f32", to(DType::f32));
+  }
+
   // Rows of x [tokens, used, K] times the matrix of the expert that `chosen` names for each.
   std::string expert_product(const std::string& x, const std::string& name, const Tensor* w,
                              const std::string& chosen) {
     if (w == nullptr) return x;
+    const std::optional<std::string> bias = expert_bias(name, w->shape[1]);
     if (is_block_type(w->dtype)) {
-      return node("dequant_grouped_matmul", {x, w->name, chosen}, name,
+      return node("dequant_grouped_matmul", {x, w->name, chosen, bias}, name,
                   {{"scheme", std::string(name_of(w->dtype))}});
     }
-    return node("grouped_matmul", {x, w->name, chosen}, name, {{"trans_w", true}});
+    return node("grouped_matmul", {x, w->name, chosen, bias}, name, {{"trans_w", true}});
   }
 
   // Shares of the chosen experts [tokens, used, 1]: a softmax over all, of which the best are
@@ -327,7 +390,9 @@ class EntryBuilder {
 
   void head(const std::string& x) {
     const std::string rows = node("reshape", {x}, "rows", {{"shape", Ints{tokens_, model_.width}}});
-    const std::string row = node("gather", {rows, "last"}, "row", {{"axis", int64_t{0}}});
+    const std::string row = source_ == Source::Device
+                                ? rows
+                                : node("gather", {rows, "last"}, "row", {{"axis", int64_t{0}}});
     const std::string normed = norm(row, "output_norm", model_.width);
     const bool is_tied = !weights_.has("output.weight");
     const Tensor* w = weights_.matrix(is_tied ? "token_embd.weight" : "output.weight",
@@ -347,6 +412,7 @@ class EntryBuilder {
   const Hyperparameters& model_;
   const Architecture& architecture_;
   int64_t tokens_;
+  Source source_;
   bool is_warm_;  // queries rotate by tables of their own
   WeightSet& weights_;
   SourceEntry entry_;
@@ -394,7 +460,9 @@ void add_rope(const Hyperparameters& model, int64_t context, WeightSet& weights,
   bool has_local = false;
   for (const bool is_local : model.is_local) has_local = has_local || is_local;
   add_tables(kRope, angles, context, {}, graph);
-  if (has_local) add_tables(kLocalRope, model.local_rope, context, {}, graph);
+  RopeAngles local = model.local_rope;
+  if (model.architecture->scales_local_rope) local.factors = angles.factors;
+  if (has_local) add_tables(kLocalRope, local, context, {}, graph);
   if (has_temperature(model, context))
     add_tables(kQueryRope, angles, context, temperatures(model, context), graph);
 }
@@ -414,6 +482,20 @@ void add_caches(const Hyperparameters& model, const DecoderOptions& options, Sou
   }
 }
 
+// The token that comes next, how many are held, and the newest of those that steps chose.
+void add_step_states(SourceGraph& graph) {
+  const auto add = [&](const char* name, std::vector<SourceDim> shape) {
+    graph.states.push_back({.place = {},
+                            .name = name,
+                            .dtype = DType::i32,
+                            .shape = std::move(shape),
+                            .data = std::nullopt});
+  };
+  add(kToken, {int64_t{1}, int64_t{1}});
+  add(kPosition, {});
+  add(kRing, {int64_t{1}, kRingTokens});
+}
+
 }  // namespace
 
 void add_decoder(const Hyperparameters& model, const DecoderOptions& options, WeightSet& weights,
@@ -422,8 +504,14 @@ void add_decoder(const Hyperparameters& model, const DecoderOptions& options, We
   add_caches(model, options, graph);
   for (const int64_t tokens : options.chunks) {
     if (weights.is_broken()) return;  // each entry would say the same
-    graph.entries.push_back(EntryBuilder(model, options, tokens, graph.file, weights).build());
+    graph.entries.push_back(
+        EntryBuilder(model, options, tokens, Source::Host, graph.file, weights).build());
   }
+  const bool decodes = std::ranges::find(options.chunks, 1) != options.chunks.end();
+  if (!decodes || weights.is_broken()) return;
+  add_step_states(graph);
+  graph.entries.push_back(
+      EntryBuilder(model, options, 1, Source::Device, graph.file, weights).build());
 }
 
 }  // namespace rlx::gguf

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of the domain com.microsoft that onnxruntime's optimizer writes: activations with a
-// bias, norms with a skip, embeddings.
+// bias, norms with a skip, embeddings, products of scaled or packed operands.
 #include <array>
 
 #include "compiler/import/onnx/op_table.h"
@@ -119,11 +119,91 @@ void packed_rotary(NodeReader& n, const OnnxOp&) {
                           {"layout", std::string(rank == 3 ? "bsd" : "bhsd")}}));
 }
 
+void fused_matmul(NodeReader& n, const OnnxOp&) {
+  if (n.integer("transBatchA", 0) != 0 || n.integer("transBatchB", 0) != 0)
+    n.refuse("operands whose batch is transposed (transBatchA, transBatchB) are not supported",
+             "put a Transpose before it");
+  const double alpha = n.real("alpha", 1);
+  const ValueId y =
+      n.emit("matmul", {n.input(0), n.input(1)},
+             {{"trans_a", n.integer("transA", 0) != 0}, {"trans_b", n.integer("transB", 0) != 0}});
+  n.set_output(0, alpha == 1 ? y : n.emit("affine", {y}, {{"mul", alpha}}));
+}
+
+// ---- weights in blocks of 4 or 8 bits ----
+
+enum PackedInput : size_t { kRows, kCodes, kScales, kZeros, kOrder, kBias };
+
+// Bytes [N, M] or [N, blocks, M] as the numbers in them along the last axis: low nibbles first.
+ValueId unpacked(NodeReader& n, ValueId bytes, int64_t bits) {
+  if (bits == 8) return bytes;
+  const ValueId low = n.emit("bitwise_and", {bytes, n.scalar(DType::u8, 15)});
+  const ValueId high = n.emit("shift_right", {bytes, n.scalar(DType::u8, 4)});
+  Shape shape = n.type(bytes).shape;
+  const auto last = static_cast<int64_t>(shape.size());
+  shape.back() = shape.back() * 2;
+  return n.reshape(n.emit("stack", {low, high}, {{"axis", last}}), shape);
+}
+
+// What the numbers of each block are counted from, as [N, blocks, 1].
+ValueId block_zeros(NodeReader& n, const Shape& blocks, int64_t bits, DType dtype) {
+  ValueId zeros = n.input(kZeros);
+  if (n.dtype(kZeros) == DType::u8) {
+    const Dim line = ceil_div(blocks[1] * bits, 8);
+    if (element_count(n.shape(kZeros)) != blocks[0] * line)
+      n.refuse("zero_points is " + to_string(n.shape(kZeros)) + ", wanted " +
+               to_string(blocks[0] * line) + " bytes");
+    zeros = unpacked(n, n.reshape(zeros, {blocks[0], line}), bits);
+    zeros = n.emit("narrow", {zeros},
+                   {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", int64_t{blocks[1]}}});
+  }
+  return n.cast(n.reshape(zeros, {blocks[0], blocks[1], 1}), dtype);
+}
+
+// y = a * w^T, where row i of w has blocks of (codes - zero) * scale.
+void matmul_nbits(NodeReader& n, const OnnxOp&) {
+  const int64_t columns = n.required_integer("K");
+  const int64_t rows = n.required_integer("N");
+  const int64_t bits = n.integer("bits", 4);
+  const int64_t block = n.required_integer("block_size");
+  n.integer("accuracy_level", 0);  // how exactly it may be computed at least
+  if (bits != 4 && bits != 8)
+    n.refuse("weights of " + std::to_string(bits) + " bits are not supported, wanted 4 or 8");
+  if (n.has_input(kOrder)) n.refuse("columns in another order (g_idx) are not supported");
+  if (rows < 1 || columns < 1 || block < 1)
+    n.refuse("N, K and block_size are " + std::to_string(rows) + ", " + std::to_string(columns) +
+             " and " + std::to_string(block) + ", wanted 1 or more");
+  const int64_t count = (columns + block - 1) / block;
+  const Shape wanted = {rows, count, block * bits / 8};
+  const DType dtype = n.dtype(kScales);
+  if (n.dtype(kCodes) != DType::u8 || element_count(n.shape(kCodes)) != element_count(wanted) ||
+      element_count(n.shape(kScales)) != rows * count || !is_float(dtype))
+    n.refuse("B is " + to_string(n.type(n.input(kCodes))) + " and scales " +
+             to_string(n.type(n.input(kScales))) + ", wanted u8" + to_string(wanted) + " and " +
+             std::to_string(rows * count) + " floats");
+  ValueId w = n.cast(unpacked(n, n.reshape(n.input(kCodes), wanted), bits), dtype);
+  if (n.has_input(kZeros)) {
+    w = n.emit("sub", {w, block_zeros(n, wanted, bits, dtype)});
+  } else {
+    w = n.emit("affine", {w}, {{"add", bits == 4 ? -8.0 : -128.0}});
+  }
+  w = n.emit("mul", {w, n.reshape(n.input(kScales), {rows, count, 1})});
+  w = n.reshape(w, {rows, count * block});
+  if (count * block != columns)
+    w = n.emit("narrow", {w}, {{"axis", int64_t{1}}, {"start", int64_t{0}}, {"len", columns}});
+  const ValueId a = n.input(kRows);
+  ValueId y = n.emit("matmul", {a, n.cast(w, n.type(a).dtype)}, {{"trans_b", true}});
+  if (n.has_input(kBias)) y = n.emit("add", {y, n.input(kBias)});
+  n.set_output(0, y);
+}
+
 constexpr std::array kMicrosoftRows = {
     OnnxOp{"BiasGelu", gelu_of_sum, "gelu"},
     OnnxOp{"EmbedLayerNormalization", embed_norm},
     OnnxOp{"FastGelu", gelu_of_sum, "gelu_tanh"},
+    OnnxOp{"FusedMatMul", fused_matmul},
     OnnxOp{"Gelu", gelu_of_sum, "gelu"},
+    OnnxOp{"MatMulNBits", matmul_nbits},
     OnnxOp{"QuickGelu", quick_gelu},
     OnnxOp{"RotaryEmbedding", packed_rotary},
     OnnxOp{"SimplifiedLayerNormalization", simplified_norm},

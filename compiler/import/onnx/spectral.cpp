@@ -25,7 +25,9 @@ void dft(NodeReader& n, const OnnxOp&) {
   if (axis == rank - 1 || (parts != 1 && parts != 2))
     n.refuse("x " + to_string(n.shape(0)) + " has no last axis of 1 or 2 beside axis " +
              std::to_string(axis));
-  if (is_inverse && is_onesided) n.refuse("an inverse of one side is not supported");
+  if (is_inverse && is_onesided && parts != 2)
+    n.refuse("an inverse of one side wants pairs along the last axis of x " +
+             to_string(n.shape(0)));
   Attributes attributes = {{"axis", axis}, {"layout", std::string("interleaved")}};
   if (n.has_input(1)) {
     const int64_t points = n.known_int(1, "the length");
@@ -34,6 +36,14 @@ void dft(NodeReader& n, const OnnxOp&) {
     attributes["n"] = points;
   }
   ValueId x = n.input(0);
+  if (is_inverse && is_onesided) {
+    attributes["norm"] = std::string("backward");
+    const ValueId y = n.emit("irfft", {x}, attributes);
+    Shape shape = n.type(y).shape;
+    shape.push_back(1);
+    n.set_output(0, n.reshape(y, shape));
+    return;
+  }
   if (parts == 1 && !is_inverse) {
     Shape shape = n.shape(0);
     shape.pop_back();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention (ops.md 5.1): interface and shape rule.
 #include "compiler/ops/attention/attention_problem.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/support/blocks.h"
 
@@ -75,6 +76,21 @@ bool check_per_batch(InferContext& ctx, size_t input, const char* name, const Di
                                           ", wanted a scalar or [" + to_string(batch) + "]");
 }
 
+// A sink is one more score of its query head's softmax, which no value belongs to: the weights of
+// the keys sum to less than 1, and lse counts it. A query without keys gives 0, and lse is the
+// sink.
+bool check_sinks(InferContext& ctx, int64_t heads) {
+  if (!ctx.has_input(kAttentionSinks)) return true;
+  const TensorType& sinks = ctx.input(kAttentionSinks);
+  if (!is_float(sinks.dtype)) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "sinks is " + std::string(name_of(sinks.dtype)) + ", wanted a float type");
+  }
+  if (sinks.shape == Shape{heads}) return true;
+  return ctx.fail(DiagCode::BadShape, "sinks is " + to_string(sinks) + ", wanted [" +
+                                          std::to_string(heads) + "], one score per query head");
+}
+
 bool infer_attention(InferContext& ctx) {
   std::vector<std::optional<TensorType>> inputs;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
@@ -88,7 +104,8 @@ bool infer_attention(InferContext& ctx) {
   if (!problem) return false;
   if (!check_mask(ctx, *problem) || !check_bias(ctx, *problem) ||
       !check_per_batch(ctx, kAttentionKvLen, "kv_len", problem->batch) ||
-      !check_per_batch(ctx, kAttentionQStart, "q_start", problem->batch)) {
+      !check_per_batch(ctx, kAttentionQStart, "q_start", problem->batch) ||
+      !check_sinks(ctx, problem->heads)) {
     return false;
   }
   ctx.set_output(0, {.dtype = ctx.dtype(kAttentionQ), .shape = attention_output_shape(*problem)});
@@ -100,10 +117,30 @@ bool infer_attention(InferContext& ctx) {
 }
 
 constexpr uint32_t kAttentionOptional[] = {kAttentionK,    kAttentionV,     kAttentionMask,
-                                           kAttentionBias, kAttentionKvLen, kAttentionQStart};
+                                           kAttentionBias, kAttentionKvLen, kAttentionQStart,
+                                           kAttentionSinks};
 constexpr std::string_view kAttentionLayouts[] = {"bshd", "bhsd", "bsd"};
 constexpr std::string_view kPackings[] = {"none", "3hd", "gqa"};
 constexpr std::string_view kAttentionAlignments[] = {"end", "start"};
+
+bool attention_gradient(GradientContext& ctx) {
+  if (ctx.has_gradient(1)) {
+    return ctx.fail(DiagCode::UnknownOp, "its second output has no gradient",
+                    "stop it: stop_gradient");
+  }
+  if (ctx.attrs().text("packed") != "none") {
+    return ctx.fail(DiagCode::UnknownOp, "with packed q, k, v it has no gradient",
+                    "cut them by slice");
+  }
+  NodeBuilder::Inputs inputs = ctx.node().inputs;
+  inputs.insert(inputs.begin() + 3, ctx.gradient());
+  const std::vector<ValueId> gradients = ctx.emit_all(
+      "attention_backward", std::move(inputs), ctx.attributes(), ctx.wants(kAttentionBias) ? 4 : 3);
+  for (const uint32_t input : {kAttentionQ, kAttentionK, kAttentionV})
+    ctx.give(input, gradients[input]);
+  if (ctx.wants(kAttentionBias)) ctx.give(kAttentionBias, gradients[3]);
+  return true;
+}
 
 constexpr AttrSpec kAttentionAttrs[] = {
     {.name = "num_heads", .type = AttrType::Int, .required = true, .minimum = 1},
@@ -134,15 +171,16 @@ constexpr AttrSpec kAttentionAttrs[] = {
 constexpr OpDef kAttentionOps[] = {
     {.name = "attention",
      .signature =
-         "attention(q, k, v, [mask], [bias], [kv_len], [q_start]; num_heads, "
+         "attention(q, k, v, [mask], [bias], [kv_len], [q_start], [sinks]; num_heads, "
          "num_kv_heads=num_heads, head_dim, v_head_dim=head_dim, q_layout=bshd, "
          "kv_layout=bshd, out_layout=q_layout, packed=none, causal=false, causal_align=end, "
          "window_left=-1, window_right=-1, scale=1/sqrt(head_dim), softcap=0) -> y, [lse]",
-     .inputs = {1, 7},
+     .inputs = {1, 8},
      .outputs = {1, 2},
      .attrs = kAttentionAttrs,
      .infer = infer_attention,
      .evaluate = evaluate_attention,
+     .gradient = attention_gradient,
      .lower = lower_attention,
      .optional_inputs = kAttentionOptional,
      .keeps_f32 = ~31u},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/rows.h"
 #include "schema/rounding.h"
 
@@ -340,6 +341,14 @@ constexpr AttrSpec kRopeAttrs[] = {
     {.name = "inverse", .type = AttrType::Bool, .default_text = "false"},
 };
 
+// cos and sin are tables: they get nothing.
+bool rope_gradient(GradientContext& ctx) {
+  NodeBuilder::Inputs inputs = ctx.node().inputs;
+  inputs[0] = ctx.gradient();
+  ctx.give(0, ctx.emit("rope_backward", std::move(inputs), ctx.attributes()));
+  return true;
+}
+
 constexpr OpDef kRopeOps[] = {
     {.name = "rope",
      .signature =
@@ -350,6 +359,7 @@ constexpr OpDef kRopeOps[] = {
      .attrs = kRopeAttrs,
      .infer = infer_rope,
      .evaluate = evaluate_rope,
+     .gradient = rope_gradient,
      .lower = lower_rope,
      .optional_inputs = kRopeOptional,
      .keeps_f32 = 1u << 3},

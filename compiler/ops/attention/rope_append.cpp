@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // rope_append: the rotary embedding of queries and keys, and keys and values appended to their
-// caches, in one step. Equals rope of q, rope of k and (with caches) kv_append of both; made by
-// fuse-rope, importable.
+// caches, in one step. Equals rope of q, rope of k and (with caches) kv_append of both, where the
+// tables go by position or have a row for each token; made by fuse-rope, importable.
 #include <algorithm>
 #include <array>
 
@@ -32,6 +32,11 @@ bool appends(const NodeContext& ctx) {
 // The axis of a cache [B,S,H,D] or [B,H,S,D] along which rows are appended.
 int64_t cache_axis(const NodeContext& ctx) {
   return ctx.attrs().text("kv_layout") == "bshd" ? 1 : 2;
+}
+
+// The tables have a row for each token, and positions are those of the caches alone.
+bool goes_by_token(const NodeContext& ctx) {
+  return ctx.attrs().text("table") == "token";
 }
 
 // ---- shapes ----
@@ -127,7 +132,13 @@ bool infer_rope_append(InferContext& ctx) {
     return ctx.fail(DiagCode::BadArity, "has " + std::to_string(ctx.node().outputs.size()) +
                                             " outputs, wanted " + std::to_string(outputs));
   }
-  ctx.set_output(0, ctx.input(kQ));
+  TensorType queries = ctx.input(kQ);
+  if (ctx.attrs().has("q_dtype")) queries.dtype = ctx.attrs().dtype("q_dtype");
+  if (!is_short_float(queries.dtype)) {
+    return ctx.fail(DiagCode::BadAttribute, "q_dtype is " + std::string(name_of(queries.dtype)) +
+                                                ", wanted f32, f16 or bf16");
+  }
+  ctx.set_output(0, queries);
   ctx.set_output(1, ctx.input(appends(ctx) ? kKCache : kK));
   if (appends(ctx)) ctx.set_output(2, ctx.input(kVCache));
   return true;
@@ -152,14 +163,15 @@ Tensor evaluate_one(const char* op, const std::vector<const Tensor*>& inputs, At
 // As numbers of `dtype`, to which they are rounded once.
 Tensor rotated(const EvaluateContext& ctx, RopeAppendInput input, DType dtype) {
   const Tensor& x = ctx.input(input);
-  return evaluate_one("rope",
-                      {&x, &ctx.input(kCosTable), &ctx.input(kSinTable),
-                       ctx.has_input(kRowPositions) ? &ctx.input(kRowPositions) : nullptr},
-                      {{"head_dim", x.type.shape[3]},
-                       {"style", ctx.attrs().text("style")},
-                       {"position_offset", ctx.attrs().integer("position_offset")},
-                       {"inverse", ctx.attrs().flag("inverse")}},
-                      {dtype, x.type.shape});
+  return evaluate_one(
+      "rope",
+      {&x, &ctx.input(kCosTable), &ctx.input(kSinTable),
+       ctx.has_input(kRowPositions) && !goes_by_token(ctx) ? &ctx.input(kRowPositions) : nullptr},
+      {{"head_dim", x.type.shape[3]},
+       {"style", ctx.attrs().text("style")},
+       {"position_offset", ctx.attrs().integer("position_offset")},
+       {"inverse", ctx.attrs().flag("inverse")}},
+      {dtype, x.type.shape});
 }
 
 Tensor appended(const EvaluateContext& ctx, RopeAppendInput cache, Tensor rows) {
@@ -173,7 +185,7 @@ Tensor appended(const EvaluateContext& ctx, RopeAppendInput cache, Tensor rows) 
 }
 
 bool evaluate_rope_append(EvaluateContext& ctx) {
-  ctx.output(0) = rotated(ctx, kQ, ctx.input(kQ).type.dtype);
+  ctx.output(0) = rotated(ctx, kQ, ctx.output_type(0).dtype);
   Tensor keys = rotated(ctx, kK, ctx.output_type(1).dtype);
   if (!appends(ctx)) {
     ctx.output(1) = std::move(keys);
@@ -328,8 +340,11 @@ void emit(LowerContext& ctx, const Operands& operands) {
       .reason(std::string(operands.v ? "rotates queries and keys, appends keys and values"
                                      : "rotates queries and keys") +
               ", " + std::to_string(width) + (width == 1 ? " pair" : " pairs") + " a thread");
+  if (goes_by_token(ctx)) dispatch.define("RLX_TABLE_BY_TOKEN", 1);
   if (operands.y_k.dtype() != operands.k.dtype())
     dispatch.define("RLX_CACHE", std::string(name_of(operands.y_k.dtype())));
+  if (operands.y_q.dtype() != operands.q.dtype())
+    dispatch.define("RLX_QUERIES", std::string(name_of(operands.y_q.dtype())));
   if (ctx.has_input(kRowPositions)) {
     const TensorRef positions = ctx.input(kRowPositions);
     dispatch.define("RLX_POSITIONS", std::string(name_of(positions.dtype())))
@@ -351,6 +366,7 @@ bool lower_rope_append(LowerContext& ctx) {
 constexpr std::array<uint32_t, 4> kRopeAppendOptional = {kV, kRowPositions, kKCache, kVCache};
 constexpr std::string_view kRopeAppendStyles[] = {"neox", "gptj"};
 constexpr std::string_view kRopeAppendLayouts[] = {"bshd", "bhsd"};
+constexpr std::string_view kRopeAppendTables[] = {"position", "token"};
 constexpr AttrSpec kRopeAppendAttrs[] = {
     {.name = "style",
      .type = AttrType::String,
@@ -362,12 +378,17 @@ constexpr AttrSpec kRopeAppendAttrs[] = {
      .type = AttrType::String,
      .default_text = "\"bhsd\"",
      .choices = kRopeAppendLayouts},
+    {.name = "table",
+     .type = AttrType::String,
+     .default_text = "\"position\"",
+     .choices = kRopeAppendTables},
+    {.name = "q_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 constexpr OpDef kRopeAppendOps[] = {
     {.name = "rope_append",
      .signature = "rope_append(q, k, [v], cos, sin, [positions], [k_cache], [v_cache]; style=neox, "
                   "position_offset=0, "
-                  "inverse=false, kv_layout=bhsd) -> q', k', [v']",
+                  "inverse=false, kv_layout=bhsd, table=position, q_dtype) -> q', k', [v']",
      .inputs = {5, 8},
      .outputs = {2, 3},
      .attrs = kRopeAppendAttrs,

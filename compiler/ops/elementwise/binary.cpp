@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/support/check.h"
@@ -297,6 +298,75 @@ bool evaluate_binary(EvaluateContext& ctx) {
   return true;
 }
 
+// ---- gradients ----
+
+using GradientRule = bool (*)(GradientContext&);
+
+// Each rule makes what its input wants, from dy, a, b and y.
+class BinaryGradient {
+ public:
+  explicit BinaryGradient(GradientContext& ctx)
+      : ctx_(ctx), a_(ctx.input(0)), b_(ctx.input(1)), y_(ctx.output(0)), dy_(ctx.gradient()) {}
+
+  ValueId call(std::string_view op, ValueId p) { return ctx_.emit(op, {p}); }
+  ValueId call(std::string_view op, ValueId p, ValueId q) { return ctx_.emit(op, {p, q}); }
+  ValueId where(ValueId condition, ValueId p, ValueId q) {
+    return ctx_.emit("where", {condition, p, q});
+  }
+  ValueId number(double value) { return ctx_.scalar(ctx_.dtype(a_), value); }
+  // To the one that was taken, halves to equals.
+  ValueId taken(std::string_view comparison, ValueId mine, ValueId other) {
+    const ValueId half = where(call("eq", mine, other), ctx_.affine(dy_, 0.5), number(0));
+    return where(call(comparison, mine, other), dy_, half);
+  }
+
+  ValueId of_a(std::string_view op) {
+    if (op == "mul") return call("mul", dy_, b_);
+    if (op == "div") return call("div", dy_, b_);
+    if (op == "max") return taken("gt", a_, b_);
+    if (op == "min") return taken("lt", a_, b_);
+    if (op == "atan2") return call("div", call("mul", dy_, b_), squares());
+    if (op != "pow") return dy_;  // add, sub, mod, fmod
+    const ValueId exponent = ctx_.cast(b_, ctx_.dtype(a_));
+    const ValueId less = call("sub", exponent, number(1));
+    return call("mul", dy_, call("mul", exponent, call("pow", a_, less)));
+  }
+  ValueId of_b(std::string_view op) {
+    if (op == "sub") return call("neg", dy_);
+    if (op == "mul") return call("mul", dy_, a_);
+    if (op == "div") return call("neg", call("div", call("mul", dy_, y_), b_));
+    if (op == "max") return taken("gt", b_, a_);
+    if (op == "min") return taken("lt", b_, a_);
+    if (op == "atan2") return call("neg", call("div", call("mul", dy_, a_), squares()));
+    if (op == "mod") return call("neg", call("mul", dy_, call("floor", call("div", a_, b_))));
+    if (op == "fmod") return call("neg", call("mul", dy_, call("trunc", call("div", a_, b_))));
+    if (op != "pow") return dy_;  // add
+    const ValueId slope = call("mul", y_, call("log", a_));
+    return call("mul", dy_, where(call("eq", a_, number(0)), number(0), slope));
+  }
+
+ private:
+  ValueId squares() { return call("add", call("square", a_), call("square", b_)); }
+
+  GradientContext& ctx_;
+  ValueId a_;
+  ValueId b_;
+  ValueId y_;
+  ValueId dy_;
+};
+
+bool binary_gradient(GradientContext& ctx) {
+  BinaryGradient rule(ctx);
+  if (ctx.wants(0)) ctx.give(0, rule.of_a(ctx.node().op));
+  if (ctx.wants(1)) ctx.give(1, rule.of_b(ctx.node().op));
+  return true;
+}
+
+// floor_div steps; the other ops give no floats.
+GradientRule binary_gradient_of(std::string_view op) {
+  return op == "floor_div" ? no_gradient : binary_gradient;
+}
+
 template <size_t index>
 std::string scalar(const ScalarContext& ctx) {
   constexpr const BinaryRow& row = kBinaryRows[index];
@@ -320,6 +390,7 @@ std::array<OpDef, kRowCount> make_ops(std::index_sequence<indices...>) {
                 .outputs = {1, 1},
                 .infer = infer_binary,
                 .evaluate = evaluate_binary,
+                .gradient = binary_gradient_of(kBinaryRows[indices].name),
                 .lower = lower_elementwise,
                 .scalar = scalar<indices>}...};
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/support/blocks.h"
@@ -246,6 +247,11 @@ bool lower_bitcast(LowerContext& ctx) {
   return true;
 }
 
+bool cast_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.gradient());
+  return true;
+}
+
 }  // namespace
 
 std::span<const OpDef> cast_ops() {
@@ -255,6 +261,7 @@ std::span<const OpDef> cast_ops() {
             .attrs = kCastAttrs,
             .infer = infer_cast,
             .evaluate = evaluate_cast,
+            .gradient = cast_gradient,
             .lower = lower_elementwise,
             .scalar = scalar_cast,
             .keeps_f32 = ~0u},

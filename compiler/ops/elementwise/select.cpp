@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/region_codegen.h"
 
@@ -196,6 +197,50 @@ std::string scalar_fma(const ScalarContext& ctx) {
   return fill_template("rlx_fma($0, $1, $2)", ctx);
 }
 
+// ---- gradients: of what was taken ----
+
+bool where_gradient(GradientContext& ctx) {
+  const ValueId dy = ctx.gradient();
+  const ValueId zero = ctx.scalar(ctx.dtype(dy), 0);
+  if (ctx.wants(1)) ctx.give(1, ctx.emit("where", {ctx.input(0), dy, zero}));
+  if (ctx.wants(2)) ctx.give(2, ctx.emit("where", {ctx.input(0), zero, dy}));
+  return true;
+}
+
+// Bounds are limits, no values: they get nothing.
+bool clamp_gradient(GradientContext& ctx) {
+  const ValueId x = ctx.input(0);
+  const ValueId dy = ctx.gradient();
+  const auto bound = [&](size_t input, const char* name) {
+    return ctx.has_input(input) ? ctx.input(input)
+                                : ctx.scalar(ctx.dtype(x), ctx.attrs().real(name));
+  };
+  const ValueId above = ctx.emit("ge", {x, bound(1, "min")});
+  const ValueId below = ctx.emit("le", {x, bound(2, "max")});
+  ctx.give(0, ctx.emit("where", {ctx.emit("logical_and", {above, below}), dy,
+                                 ctx.scalar(ctx.dtype(dy), 0)}));
+  return true;
+}
+
+bool prelu_gradient(GradientContext& ctx) {
+  const ValueId x = ctx.input(0);
+  const ValueId dy = ctx.gradient();
+  const ValueId zero = ctx.scalar(ctx.dtype(x), 0);
+  const ValueId right = ctx.emit("ge", {x, zero});
+  if (ctx.wants(0))
+    ctx.give(0, ctx.emit("where", {right, dy, ctx.emit("mul", {dy, ctx.input(1)})}));
+  if (ctx.wants(1)) ctx.give(1, ctx.emit("where", {right, zero, ctx.emit("mul", {dy, x})}));
+  return true;
+}
+
+bool fma_gradient(GradientContext& ctx) {
+  const ValueId dy = ctx.gradient();
+  if (ctx.wants(0)) ctx.give(0, ctx.emit("mul", {dy, ctx.input(1)}));
+  if (ctx.wants(1)) ctx.give(1, ctx.emit("mul", {dy, ctx.input(0)}));
+  ctx.give(2, dy);
+  return true;
+}
+
 }  // namespace
 
 std::span<const OpDef> select_ops() {
@@ -205,6 +250,7 @@ std::span<const OpDef> select_ops() {
             .inputs = {3, 3},
             .infer = infer_where,
             .evaluate = evaluate_where,
+            .gradient = where_gradient,
             .lower = lower_elementwise,
             .scalar = scalar_where,
             .keeps_f32 = 1u << 0},
@@ -214,6 +260,7 @@ std::span<const OpDef> select_ops() {
             .attrs = kClampAttrs,
             .infer = infer_clamp,
             .evaluate = evaluate_clamp,
+            .gradient = clamp_gradient,
             .lower = lower_elementwise,
             .scalar = scalar_clamp,
             .optional_inputs = kClampOptional},
@@ -222,6 +269,7 @@ std::span<const OpDef> select_ops() {
             .inputs = {2, 2},
             .infer = infer_prelu,
             .evaluate = evaluate_prelu,
+            .gradient = prelu_gradient,
             .lower = lower_elementwise,
             .scalar = scalar_prelu},
       OpDef{.name = "fma",
@@ -229,6 +277,7 @@ std::span<const OpDef> select_ops() {
             .inputs = {3, 3},
             .infer = infer_fma,
             .evaluate = evaluate_fma,
+            .gradient = fma_gradient,
             .lower = lower_elementwise,
             .scalar = scalar_fma},
   };

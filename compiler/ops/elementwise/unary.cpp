@@ -6,6 +6,7 @@
 #include <iterator>
 #include <utility>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/support/check.h"
@@ -403,6 +404,42 @@ bool evaluate_unary(EvaluateContext& ctx) {
   return true;
 }
 
+// ---- gradients ----
+
+// By the result where that tells as much as x: x need not live on, and stays inside fusions.
+std::optional<ValueId> gradient_by_result(GradientContext& ctx) {
+  const std::string& op = ctx.node().op;
+  const ValueId y = ctx.output(0);
+  const ValueId dy = ctx.gradient();
+  if (op == "relu") return ctx.emit("relu_backward", {y, dy});
+  if (op == "leaky_relu" && ctx.attrs().real("alpha") > 0) {
+    return ctx.emit("activation_backward", {y, dy}, ctx.attributes({{"kind", AttributeValue(op)}}));
+  }
+  if (op == "exp") return ctx.emit("mul", {dy, y});
+  if (op == "sigmoid") return ctx.emit("mul", {dy, ctx.emit("mul", {y, ctx.affine(y, -1, 1)})});
+  if (op == "tanh") return ctx.emit("mul", {dy, ctx.affine(ctx.emit("square", {y}), -1, 1)});
+  if (op == "neg") return ctx.emit("neg", {dy});
+  if (op == "affine") return ctx.affine(dy, ctx.attrs().real("mul"));
+  return std::nullopt;
+}
+
+bool unary_gradient(GradientContext& ctx) {
+  std::optional<ValueId> dx = gradient_by_result(ctx);
+  if (!dx) {
+    dx = ctx.emit("activation_backward", {ctx.input(0), ctx.gradient()},
+                  ctx.attributes({{"kind", AttributeValue(ctx.node().op)}}));
+  }
+  ctx.give(0, *dx);
+  return true;
+}
+
+// Steps are flat wherever they have a slope.
+using GradientRule = bool (*)(GradientContext&);
+GradientRule unary_gradient_of(std::string_view op) {
+  constexpr std::array<std::string_view, 5> kSteps = {"sign", "floor", "ceil", "trunc", "round"};
+  return std::find(kSteps.begin(), kSteps.end(), op) == kSteps.end() ? unary_gradient : no_gradient;
+}
+
 template <size_t index>
 std::string unary_scalar(const ScalarContext& ctx) {
   constexpr const UnaryRow& row = kUnaryRows[index];
@@ -421,6 +458,7 @@ std::array<OpDef, kUnaryRowCount> make_unary_ops(std::index_sequence<indices...>
                 .attrs = kUnaryRows[indices].attrs,
                 .infer = infer_unary,
                 .evaluate = evaluate_unary,
+                .gradient = unary_gradient_of(kUnaryRows[indices].name),
                 .lower = lower_elementwise,
                 .scalar = unary_scalar<indices>}...};
 }

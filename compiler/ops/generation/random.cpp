@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "compiler/ops/generation/draw.h"
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/region_codegen.h"
 
@@ -315,6 +316,14 @@ constexpr OpDef random_op(std::string_view name, std::string_view signature,
           .scalar = scalar};
 }
 
+// The same mask, from the same counters: import has written the stream.
+bool dropout_gradient(GradientContext& ctx) {
+  NodeBuilder::Inputs inputs = ctx.node().inputs;
+  inputs[0] = ctx.gradient();
+  ctx.give(0, ctx.emit("dropout", std::move(inputs), ctx.attributes()));
+  return true;
+}
+
 constexpr OpDef kRandomOps[] = {
     rng_op("rng_bits", "rng_bits([like], [seed], [step]; shape, seed, stream) -> u32", kRngBits),
     rng_op("rng_uniform",
@@ -341,6 +350,7 @@ constexpr OpDef kRandomOps[] = {
      .infer = infer_dropout,
      .evaluate = evaluate_dropout,
      .decompose = decompose_dropout,
+     .gradient = dropout_gradient,
      .optional_inputs = kDropoutOptional,
      .seed_input = 1},
 };

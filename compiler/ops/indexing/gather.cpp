@@ -3,6 +3,7 @@
 // x.
 #include <algorithm>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/indexing/block_rows.h"
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/lowering/movement.h"
@@ -144,6 +145,19 @@ const AttrSpec kEmbeddingAttrs[] = {
     {.name = "padding_idx", .type = AttrType::Int, .consumed_by_infer = true},
     {.name = "out_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true}};
 
+bool gather_gradient(GradientContext& ctx) {
+  const bool embeds = ctx.node().op == "embedding";
+  const Shape& x = ctx.shape(ctx.input(0));
+  const int64_t axis = embeds ? 0 : ctx.axis(ctx.attrs().integer("axis"), x.size()).value();
+  Attributes attributes = {{"axis", axis},
+                           {"dim", static_cast<int64_t>(x[static_cast<size_t>(axis)])}};
+  if (!embeds) attributes["oob"] = ctx.attrs().text("oob");
+  if (ctx.attrs().has("padding_idx"))
+    attributes["padding_idx"] = ctx.attrs().integer("padding_idx");
+  ctx.give(0, ctx.emit("gather_backward", {ctx.gradient(), ctx.input(1)}, std::move(attributes)));
+  return true;
+}
+
 const OpDef kGathers[] = {
     {.name = "gather",
      .signature = "gather(x, index; axis=0, oob=\"clamp\", checked=true, out_dtype) -> y",
@@ -151,6 +165,7 @@ const OpDef kGathers[] = {
      .attrs = kGatherAttrs,
      .infer = infer_gather,
      .evaluate = evaluate_gather,
+     .gradient = gather_gradient,
      .lower = lower_gather,
      .index_inputs = 1u << 1,
      .keeps_f32 = 1u << 1},
@@ -160,6 +175,7 @@ const OpDef kGathers[] = {
      .attrs = kEmbeddingAttrs,
      .infer = infer_gather,
      .evaluate = evaluate_gather,
+     .gradient = gather_gradient,
      .lower = lower_gather,
      .index_inputs = 1u << 1,
      .keeps_f32 = 1u << 1},

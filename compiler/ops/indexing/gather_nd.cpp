@@ -3,6 +3,7 @@
 // index tensor name, no access outside x.
 #include <algorithm>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/places.h"
 #include "schema/plan_header.h"
@@ -211,6 +212,21 @@ const AttrSpec kNdAttrs[] = {
      .choices = kGatherNdOutside},
 };
 
+// Into zeros, where the elements were. An index outside reads a clamped place but writes none.
+bool gather_nd_gradient(GradientContext& ctx) {
+  const bool elements = ctx.node().op == "gather_elements";
+  if (!elements && ctx.attrs().integer("batch_dims") != 0) {
+    return ctx.fail(DiagCode::UnknownOp, "with batch_dims it has no gradient",
+                    "write the batch into the index");
+  }
+  const ValueId zeros = ctx.filled(ctx.type(ctx.input(0)), 0);
+  Attributes attributes = {{"reduction", std::string("add")}};
+  if (elements) attributes["axis"] = ctx.attrs().integer("axis");
+  ctx.give(0, ctx.emit(elements ? "scatter_elements" : "scatter_nd",
+                       {zeros, ctx.input(1), ctx.gradient()}, std::move(attributes)));
+  return true;
+}
+
 const OpDef kGatherNdOps[] = {
     {.name = "gather_elements",
      .signature = "gather_elements(x, index; axis=0, oob=\"clamp\") -> y",
@@ -218,6 +234,7 @@ const OpDef kGatherNdOps[] = {
      .attrs = kElementsAttrs,
      .infer = infer_elements,
      .evaluate = evaluate_gather_nd,
+     .gradient = gather_nd_gradient,
      .lower = lower_gather_nd,
      .index_inputs = 1u << 1},
     {.name = "gather_nd",
@@ -226,6 +243,7 @@ const OpDef kGatherNdOps[] = {
      .attrs = kNdAttrs,
      .infer = infer_nd,
      .evaluate = evaluate_gather_nd,
+     .gradient = gather_nd_gradient,
      .lower = lower_gather_nd,
      .index_inputs = 1u << 1},
 };

@@ -3,6 +3,7 @@
 // or combined into a copy of the base, always with the same bits.
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/indexing/scatter_lower.h"
 #include "compiler/ops/lowering/movement.h"
 
@@ -224,6 +225,36 @@ bool lower_with(LowerContext& ctx) {
 }
 
 constexpr std::string_view kReductions[] = {"none", "add", "mul", "max", "min"};
+// ---- gradients ----
+
+bool scatter_add_gradient(GradientContext& ctx) {
+  const ValueId dy = ctx.gradient();
+  // An index outside writes nothing, so it reads zeros.
+  if (ctx.wants(0)) {
+    ctx.give(0, ctx.emit("gather", {dy, ctx.input(1)},
+                         {{"axis", int64_t{0}}, {"oob", std::string("zero")}}));
+  }
+  ctx.give(2, dy);
+  return true;
+}
+
+bool scatter_gradient(GradientContext& ctx) {
+  if (ctx.attrs().text("reduction") != "add") {
+    return ctx.fail(DiagCode::UnknownOp,
+                    "reduction \"" + ctx.attrs().text("reduction") + "\" has no gradient",
+                    "add to zeros");
+  }
+  const bool elements = ctx.node().op == "scatter_elements";
+  Attributes attributes = {{"oob", std::string("zero")}};
+  if (elements) attributes["axis"] = ctx.attrs().integer("axis");
+  ctx.give(0, ctx.gradient());
+  if (ctx.wants(2)) {
+    ctx.give(2, ctx.emit(elements ? "gather_elements" : "gather_nd", {ctx.gradient(), ctx.input(1)},
+                         std::move(attributes)));
+  }
+  return true;
+}
+
 constexpr AttrSpec kReduction = {.name = "reduction",
                                  .type = AttrType::String,
                                  .default_text = "\"none\"",
@@ -249,6 +280,7 @@ constexpr OpDef kScatterOps[] = {
      .attrs = kAddAttrs,
      .infer = infer_add,
      .evaluate = evaluate_add,
+     .gradient = scatter_add_gradient,
      .lower = lower_add,
      .optional_inputs = kAddOptional,
      .index_inputs = 1u << 1},
@@ -258,6 +290,7 @@ constexpr OpDef kScatterOps[] = {
      .attrs = kScatterElementsAttrs,
      .infer = infer_scatter_elements,
      .evaluate = evaluate_with<scatter_problem>,
+     .gradient = scatter_gradient,
      .lower = lower_with<scatter_problem>,
      .index_inputs = 1u << 1},
     {.name = "scatter_nd",
@@ -266,6 +299,7 @@ constexpr OpDef kScatterOps[] = {
      .attrs = kScatterNdAttrs,
      .infer = infer_scatter_nd,
      .evaluate = evaluate_with<scatter_problem>,
+     .gradient = scatter_gradient,
      .lower = lower_with<scatter_problem>,
      .index_inputs = 1u << 1},
     {.name = "index_copy",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // concat and stack (ops.md 6). Parts that were placed in the output by the lowering driver cost
 // nothing; the others are copied in.
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "schema/plan_header.h"
@@ -117,6 +118,22 @@ bool decompose_stack(RewriteContext& ctx) {
   return true;
 }
 
+bool concat_gradient(GradientContext& ctx) {
+  const ValueId dy = ctx.gradient();
+  const size_t rank = ctx.shape(dy).size();
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), rank).value();
+  Dim start = 0;
+  for (size_t i = 0; i < ctx.input_count(); ++i) {
+    const Dim end = start + ctx.shape(ctx.input(i))[static_cast<size_t>(axis)];
+    if (ctx.wants(i)) {
+      ctx.give(i, ctx.emit("slice", {dy},
+                           {{"axes", Ints{axis}}, {"starts", Ints{start}}, {"ends", Ints{end}}}));
+    }
+    start = end;
+  }
+  return true;
+}
+
 const AttrSpec kConcatAttrs[] = {{.name = "axis", .type = AttrType::Int, .required = true}};
 
 const OpDef kConcats[] = {{.name = "concat",
@@ -125,6 +142,7 @@ const OpDef kConcats[] = {{.name = "concat",
                            .attrs = kConcatAttrs,
                            .infer = infer_concat,
                            .evaluate = evaluate_concat,
+                           .gradient = concat_gradient,
                            .lower = lower_concat,
                            .reads_strides = true,
                            .place_refusal = no_place_refusal,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // expand (ops.md 6): a view with stride 0 on broadcast axes.
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 
@@ -50,11 +51,17 @@ const AttrSpec kExpandAttrs[] = {{.name = "shape",
                                   .minimum = -1,
                                   .consumed_by_infer = true}};
 
+bool expand_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.gradient());
+  return true;
+}
+
 const OpDef kExpands[] = {{.name = "expand",
                            .signature = "expand(x; shape) -> y",
                            .attrs = kExpandAttrs,
                            .infer = infer_expand,
                            .evaluate = evaluate_expand,
+                           .gradient = expand_gradient,
                            .lower = lower_expand,
                            .view_kind = ViewKind::View}};
 

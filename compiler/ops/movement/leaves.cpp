@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // identity, stop_gradient, state_write, shape_of, size_of (ops.md 1). Inputs, params, constants and
 // states are not nodes.
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/support/check.h"
@@ -77,18 +78,25 @@ bool lower_folded(LowerContext& ctx) {
   RLX_CHECK(false, ctx.node().op + " \"" + ctx.node().name + "\" was not folded");
 }
 
+bool same_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.gradient());
+  return true;
+}
+
 const OpDef kLeaves[] = {
     {.name = "identity",
      .signature = "identity(x) -> y",
      .attrs = {},
      .infer = infer_same,
      .evaluate = evaluate_same,
+     .gradient = same_gradient,
      .lower = lower_same},
     {.name = "stop_gradient",
      .signature = "stop_gradient(x) -> y",
      .attrs = {},
      .infer = infer_same,
      .evaluate = evaluate_same,
+     .gradient = no_gradient,
      .lower = lower_same},
     {.name = "state_write",
      .signature = "state_write(state, value) -> new",

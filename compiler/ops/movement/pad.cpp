@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
@@ -309,17 +310,43 @@ const AttrSpec kPadAttrs[] = {
 const AttrSpec kRollAttrs[] = {{.name = "shifts", .type = AttrType::IntList, .required = true},
                                {.name = "axes", .type = AttrType::IntList, .required = true}};
 
+// What lies between the pads; only zeros, or another constant, around it pass nothing on.
+bool pad_gradient(GradientContext& ctx) {
+  if (ctx.attrs().text("mode") != "constant") {
+    return ctx.fail(DiagCode::UnknownOp,
+                    "mode \"" + ctx.attrs().text("mode") + "\" has no gradient",
+                    "pad by constants");
+  }
+  const Shape& x = ctx.shape(ctx.input(0));
+  Ints pads = ctx.attrs().integers("pads");
+  const Ints axes = ctx.attrs().has("axes")
+                        ? ctx.axes(ctx.attrs().integers("axes"), x.size()).value()
+                        : axes_from(0, x.size());
+  for (Dim& pad : pads) pad = -pad;
+  ctx.give(0, ctx.emit("pad", {ctx.gradient()}, {{"axes", axes}, {"pads", pads}}));
+  return true;
+}
+
+bool roll_gradient(GradientContext& ctx) {
+  Ints shifts = ctx.attrs().integers("shifts");
+  for (Dim& shift : shifts) shift = -shift;
+  ctx.give(0, ctx.emit("roll", {ctx.gradient()}, ctx.attributes({{"shifts", shifts}})));
+  return true;
+}
+
 const OpDef kPads[] = {{.name = "pad",
                         .signature = "pad(x; pads, mode=\"constant\", value=0, axes) -> y",
                         .attrs = kPadAttrs,
                         .infer = infer_pad,
                         .evaluate = evaluate_pad,
+                        .gradient = pad_gradient,
                         .lower = lower_pad},
                        {.name = "roll",
                         .signature = "roll(x; shifts, axes) -> y",
                         .attrs = kRollAttrs,
                         .infer = infer_roll,
                         .evaluate = evaluate_roll,
+                        .gradient = roll_gradient,
                         .lower = lower_roll}};
 
 }  // namespace

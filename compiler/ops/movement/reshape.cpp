@@ -3,6 +3,7 @@
 // strides do not allow one.
 #include <algorithm>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "schema/plan_header.h"
@@ -187,12 +188,18 @@ const AttrSpec kUnsqueezeAttrs[] = {
 const AttrSpec kFlattenAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .default_text = "1", .consumed_by_infer = true}};
 
+bool reshape_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.reshape(ctx.gradient(), ctx.shape(ctx.input(0))));
+  return true;
+}
+
 const OpDef kReshapes[] = {
     {.name = "reshape",
      .signature = "reshape(x; shape, zero_copies_dim=false) -> y",
      .attrs = kReshapeAttrs,
      .infer = infer_reshape,
      .evaluate = evaluate_reshape,
+     .gradient = reshape_gradient,
      .lower = lower_reshape,
      .view_kind = ViewKind::Reshape},
     {.name = "squeeze",
@@ -200,6 +207,7 @@ const OpDef kReshapes[] = {
      .attrs = kSqueezeAttrs,
      .infer = infer_squeeze,
      .evaluate = evaluate_reshape,
+     .gradient = reshape_gradient,
      .lower = lower_reshape,
      .view_kind = ViewKind::Reshape},
     {.name = "unsqueeze",
@@ -207,6 +215,7 @@ const OpDef kReshapes[] = {
      .attrs = kUnsqueezeAttrs,
      .infer = infer_unsqueeze,
      .evaluate = evaluate_reshape,
+     .gradient = reshape_gradient,
      .lower = lower_reshape,
      .view_kind = ViewKind::Reshape},
     {.name = "flatten",
@@ -214,6 +223,7 @@ const OpDef kReshapes[] = {
      .attrs = kFlattenAttrs,
      .infer = infer_flatten,
      .evaluate = evaluate_reshape,
+     .gradient = reshape_gradient,
      .lower = lower_reshape,
      .view_kind = ViewKind::Reshape},
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "schema/rounding.h"
@@ -323,6 +324,95 @@ bool evaluate_narrow(EvaluateContext& ctx) {
   return true;
 }
 
+// ---- gradients: into zeros, at the places that were taken ----
+
+// A range of one axis among zeros.
+ValueId between_zeros(GradientContext& ctx, ValueId dy, int64_t axis, const Dim& before,
+                      const Dim& after) {
+  if (before == 0 && after == 0) return dy;
+  return ctx.emit("pad", {dy}, {{"axes", Ints{axis}}, {"pads", Ints{before, after}}});
+}
+
+bool narrow_gradient(GradientContext& ctx) {
+  const Shape& x = ctx.shape(ctx.input(0));
+  const ValueId dy = ctx.gradient();
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), x.size()).value();
+  const Dim& size = x[static_cast<size_t>(axis)];
+  const int64_t length = ctx.attrs().integer("len");
+  if (ctx.has_input(1)) {
+    return ctx.fail(DiagCode::UnknownOp, "a range that begins where the run says has no gradient",
+                    "give the attribute start");
+  }
+  int64_t start = ctx.attrs().integer("start");
+  if (start < 0) start += static_cast<int64_t>(size);
+  ctx.give(0, between_zeros(ctx, dy, axis, start, size - start - length));
+  return true;
+}
+
+bool slice_gradient(GradientContext& ctx) {
+  const Shape x = ctx.shape(ctx.input(0));
+  const Ints starts = ctx.attrs().integers("starts");
+  const Ints ends = ctx.attrs().integers("ends");
+  Ints axes = ctx.attrs().has("axes") ? ctx.axes(ctx.attrs().integers("axes"), x.size()).value()
+                                      : axes_from(0, starts.size());
+  const Ints steps =
+      ctx.attrs().has("steps") ? ctx.attrs().integers("steps") : Ints(axes.size(), 1);
+  ValueId dy = ctx.gradient();
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const auto axis = static_cast<int64_t>(axes[i]);
+    const auto at = static_cast<size_t>(axis);
+    const Dim& size = x[at];
+    const auto step = static_cast<int64_t>(steps[i]);
+    const Dim count = ctx.shape(ctx.output(0))[at];
+    if (count == 0) {
+      ctx.give(0, ctx.filled(ctx.type(ctx.input(0)), 0));
+      return true;
+    }
+    const bool whole = starts[i] == 0 && ends[i] == size;
+    if (step == 1 && (whole || count == size)) continue;
+    Dim start = starts[i];
+    if (!start.is_free()) {
+      if (start < 0) start = start + size;
+      const Dim last = step > 0 ? size : size - 1;
+      if (start < 0) start = step > 0 ? Dim(0) : Dim(-1);
+      if (start > last) start = last;
+    }
+    const Dim distance = step > 0 ? step : -step;
+    if (step < 0) {
+      dy = ctx.emit("reverse", {dy}, {{"axes", Ints{axis}}});
+      start = start + step * (count - 1);
+    }
+    if (distance != 1) {
+      // Each element, then zeros up to the next: an axis of its own, padded and joined again.
+      Shape apart = ctx.shape(dy);
+      apart.insert(apart.begin() + axis + 1, 1);
+      dy = between_zeros(ctx, ctx.reshape(dy, apart), axis + 1, 0, distance - 1);
+      Shape joined = ctx.shape(dy);
+      joined[at] = joined[at] * distance;
+      joined.erase(joined.begin() + axis + 1);
+      dy = ctx.reshape(dy, joined);
+      dy = ctx.emit(
+          "slice", {dy},
+          {{"axes", Ints{axis}}, {"starts", Ints{0}}, {"ends", Ints{(count - 1) * distance + 1}}});
+    }
+    dy = between_zeros(ctx, dy, axis, start, size - start - ctx.shape(dy)[at]);
+  }
+  ctx.give(0, dy);
+  return true;
+}
+
+bool reverse_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.emit("reverse", {ctx.gradient()}, ctx.attributes()));
+  return true;
+}
+
+bool split_gradient(GradientContext& ctx) {
+  NodeBuilder::Inputs parts;
+  for (size_t i = 0; i < ctx.node().outputs.size(); ++i) parts.emplace_back(ctx.gradient(i));
+  ctx.give(0, ctx.emit("concat", std::move(parts), {{"axis", ctx.attrs().integer("axis")}}));
+  return true;
+}
+
 const AttrSpec kSliceAttrs[] = {
     {.name = "axes", .type = AttrType::IntList},
     {.name = "starts", .type = AttrType::IntList, .required = true},
@@ -354,6 +444,7 @@ const OpDef kSlices[] = {
      .infer = infer_narrow,
      .evaluate = evaluate_narrow,
      .decompose = decompose_narrow,
+     .gradient = narrow_gradient,
      .lower = lower_views<narrow_views>,
      .reads_strides = true,
      .view_kind = ViewKind::View},
@@ -362,6 +453,7 @@ const OpDef kSlices[] = {
      .attrs = kSliceAttrs,
      .infer = infer_views<slice_views>,
      .evaluate = evaluate_views<slice_views>,
+     .gradient = slice_gradient,
      .lower = lower_views<slice_views>,
      .reads_strides = true,
      .view_kind = ViewKind::View},
@@ -370,6 +462,7 @@ const OpDef kSlices[] = {
      .attrs = kReverseAttrs,
      .infer = infer_views<reverse_views>,
      .evaluate = evaluate_views<reverse_views>,
+     .gradient = reverse_gradient,
      .lower = lower_views<reverse_views>,
      .reads_strides = true,
      .view_kind = ViewKind::View},
@@ -387,6 +480,7 @@ const OpDef kSlices[] = {
      .attrs = kSplitAttrs,
      .infer = infer_views<split_views>,
      .evaluate = evaluate_views<split_views>,
+     .gradient = split_gradient,
      .lower = lower_views<split_views>,
      .reads_strides = true},
 };

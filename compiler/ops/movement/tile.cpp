@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile, repeat_interleave (ops.md 6) and resize_nearest_2x (9.5): every axis of x as two, one of
 // them a repetition of stride 0; one copy writes it, or none where the axis had size 1.
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/support/check.h"
+#include "schema/plan_header.h"
 
 namespace rlx {
 namespace {
@@ -120,6 +122,33 @@ bool lower_repeats(LowerContext& ctx) {
   return true;
 }
 
+// The sum over the copies.
+template <RepeatRule rule>
+bool repeats_gradient(GradientContext& ctx) {
+  const Shape x = ctx.shape(ctx.input(0));
+  const std::vector<Repeats> repeats = rule(ctx, x).value();
+  Shape apart;
+  Ints copies;
+  const auto add = [&](const Dim& size, bool is_copies) {
+    if (is_copies && size == 1) return;
+    if (is_copies) copies.push_back(static_cast<int64_t>(apart.size()));
+    apart.push_back(size);
+  };
+  for (size_t axis = 0; axis < repeats.size(); ++axis) {
+    add(repeats[axis].outer, true);
+    add(x[axis], false);
+    add(repeats[axis].inner, true);
+  }
+  if (apart.size() > kMaxRank) {
+    return ctx.fail(DiagCode::BadRank,
+                    "its gradient would take tensors of rank " + std::to_string(apart.size()),
+                    "repeat fewer axes at a time");
+  }
+  const ValueId split = ctx.reshape(ctx.gradient(), apart);
+  ctx.give(0, ctx.reshape(ctx.reduce("reduce_sum", split, copies), x));
+  return true;
+}
+
 constexpr AttrSpec kTileAttrs[] = {{.name = "repeats",
                                     .type = AttrType::IntList,
                                     .required = true,
@@ -140,6 +169,7 @@ const OpDef kTiles[] = {
      .attrs = kTileAttrs,
      .infer = infer_repeats<tile_repeats>,
      .evaluate = evaluate_repeats<tile_repeats>,
+     .gradient = repeats_gradient<tile_repeats>,
      .lower = lower_repeats<tile_repeats>,
      .reads_strides = true,
      .place_refusal = no_place_refusal},
@@ -148,6 +178,7 @@ const OpDef kTiles[] = {
      .attrs = kInterleaveAttrs,
      .infer = infer_repeats<interleave_repeats>,
      .evaluate = evaluate_repeats<interleave_repeats>,
+     .gradient = repeats_gradient<interleave_repeats>,
      .lower = lower_repeats<interleave_repeats>,
      .reads_strides = true,
      .place_refusal = no_place_refusal},
@@ -156,6 +187,7 @@ const OpDef kTiles[] = {
      .attrs = {},
      .infer = infer_repeats<double_repeats>,
      .evaluate = evaluate_repeats<double_repeats>,
+     .gradient = repeats_gradient<double_repeats>,
      .lower = lower_repeats<double_repeats>,
      .reads_strides = true,
      .place_refusal = no_place_refusal,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // transpose (ops.md 6): a view with permuted strides; consumers take them, or copy once.
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 
@@ -52,11 +53,25 @@ bool lower_transpose(LowerContext& ctx) {
 
 const AttrSpec kTransposeAttrs[] = {{.name = "perm", .type = AttrType::IntList, .minimum = 0}};
 
+bool transpose_gradient(GradientContext& ctx) {
+  const size_t rank = ctx.shape(ctx.input(0)).size();
+  const Ints perm = ctx.attrs().has("perm") ? ctx.attrs().integers("perm") : Ints();
+  Ints back(rank);
+  for (size_t d = 0; d < rank; ++d) {
+    const auto from =
+        perm.empty() ? rank - 1 - d : static_cast<size_t>(static_cast<int64_t>(perm[d]));
+    back[from] = static_cast<int64_t>(d);
+  }
+  ctx.give(0, ctx.transpose(ctx.gradient(), back));
+  return true;
+}
+
 const OpDef kTransposes[] = {{.name = "transpose",
                               .signature = "transpose(x; perm) -> y",
                               .attrs = kTransposeAttrs,
                               .infer = infer_transpose,
                               .evaluate = evaluate_transpose,
+                              .gradient = transpose_gradient,
                               .lower = lower_transpose,
                               .reads_strides = true,
                               .view_kind = ViewKind::View}};

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/positions.h"
@@ -156,6 +157,11 @@ constexpr AttrSpec kOneHotAttrs[] = {
      .consumed_by_infer = true},
 };
 
+bool trilu_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.emit("trilu", {ctx.gradient()}, ctx.attributes()));
+  return true;
+}
+
 }  // namespace
 
 std::span<const OpDef> trilu_ops() {
@@ -165,6 +171,7 @@ std::span<const OpDef> trilu_ops() {
             .attrs = kTriluAttrs,
             .infer = infer_trilu,
             .evaluate = evaluate_trilu,
+            .gradient = trilu_gradient,
             .lower = lower_elementwise,
             .scalar = scalar_trilu},
       OpDef{.name = "one_hot",

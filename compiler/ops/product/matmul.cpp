@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/matmul_activation.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/product/matmul_lower.h"
@@ -419,6 +420,59 @@ constexpr std::array kFusedAttrs = {
 };
 constexpr std::array<uint32_t, 2> kFusedOptional = {2, 3};
 
+// With A = a or its transpose and B likewise: dA = dy B^T, dB = A^T dy, each as its operand stands.
+bool matmul_gradient(GradientContext& ctx) {
+  const bool trans_a = ctx.attrs().flag("trans_a");
+  const bool trans_b = ctx.attrs().flag("trans_b");
+  const auto product = [&](ValueId p, ValueId q, bool trans_p, bool trans_q, ValueId like) {
+    return ctx.emit("matmul", {p, q},
+                    {{"trans_a", trans_p},
+                     {"trans_b", trans_q},
+                     {"out_dtype", std::string(name_of(ctx.dtype(like)))}});
+  };
+  ValueId a = ctx.input(0);
+  ValueId b = ctx.input(1);
+  ValueId dy = ctx.gradient();
+  // Vectors as matrices.
+  const Shape a_shape = ctx.shape(a);
+  const Shape b_shape = ctx.shape(b);
+  Shape y = ctx.shape(dy);
+  if (b_shape.size() == 1) {
+    b = ctx.reshape(b, trans_b ? Shape{1, b_shape[0]} : Shape{b_shape[0], 1});
+    y.push_back(1);
+  }
+  if (a_shape.size() == 1) {
+    a = ctx.reshape(a, trans_a ? Shape{a_shape[0], 1} : Shape{1, a_shape[0]});
+    y.insert(y.end() - 1, 1);
+  }
+  dy = ctx.reshape(dy, y);
+  // One matrix for all of a batch: the batch's rows are rows of one product.
+  if (ctx.shape(b).size() == 2 && ctx.shape(a).size() > 2 && !trans_a) {
+    const auto rows = [&](ValueId x) {
+      const Shape& shape = ctx.shape(x);
+      return ctx.reshape(x, {element_count(Shape(shape.begin(), shape.end() - 1)), shape.back()});
+    };
+    a = rows(a);
+    dy = rows(dy);
+  }
+  const auto give = [&](size_t input, ValueId gradient, const Shape& matrix, const Shape& shape) {
+    ctx.give(input, ctx.reshape(ctx.sum_to(gradient, matrix), shape));
+  };
+  if (ctx.wants(0)) {
+    give(0,
+         trans_a ? product(b, dy, trans_b, true, ctx.input(0))
+                 : product(dy, b, false, !trans_b, ctx.input(0)),
+         ctx.shape(a), a_shape);
+  }
+  if (ctx.wants(1)) {
+    give(1,
+         trans_b ? product(dy, a, true, trans_a, ctx.input(1))
+                 : product(a, dy, !trans_a, false, ctx.input(1)),
+         ctx.shape(b), b_shape);
+  }
+  return true;
+}
+
 constexpr std::array kMatmulOps = {
     OpDef{.name = "matmul",
           .signature = "matmul(a, b; trans_a=false, trans_b=false, out_dtype) -> y",
@@ -427,6 +481,7 @@ constexpr std::array kMatmulOps = {
           .attrs = kMatmulAttrs,
           .infer = infer_matmul,
           .evaluate = evaluate_matmul,
+          .gradient = matmul_gradient,
           .lower = lower_matmul,
           .place_refusal = product_place_refusal},
     OpDef{.name = "fused_matmul_bias_act",

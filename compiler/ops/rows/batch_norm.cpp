@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/rows/moments_lower.h"
 
@@ -211,6 +212,35 @@ constexpr std::array kBatchNormAttrs = {
     AttrSpec{.name = "unbiased", .type = AttrType::Bool, .default_text = "true"},
 };
 
+// The statistics that a run brings along are no parameters: they get nothing.
+bool batch_norm_gradient(GradientContext& ctx) {
+  for (size_t i = 1; i < ctx.node().outputs.size(); ++i) {
+    if (!ctx.has_gradient(i)) continue;
+    return ctx.fail(DiagCode::UnknownOp, "its statistics have no gradient",
+                    "stop it: stop_gradient");
+  }
+  const ValueId x = ctx.widen(ctx.input(0));
+  const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), ctx.shape(x).size()).value();
+  const bool training = ctx.attrs().flag("training");
+  ValueId mean = ctx.cast(ctx.input(3), ctx.dtype(x));
+  ValueId variance = ctx.cast(ctx.input(4), ctx.dtype(x));
+  if (training) {
+    Ints others = axes_from(0, ctx.shape(x).size());
+    others.erase(others.begin() + axis);
+    const ValueId kept = ctx.reduce("reduce_mean", x, others);
+    const ValueId centred = ctx.emit("sub", {x, kept});
+    mean = ctx.reshape(kept, {ctx.shape(x)[static_cast<size_t>(axis)]});
+    variance =
+        ctx.reduce("reduce_mean", ctx.emit("square", {centred}), others, NodeBuilder::Axes::Drop);
+  }
+  const ValueId inv_std = ctx.emit("rsqrt", {ctx.affine(variance, 1, ctx.attrs().real("eps"))});
+  const std::vector<ValueId> gradients = ctx.emit_all(
+      "batch_norm_backward", {ctx.input(0), ctx.input(1), ctx.gradient(), mean, inv_std},
+      {{"axis", axis}, {"training", training}}, 3);
+  for (size_t i = 0; i < gradients.size(); ++i) ctx.give(i, gradients[i]);
+  return true;
+}
+
 constexpr std::array kBatchNormOps = {
     OpDef{.name = "batch_norm",
           .signature = "batch_norm(x, gamma, beta, mean, var; axis=1, eps=1e-5, training=false, "
@@ -221,7 +251,8 @@ constexpr std::array kBatchNormOps = {
           .attrs = kBatchNormAttrs,
           .infer = infer_batch_norm,
           .evaluate = evaluate_batch_norm,
-          .decompose = decompose_batch_norm},
+          .decompose = decompose_batch_norm,
+          .gradient = batch_norm_gradient},
 };
 
 }  // namespace

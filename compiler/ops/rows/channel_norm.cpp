@@ -4,6 +4,7 @@
 // the rest is elementwise, so that it joins what stands around it.
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/op_def.h"
 
@@ -187,6 +188,15 @@ bool decompose_l2(RewriteContext& ctx) {
   return true;
 }
 
+bool channel_norm_gradient(GradientContext& ctx) {
+  const std::vector<ValueId> gradients = ctx.emit_all(
+      ctx.node().op + "_backward",
+      {ctx.input(0), ctx.has_input(1) ? std::optional(ctx.input(1)) : std::nullopt, ctx.gradient()},
+      ctx.attributes(), 3);
+  for (size_t i = 0; i < gradients.size(); ++i) ctx.give(i, gradients[i]);
+  return true;
+}
+
 constexpr uint32_t kChannelNormOptional[] = {1, 2};
 constexpr std::string_view kChannelNormModes[] = {"max", "add"};
 constexpr AttrSpec kGroupAttrs[] = {
@@ -222,6 +232,7 @@ constexpr OpDef channel_norm(std::string_view name, std::string_view signature,
           .infer = infer_channel_norm,
           .evaluate = evaluate_channel_norm,
           .decompose = decompose_channel_norm,
+          .gradient = channel_norm_gradient,
           .optional_inputs = kChannelNormOptional};
 }
 

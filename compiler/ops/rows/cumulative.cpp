@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/index_output.h"
 #include "compiler/ops/lowering/row_offers.h"
 #include "compiler/ops/lowering/rows.h"
@@ -309,6 +310,11 @@ constexpr AttrSpec kExtremeAttrs[] = {
      .consumed_by_infer = true},
 };
 
+bool cumsum_gradient(GradientContext& ctx) {
+  ctx.give(0, ctx.emit("cumsum_backward", {ctx.gradient()}, ctx.attributes()));
+  return true;
+}
+
 constexpr OpDef total_op(std::string_view name, std::string_view signature) {
   return {.name = name,
           .signature = signature,
@@ -331,8 +337,14 @@ constexpr OpDef extreme_op(std::string_view name, std::string_view signature) {
           .lower = lower_cumulative};
 }
 
+constexpr OpDef with_gradient(OpDef op, bool (*gradient)(GradientContext&)) {
+  op.gradient = gradient;
+  return op;
+}
+
 constexpr OpDef kCumulativeOps[] = {
-    total_op("cumsum", "cumsum(x; axis, exclusive=false, reverse=false) -> y"),
+    with_gradient(total_op("cumsum", "cumsum(x; axis, exclusive=false, reverse=false) -> y"),
+                  cumsum_gradient),
     total_op("cumprod", "cumprod(x; axis, exclusive=false, reverse=false) -> y"),
     extreme_op("cummax", "cummax(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),
     extreme_op("cummin", "cummin(x; axis, reverse=false, index_dtype=i32) -> values, [indices]"),

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/elementwise_region.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/region_codegen.h"
@@ -17,13 +18,6 @@ namespace {
 
 bool is_layer_norm(const NodeContext& ctx) {
   return ctx.node().op == "layer_norm";
-}
-
-// The dims that are normalised together: `axis` and all behind it.
-Ints axes_from(int64_t axis, size_t rank) {
-  Ints axes;
-  for (auto d = static_cast<size_t>(axis); d < rank; ++d) axes.push_back(static_cast<int64_t>(d));
-  return axes;
 }
 
 bool infer_norm(InferContext& ctx) {
@@ -365,7 +359,7 @@ bool lower_norm(LowerContext& ctx) {
   const std::optional<int64_t> axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return false;
   const TensorRef y = ctx.output(0);
-  const Ints axes = axes_from(*axis, shape.size());
+  const Ints axes = axes_from(static_cast<size_t>(*axis), shape.size());
   const Shape normalised(shape.begin() + *axis, shape.end());
   const Dim rows = element_count(Shape(shape.begin(), shape.begin() + *axis));
   if (rows == 0 || (element_count(shape) == 0 && ctx.node().outputs.size() == 1)) {
@@ -402,6 +396,22 @@ constexpr AttrSpec kRmsNormAttrs[] = {
     {.name = "gamma_offset", .type = AttrType::Float, .default_text = "0"},
 };
 
+bool norm_gradient(GradientContext& ctx) {
+  for (size_t i = 1; i < ctx.node().outputs.size(); ++i) {
+    if (!ctx.has_gradient(i)) continue;
+    return ctx.fail(DiagCode::UnknownOp, "its statistics have no gradient",
+                    "compute them by reduce_mean and variance");
+  }
+  const std::vector<ValueId> gradients = ctx.emit_all(
+      ctx.node().op + "_backward",
+      {ctx.input(0), ctx.has_input(1) ? std::optional(ctx.input(1)) : std::nullopt, ctx.gradient()},
+      ctx.attributes(), 3);
+  ctx.give(0, gradients[0]);
+  ctx.give(1, gradients[1]);
+  ctx.give(2, ctx.gradient());
+  return true;
+}
+
 constexpr OpDef kNormOps[] = {
     {.name = "layer_norm",
      .signature = "layer_norm(x, [gamma], [beta]; axis=-1, eps=1e-5) -> y, [mean], [inv_std]",
@@ -410,6 +420,7 @@ constexpr OpDef kNormOps[] = {
      .attrs = kLayerNormAttrs,
      .infer = infer_norm,
      .evaluate = evaluate_norm,
+     .gradient = norm_gradient,
      .lower = lower_norm,
      .optional_inputs = kNormOptional},
     {.name = "rms_norm",
@@ -419,6 +430,7 @@ constexpr OpDef kNormOps[] = {
      .attrs = kRmsNormAttrs,
      .infer = infer_norm,
      .evaluate = evaluate_norm,
+     .gradient = norm_gradient,
      .lower = lower_norm,
      .optional_inputs = kNormOptional},
 };

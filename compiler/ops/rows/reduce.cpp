@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/reduce_chain.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/reduce_lower.h"
@@ -212,6 +213,79 @@ bool evaluate_reduce(EvaluateContext& ctx) {
   return true;
 }
 
+// ---- gradients ----
+
+// A reduction's parts as its gradient reads them, with the reduced axes kept.
+class ReduceGradient {
+ public:
+  explicit ReduceGradient(GradientContext& ctx)
+      : ctx_(ctx),
+        x_(ctx.input(0)),
+        axes_(reduced_axes(ctx, ctx.shape(x_).size()).value()),
+        kept_(ctx.shape(x_)) {
+    for (const Dim& axis : axes_) kept_[static_cast<size_t>(static_cast<int64_t>(axis))] = 1;
+  }
+  [[nodiscard]] ValueId x() const { return x_; }
+  ValueId y() { return ctx_.reshape(ctx_.output(0), kept_); }
+  ValueId dy() { return ctx_.reshape(ctx_.gradient(), kept_); }
+  ValueId call(std::string_view op, ValueId a, ValueId b) { return ctx_.emit(op, {a, b}); }
+  ValueId sum(ValueId value) { return ctx_.reduce("reduce_sum", value, axes_); }
+  ValueId mean(ValueId value) { return ctx_.reduce("reduce_mean", value, axes_); }
+  ValueId number(double value) { return ctx_.scalar(ctx_.dtype(x_), value); }
+  // How many elements a result is made of, less so many.
+  ValueId count(double less = 0) {
+    Shape reduced;
+    for (const Dim& axis : axes_)
+      reduced.push_back(ctx_.shape(x_)[static_cast<size_t>(static_cast<int64_t>(axis))]);
+    const Dim elements = element_count(reduced);
+    if (!elements.is_free()) return number(static_cast<double>(elements.bound()) - less);
+    const ValueId ones = ctx_.filled({ctx_.dtype(x_), reduced}, 1);
+    const ValueId total =
+        ctx_.reduce("reduce_sum", ones, axes_from(0, reduced.size()), NodeBuilder::Axes::Drop);
+    return ctx_.affine(total, 1, -less);
+  }
+  void give(ValueId dx) { ctx_.give(0, ctx_.expand(dx, ctx_.shape(x_))); }
+
+ private:
+  GradientContext& ctx_;
+  ValueId x_;
+  Ints axes_;
+  Shape kept_;
+};
+
+bool reduce_gradient(GradientContext& ctx) {
+  ReduceGradient r(ctx);
+  const std::string& op = ctx.node().op;
+  const ValueId dy = r.dy();
+  if (op == "reduce_sum") {
+    r.give(dy);
+  } else if (op == "reduce_mean") {
+    r.give(r.call("div", dy, r.count()));
+  } else if (op == "reduce_sum_square") {
+    r.give(r.call("mul", ctx.affine(dy, 2), r.x()));
+  } else if (op == "reduce_l1") {
+    r.give(r.call("mul", dy, ctx.emit("sign", {r.x()})));
+  } else if (op == "reduce_l2") {
+    const ValueId y = r.y();
+    const ValueId factor =
+        ctx.emit("where", {r.call("eq", y, r.number(0)), r.number(0), r.call("div", dy, y)});
+    r.give(r.call("mul", factor, r.x()));
+  } else if (op == "reduce_log_sum") {
+    r.give(r.call("mul", dy, ctx.emit("exp", {ctx.emit("neg", {r.y()})})));
+  } else if (op == "reduce_log_sum_exp") {
+    r.give(r.call("mul", dy, ctx.emit("exp", {r.call("sub", r.x(), r.y())})));
+  } else if (op == "variance") {
+    const auto correction = static_cast<double>(ctx.attrs().integer("correction"));
+    const ValueId centred = r.call("sub", r.x(), r.mean(r.x()));
+    r.give(r.call("mul", r.call("div", ctx.affine(dy, 2), r.count(correction)), centred));
+  } else {  // reduce_max, reduce_min: evenly to all that are equal
+    const ValueId hit = r.call("eq", r.x(), r.y());
+    const ValueId hits = r.sum(ctx.cast(hit, ctx.dtype(r.x())));
+    r.give(ctx.emit("where", {hit, r.call("div", dy, hits), r.number(0)}));
+  }
+  return true;
+}
+
 constexpr AttrSpec kReduceAttrs[] = {
     {.name = "axes", .type = AttrType::IntList},
     {.name = "keep_dims",
@@ -228,7 +302,8 @@ constexpr AttrSpec kVarianceAttrs[] = {
     {.name = "correction", .type = AttrType::Int, .default_text = "1", .minimum = 0},
 };
 
-constexpr OpDef reduction(std::string_view name, std::string_view signature) {
+constexpr OpDef reduction(std::string_view name, std::string_view signature,
+                          bool (*gradient)(GradientContext&) = reduce_gradient) {
   return {.name = name,
           .signature = signature,
           .inputs = {1, 1},
@@ -236,6 +311,7 @@ constexpr OpDef reduction(std::string_view name, std::string_view signature) {
           .attrs = kReduceAttrs,
           .infer = infer_reduce,
           .evaluate = evaluate_reduce,
+          .gradient = gradient,
           .lower = lower_reduce,
           .reads_strides = true};
 }
@@ -245,7 +321,7 @@ constexpr OpDef kReduceOps[] = {
     reduction("reduce_mean", "reduce_mean(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_max", "reduce_max(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_min", "reduce_min(x; axes=all, keep_dims=false) -> y"),
-    reduction("reduce_prod", "reduce_prod(x; axes=all, keep_dims=false) -> y"),
+    reduction("reduce_prod", "reduce_prod(x; axes=all, keep_dims=false) -> y", nullptr),
     reduction("reduce_l1", "reduce_l1(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_l2", "reduce_l2(x; axes=all, keep_dims=false) -> y"),
     reduction("reduce_sum_square", "reduce_sum_square(x; axes=all, keep_dims=false) -> y"),
@@ -260,6 +336,7 @@ constexpr OpDef kReduceOps[] = {
      .attrs = kVarianceAttrs,
      .infer = infer_reduce,
      .evaluate = evaluate_reduce,
+     .gradient = reduce_gradient,
      .lower = lower_reduce,
      .reads_strides = true},
 };

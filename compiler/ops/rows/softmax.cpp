@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/offers.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/rows/row_tables.h"
@@ -221,6 +222,12 @@ bool lower_softmax(LowerContext& ctx) {
   return lower_by_offers(ctx, std::span<const Offer<Rows>>(kSoftmaxOffers), rows);
 }
 
+bool softmax_gradient(GradientContext& ctx) {
+  ctx.give(
+      0, ctx.emit(ctx.node().op + "_backward", {ctx.output(0), ctx.gradient()}, ctx.attributes()));
+  return true;
+}
+
 constexpr AttrSpec kSoftmaxAttrs[] = {
     {.name = "axis", .type = AttrType::Int, .default_text = "-1"}};
 
@@ -232,6 +239,7 @@ constexpr OpDef softmax_op(std::string_view name, std::string_view signature) {
           .attrs = kSoftmaxAttrs,
           .infer = infer_softmax,
           .evaluate = evaluate_softmax,
+          .gradient = softmax_gradient,
           .lower = lower_softmax,
           .reads_strides = true};
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/index_output.h"
 #include "compiler/ops/lowering/rows.h"
 #include "compiler/ops/prepare.h"
@@ -185,6 +186,21 @@ constexpr AttrSpec kSortAttrs[] = {
     kIndexDType,
 };
 
+// To the elements that were taken.
+bool sort_gradient(GradientContext& ctx) {
+  ValueId indices{};
+  if (ctx.node().outputs.size() > 1) {
+    indices = ctx.output(1);
+  } else {
+    indices = ctx.emit_all(ctx.node().op, ctx.node().inputs, ctx.attributes(), 2)[1];
+  }
+  if (is_float(ctx.dtype(indices))) indices = ctx.cast(indices, DType::i64);
+  const ValueId zeros = ctx.filled(ctx.type(ctx.input(0)), 0);
+  ctx.give(0, ctx.emit("scatter_elements", {zeros, indices, ctx.gradient()},
+                       {{"axis", ctx.attrs().integer("axis")}, {"reduction", std::string("add")}}));
+  return true;
+}
+
 constexpr OpDef kSortOps[] = {
     {.name = "topk",
      .signature = "topk(x, [k]; k, axis=-1, largest=true, sorted=true, index_dtype=i32) -> "
@@ -195,6 +211,7 @@ constexpr OpDef kSortOps[] = {
      .infer = infer_topk,
      .evaluate = evaluate_sort,
      .decompose = decompose_topk,
+     .gradient = sort_gradient,
      .lower = lower_sort,
      .optional_inputs = kTopkOptional},
     {.name = "sort",
@@ -205,6 +222,7 @@ constexpr OpDef kSortOps[] = {
      .attrs = kSortAttrs,
      .infer = infer_sort,
      .evaluate = evaluate_sort,
+     .gradient = sort_gradient,
      .lower = lower_sort},
     {.name = "argsort",
      .signature = "argsort(x; axis=-1, descending=false, stable=true, index_dtype=i32) -> indices",

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/vision/conv_offers.h"
 
@@ -198,6 +199,45 @@ bool lower_conv(LowerContext& ctx) {
   return lower_convolution(ctx, conv);
 }
 
+// What the convolution gave before its activation, and that one's gradient.
+ValueId before_activation(GradientContext& ctx, ValueId dy) {
+  const std::string activation = ctx.attrs().text("activation");
+  if (activation == "none") return dy;
+  Attributes window;
+  Attributes curve = {{"kind", activation}};
+  for (const auto& [name, value] : ctx.node().attributes) {
+    const bool is_curve = name == "alpha" || name == "beta" || name == "min" || name == "max";
+    if (name == "activation") continue;
+    (is_curve ? curve : window)[name] = value;
+  }
+  const ValueId sum = ctx.emit("conv", ctx.node().inputs, std::move(window));
+  return ctx.emit("activation_backward", {sum, dy}, std::move(curve));
+}
+
+bool conv_gradient(GradientContext& ctx) {
+  const ValueId dy = before_activation(ctx, ctx.gradient());
+  const auto window = [&](const char* shape, size_t input) {
+    Attributes attributes = {{shape, ctx.shape(ctx.input(input))},
+                             {"groups", ctx.attrs().integer("groups")}};
+    for (const char* name : {"stride", "pads", "dilation"}) {
+      const Ints values = ctx.attrs().integers(name);
+      if (!values.empty()) attributes[name] = values;
+    }
+    return attributes;
+  };
+  if (ctx.wants(0))
+    ctx.give(0, ctx.emit("conv_backward_input", {dy, ctx.input(1)}, window("x_shape", 0)));
+  if (ctx.wants(1))
+    ctx.give(1, ctx.emit("conv_backward_weight", {ctx.input(0), dy}, window("w_shape", 1)));
+  if (ctx.wants(2)) {
+    Ints others = axes_from(0, ctx.shape(dy).size());
+    others.erase(others.begin() + 1);
+    ctx.give(2, ctx.reduce("reduce_sum", dy, others, NodeBuilder::Axes::Drop));
+  }
+  ctx.give(3, dy);
+  return true;
+}
+
 constexpr std::array kConvAttrs = {
     AttrSpec{.name = "kernel",
              .type = AttrType::IntList,
@@ -241,6 +281,7 @@ constexpr std::array kConvOps = {
           .attrs = kConvAttrs,
           .infer = infer_conv,
           .evaluate = evaluate_conv,
+          .gradient = conv_gradient,
           .lower = lower_conv,
           .optional_inputs = kConvOptional,
           .reads_strides = true,

@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/conv_window.h"
 #include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/lower_context.h"
@@ -386,6 +387,48 @@ bool lower_conv_transpose(LowerContext& ctx) {
   return true;
 }
 
+// The roles of a convolution's two gradients change.
+bool conv_transpose_gradient(GradientContext& ctx) {
+  const ValueId dy = ctx.gradient();
+  const Shape& x = ctx.shape(ctx.input(0));
+  if (!ctx.attrs().integers("output_shape").empty()) {
+    return ctx.fail(DiagCode::UnknownOp, "with output_shape it has no gradient",
+                    "give pads and output_padding");
+  }
+  Attributes window = {{"groups", ctx.attrs().integer("groups")}};
+  for (const char* name : {"stride", "pads", "dilation"}) {
+    const Ints values = ctx.attrs().integers(name);
+    if (!values.empty()) window[name] = values;
+  }
+  if (ctx.wants(0)) {
+    ValueId dx = ctx.emit("conv", {dy, ctx.input(1)}, window);
+    for (size_t d = 2; d < x.size(); ++d) {
+      if (ctx.shape(dx)[d] == x[d]) continue;
+      dx = ctx.emit(
+          "slice", {dx},
+          {{"axes", Ints{static_cast<int64_t>(d)}}, {"starts", Ints{0}}, {"ends", Ints{x[d]}}});
+    }
+    ctx.give(0, dx);
+  }
+  if (ctx.wants(1)) {
+    const Ints stride = ctx.attrs().integers("stride");
+    const Ints padding = ctx.attrs().integers("output_padding");
+    for (size_t d = 0; d < padding.size(); ++d) {
+      const Dim step = stride.empty() ? Dim(1) : stride[d];
+      if (padding[d] < step) continue;
+      return ctx.fail(DiagCode::UnknownOp, "output_padding of a step or more has no gradient");
+    }
+    window["w_shape"] = ctx.shape(ctx.input(1));
+    ctx.give(1, ctx.emit("conv_backward_weight", {dy, ctx.input(0)}, window));
+  }
+  if (ctx.wants(2)) {
+    Ints others = axes_from(0, ctx.shape(dy).size());
+    others.erase(others.begin() + 1);
+    ctx.give(2, ctx.reduce("reduce_sum", dy, others, NodeBuilder::Axes::Drop));
+  }
+  return true;
+}
+
 constexpr AttrSpec list_of(std::string_view name, double minimum) {
   return {.name = name,
           .type = AttrType::IntList,
@@ -429,6 +472,7 @@ constexpr std::array<OpDef, 2> make_ops() {
                  "conv_transpose_gather(x, w, [bias]; as conv_transpose) -> y, by its kernel"),
   };
   ops[0].decompose = decompose_conv_transpose;
+  ops[0].gradient = conv_transpose_gradient;
   ops[1].lower = lower_conv_transpose;
   return ops;
 }

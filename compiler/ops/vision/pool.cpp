@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/lowering/conv_window.h"
 #include "compiler/ops/lowering/index_type.h"
@@ -541,6 +542,29 @@ constexpr std::array kGlobalAttrs = {
     AttrSpec{.name = "kind", .type = AttrType::String, .required = true, .choices = kKinds},
 };
 
+bool pool_gradient(GradientContext& ctx) {
+  const PoolKind kind = kind_of_node(ctx);
+  const ValueId x = ctx.input(0);
+  if (kind == PoolKind::Prod)
+    return ctx.fail(DiagCode::UnknownOp, "kind \"prod\" has no gradient", "sum logarithms");
+  Attributes attributes = {{"ceil_mode", ctx.attrs().flag("ceil_mode")}};
+  for (const char* name : {"kernel", "stride", "pads", "dilation"}) {
+    const Ints values = ctx.attrs().integers(name);
+    if (!values.empty()) attributes[name] = values;
+  }
+  if (is_extreme(kind)) {
+    const ValueId seen = kind == PoolKind::Min ? ctx.emit("neg", {x}) : x;
+    ctx.give(0, ctx.emit("max_pool_backward", {seen, ctx.gradient()}, std::move(attributes)));
+    return true;
+  }
+  attributes["x_shape"] = ctx.shape(x);
+  attributes["divisor_override"] =
+      kind == PoolKind::Sum ? int64_t{1} : ctx.attrs().integer("divisor_override");
+  attributes["count_include_pad"] = ctx.attrs().flag("count_include_pad");
+  ctx.give(0, ctx.emit("mean_pool_backward", {ctx.gradient()}, std::move(attributes)));
+  return true;
+}
+
 constexpr std::array kPoolOps = {
     OpDef{.name = "pool",
           .signature = "pool(x; kind, kernel, stride, pads, dilation, ceil_mode=false, "
@@ -551,6 +575,7 @@ constexpr std::array kPoolOps = {
           .attrs = kPoolAttrs,
           .infer = infer_pool,
           .evaluate = evaluate_pool,
+          .gradient = pool_gradient,
           .lower = lower_pool,
           .reads_strides = true,
           .place_refusal = pool_place_refusal,

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of graphs against central differences of the f64 evaluator.
+#include <cmath>
+
+#include "compiler/passes/differentiate.h"
+#include "compiler/passes/training_step.h"
+#include "tests/passes/pass_support.h"
+
+namespace rlx::test {
+namespace {
+
+// "x" is the value's name, `json` its node's attributes.
+std::string step_text(const std::string& op, const std::string& inputs, const std::string& output,
+                      const std::string& attributes = "{}") {
+  return R"({"op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [)" + output +
+         R"(], "attributes": )" + attributes + "}";
+}
+
+struct Problem {
+  std::vector<std::string> inputs;  // NAME:SHAPE, f64, or NAME:SHAPE:dtype
+  std::string nodes;                // of which one makes "y"
+  double low = -1.5;
+  double high = 1.5;
+};
+
+// The model with a loss that weighs every element of y differently.
+Module model_of(const Problem& problem) {
+  std::string inputs;
+  for (const std::string& text : problem.inputs) {
+    const size_t first = text.find(':');
+    const size_t second = text.find(':', first + 1);
+    const std::string dtype = second == std::string::npos ? "f64" : text.substr(second + 1);
+    inputs += (inputs.empty() ? "" : ", ") + std::string(R"({"name": ")") + text.substr(0, first) +
+              R"(", "dtype": ")" + dtype + R"(", "shape": )" +
+              text.substr(first + 1, second - first - 1) + "}";
+  }
+  return module_of(R"("inputs": [)" + inputs + R"(], "nodes": [)" + problem.nodes + ", " +
+                   step_text("sin", R"("y")", R"("wave")") + ", " +
+                   step_text("mul", R"("y", "wave")", R"("weighed")") + ", " +
+                   step_text("reduce_sum", R"("weighed")", R"("loss")") +
+                   R"(], "outputs": ["loss"])");
+}
+
+std::vector<Tensor> values_of(const Graph& graph, const Problem& problem) {
+  uint64_t state = 88172645463325252u;
+  std::vector<Tensor> tensors;
+  for (const ValueId id : graph.inputs) {
+    Tensor tensor = Tensor::zeros(graph.value(id).type);
+    const auto next = [&state] {
+      state ^= state << 13;
+      state ^= state >> 7;
+      state ^= state << 17;
+      return static_cast<double>(state % 100000) / 100000;
+    };
+    for (double& value : tensor.floats) value = problem.low + (problem.high - problem.low) * next();
+    for (size_t i = 0; i < tensor.integers.size(); ++i)
+      tensor.integers[i] = static_cast<int64_t>(3 * next());
+    tensors.push_back(std::move(tensor));
+  }
+  return tensors;
+}
+
+double loss_of(const Module& module, const std::vector<Tensor>& inputs) {
+  StateValues states;
+  Diagnostics diagnostics;
+  const auto outputs = evaluate_entry(module, module.entries[0], inputs, states, {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(outputs.has_value());
+  return outputs->at(0).floats.at(0);
+}
+
+void check_gradients(const Problem& problem) {
+  Module module = model_of(problem);
+  const Module forward = module;
+  Graph& graph = module.entries[0];
+  std::vector<ValueId> wanted;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (!is_float(graph.value(graph.inputs[i]).type.dtype)) continue;
+    wanted.push_back(graph.inputs[i]);
+    places.push_back(i);
+  }
+  Diagnostics diagnostics;
+  const auto gradients = differentiate(module, graph, graph.outputs()[0], wanted, diagnostics);
+  INFO(problem.nodes << "\n" << diagnostics.text());
+  REQUIRE(gradients.has_value());
+  for (const auto& gradient : *gradients) {
+    REQUIRE(gradient.has_value());
+    graph.add_output(*gradient);
+  }
+  INFO(find_fault(module).value_or(""));
+  REQUIRE_FALSE(find_fault(module).has_value());
+  std::vector<Tensor> inputs = values_of(graph, problem);
+  StateValues states;
+  const auto outputs = evaluate_entry(module, graph, inputs, states, {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(outputs.has_value());
+  constexpr double kStep = 1e-5;
+  for (size_t k = 0; k < places.size(); ++k) {
+    const Tensor& got = outputs->at(k + 1);
+    std::vector<double>& x = inputs[places[k]].floats;
+    REQUIRE(got.floats.size() == x.size());
+    for (size_t i = 0; i < x.size(); ++i) {
+      const double old = x[i];
+      x[i] = old + kStep;
+      const double above = loss_of(forward, inputs);
+      x[i] = old - kStep;
+      const double below = loss_of(forward, inputs);
+      x[i] = old;
+      const double wanted_value = (above - below) / (2 * kStep);
+      INFO("input " << places[k] << " element " << i << ": got " << got.floats[i] << ", wanted "
+                    << wanted_value);
+      CHECK(std::fabs(got.floats[i] - wanted_value) <=
+            1e-5 * std::max(1.0, std::fabs(wanted_value)));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("T156 gradients_of_every_curve_are_differences") {
+  for (const char* op :
+       {"neg",          "abs",         "sin",   "cos",   "tanh",       "sigmoid", "exp",
+        "exp2",         "expm1",       "erf",   "relu",  "leaky_relu", "elu",     "celu",
+        "selu",         "gelu",        "silu",  "swish", "gelu_tanh",  "mish",    "softplus",
+        "softsign",     "square",      "atan",  "asinh", "sinh",       "cosh",    "hard_swish",
+        "hard_sigmoid", "log_sigmoid", "affine"}) {
+    check_gradients({.inputs = {"x:[3, 5]"}, .nodes = step_text(op, R"("x")", R"("y")")});
+  }
+  for (const char* op : {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "reciprocal"}) {
+    check_gradients({.inputs = {"x:[3, 5]"},
+                     .nodes = step_text(op, R"("x")", R"("y")"),
+                     .low = 0.4,
+                     .high = 2});
+  }
+  for (const char* op : {"tan", "asin", "acos", "atanh"}) {
+    check_gradients({.inputs = {"x:[7]"},
+                     .nodes = step_text(op, R"("x")", R"("y")"),
+                     .low = -0.8,
+                     .high = 0.8});
+  }
+}
+
+TEST_CASE("gradients_of_broadcast_operands_are_sums") {
+  for (const char* op : {"add", "sub", "mul", "div", "max", "min", "pow", "atan2", "mod", "fmod"}) {
+    check_gradients({.inputs = {"a:[3, 1, 4]", "b:[2, 1]"},
+                     .nodes = step_text(op, R"("a", "b")", R"("y")"),
+                     .low = 0.3,
+                     .high = 1.9});
+  }
+  check_gradients({.inputs = {"a:[3, 1]", "b:[4]", "c:[3, 4]:i32"},
+                   .nodes = step_text("cast", R"("c")", R"("m")", R"({"to": "bool"})") + ", " +
+                            step_text("where", R"("m", "a", "b")", R"("y")")});
+  check_gradients(
+      {.inputs = {"a:[3, 4]", "s:[4]"}, .nodes = step_text("prelu", R"("a", "s")", R"("y")")});
+  check_gradients(
+      {.inputs = {"a:[3, 4]"},
+       .nodes = step_text("clamp", R"("a")", R"("y")", R"({"min": -0.5, "max": 0.7})")});
+  check_gradients({.inputs = {"a:[4]", "b:[4]", "c:[4]"},
+                   .nodes = step_text("fma", R"("a", "b", "c")", R"("y")")});
+}
+
+TEST_CASE("gradients_of_products") {
+  const auto product = [](const char* a, const char* b, const char* attributes) {
+    check_gradients({.inputs = {std::string("a:") + a, std::string("b:") + b},
+                     .nodes = step_text("matmul", R"("a", "b")", R"("y")", attributes)});
+  };
+  product("[3, 4]", "[4, 2]", "{}");
+  product("[4, 3]", "[4, 2]", R"({"trans_a": true})");
+  product("[3, 4]", "[2, 4]", R"({"trans_b": true})");
+  product("[4, 3]", "[2, 4]", R"({"trans_a": true, "trans_b": true})");
+  product("[2, 3, 4]", "[4, 2]", "{}");
+  product("[2, 3, 4]", "[2, 4]", R"({"trans_b": true})");
+  product("[2, 1, 3, 4]", "[3, 4, 2]", "{}");
+  product("[3, 4]", "[2, 4, 2]", "{}");
+  product("[4]", "[4, 2]", "{}");
+  product("[3, 4]", "[4]", "{}");
+  product("[4]", "[4]", "{}");
+  check_gradients({.inputs = {"a:[2, 3, 4]", "b:[4, 2, 5]"},
+                   .nodes = step_text("dot_general", R"("a", "b")", R"("y")",
+                                      R"({"lhs_contracting": [2], "rhs_contracting": [0],
+                                     "lhs_batch": [0], "rhs_batch": [1]})")});
+}
+
+TEST_CASE("gradients_of_reductions_and_rows") {
+  for (const char* op : {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_l1",
+                         "reduce_l2", "reduce_sum_square", "reduce_log_sum_exp", "variance"}) {
+    check_gradients({.inputs = {"x:[3, 4, 2]"},
+                     .nodes = step_text(op, R"("x")", R"("y")", R"({"axes": [0, 2]})")});
+  }
+  check_gradients({.inputs = {"x:[3, 4]"},
+                   .nodes = step_text("reduce_log_sum", R"("x")", R"("y")", R"({"axes": [1]})"),
+                   .low = 0.2});
+  for (const char* op : {"softmax", "log_softmax"}) {
+    check_gradients(
+        {.inputs = {"x:[3, 4, 2]"}, .nodes = step_text(op, R"("x")", R"("y")", R"({"axis": 1})")});
+  }
+  for (const char* op : {"layer_norm", "rms_norm"}) {
+    check_gradients({.inputs = {"x:[3, 5]", "g:[5]", "b:[5]"},
+                     .nodes = step_text(op, R"("x", "g", "b")", R"("y")")});
+  }
+  check_gradients(
+      {.inputs = {"x:[2, 4, 3]", "g:[4]", "b:[4]"},
+       .nodes = step_text("group_norm", R"("x", "g", "b")", R"("y")", R"({"num_groups": 2})")});
+  for (const char* op : {"instance_norm", "layer_norm2d"}) {
+    check_gradients({.inputs = {"x:[2, 3, 2, 2]", "g:[3]", "b:[3]"},
+                     .nodes = step_text(op, R"("x", "g", "b")", R"("y")")});
+  }
+  check_gradients(
+      {.inputs = {"x:[4, 3, 2]", "g:[3]", "b:[3]"},
+       .nodes = step_text("variance", R"("x")", R"("v")", R"({"axes": [0, 2], "correction": 0})") +
+                ", " + step_text("stop_gradient", R"("v")", R"("vs")") + ", " +
+                step_text("reduce_mean", R"("x")", R"("m")", R"({"axes": [0, 2]})") + ", " +
+                step_text("stop_gradient", R"("m")", R"("ms")") + ", " +
+                step_text("batch_norm", R"("x", "g", "b", "ms", "vs")", R"("y")",
+                          R"({"training": true})")});
+  for (const char* exclusive : {"false", "true"}) {
+    check_gradients(
+        {.inputs = {"x:[3, 4]"},
+         .nodes = step_text("cumsum", R"("x")", R"("y")",
+                            std::string(R"({"axis": 1, "exclusive": )") + exclusive + "}")});
+  }
+  check_gradients(
+      {.inputs = {"x:[3, 6]"}, .nodes = step_text("topk", R"("x")", R"("y")", R"({"k": 2})")});
+  check_gradients({.inputs = {"x:[3, 4]"},
+                   .nodes = step_text("sort", R"("x")", R"("y", "i")", R"({"axis": 0})")});
+}
+
+TEST_CASE("gradients_of_movement") {
+  const auto one = [](const char* shape, const char* op, const char* attributes) {
+    check_gradients({.inputs = {std::string("x:") + shape},
+                     .nodes = step_text(op, R"("x")", R"("y")", attributes)});
+  };
+  one("[2, 6]", "reshape", R"({"shape": [3, 4]})");
+  one("[2, 3, 4]", "transpose", R"({"perm": [2, 0, 1]})");
+  one("[2, 3]", "transpose", "{}");
+  one("[3, 8]", "slice", R"({"axes": [1], "starts": [1], "ends": [7], "steps": [2]})");
+  one("[3, 8]", "slice",
+      R"({"axes": [1, 0], "starts": [-1, 1], "ends": [-9, 3], "steps": [-3, 1]})");
+  one("[3, 8]", "slice", R"({"axes": [1], "starts": [-3], "ends": [100]})");
+  one("[3, 8]", "narrow", R"({"axis": 1, "start": 2, "len": 3})");
+  one("[3, 4]", "reverse", R"({"axes": [1]})");
+  one("[3, 1]", "expand", R"({"shape": [2, 3, 4]})");
+  one("[3, 2]", "tile", R"({"repeats": [2, 3]})");
+  one("[3, 2]", "repeat_interleave", R"({"axis": 1, "repeats": 3})");
+  one("[1, 2, 3, 2]", "resize_nearest_2x", "{}");
+  one("[1, 8, 2, 3]", "depth_to_space", R"({"block": 2})");
+  one("[3, 4]", "pad", R"({"pads": [1, 0, 2, -1], "value": 3})");
+  one("[3, 4]", "roll", R"({"axes": [1], "shifts": [3]})");
+  one("[4, 4]", "trilu", R"({"k": 1})");
+  one("[3, 4]", "dropout", R"({"p": 0.4, "training": true, "seed": 7})");
+  check_gradients({.inputs = {"a:[2, 3]", "b:[2, 1]"},
+                   .nodes = step_text("concat", R"("a", "b")", R"("y")", R"({"axis": 1})")});
+  check_gradients({.inputs = {"a:[2, 3]", "b:[2, 3]"},
+                   .nodes = step_text("stack", R"("a", "b")", R"("y")", R"({"axis": 1})")});
+  check_gradients(
+      {.inputs = {"x:[2, 6]"},
+       .nodes = step_text("split", R"("x")", R"("p", "q", "r")", R"({"axis": 1, "num": 3})") +
+                ", " + step_text("mul", R"("p", "r")", R"("y")")});
+  check_gradients({.inputs = {"x:[2, 4, 3]", "i:[3]:i64"},
+                   .nodes = step_text("gather", R"("x", "i")", R"("y")", R"({"axis": 1})")});
+  check_gradients(
+      {.inputs = {"x:[4, 3]", "i:[2, 2]:i32"},
+       .nodes = step_text("embedding", R"("x", "i")", R"("y")", R"({"padding_idx": 1})")});
+  check_gradients({.inputs = {"x:[4, 3]", "i:[2, 3]:i64"},
+                   .nodes = step_text("gather_elements", R"("x", "i")", R"("y")")});
+  check_gradients({.inputs = {"x:[4, 3]", "i:[2, 1]:i64"},
+                   .nodes = step_text("gather_nd", R"("x", "i")", R"("y")")});
+  check_gradients(
+      {.inputs = {"u:[5, 2]", "i:[5]:i64", "b:[3, 2]"},
+       .nodes = step_text("scatter_add", R"("u", "i", "b")", R"("y")", R"({"dim0": 3})")});
+}
+
+TEST_CASE("T163 T164 gradients_of_windows") {
+  const auto conv = [](const char* x, const char* w, const char* b, const char* attributes) {
+    check_gradients(
+        {.inputs = {std::string("x:") + x, std::string("w:") + w, std::string("b:") + b},
+         .nodes = step_text("conv", R"("x", "w", "b")", R"("y")", attributes)});
+  };
+  conv("[2, 2, 5, 4]", "[3, 2, 3, 2]", "[3]", R"({"stride": [2, 1], "pads": [1, 0, 1, 1]})");
+  conv("[1, 4, 5]", "[2, 2, 3]", "[2]", R"({"groups": 2, "dilation": [2], "pads": [1, 1]})");
+  conv("[1, 2, 4, 4]", "[2, 2, 3, 3]", "[2]", R"({"activation": "relu"})");
+  check_gradients({.inputs = {"x:[1, 2, 3, 3]", "w:[2, 3, 3, 2]", "b:[3]"},
+                   .nodes = step_text("conv_transpose", R"("x", "w", "b")", R"("y")",
+                                      R"({"stride": [2, 2], "pads": [1, 0, 0, 1],
+                                     "output_padding": [1, 0]})")});
+  for (const char* kind : {"max", "min", "mean", "sum"}) {
+    check_gradients({.inputs = {"x:[1, 2, 5, 6]"},
+                     .nodes = step_text("pool", R"("x")", R"("y")",
+                                        std::string(R"({"kernel": [3, 2], "stride": [2, 2],
+                                                   "pads": [1, 0, 1, 0], "kind": ")") +
+                                            kind + R"("})")});
+  }
+  for (const char* kind : {"max", "mean"}) {
+    check_gradients({.inputs = {"x:[1, 2, 4, 4]"},
+                     .nodes = step_text("global_pool", R"("x")", R"("y")",
+                                        std::string(R"({"kind": ")") + kind + R"("})")});
+    check_gradients(
+        {.inputs = {"x:[1, 2, 4, 4]"},
+         .nodes = step_text("adaptive_pool", R"("x")", R"("y")",
+                            std::string(R"({"out": [2, 2], "kind": ")") + kind + R"("})")});
+  }
+}
+
+TEST_CASE("T160 gradient_of_cross_entropy") {
+  check_gradients({.inputs = {"x:[3, 4]", "t:[3]:i64"},
+                   .nodes = step_text("softmax_cross_entropy", R"("x", "t")", R"("y")",
+                                      R"({"reduction": "mean", "label_smoothing": 0.2})")});
+  check_gradients({.inputs = {"x:[2, 4, 3]", "t:[2, 3]:i64"},
+                   .nodes = step_text("softmax_cross_entropy", R"("x", "t")", R"("y")")});
+}
+
+TEST_CASE("T81 gradients_of_attention") {
+  check_gradients(
+      {.inputs = {"q:[1, 4, 3, 2]", "k:[1, 2, 5, 2]", "v:[1, 2, 5, 3]", "b:[1, 1, 3, 5]"},
+       .nodes = step_text("attention", R"("q", "k", "v", null, "b")", R"("y")",
+                          R"({"num_heads": 4, "num_kv_heads": 2, "head_dim": 2, "v_head_dim": 3,
+                              "q_layout": "bhsd", "kv_layout": "bhsd", "causal": true,
+                              "softcap": 2})")});
+}
+
+TEST_CASE("fused_ops_are_differentiated_by_what_they_are_made_of") {
+  check_gradients(
+      {.inputs = {"x:[3, 4]", "r:[3, 4]", "g:[4]"},
+       .nodes = step_text("fused_residual_rms_norm", R"("x", "r", null, "g")", R"("y")")});
+  check_gradients(
+      {.inputs = {"a:[3, 4]", "b:[3, 4]"}, .nodes = step_text("glu", R"("a", "b")", R"("y")")});
+}
+
+TEST_CASE("all_operators_without_a_gradient_are_listed") {
+  Module module = module_of(
+      R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4, 4]}],
+         "nodes": [)" +
+      step_text("cumprod", R"("x")", R"("a")", R"({"axis": 0})") + ", " +
+      step_text("reduce_prod", R"("a")", R"("b")") + R"(], "outputs": ["b"])");
+  Graph& graph = module.entries[0];
+  Diagnostics diagnostics;
+  const auto gradients =
+      differentiate(module, graph, graph.outputs()[0], graph.inputs, diagnostics);
+  CHECK_FALSE(gradients.has_value());
+  CHECK(diagnostics.text().find("cumprod \"a\", reduce_prod \"b\"") != std::string::npos);
+}
+
+TEST_CASE("a_loss_is_a_float_scalar") {
+  Module module = module_of(R"("inputs": [{"name": "x", "dtype": "f32", "shape": [4]}],
+                              "nodes": [)" +
+                            step_text("sin", R"("x")", R"("y")") + R"(], "outputs": ["y"])");
+  Graph& graph = module.entries[0];
+  Diagnostics diagnostics;
+  CHECK_FALSE(differentiate(module, graph, graph.outputs()[0], graph.inputs, diagnostics));
+  CHECK(diagnostics.text().find("the loss \"y\" is f32[4], wanted a float scalar") !=
+        std::string::npos);
+}
+
+TEST_CASE("a_training_step_moves_params_and_keeps_what_is_frozen") {
+  Module module = module_of(
+      R"("params": [{"name": "w", "dtype": "f64", "shape": [3], "data": {"values": [1, 2, 3]}},
+                    {"name": "c", "dtype": "f64", "shape": [3], "data": {"values": [2, 2, 2]}}],
+         "inputs": [{"name": "x", "dtype": "f64", "shape": [3]}],
+         "nodes": [)" +
+      step_text("mul", R"("w", "x")", R"("p")") + ", " + step_text("mul", R"("p", "c")", R"("q")") +
+      ", " + step_text("reduce_sum", R"("q")", R"("loss")") + R"(], "outputs": ["loss", "p"])");
+  Diagnostics diagnostics;
+  const TrainingOptions options{
+      .loss = "loss", .frozen = {"c"}, .optimizer = Optimizer::Sgd, .lr = 0.5, .accumulate = 2};
+  REQUIRE(make_training_step(module, options, diagnostics));
+  INFO(find_fault(module).value_or("") << print(module));
+  REQUIRE_FALSE(find_fault(module).has_value());
+  REQUIRE(module.entries.size() == 3);
+  const auto entry = [&](const std::string& name) -> const Graph& {
+    for (const Graph& graph : module.entries) {
+      if (graph.name == name) return graph;
+    }
+    FAIL("no entry " << name);
+    return module.entries[0];
+  };
+  StateValues states;
+  const auto run = [&](const std::string& name, std::vector<double> x) {
+    Tensor tensor = Tensor::zeros({DType::f64, {3}});
+    tensor.floats = std::move(x);
+    const auto outputs = evaluate_entry(module, entry(name), {tensor}, states, {}, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(outputs.has_value());
+    return outputs->at(0).floats.at(0);
+  };
+  CHECK(run("accumulate", {1, 0, 0}) == 2);
+  CHECK_FALSE(states.contains("w"));  // it keeps its weight
+  CHECK(run("train", {0, 1, 0}) == 4);
+  // The mean of the two gradients, which are 2 x.
+  CHECK(states.at("w").floats == std::vector<double>{0.5, 1.5, 3});
+  CHECK(run("eval", {1, 1, 1}) == 10);
+  CHECK(states.at("optimizer.step").integers == std::vector<int64_t>{1});
+  CHECK_FALSE(states.contains("c"));
+}
+
+}  // namespace rlx::test
