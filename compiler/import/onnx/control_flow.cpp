@@ -187,6 +187,19 @@ class LoopImport {
     return body_of(reader_, control_, "body", graph_, types);
   }
 
+  // A body that cannot be was reported; what would put its trips in place, where more is known, is
+  // said too.
+  Builder::Body make_node_body() {
+    try {
+      return make_body();
+    } catch (const SkippedNode&) {
+      const std::string why = ", which would put its trips in place one by one";
+      if (trips_ && !known_trips_) reader_.known(0, "its trip count" + why);
+      if (condition_) reader_.known(1, "its condition" + why);
+      throw;
+    }
+  }
+
   int64_t bound() {
     if (known_trips_) return *known_trips_;
     if (control_.max_iterations) return *control_.max_iterations;
@@ -200,7 +213,7 @@ class LoopImport {
 
   void make_node() {
     const int64_t most = bound();
-    const Builder::Body body = make_body();
+    const Builder::Body body = make_node_body();
     check_condition(reader_, body.outputs.front(), "the body's condition");
     std::vector<TensorType> types;
     for (size_t i = 1; i < body.outputs.size(); ++i) {

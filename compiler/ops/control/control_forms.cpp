@@ -9,7 +9,7 @@ namespace {
 // The odd number nearest to 2^32 over the golden ratio: shifts of small trips lie far apart.
 constexpr uint32_t kStreamStep = 0x9E3779B9;
 
-const AttributeReader attributes_of(const Node& node) {
+AttributeReader attributes_of(const Node& node) {
   return {*find_op(node.op), node.attributes};
 }
 
