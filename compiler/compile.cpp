@@ -156,7 +156,8 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
 void schedule_programs(TargetBuild& build, const CompileOptions& options) {
   for (const Program& program : build.programs) {
     const auto start = std::chrono::steady_clock::now();
-    build.schedules.push_back(schedule(program, {.in_place = options.in_place}));
+    build.schedules.push_back(
+        schedule(program, {.in_place = options.in_place, .serial = options.serial}));
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     build.schedule_seconds.push_back(elapsed.count());
   }

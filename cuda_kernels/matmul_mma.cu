@@ -11,8 +11,8 @@
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts (lib/split_f32.cuh), settled with every tile
-//   of depth; where a sum is not finite, it is computed again by f32 fused multiply-adds. Warpgroups take f32 operands along the depth as
-//   they are for their high parts, which the tensor core cuts off, and leave low * low out: for sums of 256 products and more.
+//   of depth; where a sum is not finite, it is computed again by f32 fused multiply-adds. Warpgroups
+//   leave low * low out.
 // ptxas: spills because tiles of f32 for warpgroups are multiplied by warps where there are none: 16 bytes on sm_80.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
@@ -370,17 +370,14 @@ RLX_FN void multiply_in_turn(const Work& work, WarpPlace warp, Accumulators& acc
 }
 
 #if RLX_PART_GROUPS
-// Low parts of a panel along the depth, of the pieces that this thread copied.
+// Splits the pieces that this thread copied of a panel along the depth; high parts stay.
 template <typename P>
-RLX_FN void put_low_parts(rlx_u32 panel, rlx_u32 low) {
+RLX_FN void split_panel(rlx_u32 panel, rlx_u32 low) {
   constexpr rlx_u32 kChunks = P::kRows * P::kRowChunks;
   static_assert(kChunks % kThreads == 0, "whole turns");
   RLX_UNROLL for (rlx_u32 index = rlx_local_index; index < kChunks; index += kThreads) {
     const rlx_u32 at = P::at(index / P::kRowChunks, index % P::kRowChunks);
-    rlx_u32 words[4];
-    rlx_shared_load4(words, panel + at);
-    RLX_UNROLL for (int e = 0; e < 4; ++e) words[e] = rlx_low_of_cut_f32(words[e]);
-    rlx_shared_store4(low + at, words);
+    rlx_split_shared4(panel + at, low + at);
   }
 }
 
@@ -419,12 +416,12 @@ RLX_FN void multiply_parts_in_turn(const Work& work, WarpPlace warp, Accumulator
     const rlx_u32 b_low = a_low + kPartsBytesA;
     const rlx_u32 b = RLX_B_BY_LINE ? b_low + kPartsBytesB : a + PanelA::kBytes;
     rlx_wait_copies<kAhead - 1>();
-    put_low_parts<PanelA>(a, a_low);
+    split_panel<PanelA>(a, a_low);
 #if RLX_B_BY_LINE
     rlx_barrier();
     turn_parts(a + PanelA::kBytes, b, b_low);
 #else
-    put_low_parts<PanelB>(b, b_low);
+    split_panel<PanelB>(b, b_low);
 #endif
     rlx_wgmma_wait<0>();
     rlx_fence_async_shared();

@@ -52,6 +52,7 @@ NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 LARGEST_DIM = 1 << 31  # of a dynamic dimension for which no maximum is given
 # Nodes that compute nothing: checks of what torch.export assumed.
 IGNORED = ("_assert_async", "_assert_tensor_metadata", "sym_constrain_range", "_check")
+CONTROL_FLOW = ("cond", "while_loop", "scan")  # of torch.ops.higher_order
 SAMPLES = 65  # values of each dynamic dim for which an assertion on shapes is tried
 
 
@@ -194,11 +195,13 @@ def run_decompositions(program):
 # ---- from a program to a graph
 
 class Converter:
-    def __init__(self, program, name, dynamic, ranges):
+    def __init__(self, program, name, dynamic, ranges, max_iterations=None):
         self.program, self.ranges = program, ranges
         self.labels = {(key, axis): wanted[0] if isinstance(wanted, tuple) else wanted  # the user's name of an input's axis
                        for key, axes in dynamic.items() for axis, wanted in axes.items()}
         self.graph = Graph(name)
+        self.module = program.graph_module  # whose nodes are being converted
+        self.max_iterations = max_iterations
         self.values = {}  # node's name: Tensor, or list of them
         self.faults = []  # (operator, why, node, source)
 
@@ -272,6 +275,9 @@ class Converter:
             return
         if is_check(node):
             return
+        if target in CONTROL_FLOW:
+            self.add_control_flow(node, target)
+            return
         if "_assert_scalar" in target:
             self.check_assertion(self.resolve(node.args[0]))
             return
@@ -290,6 +296,67 @@ class Converter:
         except Unsupported as error:
             self.faults.append((target, str(error), node.name, source))
             self.values[node.name] = self.stand_in(value)
+
+    def add_control_flow(self, node, target):
+        source = source_of(node)
+        try:
+            row = getattr(self, "convert_" + target)(*node.args)
+        except Unsupported as error:
+            self.faults.append((target, str(error), node.name, source))
+            self.values[node.name] = self.stand_in(node.meta["val"])
+            return
+        results = [Tensor(self.graph.unique(f"{node.name}.{i}"), value.dtype, tuple(value.shape))
+                   for i, value in enumerate(node.meta["val"])]
+        row = {"name": self.graph.unique(node.name), **row, "outputs": [result.name for result in results]}
+        if source:
+            row["source"] = source
+        self.graph.nodes.append(row)
+        self.values[node.name] = results
+
+    def operands(self, nodes):
+        """The names of tensors that a body is given."""
+        tensors = [self.resolve(node) for node in nodes]
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            raise Unsupported("an operand that is no tensor; make it one with torch.tensor, or fix it in the model")
+        return [tensor.name for tensor in tensors]
+
+    def body(self, function, order=None):
+        """A graph of the program as a body; order: of its inputs by their places."""
+        outer = self.module, self.values, self.graph.nodes
+        self.module, self.values, self.graph.nodes = getattr(self.module, function.target), {}, []
+        inputs, outputs = [], []
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                value = node.meta["val"]
+                if not isinstance(value, torch.Tensor):
+                    raise Unsupported("a body with an input that is no tensor")
+                inputs.append(self.graph.unique(f"{function.target}.{node.name}"))
+                self.values[node.name] = Tensor(inputs[-1], value.dtype, tuple(value.shape))
+            elif node.op == "call_function":
+                self.add_node(node)
+            elif node.op == "output":
+                outputs = self.operands(node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]])
+        nodes = self.graph.nodes
+        self.module, self.values, self.graph.nodes = outer
+        return {"inputs": [inputs[at] for at in order] if order else inputs, "nodes": nodes, "outputs": outputs}
+
+    def convert_cond(self, predicate, taken, other, operands=()):
+        return {"op": "if", "inputs": self.operands([predicate, *operands]),
+                "bodies": {"then": self.body(taken), "else": self.body(other)}}
+
+    def convert_while_loop(self, condition, function, carried, additional=()):
+        if self.max_iterations is None:
+            raise Unsupported("how many trips it takes is known only in the run; say how many there are at most with --max-iterations")
+        return {"op": "while", "inputs": self.operands([*carried, *additional]), "attributes": {"max_iterations": self.max_iterations},
+                "bodies": {"cond": self.body(condition), "body": self.body(function)}}
+
+    def convert_scan(self, function, init, xs, additional=()):
+        # Here: carries, slices, what every step sees; in a graph file what every step sees stands second.
+        carries, sliced = len(init), len(xs)
+        order = [*range(carries), *range(carries + sliced, carries + sliced + len(additional)), *range(carries, carries + sliced)]
+        return {"op": "scan", "inputs": self.operands([*init, *additional, *xs]),
+                "attributes": {"num_carry": carries, "num_bcast": len(additional), "num_xs": sliced},
+                "bodies": {"body": self.body(function, order)}}
 
     def check_assertion(self, value):
         """What torch.export could not prove of dynamic dims, tried over their ranges."""
@@ -447,17 +514,18 @@ def find_rlxc(given):
     raise ExportError("rlxc is needed to write .rlxg: give it as --rlxc, or write a .json")
 
 
-def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None):
-    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}).run()
+def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, max_iterations=None):
+    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}, max_iterations).run()
     write(graph, output, rlxc)
     return graph
 
 
-def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None):
+def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None, max_iterations=None):
     """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
 
     dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16,
-    bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg.
+    bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg. max_iterations: of
+    each while_loop, the most trips.
     Raises ExportError with everything that stands in the way."""
     kwargs = dict(kwargs or {})
     if precision:
@@ -467,7 +535,7 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
         kwargs = {key: to_float(value, dtype) for key, value in kwargs.items()}
     try:
         program, ranges = capture(module, args, kwargs, dynamic)
-        return convert(program, output, dynamic, ranges, name, rlxc)
+        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations)
     except Unsupported as error:
         raise ExportError(str(error)) from error
 
@@ -560,7 +628,7 @@ def run(args):
     if args.model.endswith(".pt2"):
         if args.input or args.dynamic or args.precision or args.weights:
             raise ExportError("a saved program has its inputs, dynamic dims, types and weights in it")
-        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc)
+        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations)
     dynamic = parse_dynamic(args.dynamic)
     inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
     module = make_module(args)
@@ -569,7 +637,7 @@ def run(args):
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
         raise ExportError(f"--input: forward has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
     return export(module, (), args.output, kwargs=inputs, dynamic=dynamic, precision=args.precision, name=args.name,
-                  rlxc=args.rlxc)
+                  rlxc=args.rlxc, max_iterations=args.max_iterations)
 
 
 def main():
@@ -584,6 +652,7 @@ def main():
     parser.add_argument("--kwargs", default="{}", metavar="JSON", help="arguments of the callable that makes the model")
     parser.add_argument("--weights", metavar="FILE", help="state dict to load: .safetensors, or what torch.save wrote")
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
+    parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
     args = parser.parse_args()
     try:

@@ -6,8 +6,8 @@
 // Layout: x's channels are dense and a multiple of 16 bytes; w [Co, KERNEL_H, KERNEL_W, C] dense.
 // RLX_WGMMA 1, where the architecture has it: each warpgroup multiplies an equal share of the tile's rows in multiples of 64 by all
 // its filters; RLX_WARPS_K is 1. There the ring may take up to 227 KiB; elsewhere it has as many of the RLX_STAGES slots as fit into
-// 99 KiB. f32 values of a slot are their own high parts there, which the tensor core cuts off; as a step's copies arrive, each thread puts
-// the low parts of its own pieces into one of two further slots.
+// 99 KiB. As a step's f32 values arrive there, each thread splits those that it copied: high parts stay, low ones go to one of two
+// further slots; low * low is left out.
 // Grid: tiles of filters fastest, then of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
 #ifndef RLX_LIB_CONV_RING_CUH
 #define RLX_LIB_CONV_RING_CUH
@@ -204,14 +204,11 @@ RLX_FN void start_products(rlx_u32 pixels, rlx_u32 filters, bool first, GroupSum
 }
 
 #if RLX_SPLIT_F32
-// Puts the low parts of the thread's own pieces of a slot into another one.
-RLX_FN void put_low_parts(rlx_u32 slot, rlx_u32 low, int row, int column) {
+// Splits the thread's own pieces of a slot; low parts go to another one.
+RLX_FN void split_step(rlx_u32 slot, rlx_u32 low, int row, int column) {
   const rlx_u32 at = row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
   RLX_UNROLL for (int i = 0; i < kRowsA + kRowsB; ++i) {
-    rlx_u32 words[4];
-    rlx_shared_load4(words, slot + at + i * kRowStride * kStepBytes);
-    RLX_UNROLL for (int e = 0; e < 4; ++e) words[e] = rlx_low_of_cut_f32(words[e]);
-    rlx_shared_store4(low + at + i * kRowStride * kStepBytes, words);
+    rlx_split_shared4(slot + at + i * kRowStride * kStepBytes, low + at + i * kRowStride * kStepBytes);
   }
 }
 #endif
@@ -286,7 +283,7 @@ RLX_MAIN_PREFETCH {
     const rlx_u32 high = ring + slot * kSlotBytes;
     const rlx_u32 low = ring + (kStages + (step & 1)) * kSlotBytes;
     rlx_wait_copies<kAhead - 1>();
-    put_low_parts(high, low, row, column);
+    split_step(high, low, row, column);
     rlx_wgmma_wait<0>();
     rlx_fence_async_shared();
     rlx_barrier();

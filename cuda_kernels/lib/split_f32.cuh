@@ -18,9 +18,14 @@ RLX_FN void rlx_split_f32(rlx_u32 bits, rlx_u32& high, rlx_u32& low) {
   low = rlx_bits((rlx_from_bits(bits) - rlx_from_bits(high)) * 2048.0f);
 }
 
-// What tensor cores leave of x where they are given all of it as its high part.
-RLX_FN rlx_u32 rlx_low_of_cut_f32(rlx_u32 bits) {
-  return rlx_bits((rlx_from_bits(bits) - rlx_from_bits(bits & 0xFFFFE000u)) * 2048.0f);
+// The same of four words in shared memory, which become the high parts; the low ones go to `low`.
+RLX_FN void rlx_split_shared4(rlx_u32 shared, rlx_u32 low) {
+  rlx_u32 high_words[4];
+  rlx_u32 low_words[4];
+  rlx_shared_load4(high_words, shared);
+  RLX_UNROLL for (int e = 0; e < 4; ++e) rlx_split_f32(high_words[e], high_words[e], low_words[e]);
+  rlx_shared_store4(shared, high_words);
+  rlx_shared_store4(low, low_words);
 }
 
 // A function for the few sums that are not finite. Sizes in params are known to the kernel's own code alone.

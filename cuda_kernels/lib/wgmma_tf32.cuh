@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // wgmma of lib/wgmma.cuh for tf32: d (64 rows by kColumns) += a (64 x 8) * b^T (kColumns x 8), both in panels, whose rows have 32 values
-// of f32 here; the hardware cuts their low 13 bits off.
+// of f32 here, of which the hardware ignores the low 13 bits.
 #ifndef RLX_LIB_WGMMA_TF32_CUH
 #define RLX_LIB_WGMMA_TF32_CUH
 

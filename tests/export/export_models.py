@@ -4,6 +4,8 @@ import math
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
 
 
@@ -240,6 +242,42 @@ class Counter(nn.Module):
         self.total += x.sum(0)
         self.rows[1:2] = x[:1] * 2
         return self.total + self.rows.sum(0)
+
+
+# ---- control flow
+
+class Branches(nn.Module):
+    """A branch that a value decides on, with weights of its own, inside a loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, count):
+        def goes_on(i, y):
+            return i < count
+
+        def body(i, y):
+            y = torch.cond(i % 2 == 0, lambda value: self.one(value).relu(), lambda value: torch.tanh(self.two(value)), (y,))
+            return i + 1, y
+
+        steps, y = while_loop(goes_on, body, (torch.zeros((), dtype=torch.int64), x))
+        return steps, torch.cond(x.sum() > 0, lambda value: value * 2, lambda value: -value, (y,))
+
+
+class Recurrent(nn.Module):
+    """A scan whose step reads weights and a tensor that all steps see."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(4, 4))
+
+    def forward(self, h, xs, shift):
+        def step(carry, x):
+            carry = torch.tanh(carry @ self.weight + x + shift)
+            return carry, carry.sum(-1)
+
+        return scan(step, h, xs)
 
 
 # ---- many operators

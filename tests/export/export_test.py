@@ -66,6 +66,9 @@ CASES = {
     "llama_bf16": lambda: fixed(models.Llama, integers(0, 61, 2, 9), precision="bf16", tolerance=1e-2),
     "masked": lambda: fixed(models.Masked, floats(2, 3, 6, 8), floats(2, 3, 6, 8), floats(2, 3, 6, 8)),
     "counter": lambda: fixed(models.Counter, floats(3, 4)),
+    "branches": lambda: fixed(models.Branches, floats(2, 4), torch.tensor(3), max_iterations=5),
+    "branches_none": lambda: fixed(models.Branches, floats(2, 4), torch.tensor(0), max_iterations=5),
+    "recurrent": lambda: fixed(models.Recurrent, floats(2, 4), floats(6, 2, 4), floats(4)),
     "elementwise": lambda: fixed(models.Elementwise, floats(3, 5), floats(3, 5)),
     "integers": lambda: fixed(models.Integers, integers(-9, 9, 7), integers(1, 9, 7, dtype=torch.int32), floats(7)),
     "movement": lambda: fixed(models.Movement, floats(2, 3, 4, 6)),
@@ -151,7 +154,7 @@ def check(case, name, args, folder):
     random_weights(module)
     model = folder / f"{name}.rlxg"
     graph = rlx_export.export(module, case["inputs"], model, dynamic=case.get("dynamic"), precision=case.get("precision"),
-                              rlxc=args.build_bin / "rlxc")
+                              rlxc=args.build_bin / "rlxc", max_iterations=case.get("max_iterations"))
     names = [row["name"] for row in graph.inputs]
     states = [row["outputs"][0] for row in graph.nodes if row["op"] == "state_write"]
     keep = ["--keep", ",".join(states)] if states else []

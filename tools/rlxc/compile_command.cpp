@@ -51,6 +51,7 @@ struct CompileArguments {
   bool no_debug = false;
   bool external_weights = false;
   std::string embed;
+  bool serial = false;
   bool json = false;
   bool quiet = false;
 };
@@ -106,6 +107,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.without = arguments.without;
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
+  options.serial = arguments.serial;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
   options.timing = [&](const std::string& phase, double seconds) {
@@ -292,6 +294,8 @@ void add_compile_command(CLI::App& app, Action& action) {
          "Write the plan as a part of a program: -o FILE.c or FILE.o, with FILE.h beside it, "
          "whose NAME_open opens it")
       ->type_name("NAME");
+  app.add_flag("--serial", arguments->serial,
+               "A barrier behind each step, in the model's order: for looking for faults");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };

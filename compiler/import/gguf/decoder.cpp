@@ -426,7 +426,9 @@ void add_rope(const Hyperparameters& model, int64_t context, WeightSet& weights,
   bool has_local = false;
   for (const bool is_local : model.is_local) has_local = has_local || is_local;
   add_tables(kRope, angles, context, {}, graph);
-  if (has_local) add_tables(kLocalRope, model.local_rope, context, {}, graph);
+  RopeAngles local = model.local_rope;
+  if (model.architecture->scales_local_rope) local.factors = angles.factors;
+  if (has_local) add_tables(kLocalRope, local, context, {}, graph);
   if (has_temperature(model, context))
     add_tables(kQueryRope, angles, context, temperatures(model, context), graph);
 }

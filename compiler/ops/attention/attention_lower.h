@@ -38,6 +38,10 @@ struct AttentionCall {
   AttentionOperands operands;
 };
 bool has_free_sizes(const AttentionCall& call);
+// For the table, to ask before there are places: dense inputs of these types, by position, and a
+// result of q's type.
+AttentionCall attention_of_types(const AttentionProblem& problem,
+                                 const std::vector<std::optional<TensorType>>& inputs);
 
 // Dtype as the kernels' sources name it.
 std::string dtype_text(const TensorRef& ref);

@@ -201,13 +201,18 @@ std::string mma_refusal(const Convolution& conv) {
   return conv_matrix_refusal(conv);
 }
 
-// f32 in parts is not so fast that it outweighs copies to channels last and back everywhere.
+// f32 in parts is not so fast that few products outweigh copies to channels last and back.
 std::string few_products_refusal(const OfferContext& at, const ConvProblem& problem,
                                  double microseconds) {
+  constexpr int64_t kManyProducts = 10'000'000;
+  const Convolution& conv = problem.conv;
+  if (!is_in_parts(at, conv) ||
+      (element_count(conv.y.shape()) * depth_of(conv)).bound() >= kManyProducts)
+    return {};
   const double copies = 2 * at.device().step_microseconds;
-  const bool few =
-      is_in_parts(at, problem.conv) && conv_implicit_time(at, problem) < microseconds + copies;
-  return few ? "f32 of so few products that a kernel without matrix units is faster" : "";
+  return conv_implicit_time(at, problem) < microseconds + copies
+             ? "f32 of so few products that a kernel without matrix units is faster"
+             : "";
 }
 
 bool emit(LowerContext& ctx, Form form, const Convolution& given) {

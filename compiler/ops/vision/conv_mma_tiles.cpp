@@ -72,18 +72,17 @@ constexpr std::array kSplitTiles = {
     GroupCost{{.tile_m = 64, .tile_n = 32, .warps_m = 2, .warps_k = 4}, 6, 0.35, 0.474, 0.78, 1.20},
     GroupCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2}, 5, 0.456, 0.707, 1.43, 1.43},
     GroupCost{{.tile_m = 64, .tile_n = 64, .warps_m = 2, .warps_n = 2}, 3, 0.67, 0.657, 0.21, 0.64},
-    GroupCost{group_tile(64, 64), 3, 0.734, 0.618, 0.33, 0.54},
-    GroupCost{group_tile(128, 64), 3, 0.367, 0.983, 1.08, 1.93},
-    GroupCost{group_tile(64, 128), 3, 1.02, 1.18, 0.79, 1.38},
-    GroupCost{group_tile(128, 128), 4, 1.29, 1.42, 2.77, 4.00},
+    GroupCost{group_tile(64, 64), 3, 0.78, 0.655, 0.33, 0.54},
+    GroupCost{group_tile(128, 64), 3, 0.39, 1.04, 1.08, 1.93},
+    GroupCost{group_tile(64, 128), 3, 1.08, 1.25, 0.79, 1.38},
+    GroupCost{group_tile(128, 128), 4, 1.37, 1.50, 2.77, 4.00},
 };
 // clang-format on
 constexpr double kPartsSplit = 0.3;  // per workgroup of a cluster
 // Of the multiprocessors, which clusters of more than two do not fill.
 constexpr double kUnfilled = 0.09;
-// Where fewer products are added, what warpgroups leave out of them (low * low of high parts that
-// are cut off: up to 16 units of 2^-24, low parts' last bits: 12) shows.
-constexpr int64_t kLeastCutDepth = 256;
+// What warpgroups leave out shows where fewer products are added (lib/split_f32.cuh).
+constexpr int64_t kLeastPartsDepth = 192;
 constexpr double kOverhang = 0.1;     // of a wave: these tiles start where others end
 constexpr int64_t kSharedStages = 4;  // of rings that leave room for other workgroups
 
@@ -250,7 +249,7 @@ ConvTiling choose_conv_tiling(std::span<const ConvProduct> sizes, const DeviceMo
   const ConvProduct& largest = sizes.front();
   if (largest.in_parts) {
     add_rows(kSplitTiles, [&](const GroupCost& cost, int64_t steps) -> std::optional<int64_t> {
-      if (cost.tile.by_groups && largest.k < kLeastCutDepth) return std::nullopt;
+      if (cost.tile.by_groups && largest.k < kLeastPartsDepth) return std::nullopt;
       return std::min(cost.stages, steps);
     });
   } else {
