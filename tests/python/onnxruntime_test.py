@@ -137,6 +137,33 @@ def differences(script):
             yield f"result {number}: {wanted!r} became {got!r}"
 
 
+def check_cache(folder):
+    """A cache that cannot be written costs time alone; a usual one that others may write to is not used."""
+    import fcntl
+    import warnings
+    script = changed(SCRIPTS["load and predict"])
+    wanted = results_of(script)[4]
+    os.environ["RLX_PLAN_CACHE"] = str(folder / "busy")
+    results_of(script)
+    plan = next((folder / "busy").iterdir())
+    plan.unlink()
+    with open(f"{plan}.partial", "wb") as other:  # as another process that writes the plan holds it
+        fcntl.flock(other, fcntl.LOCK_EX)
+        if not np.array_equal(results_of(script)[4], wanted):
+            yield "another result without the cache"
+        if plan.exists():
+            yield "the plan was written although another process held it"
+    del os.environ["RLX_PLAN_CACHE"]
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    (folder / "rlx/plans").mkdir(parents=True)
+    (folder / "rlx/plans").chmod(0o777)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        results_of(script)
+    if not any("others may write" in str(each.message) for each in told) or list((folder / "rlx/plans").iterdir()):
+        yield "a cache that others may write to is used"
+
+
 def main():
     if not rlx.devices():
         print("SKIPPED: no device; mesa-vulkan-drivers is one")
@@ -152,6 +179,7 @@ def main():
         results_of(changed(SCRIPTS["load and predict"]))
         if made == 0 or len(os.listdir("plans")) != made:
             faults.append(f"the cache of plans had {made} files and has {len(os.listdir('plans'))} after a model that it knew")
+        faults += check_cache(pathlib.Path(scratch))
         os.chdir(ROOT)
     if faults:
         sys.exit("\n".join(faults))

@@ -26,7 +26,7 @@ import numpy as np
 from . import __version__
 from . import _arrays, _core
 from ._compile import compile as _compile_model
-from ._errors import ArgumentError, Error
+from ._errors import ArgumentError, CompileError, Error
 from ._runtime import Plan, Session, devices
 
 Fail = InvalidArgument = InvalidGraph = NoSuchFile = RuntimeException = Error
@@ -360,8 +360,12 @@ class InferenceSession:
                 return Plan(kept)
             except Error:  # of an older version, or damaged
                 pass
-        plan = _compile_model(self._source, dims=dims, input_shapes=shapes, output=kept, **options)
-        return plan
+        try:
+            return _compile_model(self._source, dims=dims, input_shapes=shapes, output=kept, **options)
+        except CompileError as error:  # a full disk, or another process that writes the same plan at this moment
+            if kept is None or any(each.severity == "error" and each.code != "file-write" for each in error.diagnostics):
+                raise
+        return _compile_model(self._source, dims=dims, input_shapes=shapes, **options)
 
 
 def _choose(providers, provider_options):
@@ -414,14 +418,20 @@ def _to_numpy(value):
 def _cache_file(source, options):
     """Where the plan of this model under these options is kept; None where there is no such place."""
     folder = os.environ.get("RLX_PLAN_CACHE")
-    if folder is None:
+    is_default = folder is None
+    if is_default:
         home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
         folder = os.path.join(home, "rlx", "plans")
     if not folder:
         return None
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
+        status = os.stat(folder)
     except OSError:
+        return None
+    if is_default and (status.st_uid != os.getuid() or status.st_mode & 0o022):
+        import warnings
+        warnings.warn(f"{folder} is not used: others may write to it, and plans are code; RLX_PLAN_CACHE names another folder", stacklevel=4)
         return None
     digest = hashlib.sha256(repr((__version__, sorted(options.items(), key=repr))).encode())
     if isinstance(source, bytes):
