@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <map>
 #include <memory>
 
@@ -16,6 +17,7 @@
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
 #include "compiler/version.h"
+#include "schema/plan_header.h"
 
 namespace rlx {
 namespace {
@@ -154,7 +156,8 @@ bool transform(Compilation& compilation, const CompileOptions& options, Diagnost
 void schedule_programs(TargetBuild& build, const CompileOptions& options) {
   for (const Program& program : build.programs) {
     const auto start = std::chrono::steady_clock::now();
-    build.schedules.push_back(schedule(program, {.in_place = options.in_place}));
+    build.schedules.push_back(
+        schedule(program, {.in_place = options.in_place, .serial = options.serial}));
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     build.schedule_seconds.push_back(elapsed.count());
   }
@@ -358,6 +361,9 @@ std::optional<std::vector<std::byte>> compile_to_bytes(Module module, const Comp
   if (summary != nullptr) {
     summarise(compilation, *summary);
     summary->plan_bytes = bytes.size();
+    PlanHeader header;
+    std::memcpy(&header, bytes.data(), sizeof header);
+    summary->weights_bytes = header.weights_bytes;
   }
   return bytes;
 }

@@ -40,6 +40,7 @@ struct CompileOptions {
   std::vector<std::string> disabled_passes;
   std::vector<std::string> without;  // kernels that are not taken (lower/offer_names.h)
   bool in_place = true;              // results may take over the bytes of inputs that die
+  bool serial = false;               // a barrier behind each step
   bool debug_section = true;
   // Weights that are bytes of the model's files stay there: the plan refers to them.
   bool external_weights = false;

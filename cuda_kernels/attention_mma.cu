@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention on tensor cores: y = sum over allowed keys of softmax(s) * v, s = softcap(scale * q . k) + bias; lse = log of the
-// sum of exp(s). The scores stay in registers: a running maximum and sum per row are carried over steps of keys.
+// sum of exp(s), to which a head's sink adds exp(sink). The scores stay in registers: a running maximum and sum per row are carried over steps of keys.
 // Layout: q [B,H,Sq,D], k [B,G,Sk,D], v [B,G,Sk,Dv], y [B,H,Sq,Dv] by strides, rows contiguous and at multiples of 16 bytes; lse
 //   [B,H,Sq] dense; mask and bias [B,H,Sq,Sk] by strides. Query head h reads kv head h / RLX_HEADS_PER_KV.
 // Rows: RLX_FOLD query heads of one kv head share a tile: row r is query r / RLX_FOLD of head `first + r % RLX_FOLD`.
@@ -13,7 +13,8 @@
 // Specializations: RLX_X storage type of q, k, v, y: f16, bf16 or f32; RLX_TERMS of an f32 product: 3 (tf32 of the high and low
 //   parts: as accurate as f32) or 1 (tf32); RLX_D, RLX_DV (whole multiples of 16 bytes, at most 256 elements), RLX_SQ, RLX_SK,
 //   RLX_HEADS, RLX_HEADS_PER_KV; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
-//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_CAUSAL, RLX_ALIGN_END,
+//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
+//   (storage type), RLX_SINKS_STRIDE; RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none); RLX_SQ, RLX_SK, the batch and strides may be free sizes, RLX_MOST_SQ is the largest
 //   RLX_SQ; RLX_PREFETCH: k and v stood before the run, or only few rows of them did not:
 //   they are fetched into L2 before the predecessors are complete; RLX_EARLY_POSITIONS: kv_len and q_start stood before the run and

@@ -10,10 +10,14 @@
 //   RLX_FILTERS; window as in conv_window.h (H and W), RLX_NO_PADS 1: no tap of it lies in a pad; images, sizes of an image and strides
 //   may be free sizes; storage types RLX_X (also of w), RLX_Y (also of the residual), RLX_BIAS;
 //   RLX_BIAS and RLX_RESIDUAL are undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_activate.
-// Numerics: f32 operands are rounded to tf32; f32 sums; one rounding at the store.
+//   RLX_TF32, where x is f32, 1: its values count as tf32.
+// Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts (lib/split_f32.cuh), settled every 32 depths;
+//   where a sum is not finite, it is computed again by f32 fused multiply-adds. Pads are zeros that are multiplied.
+// ptxas: spills because tiles of f32 for warpgroups are multiplied by warps where there are none: 8 bytes on sm_80.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
-#include "lib/wgmma.cuh"
+#include "lib/split_f32.cuh"
+#include "lib/wgmma_tf32.cuh"
 
 RLX_PARAMS(ConvMmaParams);
 
@@ -28,6 +32,11 @@ RLX_PARAMS(ConvMmaParams);
 #ifndef RLX_WGMMA
 #define RLX_WGMMA 0
 #endif
+#ifndef RLX_TF32
+#define RLX_TF32 0
+#endif
+#define RLX_IS_F32 (RLX_CAT(rlx_bytes_, RLX_X) == 4)
+#define RLX_SPLIT_F32 (RLX_IS_F32 && !RLX_TF32)
 #define RLX_IS_BF16_f16 false
 #define RLX_IS_BF16_bf16 true
 
@@ -56,39 +65,52 @@ constexpr int kSumPitch = RLX_TILE_N + 8;  // spreads the rows of a fragment ove
 constexpr int kPartBytes = RLX_TILE_M * kSumPitch * 4;
 constexpr int kSumBytes = RLX_WARPS_K * kPartBytes;
 
+// What a warp sums.
+#if RLX_SPLIT_F32
+using WarpSums = RlxSplitSums<kBlocksM, kBlocksN>;
+#else
+struct WarpSums {
+  float sums[kBlocksM][kBlocksN][4];
+};
+RLX_FN void rlx_clear(WarpSums& warp) { rlx_clear(warp.sums); }
+RLX_FN void rlx_settle(WarpSums&) {}
+RLX_FN float rlx_sum_of(const WarpSums& warp, int i, int j, int e) { return warp.sums[i][j][e]; }
+
 // d += a * b of one block over one mma depth (32 bytes).
 RLX_FN void multiply_block(float (&d)[4], const rlx_u32 (&a)[4], const rlx_u32 (&b)[2]) {
-#if RLX_CAT(rlx_bytes_, RLX_X) == 2
-  RLX_CAT(rlx_mma_, RLX_X)(d, a, b);
-#else
+#if RLX_IS_F32
   rlx_mma_tf32(d, a, b);
+#else
+  RLX_CAT(rlx_mma_, RLX_X)(d, a, b);
 #endif
 }
 
 // Rounds a fragment of f32 to tf32.
 template <int kWords>
 RLX_FN void round_fragment(rlx_u32 (&words)[kWords]) {
-#if RLX_CAT(rlx_bytes_, RLX_X) == 4
+#if RLX_IS_F32
   RLX_UNROLL for (int i = 0; i < kWords; ++i) words[i] = rlx_tf32(rlx_from_bits(words[i]));
 #endif
 }
+#endif
 
-// All blocks of a warp over one mma depth; b[j] holds the fragments of blocks 2 j and 2 j + 1.
-RLX_FN void multiply_blocks(float (&sums)[kBlocksM][kBlocksN][4], rlx_u32 (&a)[kBlocksM][4], rlx_u32 (&b)[kBlocksN / 2][4]) {
+// All blocks of a warp over one mma depth; b[j] holds the fragments of blocks 2 j and 2 j + 1. kFew: few depths are added in all.
+template <bool kFew>
+RLX_FN void multiply_blocks(WarpSums& warp, rlx_u32 (&a)[kBlocksM][4], rlx_u32 (&b)[kBlocksN / 2][4]) {
+  rlx_u32 columns[kBlocksN][2];
+  RLX_UNROLL for (int j = 0; j < kBlocksN; ++j) {
+    columns[j][0] = b[j / 2][j % 2 * 2];
+    columns[j][1] = b[j / 2][j % 2 * 2 + 1];
+  }
+#if RLX_SPLIT_F32
+  rlx_multiply_split<kFew>(warp, a, columns);
+#else
   RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) round_fragment(a[i]);
   RLX_UNROLL for (int j = 0; j < kBlocksN; ++j) {
-    rlx_u32 column[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-    round_fragment(column);
-    RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) multiply_block(sums[i][j], a[i], column);
+    round_fragment(columns[j]);
+    RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) multiply_block(warp.sums[i][j], a[i], columns[j]);
   }
-}
-
-RLX_FN void clear_sums(float (&sums)[kBlocksM][kBlocksN][4]) {
-  RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) {
-    RLX_UNROLL for (int j = 0; j < kBlocksN; ++j) {
-      RLX_UNROLL for (int e = 0; e < 4; ++e) sums[i][j][e] = 0.0f;
-    }
-  }
+#endif
 }
 
 #if RLX_PATCH

@@ -282,9 +282,24 @@ RLX_FN void multiply(rlx_u32 step, Place at, float (&acc)[kFragmentsN][kFragment
 
 // ---- results ----
 
-RLX_FN float decoded_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n) {
+RLX_FN bool is_nan(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+
+// Whether a row of x holds a NaN: every sum of it is one then, whatever the weights are.
+RLX_FN bool holds_nan(const RlxParams& p, rlx_u32 m) {
+  bool found = false;
+  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !found; k += 8u) {
+    float x[8];
+    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    RLX_UNROLL for (int i = 0; i < 8; ++i) found = found || is_nan(x[i]);
+  }
+  return found;
+}
+
+// The sum of a row and a line by one thread, where another one is not finite; a NaN stays one, whatever is added.
+RLX_FN float decoded_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n, float other) {
+  if (is_nan(other) && holds_nan(p, m)) return other;
   float total = 0.0f;
-  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K); k += 8u) {
+  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !is_nan(total); k += 8u) {
     float w[8];
     float x[8];
     rlx_depths8(from, k, n, w);
@@ -304,7 +319,7 @@ RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_u32 first_row, rlx
     if (m >= rlx_u32(RLX_M) || n >= rlx_u32(RLX_N)) continue;
     float* own = sums + row * kSumPitch + line;
     RLX_LOOP for (rlx_u32 j = 0u; j < 4u; ++j) {
-      if (n + j < rlx_u32(RLX_N) && (rlx_bits(own[j]) & 0x7F800000u) == 0x7F800000u) own[j] = decoded_sum(p, from, m, n + j);
+      if (n + j < rlx_u32(RLX_N) && (rlx_bits(own[j]) & 0x7F800000u) == 0x7F800000u) own[j] = decoded_sum(p, from, m, n + j, own[j]);
     }
 #if RLX_GATED
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; j += 2u) {

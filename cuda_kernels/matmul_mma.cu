@@ -10,16 +10,17 @@
 //   RLX_BATCHES, the operands' strides and generated/batch.inc as in matmul.kernel; all but RLX_K may be free sizes.
 // Phases: panels of a and b travel to shared memory (cp.async) ahead of their use; warps multiply; all sums of a tile meet in
 //   shared memory, across the cluster too, where each thread adds its elements in a fixed order and finishes them.
-// Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts, x = high + low / 2048, both within
-//   f32's range of exponents; high * high and the mixed products are summed apart; low * low is below f32's last bit.
-//   Tensor cores cut sums off instead of rounding them, so high * high moves into a rounded sum with every tile of depth. Where
-//   a sum is not finite (an operand is not, or overflows), it is computed again by f32 fused multiply-adds.
+// Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts (lib/split_f32.cuh), settled with every tile
+//   of depth; where a sum is not finite, it is computed again by f32 fused multiply-adds. Warpgroups
+//   leave low * low out.
+// ptxas: spills because tiles of f32 for warpgroups are multiplied by warps where there are none: 16 bytes on sm_80.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "lib/product.inc"
 #include "lib/lines.inc"
-#include "lib/mma.cuh"
+#include "lib/split_f32.cuh"
 #include "lib/wgmma_narrow.cuh"
+#include "lib/wgmma_tf32.cuh"
 
 RLX_PARAMS(MatmulMmaParams);
 
@@ -70,16 +71,42 @@ using PanelA = Panel<RLX_TILE_M, RLX_A_BY_LINE>;
 using PanelB = Panel<RLX_TILE_N, RLX_B_BY_LINE>;
 constexpr rlx_u32 kStageBytes = PanelA::kBytes + PanelB::kBytes;
 
+// A warpgroup's product (sm_90a) in place of its warps' own, rows of 128 bytes along the depth, 16 lines of a per warp: of 16-bit
+// operands along the depth; of f32 in parts, which warps_n 1 asks for, with a along the depth.
+#if RLX_HAS_WGMMA && !RLX_IS_F32 && !RLX_A_BY_LINE && !RLX_B_BY_LINE && RLX_TILE_K == 64 && \
+    RLX_TILE_M == 16 * RLX_WARPS_M && RLX_WARPS_M % 4 == 0
+#define RLX_WARPGROUPS 1
+#else
+#define RLX_WARPGROUPS 0
+#endif
+#if RLX_SPLIT_F32 && !RLX_A_BY_LINE && RLX_TILE_K == 32 && RLX_TILE_M == 16 * RLX_WARPS_M && RLX_WARPS_M % 4 == 0 && \
+    RLX_WARPS_N == 1 && RLX_WARPS_K == 1
+#define RLX_FOR_PART_GROUPS 1
+#else
+#define RLX_FOR_PART_GROUPS 0
+#endif
+#define RLX_PART_GROUPS (RLX_FOR_PART_GROUPS && RLX_HAS_WGMMA)
+
+// What warpgroups read beside the stages of f32, one place for a block and one for the next: low parts of a, of b, and of a b by
+// line its high parts too, along the depth.
+constexpr rlx_u32 kPartsBytesA = RLX_TILE_M * 128;
+constexpr rlx_u32 kPartsBytesB = RLX_TILE_N * 128;
+constexpr rlx_u32 kPartsBytes = RLX_PART_GROUPS ? kPartsBytesA + (RLX_B_BY_LINE ? 2 : 1) * kPartsBytesB : 0;
+// Tiles for warpgroups take up to 227 KiB where there are such; elsewhere as many stages as fit into 99 KiB.
+constexpr rlx_u32 kStagesElsewhere = (98 * 1024) / kStageBytes;
+constexpr rlx_u32 kStages =
+    RLX_FOR_PART_GROUPS && !RLX_PART_GROUPS && RLX_STAGES > kStagesElsewhere ? kStagesElsewhere : RLX_STAGES;
+
 // Columns of the fragments of f32 panels along the lines: a thread reads kPacked neighbours at once, one for each of kPacked
 // fragments, so that column c of fragment f stands for column kPacked * c + f of theirs.
-constexpr bool kPermuted = RLX_IS_F32 && RLX_B_BY_LINE;
+#define RLX_PERMUTED (RLX_IS_F32 && RLX_B_BY_LINE && !RLX_PART_GROUPS)
 constexpr rlx_u32 kPackedN = kWarpN % 32 == 0 ? 4 : 2;
 constexpr rlx_u32 kPackedM = kWarpM % 32 == 0 ? 4 : 2;
 
 // The tile's sums, one slice for each warp that shares its depth: [RLX_WARPS_K][RLX_TILE_M][kSumPitch] f32.
-constexpr rlx_u32 kSumPitch = RLX_TILE_N + (kPermuted ? 4 : 8);
+constexpr rlx_u32 kSumPitch = RLX_TILE_N + (RLX_PERMUTED ? 4 : 8);
 constexpr rlx_u32 kSliceFloats = RLX_TILE_M * kSumPitch;
-constexpr rlx_u32 kPipelineBytes = RLX_STAGES * kStageBytes;
+constexpr rlx_u32 kPipelineBytes = kStages * kStageBytes + 2 * kPartsBytes;
 constexpr rlx_u32 kSumBytes = RLX_WARPS_K * kSliceFloats * 4;
 
 // Up to 1024 bytes more, so that panels begin at multiples of 1024.
@@ -100,21 +127,13 @@ constexpr rlx_u32 kSharers = RLX_SPLITS;  // groups that work on a tile
 #define RLX_IN_CLUSTER 0
 constexpr rlx_u32 kSharers = 1;  // no cluster: its first group does all of the depth
 #endif
-// A warpgroup's product (sm_90a) in place of its warps' own: 16-bit operands along the depth in rows of 128 bytes, 16 lines of a
-// per warp.
-#if RLX_HAS_WGMMA && !RLX_IS_F32 && !RLX_A_BY_LINE && !RLX_B_BY_LINE && RLX_TILE_K == 64 && \
-    RLX_TILE_M == 16 * RLX_WARPS_M && RLX_WARPS_M % 4 == 0
-#define RLX_WARPGROUPS 1
-#else
-#define RLX_WARPGROUPS 0
-#endif
 constexpr rlx_u32 kDepth = kSharers == 1 ? RLX_K : RLX_SPLIT_K;  // of a group, at most
 constexpr rlx_u32 kBlocks = (kDepth + RLX_TILE_K - 1) / RLX_TILE_K;
-constexpr bool kRefill = kBlocks > RLX_STAGES;  // else the whole depth is in flight at once
+constexpr bool kRefill = kBlocks > kStages;  // else the whole depth is in flight at once
 // Stages in flight; refilled are the one used last, or the one before, which warpgroups may be still reading.
 constexpr rlx_u32 kBehind = RLX_WARPGROUPS ? 2 : 1;
-constexpr rlx_u32 kAhead = kRefill ? RLX_STAGES - kBehind : RLX_STAGES;
-static_assert(!kRefill || RLX_STAGES > kBehind, "a stage to fill while another is used");
+constexpr rlx_u32 kAhead = kRefill ? kStages - kBehind : kStages;
+static_assert(!kRefill || kStages > kBehind, "a stage to fill while another is used");
 
 // ---- panels ----
 
@@ -219,76 +238,28 @@ RLX_FN void load_b(rlx_u32 panel, WarpPlace warp, rlx_u32 step, rlx_u32 (&b)[kFr
 
 using Sums = float[kFragmentsM][kFragmentsN][4];
 
+// What a warp has summed.
 #if RLX_SPLIT_F32
-// Where few products are added, one that dominates shows its last bits: low * low counts there.
-constexpr bool kLowProducts = RLX_K < 192;
-
-// x = high + low / 2048, both rounded to tf32.
-RLX_FN void split(rlx_u32 bits, rlx_u32& high, rlx_u32& low) {
-  high = (bits + 0x1000u) & 0xFFFFE000u;
-  low = rlx_bits((rlx_from_bits(bits) - rlx_from_bits(high)) * 2048.0f) + 0x1000u;
-}
-#endif
-
-// What a warp has summed. Split f32: `sums` holds high * high since the last settle(), `mixed` the other products times 2048.
+using Accumulators = RlxSplitSums<kFragmentsM, kFragmentsN>;
+constexpr bool kLowProducts = RLX_K < RLX_SPLIT_FEW_PRODUCTS;
+#else
 struct Accumulators {
   Sums sums;
-#if RLX_SPLIT_F32
-  Sums mixed;
-  Sums settled;
-#endif
 };
-
-RLX_FN void clear(Sums& sums) {
-  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
-    RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-      RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) sums[i][j][e] = 0.0f;
-    }
-  }
-}
-
-RLX_FN void clear(Accumulators& acc) {
-  clear(acc.sums);
-#if RLX_SPLIT_F32
-  clear(acc.mixed);
-  clear(acc.settled);
+RLX_FN void rlx_clear(Accumulators& acc) { rlx_clear(acc.sums); }
 #endif
-}
 
 RLX_FN void multiply_step(rlx_u32 (&a)[kFragmentsM][4], rlx_u32 (&b)[kFragmentsN][2], Accumulators& acc) {
 #if RLX_SPLIT_F32
-  rlx_u32 a_low[kFragmentsM][4];
-  rlx_u32 b_low[kFragmentsN][2];
-  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
-    RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) split(a[i][e], a[i][e], a_low[i][e]);
-  }
-  // Products of one sum stand far apart: each waits for the one before.
-  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-    rlx_u32 rest[2];
-    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) {
-      const float x = rlx_from_bits(b[j][e]);
-      split(b[j][e], b[j][e], b_low[j][e]);
-      rest[e] = rlx_bits(x - rlx_from_bits(b[j][e]));
-    }
-    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
-      if (kLowProducts) rlx_mma_tf32(acc.mixed[i][j], a_low[i], rest);
-      rlx_mma_tf32(acc.mixed[i][j], a_low[i], b[j]);
-    }
-  }
-  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) rlx_mma_tf32(acc.sums[i][j], a[i], b[j]);
-  }
-  RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-    RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) rlx_mma_tf32(acc.mixed[i][j], a[i], b_low[j]);
-  }
+  rlx_multiply_split<kLowProducts>(acc, a, b);
 #else
 #if RLX_IS_F32
 #define rlx_mma_f32 rlx_mma_tf32
   RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
-    RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) a[i][e] += 0x1000u;
+    RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) a[i][e] = rlx_tf32(rlx_from_bits(a[i][e]));
   }
   RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) b[j][e] += 0x1000u;
+    RLX_UNROLL for (rlx_u32 e = 0; e < 2u; ++e) b[j][e] = rlx_tf32(rlx_from_bits(b[j][e]));
   }
 #endif
   RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
@@ -297,21 +268,9 @@ RLX_FN void multiply_step(rlx_u32 (&a)[kFragmentsM][4], rlx_u32 (&b)[kFragmentsN
 #endif
 }
 
-// Moves the cut-off sums of a tile of depth into rounded ones.
-RLX_FN void settle(Accumulators& acc) {
-#if RLX_SPLIT_F32
-  RLX_UNROLL for (rlx_u32 i = 0; i < kFragmentsM; ++i) {
-    RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; ++j) {
-      RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) acc.settled[i][j][e] += acc.sums[i][j][e];
-    }
-  }
-  clear(acc.sums);
-#endif
-}
-
 RLX_FN float sum_of(const Accumulators& acc, rlx_u32 i, rlx_u32 j, rlx_u32 e) {
 #if RLX_SPLIT_F32
-  return fmaf(acc.mixed[i][j][e], 1.0f / 2048.0f, acc.settled[i][j][e]);
+  return rlx_sum_of(acc, int(i), int(j), int(e));
 #else
   return acc.sums[i][j][e];
 #endif
@@ -337,7 +296,9 @@ RLX_FN void multiply_block(rlx_u32 stage, WarpPlace warp, Accumulators& acc) {
     load_b(stage + PanelA::kBytes, warp, step * RLX_WARPS_K + warp.k, b);
     multiply_step(a, b, acc);
   }
-  settle(acc);
+#if RLX_SPLIT_F32
+  rlx_settle(acc);
+#endif
 #endif
 }
 
@@ -360,7 +321,7 @@ struct Work {
   rlx_u32 blocks;
   rlx_u32 shared;
 
-  RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block % RLX_STAGES * kStageBytes; }
+  RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block % kStages * kStageBytes; }
   RLX_FN void copy_a(rlx_u32 block) const {
     copy_panel<PanelA, RLX_A_BY_LINE>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_M), RLX_A_LINE,
                                       RLX_A_DEPTH);
@@ -408,6 +369,82 @@ RLX_FN void multiply_in_turn(const Work& work, WarpPlace warp, Accumulators& acc
   finish_blocks(acc);
 }
 
+#if RLX_PART_GROUPS
+// Splits the pieces that this thread copied of a panel along the depth; high parts stay.
+template <typename P>
+RLX_FN void split_panel(rlx_u32 panel, rlx_u32 low) {
+  constexpr rlx_u32 kChunks = P::kRows * P::kRowChunks;
+  static_assert(kChunks % kThreads == 0, "whole turns");
+  RLX_UNROLL for (rlx_u32 index = rlx_local_index; index < kChunks; index += kThreads) {
+    const rlx_u32 at = P::at(index / P::kRowChunks, index % P::kRowChunks);
+    rlx_split_shared4(panel + at, low + at);
+  }
+}
+
+// Both parts of b's panel by line, turned along the depth.
+RLX_FN void turn_parts(rlx_u32 panel, rlx_u32 high, rlx_u32 low) {
+  constexpr rlx_u32 kChunks = RLX_TILE_N * 8;
+  static_assert(kChunks % kThreads == 0, "whole turns");
+  RLX_UNROLL for (rlx_u32 index = rlx_local_index; index < kChunks; index += kThreads) {
+    const rlx_u32 line = index % RLX_TILE_N;
+    const rlx_u32 chunk = index / RLX_TILE_N;
+    rlx_u32 high_words[4];
+    rlx_u32 low_words[4];
+    RLX_UNROLL for (rlx_u32 e = 0; e < 4u; ++e) {
+      rlx_split_f32(rlx_shared_load1(panel + (chunk * 4u + e) * PanelB::kPitch + line * 4u), high_words[e], low_words[e]);
+    }
+    rlx_shared_store4(high + rlx_panel_piece(line, chunk), high_words);
+    rlx_shared_store4(low + rlx_panel_piece(line, chunk), low_words);
+  }
+}
+
+// Starts the warpgroup's products of two panels.
+RLX_FN void start_products(rlx_u32 a, rlx_u32 b, WarpPlace warp, bool first, Sums& sums) {
+  RLX_UNROLL for (rlx_u32 step = 0; step < kSteps; ++step) {
+    const rlx_u64 rows = rlx_panel_descriptor(a + warp.m / 64u * 64u * RLX_PANEL_ROW_BYTES + step * 32u);
+    using Flat = float[kWarpN / 2];
+    rlx_wgmma_tf32<kWarpN>::run(reinterpret_cast<Flat&>(sums), rows, rlx_panel_descriptor(b + step * 32u), first && step == 0 ? 0u : 1u);
+  }
+}
+
+// Block after block. The one before is complete in all warpgroups behind the barrier: its stage is filled again, the parts of the
+// one before that are replaced, and its sums are settled while this block's mixed products go on.
+RLX_FN void multiply_parts_in_turn(const Work& work, WarpPlace warp, Accumulators& acc) {
+  RLX_LOOP for (rlx_u32 block = 0; block < work.blocks; ++block) {
+    const rlx_u32 a = work.stage(block);
+    const rlx_u32 a_low = work.shared + kStages * kStageBytes + block % 2u * kPartsBytes;
+    const rlx_u32 b_low = a_low + kPartsBytesA;
+    const rlx_u32 b = RLX_B_BY_LINE ? b_low + kPartsBytesB : a + PanelA::kBytes;
+    rlx_wait_copies<kAhead - 1>();
+    split_panel<PanelA>(a, a_low);
+#if RLX_B_BY_LINE
+    rlx_barrier();
+    turn_parts(a + PanelA::kBytes, b, b_low);
+#else
+    split_panel<PanelB>(b, b_low);
+#endif
+    rlx_wgmma_wait<0>();
+    rlx_fence_async_shared();
+    rlx_barrier();
+    rlx_wgmma_fence();
+    start_products(a_low, b, warp, false, acc.mixed);
+    start_products(a, b_low, warp, false, acc.mixed);
+    rlx_wgmma_commit();
+    rlx_add_high(acc);
+    rlx_wgmma_fence();
+    start_products(a, b, warp, true, acc.high);
+    rlx_wgmma_commit();
+    if (kRefill && block + kAhead < work.blocks) {
+      work.copy_a(block + kAhead);
+      work.copy_b(block + kAhead);
+    }
+    rlx_commit_copies();
+  }
+  rlx_wgmma_wait<0>();
+  rlx_add_high(acc);
+}
+#endif
+
 // All blocks are in flight, and warpgroups' products follow each other without a barrier (whose fence costs as much as a block):
 // half of the panels, then the others.
 RLX_FN void multiply_at_once(const Work& work, WarpPlace warp, Accumulators& acc) {
@@ -438,7 +475,7 @@ RLX_FN void put_sums(const Accumulators& acc, WarpPlace warp) {
       const rlx_u32 row = warp.m + i * 16u + half * 8u + g;
 #endif
       float* line = slice + row * kSumPitch + warp.n;
-#if RLX_IS_F32 && RLX_B_BY_LINE
+#if RLX_PERMUTED
       RLX_UNROLL for (rlx_u32 j = 0; j < kFragmentsN; j += kPackedN) {
         RLX_UNROLL for (rlx_u32 c = 0; c < 2u; ++c) {
           RLX_UNROLL for (rlx_u32 w = 0; w < kPackedN; w += 2u) {
@@ -489,12 +526,7 @@ RLX_FN rlx_acc4_t gather_sums(rlx_u32 row, rlx_u32 column, bool wanted) {
 }
 
 #if RLX_IS_F32
-// The product of a line of a and a line of b by fused multiply-adds. Sizes in params are known to the kernel's own code alone.
-#ifdef RLX_SIZES
-#define RLX_APART RLX_FN
-#else
-#define RLX_APART __device__ __noinline__
-#endif
+// The product of a line of a and a line of b by fused multiply-adds.
 RLX_APART float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
   float sum = 0.0f;
   RLX_LOOP for (rlx_u32 k = 0; k < rlx_u32(RLX_K); ++k) {
@@ -504,7 +536,6 @@ RLX_APART float exact_sum(rlx_ptr a, rlx_ptr b, rlx_u32 m, rlx_u32 n) {
   }
   return sum;
 }
-RLX_FN bool finite(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) < 0x7F800000u; }
 #endif
 
 // ---- the kernel ----
@@ -638,12 +669,16 @@ RLX_MAIN_PREFETCH {
   const WarpPlace warp = {warp_index % RLX_WARPS_M * kWarpM, warp_index / RLX_WARPS_M % RLX_WARPS_N * kWarpN,
                           warp_index / (RLX_WARPS_M * RLX_WARPS_N), rlx_lane_of_warp};
   Accumulators acc;
-  clear(acc);
+  rlx_clear(acc);
+#if RLX_PART_GROUPS
+  multiply_parts_in_turn(work, warp, acc);
+#else
   if (kRefill || !RLX_WARPGROUPS) {
     multiply_in_turn(work, warp, acc);
   } else {
     multiply_at_once(work, warp, acc);
   }
+#endif
 
   // Meet in shared memory.
 #if RLX_Y_VECTOR == 4
@@ -678,7 +713,7 @@ RLX_MAIN_PREFETCH {
     rlx_acc4_t value = sums[number];
 #if RLX_IS_F32
     RLX_UNROLL for (rlx_u32 c = 0; c < 4u; ++c) {
-      if (!finite(value[c]) && unit.n + c < rlx_u32(RLX_N)) value[c] = exact_sum(a, b, unit.m, unit.n + c);
+      if (!rlx_finite(value[c]) && unit.n + c < rlx_u32(RLX_N)) value[c] = exact_sum(a, b, unit.m, unit.n + c);
     }
 #endif
 #if RLX_Y_VECTOR == 4

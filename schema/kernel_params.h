@@ -105,7 +105,7 @@ struct MatmulParams {
   rlx_ptr partial;
 };
 
-// mask, bias, kv_len, q_start and lse are 0 where absent.
+// mask, bias, kv_len, q_start, lse and sinks are 0 where absent.
 struct AttentionParams {
   rlx_ptr q;
   rlx_ptr k;
@@ -116,6 +116,7 @@ struct AttentionParams {
   rlx_ptr q_start;
   rlx_ptr y;
   rlx_ptr lse;
+  rlx_ptr sinks;
 };
 
 struct RopeParams {
@@ -216,6 +217,7 @@ struct AttentionDecodeParams {
   rlx_ptr y;
   rlx_ptr lse;
   rlx_ptr partial;
+  rlx_ptr sinks;
 };
 
 // conv on tensor cores; partial is scratch of the split-k form.

@@ -35,6 +35,7 @@ FAMILIES = {
     "attention": ["lowering", "indexing"],
     "weighted": ["lowering", "product"],
     "vision": ["lowering", "product"],
+    "control": [],
 }
 
 # Folder of runtime -> folders of it whose headers it may include, besides its own and the public headers.

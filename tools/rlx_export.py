@@ -40,15 +40,19 @@ except ImportError as error:
 if not hasattr(torch.export, "default_decompositions"):
     sys.exit(f"rlx_export: error: PyTorch {torch.__version__} has no torch.export.default_decompositions; a newer one is needed")
 
-import rlx_export_nn  # noqa: E402, F401  its handlers register themselves
+import rlx_export_complex  # noqa: E402, F401  handlers register themselves
+import rlx_export_indexing  # noqa: E402, F401
+import rlx_export_linalg  # noqa: E402, F401
+import rlx_export_nn  # noqa: E402, F401
 from rlx_export_aten import HANDLERS  # noqa: E402
-from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression  # noqa: E402
+from rlx_export_graph import DTYPES, Graph, Scope, Tensor, Unsupported, dtype_name, expression, known  # noqa: E402
 
 FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "f64": torch.float64}
 NAMED_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 LARGEST_DIM = 1 << 31  # of a dynamic dimension for which no maximum is given
 # Nodes that compute nothing: checks of what torch.export assumed.
 IGNORED = ("_assert_async", "_assert_tensor_metadata", "sym_constrain_range", "_check")
+CONTROL_FLOW = ("cond", "while_loop", "scan")  # of torch.ops.higher_order
 SAMPLES = 65  # values of each dynamic dim for which an assertion on shapes is tried
 
 
@@ -116,11 +120,74 @@ def whole_range(wanted):
     return (*values, *(None, 1, LARGEST_DIM, 1)[len(values):])
 
 
+def tensor_of(program, spec):
+    tensor = program.state_dict.get(spec.target)
+    return program.constants.get(spec.target) if tensor is None else tensor
+
+
+def unite_buffers(program):
+    """Caches that are no modules are constants to torch.export, and buffers of the module beside it where it registered the
+    same tensors. A constant that is a buffer's tensor becomes that buffer, so that what is assigned to it is a state."""
+    signature, graph = program.graph_signature, program.graph
+    placeholders = {node.name: node for node in graph.nodes if node.op == "placeholder"}
+    buffers = {}
+    for spec in signature.input_specs:
+        tensor = tensor_of(program, spec) if spec.kind == InputKind.BUFFER else None
+        if tensor is not None and tensor.numel():
+            buffers[identity_of(tensor)] = placeholders[spec.arg.name]
+    for spec in [spec for spec in signature.input_specs if spec.kind == InputKind.CONSTANT_TENSOR]:
+        tensor = tensor_of(program, spec)
+        buffer = buffers.get(identity_of(tensor)) if isinstance(tensor, torch.Tensor) else None
+        if buffer is None:
+            continue
+        placeholders[spec.arg.name].replace_all_uses_with(buffer)
+        graph.erase_node(placeholders[spec.arg.name])
+        signature.input_specs.remove(spec)
+        program.constants.pop(spec.target)
+    program.graph_module.recompile()
+
+
+def identity_of(tensor):
+    return tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride()
+
+
 def decompose(program):
+    """The program in the operators that there are handlers for, without assignments. What PyTorch makes of it has to give the
+    outputs that the program had."""
+    unite_buffers(program)
+    before = output_types(program)
+    try:
+        program = run_decompositions(program)
+    except Exception as error:  # noqa: BLE001  PyTorch's own, of many types
+        if isinstance(error, ExportError):
+            raise
+        text = str(error).strip().split("\n")[0]
+        raise ExportError(f"PyTorch {torch.__version__} cannot take its own program apart (run_decompositions): "
+                          f"{type(error).__name__}: {text}\n  The fault is not in the exporter: try another version of PyTorch, or "
+                          "export the model's parts one by one to find the one that it stumbles over") from error
+    after = output_types(program)
+    wrong = [f"output {i} is {new}, the model's is {old}" for i, (old, new) in enumerate(zip(before, after)) if old != new]
+    if wrong:
+        raise ExportError(f"PyTorch {torch.__version__} takes its own program apart wrongly (run_decompositions): {'; '.join(wrong)}\n"
+                          "  Try another version of PyTorch, or write the part that gives this output with other operators")
+    return program
+
+
+def output_types(program):
+    """What the user's outputs are, dims that are no numbers left out."""
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    names = [spec.arg.name for spec in program.graph_signature.output_specs
+             if spec.kind == OutputKind.USER_OUTPUT and getattr(spec.arg, "name", None) in values]
+    tensors = [value for value in map(values.get, names) if isinstance(value, torch.Tensor)]
+    return [f"{dtype_name(value.dtype)}{['?' if known(dim) is None else known(dim) for dim in value.shape]}" for value in tensors]
+
+
+def run_decompositions(program):
     kept = torch.export.default_decompositions()
     for op in HANDLERS:
-        kept.pop(op, None)
-    with warnings.catch_warnings():
+        if not isinstance(op, str):
+            kept.pop(op, None)
+    with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", FutureWarning)
         return program.run_decompositions(kept)
 
@@ -128,11 +195,13 @@ def decompose(program):
 # ---- from a program to a graph
 
 class Converter:
-    def __init__(self, program, name, dynamic, ranges):
+    def __init__(self, program, name, dynamic, ranges, max_iterations=None):
         self.program, self.ranges = program, ranges
         self.labels = {(key, axis): wanted[0] if isinstance(wanted, tuple) else wanted  # the user's name of an input's axis
                        for key, axes in dynamic.items() for axis, wanted in axes.items()}
         self.graph = Graph(name)
+        self.module = program.graph_module  # whose nodes are being converted
+        self.max_iterations = max_iterations
         self.values = {}  # node's name: Tensor, or list of them
         self.faults = []  # (operator, why, node, source)
 
@@ -165,7 +234,7 @@ class Converter:
             kind = self.graph.params if spec.kind == InputKind.PARAMETER else self.graph.constants
             kind = self.graph.states if spec.target in self.mutated else kind
             self.values[node.name] = self.graph.weight(kind, spec.target, tensor.detach())
-        else:
+        elif spec.kind != InputKind.TOKEN:  # a token orders effects, of which no model has any but checks
             raise ExportError(f"{spec.target}: an input of kind {spec.kind.name.lower()} cannot be exported")
 
     def add_input(self, node):
@@ -202,13 +271,20 @@ class Converter:
         if node.target.__name__ == "getitem" and node.args[0].name in self.values:
             self.pick(node)
             return
+        if node.target.__name__ == "getitem" and str(node.args[0].target) == "with_effects":
+            return
+        if is_check(node):
+            return
+        if target in CONTROL_FLOW:
+            self.add_control_flow(node, target)
+            return
         if "_assert_scalar" in target:
             self.check_assertion(self.resolve(node.args[0]))
             return
         is_number = isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool))
         if is_number or any(word in target for word in IGNORED):
             return
-        handler = HANDLERS.get(node.target)
+        handler = handler_of(node)
         source = source_of(node)
         if handler is None:
             self.faults.append((target, "it has no counterpart", node.name, source))
@@ -220,6 +296,67 @@ class Converter:
         except Unsupported as error:
             self.faults.append((target, str(error), node.name, source))
             self.values[node.name] = self.stand_in(value)
+
+    def add_control_flow(self, node, target):
+        source = source_of(node)
+        try:
+            row = getattr(self, "convert_" + target)(*node.args)
+        except Unsupported as error:
+            self.faults.append((target, str(error), node.name, source))
+            self.values[node.name] = self.stand_in(node.meta["val"])
+            return
+        results = [Tensor(self.graph.unique(f"{node.name}.{i}"), value.dtype, tuple(value.shape))
+                   for i, value in enumerate(node.meta["val"])]
+        row = {"name": self.graph.unique(node.name), **row, "outputs": [result.name for result in results]}
+        if source:
+            row["source"] = source
+        self.graph.nodes.append(row)
+        self.values[node.name] = results
+
+    def operands(self, nodes):
+        """The names of tensors that a body is given."""
+        tensors = [self.resolve(node) for node in nodes]
+        if not all(isinstance(tensor, Tensor) for tensor in tensors):
+            raise Unsupported("an operand that is no tensor; make it one with torch.tensor, or fix it in the model")
+        return [tensor.name for tensor in tensors]
+
+    def body(self, function, order=None):
+        """A graph of the program as a body; order: of its inputs by their places."""
+        outer = self.module, self.values, self.graph.nodes
+        self.module, self.values, self.graph.nodes = getattr(self.module, function.target), {}, []
+        inputs, outputs = [], []
+        for node in self.module.graph.nodes:
+            if node.op == "placeholder":
+                value = node.meta["val"]
+                if not isinstance(value, torch.Tensor):
+                    raise Unsupported("a body with an input that is no tensor")
+                inputs.append(self.graph.unique(f"{function.target}.{node.name}"))
+                self.values[node.name] = Tensor(inputs[-1], value.dtype, tuple(value.shape))
+            elif node.op == "call_function":
+                self.add_node(node)
+            elif node.op == "output":
+                outputs = self.operands(node.args[0] if isinstance(node.args[0], (tuple, list)) else [node.args[0]])
+        nodes = self.graph.nodes
+        self.module, self.values, self.graph.nodes = outer
+        return {"inputs": [inputs[at] for at in order] if order else inputs, "nodes": nodes, "outputs": outputs}
+
+    def convert_cond(self, predicate, taken, other, operands=()):
+        return {"op": "if", "inputs": self.operands([predicate, *operands]),
+                "bodies": {"then": self.body(taken), "else": self.body(other)}}
+
+    def convert_while_loop(self, condition, function, carried, additional=()):
+        if self.max_iterations is None:
+            raise Unsupported("how many trips it takes is known only in the run; say how many there are at most with --max-iterations")
+        return {"op": "while", "inputs": self.operands([*carried, *additional]), "attributes": {"max_iterations": self.max_iterations},
+                "bodies": {"cond": self.body(condition), "body": self.body(function)}}
+
+    def convert_scan(self, function, init, xs, additional=()):
+        # Here: carries, slices, what every step sees; in a graph file what every step sees stands second.
+        carries, sliced = len(init), len(xs)
+        order = [*range(carries), *range(carries + sliced, carries + sliced + len(additional)), *range(carries, carries + sliced)]
+        return {"op": "scan", "inputs": self.operands([*init, *additional, *xs]),
+                "attributes": {"num_carry": carries, "num_bcast": len(additional), "num_xs": sliced},
+                "bodies": {"body": self.body(function, order)}}
 
     def check_assertion(self, value):
         """What torch.export could not prove of dynamic dims, tried over their ranges."""
@@ -239,7 +376,7 @@ class Converter:
         results, at = self.values[node.args[0].name], node.args[1]
         if at < len(results):
             self.values[node.name] = results[at]
-        elif node.users:
+        elif not all(is_check(user) for user in node.users):
             source = source_of(node.args[0])
             self.faults.append((str(node.args[0].target), f"its result {at} has no counterpart", node.args[0].name, source))
             self.values[node.name] = self.stand_in(node.meta["val"])
@@ -259,7 +396,7 @@ class Converter:
             arguments[{"self": "x", "s": "s_"}.get(slot.name, slot.name)] = self.resolve(value)
         for name in ("layout", "device", "pin_memory", "non_blocking", "memory_format", "generator"):
             arguments.pop(name, None)
-        if "dtype" in arguments and "dtype" not in accepted(HANDLERS[node.target]):
+        if "dtype" in arguments and "dtype" not in accepted(handler_of(node)):
             arguments.pop("dtype")
         return arguments
 
@@ -308,6 +445,15 @@ def values_of(row):
     low, high = -(-row["min"] // step), row["max"] // step
     near = range(low, min(high, low + SAMPLES // 2) + 1)
     return [step * value for value in sorted({*near, *(low + (high - low) * i // SAMPLES for i in range(SAMPLES)), high})]
+
+
+def is_check(node):
+    """An effect that tells of errors alone."""
+    return str(node.target) == "with_effects" and any(word in str(node.args[1]) for word in IGNORED)
+
+
+def handler_of(node):
+    return HANDLERS.get(node.target) or HANDLERS.get(str(node.target))
 
 
 def accepted(handler):
@@ -368,17 +514,18 @@ def find_rlxc(given):
     raise ExportError("rlxc is needed to write .rlxg: give it as --rlxc, or write a .json")
 
 
-def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None):
-    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}).run()
+def convert(program, output, dynamic=None, ranges=None, name=None, rlxc=None, max_iterations=None):
+    graph = Converter(decompose(program), name or pathlib.Path(output).stem, dynamic or {}, ranges or {}, max_iterations).run()
     write(graph, output, rlxc)
     return graph
 
 
-def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None):
+def export(module, args, output, kwargs=None, dynamic=None, precision=None, name=None, rlxc=None, max_iterations=None):
     """Writes module, called with args and kwargs, to OUTPUT (.rlxg or .json) and OUTPUT's stem .safetensors.
 
     dynamic: {parameter of forward: {axis: symbol's name, or (name, min, max[, multiple])}}. precision: a float type (f32, f16,
-    bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg.
+    bf16, f64) that the module and its float inputs are converted to, in place. rlxc: the program, for .rlxg. max_iterations: of
+    each while_loop, the most trips.
     Raises ExportError with everything that stands in the way."""
     kwargs = dict(kwargs or {})
     if precision:
@@ -388,7 +535,7 @@ def export(module, args, output, kwargs=None, dynamic=None, precision=None, name
         kwargs = {key: to_float(value, dtype) for key, value in kwargs.items()}
     try:
         program, ranges = capture(module, args, kwargs, dynamic)
-        return convert(program, output, dynamic, ranges, name, rlxc)
+        return convert(program, output, dynamic, ranges, name, rlxc, max_iterations)
     except Unsupported as error:
         raise ExportError(str(error)) from error
 
@@ -481,7 +628,7 @@ def run(args):
     if args.model.endswith(".pt2"):
         if args.input or args.dynamic or args.precision or args.weights:
             raise ExportError("a saved program has its inputs, dynamic dims, types and weights in it")
-        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc)
+        return convert(torch.export.load(args.model), args.output, name=args.name, rlxc=args.rlxc, max_iterations=args.max_iterations)
     dynamic = parse_dynamic(args.dynamic)
     inputs = sized_for(dict(parse_input(text) for text in args.input), dynamic)
     module = make_module(args)
@@ -490,7 +637,7 @@ def run(args):
     if unknown and not any(p.kind == p.VAR_KEYWORD for p in parameters.values()):
         raise ExportError(f"--input: forward has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
     return export(module, (), args.output, kwargs=inputs, dynamic=dynamic, precision=args.precision, name=args.name,
-                  rlxc=args.rlxc)
+                  rlxc=args.rlxc, max_iterations=args.max_iterations)
 
 
 def main():
@@ -505,6 +652,7 @@ def main():
     parser.add_argument("--kwargs", default="{}", metavar="JSON", help="arguments of the callable that makes the model")
     parser.add_argument("--weights", metavar="FILE", help="state dict to load: .safetensors, or what torch.save wrote")
     parser.add_argument("--name", help="name of the graph (default: that of the file)")
+    parser.add_argument("--max-iterations", type=int, metavar="N", help="of each while_loop, the most trips")
     parser.add_argument("--rlxc", metavar="PATH", help="for .rlxg (default: build/bin/rlxc of this tree, then PATH)")
     args = parser.parse_args()
     try:

@@ -8,14 +8,17 @@ import torch
 
 from rlx_export_graph import END, Tensor, Unsupported, dtype_name, expression, known, known_number, same
 
-HANDLERS = {}  # torch.ops.aten overload: handler
+HANDLERS = {}  # torch.ops.aten overload, or text as "torchvision.nms.default" for another library's: handler
 
 
 def aten(*names):
     """Registers a handler under names as "add.Tensor"; what this version of PyTorch does not have is left out."""
     def register(handler):
         for name in names:
-            packet, overload = name.split(".")
+            *library, packet, overload = name.split(".")
+            if library:  # it may be loaded later, or never
+                HANDLERS[name] = handler
+                continue
             op = getattr(getattr(torch.ops.aten, packet, None), overload, None)
             if op is not None:
                 HANDLERS[op] = handler
@@ -581,93 +584,3 @@ def one_hot(s, x, num_classes):
     if num_classes < 0:
         raise Unsupported("one_hot without num_classes: the size of its result depends on data")
     return s.emit("one_hot", [x], depth=num_classes, dtype_="i64")
-
-
-# ---- indexing
-
-@aten("embedding.default")
-def embedding(s, weight, indices, **_):
-    return s.emit("gather", [weight, indices], axis=0)
-
-
-@aten("index_select.default")
-def index_select(s, x, dim, index):
-    return s.emit("gather", [x, index], axis=dim % max(x.rank, 1))
-
-
-@aten("gather.default")
-def gather(s, x, dim, index, **_):
-    return s.emit("gather_elements", [x, index], axis=dim % max(x.rank, 1))
-
-
-def stacked_indices(s, indices):
-    """Index tensors broadcast together, as the tuples along a last axis."""
-    shape = torch.broadcast_shapes(*[tuple(index.shape) for index in indices])
-    columns = [s.expand(s.cast(index, torch.int64), shape) for index in indices]
-    return s.emit("stack", columns, dtype=torch.int64, shape=[*shape, len(columns)], axis=len(shape))
-
-
-@aten("index.Tensor", "_unsafe_index.Tensor")
-def index(s, x, indices):
-    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
-    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
-        raise Unsupported("selection by a mask: the size of its result depends on data; use torch.where")
-    if len(used) == 1:
-        return s.emit("gather", [x, used[0][1]], axis=used[0][0])
-    axes = [axis for axis, _ in used]
-    if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise Unsupported("indexing of axes that are not neighbours")
-    # The indexed axes to the front, and the axes of the indices back to their place.
-    before = list(range(axes[0]))
-    moved = s.permute(x, [*axes, *before, *range(axes[-1] + 1, x.rank)])
-    tuples = stacked_indices(s, [index for _, index in used])
-    lead = tuples.rank - 1
-    found = s.emit("gather_nd", [moved, tuples], shape=[*tuples.shape[:-1], *moved.shape[len(axes):]])
-    after = range(lead + len(before), found.rank)
-    return s.permute(found, [*range(lead, lead + len(before)), *range(lead), *after])
-
-
-@aten("index_put.default")
-def index_put(s, x, indices, values, accumulate):
-    used = [index for index in indices if index is not None]
-    if len(used) == 1 and used[0].dtype == torch.bool and values.rank == 0 and not accumulate:
-        mask = s.reshape(used[0], [*used[0].shape, *[1] * (x.rank - used[0].rank)])
-        return s.emit("where", [mask, s.cast(values, x.dtype), x])
-    if any(index is None for index in indices) or any(index.dtype == torch.bool for index in used):
-        raise Unsupported("assignment by these indices; integers for the first axes can be exported, and one value by a mask")
-    tuples = stacked_indices(s, used)
-    updates = s.expand(s.cast(values, x.dtype), [*tuples.shape[:-1], *x.shape[len(used):]])
-    return s.emit("scatter_nd", [x, tuples, updates], reduction="add" if accumulate else "none")
-
-
-@aten("index_copy.default")
-def index_copy(s, x, dim, index, source):
-    return s.emit("index_copy", [x, index, source], axis=dim % x.rank)
-
-
-@aten("index_add.default")
-def index_add(s, x, dim, index, source, alpha):
-    return s.emit("index_add", [x, index, source], axis=dim % x.rank, alpha=float(alpha))
-
-
-@aten("scatter.src", "scatter.value", "scatter_add.default")
-def scatter(s, x, dim, index, src=None, value=None):
-    if src is None:
-        updates = s.expand(s.operand(value, x.dtype), index.shape)
-    else:
-        updates = src
-        for axis in range(index.rank):  # as much of it as there are indices
-            if not same(updates.shape[axis], index.shape[axis]):
-                updates = s.narrow(updates, axis, 0, index.shape[axis])
-    kind = "add" if "scatter_add" in str(s.node.target) else "none"
-    return s.emit("scatter_elements", [x, index, updates], axis=dim % x.rank, reduction=kind)
-
-
-REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
-
-
-@aten("scatter_reduce.two")
-def scatter_reduce(s, x, dim, index, src, reduce, include_self):
-    if reduce not in REDUCTIONS or not include_self:
-        raise Unsupported(f"scatter_reduce with {reduce}, include_self {include_self}")
-    return s.emit("scatter_elements", [x, index, src], axis=dim % x.rank, reduction=REDUCTIONS[reduce])

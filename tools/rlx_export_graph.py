@@ -74,6 +74,7 @@ class Graph:
         self.tensors = {}  # name in the safetensors file: torch.Tensor
         self.names = set()
         self.stored = {}  # memory of a tensor: its name in the file
+        self.parts = {}  # name of a complex value: its real and its imaginary part
 
     def unique(self, wanted):
         wanted = wanted[:200] or "value"
@@ -239,6 +240,8 @@ class Scope:
             return results
         name = self.graph.unique(self.node.name)
         self.added[-1].update(name=name, outputs=[name])
+        if results.name in self.graph.parts:
+            self.graph.parts[name] = self.graph.parts[results.name]
         return dataclasses.replace(results, name=name)
 
     # What many handlers need.
@@ -249,6 +252,8 @@ class Scope:
     def cast(self, x, dtype):
         if x.dtype == dtype:
             return x
+        if x.dtype.is_complex:
+            raise Unsupported(f"a complex number as {dtype_name(dtype)}: its imaginary part would be lost")
         return self.emit("cast", [x], dtype=dtype, shape=x.shape, to=dtype_name(dtype), overflow="wrap")
 
     def operand(self, value, dtype):

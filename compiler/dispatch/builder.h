@@ -31,6 +31,7 @@ class DispatchBuilder {
   DispatchBuilder(Program& program, KernelId kernel, Step step)
       : program_(&program), step_(std::move(step)) {
     specialization_.kernel = kernel;
+    specialization_.defines = program.defines;
   }
   DispatchBuilder(const DispatchBuilder&) = delete;
   DispatchBuilder& operator=(const DispatchBuilder&) = delete;

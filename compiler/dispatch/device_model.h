@@ -21,6 +21,10 @@ struct DeviceModel {
 #define RLX_DEVICE_OWN(type, name, unit, least, most, meaning) type name = 0;
 #define RLX_DEVICE_GROUP(Type, name, use, meaning) Type name = {};
 #include "compiler/dispatch/device_model.def"
+  // Whose driver runs subgroups as vectors of a CPU.
+  [[nodiscard]] bool is_cpu() const {
+    return lane_tiles.products > 0;
+  }
   bool operator==(const DeviceModel&) const = default;
 };
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <numeric>
 
 #include "compiler/dispatch/builder.h"
+#include "compiler/dispatch/size_words.h"
 #include "compiler/support/check.h"
 #include "compiler/support/checked.h"
 #include "schema/plan_header.h"
@@ -277,6 +279,17 @@ uint32_t first_size_position(const Step& step, uint32_t bytes) {
   return kNoRoom;
 }
 
+// The values that the step gave its words, by symbol; they are no longer defines then.
+std::map<uint32_t, uint32_t> take_words(Specialization& specialization) {
+  std::map<uint32_t, uint32_t> values;
+  for (uint32_t word = 0;; ++word) {
+    const auto found = specialization.defines.find(size_word_define(word));
+    if (found == specialization.defines.end()) return values;
+    values[kFirstSizeWord + word] = narrow<uint32_t>(std::stoul(found->second));
+    specialization.defines.erase(found);
+  }
+}
+
 void place_reaches(Specialization& specialization, const Step& step,
                    const std::vector<uint32_t>& symbols) {
   for (const Access& access : step.accesses) {
@@ -310,6 +323,7 @@ uint32_t params_bytes(const Specialization& specialization) {
 }
 
 void place_sizes(Specialization& specialization, Step& step) {
+  const std::map<uint32_t, uint32_t> words = take_words(specialization);
   const std::vector<uint32_t> symbols = symbols_of(specialization, step);
   if (symbols.empty()) return;
   for_each_text(specialization,
@@ -324,7 +338,8 @@ void place_sizes(Specialization& specialization, Step& step) {
   }
   for (uint32_t i = 0; i < symbols.size(); ++i) {
     const uint32_t position = first + i * narrow<uint32_t>(sizeof(uint32_t));
-    step.sizes.push_back({.position = position, .symbol = symbols[i]});
+    if (!words.contains(symbols[i]))
+      step.sizes.push_back({.position = position, .symbol = symbols[i]});
     specialization.size_positions.push_back(position);
   }
   specialization.defines["RLX_SIZES"] = std::to_string(symbols.size());
@@ -332,6 +347,15 @@ void place_sizes(Specialization& specialization, Step& step) {
   if (first < step.params.size()) specialization.defines["RLX_SIZES_IN_POINTERS"] = "1";
   place_reaches(specialization, step, symbols);
   step.params.resize(std::max<size_t>(step.params.size(), params_bytes(specialization)));
+  for (uint32_t i = 0; i < symbols.size(); ++i) {
+    const auto word = words.find(symbols[i]);
+    if (word == words.end()) continue;
+    std::memcpy(step.params.data() + specialization.size_positions[i], &word->second,
+                sizeof word->second);
+  }
+  // This step's own ranges are what its words make of them.
+  if (words.empty()) return;
+  for (Access& access : step.accesses) access.range_bytes = access.range_bytes.bound();
 }
 
 }  // namespace rlx

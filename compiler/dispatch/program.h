@@ -217,6 +217,8 @@ struct Step {
 struct Program {
   std::string entry;
   std::vector<GraphRange> ranges = {};  // of the entry's graph
+  // Defines of every kernel: what the device asks of all of them.
+  std::map<std::string, std::string> defines = {};
   std::vector<Buffer> buffers;
   std::vector<Specialization> kernels;
   std::vector<Step> steps;

@@ -581,6 +581,7 @@ Offset<fb::Kernel> IndexBuilder::kernel_table(FlatBufferBuilder& builder, size_t
   std::vector<fb::KernelReach> reaches;
   for (const KernelReach& reach : specialization.reaches)
     reaches.emplace_back(reach.position, sizes.term(reach.bytes));
+  result_.has_free_sizes |= !reaches.empty();
   const auto size_list = reaches.empty() ? 0 : builder.CreateVectorOfStructs(sizes.all());
   const auto reach_list = reaches.empty() ? 0 : builder.CreateVectorOfStructs(reaches);
   return fb::CreateKernel(builder, name, params_bytes(specialization), access_list, variant_list,

@@ -26,31 +26,94 @@ struct Definition {
   std::optional<ValueId> id;
 };
 
+// What the search for a name came to. `id` absent: its definition failed, or was reported.
+struct Found {
+  bool is_defined = false;
+  std::optional<ValueId> id = std::nullopt;
+};
+
+// A value of the graph around a body, and the body's input that stands for it.
+struct Capture {
+  ValueId outer{};
+  ValueId inner{};
+};
+
+// Names that a node reads, in its bodies too.
+void add_reads(const SourceNode& node, std::vector<std::string_view>& names) {
+  for (const auto& input : node.inputs) {
+    if (input) names.push_back(*input);
+  }
+  for (const SourceBody& body : node.bodies) {
+    for (const SourceNode& inner : body.nodes) add_reads(inner, names);
+    names.insert(names.end(), body.outputs.begin(), body.outputs.end());
+  }
+}
+
+// Binds the nodes of an entry or of a body.
 class EntryBinder {
  public:
   EntryBinder(const SourceEntry& source, EntryContext context)
-      : source_(source), context_(context) {
+      : nodes_(source.nodes),
+        output_names_(source.outputs),
+        place_(source.place),
+        what_("entry " + in_quotes(source.name)),
+        context_(context) {
+    graph_.name = source.name;
+  }
+  EntryBinder(const SourceBody& source, const SourceNode& node, EntryBinder& outer)
+      : nodes_(source.nodes),
+        output_names_(source.outputs),
+        place_(source.place),
+        what_("body " + in_quotes(source.name) + " of node " + in_quotes(node.name)),
+        context_(outer.context_),
+        outer_(&outer) {
     graph_.name = source.name;
   }
 
-  Graph bind() {
-    for (const SourceTensor& input : source_.inputs) bind_input(input);
-    define_outputs();
-    for (const size_t index : sorted_nodes()) bind_node(source_.nodes[index]);
-    bind_outputs();
+  Graph bind(const std::vector<SourceTensor>& inputs) {
+    for (const SourceTensor& input : inputs) bind_input(input);
+    bind_nodes();
     return std::move(graph_);
   }
 
+  // The body, whose inputs of these names have these types. What it captures is in captures().
+  Graph bind(const std::vector<std::string>& inputs, const std::vector<TensorType>& types) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ValueId id =
+          graph_.add_value({.name = inputs[i], .type = types[i], .origin = ValueOrigin::Input});
+      graph_.inputs.push_back(id);
+      define(inputs[i], place_, {.role = "input of " + what_, .node = {}, .id = id});
+    }
+    bind_nodes();
+    return std::move(graph_);
+  }
+  [[nodiscard]] const std::vector<Capture>& captures() const { return captures_; }
+
  private:
+  void bind_nodes() {
+    define_outputs();
+    for (const size_t index : sorted_nodes()) bind_node(nodes_[index]);
+    bind_outputs();
+  }
+
+  // What a name means in the graphs around this one.
+  [[nodiscard]] const Definition* find_outside(const std::string& name) const {
+    if (outer_ == nullptr) return nullptr;
+    const auto found = outer_->definitions_.find(name);
+    return found != outer_->definitions_.end() ? &found->second : outer_->find_outside(name);
+  }
+
   void define(const std::string& name, const SourcePlace& place, Definition definition) {
     const auto leaf = context_.leaves.find(name);
     const auto earlier = definitions_.find(name);
     const bool is_leaf = leaf != context_.leaves.end();
-    if (!is_leaf && earlier == definitions_.end()) {
+    const Definition* first_meaning =
+        earlier != definitions_.end() ? &earlier->second : find_outside(name);
+    if (!is_leaf && first_meaning == nullptr) {
       definitions_.emplace(name, std::move(definition));
       return;
     }
-    const std::string first = is_leaf ? std::string(leaf->second.role) : earlier->second.role;
+    const std::string first = is_leaf ? std::string(leaf->second.role) : first_meaning->role;
     context_.diagnostics.error(DiagCode::DuplicateName, place,
                                "value " + in_quotes(name) + " is defined twice: as " + first +
                                    " and as " + definition.role);
@@ -75,8 +138,8 @@ class EntryBinder {
   }
 
   void define_outputs() {
-    for (size_t i = 0; i < source_.nodes.size(); ++i) {
-      const SourceNode& node = source_.nodes[i];
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const SourceNode& node = nodes_[i];
       if (!node_names_.insert(node.name).second) {
         context_.diagnostics.error(DiagCode::DuplicateName, node.place,
                                    "node name " + in_quotes(node.name) + " is used twice");
@@ -89,10 +152,12 @@ class EntryBinder {
   }
 
   std::vector<size_t> sorted_nodes() {
-    std::vector<std::vector<size_t>> producers(source_.nodes.size());
-    for (size_t i = 0; i < source_.nodes.size(); ++i) {
-      for (const auto& input : source_.nodes[i].inputs) {
-        const auto found = input ? definitions_.find(*input) : definitions_.end();
+    std::vector<std::vector<size_t>> producers(nodes_.size());
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      std::vector<std::string_view> names;
+      add_reads(nodes_[i], names);
+      for (const std::string_view name : names) {
+        const auto found = definitions_.find(std::string(name));
         if (found != definitions_.end() && found->second.node)
           producers[i].push_back(*found->second.node);
       }
@@ -100,9 +165,9 @@ class EntryBinder {
     NodeOrder sorted = order_nodes(producers);
     for (const std::vector<size_t>& cycle : sorted.cycles) {
       std::vector<std::string_view> names;
-      for (const size_t index : cycle) names.push_back(source_.nodes[index].name);
+      for (const size_t index : cycle) names.push_back(nodes_[index].name);
       context_.diagnostics.error(
-          DiagCode::Cycle, source_.nodes[cycle.front()].place,
+          DiagCode::Cycle, nodes_[cycle.front()].place,
           "these nodes read each other's outputs in a circle: " + list_names(names),
           "a value carried from run to run is a state");
     }
@@ -148,10 +213,95 @@ class EntryBinder {
     if (!attributes) return;
     node.attributes = std::move(*attributes);
     if (is_good) {
-      infer(source, std::move(node));
+      if (bind_bodies(source, *op, node)) infer(source, std::move(node));
     } else if (op != nullptr) {
       check_attributes(*op, node, context_.diagnostics);
     }
+  }
+
+  // The bodies of a node whose inputs are all known. False where anything was reported.
+  bool bind_bodies(const SourceNode& source, const OpDef& op, Node& node) {
+    if (!check_body_names(source, op)) return false;
+    if (op.bodies.empty()) return true;
+    node.outputs.resize(source.outputs.size());  // as many as it has, for the checks of arity
+    std::optional<std::vector<std::vector<TensorType>>> types;
+    const std::optional<Dim> read = free_size_read_by(
+        [&] { types = body_input_types(op, graph_, node, context_.diagnostics); });
+    if (read) report_free_size(context_.diagnostics, source.op, source.name, "its bodies", *read);
+    node.outputs.clear();
+    if (read || !types) return false;
+    const size_t errors_before = context_.diagnostics.error_count();
+    std::vector<Graph> bodies;
+    std::vector<std::vector<Capture>> captures;
+    for (size_t i = 0; i < op.bodies.size(); ++i) {
+      const auto body = std::ranges::find(source.bodies, op.bodies[i], &SourceBody::name);
+      if (body->inputs.size() != types->at(i).size()) {
+        fail(source, DiagCode::BadArity,
+             "body " + in_quotes(body->name) + " has " + std::to_string(body->inputs.size()) +
+                 " inputs, wanted " + std::to_string(types->at(i).size()),
+             {});
+        continue;
+      }
+      EntryBinder binder(*body, source, *this);
+      bodies.push_back(binder.bind(body->inputs, types->at(i)));
+      captures.push_back(binder.captures());
+    }
+    if (context_.diagnostics.error_count() > errors_before) return false;
+    join_captures(node, std::move(bodies), captures);
+    return true;
+  }
+
+  bool check_body_names(const SourceNode& source, const OpDef& op) {
+    const std::vector<std::string_view> wanted(op.bodies.begin(), op.bodies.end());
+    const std::string hint =
+        wanted.empty() ? "it has none" : "its bodies are " + list_names(wanted);
+    std::vector<std::string_view> given;
+    bool is_good = true;
+    for (const SourceBody& body : source.bodies) {
+      const bool is_known = std::ranges::find(wanted, body.name) != wanted.end();
+      const bool is_twice = std::ranges::find(given, body.name) != given.end();
+      given.push_back(body.name);
+      if (is_known && !is_twice) continue;
+      fail(source, DiagCode::BadField,
+           is_twice ? "body " + in_quotes(body.name) + " is given twice"
+                    : "the op has no body " + in_quotes(body.name),
+           hint);
+      is_good = false;
+    }
+    for (const std::string_view name : wanted) {
+      if (std::ranges::find(given, name) != given.end()) continue;
+      fail(source, DiagCode::BadField, "body " + in_quotes(name) + " is missing", hint);
+      is_good = false;
+    }
+    return is_good;
+  }
+
+  // An input of a body that stands for a value of this graph.
+  ValueId add_stand_in(Graph& body, ValueId outer) const {
+    const Value& value = graph_.value(outer);
+    return body.add_value(
+        {.name = body.fresh_name(value.name), .type = value.type, .origin = ValueOrigin::Input});
+  }
+
+  // What one body captures is an input of all, behind their own.
+  void join_captures(Node& node, std::vector<Graph> bodies,
+                     const std::vector<std::vector<Capture>>& captures) {
+    std::vector<ValueId> outer;
+    for (const std::vector<Capture>& of_body : captures) {
+      for (const Capture& capture : of_body) {
+        if (std::ranges::find(outer, capture.outer) == outer.end()) outer.push_back(capture.outer);
+      }
+    }
+    for (size_t i = 0; i < bodies.size(); ++i) {
+      Graph& body = bodies[i];
+      for (const ValueId id : outer) {
+        const auto own = std::ranges::find(captures[i], id, &Capture::outer);
+        body.inputs.push_back(own != captures[i].end() ? own->inner : add_stand_in(body, id));
+      }
+      node.bodies.push_back(std::make_shared<const Graph>(std::move(body)));
+    }
+    node.inputs.insert(node.inputs.end(), outer.begin(), outer.end());
+    node.captures = static_cast<uint32_t>(outer.size());
   }
 
   // Adds a node whose inputs are all known and makes its outputs usable if its types can be
@@ -179,7 +329,7 @@ class EntryBinder {
       // A name that is defined twice, which was reported, keeps its first meaning.
       const auto found = definitions_.find(source.outputs[i]);
       if (found == definitions_.end() || !found->second.node) continue;
-      if (&source_.nodes[*found->second.node] == &source) found->second.id = outputs[i];
+      if (&nodes_[*found->second.node] == &source) found->second.id = outputs[i];
     }
   }
 
@@ -235,19 +385,19 @@ class EntryBinder {
     bool has_effect = false;
     for (const NodeId id : graph_.order()) {
       const OpDef* op = find_op(graph_.node(id).op);
-      has_effect = has_effect || (op && op->has_effect);
+      has_effect = has_effect || (op && (op->has_effect || !op->bodies.empty()));
     }
-    if (source_.outputs.empty() && !has_effect && !context_.diagnostics.has_errors()) {
-      context_.diagnostics.error(
-          DiagCode::BadField, source_.place,
-          "entry " + in_quotes(source_.name) + " has no outputs and writes no state");
+    if (outer_ == nullptr && output_names_.empty() && !has_effect &&
+        !context_.diagnostics.has_errors()) {
+      context_.diagnostics.error(DiagCode::BadField, place_,
+                                 what_ + " has no outputs and writes no state");
     }
-    for (const std::string& output : source_.outputs) {
+    for (const std::string& output : output_names_) {
       const std::optional<ValueId> id = find_value(output, [&](std::string hint) {
-        context_.diagnostics.error(DiagCode::UnknownValue, source_.place,
-                                   "output " + in_quotes(output) + " of entry " +
-                                       in_quotes(source_.name) + " is defined by nothing",
-                                   std::move(hint));
+        context_.diagnostics.error(
+            DiagCode::UnknownValue, place_,
+            "output " + in_quotes(output) + " of " + what_ + " is defined by nothing",
+            std::move(hint));
       });
       if (id) graph_.add_output(*id);
     }
@@ -257,14 +407,32 @@ class EntryBinder {
   // `report_unknown` tells.
   template <typename Report>
   std::optional<ValueId> find_value(const std::string& name, Report report_unknown) {
+    const Found found = find_name(name);
+    if (!found.is_defined) report_unknown(name_hint(name));
+    return found.id;
+  }
+
+  Found find_name(const std::string& name) {
     if (const auto found = definitions_.find(name); found != definitions_.end())
-      return found->second.id;
+      return {.is_defined = true, .id = found->second.id};
     if (const auto found = leaf_values_.find(name); found != leaf_values_.end())
-      return found->second;
+      return {.is_defined = true, .id = found->second};
     const auto leaf = context_.leaves.find(name);
-    if (leaf != context_.leaves.end()) return leaf_value(name, leaf->second);
-    report_unknown(name_hint(name));
-    return std::nullopt;
+    if (leaf != context_.leaves.end())
+      return {.is_defined = true, .id = leaf_value(name, leaf->second)};
+    return outer_ != nullptr ? capture(name) : Found{};
+  }
+
+  // A name of the graph around this body.
+  Found capture(const std::string& name) {
+    if (const auto found = captured_.find(name); found != captured_.end())
+      return {.is_defined = true, .id = found->second};
+    const Found outer = outer_->find_name(name);
+    if (!outer.id) return outer;
+    const ValueId inner = outer_->add_stand_in(graph_, *outer.id);
+    captures_.push_back({.outer = *outer.id, .inner = inner});
+    captured_.emplace(name, inner);
+    return {.is_defined = true, .id = inner};
   }
 
   std::optional<ValueId> leaf_value(const std::string& name, const Leaf& leaf) {
@@ -284,14 +452,22 @@ class EntryBinder {
     if (hint_count_++ >= kMaxNameHints) return {};
     std::vector<std::string_view> names;
     for (const auto& [key, leaf] : context_.leaves) names.push_back(key);
-    for (const auto& [key, definition] : definitions_) names.push_back(key);
+    for (const EntryBinder* binder = this; binder != nullptr; binder = binder->outer_) {
+      for (const auto& [key, definition] : binder->definitions_) names.push_back(key);
+    }
     std::sort(names.begin(), names.end());  // the hint must not depend on hash order
     return nearest_hint(name, names);
   }
 
-  const SourceEntry& source_;
+  const std::vector<SourceNode>& nodes_;
+  const std::vector<std::string>& output_names_;
+  const SourcePlace& place_;
+  std::string what_;  // "entry "main"", for messages
   EntryContext context_;
+  EntryBinder* outer_ = nullptr;  // of the graph around a body
   Graph graph_;
+  std::vector<Capture> captures_;
+  std::unordered_map<std::string, ValueId> captured_;
   std::unordered_map<std::string, Definition> definitions_;
   std::unordered_map<std::string, ValueId> leaf_values_;  // of leaves that the entry reads
   std::unordered_set<std::string> node_names_;            // of the file, and of casts
@@ -302,7 +478,7 @@ class EntryBinder {
 }  // namespace
 
 Graph bind_entry(const SourceEntry& source, EntryContext context) {
-  return EntryBinder(source, context).bind();
+  return EntryBinder(source, context).bind(source.inputs);
 }
 
 }  // namespace rlx

@@ -55,14 +55,12 @@ class SourceChecker {
 
   void entries(const std::vector<SourceEntry>& entries, const SourcePlace& place) {
     std::set<std::string_view> seen;
-    size_t node_count = 0;
     for (const SourceEntry& entry : entries) {
       name(entry.place, "name of an entry", entry.name);
       if (!seen.insert(entry.name).second) {
         diagnostics_.error(DiagCode::DuplicateName, entry.place,
                            "entry " + in_quotes(entry.name) + " is defined twice");
       }
-      node_count += entry.nodes.size();
       count(entry.place, "inputs", entry.inputs.size());
       count(entry.place, "outputs", entry.outputs.size());
       for (const SourceTensor& input : entry.inputs) {
@@ -71,14 +69,15 @@ class SourceChecker {
           fail(input.place,
                "input " + in_quotes(input.name) + " has data; only weights and states may");
       }
-      for (const SourceNode& item : entry.nodes) node(item);
+      for (const SourceNode& item : entry.nodes) node(item, 0);
       for (const std::string& output : entry.outputs)
         name(entry.place, "name of an output", output);
     }
-    count(place, "nodes", node_count);
+    count(place, "nodes", node_count_);
   }
 
-  void node(const SourceNode& node) {
+  void node(const SourceNode& node, size_t depth) {
+    ++node_count_;
     if (diagnostics_.error_count() > kMaxErrors) return;
     name(node.place, "name of the node", node.name);
     name(node.place, "op", node.op);
@@ -90,6 +89,24 @@ class SourceChecker {
     for (const auto& [key, value] : node.attributes) {
       name(node.place, "name of an attribute", key);
       attribute(node, key, value);
+    }
+    bodies(node, depth);
+  }
+
+  void bodies(const SourceNode& parent, size_t depth) {
+    if (!parent.bodies.empty() && depth == kMaxBodyDepth) {
+      diagnostics_.error(
+          DiagCode::Limit, parent.place,
+          "bodies stand inside each other deeper than " + std::to_string(kMaxBodyDepth));
+      return;
+    }
+    for (const SourceBody& body : parent.bodies) {
+      name(body.place, "name of a body", body.name);
+      count(body.place, "inputs", body.inputs.size());
+      count(body.place, "outputs", body.outputs.size());
+      for (const std::string& input : body.inputs) name(body.place, "name of an input", input);
+      for (const SourceNode& item : body.nodes) node(item, depth + 1);
+      for (const std::string& output : body.outputs) name(body.place, "name of an output", output);
     }
   }
 
@@ -183,6 +200,7 @@ class SourceChecker {
   }
 
   Diagnostics& diagnostics_;
+  size_t node_count_ = 0;  // with those of bodies
 };
 
 }  // namespace

@@ -118,6 +118,16 @@ void renumber_weights(Graph& graph, const std::vector<WeightId>& ids) {
     std::optional<WeightId>& weight = graph.value(ValueId{narrow<uint32_t>(i)}).weight;
     if (weight) weight = ids.at(index_of(*weight));
   }
+  for (const NodeId id : graph.order()) {
+    if (graph.node(id).bodies.empty()) continue;
+    graph.change_node(id, [&ids](Node& node) {
+      for (std::shared_ptr<const Graph>& body : node.bodies) {
+        const auto renumbered = std::make_shared<Graph>(*body);
+        renumber_weights(*renumbered, ids);
+        body = renumbered;
+      }
+    });
+  }
 }
 
 // An entry for one combination of the ranges.

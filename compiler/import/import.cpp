@@ -12,6 +12,7 @@
 #include "compiler/import/model_files.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/onnx_reader.h"
+#include "compiler/import/state_inputs.h"
 
 namespace rlx {
 namespace {
@@ -40,9 +41,16 @@ std::optional<GraphFormat> format_of_name(const std::string& path) {
   return std::nullopt;
 }
 
-// --input-shape for a format whose inputs have their shapes.
+// --input-shape and --max-iterations for a format whose inputs have their shapes and whose loops
+// their bounds.
 bool refuse_shapes(const std::string& file, const ImportOptions& options,
                    Diagnostics& diagnostics) {
+  if (options.max_iterations) {
+    diagnostics.error(DiagCode::BadOption, {file, ""},
+                      "--max-iterations is for ONNX models; loops of this graph have an attribute "
+                      "max_iterations");
+    return true;
+  }
   if (options.input_shapes.empty()) return false;
   diagnostics.error(DiagCode::BadOption, {file, ""},
                     "--input-shape is for ONNX models; this graph gives the shapes of its inputs",
@@ -147,13 +155,18 @@ std::optional<SourceGraph> read_graph(const GraphBytes& bytes, const std::string
                               .shapes = options.input_shapes,
                               .fixed_inputs = {options.constants.begin(), options.constants.end()},
                               .folder = folder_of(file),
-                              .keep_symbols = options.keep_symbols || !options.free_dims.empty()};
-    return read_onnx_graph(bytes, file, onnx, diagnostics).graph;
+                              .keep_symbols = options.keep_symbols || !options.free_dims.empty(),
+                              .max_iterations = options.max_iterations};
+    std::optional<SourceGraph> graph = read_onnx_graph(bytes, file, onnx, diagnostics).graph;
+    if (!graph || !make_states(*graph, options.states, diagnostics)) return std::nullopt;
+    return graph;
   }
   if (refuse_shapes(file, options, diagnostics)) return std::nullopt;
   if (format) {
     std::optional<SourceGraph> graph = read_form(*format, bytes, file, diagnostics, options);
-    if (!graph || !fix_inputs(*graph, options.constants, diagnostics)) return std::nullopt;
+    if (!graph || !fix_inputs(*graph, options.constants, diagnostics) ||
+        !make_states(*graph, options.states, diagnostics))
+      return std::nullopt;
     return graph;
   }
   diagnostics.error(

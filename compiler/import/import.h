@@ -69,7 +69,11 @@ struct ImportOptions {
   RangedDims ranged_dims = {};                        // for load_entries
   std::map<std::string, Shape> input_shapes = {};     // of inputs of ONNX models
   std::map<std::string, std::string> constants = {};  // inputs with their values (const_input.h)
-  bool auto_promote = false;                          // as if the file asked for it
+  // Inputs that become states, with the outputs that are their next values (state_inputs.h).
+  std::map<std::string, std::string> states = {};
+  // Of a loop of an ONNX model whose end only the run knows, the most trips.
+  std::optional<int64_t> max_iterations = std::nullopt;
+  bool auto_promote = false;  // as if the file asked for it
   bool keep_symbols = false;  // symbols of ONNX models that are not bound stay open
   LanguageOptions language = {};
 };

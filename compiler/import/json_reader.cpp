@@ -143,7 +143,7 @@ class GraphReader {
     const std::string what =
         "node" + (name && name->string() ? " " + in_quotes(*name->string()) : "");
     JsonFields fields(errors_, value, pointer, what,
-                      {"name", "op", "inputs", "outputs", "attributes", "source"});
+                      {"name", "op", "inputs", "outputs", "attributes", "source", "bodies"});
     SourceNode node;
     node.place = {errors_.file, pointer};
     node.op = fields.required_text("op");
@@ -167,7 +167,32 @@ class GraphReader {
     if (const JsonValue* attributes = fields.find("attributes")) {
       read_attributes(node, *attributes, pointer, what);
     }
+    if (const JsonValue* bodies = fields.find("bodies")) read_bodies(node, *bodies, pointer, what);
     return node;
+  }
+
+  void read_bodies(SourceNode& node, const JsonValue& value, const std::string& pointer,
+                   const std::string& what) {
+    if (value.object() == nullptr) {
+      errors_.add(DiagCode::BadField, pointer,
+                  "bodies of " + what + " are " + std::string(kind_text(value)) +
+                      ", wanted an object of their names");
+      return;
+    }
+    for (const JsonMember& member : *value.object()) {
+      JsonFields fields(errors_, member.value, pointer + "/bodies" + pointer_step(member.key),
+                        "body " + in_quotes(member.key) + " of " + what,
+                        {"inputs", "nodes", "outputs"});
+      SourceBody& body = node.bodies.emplace_back();
+      body.place = {errors_.file, fields.pointer()};
+      body.name = member.key;
+      body.inputs = fields.texts("inputs");
+      each(fields, "nodes", [&](const JsonValue& inner, const std::string& inner_pointer) {
+        body.nodes.push_back(this->node(inner, inner_pointer));
+      });
+      fields.required_array("outputs");
+      body.outputs = fields.texts("outputs");
+    }
   }
 
   void read_attributes(SourceNode& node, const JsonValue& value, const std::string& pointer,

@@ -168,7 +168,28 @@ class GraphWriter {
     texts(node.outputs);
     if (!node.attributes.empty()) attributes(node);
     if (!node.source.empty()) text_field(" ", "source", node.source);
+    if (!node.bodies.empty()) bodies(node);
     out_ += "}";
+  }
+
+  void bodies(const SourceNode& parent) {
+    const std::string outer = indent_;
+    indent_ += "    ";
+    out_ += ", \"bodies\": {";
+    for (size_t i = 0; i < parent.bodies.size(); ++i) {
+      const SourceBody& body = parent.bodies[i];
+      out_ += (i > 0 ? ",\n" : "\n") + indent_;
+      append_json_string(out_, body.name);
+      out_ += ": {\"inputs\": ";
+      texts(body.inputs);
+      section(
+          indent_, "nodes", body.nodes, [&](const SourceNode& item) { node(item); }, true);
+      out_ += ",\n" + indent_ + "\"outputs\": ";
+      texts(body.outputs);
+      out_ += "}";
+    }
+    out_ += "}";
+    indent_ = outer;
   }
 
   void attributes(const SourceNode& node) {
@@ -237,6 +258,7 @@ class GraphWriter {
   }
 
   std::string out_;
+  std::string indent_ = "    ";  // of what stands inside the node being written
 };
 
 }  // namespace

@@ -197,6 +197,9 @@ class GraphReader {
     }
     node.outputs = texts_of(*item.outputs());
     node.source = text_of(item.source());
+    node.bodies =
+        each<SourceBody>(item.bodies(), place.position + "/bodies/",
+                         [&](const auto& inner, auto where) { return body(inner, where); });
     if (item.attributes() == nullptr) return node;
     for (const fb::Attribute* written : *item.attributes()) {
       const std::string name = written->name()->str();
@@ -206,6 +209,16 @@ class GraphReader {
           "attribute " + in_quotes(name) + " of node " + in_quotes(node.name) + " is given twice");
     }
     return node;
+  }
+
+  SourceBody body(const fb::Body& item, const SourcePlace& place) {
+    return {.place = place,
+            .name = item.name()->str(),
+            .inputs = texts_of(*item.inputs()),
+            .nodes =
+                each<SourceNode>(item.nodes(), place.position + "/nodes/",
+                                 [&](const auto& inner, auto where) { return node(inner, where); }),
+            .outputs = texts_of(*item.outputs())};
   }
 
   SourceEntry entry(const fb::GraphEntry& item, const SourcePlace& place) {

@@ -9,6 +9,7 @@
 
 #include <array>
 
+#include "compiler/import/source_graph.h"
 #include "schema/graph_generated.h"
 
 namespace rlx {
@@ -22,12 +23,14 @@ using Field = flatbuffers::voffset_t;
 // through one shared string.
 constexpr uint64_t kBudgetPerByte = 64;
 constexpr uint64_t kBudgetFloor = 1 << 20;
+// Tables inside each other: two for each body inside another, and what is around and in them.
+constexpr uint32_t kMostDepth = 2 * kMaxBodyDepth + 8;
 
 class Walk {
  public:
   explicit Walk(std::span<const std::byte> bytes)
       : base_(reinterpret_cast<const uint8_t*>(bytes.data())),
-        verifier_(base_, bytes.size(), 16, UINT32_MAX),
+        verifier_(base_, bytes.size(), kMostDepth, UINT32_MAX),
         budget_(kBudgetFloor + kBudgetPerByte * bytes.size()) {}
 
   std::optional<std::string> run() {
@@ -207,7 +210,16 @@ class Walk {
       return string(t, N::VT_NAME, true) && string(t, N::VT_OP, true) && strings(t, N::VT_INPUTS) &&
              strings(t, N::VT_OUTPUTS) && string(t, N::VT_SOURCE) &&
              tables(t, N::VT_ATTRIBUTES, "attributes", false,
-                    [&](const Table* a) { return attribute(a); });
+                    [&](const Table* a) { return attribute(a); }) &&
+             tables(t, N::VT_BODIES, "bodies", false, [&](const Table* b) { return body(b); });
+    });
+  }
+  bool body(const Table* t) {
+    using B = fb::Body;
+    return table(t, [&] {
+      return string(t, B::VT_NAME, true) && strings(t, B::VT_INPUTS) &&
+             tables(t, B::VT_NODES, "nodes", true, [&](const Table* n) { return node(n); }) &&
+             strings(t, B::VT_OUTPUTS);
     });
   }
   bool entry(const Table* t) {

@@ -190,7 +190,20 @@ class GraphWriter {
     const auto outputs = texts(node.outputs);
     const auto source = optional_text(node.source);
     const auto list = attributes.empty() ? 0 : builder_.CreateVector(attributes);
-    return fb::CreateNode(builder_, name, op, inputs, outputs, list, source);
+    const auto bodies =
+        node.bodies.empty()
+            ? 0
+            : each<fb::Body>(node.bodies, [&](const SourceBody& item) { return body(item); });
+    return fb::CreateNode(builder_, name, op, inputs, outputs, list, source, bodies);
+  }
+
+  Offset<fb::Body> body(const SourceBody& body) {
+    const auto name = text(body.name);
+    const auto inputs = texts(body.inputs);
+    const auto nodes =
+        each<fb::Node>(body.nodes, [&](const SourceNode& item) { return node(item); });
+    const auto outputs = texts(body.outputs);
+    return fb::CreateBody(builder_, name, inputs, nodes, outputs);
   }
 
   Offset<fb::GraphEntry> entry(const SourceEntry& entry) {

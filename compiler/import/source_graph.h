@@ -25,6 +25,7 @@ inline constexpr size_t kMaxStringBytes = 1u << 16;  // string attributes
 inline constexpr size_t kMaxListItems = 1u << 20;    // items of one list attribute
 inline constexpr size_t kMaxNodes = 1u << 20;        // nodes of a file; tensors of a file
 inline constexpr size_t kMaxEntries = 1024;
+inline constexpr size_t kMaxBodyDepth = 8;  // of bodies inside each other
 inline constexpr int64_t kMaxDim = (int64_t{1} << 40) - 1;
 inline constexpr uint64_t kMaxTensorBytes = (uint64_t{1} << 48) - 1;
 
@@ -71,6 +72,18 @@ using SourceDims = std::vector<SourceDim>;
 using SourceAttribute =
     std::variant<int64_t, double, bool, std::string, Ints, Floats, Strings, SourceDims>;
 
+struct SourceNode;
+
+// A sub-graph of a node. Its inputs get their types from the node; names of the graph around it are
+// known in it.
+struct SourceBody {
+  SourcePlace place;
+  std::string name;  // its role, as the op calls it: "then"
+  std::vector<std::string> inputs;
+  std::vector<SourceNode> nodes;
+  std::vector<std::string> outputs;
+};
+
 struct SourceNode {
   SourcePlace place;
   std::string name;
@@ -79,6 +92,7 @@ struct SourceNode {
   std::vector<std::string> outputs;
   std::map<std::string, SourceAttribute> attributes;
   std::string source;  // the author's note; may be empty
+  std::vector<SourceBody> bodies = {};
 };
 
 struct SourceEntry {

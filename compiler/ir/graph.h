@@ -98,6 +98,8 @@ struct RegionStep {
   DType dtype = DType::f32;  // of the result
 };
 
+class Graph;
+
 struct Node {
   std::string name;
   std::string op;  // row of ops.def
@@ -107,6 +109,12 @@ struct Node {
   std::vector<RegionStep> region;  // the chain of an ew_region; otherwise empty
   SourcePlace place;
   std::string source;  // the author's note, e.g. "train.py:12"
+  // The sub-graphs of an op of control flow, in the order of OpDef::bodies. They are never edited:
+  // passes put new ones in their place. A body knows weights and states as an entry does; every
+  // other value of the graph around it is one of its inputs.
+  std::vector<std::shared_ptr<const Graph>> bodies = {};
+  // So many of the last inputs are what the bodies capture: they are the last inputs of each body.
+  uint32_t captures = 0;
 };
 
 // The node's i-th input; none where it is left out or behind the last.

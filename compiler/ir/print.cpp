@@ -55,8 +55,26 @@ std::string region_text(const Node& node) {
   return text;
 }
 
-std::string node_text(const Graph& graph, const Node& node) {
-  std::string text = "  ";
+std::string values_text(const Graph& graph, const std::vector<ValueId>& values) {
+  std::string text;
+  for (const ValueId id : values) text += (text.empty() ? "" : ", ") + graph.value(id).name;
+  return "(" + text + ")";
+}
+
+std::string node_text(const Graph& graph, const Node& node, const std::string& indent);
+
+std::string bodies_text(const Node& node, const std::string& indent) {
+  std::string text;
+  for (const auto& body : node.bodies) {
+    text += indent + "body " + body->name + values_text(*body, body->inputs) + "\n";
+    for (const NodeId id : body->order()) text += node_text(*body, body->node(id), indent + "  ");
+    text += indent + "  return " + values_text(*body, body->outputs()) + "\n";
+  }
+  return text;
+}
+
+std::string node_text(const Graph& graph, const Node& node, const std::string& indent) {
+  std::string text = indent;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Value& output = graph.value(node.outputs[i]);
     text += (i > 0 ? ", " : "") + output.name + " : " + to_string(output.type);
@@ -70,7 +88,7 @@ std::string node_text(const Graph& graph, const Node& node) {
   if (node.outputs.empty() || node.name != graph.value(node.outputs[0]).name) {
     text += " \"" + node.name + "\"";
   }
-  return text + "\n" + region_text(node);
+  return text + "\n" + region_text(node) + bodies_text(node, indent + "  ");
 }
 
 }  // namespace
@@ -88,7 +106,7 @@ std::string print(const Module& module, const Graph& graph) {
       text += "  " + value.name + " = weight " + module.weight(*value.weight).name + "\n";
     }
   }
-  for (NodeId id : graph.order()) text += node_text(graph, graph.node(id));
+  for (NodeId id : graph.order()) text += node_text(graph, graph.node(id), "  ");
   text += "  return (";
   for (size_t i = 0; i < graph.outputs().size(); ++i) {
     text += (i > 0 ? ", " : "") + graph.value(graph.outputs()[i]).name;

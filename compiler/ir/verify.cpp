@@ -77,6 +77,19 @@ Fault find_node_fault(const Graph& graph, NodeId id, std::vector<bool>& made,
   return std::nullopt;
 }
 
+Fault find_graph_fault(const Module& module, const Graph& graph);
+
+Fault find_body_fault(const Module& module, const Graph& graph, const Node& node) {
+  if (node.captures > node.inputs.size())
+    return described(graph, "node \"" + node.name + "\" captures more than it reads");
+  for (const auto& body : node.bodies) {
+    if (body == nullptr) return described(graph, "node \"" + node.name + "\" lacks a body");
+    if (Fault fault = find_graph_fault(module, *body))
+      return described(graph, "in node \"" + node.name + "\": " + *fault);
+  }
+  return std::nullopt;
+}
+
 Fault find_graph_fault(const Module& module, const Graph& graph) {
   std::vector<bool> made(graph.value_count());
   for (size_t i = 0; i < graph.value_count(); ++i) {
@@ -91,6 +104,7 @@ Fault find_graph_fault(const Module& module, const Graph& graph) {
   names.reserve(graph.order().size());
   for (NodeId id : graph.order()) {
     if (Fault fault = find_node_fault(graph, id, made, names)) return fault;
+    if (Fault fault = find_body_fault(module, graph, graph.node(id))) return fault;
   }
   for (ValueId id : graph.outputs()) {
     if (index_of(id) >= graph.value_count()) return described(graph, "an output does not exist");

@@ -110,6 +110,8 @@ Schedule schedule(const Program& program, const ScheduleOptions& options) {
   schedule.edges =
       find_hazards(program, schedule.order, physical_places(program, schedule.buffer_offsets));
   reduce_transitively(schedule.edges);
+  for (uint32_t position = 1; options.serial && position < schedule.edges.size(); ++position)
+    schedule.edges[position] = {position - 1};
   return schedule;
 }
 

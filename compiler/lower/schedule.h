@@ -51,6 +51,7 @@ enum class ScheduleGoal : uint8_t {
 struct ScheduleOptions {
   bool in_place = true;
   ScheduleGoal goal = ScheduleGoal::Speed;
+  bool serial = false;  // each step alone in its wave, in the program's order
   // Elementary operations that each search (waves, packing by local search, packing exactly) may
   // spend; a count and not a time, so that a program has one schedule on every machine.
   uint64_t search_budget = 100'000'000;

@@ -245,6 +245,12 @@ std::vector<WavePlan> wave_candidates(const Edges& hazards, const LivenessModel&
                                       const ScheduleOptions& options) {
   Budget budget(options.search_budget / 4);
   std::vector<WavePlan> plans;
+  if (options.serial) {
+    std::vector<uint32_t> own_waves(hazards.size());
+    std::iota(own_waves.begin(), own_waves.end(), 0u);
+    plans.push_back(make_plan("serial", std::move(own_waves), liveness));
+    return plans;
+  }
   add_shortest(
       hazards, liveness,
       {.earliest = "as-early-as-possible", .latest = "as-late-as-possible", .balanced = "balanced"},

@@ -160,6 +160,20 @@ ScalarContext::ScalarContext(const OpDef& op, const Attributes& attributes,
       operand_dtypes_(std::move(operand_dtypes)),
       result_(result) {}
 
+std::optional<std::vector<std::vector<TensorType>>> body_input_types(const OpDef& op,
+                                                                     const Graph& graph,
+                                                                     const Node& node,
+                                                                     Diagnostics& diagnostics) {
+  InferContext ctx(op, graph, node, diagnostics);
+  const bool arity_good = check_arity(op, ctx);
+  if (!check_attributes(op, node, diagnostics) || !arity_good) return std::nullopt;
+  std::vector<std::vector<TensorType>> types(op.bodies.size());
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (!op.body_inputs(ctx, i, types[i])) return std::nullopt;
+  }
+  return types;
+}
+
 bool check_and_infer(Graph& graph, NodeId id, Diagnostics& diagnostics) {
   const OpDef* op = find_op(graph.node(id).op);
   if (op == nullptr) {
@@ -177,6 +191,9 @@ bool check_and_infer(Graph& graph, NodeId id, Diagnostics& diagnostics) {
   InferContext ctx(*op, graph, graph.node(id), diagnostics);
   const bool arity_good = check_arity(*op, ctx);
   const bool attributes_good = check_attributes(*op, graph.node(id), diagnostics);
+  if (graph.node(id).bodies.size() != op->bodies.size())
+    return ctx.fail(DiagCode::BadField, "got " + std::to_string(graph.node(id).bodies.size()) +
+                                            " bodies, wanted " + std::to_string(op->bodies.size()));
   if (!arity_good || !attributes_good || !op->infer(ctx)) return false;
   const std::vector<ValueId> outputs = graph.node(id).outputs;
   for (size_t i = 0; i < outputs.size(); ++i) graph.value(outputs[i]).type = ctx.outputs().at(i);

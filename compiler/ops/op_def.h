@@ -102,6 +102,10 @@ class InferContext : public NodeContext {
   }
   void set_output(size_t i, TensorType type);
   [[nodiscard]] const std::vector<TensorType>& outputs() const { return outputs_; }
+  // Of an op with bodies: inputs that no body captures, and body i.
+  [[nodiscard]] const Graph& graph() const { return *graph_; }
+  [[nodiscard]] size_t own_input_count() const { return input_count() - node().captures; }
+  [[nodiscard]] const Graph& body(size_t i) const { return *node().bodies.at(i); }
 
  private:
   const Graph* graph_;
@@ -227,6 +231,13 @@ struct OpDef {
   // write any.
   std::string (*place_refusal)(const LoweringState& state, const Node& node,
                                const TensorRef& place) = nullptr;
+  // Of an op with bodies: their names, in the order of Node::bodies; and the types of the inputs of
+  // one of them that stand before what it captures. Such ops are gone before lowering
+  // (passes/inline_bodies).
+  std::span<const std::string_view> bodies = {};
+  bool (*body_inputs)(InferContext&, size_t body, std::vector<TensorType>& types) = nullptr;
+  // Bit i: input i holds indices, and the op tells of those that lie outside (check_indices).
+  uint32_t index_inputs = 0;
   ViewKind view_kind = ViewKind::None;
   // Bit i: input i stays f32 where the model gives it so, whatever the precision mode: indices,
   // conditions, statistics and exact values.
@@ -250,6 +261,13 @@ std::string suggest_op(std::string_view name);
 // ones); every fault becomes a diagnostic. Then runs infer and stores the types. Returns false
 // where anything was reported.
 bool check_and_infer(Graph& graph, NodeId id, Diagnostics& diagnostics);
+// The types that the inputs of each body of a node have, but for those that it captures: arity and
+// attributes are checked. nullopt where anything was reported. Precondition: the node's op is
+// `op`, its inputs have their types.
+std::optional<std::vector<std::vector<TensorType>>> body_input_types(const OpDef& op,
+                                                                     const Graph& graph,
+                                                                     const Node& node,
+                                                                     Diagnostics& diagnostics);
 // Attributes alone, for region steps and importers.
 bool check_attributes(const OpDef& op, const Node& node, Diagnostics& diagnostics);
 // Evaluates one node on host tensors; a null input is nullptr.

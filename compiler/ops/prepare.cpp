@@ -90,6 +90,7 @@ bool prepare_node(const Module& module, Graph& graph, NodeId id, KnownValues& kn
                   Diagnostics& diagnostics) {
   const std::string& op = graph.node(id).op;
   if (op == "ew_region") return prepare_chain(graph, id, diagnostics);
+  if (op == "loop") return prepare_loop(module, graph, id, known, diagnostics);
   if (op == "range") return prepare_range(module, graph, id, known, diagnostics);
   if (op == "topk") prepare_topk(module, graph, id, known);
   const OpDef* def = find_op(op);

@@ -27,7 +27,8 @@ class KnownValues {
 
 // For a node as a graph file has it, whose inputs have their types: the chain of an ew_region,
 // texts, becomes the node's region; the known limit of a range becomes its count, the known k of a
-// topk its attribute. False where anything was reported. Any other node stays as it is.
+// topk its attribute, the known trip count of a loop its bound. False where anything was reported.
+// Any other node stays as it is.
 bool prepare_node(const Module& module, Graph& graph, NodeId id, KnownValues& known,
                   Diagnostics& diagnostics);
 
@@ -36,6 +37,9 @@ bool prepare_chain(Graph& graph, NodeId id, Diagnostics& diagnostics);
 // Writes the default stream of a node that draws random numbers: its first output's name, hashed.
 void prepare_stream(Graph& graph, NodeId id);
 void prepare_topk(const Module& module, Graph& graph, NodeId id, KnownValues& known);
+// Writes the bound of a loop whose trip count is known; refuses a negative count.
+bool prepare_loop(const Module& module, Graph& graph, NodeId id, KnownValues& known,
+                  Diagnostics& diagnostics);
 bool prepare_range(const Module& module, Graph& graph, NodeId id, KnownValues& known,
                    Diagnostics& diagnostics);
 

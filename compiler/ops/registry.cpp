@@ -16,13 +16,19 @@ namespace rlx {
 
 namespace {
 
+// The enumerator of an op: its name, but for words of C++.
+std::string enumerator_of(std::string_view name) {
+  const bool is_word = name == "if" || name == "while";
+  return std::string(name) + (is_word ? "_" : "");
+}
+
 std::vector<const OpDef*> collect_ops() {
   std::vector<const OpDef*> ops;
   // OpId counts the names of ops.def.
   const auto add = [&ops](std::span<const OpDef> table, std::string_view names) {
     std::string defined;
     for (const OpDef& op : table) {
-      defined += (defined.empty() ? "" : ", ") + std::string(op.name);
+      defined += (defined.empty() ? "" : ", ") + enumerator_of(op.name);
       ops.push_back(&op);
     }
     RLX_CHECK(defined == names, "ops.def has the row \"" + std::string(names) +

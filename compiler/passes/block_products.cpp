@@ -4,7 +4,7 @@
 
 #include "compiler/ops/lowering/block_weights.h"
 #include "compiler/ops/op_id.h"
-#include "compiler/ops/weighted/weighted_product.h"
+#include "compiler/ops/weighted/decoded_product.h"
 #include "compiler/passes/products.h"
 
 namespace rlx {
@@ -40,6 +40,47 @@ WeightedProduct typed(const Graph& graph, const BlockProduct& product, DType x) 
                            .w = w.dtype});
 }
 
+std::string text_at(const BlockProduct& product, const char* name) {
+  const auto found = product.attributes.find(name);
+  return found == product.attributes.end() ? std::string() : std::get<std::string>(found->second);
+}
+
+bool is_gated(const BlockProduct& product) {
+  return product.attributes.contains("gated") && std::get<bool>(product.attributes.at("gated"));
+}
+
+// With everything beside it.
+WeightedProduct fully_typed(const Graph& graph, const BlockProduct& product, DType x, DType y) {
+  WeightedProduct typed_product = typed(graph, product, x);
+  const std::string activation = text_at(product, "activation");
+  typed_product.activation.op = activation == "none" ? "" : activation;
+  typed_product.gated = is_gated(product);
+  typed_product.y = dense_ref({}, {y, {typed_product.m, Dim(typed_product.columns())}});
+  const auto tensor = [&](size_t input) {
+    return product.inputs[input]
+               ? std::optional(dense_ref({}, graph.value(*product.inputs[input]).type))
+               : std::nullopt;
+  };
+  typed_product.bias = tensor(In::kBias);
+  typed_product.residual = tensor(In::kResidual);
+  return typed_product;
+}
+
+// The halves of a pair as products of their own, and the step that multiplies their results.
+std::optional<double> split_time(const OfferContext& at, WeightedProduct pair) {
+  if (pair.bias || pair.residual) return std::nullopt;
+  const int64_t columns = pair.columns();
+  const double moved =
+      3.0 * 4.0 * static_cast<double>(pair.m.bound()) * static_cast<double>(columns);
+  pair.gated = false;
+  pair.n = columns;
+  pair.y = dense_ref({}, {DType::f32, {pair.m, Dim(columns)}});
+  const std::optional<double> half = decoded_on_matrix_units(at, pair);
+  if (!half) return std::nullopt;
+  return 2 * *half + at.device().step_microseconds +
+         moved / at.device().memory_gigabytes_per_second * 1e-3;
+}
+
 }  // namespace
 
 bool BlockProduct::is_plain() const {
@@ -69,6 +110,21 @@ std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& pro
                                      const OfferContext& at) {
   const auto choice = choose(weighted_offers(), at, typed(graph, product, x));
   return choice.row == nullptr ? std::nullopt : choice.row->kernel;
+}
+
+WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product, DType halves,
+                                DType result, const OfferContext& at) {
+  if (product.has_norm()) return WeightRounding::None;
+  WeightedProduct typed_product = fully_typed(graph, product, halves, result);
+  if (typed_product.m == 0 || typed_product.n == 0) return WeightRounding::None;
+  const auto exact = choose(weighted_offers(), at, typed_product);
+  typed_product.rounded = halves;
+  const auto is_faster = [&](std::optional<double> time) {
+    return time && (exact.row == nullptr || *time < exact.microseconds);
+  };
+  if (is_faster(decoded_on_matrix_units(at, typed_product))) return WeightRounding::Whole;
+  const bool splits = typed_product.gated && is_faster(split_time(at, typed_product));
+  return splits ? WeightRounding::AsTwo : WeightRounding::None;
 }
 
 bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at) {

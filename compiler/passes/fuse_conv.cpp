@@ -94,16 +94,17 @@ NodeId emit_transpose(Graph& graph, NodeId before, ValueId x, const Ints& perm) 
 }
 
 // The orders of the axes that a kernel reads, and back from there.
-struct FilterOrder {
+struct FilterAxes {
   Ints stored;
   Ints seen;
 };
-const FilterOrder kChannelsLast = {.stored = {0, 2, 3, 1}, .seen = {0, 3, 1, 2}};
-const FilterOrder kChannelsLastOfRows = {.stored = {0, 2, 1}, .seen = {0, 2, 1}};
-const FilterOrder kFiltersLast = {.stored = {2, 3, 1, 0}, .seen = {3, 2, 0, 1}};
+const FilterAxes kChannelsLast = {.stored = {0, 2, 3, 1}, .seen = {0, 3, 1, 2}};
+const FilterAxes kChannelsLastOfRows = {.stored = {0, 2, 1}, .seen = {0, 2, 1}};
+const FilterAxes kFiltersLast = {.stored = {2, 3, 1, 0}, .seen = {3, 2, 0, 1}};
+const FilterAxes kFiltersLastOfRows = {.stored = {2, 1, 0}, .seen = {2, 1, 0}};
 
 // The conv reads a weight of another order through a view.
-bool lay_out(Module& module, Graph& graph, NodeId conv, const FilterOrder& order,
+bool lay_out(Module& module, Graph& graph, NodeId conv, const FilterAxes& order,
              Diagnostics& diagnostics) {
   const ValueId w = *graph.node(conv).inputs[1];
   const NodeId stored = emit_transpose(graph, conv, w, order.stored);
@@ -116,9 +117,8 @@ bool lay_out(Module& module, Graph& graph, NodeId conv, const FilterOrder& order
 }
 
 // nullptr where the weights stay as they are, as those of single taps do, or are none.
-const FilterOrder* wanted_order(const Module& module, const Graph& graph, const Node& conv,
-                                const PassOptions& options,
-                                const std::vector<bool>& channels_last) {
+const FilterAxes* wanted_order(const Module& module, const Graph& graph, const Node& conv,
+                               const PassOptions& options, const std::vector<bool>& channels_last) {
   if (conv.op != OpId::conv || weight_of(module, graph, *conv.inputs[1]) == nullptr) return nullptr;
   const Shape& shape = graph.value(*conv.inputs[1]).type.shape;
   const Dim taps = element_count(Shape(shape.begin() + 2, shape.end()));
@@ -126,8 +126,11 @@ const FilterOrder* wanted_order(const Module& module, const Graph& graph, const 
   if (channels_last[index_of(conv.outputs[0])] &&
       conv_follows_channels_last(offer_context(options), graph, conv))
     return &kFiltersLast;
-  if (shape[1] == 1 || !layouts_of(options, graph, conv).filters_channels_last) return nullptr;
-  return shape.size() == 4 ? &kChannelsLast : &kChannelsLastOfRows;
+  const FilterOrder order = layouts_of(options, graph, conv).filters;
+  const bool of_images = shape.size() == 4;
+  if (order == FilterOrder::FiltersLast) return of_images ? &kFiltersLast : &kFiltersLastOfRows;
+  if (shape[1] == 1 || order == FilterOrder::AsTheyAre) return nullptr;
+  return of_images ? &kChannelsLast : &kChannelsLastOfRows;
 }
 
 }  // namespace
@@ -150,7 +153,7 @@ size_t lay_out_filters(Module& module, const PassOptions& options, Diagnostics& 
     const std::vector<bool> channels_last = channels_last_values(offer_context(options), graph);
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
-      const FilterOrder* wanted =
+      const FilterAxes* wanted =
           wanted_order(module, graph, graph.node(id), options, channels_last);
       if (wanted != nullptr && lay_out(module, graph, id, *wanted, diagnostics)) ++changed;
     }

@@ -12,6 +12,7 @@ namespace rlx {
 namespace {
 
 constexpr Pass kPasses[] = {
+    {"inline-bodies", "branches and loops as data flow", 0, PassStage::Neutral, inline_bodies},
     {"seed-random", "seed and step of a run for random numbers", 0, PassStage::Neutral,
      seed_random},
     {"canonicalise", "drop no-ops, merge views, fold shapes", 0, PassStage::Neutral, canonicalise},
@@ -23,6 +24,8 @@ constexpr Pass kPasses[] = {
     {"see-rope", "halves that change places, and tables, as rope", 2, PassStage::Neutral, see_rope},
     {"see-attention", "products, masks and softmax as attention", 2, PassStage::Neutral,
      see_attention},
+    {"turn-attention", "heads and tokens of attention as they stand, repeated heads once", 2,
+     PassStage::Neutral, turn_attention},
     {"see-norms", "means, roots and products as norms", 2, PassStage::Neutral, see_norms},
     {"see-activations", "curves of several ops as one", 2, PassStage::Neutral, see_activations},
     {"lower-precision",
@@ -41,8 +44,12 @@ constexpr Pass kPasses[] = {
     {"fuse-norm", "rms_norm into the products after it", 2, PassStage::PerTarget, fuse_norm},
     {"round-operands", "f16 rows of products with weights in blocks, in precision mixed", 0,
      PassStage::PerTarget, round_operands},
+    {"round-weights", "weights in blocks as halves before many rows, in precision mixed", 2,
+     PassStage::PerTarget, round_weights},
     {"fuse-rope", "rope of queries and keys, and the append of keys and values, as one", 2,
      PassStage::PerTarget, fuse_rope},
+    {"round-attention", "halves beside caches of halves on matrix units, in precision mixed", 0,
+     PassStage::PerTarget, round_attention},
     {"fold-joined", "evaluate what merging made constant", 2, PassStage::PerTarget, fold_constants},
     {"sink-transposes", "elementwise nodes around a transpose beside each other", 2,
      PassStage::PerTarget, sink_transposes},

@@ -58,6 +58,9 @@ std::span<const Pass> all_passes();
 bool run_passes(Module& module, PassStage stage, const PassOptions& options,
                 Diagnostics& diagnostics, std::vector<std::string>& log);
 
+// Puts the bodies of control flow in place of their nodes: calls, branches that are known or
+// computed both ways, loops unrolled. Refuses what would stand for too many nodes.
+size_t inline_bodies(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Gives ops that draw random numbers the session's seed and step, two states of the module, where
 // the model has none of its own.
 size_t seed_random(Module& module, const PassOptions& options, Diagnostics& diagnostics);
@@ -76,6 +79,9 @@ size_t fold_constants(Module& module, const PassOptions& options, Diagnostics& d
 size_t see_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the products, scales, masks and softmax of attention that is written out into attention.
 size_t see_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Takes the views around attention that stands as one node into it: repeated heads, and exchanged
+// axes of heads and tokens.
+size_t turn_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins norms that are written out into rms_norm and layer_norm.
 size_t see_norms(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins activations that are written out into gelu, gelu_tanh, silu and swish.
@@ -98,8 +104,14 @@ size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics& diagno
 // Precision mixed: f16 rows of products with weights in blocks, where tensor cores want them or
 // such a product makes them.
 size_t round_operands(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Precision mixed: weights in blocks rounded to halves, once a run, where many rows of halves
+// multiply them and matrix units are faster by more than that costs.
+size_t round_weights(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Joins the ropes of an attention's q and k, and the kv_append of its k and v, into rope_append.
 size_t fuse_rope(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Precision mixed: halves as queries and results of attention over caches of halves, where matrix
+// units then compute it.
+size_t round_attention(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls bias, activation and residual into matmul.
 size_t fuse_epilogues(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Pulls the activation into conv, and the residual before it where the conv runs on tensor cores.

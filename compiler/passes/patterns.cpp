@@ -99,6 +99,10 @@ bool node_flag(const Node& node, const char* name) {
   return attributes_of(node).flag(name);
 }
 
+std::string node_text(const Node& node, const char* name) {
+  return attributes_of(node).text(name);
+}
+
 ValueId NodeEmitter::emit(const char* op, std::vector<std::optional<ValueId>> inputs,
                           Attributes attributes) {
   const std::string stem = graph_.node(position_).name + "." + op;

@@ -39,6 +39,7 @@ bool is_reshaping(const Node& node);
 // An attribute, or its default.
 int64_t node_integer(const Node& node, const char* name);
 bool node_flag(const Node& node, const char* name);
+std::string node_text(const Node& node, const char* name);
 
 // Adds nodes before one that they are to replace, and infers them.
 class NodeEmitter {

@@ -62,8 +62,10 @@ class OperandRounding {
   }
 
   bool wants_halves(const BlockProduct& product) const {
-    return decided_at_all_sizes(
-        [&] { return block_kernel(graph_, product, DType::f16, at_) == KernelId::dequant_mma; });
+    return decided_at_all_sizes([&] {
+      return block_kernel(graph_, product, DType::f16, at_) == KernelId::dequant_mma ||
+             gain_by_rounding(graph_, product, DType::f16, DType::f32, at_) != WeightRounding::None;
+    });
   }
 
   // Its readers keep the type of their results.

@@ -316,48 +316,9 @@ class AttentionReader {
 
   // ---- grouped heads ----
 
-  // Keys and values before each head was repeated for the heads of q that share it.
-  struct Repeated {
-    WrittenHeads heads;
-    int64_t count = 1;  // of kv heads
-  };
-
-  [[nodiscard]] std::optional<Repeated> repeated(const WrittenHeads& heads) const {
-    const size_t axis = heads.axes.find('h');
-    if (axis == std::string::npos) return std::nullopt;
-    const Shape& shape = shape_of(heads.value);
-    // One head that the product itself broadcasts.
-    if (shape[axis] == 1) return Repeated{.heads = heads, .count = 1};
-    const Node* node = producer_of(graph_, heads.value);
-    if (node == nullptr) return std::nullopt;
-    if (node->op == OpId::repeat_interleave) {
-      const int64_t at = node_integer(*node, "axis");
-      const auto rank = static_cast<int64_t>(shape.size());
-      const Dim before = shape_of(*node->inputs[0])[axis];
-      if ((at < 0 ? at + rank : at) != static_cast<int64_t>(axis) || before.is_free())
-        return std::nullopt;
-      return Repeated{.heads = {.value = *node->inputs[0], .axes = heads.axes}, .count = before};
-    }
-    if (!is_reshaping(*node)) return std::nullopt;
-    const ValueId wide = *node->inputs[0];
-    const Node* copies = producer_of(graph_, wide);
-    if (copies == nullptr || !merges_at(shape_of(wide), shape, axis)) return std::nullopt;
-    if (copies->op != OpId::expand && copies->op != OpId::tile) return std::nullopt;
-    const Shape& narrow = shape_of(*copies->inputs[0]);
-    Shape wanted = shape_of(wide);
-    wanted[axis + 1] = 1;
-    if (narrow != wanted || narrow[axis].is_free()) return std::nullopt;
-    const int64_t count = narrow[axis];
-    wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
-    const Node* view = producer_of(graph_, *copies->inputs[0]);
-    if (view == nullptr || !is_reshaping(*view) || shape_of(*view->inputs[0]) != wanted)
-      return std::nullopt;
-    return Repeated{.heads = {.value = *view->inputs[0], .axes = heads.axes}, .count = count};
-  }
-
   void drop_repeats() {
-    const std::optional<Repeated> k = repeated(found_.k);
-    const std::optional<Repeated> v = repeated(found_.v);
+    const std::optional<RepeatedHeads> k = before_repeats(graph_, found_.k);
+    const std::optional<RepeatedHeads> v = before_repeats(graph_, found_.v);
     const bool divides = k && v && k->count == v->count && k->count > 0 &&
                          k->count < found_.heads && found_.heads % k->count == 0;
     if (!divides) return;
@@ -376,6 +337,40 @@ class AttentionReader {
 };
 
 }  // namespace
+
+std::optional<RepeatedHeads> before_repeats(const Graph& graph, const WrittenHeads& heads) {
+  const auto shape_of = [&graph](ValueId id) -> const Shape& { return graph.value(id).type.shape; };
+  const size_t axis = heads.axes.find('h');
+  if (axis == std::string::npos) return std::nullopt;
+  const Shape& shape = shape_of(heads.value);
+  // One head that the product itself broadcasts.
+  if (shape[axis] == 1) return RepeatedHeads{.heads = heads, .count = 1};
+  const Node* node = producer_of(graph, heads.value);
+  if (node == nullptr) return std::nullopt;
+  if (node->op == OpId::repeat_interleave) {
+    const int64_t at = node_integer(*node, "axis");
+    const auto rank = static_cast<int64_t>(shape.size());
+    const Dim before = shape_of(*node->inputs[0])[axis];
+    if ((at < 0 ? at + rank : at) != static_cast<int64_t>(axis) || before.is_free())
+      return std::nullopt;
+    return RepeatedHeads{.heads = {.value = *node->inputs[0], .axes = heads.axes}, .count = before};
+  }
+  if (!is_reshaping(*node)) return std::nullopt;
+  const ValueId wide = *node->inputs[0];
+  const Node* copies = producer_of(graph, wide);
+  if (copies == nullptr || !merges_at(shape_of(wide), shape, axis)) return std::nullopt;
+  if (copies->op != OpId::expand && copies->op != OpId::tile) return std::nullopt;
+  const Shape& narrow = shape_of(*copies->inputs[0]);
+  Shape wanted = shape_of(wide);
+  wanted[axis + 1] = 1;
+  if (narrow != wanted || narrow[axis].is_free()) return std::nullopt;
+  const int64_t count = narrow[axis];
+  wanted.erase(wanted.begin() + static_cast<std::ptrdiff_t>(axis) + 1);
+  const Node* view = producer_of(graph, *copies->inputs[0]);
+  if (view == nullptr || !is_reshaping(*view) || shape_of(*view->inputs[0]) != wanted)
+    return std::nullopt;
+  return RepeatedHeads{.heads = {.value = *view->inputs[0], .axes = heads.axes}, .count = count};
+}
 
 std::optional<WrittenAttention> written_attention(const Module& module, const Graph& graph,
                                                   const Node& softmax) {

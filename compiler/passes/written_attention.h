@@ -17,6 +17,15 @@ struct WrittenHeads {
   std::string axes;
 };
 
+// Keys or values before each head was repeated for the heads of q that share it.
+struct RepeatedHeads {
+  WrittenHeads heads;
+  int64_t count = 1;  // of kv heads
+};
+// `heads` looked through one such repetition, as repeat_interleave, or expand or tile between views,
+// writes it; nullopt where there is none.
+std::optional<RepeatedHeads> before_repeats(const Graph& graph, const WrittenHeads& heads);
+
 // Something between the product of q and k and the softmax that is no factor.
 struct WrittenMask {
   ValueId value{};    // added to the scores; or the condition of a where, by which keys count

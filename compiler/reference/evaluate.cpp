@@ -4,9 +4,11 @@
 
 #include <utility>
 
+#include "compiler/ops/control/control_forms.h"
 #include "compiler/ops/lowering/weight_fill.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
+#include "compiler/reference/evaluate_control.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -14,12 +16,14 @@ namespace {
 
 class Evaluation {
  public:
+  // `shift`: of the random streams, where the graph is the body of a loop.
   Evaluation(const Module& module, const Graph& graph, StateValues& states,
-             const EvaluateOptions& options)
+             const EvaluateOptions& options, uint32_t shift = 0)
       : module_(module),
         graph_(graph),
         states_(states),
         options_(options),
+        shift_(shift),
         values_(graph.value_count()),
         remaining_(graph.value_count()) {
     for (NodeId id : graph.order()) {
@@ -45,10 +49,13 @@ class Evaluation {
     }
     std::vector<TensorType> types;
     for (ValueId output : node.outputs) types.push_back(graph_.value(output).type);
-    auto outputs = evaluate_node(node, inputs, std::move(types), diagnostics);
+    auto outputs = node.bodies.empty() ? evaluate_node(node_of_trip(node, shift_), inputs,
+                                                       std::move(types), diagnostics)
+                                       : run_control(node, inputs, diagnostics);
     if (!outputs) return false;
     if (node.op == OpId::state_write) {
-      new_states_[graph_.value(*node.inputs[0]).name] = *inputs[1];
+      const Value& state = graph_.value(*node.inputs[0]);
+      new_states_[module_.state(*state.state).name] = *inputs[1];
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (options_.round_intermediates) (*outputs)[i].round_to_dtype();
@@ -56,6 +63,18 @@ class Evaluation {
     }
     release_inputs(node);
     return true;
+  }
+
+  // Runs every node on inputs in the order of the graph's; the outputs, or nullopt where anything
+  // was reported.
+  std::optional<std::vector<Tensor>> run(std::vector<Tensor> inputs, Diagnostics& diagnostics) {
+    for (size_t i = 0; i < inputs.size(); ++i) set(graph_.inputs[i], std::move(inputs[i]));
+    for (NodeId id : graph_.order()) {
+      if (!run_node(graph_.node(id), diagnostics)) return std::nullopt;
+    }
+    std::vector<Tensor> outputs;
+    for (ValueId id : graph_.outputs()) outputs.push_back(get(id));
+    return outputs;
   }
 
   void commit_states() {
@@ -66,6 +85,19 @@ class Evaluation {
   }
 
  private:
+  // What a body writes to states is written by the node; the last trip's values stay.
+  std::optional<std::vector<Tensor>> run_control(const Node& node,
+                                                 const std::vector<const Tensor*>& inputs,
+                                                 Diagnostics& diagnostics) {
+    const RunBody run_body = [&](const Graph& body, std::vector<Tensor> arguments, uint32_t shift) {
+      Evaluation inner(module_, body, states_, options_, shift);
+      auto outputs = inner.run(std::move(arguments), diagnostics);
+      for (auto& [name, tensor] : inner.new_states_) new_states_[name] = std::move(tensor);
+      return outputs;
+    };
+    return evaluate_control(graph_, node, inputs, shift_, run_body, diagnostics);
+  }
+
   Tensor leaf(const Value& value) {
     if (value.origin == ValueOrigin::Weight)
       return weight_tensor(module_, module_.weight(*value.weight));
@@ -87,6 +119,7 @@ class Evaluation {
   const Graph& graph_;
   StateValues& states_;
   EvaluateOptions options_;
+  uint32_t shift_ = 0;
   std::vector<std::optional<Tensor>> values_;
   std::vector<size_t> remaining_;
   StateValues new_states_;
@@ -134,14 +167,9 @@ std::optional<std::vector<Tensor>> evaluate_entry(const Module& module, const Gr
   Evaluation evaluation(module, graph, states, options);
   for (size_t i = 0; i < inputs.size(); ++i) {
     RLX_CHECK(inputs[i].type == graph.value(graph.inputs[i]).type, "input types of " + graph.name);
-    evaluation.set(graph.inputs[i], inputs[i]);
   }
-  for (NodeId id : graph.order()) {
-    if (!evaluation.run_node(graph.node(id), diagnostics)) return std::nullopt;
-  }
-  std::vector<Tensor> outputs;
-  for (ValueId id : graph.outputs()) outputs.push_back(evaluation.get(id));
-  evaluation.commit_states();
+  auto outputs = evaluation.run(inputs, diagnostics);
+  if (outputs) evaluation.commit_states();
   return outputs;
 }
 

@@ -653,6 +653,18 @@ RLX_FN float inverse_of(float total) {
 #endif
 }
 
+// The sink of a row's head as attention.kernel's add_sink takes it in; shifts are powers of 2.
+template <typename Params>
+RLX_FN void add_sink(const Params& p, const Place& at, int row, float& shift, float& total, float& share) {
+#if RLX_HAS_SINKS
+  const float sink = 1.44269504f * float(RLX_CAT(rlx_load_, RLX_SINKS)(p.sinks, rlx_i64(at.head + row % RLX_FOLD) * RLX_SINKS_STRIDE));
+  const float new_shift = fmaxf(shift, sink);
+  share = power_of_2(shift - finite_or_0(new_shift));
+  total = total * share + power_of_2(sink - finite_or_0(new_shift));
+  shift = new_shift;
+#endif
+}
+
 template <typename Params>
 RLX_FN void write_lse(const Params& p, const Place& at, int row, float shift, float total) {
 #if RLX_HAS_LSE
@@ -683,12 +695,15 @@ RLX_FN void write_rows(const Params& p, const Place& at, const Rows& rows, int w
   const int t = rlx_lane_of_warp % 4;
   RLX_UNROLL for (int m = 0; m < kMTiles; ++m) {
     RLX_UNROLL for (int h = 0; h < 2; ++h) {
-      const float total = quad_sum(rows.total[m][h]);
-      const float inverse = inverse_of(total);
       const int row = at.first_row + (warp_q * kMTiles + m) * 16 + 8 * h + g;
+      float shift = rows.shift[m][h];
+      float total = quad_sum(rows.total[m][h]);
+      float share = 1.0f;
+      add_sink(p, at, row, shift, total, share);
+      const float inverse = inverse_of(total) * share;
       const bool exists = row < RLX_GROUP_ROWS;
       const rlx_i64 place = rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y));
-      if (exists && t == 0) write_lse(p, at, row, rows.shift[m][h], total);
+      if (exists && t == 0) write_lse(p, at, row, shift, total);
       const float(&out)[kOutTiles][4] = rows.out[m];
 #if RLX_HALF && RLX_STAGED
       // Lane t takes the eight columns of tile j + t.
@@ -747,10 +762,14 @@ RLX_FN Piece joined_piece(Stats stats, Sum sum) {
 template <typename Params>
 RLX_FN void write_piece(const Params& p, const Place& at, const Piece& piece, int row, int d) {
   if (row >= RLX_GROUP_ROWS) return;
-  const float inverse = inverse_of(piece.total);
+  float shift = piece.shift;
+  float total = piece.total;
+  float share = 1.0f;
+  add_sink(p, at, row, shift, total, share);
+  const float inverse = inverse_of(total) * share;
   RLX_CAT(rlx_store4_, RLX_X)(p.y, rlx_i64(RLX_ROW_OFFSET(at, row, RLX_Y) + RLX_INDEX(d)),
                               rlx_vec4{piece.sum.x * inverse, piece.sum.y * inverse, piece.sum.z * inverse, piece.sum.w * inverse});
-  if (d == 0) write_lse(p, at, row, piece.shift, piece.total);
+  if (d == 0) write_lse(p, at, row, shift, total);
 }
 
 // Joins what the warps along the keys left. Writes the result, or sends piece i to workgroup i % RLX_SPLITS of the cluster.

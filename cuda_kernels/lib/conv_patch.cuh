@@ -16,6 +16,7 @@ constexpr int kPieceTaps = 16 / kPixelBytes;
 constexpr int kRowPieces = (RLX_KERNEL_W + kPieceTaps - 1) / kPieceTaps;
 constexpr int kPieces = RLX_KERNEL_H * kRowPieces;
 constexpr int kSteps = (kPieces + 1) / 2;  // mma depths, two pieces each
+constexpr int kDepth = RLX_KERNEL_H * RLX_KERNEL_W * RLX_CHANNELS;
 static_assert(kPieceTaps == 1 || (kPieceTaps == 2 && RLX_DILATION_W == 1 && RLX_STRIDE_W % 2 == 0), "aligned pieces");
 static_assert(RLX_CHANNELS <= RLX_PATCH_CHANNELS && RLX_WARPS_K == 1 && RLX_SPLIT == 1, "patch form");
 static_assert(RLX_TILE_H * RLX_TILE_W == RLX_TILE_M, "tile");
@@ -36,6 +37,27 @@ constexpr int kFilterPitch = kSteps * 32 + 16;
 constexpr int kPatchAt = RLX_TILE_N * kFilterPitch;
 constexpr int kSumsAt = kPatchAt + (kPatchPixels * kPixelBytes + 15) / 16 * 16;
 constexpr int kWorkBytes = kSumsAt + kSumBytes;
+
+#if RLX_IS_F32
+RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
+  const int image = row / RLX_PIXELS;
+  const int pixel = row % RLX_PIXELS;
+  float sum = 0.0f;
+  RLX_LOOP for (int tap = 0; tap < RLX_KERNEL_H * RLX_KERNEL_W; ++tap) {
+    const int tap_h = tap / RLX_KERNEL_W;
+    const int tap_w = tap % RLX_KERNEL_W;
+    const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap_h * RLX_DILATION_H;
+    const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap_w * RLX_DILATION_W;
+    const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
+    RLX_LOOP for (int c = 0; c < RLX_CHANNELS; ++c) {
+      const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + c * rlx_i64(RLX_X_C);
+      const rlx_i64 weight = rlx_i64(filter) * RLX_W_N + tap_h * RLX_W_H + tap_w * RLX_W_W + c * RLX_W_C;
+      sum = fmaf(inside ? rlx_load_f32(p.x, from) : 0.0f, rlx_load_f32(p.w, weight), sum);
+    }
+  }
+  return sum;
+}
+#endif
 
 #include "lib/conv_units.cuh"
 
@@ -127,7 +149,7 @@ RLX_FN constexpr int piece_words(int piece) {
   return piece % kRowPieces == kRowPieces - 1 && RLX_KERNEL_W % kPieceTaps != 0 ? 2 : 4;
 }
 
-RLX_FN void multiply_patch(rlx_u32 warp_m, rlx_u32 warp_n, float (&sums)[kBlocksM][kBlocksN][4]) {
+RLX_FN void multiply_patch(rlx_u32 warp_m, rlx_u32 warp_n, WarpSums& sums) {
   const rlx_u32 lane = rlx_lane_of_warp;
   const rlx_u32 shared = rlx_shared_address(rlx_shared);
   rlx_u32 windows[kBlocksM];
@@ -147,7 +169,8 @@ RLX_FN void multiply_patch(rlx_u32 warp_m, rlx_u32 warp_n, float (&sums)[kBlocks
       }
     }
     RLX_UNROLL for (int j = 0; j < kBlocksN / 2; ++j) rlx_load_tiles4(b[j], filters + step * 32 + j * 16 * kFilterPitch);
-    multiply_blocks(sums, a, b);
+    multiply_blocks<(kDepth < RLX_SPLIT_FEW_PRODUCTS)>(sums, a, b);
+    if (step % 4 == 3 || step + 1 == kSteps) rlx_settle(sums);
   }
 }
 
@@ -179,8 +202,8 @@ RLX_MAIN_PREFETCH {
     load_early_residuals(p.residual, 0u, first_filter, row_of, ahead);
     const rlx_u32 warp_m = rlx_warp % RLX_WARPS_M;
     const rlx_u32 warp_n = rlx_warp / RLX_WARPS_M;
-    float sums[kBlocksM][kBlocksN][4];
-    clear_sums(sums);
+    WarpSums sums;
+    rlx_clear(sums);
     multiply_patch(warp_m, warp_n, sums);
     store_sums(warp_m, warp_n, 0u, sums);
     rlx_barrier();

@@ -6,7 +6,8 @@
 // Layout: x's channels are dense and a multiple of 16 bytes; w [Co, KERNEL_H, KERNEL_W, C] dense.
 // RLX_WGMMA 1, where the architecture has it: each warpgroup multiplies an equal share of the tile's rows in multiples of 64 by all
 // its filters; RLX_WARPS_K is 1. There the ring may take up to 227 KiB; elsewhere it has as many of the RLX_STAGES slots as fit into
-// 99 KiB.
+// 99 KiB. As a step's f32 values arrive there, each thread splits those that it copied: high parts stay, low ones go to one of two
+// further slots; low * low is left out.
 // Grid: tiles of filters fastest, then of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
 #ifndef RLX_LIB_CONV_RING_CUH
 #define RLX_LIB_CONV_RING_CUH
@@ -35,7 +36,8 @@ static_assert(kSubSteps * RLX_WARPS_K * 32 == kStepBytes, "fragments");
 constexpr bool kByGroups = RLX_WGMMA && RLX_HAS_WGMMA;
 constexpr int kGroupM = RLX_TILE_M / (kThreads / 128);
 constexpr int kGroupBlocks = kGroupM / 64;
-static_assert(!kByGroups || (kGroupBlocks * 64 == kGroupM && RLX_WARPS_K == 1 && kBytes == 2), "warpgroups");
+static_assert(!kByGroups || (kGroupBlocks * 64 == kGroupM && RLX_WARPS_K == 1 && (kBytes == 2 || RLX_SPLIT_F32)), "warpgroups");
+constexpr bool kByParts = kByGroups && RLX_SPLIT_F32;
 constexpr int kAlignBytes = kByGroups ? 1024 : 0;
 
 // Shared memory: the ring, then (in its place) the sums.
@@ -43,19 +45,38 @@ constexpr int kBytesA = RLX_TILE_M * kStepBytes;
 constexpr int kSlotBytes = kBytesA + RLX_TILE_N * kStepBytes;
 constexpr int kSlotsEverywhere = 99 * 1024 / kSlotBytes;
 constexpr int kStages = kByGroups || RLX_STAGES <= kSlotsEverywhere ? RLX_STAGES : kSlotsEverywhere;
-constexpr int kRingBytes = kStages * kSlotBytes;
+constexpr int kRingBytes = (kStages + (kByParts ? 2 : 0)) * kSlotBytes;
 constexpr int kSumsAt = 0;
 constexpr int kWorkBytes = kAlignBytes + (kRingBytes > kSumBytes ? kRingBytes : kSumBytes);
 
 constexpr bool kResident = kSteps <= kStages;  // the ring holds everything: no slot is used twice
 // Slots that are still read when the next copies start: short rings give way to copies.
-constexpr int kBehind = kByGroups && kStages > 4 ? 2 : 1;
+constexpr int kBehind = kByGroups && !kByParts && kStages > 4 ? 2 : 1;
 constexpr int kAhead = kResident ? kSteps : kStages - kBehind;
 
 // What needs no test: steps beyond K, filters beyond the last, taps in the pads.
 constexpr bool kWholeDepth = kDepth % kStep == 0 && kSteps * kSplit == kAllSteps;
 constexpr bool kWholeFilters = RLX_FILTERS % RLX_TILE_N == 0;
 constexpr bool kNoPads = RLX_NO_PADS;
+
+#if RLX_IS_F32
+RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
+  const int image = row / RLX_PIXELS;
+  const int pixel = row % RLX_PIXELS;
+  float sum = 0.0f;
+  RLX_LOOP for (int tap = 0; tap < kTaps; ++tap) {
+    const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W * RLX_DILATION_H;
+    const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
+    const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
+    const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W;
+    const rlx_i64 weights = rlx_i64(filter) * kDepth + tap * RLX_CHANNELS;
+    RLX_LOOP for (int c = 0; c < RLX_CHANNELS; ++c) {
+      sum = fmaf(inside ? rlx_load_f32(p.x, from + c) : 0.0f, rlx_load_f32(p.w, weights + c), sum);
+    }
+  }
+  return sum;
+}
+#endif
 
 #include "lib/conv_units.cuh"
 
@@ -133,7 +154,7 @@ RLX_FN void copy_pixels(rlx_ptr x, rlx_u32 slot, int step, const Pixel (&pixels)
 // ---- products ----
 
 // The warp's part of the step in `slot`: blocks of 16 pixels by 8 filters.
-RLX_FN void multiply_step(rlx_u32 slot, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 warp_k, float (&sums)[kBlocksM][kBlocksN][4]) {
+RLX_FN void multiply_step(rlx_u32 slot, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 warp_k, WarpSums& sums) {
   const rlx_u32 lane = rlx_lane_of_warp;
   const rlx_u32 a_rows = slot + (warp_m * kWarpM + lane % 16u) * kStepBytes;
   const rlx_u32 b_rows = slot + kBytesA + (warp_n * kWarpN + lane % 8u + lane / 16u * 8u) * kStepBytes;
@@ -145,36 +166,52 @@ RLX_FN void multiply_step(rlx_u32 slot, rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 
     rlx_u32 b[kBlocksN / 2][4];
     RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) rlx_load_tiles4(a[i], a_rows + a_piece + i * 16 * kStepBytes);
     RLX_UNROLL for (int j = 0; j < kBlocksN / 2; ++j) rlx_load_tiles4(b[j], b_rows + b_piece + j * 16 * kStepBytes);
-    multiply_blocks(sums, a, b);
+    multiply_blocks<(kDepth < RLX_SPLIT_FEW_PRODUCTS)>(sums, a, b);
   }
+  rlx_settle(sums);
 }
 
 #if RLX_WGMMA && RLX_HAS_WGMMA
-RLX_FN void store_group_sums(const float (&sums)[kGroupBlocks][RLX_TILE_N / 2]) {
+using GroupSums = float[kGroupBlocks][RLX_TILE_N / 8][4];
+
+RLX_FN void store_group_sums(const GroupSums& sums) {
   const int row = int(rlx_warp / 4u * kGroupM + rlx_warp % 4u * 16u + rlx_lane_of_warp / 4u);
   const int column = int(rlx_lane_of_warp % 4u * 2u);
   RLX_UNROLL for (int i = 0; i < kGroupBlocks; ++i) {
     RLX_UNROLL for (int j = 0; j < RLX_TILE_N / 8; ++j) {
-      *reinterpret_cast<float2*>(sum_at(0, row + i * 64, column + j * 8)) = make_float2(sums[i][4 * j], sums[i][4 * j + 1]);
-      *reinterpret_cast<float2*>(sum_at(0, row + i * 64 + 8, column + j * 8)) = make_float2(sums[i][4 * j + 2], sums[i][4 * j + 3]);
+      *reinterpret_cast<float2*>(sum_at(0, row + i * 64, column + j * 8)) = make_float2(sums[i][j][0], sums[i][j][1]);
+      *reinterpret_cast<float2*>(sum_at(0, row + i * 64 + 8, column + j * 8)) = make_float2(sums[i][j][2], sums[i][j][3]);
     }
   }
 }
 
-// Starts the warpgroup's products of the step in `slot`.
-RLX_FN void start_step(rlx_u32 slot, bool first, float (&sums)[kGroupBlocks][RLX_TILE_N / 2]) {
-  const rlx_u64 a = rlx_panel_descriptor(slot + rlx_warp / 4u * (kGroupM * kStepBytes));
-  const rlx_u64 b = rlx_panel_descriptor(slot + kBytesA);
-  constexpr bool kBf16 = RLX_CAT(RLX_IS_BF16_, RLX_X);
-  rlx_wgmma_fence();
+// Starts the warpgroup's products of pixels and filters in two slots, which may be one.
+RLX_FN void start_products(rlx_u32 pixels, rlx_u32 filters, bool first, GroupSums& sums) {
+  const rlx_u64 a = rlx_panel_descriptor(pixels + rlx_warp / 4u * (kGroupM * kStepBytes));
+  const rlx_u64 b = rlx_panel_descriptor(filters + kBytesA);
   // Descriptors count in 16 bytes.
   RLX_UNROLL for (int k = 0; k < kStepBytes / 32; ++k) {
     RLX_UNROLL for (int i = 0; i < kGroupBlocks; ++i) {
-      rlx_wgmma<RLX_TILE_N, kBf16>::run(sums[i], a + rlx_u64(i * 64 * kStepBytes / 16 + 2 * k), b + rlx_u64(2 * k), first && k == 0 ? 0u : 1u);
+      const rlx_u64 rows = a + rlx_u64(i * 64 * kStepBytes / 16 + 2 * k);
+      auto& d = reinterpret_cast<float(&)[RLX_TILE_N / 2]>(sums[i]);
+#if RLX_SPLIT_F32
+      rlx_wgmma_tf32<RLX_TILE_N>::run(d, rows, b + rlx_u64(2 * k), first && k == 0 ? 0u : 1u);
+#else
+      rlx_wgmma<RLX_TILE_N, bool(RLX_CAT(RLX_IS_BF16_, RLX_X))>::run(d, rows, b + rlx_u64(2 * k), first && k == 0 ? 0u : 1u);
+#endif
     }
   }
-  rlx_wgmma_commit();
 }
+
+#if RLX_SPLIT_F32
+// Splits the thread's own pieces of a slot; low parts go to another one.
+RLX_FN void split_step(rlx_u32 slot, rlx_u32 low, int row, int column) {
+  const rlx_u32 at = row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
+  RLX_UNROLL for (int i = 0; i < kRowsA + kRowsB; ++i) {
+    rlx_split_shared4(slot + at + i * kRowStride * kStepBytes, low + at + i * kRowStride * kStepBytes);
+  }
+}
+#endif
 #endif
 
 // Calls multiply(step) for steps from kStepNumber on, each as soon as its copies, one group per step, are here.
@@ -225,33 +262,71 @@ RLX_MAIN_PREFETCH {
   load_early_residuals(p.residual, rank, first_filter, row_of, ahead);
 
 #if RLX_WGMMA && RLX_HAS_WGMMA
-  float sums[kGroupBlocks][RLX_TILE_N / 2];
   rlx_u32 slot = 0;
   rlx_u32 next_slot = rlx_u32(kAhead % kStages);
-  RLX_LOOP for (int step = 0; step < kSteps; ++step) {
-    rlx_wait_copies<kAhead - 1>();
-    rlx_fence_async_shared();
-    rlx_barrier();
-    start_step(ring + slot * kSlotBytes, step == 0, sums);
+  const auto next_step = [&](int step) {
     if (step + kAhead < kSteps) {
       const rlx_u32 to = ring + next_slot * kSlotBytes;
       copy_filters(p.w, to, first_step + step + kAhead, first_filter, row, column);
       copy_pixels(p.x, to, first_step + step + kAhead, pixels, row, column);
     }
     rlx_commit_copies();
-    rlx_wgmma_wait<kBehind - 1>();
     slot = slot + 1u == kStages ? 0u : slot + 1u;
     next_slot = next_slot + 1u == kStages ? 0u : next_slot + 1u;
+  };
+#if RLX_SPLIT_F32
+  // The step before is complete in all warpgroups behind the barrier: its slot is filled again, the low parts of the one before that are
+  // replaced, and its sums are settled while this step's mixed products go on.
+  RlxSplitSums<kGroupBlocks, RLX_TILE_N / 8> parts;
+  rlx_clear(parts);
+  RLX_LOOP for (int step = 0; step < kSteps; ++step) {
+    const rlx_u32 high = ring + slot * kSlotBytes;
+    const rlx_u32 low = ring + (kStages + (step & 1)) * kSlotBytes;
+    rlx_wait_copies<kAhead - 1>();
+    split_step(high, low, row, column);
+    rlx_wgmma_wait<0>();
+    rlx_fence_async_shared();
+    rlx_barrier();
+    rlx_wgmma_fence();
+    start_products(low, high, false, parts.mixed);
+    start_products(high, low, false, parts.mixed);
+    rlx_wgmma_commit();
+    rlx_add_high(parts);
+    rlx_wgmma_fence();
+    start_products(high, high, true, parts.high);
+    rlx_wgmma_commit();
+    next_step(step);
   }
   rlx_wgmma_wait<0>();
+  rlx_add_high(parts);
+  GroupSums sums;
+  RLX_UNROLL for (int i = 0; i < kGroupBlocks; ++i) {
+    RLX_UNROLL for (int j = 0; j < RLX_TILE_N / 8; ++j) {
+      RLX_UNROLL for (int e = 0; e < 4; ++e) sums[i][j][e] = rlx_sum_of(parts, i, j, e);
+    }
+  }
+#else
+  GroupSums sums;
+  RLX_LOOP for (int step = 0; step < kSteps; ++step) {
+    rlx_wait_copies<kAhead - 1>();
+    rlx_fence_async_shared();
+    rlx_barrier();
+    rlx_wgmma_fence();
+    start_products(ring + slot * kSlotBytes, ring + slot * kSlotBytes, step == 0, sums);
+    rlx_wgmma_commit();
+    next_step(step);
+    rlx_wgmma_wait<kBehind - 1>();
+  }
+  rlx_wgmma_wait<0>();
+#endif
   rlx_barrier();
   store_group_sums(sums);
 #else
   const rlx_u32 warp_m = rlx_warp % RLX_WARPS_M;
   const rlx_u32 warp_n = rlx_warp / RLX_WARPS_M % RLX_WARPS_N;
   const rlx_u32 warp_k = rlx_warp / (RLX_WARPS_M * RLX_WARPS_N);
-  float sums[kBlocksM][kBlocksN][4];
-  clear_sums(sums);
+  WarpSums sums;
+  rlx_clear(sums);
   if constexpr (kResident) {
     multiply_resident<0>([&](int step) { multiply_step(ring + step * kSlotBytes, warp_m, warp_n, warp_k, sums); });
   } else {

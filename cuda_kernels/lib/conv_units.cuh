@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The epilogue of conv_mma: from a workgroup's sums, RLX_TILE_M pixels by RLX_TILE_N filters in parts of K, to y. Its unit is 16
 // bytes of y; each workgroup of a cluster finishes an equal share of the tile's units.
-// Shared memory: the including form says where its sums begin (kSumsAt) and how many bytes it has (kWorkBytes).
+// Shared memory: the including form says where its sums begin (kSumsAt) and how many bytes it has (kWorkBytes). For f32 operands it has
+// exact_sum(p, row of y, filter), the sum by f32 fused multiply-adds.
 #ifndef RLX_LIB_CONV_UNITS_CUH
 #define RLX_LIB_CONV_UNITS_CUH
 
@@ -27,13 +28,15 @@ RLX_FN float* sum_at(int part, int row, int column) {
   return reinterpret_cast<float*>(rlx_shared + kSumsAt) + part * (kPartBytes / 4) + row * kSumPitch + column;
 }
 
-RLX_FN void store_sums(rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 warp_k, const float (&sums)[kBlocksM][kBlocksN][4]) {
+RLX_FN void store_sums(rlx_u32 warp_m, rlx_u32 warp_n, rlx_u32 warp_k, const WarpSums& sums) {
   const int row = int(warp_m * kWarpM + rlx_lane_of_warp / 4u);
   const int column = int(warp_n * kWarpN + rlx_lane_of_warp % 4u * 2u);
   RLX_UNROLL for (int i = 0; i < kBlocksM; ++i) {
     RLX_UNROLL for (int j = 0; j < kBlocksN; ++j) {
-      *reinterpret_cast<float2*>(sum_at(int(warp_k), row + i * 16, column + j * 8)) = make_float2(sums[i][j][0], sums[i][j][1]);
-      *reinterpret_cast<float2*>(sum_at(int(warp_k), row + i * 16 + 8, column + j * 8)) = make_float2(sums[i][j][2], sums[i][j][3]);
+      RLX_UNROLL for (int half = 0; half < 2; ++half) {
+        *reinterpret_cast<float2*>(sum_at(int(warp_k), row + i * 16 + half * 8, column + j * 8)) =
+            make_float2(rlx_sum_of(sums, i, j, 2 * half), rlx_sum_of(sums, i, j, 2 * half + 1));
+      }
     }
   }
 }
@@ -215,6 +218,11 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
     load_cluster_unit(int(rank) * kUnitsShare + place.unit, place.column, value);
 #else
     load_unit(place.unit, value);
+#endif
+#if RLX_IS_F32
+    RLX_UNROLL for (int e = 0; e < kUnit; ++e) {
+      if (!rlx_finite(value[e]) && place.column + e < RLX_FILTERS) value[e] = exact_sum(p, place.row, place.column + e);
+    }
 #endif
 #ifdef RLX_BIAS
     RLX_UNROLL for (int e = 0; e < kUnit; ++e) value[e] += ahead.bias[e];

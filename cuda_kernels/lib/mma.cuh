@@ -84,6 +84,9 @@ RLX_FN rlx_u32 rlx_shared_load1(rlx_u32 shared) {
 RLX_FN void rlx_shared_store1(rlx_u32 shared, rlx_u32 word) {
   asm volatile("st.shared.u32 [%0], %1;" ::"r"(shared), "r"(word) : "memory");
 }
+RLX_FN void rlx_shared_store4(rlx_u32 shared, const rlx_u32 (&r)[4]) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]) : "memory");
+}
 RLX_FN void rlx_shared_load4(rlx_u32 (&r)[4], rlx_u32 shared) {
   asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

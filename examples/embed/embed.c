@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C program with a plan inside: opens it, says what it needs, runs its first entry once and
+// A C program that opens a plan's file, says what it needs, runs its first entry once and
 // prints the outputs' beginnings.
 #include <inttypes.h>
 #include <rlx.h>

@@ -40,7 +40,7 @@ configure_file(cmake/rlx_text.pc.in ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc @ONL
 # Components are the Debian packages of tools/debian_packages.cmake: librlx what programs need, librlx-dev what building them needs.
 install(TARGETS rlx_static rlx_shared rlx_text_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librlx-dev
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT librlx NAMELINK_COMPONENT librlx-dev)
-install(FILES include/rlx.h include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librlx-dev)
+install(FILES include/rlx.h include/rlx.hpp include/rlx_text.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT librlx-dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlxConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/rlxConfigVersion.cmake
         DESTINATION ${package_dir} COMPONENT librlx-dev)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/rlx.pc ${CMAKE_CURRENT_BINARY_DIR}/rlx_text.pc

@@ -4,7 +4,9 @@
 #include "runtime/text/piece_text.h"
 
 #include <algorithm>
+#include <vector>
 
+#include "runtime/text/characters.h"
 #include "runtime/text/section.h"
 #include "runtime/text/utf8.h"
 
@@ -12,7 +14,10 @@ namespace rlx {
 
 Status PieceText::read(const fb::Text& section, const Vocabulary& vocabulary, PieceText& text) {
   text.adds_space_ = section.add_space_prefix();
+  text.adds_space_once_ = section.space_prefix_once();
+  text.adds_space_at_start_ = section.space_prefix_at_start();
   text.removes_spaces_ = section.remove_extra_spaces();
+  text.takes_white_space_ = section.white_space_is_space();
   const int32_t unknown = section.unknown();
   const bool has_unknown = vocabulary.has(unknown);
   // Files call it a control token at times; typed text never makes one.
@@ -35,17 +40,33 @@ Charsmap::Match PieceText::next(std::string_view text) const {
   return {bytes, text.substr(0, bytes)};
 }
 
-std::string PieceText::normalized(std::string_view text) const {
+// Whether all of it becomes one space.
+bool PieceText::is_space(std::string_view text) const {
+  if (!takes_white_space_) return false;
+  const std::vector<Character> characters = characters_of(text);
+  return !characters.empty() &&
+         std::all_of(characters.begin(), characters.end(),
+                     [](const Character& character) { return character.is(kSpace); });
+}
+
+// Before a text that begins so.
+bool PieceText::adds_space(std::string_view begin, TextPlace place) const {
+  const bool has_space = begin.starts_with(' ') || begin.starts_with(kSpaceMark);
+  return adds_space_ && !(adds_space_once_ && has_space) &&
+         (place == TextPlace::AtStart || !adds_space_at_start_);
+}
+
+std::string PieceText::normalized(std::string_view text, TextPlace place) const {
   std::string out;
   bool is_behind_space = removes_spaces_;
   bool has_begun = false;
   while (!text.empty()) {
     const Charsmap::Match part = next(text);
     text.remove_prefix(part.bytes);
-    std::string_view added = part.replacement;
+    std::string_view added = is_space(part.replacement) ? " " : part.replacement;
     if (is_behind_space) added.remove_prefix(std::min(added.find_first_not_of(' '), added.size()));
     if (added.empty()) continue;
-    if (!has_begun && adds_space_) out += ' ';
+    if (!has_begun && adds_space(added, place)) out += ' ';
     has_begun = true;
     out += added == kSpaceMark ? " " : added;
     is_behind_space = removes_spaces_ && added.ends_with(' ');

@@ -12,6 +12,7 @@
 
 #include "runtime/base/status.h"
 #include "runtime/text/charsmap.h"
+#include "runtime/text/tokenizer.h"
 #include "runtime/text/vocabulary.h"
 
 namespace rlx {
@@ -23,7 +24,7 @@ class PieceText {
 
   // Characters replaced by the charsmap; where the section says so, spaces at the ends and behind
   // spaces taken away, and one put before the text.
-  [[nodiscard]] std::string normalized(std::string_view text) const;
+  [[nodiscard]] std::string normalized(std::string_view text, TextPlace place) const;
 
   // Collects the ids of a text.
   class Writer {
@@ -41,10 +42,16 @@ class PieceText {
 
  private:
   [[nodiscard]] Charsmap::Match next(std::string_view text) const;
+  [[nodiscard]] bool is_space(std::string_view text) const;
   [[nodiscard]] bool has_bytes(std::string_view character) const;
 
+  [[nodiscard]] bool adds_space(std::string_view begin, TextPlace place) const;
+
   bool adds_space_ = false;
+  bool adds_space_once_ = false;
+  bool adds_space_at_start_ = false;
   bool removes_spaces_ = false;
+  bool takes_white_space_ = false;
   std::optional<Charsmap> charsmap_;
   std::array<std::optional<uint32_t>, 256> byte_tokens_;
   std::optional<uint32_t> unknown_;

@@ -49,24 +49,29 @@ Status check_tables(const fb::Text& section) {
 
 // A field that the section's kind of tokenizer has no use for is a mistake of its writer.
 Status check_fields(const fb::Text& section) {
+  const bool has_byte_pairs = section.kind() == fb::TokenizerKind::BytePairs;
+  const bool has_merges = holds_any(section.merges());
+  const bool merges_pieces = has_merges && section.kind() == fb::TokenizerKind::Scores;
   struct Field {
     std::string_view name;
     bool is_there;
-    bool is_of_byte_pairs;  // else of the kinds with scores
+    bool is_used;
   };
   const Field fields[] = {
-      {"split", section.split() != fb::WordSplit::Gpt2, true},
-      {"merges", holds_any(section.merges()), true},
-      {"ignore_merges", section.ignore_merges(), true},
-      {"nfc", section.nfc(), true},
-      {"scores", holds_any(section.scores()), false},
-      {"charsmap", holds_any(section.charsmap()), false},
-      {"add_space_prefix", section.add_space_prefix(), false},
-      {"remove_extra_spaces", section.remove_extra_spaces(), false},
+      {"split", section.split() != fb::WordSplit::Gpt2, has_byte_pairs},
+      {"merges", has_merges, has_byte_pairs || merges_pieces},
+      {"ignore_merges", section.ignore_merges(), has_byte_pairs},
+      {"nfc", section.nfc(), has_byte_pairs},
+      {"scores", holds_any(section.scores()), !has_byte_pairs && !merges_pieces},
+      {"charsmap", holds_any(section.charsmap()), !has_byte_pairs},
+      {"add_space_prefix", section.add_space_prefix(), !has_byte_pairs},
+      {"space_prefix_once", section.space_prefix_once(), section.add_space_prefix()},
+      {"space_prefix_at_start", section.space_prefix_at_start(), section.add_space_prefix()},
+      {"remove_extra_spaces", section.remove_extra_spaces(), !has_byte_pairs},
+      {"white_space_is_space", section.white_space_is_space(), !has_byte_pairs},
   };
-  const bool has_byte_pairs = section.kind() == fb::TokenizerKind::BytePairs;
   for (const Field& field : fields) {
-    if (field.is_there && field.is_of_byte_pairs != has_byte_pairs)
+    if (field.is_there && !field.is_used)
       return section_fault("a tokenizer of kind ", fb::EnumNameTokenizerKind(section.kind()),
                            " has no use for \"", field.name, "\"");
   }
@@ -117,6 +122,21 @@ Status read_stop_ids(const fb::Text& section, const Vocabulary& vocabulary, Text
   std::sort(facts.stop_ids.begin(), facts.stop_ids.end());
   facts.stop_ids.erase(std::unique(facts.stop_ids.begin(), facts.stop_ids.end()),
                        facts.stop_ids.end());
+  return {};
+}
+
+// Special tokens of the list, ascending, each once.
+Status read_strips(std::string_view name, const flatbuffers::Vector<uint32_t>* listed,
+                   const Vocabulary& vocabulary, std::vector<uint32_t>& ids) {
+  if (listed == nullptr) return {};
+  for (const uint32_t id : *listed) {
+    const bool is_special = vocabulary.has(id) && (vocabulary.kind(id) == TokenKind::Control ||
+                                                   vocabulary.kind(id) == TokenKind::UserDefined);
+    if (!is_special) return section_fault(name, " has ", id, ", which is no special token");
+    ids.push_back(id);
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return {};
 }
 
@@ -177,6 +197,11 @@ Status read_facts(const fb::Text& section, const Vocabulary& vocabulary, TextFac
   facts.add_begin = section.add_begin();
   facts.add_end = section.add_end();
   facts.adds_space = section.add_space_prefix();
+  facts.adds_space_behind_special = facts.adds_space && !section.space_prefix_at_start();
+  RLX_RETURN_IF_ERROR(
+      read_strips("strips_left", section.strips_left(), vocabulary, facts.strips_left));
+  RLX_RETURN_IF_ERROR(
+      read_strips("strips_right", section.strips_right(), vocabulary, facts.strips_right));
   facts.context_tokens = section.context_tokens();
   RLX_RETURN_IF_ERROR(read_stop_ids(section, vocabulary, facts));
   return read_templates(section, facts);

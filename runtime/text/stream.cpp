@@ -12,7 +12,9 @@ std::string_view TokenStream::text_of_token(uint32_t id) {
   const std::string_view bytes = model_->vocabulary().bytes(id);
   const bool is_special = kind == TokenKind::Control || kind == TokenKind::UserDefined;
   const bool drops_space = drops_space_ && model_->facts().adds_space && !is_special;
-  drops_space_ = is_special;
+  // A control token may be what encoding put in front of the text.
+  const bool is_begin = drops_space_ && kind == TokenKind::Control;
+  drops_space_ = is_special && (is_begin || model_->facts().adds_space_behind_special);
   if (control_ == ControlTokens::Hidden) {
     if (kind == TokenKind::Control) return {};
     if (kind == TokenKind::Unknown) return kReplacementCharacter;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime/include/rlx_text.h"
+#include "runtime/text/characters.h"
 #include "runtime/text/section.h"
 #include "runtime/text/token_index.h"
 #include "runtime/text/utf8.h"
@@ -106,6 +107,31 @@ class SpecialSearch {
   TrustedWalk trusted_;
 };
 
+bool is_listed(const std::vector<uint32_t>& ids, uint32_t id) {
+  return std::binary_search(ids.begin(), ids.end(), id);
+}
+
+// The bytes of white space that a text begins with: no more of it is looked at than one character.
+size_t space_in_front(std::string_view text) {
+  size_t bytes = 0;
+  while (bytes < text.size()) {
+    const std::string_view rest = text.substr(bytes);
+    const Character first = characters_of(rest.substr(0, next_utf8(rest).bytes)).front();
+    if (!first.is(kSpace)) break;
+    bytes += first.bytes;
+  }
+  return bytes;
+}
+
+// Its bytes without the white space that it ends in.
+size_t without_space_behind(std::string_view text) {
+  size_t bytes = 0;
+  for (const Character& character : characters_of(text)) {
+    if (!character.is(kSpace)) bytes = character.begin + size_t{character.bytes};
+  }
+  return bytes;
+}
+
 bool is_special(TokenKind kind) {
   return kind == TokenKind::Control || kind == TokenKind::UserDefined;
 }
@@ -149,10 +175,15 @@ Status TextModel::encode_pieces(std::span<const TextPiece> pieces, uint32_t flag
   SpecialSearch search(*specials_, vocabulary_, whole);
   for (size_t at = 0; at < text.size();) {
     const std::optional<FoundToken> found = search.next(at);
-    const size_t end = found ? found->at : text.size();
-    if (end > at) tokenizer_->encode(text.substr(at, end - at), ids);
-    if (found) ids.push_back(static_cast<int32_t>(found->id));
-    at = found ? found->at + found->bytes : end;
+    size_t end = found ? found->at : text.size();
+    if (found && is_listed(facts_.strips_left, found->id))
+      end = at + without_space_behind(text.substr(at, end - at));
+    const TextPlace place = at == 0 ? TextPlace::AtStart : TextPlace::BehindSpecial;
+    if (end > at) tokenizer_->encode(text.substr(at, end - at), place, ids);
+    if (!found) break;
+    ids.push_back(static_cast<int32_t>(found->id));
+    at = found->at + found->bytes;
+    if (is_listed(facts_.strips_right, found->id)) at += space_in_front(text.substr(at));
   }
   if (adds_special && facts_.add_end) ids.push_back(*facts_.end);
   return {};

@@ -35,8 +35,11 @@ struct TextFacts {
   std::optional<int32_t> end;
   bool add_begin = false;  // encoding with RLX_TEXT_ADD_SPECIAL starts with `begin`, which is there
   bool add_end = false;
-  bool adds_space = false;  // the tokenizer puts a space before a text, and behind special tokens
-  std::vector<int32_t> stop_ids;  // ascending, each once
+  bool adds_space = false;                 // the tokenizer puts a space before a text
+  bool adds_space_behind_special = false;  // and behind special tokens
+  std::vector<uint32_t> strips_left;   // special tokens that take white space before them with them
+  std::vector<uint32_t> strips_right;  // or behind them; ascending, each once
+  std::vector<int32_t> stop_ids;       // ascending, each once
   std::vector<ChatTemplateText> templates;
   uint32_t context_tokens = 0;
 };

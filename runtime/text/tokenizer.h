@@ -8,6 +8,8 @@
 
 namespace rlx {
 
+enum class TextPlace : uint8_t { AtStart, BehindSpecial };
+
 // Immutable, shared by threads.
 class Tokenizer {
  public:
@@ -16,9 +18,8 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
   virtual ~Tokenizer() = default;
 
-  // Appends the ids of `text`, which is UTF-8, not empty, and stands at the start or behind a
-  // special token.
-  virtual void encode(std::string_view text, std::vector<int32_t>& ids) const = 0;
+  // Appends the ids of `text`, which is UTF-8, not empty, and stands where `place` says.
+  virtual void encode(std::string_view text, TextPlace place, std::vector<int32_t>& ids) const = 0;
 };
 
 }  // namespace rlx

@@ -28,8 +28,8 @@ class Unigram : public Tokenizer {
     unknown_score_ = least - kUnknownPenalty;
   }
 
-  void encode(std::string_view text, std::vector<int32_t>& ids) const override {
-    const std::string normal = text_.normalized(text);
+  void encode(std::string_view text, TextPlace place, std::vector<int32_t>& ids) const override {
+    const std::string normal = text_.normalized(text, place);
     const std::vector<Best> best = best_splits(normal);
     std::vector<uint32_t> ends;
     for (auto end = static_cast<uint32_t>(normal.size()); end > 0; end = best[end].begin)

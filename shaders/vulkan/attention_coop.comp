@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // attention on cooperative matrices: y = sum over allowed keys of softmax(s) * v, s = softcap(scale * q . k) + bias; lse = log of
-// the sum of exp(s). Scores and weights stay in registers: a running maximum and sum per query are carried over tiles of keys.
+// the sum of exp(s), to which a head's sink adds exp(sink). Scores and weights stay in registers: a running maximum and sum per query are carried over tiles of keys.
 // Layout: q [B,H,Sq,D], k [B,G,Sk,D], v [B,G,Sk,Dv], y [B,H,Sq,Dv] by strides, rows contiguous and at multiples of 16 bytes; lse
 //   [B,H,Sq] dense; mask and bias [B,H,Sq,Sk] by strides. Query head h reads kv head h / RLX_HEADS_PER_KV.
 // Threads: RLX_WARPS subgroups of 32, each with RLX_SUBGROUP_ROWS queries (16 or 32) of its own; tiles of RLX_KEYS keys are shared.
@@ -9,7 +9,8 @@
 // Specializations: RLX_Q storage type of q, k, v and y, f16 or bf16, as RLX_MATRIX; RLX_D, RLX_DV, multiples of 8 up to 256;
 //   RLX_VALUE_BLOCKS = RLX_DV / 16, rounded up; RLX_STAGES 1 or 2 tiles of keys and values in shared memory; RLX_GROUPS, RLX_QUERY_TILES, RLX_HEADS,
 //   RLX_HEADS_PER_KV, RLX_SQ, RLX_SK; storage types RLX_MASK, RLX_BIAS, RLX_KV_LEN, RLX_Q_START; RLX_HAS_MASK, RLX_HAS_BIAS,
-//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_CAUSAL, RLX_ALIGN_END,
+//   RLX_HAS_KV_LEN, RLX_HAS_Q_START, RLX_HAS_LSE; RLX_KV_LEN_STRIDE, RLX_Q_START_STRIDE (0: scalar); RLX_HAS_SINKS, RLX_SINKS
+//   (storage type), RLX_SINKS_STRIDE; RLX_CAUSAL, RLX_ALIGN_END,
 //   RLX_WINDOW_LEFT, RLX_WINDOW_RIGHT (-1: none).
 // generated/attention_coop.inc: RLX_INDEX, the strides RLX_{Q,K,V,Y,MASK,BIAS}_{B,H,S,K}, RLX_ATTENDS(mask value), RLX_SCORE(s) of
 //   the product s, and RLX_EXPONENT > 0: a score's weight is 2^(RLX_EXPONENT * score).
@@ -264,6 +265,18 @@ RLX_FN bool fragments_are_known(int lane) {
   return subgroupOr(other) == 0u;
 }
 
+// The head's sink as attention.kernel's add_sink takes it in; shifts are powers of 2.
+RLX_FN void add_sink(Place at, inout float shift, inout float total, inout float share) {
+#if RLX_HAS_SINKS
+  const float sink = 1.44269504f * float(RLX_CAT(rlx_load_, RLX_SINKS)(p.sinks, at.head * RLX_INDEX(RLX_SINKS_STRIDE)));
+  const float new_shift = max(shift, sink);
+  const float reference = zero_if_minus_infinity(new_shift);
+  share = exp2(shift - reference);
+  total = total * share + exp2(sink - reference);
+  shift = new_shift;
+#endif
+}
+
 RLX_FN void store_lse(Place at, int query, float shift, float total) {
 #if RLX_HAS_LSE
   rlx_store_f32(p.lse, (at.batch * RLX_INDEX(RLX_HEADS) + at.head) * RLX_INDEX(RLX_SQ) + RLX_INDEX(query),
@@ -319,7 +332,9 @@ RLX_FN void plain_rows(Place at, int first_query, int lane, RLX_INDEX q_base, RL
       }
     }
     total = subgroupAdd(total);
-    const float inverse = total == 0.0f ? 0.0f : 1.0f / total;
+    float share = 1.0f;
+    add_sink(at, shift, total, share);
+    const float inverse = total == 0.0f ? 0.0f : share / total;
     RLX_UNROLL for (int c = 0; c < RLX_PLAIN_COLUMNS; ++c) {
       const int column = c * RLX_SUBGROUP + lane;
       const rlx_i64 to = rlx_i64(y_base + RLX_INDEX(query) * RLX_Y_S + RLX_INDEX(column));
@@ -494,7 +509,9 @@ RLX_MAIN {
   RLX_UNROLL for (int r = 0; r < RLX_ROWS_HELD; ++r) {
     total[r] += subgroupShuffleXor(total[r], 1u);
     total[r] += subgroupShuffleXor(total[r], 2u);
-    inverse[r] = total[r] == 0.0f ? 0.0f : 1.0f / total[r];
+    float share = 1.0f;
+    add_sink(at, shift[r], total[r], share);
+    inverse[r] = total[r] == 0.0f ? 0.0f : share / total[r];
   }
   rlx_u32 largest = 0u;
   RLX_UNROLL for (int i = 0; i < RLX_ROW_BLOCKS; ++i) {

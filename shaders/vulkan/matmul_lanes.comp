@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n], for every batch entry: by tiles that eight lanes keep in
 // registers, for drivers that run subgroups as vectors of a CPU, where a load costs as much as tens of multiplications and a barrier more.
-// Layout: as in matmul.kernel.
+// Layout: as in matmul.kernel. RLX_WINDOWS 1 or 2: the lines of a are the windows of images [images, C, H, W], their depths taps (h, w), each
+//   with all channels; 1: channels are neighbours and even in number, pixels aligned for vectors of four; 2: any strides, element by element.
 // Grid: tiles of RLX_TILE_M x RLX_TILE_N x batches groups, of eight threads each, spread by split_grid.
-// Specializations: RLX_VECTORS: fours of columns of a thread; RLX_PAIRED_LOADS 1 (lib/storage.inc); epilogue
-//   (lib/product.inc); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' types, strides and vectors, and generated/batch.inc as in matmul.kernel. RLX_ACC is f32 or i32.
-// Phases: at each four depths a lane loads those of four rows of a, which it gives to the others, and of its columns of b. The sums then
-//   pass through shared memory, each lane's own, so that the epilogue is a loop.
-// Numerics: f32, f16 and bf16 accumulate in f32, i8 and u8 in i32, depth by depth; one rounding at the store.
+// Specializations: RLX_VECTORS: fours of columns of a thread; RLX_ODD_DEPTHS: 1 where the depths (of a
+//   tap, with RLX_WINDOWS 1) may be odd in number; epilogue (lib/product.inc); RLX_M, RLX_N, RLX_K, RLX_BATCHES, the operands' types,
+//   strides and vectors, and generated/batch.inc as in matmul.kernel. RLX_ACC is f32 or i32. RLX_WINDOWS: the window as in conv_window.h
+//   (H and W), RLX_CHANNELS, RLX_X_N, RLX_X_C, RLX_X_H, RLX_X_W, and no strides of a.
+// Phases: at each two depths a lane loads those of four rows of a, which it gives to the others, and of its columns of b (four depths took
+//   LLVM three times as long, for 5 % of the time). The sums then pass through shared memory, each lane's own, so that the epilogue is a loop.
+// Numerics: f32, f16 and bf16 accumulate in f32, i8 and u8 in i32, depth by depth; pads are zeros that are multiplied; one rounding at the
+//   store.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
 #include "lib/product.inc"
@@ -22,11 +26,98 @@ RLX_PARAMS(MatmulParams);
 #define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
 #define RLX_TILES (RLX_TILES_M * RLX_TILES_N)
 
-#include "lib/panel.inc"
+#include "lib/lane_loads.glsl"
 #include "lib/tile_place.inc"
 
-RLX_PANEL_LOADER(load_a_panel, RLX_A, RLX_M, RLX_A_LINE, RLX_A_DEPTH, RLX_A_VECTOR)
-RLX_PANEL_LOADER(load_b_panel, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
+RLX_LANE_LOADER(load_columns, RLX_B, RLX_N, RLX_B_LINE, RLX_B_DEPTH, RLX_B_VECTOR)
+
+#if RLX_WINDOWS
+// The first tap of a line's window, which may lie in the pads. Lines behind the last one are copies of it.
+struct LaneWindow {
+  RLX_INDEX at;
+  int h;
+  int w;
+};
+RLX_FN LaneWindow window_of(rlx_u32 line) {
+  const rlx_u32 kept = min(line, rlx_u32(RLX_M) - 1u);
+  const rlx_u32 pixel = kept % rlx_u32(RLX_OUT_H * RLX_OUT_W);
+  LaneWindow window;
+  window.h = int(pixel / rlx_u32(RLX_OUT_W)) * RLX_STRIDE_H - RLX_BEGIN_H;
+  window.w = int(pixel % rlx_u32(RLX_OUT_W)) * RLX_STRIDE_W - RLX_BEGIN_W;
+  window.at = RLX_INDEX(kept / rlx_u32(RLX_OUT_H * RLX_OUT_W)) * RLX_INDEX(RLX_X_N) + RLX_INDEX(window.h) * RLX_INDEX(RLX_X_H) +
+              RLX_INDEX(window.w) * RLX_INDEX(RLX_X_W);
+  return window;
+}
+// Channel 0 of the pixel under a tap; 0, and not inside, in the pads.
+struct LanePixel {
+  RLX_INDEX at;
+  bool inside;
+};
+RLX_FN LanePixel pixel_of(LaneWindow window, rlx_u32 tap) {
+  const int tap_h = int(tap / rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_H;
+  const int tap_w = int(tap % rlx_u32(RLX_KERNEL_W)) * RLX_DILATION_W;
+  LanePixel pixel;
+  pixel.inside = rlx_u32(window.h + tap_h) < rlx_u32(RLX_IN_H) && rlx_u32(window.w + tap_w) < rlx_u32(RLX_IN_W);
+  pixel.at = pixel.inside ? window.at + RLX_INDEX(tap_h) * RLX_INDEX(RLX_X_H) + RLX_INDEX(tap_w) * RLX_INDEX(RLX_X_W) : RLX_INDEX(0);
+  return pixel;
+}
+#else
+RLX_LANE_LOADER(load_rows, RLX_A, RLX_M, RLX_A_LINE, RLX_A_DEPTH, RLX_A_VECTOR)
+#endif
+
+// A lane's four rows of a, as lines of the product from `first` on; with RLX_WINDOWS their windows, and the pixels under a tap.
+struct LaneRows {
+  rlx_u32 first;
+#if RLX_WINDOWS
+  LaneWindow windows[4];
+  LanePixel pixels[4];
+#endif
+};
+RLX_FN LaneRows rows_from(rlx_u32 first) {
+  LaneRows rows;
+  rows.first = first;
+#if RLX_WINDOWS
+  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.windows[j] = window_of(first + j);
+#endif
+  return rows;
+}
+RLX_FN void turn_to_tap(RLX_INOUT(LaneRows) rows, rlx_u32 tap) {
+#if RLX_WINDOWS == 1
+  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) rows.pixels[j] = pixel_of(rows.windows[j], tap);
+#endif
+}
+// values[i] becomes depth `depth + i`, of the tap with RLX_WINDOWS 1.
+RLX_FN void load_lane_rows(rlx_ptr a, LaneRows rows, rlx_u32 depth, rlx_u32 depths, RLX_INOUT_ARRAY(rlx_acc4_t, values, [2])) {
+#if RLX_WINDOWS == 1
+  RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
+    const rlx_vec2 pair = RLX_CAT(rlx_operand2_, RLX_A)(a, rows.pixels[j].at + RLX_INDEX(depth));
+    values[0][j] = rows.pixels[j].inside ? pair.x : 0.0;
+    values[1][j] = rows.pixels[j].inside ? pair.y : 0.0;
+  }
+#elif RLX_WINDOWS == 2
+  RLX_UNROLL for (rlx_u32 i = 0u; i < 2u; ++i) {
+    const rlx_u32 kept = RLX_LANE_DEPTH(i);
+    const RLX_INDEX channel = RLX_INDEX(kept % rlx_u32(RLX_CHANNELS)) * RLX_INDEX(RLX_X_C);
+    rlx_acc4_t loaded = rlx_acc4_splat(0);
+    RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; ++j) {
+      const LanePixel pixel = pixel_of(rows.windows[j], kept / rlx_u32(RLX_CHANNELS));
+      const rlx_acc_t value = RLX_ELEMENT(RLX_A, a, pixel.at + channel);
+      loaded[j] = pixel.inside ? value : rlx_acc_t(0);
+    }
+    values[i] = RLX_LANE_KEPT(i, loaded);
+  }
+#else
+  load_rows(a, rows.first, depth, depths, values);
+#endif
+}
+
+#if RLX_WINDOWS == 1
+#define RLX_TAPS (RLX_KERNEL_H * RLX_KERNEL_W)
+#define RLX_DEPTHS (RLX_CHANNELS)
+#else
+#define RLX_TAPS 1
+#define RLX_DEPTHS (RLX_K)
+#endif
 
 shared rlx_acc4_t rlx_sums[RLX_TILE_M * RLX_VECTORS * RLX_LANES];
 
@@ -42,29 +133,36 @@ RLX_MAIN {
   const rlx_u32 lane = in_one_subgroup ? gl_SubgroupInvocationID : rlx_local_index;
   const rlx_u32 first_row = tile.m * rlx_u32(RLX_TILE_M);
   const rlx_u32 first_column = tile.n * rlx_u32(RLX_TILE_N) + lane * 4u;
-  const rlx_u32 depth_end = rlx_u32(RLX_K);
+  const rlx_u32 depths = rlx_u32(RLX_DEPTHS);
 
   rlx_acc4_t acc[RLX_TILE_M][RLX_VECTORS];
   RLX_UNROLL for (rlx_u32 i = 0u; i < rlx_u32(RLX_TILE_M); ++i) {
     RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS); ++j) acc[i][j] = rlx_acc4_splat(0);
   }
-  for (rlx_u32 depth = 0u; depth < depth_end; depth += 4u) {
-    rlx_acc4_t columns[RLX_VECTORS][4];
-    RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS); ++j) {
-      load_b_panel(b, first_column + j * rlx_u32(4 * RLX_LANES), depth, depth_end, columns[j]);
-    }
-    rlx_acc4_t own[4];
-    load_a_panel(a, first_row + lane * 4u, depth, depth_end, own);
-    RLX_UNROLL for (rlx_u32 from = 0u; from < rlx_u32(RLX_LANES); ++from) {
-      rlx_acc4_t rows[4];
-      if (in_one_subgroup) {
-        RLX_UNROLL for (rlx_u32 d = 0u; d < 4u; ++d) rows[d] = subgroupShuffle(own[d], from);
-      } else {
-        load_a_panel(a, first_row + from * 4u, depth, depth_end, rows);
+  LaneRows own_rows = rows_from(first_row + lane * 4u);
+  RLX_LOOP for (rlx_u32 tap = 0u; tap < rlx_u32(RLX_TAPS); ++tap) {
+    turn_to_tap(own_rows, tap);
+    const rlx_ptr filters = RLX_AT(b, RLX_INDEX(tap * depths) * RLX_INDEX(RLX_B_DEPTH), RLX_CAT(rlx_bytes_, RLX_B));
+    RLX_LOOP for (rlx_u32 depth = 0u; depth < depths; depth += 2u) {
+      rlx_acc4_t columns[RLX_VECTORS][2];
+      RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS); ++j) {
+        load_columns(filters, first_column + j * rlx_u32(4 * RLX_LANES), depth, depths, columns[j]);
       }
-      RLX_UNROLL for (rlx_u32 d = 0u; d < 4u; ++d) {
-        RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
-          RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS); ++j) acc[from * 4u + i][j] += rows[d][i] * columns[j][d];
+      rlx_acc4_t own[2];
+      load_lane_rows(a, own_rows, depth, depths, own);
+      RLX_UNROLL for (rlx_u32 from = 0u; from < rlx_u32(RLX_LANES); ++from) {
+        rlx_acc4_t rows[2];
+        if (in_one_subgroup) {
+          RLX_UNROLL for (rlx_u32 d = 0u; d < 2u; ++d) rows[d] = subgroupShuffle(own[d], from);
+        } else {
+          LaneRows other_rows = rows_from(first_row + from * 4u);
+          turn_to_tap(other_rows, tap);
+          load_lane_rows(a, other_rows, depth, depths, rows);
+        }
+        RLX_UNROLL for (rlx_u32 d = 0u; d < 2u; ++d) {
+          RLX_UNROLL for (rlx_u32 i = 0u; i < 4u; ++i) {
+            RLX_UNROLL for (rlx_u32 j = 0u; j < rlx_u32(RLX_VECTORS); ++j) acc[from * 4u + i][j] += rows[d][i] * columns[j][d];
+          }
         }
       }
     }

@@ -164,6 +164,7 @@ class ResNet50:
     size: int = 224
     blocks: tuple = (3, 4, 6, 3)
     classes: int = 1000
+    expansion: int = 4  # channels of a block's result, by those of its 3 x 3 convolution
 
     def graph(self, name, dtype):
         g = Graph(name, dtype)
@@ -177,7 +178,7 @@ class ResNet50:
             for block in range(count):
                 stride = 2 if stage > 0 and block == 0 else 1
                 x = self.block(g, x, f"stages.{stage}.{block}", channels, 64 << stage, stride, size)
-                channels, size = 256 << stage, size // stride
+                channels, size = self.expansion * 64 << stage, size // stride
         pooled = g.node("reduce_mean", [x], "pooled", axes=[2, 3])
         logits = g.linear(pooled, "fc", self.batch, channels, self.classes)
         g.output(logits, "logits", self.batch * self.classes)
@@ -202,6 +203,78 @@ class ResNet50:
         if channels_in != 4 * wide:
             x = self.conv_norm(g, x, f"{name}.shortcut", channels_in, 4 * wide, 1, stride, size, gamma=(0.5, 0.7))
         return g.node("relu", [g.node("add", [y, x], f"{name}.sum")], f"{name}.relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNet18(ResNet50):
+    """Blocks of two 3 x 3 convolutions; the first bears the stride."""
+
+    blocks: tuple = (2, 2, 2, 2)
+    expansion: int = 1
+
+    def block(self, g, x, name, channels_in, wide, stride, size):
+        y = g.node("relu", [self.conv_norm(g, x, f"{name}.first", channels_in, wide, 3, stride, size)], f"{name}.first.relu")
+        y = self.conv_norm(g, y, f"{name}.second", wide, wide, 3, 1, size // stride, gamma=(0.15, 0.25))
+        if channels_in != wide or stride != 1:
+            x = self.conv_norm(g, x, f"{name}.shortcut", channels_in, wide, 1, stride, size, gamma=(0.5, 0.7))
+        return g.node("relu", [g.node("add", [y, x], f"{name}.sum")], f"{name}.relu")
+
+
+@dataclasses.dataclass(frozen=True)
+class MobileNetV3Small(ResNet50):
+    """Inverted bottlenecks: 1 x 1, depthwise, squeeze-and-excitation, 1 x 1."""
+
+    # kernel, expanded, out, squeeze-and-excitation, hard_swish (or else relu), stride
+    rows: tuple = ((3, 16, 16, True, False, 2), (3, 72, 24, False, False, 2), (3, 88, 24, False, False, 1),
+                   (5, 96, 40, True, True, 2), (5, 240, 40, True, True, 1), (5, 240, 40, True, True, 1),
+                   (5, 120, 48, True, True, 1), (5, 144, 48, True, True, 1), (5, 288, 96, True, True, 2),
+                   (5, 576, 96, True, True, 1), (5, 576, 96, True, True, 1))
+
+    def graph(self, name, dtype):
+        g = Graph(name, dtype)
+        g.input("image", Uniform("image", dtype, (self.batch, 3, self.size, self.size), -1.7, 1.7, SEED), dtype)
+        x = g.node("hard_swish", [self.conv_norm(g, "image", "stem", 3, 16, 3, 2, self.size)], "stem.swish")
+        channels, size = 16, self.size // 2
+        for i, row in enumerate(self.rows):
+            x = self.bottleneck(g, x, f"rows.{i}", channels, row, size)
+            channels, size = row[2], size // row[5]
+        x = g.node("hard_swish", [self.conv_norm(g, x, "last", channels, 576, 1, 1, size)], "last.swish")
+        pooled = g.node("reduce_mean", [x], "pooled", axes=[2, 3])
+        wide = g.node("hard_swish", [g.linear(pooled, "wide", self.batch, 576, 1024)], "wide.swish")
+        g.output(g.linear(wide, "fc", self.batch, 1024, self.classes), "logits", self.batch * self.classes)
+        return g
+
+    def bottleneck(self, g, x, name, channels_in, row, size):
+        kernel, wide, channels_out, squeezed, swish, stride = row
+        activation, y = "hard_swish" if swish else "relu", x
+        if wide != channels_in:
+            y = g.node(activation, [self.conv_norm(g, y, f"{name}.expand", channels_in, wide, 1, 1, size)], f"{name}.expand.act")
+        y = self.depthwise_norm(g, y, f"{name}.spatial", wide, kernel, stride, size)
+        y = g.node(activation, [y], f"{name}.spatial.act")
+        if squeezed:
+            y = self.squeeze(g, y, f"{name}.se", wide)
+        y = self.conv_norm(g, y, f"{name}.project", wide, channels_out, 1, 1, size // stride, gamma=(0.4, 0.6))
+        return g.node("add", [y, x], f"{name}.sum") if stride == 1 and channels_in == channels_out else y
+
+    def depthwise_norm(self, g, x, name, channels, kernel, stride, size):
+        weight = g.scaled(f"{name}.conv.weight", [channels, 1, kernel, kernel], math.sqrt(2) / kernel)
+        convolved = g.node("conv", [x, weight], f"{name}.conv", stride=[stride] * 2, pads=[kernel // 2] * 4, groups=channels)
+        g.flops += 2 * self.batch * (size // stride) ** 2 * kernel**2 * channels
+        statistics = [g.weight(f"{name}.norm.weight", [channels], 0.8, 1.2), g.scaled(f"{name}.norm.bias", [channels], 0.1),
+                      g.scaled(f"{name}.norm.running_mean", [channels], 0.1), g.weight(f"{name}.norm.running_var", [channels], 0.8, 1.2)]
+        return g.node("batch_norm", [convolved, *statistics], f"{name}.norm", eps=1e-3)
+
+    def squeeze(self, g, x, name, channels):
+        few = max(8, (channels // 4 + 4) // 8 * 8)
+        pooled = g.node("reduce_mean", [x], f"{name}.pooled", axes=[2, 3], keep_dims=True)
+        down = g.node("relu", [self.pointwise(g, pooled, f"{name}.down", channels, few)], f"{name}.relu")
+        gate = g.node("hard_sigmoid", [self.pointwise(g, down, f"{name}.up", few, channels)], f"{name}.gate")
+        return g.node("mul", [x, gate], f"{name}.scaled")
+
+    def pointwise(self, g, x, name, channels_in, channels_out):
+        weight = g.scaled(f"{name}.weight", [channels_out, channels_in, 1, 1], math.sqrt(1 / channels_in))
+        g.flops += 2 * self.batch * channels_in * channels_out
+        return g.node("conv", [x, weight, g.scaled(f"{name}.bias", [channels_out], 0.1)], name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -319,14 +392,21 @@ WORKLOADS = [
     Workload("bert-b32-f16", "BERT-base b32 s128", "f16", BERT_B32, 1.60, 1.743),
     Workload("resnet50-f16", "ResNet-50 b1", "f16", ResNet50(), 0.30, 0.348),
     Workload("resnet50-b32-f16", "ResNet-50 b32", "f16", ResNet50(batch=32), 1.20, 2.216),
+    Workload("resnet50-b8-f32", "ResNet-50 b8", "f32", ResNet50(batch=8), 3.85, 4.00),
     Workload("llama1b-decode-bf16", "Llama-1B decode step, ctx 1024", "bf16", Llama(tokens=1, past=1024), 0.85, 0.963),
     Workload("llama1b-prefill-bf16", "Llama-1B prefill s1024", "bf16", Llama(tokens=1024, past=0), 3.6, 3.79),
 ]
 
+# For machines without a GPU; bar and seen are milliseconds of wall time on two cores by Mesa's lavapipe.
+CPU_WORKLOADS = [
+    Workload("resnet18-f32", "ResNet-18 b1", "f32", ResNet18(), 300, 1310),
+    Workload("mobilenet-v3-small-f32", "MobileNetV3-Small b1", "f32", MobileNetV3Small(), 40, 146),
+]
+
 
 def find(names):
-    """The workloads of these names, all of them for an empty list."""
-    known = {workload.name: workload for workload in WORKLOADS}
+    """The workloads of these names, those for GPUs for an empty list."""
+    known = {workload.name: workload for workload in WORKLOADS + CPU_WORKLOADS}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"unknown workload {unknown[0]}; known: {' '.join(known)}")

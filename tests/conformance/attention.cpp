@@ -71,6 +71,10 @@ void add_golden(std::vector<Case>& cases) {
   add("golden, causal, align start", R"(, "causal": true, "causal_align": "start")",
       {1, 1.055807, 1, 1.892958}, {});
   cases.back().golden.pop_back();
+  add("golden, sinks", R"(, "causal": true)", {1.316367, 1.484398, 1.488881, 1.844898},
+      {2.052852, 2.680829, 1.222597, 1.141729});
+  cases.back().inputs.resize(7);
+  cases.back().inputs.emplace_back(tensor(DType::f32, {2}).of({0.5, -1}));
   add("T73 golden, window, scale, softcap",
       R"(, "causal": true, "window_left": 1, "scale": 0.5, "softcap": 2)",
       {1.606923, 2.804407, 1.620068, 2.272956}, {1.423587, 1.141884, 0.9677633, 0.8086061});
@@ -586,6 +590,47 @@ void add_float8_caches(std::vector<Case>& cases) {
   cases.push_back(std::move(garbage));
 }
 
+// A sink for each head: at every kernel's end, below and above all scores, and alone.
+void add_sinks(std::vector<Case>& cases) {
+  const std::string causal = R"(, "causal": true)";
+  const auto add = [&](const std::string& law, const Sizes& s, const CaseTensor& sinks,
+                       const std::string& more = "",
+                       const std::optional<CaseTensor>& kv_len = std::nullopt) {
+    cases.push_back(attention_case("sinks, " + law, s, more,
+                                   {std::nullopt, std::nullopt, kv_len, std::nullopt, sinks}));
+  };
+  const auto of_heads = [](const Sizes& s, DType dtype) {
+    return tensor(dtype, {s.heads}).uniform(-2, 3);
+  };
+  const Sizes tiles{
+      .q_tokens = 37, .kv_tokens = 70, .heads = 6, .kv_heads = 2, .dim = 32, .v_dim = 32};
+  const Sizes one{.batch = 1,
+                  .q_tokens = 1,
+                  .kv_tokens = 900,
+                  .heads = 6,
+                  .kv_heads = 2,
+                  .dim = 64,
+                  .v_dim = 64};
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) {
+    for (Sizes s : {tiles, one}) {
+      s.dtype = dtype;
+      add("their own type", s, of_heads(s, dtype), causal + R"(, "window_left": 40)");
+      add("f32", s, of_heads(s, DType::f32));
+    }
+  }
+  add("f64", {.dtype = DType::f64}, of_heads({}, DType::f64));
+  add("f64 beside f32", {}, of_heads({}, DType::f64));
+  add("one team", {.q_tokens = 2, .kv_tokens = 5}, of_heads({}, DType::f32), causal);
+  for (const int64_t q_tokens : {1, 19}) {
+    const Sizes s{.q_tokens = q_tokens, .kv_tokens = 41};
+    add("far above and far below", s, tensor(DType::f32, {2}).of({300, -300}));
+    add("none, infinite and NaN", {.batch = 2, .q_tokens = q_tokens, .heads = 3, .kv_heads = 3},
+        tensor(DType::f32, {3}).of({-kInfinity, kInfinity, kNan}));
+    add("alone where there is no key", s, of_heads(s, DType::f32), "",
+        tensor(DType::i32, {2}).of({0, 3}));
+  }
+}
+
 }  // namespace
 
 std::vector<Case> attention_cases() {
@@ -599,6 +644,7 @@ std::vector<Case> attention_cases() {
   add_masks(cases);
   add_garbage(cases);
   add_float8_caches(cases);
+  add_sinks(cases);
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) add_tiles(cases, dtype);
   for (const DType dtype : {DType::f16, DType::bf16}) {
     add_shared_tiles(cases, dtype);

@@ -165,6 +165,18 @@ void add_garbage(std::vector<Case>& cases, DType dtype) {
   cases.push_back(infinite);
 }
 
+void add_sinks(std::vector<Case>& cases, DType dtype) {
+  const auto with = [](const CaseTensor& sinks) {
+    return Inputs{std::nullopt, std::nullopt, std::nullopt, std::nullopt, sinks};
+  };
+  cases.push_back(attention("sinks", {.dtype = dtype}, R"(, "causal": true)",
+                            with(tensor(DType::f32, {4}).uniform(-2, 3))));
+  cases.push_back(attention("sinks above, below, none and NaN", {.dtype = dtype}, "",
+                            with(tensor(DType::f32, {4}).of({300, -300, -kInfinity, kNan}))));
+  cases.push_back(attention("sinks where queries have no key", {.kv_tokens = 20, .dtype = dtype},
+                            R"(, "causal": true)", with(tensor(dtype, {4}).uniform(-2, 3))));
+}
+
 }  // namespace
 
 std::vector<Case> attention_matrix_cases() {
@@ -174,6 +186,7 @@ std::vector<Case> attention_matrix_cases() {
     add_full_device(cases, dtype);
     add_masks(cases, dtype);
     add_garbage(cases, dtype);
+    add_sinks(cases, dtype);
   }
   return cases;
 }

@@ -37,6 +37,13 @@ std::vector<Case> block_weights_cases() {
       decoded("to bf16", tensor(DType::q5_k, {2, 256}).param(), R"({"out_dtype": "bf16"})"));
   cases.push_back(
       decoded("to f16", tensor(DType::nvfp4, {2, 128}).param(), R"({"out_dtype": "f16"})"));
+  // Large enough that groups bring halves into order in shared memory.
+  cases.push_back(decoded("to f16, many blocks of nibbles",
+                          tensor(DType::q4_k, {519, 1024}).param(), R"({"out_dtype": "f16"})"));
+  cases.push_back(decoded("to bf16, many blocks of bit fields",
+                          tensor(DType::q6_k, {1030, 512}).param(), R"({"out_dtype": "bf16"})"));
+  cases.push_back(decoded("to f16, many blocks of 32", tensor(DType::q4_1, {5461, 96}).param(),
+                          R"({"out_dtype": "f16"})"));
   cases.push_back(decoded("blocks that are no weight", tensor(DType::q3_k, {2, 256})));
   cases.push_back(decoded("T19 no rows", tensor(DType::q4_0, {0, 64}).param()));
   cases.push_back(decoded("a row alone", tensor(DType::q4_1, {64}).param()));

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv (ops.md 9.1; golden values of section 17; traps T111, T112, T14). What tensor cores compute
-// where a target has them: 16-bit types of one group, two spatial dims.
+// where a target has them: f32, f16 and bf16 of one group, two spatial dims.
 #include <array>
+#include <bit>
+#include <functional>
 #include <limits>
 
 #include "tests/support/case.h"
@@ -184,6 +186,91 @@ void add_warpgroups(std::vector<Case>& cases) {
                              {68, 24, 3, 3}, R"({"pads": [0, 1]})");
   residual.inputs.push_back(tensor(DType::f16, {2, 68, 113, 113}));
   cases.push_back(residual);
+  Case parts = model_conv("warpgroups, k split, residual,", DType::f32, {8, 64, 28, 29},
+                          {60, 64, 3, 3}, R"({"pads": [1, 1], "activation": "relu"})");
+  parts.inputs.push_back(tensor(DType::f32, {8, 60, 28, 29}));
+  cases.push_back(parts);
+}
+
+// f32 with work enough for matrix units, whole and broken tiles; few channels last.
+void add_split_floats(std::vector<Case>& cases) {
+  const auto add = [&](std::string name, const Shape& x, const Shape& w, std::string attributes) {
+    cases.push_back(model_conv(std::move(name), DType::f32, x, w, std::move(attributes)));
+  };
+  add("3x3, 64 to 64", {1, 64, 14, 14}, {64, 64, 3, 3}, R"({"pads": [1, 1]})");
+  add("3x3 stride 2, two images, relu", {2, 64, 9, 11}, {40, 64, 3, 3},
+      R"({"stride": [2, 2], "pads": [1, 1], "activation": "relu"})");
+  add("pads [0, 1, 2, 0], dilation [1, 2]", {2, 96, 7, 9}, {24, 96, 3, 3},
+      R"({"pads": [0, 1, 2, 0], "dilation": [1, 2]})");
+  add("filters that fill no unit", {1, 132, 6, 5}, {33, 132, 3, 3}, R"({"pads": [1, 1]})");
+  add("depth split over workgroups", {1, 128, 7, 7}, {64, 128, 3, 3}, R"({"pads": [1, 1]})");
+  add("1x1", {2, 516, 17, 16}, {48, 516, 1, 1}, R"({"activation": "gelu"})");
+  add("many pixels, few products in a sum", {2, 16, 60, 61}, {64, 16, 3, 3}, R"({"pads": [1, 1]})");
+  Case residual = model_conv("residual before relu", DType::f32, {1, 64, 12, 13}, {72, 64, 3, 3},
+                             R"({"pads": [1, 1], "activation": "relu"})");
+  residual.inputs.push_back(tensor(DType::f32, {1, 72, 12, 13}));
+  cases.push_back(residual);
+  add("7x7 stride 2 of 3 channels", {2, 3, 41, 37}, {64, 3, 7, 7},
+      R"({"stride": [2, 2], "pads": [3, 3], "activation": "relu"})");
+  add("5x5 of one channel, 70 filters", {4, 1, 40, 43}, {70, 1, 5, 5}, R"({"pads": [2, 2]})");
+  add("11x11 stride 4 of 2 channels", {1, 2, 79, 79}, {32, 2, 11, 11}, R"({"stride": [4, 4]})");
+}
+
+// f32 in parts: what parts of a float cannot hold by themselves, sums that tensor cores cut off.
+void add_extreme_floats(std::vector<Case>& cases) {
+  using ValueAt = std::function<double(size_t)>;
+  const auto filled = [](const Shape& shape, const ValueAt& at) {
+    std::vector<double> values(static_cast<size_t>(element_count(shape)));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(at(i));
+    return tensor(DType::f32, shape).of(values);
+  };
+  const auto add = [&](const std::string& name, const Shape& x, const Shape& w, const ValueAt& x_at,
+                       const ValueAt& w_at, std::string attributes = R"({"pads": [1, 1]})") {
+    cases.push_back(
+        conv("f32 parts: " + name, filled(x, x_at), filled(w, w_at).param(), attributes));
+  };
+  const auto ratio = [](size_t i, size_t modulus) {
+    return static_cast<double>(i * 37 % modulus) / static_cast<double>(modulus);
+  };
+  const auto third = [](size_t) { return 0.3; };
+  // 1 and a unit, less a bit: all that a part of 11 bits leaves over.
+  const auto worst = [](size_t) { return 1 + 0x1p-10 - 0x1p-23; };
+  const auto positive = [&](size_t i) { return 0.5 + ratio(i, 1009); };
+  for (const int64_t channels : {3, 32}) {
+    const std::string text = std::to_string(channels) + " channels, ";
+    const Shape x = {1, channels, 15, 16};
+    const Shape w = channels == 3 ? Shape{36, 3, 7, 7} : Shape{20, channels, 3, 3};
+    add(
+        text + "infinities and NaN", x, w,
+        [](size_t i) {
+          return i == 11 ? kInfinity : i == 40 ? kNan : i == 66 ? -kInfinity : 1.0;
+        },
+        third);
+    add(text + "infinite and NaN weights meet pads", x, w, positive, [](size_t i) {
+      return i == 9 ? kInfinity : i == 100 ? kNan : 0.3;
+    });
+    add(
+        text + "the largest float", x, w,
+        [](size_t i) { return i == 30 ? std::numeric_limits<float>::max() : 0.0; },
+        [](size_t) { return 0.5; });
+    add(
+        text + "small by large", x, w, [&](size_t i) { return (1 + ratio(i, 101)) * 0x1p-118; },
+        [&](size_t i) { return (1 + ratio(i, 97)) * 0x1p100; });
+    add(
+        text + "large that cancel", x, w,
+        [&](size_t i) { return (i % 2 == 0 ? 1e6 : -1e6) + ratio(i, 103); }, positive);
+  }
+  add("positive sums of 8192", {1, 8192, 5, 5}, {24, 8192, 1, 1}, positive, positive, "{}");
+  add("positive sums of 2304", {1, 256, 17, 16}, {72, 256, 3, 3}, positive, positive);
+  add("the worst of parts", {1, 64, 17, 16}, {64, 64, 3, 3}, worst, worst, "{}");
+  add("the worst of parts, by warpgroups", {4, 64, 31, 32}, {130, 64, 3, 3}, worst, worst, "{}");
+  add("the worst of parts, few channels", {1, 3, 30, 31}, {32, 3, 7, 7}, worst, worst, "{}");
+  Case nan = conv("f32 parts: a NaN all of whose bits are ones", tensor(DType::f32, {1, 32, 9, 8}),
+                  tensor(DType::f32, {20, 32, 3, 3}).param());
+  std::vector<double> pixels(32 * 72, 1.0);
+  pixels[77] = std::bit_cast<double>(~uint64_t{0} >> 1);
+  nan.inputs[0] = tensor(DType::f32, {1, 32, 9, 8}).of(pixels);
+  cases.push_back(nan);
 }
 
 // Images of few channels.
@@ -240,7 +327,7 @@ void add_side_by_side(std::vector<Case>& cases) {
 
 // Rows of pixels with work enough for matrix units.
 void add_rows_of_pixels(std::vector<Case>& cases) {
-  for (const DType dtype : {DType::f16, DType::bf16}) {
+  for (const DType dtype : kShortFloats) {
     cases.push_back(model_conv("rows of 531 pixels,", dtype, {1, 256, 531}, {260, 256, 3},
                                R"({"pads": [1, 1], "activation": "relu"})"));
     Case residual = model_conv("rows with stride, dilation and residual,", dtype, {2, 128, 705},
@@ -305,6 +392,8 @@ std::vector<Case> conv_cases() {
   add_edges(cases);
   add_tensor_cores(cases);
   add_warpgroups(cases);
+  add_split_floats(cases);
+  add_extreme_floats(cases);
   add_patches(cases);
   add_side_by_side(cases);
   add_rows_of_pixels(cases);

@@ -86,6 +86,20 @@ std::vector<Case> fused_dequant_cases() {
                         R"(, "norm": "rms", "eps": 0.5)"));
   cases.push_back(fused("T65 gamma_offset", DType::bf16, DType::q5_1, {{2}, 20, 64}, kGamma,
                         R"(, "gamma_offset": 1)"));
+  // Weights decoded by a step of their own, rounded to x's type.
+  for (const int64_t m : {1, 40}) {
+    const auto rounded = [&](const char* name, DType dtype, DType w, const Sizes& s, unsigned parts,
+                             const std::string& more) {
+      return fused(name, dtype, w, s, parts,
+                   R"(, "round_w": ")" + std::string(name_of(dtype)) + "\"" + more);
+    };
+    cases.push_back(rounded("rounded weights, three matrices and bias", DType::f16, DType::q4_1,
+                            {{1, m}, 40, 288}, kSecond | kThird | kBias, ""));
+    cases.push_back(rounded("rounded weights, residual, f32 result", DType::f16, DType::q4_k,
+                            {{1, m}, 72, 512}, kResidual, R"(, "out_dtype": "f32")" + silu));
+    cases.push_back(rounded("rounded weights, gated pair", DType::bf16, DType::q6_k,
+                            {{1, m}, 64, 256}, kSecond | kGated | kBias | kResidual, silu));
+  }
   cases.push_back(fused("T19 no rows", DType::f32, DType::q4_0, {{0}, 20, 64}, kResidual));
   return cases;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // matmul and fused_matmul_bias_act (ops.md 3.1, 3.3; traps T10, T12, T14, T38 to T42).
 #include <array>
+#include <bit>
+#include <functional>
 #include <limits>
 
 #include "tests/support/case.h"
@@ -180,6 +182,31 @@ void add_extreme_floats(std::vector<Case>& cases) {
     b[i] = static_cast<float>((1.0 + static_cast<double>(i * 53 % 97) / 97) * 0x1p100);
   }
   add("small by large", a, b);
+  a = sized(16, 1.0);
+  a[2 * kDepth + 3] = std::bit_cast<double>(~uint64_t{0} >> 1);
+  add("a NaN all of whose bits are ones", a, sized(16, 0.3));
+}
+
+// f32 sums that tensor cores cut off, of parts that leave the most over.
+void add_deep_floats(std::vector<Case>& cases) {
+  constexpr double kWorst = 1 + 0x1p-10 - 0x1p-23;  // all that a part of 11 bits leaves over
+  for (const char* attributes : {R"({"trans_b": true})", "{}"}) {
+    const bool transposed = attributes[1] == '"';
+    const auto add = [&](const std::string& name, int64_t m, int64_t n, int64_t k,
+                         const std::function<CaseTensor(const CaseTensor&)>& fill) {
+      cases.push_back(product("f32 parts: " + name + (transposed ? ", transposed" : ""),
+                              fill(tensor(DType::f32, {m, k})),
+                              fill(tensor(DType::f32, transposed ? Shape{n, k} : Shape{k, n})),
+                              attributes));
+    };
+    const auto positive = [](const CaseTensor& t) { return t.uniform(0.5, 1.5); };
+    const auto worst = [](const CaseTensor& t) { return filled(t, kWorst); };
+    add("positive sums of 8192", 40, 72, 8192, positive);
+    add("the worst of parts, k=40", 72, 136, 40, worst);
+    // By warpgroups where there are such.
+    add("positive sums of 264", 1032, 520, 264, positive);
+    add("the worst of parts", 1160, 900, 260, worst);
+  }
 }
 
 void add_dtypes(std::vector<Case>& cases) {
@@ -385,6 +412,7 @@ std::vector<Case> matmul_cases() {
   add_tiles(cases);
   add_tensor_core_tiles(cases);
   add_extreme_floats(cases);
+  add_deep_floats(cases);
   add_dtypes(cases);
   add_batches(cases);
   add_edges(cases);

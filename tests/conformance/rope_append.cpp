@@ -89,6 +89,12 @@ std::vector<Case> rope_append_cases() {
     cases.push_back(append("caches of another float dtype, odd heads", dtype, odd, 7, scalar(1),
                            "bshd", "", stored));
   }
+  for (const Sizes& sizes : {even, odd}) {
+    cases.push_back(append("queries of halves beside caches of halves", DType::f32, sizes, 9,
+                           scalar(4), "bhsd", R"(, "q_dtype": "f16")", DType::f16));
+  }
+  cases.push_back(append("queries of another float dtype, gptj", DType::f16, even, 9, scalar(2),
+                         "bshd", R"(, "style": "gptj", "q_dtype": "bf16")"));
   return cases;
 }
 

@@ -135,6 +135,12 @@ TEST_CASE("conformance of products by lanes", "[lanes]") {
   check_family(dot_general_cases(), options);
 }
 
+TEST_CASE("conformance of convolutions by lanes", "[lanes]") {
+  const CaseOptions options{.target = "vulkan", .device_model = "lavapipe"};
+  check_family(conv_cases(), options);
+  check_family(cooperative_conv_cases(), options);
+}
+
 // What smaller tiles or the library would take.
 TEST_CASE("conformance of products in large tiles", "[large_tiles]") {
   check_family(of_halves({matmul_cases()}),
@@ -162,10 +168,20 @@ TEST_CASE("the record of conformance knows every case of the tables", "[record]"
     recorded[std::string(row.op) + " " + std::string(row.dtype)] = row.runs[0].cases;
   }
   // Refused by name; forms that other ops take while compiling; and a write, whose effect shows in
-  // a later run (tests/compile).
-  const std::set<std::string_view> without = {
-      "unique",     "compress",    "masked_select",         "non_max_suppression",
-      "one_hot_at", "state_write", "conv_transpose_gather", "coded_matmul"};
+  // a later run, and nodes with bodies (tests/compile).
+  const std::set<std::string_view> without = {"unique",
+                                              "compress",
+                                              "masked_select",
+                                              "non_max_suppression",
+                                              "one_hot_at",
+                                              "state_write",
+                                              "conv_transpose_gather",
+                                              "coded_matmul",
+                                              "if",
+                                              "while",
+                                              "loop",
+                                              "scan",
+                                              "call"};
   for (const OpDef* op : all_ops()) {
     INFO(op->name << ": an operator has cases, or is known to have none");
     CHECK(conformance_rows(op->name).empty() == (without.count(op->name) == 1));

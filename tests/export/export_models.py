@@ -4,6 +4,8 @@ import math
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
+from torch._higher_order_ops.while_loop import while_loop
 from torch.nn import functional as F
 
 
@@ -242,6 +244,42 @@ class Counter(nn.Module):
         return self.total + self.rows.sum(0)
 
 
+# ---- control flow
+
+class Branches(nn.Module):
+    """A branch that a value decides on, with weights of its own, inside a loop."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, count):
+        def goes_on(i, y):
+            return i < count
+
+        def body(i, y):
+            y = torch.cond(i % 2 == 0, lambda value: self.one(value).relu(), lambda value: torch.tanh(self.two(value)), (y,))
+            return i + 1, y
+
+        steps, y = while_loop(goes_on, body, (torch.zeros((), dtype=torch.int64), x))
+        return steps, torch.cond(x.sum() > 0, lambda value: value * 2, lambda value: -value, (y,))
+
+
+class Recurrent(nn.Module):
+    """A scan whose step reads weights and a tensor that all steps see."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(4, 4))
+
+    def forward(self, h, xs, shift):
+        def step(carry, x):
+            carry = torch.tanh(carry @ self.weight + x + shift)
+            return carry, carry.sum(-1)
+
+        return scan(step, h, xs)
+
+
 # ---- many operators
 
 class Elementwise(nn.Module):
@@ -318,6 +356,87 @@ class Indexing(nn.Module):
                 base.index_add(0, rows[0], x[:3], alpha=2), base.index_copy(0, torch.tensor([4, 0]), x[:2]),
                 base.index_put((torch.tensor([0, 2]), torch.tensor([1, 3])), x[:2, 0]), x.take_along_dim(grid, 1),
                 x.scatter_reduce(1, grid, x[:, :2], "amax"), x.index_fill(1, rows[0], 1.5))
+
+
+class Spectra(nn.Module):
+    """Fourier transforms, and complex numbers in between."""
+    def forward(self, x, angle):  # [2, 12], [2, 12]
+        whole = torch.fft.fft(x)
+        plane = torch.fft.rfft2(x[:, None] * angle[..., None], norm="ortho")
+        z = torch.view_as_complex(torch.stack([x, angle], -1).reshape(2, 12, 2))
+        turned = z * torch.polar(x.abs() + 1, angle)
+        framed = torch.stft(x, 6, 3, window=torch.hann_window(6, dtype=x.dtype), return_complex=True, onesided=True)
+        return (whole.real, whole.abs(), torch.fft.ifft(z, norm="forward").imag, torch.fft.irfft2(plane, s=(12, 12), norm="ortho"),
+                torch.fft.irfft(torch.fft.rfft(x), n=9), torch.view_as_real(turned), torch.view_as_real(turned.conj() / (z + 3)),
+                (z[:, None] @ z[:, :, None]).angle(), (z - 2 * turned).sum(1).imag, torch.exp(z * 0.3j).real, framed.abs(),
+                torch.istft(framed, 6, 3, window=torch.hann_window(6, dtype=x.dtype)))
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sums, self.means = nn.EmbeddingBag(9, 4, mode="sum"), nn.EmbeddingBag(9, 4, mode="mean")
+
+    def forward(self, x, edges, words, starts):  # [3, 4], [5] sorted, [3, 5] below 9, [3]: begins of bags
+        low, high = torch.tril_indices(3, 4, -1)
+        return (torch.bucketize(x, edges), torch.searchsorted(edges, x, right=True), torch.bucketize(x / 0, edges), torch.histc(x, 5, -2, 2),
+                x.repeat_interleave(torch.tensor([2, 0, 1]), 0, output_size=3), self.sums(words), self.means(words.flatten(), starts),
+                x[low, high], x.as_strided((3, 3), (3, 1), 2))
+
+
+class Placing(nn.Module):
+    def forward(self, x, at, values):  # [4, 5, 3], [3] below 4, [3, 3]
+        columns, parts, both = x.clone(), x.clone(), x.clone()
+        columns[:, at] = values
+        parts[..., at[:1] % 3] += 1.0
+        both[at, :, torch.tensor([2, 0, 1])] = values[:, :1]
+        rows = at[:, None, None].expand(3, 5, 3)
+        reduced = [x.scatter_reduce(0, rows, values[:, None].expand(3, 5, 3), kind, include_self=own)
+                   for kind in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)]
+        return (columns, parts, both, x[at, :, at % 3], x[:, at, at % 3], x.masked_scatter(x > 0, x.flip(0) * 3),
+                x.index_put((at,), values[0], accumulate=True), torch.where(x > 0, x, -1.0), *reduced)
+
+
+class Systems(nn.Module):
+    def forward(self, a, b, points):  # [2, 4, 4], [2, 4, 3], [5, 3]
+        square = a @ a.transpose(1, 2) + 4 * torch.eye(4, dtype=a.dtype)
+        lower = torch.linalg.cholesky(square)
+        scale, zero = torch.tensor([0.25, 0.5, 0.125]), torch.tensor([0, 3, 1], dtype=torch.int32)
+        return (lower, torch.linalg.solve_triangular(lower, b, upper=False), torch.linalg.inv(square), torch.linalg.solve(square, b),
+                torch.linalg.solve_triangular(b.transpose(1, 2)[:, :, :3], b[:, :3], upper=True, unitriangular=True),
+                torch.cdist(points, b[0]), torch.cdist(b, b, p=1), torch.cdist(b, b, p=3),
+                torch.fake_quantize_per_tensor_affine(points.float(), 0.25, 3, -8, 7).to(a.dtype),
+                torch.fake_quantize_per_channel_affine(points.float(), scale, zero, 1, 0, 15).to(a.dtype))
+
+
+class Recurrent(nn.Module):
+    """Two layers, both directions, more than one row: outputs and last states."""
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 8, 2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(16, 5, 2)
+
+    def forward(self, x):  # [3, 7, 6]
+        y, (hidden, cell) = self.lstm(x)
+        return (y, hidden, cell, *self.gru(y))
+
+
+class PlainCache(nn.Module):
+    """A cache that is no module beside a module that registers its tensors, as transformers' static cache is."""
+    class Cache:
+        def __init__(self):
+            self.rows, self.count = torch.zeros(8, 4), torch.zeros((), dtype=torch.int64)
+
+    def __init__(self):
+        super().__init__()
+        self.cache = PlainCache.Cache()
+        self.register_buffer("rows", self.cache.rows)
+        self.register_buffer("count", self.cache.count)
+
+    def forward(self, x):  # [1, 4]
+        self.cache.rows.index_copy_(0, self.cache.count.reshape(1), x)
+        self.cache.count.add_(1)
+        return self.cache.rows.sum(0)
 
 
 class Spatial(nn.Module):

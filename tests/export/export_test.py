@@ -66,11 +66,20 @@ CASES = {
     "llama_bf16": lambda: fixed(models.Llama, integers(0, 61, 2, 9), precision="bf16", tolerance=1e-2),
     "masked": lambda: fixed(models.Masked, floats(2, 3, 6, 8), floats(2, 3, 6, 8), floats(2, 3, 6, 8)),
     "counter": lambda: fixed(models.Counter, floats(3, 4)),
+    "branches": lambda: fixed(models.Branches, floats(2, 4), torch.tensor(3), max_iterations=5),
+    "branches_none": lambda: fixed(models.Branches, floats(2, 4), torch.tensor(0), max_iterations=5),
+    "recurrent": lambda: fixed(models.Recurrent, floats(2, 4), floats(6, 2, 4), floats(4)),
     "elementwise": lambda: fixed(models.Elementwise, floats(3, 5), floats(3, 5)),
     "integers": lambda: fixed(models.Integers, integers(-9, 9, 7), integers(1, 9, 7, dtype=torch.int32), floats(7)),
     "movement": lambda: fixed(models.Movement, floats(2, 3, 4, 6)),
     "reductions": lambda: fixed(models.Reductions, floats(2, 3, 4, 6)),
     "indexing": lambda: fixed(models.Indexing, floats(5, 4, 3), integers(0, 4, 2, 3), integers(0, 4, 5, 2, 3)),
+    "spectra": lambda: fixed(models.Spectra, floats(2, 12), floats(2, 12)),
+    "counting": lambda: fixed(models.Counting, floats(3, 4), torch.tensor([-1.0, -0.5, 0.25, 0.25, 1.5]), integers(0, 9, 3, 5),
+                              torch.tensor([0, 4, 4])),
+    "placing": lambda: fixed(models.Placing, floats(4, 5, 3), torch.tensor([0, 2, 3]), floats(3, 3)),
+    "systems": lambda: fixed(models.Systems, floats(2, 4, 4), floats(2, 4, 3), floats(5, 3), tolerance=2e-5),
+    "recurrent": lambda: fixed(models.Recurrent, floats(3, 7, 6)),
     "spatial": lambda: fixed(models.Spatial, floats(2, 4, 9, 8), torch.rand(2, 5, 6, 2) * 2.4 - 1.2),
     "dynamic_image": lambda: fixed(models.DynamicImage, floats(1, 3, 24, 32),
                                    dynamic={"image": {2: ("height", 8, 64, 4), 3: ("width", 8, 64, 4)}},
@@ -145,7 +154,7 @@ def check(case, name, args, folder):
     random_weights(module)
     model = folder / f"{name}.rlxg"
     graph = rlx_export.export(module, case["inputs"], model, dynamic=case.get("dynamic"), precision=case.get("precision"),
-                              rlxc=args.build_bin / "rlxc")
+                              rlxc=args.build_bin / "rlxc", max_iterations=case.get("max_iterations"))
     names = [row["name"] for row in graph.inputs]
     states = [row["outputs"][0] for row in graph.nodes if row["op"] == "state_write"]
     keep = ["--keep", ",".join(states)] if states else []
@@ -190,7 +199,7 @@ class Refused(torch.nn.Module):
         self.inner = torch.nn.Sequential(torch.nn.Linear(4, 4), Picker())
 
     def forward(self, x):
-        return self.inner(x).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.fft.rfft(x).real.sum()
+        return self.inner(x).sum() + torch.linalg.eigvalsh(x.T @ x).sum() + torch.special.bessel_j0(x).sum()
 
 
 class Picker(torch.nn.Module):
@@ -206,11 +215,25 @@ def check_refusals(args, folder):
             return str(error)
         raise AssertionError(f"{type(module).__name__} was exported")
     text = refusal(Refused(), (floats(4, 4),))
-    for words in ("inner.1 (Picker)", "export_test.py:", "depends on data", "aten._linalg_eigh", "aten._fft_r2c"):
+    for words in ("inner.1 (Picker)", "export_test.py:", "depends on data", "aten._linalg_eigh", "aten.special_bessel_j0"):
         assert words in text, f"{words} is not in: {text}"
+    real = rlx_export.run_decompositions
+    for broken, words in ((lambda program: program.no_such_method(), "cannot take its own program apart"),
+                          (lambda program: torch.export.export(torch.nn.Identity(), (floats(2, 4),)), "takes its own program apart wrongly")):
+        rlx_export.run_decompositions = broken
+        text = refusal(torch.nn.Identity(), (floats(3, 4),))
+        rlx_export.run_decompositions = real
+        assert words in text and "try another version of pytorch" in text.lower(), text
     assert "torch.export" in refusal(models.ResNet(), (floats(2, 3, 64, 64),), dynamic={"x": {1: "channels"}})
     assert "no input" in refusal(models.Counter(), (floats(2, 4),), dynamic={"y": {0: "batch"}})
     assert not (folder / "refused.json").exists(), "a refused model left a file"
+
+
+def check_plain_cache(args, folder):
+    """What is assigned to a buffer by way of another object is a state all the same."""
+    graph = rlx_export.export(models.PlainCache(), (floats(1, 4),), folder / "cache.json")
+    writes = [row["inputs"][0] for row in graph.nodes if row["op"] == "state_write"]
+    assert sorted(writes) == sorted(graph.states) == ["count", "rows"], f"states {list(graph.states)}, written {writes}"
 
 
 def check_command_line(args, folder):
@@ -249,6 +272,7 @@ def main():
     checks = {name: (lambda folder, name=name: check(CASES[name], name, args, folder)) for name in args.models or CASES}
     if not args.models:
         checks["refusals"] = lambda folder: check_refusals(args, folder)
+        checks["plain cache"] = lambda folder: check_plain_cache(args, folder)
         checks["command line"] = lambda folder: check_command_line(args, folder)
     for name, run in checks.items():
         with tempfile.TemporaryDirectory() as folder:

@@ -64,6 +64,11 @@ struct Prepared {
 std::optional<Prepared> prepare(const GraphText& text, const DimBindings& dims,
                                 Diagnostics& diagnostics);
 
+// The same graph with some of its nodes in branches that the run decides on; nullopt where that is
+// refused.
+std::optional<Prepared> in_branches(const GraphText& text, Prepared prepared,
+                                    Diagnostics& diagnostics);
+
 // What does not agree of the outputs that a run gave; empty: all does.
 std::string check_run(const Prepared& prepared, const std::vector<Tensor>& got,
                       const std::string& way);

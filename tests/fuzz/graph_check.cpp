@@ -89,9 +89,11 @@ std::string check_prepared(const Prepared& prepared, uint64_t seed, int repeats)
 
 std::string check_graph(const GraphText& graph, uint64_t seed, int repeats, bool* says_nothing) {
   Diagnostics diagnostics;
-  const auto prepared = prepare(graph, {}, diagnostics);
+  auto prepared = prepare(graph, {}, diagnostics);
   if (says_nothing != nullptr) *says_nothing = !prepared && !diagnostics.has_errors();
   if (!prepared) return diagnostics.has_errors() ? "refused: " + diagnostics.text() : "";
+  if (seed % 3 == 0) prepared = in_branches(graph, std::move(*prepared), diagnostics);
+  if (!prepared) return "refused in branches: " + diagnostics.text();
   try {
     return check_prepared(*prepared, seed, repeats);
   } catch (const std::exception& error) {

@@ -397,7 +397,13 @@ void Generator::attention() {
   const Index q = found ? *found : input(dtype, {batch, queries, heads, width});
   const DType own = entries_[q].dtype();
   const Index k = input(own, {batch, keys, groups, width});
-  add("attention", {q, k, chance(20) ? k : input(own, {batch, keys, groups, width})},
+  std::vector<std::optional<Index>> inputs = {
+      q, k, chance(20) ? k : input(own, {batch, keys, groups, width})};
+  if (chance(25)) {
+    inputs.resize(7);
+    inputs.emplace_back(input(DType::f32, {heads}));
+  }
+  add("attention", inputs,
       {{"num_heads", heads},
        {"num_kv_heads", groups},
        {"head_dim", width},

@@ -204,6 +204,60 @@ std::optional<Module> module_of(const GraphText& text, const DimBindings& dims,
   return bind_module(*source, dims, ".", diagnostics, free_dims);
 }
 
+namespace {
+
+// One in so many nodes stands in a branch.
+constexpr size_t kBranchEvery = 5;
+const char* const kTaken = "taken";
+
+// The node as a body, whose outputs are negated where they are floats and the body is not to be
+// taken.
+GraphText body_of(const GraphText& node, const Graph& graph, const Node& known, const char* prefix,
+                  bool is_taken) {
+  GraphText inner = node;
+  GraphText outputs = GraphText::array();
+  GraphText nodes = GraphText::array();
+  inner["name"] = prefix + node["name"].get<std::string>();
+  for (size_t i = 0; i < node["outputs"].size(); ++i) {
+    const std::string name = prefix + node["outputs"][i].get<std::string>();
+    inner["outputs"][i] = name;
+    const bool negates = !is_taken && is_float(graph.value(known.outputs[i]).type.dtype);
+    outputs.push_back(negates ? name + ".neg" : name);
+    if (negates) nodes.push_back({{"op", "neg"}, {"inputs", {name}}, {"outputs", {name + ".neg"}}});
+  }
+  nodes.insert(nodes.begin(), inner);
+  return {{"inputs", GraphText::array()}, {"nodes", nodes}, {"outputs", outputs}};
+}
+
+// The same graph with some nodes in branches that the run decides on, so that bodies and what takes
+// their place are tried on whatever the generator makes.
+GraphText with_branches(const GraphText& text, const Graph& graph) {
+  GraphText result = text;
+  bool has_branch = false;
+  size_t at = 0;
+  std::map<std::string, NodeId> nodes;
+  for (const NodeId id : graph.order()) nodes[graph.node(id).name] = id;
+  for (GraphText& node : result["nodes"]) {
+    const std::string name = node["name"].get<std::string>();
+    if (++at % kBranchEvery != 0) continue;
+    const Node& known = graph.node(nodes.at(name));
+    has_branch = true;
+    node = {{"name", name},
+            {"op", "if"},
+            {"inputs", {kTaken}},
+            {"outputs", node["outputs"]},
+            {"bodies",
+             {{"then", body_of(node, graph, known, "then.", true)},
+              {"else", body_of(node, graph, known, "else.", false)}}}};
+  }
+  if (has_branch)
+    result["inputs"].push_back(
+        {{"name", kTaken}, {"dtype", "bool"}, {"shape", GraphText::array()}});
+  return result;
+}
+
+}  // namespace
+
 std::optional<Prepared> prepare(const GraphText& text, const DimBindings& dims,
                                 Diagnostics& diagnostics) {
   auto module = module_of(text, dims, {}, diagnostics);
@@ -238,6 +292,18 @@ std::optional<Prepared> prepare(const GraphText& text, const DimBindings& dims,
     }
   }
   for (const ValueId id : graph.outputs()) prepared.wanted.push_back(known.at(id));
+  return prepared;
+}
+
+std::optional<Prepared> in_branches(const GraphText& text, Prepared prepared,
+                                    Diagnostics& diagnostics) {
+  auto module = module_of(with_branches(text, prepared.module.entries[0]), {}, {}, diagnostics);
+  if (!module) return std::nullopt;
+  prepared.module = std::move(*module);
+  if (prepared.module.entries[0].inputs.size() > prepared.inputs.size()) {
+    prepared.inputs.push_back(Tensor::zeros({DType::bool_, {}}));
+    prepared.inputs.back().integers.front() = 1;
+  }
   return prepared;
 }
 

@@ -10,6 +10,8 @@ import decoders
 
 SCALING = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+GELU = "gelu_pytorch_tanh"
+LONG_FACTORS = [1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0]
 # Models as decoders.py describes them, and what config.json says besides sizes.
 MODELS = {
     "llama": (dict(arch="llama", factors="rope_freqs", base=500000.0), {"rope_theta": 500000.0, "rope_scaling": SCALING}),
@@ -17,8 +19,27 @@ MODELS = {
                    magnitude=1 + 0.1 * math.log(4)), {"rope_theta": 1e6, "tie_word_embeddings": True, "rope_scaling": YARN}),
     "qwen3": (dict(arch="qwen3", head=32, qk_norm="heads", base=1e6),
               {"head_dim": 32, "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}, "attention_bias": False}),
+    "mistral": (dict(arch="llama", window=5, period=0), {"model_type": "mistral", "sliding_window": 5}),
+    "gemma2": (dict(decoders.MODELS["gemma2"], attention_scale=0.2, logit_cap=0.0),
+               {"head_dim": 16, "hidden_activation": GELU, "sliding_window": 5, "query_pre_attn_scalar": 25, "final_logit_softcapping": None}),
+    "gemma3_text": (dict(decoders.MODELS["gemma3"], attention_scale=0.25),
+                    {"model_type": "gemma3_text", "head_dim": 16, "hidden_activation": GELU, "sliding_window": 5, "query_pre_attn_scalar": 16,
+                     "rope_theta": 1e6, "rope_local_base_freq": 10000.0, "layer_types": ["sliding_attention", "full_attention"],
+                     "rope_scaling": {"rope_type": "linear", "factor": 8.0}}),
+    "phi3": (dict(decoders.MODELS["phi3"], magnitude=math.sqrt(1 + math.log(3) / math.log(16)), window=9, period=0),
+             {"original_max_position_embeddings": 16, "sliding_window": 9,
+              "rope_scaling": {"type": "longrope", "short_factor": [1.5] * 8, "long_factor": LONG_FACTORS}}),
+    "granite": (decoders.MODELS["granite"] | dict(pairs="halves"),
+                {"tie_word_embeddings": True, "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "logits_scaling": 8.0,
+                 "attention_multiplier": 0.1}),
+    "olmo2": (decoders.MODELS["olmo2"], {}),
+    "smollm3": (decoders.MODELS["smollm3"] | dict(pairs="halves"), {"no_rope_layers": [1, 1, 1, 0], "no_rope_layer_interval": 4}),
 }
-NAMES = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+NORMS = {"before": {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"},
+         "both": {"attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
+                  "ffn_norm": "pre_feedforward_layernorm", "post_ffw_norm": "post_feedforward_layernorm"},
+         "after": {"post_attention_norm": "post_attention_layernorm", "post_ffw_norm": "post_feedforward_layernorm"}}
+NAMES = {"attn_qkv": "self_attn.qkv_proj", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
          "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm",
          "attn_k_norm": "self_attn.k_norm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 OUTER = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
@@ -28,9 +49,11 @@ def model_of(name):
     return {**decoders.PLAIN, **MODELS[name][0]}
 
 
-def name_of(ours):
+def name_of(ours, model):
     *block, stem, part = ours.split(".")
-    return f"model.layers.{block[1]}.{NAMES[stem]}.{part}" if block else f"{OUTER[stem]}.{part}"
+    packed = {"ffn_up": "mlp.gate_up_proj"} if model["packed"] else {}
+    names = {**NAMES, **NORMS[model["norms"]], **packed}
+    return f"model.layers.{block[1]}.{names[stem]}.{part}" if block else f"{OUTER[stem]}.{part}"
 
 
 def config_of(name):
@@ -80,12 +103,14 @@ def write(folder, name, seed, dtypes, shards):
     tensors, values = {}, {}
     for i, (ours, shape) in enumerate(decoders.shapes_of(model).items()):
         if ours.startswith("rope_"):
-            values[ours] = slowed(SCALING, model["base"], model["head"])
+            values[ours] = slowed(SCALING, model["base"], model["head"]) if ours.startswith("rope_freqs") else np.array(LONG_FACTORS)
             continue
+        offset = 1.0 if model["norms"] == "both" and ours.endswith("norm.weight") else 0.0
         drawn = random.uniform(0.5, 1.5, shape) if ours.endswith("norm.weight") else random.normal(0, 0.15, shape)
         dtype = dtypes[i % len(dtypes)]
-        raw, values[ours] = encode(drawn, dtype)
-        tensors[name_of(ours)] = (dtype, shape, raw)
+        raw, stored = encode(drawn - offset, dtype)
+        values[ours] = stored + offset
+        tensors[name_of(ours, model)] = (dtype, shape, raw)
     (folder / "config.json").write_text(json.dumps(config_of(name)))
     if shards == 1:
         (folder / "model.safetensors").write_bytes(safetensors(tensors))

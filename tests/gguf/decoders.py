@@ -12,7 +12,7 @@ WIDTH, HIDDEN, VOCABULARY, CONTEXT, CHUNK = 64, 96, 80, 48, 16
 PLAIN = dict(layers=2, heads=4, kv_heads=2, head=16, pairs="halves", act="silu", norms="before", qk_norm=None, tied=False, bias=False,
              packed=False, experts=0, used=0, window=0, period=1, base=10000.0, local_base=None, attention_cap=0.0, logit_cap=0.0,
              embedding_scale=1.0, residual_scale=1.0, logit_divisor=1.0, attention_scale=None, rope_free=0, factors=None, stretch=1.0,
-             yarn=None, magnitude=1.0, temperature=0.0, original=CONTEXT, keys={})
+             yarn=None, magnitude=1.0, temperature=0.0, original=CONTEXT, sinks=False, local_stretch=False, mix=None, keys={})
 MODELS = {
     "llama": dict(arch="llama", pairs="neighbours", factors="rope_freqs", bias=True, base=500000.0),
     "mixtral": dict(arch="llama", pairs="neighbours", tied=True, experts=4, used=2),
@@ -34,6 +34,9 @@ MODELS = {
     "granite": dict(arch="granite", pairs="neighbours", tied=True, embedding_scale=12.0, residual_scale=0.22, logit_divisor=8.0,
                     attention_scale=0.1, keys={"embedding_scale": F32(12), "residual_scale": F32(0.22), "logit_scale": F32(8),
                                                "attention.scale": F32(0.1)}),
+    "gpt-oss": dict(arch="gpt-oss", bias=True, act="clamped", window=5, period=2, experts=4, used=2, sinks=True, local_stretch=True,
+                    mix=["mxfp4", "q8_0"], stretch=32.0, yarn=(32.0, 1.0), magnitude=0.1 * math.log(32) + 1, original=16, base=150000.0,
+                    keys={"rope.scaling.type": "yarn", "rope.scaling.factor": F32(32), "rope.scaling.original_context_length": 16}),
 }
 # Of matrices, in turn; one-dimensional tensors are f32.
 MIX = ["q8_0", "f16", "q4_0", "f32", "q4_1", "q8_0", "q4_0"]
@@ -69,6 +72,9 @@ def shapes_of(model):
             layer.update({"attn_q.weight": (q, WIDTH), "attn_k.weight": (k, WIDTH), "attn_v.weight": (k, WIDTH)})
         if model["bias"]:
             layer.update({"attn_q.bias": (q,), "attn_k.bias": (k,), "attn_v.bias": (k,)})
+        if model["sinks"]:
+            layer.update({"attn_sinks.weight": (model["heads"],), "attn_output.bias": (WIDTH,), "post_attention_norm.weight": (WIDTH,)})
+            del layer["ffn_norm.weight"]
         if model["qk_norm"]:
             rows = model["qk_norm"] == "rows"
             layer.update({"attn_q_norm.weight": (q if rows else model["head"],), "attn_k_norm.weight": (k if rows else model["head"],)})
@@ -77,6 +83,9 @@ def shapes_of(model):
             n = model["experts"]
             layer.update({"ffn_gate_inp.weight": (n, WIDTH), "ffn_gate_exps.weight": (n, HIDDEN, WIDTH),
                           "ffn_up_exps.weight": (n, HIDDEN, WIDTH), "ffn_down_exps.weight": (n, WIDTH, HIDDEN)})
+            if model["bias"]:
+                layer.update({"ffn_gate_inp.bias": (n,), "ffn_gate_exps.bias": (n, HIDDEN), "ffn_up_exps.bias": (n, HIDDEN),
+                              "ffn_down_exps.bias": (n, WIDTH)})
         elif model["packed"]:
             layer.update({"ffn_up.weight": (2 * HIDDEN, WIDTH), "ffn_down.weight": (WIDTH, HIDDEN)})
         else:
@@ -96,7 +105,8 @@ def seeded_tensors(model, seed):
             drawn = random.uniform(0.5, 1.5, shape)
         else:
             drawn = random.normal(0, 1 if name.startswith("token") else 0.15, shape)
-        dtype = "f32" if len(shape) == 1 or "gate_inp" in name else MIX[i % len(MIX)]
+        mix = model["mix"] or MIX
+        dtype = "f32" if len(shape) == 1 or "gate_inp" in name or name.endswith("bias") else mix[i % len(mix)]
         raw, values[name] = encode(drawn, dtype)
         tensors[name] = (shape, dtype, raw)
     return tensors, values
@@ -130,6 +140,13 @@ def softmax(x):
     return e / e.sum(axis=-1, keepdims=True)
 
 
+def gated(gate, up, kind):
+    if kind == "clamped":
+        gate, up = np.minimum(gate, 7), np.clip(up, -7, 7)
+        return gate / (1 + np.exp(-1.702 * gate)) * (up + 1)
+    return activate(gate, kind) * up
+
+
 def activate(x, kind):
     if kind == "silu":
         return x / (1 + np.exp(-x))
@@ -143,8 +160,8 @@ def angles_of(model, values, positions, local):
     speed = base ** (-np.arange(0, d, 2, dtype=np.float64) / d)
     if model["factors"]:
         speed = speed / values[model["factors"] + ".weight"]
-    slow = speed if local else speed / model["stretch"]
-    if model["yarn"] and not local:
+    slow = speed if local and not model["local_stretch"] else speed / model["stretch"]
+    if model["yarn"] and (not local or model["local_stretch"]):
         turn = lambda beta: d * math.log(model["original"] / (beta * 2 * math.pi)) / (2 * math.log(base))
         low, high = max(0, math.floor(turn(model["yarn"][0]))), min(d - 1, math.ceil(turn(model["yarn"][1])))
         keep = 1 - np.clip((np.arange(d // 2) - low) / max(0.001, high - low), 0, 1)
@@ -173,7 +190,7 @@ def attention(model, values, p, i, h):
     q, k, v = (r.reshape(tokens, n, d) for r, n in zip(rows, counts))
     if model["qk_norm"] == "heads":
         q, k = rms(q, values[p + "attn_q_norm.weight"]), rms(k, values[p + "attn_k_norm.weight"])
-    local = model["window"] > 0 and i % model["period"] < model["period"] - 1
+    local = model["window"] > 0 and (model["period"] == 0 or i % model["period"] < model["period"] - 1)
     positions = np.arange(tokens)
     if not model["rope_free"] or (i + 1) % model["rope_free"]:
         angle, size = angles_of(model, values, positions, local)
@@ -187,25 +204,33 @@ def attention(model, values, p, i, h):
         scores = model["attention_cap"] * np.tanh(scores / model["attention_cap"])
     behind = positions[:, None] - positions[None]
     hidden = (behind < 0) | (local & (behind >= model["window"]))
-    mixed = np.einsum("hqk,khd->qhd", softmax(np.where(hidden[None], -np.inf, scores)), v)
-    return mixed.reshape(tokens, -1) @ values[p + "attn_output.weight"].T
+    scores = np.where(hidden[None], -np.inf, scores)
+    if model["sinks"]:
+        sinks = np.broadcast_to(values[p + "attn_sinks.weight"][:, None, None], (model["heads"], tokens, 1))
+        shares = softmax(np.concatenate([scores, sinks], axis=-1))[..., :-1]
+    else:
+        shares = softmax(scores)
+    mixed = np.einsum("hqk,khd->qhd", shares, v)
+    return mixed.reshape(tokens, -1) @ values[p + "attn_output.weight"].T + values.get(p + "attn_output.bias", 0)
 
 
 def feed_forward(model, values, p, h):
     if model["experts"]:
-        shares = softmax(h @ values[p + "ffn_gate_inp.weight"].T)
+        shares = softmax(h @ values[p + "ffn_gate_inp.weight"].T + values.get(p + "ffn_gate_inp.bias", 0))
+        bias = lambda part, e: values[f"{p}ffn_{part}_exps.bias"][e] if model["bias"] else 0
         out = np.zeros_like(h)
         for t, row in enumerate(shares):
             best = np.argsort(-row, kind="stable")[:model["used"]]
             for e in best:
-                gate, up = values[p + "ffn_gate_exps.weight"][e] @ h[t], values[p + "ffn_up_exps.weight"][e] @ h[t]
-                out[t] += row[e] / row[best].sum() * (values[p + "ffn_down_exps.weight"][e] @ (activate(gate, model["act"]) * up))
+                gate, up = (values[f"{p}ffn_{part}_exps.weight"][e] @ h[t] + bias(part, e) for part in ("gate", "up"))
+                y = values[p + "ffn_down_exps.weight"][e] @ gated(gate, up, model["act"]) + bias("down", e)
+                out[t] += row[e] / row[best].sum() * y
         return out
     if model["packed"]:
         gate, up = np.split(h @ values[p + "ffn_up.weight"].T, 2, axis=1)
     else:
         gate, up = h @ values[p + "ffn_gate.weight"].T, h @ values[p + "ffn_up.weight"].T
-    return (activate(gate, model["act"]) * up) @ values[p + "ffn_down.weight"].T
+    return gated(gate, up, model["act"]) @ values[p + "ffn_down.weight"].T
 
 
 def logits_of(model, values, ids):
@@ -214,7 +239,7 @@ def logits_of(model, values, ids):
     for i in range(model["layers"]):
         p = f"blk.{i}."
         for norm, post, block in (("attn_norm", "post_attention_norm", lambda h: attention(model, values, p, i, h)),
-                                  ("ffn_norm", "post_ffw_norm", lambda h: feed_forward(model, values, p, h))):
+                                  ("post_attention_norm" if model["sinks"] else "ffn_norm", "post_ffw_norm", lambda h: feed_forward(model, values, p, h))):
             y = block(x if model["norms"] == "after" else rms(x, values[f"{p}{norm}.weight"]))
             if model["norms"] != "before":
                 y = rms(y, values[f"{p}{post}.weight"])

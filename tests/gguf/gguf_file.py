@@ -5,7 +5,8 @@ import struct
 import numpy as np
 
 # Numbers of types in the file, and of a block: its elements and its bytes.
-TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q8_0": (8, 32, 34)}
+TYPES = {"f32": (0, 1, 4), "f16": (1, 1, 2), "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q8_0": (8, 32, 34), "mxfp4": (39, 32, 17)}
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])  # codes of mxfp4, their signs in bit 3
 
 
 class F32(float):
@@ -38,6 +39,14 @@ def encode(values, dtype):
         return stored.tobytes(), stored.astype(np.float64)
     blocks = values.reshape(-1, 32)
     largest = np.abs(blocks).max(axis=1, keepdims=True)
+    if dtype == "mxfp4":
+        scale = np.ceil(np.log2(largest / 6)).astype(np.int64)
+        shares = np.abs(blocks) / 2.0**scale
+        codes = np.abs(shares[..., None] - E2M1).argmin(axis=-1).astype(np.uint8) | (blocks < 0).astype(np.uint8) << 3
+        packed = codes[:, :16] | codes[:, 16:] << 4
+        decoded = np.where(codes & 8, -1, 1) * E2M1[codes & 7] * 2.0**scale
+        raw = [bytes([int(s) + 127]) + p.tobytes() for s, p in zip(scale[:, 0], packed)]
+        return b"".join(raw), decoded.reshape(values.shape)
     if dtype == "q8_0":
         scale = (largest / 127).astype("<f2")
         codes = np.clip(np.rint(blocks / scale.astype(np.float64)), -127, 127).astype(np.int8)

@@ -313,9 +313,11 @@ TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
     INFO(read.diagnostics.text());
     CHECK(read.diagnostics.text().find(why) != std::string::npos);
   };
-  check(R"({"model": {"type": "Unigram"}})", "of type \"Unigram\"");
-  check(small_tokenizer(R"({"type": "Metaspace"})"), "cut by \"Metaspace\"");
-  check(small_tokenizer("null"), "not byte-level");
+  check(R"({"model": {"type": "WordPiece"}})", "of type \"WordPiece\"");
+  check(small_tokenizer(R"({"type": "Metaspace", "replacement": "_"})"), "by another sign");
+  check(small_tokenizer(R"({"type": "Metaspace", "replacement": "▁"})"), "before it merges");
+  check(small_tokenizer("null"), "neither is byte-level nor marks spaces");
+  check(small_tokenizer(R"({"type": "Whitespace"})"), "cut by \"Whitespace\"");
   check(small_tokenizer(kBytes + std::string(R"(, "normalizer": {"type": "Lowercase"})")),
         "normalizes text by \"Lowercase\"");
   check(small_tokenizer(R"({"type": "Sequence", "pretokenizers": [
@@ -332,6 +334,35 @@ TEST_CASE("tokenizers that are not read leave ids alone, and say why") {
             "pre_tokenizer": )" +
             std::string(kBytes) + "}",
         "two tokens of id 0");
+}
+
+TEST_CASE("a tokenizer of pieces is read with its rules, its bytes and what its tokens strip") {
+  const Read read = read_with(R"({
+      "model": {"type": "BPE", "byte_fallback": true, "fuse_unk": true, "unk_token": "<unk>",
+                "vocab": {"<unk>": 0, "<0x41>": 1, "a": 2, "▁": 3, "▁a": 4},
+                "merges": ["▁ a"]},
+      "added_tokens": [{"id": 5, "content": "<|end|>", "special": true, "rstrip": true},
+                       {"id": 4, "content": "▁a", "special": false}],
+      "normalizer": {"type": "Sequence", "normalizers": [
+          {"type": "Prepend", "prepend": "▁"},
+          {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+      "pre_tokenizer": null})");
+  INFO(read.diagnostics.text());
+  REQUIRE(read.graph.has_value());
+  const fb::Text& text = *fb::GetText(read.graph->text.data());
+  CHECK(text.kind() == fb::TokenizerKind::Scores);
+  CHECK(text.add_space_prefix());
+  CHECK_FALSE(text.space_prefix_once());
+  CHECK_FALSE(text.space_prefix_at_start());
+  CHECK(text.token_kinds()->Get(0) == fb::TokenKind::Unknown);
+  CHECK(text.token_kinds()->Get(1) == fb::TokenKind::Byte);
+  CHECK(text.token_kinds()->Get(4) ==
+        fb::TokenKind::Normal);  // spaces are not marked in typed text
+  CHECK(text.token_kinds()->Get(5) == fb::TokenKind::Control);
+  CHECK(text.merges()->size() == 1);
+  REQUIRE(text.strips_right()->size() == 1);
+  CHECK(text.strips_right()->Get(0) == 5);
+  CHECK(text.begin() == -1);
 }
 
 TEST_CASE("a tokenizer.json that is no JSON is an error") {

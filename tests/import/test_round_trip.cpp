@@ -49,7 +49,11 @@ constexpr const char* kFullGraph = R"({
                        "nofloats": {"floats": []}, "infs": {"floats": ["inf", 1]}, "strings": ["a", "b"],
                        "nostrings": {"strings": []}, "dims": ["seq", 4], "alldims": {"dims": ["seq"]},
                        "numdims": {"dims": [4]}, "nodims": {"dims": []}}},
-       {"op": "relu", "outputs": ["r"]}
+       {"op": "relu", "outputs": ["r"], "bodies": {
+          "else": {"outputs": ["x"]},
+          "then": {"inputs": ["a", "b"], "outputs": ["c"], "nodes": [
+            {"op": "neg", "inputs": ["a"], "outputs": ["c"], "source": "deep",
+             "bodies": {"body": {"nodes": [], "outputs": []}}}]}}}
      ],
      "outputs": ["y", "y", "x"]},
     {"name": "decode", "nodes": [], "outputs": []}
@@ -102,6 +106,11 @@ TEST_CASE("both forms keep what was written") {
   CHECK(std::get<SourceDims>(attributes.at("alldims")) == SourceDims{"seq"});
   CHECK(std::get<SourceDims>(attributes.at("numdims")) == SourceDims{int64_t{4}});
   CHECK(graph.entries[0].nodes[1].name == "r");
+  const SourceBody& body = graph.entries[0].nodes[1].bodies.at(1);
+  CHECK(body.name == "then");
+  CHECK(body.inputs == std::vector<std::string>{"a", "b"});
+  CHECK(body.nodes.at(0).bodies.at(0).name == "body");
+  CHECK(body.nodes.at(0).place.position == "/entries/0/nodes/1/bodies/1/nodes/0");
   CHECK(graph.entries[0].outputs == std::vector<std::string>{"y", "y", "x"});
   CHECK(graph.entries[0].nodes[1].place.position == "/entries/0/nodes/1");
 }

@@ -256,6 +256,24 @@ TEST_CASE("an_access_outside_its_buffer_is_our_mistake") {
   CHECK(contains(internal_error_of(t.program), "node \"enc.0.pad\" accesses 64 bytes at 32"));
 }
 
+TEST_CASE("a_serial_schedule_runs_one_step_after_the_other") {
+  TestProgram t;
+  const BufferId x = t.io("x", 64);
+  for (int i = 0; i < 3; ++i) {
+    const BufferId a = t.arena("a" + std::to_string(i), 64);
+    const BufferId y = t.io("y" + std::to_string(i), 64);
+    t.step("p" + std::to_string(i), {x}, {a});
+    t.step("q" + std::to_string(i), {a}, {y});
+  }
+  CHECK(schedule(t.program).wave_count == 2);
+  const Schedule serial = schedule(t.program, {.serial = true});
+  CHECK(serial.wave_count == 6);
+  for (uint32_t i = 0; i < 6; ++i) {
+    CHECK(serial.order[i] == i);
+    CHECK(serial.edges[i] == (i == 0 ? std::vector<uint32_t>{} : std::vector<uint32_t>{i - 1}));
+  }
+}
+
 TEST_CASE("a_schedule_is_the_same_each_time") {
   TestProgram t;
   const BufferId x = t.io("x", 64);

@@ -74,6 +74,15 @@ TEST_CASE("attention_masks_have_one_meaning_per_rank") {
                 "bad-dtype", "kv_len is f32"));
 }
 
+TEST_CASE("attention_sinks_are_one_score_per_query_head") {
+  const auto sinks = [](TensorType type) {
+    return attention({}, {std::nullopt, std::nullopt, std::nullopt, std::nullopt, std::move(type)});
+  };
+  CHECK(infer(sinks({DType::f16, {4}})).good);
+  CHECK(refused(sinks({DType::f32, {2}}), "bad-shape", "sinks is f32[2], wanted [4]"));
+  CHECK(refused(sinks({DType::i32, {4}}), "bad-dtype", "sinks is i32"));
+}
+
 TEST_CASE("attention_is_one_dispatch_without_a_score_matrix") {
   const Program program = lower(attention());
   REQUIRE(program.steps.size() == 1);

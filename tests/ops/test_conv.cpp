@@ -75,9 +75,16 @@ TEST_CASE("conv_tiles_follow_the_size_of_the_product") {
   CHECK(residual.tile.by_groups);
   CHECK(residual.tile.tile_m * residual.tile.tile_n == 64 * 64);
   CHECK(residual.stages == 1);
-  // Warpgroups multiply 16-bit types alone.
+  // Warpgroups multiply 16-bit types and f32 in parts, not tf32.
   CHECK_FALSE(
       tiling_of({.m = 25088, .n = 256, .k = 512, .element_bytes = 4}, device).tile.by_groups);
+  const auto parts = [&](int64_t m, int64_t n, int64_t k) {
+    return tiling_of({.m = m, .n = n, .k = k, .element_bytes = 4, .in_parts = true}, device);
+  };
+  CHECK(parts(25088, 256, 512).tile.by_groups);
+  CHECK(parts(49, 512, 4608).split > 1);
+  // What warpgroups leave out shows in sums of few products.
+  CHECK_FALSE(parts(25088, 256, 188).tile.by_groups);
 }
 
 TEST_CASE("conv_of_halves_runs_on_cooperative_matrices_where_the_target_has_them") {

@@ -30,6 +30,7 @@ for link in static shared; do
     -DCMAKE_BUILD_TYPE=MinSizeRel > "$work/log"
   cmake --build "$work/$link" > "$work/log"
   check_run "$work/$link/embed"
+  check_run "$work/$link/embed_cpp"
 done
 
 # shellcheck disable=SC2046  # flags are words

@@ -149,6 +149,7 @@ def mma_cases():
     # Without clusters: copies and early starts alone.
     cases.append(case(product, "mma-f16-1023x33x128", "f16", 1023, 33, 128, kernel=mma))
     cases.append(case(product, "mma-f32-1023x65x64", "f32", 1023, 65, 64, kernel=mma))
+    cases.append(case(product, "mma-f32-1027x520x264", "f32", 1027, 520, 264, kernel=mma))
     return cases
 
 
@@ -197,6 +198,9 @@ def conv_cases():
             name = f"conv-{dtype}-{size[0]}x{size[1]}-{wide_in}-{wide_out}"
             cases.append(case(convolution, name, dtype, size, wide_in, wide_out, kernel=conv, clusters=True, images=images))
     cases.append(case(convolution, "conv-tf32-7x9-512-72", "f32", (7, 9), 512, 72, kernel=conv, clusters=True, precision="tf32"))
+    cases.append(case(convolution, "conv-f32-7x9-512-72", "f32", (7, 9), 512, 72, kernel=conv, clusters=True))
+    cases.append(case(convolution, "conv-f32-61x67-64-72", "f32", (61, 67), 64, 72, kernel=conv, images=3))
+    cases.append(case(convolution, "conv-f32-few-223x225-3-64", "f32", (223, 225), 3, 64, kernel=conv, stride=2))
     cases.append(case(convolution, "conv-f16-residual-7x7-512-128", "f16", (7, 7), 512, 128, kernel=conv, clusters=True, residual=True))
     cases.append(case(convolution, "conv-f16-61x67-64-72", "f16", (61, 67), 64, 72, kernel=conv, images=3))
     cases.append(case(convolution, "conv-f16-127x33-136-264", "f16", (127, 33), 136, 264, kernel=conv, images=2))

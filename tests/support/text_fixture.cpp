@@ -40,11 +40,13 @@ std::vector<std::byte> serialise(const TextSpec& spec) {
   std::vector<uint32_t> ends;
   std::vector<fb::TokenKind> kinds;
   std::vector<float> scores;
+  const bool has_scores = spec.kind == fb::TokenizerKind::Unigram ||
+                          (spec.kind == fb::TokenizerKind::Scores && spec.merges.empty());
   for (const SpecToken& token : spec.tokens) {
     bytes.insert(bytes.end(), token.bytes.begin(), token.bytes.end());
     ends.push_back(static_cast<uint32_t>(bytes.size()));
     kinds.push_back(token.kind);
-    if (spec.kind != fb::TokenizerKind::BytePairs) scores.push_back(token.score);
+    if (has_scores) scores.push_back(token.score);
   }
   std::vector<flatbuffers::Offset<fb::ChatTemplate>> templates;
   for (const SpecTemplate& text : spec.templates)
@@ -55,7 +57,8 @@ std::vector<std::byte> serialise(const TextSpec& spec) {
       builder, spec.kind, spec.split, &bytes, &ends, &kinds, &scores, &spec.merges, &charsmap,
       spec.ignore_merges, spec.nfc, spec.add_space_prefix, spec.remove_extra_spaces, spec.add_begin,
       spec.add_end, spec.begin, spec.end, spec.unknown, &spec.stop_ids, &templates,
-      spec.context_tokens));
+      spec.context_tokens, spec.space_prefix_once, spec.space_prefix_at_start,
+      spec.white_space_is_space, &spec.strips_left, &spec.strips_right));
   const auto* begin = reinterpret_cast<const std::byte*>(builder.GetBufferPointer());
   return {begin, begin + builder.GetSize()};
 }

@@ -33,6 +33,9 @@ struct TextSpec {
   bool ignore_merges = false;
   bool nfc = false;
   bool add_space_prefix = false;
+  bool space_prefix_once = false;
+  bool space_prefix_at_start = false;
+  bool white_space_is_space = false;
   bool remove_extra_spaces = false;
   bool add_begin = false;
   bool add_end = false;
@@ -40,6 +43,8 @@ struct TextSpec {
   int32_t end = -1;
   int32_t unknown = -1;
   std::vector<uint32_t> stop_ids;
+  std::vector<uint32_t> strips_left;
+  std::vector<uint32_t> strips_right;
   std::vector<SpecTemplate> templates;
   uint32_t context_tokens = 0;
 

@@ -66,6 +66,28 @@ TextSpec pieces_text(const nlohmann::json& cases, fb::TokenizerKind kind) {
   return spec;
 }
 
+TextSpec checkpoint_text(const nlohmann::json& cases, const std::string& name) {
+  const bool is_unigram = name == "unigram";
+  TextSpec spec = pieces_text(read_cases(is_unigram ? "unigram" : "scores"),
+                              is_unigram ? fb::TokenizerKind::Unigram : fb::TokenizerKind::Scores);
+  spec.add_space_prefix = name != "no_prefix";
+  spec.space_prefix_at_start = name == "prefix_at_start";
+  spec.space_prefix_once = name == "prefix_once" || spec.space_prefix_at_start || is_unigram;
+  spec.white_space_is_space = is_unigram;
+  if (!is_unigram) {
+    for (const auto& merge : cases["merges"])
+      spec.merges.emplace_back(merge[0], merge[1], merge[2]);
+  }
+  for (const auto& added : cases["added"]) {
+    const bool is_control = added[1];
+    const uint32_t id = spec.add(added[0].get<std::string>(),
+                                 is_control ? fb::TokenKind::Control : fb::TokenKind::UserDefined);
+    if (added[2] == "lstrip") spec.strips_left.push_back(id);
+    if (added[2] == "rstrip") spec.strips_right.push_back(id);
+  }
+  return spec;
+}
+
 std::shared_ptr<const TextModel> open_text(const TextSpec& spec) {
   std::shared_ptr<const TextModel> model;
   const Status status = TextModel::open(serialise(spec), model);

@@ -19,6 +19,9 @@ enum class Specials : uint8_t { None, All };
 TextSpec byte_pairs_text(const nlohmann::json& cases, Specials specials);
 TextSpec pieces_text(const nlohmann::json& cases, fb::TokenizerKind kind);
 
+// The tokenizer of that name of pieces.json, over the vocabulary of scores.json or unigram.json.
+TextSpec checkpoint_text(const nlohmann::json& cases, const std::string& name);
+
 // A model of a section that must be right.
 std::shared_ptr<const TextModel> open_text(const TextSpec& spec);
 

@@ -139,6 +139,19 @@ TEST_CASE("what a kind of tokenizer has no use for is refused by name") {
         "text section: a tokenizer of kind BytePairs has no use for \"add_space_prefix\"");
   CHECK(fault_of(small_pieces(), [](TextSpec& spec) { spec.nfc = true; }) ==
         "text section: a tokenizer of kind Unigram has no use for \"nfc\"");
+  CHECK(fault_of(small_pieces(), [](TextSpec& spec) { spec.merges.emplace_back(0, 0, 0); }) ==
+        "text section: a tokenizer of kind Unigram has no use for \"merges\"");
+  CHECK(fault_of(small_pieces(), [](TextSpec& spec) {
+          spec.add_space_prefix = false;
+          spec.space_prefix_once = true;
+        }) == "text section: a tokenizer of kind Unigram has no use for \"space_prefix_once\"");
+}
+
+TEST_CASE("special tokens alone strip") {
+  CHECK(fault_of(small_text(), [](TextSpec& spec) { spec.strips_right = {'a'}; }) ==
+        "text section: strips_right has 97, which is no special token");
+  CHECK(fault_of(small_text(), [](TextSpec& spec) { spec.strips_left = {262}; }) ==
+        "text section: strips_left has 262, which is no special token");
 }
 
 TEST_CASE("templates have names of their own") {

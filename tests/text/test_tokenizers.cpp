@@ -87,6 +87,26 @@ TEST_CASE("unigram gives the ids of SentencePiece, with what its charsmap replac
   check_ids(*model, cases["texts"], cases["ids"]);
 }
 
+TEST_CASE("pieces merged by rank, and special tokens that strip, give the ids of checkpoints") {
+  const nlohmann::json cases = read_cases("pieces");
+  for (const auto& [name, trusted] : cases["trusted"].items()) {
+    INFO(name);
+    const auto model = open_text(checkpoint_text(cases, name));
+    check_ids(*model, cases["texts"], trusted, true);
+    check_ids(*model, cases["texts"], cases["typed"][name]);
+  }
+}
+
+TEST_CASE("a space that stands before the whole text alone is taken away there alone") {
+  const nlohmann::json cases = read_cases("pieces");
+  const auto at_start = open_text(checkpoint_text(cases, "prefix_at_start"));
+  const auto everywhere = open_text(checkpoint_text(cases, "prefix"));
+  for (const std::string text : {"the<tool> the", "<tool> a", "a"}) {
+    CHECK(decode(at_start, encode_typed(*at_start, text)) == text);
+    CHECK(decode(everywhere, encode_typed(*everywhere, text)) == text);
+  }
+}
+
 TEST_CASE("control tokens come from trusted text alone, user-defined ones from any") {
   const TextSpec spec = small_text();
   const auto model = open_text(spec);

@@ -7,22 +7,15 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "compiler/compile.h"
-#include "compiler/emit/cuda_architecture.h"
-#include "compiler/import/import.h"
-#include "compiler/import/keep.h"
 #include "compiler/import/model_files.h"
-#include "compiler/lower/offer_names.h"
-#include "compiler/passes/pass.h"
-#include "tools/rlxc/check_text.h"
+#include "tools/embed/embed.h"
+#include "tools/request/request.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
 #include "tools/rlxc/report.h"
@@ -57,18 +50,11 @@ struct CompileArguments {
   bool time_passes = false;
   bool no_debug = false;
   bool external_weights = false;
+  std::string embed;
+  bool serial = false;
   bool json = false;
   bool quiet = false;
 };
-
-// $XDG_CACHE_HOME/rlx or ~/.cache/rlx; empty where neither is known.
-std::string default_cache_folder() {
-  const char* cache_home = std::getenv("XDG_CACHE_HOME");
-  if (cache_home != nullptr && *cache_home == '/') return std::string(cache_home) + "/rlx";
-  const char* home = std::getenv("HOME");
-  if (home != nullptr && *home == '/') return std::string(home) + "/.cache/rlx";
-  return {};
-}
 
 // One line on the terminal that is overwritten by the next phase.
 class Progress {
@@ -85,74 +71,19 @@ class Progress {
   bool enabled_;
 };
 
-std::string architecture_names(bool only_default) {
-  std::string names;
-  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
-    if (only_default && !architecture.by_default) continue;
-    names += (names.empty() ? "" : ",") + std::string(architecture.name);
-  }
-  return names;
-}
-
-// What is wrong with --arch; nothing where all is well.
-std::optional<std::string> find_architecture_misuse(const CompileArguments& arguments) {
-  if (arguments.architectures.empty()) return std::nullopt;
-  const std::vector<std::string>& targets = arguments.targets;
-  if (std::find(targets.begin(), targets.end(), "cuda") == targets.end())
-    return "--arch names architectures for --target cuda, which is not asked for";
-  for (const std::string& name : arguments.architectures) {
-    if (find_cuda_architecture(name) == nullptr) {
-      return "there is no architecture \"" + name + "\"; architectures are " +
-             architecture_names(false);
-    }
-  }
-  return std::nullopt;
-}
-
-// Compute capabilities, each once, ascending.
-std::vector<uint32_t> architecture_numbers(const std::vector<std::string>& names) {
-  std::vector<uint32_t> numbers;
-  for (const CudaArchitecture& architecture : all_cuda_architectures()) {
-    if (std::find(names.begin(), names.end(), architecture.name) != names.end())
-      numbers.push_back(architecture.number);
-  }
-  return numbers;
-}
-
-// A name that no table of kernels has would be left out in vain.
-std::optional<std::string> find_offer_misuse(const std::vector<std::string>& names) {
-  const std::vector<std::string> known = all_offer_names();
-  for (const std::string& name : names) {
-    if (std::binary_search(known.begin(), known.end(), name)) continue;
-    std::string list;
-    for (const std::string& each : known) list += (list.empty() ? "" : ", ") + each;
-    return "--without \"" + name + "\": no kernel of that name is chosen among others; these are " +
-           list;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> find_misuse(const CompileArguments& arguments) {
+std::optional<std::string> find_misuse(const CompileArguments& arguments,
+                                       const CompileRequest& request) {
   if (arguments.model.empty()) return "MODEL is missing; see rlxc --help";
   if (arguments.plan.empty()) return "-o PLAN is missing; see rlxc --help";
   if (arguments.no_cache && !arguments.cache.empty())
     return "--cache and --no-cache exclude each other";
-  if (auto misuse = find_architecture_misuse(arguments)) return misuse;
-  const auto check_pass = [](const std::string& name) -> std::optional<std::string> {
-    std::string names;
-    for (const Pass& pass : all_passes()) {
-      if (pass.name == name) return std::nullopt;
-      names += (names.empty() ? "" : ", ") + std::string(pass.name);
-    }
-    return "there is no pass \"" + name + "\"; passes are " + names;
-  };
-  if (!arguments.dump_after.empty()) {
-    if (auto misuse = check_pass(arguments.dump_after)) return misuse;
+  if (!arguments.embed.empty()) {
+    if (auto misuse = find_embed_misuse(arguments.embed, arguments.plan)) return misuse;
+    if (arguments.external_weights)
+      return "--embed and --external-weights exclude each other: the program would look for the "
+             "weights' files";
   }
-  for (const std::string& name : arguments.disabled_passes) {
-    if (auto misuse = check_pass(name)) return misuse;
-  }
-  return find_offer_misuse(arguments.without);
+  return find_misuse(request);
 }
 
 struct PhaseTime {
@@ -160,30 +91,12 @@ struct PhaseTime {
   double seconds = 0;
 };
 
-// Whether the file is a language model's, by its first bytes; what cannot be read is refused later.
-bool is_gguf(const std::string& file) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) return false;
-  std::array<char, 4> begin = {};
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(begin.data(), begin.size());
-  return detect_format(std::as_bytes(std::span(begin))) == GraphFormat::Gguf;
-}
-
-// Weights of a language model have so few bits that f16 beside them changes no token.
-Precision precision_of(const CompileArguments& arguments) {
-  const Precision usual = is_gguf(arguments.model) ? Precision::Mixed : Precision::F32;
-  return arguments.precision.value_or(usual);
-}
-
 CompileOptions make_options(const CompileArguments& arguments, const Progress& progress,
                             std::vector<PhaseTime>& times) {
   CompileOptions options;
   options.targets = arguments.targets;
-  options.architectures = architecture_numbers(arguments.architectures);
   options.nvrtc = arguments.nvrtc;
   options.optimisation = arguments.optimisation;
-  options.precision = precision_of(arguments);
   options.jobs = arguments.jobs;
   if (!arguments.no_cache) {
     options.cache_dir = arguments.cache.empty() ? default_cache_folder() : arguments.cache;
@@ -194,6 +107,7 @@ CompileOptions make_options(const CompileArguments& arguments, const Progress& p
   options.without = arguments.without;
   options.debug_section = !arguments.no_debug;
   options.external_weights = arguments.external_weights;
+  options.serial = arguments.serial;
   options.dump_after = arguments.dump_after;
   options.dump = [](const std::string& text) { std::fputs(text.c_str(), stdout); };
   options.timing = [&](const std::string& phase, double seconds) {
@@ -258,42 +172,48 @@ bool is_own_mistake(const CompileArguments& arguments, const Diagnostics& diagno
          });
 }
 
-// Of a language model's caches.
-DType cache_type(Precision precision) {
-  if (precision == Precision::Bf16) return DType::bf16;
-  const bool is_low = precision == Precision::F16 || precision == Precision::Mixed;
-  return is_low ? DType::f16 : DType::f32;
+// To the plan's file, or into source or an object file.
+bool write_plan(Module module, const CompileArguments& arguments, const CompileOptions& options,
+                Diagnostics& diagnostics, CompileSummary& summary) {
+  if (arguments.embed.empty())
+    return compile_to_file(std::move(module), options, arguments.plan, diagnostics, &summary);
+  const auto plan = compile_to_bytes(std::move(module), options, diagnostics, &summary);
+  if (!plan) return false;
+  const Status status = write_embedded(*plan, arguments.embed, arguments.plan);
+  if (!status.ok()) diagnostics.error(DiagCode::FileWrite, {arguments.plan, ""}, status.message());
+  return status.ok();
 }
 
 int compile(const CompileArguments& arguments) {
-  if (const auto misuse = find_misuse(arguments)) return usage_error(*misuse);
+  Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
+  std::vector<PhaseTime> times;
+  CompileRequest request{.model = arguments.model,
+                         .kept = arguments.kept,
+                         .precision = arguments.precision,
+                         .architectures = arguments.architectures,
+                         .options = make_options(arguments, progress, times)};
+  if (const auto misuse = find_misuse(arguments, request)) return usage_error(*misuse);
   auto import = parse_import_options(arguments.import);
-  const auto entries = parse_entries(arguments.entries);
+  auto entries = parse_entries(arguments.entries);
   if (!import || !entries) return kExitUsage;
-  import->language.cache = cache_type(precision_of(arguments));
+  request.import = std::move(*import);
+  request.entries = std::move(*entries);
   int exit_code = kExitOk;
   const auto models = parse_device_models(arguments.device_models, arguments.targets, exit_code);
   if (!models) return exit_code;
+  request.options.device_models = *models;
   Diagnostics diagnostics;
   const auto start = std::chrono::steady_clock::now();
   const auto seconds_since = [](std::chrono::steady_clock::time_point from) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - from).count();
   };
-  std::vector<PhaseTime> times;
   CompileSummary summary;
-  bool good = false;
-  {
-    const Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
-    progress.show("import");
-    std::optional<Module> module = load_entries(arguments.model, *import, *entries, diagnostics);
-    times.push_back({.name = "import", .seconds = seconds_since(start)});
-    if (module) check_text(module->text, {arguments.model, ""}, diagnostics);
-    if (module && !diagnostics.has_errors() && keep_values(*module, arguments.kept, diagnostics)) {
-      CompileOptions options = make_options(arguments, progress, times);
-      options.device_models = *models;
-      good = compile_to_file(std::move(*module), options, arguments.plan, diagnostics, &summary);
-    }
-  }
+  progress.show("import");
+  std::optional<Module> module = load_request(request, diagnostics);
+  times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
+  const bool good =
+      module && write_plan(std::move(*module), arguments, request.options, diagnostics, summary);
+  progress.show("");
   const int code = report(diagnostics);
   if (!good)
     return is_own_mistake(arguments, diagnostics) || code == kExitOk ? kExitInternal : code;
@@ -370,6 +290,13 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_flag("--external-weights", arguments->external_weights,
                "Leave weights in the model's files where the plan can use their bytes as they are; "
                "the plan finds them in its own folder, or where --weights-folder says");
+  app.add_option(
+         "--embed", arguments->embed,
+         "Write the plan as a part of a program: -o FILE.c or FILE.o, with FILE.h beside it, "
+         "whose NAME_open opens it")
+      ->type_name("NAME");
+  app.add_flag("--serial", arguments->serial,
+               "A barrier behind each step, in the model's order: for looking for faults");
   app.add_flag("--json", arguments->json, "Print the summary as JSON");
   app.add_flag("-q,--quiet", arguments->quiet, "Print nothing but errors");
   action = [arguments] { return compile(*arguments); };

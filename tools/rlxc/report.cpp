@@ -252,21 +252,21 @@ std::optional<std::map<std::string, Shape>> parse_shapes(
   return shapes;
 }
 
-std::optional<std::map<std::string, std::string>> parse_constants(
-    const std::vector<std::string>& arguments) {
-  std::map<std::string, std::string> constants;
+std::optional<std::map<std::string, std::string>> parse_pairs(
+    const std::string& option, const std::vector<std::string>& arguments) {
+  std::map<std::string, std::string> pairs;
   for (const std::string& argument : arguments) {
     const size_t equals = argument.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == argument.size()) {
-      usage_error("--const \"" + argument + "\" is not NAME=VALUE");
+      usage_error(option + " \"" + argument + "\" is not NAME=VALUE");
       return std::nullopt;
     }
-    if (!constants.emplace(argument.substr(0, equals), argument.substr(equals + 1)).second) {
-      usage_error("--const \"" + argument.substr(0, equals) + "\" is given twice");
+    if (!pairs.emplace(argument.substr(0, equals), argument.substr(equals + 1)).second) {
+      usage_error(option + " \"" + argument.substr(0, equals) + "\" is given twice");
       return std::nullopt;
     }
   }
-  return constants;
+  return pairs;
 }
 
 void add_import_options(CLI::App& command, ImportArguments& arguments) {
@@ -286,6 +286,16 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
                   "An input that becomes a constant, as sr=16000, training=false, sizes=[1,2] or "
                   "mask=mask.npy; may be repeated")
       ->allow_extra_args(false);
+  command
+      .add_option(
+          "--state", arguments.states,
+          "An input that becomes a state of the plan and the output that is its next value, "
+          "as state=stateN; may be repeated")
+      ->allow_extra_args(false);
+  command
+      .add_option("--max-iterations", arguments.max_iterations,
+                  "Of an ONNX model's loops whose end only the run knows: the most trips")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16));
   command.add_option("--ctx", arguments.context,
                      "Of a language model: tokens that its caches hold (default: what it "
                      "was made for, at most 4096)");
@@ -302,8 +312,12 @@ std::optional<ImportOptions> parse_import_options(const ImportArguments& argumen
   if (!take_dims(arguments.dims, options)) return std::nullopt;
   auto shapes = parse_shapes(arguments.shapes);
   if (!shapes) return std::nullopt;
-  auto constants = parse_constants(arguments.constants);
+  auto constants = parse_pairs("--const", arguments.constants);
   if (!constants) return std::nullopt;
+  auto states = parse_pairs("--state", arguments.states);
+  if (!states) return std::nullopt;
+  options.states = std::move(*states);
+  options.max_iterations = arguments.max_iterations;
   options.input_shapes = std::move(*shapes);
   options.constants = std::move(*constants);
   options.language.context = arguments.context;

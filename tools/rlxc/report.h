@@ -48,20 +48,22 @@ void add_keep_options(CLI::App& command, KeptValues& kept);
 // Arguments of --input-shape: NAME=2x3x4, each name once; NAME= is a scalar. Reports as parse_dims.
 std::optional<std::map<std::string, Shape>> parse_shapes(const std::vector<std::string>& arguments);
 
-// Arguments of --const: NAME=VALUE, each name once. Reports as parse_dims.
-std::optional<std::map<std::string, std::string>> parse_constants(
-    const std::vector<std::string>& arguments);
+// Arguments of --const and --state: NAME=VALUE, each name once. Reports as parse_dims.
+std::optional<std::map<std::string, std::string>> parse_pairs(
+    const std::string& option, const std::vector<std::string>& arguments);
 
 // All options of commands that read a model.
 struct ImportArguments {
   std::vector<std::string> dims;
   std::vector<std::string> shapes;
   std::vector<std::string> constants;
+  std::vector<std::string> states;
+  std::optional<int64_t> max_iterations;
   std::optional<int64_t> context;
   std::vector<int64_t> chunks;
   bool auto_promote = false;
 };
-// --dim, --input-shape, --const, --ctx and --chunks.
+// --dim, --input-shape, --const, --state, --max-iterations, --ctx and --chunks.
 void add_import_options(CLI::App& command, ImportArguments& arguments);
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
 // The same for commands that make no plan, where a symbol has one range at most.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rlxc tokenize`: what a plan's tokenizer makes of a text, and of ids.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -19,6 +22,7 @@ namespace {
 struct TokenizeArguments {
   std::string plan;
   std::string text;
+  std::string texts;  // a file
   std::vector<int32_t> ids;
   bool has_ids = false;  // else a text
   bool special = false;
@@ -50,16 +54,17 @@ Status open_text(const std::string& path, Owned<rlx_text>& text) {
   return {};
 }
 
-Status encode(const rlx_text* text, const TokenizeArguments& arguments, std::vector<int32_t>& ids) {
+Status encode(const rlx_text* text, const TokenizeArguments& arguments, std::string_view given,
+              std::vector<int32_t>& ids) {
   uint32_t flags = 0;
   if (arguments.special) flags |= RLX_TEXT_PARSE_SPECIAL;
   if (arguments.add_special) flags |= RLX_TEXT_ADD_SPECIAL;
   size_t count = 0;
-  RLX_RETURN_IF_ERROR(text_status(rlx_text_encode(
-      text, arguments.text.data(), arguments.text.size(), flags, nullptr, 0, &count)));
+  RLX_RETURN_IF_ERROR(
+      text_status(rlx_text_encode(text, given.data(), given.size(), flags, nullptr, 0, &count)));
   ids.resize(count);
-  return text_status(rlx_text_encode(text, arguments.text.data(), arguments.text.size(), flags,
-                                     ids.data(), ids.size(), &count));
+  return text_status(
+      rlx_text_encode(text, given.data(), given.size(), flags, ids.data(), ids.size(), &count));
 }
 
 Status show_ids(const rlx_text* text, const std::vector<int32_t>& ids, bool as_json) {
@@ -111,12 +116,28 @@ Status show_text(const rlx_text* text, const TokenizeArguments& arguments) {
   return {};
 }
 
+// Ids of each text of a file, a line each.
+Status show_ids_of_file(const rlx_text* text, const TokenizeArguments& arguments) {
+  std::ifstream file(arguments.texts);
+  const nlohmann::json texts = nlohmann::json::parse(file, nullptr, false);
+  const auto is_text = [](const nlohmann::json& item) { return item.is_string(); };
+  if (!texts.is_array() || !std::ranges::all_of(texts, is_text))
+    return {RLX_INVALID_ARGUMENT, text_of(arguments.texts, ": wanted a JSON list of strings")};
+  for (const std::string given : texts) {
+    std::vector<int32_t> ids;
+    RLX_RETURN_IF_ERROR(encode(text, arguments, given, ids));
+    std::printf("%s\n", nlohmann::json(ids).dump().c_str());
+  }
+  return {};
+}
+
 Status tokenize(const TokenizeArguments& arguments) {
   Owned<rlx_text> text;
   RLX_RETURN_IF_ERROR(open_text(arguments.plan, text));
   if (arguments.has_ids) return show_text(text.get(), arguments);
+  if (!arguments.texts.empty()) return show_ids_of_file(text.get(), arguments);
   std::vector<int32_t> ids;
-  RLX_RETURN_IF_ERROR(encode(text.get(), arguments, ids));
+  RLX_RETURN_IF_ERROR(encode(text.get(), arguments, arguments.text, ids));
   return show_ids(text.get(), ids, arguments.json);
 }
 
@@ -136,6 +157,9 @@ void add_tokenize_command(CLI::App& app, Action& action) {
   command->add_option("PLAN", arguments->plan, "Plan of a language model")->required();
   CLI::Option_group* input = command->add_option_group("input", "One of these");
   input->add_option("--text", arguments->text, "Text to encode: ids and tokens are printed");
+  input->add_option(
+      "--texts", arguments->texts,
+      "File with a JSON list of texts: a line of JSON with the ids of each is printed");
   CLI::Option* ids = input->add_option("--ids", arguments->ids, "Ids to decode: text is printed")
                          ->delimiter(',')
                          ->type_name("N,...");

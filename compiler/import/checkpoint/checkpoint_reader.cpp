@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -28,6 +29,27 @@ struct Projection {
   std::string_view ours;
 };
 
+// Of a layer.
+std::span<const Projection> norms_of(gguf::NormPlaces places) {
+  static constexpr Projection kBefore[] = {{"input_layernorm", "attn_norm"},
+                                           {"post_attention_layernorm", "ffn_norm"}};
+  static constexpr Projection kAround[] = {{"input_layernorm", "attn_norm"},
+                                           {"post_attention_layernorm", "post_attention_norm"},
+                                           {"pre_feedforward_layernorm", "ffn_norm"},
+                                           {"post_feedforward_layernorm", "post_ffw_norm"}};
+  static constexpr Projection kAfter[] = {{"post_attention_layernorm", "post_attention_norm"},
+                                          {"post_feedforward_layernorm", "post_ffw_norm"}};
+  switch (places) {
+    case gguf::NormPlaces::Before:
+      return kBefore;
+    case gguf::NormPlaces::BeforeAndAfter:
+      return kAround;
+    case gguf::NormPlaces::After:
+      return kAfter;
+  }
+  return {};
+}
+
 Names names_of(const Config& config) {
   Names names = {{"model.embed_tokens.weight", "token_embd.weight"},
                  {"model.norm.weight", "output_norm.weight"}};
@@ -42,14 +64,19 @@ Names names_of(const Config& config) {
             ours + std::string(name.ours) + std::string(part);
       }
     };
-    add({"input_layernorm", "attn_norm"}, false);
-    add({"post_attention_layernorm", "ffn_norm"}, false);
-    add({"self_attn.q_proj", "attn_q"}, config.has_qkv_bias);
-    add({"self_attn.k_proj", "attn_k"}, config.has_qkv_bias);
-    add({"self_attn.v_proj", "attn_v"}, config.has_qkv_bias);
+    for (const Projection& norm : norms_of(config.architecture.norms)) add(norm, false);
+    const bool is_packed = config.architecture.is_packed;
+    if (is_packed) {
+      add({"self_attn.qkv_proj", "attn_qkv"}, config.has_qkv_bias);
+      add({"mlp.gate_up_proj", "ffn_up"}, config.has_ffn_bias);
+    } else {
+      add({"self_attn.q_proj", "attn_q"}, config.has_qkv_bias);
+      add({"self_attn.k_proj", "attn_k"}, config.has_qkv_bias);
+      add({"self_attn.v_proj", "attn_v"}, config.has_qkv_bias);
+      add({"mlp.gate_proj", "ffn_gate"}, config.has_ffn_bias);
+      add({"mlp.up_proj", "ffn_up"}, config.has_ffn_bias);
+    }
     add({"self_attn.o_proj", "attn_output"}, config.has_output_bias);
-    add({"mlp.gate_proj", "ffn_gate"}, config.has_ffn_bias);
-    add({"mlp.up_proj", "ffn_up"}, config.has_ffn_bias);
     add({"mlp.down_proj", "ffn_down"}, config.has_ffn_bias);
     if (config.architecture.qk_norm == gguf::QkNorm::None) continue;
     add({"self_attn.q_norm", "attn_q_norm"}, false);
@@ -138,13 +165,13 @@ class TensorReader {
   std::vector<std::string> unread_;
 };
 
-// Factors of rope's angles, as the tensor that a GGUF file has them in.
-void add_rope_factors(const Config& config, gguf::TensorTable& table) {
-  if (config.rope_factors.empty()) return;
-  const auto values =
-      std::make_shared<std::vector<float>>(config.rope_factors.begin(), config.rope_factors.end());
+// Factors of rope's angles, as the tensor of that name that a GGUF file has them in.
+void add_rope_factors(const std::vector<double>& factors, const std::string& name,
+                      gguf::TensorTable& table) {
+  if (factors.empty()) return;
+  const auto values = std::make_shared<std::vector<float>>(factors.begin(), factors.end());
   gguf::File file;
-  file.tensors.push_back({.name = "rope_freqs.weight",
+  file.tensors.push_back({.name = name,
                           .dtype = DType::f32,
                           .shape = {static_cast<int64_t>(values->size())},
                           .bytes = std::as_bytes(std::span(*values))});
@@ -159,7 +186,9 @@ bool read_tensors(const Config& config, const std::string& path, gguf::TensorTab
   for (const Shard& shard : *shards) {
     if (!reader.add(shard, table)) return false;
   }
-  add_rope_factors(config, table);
+  add_rope_factors(config.rope_factors, "rope_freqs.weight", table);
+  add_rope_factors(config.short_factors, "rope_factors_short.weight", table);
+  add_rope_factors(config.long_factors, "rope_factors_long.weight", table);
   return reader.finish();
 }
 

@@ -13,15 +13,45 @@
 namespace rlx::checkpoint {
 namespace {
 
+// Which layers see keys in a window alone.
+enum class Window : uint8_t { Never, Everywhere, AsArchitecture };
+
 struct Kind {
-  std::string_view model_type;  // and the name of the architecture's row
+  std::string_view model_type;
+  std::string_view architecture;  // the name of its row
   bool always_has_qkv_bias = false;
   int64_t default_head_dim = 0;  // 0: the width over the heads
+  bool is_tied = false;          // where config.json does not say
+  double norm_offset = 0;
+  Window window = Window::Never;
+  int64_t default_window = 0;
+  int64_t default_attention_divisor = 0;  // query_pre_attn_scalar; 0: there is none
 };
 constexpr Kind kKinds[] = {
-    {.model_type = "llama"},
-    {.model_type = "qwen2", .always_has_qkv_bias = true},
-    {.model_type = "qwen3", .default_head_dim = 128},
+    {.model_type = "llama", .architecture = "llama"},
+    {.model_type = "mistral", .architecture = "llama", .window = Window::Everywhere},
+    {.model_type = "qwen2", .architecture = "qwen2", .always_has_qkv_bias = true},
+    {.model_type = "qwen3", .architecture = "qwen3", .default_head_dim = 128},
+    {.model_type = "gemma2",
+     .architecture = "gemma2",
+     .default_head_dim = 256,
+     .is_tied = true,
+     .norm_offset = 1,
+     .window = Window::AsArchitecture,
+     .default_window = 4096,
+     .default_attention_divisor = 256},
+    {.model_type = "gemma3_text",
+     .architecture = "gemma3",
+     .default_head_dim = 256,
+     .is_tied = true,
+     .norm_offset = 1,
+     .window = Window::AsArchitecture,
+     .default_window = 4096,
+     .default_attention_divisor = 256},
+    {.model_type = "phi3", .architecture = "phi3", .window = Window::Everywhere},
+    {.model_type = "granite", .architecture = "granite"},
+    {.model_type = "olmo2", .architecture = "olmo2"},
+    {.model_type = "smollm3", .architecture = "smollm3", .is_tied = true},
 };
 
 // Members that say nothing about the graph, or what its tensors say.
@@ -39,6 +69,10 @@ constexpr std::string_view kNotNeeded[] = {"architectures",
                                            "pretraining_tp",
                                            "_name_or_path",
                                            "max_window_layers",
+                                           "cache_implementation",
+                                           "embd_pdrop",
+                                           "resid_pdrop",
+                                           "auto_map",
                                            "output_attentions",
                                            "output_hidden_states",
                                            "return_dict",
@@ -47,8 +81,7 @@ constexpr std::string_view kNotNeeded[] = {"architectures",
                                            "rope_interleaved",
                                            "is_llama_config",
                                            "transformers.js_config",
-                                           "_attn_implementation",
-                                           "sliding_window"};
+                                           "_attn_implementation"};
 
 class Reader {
  public:
@@ -61,6 +94,9 @@ class Reader {
     made_.text("general.architecture", std::string(read_.architecture.name));
     read_sizes();
     read_switches();
+    read_windows();
+    read_attention();
+    read_scales();
     read_rope();
     read_ids();
     tell_unread();
@@ -136,9 +172,10 @@ class Reader {
       return false;
     }
     kind_ = found;
-    read_.architecture = *gguf::find_architecture(type);
-    // Only converters to GGUF put rows of q and k into another order.
+    read_.architecture = *gguf::find_architecture(kind_->architecture);
+    // Only converters to GGUF put rows of q and k into another order, and add to gammas.
     read_.architecture.pairs = gguf::RopePairs::Halves;
+    read_.architecture.norm_offset = kind_->norm_offset;
     return true;
   }
 
@@ -179,21 +216,102 @@ class Reader {
     read_.has_qkv_bias = has_bias || kind_->always_has_qkv_bias;
     read_.has_output_bias = has_bias;
     read_.has_ffn_bias = flag("mlp_bias", false);
-    read_.is_tied = flag("tie_word_embeddings", false);
-    const std::string act = text(config_, "hidden_act", "silu");
-    if (act != "silu")
-      refuse("\"hidden_act\" is " + in_quotes(act) + ", of which silu alone is read");
+    read_.is_tied = flag("tie_word_embeddings", kind_->is_tied);
+    const bool is_silu = read_.architecture.activation == gguf::Activation::Silu;
+    const std::string wanted = is_silu ? "silu" : "gelu_pytorch_tanh";
+    const std::string act = text(config_, "hidden_activation", text(config_, "hidden_act", wanted));
+    if (act != wanted)
+      refuse("\"hidden_act\" is " + in_quotes(act) + ", of which " + wanted + " alone is read");
     if (flag("use_sliding_window", false)) refuse("\"use_sliding_window\" is true");
     if (find("quantization_config") != nullptr)
       refuse("the weights are quantized (\"quantization_config\")");
-    if (real(config_, "partial_rotary_factor").value_or(1) != 1)
-      refuse("\"partial_rotary_factor\" is not 1");
+    read_rope_free();
+  }
+
+  // Layers without rope come in periods, in this architecture alone.
+  void read_rope_free() {
+    const JsonValue* given = find("no_rope_layers");
+    find("no_rope_layer_interval");  // what the list says, again
+    if (given == nullptr) return;
+    const int64_t period = read_.architecture.rope_free_period;
+    bool fits =
+        given->array() != nullptr && static_cast<int64_t>(given->array()->size()) == read_.layers;
+    for (size_t i = 0; fits && i < given->array()->size(); ++i) {
+      const int64_t* has_rope = given->array()->at(i).integer();
+      const bool wants = period == 0 || (static_cast<int64_t>(i) + 1) % period != 0;
+      fits = has_rope != nullptr && (*has_rope != 0) == wants;
+    }
+    if (!fits) refuse("\"no_rope_layers\" names others than every fourth layer");
+  }
+
+  // One bool per layer; empty where config.json has no list. Refused where the kind has no windows.
+  std::vector<int32_t> local_layers() {
     const JsonValue* types = find("layer_types");
-    const auto is_full = [](const JsonValue& item) {
-      return item.string() != nullptr && *item.string() == "full_attention";
+    if (types == nullptr) return {};
+    std::vector<int32_t> local;
+    for (const JsonValue& item : types->array() ? *types->array() : JsonArray()) {
+      const std::string* type = item.string();
+      const bool is_local = type && *type == "sliding_attention";
+      if (!is_local && (type == nullptr || *type != "full_attention"))
+        refuse("\"layer_types\" has others than full_attention and sliding_attention");
+      local.push_back(is_local ? 1 : 0);
+    }
+    if (static_cast<int64_t>(local.size()) != read_.layers)
+      fail("\"layer_types\" is no list of one type per layer");
+    return local;
+  }
+
+  // Windows are those of the architecture's row, of all layers, or none.
+  void read_windows() {
+    const std::vector<int32_t> local = local_layers();
+    const bool has_local = std::ranges::find(local, 1) != local.end();
+    const bool is_null = find("sliding_window") == nullptr;
+    const bool is_absent = find_member(config_, "sliding_window") == nullptr;
+    const int64_t window = !is_null    ? positive("sliding_window")
+                           : is_absent ? kind_->default_window
+                                       : 0;
+    if (kind_->window == Window::Never) {
+      // What is there without use_sliding_window says nothing.
+      if (has_local) refuse("\"layer_types\" has others than full_attention");
+      return;
+    }
+    made_.integer(key("attention.sliding_window"), window);
+    if (kind_->window == Window::Everywhere) {
+      read_.architecture.windows = gguf::Windows::Periods;
+      read_.architecture.window_period = 0;
+      read_.architecture.scales_local_rope = true;
+    }
+    if (!local.empty()) {
+      made_.integers(key("attention.sliding_window_pattern"), local);
+    } else if (find("sliding_window_pattern")) {
+      made_.integer(key("attention.sliding_window_pattern"), positive("sliding_window_pattern"));
+    }
+  }
+
+  void read_attention() {
+    if (kind_->default_attention_divisor == 0) return;
+    const int64_t divisor = positive("query_pre_attn_scalar", kind_->default_attention_divisor);
+    made_.real(key("attention.scale"), 1 / std::sqrt(static_cast<double>(divisor)));
+    const auto cap = [this](std::string_view name, std::string_view ours, double absent) {
+      const bool is_absent = find_member(config_, name) == nullptr;
+      made_.real(key(ours), real(config_, name).value_or(is_absent ? absent : 0));
     };
-    if (types && (!types->array() || !std::ranges::all_of(*types->array(), is_full)))
-      refuse("\"layer_types\" has others than full_attention");
+    cap("attn_logit_softcapping", "attn_logit_softcapping", read_.architecture.attention_softcap);
+    cap("final_logit_softcapping", "final_logit_softcapping", read_.architecture.logit_softcap);
+    if (flag("use_bidirectional_attention", false))
+      refuse("\"use_bidirectional_attention\" is true");
+  }
+
+  void read_scales() {
+    if (!read_.architecture.has_scales) return;
+    const auto scale = [this](std::string_view name, std::string_view ours) {
+      if (const auto value = real(config_, name)) made_.real(key(ours), *value);
+    };
+    scale("embedding_multiplier", "embedding_scale");
+    scale("residual_multiplier", "residual_scale");
+    scale("logits_scaling", "logit_scale");
+    // Without a member of its own the scale is 1.
+    made_.real(key("attention.scale"), real(config_, "attention_multiplier").value_or(1));
   }
 
   void refuse(const std::string& what) {
@@ -206,6 +324,7 @@ class Reader {
     const JsonValue* scaling = find("rope_scaling");
     const JsonValue* parameters = find("rope_parameters");  // of newer files: with the base
     const JsonValue* given = scaling ? scaling : parameters;
+    given = of_full_layers(given);
     if (given != nullptr && given->object() == nullptr) {
       wrong_type(scaling ? "rope_scaling" : "rope_parameters", *given, "an object");
       return;
@@ -215,13 +334,45 @@ class Reader {
     base_ = real(rope, "rope_theta").value_or(real(config_, "rope_theta").value_or(10000));
     if (!(base_ > 0)) fail("\"rope_theta\" is not above 0");
     made_.real(key("rope.freq_base"), base_);
-    made_.integer(key("rope.dimension_count"), head_dim_);
+    read_local_rope();
+    read_rotated(rope);
     const std::string type = text(rope, "rope_type", text(rope, "type", "default"));
     read_scaling(rope, type);
   }
 
+  // Newest files have parameters for each type of layers.
+  const JsonValue* of_full_layers(const JsonValue* given) {
+    if (given == nullptr || given->object() == nullptr) return given;
+    const JsonValue* full = find(*given->object(), "full_attention");
+    if (full == nullptr) return given;
+    const JsonValue* local = find(*given->object(), "sliding_attention");
+    if (local && local->object()) local_base_ = real(*local->object(), "rope_theta");
+    return full;
+  }
+
+  void read_local_rope() {
+    if (read_.architecture.local_rope_base == 0) return;
+    const auto base = local_base_ ? local_base_ : real(config_, "rope_local_base_freq");
+    made_.real(key("rope.freq_base_swa"), base.value_or(read_.architecture.local_rope_base));
+  }
+
+  // How many elements of a head rotate.
+  void read_rotated(const JsonObject& rope) {
+    const double share = real(rope, "partial_rotary_factor")
+                             .value_or(real(config_, "partial_rotary_factor").value_or(1));
+    rotated_ = head_dim_;
+    if (share != 1 && kind_->model_type != "phi3") {
+      refuse("\"partial_rotary_factor\" is not 1");
+    } else if (!(share > 0 && share <= 1)) {
+      fail("\"partial_rotary_factor\" is not above 0 and at most 1");
+    } else {
+      rotated_ = static_cast<int64_t>(static_cast<double>(head_dim_) * share);
+    }
+    made_.integer(key("rope.dimension_count"), rotated_);
+  }
+
   void read_scaling(const JsonObject& rope, const std::string& type) {
-    std::set<std::string_view> known = {"rope_type", "type", "rope_theta"};
+    std::set<std::string_view> known = {"rope_type", "type", "rope_theta", "partial_rotary_factor"};
     if (type == "default") {
       made_.text(key("rope.scaling.type"), "none");
     } else if (type == "linear" || type == "yarn") {
@@ -234,6 +385,11 @@ class Reader {
       read_llama3(rope);
       known.insert(
           {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"});
+    } else if ((type == "longrope" || type == "su") && kind_->model_type == "phi3") {
+      made_.text(key("rope.scaling.type"), "longrope");
+      read_longrope(rope);
+      known.insert({"short_factor", "long_factor", "factor", "attention_factor",
+                    "original_max_position_embeddings"});
     } else {
       refuse("rope scaling " + in_quotes(type));
       return;
@@ -281,6 +437,39 @@ class Reader {
     }
   }
 
+  std::vector<double> factors_of(const JsonObject& rope, std::string_view name) {
+    const JsonValue* list = find(rope, name);
+    std::vector<double> factors;
+    for (const JsonValue& item : list && list->array() ? *list->array() : JsonArray()) {
+      const auto* number = std::get_if<double>(&item.data);
+      const double value = number                      ? *number
+                           : item.integer() != nullptr ? static_cast<double>(*item.integer())
+                                                       : 0;
+      if (!(value > 0)) fail("rope scaling wants numbers above 0 in " + in_quotes(name));
+      factors.push_back(value);
+    }
+    if (static_cast<int64_t>(factors.size()) != rotated_ / 2)
+      fail("rope scaling wants " + std::to_string(rotated_ / 2) + " numbers in " + in_quotes(name) +
+           ", got " + std::to_string(factors.size()));
+    return factors;
+  }
+
+  // Of two lists of factors the builder takes one by the context; both go with one magnitude.
+  void read_longrope(const JsonObject& rope) {
+    constexpr std::string_view kOriginal = "original_max_position_embeddings";
+    read_.short_factors = factors_of(rope, "short_factor");
+    read_.long_factors = factors_of(rope, "long_factor");
+    const double context = static_cast<double>(context_);
+    const double original = find(rope, kOriginal) ? factor_of(rope, kOriginal)
+                                                  : real(config_, kOriginal).value_or(context);
+    const double growth = find(rope, "factor") ? factor_of(rope, "factor") : context / original;
+    made_.real(key("rope.scaling.original_context_length"), original);
+    const double magnitude =
+        growth <= 1 || original <= 1 ? 1 : std::sqrt(1 + std::log(growth) / std::log(original));
+    made_.real(key("rope.scaling.attn_factor"),
+               find(rope, "attention_factor") ? factor_of(rope, "attention_factor") : magnitude);
+  }
+
   // ---- ids ----
 
   void read_ids() {
@@ -315,6 +504,8 @@ class Reader {
   const Kind* kind_ = nullptr;
   Config read_;
   int64_t head_dim_ = 1;
+  int64_t rotated_ = 1;               // elements of a head
+  std::optional<double> local_base_;  // of layers with windows
   int64_t context_ = 1;
   double base_ = 10000;
   std::set<std::string, std::less<>> asked_;

@@ -21,7 +21,10 @@ struct Config {
   bool has_qkv_bias = false;
   bool has_output_bias = false;  // of attention
   bool has_ffn_bias = false;
-  std::vector<double> rope_factors;  // what angles are divided by, one per pair, or none
+  // What angles are divided by, one per pair, or none: always; within the original context; beyond.
+  std::vector<double> rope_factors;
+  std::vector<double> short_factors;
+  std::vector<double> long_factors;
   std::optional<int64_t> begin_id;
   std::vector<int64_t> end_ids;
 };

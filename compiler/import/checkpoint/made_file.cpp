@@ -27,4 +27,13 @@ void MadeFile::integers(const std::string& key, const std::vector<int32_t>& item
         {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(int32_t)});
 }
 
+void MadeFile::reals(const std::string& key, const std::vector<float>& items) {
+  array(key, gguf::ValueType::F32, items.size(),
+        {reinterpret_cast<const char*>(items.data()), items.size() * sizeof(float)});
+}
+
+void MadeFile::bytes(const std::string& key, const std::string& items) {
+  array(key, gguf::ValueType::U8, items.size(), items);
+}
+
 }  // namespace rlx::checkpoint

@@ -26,6 +26,8 @@ class MadeFile {
   }
   void texts(const std::string& key, const std::vector<std::string>& items);
   void integers(const std::string& key, const std::vector<int32_t>& items);
+  void reals(const std::string& key, const std::vector<float>& items);
+  void bytes(const std::string& key, const std::string& items);
 
   [[nodiscard]] const gguf::File& file() const { return file_; }
 

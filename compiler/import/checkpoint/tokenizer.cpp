@@ -2,6 +2,7 @@
 #include "compiler/import/checkpoint/tokenizer.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
@@ -10,6 +11,9 @@
 #include <vector>
 
 #include "compiler/import/checkpoint/checkpoint_files.h"
+#include "compiler/import/checkpoint/piece_rules.h"
+#include "compiler/import/checkpoint/tokenizer_json.h"
+#include "compiler/import/checkpoint/word_cuts.h"
 #include "compiler/import/names.h"
 
 namespace rlx::checkpoint {
@@ -21,146 +25,18 @@ constexpr size_t kMaxHoles = 4096;  // ids without tokens, beside as many as the
 
 // GGUF's numbers of kinds of tokens.
 constexpr int32_t kNormal = 1;
+constexpr int32_t kUnknown = 2;
 constexpr int32_t kControl = 3;
 constexpr int32_t kUserDefined = 4;
 constexpr int32_t kUnused = 5;
-
-// The tokenizer is not one that is read: a warning, and no keys.
-struct NotRead {
-  std::string why;
-};
-[[noreturn]] void not_read(std::string why) {
-  throw NotRead{std::move(why)};
-}
-
-// ---- JSON ----
-
-const JsonValue* find(const JsonObject& object, std::string_view name) {
-  const JsonValue* value = find_member(object, name);
-  return value && std::holds_alternative<std::monostate>(value->data) ? nullptr : value;
-}
-const JsonObject* find_object(const JsonObject& object, std::string_view name) {
-  const JsonValue* value = find(object, name);
-  return value ? value->object() : nullptr;
-}
-bool is_true(const JsonObject& object, std::string_view name, bool absent = false) {
-  const JsonValue* value = find(object, name);
-  const bool* flag = value ? std::get_if<bool>(&value->data) : nullptr;
-  return flag ? *flag : absent;
-}
-std::string text_or_empty(const JsonObject& object, std::string_view name) {
-  const JsonValue* value = find(object, name);
-  return value && value->string() ? *value->string() : std::string();
-}
-
-// The steps of a component that may be a Sequence of them under `list`; none where it is null.
-std::vector<const JsonObject*> steps_of(const JsonObject& file, std::string_view component,
-                                        std::string_view list) {
-  const JsonValue* value = find(file, component);
-  if (value == nullptr) return {};
-  const JsonObject* object = value->object();
-  if (object == nullptr) not_read("a tokenizer whose " + std::string(component) + " is no object");
-  if (text_or_empty(*object, "type") != "Sequence") return {object};
-  const JsonValue* items = find(*object, list);
-  std::vector<const JsonObject*> steps;
-  if (items == nullptr || items->array() == nullptr)
-    not_read("a tokenizer whose " + std::string(component) + " is a sequence of nothing");
-  for (const JsonValue& item : *items->array()) {
-    if (item.object() == nullptr)
-      not_read("a tokenizer whose " + std::string(component) + " has a step that is no object");
-    steps.push_back(item.object());
-  }
-  return steps;
-}
-
-// ---- how words are cut ----
-
-#define RLX_CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|"
-#define RLX_REST "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-
-// A pattern, what comes with it, and the name that GGUF files give all of it.
-struct WordCut {
-  std::string_view pattern;  // "": that of ByteLevel itself
-  bool digits_first;         // each alone
-  bool composes;             // Unicode's form C first
-  bool ignores_merges;
-  std::string_view name;
-};
-constexpr WordCut kWordCuts[] = {
-    {"", false, false, false, "gpt-2"},
-    {"", true, false, false, "smollm"},
-    {RLX_CONTRACTIONS "\\p{N}{1,3}" RLX_REST, false, false, true, "llama-bpe"},
-    {RLX_CONTRACTIONS "\\p{N}{1,3}" RLX_REST, false, false, false, "dbrx"},
-    {RLX_CONTRACTIONS "\\p{N}" RLX_REST, false, true, false, "qwen2"},
-    {RLX_CONTRACTIONS "\\p{N}" RLX_REST, false, false, false, "stablelm2"},
-};
-
-#undef RLX_CONTRACTIONS
-#undef RLX_REST
-
-struct FoundCut {
-  std::string pattern;
-  bool digits_first = false;
-  bool cuts_by_itself = true;  // ByteLevel's own pattern
-  bool has_bytes = false;      // the step ByteLevel
-};
-
-void add_split(const JsonObject& step, FoundCut& cut) {
-  const JsonObject* pattern = find_object(step, "pattern");
-  const std::string regex = pattern ? text_or_empty(*pattern, "Regex") : "";
-  const bool is_plain = text_or_empty(step, "behavior") == "Isolated" && !is_true(step, "invert");
-  if (regex.empty() || !is_plain || !cut.pattern.empty())
-    not_read("a tokenizer that cuts words by other than one pattern");
-  cut.pattern = regex;
-}
-
-FoundCut find_cut(const JsonObject& file) {
-  FoundCut cut;
-  for (const JsonObject* step : steps_of(file, "pre_tokenizer", "pretokenizers")) {
-    const std::string type = text_or_empty(*step, "type");
-    if (type == "Digits" && is_true(*step, "individual_digits") && !cut.has_bytes) {
-      cut.digits_first = true;
-    } else if (type == "Split" && !cut.has_bytes) {
-      add_split(*step, cut);
-    } else if (type == "ByteLevel" && !is_true(*step, "add_prefix_space")) {
-      cut.has_bytes = true;
-      cut.cuts_by_itself = is_true(*step, "use_regex", true);
-    } else {
-      not_read("a tokenizer whose words are cut by " + in_quotes(type));
-    }
-  }
-  if (!cut.has_bytes) not_read("a tokenizer that is not byte-level");
-  return cut;
-}
-
-bool has_form_c(const JsonObject& file) {
-  bool composes = false;
-  for (const JsonObject* step : steps_of(file, "normalizer", "normalizers")) {
-    const std::string type = text_or_empty(*step, "type");
-    if (type != "NFC") not_read("a tokenizer that normalizes text by " + in_quotes(type));
-    composes = true;
-  }
-  return composes;
-}
-
-std::string_view name_of_cut(const JsonObject& file, const JsonObject& model) {
-  const FoundCut cut = find_cut(file);
-  const bool composes = has_form_c(file);
-  const bool ignores_merges = is_true(model, "ignore_merges");
-  for (const WordCut& known : kWordCuts) {
-    if (known.pattern == cut.pattern && known.digits_first == cut.digits_first &&
-        known.composes == composes && known.ignores_merges == ignores_merges &&
-        cut.cuts_by_itself == cut.pattern.empty())
-      return known.name;
-  }
-  not_read("a tokenizer that cuts words by " + in_quotes(cut.pattern));
-}
+constexpr int32_t kByte = 6;
 
 // ---- tokens ----
 
 class TokenReader {
  public:
-  TokenReader(const JsonObject& file, const JsonObject& model) : file_(file), model_(model) {}
+  TokenReader(const JsonObject& file, const JsonObject& model, Family family)
+      : file_(file), model_(model), family_(family) {}
 
   void read(MadeFile& made) {
     read_vocabulary();
@@ -181,8 +57,17 @@ class TokenReader {
     }
     made.texts("tokenizer.ggml.tokens", names);
     made.integers("tokenizer.ggml.token_type", kinds);
-    made.texts("tokenizer.ggml.merges", merges());
+    if (family_ == Family::Unigram) {
+      made.reals("tokenizer.ggml.scores", scores_by_id(names.size()));
+    } else {
+      made.texts("tokenizer.ggml.merges", merges());
+    }
+    made.integers("tokenizer.rlx.strips_left", strips_left_);
+    made.integers("tokenizer.rlx.strips_right", strips_right_);
   }
+
+  // Of characters that no token has; nullopt where there is none.
+  [[nodiscard]] std::optional<int64_t> unknown_id() const { return id_of(unknown_); }
 
   [[nodiscard]] std::optional<int64_t> id_of(const std::string& token) const {
     const auto found = ids_.find(token);
@@ -192,8 +77,18 @@ class TokenReader {
 
  private:
   int32_t kind_of(const std::string& name) const {
+    if (family_ != Family::Bytes && name == unknown_) return kUnknown;
     const auto added = added_.find(name);
-    return added == added_.end() ? kNormal : added->second;
+    if (added != added_.end()) return added->second;
+    return has_byte_tokens_ && is_byte_name(name) ? kByte : kNormal;
+  }
+
+  // <0x41>
+  static bool is_byte_name(const std::string& name) {
+    constexpr std::string_view kDigits = "0123456789ABCDEF";
+    return name.size() == 6 && name.starts_with("<0x") && name.back() == '>' &&
+           kDigits.find(name[3]) != std::string_view::npos &&
+           kDigits.find(name[4]) != std::string_view::npos;
   }
 
   void add(const std::string& name, const JsonValue* id) {
@@ -207,9 +102,50 @@ class TokenReader {
   }
 
   void read_vocabulary() {
+    has_byte_tokens_ = family_ != Family::Bytes && is_true(model_, "byte_fallback");
+    unknown_ = text_or_empty(model_, "unk_token");
+    if (family_ == Family::Unigram) {
+      read_pieces();
+      return;
+    }
     const JsonObject* vocabulary = find_object(model_, "vocab");
     if (vocabulary == nullptr) not_read("a tokenizer without a vocabulary");
     for (const JsonMember& member : *vocabulary) add(member.key, &member.value);
+  }
+
+  // [piece, score] each, in the order of their ids.
+  void read_pieces() {
+    const JsonValue* list = find(model_, "vocab");
+    if (list == nullptr || list->array() == nullptr) not_read("a tokenizer without a vocabulary");
+    for (const JsonValue& item : *list->array()) {
+      const JsonArray* pair = item.array();
+      if (pair == nullptr || pair->size() != 2 || pair->front().string() == nullptr)
+        not_read("a tokenizer with a piece that is not a text and its score");
+      const auto* real = std::get_if<double>(&pair->back().data);
+      const int64_t* whole = pair->back().integer();
+      if (real == nullptr && whole == nullptr)
+        not_read("a tokenizer with a piece whose score is no number");
+      const JsonValue id{static_cast<int64_t>(scores_.size())};
+      add(*pair->front().string(), &id);
+      scores_.push_back(real ? *real : static_cast<double>(*whole));
+    }
+    const JsonValue* unknown = find(model_, "unk_id");
+    const int64_t* id = unknown ? unknown->integer() : nullptr;
+    if (id == nullptr || *id < 0 || *id >= static_cast<int64_t>(scores_.size())) return;
+    unknown_ = *list->array()->at(static_cast<size_t>(*id)).array()->front().string();
+  }
+
+  std::vector<float> scores_by_id(size_t count) const {
+    std::vector<float> scores(count, 0.0F);
+    for (size_t i = 0; i < scores_.size(); ++i) scores[i] = static_cast<float>(scores_[i]);
+    return scores;
+  }
+
+  // Found in text before it is normalised: spaces are not yet marked there, while the mark in the
+  // name of such a token stands for one. Merges make it of spaces as well.
+  bool is_made_of_spaces(const std::string& name) const {
+    return family_ == Family::MergedPieces && name.find(kSpaceMark) != std::string::npos &&
+           ids_.contains(name);
   }
 
   void read_added() {
@@ -220,12 +156,16 @@ class TokenReader {
       const JsonObject* token = item.object();
       const std::string name = token ? text_or_empty(*token, "content") : "";
       if (name.empty()) not_read("a tokenizer with an added token that has no content");
-      for (const std::string_view trait : {"single_word", "lstrip", "rstrip"}) {
-        if (is_true(*token, trait))
-          not_read("a tokenizer whose token " + in_quotes(name) + " is " + std::string(trait));
-      }
+      if (is_true(*token, "single_word"))
+        not_read("a tokenizer whose token " + in_quotes(name) + " is single_word");
+      const bool is_special = is_true(*token, "special");
+      const bool is_piece = !is_special && is_made_of_spaces(name);
       add(name, find(*token, "id"));
-      added_[name] = is_true(*token, "special") ? kControl : kUserDefined;
+      if (is_piece) continue;
+      added_[name] = is_special ? kControl : kUserDefined;
+      const auto id = static_cast<int32_t>(ids_.at(name));
+      if (is_true(*token, "lstrip")) strips_left_.push_back(id);
+      if (is_true(*token, "rstrip")) strips_right_.push_back(id);
     }
   }
 
@@ -248,6 +188,12 @@ class TokenReader {
 
   const JsonObject& file_;
   const JsonObject& model_;
+  Family family_;
+  bool has_byte_tokens_ = false;
+  std::string unknown_;  // a token; empty: none
+  std::vector<double> scores_;
+  std::vector<int32_t> strips_left_;
+  std::vector<int32_t> strips_right_;
   std::map<std::string, int64_t> ids_;
   std::map<std::string, int32_t> added_;  // with their kinds
   int64_t last_ = -1;
@@ -295,9 +241,13 @@ std::string named_token(const JsonObject& settings, std::string_view name) {
 
 void add_ids(const Config& config, const JsonObject& settings, const Frame& frame,
              const TokenReader& tokens, MadeFile& made) {
+  // Kinds of GGUF files have ids of their own where none are said.
+  for (const std::string_view key : {"bos_token_id", "eos_token_id", "unknown_token_id"})
+    made.integer("tokenizer.ggml." + std::string(key), -1);
   const auto add = [&](const std::string& key, std::optional<int64_t> id) {
     if (id) made.integer("tokenizer.ggml." + key, *id);
   };
+  add("unknown_token_id", tokens.unknown_id());
   auto begin = tokens.id_of(frame.begin);
   if (!frame.begin.empty() && !begin)
     not_read("a tokenizer that begins text with " + in_quotes(frame.begin) + ", which is no token");
@@ -334,24 +284,39 @@ void add_templates(const std::string& folder, const JsonObject& settings, MadeFi
     made.text(kTemplateKey, std::move(*file));
 }
 
+Family family_of(const JsonObject& file, const JsonObject& model) {
+  const std::string type = text_or_empty(model, "type");
+  if (type == "Unigram") return Family::Unigram;
+  if (type != "BPE") not_read("a tokenizer of type " + in_quotes(type));
+  if (!text_or_empty(model, "continuing_subword_prefix").empty() ||
+      !text_or_empty(model, "end_of_word_suffix").empty())
+    not_read("a tokenizer with marks at parts of words");
+  if (has_step(file, "pre_tokenizer", "pretokenizers", "ByteLevel")) return Family::Bytes;
+  if (is_true(model, "ignore_merges")) not_read("a tokenizer of pieces that ignores merges");
+  if (!is_true(model, "fuse_unk") && !text_or_empty(model, "unk_token").empty() &&
+      !is_true(model, "byte_fallback"))
+    not_read("a tokenizer with a token for each unknown character");
+  return Family::MergedPieces;
+}
+
 // All keys, or none: `model` comes last, and without it nothing reads the others.
 void add_tokenizer(const std::string& folder, const JsonObject& file, const Config& config,
                    MadeFile& made, Diagnostics& diagnostics) {
   const JsonObject* model = find_object(file, "model");
-  if (model == nullptr || text_or_empty(*model, "type") != "BPE")
-    not_read("a tokenizer of type " +
-             in_quotes(model ? text_or_empty(*model, "type") : std::string("none")));
-  if (is_true(*model, "byte_fallback")) not_read("a tokenizer with tokens for single bytes");
-  if (!text_or_empty(*model, "continuing_subword_prefix").empty() ||
-      !text_or_empty(*model, "end_of_word_suffix").empty())
-    not_read("a tokenizer with marks at parts of words");
+  if (model == nullptr) not_read("a tokenizer without a model");
+  const Family family = family_of(file, *model);
   const auto settings = read_json_file(folder, "tokenizer_config.json", diagnostics);
-  made.text("tokenizer.ggml.pre", std::string(name_of_cut(file, *model)));
-  TokenReader tokens(file, *model);
+  if (family == Family::Bytes) {
+    made.text("tokenizer.ggml.pre", std::string(name_of_cut(file, *model)));
+  } else {
+    add_piece_rules(file, family, made);
+  }
+  TokenReader tokens(file, *model, family);
   tokens.read(made);
   add_ids(config, settings.value_or(JsonObject()), find_frame(file), tokens, made);
   add_templates(folder, settings.value_or(JsonObject()), made, diagnostics);
-  made.text("tokenizer.ggml.model", "gpt2");
+  constexpr std::array kNames = {"gpt2", "llama", "t5"};  // by Family
+  made.text("tokenizer.ggml.model", kNames.at(static_cast<size_t>(family)));
 }
 
 }  // namespace

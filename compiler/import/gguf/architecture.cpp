@@ -46,6 +46,14 @@ constexpr Architecture kArchitectures[] = {
      .windows = Windows::Periods,
      .window_period = 4},
     {.name = "granite", .pairs = RopePairs::Neighbours, .has_scales = true},
+    {.name = "gpt-oss",
+     .activation = Activation::ClampedSilu,
+     .may_have_experts = true,
+     .ffn_norm = "post_attention_norm",
+     .has_sinks = true,
+     .windows = Windows::Periods,
+     .window_period = 2,
+     .scales_local_rope = true},
 };
 
 }  // namespace

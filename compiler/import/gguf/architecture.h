@@ -15,7 +15,9 @@ enum class RopePairs : uint8_t { Neighbours, Halves };
 enum class QkNorm : uint8_t { None, Heads, Rows };
 // Where the norms of a block stand: before it, or behind it before the residual, or both.
 enum class NormPlaces : uint8_t { Before, BeforeAndAfter, After };
-enum class Activation : uint8_t { Silu, GeluTanh };
+// Of the gate, which the other projection multiplies. ClampedSilu: both are clamped, silu's slope
+// is another, and 1 is added to the other projection (gpt-oss).
+enum class Activation : uint8_t { Silu, GeluTanh, ClampedSilu };
 // Layers whose queries see a window of keys alone: none; or in periods, of which the last layer
 // sees all. A file that gives a window to an architecture of None is taken without.
 enum class Windows : uint8_t { None, Periods };
@@ -26,11 +28,14 @@ struct Architecture {
   QkNorm qk_norm = QkNorm::None;
   NormPlaces norms = NormPlaces::Before;
   Activation activation = Activation::Silu;
-  bool is_packed = false;         // q, k, v in one tensor; gate and up in another
-  bool may_have_experts = false;  // softmax over all, the best k of them, renormalised
-  bool scales_embedding = false;  // by the root of its width
-  bool has_scales = false;        // embedding_scale, residual_scale and logit_scale
-  bool has_temperature = false;   // q grows with the logarithm of its position
+  bool is_packed = false;                  // q, k, v in one tensor; gate and up in another
+  bool may_have_experts = false;           // softmax over all, the best k of them, renormalised
+  std::string_view ffn_norm = "ffn_norm";  // the norm before the second block
+  double norm_offset = 0;                  // added to gammas that do not hold it already
+  bool has_sinks = false;                  // each head's softmax has one score more
+  bool scales_embedding = false;           // by the root of its width
+  bool has_scales = false;                 // embedding_scale, residual_scale and logit_scale
+  bool has_temperature = false;            // q grows with the logarithm of its position
   Windows windows = Windows::None;
   int64_t window_period = 0;   // where the file gives none
   int64_t default_window = 0;  // where the file gives none; 0: no window then

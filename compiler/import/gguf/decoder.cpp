@@ -90,7 +90,9 @@ class EntryBuilder {
 
   std::string norm(const std::string& x, const std::string& name, int64_t size) {
     weights_.vector(name + ".weight", size);
-    return node("rms_norm", {x, name + ".weight"}, name, {{"eps", model_.eps}});
+    Attributes attributes = {{"eps", model_.eps}};
+    if (architecture_.norm_offset != 0) attributes["gamma_offset"] = architecture_.norm_offset;
+    return node("rms_norm", {x, name + ".weight"}, name, std::move(attributes));
   }
 
   // x times the rows of `name`.weight, with the bias that the file may have.
@@ -148,7 +150,7 @@ class EntryBuilder {
     const std::string h = before_block(x, p + "attn_norm");
     const std::string attended =
         joined(x, attention(index, p, h), p + "post_attention_norm", p + "attended");
-    const std::string f = before_block(attended, p + "ffn_norm");
+    const std::string f = before_block(attended, p + std::string(architecture_.ffn_norm));
     const std::string y = model_.experts > 0 ? expert_ffn(p, f) : ffn(p, f);
     return joined(attended, y, p + "post_ffw_norm", p + "out");
   }
@@ -229,6 +231,13 @@ class EntryBuilder {
     return attributes;
   }
 
+  // A score of each head's softmax that no value belongs to; none in most architectures.
+  std::optional<std::string> sinks(const std::string& p) {
+    if (!architecture_.has_sinks) return std::nullopt;
+    weights_.vector(p + "attn_sinks.weight", model_.heads);
+    return p + "attn_sinks.weight";
+  }
+
   std::string attention(int64_t index, const std::string& p, const std::string& h) {
     const Heads rows = projections(p, h);
     const std::string q_heads = normed_heads(rows.q, p + "attn_q_norm", model_.heads);
@@ -239,8 +248,8 @@ class EntryBuilder {
     const std::string v =
         appended(p + "v_cache", as_heads(rows.v, model_.kv_heads, model_.value_dim));
     const std::string y =
-        node("attention", {q, k, v, std::nullopt, std::nullopt, "held", "position"}, p + "attn",
-             attention_attributes(index));
+        node("attention", {q, k, v, std::nullopt, std::nullopt, "held", "position", sinks(p)},
+             p + "attn", attention_attributes(index));
     const int64_t width = model_.heads * model_.value_dim;
     const std::string flat =
         node("reshape", {y}, p + "attn.rows", {{"shape", Ints{1, tokens_, width}}});
@@ -249,7 +258,21 @@ class EntryBuilder {
 
   // ---- what follows attention ----
 
+  // min(gate, 7) * sigmoid(1.702 min(gate, 7)) * (clamp(up, -7, 7) + 1)
+  std::string clamped_gated(const std::string& gate, const std::string& up,
+                            const std::string& output) {
+    constexpr double kLimit = 7;
+    constexpr double kSlope = 1.702;
+    const std::string g = node("clamp", {gate}, gate + ".clamped", {{"max", kLimit}});
+    const std::string u = node("clamp", {up}, up + ".clamped", {{"min", -kLimit}, {"max", kLimit}});
+    const std::string open = node("sigmoid", {scaled(g, kSlope, gate + ".steep")}, gate + ".open");
+    const std::string active = node("mul", {g, open}, gate + ".active");
+    const std::string raised = node("affine", {u}, up + ".raised", {{"add", 1.0}});
+    return node("mul", {active, raised}, output);
+  }
+
   std::string gated(const std::string& gate, const std::string& up, const std::string& output) {
+    if (architecture_.activation == Activation::ClampedSilu) return clamped_gated(gate, up, output);
     const bool is_silu = architecture_.activation == Activation::Silu;
     const std::string active = node(is_silu ? "silu" : "gelu_tanh", {gate}, gate + ".active");
     return node("mul", {active, up}, output);
@@ -271,15 +294,24 @@ class EntryBuilder {
     return product(y, p + "ffn_down", model_.width, rows);
   }
 
+  // Of each expert; nullopt where the file has none.
+  std::optional<std::string> expert_bias(const std::string& name, int64_t rows) {
+    if (!weights_.has(name + ".bias")) return std::nullopt;
+    const Tensor* bias = weights_.matrix(name + ".bias", {model_.experts, rows});
+    if (bias == nullptr || bias->dtype == DType::f32) return name + ".bias";
+    return node("cast", {bias->name}, bias->name + ".f32", to(DType::f32));
+  }
+
   // Rows of x [tokens, used, K] times the matrix of the expert that `chosen` names for each.
   std::string expert_product(const std::string& x, const std::string& name, const Tensor* w,
                              const std::string& chosen) {
     if (w == nullptr) return x;
+    const std::optional<std::string> bias = expert_bias(name, w->shape[1]);
     if (is_block_type(w->dtype)) {
-      return node("dequant_grouped_matmul", {x, w->name, chosen}, name,
+      return node("dequant_grouped_matmul", {x, w->name, chosen, bias}, name,
                   {{"scheme", std::string(name_of(w->dtype))}});
     }
-    return node("grouped_matmul", {x, w->name, chosen}, name, {{"trans_w", true}});
+    return node("grouped_matmul", {x, w->name, chosen, bias}, name, {{"trans_w", true}});
   }
 
   // Shares of the chosen experts [tokens, used, 1]: a softmax over all, of which the best are
@@ -394,7 +426,9 @@ void add_rope(const Hyperparameters& model, int64_t context, WeightSet& weights,
   bool has_local = false;
   for (const bool is_local : model.is_local) has_local = has_local || is_local;
   add_tables(kRope, angles, context, {}, graph);
-  if (has_local) add_tables(kLocalRope, model.local_rope, context, {}, graph);
+  RopeAngles local = model.local_rope;
+  if (model.architecture->scales_local_rope) local.factors = angles.factors;
+  if (has_local) add_tables(kLocalRope, local, context, {}, graph);
   if (has_temperature(model, context))
     add_tables(kQueryRope, angles, context, temperatures(model, context), graph);
 }

@@ -254,9 +254,12 @@ class Reader {
     read_.experts_used = keys_.integer_in(key("expert_used_count"), 1, experts);
     const double scale = real_or("expert_weights_scale", 0);
     if (scale != 0) read_.expert_scale = scale;
+    // A softmax over the chosen experts is one over all that is brought to a sum of 1 again.
+    constexpr int64_t kSoftmaxOfChosen = 3;
     const int64_t gate = keys_.integer_in(key("expert_gating_func"), 0, kMaxHeads, 1);
     const bool is_normed = keys_.flag(key("expert_weights_norm")).value_or(true);
-    if (architecture_.may_have_experts && gate <= 1 && is_normed) return;
+    if (architecture_.may_have_experts && (gate == kSoftmaxOfChosen || (gate <= 1 && is_normed)))
+      return;
     keys_.fail(DiagCode::UnsupportedOp,
                std::string(architecture_.name) + " with experts " +
                    (architecture_.may_have_experts

@@ -104,8 +104,12 @@ class TextReader {
     if (!model || *model == "none") return {};
     choose_kind(*model);
     read_tokens();
-    read_scores();
-    if (kind_->kind == TokenizerKind::BytePairs) read_merges();
+    if (merges_by_rank()) {
+      keys_.find(key("scores"));  // some files have them; merges alone count
+      read_merges();
+    } else {
+      read_scores();
+    }
     read_ids();
     read_templates();
     return pack();
@@ -198,11 +202,14 @@ class TextReader {
     return bytes.value_or(std::string(name));
   }
 
+  // Pieces are merged by scores, and by a list of merges where there are none.
+  [[nodiscard]] bool merges_by_rank() const {
+    const bool is_listed = !keys_.find(key("scores")) && keys_.find(key("merges"));
+    return kind_->kind == TokenizerKind::BytePairs ||
+           (kind_->kind == TokenizerKind::Scores && is_listed);
+  }
+
   void read_scores() {
-    if (kind_->kind == TokenizerKind::BytePairs) {
-      keys_.find(key("scores"));  // some files have them; merges alone count
-      return;
-    }
     const Array* found = array("scores", true);
     const auto numbers = found ? numbers_of(*found) : std::nullopt;
     if (!numbers) throw NotRead{"a tokenizer without scores"};
@@ -256,6 +263,30 @@ class TextReader {
     adds_end_ = keys_.flag(key("add_eos_token")).value_or(kind_->adds_end) && end_ >= 0;
     has_prefix_ = keys_.flag(key("add_space_prefix")).value_or(true);
     trims_ = keys_.flag(key("remove_extra_whitespaces")).value_or(false);
+    read_own_keys();
+  }
+
+  // What other files than GGUF say of their tokenizers.
+  void read_own_keys() {
+    const auto ids = [this](std::string_view name) {
+      std::vector<uint32_t> read;
+      const Value* value = keys_.find("tokenizer.rlx." + std::string(name));
+      const auto* list = value ? std::get_if<Array>(value) : nullptr;
+      const auto numbers = list ? numbers_of(*list) : std::nullopt;
+      for (const Value& number : numbers.value_or(std::vector<Value>())) {
+        const auto* id = std::get_if<int64_t>(&number);
+        if (id == nullptr || *id < 0 || *id >= static_cast<int64_t>(kinds_.size())) continue;
+        const TokenKind kind = kinds_[static_cast<size_t>(*id)];
+        if (kind == TokenKind::Control || kind == TokenKind::UserDefined)
+          read.push_back(static_cast<uint32_t>(*id));
+      }
+      return read;
+    };
+    takes_white_space_ = keys_.flag("tokenizer.rlx.white_space_is_space").value_or(false);
+    has_prefix_once_ = keys_.flag("tokenizer.rlx.space_prefix_once").value_or(false);
+    has_prefix_at_start_ = keys_.flag("tokenizer.rlx.space_prefix_at_start").value_or(false);
+    strips_left_ = ids("strips_left");
+    strips_right_ = ids("strips_right");
   }
 
   // The model's own template, and those with names of their own.
@@ -290,6 +321,8 @@ class TextReader {
     const auto map = byte_vector(charsmap());
     const auto stops = builder_.CreateVector(stop_ids_);
     const auto templates = builder_.CreateVector(templates_);
+    const auto left = builder_.CreateVector(strips_left_);
+    const auto right = builder_.CreateVector(strips_right_);
     fb::TextBuilder text(builder_);
     text.add_kind(kind_->kind);
     if (splitter_ != nullptr) {
@@ -306,6 +339,11 @@ class TextReader {
     // Byte-level BPE leaves spaces as they are, whatever the keys' defaults say.
     const bool marks_spaces = kind_->kind != TokenizerKind::BytePairs;
     text.add_add_space_prefix(marks_spaces && has_prefix_);
+    text.add_space_prefix_once(marks_spaces && has_prefix_ && has_prefix_once_);
+    text.add_space_prefix_at_start(marks_spaces && has_prefix_ && has_prefix_at_start_);
+    text.add_white_space_is_space(marks_spaces && takes_white_space_);
+    text.add_strips_left(left);
+    text.add_strips_right(right);
     text.add_remove_extra_spaces(marks_spaces && trims_);
     text.add_add_begin(adds_begin_);
     text.add_add_end(adds_end_);
@@ -340,6 +378,11 @@ class TextReader {
   bool adds_end_ = false;
   bool has_prefix_ = true;
   bool trims_ = false;
+  bool takes_white_space_ = false;
+  bool has_prefix_once_ = false;
+  bool has_prefix_at_start_ = false;
+  std::vector<uint32_t> strips_left_;
+  std::vector<uint32_t> strips_right_;
   flatbuffers::FlatBufferBuilder builder_;
   std::vector<flatbuffers::Offset<fb::ChatTemplate>> templates_;
 };

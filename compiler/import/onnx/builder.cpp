@@ -98,7 +98,7 @@ std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attri
             .place = place_,
             .source = source_};
   for (size_t i = 0; i < output_count; ++i) node.outputs.push_back(graph_.add_value({}));
-  const NodeId id = graph_.add_node(std::move(node));
+  const NodeId id = add_node(std::move(node));
   Diagnostics faults;
   if (!check_and_infer(graph_, id, faults)) refuse(faults, std::string(op));
   const std::vector<ValueId> outputs = graph_.node(id).outputs;
@@ -107,6 +107,45 @@ std::vector<ValueId> Builder::emit_all(std::string_view op, Inputs inputs, Attri
       throw Refusal{.code = DiagCode::Limit, .message = "the output " + *fault, .hint = ""};
   }
   return fold(graph_.node(id)).value_or(outputs);
+}
+
+NodeId Builder::add_node(Node node) {
+  const NodeId id = graph_.add_node(std::move(node));
+  if (open_bodies_.back() != 0) body_of_node_.emplace(index_of(id), open_bodies_.back());
+  return id;
+}
+
+size_t Builder::begin_body() {
+  open_bodies_.push_back(++last_body_);
+  return last_body_;
+}
+
+void Builder::end_body() {
+  open_bodies_.pop_back();
+}
+
+ValueId Builder::add_body_input(const std::string& name, TensorType type) {
+  const ValueId id = graph_.add_value({.type = std::move(type), .origin = ValueOrigin::Input});
+  suggest_name(id, name);
+  return id;
+}
+
+std::vector<ValueId> Builder::emit_control(std::string_view op, Inputs inputs,
+                                           Attributes attributes, std::vector<Body> bodies,
+                                           const std::vector<TensorType>& types) {
+  expect_nodes(1);
+  ++node_count_;
+  Node node{.name = stem_,
+            .op = std::string(op),
+            .inputs = std::move(inputs),
+            .attributes = std::move(attributes),
+            .place = place_,
+            .source = source_};
+  for (const TensorType& type : types) node.outputs.push_back(graph_.add_value({.type = type}));
+  const std::vector<ValueId> outputs = node.outputs;
+  const NodeId id = add_node(std::move(node));
+  bodies_.emplace(index_of(id), std::move(bodies));
+  return outputs;
 }
 
 void Builder::expect_nodes(uint64_t count) const {
@@ -174,11 +213,16 @@ std::set<std::string> Builder::inputs_behind(ValueId id) const {
     open.pop_back();
     if (!seen.insert(index_of(next)).second) continue;
     const Value& value = graph_.value(next);
-    if (value.origin == ValueOrigin::Input) names.insert(value.name);
+    // Inputs of bodies have no names here.
+    if (value.origin == ValueOrigin::Input && !value.name.empty()) names.insert(value.name);
     if (!value.producer) continue;
     for (const auto& input : graph_.node(*value.producer).inputs) {
       if (input) open.push_back(*input);
     }
+    const auto bodies = bodies_.find(index_of(*value.producer));
+    if (bodies == bodies_.end()) continue;
+    for (const Body& body : bodies->second)
+      open.insert(open.end(), body.outputs.begin(), body.outputs.end());
   }
   return names;
 }
@@ -189,6 +233,32 @@ void Builder::suggest_name(ValueId id, const std::string& name) {
 
 std::string Builder::fresh_name(const std::string& stem) {
   return used_names_.fresh(name_fault(stem + "._999999") ? "value" : stem);
+}
+
+// What the results need, in order; marks the values.
+std::vector<NodeId> Builder::live_nodes(const std::vector<ValueId>& results,
+                                        std::vector<bool>& is_needed) const {
+  for (const ValueId id : results) is_needed[index_of(id)] = true;
+  const std::vector<NodeId>& order = graph_.order();
+  std::vector<NodeId> live;
+  for (size_t i = order.size(); i-- > 0;) {
+    const Node& node = graph_.node(order[i]);
+    if (std::none_of(node.outputs.begin(), node.outputs.end(),
+                     [&](ValueId id) { return is_needed[index_of(id)]; })) {
+      continue;
+    }
+    live.push_back(order[i]);
+    for (const auto& input : node.inputs) {
+      if (input) is_needed[index_of(*input)] = true;
+    }
+    const auto bodies = bodies_.find(index_of(order[i]));
+    if (bodies == bodies_.end()) continue;
+    for (const Body& body : bodies->second) {
+      for (const ValueId output : body.outputs) is_needed[index_of(output)] = true;
+    }
+  }
+  std::reverse(live.begin(), live.end());
+  return live;
 }
 
 SourceGraph Builder::finish(const std::vector<Output>& outputs) {
@@ -220,23 +290,8 @@ SourceGraph Builder::finish(const std::vector<Output>& outputs) {
   }
   for (const ValueId input : graph_.inputs) used_names_.insert(graph_.value(input).name);
 
-  // What the results need.
   std::vector<bool> is_needed(graph_.value_count(), false);
-  for (const ValueId id : results) is_needed[index_of(id)] = true;
-  const std::vector<NodeId>& order = graph_.order();
-  std::vector<NodeId> live;
-  for (size_t i = order.size(); i-- > 0;) {
-    const Node& node = graph_.node(order[i]);
-    if (std::none_of(node.outputs.begin(), node.outputs.end(),
-                     [&](ValueId id) { return is_needed[index_of(id)]; })) {
-      continue;
-    }
-    live.push_back(order[i]);
-    for (const auto& input : node.inputs) {
-      if (input) is_needed[index_of(*input)] = true;
-    }
-  }
-  std::reverse(live.begin(), live.end());
+  const std::vector<NodeId> live = live_nodes(results, is_needed);
 
   // Names, in the order of the values.
   std::vector<std::string> names(graph_.value_count());
@@ -270,6 +325,7 @@ SourceGraph Builder::finish(const std::vector<Output>& outputs) {
     (constant->second.is_param ? source.params : source.constants).push_back(std::move(tensor));
   }
   NumberedNames node_names;
+  std::unordered_map<size_t, std::vector<SourceNode>> nodes_of_body;
   for (const NodeId id : live) {
     const Node& node = graph_.node(id);
     const std::string stem = name_fault(node.name + "._999999") ? "node" : node.name;
@@ -283,7 +339,21 @@ SourceGraph Builder::finish(const std::vector<Output>& outputs) {
       written.outputs.push_back(name_of_value(output, written.name + ".out"));
     for (const auto& [name, value] : node.attributes)
       written.attributes.emplace(name, source_of(value));
-    entry.nodes.push_back(std::move(written));
+    // The nodes of its bodies were written before it.
+    const auto bodies = bodies_.find(index_of(id));
+    for (size_t i = 0; bodies != bodies_.end() && i < bodies->second.size(); ++i) {
+      const Body& body = bodies->second[i];
+      SourceBody& inner =
+          written.bodies.emplace_back(SourceBody{.place = node.place, .name = body.name});
+      for (const ValueId input : body.inputs)
+        inner.inputs.push_back(name_of_value(input, written.name + ".in"));
+      inner.nodes = std::move(nodes_of_body[body.index]);
+      for (const ValueId output : body.outputs)
+        inner.outputs.push_back(name_of_value(output, written.name + ".out"));
+    }
+    const auto around = body_of_node_.find(index_of(id));
+    (around == body_of_node_.end() ? entry.nodes : nodes_of_body[around->second])
+        .push_back(std::move(written));
   }
   source.entries.push_back(std::move(entry));
   return source;

@@ -42,6 +42,22 @@ class Builder {
   std::vector<ValueId> emit_all(std::string_view op, Inputs inputs, Attributes attributes,
                                 size_t output_count);
 
+  // A sub-graph of a node: what is emitted between begin_body and end_body, which may read what was
+  // made before. Bodies stand inside each other.
+  struct Body {
+    std::string name;
+    std::vector<ValueId> inputs;
+    std::vector<ValueId> outputs;
+    size_t index = 0;  // of begin_body
+  };
+  size_t begin_body();
+  void end_body();
+  // An input of the body that is open.
+  ValueId add_body_input(const std::string& name, TensorType type);
+  // A node with bodies, whose results are of these types. What it is made of was checked.
+  std::vector<ValueId> emit_control(std::string_view op, Inputs inputs, Attributes attributes,
+                                    std::vector<Body> bodies, const std::vector<TensorType>& types);
+
   // Throws Refusal where as many more nodes are more than a graph may have: for what is unrolled,
   // before it is.
   void expect_nodes(uint64_t count) const;
@@ -69,6 +85,9 @@ class Builder {
   };
   std::optional<std::vector<ValueId>> fold(const Node& node);
   std::string fresh_name(const std::string& stem);
+  NodeId add_node(Node node);
+  [[nodiscard]] std::vector<NodeId> live_nodes(const std::vector<ValueId>& results,
+                                               std::vector<bool>& is_needed) const;
 
   std::string file_;
   Options options_;
@@ -81,6 +100,11 @@ class Builder {
   std::unordered_map<size_t, std::string> names_;  // of the file
   NumberedNames used_names_;
   uint64_t node_count_ = 0;
+  // Nodes of bodies stand in graph_ before the node that has the body.
+  std::vector<size_t> open_bodies_ = {0};  // the innermost last; 0: the graph itself
+  size_t last_body_ = 0;
+  std::unordered_map<size_t, size_t> body_of_node_;       // by node; not those of 0
+  std::unordered_map<size_t, std::vector<Body>> bodies_;  // by node
 };
 
 }  // namespace rlx::onnx_import

@@ -3,11 +3,13 @@
 // decided branches in place.
 #include "compiler/import/onnx/model_importer.h"
 
+#include <algorithm>
 #include <map>
 
 #include "compiler/import/check_source.h"
 #include "compiler/import/const_input.h"
 #include "compiler/import/names.h"
+#include "compiler/import/onnx/control_flow.h"
 #include "compiler/import/onnx/node_counts.h"
 #include "compiler/import/onnx/op_table.h"
 #include "compiler/import/onnx/refusal.h"
@@ -156,8 +158,9 @@ class ModelImporter {
         }
         continue;
       }
-      const bool is_branch = domain.empty() && node.op_type() == "If";
-      if (is_branch || find_onnx_op(domain, node.op_type()) != nullptr) continue;
+      if (is_control_flow(domain, node.op_type()) ||
+          find_onnx_op(domain, node.op_type()) != nullptr)
+        continue;
       const auto version = opsets.find(domain);
       const OnnxGap gap = gap_of(domain, node.op_type());
       report(node, path, i,
@@ -424,35 +427,49 @@ class ModelImporter {
     return attributes;
   }
 
-  void import_node(const onnx::NodeProto& node, Scope& scope, int index) {
-    const std::string domain = domain_of(node.domain());
-    const auto version = scope.opsets.find(domain);
-    const int64_t opset = version == scope.opsets.end() ? 1 : version->second;
-    Inputs inputs = inputs_of(node, scope);
-    AttributeMap attributes = attributes_of(node, scope);
+  static int64_t opset_of(const onnx::NodeProto& node, const Scope& scope) {
+    const auto version = scope.opsets.find(domain_of(node.domain()));
+    return version == scope.opsets.end() ? 1 : version->second;
+  }
+
+  // Where the next nodes come from.
+  void set_origin(const onnx::NodeProto& node, const Scope& scope, int index) {
     const std::string name = node_name(node);
     builder_.set_origin(name_fault(name) ? "node" : name,
                         place(scope.path + "node " + std::to_string(index)),
-                        node.op_type() + "-" + std::to_string(opset));
+                        node.op_type() + "-" + std::to_string(opset_of(node, scope)));
+  }
+
+  void import_node(const onnx::NodeProto& node, Scope& scope, int index) {
+    const std::string domain = domain_of(node.domain());
+    const int64_t opset = opset_of(node, scope);
+    Inputs inputs = inputs_of(node, scope);
+    AttributeMap attributes = attributes_of(node, scope);
+    set_origin(node, scope, index);
     if (const onnx::FunctionProto* function = find_function(node)) {
       call_function(*function, node, std::move(inputs), std::move(attributes), scope);
       return;
     }
     NodeReader reader(context_, node, opset, std::move(inputs), std::move(attributes));
-    if (domain.empty() && node.op_type() == "If") {
-      import_branch(reader, node, scope);
-      return;
+    if (is_control_flow(domain, node.op_type())) {
+      import_control(reader, node, scope, index);
+    } else {
+      translate(reader, domain, node);
     }
-    const OnnxOp* row = find_onnx_op(domain, node.op_type());
-    if (row == nullptr)
-      throw Refusal{.message = std::string(gap_of(domain, node.op_type()).why),
-                    .hint = std::string(gap_of(domain, node.op_type()).help)};
-    row->translate(reader, *row);
     reader.check_all_used();
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;
       define(scope, node.output(i), reader.outputs().at(static_cast<size_t>(i)).value());
     }
+  }
+
+  static void translate(NodeReader& reader, const std::string& domain,
+                        const onnx::NodeProto& node) {
+    const OnnxOp* row = find_onnx_op(domain, node.op_type());
+    if (row == nullptr)
+      throw Refusal{.message = std::string(gap_of(domain, node.op_type()).why),
+                    .hint = std::string(gap_of(domain, node.op_type()).help)};
+    row->translate(reader, *row);
   }
 
   void define(Scope& scope, const std::string& name, ValueId id) {
@@ -493,24 +510,48 @@ class ModelImporter {
     take_results(function.output(), inner, node, scope);
   }
 
-  void import_branch(NodeReader& reader, const onnx::NodeProto& node, Scope& scope) {
-    const Tensor& condition = reader.known(0, "the condition");
-    if (condition.integers.size() != 1) reader.refuse("the condition has more than one element");
-    const auto* branch =
-        reader.attribute(condition.integers.front() != 0 ? "then_branch" : "else_branch");
-    if (branch == nullptr || !branch->has_g()) reader.refuse("the branch has no graph");
+  void import_control(NodeReader& reader, const onnx::NodeProto& node, Scope& scope, int index) {
+    std::vector<ValueId> counts;
+    const ControlFlow control{
+        .put =
+            [&](const onnx::GraphProto& graph, const std::vector<ValueId>& inputs) {
+              return put(graph, inputs, node, scope, index);
+            },
+        .max_iterations = options_.max_iterations,
+        .counts = counts};
+    import_control_flow(reader, control);
+    for (const ValueId count : counts) {
+      // Inside another body it is no output of the model.
+      if (scope.depth == 0) counts_.push_back({.name = node_name(node) + ".count", .value = count});
+    }
+  }
+
+  // The nodes of a graph inside a node, which sees the names around it.
+  std::vector<ValueId> put(const onnx::GraphProto& graph, const std::vector<ValueId>& inputs,
+                           const onnx::NodeProto& node, Scope& scope, int index) {
     Scope inner = enter(scope, node);
     inner.outer = &scope;
     inner.opsets = scope.opsets;
     inner.call = scope.call;
     const size_t errors = diagnostics_.error_count();
-    list_gaps(branch->g().node(), inner.opsets, inner.depth, inner.path);
+    list_gaps(graph.node(), inner.opsets, inner.depth, inner.path);
     if (diagnostics_.error_count() > errors) throw SkippedNode();
-    import_initializers(branch->g(), inner);
-    import_nodes(branch->g().node(), inner);
-    std::vector<std::string> names;
-    for (const auto& output : branch->g().output()) names.push_back(output.name());
-    take_results(names, inner, node, scope);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inner.values[graph.input(static_cast<int>(i)).name()] = inputs[i];
+    import_initializers(graph, inner);
+    import_nodes(graph.node(), inner);
+    set_origin(node, scope, index);
+    std::vector<ValueId> outputs;
+    for (const onnx::ValueInfoProto& output : graph.output()) {
+      const std::optional<ValueId>* found = inner.find(output.name());
+      if (found == nullptr)
+        throw Refusal{
+            .code = DiagCode::UnknownValue,
+            .message = "its graph does not define its output " + in_quotes(output.name())};
+      if (!found->has_value()) throw SkippedNode();
+      outputs.push_back(**found);
+    }
+    return outputs;
   }
 
   static Scope enter(const Scope& scope, const onnx::NodeProto& node) {
@@ -560,6 +601,12 @@ class ModelImporter {
     }
     if (is_good() && outputs.empty()) error(DiagCode::BadField, "the graph has no outputs");
     if (!is_good()) return;
+    for (Builder::Output& count : counts_) {
+      if (name_fault(count.name)) count.name = "loop.count";
+      while (std::ranges::find(outputs, count.name, &Builder::Output::name) != outputs.end())
+        count.name += "_";
+      outputs.push_back(count);
+    }
     result_.graph = builder_.finish(outputs);
     const std::string& name = model_->graph().name();
     result_.graph->name = name_fault(name) ? "model" : name;
@@ -579,6 +626,7 @@ class ModelImporter {
   Functions functions_;
   std::set<std::pair<std::string, std::string>> listed_functions_;
   std::set<std::string> symbols_;
+  std::vector<Builder::Output> counts_;  // of loops whose results are padded
 };
 
 }  // namespace

@@ -21,6 +21,8 @@ struct OnnxOptions {
   std::map<std::string, std::variant<std::string, Tensor>> fixed_inputs;
   std::string folder;         // where external data is looked for
   bool keep_symbols = false;  // what is not bound stays a symbol of the graph
+  // Of loops whose end only the run knows, the most trips; none: they are refused.
+  std::optional<int64_t> max_iterations = std::nullopt;
 };
 
 struct OnnxResult {

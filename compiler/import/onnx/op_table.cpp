@@ -61,8 +61,6 @@ constexpr OnnxGap kDataDependent = {"the size of its result depends on data",
 constexpr OnnxGap kSequences = {"rlx has no sequences and no optional values",
                                 "export the model with plain tensors"};
 constexpr OnnxGap kStrings = {"rlx has no strings", "move it before the model, to the host"};
-constexpr OnnxGap kLoops = {"rlx has no loops",
-                            "export the model with its loop unrolled, or its body as a model"};
 constexpr OnnxGap kNotYet = {"no op of rlx expresses it",
                              "rewrite it with the operators that `rlxc ops --onnx` lists"};
 constexpr OnnxGap kImages = {"images are decoded before the model", "pass pixels as an input"};
@@ -88,8 +86,6 @@ constexpr std::array kGaps = {
     GapRow{"StringSplit", kStrings},
     GapRow{"RegexFullMatch", kStrings},
     GapRow{"TfIdfVectorizer", kStrings},
-    GapRow{"Loop", kLoops},
-    GapRow{"Scan", kLoops},
     GapRow{"ImageDecoder", kImages},
 };
 
@@ -115,7 +111,7 @@ std::vector<OnnxOperator> onnx_ops() {
     RLX_CHECK(!row.empty(), "opsets.def has no row of " + name);
     operators.push_back({.domain = {}, .name = name, .opsets = row.mapped()});
   };
-  add("If");
+  for (const char* name : {"If", "Loop", "Scan"}) add(name);
   for (const auto& [name, row] : all_rows()) add(std::string(name));
   RLX_CHECK(opsets.empty(), "opsets.def has a row of " + opsets.begin()->first);
   for (const auto& [name, row] : rows_of_microsoft())

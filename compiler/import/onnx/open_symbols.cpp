@@ -36,13 +36,22 @@ struct Sample {
   std::vector<int64_t> numbers;
 };
 
+// Calls visit(node) for the nodes of a list and of bodies inside them, in order.
+template <typename Nodes, typename Visitor>
+void visit_nodes(Nodes& nodes, const Visitor& visit) {
+  for (auto& node : nodes) {
+    visit(node);
+    for (auto& body : node.bodies) visit_nodes(body.nodes, visit);
+  }
+}
+
 // Calls `number` for each integer in attributes of the graph's nodes, in order.
 template <typename Graph, typename Visitor>
 void visit_numbers(Graph& graph, Visitor number) {
   for (auto& entry : graph.entries) {
-    for (auto& node : entry.nodes) {
+    visit_nodes(entry.nodes, [&](auto& node) {
       for (auto& [name, value] : node.attributes) number(node, name, value);
-    }
+    });
   }
 }
 
@@ -79,13 +88,18 @@ Sample sample_of(const SourceGraph& graph) {
   for (const SourceTensor& constant : graph.constants)
     sample.fixed.push_back(text_of(constant, true));
   for (const SourceEntry& entry : graph.entries) {
-    for (const SourceNode& node : entry.nodes) {
+    visit_nodes(entry.nodes, [&sample](const SourceNode& node) {
       std::string text = "node " + in_quotes(node.name) + " " + node.op;
       for (const auto& input : node.inputs) text += "\n" + input.value_or("");
       for (const std::string& output : node.outputs) text += "\n" + output;
       for (const auto& [name, value] : node.attributes) text += "\n" + name + text_of(value);
+      for (const SourceBody& body : node.bodies) {
+        text += "\nbody " + body.name + " of " + std::to_string(body.nodes.size());
+        for (const std::string& input : body.inputs) text += "\n" + input;
+        for (const std::string& output : body.outputs) text += "\n" + output;
+      }
       sample.fixed.push_back(std::move(text));
-    }
+    });
   }
   visit_numbers(graph, [&](const SourceNode&, const std::string&, const SourceAttribute& value) {
     if (const auto* integer = std::get_if<int64_t>(&value)) sample.numbers.push_back(*integer);
@@ -232,7 +246,8 @@ class OpenImporter {
 
   bool check_count(const SourceGraph& graph) {
     size_t nodes = 0;
-    for (const SourceEntry& entry : graph.entries) nodes += entry.nodes.size();
+    for (const SourceEntry& entry : graph.entries)
+      visit_nodes(entry.nodes, [&nodes](const SourceNode&) { ++nodes; });
     if (nodes > kMostNodes) {
       error("symbols of a model with more than 2^15 nodes cannot be kept");
       return false;

@@ -75,6 +75,21 @@ bool check_per_batch(InferContext& ctx, size_t input, const char* name, const Di
                                           ", wanted a scalar or [" + to_string(batch) + "]");
 }
 
+// A sink is one more score of its query head's softmax, which no value belongs to: the weights of
+// the keys sum to less than 1, and lse counts it. A query without keys gives 0, and lse is the
+// sink.
+bool check_sinks(InferContext& ctx, int64_t heads) {
+  if (!ctx.has_input(kAttentionSinks)) return true;
+  const TensorType& sinks = ctx.input(kAttentionSinks);
+  if (!is_float(sinks.dtype)) {
+    return ctx.fail(DiagCode::BadDtype,
+                    "sinks is " + std::string(name_of(sinks.dtype)) + ", wanted a float type");
+  }
+  if (sinks.shape == Shape{heads}) return true;
+  return ctx.fail(DiagCode::BadShape, "sinks is " + to_string(sinks) + ", wanted [" +
+                                          std::to_string(heads) + "], one score per query head");
+}
+
 bool infer_attention(InferContext& ctx) {
   std::vector<std::optional<TensorType>> inputs;
   for (size_t i = 0; i < ctx.input_count(); ++i) {
@@ -88,7 +103,8 @@ bool infer_attention(InferContext& ctx) {
   if (!problem) return false;
   if (!check_mask(ctx, *problem) || !check_bias(ctx, *problem) ||
       !check_per_batch(ctx, kAttentionKvLen, "kv_len", problem->batch) ||
-      !check_per_batch(ctx, kAttentionQStart, "q_start", problem->batch)) {
+      !check_per_batch(ctx, kAttentionQStart, "q_start", problem->batch) ||
+      !check_sinks(ctx, problem->heads)) {
     return false;
   }
   ctx.set_output(0, {.dtype = ctx.dtype(kAttentionQ), .shape = attention_output_shape(*problem)});
@@ -100,7 +116,8 @@ bool infer_attention(InferContext& ctx) {
 }
 
 constexpr uint32_t kAttentionOptional[] = {kAttentionK,    kAttentionV,     kAttentionMask,
-                                           kAttentionBias, kAttentionKvLen, kAttentionQStart};
+                                           kAttentionBias, kAttentionKvLen, kAttentionQStart,
+                                           kAttentionSinks};
 constexpr std::string_view kAttentionLayouts[] = {"bshd", "bhsd", "bsd"};
 constexpr std::string_view kPackings[] = {"none", "3hd", "gqa"};
 constexpr std::string_view kAttentionAlignments[] = {"end", "start"};
@@ -134,11 +151,11 @@ constexpr AttrSpec kAttentionAttrs[] = {
 constexpr OpDef kAttentionOps[] = {
     {.name = "attention",
      .signature =
-         "attention(q, k, v, [mask], [bias], [kv_len], [q_start]; num_heads, "
+         "attention(q, k, v, [mask], [bias], [kv_len], [q_start], [sinks]; num_heads, "
          "num_kv_heads=num_heads, head_dim, v_head_dim=head_dim, q_layout=bshd, "
          "kv_layout=bshd, out_layout=q_layout, packed=none, causal=false, causal_align=end, "
          "window_left=-1, window_right=-1, scale=1/sqrt(head_dim), softcap=0) -> y, [lse]",
-     .inputs = {1, 7},
+     .inputs = {1, 8},
      .outputs = {1, 2},
      .attrs = kAttentionAttrs,
      .infer = infer_attention,

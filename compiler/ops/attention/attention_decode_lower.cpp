@@ -93,7 +93,7 @@ void emit_merge(LowerContext& ctx, const AttentionProblem& problem, const Attent
   const DType real = attention_arithmetic(o);
   const int64_t rows = problem.batch * problem.heads * problem.q_tokens;
   auto dispatch = ctx.dispatch<KernelId::attention_decode>();
-  // y and lse alone, of all operands.
+  // y, lse and sinks alone, of all operands.
   AttentionOperands results = o;
   results.mask.reset();
   results.bias.reset();
@@ -142,7 +142,10 @@ bool emit_attention_decode(LowerContext& ctx, const AttentionCall& call) {
   {
     auto dispatch = ctx.dispatch<KernelId::attention_decode>();
     AttentionOperands operands = o;
-    if (partial) operands.lse.reset();
+    if (partial) {
+      operands.lse.reset();
+      operands.sinks.reset();
+    }
     define_attention(dispatch, problem, operands);
     define_vector_attention(dispatch, ctx, problem, operands);
     dispatch.define("RLX_MERGE", 0)

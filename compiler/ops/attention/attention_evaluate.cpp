@@ -39,6 +39,7 @@ struct Operands {
   Operand bias;
   std::vector<int64_t> kv_len;  // by batch
   std::vector<int64_t> q_start;
+  const Tensor* sinks = nullptr;  // by query head
 };
 
 std::vector<int64_t> per_batch(const Tensor& given, int64_t batch) {
@@ -67,7 +68,8 @@ Operands gather_operands(const EvaluateContext& ctx, const AttentionProblem& pro
       .mask = masking(kAttentionMask),
       .bias = masking(kAttentionBias),
       .kv_len = std::vector<int64_t>(static_cast<size_t>(problem.batch), problem.kv_tokens),
-      .q_start = {}};
+      .q_start = {},
+      .sinks = ctx.has_input(kAttentionSinks) ? &ctx.input(kAttentionSinks) : nullptr};
   if (ctx.has_input(kAttentionKvLen)) {
     operands.kv_len = per_batch(ctx.input(kAttentionKvLen), problem.batch);
     for (int64_t& count : operands.kv_len) count = std::clamp<int64_t>(count, 0, problem.kv_tokens);
@@ -123,8 +125,14 @@ double evaluate_query(const Operands& o, int64_t b, int64_t h, int64_t i, Tensor
     has_nan = has_nan || std::isnan(scores[at]);
     top = std::max(top, scores[at]);
   }
+  if (o.sinks != nullptr) {
+    const double sink = o.sinks->floats[static_cast<size_t>(h)];
+    has_nan = has_nan || std::isnan(sink);
+    top = std::max(top, sink);
+  }
   if (top == minus_infinity && !has_nan) return minus_infinity;  // y stays 0
   double sum = 0;
+  if (o.sinks != nullptr) sum = std::exp(o.sinks->floats[static_cast<size_t>(h)] - top);
   for (size_t j = 0; j < scores.size(); ++j) {
     if (is_allowed[j]) sum += std::exp(scores[j] - top);
   }

@@ -59,33 +59,38 @@ Tiling choose_tiling(const AttentionProblem& problem, DType real, const FullDevi
   return tiling;
 }
 
-Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t which) {
-  const size_t input = problem.packed == "none" ? which : 0;
-  TensorRef ref = ctx.input(input);
-  HeadsView view = attention_view(problem, which, ref.strides);
-  // The head stride of bsd is a multiple of the last stride, so a last stride of 1 is all that the
-  // kernel needs.
-  if (view.dim != 1) {
-    ref = ctx.dense_input(input);
-    view = attention_view(problem, which, ref.strides);
-  }
-  const bool values = which == 2;
+// q, k or v in a tensor that holds it under the problem's layout.
+Heads heads_in(const AttentionProblem& problem, uint32_t which, const TensorRef& ref) {
+  const HeadsView view = attention_view(problem, which, ref.strides);
   const int64_t heads = which == 0 ? problem.heads : problem.kv_heads;
   const Dim tokens = which == 0 ? problem.q_tokens : problem.kv_tokens;
   TensorRef moved{.buffer = ref.buffer,
                   .offset_bytes = ref.offset_bytes + view.offset * element_bytes(ref.dtype()),
                   .type = {.dtype = ref.dtype(),
                            .shape = {problem.batch, heads, tokens,
-                                     values ? problem.v_head_dim : problem.head_dim}},
+                                     which == 2 ? problem.v_head_dim : problem.head_dim}},
                   .strides = {view.batch, view.head, view.token, view.dim}};
   return {.ref = moved, .view = view};
 }
 
-std::optional<Heads> masking(const LowerContext& ctx, const AttentionProblem& problem,
-                             size_t input) {
-  if (!ctx.has_input(input)) return std::nullopt;
+Heads heads_of(LowerContext& ctx, const AttentionProblem& problem, uint32_t which) {
+  const size_t input = problem.packed == "none" ? which : 0;
   const TensorRef ref = ctx.input(input);
-  return Heads{.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
+  // The head stride of bsd is a multiple of the last stride, so a last stride of 1 is all that the
+  // kernel needs.
+  const bool is_dense = attention_view(problem, which, ref.strides).dim == 1;
+  return heads_in(problem, which, is_dense ? ref : ctx.dense_input(input));
+}
+
+Heads results_in(const AttentionProblem& problem, TensorRef y) {
+  const HeadsView view = attention_output_view(problem);
+  y.type.shape = {problem.batch, problem.heads, problem.q_tokens, problem.v_head_dim};
+  y.strides = {view.batch, view.head, view.token, view.dim};
+  return {.ref = y, .view = view};
+}
+
+Heads mask_in(const AttentionProblem& problem, const TensorRef& ref) {
+  return {.ref = ref, .view = attention_mask_view(problem, ref.shape(), ref.strides)};
 }
 
 using AttentionDispatch = DispatchBuilder<AttentionParams>;
@@ -145,22 +150,22 @@ std::string attends_text(DType dtype) {
 }
 
 AttentionOperands operands_of(LowerContext& ctx, const AttentionProblem& problem) {
-  TensorRef y = ctx.output(0);
-  const HeadsView y_view = attention_output_view(problem);
-  y.type.shape = {problem.batch, problem.heads, problem.q_tokens, problem.v_head_dim};
-  y.strides = {y_view.batch, y_view.head, y_view.token, y_view.dim};
   const auto optional_input = [&](size_t input) {
     return ctx.has_input(input) ? std::optional(ctx.input(input)) : std::nullopt;
+  };
+  const auto masking = [&](size_t input) {
+    return ctx.has_input(input) ? std::optional(mask_in(problem, ctx.input(input))) : std::nullopt;
   };
   return {.q = heads_of(ctx, problem, 0),
           .k = heads_of(ctx, problem, 1),
           .v = heads_of(ctx, problem, 2),
-          .y = {.ref = y, .view = y_view},
-          .mask = masking(ctx, problem, kAttentionMask),
-          .bias = masking(ctx, problem, kAttentionBias),
+          .y = results_in(problem, ctx.output(0)),
+          .mask = masking(kAttentionMask),
+          .bias = masking(kAttentionBias),
           .kv_len = optional_input(kAttentionKvLen),
           .q_start = optional_input(kAttentionQStart),
-          .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt};
+          .lse = ctx.has_output(1) ? std::optional(ctx.output(1)) : std::nullopt,
+          .sinks = optional_input(kAttentionSinks)};
 }
 
 // ---- the choice ----
@@ -294,6 +299,7 @@ Dim bytes_touched(const AttentionOperands& o) {
   for (const Heads* heads : {&o.q, &o.k, &o.v, &o.y}) bytes += byte_size(heads->ref.type);
   if (o.mask) bytes += byte_size(o.mask->ref.type);
   if (o.bias) bytes += byte_size(o.bias->ref.type);
+  if (o.sinks) bytes += byte_size(o.sinks->type);
   return bytes;
 }
 
@@ -309,6 +315,33 @@ StepWork work_of(const AttentionCall& call) {
 
 std::span<const Offer<AttentionCall>> attention_offers() {
   return kAttentionOffers;
+}
+
+AttentionCall attention_of_types(const AttentionProblem& problem,
+                                 const std::vector<std::optional<TensorType>>& inputs) {
+  const auto tensor = [&](size_t input) -> std::optional<TensorRef> {
+    if (input >= inputs.size() || !inputs[input]) return std::nullopt;
+    return dense_ref({}, *inputs[input]);
+  };
+  const auto masking = [&](size_t input) -> std::optional<Heads> {
+    const std::optional<TensorRef> ref = tensor(input);
+    return ref ? std::optional(mask_in(problem, *ref)) : std::nullopt;
+  };
+  const auto heads = [&](uint32_t which) {
+    return heads_in(problem, which, tensor(problem.packed == "none" ? which : 0).value());
+  };
+  const TensorType y = {inputs[kAttentionQ]->dtype, attention_output_shape(problem)};
+  return {.problem = problem,
+          .operands = {.q = heads(0),
+                       .k = heads(1),
+                       .v = heads(2),
+                       .y = results_in(problem, dense_ref({}, y)),
+                       .mask = masking(kAttentionMask),
+                       .bias = masking(kAttentionBias),
+                       .kv_len = tensor(kAttentionKvLen),
+                       .q_start = tensor(kAttentionQStart),
+                       .lse = std::nullopt,
+                       .sinks = tensor(kAttentionSinks)}};
 }
 
 bool lower_attention(LowerContext& ctx) {

@@ -29,6 +29,7 @@ struct AttentionOperands {
   std::optional<TensorRef> kv_len;   // a scalar or one per batch
   std::optional<TensorRef> q_start;  // likewise
   std::optional<TensorRef> lse;
+  std::optional<TensorRef> sinks;  // one per query head
 };
 
 // What the table of attention's kernels is asked of.
@@ -37,6 +38,10 @@ struct AttentionCall {
   AttentionOperands operands;
 };
 bool has_free_sizes(const AttentionCall& call);
+// For the table, to ask before there are places: dense inputs of these types, by position, and a
+// result of q's type.
+AttentionCall attention_of_types(const AttentionProblem& problem,
+                                 const std::vector<std::optional<TensorType>>& inputs);
 
 // Dtype as the kernels' sources name it.
 std::string dtype_text(const TensorRef& ref);
@@ -125,6 +130,12 @@ void define_attention(DispatchBuilder<Params>& dispatch, const AttentionProblem&
   };
   per_batch("KV_LEN", o.kv_len, &Params::kv_len);
   per_batch("Q_START", o.q_start, &Params::q_start);
+  dispatch.define("RLX_HAS_SINKS", o.sinks ? 1 : 0);
+  if (o.sinks) {
+    dispatch.define("RLX_SINKS", dtype_text(*o.sinks))
+        .define("RLX_SINKS_STRIDE", o.sinks->strides[0])
+        .read(&Params::sinks, *o.sinks);
+  }
   dispatch.define("RLX_HAS_LSE", o.lse ? 1 : 0);
   if (o.lse) dispatch.write(&Params::lse, *o.lse);
   dispatch.work(bytes_touched(o), flops_of(problem));

@@ -19,6 +19,7 @@ enum AttentionInput : uint32_t {
   kAttentionBias,
   kAttentionKvLen,
   kAttentionQStart,
+  kAttentionSinks,
 };
 
 // Where element (b, head, s, d) of a tensor stands, in elements: offset + b * batch + head * head +

@@ -127,7 +127,13 @@ bool infer_rope_append(InferContext& ctx) {
     return ctx.fail(DiagCode::BadArity, "has " + std::to_string(ctx.node().outputs.size()) +
                                             " outputs, wanted " + std::to_string(outputs));
   }
-  ctx.set_output(0, ctx.input(kQ));
+  TensorType queries = ctx.input(kQ);
+  if (ctx.attrs().has("q_dtype")) queries.dtype = ctx.attrs().dtype("q_dtype");
+  if (!is_short_float(queries.dtype)) {
+    return ctx.fail(DiagCode::BadAttribute, "q_dtype is " + std::string(name_of(queries.dtype)) +
+                                                ", wanted f32, f16 or bf16");
+  }
+  ctx.set_output(0, queries);
   ctx.set_output(1, ctx.input(appends(ctx) ? kKCache : kK));
   if (appends(ctx)) ctx.set_output(2, ctx.input(kVCache));
   return true;
@@ -173,7 +179,7 @@ Tensor appended(const EvaluateContext& ctx, RopeAppendInput cache, Tensor rows) 
 }
 
 bool evaluate_rope_append(EvaluateContext& ctx) {
-  ctx.output(0) = rotated(ctx, kQ, ctx.input(kQ).type.dtype);
+  ctx.output(0) = rotated(ctx, kQ, ctx.output_type(0).dtype);
   Tensor keys = rotated(ctx, kK, ctx.output_type(1).dtype);
   if (!appends(ctx)) {
     ctx.output(1) = std::move(keys);
@@ -330,6 +336,8 @@ void emit(LowerContext& ctx, const Operands& operands) {
               ", " + std::to_string(width) + (width == 1 ? " pair" : " pairs") + " a thread");
   if (operands.y_k.dtype() != operands.k.dtype())
     dispatch.define("RLX_CACHE", std::string(name_of(operands.y_k.dtype())));
+  if (operands.y_q.dtype() != operands.q.dtype())
+    dispatch.define("RLX_QUERIES", std::string(name_of(operands.y_q.dtype())));
   if (ctx.has_input(kRowPositions)) {
     const TensorRef positions = ctx.input(kRowPositions);
     dispatch.define("RLX_POSITIONS", std::string(name_of(positions.dtype())))
@@ -362,12 +370,13 @@ constexpr AttrSpec kRopeAppendAttrs[] = {
      .type = AttrType::String,
      .default_text = "\"bhsd\"",
      .choices = kRopeAppendLayouts},
+    {.name = "q_dtype", .type = AttrType::DTypeName, .consumed_by_infer = true},
 };
 constexpr OpDef kRopeAppendOps[] = {
     {.name = "rope_append",
      .signature = "rope_append(q, k, [v], cos, sin, [positions], [k_cache], [v_cache]; style=neox, "
                   "position_offset=0, "
-                  "inverse=false, kv_layout=bhsd) -> q', k', [v']",
+                  "inverse=false, kv_layout=bhsd, q_dtype) -> q', k', [v']",
      .inputs = {5, 8},
      .outputs = {2, 3},
      .attrs = kRopeAppendAttrs,

@@ -152,6 +152,7 @@ const OpDef kGathers[] = {
      .infer = infer_gather,
      .evaluate = evaluate_gather,
      .lower = lower_gather,
+     .index_inputs = 1u << 1,
      .keeps_f32 = 1u << 1},
     {.name = "embedding",
      .signature = "embedding(table, ids; padding_idx, out_dtype) -> y",
@@ -160,6 +161,7 @@ const OpDef kGathers[] = {
      .infer = infer_gather,
      .evaluate = evaluate_gather,
      .lower = lower_gather,
+     .index_inputs = 1u << 1,
      .keeps_f32 = 1u << 1},
 };
 

@@ -218,14 +218,16 @@ const OpDef kGatherNdOps[] = {
      .attrs = kElementsAttrs,
      .infer = infer_elements,
      .evaluate = evaluate_gather_nd,
-     .lower = lower_gather_nd},
+     .lower = lower_gather_nd,
+     .index_inputs = 1u << 1},
     {.name = "gather_nd",
      .signature = "gather_nd(x, index; batch_dims=0, oob=\"clamp\") -> y",
      .inputs = {2, 2},
      .attrs = kNdAttrs,
      .infer = infer_nd,
      .evaluate = evaluate_gather_nd,
-     .lower = lower_gather_nd},
+     .lower = lower_gather_nd,
+     .index_inputs = 1u << 1},
 };
 
 }  // namespace

@@ -305,6 +305,7 @@ constexpr OpDef kKvAppendOps[] = {
      .infer = infer_kv_append,
      .evaluate = evaluate_kv_append,
      .lower = lower_kv_append,
+     .index_inputs = 1u << 2,
      .takes_type_of_first = true},
 };
 

@@ -46,6 +46,8 @@ LoweringState::LoweringState(const Module& module_in, const Graph& graph_in,
       refs_(graph_in.value_count()),
       places_(graph_in.value_count()),
       channels_last_(graph_in.value_count()) {
+  if (options.target != nullptr && options.target->device.is_cpu())
+    program.defines["RLX_PAIRED_LOADS"] = "1";
   for (uint32_t i = 0; i < graph.inputs.size(); ++i) {
     const Value& value = graph.value(graph.inputs[i]);
     const BufferId buffer = program.add_buffer({.name = value.name,

@@ -113,6 +113,7 @@ ReduceChain reduce_chain(const LowerContext& ctx) {
                         .name = names.back(),
                         .dtype = operand.dtype(),
                         .four = four_of(ctx, operand, shape)});
+    chain.in_pieces.push_back(operands.back().four == Four::Piece);
     chain.macros += offset_macro(k, operand, shape);
     chain.prologue += operands.back().load_one(0);
   }

@@ -22,6 +22,7 @@ struct ReduceChain {
   // Sets value_x, value_y, value_z and value_w, those of this element and its next three; empty
   // where rows or operands do not come in fours.
   std::string prologue_of_four;
+  std::vector<bool> in_pieces;  // of each operand: prologue_of_four loads four neighbours at once
   uint64_t steps = 0;
 };
 

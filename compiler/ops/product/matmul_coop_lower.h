@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "compiler/ops/lowering/conv_window.h"
 #include "compiler/ops/product/matmul_lower.h"
+#include "compiler/ops/product/window_lines.h"
 
 namespace rlx {
 
@@ -16,13 +16,6 @@ std::string coop_refusal(const OfferContext& at, const FusedProduct& fused);
 double coop_time(const OfferContext& at, const FusedProduct& fused);
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused);
 
-// The lines of a are windows of two spatial dims (shaders/vulkan/lib/window_lines.glsl) instead of
-// rows of a matrix.
-struct WindowLines {
-  Window window;
-  bool in_pieces =
-      false;  // channels are neighbours, each pixel is whole aligned pieces of 16 bytes
-};
 // The same where product.a.ref is an image [N, C, H, W] and b [n, taps * C] is dense and aligned to
 // 16 bytes; a's strides are not read.
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);

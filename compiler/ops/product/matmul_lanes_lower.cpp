@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "compiler/dispatch/size_words.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "schema/rounding.h"
 
@@ -57,10 +58,196 @@ LaneChoice choose_lane_tile(const LaneSize& size, const DeviceModel& device) {
   return narrow < wide ? LaneChoice{kNarrow, narrow} : LaneChoice{kWide, wide};
 }
 
+using LaneDispatch = DispatchBuilder<MatmulParams>;
+
+// ---- sizes as words, so that products of other sizes run the same instance ----
+
+// What the kernel is told of a product, and with it of windows.
+struct LaneProblem {
+  Product product;
+  std::optional<WindowLines> lines;
+};
+
+// Words stand for a product whose sizes are all fixed, and not for nothing.
+bool takes_words(const LaneProblem& problem) {
+  const Product& product = problem.product;
+  return !has_free_sizes(FusedProduct{product}) &&
+         (!problem.lines || !has_free_sizes(problem.lines->window)) && product.m > 0 &&
+         product.n > 0 && product.k > 0;
+}
+
+Strides words_of(SizeWords& words, Strides strides) {
+  for (Dim& stride : strides) stride = words.word(stride);
+  return strides;
+}
+
+void put_words(SizeWords& words, ProductOperand& operand) {
+  operand.batch = words_of(words, operand.batch);
+  operand.line = words.word(operand.line);
+  operand.depth = words.word(operand.depth);
+}
+
+void put_words(SizeWords& words, AddedOperand& added) {
+  added.batch = words_of(words, added.batch);
+  added.m = words.word(added.m);
+  added.n = words.word(added.n);
+}
+
+// The lines and depths of windows are made of the words that lead the kernel through the images.
+void put_words(SizeWords& words, Product& product, WindowLines& lines) {
+  Window& window = lines.window;
+  const Dim images = product.m / window.out_count();
+  const Dim channels = product.k / window.taps();
+  for (Dim& size : window.in) size = words.word(size);
+  for (Dim& size : window.out) size = words.word(size);
+  product.m = words.word(images) * window.out_count();
+  product.k = words.word(channels) * window.taps();
+  TensorRef& x = product.a.ref;
+  x.strides = words_of(words, x.strides);
+}
+
+LaneProblem in_words(SizeWords& words, LaneProblem problem) {
+  Product& product = problem.product;
+  if (problem.lines) {
+    product.a.batch = words_of(words, product.a.batch);
+    put_words(words, product, *problem.lines);
+  } else {
+    product.m = words.word(product.m);
+    product.k = words.word(product.k);
+    put_words(words, product.a);
+  }
+  product.n = words.word(product.n);
+  for (Dim& size : product.batch) size = words.word(size);
+  put_words(words, product.b);
+  if (product.bias) put_words(words, *product.bias);
+  if (product.residual) put_words(words, *product.residual);
+  if (product.y_lines) {
+    product.y_lines->batch = words_of(words, product.y_lines->batch);
+    product.y_lines->line = words.word(product.y_lines->line);
+  }
+  return problem;
+}
+
+// The elements from the first to the last that a dim of `count`, each `stride` on, adds.
+Dim reach_of(const Dim& count, const Dim& stride) {
+  return (count - 1) * stride;
+}
+
+Dim reach_of(const Shape& batch, const Strides& strides) {
+  Dim reach = 0;
+  for (size_t i = 0; i < strides.size(); ++i) reach += reach_of(batch[i], strides[i]);
+  return reach;
+}
+
+// As many elements, one after the other, as the kernel reaches from the view's first one on.
+TensorRef reached(const TensorRef& ref, const Dim& farthest) {
+  return {.buffer = ref.buffer,
+          .offset_bytes = ref.offset_bytes,
+          .type = {.dtype = ref.dtype(), .shape = {farthest + 1}},
+          .strides = {1}};
+}
+
+// The windows' channel 0 is x's first element, whatever C is.
+Dim window_reach(const LaneProblem& problem) {
+  const Window& window = problem.lines->window;
+  const Strides& strides = problem.product.a.ref.strides;
+  return reach_of(problem.product.m / window.out_count(), strides[0]) +
+         reach_of(problem.product.k / window.taps(), strides[1]) +
+         reach_of(window.in[1], strides[2]) + reach_of(window.in[2], strides[3]);
+}
+
+// The views are replaced by what the kernel reaches of them, by the words that it goes by.
+void put_reaches(LaneProblem& problem) {
+  Product& product = problem.product;
+  const auto operand = [&](ProductOperand& of, const Dim& lines) {
+    of.ref = reached(of.ref, reach_of(product.batch, of.batch) + reach_of(lines, of.line) +
+                                 reach_of(product.k, of.depth));
+  };
+  const auto added = [&](AddedOperand& of) {
+    of.ref = reached(of.ref, reach_of(product.batch, of.batch) + reach_of(product.m, of.m) +
+                                 reach_of(product.n, of.n));
+  };
+  if (problem.lines) {
+    product.a.ref =
+        reached(product.a.ref, reach_of(product.batch, product.a.batch) + window_reach(problem));
+  } else {
+    operand(product.a, product.m);
+  }
+  operand(product.b, product.n);
+  if (product.bias) added(*product.bias);
+  if (product.residual) added(*product.residual);
+  const Dim line = product.y_lines ? product.y_lines->line : product.n;
+  const Dim entries = product.y_lines ? reach_of(product.batch, product.y_lines->batch)
+                                      : reach_of(batch_count(product), product.m * product.n);
+  product.y = reached(product.y, entries + reach_of(product.m, line) + product.n - 1);
+}
+
+// ---- the dispatch ----
+
+// Gives the alignment that reads of a ask for; 0 where they ask for none.
+uint32_t define_lane_rows(const LowerContext& ctx, LaneDispatch& dispatch, const Product& product) {
+  const std::string axis = vector_axis(ctx, product.a, product.m, product.k);
+  dispatch.define("RLX_WINDOWS", 0)
+      .size("RLX_A_LINE", product.a.line)
+      .size("RLX_A_DEPTH", product.a.depth)
+      .define("RLX_A_VECTOR", axis)
+      .define("RLX_ODD_DEPTHS", product.k.divides_by(2) ? 0 : 1);
+  return vector_bytes(product.a.ref, axis != "1");
+}
+
+uint32_t define_lane_windows(LaneDispatch& dispatch, const Product& product,
+                             const WindowLines& lines) {
+  const TensorRef& x = product.a.ref;
+  define_window(dispatch, lines.window);
+  dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
+      .size("RLX_CHANNELS", product.k / lines.window.taps())
+      .size("RLX_X_N", x.strides[0])
+      .size("RLX_X_C", x.strides[1])
+      .size("RLX_X_H", x.strides[2])
+      .size("RLX_X_W", x.strides[3])
+      .define("RLX_ODD_DEPTHS", lines.in_pieces || product.k.divides_by(2) ? 0 : 1);
+  return vector_bytes(x, lines.in_pieces);
+}
+
+bool emit_lane_tiles(LowerContext& ctx, const LaneProblem& given) {
+  const LaneSize size = lane_size(given.product);
+  const LaneTile tile = choose_lane_tile(size, ctx.device()).tile;
+  const Dim groups = ceil_div(given.product.m, LaneTile::kRows) *
+                     ceil_div(given.product.n, tile.columns()) * batch_count(given.product);
+  SizeWords words;
+  LaneProblem problem = takes_words(given) ? in_words(words, given) : given;
+  const Product& product = problem.product;
+  auto dispatch = ctx.dispatch<KernelId::matmul_lanes>();
+  define_product(ctx, dispatch, product, ProductPass::Whole);
+  const uint32_t a_bytes = problem.lines ? define_lane_windows(dispatch, product, *problem.lines)
+                                         : define_lane_rows(ctx, dispatch, product);
+  const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
+  words.give(dispatch);
+  dispatch.workgroup({LaneTile::kLanes, 1, 1})
+      .define("RLX_VECTORS", tile.vectors)
+      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
+      .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
+      .size("RLX_B_LINE", product.b.line)
+      .size("RLX_B_DEPTH", product.b.depth)
+      .define("RLX_B_VECTOR", b_axis)
+      .grid(split_grid(groups))
+      .work(least_bytes(given.product), flops_of(given.product))
+      .estimate(
+          [size, tile](const DeviceModel& device) { return lane_microseconds(size, tile, device); })
+      .reason(reason_of(product, "eight lanes: " + std::to_string(LaneTile::kRows) + "x" +
+                                     std::to_string(tile.columns()) + " tile, " +
+                                     to_string(groups) + " workgroups"));
+  if (takes_words(given)) put_reaches(problem);
+  bind_operands(dispatch, product, a_bytes, vector_bytes(product.b.ref, b_axis != "1"));
+  bind_epilogue(ctx, dispatch, product);
+  if (may_replace_residual(given.product)) dispatch.allow_in_place(given.product.residual->ref);
+  return true;
+}
+
 }  // namespace
 
 bool is_for_lanes(const DeviceModel& device) {
-  return device.lane_tiles.products > 0;
+  return device.is_cpu();
 }
 
 std::string lanes_refusal(const OfferContext&, const FusedProduct& fused) {
@@ -73,37 +260,17 @@ double lanes_time(const OfferContext& at, const FusedProduct& fused) {
 }
 
 bool emit_lanes(LowerContext& ctx, const FusedProduct& fused) {
-  const Product& product = fused.product;
-  const LaneSize size = lane_size(product);
-  const LaneTile tile = choose_lane_tile(size, ctx.device()).tile;
-  const Dim groups = ceil_div(product.m, LaneTile::kRows) * ceil_div(product.n, tile.columns()) *
-                     batch_count(product);
-  auto dispatch = ctx.dispatch<KernelId::matmul_lanes>();
-  define_product(ctx, dispatch, product, ProductPass::Whole);
-  const std::string a_axis = vector_axis(ctx, product.a, product.m, product.k);
-  const std::string b_axis = vector_axis(ctx, product.b, product.n, product.k);
-  dispatch.workgroup({LaneTile::kLanes, 1, 1})
-      .define("RLX_VECTORS", tile.vectors)
-      .define("RLX_PAIRED_LOADS", 1)
-      .define("RLX_A", std::string(name_of(product.a.ref.dtype())))
-      .define("RLX_B", std::string(name_of(product.b.ref.dtype())))
-      .size("RLX_A_LINE", product.a.line)
-      .size("RLX_A_DEPTH", product.a.depth)
-      .size("RLX_B_LINE", product.b.line)
-      .size("RLX_B_DEPTH", product.b.depth)
-      .define("RLX_A_VECTOR", a_axis)
-      .define("RLX_B_VECTOR", b_axis)
-      .grid(split_grid(groups))
-      .work(least_bytes(product), flops_of(product))
-      .estimate(
-          [size, tile](const DeviceModel& device) { return lane_microseconds(size, tile, device); })
-      .reason(reason_of(product, "eight lanes: " + std::to_string(LaneTile::kRows) + "x" +
-                                     std::to_string(tile.columns()) + " tile, " +
-                                     to_string(groups) + " workgroups"));
-  bind_operands(dispatch, product, vector_bytes(product.a.ref, a_axis != "1"),
-                vector_bytes(product.b.ref, b_axis != "1"));
-  bind_epilogue(ctx, dispatch, product);
-  return true;
+  return emit_lane_tiles(ctx, {.product = fused.product, .lines = {}});
+}
+
+bool emit_lanes(LowerContext& ctx, const Product& product, const WindowLines& lines) {
+  return emit_lane_tiles(ctx, {.product = product, .lines = lines});
+}
+
+double window_lanes_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k,
+                         int64_t batches) {
+  const LaneSize size{.m = m.bound(), .n = n, .k = k, .batches = batches};
+  return choose_lane_tile(size, at.device()).microseconds;
 }
 
 }  // namespace rlx

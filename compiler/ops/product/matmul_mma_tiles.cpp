@@ -36,7 +36,8 @@ constexpr std::array<MmaTile, 9> kHalfTiles = {{
     {.m = 64, .n = 96, .warps_m = 4},
     {.m = 64, .n = 128, .warps_m = 4, .warps_n = 2},
 }};
-constexpr std::array<MmaTile, 10> kFloatTiles = {{
+// So are those of f32 with one warp along n and along the depth.
+constexpr std::array<MmaTile, 12> kFloatTiles = {{
     {.m = 16, .n = 32, .stage_bytes = 256, .warps_k = 4},
     {.m = 32, .n = 32, .stage_bytes = 256, .warps_m = 2, .warps_k = 4},
     {.m = 32, .n = 64, .warps_m = 2, .warps_n = 2, .warps_k = 2},
@@ -47,10 +48,32 @@ constexpr std::array<MmaTile, 10> kFloatTiles = {{
     {.m = 64, .n = 96, .warps_m = 4, .warps_n = 2},
     {.m = 64, .n = 128, .warps_m = 2, .warps_n = 4},
     {.m = 128, .n = 96, .warps_m = 4, .warps_n = 3},
+    {.m = 128, .n = 64, .warps_m = 8},
+    {.m = 128, .n = 128, .warps_m = 8},
 }};
 // clang-format on
 
 constexpr double kFewWarpsPower = 0.645;
+// Products of f32 in parts by warpgroups, against those by warps: b along the depth, b by line.
+// Measured on an H100 with 18 products from 128 x 384 x 384 to 4096 x 4096 x 4096.
+struct PartGroupsRates {
+  double depth;
+  double line;
+};
+constexpr PartGroupsRates kPartGroups128 = {1.85, 1.70};
+constexpr PartGroupsRates kPartGroups64 = {1.34, 1.32};
+// Microseconds of their tiles beside products: the first parts, the last sums.
+constexpr double kPartGroupsBegin = 1.8;
+// Their multiprocessor's shared memory, where there are such: stages and, twice, parts.
+constexpr int64_t kPartGroupsBytes = 226 * 1024;
+// What they leave out shows where fewer products are added (lib/split_f32.cuh).
+constexpr int64_t kLeastPartGroupsDepth = 192;
+
+// f32 in parts, by warpgroups.
+bool is_for_part_groups(const MmaTile& tile) {
+  return tile.m == 16 * tile.warps_m && tile.warps_m % 4 == 0 && tile.warps_n == 1 &&
+         tile.warps_k == 1;
+}
 
 bool by_warpgroups(const MmaProblem& problem, const MmaTile& tile) {
   return problem.kind == MmaKind::Half && !problem.a_by_line && !problem.b_by_line &&
@@ -84,6 +107,10 @@ double products_per_microsecond(const MmaProblem& problem, const MmaTile& tile, 
                                 const MmaTimes& times) {
   if (by_warpgroups(problem, tile)) return times.warpgroup_products;
   if (problem.kind == MmaKind::Half) return times.warp_products;
+  if (is_for_part_groups(tile)) {
+    const PartGroupsRates& rates = tile.n == 128 ? kPartGroups128 : kPartGroups64;
+    return times.split_f32_products * (problem.b_by_line ? rates.line : rates.depth);
+  }
   const uint32_t warp_tile = tile.m / tile.warps_m * (tile.n / tile.warps_n);
   const double reuse = warp_tile >= 1024 ? 1 : warp_tile >= 512 ? 0.787 : 0.534;
   const double warps = tile.threads() / 32.0 * together;
@@ -126,7 +153,8 @@ double mma_microseconds(const MmaProblem& problem, const MmaChoice& choice,
   }
   const double units = tile_elements / 4 / tile.threads() / static_cast<double>(choice.splits);
   const double finish = units * device.mma.unit_operation * problem.epilogue_operations;
-  return device.mma.start + rounds * (body + exchange + finish);
+  const double begin = choice.by_part_groups ? kPartGroupsBegin : 0;
+  return device.mma.start + rounds * (begin + body + exchange + finish);
 }
 
 namespace {
@@ -138,7 +166,13 @@ std::optional<MmaChoice> tiled(const MmaProblem& problem, const MmaTile& tile, i
   const int64_t all_blocks = ceil_div(problem.k, choice.tile_k);
   const int64_t blocks = ceil_div(all_blocks, splits);
   if (ceil_div(all_blocks, blocks) != splits) return std::nullopt;
-  const int64_t room = static_cast<int64_t>(device.shared_bytes) - kAlignSlack;
+  int64_t room = static_cast<int64_t>(device.shared_bytes) - kAlignSlack;
+  choice.by_part_groups = problem.kind == MmaKind::SplitF32 && is_for_part_groups(tile);
+  if (choice.by_part_groups) {
+    if (problem.a_by_line || problem.k < kLeastPartGroupsDepth) return std::nullopt;
+    const int64_t parts = tile.m + (problem.b_by_line ? 2 : 1) * tile.n;
+    room = kPartGroupsBytes - 2 * parts * tile.stage_bytes;
+  }
   const int64_t sums = int64_t{tile.warps_k} * tile.m * (tile.n + kSumPad) * 4;
   const int64_t stages =
       std::min({blocks, kMaxStages, room / stage_bytes(problem, tile, choice.tile_k)});
@@ -163,7 +197,8 @@ std::optional<MmaChoice> tiled(const MmaProblem& problem, const MmaTile& tile, i
 
 std::string MmaChoice::text() const {
   std::string text = std::to_string(tile.m) + "x" + std::to_string(tile.n) + " tiles, " +
-                     std::to_string(tile.threads() / 32) + " warps, " + std::to_string(stages) +
+                     std::to_string(tile.threads() / 32) + " warps" +
+                     (by_part_groups ? " (warpgroups), " : ", ") + std::to_string(stages) +
                      " stages of " + std::to_string(tile_k);
   if (splits > 1) text += ", k split over clusters of " + std::to_string(splits);
   return text + ", " + std::to_string(groups) + " workgroups";

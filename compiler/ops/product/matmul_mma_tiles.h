@@ -52,6 +52,8 @@ struct MmaChoice {
   int64_t tiles = 0;        // per batch entry
   int64_t groups = 0;       // tiles * splits * batches
   uint32_t min_groups = 1;  // that registers leave room for on a multiprocessor
+  // f32 in parts by warpgroups, which may take all of a multiprocessor's shared memory.
+  bool by_part_groups = false;
   double microseconds = 0;  // estimated
 
   // "64x96 tiles, 4 warps, 4 stages, k split over clusters of 3, 144 workgroups".

@@ -12,6 +12,8 @@ namespace rlx {
 struct ProductOffer : Offer<FusedProduct> {
   // Takes results whose lines stand apart.
   bool writes_any_lines = false;
+  // Tensor cores, cooperative matrices, or the library, which has them.
+  bool on_matrix_units = false;
 };
 
 // Every row, and those of our own kernels, which are all but the library's.

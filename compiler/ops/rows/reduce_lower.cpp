@@ -237,8 +237,7 @@ void dispatch_pass(LowerContext& ctx, const Pass& pass, const Place& place, cons
       .reason(reason_text(place, plan, chunks));
   if (place.x.dtype() == DType::f64) dispatch.define("RLX_DOUBLE", 1);
   for (size_t k = 0; k < operands.size() && rows * reduced > 0; ++k) {
-    const bool pieces =
-        width > 1 && ctx.alignment(operands[k]) >= 4 * element_bytes(operands[k].dtype());
+    const bool pieces = width > 1 && (!place.chain || place.chain->in_pieces[k]);
     dispatch.bind(kOperands + static_cast<uint32_t>(k * sizeof(rlx_ptr)), operands[k],
                   AccessMode::Read, pieces ? width * element_bytes(operands[k].dtype()) : 0);
   }

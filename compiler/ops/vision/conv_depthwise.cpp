@@ -12,9 +12,6 @@ namespace rlx {
 namespace {
 
 constexpr int64_t kSharedBytes = 32768;
-// Filters per channel up to which staging the patch anew for each is cheaper than a matrix product
-// with K = taps.
-constexpr int64_t kMaxMultiplier = 4;
 
 // ---- planes: a workgroup per tile of a channel ----
 
@@ -74,7 +71,6 @@ void lower_depthwise(LowerContext& ctx, const Convolution& conv, const Depthwise
 // ---- channels last: a thread per tile of a few channels ----
 
 constexpr uint32_t kChannelThreads = 128;
-constexpr int64_t kChannelVector = 4;
 // Columns of a row of x that a thread holds in registers, by four channels.
 constexpr int64_t kHeldColumns = 28;
 
@@ -87,16 +83,6 @@ int64_t columns_of(const Window& window, int64_t width) {
   return (width - 1) * window.stride[2] + (window.kernel[2] - 1) * window.dilation[2] + 1;
 }
 
-// Whether vectors of neighbouring channels follow each other. Strides of axes of size 1 say
-// nothing.
-bool has_channel_vectors(const TensorRef& ref) {
-  for (size_t i = 0; i < ref.strides.size(); ++i) {
-    if (ref.shape()[i] == 1) continue;
-    if (i == 1 ? ref.strides[i] != 1 : !ref.strides[i].divides_by(kChannelVector)) return false;
-  }
-  return ref.shape()[1].divides_by(kChannelVector);
-}
-
 // 2 x 2 outputs were fastest on an H200 for windows of 3 to 7 taps; narrower where the image is,
 // or where registers do not hold so many columns. None where they do not hold one output's.
 std::optional<ChannelTile> channel_tile(const Window& window) {
@@ -107,17 +93,13 @@ std::optional<ChannelTile> channel_tile(const Window& window) {
   return std::nullopt;
 }
 
-uint32_t vector_alignment(const TensorRef& ref) {
-  return static_cast<uint32_t>(kChannelVector) * element_bytes(ref.dtype());
-}
-
 // What the kernel reads and writes by whole vectors.
 Convolution in_channels(LowerContext& ctx, Convolution conv) {
   const Shape& filters = conv.w.shape();
   const Dim row = filters[3] * filters[0];
   const Strides taps_first = {1, filters[2] * row, row, filters[0]};
   const auto fits = [&](const TensorRef& ref) {
-    return has_channel_vectors(ref) && ctx.alignment(ref) >= vector_alignment(ref);
+    return has_channel_vectors(ref) && ctx.alignment(ref) >= channel_vector_bytes(ref);
   };
   const auto packed = [&](const TensorRef& ref) {
     return ctx.state().materialize_as(ref, channels_last_strides(ref.shape()), "channels_last",
@@ -139,7 +121,7 @@ Convolution in_channels(LowerContext& ctx, Convolution conv) {
 
 bool has_bias_vectors(const LowerContext& ctx, const Convolution& conv) {
   return conv.bias && conv.bias->dense() &&
-         ctx.alignment(*conv.bias) >= vector_alignment(*conv.bias);
+         ctx.alignment(*conv.bias) >= channel_vector_bytes(*conv.bias);
 }
 
 void define_channel_epilogue(ConvDispatch& dispatch, const LowerContext& ctx,
@@ -182,11 +164,11 @@ void lower_channels(LowerContext& ctx, const Convolution& conv, const ChannelTil
               std::to_string(tile.w) + " outputs of " + std::to_string(kChannelVector) +
               " channels");
   bind_convolution(dispatch, conv,
-                   {.x = vector_alignment(conv.x),
-                    .w = vector_alignment(conv.w),
-                    .bias = has_bias_vectors(ctx, conv) ? vector_alignment(*conv.bias) : 0,
-                    .residual = conv.residual ? vector_alignment(*conv.residual) : 0,
-                    .y = vector_alignment(conv.y)});
+                   {.x = channel_vector_bytes(conv.x),
+                    .w = channel_vector_bytes(conv.w),
+                    .bias = has_bias_vectors(ctx, conv) ? channel_vector_bytes(*conv.bias) : 0,
+                    .residual = conv.residual ? channel_vector_bytes(*conv.residual) : 0,
+                    .y = channel_vector_bytes(conv.y)});
   if (conv.residual && conv.residual->strides == conv.y.strides)
     dispatch.allow_in_place(*conv.residual);
 }
@@ -196,8 +178,8 @@ void lower_channels(LowerContext& ctx, const Convolution& conv, const ChannelTil
 std::string conv_depthwise_refusal(const OfferContext&, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
   if (conv.group_in != 1) return "filters of several channels";
-  if (conv.group_out > kMaxMultiplier)
-    return "more than " + std::to_string(kMaxMultiplier) + " filters per channel";
+  if (conv.group_out > kMostFiltersPerChannel)
+    return "more than " + std::to_string(kMostFiltersPerChannel) + " filters per channel";
   if (conv.window.rank > 2) return "three spatial dims";
   return depthwise_tile(conv) ? "" : "patches that shared memory does not hold";
 }

@@ -113,6 +113,18 @@ bool check_counts(LowerContext& ctx, const Convolution& conv) {
                                                " exceeds the kernels' 32-bit counts");
 }
 
+bool has_channel_vectors(const TensorRef& ref) {
+  for (size_t i = 0; i < ref.strides.size(); ++i) {
+    if (ref.shape()[i] == 1) continue;
+    if (i == 1 ? ref.strides[i] != 1 : !ref.strides[i].divides_by(kChannelVector)) return false;
+  }
+  return ref.shape()[1].divides_by(kChannelVector);
+}
+
+uint32_t channel_vector_bytes(const TensorRef& ref) {
+  return static_cast<uint32_t>(kChannelVector) * element_bytes(ref.dtype());
+}
+
 std::optional<Convolution> in_planes(LowerContext& ctx, Convolution conv) {
   conv.w = ctx.dense(conv.w);
   if (conv.residual && !has_dense_planes(*conv.residual)) conv.residual = ctx.dense(*conv.residual);

@@ -31,6 +31,13 @@ struct ConvAlignments {
 void bind_convolution(ConvDispatch& dispatch, const Convolution& conv,
                       const ConvAlignments& alignments);
 
+// Channels that kernels of channels-last images move at once.
+inline constexpr int64_t kChannelVector = 4;
+// Whether vectors of neighbouring channels follow each other. Strides of axes of size 1 say
+// nothing.
+bool has_channel_vectors(const TensorRef& ref);
+uint32_t channel_vector_bytes(const TensorRef& ref);
+
 // The convolution with the layouts that planar kernels read; reports sizes beyond their counts.
 std::optional<Convolution> in_planes(LowerContext& ctx, Convolution conv);
 // Reports sizes beyond the kernels' counts.

@@ -57,6 +57,8 @@ std::string conv_side_by_side_refusal(const OfferContext& at, const ConvProblem&
 double conv_side_by_side_time(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_side_by_side(LowerContext& ctx, const ConvProblem& problem);
 
+// Up to which staging the patch anew for each is cheaper than a matrix product with K = taps.
+inline constexpr int64_t kMostFiltersPerChannel = 4;
 std::string conv_depthwise_refusal(const OfferContext& at, const ConvProblem& problem);
 double conv_depthwise_bound(const OfferContext& at, const ConvProblem& problem);
 bool emit_conv_depthwise(LowerContext& ctx, const ConvProblem& problem);

@@ -49,6 +49,14 @@ Operands laid_out(LowerContext& ctx, Form form, const Convolution& conv) {
   return operands;
 }
 
+bool rounds_to_tf32(const OfferContext& at) {
+  return at.products() == ProductPrecision::Tf32;
+}
+
+bool is_in_parts(const OfferContext& at, const Convolution& conv) {
+  return conv.x.dtype() == DType::f32 && !rounds_to_tf32(at);
+}
+
 bool is_weight(const LowerContext& ctx, const TensorRef& ref) {
   return ctx.segment_of(ref) == Segment::Weights;
 }
@@ -81,6 +89,7 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
       .define("RLX_Y_PITCH", *pixel_pitch(operands.y))
       .define("RLX_PREFETCH", early ? 1 : 0)
       .define("RLX_ACTIVATION", conv.activation.none() ? 0 : 1);
+  if (conv.x.dtype() == DType::f32) dispatch.define("RLX_TF32", rounds_to_tf32(ctx) ? 1 : 0);
   if (!conv.activation.none())
     dispatch.generated("epilogue.inc", activation_source(conv.activation, DType::f32));
   if (operands.bias) dispatch.define("RLX_BIAS", std::string(name_of(operands.bias->dtype())));
@@ -120,13 +129,15 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
 }
 
 // At a few values of its sizes, the largest first.
-std::vector<ConvProduct> ring_products(const Convolution& conv) {
+std::vector<ConvProduct> ring_products(const OfferContext& at, const Convolution& conv) {
   const Dim m = conv.images * conv.window.out_count();
-  return at_sampled_sizes({m}, [&](const SampledSizes& at) {
-    return ConvProduct{.m = at.value(m),
+  const bool in_parts = is_in_parts(at, conv);
+  return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
+    return ConvProduct{.m = sizes.value(m),
                        .n = conv.group_out,
                        .k = depth_of(conv),
                        .element_bytes = element_bytes(conv.x.dtype()),
+                       .in_parts = in_parts,
                        .has_residual = conv.residual.has_value()};
   });
 }
@@ -139,7 +150,7 @@ std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolutio
 
 void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                  const Convolution& conv) {
-  const std::vector<ConvProduct> sizes = ring_products(conv);
+  const std::vector<ConvProduct> sizes = ring_products(ctx, conv);
   const ConvTiling tiling = choose_conv_tiling(sizes, ctx.device());
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
   dispatch.define("RLX_PATCH", 0)
@@ -184,13 +195,24 @@ void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& 
 }
 
 // What both forms ask.
-std::string mma_refusal(const OfferContext& at, const Convolution& conv) {
+std::string mma_refusal(const Convolution& conv) {
   const DType x = conv.x.dtype();
-  const bool rounded = x == DType::f32 && at.products() == ProductPrecision::Tf32;
-  if (!is_half(x) && !rounded)
-    return "operands of " + std::string(name_of(x)) +
-           (x == DType::f32 ? ", not to be rounded" : "");
+  if (!is_half(x) && x != DType::f32) return "operands of " + std::string(name_of(x));
   return conv_matrix_refusal(conv);
+}
+
+// f32 in parts is not so fast that few products outweigh copies to channels last and back.
+std::string few_products_refusal(const OfferContext& at, const ConvProblem& problem,
+                                 double microseconds) {
+  constexpr int64_t kManyProducts = 10'000'000;
+  const Convolution& conv = problem.conv;
+  if (!is_in_parts(at, conv) ||
+      (element_count(conv.y.shape()) * depth_of(conv)).bound() >= kManyProducts)
+    return {};
+  const double copies = 2 * at.device().step_microseconds;
+  return conv_implicit_time(at, problem) < microseconds + copies
+             ? "f32 of so few products that a kernel without matrix units is faster"
+             : "";
 }
 
 bool emit(LowerContext& ctx, Form form, const Convolution& given) {
@@ -254,12 +276,13 @@ bool has_channel_pieces(const Convolution& conv) {
 }
 
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
-  if (std::string refusal = mma_refusal(at, problem.conv); !refusal.empty()) return refusal;
-  return has_channel_pieces(problem.conv) ? "" : "channels that are no whole 16-byte pieces";
+  if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
+  if (!has_channel_pieces(problem.conv)) return "channels that are no whole 16-byte pieces";
+  return few_products_refusal(at, problem, conv_ring_time(at, problem));
 }
 
 double conv_ring_time(const OfferContext& at, const ConvProblem& problem) {
-  return choose_conv_tiling(ring_products(problem.conv), at.device()).microseconds;
+  return choose_conv_tiling(ring_products(at, problem.conv), at.device()).microseconds;
 }
 
 bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {
@@ -267,15 +290,19 @@ bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {
 }
 
 std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& problem) {
-  if (std::string refusal = mma_refusal(at, problem.conv); !refusal.empty()) return refusal;
+  if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
   if (problem.conv.window.rank == 1) return "rows of pixels, of which a patch holds few";
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
-  return patch_tiling(at, problem.conv) ? "" : "patches that shared memory does not hold";
+  if (!patch_tiling(at, problem.conv)) return "patches that shared memory does not hold";
+  return few_products_refusal(at, problem, at.device().conv.start + conv_patch_bound(at, problem));
 }
 
 double conv_patch_bound(const OfferContext& at, const ConvProblem& problem) {
+  constexpr double kPartsSlowdown = 8;  // of f32 in parts against 16-bit types
   const DeviceModel& device = at.device();
-  return bound_microseconds(device, work_of(problem.conv), device.conv.products * 1e6);
+  const double products = device.conv.products * 1e6;
+  return bound_microseconds(device, work_of(problem.conv),
+                            is_in_parts(at, problem.conv) ? products / kPartsSlowdown : products);
 }
 
 bool emit_conv_patch(LowerContext& ctx, const ConvProblem& problem) {

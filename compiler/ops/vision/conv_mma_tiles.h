@@ -18,6 +18,7 @@ struct ConvProduct {
   int64_t n = 0;
   int64_t k = 0;
   uint32_t element_bytes = 2;
+  bool in_parts = false;  // f32 factors, each of two tf32 parts
   bool has_residual = false;
 };
 
@@ -29,7 +30,7 @@ struct ConvTile {
   int64_t warps_m = 1;
   int64_t warps_n = 1;
   int64_t warps_k = 1;
-  bool by_groups = false;  // warpgroups multiply 16-bit types where the architecture has wgmma
+  bool by_groups = false;  // warpgroups multiply where the architecture has wgmma
 };
 
 struct ConvTiling {

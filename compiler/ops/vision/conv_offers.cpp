@@ -5,7 +5,9 @@
 #include <array>
 
 #include "compiler/ops/lowering/channels_last.h"
+#include "compiler/ops/product/matmul_lanes_lower.h"
 #include "compiler/ops/vision/conv_coop.h"
+#include "compiler/ops/vision/conv_lanes.h"
 #include "compiler/ops/vision/conv_mma.h"
 
 namespace rlx {
@@ -33,7 +35,7 @@ constexpr std::array kConvOffers = {
               {.y_channels_last = true,
                .adds_residual = true,
                .x_channels_last = true,
-               .filters_channels_last = true,
+               .filters = FilterOrder::ChannelsLast,
                .place_refusal = conv_mma_place_refusal}},
     ConvOffer{
         {.kernel = KernelId::conv_mma,
@@ -55,7 +57,7 @@ constexpr std::array kConvOffers = {
               {.y_channels_last = true,
                .adds_residual = true,
                .x_channels_last = true,
-               .filters_channels_last = true,
+               .filters = FilterOrder::ChannelsLast,
                .place_refusal = coop_place_refusal}},
     ConvOffer{{.kernel = KernelId::matmul_coop,
                .form = "elements",
@@ -66,8 +68,34 @@ constexpr std::array kConvOffers = {
                .takes_free_sizes = true},
               {.y_channels_last = true,
                .adds_residual = true,
-               .filters_channels_last = true,
+               .filters = FilterOrder::ChannelsLast,
                .place_refusal = coop_place_refusal}},
+    // On a CPU lanes take what is not depthwise: their tiles need neither copies nor barriers.
+    ConvOffer{{.kernel = KernelId::matmul_lanes,
+               .form = "pieces",
+               .rank = 0,
+               .refusal = conv_lane_pieces_refusal,
+               .microseconds = conv_lanes_time,
+               .emit = emit_conv_lanes,
+               .is_for = is_for_lanes,
+               .takes_free_sizes = true},
+              {.y_channels_last = true,
+               .adds_residual = true,
+               .x_channels_last = true,
+               .filters = FilterOrder::FiltersLast,
+               .place_refusal = lines_place_refusal}},
+    ConvOffer{{.kernel = KernelId::matmul_lanes,
+               .form = "elements",
+               .rank = 0,
+               .refusal = conv_lane_elements_refusal,
+               .microseconds = conv_lanes_time,
+               .emit = emit_conv_lanes,
+               .is_for = is_for_lanes,
+               .takes_free_sizes = true},
+              {.y_channels_last = true,
+               .adds_residual = true,
+               .filters = FilterOrder::FiltersLast,
+               .place_refusal = lines_place_refusal}},
     // A product, by whatever computes it best, does without windows.
     ConvOffer{{.kernel = {},
                .form = "product",

@@ -11,12 +11,15 @@
 
 namespace rlx {
 
+// The order in which a kernel reads filters of several taps and channels.
+enum class FilterOrder : uint8_t { AsTheyAre, ChannelsLast, FiltersLast };
+
 // What a kernel wants of its operands' layouts.
 struct ConvLayouts {
-  bool y_channels_last = false;        // writes y so
-  bool adds_residual = false;          // at no cost worth a pass over it
-  bool x_channels_last = false;        // reads x so
-  bool filters_channels_last = false;  // reads w so
+  bool y_channels_last = false;  // writes y so
+  bool adds_residual = false;    // at no cost worth a pass over it
+  bool x_channels_last = false;  // reads x so
+  FilterOrder filters = FilterOrder::AsTheyAre;
   // Why it cannot write there as it stands; empty where it can.
   std::string (*place_refusal)(const TensorRef& place) = nullptr;
 };

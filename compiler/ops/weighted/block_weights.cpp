@@ -4,11 +4,19 @@
 
 #include "compiler/ops/lowering/index_type.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/weighted/dequantize.h"
 #include "compiler/support/check.h"
 #include "schema/rounding.h"
 
 namespace rlx {
 namespace {
+
+// From here on stores in order are worth a barrier, on GPUs.
+constexpr uint64_t kStagedPieces = 1 << 14;
+
+bool has_matrix_units(const Target& target) {
+  return target.offers(KernelId::matmul_mma) || target.offers(KernelId::matmul_coop);
+}
 
 bool is_target(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -53,31 +61,7 @@ bool evaluate_dequantize_weights(EvaluateContext& ctx) {
 }
 
 bool lower_dequantize_weights(LowerContext& ctx) {
-  const TensorRef w = ctx.input(0);
-  const TensorRef y = ctx.output(0);
-  const int64_t elements = element_count(w.shape());
-  if (elements == 0) return true;
-  const bool transposes = ctx.attrs().flag("transpose");
-  const Shape& shape = w.shape();
-  const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
-  const bool vectors = !transposes && ctx.alignment(y) >= kWidestAccessBytes;
-  auto dispatch = ctx.dispatch<KernelId::dequantize>();
-  define_blocks(dispatch, w.dtype());
-  dispatch.workgroup({kCopyWorkgroup})
-      .define("RLX_Y", std::string(name_of(y.dtype())))
-      .define("RLX_Y_VECTOR", vectors ? 8 : 1)
-      .define("RLX_TRANSPOSED", transposes ? 1 : 0)
-      .define("RLX_N", shape.size() < 2 ? 1 : shape[shape.size() - 2])
-      .define("RLX_K", shape.back())
-      .define("rlx_index",
-              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
-      .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
-      .read(&CopyParams::x, w, block_alignment(w.dtype()))
-      .write(&CopyParams::y, y, vectors ? kWidestAccessBytes : 0)
-      .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
-      .work(byte_size(w.type) + byte_size(y.type), static_cast<uint64_t>(2 * elements))
-      .reason("blocks of " + std::string(name_of(w.dtype())) + ", 32 elements per thread" +
-              (transposes ? ", transposed" : ""));
+  emit_dequantize(ctx, ctx.input(0), ctx.output(0), {.transposes = ctx.attrs().flag("transpose")});
   return true;
 }
 
@@ -100,6 +84,36 @@ const OpDef kBlockWeights[] = {
 };
 
 }  // namespace
+
+void emit_dequantize(LowerContext& ctx, const TensorRef& w, const TensorRef& y,
+                     const DequantizeForm& form) {
+  const int64_t elements = element_count(w.shape());
+  if (elements == 0) return;
+  const Shape& shape = w.shape();
+  const auto pieces = static_cast<uint64_t>(elements / kPieceElements);
+  const bool vectors = !form.transposes && ctx.alignment(y) >= kWidestAccessBytes;
+  const bool staged =
+      vectors && is_half(y.dtype()) && has_matrix_units(ctx.target()) && pieces >= kStagedPieces;
+  auto dispatch = ctx.dispatch<KernelId::dequantize>();
+  if (staged) dispatch.define("RLX_STAGED", 1);
+  define_blocks(dispatch, w.dtype());
+  dispatch.workgroup({kCopyWorkgroup})
+      .define("RLX_Y", std::string(name_of(y.dtype())))
+      .define("RLX_Y_VECTOR", vectors ? 8 : 1)
+      .define("RLX_TRANSPOSED", form.transposes ? 1 : 0)
+      .define("RLX_N", shape.size() < 2 ? 1 : shape[shape.size() - 2])
+      .define("RLX_K", shape.back())
+      .define("rlx_index",
+              index_type(IndexUse::Linear, static_cast<int64_t>(pieces + kCopyWorkgroup)))
+      .generated("sizes.inc", wide_define("RLX_COUNT", static_cast<int64_t>(pieces)))
+      .read(&CopyParams::x, w, block_alignment(w.dtype()))
+      .write(&CopyParams::y, y, vectors ? kWidestAccessBytes : 0)
+      .grid(split_grid(ceil_div(pieces, kCopyWorkgroup)))
+      .work(byte_size(w.type) + byte_size(y.type), static_cast<uint64_t>(2 * elements))
+      .reason("blocks of " + std::string(name_of(w.dtype())) + ", 32 elements per thread" +
+              (form.transposes ? ", transposed" : "") +
+              (staged ? ", in order by way of shared memory" : ""));
+}
 
 std::span<const OpDef> block_weights_ops() {
   return kBlockWeights;

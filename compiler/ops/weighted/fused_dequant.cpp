@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // fused_dequant_matmul: a product with up to three matrices in blocks, whose results stand side by
 // side, or a gated pair of them, with rms_norm before it and bias, activation and residual behind.
+// With round_w the decoded weights are rounded to x's type of halves first.
 // Equals its composition; made by the passes that fuse around dequant_matmul, importable.
 #include "compiler/ops/weighted/fused_dequant.h"
 
@@ -76,8 +77,18 @@ std::optional<int64_t> matrix_lines(InferContext& ctx) {
   return check_pair(ctx) ? std::optional(lines) : std::nullopt;
 }
 
+bool check_rounding(InferContext& ctx) {
+  if (!ctx.attrs().has("round_w")) return true;
+  const DType to = ctx.attrs().dtype("round_w");
+  if (is_half(to) && to == ctx.dtype(In::kX) && !normalises(ctx)) return true;
+  return ctx.fail(DiagCode::BadAttribute, "round_w is " + std::string(name_of(to)) +
+                                              " beside x of " +
+                                              std::string(name_of(ctx.dtype(In::kX))) +
+                                              ", wanted x's type, f16 or bf16, and norm \"none\"");
+}
+
 bool infer_fused_dequant(InferContext& ctx) {
-  if (!read_activation(ctx, true)) return false;
+  if (!read_activation(ctx, true) || !check_rounding(ctx)) return false;
   if (!check_operand(ctx, In::kX, "x") || !check_operand(ctx, In::kResidual, "residual"))
     return false;
   if (ctx.shape(In::kX).size() < 2) {
@@ -113,8 +124,7 @@ Attributes attributes_of_norm(const NodeContext& ctx) {
 }
 
 // Only the kernel for few vectors takes a norm: models' own nodes leave it to fuse-norm.
-bool decompose_fused_dequant(RewriteContext& ctx) {
-  if (!normalises(ctx)) return true;
+void decompose_norm(RewriteContext& ctx) {
   std::vector<std::optional<ValueId>> inputs = ctx.node().inputs;
   const std::optional<ValueId> gamma =
       ctx.has_input(In::kGamma) ? inputs[In::kGamma] : std::nullopt;
@@ -124,6 +134,44 @@ bool decompose_fused_dequant(RewriteContext& ctx) {
   Attributes attributes = ctx.node().attributes;
   for (const char* name : {"norm", "eps", "gamma_offset"}) attributes.erase(name);
   ctx.replace_output(0, ctx.emit("fused_dequant_matmul", std::move(inputs), attributes));
+}
+
+// One matrix of a gated pair by itself, f32.
+ValueId emit_half(RewriteContext& ctx, size_t w, Attributes attributes) {
+  std::vector<std::optional<ValueId>> inputs = {ctx.input(In::kX), ctx.input(w)};
+  if (ctx.has_input(In::kBias)) {
+    const int64_t columns = ctx.type(ctx.input(w)).shape[0];
+    inputs.resize(In::kBias + 1);
+    inputs[In::kBias] = ctx.emit(
+        "narrow", {ctx.input(In::kBias)},
+        {{"axis", int64_t{0}}, {"start", w == In::kW ? int64_t{0} : columns}, {"len", columns}});
+  }
+  attributes.erase("gated");
+  attributes["out_dtype"] = std::string("f32");
+  return ctx.emit("fused_dequant_matmul", std::move(inputs), std::move(attributes));
+}
+
+// Few kernels take a pair of dense matrices: round-weights makes it where one does.
+void decompose_rounded_pair(RewriteContext& ctx) {
+  const DType result = ctx.type(*ctx.node().outputs.begin()).dtype;
+  Attributes plain = ctx.node().attributes;
+  for (const char* name : {"activation", "alpha", "beta", "min", "max"}) plain.erase(name);
+  const ValueId gate = emit_half(ctx, In::kW, ctx.node().attributes);
+  ValueId y = ctx.emit("mul", {gate, emit_half(ctx, In::kW2, plain)});
+  if (ctx.has_input(In::kResidual)) {
+    const ValueId residual =
+        ctx.emit("cast", {ctx.input(In::kResidual)}, {{"to", std::string("f32")}});
+    y = ctx.emit("add", {y, residual});
+  }
+  ctx.replace_output(0, ctx.emit("cast", {y}, {{"to", std::string(name_of(result))}}));
+}
+
+bool decompose_fused_dequant(RewriteContext& ctx) {
+  if (normalises(ctx)) {
+    decompose_norm(ctx);
+  } else if (is_gated(ctx) && ctx.attrs().has("round_w")) {
+    decompose_rounded_pair(ctx);
+  }
   return true;
 }
 
@@ -131,6 +179,12 @@ bool decompose_fused_dequant(RewriteContext& ctx) {
 Tensor product_with(const EvaluateContext& ctx, const Tensor& x, size_t w) {
   Shape shape = x.type.shape;
   shape.back() = ctx.input(w).type.shape[0];
+  if (ctx.attrs().has("round_w")) {
+    Tensor rounded = evaluate_op("dequantize_weights", {&ctx.input(w)}, {},
+                                 {{ctx.attrs().dtype("round_w"), ctx.input(w).type.shape}})[0];
+    rounded.round_to_dtype();
+    return evaluate_op("matmul", {&x, &rounded}, {{"trans_b", true}}, {{DType::f32, shape}})[0];
+  }
   return evaluate_op("dequant_matmul", {&x, &ctx.input(w)},
                      {{"scheme", ctx.attrs().text("scheme")}}, {{DType::f32, shape}})[0];
 }
@@ -218,6 +272,7 @@ bool lower_fused_dequant(LowerContext& ctx) {
                                 .gamma_offset = ctx.attrs().real("gamma_offset")};
     if (ctx.has_input(In::kGamma)) product.norm->gamma = ctx.dense_input(In::kGamma);
   }
+  if (ctx.attrs().has("round_w")) product.rounded = ctx.attrs().dtype("round_w");
   return lower_weighted_product(ctx, product);
 }
 
@@ -237,6 +292,7 @@ constexpr std::array kFusedDequantAttrs = {
     AttrSpec{.name = "beta", .type = AttrType::Float},
     AttrSpec{.name = "min", .type = AttrType::Float},
     AttrSpec{.name = "max", .type = AttrType::Float},
+    AttrSpec{.name = "round_w", .type = AttrType::DTypeName},
 };
 constexpr std::array<uint32_t, 5> kFusedDequantOptional = {In::kW2, In::kW3, In::kGamma, In::kBias,
                                                            In::kResidual};
@@ -244,7 +300,7 @@ constexpr std::array kFusedDequantOps = {
     OpDef{.name = "fused_dequant_matmul",
           .signature = "fused_dequant_matmul(x, w, [w2], [w3], [gamma], [bias], [residual]; "
                        "scheme, out_dtype, norm=\"none\", eps=1e-5, gamma_offset=0, gated=false, "
-                       "activation=\"none\", alpha, beta, min, max) -> y",
+                       "activation=\"none\", alpha, beta, min, max, round_w) -> y",
           .inputs = {2, 7},
           .outputs = {1, 1},
           .attrs = kFusedDequantAttrs,

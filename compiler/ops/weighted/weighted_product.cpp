@@ -13,6 +13,7 @@
 #include "compiler/ops/lowering/region_codegen.h"
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_tiles.h"
+#include "compiler/ops/weighted/decoded_product.h"
 #include "compiler/ops/weighted/weighted_tiles.h"
 #include "compiler/support/checked.h"
 #include "schema/rounding.h"
@@ -218,7 +219,10 @@ double thread_bound(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(flops_of(product).bound())});
 }
 
+constexpr const char* kRoundedRefusal = "weights that are rounded first";
+
 std::string teams_refusal(const OfferContext&, const WeightedProduct& product) {
+  if (product.rounded) return kRoundedRefusal;
   const int64_t most = product.index ? kMostGroupedVectors : kMostVectors;
   // Sums of every vector are an array of a thread's; rows of experts are groups of their own.
   if (product.m.is_free() && !product.index) return "a number of vectors that the run gives";
@@ -280,6 +284,7 @@ constexpr const char* kNormRefusal = "rms_norm of x, which needs few vectors";
 std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
   const DType w = product.w.dtype();
+  if (product.rounded) return kRoundedRefusal;
   if (product.index) return "rows of several experts";
   if (!is_block_type(w)) return "weights that are no blocks";
   if (w == DType::mxfp4 || w == DType::nvfp4) return "codes that are no whole numbers";
@@ -355,6 +360,7 @@ bool emit_tiles(LowerContext& ctx, const WeightedProduct& product, const TileSha
 }
 
 std::string plain_refusal(const OfferContext&, const WeightedProduct& product) {
+  if (product.rounded) return kRoundedRefusal;
   if (product.norm) return kNormRefusal;
   return product.index ? "rows of several experts" : "";
 }
@@ -387,6 +393,13 @@ constexpr std::array kWeightedOffers = {
                            .microseconds = thread_bound,
                            .emit = emit_teams,
                            .takes_free_sizes = true},
+    // All that takes weights which are rounded first.
+    Offer<WeightedProduct>{.kernel = KernelId::dequantize,
+                           .form = "then a product",
+                           .rank = 0,
+                           .refusal = decoded_refusal,
+                           .microseconds = decoded_time,
+                           .emit = emit_decoded},
     // Several times faster than threads.
     Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
                            .rank = 1,
@@ -417,7 +430,10 @@ WeightedProduct product_of_types(const BlockProductTypes& types) {
           .k = types.k,
           .x = dense_ref({}, {types.x, {types.m, types.k}}),
           .w = dense_ref({}, {types.w, {types.n, types.k}}),
-          .y = dense_ref({}, {DType::f32, {types.m, types.n}})};
+          .activation = {.op = types.activation},
+          .gated = types.gated,
+          .rounded = types.rounded,
+          .y = dense_ref({}, {types.y, {types.m, types.gated ? types.n / 2 : types.n}})};
 }
 
 bool norm_costs_little(const OfferContext& at, WeightedProduct product) {

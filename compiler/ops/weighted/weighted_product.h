@@ -57,7 +57,8 @@ struct WeightedProduct {
   std::optional<TensorRef> residual = {};  // dense, like y
   std::optional<NormPrologue> norm = {};   // of x, before the product; blocks only
   Activation activation = {};
-  bool gated = false;  // blocks only, with one matrix more
+  bool gated = false;                 // blocks only, with one matrix more
+  std::optional<DType> rounded = {};  // what the decoded weights are rounded to; blocks only
   TensorRef y;
 
   [[nodiscard]] int64_t columns() const { return gated ? n / 2 : n; }
@@ -72,6 +73,10 @@ struct BlockProductTypes {
   int64_t k = 0;
   DType x = DType::f32;
   DType w = DType::f32;
+  DType y = DType::f32;
+  bool gated = false;
+  std::string activation = {};
+  std::optional<DType> rounded = {};
 };
 WeightedProduct product_of_types(const BlockProductTypes& types);
 // True where a kernel takes rms_norm of x before the product, and either every group reads x once

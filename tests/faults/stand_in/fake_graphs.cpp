@@ -164,8 +164,8 @@ CUresult FakeCuda::cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph,
   const bool known = fake_objects().is(stream, FakeKind::Stream) &&
                      fake_objects().is(graph, FakeKind::Graph) &&
                      are_nodes(graph, dependencies, count);
-  if (!known) return kInvalidHandle;
-  auto* capturing = reinterpret_cast<FakeStream*>(stream);
+  if (!known || stream == kDefaultStream) return kInvalidHandle;
+  FakeStream* capturing = &stream_of(stream);
   if (capturing->capturing != nullptr) misuse("a stream that is captured already");
   capturing->capturing = reinterpret_cast<FakeGraph*>(graph);
   capturing->last.assign(dependencies, dependencies + count);
@@ -175,7 +175,7 @@ CUresult FakeCuda::cuStreamGetCaptureInfo_v3(CUstream stream, int* status, uint6
                                              CUgraph* graph, const CUgraphNode** dependencies,
                                              const CUgraphEdgeData** edges, size_t* count) {
   if (!fake_objects().is(stream, FakeKind::Stream)) return kInvalidHandle;
-  auto* capturing = reinterpret_cast<FakeStream*>(stream);
+  FakeStream* capturing = &stream_of(stream);
   *status = capturing->capturing == nullptr ? 0 : 1;
   *id = 1;
   *graph = reinterpret_cast<CUgraph>(capturing->capturing);
@@ -186,7 +186,7 @@ CUresult FakeCuda::cuStreamGetCaptureInfo_v3(CUstream stream, int* status, uint6
 }
 CUresult FakeCuda::cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   if (!fake_objects().is(stream, FakeKind::Stream)) return kInvalidHandle;
-  auto* capturing = reinterpret_cast<FakeStream*>(stream);
+  FakeStream* capturing = &stream_of(stream);
   if (capturing->capturing == nullptr) misuse("the end of a capture that was not begun");
   *graph = reinterpret_cast<CUgraph>(capturing->capturing);
   capturing->capturing = nullptr;
@@ -220,7 +220,7 @@ cublasStatus_t FakeCuda::cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulD
                      are_descriptors({product, a_layout, b_layout, c_layout, d_layout}) &&
                      fake_objects().holds(d, 1) && fake_objects().is(stream, FakeKind::Stream);
   if (!known) return kInvalidHandle;
-  auto* capturing = reinterpret_cast<FakeStream*>(stream);
+  FakeStream* capturing = &stream_of(stream);
   if (capturing->capturing == nullptr) return put_work(stream, [] {});
   CUgraphNode node = nullptr;
   const CUresult result =

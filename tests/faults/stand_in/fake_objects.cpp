@@ -39,6 +39,7 @@ std::optional<uint64_t> FakeObjects::remove(void* object, FakeKind kind) {
 }
 
 bool FakeObjects::is(const void* object, FakeKind kind) {
+  if (kind == FakeKind::Stream && object == kDefaultStream) return true;
   const std::lock_guard lock(mutex_);
   const auto found = objects_.find(object);
   if (found != objects_.end() && found->second.kind == kind) return true;
@@ -64,7 +65,7 @@ bool FakeObjects::holds(const void* address, uint64_t size_bytes) {
 
 std::vector<FakeStream*> FakeObjects::streams() {
   const std::lock_guard lock(mutex_);
-  std::vector<FakeStream*> streams;
+  std::vector<FakeStream*> streams = {&default_stream()};
   for (const auto& [object, what] : objects_) {
     if (what.kind == FakeKind::Stream)
       streams.push_back(static_cast<FakeStream*>(const_cast<void*>(object)));
@@ -72,17 +73,26 @@ std::vector<FakeStream*> FakeObjects::streams() {
   return streams;
 }
 
+FakeStream& default_stream() {
+  static FakeStream stream;
+  return stream;
+}
+
+FakeStream& stream_of(CUstream stream) {
+  return stream == kDefaultStream ? default_stream() : *reinterpret_cast<FakeStream*>(stream);
+}
+
 CUresult put_work(CUstream stream, FakeWork work) {
   if (!fake_objects().is(stream, FakeKind::Stream)) return kInvalidHandle;
   const std::lock_guard lock(work_mutex);
-  reinterpret_cast<FakeStream*>(stream)->work.push_back(std::move(work));
+  stream_of(stream).work.push_back(std::move(work));
   return CUDA_SUCCESS;
 }
 
 void finish_stream(CUstream stream) {
   const std::lock_guard lock(work_mutex);
   std::vector<FakeWork> work;
-  work.swap(reinterpret_cast<FakeStream*>(stream)->work);
+  work.swap(stream_of(stream).work);
   for (const FakeWork& one : work) one();
 }
 

@@ -100,6 +100,11 @@ CUresult end_object(Handle handle, FakeKind kind) {
   return CUDA_SUCCESS;
 }
 
+// CU_STREAM_LEGACY: the default stream, which nobody creates, destroys or captures.
+inline const CUstream kDefaultStream = reinterpret_cast<CUstream>(1);
+FakeStream& default_stream();
+FakeStream& stream_of(CUstream stream);
+
 CUresult put_work(CUstream stream, FakeWork work);
 void finish_stream(CUstream stream);
 // Both ends lie in allocations of the driver, or nothing is copied.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/rlxc/check_text.h"
+#include "tools/request/check_text.h"
 
 #include <memory>
 #include <string>

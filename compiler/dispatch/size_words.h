@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fixed sizes as words of a kernel's params: instances that differ in them alone are one, which a
+// driver compiles once.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/dispatch/builder.h"
+#include "compiler/support/check.h"
+#include "compiler/support/dim.h"
+
+namespace rlx {
+
+// Symbols from this number on are words of one step, no symbols of the module.
+inline constexpr uint32_t kFirstSizeWord = uint32_t{1} << 30;
+// "RLX_WORD_3": the define by which a step tells place_sizes() the value of a word.
+std::string size_word_define(uint32_t word);
+
+// The words of one step. What a lowering makes of their Dims, as of free sizes, holds at any values
+// of the words that are multiples as theirs are.
+class SizeWords {
+ public:
+  // The size as a word, for texts and for the ranges of accesses; itself where it is free, or says
+  // something as a number: nothing, a single one, a distance backwards.
+  Dim word(const Dim& size);
+  template <typename Params>
+  void give(DispatchBuilder<Params>& dispatch) const {
+    for (uint32_t i = 0; i < values_.size(); ++i) dispatch.define(size_word_define(i), values_[i]);
+  }
+
+ private:
+  std::vector<int64_t> values_;
+};
+
+}  // namespace rlx

@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "compiler/import/onnx/control_flow.h"
+
+#include "compiler/import/names.h"
+#include "compiler/import/onnx/refusal.h"
+
+namespace rlx::onnx_import {
+namespace {
+
+// Trips that are put one behind the other; a loop of more is a node.
+constexpr int64_t kMostTripsInPlace = 4096;
+constexpr int64_t kMostTrips = int64_t{1} << 16;
+constexpr int64_t kOldestScan = 9;  // before, scans went over batches of sequences
+
+using Values = std::vector<ValueId>;
+
+const onnx::GraphProto& graph_of(NodeReader& reader, std::string_view name) {
+  const onnx::AttributeProto* attribute = reader.attribute(name);
+  if (attribute == nullptr || !attribute->has_g())
+    reader.refuse("attribute " + in_quotes(name) + " is no graph");
+  for (const onnx::ValueInfoProto& input : attribute->g().input()) {
+    if (!input.has_type() || input.type().has_tensor_type()) continue;
+    reader.refuse("input " + in_quotes(input.name()) + " of its graph is no tensor",
+                  "rlx has no sequences and no optional values: carry a tensor");
+  }
+  return attribute->g();
+}
+
+// The truth of a condition of one element, where it is known.
+std::optional<bool> known_truth(NodeReader& reader, ValueId id) {
+  const Tensor* known = reader.builder().known(id);
+  if (known == nullptr || known->is_float() || known->count() != 1) return std::nullopt;
+  return known->integers.front() != 0;
+}
+
+void check_condition(NodeReader& reader, ValueId id, const std::string& what) {
+  const TensorType& type = reader.type(id);
+  if (type.dtype == DType::bool_ && element_count(type.shape) == 1) return;
+  reader.refuse(what + " is " + to_string(type) + ", wanted one bool");
+}
+
+void check_counts(NodeReader& reader, const onnx::GraphProto& graph, size_t inputs,
+                  size_t least_outputs) {
+  if (static_cast<size_t>(graph.input_size()) != inputs)
+    reader.refuse("its graph has " + std::to_string(graph.input_size()) + " inputs, wanted " +
+                  std::to_string(inputs));
+  if (static_cast<size_t>(graph.output_size()) < least_outputs)
+    reader.refuse("its graph has " + std::to_string(graph.output_size()) + " outputs, wanted " +
+                  std::to_string(least_outputs) + " at least");
+}
+
+void set_outputs(NodeReader& reader, const Values& values) {
+  if (reader.output_count() > values.size())
+    reader.refuse("it has " + std::to_string(reader.output_count()) + " outputs, its graph gives " +
+                  std::to_string(values.size()));
+  for (size_t i = 0; i < reader.output_count(); ++i) reader.set_output(i, values[i]);
+}
+
+// A graph as a body, whose inputs have these types.
+Builder::Body body_of(NodeReader& reader, const ControlFlow& control, std::string name,
+                      const onnx::GraphProto& graph, const std::vector<TensorType>& types) {
+  Builder& builder = reader.builder();
+  Builder::Body body{.name = std::move(name), .index = builder.begin_body()};
+  try {
+    for (size_t i = 0; i < types.size(); ++i)
+      body.inputs.push_back(
+          builder.add_body_input(graph.input(static_cast<int>(i)).name(), types[i]));
+    body.outputs = control.put(graph, body.inputs);
+  } catch (...) {
+    builder.end_body();
+    throw;
+  }
+  builder.end_body();
+  return body;
+}
+
+// A branch that only the run decides on. One that cannot be was reported; what would leave it out
+// is said too.
+Builder::Body branch_of(NodeReader& reader, const ControlFlow& control, std::string name,
+                        const onnx::GraphProto& graph) {
+  try {
+    return body_of(reader, control, name, graph, {});
+  } catch (const SkippedNode&) {
+    reader.known(0,
+                 "the condition, which would leave out the branch \"" + name + "\" that cannot be");
+    throw;
+  }
+}
+
+void import_if(NodeReader& reader, const ControlFlow& control) {
+  const ValueId condition = reader.input(0);
+  check_condition(reader, condition, "the condition");
+  const onnx::GraphProto& then_graph = graph_of(reader, "then_branch");
+  const onnx::GraphProto& else_graph = graph_of(reader, "else_branch");
+  if (const std::optional<bool> known = known_truth(reader, condition)) {
+    set_outputs(reader, control.put(*known ? then_graph : else_graph, {}));
+    return;
+  }
+  const Builder::Body taken = branch_of(reader, control, "then", then_graph);
+  const Builder::Body other = branch_of(reader, control, "else", else_graph);
+  if (taken.outputs.size() != other.outputs.size())
+    reader.refuse("its branches give " + std::to_string(taken.outputs.size()) + " and " +
+                  std::to_string(other.outputs.size()) + " outputs");
+  std::vector<TensorType> types;
+  for (size_t i = 0; i < taken.outputs.size(); ++i) {
+    types.push_back(reader.type(taken.outputs[i]));
+    const TensorType& second = reader.type(other.outputs[i]);
+    if (types.back() == second) continue;
+    // A condition that is known would decide; this says which inputs it depends on.
+    reader.known(0, "the condition between output " + std::to_string(i) + " of " +
+                        to_string(types.back()) + " and of " + to_string(second));
+  }
+  set_outputs(reader, reader.builder().emit_control("if", {condition}, {}, {taken, other}, types));
+}
+
+// One Loop.
+class LoopImport {
+ public:
+  LoopImport(NodeReader& reader, const ControlFlow& control)
+      : reader_(reader), control_(control), graph_(graph_of(reader, "body")) {
+    trips_ = reader.optional_input(0);
+    condition_ = reader.optional_input(1);
+    for (size_t i = 2; i < reader.input_count(); ++i) carries_.push_back(reader.input(i));
+    check_counts(reader, graph_, 2 + carries_.size(), 1 + carries_.size());
+    row_count_ = static_cast<size_t>(graph_.output_size()) - 1 - carries_.size();
+    if (condition_) check_condition(reader, *condition_, "the condition");
+    if (trips_) known_trips_ = count_of(*trips_);
+  }
+
+  void import() {
+    if (!put_in_place()) make_node();
+  }
+
+ private:
+  // The number of trips where it is known; the largest integers mean that there is none.
+  std::optional<int64_t> count_of(ValueId id) {
+    const Tensor* known = reader_.builder().known(id);
+    if (reader_.type(id).dtype != DType::i64 || element_count(reader_.type(id).shape) != 1)
+      reader_.refuse("the trip count is " + to_string(reader_.type(id)) + ", wanted one i64");
+    if (known == nullptr) return std::nullopt;
+    if (known->integers.front() < 0)
+      reader_.refuse("the trip count is " + std::to_string(known->integers.front()) +
+                     ", wanted 0 or more");
+    if (known->integers.front() > kMostTrips) trips_.reset();
+    return trips_ ? std::optional(known->integers.front()) : std::nullopt;
+  }
+
+  ValueId number(int64_t value) { return reader_.constant_ints(DType::i64, {}, {value}); }
+  ValueId truth() { return reader_.constant_ints(DType::bool_, {}, {1}); }
+
+  // The trips one behind the other, each with types of its own. False where something that decides
+  // how many there are is not known: what was made then is read by nothing.
+  bool put_in_place() {
+    if (trips_ && !known_trips_) return false;
+    std::optional<bool> goes_on = condition_ ? known_truth(reader_, *condition_) : true;
+    if (!goes_on) return false;
+    Values carries = carries_;
+    std::vector<Values> rows(row_count_);
+    for (int64_t t = 0; goes_on == true && (!trips_ || t < *known_trips_); ++t) {
+      if (t == kMostTripsInPlace) return false;
+      Values inputs = {number(t), truth()};
+      inputs.insert(inputs.end(), carries.begin(), carries.end());
+      const Values given = control_.put(graph_, inputs);
+      goes_on = known_truth(reader_, given.front());
+      const bool is_last = trips_ && t + 1 == *known_trips_;
+      if (!goes_on && !is_last) return false;
+      for (size_t i = 0; i < carries.size(); ++i) carries[i] = given[1 + i];
+      for (size_t i = 0; i < row_count_; ++i) rows[i].push_back(given[1 + carries.size() + i]);
+    }
+    for (size_t i = 0; i < row_count_; ++i) carries.push_back(stacked(rows[i], i));
+    set_outputs(reader_, carries);
+    return true;
+  }
+
+  ValueId stacked(const Values& rows, size_t i) {
+    if (!rows.empty())
+      return reader_.emit("stack", Inputs(rows.begin(), rows.end()), {{"axis", int64_t{0}}});
+    // No trip: a body that nothing reads says what a row would be.
+    TensorType type = reader_.type(make_body().outputs[1 + carries_.size() + i]);
+    type.shape.insert(type.shape.begin(), 0);
+    return reader_.constant(Tensor::zeros(type));
+  }
+
+  Builder::Body make_body() {
+    std::vector<TensorType> types = {{DType::i64, {}}, {DType::bool_, {}}};
+    for (const ValueId carry : carries_) types.push_back(reader_.type(carry));
+    return body_of(reader_, control_, "body", graph_, types);
+  }
+
+  int64_t bound() {
+    if (known_trips_) return *known_trips_;
+    if (control_.max_iterations) return *control_.max_iterations;
+    // Says which inputs they depend on.
+    const std::string bound = " (or --max-iterations N the most trips)";
+    if (trips_) reader_.known(0, "its trip count" + bound);
+    if (condition_) reader_.known(1, "its condition" + bound);
+    reader_.refuse("how many trips it takes is known only in the run",
+                   "give the most that there may be with --max-iterations N");
+  }
+
+  void make_node() {
+    const int64_t most = bound();
+    const Builder::Body body = make_body();
+    check_condition(reader_, body.outputs.front(), "the body's condition");
+    std::vector<TensorType> types;
+    for (size_t i = 1; i < body.outputs.size(); ++i) {
+      types.push_back(reader_.type(body.outputs[i]));
+      const size_t carry = i - 1;
+      if (carry >= carries_.size()) {
+        types.back().shape.insert(types.back().shape.begin(), most);
+      } else if (types.back() != reader_.type(carries_[carry])) {
+        reader_.refuse("carry " + std::to_string(carry) + " is " + to_string(types.back()) +
+                           " after the body, " + to_string(reader_.type(carries_[carry])) +
+                           " before it",
+                       "a loop whose end only the run knows carries tensors of one type");
+      }
+    }
+    types.push_back({DType::i64, {}});
+    Inputs inputs = {trips_, condition_};
+    inputs.insert(inputs.end(), carries_.begin(), carries_.end());
+    Values outputs =
+        reader_.builder().emit_control("loop", inputs, {{"max_iterations", most}}, {body}, types);
+    if (row_count_ > 0) control_.counts.push_back(outputs.back());
+    outputs.pop_back();
+    set_outputs(reader_, outputs);
+  }
+
+  NodeReader& reader_;
+  const ControlFlow& control_;
+  const onnx::GraphProto& graph_;
+  std::optional<ValueId> trips_;
+  std::optional<ValueId> condition_;
+  std::optional<int64_t> known_trips_;
+  Values carries_;
+  size_t row_count_ = 0;
+};
+
+// Per input or output that is cut into steps: its axis, not negative, and whether it goes
+// backwards.
+struct Steps {
+  Ints axes;
+  std::vector<bool> backwards;
+};
+
+Steps steps_of(NodeReader& reader, const std::string& prefix, const std::vector<int64_t>& ranks) {
+  const Ints directions = reader.integers(prefix + "_directions", Ints(ranks.size(), 0));
+  Steps steps{.axes = reader.integers(prefix + "_axes", Ints(ranks.size(), 0)), .backwards = {}};
+  if (directions.size() != ranks.size() || steps.axes.size() != ranks.size())
+    reader.refuse(prefix + "_axes and " + prefix + "_directions want " +
+                  std::to_string(ranks.size()) + " numbers each");
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    steps.axes[i] = reader.axis(steps.axes[i], ranks[i]);
+    if (directions[i] != 0 && directions[i] != 1)
+      reader.refuse(prefix + "_directions holds " + to_string(directions[i]) + ", wanted 0 or 1");
+    steps.backwards.push_back(directions[i] == 1);
+  }
+  return steps;
+}
+
+void import_scan(NodeReader& reader, const ControlFlow& control) {
+  if (reader.opset() < kOldestScan)
+    reader.refuse("before opset 9 it goes over batches of sequences",
+                  "convert the model to opset 9 or newer");
+  const onnx::GraphProto& graph = graph_of(reader, "body");
+  const int64_t sliced = reader.required_integer("num_scan_inputs");
+  if (sliced < 1 || static_cast<size_t>(sliced) > reader.input_count())
+    reader.refuse("num_scan_inputs is " + std::to_string(sliced) + ", of " +
+                  std::to_string(reader.input_count()) + " inputs");
+  const size_t carries = reader.input_count() - static_cast<size_t>(sliced);
+  check_counts(reader, graph, reader.input_count(), carries);
+  std::vector<int64_t> ranks;
+  for (size_t i = carries; i < reader.input_count(); ++i) {
+    if (reader.rank(i) == 0) reader.refuse("input " + std::to_string(i) + " is a scalar");
+    ranks.push_back(reader.rank(i));
+  }
+  const Steps xs = steps_of(reader, "scan_input", ranks);
+  Inputs inputs;
+  std::vector<TensorType> types;
+  int64_t length = 0;
+  for (size_t i = 0; i < reader.input_count(); ++i) {
+    ValueId input = reader.input(i);
+    TensorType type = reader.type(input);
+    if (i >= carries) {
+      const int64_t axis = xs.axes[i - carries];
+      const int64_t rows = type.shape[static_cast<size_t>(axis)];
+      if (i > carries && rows != length)
+        reader.refuse("input " + std::to_string(i) + " has " + std::to_string(rows) +
+                      " steps, input " + std::to_string(carries) + " has " +
+                      std::to_string(length));
+      length = rows;
+      type.shape.erase(type.shape.begin() + static_cast<ptrdiff_t>(axis));
+      if (xs.backwards[i - carries])
+        input = reader.emit("reverse", {input}, {{"axes", Ints{axis}}});
+    }
+    inputs.emplace_back(input);
+    types.push_back(std::move(type));
+  }
+  const Builder::Body body = body_of(reader, control, "body", graph, types);
+  std::vector<TensorType> results;
+  ranks.clear();
+  for (size_t i = 0; i < body.outputs.size(); ++i) {
+    results.push_back(reader.type(body.outputs[i]));
+    if (i >= carries) ranks.push_back(static_cast<int64_t>(results[i].shape.size()) + 1);
+    if (i < carries && results[i] != types[i])
+      reader.refuse("carry " + std::to_string(i) + " is " + to_string(results[i]) +
+                    " after the body, " + to_string(types[i]) + " before it");
+  }
+  const Steps ys = steps_of(reader, "scan_output", ranks);
+  for (size_t i = carries; i < results.size(); ++i) {
+    Shape& shape = results[i].shape;
+    const int64_t axis = ys.axes[i - carries];
+    shape.insert(shape.begin() + static_cast<ptrdiff_t>(axis), length);
+  }
+  Values outputs = reader.builder().emit_control("scan", inputs,
+                                                 {{"num_carry", static_cast<int64_t>(carries)},
+                                                  {"length", length},
+                                                  {"x_axes", xs.axes},
+                                                  {"y_axes", ys.axes}},
+                                                 {body}, results);
+  for (size_t i = carries; i < outputs.size(); ++i) {
+    if (!ys.backwards[i - carries]) continue;
+    outputs[i] = reader.emit("reverse", {outputs[i]}, {{"axes", Ints{ys.axes[i - carries]}}});
+  }
+  set_outputs(reader, outputs);
+}
+
+}  // namespace
+
+void import_control_flow(NodeReader& reader, const ControlFlow& control) {
+  if (reader.op() == "If") return import_if(reader, control);
+  if (reader.op() == "Scan") return import_scan(reader, control);
+  LoopImport(reader, control).import();
+}
+
+}  // namespace rlx::onnx_import

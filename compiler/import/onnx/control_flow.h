@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// If, Loop and Scan: what is known when the model is imported is put in place (a branch, the trips
+// of a loop), what is not becomes a node with bodies.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "compiler/import/onnx/node_reader.h"
+
+namespace rlx::onnx_import {
+
+// What the importer lends.
+struct ControlFlow {
+  // Puts the nodes of a graph behind those made so far, its inputs being these values; its outputs.
+  std::function<std::vector<ValueId>(const onnx::GraphProto& graph,
+                                     const std::vector<ValueId>& inputs)>
+      put;
+  // Of loops whose end only the run knows.
+  std::optional<int64_t> max_iterations;
+  // How many rows count of results that are padded to the most trips.
+  std::vector<ValueId>& counts;
+};
+
+inline bool is_control_flow(std::string_view domain, std::string_view op) {
+  return domain.empty() && (op == "If" || op == "Loop" || op == "Scan");
+}
+
+// Precondition: is_control_flow. Sets the reader's outputs.
+void import_control_flow(NodeReader& reader, const ControlFlow& control);
+
+}  // namespace rlx::onnx_import

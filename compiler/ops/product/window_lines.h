@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products whose left lines are windows of images, as convolutions give them to product kernels.
+#pragma once
+
+#include "compiler/ops/lowering/conv_window.h"
+
+namespace rlx {
+
+// The lines of a are windows of two spatial dims instead of rows of a matrix; their depths count
+// taps (h, w), each with all channels.
+struct WindowLines {
+  Window window;
+  // Channels are neighbours, each pixel is whole aligned pieces: of 16 bytes for matmul_coop
+  // (shaders/vulkan/lib/window_lines.glsl), of four elements for matmul_lanes.
+  bool in_pieces = false;
+};
+
+}  // namespace rlx

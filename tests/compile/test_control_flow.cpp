@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: Apache-2.0
+// if, while, loop, scan and call (ops.md 15): the evaluator by hand-made values, every device by
+// the evaluator, bit for bit where nothing rounds.
+#include <cstring>
+
+#include "runtime/api/session.h"
+#include "tests/compile/graph_text.h"
+
+namespace rlx::test {
+namespace {
+
+Tensor reals(Shape shape, std::vector<double> values) {
+  Tensor result = Tensor::zeros({DType::f32, std::move(shape)});
+  result.floats = std::move(values);
+  return result;
+}
+Tensor whole(DType dtype, Shape shape, std::vector<int64_t> values) {
+  Tensor result = Tensor::zeros({dtype, std::move(shape)});
+  result.integers = std::move(values);
+  return result;
+}
+
+// The evaluator's outputs of one run, and that every device gives them too.
+std::vector<Tensor> run_everywhere(const std::string& text, const std::vector<Tensor>& inputs) {
+  const Module module = module_from(text);
+  Diagnostics diagnostics;
+  StateValues states;
+  auto wanted = evaluate_entry(module, module.entries[0], inputs, states, {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(wanted.has_value());
+  for (const int level : {0, 2}) {
+    const auto plan = compile_plan(module, test_options(level), diagnostics);
+    INFO("-O" << level << "\n" << diagnostics.text());
+    REQUIRE(plan != nullptr);
+    for (const auto& device : present_devices().devices) {
+      TestSession session(*device, plan);
+      const auto got = session.run(0, inputs, std::byte{0xA5});
+      REQUIRE(got.size() == wanted->size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        const Verdict verdict = judge(got[i], (*wanted)[i], Tolerance::Exact);
+        INFO("output " << i << " on " << device->info().id << ": " << verdict.fault);
+        CHECK(verdict.good);
+      }
+    }
+  }
+  CHECK(validation_messages().empty());
+  return *wanted;
+}
+
+std::string body(const std::string& name, const std::string& inputs, const std::string& nodes,
+                 const std::string& outputs) {
+  return "\"" + name + R"(": {"inputs": [)" + inputs + R"(], "nodes": [)" + nodes +
+         R"(], "outputs": [)" + outputs + "]}";
+}
+
+std::string control(const std::string& op, const std::string& inputs, const std::string& outputs,
+                    const std::string& bodies, const std::string& attributes = "{}") {
+  return R"({"name": "ctl", "op": ")" + op + R"(", "inputs": [)" + inputs + R"(], "outputs": [)" +
+         outputs + R"(], "attributes": )" + attributes + R"(, "bodies": {)" + bodies + "}}";
+}
+
+// y = pred ? log(x) : -x
+const std::string kBranches =
+    graph(input("p", "[1]", "bool") + ", " + input("x", "[3]"),
+          control("if", R"("p")", R"("y")",
+                  body("then", "", node("sqrt", R"("x")", "a"), R"("a")") + ", " +
+                      body("else", "", node("neg", R"("x")", "b"), R"("b")")));
+
+// Carries (i, v); body doubles v and adds 1 to i while i < n.
+std::string counting(const std::string& bound) {
+  return graph(
+      input("n", "[]") + ", " + input("v", "[2]"),
+      R"({"op": "mul", "inputs": ["n", "zero"], "outputs": ["i"]}, )" +
+          control("while", R"("i", "v")", R"("k", "w")",
+                  body("cond", R"("i1", "v1")", node("lt", R"("i1", "n")", "c"), R"("c")") + ", " +
+                      body("body", R"("i2", "v2")",
+                           node("add", R"("i2", "one")", "i3") + ", " +
+                               node("add", R"("v2", "v2")", "v3"),
+                           R"("i3", "v3")"),
+                  R"({"max_iterations": )" + bound + "}"),
+      R"("k", "w")");
+}
+std::string with_constants(std::string text) {
+  text.insert(1, R"("constants": [
+    {"name": "zero", "dtype": "f32", "shape": [], "data": {"splat": 0}},
+    {"name": "one", "dtype": "f32", "shape": [], "data": {"splat": 1}}], )");
+  return text;
+}
+
+// Loop over rows: carry s = s + i * x, row = s; goes on while the first of s is below 100.
+std::string summing(const std::string& trips, const std::string& attributes) {
+  return graph(
+      input("m", "[]", "i64") + ", " + input("x", "[2]"),
+      control("loop", trips + R"(, null, "x")", R"("s", "rows", "count")",
+              body("body", R"("i", "go", "s0")",
+                   node("cast", R"("i")", "f", R"({"to": "f32"})") + ", " +
+                       node("fma", R"("f", "x", "s0")", "s1") + ", " +
+                       node("narrow", R"("s1")", "first", R"({"axis": 0, "start": 0, "len": 1})") +
+                       ", " + node("lt", R"("first", "hundred")", "on"),
+                   R"("on", "s1", "s1")"),
+              attributes),
+      R"("s", "rows", "count")");
+}
+std::string with_hundred(std::string text) {
+  text.insert(
+      1, R"("constants": [{"name": "hundred", "dtype": "f32", "shape": [], "data": {"splat": 100}},
+    {"name": "four", "dtype": "i64", "shape": [], "data": {"values": [4]}}], )");
+  return text;
+}
+
+// A run that is told of indices that lie outside.
+Status run_checked(Device& device, const std::shared_ptr<const PlanView>& plan,
+                   const std::vector<std::pair<std::string, Tensor>>& inputs) {
+  std::shared_ptr<DevicePlan> loaded;
+  REQUIRE(device.load(*plan, {}, loaded).ok());
+  std::unique_ptr<Session> session;
+  SessionOptions options;
+  options.check_indices = true;
+  REQUIRE(Session::create(plan, loaded, false, options, session).ok());
+  for (const auto& [name, value] : inputs) {
+    const std::vector<std::byte> bytes = value.to_bytes();
+    const std::vector<uint64_t> dims(value.type.shape.begin(), value.type.shape.end());
+    REQUIRE(
+        session
+            ->set_input(
+                0, name,
+                {.bytes = bytes, .dtype = static_cast<uint32_t>(value.type.dtype), .dims = dims})
+            .ok());
+  }
+  return session->run(0);
+}
+
+Diagnostics refused(const std::string& text) {
+  Diagnostics diagnostics;
+  const auto source = read_json_graph(text, "test.json", diagnostics);
+  if (!source) return diagnostics;
+  CHECK_FALSE(bind_module(*source, {}, ".", diagnostics).has_value());
+  return diagnostics;
+}
+
+}  // namespace
+
+TEST_CASE("an if gives what its branch gives, and nothing of the other shows") {
+  const Tensor x = reals({3}, {4, 9, -1});
+  const auto taken = run_everywhere(kBranches, {whole(DType::bool_, {1}, {1}), x});
+  CHECK(taken[0].floats[0] == 2);
+  CHECK(std::isnan(taken[0].floats[2]));
+  const auto other = run_everywhere(kBranches, {whole(DType::bool_, {1}, {0}), x});
+  CHECK(other[0].floats == std::vector<double>{-4, -9, 1});
+}
+
+TEST_CASE("an if whose predicate is known costs its branch alone") {
+  std::string text = kBranches;
+  text.insert(
+      1,
+      R"("constants": [{"name": "yes", "dtype": "bool", "shape": [], "data": {"values": [true]}}], )");
+  text.replace(text.find(R"("inputs": ["p"])"), 15, R"("inputs": ["yes"])");
+  const std::string plain =
+      graph(input("p", "[1]", "bool") + ", " + input("x", "[3]"), node("sqrt", R"("x")", "y"));
+  CHECK(steps_of(text) == steps_of(plain));
+}
+
+TEST_CASE("a while ends with its condition, and what it carries then stays") {
+  const Tensor v = reals({2}, {1, -0.5});
+  for (const double n : {0.0, 3.0, 8.0}) {
+    INFO("n = " << n);
+    const auto got = run_everywhere(with_constants(counting("8")), {reals({}, {n}), v});
+    CHECK(got[0].floats[0] == n);
+    CHECK(got[1].floats[0] == std::exp2(n));
+    CHECK(got[1].floats[1] == -0.5 * std::exp2(n));
+  }
+}
+
+TEST_CASE("a while that its bound ends is an error of the evaluator that names it") {
+  const Module module = module_from(with_constants(counting("8")));
+  Diagnostics diagnostics;
+  StateValues states;
+  CHECK_FALSE(evaluate_entry(module, module.entries[0], {reals({}, {9}), reals({2}, {1, 1})},
+                             states, {}, diagnostics)
+                  .has_value());
+  CHECK(diagnostics.text().find("while \"ctl\": it reached its bound of 8 trips") !=
+        std::string::npos);
+}
+
+TEST_CASE("a device tells of a loop that its bound ends, where indices are checked") {
+  Diagnostics diagnostics;
+  const auto loop =
+      compile_plan(module_from(with_hundred(summing(R"("m")", R"({"max_iterations": 5})"))),
+                   test_options(2), diagnostics);
+  const auto counted =
+      compile_plan(module_from(with_constants(counting("8"))), test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(loop != nullptr);
+  REQUIRE(counted != nullptr);
+  for (const auto& device : present_devices().devices) {
+    const auto run_while = [&](double n) {
+      return run_checked(*device, counted, {{"n", reals({}, {n})}, {"v", reals({2}, {1, 1})}});
+    };
+    const auto run_loop = [&](int64_t m) {
+      return run_checked(*device, loop,
+                         {{"m", whole(DType::i64, {}, {m})}, {"x", reals({2}, {1, 1})}});
+    };
+    CHECK(run_while(8).ok());
+    CHECK(run_loop(5).ok());
+    for (const Status& status : {run_while(9), run_loop(6)}) {
+      INFO(status.message());
+      CHECK_FALSE(status.ok());
+      CHECK(status.message().find("ctl.max_iterations") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a loop takes as many trips as its count and its condition say") {
+  const std::string text = with_hundred(summing(R"("m")", R"({"max_iterations": 5})"));
+  const Tensor x = reals({2}, {3, 1});
+  for (const int64_t trips : {-2, 0, 1, 4, 5}) {
+    INFO("trips " << trips);
+    const auto got = run_everywhere(text, {whole(DType::i64, {}, {trips}), x});
+    double s = 3;
+    const int64_t taken = std::max<int64_t>(trips, 0);
+    for (int64_t t = 0; t < 5; ++t) {
+      if (t < taken) s += static_cast<double>(t) * 3;
+      CHECK(got[1].floats[static_cast<size_t>(2 * t)] == (t < taken ? s : 0));
+    }
+    CHECK(got[0].floats[0] == s);
+    CHECK(got[2].integers[0] == taken);
+  }
+  // 60 + 0 + 60 = 120 ends it after two trips.
+  const auto ended = run_everywhere(text, {whole(DType::i64, {}, {5}), reals({2}, {60, 1})});
+  CHECK(ended[2].integers[0] == 2);
+  CHECK(ended[0].floats == std::vector<double>{120, 2});
+}
+
+TEST_CASE("a loop whose count is known has rows of that many trips") {
+  const auto got = run_everywhere(with_hundred(summing(R"("four")", "{}")),
+                                  {whole(DType::i64, {}, {0}), reals({2}, {3, 1})});
+  CHECK(got[1].type.shape == Shape{4, 2});
+  CHECK(got[0].floats == std::vector<double>{3 + 3 * 6, 1 + 6});
+  CHECK(got[2].integers[0] == 4);
+}
+
+TEST_CASE("a scan carries, cuts and stacks along the axes that it is given") {
+  // c' = 2 c + x_t + b; y_t = c'.
+  const std::string body_text =
+      body("body", R"("c", "b0", "xt")",
+           node("add", R"("c", "c")", "d") + ", " + node("add", R"("d", "b0")", "e") + ", " +
+               node("add", R"("e", "xt")", "f"),
+           R"("f", "f")");
+  for (const bool reverse : {false, true}) {
+    INFO("reverse " << reverse);
+    const std::string text = graph(
+        input("c0", "[2]") + ", " + input("b", "[]") + ", " + input("x", "[2, 3]"),
+        control(
+            "scan", R"("c0", "b", "x")", R"("last", "y", "all")", body_text,
+            std::string(
+                R"({"num_bcast": 1, "x_axes": [1], "y_axes": [-1], "save_trajectory": true, "reverse": )") +
+                (reverse ? "true" : "false") + "}"),
+        R"("last", "y", "all")");
+    const auto got = run_everywhere(
+        text, {reals({2}, {1, 0}), reals({}, {10}), reals({2, 3}, {1, 2, 3, 4, 5, 6})});
+    std::vector<double> c = {1, 0};
+    for (int t = 0; t < 3; ++t) {
+      const int step = reverse ? 2 - t : t;
+      for (size_t row = 0; row < 2; ++row) {
+        c[row] = 2 * c[row] + 10 + static_cast<double>(3 * row + static_cast<size_t>(step) + 1);
+        CHECK(got[1].floats[3 * row + static_cast<size_t>(step)] == c[row]);
+        CHECK(got[2].floats[2 * static_cast<size_t>(t) + row] == c[row]);
+      }
+    }
+    CHECK(got[0].floats == c);
+  }
+}
+
+TEST_CASE("a scan of no steps gives what it began with") {
+  const std::string text =
+      graph(input("c0", "[2]") + ", " + input("x", "[0, 2]"),
+            control("scan", R"("c0", "x")", R"("last", "y")",
+                    body("body", R"("c", "xt")", node("add", R"("c", "xt")", "d"), R"("d", "d")")),
+            R"("last", "y")");
+  const auto got = run_everywhere(text, {reals({2}, {1, 2}), reals({0, 2}, {})});
+  CHECK(got[0].floats == std::vector<double>{1, 2});
+  CHECK(got[1].type.shape == Shape{0, 2});
+}
+
+TEST_CASE("control flow inside control flow sees every graph around it") {
+  // A call of a scan whose body has an if over a captured input.
+  const std::string inner =
+      control("if", R"("flag")", R"("u")",
+              body("then", "", node("add", R"("c", "xt")", "t"), R"("t")") + ", " +
+                  body("else", "", node("sub", R"("c", "xt")", "t"), R"("t")"));
+  const std::string scan =
+      control("scan", R"("a", "x")", R"("last")",
+              body("body", R"("c", "xt")", node("gt", R"("xt", "limit")", "flag") + ", " + inner,
+                   R"("u")"));
+  const std::string text =
+      graph(input("a0", "[]") + ", " + input("x", "[4]") + ", " + input("limit", "[]"),
+            control("call", R"("a0")", R"("y")", body("body", R"("a")", scan, R"("last")")));
+  const auto got =
+      run_everywhere(text, {reals({}, {100}), reals({4}, {1, 5, 2, 7}), reals({}, {3})});
+  CHECK(got[0].floats[0] == 100 - 1 + 5 - 2 + 7);
+}
+
+TEST_CASE("a state that branches write has the value of the one that is taken") {
+  const std::string text =
+      R"({"rlx_graph": 1,
+    "states": [{"name": "s", "dtype": "f32", "shape": [2], "init": "zeros"},
+               {"name": "r", "dtype": "f32", "shape": [2], "init": "ones"}],
+    "inputs": [{"name": "p", "dtype": "i32", "shape": []}, {"name": "x", "dtype": "f32", "shape": [2]}],
+    "nodes": [)" +
+      control(
+          "if", R"("p")", R"("y")",
+          body("then", "",
+               node("add", R"("s", "x")", "n") + ", " + node("state_write", R"("s", "n")", "k"),
+               R"("k")") +
+              ", " +
+              body("else", "",
+                   node("sub", R"("s", "x")", "m") + ", " + node("state_write", R"("r", "x")", "q"),
+                   R"("m")")) +
+      R"(], "outputs": ["y"]})";
+  const Module module = module_from(text);
+  const Tensor x = reals({2}, {1, 2});
+  Diagnostics diagnostics;
+  StateValues states;
+  const std::vector<int64_t> taken = {1, 1, 0, 1};
+  std::vector<std::vector<Tensor>> wanted;
+  for (const int64_t p : taken) {
+    auto run = evaluate_entry(module, module.entries[0], {whole(DType::i32, {}, {p}), x}, states,
+                              {}, diagnostics);
+    REQUIRE(run.has_value());
+    wanted.push_back(std::move(*run));
+  }
+  CHECK(wanted[2][0].floats == std::vector<double>{1, 2});
+  CHECK(states["s"].floats == std::vector<double>{3, 6});
+  CHECK(states["r"].floats == std::vector<double>{1, 2});
+  const auto plan = compile_plan(module, test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  for (const auto& device : present_devices().devices) {
+    TestSession session(*device, plan);
+    for (size_t i = 0; i < taken.size(); ++i) {
+      const auto got = session.run(0, {whole(DType::i32, {}, {taken[i]}), x}, std::byte{0xA5});
+      CHECK(got[0].floats == wanted[i][0].floats);
+    }
+  }
+}
+
+TEST_CASE("nobody is told of indices of a branch that is not taken") {
+  const std::string text =
+      graph(input("p", "[]", "bool") + ", " + input("x", "[4]") + ", " + input("i", "[2]", "i32"),
+            control("if", R"("p")", R"("y")",
+                    body("then", "", node("gather", R"("x", "i")", "g"), R"("g")") + ", " +
+                        body("else", "",
+                             node("narrow", R"("x")", "h", R"({"axis": 0, "start": 1, "len": 2})"),
+                             R"("h")")));
+  Diagnostics diagnostics;
+  const auto plan = compile_plan(module_from(text), test_options(2), diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(plan != nullptr);
+  const auto run = [&](Device& device, int64_t p) {
+    return run_checked(device, plan,
+                       {{"p", whole(DType::bool_, {}, {p})},
+                        {"x", reals({4}, {1, 2, 3, 4})},
+                        {"i", whole(DType::i32, {2}, {1, 77})}});
+  };
+  for (const auto& device : present_devices().devices) {
+    CHECK_FALSE(run(*device, 1).ok());
+    CHECK(run(*device, 0).ok());
+  }
+}
+
+TEST_CASE("what control flow cannot be is refused by name") {
+  const std::string then_body = body("then", "", node("neg", R"("x")", "a"), R"("a")");
+  const std::string x = input("p", "[]", "bool") + ", " + input("x", "[3]");
+  const auto refusal = [&](const std::string& nodes) { return refused(graph(x, nodes)).text(); };
+  const auto holds = [](const std::string& text, const std::string& part) {
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  holds(refusal(
+            control("if", R"("p")", R"("y")",
+                    then_body + ", " +
+                        body("else", "",
+                             node("narrow", R"("x")", "b", R"({"axis": 0, "start": 0, "len": 2})"),
+                             R"("b")"))),
+        R"(output 0 is f32[3] in "then", f32[2] in "else")");
+  holds(refusal(control("if", R"("p")", R"("y")", then_body)), R"(body "else" is missing)");
+  holds(refusal(control("neg", R"("x")", R"("y")", then_body)), R"(the op has no body "then")");
+  holds(
+      refusal(control("if", R"("x")", R"("y")", then_body + ", " + body("else", "", "", R"("x")"))),
+      "the predicate is f32[3], wanted one element");
+  holds(refusal(control(
+            "while", R"("x")", R"("y")",
+            body("cond", R"("c")", "", R"("p")") + ", " + body("body", R"("d")", "", R"("d")"))),
+        "max_iterations");
+  holds(refusal(control(
+            "while", R"("x")", R"("y")",
+            body("cond", R"("c")", "", R"("p")") + ", " + body("body", R"("d")", "", R"("p")"),
+            R"({"max_iterations": 3})")),
+        "carry 0 is bool[] after the body, f32[3] before it");
+  holds(refusal(control("loop", R"("p", null, "x")", R"("y")",
+                        body("body", R"("i", "g", "d")", "", R"("g", "d")"))),
+        "trip_count is bool[], wanted one i64 or i32");
+  holds(refusal(control("scan", R"("x")", R"("y")", body("body", R"("d")", "", R"("d")"))),
+        "its length is not known");
+  holds(refusal(control("call", R"("x")", R"("y")", body("body", R"("x")", "", R"("x")"))),
+        R"(value "x" is defined twice)");
+  holds(refusal(control("call", R"("x")", R"("y")", body("body", R"("d")", "", R"("nothing")"))),
+        R"(output "nothing" of body "body" of node "ctl" is defined by nothing)");
+}
+
+TEST_CASE("a loop that goes on for certain when its bound is reached is refused") {
+  const std::string text = graph(
+      input("x", "[2]"),
+      control("loop", R"(null, null, "x")", R"("y")",
+              body("body", R"("i", "go", "d")", node("add", R"("d", "d")", "e"), R"("go", "e")"),
+              R"({"max_iterations": 7})"));
+  Diagnostics diagnostics;
+  CHECK_FALSE(compile_to_bytes(module_from(text), test_options(2), diagnostics).has_value());
+  CHECK(diagnostics.text().find("it reaches its bound of 7 trips") != std::string::npos);
+}
+
+TEST_CASE("trips of a loop draw different random numbers, those of the evaluator") {
+  const std::string text = graph(
+      input("x", "[3]"),
+      control("scan", R"("x")", R"("last", "y")",
+              body("body", R"("c")", node("rng_uniform", "", "u", R"({"shape": [3], "seed": 5})"),
+                   R"("c", "u")"),
+              R"({"length": 3})"),
+      R"("last", "y")");
+  const auto got = run_everywhere(text, {reals({3}, {0, 0, 0})});
+  CHECK(got[1].floats[0] != got[1].floats[3]);
+  CHECK(got[1].floats[3] != got[1].floats[6]);
+}
+
+TEST_CASE("a loop of a thousand trips is one plan", "[.large]") {
+  const std::string text =
+      graph(input("x", "[64]"),
+            control("scan", R"("x")", R"("last")",
+                    body("body", R"("c")",
+                         node("add", R"("c", "x")", "d") + ", " +
+                             node("cumsum", R"("d")", "e", R"({"axis": 0})") + ", " +
+                             node("reverse", R"("e")", "f", R"({"axes": [0]})") + ", " +
+                             node("clamp", R"("f")", "g", R"({"min": -1, "max": 1})"),
+                         R"("g")"),
+                    R"({"length": 1000})"),
+            R"("last")");
+  CHECK(steps_of(text) >= 1000);
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// If, Loop and Scan of ONNX: what is known is put in place, the rest are nodes with bodies, which
+// mean what ONNX means.
+#include <functional>
+
+#include "compiler/reference/evaluate.h"
+#include "tests/import/onnx_support.h"
+
+namespace rlx::test {
+namespace {
+
+onnx::GraphProto& add_graph(onnx::NodeProto& node, const std::string& name) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::GRAPH);
+  attribute.mutable_g()->set_name(name);
+  return *attribute.mutable_g();
+}
+
+void add_input(onnx::GraphProto& graph, const std::string& name, int32_t type,
+               const std::vector<int64_t>& dims) {
+  onnx::ValueInfoProto& input = *graph.add_input();
+  input.set_name(name);
+  auto& tensor = *input.mutable_type()->mutable_tensor_type();
+  tensor.set_elem_type(type);
+  tensor.mutable_shape();
+  for (const int64_t dim : dims) tensor.mutable_shape()->add_dim()->set_dim_value(dim);
+}
+
+void add_scalar(onnx::GraphProto& graph, const std::string& name, int64_t value) {
+  add_integers(graph, name, {value});
+  graph.mutable_initializer()->rbegin()->clear_dims();
+}
+
+std::vector<Tensor> evaluated(const SourceGraph& source, const std::vector<Tensor>& inputs) {
+  Diagnostics diagnostics;
+  const auto module = bind_module(source, {}, ".", diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(module.has_value());
+  StateValues states;
+  auto outputs = evaluate_entry(*module, module->entries[0], inputs, states, {}, diagnostics);
+  INFO(diagnostics.text());
+  REQUIRE(outputs.has_value());
+  return *outputs;
+}
+
+Tensor reals(std::vector<double> values) {
+  Tensor result = Tensor::zeros({DType::f32, {static_cast<int64_t>(values.size())}});
+  result.floats = std::move(values);
+  return result;
+}
+Tensor integer(DType dtype, int64_t value) {
+  Tensor result = Tensor::zeros({dtype, {}});
+  result.integers = {value};
+  return result;
+}
+
+// x f32[2], sr i64[]: sr == 16000 ? x + x : -x.
+onnx::ModelProto model_with_if() {
+  onnx::ModelProto model = model_with_input({"2"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_input(graph, "sr", onnx::TensorProto::INT64, {});
+  add_scalar(graph, "rate", 16000);
+  add_node(graph, "Equal", {"sr", "rate"}, {"is"});
+  onnx::NodeProto& node = add_node(graph, "If", {"is"}, {"y"});
+  onnx::GraphProto& taken = add_graph(node, "then_branch");
+  add_node(taken, "Add", {"x", "x"}, {"a"});
+  taken.add_output()->set_name("a");
+  onnx::GraphProto& other = add_graph(node, "else_branch");
+  add_node(other, "Neg", {"x"}, {"a"});
+  other.add_output()->set_name("a");
+  graph.add_output()->set_name("y");
+  return model;
+}
+
+// Carries v f32[2], begins with x: v + v, row v; for "m" trips and while v[0] < "limit", as asked.
+onnx::ModelProto model_with_loop(const std::string& trips) {
+  onnx::ModelProto model = model_with_input({"2"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_input(graph, "m", onnx::TensorProto::INT64, {});
+  add_scalar(graph, "three", 3);
+  onnx::NodeProto& node = add_node(graph, "Loop", {trips, "", "x"}, {"v", "rows"});
+  onnx::GraphProto& body = add_graph(node, "body");
+  add_input(body, "i", onnx::TensorProto::INT64, {});
+  add_input(body, "go", onnx::TensorProto::BOOL, {});
+  add_input(body, "v0", onnx::TensorProto::FLOAT, {2});
+  add_node(body, "Identity", {"go"}, {"on"});
+  add_node(body, "Add", {"v0", "v0"}, {"v1"});
+  for (const char* name : {"on", "v1", "v0"}) body.add_output()->set_name(name);
+  for (const char* name : {"v", "rows"}) graph.add_output()->set_name(name);
+  return model;
+}
+
+}  // namespace
+
+TEST_CASE("an If whose condition the run knows is a node, one that is known its branch") {
+  CHECK(ops_of(read_good(model_with_if(), {.fixed_inputs = {{"sr", "16000"}}})) == "add");
+  const SourceGraph graph = read_good(model_with_if());
+  CHECK(ops_of(graph) == "eq if");
+  CHECK(evaluated(graph, {reals({1, 2}), integer(DType::i64, 16000)})[0].floats ==
+        std::vector<double>{2, 4});
+  CHECK(evaluated(graph, {reals({1, 2}), integer(DType::i64, 8000)})[0].floats ==
+        std::vector<double>{-1, -2});
+}
+
+TEST_CASE("a Loop whose count is known is put in place") {
+  const SourceGraph graph = read_good(model_with_loop("three"));
+  CHECK(ops_of(graph).find("loop") == std::string::npos);
+  const auto got = evaluated(graph, {reals({1, 2}), integer(DType::i64, 0)});
+  CHECK(got[0].floats == std::vector<double>{8, 16});
+  CHECK(got[1].type.shape == Shape{3, 2});
+  CHECK(got[1].floats == std::vector<double>{1, 2, 2, 4, 4, 8});
+}
+
+TEST_CASE("a Loop whose count the run knows is padded, and says how many rows count") {
+  const SourceGraph graph = read_good(model_with_loop("m"), {.max_iterations = 4});
+  CHECK(ops_of(graph) == "loop");
+  CHECK(graph.entries[0].outputs == std::vector<std::string>{"v", "rows", "v_node.count"});
+  const auto got = evaluated(graph, {reals({1, 2}), integer(DType::i64, 2)});
+  CHECK(got[0].floats == std::vector<double>{4, 8});
+  CHECK(got[1].floats == std::vector<double>{1, 2, 2, 4, 0, 0, 0, 0});
+  CHECK(got[2].integers[0] == 2);
+  check_error(read_bad(model_with_loop("m")), DiagCode::UnsupportedOp, "--max-iterations N");
+}
+
+TEST_CASE("a Scan walks its inputs in the directions and along the axes that it is given") {
+  onnx::ModelProto model = model_with_input({"2", "3"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_input(graph, "c", onnx::TensorProto::FLOAT, {2});
+  onnx::NodeProto& node = add_node(graph, "Scan", {"c", "x"}, {"last", "y"});
+  add_integer(node, "num_scan_inputs", 1);
+  for (const char* name :
+       {"scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"}) {
+    onnx::AttributeProto& list = *node.add_attribute();
+    list.set_name(name);
+    list.set_type(onnx::AttributeProto::INTS);
+    list.add_ints(1);
+  }
+  onnx::GraphProto& body = add_graph(node, "body");
+  add_input(body, "c0", onnx::TensorProto::FLOAT, {2});
+  add_input(body, "xt", onnx::TensorProto::FLOAT, {2});
+  add_node(body, "Add", {"c0", "c0"}, {"twice"});
+  add_node(body, "Add", {"twice", "xt"}, {"c1"});
+  for (const char* name : {"c1", "c1"}) body.add_output()->set_name(name);
+  for (const char* name : {"last", "y"}) graph.add_output()->set_name(name);
+  const SourceGraph source = read_good(model);
+  CHECK(ops_of(source) == "reverse scan reverse");
+  Tensor x = Tensor::zeros({DType::f32, {2, 3}});
+  x.floats = {1, 2, 3, 4, 5, 6};
+  const auto got = evaluated(source, {x, reals({1, 0})});
+  // From the last column to the first; what comes out first stands last.
+  CHECK(got[0].floats == std::vector<double>{25, 38});
+  CHECK(got[1].floats == std::vector<double>{25, 12, 5, 38, 17, 6});
+}
+
+TEST_CASE("an input that becomes a state takes the output of the run before") {
+  onnx::ModelProto model = model_with_loop("three");
+  ImportOptions options{.states = {{"x", "v"}}};
+  Diagnostics diagnostics;
+  const auto graph =
+      read_graph(bytes_of(model.SerializeAsString()), "m.onnx", diagnostics, options);
+  INFO(diagnostics.text());
+  REQUIRE(graph.has_value());
+  REQUIRE(graph->states.size() == 1);
+  CHECK(graph->states[0].name == "x");
+  CHECK(graph->entries[0].outputs == std::vector<std::string>{"rows"});
+  options.states = {{"x", "nothing"}};
+  CHECK_FALSE(read_graph(bytes_of(model.SerializeAsString()), "m.onnx", diagnostics, options));
+  check_error(diagnostics, DiagCode::BadBinding, "--state names \"nothing\"");
+}
+
+}  // namespace rlx::test

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATen's Fourier transforms and complex numbers as operators of rlx. See rlx_export_aten.py.
+
+A complex value whose two parts are known keeps them in Graph.parts, so that products of such values are fused like others; the
+c64 tensor is made beside them and goes where nothing reads it."""
+import torch
+
+import rlx_export_nn  # noqa: F401  whose handlers of products this one extends
+from rlx_export_aten import HANDLERS, aten
+from rlx_export_graph import Unsupported, known, same
+
+REAL = torch.float32  # of the parts of c64
+
+
+def parts(s, z):
+    """The real and the imaginary part of a value; None for the latter where it is 0."""
+    if not z.dtype.is_complex:
+        return s.cast(z, REAL), None
+    if z.name not in s.graph.parts:
+        s.graph.parts[z.name] = tuple(s.emit(op, [z], dtype=REAL, shape=z.shape) for op in ("real", "imag"))
+    return s.graph.parts[z.name]
+
+
+def joined(s, re, im):
+    """The c64 value of two parts."""
+    if im is None:
+        im = s.expand(s.graph.splat(0.0, REAL), re.shape)
+    z = s.emit("complex", [re, im], dtype=torch.complex64, shape=re.shape)
+    s.graph.parts[z.name] = (re, im)
+    return z
+
+
+def real(s, op, operands, shape, **attributes):
+    return s.emit(op, operands, dtype=REAL, shape=shape, **attributes)
+
+
+def number(s, value):
+    """An operand of complex arithmetic: a tensor or a number."""
+    if not isinstance(value, (int, float, complex)):
+        return parts(s, value)
+    value = complex(value)
+    return s.graph.splat(value.real, REAL), s.graph.splat(value.imag, REAL) if value.imag else None
+
+
+def combine(s, op, a, b, shape):
+    """a op b, where None is 0."""
+    if a is None or b is None:
+        only = a if b is None else b
+        return real(s, "neg", [b], b.shape) if only is b and op == "sub" and b is not None else only
+    return real(s, op, [a, b], shape)
+
+
+def product(s, a, b, multiply, shape):
+    """The parts of the product of two pairs of parts."""
+    both = [None if x is None or y is None else multiply(x, y) for x in a for y in b]
+    return combine(s, "sub", both[0], both[3], shape), combine(s, "add", both[1], both[2], shape)
+
+
+# Operators that the table of real ones has too: of complex values they go another way.
+
+def of_complex(*names):
+    def register(handler):
+        for name in names:
+            packet, overload = name.split(".")
+            op = getattr(getattr(torch.ops.aten, packet), overload)
+            ordinary = HANDLERS[op]
+
+            def either(s, _ordinary=ordinary, **arguments):
+                tensors = [value for value in arguments.values() if hasattr(value, "dtype")]
+                is_complex = s.out.dtype.is_complex or any(value.dtype.is_complex for value in tensors)
+                return (handler if is_complex else _ordinary)(s, **arguments)
+            HANDLERS[op] = either
+        return handler
+    return register
+
+
+@of_complex("mul.Tensor", "mul.Scalar")
+def mul(s, x, other):
+    a, b = number(s, x), number(s, other)
+    return joined(s, *grown(s, product(s, a, b, lambda p, q: real(s, "mul", [p, q], s.out.shape), s.out.shape)))
+
+
+@of_complex("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
+def add(s, x, other, alpha):
+    op = "add" if "add" in str(s.node.target) else "sub"
+    a, b = number(s, x), number(s, other)
+    if alpha != 1:
+        b = product(s, b, number(s, alpha), lambda p, q: real(s, "mul", [p, q], p.shape), s.out.shape)
+    return joined(s, *grown(s, [combine(s, op, p, q, s.out.shape) for p, q in zip(a, b)]))
+
+
+def grown(s, pair):
+    """Both parts in the shape of the result: one that is no sum may be smaller."""
+    return [None if part is None else s.expand(part, s.out.shape) for part in pair]
+
+
+@of_complex("div.Tensor", "div.Scalar")
+def div(s, x, other):
+    a, b = number(s, x), number(s, other)
+    if b[1] is None:
+        return joined(s, *grown(s, [None if part is None else real(s, "div", [part, b[0]], s.out.shape) for part in a]))
+    left, right = (s.expand(joined(s, *pair), s.out.shape) for pair in (a, b))
+    return s.emit("div", [left, right])
+
+
+@of_complex("neg.default")
+def neg(s, x):
+    return joined(s, *[real(s, "neg", [part], x.shape) for part in parts(s, x)])
+
+
+@of_complex("matmul.default", "mm.default", "bmm.default")
+def matmul(s, **arguments):
+    a, b = (parts(s, x) for x in arguments.values())
+    return joined(s, *product(s, a, b, lambda p, q: real(s, "matmul", [p, q], s.out.shape), s.out.shape))
+
+
+@of_complex("sum.default", "sum.dim_IntList", "mean.default", "mean.dim")
+def reduction(s, x, dim=None, keepdim=False, **_):
+    op = "reduce_sum" if "sum" in str(s.node.target) else "reduce_mean"
+    dims = range(x.rank) if not dim else dim if isinstance(dim, (list, tuple)) else [dim]
+    axes = sorted(axis % x.rank for axis in dims)
+    return joined(s, *[real(s, op, [part], s.out.shape, axes=axes, keep_dims=bool(keepdim)) for part in parts(s, x)])
+
+
+@of_complex("abs.default")
+def absolute(s, x):
+    return s.emit("abs", [x])
+
+
+@of_complex("exp.default")
+def exp(s, x):
+    re, im = parts(s, x)
+    return polar_of(s, real(s, "exp", [re], x.shape), im)
+
+
+def polar_of(s, size, angle):
+    factors = [real(s, op, [angle], angle.shape) for op in ("cos", "sin")]
+    return joined(s, *grown(s, [real(s, "mul", [size, factor], s.out.shape) for factor in factors]))
+
+
+@of_complex("_to_copy.default", "to.dtype")
+def to_dtype(s, x, **_):
+    if not s.out.dtype.is_complex:
+        return s.cast(parts(s, x)[0], s.out.dtype)
+    return x if x.dtype == s.out.dtype else joined(s, *parts(s, x))
+
+
+@of_complex("pow.Tensor_Scalar")
+def power(s, x, exponent):
+    if exponent != 2:
+        raise Unsupported(f"a complex number to the power {exponent}; 2 can be exported")
+    return mul(s, x, x)
+
+
+@aten("view_as_complex.default")
+def view_as_complex(s, x):
+    return joined(s, *[s.reshape(s.narrow(x, x.rank - 1, i, 1), list(s.out.shape)) for i in (0, 1)])
+
+
+@aten("view_as_real.default")
+def view_as_real(s, x):
+    return s.emit("stack", list(parts(s, x)), axis=x.rank)
+
+
+@aten("complex.default")
+def make_complex(s, real, imag):
+    return joined(s, *[s.expand(part, s.out.shape) for part in (real, imag)])
+
+
+@aten("polar.default")
+def polar(s, abs, angle):
+    return polar_of(s, abs, angle)
+
+
+@aten("real.default")
+def real_part(s, x):
+    return parts(s, x)[0] if x.dtype.is_complex else x
+
+
+@aten("imag.default")
+def imaginary_part(s, x):
+    return parts(s, x)[1]
+
+
+@aten("angle.default")
+def angle(s, x):
+    if not x.dtype.is_complex:
+        raise Unsupported("the angle of a real number")
+    return s.emit("atan2", list(parts(s, x))[::-1])
+
+
+@aten("conj.default", "_conj.default", "_conj_physical.default", "conj_physical.default")
+def conjugate(s, x):
+    if not x.dtype.is_complex:
+        return x
+    re, im = parts(s, x)
+    return joined(s, re, real(s, "neg", [im], x.shape))
+
+
+@aten("resolve_conj.default", "resolve_neg.default")
+def resolve(s, x):
+    return x
+
+
+# ---- transforms
+
+NORMS = {  # torch's factors 1, 1 / root(n) and 1 / n by the names of a transform forward and back
+    False: ("none", "ortho", "forward"), True: ("none", "ortho", "backward")}
+
+
+def sized(s, x, dims):
+    """A transform needs to know how many points there are."""
+    for dim in dims:
+        if known(x.shape[dim]) is None:
+            raise Unsupported("a Fourier transform of a dynamic axis; fix its size")
+    return [dim % x.rank for dim in dims]
+
+
+@aten("_fft_c2c.default")
+def fft_c2c(s, x, dim, normalization, forward):
+    x = x if x.dtype.is_complex else joined(s, *parts(s, x))
+    for axis in sized(s, x, dim):
+        x = s.emit("fft", [x], shape=x.shape, axis=axis, inverse=not forward, norm=NORMS[not forward][normalization])
+    return x
+
+
+@aten("_fft_r2c.default")
+def fft_r2c(s, x, dim, normalization, onesided):
+    *others, last = sized(s, x, dim)
+    shape = list(x.shape)
+    shape[last] = s.out.shape[last]
+    y = s.emit("rfft", [x], shape=shape, axis=last, norm=NORMS[False][normalization], onesided=onesided)
+    for axis in others:
+        y = s.emit("fft", [y], shape=y.shape, axis=axis, norm=NORMS[False][normalization])
+    return y
+
+
+@aten("_fft_c2r.default")
+def fft_c2r(s, x, dim, normalization, last_dim_size):
+    *others, last = sized(s, x, dim)
+    norm = NORMS[True][normalization]
+    for axis in others:
+        x = s.emit("fft", [x], shape=x.shape, axis=axis, inverse=True, norm=norm)
+    size = known(last_dim_size)
+    bins = size // 2 + 1
+    if not same(x.shape[last], bins):
+        x = s.narrow(x, last, 0, bins) if known(x.shape[last]) > bins else padded(s, x, last, bins)
+    return s.emit("irfft", [x], axis=last, n=size, norm=norm)
+
+
+def padded(s, x, axis, count):
+    shape = list(x.shape)
+    missing = count - known(shape[axis])
+    shape[axis] = count
+    return s.emit("pad", [x], dtype=x.dtype, shape=shape, pads=[0, missing], axes=[axis])

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ATen's indexing, counting and scattering as operators of rlx. See rlx_export_aten.py."""
+import math
+
+import torch
+
+from rlx_export_aten import aten
+from rlx_export_graph import Tensor, Unsupported, known, known_number, same
+
+
+@aten("embedding.default")
+def embedding(s, weight, indices, **_):
+    return s.emit("gather", [weight, indices], axis=0)
+
+
+@aten("index_select.default")
+def index_select(s, x, dim, index):
+    return s.emit("gather", [x, index], axis=dim % max(x.rank, 1))
+
+
+@aten("gather.default")
+def gather(s, x, dim, index, **_):
+    return s.emit("gather_elements", [x, index], axis=dim % max(x.rank, 1))
+
+
+@aten("index_copy.default")
+def index_copy(s, x, dim, index, source):
+    return s.emit("index_copy", [x, index, source], axis=dim % x.rank)
+
+
+@aten("index_add.default")
+def index_add(s, x, dim, index, source, alpha):
+    return s.emit("index_add", [x, index, source], axis=dim % x.rank, alpha=float(alpha))
+
+
+@aten("scatter.src", "scatter.value", "scatter_add.default")
+def scatter(s, x, dim, index, src=None, value=None):
+    if src is None:
+        updates = s.expand(s.operand(value, x.dtype), index.shape)
+    else:
+        updates = src
+        for axis in range(index.rank):  # as much of it as there are indices
+            if not same(updates.shape[axis], index.shape[axis]):
+                updates = s.narrow(updates, axis, 0, index.shape[axis])
+    kind = "add" if "scatter_add" in str(s.node.target) else "none"
+    return s.emit("scatter_elements", [x, index, updates], axis=dim % x.rank, reduction=kind)
+
+
+# ---- indices of several axes
+
+def stacked_indices(s, indices):
+    """Index tensors broadcast together, as the tuples along a last axis."""
+    shape = torch.broadcast_shapes(*[tuple(index.shape) for index in indices])
+    columns = [s.expand(s.cast(index, torch.int64), shape) for index in indices]
+    return s.emit("stack", columns, dtype=torch.int64, shape=[*shape, len(columns)], axis=len(shape))
+
+
+def indexed_axes(x, used):
+    """The indexed axes, how many axes stand before those of the indices in the result, and the order of x's axes with the
+    indexed ones first."""
+    axes = [axis for axis, _ in used]
+    are_neighbours = axes == list(range(axes[0], axes[0] + len(axes)))
+    others = [axis for axis in range(x.rank) if axis not in axes]
+    return axes, (axes[0] if are_neighbours else 0), [*axes, *others]
+
+
+@aten("index.Tensor", "_unsafe_index.Tensor")
+def index(s, x, indices):
+    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
+        raise Unsupported("selection by a mask: the size of its result depends on data; use torch.where")
+    if len(used) == 1:
+        return s.emit("gather", [x, used[0][1]], axis=used[0][0])
+    axes, before, order = indexed_axes(x, used)
+    moved = s.permute(x, order)
+    tuples = stacked_indices(s, [index for _, index in used])
+    lead = tuples.rank - 1
+    found = s.emit("gather_nd", [moved, tuples], shape=[*tuples.shape[:-1], *moved.shape[len(axes):]])
+    return s.permute(found, [*range(lead, lead + before), *range(lead), *range(lead + before, found.rank)])
+
+
+@aten("index_put.default", "_unsafe_index_put.default")
+def index_put(s, x, indices, values, accumulate):
+    used = [(axis, index) for axis, index in enumerate(indices) if index is not None]
+    values = s.cast(values, x.dtype)
+    if any(index.dtype in (torch.bool, torch.uint8) for _, index in used):
+        return put_by_mask(s, x, used, values, accumulate)
+    axes, before, order = indexed_axes(x, used)
+    tuples = stacked_indices(s, [index for _, index in used])
+    lead = tuples.rank - 1
+    rest = [x.shape[axis] for axis in order[len(axes):]]
+    found = [*rest[:before], *tuples.shape[:-1], *rest[before:]]  # the shape of x[indices]
+    updates = s.permute(s.expand(values, found), [*range(before, before + lead), *range(before), *range(before + lead, len(found))])
+    moved = s.permute(x, order)
+    changed = s.emit("scatter_nd", [moved, tuples, updates], shape=moved.shape, reduction="add" if accumulate else "none")
+    return s.permute(changed, sorted(range(x.rank), key=order.__getitem__))
+
+
+def put_by_mask(s, x, used, values, accumulate):
+    """x[mask] = one value, or one for each place that the mask chooses."""
+    (axis, mask), *others = used
+    if others or accumulate:
+        raise Unsupported("assignment by a mask beside other indices, or that adds; use torch.where")
+    mask = s.cast(mask, torch.bool)
+    mask = s.reshape(mask, [*[1] * axis, *mask.shape, *[1] * (x.rank - axis - mask.rank)])
+    if all(known(dim) == 1 for dim in values.shape):
+        return s.emit("where", [mask, s.reshape(values, []), x], shape=x.shape)
+    raise Unsupported("assignment by a mask of as many values as it chooses, which depends on data; use torch.where or "
+                      "masked_scatter")
+
+
+@aten("masked_scatter.default")
+def masked_scatter(s, x, mask, source):
+    return s.emit("masked_scatter", [s.expand(x, s.out.shape), s.expand(mask, s.out.shape), s.cast(source, x.dtype)])
+
+
+# ---- scattering
+
+REDUCTIONS = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+def neutral(reduce, dtype):
+    """What changes no sum, product or extreme of this type."""
+    if reduce in ("sum", "mean", "prod"):
+        return 1 if reduce == "prod" else 0
+    lowest, highest = (-math.inf, math.inf) if dtype.is_floating_point else (torch.iinfo(dtype).min, torch.iinfo(dtype).max)
+    return lowest if reduce == "amax" else highest
+
+
+def scattered(s, x, index, updates, axis, reduction):
+    return s.emit("scatter_elements", [x, index, updates], dtype=x.dtype, shape=x.shape, axis=axis, reduction=reduction)
+
+
+@aten("scatter_reduce.two")
+def scatter_reduce(s, x, dim, index, src, reduce, include_self):
+    axis = dim % max(x.rank, 1)
+    updates = as_indices(s, src, index)
+    start = x
+    if not include_self:
+        blank = s.expand(s.operand(neutral(reduce, x.dtype), x.dtype), index.shape)
+        start = scattered(s, x, index, blank, axis, "none")
+    y = scattered(s, start, index, updates, axis, REDUCTIONS[reduce])
+    if reduce != "mean":
+        return y
+    one = s.expand(s.operand(1, x.dtype), index.shape)
+    counts = s.expand(s.operand(1 if include_self else 0, x.dtype), x.shape)
+    counts = scattered(s, counts, index, one, axis, "add")
+    if not include_self:
+        counts = s.emit("max", [counts, s.operand(1, x.dtype)], shape=x.shape)
+    return s.emit("div" if x.dtype.is_floating_point else "floor_div", [y, counts])
+
+
+def as_indices(s, src, index):
+    """As much of the source as there are indices."""
+    for axis in range(index.rank):
+        if not same(src.shape[axis], index.shape[axis]):
+            src = s.narrow(src, axis, 0, index.shape[axis])
+    return src
+
+
+@aten("index_reduce.default")
+def index_reduce(s, x, dim, index, source, reduce, include_self):
+    axis = dim % x.rank
+    rows = s.expand(s.reshape(index, [index.shape[0] if i == axis else 1 for i in range(x.rank)]), source.shape)
+    return scatter_reduce(s, x, dim, rows, source, reduce, include_self)
+
+
+# ---- places in sorted rows
+
+def count_where(s, op, rows, values, shape):
+    """Of each value, how many of its row [.., n] are not `op` it. Written so that a NaN lies behind all of them."""
+    rank = len(shape)
+    row_shape = list(rows.shape) if rows.rank == 1 else [*rows.shape[:-1], 1, rows.shape[-1]]
+    rows = s.reshape(rows, row_shape)
+    wide = [*shape, rows.shape[-1]]
+    values = s.reshape(values, [*shape, 1])
+    is_behind = s.emit(op, [rows, values], dtype=torch.bool, shape=wide)
+    is_before = s.emit("logical_not", [is_behind], dtype=torch.bool, shape=wide)
+    return s.emit("reduce_sum", [s.cast(is_before, torch.int64)], dtype=torch.int64, shape=shape, axes=[rank], keep_dims=False)
+
+
+def place_in(s, rows, values, right):
+    dtype = torch.promote_types(rows.dtype, values.dtype)
+    count = count_where(s, "gt" if right else "ge", s.cast(rows, dtype), s.cast(values, dtype), list(s.out.shape))
+    return s.cast(count, s.out.dtype)
+
+
+def as_tensor(s, value, dtype):
+    return value if isinstance(value, Tensor) else s.operand(value, dtype)
+
+
+@aten("bucketize.Tensor", "bucketize.Scalar")
+def bucketize(s, boundaries, right, x=None, **_):
+    return place_in(s, boundaries, as_tensor(s, x, boundaries.dtype), right)
+
+
+@aten("searchsorted.Tensor", "searchsorted.Scalar")
+def searchsorted(s, sorted_sequence, x, right, side, sorter, **_):
+    if sorter is not None:
+        raise Unsupported("searchsorted with a sorter; sort the sequence first")
+    return place_in(s, sorted_sequence, as_tensor(s, x, sorted_sequence.dtype), right or side == "right")
+
+
+@aten("repeat_interleave.Tensor")
+def repeat_interleave_counts(s, repeats, output_size):
+    count = known(s.out.shape[0])
+    if count is None:
+        raise Unsupported("as many repeats as a tensor says: the size of the result depends on data; give output_size")
+    ends = s.emit("cumsum", [s.cast(repeats, torch.int64)], dtype=torch.int64, shape=repeats.shape, axis=0)
+    return place_in(s, ends, s.graph.indices(range(count)), right=True)
+
+
+# ---- counts
+
+@aten("histc.default")
+def histogram(s, x, bins, min, max):
+    low, high = known_number(min), known_number(max)
+    if low is None or high is None or (low == high and low != 0):
+        raise Unsupported(f"a histogram from {min} to {max}")
+    flat = s.cast(s.reshape(x, [math.prod(x.shape)]), torch.float32 if s.out.dtype != torch.float64 else torch.float64)
+    real = flat.dtype
+    if low == high:
+        raise Unsupported("a histogram between the least and the greatest value; give min and max")
+    size = s.operand((high - low) / bins, real)
+    steps = s.emit("div", [s.emit("sub", [flat, s.operand(low, real)], dtype=real, shape=flat.shape), size], dtype=real,
+                   shape=flat.shape)
+    bin_of = s.emit("min", [s.emit("floor", [steps], dtype=real, shape=flat.shape), s.operand(bins - 1, real)], dtype=real,
+                    shape=flat.shape)
+    is_inside = s.emit("le", [flat, s.operand(high, real)], dtype=torch.bool, shape=flat.shape)
+    bin_of = s.emit("where", [is_inside, bin_of, s.operand(-1, real)], dtype=real, shape=flat.shape)
+    return counted(s, bin_of, bins)
+
+
+def counted(s, labels, count):
+    """How often each whole number below count stands in a vector."""
+    wide = [labels.shape[0], count]
+    numbers = s.cast(s.graph.indices(range(count)), labels.dtype)
+    is_it = s.emit("eq", [s.reshape(labels, [labels.shape[0], 1]), numbers], dtype=torch.bool, shape=wide)
+    return s.emit("reduce_sum", [s.cast(is_it, s.out.dtype)], shape=[count], axes=[0], keep_dims=False)
+
+
+@aten("bincount.default")
+def bincount(s, x, weights, minlength):
+    raise Unsupported("bincount: the size of its result depends on data; use torch.histc with bins, min and max, or one_hot")
+
+
+# ---- constant indices
+
+@aten("tril_indices.default", "triu_indices.default")
+def triangle_indices(s, row, col, offset, **_):
+    make = torch.tril_indices if "tril" in str(s.node.target) else torch.triu_indices
+    values = make(row, col, offset, dtype=s.out.dtype)
+    return s.graph.weight(s.graph.constants, s.node.name, values)
+
+
+@aten("as_strided.default")
+def as_strided(s, x, size, stride, storage_offset):
+    """The elements by their places in memory, as far as these are known when the model is exported."""
+    value = s.node.args[0].meta["val"]
+    dims = [known(dim) for dim in (*size, *stride, storage_offset or 0)]
+    if None in dims or not value.is_contiguous():
+        raise Unsupported("as_strided of a dynamic size, or of a tensor that is not contiguous; use unfold, or contiguous() first")
+    places = torch.zeros([1] * len(size), dtype=torch.int64) + dims[-1]
+    for axis in range(len(size)):
+        steps = torch.arange(dims[axis]) * dims[len(size) + axis]
+        places = places + steps.reshape([-1 if i == axis else 1 for i in range(len(size))])
+    if places.numel() and int(places.max()) >= math.prod(known(dim) for dim in x.shape):
+        raise Unsupported("as_strided beyond the end of its tensor")
+    at = s.graph.weight(s.graph.constants, f"{s.node.name}.places", places)
+    return s.emit("gather", [s.reshape(x, [math.prod(x.shape)]), at], axis=0)
+
+
+# ---- bags of embeddings
+
+BAG_MODES = ("sum", "mean", "max")
+
+
+@aten("_embedding_bag.default", "_embedding_bag_forward_only.default")
+def embedding_bag(s, weight, indices, offsets, mode, per_sample_weights, include_last_offset, padding_idx, **_):
+    if padding_idx >= 0:
+        raise Unsupported("embedding_bag with a padding_idx; use embedding, a mask and a sum")
+    rows = s.emit("gather", [weight, indices], shape=[*indices.shape, weight.shape[1]], axis=0)
+    if per_sample_weights is not None:
+        factor = s.reshape(per_sample_weights, [indices.shape[0], 1])
+        rows = s.emit("mul", [rows, s.cast(factor, rows.dtype)], shape=rows.shape)
+    length = even_bags(s, indices)
+    op = BAG_MODES[mode]
+    if length is not None:
+        parts = s.reshape(rows, [s.out.shape[0], length, weight.shape[1]])
+        return [s.emit(f"reduce_{op}", [parts], axes=[1], keep_dims=False)]
+    # The bag of each row: how many bags begin before or at it.
+    count = s.out.shape[0]
+    starts = s.narrow(offsets, 0, 0, count) if include_last_offset else offsets
+    places = s.emit("range", [s.operand(0, torch.int64), None, s.operand(1, torch.int64)], dtype=torch.int64,
+                    shape=[indices.shape[0]], count=s.dims([indices.shape[0]])[0])
+    bags = count_where(s, "gt", s.cast(starts, torch.int64), places, [indices.shape[0]])
+    bags = s.emit("sub", [bags, s.operand(1, torch.int64)], dtype=torch.int64, shape=bags.shape)
+    zeros = s.expand(s.operand(0, rows.dtype), s.out.shape)
+    at = s.expand(s.reshape(bags, [bags.shape[0], 1]), rows.shape)
+    return [scatter_reduce(s, zeros, 0, at, rows, {"sum": "sum", "mean": "mean", "max": "amax"}[op], include_self=False)]
+
+
+def even_bags(s, indices):
+    """The size of bags that are all as large: their offsets are 0, n, 2 n, ..."""
+    offsets = s.node.args[2]
+    if not isinstance(offsets, torch.fx.Node) or not str(offsets.target).startswith("aten.arange"):
+        return None
+    count, total = known(s.out.shape[0]), known(indices.shape[0])
+    step = offsets.args[2] if len(offsets.args) > 2 else 1
+    return step if count and total == count * step and (len(offsets.args) < 2 or offsets.args[0] == 0) else None
+
+
+# ---- experts
+
+def grouped_product(s, x, weight, ends, bias=None):
+    """Rows of x, sorted by expert, times the matrix of their expert; ends: where the rows of each end."""
+    if x.rank != 2 or weight.rank != 3 or ends is None:
+        raise Unsupported("a grouped product that is not of rows [M, K], matrices [E, K, N] and offsets [E]")
+    rows = s.emit("range", [s.operand(0, torch.int64), None, s.operand(1, torch.int64)], dtype=torch.int64, shape=[x.shape[0]],
+                  count=s.dims([x.shape[0]])[0])
+    expert = count_where(s, "gt", s.cast(ends, torch.int64), rows, [x.shape[0]])
+    return s.emit("grouped_matmul", [x, weight, expert, bias])
+
+
+@aten("_grouped_mm.default", "transformers.grouped_mm_fallback.default")
+def grouped_mm(s, x=None, mat2=None, input=None, weight=None, offs=None, bias=None, out_dtype=None):
+    if out_dtype is not None or bias is not None:
+        raise Unsupported("a grouped product with a bias or another type of result")
+    return grouped_product(s, input if x is None else x, weight if mat2 is None else mat2, offs)
