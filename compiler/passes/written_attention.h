@@ -22,8 +22,8 @@ struct RepeatedHeads {
   WrittenHeads heads;
   int64_t count = 1;  // of kv heads
 };
-// `heads` looked through one such repetition, as repeat_interleave, or expand or tile between views,
-// writes it; nullopt where there is none.
+// `heads` looked through one such repetition, as repeat_interleave, or expand or tile between
+// views, writes it; nullopt where there is none.
 std::optional<RepeatedHeads> before_repeats(const Graph& graph, const WrittenHeads& heads);
 
 // Something between the product of q and k and the softmax that is no factor.

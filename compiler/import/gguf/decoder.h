@@ -23,8 +23,9 @@ inline constexpr int64_t kRingTokens = 64;
 // Everything of the graph but its params. Each entry reads ids i32[1, tokens], the position of the
 // first of them, how many of them count (those behind are padding), and the row whose logits are
 // wanted; it writes the caches and gives logits f32[1, vocabulary] and next i32[1], the best of
-// them. Where an entry takes one token, another one, `step`, takes it and its position from the states
-// step.token and step.position, gives next, and leaves it there and in step.ring. Faults of tensors are reported through `weights`; the graph means nothing then.
+// them. Where an entry takes one token, another one, `step`, takes it and its position from the
+// states step.token and step.position, gives next, and leaves it there and in step.ring. Faults of
+// tensors are reported through `weights`; the graph means nothing then.
 void add_decoder(const Hyperparameters& model, const DecoderOptions& options, WeightSet& weights,
                  SourceGraph& graph);
 
