@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operators of com.microsoft: what becomes of them, and what is refused.
 #ifdef RLX_HAS_ONNX
+#include "schema/rounding.h"
 #include "tests/import/onnx_support.h"
 
 namespace rlx::test {
@@ -114,7 +115,7 @@ onnx::ModelProto packed_model(int64_t columns, int64_t bits, int64_t code_bytes,
                   {{"K", columns}, {"N", 6}, {"bits", bits}, {"block_size", 32}});
   onnx::GraphProto& graph = *model.mutable_graph();
   onnx::NodeProto& node = *graph.mutable_node(0);
-  const int64_t blocks = (columns + 31) / 32;
+  const int64_t blocks = ceil_div(columns, 32);
   const auto add = [&](const char* name, onnx::TensorProto::DataType type, int64_t count,
                        size_t bytes) {
     node.add_input(name);
@@ -126,7 +127,7 @@ onnx::ModelProto packed_model(int64_t columns, int64_t bits, int64_t code_bytes,
   };
   add("codes", onnx::TensorProto::UINT8, code_bytes, 1);
   add("scales", onnx::TensorProto::FLOAT, 6 * blocks, 4);
-  if (has_zeros) add("zeros", onnx::TensorProto::UINT8, 6 * ((blocks * bits + 7) / 8), 1);
+  if (has_zeros) add("zeros", onnx::TensorProto::UINT8, 6 * ceil_div(blocks * bits, 8), 1);
   return model;
 }
 

@@ -225,7 +225,7 @@ TEST_CASE("convolutions_attention_and_weights_that_are_decoded_have_tables_too")
   CHECK(taken_of(program).kernel == "product");
   // The product's own choice stands behind it.
   CHECK(program.steps[0].offers.size() ==
-        conv_offers().size() + for_every_device(product_offers()));
+        for_every_device(conv_offers()) + for_every_device(product_offers()));
 
   const TensorType heads{DType::f32, {2, 5, 4, 8}};
   OneNode attention{.op = "attention",

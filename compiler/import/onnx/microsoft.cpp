@@ -4,6 +4,7 @@
 #include <array>
 
 #include "compiler/import/onnx/op_table.h"
+#include "schema/rounding.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -173,7 +174,7 @@ void matmul_nbits(NodeReader& n, const OnnxOp&) {
   if (rows < 1 || columns < 1 || block < 1)
     n.refuse("N, K and block_size are " + std::to_string(rows) + ", " + std::to_string(columns) +
              " and " + std::to_string(block) + ", wanted 1 or more");
-  const int64_t count = (columns + block - 1) / block;
+  const int64_t count = ceil_div(columns, block);
   const Shape wanted = {rows, count, block * bits / 8};
   const DType dtype = n.dtype(kScales);
   if (n.dtype(kCodes) != DType::u8 || element_count(n.shape(kCodes)) != element_count(wanted) ||

@@ -2,6 +2,7 @@
 #include "compiler/ops/control/control_forms.h"
 
 #include "compiler/support/check.h"
+#include "schema/rounding.h"
 
 namespace rlx {
 namespace {
@@ -64,7 +65,7 @@ int64_t ScanForm::trajectory_rows() const {
 
 int64_t ScanForm::step_of_row(int64_t row) const {
   const int64_t rows = trajectory_rows();
-  return ((row + 1) * length + rows - 1) / rows - 1;
+  return ceil_div((row + 1) * length, rows) - 1;
 }
 
 bool truth_of(const Tensor& tensor) {
