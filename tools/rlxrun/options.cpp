@@ -252,6 +252,8 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     check_chat_flags(app, options);
     options.profile = options.profile || !options.report_path.empty();
     options.gives_seed = app.get_option("--seed")->count() > 0;
+    // A flag that is not given is false to CLI11.
+    if (app.get_option("--check-indices")->count() == 0) options.check_indices.reset();
     for (const std::string& text : raw.inputs) options.inputs.push_back(split_tensor_file(text));
     for (const std::string& text : raw.states) options.states.push_back(split_tensor_file(text));
     for (const std::string& text : raw.state_dumps)
