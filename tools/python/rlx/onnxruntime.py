@@ -16,7 +16,9 @@ with onnxruntime; where providers are named and none can be had, the session is 
 
 What has no counterpart is refused by name: session options that would change results or files, run options, training.
 """
+import ctypes
 import hashlib
+import math
 import os
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
@@ -234,9 +236,13 @@ def _wrap(device_type, device_id, element_type, shape, address):
     """The caller's memory as an array, for as long as the caller keeps it."""
     if device_type not in ("cpu", "cuda"):
         raise ArgumentError(f"device {device_type!r} has no counterpart in rlx", 1)
-    number = _arrays.number_of(np.dtype(element_type))
-    array = _core.wrap_memory(int(address), [int(dim) for dim in shape], number, int(device_id) if device_type == "cuda" else None)
-    return array if device_type == "cuda" else np.from_dlpack(array)
+    dtype, dims = np.dtype(element_type), [int(dim) for dim in shape]
+    if device_type == "cuda":
+        return _core.wrap_memory(int(address), dims, _arrays.number_of(dtype), int(device_id))
+    # Not by DLPack: older NumPys take what comes that way for read-only.
+    _arrays.number_of(dtype)
+    memory = (ctypes.c_uint8 * (math.prod(dims) * dtype.itemsize)).from_address(int(address))
+    return np.ndarray(dims, dtype, memory)
 
 
 class InferenceSession:
