@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Follows the first epoch of a training run with NumPy in f32 and compares the losses, step by step.
+"""Follows the first steps of a training run with NumPy in f32 and compares the losses, step by step.
 
     python3 check.py INITIAL.safetensors DATA LOSSES [BATCH]
 
