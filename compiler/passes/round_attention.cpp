@@ -5,6 +5,7 @@
 
 #include "compiler/ops/attention/attention_lower.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/op_id.h"
 #include "compiler/passes/block_products.h"
 #include "compiler/passes/pass.h"
 #include "compiler/passes/products.h"
