@@ -106,8 +106,9 @@ void check_names(const std::string& path, const std::map<std::string, Entry>& en
     if (!entries.contains(state.name)) list(missing, state.name);
   }
   for (const auto& [name, entry] : entries) {
-    const bool known = std::any_of(states.begin(), states.end(),
-                                   [&name](const Tensor& state) { return state.name == name; });
+    const bool known =
+        std::any_of(states.begin(), states.end(),
+                    [&wanted = name](const Tensor& state) { return state.name == wanted; });
     if (!known) list(unknown, name);
   }
   if (missing.empty() && unknown.empty()) return;
