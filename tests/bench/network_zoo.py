@@ -31,7 +31,7 @@ def seed_weights(module):
     at statistics that no batch has."""
     for name, tensor in module.named_parameters():
         if tensor.dim() > 1:
-            gain = 2.0 if tensor.dim() > 2 else 1.0
+            gain = 1.5 if tensor.dim() > 2 else 1.0
             torch.nn.init.normal_(tensor, std=(gain / tensor[0].numel()) ** 0.5)
         elif name.endswith("weight"):
             torch.nn.init.uniform_(tensor, 0.6, 1.2)
