@@ -109,6 +109,6 @@ TEST_CASE("expressions are found from samples, and none where there is none") {
   CHECK(fit([](int64_t a, int64_t b) { return (a + 1) / 2 * ((b + 1) / 2); }) ==
         "((a + 1) / 2) * ((b + 1) / 2)");
   CHECK(fit([](int64_t a, int64_t b) { return (a + 3) / 8 * ((b + 1) / 4) + 1; }) ==
-        "((a + 3) / 8) * ((b + 1) / 4) + 1");
+        "1 + ((a + 3) / 8) * ((b + 1) / 4)");
 }
 #endif
