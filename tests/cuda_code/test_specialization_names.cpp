@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <regex>
 #include <set>
 
@@ -173,9 +174,14 @@ std::vector<Program> lowered(Module module, const Target& target) {
   REQUIRE(run_passes(module, PassStage::Neutral, options, diagnostics, log));
   REQUIRE(run_passes(module, PassStage::PerTarget, options, diagnostics, log));
   std::vector<Program> programs;
+  const auto keep = [&](std::optional<Program> program) {
+    INFO(diagnostics.text());
+    REQUIRE(program.has_value());
+    programs.push_back(std::move(*program));
+  };
   for (const Graph& graph : module.entries)
-    programs.push_back(lower_entry(module, graph, {.target = &target}, diagnostics).value());
-  programs.push_back(lower_init(module, programs, {.target = &target}, diagnostics).value());
+    keep(lower_entry(module, graph, {.target = &target}, diagnostics));
+  keep(lower_init(module, programs, {.target = &target}, diagnostics));
   return programs;
 }
 
