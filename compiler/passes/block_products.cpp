@@ -55,6 +55,8 @@ WeightedProduct fully_typed(const Graph& graph, const BlockProduct& product, DTy
   const std::string activation = text_at(product, "activation");
   typed_product.activation.op = activation == "none" ? "" : activation;
   typed_product.gated = is_gated(product);
+  const std::string rounded = text_at(product, "round_w");
+  if (!rounded.empty()) typed_product.rounded = dtype_from_name(rounded);
   typed_product.y = dense_ref({}, {y, {typed_product.m, Dim(typed_product.columns())}});
   const auto tensor = [&](size_t input) {
     return product.inputs[input]
@@ -110,6 +112,12 @@ std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& pro
                                      const OfferContext& at) {
   const auto choice = choose(weighted_offers(), at, typed(graph, product, x));
   return choice.row == nullptr ? std::nullopt : choice.row->kernel;
+}
+
+bool has_block_kernel(const Graph& graph, const BlockProduct& product, DType result,
+                      const OfferContext& at) {
+  const DType x = graph.value(product.x()).type.dtype;
+  return choose(weighted_offers(), at, fully_typed(graph, product, x, result)).row != nullptr;
 }
 
 WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product, DType halves,

@@ -33,6 +33,9 @@ ValueId add_block_product(Graph& graph, NodeId position, const std::string& stem
 // The kernel that would compute it with an x of that type, or nullopt; lines of w count as `n`.
 std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& product, DType x,
                                      const OfferContext& at);
+// Whether a kernel takes it with everything beside it and results of `result`.
+bool has_block_kernel(const Graph& graph, const BlockProduct& product, DType result,
+                      const OfferContext& at);
 // How a product gains where its weights are rounded to halves first, as matrix units then multiply
 // them: as it is, or a gated pair as two products.
 enum class WeightRounding : uint8_t { None, Whole, AsTwo };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
-// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX) and in whole aligned 16-byte pieces along one axis: along the depth
-//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense. RLX_WINDOWS 1 or 2: the lines of a are
+// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX) and in whole aligned pieces of RLX_A_COPY and RLX_B_COPY bytes
+//   (16 where undefined, 8, 4 or 2) along one axis: along the depth (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b);
+//   y is dense. RLX_WINDOWS 1 or 2: the lines of a are
 //   the windows of images (lib/window_lines.glsl), and where RLX_K is no multiple of 8, b has lines of any alignment.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.kernel, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
@@ -38,6 +39,13 @@ RLX_PARAMS(MatmulParams);
 #define RLX_MATRICES_M (RLX_WARP_M / 16)
 #define RLX_MATRICES_N (RLX_WARP_N / 16)
 #define RLX_STEPS (RLX_TILE_K / 16 / RLX_WARPS_K)  // of a subgroup per tile of depth
+
+#ifndef RLX_A_COPY
+#define RLX_A_COPY 16
+#endif
+#ifndef RLX_B_COPY
+#define RLX_B_COPY 16
+#endif
 
 // ---- panels ----
 
@@ -77,24 +85,42 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
 
 // RLX_PIECE_LOADER defines load_piece(base, line, depth): eight neighbours from there on, zeros beyond the edges; tiles have
 // `line_tile` lines. It selects values instead of branching, so that the loops around it are unrolled and pieces stay in registers.
-#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride)                                \
-  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                                \
-    const bool line_inside = (lines) % (line_tile) == 0 || line < rlx_u32(lines);                                         \
-    const bool inside = line_inside && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));                               \
-    const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);        \
-    const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                              \
-    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                       \
-    if (((by_line) != 0 ? (lines) : RLX_K) % 8 == 0) return rlx_operand16(base, at * 2) & rlx_uvec4(kept);                    \
-    const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                                 \
-    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                      \
-    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                        \
-      const bool there = inside && e < left;                                                                              \
-      const rlx_u32 bits = rlx_load_u16(base, there ? at + rlx_i64(e) : rlx_i64(0));                                      \
-      piece[e / 2u] |= (there ? bits : 0u) << (e % 2u * 16u);                                                             \
-    }                                                                                                                     \
-    return piece;                                                                                                         \
+#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride, copy_bytes)                  \
+  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                              \
+    const bool line_inside = (lines) % (line_tile) == 0 || line < rlx_u32(lines);                                       \
+    const bool inside = line_inside && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));                             \
+    const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);      \
+    const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                            \
+    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                     \
+    const rlx_i32 whole = (by_line) != 0 ? rlx_i32(lines) : rlx_i32(RLX_K);                                             \
+    if ((copy_bytes) == 16 && whole % 8 == 0) return rlx_operand16(base, at * 2) & rlx_uvec4(kept);                     \
+    const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                               \
+    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                    \
+    if ((copy_bytes) == 8 && whole % 4 == 0) {                                                                          \
+      RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; w += 2u) {                                                                \
+        const bool there = inside && w * 2u < left;                                                                     \
+        const rlx_uvec2 words = rlx_raw8(base, there ? at * 2 + rlx_i64(w * 4u) : rlx_i64(0));                          \
+        piece[w] = there ? words.x : 0u;                                                                                \
+        piece[w + 1u] = there ? words.y : 0u;                                                                           \
+      }                                                                                                                 \
+      return piece;                                                                                                     \
+    }                                                                                                                   \
+    if ((copy_bytes) >= 4 && whole % 2 == 0) {                                                                          \
+      RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; ++w) {                                                                    \
+        const bool there = inside && w * 2u < left;                                                                     \
+        const rlx_u32 word = rlx_raw4(base, there ? at * 2 + rlx_i64(w * 4u) : rlx_i64(0));                             \
+        piece[w] = there ? word : 0u;                                                                                   \
+      }                                                                                                                 \
+      return piece;                                                                                                     \
+    }                                                                                                                   \
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                      \
+      const bool there = inside && e < left;                                                                            \
+      const rlx_u32 bits = rlx_load_u16(base, there ? at + rlx_i64(e) : rlx_i64(0));                                    \
+      piece[e / 2u] |= (there ? bits : 0u) << (e % 2u * 16u);                                                           \
+    }                                                                                                                   \
+    return piece;                                                                                                       \
   }
-RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
+RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH, RLX_B_COPY)
 
 // This thread's piece of a panel in its `load`-th turn: its row, and its place in that. Four to a row, eight neighbouring threads
 // would meet in the banks of rows r and r + 1: they take those of rows r and r + 4.
@@ -133,7 +159,7 @@ RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
   lines.first = first_line;
   return lines;
 }
-RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
+RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH, RLX_A_COPY)
 #define RLX_LOAD_A(a, lines, load, row, first, depth) \
   load_a_piece(a, lines.first + (RLX_A_BY_LINE != 0 ? first : row), depth + (RLX_A_BY_LINE != 0 ? row : first))
 #endif

@@ -7,6 +7,11 @@
 #include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
+namespace {
+
+constexpr uint32_t kElementBytes = 2;  // of halves
+
+}  // namespace
 
 std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
@@ -22,9 +27,9 @@ std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
     return "a result of " + std::string(name_of(y));
   if (product.k.is_free()) return "a depth that the run gives";
   if (product.k == 0) return "nothing to add";
-  if (!piece_axis(at, product.a, product.m, product.k) ||
-      !piece_axis(at, product.b, product.n, product.k))
-    return "operands that do not lie in whole aligned 16-byte pieces";
+  if (!pieces_of(at, product.a, product.m, product.k, kElementBytes) ||
+      !pieces_of(at, product.b, product.n, product.k, kElementBytes))
+    return "operands with neighbours along no axis";
   return {};
 }
 
@@ -68,17 +73,25 @@ void define_windows(CoopDispatch& dispatch, const Product& product, const Window
       .size("RLX_X_W", x.strides[3]);
 }
 
+struct OperandPieces {
+  Pieces a;
+  Pieces b;
+};
+OperandPieces operand_pieces(const OfferContext& at, const Product& product) {
+  return {.a = pieces_of(at, product.a, product.m, product.k, kElementBytes).value(),
+          .b = pieces_of(at, product.b, product.n, product.k, kElementBytes).value()};
+}
+
 std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& product) {
-  const bool a_by_line = piece_axis(at, product.a, product.m, product.k) == PieceAxis::Line;
-  const bool b_by_line = piece_axis(at, product.b, product.n, product.k) == PieceAxis::Line;
+  const OperandPieces pieces = operand_pieces(at, product);
   return at_sampled_sizes({product.m, product.n, batch_count(product)},
                           [&](const SampledSizes& sizes) {
                             return CoopProblem{.m = sizes.value(product.m),
                                                .n = sizes.value(product.n),
                                                .k = product.k,
                                                .batches = sizes.value(batch_count(product)),
-                                               .a_by_line = a_by_line,
-                                               .b_by_line = b_by_line};
+                                               .a_by_line = pieces.a.by_line(),
+                                               .b_by_line = pieces.b.by_line()};
                           });
 }
 
@@ -114,8 +127,10 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
           return coop_microseconds(problem, choice, device);
         })
         .reason(reason_of(product, "cooperative matrices: " + choice.text()));
-    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : kWidestAccessBytes,
-                  kWidestAccessBytes);
+    const OperandPieces pieces = lines == nullptr ? operand_pieces(ctx, product) : OperandPieces{};
+    define_copies(dispatch, pieces.a, pieces.b);
+    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : pieces.a.bytes,
+                  pieces.b.bytes);
     bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);
@@ -125,7 +140,10 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
 }  // namespace
 
 double coop_time(const OfferContext& at, const FusedProduct& fused) {
-  return choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
+  constexpr double kNarrowCopies = 2;  // operands in pieces of less than 16 bytes
+  const OperandPieces pieces = operand_pieces(at, fused.product);
+  const double time = choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
+  return pieces.a.are_widest() && pieces.b.are_widest() ? time : kNarrowCopies * time;
 }
 
 double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k) {

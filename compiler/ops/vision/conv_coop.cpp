@@ -121,6 +121,7 @@ std::string dense_refusal(const OfferContext& at, const ConvProblem& problem) {
 std::string coop_refusal(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
   if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
+  if (conv.groups != 1) return "several groups";
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
   if (!counts_in_32_bits(conv.window)) return "places that it does not count";
   return dense_refusal(at, problem);

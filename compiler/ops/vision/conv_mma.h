@@ -12,7 +12,7 @@
 namespace rlx {
 
 // What all kernels for matrix units ask of a convolution: images of two dims or rows of pixels with
-// work enough, one group, operands of one type, sizes that they can count. Empty where it can be
+// work enough, operands of one type, sizes that they can count. Empty where it can be
 // computed so.
 std::string conv_matrix_refusal(const Convolution& conv);
 // Rows of pixels [N, C, W] as images of height 1.
