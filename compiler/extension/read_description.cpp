@@ -374,7 +374,7 @@ class Reader {
 
   ExtensionGradient read_gradient(const JsonValue& value, const std::string& pointer,
                                   const std::string& space) {
-    JsonFields fields(errors_, value, pointer, "gradient", {"op", "inputs", "gives"});
+    JsonFields fields(errors_, value, pointer, "gradient", {"op", "inputs", "gives", "attributes"});
     ExtensionGradient gradient;
     gradient.op = fields.required_text("op");
     if (gradient.op.find('.') == std::string::npos) gradient.op = space + "." + gradient.op;
@@ -382,6 +382,24 @@ class Reader {
     gradient.inputs = fields.texts("inputs");
     fields.required_array("gives");
     gradient.gives = fields.texts("gives");
+    const JsonValue* attributes = fields.find("attributes");
+    if (attributes != nullptr && attributes->object() == nullptr)
+      fields.wrong_type("attributes", *attributes, "an object");
+    for (const JsonMember& member :
+         attributes && attributes->object() ? *attributes->object() : JsonObject{}) {
+      const JsonValue& item = member.value;
+      AttributeValue& to = gradient.attributes[member.key];
+      if (const auto* integer = item.integer())
+        to = *integer;
+      else if (const auto* real = std::get_if<double>(&item.data))
+        to = *real;
+      else if (const auto* flag = std::get_if<bool>(&item.data))
+        to = *flag;
+      else if (item.string())
+        to = *item.string();
+      else
+        fields.wrong_type("attributes", item, "numbers, booleans and strings");
+    }
     return gradient;
   }
 
