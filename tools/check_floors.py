@@ -44,13 +44,14 @@ FAMILIES = {
 # Folder of runtime -> folders of it whose headers it may include, besides its own and the public headers.
 RUNTIME = {
     "base": [],
-    "plan": ["base"],
-    "verify": ["base", "plan"],
+    "trust": ["base"],
+    "plan": ["base", "trust"],
+    "verify": ["base", "trust", "plan"],
     "device": ["base", "plan"],
     "null": ["base", "plan", "device"],
     "vulkan": ["base", "plan", "device"],
     "cuda": ["base", "plan", "device"],
-    "api": ["base", "plan", "verify", "device", "null", "vulkan", "cuda"],
+    "api": ["base", "trust", "plan", "verify", "device", "null", "vulkan", "cuda"],
     "text": ["base"],  # rlx_text, above the C interface
 }
 

@@ -28,10 +28,12 @@ constexpr Example kExamples[] = {
     {"estimate", "rlxc estimate model.json --target cuda --device-model h200"},
     {"explain", "rlxc explain bad-shape"},
     {"inspect", "rlxc inspect model.plan --steps"},
+    {"keygen", "rlxc keygen -o release.pem"},
     {"ops", "rlxc ops --onnx"},
     {"quantize", "rlxc quantize model.gguf small.gguf --type q4_k,output=q6_k"},
     {"reference", "rlxc reference model.json --inputs x=x.npy --outputs expected"},
     {"self-test", "rlxc self-test model.plan --model model.json --dim batch=4 --inputs x=x.npy"},
+    {"sign", "rlxc sign model.plan --key release.pem"},
     {"tokenize", "rlxc tokenize chat.plan --text \"Hello\""},
     {"tune", "rlxc tune model.plan"},
     {"verify", "rlxc verify model.plan"},
@@ -57,10 +59,12 @@ int run_rlxc(int argc, char** argv) {
   add_verify_command(app, action);
   add_diff_command(app, action);
   add_explain_command(app, action);
+  add_keygen_command(app, action);
   add_ops_command(app, action);
   add_quantize_command(app, action);
   add_reference_command(app, action);
   add_self_test_command(app, action);
+  add_sign_command(app, action);
   add_tune_command(app, action);
   add_bench_arena_command(app, action);
   add_device_models_command(app, action);
