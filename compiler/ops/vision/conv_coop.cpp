@@ -9,6 +9,7 @@
 #include "compiler/ops/product/matmul_coop_tiles.h"
 #include "compiler/ops/vision/conv_mma.h"
 #include "compiler/ops/vision/conv_offers.h"
+#include "compiler/ops/vision/conv_rows.h"
 
 namespace rlx {
 namespace {
@@ -123,6 +124,9 @@ std::string coop_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
   if (!counts_in_32_bits(conv.window)) return "places that it does not count";
+  if (std::string refusal = conv_rows_refusal(at, problem, conv_coop_time(at, problem));
+      !refusal.empty())
+    return refusal;
   return dense_refusal(at, problem);
 }
 
