@@ -8,9 +8,11 @@
 #include <numeric>
 #include <optional>
 
+#include "compiler/ir/count_attribute.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/lowering/size_values.h"
 #include "compiler/support/check.h"
 #include "schema/rounding.h"
 
@@ -33,7 +35,7 @@ struct Resampling {
 
   [[nodiscard]] bool is_periodic() const { return !periods.empty(); }
   // Output coordinates of the k-th axis' table.
-  [[nodiscard]] int64_t places(size_t k) const { return is_periodic() ? periods[k] : sizes[k]; }
+  [[nodiscard]] const Dim& places(size_t k) const { return is_periodic() ? periods[k] : sizes[k]; }
 };
 
 Resampling read_resampling(const NodeContext& ctx) {
@@ -46,10 +48,9 @@ Resampling read_resampling(const NodeContext& ctx) {
 }
 
 // Where the table of the k-th axis begins.
-int64_t table_begin(const Resampling& resampling, size_t k) {
-  int64_t begin = 0;
-  for (size_t i = 0; i < k; ++i)
-    begin += resampling.places(i) * static_cast<int64_t>(resampling.counts[i]);
+Dim table_begin(const Resampling& resampling, size_t k) {
+  Dim begin = 0;
+  for (size_t i = 0; i < k; ++i) begin += resampling.places(i) * resampling.counts[i];
   return begin;
 }
 
@@ -83,8 +84,9 @@ bool infer_resample(InferContext& ctx) {
   TensorType y = {ctx.attrs().dtype("to"), ctx.shape(0)};
   for (size_t k = 0; k < axes->size(); ++k) {
     const auto axis = static_cast<size_t>((*axes)[k]);
-    // The taps are places of an axis of this size.
-    if (!resampling.is_periodic()) static_cast<void>(static_cast<int64_t>(y.shape[axis]));
+    // The taps are places of an axis of this size, unless they follow it.
+    const bool follows = resampling.is_periodic() || ctx.attrs().flag("of_run");
+    if (!follows) static_cast<void>(static_cast<int64_t>(y.shape[axis]));
     y.shape[axis] = resampling.sizes[k];
   }
   const bool widens = resampling.combine == "sum" || resampling.combine == "prod";
@@ -128,7 +130,8 @@ void take(Running& running, const std::string& combine, double weight, double va
 // The input coordinate of an output coordinate's tap; below 0 it is absent.
 int64_t source_of(const Resampling& resampling, size_t k, int64_t at, int64_t tap, int64_t in) {
   if (!resampling.is_periodic()) return tap;
-  const int64_t moved = at / resampling.places(k) * static_cast<int64_t>(resampling.advances[k]);
+  const int64_t moved = at / static_cast<int64_t>(resampling.places(k)) *
+                        static_cast<int64_t>(resampling.advances[k]);
   return std::clamp<int64_t>(moved + tap, 0, in - 1);
 }
 
@@ -157,8 +160,9 @@ bool evaluate_resample(EvaluateContext& ctx) {
         const auto axis = static_cast<size_t>(resampling.axes[k]);
         const int64_t place = at[axis];
         const int64_t count = resampling.counts[k];
-        const auto entry = static_cast<size_t>(table_begin(resampling, k) +
-                                               place % resampling.places(k) * count + rest % count);
+        const int64_t begin = table_begin(resampling, k);
+        const int64_t places = resampling.places(k);
+        const auto entry = static_cast<size_t>(begin + place % places * count + rest % count);
         rest /= count;
         from[axis] =
             source_of(resampling, k, place, ctx.input(1).integers[entry], x.type.shape[axis]);
@@ -306,7 +310,7 @@ std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling
   text += define_line("RLX_Y_STEP", integer_text(y.strides[rows.column]));
   const auto table_lines = [&](const std::string& suffix, std::optional<size_t> k, size_t dim) {
     text += define_line("RLX_TAPS_" + suffix, to_string(k ? resampling.counts[*k] : Dim(1)));
-    text += define_line("RLX_TABLE_" + suffix, std::to_string(k ? table_begin(resampling, *k) : 0));
+    text += define_line("RLX_TABLE_" + suffix, size_text(k ? table_begin(resampling, *k) : Dim(0)));
     text += define_line("RLX_STEP_" + suffix, integer_text(x.strides[dim]));
     text += period_lines(x, resampling, suffix, k);
   };
@@ -403,13 +407,15 @@ constexpr AttrSpec kResampleAttrs[] = {
     {.name = "combine", .type = AttrType::String, .required = true, .choices = kCombines},
     {.name = "periods", .type = AttrType::IntList, .default_text = "[]", .minimum = 1},
     {.name = "advances", .type = AttrType::IntList, .default_text = "[]", .minimum = 0},
+    // The tables are made from the sizes of the run.
+    {.name = "of_run", .type = AttrType::Bool, .default_text = "false", .consumed_by_infer = true},
     {.name = "to", .type = AttrType::DTypeName, .required = true, .consumed_by_infer = true},
 };
 
 constexpr OpDef kResampleOps[] = {
     {.name = "resample",
-     .signature =
-         "resample(x, taps, weights; axes, sizes, counts, combine, periods, advances, to) -> y",
+     .signature = "resample(x, taps, weights; axes, sizes, counts, combine, periods, advances, "
+                  "of_run=false, to) -> y",
      .inputs = {3, 3},
      .outputs = {1, 1},
      .attrs = kResampleAttrs,
@@ -425,9 +431,8 @@ ValueId emit_pass(RewriteContext& ctx, ValueId x, const std::vector<AxisTaps>& t
                   const std::string& combine, DType to) {
   int64_t entries = 0;
   for (const AxisTaps& table : tables) entries += static_cast<int64_t>(table.taps.size());
-  const DType weight = to == DType::f64 ? DType::f64 : DType::f32;
   Tensor taps = Tensor::zeros({DType::i32, {entries}});
-  Tensor weights = Tensor::zeros({weight, {entries}});
+  Tensor weights = Tensor::zeros({table_dtype(to), {entries}});
   Ints axes;
   Ints sizes;
   Ints counts;
@@ -503,6 +508,46 @@ ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tabl
     x = emit_pass(ctx, x, {tables[k]}, combine, last ? type.dtype : between);
   }
   return x;
+}
+
+DType table_dtype(DType result) {
+  return result == DType::f64 ? DType::f64 : DType::f32;
+}
+
+ValueId emit_resample_by(RewriteContext& ctx, ValueId x, const RunTable& table,
+                         const std::string& combine, DType to) {
+  return ctx.emit("resample", {x, table.taps, table.weights},
+                  {{"axes", Ints{static_cast<int64_t>(table.axis)}},
+                   {"sizes", Ints{table.out}},
+                   {"counts", Ints{table.count}},
+                   {"combine", combine},
+                   {"of_run", true},
+                   {"to", std::string(name_of(to))}});
+}
+
+ValueId RunNumbers::column(const Dim& count) {
+  const auto scalar = [this](int64_t number) {
+    Tensor one = Tensor::zeros({DType::i64, {}});
+    one.integers[0] = number;
+    return ctx_->constant("number", one);
+  };
+  const ValueId line =
+      ctx_->emit("ramp", {scalar(0), scalar(1)}, {{"count", count_attribute(count)}});
+  return ctx_->emit("reshape", {line}, {{"shape", Ints{count, 1}}});
+}
+
+ValueId RunNumbers::row(int64_t first, int64_t count) {
+  Tensor numbers = Tensor::zeros({DType::i64, {1, count}});
+  std::iota(numbers.integers.begin(), numbers.integers.end(), first);
+  return ctx_->constant("row", numbers);
+}
+
+ValueId RunNumbers::size(const Dim& size) {
+  return emit_size(*ctx_, size);
+}
+
+ValueId RunNumbers::as(DType dtype, ValueId x) {
+  return ctx_->emit("cast", {x}, {{"to", std::string(name_of(dtype))}});
 }
 
 std::span<const OpDef> resample_ops() {
