@@ -19,6 +19,7 @@ constexpr Pass kPasses[] = {
     {"fold-batch-norm", "batch_norm into the conv before it", 2, PassStage::Neutral,
      fold_batch_norm},
     {"decompose", "ops without kernels as simpler ops", 0, PassStage::Neutral, decompose},
+    {"fold-pads", "zeros around images into the conv after them", 2, PassStage::Neutral, fold_pads},
     {"fold-weights", "evaluate what is known, in the model's precision", 1, PassStage::Neutral,
      fold_constants},
     {"see-rope", "halves that change places, and tables, as rope", 2, PassStage::Neutral, see_rope},

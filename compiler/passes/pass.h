@@ -74,6 +74,8 @@ bool decompose_node(Module& module, Graph& graph, NodeId id, Diagnostics& diagno
 size_t decompose(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Folds batch_norm of constants into the weights of the conv before it.
 size_t fold_batch_norm(Module& module, const PassOptions& options, Diagnostics& diagnostics);
+// Adds zeros that a pad puts around the images of a conv to the conv's own pads.
+size_t fold_pads(Module& module, const PassOptions& options, Diagnostics& diagnostics);
 // Evaluates nodes whose inputs are constants. Nodes over weights that are large or made on the
 // device become weights that the init entry computes once; casts of random weights move into the
 // generator.
