@@ -2,6 +2,8 @@
 // From a product over strided views to one dispatch of matmul_mma.
 #include "compiler/ops/product/matmul_mma_lower.h"
 
+#include <algorithm>
+
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_mma_tiles.h"
 #include "compiler/ops/product/product_time.h"
@@ -14,8 +16,7 @@ namespace {
 constexpr int64_t kLeastSplitDepth = 32;
 // Operations of an activation per element; most take less.
 constexpr double kActivationOperations = 30;
-// What the processor copies to shared memory at once.
-constexpr uint32_t kLeastPieceBytes = 4;
+constexpr uint32_t kLeastPieceBytes = 2;  // an element
 
 bool is_float_of_mma(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -51,17 +52,19 @@ std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
     return "f32 sums of less than " + std::to_string(kLeastSplitDepth) + " products";
   if (!pieces_of(at, product.a, product.m, product.k, kLeastPieceBytes) ||
       !pieces_of(at, product.b, product.n, product.k, kLeastPieceBytes))
-    return "operands that do not lie in whole aligned pieces of 4 bytes";
+    return "operands with neighbours along no axis";
   return {};
 }
 
 double mma_time(const OfferContext& at, const FusedProduct& fused) {
-  constexpr double kNarrowCopies = 1.5;  // a product with operands in pieces of less than 16 bytes
   const Product& product = fused.product;
   const double time = rate_microseconds(at.device().mma_rates, at.device(), work_of(at, product));
-  const bool is_wide = pieces_of(at, product.a, product.m, product.k, kWidestAccessBytes) &&
-                       pieces_of(at, product.b, product.n, product.k, kWidestAccessBytes);
-  return is_wide ? time : kNarrowCopies * time;
+  const auto slowdown = [&](const ProductOperand& operand, const Dim& lines) {
+    const auto pieces = pieces_of(at, operand, lines, product.k, kLeastPieceBytes);
+    const uint32_t bytes = pieces ? pieces->bytes : kLeastPieceBytes;
+    return bytes == kWidestAccessBytes ? 1.0 : bytes > kLeastPieceBytes ? 1.5 : 3.0;
+  };
+  return time * std::max(slowdown(product.a, product.m), slowdown(product.b, product.n));
 }
 
 bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
