@@ -16,6 +16,7 @@ COMPILER = {
     "ops": ["support", "ir", "dispatch"],  # its own folders: FAMILIES
     "import": ["support", "ir", "dispatch", "ops"],
     "reference": ["support", "ir", "dispatch", "ops"],
+    "extension": ["support", "ir", "dispatch", "ops", "import", "reference"],
     "passes": ["support", "ir", "dispatch", "ops", "reference"],
     "lower": ["support", "ir", "dispatch", "ops"],
     "emit": ["support", "ir", "dispatch", "ops", "lower"],
@@ -37,6 +38,7 @@ FAMILIES = {
     "vision": ["lowering", "product"],
     "control": [],
     "training": ["lowering", "attention"],
+    "extension": ["lowering"],
 }
 
 # Folder of runtime -> folders of it whose headers it may include, besides its own and the public headers.

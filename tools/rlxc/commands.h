@@ -41,5 +41,6 @@ void add_bench_arena_command(CLI::App& app, Action& action);
 void add_device_models_command(CLI::App& app, Action& action);
 void add_estimate_command(CLI::App& app, Action& action);
 void add_tokenize_command(CLI::App& app, Action& action);
+void add_check_extension_command(CLI::App& app, Action& action);
 
 }  // namespace rlx

@@ -208,7 +208,8 @@ int compile(const CompileArguments& arguments) {
   };
   CompileSummary summary;
   progress.show("import");
-  std::optional<Module> module = load_request(request, diagnostics);
+  std::optional<Module> module;
+  if (load_extensions(arguments.import, diagnostics)) module = load_request(request, diagnostics);
   times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
   const bool good =
       module && apply_training(*module, training, diagnostics) &&

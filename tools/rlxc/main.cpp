@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 
+#include "compiler/extension/load_extension.h"
 #include "compiler/support/check.h"
 #include "tools/describe/describe.h"
 #include "tools/rlxc/commands.h"
@@ -20,6 +21,7 @@ struct Example {
 constexpr Example kExamples[] = {
     {"", "rlxc model.onnx -o model.plan --target vulkan,cuda --dim batch=1:32"},
     {"bench-arena", "rlxc bench-arena model.json --dim batch=8"},
+    {"check-extension", "rlxc check-extension examples/extension"},
     {"convert", "rlxc convert model.onnx model.rlxg"},
     {"device-models", "rlxc device-models h200"},
     {"diff", "rlxc diff before.plan after.plan"},
@@ -46,6 +48,7 @@ void add_examples(CLI::App& app) {
 }
 
 int run_rlxc(int argc, char** argv) {
+  built_in_extensions();
   CLI::App app("Compiles a model to a plan: rlxc MODEL -o PLAN", "rlxc");
   app.set_version_flag("--version", "rlxc " RLX_VERSION);
   app.require_subcommand(0, 1);
@@ -67,6 +70,7 @@ int run_rlxc(int argc, char** argv) {
   add_device_models_command(app, action);
   add_estimate_command(app, action);
   add_tokenize_command(app, action);
+  add_check_extension_command(app, action);
   app.footer(
       "Exit codes: 0 ok, 1 wrong use, 2 input refused, 3 device unsuitable, 5 resources, 70 "
       "internal error.");

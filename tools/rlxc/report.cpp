@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "compiler/extension/load_extension.h"
 #include "schema/rounding.h"
 #include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
@@ -314,6 +315,19 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
                   "becomes an entry, decode for 1 and prefill_N for N")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      .add_option("--extension", arguments.extensions,
+                  "Folder with extension.json, whose ops the model may name as namespace.op; may "
+                  "be repeated")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+}
+
+bool load_extensions(const ImportArguments& arguments, Diagnostics& diagnostics) {
+  for (const std::string& folder : arguments.extensions) {
+    if (!load_extension(folder, diagnostics)) return false;
+  }
+  return true;
 }
 
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments) {
