@@ -36,7 +36,7 @@ def arenas(rlxc, folder, name, dtype, network, targets):
     done = subprocess.run([rlxc, "bench-arena", path, "--target", targets, "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{name}: rlxc bench-arena ended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return json.loads(done.stdout)
+    return json.loads(done.stdout)["arenas"]
 
 
 def mib(count):

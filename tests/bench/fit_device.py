@@ -144,7 +144,7 @@ class Estimator:
         command = [arguments.bin / "rlxc", "estimate", *files, "--target", target, "-O", level, "--follow",
                    "--device-model", arguments.folder / f"{variant}.json"] + (["--tf32"] if tf32 else [])
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        lists = [model["steps"] for model in json.loads(self.answer())]
+        lists = [model["steps"] for model in json.loads(self.answer())["models"]]
         self.steps = {name: {"short": lists[2 * i], "long": lists[2 * i + 1]} for i, name in enumerate(names)}
 
     def answer(self):
@@ -346,7 +346,7 @@ def fit(arguments):
     for sample in manifest["samples"]:
         groups.setdefault((sample["variant"], sample["level"], sample["tf32"]), []).append(sample["name"])
     estimators = [Estimator(arguments, target, key, names) for key, names in groups.items()]
-    limits = {number["number"]: number for number in json.loads(call([arguments.bin / "rlxc", "device-models", "--numbers", "--json"]))}
+    limits = {number["number"]: number for number in json.loads(call([arguments.bin / "rlxc", "device-models", "--numbers", "--json"]))["numbers"]}
     model = Fit(manifest["start"]["targets"][target], estimators, limits)
     measured = measured_samples(manifest, result["times"], estimators)
     start = model.estimates(model.column, measured)

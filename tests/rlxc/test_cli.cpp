@@ -410,13 +410,14 @@ TEST_CASE("ops lists every operator in text and in JSON") {
   const ToolResult text = expect(0, place, {"ops"});
   const auto json =
       nlohmann::json::parse(expect(0, place, {"ops", "--json"}).output, nullptr, false);
-  REQUIRE(json.is_array());
+  REQUIRE(json.is_object());
+  CHECK(json.at("schema_version") == 1);
   std::set<std::string> names;
-  for (const auto& op : json) {
+  for (const auto& op : json.at("operators")) {
     names.insert(op["name"].get<std::string>());
     CHECK(contains(text.output, op["signature"].get<std::string>() + "\n"));
   }
-  CHECK(names.size() == json.size());
+  CHECK(names.size() == json.at("operators").size());
   for (const char* name : {"matmul", "softmax", "attention", "conv", "layer_norm", "gather"})
     CHECK(names.count(name) == 1);
 }
@@ -424,7 +425,7 @@ TEST_CASE("ops lists every operator in text and in JSON") {
 TEST_CASE("ops tells what conformance found, and the document in the tree is what it prints") {
   const Workplace place;
   const auto json = nlohmann::json::parse(expect(0, place, {"ops", "--json"}).output);
-  for (const auto& op : json) {
+  for (const auto& op : json.at("operators")) {
     INFO(op["name"]);
     for (const auto& row : op["conformance"]) {
       REQUIRE(!row["runs"].empty());
@@ -447,7 +448,7 @@ TEST_CASE("bench-arena packs a problem and says whether it fits") {
   const Workplace place;
   const std::string problem =
       place.write("p.csv", "id,lower,upper,size\na,0,4,10\nb,2,6,20\nc,4,9,10\nd,6,9,20\n");
-  const ToolResult packed = expect(0, place, {"bench-arena", problem, "--capacity", "30"});
+  const ToolResult packed = expect(0, place, {"bench-arena", problem, "--capacity", "30B"});
   CHECK(contains(packed.output, "4 items, 30 bytes, lower bound 30, ratio 1.0000"));
   CHECK(contains(packed.output, ", fits 30"));
   const ToolResult full = expect(5, place, {"bench-arena", problem, "--capacity", "29", "--json"});
@@ -465,7 +466,7 @@ TEST_CASE("bench-arena plans a model with and without fusion and in-place result
   const ToolResult planned = expect(0, place,
                                     {"bench-arena", place.write("m.json", small_model()), "--dim",
                                      "batch=4", "--target", "vulkan,cuda", "--json"});
-  const auto rows = nlohmann::json::parse(planned.output);
+  const auto rows = nlohmann::json::parse(planned.output).at("arenas");
   REQUIRE(rows.size() == 8);  // four variants of one entry on two targets
   CHECK(rows[0].at("variant") == "as compiled");
   CHECK(rows[0].at("steps") == 1);

@@ -116,8 +116,9 @@ TEST_CASE("estimates are printed for each step, and again for each device model 
   const Json json = Json::parse(
       expect_code(0, place, {"estimate", model, "--dim", "batch=4", "--device-model", "h200"})
           .output);
-  REQUIRE(json.size() == 1);
-  const Json& steps = json[0]["steps"];
+  CHECK(json.at("schema_version") == 1);
+  REQUIRE(json.at("models").size() == 1);
+  const Json& steps = json["models"][0]["steps"];
   REQUIRE_FALSE(steps.empty());
   for (const char* key : {"kernel", "node", "flops", "bytes", "us"}) CHECK(steps[0].contains(key));
   CHECK(steps[0]["us"].get<double>() > 0);
@@ -129,7 +130,8 @@ TEST_CASE("estimates are printed for each step, and again for each device model 
       arguments.emplace_back("--device-model");
       arguments.push_back(name);
     }
-    return Json::parse(expect_code(0, place, arguments).output)[0]["steps"][0]["us"].get<double>();
+    return Json::parse(expect_code(0, place, arguments).output)["models"][0]["steps"][0]["us"]
+        .get<double>();
   };
   CHECK(first_step({"vulkan=lavapipe", "h200"}) == first_step({"lavapipe"}));
   CHECK(first_step({"h200", "vulkan=lavapipe"}) == first_step({"lavapipe"}));

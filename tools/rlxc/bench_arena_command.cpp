@@ -167,7 +167,10 @@ int bench_model(const BenchArguments& arguments) {
     }
   }
   static_cast<void>(report(diagnostics));  // warnings
-  if (arguments.json) std::printf("%s\n", rows.dump(2).c_str());
+  if (arguments.json) {
+    const Json json = {{"schema_version", tool::kJsonSchemaVersion}, {"arenas", std::move(rows)}};
+    std::printf("%s\n", json.dump(2).c_str());
+  }
   return all_fit ? kExitOk : kExitResources;
 }
 

@@ -117,22 +117,26 @@ std::vector<DeviceNumber> all_numbers(DeviceModel& model) {
 
 int explain_numbers(bool as_json) {
   DeviceModel model;
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  nlohmann::ordered_json numbers = nlohmann::ordered_json::array();
   for (const DeviceNumber& number : all_numbers(model)) {
     if (as_json) {
-      json.push_back({{"number", number.path()},
-                      {"unit", number.unit},
-                      {"least", number.least},
-                      {"most", number.most},
-                      {"whole", number.whole()},
-                      {"meaning", number.meaning}});
+      numbers.push_back({{"number", number.path()},
+                         {"unit", number.unit},
+                         {"least", number.least},
+                         {"most", number.most},
+                         {"whole", number.whole()},
+                         {"meaning", number.meaning}});
     } else {
       std::printf("%-32s %-10s %g to %g: %s\n", number.path().c_str(),
                   std::string(number.unit).c_str(), number.least, number.most,
                   std::string(number.meaning).c_str());
     }
   }
-  if (as_json) std::printf("%s\n", json.dump(2).c_str());
+  if (as_json) {
+    const nlohmann::ordered_json json = {{"schema_version", tool::kJsonSchemaVersion},
+                                         {"numbers", std::move(numbers)}};
+    std::printf("%s\n", json.dump(2).c_str());
+  }
   return kExitOk;
 }
 

@@ -101,7 +101,8 @@ int estimate(const EstimateArguments& arguments) {
   static_cast<void>(report(diagnostics));  // warnings
   const DeviceModel& device =
       options.device_models.empty() ? target->device : options.device_models.front().model;
-  const Json json = models_json(models, device);
+  const Json json = {{"schema_version", tool::kJsonSchemaVersion},
+                     {"models", models_json(models, device)}};
   std::printf("%s\n", json.dump(arguments.follow ? -1 : 2).c_str());
   std::fflush(stdout);
   return arguments.follow ? follow(models, arguments.target) : kExitOk;

@@ -256,7 +256,8 @@ void print_json() {
                    {"elementwise", op->scalar != nullptr},
                    {"conformance", conformance_json(op->name)}});
   }
-  std::printf("%s\n", ops.dump(2).c_str());
+  const Json json = {{"schema_version", tool::kJsonSchemaVersion}, {"operators", std::move(ops)}};
+  std::printf("%s\n", json.dump(2).c_str());
 }
 
 }  // namespace
