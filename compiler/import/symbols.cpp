@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "compiler/import/dim_expression.h"
 #include "compiler/import/names.h"
+#include "compiler/support/dim_expression.h"
 #include "compiler/support/free_size.h"
 #include "schema/rounding.h"
 

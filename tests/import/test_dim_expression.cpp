@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions of symbols: what they are worth, which texts are none, and which are found from
 // samples.
-#include "compiler/import/dim_expression.h"
+#include "compiler/support/dim_expression.h"
 #include "tests/import/import_support.h"
 #ifdef RLX_HAS_ONNX
 #include "compiler/import/onnx/fit_dims.h"

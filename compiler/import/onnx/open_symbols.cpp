@@ -9,9 +9,9 @@
 #include <set>
 #include <utility>
 
-#include "compiler/import/dim_expression.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/fit_dims.h"
+#include "compiler/support/dim_expression.h"
 
 namespace rlx::onnx_import {
 namespace {

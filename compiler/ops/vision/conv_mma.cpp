@@ -12,36 +12,10 @@
 namespace rlx {
 namespace {
 
-// The kernel's forms.
-enum class Form : uint8_t { Ring, Patch };
-
 constexpr int64_t kStepBytes = 128;  // of a pixel's channels that a step multiplies
 
-// Groups that the ring multiplies as one: as many side by side as a step has room for, in whole
-// pieces. 0 where there are none; channels and filters are known.
-int64_t bundled_groups(const Convolution& conv) {
-  const int64_t channel_bytes = conv.group_in.bound() * element_bytes(conv.w.dtype());
-  int64_t bundled = 0;
-  for (int64_t groups = 1; groups <= conv.groups; ++groups) {
-    const bool is_whole =
-        conv.groups % groups == 0 && groups * channel_bytes % kWidestAccessBytes == 0;
-    if (is_whole && (bundled == 0 || groups * channel_bytes <= kStepBytes)) bundled = groups;
-    if (bundled != 0 && groups * channel_bytes > kStepBytes) break;
-  }
-  return bundled;
-}
-
-// Empty where the ring takes the groups.
-std::string groups_refusal(const Convolution& conv) {
-  constexpr int64_t kLeastCopyBytes = 4;
-  if (conv.groups == 1) {
-    return has_channel_pieces(conv) ? "" : "channels that are no whole 16-byte pieces";
-  }
-  if (conv.group_in == 1) return "filters of single channels";
-  if (bundled_groups(conv) == 0) return "groups that make no whole 16-byte pieces";
-  const bool is_copied = conv.group_in * element_bytes(conv.w.dtype()) % kLeastCopyBytes == 0;
-  return is_copied ? "" : "groups of channels that are no whole 4 bytes";
-}
+// The kernel's forms.
+enum class Form : uint8_t { Ring, Patch };
 
 // The result of splitting k needs clusters, which count along x.
 Grid grid_of(const Convolution& conv, const ConvTiling& tiling) {
@@ -312,13 +286,37 @@ std::string conv_matrix_refusal(const Convolution& conv) {
   return largest > kRowLimit ? "more elements than it counts" : "";
 }
 
+int64_t bundled_groups(const Convolution& conv) {
+  if (conv.groups == 1) return 1;
+  const int64_t channel_bytes = conv.group_in.bound() * element_bytes(conv.w.dtype());
+  int64_t bundled = 0;
+  for (int64_t groups = 1; groups <= conv.groups; ++groups) {
+    const bool is_whole =
+        conv.groups % groups == 0 && groups * channel_bytes % kWidestAccessBytes == 0;
+    if (is_whole && (bundled == 0 || groups * channel_bytes <= kStepBytes)) bundled = groups;
+    if (bundled != 0 && groups * channel_bytes > kStepBytes) break;
+  }
+  return bundled;
+}
+
+std::string conv_groups_refusal(const Convolution& conv) {
+  constexpr int64_t kLeastCopyBytes = 4;
+  if (conv.groups == 1) {
+    return has_channel_pieces(conv) ? "" : "channels that are no whole 16-byte pieces";
+  }
+  if (conv.group_in == 1) return "filters of single channels";
+  if (bundled_groups(conv) == 0) return "groups that make no whole 16-byte pieces";
+  const bool is_copied = conv.group_in * element_bytes(conv.w.dtype()) % kLeastCopyBytes == 0;
+  return is_copied ? "" : "groups of channels that are no whole 4 bytes";
+}
+
 bool has_channel_pieces(const Convolution& conv) {
   return conv.group_in * element_bytes(conv.w.dtype()) % kWidestAccessBytes == 0;
 }
 
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
-  if (std::string refusal = groups_refusal(problem.conv); !refusal.empty()) return refusal;
+  if (std::string refusal = conv_groups_refusal(problem.conv); !refusal.empty()) return refusal;
   return few_products_refusal(at, problem, conv_ring_time(at, problem));
 }
 
