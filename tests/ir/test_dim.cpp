@@ -61,7 +61,7 @@ TEST_CASE("equal sizes are equal however they were computed", "[dim]") {
   CHECK(seq != 512);  // only at the bound
   CHECK(seq != 1);    // only at the minimum
   CHECK(seq > 100);   // at the bound, where kernels are chosen
-  CHECK((seq - 1) / 4 + 1 == ceil_div(seq, 4));
+  CHECK((seq - 5) / 4 + 2 == ceil_div(seq, 4));
   CHECK((batch * 8 + seq) / 4 == batch * 2 + seq / 4);
   CHECK((seq + 2) / 4 != (seq + 3) / 4);
   CHECK(seq / 4 + (seq + 2) / 4 == seq / 2);
