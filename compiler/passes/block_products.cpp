@@ -135,9 +135,11 @@ WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product,
   return splits ? WeightRounding::AsTwo : WeightRounding::None;
 }
 
-bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at) {
+bool takes_norm(const Graph& graph, const BlockProduct& product, std::optional<DType> rounded,
+                const OfferContext& at) {
   if (product.has_norm()) return false;
-  return norm_costs_little(at, typed(graph, product, graph.value(product.x()).type.dtype));
+  const DType x = graph.value(product.x()).type.dtype;
+  return norm_costs_little(at, typed(graph, product, x), rounded.value_or(x));
 }
 
 }  // namespace rlx

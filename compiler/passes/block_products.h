@@ -41,7 +41,9 @@ bool has_block_kernel(const Graph& graph, const BlockProduct& product, DType res
 enum class WeightRounding : uint8_t { None, Whole, AsTwo };
 WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product, DType halves,
                                 DType result, const OfferContext& at);
-// True where rms_norm of x may go into the product, at a price below that of a step.
-bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at);
+// True where rms_norm of x may go into the product, at a price below that of a step. rounded: what
+// x becomes behind a norm that stays a step; nullopt: it keeps its type.
+bool takes_norm(const Graph& graph, const BlockProduct& product, std::optional<DType> rounded,
+                const OfferContext& at);
 
 }  // namespace rlx

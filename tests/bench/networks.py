@@ -97,7 +97,11 @@ def converted(module, inputs, dtype, device):
     import torch
     kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64}[dtype]
     move = lambda x: x.to(device, kind) if x.is_floating_point() else x.to(device)
-    return module.to(device, kind), tuple(move(x) for x in inputs)
+    module = module.to(device, kind)
+    for part in module.modules():
+        if isinstance(part, torch.nn.RNNBase):
+            part.flatten_parameters()
+    return module, tuple(move(x) for x in inputs)
 
 
 def process(command):
@@ -217,15 +221,17 @@ def measure(args, network):
             except Exception as error:  # a mode that cannot do this network is a cell of the table
                 record[mode] = {"failed": f"{type(error).__name__}: {str(error).strip()[-300:]}"}
         with gpu.alone():
-            if device == "cuda":
-                record["copy_bytes_per_s"] = copy_rate()
-            for mode, (replay, output) in ready.items():
-                record[mode] = {**peers.timed(replay, args.repeat), "error": error_of(output.cpu(), wanted)}
             for target in args.targets:
                 try:
                     record[target] = run_target(args, target, folder / "model.plan", words, folder, wanted)
                 except RuntimeError as error:
                     record[target] = {"failed": str(error)}
+            if "failed" in str(record.get("graph")):
+                return record  # a peer that faulted leaves no device behind
+            if device == "cuda":
+                record["copy_bytes_per_s"] = copy_rate()
+            for mode, (replay, output) in ready.items():
+                record[mode] = {**peers.timed(replay, args.repeat), "error": error_of(output.cpu(), wanted)}
     return record
 
 
