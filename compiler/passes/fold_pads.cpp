@@ -1,61 +1,107 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeros padded around the images of a conv become its own pads: its kernels write no zeros.
+// Zeros around images and sequences that only convolutions, means and sums of windows read, as pads
+// of these: all take what lies outside for zeros.
+#include <algorithm>
 #include <optional>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/passes/pass.h"
+#include "compiler/passes/patterns.h"
 
 namespace rlx {
 namespace {
 
-// What the node pads to the spatial dims of [N, C, spatial..], begins before ends; nullopt where it
-// does something else.
-std::optional<Ints> spatial_zeros(const Graph& graph, const Node& node) {
-  if (node.op != OpId::pad) return std::nullopt;
-  const AttributeReader attrs(*find_op(node.op), node.attributes);
-  if (attrs.text("mode") != "constant" || attrs.real("value") != 0) return std::nullopt;
-  const auto rank = static_cast<int64_t>(graph.value(*node.inputs[0]).type.shape.size());
-  const Ints pads = attrs.integers("pads");
-  Ints axes = attrs.integers("axes");
-  if (!attrs.has("axes"))
-    for (int64_t d = 0; d < rank; ++d) axes.push_back(d);
-  Ints zeros(static_cast<size_t>(2 * (rank - 2)), 0);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const Dim& before = pads[i];
-    const Dim& after = pads[axes.size() + i];
-    if (before == 0 && after == 0) continue;
-    const int64_t axis = axes[i] < 0 ? axes[i] + rank : axes[i];
-    if (axis < 2 || before < 0 || after < 0) return std::nullopt;
-    zeros[static_cast<size_t>(axis - 2)] += before;
-    zeros[static_cast<size_t>(rank - 2 + axis - 2)] += after;
-  }
-  return zeros;
+// Batch and channels stand before the axes of a window.
+constexpr size_t kFirstWindowAxis = 2;
+
+Ints node_integers(const Node& node, const char* name) {
+  return AttributeReader(*find_op(node.op), node.attributes).integers(name);
 }
 
-// The conv's own pads, all of them written out.
-Ints pads_of(const Node& conv, size_t rank) {
-  Ints pads = AttributeReader(*find_op(conv.op), conv.attributes).integers("pads");
-  if (pads.size() <= 1) pads.assign(2 * rank, pads.empty() ? Dim(0) : pads[0]);
-  if (pads.size() == rank) pads.insert(pads.end(), pads.begin(), pads.end());
+// Pads of the window's axes: those before them, then those behind; nullopt of other pads.
+std::optional<Ints> zero_pads(const Graph& graph, const Node& node) {
+  if (node.op != OpId::pad || node_text(node, "mode") != "constant") return std::nullopt;
+  const AttributeReader attributes(*find_op(node.op), node.attributes);
+  const size_t rank = graph.value(*node.inputs[0]).type.shape.size();
+  if (attributes.real("value") != 0 || rank <= kFirstWindowAxis) return std::nullopt;
+  const Ints written = node_integers(node, "pads");
+  Ints axes;
+  for (size_t i = 0; i < rank; ++i) axes.emplace_back(i);
+  if (attributes.has("axes")) axes = node_integers(node, "axes");
+  const size_t window = rank - kFirstWindowAxis;
+  Ints pads(2 * window, 0);
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t axis = axes[i] < 0 ? axes[i] + static_cast<int64_t>(rank) : axes[i];
+    const Dim& before = written[i];
+    const Dim& behind = written[axes.size() + i];
+    if (before.is_free() || behind.is_free()) return std::nullopt;
+    if (before == 0 && behind == 0) continue;
+    const bool widens = before >= 0 && behind >= 0;
+    if (!widens || static_cast<size_t>(axis) < kFirstWindowAxis) return std::nullopt;
+    const size_t at = static_cast<size_t>(axis) - kFirstWindowAxis;
+    pads[at] = before;
+    pads[window + at] = behind;
+  }
   return pads;
 }
 
-bool fold_pad(Graph& graph, NodeId id) {
-  const Node& conv = graph.node(id);
-  if (conv.op != OpId::conv) return false;
-  const Value& x = graph.value(*conv.inputs[0]);
-  if (x.origin != ValueOrigin::Node) return false;
-  const Node& pad = graph.node(*x.producer);
-  const std::optional<Ints> zeros = spatial_zeros(graph, pad);
-  if (!zeros) return false;
-  Ints pads = pads_of(conv, zeros->size() / 2);
-  for (size_t i = 0; i < pads.size(); ++i) pads[i] += (*zeros)[i];
-  const ValueId inner = *pad.inputs[0];
-  graph.change_node(id, [&](Node& node) {
-    node.inputs[0] = inner;
-    node.attributes["pads"] = pads;
-  });
+// The pads of a window over both its own and those before it.
+std::optional<Ints> joined_pads(const Node& reader, const Ints& more) {
+  Ints pads = node_integers(reader, "pads");
+  // Written short: none, one for all, one for both ends of each axis.
+  if (pads.size() <= 1) pads.assign(more.size(), pads.empty() ? Dim(0) : pads[0]);
+  if (2 * pads.size() == more.size()) pads.insert(pads.end(), pads.begin(), pads.end());
+  for (size_t i = 0; i < pads.size(); ++i) {
+    pads[i] += more[i];
+    if (static_cast<double>(pads[i].range().most) > kLargestInt) return std::nullopt;
+  }
+  return pads;
+}
+
+// A sum or a mean that divides by as many elements with the pads as its own. A window all of whose
+// elements are pads, and one that ends behind them, are the pool's to refuse or to cut.
+bool counts_as_elements(const Node& pool, const Ints& pads) {
+  const std::string kind = node_text(pool, "kind");
+  if ((kind != "mean" && kind != "sum") || node_flag(pool, "ceil_mode")) return false;
+  const Ints own = node_integers(pool, "pads");
+  const bool has_own = std::any_of(own.begin(), own.end(), [](const Dim& pad) { return pad != 0; });
+  if (has_own && !node_flag(pool, "count_include_pad")) return false;
+  const Ints kernel = node_integers(pool, "kernel");
+  for (size_t i = 0; i < pads.size(); ++i)
+    if (pads[i] >= kernel[i % kernel.size()]) return false;
+  return true;
+}
+
+// What the reader's pads become; nullopt where it does not take them.
+std::optional<Ints> pads_of_reader(const Node& reader, ValueId padded, const Ints& more) {
+  const bool reads_once = std::count(reader.inputs.begin(), reader.inputs.end(), padded) == 1;
+  if (reader.inputs[0] != padded || !reads_once) return std::nullopt;
+  if (reader.op != OpId::conv && reader.op != OpId::pool) return std::nullopt;
+  const std::optional<Ints> pads = joined_pads(reader, more);
+  if (pads && reader.op == OpId::pool && !counts_as_elements(reader, *pads)) return std::nullopt;
+  return pads;
+}
+
+bool fold(Graph& graph, NodeId id) {
+  const Node pad = graph.node(id);
+  const std::optional<Ints> more = zero_pads(graph, pad);
+  if (!more || graph.is_output(pad.outputs[0])) return false;
+  const std::vector<NodeId> readers = graph.readers(pad.outputs[0]);
+  std::vector<Ints> pads;
+  for (const NodeId reader : readers) {
+    std::optional<Ints> joined = pads_of_reader(graph.node(reader), pad.outputs[0], *more);
+    if (!joined) return false;
+    pads.push_back(std::move(*joined));
+  }
+  for (size_t i = 0; i < readers.size(); ++i) {
+    graph.change_node(readers[i], [&](Node& reader) {
+      reader.inputs[0] = pad.inputs[0];
+      reader.attributes["pads"] = pads[i];
+      if (reader.op == OpId::pool) reader.attributes["count_include_pad"] = true;
+    });
+  }
+  graph.remove_node(id);
   return true;
 }
 
@@ -65,8 +111,10 @@ size_t fold_pads(Module& module, const PassOptions&, Diagnostics&) {
   size_t changed = 0;
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();
-    for (const NodeId id : order)
-      while (fold_pad(graph, id)) ++changed;
+    // From the last on: pads of pads meet their readers.
+    for (size_t i = order.size(); i-- > 0;) {
+      if (fold(graph, order[i])) ++changed;
+    }
   }
   return changed;
 }
