@@ -12,7 +12,8 @@
 //   RLX_BIAS and RLX_RESIDUAL are undefined where absent; RLX_ACTIVATION 1: generated/epilogue.inc defines rlx_activate.
 //   RLX_TF32, where x is f32, 1: its values count as tf32.
 // Numerics: f32 sums, one rounding at the store. f32 operands are split into two tf32 parts (lib/split_f32.cuh), settled every 32 depths;
-//   where a sum is not finite, it is computed again by f32 fused multiply-adds. Pads are zeros that are multiplied.
+//   where a sum is not finite, it is computed again by f32 fused multiply-adds, and so it is where groups are bundled
+//   (lib/conv_ring.cuh). Pads are zeros that are multiplied.
 // ptxas: spills because tiles of f32 for warpgroups are multiplied by warps where there are none: 8 bytes on sm_80.
 #include "lib/prelude.inc"
 #include "lib/storage.inc"
@@ -37,6 +38,11 @@ RLX_PARAMS(ConvMmaParams);
 #endif
 #define RLX_IS_F32 (RLX_CAT(rlx_bytes_, RLX_X) == 4)
 #define RLX_SPLIT_F32 (RLX_IS_F32 && !RLX_TF32)
+#ifndef RLX_BUNDLES
+#define RLX_BUNDLES 1
+#define RLX_BUNDLED 1
+#endif
+#define RLX_SUMS_AGAIN (RLX_IS_F32 || RLX_BUNDLED > 1)
 #define RLX_IS_BF16_f16 false
 #define RLX_IS_BF16_bf16 true
 

@@ -4,6 +4,7 @@
 //   x[m, k]) + bias[n], where a group is the RLX_GROUP depths of a block that share a scale.
 // Layout: x [RLX_M, RLX_K], rows of whole aligned 16-byte pieces; y [RLX_M, RLX_N], bias [RLX_N], dense; w [RLX_N, RLX_K] in blocks.
 // Grid: tiles of m x tiles of n, spread by split_grid, those of m first.
+//   RLX_STREAMED 1: the form of lib/block_stream.cuh for up to eight rows of f16; groups of RLX_TILES times 16 lines.
 // Specializations: RLX_TILE_N lines of w and RLX_TILE_M of x per workgroup, RLX_WARPS_N x RLX_WARPS_M warps share them; RLX_M, RLX_N, RLX_K;
 //   lib/blocks.inc; RLX_X f16 or bf16; RLX_Y_VECTOR 4: four neighbours along n are one aligned store; epilogue of lib/weighted_epilogue.inc.
 // Phases: a step is two pieces of 32 depths of every line. Codes become whole 16-bit floats in shared memory, and their scales and offsets
@@ -21,6 +22,67 @@
 
 RLX_PARAMS(WeightedMatmulParams);
 
+// ---- sums that are not finite ----
+
+RLX_FN bool is_nan(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
+
+// Whether a row of x holds a NaN: every sum of it is one then, whatever the weights are.
+RLX_FN bool holds_nan(const RlxParams& p, rlx_u32 m) {
+  bool found = false;
+  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !found; k += 8u) {
+    float x[8];
+    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    RLX_UNROLL for (int i = 0; i < 8; ++i) found = found || is_nan(x[i]);
+  }
+  return found;
+}
+
+// The sum of a row and a line by one thread, where another one is not finite; a NaN stays one, whatever is added.
+RLX_FN float decoded_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n, float other) {
+  if (is_nan(other) && holds_nan(p, m)) return other;
+  float total = 0.0f;
+  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !is_nan(total); k += 8u) {
+    float w[8];
+    float x[8];
+    rlx_depths8(from, k, n, w);
+    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
+    RLX_UNROLL for (int i = 0; i < 8; ++i) total += x[i] * w[i];
+  }
+  return total;
+}
+RLX_FN float checked_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n, float sum) {
+  return (rlx_bits(sum) & 0x7F800000u) == 0x7F800000u ? decoded_sum(p, from, m, n, sum) : sum;
+}
+
+#if RLX_STREAMED
+#include "lib/block_stream.cuh"
+
+RLX_MAIN_PREFETCH {
+  const rlx_u32 group = rlx_u32(rlx_linear_group);
+  constexpr rlx_u32 kGroupLines = RLX_TILES * kLines;
+  if (group >= (rlx_u32(RLX_N) + kGroupLines - 1u) / kGroupLines) return;
+  const rlx_u32 first_line = group * kGroupLines;
+  const Weights from = {p.w, p.scale, p.zero, p.w2, p.w3};
+  multiply_lines(p, from, first_line);
+  rlx_barrier();
+  constexpr rlx_u32 kStep = 1 + RLX_GATED;  // lines of a result
+  RLX_LOOP for (rlx_u32 i = rlx_local_index; i < RLX_M * kGroupLines / kStep; i += RLX_BLOCK_SIZE) {
+    const rlx_u32 m = i / (kGroupLines / kStep);
+    const rlx_u32 line = i % (kGroupLines / kStep) * kStep;
+    const rlx_u32 n = first_line + line;
+    if (n >= rlx_u32(RLX_N)) continue;
+    const float sum = checked_sum(p, from, m, n, joined_sum(m, line));
+    const rlx_i64 at = rlx_i64(m) * rlx_i64(RLX_COLUMNS) + rlx_i64(n / kStep);
+#if RLX_GATED
+    const float up = checked_sum(p, from, m, n + 1u, joined_sum(m, line + 1u));
+    RLX_CAT(rlx_store_, RLX_Y)(p.y, at, rlx_finish_pair(sum, up, p.bias, p.residual, RLX_INDEX(m), RLX_INDEX(n)));
+#else
+    RLX_CAT(rlx_store_, RLX_Y)(p.y, at, rlx_finish(sum, p.bias, p.residual, RLX_INDEX(m), RLX_INDEX(n)));
+#endif
+  }
+}
+
+#else
 #define RLX_TILES_M ((RLX_M + RLX_TILE_M - 1) / RLX_TILE_M)
 #define RLX_TILES_N ((RLX_N + RLX_TILE_N - 1) / RLX_TILE_N)
 #if defined(RLX_W_q2_k) || defined(RLX_W_q3_k) || defined(RLX_W_q6_k) || defined(RLX_W_nvfp4)
@@ -280,34 +342,7 @@ RLX_FN void multiply(rlx_u32 step, Place at, float (&acc)[kFragmentsN][kFragment
   }
 }
 
-// ---- results ----
-
-RLX_FN bool is_nan(float x) { return (rlx_bits(x) & 0x7FFFFFFFu) > 0x7F800000u; }
-
-// Whether a row of x holds a NaN: every sum of it is one then, whatever the weights are.
-RLX_FN bool holds_nan(const RlxParams& p, rlx_u32 m) {
-  bool found = false;
-  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !found; k += 8u) {
-    float x[8];
-    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
-    RLX_UNROLL for (int i = 0; i < 8; ++i) found = found || is_nan(x[i]);
-  }
-  return found;
-}
-
-// The sum of a row and a line by one thread, where another one is not finite; a NaN stays one, whatever is added.
-RLX_FN float decoded_sum(const RlxParams& p, Weights from, rlx_u32 m, rlx_u32 n, float other) {
-  if (is_nan(other) && holds_nan(p, m)) return other;
-  float total = 0.0f;
-  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_K) && !is_nan(total); k += 8u) {
-    float w[8];
-    float x[8];
-    rlx_depths8(from, k, n, w);
-    RLX_CAT(rlx_load8_, RLX_X)(p.x, rlx_i64(m) * rlx_i64(RLX_K) + rlx_i64(k), x);
-    RLX_UNROLL for (int i = 0; i < 8; ++i) total += x[i] * w[i];
-  }
-  return total;
-}
+// ---- results of a tile ----
 
 RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_u32 first_row, rlx_u32 first_line) {
   float* sums = reinterpret_cast<float*>(rlx_shared);
@@ -319,7 +354,7 @@ RLX_FN void finish_tile(const RlxParams& p, Weights from, rlx_u32 first_row, rlx
     if (m >= rlx_u32(RLX_M) || n >= rlx_u32(RLX_N)) continue;
     float* own = sums + row * kSumPitch + line;
     RLX_LOOP for (rlx_u32 j = 0u; j < 4u; ++j) {
-      if (n + j < rlx_u32(RLX_N) && (rlx_bits(own[j]) & 0x7F800000u) == 0x7F800000u) own[j] = decoded_sum(p, from, m, n + j, own[j]);
+      if (n + j < rlx_u32(RLX_N)) own[j] = checked_sum(p, from, m, n + j, own[j]);
     }
 #if RLX_GATED
     RLX_UNROLL for (rlx_u32 j = 0u; j < 4u; j += 2u) {
@@ -392,3 +427,4 @@ RLX_MAIN {
   rlx_barrier();
   finish_tile(p, from, first_row, first_line);
 }
+#endif

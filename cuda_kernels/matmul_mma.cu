@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] on tensor cores, for every batch entry.
-// Layout: a and b as in matmul.kernel, both of one type and in whole aligned 16-byte pieces along one axis: along the depth
-//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
+// Layout: a and b as in matmul.kernel, both of one type and in whole aligned pieces of RLX_A_COPY and RLX_B_COPY bytes (16 where
+//   undefined, 8, 4 or 2) along one axis: along the depth (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense.
 // Grid: tiles x RLX_SPLITS x batches groups; the RLX_SPLITS groups of a tile are a cluster and share out k.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES tiles of depth are in flight; RLX_WARPS_M x RLX_WARPS_N warps
 //   share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a group, whole tiles); RLX_A, the
@@ -36,6 +36,13 @@ RLX_PARAMS(MatmulMmaParams);
 #define RLX_OPERAND_BYTES RLX_CAT(rlx_bytes_, RLX_A)
 #define RLX_IS_F32 (RLX_OPERAND_BYTES == 4)
 #define RLX_SPLIT_F32 (RLX_IS_F32 && !RLX_TF32)
+
+#ifndef RLX_A_COPY
+#define RLX_A_COPY 16
+#endif
+#ifndef RLX_B_COPY
+#define RLX_B_COPY 16
+#endif
 
 #define rlx_is_bf16_f16 0
 #define rlx_is_bf16_bf16 1
@@ -137,9 +144,20 @@ static_assert(!kRefill || kStages > kBehind, "a stage to fill while another is u
 
 // ---- panels ----
 
+// A piece of halves by single elements, those from element `first` on, of which `count` exist, `stride` apart: no asynchronous copy
+// is that narrow.
+RLX_FN void copy_halves(rlx_u32 shared, rlx_ptr base, RLX_INDEX first, RLX_INDEX stride, rlx_u32 count) {
+  rlx_u32 words[4] = {};
+  RLX_UNROLL for (rlx_u32 e = 0; e < 8u; ++e) {
+    const rlx_u32 bits = e < count ? rlx_u32(rlx_load_u16(base, rlx_i64(first + RLX_INDEX(e) * stride))) : 0u;
+    words[e / 2u] |= bits << (e % 2u * 16u);
+  }
+  rlx_shared_store4(shared, words);
+}
+
 // Starts the copies of one operand's panel of the lines from `line` and the depths from `depth`; zeros beyond the array's `lines`,
 // which lie at distances of `line_stride`.
-template <typename P, bool kByLine>
+template <typename P, bool kByLine, rlx_u32 kCopyBytes>
 RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth, rlx_u32 lines, rlx_i64 line_stride,
                        rlx_i64 depth_stride) {
   constexpr rlx_u32 kChunks = P::kRows * P::kRowChunks;
@@ -150,20 +168,34 @@ RLX_FN void copy_panel(rlx_u32 shared, rlx_ptr base, rlx_u32 line, rlx_u32 depth
     if (kChunks % kThreads != 0 && index >= kChunks) break;
     const rlx_u32 row = index / P::kRowChunks;
     const rlx_u32 chunk = index % P::kRowChunks;
-    rlx_u32 at_line = line + (kByLine ? chunk * kChunk : row);
-    rlx_u32 at_depth = depth + (kByLine ? row : chunk * kChunk);
-    rlx_u32 bytes = 16;
-    if (!whole_lines) {
-      const rlx_u32 left = at_line < lines ? lines - at_line : 0u;
-      bytes = kByLine ? min(bytes, left * kElementBytes) : left > 0u ? bytes : 0u;
+    if constexpr (kCopyBytes == 2) {
+      const rlx_u32 at_line = line + (kByLine ? chunk * kChunk : row);
+      const rlx_u32 at_depth = depth + (kByLine ? row : chunk * kChunk);
+      const rlx_u32 lines_left = at_line < lines ? lines - at_line : 0u;
+      const rlx_u32 depth_left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
+      const bool across = kByLine ? depth_left > 0u : lines_left > 0u;
+      const RLX_INDEX first = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
+      copy_halves(shared + P::at(row, chunk), base, first, RLX_INDEX(kByLine ? line_stride : depth_stride),
+                  across ? (kByLine ? lines_left : depth_left) : 0u);
+      continue;
     }
-    if (RLX_K % RLX_TILE_K != 0) {
-      const rlx_u32 left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
-      bytes = kByLine ? (left > 0u ? bytes : 0u) : min(bytes, left * kElementBytes);
+    RLX_UNROLL for (rlx_u32 part = 0; part < 16u; part += kCopyBytes) {
+      const rlx_u32 along = chunk * kChunk + part / kElementBytes;
+      rlx_u32 at_line = line + (kByLine ? along : row);
+      rlx_u32 at_depth = depth + (kByLine ? row : along);
+      rlx_u32 bytes = kCopyBytes;
+      if (!whole_lines) {
+        const rlx_u32 left = at_line < lines ? lines - at_line : 0u;
+        bytes = kByLine ? min(bytes, left * kElementBytes) : left > 0u ? bytes : 0u;
+      }
+      if (RLX_K % RLX_TILE_K != 0) {
+        const rlx_u32 left = at_depth < rlx_u32(RLX_K) ? rlx_u32(RLX_K) - at_depth : 0u;
+        bytes = kByLine ? (left > 0u ? bytes : 0u) : min(bytes, left * kElementBytes);
+      }
+      if (bytes == 0u) at_line = at_depth = 0u;
+      const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
+      rlx_copy_async<kCopyBytes>(shared + P::at(row, chunk) + part, RLX_AT(base, element, kElementBytes), bytes);
     }
-    if (bytes == 0u) at_line = at_depth = 0u;
-    const RLX_INDEX element = RLX_INDEX(at_line) * RLX_INDEX(line_stride) + RLX_INDEX(at_depth) * RLX_INDEX(depth_stride);
-    rlx_copy16_async(shared + P::at(row, chunk), RLX_AT(base, element, kElementBytes), bytes);
   }
 }
 
@@ -323,12 +355,12 @@ struct Work {
 
   RLX_FN rlx_u32 stage(rlx_u32 block) const { return shared + block % kStages * kStageBytes; }
   RLX_FN void copy_a(rlx_u32 block) const {
-    copy_panel<PanelA, RLX_A_BY_LINE>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_M), RLX_A_LINE,
-                                      RLX_A_DEPTH);
+    copy_panel<PanelA, RLX_A_BY_LINE, RLX_A_COPY>(stage(block), a, first_m, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_M), RLX_A_LINE,
+                                                  RLX_A_DEPTH);
   }
   RLX_FN void copy_b(rlx_u32 block) const {
-    copy_panel<PanelB, RLX_B_BY_LINE>(stage(block) + PanelA::kBytes, b, first_n, depth_begin + block * RLX_TILE_K, rlx_u32(RLX_N),
-                                      RLX_B_LINE, RLX_B_DEPTH);
+    copy_panel<PanelB, RLX_B_BY_LINE, RLX_B_COPY>(stage(block) + PanelA::kBytes, b, first_n, depth_begin + block * RLX_TILE_K,
+                                                  rlx_u32(RLX_N), RLX_B_LINE, RLX_B_DEPTH);
   }
 };
 

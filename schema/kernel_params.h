@@ -29,6 +29,14 @@ struct RegionParams {
   rlx_ptr buffers[RLX_REGION_BUFFERS];
 };
 
+#define RLX_EXTENSION_OPERANDS 15
+
+// The kernel of a registered extension: its inputs, then its outputs, in the order of its description.
+struct ExtensionParams {
+  rlx_ptr operands[RLX_EXTENSION_OPERANDS];
+  rlx_ptr index_errors;
+};
+
 // One input, one output.
 struct CopyParams {
   rlx_ptr x;

@@ -16,6 +16,7 @@ COMPILER = {
     "ops": ["support", "ir", "dispatch"],  # its own folders: FAMILIES
     "import": ["support", "ir", "dispatch", "ops"],
     "reference": ["support", "ir", "dispatch", "ops"],
+    "extension": ["support", "ir", "dispatch", "ops", "import", "reference"],
     "passes": ["support", "ir", "dispatch", "ops", "reference"],
     "lower": ["support", "ir", "dispatch", "ops"],
     "emit": ["support", "ir", "dispatch", "ops", "lower"],
@@ -37,18 +38,20 @@ FAMILIES = {
     "vision": ["lowering", "product"],
     "control": [],
     "training": ["lowering", "attention"],
+    "extension": ["lowering"],
 }
 
 # Folder of runtime -> folders of it whose headers it may include, besides its own and the public headers.
 RUNTIME = {
     "base": [],
-    "plan": ["base"],
-    "verify": ["base", "plan"],
+    "trust": ["base"],
+    "plan": ["base", "trust"],
+    "verify": ["base", "trust", "plan"],
     "device": ["base", "plan"],
     "null": ["base", "plan", "device"],
     "vulkan": ["base", "plan", "device"],
     "cuda": ["base", "plan", "device"],
-    "api": ["base", "plan", "verify", "device", "null", "vulkan", "cuda"],
+    "api": ["base", "trust", "plan", "verify", "device", "null", "vulkan", "cuda"],
     "text": ["base"],  # rlx_text, above the C interface
 }
 

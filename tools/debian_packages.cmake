@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `cpack -G DEB`, in the build folder: rlx-tools (rlxc, rlxrun, their man pages and completions), librlx0 and librlx-dev.
+# What is packaged is built first (tools/package), the tests are not.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME rlx)
 set(CPACK_PACKAGE_VENDOR rlx)
@@ -15,14 +17,23 @@ set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_RLX-TOOLS_PACKAGE_NAME rlx-tools)
 set(CPACK_DEBIAN_RLX-TOOLS_PACKAGE_SECTION devel)
-set(CPACK_DEBIAN_RLX-TOOLS_PACKAGE_RECOMMENDS "mesa-vulkan-drivers | vulkan-icd, libvulkan1")
+set(CPACK_DEBIAN_RLX-TOOLS_PACKAGE_RECOMMENDS "mesa-vulkan-drivers | vulkan-icd, libvulkan1, libssl3 | libssl3t64")
 set(CPACK_DEBIAN_RLX-TOOLS_DESCRIPTION "compiler and runner of model plans for GPUs")
 set(CPACK_DEBIAN_LIBRLX_PACKAGE_NAME librlx${PROJECT_VERSION_MAJOR})
 set(CPACK_DEBIAN_LIBRLX_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_LIBRLX_PACKAGE_RECOMMENDS libvulkan1)
+set(CPACK_DEBIAN_LIBRLX_PACKAGE_RECOMMENDS "libvulkan1, libssl3 | libssl3t64")
 set(CPACK_DEBIAN_LIBRLX_DESCRIPTION "library that replays compiled model plans on GPUs")
 set(CPACK_DEBIAN_LIBRLX-DEV_PACKAGE_NAME librlx-dev)
 set(CPACK_DEBIAN_LIBRLX-DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_LIBRLX-DEV_PACKAGE_DEPENDS "librlx${PROJECT_VERSION_MAJOR} (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_LIBRLX-DEV_PACKAGE_RECOMMENDS "libutf8proc-dev, pkg-config")  # of librlx_text
 set(CPACK_DEBIAN_LIBRLX-DEV_DESCRIPTION "headers and static library of librlx")
+# What dpkg does beside copying: other packages learn what they need of librlx, and the loader finds it.
+set(CPACK_DEBIAN_LIBRLX_PACKAGE_GENERATE_SHLIBS ON)
+file(WRITE ${PROJECT_BINARY_DIR}/debian/triggers "activate-noawait ldconfig\n")
+set(CPACK_DEBIAN_LIBRLX_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/debian/triggers)
+foreach(package rlx-tools librlx librlx-dev)
+  string(REPLACE librlx/ librlx${PROJECT_VERSION_MAJOR}/ folder ${package}/)
+  install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${folder} RENAME copyright COMPONENT ${package})
+endforeach()
 include(CPack)

@@ -83,12 +83,14 @@ class DispatchBuilder {
   // Binds by byte position, for array fields. alignment_bytes 0: the element size.
   DispatchBuilder& bind(uint32_t position, const TensorRef& ref, AccessMode mode,
                         uint32_t alignment_bytes = 0);
-  // The kernel counts the indices that lie outside in a word of this step's own.
+  // The kernel counts the indices that lie outside in a word of this step's own, where the program
+  // counts any.
   DispatchBuilder& count_index_errors() {
     return count_index_errors(position_of(&Params::index_errors));
   }
   // The same by byte position, for array fields.
   DispatchBuilder& count_index_errors(uint32_t position) {
+    if (!program_->counts_index_errors) return *this;
     return define("RLX_INDEX_ERRORS", 1)
         .bind(position, program_->add_index_errors(step_.node), AccessMode::ReadWrite);
   }

@@ -219,6 +219,8 @@ struct Program {
   std::vector<GraphRange> ranges = {};  // of the entry's graph
   // Defines of every kernel: what the device asks of all of them.
   std::map<std::string, std::string> defines = {};
+  // Whether runs may check indices; the init program, whose indices are weights, runs once unasked.
+  bool counts_index_errors = true;
   std::vector<Buffer> buffers;
   std::vector<Specialization> kernels;
   std::vector<Step> steps;

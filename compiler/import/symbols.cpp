@@ -6,8 +6,8 @@
 #include <limits>
 #include <numeric>
 
-#include "compiler/import/dim_expression.h"
 #include "compiler/import/names.h"
+#include "compiler/support/dim_expression.h"
 #include "compiler/support/free_size.h"
 #include "schema/rounding.h"
 
@@ -229,10 +229,9 @@ std::optional<AttributeValue> SymbolTable::resolve(const SourceNode& node, const
   if ((type == AttrType::Int || type == AttrType::IntList) && has_value) {
     const std::optional<Dim> size = evaluate(*symbol, node.place, what);
     if (!size) return std::nullopt;
-    if (type == AttrType::IntList) return Ints{*size};
-    if (!size->is_free()) return AttributeValue(size->bound());
-    report_free_size(diagnostics_, node.place, what, *size);
-    return std::nullopt;
+    // A number that the run gives is a list of one; ops that want it now say so.
+    if (type == AttrType::IntList || size->is_free()) return Ints{*size};
+    return AttributeValue(size->bound());
   }
   // One number stands for a list of one.
   const auto* integer = std::get_if<int64_t>(&value);

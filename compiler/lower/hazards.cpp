@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "compiler/support/checked.h"
+#include "compiler/support/free_size.h"
 
 namespace rlx {
 namespace {
@@ -116,6 +117,65 @@ class SpaceHistory {
   Pieces pieces_ = {{0, Written{}}};
 };
 
+// An access whose bytes another run may have elsewhere, or more of: what it was at the largest
+// sizes and what it may be.
+struct Moving {
+  uint32_t position = 0;
+  const Access* access = nullptr;
+  uint32_t space = 0;
+  bool is_moving = false;
+  uint64_t begin = 0;  // of all places, in the space
+  uint64_t end = 0;
+};
+
+Moving moving_of(const Access& access, uint32_t position, const BufferPlace& place,
+                 const Buffer& buffer) {
+  const Dim end = access.range_offset_bytes + access.range_bytes;
+  const DimRange begin = access.range_offset_bytes.range();
+  const auto least = static_cast<uint64_t>(std::max<int64_t>(begin.least, 0));
+  const auto most = static_cast<uint64_t>(std::min(end.range().most, buffer.size_bytes.bound()));
+  const bool is_at_bound = least == static_cast<uint64_t>(access.range_offset_bytes.bound()) &&
+                           most == static_cast<uint64_t>(end.bound());
+  return {.position = position,
+          .access = &access,
+          .space = place.space,
+          .is_moving = !is_at_bound,
+          .begin = place.offset_bytes + least,
+          .end = place.offset_bytes + most};
+}
+
+// No byte is in both, whatever the sizes are.
+bool are_apart(const Access& a, const Access& b) {
+  return decided_at_all_sizes([&] {
+    const DecidedOrders decided;
+    return a.range_offset_bytes + a.range_bytes <= b.range_offset_bytes;
+  });
+}
+
+// Whether the two may meet at some sizes though they do not at the largest ones, or are not seen
+// to.
+bool may_meet(const Moving& a, const Moving& b) {
+  if (a.space != b.space || a.position == b.position) return false;
+  if (a.access->mode == AccessMode::Read && b.access->mode == AccessMode::Read) return false;
+  if (a.end <= b.begin || b.end <= a.begin) return false;
+  if (a.access->buffer != b.access->buffer) return true;
+  return !are_apart(*a.access, *b.access) && !are_apart(*b.access, *a.access);
+}
+
+// Edges between accesses of which one moves with the sizes.
+void add_moving_hazards(const std::vector<Moving>& accesses, Edges& edges) {
+  std::vector<const Moving*> moving;
+  for (const Moving& access : accesses) {
+    if (access.is_moving) moving.push_back(&access);
+  }
+  for (const Moving* a : moving) {
+    for (const Moving& b : accesses) {
+      if (!may_meet(*a, b)) continue;
+      edges[std::max(a->position, b.position)].push_back(std::min(a->position, b.position));
+    }
+  }
+}
+
 void sort_unique(std::vector<uint32_t>& numbers) {
   std::sort(numbers.begin(), numbers.end());
   numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
@@ -153,6 +213,7 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
   std::vector<SpaceHistory> histories(space_count);
 
   Edges edges(order.size());
+  std::vector<Moving> accesses;
   for (uint32_t position = 0; position < order.size(); ++position) {
     const Step& step = program.steps[order[position]];
     for (const Access& access : step.accesses) {
@@ -163,7 +224,8 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
                     buffer.name + "\" of " + to_string(buffer.size_bytes) + " bytes");
       if (access.range_bytes == 0) continue;
       const BufferPlace& place = places[index_of(access.buffer)];
-      // At the largest sizes; a binding at which other ranges meet is refused when it is made.
+      accesses.push_back(moving_of(access, position, place, buffer));
+      // At the largest sizes.
       const uint64_t begin =
           place.offset_bytes + static_cast<uint64_t>(access.range_offset_bytes.bound());
       const Piece piece{.position = position,
@@ -175,8 +237,9 @@ Edges find_hazards(const Program& program, std::span<const uint32_t> order,
         histories[place.space].write(piece, edges[position]);
       }
     }
-    sort_unique(edges[position]);
   }
+  add_moving_hazards(accesses, edges);
+  for (std::vector<uint32_t>& before : edges) sort_unique(before);
   return edges;
 }
 

@@ -3,8 +3,11 @@
 #include "compiler/lower/lower.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 
 #include "compiler/lower/lower_node.h"
+#include "compiler/lower/size_order.h"
 #include "compiler/lower/state_writes.h"
 #include "compiler/ops/vision/layouts.h"
 #include "compiler/support/check.h"
@@ -38,6 +41,46 @@ bool has_free_sizes(const Program& program) {
                      [](const Buffer& buffer) { return buffer.size_bytes.is_free(); });
 }
 
+// Memory is laid out and kernels are chosen for the largest values of the symbols, so no size may
+// be larger at others. `passed`: texts of sizes that are not. `node`: that makes the value.
+bool check_sizes(const Value& value, const Node* node, std::set<std::string>& passed,
+                 Diagnostics& diagnostics) {
+  for (const Dim& size : value.type.shape) {
+    if (!size.is_free() || !passed.insert(to_string(size)).second) continue;
+    const std::optional<int64_t> above = value_above_bound(size);
+    if (!above) continue;
+    diagnostics.add({.code = DiagCode::FreeSize,
+                     .place = node != nullptr ? node->place : SourcePlace{},
+                     .op = node != nullptr ? node->op : "",
+                     .node = node != nullptr ? node->name : "",
+                     .message = "the size " + to_string(size) + " of \"" + value.name + "\" is " +
+                                std::to_string(*above) + " at some values of its symbols and " +
+                                std::to_string(size.bound()) +
+                                " at their largest, where it must be largest",
+                     .hint = "give its symbols values with --dim NAME=N, or ranges in which it "
+                             "does not shrink"});
+    return false;
+  }
+  return true;
+}
+
+bool check_sizes(const Graph& graph, Diagnostics& diagnostics) {
+  std::set<std::string> passed;
+  const auto is_good = [&](ValueId id, const Node* node) {
+    return check_sizes(graph.value(id), node, passed, diagnostics);
+  };
+  for (const ValueId input : graph.inputs) {
+    if (!is_good(input, nullptr)) return false;
+  }
+  for (const NodeId id : graph.order()) {
+    const Node& node = graph.node(id);
+    for (const ValueId output : node.outputs) {
+      if (!is_good(output, &node)) return false;
+    }
+  }
+  return true;
+}
+
 // What a tuner decided at one size would not hold at another.
 void forget_alternatives(Program& program) {
   for (Step& step : program.steps) step.alternatives.clear();
@@ -65,7 +108,7 @@ bool lower_node(LoweringState& state, const Node& node, Diagnostics& diagnostics
 
 std::optional<Program> lower_entry(const Module& module, const Graph& graph,
                                    const LowerOptions& options, Diagnostics& diagnostics) {
-  if (!check_lowerings(graph, diagnostics)) return std::nullopt;
+  if (!check_lowerings(graph, diagnostics) || !check_sizes(graph, diagnostics)) return std::nullopt;
   Program program;
   program.entry = graph.name;
   program.ranges = graph.ranges;

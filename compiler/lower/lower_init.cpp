@@ -195,6 +195,7 @@ std::optional<Program> lower_init(const Module& module, std::span<const Program>
   const InitGraph init(module, used);
   Program program;
   program.entry = "init";
+  program.counts_index_errors = false;
   if (!InitLowering(module, init, options, program, diagnostics).run(used)) return std::nullopt;
   return program;
 }

@@ -74,10 +74,16 @@ AttributeValue parse_default(const AttrSpec& spec) {
   return int64_t{0};
 }
 
+// A number that the run gives.
+bool is_free_number(const AttributeValue& value) {
+  const auto* sizes = std::get_if<Ints>(&value);
+  return sizes != nullptr && sizes->size() == 1 && sizes->front().is_free();
+}
+
 bool has_type(const AttributeValue& value, AttrType type) {
   switch (type) {
     case AttrType::Int:
-      return std::holds_alternative<int64_t>(value);
+      return std::holds_alternative<int64_t>(value) || is_free_number(value);
     case AttrType::Float:
       return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
     case AttrType::Bool:
@@ -187,7 +193,10 @@ bool AttributeReader::has(std::string_view name) const {
 
 int64_t AttributeReader::integer(std::string_view name) const {
   AttributeValue scratch;
-  return std::get<int64_t>(get(name, scratch));
+  const AttributeValue& value = get(name, scratch);
+  // Read as a number, a free one refuses the node.
+  if (const auto* size = std::get_if<Ints>(&value)) return static_cast<int64_t>(size->at(0));
+  return std::get<int64_t>(value);
 }
 
 double AttributeReader::real(std::string_view name) const {
@@ -209,7 +218,9 @@ std::string AttributeReader::text(std::string_view name) const {
 
 Ints AttributeReader::integers(std::string_view name) const {
   AttributeValue scratch;
-  return std::get<Ints>(get(name, scratch));
+  const AttributeValue& value = get(name, scratch);
+  if (const auto* integer = std::get_if<int64_t>(&value)) return {*integer};
+  return std::get<Ints>(value);
 }
 
 Floats AttributeReader::reals(std::string_view name) const {

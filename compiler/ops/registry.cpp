@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The table of all ops, made from ops.def.
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <unordered_map>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
+#include "compiler/ops/registered_ops.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -37,6 +39,13 @@ std::vector<const OpDef*> collect_ops() {
 #define RLX_OPS(table, ...) add(table##_ops(), #__VA_ARGS__);
 #include "compiler/ops/ops.def"
 #undef RLX_OPS
+  return ops;
+}
+
+using RegisteredOps = std::map<std::string_view, const OpDef*>;
+
+RegisteredOps& registered() {
+  static RegisteredOps ops;
   return ops;
 }
 
@@ -76,13 +85,32 @@ const OpDef* find_op(std::string_view name) {
     return map;
   }();
   const auto found = by_name.find(name);
-  return found == by_name.end() ? nullptr : found->second;
+  if (found != by_name.end()) return found->second;
+  const auto extension = registered().find(name);
+  return extension == registered().end() ? nullptr : extension->second;
+}
+
+bool register_op(const OpDef& op) {
+  return find_op(op.name) == nullptr && registered().emplace(op.name, &op).second;
+}
+
+bool is_registered(std::string_view name) {
+  return registered().contains(name);
+}
+
+std::vector<const OpDef*> registered_ops() {
+  std::vector<const OpDef*> ops;
+  for (const auto& [name, op] : registered()) ops.push_back(op);
+  return ops;
 }
 
 std::string suggest_op(std::string_view name) {
   std::string best;
   size_t best_distance = std::max<size_t>(name.size() / 3, 1) + 1;
-  for (const OpDef* op : all_ops()) {
+  std::vector<const OpDef*> ops(all_ops().begin(), all_ops().end());
+  const std::vector<const OpDef*> extensions = registered_ops();
+  ops.insert(ops.end(), extensions.begin(), extensions.end());
+  for (const OpDef* op : ops) {
     const size_t distance = edit_distance(name, op->name);
     if (distance < best_distance) {
       best_distance = distance;

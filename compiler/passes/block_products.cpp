@@ -55,6 +55,8 @@ WeightedProduct fully_typed(const Graph& graph, const BlockProduct& product, DTy
   const std::string activation = text_at(product, "activation");
   typed_product.activation.op = activation == "none" ? "" : activation;
   typed_product.gated = is_gated(product);
+  const std::string rounded = text_at(product, "round_w");
+  if (!rounded.empty()) typed_product.rounded = dtype_from_name(rounded);
   typed_product.y = dense_ref({}, {y, {typed_product.m, Dim(typed_product.columns())}});
   const auto tensor = [&](size_t input) {
     return product.inputs[input]
@@ -112,6 +114,12 @@ std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& pro
   return choice.row == nullptr ? std::nullopt : choice.row->kernel;
 }
 
+bool has_block_kernel(const Graph& graph, const BlockProduct& product, DType result,
+                      const OfferContext& at) {
+  const DType x = graph.value(product.x()).type.dtype;
+  return choose(weighted_offers(), at, fully_typed(graph, product, x, result)).row != nullptr;
+}
+
 WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product, DType halves,
                                 DType result, const OfferContext& at) {
   if (product.has_norm()) return WeightRounding::None;
@@ -127,9 +135,11 @@ WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product,
   return splits ? WeightRounding::AsTwo : WeightRounding::None;
 }
 
-bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at) {
+bool takes_norm(const Graph& graph, const BlockProduct& product, std::optional<DType> rounded,
+                const OfferContext& at) {
   if (product.has_norm()) return false;
-  return norm_costs_little(at, typed(graph, product, graph.value(product.x()).type.dtype));
+  const DType x = graph.value(product.x()).type.dtype;
+  return norm_costs_little(at, typed(graph, product, x), rounded.value_or(x));
 }
 
 }  // namespace rlx

@@ -33,12 +33,17 @@ ValueId add_block_product(Graph& graph, NodeId position, const std::string& stem
 // The kernel that would compute it with an x of that type, or nullopt; lines of w count as `n`.
 std::optional<KernelId> block_kernel(const Graph& graph, const BlockProduct& product, DType x,
                                      const OfferContext& at);
+// Whether a kernel takes it with everything beside it and results of `result`.
+bool has_block_kernel(const Graph& graph, const BlockProduct& product, DType result,
+                      const OfferContext& at);
 // How a product gains where its weights are rounded to halves first, as matrix units then multiply
 // them: as it is, or a gated pair as two products.
 enum class WeightRounding : uint8_t { None, Whole, AsTwo };
 WeightRounding gain_by_rounding(const Graph& graph, const BlockProduct& product, DType halves,
                                 DType result, const OfferContext& at);
-// True where rms_norm of x may go into the product, at a price below that of a step.
-bool takes_norm(const Graph& graph, const BlockProduct& product, const OfferContext& at);
+// True where rms_norm of x may go into the product, at a price below that of a step. rounded: what
+// x becomes behind a norm that stays a step; nullopt: it keeps its type.
+bool takes_norm(const Graph& graph, const BlockProduct& product, std::optional<DType> rounded,
+                const OfferContext& at);
 
 }  // namespace rlx

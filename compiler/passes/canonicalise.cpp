@@ -128,15 +128,11 @@ bool fold_shape(Module& module, Graph& graph, const Node& node, Diagnostics& dia
   const Shape& shape = graph.value(*node.inputs[0]).type.shape;
   const bool is_free =
       std::any_of(shape.begin(), shape.end(), [](const Dim& d) { return d.is_free(); });
-  if (is_free && fold_fixed_sizes(module, graph, node, diagnostics)) return true;
+  if (is_free) return fold_fixed_sizes(module, graph, node, diagnostics);
   Tensor shape_carrier;
   shape_carrier.type = graph.value(*node.inputs[0]).type;
-  std::optional<std::vector<Tensor>> outputs;
-  const std::optional<Dim> read = free_size_read_by([&] {
-    outputs =
-        evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
-  });
-  if (read) report_free_size(diagnostics, node.op, node.name, "its value", *read);
+  const auto outputs =
+      evaluate_node(node, {&shape_carrier}, {graph.value(node.outputs[0]).type}, diagnostics);
   RLX_CHECK(outputs.has_value(), "folding " + node.op + " \"" + node.name + "\"");
   const std::string stem = graph.value(node.outputs[0]).name + ".const";
   graph.replace_uses(node.outputs[0], add_constant(module, graph, stem, (*outputs)[0]));

@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/registered_ops.h"
 #include "compiler/passes/pass.h"
 #include "compiler/support/check.h"
 #include "compiler/support/free_size.h"
@@ -95,7 +96,9 @@ size_t decompose(Module& module, const PassOptions&, Diagnostics& diagnostics) {
       again = false;
       const std::vector<NodeId> order = graph.order();
       for (NodeId id : order) {
-        if (find_op(graph.node(id).op)->decompose == nullptr) continue;
+        const OpDef& op = *find_op(graph.node(id).op);
+        // An extension that has a kernel keeps its graph for the evaluator and for gradients.
+        if (op.decompose == nullptr || (is_registered(op.name) && op.lower != nullptr)) continue;
         if (!decompose_node(module, graph, id, diagnostics)) return changed;
         // An op with a kernel for some nodes leaves those as they are.
         if (graph.contains(id)) continue;

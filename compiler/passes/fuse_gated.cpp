@@ -3,8 +3,8 @@
 // the target has a kernel for such a pair. Where its library computes the
 // products instead, which knows few activations, the activation leaves the product again, so that
 // one elementwise step does it all. Both products are read by the mul alone, and their weights are
-// rows [N, K] of one type. Pairs with weights in blocks have kernels everywhere: they become one
-// fused_dequant_matmul.
+// rows [N, K] of one type. Pairs with weights in blocks become one fused_dequant_matmul likewise:
+// all targets have kernels for them, but not for all whose weights are rounded first.
 #include <algorithm>
 
 #include "compiler/ops/op_id.h"
@@ -120,7 +120,7 @@ std::optional<BlockProduct> block_half_of(const Graph& graph, ValueId value) {
 }
 
 // The pair as one product, or nullopt.
-std::optional<BlockProduct> block_pair_of(Graph& graph, NodeId id) {
+std::optional<BlockProduct> block_pair_of(Graph& graph, NodeId id, const OfferContext& at) {
   const Node& mul = graph.node(id);
   if (mul.op != OpId::mul || mul.inputs[0] == mul.inputs[1]) return std::nullopt;
   std::optional<BlockProduct> gate = block_half_of(graph, *mul.inputs[0]);
@@ -135,6 +135,10 @@ std::optional<BlockProduct> block_pair_of(Graph& graph, NodeId id) {
   if (bias && graph.value(*bias).type != graph.value(*up_bias).type) return std::nullopt;
   gate->inputs[In::kW2] = up->w();
   gate->attributes["gated"] = true;
+  // A bias, joined below, is as good as none to the kernels.
+  const bool has_kernel = decided_at_all_sizes(
+      [&] { return has_block_kernel(graph, *gate, graph.value(mul.outputs[0]).type.dtype, at); });
+  if (!has_kernel) return std::nullopt;
   if (bias) {
     gate->inputs[In::kBias] =
         add_node_before(graph, id, "concat", graph.value(*bias).name + ".joined", {bias, up_bias},
@@ -143,8 +147,8 @@ std::optional<BlockProduct> block_pair_of(Graph& graph, NodeId id) {
   return gate;
 }
 
-bool fuse_block_pair(Graph& graph, NodeId id) {
-  std::optional<BlockProduct> pair = block_pair_of(graph, id);
+bool fuse_block_pair(Graph& graph, NodeId id, const OfferContext& at) {
+  std::optional<BlockProduct> pair = block_pair_of(graph, id, at);
   if (!pair) return false;
   const Node mul = graph.node(id);
   const ValueId result = add_block_product(graph, id, mul.name + ".gated", std::move(*pair),
@@ -166,7 +170,7 @@ size_t fuse_gated(Module& module, const PassOptions& options, Diagnostics&) {
     const std::vector<NodeId> order = graph.order();
     for (NodeId id : order) {
       if (!graph.contains(id)) continue;
-      if (fuse_block_pair(graph, id)) {
+      if (fuse_block_pair(graph, id, at)) {
         ++changed;
         continue;
       }

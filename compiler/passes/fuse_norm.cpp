@@ -3,6 +3,7 @@
 // streams, each of them becomes a fused_norm_matmul, whose workgroups compute the statistics
 // themselves, and the norm is gone.
 #include <algorithm>
+#include <optional>
 
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
@@ -25,6 +26,12 @@ struct Fused {
   bool has_blocks = false;
   FusedInputs inputs;
   Attributes attributes;
+};
+
+// What a norm's readers are asked with.
+struct NormContext {
+  OfferContext offers;
+  std::optional<DType> rounded_rows;  // of blocks, as precision mixed has them behind a norm's step
 };
 
 bool is_vector(const Graph& graph, const std::optional<ValueId>& id, const Dim& length) {
@@ -58,12 +65,13 @@ std::optional<Fused> fused_form(const Graph& graph, const Node& node) {
   return fused;
 }
 
-bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const OfferContext& at) {
+bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const NormContext& at) {
   if (std::count(fused.inputs.begin(), fused.inputs.end(), std::optional(normalised)) != 1)
     return false;
   if (fused.inputs[kX] != normalised) return false;
   if (fused.has_blocks)
-    return takes_norm(graph, {.inputs = fused.inputs, .attributes = fused.attributes}, at);
+    return takes_norm(graph, {.inputs = fused.inputs, .attributes = fused.attributes},
+                      at.rounded_rows, at.offers);
   const TensorType& w = graph.value(*fused.inputs[kW]).type;
   const FusedProduct product = product_of_types({.m = line_count(graph, normalised),
                                                  .n = w.shape[0],
@@ -72,7 +80,7 @@ bool can_take(const Graph& graph, const Fused& fused, ValueId normalised, const 
                                                  .w = w.dtype,
                                                  .normed = true,
                                                  .gated = fused.inputs[kW2].has_value()});
-  return choose(product_offers(), at, product).row != nullptr;
+  return choose(product_offers(), at.offers, product).row != nullptr;
 }
 
 // True for an rms_norm over the last dim with a plain gamma and no beta, whose statistics nobody
@@ -115,7 +123,7 @@ void fuse(Graph& graph, const Node& norm, NodeId reader, Fused fused) {
   graph.remove_node(reader);
 }
 
-bool fuse_into_readers(Graph& graph, NodeId id, const OfferContext& at) {
+bool fuse_into_readers(Graph& graph, NodeId id, const NormContext& at) {
   const Node norm = graph.node(id);
   if (!is_plain_norm(graph, norm)) return false;
   const std::vector<NodeId> readers = graph.readers(norm.outputs[0]);
@@ -172,7 +180,9 @@ std::vector<NodeId> readers_of_columns(const Module& module, const Graph& graph,
 
 size_t fuse_norm(Module& module, const PassOptions& options, Diagnostics&) {
   if (options.target == nullptr) return 0;
-  const OfferContext at = offer_context(options);
+  const NormContext at = {
+      .offers = offer_context(options),
+      .rounded_rows = options.precision == "mixed" ? std::optional(DType::f16) : std::nullopt};
   size_t changed = 0;
   for (Graph& graph : module.entries) {
     const std::vector<NodeId> order = graph.order();

@@ -78,6 +78,8 @@ class RopeReader {
     if (node->inputs.size() != 1) return std::nullopt;
     const int64_t size = from.back();
     if (node->op == OpId::narrow) {
+      // A start that the run gives is no part of a fixed form.
+      if (std::holds_alternative<Ints>(node->attributes.at("start"))) return std::nullopt;
       part.first = node_integer(*node, "start");
     } else {
       const std::optional<size_t> at = index_of_last_axis(*node, from.size());

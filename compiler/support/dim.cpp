@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "compiler/support/check.h"
+#include "compiler/support/required_size.h"
 
 namespace rlx {
 namespace {
@@ -83,6 +84,29 @@ DimRange range_of(Dim::Op op, const DimRange& a, const DimRange& b) {
   RLX_CHECK(false, "an operator of sizes");
 }
 
+bool is_number(const Dim& dim, int64_t number) {
+  return !dim.is_free() && dim.bound() == number;
+}
+
+bool is_number(const DimRange& range) {
+  return range.least == range.most;
+}
+
+// min(max(x, 0), 0), as required_at_least() makes it: 0 that has a value only where x is not
+// negative. It counts for nothing but stays in what it is added to.
+bool is_requirement(Dim::Op op, const Dim& a, const Dim& b) {
+  const Dim::Expression* inner = a.expression();
+  return op == Dim::Op::Min && is_number(b, 0) && inner != nullptr && inner->op == Dim::Op::Max &&
+         is_number(inner->b, 0) && inner->a.range().least < 0;
+}
+
+bool has_requirement(const Dim& dim) {
+  const Dim::Expression* expression = dim.expression();
+  if (expression == nullptr || expression->op == Dim::Op::Symbol) return false;
+  return is_requirement(expression->op, expression->a, expression->b) ||
+         has_requirement(expression->a) || has_requirement(expression->b);
+}
+
 // In lowest terms, above a positive number: quotients without rest are fractions of their parts.
 struct Fraction {
   Wide above = 0;
@@ -125,6 +149,29 @@ Sum product_of(const Sum& a, const Sum& b) {
   return product;
 }
 
+// floor(sum / divisor): what of the sum leaves no rest stands for itself, and one expression for
+// what is left, so that (x - 1) / 4 + 1 is (x + 3) / 4.
+Sum quotient_of(const Sum& sum, int64_t divisor) {
+  Sum quotient;
+  std::string rest;
+  for (const auto& [factors, count] : sum) {
+    Wide left = count.above;
+    if (count.below == 1 && divisor > 0) {
+      const Wide whole =
+          factors.empty() || count.above % divisor == 0 ? floor_div(count.above, divisor) : 0;
+      left = count.above - whole * divisor;
+      if (whole != 0) quotient[factors] = {.above = whole};
+    }
+    if (left == 0) continue;
+    rest += " " + std::to_string(saturated(left)) + ":" + std::to_string(saturated(count.below));
+    for (const std::string& factor : factors) rest += "*" + factor;
+  }
+  if (rest.empty()) return quotient;
+  Fraction& expression = quotient[{"(" + rest + ") / " + std::to_string(divisor)}];
+  expression = expression + Fraction{.above = 1};
+  return quotient;
+}
+
 // Of a quotient by a number that leaves no rest.
 bool is_exact(const Dim::Expression& expression) {
   const Dim& divisor = expression.b;
@@ -134,11 +181,13 @@ bool is_exact(const Dim::Expression& expression) {
 
 Sum sum_of(const Dim& dim) {
   const Dim::Expression* expression = dim.expression();
-  if (expression == nullptr) return {{{}, {.above = dim.bound()}}};
+  if (expression == nullptr || is_number(expression->range)) return {{{}, {.above = dim.bound()}}};
   if (expression->op == Dim::Op::Multiply)
     return product_of(sum_of(expression->a), sum_of(expression->b));
   if (is_exact(*expression))
     return product_of(sum_of(expression->a), {{{}, {.above = 1, .below = expression->b.bound()}}});
+  if (expression->op == Dim::Op::Divide && !expression->b.is_free())
+    return quotient_of(sum_of(expression->a), expression->b.bound());
   if (expression->op != Dim::Op::Add && expression->op != Dim::Op::Subtract)
     return {{{to_string(dim)}, {.above = 1}}};
   Sum sum = sum_of(expression->a);
@@ -256,6 +305,17 @@ std::optional<Dim> quotient_by_factor(const Dim& a, const Dim& b) {
   return of_right ? std::optional<Dim>(expression->a * *of_right) : std::nullopt;
 }
 
+// Whether a - b is one number, whatever the symbols are: what both have alike does not decide.
+bool differ_by_a_number(const Dim& a, const Dim& b) {
+  Sum difference = sum_of(a);
+  for (const auto& [factors, count] : sum_of(b)) {
+    Fraction& rest = difference[factors];
+    rest = rest + Fraction{.above = -1} * count;
+  }
+  difference = without_zeros(std::move(difference));
+  return difference.empty() || (difference.size() == 1 && difference.begin()->first.empty());
+}
+
 }  // namespace
 
 Dim Dim::of(const FreeSymbol& symbol) {
@@ -271,7 +331,7 @@ DimRange Dim::range() const {
 }
 
 int64_t Dim::known_factor() const {
-  if (!expression_) return std::abs(bound_);
+  if (!expression_ || is_number(expression_->range)) return std::abs(bound_);
   const int64_t a = expression_->a.known_factor();
   const int64_t b = expression_->b.known_factor();
   switch (expression_->op) {
@@ -300,8 +360,8 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
   if (op == Op::Multiply && (a == 0 || b == 0)) return 0;
   if ((op == Op::Multiply || op == Op::Divide) && b == 1) return a;
   if (op == Op::Multiply && a == 1) return b;
-  if ((op == Op::Add || op == Op::Subtract) && b == 0) return a;
-  if (op == Op::Add && a == 0) return b;
+  if ((op == Op::Add || op == Op::Subtract) && is_number(b, 0)) return a;
+  if (op == Op::Add && is_number(a, 0)) return b;
   if (op == Op::Subtract && is_same(a, b)) return 0;
   // No negative numbers: a plan's sizes have none.
   const auto is_negative = [](const Dim& dim) { return !dim.is_free() && dim.bound_ < 0; };
@@ -342,7 +402,9 @@ Dim Dim::combine(Op op, const Dim& a, const Dim& b) {
     if (const std::optional<Dim> shorter = in_fewer_steps(op, size, number.bound_)) return *shorter;
   }
   const DimRange range = range_of(op, a.range(), b.range());
-  if (range.least == range.most) return range.least;
+  const bool must_stay =
+      is_requirement(op, a, b) || (is_number(range) && (has_requirement(a) || has_requirement(b)));
+  if (is_number(range) && !must_stay) return range.least;
   auto expression = std::make_shared<Expression>();
   expression->op = op;
   expression->a = a;
@@ -360,19 +422,28 @@ bool Dim::is_same(const Dim& a, const Dim& b) {
 }
 
 void Dim::tell_fixed(const Dim& dim) {
+  if (is_number(dim.range())) return;
   RLX_CHECK(innermost_watch != nullptr, "a number for the free size " + to_string(dim));
   innermost_watch->hears_(dim);
 }
 
+Dim required_at_least(const Dim& size, const Dim& needs, const Dim& least) {
+  const Dim above = needs - least;
+  return above.range().least >= 0 ? size : size + min(max(above, 0), 0);
+}
+
 Dim min(const Dim& a, const Dim& b) {
+  if (is_requirement(Dim::Op::Min, a, b)) return Dim::combine(Dim::Op::Min, a, b);
   if (a.range().most <= b.range().least) return a;
   if (b.range().most <= a.range().least) return b;
+  if (differ_by_a_number(a, b)) return a.bound() <= b.bound() ? a : b;
   return Dim::combine(Dim::Op::Min, a, b);
 }
 
 Dim max(const Dim& a, const Dim& b) {
   if (a.range().least >= b.range().most) return a;
   if (b.range().least >= a.range().most) return b;
+  if (differ_by_a_number(a, b)) return a.bound() >= b.bound() ? a : b;
   return Dim::combine(Dim::Op::Max, a, b);
 }
 
@@ -464,16 +535,7 @@ DimOrder::DimOrder(const Dim& a, const Dim& b)
       least_(a.range().least <=> b.range().most),
       most_(a.range().most <=> b.range().least),
       free_(a.is_free() ? &a : &b) {
-  if (!orders_are_decided) return;
-  // What both have alike does not decide.
-  Sum difference = sum_of(a);
-  for (const auto& [factors, count] : sum_of(b)) {
-    Fraction& rest = difference[factors];
-    rest = rest + Fraction{.above = -1} * count;
-  }
-  difference = without_zeros(std::move(difference));
-  if (difference.empty() || (difference.size() == 1 && difference.begin()->first.empty()))
-    least_ = most_ = bound_;
+  if (orders_are_decided && differ_by_a_number(a, b)) least_ = most_ = bound_;
 }
 
 void DimOrder::tell_undecided() const {

@@ -3,12 +3,15 @@
 // copies that zero what lies in the pads, 16-byte pieces swizzled by the row); every warp takes a part of the tile and, of each
 // step, a part of K. The parts of K, of the warps and then of the cluster's workgroups, are summed in a fixed order through shared
 // memory.
-// Layout: x's channels are dense and a multiple of 16 bytes; w [Co, KERNEL_H, KERNEL_W, C] dense.
+// Layout: x's channels are dense, those of a bundle a multiple of 16 bytes; w [Co, KERNEL_H, KERNEL_W, C] dense.
+// Groups: RLX_BUNDLED of them that stand side by side are multiplied as one bundle of RLX_CHANNELS by RLX_FILTERS, of RLX_BUNDLES (both 1
+// where undefined). Filters have zeros for the channels of their bundle's other groups; where a sum is not finite, which those may have
+// made, it is computed again by f32 fused multiply-adds of its own group.
 // RLX_WGMMA 1, where the architecture has it: each warpgroup multiplies an equal share of the tile's rows in multiples of 64 by all
 // its filters; RLX_WARPS_K is 1. There the ring may take up to 227 KiB; elsewhere it has as many of the RLX_STAGES slots as fit into
 // 99 KiB. As a step's f32 values arrive there, each thread splits those that it copied: high parts stay, low ones go to one of two
 // further slots; low * low is left out.
-// Grid: tiles of filters fastest, then of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
+// Grid: tiles of filters fastest, then bundles, then tiles of pixels; RLX_SPLIT workgroups (a cluster) share a tile and divide K.
 #ifndef RLX_LIB_CONV_RING_CUH
 #define RLX_LIB_CONV_RING_CUH
 
@@ -19,6 +22,11 @@ constexpr int kStep = kStepBytes / kBytes;  // elements of K
 constexpr int kPieces = kStepBytes / kPieceBytes;
 constexpr int kTaps = RLX_KERNEL_H * RLX_KERNEL_W;
 constexpr int kDepth = kTaps * RLX_CHANNELS;
+// Of a group.
+constexpr int kOwnChannels = RLX_CHANNELS / RLX_BUNDLED;
+constexpr int kOwnFilters = RLX_FILTERS / RLX_BUNDLED;
+constexpr int kOwnDepth = kTaps * kOwnChannels;
+static_assert(kOwnChannels * RLX_BUNDLED == RLX_CHANNELS && kOwnFilters * RLX_BUNDLED == RLX_FILTERS, "bundles");
 constexpr int kTilesN = (RLX_FILTERS + RLX_TILE_N - 1) / RLX_TILE_N;
 #define RLX_TILES_M ((RLX_ROWS + RLX_TILE_M - 1) / RLX_TILE_M)
 constexpr int kAllSteps = (kDepth + kStep - 1) / kStep;
@@ -59,7 +67,7 @@ constexpr bool kWholeDepth = kDepth % kStep == 0 && kSteps * kSplit == kAllSteps
 constexpr bool kWholeFilters = RLX_FILTERS % RLX_TILE_N == 0;
 constexpr bool kNoPads = RLX_NO_PADS;
 
-#if RLX_IS_F32
+#if RLX_SUMS_AGAIN
 RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
   const int image = row / RLX_PIXELS;
   const int pixel = row % RLX_PIXELS;
@@ -68,10 +76,11 @@ RLX_APART float exact_sum(const RlxParams& p, int row, int filter) {
     const int h = pixel / RLX_OUT_W * RLX_STRIDE_H - RLX_BEGIN_H + tap / RLX_KERNEL_W * RLX_DILATION_H;
     const int w = pixel % RLX_OUT_W * RLX_STRIDE_W - RLX_BEGIN_W + tap % RLX_KERNEL_W * RLX_DILATION_W;
     const bool inside = rlx_u32(h) < rlx_u32(RLX_IN_H) && rlx_u32(w) < rlx_u32(RLX_IN_W);
-    const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W;
-    const rlx_i64 weights = rlx_i64(filter) * kDepth + tap * RLX_CHANNELS;
-    RLX_LOOP for (int c = 0; c < RLX_CHANNELS && sum == sum; ++c) {
-      sum = fmaf(inside ? rlx_load_f32(p.x, from + c) : 0.0f, rlx_load_f32(p.w, weights + c), sum);
+    const int first = filter / kOwnFilters * kOwnChannels;
+    const rlx_i64 from = rlx_i64(image) * RLX_X_N + rlx_i64(h) * RLX_X_H + rlx_i64(w) * RLX_X_W + first;
+    const rlx_i64 weights = rlx_i64(filter) * kOwnDepth + tap * kOwnChannels;
+    RLX_LOOP for (int c = 0; c < kOwnChannels && sum == sum; ++c) {
+      sum = fmaf(inside ? RLX_CAT(rlx_load_, RLX_X)(p.x, from + c) : 0.0f, RLX_CAT(rlx_load_, RLX_X)(p.w, weights + c), sum);
     }
   }
   return sum;
@@ -125,15 +134,24 @@ RLX_FN Depth depth_of(int step, int column) {
   return depth;
 }
 
-// The pieces of filters at `step`; `row` is the thread's first filter of the tile, `column` its piece.
+// Elements of a piece whose channels are of one group, whatever the piece.
+RLX_FN constexpr int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
+constexpr int kPart = RLX_BUNDLED == 1 ? kPiece : common_divisor(kPiece, kOwnChannels);
+
+// The pieces of the bundle's filters at `step`; `row` is the thread's first filter of the tile, `column` its piece.
 RLX_FN void copy_filters(rlx_ptr w, rlx_u32 slot, int step, int first, int row, int column) {
   const Depth depth = depth_of(step, column);
   const rlx_u32 to = slot + kBytesA + row * kStepBytes + ((column ^ (row & 7)) * kPieceBytes);
   RLX_UNROLL for (int i = 0; i < kRowsB; ++i) {
     const int filter = first + row + i * kRowStride;
-    const bool inside = depth.inside && (kWholeFilters || filter < RLX_FILTERS);
-    const rlx_ptr from = w + rlx_ptr(inside ? rlx_i64(filter) * kDepth + depth.k : 0) * kBytes;
-    rlx_copy16_async(to + i * kRowStride * kStepBytes, from, inside ? 16u : 0u);
+    RLX_UNROLL for (int part = 0; part < kPiece / kPart; ++part) {
+      const int channel = depth.channel + part * kPart;
+      const bool own = RLX_BUNDLED == 1 || channel / kOwnChannels == filter / kOwnFilters;
+      const int k = RLX_BUNDLED == 1 ? depth.k : depth.tap * kOwnChannels + channel % kOwnChannels;
+      const bool inside = depth.inside && own && (kWholeFilters || filter < RLX_FILTERS);
+      const rlx_ptr from = w + rlx_ptr(inside ? rlx_i64(filter) * kOwnDepth + k : 0) * kBytes;
+      rlx_copy_async<kPart * kBytes>(to + i * kRowStride * kStepBytes + part * kPart * kBytes, from, inside ? kPart * kBytes : 0);
+    }
   }
 }
 
@@ -225,13 +243,32 @@ RLX_FN void multiply_resident(const Multiply& multiply) {
   }
 }
 
+#if RLX_BUNDLES > 1
+// The parameters of one bundle: its channels of x, its filters, its columns of all that has a column per filter.
+RLX_FN RlxParams of_bundle(RlxParams p, int bundle) {
+  p.x += rlx_ptr(bundle * RLX_CHANNELS) * kBytes;
+  p.w += rlx_ptr(bundle * RLX_FILTERS) * (kOwnDepth * kBytes);
+#ifdef RLX_BIAS
+  p.bias += rlx_ptr(bundle * RLX_FILTERS) * RLX_CAT(rlx_bytes_, RLX_BIAS);
+#endif
+#ifdef RLX_RESIDUAL
+  p.residual += rlx_ptr(bundle * RLX_FILTERS) * RLX_CAT(rlx_bytes_, RLX_Y);
+#endif
+  p.y += rlx_ptr(bundle * RLX_FILTERS) * RLX_CAT(rlx_bytes_, RLX_Y);
+  return p;
+}
+#else
+RLX_FN const RlxParams& of_bundle(const RlxParams& p, int) { return p; }
+#endif
+
 RLX_MAIN_PREFETCH {
   const rlx_u32 linear = rlx_u32(rlx_linear_group);
   const int tile = int(linear / RLX_SPLIT);
   const rlx_u32 rank = linear % RLX_SPLIT;
-  if (tile >= RLX_TILES_M * kTilesN || rank >= kSplit) return;  // whole clusters
+  if (tile >= RLX_TILES_M * RLX_BUNDLES * kTilesN || rank >= kSplit) return;  // whole clusters
   const int tile_n = tile % kTilesN;
-  const int tile_m = tile / kTilesN;
+  const int tile_m = tile / (kTilesN * RLX_BUNDLES);
+  const RlxParams& bundle = of_bundle(p, tile / kTilesN % RLX_BUNDLES);
   const int first_step = int(rank) * kSteps;
 
   rlx_u32 ring = rlx_shared_address(rlx_shared);
@@ -246,20 +283,20 @@ RLX_MAIN_PREFETCH {
   rlx_wait_for_predecessors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
-    copy_filters(p.w, ring + s * kSlotBytes, first_step + s, first_filter, row, column);
+    copy_filters(bundle.w, ring + s * kSlotBytes, first_step + s, first_filter, row, column);
   }
   Ahead ahead;
-  load_bias(p.bias, first_filter, ahead);
+  load_bias(bundle.bias, first_filter, ahead);
 #if RLX_PREFETCH
   rlx_wait_for_predecessors();
 #endif
   RLX_UNROLL for (int s = 0; s < kAhead; ++s) {
-    copy_pixels(p.x, ring + s * kSlotBytes, first_step + s, pixels, row, column);
+    copy_pixels(bundle.x, ring + s * kSlotBytes, first_step + s, pixels, row, column);
     rlx_commit_copies();
   }
 
   const auto row_of = [=](int tile_row) { return tile_m * RLX_TILE_M + tile_row; };
-  load_early_residuals(p.residual, rank, first_filter, row_of, ahead);
+  load_early_residuals(bundle.residual, rank, first_filter, row_of, ahead);
 
 #if RLX_WGMMA && RLX_HAS_WGMMA
   rlx_u32 slot = 0;
@@ -267,8 +304,8 @@ RLX_MAIN_PREFETCH {
   const auto next_step = [&](int step) {
     if (step + kAhead < kSteps) {
       const rlx_u32 to = ring + next_slot * kSlotBytes;
-      copy_filters(p.w, to, first_step + step + kAhead, first_filter, row, column);
-      copy_pixels(p.x, to, first_step + step + kAhead, pixels, row, column);
+      copy_filters(bundle.w, to, first_step + step + kAhead, first_filter, row, column);
+      copy_pixels(bundle.x, to, first_step + step + kAhead, pixels, row, column);
     }
     rlx_commit_copies();
     slot = slot + 1u == kStages ? 0u : slot + 1u;
@@ -337,8 +374,8 @@ RLX_MAIN_PREFETCH {
       rlx_barrier();
       if (step + kAhead < kSteps) {
         const rlx_u32 to = ring + next_slot * kSlotBytes;
-        copy_filters(p.w, to, first_step + step + kAhead, first_filter, row, column);
-        copy_pixels(p.x, to, first_step + step + kAhead, pixels, row, column);
+        copy_filters(bundle.w, to, first_step + step + kAhead, first_filter, row, column);
+        copy_pixels(bundle.x, to, first_step + step + kAhead, pixels, row, column);
       }
       rlx_commit_copies();
       multiply_step(ring + slot * kSlotBytes, warp_m, warp_n, warp_k, sums);
@@ -355,7 +392,7 @@ RLX_MAIN_PREFETCH {
 #if RLX_SPLIT > 1 && __CUDA_ARCH__ >= 900
   publish_sums();
 #endif
-  finish_units(p, rank, first_filter, row_of, ahead);
+  finish_units(bundle, rank, first_filter, row_of, ahead);
 }
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The epilogue of conv_mma: from a workgroup's sums, RLX_TILE_M pixels by RLX_TILE_N filters in parts of K, to y. Its unit is 16
 // bytes of y; each workgroup of a cluster finishes an equal share of the tile's units.
-// Shared memory: the including form says where its sums begin (kSumsAt) and how many bytes it has (kWorkBytes). For f32 operands it has
-// exact_sum(p, row of y, filter), the sum by f32 fused multiply-adds.
+// Shared memory: the including form says where its sums begin (kSumsAt) and how many bytes it has (kWorkBytes). With RLX_SUMS_AGAIN it
+// has exact_sum(p, row of y, filter), the sum by f32 fused multiply-adds.
 #ifndef RLX_LIB_CONV_UNITS_CUH
 #define RLX_LIB_CONV_UNITS_CUH
 
@@ -219,7 +219,7 @@ RLX_FN void finish_units(const RlxParams& p, rlx_u32 rank, int first_filter, con
 #else
     load_unit(place.unit, value);
 #endif
-#if RLX_IS_F32
+#if RLX_SUMS_AGAIN
     RLX_UNROLL for (int e = 0; e < kUnit; ++e) {
       if (!rlx_finite(value[e]) && place.column + e < RLX_FILTERS) value[e] = exact_sum(p, place.row, place.column + e);
     }

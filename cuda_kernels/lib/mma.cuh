@@ -27,9 +27,13 @@ RLX_FN void rlx_copy16_async(rlx_u32 shared, rlx_ptr global, rlx_u32 bytes) {
 RLX_FN void rlx_copy16_async(rlx_u32 shared, rlx_ptr global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
 }
-// The same for 4 or 8 bytes at multiples of 4 or 8.
+// The same for 4, 8 or 16 bytes at multiples of as many; those of 4 and 8 pass through the L1 cache.
 template <int kBytes>
 RLX_FN void rlx_copy_async(rlx_u32 shared, rlx_ptr global, rlx_u32 bytes) {
+  if constexpr (kBytes == 16) {
+    rlx_copy16_async(shared, global, bytes);
+    return;
+  }
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(global), "n"(kBytes), "r"(bytes) : "memory");
 }
 // Closes a group of this thread's copies; rlx_wait_copies<n>() returns when all but the n youngest groups of this thread have

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // rlx.h: library and plans.
+#include <cstddef>
 #include <iterator>
 
 #include "runtime/api/handles.h"
@@ -25,8 +26,9 @@ constexpr const char* kStatusNames[] = {
     "driver error",
     "internal error",
     "index out of range",
+    "untrusted plan",
 };
-static_assert(std::size(kStatusNames) == RLX_INDEX_OUT_OF_RANGE + 1);
+static_assert(std::size(kStatusNames) == RLX_UNTRUSTED_PLAN + 1);
 
 // The public numbers are those of dtype.def.
 enum class DTypeNumber : int {
@@ -118,10 +120,37 @@ Status get_dim(const rlx_plan* plan, uint32_t entry, std::string_view what, uint
   return {};
 }
 
+static_assert(static_cast<int>(Trust::Known) == RLX_TRUST_KNOWN &&
+              static_cast<int>(Trust::Signed) == RLX_TRUST_SIGNED);
+
+// A text that one policy needs, and that no other takes.
+Status take_policy_text(const char* given, std::string_view name, bool is_wanted,
+                        std::string& text) {
+  if (is_wanted != (given != nullptr)) {
+    return {RLX_INVALID_ARGUMENT, text_of("options.", name, is_wanted ? " is NULL" : " is given",
+                                          ", which goes with the policy in options.trust only")};
+  }
+  if (given != nullptr) text = given;
+  return {};
+}
+
+Status take_trust(const rlx_plan_options& taken, TrustPolicy& trust) {
+  if (taken.trust > RLX_TRUST_SIGNED || taken.reserved != 0) {
+    return {RLX_INVALID_ARGUMENT,
+            text_of("options.trust is ", taken.trust, " and options.reserved is ", taken.reserved,
+                    ", wanted an rlx_trust and 0")};
+  }
+  trust.kind = static_cast<Trust>(taken.trust);
+  RLX_RETURN_IF_ERROR(take_policy_text(taken.public_keys, "public_keys",
+                                       trust.kind == Trust::Signed, trust.public_keys));
+  return take_policy_text(taken.known_code, "known_code", trust.kind == Trust::Known,
+                          trust.known_code);
+}
+
 Status take_plan_options(const rlx_plan_options* given, PlanOptions& options) {
   if (given == nullptr) return {};
   rlx_plan_options taken{};
-  RLX_RETURN_IF_ERROR(take_struct(given, "options", taken));
+  RLX_RETURN_IF_ERROR(take_struct(given, "options", taken, offsetof(rlx_plan_options, trust)));
   if (taken.check_weights > 1 || taken.copy_memory > 1) {
     return {RLX_INVALID_ARGUMENT,
             text_of("options.check_weights is ", taken.check_weights,
@@ -130,7 +159,7 @@ Status take_plan_options(const rlx_plan_options* given, PlanOptions& options) {
   options = {.check_weights = taken.check_weights == 1,
              .copy_memory = taken.copy_memory == 1,
              .weights_folder = taken.weights_folder == nullptr ? "" : taken.weights_folder};
-  return {};
+  return take_trust(taken, options.trust);
 }
 
 const char* text_or_empty(const flatbuffers::String* string) {

@@ -22,9 +22,8 @@
 // Trust. A plan is data and is verified completely when it is opened: no plan makes a step touch a
 // byte outside the values it names, provided that its kernels keep to what their records declare
 // (pointers, bytes needed, numbers that bound them). Code holds the digest of its record, so that
-// genuine code under another record is refused. Code itself is trusted as a program would be: open
-// plans whose origin you trust. `rlxc inspect --kernels` prints the digests by which code and
-// record together are known again.
+// genuine code under another record is refused. Code itself is trusted by the policy of who opens
+// the plan (rlx_trust): unless another is chosen, as a program would be.
 #ifndef RLX_H
 #define RLX_H
 
@@ -74,7 +73,10 @@ typedef enum rlx_status {
   // The run has ended, and indices in its data lay outside the tensors that they index; only with
   // the option check_indices. Its outputs can be read: such indices were clamped, read as zero or
   // dropped, as each operator says.
-  RLX_INDEX_OUT_OF_RANGE = 14
+  RLX_INDEX_OUT_OF_RANGE = 14,
+  // A sound plan that the caller's policy (rlx_plan_options.trust) does not let run: a signature
+  // that is missing, wrong or of another key, code that is in no list.
+  RLX_UNTRUSTED_PLAN = 15
 } rlx_status;
 
 // Element types, numbered as in plan files.
@@ -113,6 +115,16 @@ typedef enum rlx_segment {
   RLX_IO = 3,
   RLX_INDEX_ERRORS = 4  // counts of indices that lie outside, one u32 per step that reads indices
 } rlx_segment;
+
+// Whose kernel code may run. Against hostile plans RLX_TRUST_KNOWN and RLX_TRUST_SIGNED hold;
+// under RLX_TRUST_ANY open plans whose origin you trust.
+typedef enum rlx_trust {
+  RLX_TRUST_ANY = 0,
+  // All code, with its records, is in a list of digests (rlx_plan_options.known_code).
+  RLX_TRUST_KNOWN = 1,
+  // The plan is signed with a key that the caller has pinned (rlx_plan_options.public_keys).
+  RLX_TRUST_SIGNED = 2
+} rlx_trust;
 
 typedef struct rlx_plan rlx_plan;
 typedef struct rlx_device rlx_device;
@@ -157,6 +169,16 @@ typedef struct rlx_plan_options {
   // missing, RLX_INVALID_PLAN where it is not the file that the plan was compiled from (its size
   // and its first MiB; with check_weights all of it, when the plan is opened).
   const char* weights_folder;
+  uint32_t trust;  // rlx_trust
+  uint32_t reserved;
+  // RLX_TRUST_SIGNED: Ed25519 public keys as text in PEM form, one or more blocks; the plan must be
+  // signed with one of them (`rlxc keygen`, `rlxc sign`). All of the plan, and of the files that
+  // hold weights of it, is read when it is opened and compared with the SHA-256 digests that were
+  // signed. Checked by OpenSSL's libcrypto.so.3, which is opened then. NULL under other policies.
+  const char* public_keys;
+  // RLX_TRUST_KNOWN: lines that begin with a SHA-256 digest of code and record, as `rlxc inspect
+  // --known` prints them; lines that begin with # say nothing. NULL under other policies.
+  const char* known_code;
 } rlx_plan_options;
 
 // Opens and verifies a plan file. `options` may be NULL. The file must not be written to while the

@@ -17,6 +17,7 @@
 #include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
 #include "runtime/plan/weight_files.h"
+#include "runtime/trust/trust_policy.h"
 #include "schema/debug_generated.h"
 #include "schema/plan_generated.h"
 #include "schema/plan_header.h"
@@ -28,6 +29,7 @@ struct PlanOptions {
   bool copy_memory = false;    // open_memory: own a copy of the bytes
   // Where files with weights of the plan lie; empty: in the plan's own folder.
   std::string weights_folder = {};
+  TrustPolicy trust = {};
 };
 
 // What the debug section says of a step; empty where there is none.

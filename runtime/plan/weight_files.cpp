@@ -15,17 +15,26 @@ namespace {
 
 constexpr uint64_t kReadChunkBytes = uint64_t{4} << 20;
 
-Status checksum_of(const InputFile& file, uint64_t bytes, uint64_t& checksum) {
-  // XXH3_state_t wants 64-byte alignment, which this type asks for itself.
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
+// Gives the first `bytes` of a file to `take`, in order.
+template <class Take>
+Status for_each_chunk(const InputFile& file, uint64_t bytes, const Take& take) {
   std::vector<std::byte> chunk(std::min(bytes, kReadChunkBytes));
   for (uint64_t done = 0; done < bytes;) {
     const std::span<std::byte> part(chunk.data(), std::min<uint64_t>(chunk.size(), bytes - done));
     RLX_RETURN_IF_ERROR(file.read(done, part));
-    XXH3_64bits_update(&state, part.data(), part.size());
+    take(part);
     done += part.size();
   }
+  return {};
+}
+
+Status checksum_of(const InputFile& file, uint64_t bytes, uint64_t& checksum) {
+  // XXH3_state_t wants 64-byte alignment, which this type asks for itself.
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  RLX_RETURN_IF_ERROR(for_each_chunk(file, bytes, [&state](std::span<const std::byte> part) {
+    XXH3_64bits_update(&state, part.data(), part.size());
+  }));
   checksum = XXH3_64bits_digest(&state);
   return {};
 }
@@ -123,6 +132,37 @@ Status WeightFiles::check() {
     RLX_RETURN_IF_ERROR(checksum_of(files_[i], record.size_bytes(), checksum));
     if (checksum != record.checksum())
       return other_file(files_[i], "has another checksum than recorded");
+  }
+  return {};
+}
+
+Status WeightFiles::digests(const LibCrypto& library, std::vector<Sha256Digest>& digests) {
+  digests.clear();
+  if (empty()) return {};
+  RLX_RETURN_IF_ERROR(open());
+  for (const InputFile& file : files_) {
+    FastSha256 hash(library);
+    RLX_RETURN_IF_ERROR(for_each_chunk(
+        file, file.size_bytes(), [&hash](std::span<const std::byte> part) { hash.update(part); }));
+    RLX_RETURN_IF_ERROR(hash.finish(digests.emplace_back()));
+  }
+  return {};
+}
+
+Status WeightFiles::check_signed(const LibCrypto& library, std::span<const Sha256Digest> wanted) {
+  std::vector<Sha256Digest> found;
+  RLX_RETURN_IF_ERROR(digests(library, found));
+  if (found.size() != wanted.size()) {
+    return {RLX_UNTRUSTED_PLAN,
+            text_of("the plan's weights are in ", found.size(), " files, signed were ",
+                    wanted.size(), ": sign it again with rlxc sign")};
+  }
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == wanted[i]) continue;
+    return {RLX_UNTRUSTED_PLAN, text_of("file ", quoted(files_[i].path()),
+                                        ", which holds weights of the plan, is not as it was when "
+                                        "the plan was signed: its SHA-256 is ",
+                                        hex_text(found[i]), ", signed was ", hex_text(wanted[i]))};
   }
   return {};
 }

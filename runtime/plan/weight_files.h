@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "runtime/base/input_file.h"
+#include "runtime/base/sha256.h"
 #include "runtime/base/status.h"
+#include "runtime/trust/libcrypto.h"
 #include "schema/plan_generated.h"
 
 namespace rlx {
@@ -38,6 +40,10 @@ class WeightFiles {
   Status read(uint64_t offset_bytes, std::span<std::byte> destination);
   // Compares the checksum of every file, which reads them whole.
   Status check();
+  // The SHA-256 of every file, in the order of the index: reads them whole.
+  Status digests(const LibCrypto& library, std::vector<Sha256Digest>& digests);
+  // Compares them with those that were signed.
+  Status check_signed(const LibCrypto& library, std::span<const Sha256Digest> wanted);
 
  private:
   struct Piece {

@@ -10,6 +10,8 @@
 
 #include "runtime/base/text.h"
 #include "runtime/plan/plan_view.h"
+#include "runtime/trust/known_code.h"
+#include "runtime/trust/signed_digests.h"
 #include "runtime/verify/verify_context.h"
 
 namespace rlx {
@@ -20,6 +22,7 @@ constexpr uint64_t kReadChunkBytes = uint64_t{1} << 20;
 // a 32nd at least, which is the most that file systems compress to.
 constexpr uint64_t kAlwaysReadBytes = uint64_t{64} << 20;
 constexpr uint64_t kMostCompression = 32;
+constexpr uint64_t kMostSignatureBytes = uint64_t{1} << 20;  // 32,000 files with weights
 
 // Of a page of kPlanHeaderBytes.
 uint64_t header_checksum(std::span<const std::byte> page) {
@@ -87,6 +90,7 @@ class PlanLoader {
         size_bytes_(size_bytes),
         check_weights_(options.check_weights),
         weights_folder_(options.weights_folder),
+        trust_(options.trust),
         faults_(options.max_faults) {}
 
   // `folder` is the plan's.
@@ -95,11 +99,129 @@ class PlanLoader {
     if (!faults_.empty()) return {};
     RLX_RETURN_IF_ERROR(load_sections());
     if (!faults_.empty()) return {};
+    std::optional<SignedFiles> signed_files;
+    if (trust_.kind == Trust::Signed) RLX_RETURN_IF_ERROR(check_signature(signed_files.emplace()));
     verify();
     if (!faults_.empty()) return {};
+    if (trust_.kind == Trust::Known) RLX_RETURN_IF_ERROR(check_known());
     view_.weight_files_ = std::make_unique<WeightFiles>(
         *view_.index_, weights_folder_.empty() ? folder : weights_folder_);
+    if (signed_files)
+      return view_.weight_files_->check_signed(signed_files->library, signed_files->digests);
     return check_weights_ ? view_.weight_files_->check() : Status();
+  }
+
+  struct SignedFiles {
+    LibCrypto library;
+    std::vector<Sha256Digest> digests;  // of files with weights
+  };
+
+  // Before anything of the plan is looked into: that one of the trusted keys signed its header, and
+  // that its sections are as they were then.
+  Status check_signature(SignedFiles& files) const {
+    RLX_RETURN_IF_ERROR(LibCrypto::open(files.library));
+    std::vector<PublicKey> keys;
+    RLX_RETURN_IF_ERROR(files.library.read_public_keys(trust_.public_keys, keys));
+    std::vector<std::byte> section;
+    RLX_RETURN_IF_ERROR(read_signature_section(section));
+    PlanDigests digests;
+    RLX_RETURN_IF_ERROR(read_signature(files.library, keys, page_, section, place(), digests));
+    files.digests = std::move(digests.weight_files);
+    auto wanted = digests.sections.begin();
+    for (const PlanSection& row : section_rows()) {
+      if (row.kind == kSignatureSection) continue;
+      FastSha256 hash(files.library);
+      RLX_RETURN_IF_ERROR(
+          for_each_chunk(row, [&hash](std::span<const std::byte> part) { hash.update(part); }));
+      Sha256Digest digest;
+      RLX_RETURN_IF_ERROR(hash.finish(digest));
+      if (digest == *wanted++) continue;
+      return {RLX_UNTRUSTED_PLAN,
+              text_of(place(), ": its section of kind ", row.kind, " (", section_name(row.kind),
+                      ") is not as it was when the plan was signed")};
+    }
+    return {};
+  }
+
+  Status read_signature_section(std::vector<std::byte>& bytes) const {
+    const PlanSection* found = nullptr;
+    for (const PlanSection& row : section_rows()) {
+      if (row.kind != kSignatureSection) continue;
+      if (found != nullptr || row.size_bytes > kMostSignatureBytes) {
+        return {RLX_UNTRUSTED_PLAN,
+                text_of(place(), " has a damaged signature: sign it again with rlxc sign")};
+      }
+      found = &row;
+    }
+    if (found == nullptr) {
+      return {RLX_UNTRUSTED_PLAN,
+              text_of(place(),
+                      " is not signed, and only signed plans are trusted: rlxc sign "
+                      "signs it")};
+    }
+    bytes.resize(found->size_bytes);
+    return read(found->offset_bytes, bytes);
+  }
+
+  // That the caller knows all of the plan's code.
+  Status check_known() const {
+    KnownCode known;
+    RLX_RETURN_IF_ERROR(KnownCode::parse(trust_.known_code, known));
+    for (const fb::Kernel* kernel : *view_.index_->kernels()) {
+      for (const fb::Variant* variant : *kernel->variants()) {
+        const Sha256Digest digest = view_.code_digest(*kernel, *variant);
+        if (known.contains(digest)) continue;
+        return {RLX_UNTRUSTED_PLAN,
+                text_of(place(), ": code ", hex_text(digest), " of kernel ",
+                        quoted(PlanView::text(kernel->name())),
+                        " is not in the list of known code; rlxc inspect --known prints what to "
+                        "add, where it is trusted")};
+      }
+    }
+    return {};
+  }
+
+  // For sentences.
+  [[nodiscard]] std::string place() const {
+    return view_.file_.is_open() ? text_of("plan ", quoted(view_.file_.path())) : "plan in memory";
+  }
+
+  [[nodiscard]] std::span<const PlanSection> section_rows() const {
+    return {view_.header_.sections, view_.header_.section_count};
+  }
+
+  // The copy of a section by which the plan is run; none of those that are read later.
+  [[nodiscard]] std::span<const std::byte> held(const PlanSection& section) const {
+    switch (static_cast<SectionKind>(section.kind)) {
+      case SectionKind::Index:
+        return view_.index_bytes_;
+      case SectionKind::Params:
+        return view_.params_;
+      case SectionKind::Code:
+        return view_.code_;
+      case SectionKind::Debug:
+        return view_.debug_bytes_;
+      default:
+        return {};
+    }
+  }
+
+  // Gives a section's bytes to `take`, in order.
+  template <class Take>
+  Status for_each_chunk(const PlanSection& section, const Take& take) const {
+    if (const auto copy = held(section); !copy.empty()) {
+      take(copy);
+      return {};
+    }
+    std::vector<std::byte> chunk(std::min(section.size_bytes, kReadChunkBytes));
+    for (uint64_t done = 0; done < section.size_bytes;) {
+      const std::span<std::byte> part(chunk.data(),
+                                      std::min<uint64_t>(chunk.size(), section.size_bytes - done));
+      RLX_RETURN_IF_ERROR(read(section.offset_bytes + done, part));
+      take(std::span<const std::byte>(part));
+      done += part.size();
+    }
+    return {};
   }
 
   // Everything behind the header and the sections' checksums.
@@ -132,14 +254,14 @@ class PlanLoader {
                   ": it has ", size_bytes_, " bytes, its header page alone has ", kPlanHeaderBytes);
       return {};
     }
-    std::vector<std::byte> page(kPlanHeaderBytes);
-    RLX_RETURN_IF_ERROR(read(0, page));
-    std::memcpy(&view_.header_, page.data(), sizeof(PlanHeader));
+    page_.resize(kPlanHeaderBytes);
+    RLX_RETURN_IF_ERROR(read(0, page_));
+    std::memcpy(&view_.header_, page_.data(), sizeof(PlanHeader));
     const bool is_ours = std::memcmp(view_.header_.magic, kPlanMagic, sizeof kPlanMagic) == 0 &&
                          view_.header_.major == kPlanMajor &&
                          view_.header_.header_bytes == kPlanHeaderBytes;
     // An altered header is told as such, before any of its fields is judged.
-    const uint64_t checksum = header_checksum(page);
+    const uint64_t checksum = header_checksum(page_);
     if (is_ours && checksum != view_.header_.header_checksum) {
       faults_.add(VerifyRule::HeaderChecksum, "the header was altered: its checksum is ", checksum,
                   ", recorded is ", view_.header_.header_checksum);
@@ -208,14 +330,9 @@ class PlanLoader {
     // XXH3_state_t wants 64-byte alignment, which this type asks for itself.
     XXH3_state_t state;
     XXH3_64bits_reset(&state);
-    std::vector<std::byte> chunk(std::min(section.size_bytes, kReadChunkBytes));
-    for (uint64_t done = 0; done < section.size_bytes;) {
-      const std::span<std::byte> part(chunk.data(),
-                                      std::min<uint64_t>(chunk.size(), section.size_bytes - done));
-      RLX_RETURN_IF_ERROR(read(section.offset_bytes + done, part));
+    RLX_RETURN_IF_ERROR(for_each_chunk(section, [&state](std::span<const std::byte> part) {
       XXH3_64bits_update(&state, part.data(), part.size());
-      done += part.size();
-    }
+    }));
     verify_section_checksum(section, XXH3_64bits_digest(&state), faults_);
     return {};
   }
@@ -231,6 +348,8 @@ class PlanLoader {
   const uint64_t size_bytes_;
   const bool check_weights_;
   const std::string weights_folder_;
+  const TrustPolicy trust_;
+  std::vector<std::byte> page_;  // of the header
   Faults faults_;
 };
 
@@ -248,9 +367,11 @@ Status PlanView::open_file(const std::string& path, const PlanOptions& options,
                            std::shared_ptr<const PlanView>& view) {
   std::shared_ptr<PlanView> opened;
   std::vector<VerifyFault> faults;
-  RLX_RETURN_IF_ERROR(PlanLoader::load_file(
-      path, {.check_weights = options.check_weights, .weights_folder = options.weights_folder},
-      opened, faults));
+  RLX_RETURN_IF_ERROR(PlanLoader::load_file(path,
+                                            {.check_weights = options.check_weights,
+                                             .weights_folder = options.weights_folder,
+                                             .trust = options.trust},
+                                            opened, faults));
   if (!faults.empty()) return refusal(text_of("plan ", quoted(path)), faults.front());
   view = std::move(opened);
   return {};
@@ -261,7 +382,8 @@ Status PlanView::open_memory(std::span<const std::byte> bytes, const PlanOptions
   std::shared_ptr<PlanView> opened;
   VerifyReport report;
   const VerifyOptions verify{.check_weights = options.check_weights,
-                             .weights_folder = options.weights_folder};
+                             .weights_folder = options.weights_folder,
+                             .trust = options.trust};
   RLX_RETURN_IF_ERROR(PlanLoader::load_memory(bytes, options.copy_memory, verify, opened, report));
   if (!report.faults.empty()) return refusal("plan in memory", report.faults.front());
   view = std::move(opened);

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/trust/trust_policy.h"
+
 namespace rlx {
 
 enum class VerifyRule : uint8_t {
@@ -38,6 +40,7 @@ struct VerifyOptions {
                             // faults is the last one run
   bool check_weights = false;
   std::string weights_folder = {};  // as in PlanOptions
+  TrustPolicy trust = {};
 };
 
 // Work of a verification, in units of about a sixteenth of a nanosecond on a core of 2024. What is

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // y[m, n] = act(sum over k of a[m, k] * b[k, n] + bias[m, n]) + residual[m, n] by cooperative matrices, for every batch entry.
-// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX) and in whole aligned 16-byte pieces along one axis: along the depth
-//   (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b); y is dense. RLX_WINDOWS 1 or 2: the lines of a are
+// Layout: a and b as in matmul.kernel, both f16 or both bf16 (RLX_MATRIX) and in whole aligned pieces of RLX_A_COPY and RLX_B_COPY bytes
+//   (16 where undefined, 8, 4 or 2) along one axis: along the depth (RLX_A_BY_LINE 0) or along the lines (1; a line is an m of a, an n of b);
+//   y is dense, or its lines stand RLX_Y_LINE apart. RLX_WINDOWS 1 or 2: the lines of a are
 //   the windows of images (lib/window_lines.glsl), and where RLX_K is no multiple of 8, b has lines of any alignment.
+// Groups of channels: the entries of a batch are bundles of RLX_BUNDLED (1 where undefined) groups that stand side by side and are
+//   multiplied as one. b [RLX_N, taps, own channels] has zeros for the channels of a bundle's other groups; where a sum is not finite,
+//   which those may have made, it is computed again by f32 fused multiply-adds of its own group. RLX_SPLITS is 1 there.
 // Grid: tiles x RLX_SPLITS x batches groups, spread by split_grid. RLX_PASS as in matmul.kernel, whose pass 2 joins the splits.
 // Specializations: RLX_TILE_M, RLX_TILE_N, RLX_TILE_K; RLX_STAGES 1 or 2 panels of each operand in shared memory;
 //   RLX_WARPS_M x RLX_WARPS_N subgroups share a tile, RLX_WARPS_K of them each its depth; RLX_SPLITS, RLX_SPLIT_K (depth of a split,
@@ -20,6 +24,7 @@
 #include "lib/short_math.inc"
 #endif
 #include "lib/product.inc"
+#include "lib/lines.inc"
 #include "lib/tile_place.inc"
 #include "lib/matrices.glsl"
 #if RLX_WINDOWS
@@ -38,6 +43,16 @@ RLX_PARAMS(MatmulParams);
 #define RLX_MATRICES_M (RLX_WARP_M / 16)
 #define RLX_MATRICES_N (RLX_WARP_N / 16)
 #define RLX_STEPS (RLX_TILE_K / 16 / RLX_WARPS_K)  // of a subgroup per tile of depth
+
+#ifndef RLX_A_COPY
+#define RLX_A_COPY 16
+#endif
+#ifndef RLX_B_COPY
+#define RLX_B_COPY 16
+#endif
+#ifndef RLX_BUNDLED
+#define RLX_BUNDLED 1
+#endif
 
 // ---- panels ----
 
@@ -77,24 +92,72 @@ RLX_SHARED rlx_uvec4 rlx_panels[RLX_WARPS * RLX_SUM_PIECES];
 
 // RLX_PIECE_LOADER defines load_piece(base, line, depth): eight neighbours from there on, zeros beyond the edges; tiles have
 // `line_tile` lines. It selects values instead of branching, so that the loops around it are unrolled and pieces stay in registers.
-#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride)                                \
-  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                                \
-    const bool line_inside = (lines) % (line_tile) == 0 || line < rlx_u32(lines);                                         \
-    const bool inside = line_inside && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));                               \
-    const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);        \
-    const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                              \
-    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                       \
-    if (((by_line) != 0 ? (lines) : RLX_K) % 8 == 0) return rlx_operand16(base, at * 2) & rlx_uvec4(kept);                    \
-    const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                                 \
-    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                      \
-    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                        \
-      const bool there = inside && e < left;                                                                              \
-      const rlx_u32 bits = rlx_load_u16(base, there ? at + rlx_i64(e) : rlx_i64(0));                                      \
-      piece[e / 2u] |= (there ? bits : 0u) << (e % 2u * 16u);                                                             \
-    }                                                                                                                     \
-    return piece;                                                                                                         \
+#define RLX_PIECE_LOADER(load_piece, lines, line_tile, by_line, line_stride, depth_stride, copy_bytes)                  \
+  RLX_FN rlx_uvec4 load_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {                                              \
+    const bool line_inside = (lines) % (line_tile) == 0 || line < rlx_u32(lines);                                       \
+    const bool inside = line_inside && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));                             \
+    const RLX_INDEX place = RLX_INDEX(line) * RLX_INDEX(line_stride) + RLX_INDEX(depth) * RLX_INDEX(depth_stride);      \
+    const rlx_i64 at = inside ? rlx_i64(place) : rlx_i64(0);                                                            \
+    const rlx_u32 kept = inside ? 0xFFFFFFFFu : 0u;                                                                     \
+    const rlx_i32 whole = (by_line) != 0 ? rlx_i32(lines) : rlx_i32(RLX_K);                                             \
+    if ((copy_bytes) == 16 && whole % 8 == 0) return rlx_operand16(base, at * 2) & rlx_uvec4(kept);                     \
+    const rlx_u32 left = (by_line) != 0 ? rlx_u32(lines) - line : rlx_u32(RLX_K) - depth;                               \
+    rlx_uvec4 piece = rlx_uvec4(0u);                                                                                    \
+    if ((copy_bytes) == 8 && whole % 4 == 0) {                                                                          \
+      RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; w += 2u) {                                                                \
+        const bool there = inside && w * 2u < left;                                                                     \
+        const rlx_uvec2 words = rlx_raw8(base, there ? at * 2 + rlx_i64(w * 4u) : rlx_i64(0));                          \
+        piece[w] = there ? words.x : 0u;                                                                                \
+        piece[w + 1u] = there ? words.y : 0u;                                                                           \
+      }                                                                                                                 \
+      return piece;                                                                                                     \
+    }                                                                                                                   \
+    if ((copy_bytes) >= 4 && whole % 2 == 0) {                                                                          \
+      RLX_UNROLL for (rlx_u32 w = 0u; w < 4u; ++w) {                                                                    \
+        const bool there = inside && w * 2u < left;                                                                     \
+        const rlx_u32 word = rlx_raw4(base, there ? at * 2 + rlx_i64(w * 4u) : rlx_i64(0));                             \
+        piece[w] = there ? word : 0u;                                                                                   \
+      }                                                                                                                 \
+      return piece;                                                                                                     \
+    }                                                                                                                   \
+    RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; ++e) {                                                                      \
+      const bool there = inside && e < left;                                                                            \
+      const rlx_u32 bits = rlx_load_u16(base, there ? at + rlx_i64(e) : rlx_i64(0));                                    \
+      piece[e / 2u] |= (there ? bits : 0u) << (e % 2u * 16u);                                                           \
+    }                                                                                                                   \
+    return piece;                                                                                                       \
   }
-RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH)
+#if RLX_BUNDLED > 1
+#define RLX_OWN_CHANNELS (RLX_CHANNELS / RLX_BUNDLED)
+#define RLX_OWN_FILTERS (RLX_N / RLX_BUNDLED)
+#define RLX_OWN_DEPTH (RLX_K / RLX_BUNDLED)
+// The same of a bundle's filters: zeros for the channels of other groups.
+RLX_FN rlx_uvec4 load_b_piece(rlx_ptr base, rlx_u32 line, rlx_u32 depth) {
+  const bool inside = line < rlx_u32(RLX_N) && (RLX_K % RLX_TILE_K == 0 || depth < rlx_u32(RLX_K));
+  const rlx_u32 tap = depth / rlx_u32(RLX_CHANNELS);
+  const rlx_u32 own = line / rlx_u32(RLX_OWN_FILTERS);
+  const rlx_u32 first = line * rlx_u32(RLX_OWN_DEPTH) + tap * rlx_u32(RLX_OWN_CHANNELS);
+  rlx_uvec4 piece = rlx_uvec4(0u);
+  RLX_UNROLL for (rlx_u32 e = 0u; e < 8u; e += rlx_u32(RLX_B_COPY / 2)) {
+    const rlx_u32 channel = depth % rlx_u32(RLX_CHANNELS) + e;
+    const bool there = inside && channel / rlx_u32(RLX_OWN_CHANNELS) == own;
+    const rlx_i64 at = there ? rlx_i64(first + channel % rlx_u32(RLX_OWN_CHANNELS)) * 2 : rlx_i64(0);
+    const rlx_u32 kept = there ? 0xFFFFFFFFu : 0u;
+#if RLX_B_COPY == 16
+    piece = rlx_operand16(base, at) & rlx_uvec4(kept);
+#elif RLX_B_COPY == 8
+    const rlx_uvec2 words = rlx_raw8(base, at) & rlx_uvec2(kept);
+    piece[e / 2u] = words.x;
+    piece[e / 2u + 1u] = words.y;
+#else
+    piece[e / 2u] = rlx_raw4(base, at) & kept;
+#endif
+  }
+  return piece;
+}
+#else
+RLX_PIECE_LOADER(load_b_piece, RLX_N, RLX_TILE_N, RLX_B_BY_LINE, RLX_B_LINE, RLX_B_DEPTH, RLX_B_COPY)
+#endif
 
 // This thread's piece of a panel in its `load`-th turn: its row, and its place in that. Four to a row, eight neighbouring threads
 // would meet in the banks of rows r and r + 1: they take those of rows r and r + 4.
@@ -133,7 +196,7 @@ RLX_FN TileLines lines_of_tile(rlx_u32 first_line) {
   lines.first = first_line;
   return lines;
 }
-RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH)
+RLX_PIECE_LOADER(load_a_piece, RLX_M, RLX_TILE_M, RLX_A_BY_LINE, RLX_A_LINE, RLX_A_DEPTH, RLX_A_COPY)
 #define RLX_LOAD_A(a, lines, load, row, first, depth) \
   load_a_piece(a, lines.first + (RLX_A_BY_LINE != 0 ? first : row), depth + (RLX_A_BY_LINE != 0 ? row : first))
 #endif
@@ -175,6 +238,8 @@ RLX_FN void stage_pieces(rlx_u32 stage, rlx_uvec4 a_next[RLX_A_LOADS], rlx_uvec4
 // ---- the kernel ----
 
 struct Result {
+  rlx_ptr a;
+  rlx_ptr b;
   rlx_ptr base;  // of y, or of this split's sums
   rlx_ptr bias;
   rlx_ptr residual;
@@ -191,7 +256,7 @@ struct Result {
 #define RLX_COLUMN_BIAS false
 #endif
 // A residual in front of the activation joins the sums in shared memory: there all of a thread's part is under way at a time.
-#if defined(RLX_RESIDUAL) && RLX_Y_VECTOR == 4 && RLX_PASS != 1 && (RLX_RESIDUAL_FIRST || !RLX_ACTIVATION)
+#if defined(RLX_RESIDUAL) && RLX_Y_VECTOR == 4 && RLX_PASS != 1 && (RLX_RESIDUAL_FIRST || !RLX_ACTIVATION) && RLX_BUNDLED == 1
 #define RLX_RESIDUAL_JOINS (16 * RLX_SUM_UNITS % RLX_SHARERS == 0)
 #else
 #define RLX_RESIDUAL_JOINS false
@@ -246,12 +311,40 @@ RLX_FN void join_residual(rlx_u32 warp, Added added) {
   }
 }
 
+#if RLX_BUNDLED > 1
+// The sum of output pixel `row` and filter `column` over the channels of the filter's own group.
+RLX_FN float own_sum(rlx_ptr a, rlx_ptr b, rlx_u32 row, rlx_u32 column) {
+  const WindowLine line = rlx_window_line(row);
+  const rlx_u32 first = column / rlx_u32(RLX_OWN_FILTERS) * rlx_u32(RLX_OWN_CHANNELS);
+  float sum = 0.0;
+  RLX_LOOP for (rlx_u32 k = 0u; k < rlx_u32(RLX_OWN_DEPTH) && sum == sum; ++k) {  // NaN stays what it is
+    const rlx_u32 channel = k % rlx_u32(RLX_OWN_CHANNELS);
+    const WindowPixel pixel = rlx_window_pixel(line, k / rlx_u32(RLX_OWN_CHANNELS));
+    const rlx_i64 at = pixel.inside ? rlx_i64(pixel.at + RLX_INDEX(first + channel)) : rlx_i64(0);
+    const float x = RLX_CAT(rlx_load_, RLX_MATRIX)(a, at);
+    const float w = RLX_CAT(rlx_load_, RLX_MATRIX)(b, rlx_i64(column * rlx_u32(RLX_OWN_DEPTH) + k));
+    sum = fma(pixel.inside ? x : 0.0, w, sum);
+  }
+  return sum;
+}
+#endif
+
 // Finishes four neighbours of y, or stores them as sums of this split.
 RLX_FN void store_sums(Result result, rlx_u32 row, rlx_u32 column, rlx_acc4_t sum, rlx_acc4_t column_bias) {
   if (row >= rlx_u32(RLX_M) || column >= rlx_u32(RLX_N)) return;
   const RLX_INDEX m = RLX_INDEX(row);
   const RLX_INDEX n = RLX_INDEX(column);
+#if RLX_PASS == 1
   const RLX_INDEX at = m * RLX_INDEX(RLX_N) + n;
+#else
+  const RLX_INDEX at = rlx_y_element(m, n);
+#endif
+#if RLX_BUNDLED > 1
+  RLX_UNROLL for (rlx_u32 c = 0u; c < 4u; ++c) {
+    const bool is_finite = (floatBitsToUint(sum[c]) & 0x7F800000u) != 0x7F800000u;
+    if (!is_finite && column + c < rlx_u32(RLX_N)) sum[c] = own_sum(result.a, result.b, row, column + c);
+  }
+#endif
 #if RLX_PASS == 1 && RLX_Y_VECTOR == 4
   RLX_CAT(rlx_store4_, RLX_ACC)(result.base, at, sum);
 #elif RLX_Y_VECTOR == 4
@@ -394,11 +487,13 @@ RLX_MAIN {
 
   // Store.
   Result result;
+  result.a = a;
+  result.b = b;
 #if RLX_PASS == 1
   result.base = RLX_AT(p.partial, (rlx_i64(split) * RLX_BATCHES + rlx_i64(batch)) * rlx_i64(RLX_M) * rlx_i64(RLX_N),
                        RLX_CAT(rlx_bytes_, RLX_ACC));
 #else
-  result.base = RLX_AT(p.y, rlx_i64(batch) * rlx_i64(RLX_M) * rlx_i64(RLX_N), RLX_CAT(rlx_bytes_, RLX_Y));
+  result.base = RLX_AT(p.y, rlx_y_entry(batch), RLX_CAT(rlx_bytes_, RLX_Y));
 #endif
 #ifdef RLX_BIAS
   result.bias = RLX_AT(p.bias, bias_batch, RLX_CAT(rlx_bytes_, RLX_BIAS));

@@ -192,6 +192,42 @@ void add_warpgroups(std::vector<Case>& cases) {
   cases.push_back(parts);
 }
 
+// Groups that matrix units multiply in bundles: channels of a group that fill a 16-byte piece, half
+// of one, a quarter, several and a half; bundles that fill tiles or not.
+void add_bundles(std::vector<Case>& cases) {
+  const auto add = [&](const char* name, DType dtype, const Shape& x, const Shape& w,
+                       const std::string& attributes) {
+    cases.push_back(model_conv("bundles, " + std::string(name), dtype, x, w, attributes));
+  };
+  add("4 channels", DType::f16, {2, 128, 9, 10}, {128, 4, 3, 3},
+      R"({"groups": 32, "pads": [1, 1], "activation": "relu"})");
+  add("2 channels, 3 filters", DType::bf16, {1, 80, 7, 8}, {120, 2, 3, 3},
+      R"({"groups": 40, "stride": [2, 2], "pads": [1, 1]})");
+  add("12 channels, 5 filters", DType::f16, {1, 48, 9, 9}, {20, 12, 3, 3},
+      R"({"groups": 4, "pads": [0, 2]})");
+  add("24 channels, 40 filters", DType::f16, {1, 72, 8, 8}, {120, 24, 3, 3},
+      R"({"groups": 3, "pads": [1, 1]})");
+  add("96 channels, 1x1", DType::bf16, {2, 192, 5, 5}, {160, 96, 1, 1}, R"({"groups": 2})");
+  add("8 channels, warpgroups", DType::f16, {2, 64, 113, 115}, {64, 8, 3, 3},
+      R"({"groups": 8, "pads": [1, 1]})");
+  add("rows of pixels", DType::f16, {1, 96, 1100}, {96, 12, 128}, R"({"groups": 8, "pads": [64]})");
+  add("4 channels", DType::f32, {4, 32, 57, 56}, {32, 4, 3, 3}, R"({"groups": 8, "pads": [1, 1]})");
+  add("2 channels, 6 filters", DType::f32, {4, 32, 57, 56}, {96, 2, 3, 3},
+      R"({"groups": 16, "pads": [1, 1]})");
+  Case residual =
+      model_conv("bundles, residual before silu", DType::f16, {2, 64, 9, 10}, {96, 16, 3, 3},
+                 R"({"groups": 4, "pads": [1, 1], "activation": "silu"})");
+  residual.inputs.push_back(tensor(DType::f16, {2, 96, 9, 10}));
+  cases.push_back(residual);
+  // What is not finite stays in its group.
+  std::vector<double> values(size_t{32} * 6 * 7, 0.5);
+  values[5 * 42 + 17] = kInfinity;
+  values[20 * 42 + 3] = kNan;
+  cases.push_back(
+      conv("bundles, infinity and NaN f16", tensor(DType::f16, {1, 32, 6, 7}).of(values),
+           tensor(DType::f16, {32, 4, 3, 3}).param(), R"({"groups": 8, "pads": [1, 1]})"));
+}
+
 // f32 with work enough for matrix units, whole and broken tiles; few channels last.
 void add_split_floats(std::vector<Case>& cases) {
   const auto add = [&](std::string name, const Shape& x, const Shape& w, std::string attributes) {
@@ -392,6 +428,7 @@ std::vector<Case> conv_cases() {
   add_edges(cases);
   add_tensor_cores(cases);
   add_warpgroups(cases);
+  add_bundles(cases);
   add_split_floats(cases);
   add_extreme_floats(cases);
   add_patches(cases);

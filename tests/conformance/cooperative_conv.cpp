@@ -50,6 +50,29 @@ void add_pieces(std::vector<Case>& cases, DType dtype) {
       conv("1x1 on one pixel", dtype, {2, 96, 1, 1}, {56, 96, 1, 1}, R"({"activation": "relu"})"));
 }
 
+// Groups in bundles: channels of a group that fill a piece, a half of one, a quarter, or several.
+void add_bundles(std::vector<Case>& cases, DType dtype) {
+  cases.push_back(conv("bundles of 4 channels", dtype, {2, 128, 9, 10}, {128, 4, 3, 3},
+                       R"({"groups": 32, "pads": [1, 1], "activation": "relu"})"));
+  cases.push_back(conv("bundles of 2 channels, 3 filters", dtype, {1, 80, 7, 8}, {120, 2, 3, 3},
+                       R"({"groups": 40, "stride": [2, 2], "pads": [1, 1]})"));
+  cases.push_back(conv("bundles of 12 channels, 5 filters", dtype, {1, 48, 9, 9}, {20, 12, 3, 3},
+                       R"({"groups": 4, "pads": [0, 2]})"));
+  cases.push_back(conv("bundles of 96 channels, 1x1", dtype, {2, 192, 5, 5}, {160, 96, 1, 1},
+                       R"({"groups": 2})"));
+  cases.push_back(with_residual(conv("bundles, residual", dtype, {2, 64, 9, 10}, {96, 16, 3, 3},
+                                     R"({"groups": 4, "pads": [1, 1], "activation": "silu"})"),
+                                {2, 96, 9, 10}));
+  // What is not finite stays in its group.
+  Case test = conv("bundles, infinity and NaN", dtype, {1, 32, 6, 7}, {32, 4, 3, 3},
+                   R"({"groups": 8, "pads": [1, 1]})");
+  std::vector<double> values(size_t{32} * 6 * 7, 0.5);
+  values[5 * 42 + 17] = kInfinity;
+  values[20 * 42 + 3] = kNan;
+  test.inputs[0] = tensor(dtype, {1, 32, 6, 7}).of(values);
+  cases.push_back(test);
+}
+
 // Channels in no whole pieces.
 void add_elements(std::vector<Case>& cases, DType dtype) {
   cases.push_back(conv("7x7 stride 2 of 3 channels", dtype, {2, 3, 37, 41}, {64, 3, 7, 7},
@@ -163,6 +186,7 @@ std::vector<Case> cooperative_conv_cases() {
   std::vector<Case> cases;
   for (const DType dtype : {DType::f16, DType::bf16}) {
     add_pieces(cases, dtype);
+    add_bundles(cases, dtype);
     add_elements(cases, dtype);
     add_epilogues(cases, dtype);
   }

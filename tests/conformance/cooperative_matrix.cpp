@@ -51,6 +51,14 @@ void add_matrix_tiles(std::vector<Case>& cases) {
     cases.push_back(product("T40 coop " + text_of(size) + " transposed a", halves({size.k, size.m}),
                             halves({size.k, size.n}), R"({"trans_a": true})"));
   }
+  // Rows in whole pieces of 8, 4 or 2 bytes alone.
+  for (const Size& size : {Size{68, 84, 196}, Size{70, 90, 58}, Size{40, 33, 197}}) {
+    cases.push_back(product("T39 coop, narrow pieces " + text_of(size), halves({size.m, size.k}),
+                            halves({size.k, size.n})));
+    cases.push_back(product("T40 coop, narrow pieces " + text_of(size) + ", both transposed",
+                            halves({2, size.k, size.m}), halves({2, size.n, size.k}),
+                            R"({"trans_a": true, "trans_b": true})"));
+  }
   // Depths and widths that end inside a piece of eight halves, where memory allows such pieces.
   cases.push_back(product("T39 coop, a width that ends inside a unit", halves({40, 64}),
                           halves({77, 64}), R"({"trans_b": true})"));

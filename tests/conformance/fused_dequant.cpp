@@ -76,6 +76,10 @@ std::vector<Case> fused_dequant_cases() {
     cases.push_back(fused("halves, gated, f32 result", DType::f16, DType::q4_0, {lines, 66, 256},
                           kSecond | kGated | kResidual, silu + R"(, "out_dtype": "f32")"));
   }
+  cases.push_back(fused("eight rows of halves, three matrices and bias", DType::f16, DType::q6_k,
+                        {{1, 8}, 37, 768}, kSecond | kThird | kBias));
+  cases.push_back(fused("five rows of halves, gated pair with bias and residual", DType::f16,
+                        DType::q5_0, {{5}, 45, 288}, kSecond | kGated | kBias | kResidual, silu));
   // Few enough lanes that x stays in registers.
   cases.push_back(fused("x held, norm before three matrices", DType::f32, DType::q4_k,
                         {{1}, 1100, 4096}, kSecond | kThird | kGamma));

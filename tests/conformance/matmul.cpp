@@ -155,6 +155,28 @@ void add_tensor_core_tiles(std::vector<Case>& cases) {
   }
 }
 
+// Operands whose rows are whole pieces of 8, 4 or 2 bytes alone.
+void add_narrow_pieces(std::vector<Case>& cases) {
+  struct Size {
+    int64_t m;
+    int64_t n;
+    int64_t k;
+  };
+  constexpr std::array kSizes = {Size{68, 84, 196}, Size{70, 90, 58}, Size{40, 33, 197},
+                                 Size{132, 260, 1004}, Size{196, 72, 384}};
+  for (const DType dtype : kShortFloats) {
+    for (const Size& size : kSizes) {
+      const std::string text = std::string(name_of(dtype)) + " " + std::to_string(size.m) + "x" +
+                               std::to_string(size.n) + "x" + std::to_string(size.k);
+      cases.push_back(product("T39 narrow pieces " + text, tensor(dtype, {size.m, size.k}),
+                              tensor(dtype, {size.k, size.n}).param()));
+      cases.push_back(product(
+          "T40 narrow pieces " + text + ", both transposed", tensor(dtype, {2, size.k, size.m}),
+          tensor(dtype, {2, size.n, size.k}), R"({"trans_a": true, "trans_b": true})"));
+    }
+  }
+}
+
 // f32 products in parts: what parts of a float cannot hold by themselves.
 void add_extreme_floats(std::vector<Case>& cases) {
   constexpr int64_t kDepth = 64;
@@ -411,6 +433,7 @@ std::vector<Case> matmul_cases() {
   add_sizes(cases);
   add_tiles(cases);
   add_tensor_core_tiles(cases);
+  add_narrow_pieces(cases);
   add_extreme_floats(cases);
   add_deep_floats(cases);
   add_dtypes(cases);

@@ -74,7 +74,7 @@ void add_rows_of_halves(std::vector<Case>& cases) {
   cases.push_back(product("T50 K = 288, M = 129",
                           {tensor(DType::f16, {129, 288}), tensor(DType::q8_0, {130, 288}).param()},
                           scheme_of(DType::q8_0)));
-  for (const int64_t m : {1, 20}) {
+  for (const int64_t m : {1, 5, 20}) {
     std::vector<double> x(static_cast<size_t>(m * 256), 0.25);
     x[7] = std::numeric_limits<double>::infinity();
     if (m > 1) x[3 * 256 + 100] = std::numeric_limits<double>::quiet_NaN();
@@ -82,6 +82,25 @@ void add_rows_of_halves(std::vector<Case>& cases) {
         product("T14 x has infinities, M = " + std::to_string(m),
                 {tensor(DType::f16, {m, 256}).of(x), tensor(DType::q4_k, {40, 256}).param()},
                 scheme_of(DType::q4_k)));
+  }
+}
+
+// Few rows of 16-bit floats, whose weights are read once where there are tensor cores: every type,
+// with a part of a slice of 256 depths; then several slices and tiles of each warp.
+void add_few_rows_of_halves(std::vector<Case>& cases) {
+  for (const DType dtype : kBlockTypes) {
+    const int64_t k = block_elements(dtype) == 256 ? 768 : 576;
+    const CaseTensor w = tensor(dtype, {37, k}).param();
+    for (const int64_t m : {2, 3, 5, 8}) {
+      cases.push_back(product("T51 M = " + std::to_string(m) + " of f16, few rows",
+                              {tensor(DType::f16, {m, k}), w}, scheme_of(dtype)));
+    }
+  }
+  for (const DType dtype : {DType::q4_k, DType::q6_k}) {
+    cases.push_back(
+        product("T51 M = 8 of f16, many lines of 2304",
+                {tensor(DType::f16, {8, 2304}), tensor(dtype, {2203, 2304}).param()},
+                R"({"scheme": ")" + std::string(name_of(dtype)) + R"(", "out_dtype": "f32"})"));
   }
 }
 
@@ -226,6 +245,7 @@ std::vector<Case> weighted_matmul_cases() {
   std::vector<Case> cases;
   add_blocks(cases);
   add_rows_of_halves(cases);
+  add_few_rows_of_halves(cases);
   add_side_tensors(cases);
   add_grouped(cases);
   add_long_lists_of_lines(cases);

@@ -34,23 +34,24 @@ struct Unused {
 constexpr const char* kDepth = "RLX_(X|IN|OUT|KERNEL|STRIDE|DILATION|BEGIN)_D";
 constexpr const char* kWindow = "windows have three dims, of which the kernel has the last two";
 constexpr const char* kEmitter = "the emitter reads it: the type of cooperative matrices";
+constexpr const char* kCalls = "Vulkan's emitter and CUDA's prelude read it";
 constexpr Unused kUnused[] = {
     {KernelId::conv_mma, kDepth, kWindow},
     {KernelId::conv_depthwise, kDepth, kWindow},
     {KernelId::conv_depthwise_channels, kDepth, kWindow},
     {KernelId::conv_depthwise_channels, "RLX_X_C", "channels are neighbours there"},
+    {KernelId::region, "RLX_CALLS", kCalls},
     {KernelId::matmul_coop, kDepth, kWindow},
-    {KernelId::matmul_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_coop, "RLX_MATRIX", kEmitter},
     {KernelId::attention_decode, "RLX_HEADS", "sizes that every kernel of attention is given"},
     {KernelId::dequant_mma, "RLX_GROUPED", "sizes that every kernel of such products is given"},
     {KernelId::dequant_matvec, "RLX_MIN_GROUPS", "bounds registers: Vulkan knows no such bound"},
 };
 
-// Given by the emitter; by regions larger than those of any case; by kernels with free sizes, which
-// no case has; for the device model of a CPU, which no case is compiled for.
-constexpr std::array<const char*, 7> kGivenElsewhere = {
-    "RLX_NATIVE_HALVES", "RLX_CALLS",    "RLX_SIZES",       "RLX_SIZES_IN_POINTERS",
+// Given by the emitter; by kernels with free sizes, which no case has; for the device model of a
+// CPU, which no case is compiled for.
+constexpr std::array<const char*, 6> kGivenElsewhere = {
+    "RLX_NATIVE_HALVES", "RLX_SIZES",    "RLX_SIZES_IN_POINTERS",
     "RLX_BYTES",         "RLX_PERIODIC", "RLX_PAIRED_LOADS"};
 
 // What a file says of names, its comments left out.
@@ -173,8 +174,12 @@ std::vector<Program> lowered(Module module, const Target& target) {
   REQUIRE(run_passes(module, PassStage::Neutral, options, diagnostics, log));
   REQUIRE(run_passes(module, PassStage::PerTarget, options, diagnostics, log));
   std::vector<Program> programs;
-  for (const Graph& graph : module.entries)
-    programs.push_back(lower_entry(module, graph, {.target = &target}, diagnostics).value());
+  for (const Graph& graph : module.entries) {
+    std::optional<Program> program = lower_entry(module, graph, {.target = &target}, diagnostics);
+    INFO(diagnostics.text());
+    REQUIRE(program.has_value());
+    programs.push_back(std::move(*program));
+  }
   programs.push_back(lower_init(module, programs, {.target = &target}, diagnostics).value());
   return programs;
 }

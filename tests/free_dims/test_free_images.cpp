@@ -184,10 +184,10 @@ void check_output(Session& session, uint32_t number, const fb::Value& value, con
   CHECK(error <= 1e-5 * largest);
 }
 
-void check_at(Session& session, const ImageSizes& sizes) {
+void check_at(Session& session, const std::string& text, const ImageSizes& sizes) {
   INFO("batch " << sizes.batch << ", " << sizes.height << " x " << sizes.width);
   const Module fixed = bound_to(
-      network(), {{"batch", sizes.batch}, {"height", sizes.height}, {"width", sizes.width}}, {});
+      text, {{"batch", sizes.batch}, {"height", sizes.height}, {"width", sizes.width}}, {});
   const std::vector<Tensor> inputs = inputs_of(fixed.entries[0]);
   Diagnostics diagnostics;
   StateValues states;
@@ -203,7 +203,8 @@ void check_at(Session& session, const ImageSizes& sizes) {
 }
 
 // In one session of each device, which keeps two bindings.
-void check_everywhere(const Module& network, std::initializer_list<ImageSizes> walk) {
+void check_everywhere(const std::string& text, const Module& network,
+                      std::initializer_list<ImageSizes> walk) {
   for (const std::shared_ptr<Device>& device : present_devices().devices) {
     Diagnostics diagnostics;
     const auto plan = compile_plan(network, options_of(*device), diagnostics);
@@ -213,7 +214,7 @@ void check_everywhere(const Module& network, std::initializer_list<ImageSizes> w
     std::unique_ptr<Session> session;
     REQUIRE(device->load(*plan, {}, loaded).ok());
     REQUIRE(Session::create(plan, loaded, false, {.max_bindings = 2}, session).ok());
-    for (const ImageSizes& sizes : walk) check_at(*session, sizes);
+    for (const ImageSizes& sizes : walk) check_at(*session, text, sizes);
   }
   CHECK(validation_messages().empty());
 }
@@ -241,7 +242,7 @@ TEST_CASE("images of any number and size go through windows, resizes and pools",
   const FreeDims free_dims = {
       {"batch", {1, 4, 1}}, {"height", {32, 128, 32}}, {"width", {32, 128, 32}}};
   check_everywhere(
-      bound_to(network(), {}, free_dims),
+      network(), bound_to(network(), {}, free_dims),
       {ImageSizes{1, 32, 64}, ImageSizes{1, 32, 32}, ImageSizes{2, 64, 32}, ImageSizes{1, 32, 64}});
 }
 
@@ -256,22 +257,57 @@ TEST_CASE("a size chooses the program that was compiled for its range", "[images
   INFO(diagnostics.text());
   REQUIRE(module);
   REQUIRE(module->entries.size() == 2);
-  check_everywhere(*module, {ImageSizes{1, 32, 32}, ImageSizes{2, 32, 32}, ImageSizes{1, 64, 32},
-                             ImageSizes{3, 64, 32}, ImageSizes{1, 32, 32}});
+  check_everywhere(network(), *module,
+                   {ImageSizes{1, 32, 32}, ImageSizes{2, 32, 32}, ImageSizes{1, 64, 32},
+                    ImageSizes{3, 64, 32}, ImageSizes{1, 32, 32}});
+}
+
+// Sizes that stand in no one ratio: the run makes the tables.
+TEST_CASE("windows and coordinates follow the sizes of the run", "[images]") {
+  const auto node = [](const std::string& op, const std::string& attributes) {
+    static int count = 0;
+    const std::string name = "y" + std::to_string(count++);
+    return R"({"name": ")" + name + R"(", "op": ")" + op +
+           R"(", "inputs": ["images"], "outputs": [")" + name + R"("], "attributes": {)" +
+           attributes + "}}";
+  };
+  const std::string text =
+      R"({"rlx_graph": 1,
+  "symbols": [{"name": "batch", "min": 0, "max": 2}, {"name": "height", "min": 1, "max": 40},
+              {"name": "width", "min": 1, "max": 40}],
+  "inputs": [{"name": "images", "dtype": "f32", "shape": ["batch", 2, "height", "width"]}],
+  "nodes": [)" +
+      node("adaptive_pool", R"("kind": "mean", "out": [3, 4])") + ", " +
+      node("adaptive_pool", R"("kind": "max", "out": [2, 5])") + ", " +
+      node("resize", R"("mode": "linear", "sizes": [24, 9])") + ", " +
+      node("resize", R"("mode": "cubic", "sizes": ["width", "height"], "exclude_outside": true)") +
+      ", " +
+      node("resize", R"("mode": "linear", "sizes": [7, "width + 3"], "coord": "align_corners")") +
+      ", " + node("resize", R"("sizes": [11, "height"], "nearest_mode": "ceil")") + ", " +
+      node("resize", R"("sizes": [5, 1], "coord": "pytorch_half_pixel", "mode": "linear")") +
+      R"(], "outputs": ["y0", "y1", "y2", "y3", "y4", "y5", "y6"]})";
+  const FreeDims free_dims = {{"batch", {0, 2, 1}}, {"height", {1, 40, 1}}, {"width", {1, 40, 1}}};
+  check_everywhere(text, bound_to(text, {}, free_dims),
+                   {ImageSizes{1, 17, 40}, ImageSizes{2, 1, 3}, ImageSizes{0, 5, 9},
+                    ImageSizes{2, 40, 23}, ImageSizes{1, 17, 40}});
 }
 
 TEST_CASE("sizes that image operators cannot leave to a run are refused by name", "[images]") {
-  const std::string pool = refusal_of(
-      R"({"name": "thirds", "op": "adaptive_pool", "inputs": ["x"], "outputs": ["y"],
-          "attributes": {"kind": "max", "out": [3, 4]}})");
-  CHECK(pool.find("\"thirds\"") != std::string::npos);
-  CHECK(pool.find("the size height is free") != std::string::npos);
-  CHECK(pool.find("--dim NAME=N") != std::string::npos);
   const std::string resize = refusal_of(
       R"({"name": "to24", "op": "resize", "inputs": ["x"], "outputs": ["y"],
-          "attributes": {"mode": "linear", "sizes": [24, 24]}})");
+          "attributes": {"mode": "linear", "sizes": [24, 24], "antialias": true}})");
   CHECK(resize.find("\"to24\"") != std::string::npos);
   CHECK(resize.find("the size height is free") != std::string::npos);
+  CHECK(resize.find("--dim NAME=N") != std::string::npos);
+}
+
+// A slice that takes what a symbol leaves.
+TEST_CASE("sizes that shrink where symbols grow are refused by name", "[images]") {
+  const std::string rest = refusal_of(
+      R"({"name": "rest", "op": "slice", "inputs": ["x"], "outputs": ["y"],
+          "attributes": {"axes": [3], "starts": ["height"], "ends": [16]}})");
+  CHECK(rest.find("\"rest\"") != std::string::npos);
+  CHECK(rest.find("where it must be largest") != std::string::npos);
 }
 
 }  // namespace rlx::test

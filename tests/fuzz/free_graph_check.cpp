@@ -160,6 +160,13 @@ std::optional<size_t> refused_node(const GraphText& graph, const Diagnostics& di
   return std::nullopt;
 }
 
+// Of an input, which cannot be cut.
+bool is_free_size(const Diagnostics& diagnostics) {
+  const auto& all = diagnostics.all();
+  return std::ranges::any_of(
+      all, [](const Diagnostic& said) { return said.code == DiagCode::FreeSize; });
+}
+
 // Compiles the graph, or what takes free sizes of it. No plan where nothing is left; `fault` where
 // it is refused otherwise.
 FreePlan compile_free(GraphText graph, const CompileOptions& options, FreeTally& tally,
@@ -171,11 +178,11 @@ FreePlan compile_free(GraphText graph, const CompileOptions& options, FreeTally&
     if (module) plan = compile_plan(std::move(*module), options, diagnostics);
     if (plan) return {.graph = std::move(graph), .plan = std::move(plan)};
     const std::optional<size_t> node = refused_node(graph, diagnostics);
+    ++tally.refusals;
     if (!node) {
-      fault = diagnostics.text();
+      if (!is_free_size(diagnostics)) fault = diagnostics.text();
       break;
     }
-    ++tally.refusals;
     GraphText cut = with_cut(graph, *node);
     if (cut["nodes"].size() >= graph["nodes"].size()) break;
     graph = std::move(cut);

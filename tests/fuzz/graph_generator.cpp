@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "compiler/import/dim_expression.h"
+#include "compiler/support/dim_expression.h"
 #include "compiler/support/free_size.h"
 
 namespace rlx::test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Expressions of symbols: what they are worth, which texts are none, and which are found from
 // samples.
-#include "compiler/import/dim_expression.h"
+#include "compiler/support/dim_expression.h"
 #include "tests/import/import_support.h"
 #ifdef RLX_HAS_ONNX
 #include "compiler/import/onnx/fit_dims.h"
@@ -97,7 +97,18 @@ TEST_CASE("expressions are found from samples, and none where there is none") {
   CHECK(fit([](int64_t, int64_t b) { return ceil_div(b, 32); }) == "(b + 31) / 32");
   CHECK(fit([](int64_t a, int64_t b) { return (b - 1) / 2 * 49 * a; }) == "(b - 1) / 2 * 49 * a");
   CHECK(fit([](int64_t, int64_t b) { return std::min<int64_t>(b, 60); }) == "none");
-  CHECK(fit([](int64_t a, int64_t) { return a % 3; }) == "none");
+  CHECK(fit([](int64_t a, int64_t) { return a % 3; }) == "a - (a / 3) * 3");
+  CHECK(fit([](int64_t a, int64_t) { return (4 - a % 4) % 4; }) !=
+        "none");  // several expressions are right
   CHECK(fit([](int64_t a, int64_t b) { return (a + 1) / 2 * ((b + 1) / 2); }) == "none");
+  // As importers try them: one symbol moves from the first binding.
+  bindings = {{5, 7}};
+  for (int64_t a = 1; a <= 24; ++a) bindings.push_back({a, 7});
+  for (int64_t b = 1; b <= 24; ++b) bindings.push_back({5, b});
+  for (int64_t i = 1; i <= 30; ++i) bindings.push_back({i * 7 % 31, i * 11 % 37});
+  CHECK(fit([](int64_t a, int64_t b) { return (a + 1) / 2 * ((b + 1) / 2); }) ==
+        "((a + 1) / 2) * ((b + 1) / 2)");
+  CHECK(fit([](int64_t a, int64_t b) { return (a + 3) / 8 * ((b + 1) / 4) + 1; }) ==
+        "1 + ((a + 3) / 8) * ((b + 1) / 4)");
 }
 #endif

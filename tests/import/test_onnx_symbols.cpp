@@ -157,11 +157,36 @@ TEST_CASE("attributes follow from symbols by expressions") {
         SourceDims{"batch * sequence", 2, "sequence"});
 }
 
+TEST_CASE("what fills the last block of a size follows from it") {
+  onnx::ModelProto model = model_with_input({"n", "m"});
+  onnx::GraphProto& graph = *model.mutable_graph();
+  add_integers(graph, "four", {4});
+  add_node(graph, "Shape", {"x"}, {"shape"});
+  add_node(graph, "Mod", {"shape", "four"}, {"rest"});
+  add_node(graph, "Sub", {"four", "rest"}, {"missing"});
+  add_node(graph, "Mod", {"missing", "four"}, {"ends"});
+  add_integers(graph, "zeros", {0, 0});
+  add_integer(add_node(graph, "Concat", {"zeros", "ends"}, {"pads"}), "axis", 0);
+  add_node(graph, "Pad", {"x", "pads"}, {"padded"});
+  add_node(graph, "Shape", {"padded"}, {"whole"});
+  add_node(graph, "ReduceProd", {"whole"}, {"count"});
+  add_node(graph, "Div", {"count", "four"}, {"lines"});
+  graph.mutable_node(graph.node_size() - 2)->add_attribute()->set_name("keepdims");
+  graph.mutable_node(graph.node_size() - 2)
+      ->mutable_attribute(0)
+      ->set_type(onnx::AttributeProto::INT);
+  graph.mutable_node(graph.node_size() - 2)->mutable_attribute(0)->set_i(1);
+  add_integer(add_node(graph, "Concat", {"lines", "four"}, {"lines4"}), "axis", 0);
+  add_node(graph, "Reshape", {"padded", "lines4"}, {"y"});
+  graph.add_output()->set_name("y");
+  check_bindings(model, {{{"n", 3}, {"m", 8}}, {{"n", 12}, {"m", 5}}, {{"n", 7}, {"m", 6}}});
+}
+
 TEST_CASE("the range of a symbol is where the model was seen to import") {
   const SourceGraph graph = read_good(encoder(), kOpen);
   REQUIRE(graph.symbols.size() == 2);
   CHECK(graph.symbols[0].name == "batch");
-  CHECK(graph.symbols[0].minimum == 1);
+  CHECK(graph.symbols[0].minimum == 0);
   CHECK(graph.symbols[0].maximum == 1 << 20);
   CHECK(graph.symbols[1].maximum == 40);  // the length of the table of positions
 }
@@ -176,9 +201,9 @@ TEST_CASE("what follows from symbols by no expression is refused with its node")
   onnx::ModelProto model = model_with_input({"n"});
   onnx::GraphProto& graph = *model.mutable_graph();
   add_integers(graph, "zero", {0});
-  add_integers(graph, "three", {3});
+  add_integers(graph, "many", {67});
   add_node(graph, "Shape", {"x"}, {"shape"});
-  add_node(graph, "Mod", {"shape", "three"}, {"rest"});
+  add_node(graph, "Mod", {"shape", "many"}, {"rest"});
   add_node(graph, "Slice", {"x", "zero", "rest"}, {"y"});
   graph.add_output()->set_name("y");
   const Diagnostics refused = read_bad(model, kOpen);

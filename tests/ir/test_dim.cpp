@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes that depend on symbols: arithmetic, what is known of them, and who hears of numbers.
 #include "compiler/support/dim.h"
+#include "compiler/support/required_size.h"
 #include "compiler/support/shape.h"
 #include "tests/support/catch.h"
 
@@ -60,6 +61,24 @@ TEST_CASE("equal sizes are equal however they were computed", "[dim]") {
   CHECK(seq != 512);  // only at the bound
   CHECK(seq != 1);    // only at the minimum
   CHECK(seq > 100);   // at the bound, where kernels are chosen
+  CHECK((seq - 1) / 4 + 1 == ceil_div(seq, 4));
+  CHECK((batch * 8 + seq) / 4 == batch * 2 + seq / 4);
+  CHECK((seq + 2) / 4 != (seq + 3) / 4);
+  CHECK(min(seq, seq + 1) == seq);
+  CHECK(max(seq, seq + 1) == seq + 1);
+}
+
+TEST_CASE("a size with a requirement is that size and refuses where it does not hold", "[dim]") {
+  const Dim seq = free_dim("seq", 1, 512);
+  CHECK(!required_at_least(4, seq, 1).is_free());  // always holds
+  const Dim four = required_at_least(4, seq, 2);
+  CHECK(four == 4);
+  CHECK(four * seq == seq * 4);
+  CHECK(static_cast<int64_t>(four) == 4);  // nobody is told
+  CHECK(four.divides_by(4));
+  CHECK((four + 4) / 4 == 2);
+  CHECK(to_string(four) == "4 + (min((max((seq - 2), 0)), 0))");
+  CHECK(required_at_least(seq, seq, 2) == seq);
 }
 
 TEST_CASE("sizes of windows one behind the other keep few steps and their factors", "[dim]") {

@@ -67,6 +67,18 @@ TEST_CASE("a_weight_that_only_init_reads_lives_in_its_arena") {
         Lines{"random: > w@weights+0", "exp: > e@weights+0 w@weights+0"});
 }
 
+TEST_CASE("rows_that_weights_select_are_made_without_counting_indices") {
+  Module module;
+  const WeightId table = random_weight(module, "table", {4, 8});
+  const WeightId ids = module.add_weight(
+      {.name = "ids", .type = {DType::i64, {3}}, .data = SplatData{.value = 1.0}});
+  const WeightId rows = computed_weight(
+      module, "rows", {3, 8}, {.op = "embedding", .attributes = {}, .inputs = {table, ids}});
+  const Lines lines = step_lines(init_of(module, {rows}));
+  REQUIRE(lines.size() == 3);
+  CHECK(lines.back() == "embedding: table@arena+0 ids@arena+0 > rows@weights+0");
+}
+
 TEST_CASE("a_weight_larger_than_what_it_is_made_of_says_why") {
   Module module;
   const WeightId w = random_weight(module, "w", {1, 8});

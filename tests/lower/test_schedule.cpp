@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Laws of the schedule: dependencies, waves, in-place takeovers and reuse.
+#include "compiler/lower/hazards.h"
 #include "compiler/lower/schedule.h"
 #include "tests/lower/test_program.h"
 #include "tests/support/catch.h"
@@ -138,6 +139,37 @@ TEST_CASE("disjoint_parts_of_one_buffer_are_written_concurrently") {
   CHECK(faults_of(t.program, result).empty());
   CHECK(result.wave == Waves{0, 0, 1});
   CHECK(result.edges[2] == Waves{0, 1});
+}
+
+// At the largest size the second part lies behind all that the memory held before.
+TEST_CASE("a_part_that_moves_waits_for_what_it_may_move_over") {
+  const Dim rows = Dim::of({.index = 0, .name = "rows", .minimum = 1, .maximum = 16});
+  const auto part = [](BufferId buffer, const Dim& offset, const Dim& bytes, AccessMode mode) {
+    return Access{.buffer = buffer,
+                  .offset_bytes = offset,
+                  .range_offset_bytes = offset,
+                  .range_bytes = bytes,
+                  .mode = mode};
+  };
+  TestProgram t;
+  const BufferId x = t.io("x", 256), y = t.io("y", 4096), z = t.io("z", 256);
+  const BufferId before = t.arena("before", 1024);
+  const BufferId both = t.arena("both", 4096);
+  t.program.buffers[index_of(both)].size_bytes = rows * 256;
+  t.step("make", {x}, {before});
+  t.step("last", {before}, {z});
+  t.step("first", {t.whole(z, AccessMode::Read), part(both, 0, rows * 128, AccessMode::Write)});
+  t.step("second",
+         {t.whole(x, AccessMode::Read), part(both, rows * 128, rows * 128, AccessMode::Write)});
+  t.step("read", {part(both, 0, rows * 256, AccessMode::Read), t.whole(y, AccessMode::Write)});
+  std::vector<uint32_t> order = {0, 1, 2, 3, 4};
+  // Both arena buffers from byte 0 on.
+  const std::vector<uint64_t> offsets(t.program.buffers.size(), 0);
+  const Edges edges = find_hazards(t.program, order, physical_places(t.program, offsets));
+  CHECK(edges[2] == std::vector<uint32_t>{0, 1});
+  CHECK(edges[3] == std::vector<uint32_t>{0, 1});
+  // The parts are apart at every size.
+  CHECK(edges[4] == std::vector<uint32_t>{2, 3});
 }
 
 TEST_CASE("a_state_is_written_after_it_was_read") {

@@ -28,12 +28,42 @@ const DeviceModel& device() {
 TEST_CASE("rows_of_halves_and_blocks_of_whole_codes_go_to_tensor_cores") {
   CHECK(kernel(DType::f16, 9, DType::q4_k, "cuda") == KernelId::dequant_mma);
   CHECK(kernel(DType::bf16, 512, DType::q8_0, "cuda") == KernelId::dequant_mma);
-  CHECK(kernel(DType::f16, 8, DType::q4_k, "cuda") == KernelId::dequant_matvec);
   CHECK(kernel(DType::f32, 9, DType::q4_k, "cuda") == KernelId::dequant_matmul);
   CHECK(kernel(DType::f16, 9, DType::mxfp4, "cuda") == KernelId::dequant_matmul);
   CHECK(kernel(DType::f16, 9, DType::q4_k, "vulkan") == KernelId::dequant_matmul);
   const Program refused = product(DType::f32, 9, DType::q4_k, "cuda");
   CHECK(refusal_by(refused, "dequant_mma") == "x of f32");
+}
+
+TEST_CASE("few_rows_of_halves_read_blocks_once_on_tensor_cores") {
+  for (const int64_t m : {2, 8}) {
+    CHECK(kernel(DType::f16, m, DType::q4_k, "cuda") == KernelId::dequant_mma);
+    CHECK(kernel(DType::f16, m, DType::nvfp4, "cuda") == KernelId::dequant_mma);
+    CHECK(kernel(DType::f32, m, DType::q4_k, "cuda") == KernelId::dequant_matvec);
+    CHECK(kernel(DType::f16, m, DType::q4_k, "vulkan") == KernelId::dequant_matvec);
+  }
+  CHECK(kernel(DType::f16, 1, DType::q4_k, "cuda") == KernelId::dequant_matvec);
+  CHECK(refusal_by(product(DType::f16, 9, DType::q4_k, "cuda"), "dequant_mma streamed") ==
+        "more than 8 vectors");
+  CHECK(refusal_by(product(DType::bf16, 8, DType::q4_k, "cuda"), "dequant_mma streamed") ==
+        "x of bf16");
+}
+
+TEST_CASE("streams_of_blocks_share_out_k_alike_for_all_rows_and_fill_the_device") {
+  const auto stream = [](int64_t m, int64_t n, int64_t k, DType w) {
+    return choose_block_stream({.m = m, .n = n, .k = k, .bits = 4.5}, w, device());
+  };
+  const BlockStream wide = stream(8, 28672, 4096, DType::q4_k);
+  CHECK(wide.warps == 8);
+  CHECK(wide.stages == 3);
+  CHECK(wide.tiles == 7);
+  CHECK(wide.blocks == 256);
+  CHECK(stream(8, 4096, 14336, DType::q4_k).blocks == 128);
+  CHECK(stream(8, 64, 2304, DType::q6_k).warps == 5);
+  CHECK(stream(8, 64, 288, DType::q8_0).warps == 2);
+  for (const int64_t k : {512, 2304, 11008}) {
+    CHECK(stream(2, 300, k, DType::q8_k).warps == stream(8, 4096, k, DType::q8_k).warps);
+  }
 }
 
 TEST_CASE("teams_of_blocks_fill_the_device") {

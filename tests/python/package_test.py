@@ -8,6 +8,7 @@ Exits 77, which counts as skipped, where the package was not built (no nanobind)
 """
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -389,6 +390,68 @@ class Onnxruntime(Refusal):
                      providers=[("VulkanExecutionProvider", {"gpu_mem_limit": 1})])
         self.refused(ValueError, "disabled_optimizers", ort.InferenceSession, self.file, disabled_optimizers=["x"])
         self.refused(ValueError, "no ONNX model", ort.InferenceSession, b"no model")
+
+
+BIN = PACKAGE.parent / "bin"
+
+
+@unittest.skipUnless((BIN / "rlxc").exists(), "no rlxc was built")
+class Trust(Refusal):
+    def test_signed_plans_open_with_their_key_and_known_code_with_its_list(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan, key, other = (str(pathlib.Path(folder, name)) for name in ("a.plan", "key", "other"))
+            compiled(relu("f32", 4), output=plan)
+            rlxc = lambda *arguments: subprocess.run([BIN / "rlxc", *arguments], check=True, capture_output=True, text=True).stdout
+            known = pathlib.Path(folder, "known.txt")
+            known.write_text(rlxc("inspect", plan, "--known"))
+            for name in (key, other):
+                rlxc("keygen", "-o", name)
+            self.refused(rlx.TrustError, "is not signed", rlx.Plan, plan, signed_by=key + ".pub")
+            rlxc("sign", plan, "--key", key)
+            self.assertEqual(rlx.Plan(plan, signed_by=key + ".pub").inputs[0].name, "x")
+            self.assertEqual(rlx.Plan(pathlib.Path(plan).read_bytes(), signed_by=key + ".pub").outputs[0].name, "y")
+            self.assertEqual(rlx.Plan(plan, known=known).inputs[0].name, "x")
+            self.refused(rlx.TrustError, "another key", rlx.Plan, plan, signed_by=other + ".pub")
+            self.refused(ValueError, "hold a private one", rlx.Plan, plan, signed_by=key)
+            self.refused(ValueError, "two policies", rlx.Plan, plan, signed_by=key, known=known)
+            self.refused(OSError, "cannot be read", rlx.Plan, plan, signed_by=key + ".none")
+            known.write_text("0" * 64 + "\n")
+            self.refused(rlx.TrustError, "is not in the list of known code", rlx.Plan, plan, known=known)
+
+
+@unittest.skipUnless(HAS_VULKAN and (BIN / "rlx_write_language_plan").exists(), "no Vulkan device, or no language model")
+class Language(Refusal):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.plan = str(pathlib.Path(cls.folder.name, "tiny.plan"))
+        subprocess.run([BIN / "rlx_write_language_plan", cls.plan], check=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def test_replies_are_those_of_rlxrun(self):
+        from rlx.language import LanguageModel
+        model = LanguageModel(self.plan, "vulkan")
+        messages = [{"role": "system", "content": "Be"}, {"role": "user", "content": "hello"}]
+        pieces = list(model.stream(messages, max_tokens=8))
+        wanted = subprocess.run([BIN / "rlxrun", self.plan, "--device", "vulkan", "--chat", "hello", "--system", "Be", "-n", "8"],
+                                check=True, capture_output=True, text=True).stdout
+        self.assertEqual("".join(pieces) + "\n", wanted)
+        self.assertEqual((model.finish_reason, model.reply_tokens), ("length", 8))
+        self.assertEqual(model.reply(messages, max_tokens=8), "".join(pieces))  # over caches that hold the prompt
+        self.assertGreater(model.kept_tokens, 0)
+        drawn = [model.reply(messages, max_tokens=8, temperature=1.0, seed=7) for _ in range(2)]
+        self.assertEqual(*drawn)
+
+    def test_what_cannot_be_is_refused(self):
+        from rlx.language import LanguageModel
+        model = LanguageModel(self.plan, "vulkan")
+        self.refused(ValueError, "the plan's context holds", model.reply, list(range(5)) * model.context)
+        self.refused(ValueError, "cache is 'some'", LanguageModel, self.plan, "vulkan", cache="some")
+        compiled(relu("f32", 4), output=self.plan + "2")
+        self.refused(ValueError, "has no text section", LanguageModel, self.plan + "2", "vulkan")
 
 
 class Words(unittest.TestCase):

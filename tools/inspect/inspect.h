@@ -26,6 +26,10 @@ std::string inspect_text(const PlanView& plan, InspectView view);
 // The same facts; keys keep one order.
 nlohmann::ordered_json inspect_json(const PlanView& plan, InspectView view);
 
+// A line for each of the plan's code: the digest by which it and its record are known again, kernel
+// and format. What rlxrun --trust known takes.
+std::string known_code_text(const PlanView& plan);
+
 // The arena of one entry (a record of PlanView::bound_records()) as an SVG document: waves from
 // left to right, offsets from bottom to top, a rectangle with a tooltip for each value. An entry
 // out of range is a std::out_of_range.

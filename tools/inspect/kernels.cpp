@@ -3,6 +3,7 @@
 #include "runtime/plan/cuda_code.h"
 #include "tools/inspect/facts.h"
 #include "tools/inspect/format.h"
+#include "tools/inspect/inspect.h"
 #include "tools/inspect/views.h"
 
 namespace rlx::inspect {
@@ -101,3 +102,17 @@ std::string kernels_text(const PlanView& plan) {
 }
 
 }  // namespace rlx::inspect
+
+namespace rlx {
+
+std::string known_code_text(const PlanView& plan) {
+  std::string text;
+  for (const inspect::KernelFacts& kernel : inspect::kernel_facts(plan)) {
+    for (const inspect::VariantFacts& variant : kernel.variants)
+      text +=
+          variant.digest + "  " + inspect::plain_text(kernel.name) + " " + variant.format + "\n";
+  }
+  return text;
+}
+
+}  // namespace rlx

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runtime/base/text.h"
+#include "schema/plan_signature.h"
 #include "schema/self_test.h"
 #include "tools/inspect/facts.h"
 
@@ -136,6 +137,7 @@ std::string section_name(uint32_t kind) {
       return "text";
   }
   if (kind == kSelfTestSection) return "self-test";
+  if (kind == kSignatureSection) return "signature";
   return "section of unknown kind " + std::to_string(kind);
 }
 

@@ -15,6 +15,7 @@
 #include "runtime/base/output_file.h"
 #include "runtime/plan/plan_view.h"
 #include "schema/plan_header.h"
+#include "schema/plan_signature.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -36,11 +37,17 @@ Status copy_bytes(const InputFile& from, const PlanSection& old, uint64_t offset
   return {};
 }
 
+// The page of a header whose checksum is 0.
+std::array<std::byte, kPlanHeaderBytes> page_of(const PlanHeader& header) {
+  std::array<std::byte, kPlanHeaderBytes> page{};
+  std::memcpy(page.data(), &header, sizeof header);
+  return page;
+}
+
 // The header comes last: its checksums cover what was written.
 Status write_header(PlanHeader header, OutputFile& to) {
-  std::array<std::byte, kPlanHeaderBytes> page{};
   header.header_checksum = 0;
-  std::memcpy(page.data(), &header, sizeof header);
+  std::array<std::byte, kPlanHeaderBytes> page = page_of(header);
   header.header_checksum = XXH3_64bits(page.data(), page.size());
   std::memcpy(page.data(), &header, sizeof header);
   return to.write_at(0, page);
@@ -58,8 +65,17 @@ Status add_section(uint32_t kind, PlanHeader& header) {
   return {};
 }
 
-Status write_sections(const InputFile& from, PlanHeader& header, uint32_t kind,
-                      std::span<const std::byte> bytes, OutputFile& to) {
+void drop_section(uint32_t kind, PlanHeader& header) {
+  PlanSection* const end = header.sections + header.section_count;
+  PlanSection* const kept = std::remove_if(
+      header.sections, end, [&](const PlanSection& section) { return section.kind == kind; });
+  std::fill(kept, end, PlanSection{});
+  header.section_count = static_cast<uint32_t>(kept - header.sections);
+}
+
+// Lays out the sections, and copies all but that of `kind`, which gets room for `size_bytes`.
+Status copy_sections(const InputFile& from, PlanHeader& header, uint32_t kind, uint64_t size_bytes,
+                     OutputFile& to) {
   std::vector<PlanSection*> sections;
   for (uint32_t i = 0; i < header.section_count; ++i) sections.push_back(&header.sections[i]);
   std::sort(sections.begin(), sections.end(), [](const PlanSection* a, const PlanSection* b) {
@@ -70,11 +86,10 @@ Status write_sections(const InputFile& from, PlanHeader& header, uint32_t kind,
     const PlanSection old = *section;
     section->offset_bytes = round_up(end, kMostAlignmentBytes);
     if (old.kind == kind) {
-      section->size_bytes = bytes.size();
-      section->checksum = XXH3_64bits(bytes.data(), bytes.size());
+      section->size_bytes = size_bytes;
+      section->checksum = 0;
       if (static_cast<SectionKind>(kind) == SectionKind::Index)
-        header.host_bytes += bytes.size() - old.size_bytes;
-      RLX_RETURN_IF_ERROR(to.write_at(section->offset_bytes, bytes));
+        header.host_bytes += size_bytes - old.size_bytes;
     } else {
       RLX_RETURN_IF_ERROR(copy_bytes(from, old, section->offset_bytes, to));
     }
@@ -82,6 +97,23 @@ Status write_sections(const InputFile& from, PlanHeader& header, uint32_t kind,
   }
   header.file_bytes = end;
   return {};
+}
+
+// Makes the section that copy_sections left room for.
+Status write_made(PlanHeader& header, uint32_t kind, const MakeSection& make, OutputFile& to) {
+  PlanSection& section =
+      *std::find_if(header.sections, header.sections + header.section_count,
+                    [&](const PlanSection& candidate) { return candidate.kind == kind; });
+  header.header_checksum = 0;
+  std::vector<std::byte> bytes;
+  RLX_RETURN_IF_ERROR(make(page_of(header), bytes));
+  if (bytes.size() != section.size_bytes) {
+    return {RLX_INTERNAL_ERROR, "a section of " + std::to_string(bytes.size()) +
+                                    " bytes was made, announced were " +
+                                    std::to_string(section.size_bytes)};
+  }
+  section.checksum = XXH3_64bits(bytes.data(), bytes.size());
+  return to.write_at(section.offset_bytes, bytes);
 }
 
 Status open_plan_file(const std::string& path, InputFile& file, PlanHeader& header) {
@@ -100,13 +132,24 @@ Status write_with_index(const std::string& from, std::span<const std::byte> inde
 
 Status write_with_section(const std::string& from, uint32_t kind,
                           std::span<const std::byte> section, const std::string& to) {
+  const auto copy = [&](std::span<const std::byte>, std::vector<std::byte>& bytes) -> Status {
+    bytes.assign(section.begin(), section.end());
+    return {};
+  };
+  return write_with_made_section(from, kind, section.size(), copy, to);
+}
+
+Status write_with_made_section(const std::string& from, uint32_t kind, uint64_t size_bytes,
+                               const MakeSection& make, const std::string& to) {
   InputFile source;
   PlanHeader header{};
   RLX_RETURN_IF_ERROR(open_plan_file(from, source, header));
+  if (kind != kSignatureSection) drop_section(kSignatureSection, header);
   RLX_RETURN_IF_ERROR(add_section(kind, header));
   OutputFile file;
   RLX_RETURN_IF_ERROR(OutputFile::create(to, OutputUse::Result, file));
-  RLX_RETURN_IF_ERROR(write_sections(source, header, kind, section, file));
+  RLX_RETURN_IF_ERROR(copy_sections(source, header, kind, size_bytes, file));
+  RLX_RETURN_IF_ERROR(write_made(header, kind, make, file));
   RLX_RETURN_IF_ERROR(file.resize(header.file_bytes));  // sections may end in nothing
   RLX_RETURN_IF_ERROR(write_header(header, file));
   std::shared_ptr<const PlanView> view;

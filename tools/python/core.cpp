@@ -13,6 +13,7 @@
 #include "runtime/include/rlx.hpp"
 #include "tools/python/arrays.h"
 #include "tools/python/session.h"
+#include "tools/python/translate.h"
 
 namespace rlx::python {
 namespace {
@@ -26,17 +27,20 @@ nb::tuple dims_tuple(std::span<const uint64_t> dims) {
 // A plan, and the devices on which there are sessions of it: these share the weights there.
 class PlanCore {
  public:
-  static std::unique_ptr<PlanCore> from_file(const std::string& path,
-                                             const std::optional<std::string>& weights_folder,
-                                             bool check_weights) {
-    const rlx_plan_options options = make_options(weights_folder, check_weights);
+  using Text = std::optional<std::string>;
+  // public_keys and known_code: texts, which choose the policy by being there.
+  static std::unique_ptr<PlanCore> from_file(const std::string& path, const Text& weights_folder,
+                                             bool check_weights, const Text& public_keys,
+                                             const Text& known_code) {
+    const rlx_plan_options options =
+        make_options(weights_folder, check_weights, public_keys, known_code);
     const nb::gil_scoped_release released;
     return std::make_unique<PlanCore>(std::make_shared<Plan>(path, &options));
   }
-  static std::unique_ptr<PlanCore> from_bytes(const nb::bytes& bytes,
-                                              const std::optional<std::string>& weights_folder,
-                                              bool check_weights) {
-    rlx_plan_options options = make_options(weights_folder, check_weights);
+  static std::unique_ptr<PlanCore> from_bytes(const nb::bytes& bytes, const Text& weights_folder,
+                                              bool check_weights, const Text& public_keys,
+                                              const Text& known_code) {
+    rlx_plan_options options = make_options(weights_folder, check_weights, public_keys, known_code);
     options.copy_memory = 1;
     const std::span data(static_cast<const std::byte*>(bytes.data()), bytes.size());
     return std::make_unique<PlanCore>(std::make_shared<Plan>(data, &options));
@@ -105,11 +109,14 @@ class PlanCore {
   }
 
  private:
-  static rlx_plan_options make_options(const std::optional<std::string>& weights_folder,
-                                       bool check_weights) {
+  static rlx_plan_options make_options(const Text& weights_folder, bool check_weights,
+                                       const Text& public_keys, const Text& known_code) {
     auto options = init<rlx_plan_options>();
     options.weights_folder = weights_folder ? weights_folder->c_str() : nullptr;
     options.check_weights = check_weights ? 1 : 0;
+    options.public_keys = public_keys ? public_keys->c_str() : nullptr;
+    options.known_code = known_code ? known_code->c_str() : nullptr;
+    options.trust = public_keys ? RLX_TRUST_SIGNED : known_code ? RLX_TRUST_KNOWN : RLX_TRUST_ANY;
     return options;
   }
   template <class GetDim>
@@ -162,17 +169,12 @@ nb::tuple list_devices() {
 
 // Errors as rlx._errors names them, by status; a wrong element type apart.
 void translate(const std::exception_ptr& thrown, void*) {
-  const auto raise = [](nb::object type, const Error& error) {
-    const nb::object made = type(error.what(), static_cast<int>(error.status()));
-    PyErr_SetObject(made.type().ptr(), made.ptr());
-  };
   try {
     std::rethrow_exception(thrown);
   } catch (const DtypeError& error) {
-    raise(nb::module_::import_("rlx._errors").attr("DtypeError"), error);
+    raise_as(nb::module_::import_("rlx._errors").attr("DtypeError"), error);
   } catch (const Error& error) {
-    raise(nb::module_::import_("rlx._errors").attr("by_status")(static_cast<int>(error.status())),
-          error);
+    raise_by_status(error);
   }
 }
 
@@ -198,9 +200,11 @@ std::unique_ptr<SessionCore> make_session(PlanCore& plan, const std::string& dev
 void define_plan(nb::module_& module) {
   nb::class_<PlanCore>(module, "Plan")
       .def_static("from_file", &PlanCore::from_file, nb::arg("path"),
-                  nb::arg("weights_folder").none(), nb::arg("check_weights"))
+                  nb::arg("weights_folder").none(), nb::arg("check_weights"),
+                  nb::arg("public_keys").none(), nb::arg("known_code").none())
       .def_static("from_bytes", &PlanCore::from_bytes, nb::arg("data"),
-                  nb::arg("weights_folder").none(), nb::arg("check_weights"))
+                  nb::arg("weights_folder").none(), nb::arg("check_weights"),
+                  nb::arg("public_keys").none(), nb::arg("known_code").none())
       .def("close", &PlanCore::close)
       .def_prop_ro("is_open", &PlanCore::is_open)
       .def("info", &PlanCore::info)

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "compiler/emit/cuda_architecture.h"
+#include "compiler/extension/load_extension.h"
 #include "compiler/lower/offer_names.h"
 #include "compiler/passes/pass.h"
 #include "tools/request/check_text.h"
@@ -117,6 +118,7 @@ std::optional<std::string> find_misuse(const CompileRequest& request) {
 }
 
 std::optional<Module> load_request(CompileRequest& request, Diagnostics& diagnostics) {
+  built_in_extensions();
   request.options.precision = precision_of(request);
   request.options.architectures = architecture_numbers(request.architectures);
   request.import.language.cache = cache_type(request.options.precision);

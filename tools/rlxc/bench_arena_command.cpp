@@ -14,6 +14,7 @@
 #include "compiler/lower/arena.h"
 #include "compiler/lower/arena_csv.h"
 #include "runtime/base/input_file.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -93,12 +94,12 @@ int bench_csv(const BenchArguments& arguments) {
     return usage_error("--target and --dim go with a model, not with a packing problem");
   std::vector<std::byte> bytes;
   if (const Status status = read_file(arguments.source, kMaxCsvBytes, bytes); !status.ok()) {
-    std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+    tool::say_error("rlxc", status.message());
     return kExitInputRefused;
   }
   const auto parsed = parse_arena_csv({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (const std::string* fault = std::get_if<std::string>(&parsed)) {
-    std::fprintf(stderr, "rlxc: error: %s: %s\n", arguments.source.c_str(), fault->c_str());
+    tool::say_error("rlxc", arguments.source + ": " + *fault);
     return kExitInputRefused;
   }
   const ArenaCsv& problem = std::get<ArenaCsv>(parsed);
@@ -182,8 +183,11 @@ void add_bench_arena_command(CLI::App& app, Action& action) {
       ->required();
   command
       ->add_option("--capacity", arguments->capacity_bytes,
-                   "Bytes that are enough; exit code 5 where the arena takes more")
-      ->check(CLI::PositiveNumber);
+                   "What is enough; exit code 5 where the arena takes more: in bytes, or with a "
+                   "unit, as 2GiB or 500MB")
+      ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber)
+      ->type_name("BYTES");
   command->add_option("--target", arguments->targets, "Of a model: as for compiling")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -30,14 +30,17 @@ void add_inspect_command(CLI::App& app, Action& action);
 void add_verify_command(CLI::App& app, Action& action);
 void add_diff_command(CLI::App& app, Action& action);
 void add_explain_command(CLI::App& app, Action& action);
+void add_keygen_command(CLI::App& app, Action& action);
 void add_ops_command(CLI::App& app, Action& action);
 void add_quantize_command(CLI::App& app, Action& action);
 void add_reference_command(CLI::App& app, Action& action);
 void add_self_test_command(CLI::App& app, Action& action);
+void add_sign_command(CLI::App& app, Action& action);
 void add_tune_command(CLI::App& app, Action& action);
 void add_bench_arena_command(CLI::App& app, Action& action);
 void add_device_models_command(CLI::App& app, Action& action);
 void add_estimate_command(CLI::App& app, Action& action);
 void add_tokenize_command(CLI::App& app, Action& action);
+void add_check_extension_command(CLI::App& app, Action& action);
 
 }  // namespace rlx

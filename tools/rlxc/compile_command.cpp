@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // `rlxc MODEL -o PLAN`.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
@@ -14,7 +12,9 @@
 
 #include "compiler/compile.h"
 #include "compiler/import/model_files.h"
+#include "tools/describe/choice.h"
 #include "tools/embed/embed.h"
+#include "tools/program/terminal.h"
 #include "tools/request/request.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/device_models.h"
@@ -23,11 +23,6 @@
 
 namespace rlx {
 namespace {
-
-constexpr std::array kPrecisions = {
-    std::pair("f32", Precision::F32), std::pair("tf32", Precision::Tf32),
-    std::pair("f16", Precision::F16), std::pair("bf16", Precision::Bf16),
-    std::pair("mixed", Precision::Mixed)};
 
 struct CompileArguments {
   std::string model;
@@ -187,7 +182,7 @@ bool write_plan(Module module, const CompileArguments& arguments, const CompileO
 }
 
 int compile(const CompileArguments& arguments) {
-  Progress progress(!arguments.quiet && isatty(STDERR_FILENO) != 0);
+  Progress progress(!arguments.quiet && tool::is_on_terminal());
   std::vector<PhaseTime> times;
   CompileRequest request{.model = arguments.model,
                          .kept = arguments.kept,
@@ -213,7 +208,8 @@ int compile(const CompileArguments& arguments) {
   };
   CompileSummary summary;
   progress.show("import");
-  std::optional<Module> module = load_request(request, diagnostics);
+  std::optional<Module> module;
+  if (load_extensions(arguments.import, diagnostics)) module = load_request(request, diagnostics);
   times.insert(times.begin(), {.name = "import", .seconds = seconds_since(start)});
   const bool good =
       module && apply_training(*module, training, diagnostics) &&
@@ -264,15 +260,16 @@ void add_compile_command(CLI::App& app, Action& action) {
   app.add_option("-O", arguments->optimisation, "0: as written, 1: clean-ups, 2: everything")
       ->check(CLI::Range(0, 2))
       ->capture_default_str();
-  app.add_option(
-         "--precision", arguments->precision,
-         "Type of f32 tensors between inputs and outputs; tf32: f32 whose products round their "
-         "operands to tf32; mixed: f32 but for what products multiply with weights of fewer bits, "
-         "and for a language model's caches (f16)")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Precision>(kPrecisions.begin(), kPrecisions.end()),
-          CLI::ignore_case))
-      ->default_str("f32, of a language model mixed");
+  const tool::Choices<Precision> precisions = {{"f32", Precision::F32},
+                                               {"tf32", Precision::Tf32},
+                                               {"f16", Precision::F16},
+                                               {"bf16", Precision::Bf16},
+                                               {"mixed", Precision::Mixed}};
+  tool::add_choice(
+      app, "--precision", arguments->precision, precisions,
+      "Type of f32 tensors between inputs and outputs; f32, of a language model mixed, unless "
+      "given. tf32: f32 whose products round their operands to tf32; mixed: f32 but for what "
+      "products multiply with weights of fewer bits, and for a language model's caches (f16)");
   app.add_option("-j,--jobs", arguments->jobs, "Threads; 0: one per core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();

@@ -33,6 +33,7 @@ void add_convert_command(CLI::App& app, Action& action) {
       const auto import = parse_model_options(arguments->import);
       if (!import) return kExitUsage;
       Diagnostics diagnostics;
+      if (!load_extensions(arguments->import, diagnostics)) return report(diagnostics);
       const std::optional<std::string> graph =
           convert_graph(arguments->input, arguments->output, diagnostics, *import);
       const int code = report(diagnostics);

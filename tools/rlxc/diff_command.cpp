@@ -7,6 +7,7 @@
 #include <string>
 
 #include "tools/inspect/diff.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 
 namespace rlx {
@@ -24,7 +25,7 @@ struct DiffArguments {
 };
 
 int refuse(const Status& status) {
-  std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+  tool::say_error("rlxc", status.message());
   return status.code() == RLX_OUT_OF_HOST_MEMORY ? kExitResources : kExitInputRefused;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -73,7 +74,7 @@ Status read_argument(const std::string& argument, const Graph& graph, Arrays& ar
 }  // namespace
 
 int refuse(const std::string& message) {
-  std::fprintf(stderr, "rlxc: error: %s\n", message.c_str());
+  tool::say_error("rlxc", message);
   return kExitInputRefused;
 }
 

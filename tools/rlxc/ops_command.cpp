@@ -10,8 +10,11 @@
 
 #include "compiler/import/onnx/onnx_reader.h"
 #include "compiler/ops/conformance_record.h"
+#include "compiler/ops/extension/extension.h"
 #include "compiler/ops/op_def.h"
+#include "compiler/ops/registered_ops.h"
 #include "tools/rlxc/commands.h"
+#include "tools/rlxc/report.h"
 
 namespace rlx {
 namespace {
@@ -109,11 +112,22 @@ void print_conformance(std::string_view op) {
               runs.c_str());
 }
 
+// The compiler's own, then registered extensions.
+std::vector<const OpDef*> known_ops() {
+  std::vector<const OpDef*> ops(all_ops().begin(), all_ops().end());
+  const std::vector<const OpDef*> extensions = registered_ops();
+  ops.insert(ops.end(), extensions.begin(), extensions.end());
+  return ops;
+}
+
 void print_text() {
-  for (const OpDef* op : all_ops()) {
+  for (const OpDef* op : known_ops()) {
     std::printf("%.*s\n", static_cast<int>(op->signature.size()), op->signature.data());
     std::printf("    inputs %s, outputs %s\n", arity_text(op->inputs).c_str(),
                 arity_text(op->outputs).c_str());
+    const Extension* extension = find_extension(op->name);
+    if (extension != nullptr && !extension->summary.empty())
+      std::printf("    %s\n", extension->summary.c_str());
     print_conformance(op->name);
     for (const AttrSpec& spec : op->attrs) {
       std::printf("    %.*s: %s\n", static_cast<int>(spec.name.size()), spec.name.data(),
@@ -231,7 +245,7 @@ void print_markdown() {
 
 void print_json() {
   Json ops = Json::array();
-  for (const OpDef* op : all_ops()) {
+  for (const OpDef* op : known_ops()) {
     Json attributes = Json::array();
     for (const AttrSpec& spec : op->attrs) attributes.push_back(attribute_json(spec));
     ops.push_back({{"name", op->name},
@@ -250,6 +264,7 @@ void print_json() {
 void add_ops_command(CLI::App& app, Action& action) {
   const auto json = std::make_shared<bool>(false);
   const auto markdown = std::make_shared<bool>(false);
+  const auto extensions = std::make_shared<ImportArguments>();
   CLI::App* command = app.add_subcommand(
       "ops", "List the operators with their attributes, and what their tests found");
   command->add_flag("--json", *json, "As JSON");
@@ -259,8 +274,16 @@ void add_ops_command(CLI::App& app, Action& action) {
       ->excludes("--json");
   const auto onnx = std::make_shared<bool>(false);
   command->add_flag("--onnx", *onnx, "The operators of ONNX that are read")->excludes("--json");
-  command->callback([json, markdown, onnx, &action] {
-    action = [json, markdown, onnx] {
+  command
+      ->add_option("--extension", extensions->extensions,
+                   "Folder with extension.json, whose ops are listed too; may be repeated")
+      ->type_name("DIR")
+      ->allow_extra_args(false)
+      ->excludes("--markdown");
+  command->callback([json, markdown, onnx, extensions, &action] {
+    action = [json, markdown, onnx, extensions] {
+      Diagnostics diagnostics;
+      if (!load_extensions(*extensions, diagnostics)) return report(diagnostics);
       if (*onnx && *markdown)
         print_onnx_markdown();
       else if (*onnx)

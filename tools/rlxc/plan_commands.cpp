@@ -16,6 +16,7 @@
 #include "runtime/plan/plan_view.h"
 #include "tools/inspect/html.h"
 #include "tools/inspect/inspect.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -29,6 +30,7 @@ struct InspectArguments {
   bool kernels = false;
   bool sizes = false;
   bool why = false;
+  bool known = false;
   bool json = false;
   std::string svg;
   std::string graph;
@@ -39,7 +41,7 @@ struct InspectArguments {
 };
 
 int report_status(const Status& status) {
-  std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+  tool::say_error("rlxc", status.message());
   return status.code() == RLX_OUT_OF_HOST_MEMORY ? kExitResources : kExitInputRefused;
 }
 
@@ -150,6 +152,10 @@ int inspect(const InspectArguments& arguments) {
   if (const Status status = PlanView::open_file(arguments.plan, {}, plan); !status.ok()) {
     return report_status(status);
   }
+  if (arguments.known) {
+    std::fputs(known_code_text(*plan).c_str(), stdout);
+    return kExitOk;
+  }
   if (arguments.dims.empty()) return show(*plan, *plan, arguments);
   const std::optional<std::vector<uint64_t>> symbols = symbols_of(*plan, arguments.dims);
   if (!symbols) return kExitUsage;
@@ -194,8 +200,11 @@ void add_inspect_command(CLI::App& app, Action& action) {
                   "Each kernel's code: architectures, registers, shared memory");
   views->add_flag("--sizes", arguments->sizes, "Every byte of the file");
   views->add_flag("--why", arguments->why, "Passes, and why each kernel was chosen");
+  CLI::Option* known = views->add_flag(
+      "--known", arguments->known,
+      "The digests of its code and nothing else: the list for rlxrun --trust known");
   views->require_option(0, 1);
-  command->add_flag("--json", arguments->json, "As JSON");
+  command->add_flag("--json", arguments->json, "As JSON")->excludes(known);
   command->add_option("--svg", arguments->svg, "Draw the arena of an entry to this file");
   command->add_option("--graph", arguments->graph,
                       "Draw an entry's steps and what they hand on to this file, as SVG");

@@ -46,6 +46,7 @@ int reference(const ReferenceArguments& arguments) {
   const auto import = parse_model_options(arguments.import);
   if (!import) return kExitUsage;
   Diagnostics diagnostics;
+  if (!load_extensions(arguments.import, diagnostics)) return report(diagnostics);
   std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
   if (!module || !keep_values(*module, arguments.kept, diagnostics) ||
       !apply_training(*module, training, diagnostics))

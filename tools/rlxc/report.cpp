@@ -9,11 +9,16 @@
 #include <cstdio>
 #include <sstream>
 
+#include "compiler/extension/load_extension.h"
 #include "schema/rounding.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 
 namespace rlx {
 namespace {
+
+// As to_string(Diagnostic) writes them.
+constexpr std::array<std::string_view, 3> kSeverities = {"note", "warning", "error"};
 
 bool is_usage(DiagCode code) {
   return code == DiagCode::BadOption || code == DiagCode::UnsupportedTarget;
@@ -22,7 +27,12 @@ bool is_usage(DiagCode code) {
 }  // namespace
 
 int report(const Diagnostics& diagnostics) {
-  std::fputs(diagnostics.text().c_str(), stderr);
+  for (const Diagnostic& diagnostic : diagnostics.all()) {
+    const std::string_view severity = kSeverities.at(static_cast<size_t>(diagnostic.severity));
+    const std::string text =
+        tool::with_severity(to_string(diagnostic) + "\n", severity, tool::wants_colour());
+    std::fputs(text.c_str(), stderr);
+  }
   int code = kExitOk;
   for (const Diagnostic& diagnostic : diagnostics.all()) {
     if (diagnostic.severity != Severity::Error) continue;
@@ -34,13 +44,13 @@ int report(const Diagnostics& diagnostics) {
 }
 
 int usage_error(const std::string& message) {
-  std::fprintf(stderr, "rlxc: error: %s\n", message.c_str());
+  tool::say_error("rlxc", message);
   return kExitUsage;
 }
 
 int report_written(const Status& status) {
   if (status.ok()) return kExitOk;
-  std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+  tool::say_error("rlxc", status.message());
   return kExitResources;
 }
 
@@ -339,6 +349,19 @@ void add_import_options(CLI::App& command, ImportArguments& arguments) {
                   "becomes an entry, decode for 1 and prefill_N for N")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command
+      .add_option("--extension", arguments.extensions,
+                  "Folder with extension.json, whose ops the model may name as namespace.op; may "
+                  "be repeated")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+}
+
+bool load_extensions(const ImportArguments& arguments, Diagnostics& diagnostics) {
+  for (const std::string& folder : arguments.extensions) {
+    if (!load_extension(folder, diagnostics)) return false;
+  }
+  return true;
 }
 
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments) {

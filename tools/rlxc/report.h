@@ -63,11 +63,15 @@ struct ImportArguments {
   std::optional<int64_t> context;
   std::vector<int64_t> chunks;
   bool auto_promote = false;
+  std::vector<std::string> extensions;  // folders
 };
-// --dim, --input-shape, --const, --state, --max-iterations, --max-count, --ctx and --chunks.
+// --dim, --input-shape, --const, --state, --max-iterations, --max-count, --ctx, --chunks and
+// --extension.
 void add_import_options(CLI::App& command, ImportArguments& arguments);
 std::optional<ImportOptions> parse_import_options(const ImportArguments& arguments);
 // The same for commands that make no plan, where a symbol has one range at most.
 std::optional<ImportOptions> parse_model_options(const ImportArguments& arguments);
+// Makes the ops of --extension known; false where anything was reported.
+bool load_extensions(const ImportArguments& arguments, Diagnostics& diagnostics);
 
 }  // namespace rlx

@@ -108,6 +108,7 @@ int self_test(const SelfTestArguments& arguments) {
   const auto symbols = free_symbols(*plan, import->dims);
   if (!symbols) return kExitUsage;
   Diagnostics diagnostics;
+  if (!load_extensions(arguments.import, diagnostics)) return report(diagnostics);
   const std::optional<Module> module = load_module(arguments.model, *import, diagnostics);
   if (!module) return report(diagnostics);
   const Graph* graph = find_graph(*module, arguments.entry);

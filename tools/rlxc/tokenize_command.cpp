@@ -13,6 +13,7 @@
 #include "runtime/base/status.h"
 #include "runtime/base/text.h"
 #include "runtime/include/rlx_text.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 
@@ -144,7 +145,7 @@ Status tokenize(const TokenizeArguments& arguments) {
 int run_tokenize(const TokenizeArguments& arguments) {
   const Status status = tokenize(arguments);
   if (status.ok()) return kExitOk;
-  std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+  tool::say_error("rlxc", status.message());
   return status.code() == RLX_OUT_OF_HOST_MEMORY ? kExitResources : kExitInputRefused;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "tools/plan_file/plan_file.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxc/commands.h"
 #include "tools/rlxc/report.h"
 #include "tools/tune/tune.h"
@@ -46,7 +47,7 @@ int tune_plan(TuneArguments& arguments) {
   if (const Status status =
           tune::tune_file(arguments.plan, arguments.device, arguments.options, index, report);
       !status.ok()) {
-    std::fprintf(stderr, "rlxc: error: %s\n", status.message().c_str());
+    tool::say_error("rlxc", status.message());
     return exit_code_for(status.code());
   }
   const std::string& output = arguments.output.empty() ? arguments.plan : arguments.output;

@@ -3,8 +3,9 @@
 #include "tools/rlxrun/chat_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <string>
+
+#include "tools/describe/choice.h"
 
 namespace rlx::tool {
 namespace {
@@ -59,30 +60,24 @@ void add_sampling_flags(CLI::App& app, ChatOptions& chat) {
                  "Draw from tokens with at least this share of the largest probability")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
-  const std::map<std::string, rlx_text_order> orders = {
-      {"temperature-first", RLX_TEXT_TEMPERATURE_FIRST},
-      {"temperature-last", RLX_TEXT_TEMPERATURE_LAST}};
-  app.add_option("--sampling-order", sampling.order,
-                 "Where the temperature stands among the cuts: temperature-first (as in Hugging "
-                 "Face's, unless given) or temperature-last (as in llama.cpp)")
-      ->transform(CLI::CheckedTransformer(orders))
+  const Choices<rlx_text_order> orders = {{"temperature-first", RLX_TEXT_TEMPERATURE_FIRST},
+                                          {"temperature-last", RLX_TEXT_TEMPERATURE_LAST}};
+  add_choice(app, "--sampling-order", sampling.order, orders,
+             "Where the temperature stands among the cuts: temperature-first (as in Hugging "
+             "Face's, unless given) or temperature-last (as in llama.cpp)")
       ->group(kGroup);
 }
 
 void add_cache_flags(CLI::App& app, ChatOptions& chat) {
-  const std::map<std::string, language::Reuse> reuses = {{"exact", language::Reuse::Exact},
-                                                         {"fast", language::Reuse::Fast}};
-  app.add_option("--cache", chat.reuse,
-                 "exact, unless given: what a conversation's next turn keeps of the caches changes "
-                 "no bit of its reply; fast: the reply's own rows are kept too")
-      ->transform(CLI::CheckedTransformer(reuses))
+  const Choices<language::Reuse> reuses = {{"exact", language::Reuse::Exact},
+                                           {"fast", language::Reuse::Fast}};
+  add_choice(app, "--cache", chat.reuse, reuses,
+             "exact, unless given: what a conversation's next turn keeps of the caches changes "
+             "no bit of its reply; fast: the reply's own rows are kept too")
       ->group(kGroup);
-  const std::map<std::string, Overflow> overflows = {{"refuse", Overflow::Refuse},
-                                                     {"shift", Overflow::Shift}};
-  app.add_option(
-         "--overflow", chat.overflow,
-         "Where the context is full: refuse, unless given, or shift: forget its oldest half")
-      ->transform(CLI::CheckedTransformer(overflows))
+  const Choices<Overflow> overflows = {{"refuse", Overflow::Refuse}, {"shift", Overflow::Shift}};
+  add_choice(app, "--overflow", chat.overflow, overflows,
+             "Where the context is full: refuse, unless given, or shift: forget its oldest half")
       ->group(kGroup);
 }
 

@@ -4,6 +4,7 @@
 
 #include "runtime/base/output_file.h"
 #include "tools/plan_file/plan_file.h"
+#include "tools/program/terminal.h"
 #include "tools/rlxrun/against.h"
 #include "tools/rlxrun/chat.h"
 #include "tools/rlxrun/errors.h"
@@ -68,7 +69,7 @@ int run_rlxrun(int argc, char** argv) {
   try {
     return static_cast<int>(run_tool(parsed.options));
   } catch (const Failure& failure) {
-    std::fprintf(stderr, "rlxrun: error: %s\n", failure.what());
+    say_error("rlxrun", failure.what());
     return static_cast<int>(failure.code());
   }
 }

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+#include "runtime/base/input_file.h"
+#include "runtime/base/text.h"
 #include "tools/rlxrun/device.h"
 #include "tools/rlxrun/errors.h"
+#include "tools/rlxrun/load_progress.h"
 
 namespace rlx::tool {
 namespace {
@@ -57,10 +60,34 @@ PlanFacts facts_of(const rlx_plan* plan) {
           .io_bytes = info.io_bytes};
 }
 
+namespace {
+
+// A file that a policy names, as the library takes it.
+std::string policy_text(const std::string& path) {
+  constexpr uint64_t kMostBytes = uint64_t{1} << 28;
+  std::vector<std::byte> bytes;
+  check(read_file(path, kMostBytes, bytes));
+  std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (text.find('\0') != std::string::npos)
+    throw Failure(ExitCode::InputRefused, quoted(path) + " is no text: it holds a zero byte");
+  return text;
+}
+
+}  // namespace
+
 PlanHandle open_plan(const Options& options) {
   rlx_plan_options plan_options = RLX_INIT(rlx_plan_options);
   plan_options.check_weights = options.check_weights ? 1 : 0;
   if (!options.weights_folder.empty()) plan_options.weights_folder = options.weights_folder.c_str();
+  plan_options.trust = options.trust;
+  std::string text;
+  if (options.trust == RLX_TRUST_SIGNED) {
+    text = policy_text(options.key_path);
+    plan_options.public_keys = text.c_str();
+  } else if (options.trust == RLX_TRUST_KNOWN) {
+    text = policy_text(options.known_path);
+    plan_options.known_code = text.c_str();
+  }
   rlx_plan* opened = nullptr;
   check(rlx_plan_open_file(options.plan_path.c_str(), &plan_options, &opened));
   return PlanHandle(opened);
@@ -90,6 +117,9 @@ SessionHandle create_session(rlx_plan* plan, rlx_device* device, const Options& 
   session_options.require_tuned = options.tune == TuneMode::Locked ? 1 : 0;
   session_options.check_indices = options.check_indices.value_or(queue_depth == 1) ? 1 : 0;
   session_options.queue_depth = queue_depth;
+  const PlanFacts facts = facts_of(plan);
+  const LoadProgress progress("loading " + (facts.name.empty() ? "the plan" : facts.name) + ": " +
+                              bytes_text(facts.weights_bytes) + " of weights, kernels");
   rlx_session* session = nullptr;
   check(rlx_session_create(plan, device, &session_options, &session));
   return SessionHandle(session);

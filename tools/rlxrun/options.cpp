@@ -22,6 +22,7 @@ constexpr const char* kFooter =
     "  rlxrun model.plan --seeded --dim batch=1 --dim seq=77\n"
     "  rlxrun model.plan --inputs x.npy --against other.plan\n"
     "  rlxrun model.plan --self-test\n"
+    "  rlxrun model.plan --inputs x.npy --trust signed --key release.pem.pub\n"
     "  rlxrun chat.plan --chat \"What is the capital of France?\" -n 64";
 
 // What the flags say as text, before it is taken apart.
@@ -33,6 +34,7 @@ struct RawOptions {
   std::vector<std::string> dumps;
   std::vector<std::string> symbols;
   std::string tune;
+  std::string trust = "any";
 };
 
 TensorFile split_tensor_file(const std::string& text) {
@@ -192,6 +194,34 @@ void add_run_flags(CLI::App& app, Options& options, RawOptions& raw) {
       ->type_name("BYTE");
 }
 
+// Whose code may run.
+void add_trust_flags(CLI::App& app, Options& options, RawOptions& raw) {
+  app.add_option(
+         "--trust", raw.trust,
+         "Whose kernel code may run: any (the plan is your own), known (all of it is in the "
+         "list --known), signed (the plan is signed with --key)")
+      ->check(CLI::IsMember({"any", "known", "signed"}))
+      ->excludes("--tune")
+      ->type_name("POLICY")
+      ->capture_default_str();
+  app.add_option("--key", options.key_path,
+                 "Public keys in PEM form, as rlxc keygen writes them; one of them signed the plan")
+      ->type_name("FILE");
+  app.add_option("--known", options.known_path,
+                 "Digests of code, as rlxc inspect --known prints them")
+      ->type_name("FILE");
+}
+
+void take_trust(const RawOptions& raw, Options& options) {
+  options.trust = raw.trust == "signed"  ? RLX_TRUST_SIGNED
+                  : raw.trust == "known" ? RLX_TRUST_KNOWN
+                                         : RLX_TRUST_ANY;
+  if ((options.trust == RLX_TRUST_SIGNED) == options.key_path.empty())
+    throw CLI::ValidationError("--trust signed and --key FILE go together");
+  if ((options.trust == RLX_TRUST_KNOWN) == options.known_path.empty())
+    throw CLI::ValidationError("--trust known and --known FILE go together");
+}
+
 // Of a plain run.
 constexpr const char* kRunOnly[] = {"--expected", "--outputs",   "--repeat",     "--warmup",
                                     "--profile",  "--trace",     "--dump-after", "--dump-state",
@@ -242,6 +272,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
   RawOptions raw;
   add_data_flags(app, options, raw);
   add_run_flags(app, options, raw);
+  add_trust_flags(app, options, raw);
   add_against_flags(app, options);
   add_self_test_flags(app, options);
   add_chat_flags(app, options);
@@ -262,6 +293,7 @@ ParsedCommandLine parse_command_line(int argc, const char* const* argv) {
     for (const std::string& text : raw.expected)
       options.expected.push_back(split_tensor_file(text));
     for (const std::string& text : raw.dumps) options.dumps.push_back(split_dump(text));
+    take_trust(raw, options);
     if (!raw.tune.empty()) options.tune = raw.tune == "locked" ? TuneMode::Locked : TuneMode::Write;
   } catch (const CLI::ParseError& error) {
     parsed.exit =

@@ -95,6 +95,9 @@ struct Options {
   TuneMode tune = TuneMode::None;
   bool check_weights = false;
   std::string weights_folder;  // empty: the plan's
+  rlx_trust trust = RLX_TRUST_ANY;
+  std::string key_path;    // of public keys, for RLX_TRUST_SIGNED
+  std::string known_path;  // of digests, for RLX_TRUST_KNOWN
   std::optional<uint8_t> poison;
   bool self_test = false;
   std::string against;  // a device, a plan, a folder of arrays or "cpu-reference"; empty: none

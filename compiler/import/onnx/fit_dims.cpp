@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <map>
 #include <numeric>
+#include <utility>
 
 namespace rlx::onnx_import {
 namespace {
@@ -106,12 +108,13 @@ class Fit {
   std::optional<std::string> find() {
     if (used_.empty() || used_.size() > kMostSymbols) return std::nullopt;
     for (const int64_t divisor : kDivisors) {
-      if (const auto text = polynomial(divisor)) return text;
+      if (const auto text = polynomial(names_, bindings_, monomials(names_.size()), divisor))
+        return text;
     }
     for (size_t i = 0; i < used_.size(); ++i) {
       if (const auto text = stair(i)) return text;
     }
-    return std::nullopt;
+    return polynomial_with_steps();
   }
 
  private:
@@ -128,13 +131,15 @@ class Fit {
     return false;
   }
 
-  // values * divisor as a polynomial with integer coefficients.
-  std::optional<std::string> polynomial(int64_t divisor) const {
-    const std::vector<Exponents> terms = monomials(names_.size());
+  // values * divisor as a polynomial of these, with integer coefficients.
+  std::optional<std::string> polynomial(const std::vector<std::string>& names,
+                                        const std::vector<Binding>& bindings,
+                                        const std::vector<Exponents>& terms,
+                                        int64_t divisor) const {
     std::vector<std::vector<int64_t>> rows;
-    for (size_t i = 0; i < bindings_.size(); ++i) {
+    for (size_t i = 0; i < bindings.size(); ++i) {
       std::vector<int64_t> row;
-      for (const Exponents& term : terms) row.push_back(modulo(value_of(term, bindings_[i])));
+      for (const Exponents& term : terms) row.push_back(modulo(value_of(term, bindings[i])));
       row.push_back(modulo(Wide{values_[i]} * divisor));
       rows.push_back(std::move(row));
     }
@@ -144,27 +149,28 @@ class Fit {
       if (coefficient > kPrime / 2) coefficient -= kPrime;
       if (std::abs(coefficient) > kMostCoefficient) return std::nullopt;
     }
-    for (size_t i = 0; i < bindings_.size(); ++i) {
+    for (size_t i = 0; i < bindings.size(); ++i) {
       Wide sum = 0;
       for (size_t j = 0; j < terms.size(); ++j)
-        sum += Wide{(*solved)[j]} * value_of(terms[j], bindings_[i]);
+        sum += Wide{(*solved)[j]} * value_of(terms[j], bindings[i]);
       if (sum != Wide{values_[i]} * divisor) return std::nullopt;
     }
-    const std::string text = text_of(terms, *solved);
+    const std::string text = text_of(names, terms, *solved);
     if (divisor == 1) return text;
     return "(" + text + ") / " + std::to_string(divisor);
   }
 
-  std::string text_of(const std::vector<Exponents>& terms,
-                      const std::vector<int64_t>& coefficients) const {
+  static std::string text_of(const std::vector<std::string>& names,
+                             const std::vector<Exponents>& terms,
+                             const std::vector<int64_t>& coefficients) {
     std::string text;
     for (size_t j = 0; j < terms.size(); ++j) {
       if (coefficients[j] == 0) continue;
       const bool is_negative = coefficients[j] < 0;
       std::string term;
-      for (size_t i = 0; i < names_.size(); ++i) {
+      for (size_t i = 0; i < names.size(); ++i) {
         for (int power = 0; power < terms[j][i]; ++power)
-          term += (term.empty() ? "" : " * ") + names_[i];
+          term += (term.empty() ? "" : " * ") + names[i];
       }
       const std::string size = std::to_string(std::abs(coefficients[j]));
       if (term.empty()) {
@@ -227,6 +233,119 @@ class Fit {
     }
     if (least != most) return std::nullopt;
     return static_cast<int64_t>(least);
+  }
+
+  // What a symbol alone does to the values: where the other symbols have their first ones, with the
+  // symbol in steps of `unit`. Ascending.
+  struct Line {
+    int64_t unit = 1;
+    std::map<int64_t, int64_t> values;  // by symbol / unit
+  };
+  [[nodiscard]] Line line_along(size_t symbol) const {
+    std::map<int64_t, int64_t> values;
+    for (size_t i = 0; i < bindings_.size(); ++i) {
+      Binding moved = bindings_[i];
+      moved[symbol] = bindings_.front()[symbol];
+      if (moved == bindings_.front()) values.emplace(bindings_[i][symbol], values_[i]);
+    }
+    Line line{.unit = 0, .values = {}};
+    for (const auto& [at, value] : values) line.unit = std::gcd(line.unit, at);
+    for (const auto& [at, value] : values) line.values.emplace(at / line.unit, value);
+    return line;
+  }
+
+  // The residues at which values grow by another amount than elsewhere, if the growth from u to
+  // u + 1 follows from u modulo `period`, which some residue must show twice.
+  static std::optional<std::vector<int64_t>> jumps(const Line& line, int64_t period) {
+    std::map<int64_t, int64_t> growth;  // by residue
+    bool is_shown = false;
+    for (const auto& [at, value] : line.values) {
+      const auto next = line.values.find(at + 1);
+      if (next == line.values.end()) continue;
+      const auto [known, is_new] = growth.emplace(at % period, next->second - value);
+      if (!is_new && known->second != next->second - value) return std::nullopt;
+      is_shown = is_shown || !is_new;
+    }
+    if (!is_shown) return std::nullopt;
+    std::map<int64_t, int64_t> counts;
+    for (const auto& [residue, amount] : growth) ++counts[amount];
+    const auto usual = std::ranges::max_element(
+        counts, {}, [](const std::pair<const int64_t, int64_t>& count) { return count.second; });
+    std::vector<int64_t> residues;
+    for (const auto& [residue, amount] : growth) {
+      if (amount != usual->first) residues.push_back(residue);
+    }
+    return residues;
+  }
+
+  // floor((u + a) / b), u a symbol in its steps.
+  struct Step {
+    size_t symbol = 0;
+    int64_t unit = 1;
+    int64_t a = 0;
+    int64_t b = 1;
+    [[nodiscard]] std::string text(const std::string& name) const {
+      std::string above = unit == 1 ? name : name + " / " + std::to_string(unit);
+      if (a != 0) above = "(" + above + " + " + std::to_string(a) + ")";
+      return "(" + above + " / " + std::to_string(b) + ")";
+    }
+  };
+
+  // The steps of one symbol; none where its values have no period.
+  [[nodiscard]] std::vector<Step> steps_of(size_t symbol) const {
+    constexpr int64_t kLongestPeriod = 64;
+    constexpr size_t kMostSteps = 4;
+    const Line line = line_along(symbol);
+    for (int64_t period = 2; period <= kLongestPeriod; ++period) {
+      const auto residues = jumps(line, period);
+      if (!residues || residues->empty() || residues->size() > kMostSteps) continue;
+      std::vector<Step> steps;
+      for (const int64_t residue : *residues) {
+        steps.push_back({.symbol = symbol,
+                         .unit = line.unit,
+                         .a = (2 * period - residue - 1) % period,
+                         .b = period});
+      }
+      if (explains(line, steps)) return steps;
+    }
+    return {};
+  }
+
+  // Whether a sum of the symbol, its steps and a number is the whole line.
+  [[nodiscard]] bool explains(const Line& line, const std::vector<Step>& steps) const {
+    std::vector<std::vector<int64_t>> rows;
+    for (const auto& [at, value] : line.values) {
+      std::vector<int64_t> row{modulo(at), 1};
+      for (const Step& step : steps) row.push_back((at + step.a) / step.b);
+      row.push_back(modulo(value));
+      rows.push_back(std::move(row));
+    }
+    return rows.size() > steps.size() + 2 && solve(std::move(rows), steps.size() + 2).has_value();
+  }
+
+  // A polynomial of symbols and of their steps.
+  [[nodiscard]] std::optional<std::string> polynomial_with_steps() const {
+    constexpr size_t kMostVariables = 7;
+    std::vector<std::string> names = names_;
+    std::vector<Binding> bindings = bindings_;
+    for (size_t symbol = 0; symbol < names_.size(); ++symbol) {
+      for (const Step& step : steps_of(symbol)) {
+        names.push_back(step.text(names_[symbol]));
+        for (Binding& binding : bindings)
+          binding.push_back((binding[symbol] / step.unit + step.a) / step.b);
+      }
+    }
+    if (names.size() == names_.size() || names.size() > kMostVariables) return std::nullopt;
+    // Steps of one symbol are no independent numbers: of what is right, the terms of the lowest
+    // degree.
+    std::vector<Exponents> terms = monomials(names.size());
+    std::ranges::stable_sort(terms, {}, [](const Exponents& term) {
+      return std::accumulate(term.begin(), term.end(), 0);
+    });
+    for (const int64_t divisor : kDivisors) {
+      if (const auto text = polynomial(names, bindings, terms, divisor)) return text;
+    }
+    return std::nullopt;
   }
 
   std::span<const int64_t> values_;

@@ -7,10 +7,11 @@
 #include <bit>
 #include <random>
 #include <set>
+#include <utility>
 
-#include "compiler/import/dim_expression.h"
 #include "compiler/import/names.h"
 #include "compiler/import/onnx/fit_dims.h"
+#include "compiler/support/dim_expression.h"
 
 namespace rlx::onnx_import {
 namespace {
@@ -369,6 +370,7 @@ class OpenImporter {
       if (const auto* integer = std::get_if<int64_t>(&value)) {
         const SourceDim dim = fitted(node, name, *integer);
         if (const auto* text = std::get_if<std::string>(&dim)) value = *text;
+        if (std::holds_alternative<std::string>(dim)) expressions_.insert({&node, name});
         return;
       }
       const auto* ints = std::get_if<Ints>(&value);
@@ -383,11 +385,57 @@ class OpenImporter {
     return is_good;
   }
 
+  // Whether the expressions that were found are right where the symbol is 0, too, which none of
+  // them was made from: a model may want none of what it takes any number of.
+  bool holds_at_zero(const SourceGraph& graph, size_t symbol) const {
+    if (symbols_[symbol].values.front() != 1) return false;
+    Binding binding = first_binding();
+    binding[symbol] = 0;
+    Diagnostics errors;
+    const OnnxResult result = import_at(binding, errors);
+    if (!result.graph) return false;
+    const Sample sample = sample_of(*result.graph);
+    return sample.fixed == samples_.front().fixed &&
+           sample.numbers == written_numbers(graph, binding);
+  }
+
+  // What the expressions in the graph are at a binding.
+  std::vector<int64_t> written_numbers(const SourceGraph& graph, const Binding& binding) const {
+    const SymbolLookup lookup = [&](const std::string& name) -> std::optional<Dim> {
+      for (size_t i = 0; i < symbols_.size(); ++i) {
+        if (symbols_[i].name == name) return Dim(binding[i]);
+      }
+      return std::nullopt;
+    };
+    std::vector<int64_t> numbers;
+    const auto add = [&](const std::string& text) {
+      const auto size = evaluate_dim(text, lookup);
+      if (const auto* number = std::get_if<Dim>(&size)) numbers.push_back(number->bound());
+    };
+    visit_numbers(
+        graph, [&](const SourceNode& node, const std::string& name, const SourceAttribute& value) {
+          if (const auto* integer = std::get_if<int64_t>(&value)) numbers.push_back(*integer);
+          if (const auto* ints = std::get_if<Ints>(&value))
+            numbers.insert(numbers.end(), ints->begin(), ints->end());
+          const auto* text = std::get_if<std::string>(&value);
+          if (text != nullptr && expressions_.contains({&node, name})) add(*text);
+          const auto* dims = std::get_if<SourceDims>(&value);
+          for (size_t i = 0; dims != nullptr && i < dims->size(); ++i) {
+            if (const auto* number = std::get_if<int64_t>(&(*dims)[i])) numbers.push_back(*number);
+            if (const auto* size = std::get_if<std::string>(&(*dims)[i])) add(*size);
+          }
+        });
+    return numbers;
+  }
+
   void write_symbols(SourceGraph& graph) const {
-    for (const OpenSymbol& symbol : symbols_) {
+    std::vector<bool> may_be_zero;
+    for (size_t i = 0; i < symbols_.size(); ++i) may_be_zero.push_back(holds_at_zero(graph, i));
+    for (size_t i = 0; i < symbols_.size(); ++i) {
+      const OpenSymbol& symbol = symbols_[i];
       graph.symbols.push_back({.place = {file_, ""},
                                .name = symbol.name,
-                               .minimum = symbol.values.front() * symbol.unit,
+                               .minimum = may_be_zero[i] ? 0 : symbol.values.front() * symbol.unit,
                                .maximum = symbol.values.back() * symbol.unit,
                                .multiple_of = symbol.unit});
     }
@@ -406,6 +454,8 @@ class OpenImporter {
   std::vector<Binding> bindings_;  // at which the model imports, the first one first
   std::vector<Sample> samples_;    // one for each of them; only the first has its fixed part
   std::string difference_;         // of the last binding that did not
+  // Attributes, of one integer each, that became expressions.
+  std::set<std::pair<const SourceNode*, std::string>> expressions_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMostScale = 0x1p30;
 
-// What is resized: only axes that change, so that others cost nothing.
+// What is resized: not the axes that stay whatever the sizes of images are.
 struct Sizes {
   Ints axes;
   Floats scales;  // either these,
@@ -65,7 +65,9 @@ Sizes from_sizes(NodeReader& n, const Ints& axes, Ints sizes, const std::string&
   }
   Sizes result;
   for (size_t i = 0; i < axes.size(); ++i) {
-    if (sizes[i] == n.shape(0)[static_cast<size_t>(axes[i])]) continue;
+    // An image may have the wanted size by chance, where other bindings of its symbols have not.
+    const bool is_spatial = axes[i] >= 2;
+    if (!is_spatial && sizes[i] == n.shape(0)[static_cast<size_t>(axes[i])]) continue;
     result.axes.push_back(axes[i]);
     result.sizes.push_back(sizes[i]);
   }

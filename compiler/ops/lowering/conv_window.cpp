@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "compiler/support/required_size.h"
+
 namespace rlx {
 namespace {
 
@@ -54,11 +56,12 @@ Dim without_beyond(const Window& window, size_t d, int64_t reach, const Dim& cou
 
 Dim windows_of(const Window& window, size_t d, int64_t reach, WindowRounding rounding) {
   const int64_t stride = window.stride[d];
-  const Dim padded = window.in[d] + window.begin[d] + window.end[d];
-  if (rounding == WindowRounding::Floor) return floor_div(not_negative(padded - reach), stride) + 1;
-  // Rounded up first: a window may begin inside and reach beyond the end.
-  const Dim rounded = not_negative(padded + (stride - 1) - reach);
-  return without_beyond(window, d, reach, floor_div(rounded, stride) + 1);
+  const bool is_floor = rounding == WindowRounding::Floor;
+  // Rounded up, a window may begin inside and reach beyond the end.
+  const Dim padded = window.in[d] + window.begin[d] + window.end[d] + (is_floor ? 0 : stride - 1);
+  const Dim whole = floor_div(not_negative(padded - reach), stride) + 1;
+  const Dim count = is_floor ? whole : without_beyond(window, d, reach, whole);
+  return count.is_free() ? count : required_at_least(count, padded, reach);
 }
 
 bool set_output_size(NodeContext& ctx, Window& window, size_t d, WindowRounding rounding) {

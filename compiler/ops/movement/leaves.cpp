@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // identity, stop_gradient, state_write, shape_of, size_of (ops.md 1). Inputs, params, constants and
 // states are not nodes.
+#include <algorithm>
+
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/size_values.h"
 #include "compiler/support/check.h"
 
 namespace rlx {
@@ -73,6 +76,26 @@ bool evaluate_size_of(EvaluateContext& ctx) {
   return true;
 }
 
+// Of sizes that the run gives; the others are folded.
+bool decompose_shape_of(RewriteContext& ctx) {
+  const Shape& shape = ctx.type(ctx.input(0)).shape;
+  if (std::none_of(shape.begin(), shape.end(), [](const Dim& d) { return d.is_free(); }))
+    return true;
+  NodeBuilder::Inputs sizes;
+  for (const Dim& size : Shape(shape)) sizes.emplace_back(emit_size(ctx, size));
+  ctx.replace_output(0, sizes.size() == 1
+                            ? *sizes.front()
+                            : ctx.emit("concat", std::move(sizes), {{"axis", int64_t{0}}}));
+  return true;
+}
+
+bool decompose_size_of(RewriteContext& ctx) {
+  const Dim count = element_count(ctx.type(ctx.input(0)).shape);
+  if (!count.is_free()) return true;
+  ctx.replace_output(0, ctx.emit("reshape", {emit_size(ctx, count)}, {{"shape", Ints{}}}));
+  return true;
+}
+
 // Shapes are numbers once symbols are bound, so folding has replaced these before lowering.
 bool lower_folded(LowerContext& ctx) {
   RLX_CHECK(false, ctx.node().op + " \"" + ctx.node().name + "\" was not folded");
@@ -112,6 +135,7 @@ const OpDef kLeaves[] = {
      .attrs = {},
      .infer = infer_shape_of,
      .evaluate = evaluate_shape_of,
+     .decompose = decompose_shape_of,
      .lower = lower_folded,
      .shape_only = true},
     {.name = "size_of",
@@ -119,6 +143,7 @@ const OpDef kLeaves[] = {
      .attrs = {},
      .infer = infer_size_of,
      .evaluate = evaluate_size_of,
+     .decompose = decompose_size_of,
      .lower = lower_folded,
      .shape_only = true},
 };

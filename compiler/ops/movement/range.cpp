@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "compiler/ir/count_attribute.h"
 #include "compiler/ops/lowering/elementwise.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/region_codegen.h"
@@ -31,7 +32,7 @@ bool check_scalars(InferContext& ctx) {
 
 bool infer_ramp(InferContext& ctx) {
   if (!check_scalars(ctx)) return false;
-  ctx.set_output(0, {ctx.dtype(0), {ctx.attrs().integer("count")}});
+  ctx.set_output(0, {ctx.dtype(0), ctx.attrs().integers("count")});
   return true;
 }
 
@@ -59,7 +60,7 @@ std::string scalar_ramp(const ScalarContext& ctx) {
   const std::string& start = ctx.operand(0);
   const std::string& delta = ctx.operand(1);
   const std::string at = coordinate_name(1);
-  const bool large = ctx.attrs().integer("count") > kExactInFloat;
+  const bool large = ctx.attrs().integers("count")[0].range().most > kExactInFloat;
   switch (ctx.result_dtype()) {
     case DType::f64:
       return "rlx_fma(rlx_f64_from(" + at + "), " + delta + ", " + start + ")";
@@ -117,7 +118,7 @@ bool infer_range(InferContext& ctx) {
                     "not known",
                     "give the number as the attribute count and leave limit out");
   }
-  ctx.set_output(0, {ctx.dtype(0), {ctx.attrs().integer("count")}});
+  ctx.set_output(0, {ctx.dtype(0), ctx.attrs().integers("count")});
   return true;
 }
 
@@ -127,8 +128,9 @@ bool evaluate_range(EvaluateContext& ctx) {
 }
 
 bool decompose_range(RewriteContext& ctx) {
-  const int64_t count = ctx.type(ctx.node().outputs[0]).shape[0];
-  ctx.replace_output(0, ctx.emit("ramp", {ctx.input(0), ctx.input(2)}, {{"count", count}}));
+  const Dim& count = ctx.type(ctx.node().outputs[0]).shape[0];
+  ctx.replace_output(
+      0, ctx.emit("ramp", {ctx.input(0), ctx.input(2)}, {{"count", count_attribute(count)}}));
   return true;
 }
 
@@ -161,8 +163,8 @@ bool decompose_fill(RewriteContext& ctx) {
 // ---- eye(; n, m, k, dtype) ----
 
 bool infer_eye(InferContext& ctx) {
-  const int64_t rows = ctx.attrs().integer("n");
-  const int64_t columns = ctx.attrs().has("m") ? ctx.attrs().integer("m") : rows;
+  const Dim rows = ctx.attrs().integers("n")[0];
+  const Dim columns = ctx.attrs().has("m") ? ctx.attrs().integers("m")[0] : rows;
   const DType dtype = ctx.attrs().dtype("dtype");
   if (block_elements(dtype) != 1) {
     return ctx.fail(DiagCode::BadDtype, "blocks of " + std::string(name_of(dtype)) +

@@ -62,8 +62,7 @@ bool infer_reshape(InferContext& ctx) {
   const Dim count = element_count(from);
   if (inferred) {
     const Quotient rest = without_common_dims(from, to);
-    const bool may_be_none = known == 0 || rest.known.range().least < 1;
-    if (may_be_none || rest.count % rest.known != 0) {
+    if (rest.known.range().least < 1 || rest.count % rest.known != 0) {
       return ctx.fail(DiagCode::BadShape, "shape " + wanted + " cannot hold " + to_string(from) +
                                               ": its -1 has no whole size");
     }

@@ -5,9 +5,12 @@
 #include <cmath>
 #include <utility>
 
+#include "compiler/ir/count_attribute.h"
 #include "compiler/ops/gradient.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
+#include "compiler/ops/lowering/size_values.h"
+#include "compiler/support/required_size.h"
 #include "schema/rounding.h"
 
 namespace rlx {
@@ -107,19 +110,19 @@ std::vector<SliceView> narrow_views(NodeContext& ctx, const Shape& shape, const 
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return {};
   const Dim& size = shape[static_cast<size_t>(*axis)];
-  const int64_t written = ctx.attrs().integer("start");
-  const int64_t count = ctx.attrs().integer("len");
-  const Dim start = written < 0 ? written + size : Dim(written);
-  // At every size.
-  if (start.range().least < 0 || count > size.range().least ||
-      (size - start).range().least < count) {
-    ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements from " +
-                                     std::to_string(written) + " do not lie inside axis " +
-                                     std::to_string(*axis) + " of " + to_string(shape));
+  const Dim written = ctx.attrs().integers("start")[0];
+  const Dim count = ctx.attrs().integers("len")[0];
+  const Dim start = written < 0 ? size + written : written;
+  // Where sizes are free, a run in which they do not lie there is refused.
+  if (start < 0 || start + count > size) {
+    ctx.fail(DiagCode::BadShape, to_string(count) + " elements from " + to_string(written) +
+                                     " do not lie inside axis " + std::to_string(*axis) + " of " +
+                                     to_string(shape));
     return {};
   }
   SliceView view = whole(shape, strides);
-  take(view, static_cast<size_t>(*axis), start, count, 1);
+  const Dim taken = required_at_least(required_at_least(count, start, 0), size, start + count);
+  take(view, static_cast<size_t>(*axis), start, taken, 1);
   return {view};
 }
 
@@ -134,20 +137,31 @@ bool decompose_narrow(RewriteContext& ctx) {
   if (!has_start_input(ctx)) return true;
   const Shape& shape = ctx.type(ctx.input(0)).shape;
   const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), shape.size()).value();
-  const int64_t size = shape[static_cast<size_t>(axis)];
-  const int64_t count = ctx.attrs().integer("len");
-  const auto number = [&ctx](std::string_view stem, int64_t value) {
+  const Dim size = shape[static_cast<size_t>(axis)];
+  const Dim count = ctx.attrs().integers("len")[0];
+  const auto scalar = [&ctx](const Dim& number) {
+    return ctx.emit("reshape", {emit_size(ctx, number)}, {{"shape", Ints{}}});
+  };
+  const auto number = [&](std::string_view stem, const Dim& value) {
+    if (value.is_free()) return scalar(value);
     Tensor one = Tensor::zeros({DType::i64, {}});
-    one.integers[0] = value;
+    one.integers[0] = value.bound();
     return ctx.constant(stem, one);
   };
   const ValueId written = ctx.emit("cast", {ctx.input(1)}, {{"to", "i64"}});
   const ValueId wrapped = ctx.emit("add", {written, number("size", size)});
   const ValueId is_negative = ctx.emit("lt", {written, number("zero", 0)});
   const ValueId start = ctx.emit("where", {is_negative, wrapped, written});
-  const ValueId inside =
-      ctx.emit("clamp", {start}, {{"min", 0.0}, {"max", static_cast<double>(size - count)}});
-  const ValueId rows = ctx.emit("ramp", {inside, number("one", 1)}, {{"count", count}});
+  const Dim last = size - count;
+  ValueId inside = start;
+  if (last.is_free()) {
+    inside = ctx.emit("min", {start, scalar(last)});
+    inside = ctx.emit("max", {inside, number("zero", 0)});
+  } else {
+    inside = ctx.emit("clamp", {start}, {{"min", 0.0}, {"max", static_cast<double>(last.bound())}});
+  }
+  const ValueId rows =
+      ctx.emit("ramp", {inside, number("one", 1)}, {{"count", count_attribute(count)}});
   ctx.replace_output(0, ctx.emit("gather", {ctx.input(0), rows}, {{"axis", axis}}));
   return true;
 }
@@ -295,13 +309,13 @@ bool infer_narrow(InferContext& ctx) {
   const auto axis = ctx.axis(ctx.attrs().integer("axis"), shape.size());
   if (!axis) return false;
   Dim& size = shape[static_cast<size_t>(*axis)];
-  const int64_t count = ctx.attrs().integer("len");
+  const Dim count = ctx.attrs().integers("len")[0];
   if (count > size) {
-    return ctx.fail(DiagCode::BadShape, std::to_string(count) + " elements do not fit into axis " +
+    return ctx.fail(DiagCode::BadShape, to_string(count) + " elements do not fit into axis " +
                                             std::to_string(*axis) + " of " +
                                             to_string(ctx.shape(0)));
   }
-  size = count;
+  size = required_at_least(count, size, count);
   ctx.set_output(0, {ctx.dtype(0), std::move(shape)});
   return true;
 }
@@ -338,13 +352,13 @@ bool narrow_gradient(GradientContext& ctx) {
   const ValueId dy = ctx.gradient();
   const int64_t axis = ctx.axis(ctx.attrs().integer("axis"), x.size()).value();
   const Dim& size = x[static_cast<size_t>(axis)];
-  const int64_t length = ctx.attrs().integer("len");
+  const Dim length = ctx.attrs().integers("len")[0];
   if (ctx.has_input(1)) {
     return ctx.fail(DiagCode::UnknownOp, "a range that begins where the run says has no gradient",
                     "give the attribute start");
   }
-  int64_t start = ctx.attrs().integer("start");
-  if (start < 0) start += static_cast<int64_t>(size);
+  Dim start = ctx.attrs().integers("start")[0];
+  if (start < 0) start = size + start;
   ctx.give(0, between_zeros(ctx, dy, axis, start, size - start - length));
   return true;
 }

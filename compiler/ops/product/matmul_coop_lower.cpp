@@ -2,11 +2,20 @@
 // From a product over strided views to dispatches of matmul_coop.
 #include "compiler/ops/product/matmul_coop_lower.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "compiler/ops/product/matmul_coop_tiles.h"
 #include "compiler/ops/product/matmul_splits.h"
+#include "compiler/support/checked.h"
 #include "compiler/support/sampled_sizes.h"
 
 namespace rlx {
+namespace {
+
+constexpr uint32_t kElementBytes = 2;  // of halves
+
+}  // namespace
 
 std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
   const Product& product = fused.product;
@@ -22,15 +31,24 @@ std::string coop_refusal(const OfferContext& at, const FusedProduct& fused) {
     return "a result of " + std::string(name_of(y));
   if (product.k.is_free()) return "a depth that the run gives";
   if (product.k == 0) return "nothing to add";
-  if (!piece_axis(at, product.a, product.m, product.k) ||
-      !piece_axis(at, product.b, product.n, product.k))
-    return "operands that do not lie in whole aligned 16-byte pieces";
+  if (!pieces_of(at, product.a, product.m, product.k, kElementBytes) ||
+      !pieces_of(at, product.b, product.n, product.k, kElementBytes))
+    return "operands with neighbours along no axis";
   return {};
 }
 
 namespace {
 
 using CoopDispatch = DispatchBuilder<MatmulParams>;
+
+struct OperandPieces {
+  Pieces a;
+  Pieces b;
+};
+OperandPieces operand_pieces(const OfferContext& at, const Product& product) {
+  return {.a = pieces_of(at, product.a, product.m, product.k, kElementBytes).value(),
+          .b = pieces_of(at, product.b, product.n, product.k, kElementBytes).value()};
+}
 
 void define_choice(CoopDispatch& dispatch, const Product& product, const CoopChoice& choice) {
   dispatch.workgroup({choice.tile.threads(), 1, 1})
@@ -58,34 +76,49 @@ void define_rows(CoopDispatch& dispatch, const Product& product, const CoopProbl
 
 void define_windows(CoopDispatch& dispatch, const Product& product, const WindowLines& lines) {
   const TensorRef& x = product.a.ref;
+  const int64_t taps = lines.window.kernel[1] * lines.window.kernel[2];
   define_window(dispatch, lines.window);
   dispatch.define("RLX_WINDOWS", lines.in_pieces ? 1 : 2)
       .define("RLX_A_BY_LINE", 0)
-      .define("RLX_CHANNELS", x.shape()[1])
+      .define("RLX_CHANNELS", product.k / taps)
       .size("RLX_X_N", x.strides[0])
       .size("RLX_X_C", x.strides[1])
       .size("RLX_X_H", x.strides[2])
       .size("RLX_X_W", x.strides[3]);
+  if (lines.bundled > 1) dispatch.define("RLX_BUNDLED", lines.bundled);
+}
+
+// Of windows; filters of bundles come in pieces of one group's channels.
+OperandPieces window_pieces(const Product& product, const WindowLines& lines) {
+  constexpr int64_t kPieceElements = kWidestAccessBytes / kElementBytes;
+  const int64_t taps = lines.window.kernel[1] * lines.window.kernel[2];
+  const int64_t own_channels = product.k.bound() / taps / lines.bundled;
+  OperandPieces pieces;
+  if (lines.bundled > 1) {
+    pieces.b.bytes =
+        narrow<uint32_t>(std::gcd(kPieceElements, own_channels) * int64_t{kElementBytes});
+  }
+  return pieces;
 }
 
 std::vector<CoopProblem> coop_problems(const OfferContext& at, const Product& product) {
-  const bool a_by_line = piece_axis(at, product.a, product.m, product.k) == PieceAxis::Line;
-  const bool b_by_line = piece_axis(at, product.b, product.n, product.k) == PieceAxis::Line;
+  const OperandPieces pieces = operand_pieces(at, product);
   return at_sampled_sizes({product.m, product.n, batch_count(product)},
                           [&](const SampledSizes& sizes) {
                             return CoopProblem{.m = sizes.value(product.m),
                                                .n = sizes.value(product.n),
                                                .k = product.k,
                                                .batches = sizes.value(batch_count(product)),
-                                               .a_by_line = a_by_line,
-                                               .b_by_line = b_by_line};
+                                               .a_by_line = pieces.a.by_line(),
+                                               .b_by_line = pieces.b.by_line()};
                           });
 }
 
-// Of m lines that are windows, each of k elements, by n filters.
-std::vector<CoopProblem> window_problems(const Dim& m, int64_t n, int64_t k) {
+// Of m lines that are windows, each of k elements, by n filters; for each of `bundles`.
+std::vector<CoopProblem> window_problems(const Dim& m, int64_t n, int64_t k, int64_t bundles) {
   return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
-    return CoopProblem{.m = sizes.value(m), .n = n, .k = k};
+    return CoopProblem{
+        .m = sizes.value(m), .n = n, .k = k, .batches = bundles, .splits_depth = bundles == 1};
   });
 }
 
@@ -114,8 +147,11 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
           return coop_microseconds(problem, choice, device);
         })
         .reason(reason_of(product, "cooperative matrices: " + choice.text()));
-    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : kWidestAccessBytes,
-                  kWidestAccessBytes);
+    const OperandPieces pieces =
+        lines == nullptr ? operand_pieces(ctx, product) : window_pieces(product, *lines);
+    define_copies(dispatch, pieces.a, pieces.b);
+    bind_operands(dispatch, product, lines != nullptr && !lines->in_pieces ? 0 : pieces.a.bytes,
+                  pieces.b.bytes);
     bind_result(ctx, dispatch, product, partial);
   }
   if (partial) join_splits(ctx, product, *partial, choice.splits);
@@ -125,11 +161,15 @@ bool emit(LowerContext& ctx, const Product& product, std::span<const CoopProblem
 }  // namespace
 
 double coop_time(const OfferContext& at, const FusedProduct& fused) {
-  return choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
+  constexpr double kNarrowCopies = 2;  // operands in pieces of less than 16 bytes
+  const OperandPieces pieces = operand_pieces(at, fused.product);
+  const double time = choose_coop(coop_problems(at, fused.product), at.device()).microseconds;
+  return pieces.a.are_widest() && pieces.b.are_widest() ? time : kNarrowCopies * time;
 }
 
-double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k) {
-  return choose_coop(window_problems(m, n, k), at.device()).microseconds;
+double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k,
+                        int64_t bundles) {
+  return choose_coop(window_problems(m, n, k, bundles), at.device()).microseconds;
 }
 
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
@@ -137,7 +177,8 @@ bool emit_coop(LowerContext& ctx, const FusedProduct& fused) {
 }
 
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines) {
-  return emit(ctx, product, window_problems(product.m, product.n, product.k), &lines);
+  const int64_t bundles = element_count(product.batch).bound();
+  return emit(ctx, product, window_problems(product.m, product.n, product.k, bundles), &lines);
 }
 
 }  // namespace rlx

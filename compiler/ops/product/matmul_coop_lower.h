@@ -17,9 +17,11 @@ double coop_time(const OfferContext& at, const FusedProduct& fused);
 bool emit_coop(LowerContext& ctx, const FusedProduct& fused);
 
 // The same where product.a.ref is an image [N, C, H, W] and b [n, taps * C] is dense and aligned to
-// 16 bytes; a's strides are not read.
+// 16 bytes; a's strides are not read. Entries of a batch are bundles of groups of channels.
 bool emit_coop(LowerContext& ctx, const Product& product, const WindowLines& lines);
-// What the latter is expected to take, of m lines with k elements each by n filters.
-double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k);
+// What the latter is expected to take, of m lines with k elements each by n filters, for each
+// bundle.
+double window_coop_time(const OfferContext& at, const Dim& m, int64_t n, int64_t k,
+                        int64_t bundles);
 
 }  // namespace rlx

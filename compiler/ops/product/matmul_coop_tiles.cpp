@@ -141,7 +141,8 @@ std::optional<std::vector<CoopChoice>> tiled_at_all(std::span<const CoopProblem>
       return std::nullopt;
     }
     // The pass that joins splits counts elements in 32 bits.
-    const bool may_split = problem.m * problem.n * problem.batches < int64_t{1} << 31;
+    const bool may_split =
+        problem.splits_depth && problem.m * problem.n * problem.batches < int64_t{1} << 31;
     const int64_t steps = ceil_div(problem.k, tile.k);
     if (wanted_splits > 1 && (!may_split || wanted_splits * 2 > steps)) return std::nullopt;
     const int64_t split_steps = ceil_div(steps, wanted_splits);

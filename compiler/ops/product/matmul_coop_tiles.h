@@ -18,6 +18,7 @@ struct CoopProblem {
   // Pieces of 16 bytes lie along the lines (an m of a, an n of b), else along the depth.
   bool a_by_line = false;
   bool b_by_line = false;
+  bool splits_depth = true;  // may be divided among workgroups
 };
 
 // Lines of a and b per workgroup, the depth of a stage, and the subgroups of 32 that share them.

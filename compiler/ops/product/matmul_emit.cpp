@@ -46,6 +46,21 @@ std::string offset_line(const std::string& name, const Strides& strides) {
   return text + ";\n";
 }
 
+// The axis along which the operand lies in whole aligned pieces of so many bytes; nullopt where it
+// lies so along none.
+std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
+                                    const Dim& lines, const Dim& depth, uint32_t piece_bytes) {
+  const uint32_t bytes = element_bytes(operand.ref.dtype());
+  const auto whole = [&](const Dim& stride) { return (stride * bytes).divides_by(piece_bytes); };
+  const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
+  if (at.alignment(operand.ref) < piece_bytes || !whole_batches) return std::nullopt;
+  if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
+    return PieceAxis::Depth;
+  if ((operand.line == 1 || lines == 1) && (depth == 1 || whole(operand.depth)))
+    return PieceAxis::Line;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Dim batch_count(const Product& product) {
@@ -107,18 +122,12 @@ bool may_replace_residual(const Product& product) {
          !other_reader && element_count(residual.shape()) == element_count(product.y.shape());
 }
 
-std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
-                                    const Dim& lines, const Dim& depth) {
-  const uint32_t bytes = element_bytes(operand.ref.dtype());
-  const auto whole = [&](const Dim& stride) {
-    return (stride * bytes).divides_by(kWidestAccessBytes);
-  };
-  const bool whole_batches = std::all_of(operand.batch.begin(), operand.batch.end(), whole);
-  if (at.alignment(operand.ref) < kWidestAccessBytes || !whole_batches) return std::nullopt;
-  if ((operand.depth == 1 || depth == 1) && (lines == 1 || whole(operand.line)))
-    return PieceAxis::Depth;
-  if ((operand.line == 1 || lines == 1) && (depth == 1 || whole(operand.depth)))
-    return PieceAxis::Line;
+std::optional<Pieces> pieces_of(const OfferContext& at, const ProductOperand& operand,
+                                const Dim& lines, const Dim& depth, uint32_t least_bytes) {
+  for (uint32_t bytes = kWidestAccessBytes; bytes >= least_bytes; bytes /= 2) {
+    if (const auto axis = piece_axis(at, operand, lines, depth, bytes))
+      return Pieces{.axis = *axis, .bytes = bytes};
+  }
   return std::nullopt;
 }
 

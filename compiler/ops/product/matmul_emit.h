@@ -30,11 +30,24 @@ std::string batch_source(const Product& product);
 // True where y may take over the residual's bytes: an element is read and written by one thread.
 bool may_replace_residual(const Product& product);
 
+// How matrix units' kernels copy an operand: in whole aligned pieces along one axis.
 enum class PieceAxis : uint8_t { Depth, Line };
-// The axis along which the operand lies in whole aligned pieces; nullopt where it lies so along
-// none.
-std::optional<PieceAxis> piece_axis(const OfferContext& at, const ProductOperand& operand,
-                                    const Dim& lines, const Dim& depth);
+struct Pieces {
+  PieceAxis axis = PieceAxis::Depth;
+  uint32_t bytes = kWidestAccessBytes;
+
+  [[nodiscard]] bool by_line() const { return axis == PieceAxis::Line; }
+  [[nodiscard]] bool are_widest() const { return bytes == kWidestAccessBytes; }
+};
+// The widest pieces in which the operand lies; nullopt where those have fewer than `least_bytes`.
+std::optional<Pieces> pieces_of(const OfferContext& at, const ProductOperand& operand,
+                                const Dim& lines, const Dim& depth, uint32_t least_bytes);
+// RLX_A_COPY and RLX_B_COPY, where they are not the widest.
+template <typename Params>
+void define_copies(DispatchBuilder<Params>& dispatch, const Pieces& a, const Pieces& b) {
+  if (!a.are_widest()) dispatch.define("RLX_A_COPY", a.bytes);
+  if (!b.are_widest()) dispatch.define("RLX_B_COPY", b.bytes);
+}
 
 // Bytes that the product cannot avoid to move, and its multiplications and additions.
 Dim least_bytes(const Product& product);

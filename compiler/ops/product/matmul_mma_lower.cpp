@@ -2,6 +2,8 @@
 // From a product over strided views to one dispatch of matmul_mma.
 #include "compiler/ops/product/matmul_mma_lower.h"
 
+#include <algorithm>
+
 #include "compiler/ops/product/matmul_emit.h"
 #include "compiler/ops/product/matmul_mma_tiles.h"
 #include "compiler/ops/product/product_time.h"
@@ -14,6 +16,7 @@ namespace {
 constexpr int64_t kLeastSplitDepth = 32;
 // Operations of an activation per element; most take less.
 constexpr double kActivationOperations = 30;
+constexpr uint32_t kLeastPieceBytes = 2;  // an element
 
 bool is_float_of_mma(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
@@ -47,28 +50,35 @@ std::string mma_refusal(const OfferContext& at, const FusedProduct& fused) {
   if (product.k == 0) return "nothing to add";
   if (kind_of(at, dtype) == MmaKind::SplitF32 && product.k < kLeastSplitDepth)
     return "f32 sums of less than " + std::to_string(kLeastSplitDepth) + " products";
-  if (!piece_axis(at, product.a, product.m, product.k) ||
-      !piece_axis(at, product.b, product.n, product.k))
-    return "operands that do not lie in whole aligned 16-byte pieces";
+  if (!pieces_of(at, product.a, product.m, product.k, kLeastPieceBytes) ||
+      !pieces_of(at, product.b, product.n, product.k, kLeastPieceBytes))
+    return "operands with neighbours along no axis";
   return {};
 }
 
 double mma_time(const OfferContext& at, const FusedProduct& fused) {
-  return rate_microseconds(at.device().mma_rates, at.device(), work_of(at, fused.product));
+  const Product& product = fused.product;
+  const double time = rate_microseconds(at.device().mma_rates, at.device(), work_of(at, product));
+  const auto slowdown = [&](const ProductOperand& operand, const Dim& lines) {
+    const auto pieces = pieces_of(at, operand, lines, product.k, kLeastPieceBytes);
+    const uint32_t bytes = pieces ? pieces->bytes : kLeastPieceBytes;
+    return bytes == kWidestAccessBytes ? 1.0 : bytes > kLeastPieceBytes ? 1.5 : 3.0;
+  };
+  return time * std::max(slowdown(product.a, product.m), slowdown(product.b, product.n));
 }
 
 bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
   const Product& product = fused.product;
-  const PieceAxis a_axis = piece_axis(ctx, product.a, product.m, product.k).value();
-  const PieceAxis b_axis = piece_axis(ctx, product.b, product.n, product.k).value();
+  const Pieces a = pieces_of(ctx, product.a, product.m, product.k, kLeastPieceBytes).value();
+  const Pieces b = pieces_of(ctx, product.b, product.n, product.k, kLeastPieceBytes).value();
   const auto problem_at = [&](const SampledSizes& at) {
     return MmaProblem{.m = at.value(product.m),
                       .n = at.value(product.n),
                       .k = product.k,
                       .batches = at.value(batch_count(product)),
                       .kind = kind_of(ctx, product.a.ref.dtype()),
-                      .a_by_line = a_axis == PieceAxis::Line,
-                      .b_by_line = b_axis == PieceAxis::Line,
+                      .a_by_line = a.by_line(),
+                      .b_by_line = b.by_line(),
                       .epilogue_operations = product.activation.none() ? 0 : kActivationOperations};
   };
   const std::vector<MmaProblem> problems =
@@ -104,7 +114,8 @@ bool emit_mma(LowerContext& ctx, const FusedProduct& fused) {
         return mma_microseconds(problem, choice, device);
       })
       .reason(reason_of(product, "tensor cores: " + choice.text()));
-  bind_operands(dispatch, product, kWidestAccessBytes, kWidestAccessBytes);
+  define_copies(dispatch, a, b);
+  bind_operands(dispatch, product, a.bytes, b.bytes);
   bind_epilogue(ctx, dispatch, product);
   return true;
 }

@@ -13,6 +13,9 @@ struct WindowLines {
   // Channels are neighbours, each pixel is whole aligned pieces: of 16 bytes for matmul_coop
   // (shaders/vulkan/lib/window_lines.glsl), of four elements for matmul_lanes.
   bool in_pieces = false;
+  // More than 1 (matmul_coop): the entries of the product's batch are bundles of so many groups of
+  // channels, and b [n, k / bundled] has each filter's own group alone.
+  int64_t bundled = 1;
 };
 
 }  // namespace rlx

@@ -156,6 +156,59 @@ ValueId reduced_windows(RewriteContext& ctx, const Shape& x, const Ints& out, co
   return ctx.emit("reduce_" + kind, {windows}, {{"axes", axes}, {"keep_dims", false}});
 }
 
+// Windows of an axis whose size the run gives: as many taps as the largest has, those behind a
+// window's end absent.
+RunTable table_of(RewriteContext& ctx, size_t axis, const Dim& in, int64_t out, bool mean,
+                  DType weight) {
+  RunNumbers numbers(ctx);
+  RunTable table{.axis = axis, .out = out, .count = ceil_div(in.range().most, out) + 1};
+  const ValueId size = numbers.size(in);
+  const ValueId outs = numbers.number(out);
+  const ValueId place = numbers.column(out);
+  const ValueId before = numbers.combine("mul", place, size);
+  const ValueId begin = numbers.combine("floor_div", before, outs);
+  const ValueId after =
+      numbers.combine("add", numbers.combine("add", before, size), numbers.number(out - 1));
+  const ValueId end = numbers.combine("floor_div", after, outs);
+  const ValueId at = numbers.combine("add", begin, numbers.row(0, table.count));
+  const ValueId is_present = numbers.combine("lt", at, end);
+  const ValueId taps = ctx.emit("where", {is_present, at, numbers.number(-1)});
+  const Attributes flat{{"shape", Ints{out * table.count}}};
+  table.taps = ctx.emit("reshape", {numbers.as(DType::i32, taps)}, flat);
+  ValueId share = numbers.as(weight, numbers.combine("sub", end, begin));
+  share = mean ? ctx.emit("reciprocal", {share}) : numbers.as(weight, numbers.number(1));
+  const Attributes whole{{"shape", Ints{out, table.count}}};
+  table.weights = ctx.emit("reshape", {ctx.emit("expand", {share}, whole)}, flat);
+  return table;
+}
+
+// Axis by axis, fixed ones first.
+ValueId pooled_by_run_tables(RewriteContext& ctx, const Shape& x, const Ints& out,
+                             const std::string& kind) {
+  const DType dtype = ctx.type(ctx.input(0)).dtype;
+  const bool mean = kind == "mean";
+  const bool widens = mean || kind == "sum" || kind == "prod";
+  const DType between = widens && dtype != DType::f64 ? DType::f32 : dtype;
+  const std::string combine = mean ? "sum" : kind;
+  std::vector<AxisTaps> fixed_tables;
+  std::vector<size_t> free_axes;
+  for (size_t d = 0; d < out.size(); ++d) {
+    if (x[2 + d].is_free()) {
+      free_axes.push_back(d);
+    } else if (out[d] != x[2 + d]) {
+      fixed_tables.push_back(table_of(2 + d, x[2 + d], out[d], mean));
+    }
+  }
+  ValueId y = emit_resample(ctx, ctx.input(0), std::move(fixed_tables), combine);
+  for (size_t i = 0; i < free_axes.size(); ++i) {
+    const size_t d = free_axes[i];
+    const DType to = i + 1 == free_axes.size() ? dtype : between;
+    y = emit_resample_by(ctx, y, table_of(ctx, 2 + d, x[2 + d], out[d], mean, table_dtype(to)),
+                         combine, to);
+  }
+  return y;
+}
+
 bool decompose_adaptive_pool(RewriteContext& ctx) {
   const Shape x = ctx.type(ctx.input(0)).shape;
   const Ints out = ctx.attrs().integers("out");
@@ -177,6 +230,10 @@ bool decompose_adaptive_pool(RewriteContext& ctx) {
                               ? ctx.emit("global_pool", {ctx.input(0)}, {{"kind", kind}})
                               : ctx.emit("pool", {ctx.input(0)},
                                          {{"kind", kind}, {"kernel", kernel}, {"stride", kernel}}));
+    return true;
+  }
+  if (std::any_of(x.begin() + 2, x.end(), is_free)) {
+    ctx.replace_output(0, pooled_by_run_tables(ctx, x, out, kind));
     return true;
   }
   std::vector<AxisTaps> tables;

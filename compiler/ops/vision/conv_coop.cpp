@@ -49,8 +49,11 @@ bool is_elementwise(const Node& node) {
 // Whether the node is a convolution of several groups whose kernel writes [N, C, H, W].
 bool writes_planes(const OfferContext& at, const Graph& graph, const Node& node) {
   const auto groups = node.attributes.find("groups");
-  return node.op == "conv" && groups != node.attributes.end() &&
-         std::get<int64_t>(groups->second) > 1 && !conv_follows_channels_last(at, graph, node);
+  if (node.op != "conv" || groups == node.attributes.end() ||
+      std::get<int64_t>(groups->second) == 1 || conv_follows_channels_last(at, graph, node))
+    return false;
+  const std::optional<ConvLayouts> layouts = conv_layouts(at, graph, node);
+  return layouts && !layouts->y_channels_last;
 }
 
 // Whether a search that goes from node to node, through elementwise ones, meets planes.
@@ -123,13 +126,28 @@ std::string coop_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (!is_half(conv.x.dtype())) return "operands of " + std::string(name_of(conv.x.dtype()));
   if (std::string refusal = conv_matrix_refusal(conv); !refusal.empty()) return refusal;
   if (!counts_in_32_bits(conv.window)) return "places that it does not count";
-  return dense_refusal(at, problem);
+  return conv.groups == 1 ? dense_refusal(at, problem) : "";
+}
+
+// The product of one bundle of groups becomes a batch of all of them.
+void add_bundles(Product& product, const Convolution& conv, int64_t bundled) {
+  const Dim filters = product.n;
+  product.batch = {conv.groups / bundled};
+  product.a.batch = {conv.group_in * bundled};
+  product.b.batch = {filters * depth_of(conv)};
+  if (product.bias) product.bias->batch = {filters * product.bias->n};
+  if (product.residual) product.residual->batch = {filters};
+  product.y_lines = ProductLines{.batch = {filters}, .line = product.y.strides[0]};
+  product.note += ", groups in bundles of " + std::to_string(bundled);
 }
 
 bool emit(LowerContext& ctx, const Convolution& given) {
   const Convolution conv = of_images(given);
-  const bool in_pieces = has_channel_pieces(conv);
-  const int64_t depth = depth_of(conv);
+  const int64_t bundled = bundled_groups(conv);
+  const bool is_bundled = conv.groups > 1;
+  const bool in_pieces = is_bundled || has_channel_pieces(conv);
+  const int64_t own_depth = depth_of(conv);
+  const int64_t filters = conv.group_out * bundled;
   TensorRef y = conv.y;
   if (!takes_lines(y)) {
     y = ctx.scratch(y.type, "channels_last");
@@ -137,10 +155,10 @@ bool emit(LowerContext& ctx, const Convolution& given) {
   }
   Product product{.batch = {},
                   .m = conv.images * conv.window.out_count(),
-                  .n = conv.group_out,
-                  .k = depth,
+                  .n = filters,
+                  .k = own_depth * bundled,
                   .a = {.ref = in_pieces ? ctx.channels_last(conv.x) : conv.x},
-                  .b = {.ref = packed_filters(ctx, conv.w), .line = depth, .depth = 1},
+                  .b = {.ref = packed_filters(ctx, conv.w), .line = own_depth, .depth = 1},
                   .bias = {},
                   .residual = {},
                   .y = as_lines(y),
@@ -149,7 +167,10 @@ bool emit(LowerContext& ctx, const Convolution& given) {
                   .note = "channels last"};
   if (conv.bias) product.bias = AddedOperand{.ref = *conv.bias, .m = 0, .n = conv.bias->strides[0]};
   if (conv.residual) product.residual = added_lines(ctx.channels_last(*conv.residual));
-  if (in_pieces && conv.window.is_pointwise()) {
+  if (is_bundled) {
+    add_bundles(product, conv, bundled);
+    emit_coop(ctx, product, {.window = conv.window, .in_pieces = true, .bundled = bundled});
+  } else if (in_pieces && conv.window.is_pointwise()) {
     product.a.ref = as_lines(product.a.ref);
     product.a.line = product.a.ref.strides[0];
     product.a.depth = 1;
@@ -171,19 +192,21 @@ bool emit(LowerContext& ctx, const Convolution& given) {
 }  // namespace
 
 std::string conv_pieces_refusal(const OfferContext& at, const ConvProblem& problem) {
-  if (!has_channel_pieces(problem.conv)) return "channels that are no whole 16-byte pieces";
-  return coop_refusal(at, problem);
+  std::string refusal = coop_refusal(at, problem);
+  return refusal.empty() ? conv_groups_refusal(problem.conv) : refusal;
 }
 
 std::string conv_elements_refusal(const OfferContext& at, const ConvProblem& problem) {
+  if (problem.conv.groups != 1) return "several groups";
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
   return coop_refusal(at, problem);
 }
 
 double conv_coop_time(const OfferContext& at, const ConvProblem& problem) {
   const Convolution& conv = problem.conv;
-  return window_coop_time(at, conv.images * conv.window.out_count(), conv.group_out,
-                          depth_of(conv));
+  const int64_t bundled = bundled_groups(conv);
+  return window_coop_time(at, conv.images * conv.window.out_count(), conv.group_out * bundled,
+                          depth_of(conv) * bundled, conv.groups / bundled);
 }
 
 bool emit_conv_pieces(LowerContext& ctx, const ConvProblem& problem) {

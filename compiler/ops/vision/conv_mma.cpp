@@ -12,13 +12,17 @@
 namespace rlx {
 namespace {
 
+constexpr int64_t kStepBytes = 128;  // of a pixel's channels that a step multiplies
+
 // The kernel's forms.
 enum class Form : uint8_t { Ring, Patch };
 
 // The result of splitting k needs clusters, which count along x.
 Grid grid_of(const Convolution& conv, const ConvTiling& tiling) {
+  const int64_t bundled = bundled_groups(conv);
   const Dim groups = ceil_div(conv.images * conv.window.out_count(), tiling.tile.tile_m) *
-                     ceil_div(conv.group_out, tiling.tile.tile_n) * tiling.split;
+                     ceil_div(conv.group_out * bundled, tiling.tile.tile_n) *
+                     (conv.groups / bundled) * tiling.split;
   if (tiling.split == 1) return split_grid(groups);
   return {.x = groups};
 }
@@ -79,8 +83,6 @@ void define_problem(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext
   define_window(dispatch, conv.window);
   dispatch.size("RLX_IMAGES", conv.images)
       .define("RLX_NO_PADS", has_no_pads(conv.window) ? 1 : 0)
-      .define("RLX_CHANNELS", conv.group_in)
-      .define("RLX_FILTERS", conv.group_out)
       .define("RLX_X", std::string(name_of(conv.x.dtype())))
       .define("RLX_Y", std::string(name_of(conv.y.dtype())))
       .size("RLX_X_N", operands.x.strides[0])
@@ -132,10 +134,12 @@ void define_tile(DispatchBuilder<ConvMmaParams>& dispatch, const ConvTile& tile,
 std::vector<ConvProduct> ring_products(const OfferContext& at, const Convolution& conv) {
   const Dim m = conv.images * conv.window.out_count();
   const bool in_parts = is_in_parts(at, conv);
+  const int64_t bundled = bundled_groups(conv);
   return at_sampled_sizes({m}, [&](const SampledSizes& sizes) {
     return ConvProduct{.m = sizes.value(m),
-                       .n = conv.group_out,
-                       .k = depth_of(conv),
+                       .n = conv.group_out * bundled,
+                       .k = depth_of(conv) * bundled,
+                       .count = conv.groups / bundled,
                        .element_bytes = element_bytes(conv.x.dtype()),
                        .in_parts = in_parts,
                        .has_residual = conv.residual.has_value()};
@@ -148,8 +152,18 @@ std::optional<PatchTiling> patch_tiling(const OfferContext& at, const Convolutio
                              conv.group_out, element_bytes(conv.x.dtype()), at.device());
 }
 
+std::string bundles_text(const Convolution& conv) {
+  if (conv.groups == 1) return {};
+  return "groups in bundles of " + std::to_string(bundled_groups(conv)) + ", ";
+}
+
 void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& ctx,
                  const Convolution& conv) {
+  const int64_t bundled = bundled_groups(conv);
+  dispatch.define("RLX_CHANNELS", conv.group_in * bundled)
+      .define("RLX_FILTERS", conv.group_out * bundled);
+  if (conv.groups > 1)
+    dispatch.define("RLX_BUNDLES", conv.groups / bundled).define("RLX_BUNDLED", bundled);
   const std::vector<ConvProduct> sizes = ring_products(ctx, conv);
   const ConvTiling tiling = choose_conv_tiling(sizes, ctx.device());
   define_tile(dispatch, tiling.tile, tiling.stages, tiling.split);
@@ -160,7 +174,7 @@ void define_ring(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& c
       .estimate([largest = sizes.front(), tiling](const DeviceModel& device) {
         return conv_microseconds(largest, tiling, device);
       })
-      .reason("tensor cores, channels last: " + tiling.text());
+      .reason("tensor cores, channels last: " + bundles_text(conv) + tiling.text());
 }
 
 // As many as tiling.groups at the largest sizes, no more than there are tiles at others.
@@ -181,6 +195,8 @@ void define_patch(DispatchBuilder<ConvMmaParams>& dispatch, const LowerContext& 
                .warps_n = tiling.warps_n},
               1, 1);
   dispatch.define("RLX_PATCH", 1)
+      .define("RLX_CHANNELS", conv.group_in)
+      .define("RLX_FILTERS", conv.group_out)
       .define("RLX_PATCH_CHANNELS", tiling.patch_channels)
       .define("RLX_TILE_H", tiling.tile_h)
       .define("RLX_TILE_W", tiling.tile_w)
@@ -259,7 +275,6 @@ Convolution of_images(Convolution conv) {
 
 std::string conv_matrix_refusal(const Convolution& conv) {
   if (conv.window.rank > 2) return "images of three dims";
-  if (conv.groups != 1) return "several groups";
   if (conv.w.dtype() != conv.x.dtype()) return "operands of two dtypes";
   if (conv.group_in.is_free() || conv.group_out.is_free()) return "channels that the run gives";
   if (element_count(conv.w.shape()) == 0) return "nothing to add";
@@ -271,13 +286,37 @@ std::string conv_matrix_refusal(const Convolution& conv) {
   return largest > kRowLimit ? "more elements than it counts" : "";
 }
 
+int64_t bundled_groups(const Convolution& conv) {
+  if (conv.groups == 1) return 1;
+  const int64_t channel_bytes = conv.group_in.bound() * element_bytes(conv.w.dtype());
+  int64_t bundled = 0;
+  for (int64_t groups = 1; groups <= conv.groups; ++groups) {
+    const bool is_whole =
+        conv.groups % groups == 0 && groups * channel_bytes % kWidestAccessBytes == 0;
+    if (is_whole && (bundled == 0 || groups * channel_bytes <= kStepBytes)) bundled = groups;
+    if (bundled != 0 && groups * channel_bytes > kStepBytes) break;
+  }
+  return bundled;
+}
+
+std::string conv_groups_refusal(const Convolution& conv) {
+  constexpr int64_t kLeastCopyBytes = 4;
+  if (conv.groups == 1) {
+    return has_channel_pieces(conv) ? "" : "channels that are no whole 16-byte pieces";
+  }
+  if (conv.group_in == 1) return "filters of single channels";
+  if (bundled_groups(conv) == 0) return "groups that make no whole 16-byte pieces";
+  const bool is_copied = conv.group_in * element_bytes(conv.w.dtype()) % kLeastCopyBytes == 0;
+  return is_copied ? "" : "groups of channels that are no whole 4 bytes";
+}
+
 bool has_channel_pieces(const Convolution& conv) {
   return conv.group_in * element_bytes(conv.w.dtype()) % kWidestAccessBytes == 0;
 }
 
 std::string conv_ring_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
-  if (!has_channel_pieces(problem.conv)) return "channels that are no whole 16-byte pieces";
+  if (std::string refusal = conv_groups_refusal(problem.conv); !refusal.empty()) return refusal;
   return few_products_refusal(at, problem, conv_ring_time(at, problem));
 }
 
@@ -291,6 +330,7 @@ bool emit_conv_ring(LowerContext& ctx, const ConvProblem& problem) {
 
 std::string conv_patch_refusal(const OfferContext& at, const ConvProblem& problem) {
   if (std::string refusal = mma_refusal(problem.conv); !refusal.empty()) return refusal;
+  if (problem.conv.groups != 1) return "several groups";
   if (problem.conv.window.rank == 1) return "rows of pixels, of which a patch holds few";
   if (has_channel_pieces(problem.conv)) return "channels in whole 16-byte pieces";
   if (!patch_tiling(at, problem.conv)) return "patches that shared memory does not hold";

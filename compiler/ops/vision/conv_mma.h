@@ -12,13 +12,17 @@
 namespace rlx {
 
 // What all kernels for matrix units ask of a convolution: images of two dims or rows of pixels with
-// work enough, one group, operands of one type, sizes that they can count. Empty where it can be
-// computed so.
+// work enough, operands of one type, sizes that they can count. Empty where it can be computed so.
 std::string conv_matrix_refusal(const Convolution& conv);
 // Rows of pixels [N, C, W] as images of height 1.
 Convolution of_images(Convolution conv);
 // Channels in whole pieces of 16 bytes, which matrix units copy at once.
 bool has_channel_pieces(const Convolution& conv);
+// Groups that matrix units multiply as one bundle: as many side by side as a step has room for, in
+// whole pieces; 0 where there are none. Channels and filters are known.
+int64_t bundled_groups(const Convolution& conv);
+// Why channels in their groups are not copied in pieces; empty where they are.
+std::string conv_groups_refusal(const Convolution& conv);
 // Elements that an image, or a dim of it with its padding, may have.
 inline constexpr int64_t kRowLimit = std::numeric_limits<int32_t>::max() - (1 << 24);
 

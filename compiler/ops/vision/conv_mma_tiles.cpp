@@ -110,7 +110,8 @@ double memory_time(const ConvProduct& product, const DeviceModel& device) {
   const double outputs =
       static_cast<double>(product.m * product.n) * (product.has_residual ? 2 : 1);
   const double inputs = static_cast<double>(product.m * std::min(product.k, product.n * 4));
-  return (outputs + inputs) * product.element_bytes / device.memory_gigabytes_per_second * 1e-3;
+  return (outputs + inputs) * static_cast<double>(product.count) * product.element_bytes /
+         device.memory_gigabytes_per_second * 1e-3;
 }
 
 double estimate(const ConvProduct& product, const TileCost& cost, const ConvTiling& tiling,
@@ -225,8 +226,8 @@ std::optional<std::vector<ConvTiling>> tiled_at_all(std::span<const ConvProduct>
     const std::optional<int64_t> stages = stages_of(steps);
     if (!stages) return std::nullopt;
     ConvTiling tiling{.tile = cost.tile, .row = row, .split = split, .stages = *stages};
-    tiling.groups =
-        ceil_div(product.m, cost.tile.tile_m) * ceil_div(product.n, cost.tile.tile_n) * split;
+    tiling.groups = ceil_div(product.m, cost.tile.tile_m) * ceil_div(product.n, cost.tile.tile_n) *
+                    product.count * split;
     tiling.microseconds = estimate(product, cost, tiling, steps, device);
     tilings.push_back(tiling);
   }

@@ -12,11 +12,13 @@
 
 namespace rlx {
 
-// The implicit product [m pixels, k] x [k, n filters]; element_bytes of the factors.
+// The implicit product [m pixels, k] x [k, n filters], or several side by side that share the
+// pixels; element_bytes of the factors.
 struct ConvProduct {
   int64_t m = 0;
   int64_t n = 0;
   int64_t k = 0;
+  int64_t count = 1;
   uint32_t element_bytes = 2;
   bool in_parts = false;  // f32 factors, each of two tf32 parts
   bool has_residual = false;

@@ -3,13 +3,17 @@
 #include "compiler/ops/vision/layouts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 
+#include "compiler/ops/lowering/channels_last.h"
 #include "compiler/ops/op_def.h"
 #include "compiler/ops/op_id.h"
 #include "compiler/ops/vision/conv_offers.h"
 #include "compiler/support/free_size.h"
+#include "compiler/support/shape.h"
 
 namespace rlx {
 namespace {
@@ -65,19 +69,69 @@ class LayoutChoice {
     return elementwise || (op.any_layout && node.outputs.size() == 1) || following_.contains(id);
   }
 
-  // Whether the graph itself brings x from channels last, or takes y there.
+  // Whether the graph itself brings x from channels last, or takes y there, by transposes and
+  // reshapes.
   [[nodiscard]] bool meets_transpose(const Node& conv) const {
-    const Value& x = graph_.value(*conv.inputs[0]);
-    const auto moves = [&](NodeId id, const Ints& perm) {
-      const Node& node = graph_.node(id);
-      return node.op == OpId::transpose && node.attributes.contains("perm") &&
-             std::get<Ints>(node.attributes.at("perm")) == perm;
-    };
-    if (x.origin == ValueOrigin::Node && moves(*x.producer, {0, 3, 1, 2})) return true;
-    const std::vector<NodeId> readers = graph_.readers(conv.outputs[0]);
-    return std::any_of(readers.begin(), readers.end(), [&](NodeId reader) {
-      return moves(reader, {0, 2, 3, 1});
-    });
+    const ValueId y = conv.outputs[0];
+    const std::optional<Strides> strides = strides_of_view(*conv.inputs[0]);
+    return (strides && has_strides(*conv.inputs[0], *strides)) ||
+           is_read_densely(y, channels_last_strides(graph_.value(y).type.shape));
+  }
+
+  // The strides of what a transpose or a reshape of a value with these is; nullopt where it copies,
+  // and for other nodes.
+  [[nodiscard]] std::optional<Strides> moved(const Node& node, const Strides& strides) const {
+    const Shape& from = graph_.value(*node.inputs[0]).type.shape;
+    if (find_op(node.op)->view_kind == ViewKind::Reshape)
+      return reshape_strides(from, strides, graph_.value(node.outputs[0]).type.shape);
+    const auto perm = node.attributes.find("perm");
+    if (node.op != OpId::transpose || perm == node.attributes.end()) return std::nullopt;
+    Strides result;
+    for (const Dim& axis : std::get<Ints>(perm->second)) {
+      const auto d = static_cast<int64_t>(axis);
+      result.push_back(strides.at(static_cast<size_t>(d < 0 ? d + std::ssize(strides) : d)));
+    }
+    return result;
+  }
+
+  // Of a value that transposes and reshapes make of a dense one; nullopt for any other.
+  [[nodiscard]] std::optional<Strides> strides_of_view(ValueId id) const {
+    std::vector<NodeId> way;
+    while (graph_.value(id).origin == ValueOrigin::Node) {
+      const Node& node = graph_.node(*graph_.value(id).producer);
+      const bool moves =
+          node.op == OpId::transpose || find_op(node.op)->view_kind == ViewKind::Reshape;
+      if (!moves) break;
+      way.push_back(*graph_.value(id).producer);
+      id = *node.inputs[0];
+    }
+    if (way.empty()) return std::nullopt;
+    std::optional<Strides> strides = dense_strides(graph_.value(id).type.shape);
+    for (size_t i = way.size(); i-- > 0 && strides;) strides = moved(graph_.node(way[i]), *strides);
+    return strides;
+  }
+
+  // Whether these are the strides of the value channels last.
+  [[nodiscard]] bool has_strides(ValueId id, const Strides& strides) const {
+    const Shape& shape = graph_.value(id).type.shape;
+    if (!has_pixels(shape) || shape[1] == 1) return false;
+    const Strides wanted = channels_last_strides(shape);
+    for (size_t d = 0; d < shape.size(); ++d)
+      if (shape[d] != 1 && strides[d] != wanted[d]) return false;
+    return true;
+  }
+
+  // Whether transposes and reshapes make something dense of a value of these strides.
+  [[nodiscard]] bool is_read_densely(ValueId id, const Strides& strides) const {
+    for (const NodeId reader : graph_.readers(id)) {
+      const Node& node = graph_.node(reader);
+      const std::optional<Strides> next = moved(node, strides);
+      if (!next) continue;
+      const ValueId to = node.outputs[0];
+      const bool dense = *next == dense_strides(graph_.value(to).type.shape);
+      if (dense || is_read_densely(to, *next)) return true;
+    }
+    return false;
   }
 
   // Unless the value has its layout already, or must be dense.

@@ -8,9 +8,11 @@
 #include <numeric>
 #include <optional>
 
+#include "compiler/ir/count_attribute.h"
 #include "compiler/ops/lowering/lower_context.h"
 #include "compiler/ops/lowering/movement.h"
 #include "compiler/ops/lowering/rows.h"
+#include "compiler/ops/lowering/size_values.h"
 #include "compiler/support/check.h"
 #include "schema/rounding.h"
 
@@ -33,7 +35,7 @@ struct Resampling {
 
   [[nodiscard]] bool is_periodic() const { return !periods.empty(); }
   // Output coordinates of the k-th axis' table.
-  [[nodiscard]] int64_t places(size_t k) const { return is_periodic() ? periods[k] : sizes[k]; }
+  [[nodiscard]] const Dim& places(size_t k) const { return is_periodic() ? periods[k] : sizes[k]; }
 };
 
 Resampling read_resampling(const NodeContext& ctx) {
@@ -46,10 +48,9 @@ Resampling read_resampling(const NodeContext& ctx) {
 }
 
 // Where the table of the k-th axis begins.
-int64_t table_begin(const Resampling& resampling, size_t k) {
-  int64_t begin = 0;
-  for (size_t i = 0; i < k; ++i)
-    begin += resampling.places(i) * static_cast<int64_t>(resampling.counts[i]);
+Dim table_begin(const Resampling& resampling, size_t k) {
+  Dim begin = 0;
+  for (size_t i = 0; i < k; ++i) begin += resampling.places(i) * resampling.counts[i];
   return begin;
 }
 
@@ -83,8 +84,9 @@ bool infer_resample(InferContext& ctx) {
   TensorType y = {ctx.attrs().dtype("to"), ctx.shape(0)};
   for (size_t k = 0; k < axes->size(); ++k) {
     const auto axis = static_cast<size_t>((*axes)[k]);
-    // The taps are places of an axis of this size.
-    if (!resampling.is_periodic()) static_cast<void>(static_cast<int64_t>(y.shape[axis]));
+    // The taps are places of an axis of this size, unless they follow it.
+    const bool follows = resampling.is_periodic() || ctx.attrs().flag("of_run");
+    if (!follows) static_cast<void>(static_cast<int64_t>(y.shape[axis]));
     y.shape[axis] = resampling.sizes[k];
   }
   const bool widens = resampling.combine == "sum" || resampling.combine == "prod";
@@ -128,7 +130,8 @@ void take(Running& running, const std::string& combine, double weight, double va
 // The input coordinate of an output coordinate's tap; below 0 it is absent.
 int64_t source_of(const Resampling& resampling, size_t k, int64_t at, int64_t tap, int64_t in) {
   if (!resampling.is_periodic()) return tap;
-  const int64_t moved = at / resampling.places(k) * static_cast<int64_t>(resampling.advances[k]);
+  const int64_t moved = at / static_cast<int64_t>(resampling.places(k)) *
+                        static_cast<int64_t>(resampling.advances[k]);
   return std::clamp<int64_t>(moved + tap, 0, in - 1);
 }
 
@@ -157,8 +160,9 @@ bool evaluate_resample(EvaluateContext& ctx) {
         const auto axis = static_cast<size_t>(resampling.axes[k]);
         const int64_t place = at[axis];
         const int64_t count = resampling.counts[k];
-        const auto entry = static_cast<size_t>(table_begin(resampling, k) +
-                                               place % resampling.places(k) * count + rest % count);
+        const int64_t begin = table_begin(resampling, k);
+        const int64_t places = resampling.places(k);
+        const auto entry = static_cast<size_t>(begin + place % places * count + rest % count);
         rest /= count;
         from[axis] =
             source_of(resampling, k, place, ctx.input(1).integers[entry], x.type.shape[axis]);
@@ -184,28 +188,47 @@ bool evaluate_resample(EvaluateContext& ctx) {
 
 // ---- lower_resample ----
 
-// The output as rows along its last dim; a row lies at one place of all other dims.
+// The output as rows along one dim, whose places are the columns; a row lies at one place of all
+// other dims.
 struct ResampleRows {
-  LoopDims rows;   // operand 0: offset in x, 0 for resampled axes; operand 1: place in y
-  Dim length = 1;  // of the last dim
-  Dim step = 0;    // of x along the last dim, where that is not resampled
-  bool last_resampled = false;
+  LoopDims rows;             // operand 0: offset in x, 0 for resampled axes; operand 1: in y
+  std::vector<size_t> dims;  // of the loops
+  size_t column = 0;         // the dim of the columns
+  Dim length = 1;
+  std::optional<size_t> column_axis;  // its number among the resampled axes, where it is one
+  std::vector<size_t> outer_axes;     // the numbers of the others
 };
 
+// The dim along which y has neighbours; the last one where there is none.
+size_t column_dim(const TensorRef& y) {
+  const size_t last = y.shape().size() - 1;
+  if (y.strides[last] == 1) return last;
+  for (size_t d = 0; d < last; ++d)
+    if (y.strides[d] == 1 && y.shape()[d] != 1) return d;
+  return last;
+}
+
 ResampleRows rows_of(const TensorRef& x, const TensorRef& y, const Ints& axes) {
-  ResampleRows result;
-  const size_t rank = y.shape().size();
-  for (size_t d = 0; d < rank; ++d) {
+  ResampleRows result{.column = column_dim(y)};
+  result.length = y.shape()[result.column];
+  for (size_t d = 0; d < y.shape().size(); ++d)
+    if (d != result.column) result.dims.push_back(d);
+  // Neighbouring rows are neighbours in y.
+  std::stable_sort(result.dims.begin(), result.dims.end(), [&y](size_t a, size_t b) {
+    return std::abs(y.strides[a].bound()) > std::abs(y.strides[b].bound());
+  });
+  for (const size_t d : result.dims) {
     const bool resampled =
         std::find(axes.begin(), axes.end(), static_cast<int64_t>(d)) != axes.end();
-    if (d + 1 < rank) {
-      result.rows.push_back(
-          {.size = y.shape()[d], .strides = {resampled ? Dim(0) : x.strides[d], y.strides[d]}});
-      continue;
+    result.rows.push_back(
+        {.size = y.shape()[d], .strides = {resampled ? Dim(0) : x.strides[d], y.strides[d]}});
+  }
+  for (size_t k = 0; k < axes.size(); ++k) {
+    if (static_cast<size_t>(static_cast<int64_t>(axes[k])) == result.column) {
+      result.column_axis = k;
+    } else {
+      result.outer_axes.push_back(k);
     }
-    result.length = y.shape()[d];
-    result.step = resampled ? Dim(0) : x.strides[d];
-    result.last_resampled = resampled;
   }
   return result;
 }
@@ -214,18 +237,53 @@ bool needs_raw(const std::string& combine) {
   return combine == "copy";
 }
 
-// Columns of a row that a thread makes and stores as 16 bytes, else 1.
-int64_t store_width(const LowerContext& ctx, const TensorRef& y, const Resampling& resampling,
-                    const ResampleRows& rows) {
+// Columns that a thread takes at once.
+struct ColumnAccess {
+  int64_t width = 1;       // more: they are stored as 16 bytes
+  bool x_vectors = false;  // they are one access to x as well
+};
+
+// Whether `width` neighbouring columns are one access everywhere.
+bool has_column_vectors(const OfferContext& at, const TensorRef& ref, size_t column,
+                        int64_t width) {
+  const auto bytes = static_cast<uint32_t>(width) * element_bytes(ref.dtype());
+  bool fits = ref.strides[column] == 1 && ref.shape()[column].divides_by(width) &&
+              at.alignment(ref) >= std::min(bytes, kWidestAccessBytes);
+  for (size_t d = 0; d < ref.strides.size(); ++d)
+    fits = fits && (d == column || ref.shape()[d] == 1 || ref.strides[d].divides_by(width));
+  return fits;
+}
+
+ColumnAccess column_access(const OfferContext& at, const TensorRef& x, const TensorRef& y,
+                           const Resampling& resampling, const ResampleRows& rows) {
   constexpr int64_t kMostHeld = 32;  // taps of the columns, in registers
   const uint32_t bytes = element_bytes(y.dtype());
-  const bool packs =
-      needs_raw(resampling.combine) ? bytes == 2 || bytes == 4 : is_float(y.dtype()) && bytes <= 4;
   const int64_t width = kWidestAccessBytes / bytes;
-  const int64_t held = rows.last_resampled ? width * resampling.counts.back() : 0;
-  const bool whole =
-      packs && rows.length.divides_by(width) && ctx.alignment(y) >= kWidestAccessBytes;
-  return whole && held <= kMostHeld ? width : 1;
+  if (!has_column_vectors(at, y, rows.column, width)) return {};
+  const bool vectors = !rows.column_axis && has_column_vectors(at, x, rows.column, width);
+  if (needs_raw(resampling.combine)) {
+    if (vectors) return {.width = width, .x_vectors = true};
+    if (bytes != 2 && bytes != 4) return {};
+  } else if (!is_float(y.dtype()) || bytes > 4 || !is_float(x.dtype())) {
+    return {};
+  }
+  const int64_t held = rows.column_axis ? width * resampling.counts[*rows.column_axis] : 0;
+  if (held > kMostHeld) return {};
+  return {.width = width, .x_vectors = vectors && element_bytes(x.dtype()) <= 4};
+}
+
+// x as threads along y's neighbours read it best: as it stands, or, where they would read far
+// apart what is read all over, a copy that has neighbours where y has them.
+TensorRef neighbours_of(LowerContext& ctx, const TensorRef& x, const TensorRef& y, int64_t taps) {
+  const size_t column = column_dim(y);
+  const Dim& stride = x.strides[column];
+  const int64_t reads = element_count(y.shape()).bound() * taps;
+  if (stride == 0 || stride == 1 || x.shape()[column] == 1 ||
+      element_count(x.shape()).bound() > reads) {
+    return x;
+  }
+  if (column + 1 == x.shape().size()) return ctx.dense(x);
+  return column == 1 ? ctx.channels_last(x) : x;
 }
 
 std::string identity_text(const std::string& combine, DType dtype) {
@@ -245,59 +303,52 @@ std::string period_lines(const TensorRef& x, const Resampling& resampling,
 
 std::string tables_text(const TensorRef& x, const TensorRef& y, const Resampling& resampling,
                         const ResampleRows& rows) {
-  // The last axis of the table list, where it is the last dim, belongs to the columns.
-  const size_t outer = resampling.axes.size() - (rows.last_resampled ? 1 : 0);
   const int64_t places = element_count(y.shape()).range().most;
   std::string text = define_line("RLX_INDEX", index_type({&x, &y}, places));
   text += index_macro("RLX_X_ROW", merged(rows.rows), 0);
-  for (size_t k = 0; k < kMostAxes - 1; ++k) {
-    const std::string number = std::to_string(k);
-    LoopDims own;
-    if (k < outer) {
-      own = rows.rows;
-      for (size_t d = 0; d < own.size(); ++d) {
-        own[d].strides = {static_cast<int64_t>(d) == resampling.axes[k] ? 1 : 0, 0};
-      }
+  text += index_macro("RLX_Y_ROW", merged(rows.rows), 1);
+  text += define_line("RLX_Y_STEP", integer_text(y.strides[rows.column]));
+  const auto table_lines = [&](const std::string& suffix, std::optional<size_t> k, size_t dim) {
+    text += define_line("RLX_TAPS_" + suffix, to_string(k ? resampling.counts[*k] : Dim(1)));
+    text += define_line("RLX_TABLE_" + suffix, size_text(k ? table_begin(resampling, *k) : Dim(0)));
+    text += define_line("RLX_STEP_" + suffix, integer_text(x.strides[dim]));
+    text += period_lines(x, resampling, suffix, k);
+  };
+  for (size_t i = 0; i < kMostAxes; ++i) {
+    const std::string number = std::to_string(i);
+    if (i >= rows.outer_axes.size()) {
+      text += define_line("RLX_TAPS_" + number, "1");
+      continue;
     }
+    const size_t k = rows.outer_axes[i];
+    const auto dim = static_cast<size_t>(static_cast<int64_t>(resampling.axes[k]));
+    LoopDims own = rows.rows;
+    for (size_t d = 0; d < own.size(); ++d) own[d].strides = {rows.dims[d] == dim ? 1 : 0, 0};
     text += index_macro("RLX_PLACE_" + number, own, 0);
-    text += define_line("RLX_TAPS_" + number, to_string(k < outer ? resampling.counts[k] : 1));
-    text += define_line("RLX_TABLE_" + number,
-                        std::to_string(k < outer ? table_begin(resampling, k) : 0));
-    text += define_line(
-        "RLX_STEP_" + number,
-        integer_text(k < outer ? x.strides[static_cast<size_t>(resampling.axes[k])] : Dim(0)));
-    text += period_lines(x, resampling, number, k < outer ? std::optional(k) : std::nullopt);
+    table_lines(number, k, dim);
   }
-  const auto last = resampling.axes.size() - 1;
-  text +=
-      define_line("RLX_TAPS_LAST", to_string(rows.last_resampled ? resampling.counts[last] : 1));
-  text += define_line("RLX_TABLE_LAST",
-                      std::to_string(rows.last_resampled ? table_begin(resampling, last) : 0));
-  return text +
-         define_line("RLX_STEP_LAST",
-                     integer_text(rows.last_resampled ? x.strides.back() : rows.step)) +
-         period_lines(x, resampling, "LAST",
-                      rows.last_resampled ? std::optional(last) : std::nullopt);
+  table_lines("LAST", rows.column_axis, rows.column);
+  return text;
 }
 
 bool lower_resample(LowerContext& ctx) {
   constexpr uint32_t kThreads = 256;
-  const TensorRef x = ctx.input(0);
   const TensorRef y = ctx.output(0);
   const Resampling resampling = read_resampling(ctx);
   if (element_count(y.shape()) == 0) return true;
+  int64_t taps = 1;
+  for (const int64_t count : resampling.counts) taps *= count;
+  const TensorRef x = neighbours_of(ctx, ctx.input(0), y, taps);
   const ResampleRows rows = rows_of(x, y, resampling.axes);
-  const int64_t outer =
-      static_cast<int64_t>(resampling.axes.size()) - (rows.last_resampled ? 1 : 0);
-  const int64_t width = store_width(ctx, y, resampling, rows);
-  const int64_t held = rows.last_resampled && width * resampling.counts.back() <= 32 ? 1 : 0;
+  const auto [width, x_vectors] = column_access(ctx, x, y, resampling, rows);
+  const bool held = rows.column_axis && width * resampling.counts[*rows.column_axis] <= 32;
   const Dim row_count = loop_count(rows.rows);
   const Dim pieces = rows.length / width;
   // Neighbouring rows by one thread, which keeps its columns' taps, while that leaves enough
   // threads.
   const int64_t enough = int64_t{ctx.target().device.multiprocessors} * 2048;
   int64_t thread_rows = 1;
-  while (thread_rows < 8 && row_count.divides_by(2 * thread_rows) &&
+  while (!x_vectors && thread_rows < 8 && row_count.divides_by(2 * thread_rows) &&
          pieces * row_count / (2 * thread_rows) >= enough) {
     thread_rows *= 2;
   }
@@ -306,11 +357,13 @@ bool lower_resample(LowerContext& ctx) {
   const std::string y_type = raw ? raw_type(y.dtype()) : std::string(name_of(y.dtype()));
   const DType acc = x.dtype() == DType::f16 || x.dtype() == DType::bf16 ? DType::f32 : x.dtype();
   const Dim items = pieces * (row_count / thread_rows);
-  int64_t taps = 1;
-  for (const int64_t count : resampling.counts) taps *= count;
   std::string combine = resampling.combine;
   std::transform(combine.begin(), combine.end(), combine.begin(),
                  [](char c) { return static_cast<char>(c - 'a' + 'A'); });
+  const uint32_t x_alignment =
+      x_vectors
+          ? std::min(static_cast<uint32_t>(width) * element_bytes(x.dtype()), kWidestAccessBytes)
+          : 0;
   auto dispatch = ctx.dispatch<KernelId::resize>();
   dispatch.workgroup({kThreads, 1, 1})
       .define("RLX_X", x_type)
@@ -320,9 +373,10 @@ bool lower_resample(LowerContext& ctx) {
       .define("RLX_COMBINE", combine)
       .define("RLX_COPIES", raw ? 1 : 0)
       .define("RLX_SUMS", resampling.combine == "sum" ? 1 : 0)
-      .define("RLX_OUTER_AXES", outer)
-      .define("RLX_LAST_RESAMPLED", rows.last_resampled ? 1 : 0)
-      .define("RLX_HELD", held)
+      .define("RLX_OUTER_AXES", static_cast<int64_t>(rows.outer_axes.size()))
+      .define("RLX_LAST_RESAMPLED", rows.column_axis ? 1 : 0)
+      .define("RLX_HELD", held ? 1 : 0)
+      .define("RLX_X_VECTORS", x_vectors ? 1 : 0)
       .define("RLX_WIDTH", width)
       .define("RLX_PIECES", integer_text(pieces))
       .define("RLX_THREAD_ROWS", thread_rows)
@@ -336,10 +390,11 @@ bool lower_resample(LowerContext& ctx) {
       .grid(split_grid(ceil_div(items, kThreads)))
       .work(x.byte_range().length_bytes + byte_size(y.type), element_count(y.shape()) * taps * 2)
       .reason(std::to_string(taps) + " taps over " + std::to_string(resampling.axes.size()) +
-              " axes, " + std::to_string(width) + " columns of " + std::to_string(thread_rows) +
-              " rows per thread");
+              " axes, " + std::to_string(width) + " columns along dim " +
+              std::to_string(rows.column) + " of " + std::to_string(thread_rows) +
+              " rows per thread" + (x_vectors ? ", read at once" : ""));
   if (resampling.is_periodic()) dispatch.define("RLX_PERIODIC", 1);
-  if (element_count(x.shape()) > 0) dispatch.read(&ResizeParams::x, x);
+  if (element_count(x.shape()) > 0) dispatch.read(&ResizeParams::x, x, x_alignment);
   if (resampling.combine == "sum") dispatch.read(&ResizeParams::weights, ctx.input(2));
   return true;
 }
@@ -352,29 +407,32 @@ constexpr AttrSpec kResampleAttrs[] = {
     {.name = "combine", .type = AttrType::String, .required = true, .choices = kCombines},
     {.name = "periods", .type = AttrType::IntList, .default_text = "[]", .minimum = 1},
     {.name = "advances", .type = AttrType::IntList, .default_text = "[]", .minimum = 0},
+    // The tables are made from the sizes of the run.
+    {.name = "of_run", .type = AttrType::Bool, .default_text = "false", .consumed_by_infer = true},
     {.name = "to", .type = AttrType::DTypeName, .required = true, .consumed_by_infer = true},
 };
 
 constexpr OpDef kResampleOps[] = {
     {.name = "resample",
-     .signature =
-         "resample(x, taps, weights; axes, sizes, counts, combine, periods, advances, to) -> y",
+     .signature = "resample(x, taps, weights; axes, sizes, counts, combine, periods, advances, "
+                  "of_run=false, to) -> y",
      .inputs = {3, 3},
      .outputs = {1, 1},
      .attrs = kResampleAttrs,
      .infer = infer_resample,
      .evaluate = evaluate_resample,
      .lower = lower_resample,
-     .reads_strides = true},
+     .reads_strides = true,
+     .place_refusal = no_place_refusal,
+     .any_layout = true},
 };
 
 ValueId emit_pass(RewriteContext& ctx, ValueId x, const std::vector<AxisTaps>& tables,
                   const std::string& combine, DType to) {
   int64_t entries = 0;
   for (const AxisTaps& table : tables) entries += static_cast<int64_t>(table.taps.size());
-  const DType weight = to == DType::f64 ? DType::f64 : DType::f32;
   Tensor taps = Tensor::zeros({DType::i32, {entries}});
-  Tensor weights = Tensor::zeros({weight, {entries}});
+  Tensor weights = Tensor::zeros({table_dtype(to), {entries}});
   Ints axes;
   Ints sizes;
   Ints counts;
@@ -450,6 +508,46 @@ ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tabl
     x = emit_pass(ctx, x, {tables[k]}, combine, last ? type.dtype : between);
   }
   return x;
+}
+
+DType table_dtype(DType result) {
+  return result == DType::f64 ? DType::f64 : DType::f32;
+}
+
+ValueId emit_resample_by(RewriteContext& ctx, ValueId x, const RunTable& table,
+                         const std::string& combine, DType to) {
+  return ctx.emit("resample", {x, table.taps, table.weights},
+                  {{"axes", Ints{static_cast<int64_t>(table.axis)}},
+                   {"sizes", Ints{table.out}},
+                   {"counts", Ints{table.count}},
+                   {"combine", combine},
+                   {"of_run", true},
+                   {"to", std::string(name_of(to))}});
+}
+
+ValueId RunNumbers::column(const Dim& count) {
+  const auto scalar = [this](int64_t number) {
+    Tensor one = Tensor::zeros({DType::i64, {}});
+    one.integers[0] = number;
+    return ctx_->constant("number", one);
+  };
+  const ValueId line =
+      ctx_->emit("ramp", {scalar(0), scalar(1)}, {{"count", count_attribute(count)}});
+  return ctx_->emit("reshape", {line}, {{"shape", Ints{count, 1}}});
+}
+
+ValueId RunNumbers::row(int64_t first, int64_t count) {
+  Tensor numbers = Tensor::zeros({DType::i64, {1, count}});
+  std::iota(numbers.integers.begin(), numbers.integers.end(), first);
+  return ctx_->constant("row", numbers);
+}
+
+ValueId RunNumbers::size(const Dim& size) {
+  return emit_size(*ctx_, size);
+}
+
+ValueId RunNumbers::as(DType dtype, ValueId x) {
+  return ctx_->emit("cast", {x}, {{"to", std::string(name_of(dtype))}});
 }
 
 std::span<const OpDef> resample_ops() {

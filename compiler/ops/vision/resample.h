@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler/ops/op_def.h"
@@ -33,5 +34,38 @@ bool is_identity(const AxisTaps& table, const Dim& in);
 // sums are f32 (f64 of f64). The result has x's dtype.
 ValueId emit_resample(RewriteContext& ctx, ValueId x, std::vector<AxisTaps> tables,
                       const std::string& combine);
+
+// A table that the run makes, of sizes that it gives: [out * count], taps i32 with -1 for absent
+// ones, weights of table_dtype() of the result.
+struct RunTable {
+  size_t axis = 0;
+  Dim out = 0;
+  int64_t count = 1;
+  ValueId taps{};
+  ValueId weights{};
+};
+
+DType table_dtype(DType result);
+
+// One resample node along the table's axis. "copy" and the extremes read no weights: taps then.
+ValueId emit_resample_by(RewriteContext& ctx, ValueId x, const RunTable& table,
+                         const std::string& combine, DType to);
+
+// Integers on the device, i64, for such tables.
+class RunNumbers {
+ public:
+  explicit RunNumbers(RewriteContext& ctx) : ctx_(&ctx) {}
+  // 0, 1, .. as [count, 1].
+  ValueId column(const Dim& count);
+  // first, first + 1, .. as [1, count].
+  ValueId row(int64_t first, int64_t count);
+  ValueId size(const Dim& size);  // [1]
+  ValueId number(int64_t number) { return size(number); }
+  ValueId combine(std::string_view op, ValueId a, ValueId b) { return ctx_->emit(op, {a, b}); }
+  ValueId as(DType dtype, ValueId x);
+
+ private:
+  RewriteContext* ctx_;
+};
 
 }  // namespace rlx

@@ -449,20 +449,177 @@ bool is_free(const AxisSizes& axis) {
   return axis.in.is_free() || axis.out.is_free();
 }
 
+// ---- tables that the run makes ----
+
+// Taps and weights of an axis whose sizes the run gives, computed as the tables are: coordinates
+// are quotients of integers.
+class RunTables {
+ public:
+  RunTables(RewriteContext& ctx, const AxisSizes& axis, DType weight)
+      : ctx_(ctx), numbers_(ctx), axis_(axis), weight_(weight), mode_(ctx.attrs().text("mode")) {}
+
+  RunTable make() {
+    const ValueId above = numerator();
+    split(above, denominator_);
+    if (mode_ == "nearest") return table(1, nearest(), std::nullopt);
+    const bool is_cubic = mode_ == "cubic";
+    const int64_t count = is_cubic ? 4 : 2;
+    const ValueId at = numbers_.combine("add", whole_, numbers_.row(is_cubic ? -1 : 0, count));
+    ValueId weights = is_cubic ? cubic_weights() : joined({left_, fraction_});
+    if (drops_outside(ctx_)) weights = inside_weights(at, weights);
+    return table(count, at, weights);
+  }
+
+ private:
+  ValueId size(const Dim& size) { return numbers_.size(size); }
+  ValueId combine(std::string_view op, ValueId a, ValueId b) { return numbers_.combine(op, a, b); }
+  ValueId times(ValueId x, int64_t factor) { return combine("mul", x, numbers_.number(factor)); }
+
+  // Of all output coordinates, [out, 1]; its denominator in denominator_.
+  ValueId numerator() {
+    const std::string coord = ctx_.attrs().text("coord");
+    const ValueId at = numbers_.column(axis_.out);
+    if (coord == "align_corners") {
+      denominator_ = size(max(axis_.out - 1, 1));
+      return combine("mul", at, combine("sub", size(axis_.in), numbers_.number(1)));
+    }
+    // A free size scaled by another factor was refused.
+    const bool is_scaled = axis_.scale.has_value();
+    const Ratio scale = ratio_of_scale(axis_.scale.value_or(1)).value_or(Ratio{});
+    const ValueId in = is_scaled ? numbers_.number(scale.in) : size(axis_.in);
+    const ValueId out = is_scaled ? numbers_.number(scale.out) : size(axis_.out);
+    denominator_ = coord == "asymmetric" ? out : times(out, 2);
+    if (coord == "asymmetric") return combine("mul", at, in);
+    const ValueId odd = combine("add", times(at, 2), numbers_.number(1));
+    ValueId above = combine("sub", combine("mul", odd, in), out);
+    if (coord == "pytorch_half_pixel")
+      above = combine(
+          "mul", above,
+          combine("min", combine("sub", size(axis_.out), numbers_.number(1)), numbers_.number(1)));
+    if (coord == "half_pixel_symmetric" && is_scaled) {
+      above = combine("add", above, times(size(axis_.in), scale.out));
+      above = combine("sub", above, times(size(axis_.out), scale.in));
+    }
+    return above;
+  }
+
+  void split(ValueId above, ValueId below) {
+    whole_ = combine("floor_div", above, below);
+    rest_ = combine("sub", above, combine("mul", whole_, below));
+    const ValueId parts = numbers_.as(weight_, below);
+    fraction_ = combine("div", numbers_.as(weight_, rest_), parts);
+    left_ = combine("div", numbers_.as(weight_, combine("sub", below, rest_)), parts);
+  }
+
+  ValueId nearest() {
+    const std::string mode = ctx_.attrs().text("nearest_mode");
+    if (mode == "floor") return whole_;
+    const bool is_ceil = mode == "ceil";
+    const ValueId twice = times(rest_, 2);
+    const ValueId goes_on =
+        is_ceil ? combine("gt", rest_, numbers_.number(0))
+                : combine(mode == "round_prefer_ceil" ? "ge" : "gt", twice, denominator_);
+    return combine("add", whole_, numbers_.as(DType::i64, goes_on));
+  }
+
+  ValueId joined(std::initializer_list<ValueId> columns) {
+    NodeBuilder::Inputs inputs;
+    for (const ValueId column : columns) inputs.emplace_back(column);
+    return ctx_.emit("concat", std::move(inputs), {{"axis", int64_t{1}}});
+  }
+
+  // As table_weight() has them.
+  ValueId cubic_weights() {
+    const double a = ctx_.attrs().real("cubic_a");
+    const auto affine = [&](ValueId x, double mul, double add) {
+      return ctx_.emit("affine", {x}, {{"mul", mul}, {"add", add}});
+    };
+    const auto inner = [&](ValueId near, ValueId far) {
+      const ValueId square = combine("mul", far, far);
+      const ValueId sum = combine("add", affine(far, 1, 1), affine(square, -(a + 2), 0));
+      return combine("mul", near, sum);
+    };
+    const auto outer = [&](ValueId near, ValueId far) {
+      return combine("mul", affine(far, a, 0), combine("mul", near, near));
+    };
+    return joined({outer(left_, fraction_), inner(left_, fraction_), inner(fraction_, left_),
+                   outer(fraction_, left_)});
+  }
+
+  ValueId clamped(ValueId at) {
+    const ValueId last = combine("sub", size(axis_.in), numbers_.number(1));
+    return combine("max", combine("min", at, last), numbers_.number(0));
+  }
+
+  // What is outside weighs nothing, and the rest as much as all.
+  ValueId inside_weights(ValueId at, ValueId weights) {
+    const ValueId is_inside = combine("eq", at, clamped(at));
+    const ValueId kept = combine("mul", weights, numbers_.as(weight_, is_inside));
+    const ValueId sum = ctx_.emit("reduce_sum", {kept}, {{"axes", Ints{1}}, {"keep_dims", true}});
+    return combine("div", kept, sum);
+  }
+
+  RunTable table(int64_t count, ValueId at, std::optional<ValueId> weights) {
+    const Attributes flat{{"shape", Ints{axis_.out * count}}};
+    RunTable made{.axis = axis_.axis, .out = axis_.out, .count = count};
+    made.taps = ctx_.emit("reshape", {numbers_.as(DType::i32, clamped(at))}, flat);
+    made.weights = weights ? ctx_.emit("reshape", {*weights}, flat)
+                           : ctx_.emit("expand", {numbers_.as(weight_, numbers_.number(1))}, flat);
+    return made;
+  }
+
+  RewriteContext& ctx_;
+  RunNumbers numbers_;
+  AxisSizes axis_;
+  DType weight_;
+  std::string mode_;
+  ValueId denominator_{};
+  ValueId whole_{};
+  ValueId rest_{};
+  ValueId fraction_{};
+  ValueId left_{};
+};
+
+// Whether one period of coordinates says all of the axis.
+bool has_period(const NodeContext& ctx, const AxisSizes& axis) {
+  const std::optional<Ratio> ratio = ratio_of(axis);
+  return ratio && goes_by_ratio(ctx, axis, *ratio);
+}
+
+// Coordinates are those of the axis itself, as far as the sizes show.
+bool is_identity(const AxisSizes& axis) {
+  return axis.in == axis.out && (!axis.scale || *axis.scale == 1);
+}
+
 bool decompose_resize(RewriteContext& ctx) {
   const ValueId x = ctx.input(0);
+  const DType dtype = ctx.type(x).dtype;
   const std::optional<std::vector<AxisSizes>> axes = read_axes(ctx, ctx.type(x).shape);
   if (!axes) return false;
   std::vector<AxisTaps> fixed_tables;
   std::vector<AxisTaps> free_tables;
+  std::vector<AxisSizes> run_axes;
   for (const AxisSizes& axis : *axes) {
+    if (is_free(axis) && is_identity(axis)) continue;
+    if (is_free(axis) && !has_period(ctx, axis) && !ctx.attrs().flag("antialias")) {
+      run_axes.push_back(axis);
+      continue;
+    }
     AxisTaps table = is_free(axis) ? periodic_table(ctx, axis) : table_of(ctx, numbers_of(axis));
     if (is_identity(table, axis.in)) continue;
     (is_free(axis) ? free_tables : fixed_tables).push_back(std::move(table));
   }
   const std::string combine = ctx.attrs().text("mode") == "nearest" ? "copy" : "sum";
   const ValueId between = emit_resample(ctx, x, std::move(fixed_tables), combine);
-  ctx.replace_output(0, emit_resample(ctx, between, std::move(free_tables), combine));
+  ValueId y = emit_resample(ctx, between, std::move(free_tables), combine);
+  for (size_t i = 0; i < run_axes.size(); ++i) {
+    const bool is_last = i + 1 == run_axes.size();
+    const bool widens = combine == "sum" && !is_last && dtype != DType::f64;
+    const DType to = widens ? DType::f32 : dtype;
+    RunTables tables(ctx, run_axes[i], table_dtype(to));
+    y = emit_resample_by(ctx, y, tables.make(), combine, to);
+  }
+  ctx.replace_output(0, y);
   return true;
 }
 

@@ -219,7 +219,22 @@ double thread_bound(const OfferContext& at, const WeightedProduct& product) {
                                     .flops = static_cast<uint64_t>(flops_of(product).bound())});
 }
 
+// Multiply-adds for whose time a thread is busy with a weight and each vector behind the first:
+// fitted to a step of 8 tokens of a Llama-1B-shaped model in Q4_K_M, H100, 2026-11-26.
+constexpr double kVectorProducts = 6;
+
+double vectors_time(const OfferContext& at, const WeightedProduct& product) {
+  const double bound = thread_bound(at, product);
+  const int64_t rows = product.index ? 1 : product.m.bound();
+  if (rows == 1 || !is_block_type(product.w.dtype())) return bound;
+  const double weights = static_cast<double>(product.n) * static_cast<double>(product.k);
+  const auto flops =
+      static_cast<uint64_t>(2 * kVectorProducts * static_cast<double>(rows) * weights);
+  return std::max(bound, thread_bound_microseconds(at.device(), {.bytes = 0, .flops = flops}));
+}
+
 constexpr const char* kRoundedRefusal = "weights that are rounded first";
+constexpr const char* kNormRefusal = "rms_norm of x, which needs few vectors";
 
 std::string teams_refusal(const OfferContext&, const WeightedProduct& product) {
   if (product.rounded) return kRoundedRefusal;
@@ -279,8 +294,6 @@ bool emit_teams(LowerContext& ctx, const WeightedProduct& product) {
   return true;
 }
 
-constexpr const char* kNormRefusal = "rms_norm of x, which needs few vectors";
-
 std::string mma_refusal(const OfferContext& at, const WeightedProduct& product) {
   const DType x = product.x.dtype();
   const DType w = product.w.dtype();
@@ -319,6 +332,59 @@ bool emit_mma(LowerContext& ctx, const WeightedProduct& product) {
       .reason("tensor cores: " + std::to_string(tile.n) + " lines of w x " +
               std::to_string(tile.m) + " rows of x, " + std::to_string(tile.threads() / 32) +
               " warps")
+      .read(&WeightedMatmulParams::x, product.x, 16);
+  return true;
+}
+
+// Instructions of a thread for a weight, counted in the text for q4_k, whatever the rows are.
+constexpr double kStreamProducts = 2.4;
+// Threads of a multiprocessor for whose registers there is room.
+constexpr int64_t kStreamThreads = 512;
+
+std::string stream_refusal(const OfferContext& at, const WeightedProduct& product) {
+  if (product.rounded) return kRoundedRefusal;
+  if (product.index) return "rows of several experts";
+  if (!is_block_type(product.w.dtype())) return "weights that are no blocks";
+  if (product.x.dtype() != DType::f16) return "x of " + std::string(name_of(product.x.dtype()));
+  if (product.m.is_free() || product.m > kMostVectors)
+    return "more than " + std::to_string(kMostVectors) + " vectors";
+  if (product.k == 0) return "nothing to add";
+  if (product.norm) return kNormRefusal;
+  if (!loads_run_of_x(at, product, kRun)) return "rows of x that are no aligned 16-byte pieces";
+  const auto is_aligned = [&at](const TensorRef& w) { return at.alignment(w) >= 16; };
+  if (!is_aligned(product.w) || !std::ranges::all_of(product.more_w, is_aligned))
+    return "a matrix that begins at no multiple of 16 bytes";
+  return {};
+}
+
+double stream_time(const OfferContext& at, const WeightedProduct& product) {
+  const double weights = static_cast<double>(product.n) * static_cast<double>(product.k);
+  return thread_bound_microseconds(at.device(),
+                                   {.bytes = static_cast<uint64_t>(moved_bytes(product).bound()),
+                                    .flops = static_cast<uint64_t>(2 * kStreamProducts * weights)});
+}
+
+bool emit_stream(LowerContext& ctx, const WeightedProduct& product) {
+  const BlockStream stream =
+      choose_block_stream(size_of(product), product.w.dtype(), ctx.target().device);
+  const auto is_weight = [&ctx](const TensorRef& w) {
+    return ctx.segment_of(w) == Segment::Weights;
+  };
+  const bool early = is_weight(product.w) && std::ranges::all_of(product.more_w, is_weight);
+  auto dispatch = ctx.dispatch<KernelId::dequant_mma>();
+  define_product_sizes(ctx, dispatch, product);
+  dispatch.workgroup({stream.threads()})
+      .define("RLX_STREAMED", 1)
+      .define("RLX_M", product.m)
+      .define("RLX_WARPS", stream.warps)
+      .define("RLX_TILES", stream.tiles)
+      .define("RLX_STAGES", stream.stages)
+      .define("RLX_W_EARLY", early ? 1 : 0)
+      .define("RLX_MIN_GROUPS", std::max<int64_t>(1, kStreamThreads / stream.threads()))
+      .grid(split_grid(static_cast<uint64_t>(stream.blocks)))
+      .reason("tensor cores: " + to_string(product.m) + " rows, w read once, " +
+              std::to_string(stream.warps) + " warps share out k, " +
+              std::to_string(stream.tiles * kStreamLines) + " lines")
       .read(&WeightedMatmulParams::x, product.x, 16);
   return true;
 }
@@ -390,9 +456,16 @@ constexpr std::array kWeightedOffers = {
                            .rank = 0,
                            .estimate = Estimate::Bound,
                            .refusal = teams_refusal,
-                           .microseconds = thread_bound,
+                           .microseconds = vectors_time,
                            .emit = emit_teams,
                            .takes_free_sizes = true},
+    Offer<WeightedProduct>{.kernel = KernelId::dequant_mma,
+                           .form = "streamed",
+                           .rank = 0,
+                           .estimate = Estimate::Bound,
+                           .refusal = stream_refusal,
+                           .microseconds = stream_time,
+                           .emit = emit_stream},
     // All that takes weights which are rounded first.
     Offer<WeightedProduct>{.kernel = KernelId::dequantize,
                            .form = "then a product",
@@ -436,10 +509,17 @@ WeightedProduct product_of_types(const BlockProductTypes& types) {
           .y = dense_ref({}, {types.y, {types.m, types.gated ? types.n / 2 : types.n}})};
 }
 
-bool norm_costs_little(const OfferContext& at, WeightedProduct product) {
+bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType alone) {
   constexpr int64_t kFewBytes = int64_t{8} << 20;
+  WeightedProduct plain = product;
+  plain.x = dense_ref({}, {alone, product.x.shape()});
   product.norm = NormPrologue{};
-  if (choose(weighted_offers(), at, product).row == nullptr) return false;
+  const auto normed = choose(weighted_offers(), at, product);
+  if (normed.row == nullptr) return false;
+  const auto other = choose(weighted_offers(), at, plain);
+  if (other.row != nullptr && other.row->kernel == KernelId::dequant_mma &&
+      other.microseconds + at.device().step_microseconds < normed.microseconds)
+    return false;
   WeightedSize size = size_of(product);
   size.held = held_form(at, product);
   return choose_teams(size, at.device()).held || byte_size(product.w.type) <= kFewBytes;

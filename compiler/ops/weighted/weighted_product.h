@@ -80,8 +80,9 @@ struct BlockProductTypes {
 };
 WeightedProduct product_of_types(const BlockProductTypes& types);
 // True where a kernel takes rms_norm of x before the product, and either every group reads x once
-// or there are so few bytes of w that the norm's own step takes longer than x read again.
-bool norm_costs_little(const OfferContext& at, WeightedProduct product);
+// or there are so few bytes of w that the norm's own step takes longer than x read again. alone:
+// the type that x has where the norm stays a step, behind which matrix units may be faster by more.
+bool norm_costs_little(const OfferContext& at, WeightedProduct product, DType alone);
 
 bool has_free_sizes(const WeightedProduct& product);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 
 #include "compiler/ops/lowering/block_weights.h"
@@ -37,6 +38,28 @@ constexpr std::array kMmaTiles = {
     WeightedMmaTile{64, 64, 2, 2, 3, 1.65},
     WeightedMmaTile{64, 32, 4, 1, 3, 1.25},
 };
+
+// Of the streamed form: depths of a slice, bytes of the rings of a workgroup that leave room for
+// three stages, of shared memory in all, of a warp's factors at most and of a tile's parts;
+// workgroups of a multiprocessor.
+constexpr int64_t kSliceElements = 256;
+constexpr int64_t kRingBytes = 64 * 1024;
+constexpr int64_t kStreamSharedBytes = 99 * 1024;
+constexpr int64_t kMostFactorBytes = 2048;
+constexpr int64_t kTilePartBytes = 512;
+constexpr int64_t kMostStreamTiles = 8;
+constexpr int64_t kMostStreamWarps = 8;
+constexpr int64_t kStreamGroups = 2;
+
+// Warps whose last round of slices is the fullest; of equal ones the most.
+int64_t stream_warps(int64_t slices) {
+  if (slices <= kMostStreamWarps) return std::max<int64_t>(slices, 1);
+  int64_t best = kMostStreamWarps;
+  for (int64_t warps = kMostStreamWarps; warps > kMostStreamWarps / 2; --warps) {
+    if (ceil_div(slices, warps) * warps < ceil_div(slices, best) * best) best = warps;
+  }
+  return best;
+}
 
 VectorTeams teams_of_columns() {
   VectorTeams teams;
@@ -107,6 +130,37 @@ VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device) {
   if (size.held) teams = teams_of_held(size, *size.held, multiprocessors).value_or(teams);
   teams.blocks = ceil_div(size.n, teams.group_outputs);
   return teams;
+}
+
+BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceModel& device) {
+  const int64_t slices = ceil_div(size.k, kSliceElements);
+  BlockStream stream;
+  stream.warps = stream_warps(slices);
+  const int64_t slice_bytes = kSliceElements / block_elements(w) * block_bytes(w);
+  const int64_t line_bytes = size.k / block_elements(w) * block_bytes(w);
+  const bool aligned = line_bytes % 16 == 0 && slice_bytes % 16 == 0;
+  const int64_t chunks = aligned ? slice_bytes / 16 : (slice_bytes + 30) / 16;
+  const int64_t stage_bytes = kStreamLines * 16 * (chunks | 1);
+  stream.stages = 3 * stream.warps * stage_bytes <= kRingBytes ? 3 : 2;
+  const int64_t fixed = stream.warps * (stream.stages * stage_bytes + kMostFactorBytes);
+  const int64_t most_tiles = std::clamp<int64_t>(
+      (kStreamSharedBytes - fixed) / (stream.warps * kTilePartBytes), 1, kMostStreamTiles);
+  const int64_t tiles = ceil_div(size.n, kStreamLines);
+  // What a workgroup reads of x, in tiles of w, at the rate at which the L2 cache gives it.
+  const double x_tiles = static_cast<double>(size.m) * 2 / (kStreamLines * size.bits / 8) / 2;
+  double least = std::numeric_limits<double>::infinity();
+  for (int64_t each = 1; each <= most_tiles; ++each) {
+    const int64_t groups = ceil_div(ceil_div(tiles, each), int64_t{device.multiprocessors});
+    const auto count = static_cast<double>(groups);
+    // A workgroup begins and ends while another one of its multiprocessor reads.
+    const double cost =
+        count * (static_cast<double>(each) + x_tiles) + std::max(1.0, count / kStreamGroups);
+    if (cost >= least) continue;
+    least = cost;
+    stream.tiles = each;
+  }
+  stream.blocks = ceil_div(tiles, stream.tiles);
+  return stream;
 }
 
 double weighted_mma_microseconds(const WeightedMmaTile& tile, const WeightedSize& size,

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "compiler/dispatch/target.h"
+#include "compiler/support/dtype.h"
 
 namespace rlx {
 
@@ -39,6 +40,19 @@ struct VectorTeams {
   bool held = false;   // x stays in the registers of one team, and the group's lines pass by
 };
 VectorTeams choose_teams(const WeightedSize& size, const DeviceModel& device);
+
+// How the streamed form of dequant_mma shares the work (cuda_kernels/lib/block_stream.cuh).
+struct BlockStream {
+  int64_t warps = 1;   // that share out k, as k alone decides: a row's bits do not depend on m
+  int64_t stages = 2;  // of a warp's ring
+  int64_t tiles = 1;   // of kStreamLines lines of a workgroup
+  int64_t blocks = 0;  // workgroups
+
+  [[nodiscard]] uint32_t threads() const { return static_cast<uint32_t>(32 * warps); }
+};
+inline constexpr int64_t kStreamLines = 16;
+// Of a weight in blocks; at most eight rows.
+BlockStream choose_block_stream(const WeightedSize& size, DType w, const DeviceModel& device);
 
 // One instance of dequant_mma: lines of w and rows of x per workgroup, and the warps that share
 // them.

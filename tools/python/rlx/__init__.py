@@ -16,6 +16,7 @@ What there is; help() of each says more:
     devices()                 the devices of this machine, and missing_devices() why a kind is missing
 
     rlx.onnxruntime           InferenceSession with the names and habits of onnxruntime
+    rlx.language              LanguageModel: replies in a conversation, token by token
     rlx.torch                 compile(module, example_inputs): PyTorch modules
 
 Errors are rlx.Error, and ValueError, TypeError, OSError or MemoryError as well where Python has the word.
@@ -23,11 +24,11 @@ Errors are rlx.Error, and ValueError, TypeError, OSError or MemoryError as well 
 from ._compile import compile  # noqa: A004  the verb that users look for
 from ._core import version as _version
 from ._errors import (ArgumentError, CompileError, CompileWarning, DeviceError, Diagnostic, DtypeError, Error, FileError,
-                      IndexOutOfRange, OutOfMemory, PlanError, StateError)
+                      IndexOutOfRange, OutOfMemory, PlanError, StateError, TrustError)
 from ._runtime import (DeviceInfo, Entry, EntryInfo, Memory, Plan, Profile, Session, StepTime, Symbol, TensorInfo, devices,
                        missing_devices)
 
 __version__ = _version()
 __all__ = ["ArgumentError", "CompileError", "CompileWarning", "DeviceError", "DeviceInfo", "Diagnostic", "DtypeError", "Entry",
            "EntryInfo", "Error", "FileError", "IndexOutOfRange", "Memory", "OutOfMemory", "Plan", "PlanError", "Profile", "Session",
-           "StateError", "StepTime", "Symbol", "TensorInfo", "compile", "devices", "missing_devices"]
+           "StateError", "StepTime", "Symbol", "TensorInfo", "TrustError", "compile", "devices", "missing_devices"]

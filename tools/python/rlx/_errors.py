@@ -30,6 +30,10 @@ class PlanError(Error, ValueError):
     """Bytes that are no plan, an altered one, or one of another version."""
 
 
+class TrustError(PlanError):
+    """A sound plan that the policy refuses: a signature that is missing, wrong or of another key, or code that is in no list."""
+
+
 class DeviceError(Error, RuntimeError):
     """No such device, or one that lacks what the plan needs; its loss; a refusal by its driver."""
 
@@ -43,7 +47,7 @@ class IndexOutOfRange(Error, IndexError):
 
 
 _CLASSES = {1: ArgumentError, 2: StateError, 3: FileError, 4: PlanError, 5: PlanError, 6: DeviceError, 7: DeviceError, 8: OutOfMemory,
-            9: OutOfMemory, 10: DeviceError, 12: DeviceError, 14: IndexOutOfRange}
+            9: OutOfMemory, 10: DeviceError, 12: DeviceError, 14: IndexOutOfRange, 15: TrustError}
 
 
 def by_status(status):

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans, devices and sessions."""
 import os
+import pathlib
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
 from . import _core
-from ._errors import ArgumentError, DeviceError
+from ._errors import ArgumentError, DeviceError, FileError
 
 Array = Any  # NumPy's, or whatever speaks DLPack
 
@@ -85,6 +86,16 @@ def missing_devices() -> str:
     return _core.devices()[1]
 
 
+def _policy(path):
+    """The text of a file of keys or digests; None for None."""
+    if path is None:
+        return None
+    try:
+        return pathlib.Path(path).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(f"{os.fspath(path)!r} cannot be read: {error}") from None
+
+
 class Plan:
     """A compiled model, verified when it is opened.
 
@@ -96,16 +107,24 @@ class Plan:
     source: a path, or the bytes of a plan (which are copied). weights_folder: of the files of a plan compiled with external weights
     (default: the plan's own folder). check_weights: also check the checksum of the weights.
 
-    Raises FileError (an OSError), and PlanError (a ValueError) for what is no sound plan. Threads may share a plan.
+    Whose kernel code may run: anybody's, unless one of these is given. signed_by: a file of Ed25519 public keys in PEM form, as `rlxc
+    keygen` writes it; the plan must be signed with one of them (`rlxc sign`). known: a file of digests, as `rlxc inspect --known` prints
+    them; all code of the plan must be among them.
+
+    Raises FileError (an OSError), PlanError (a ValueError) for what is no sound plan, and of these TrustError for a sound one that may not
+    run. Threads may share a plan.
     """
 
     def __init__(self, source: Union[str, os.PathLike, bytes, bytearray, memoryview], *,
-                 weights_folder: Union[str, os.PathLike, None] = None, check_weights: bool = False):
+                 weights_folder: Union[str, os.PathLike, None] = None, check_weights: bool = False,
+                 signed_by: Union[str, os.PathLike, None] = None, known: Union[str, os.PathLike, None] = None):
+        if signed_by is not None and known is not None:
+            raise ArgumentError("signed_by and known are two policies: give one of them")
         folder = None if weights_folder is None else os.fspath(weights_folder)
         if isinstance(source, (bytes, bytearray, memoryview)):
-            self._core = _core.Plan.from_bytes(bytes(source), folder, check_weights)
+            self._core = _core.Plan.from_bytes(bytes(source), folder, check_weights, _policy(signed_by), _policy(known))
         elif isinstance(source, (str, os.PathLike)):
-            self._core = _core.Plan.from_file(os.fspath(source), folder, check_weights)
+            self._core = _core.Plan.from_file(os.fspath(source), folder, check_weights, _policy(signed_by), _policy(known))
         else:
             raise TypeError(f"a plan is opened from a path or bytes, not from {type(source).__name__}")
         info = self._core.info()

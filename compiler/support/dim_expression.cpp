@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Dims computed from symbols.
-#include "compiler/import/dim_expression.h"
+#include "compiler/support/dim_expression.h"
 
 #include <algorithm>
 #include <charconv>

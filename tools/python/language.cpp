@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// rlx._language: a language model's plan with its tokenizer and the loop of its tokens, for
+// rlx.language.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/include/rlx.hpp"
+#include "runtime/include/rlx_text.h"
+#include "tools/language/token_loop.h"
+#include "tools/python/translate.h"
+
+namespace rlx::python {
+namespace {
+
+namespace nb = nanobind;
+
+template <class Handle, void (*close)(Handle*)>
+struct Closer {
+  void operator()(Handle* handle) const { close(handle); }
+};
+using TextHandle = std::unique_ptr<rlx_text, Closer<rlx_text, rlx_text_close>>;
+using StreamHandle =
+    std::unique_ptr<rlx_text_stream, Closer<rlx_text_stream, rlx_text_stream_close>>;
+using SamplerHandle =
+    std::unique_ptr<rlx_text_sampler, Closer<rlx_text_sampler, rlx_text_sampler_close>>;
+
+void check_status(const Status& status) {
+  if (!status.ok()) throw Error(status.code(), status.message());
+}
+void check_text(rlx_status status) {
+  if (status != RLX_OK) throw Error(status, rlx_text_last_error());
+}
+
+// One thread at a time; a second one is refused.
+class Busy {
+ public:
+  explicit Busy(std::atomic_flag& flag) : flag_(flag) {
+    if (flag_.test_and_set())
+      throw Error(RLX_INVALID_STATE, "another thread is in a call of this language model");
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+  ~Busy() { flag_.clear(); }
+
+ private:
+  std::atomic_flag& flag_;
+};
+
+struct Sampling {
+  float temperature = 0;
+  uint32_t top_k = 0;
+  float top_p = 0;
+  float min_p = 0;
+  uint64_t seed = 0;
+};
+
+class LanguageCore {
+ public:
+  LanguageCore(const std::string& path, const std::string& device,
+               const std::optional<std::string>& weights_folder, bool exact)
+      : plan_(open(path, weights_folder)),
+        text_(open_text(plan_)),
+        device_(device),
+        session_(plan_, device_) {
+    language::ModelPlan model;
+    check_status(language::describe_model(plan_.get(), model));
+    info_ = init<rlx_text_info>();
+    check_text(rlx_text_get_info(text_.get(), &info_));
+    logits_.resize(model.vocabulary);
+    loop_.emplace(std::move(model), session_.get(),
+                  exact ? language::Reuse::Exact : language::Reuse::Fast);
+  }
+
+  [[nodiscard]] uint32_t context() const { return loop_->model().context_tokens; }
+  [[nodiscard]] uint32_t kept() const { return loop_->kept_tokens(); }
+
+  // Messages as (role, content).
+  [[nodiscard]] std::vector<int32_t> chat_ids(
+      const std::vector<std::pair<std::string, std::string>>& messages) const {
+    std::vector<rlx_text_message> views;
+    views.reserve(messages.size());
+    for (const auto& message : messages)
+      views.push_back({.role = message.first.c_str(),
+                       .content = message.second.data(),
+                       .content_bytes = message.second.size()});
+    auto options = init<rlx_text_chat_options>();
+    options.add_reply_start = 1;
+    options.now_unix_seconds = std::time(nullptr);
+    size_t count = 0;
+    check_text(
+        rlx_text_chat(text_.get(), views.data(), views.size(), &options, nullptr, 0, &count));
+    std::vector<int32_t> ids(count);
+    check_text(rlx_text_chat(text_.get(), views.data(), views.size(), &options, ids.data(),
+                             ids.size(), &count));
+    return ids;
+  }
+
+  [[nodiscard]] std::vector<int32_t> encode(const std::string& text) const {
+    size_t count = 0;
+    check_text(rlx_text_encode(text_.get(), text.data(), text.size(), RLX_TEXT_ADD_SPECIAL, nullptr,
+                               0, &count));
+    std::vector<int32_t> ids(count);
+    check_text(rlx_text_encode(text_.get(), text.data(), text.size(), RLX_TEXT_ADD_SPECIAL,
+                               ids.data(), ids.size(), &count));
+    return ids;
+  }
+
+  // Reads a prompt; next() then gives what follows.
+  void begin(const std::vector<int32_t>& ids, const Sampling& given) {
+    const nb::gil_scoped_release released;
+    const Busy busy(busy_);
+    auto sampling = init<rlx_text_sampling>();
+    sampling.temperature = given.temperature;
+    sampling.top_k = given.top_k;
+    sampling.top_p = given.top_p;
+    sampling.min_p = given.min_p;
+    sampling.seed = given.seed;
+    rlx_text_sampler* sampler = nullptr;
+    check_text(rlx_text_sampler_create(text_.get(), &sampling, &sampler));
+    sampler_.reset(sampler);
+    rlx_text_stream* stream = nullptr;
+    check_text(rlx_text_stream_create(text_.get(), 0, &stream));
+    stream_.reset(stream);
+    draws_ = given.temperature > 0;
+    pending_.reset();
+    check_status(loop_->read_prompt(ids));
+  }
+
+  // The next token: its id, the text that can be shown with it, and whether it ends the reply.
+  nb::tuple next() {
+    std::string text;
+    int32_t id = 0;
+    bool is_end = false;
+    {
+      const nb::gil_scoped_release released;
+      const Busy busy(busy_);
+      if (stream_ == nullptr)
+        throw Error(RLX_INVALID_STATE, "no prompt was read; begin a reply first");
+      if (pending_) check_status(loop_->feed(*pending_));
+      pending_.reset();
+      id = choose();
+      is_end = rlx_text_is_stop(text_.get(), id) != 0;
+      if (!is_end) {
+        const char* utf8 = nullptr;
+        size_t size_bytes = 0;
+        check_text(rlx_text_stream_put(stream_.get(), id, &utf8, &size_bytes));
+        text.assign(utf8, size_bytes);
+        pending_ = id;
+      }
+    }
+    return nb::make_tuple(id, text, is_end);
+  }
+
+  // What of an incomplete character was held back.
+  std::string end() {
+    const Busy busy(busy_);
+    if (stream_ == nullptr) return {};
+    const char* utf8 = nullptr;
+    size_t size_bytes = 0;
+    check_text(rlx_text_stream_end(stream_.get(), &utf8, &size_bytes));
+    return {utf8, size_bytes};
+  }
+
+  [[nodiscard]] std::string device() const { return device_.info().id; }
+
+ private:
+  static Plan open(const std::string& path, const std::optional<std::string>& weights_folder) {
+    auto options = init<rlx_plan_options>();
+    options.weights_folder = weights_folder ? weights_folder->c_str() : nullptr;
+    return Plan(path, &options);
+  }
+  static TextHandle open_text(const Plan& plan) {
+    if (rlx_plan_text_bytes(plan.get()) == 0) {
+      throw Error(
+          RLX_INVALID_ARGUMENT,
+          "the plan has no text section: no tokenizer and no chat template; compile it from "
+          "a .gguf file or a checkpoint that has them");
+    }
+    rlx_text* text = nullptr;
+    check_text(rlx_text_open(plan.get(), &text));
+    return TextHandle(text);
+  }
+  // By argmax on the device where the likeliest token is wanted, unless that is padding.
+  int32_t choose() {
+    int32_t id = 0;
+    if (!draws_) {
+      check_status(loop_->next(id));
+      if (static_cast<uint32_t>(id) < info_.token_count) return id;
+    }
+    check_status(loop_->read_logits(logits_));
+    check_text(rlx_text_sampler_choose(sampler_.get(), logits_.data(), logits_.size(), &id));
+    return id;
+  }
+
+  Plan plan_;
+  TextHandle text_;
+  Device device_;
+  Session session_;
+  rlx_text_info info_{};
+  std::optional<language::TokenLoop> loop_;
+  SamplerHandle sampler_;
+  StreamHandle stream_;
+  bool draws_ = false;
+  std::optional<int32_t> pending_;  // chosen, not yet fed
+  std::vector<float> logits_;
+  std::atomic_flag busy_ = ATOMIC_FLAG_INIT;
+};
+
+void translate(const std::exception_ptr& thrown, void*) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    raise_by_status(error);
+  }
+}
+
+}  // namespace
+}  // namespace rlx::python
+
+NB_MODULE(_language, module) {
+  using rlx::python::LanguageCore;
+  using rlx::python::Sampling;
+  module.doc() = "Language models for rlx.language; use that.";
+  nanobind::register_exception_translator(rlx::python::translate);
+  nanobind::class_<LanguageCore>(module, "Language")
+      .def(nanobind::init<const std::string&, const std::string&, const std::optional<std::string>&,
+                          bool>(),
+           nanobind::arg("path"), nanobind::arg("device"), nanobind::arg("weights_folder").none(),
+           nanobind::arg("exact"), nanobind::call_guard<nanobind::gil_scoped_release>())
+      .def_prop_ro("context", &LanguageCore::context)
+      .def_prop_ro("kept", &LanguageCore::kept)
+      .def_prop_ro("device", &LanguageCore::device)
+      .def("chat_ids", &LanguageCore::chat_ids, nanobind::arg("messages"))
+      .def("encode", &LanguageCore::encode, nanobind::arg("text"))
+      .def(
+          "begin",
+          [](LanguageCore& core, const std::vector<int32_t>& ids, float temperature, uint32_t top_k,
+             float top_p, float min_p, uint64_t seed) {
+            core.begin(ids, {.temperature = temperature,
+                             .top_k = top_k,
+                             .top_p = top_p,
+                             .min_p = min_p,
+                             .seed = seed});
+          },
+          nanobind::arg("ids"), nanobind::arg("temperature"), nanobind::arg("top_k"),
+          nanobind::arg("top_p"), nanobind::arg("min_p"), nanobind::arg("seed"))
+      .def("next", &LanguageCore::next)
+      .def("end", &LanguageCore::end);
+}
