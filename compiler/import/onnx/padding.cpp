@@ -3,7 +3,7 @@
 #include "compiler/import/onnx/padding.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <set>

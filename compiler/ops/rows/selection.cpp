@@ -2,7 +2,6 @@
 // unique, compress and masked_select with a bound on their rows (ops.md 7.5): how many there are is
 // a result of its own; rows that are left hold 0, indices -1.
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "compiler/ops/lowering/elementwise.h"

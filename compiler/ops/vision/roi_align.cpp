@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // roi_align: boxes of images as cells of samples (ONNX RoiAlign-22, torchvision).
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "compiler/ops/lowering/index_type.h"
