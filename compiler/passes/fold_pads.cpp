@@ -51,7 +51,8 @@ std::optional<Ints> joined_pads(const Node& reader, const Ints& more) {
   Ints pads = node_integers(reader, "pads");
   // Written short: none, one for all, one for both ends of each axis.
   if (pads.size() <= 1) pads.assign(more.size(), pads.empty() ? Dim(0) : pads[0]);
-  if (2 * pads.size() == more.size()) pads.insert(pads.end(), pads.begin(), pads.end());
+  const bool is_symmetric = 2 * pads.size() == more.size();
+  for (size_t i = 0; is_symmetric && i < more.size() / 2; ++i) pads.push_back(pads[i]);
   for (size_t i = 0; i < pads.size(); ++i) {
     pads[i] += more[i];
     if (static_cast<double>(pads[i].range().most) > kLargestInt) return std::nullopt;
