@@ -53,6 +53,7 @@ std::optional<Ints> joined_pads(const Node& reader, const Ints& more) {
   if (pads.size() <= 1) pads.assign(more.size(), pads.empty() ? Dim(0) : pads[0]);
   const bool is_symmetric = 2 * pads.size() == more.size();
   for (size_t i = 0; is_symmetric && i < more.size() / 2; ++i) pads.push_back(pads[i]);
+  if (pads.size() != more.size()) return std::nullopt;
   for (size_t i = 0; i < pads.size(); ++i) {
     pads[i] += more[i];
     if (static_cast<double>(pads[i].range().most) > kLargestInt) return std::nullopt;
